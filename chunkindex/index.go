@@ -131,6 +131,9 @@ func (x *Index) Constants() json.RawMessage { return x.meta.Framing }
 // Fields says what the parts of samples hold; nil where the format does not know it.
 func (x *Index) Fields() []format.Field { return format.FieldsOf(x.framing) }
 
+// Typed says that answers go by Fields. An index of version 1 is answered as it was before there were any.
+func (x *Index) Typed() bool { return x.head.version > 1 }
+
 // Native names the form of a batch that needs no other name: the dataset's format, or "tar" for one without a framing of its own.
 func (x *Index) Native() string {
 	if x.framing == nil {

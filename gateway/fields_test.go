@@ -2,12 +2,19 @@ package gateway_test
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/routers/legacy"
 	"github.com/google/go-cmp/cmp"
@@ -92,5 +99,94 @@ func TestFieldsOfMixtures(t *testing.T) {
 	}
 	if fields := fieldsOf(r, "unlike"); fields != nil {
 		t.Errorf("got %v of sources that differ, want none", fields)
+	}
+}
+
+// TestArrowOfOldIndexesIsUntyped: an index of version 1 answers in the form arrow with the bytes that it had before columns had types.
+func TestArrowOfOldIndexesIsUntyped(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join(golden, "arrow.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want map[string]string // SHA-256 of the body, by dataset
+	if err := json.Unmarshal(b, &want); err != nil || len(want) < 12 {
+		t.Fatalf("got %d answers, %v", len(want), err)
+	}
+	for name, digest := range want {
+		r := goldenGateway(t, goldenStore(t, filepath.Join(golden, name, "data")))
+		a := r.do("GET", "/epoch/1/batch/0?batch_size=2&format=arrow")
+		if sum := sha256.Sum256(a.body); hex.EncodeToString(sum[:]) != digest {
+			t.Errorf("%s: got another body of %d bytes than the release that made the index", name, len(a.body))
+		}
+	}
+}
+
+// readColumns reads the columns of an answer in the form arrow.
+func readColumns(t *testing.T, a answer) arrow.RecordBatch {
+	t.Helper()
+	if a.StatusCode != http.StatusOK {
+		t.Fatalf("got status %d: %s", a.StatusCode, a.body)
+	}
+	r, err := ipc.NewReader(bytes.NewReader(a.body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Release)
+	if !r.Next() {
+		t.Fatal(r.Err())
+	}
+	return r.RecordBatch()
+}
+
+// TestColumnsOfArrowHaveTheTypesOfTheFields: all of them, in their order, or those that fields names; a length other than the type's is
+// refused by name.
+func TestColumnsOfArrowHaveTheTypesOfTheFields(t *testing.T) {
+	r := serveGolden(t, "../chunkindex/mds/testdata", nil, "shard.00000.mds", "index.json")
+	text := func(batch arrow.RecordBatch) (all []string) {
+		for _, f := range batch.Schema().Fields() {
+			encoding, _ := f.Metadata.GetValue("millrace:encoding")
+			all = append(all, fmt.Sprintf("%s %s %v %s", f.Name, f.Type.Name(), f.Nullable, encoding))
+		}
+		return all
+	}
+	want := []string{
+		"__key__ utf8 false ", "id int64 false ", "q\"\\uote\n\x7fé😀</a> utf8 false json", "raw binary false ", "text utf8 false ", "v fixed_size_list false ",
+		"w binary false mds:ndarray", "x float32 false ",
+	}
+	path := "/epoch/0/batch/0?batch_size=5&shuffle=none&format=arrow"
+	all := readColumns(t, r.do("GET", path))
+	if d := cmp.Diff(want, text(all)); d != "" {
+		t.Error(d)
+	}
+	for row := range int(all.NumRows()) {
+		if got := all.Column(1).(*array.Int64).Value(row); got != int64(row) {
+			t.Errorf("row %d: got id %d", row, got)
+		}
+		if got := all.Column(7).(*array.Float32).Value(row); got != float32(row)/2 {
+			t.Errorf("row %d: got x %g", row, got)
+		}
+	}
+	if got, want := text(readColumns(t, r.do("GET", path+"&fields=x,id"))), []string{"__key__ utf8 false ", "x float32 false ", "id int64 false "}; !cmp.Equal(got, want) {
+		t.Errorf("fields=x,id: got %q, want %q", got, want)
+	}
+}
+
+// TestLengthThatATypeDoesNotHaveIsRefused: LitData's shards say of no leaf that its length is fixed.
+func TestLengthThatATypeDoesNotHaveIsRefused(t *testing.T) {
+	shard := make([]byte, 12, 32)
+	binary.LittleEndian.PutUint32(shard, 1)      // samples
+	binary.LittleEndian.PutUint32(shard[4:], 12) // begin of the first
+	binary.LittleEndian.PutUint32(shard[8:], 23) // and its end
+	shard = append(shard, "\x07\x00\x00\x00"...) // the length of its leaf
+	shard = append(shard, "1234567"...)
+	index := fmt.Sprintf(`{"chunks":[{"chunk_bytes":%d,"chunk_size":1,"dim":null,"filename":"chunk-0-0.bin"}],
+		"config":{"data_format":["int"],"data_spec":"[1, null]","item_loader":"PyTreeLoader"}}`, len(shard))
+	r := serveObjects(t, map[string][]byte{"chunk-0-0.bin": shard, "index.json": []byte(index)}, nil)
+	a := r.do("GET", "/epoch/0/batch/0?format=arrow")
+	if a.StatusCode != http.StatusBadRequest || !bytes.Contains(a.body, []byte("column \\\"0\\\" has a value that is not of its type of 7 bytes")) {
+		t.Errorf("got status %d: %s, want a refusal by name", a.StatusCode, a.body)
+	}
+	if a := r.do("GET", "/epoch/0/batch/0?format=tar"); a.StatusCode != http.StatusOK {
+		t.Errorf("as a tar: got status %d: %s", a.StatusCode, a.body)
 	}
 }

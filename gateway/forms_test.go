@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/google/go-cmp/cmp"
@@ -127,6 +128,12 @@ func readArrow(t *testing.T, body []byte) (all []sampleOf) {
 				value = []byte(c.Value(row))
 			case *array.Binary:
 				value = bytes.Clone(c.Value(row))
+			case *array.FixedSizeList: // an array of numbers
+				from, to := c.ValueOffsets(row)
+				width := int64(c.ListValues().DataType().(arrow.FixedWidthDataType).Bytes())
+				value = c.ListValues().Data().Buffers()[1].Bytes()[from*width : to*width]
+			default:
+				t.Fatalf("column %s: got a %v", name, c.DataType())
 			}
 			if i == 0 {
 				s.key = string(value)

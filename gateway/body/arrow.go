@@ -2,43 +2,67 @@ package body
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/gateway/body/arrow"
+	"github.com/millrace-data/millrace/gateway/plans"
 )
 
 // columns are the parts of samples, by their names.
 type columns struct {
-	keys  []string
+	t     texts
 	names []string
-	parts [][]chunkindex.Part // of each sample
+	types map[string]format.Field // by name; empty: nothing is known, or the index is older than types
 }
 
-// readColumns reads what the columns of a body hold: those that fields names, or one for each part that a sample of the
-// body has, in byte order.
+// readColumns reads what the columns of a body hold: the parts that fields names, or those that the dataset's format tells of, or
+// one for each part that a sample of the body has, in byte order.
 func readColumns(ctx context.Context, b *Body, a Answer) (c columns, err error) {
-	t, err := b.readTexts(ctx, a)
-	c.keys, c.names, c.parts = t.keys, a.View.Fields, t.parts
-	if err != nil || c.names != nil {
+	if c.t, err = b.readTexts(ctx, a); err != nil {
 		return c, err
 	}
+	c.names, c.types = a.View.Fields, map[string]format.Field{}
+	for _, f := range typesOf(a.Dataset.Index) {
+		c.types[f.Name] = f
+		if a.View.Fields == nil {
+			c.names = append(c.names, f.Name)
+		}
+	}
+	if c.names == nil {
+		c.names, err = c.t.allNames(b)
+	}
+	return c, err
+}
+
+// typesOf returns the fields that columns are typed by. Answers from an index of the first version stay what they always were.
+func typesOf(x plans.Types) []format.Field {
+	if !x.Typed() {
+		return nil
+	}
+	return x.Fields()
+}
+
+// allNames returns the names of all parts in byte order.
+func (t texts) allNames(b *Body) (names []string, err error) {
 	known := map[string]bool{}
-	for _, all := range c.parts {
+	for _, all := range t.parts {
 		for _, p := range all {
 			if !known[p.Ext] {
 				known[p.Ext] = true
-				c.names = append(c.names, p.Ext)
+				names = append(names, p.Ext)
 			}
 		}
 		if err := b.checkText(int64(len(known)) * int64(len(b.samples))); err != nil {
-			return c, err
+			return nil, err
 		}
 	}
-	slices.Sort(c.names)
-	return c, nil
+	slices.Sort(names)
+	return names, nil
 }
 
 // isText reports whether a part is text in UTF-8, by the last of its extensions.
@@ -47,64 +71,144 @@ func isText(ext string) bool {
 	return last == "json" || last == "txt"
 }
 
+// field is the column of a part of a name. What has no type that Arrow has for its bytes is bytes, and metadata say what they are.
+func (c columns) field(name string) arrow.Field {
+	f := arrow.Field{Name: strings.ToValidUTF8(name, "\uFFFD"), Type: arrow.Bytes(), Nullable: true}
+	if isText(name) {
+		f.Type = arrow.Text()
+	}
+	told, ok := c.types[name]
+	if !ok {
+		return f
+	}
+	f.Nullable = told.Nullable
+	if told.Encoding == format.Raw {
+		t, ok := arrow.ParseType(told.Type)
+		if ok && told.Shape != nil {
+			t, ok = t.Array(told.Shape)
+		}
+		if f.Type = t; ok {
+			return f
+		}
+	}
+	f.Type = arrow.Bytes()
+	if told.Encoding == format.JSON {
+		f.Type = arrow.Text()
+	}
+	f.Metadata = append(f.Metadata, arrow.Pair{Key: "millrace:encoding", Value: told.Encoding})
+	if told.Type != "" {
+		f.Metadata = append(f.Metadata, arrow.Pair{Key: "millrace:type", Value: told.Type})
+	}
+	return f
+}
+
 // layArrow makes a stream of one record batch: the keys, then one column a part, whose bytes are stretches of samples.
 func layArrow(ctx context.Context, b *Body, a Answer) error {
 	c, err := readColumns(ctx, b, a)
 	if err != nil {
 		return err
 	}
-	fields := []arrow.Field{{Name: "__key__", Text: true}}
-	keys := make([]uint32, len(b.samples))
-	for i, key := range c.keys {
-		if !utf8.ValidString(key) {
-			c.keys[i] = strings.ToValidUTF8(key, "\uFFFD")
-		}
-		keys[i] = uint32(len(c.keys[i]))
-	}
-	values := []arrow.Column{{Lengths: keys}}
+	fields := []arrow.Field{{Name: "__key__", Type: arrow.Text()}}
 	for _, name := range c.names {
-		fields = append(fields, arrow.Field{Name: strings.ToValidUTF8(name, "\uFFFD"), Text: isText(name), Nullable: true})
-		values = append(values, c.column(name))
+		fields = append(fields, c.field(name))
 	}
 	if err := b.checkText(arrow.Most(fields, len(b.samples))); err != nil {
 		return err
 	}
+	keys := make([]uint32, len(b.samples))
+	for i, key := range c.t.keys {
+		if !utf8.ValidString(key) {
+			c.t.keys[i] = strings.ToValidUTF8(key, "\uFFFD")
+		}
+		keys[i] = uint32(len(c.t.keys[i]))
+	}
+	places := c.places()
+	values := []arrow.Column{{Lengths: keys}}
+	for i := range c.names {
+		values = append(values, c.column(places[i], &fields[i+1]))
+	}
+	if err := b.checkText(arrow.Most(fields, len(b.samples)) + zeros(fields, values)); err != nil {
+		return err
+	}
 	w, err := arrow.NewWriter(len(b.samples), fields, values)
-	if err != nil {
+	switch {
+	case errors.Is(err, arrow.ErrUnfit):
+		return address.Refuse(address.Invalid, "%v: leave it out with fields=, or ask for another form", err).Because(err)
+	case err != nil:
 		return unframed(err)
 	}
 	b.put(w.Head()...)
-	for at := range values {
-		b.put(w.Before(at)...)
-		if at == 0 {
-			for _, key := range c.keys {
-				b.putString(key)
-			}
-		} else {
-			for i, all := range c.parts {
-				if n := partNamed(all, c.names[at-1]); n >= 0 {
-					b.stretchPart(i, all[n])
-				}
-			}
-		}
-		b.put(w.After(at)...)
+	b.put(w.Before(0)...)
+	for _, key := range c.t.keys {
+		b.putString(key)
+	}
+	b.put(w.After(0)...)
+	for i := range c.names {
+		b.put(w.Before(i + 1)...)
+		b.layColumn(c.t, places[i], fields[i+1].Type.Width())
+		b.put(w.After(i + 1)...)
 	}
 	b.put(arrow.End()...)
 	return nil
 }
 
-// column says how long the values of a column are, and where there are none.
-func (c columns) column(name string) arrow.Column {
-	v := arrow.Column{Lengths: make([]uint32, len(c.parts))}
-	for i, all := range c.parts {
-		if n := partNamed(all, name); n >= 0 {
-			v.Lengths[i] = all[n].Length
+// layColumn puts the values of a column one after another, with zeros where one of a fixed size is none.
+func (b *Body) layColumn(t texts, places []int32, width int) {
+	for i, n := range places {
+		if n < 0 {
+			b.pad(width)
+			continue
+		}
+		b.stretchPart(i, t.parts[i][n])
+	}
+}
+
+// absent is the place of a part that a sample does not have.
+const absent = -1
+
+// places returns for each column which part of each sample it holds.
+func (c columns) places() [][]int32 {
+	all := make([][]int32, len(c.names))
+	column := make(map[string]int, len(c.names))
+	for i, name := range c.names {
+		all[i] = slices.Repeat([]int32{absent}, len(c.t.parts))
+		column[name] = i
+	}
+	for row, parts := range c.t.parts {
+		for n, p := range parts {
+			if i, ok := column[p.Ext]; ok && all[i][row] == absent {
+				all[i][row] = int32(n)
+			}
+		}
+	}
+	return all
+}
+
+// column says how long the values of a column are, and where there are none, which makes a field nullable.
+func (c columns) column(places []int32, f *arrow.Field) arrow.Column {
+	v := arrow.Column{Lengths: make([]uint32, len(places))}
+	for row, n := range places {
+		if n >= 0 {
+			v.Lengths[row] = c.t.parts[row][n].Length
 			continue
 		}
 		if v.Null == nil {
-			v.Null = make([]bool, len(c.parts))
+			v.Null = make([]bool, len(places))
+			f.Nullable = true
 		}
-		v.Null[i] = true
+		v.Null[row] = true
 	}
 	return v
+}
+
+// zeros is how many bytes stand for values of fixed sizes that are none.
+func zeros(fields []arrow.Field, values []arrow.Column) (n int64) {
+	for i, v := range values {
+		for _, null := range v.Null {
+			if null {
+				n += int64(fields[i].Type.Width())
+			}
+		}
+	}
+	return n
 }

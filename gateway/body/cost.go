@@ -13,8 +13,12 @@ func LayBytes(d *plans.Dataset, v address.View, samples uint64) int64 {
 	if v.Plain() {
 		return 0
 	}
-	const perSample = 256
-	return int64(samples) * (perSample + partsOf(d)*layoutOf(v.Form).perPart)
+	const perSample, perColumn = 256, 16
+	each := perSample + partsOf(d)*layoutOf(v.Form).perPart
+	if v.Form.Name == formArrow { // a column has a row where a sample lacks the part, too
+		each += perColumn * int64(len(typesOf(d.Index)))
+	}
+	return int64(samples) * each
 }
 
 // partsOf is about how many parts a sample of a dataset has, at most.

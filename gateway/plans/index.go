@@ -69,7 +69,10 @@ type Framing interface {
 }
 
 // Types says what the parts of samples hold. It has no fields where that is not known, or where sources of a mixture differ.
-type Types interface{ Fields() []format.Field }
+type Types interface {
+	Fields() []format.Field
+	Typed() bool // answers go by the fields; from an index of version 1 they stay what they were
+}
 
 // Keys finds a sample by its key.
 type Keys interface {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"reflect"
+	"slices"
 	"sort"
 
 	"github.com/millrace-data/millrace/chunkindex"
@@ -97,6 +98,10 @@ func (x *mixedIndex) Fields() []format.Field {
 		}
 	}
 	return fields
+}
+
+func (x *mixedIndex) Typed() bool {
+	return !slices.ContainsFunc(x.parts, func(p Index) bool { return !p.Typed() })
 }
 
 func (x *mixedIndex) Bytes() (n int64) {

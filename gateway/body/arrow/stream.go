@@ -2,29 +2,23 @@ package arrow
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 )
 
-// Numbers of the format: https://github.com/apache/arrow/tree/main/format, Message.fbs and Schema.fbs.
-const (
-	continuation = 0xffffffff
-	metadataV5   = 4
-	isSchema     = 1
-	isRecords    = 3
-	typeBinary   = 4
-	typeUTF8     = 5
-	alignment    = 8
-)
+const alignment = 8
 
 // Field is a column's name and type.
 type Field struct {
 	Name     string
-	Text     bool // utf8, else binary
+	Type     Type
 	Nullable bool
+	Metadata []Pair
 }
 
-// Column says how long the values of a column are.
+// Column says how long the values of a column are. A value that is none has no length, but one of a fixed size is there
+// as zeros.
 type Column struct {
 	Lengths []uint32
 	Null    []bool // which are none; nil: all are there
@@ -33,6 +27,7 @@ type Column struct {
 // Writer knows a stream's bytes but for the values.
 type Writer struct {
 	head    []byte
+	fields  []Field
 	columns []Column
 	bytes   []int64 // of the values of each column
 }
@@ -41,17 +36,37 @@ type Writer struct {
 func Most(fields []Field, rows int) int64 {
 	n := int64(1 << 10)
 	for _, f := range fields {
-		n += 256 + int64(len(f.Name)) + 5*int64(rows)
+		n += 512 + f.size() + 5*int64(rows)
 	}
 	return n
 }
 
+// size bounds the bytes of the words of a field.
+func (f Field) size() int64 {
+	n := int64(len(f.Name) + len(f.Type.zone) + len(f.Type.extension.Key) + len(f.Type.extension.Value))
+	for _, p := range f.Metadata {
+		n += int64(64 + len(p.Key) + len(p.Value))
+	}
+	return n
+}
+
+// ErrUnfit is in the error for a value whose length is none of its type's.
+var ErrUnfit = errors.New("a value that is not of its type")
+
 // NewWriter plans a stream of one record batch. A column of 2 GiB or more has no place in one.
 func NewWriter(rows int, fields []Field, columns []Column) (*Writer, error) {
-	w := &Writer{columns: columns, bytes: make([]int64, len(columns))}
+	w := &Writer{fields: fields, columns: columns, bytes: make([]int64, len(columns))}
 	for i, c := range columns {
-		for _, n := range c.Lengths {
-			w.bytes[i] += int64(n)
+		if width := fields[i].Type.width; width > 0 {
+			w.bytes[i] = int64(width) * int64(rows)
+		}
+		for row, n := range c.Lengths {
+			if fields[i].Type.width == 0 {
+				w.bytes[i] += int64(n)
+			}
+			if null := c.Null != nil && c.Null[row]; !null && !fields[i].Type.Fits(n) {
+				return nil, fmt.Errorf("column %.100q has %w of %d bytes", fields[i].Name, ErrUnfit, n)
+			}
 		}
 		if w.bytes[i] > math.MaxInt32 {
 			return nil, fmt.Errorf("column %.100q has %d bytes: Arrow takes less than 2 GiB", fields[i].Name, w.bytes[i])
@@ -64,10 +79,10 @@ func NewWriter(rows int, fields []Field, columns []Column) (*Writer, error) {
 // Head returns what comes before the first column: the schema, and where the columns' values lie.
 func (w *Writer) Head() []byte { return w.head }
 
-// Before returns what comes before the values of column i: which are none, and where each begins.
+// Before returns what comes before the values of column i: which are none, and where each begins if they have lengths of their own.
 func (w *Writer) Before(i int) []byte {
-	c := w.columns[i]
-	b := make([]byte, padded(int64(c.bitmap())), padded(int64(c.bitmap()))+padded(4*int64(len(c.Lengths)+1)))
+	c, t := w.columns[i], w.fields[i].Type
+	b := make([]byte, padded(c.bitmap()), padded(c.bitmap())+padded(t.offsets(len(c.Lengths))))
 	if c.Null != nil {
 		for row, null := range c.Null {
 			if !null {
@@ -75,10 +90,17 @@ func (w *Writer) Before(i int) []byte {
 			}
 		}
 	}
+	if t.width > 0 {
+		return b
+	}
+	unit := uint32(1)
+	if t.element != nil {
+		unit = uint32(t.element.width)
+	}
 	at := uint32(0)
 	b = binary.LittleEndian.AppendUint32(b, at)
 	for _, n := range c.Lengths {
-		at += n
+		at += n / unit
 		b = binary.LittleEndian.AppendUint32(b, at)
 	}
 	return pad(b)
@@ -90,11 +112,12 @@ func (w *Writer) After(i int) []byte { return make([]byte, padded(w.bytes[i])-w.
 // End returns what comes after the last column.
 func End() []byte { return []byte{0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0} }
 
-func (c Column) bitmap() int {
+// bitmap is the bytes that say which values are none.
+func (c Column) bitmap() int64 {
 	if c.Null == nil {
 		return 0
 	}
-	return (len(c.Null) + 7) / 8
+	return (int64(len(c.Null)) + 7) / 8
 }
 
 func (c Column) nulls() (n uint64) {
@@ -110,70 +133,25 @@ func padded(n int64) int64 { return (n + alignment - 1) &^ (alignment - 1) }
 
 func pad(b []byte) []byte { return append(b, make([]byte, padded(int64(len(b)))-int64(len(b)))...) }
 
+// buffers returns the lengths of the buffers of column i, in their order: those of the elements of a list after its own.
+func (w *Writer) buffers(i int) []int64 {
+	c, t := w.columns[i], w.fields[i].Type
+	all := []int64{c.bitmap()}
+	if t.width == 0 {
+		all = append(all, t.offsets(len(c.Lengths)))
+	}
+	if t.element != nil {
+		all = append(all, 0) // no element is none
+	}
+	return append(all, w.bytes[i])
+}
+
 // body is the length of all columns together.
 func (w *Writer) body() (n int64) {
-	for i, c := range w.columns {
-		n += padded(int64(c.bitmap())) + padded(4*int64(len(c.Lengths)+1)) + padded(w.bytes[i])
+	for i := range w.columns {
+		for _, b := range w.buffers(i) {
+			n += padded(b)
+		}
 	}
 	return n
-}
-
-// message wraps what write puts behind the reference that it is given.
-func message(kind uint64, body int64, write func(f *flat, reference int)) []byte {
-	f := &flat{b: make([]byte, 4)}
-	start, at := f.table(value{2, metadataV5}, value{1, kind}, value{4, 0}, value{8, uint64(body)})
-	f.refer(0, start)
-	write(f, at[2])
-	f.b = pad(f.b)
-	b := binary.LittleEndian.AppendUint32(nil, continuation)
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(f.b)))
-	return append(b, f.b...)
-}
-
-func schema(fields []Field) func(f *flat, reference int) {
-	return func(f *flat, reference int) {
-		start, at := f.table(value{2, 0}, value{4, 0})
-		f.refer(reference, start)
-		list := f.vector(len(fields), 4)
-		f.refer(at[1], list)
-		f.b = append(f.b, make([]byte, 4*len(fields))...)
-		for i, c := range fields {
-			kind, nullable := uint64(typeBinary), uint64(0)
-			if c.Text {
-				kind = typeUTF8
-			}
-			if c.Nullable {
-				nullable = 1
-			}
-			// name, nullable, the type's kind, the type, dictionary, children
-			start, at := f.table(value{4, 0}, value{1, nullable}, value{1, kind}, value{4, 0}, value{}, value{4, 0})
-			f.refer(list+4+4*i, start)
-			f.refer(at[0], f.text(c.Name))
-			none, _ := f.table() // a type without parameters
-			f.refer(at[3], none)
-			f.refer(at[5], f.vector(0, 4))
-		}
-	}
-}
-
-// records describes the record batch: of each column how many values it has and are none, and where its three buffers lie.
-func (w *Writer) records(rows int) func(f *flat, reference int) {
-	return func(f *flat, reference int) {
-		start, at := f.table(value{8, uint64(rows)}, value{4, 0}, value{4, 0})
-		f.refer(reference, start)
-		f.refer(at[1], f.vector(len(w.columns), 8))
-		for _, c := range w.columns {
-			f.number(value{8, uint64(rows)})
-			f.number(value{8, c.nulls()})
-		}
-		f.refer(at[2], f.vector(3*len(w.columns), 8))
-		offset := int64(0)
-		for i, c := range w.columns {
-			for _, n := range []int64{int64(c.bitmap()), 4 * int64(len(c.Lengths)+1), w.bytes[i]} {
-				f.number(value{8, uint64(offset)})
-				f.number(value{8, uint64(n)})
-				offset += padded(n)
-			}
-		}
-	}
 }

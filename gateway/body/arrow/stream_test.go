@@ -2,125 +2,295 @@ package arrow_test
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/apache/arrow-go/v18/arrow/memory"
 	"pgregory.net/rapid"
 
 	ours "github.com/millrace-data/millrace/gateway/body/arrow"
 )
 
-// TestArrowReadsTheStream writes streams of any columns around their values, and has Arrow's own reader read them back.
-func TestArrowReadsTheStream(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		rows := rapid.IntRange(0, 40).Draw(t, "rows")
-		fields := make([]ours.Field, rapid.IntRange(1, 6).Draw(t, "columns"))
-		values := make([][][]byte, len(fields)) // nil: none
-		columns := make([]ours.Column, len(fields))
-		for i := range fields {
-			fields[i] = ours.Field{
-				Name: rapid.StringN(0, 20, -1).Draw(t, "name"), Text: rapid.Bool().Draw(t, "text"), Nullable: rapid.Bool().Draw(t, "nullable"),
-			}
-			columns[i].Lengths = make([]uint32, rows)
-			for row := range rows {
-				v := []byte(rapid.StringN(0, 12, -1).Draw(t, "value"))
-				if fields[i].Nullable && rapid.IntRange(0, 3).Draw(t, "null") == 0 {
-					v = nil
-					if columns[i].Null == nil {
-						columns[i].Null = make([]bool, rows)
-					}
-					columns[i].Null[row] = true
-				}
-				values[i] = append(values[i], v)
-				columns[i].Lengths[row] = uint32(len(v))
-			}
-		}
-		w, err := ours.NewWriter(rows, fields, columns)
-		if err != nil {
-			t.Fatal(err)
-		}
-		stream := bytes.NewBuffer(bytes.Clone(w.Head()))
-		around := stream.Len()
-		for i := range fields {
-			stream.Write(w.Before(i))
-			around += len(w.Before(i)) + len(w.After(i))
-			for _, v := range values[i] {
-				stream.Write(v)
-			}
-			stream.Write(w.After(i))
-		}
-		stream.Write(ours.End())
-		if most := ours.Most(fields, rows); int64(around) > most {
-			t.Errorf("got %d bytes around the values, want at most %d", around, most)
-		}
-		compare(t, stream.Bytes(), fields, values, rows)
-	})
+// kind is a type in our words and in Arrow's own.
+type kind struct {
+	words string
+	want  arrow.DataType // without what makes it an extension
 }
 
-func compare(t *rapid.T, stream []byte, fields []ours.Field, values [][][]byte, rows int) {
-	r, err := ipc.NewReader(bytes.NewReader(stream))
+func kinds() []kind {
+	return []kind{
+		{"utf8", arrow.BinaryTypes.String}, {"binary", arrow.BinaryTypes.Binary}, {"bool", arrow.PrimitiveTypes.Int8},
+		{"int8", arrow.PrimitiveTypes.Int8}, {"int16", arrow.PrimitiveTypes.Int16}, {"int32", arrow.PrimitiveTypes.Int32}, {"int64", arrow.PrimitiveTypes.Int64},
+		{"uint8", arrow.PrimitiveTypes.Uint8}, {"uint16", arrow.PrimitiveTypes.Uint16}, {"uint32", arrow.PrimitiveTypes.Uint32}, {"uint64", arrow.PrimitiveTypes.Uint64},
+		{"float16", arrow.FixedWidthTypes.Float16}, {"float", arrow.PrimitiveTypes.Float32}, {"double", arrow.PrimitiveTypes.Float64},
+		{"date32", arrow.FixedWidthTypes.Date32}, {"date64", arrow.FixedWidthTypes.Date64},
+		{"time32[s]", arrow.FixedWidthTypes.Time32s}, {"time32[ms]", arrow.FixedWidthTypes.Time32ms},
+		{"time64[us]", arrow.FixedWidthTypes.Time64us}, {"time64[ns]", arrow.FixedWidthTypes.Time64ns},
+		{"timestamp[s]", &arrow.TimestampType{Unit: arrow.Second}}, {"timestamp[ns]", &arrow.TimestampType{Unit: arrow.Nanosecond}},
+		{"timestamp[ms, tz=Europe/Berlin]", &arrow.TimestampType{Unit: arrow.Millisecond, TimeZone: "Europe/Berlin"}},
+		{"timestamp[us, tz=UTC]", &arrow.TimestampType{Unit: arrow.Microsecond, TimeZone: "UTC"}},
+		{"duration[s]", arrow.FixedWidthTypes.Duration_s}, {"duration[ns]", arrow.FixedWidthTypes.Duration_ns},
+		{"decimal32(9, 2)", &arrow.Decimal32Type{Precision: 9, Scale: 2}}, {"decimal64(18, 0)", &arrow.Decimal64Type{Precision: 18}},
+		{"decimal128(38, -4)", &arrow.Decimal128Type{Precision: 38, Scale: -4}}, {"decimal256(76, 10)", &arrow.Decimal256Type{Precision: 76, Scale: 10}},
+		{"fixed_size_binary[5]", &arrow.FixedSizeBinaryType{ByteWidth: 5}},
+		{"list<float>", arrow.ListOfNonNullable(arrow.PrimitiveTypes.Float32)}, {"list<int8>", arrow.ListOfNonNullable(arrow.PrimitiveTypes.Int8)},
+		{"list<fixed_size_binary[3]>", arrow.ListOfNonNullable(&arrow.FixedSizeBinaryType{ByteWidth: 3})},
+	}
+}
+
+// table is what is written to a stream and read back.
+type table struct {
+	rows    int
+	fields  []ours.Field
+	want    []arrow.DataType
+	values  [][][]byte // nil: none
+	columns []ours.Column
+}
+
+// draw makes a table of any columns.
+func draw(t *rapid.T) *table {
+	w := &table{rows: rapid.IntRange(0, 40).Draw(t, "rows")}
+	for range rapid.IntRange(1, 6).Draw(t, "columns") {
+		k := rapid.SampledFrom(kinds()).Draw(t, "kind")
+		kind, ok := ours.ParseType(k.words)
+		if !ok {
+			t.Fatalf("%s: got no type", k.words)
+		}
+		if kind.Width() > 0 && rapid.IntRange(0, 3).Draw(t, "array") == 0 {
+			n := rapid.IntRange(1, 4).Draw(t, "length")
+			kind, ok = kind.Array([]uint64{uint64(n), 2})
+			k.want = arrow.FixedSizeListOfNonNullable(int32(2*n), k.want)
+		}
+		f := ours.Field{Name: rapid.StringN(0, 20, -1).Draw(t, "name"), Type: kind, Nullable: rapid.Bool().Draw(t, "nullable")}
+		if rapid.Bool().Draw(t, "noted") {
+			f.Metadata = []ours.Pair{{Key: "note", Value: rapid.StringN(0, 20, -1).Draw(t, "note")}}
+		}
+		w.fields, w.want = append(w.fields, f), append(w.want, k.want)
+		w.column(t, f)
+	}
+	return w
+}
+
+// column draws the values of a column.
+func (w *table) column(t *rapid.T, f ours.Field) {
+	c := ours.Column{Lengths: make([]uint32, w.rows)}
+	var values [][]byte
+	for row := range w.rows {
+		n := f.Type.Width()
+		if n == 0 {
+			n = rapid.IntRange(0, 12).Draw(t, "length") * 12 // which all elements of lists divide
+		}
+		v := rapid.SliceOfN(rapid.ByteRange('0', '9'), n, n).Draw(t, "value")
+		if f.Nullable && rapid.IntRange(0, 3).Draw(t, "null") == 0 {
+			v = nil
+			if c.Null == nil {
+				c.Null = make([]bool, w.rows)
+			}
+			c.Null[row] = true
+		}
+		values, c.Lengths[row] = append(values, v), uint32(len(v))
+	}
+	w.values, w.columns = append(w.values, values), append(w.columns, c)
+}
+
+// stream writes the table as a gateway does.
+func (w *table) stream(t *rapid.T) []byte {
+	s, err := ours.NewWriter(w.rows, w.fields, w.columns)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.Release()
-	if got := r.Schema().NumFields(); got != len(fields) {
-		t.Fatalf("got %d columns, want %d", got, len(fields))
-	}
-	if !r.Next() {
-		t.Fatalf("got no record batch: %v", r.Err())
-	}
-	batch := r.RecordBatch()
-	if got := batch.NumRows(); got != int64(rows) {
-		t.Errorf("got %d rows, want %d", got, rows)
-	}
-	for i, f := range fields {
-		want := arrow.Field{Name: f.Name, Type: arrow.BinaryTypes.Binary, Nullable: f.Nullable}
-		if f.Text {
-			want.Type = arrow.BinaryTypes.String
-		}
-		if got := r.Schema().Field(i); !got.Equal(want) {
-			t.Errorf("column %d: got %v, want %v", i, got, want)
-		}
-		column := batch.Column(i)
-		nulls := 0
-		for row, v := range values[i] {
+	b := bytes.Clone(s.Head())
+	around := len(b)
+	for i, f := range w.fields {
+		b = append(b, s.Before(i)...)
+		around += len(s.Before(i)) + len(s.After(i))
+		for _, v := range w.values[i] {
 			if v == nil {
-				nulls++
+				v = make([]byte, f.Type.Width())
 			}
-			if got := column.IsNull(row); got != (v == nil) {
-				t.Errorf("column %d, row %d: got null %v, want %v", i, row, got, v == nil)
-			} else if got := valueOf(column, row); !bytes.Equal(got, v) {
-				t.Errorf("column %d, row %d: got %q, want %q", i, row, got, v)
-			}
+			b = append(b, v...)
 		}
-		if got := column.NullN(); got != nulls {
-			t.Errorf("column %d: got %d nulls, want %d", i, got, nulls)
+		b = append(b, s.After(i)...)
+	}
+	if most := ours.Most(w.fields, w.rows); int64(around+len(ours.End())) > most {
+		t.Errorf("got %d bytes around the values, want at most %d", around, most)
+	}
+	return append(b, ours.End()...)
+}
+
+// TestArrowReadsTheStream writes streams of any columns around their values, and has Arrow's own reader read them back.
+func TestArrowReadsTheStream(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := draw(t)
+		r, err := ipc.NewReader(bytes.NewReader(w.stream(t)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Release()
+		if got := r.Schema().NumFields(); got != len(w.fields) {
+			t.Fatalf("got %d columns, want %d", got, len(w.fields))
+		}
+		if !r.Next() {
+			t.Fatalf("got no record batch: %v", r.Err())
+		}
+		batch := r.RecordBatch()
+		if got := batch.NumRows(); got != int64(w.rows) {
+			t.Errorf("got %d rows, want %d", got, w.rows)
+		}
+		for i := range w.fields {
+			w.compare(t, i, r.Schema().Field(i), batch.Column(i))
+		}
+		if r.Next() || r.Err() != nil {
+			t.Errorf("got %v after the record batch, want the end", r.Err())
+		}
+	})
+}
+
+// compare holds a column that was read to what was written.
+func (w *table) compare(t *rapid.T, i int, got arrow.Field, column arrow.Array) {
+	f := w.fields[i]
+	if kind := storage(got.Type); got.Name != f.Name || got.Nullable != f.Nullable || !arrow.TypeEqual(kind, w.want[i]) {
+		t.Errorf("column %d: got %v of %v, nullable %v, want %v of %v, nullable %v", i, got.Name, kind, got.Nullable, f.Name, w.want[i], f.Nullable)
+	}
+	for _, p := range f.Metadata {
+		if v, ok := got.Metadata.GetValue(p.Key); !ok || v != p.Value {
+			t.Errorf("column %d: got %v as %s, want %q", i, got.Metadata, p.Key, p.Value)
 		}
 	}
-	if r.Next() || r.Err() != nil {
-		t.Errorf("got %v after the record batch, want the end", r.Err())
+	nulls := 0
+	for row, v := range w.values[i] {
+		if v == nil {
+			nulls++
+		}
+		if null := column.IsNull(row); null != (v == nil) {
+			t.Errorf("column %d, row %d: got null %v, want %v", i, row, null, v == nil)
+		} else if b := valueOf(t, column, row); v != nil && !bytes.Equal(b, v) {
+			t.Errorf("column %d of %v, row %d: got %q, want %q", i, column.DataType(), row, b, v)
+		}
+	}
+	if got := column.NullN(); got != nulls {
+		t.Errorf("column %d: got %d nulls, want %d", i, got, nulls)
 	}
 }
 
-func valueOf(column arrow.Array, row int) []byte {
+// storage is the type that an extension type has in memory.
+func storage(t arrow.DataType) arrow.DataType {
+	if e, ok := t.(arrow.ExtensionType); ok {
+		return e.StorageType()
+	}
+	return t
+}
+
+// valueOf returns the bytes of a value.
+func valueOf(t *rapid.T, column arrow.Array, row int) []byte {
+	if e, ok := column.(array.ExtensionArray); ok {
+		column = e.Storage()
+	}
+	whole := func(a arrow.Array, from, to int64) []byte {
+		if from == to {
+			return nil // there may be no buffer
+		}
+		width := int64(a.DataType().(arrow.FixedWidthDataType).Bytes())
+		return a.Data().Buffers()[1].Bytes()[from*width : to*width]
+	}
 	switch c := column.(type) {
 	case *array.Binary:
 		return c.Value(row)
 	case *array.String:
 		return []byte(c.Value(row))
+	case *array.List:
+		from, to := c.ValueOffsets(row)
+		return whole(c.ListValues(), from, to)
+	case *array.FixedSizeList:
+		from, to := c.ValueOffsets(row)
+		return whole(c.ListValues(), from, to)
 	}
-	return nil
+	if _, ok := column.DataType().(arrow.FixedWidthDataType); !ok {
+		t.Fatalf("got a column of %v", column.DataType())
+	}
+	return whole(column, int64(row), int64(row)+1)
+}
+
+// TestExtensionTypes: a byte a bool, and arrays of a shape, by the names that Arrow has for them.
+func TestExtensionTypes(t *testing.T) {
+	truth, _ := ours.ParseType("bool")
+	numbers, _ := ours.ParseType("float")
+	array, ok := numbers.Array([]uint64{3, 224, 2})
+	if !ok {
+		t.Fatal("got no type of an array")
+	}
+	w, err := ours.NewWriter(0, []ours.Field{{Name: "a", Type: truth}, {Name: "b", Type: array}}, []ours.Column{{}, {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream := bytes.Clone(w.Head())
+	for i := range 2 {
+		stream = append(append(stream, w.Before(i)...), w.After(i)...)
+	}
+	r, err := ipc.NewReader(bytes.NewReader(append(stream, ours.End()...)), ipc.WithAllocator(memory.NewGoAllocator()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Release()
+	for i, want := range []string{"arrow.bool8 ", `arrow.fixed_shape_tensor {"shape":[3,224,2]}`} {
+		m := r.Schema().Field(i).Metadata
+		name, _ := m.GetValue("ARROW:extension:name")
+		parameters, _ := m.GetValue("ARROW:extension:metadata")
+		if e, ok := r.Schema().Field(i).Type.(arrow.ExtensionType); ok {
+			name, parameters = e.ExtensionName(), e.Serialize()
+		}
+		if got := fmt.Sprintf("%s %s", name, parameters); got != want {
+			t.Errorf("column %d: got %q, want %q", i, got, want)
+		}
+	}
+}
+
+func TestTypesThatHaveNoColumn(t *testing.T) {
+	for _, words := range []string{
+		"", "string", "int7", "int128", "list<utf8>", "list<list<int8>>", "list<int8", "struct<a: int8>", "timestamp", "timestamp[]", "timestamp[m]", "timestamp[us",
+		"timestamp[us, tz=]", "duration[s, tz=UTC]", "time32[us]", "time64[s]", "decimal128(39, 0)", "decimal32(10, 0)", "decimal128(0, 0)", "decimal128(5)", "decimal16(2, 0)",
+		"fixed_size_binary[0]", "fixed_size_binary[-1]", "fixed_size_binary[4294967296]", "fixed_size_binary", "interval[s]",
+	} {
+		if kind, ok := ours.ParseType(words); ok {
+			t.Errorf("%q: got %+v, want no type", words, kind)
+		}
+	}
+	number, _ := ours.ParseType("int64")
+	for _, shape := range [][]uint64{{}, {0}, {3, 0}, {1 << 28}, {1 << 31}, {1 << 63, 2}} {
+		if kind, ok := number.Array(shape); ok {
+			t.Errorf("%d: got %+v, want no type", shape, kind)
+		}
+	}
+	if kind, ok := ours.Text().Array([]uint64{2}); ok {
+		t.Errorf("an array of texts: got %+v, want no type", kind)
+	}
 }
 
 func TestColumnOfTwoGibibytesIsRefused(t *testing.T) {
+	bin := []ours.Field{{Name: "jpg", Type: ours.Bytes()}}
 	column := ours.Column{Lengths: []uint32{1 << 30, 1 << 30}}
-	if _, err := ours.NewWriter(2, []ours.Field{{Name: "jpg"}}, []ours.Column{column}); err == nil {
+	if _, err := ours.NewWriter(2, bin, []ours.Column{column}); err == nil {
 		t.Error("got no error, want that the column is too long")
 	}
 	column.Lengths[1]--
-	if _, err := ours.NewWriter(2, []ours.Field{{Name: "jpg"}}, []ours.Column{column}); err != nil {
+	if _, err := ours.NewWriter(2, bin, []ours.Column{column}); err != nil {
 		t.Errorf("got %v for one byte less, want no error", err)
+	}
+}
+
+// TestValueOfAnotherLengthIsRefused: what an index says of a length is not always what a type has.
+func TestValueOfAnotherLengthIsRefused(t *testing.T) {
+	for words, lengths := range map[string][2]uint32{"int64": {8, 7}, "list<int32>": {8, 6}, "fixed_size_binary[3]": {3, 4}} {
+		kind, _ := ours.ParseType(words)
+		for i, length := range lengths {
+			column := ours.Column{Lengths: []uint32{lengths[0], length, 0}, Null: []bool{false, false, true}}
+			if _, err := ours.NewWriter(3, []ours.Field{{Name: "x", Type: kind}}, []ours.Column{column}); errors.Is(err, ours.ErrUnfit) != (i == 1) {
+				t.Errorf("%s of %d bytes: got %v", words, length, err)
+			}
+		}
 	}
 }

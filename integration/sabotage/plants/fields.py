@@ -26,4 +26,34 @@ PLANTS = [
         "./gateway TestFieldsOfMixtures",
         [("gateway/plans/mixedindex.go", "if !reflect.DeepEqual(fields, p.Fields()) {", "if reflect.DeepEqual(p, fields) {")],
     ),
+    (
+        "an index of version 1 answers with other columns than it did",
+        "./gateway TestArrowOfOldIndexesIsUntyped",
+        [("chunkindex/index.go", "return x.head.version > 1", "return x.head.version > 0")],
+    ),
+    (
+        "a value of another length than its type's moves all that come after",
+        "./gateway TestLengthThatATypeDoesNotHaveIsRefused",
+        [("gateway/body/arrow/stream.go", "!null && !fields[i].Type.Fits(n)", "null && !fields[i].Type.Fits(n)")],
+    ),
+    (
+        "a number that is missing leaves no room in its column",
+        "./gateway/body TestNullsHaveTheirRoom",
+        [("gateway/body/arrow.go", "\t\t\tb.pad(width)\n", "")],
+    ),
+    (
+        "lists count bytes for elements",
+        "./gateway/body/arrow TestArrowReadsTheStream",
+        [("gateway/body/arrow/stream.go", "unit = uint32(t.element.width)", "unit = 1")],
+    ),
+    (
+        "elements of lists have no buffers of their own",
+        "./gateway/body/arrow TestArrowReadsTheStream",
+        [("gateway/body/arrow/stream.go", "all = append(all, 0) // no element is none", "_ = t.element")],
+    ),
+    (
+        "an array is longer than Arrow can say",
+        "./gateway/body/arrow TestTypesThatHaveNoColumn",
+        [("gateway/body/arrow/types.go", "n*uint64(t.width) > math.MaxInt32", "n > math.MaxInt32")],
+    ),
 ]

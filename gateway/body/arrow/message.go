@@ -1,0 +1,128 @@
+package arrow
+
+import "encoding/binary"
+
+// Numbers of the format: https://github.com/apache/arrow/tree/main/format, Message.fbs.
+const (
+	continuation = 0xffffffff
+	metadataV5   = 4
+	isSchema     = 1
+	isRecords    = 3
+)
+
+// message wraps what write puts behind the reference that it is given.
+func message(kind uint64, body int64, write func(f *flat, reference int)) []byte {
+	f := &flat{b: make([]byte, 4)}
+	start, at := f.table(value{2, metadataV5}, value{1, kind}, value{4, 0}, value{8, uint64(body)})
+	f.refer(0, start)
+	write(f, at[2])
+	f.b = pad(f.b)
+	b := binary.LittleEndian.AppendUint32(nil, continuation)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(f.b)))
+	return append(b, f.b...)
+}
+
+func schema(fields []Field) func(f *flat, reference int) {
+	return func(f *flat, reference int) {
+		start, at := f.table(value{2, 0}, value{4, 0})
+		f.refer(reference, start)
+		f.refer(at[1], f.fields(fields))
+	}
+}
+
+// fields writes a vector of fields.
+func (f *flat) fields(fields []Field) (start int) {
+	return f.references(len(fields), func(i int) int { return f.field(fields[i]) })
+}
+
+// references writes a vector of references to what write writes.
+func (f *flat) references(n int, write func(i int) (start int)) (start int) {
+	start = f.vector(n, 4)
+	f.b = append(f.b, make([]byte, 4*n)...)
+	for i := range n {
+		f.refer(start+4+4*i, write(i))
+	}
+	return start
+}
+
+func (f *flat) field(c Field) (start int) {
+	t := c.Type
+	nullable := uint64(0)
+	if c.Nullable {
+		nullable = 1
+	}
+	pairs := c.Metadata
+	if t.extension.Key != "" {
+		pairs = append([]Pair{{"ARROW:extension:name", t.extension.Key}, {"ARROW:extension:metadata", t.extension.Value}}, pairs...)
+	}
+	// name, nullable, the type's kind, the type, dictionary, children, metadata
+	entries := []value{{4, 0}, {1, nullable}, {1, t.kind}, {4, 0}, {}, {4, 0}}
+	if len(pairs) > 0 {
+		entries = append(entries, value{4, 0})
+	}
+	start, at := f.table(entries...)
+	f.refer(at[0], f.text(c.Name))
+	f.refer(at[3], f.parameters(t))
+	var children []Field
+	if t.element != nil {
+		children = []Field{{Name: "item", Type: *t.element}}
+	}
+	f.refer(at[5], f.fields(children))
+	if len(pairs) > 0 {
+		f.refer(at[6], f.references(len(pairs), func(i int) int { return f.pair(pairs[i]) }))
+	}
+	return start
+}
+
+// parameters writes the table of a type.
+func (f *flat) parameters(t Type) (start int) {
+	entries := t.params
+	if t.zone != "" {
+		entries = append(entries[:len(entries):len(entries)], value{4, 0})
+	}
+	start, at := f.table(entries...)
+	if t.zone != "" {
+		f.refer(at[len(t.params)], f.text(t.zone))
+	}
+	return start
+}
+
+func (f *flat) pair(p Pair) (start int) {
+	start, at := f.table(value{4, 0}, value{4, 0})
+	f.refer(at[0], f.text(p.Key))
+	f.refer(at[1], f.text(p.Value))
+	return start
+}
+
+// records describes the record batch: of each column, and of the elements of lists, how many values it has and are none, and where
+// its buffers lie.
+func (w *Writer) records(rows int) func(f *flat, reference int) {
+	return func(f *flat, reference int) {
+		start, at := f.table(value{8, uint64(rows)}, value{4, 0}, value{4, 0})
+		f.refer(reference, start)
+		nodes, buffers := w.counts(rows)
+		f.refer(at[1], f.vector(len(nodes)/2, 8))
+		for _, n := range nodes {
+			f.number(value{8, n})
+		}
+		f.refer(at[2], f.vector(len(buffers), 8))
+		offset := int64(0)
+		for _, n := range buffers {
+			f.number(value{8, uint64(offset)})
+			f.number(value{8, uint64(n)})
+			offset += padded(n)
+		}
+	}
+}
+
+// counts returns the numbers of values and of those that are none, in pairs, and the lengths of all buffers.
+func (w *Writer) counts(rows int) (nodes []uint64, buffers []int64) {
+	for i, c := range w.columns {
+		nodes = append(nodes, uint64(rows), c.nulls())
+		if e := w.fields[i].Type.element; e != nil {
+			nodes = append(nodes, uint64(w.bytes[i])/uint64(e.width), 0)
+		}
+		buffers = append(buffers, w.buffers(i)...)
+	}
+	return nodes, buffers
+}

@@ -1,0 +1,184 @@
+package arrow
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Numbers of types in Schema.fbs.
+const (
+	typeInt             = 2
+	typeFloat           = 3
+	typeBinary          = 4
+	typeUTF8            = 5
+	typeDecimal         = 7
+	typeDate            = 8
+	typeTime            = 9
+	typeTimestamp       = 10
+	typeList            = 12
+	typeFixedSizeBinary = 15
+	typeFixedSizeList   = 16
+	typeDuration        = 18
+)
+
+// Type is what the values of a column are. The zero value is not a type.
+type Type struct {
+	kind      uint64
+	params    []value // of the type's own table
+	zone      string  // of a timestamp, whose table has it after params
+	width     int     // bytes of a value; 0: each value has a length of its own
+	element   *Type   // of a list
+	extension Pair    // name and parameters of an extension type; no name: it is none
+}
+
+// Pair is a name and a value of a field's metadata.
+type Pair struct{ Key, Value string }
+
+// Bytes and Text are the types of values of any length.
+func Bytes() Type { return Type{kind: typeBinary} }
+
+// Text is UTF-8.
+func Text() Type { return Type{kind: typeUTF8} }
+
+// ParseType reads a type in the words of docs/api.md. ok is false for one that has no column of the bytes as they are.
+func ParseType(words string) (t Type, ok bool) {
+	if t, ok = simple(words); ok {
+		return t, true
+	}
+	name, rest, _ := strings.Cut(words, "[")
+	if inner, closed := strings.CutSuffix(rest, "]"); closed {
+		return bracketed(name, inner)
+	}
+	if inner, list := strings.CutPrefix(words, "list<"); list && strings.HasSuffix(inner, ">") {
+		element, ok := ParseType(strings.TrimSuffix(inner, ">"))
+		if !ok || element.width == 0 {
+			return Type{}, false
+		}
+		return Type{kind: typeList, element: &element}, true
+	}
+	return decimal(words)
+}
+
+// simple returns the type of words without parameters.
+func simple(words string) (Type, bool) {
+	number := func(bits int, signed uint64) Type {
+		return Type{kind: typeInt, params: []value{{4, uint64(bits)}, {1, signed}}, width: bits / 8}
+	}
+	float := func(precision uint64, width int) Type {
+		return Type{kind: typeFloat, params: []value{{2, precision}}, width: width}
+	}
+	date := func(unit uint64, width int) Type {
+		return Type{kind: typeDate, params: []value{{2, unit}}, width: width}
+	}
+	switch words {
+	case "utf8":
+		return Text(), true
+	case "binary":
+		return Bytes(), true
+	case "bool": // a byte each, as the bytes are; Arrow's own type has a bit each
+		t := number(8, 1)
+		t.extension = Pair{"arrow.bool8", ""}
+		return t, true
+	case "int8", "int16", "int32", "int64":
+		bits, _ := strconv.Atoi(words[3:])
+		return number(bits, 1), true
+	case "uint8", "uint16", "uint32", "uint64":
+		bits, _ := strconv.Atoi(words[4:])
+		return number(bits, 0), true
+	case "float16":
+		return float(0, 2), true
+	case "float":
+		return float(1, 4), true
+	case "double":
+		return float(2, 8), true
+	case "date32":
+		return date(0, 4), true
+	case "date64":
+		return date(1, 8), true
+	}
+	return Type{}, false
+}
+
+// bracketed returns the type of a name and what stands in brackets after it.
+func bracketed(name, inner string) (Type, bool) {
+	if name == "fixed_size_binary" {
+		n, err := strconv.ParseUint(inner, 10, 31)
+		return Type{kind: typeFixedSizeBinary, params: []value{{4, n}}, width: int(n)}, err == nil && n > 0
+	}
+	word, zone, zoned := strings.Cut(inner, ", tz=")
+	unit, ok := map[string]uint64{"s": 0, "ms": 1, "us": 2, "ns": 3}[word]
+	if !ok || zoned != (zone != "") || zoned && name != "timestamp" {
+		return Type{}, false
+	}
+	switch {
+	case name == "timestamp":
+		return Type{kind: typeTimestamp, params: []value{{2, unit}}, zone: zone, width: 8}, true
+	case name == "duration":
+		return Type{kind: typeDuration, params: []value{{2, unit}}, width: 8}, true
+	case name == "time32" && unit < 2:
+		return Type{kind: typeTime, params: []value{{2, unit}, {4, 32}}, width: 4}, true
+	case name == "time64" && unit >= 2:
+		return Type{kind: typeTime, params: []value{{2, unit}, {4, 64}}, width: 8}, true
+	}
+	return Type{}, false
+}
+
+// decimal returns the type of "decimal128(10, 2)".
+func decimal(words string) (Type, bool) {
+	parts := regexp.MustCompile(`^decimal(32|64|128|256)\(([1-9][0-9]?), (-?[0-9]{1,9})\)$`).FindStringSubmatch(words)
+	if parts == nil {
+		return Type{}, false
+	}
+	bits, _ := strconv.Atoi(parts[1])
+	precision, _ := strconv.Atoi(parts[2])
+	scale, _ := strconv.Atoi(parts[3])
+	most := map[int]int{32: 9, 64: 18, 128: 38, 256: 76}[bits]
+	params := []value{{4, uint64(precision)}, {4, uint64(uint32(int32(scale)))}, {4, uint64(bits)}}
+	return Type{kind: typeDecimal, params: params, width: bits / 8}, precision <= most
+}
+
+// Array returns the type of arrays of a shape, whose elements are of type t. ok is false for elements of no one size, and for
+// arrays that are longer than Arrow can say.
+func (t Type) Array(shape []uint64) (array Type, ok bool) {
+	n := uint64(1)
+	dims := make([]string, len(shape))
+	for i, dim := range shape {
+		if dim == 0 || dim > math.MaxInt32 || t.width == 0 {
+			return Type{}, false
+		}
+		if n *= dim; n*uint64(t.width) > math.MaxInt32 {
+			return Type{}, false
+		}
+		dims[i] = strconv.FormatUint(dim, 10)
+	}
+	t.extension = Pair{} // the elements of a tensor are of no other type than their storage's
+	return Type{
+		kind: typeFixedSizeList, params: []value{{4, n}}, width: int(n) * t.width, element: &t,
+		extension: Pair{"arrow.fixed_shape_tensor", fmt.Sprintf(`{"shape":[%s]}`, strings.Join(dims, ","))},
+	}, len(shape) > 0
+}
+
+// Width is how many bytes each value has; 0: each has a length of its own.
+func (t Type) Width() int { return t.width }
+
+// Fits reports whether a value of the type can have so many bytes.
+func (t Type) Fits(length uint32) bool {
+	switch {
+	case t.width > 0:
+		return int64(length) == int64(t.width)
+	case t.kind == typeList:
+		return int64(length)%int64(t.element.width) == 0
+	}
+	return true
+}
+
+// offsets returns how many bytes of offsets stand before the values of rows rows.
+func (t Type) offsets(rows int) int64 {
+	if t.width > 0 {
+		return 0
+	}
+	return 4 * int64(rows+1)
+}

@@ -1,0 +1,83 @@
+package body
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/gateway/body/arrow"
+)
+
+// someColumns are those of three samples, of which the second lacks "n" and the third "t".
+func someColumns() columns {
+	number, text := chunkindex.Part{Ext: "n", Offset: 1, Length: 4}, chunkindex.Part{Ext: "t", Offset: 5, Length: 3}
+	return columns{
+		t:     texts{keys: []string{"a", "b", "c"}, parts: [][]chunkindex.Part{{number, text}, {text}, {number, {Ext: "more"}}}},
+		names: []string{"t", "n"},
+		types: map[string]format.Field{"n": {Name: "n", Encoding: format.Raw, Type: "float", Nullable: true}, "t": {Name: "t", Encoding: format.Raw, Type: "utf8"}},
+	}
+}
+
+// TestNullsHaveTheirRoom: a value of a fixed size that a sample lacks is there as zeros, one with a length of its own is not.
+func TestNullsHaveTheirRoom(t *testing.T) {
+	c, b := someColumns(), NewPool().Get()
+	places := c.places()
+	if d := cmp.Diff([][]int32{{1, 0, -1}, {0, -1, 0}}, places); d != "" {
+		t.Fatal(d)
+	}
+	b.layColumn(c.t, places[0], 0)
+	b.layColumn(c.t, places[1], 4)
+	want := []piece{
+		{sample: 0, offset: 5, length: 3}, {sample: 1, offset: 5, length: 3},
+		{sample: 0, offset: 1, length: 4}, {sample: literal, length: 4}, {sample: 2, offset: 1, length: 4},
+	}
+	if d := cmp.Diff(want, b.pieces, cmp.AllowUnexported(piece{})); d != "" {
+		t.Error(d)
+	}
+	if !bytes.Equal(b.text, make([]byte, 4)) {
+		t.Errorf("got %x for what is missing, want zeros", b.text)
+	}
+}
+
+// TestColumnsSayWhatTheyLack: lengths, nulls, and a field that becomes nullable where a sample lacks what none should lack.
+func TestColumnsSayWhatTheyLack(t *testing.T) {
+	c := someColumns()
+	places := c.places()
+	for i, want := range []arrow.Column{{Lengths: []uint32{3, 3, 0}, Null: []bool{false, false, true}}, {Lengths: []uint32{4, 0, 4}, Null: []bool{false, true, false}}} {
+		f := c.field(c.names[i])
+		if got := c.column(places[i], &f); !cmp.Equal(got, want) || !f.Nullable {
+			t.Errorf("column %s: got %+v, nullable %v, want %+v", f.Name, got, f.Nullable, want)
+		}
+	}
+	if n := zeros([]arrow.Field{c.field("n"), c.field("t")}, []arrow.Column{{Null: []bool{true, false, true}}, {Null: []bool{true}}}); n != 8 {
+		t.Errorf("got %d bytes of zeros, want 8", n)
+	}
+}
+
+// TestColumnOfWhatArrowHasNoTypeFor: the bytes as they are, with metadata that say what they are.
+func TestColumnOfWhatArrowHasNoTypeFor(t *testing.T) {
+	for _, c := range []struct {
+		field format.Field
+		want  arrow.Field
+	}{
+		{format.Field{Encoding: "mds:pil"}, arrow.Field{Type: arrow.Bytes(), Metadata: []arrow.Pair{{Key: "millrace:encoding", Value: "mds:pil"}}}},
+		{format.Field{Encoding: format.JSON}, arrow.Field{Type: arrow.Text(), Metadata: []arrow.Pair{{Key: "millrace:encoding", Value: "json"}}}},
+		{
+			format.Field{Encoding: format.Raw, Type: "int96", Nullable: true},
+			arrow.Field{Type: arrow.Bytes(), Nullable: true, Metadata: []arrow.Pair{{Key: "millrace:encoding", Value: "raw"}, {Key: "millrace:type", Value: "int96"}}},
+		},
+		{
+			format.Field{Encoding: format.Nested, Type: "list<utf8>"},
+			arrow.Field{Type: arrow.Bytes(), Metadata: []arrow.Pair{{Key: "millrace:encoding", Value: "nested"}, {Key: "millrace:type", Value: "list<utf8>"}}},
+		},
+	} {
+		c.want.Name = "x.txt"
+		columns := columns{types: map[string]format.Field{"x.txt": c.field}}
+		if d := cmp.Diff(c.want, columns.field("x.txt"), cmp.AllowUnexported(arrow.Type{})); d != "" {
+			t.Errorf("%+v: %s", c.field, d)
+		}
+	}
+}
