@@ -26,6 +26,8 @@ type BuildOptions struct {
 	Format       string       // name of the shards' format; empty: found out by looking
 	Name         string       // of the index, where a prefix has several; empty: the default one
 	Match        string       // only objects whose keys match it are looked at, as docs/formats.md says; empty: all
+	Split        string       // only objects of this split, AllSplits for all; empty: all, unless shards of several splits lie here
+	Config       string       // only objects of this configuration of a repository with several
 	Hidden       bool         // objects that programs leave beside data, such as .DS_Store, are looked at too
 	Hints        format.Options
 
@@ -57,30 +59,31 @@ func (p *Progress) Add(more Progress) {
 
 // BuildReport says what an index run found and did.
 type BuildReport struct {
-	Name           string  `json:"name,omitempty"` // of the index, where it is not the default one
-	Generation     string  `json:"generation"`
-	Format         string  `json:"format"`
-	Ignored        int     `json:"ignored"`                   // objects that are no shards of the format, and say nothing of any
-	IgnoredExample string  `json:"ignored_example,omitempty"` // one of them
-	Hidden         int     `json:"hidden"`                    // objects that nobody looked at, such as .DS_Store
-	HadHidden      int     `json:"had_hidden"`                // those of them that are samples, or shards, of the index that was there
-	Members        int64   `json:"hidden_members"`            // hidden members of the archives that this run read: no part of any sample
-	Empty          int     `json:"empty_shards"`              // shards without a byte, as an upload that failed leaves them
-	Shards         int     `json:"shards"`
-	Chunks         int     `json:"chunks"`
-	Samples        uint64  `json:"samples"`
-	Links          int     `json:"links"`                   // links that were passed over
-	Link           string  `json:"link,omitempty"`          // one of them
-	Splits         []Split `json:"splits,omitempty"`        // train and val and the like, where the names tell of several
-	ClassFolders   int     `json:"class_folders,omitempty"` // folders of pictures, where there is nothing else: readers may take each folder for a class
-	RepeatedKeys   uint64  `json:"repeated_keys"`           // keys that several shards have
-	RepeatedKey    string  `json:"repeated_key,omitempty"`  // one of them
-	LeftOut        int64   `json:"left_out"`                // tokens that fill no window, as far as shards say how many they have
-	Bytes          int64   `json:"bytes"`                   // of all shards
-	ReadBytes      int64   `json:"read_bytes"`              // read by this run
-	ReusedShards   int     `json:"reused_shards"`           // taken from an earlier index, or from an interrupted run
-	Rebound        bool    `json:"rebound"`                 // same generation, new binding
-	Unchanged      bool    `json:"unchanged"`               // nothing to publish
+	Name           string `json:"name,omitempty"`   // of the index, where it is not the default one
+	Split          string `json:"split,omitempty"`  // that was chosen
+	Config         string `json:"config,omitempty"` // that was chosen
+	Generation     string `json:"generation"`
+	Format         string `json:"format"`
+	Ignored        int    `json:"ignored"`                   // objects that are no shards of the format, and say nothing of any
+	IgnoredExample string `json:"ignored_example,omitempty"` // one of them
+	Hidden         int    `json:"hidden"`                    // objects that nobody looked at, such as .DS_Store
+	HadHidden      int    `json:"had_hidden"`                // those of them that are samples, or shards, of the index that was there
+	Members        int64  `json:"hidden_members"`            // hidden members of the archives that this run read: no part of any sample
+	Empty          int    `json:"empty_shards"`              // shards without a byte, as an upload that failed leaves them
+	Shards         int    `json:"shards"`
+	Chunks         int    `json:"chunks"`
+	Samples        uint64 `json:"samples"`
+	Links          int    `json:"links"`                   // links that were passed over
+	Link           string `json:"link,omitempty"`          // one of them
+	ClassFolders   int    `json:"class_folders,omitempty"` // folders of pictures, where there is nothing else: readers may take each folder for a class
+	RepeatedKeys   uint64 `json:"repeated_keys"`           // keys that several shards have
+	RepeatedKey    string `json:"repeated_key,omitempty"`  // one of them
+	LeftOut        int64  `json:"left_out"`                // tokens that fill no window, as far as shards say how many they have
+	Bytes          int64  `json:"bytes"`                   // of all shards
+	ReadBytes      int64  `json:"read_bytes"`              // read by this run
+	ReusedShards   int    `json:"reused_shards"`           // taken from an earlier index, or from an interrupted run
+	Rebound        bool   `json:"rebound"`                 // same generation, new binding
+	Unchanged      bool   `json:"unchanged"`               // nothing to publish
 }
 
 func (o BuildOptions) withDefaults() (BuildOptions, error) {
@@ -145,6 +148,7 @@ type builder struct {
 	lent    []*Index        // of other indexes of the prefix, whose scans this run takes over
 	named   bool            // the prefix has, or is about to have, an index with a name
 	made    *Index          // the one of this run, before it is published
+	rules   []splitRule     // what the dataset says of splits, where the options choose none
 	hidden  map[string]bool // relative keys of objects that are left out
 	shards  []objstore.Object
 	units   []unit
@@ -260,10 +264,20 @@ func (b *builder) list(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := b.survey(ctx, newListing(b.store, b.prefix, objects)); err != nil {
+	l, err := b.choose(ctx, newListing(b.store, b.prefix, objects))
+	if err != nil {
 		return err
 	}
-	b.report.Splits, b.report.ClassFolders = splitsOf(b.found), classFolders(b.found)
+	if err := b.survey(ctx, l); err != nil {
+		if several := b.mixture(l.keys); several != nil {
+			err = fmt.Errorf("%w (%s with --split)", err, several.Error())
+		}
+		return err
+	}
+	if several := b.mixture(b.shardKeys); several != nil {
+		return several
+	}
+	b.report.ClassFolders = classFolders(b.found)
 	b.divide()
 	b.scans = make([]scanned, len(b.units))
 	b.report.Name, b.report.Shards, b.report.Hidden = b.opt.Name, len(b.shards), len(b.hidden)

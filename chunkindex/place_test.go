@@ -175,45 +175,6 @@ func TestLinksOutOfTheDirectory(t *testing.T) {
 	}
 }
 
-func TestSplitsAreNoticed(t *testing.T) {
-	for name, c := range map[string]struct {
-		keys []string
-		want string
-	}{
-		"shards":            {[]string{"imagenet-train-0.tar", "imagenet-train-1.tar", "imagenet-val-0.tar"}, "train 2 imagenet-train*; val 1 imagenet-val*"},
-		"folders":           {[]string{"data/train/0.tar", "data/valid/0.tar", "data/test/0.tar"}, "test 1 data/test; train 1 data/train; val 1 data/valid"},
-		"tokens, JSON":      {[]string{"train.jsonl", "validation.jsonl"}, "train 1 train*; val 1 validation*"},
-		"capitals, numbers": {[]string{"Train2017.tar", "Dev2017.tar"}, "train 1 Train*; val 1 Dev*"},
-		"training alone":    {[]string{"train-0.tar", "train-1.tar"}, ""},
-		"no training":       {[]string{"val-0.tar", "test-0.tar"}, ""},
-		"parts of words":    {[]string{"trainer-0.tar", "contest-0.tar", "trainval-0.tar"}, ""},
-		"names of pictures": {[]string{"cars/train.jpg", "cars/test.jpg"}, ""},
-		"loose in folders":  {[]string{"train/cat/1.jpg", "val/cat/1.jpg"}, "train 1 train; val 1 val"},
-	} {
-		store := memstore.New()
-		for i, key := range c.keys {
-			switch {
-			case strings.HasSuffix(key, ".tar"):
-				d := indextest.Write(t, memstore.New(), indextest.Spec{Sizes: []int{5 + i}})
-				store.Set(key, d.Bodies[0])
-			default:
-				store.Set(key, []byte("{}\n"))
-			}
-		}
-		rep, err := chunkindex.Build(t.Context(), store, "", chunkindex.BuildOptions{Format: map[bool]string{true: "files"}[strings.HasSuffix(c.keys[0], ".jpg")]})
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		var got []string
-		for _, s := range rep.Splits {
-			got = append(got, fmt.Sprint(s.Name, " ", s.Shards, " ", s.Folder, s.Match))
-		}
-		if strings.Join(got, "; ") != c.want {
-			t.Errorf("%s: got %q, want %q", name, strings.Join(got, "; "), c.want)
-		}
-	}
-}
-
 func TestClassFoldersAreNoticed(t *testing.T) {
 	for _, c := range []struct {
 		keys string

@@ -97,12 +97,13 @@ func TestHuggingFaceCache(t *testing.T) {
 		}
 		tool(t, "ln", "-s", "../../../blobs/"+blob, filepath.Join(snapshot, "data", run+"-00000.tar"))
 	}
-	store := elsewhere(t, &harness.Store{Name: "dir"}, "file://"+snapshot+",links=follow")
-	if r := harness.Run(t, store, "index", snapshot); r.Code == 0 || !strings.Contains(r.Stderr, "2 links, such as data/coyo-00000.tar") || !strings.Contains(r.Stderr, "--follow-links") {
-		t.Errorf("without the option: got exit code %d: %s", r.Code, r.Stderr)
+	place(t, filepath.Join(repo, "refs", "main"), "0a1b2c")
+	store := elsewhere(t, &harness.Store{Name: "dir"}, "file://"+snapshot)
+	if r := harness.Run(t, store, "index", repo); r.Code == 0 || !strings.Contains(r.Stderr, "snapshots/0a1b2c below it") {
+		t.Errorf("the repository: got exit code %d: %s", r.Code, r.Stderr)
 	}
 	_, home, _ := strings.Cut(store.Dataset("pairs"), ",index=")
-	if out := harness.MustRun(t, store, "index", snapshot, "--follow-links", "--index-url", home); !strings.Contains(out, "address for other commands is "+store.Dataset("pairs")) {
+	if out := harness.MustRun(t, store, "index", snapshot, "--index-url", home); !strings.Contains(out, "address for other commands is "+store.Dataset("pairs")) {
 		t.Errorf("got %s, want the address %s", out, store.Dataset("pairs"))
 	}
 	harness.MustRun(t, store, "verify", store.Dataset("pairs"))
@@ -183,7 +184,7 @@ func TestImageFolderBesideAnIndex(t *testing.T) {
 	same(t, "with the index elsewhere", map[string]string{"cat": "3", "dog": "3"}, got[apart])
 }
 
-// TestTrainBesideVal indexes shards by split, and then each split by itself, as the warning says.
+// TestTrainBesideVal types what the refusal of two splits says, and serves both from one place.
 func TestTrainBesideVal(t *testing.T) {
 	dir := t.TempDir()
 	runs(t, dir)
@@ -192,16 +193,30 @@ func TestTrainBesideVal(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	store := &harness.Store{Name: "dir"}
-	r := harness.Run(t, store, "index", dir)
-	for _, want := range []string{"train (1 shard", "val (1 shard", "--match 'train*'", "--match 'validation*'", "--index-url"} {
-		if r.Code != 0 || !strings.Contains(r.Stderr, want) {
-			t.Errorf("got exit code %d and %s, want %q", r.Code, r.Stderr, want)
+	store := harness.Open(t, "minio")
+	upload(t, store.Objects(t), dir, "pairs")
+	r := harness.Run(t, store, "index", store.Dataset("pairs"))
+	if r.Code != 2 {
+		t.Errorf("got exit code %d, want 2: %s", r.Code, r.Stderr)
+	}
+	var typed [][]string
+	for line := range strings.Lines(r.Stderr) {
+		if command, _, ok := strings.Cut(line, "  # "); ok {
+			typed = append(typed, strings.Fields(command)[1:])
 		}
 	}
-	for _, match := range []string{"train*", "validation*"} {
-		if r := harness.Run(t, store, "index", dir, "--match", match, "--index-url", t.TempDir()); r.Code != 0 || strings.Contains(r.Stderr, "splits") || !strings.Contains(r.Stdout, "5 samples") {
-			t.Errorf("%s: got exit code %d: %s%s", match, r.Code, r.Stdout, r.Stderr)
+	if len(typed) != 3 {
+		t.Fatalf("got %d commands, want one for each split and one for all: %s", len(typed), r.Stderr)
+	}
+	for i, samples := range []string{"5 samples", "5 samples", "10 samples"} {
+		if out := harness.MustRun(t, store, typed[i]...); !strings.Contains(out, samples) {
+			t.Errorf("%v: got %s, want %s", typed[i], out, samples)
+		}
+	}
+	g := harness.ServeAddress(t, store, store.Dataset("pairs")+"#train", "--dataset", store.Dataset("pairs")+"#val")
+	for _, name := range []string{"pairs-train", "pairs-val"} {
+		if out := harness.MustRun(t, store, "fetch", g.URL, "--dataset", name, "--discard"); !strings.Contains(out, "5 samples") {
+			t.Errorf("%s: got %s, want 5 samples", name, out)
 		}
 	}
 }

@@ -24,6 +24,13 @@ func kinds() map[string]string {
 	return all
 }
 
+// Alone says whether an object's name is one of an image, of sound, video or plain text, which is a sample of its own.
+func Alone(key string) bool {
+	_, suffix := split(key)
+	kind := kinds()[strings.ToLower(suffix)]
+	return kind != "" && !(kind == "text" && strings.EqualFold(suffix, "json"))
+}
+
 // ofOneKind refuses objects of which some may be no samples of their own.
 func ofOneKind(objects []format.Object) error {
 	all, first := kinds(), ""

@@ -49,6 +49,7 @@ func exitCode(ctx context.Context, err error) int {
 	var ledger *client.LedgerError
 	var remote *client.Error
 	var network *net.OpError
+	var splits *chunkindex.SplitsError
 	is := func(targets ...error) bool {
 		for _, t := range targets {
 			if errors.Is(err, t) {
@@ -60,7 +61,7 @@ func exitCode(ctx context.Context, err error) int {
 	switch {
 	case errors.As(err, &usage):
 		return exitUsage
-	case is(client.ErrNoGeneration):
+	case is(client.ErrNoGeneration), errors.As(err, &splits):
 		return exitUsage
 	case ctx.Err() != nil && is(ctx.Err()):
 		return exitInterrupted

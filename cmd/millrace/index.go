@@ -46,6 +46,8 @@ func (x *indexFlags) define(f *cli.Flags) {
 func (x *indexFlags) defineFormat(f *cli.Flags) {
 	f.Choice(&x.opt.Format, "format", "", "format of the shards, if looking at them does not tell", chunkindex.FormatNames()...)
 	f.Text(&x.opt.Match, "match", "", "only objects that match `GLOB`: the whole key if it has a slash, else what follows the last one")
+	f.Text(&x.opt.Split, "split", "", "only the objects of this `SPLIT`, in an index of its name; all: those of all splits, in one index")
+	f.Text(&x.opt.Config, "config", "", "only the objects of this configuration `NAME`, of a repository with several")
 	f.Flag(&x.opt.Hidden, "hidden", hiddenUsage)
 	f.Size(&x.opt.Hints.RecordSize, "record-size", 0, "size of a record, of records without a header")
 	f.Count(&x.sequence, "sequence-length", 0, "tokens of a sample, which is a window of so many and the one after them")
@@ -67,11 +69,7 @@ func (x *indexFlags) place(f *cli.Flags, arg string) location.Location {
 			f.Fault("--follow-links: %w", err)
 		}
 	}
-	if x.name != "" {
-		if err := l.PutName(x.name); err != nil {
-			f.Fault("--name %s: %w", x.name, err)
-		}
-	}
+	x.putName(f, &l)
 	switch {
 	case x.indexURL == "":
 	case l.Index != nil:
@@ -82,6 +80,20 @@ func (x *indexFlags) place(f *cli.Flags, arg string) location.Location {
 		}
 	}
 	return l
+}
+
+// putName says which index of the dataset is made: the one that --name or the address names, else that of the split.
+func (x *indexFlags) putName(f *cli.Flags, l *location.Location) {
+	if x.name != "" {
+		if err := l.PutName(x.name); err != nil {
+			f.Fault("--name %s: %w", x.name, err)
+		}
+	}
+	if name := indexing.IndexName(x.opt.Config, x.opt.Split); l.IndexName == "" && name != "" {
+		if err := l.PutName(name); err != nil {
+			f.Fault("--split %s: no name of an index can be made of it: give one with --name", x.opt.Split)
+		}
+	}
 }
 
 const hiddenUsage = "take what is hidden too: names that begin with a dot, __MACOSX/, Thumbs.db, desktop.ini"
@@ -136,6 +148,9 @@ the index and are what a URL without parameters means.
 
 A dataset may have several indexes, each of the shards that its --match takes. --name names one,
 and all other commands take DATASET#NAME then. A shard that two indexes share is read once.
+--split train takes the shards of that split, and names the index so. Splits are those that
+README.md (the metadata of Hugging Face's hub) or dataset_dict.json describe, else those that names
+tell of: train, val, test. Where shards of several splits lie, one has to be chosen, or all.
 
 The index lies beside the shards unless --index-url says where: nothing is written beside
 them then, so that data nobody may write to can be read. index prints the address that all
@@ -150,10 +165,11 @@ other commands take for such a dataset: DATASET,index=URL.`,
   millrace index ./corpus --sequence-length 2048     # Megatron's .bin and .idx
   millrace index ./flat --format tokens --sequence-length 1024 --dtype '<u2'
   millrace index ./photos --format files --match '*.jpg'
+  millrace index s3://bucket/pairs --split train     # then s3://bucket/pairs#train
   millrace index s3://bucket/pairs --name train --match 'train-*'
   millrace index s3://public/photos --index-url s3://mine/photos
   millrace index 's3://texts/c4?endpoint=https://minio.example:9000&profile=team-b'
-  millrace index ~/.cache/huggingface/hub/datasets--me--pairs/snapshots/0a1b2c --follow-links \
+  millrace index ~/.cache/huggingface/hub/datasets--me--pairs/snapshots/0a1b2c --split train \
     --index-url ./pairs`,
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var x indexFlags

@@ -179,27 +179,38 @@ func TestLinksAreFollowedByOption(t *testing.T) {
 	}
 }
 
-func TestSplitsAndClassFoldersAreWarnedOf(t *testing.T) {
+func TestSplitsAreAskedForAndClassFoldersWarnedOf(t *testing.T) {
 	dir := twins(t)
 	for from, to := range map[string]string{"00000.tar": "train-0.tar", "00001.tar": "val-0.tar"} {
 		if err := os.Rename(filepath.Join(dir, from), filepath.Join(dir, to)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	o := ok(t, "index", dir, "--json")
-	for _, want := range []string{"train (1 shard, such as train-0.tar), val (1 shard, such as val-0.tar)", "--match 'train*' or --match 'val*'", "--index-url"} {
-		if !strings.Contains(o.stderr, want) {
-			t.Errorf("got %s, want %q", o.stderr, want)
+	o := millrace(t, nil, "index", dir)
+	for _, want := range []string{
+		"\n  millrace index file://" + dir + " --split train  # 1 shard, such as train-0.tar\n", " --split val  # 1 shard, such as val-0.tar\n", " --split all  # all of them in one index",
+	} {
+		if o.code != exitUsage || !strings.Contains(o.stderr, want) {
+			t.Errorf("got exit code %d and %s, want %d and %q", o.code, o.stderr, exitUsage, want)
 		}
 	}
-	if !strings.Contains(o.stdout, `"splits": [`) {
-		t.Errorf("got %s, want splits", o.stdout)
+	if o := millrace(t, nil, "index", dir, "--split", "test", "--json"); o.code != exitUsage || !strings.Contains(o.stderr, "there is no split test") {
+		t.Errorf("a split that is not there: got exit code %d: %s", o.code, o.stderr)
 	}
-	// As the warning says: one index each.
-	for split, home := range map[string]string{"train*": t.TempDir(), "val*": t.TempDir()} {
-		if o := ok(t, "index", dir, "--match", split, "--index-url", home); strings.Contains(o.stderr, "splits") || !strings.Contains(o.stdout, "3 samples") {
+	for _, split := range []string{"train", "val"} { // as the refusal says
+		if o := ok(t, "index", dir, "--split", split); !strings.Contains(o.stdout, "indexed file://"+dir+"#"+split+"\n") || !strings.Contains(o.stdout, "3 samples") {
 			t.Errorf("%s: got %s%s", split, o.stdout, o.stderr)
 		}
+		ok(t, "verify", dir+"#"+split)
+	}
+	if o := ok(t, "index", dir, "--split", "all", "--json"); !strings.Contains(o.stdout, `"samples": 6`) || !strings.Contains(o.stdout, `"split": "all"`) || strings.Contains(o.stdout, `"name"`) {
+		t.Errorf("all: got %s", o.stdout)
+	}
+	if o := ok(t, "index", dir+"#check", "--split", "validation"); !strings.Contains(o.stdout, "#check\n") || !strings.Contains(o.stdout, "3 samples") {
+		t.Errorf("a split under another name: got %s", o.stdout)
+	}
+	if o := millrace(t, nil, "index", dir, "--split", "two words"); o.code != exitUsage || !strings.Contains(o.stderr, "--name") {
+		t.Errorf("a split that makes no name: got exit code %d: %s", o.code, o.stderr)
 	}
 	photos := t.TempDir()
 	for _, folder := range []string{"cat", "dog"} {

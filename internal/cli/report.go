@@ -33,9 +33,21 @@ type failure struct {
 	Faults []string `json:"faults"`
 }
 
+// faultsOf returns the faults of an error, each a line; lines that begin with a space belong to the fault before them.
+func faultsOf(err error) (faults []string) {
+	for line := range strings.SplitSeq(strings.TrimSpace(err.Error()), "\n") {
+		if n := len(faults); n > 0 && strings.HasPrefix(line, " ") {
+			faults[n-1] += "\n" + line
+		} else {
+			faults = append(faults, line)
+		}
+	}
+	return faults
+}
+
 // Report prints an error on stderr: as text with one fault a line, or with --json as one JSON object.
 func (a *App) Report(err error, exit Exit) {
-	faults := strings.Split(strings.TrimSpace(err.Error()), "\n")
+	faults := faultsOf(err)
 	if a.JSON {
 		enc := json.NewEncoder(a.faults)
 		enc.SetEscapeHTML(false)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"strings"
 
 	"github.com/dustin/go-humanize"
 
@@ -43,6 +42,9 @@ func Build(ctx context.Context, s *location.Stores, st objstore.Store, l locatio
 		if errors.Is(err, chunkindex.ErrReadOnly) {
 			err = fmt.Errorf("%w: --index-url URL puts the index where you may write, and writes nothing beside the shards", err)
 		}
+		if several, ok := errors.AsType[*chunkindex.SplitsError](err); ok {
+			err = askForSplit(l, several)
+		}
 		return rep, nil, err
 	}
 	return rep, warnings(l, rep, uneven), nil
@@ -56,9 +58,6 @@ func warnings(l location.Location, r chunkindex.BuildReport, uneven string) (lin
 	}
 	if r.HadHidden > 0 {
 		say("%s of the index that was there left out, being hidden, such as .DS_Store: '--hidden' takes them back", cli.Count(uint64(r.HadHidden), "object", "objects"))
-	}
-	if len(r.Splits) > 0 {
-		say("%s: the names tell of several splits, and this dataset is all of them: %s", l, splitsText(l, r.Splits))
 	}
 	if r.Links > 0 {
 		cure := ": --follow-links follows those that lead somewhere"
@@ -76,24 +75,6 @@ func warnings(l location.Location, r chunkindex.BuildReport, uneven string) (lin
 		say("%s is loose objects, one a sample: 'millrace pack' would make reading it much faster", l)
 	}
 	return lines
-}
-
-// splitsText names splits, and how each is indexed by itself.
-func splitsText(l location.Location, all []chunkindex.Split) string {
-	var found, cures []string
-	for _, s := range all {
-		found = append(found, fmt.Sprintf("%s (%s, such as %s)", s.Name, cli.Count(s.Shards, "shard", "shards"), cli.Printable(s.Example)))
-		if s.Folder != "" {
-			cures = append(cures, fmt.Sprintf("'millrace index %s/%s'", strings.TrimSuffix(l.String(), "/"), cli.Printable(s.Folder)))
-		} else {
-			cures = append(cures, fmt.Sprintf("--match '%s'", cli.Printable(s.Match)))
-		}
-	}
-	text := strings.Join(found, ", ") + "; to have one alone: " + strings.Join(cures, " or ")
-	if strings.Contains(text, "--match") {
-		text += ", each with an --index-url of its own, since a place has one index"
-	}
-	return text
 }
 
 // Print writes what was indexed for people.

@@ -392,7 +392,7 @@ PLANTS = [
     (
         "links are followed that nobody asked to follow",
         "./internal/objstore/dirstore TestLinksThatArePassedOver",
-        [("internal/objstore/dirstore/dirstore.go", "return &Store{root: r, lock", "return &Store{root: r, links: root, lock")],
+        [("internal/objstore/dirstore/dirstore.go", "return &Store{root: r, blobs: blobsOf(root), lock", "return &Store{root: r, blobs: blobsOf(root), links: root, lock")],
     ),
     (
         "an index that was made of links is served without them",
@@ -401,12 +401,12 @@ PLANTS = [
     ),
     (
         "train and val become one dataset without a word",
-        "./chunkindex TestSplitsAreNoticed",
+        "./chunkindex TestSplitsAreNotMixed",
         [("chunkindex/splits.go", "if len(all) < 2 ||", "if len(all) < 3 ||")],
     ),
     (
         "nobody is told that ImageFolder stumbles over an index",
-        "./cmd/millrace TestSplitsAndClassFoldersAreWarnedOf",
+        "./cmd/millrace TestSplitsAreAskedForAndClassFoldersWarnedOf",
         [("internal/indexing/indexing.go", "if r.ClassFolders > 0 &&", "if r.ClassFolders > 1000 &&")],
     ),
     (

@@ -9,7 +9,7 @@ PLANTS = [
     (
         "a generation counts as replaced when another index is made",
         "./internal/garbage TestEveryPointerKeepsItsGeneration",
-        [("chunkindex/owner.go", "all[name] = append(all[name], tenure{generation, o.Modified})", 'all[""] = append(all[""], tenure{generation, o.Modified})')],
+        [("chunkindex/owner.go", "all[name] = append(all[name], tenure{generation, o.Modified})", 'all[name[:0]] = append(all[name[:0]], tenure{generation, o.Modified})')],
     ),
     (
         "gc goes on although the pointer of a named index has moved",
@@ -40,5 +40,40 @@ PLANTS = [
         "the name of an index is forgotten where the index lies elsewhere",
         "./internal/location TestAddressesNameAnIndex",
         [("internal/location/location.go", "	at.IndexName = l.IndexName\n", "")],
+    ),
+    (
+        "a link to a blob of another repository is followed",
+        "./internal/objstore/dirstore TestSnapshotsOfACache",
+        [("internal/objstore/dirstore/blobs.go", "if filepath.Dir(target) != s.blobs.dir {", 'if filepath.Base(filepath.Dir(target)) != "blobs" {')],
+    ),
+    (
+        "a blob that is a link itself is followed",
+        "./internal/objstore/dirstore TestSnapshotsOfACache",
+        [("internal/objstore/dirstore/dirstore.go", "return s.blobs.root.Lstat(blob)", "return os.Stat(filepath.Join(s.blobs.dir, blob))")],
+    ),
+    (
+        "a pattern of README.md may lead out of the dataset",
+        "./chunkindex/hub TestCardsAreRefused",
+        [("chunkindex/hub/glob.go", 'case "", ".", "..":', 'case "", ".":')],
+    ),
+    (
+        "a star in a pattern crosses slashes",
+        "./chunkindex/hub TestPatterns",
+        [("chunkindex/hub/glob.go", 'if pattern[0] == "**" {', 'if strings.Contains(pattern[0], "*") {')],
+    ),
+    (
+        "the split of another configuration is taken too",
+        "./chunkindex TestRepositoriesSayTheirSplits",
+        [("chunkindex/splits.go", "ofConfig := r.config == b.opt.Config ||", 'ofConfig := b.opt.Config != "" ||')],
+    ),
+    (
+        "objects that a description leaves out are mixed in",
+        "./chunkindex TestRepositoriesSayTheirSplits",
+        [("chunkindex/splits.go", "return splitOf(key) == name && !slices", "return key == name && !slices")],
+    ),
+    (
+        "--split takes the objects of all splits",
+        "./chunkindex TestSplitsAreChosen",
+        [("chunkindex/splits.go", "func(o objstore.Object) bool { return !takes(o) }", "func(o objstore.Object) bool { return !takes(o) && false }")],
     ),
 ]

@@ -5,7 +5,8 @@
 // that is rewritten or replaced is another version. A rewrite in place within one
 // tick of the file system's clock that keeps the size goes unseen: digests catch that.
 //
-// Symbolic links to regular files are followed where they stay inside the directory.
+// Symbolic links to regular files are followed where they stay inside the directory. In a snapshot of Hugging Face's cache,
+// whose files are links to the blobs of the same repository, these links are followed too.
 // Follow opens a directory whose links are followed wherever they lead, to files and to
 // directories. Everything else that is no regular file is no object. Names that begin with
 // ".millrace-tmp-" and the file ".millrace-lock" are the store's own.
@@ -37,6 +38,7 @@ const (
 // Store is a directory as an objstore.Store.
 type Store struct {
 	root  *os.Root
+	blobs *blobs        // of the cache that the directory is a snapshot of; nil: it is none
 	links string        // path of a directory whose links are followed for reading; empty: they are not
 	lock  chan struct{} // holds one token while a writer of this process commits
 	swept sync.Map      // directories that were rid of what killed writers left
@@ -53,7 +55,7 @@ func New(root string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open directory: %w", unnamed(err))
 	}
-	return &Store{root: r, lock: make(chan struct{}, 1)}, nil
+	return &Store{root: r, blobs: blobsOf(root), lock: make(chan struct{}, 1)}, nil
 }
 
 // missing says that there is no directory: to programs it is objstore.ErrNotFound.
@@ -82,7 +84,11 @@ func (s *Store) statFile(name string) (fs.FileInfo, error) {
 	if s.links != "" {
 		return os.Stat(filepath.Join(s.links, filepath.FromSlash(name)))
 	}
-	return s.root.Stat(cmp.Or(name, "."))
+	info, err := s.root.Stat(cmp.Or(name, "."))
+	if blob := s.blob(name, err); blob != "" {
+		return s.blobs.root.Lstat(blob)
+	}
+	return info, err
 }
 
 // openFile opens for reading what a name leads to. O_NONBLOCK: opening a named pipe must not wait for its other end.
@@ -91,7 +97,11 @@ func (s *Store) openFile(name string) (*os.File, error) {
 	if s.links != "" {
 		return os.OpenFile(filepath.Join(s.links, filepath.FromSlash(name)), flags, 0)
 	}
-	return s.root.OpenFile(cmp.Or(name, "."), flags, 0)
+	f, err := s.root.OpenFile(cmp.Or(name, "."), flags, 0)
+	if blob := s.blob(name, err); blob != "" {
+		return s.blobs.root.OpenFile(blob, flags|syscall.O_NOFOLLOW, 0)
+	}
+	return f, err
 }
 
 // Create is New for a directory that is made, with its parents, if it is not there.
@@ -103,7 +113,12 @@ func Create(root string) (*Store, error) {
 }
 
 // Close releases the directory. No call may be under way.
-func (s *Store) Close() error { return s.root.Close() }
+func (s *Store) Close() error {
+	if s.blobs != nil {
+		_ = s.blobs.root.Close() // only read from
+	}
+	return s.root.Close()
+}
 
 // own says whether the last element of a key is a name of the store's own files.
 func own(key string) bool {

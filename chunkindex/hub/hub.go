@@ -1,0 +1,245 @@
+// Package hub reads what repositories of Hugging Face's hub say of their configurations and splits: the metadata of README.md, and the
+// dataset_dict.json of save_to_disk. What it reads is input that anybody may have written.
+package hub
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Limits of what is read.
+const (
+	MaxCard = 1 << 20  // bytes of metadata: the largest cards have hundreds of configurations of some hundred bytes
+	MaxDict = 64 << 10 // bytes of a dataset_dict.json
+
+	maxConfigs  = 4096
+	maxSplits   = 256  // of a configuration
+	maxPatterns = 4096 // of a split
+	maxName     = 256  // bytes of a name
+)
+
+// Config is one configuration of a repository: some of its files, in splits.
+type Config struct {
+	Name    string
+	Default bool
+	Splits  []Split
+}
+
+// Split is a split and the objects that it has.
+type Split struct {
+	Name     string
+	Patterns []Pattern
+}
+
+// Takes says whether the split has an object.
+func (s Split) Takes(key string) bool {
+	for _, p := range s.Patterns {
+		if p.Match(key) {
+			return true
+		}
+	}
+	return false
+}
+
+// errMany says that there is more of something than anybody has written by hand.
+var errMany = errors.New("too many configurations, splits or patterns")
+
+// ReadCard reads the configurations from the first bytes of a README.md. It returns nil for a text without metadata, and for one whose
+// metadata names no data files.
+func ReadCard(text []byte) ([]Config, error) {
+	block, ok := metadata(text)
+	if !ok {
+		return nil, nil
+	}
+	var card struct {
+		Configs []struct {
+			Name    string    `yaml:"config_name"`
+			Default bool      `yaml:"default"`
+			Dir     string    `yaml:"data_dir"`
+			Files   yaml.Node `yaml:"data_files"`
+		} `yaml:"configs"`
+	}
+	if err := yaml.Unmarshal(block, &card); err != nil {
+		return nil, fmt.Errorf("README.md: metadata: %w", err)
+	}
+	if len(card.Configs) > maxConfigs {
+		return nil, fmt.Errorf("README.md: %w", errMany)
+	}
+	var all []Config
+	for _, c := range card.Configs {
+		if c.Name == "" {
+			c.Name = "default"
+		}
+		if err := checkName(c.Name); err != nil {
+			return nil, fmt.Errorf("README.md: configuration: %w", err)
+		}
+		splits, err := readFiles(&c.Files, c.Dir)
+		if err != nil {
+			return nil, fmt.Errorf("README.md: configuration %s: %w", c.Name, err)
+		}
+		if len(splits) > 0 {
+			all = append(all, Config{c.Name, c.Default || c.Name == "default", splits})
+		}
+	}
+	return all, nil
+}
+
+// metadata returns the block of YAML between two lines of three dashes at the beginning of a text.
+func metadata(text []byte) ([]byte, bool) {
+	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
+	text = bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))
+	text, ok := bytes.CutPrefix(text, []byte("---\n"))
+	if !ok {
+		return nil, false
+	}
+	block, _, ok := bytes.Cut(text, []byte("\n---"))
+	return block, ok
+}
+
+// checkName refuses a name that cannot be shown or typed.
+func checkName(name string) error {
+	if name == "" || len(name) > maxName || !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }) {
+		return fmt.Errorf("name %.64q: want 1 to %d bytes without spaces", name, maxName)
+	}
+	return nil
+}
+
+// files collects the splits of a configuration.
+type files struct {
+	dir    string // that patterns lie below
+	splits []Split
+}
+
+// readFiles reads data_files in the forms that the hub knows: a pattern, patterns, a mapping of splits to patterns, or a list of
+// {split, path}. A configuration with a directory and nothing else has all that
+// lies there, as its training data.
+func readFiles(n *yaml.Node, dir string) ([]Split, error) {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	f := &files{dir: strings.Trim(strings.TrimPrefix(dir, "./"), "/")}
+	if n.Kind == 0 {
+		if f.dir == "" {
+			return nil, nil
+		}
+		err := f.add("train", "**")
+		return f.splits, err
+	}
+	err := f.read(n)
+	return f.splits, err
+}
+
+func (f *files) read(n *yaml.Node) error {
+	switch n.Kind {
+	case yaml.ScalarNode:
+		return f.add("train", n.Value)
+	case yaml.MappingNode:
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if err := f.addPaths(n.Content[i].Value, n.Content[i+1]); err != nil {
+				return err
+			}
+		}
+		return nil
+	case yaml.SequenceNode:
+		for _, item := range n.Content {
+			if item.Kind != yaml.MappingNode {
+				if err := f.addPaths("train", item); err != nil {
+					return err
+				}
+				continue
+			}
+			var entry struct {
+				Split string    `yaml:"split"`
+				Path  yaml.Node `yaml:"path"`
+			}
+			if err := item.Decode(&entry); err != nil {
+				return err
+			}
+			if err := f.addPaths(entry.Split, &entry.Path); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return errors.New("data_files is no pattern, and no list or mapping of patterns")
+}
+
+// addPaths adds a pattern, or a list of patterns, to a split.
+func (f *files) addPaths(split string, n *yaml.Node) error {
+	if err := checkName(split); err != nil {
+		return fmt.Errorf("split: %w", err)
+	}
+	switch n.Kind {
+	case yaml.ScalarNode:
+		return f.add(split, n.Value)
+	case yaml.SequenceNode:
+		for _, item := range n.Content {
+			if item.Kind != yaml.ScalarNode {
+				return fmt.Errorf("split %s: a path is no text", split)
+			}
+			if err := f.add(split, item.Value); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return fmt.Errorf("split %s: want a path, or a list of paths", split)
+}
+
+func (f *files) add(split, pattern string) error {
+	if f.dir != "" {
+		pattern = f.dir + "/" + strings.TrimPrefix(pattern, "./")
+	}
+	p, err := ParsePattern(pattern)
+	if err != nil {
+		return err
+	}
+	for i := range f.splits {
+		if f.splits[i].Name == split {
+			if len(f.splits[i].Patterns) == maxPatterns {
+				return errMany
+			}
+			f.splits[i].Patterns = append(f.splits[i].Patterns, p)
+			return nil
+		}
+	}
+	if len(f.splits) == maxSplits {
+		return errMany
+	}
+	f.splits = append(f.splits, Split{split, []Pattern{p}})
+	return nil
+}
+
+// ReadDict reads a dataset_dict.json, as save_to_disk of a DatasetDict writes it: each split is a folder.
+func ReadDict(text []byte) ([]Split, error) {
+	var dict struct {
+		Splits []string `json:"splits"`
+	}
+	if err := json.Unmarshal(text, &dict); err != nil {
+		return nil, fmt.Errorf("dataset_dict.json: %w", err)
+	}
+	if len(dict.Splits) > maxSplits {
+		return nil, fmt.Errorf("dataset_dict.json: %w", errMany)
+	}
+	f := &files{}
+	for _, name := range dict.Splits {
+		err := checkName(name)
+		if err == nil && strings.ContainsAny(name, `/\*?[`) {
+			err = fmt.Errorf("name %q is no folder's", name)
+		}
+		if err == nil {
+			err = f.add(name, name+"/**")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("dataset_dict.json: split: %w", err)
+		}
+	}
+	return f.splits, nil
+}

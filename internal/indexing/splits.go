@@ -1,0 +1,74 @@
+package indexing
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/internal/cli"
+	"github.com/millrace-data/millrace/internal/location"
+)
+
+// maxAsked is how many splits are listed with their commands: repositories have hundreds of configurations.
+const maxAsked = 20
+
+// askForSplit names the splits that lie at a location, and the command that indexes each.
+func askForSplit(l location.Location, e *chunkindex.SplitsError) error {
+	if len(e.Splits) == 0 {
+		return fmt.Errorf("index %s: %w", l, e)
+	}
+	l.IndexName = ""
+	var text strings.Builder
+	if e.Wanted != "" {
+		fmt.Fprintf(&text, "index %s: there is no %s. Choose one of these:", l, cli.Printable(e.Wanted))
+	} else {
+		fmt.Fprintf(&text, "index %s: several splits lie here, and one index of them would mix them. Choose one:", l)
+	}
+	command := func(options, comment string) {
+		fmt.Fprintf(&text, "\n  millrace index %s %s  # %s", quoted(l.Address()), options, comment)
+	}
+	for i, s := range e.Splits {
+		if i == maxAsked {
+			fmt.Fprintf(&text, "\n  and %d more", len(e.Splits)-i)
+			break
+		}
+		command(options(s), fmt.Sprintf("%s, such as %s", cli.Count(s.Shards, "shard", "shards"), cli.Printable(s.Example)))
+	}
+	if e.Wanted == "" {
+		command("--split "+chunkindex.AllSplits, "all of them in one index")
+	}
+	return &splitsError{text.String(), e}
+}
+
+// splitsError is a refusal in words for people.
+type splitsError struct {
+	text  string
+	cause error
+}
+
+func (e *splitsError) Error() string { return e.text }
+func (e *splitsError) Unwrap() error { return e.cause }
+
+// options are those that choose a split.
+func options(s chunkindex.Split) string {
+	if s.Config == "" {
+		return "--split " + quoted(cli.Printable(s.Name))
+	}
+	return "--config " + quoted(cli.Printable(s.Config)) + " --split " + quoted(cli.Printable(s.Name))
+}
+
+// quoted is a word as a shell takes it.
+func quoted(word string) string {
+	if strings.ContainsAny(word, " ?*&;|<>()[]{}$`\\\"'#~!") {
+		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	}
+	return word
+}
+
+// IndexName returns the name of the index of a split and a configuration; empty: the default index, which has all splits.
+func IndexName(config, split string) string {
+	if split == chunkindex.AllSplits {
+		split = ""
+	}
+	return strings.ToLower(strings.Trim(config+"-"+split, "-"))
+}

@@ -1,0 +1,65 @@
+package dirstore
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// blobs are the contents of a repository in Hugging Face's cache, datasets--NAME/blobs. A snapshot, datasets--NAME/snapshots/REVISION, has a link to a
+// blob for each file. Such a link leads to what the same download has written beside the snapshot, so nobody has to ask
+// for it to be followed; a link to anything else is one that leads out of the directory.
+type blobs struct {
+	root *os.Root
+	dir  string // absolute path of blobs
+	from string // absolute path of the store's directory
+}
+
+// blobsOf returns the blobs of the snapshot that a directory is, or lies in; nil if it is none.
+func blobsOf(root string) *blobs {
+	from, err := filepath.Abs(root)
+	if err != nil {
+		return nil
+	}
+	for at := from; ; at = filepath.Dir(at) {
+		above := filepath.Dir(at)
+		if above == at {
+			return nil
+		}
+		if filepath.Base(above) != "snapshots" {
+			continue
+		}
+		repository := filepath.Dir(above)
+		dir := filepath.Join(repository, "blobs")
+		if !strings.HasPrefix(filepath.Base(repository), "datasets--") {
+			return nil
+		}
+		if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
+			return nil
+		}
+		r, err := os.OpenRoot(dir)
+		if err != nil {
+			return nil
+		}
+		return &blobs{r, dir, from}
+	}
+}
+
+// blob returns the blob that a name leads to, if the name is a link that could not be followed because it leaves the directory;
+// empty: it is no link to a blob.
+func (s *Store) blob(name string, err error) string {
+	if err == nil || s.blobs == nil || name == "" || !strings.Contains(err.Error(), "path escapes") {
+		return ""
+	}
+	target, err := s.root.Readlink(name)
+	if err != nil {
+		return ""
+	}
+	if !filepath.IsAbs(target) {
+		target = filepath.Join(s.blobs.from, filepath.Dir(filepath.FromSlash(name)), target)
+	}
+	if filepath.Dir(target) != s.blobs.dir {
+		return ""
+	}
+	return filepath.Base(target)
+}
