@@ -38,6 +38,9 @@ func FormatNames() []string {
 	return names
 }
 
+// Recognised says of each format, after its name, how its shards are recognised.
+func Recognised() []string { return lookedFor("") }
+
 // lookedFor says of the formats, or of the one that a user named, how their shards are recognised.
 func lookedFor(named string) []string {
 	var all []string

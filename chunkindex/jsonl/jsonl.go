@@ -9,7 +9,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"io"
 	"path"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
@@ -44,16 +43,10 @@ func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Da
 		}
 		shards = maybe
 	}
-	d := &format.Dataset{}
-	for _, object := range shards {
-		d.Shards = append(d.Shards, format.Shard{Object: object})
-	}
-	d.Scan = func(ctx context.Context, shard int, in io.Reader, out format.Sink) error {
-		o := d.Shards[shard].Object
-		s := scanner{Cursor: format.NewCursor(ctx, o, in, out), stem: format.Stem(o.Key, suffixes()...)}
+	return format.NewDataset(shards, func(shard format.Object, c *format.Cursor) error {
+		s := scanner{Cursor: c, stem: format.Stem(shard.Key, suffixes()...)}
 		return s.run()
-	}
-	return d, nil
+	}), nil
 }
 
 func suffixes() []string { return []string{".jsonl", ".ndjson", ".json"} }

@@ -12,7 +12,8 @@ const (
 )
 
 // scan finds the records of one TFRecord file.
-func scan(stem string, c *format.Cursor) error {
+func scan(shard format.Object, c *format.Cursor) error {
+	stem := stem(shard.Key)
 	for n := uint64(0); ; n++ {
 		head, err := c.Peek(headSize)
 		if err != nil || len(head) == 0 {

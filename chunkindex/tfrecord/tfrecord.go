@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"path"
 	"regexp"
 	"slices"
@@ -62,14 +61,7 @@ func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Da
 	if err != nil {
 		return nil, err
 	}
-	d := &format.Dataset{}
-	for _, object := range shards {
-		d.Shards = append(d.Shards, format.Shard{Object: object})
-	}
-	d.Scan = func(ctx context.Context, shard int, in io.Reader, out format.Sink) error {
-		return scan(stem(d.Shards[shard].Key), format.NewCursor(ctx, d.Shards[shard].Object, in, out))
-	}
-	return d, nil
+	return format.NewDataset(shards, scan), nil
 }
 
 // numbered matches how writers of many shards call them: "train.tfrecord-00000-of-00010".

@@ -6,6 +6,7 @@ import (
 	"io"
 	"path"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -126,6 +127,11 @@ func (x *indexFlags) check(f *cli.Flags) {
 	}
 }
 
+// formats lists what index looks for, a format a line.
+func formats() string {
+	return "  " + strings.Join(chunkindex.Recognised(), "\n  ")
+}
+
 func (a *app) index() *cobra.Command {
 	return a.Build(cli.Command{
 		Use: "index DATASET", Short: "Index shards that are there already, in place",
@@ -134,11 +140,10 @@ Nothing is copied. A second run with the same options reads only what has change
 a kill reads what the first had not read, the shards that it was reading, and about 64 MiB, or
 1,000 shards, that it had read just before.
 
-The format is found out by looking: tar (WebDataset), mds (MosaicML Streaming), litdata,
-tfrecord, jsonl, csv, records (--record-size, .npy, CIFAR), tokens (Megatron's .bin and .idx, or
---sequence-length and --dtype), each also compressed by gzip, zstd, xz or bzip2; files, where all
-objects are images, sound, video or text, one object one sample. Where several formats claim
-objects, --match chooses some. --format takes every object as one of its shards, but what
+The format is found out by looking for
+` + formats() + `
+Shards may be compressed by gzip, zstd, xz or bzip2. Where several formats claim objects,
+--match chooses some. --format takes every object as one of its shards, but what
 describes data (README, LICENSE) and empty markers (_SUCCESS), or says which one it cannot take.
 
 DATASET is s3://bucket/prefix, file:///dir or a directory. Behind a bucket's prefix may stand how
