@@ -62,7 +62,9 @@ func draw(t *rapid.T) *table {
 		}
 		if kind.Width() > 0 && rapid.IntRange(0, 3).Draw(t, "array") == 0 {
 			n := rapid.IntRange(1, 4).Draw(t, "length")
-			kind, ok = kind.Array([]uint64{uint64(n), 2})
+			if kind, ok = kind.Array([]uint64{uint64(n), 2}); !ok {
+				t.Fatalf("%s: got no type of an array", k.words)
+			}
 			k.want = arrow.FixedSizeListOfNonNullable(int32(2*n), k.want)
 		}
 		f := ours.Field{Name: rapid.StringN(0, 20, -1).Draw(t, "name"), Type: kind, Nullable: rapid.Bool().Draw(t, "nullable")}
