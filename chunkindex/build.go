@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"path"
 	"strings"
 	"sync"
@@ -21,6 +22,7 @@ type BuildOptions struct {
 	SingleWriter bool     // publish without conditional writes: the caller promises to be the only writer
 	Progress     func(Progress)
 	Inspect      func(*Index) // called with the index once it is published; it is closed afterwards
+	Upgrade      bool         // write an index of the present format version even where one of an older version says the same
 	AllowEmpty   bool         // publish a dataset without samples too, which nobody means to train on
 	TempDir      string       // for scans and the index while it is made; empty: the system's
 	Format       string       // name of the shards' format; empty: found out by looking
@@ -84,6 +86,7 @@ type BuildReport struct {
 	ReusedShards   int    `json:"reused_shards"`           // taken from an earlier index, or from an interrupted run
 	Rebound        bool   `json:"rebound"`                 // same generation, new binding
 	Unchanged      bool   `json:"unchanged"`               // nothing to publish
+	OldVersion     int    `json:"old_version,omitempty"`   // the format version of the index, where an older one says the same and stays
 }
 
 func (o BuildOptions) withDefaults() (BuildOptions, error) {
@@ -302,7 +305,7 @@ func (b *builder) previous(ctx context.Context) error {
 		return err
 	}
 	b.pub.old = p
-	b.old, err = downloadIndex(ctx, b.index.Store, b.index.Prefix, p.Generation, b.opt.TempDir, "", 0)
+	b.old, err = b.download(ctx, p.Generation)
 	if err == nil {
 		if err = b.old.bind(ctx, b.index.Store, bindingObject(b.index.Prefix, p.Generation, p.Binding)); err != nil {
 			b.old.Close()
@@ -323,6 +326,12 @@ func (b *builder) previous(ctx context.Context) error {
 		return nil
 	}
 	return err
+}
+
+// download copies an index whole.
+func (b *builder) download(ctx context.Context, generation string) (*Index, error) {
+	source := indexSource{store: b.index.Store, key: indexObject(b.index.Prefix, generation), generation: generation}
+	return source.download(ctx, b.opt.TempDir, math.MaxInt64)
 }
 
 // meta is what the index says of the whole dataset.
@@ -352,24 +361,40 @@ func (b *builder) assemble(ctx context.Context) (*built, []byte, error) {
 	if err := b.checkEmpty(); err != nil {
 		return nil, nil, err
 	}
-	file, err := writeIndex(b.opt.TempDir, b.meta(), shards)
+	file, err := b.write(shards)
 	if err != nil {
 		return nil, nil, err
 	}
-	x, err := parseFile(file.file, file.generation, 0)
-	if err != nil {
-		file.file.Close()
-		return nil, nil, err
-	}
-	b.made = x
-	found, err := x.repeats(ctx)
+	found, err := b.made.repeats(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	b.report.RepeatedKeys, b.report.RepeatedKey = found.keys, found.example
-	b.report.Generation, b.report.Chunks, b.report.Samples = file.generation, x.Chunks(), x.Samples()
+	b.report.Generation, b.report.Chunks, b.report.Samples = file.generation, b.made.Chunks(), b.made.Samples()
 	binding, err := encodeBinding(file.generation, versions)
 	return file, binding, err
+}
+
+// write writes the index file, unless one of an older version says the same, and opens it.
+func (b *builder) write(shards []shardScan) (*built, error) {
+	same, err := b.saysTheSame(shards)
+	if err != nil {
+		return nil, err
+	}
+	if same {
+		b.made, b.old = b.old, nil
+		b.report.OldVersion = int(b.made.head.version)
+		return &built{file: b.made.file, size: b.made.size, generation: b.made.digest, version: b.report.OldVersion}, nil
+	}
+	file, err := writeIndex(b.opt.TempDir, b.meta(), shards)
+	if err != nil {
+		return nil, err
+	}
+	if b.made, err = parseFile(file.file, file.size, file.generation, nil, false); err != nil {
+		file.file.Close()
+		return nil, err
+	}
+	return file, nil
 }
 
 // checkEmpty refuses shards of which none has a sample: whoever trains on them would see nothing and hear nothing of it.

@@ -98,6 +98,7 @@ func cutAll(t fatal, f lines, c codec.Codec, stored []byte, chunk int64) []*chun
 		all = append(all, &k)
 		return nil
 	})
+	cut.shard, cut.overlap = "lines", int64(f.overlap)
 	in := io.Reader(bytes.NewReader(stored))
 	if c != codec.None {
 		r, err := codec.NewReader(c, in)
@@ -126,10 +127,9 @@ type fatal interface {
 func samplesOfChunks(t fatal, stored []byte, overlap int64, records []*chunkRecord) []string {
 	t.Helper()
 	var all []string
-	order := extentOrder{overlap: overlap, sizes: func(i int) (int64, bool) { return int64(len(stored)), i == 0 }}
+	order := extentOrder{overlap: overlap, shards: func(i int) (string, int64, bool) { return "lines", int64(len(stored)), i == 0 }}
 	reads := map[int64]int{}
 	for n, r := range records {
-		r.measure()
 		if err := r.check(&order); err != nil {
 			t.Fatalf("chunk %d: %v", n, err)
 		}
@@ -148,7 +148,7 @@ func samplesOfChunks(t fatal, stored []byte, overlap int64, records []*chunkReco
 				t.Fatalf("byte %d is read for a third chunk", off)
 			}
 		}
-		table, err := decodeTable(r.table, r.length, maxChunkSize, overlap)
+		table, err := decodeTable(r.table, r.samples, r.length, maxChunkSize, overlap)
 		if err != nil {
 			t.Fatal(err)
 		}

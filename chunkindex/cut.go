@@ -59,6 +59,11 @@ type cutter struct {
 	added bool  // its last byte is a line feed that the shard does not have
 	sha   hash.Hash
 	rec   chunkRecord
+	plain plainBlocks // of its samples
+
+	shard   string // the shard's key
+	overlap int64  // bytes that its samples may share
+	samples uint64 // of the chunks that were closed
 
 	waiting bool // a closed chunk waits for the end of its last frame
 	waits   chunkRecord
@@ -105,7 +110,7 @@ func (c *cutter) Gap(p []byte) error {
 // begin notes where a sample begins.
 func (c *cutter) begin(key string) {
 	c.inside, c.key, c.start, c.length, c.crc = true, key, c.off, 0, 0
-	c.full = c.open && (c.lost || c.rec.samples >= maxChunkSamples || len(c.rec.names) >= maxBlock || len(c.rec.parts) >= maxBlock)
+	c.full = c.open && (c.lost || c.rec.samples >= maxChunkSamples || len(c.plain.names) >= maxBlock || len(c.plain.parts) >= maxBlock)
 	c.gap, c.again, c.joined = len(c.hold), 0, false
 	if !c.open {
 		c.openChunk()
@@ -116,6 +121,7 @@ func (c *cutter) openChunk() {
 	c.open, c.full, c.lost, c.joined, c.again, c.from = true, false, false, true, 0, c.start
 	c.sha.Reset()
 	c.rec.reset()
+	c.plain.reset()
 }
 
 // closeChunk ends the open chunk. The frames of the one before it are all known by now, since this one could not be closed
@@ -123,6 +129,10 @@ func (c *cutter) openChunk() {
 func (c *cutter) closeChunk() error {
 	c.open, c.hold = false, c.hold[:0]
 	c.sha.Sum(c.rec.digest[:0])
+	if err := c.rec.encode(&c.plain, c.overlap, c.shard, c.samples); err != nil {
+		return err
+	}
+	c.samples += uint64(c.rec.samples)
 	if c.loose {
 		return c.emit(&c.rec)
 	}
@@ -205,7 +215,7 @@ func (c *cutter) join(n int64) error {
 	if c.lost {
 		return c.fail(fmt.Sprintf("more than %d bytes between two samples of one compressed frame: recompress the shard in smaller frames", maxHold))
 	}
-	if c.rec.samples >= maxFrameSamples || len(c.rec.names) >= maxFrameBlock || len(c.rec.parts) >= maxFrameBlock {
+	if c.rec.samples >= maxFrameSamples || len(c.plain.names) >= maxFrameBlock || len(c.plain.parts) >= maxFrameBlock {
 		return c.fail("too many samples in one compressed frame: recompress the shard in smaller frames")
 	}
 	if err := c.within(n); err != nil {
@@ -294,22 +304,20 @@ func (c *cutter) End(s *format.Sample) error {
 		c.feed(c.hold[c.again:])
 	}
 	c.inside, c.hold = false, c.hold[:0]
-	r := &c.rec
-	r.table = binary.LittleEndian.AppendUint32(r.table, uint32(c.start-c.from))
-	r.table = binary.LittleEndian.AppendUint32(r.table, uint32(c.length))
-	r.table = binary.LittleEndian.AppendUint32(r.table, c.crc)
-	r.names = binary.AppendUvarint(r.names, uint64(len(c.key)))
-	r.names = append(r.names, c.key...)
-	r.parts = binary.AppendUvarint(r.parts, uint64(len(s.Parts)))
+	r, b := &c.rec, &c.plain
+	b.table = binary.LittleEndian.AppendUint32(b.table, uint32(c.start-c.from))
+	b.table = binary.LittleEndian.AppendUint32(b.table, uint32(c.length))
+	b.table = binary.LittleEndian.AppendUint32(b.table, c.crc)
+	b.names = binary.AppendUvarint(b.names, uint64(len(c.key)))
+	b.names = append(b.names, c.key...)
+	b.parts = binary.AppendUvarint(b.parts, uint64(len(s.Parts)))
 	for _, p := range s.Parts {
-		r.parts = appendPart(r.parts, Part{p.Ext, uint32(p.Offset), uint32(p.Length), p.CRC32C})
+		b.parts = appendPart(b.parts, Part{p.Ext, uint32(p.Offset), uint32(p.Length), p.CRC32C})
 	}
 	if c.loose {
 		r.extents = append(r.extents, Extent{Shard: c.object, Length: c.length})
 	}
 	r.samples++
-	r.bytes += c.length
-	r.longest = max(r.longest, c.length)
 	c.forget(c.start) // where the next sample may begin, if it shares bytes
 	return nil
 }

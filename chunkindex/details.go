@@ -61,13 +61,14 @@ func (p *Parts) Bytes() int64 {
 	return p.bytes + int64(16*cap(p.names)+16*cap(p.parts)+4*cap(p.ends)) + 192
 }
 
-// Names returns the keys of all samples of a chunk, from the cache or from the local index file, checked.
+// Names returns the keys of all samples of a chunk, from the cache or from the index, checked.
 func (x *Index) Names(ctx context.Context, chunk int) (*Names, error) {
 	return detail(ctx, x, secNames, chunk, func(b []byte) (*Names, error) {
 		n := uint32(x.first[chunk+1] - x.first[chunk])
 		names := &Names{ends: make([]uint32, 0, n)}
-		text := make([]byte, 0, len(b))
-		err := eachName(b, n, func(_ uint32, key []byte) error {
+		rule := x.rule(chunk)
+		text := make([]byte, 0, max(len(b), int(n)*(len(rule.stem)+10)))
+		err := eachKey(b, n, rule, func(_ uint32, key []byte) error {
 			text = append(text, key...)
 			names.ends = append(names.ends, uint32(len(text)))
 			return nil
@@ -77,14 +78,17 @@ func (x *Index) Names(ctx context.Context, chunk int) (*Names, error) {
 	})
 }
 
-// Parts returns the parts of all samples of a chunk, from the cache or from the local index file, checked.
+// Parts returns the parts of all samples of a chunk, from the cache or from the index, checked.
 func (x *Index) Parts(ctx context.Context, chunk int) (*Parts, error) {
 	return detail(ctx, x, secParts, chunk, func(b []byte) (*Parts, error) {
 		t, err := x.Table(ctx, chunk)
 		if err != nil {
 			return nil, err
 		}
-		return decodeParts(b, t.Length)
+		if x.head.version == 1 {
+			return decodePlainParts(b, t.Length)
+		}
+		return decodeParts(b, t)
 	})
 }
 
@@ -111,12 +115,7 @@ func detail[T Cached](ctx context.Context, x *Index, sec, chunk int, decode func
 	if err := ctx.Err(); err != nil {
 		return d, err
 	}
-	var b []byte
-	if sec == secTables {
-		b, err = x.tableBlock(chunk)
-	} else {
-		b, err = x.blobs(sec, chunk)
-	}
+	b, err := x.block(ctx, sec, chunk)
 	if err == nil {
 		d, err = decode(b)
 	}
@@ -147,8 +146,8 @@ func eachName(block []byte, n uint32, visit func(i uint32, key []byte) error) er
 	return nil
 }
 
-// decodeParts reads the parts block of samples whose lengths are known. The parts of a sample ascend and do not overlap.
-func decodeParts(block []byte, lengths []uint32) (*Parts, error) {
+// decodePlainParts reads all parts of samples whose lengths are known. The parts of a sample ascend and do not overlap.
+func decodePlainParts(block []byte, lengths []uint32) (*Parts, error) {
 	all := &Parts{ends: make([]uint32, len(lengths)), parts: make([]packedPart, 0, len(lengths))}
 	numbers := map[string]uint32{}
 	for i, sample := range lengths {

@@ -7,4 +7,6 @@ import (
 
 func le64(b []byte) uint64 { return binary.LittleEndian.Uint64(b) }
 
+func le32(b []byte) uint64 { return uint64(binary.LittleEndian.Uint32(b)) }
+
 func putCRC(dst, of []byte) { binary.LittleEndian.PutUint32(dst, crc32.Checksum(of, castagnoli())) }

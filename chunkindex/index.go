@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"sort"
@@ -30,6 +31,7 @@ type Shard struct {
 	Size      int64
 	ETag      string
 	VersionID string
+	stem      int    // bytes of the key that names by rule begin with; 0: there is no rule
 	says      string // SHA-256 of what other objects said of it, empty if none did
 }
 
@@ -78,6 +80,7 @@ type TableCache interface {
 // Index is an opened, immutable index: one generation of one dataset. Safe for concurrent use.
 type Index struct {
 	file   *os.File
+	pages  *pages // nil: version 1, whose file was compared with its digest as a whole
 	size   int64
 	digest string
 	head   header
@@ -213,7 +216,10 @@ func (x *Index) Resident() int64 {
 	n := 8*cap(x.first) + 32*cap(x.hashes) + 4*cap(x.crcs) + 4*cap(x.lengths)
 	n += 8*cap(e.first) + 4*cap(e.shard) + 8*cap(e.offset) + 8*cap(e.length) + 8*cap(x.packed)
 	for _, s := range x.shards {
-		n += 72 + len(s.Key) + len(s.ETag) + len(s.VersionID) + len(s.says)
+		n += 80 + len(s.Key) + len(s.ETag) + len(s.VersionID) + len(s.says)
+	}
+	if x.pages != nil {
+		n += len(x.pages.digests) + recentPages*proofSize
 	}
 	return int64(n) + 2048
 }
@@ -239,60 +245,110 @@ func chunkOf(first []uint64, sample uint64) int {
 	return lo + sort.Search(hi-lo, func(i int) bool { return first[lo+i+1] > sample })
 }
 
+// MeanParts is about how many parts a sample has. It is no less than that.
+func (x *Index) MeanParts() int64 {
+	const row, least = 12, 17 // bytes of an index of version 1: a sample's row, and a part at least
+	samples := int64(max(1, x.head.samples))
+	if x.head.version == 1 {
+		return max(1, (x.size/samples-row)/least)
+	}
+	return int64(x.head.partCount/uint64(samples)) + 1
+}
+
 // Size is the number of bytes of the index object.
 func (x *Index) Size() int64 { return x.size }
 
 // ReadAt reads the index object as it is stored.
-func (x *Index) ReadAt(p []byte, off int64) (int, error) { return x.file.ReadAt(p, off) }
+func (x *Index) ReadAt(p []byte, off int64) (int, error) {
+	if x.pages == nil {
+		return x.file.ReadAt(p, off)
+	}
+	before := 0
+	if off < x.pages.begin { // header and digests are in the file, and were compared when it was opened
+		n, err := x.file.ReadAt(p[:min(int64(len(p)), x.pages.begin-off)], off)
+		if err != nil || n == len(p) {
+			return n, err
+		}
+		before = n
+	}
+	n, err := x.pages.ReadAt(p[before:], off+int64(before))
+	return before + n, err
+}
 
-// Table returns the sample table of a chunk, from the cache or from the local index file, checked.
+// Table returns the sample table of a chunk, from the cache or from the index, checked.
 func (x *Index) Table(ctx context.Context, chunk int) (*Table, error) {
 	return detail(ctx, x, secTables, chunk, func(b []byte) (*Table, error) {
-		return decodeTable(b, int64(x.lengths[chunk]), x.head.longest, x.meta.Overlap)
+		if x.head.version == 1 {
+			return decodePlainTable(b, int64(x.lengths[chunk]), x.head.longest, x.meta.Overlap)
+		}
+		return decodeTable(b, uint32(x.first[chunk+1]-x.first[chunk]), int64(x.lengths[chunk]), x.head.longest, x.meta.Overlap)
 	})
 }
 
-func (x *Index) tableBlock(chunk int) ([]byte, error) {
+// read fills b with bytes of the file that a page proves, or, in version 1, that carry a checksum of their own.
+func (x *Index) read(ctx context.Context, off int64, b []byte) error {
+	if x.pages != nil {
+		return x.pages.read(ctx, off, b)
+	}
+	_, err := x.file.ReadAt(b, off)
+	return err
+}
+
+// block reads what a section of blocks has of a chunk.
+func (x *Index) block(ctx context.Context, sec, chunk int) ([]byte, error) {
 	if chunk < 0 || chunk >= len(x.lengths) {
 		return nil, fmt.Errorf("there are %d chunks only", len(x.lengths))
 	}
-	n := x.first[chunk+1] - x.first[chunk]
-	return x.block(secTables, 12*int64(x.first[chunk])+4*int64(chunk), 12*int64(n)+4)
-}
-
-// block reads a piece of a section that ends in its checksum.
-func (x *Index) block(sec int, off, length int64) ([]byte, error) {
+	if sec == secNames && x.head.hashed() == 0 {
+		return nil, nil // all names follow from a rule
+	}
+	place := x.placeOf
+	if x.head.version == 1 {
+		place = x.placeV1
+	}
+	off, length, err := place(ctx, sec, chunk)
+	if err != nil {
+		return nil, err
+	}
 	s := x.head.sections[sec]
-	if off < 0 || length < 4 || off > s.length || length > s.length-off || length > maxTable {
+	if off < 0 || length < 0 || off > s.length || length > s.length-off || length > maxTable {
 		return nil, fmt.Errorf("section %d: %w", sec+1, errMalformed)
 	}
 	b := make([]byte, length)
-	if _, err := x.file.ReadAt(b, s.offset+off); err != nil {
-		return nil, err
-	}
-	b, err := unseal(b)
-	if err != nil {
+	if err := x.read(ctx, s.offset+off, b); err != nil {
 		return nil, fmt.Errorf("section %d: %w", sec+1, err)
+	}
+	if x.head.version == 1 {
+		if b, err = unseal(b); err != nil {
+			return nil, fmt.Errorf("section %d: %w", sec+1, err)
+		}
 	}
 	return b, nil
 }
 
-// blobs reads the names, the parts or the parameters of a chunk, whose place the section of block offsets gives.
-func (x *Index) blobs(sec, chunk int) ([]byte, error) {
-	if chunk < 0 || chunk >= len(x.lengths) {
-		return nil, fmt.Errorf("there are %d chunks only", len(x.lengths))
-	}
+// placeOf returns where a chunk's block lies in its section, which section 6 says.
+func (x *Index) placeOf(ctx context.Context, sec, chunk int) (off, length int64, err error) {
 	row := x.head.blockRow()
 	b := make([]byte, 2*row)
-	if _, err := x.file.ReadAt(b, x.head.sections[secBlocks].offset+row*int64(chunk)); err != nil {
-		return nil, err
+	if err := x.read(ctx, x.head.sections[secBlocks].offset+row*int64(chunk), b); err != nil {
+		return 0, 0, fmt.Errorf("block offsets: %w", err)
 	}
-	at := b[8*slices.Index(blockSections(), sec):]
+	at := b[8*slices.Index(x.head.blockSections(), sec):]
 	from, to := binary.LittleEndian.Uint64(at), binary.LittleEndian.Uint64(at[row:])
-	if to < from || to-from > maxTable {
-		return nil, fmt.Errorf("block offsets: %w", errMalformed)
+	if to < from || to-from > maxTable || from > math.MaxInt64 {
+		return 0, 0, fmt.Errorf("block offsets: %w", errMalformed)
 	}
-	return x.block(sec, int64(from), int64(to-from))
+	return int64(from), int64(to - from), nil
+}
+
+// rule returns how the names of a chunk's samples follow from their shard's, if they do.
+func (x *Index) rule(chunk int) keyRule {
+	shard := x.shardOf(chunk)
+	s := &x.shards[shard]
+	if s.stem == 0 {
+		return keyRule{}
+	}
+	return keyRule{stem: s.Key[:s.stem], first: x.first[chunk] - x.firstOf(shard)}
 }
 
 // Key returns a sample's key. Lookup is its inverse.
@@ -316,9 +372,9 @@ func (x *Index) Keys(ctx context.Context, chunk int, visit func(sample uint64, k
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	b, err := x.blobs(secNames, chunk)
+	b, err := x.block(ctx, secNames, chunk)
 	if err == nil {
-		err = eachName(b, uint32(x.first[chunk+1]-x.first[chunk]), func(i uint32, key []byte) error {
+		err = eachKey(b, uint32(x.first[chunk+1]-x.first[chunk]), x.rule(chunk), func(i uint32, key []byte) error {
 			visit(x.first[chunk]+uint64(i), key)
 			return nil
 		})

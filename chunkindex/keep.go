@@ -174,23 +174,23 @@ func (b *builder) takeKept(ctx context.Context, todo []int) ([]int, error) {
 // takeScan makes a scan that was kept the one of its unit, if it can be that.
 func (b *builder) takeScan(i int, s *scanFile) {
 	u := b.units[i]
-	sizes := make([]int64, 0, u.to-u.from)
-	for _, o := range b.shards[u.from:u.to] {
-		sizes = append(sizes, o.Size)
+	shards := make([]Shard, 0, u.to-u.from)
+	for i := u.from; i < u.to; i++ {
+		shards = append(shards, Shard{Key: b.key(i), Size: b.shards[i].Size})
 	}
-	if s.check(sizes, b.found.Overlap) != nil {
+	if s.check(shards, b.found.Overlap) != nil {
 		return
 	}
 	b.mu.Lock()
 	had := b.scans[i] != nil
 	if !had {
 		b.scans[i] = s
-		b.report.ReusedShards += len(sizes)
+		b.report.ReusedShards += len(shards)
 	}
 	b.mu.Unlock()
 	if !had {
 		size := b.bytes(u)
-		b.step(Progress{Done: size, Kept: size, Shards: len(sizes), Samples: s.sum.samples})
+		b.step(Progress{Done: size, Kept: size, Shards: len(shards), Samples: s.sum.samples})
 	}
 }
 

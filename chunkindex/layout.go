@@ -1,29 +1,28 @@
 package chunkindex
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"math"
 )
 
-// The index file, as docs/index-format.md draws it: header, sections, footer. An index of version 1 lacks the last section.
+// The index file, as docs/index-format.md draws it: header, digests of pages, sections.
 const (
 	indexMagic   = "MILLRACE"
-	footerMagic  = "ECARLLIM"
 	indexVersion = 2
-	countsSize   = 64 // of the header, before its list of sections
-	minHeader    = countsSize + (numSections-1)*24 + 8
-	footerSize   = 48
-	chunkSize    = 64 // bytes of a record of the chunk table
-	extentSize   = 24
+	countsSize   = 64 // of the header: magic, version, counts
+	entrySize    = 24 // of the header's list of sections
+	headerSize   = countsSize + numSections*entrySize + 8 + sha256.Size
+	chunkSize    = 56 // bytes of a record of the chunk table
+	extentSize   = 20
 	pageSize     = 4096 // of the hash section
 	pageRecords  = 255
 	pageCRC      = pageSize - 4
 )
 
-// The sections, in the order in which they lie in the file.
+// The sections, in the order of their numbers. The digests lie before all others.
 const (
 	secMeta = iota
 	secShards
@@ -35,164 +34,178 @@ const (
 	secParts
 	secHash
 	secDecoding
+	secDigests
 	numSections
 )
 
 // Limits of an index, beyond which it is refused.
 const (
 	maxShards     = 1 << 24
-	maxChunks     = maxChunkTable / chunkSize
+	maxChunks     = maxChunkTable / chunkSizeV1
 	maxSamples    = 1 << 40
+	maxParts      = 1 << 50 // of all samples
 	maxChunkSize  = 1 << 30
 	maxMeta       = 4 << 20  // bytes; the constants of 10,000 columns or leaves with names of 100 bytes
 	maxChunkTable = 2 << 30  // bytes
 	maxTable      = 64 << 20 // one chunk's sample table, names or parts
+	maxSections   = 1 << 10  // of any version
 	maxObjectKey  = 1024     // of a shard
 )
 
 type section struct {
-	crc            uint32 // of the whole section, where it is checked when the index is opened; else 0
+	crc            uint32 // version 1: of the whole section, where it is checked when the index is opened; else 0
 	offset, length int64
 }
+
+func (s section) end() int64 { return s.offset + s.length }
 
 type header struct {
 	version uint32
 	shards  uint64
 	totals
+	digest   [sha256.Size]byte // of the digests of pages
 	sections [numSections]section
 }
 
 func hashPages(samples uint64) uint64 { return (samples + pageRecords - 1) / pageRecords }
 
-// count returns how many sections there are.
-func (h *header) count() int {
+// blockSections are the sections of blocks, in the order in which a row of section 6 has their offsets.
+func (h *header) blockSections() []int {
 	if h.version == 1 {
-		return numSections - 1
+		return []int{secNames, secParts}
 	}
-	return numSections
+	return []int{secTables, secNames, secParts, secDecoding}
 }
 
-// length of the header itself.
-func (h *header) length() int64 { return countsSize + 24*int64(h.count()) + 8 }
-
-// blockRow is the length of a row of section 6: an offset for each section of blocks.
-func (h *header) blockRow() int64 { return 8 * int64(h.count()-secHash+1) }
-
-// blockSections are the sections of blocks, in the order in which a row of section 6 has their offsets.
-func blockSections() []int { return []int{secNames, secParts, secDecoding} }
+// blockRow is the length of a row of section 6.
+func (h *header) blockRow() int64 { return 8 * int64(len(h.blockSections())) }
 
 // place computes where the sections lie, from the counts in the header.
 func (h *header) place(meta, shards int64) {
-	n, e, s := int64(h.chunks), int64(h.extents), int64(h.samples)
+	n := int64(h.chunks)
 	lengths := [numSections]int64{
-		secMeta: meta, secShards: shards, secChunks: chunkSize * n, secExtents: extentSize * e,
-		secTables: 12*s + 4*n, secBlocks: h.blockRow() * (n + 1),
-		secNames: int64(h.names) + 4*n, secParts: int64(h.parts) + 4*n,
-		secHash: pageSize * int64(hashPages(h.samples)), secDecoding: int64(h.params) + 4*n,
+		secMeta: meta, secShards: shards, secChunks: chunkSize * n, secExtents: extentSize * int64(h.extents),
+		secTables: int64(h.tables), secBlocks: h.blockRow() * (n + 1),
+		secNames: int64(h.names), secParts: int64(h.parts),
+		secHash: pageSize * int64(hashPages(h.hashed())), secDecoding: int64(h.params),
 	}
-	at := h.length()
-	for i := range h.count() {
-		h.sections[i].offset, h.sections[i].length = at, lengths[i]
+	var body int64
+	for _, n := range lengths {
+		body += n
+	}
+	h.sections[secDigests] = section{offset: headerSize, length: digestsSize(body)}
+	at := h.sections[secDigests].end()
+	for i := range secDigests {
+		h.sections[i] = section{offset: at, length: lengths[i]}
 		at += lengths[i]
 	}
 }
 
+// hashed returns how many samples the hash section has: all of them, or none where all names follow from a rule.
+func (h *header) hashed() uint64 {
+	if h.listed == 0 {
+		return 0
+	}
+	return h.samples
+}
+
 // size of the whole file.
 func (h *header) size() int64 {
-	last := h.sections[h.count()-1]
-	return last.offset + last.length + footerSize
+	if h.version == 1 {
+		return h.sections[secHash].end() + footerSize
+	}
+	return h.sections[secDecoding].end()
 }
 
 func (h *header) encode() []byte {
-	b := make([]byte, 0, h.length())
+	b := make([]byte, 0, headerSize)
 	b = append(b, indexMagic...)
-	b = binary.LittleEndian.AppendUint32(b, h.version)
-	b = binary.LittleEndian.AppendUint32(b, uint32(h.count()))
+	b = binary.LittleEndian.AppendUint32(b, indexVersion)
+	b = binary.LittleEndian.AppendUint32(b, numSections)
 	for _, v := range []uint64{h.shards, h.chunks, h.extents, h.samples, uint64(h.bytes), uint64(h.longest)} {
 		b = binary.LittleEndian.AppendUint64(b, v)
 	}
-	for i, s := range h.sections[:h.count()] {
+	for i, s := range h.sections {
 		b = binary.LittleEndian.AppendUint32(b, uint32(i+1))
-		b = binary.LittleEndian.AppendUint32(b, s.crc)
+		b = binary.LittleEndian.AppendUint32(b, 0)
 		b = binary.LittleEndian.AppendUint64(b, uint64(s.offset))
 		b = binary.LittleEndian.AppendUint64(b, uint64(s.length))
 	}
-	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli()))
-	return binary.LittleEndian.AppendUint32(b, 0)
+	b = binary.LittleEndian.AppendUint64(b, h.partCount)
+	return append(b, h.digest[:]...)
 }
 
 // decodeHeader checks everything that the header alone, and the file's size, can say.
 func decodeHeader(b []byte, size int64) (*header, error) {
-	if len(b) < minHeader || string(b[:8]) != indexMagic {
-		return nil, errors.New("not an index")
-	}
-	h := &header{version: binary.LittleEndian.Uint32(b[8:])}
-	if h.version > indexVersion {
-		return nil, newer("version", h.version)
-	}
-	end := h.length()
-	if h.version < 1 || int64(len(b)) < end {
+	if len(b) != headerSize || binary.LittleEndian.Uint32(b[8:]) != indexVersion || binary.LittleEndian.Uint32(b[12:]) != numSections {
 		return nil, fmt.Errorf("header: %w", errMalformed)
 	}
-	b = b[:end]
-	if crc32.Checksum(b[:end-8], castagnoli()) != binary.LittleEndian.Uint32(b[end-8:]) {
-		return nil, errors.New("header checksum is wrong")
+	h := &header{version: indexVersion}
+	if err := h.decodeCounts(b); err != nil {
+		return nil, err
 	}
-	if binary.LittleEndian.Uint32(b[12:]) != uint32(h.count()) || binary.LittleEndian.Uint32(b[end-4:]) != 0 {
-		return nil, fmt.Errorf("header: %w", errMalformed)
+	last := b[countsSize+numSections*entrySize:]
+	h.partCount = binary.LittleEndian.Uint64(last)
+	copy(h.digest[:], last[8:])
+	if h.partCount > maxParts {
+		return nil, errors.New("header: a count is beyond the limits")
 	}
+	return h, h.decodeSections(b[countsSize:], size)
+}
+
+// decodeCounts reads what the headers of all versions have.
+func (h *header) decodeCounts(b []byte) error {
 	var v [6]uint64
 	for i := range v {
 		v[i] = binary.LittleEndian.Uint64(b[16+8*i:])
 	}
 	h.shards, h.totals = v[0], totals{chunks: v[1], extents: v[2], samples: v[3]}
 	if v[0] > maxShards || v[1] > maxChunks || v[2] > maxSamples || v[3] > maxSamples || v[4] > math.MaxInt64 || v[5] > math.MaxInt64 {
-		return nil, errors.New("header: a count is beyond the limits")
+		return errors.New("header: a count is beyond the limits")
 	}
 	h.bytes, h.longest = int64(v[4]), int64(v[5])
 	// No sample is empty, and none is longer than the longest.
 	if h.chunks > h.samples || h.extents < h.chunks || h.longest > h.bytes || h.longest > maxChunkSize ||
 		h.samples > v[4] || (h.samples == 0 && h.bytes > 0) || (h.samples > 0 && (v[4]-1)/h.samples >= v[5]) {
-		return nil, fmt.Errorf("header: counts: %w", errMalformed)
+		return fmt.Errorf("header: counts: %w", errMalformed)
 	}
-	return h, h.decodeSections(b[countsSize:], size)
+	return nil
 }
 
-// decodeSections checks that the sections follow each other without a gap and that their
-// lengths are those which the counts ask for.
-func (h *header) decodeSections(b []byte, size int64) error {
-	for i := range h.count() {
-		e := b[24*i:]
+// decodeEntries reads the list of sections, of which each must lie in the file.
+func (h *header) decodeEntries(b []byte, count int, size int64) error {
+	for i := range count {
+		e := b[entrySize*i:]
 		off, length := binary.LittleEndian.Uint64(e[8:]), binary.LittleEndian.Uint64(e[16:])
 		if binary.LittleEndian.Uint32(e) != uint32(i+1) || off > uint64(size) || length > uint64(size)-off {
 			return fmt.Errorf("section %d: %w", i+1, errMalformed)
 		}
 		h.sections[i] = section{crc: binary.LittleEndian.Uint32(e[4:]), offset: int64(off), length: int64(length)}
 	}
-	n := int64(h.chunks)
-	h.names = uint64(h.sections[secNames].length - 4*n)
-	h.parts = uint64(h.sections[secParts].length - 4*n)
-	if h.version > 1 {
-		h.params = uint64(h.sections[secDecoding].length - 4*n)
-	}
-	want := *h
-	if int64(h.names) < 0 || int64(h.parts) < 0 || int64(h.params) < 0 {
-		return fmt.Errorf("sections: %w", errMalformed)
-	}
-	want.place(h.sections[secMeta].length, h.sections[secShards].length)
-	for i := range h.count() {
-		if want.sections[i].offset != h.sections[i].offset || want.sections[i].length != h.sections[i].length {
-			return fmt.Errorf("section %d: %w", i+1, errMalformed)
-		}
-	}
-	if want.size() != size || h.sections[secMeta].length > maxMeta {
-		return fmt.Errorf("sections: %w", errMalformed)
-	}
 	return nil
 }
 
-func encodeFooter(digest []byte, size int64) []byte {
-	b := append(make([]byte, 0, footerSize), digest...)
-	b = binary.LittleEndian.AppendUint64(b, uint64(size))
-	return append(b, footerMagic...)
+// decodeSections checks that the sections follow each other without a gap and that their
+// lengths are those which the counts ask for.
+func (h *header) decodeSections(b []byte, size int64) error {
+	if err := h.decodeEntries(b, numSections, size); err != nil {
+		return err
+	}
+	h.tables, h.names = uint64(h.sections[secTables].length), uint64(h.sections[secNames].length)
+	h.parts, h.params = uint64(h.sections[secParts].length), uint64(h.sections[secDecoding].length)
+	if h.sections[secHash].length > 0 {
+		h.listed = h.samples
+	}
+	want := *h
+	want.place(h.sections[secMeta].length, h.sections[secShards].length)
+	for i := range h.sections {
+		if want.sections[i] != h.sections[i] {
+			return fmt.Errorf("section %d: %w", i+1, errMalformed)
+		}
+	}
+	// A sample takes four bytes of its table, a chunk five.
+	if h.size() != size || h.sections[secMeta].length > maxMeta || h.tables/4 < h.samples || h.listed == 0 && h.names > 0 {
+		return fmt.Errorf("sections: %w", errMalformed)
+	}
+	return nil
 }

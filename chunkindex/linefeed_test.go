@@ -73,9 +73,9 @@ func TestLineFeedOfACodec(t *testing.T) {
 			t.Errorf("%v: got it known with another flag, or not with this one", c)
 		}
 	}
-	sizes := func(int) (int64, bool) { return 100, true }
+	shards := func(int) (string, int64, bool) { return "", 100, true }
 	for length, want := range map[int64]bool{9: false, 10: true, 11: false} {
-		o := extentOrder{sizes: sizes}
+		o := extentOrder{shards: shards}
 		err := o.next(Extent{Length: length}, 11, codec.LineFeed)
 		if err == nil {
 			err = o.endChunk()

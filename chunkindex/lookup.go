@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"hash/crc32"
 	"sort"
+	"strconv"
 	"strings"
+
+	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
 // maxSameHash is how many different keys may share a hash: far more than chance gives in any dataset, and few enough
@@ -38,7 +41,12 @@ func (x *Index) Lookup(ctx context.Context, key, shard string) (sample uint64, o
 	if shard != "" {
 		from, to = x.samplesOf(shard)
 	}
-	found, err := x.withKey(ctx, key, from, to)
+	var found []uint64
+	if x.head.hashed() > 0 {
+		found, err = x.withKey(ctx, key, from, to)
+	} else {
+		found = x.numbered(key, from, to)
+	}
 	switch {
 	case err != nil:
 		return 0, false, fmt.Errorf("index %.12s: %w", x.digest, err)
@@ -57,13 +65,13 @@ func (x *Index) Lookup(ctx context.Context, key, shard string) (sample uint64, o
 // withKey returns the samples from one number to before another that have a key, one more than are listed at most.
 func (x *Index) withKey(ctx context.Context, key string, from, to uint64) (found []uint64, err error) {
 	first := hashed{hashKey([]byte(key)), from}
-	pages := int(hashPages(x.head.samples))
+	pages := int(hashPages(x.head.hashed()))
 	page, err := x.findPage(ctx, first, pages)
 	if err != nil {
 		return nil, err
 	}
 	for others := 0; page < pages; page++ {
-		recs, err := x.page(page)
+		recs, err := x.page(ctx, page)
 		if err != nil {
 			return nil, err
 		}
@@ -102,10 +110,47 @@ func (x *Index) samplesOf(shard string) (from, to uint64) {
 	if !ok {
 		return 0, 0
 	}
-	begin := func(shard int) uint64 {
-		return uint64(sort.Search(int(x.head.samples), func(s int) bool { return x.ShardOf(uint64(s)) >= shard }))
+	return x.firstOf(n), x.firstOf(n + 1)
+}
+
+// firstOf returns the number of the first sample of a shard, or of the first one behind it.
+func (x *Index) firstOf(shard int) uint64 {
+	if x.extents.first == nil {
+		return x.first[sort.Search(len(x.lengths), func(i int) bool { return x.shardOf(i) >= shard })]
 	}
-	return begin(n), begin(n + 1)
+	return uint64(sort.Search(int(x.head.samples), func(s int) bool { return x.ShardOf(uint64(s)) >= shard }))
+}
+
+// shardOf returns the number of the shard that holds the first sample of a chunk.
+func (x *Index) shardOf(chunk int) int {
+	if e := &x.extents; e.first != nil {
+		return int(e.shard[e.first[chunk]])
+	}
+	return int(x.extents.shard[chunk])
+}
+
+// numbered returns the samples from one number to before another that a rule gives a key, one more than are listed at most.
+func (x *Index) numbered(key string, from, to uint64) (found []uint64) {
+	slash := strings.LastIndexByte(key, '/')
+	if slash <= 0 {
+		return nil
+	}
+	stem := key[:slash]
+	n, err := strconv.ParseUint(key[slash+1:], 10, 64)
+	if err != nil || format.Numbered(stem, n) != key {
+		return nil
+	}
+	begin, _ := sort.Find(len(x.shards), func(i int) int { return strings.Compare(stem, x.shards[i].Key) })
+	for i := begin; i < len(x.shards) && strings.HasPrefix(x.shards[i].Key, stem) && len(found) <= MaxShardsListed; i++ {
+		if x.shards[i].stem != len(stem) {
+			continue
+		}
+		first := x.firstOf(i)
+		if at := first + n; n < x.firstOf(i+1)-first && at >= from && at < to {
+			found = append(found, at)
+		}
+	}
+	return found
 }
 
 // less says whether a record comes before another one in the hash section.
@@ -124,7 +169,7 @@ func (x *Index) findPage(ctx context.Context, sought hashed, pages int) (int, er
 			return 0, err
 		}
 		guess = min(max(guess, lo), hi-1)
-		recs, err := x.page(guess)
+		recs, err := x.page(ctx, guess)
 		if err != nil {
 			return 0, err
 		}
@@ -146,9 +191,9 @@ func (x *Index) findPage(ctx context.Context, sought hashed, pages int) (int, er
 }
 
 // page reads one page of the hash section and checks it.
-func (x *Index) page(n int) ([]hashed, error) {
-	var b [pageSize]byte
-	if _, err := x.file.ReadAt(b[:], x.head.sections[secHash].offset+int64(n)*pageSize); err != nil {
+func (x *Index) page(ctx context.Context, n int) ([]hashed, error) {
+	b := make([]byte, pageSize)
+	if err := x.read(ctx, x.head.sections[secHash].offset+int64(n)*pageSize, b); err != nil {
 		return nil, err
 	}
 	if crc32.Checksum(b[:pageCRC], castagnoli()) != binary.LittleEndian.Uint32(b[pageCRC:]) {
@@ -187,11 +232,14 @@ func (x *Index) repeats(ctx context.Context) (repeats, error) {
 	var found repeats
 	var same []hashed // records before this one, of one hash and one shard
 	repeated := false // a shard before this one has the hash too
+	if x.head.hashed() == 0 {
+		return x.repeatsNumbered(), nil
+	}
 	for n := range int(hashPages(x.head.samples)) {
 		if err := ctx.Err(); err != nil {
 			return found, err
 		}
-		recs, err := x.page(n)
+		recs, err := x.page(ctx, n)
 		if err != nil {
 			return found, err
 		}
@@ -239,4 +287,30 @@ func (x *Index) differ(ctx context.Context, same []hashed, r hashed) error {
 		}
 	}
 	return nil
+}
+
+// repeatsNumbered counts the keys that several shards have where all follow from a rule: shards of one stem have their first keys in common.
+func (x *Index) repeatsNumbered() (found repeats) {
+	counts := map[string][2]uint64{} // by stem: the two largest numbers of samples
+	for i, s := range x.shards {
+		n := x.firstOf(i+1) - x.firstOf(i)
+		if n == 0 {
+			continue
+		}
+		most := counts[s.Key[:s.stem]]
+		switch {
+		case n > most[0]:
+			most = [2]uint64{n, most[0]}
+		case n > most[1]:
+			most[1] = n
+		}
+		counts[s.Key[:s.stem]] = most
+		if most[1] > 0 && found.example == "" {
+			found.example = format.Numbered(s.Key[:s.stem], 0)
+		}
+	}
+	for _, most := range counts {
+		found.keys += most[1]
+	}
+	return found
 }

@@ -2,10 +2,13 @@ package chunkindex
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/millrace-data/millrace/internal/objstore"
@@ -16,13 +19,13 @@ import (
 type OpenOptions struct {
 	Name       string     // of the index, where a prefix has several; empty: the default one
 	Generation string     // empty: the one that the pointer names
-	CacheDir   string     // the index is copied here and read by position; empty: a temporary file
-	Tables     TableCache // nil: every Table call reads the file
+	CacheDir   string     // the index, or what is read of it, is copied here; empty: to a temporary file
+	Tables     TableCache // nil: every Table call reads the index
 	MaxBytes   int64      // refuse an index larger than this; 0: take one of any size
 }
 
-// Open reads the pointer of a dataset, fetches the index object it names to a local file, checks
-// it from end to end, and opens it. prefix is where the dataset lies in the store: empty, or ending in a slash. An
+// Open reads the pointer of a dataset, fetches the index object that it names, or the part of a large one that stays in memory, to a local
+// file, checks it and opens it. What is not there yet is fetched, and checked, when it is wanted. prefix is where the dataset lies in the store: empty, or ending in a slash. An
 // index of a newer program is ErrVersion, one that does not match its digest ErrCorrupt.
 func Open(ctx context.Context, store objstore.Store, prefix string, opt OpenOptions) (*Index, error) {
 	x, err := open(ctx, store, prefix, opt)
@@ -63,29 +66,58 @@ func open(ctx context.Context, store objstore.Store, prefix string, opt OpenOpti
 	return x, nil
 }
 
+// wholeIndex is the length up to which an index is copied whole when it is opened: one read of the store. Of a larger one the part is read that
+// stays in memory, and of the rest what is wanted, when it is.
+const wholeIndex = 16 << 20
+
+// indexSource is where an index object is stored. Pages that come from there are proved by their digests, whatever has become of the object.
+type indexSource struct {
+	store           objstore.Store
+	key, generation string
+	limit           int64 // refuse an index larger than this; 0: take one of any size
+}
+
+func (s *indexSource) read(ctx context.Context, off int64, b []byte) error {
+	if err := s.store.ReadRange(ctx, objstore.Ref{Key: s.key}, off, b); err != nil {
+		return &fetchError{err}
+	}
+	return nil
+}
+
+// fetchError says that the store did not give bytes of an index.
+type fetchError struct{ err error }
+
+func (e *fetchError) Error() string { return "fetch a part of the index: " + e.err.Error() }
+
+func (e *fetchError) Unwrap() error { return e.err }
+
 // fetchIndex opens the local copy of an index, or makes one.
 func fetchIndex(ctx context.Context, store objstore.Store, prefix, generation string, opt OpenOptions) (*Index, error) {
+	s := &indexSource{store: store, key: indexObject(prefix, generation), generation: generation, limit: opt.MaxBytes}
 	if opt.CacheDir == "" {
-		return downloadIndex(ctx, store, prefix, generation, "", "", opt.MaxBytes)
+		return s.download(ctx, "", wholeIndex)
 	}
 	if err := os.MkdirAll(opt.CacheDir, 0o755); err != nil {
 		return nil, err
 	}
 	local := copyOf(opt.CacheDir, generation)
-	if x, err := openLocal(local, generation, opt.MaxBytes); err == nil {
+	if x, err := s.openLocal(local); err == nil {
 		now := time.Now()
 		_ = os.Chtimes(local, now, now) // for RemoveCopies; a copy that looks unused is made again at worst
 		return x, nil
 	}
-	return downloadIndex(ctx, store, prefix, generation, opt.CacheDir, local, opt.MaxBytes)
+	return s.downloadTo(ctx, local)
 }
 
-func openLocal(path, generation string, limit int64) (*Index, error) {
-	f, err := os.Open(path)
+func (s *indexSource) openLocal(path string) (*Index, error) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if errors.Is(err, os.ErrPermission) {
+		f, err = os.Open(path)
+	}
 	if err != nil {
 		return nil, err
 	}
-	x, err := parseFile(f, generation, limit)
+	x, err := s.parse(f, s.read, false)
 	if err != nil {
 		f.Close()
 		return nil, err
@@ -93,16 +125,22 @@ func openLocal(path, generation string, limit int64) (*Index, error) {
 	return x, nil
 }
 
-func parseFile(f *os.File, generation string, limit int64) (*Index, error) {
+func (s *indexSource) parse(f *os.File, from fetch, whole bool) (*Index, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
 	}
-	if err := checkSize(info.Size(), limit); err != nil {
+	if err := s.checkSize(info.Size()); err != nil {
 		return nil, err
 	}
-	x, err := parseIndex(f, info.Size(), generation)
-	if errors.Is(err, ErrVersion) {
+	return parseFile(f, info.Size(), s.generation, from, whole)
+}
+
+// parseFile opens an index file, as parseIndex does, and says of an error what it means.
+func parseFile(f *os.File, size int64, generation string, from fetch, whole bool) (*Index, error) {
+	x, err := parseIndex(f, size, generation, from, whole)
+	var fetching *fetchError
+	if errors.Is(err, ErrVersion) || errors.As(err, &fetching) {
 		return nil, fmt.Errorf("index %.12s: %w", generation, err)
 	}
 	if err != nil {
@@ -111,40 +149,20 @@ func parseFile(f *os.File, generation string, limit int64) (*Index, error) {
 	return x, nil
 }
 
-func checkSize(size, limit int64) error {
-	if limit > 0 && size > limit {
-		return fmt.Errorf("index of %d bytes is larger than the limit of %d", size, limit)
+func (s *indexSource) checkSize(size int64) error {
+	if s.limit > 0 && size > s.limit {
+		return fmt.Errorf("index of %d bytes is larger than the limit of %d", size, s.limit)
 	}
 	return nil
 }
 
-// downloadIndex copies an index object to a new file in dir, and renames it to path if
-// path is not empty; else the file loses its name at once, so that a kill leaves nothing behind.
-func downloadIndex(ctx context.Context, store objstore.Store, prefix, generation, dir, path string, limit int64) (*Index, error) {
-	key := indexObject(prefix, generation)
-	obj, err := store.Stat(ctx, key)
+// downloadTo copies an index object to a file of this name.
+func (s *indexSource) downloadTo(ctx context.Context, path string) (*Index, error) {
+	f, err := os.CreateTemp(filepath.Dir(path), partialPrefix+"*")
 	if err != nil {
 		return nil, err
 	}
-	if err := checkSize(obj.Size, limit); err != nil {
-		return nil, err
-	}
-	if path == "" {
-		f, err := unnamed.File(dir)
-		if err != nil {
-			return nil, err
-		}
-		x, err := copyIndex(ctx, store, obj, f, generation, limit)
-		if err != nil {
-			f.Close()
-		}
-		return x, err
-	}
-	f, err := os.CreateTemp(dir, partialPrefix+"*")
-	if err != nil {
-		return nil, err
-	}
-	x, err := copyIndex(ctx, store, obj, f, generation, limit)
+	x, err := s.copyTo(ctx, f, wholeIndex)
 	if err == nil {
 		err = os.Rename(f.Name(), path)
 	}
@@ -156,8 +174,34 @@ func downloadIndex(ctx context.Context, store objstore.Store, prefix, generation
 	return x, nil
 }
 
-func copyIndex(ctx context.Context, store objstore.Store, obj objstore.Object, f *os.File, generation string, limit int64) (*Index, error) {
-	in, err := store.Open(ctx, obj.Ref(), 0)
+// download copies an index object to a file without a name in dir, so that a kill leaves nothing behind. One that is longer than whole is copied
+// in part.
+func (s *indexSource) download(ctx context.Context, dir string, whole int64) (*Index, error) {
+	f, err := unnamed.File(dir)
+	if err != nil {
+		return nil, err
+	}
+	x, err := s.copyTo(ctx, f, whole)
+	if err != nil {
+		f.Close()
+	}
+	return x, err
+}
+
+func (s *indexSource) copyTo(ctx context.Context, f *os.File, whole int64) (*Index, error) {
+	obj, err := s.store.Stat(ctx, s.key)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.checkSize(obj.Size); err != nil {
+		return nil, err
+	}
+	if obj.Size > whole {
+		if x, err := s.copyResident(ctx, f, obj.Size); x != nil || err != nil {
+			return x, err
+		}
+	}
+	in, err := s.store.Open(ctx, obj.Ref(), 0)
 	if err != nil {
 		return nil, err
 	}
@@ -167,9 +211,44 @@ func copyIndex(ctx context.Context, store objstore.Store, obj objstore.Object, f
 		return nil, err
 	}
 	if n != obj.Size {
-		return nil, fmt.Errorf("index %.12s: %w: %d bytes came, not %d", generation, objstore.ErrShort, n, obj.Size)
+		return nil, fmt.Errorf("index %.12s: %w: %d bytes came, not %d", s.generation, objstore.ErrShort, n, obj.Size)
 	}
-	return parseFile(f, generation, limit)
+	return s.parse(f, s.read, true)
+}
+
+// copyResident copies header, digests and the sections that stay in memory, which lie before all others. It returns nil for an index of version 1,
+// which can only be checked as a whole, and for one whose header is not what it should be.
+func (s *indexSource) copyResident(ctx context.Context, f *os.File, size int64) (*Index, error) {
+	head := make([]byte, headerSize)
+	if err := s.read(ctx, 0, head); err != nil {
+		return nil, err
+	}
+	if sum := sha256.Sum256(head); hex.EncodeToString(sum[:]) != s.generation {
+		return nil, nil
+	}
+	h, err := decodeHeader(head, size)
+	if err != nil {
+		return nil, nil //nolint:nilerr // the whole of it says what is wrong
+	}
+	sections := h.sections[secDigests].end()
+	end := min(size, sections+proofSize*pagesOf(h.sections[secExtents].end()-sections)) // whole pages
+	pieces := int((end + mostAtOnce - 1) / mostAtOnce)
+	err = sideBySide(ctx, 8, pieces, func(ctx context.Context, _, i int) error {
+		off := int64(i) * mostAtOnce
+		b := make([]byte, min(mostAtOnce, end-off))
+		if err := s.read(ctx, off, b); err != nil {
+			return err
+		}
+		_, err := f.WriteAt(b, off)
+		return err
+	})
+	if err == nil {
+		err = f.Truncate(size)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.parse(f, s.read, false)
 }
 
 // bind gives the shards the versions that the binding names.

@@ -18,68 +18,115 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// checkFile compares an index file with its own length and digest, which come before
-// all parsing, and returns its generation.
-func checkFile(f io.ReaderAt, size int64) (string, error) {
-	if size < minHeader+footerSize {
-		return "", errors.New("not an index: too short")
+// parseIndex checks an index file and opens it. from fetches what the file lacks; without it, all of the file is compared with its digests
+// if whole says so, else each page when it is first read. The index owns the file only if there is no error.
+func parseIndex(f *os.File, size int64, generation string, from fetch, whole bool) (*Index, error) {
+	x := &Index{file: f, size: size, digest: generation}
+	begin := make([]byte, min(size, headerSize))
+	if _, err := f.ReadAt(begin, 0); err != nil {
+		return nil, err
 	}
-	foot := make([]byte, footerSize)
-	if _, err := f.ReadAt(foot, size-footerSize); err != nil {
-		return "", err
+	if len(begin) < 16 || string(begin[:8]) != indexMagic {
+		return nil, errors.New("not an index")
 	}
-	if string(foot[40:]) != footerMagic || binary.LittleEndian.Uint64(foot[32:]) != uint64(size) {
-		return "", errors.New("truncated, or not an index")
+	var err error
+	if binary.LittleEndian.Uint32(begin[8:]) == 1 {
+		err = x.readV1()
+	} else {
+		err = x.readHead(begin, from, whole)
 	}
-	sum := sha256.New()
-	if _, err := io.Copy(sum, io.NewSectionReader(f, 0, size-footerSize)); err != nil {
-		return "", err
+	if err != nil {
+		return nil, err
 	}
-	if !bytes.Equal(sum.Sum(nil), foot[:32]) {
-		return "", errors.New("digest is wrong")
-	}
-	return hex.EncodeToString(foot[:32]), nil
+	return x, x.readResident()
 }
 
-// parseIndex checks an index file from end to end and opens it. The index owns the file only if there is no error.
-func parseIndex(f *os.File, size int64, generation string) (*Index, error) {
-	found, err := checkFile(f, size)
+// readV1 reads the header of an index of version 1.
+func (x *Index) readV1() error {
+	h, err := readHeaderV1(x.file, x.size, x.digest)
 	if err != nil {
-		return nil, err
-	}
-	if found != generation {
-		return nil, fmt.Errorf("it holds generation %.12s", found)
-	}
-	x := &Index{file: f, size: size, digest: generation}
-	head := make([]byte, min(size, (&header{version: indexVersion}).length()))
-	if _, err := f.ReadAt(head, 0); err != nil {
-		return nil, err
-	}
-	h, err := decodeHeader(head, size)
-	if err != nil {
-		return nil, err
+		return err
 	}
 	x.head = *h
+	return x.checkBlocksV1()
+}
+
+// readHead reads the header of an index and the digests of its pages.
+func (x *Index) readHead(b []byte, from fetch, whole bool) error {
+	if err := checkNewer(x.file, x.size, x.digest); err != nil {
+		return err
+	}
+	h, err := decodeHeader(b, x.size)
+	if err != nil {
+		return err
+	}
+	x.head = *h
+	digests := make([]byte, h.sections[secDigests].length)
+	if _, err := x.file.ReadAt(digests, headerSize); err != nil {
+		return err
+	}
+	if sha256.Sum256(digests) != h.digest {
+		return errors.New("the digest of its digests is wrong")
+	}
+	x.pages = &pages{file: x.file, from: from, begin: h.sections[secDigests].end(), end: x.size, digests: digests}
+	if !whole {
+		return nil
+	}
+	found, err := sumPages(x.file, x.pages.begin, x.size)
+	if err == nil && !bytes.Equal(found, digests) {
+		err = errPage
+	}
+	return err
+}
+
+// checkNewer compares the header of a file, which has the length that its number of sections says in any version but the first, with the
+// generation. One that is whole and of a newer version is ErrVersion.
+func checkNewer(f io.ReaderAt, size int64, generation string) error {
+	b := make([]byte, 16)
+	if _, err := f.ReadAt(b, 0); err != nil {
+		return err
+	}
+	version, sections := binary.LittleEndian.Uint32(b[8:]), binary.LittleEndian.Uint32(b[12:])
+	length := headerSize + (int64(sections)-numSections)*entrySize
+	if sections > maxSections || length > size {
+		return fmt.Errorf("header: %w", errMalformed)
+	}
+	b = make([]byte, length)
+	if _, err := f.ReadAt(b, 0); err != nil {
+		return err
+	}
+	if sum := sha256.Sum256(b); hex.EncodeToString(sum[:]) != generation {
+		return errors.New("digest is wrong")
+	}
+	if version > indexVersion {
+		return newer("version", version)
+	}
+	return nil
+}
+
+// readResident reads the sections that stay in memory.
+func (x *Index) readResident() error {
+	from := io.ReaderAt(x.file)
+	if x.pages != nil {
+		from = x.pages
+	}
 	for _, p := range []struct {
 		sec  int
 		read func(*sectionReader) error
 	}{{secMeta, x.readMeta}, {secShards, x.readShards}, {secChunks, x.readChunks}, {secExtents, x.readExtents}} {
-		s := h.sections[p.sec]
-		in := newSectionReader(f, s)
+		s := x.head.sections[p.sec]
+		in := newSectionReader(from, s)
 		if err := p.read(in); err != nil {
-			return nil, fmt.Errorf("section %d: %w", p.sec+1, err)
+			return fmt.Errorf("section %d: %w", p.sec+1, err)
 		}
 		if in.left != 0 {
-			return nil, fmt.Errorf("section %d: %d bytes too many: %w", p.sec+1, in.left, errMalformed)
+			return fmt.Errorf("section %d: %d bytes too many: %w", p.sec+1, in.left, errMalformed)
 		}
-		if in.crc != s.crc {
-			return nil, fmt.Errorf("section %d: checksum is wrong", p.sec+1)
+		if x.head.version == 1 && in.crc != s.crc {
+			return fmt.Errorf("section %d: checksum is wrong", p.sec+1)
 		}
 	}
-	if err := x.checkBlocks(); err != nil {
-		return nil, err
-	}
-	return x, nil
+	return nil
 }
 
 // sectionReader reads a section front to back; it cannot be asked for more than there is.
@@ -142,7 +189,7 @@ func (x *Index) readMeta(in *sectionReader) error {
 
 func (x *Index) readShards(in *sectionReader) error {
 	// Each shard takes 13 bytes at least, so the count cannot ask for more memory than the section justifies.
-	if int64(x.head.shards) > in.left/13 {
+	if int64(x.head.shards) > in.left/leastShardRow {
 		return errMalformed
 	}
 	x.shards = make([]Shard, x.head.shards)
@@ -151,14 +198,17 @@ func (x *Index) readShards(in *sectionReader) error {
 		if err != nil {
 			return err
 		}
-		size, n := binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint32(b[8:])
-		if size > math.MaxInt64 || n == 0 || n > maxObjectKey {
+		size, n, stem := binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint32(b[8:]), 0
+		if x.head.version > 1 {
+			stem, n = int(n>>16), n&0xffff
+		}
+		if size > math.MaxInt64 || n == 0 || n > maxObjectKey || stem > int(n) {
 			return fmt.Errorf("shard %d: %w", i, errMalformed)
 		}
 		if b, err = in.next(int64(n)); err != nil {
 			return err
 		}
-		x.shards[i] = Shard{Key: string(b), Size: int64(size)}
+		x.shards[i] = Shard{Key: string(b), Size: int64(size), stem: stem}
 		if err := checkShardKey(x.shards[i].Key); err != nil {
 			return fmt.Errorf("shard %d: %w", i, err)
 		}
@@ -180,40 +230,71 @@ func checkShardKey(key string) error {
 	return nil
 }
 
+// chunkRow is a record of the chunk table.
+type chunkRow struct {
+	digest          [32]byte
+	crc             uint32
+	samples, length uint32
+	extents         uint32
+	codec           codec.Codec
+	skip            uint32
+}
+
+// decodeChunk reads a record of the chunk table.
+func decodeChunk(b []byte) (c chunkRow, err error) {
+	copy(c.digest[:], b)
+	c.codec = codec.Codec(binary.LittleEndian.Uint32(b[48:]))
+	for i, to := range []*uint32{&c.crc, &c.samples, &c.length, &c.extents} {
+		*to = binary.LittleEndian.Uint32(b[32+4*i:])
+	}
+	c.skip = binary.LittleEndian.Uint32(b[52:])
+	return c, nil
+}
+
+// check holds a record to what any chunk can have.
+func (c *chunkRow) check() error {
+	if err := checkCodec(c.codec, uint64(c.skip), uint64(c.extents)); err != nil {
+		return err
+	}
+	if c.samples == 0 || c.samples > maxFrameSamples || c.length == 0 || c.length > maxChunkSize || c.extents == 0 || c.samples > c.length {
+		return errMalformed
+	}
+	return nil
+}
+
 func (x *Index) readChunks(in *sectionReader) error {
 	n := x.head.chunks
 	x.first, x.hashes = make([]uint64, 1, n+1), make([][32]byte, n)
 	x.crcs, x.lengths = make([]uint32, n), make([]uint32, n)
 	var extents, bytes uint64
+	size, decode := int64(chunkSize), decodeChunk
+	if x.head.version == 1 {
+		size, decode = chunkSizeV1, decodeChunkV1
+	}
 	for i := range n {
-		b, err := in.next(chunkSize)
+		b, err := in.next(size)
 		if err != nil {
 			return err
 		}
-		samples, length, count := binary.LittleEndian.Uint32(b[36:]), binary.LittleEndian.Uint64(b[40:]), binary.LittleEndian.Uint32(b[48:])
-		how, skip := codec.Codec(binary.LittleEndian.Uint32(b[52:])), binary.LittleEndian.Uint64(b[56:])
-		if err := checkCodec(how, skip, uint64(count)); err != nil {
+		c, err := decode(b)
+		if err == nil {
+			err = c.check()
+		}
+		if err != nil {
 			return fmt.Errorf("chunk %d: %w", i, err)
 		}
-		if how.Described() && x.head.version == 1 { // which has no place for its parameters
-			return fmt.Errorf("chunk %d: %w", i, errMalformed)
-		}
-		if samples == 0 || 12*int64(samples)+4 > maxTable || length == 0 || length > maxChunkSize || count == 0 || uint64(samples) > length {
-			return fmt.Errorf("chunk %d: %w", i, errMalformed)
-		}
-		copy(x.hashes[i][:], b)
-		x.crcs[i], x.lengths[i] = binary.LittleEndian.Uint32(b[32:]), uint32(length)
-		x.first = append(x.first, x.first[i]+uint64(samples))
-		x.maxChunk = max(x.maxChunk, int64(length))
-		extents += uint64(count)
-		bytes += length
-		if how != codec.None && x.packed == nil {
+		x.hashes[i], x.crcs[i], x.lengths[i] = c.digest, c.crc, c.length
+		x.first = append(x.first, x.first[i]+uint64(c.samples))
+		x.maxChunk = max(x.maxChunk, int64(c.length))
+		extents += uint64(c.extents)
+		bytes += uint64(c.length)
+		if c.codec != codec.None && x.packed == nil {
 			x.packed = make([]packed, n)
 		}
 		if x.packed != nil {
-			x.packed[i] = packed{how, uint32(skip)}
+			x.packed[i] = packed{c.codec, c.skip}
 		}
-		if count != 1 && x.extents.first == nil {
+		if c.extents != 1 && x.extents.first == nil {
 			x.extents.first = make([]uint64, n+1)
 			for j := range i + 1 {
 				x.extents.first[j] = j
@@ -236,11 +317,13 @@ func (x *Index) mayHold(chunks uint64) bool {
 	return all <= chunks || x.meta.Overlap > 0 && (all-chunks-1)/uint64(x.meta.Overlap) < x.head.samples
 }
 
-func (x *Index) sizeOf(shard int) (int64, bool) {
-	if shard < 0 || shard >= len(x.shards) {
-		return 0, false
+// decodeExtent reads an extent, whose shard is at most so many.
+func decodeExtent(b []byte, shards int) (Extent, error) {
+	shard, off, n := binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint64(b[4:]), binary.LittleEndian.Uint64(b[12:])
+	if uint64(shard) >= uint64(shards) || off > math.MaxInt64 || n > math.MaxInt64 {
+		return Extent{}, errMalformed
 	}
-	return x.shards[shard].Size, true
+	return Extent{Shard: int(shard), Offset: int64(off), Length: int64(n)}, nil
 }
 
 func (x *Index) readExtents(in *sectionReader) error {
@@ -249,7 +332,11 @@ func (x *Index) readExtents(in *sectionReader) error {
 	if e.first != nil || x.packed != nil {
 		e.length = make([]int64, x.head.extents)
 	}
-	order := extentOrder{sizes: x.sizeOf, overlap: x.meta.Overlap}
+	order := extentOrder{shards: shardsNumbered(x.shards), overlap: x.meta.Overlap}
+	size, decode := int64(extentSize), decodeExtent
+	if x.head.version == 1 {
+		size, decode = extentSizeV1, decodeExtentV1
+	}
 	j := 0
 	for i, length := range x.lengths {
 		count := uint64(1)
@@ -261,52 +348,25 @@ func (x *Index) readExtents(in *sectionReader) error {
 			how = x.packed[i].codec
 		}
 		for range count {
-			b, err := in.next(extentSize)
+			b, err := in.next(size)
 			if err != nil {
 				return err
 			}
-			shard, off, n := binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[16:])
-			if shard >= uint64(len(x.shards)) || off > math.MaxInt64 || n > math.MaxInt64 {
-				return fmt.Errorf("chunk %d: %w", i, errMalformed)
+			ext, err := decode(b, len(x.shards))
+			if err == nil {
+				err = order.next(ext, int64(length), how)
 			}
-			if err := order.next(Extent{Shard: int(shard), Offset: int64(off), Length: int64(n)}, int64(length), how); err != nil {
+			if err != nil {
 				return fmt.Errorf("chunk %d: %w", i, err)
 			}
-			e.shard[j], e.offset[j] = uint32(shard), int64(off)
+			e.shard[j], e.offset[j] = uint32(ext.Shard), ext.Offset
 			if e.length != nil {
-				e.length[j] = int64(n)
+				e.length[j] = ext.Length
 			}
 			j++
 		}
 		if err := order.endChunk(); err != nil {
 			return fmt.Errorf("chunk %d: %w", i, err)
-		}
-	}
-	return nil
-}
-
-// checkBlocks checks that the blocks of names, parts and parameters follow each other and fill their sections.
-func (x *Index) checkBlocks() error {
-	s := x.head.sections[secBlocks]
-	in := newSectionReader(x.file, s)
-	row := x.head.blockRow()
-	last, at := make([]uint64, row/8), make([]uint64, row/8)
-	for i := range x.head.chunks + 1 {
-		b, err := in.next(row)
-		if err != nil {
-			return err
-		}
-		for k := range at {
-			at[k] = binary.LittleEndian.Uint64(b[8*k:])
-			if (i == 0 && at[k] != 0) || (i > 0 && (at[k] < last[k]+4 || at[k]-last[k] > maxTable)) {
-				return fmt.Errorf("block offsets of chunk %d: %w", i, errMalformed)
-			}
-		}
-		last, at = at, last
-	}
-	for k, end := range last {
-		if end != uint64(x.head.sections[blockSections()[k]].length) {
-			return fmt.Errorf("block offsets: %w", errMalformed)
 		}
 	}
 	return nil

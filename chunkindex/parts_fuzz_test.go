@@ -14,7 +14,7 @@ func FuzzParts(f *testing.F) {
 	f.Add(binary.AppendUvarint(nil, 1<<63), uint32(1), uint32(1))
 	f.Fuzz(func(t *testing.T, block []byte, a, b uint32) {
 		lengths := []uint32{a, b}
-		all, err := decodeParts(block, lengths)
+		all, err := decodePlainParts(block, lengths)
 		if err != nil {
 			return
 		}

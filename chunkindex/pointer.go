@@ -14,7 +14,7 @@ import (
 
 const (
 	pointerKey     = stateDir + "current" // of the default index; a dash and its name follow for any other
-	pointerVersion = 1
+	pointerVersion = indexVersion         // that of the index that it names
 	maxPointer     = 64 << 10
 )
 
@@ -123,7 +123,7 @@ func decodePointer(b []byte) (pointer, error) {
 	if err := json.Unmarshal(b, &p); err != nil {
 		return pointer{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
-	if p.Version != pointerVersion || !isDigest(p.Generation) || !isDigest(p.Binding) {
+	if p.Version < 1 || !isDigest(p.Generation) || !isDigest(p.Binding) {
 		return pointer{}, fmt.Errorf("%w: %w", ErrCorrupt, errMalformed)
 	}
 	return p, nil

@@ -225,7 +225,7 @@ type publisher struct {
 // publish writes index, binding and pointer, in this order. It reports whether the
 // pointer named this already.
 func (p *publisher) publish(ctx context.Context, b *built, binding []byte) (unchanged bool, err error) {
-	next := pointer{Version: pointerVersion, Generation: b.generation, Binding: bindingHash(binding), Data: p.data, Links: p.links}
+	next := pointer{Version: b.version, Generation: b.generation, Binding: bindingHash(binding), Data: p.data, Links: p.links}
 	if p.old == next && p.intact(ctx, b) {
 		return true, nil
 	}

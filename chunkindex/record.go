@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
 )
@@ -21,17 +20,27 @@ type chunkRecord struct {
 	samples uint32
 	bytes   int64  // of all samples
 	longest int64  // sample
-	table   []byte // 12 bytes a sample: offset, length, CRC-32C
-	names   []byte // per sample: uvarint length, key
-	parts   []byte // per sample: uvarint count, parts
-	params  []byte // what decoding needs beside the stored bytes, of codecs that are described
+	count   uint64 // parts of all samples
+	stem    int    // bytes of the shard's key that names by rule begin with; 0 where names are listed
+
+	// The blocks of sections 5, 7, 8 and 10, as an index of the present version holds them.
+	table, names, parts, params []byte
 }
 
 func (r *chunkRecord) reset() {
 	*r = chunkRecord{extents: r.extents[:0], table: r.table[:0], names: r.names[:0], parts: r.parts[:0], params: r.params[:0]}
 }
 
-// check holds a record that somebody kept to what a scan of these shards can say. o has seen the chunks before it.
+// sum takes the sums of what the samples have.
+func (r *chunkRecord) sum(t *Table, p *Parts) {
+	r.bytes, r.longest, r.count = 0, 0, uint64(len(p.parts))
+	for _, n := range t.Length {
+		r.bytes += int64(n)
+		r.longest = max(r.longest, int64(n))
+	}
+}
+
+// check holds a record that somebody kept to what a scan of these shards can say, and sums it up. o has seen the chunks before it.
 func (r *chunkRecord) check(o *extentOrder) error {
 	if r.samples == 0 || r.length <= 0 || r.length > maxChunkSize {
 		return errMalformed
@@ -50,15 +59,24 @@ func (r *chunkRecord) check(o *extentOrder) error {
 	if err := o.endChunk(); err != nil {
 		return err
 	}
-	t, err := decodeTable(r.table, r.length, maxChunkSize, o.overlap)
+	t, err := decodeTable(r.table, r.samples, r.length, maxChunkSize, o.overlap)
 	if err != nil {
 		return err
 	}
-	if err := eachName(r.names, r.samples, func(uint32, []byte) error { return nil }); err != nil {
+	if len(r.names) > 0 {
+		err = eachName(r.names, r.samples, func(uint32, []byte) error { return nil })
+	} else if key, _, _ := o.shards(r.extents[0].Shard); r.stem <= 0 || r.stem > len(key) {
+		err = errMalformed
+	}
+	if err != nil {
 		return err
 	}
-	_, err = decodeParts(r.parts, t.Length)
-	return err
+	p, err := decodeParts(r.parts, t)
+	if err != nil {
+		return err
+	}
+	r.sum(t, p)
+	return nil
 }
 
 // checkCodec holds a chunk to what its codec allows: one extent, and a first byte that lies in its first frame.
@@ -78,7 +96,7 @@ func checkCodec(c codec.Codec, skip, extents uint64) error {
 // the overlap with the one before, and add up to their chunk; those of compressed ones share at most a frame with the one before, and so none with
 // the one before that.
 type extentOrder struct {
-	sizes   func(shard int) (size int64, ok bool)
+	shards  func(shard int) (key string, size int64, ok bool)
 	overlap int64
 
 	some   bool // an extent came
@@ -97,7 +115,7 @@ func (o *extentOrder) next(e Extent, chunk int64, c codec.Codec) error {
 	if c&codec.LineFeed != 0 { // which is not stored
 		chunk--
 	}
-	size, ok := o.sizes(e.Shard)
+	_, size, ok := o.shards(e.Shard)
 	if !ok || e.Shard < o.shard {
 		return errMalformed
 	}
@@ -149,36 +167,37 @@ func appendPart(b []byte, p Part) []byte {
 
 var errMalformed = errors.New("malformed")
 
-// decodeTable reads a sample table and checks that samples ascend, share at most the overlap with the one before and
-// lie inside the chunk.
-func decodeTable(b []byte, chunk, longest, overlap int64) (*Table, error) {
-	n := len(b) / 12
+// newTable has room for n samples.
+func newTable(n int) *Table {
 	all := make([]uint32, 3*n)
-	t := &Table{Offset: all[:n:n], Length: all[n : 2*n : 2*n], CRC32C: all[2*n:]}
-	begin, end := int64(-1), int64(0)
-	for i := range n {
+	return &Table{Offset: all[:n:n], Length: all[n : 2*n : 2*n], CRC32C: all[2*n:]}
+}
+
+// tableCheck follows the samples of a chunk, which ascend, share at most the overlap with the one before and lie inside the chunk.
+type tableCheck struct {
+	chunk, longest, overlap int64
+
+	begin, end int64 // of the sample before; -1 and 0 where there is none
+}
+
+func (c *tableCheck) next(off, length int64) bool {
+	if off < c.end-c.overlap || off <= c.begin || length <= 0 || length > c.longest || off+length <= c.end || off+length > c.chunk {
+		return false
+	}
+	c.begin, c.end = off, off+length
+	return true
+}
+
+// decodePlainTable reads a sample table of 12 bytes a sample, and checks it.
+func decodePlainTable(b []byte, chunk, longest, overlap int64) (*Table, error) {
+	t := newTable(len(b) / 12)
+	c := tableCheck{chunk: chunk, longest: longest, overlap: overlap, begin: -1}
+	for i := range t.Offset {
 		off, length := int64(binary.LittleEndian.Uint32(b[12*i:])), int64(binary.LittleEndian.Uint32(b[12*i+4:]))
-		if off < end-overlap || off <= begin || length == 0 || off+length <= end || length > longest || off+length > chunk {
+		if !c.next(off, length) {
 			return nil, fmt.Errorf("sample table: sample %d: %w", i, errMalformed)
 		}
-		begin, end = off, off+length
 		t.Offset[i], t.Length[i], t.CRC32C[i] = uint32(off), uint32(length), binary.LittleEndian.Uint32(b[12*i+8:])
 	}
 	return t, nil
-}
-
-// seal appends a block's CRC-32C; unseal checks it and takes it off.
-func seal(b []byte) []byte {
-	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli()))
-}
-
-func unseal(b []byte) ([]byte, error) {
-	if len(b) < 4 {
-		return nil, errMalformed
-	}
-	n := len(b) - 4
-	if crc32.Checksum(b[:n], castagnoli()) != binary.LittleEndian.Uint32(b[n:]) {
-		return nil, errors.New("checksum is wrong")
-	}
-	return b[:n], nil
 }

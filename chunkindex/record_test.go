@@ -33,7 +33,7 @@ func TestDecodeTableRefusesSamplesOutOfPlace(t *testing.T) {
 		{"wrapping 32 bits", [][2]uint32{{0xffffffff, 600}}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got, err := decodeTable(table(test.rows...), chunk, longest, 0)
+			got, err := decodePlainTable(table(test.rows...), chunk, longest, 0)
 			if test.ok && (err != nil || len(got.Offset) != len(test.rows)) {
 				t.Errorf("got %v, %v, want the table", got, err)
 			}

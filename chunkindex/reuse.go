@@ -55,7 +55,7 @@ func (b *builder) other(ctx context.Context, name string) (*Index, error) {
 	}
 	var x *Index
 	if err == nil {
-		x, err = downloadIndex(ctx, b.index.Store, b.index.Prefix, p.Generation, b.opt.TempDir, "", 0)
+		x, err = b.download(ctx, p.Generation)
 	}
 	if err == nil {
 		if err = x.bind(ctx, b.index.Store, bindingObject(b.index.Prefix, p.Generation, p.Binding)); err != nil {
@@ -142,15 +142,13 @@ func newShardsOf(x *Index, first, end int) (*shardsOf, error) {
 	if s.to < x.Chunks() && x.Extents(s.to)[0].Shard < end {
 		return nil, fmt.Errorf("chunk %d holds objects of other runs too", s.to)
 	}
-	order := extentOrder{overlap: x.meta.Overlap, sizes: func(i int) (int64, bool) {
-		if i < 0 || i >= end-first {
-			return 0, false
-		}
-		return x.shards[first+i].Size, true
-	}}
+	order := extentOrder{overlap: x.meta.Overlap, shards: shardsNumbered(x.shards[first:end])}
 	err := s.each(func(r *chunkRecord) error {
+		if err := r.check(&order); err != nil {
+			return err
+		}
 		s.sum.add(r)
-		return r.check(&order)
+		return nil
 	})
 	return s, err
 }
@@ -161,26 +159,42 @@ func (s *shardsOf) each(visit func(*chunkRecord) error) error {
 	for i := s.from; i < s.to; i++ {
 		c := s.x.Chunk(i)
 		r := chunkRecord{extents: s.x.Extents(i), codec: c.Codec, skip: c.Skip, length: c.Length, crc: c.CRC32C, digest: c.Digest, samples: c.Samples}
+		if err := s.blocks(&r, i); err != nil {
+			return fmt.Errorf("chunk %d: %w", i, err)
+		}
 		for j := range r.extents {
 			r.extents[j].Shard -= s.first
 		}
-		var err error
-		if r.table, err = s.x.tableBlock(i); err == nil {
-			r.names, err = s.x.blobs(secNames, i)
-		}
-		if err == nil {
-			r.parts, err = s.x.blobs(secParts, i)
-		}
-		if err == nil && r.codec.Described() {
-			r.params, err = s.x.blobs(secDecoding, i)
-		}
-		if err != nil {
-			return fmt.Errorf("chunk %d: %w", i, err)
-		}
-		r.measure()
 		if err := visit(&r); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// blocks gives the record of a chunk its blocks, which those of an index of version 1 become.
+func (s *shardsOf) blocks(r *chunkRecord, chunk int) error {
+	ctx := context.Background()
+	plain := plainBlocks{}
+	to := map[int]*[]byte{secTables: &r.table, secNames: &r.names, secParts: &r.parts}
+	if s.x.head.version == 1 {
+		to = map[int]*[]byte{secTables: &plain.table, secNames: &plain.names, secParts: &plain.parts}
+	}
+	if r.codec.Described() {
+		to[secDecoding] = &r.params
+	}
+	for sec, b := range to {
+		var err error
+		if *b, err = s.x.block(ctx, sec, chunk); err != nil {
+			return err
+		}
+	}
+	shard := r.extents[0].Shard
+	if s.x.head.version == 1 {
+		return r.encode(&plain, s.x.meta.Overlap, s.x.shards[shard].Key, s.x.first[chunk]-s.x.firstOf(shard))
+	}
+	if len(r.names) == 0 {
+		r.stem = s.x.shards[shard].stem
 	}
 	return nil
 }

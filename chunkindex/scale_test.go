@@ -18,7 +18,7 @@ func TestResidentBytesPerChunk(t *testing.T) {
 	}
 	b := written(t, shardScan{key: "a.tar", size: int64(n) * 2048, scan: manyChunks(n)})
 	before := heap()
-	x, err := parseFile(b.file, b.generation, 0)
+	x, err := parseFile(b.file, b.size, b.generation, nil, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestMillionSamplesOfOneKey(t *testing.T) {
 		shards[i] = shardScan{key: fmt.Sprintf("%07d.tar", i), size: 2048, scan: sameKey(1)}
 	}
 	b := written(t, shards...)
-	x, err := parseFile(b.file, b.generation, 0)
+	x, err := parseFile(b.file, b.size, b.generation, nil, true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,6 +76,7 @@ func (b *builder) scan(ctx context.Context, i int, w *scanWriter) error {
 
 func (b *builder) read(ctx context.Context, u unit, w *scanWriter) error {
 	cut := newCutter(b.opt.ChunkSize, w.write)
+	cut.shard, cut.overlap = b.key(u.from), b.found.Overlap
 	if b.found.Loose {
 		return b.readLoose(ctx, u, cut)
 	}

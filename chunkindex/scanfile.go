@@ -15,7 +15,10 @@ import (
 type totals struct {
 	chunks, extents, samples uint64
 	bytes, longest           int64
-	names, parts, params     uint64 // bytes of the blocks, without checksums
+	partCount                uint64
+	listed                   uint64 // samples whose names are listed, and follow from no rule
+
+	tables, names, parts, params uint64 // bytes of the blocks
 }
 
 func (t *totals) add(r *chunkRecord) {
@@ -24,6 +27,11 @@ func (t *totals) add(r *chunkRecord) {
 	t.samples += uint64(r.samples)
 	t.bytes += r.bytes
 	t.longest = max(t.longest, r.longest)
+	t.partCount += r.count
+	if len(r.names) > 0 {
+		t.listed += uint64(r.samples)
+	}
+	t.tables += uint64(len(r.table))
 	t.names += uint64(len(r.names))
 	t.parts += uint64(len(r.parts))
 	t.params += uint64(len(r.params))
@@ -35,6 +43,9 @@ func (t *totals) join(o totals) {
 	t.samples += o.samples
 	t.bytes += o.bytes
 	t.longest = max(t.longest, o.longest)
+	t.partCount += o.partCount
+	t.listed += o.listed
+	t.tables += o.tables
 	t.names += o.names
 	t.parts += o.parts
 	t.params += o.params
@@ -67,6 +78,8 @@ func appendScanFrame(b []byte, r *chunkRecord) []byte {
 	b = binary.LittleEndian.AppendUint64(b, uint64(r.length))
 	b = binary.LittleEndian.AppendUint32(b, r.samples)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(r.extents)))
+	b = binary.LittleEndian.AppendUint32(b, uint32(r.stem))
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(r.table)))
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(r.names)))
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(r.parts)))
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(r.params)))
@@ -86,7 +99,7 @@ func appendScanFrame(b []byte, r *chunkRecord) []byte {
 }
 
 func decodeScanFrame(r *chunkRecord, b []byte) error {
-	const fixed = 4 + 32 + 8 + 20 + 8
+	const fixed = 4 + 32 + 8 + 28 + 8
 	if len(b) < fixed {
 		return errMalformed
 	}
@@ -95,14 +108,19 @@ func decodeScanFrame(r *chunkRecord, b []byte) error {
 	copy(r.digest[:], b[4:36])
 	length := binary.LittleEndian.Uint64(b[36:])
 	r.samples = binary.LittleEndian.Uint32(b[44:])
-	extents, names, parts := binary.LittleEndian.Uint32(b[48:]), binary.LittleEndian.Uint32(b[52:]), binary.LittleEndian.Uint32(b[56:])
-	params := binary.LittleEndian.Uint32(b[60:])
-	r.codec, r.skip = codec.Codec(binary.LittleEndian.Uint32(b[64:])), int64(binary.LittleEndian.Uint32(b[68:]))
+	extents, stem := binary.LittleEndian.Uint32(b[48:]), binary.LittleEndian.Uint32(b[52:])
+	var blocks [4]uint32
+	var all uint64
+	for i := range blocks {
+		blocks[i] = binary.LittleEndian.Uint32(b[56+4*i:])
+		all += uint64(blocks[i])
+	}
+	r.codec, r.skip = codec.Codec(binary.LittleEndian.Uint32(b[72:])), int64(binary.LittleEndian.Uint32(b[76:]))
 	b = b[fixed:]
-	if uint64(len(b)) != 24*uint64(extents)+12*uint64(r.samples)+uint64(names)+uint64(parts)+uint64(params) || length > math.MaxInt64 {
+	if uint64(len(b)) != 24*uint64(extents)+all || length > math.MaxInt64 || stem > maxObjectKey {
 		return errMalformed
 	}
-	r.length = int64(length)
+	r.length, r.stem = int64(length), int(stem)
 	for range extents {
 		shard := binary.LittleEndian.Uint64(b)
 		if shard > maxShards {
@@ -111,21 +129,10 @@ func decodeScanFrame(r *chunkRecord, b []byte) error {
 		r.extents = append(r.extents, Extent{Shard: int(shard), Offset: int64(binary.LittleEndian.Uint64(b[8:])), Length: int64(binary.LittleEndian.Uint64(b[16:]))})
 		b = b[24:]
 	}
-	r.table = append(r.table, b[:12*r.samples]...)
-	b = b[12*r.samples:]
-	r.names, b = append(r.names, b[:names]...), b[names:]
-	r.parts, r.params = append(r.parts, b[:parts]...), append(r.params, b[parts:]...)
-	r.measure()
-	return nil
-}
-
-// measure sums up the samples of a record that was read.
-func (r *chunkRecord) measure() {
-	for b := r.table; len(b) > 0; b = b[12:] {
-		n := int64(binary.LittleEndian.Uint32(b[4:]))
-		r.bytes += n
-		r.longest = max(r.longest, n)
+	for i, to := range []*[]byte{&r.table, &r.names, &r.parts, &r.params} {
+		*to, b = append(*to, b[:blocks[i]]...), b[blocks[i]:]
 	}
+	return nil
 }
 
 // scanWriter writes the scans of one worker, one after another, to a file without a name.
@@ -218,17 +225,25 @@ func maxScan(objects int, size int64) int64 {
 	return int64(objects)*object + factor*min(size, math.MaxInt64/(2*factor))
 }
 
-// check holds a scan that was kept to what one of objects of these sizes can be, and sums it up.
-func (s *scanFile) check(sizes []int64, overlap int64) error {
-	order := extentOrder{overlap: overlap, sizes: func(i int) (int64, bool) {
-		if i < 0 || i >= len(sizes) {
-			return 0, false
-		}
-		return sizes[i], true
-	}}
+// check holds a scan that was kept to what one of these objects can be, and sums it up.
+func (s *scanFile) check(shards []Shard, overlap int64) error {
+	order := extentOrder{overlap: overlap, shards: shardsNumbered(shards)}
 	s.sum = totals{}
 	return s.each(func(r *chunkRecord) error {
+		if err := r.check(&order); err != nil {
+			return err
+		}
 		s.sum.add(r)
-		return r.check(&order)
+		return nil
 	})
+}
+
+// shardsNumbered tells an extentOrder of shards by their places.
+func shardsNumbered(shards []Shard) func(int) (string, int64, bool) {
+	return func(i int) (string, int64, bool) {
+		if i < 0 || i >= len(shards) {
+			return "", 0, false
+		}
+		return shards[i].Key, shards[i].Size, true
+	}
 }

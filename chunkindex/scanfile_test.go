@@ -84,14 +84,14 @@ func TestKeptScansThatLie(t *testing.T) {
 		"frame of 4 GiB":          func(b []byte) []byte { copy(b[begin:], "\xff\xff\xff\xff"); return b },
 		"samples of 4 GiB":        frame(func(f []byte) { copy(f[44:], "\xff\xff\xff\xff") }),
 		"chunk longer":            frame(func(f []byte) { binary.LittleEndian.PutUint64(f[36:], 1<<20) }),
-		"unknown codec":           frame(func(f []byte) { f[64] = 9 }),
-		"bytes to pass over":      frame(func(f []byte) { f[68] = 1 }),
-		"extent in another shard": frame(func(f []byte) { f[72] = 1 }),
-		"extent past the end":     frame(func(f []byte) { binary.LittleEndian.PutUint64(f[80:], 1<<20) }),
-		"extent before the end":   frame(func(f []byte) { binary.LittleEndian.PutUint64(f[80:], 1<<63) }),
-		"sample past its chunk":   frame(func(f []byte) { binary.LittleEndian.PutUint32(f[96:], 1<<31) }),
-		"name past its block":     frame(func(f []byte) { f[96+12*samplesOf(f)] = 0x7f }),
-		"parts without an end":    frame(func(f []byte) { f[96+12*samplesOf(f)+int(binary.LittleEndian.Uint32(f[52:]))] = 0x7f }),
+		"unknown codec":           frame(func(f []byte) { f[72] = 9 }),
+		"bytes to pass over":      frame(func(f []byte) { f[76] = 1 }),
+		"extent in another shard": frame(func(f []byte) { f[80] = 1 }),
+		"extent past the end":     frame(func(f []byte) { binary.LittleEndian.PutUint64(f[88:], 1<<20) }),
+		"extent before the end":   frame(func(f []byte) { binary.LittleEndian.PutUint64(f[88:], 1<<63) }),
+		"sample past its chunk":   frame(func(f []byte) { f[106] = 0x7f }),
+		"name past its block":     frame(func(f []byte) { f[104+le32(f[56:])] = 0x7f }),
+		"parts without an end":    frame(func(f []byte) { f[105+le32(f[56:])+le32(f[60:])] = 0x7f }),
 		"frame that is not all":   func(b []byte) []byte { return resize(b[:len(b)-1], -1) },
 		"frame that is too long":  func(b []byte) []byte { return resize(b, 1) },
 		"object that is too long": func(b []byte) []byte { return append(b, 0) },
@@ -146,5 +146,3 @@ func TestKeptScansOfAnotherName(t *testing.T) {
 		t.Errorf("got %+v, %v, want nothing used for %s", rep, err, want.Generation)
 	}
 }
-
-func samplesOf(frame []byte) int { return int(binary.LittleEndian.Uint32(frame[44:])) }

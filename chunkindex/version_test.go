@@ -20,9 +20,9 @@ import (
 func publishBytes(t *testing.T, store *memstore.Store, index, binding []byte) {
 	t.Helper()
 	remend(index)
-	digest := index[len(index)-footerSize : len(index)-footerSize+sha256.Size]
-	generation := hex.EncodeToString(digest)
-	copy(binding[8:], digest)
+	digest := sha256.Sum256(index[:headerSize])
+	generation := hex.EncodeToString(digest[:])
+	copy(binding[8:], digest[:])
 	sum := sha256.Sum256(binding[:len(binding)-sha256.Size])
 	copy(binding[len(binding)-sha256.Size:], sum[:])
 	p := pointer{Version: pointerVersion, Generation: generation, Binding: bindingHash(binding)}
@@ -51,11 +51,11 @@ func TestNewerProgram(t *testing.T) {
 		"index version":     {change: func(index, _ []byte) { index[8] = indexVersion + 1 }},
 		"unknown constant":  {change: replace(`"chunk_size"`, `"chunk_kind"`)},
 		"format":            {change: replace(`"tar"`, `"xyz"`)},
-		"codec":             {change: func(index, _ []byte) { index[le64(index[64+24*secChunks+8:])+52] = 9 }},
+		"codec":             {change: func(index, _ []byte) { index[le64(index[64+24*secChunks+8:])+48] = 9 }},
 		"rules of cutting":  {change: replace(`"chunk_size":8388608,"defaults":{"shuffle":"slot","window":128,"seed":"0","batch_size":256,"tail":"short"`, `"cutter":1,"chunk_size":8,"defaults":{"shuffle":"slot","window":1,"seed":"0","batch_size":2,"tail":"drop"`), opens: true},
 		"rules of scanning": {change: replace(`"scanner":1`, `"scanner":2`), opens: true},
 		"binding":           {change: func(_, binding []byte) { binding[7] += 8 }},
-		"pointer":           {pointer: `{"version":2,"generation":["elsewhere"]}`},
+		"pointer":           {pointer: `{"version":3,"generation":["elsewhere"]}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store, rep := smallStore(t)
@@ -70,7 +70,7 @@ func TestNewerProgram(t *testing.T) {
 			leftAlone(t, store, c.opens)
 			if c.pointer != "" {
 				_, err := FindUnused(t.Context(), store, "", time.Hour)
-				checkNewer(t, "gc", err)
+				mustBeNewer(t, "gc", err)
 			}
 			// The advice works.
 			store.Delete(t.Context(), pointerKey)
@@ -95,7 +95,7 @@ func leftAlone(t *testing.T, store *memstore.Store, opens bool) {
 	x, err := Open(t.Context(), store, "", OpenOptions{})
 	switch {
 	case !opens:
-		checkNewer(t, "open", err)
+		mustBeNewer(t, "open", err)
 	case err != nil:
 		t.Errorf("open: got %v, want an index", err)
 	}
@@ -103,13 +103,13 @@ func leftAlone(t *testing.T, store *memstore.Store, opens bool) {
 		x.Close()
 	}
 	_, err = Build(t.Context(), store, "", BuildOptions{})
-	checkNewer(t, "build", err)
+	mustBeNewer(t, "build", err)
 	if after, _ := store.Bytes(pointerKey); !bytes.Equal(after, before) {
 		t.Errorf("pointer: got %s, want the newer program's", after)
 	}
 }
 
-func checkNewer(t *testing.T, what string, err error) {
+func mustBeNewer(t *testing.T, what string, err error) {
 	t.Helper()
 	if !errors.Is(err, ErrVersion) || errors.Is(err, ErrCorrupt) || errors.Is(err, objstore.ErrNotFound) || !strings.Contains(err.Error(), "remove "+pointerKey) {
 		t.Errorf("%s: got %v, want %v and what to do", what, err, ErrVersion)

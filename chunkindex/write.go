@@ -8,8 +8,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"hash"
-	"hash/crc32"
 	"io"
 	"os"
 
@@ -39,21 +37,20 @@ type built struct {
 	file       *os.File
 	size       int64
 	generation string
+	version    int // of the format
 }
 
 // sectionWriter writes one section at its place, front to back.
 type sectionWriter struct {
 	buf *bufio.Writer
-	crc hash.Hash32
 	n   int64
 }
 
 func newSectionWriter(f *os.File, s section) *sectionWriter {
-	return &sectionWriter{buf: bufio.NewWriterSize(io.NewOffsetWriter(f, s.offset), 64<<10), crc: crc32.New(castagnoli())}
+	return &sectionWriter{buf: bufio.NewWriterSize(io.NewOffsetWriter(f, s.offset), 64<<10)}
 }
 
 func (w *sectionWriter) Write(p []byte) (int, error) {
-	w.crc.Write(p)
 	w.n += int64(len(p))
 	return w.buf.Write(p)
 }
@@ -66,11 +63,10 @@ type indexWriter struct {
 	out    [numSections]*sectionWriter
 	hashes *hashSorter
 	tmp    []byte
-	chunk  uint64
 	sample uint64
-	names  uint64 // offsets in their sections
-	parts  uint64
-	params uint64
+	before uint64    // samples of the shard at hand that are written
+	stem   int       // of the shard at hand
+	blocks [4]uint64 // where the next block of each kind begins in its section
 }
 
 // writeIndex writes an index of shards, in the order given, to a new file in dir.
@@ -121,10 +117,10 @@ func (w *indexWriter) write(m meta, shards []shardScan) (*built, error) {
 		return nil, fmt.Errorf("%d chunks in %d shards are beyond the limits: choose larger chunks", w.head.chunks, w.head.shards)
 	}
 	w.head.place(int64(len(metaJSON)), table)
-	for i := range w.out {
+	for i := range w.out[:secDigests] {
 		w.out[i] = newSectionWriter(w.file, w.head.sections[i])
 	}
-	if w.hashes, err = newHashSorter(w.dir, w.head.samples); err != nil {
+	if w.hashes, err = newHashSorter(w.dir, w.head.hashed()); err != nil {
 		return nil, err
 	}
 	defer w.hashes.close()
@@ -143,86 +139,86 @@ func (w *indexWriter) write(m meta, shards []shardScan) (*built, error) {
 
 // shard writes what is known of one shard. Errors of the buffered writers stick and are found by finish.
 func (w *indexWriter) shard(n uint32, s shardScan) error {
+	w.before, w.stem = 0, 0
+	if s.scan != nil {
+		if err := s.scan.each(func(r *chunkRecord) error { return w.record(n, s.key, r) }); err != nil {
+			return err
+		}
+	}
 	b := binary.LittleEndian.AppendUint64(w.tmp[:0], uint64(s.size))
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(s.key)))
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(s.key)))
+	b = binary.LittleEndian.AppendUint16(b, uint16(w.stem))
 	w.tmp = append(b, s.key...)
 	w.out[secShards].Write(w.tmp)
-	if s.scan == nil {
-		return nil
-	}
-	return s.scan.each(func(r *chunkRecord) error { return w.record(n, r) })
+	return nil
 }
 
 // record writes what is known of one chunk of the scan that begins with a shard.
-func (w *indexWriter) record(shard uint32, r *chunkRecord) error {
+func (w *indexWriter) record(shard uint32, key string, r *chunkRecord) error {
 	b := append(w.tmp[:0], r.digest[:]...)
 	b = binary.LittleEndian.AppendUint32(b, r.crc)
 	b = binary.LittleEndian.AppendUint32(b, r.samples)
-	b = binary.LittleEndian.AppendUint64(b, uint64(r.length))
+	b = binary.LittleEndian.AppendUint32(b, uint32(r.length))
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(r.extents)))
 	b = binary.LittleEndian.AppendUint32(b, uint32(r.codec))
-	b = binary.LittleEndian.AppendUint64(b, uint64(r.skip))
+	b = binary.LittleEndian.AppendUint32(b, uint32(r.skip))
 	w.out[secChunks].Write(b)
 	b = b[:0]
 	for _, e := range r.extents {
-		b = binary.LittleEndian.AppendUint64(b, uint64(shard)+uint64(e.Shard))
+		b = binary.LittleEndian.AppendUint32(b, shard+uint32(e.Shard))
 		b = binary.LittleEndian.AppendUint64(b, uint64(e.Offset))
 		b = binary.LittleEndian.AppendUint64(b, uint64(e.Length))
 	}
 	w.out[secExtents].Write(b)
 	w.tmp = b
 	w.blockOffsets()
-	w.out[secTables].Write(w.sealed(r.table))
-	w.out[secNames].Write(w.sealed(r.names))
-	w.out[secParts].Write(w.sealed(r.parts))
-	w.out[secDecoding].Write(w.sealed(r.params))
-	w.names += uint64(len(r.names)) + 4
-	w.parts += uint64(len(r.parts)) + 4
-	w.params += uint64(len(r.params)) + 4
-	w.chunk++
-	return eachName(r.names, r.samples, func(_ uint32, key []byte) error {
-		w.sample++
-		return w.hashes.add(hashKey(key), w.sample-1)
+	for i, block := range [][]byte{r.table, r.names, r.parts, r.params} {
+		w.out[w.head.blockSections()[i]].Write(block)
+		w.blocks[i] += uint64(len(block))
+	}
+	if len(r.names) == 0 {
+		w.stem = r.stem
+	}
+	first, rule := w.sample, keyRule{key[:r.stem], w.before}
+	w.sample += uint64(r.samples)
+	w.before += uint64(r.samples)
+	if w.head.hashed() == 0 {
+		return nil
+	}
+	return eachKey(r.names, r.samples, rule, func(i uint32, key []byte) error {
+		return w.hashes.add(hashKey(key), first+uint64(i))
 	})
 }
 
-func (w *indexWriter) sealed(b []byte) []byte {
-	w.tmp = seal(append(w.tmp[:0], b...))
-	return w.tmp
-}
-
-// blockOffsets says where the next chunk's names, parts and parameters begin.
+// blockOffsets says where the next chunk's blocks begin.
 func (w *indexWriter) blockOffsets() {
-	b := binary.LittleEndian.AppendUint64(w.tmp[:0], w.names)
-	b = binary.LittleEndian.AppendUint64(b, w.parts)
-	w.tmp = binary.LittleEndian.AppendUint64(b, w.params)
+	w.tmp = w.tmp[:0]
+	for _, at := range w.blocks {
+		w.tmp = binary.LittleEndian.AppendUint64(w.tmp, at)
+	}
 	w.out[secBlocks].Write(w.tmp)
 }
 
-// finish writes header and footer around the sections.
+// finish writes header and digests around the sections.
 func (w *indexWriter) finish() (*built, error) {
-	for i, s := range w.out {
+	for i, s := range w.out[:secDigests] {
 		if err := s.buf.Flush(); err != nil {
 			return nil, err
 		}
 		if s.n != w.head.sections[i].length {
 			return nil, fmt.Errorf("section %d has %d bytes, not %d", i+1, s.n, w.head.sections[i].length)
 		}
-		if i <= secExtents {
-			w.head.sections[i].crc = s.crc.Sum32()
-		}
-	}
-	if _, err := w.file.WriteAt(w.head.encode(), 0); err != nil {
-		return nil, err
 	}
 	size := w.head.size()
-	sum := sha256.New()
-	if _, err := io.Copy(sum, io.NewSectionReader(w.file, 0, size-footerSize)); err != nil {
+	digests, err := sumPages(w.file, w.head.sections[secDigests].end(), size)
+	if err != nil {
 		return nil, err
 	}
-	digest := sum.Sum(nil)
-	if _, err := w.file.WriteAt(encodeFooter(digest, size), size-footerSize); err != nil {
+	w.head.digest = sha256.Sum256(digests)
+	head := w.head.encode()
+	if _, err := w.file.WriteAt(append(head, digests...), 0); err != nil {
 		return nil, err
 	}
-	return &built{size: size, generation: hex.EncodeToString(digest)}, nil
+	generation := sha256.Sum256(head)
+	return &built{size: size, generation: hex.EncodeToString(generation[:]), version: indexVersion}, nil
 }

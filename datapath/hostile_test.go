@@ -40,65 +40,99 @@ func TestTwoChunksThatClaimOneDigest(t *testing.T) {
 
 // claim opens the index of d with another digest for a chunk, sound in everything else.
 func (d *dataset) claim(t *testing.T, chunk int, digest [32]byte) *chunkindex.Index {
-	return d.rewritten(t, func(section func(int) []byte) { copy(section(chunkTable)[64*chunk:], digest[:]) })
+	return d.rewritten(t, func(sections [][]byte) { copy(sections[chunkTable][chunkRow*chunk:], digest[:]) })
 }
 
 // straddling makes every other sample of a chunk end in the object after its own: the index of no format says such a thing, but one may.
 func (d *dataset) straddling(t *testing.T) *dataset {
-	x := d.rewritten(t, func(section func(int) []byte) {
-		b := section(sampleTables)
+	x := d.rewritten(t, func(sections [][]byte) {
+		sections[sampleTables] = nil
 		for c := range d.index.Chunks() {
-			n := int(d.index.Chunk(c).Samples)
-			d.straddle(b[:12*n], d.index.Chunk(c))
-			binary.LittleEndian.PutUint32(b[12*n:], checksum(b[:12*n]))
-			b = b[12*n+4:]
+			table, err := d.index.Table(t.Context(), c)
+			must(t, err)
+			d.straddle(table, d.index.Chunk(c))
+			binary.LittleEndian.PutUint64(sections[blockOffsets][blocksRow*c:], uint64(len(sections[sampleTables])))
+			sections[sampleTables] = append(sections[sampleTables], encodeTable(table)...)
 		}
+		binary.LittleEndian.PutUint64(sections[blockOffsets][blocksRow*d.index.Chunks():], uint64(len(sections[sampleTables])))
 	})
 	t.Cleanup(func() { x.Close() })
 	return &dataset{store: d.store, index: x, packed: d.packed, start: d.start}
 }
 
 // straddle moves bytes of samples to the one before where that stays shorter than the longest of all.
-func (d *dataset) straddle(table []byte, c chunkindex.Chunk) {
-	le := binary.LittleEndian
-	for ; len(table) >= 24; table = table[24:] {
-		first, second := le.Uint32(table[4:]), le.Uint32(table[16:])
-		n := min(second/2, uint32(d.index.MaxSample())-first)
-		le.PutUint32(table[4:], first+n)
-		le.PutUint32(table[12:], le.Uint32(table[12:])+n)
-		le.PutUint32(table[16:], second-n)
-		for _, entry := range [][]byte{table, table[12:]} {
-			at := d.start[c.First] + int64(le.Uint32(entry))
-			le.PutUint32(entry[8:], checksum(d.packed[at:][:le.Uint32(entry[4:])]))
+func (d *dataset) straddle(table *chunkindex.Table, c chunkindex.Chunk) {
+	for i := 1; i < len(table.Offset); i += 2 {
+		n := min(table.Length[i]/2, uint32(d.index.MaxSample())-table.Length[i-1])
+		table.Length[i-1] += n
+		table.Offset[i] += n
+		table.Length[i] -= n
+		for j := i - 1; j <= i; j++ {
+			table.CRC32C[j] = checksum(d.packed[d.start[c.First]+int64(table.Offset[j]):][:table.Length[j]])
 		}
 	}
 }
 
-// Sections of an index: see docs/index-format.md.
+// encodeTable writes the table of adjacent samples as an index has it.
+func encodeTable(t *chunkindex.Table) []byte {
+	b := []byte{1, 0, 0, 0} // all gaps are the same, and 0
+	for _, n := range t.Length {
+		b = binary.AppendUvarint(b, uint64(n))
+	}
+	for _, crc := range t.CRC32C {
+		b = binary.LittleEndian.AppendUint32(b, crc)
+	}
+	return b
+}
+
+// The index object: see docs/index-format.md.
 const (
 	chunkTable   = 2
 	sampleTables = 4
+	blockOffsets = 5
+	digestsOf    = 10
+
+	chunkRow  = 56
+	blocksRow = 32
+	entries   = 64 // where the header's list of sections begins
+	entry     = 24
+	header    = entries + 11*entry + 40
+	proved    = 32 << 10 // bytes of a page
 )
 
 // rewritten opens the index of d after a change to sections of it, sound in everything else.
-func (d *dataset) rewritten(t *testing.T, change func(section func(int) []byte)) *chunkindex.Index {
+func (d *dataset) rewritten(t *testing.T, change func(sections [][]byte)) *chunkindex.Index {
 	t.Helper()
-	const header, entry = 64 + 10*24 + 8, 24
+	le := binary.LittleEndian
 	old := d.index.Generation()
 	stored, _ := d.store.Bytes("set/.millrace/index/" + old)
-	b := append([]byte(nil), stored...)
-	section := func(n int) []byte {
-		table := b[64+n*entry:]
-		off, length := binary.LittleEndian.Uint64(table[8:]), binary.LittleEndian.Uint64(table[16:])
-		return b[off : off+length]
+	sections := make([][]byte, digestsOf)
+	for i := range sections {
+		at := stored[entries+entry*i:]
+		sections[i] = append([]byte(nil), stored[le.Uint64(at[8:]):][:le.Uint64(at[16:])]...)
 	}
-	change(section)
-	binary.LittleEndian.PutUint32(b[64+chunkTable*entry+4:], checksum(section(chunkTable)))
-	binary.LittleEndian.PutUint32(b[header-8:], checksum(b[:header-8]))
-	foot := len(b) - 48
-	sum := sha256.Sum256(b[:foot])
-	copy(b[foot:], sum[:])
-	d.store.Set("set/.millrace/index/"+hex.EncodeToString(sum[:]), b)
+	change(sections)
+	head := append([]byte(nil), stored[:header]...)
+	var body []byte
+	for _, s := range sections {
+		body = append(body, s...)
+	}
+	var digests []byte
+	for i := 0; i < len(body); i += proved {
+		sum := sha256.Sum256(body[i:min(len(body), i+proved)])
+		digests = append(digests, sum[:]...)
+	}
+	at := uint64(header + len(digests))
+	for i, s := range sections {
+		le.PutUint64(head[entries+entry*i+8:], at)
+		le.PutUint64(head[entries+entry*i+16:], uint64(len(s)))
+		at += uint64(len(s))
+	}
+	le.PutUint64(head[entries+entry*digestsOf+16:], uint64(len(digests)))
+	root := sha256.Sum256(digests)
+	copy(head[header-len(root):], root[:])
+	sum := sha256.Sum256(head)
+	d.store.Set("set/.millrace/index/"+hex.EncodeToString(sum[:]), append(append(head, digests...), body...))
 
 	var bound []byte
 	must(t, d.store.List(t.Context(), "set/.millrace/binding/"+old, func(o objstore.Object) error {

@@ -14,27 +14,27 @@ func TestAddressesStay(t *testing.T) {
 	for _, c := range []struct{ path, location, etag string }{
 		{
 			batch, batch + "?batch_size=16&format=tar" + generation + "&rank=0&seed=7&shuffle=slot&tail=short&window=4&world_size=1",
-			"c1905c5dfe580fe221fb3e3666da7687a4283be4b02fb4f4022a605df8abf24e",
+			"b475c677cd9b275a7c236b54b1eff61428d1755538cb2ff67350c0314bb410f8",
 		},
 		{
 			batch + "?shuffle=window&window=8&tail=pad",
 			batch + "?batch_size=16&format=tar" + generation + "&rank=0&seed=7&shuffle=window&tail=pad&window=8&world_size=1",
-			"88c86364f860e95a65ac8c757b3e52e4962e0825860b00eafa9707cfa45228a4",
+			"c87b9084686b42ed22d4dde1fb877253847ac916b4ad6d4c3ffbffbf4ff8f26b",
 		},
 		{
 			batch + "?shuffle=none&rank=1&world_size=3&balance=bytes",
 			batch + "?balance=bytes&batch_size=16&format=tar" + generation + "&rank=1&seed=7&shuffle=none&tail=short&world_size=3",
-			"475570ee8f0a3c2e5bb4112ae25d79b65e18eea04ee06c876892c03843b78313",
+			"91dd09c427f1d65e15f7ccc5639e33c255838a0bebdc3b1de1cbf1943eba22b7",
 		},
 		{
 			batch + "/manifest?seed=11",
 			batch + "/manifest?batch_size=16&format=tar" + generation + "&rank=0&seed=11&shuffle=slot&tail=short&window=4&world_size=1",
-			"95e8d110c8eaebcb035183422e1ecf4e2d79d486c28296c908bc0c698e48d044",
+			"c156bfcf28688f004316572a05ab5950f7f691ea0dc3de042bd828920477d5d1",
 		},
 		{
 			"/v1/datasets/photos/epochs/3?batch_size=5",
 			"/v1/datasets/photos/epochs/3?batch_size=5&format=tar" + generation + "&rank=0&seed=7&shuffle=slot&tail=short&window=4&world_size=1",
-			"bf555222d84a6244fd88d8c46362be8e3e539cf772e5720febe32cf45591432e",
+			"c3b3d32debb18c37e710d7f437b7df834c7407e81bc73b5ac4d627b01c016582",
 		},
 	} {
 		sep := "?"

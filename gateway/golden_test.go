@@ -21,6 +21,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/auth"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/shuffle"
 )
 
 // golden are data sets with the indexes of format version 1 that an earlier release made of them, one for each format and codec of
@@ -145,6 +146,63 @@ func TestGoldenIndexes(t *testing.T) {
 				if got.ETags[path] != want.ETags[path] || got.Bodies[path] != want.Bodies[path] {
 					t.Errorf("%s: got %s %s, want %s %s", path, got.ETags[path], got.Bodies[path], want.ETags[path], want.Bodies[path])
 				}
+			}
+		})
+	}
+}
+
+// goldenOptions are those by which a golden data set was indexed.
+func goldenOptions(name string) chunkindex.BuildOptions {
+	opt := chunkindex.BuildOptions{ChunkSize: 700, Defaults: chunkindex.Defaults{Shuffle: shuffle.Slot, Window: 4, Seed: 7, BatchSize: 16, Tail: "short"}}
+	switch name {
+	case "tokens":
+		opt.Format, opt.Hints.SequenceLength, opt.Hints.DType = "tokens", 7, "<u2"
+	case "megatron":
+		opt.Hints.SequenceLength = 7
+	case "records":
+		opt.Format, opt.Hints.RecordSize = "records", 20
+	}
+	return opt
+}
+
+// An index of version 1 stays while it says what a new one would, and is bound again where its shards were stored again. Upgraded, it is made anew
+// without reading data, and gives the same batches.
+func TestGoldenIndexesAreKeptOrUpgraded(t *testing.T) {
+	dirs, err := filepath.Glob(filepath.Join(golden, "*", "data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range dirs {
+		name := filepath.Base(filepath.Dir(dir))
+		t.Run(name, func(t *testing.T) {
+			store, opt := goldenStore(t, dir), goldenOptions(name)
+			before := goldenAsk(t, goldenGateway(t, store))
+			rep, err := chunkindex.Build(t.Context(), store, "data/", opt)
+			if err != nil || !rep.Unchanged || rep.OldVersion != 1 || rep.Generation != before.Generation || rep.ReadBytes != 0 {
+				t.Errorf("unchanged: got %+v, %v", rep, err)
+			}
+			for _, key := range store.Keys() {
+				if b, _ := store.Bytes(key); !strings.Contains(key, "/.millrace/") {
+					store.Set(key, b)
+				}
+			}
+			rep, err = chunkindex.Build(t.Context(), store, "data/", opt)
+			if err != nil || !rep.Rebound || rep.Generation != before.Generation || rep.ReadBytes == 0 {
+				t.Errorf("stored again: got %+v, %v", rep, err)
+			}
+			opt.Upgrade = true
+			rep, err = chunkindex.Build(t.Context(), store, "data/", opt)
+			if err != nil || rep.OldVersion != 0 || rep.Generation == before.Generation || rep.ReadBytes != 0 {
+				t.Errorf("upgraded: got %+v, %v", rep, err)
+			}
+			after := goldenAsk(t, goldenGateway(t, store))
+			for _, path := range goldenPaths() {
+				if path != "/v1/datasets/photos/index" && after.Bodies[path] != before.Bodies[path] {
+					t.Errorf("%s: got other bytes after the upgrade", path)
+				}
+			}
+			if rep, err = chunkindex.Build(t.Context(), store, "data/", opt); err != nil || !rep.Unchanged {
+				t.Errorf("upgraded again: got %+v, %v", rep, err)
 			}
 		})
 	}

@@ -39,6 +39,7 @@ func (x *indexFlags) define(f *cli.Flags) {
 	f.Choice(&x.opt.Defaults.Tail, "tail", "short", "what becomes of a last batch that is not full where a URL does not say", "short", "drop", "pad")
 	f.Number(&x.opt.Parallel, "parallel", min(4*runtime.GOMAXPROCS(0), 16), "shards read side by side")
 	f.Set.Lookup("parallel").DefValue = "4 per processor, at most 16"
+	f.Flag(&x.opt.Upgrade, "upgrade", "replace an index of an older format version that is still right: its generation changes, no data are read")
 	f.Flag(&x.opt.SingleWriter, "single-writer", "publish without conditional writes: you promise that nobody else writes")
 	defineStores(&x.store, f)
 }

@@ -23,8 +23,7 @@ func LayBytes(d *plans.Dataset, v address.View, samples uint64) int64 {
 
 // partsOf is about how many parts a sample of a dataset has, at most.
 func partsOf(d *plans.Dataset) int64 {
-	const bytesOfPart = 20 // a part takes more than 16 bytes of an index, beside its name
-	return 1 + d.Index.Size()/max(1, int64(d.Index.Samples()))/bytesOfPart
+	return d.Index.MeanParts()
 }
 
 // GroupBytes is about the memory of so many samples of a group, without that to lay one batch out.
@@ -36,8 +35,7 @@ func GroupBytes(d *plans.Dataset, v address.View, samples uint64) int64 {
 		each += ofKey
 	}
 	if parts {
-		const table, least = 12, 17 // bytes of an index: a sample's row, and a part at least
-		each += ofParts + ofPart*max(1, (d.Index.Size()/max(1, int64(d.Index.Samples()))-table)/least)
+		each += ofParts + ofPart*d.Index.MeanParts()
 	}
 	return int64(samples) * each
 }

@@ -82,5 +82,6 @@ type Keys interface {
 // Object is the stored index itself.
 type Object interface {
 	io.ReaderAt
-	Size() int64 // in bytes
+	Size() int64      // in bytes
+	MeanParts() int64 // about how many parts a sample has, at most
 }

@@ -189,4 +189,12 @@ func (x *mixedIndex) Size() (n int64) {
 	return n
 }
 
+// MeanParts is that of the source whose samples have most parts.
+func (x *mixedIndex) MeanParts() (most int64) {
+	for _, p := range x.parts {
+		most = max(most, p.MeanParts())
+	}
+	return most
+}
+
 func (x *mixedIndex) ReadAt([]byte, int64) (int, error) { return 0, io.EOF }

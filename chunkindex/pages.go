@@ -1,0 +1,178 @@
+package chunkindex
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+)
+
+const (
+	// proofSize is the length of the pages into which all sections are divided, one after another. Each has a digest: 0.1 % of the index. It
+	// is what a reader fetches to learn the least thing.
+	proofSize   = 32 << 10
+	recentPages = 16      // that are kept in memory as they are: neighbouring blocks share pages
+	mostAtOnce  = 4 << 20 // bytes that one read of the store brings
+)
+
+func pagesOf(body int64) int64     { return (body + proofSize - 1) / proofSize }
+func digestsSize(body int64) int64 { return sha256.Size * pagesOf(body) }
+
+// fetch reads bytes of the index object where it is stored.
+type fetch func(ctx context.Context, off int64, b []byte) error
+
+// pages reads the sections of an index, and proves every byte by the digest of its page. A page that the local file lacks, which has
+// zeros or anything else in its place, is fetched and written there.
+type pages struct {
+	file       *os.File
+	from       fetch // nil: the local file is all there is
+	begin, end int64 // of the sections in the file
+	digests    []byte
+
+	mu      sync.Mutex
+	streams [8]stream // those that were fetched last, in turn
+	oldest  int
+	recent  [recentPages]struct {
+		page int64
+		b    []byte // nil: none
+	}
+}
+
+var errPage = errors.New("a page does not match its digest")
+
+// stream is a range of pages that a reader goes through: names of one chunk after another, for example.
+type stream struct {
+	next  int64 // the page that is fetched next, if it is one
+	pages int64 // how many were fetched at once; twice as many are next time
+}
+
+// read fills b with the bytes at an offset of the file.
+func (p *pages) read(ctx context.Context, off int64, b []byte) error {
+	if off < p.begin || off > p.end || int64(len(b)) > p.end-off {
+		return errMalformed
+	}
+	for len(b) > 0 {
+		n := (off - p.begin) / proofSize
+		page, err := p.page(ctx, n, off+int64(len(b)))
+		if err != nil {
+			return err
+		}
+		k := copy(b, page[off-p.begin-n*proofSize:])
+		b, off = b[k:], off+int64(k)
+	}
+	return nil
+}
+
+// ReadAt implements io.ReaderAt, for what is read when an index is opened and has all of it at hand.
+func (p *pages) ReadAt(b []byte, off int64) (int, error) {
+	n := int(max(0, min(int64(len(b)), p.end-off)))
+	if err := p.read(context.Background(), off, b[:n]); err != nil {
+		return 0, err
+	}
+	if n < len(b) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// page returns page n. until is where the reader's range ends: pages that are missing are fetched as far as that.
+func (p *pages) page(ctx context.Context, n, until int64) ([]byte, error) {
+	if b := p.kept(n); b != nil {
+		return b, nil
+	}
+	b := make([]byte, min(proofSize, p.end-p.begin-n*proofSize))
+	at := p.begin + n*proofSize
+	if _, err := p.file.ReadAt(b, at); err == nil && p.proves(n, b) {
+		p.keep(n, b)
+		return b, nil
+	} else if p.from == nil {
+		if err == nil || errors.Is(err, io.EOF) {
+			err = errPage
+		}
+		return nil, fmt.Errorf("at offset %d: %w", at, err)
+	}
+	return p.bring(ctx, n, until)
+}
+
+// bring fetches page n, and those after it up to an offset, and writes them to the local file. A file that takes no more is no error: the
+// pages are fetched again when they are wanted.
+func (p *pages) bring(ctx context.Context, n, until int64) ([]byte, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	at := p.begin + n*proofSize
+	all := make([]byte, min(p.count(n, pagesOf(until-at))*proofSize, p.end-at))
+	if err := p.from(ctx, at, all); err != nil {
+		return nil, err
+	}
+	first := bytes.Clone(all[:min(proofSize, len(all))])
+	for i := n; len(all) > 0; i++ {
+		b := all[:min(proofSize, len(all))]
+		if !p.proves(i, b) {
+			return nil, fmt.Errorf("at offset %d: %w", p.begin+i*proofSize, errPage)
+		}
+		_, _ = p.file.WriteAt(b, p.begin+i*proofSize)
+		all = all[len(b):]
+	}
+	p.keep(n, first)
+	return first, nil
+}
+
+// count returns how many pages from n on are fetched at once: those that are wanted, and more where the page follows those that were fetched
+// before.
+func (p *pages) count(n, wanted int64) int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at, count := -1, int64(0)
+	for i, s := range p.streams {
+		if s.pages > 0 && s.next == n {
+			at, count = i, 2*s.pages
+		}
+	}
+	if at < 0 {
+		at = p.oldest
+		p.oldest = (p.oldest + 1) % len(p.streams)
+	}
+	count = min(max(count, wanted), mostAtOnce/proofSize)
+	p.streams[at] = stream{n + count, count}
+	return count
+}
+
+func (p *pages) proves(n int64, b []byte) bool {
+	return sha256.Sum256(b) == [sha256.Size]byte(p.digests[sha256.Size*n:])
+}
+
+func (p *pages) kept(n int64) []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r := &p.recent[n%recentPages]; r.page == n {
+		return r.b
+	}
+	return nil
+}
+
+func (p *pages) keep(n int64, b []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r := &p.recent[n%recentPages]
+	r.page, r.b = n, b
+}
+
+// sumPages returns the digests of the pages of a file that has all of its sections.
+func sumPages(f io.ReaderAt, begin, end int64) ([]byte, error) {
+	digests := make([]byte, 0, digestsSize(end-begin))
+	b := make([]byte, proofSize)
+	for at := begin; at < end; at += proofSize {
+		b = b[:min(proofSize, end-at)]
+		if _, err := f.ReadAt(b, at); err != nil {
+			return nil, err
+		}
+		sum := sha256.Sum256(b)
+		digests = append(digests, sum[:]...)
+	}
+	return digests, nil
+}

@@ -1,0 +1,178 @@
+package chunkindex
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
+)
+
+// linesStore holds two shards of many lines, and their index. Both have their names from a rule.
+func linesStore(t testing.TB, lines int) (*memstore.Store, BuildReport) {
+	t.Helper()
+	store := memstore.New()
+	for shard := range 2 {
+		var b strings.Builder
+		for i := range lines {
+			fmt.Fprintf(&b, "{\"n\":%d,\"text\":%q}\n", i, strings.Repeat("x", (i*7+shard)%60))
+		}
+		store.Set(fmt.Sprintf("c-%d.jsonl", shard), []byte(b.String()))
+	}
+	rep, err := Build(t.Context(), store, "", BuildOptions{ChunkSize: 8 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store, rep
+}
+
+// openInPart opens an index of which only what stays in memory is fetched.
+func openInPart(t testing.TB, store *memstore.Store, generation string) *Index {
+	t.Helper()
+	s := indexSource{store: store, key: indexObject("", generation), generation: generation}
+	x, err := s.download(t.Context(), t.TempDir(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { x.Close() })
+	return x
+}
+
+// An index that is fetched in part says the same as one that is there as a whole, and fetches hardly a byte twice.
+func TestIndexInPart(t *testing.T) {
+	store, rep := linesStore(t, 30000)
+	whole, err := Open(t.Context(), store, "", OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer whole.Close()
+	var fetched int64
+	store.SetFault(func(c memstore.Call) memstore.Fault {
+		if c.Op == memstore.Read {
+			fetched += c.Length
+		}
+		return memstore.Fault{}
+	})
+	x := openInPart(t, store, rep.Generation)
+	if want := whole.head.sections[secExtents].end() + headerSize + proofSize; fetched > want || fetched > whole.Size()/5 {
+		t.Errorf("got %d bytes fetched to open an index of %d, want %d", fetched, whole.Size(), want)
+	}
+	if _, err := x.Table(t.Context(), 17); err != nil || fetched > whole.Size()/3 {
+		t.Errorf("got %v after %d bytes", err, fetched)
+	}
+	for range 2 {
+		sameIndex(t, x, whole)
+	}
+	if most := whole.Size() * 11 / 10; fetched > most {
+		t.Errorf("got %d bytes fetched of an index of %d", fetched, whole.Size())
+	}
+}
+
+func sameIndex(t *testing.T, x, whole *Index) {
+	t.Helper()
+	ctx := t.Context()
+	for c := range whole.Chunks() {
+		got, err := x.Table(ctx, c)
+		want, _ := whole.Table(ctx, c)
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Fatalf("table of chunk %d: %v", c, err)
+		}
+		parts, err := x.Parts(ctx, c)
+		wanted, _ := whole.Parts(ctx, c)
+		if err != nil || !reflect.DeepEqual(parts, wanted) {
+			t.Fatalf("parts of chunk %d: %v", c, err)
+		}
+	}
+	b, err := io.ReadAll(io.NewSectionReader(x, 0, x.Size()))
+	want, _ := io.ReadAll(io.NewSectionReader(whole, 0, whole.Size()))
+	if err != nil || string(b) != string(want) {
+		t.Errorf("as it is stored: got other bytes, %v", err)
+	}
+}
+
+// A page that is damaged where the index is stored is an error that names the index, and never a wrong byte. One that is damaged in the local
+// file is fetched again.
+func TestDamagedPages(t *testing.T) {
+	store, rep := linesStore(t, 30000)
+	key := indexObject("", rep.Generation)
+	stored, _ := store.Bytes(key)
+	x := openInPart(t, store, rep.Generation)
+	at, chunk := x.head.sections[secTables].end()-5, x.Chunks()-1
+	want, err := x.Table(t.Context(), chunk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := x.file.WriteAt([]byte("damage"), at); err != nil {
+		t.Fatal(err)
+	}
+	clear(x.pages.recent[:])
+	if got, err := x.Table(t.Context(), chunk); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("damaged in the local file: got %v", err)
+	}
+	bad := []byte(string(stored))
+	bad[at] ^= 1
+	store.Set(key, bad)
+	y := openInPart(t, store, rep.Generation)
+	if _, err := y.Table(t.Context(), chunk); !errors.Is(err, errPage) || !strings.Contains(err.Error(), rep.Generation[:12]) {
+		t.Errorf("damaged in the store: got %v", err)
+	}
+	store.Set(key, stored)
+	store.SetFault(func(c memstore.Call) memstore.Fault { return memstore.Fault{Err: objstore.ErrUnavailable} })
+	if _, err := y.Table(t.Context(), chunk); !errors.Is(err, objstore.ErrUnavailable) {
+		t.Errorf("without the store: got %v", err)
+	}
+	store.SetFault(nil)
+	if _, err := y.Table(t.Context(), chunk); err != nil {
+		t.Errorf("afterwards: got %v", err)
+	}
+}
+
+// Names that follow from a rule are found by arithmetic, with no page of hashes.
+func TestLookupOfNumberedKeys(t *testing.T) {
+	store, rep := linesStore(t, 2000)
+	x := openInPart(t, store, rep.Generation)
+	if n := x.head.sections[secHash].length + x.head.sections[secNames].length; n != 0 {
+		t.Errorf("got %d bytes of names and hashes, want none", n)
+	}
+	for key, want := range map[string]int64{
+		"c-0/000000000": 0, "c-0/000001999": 1999, "c-1/000000000": 2000, "c-1/000001999": 3999,
+		"c-0/000002000": -1, "c-0/1": -1, "c-0/0000000001": -1, "c-2/000000000": -1, "c/000000000": -1, "c-0": -1, "": -1, "/": -1, "c-0/-00000001": -1,
+		"c-0/99999999999999999999": -1, "c-0/18446744073709551615": -1,
+	} {
+		got, ok, err := x.Lookup(context.Background(), key, "")
+		if err != nil || ok != (want >= 0) || ok && got != uint64(want) {
+			t.Errorf("%q: got %d, %v, %v, want %d", key, got, ok, err, want)
+		}
+		if ok {
+			if back, err := x.Key(t.Context(), got); err != nil || back != key {
+				t.Errorf("%q: its sample has the key %q, %v", key, back, err)
+			}
+		}
+	}
+	if got, ok, err := x.Lookup(t.Context(), "c-1/000000003", "c-0.jsonl"); ok || err != nil {
+		t.Errorf("in another shard: got %d, %v, %v", got, ok, err)
+	}
+	// Two shards of one stem.
+	other := memstore.New()
+	for _, key := range []string{"c-0.jsonl", "c-0.ndjson", "c-1.jsonl"} {
+		b, _ := store.Bytes(strings.Replace(key, "ndjson", "jsonl", 1))
+		other.Set(key, b[:len(b)/2+strings.IndexByte(string(b[len(b)/2:]), '\n')+1])
+	}
+	rep, err := Build(t.Context(), other, "", BuildOptions{})
+	if err != nil || rep.RepeatedKeys == 0 || rep.RepeatedKeys > 2000 || rep.RepeatedKey != "c-0/000000000" {
+		t.Fatalf("got %+v, %v, want keys that two shards have", rep, err)
+	}
+	y := openInPart(t, other, rep.Generation)
+	var twice *AmbiguousKeyError
+	if _, _, err := y.Lookup(t.Context(), "c-0/000000001", ""); !errors.As(err, &twice) || len(twice.Shards) != 2 {
+		t.Errorf("got %v, want an error that names two shards", err)
+	}
+	if _, ok, err := y.Lookup(t.Context(), "c-0/000000001", "c-0.ndjson"); !ok || err != nil {
+		t.Errorf("in one of them: got %v, %v", ok, err)
+	}
+}
