@@ -66,7 +66,11 @@ func parseAny(f *os.File, size int64) (*Index, error) {
 
 // useAll opens an index file and reads everything in it. What it returns says whether all of it was accepted.
 func useAll(f *os.File, size int64) error {
-	x, err := parseAny(f, size)
+	return use(parseAny(f, size))
+}
+
+// use reads everything in an index that was opened, if it was.
+func use(x *Index, err error) error {
 	if err != nil {
 		return err
 	}
@@ -89,8 +93,10 @@ func useAll(f *os.File, size int64) error {
 		if _, err := x.Parts(ctx, c); err != nil {
 			return err
 		}
-		if _, err := x.block(ctx, secDecoding, c); err != nil {
-			return err
+		if x.head.version > 1 {
+			if _, err := x.block(ctx, secDecoding, c); err != nil {
+				return err
+			}
 		}
 	}
 	for s := range x.Samples() {

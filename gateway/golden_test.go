@@ -156,7 +156,7 @@ func goldenOptions(name string) chunkindex.BuildOptions {
 	opt := chunkindex.BuildOptions{ChunkSize: 700, Defaults: chunkindex.Defaults{Shuffle: shuffle.Slot, Window: 4, Seed: 7, BatchSize: 16, Tail: "short"}}
 	switch name {
 	case "tokens":
-		opt.Format, opt.Hints.SequenceLength, opt.Hints.DType = "tokens", 7, "<u2"
+		opt.Format, opt.Split, opt.Hints.SequenceLength, opt.Hints.DType = "tokens", "all", 7, "<u2"
 	case "megatron":
 		opt.Hints.SequenceLength = 7
 	case "records":
