@@ -104,6 +104,9 @@ func (x *Index) ShardOf(sample uint64) int {
 	return int(x.extents.shard[at])
 }
 
+// ShardKey returns the key of the shard that holds a sample.
+func (x *Index) ShardKey(sample uint64) string { return x.shards[x.ShardOf(sample)].Key }
+
 // samplesOf returns the number of a shard's first sample and that of the first sample behind it.
 func (x *Index) samplesOf(shard string) (from, to uint64) {
 	n, ok := sort.Find(len(x.shards), func(i int) int { return strings.Compare(shard, x.shards[i].Key) })

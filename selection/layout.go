@@ -11,7 +11,8 @@ import (
 // A split, as docs/index-format.md draws it: header, rule, a row for each chunk, a block for each chunk.
 const (
 	splitMagic   = "MRSUBSET"
-	splitVersion = 1
+	splitVersion = 1 // where the rule goes by keys
+	shardVersion = 2 // where it goes by shards
 	splitHeader  = 84
 	maxRule      = 16 << 10
 	maxChunks    = 1 << 25
@@ -23,6 +24,7 @@ func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
 // head is a split's header.
 type head struct {
+	version    uint32
 	parts      uint32 // subsets
 	generation string
 	samples    uint64
@@ -39,7 +41,7 @@ func (h *head) encode() ([]byte, error) {
 	}
 	b := make([]byte, 0, splitHeader)
 	b = append(b, splitMagic...)
-	b = binary.LittleEndian.AppendUint32(b, splitVersion)
+	b = binary.LittleEndian.AppendUint32(b, h.version)
 	b = binary.LittleEndian.AppendUint32(b, h.parts)
 	b = append(b, generation...)
 	b = binary.LittleEndian.AppendUint64(b, h.samples)
@@ -59,11 +61,12 @@ func decodeHead(b []byte) (*head, error) {
 		return nil, corrupt("header: checksum is wrong")
 	}
 	half := func(at int) uint32 { return binary.LittleEndian.Uint32(b[at:]) }
-	if v := half(8); v != splitVersion {
+	v := half(8)
+	if v != splitVersion && v != shardVersion {
 		return nil, fmt.Errorf("split of version %d: %w", v, ErrVersion)
 	}
 	h := &head{
-		parts: half(12), generation: hex.EncodeToString(b[16:48]), samples: binary.LittleEndian.Uint64(b[48:]), chunks: binary.LittleEndian.Uint64(b[56:]),
+		version: v, parts: half(12), generation: hex.EncodeToString(b[16:48]), samples: binary.LittleEndian.Uint64(b[48:]), chunks: binary.LittleEndian.Uint64(b[56:]),
 		rule: half(64), ruleCRC: half(68), tableCRC: half(72),
 	}
 	switch {

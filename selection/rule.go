@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"math/bits"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -26,19 +27,32 @@ const (
 // validName bounds the names of subsets to what a URL carries without escapes.
 var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-// Part is one subset of a rule, and its size relative to the others.
+// Part is one subset of a rule: its size relative to the others, or a pattern that its shards match.
 type Part struct {
-	Name string `json:"name"`
-	Size uint64 `json:"part"`
+	Name  string `json:"name"`
+	Size  uint64 `json:"part,omitempty"`
+	Match string `json:"match,omitempty"`
 }
 
-// Rule says of which subset a sample is, by its key alone (docs/order.md, "subset").
+// String returns the part as ParseRule reads it.
+func (p Part) String() string {
+	if p.Match != "" {
+		return p.Name + "=" + p.Match
+	}
+	return p.Name + "=" + strconv.FormatUint(p.Size, 10)
+}
+
+// Rule says of which subset a sample is: by its key alone, or by the key of its shard (docs/order.md, "subset"). The subset of a shard
+// is the first one whose pattern takes the shard.
 type Rule struct {
 	Salt  string `json:"salt"` // another salt, another split, independent of it
 	Parts []Part `json:"parts"`
 }
 
-// ParseRule reads the parts of a rule as people write them: train=90,val=10.
+// isPattern says whether the text of a part is a pattern and no size.
+func isPattern(text string) bool { return strings.ContainsAny(text, "*?[./") }
+
+// ParseRule reads the parts of a rule as people write them: train=90,val=10, or train=train-*,val=val-*.
 func ParseRule(text, salt string) (Rule, error) {
 	r := Rule{Salt: salt}
 	for part := range strings.SplitSeq(text, ",") {
@@ -46,11 +60,15 @@ func ParseRule(text, salt string) (Rule, error) {
 		if !ok {
 			return Rule{}, invalid("%q: want NAME=PART, such as train=90", part)
 		}
+		if isPattern(number) {
+			r.Parts = append(r.Parts, Part{Name: name, Match: number})
+			continue
+		}
 		size, err := strconv.ParseUint(number, 10, 32)
 		if err != nil {
-			return Rule{}, invalid("%q: the part of %s is no whole number below 2^32", number, name)
+			return Rule{}, invalid("%q: the part of %s is no whole number below 2^32, and no pattern such as train-*", number, name)
 		}
-		r.Parts = append(r.Parts, Part{name, size})
+		r.Parts = append(r.Parts, Part{Name: name, Size: size})
 	}
 	return r, r.Check()
 }
@@ -70,6 +88,12 @@ func (r Rule) Check() error {
 			return invalid("subset %q: a name has letters, digits, dot, dash and underscore, at most 64", p.Name)
 		case r.number(p.Name) != i:
 			return invalid("subset %q is given twice", p.Name)
+		case (p.Match == "") != (r.Parts[0].Match == ""):
+			return invalid("subset %q: all subsets have sizes, or all have patterns", p.Name)
+		case p.Match != "":
+			if _, err := path.Match(p.Match, ""); err != nil || p.Size != 0 || !isPattern(p.Match) || !utf8.ValidString(p.Match) || strings.ContainsFunc(p.Match, unicode.IsControl) {
+				return invalid("subset %q: %.200q is no pattern", p.Name, p.Match)
+			}
 		case p.Size == 0 || p.Size > math.MaxUint32:
 			return invalid("subset %q: its part is %d, want 1 or more", p.Name, p.Size)
 		}
@@ -77,7 +101,34 @@ func (r Rule) Check() error {
 			return invalid("the parts sum to 2^32 or more")
 		}
 	}
+	if r.ByShard() && r.Salt != "" {
+		return invalid("a salt changes nothing where subsets have patterns")
+	}
 	return nil
+}
+
+// ByShard says whether the subsets have patterns.
+func (r Rule) ByShard() bool { return len(r.Parts) > 0 && r.Parts[0].Match != "" }
+
+// version returns that of a split by the rule.
+func (r Rule) version() uint32 {
+	if r.ByShard() {
+		return shardVersion
+	}
+	return splitVersion
+}
+
+// shardPart returns the number of the subset of a shard; -1: no pattern takes it. A pattern with a slash is held against the whole key, any
+// other against what follows the last slash.
+func (r Rule) shardPart(shard string) int {
+	return slices.IndexFunc(r.Parts, func(p Part) bool {
+		key := shard
+		if !strings.Contains(p.Match, "/") {
+			key = path.Base(key)
+		}
+		ok, err := path.Match(p.Match, key)
+		return ok && err == nil
+	})
 }
 
 // number returns the number of a subset, from 0; -1 for a name that no subset has.
@@ -89,7 +140,7 @@ func (r Rule) number(name string) int {
 func (r Rule) String() string {
 	parts := make([]string, len(r.Parts))
 	for i, p := range r.Parts {
-		parts[i] = p.Name + "=" + strconv.FormatUint(p.Size, 10)
+		parts[i] = p.String()
 	}
 	return strings.Join(parts, ",")
 }

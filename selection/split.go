@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -17,6 +18,11 @@ type Dataset interface {
 	Generation() string
 	First() []uint64 // prefix sums of the chunks' sample counts
 	Keys(ctx context.Context, chunk int, visit func(sample uint64, key []byte)) error
+}
+
+// Shards is a Dataset that says in which shard a sample lies, by its key. A rule with patterns asks for it.
+type Shards interface {
+	ShardKey(sample uint64) string
 }
 
 // Made says which split was made.
@@ -53,10 +59,10 @@ func (s *Store) split(ctx context.Context, d Dataset, rule Rule) (Made, error) {
 	first := d.First()
 	w := &splitWriter{
 		head: &head{
-			parts: uint32(len(rule.Parts)), generation: d.Generation(), samples: first[len(first)-1], chunks: uint64(len(first) - 1),
+			version: rule.version(), parts: uint32(len(rule.Parts)), generation: d.Generation(), samples: first[len(first)-1], chunks: uint64(len(first) - 1),
 			rule: uint32(len(text)), ruleCRC: crc32.Checksum(text, castagnoli()),
 		},
-		data: d, sorter: newSorter(rule), counts: make([]uint64, len(rule.Parts)),
+		data: d, rule: rule, sorter: newSorter(rule), counts: make([]uint64, len(rule.Parts)),
 	}
 	size, err := w.writeTo(ctx, f, text)
 	if err != nil {
@@ -78,6 +84,7 @@ func (s *Store) split(ctx context.Context, d Dataset, rule Rule) (Made, error) {
 type splitWriter struct {
 	head   *head
 	data   Dataset
+	rule   Rule
 	sorter *sorter
 	counts []uint64
 	table  []byte
@@ -112,16 +119,39 @@ func (w *splitWriter) writeTo(ctx context.Context, f *os.File, rule []byte) (siz
 	return size, err
 }
 
+// parts calls put with the number of the subset of each sample of a chunk of n samples.
+func (w *splitWriter) parts(ctx context.Context, chunk int, n uint64, put func(part int)) error {
+	if !w.rule.ByShard() {
+		return w.data.Keys(ctx, chunk, func(_ uint64, key []byte) { put(w.sorter.part(key)) })
+	}
+	d, ok := w.data.(Shards)
+	if !ok {
+		return errors.New("the dataset does not say in which shards its samples lie")
+	}
+	last, part := "", -1
+	for i := range n {
+		shard := d.ShardKey(w.data.First()[chunk] + i)
+		if part < 0 || shard != last {
+			last, part = shard, w.rule.shardPart(shard)
+		}
+		if part < 0 {
+			return invalid("no pattern takes the shard %.200q: rest=* behind the others takes what is left", shard)
+		}
+		put(part)
+	}
+	return ctx.Err()
+}
+
 // block returns the block of a chunk of n samples, and adds its row to the table.
 func (w *splitWriter) block(ctx context.Context, chunk int, n uint64) ([]byte, error) {
 	b, each := make([]byte, w.head.block(n)), bitmapSize(n)
 	counts, k := make([]uint32, w.head.parts), uint64(0)
-	err := w.data.Keys(ctx, chunk, func(_ uint64, key []byte) {
-		part := w.sorter.part(key)
+	put := func(part int) {
 		counts[part]++
 		b[int64(part)*each+int64(k/8)] |= 1 << (k % 8)
 		k++
-	})
+	}
+	err := w.parts(ctx, chunk, n, put)
 	if err == nil && k != n {
 		err = fmt.Errorf("%d keys of %d samples", k, n)
 	}

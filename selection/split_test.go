@@ -2,6 +2,7 @@ package selection
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -136,6 +137,9 @@ func TestRuleRefuses(t *testing.T) {
 		"":                             "want NAME=PART",
 		"train":                        "want NAME=PART",
 		"train=x":                      "no whole number",
+		"train=a-*,val=1":              "all subsets have sizes, or all have patterns",
+		"train=[a":                     "is no pattern",
+		"train=a-*,train=b-*":          "given twice",
 		"train=-1":                     "no whole number",
 		"train=0":                      "want 1 or more",
 		"train=1,train=2":              "given twice",
@@ -156,6 +160,13 @@ func TestRuleRefuses(t *testing.T) {
 	}
 }
 
+// patternVector is one line of patterns of testdata/rules.json: of which subset each shard is, -1 for none.
+type patternVector struct {
+	Patterns []string `json:"patterns"`
+	Shards   []string `json:"shards"`
+	Subsets  []int    `json:"subsets"`
+}
+
 // ruleVector is one line of testdata/rules.json.
 type ruleVector struct {
 	Parts   []uint64 `json:"parts"`
@@ -166,13 +177,14 @@ type ruleVector struct {
 
 func TestRuleVectors(t *testing.T) {
 	var got struct {
-		Rules []ruleVector `json:"rules"`
+		Rules    []ruleVector    `json:"rules"`
+		Patterns []patternVector `json:"patterns"`
 	}
 	for i, parts := range [][]uint64{{1}, {1, 1}, {90, 10}, {995, 4, 1}, {1, 2, 3, 4, 5}, {1<<31 - 1, 1 << 31}} {
 		v := ruleVector{Parts: parts, Salt: []string{"", "s", "größer"}[i%3]}
 		rule := Rule{Salt: v.Salt}
 		for k, p := range parts {
-			rule.Parts = append(rule.Parts, Part{fmt.Sprint("p", k), p})
+			rule.Parts = append(rule.Parts, Part{Name: fmt.Sprint("p", k), Size: p})
 		}
 		sort := newSorter(rule)
 		for k := range 30 {
@@ -180,6 +192,20 @@ func TestRuleVectors(t *testing.T) {
 			v.Keys, v.Subsets = append(v.Keys, key), append(v.Subsets, sort.part([]byte(key)))
 		}
 		got.Rules = append(got.Rules, v)
+	}
+	for _, patterns := range [][]string{{"train-*", "val-*"}, {"data/train*", "*"}, {"[a-c]?.tar", "[^x]*", "data/*/*.tar"}, {`a\*.tar`, "?.tar"}} {
+		v := patternVector{Patterns: patterns}
+		var rule Rule
+		for k, p := range patterns {
+			rule.Parts = append(rule.Parts, Part{Name: fmt.Sprint("p", k), Match: p})
+		}
+		if err := rule.Check(); err != nil {
+			t.Fatal(err)
+		}
+		for _, shard := range []string{"train-00000-of-00012.parquet", "data/train-0.tar", "data/val-1.tar", "a1.tar", "d1.tar", "x.tar", "data/b/x.tar", "a*.tar", "é.tar", "ab\nc.tar"} {
+			v.Shards, v.Subsets = append(v.Shards, shard), append(v.Subsets, rule.shardPart(shard))
+		}
+		got.Patterns = append(got.Patterns, v)
 	}
 	const path = "testdata/rules.json"
 	vectors.Hold(t, path, *update, got)
@@ -300,5 +326,59 @@ func TestDamagedBitmapsAreNotBelieved(t *testing.T) {
 		if _, err := x.Bitmap(t.Context(), 0); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%s: got %v, want %v", name, err, ErrCorrupt)
 		}
+	}
+}
+
+// sharded is a dataset whose chunks are a shard each, but for the last one, in which each sample is a shard of its own.
+type sharded struct {
+	dataset
+	names []string
+}
+
+func (d sharded) ShardKey(sample uint64) string {
+	for chunk := range d.names {
+		if sample < d.First()[chunk+1] {
+			return d.names[chunk]
+		}
+	}
+	return fmt.Sprintf("val/%d.jpg", sample)
+}
+
+func (d sharded) Keys(context.Context, int, func(uint64, []byte)) error {
+	return errors.New("nobody has to read keys")
+}
+
+// TestSplitByShards puts each sample where its shard belongs, and refuses shards that no pattern takes.
+func TestSplitByShards(t *testing.T) {
+	d := sharded{testDataset(3, 9, 0, 4), []string{"data/train-0.tar", "data/val-0.tar", "data/train-1.tar"}}
+	s, st := newStore(t)
+	m, err := s.Split(t.Context(), d, mustRule(t, "train=train-*,val=data/val-*,rest=*", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []uint64{3, 9, 4}; !slices.Equal(m.Counts, want) {
+		t.Errorf("got %d samples, want %d", m.Counts, want)
+	}
+	if got, want := numbersOf(t, s, d.dataset, m.Digest, "rest"), []uint64{12, 13, 14, 15}; !slices.Equal(got, want) {
+		t.Errorf("rest: got %d, want %d", got, want)
+	}
+	whole := readObject(t, st, "data/set/"+subsetDir+m.Digest)
+	if rule := `{"salt":"","parts":[{"name":"train","match":"train-*"},{"name":"val","match":"data/val-*"},{"name":"rest","match":"*"}]}`; whole[8] != shardVersion || !bytes.Contains(whole, []byte(rule)) {
+		t.Errorf("got version %d, want %d, with the rule %s", whole[8], shardVersion, rule)
+	}
+	// A header of version 1 with such a rule, as no program writes it.
+	sealed := seal(whole)
+	if _, err := parseSplit(content{bytes.NewReader(sealed)}, int64(len(sealed)), "rest", d.Generation(), d.First()); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("rule of another version: got %v, want %v", err, ErrCorrupt)
+	}
+	_, err = s.Split(t.Context(), d, mustRule(t, "train=train-*,val=val-*", ""))
+	if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), `no pattern takes the shard "val/12.jpg": rest=*`) {
+		t.Errorf("a shard of no subset: got %v", err)
+	}
+	if _, err := s.Split(t.Context(), testDataset(3), mustRule(t, "train=*", "")); err == nil {
+		t.Error("a dataset without shards: got no error")
+	}
+	if _, err := ParseRule("train=a-*,val=b-*", "salt"); !errors.Is(err, ErrInvalid) {
+		t.Errorf("with a salt: got %v", err)
 	}
 }

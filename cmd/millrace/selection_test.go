@@ -220,3 +220,30 @@ func TestGCShowsBeforeItRemoves(t *testing.T) {
 	}
 	ok(t, "fetch", gatewayFor(t, dir), "--subset", "a", "--discard")
 }
+
+// TestSubsetByShards cuts shards of two splits by their names, and trains on one of them.
+func TestSubsetByShards(t *testing.T) {
+	dir := twins(t)
+	for from, to := range map[string]string{"00000.tar": "train-0.tar", "00001.tar": "val-0.tar"} {
+		if err := os.Rename(filepath.Join(dir, from), filepath.Join(dir, to)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ok(t, "index", dir, "--split", "all")
+	o := ok(t, "subset", dir, "--split", "val=val-*,rest=*")
+	if !strings.Contains(o.stdout, "val: 3 samples\n  rest: 3 samples\n") {
+		t.Errorf("got %s", o.stdout)
+	}
+	if o := ok(t, "subset", dir, "--split", "val=val-*,rest=*", "--json"); !strings.Contains(o.stdout, `"match": "val-*"`) || strings.Contains(o.stdout, `"part"`) {
+		t.Errorf("got %s", o.stdout)
+	}
+	if o := ok(t, "subset", "list", dir); !strings.Contains(o.stdout, "val=val-*,rest=*") {
+		t.Errorf("got %s", o.stdout)
+	}
+	if o := ok(t, "fetch", gatewayFor(t, dir), "--subset", "val", "--discard"); !strings.Contains(o.stdout, "3 samples") {
+		t.Errorf("got %s", o.stdout)
+	}
+	if o := millrace(t, nil, "subset", dir, "--split", "val=val-*,a=a-*"); o.code == exitOK || !strings.Contains(o.stderr, `no pattern takes the shard "train-0.tar"`) {
+		t.Errorf("got exit code %d: %s", o.code, o.stderr)
+	}
+}

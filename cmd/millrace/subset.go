@@ -25,7 +25,8 @@ type subsetReport struct {
 
 type subsetCount struct {
 	Name    string `json:"name"`
-	Part    uint64 `json:"part"`
+	Part    uint64 `json:"part,omitempty"`
+	Match   string `json:"match,omitempty"`
 	Samples uint64 `json:"samples"`
 }
 
@@ -33,20 +34,22 @@ func (a *app) subset() *cobra.Command {
 	cmd := a.Build(cli.Command{
 		Use: "subset DATASET --split NAME=PART,...", Short: "Cut a dataset into named subsets, such as train and val",
 		Long: `Puts every sample into one of some named subsets, by a hash of its name: the parts are
-relative to each other. Data that is added later moves no sample from one subset to another,
+relative to each other. With patterns in place of parts, --split 'train=train-*,val=val-*', a
+sample goes with its shard: a pattern is as --match of 'millrace index' has it, and the first one
+that takes the shard counts. Data that is added later moves no sample from one subset to another,
 once the new generation is cut by the same rule. Nothing is copied: the bucket gets one small
 object beside the index. The same command again changes nothing.
 
 The first split of a generation is its default one: subset=train in a URL means it. Others are
 named by their digests, subset=DIGEST:train. Another salt makes another split, independent
 of the first.`,
-		Example: "  millrace subset s3://bucket/imagenet --split train=90,val=10\n  millrace subset ./shards --split a=1,b=1 --salt experiment-7 --json",
+		Example: "  millrace subset s3://bucket/imagenet --split train=90,val=10\n  millrace subset ./shards --split a=1,b=1 --salt experiment-7 --json\n  millrace subset s3://bucket/pairs --split 'val=val-*,train=*'",
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var s location.Stores
 			var l location.Location
 			var split, salt string
 			var rule selection.Rule
-			f.Text(&split, "split", "", "`NAME=PART,...`, the subsets and their parts, whole numbers")
+			f.Text(&split, "split", "", "`NAME=PART,...`, the subsets and their parts, whole numbers, or patterns of shards")
 			f.Text(&salt, "salt", "", "`TEXT` that makes another split of the same parts")
 			defineStores(&s, f)
 			f.Output(a.App)
@@ -82,7 +85,7 @@ func (a *app) runSubset(ctx context.Context, s *location.Stores, l location.Loca
 	}
 	rep := subsetReport{Digest: made.Digest, Generation: d.Index.Generation(), New: made.New, Default: made.Default, Salt: rule.Salt}
 	for i, p := range rule.Parts {
-		rep.Subsets = append(rep.Subsets, subsetCount{p.Name, p.Size, made.Counts[i]})
+		rep.Subsets = append(rep.Subsets, subsetCount{p.Name, p.Size, p.Match, made.Counts[i]})
 	}
 	return a.Print(rep, func(w io.Writer) {
 		if made.New {

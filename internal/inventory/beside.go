@@ -100,7 +100,7 @@ func (l Subsets) Print(w io.Writer) {
 	for _, s := range l.Subsets {
 		var parts []string
 		for _, p := range s.Parts {
-			parts = append(parts, fmt.Sprintf("%s=%d", p.Name, p.Size))
+			parts = append(parts, p.String())
 		}
 		name := s.Digest
 		if s.Default {

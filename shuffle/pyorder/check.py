@@ -157,11 +157,16 @@ def check_rule(vector):
     yield "subsets", got, vector["subsets"]
 
 
+def check_pattern(vector):
+    yield "subsets", [order.shard_part(vector["patterns"], shard) for shard in vector["shards"]], vector["subsets"]
+
+
 CHECKS = {
     "quarantine": check_quarantine,
     "subset": check_subset,
     "mixture": check_mixture,
     "rules": check_rule,
+    "patterns": check_pattern,
     "strata": check_strata,
     "homes": check_homes,
     "generator": check_generator,

@@ -1,5 +1,6 @@
 """The order of docs/order.md, written from that page alone: slow, short, standard library only."""
 
+import re
 from bisect import bisect_left, bisect_right
 from functools import lru_cache
 from hashlib import sha256
@@ -391,6 +392,36 @@ def subset_part(parts, salt, name):
     """Which of some subsets a sample belongs to, by its key (bytes): parts are their sizes, relative to each other."""
     u = int.from_bytes(sha256(b"millrace subset\n" + salt.encode() + b"\n" + name).digest()[:8], "big")
     return bisect_right(list(accumulate(parts)), u * sum(parts) >> 64)
+
+
+def shard_part(patterns, shard):
+    """Which of some subsets a sample belongs to, by the key of its shard: the first one whose pattern takes it; -1 if none does."""
+    for i, pattern in enumerate(patterns):
+        name = shard if "/" in pattern else shard.rsplit("/", 1)[-1]
+        if re.fullmatch(_expression(pattern), name, re.DOTALL):
+            return i
+    return -1
+
+
+def _expression(pattern):
+    """The regular expression of a pattern of Go's path.Match: *, ?, [a-z], [^a-z] and \\ before any character."""
+    out, rest = "", pattern
+    while rest:
+        char, rest = rest[0], rest[1:]
+        if char == "*":
+            out += "[^/]*"
+        elif char == "?":
+            out += "[^/]"
+        elif char == "\\":
+            out, rest = out + re.escape(rest[0]), rest[1:]
+        elif char == "[":
+            negated = rest.startswith("^")
+            inside, rest = re.match(r"((?:\\.|[^\]\\])+)\]", rest[negated:], re.DOTALL).group(1), rest[negated:]
+            rest = rest[len(inside) + 1 :]
+            out += "[" + "^" * negated + inside.replace("[", "\\[").replace("^", "\\^") + "]"
+        else:
+            out += re.escape(char)
+    return out
 
 
 class Mixture:

@@ -76,4 +76,19 @@ PLANTS = [
         "./chunkindex TestSplitsAreChosen",
         [("chunkindex/splits.go", "func(o objstore.Object) bool { return !takes(o) }", "func(o objstore.Object) bool { return !takes(o) && false }")],
     ),
+    (
+        "the last pattern that takes a shard counts",
+        "./selection TestSplitByShards",
+        [("selection/rule.go", "	return slices.IndexFunc(r.Parts, func(p Part) bool {\n		key := shard", "	return len(r.Parts) - 1 - slices.IndexFunc(r.Parts, func(p Part) bool {\n		key := shard")],
+    ),
+    (
+        "a shard that no pattern takes is of the first subset",
+        "./selection TestSplitByShards",
+        [("selection/split.go", "		put(part)\n", "		put(max(part, 0))\n"), ("selection/split.go", "		if part < 0 {\n", "		if part < -1 {\n")],
+    ),
+    (
+        "samples of a chunk go with the chunk's first shard",
+        "./selection TestSplitByShards",
+        [("selection/split.go", "w.data.First()[chunk] + i)", "w.data.First()[chunk])")],
+    ),
 ]
