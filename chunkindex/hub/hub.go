@@ -1,4 +1,4 @@
-// Package hub reads what repositories of Hugging Face's hub say of their configurations and splits: the metadata of README.md, and the
+// Package hub reads what repositories of Hugging Face's hub say of their configurations, splits and classes: the metadata of README.md and of files, and the
 // dataset_dict.json of save_to_disk. What it reads is input that anybody may have written.
 package hub
 
