@@ -1,7 +1,6 @@
 package chunkindex
 
 import (
-	"bufio"
 	"crypto/sha256"
 	"encoding/binary"
 	"hash/crc32"
@@ -26,19 +25,30 @@ const maxSortInMemory = 2 << 20
 
 // hashSorter sorts any number of records, whose samples ascend, in bounded memory.
 type hashSorter struct {
-	max    int
-	dir    string
-	skip   uint // bits of the hash that are the same in all records
-	bits   uint // the next ones, which choose a bucket
-	memory []hashed
-	file   *os.File // all records in the order of their coming, when they are too many
-	buf    *bufio.Writer
-	counts []int64
-	first  uint64 // hash that was added
-	added  bool   // there was one
-	differ bool   // not all hashes are the same
-	tmp    [16]byte
+	max     int
+	dir     string
+	skip    uint // bits of the hash that are the same in all records
+	bits    uint // the next ones, which choose a bucket
+	memory  []hashed
+	file    *os.File // segments of buckets, when the records are too many
+	end     int64
+	buckets []bucket
+	first   uint64 // hash that was added
+	added   bool   // there was one
+	differ  bool   // not all hashes are the same
 }
+
+// bucket holds records of like hashes, in the order of their coming.
+type bucket struct {
+	segments []uint32 // of the file
+	tail     []byte   // those that fill no segment
+	n        int64
+}
+
+const (
+	recordSize  = 16
+	segmentSize = 256 * recordSize
+)
 
 func newHashSorter(dir string, n uint64) (*hashSorter, error) {
 	return newHashSorterOf(dir, n, maxSortInMemory, 0)
@@ -58,8 +68,7 @@ func newHashSorterOf(dir string, n uint64, limit int, skip uint) (*hashSorter, e
 	if s.file, err = unnamed.File(dir); err != nil {
 		return nil, err
 	}
-	s.buf = bufio.NewWriterSize(s.file, 256<<10)
-	s.counts = make([]int64, 1<<s.bits)
+	s.buckets = make([]bucket, 1<<s.bits)
 	return s, nil
 }
 
@@ -69,7 +78,7 @@ func (s *hashSorter) close() {
 	}
 }
 
-func (s *hashSorter) bucket(hash uint64) uint64 { return hash << s.skip >> (64 - s.bits) }
+func (s *hashSorter) bucket(hash uint64) *bucket { return &s.buckets[hash<<s.skip>>(64-s.bits)] }
 
 func (s *hashSorter) add(hash, sample uint64) error {
 	if s.file == nil {
@@ -80,10 +89,17 @@ func (s *hashSorter) add(hash, sample uint64) error {
 		s.first, s.added = hash, true
 	}
 	s.differ = s.differ || hash != s.first
-	s.counts[s.bucket(hash)]++
-	binary.LittleEndian.PutUint64(s.tmp[:], hash)
-	binary.LittleEndian.PutUint64(s.tmp[8:], sample)
-	_, err := s.buf.Write(s.tmp[:])
+	b := s.bucket(hash)
+	b.n++
+	b.tail = binary.LittleEndian.AppendUint64(b.tail, hash)
+	b.tail = binary.LittleEndian.AppendUint64(b.tail, sample)
+	if len(b.tail) < segmentSize {
+		return nil
+	}
+	_, err := s.file.WriteAt(b.tail, s.end)
+	b.segments = append(b.segments, uint32(s.end/segmentSize))
+	b.tail = b.tail[:0]
+	s.end += segmentSize
 	return err
 }
 
@@ -100,33 +116,25 @@ func (s *hashSorter) writeTo(p *pageWriter) error {
 	if s.file == nil {
 		return p.writeSorted(s.memory)
 	}
-	if err := s.buf.Flush(); err != nil {
-		return err
-	}
-	sorted, err := s.divide()
-	if err != nil {
-		return err
-	}
-	defer sorted.Close()
-	in := bufio.NewReaderSize(io.NewSectionReader(sorted, 0, 1<<62), 256<<10)
-	for _, n := range s.counts {
-		if err := s.writeBucket(p, in, n); err != nil {
+	for i := range s.buckets {
+		if err := s.writeBucket(p, &s.buckets[i]); err != nil {
 			return err
 		}
+		s.buckets[i] = bucket{}
 	}
 	return nil
 }
 
 // writeBucket sorts a bucket in memory. One that is too full, because somebody chose the names or repeats them, is
 // divided again; records of one hash are in order as they come.
-func (s *hashSorter) writeBucket(p *pageWriter, in io.Reader, n int64) error {
-	if n > int64(s.max) && s.differ {
-		sub, err := newHashSorterOf(s.dir, uint64(n), s.max, s.skip+s.bits)
+func (s *hashSorter) writeBucket(p *pageWriter, b *bucket) error {
+	if b.n > int64(s.max) && s.differ {
+		sub, err := newHashSorterOf(s.dir, uint64(b.n), s.max, s.skip+s.bits)
 		if err != nil {
 			return err
 		}
 		defer sub.close()
-		err = s.each(in, n, func(r []hashed) error {
+		err = s.each(b, func(r []hashed) error {
 			for _, r := range r {
 				if err := sub.add(r.hash, r.sample); err != nil {
 					return err
@@ -139,59 +147,40 @@ func (s *hashSorter) writeBucket(p *pageWriter, in io.Reader, n int64) error {
 		}
 		return sub.writeTo(p)
 	}
-	return s.each(in, n, p.writeSorted)
+	return s.each(b, p.writeSorted)
 }
 
-// each reads n records, as many at once as are sorted in memory.
-func (s *hashSorter) each(in io.Reader, n int64, visit func([]hashed) error) error {
-	var b [16]byte
-	for n > 0 {
-		s.memory = s.memory[:0]
-		for ; n > 0 && len(s.memory) < s.max; n-- {
-			if _, err := io.ReadFull(in, b[:]); err != nil {
+// each reads the records of a bucket, as many at once as are sorted in memory, and gives back the space of what was read.
+func (s *hashSorter) each(b *bucket, visit func([]hashed) error) error {
+	s.memory = s.memory[:0]
+	take := func(raw []byte) error {
+		for ; len(raw) > 0; raw = raw[recordSize:] {
+			s.memory = append(s.memory, hashed{binary.LittleEndian.Uint64(raw), binary.LittleEndian.Uint64(raw[8:])})
+			if len(s.memory) < s.max {
+				continue
+			}
+			if err := visit(s.memory); err != nil {
 				return err
 			}
-			s.memory = append(s.memory, hashed{binary.LittleEndian.Uint64(b[:]), binary.LittleEndian.Uint64(b[8:])})
+			s.memory = s.memory[:0]
 		}
-		if err := visit(s.memory); err != nil {
+		return nil
+	}
+	segment := make([]byte, segmentSize)
+	for _, n := range b.segments {
+		at := segmentSize * int64(n)
+		if _, err := s.file.ReadAt(segment, at); err != nil {
+			return err
+		}
+		unnamed.Release(s.file, at, segmentSize)
+		if err := take(segment); err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-// divide copies the records into a second file, bucket after bucket.
-func (s *hashSorter) divide() (*os.File, error) {
-	f, err := unnamed.File(s.dir)
-	if err != nil {
-		return nil, err
+	if err := take(b.tail); err != nil {
+		return err
 	}
-	out := make([]*bufio.Writer, len(s.counts))
-	var at int64
-	for i, n := range s.counts {
-		out[i] = bufio.NewWriterSize(io.NewOffsetWriter(f, at), 8<<10)
-		at += 16 * n
-	}
-	in := bufio.NewReaderSize(io.NewSectionReader(s.file, 0, at), 256<<10)
-	var b [16]byte
-	for err == nil {
-		if _, err = io.ReadFull(in, b[:]); err == nil {
-			_, err = out[s.bucket(binary.LittleEndian.Uint64(b[:]))].Write(b[:])
-		}
-	}
-	if err == io.EOF { //nolint:errorlint // a reader ends with io.EOF itself; a wrapped one is a fault
-		err = nil
-	}
-	for _, w := range out {
-		if ferr := w.Flush(); err == nil {
-			err = ferr
-		}
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
+	return visit(s.memory)
 }
 
 // pageWriter packs sorted records into pages with a checksum each.

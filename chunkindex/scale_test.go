@@ -122,6 +122,8 @@ func (a *appender) Write(p []byte) (int, error) {
 // sameKey is chunks of one sample, each with the one key.
 type sameKey int
 
+func (sameKey) release() {}
+
 func (n sameKey) totals() (t totals) {
 	_ = n.each(func(r *chunkRecord) error { t.add(r); return nil })
 	return t
@@ -129,10 +131,14 @@ func (n sameKey) totals() (t totals) {
 
 func (n sameKey) each(visit func(*chunkRecord) error) error {
 	return manyChunks(n).each(func(r *chunkRecord) error {
-		r.samples, r.table = 1, r.table[:12]
-		r.bytes = 1024
-		r.names = append(r.names[:0], "\x03key"...)
-		r.parts = appendPart([]byte{1}, Part{Ext: "bin", Offset: 512, Length: 512})
+		r.samples = 1
+		one := plainBlocks{
+			table: []byte{0, 0, 0, 0, 0, 4, 0, 0, 7, 0, 0, 0}, names: []byte("\x03key"),
+			parts: appendPart([]byte{1}, Part{Ext: "bin", Offset: 512, Length: 512}),
+		}
+		if err := r.encode(&one, 0, "a.tar", 0); err != nil {
+			return err
+		}
 		return visit(r)
 	})
 }

@@ -56,6 +56,8 @@ type scanned interface {
 	totals() totals
 	// each calls visit for every chunk in order. The record is valid until visit returns.
 	each(visit func(*chunkRecord) error) error
+	// release gives back the space that it takes: nothing reads it any more.
+	release()
 }
 
 // scanFile is the result of scanning one shard, or one run of loose objects: frames of one chunk each, in a part of a file
@@ -68,6 +70,8 @@ type scanFile struct {
 }
 
 func (s *scanFile) totals() totals { return s.sum }
+
+func (s *scanFile) release() { unnamed.Release(s.file, s.off, s.size) }
 
 const maxScanFrame = 256 << 20
 

@@ -144,6 +144,7 @@ func (w *indexWriter) shard(n uint32, s shardScan) error {
 		if err := s.scan.each(func(r *chunkRecord) error { return w.record(n, s.key, r) }); err != nil {
 			return err
 		}
+		s.scan.release()
 	}
 	b := binary.LittleEndian.AppendUint64(w.tmp[:0], uint64(s.size))
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(s.key)))
