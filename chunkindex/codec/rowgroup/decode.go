@@ -1,0 +1,157 @@
+// Package rowgroup decodes row groups of Parquet files into rows (package rows): from the bytes of a row group, and what the file's
+// footer says of them.
+//
+// Both are input that nobody has checked. Nothing takes memory for what a header merely promises, and what pages and
+// dictionaries take is limited by the caller.
+package rowgroup
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+)
+
+// Decoder gives the rows of one row group, one after another.
+type Decoder struct {
+	columns  []*column
+	repeated []*column // those that lie in lists
+	lists    []*list
+	row      *record
+	left     int64 // rows
+	unpack   unpacker
+	mem      memory
+}
+
+// NewDecoder returns a decoder of a row group. Beside stored it holds at most room bytes of pages and dictionaries.
+func NewDecoder(f *Frame, stored []byte, room int64) (*Decoder, error) {
+	if int64(len(stored)) != f.Length {
+		return nil, fmt.Errorf("row group of %d bytes, where %d are stored: %w", len(stored), f.Length, errPage)
+	}
+	d := &Decoder{left: f.Rows, mem: memory{room}}
+	paths := paths(f.Fields)
+	for i, c := range f.chunks {
+		d.columns = append(d.columns, &column{
+			name: columnName(paths[i], i), leaf: f.leaves[i], codec: c.codec, pages: stored[c.offset : c.offset+c.length], values: c.values,
+			unpack: &d.unpack, mem: &d.mem,
+		})
+	}
+	if err := d.mem.take(columnMemory * int64(len(d.columns))); err != nil {
+		return nil, err
+	}
+	p := planner{columns: d.columns}
+	row, err := p.record(f.Fields, levels{})
+	if err != nil {
+		return nil, err
+	}
+	d.row, d.lists = row, p.lists
+	for _, c := range d.columns {
+		if c.most.rep > 0 {
+			d.repeated = append(d.repeated, c)
+		}
+	}
+	return d, nil
+}
+
+// columnMemory is what a column takes beside its pages: three batches of levels and places.
+const columnMemory = 4 << 10
+
+// Close gives back the decompressors.
+func (d *Decoder) Close() { d.unpack.close() }
+
+// Next appends the next row to dst, which must not become longer than limit. It returns io.EOF after the last row.
+func (d *Decoder) Next(dst []byte, limit int64) (_ []byte, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("decoder of row groups failed: %v", r)
+		}
+	}()
+	if d.left == 0 {
+		return dst, d.finish()
+	}
+	d.left--
+	for _, l := range d.lists {
+		l.buf = l.buf[:0]
+	}
+	for _, c := range d.repeated {
+		now, err := c.must()
+		if err != nil {
+			return dst, err
+		}
+		if now.rep != 0 {
+			return dst, c.fail(errLevels)
+		}
+	}
+	if err := d.row.read(limit - int64(len(dst))); err != nil {
+		return dst, err
+	}
+	return d.row.builder.Append(dst, limit)
+}
+
+// finish returns io.EOF if no column has anything left.
+func (d *Decoder) finish() error {
+	for _, c := range d.columns {
+		if _, more, err := c.peek(); err != nil {
+			return err
+		} else if more {
+			return c.fail(errRagged)
+		}
+	}
+	return io.EOF
+}
+
+// Room is what decoding so many bytes of rows may take beside them and beside what is stored. Pages have about as many bytes as the
+// rows that are made of them; the rest is for dictionaries of which few values are used, and for small row groups.
+func Room(decoded int64) int64 { return 2*decoded + 8<<20 }
+
+// Decode fills dst with rows of row groups that are stored one after another. params has the Params of each, with their length
+// before them.
+func Decode(params, stored, dst []byte) error {
+	at, room := 0, Room(int64(len(dst)))
+	for first := true; len(params) > 0; first = false {
+		n, k := binary.Uvarint(params)
+		if k <= 0 || n > uint64(len(params)-k) {
+			return errParams
+		}
+		f, err := ParseParams(params[k : k+int(n)])
+		if err != nil {
+			return err
+		}
+		params = params[k+int(n):]
+		if first {
+			f.Gap = 0
+		}
+		if f.Gap > int64(len(stored)) || f.Length > int64(len(stored))-f.Gap {
+			return fmt.Errorf("row groups do not lie in the %d bytes that are left of the chunk: %w", len(stored), errPage)
+		}
+		group := stored[f.Gap : f.Gap+f.Length]
+		stored = stored[f.Gap+f.Length:]
+		if at, err = decode(f, group, dst, at, room); err != nil {
+			return err
+		}
+	}
+	if at < len(dst) || len(stored) > 0 {
+		return fmt.Errorf("row groups end %d bytes early, and leave %d stored ones: %w", len(dst)-at, len(stored), io.ErrUnexpectedEOF)
+	}
+	return nil
+}
+
+// decode writes all rows of a row group to dst from a place on, and returns where they end.
+func decode(f *Frame, stored, dst []byte, at int, room int64) (int, error) {
+	d, err := NewDecoder(f, stored, room)
+	if err != nil {
+		return at, err
+	}
+	defer d.Close()
+	for {
+		b, err := d.Next(dst[:at], int64(len(dst)))
+		if errors.Is(err, io.EOF) {
+			return at, nil
+		}
+		if err != nil {
+			return at, err
+		}
+		at = len(b)
+	}
+}

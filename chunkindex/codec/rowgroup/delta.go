@@ -1,0 +1,101 @@
+package rowgroup
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// deltas reads integers of DELTA_BINARY_PACKED, one at a time.
+type deltas struct {
+	b        []byte // from the next block, or from the next miniblock's bytes
+	left     uint64 // values that have not been read
+	first    bool   // the next value is the first one
+	value    int64
+	mini     uint64 // values of a miniblock
+	minis    uint64 // miniblocks of a block
+	smallest int64
+	widths   []byte // of the block's miniblocks that have not begun
+	bits     []byte // of the miniblock at hand
+	width    int
+	at       uint64 // bit in bits
+	inMini   uint64 // values left of the miniblock at hand
+}
+
+// newDeltas reads the header of a sequence.
+func newDeltas(b []byte) (*deltas, error) {
+	var head [3]uint64 // values of a block, miniblocks of a block, values in all
+	for i := range head {
+		v, n := binary.Uvarint(b)
+		if n <= 0 {
+			return nil, errPage
+		}
+		head[i], b = v, b[n:]
+	}
+	first, n := binary.Varint(b)
+	if n <= 0 {
+		return nil, errPage
+	}
+	size, minis := head[0], head[1]
+	if minis == 0 || size == 0 || size > 1<<30 || size%minis != 0 || size/minis%8 != 0 || head[2] > math.MaxInt32 {
+		return nil, errPage
+	}
+	return &deltas{b: b[n:], left: head[2], first: true, value: first, mini: size / minis, minis: minis}, nil
+}
+
+// next returns the next integer.
+func (d *deltas) next() (int64, error) {
+	if d.left == 0 {
+		return 0, errPage
+	}
+	d.left--
+	if d.first {
+		d.first = false
+		return d.value, nil
+	}
+	if d.inMini == 0 {
+		if err := d.miniblock(); err != nil {
+			return 0, err
+		}
+	}
+	d.inMini--
+	d.value += d.smallest
+	if d.width > 0 {
+		d.value += int64(unpack(d.bits, d.at, d.width))
+		d.at += uint64(d.width)
+	}
+	return d.value, nil
+}
+
+// miniblock begins the next miniblock, and a block before it where one is due.
+func (d *deltas) miniblock() error {
+	if len(d.widths) == 0 {
+		v, n := binary.Varint(d.b)
+		if n <= 0 || d.minis > uint64(len(d.b)-n) {
+			return errPage
+		}
+		d.smallest, d.widths, d.b = v, d.b[n:n+int(d.minis)], d.b[n+int(d.minis):]
+	}
+	d.width, d.widths = int(d.widths[0]), d.widths[1:]
+	length := d.mini / 8 * uint64(d.width)
+	if d.width > 64 || length > uint64(len(d.b)) {
+		return errPage
+	}
+	d.bits, d.b = d.b[:length], d.b[length:]
+	d.at, d.inMini = 0, d.mini
+	return nil
+}
+
+// rest returns the bytes after the sequence. It looks at widths alone.
+func (d *deltas) rest() ([]byte, error) {
+	ahead := *d
+	if ahead.left > 0 && ahead.first {
+		ahead.left--
+	}
+	for ahead.left > 0 {
+		if err := ahead.miniblock(); err != nil {
+			return nil, err
+		}
+		ahead.left -= min(ahead.left, ahead.mini)
+	}
+	return ahead.b, nil
+}

@@ -1,0 +1,201 @@
+package rowgroup
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/millrace-data/millrace/chunkindex/rows"
+)
+
+// Frame says how the stored bytes of one row group are decoded: what a file's footer has beside them. Its stored form, Params, is
+// frozen: docs/index-format.md describes it.
+type Frame struct {
+	Fields []*rows.Node // a Frame of Params has no names and no types
+	Rows   int64
+	Gap    int64 // bytes between the row group before and this one
+	Length int64 // stored bytes
+
+	leaves []leaf
+	chunks []place
+}
+
+// place is a column chunk of a row group.
+type place struct {
+	codec  int64
+	offset int64 // in the row group
+	length int64
+	values int64
+}
+
+// paramsVersion is the first byte of Params.
+const paramsVersion = 1
+
+// Node bits of Params: the kind in the lowest two, then whether the node is nullable, then the physical type.
+const (
+	nodeLeaf     = 0
+	nodeStruct   = 1
+	nodeList     = 2
+	nodeNullable = 4
+	physicalAt   = 4
+)
+
+// Params returns the frame as an index keeps it.
+func (f *Frame) Params() []byte {
+	b := []byte{paramsVersion}
+	for _, v := range []int64{f.Gap, f.Length, f.Rows, int64(len(f.Fields))} {
+		b = binary.AppendUvarint(b, uint64(v))
+	}
+	at := 0
+	for _, n := range f.Fields {
+		b = f.appendNode(b, n, &at)
+	}
+	for _, c := range f.chunks {
+		for _, v := range []int64{c.codec, c.offset, c.length, c.values} {
+			b = binary.AppendUvarint(b, uint64(v))
+		}
+	}
+	return b
+}
+
+func (f *Frame) appendNode(b []byte, n *rows.Node, leaf *int) []byte {
+	head := byte(0)
+	if n.Nullable {
+		head |= nodeNullable
+	}
+	switch n.Kind {
+	case rows.Struct:
+		b = binary.AppendUvarint(append(b, head|nodeStruct), uint64(len(n.Children)))
+	case rows.List:
+		b = append(b, head|nodeList)
+	default:
+		l := f.leaves[*leaf]
+		*leaf++
+		b = append(b, head|nodeLeaf|byte(l.physical)<<physicalAt)
+		if l.physical == physFixed {
+			b = binary.AppendUvarint(b, uint64(l.size))
+		}
+	}
+	for _, c := range n.Children {
+		b = f.appendNode(b, c, leaf)
+	}
+	return b
+}
+
+// errParams is returned for parameters that no index has.
+var errParams = errors.New("parameters of a row group are malformed")
+
+// paramsReader reads what Params has written, from bytes that nobody has checked.
+type paramsReader struct {
+	b      []byte
+	leaves []leaf
+	nodes  int
+	err    error
+}
+
+func (r *paramsReader) number(most int64) int64 {
+	v, n := binary.Uvarint(r.b)
+	if n <= 0 || v > uint64(most) {
+		r.err, r.b = errParams, nil
+		return 0
+	}
+	r.b = r.b[n:]
+	return int64(v)
+}
+
+// ParseParams reads what Params has returned.
+func ParseParams(b []byte) (*Frame, error) {
+	if len(b) == 0 || b[0] != paramsVersion {
+		return nil, errParams
+	}
+	r := &paramsReader{b: b[1:]}
+	f := &Frame{Gap: r.number(maxOffset), Length: r.number(maxOffset), Rows: r.number(maxOffset)}
+	n := r.number(rows.MaxNodes)
+	for range n {
+		f.Fields = append(f.Fields, r.node(0))
+		if r.err != nil {
+			return nil, r.err
+		}
+	}
+	f.leaves = r.leaves
+	for range f.leaves {
+		c := place{r.number(packRawLZ4), r.number(maxOffset), r.number(maxOffset), r.number(maxOffset)}
+		if c.offset > f.Length || c.length > f.Length-c.offset {
+			return nil, errParams
+		}
+		f.chunks = append(f.chunks, c)
+	}
+	if r.err != nil || len(r.b) > 0 {
+		return nil, errParams
+	}
+	return f, nil
+}
+
+// node reads a node. Its name is its number, since names are no part of a row.
+func (r *paramsReader) node(depth int) *rows.Node {
+	n := &rows.Node{Name: strconv.Itoa(r.nodes)}
+	r.nodes++
+	if len(r.b) == 0 || depth > rows.MaxDepth || r.nodes > rows.MaxNodes {
+		r.err = errParams
+		return n
+	}
+	head := r.b[0]
+	r.b = r.b[1:]
+	n.Nullable = head&nodeNullable != 0
+	children := int64(0)
+	switch head & 3 {
+	case nodeStruct:
+		n.Kind, children = rows.Struct, r.number(rows.MaxNodes)
+	case nodeList:
+		n.Kind, children = rows.List, 1
+	case nodeLeaf:
+		l := leaf{physical: int(head >> physicalAt)}
+		n.Kind, l.size = rows.Fixed, sizeOf(l.physical)
+		switch {
+		case l.physical == physBytes:
+			n.Kind = rows.Bytes
+		case l.physical == physFixed:
+			l.size = int(r.number(maxFixed))
+		case l.size == 0:
+			r.err = errParams
+		}
+		n.Size = l.size
+		r.leaves = append(r.leaves, l)
+	default:
+		r.err = errParams
+	}
+	for range children {
+		if r.err != nil {
+			break
+		}
+		n.Children = append(n.Children, r.node(depth+1))
+	}
+	return n
+}
+
+// maxFixed is the length of the longest FIXED_LEN_BYTE_ARRAY.
+const maxFixed = 1 << 24
+
+// sizeOf returns the bytes of a value of a physical type; 0: they differ.
+func sizeOf(physical int) int {
+	switch physical {
+	case physBoolean:
+		return 1
+	case physInt32, physFloat:
+		return 4
+	case physInt64, physDouble:
+		return 8
+	case physInt96:
+		return 12
+	}
+	return 0
+}
+
+// columnName names a column for errors.
+func columnName(path string, i int) string {
+	if path == "" {
+		return strconv.Itoa(i)
+	}
+	return fmt.Sprintf("%q", path)
+}

@@ -1,0 +1,127 @@
+package rowgroup
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+// errPage is returned for a page whose bytes are not what its header says.
+var errPage = errors.New("page is malformed")
+
+// batch is how many levels, or places in a dictionary, are unpacked at once.
+const batch = 256
+
+// hybrid reads the runs of Parquet's RLE and bit-packing hybrid, a batch at a time.
+type hybrid struct {
+	b      []byte
+	width  int
+	run    uint64 // values left of a run of one value
+	value  uint32
+	packed uint64 // values left of a run of packed values
+	bit    uint64 // where they begin, from the start of b
+
+	buf [batch]uint32
+	at  int
+	n   int
+}
+
+func newHybrid(b []byte, width int) *hybrid { return &hybrid{b: b, width: width} }
+
+// next returns the next value. It fails where the bytes end, however many values the page's header promises.
+func (h *hybrid) next() (uint32, error) {
+	if h.at == h.n {
+		if err := h.fill(); err != nil {
+			return 0, err
+		}
+	}
+	h.at++
+	return h.buf[h.at-1], nil
+}
+
+func (h *hybrid) fill() error {
+	for h.run == 0 && h.packed == 0 {
+		if err := h.header(); err != nil {
+			return err
+		}
+	}
+	h.at = 0
+	if h.run > 0 {
+		h.n = int(min(h.run, batch))
+		h.run -= uint64(h.n)
+		for i := range h.buf[:h.n] {
+			h.buf[i] = h.value
+		}
+		return nil
+	}
+	h.n = int(min(h.packed, batch))
+	h.packed -= uint64(h.n)
+	for i := range h.buf[:h.n] {
+		h.buf[i] = uint32(unpack(h.b, h.bit, h.width))
+		h.bit += uint64(h.width)
+	}
+	if h.packed == 0 {
+		h.b = h.b[(h.bit+7)/8:]
+	}
+	return nil
+}
+
+// header begins the next run.
+func (h *hybrid) header() error {
+	v, n := binary.Uvarint(h.b)
+	if n <= 0 {
+		return errPage
+	}
+	h.b = h.b[n:]
+	if v&1 == 0 {
+		bytes := (h.width + 7) / 8
+		if len(h.b) < bytes {
+			return errPage
+		}
+		h.run, h.value = v>>1, 0
+		for i, x := range h.b[:bytes] {
+			h.value |= uint32(x) << (8 * i)
+		}
+		h.b = h.b[bytes:]
+		if h.width < 32 && h.value>>h.width != 0 {
+			return errPage
+		}
+		return nil
+	}
+	h.bit, h.packed = 0, v>>1
+	if h.packed > 1<<40 {
+		return errPage
+	}
+	h.packed *= 8
+	if h.width > 0 { // the last run may be cut short where its last values are none
+		h.packed = min(h.packed, uint64(len(h.b))*8/uint64(h.width))
+		if h.packed == 0 {
+			return errPage
+		}
+	}
+	return nil
+}
+
+// unpack reads a number of at most 64 bits at an offset in bits, the lowest bit first. The bytes hold it.
+func unpack(b []byte, bit uint64, width int) uint64 {
+	at, shift := bit/8, bit%8
+	if rest := b[min(at, uint64(len(b))):]; len(rest) >= 9 {
+		v := binary.LittleEndian.Uint64(rest) >> shift
+		if shift > 0 {
+			v |= uint64(rest[8]) << (64 - shift)
+		}
+		return v & mask(width)
+	}
+	var v uint64
+	for i := range uint64(width) {
+		p := bit + i
+		v |= uint64(b[p/8]>>(p%8)&1) << i
+	}
+	return v
+}
+
+func mask(width int) uint64 {
+	if width >= 64 {
+		return ^uint64(0)
+	}
+	return 1<<width - 1
+}

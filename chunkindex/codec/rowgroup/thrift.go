@@ -1,0 +1,227 @@
+package rowgroup
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// thrift reads values of Thrift's compact protocol from bytes that nobody has checked. It takes no memory for lengths that are
+// merely promised: each element of a list takes a byte at least.
+type thrift struct {
+	b     []byte
+	off   int
+	depth int
+}
+
+// errThrift is returned for metadata that is malformed or cut short.
+var errThrift = errors.New("metadata is malformed")
+
+// Types of the compact protocol.
+const (
+	typeTrue   = 1
+	typeFalse  = 2
+	typeByte   = 3
+	typeDouble = 7
+	typeBinary = 8
+	typeList   = 9
+	typeSet    = 10
+	typeMap    = 11
+	typeStruct = 12
+	typeUUID   = 13
+)
+
+// maxNesting is the depth to which structs and lists may nest. Parquet's own need six.
+const maxNesting = 32
+
+func (t *thrift) uvarint() (uint64, error) {
+	v, n := binary.Uvarint(t.b[t.off:])
+	if n <= 0 {
+		return 0, errThrift
+	}
+	t.off += n
+	return v, nil
+}
+
+// int reads an integer of any width.
+func (t *thrift) int() (int64, error) {
+	v, err := t.uvarint()
+	return int64(v>>1) ^ -int64(v&1), err
+}
+
+func (t *thrift) byte() (byte, error) {
+	if t.off >= len(t.b) {
+		return 0, errThrift
+	}
+	t.off++
+	return t.b[t.off-1], nil
+}
+
+func (t *thrift) bytes() ([]byte, error) {
+	n, err := t.uvarint()
+	if err != nil || n > uint64(len(t.b)-t.off) {
+		return nil, errThrift
+	}
+	t.off += int(n)
+	return t.b[t.off-int(n) : t.off], nil
+}
+
+// structure reads a struct. field reads, or skips, the value of each field.
+func (t *thrift) structure(field func(id int, kind byte) error) error {
+	if t.depth++; t.depth > maxNesting {
+		return fmt.Errorf("%w: nested too deeply", errThrift)
+	}
+	defer func() { t.depth-- }()
+	for id := int64(0); ; {
+		head, err := t.byte()
+		if err != nil || head == 0 {
+			return err
+		}
+		if delta := int64(head >> 4); delta > 0 {
+			id += delta
+		} else if id, err = t.int(); err != nil {
+			return err
+		}
+		if id < 0 || id > 1<<15 {
+			return errThrift
+		}
+		if err := field(int(id), head&15); err != nil {
+			return err
+		}
+	}
+}
+
+// list reads a list. element reads each of the elements, which are of one type.
+func (t *thrift) list(kind byte, element func(kind byte) error) error {
+	if kind != typeList && kind != typeSet {
+		return errThrift
+	}
+	if t.depth++; t.depth > maxNesting {
+		return fmt.Errorf("%w: nested too deeply", errThrift)
+	}
+	defer func() { t.depth-- }()
+	head, err := t.byte()
+	if err != nil {
+		return err
+	}
+	n := uint64(head >> 4)
+	if n == 15 {
+		if n, err = t.uvarint(); err != nil {
+			return err
+		}
+	}
+	if n > uint64(len(t.b)-t.off) {
+		return errThrift
+	}
+	for range n {
+		if err := element(head & 15); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// skip passes over a value of a struct's field.
+func (t *thrift) skip(kind byte) error {
+	if kind == typeTrue || kind == typeFalse {
+		return nil // the type is the value
+	}
+	return t.skipElement(kind)
+}
+
+func (t *thrift) skipElement(kind byte) error {
+	var err error
+	switch kind {
+	case typeTrue, typeFalse, typeByte:
+		_, err = t.byte()
+	case 4, 5, 6:
+		_, err = t.uvarint()
+	case typeDouble:
+		err = t.pass(8)
+	case typeBinary:
+		_, err = t.bytes()
+	case typeList, typeSet:
+		err = t.list(kind, t.skipElement)
+	case typeMap:
+		err = t.skipMap()
+	case typeStruct:
+		err = t.structure(func(_ int, kind byte) error { return t.skip(kind) })
+	case typeUUID:
+		err = t.pass(16)
+	default:
+		err = errThrift
+	}
+	return err
+}
+
+func (t *thrift) pass(n int) error {
+	if n > len(t.b)-t.off {
+		return errThrift
+	}
+	t.off += n
+	return nil
+}
+
+func (t *thrift) skipMap() error {
+	if t.depth++; t.depth > maxNesting {
+		return fmt.Errorf("%w: nested too deeply", errThrift)
+	}
+	defer func() { t.depth-- }()
+	n, err := t.uvarint()
+	if err != nil || n == 0 {
+		return err
+	}
+	kinds, err := t.byte()
+	if err != nil || n > uint64(len(t.b)-t.off) {
+		return errThrift
+	}
+	for range n {
+		if err := t.skipElement(kinds >> 4); err != nil {
+			return err
+		}
+		if err := t.skipElement(kinds & 15); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Fields of the struct that is being read: each checks the type that the metadata gives.
+
+func (t *thrift) fieldInt(kind byte, v *int64) (err error) {
+	switch kind {
+	case typeByte:
+		var b byte
+		b, err = t.byte()
+		*v = int64(int8(b))
+	case 4, 5, 6:
+		*v, err = t.int()
+	default:
+		err = errThrift
+	}
+	return err
+}
+
+func (t *thrift) fieldString(kind byte, v *string) error {
+	if kind != typeBinary {
+		return errThrift
+	}
+	b, err := t.bytes()
+	*v = string(b)
+	return err
+}
+
+func fieldBool(kind byte, v *bool) error {
+	if kind != typeTrue && kind != typeFalse {
+		return errThrift
+	}
+	*v = kind == typeTrue
+	return nil
+}
+
+func (t *thrift) fieldStruct(kind byte, field func(id int, kind byte) error) error {
+	if kind != typeStruct {
+		return errThrift
+	}
+	return t.structure(field)
+}

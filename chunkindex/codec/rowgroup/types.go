@@ -1,0 +1,92 @@
+package rowgroup
+
+import "fmt"
+
+// typeName returns the type of a column in Arrow's words. It is one whose values Arrow lays out as they are stored here, so a type
+// that Arrow would narrow, or turn round, is that of the bytes: int32 for an INT32 of 8 bits, fixed_size_binary for a decimal
+// in FIXED_LEN_BYTE_ARRAY. The exception is a boolean, which takes a byte here.
+func (e *element) typeName() string {
+	l := e.logical
+	if l.kind == 0 {
+		l = e.older()
+	}
+	switch e.physical {
+	case physBoolean:
+		return "bool"
+	case physInt32:
+		return int32Name(l)
+	case physInt64:
+		return int64Name(l)
+	case physFloat:
+		return "float"
+	case physDouble:
+		return "double"
+	case physBytes:
+		if l.kind == logicalString || l.kind == logicalEnum || l.kind == logicalJSON {
+			return "utf8"
+		}
+		return "binary"
+	case physFixed:
+		if l.kind == logicalFloat16 && e.length == 2 {
+			return "halffloat"
+		}
+		return fmt.Sprintf("fixed_size_binary[%d]", e.length)
+	}
+	return "fixed_size_binary[12]" // INT96
+}
+
+func int32Name(l logical) string {
+	switch {
+	case l.kind == logicalInteger && !l.signed:
+		return "uint32"
+	case l.kind == logicalDecimal:
+		return fmt.Sprintf("decimal32(%d, %d)", l.precision, l.scale)
+	case l.kind == logicalDate:
+		return "date32[day]"
+	case l.kind == logicalTime && l.unit == 1:
+		return "time32[ms]"
+	}
+	return "int32"
+}
+
+func int64Name(l logical) string {
+	unit := [...]string{"", "ms", "us", "ns"}[min(max(l.unit, 0), 3)]
+	switch {
+	case l.kind == logicalInteger && !l.signed:
+		return "uint64"
+	case l.kind == logicalDecimal:
+		return fmt.Sprintf("decimal64(%d, %d)", l.precision, l.scale)
+	case l.kind == logicalTime && l.unit > 1:
+		return "time64[" + unit + "]"
+	case l.kind == logicalTimestamp && unit != "" && l.utc:
+		return "timestamp[" + unit + ", tz=UTC]"
+	case l.kind == logicalTimestamp && unit != "":
+		return "timestamp[" + unit + "]"
+	}
+	return "int64"
+}
+
+// older returns the logical type that a converted type stands for.
+func (e *element) older() logical {
+	switch e.converted {
+	case 0:
+		return logical{kind: logicalString}
+	case 4:
+		return logical{kind: logicalEnum}
+	case 5:
+		return logical{kind: logicalDecimal, scale: e.scale, precision: e.precision}
+	case 6:
+		return logical{kind: logicalDate}
+	case 7, 8:
+		return logical{kind: logicalTime, unit: int(e.converted) - 6}
+	case 9, 10:
+		return logical{kind: logicalTimestamp, unit: int(e.converted) - 8, utc: true}
+	case 11, 12, 13, 14:
+		return logical{kind: logicalInteger}
+	case 15, 16, 17, 18:
+		return logical{kind: logicalInteger, signed: true}
+	case 19:
+		return logical{kind: logicalJSON}
+	}
+	return logical{}
+}

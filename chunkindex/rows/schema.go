@@ -1,0 +1,104 @@
+package rows
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// field is a Node as JSON has it.
+type field struct {
+	Name     string  `json:"name,omitempty"`
+	Type     string  `json:"type"`
+	Size     int     `json:"size,omitempty"`
+	Nullable bool    `json:"nullable,omitempty"`
+	Children []field `json:"children,omitempty"`
+}
+
+// schema is the constants of a data set whose samples are rows.
+type schema struct {
+	Fields []field `json:"fields"`
+}
+
+// Marshal returns a schema as JSON. Equal schemas give the same bytes.
+func Marshal(fields []*Node) (json.RawMessage, error) {
+	var buf bytes.Buffer
+	e := json.NewEncoder(&buf)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(schema{toFields(fields)}); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+}
+
+func toFields(nodes []*Node) []field {
+	fields := make([]field, len(nodes))
+	for i, n := range nodes {
+		fields[i] = field{n.Name, n.Type, n.Size, n.Nullable, nil}
+		if len(n.Children) > 0 {
+			fields[i].Children = toFields(n.Children)
+		}
+	}
+	return fields
+}
+
+// Unmarshal reads and checks what Marshal has written.
+func Unmarshal(b json.RawMessage) ([]*Node, error) {
+	var s schema
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&s); err != nil {
+		return nil, fmt.Errorf("schema of rows: %w", err)
+	}
+	if d.More() {
+		return nil, errors.New("schema of rows: more than one value")
+	}
+	nodes := toNodes(s.Fields)
+	if _, err := NewLayout(nodes); err != nil {
+		return nil, fmt.Errorf("schema of rows: %w", err)
+	}
+	return nodes, nil
+}
+
+func toNodes(fields []field) []*Node {
+	nodes := make([]*Node, len(fields))
+	for i, f := range fields {
+		n := &Node{Name: f.Name, Type: f.Type, Kind: Bytes, Size: f.Size, Nullable: f.Nullable, Children: toNodes(f.Children)}
+		switch {
+		case f.Type == "struct":
+			n.Kind = Struct
+		case f.Type == "list" || f.Type == "map":
+			n.Kind = List
+		case f.Size != 0:
+			n.Kind = Fixed
+		}
+		nodes[i] = n
+	}
+	return nodes
+}
+
+// TypeName returns a node's type in Arrow's words, with the types of what it holds: "list<float>", "struct<a: int64, b: utf8>".
+func (n *Node) TypeName() string {
+	switch {
+	case n.Kind == Struct:
+		return "struct<" + names(n.Children) + ">"
+	case n.Kind == List && n.Type == "map" && len(n.Children[0].Children) == 2:
+		entry := n.Children[0].Children
+		return "map<" + entry[0].TypeName() + ", " + entry[1].TypeName() + ">"
+	case n.Kind == List:
+		return "list<" + n.Children[0].TypeName() + ">"
+	}
+	return n.Type
+}
+
+func names(nodes []*Node) string {
+	var b bytes.Buffer
+	for i, n := range nodes {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%s: %s", n.Name, n.TypeName())
+	}
+	return b.String()
+}
