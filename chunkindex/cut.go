@@ -25,31 +25,21 @@ const cutterChanges = 0
 
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
-// frameMap says where the decoded bytes of a compressed shard are stored.
-type frameMap interface {
-	// At returns the frame that holds a decoded byte, if it is known by now.
-	At(off int64) (codec.Frame, bool)
-	// Keep says that of the frames before from only those that hold one of these bytes will be asked for any more.
-	Keep(from int64, bytes [4]int64)
-	// Params returns the parameters of a chunk, which codec.Decode needs beside the stored bytes, by its first and its last decoded
-	// byte. The frames of both are known by now.
-	Params(first, last int64) []byte
-}
-
 // cutter is the Sink of one shard, or of a run of loose objects: it computes all digests in one pass and cuts chunks.
 //
 // A chunk is closed before a sample with which it would be longer than the chunk size,
 // and before a sample, or a gap, longer than maxHold. Until that is known, a sample's bytes, with the
 // gap before them, are held. In a compressed shard it is closed only before a sample that begins in another frame than its
-// first one, so that no frame is part of more than two chunks. A change of where chunks are cut raises cutterChanges.
+// first one, so that no frame is part of more than two chunks. With a codec whose chunks are whole frames it is closed only where a frame
+// begins, and before a frame with which it would be longer than the chunk size. A change of where chunks are cut raises cutterChanges.
 type cutter struct {
 	chunkSize int64
 	table     *crc32.Table
 	emit      func(*chunkRecord) error
 	codec     codec.Codec
-	frames    frameMap // nil: the shard is stored as it is
-	loose     bool     // each sample is an object, and an extent
-	object    int      // the loose object at hand, by its place in the run
+	frames    format.Frames // nil: the shard is stored as it is
+	loose     bool          // each sample is an object, and an extent
+	object    int           // the loose object at hand, by its place in the run
 
 	off   int64 // in the shard
 	open  bool  // a chunk is open
@@ -181,10 +171,14 @@ func (c *cutter) ahead(n int64) error {
 		return c.fail(fmt.Sprintf("sample is longer than %d bytes", format.MaxSample))
 	}
 	held := int64(len(c.hold) - c.again)
-	if c.joined || (!c.full && c.rec.length+held+n <= c.chunkSize && c.length+n <= maxHold) {
+	if c.joined || (!c.codec.Whole() && !c.full && c.rec.length+held+n <= c.chunkSize && c.length+n <= maxHold) {
 		return c.within(held + n)
 	}
-	if c.frames != nil {
+	if c.codec.Whole() {
+		if cut, err := c.beforeFrame(n); err != nil || !cut {
+			return err
+		}
+	} else if c.frames != nil {
 		own, known := c.frames.At(c.start)
 		if !known {
 			return nil // no byte of the sample has come yet: asked again when one does
@@ -202,12 +196,34 @@ func (c *cutter) ahead(n int64) error {
 	return nil
 }
 
+// beforeFrame says whether the open chunk is to be closed before the current sample, of n more bytes so far, since a frame begins there
+// that does not fit. It takes any other sample into the chunk.
+func (c *cutter) beforeFrame(n int64) (bool, error) {
+	own, known := c.frames.At(c.start)
+	if !known {
+		return false, nil
+	}
+	fits := own.StoredEnd > 0 && c.rec.length+own.DecodedEnd-own.Decoded <= c.chunkSize
+	if own.Decoded == c.start && (c.full || !fits) {
+		return true, nil
+	}
+	return false, c.join(int64(len(c.hold)) + n)
+}
+
 // within refuses n more bytes in a chunk that cannot be closed before them.
 func (c *cutter) within(n int64) error {
 	if c.rec.length+n > maxChunkSize {
-		return c.fail(fmt.Sprintf("samples that lie in one compressed frame are longer than %d bytes: recompress the shard in smaller frames", maxChunkSize))
+		return c.fail(fmt.Sprintf("samples that lie in one compressed frame are longer than %d bytes: %s", maxChunkSize, c.smaller()))
 	}
 	return nil
+}
+
+// smaller says how to make a shard of smaller frames.
+func (c *cutter) smaller() string {
+	if c.codec == codec.Parquet {
+		return "write the file again with smaller row groups (row_group_size=)"
+	}
+	return "recompress the shard in smaller frames"
 }
 
 // join takes the current sample, of n more bytes so far, into the open chunk, because it begins in the frame in which the chunk does.
@@ -216,7 +232,7 @@ func (c *cutter) join(n int64) error {
 		return c.fail(fmt.Sprintf("more than %d bytes between two samples of one compressed frame: recompress the shard in smaller frames", maxHold))
 	}
 	if c.rec.samples >= maxFrameSamples || len(c.plain.names) >= maxFrameBlock || len(c.plain.parts) >= maxFrameBlock {
-		return c.fail("too many samples in one compressed frame: recompress the shard in smaller frames")
+		return c.fail("too many samples in one compressed frame: " + c.smaller())
 	}
 	if err := c.within(n); err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/jsonl"
 	"github.com/millrace-data/millrace/chunkindex/litdata"
 	"github.com/millrace-data/millrace/chunkindex/mds"
+	"github.com/millrace-data/millrace/chunkindex/parquet"
 	"github.com/millrace-data/millrace/chunkindex/records"
 	"github.com/millrace-data/millrace/chunkindex/tfrecord"
 	"github.com/millrace-data/millrace/chunkindex/tokens"
@@ -22,6 +23,7 @@ func formats() []format.Format {
 		webdataset.Format(),
 		tfrecord.Format(),
 		jsonl.Format(),
+		parquet.Format(),
 		tokens.Format(),
 		records.Format(),
 		csv.Format(),

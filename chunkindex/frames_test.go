@@ -5,18 +5,19 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
+	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 )
 
 // counting notes how often frames are dropped, and passes on what is asked.
 type counting struct {
-	frameMap
+	format.Frames
 	calls int
 }
 
 func (c *counting) Keep(from int64, bytes [4]int64) {
 	c.calls++
-	c.frameMap.Keep(from, bytes)
+	c.Frames.Keep(from, bytes)
 }
 
 // Members that hold nothing but gaps, or pieces of one sample, are forgotten as they pass, and the chunks around them are right.
@@ -49,7 +50,7 @@ func TestManyTinyMembers(t *testing.T) {
 		t.Fatal(err)
 	}
 	cut := newCutter(1, func(*chunkRecord) error { return nil })
-	frames := &counting{frameMap: r}
+	frames := &counting{Frames: r}
 	cut.codec, cut.frames = codec.Gzip, frames
 	for range 10 {
 		if err := cut.Gap([]byte{'\n'}); err != nil {

@@ -95,6 +95,9 @@ func (b *builder) readShard(ctx context.Context, i int, cut *cutter) error {
 
 func (b *builder) decodeShard(ctx context.Context, i int, cut *cutter) error {
 	o := b.shards[i]
+	if b.found.Decode != nil && o.Size > 0 {
+		return b.decodeRanges(ctx, i, cut)
+	}
 	in, err := b.store.Open(ctx, o.Ref(), 0)
 	if err != nil {
 		return err
@@ -120,6 +123,41 @@ func (b *builder) decodeShard(ctx context.Context, i int, cut *cutter) error {
 		return nil
 	}
 	return cut.finish()
+}
+
+// decodeRanges makes the scan of a shard that its format decodes from ranges of it.
+func (b *builder) decodeRanges(ctx context.Context, i int, cut *cutter) error {
+	o := b.shards[i]
+	in := &ranges{store: b.store, ref: o.Ref(), step: func(n int64) { b.step(Progress{Done: n}) }}
+	d, err := b.found.Decode(ctx, i, in)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	cut.codec, cut.frames = d.Codec, d.Frames
+	if err := b.found.Scan(ctx, i, d, cut); err != nil {
+		return err
+	}
+	if in.n < o.Size { // what no range was read of, so that the bytes of all shards are those of the data set
+		in.step(o.Size - in.n)
+	}
+	return cut.finish()
+}
+
+// ranges reads ranges of one object, and reports progress.
+type ranges struct {
+	store objstore.Store
+	ref   objstore.Ref
+	n     int64
+	step  func(int64)
+}
+
+// ReadRange implements format.Ranges.
+func (r *ranges) ReadRange(ctx context.Context, offset int64, p []byte) error {
+	err := r.store.ReadRange(ctx, r.ref, offset, p)
+	r.n += int64(len(p))
+	r.step(int64(len(p)))
+	return err
 }
 
 func (b *builder) addRead(n int64) {

@@ -16,6 +16,8 @@ import (
 	"strings"
 
 	"github.com/klauspost/compress/gzip"
+
+	"github.com/millrace-data/millrace/chunkindex/codec/rowgroup"
 )
 
 // Codec says how an object is compressed. The numbers are those of docs/index-format.md.
@@ -23,11 +25,12 @@ type Codec uint32
 
 // The codecs.
 const (
-	None  Codec = 0
-	Gzip  Codec = 1 // RFC 1952, of any number of members
-	Zstd  Codec = 2 // RFC 8878, of any number of frames, without dictionaries
-	Xz    Codec = 4 // The .xz File Format 1.2.1, of any number of streams and blocks, with the filter LZMA2 alone
-	Bzip2 Codec = 5 // of any number of streams
+	None    Codec = 0
+	Gzip    Codec = 1 // RFC 1952, of any number of members
+	Zstd    Codec = 2 // RFC 8878, of any number of frames, without dictionaries
+	Parquet Codec = 3 // row groups, decoded into rows as docs/rows.md describes them
+	Xz      Codec = 4 // The .xz File Format 1.2.1, of any number of streams and blocks, with the filter LZMA2 alone
+	Bzip2   Codec = 5 // of any number of streams
 )
 
 // LineFeed is a flag beside a codec: what is decoded lacks one line feed at its end, which Decode adds. It belongs to the last chunk
@@ -52,6 +55,8 @@ func (c Codec) String() string {
 		return "gzip"
 	case Zstd:
 		return "zstd"
+	case Parquet:
+		return "parquet"
 	case Xz:
 		return "xz"
 	case Bzip2:
@@ -63,15 +68,19 @@ func (c Codec) String() string {
 // Known says whether this program can decode it.
 func (c Codec) Known() bool {
 	switch c &^ LineFeed {
-	case None, Gzip, Zstd, Xz, Bzip2:
+	case None, Gzip, Zstd, Parquet, Xz, Bzip2:
 		return true
 	}
 	return false
 }
 
 // Described says whether chunks of the codec have parameters, which their index holds: what of them decoding needs beside their stored
-// bytes. Frames of gzip, zstd and bzip2 say all of it themselves; of xz, the header of a stream says what check its blocks have.
-func (c Codec) Described() bool { return c&^LineFeed == Xz }
+// bytes. Frames of gzip, zstd and bzip2 say all of it themselves; of xz, the header of a stream says what check its blocks have, and of
+// Parquet, the footer says how its row groups are decoded.
+func (c Codec) Described() bool { return c&^LineFeed == Xz || c == Parquet }
+
+// Whole says whether chunks of the codec are whole frames, so that no frame is part of two of them.
+func (c Codec) Whole() bool { return c == Parquet }
 
 // Beside returns the bytes of memory that it takes to decode a chunk, beside the decoded bytes themselves: the stored bytes, and what
 // the decoder works in.
@@ -79,6 +88,8 @@ func (c Codec) Beside(stored, decoded int64) int64 {
 	switch {
 	case c == None:
 		return 0
+	case c == Parquet:
+		return stored + rowgroup.Room(decoded)
 	case c&^LineFeed == Xz:
 		return stored + MaxDictionary
 	case c&^LineFeed == Bzip2:
@@ -135,6 +146,9 @@ func Decode(c Codec, params, stored []byte, skip int64, dst []byte) error {
 		dst[len(dst)-1] = '\n'
 		return Decode(c&^LineFeed, params, stored, skip, dst[:len(dst)-1])
 	}
+	if c == Parquet {
+		return decodeRows(params, stored, skip, dst)
+	}
 	in, done, err := open(c, params, bytes.NewReader(stored))
 	if err != nil {
 		return fmt.Errorf("decode %v: %w", c, err)
@@ -148,6 +162,17 @@ func Decode(c Codec, params, stored []byte, skip int64, dst []byte) error {
 	}
 	if err != nil {
 		return fmt.Errorf("decode %v: %w", c, err)
+	}
+	return nil
+}
+
+// decodeRows fills dst with the rows of whole row groups.
+func decodeRows(params, stored []byte, skip int64, dst []byte) error {
+	if skip != 0 {
+		return fmt.Errorf("decode %v: %d bytes to pass over, where a chunk begins with a row group", Parquet, skip)
+	}
+	if err := rowgroup.Decode(params, stored, dst); err != nil {
+		return fmt.Errorf("decode %v: %w", Parquet, err)
 	}
 	return nil
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"sort"
 )
 
 // Frame is a gzip member, a zstd frame, an xz block or a bzip2 stream that holds at least one byte.
@@ -30,9 +28,9 @@ type Reader struct {
 	params string
 	off    int64 // decoded bytes so far
 	first  int64 // where the open frame begins in them
-	known  []Frame
-	most   int // as many of them as there may be before Keep drops some
 	err    error
+
+	FrameList
 }
 
 // source counts what was taken from a buffer over the object.
@@ -68,7 +66,7 @@ func NewReader(c Codec, in io.Reader) (*Reader, error) {
 }
 
 func newReader(c Codec, in io.Reader) *Reader {
-	r := &Reader{codec: c, src: &source{in: in}, maxFrame: MaxFrame, most: leastKnown}
+	r := &Reader{codec: c, src: &source{in: in}, maxFrame: MaxFrame}
 	r.src.buf = bufio.NewReaderSize(r.src, bufferSize)
 	return r
 }
@@ -134,40 +132,11 @@ func (c Codec) smaller() string {
 // Close gives back the decoder.
 func (r *Reader) Close() { r.frames.close() }
 
-// At returns the frame that holds a decoded byte, if that byte has been read and the frame not been forgotten.
-func (r *Reader) At(off int64) (Frame, bool) {
-	i := sort.Search(len(r.known), func(i int) bool { return r.known[i].DecodedEnd > off })
-	if i == len(r.known) || r.known[i].Decoded > off {
-		return Frame{}, false
-	}
-	return r.known[i], true
-}
-
 // Params returns the parameters of a chunk whose first decoded byte is at an offset, for Decode: those of its first frame, since the
 // frames behind that one say what they need. The frame must be known.
 func (r *Reader) Params(first, _ int64) []byte {
 	f, _ := r.At(first)
 	return []byte(f.params)
-}
-
-// leastKnown is how many frames are remembered before any is dropped: 128 KiB of them.
-const leastKnown = 4 << 10
-
-// Keep drops all frames but those that hold one of some decoded bytes, or a byte from an offset on. It looks at them only when there are
-// twice as many as it has left, so that many small frames cost no more than their number.
-func (r *Reader) Keep(from int64, holders [4]int64) {
-	if len(r.known) < r.most {
-		return
-	}
-	last := len(r.known) - 1 // which is still read, perhaps
-	kept := r.known[:0]
-	for i, f := range r.known {
-		if i == last || f.DecodedEnd > from || slices.ContainsFunc(holders[:], func(b int64) bool { return f.Decoded <= b && b < f.DecodedEnd }) {
-			kept = append(kept, f)
-		}
-	}
-	r.known = kept
-	r.most = max(leastKnown, 2*len(kept))
 }
 
 // next begins the next frame, or returns io.EOF at a clean end.
@@ -195,16 +164,16 @@ func (r *Reader) next() error {
 // grow adds decoded bytes to the open frame.
 func (r *Reader) grow(n int) {
 	if r.off == r.first {
-		r.known = append(r.known, Frame{Stored: r.begins, Decoded: r.first, params: r.params})
+		r.Add(Frame{Stored: r.begins, Decoded: r.first, params: r.params})
 	}
 	r.off += int64(n)
-	r.known[len(r.known)-1].DecodedEnd = r.off
+	r.Last().DecodedEnd = r.off
 }
 
 // finish ends the open frame.
 func (r *Reader) finish() {
 	if r.off > r.first {
-		r.known[len(r.known)-1].StoredEnd = r.src.at()
+		r.Last().StoredEnd = r.src.at()
 	}
 	r.open = false
 }

@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+
+	"github.com/millrace-data/millrace/chunkindex/codec"
 )
 
 // Limits that hold for every format.
@@ -73,12 +75,41 @@ type Dataset struct {
 	// samples lie. Every byte is handed to out, as a gap or as data, in order. It is called for several shards side by side.
 	Scan func(ctx context.Context, shard int, in io.Reader, out Sink) error
 
+	// Decode begins decoding one shard, given by its number, where no stream of the stored bytes gives the decoded ones that Scan reads.
+	// in reads ranges of the stored bytes. It is not called for a shard without a byte. nil: the shard's name says how it is
+	// compressed.
+	Decode func(ctx context.Context, shard int, in Ranges) (Decoded, error)
+
 	// LeftOut tells how many tokens of a shard are in none of the windows that were found in it, as far as that is known
 	// without reading it again. nil: samples are no windows.
 	LeftOut func(shard int, windows uint64) int64
 
 	// HiddenMembers tells how many hidden members of archives the scans so far have left out. nil: there are no archives.
 	HiddenMembers func() int64
+}
+
+// Ranges reads ranges of a stored object.
+type Ranges interface {
+	// ReadRange fills p with the bytes from an offset on.
+	ReadRange(ctx context.Context, offset int64, p []byte) error
+}
+
+// Decoded is a shard that is being decoded by its format.
+type Decoded struct {
+	io.ReadCloser             // gives the decoded bytes in order
+	Codec         codec.Codec // of the chunks
+	Frames        Frames
+}
+
+// Frames says where the decoded bytes of a shard are stored, and how they are decoded.
+type Frames interface {
+	// At returns the frame that holds a decoded byte, if it is known by now.
+	At(off int64) (codec.Frame, bool)
+	// Keep says that of the frames before from only those that hold one of these bytes will be asked for any more.
+	Keep(from int64, bytes [4]int64)
+	// Params returns the parameters of a chunk, which codec.Decode needs beside the stored bytes, by its first and its last decoded
+	// byte. The frames of both are known by now, and it is called for one chunk after another.
+	Params(first, last int64) []byte
 }
 
 // Shard is an object that holds samples.

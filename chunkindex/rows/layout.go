@@ -164,7 +164,7 @@ func (l *Layout) parts(from, to int, bitmap, lengths []byte, dst []Part) ([]Part
 				return nil, nil, 0, errRow
 			}
 			n, lengths = int64(binary.LittleEndian.Uint32(lengths)), lengths[4:]
-			if s.Node.flat() && n%int64(s.Node.Children[0].Size) != 0 {
+			if s.Node.Flat() && n%int64(s.Node.Children[0].Size) != 0 {
 				return nil, nil, 0, errRow
 			}
 		}

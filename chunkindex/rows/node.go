@@ -36,8 +36,8 @@ type Node struct {
 	Children []*Node
 }
 
-// flat says whether the node is a list whose values are its elements' bytes, one after another.
-func (n *Node) flat() bool { return n.Kind == List && n.Children[0].Kind == Fixed }
+// Flat says whether the node is a list whose values are its elements' bytes, one after another.
+func (n *Node) Flat() bool { return n.Kind == List && n.Children[0].Kind == Fixed }
 
 // errSchema is returned for a schema that no file can have.
 var errSchema = errors.New("schema is malformed")

@@ -19,8 +19,7 @@ type column struct {
 	unpack *unpacker
 	mem    *memory
 	dict   *dictionary
-	held   int64  // bytes of memory of the page
-	spare  []byte // of the page before, for the next one
+	held   [2][]byte // memory of the page, and of the page before
 
 	left int64 // entries of the page
 	rep  *hybrid
@@ -180,8 +179,8 @@ func (c *column) page() error {
 	return nil
 }
 
-// decompress returns the bytes of a page, or of the values of one. They are in memory that is accounted for, or in body.
-func (c *column) decompress(codec int64, body []byte, raw int64, into []byte) ([]byte, error) {
+// decompress returns the bytes of a page, or of the values of one. They lie in memory that is accounted for, or in body.
+func (c *column) decompress(codec int64, body []byte, raw int64) ([]byte, error) {
 	if codec == packNone {
 		if raw != int64(len(body)) {
 			return nil, errPage
@@ -191,37 +190,35 @@ func (c *column) decompress(codec int64, body []byte, raw int64, into []byte) ([
 	if raw > most(codec, len(body)) {
 		return nil, fmt.Errorf("page of %d bytes promises to decompress to %d: %w", len(body), raw, errPage)
 	}
-	if err := c.mem.take(raw); err != nil {
+	into, err := c.mem.alloc(raw)
+	if err != nil {
 		return nil, err
 	}
-	if int64(cap(into)) < raw {
-		into = make([]byte, raw)
-	}
-	into = into[:raw]
 	if err := c.unpack.unpack(codec, into, body); err != nil {
 		return nil, fmt.Errorf("page does not decompress: %w", err)
 	}
 	return into, nil
 }
 
-// forget gives back the memory of the page before. A row of a list may have values of several pages, so these keep theirs.
-func (c *column) forget() []byte {
-	c.mem.give(c.held)
-	c.held = 0
-	if c.most.rep > 0 {
-		return nil
+// unpacked returns the bytes of a data page. A row may still have values of the page before, if it lies in lists: their memory is given
+// back a page later.
+func (c *column) unpacked(codec int64, body []byte, raw int64) ([]byte, error) {
+	if c.most.rep == 0 {
+		c.held[1], c.held[0] = c.held[0], nil
 	}
-	return c.spare
+	c.mem.giveBack(c.held[1])
+	c.held[0], c.held[1] = nil, c.held[0]
+	b, err := c.decompress(codec, body, raw)
+	if err == nil && codec != packNone {
+		c.held[0] = b
+	}
+	return b, err
 }
 
 func (c *column) version1(h *pageHeader, body []byte) error {
-	into := c.forget()
-	b, err := c.decompress(c.codec, body, h.raw, into)
+	b, err := c.unpacked(c.codec, body, h.raw)
 	if err != nil {
 		return err
-	}
-	if c.codec != packNone {
-		c.held, c.spare = h.raw, b
 	}
 	c.rep, c.def = nil, nil
 	for i, most := range []int{c.most.rep, c.most.def} {
@@ -251,7 +248,6 @@ func (c *column) setLevels(i int, b []byte) {
 }
 
 func (c *column) version2(h *pageHeader, body []byte) error {
-	into := c.forget()
 	c.rep, c.def = nil, nil
 	for i, most := range []int{c.most.rep, c.most.def} {
 		n := h.lengths[i]
@@ -267,12 +263,9 @@ func (c *column) version2(h *pageHeader, body []byte) error {
 	if h.plain || h.raw == 0 {
 		codec, body = packNone, body[:min(int64(len(body)), h.raw)]
 	}
-	b, err := c.decompress(codec, body, h.raw, into)
+	b, err := c.unpacked(codec, body, h.raw)
 	if err != nil {
 		return err
-	}
-	if codec != packNone {
-		c.held, c.spare = h.raw, b
 	}
 	c.src, err = c.open(h.encoding, b)
 	return err
@@ -285,7 +278,7 @@ func (c *column) dictionary(h *pageHeader, body []byte) error {
 	if h.encoding != encPlain && h.encoding != encPlainDictionary {
 		return fmt.Errorf("dictionary in encoding %d: %w", h.encoding, errPage)
 	}
-	b, err := c.decompress(c.codec, body, h.raw, nil)
+	b, err := c.decompress(c.codec, body, h.raw)
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-
 )
 
 // Decoder gives the rows of one row group, one after another.
@@ -22,14 +21,20 @@ type Decoder struct {
 	left     int64 // rows
 	unpack   unpacker
 	mem      memory
+	room     int64
 }
 
-// NewDecoder returns a decoder of a row group. Beside stored it holds at most room bytes of pages and dictionaries.
+// NewDecoder returns a decoder of a row group. Beside stored it holds at most room bytes of pages and dictionaries. They lie in the
+// memory behind stored, up to its capacity, as far as there is enough.
 func NewDecoder(f *Frame, stored []byte, room int64) (*Decoder, error) {
+	return newDecoder(f, stored, memory{arena: stored[len(stored):cap(stored)], left: room})
+}
+
+func newDecoder(f *Frame, stored []byte, mem memory) (*Decoder, error) {
 	if int64(len(stored)) != f.Length {
 		return nil, fmt.Errorf("row group of %d bytes, where %d are stored: %w", len(stored), f.Length, errPage)
 	}
-	d := &Decoder{left: f.Rows, mem: memory{room}}
+	d := &Decoder{left: f.Rows, mem: mem, room: mem.left}
 	paths := paths(f.Fields)
 	for i, c := range f.chunks {
 		d.columns = append(d.columns, &column{
@@ -101,14 +106,23 @@ func (d *Decoder) finish() error {
 	return io.EOF
 }
 
+// Fits says whether the row group, whose rows have all been read and are so many bytes, is decoded within Room.
+func (d *Decoder) Fits(decoded int64) error {
+	if d.room-d.mem.left > Room(decoded) {
+		return errMemory
+	}
+	return nil
+}
+
 // Room is what decoding so many bytes of rows may take beside them and beside what is stored. Pages have about as many bytes as the
-// rows that are made of them; the rest is for dictionaries of which few values are used, and for small row groups.
-func Room(decoded int64) int64 { return 2*decoded + 8<<20 }
+// rows that are made of them; the rest is for levels, for dictionaries that few rows name, and for small row groups of many columns.
+func Room(decoded int64) int64 { return decoded + decoded/2 + 4<<20 }
 
 // Decode fills dst with rows of row groups that are stored one after another. params has the Params of each, with their length
 // before them.
 func Decode(params, stored, dst []byte) error {
-	at, room := 0, Room(int64(len(dst)))
+	at := 0
+	mem := memory{arena: stored[len(stored):cap(stored)], left: Room(int64(len(dst)))}
 	for first := true; len(params) > 0; first = false {
 		n, k := binary.Uvarint(params)
 		if k <= 0 || n > uint64(len(params)-k) {
@@ -127,7 +141,7 @@ func Decode(params, stored, dst []byte) error {
 		}
 		group := stored[f.Gap : f.Gap+f.Length]
 		stored = stored[f.Gap+f.Length:]
-		if at, err = decode(f, group, dst, at, room); err != nil {
+		if at, err = decode(f, group, dst, at, mem); err != nil {
 			return err
 		}
 	}
@@ -138,8 +152,8 @@ func Decode(params, stored, dst []byte) error {
 }
 
 // decode writes all rows of a row group to dst from a place on, and returns where they end.
-func decode(f *Frame, stored, dst []byte, at int, room int64) (int, error) {
-	d, err := NewDecoder(f, stored, room)
+func decode(f *Frame, stored, dst []byte, at int, mem memory) (int, error) {
+	d, err := newDecoder(f, stored, mem)
 	if err != nil {
 		return at, err
 	}

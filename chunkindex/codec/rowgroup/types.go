@@ -28,7 +28,7 @@ func (e *element) typeName() string {
 		return "binary"
 	case physFixed:
 		if l.kind == logicalFloat16 && e.length == 2 {
-			return "halffloat"
+			return "float16"
 		}
 		return fmt.Sprintf("fixed_size_binary[%d]", e.length)
 	}
@@ -42,7 +42,7 @@ func int32Name(l logical) string {
 	case l.kind == logicalDecimal:
 		return fmt.Sprintf("decimal32(%d, %d)", l.precision, l.scale)
 	case l.kind == logicalDate:
-		return "date32[day]"
+		return "date32"
 	case l.kind == logicalTime && l.unit == 1:
 		return "time32[ms]"
 	}

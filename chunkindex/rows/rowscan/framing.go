@@ -1,0 +1,66 @@
+// Package rowscan is what formats have in common whose samples are rows: the scanner, which finds the rows and their parts, and the
+// framing, which knows the types of the parts.
+package rowscan
+
+import (
+	"encoding/json"
+	"errors"
+
+	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/rows"
+)
+
+// ContentType is that of batches of rows: Arrow streams, which a gateway makes from the parts.
+const ContentType = "application/vnd.apache.arrow.stream"
+
+// Framing is that of datasets whose samples are rows.
+type Framing struct{ fields []format.Field }
+
+// NewFraming reads a schema that rows.Marshal has written.
+func NewFraming(constants json.RawMessage) (format.Framing, error) {
+	nodes, err := rows.Unmarshal(constants)
+	if err != nil {
+		return nil, err
+	}
+	l, err := rows.NewLayout(nodes)
+	if err != nil {
+		return nil, err
+	}
+	return Framing{fieldsOf(l)}, nil
+}
+
+// ContentType implements format.Framing.
+func (Framing) ContentType() string { return ContentType }
+
+// Frame implements format.Framing. Rows one after another are no file of any kind.
+func (Framing) Frame([]uint32) (before, after []byte, err error) {
+	return nil, nil, errors.New("rows have no form of their own: they are answered as Arrow streams")
+}
+
+// Fields implements format.Typed.
+func (f Framing) Fields() []format.Field { return f.fields }
+
+// fieldsOf returns what the parts of rows hold. A struct is a part of no bytes where it is present and all inside it is null.
+func fieldsOf(l *rows.Layout) []format.Field {
+	nullable := false
+	var fields []format.Field
+	var until []int // ends of the nullable structs around a step
+	for i, s := range l.Steps {
+		for len(until) > 0 && until[len(until)-1] < i {
+			until = until[:len(until)-1]
+		}
+		nullable = len(until) > 0 || s.Node.Nullable
+		if s.Node.Kind == rows.Struct {
+			if s.Node.Nullable {
+				until = append(until, i+s.Skip)
+			}
+			continue
+		}
+		f := format.Field{Name: s.Path, Encoding: format.Raw, Type: s.Node.TypeName(), Nullable: nullable}
+		if s.Node.Kind == rows.List && !s.Node.Flat() {
+			f.Encoding = format.Nested
+		}
+		fields = append(fields, f)
+	}
+	return fields
+}
