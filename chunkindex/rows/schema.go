@@ -62,6 +62,9 @@ func Unmarshal(b json.RawMessage) ([]*Node, error) {
 }
 
 func toNodes(fields []field) []*Node {
+	if len(fields) == 0 {
+		return nil
+	}
 	nodes := make([]*Node, len(fields))
 	for i, f := range fields {
 		n := &Node{Name: f.Name, Type: f.Type, Kind: Bytes, Size: f.Size, Nullable: f.Nullable, Children: toNodes(f.Children)}

@@ -22,6 +22,7 @@ type Decoder struct {
 	unpack   unpacker
 	mem      memory
 	room     int64
+	err      error // that Next has returned
 }
 
 // NewDecoder returns a decoder of a row group. Beside stored it holds at most room bytes of pages and dictionaries. They lie in the
@@ -66,12 +67,25 @@ const columnMemory = 4 << 10
 func (d *Decoder) Close() { d.unpack.close() }
 
 // Next appends the next row to dst, which must not become longer than limit. It returns io.EOF after the last row.
-func (d *Decoder) Next(dst []byte, limit int64) (_ []byte, err error) {
+func (d *Decoder) Next(dst []byte, limit int64) ([]byte, error) {
+	if d.err != nil {
+		return dst, d.err
+	}
+	dst, d.err = d.recovered(dst, limit)
+	return dst, d.err
+}
+
+// recovered returns a panic, which a library may end with, as an error.
+func (d *Decoder) recovered(dst []byte, limit int64) (_ []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("decoder of row groups failed: %v", r)
 		}
 	}()
+	return d.next(dst, limit)
+}
+
+func (d *Decoder) next(dst []byte, limit int64) ([]byte, error) {
 	if d.left == 0 {
 		return dst, d.finish()
 	}

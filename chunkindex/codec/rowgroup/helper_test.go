@@ -2,9 +2,14 @@ package rowgroup_test
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
 
 	"github.com/millrace-data/millrace/chunkindex/codec/rowgroup"
 	"github.com/millrace-data/millrace/chunkindex/rows"
@@ -32,7 +37,7 @@ func read(b []byte) (*rowgroup.File, [][]byte, error) {
 	}
 	var all [][]byte
 	for i, g := range f.Groups {
-		d, err := rowgroup.NewDecoder(g.Frame, b[g.Offset:g.Offset+g.Frame.Length], 1<<30)
+		d, err := rowgroup.NewDecoder(g.Frame, b[g.Offset:g.Offset+g.Frame.Length:g.Offset+g.Frame.Length], 1<<30)
 		if err != nil {
 			return f, nil, err
 		}
@@ -68,4 +73,43 @@ func values(b []byte) (fields []*rows.Node, all []map[string]any, err error) {
 		}
 	}
 	return f.Fields, all, nil
+}
+
+// golden returns the files that pyarrow wrote, by name.
+func golden(t testing.TB) map[string][]byte {
+	t.Helper()
+	names, err := filepath.Glob("testdata/*.parquet")
+	if err != nil || len(names) < 20 {
+		t.Fatalf("got %d files, %v, want those that make.py wrote", len(names), err)
+	}
+	all := map[string][]byte{}
+	for _, name := range names {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[strings.TrimSuffix(filepath.Base(name), ".parquet")] = b
+	}
+	return all
+}
+
+// asJSON writes a value of rowstest as physical.py does.
+func asJSON(v any) any {
+	switch v := v.(type) {
+	case []byte:
+		return hex.EncodeToString(v)
+	case map[string]any:
+		m := map[string]any{}
+		for k, x := range v {
+			m[k] = asJSON(x)
+		}
+		return m
+	case []any:
+		l := []any{}
+		for _, x := range v {
+			l = append(l, asJSON(x))
+		}
+		return l
+	}
+	return v
 }
