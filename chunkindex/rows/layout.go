@@ -54,6 +54,8 @@ func (l *Layout) add(fields []*Node, above string, seen map[string]bool) error {
 	for _, f := range fields {
 		path := above + f.Name
 		switch {
+		case path == AllNull:
+			return fmt.Errorf("a column has the name %q, which is kept for rows in which all is null", path)
 		case f.Name == "":
 			return fmt.Errorf("a column below %q has no name", strings.TrimSuffix(above, "."))
 		case !utf8.ValidString(f.Name):
@@ -125,14 +127,22 @@ type Part struct {
 	Length int
 }
 
+// AllNull is the one part, of no bytes, of a row in which everything is null: every sample has a part, so that none is lost in forms
+// that consist of parts. No column has this name.
+const AllNull = "__null__"
+
 // Parts appends the parts of a row with these lengths to dst, in their order. A struct that is nullable and present, and that none of
 // the parts lies in, is a part of no bytes.
 func (l *Layout) Parts(bitmap, lengths []byte, dst []Part) ([]Part, error) {
+	before := len(dst)
 	dst, lengths, _, err := l.parts(0, len(l.Steps), bitmap, lengths, dst)
-	if err == nil && len(lengths) > 0 {
-		err = errRow
+	switch {
+	case err != nil || len(lengths) > 0:
+		return nil, errRow
+	case len(dst) == before:
+		dst = append(dst, Part{Path: AllNull})
 	}
-	return dst, err
+	return dst, nil
 }
 
 // parts appends the parts of the steps from one to another. It returns the lengths that are left, and the bytes of the parts.

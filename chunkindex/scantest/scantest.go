@@ -72,9 +72,12 @@ func scan(ctx context.Context, f format.Format, o format.Options, objects Object
 		if !wanted(shard.Key) {
 			continue
 		}
-		b := objects[shard.Key]
+		b, err := decoded(ctx, d, i, objects[shard.Key])
+		if err != nil {
+			return found, fmt.Errorf("shard %s: %w", shard.Key, err)
+		}
 		s := &sink{shard: b, overlap: d.Overlap}
-		err := d.Scan(ctx, i, bytes.NewReader(b), s)
+		err = d.Scan(ctx, i, bytes.NewReader(b), s)
 		found[shard.Key] = s.samples
 		if err != nil {
 			return found, fmt.Errorf("shard %s: %w", shard.Key, err)
@@ -84,6 +87,28 @@ func scan(ctx context.Context, f format.Format, o format.Options, objects Object
 		}
 	}
 	return found, nil
+}
+
+// decoded returns the bytes that a scan of a shard reads.
+func decoded(ctx context.Context, d *format.Dataset, shard int, stored []byte) ([]byte, error) {
+	if d.Decode == nil || len(stored) == 0 {
+		return stored, nil
+	}
+	in, err := d.Decode(ctx, shard, ranges(stored))
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	return io.ReadAll(in)
+}
+
+// ranges is a format.Ranges of bytes.
+type ranges []byte
+
+// ReadRange implements format.Ranges.
+func (r ranges) ReadRange(_ context.Context, offset int64, p []byte) error {
+	_, err := io.ReadFull(io.NewSectionReader(bytes.NewReader(r), offset, int64(len(p))), p)
+	return err
 }
 
 // sink holds what a scanner says of a shard to the shard, and notes the samples.

@@ -1,0 +1,115 @@
+package parquet_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/parquet"
+	"github.com/millrace-data/millrace/chunkindex/scantest"
+)
+
+// file returns a file that pyarrow wrote.
+func file(t testing.TB, name string) []byte {
+	t.Helper()
+	b, err := os.ReadFile("../codec/rowgroup/testdata/" + name + ".parquet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// Rows are samples with a part for each value that is not null, and those of all files have one schema.
+func TestSamples(t *testing.T) {
+	o := scantest.Objects{"d/train-0.parquet": file(t, "checksums"), "d/train-1.PARQ": file(t, "compressed-zstd-v2"), "empty.parquet": nil, "README.md": []byte("about")}
+	got, err := scantest.Scan(t.Context(), parquet.Format(), format.Options{}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got["d/train-0.parquet"]) != 50 || len(got["d/train-1.PARQ"]) != 40 || len(got["empty.parquet"]) != 0 || len(got) != 3 {
+		t.Fatalf("got %d shards", len(got))
+	}
+	first, second := got["d/train-0.parquet"][0], got["d/train-1.PARQ"][1]
+	if first.Key != "d/train-0/000000000" || second.Key != "d/train-1/000000001" {
+		t.Errorf("got keys %s, %s", first.Key, second.Key)
+	}
+	// Row 0 has neither "fixed" nor a letter of "text".
+	want := []scantest.Part{{Ext: "int32", Offset: 9, Length: 4}, {Ext: "int64", Offset: 13, Length: 8}, {Ext: "float", Offset: 21, Length: 4}, {Ext: "double", Offset: 25, Length: 8}, {Ext: "text", Offset: 33}, {Ext: "sorted", Offset: 33, Length: 10}, {Ext: "ok", Offset: 43, Length: 1}}
+	if d := cmp.Diff(want, first.Parts); d != "" || first.Length != 44 {
+		t.Errorf("%d bytes (-want +got):\n%s", first.Length, d)
+	}
+}
+
+// The constants are the schema, and a framing tells the types of the parts.
+func TestFields(t *testing.T) {
+	d, err := parquet.Format().Survey(t.Context(), scantest.Objects{"a.parquet": file(t, "nested")}, format.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := parquet.Format().Framing(d.Framing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []format.Field{
+		{Name: "image.bytes", Encoding: "raw", Type: "binary", Nullable: true},
+		{Name: "image.path", Encoding: "raw", Type: "utf8", Nullable: true},
+		{Name: "embedding", Encoding: "raw", Type: "list<float>", Nullable: true},
+		{Name: "vector", Encoding: "raw", Type: "list<int64>", Nullable: true},
+		{Name: "captions", Encoding: "nested", Type: "list<utf8>", Nullable: true},
+		{Name: "messages", Encoding: "nested", Type: "list<struct<role: utf8, content: utf8, tokens: list<int32>>>", Nullable: true},
+		{Name: "counts", Encoding: "nested", Type: "map<utf8, int32>", Nullable: true},
+		{Name: "deep", Encoding: "nested", Type: "list<list<list<utf8>>>", Nullable: true},
+		{Name: "outer.inner.leaf", Encoding: "raw", Type: "int32", Nullable: true},
+		{Name: "matrix", Encoding: "nested", Type: "list<list<int32>>", Nullable: true},
+	}
+	if d := cmp.Diff(want, format.FieldsOf(f)); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	if _, _, err := f.Frame([]uint32{1}); err == nil {
+		t.Error("got a frame around rows")
+	}
+	for _, constants := range []string{"", "{}", `{"fields":[{"name":"a","type":"struct"}]}`} {
+		if _, err := parquet.Format().Framing([]byte(constants)); err == nil {
+			t.Errorf("constants %q: got no error", constants)
+		}
+	}
+}
+
+// What is not read is refused by name, with what to do.
+func TestRefused(t *testing.T) {
+	whole := file(t, "checksums")
+	for name, c := range map[string]struct {
+		objects scantest.Objects
+		want    string
+	}{
+		"another kind of file":  {scantest.Objects{"a.parquet": bytes.Repeat([]byte("x"), 100)}, "object a.parquet: it does not end with PAR1"},
+		"a few bytes":           {scantest.Objects{"a.parquet": []byte("PAR1")}, "object a.parquet: it has 4 bytes"},
+		"a file that was cut":   {scantest.Objects{"a.parquet": whole[:len(whole)-100]}, "cut short"},
+		"an encrypted footer":   {scantest.Objects{"a.parquet": append(bytes.Clone(whole[:len(whole)-4]), "PARE"...)}, "encrypted"},
+		"a footer that is long": {scantest.Objects{"a.parquet": append(binary.LittleEndian.AppendUint32(bytes.Clone(whole), 1<<31), "PAR1"...)}, "longer than the file allows"},
+		"compressed as a whole": {scantest.Objects{"a.parquet.gz": whole}, "object a.parquet.gz: a Parquet file that is compressed as a whole"},
+		"two schemas":           {scantest.Objects{"a.parquet": whole, "b.parquet": file(t, "types")}, `shard b.parquet: its schema is not that of a.parquet: column 1 is "int32" of type int32 there, and "bool" of type bool here`},
+		"a later footer":        {scantest.Objects{"a.parquet": whole, "b.parquet": whole[:len(whole)-5]}, "shard b.parquet: it does not end with PAR1"},
+		"damaged pages":         {scantest.Objects{"a.parquet": append(append(bytes.Clone(whole[:100]), whole[100]^1), whole[101:]...)}, "row group at offset 4"},
+	} {
+		t.Run(name, func(t *testing.T) { scantest.Refuses(t, parquet.Format(), format.Options{}, c.objects, c.want) })
+	}
+}
+
+// Names that are none of Parquet's are taken only where the format was named.
+func TestNames(t *testing.T) {
+	o := scantest.Objects{"train": file(t, "checksums")}
+	d, err := parquet.Format().Survey(t.Context(), o, format.Options{})
+	if d != nil || err != nil {
+		t.Errorf("got %v, %v, want nothing", d, err)
+	}
+	got, err := scantest.Scan(t.Context(), parquet.Format(), format.Options{Named: true}, o)
+	if err != nil || len(got["train"]) != 50 || !strings.HasPrefix(got["train"][0].Key, "train/") {
+		t.Errorf("got %d samples, %v", len(got["train"]), err)
+	}
+}
