@@ -56,7 +56,7 @@ func floorPlan() map[string]room {
 		},
 		"chunkindex": {
 			ours:    []string{"chunkindex", "internal/objstore", "internal/unnamed"},
-			outside: []string{"github.com/klauspost/compress", "github.com/ulikunitz/xz", "go.yaml.in/yaml", "github.com/zeebo/xxh3", "golang.org/x/sync"},
+			outside: []string{"github.com/andybalholm/brotli", "github.com/klauspost/compress", "github.com/pierrec/lz4", "github.com/ulikunitz/xz", "go.yaml.in/yaml", "github.com/zeebo/xxh3", "golang.org/x/sync"},
 			never:   []string{"net"},
 		},
 		"importance": {

@@ -34,7 +34,7 @@ func containers() []container {
 		frames  = "compress it with zstd or gzip instead"
 	)
 	return []container{
-		{"Parquet", []string{".parquet", ".parq"}, 0, "PAR1", false, rows},
+		{"Parquet", nil, 0, "PAR1", false, "let its name end in .parquet, or name the format (--format parquet)"},
 		{"Arrow IPC", []string{".arrow", ".feather", ".ipc"}, 0, "ARROW1", false, rows},
 		{"Feather", nil, 0, "FEA1", false, rows},
 		{"ORC", []string{".orc"}, 0, "ORC", false, rows},

@@ -20,7 +20,7 @@ func storeOf(objects map[string]string) *memstore.Store {
 // What may hold any number of samples is no sample unless it is asked for, and is called by its name with what to do.
 func TestUnreadContainersAreRefused(t *testing.T) {
 	for _, c := range []struct{ key, body, want string }{
-		{"train.parquet", "", "it is Parquet, which is not read: write its rows"}, {"x", "PAR1....", "it is Parquet"},
+		{"x", "PAR1....", "it is Parquet, which is not read: let its name end in .parquet"},
 		{"data-00000-of-00001.arrow", "", "it is Arrow IPC"}, {"x", "ARROW1\x00\x00", "it is Arrow IPC"}, {"x", "FEA1", "it is Feather"},
 		{"a.jsonl.lz4", "", "compressed by lz4, which is not read: compress it with zstd"}, {"x", "\xfd7zXZ\x00\x00", "let its name end in .xz"},
 		{"x", "BZh91AY&SY", "let its name end in .bz2"}, {"a.json.lz4", "", "compressed by lz4"}, {"a.jsonl.br", "", "Brotli"},
@@ -45,8 +45,8 @@ func TestUnreadContainersAreRefused(t *testing.T) {
 
 // Beside shards, what is one but for its compression is refused, and anything else counted with an example.
 func TestContainersBesideShards(t *testing.T) {
-	lines := map[string]string{"a.jsonl": "{}\n", "a.parquet": "PAR1", "a_stats.json": "{}"}
-	if rep, err := Build(t.Context(), storeOf(lines), "", BuildOptions{}); err != nil || rep.Samples != 1 || rep.Ignored != 2 || rep.IgnoredExample != "a.parquet" {
+	lines := map[string]string{"a.jsonl": "{}\n", "a.orc": "ORC", "a_stats.json": "{}"}
+	if rep, err := Build(t.Context(), storeOf(lines), "", BuildOptions{}); err != nil || rep.Samples != 1 || rep.Ignored != 2 || rep.IgnoredExample != "a.orc" {
 		t.Errorf("got %+v, %v, want one shard, and two ignored", rep, err)
 	}
 	lines["b.jsonl.lz4"] = "\x04\x22\x4d\x18"
