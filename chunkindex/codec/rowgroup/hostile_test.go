@@ -43,6 +43,27 @@ func TestFlips(t *testing.T) {
 	}
 }
 
+// A wrong byte in any page with a checksum is found.
+func TestChecksums(t *testing.T) {
+	file := bytes.Clone(golden(t)["checksums"])
+	f, _, err := read(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for i := range f.Groups[0].Frame.Length {
+		at := f.Groups[0].Offset + i
+		file[at] ^= 0x40
+		if _, _, err := read(file); err != nil && strings.Contains(err.Error(), "checksum of a page") {
+			found++
+		}
+		file[at] ^= 0x40
+	}
+	if found < 500 {
+		t.Errorf("the checksums tell of %d wrong bytes of %d, want most of them", found, f.Groups[0].Frame.Length)
+	}
+}
+
 // A file that was cut is refused.
 func TestTruncatedGroups(t *testing.T) {
 	for name, file := range golden(t) {

@@ -332,7 +332,7 @@ PLANTS = [
     (
         "frames that nobody asks for are remembered",
         "./chunkindex/codec TestKeep",
-        [("chunkindex/codec/reader.go", "\tif len(r.known) < r.most {", "\tif len(r.known) < 1000*r.most {")],
+        [("chunkindex/codec/framelist.go", "\tif len(l.known) < max(l.most, leastKnown) {", "\tif len(l.known) < 1000*max(l.most, leastKnown) {")],
     ),
     (
         "a cutter never says which frames it needs",

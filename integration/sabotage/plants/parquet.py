@@ -1,0 +1,61 @@
+"""Planted bugs of Parquet and of rows."""
+
+ROWGROUP = "chunkindex/codec/rowgroup"
+
+PLANTS = [
+    (
+        "a place outside a dictionary is looked up",
+        "./chunkindex/codec/rowgroup TestHostilePages",
+        [(f"{ROWGROUP}/values.go", "if int64(i) >= int64(p.d.n) {", "if int64(i) > int64(p.d.n) {")],
+    ),
+    (
+        "memory is taken for what a page promises",
+        "./chunkindex/codec/rowgroup TestHostilePages",
+        [(f"{ROWGROUP}/column.go", "if raw > most(codec, len(body)) {", "if raw > 1<<40 {"), (f"{ROWGROUP}/memory.go", "if n > m.left {", "if n > 1<<40 {")],
+    ),
+    (
+        "a list of Thrift takes memory for as many elements as it promises",
+        "./chunkindex/codec/rowgroup TestHostileFooters",
+        [(f"{ROWGROUP}/thrift.go", "\tif n > uint64(len(t.b)-t.off) {\n\t\treturn errThrift\n\t}\n\tfor range n {\n\t\tif err := element", "\t_ = make([]byte, n)\n\tfor range n {\n\t\tif err := element")],
+    ),
+    (
+        "the page before is overwritten while a row still has values of it",
+        "./chunkindex/codec/rowgroup TestRowsAreWhatPyarrowReads",
+        [(f"{ROWGROUP}/column.go", "\tif c.most.rep == 0 {\n\t\tc.held[1]", "\tif c.most.rep >= 0 {\n\t\tc.held[1]")],
+    ),
+    (
+        "a row group that needs more memory than is reserved is indexed all the same",
+        "./chunkindex/codec/rowgroup TestMemoryIsBounded",
+        [(f"{ROWGROUP}/decode.go", "if d.room-d.mem.left > Room(decoded) {", "if d.room-d.mem.left > 1000*Room(decoded) {")],
+    ),
+    (
+        "checksums of pages are not compared",
+        "./chunkindex/codec/rowgroup TestChecksums",
+        [(f"{ROWGROUP}/column.go", "if h.hasCRC && crc32.ChecksumIEEE(body) != uint32(h.crc) {", "if h.hasCRC && false && crc32.ChecksumIEEE(body) != uint32(h.crc) {")],
+    ),
+    (
+        "bits of a null bitmap count from the highest",
+        "./chunkindex/rows TestExample",
+        [("chunkindex/rows/builder.go", "b.bitmap[bit/8] |= 1 << (bit % 8)", "b.bitmap[bit/8] |= 128 >> (bit % 8)")],
+    ),
+    (
+        "a struct that is present and empty is taken for a null",
+        "./chunkindex/rows TestExample",
+        [("chunkindex/rows/layout.go", "if len(more) == len(dst) && s.Bit >= 0 {", "if false && s.Bit >= 0 {")],
+    ),
+    (
+        "a chunk ends inside a row group",
+        "./chunkindex TestRowGroupsJoin",
+        [("chunkindex/cut.go", "if own.Decoded == c.start && (c.full || !fits) {", "if c.full || !fits {")],
+    ),
+    (
+        "a row group does not say where it ends before it is read",
+        "./chunkindex TestRowGroupsJoin",
+        [("chunkindex/cut.go", "fits := own.StoredEnd > 0 && c.rec.length", "fits := own.StoredEnd > 1<<40 && c.rec.length")],
+    ),
+    (
+        "files of another schema are read",
+        "./chunkindex TestParquetIsReused",
+        [("chunkindex/parquet/parquet.go", "if string(own) != string(d.constants) {", "if len(own) == 0 {")],
+    ),
+]
