@@ -285,6 +285,39 @@ func (x *Index) Table(ctx context.Context, chunk int) (*Table, error) {
 	})
 }
 
+// fetchersAtOnce is how many reads of the store Fetch makes side by side.
+const fetchersAtOnce = 16
+
+// InPart says that what is read of the index may have to be fetched first.
+func (x *Index) InPart() bool { return x.pages != nil && !x.pages.complete }
+
+// Fetch brings the sample tables of some samples side by side, where they would else be fetched from the store one after another, as Table
+// wants them.
+func (x *Index) Fetch(ctx context.Context, samples []uint64) error {
+	var chunks []int
+	for _, n := range samples {
+		c := x.ChunkOf(n)
+		if len(chunks) > 0 && chunks[len(chunks)-1] == c {
+			continue
+		}
+		if x.tables != nil {
+			if _, ok := x.tables.Get(CacheKey{secTables, c}); ok {
+				continue
+			}
+		}
+		chunks = append(chunks, c)
+	}
+	slices.Sort(chunks)
+	chunks = slices.Compact(chunks)
+	if len(chunks) < 2 {
+		return nil
+	}
+	return sideBySide(ctx, fetchersAtOnce, len(chunks), func(ctx context.Context, _, i int) error {
+		_, err := x.Table(ctx, chunks[i])
+		return err
+	})
+}
+
 // read fills b with bytes of the file that a page proves, or, in version 1, that carry a checksum of their own.
 func (x *Index) read(ctx context.Context, off int64, b []byte) error {
 	if x.pages != nil {

@@ -22,7 +22,7 @@ const (
 	pageCRC      = pageSize - 4
 )
 
-// The sections, in the order of their numbers. The digests lie before all others.
+// The sections, in the order of their numbers.
 const (
 	secMeta = iota
 	secShards
@@ -80,6 +80,11 @@ func (h *header) blockSections() []int {
 // blockRow is the length of a row of section 6.
 func (h *header) blockRow() int64 { return 8 * int64(len(h.blockSections())) }
 
+// storedOrder is the order in which the sections lie behind the digests. Those that are fetched when an index is opened come first.
+func storedOrder() []int {
+	return []int{secMeta, secShards, secChunks, secExtents, secBlocks, secTables, secNames, secParts, secHash, secDecoding}
+}
+
 // place computes where the sections lie, from the counts in the header.
 func (h *header) place(meta, shards int64) {
 	n := int64(h.chunks)
@@ -95,7 +100,7 @@ func (h *header) place(meta, shards int64) {
 	}
 	h.sections[secDigests] = section{offset: headerSize, length: digestsSize(body)}
 	at := h.sections[secDigests].end()
-	for i := range secDigests {
+	for _, i := range storedOrder() {
 		h.sections[i] = section{offset: at, length: lengths[i]}
 		at += lengths[i]
 	}

@@ -117,23 +117,19 @@ func (s *indexSource) openLocal(path string) (*Index, error) {
 	if err != nil {
 		return nil, err
 	}
-	x, err := s.parse(f, s.read, false)
+	info, err := f.Stat()
+	if err == nil {
+		err = s.checkSize(info.Size())
+	}
+	var x *Index
+	if err == nil {
+		x, err = parseFile(f, info.Size(), s.generation, s.read, info.Size() <= wholeIndex)
+	}
 	if err != nil {
 		f.Close()
 		return nil, err
 	}
 	return x, nil
-}
-
-func (s *indexSource) parse(f *os.File, from fetch, whole bool) (*Index, error) {
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if err := s.checkSize(info.Size()); err != nil {
-		return nil, err
-	}
-	return parseFile(f, info.Size(), s.generation, from, whole)
 }
 
 // parseFile opens an index file, as parseIndex does, and says of an error what it means.
@@ -213,10 +209,10 @@ func (s *indexSource) copyTo(ctx context.Context, f *os.File, whole int64) (*Ind
 	if n != obj.Size {
 		return nil, fmt.Errorf("index %.12s: %w: %d bytes came, not %d", s.generation, objstore.ErrShort, n, obj.Size)
 	}
-	return s.parse(f, s.read, true)
+	return parseFile(f, obj.Size, s.generation, s.read, true)
 }
 
-// copyResident copies header, digests and the sections that stay in memory, which lie before all others. It returns nil for an index of version 1,
+// copyResident copies header, digests, the sections that stay in memory and the places of blocks, which lie before all others. It returns nil for an index of version 1,
 // which can only be checked as a whole, and for one whose header is not what it should be.
 func (s *indexSource) copyResident(ctx context.Context, f *os.File, size int64) (*Index, error) {
 	head := make([]byte, headerSize)
@@ -231,7 +227,7 @@ func (s *indexSource) copyResident(ctx context.Context, f *os.File, size int64) 
 		return nil, nil //nolint:nilerr // the whole of it says what is wrong
 	}
 	sections := h.sections[secDigests].end()
-	end := min(size, sections+proofSize*pagesOf(h.sections[secExtents].end()-sections)) // whole pages
+	end := min(size, sections+proofSize*pagesOf(h.sections[secBlocks].end()-sections)) // whole pages
 	pieces := int((end + mostAtOnce - 1) / mostAtOnce)
 	err = sideBySide(ctx, 8, pieces, func(ctx context.Context, _, i int) error {
 		off := int64(i) * mostAtOnce
@@ -248,7 +244,7 @@ func (s *indexSource) copyResident(ctx context.Context, f *os.File, size int64) 
 	if err != nil {
 		return nil, err
 	}
-	return s.parse(f, s.read, false)
+	return parseFile(f, size, s.generation, s.read, false)
 }
 
 // bind gives the shards the versions that the binding names.

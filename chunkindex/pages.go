@@ -30,6 +30,7 @@ type fetch func(ctx context.Context, off int64, b []byte) error
 type pages struct {
 	file       *os.File
 	from       fetch // nil: the local file is all there is
+	complete   bool  // all of the file was there, and right, when it was opened
 	begin, end int64 // of the sections in the file
 	digests    []byte
 
@@ -42,7 +43,7 @@ type pages struct {
 	}
 }
 
-var errPage = errors.New("a page does not match its digest")
+var errPage = fmt.Errorf("a page does not match its digest: %w", ErrCorrupt)
 
 // stream is a range of pages that a reader goes through: names of one chunk after another, for example.
 type stream struct {

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
@@ -59,7 +60,7 @@ func TestIndexInPart(t *testing.T) {
 		return memstore.Fault{}
 	})
 	x := openInPart(t, store, rep.Generation)
-	if want := whole.head.sections[secExtents].end() + headerSize + proofSize; fetched > want || fetched > whole.Size()/5 {
+	if want := whole.head.sections[secBlocks].end() + headerSize + proofSize; fetched > want || fetched > whole.Size()/5 {
 		t.Errorf("got %d bytes fetched to open an index of %d, want %d", fetched, whole.Size(), want)
 	}
 	if _, err := x.Table(t.Context(), 17); err != nil || fetched > whole.Size()/3 {
@@ -175,4 +176,48 @@ func TestLookupOfNumberedKeys(t *testing.T) {
 	if _, ok, err := y.Lookup(t.Context(), "c-0/000000001", "c-0.ndjson"); !ok || err != nil {
 		t.Errorf("in one of them: got %v, %v", ok, err)
 	}
+}
+
+// The tables of a batch are fetched side by side.
+func TestFetchSideBySide(t *testing.T) {
+	store, rep := linesStore(t, 30000)
+	x := openInPart(t, store, rep.Generation)
+	if !x.InPart() {
+		t.Fatal("got an index that is there as a whole")
+	}
+	var samples []uint64
+	for c := 0; c < x.Chunks(); c += x.Chunks() / 10 {
+		samples = append(samples, x.First()[c], x.First()[c]+1)
+	}
+	store.SetFault(func(memstore.Call) memstore.Fault { return memstore.Fault{Delay: 100 * time.Millisecond} })
+	if err := x.Fetch(t.Context(), samples); err != nil {
+		t.Fatal(err)
+	}
+	if n := store.Stats().MaxInFlight; n < 3 {
+		t.Errorf("got %d reads side by side, want more", n)
+	}
+	store.SetFault(func(memstore.Call) memstore.Fault { return memstore.Fault{Err: objstore.ErrUnavailable} })
+	for _, n := range samples {
+		if _, err := x.Table(t.Context(), x.ChunkOf(n)); err != nil {
+			t.Errorf("sample %d: %v", n, err)
+		}
+	}
+	whole, err := Open(t.Context(), copied(store), "", OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer whole.Close()
+	if whole.InPart() {
+		t.Error("a small index is fetched in part")
+	}
+}
+
+// copied is a store without faults that holds what another one does.
+func copied(store *memstore.Store) *memstore.Store {
+	other := memstore.New()
+	for _, key := range store.Keys() {
+		b, _ := store.Bytes(key)
+		other.Set(key, b)
+	}
+	return other
 }

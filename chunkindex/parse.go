@@ -72,6 +72,7 @@ func (x *Index) readHead(b []byte, from fetch, whole bool) error {
 	if !whole {
 		return nil
 	}
+	x.pages.complete = true
 	found, err := sumPages(x.file, x.pages.begin, x.size)
 	if err == nil && !bytes.Equal(found, digests) {
 		err = errPage

@@ -14,27 +14,27 @@ func TestAddressesStay(t *testing.T) {
 	for _, c := range []struct{ path, location, etag string }{
 		{
 			batch, batch + "?batch_size=16&format=tar" + generation + "&rank=0&seed=7&shuffle=slot&tail=short&window=4&world_size=1",
-			"b475c677cd9b275a7c236b54b1eff61428d1755538cb2ff67350c0314bb410f8",
+			"73467555314904d7309ed1e9581e3aab42db95ec3e9ddf5edf3aa8d253d7bc6a",
 		},
 		{
 			batch + "?shuffle=window&window=8&tail=pad",
 			batch + "?batch_size=16&format=tar" + generation + "&rank=0&seed=7&shuffle=window&tail=pad&window=8&world_size=1",
-			"c87b9084686b42ed22d4dde1fb877253847ac916b4ad6d4c3ffbffbf4ff8f26b",
+			"bf6595990d513159d6c2e553eba56573baea00b469b3d310158aae77a1222306",
 		},
 		{
 			batch + "?shuffle=none&rank=1&world_size=3&balance=bytes",
 			batch + "?balance=bytes&batch_size=16&format=tar" + generation + "&rank=1&seed=7&shuffle=none&tail=short&world_size=3",
-			"91dd09c427f1d65e15f7ccc5639e33c255838a0bebdc3b1de1cbf1943eba22b7",
+			"badfe0a53c1f659275b6ba51955c1a73bad985b7e05acc97580a268e40e189bc",
 		},
 		{
 			batch + "/manifest?seed=11",
 			batch + "/manifest?batch_size=16&format=tar" + generation + "&rank=0&seed=11&shuffle=slot&tail=short&window=4&world_size=1",
-			"c156bfcf28688f004316572a05ab5950f7f691ea0dc3de042bd828920477d5d1",
+			"2af88aefc1916248be45c69020ad8c8e6c7b0980ad0afdd5fb3636142b56cb9d",
 		},
 		{
 			"/v1/datasets/photos/epochs/3?batch_size=5",
 			"/v1/datasets/photos/epochs/3?batch_size=5&format=tar" + generation + "&rank=0&seed=7&shuffle=slot&tail=short&window=4&world_size=1",
-			"c3b3d32debb18c37e710d7f437b7df834c7407e81bc73b5ac4d627b01c016582",
+			"ca05f1ac8d392f63970fdf240c365a1a92024931121640fd5c3433b07e1c16b1",
 		},
 	} {
 		sep := "?"

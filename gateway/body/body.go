@@ -108,7 +108,7 @@ func CheckShare(positions shuffle.Share) error {
 }
 
 // Locate finds the samples of a batch in the index.
-func (b *Body) Locate(ctx context.Context, x plans.Places, r plans.Reading, batch address.Batch) error {
+func (b *Body) Locate(ctx context.Context, x Tables, r plans.Reading, batch address.Batch) error {
 	hot, err := b.name(ctx, r, batch)
 	if err != nil {
 		return err
@@ -137,13 +137,32 @@ func (b *Body) name(ctx context.Context, r plans.Reading, batch address.Batch) (
 }
 
 // LocateSample finds one sample in the index.
-func (b *Body) LocateSample(ctx context.Context, x plans.Places, number uint64) error {
+func (b *Body) LocateSample(ctx context.Context, x Tables, number uint64) error {
 	b.numbers = append(b.numbers[:0], number)
 	return b.find(ctx, x, nil)
 }
 
+// Tables are the sample tables of an index.
+type Tables interface {
+	plans.Places
+	plans.Fetcher
+}
+
+func fetch(ctx context.Context, x Tables, samples []uint64) error {
+	if !x.InPart() {
+		return nil
+	}
+	if err := x.Fetch(ctx, samples); err != nil {
+		return fmt.Errorf("sample tables: %w", err)
+	}
+	return nil
+}
+
 // find finds b.numbers in the index.
-func (b *Body) find(ctx context.Context, x plans.Places, hot []bool) error {
+func (b *Body) find(ctx context.Context, x Tables, hot []bool) error {
+	if err := fetch(ctx, x, b.numbers); err != nil {
+		return err
+	}
 	b.samples = slices.Grow(b.samples[:0], len(b.numbers))
 	b.lengths = slices.Grow(b.lengths[:0], len(b.numbers))
 	b.chunks = b.chunks[:0]

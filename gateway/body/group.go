@@ -70,9 +70,12 @@ func (g *Group) Find(ctx context.Context, a Answer) error {
 }
 
 // find returns the samples of all batches, one batch after the other. They have no slots: nothing is read of them.
-func (g *Group) find(ctx context.Context, x plans.Places) ([]sample, error) {
+func (g *Group) find(ctx context.Context, x Tables) ([]sample, error) {
 	var all []sample
 	for _, b := range g.bodies {
+		if err := fetch(ctx, x, b.numbers); err != nil {
+			return nil, err
+		}
 		for _, n := range b.numbers {
 			all = append(all, sample{number: n, chunk: int32(x.ChunkOf(n))})
 		}

@@ -16,6 +16,7 @@ type Index interface {
 	Sizes
 	Places
 	Layout
+	Fetcher
 	Texts
 	Framing
 	Types
@@ -45,6 +46,12 @@ type Places interface {
 	First() []uint64           // the number of the first sample of each chunk, and of all samples
 	ChunkOf(sample uint64) int // the chunk of a sample
 	Table(ctx context.Context, chunk int) (*chunkindex.Table, error)
+}
+
+// Fetcher brings what Places will be asked of some samples, all at once.
+type Fetcher interface {
+	InPart() bool // Fetch has something to do
+	Fetch(ctx context.Context, samples []uint64) error
 }
 
 // Layout says where chunks lie in shards.

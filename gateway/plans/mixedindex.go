@@ -171,6 +171,27 @@ func (x *mixedIndex) PartNames(ctx context.Context, chunk int) ([]string, error)
 	return x.parts[part].PartNames(ctx, own)
 }
 
+// InPart says whether any of the sources is.
+func (x *mixedIndex) InPart() bool {
+	return slices.ContainsFunc(x.parts, func(p Index) bool { return p.InPart() })
+}
+
+// Fetch has each source fetch its own samples.
+func (x *mixedIndex) Fetch(ctx context.Context, samples []uint64) error {
+	for i, p := range x.parts {
+		var own []uint64
+		for _, n := range samples {
+			if n >= x.samples[i] && n < x.samples[i+1] {
+				own = append(own, n-x.samples[i])
+			}
+		}
+		if err := p.Fetch(ctx, own); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Lookup finds the sample of a key in the first source that has the key.
 func (x *mixedIndex) Lookup(ctx context.Context, key, shard string) (uint64, bool, error) {
 	for i, p := range x.parts {

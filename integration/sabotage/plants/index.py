@@ -27,6 +27,11 @@ PLANTS = [
         [("chunkindex/pages.go", "_, _ = p.file.WriteAt(b, p.begin+i*proofSize)", "_ = p.file")],
     ),
     (
+        "sample tables are fetched one after another",
+        "./chunkindex TestFetchSideBySide",
+        [("chunkindex/index.go", "return sideBySide(ctx, fetchersAtOnce, len(chunks),", "return sideBySide(ctx, 1, len(chunks),")],
+    ),
+    (
         "a numbered key is looked up in any shard",
         "./chunkindex TestLookupOfNumberedKeys",
         [("chunkindex/lookup.go", "if x.shards[i].stem != len(stem) {", "if len(stem) == 0 {")],
