@@ -17,21 +17,21 @@ const (
 	formNPY       = "npy"
 	formArrow     = "arrow"
 	formFramed    = "framed"
+	formRows      = "rows"
 
 	contentTar    = "application/x-tar"
 	contentNDJSON = "application/x-ndjson"
-	contentArrow  = "application/vnd.apache.arrow.stream"
+	contentRows   = "application/vnd.millrace.rows"
 )
 
 // Forms lists the forms of a dataset, its own first.
 func Forms(x plans.Index) []address.Form {
 	tar := address.Form{Name: webdataset.Name, ContentType: contentTar, Fields: true}
-	arrow := address.Form{Name: formArrow, ContentType: contentArrow, Fields: true}
 	own := tar
 	switch f := x.Framing(); {
 	case f == nil || x.Native() == webdataset.Name:
-	case f.ContentType() == contentArrow: // of rows, which have no form of their own
-		own = arrow
+	case f.ContentType() == contentRows: // whatever files the rows are stored in
+		own = address.Form{Name: formRows, ContentType: contentRows}
 	default:
 		own = address.Form{Name: x.Native(), ContentType: f.ContentType()}
 	}
@@ -50,10 +50,8 @@ func Forms(x plans.Index) []address.Form {
 	if own.Name != mds.Name {
 		all = append(all, address.Form{Name: mds.Name, ContentType: contentMDS, Fields: true})
 	}
-	if own.Name != arrow.Name {
-		all = append(all, arrow)
-	}
 	return append(all,
+		address.Form{Name: formArrow, ContentType: "application/vnd.apache.arrow.stream", Fields: true},
 		address.Form{Name: formFramed, ContentType: "application/vnd.millrace.framed", Fields: true, Table: true})
 }
 
@@ -68,8 +66,6 @@ func layoutOf(f address.Form) layout {
 	switch {
 	case f.Name == webdataset.Name:
 		return layout{layTar, 1 << 10}
-	case f.Name == formArrow:
-		return layout{layArrow, 128}
 	case f.Native || f.Name == formNDJSON:
 		return layout{layNative, 0}
 	case f.Name == formNPY:
@@ -78,6 +74,8 @@ func layoutOf(f address.Form) layout {
 		return layout{layMDS, 64}
 	case f.Name == formMultipart:
 		return layout{layMultipart, 512}
+	case f.Name == formArrow:
+		return layout{layArrow, 128}
 	}
 	return layout{layFramed, 64}
 }

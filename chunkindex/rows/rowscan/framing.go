@@ -4,14 +4,13 @@ package rowscan
 
 import (
 	"encoding/json"
-	"errors"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
-// ContentType is that of batches of rows: Arrow streams, which a gateway makes from the parts.
-const ContentType = "application/vnd.apache.arrow.stream"
+// ContentType is that of batches of rows, one after another.
+const ContentType = "application/vnd.millrace.rows"
 
 // Framing is that of datasets whose samples are rows.
 type Framing struct{ fields []format.Field }
@@ -32,10 +31,8 @@ func NewFraming(constants json.RawMessage) (format.Framing, error) {
 // ContentType implements format.Framing.
 func (Framing) ContentType() string { return ContentType }
 
-// Frame implements format.Framing. Rows one after another are no file of any kind.
-func (Framing) Frame([]uint32) (before, after []byte, err error) {
-	return nil, nil, errors.New("rows have no form of their own: they are answered as Arrow streams")
-}
+// Frame implements format.Framing: nothing is before or after rows.
+func (Framing) Frame([]uint32) (before, after []byte, err error) { return nil, nil, nil }
 
 // Fields implements format.Typed.
 func (f Framing) Fields() []format.Field { return f.fields }

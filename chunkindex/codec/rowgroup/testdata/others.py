@@ -1,5 +1,5 @@
-"""Makes the files of this directory that other writers than pyarrow's make: DuckDB, Polars, fastparquet and Hugging Face's datasets. It needs those packages,
-which the tests do not; make.py says what lies beside each file."""
+"""Makes the files of this directory that other writers than pyarrow's make: DuckDB, Polars, fastparquet and Hugging Face's
+datasets. It needs those packages, which the tests do not; make.py says what lies beside each file."""
 
 import datetime
 import io
@@ -20,7 +20,8 @@ import physical  # noqa: E402
 
 QUERY = """
 SELECT i::INTEGER AS id, CASE WHEN i % 5 = 2 THEN NULL ELSE 'text ' || (i % 7) END AS text, (i * 1.5)::DOUBLE AS score,
-  (i % 3 = 0) AS ok, DATE '2026-11-23' + i::INTEGER AS day, TIMESTAMP '2026-11-23 10:30:00' + INTERVAL (i) SECOND AS at, (i * 1.01)::DECIMAL(9, 2) AS price,
+  (i % 3 = 0) AS ok, DATE '2026-11-23' + i::INTEGER AS day, TIMESTAMP '2026-11-23 10:30:00' + INTERVAL (i) SECOND AS at,
+  (i * 1.01)::DECIMAL(9, 2) AS price,
   CASE WHEN i % 4 = 1 THEN NULL ELSE [j FOR j IN range(i % 4)] END AS numbers, CASE WHEN i % 6 = 1 THEN NULL ELSE ['w' || i, NULL] END AS words,
   {'bytes': encode('b' || i), 'path': CASE WHEN i % 2 = 0 THEN NULL ELSE 'p' || i END} AS image, MAP {'k' || i: i} AS counts, i::HUGEINT AS huge,
   uuid '00000000-0000-0000-0000-000000000001' AS uuid, ('b' || i)::BLOB AS blob, i::UTINYINT AS tiny
@@ -54,7 +55,8 @@ def hugging_face(n: int) -> datasets.Dataset:
     features = datasets.Features(
         {
             "image": datasets.Image(), "label": datasets.ClassLabel(names=["cat", "dog"]), "caption": datasets.Value("string"),
-            "messages": datasets.List({"role": datasets.Value("string"), "content": datasets.Value("string")}), "embedding": datasets.List(datasets.Value("float32"), length=3),
+            "messages": datasets.List({"role": datasets.Value("string"), "content": datasets.Value("string")}),
+            "embedding": datasets.List(datasets.Value("float32"), length=3),
         }
     )
     rows = [
