@@ -132,7 +132,14 @@ def of_arrow(path: str, columns: dict):
     for batch in pa.ipc.open_stream(path):
         assert set(batch.schema.names) == {"__key__", *columns}, batch.schema.names
         for i, key in enumerate(batch.column("__key__").to_pylist()):
-            yield key, {name: json.dumps(value(field, raw(batch.column(name), field, i)), sort_keys=True) for name, field in columns.items() if batch.column(name)[i].is_valid}
+            yield (
+                key,
+                {
+                    name: json.dumps(value(field, raw(batch.column(name), field, i)), sort_keys=True)
+                    for name, field in columns.items()
+                    if batch.column(name)[i].is_valid
+                },
+            )
 
 
 def of_tar(path: str, columns: dict):
@@ -150,8 +157,13 @@ def of_tar(path: str, columns: dict):
 def write(directory: str) -> dict:
     told = {}
     for name, files in {
-        "pyarrow": ["nested-pages-v1", "nested-pages-v2", "nested"], "types": ["types"], "duckdb": ["by-duckdb", "by-duckdb-v2"],
-        "polars": ["by-polars"], "datasets": ["by-datasets"], "fastparquet": ["by-fastparquet"], "encoded": ["encoded-delta-v1", "compressed-brotli-v1", "checksums"],
+        "pyarrow": ["nested-pages-v1", "nested-pages-v2", "nested"],
+        "types": ["types"],
+        "duckdb": ["by-duckdb", "by-duckdb-v2"],
+        "polars": ["by-polars"],
+        "datasets": ["by-datasets"],
+        "fastparquet": ["by-fastparquet"],
+        "encoded": ["encoded-delta-v1", "compressed-brotli-v1", "checksums"],
     }.items():
         told[name] = {}
         (pathlib.Path(directory) / name).mkdir()
@@ -166,7 +178,14 @@ def write(directory: str) -> dict:
 
 def schema(kind) -> list:
     """As much of a schema as flat looks at."""
-    return [{"name": field.name, "type": "struct" if pa.types.is_struct(field.type) else "", "children": schema(field.type) if pa.types.is_struct(field.type) else []} for field in kind]
+    return [
+        {
+            "name": field.name,
+            "type": "struct" if pa.types.is_struct(field.type) else "",
+            "children": schema(field.type) if pa.types.is_struct(field.type) else [],
+        }
+        for field in kind
+    ]
 
 
 def read(constants: str, *batches: str) -> dict:

@@ -10,6 +10,25 @@ edit is (file, text that stands there once, text that replaces it). To add one: 
 of its room here, then `integration/sabotage/run.sh NAME` must say "noticed".
 """
 
-from . import auth, caches, certs, clients, closing, cluster, datapath, fields, gateway, gateway_rights, index, judges, living, named, order, parquet, programs, stores
+from . import (
+    auth,
+    caches,
+    certs,
+    clients,
+    closing,
+    cluster,
+    datapath,
+    fields,
+    gateway,
+    gateway_rights,
+    index,
+    judges,
+    living,
+    named,
+    order,
+    parquet,
+    programs,
+    stores,
+)
 
 PLANTS = [plant for room in (stores, index, parquet, named, fields, caches, datapath, closing, order, gateway, gateway_rights, auth, certs, judges, cluster, clients, programs, living) for plant in room.PLANTS]

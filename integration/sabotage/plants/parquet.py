@@ -11,12 +11,21 @@ PLANTS = [
     (
         "memory is taken for what a page promises",
         "./chunkindex/codec/rowgroup TestHostilePages",
-        [(f"{ROWGROUP}/column.go", "if raw > most(codec, len(body)) {", "if raw > 1<<40 {"), (f"{ROWGROUP}/memory.go", "if n > m.left {", "if n > 1<<40 {")],
+        [
+            (f"{ROWGROUP}/column.go", "if raw > most(codec, len(body)) {", "if raw > 1<<40 {"),
+            (f"{ROWGROUP}/memory.go", "if n > m.left {", "if n > 1<<40 {"),
+        ],
     ),
     (
         "a list of Thrift takes memory for as many elements as it promises",
         "./chunkindex/codec/rowgroup TestHostileFooters",
-        [(f"{ROWGROUP}/thrift.go", "\tif n > uint64(len(t.b)-t.off) {\n\t\treturn errThrift\n\t}\n\tfor range n {\n\t\tif err := element", "\t_ = make([]byte, n)\n\tfor range n {\n\t\tif err := element")],
+        [
+            (
+                f"{ROWGROUP}/thrift.go",
+                "\tif n > uint64(len(t.b)-t.off) {\n\t\treturn errThrift\n\t}\n\tfor range n {\n\t\tif err := element",
+                "\t_ = make([]byte, n)\n\tfor range n {\n\t\tif err := element",
+            )
+        ],
     ),
     (
         "the page before is overwritten while a row still has values of it",
@@ -31,7 +40,13 @@ PLANTS = [
     (
         "checksums of pages are not compared",
         "./chunkindex/codec/rowgroup TestChecksums",
-        [(f"{ROWGROUP}/column.go", "if h.hasCRC && crc32.ChecksumIEEE(body) != uint32(h.crc) {", "if h.hasCRC && false && crc32.ChecksumIEEE(body) != uint32(h.crc) {")],
+        [
+            (
+                f"{ROWGROUP}/column.go",
+                "if h.hasCRC && crc32.ChecksumIEEE(body) != uint32(h.crc) {",
+                "if h.hasCRC && false && crc32.ChecksumIEEE(body) != uint32(h.crc) {",
+            )
+        ],
     ),
     (
         "bits of a null bitmap count from the highest",

@@ -85,9 +85,14 @@ def nested(n: int) -> pa.Table:
 def encoded(n: int) -> pa.Table:
     schema = pa.schema(
         [
-            pa.field("int32", pa.int32()), pa.field("int64", pa.int64(), nullable=False), pa.field("float", pa.float32()),
-            pa.field("double", pa.float64(), nullable=False), pa.field("fixed", pa.binary(4)), pa.field("text", pa.string()),
-            pa.field("sorted", pa.string(), nullable=False), pa.field("ok", pa.bool_()),
+            pa.field("int32", pa.int32()),
+            pa.field("int64", pa.int64(), nullable=False),
+            pa.field("float", pa.float32()),
+            pa.field("double", pa.float64(), nullable=False),
+            pa.field("fixed", pa.binary(4)),
+            pa.field("text", pa.string()),
+            pa.field("sorted", pa.string(), nullable=False),
+            pa.field("ok", pa.bool_()),
         ]
     )
     return pa.table(
@@ -106,8 +111,14 @@ def encoded(n: int) -> pa.Table:
 
 
 DELTA = {
-    "int32": "DELTA_BINARY_PACKED", "int64": "DELTA_BINARY_PACKED", "float": "BYTE_STREAM_SPLIT", "double": "BYTE_STREAM_SPLIT",
-    "fixed": "BYTE_STREAM_SPLIT", "text": "DELTA_LENGTH_BYTE_ARRAY", "sorted": "DELTA_BYTE_ARRAY", "ok": "RLE",
+    "int32": "DELTA_BINARY_PACKED",
+    "int64": "DELTA_BINARY_PACKED",
+    "float": "BYTE_STREAM_SPLIT",
+    "double": "BYTE_STREAM_SPLIT",
+    "fixed": "BYTE_STREAM_SPLIT",
+    "text": "DELTA_LENGTH_BYTE_ARRAY",
+    "sorted": "DELTA_BYTE_ARRAY",
+    "ok": "RLE",
 }
 SPLIT = DELTA | {"int32": "BYTE_STREAM_SPLIT", "int64": "BYTE_STREAM_SPLIT", "fixed": "DELTA_BYTE_ARRAY", "text": "DELTA_BYTE_ARRAY"}
 

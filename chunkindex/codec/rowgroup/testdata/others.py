@@ -54,15 +54,20 @@ def hugging_face(n: int) -> datasets.Dataset:
 
     features = datasets.Features(
         {
-            "image": datasets.Image(), "label": datasets.ClassLabel(names=["cat", "dog"]), "caption": datasets.Value("string"),
+            "image": datasets.Image(),
+            "label": datasets.ClassLabel(names=["cat", "dog"]),
+            "caption": datasets.Value("string"),
             "messages": datasets.List({"role": datasets.Value("string"), "content": datasets.Value("string")}),
             "embedding": datasets.List(datasets.Value("float32"), length=3),
         }
     )
     rows = [
         {
-            "image": image(i) if i % 6 else None, "label": i % 2, "caption": f"caption {i}" if i % 4 else None,
-            "messages": [{"role": "user", "content": f"m{j}"} for j in range(i % 4)], "embedding": [i, i / 2, -i],
+            "image": image(i) if i % 6 else None,
+            "label": i % 2,
+            "caption": f"caption {i}" if i % 4 else None,
+            "messages": [{"role": "user", "content": f"m{j}"} for j in range(i % 4)],
+            "embedding": [i, i / 2, -i],
         }
         for i in range(n)
     ]
@@ -73,7 +78,14 @@ def main() -> None:
     duckdb.sql(f"COPY ({QUERY}) TO '{HERE}/by-duckdb.parquet' (FORMAT parquet, COMPRESSION zstd)")
     duckdb.sql(f"COPY ({QUERY}) TO '{HERE}/by-duckdb-v2.parquet' (FORMAT parquet, PARQUET_VERSION V2)")
     frame(40).write_parquet(HERE / "by-polars.parquet", row_group_size=15)
-    table = pandas.DataFrame({"id": range(30), "text": [None if i % 5 == 2 else f"t{i}" for i in range(30)], "x": [i / 3 for i in range(30)], "ok": [i % 2 == 0 for i in range(30)]})
+    table = pandas.DataFrame(
+        {
+            "id": range(30),
+            "text": [None if i % 5 == 2 else f"t{i}" for i in range(30)],
+            "x": [i / 3 for i in range(30)],
+            "ok": [i % 2 == 0 for i in range(30)],
+        }
+    )
     fastparquet.write(str(HERE / "by-fastparquet.parquet"), table, compression="GZIP", row_group_offsets=[0, 12])
     hugging_face(20).to_parquet(HERE / "by-datasets.parquet")
     for path in sorted(HERE.glob("by-*.parquet")):
