@@ -22,6 +22,7 @@ var moved = []struct {
 	{"streaming", nil},
 	{"litdata", nil},
 	{"tfrecord", nil},
+	{"parquet", nil},
 	{"imagefolder", nil},
 	{"tokens", []string{"--sequence-length", "64", "--dtype", "uint16"}},
 }
