@@ -26,7 +26,7 @@ func written(t *testing.T, shards ...shardScan) *built {
 // manyChunks is a shard that was never there: chunks of two samples.
 type manyChunks int
 
-func (manyChunks) release() {}
+func (n manyChunks) take(visit func(*chunkRecord) error) error { return n.each(visit) }
 
 func (n manyChunks) totals() (t totals) {
 	_ = n.each(func(r *chunkRecord) error { t.add(r); return nil })

@@ -1,7 +1,7 @@
 package chunkindex
 
 import (
-	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -14,7 +14,6 @@ import (
 	"slices"
 
 	"github.com/millrace-data/millrace/internal/objstore"
-	"github.com/millrace-data/millrace/internal/unnamed"
 )
 
 // Scans that are finished are kept in the store for a run that is interrupted: several in one object, as soon as making them
@@ -101,36 +100,66 @@ func (b *builder) full() bool {
 // storeScans stores scans as one object: magic, their number, name and length of each, and the scans. The object is named by the
 // SHA-256 of its bytes.
 func (b *builder) storeScans(ctx context.Context, scans []finished) error {
-	f, err := unnamed.File(b.opt.TempDir)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	sum := sha256.New()
-	out := bufio.NewWriterSize(io.MultiWriter(f, sum), 64<<10)
 	head := binary.LittleEndian.AppendUint32([]byte(keptMagic), uint32(len(scans)))
 	for _, s := range scans {
 		head = binary.LittleEndian.AppendUint64(append(head, s.name[:]...), uint64(s.scan.size))
 	}
-	size := int64(len(head))
-	_, err = out.Write(head) // errors of the buffered writer stick
+	var all row
+	all.add(bytes.NewReader(head), int64(len(head)))
 	for _, s := range scans {
-		size += s.scan.size
-		if err == nil {
-			_, err = io.Copy(out, s.scan.section())
-		}
+		all.add(s.scan.section(), s.scan.size)
 	}
-	if err = cmp.Or(err, out.Flush()); err != nil {
+	sum := sha256.New()
+	if _, err := io.Copy(sum, io.NewSectionReader(&all, 0, all.size())); err != nil {
 		return err
 	}
 	key := b.index.Prefix + scanDir + hex.EncodeToString(sum.Sum(nil))
-	if _, err := b.index.Store.Put(ctx, key, f, size, objstore.Condition{}); err != nil {
+	if _, err := b.index.Store.Put(ctx, key, &all, all.size(), objstore.Condition{}); err != nil {
 		return err
 	}
 	b.mu.Lock()
 	b.kept = append(b.kept, key)
 	b.mu.Unlock()
 	return nil
+}
+
+// row reads several things one after another, where each is: a copy of large scans would take as much space as they do.
+type row struct {
+	parts []io.ReaderAt
+	ends  []int64
+}
+
+func (r *row) size() int64 {
+	if len(r.ends) == 0 {
+		return 0
+	}
+	return r.ends[len(r.ends)-1]
+}
+
+func (r *row) add(part io.ReaderAt, n int64) {
+	end := r.size() + n
+	r.parts, r.ends = append(r.parts, part), append(r.ends, end)
+}
+
+// ReadAt implements io.ReaderAt.
+func (r *row) ReadAt(p []byte, off int64) (n int, err error) {
+	for i, _ := slices.BinarySearch(r.ends, off+1); len(p) > 0; i++ {
+		if i == len(r.parts) {
+			return n, io.EOF
+		}
+		begin := int64(0)
+		if i > 0 {
+			begin = r.ends[i-1]
+		}
+		b := p[:min(int64(len(p)), r.ends[i]-off)]
+		k, err := r.parts[i].ReadAt(b, off-begin)
+		n += k
+		if k < len(b) {
+			return n, cmp.Or(err, io.ErrUnexpectedEOF)
+		}
+		p, off = p[k:], off+int64(k)
+	}
+	return n, nil
 }
 
 // takeKept takes over the scans that interrupted runs left, of the units that are to be scanned, and returns the units that are

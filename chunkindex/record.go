@@ -21,6 +21,7 @@ type chunkRecord struct {
 	bytes   int64  // of all samples
 	longest int64  // sample
 	count   uint64 // parts of all samples
+	frame   int64  // bytes of the scan that it was read of, with their length
 	stem    int    // bytes of the shard's key that names by rule begin with; 0 where names are listed
 
 	// The blocks of sections 5, 7, 8 and 10, as an index of the present version holds them.

@@ -155,7 +155,7 @@ func newShardsOf(x *Index, first, end int) (*shardsOf, error) {
 
 func (s *shardsOf) totals() totals { return s.sum }
 
-func (s *shardsOf) release() {}
+func (s *shardsOf) take(visit func(*chunkRecord) error) error { return s.each(visit) }
 
 func (s *shardsOf) each(visit func(*chunkRecord) error) error {
 	for i := s.from; i < s.to; i++ {

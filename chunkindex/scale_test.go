@@ -122,7 +122,7 @@ func (a *appender) Write(p []byte) (int, error) {
 // sameKey is chunks of one sample, each with the one key.
 type sameKey int
 
-func (sameKey) release() {}
+func (n sameKey) take(visit func(*chunkRecord) error) error { return n.each(visit) }
 
 func (n sameKey) totals() (t totals) {
 	_ = n.each(func(r *chunkRecord) error { t.add(r); return nil })

@@ -56,8 +56,8 @@ type scanned interface {
 	totals() totals
 	// each calls visit for every chunk in order. The record is valid until visit returns.
 	each(visit func(*chunkRecord) error) error
-	// release gives back the space that it takes: nothing reads it any more.
-	release()
+	// take is each, and gives back the space of what was visited: nothing reads it any more.
+	take(visit func(*chunkRecord) error) error
 }
 
 // scanFile is the result of scanning one shard, or one run of loose objects: frames of one chunk each, in a part of a file
@@ -71,7 +71,27 @@ type scanFile struct {
 
 func (s *scanFile) totals() totals { return s.sum }
 
-func (s *scanFile) release() { unnamed.Release(s.file, s.off, s.size) }
+// releaseAfter is how many bytes of a scan are given back at a time.
+const releaseAfter = 16 << 20
+
+func (s *scanFile) take(visit func(*chunkRecord) error) error {
+	var visited, released int64
+	release := func() {
+		unnamed.Release(s.file, s.off+released, visited-released)
+		released = visited
+	}
+	err := s.each(func(r *chunkRecord) error {
+		visited += r.frame
+		if visited-released >= releaseAfter {
+			release()
+		}
+		return visit(r)
+	})
+	if err == nil {
+		release()
+	}
+	return err
+}
 
 const maxScanFrame = 256 << 20
 
@@ -215,6 +235,7 @@ func (s *scanFile) each(visit func(*chunkRecord) error) error {
 		if err := decodeScanFrame(&rec, frame); err != nil {
 			return err
 		}
+		rec.frame = int64(len(head) + len(frame))
 		if err := visit(&rec); err != nil {
 			return err
 		}

@@ -141,10 +141,9 @@ func (w *indexWriter) write(m meta, shards []shardScan) (*built, error) {
 func (w *indexWriter) shard(n uint32, s shardScan) error {
 	w.before, w.stem = 0, 0
 	if s.scan != nil {
-		if err := s.scan.each(func(r *chunkRecord) error { return w.record(n, s.key, r) }); err != nil {
+		if err := s.scan.take(func(r *chunkRecord) error { return w.record(n, s.key, r) }); err != nil {
 			return err
 		}
-		s.scan.release()
 	}
 	b := binary.LittleEndian.AppendUint64(w.tmp[:0], uint64(s.size))
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(s.key)))

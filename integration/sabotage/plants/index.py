@@ -397,7 +397,7 @@ PLANTS = [
     (
         "scans of an index that lies elsewhere are kept beside the shards",
         "./chunkindex TestIndexElsewhere",
-        [("chunkindex/keep.go", "b.index.Store.Put(ctx, key, f,", "b.store.Put(ctx, key, f,")],
+        [("chunkindex/keep.go", "b.index.Store.Put(ctx, key, &all,", "b.store.Put(ctx, key, &all,")],
     ),
     (
         "the index of one dataset replaces that of another",
