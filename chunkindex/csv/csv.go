@@ -33,7 +33,6 @@ func Format() format.Format {
 	return format.Format{
 		Name:    Name,
 		Shards:  "names in .csv or .tsv, and nothing else",
-		Last:    true, // a table often lies beside shards, and describes them
 		Survey:  survey,
 		Framing: readFraming,
 	}
