@@ -24,7 +24,7 @@ func TestUnreadContainersAreRefused(t *testing.T) {
 		{"data-00000-of-00001.arrow", "", "it is Arrow IPC"}, {"x", "ARROW1\x00\x00", "it is Arrow IPC"}, {"x", "FEA1", "it is Feather"},
 		{"a.jsonl.lz4", "", "compressed by lz4, which is not read: compress it with zstd"}, {"x", "\xfd7zXZ\x00\x00", "let its name end in .xz"},
 		{"x", "BZh91AY&SY", "let its name end in .bz2"}, {"a.json.lz4", "", "compressed by lz4"}, {"a.jsonl.br", "", "Brotli"},
-		{"a.zip", "", "it is a zip archive, which is not read: unpack it"}, {"x", "PK\x03\x04", "it is a zip archive"}, {"a.npz", "", "NumPy's zip of arrays"},
+		{"a.zip", "", "it is a zip archive, which is read only where nothing else lies: choose such objects alone"}, {"x", "PK\x03\x04", "it is a zip archive"}, {"a.npz", "", "NumPy's zip of arrays"},
 		{"a.h5", "", "it is HDF5"}, {"x", "\x89HDF\r\n\x1a\n", "it is HDF5"}, {"db/data.mdb", "", "it is LMDB"}, {"x", strings.Repeat("\x00", 16) + "\xde\xc0\xef\xbe", "it is LMDB"},
 		{"a.7z", "", "a 7z archive"}, {"a.rec", "", "MXNet RecordIO"}, {"a.csv", "", "it is comma-separated values, which is read only where nothing else lies: choose such objects alone"},
 		{"a", "\x1f\x8b\x08\x00", "let its name end in .gz"}, {"a", "\x28\xb5\x2f\xfd", "let its name end in .zst"},
@@ -45,9 +45,9 @@ func TestUnreadContainersAreRefused(t *testing.T) {
 
 // Beside shards, what is one but for its compression is refused, and anything else counted with an example.
 func TestContainersBesideShards(t *testing.T) {
-	lines := map[string]string{"a.jsonl": "{}\n", "a.orc": "ORC", "a_stats.json": "{}"}
-	if rep, err := Build(t.Context(), storeOf(lines), "", BuildOptions{}); err != nil || rep.Samples != 1 || rep.Ignored != 2 || rep.IgnoredExample != "a.orc" {
-		t.Errorf("got %+v, %v, want one shard, and two ignored", rep, err)
+	lines := map[string]string{"a.jsonl": "{}\n", "a.csv": "a,b\n", "a.orc": "ORC", "a.zip": "PK\x03\x04", "a_stats.json": "{}"}
+	if rep, err := Build(t.Context(), storeOf(lines), "", BuildOptions{}); err != nil || rep.Samples != 1 || rep.Ignored != 4 || rep.IgnoredExample != "a.csv" {
+		t.Errorf("got %+v, %v, want one shard, and four ignored", rep, err)
 	}
 	lines["b.jsonl.lz4"] = "\x04\x22\x4d\x18"
 	if rep, err := Build(t.Context(), storeOf(lines), "", BuildOptions{}); err == nil || !strings.Contains(err.Error(), "object b.jsonl.lz4: it is compressed by lz4") {

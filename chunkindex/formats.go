@@ -12,6 +12,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/tfrecord"
 	"github.com/millrace-data/millrace/chunkindex/tokens"
 	"github.com/millrace-data/millrace/chunkindex/webdataset"
+	"github.com/millrace-data/millrace/chunkindex/zip"
 )
 
 // formats lists all formats, in the order in which they look at a dataset: those that are surest of themselves first, loose
@@ -27,6 +28,7 @@ func formats() []format.Format {
 		tokens.Format(),
 		records.Format(),
 		csv.Format(),
+		zip.Format(),
 		files.Format(),
 	}
 }

@@ -31,6 +31,7 @@ const (
 	Parquet Codec = 3 // row groups, decoded into rows as docs/rows.md describes them
 	Xz      Codec = 4 // The .xz File Format 1.2.1, of any number of streams and blocks, with the filter LZMA2 alone
 	Bzip2   Codec = 5 // of any number of streams
+	Zip     Codec = 6 // members of a zip archive, stored or deflated
 )
 
 // LineFeed is a flag beside a codec: what is decoded lacks one line feed at its end, which Decode adds. It belongs to the last chunk
@@ -61,6 +62,8 @@ func (c Codec) String() string {
 		return "xz"
 	case Bzip2:
 		return "bzip2"
+	case Zip:
+		return "zip"
 	}
 	return fmt.Sprintf("codec %d", uint32(c))
 }
@@ -68,7 +71,7 @@ func (c Codec) String() string {
 // Known says whether this program can decode it.
 func (c Codec) Known() bool {
 	switch c &^ LineFeed {
-	case None, Gzip, Zstd, Parquet, Xz, Bzip2:
+	case None, Gzip, Zstd, Parquet, Xz, Bzip2, Zip:
 		return true
 	}
 	return false
@@ -76,8 +79,8 @@ func (c Codec) Known() bool {
 
 // Described says whether chunks of the codec have parameters, which their index holds: what of them decoding needs beside their stored
 // bytes. Frames of gzip, zstd and bzip2 say all of it themselves; of xz, the header of a stream says what check its blocks have, and of
-// Parquet, the footer says how its row groups are decoded.
-func (c Codec) Described() bool { return c&^LineFeed == Xz || c == Parquet }
+// Parquet and zip, what stands at a file's end says how its row groups or its members are decoded.
+func (c Codec) Described() bool { return c&^LineFeed == Xz || c == Parquet || c == Zip }
 
 // Whole says whether chunks of the codec are whole frames, so that no frame is part of two of them.
 func (c Codec) Whole() bool { return c == Parquet }
@@ -146,8 +149,8 @@ func Decode(c Codec, params, stored []byte, skip int64, dst []byte) error {
 		dst[len(dst)-1] = '\n'
 		return Decode(c&^LineFeed, params, stored, skip, dst[:len(dst)-1])
 	}
-	if c == Parquet {
-		return decodeRows(params, stored, skip, dst)
+	if c == Parquet || c == Zip {
+		return decodeWhole(c, params, stored, skip, dst)
 	}
 	in, done, err := open(c, params, bytes.NewReader(stored))
 	if err != nil {
@@ -166,13 +169,17 @@ func Decode(c Codec, params, stored []byte, skip int64, dst []byte) error {
 	return nil
 }
 
-// decodeRows fills dst with the rows of whole row groups.
-func decodeRows(params, stored []byte, skip int64, dst []byte) error {
+// decodeWhole fills dst with the rows of whole row groups, or the contents of whole members.
+func decodeWhole(c Codec, params, stored []byte, skip int64, dst []byte) error {
 	if skip != 0 {
-		return fmt.Errorf("decode %v: %d bytes to pass over, where a chunk begins with a row group", Parquet, skip)
+		return fmt.Errorf("decode %v: %d bytes to pass over, where a chunk begins with a frame", c, skip)
 	}
-	if err := rowgroup.Decode(params, stored, dst); err != nil {
-		return fmt.Errorf("decode %v: %w", Parquet, err)
+	decode := rowgroup.Decode
+	if c == Zip {
+		decode = decodeMembers
+	}
+	if err := decode(params, stored, dst); err != nil {
+		return fmt.Errorf("decode %v: %w", c, err)
 	}
 	return nil
 }

@@ -102,10 +102,13 @@ func TestXzRefuses(t *testing.T) {
 		binary.LittleEndian.PutUint32(h[len(h)-4:], crc32.ChecksumIEEE(h[:len(h)-4]))
 		return b
 	}
+	wrong := bytes.Clone(stored)
+	wrong[len(wrong)-12-4*(int(binary.LittleEndian.Uint32(wrong[len(wrong)-8:]))+1)-1] ^= 1 // the last byte before the index
 	for name, c := range map[string]struct {
 		stored []byte
 		want   string
 	}{
+		"another check":           {wrong, "the check of a block is wrong"},
 		"a dictionary of 96 MiB":  {header(func(h []byte) { h[4] = 29 }), "larger than 67108864 bytes: recompress the object by xz -9 or less, or by zstd"},
 		"a dictionary of 4 GiB":   {header(func(h []byte) { h[4] = 40 }), "its dictionary is larger"},
 		"the filter of x86":       {header(func(h []byte) { h[2] = 4 }), "another filter than LZMA2"},

@@ -58,6 +58,19 @@ func (e *UnknownError) Error() string {
 	return fmt.Sprintf("object %s: its name is not one of an image, of sound, video or text, so it may hold any number of samples: leave it out with --match, or take every object as one sample with --format files", e.Key)
 }
 
+// Split returns the key and the extension of a sample that is one file, by the file's name: "cat/frame_0001" and "png" of
+// "cat/frame.0001.png".
+func Split(name string) (key, ext string) { return split(name) }
+
+// Whole returns the key of a sample that is one file, where another file's name differs by the extension alone.
+func Whole(name string) string {
+	key, ext := split(name)
+	if ext == "" {
+		return key
+	}
+	return key + "_" + flat(ext)
+}
+
 // split cuts a name at the last dot of its base, so that the extension is what says of which kind the object is; one of compression
 // counts with the one before it, as in "a.nii.gz". The key is what stands before, with its earlier dots made underscores as by
 // "millrace pack --key path": a reader that groups members of a tar by their keys does not put two objects together.
@@ -93,8 +106,8 @@ const whole = "whole name"
 // name returns the key of an object, and its extension.
 func name(s format.Shard) (key, ext string) {
 	key, ext = split(s.Key)
-	if s.Says == whole && ext != "" {
-		key += "_" + flat(ext)
+	if s.Says == whole {
+		key = Whole(s.Key)
 	}
 	return key, ext
 }

@@ -1,8 +1,8 @@
 """Writes and reads datasets of formats that other libraries have: plain.py write DIR | plain.py read KIND DIR...
 
-TFRecord by the tfrecord package, JSON Lines by json and jq, comma-separated values by csv and pyarrow, arrays by NumPy, token files
-by Megatron's own indexed_dataset and by NumPy. Both print a JSON object: of every directory, and of every sample there by its id, a
-digest of what the library makes of it.
+TFRecord by the tfrecord package, JSON Lines by json and jq, comma-separated values by csv and pyarrow, zip archives by zipfile, zip and
+bsdtar, arrays by NumPy, token files by Megatron's own indexed_dataset and by NumPy. Both print a JSON object: of every directory, and
+of every sample there by its id, a digest of what the library makes of it.
 """
 
 import bz2
@@ -16,7 +16,10 @@ import lzma
 import os
 import subprocess
 import sys
+import tarfile
+import tempfile
 import types
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -114,6 +117,36 @@ def write_arrow_csv(directory: Path) -> None:
         pyarrow.csv.write_csv(pyarrow.Table.from_pylist(rows), directory / f"part-{shard}.csv")
 
 
+def picture(i: int) -> tuple[str, bytes]:
+    """A member of an archive."""
+    return f"d{i % 2}/{i:03d}.jpg", bytes([i, 255 - i]) * (i * 7 % 90 + 1) + json.dumps(record(i)).encode()
+
+
+def write_zipfile(directory: Path) -> None:
+    """By Python: members that are stored, deflated, and both in one archive, with lengths before the content or behind it."""
+    for shard, methods in enumerate([(0, 0), (8, 8), (0, 8)]):
+        out = io.BytesIO()
+        if shard == 1:
+            out.seekable = lambda: False  # type: ignore[method-assign]
+        with zipfile.ZipFile(out, "w") as archive:
+            archive.writestr("__MACOSX/._x", b"rubbish")
+            for i in range(shard, SAMPLES, 3):
+                archive.writestr(*picture(i), methods[i % 2])
+        (directory / f"{shard}.zip").write_bytes(out.getvalue())
+
+
+def write_zip_tools(directory: Path) -> None:
+    """By zip, which compresses what gets smaller, and by bsdtar."""
+    with tempfile.TemporaryDirectory() as root:
+        for i in range(SAMPLES):
+            name, content = picture(i)
+            path = Path(root) / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(content)
+        subprocess.run(["zip", "-qr", directory / "0.zip", "d0"], cwd=root, check=True)
+        subprocess.run(["bsdtar", "--format=zip", "-cf", directory / "1.zip", "d1"], cwd=root, check=True)
+
+
 def write_npy(directory: Path) -> None:
     for shard, version in enumerate([(1, 0), (2, 0), (3, 0)]):
         with (directory / f"x{shard}.npy").open("wb") as out:
@@ -206,6 +239,23 @@ def read_arrow_table(directory: Path) -> Iterator[tuple[int, Any]]:
             yield int(s["id"]), s
 
 
+def read_zip(directory: Path) -> Iterator[tuple[int, Any]]:
+    for path in sorted(directory.iterdir()):
+        with zipfile.ZipFile(path) as archive:
+            for name in archive.namelist():
+                if not name.startswith("__MACOSX") and not name.endswith("/"):
+                    content = archive.read(name)
+                    yield content[0], (name, content)
+
+
+def read_tar(directory: Path) -> Iterator[tuple[int, Any]]:
+    for path in sorted(directory.iterdir()):
+        with tarfile.open(path) as archive:
+            for member in archive:
+                content = archive.extractfile(member).read()  # type: ignore[union-attr]
+                yield content[0], (member.name.removeprefix("./"), content)
+
+
 def read_npy(directory: Path) -> Iterator[tuple[int, Any]]:
     for path in sorted(directory.iterdir()):
         for row in np.load(path):
@@ -252,12 +302,12 @@ def read_megatron(directory: Path) -> Iterator[tuple[int, Any]]:
 
 WRITERS = {
     "tfrecord": write_tfrecord, "jsonl": write_jsonl, "jq": write_jq, "table": write_csv, "tabs": write_tsv, "arrow-table": write_arrow_csv,
-    "npy": write_npy, "flat": write_flat,
+    "zipfile": write_zipfile, "zip-tools": write_zip_tools, "npy": write_npy, "flat": write_flat,
     "cifar": write_cifar, "tokens": write_tokens, "megatron": write_megatron,
 }  # fmt: skip
 READERS = {
     "tfrecord": read_tfrecord, "jsonl": read_jsonl, "jq": read_jq, "table": read_table, "tabs": read_table, "arrow-table": read_arrow_table,
-    "npy": read_npy, "flat": read_flat,
+    "zipfile": read_zip, "zip-tools": read_zip, "tar": read_tar, "npy": read_npy, "flat": read_flat,
     "cifar": read_cifar, "tokens": read_tokens, "megatron": read_megatron, "windows": read_windows,
 }  # fmt: skip
 

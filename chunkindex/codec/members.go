@@ -1,0 +1,108 @@
+package codec
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/klauspost/compress/flate"
+)
+
+// Methods by which members of a zip archive are stored.
+const (
+	Stored   = 0
+	Deflated = 8
+)
+
+// MemberHeader is the length of what stands before a member's name.
+const MemberHeader = 30
+
+// MemberMagic is what a member's header begins with.
+const MemberMagic = "PK\x03\x04"
+
+// Member says how to decode a member of a zip archive. It is what the archive's directory says, and not the member's own header, which may
+// say nothing.
+type Member struct {
+	Ahead   int64 // from the header of the member before in the chunk to the header of this one; 0 of the first one
+	Method  int   // Stored or Deflated
+	Stored  int64 // bytes of the content
+	Decoded int64
+}
+
+// AppendMember appends a member to the parameters of a chunk.
+func AppendMember(params []byte, m Member) []byte {
+	for _, n := range []int64{m.Ahead, int64(m.Method), m.Stored, m.Decoded} {
+		params = binary.AppendUvarint(params, uint64(n))
+	}
+	return params
+}
+
+var errMember = errors.New("parameters of a member that are none")
+
+// cutMember takes a member from the parameters of a chunk.
+func cutMember(params []byte) (m Member, rest []byte, err error) {
+	var of [4]int64
+	for i := range of {
+		n, size := binary.Uvarint(params)
+		if size <= 0 || n > 1<<62 {
+			return m, nil, errMember
+		}
+		of[i], params = int64(n), params[size:]
+	}
+	m = Member{Ahead: of[0], Stored: of[2], Decoded: of[3]}
+	switch of[1] {
+	case Stored, Deflated:
+		m.Method = int(of[1])
+		return m, params, nil
+	}
+	return m, nil, errMember
+}
+
+// decodeMembers fills dst with the contents of the members that the parameters name. stored begins with the header of the first one.
+func decodeMembers(params, stored, dst []byte) error {
+	for len(dst) > 0 {
+		m, rest, err := cutMember(params)
+		if err != nil {
+			return err
+		}
+		params = rest
+		if m.Ahead > int64(len(stored)) {
+			return io.ErrUnexpectedEOF
+		}
+		stored = stored[m.Ahead:]
+		if m.Decoded > int64(len(dst)) {
+			return fmt.Errorf("a member of %d bytes, where %d are left of the chunk", m.Decoded, len(dst))
+		}
+		if err := m.decode(stored, dst[:m.Decoded]); err != nil {
+			return err
+		}
+		dst = dst[m.Decoded:]
+	}
+	if len(params) > 0 {
+		return errMember
+	}
+	return nil
+}
+
+// decode fills dst with a member's content. b begins with its header.
+func (m *Member) decode(b, dst []byte) error {
+	if len(b) < MemberHeader || string(b[:4]) != MemberMagic {
+		return errors.New("no member begins here")
+	}
+	head := MemberHeader + int64(binary.LittleEndian.Uint16(b[26:])) + int64(binary.LittleEndian.Uint16(b[28:]))
+	if head > int64(len(b)) || m.Stored > int64(len(b))-head {
+		return io.ErrUnexpectedEOF
+	}
+	content := b[head : head+m.Stored]
+	if m.Method == Stored {
+		if m.Stored != m.Decoded {
+			return errMember
+		}
+		copy(dst, content)
+		return nil
+	}
+	_, err := io.ReadFull(flate.NewReader(bytes.NewReader(content)), dst)
+	return whole(err)
+}

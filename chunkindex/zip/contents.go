@@ -1,0 +1,305 @@
+package zip
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"hash"
+	"hash/crc32"
+	"io"
+	"sort"
+
+	"github.com/klauspost/compress/flate"
+
+	"github.com/millrace-data/millrace/chunkindex/codec"
+	"github.com/millrace-data/millrace/chunkindex/format"
+)
+
+// block is how much of an archive is read at once: a request of a store costs about as much as a few megabytes.
+const block = 4 << 20
+
+// sequence reads an object from its beginning to its end, by ranges.
+type sequence struct {
+	ctx       context.Context
+	in        format.Ranges
+	off, size int64
+	buf       []byte
+	rest      []byte
+}
+
+func newSequence(ctx context.Context, in format.Ranges, size int64) *sequence {
+	return &sequence{ctx: ctx, in: in, size: size, buf: make([]byte, min(size, block))}
+}
+
+func (s *sequence) Read(p []byte) (int, error) {
+	if len(s.rest) == 0 {
+		n := min(int64(len(s.buf)), s.size-s.off)
+		if n == 0 {
+			return 0, io.EOF
+		}
+		if err := s.in.ReadRange(s.ctx, s.off, s.buf[:n]); err != nil {
+			return 0, err
+		}
+		s.off += n
+		s.rest = s.buf[:n]
+	}
+	n := copy(p, s.rest)
+	s.rest = s.rest[n:]
+	return n, nil
+}
+
+// headerLength is the length of a member's header, whose first bytes are given, with the name and what follows the name.
+func headerLength(b []byte) int64 {
+	return codec.MemberHeader + int64(binary.LittleEndian.Uint16(b[26:])) + int64(binary.LittleEndian.Uint16(b[28:]))
+}
+
+// checker holds the bytes of an archive, written to it in order, to what the directory says of each member: its header must agree, and its
+// checksum where it is stored as it is.
+type checker struct {
+	members []member // those that have not ended
+	off     int64
+	header  []byte // of the first of them, as far as it has come
+	content int64  // where its content begins, once that is known
+	sum     hash.Hash32
+}
+
+func (c *checker) Write(p []byte) (int, error) {
+	all := len(p)
+	for len(p) > 0 && len(c.members) > 0 {
+		m := &c.members[0]
+		if pass := min(m.head-c.off, int64(len(p))); pass > 0 {
+			p, c.off = p[pass:], c.off+pass
+			continue
+		}
+		n, err := c.take(m, p)
+		if err != nil {
+			return 0, err
+		}
+		p, c.off = p[n:], c.off+int64(n)
+	}
+	return all, nil
+}
+
+// take takes the next bytes of a member's header or content.
+func (c *checker) take(m *member, p []byte) (n int, err error) {
+	if c.content == 0 {
+		want := int64(codec.MemberHeader)
+		if len(c.header) >= codec.MemberHeader {
+			want = headerLength(c.header)
+		}
+		n = int(min(want-int64(len(c.header)), int64(len(p))))
+		c.header = append(c.header, p[:n]...)
+		if len(c.header) < codec.MemberHeader || int64(len(c.header)) < headerLength(c.header) {
+			return n, nil
+		}
+		if err := m.agrees(c.header); err != nil {
+			return 0, err
+		}
+		c.content, c.sum, c.header = m.head+int64(len(c.header)), crc32.NewIEEE(), c.header[:0]
+		return n, c.ended(m, c.content)
+	}
+	n = int(min(c.content+m.stored-c.off, int64(len(p))))
+	_, _ = c.sum.Write(p[:n]) // a hash takes all
+	return n, c.ended(m, c.off+int64(n))
+}
+
+// ended goes on to the next member, if this one ends where the next byte is.
+func (c *checker) ended(m *member, next int64) error {
+	if next < c.content+m.stored {
+		return nil
+	}
+	if m.method == codec.Stored && m.kind == dataMember && c.sum.Sum32() != m.crc {
+		return m.fail("its checksum is wrong")
+	}
+	c.members, c.content = c.members[1:], 0
+	return nil
+}
+
+// agrees compares a member's own header with the directory.
+func (m *member) agrees(header []byte) error {
+	const (
+		encrypted = 1
+		described = 1 << 3 // sums and lengths follow the content, and the header may lack them
+	)
+	name := header[codec.MemberHeader : codec.MemberHeader+int(binary.LittleEndian.Uint16(header[26:]))]
+	sum, stored, decoded := binary.LittleEndian.Uint32(header[14:]), binary.LittleEndian.Uint32(header[18:]), binary.LittleEndian.Uint32(header[22:])
+	says := func(short uint32, long int64) bool { return short == 1<<32-1 || int64(short) == long }
+	flags := binary.LittleEndian.Uint16(header[6:])
+	switch {
+	case string(header[:4]) != codec.MemberMagic:
+		return m.fail("no header is where the directory says")
+	case m.head+int64(len(header))+m.stored > m.next:
+		return m.fail("it reaches into the next member or the directory")
+	case m.kind != dataMember:
+		return nil
+	case string(name) != m.name || binary.LittleEndian.Uint16(header[8:]) != m.method || (flags^m.flags)&(described|encrypted) != 0:
+		return m.fail("its header and the directory say different things of it")
+	case flags&described == 0 && (sum != m.crc || !says(stored, m.stored) || !says(decoded, m.decoded)):
+		return m.fail("its header and the directory say different things of its length or checksum")
+	}
+	return nil
+}
+
+// contents reads the contents of the members that hold data, one after another.
+type contents struct {
+	raw     *bufio.Reader
+	off     int64 // of raw
+	members []member
+	inflate io.ReadCloser // nil: not needed yet
+
+	member  *member   // at hand; nil: between two
+	stored  io.Reader // its bytes
+	content io.Reader // decoded
+	sum     hash.Hash32
+	decoded int64
+}
+
+func newContents(raw io.Reader, a *archive) *contents {
+	return &contents{raw: bufio.NewReaderSize(raw, 256<<10), members: a.members}
+}
+
+func (c *contents) Read(p []byte) (int, error) {
+	for {
+		if c.member == nil {
+			if err := c.begin(); err != nil {
+				return 0, err
+			}
+		}
+		n, err := c.content.Read(p)
+		_, _ = c.sum.Write(p[:n]) // a hash takes all
+		c.decoded += int64(n)
+		switch {
+		case c.decoded > c.member.decoded:
+			return 0, c.member.fail("it has more bytes than the directory says")
+		case errors.Is(err, io.EOF):
+			err = c.finish()
+		case errors.As(err, new(flate.CorruptInputError)), errors.Is(err, io.ErrUnexpectedEOF):
+			err = c.member.fail("its content does not decode: %v", err)
+		}
+		if n > 0 || err != nil {
+			return n, err
+		}
+	}
+}
+
+// begin goes to the content of the next member.
+func (c *contents) begin() error {
+	for len(c.members) > 0 && c.members[0].kind != dataMember {
+		c.members = c.members[1:]
+	}
+	if len(c.members) == 0 {
+		_, err := io.Copy(io.Discard, c.raw) // so that all is checked
+		if err == nil {
+			err = io.EOF
+		}
+		return err
+	}
+	m := &c.members[0]
+	c.members = c.members[1:]
+	if err := c.pass(m.head - c.off); err != nil {
+		return err
+	}
+	b, err := c.raw.Peek(codec.MemberHeader)
+	if err != nil {
+		return err
+	}
+	if err := c.pass(headerLength(b)); err != nil {
+		return err
+	}
+	c.member, c.sum, c.decoded = m, crc32.NewIEEE(), 0
+	c.stored = io.LimitReader(c.raw, m.stored)
+	c.content = c.stored
+	c.off += m.stored
+	if m.method == codec.Deflated {
+		c.content, err = c.inflated(c.stored)
+	}
+	return err
+}
+
+// inflated decodes deflated bytes by a decoder that is made once.
+func (c *contents) inflated(in io.Reader) (io.Reader, error) {
+	if c.inflate == nil {
+		c.inflate = flate.NewReader(nil)
+	}
+	resetter, ok := c.inflate.(flate.Resetter)
+	if !ok {
+		return nil, errors.ErrUnsupported
+	}
+	return c.inflate, resetter.Reset(in, nil)
+}
+
+func (c *contents) pass(n int64) error {
+	if n < 0 {
+		return io.ErrUnexpectedEOF
+	}
+	got, err := io.CopyN(io.Discard, c.raw, n)
+	c.off += got
+	return err
+}
+
+// finish ends the member at hand, whose content has been read.
+func (c *contents) finish() error {
+	m := c.member
+	c.member = nil
+	if _, err := io.Copy(io.Discard, c.stored); err != nil {
+		return err
+	}
+	if c.decoded != m.decoded || c.sum.Sum32() != m.crc {
+		return m.fail("it has %d bytes, or another checksum, where the directory says %d", c.decoded, m.decoded)
+	}
+	return nil
+}
+
+// frames says where members are stored. A member that is a sample is a frame, from its header to what may be its
+// last byte: only the header says how long it is itself.
+type frames struct {
+	list    []codec.Frame
+	members []codec.Member // of the list
+}
+
+func newFrames(a *archive) *frames {
+	f := &frames{}
+	off := int64(0)
+	for _, m := range a.members {
+		if m.kind != dataMember {
+			continue
+		}
+		const extra, descriptor = 1<<16 - 1, 24 // at most
+		end := min(m.next, m.head+codec.MemberHeader+int64(len(m.name))+extra+m.stored+descriptor)
+		f.list = append(f.list, codec.Frame{Stored: m.head, StoredEnd: end, Decoded: off, DecodedEnd: off + m.decoded})
+		f.members = append(f.members, codec.Member{Method: int(m.method), Stored: m.stored, Decoded: m.decoded})
+		off += m.decoded
+	}
+	return f
+}
+
+// find returns the place in the list of the frame that holds a decoded byte.
+func (f *frames) find(off int64) int {
+	return sort.Search(len(f.list), func(i int) bool { return f.list[i].DecodedEnd > off })
+}
+
+// At implements format.Frames. All frames are known from the beginning.
+func (f *frames) At(off int64) (codec.Frame, bool) {
+	if i := f.find(off); i < len(f.list) {
+		return f.list[i], true
+	}
+	return codec.Frame{}, false
+}
+
+// Keep implements format.Frames. The directory is in memory anyhow.
+func (f *frames) Keep(int64, [4]int64) {}
+
+// Params implements format.Frames.
+func (f *frames) Params(first, last int64) (params []byte) {
+	begin := f.find(first)
+	end := f.find(last)
+	for i := begin; i <= end; i++ {
+		m := f.members[i]
+		if i > begin {
+			m.Ahead = f.list[i].Stored - f.list[i-1].Stored
+		}
+		params = codec.AppendMember(params, m)
+	}
+	return params
+}

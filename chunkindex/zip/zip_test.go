@@ -1,0 +1,340 @@
+package zip_test
+
+import (
+	archive "archive/zip"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"hash/crc32"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/millrace-data/millrace/chunkindex/codec"
+	"github.com/millrace-data/millrace/chunkindex/files"
+	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/scantest"
+	"github.com/millrace-data/millrace/chunkindex/zip"
+)
+
+// entry is a member of an archive that a test makes.
+type entry struct {
+	name, content string
+	method        uint16
+}
+
+// write makes an archive. raw has headers that say lengths and checksums; else they follow the contents.
+func write(t testing.TB, raw bool, entries ...entry) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w := archive.NewWriter(&out)
+	for _, e := range entries {
+		h := &archive.FileHeader{Name: e.name, Method: e.method}
+		var err error
+		var to io.Writer
+		if raw && e.method == archive.Store {
+			h.CRC32, h.CompressedSize64, h.UncompressedSize64 = crc32.ChecksumIEEE([]byte(e.content)), uint64(len(e.content)), uint64(len(e.content))
+			to, err = w.CreateRaw(h)
+		} else {
+			to, err = w.CreateHeader(h)
+		}
+		if err == nil && !strings.HasSuffix(e.name, "/") {
+			_, err = to.Write([]byte(e.content))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func sample(key, ext string, offset, length int) scantest.Sample {
+	return scantest.Sample{Key: key, Offset: int64(offset), Length: int64(length), Parts: []scantest.Part{{Ext: ext, Length: int64(length)}}}
+}
+
+func TestSamples(t *testing.T) {
+	long := strings.Repeat("long ", 100_000)
+	n := len(long)
+	objects := scantest.Objects{"a.zip": write(t, false,
+		entry{"d/", "", 0}, entry{"d/1.jpg", "one", 0}, entry{"d/frame.0001.png", long, archive.Deflate}, entry{"d/._1.jpg", "resource", 0},
+		entry{"2.nii.gz", "two", archive.Deflate}, entry{"__MACOSX/2.jpg", "hidden", 0}, entry{"README", "about", 0},
+	), "b.ZIP": nil, "README.md": nil}
+	scantest.Finds(t, zip.Format(), format.Options{}, objects, map[string][]scantest.Sample{
+		"a.zip": {sample("d/1", "jpg", 0, 3), sample("d/frame_0001", "png", 3, n), sample("2", "nii.gz", n+3, 3), sample("README", "", n+6, 5)},
+		"b.ZIP": nil,
+	})
+	// Stored members are ranges of the archive.
+	for _, raw := range []bool{true, false} {
+		b := write(t, raw, entry{"1.jpg", "one", 0}, entry{".x", "hidden", 0}, entry{"2.jpg", "three", 0})
+		at := func(content string) int { return strings.Index(string(b), content) }
+		scantest.Finds(t, zip.Format(), format.Options{Named: true}, scantest.Objects{"a": b},
+			map[string][]scantest.Sample{"a": {sample("1", "jpg", at("one"), 3), sample("2", "jpg", at("three"), 5)}})
+	}
+	// Members that differ by their extensions alone are samples where that is asked for.
+	pair := scantest.Objects{"a.zip": write(t, false, entry{"1.jpg", "one", 8}, entry{"2.jpg", "two", 8}, entry{"1.tar.png", "1", 8}, entry{"1.png", "1", 8})}
+	scantest.Refuses(t, zip.Format(), format.Options{}, pair, `it and 1.jpg may be one sample`)
+	scantest.Finds(t, zip.Format(), format.Options{Named: true}, pair, map[string][]scantest.Sample{
+		"a.zip": {sample("1_jpg", "jpg", 0, 3), sample("2", "jpg", 3, 3), sample("1_tar", "png", 6, 1), sample("1_png", "png", 7, 1)},
+	})
+}
+
+func TestSurvey(t *testing.T) {
+	if d, err := zip.Format().Survey(t.Context(), scantest.Objects{"a.zip": nil, "b.jpg": nil}, format.Options{}); d != nil || err != nil {
+		t.Errorf("among pictures: got %v, %v", d, err)
+	}
+	if d, err := zip.Format().Survey(t.Context(), scantest.Objects{"a.zip.gz": nil}, format.Options{}); d != nil || err == nil || !strings.Contains(err.Error(), "compressed as a whole") {
+		t.Errorf("compressed: got %v, %v", d, err)
+	}
+	if f, err := zip.Format().Framing(nil); f != nil || err != nil {
+		t.Errorf("got framing %v, %v", f, err)
+	}
+}
+
+func TestHiddenMembers(t *testing.T) {
+	objects := scantest.Objects{"a.zip": write(t, true, entry{"1.jpg", "one", 0}, entry{"._1.jpg", "x", 0}, entry{".git/config", "x", 0})}
+	for _, hidden := range []bool{false, true} {
+		d, err := zip.Format().Survey(t.Context(), objects, format.Options{Hidden: hidden})
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, err := d.Decode(t.Context(), 0, ranges(objects["a.zip"]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Scan(t.Context(), 0, in, scantest.Nothing{}); err != nil {
+			t.Fatal(err)
+		}
+		if got := d.HiddenMembers(); hidden && got != 0 || !hidden && got != 2 {
+			t.Errorf("taken: %v: got %d hidden members", hidden, got)
+		}
+		if (d.Shards[0].Says != "") != hidden {
+			t.Errorf("taken: %v: a scan depends on %q", hidden, d.Shards[0].Says)
+		}
+	}
+}
+
+// ranges is a format.Ranges of bytes.
+type ranges []byte
+
+func (r ranges) ReadRange(_ context.Context, offset int64, p []byte) error {
+	_, err := io.ReadFull(io.NewSectionReader(bytes.NewReader(r), offset, int64(len(p))), p)
+	return err
+}
+
+// What frames and parameters say of each run of members decodes to their contents.
+func TestFramesDecode(t *testing.T) {
+	long := strings.Repeat("0123456789", 5000)
+	b := write(t, false, entry{"1.a", long, archive.Deflate}, entry{"d/", "", 0}, entry{"2.a", "stored", 0}, entry{".hidden", long, 0}, entry{"3.a", long[:777], archive.Deflate})
+	want := long + "stored" + long[:777]
+	d, err := zip.Format().Survey(t.Context(), scantest.Objects{"a.zip": b}, format.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := d.Decode(t.Context(), 0, ranges(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(in); err != nil || string(got) != want || in.Codec != codec.Zip {
+		t.Fatalf("got %d bytes, %v, by %v", len(got), err, in.Codec)
+	}
+	borders := []int{0, len(long), len(long) + 6, len(want)}
+	for i, first := range borders[:3] {
+		for _, end := range borders[i+1:] {
+			f, ok := in.Frames.At(int64(first))
+			l, _ := in.Frames.At(int64(end - 1))
+			params := in.Frames.Params(int64(first), int64(end-1))
+			dst := make([]byte, end-first)
+			stored := b[f.Stored:l.StoredEnd]
+			if err := codec.Decode(codec.Zip, params, stored, 0, dst); !ok || err != nil || string(dst) != want[first:end] {
+				t.Errorf("bytes %d to %d: %v", first, end, err)
+			}
+			for n := range len(params) {
+				if codec.Decode(codec.Zip, params[:n], stored, 0, dst) == nil {
+					t.Errorf("bytes %d to %d: %d bytes of parameters are enough", first, end, n)
+				}
+			}
+			if codec.Decode(codec.Zip, params, stored, 1, dst) == nil || codec.Decode(codec.Zip, params, stored[:33], 0, dst) == nil || codec.Decode(codec.Zip, params, stored, 0, dst[1:]) == nil {
+				t.Errorf("bytes %d to %d: got no error for another chunk", first, end)
+			}
+		}
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	good := write(t, true, entry{"1.jpg", "one", 0}, entry{"2.jpg", "two", 0})
+	deflated := write(t, false, entry{"1.jpg", strings.Repeat("one", 100), archive.Deflate})
+	directory := bytes.Index(good, []byte("PK\x01\x02"))
+	second := bytes.LastIndex(good, []byte("PK\x03\x04"))
+	end := len(good) - 22
+	// with returns an archive with other bytes at an offset.
+	with := func(b []byte, at int, bytes ...byte) []byte {
+		b = append([]byte(nil), b...)
+		copy(b[at:], bytes)
+		return b
+	}
+	for name, c := range map[string]struct {
+		archive []byte
+		want    string
+	}{
+		"nothing at its end":             {good[:end], "it does not end as a zip archive does"},
+		"another kind of file":           {[]byte("hello"), "it does not end as a zip archive does"},
+		"bytes before it":                {append([]byte("#!/bin/sh\n"), good...), "bytes before the archive"},
+		"encrypted":                      {with(good, directory+8, 1), `"1.jpg" at offset 0: it is encrypted`},
+		"method 12":                      {with(good, directory+10, 12), "compressed by method 12 (bzip2), which is not read: make the archive anew with zip -Z deflate"},
+		"method 7":                       {with(good, directory+10, 7), "compressed by method 7, which"},
+		"one of several parts":           {with(good, end+4, 1), "zip -s 0 joins them"},
+		"a member in another part":       {with(good, directory+34, 1), "another part of an archive"},
+		"a link":                         {with(with(good, directory+5, 3), directory+38, 0, 0, 0xff, 0xa1), "it is a link"},
+		"more members":                   {with(good, end+8, 1, 0, 1, 0), "has more members than its end says"},
+		"fewer members":                  {with(good, end+8, 3, 0, 3, 0), "too short for them"},
+		"a directory of no bytes":        {with(good, end+12, 0, 0, 0, 0), "too short for them"},
+		"other names":                    {with(good, second+30, 'x'), `"2.jpg" at offset 38: its header and the directory say different things`},
+		"other lengths":                  {with(good, second+18, 2), "different things of its length or checksum"},
+		"another method":                 {with(good, second+8, 8), "different things of it"},
+		"no header":                      {with(good, second, 'x'), "no header is where the directory says"},
+		"another content":                {with(good, second+35, 'x'), "its checksum is wrong"},
+		"overlap":                        {with(good, directory+20, 9, 0, 0, 0, 9), "reaches into the next member"},
+		"two at one place":               {with(good, len(good)-22-9, 0), "reaches into the next member"},
+		"another deflated content":       {with(deflated, 36, 0xff), "its content does not decode"},
+		"a bomb that lies":               {lying(deflated, 299), "more bytes than the directory says"},
+		"fewer bytes than it says":       {lying(deflated, 301), "it has 300 bytes"},
+		"a member without a byte":        {write(t, true, entry{"1.jpg", "1", 0}, entry{"2.jpg", "", 0}), `"2.jpg" at offset 36: it has no byte`},
+		"a name with a backslash":        {write(t, true, entry{`d\1.jpg`, "one", 0}), "backslash"},
+		"a name that is not UTF-8":       {write(t, true, entry{"\xff.jpg", "one", 0}), "not UTF-8"},
+		"stored in other than its bytes": {with(good, directory+24, 9), "it is stored in 3 bytes and has 9"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scantest.Refuses(t, zip.Format(), format.Options{}, scantest.Objects{"a.zip": c.archive}, c.want)
+		})
+	}
+}
+
+// A wrong checksum is noticed where the content still decodes.
+func TestChecksums(t *testing.T) {
+	for _, method := range []uint16{archive.Store, archive.Deflate} {
+		b := write(t, method == archive.Store, entry{"1.jpg", "one", method})
+		for _, magic := range []string{"PK\x03\x04", "PK\x01\x02"} {
+			at := strings.Index(string(b), magic) + map[string]int{"PK\x03\x04": 14, "PK\x01\x02": 16}[magic]
+			if method == archive.Store || magic == "PK\x01\x02" { // the header of a deflated one says none
+				b[at] ^= 1
+			}
+		}
+		scantest.Refuses(t, zip.Format(), format.Options{}, scantest.Objects{"a.zip": b}, "checksum")
+	}
+}
+
+// lying returns the archive of one deflated member whose directory says another length.
+func lying(b []byte, length uint32) []byte {
+	b = bytes.Clone(b)
+	at := bytes.Index(b, []byte("PK\x01\x02"))
+	binary.LittleEndian.PutUint32(b[at+24:], length)
+	return b
+}
+
+// Numbers of Zip64 are taken where the others have no room.
+func TestZip64(t *testing.T) {
+	var entries []entry
+	for range 70_000 {
+		entries = append(entries, entry{"d/", "", 0})
+	}
+	b := write(t, true, append(entries, entry{"1.jpg", "one", 0})...)
+	found, err := scantest.Scan(t.Context(), zip.Format(), format.Options{}, scantest.Objects{"a.zip": b})
+	if err != nil || len(found["a.zip"]) != 1 {
+		t.Errorf("got %+v, %v", found, err)
+	}
+	end := len(b) - 22
+	other := bytes.Clone(b)
+	binary.LittleEndian.PutUint32(other[end+12:], 46)
+	scantest.Refuses(t, zip.Format(), format.Options{}, scantest.Objects{"a.zip": other}, "its two ends, with and without Zip64, say different things")
+}
+
+// failing is a store that fails at an offset.
+type failing struct {
+	ranges
+	at int64
+}
+
+func (f failing) ReadRange(ctx context.Context, offset int64, p []byte) error {
+	if offset <= f.at && f.at < offset+int64(len(p)) {
+		return scantest.ErrBroken
+	}
+	return f.ranges.ReadRange(ctx, offset, p)
+}
+
+// Whatever an archive holds, it is refused, or the library finds the same contents under the same names.
+func FuzzScanZip(f *testing.F) {
+	f.Add(write(f, true, entry{"1.jpg", "one", 0}, entry{"3.cls", "7", 0}, entry{"2.jpg", "two", 0}))
+	f.Add(write(f, false, entry{"1.jpg", strings.Repeat("one", 50), archive.Deflate}, entry{"._1", "x", 0}, entry{"d/", "", 0}, entry{"2.jpg", "two", 0}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		objects := scantest.Objects{"a.zip": b}
+		found, err := scantest.Scan(t.Context(), zip.Format(), format.Options{}, objects)
+		if err != nil {
+			scantest.Refused(t, err)
+			return
+		}
+		if len(b) == 0 {
+			return
+		}
+		d, err := zip.Format().Survey(t.Context(), objects, format.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, err := d.Decode(t.Context(), 0, ranges(b))
+		if err != nil {
+			t.Fatal(err)
+		}
+		decoded, err := io.ReadAll(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := archive.NewReader(bytes.NewReader(b), int64(len(b)))
+		if err != nil {
+			t.Fatalf("%q is taken, and the library refuses it: %v", b, err)
+		}
+		want, unread := map[string]string{}, map[string]bool{} // the library refuses a descriptor that lies: it is for those who read in sequence
+		for _, file := range r.File {
+			in, err := file.Open()
+			var content []byte
+			if err == nil {
+				content, err = io.ReadAll(in)
+			}
+			want[file.Name], unread[file.Name] = string(content), err != nil
+		}
+		for _, s := range found["a.zip"] {
+			for _, p := range s.Parts {
+				found := false
+				got := string(decoded[s.Offset+p.Offset : s.Offset+p.Offset+p.Length])
+				for name, content := range want {
+					key, ext := files.Split(name)
+					found = found || key == s.Key && ext == p.Ext && (unread[name] || content == got)
+				}
+				if !found {
+					t.Fatalf("%q: got %q of %s, which none of %q is", b, got, s.Key, want)
+				}
+			}
+		}
+	})
+}
+
+// A fault of the store is no end of an archive, wherever it comes.
+func TestFaultOfTheStore(t *testing.T) {
+	for _, method := range []uint16{archive.Store, archive.Deflate} {
+		b := write(t, method == archive.Store, entry{"1.jpg", "one", method}, entry{"2.jpg", "two", method})
+		for at := range int64(len(b)) {
+			d, err := zip.Format().Survey(t.Context(), scantest.Objects{"a.zip": b}, format.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			in, err := d.Decode(t.Context(), 0, failing{b, at})
+			if err == nil {
+				err = d.Scan(t.Context(), 0, in, scantest.Nothing{})
+			}
+			if err == nil || !strings.Contains(err.Error(), scantest.ErrBroken.Error()) {
+				t.Fatalf("byte %d: got %v", at, err)
+			}
+		}
+	}
+}
