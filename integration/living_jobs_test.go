@@ -476,7 +476,7 @@ func hasty(t *testing.T) string {
 // or the store changes. Every epoch of every job has each sample once, of one generation and with the bytes that were packed;
 // errors are those of the store; afterwards the gateways hold what they held before.
 func TestJobsWhileAllChanges(t *testing.T) {
-	jobs, first, lasts, every, idle, think, later, spread := 8, 8*time.Second, 22*time.Second, 500*time.Millisecond, 5*time.Second, 200*time.Millisecond, 20, int64(64<<20)
+	jobs, first, lasts, every, idle, think, later, spread := 8, 8*time.Second, 22*time.Second, 500*time.Millisecond, 3*time.Second, 200*time.Millisecond, 20, int64(64<<20)
 	program, sleep, rests := "", 100*time.Second, 4*time.Minute
 	if long() {
 		jobs, first, lasts, every, idle, think, later, spread = 25, 3*time.Minute, 57*time.Minute, time.Second, 2*time.Minute, 2500*time.Millisecond, 600, 24<<20
