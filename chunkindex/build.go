@@ -23,6 +23,7 @@ type BuildOptions struct {
 	Progress     func(Progress)
 	Inspect      func(*Index) // called with the index once it is published; it is closed afterwards
 	Upgrade      bool         // write an index of the present format version even where one of an older version says the same
+	Classes      []string     // names of the folders that are classes, in byte order, where the caller knows them; nil: found out of the names of pictures
 	AllowEmpty   bool         // publish a dataset without samples too, which nobody means to train on
 	TempDir      string       // for scans and the index while it is made; empty: the system's
 	Format       string       // name of the shards' format; empty: found out by looking
@@ -338,7 +339,7 @@ func (b *builder) download(ctx context.Context, generation string) (*Index, erro
 func (b *builder) meta() meta {
 	return meta{
 		Format: b.format.Name, Scanner: b.format.Rules(), Cutter: cutterChanges, ChunkSize: b.opt.ChunkSize, Defaults: b.opt.Defaults,
-		Framing: b.found.Framing, Overlap: b.found.Overlap,
+		Framing: b.found.Framing, Classes: b.classes(), Overlap: b.found.Overlap,
 	}
 }
 

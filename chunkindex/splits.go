@@ -315,21 +315,3 @@ func (b *builder) shardKeys(yield func(string) bool) {
 
 // knownWord says whether a split has one of the names that names of objects give.
 func knownWord(split string) bool { return splitWord(split) == split }
-
-// pictures are the suffixes that torchvision's ImageFolder takes.
-func pictures() []string {
-	return []string{".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"}
-}
-
-// classFolders counts the folders of a dataset that is loose pictures, each in one folder, as ImageFolder wants them.
-func classFolders(d *format.Dataset) int {
-	folders, suffixes := map[string]bool{}, pictures()
-	for _, s := range d.Shards {
-		folder, base, ok := strings.Cut(s.Key, "/")
-		if !d.Loose || !ok || strings.Contains(base, "/") || !slices.Contains(suffixes, strings.ToLower(path.Ext(base))) {
-			return 0
-		}
-		folders[folder] = true
-	}
-	return len(folders)
-}

@@ -16,7 +16,9 @@ func (b *builder) saysTheSame(shards []shardScan) (bool, error) {
 			return false, nil
 		}
 	}
-	now, err := encodeMeta(b.meta())
+	meta := b.meta()
+	meta.Classes = b.old.meta.Classes // of which older versions say nothing
+	now, err := encodeMeta(meta)
 	if err != nil {
 		return false, err
 	}

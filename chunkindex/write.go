@@ -22,6 +22,7 @@ type meta struct {
 	ChunkSize int64           `json:"chunk_size"`
 	Defaults  Defaults        `json:"defaults"`
 	Framing   json.RawMessage `json:"framing,omitempty"` // constants of formats that need any
+	Classes   []string        `json:"classes,omitempty"` // names of class folders
 	Overlap   int64           `json:"overlap,omitempty"` // bytes that a sample may share with the one before
 }
 

@@ -39,6 +39,7 @@ var ErrOccupied = errors.New("the target already holds other shards")
 type Options struct {
 	ShardSize   int64  // target length of a shard, 256 MiB; only a single larger sample makes a longer one
 	Key         string // "group" (files that share a key are one sample) or "path" (every file is a sample)
+	Label       string // LabelDirectory: each sample gets a member with the number of its class; empty: none does
 	Parallel    int    // shards written side by side, the number of usable processors
 	Hidden      bool   // take files that programs leave beside data too, such as .DS_Store
 	SkipSpecial bool   // leave out symbolic links, devices, sockets and pipes, and report them, instead of refusing them
@@ -53,6 +54,7 @@ type Report struct {
 	Shards       int      `json:"shards"`
 	ReusedShards int      `json:"reused_shards"` // finished by an earlier, interrupted run
 	Bytes        int64    `json:"bytes"`
+	Classes      []string `json:"classes,omitempty"`    // names of the labels, by their numbers
 	MultiMember  int      `json:"multi_member_samples"` // samples of more than one member
 	Example      string   `json:"example,omitempty"`    // one of them
 	Hidden       int      `json:"hidden"`               // files that were left out, such as .DS_Store
@@ -117,6 +119,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Key != KeyGroup && o.Key != KeyPath {
 		return o, fmt.Errorf("pack: key %q: want %q or %q", o.Key, KeyGroup, KeyPath)
+	}
+	if o.Label != "" && o.Label != LabelDirectory {
+		return o, fmt.Errorf("pack: label %q: want %q or nothing", o.Label, LabelDirectory)
 	}
 	return o, nil
 }

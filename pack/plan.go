@@ -70,10 +70,6 @@ func newPlan(files []file, opt Options) (*plan, error) {
 		return nil, err
 	}
 	p := &plan{}
-	if err := p.cut(samples, opt.ShardSize); err != nil {
-		return nil, err
-	}
-	p.report.Files, p.report.Samples, p.report.Shards = len(files), len(samples), len(p.shards)
 	for _, s := range samples {
 		if len(s.members) == 1 {
 			continue
@@ -86,6 +82,15 @@ func newPlan(files []file, opt Options) (*plan, error) {
 			p.report.Example = s.key
 		}
 	}
+	if opt.Label == LabelDirectory {
+		if p.report.Classes, err = label(samples); err != nil {
+			return nil, err
+		}
+	}
+	if err := p.cut(samples, opt.ShardSize); err != nil {
+		return nil, err
+	}
+	p.report.Files, p.report.Samples, p.report.Shards = len(files), len(samples), len(p.shards)
 	p.hash = p.digest(opt)
 	return p, nil
 }
@@ -106,7 +111,7 @@ func group(files []file) ([]sample, error) {
 	}
 	slices.SortFunc(samples, func(a, b sample) int { return cmp.Compare(a.key, b.key) })
 	for _, s := range samples {
-		slices.SortFunc(s.members, func(a, b file) int { return cmp.Compare(a.name, b.name) })
+		slices.SortFunc(s.members, byName)
 		for i := 1; i < len(s.members); i++ {
 			a, b := s.members[i-1], s.members[i]
 			if a.name == b.name {
@@ -141,7 +146,7 @@ func (p *plan) cut(samples []sample, target int64) error {
 			if err != nil {
 				return err
 			}
-			s.length += n + pad(s.members[j].info.Size())
+			s.length += n + pad(s.members[j].size())
 		}
 		if s.length > format.MaxSample {
 			return s.tooLong()
@@ -174,7 +179,7 @@ func header(f *file) *tar.Header {
 	return &tar.Header{
 		Typeflag: tar.TypeReg,
 		Name:     f.name,
-		Size:     f.info.Size(),
+		Size:     f.size(),
 		Mode:     0o644,
 		ModTime:  time.Unix(0, 0),
 		// Without a format the writer takes USTAR where the name fits, as the size of every sample does, and PAX else.
@@ -234,9 +239,12 @@ func stamp(samples []sample) string {
 func writeMembers(w io.Writer, members []file, times bool) {
 	for _, f := range members {
 		var ns int64
-		if times {
+		if times && f.text == "" {
 			ns = f.info.ModTime().UnixNano()
 		}
-		fmt.Fprintf(w, "%d:%s %d %d\n", len(f.name), f.name, f.info.Size(), ns)
+		fmt.Fprintf(w, "%d:%s %d %d\n", len(f.name), f.name, f.size(), ns)
+		if f.text != "" {
+			fmt.Fprintf(w, "%s\n", f.text)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package pack
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,7 +20,18 @@ type file struct {
 	path string // below root
 	name string // in the shard
 	info fs.FileInfo
+	text string // the content of a member that is no file; empty: it is one
 }
+
+// size of the content.
+func (f *file) size() int64 {
+	if f.text != "" {
+		return int64(len(f.text))
+	}
+	return f.info.Size()
+}
+
+func byName(a, b file) int { return cmp.Compare(a.name, b.name) }
 
 // where names the file for a message.
 func (f *file) where() string { return filepath.Join(f.root.Name(), filepath.FromSlash(f.path)) }

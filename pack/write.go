@@ -129,6 +129,9 @@ var errChanged = errors.New("changed while it was packed")
 
 // add writes one member, and refuses a file that is not, or does not stay, what the walk saw.
 func add(t *tar.Writer, f *file, buf []byte) error {
+	if f.text != "" {
+		return addText(t, f)
+	}
 	// Without O_NONBLOCK a pipe that has taken the file's place would block the run for ever.
 	in, err := f.root.OpenFile(filepath.FromSlash(f.path), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -153,6 +156,21 @@ func add(t *tar.Writer, f *file, buf []byte) error {
 		return err
 	}
 	return t.Flush() // so that padding is counted with its member
+}
+
+// addText writes a member that is no file.
+func addText(t *tar.Writer, f *file) error {
+	err := t.WriteHeader(header(f))
+	if err == nil {
+		_, err = io.WriteString(t, f.text)
+	}
+	if err == nil {
+		err = t.Flush()
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.name, err)
+	}
+	return nil
 }
 
 func unchanged(f *file, in *os.File) error {

@@ -21,14 +21,19 @@ func (a *app) pack() *cobra.Command {
 		Long: `Packs the files under each SOURCE into tar shards under DESTINATION, a bucket's prefix or a
 directory, and indexes them. The shards follow the WebDataset convention and can be read without
 Millrace. The same input gives the same bytes. Safe to run again after a kill: shards
-that are finished are not sent again.`,
-		Example: "  millrace pack ./photos s3://bucket/photos\n  millrace pack ./photos 's3://bucket/photos?endpoint=http://minio:9000&profile=team-b'\n  millrace pack ./a ./b ./shards --key path --shard-size 64MiB",
+that are finished are not sent again.
+
+With --label-from-directory each sample of ./photos/cat and ./photos/dog gets a member .cls: 0 for
+cat, 1 for dog. The index keeps the names.`,
+		Example: "  millrace pack ./photos s3://bucket/photos\n  millrace pack ./photos 's3://bucket/photos?endpoint=http://minio:9000&profile=team-b'\n  millrace pack ./a ./b ./shards --key path --shard-size 64MiB\n  millrace pack ./photos s3://bucket/photos --label-from-directory",
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var x indexFlags
 			var opt pack.Options
+			var byDirectory bool
 			var l location.Location
 			f.Size(&opt.ShardSize, "shard-size", pack.DefaultShardSize, "target size of a shard")
 			f.Choice(&opt.Key, "key", pack.KeyGroup, "what makes a sample: files whose names differ in the extension alone, or each file", pack.KeyGroup, pack.KeyPath)
+			f.Flag(&byDirectory, "label-from-directory", "label each sample by the directory that it lies in: a member .cls with the number of the class")
 			f.Flag(&opt.Hidden, "hidden", hiddenUsage)
 			f.Flag(&opt.SkipSpecial, "skip-special", "leave out links, devices and pipes instead of refusing them")
 			f.Text(&opt.TempDir, "temp-dir", "", "`DIR` for shards too large for memory (default the system's)")
@@ -41,6 +46,9 @@ that are finished are not sent again.`,
 					if l.Inside(source) {
 						f.Fault("%s lies in %s, which is to be packed: another run would pack the shards of this one", l, source)
 					}
+				}
+				if byDirectory {
+					opt.Label = pack.LabelDirectory
 				}
 				if opt.ShardSize < 1 {
 					f.Fault("--shard-size 0B: want at least 1B")
@@ -70,6 +78,7 @@ func (a *app) packAndIndex(ctx context.Context, sources []string, s *location.St
 	if err != nil {
 		return indexing.Packed{}, err
 	}
+	build.Classes = p.Classes
 	x, err := a.buildIndex(ctx, s, st, l, build)
 	if err != nil {
 		return indexing.Packed{}, err

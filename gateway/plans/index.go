@@ -78,6 +78,7 @@ type Framing interface {
 // Types says what the parts of samples hold. It has no fields where that is not known, or where sources of a mixture differ.
 type Types interface {
 	Fields() []format.Field
+	ClassFolders() []string
 	Typed() bool // answers go by the fields; from an index of version 1 they stay what they were
 }
 

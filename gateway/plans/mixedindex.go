@@ -100,6 +100,15 @@ func (x *mixedIndex) Fields() []format.Field {
 	return fields
 }
 
+// ClassFolders are those that all sources have.
+func (x *mixedIndex) ClassFolders() []string {
+	classes := x.parts[0].ClassFolders()
+	if slices.ContainsFunc(x.parts, func(p Index) bool { return !slices.Equal(p.ClassFolders(), classes) }) {
+		return nil
+	}
+	return classes
+}
+
 func (x *mixedIndex) Typed() bool {
 	return !slices.ContainsFunc(x.parts, func(p Index) bool { return !p.Typed() })
 }

@@ -29,6 +29,9 @@ func (r *Packed) Print(w io.Writer, l location.Location) {
 		fmt.Fprintf(w, "  %s of more than one member, such as %q: files of one name with several extensions, read together;\n  --key path tells them apart where their names differ before the last dot\n",
 			cli.Count(r.MultiMember, "sample", "samples"), r.Example)
 	}
+	if n := len(r.Classes); n > 0 {
+		fmt.Fprintf(w, "  labels of %s: 0 is %s\n", cli.Count(n, "class", "classes"), cli.Printable(r.Classes[0]))
+	}
 	if r.Hidden > 0 {
 		fmt.Fprintf(w, "  left out %s, such as .DS_Store: --hidden takes them too\n", cli.Count(r.Hidden, "hidden file", "hidden files"))
 	}

@@ -24,7 +24,7 @@ func Indexed(l location.Location, x *chunkindex.Index) client.Dataset {
 	return client.Dataset{
 		Name: l.Name, Generation: x.Generation(), Format: x.Format(), Samples: x.Samples(), Chunks: uint64(x.Chunks()), Shards: uint64(x.Shards()),
 		Bytes: uint64(x.Bytes()), Plan: client.Defaults{BatchSize: d.BatchSize, Window: d.Window, Shuffle: d.Shuffle, Seed: d.Seed, Tail: d.Tail},
-		Fields: fields,
+		Fields: fields, Classes: x.ClassFolders(),
 	}
 }
 

@@ -14,6 +14,7 @@ from ._gateways import home_by_rank
 from ._pool import Stats
 from ._version import __version__
 from .batch import Batch, DecodeError, Sample, load_json
+from .classes import ClassFolders
 from .client import Client
 from .epoch import Epoch, Plan, Reader
 from .errors import (
@@ -49,6 +50,7 @@ __all__ = [
     "AmbiguousKey",
     "Batch",
     "BatchTooLarge",
+    "ClassFolders",
     "Client",
     "Closed",
     "Conflict",

@@ -91,4 +91,24 @@ PLANTS = [
         "./selection TestSplitByShards",
         [("selection/split.go", "w.data.First()[chunk] + i)", "w.data.First()[chunk])")],
     ),
+    (
+        "packed labels of other classes are taken for those that were sent before",
+        "./pack TestLabelsOfStampedShards",
+        [("pack/plan.go", '			fmt.Fprintf(w, "%s\\n", f.text)\n', "")],
+    ),
+    (
+        "labels are numbered in the order of samples",
+        "./pack TestLabelsAreTheDirectories",
+        [("pack/label.go", "classes := slices.Sorted(maps.Keys(names))", "classes := slices.Sorted(maps.Keys(names))\n	slices.Reverse(classes[1:])")],
+    ),
+    (
+        "folders at different depths are classes",
+        "./chunkindex TestClassFoldersAreKept",
+        [("chunkindex/classes.go", "if i > 0 && parent != above ||", "if i < 0 && parent != above ||")],
+    ),
+    (
+        "a new class folder has every picture read again",
+        "./chunkindex TestANewClassReadsNothingAgain",
+        [("chunkindex/reuse.go", "return m.ChunkSize == b.opt.ChunkSize &&", "return len(m.Classes) == len(b.classes()) && m.ChunkSize == b.opt.ChunkSize &&")],
+    ),
 ]

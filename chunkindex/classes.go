@@ -1,0 +1,81 @@
+package chunkindex
+
+import (
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/millrace-data/millrace/chunkindex/format"
+)
+
+// maxClassBytes bounds the names of class folders that an index keeps, beside what else it says of the whole dataset: room for
+// 2,000 names of 15 bytes.
+const maxClassBytes = 32 << 10
+
+// pictures are the suffixes that torchvision's ImageFolder takes.
+func pictures() []string {
+	return []string{".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"}
+}
+
+// classFolders counts the folders of a dataset that is loose pictures, each in one folder, as ImageFolder wants them.
+func classFolders(d *format.Dataset) int {
+	folders, suffixes := map[string]bool{}, pictures()
+	for _, s := range d.Shards {
+		folder, base, ok := strings.Cut(s.Key, "/")
+		if !d.Loose || !ok || strings.Contains(base, "/") || !slices.Contains(suffixes, strings.ToLower(path.Ext(base))) {
+			return 0
+		}
+		folders[folder] = true
+	}
+	return len(folders)
+}
+
+// classes returns the names of class folders that the index keeps.
+func (b *builder) classes() []string {
+	if b.opt.Classes == nil {
+		return classNames(b.found)
+	}
+	size := 0
+	for _, name := range b.opt.Classes {
+		size += len(name)
+	}
+	if size > maxClassBytes {
+		return nil
+	}
+	return b.opt.Classes
+}
+
+// classNames returns the names of the folders of a dataset that is loose pictures, each in a folder that stands for its class, in byte
+// order; nil where folders are no classes. They stand side by side, in one folder or in one for each split.
+func classNames(d *format.Dataset) []string {
+	names, suffixes, above, size := map[string]bool{}, pictures(), "", 0
+	for i, s := range d.Shards {
+		dir := path.Dir(s.Key)
+		if !d.Loose || dir == "." || !slices.Contains(suffixes, strings.ToLower(path.Ext(s.Key))) {
+			return nil
+		}
+		name, parent := path.Base(dir), withoutSplits(path.Dir(dir))
+		if i > 0 && parent != above || wordOf(name) != "" {
+			return nil
+		}
+		above = parent
+		if !names[name] {
+			names[name] = true
+			size += len(name)
+		}
+	}
+	if len(names) < 2 || size > maxClassBytes {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// withoutSplits leaves out the elements of a path that tell of a split.
+func withoutSplits(dir string) string {
+	return strings.Join(slices.DeleteFunc(strings.Split(dir, "/"), func(element string) bool { return wordOf(element) != "" }), "/")
+}
+
+// ClassFolders returns the names of the classes of a dataset of pictures in class folders, in byte order: the class of a sample is the place
+// in this list of the folder that the sample's key lies in. nil: folders are no classes, or the names are too many to be kept.
+func (x *Index) ClassFolders() []string { return x.meta.Classes }

@@ -1,0 +1,64 @@
+package chunkindex_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/millrace-data/millrace/chunkindex"
+)
+
+// classesOf builds an index of loose objects and returns the names of its class folders.
+func classesOf(t *testing.T, keys []string, opt chunkindex.BuildOptions) (classes []string) {
+	t.Helper()
+	opt.Format, opt.Split = "files", chunkindex.AllSplits
+	opt.Inspect = func(x *chunkindex.Index) { classes = x.ClassFolders() }
+	if _, err := chunkindex.Build(t.Context(), shards(t, keys...), "", opt); err != nil {
+		t.Fatal(err)
+	}
+	return classes
+}
+
+// TestClassFoldersAreKept: folders of pictures that stand side by side, in one place or once in each split, are classes.
+func TestClassFoldersAreKept(t *testing.T) {
+	for keys, want := range map[string]string{
+		"cat/1.jpg dog/1.png dog/2.JPG":                 "cat dog",
+		"data/train/dog/1.jpg data/train/cat/1.jpg":     "cat dog",
+		"train/cat/1.jpg train/dog/1.jpg val/emu/1.jpg": "cat dog emu",
+		"cat/1.jpg cat/2.jpg":                           "", // one folder parts nothing
+		"cat/1.jpg dog/1.jpg 1.jpg":                     "",
+		"cat/1.jpg dog/a/1.jpg":                         "",
+		"a/cat/1.jpg b/dog/1.jpg":                       "",
+		"cat/1.txt dog/1.txt":                           "",
+		"train/1.jpg val/1.jpg":                         "",
+	} {
+		if got := strings.Join(classesOf(t, strings.Fields(keys), chunkindex.BuildOptions{}), " "); got != want {
+			t.Errorf("%s: got classes %q, want %q", keys, got, want)
+		}
+	}
+	var many []string
+	for i := range 3000 {
+		many = append(many, fmt.Sprintf("folder-%08d/1.jpg", i))
+	}
+	if got := classesOf(t, many, chunkindex.BuildOptions{}); got != nil {
+		t.Errorf("got %d classes, want none of so many that the index has no room", len(got))
+	}
+	known := []string{"a", "b"}
+	if got := classesOf(t, []string{"1.jpg"}, chunkindex.BuildOptions{Classes: known}); !slices.Equal(got, known) {
+		t.Errorf("got %q, want those that the caller knows", got)
+	}
+}
+
+// TestANewClassReadsNothingAgain: the names of classes are no part of what scans depend on.
+func TestANewClassReadsNothingAgain(t *testing.T) {
+	store := shards(t, "cat/1.jpg", "dog/1.jpg")
+	first, err := chunkindex.Build(t.Context(), store, "", chunkindex.BuildOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, err := chunkindex.Build(t.Context(), store, "", chunkindex.BuildOptions{Classes: []string{"cat", "cow", "dog"}})
+	if err != nil || known.ReadBytes != 0 || known.Generation == first.Generation {
+		t.Errorf("got %+v, %v, want another generation and nothing read", known, err)
+	}
+}
