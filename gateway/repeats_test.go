@@ -29,7 +29,7 @@ func newRepeatingRig(t *testing.T, shards []string) *rig {
 				t.Fatal(err)
 			}
 		}
-		if _, err := chunkindex.Build(t.Context(), store, "again/", chunkindex.BuildOptions{}); err != nil {
+		if _, err := chunkindex.Build(t.Context(), store, "again/", chunkindex.BuildOptions{Split: chunkindex.AllSplits}); err != nil {
 			t.Fatal(err)
 		}
 		index, err := chunkindex.Open(t.Context(), store, "again/", chunkindex.OpenOptions{})
