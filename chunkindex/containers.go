@@ -44,7 +44,6 @@ func containers() []container {
 		{"NumPy's zip of arrays", []string{".npz"}, 0, "", false, arrays},
 		{"HDF5", []string{".h5", ".hdf5", ".hdf"}, 0, "\x89HDF\r\n\x1a\n", false, arrays},
 		{"LMDB", []string{".mdb", ".lmdb"}, 16, "\xde\xc0\xef\xbe", false, entries},
-		{"MXNet RecordIO", []string{".rec"}, 0, "\x0a\x23\xd7\xce", false, entries},
 		{"a zip archive", []string{".zip"}, 0, "PK\x03\x04", false, alone},
 		{"a 7z archive", []string{".7z"}, 0, "7z\xbc\xaf\x27\x1c", false, entries},
 		{"a rar archive", []string{".rar"}, 0, "Rar!\x1a\x07", false, entries},

@@ -26,7 +26,7 @@ func TestUnreadContainersAreRefused(t *testing.T) {
 		{"x", "BZh91AY&SY", "let its name end in .bz2"}, {"a.json.lz4", "", "compressed by lz4"}, {"a.jsonl.br", "", "Brotli"},
 		{"a.zip", "", "it is a zip archive, which is read only where nothing else lies: choose such objects alone"}, {"x", "PK\x03\x04", "it is a zip archive"}, {"a.npz", "", "NumPy's zip of arrays"},
 		{"a.h5", "", "it is HDF5"}, {"x", "\x89HDF\r\n\x1a\n", "it is HDF5"}, {"db/data.mdb", "", "it is LMDB"}, {"x", strings.Repeat("\x00", 16) + "\xde\xc0\xef\xbe", "it is LMDB"},
-		{"a.7z", "", "a 7z archive"}, {"a.rec", "", "MXNet RecordIO"}, {"a.csv", "", "it is comma-separated values, which is read only where nothing else lies: choose such objects alone"},
+		{"a.7z", "", "a 7z archive"}, {"a.csv", "", "it is comma-separated values, which is read only where nothing else lies: choose such objects alone"},
 		{"a", "\x1f\x8b\x08\x00", "let its name end in .gz"}, {"a", "\x28\xb5\x2f\xfd", "let its name end in .zst"},
 		{"a.pkl", "who knows", "may hold any number of samples"}, {"README.md", "nothing else", "no shards here"},
 	} {

@@ -39,6 +39,7 @@ func TestFilesAsTheirOwnLibrariesReadThem(t *testing.T) {
 		{"arrow-table", "csv", nil, "", "table", "text/csv", 0},
 		{"zipfile", "zip", nil, "", "tar", "application/x-tar", 0},
 		{"zip-tools", "zip", nil, "", "tar", "application/x-tar", 0},
+		{"recordio", "recordio", nil, "", "recordio", "application/x-recordio", 0},
 		{"npy-gz", "records", nil, "npy", "npy", "application/x-npy", 0},
 		{"tokens-gz", "tokens", []string{"--sequence-length", "16", "--dtype", "<u2"}, "", "windows", "application/octet-stream", 0},
 		{"jq", "jsonl", nil, "", "jq", "application/x-ndjson", 0},
