@@ -195,7 +195,12 @@ func TestGoldenIndexesAreKeptOrUpgraded(t *testing.T) {
 			if err != nil || rep.OldVersion != 0 || rep.Generation == before.Generation || rep.ReadBytes != 0 {
 				t.Errorf("upgraded: got %+v, %v", rep, err)
 			}
-			after := goldenAsk(t, goldenGateway(t, store))
+			upgraded := goldenGateway(t, store)
+			after := goldenAsk(t, upgraded)
+			err = chunkindex.Verify(t.Context(), upgraded.index, prefixed{store, "data/"}, "", 2, nil, func(bad chunkindex.BadRange) { t.Errorf("verify: %+v", bad) })
+			if err != nil {
+				t.Errorf("verify: %v", err)
+			}
 			for _, path := range goldenPaths() {
 				if path != "/v1/datasets/photos/index" && after.Bodies[path] != before.Bodies[path] {
 					t.Errorf("%s: got other bytes after the upgrade", path)
