@@ -342,10 +342,7 @@ WRITERS = {
 }  # fmt: skip
 READERS = {
     "tfrecord": read_tfrecord, "jsonl": read_jsonl, "jq": read_jq, "table": read_table, "tabs": read_table, "arrow-table": read_arrow_table,
-    "zipfile": read_zip, "zip-tools": read_zip, "tar": read_tar, "npy": read_npy, "flat": read_flat,
-
-
-    "npy": read_npy, "flat": read_flat, "recordio": read_recordio,
+    "zipfile": read_zip, "zip-tools": read_zip, "tar": read_tar, "npy": read_npy, "flat": read_flat, "recordio": read_recordio,
     "cifar": read_cifar, "tokens": read_tokens, "megatron": read_megatron, "windows": read_windows,
 }  # fmt: skip
 
