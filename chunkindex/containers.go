@@ -15,10 +15,10 @@ import (
 // container is a kind of file that holds any number of samples, or of compressed file, that no format reads.
 type container struct {
 	name     string
-	suffixes []string
-	at       int    // where its magic is
-	magic    string // empty: none
-	packed   bool   // it is another file, compressed
+	suffixes []string // of an object, or of a folder above it
+	at       int      // where its magic is
+	magic    string   // empty: none
+	packed   bool     // it is another file, compressed
 	cure     string
 }
 
@@ -28,22 +28,24 @@ const alone = "choose such objects alone with --match"
 // containers are those that people have. A name decides before a magic does.
 func containers() []container {
 	const (
-		rows    = "write its rows as JSON Lines or MDS shards"
 		entries = "unpack it, and make shards of the files with millrace pack"
-		arrays  = "write each array with numpy.save, or its records as shards"
 		frames  = "compress it with zstd or gzip instead"
 	)
 	return []container{
 		{"Parquet", nil, 0, "PAR1", false, "let its name end in .parquet, or name the format (--format parquet)"},
-		{"Arrow IPC", []string{".arrow", ".feather", ".ipc"}, 0, "ARROW1", false, rows},
-		{"Feather", nil, 0, "FEA1", false, rows},
-		{"ORC", []string{".orc"}, 0, "ORC", false, rows},
-		{"Avro", []string{".avro"}, 0, "Obj\x01", false, rows},
+		{"Arrow IPC", []string{".arrow", ".feather", ".ipc"}, 0, "ARROW1", false, "read it with pyarrow.ipc and write it with pyarrow.parquet"},
+		{"Feather", nil, 0, "FEA1", false, "read it with pyarrow.feather and write it with pyarrow.parquet"},
+		{"ORC", []string{".orc"}, 0, "ORC", false, "read it with pyarrow.orc and write it with pyarrow.parquet"},
+		{"Avro", []string{".avro"}, 0, "Obj\x01", false, "read it with fastavro and write it with pyarrow.parquet"},
 		{"comma-separated values", []string{".csv", ".tsv", ".tab"}, 0, "", false, alone},
-		{"SQLite", []string{".sqlite", ".sqlite3", ".db"}, 0, "SQLite format 3\x00", false, rows},
-		{"NumPy's zip of arrays", []string{".npz"}, 0, "", false, arrays},
-		{"HDF5", []string{".h5", ".hdf5", ".hdf"}, 0, "\x89HDF\r\n\x1a\n", false, arrays},
-		{"LMDB", []string{".mdb", ".lmdb"}, 16, "\xde\xc0\xef\xbe", false, entries},
+		{"SQLite", []string{".sqlite", ".sqlite3", ".db"}, 0, "SQLite format 3\x00", false, "write its tables as Parquet, as duckdb does"},
+		{"NumPy's zip of arrays", []string{".npz"}, 0, "", false, "write each array with numpy.save"},
+		{"HDF5", []string{".h5", ".hdf5", ".hdf"}, 0, "\x89HDF\r\n\x1a\n", false, "read it with h5py, and write each array with numpy.save, or samples with MDSWriter"},
+		{"LMDB", []string{".mdb", ".lmdb"}, 16, "\xde\xc0\xef\xbe", false, "read it with lmdb, and write its entries with webdataset.TarWriter"},
+		{"ArrayRecord", []string{".array_record", ".arrayrecord"}, 0, "", false, "read it with array_record, and write its records with tf.io.TFRecordWriter"},
+		{"zarr", []string{".zarr"}, 0, "", false, "read it with zarr, and write each array with numpy.save"},
+		{"Lance", []string{".lance"}, 0, "", false, "read it with lance and write it with pyarrow.parquet"},
+		{"FFCV", []string{".beton"}, 0, "", false, "read it with ffcv, and write samples with MDSWriter or webdataset.TarWriter"},
 		{"a zip archive", []string{".zip"}, 0, "PK\x03\x04", false, alone},
 		{"a 7z archive", []string{".7z"}, 0, "7z\xbc\xaf\x27\x1c", false, entries},
 		{"a rar archive", []string{".rar"}, 0, "Rar!\x1a\x07", false, entries},
@@ -64,16 +66,21 @@ func (c container) refusal() error {
 	return fmt.Errorf("it is %s, which is not read: %s, or leave it out with --match", c.name, c.cure)
 }
 
-// containerNamed returns the container that an object's name says that it is.
+// containerNamed returns the container that an object's name says that it is, or the name of a folder above it.
 func containerNamed(key string) (container, bool) {
-	suffix := strings.ToLower(path.Ext(key))
-	for _, c := range containers() {
-		if slices.Contains(c.suffixes, suffix) {
-			return c, true
+	for name := key; name != "." && name != "/"; name = path.Dir(name) {
+		suffix := strings.ToLower(path.Ext(name))
+		for _, c := range containers() {
+			if slices.Contains(c.suffixes, suffix) && (name == key || c.folder()) {
+				return c, true
+			}
 		}
 	}
 	return container{}, false
 }
+
+// folder says whether the container is a folder of objects.
+func (c container) folder() bool { return slices.Contains([]string{"zarr", "Lance", "LMDB"}, c.name) }
 
 // unread says what an object is that no format claims and that may hold any number of samples.
 func (b *builder) unread(ctx context.Context, l *listing, unknown *files.UnknownError) error {

@@ -2,6 +2,8 @@ package chunkindex
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -26,6 +28,7 @@ func TestUnreadContainersAreRefused(t *testing.T) {
 		{"x", "BZh91AY&SY", "let its name end in .bz2"}, {"a.json.lz4", "", "compressed by lz4"}, {"a.jsonl.br", "", "Brotli"},
 		{"a.zip", "", "it is a zip archive, which is read only where nothing else lies: choose such objects alone"}, {"x", "PK\x03\x04", "it is a zip archive"}, {"a.npz", "", "NumPy's zip of arrays"},
 		{"a.h5", "", "it is HDF5"}, {"x", "\x89HDF\r\n\x1a\n", "it is HDF5"}, {"db/data.mdb", "", "it is LMDB"}, {"x", strings.Repeat("\x00", 16) + "\xde\xc0\xef\xbe", "it is LMDB"},
+		{"a.array_record", "", "it is ArrayRecord, which is not read: read it with array_record"}, {"d.zarr/0.0", "", "it is zarr"}, {"d.lance/data/x", "", "it is Lance"}, {"a.beton", "", "it is FFCV"},
 		{"a.7z", "", "a 7z archive"}, {"a.csv", "", "it is comma-separated values, which is read only where nothing else lies: choose such objects alone"},
 		{"a", "\x1f\x8b\x08\x00", "let its name end in .gz"}, {"a", "\x28\xb5\x2f\xfd", "let its name end in .zst"},
 		{"a.pkl", "who knows", "may hold any number of samples"}, {"README.md", "nothing else", "no shards here"},
@@ -91,5 +94,32 @@ func TestCapitalSuffixes(t *testing.T) {
 	rep, err := Build(t.Context(), store, "", BuildOptions{})
 	if err != nil || rep.Format != "jsonl" || rep.Samples != 3 || rep.Shards != 2 {
 		t.Errorf("got %+v, %v, want 3 lines of 2 shards", rep, err)
+	}
+}
+
+// docs/formats.md has a row for every format, and for every container its names and its cure.
+func TestTableOfFormats(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join("..", "docs", "formats.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, _, _ := strings.Cut(string(b), "## Detection")
+	for _, f := range formats() {
+		if row := fmt.Sprintf("| [`%s`](#%s) |", f.Name, f.Name); strings.Count(table, row) != 1 {
+			t.Errorf("format %s: want one row that begins with %s", f.Name, row)
+		}
+	}
+	_, unread, _ := strings.Cut(table, "| refused |")
+	for _, c := range containers() {
+		names := "by its first bytes"
+		if len(c.suffixes) > 0 {
+			names = "`" + strings.Join(c.suffixes, "`, `") + "`"
+		}
+		if row := fmt.Sprintf("| %s | %s | %s |\n", c.name, names, c.cure); strings.Count(unread, row) != 1 {
+			t.Errorf("want one row %s", row)
+		}
+	}
+	if rows := strings.Count(unread, "\n| "); rows != len(containers()) {
+		t.Errorf("got %d rows of what is refused, want %d", rows, len(containers()))
 	}
 }
