@@ -176,7 +176,7 @@ func TestCodecsThatContradict(t *testing.T) {
 	}{
 		"bytes to pass over in what is plain": {"loose", func(b []byte) { section(b, secChunks)[52] = 1 }},
 		"a codec with several extents":        {"loose", func(b []byte) { section(b, secChunks)[48] = 1 }},
-		"a codec to come":                     {"packed", func(b []byte) { section(b, secChunks)[48] = 3 }},
+		"a codec to come":                     {"packed", func(b []byte) { section(b, secChunks)[48] = 99 }},
 		"a gibibyte to pass over":             {"packed", func(b []byte) { binary.LittleEndian.PutUint32(section(b, secChunks)[52:], codec.MaxFrame) }},
 		"compressed, and yet of its length":   {"packed", func(b []byte) { section(b, secChunks)[48] = 0 }},
 		"bytes that no sample shares":         {"tokens", func(b []byte) { replaceIn(b, `"overlap":2`, `"overlap":1`) }},
