@@ -316,6 +316,17 @@ func FuzzParts(f *testing.F) {
 	})
 }
 
+// A row in which everything is null has a part all the same, so that no form loses the sample, and no column has its name.
+func TestAllNull(t *testing.T) {
+	parts, err := layout(t, []*rows.Node{text("a"), structOf("s", text("b"))}).Parts([]byte{7}, nil, nil)
+	if d := cmp.Diff([]rows.Part{{Path: "__null__"}}, parts); err != nil || d != "" {
+		t.Errorf("%v (-want +got):\n%s", err, d)
+	}
+	if _, err := rows.NewLayout([]*rows.Node{text("__null__")}); err == nil {
+		t.Error("a column of this name: got no error")
+	}
+}
+
 func TestTypeNames(t *testing.T) {
 	entry := &rows.Node{Type: "struct", Kind: rows.Struct, Children: []*rows.Node{text("key"), fixed("value", 4, true)}}
 	fields := append(example(), &rows.Node{Name: "m", Type: "map", Kind: rows.List, Children: []*rows.Node{entry}})
