@@ -33,7 +33,7 @@ func containers() []container {
 	)
 	return []container{
 		{"Parquet", nil, 0, "PAR1", false, "let its name end in .parquet, or name the format (--format parquet)"},
-		{"Arrow IPC", []string{".arrow", ".feather", ".ipc"}, 0, "ARROW1", false, "read it with pyarrow.ipc and write it with pyarrow.parquet"},
+		{"Arrow IPC", nil, 0, "ARROW1", false, "let its name end in .arrow, or name the format (--format arrow)"},
 		{"Feather", nil, 0, "FEA1", false, "read it with pyarrow.feather and write it with pyarrow.parquet"},
 		{"ORC", []string{".orc"}, 0, "ORC", false, "read it with pyarrow.orc and write it with pyarrow.parquet"},
 		{"Avro", []string{".avro"}, 0, "Obj\x01", false, "read it with fastavro and write it with pyarrow.parquet"},

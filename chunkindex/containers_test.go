@@ -23,7 +23,7 @@ func storeOf(objects map[string]string) *memstore.Store {
 func TestUnreadContainersAreRefused(t *testing.T) {
 	for _, c := range []struct{ key, body, want string }{
 		{"x", "PAR1....", "it is Parquet, which is not read: let its name end in .parquet"},
-		{"data-00000-of-00001.arrow", "", "it is Arrow IPC"}, {"x", "ARROW1\x00\x00", "it is Arrow IPC"}, {"x", "FEA1", "it is Feather"},
+		{"x", "ARROW1\x00\x00", "it is Arrow IPC, which is not read: let its name end in .arrow"}, {"x", "FEA1", "it is Feather"},
 		{"a.jsonl.lz4", "", "compressed by lz4, which is not read: compress it with zstd"}, {"x", "\xfd7zXZ\x00\x00", "let its name end in .xz"},
 		{"x", "BZh91AY&SY", "let its name end in .bz2"}, {"a.json.lz4", "", "compressed by lz4"}, {"a.jsonl.br", "", "Brotli"},
 		{"a.zip", "", "it is a zip archive, which is read only where nothing else lies: choose such objects alone"}, {"x", "PK\x03\x04", "it is a zip archive"}, {"a.npz", "", "NumPy's zip of arrays"},

@@ -220,8 +220,11 @@ func (c *cutter) within(n int64) error {
 
 // smaller says how to make a shard of smaller frames.
 func (c *cutter) smaller() string {
-	if c.codec == codec.Parquet {
+	switch c.codec {
+	case codec.Parquet:
 		return "write the file again with smaller row groups (row_group_size=)"
+	case codec.Arrow:
+		return "write the file again in smaller record batches"
 	}
 	return "recompress the shard in smaller frames"
 }

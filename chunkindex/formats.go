@@ -1,6 +1,7 @@
 package chunkindex
 
 import (
+	"github.com/millrace-data/millrace/chunkindex/arrowipc"
 	"github.com/millrace-data/millrace/chunkindex/csv"
 	"github.com/millrace-data/millrace/chunkindex/files"
 	"github.com/millrace-data/millrace/chunkindex/format"
@@ -27,6 +28,7 @@ func formats() []format.Format {
 		recordio.Format(),
 		jsonl.Format(),
 		parquet.Format(),
+		arrowipc.Format(),
 		tokens.Format(),
 		records.Format(),
 		csv.Format(),

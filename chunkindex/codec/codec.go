@@ -17,6 +17,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
+	"github.com/millrace-data/millrace/chunkindex/codec/arrowbatch"
 	"github.com/millrace-data/millrace/chunkindex/codec/rowgroup"
 )
 
@@ -32,6 +33,7 @@ const (
 	Xz      Codec = 4 // The .xz File Format 1.2.1, of any number of streams and blocks, with the filter LZMA2 alone
 	Bzip2   Codec = 5 // of any number of streams
 	Zip     Codec = 6 // members of a zip archive, stored or deflated
+	Arrow   Codec = 7 // record batches of Arrow, decoded into rows as Parquet's are
 )
 
 // LineFeed is a flag beside a codec: what is decoded lacks one line feed at its end, which Decode adds. It belongs to the last chunk
@@ -64,6 +66,8 @@ func (c Codec) String() string {
 		return "bzip2"
 	case Zip:
 		return "zip"
+	case Arrow:
+		return "arrow"
 	}
 	return fmt.Sprintf("codec %d", uint32(c))
 }
@@ -71,7 +75,7 @@ func (c Codec) String() string {
 // Known says whether this program can decode it.
 func (c Codec) Known() bool {
 	switch c &^ LineFeed {
-	case None, Gzip, Zstd, Parquet, Xz, Bzip2, Zip:
+	case None, Gzip, Zstd, Parquet, Xz, Bzip2, Zip, Arrow:
 		return true
 	}
 	return false
@@ -79,11 +83,11 @@ func (c Codec) Known() bool {
 
 // Described says whether chunks of the codec have parameters, which their index holds: what of them decoding needs beside their stored
 // bytes. Frames of gzip, zstd and bzip2 say all of it themselves; of xz, the header of a stream says what check its blocks have, and of
-// Parquet and zip, what stands at a file's end says how its row groups or its members are decoded.
-func (c Codec) Described() bool { return c&^LineFeed == Xz || c == Parquet || c == Zip }
+// Parquet and zip, what stands at a file's end says how its row groups or its members are decoded, and of Arrow, its schema does.
+func (c Codec) Described() bool { return c&^LineFeed == Xz || c == Parquet || c == Zip || c == Arrow }
 
 // Whole says whether chunks of the codec are whole frames, so that no frame is part of two of them.
-func (c Codec) Whole() bool { return c == Parquet }
+func (c Codec) Whole() bool { return c == Parquet || c == Arrow }
 
 // Beside returns the bytes of memory that it takes to decode a chunk, beside the decoded bytes themselves: the stored bytes, and what
 // the decoder works in.
@@ -93,6 +97,8 @@ func (c Codec) Beside(stored, decoded int64) int64 {
 		return 0
 	case c == Parquet:
 		return stored + rowgroup.Room(decoded)
+	case c == Arrow:
+		return stored + arrowbatch.Room(decoded)
 	case c&^LineFeed == Xz:
 		return stored + MaxDictionary
 	case c&^LineFeed == Bzip2:
@@ -149,7 +155,7 @@ func Decode(c Codec, params, stored []byte, skip int64, dst []byte) error {
 		dst[len(dst)-1] = '\n'
 		return Decode(c&^LineFeed, params, stored, skip, dst[:len(dst)-1])
 	}
-	if c == Parquet || c == Zip {
+	if c == Parquet || c == Zip || c == Arrow {
 		return decodeWhole(c, params, stored, skip, dst)
 	}
 	in, done, err := open(c, params, bytes.NewReader(stored))
@@ -169,13 +175,16 @@ func Decode(c Codec, params, stored []byte, skip int64, dst []byte) error {
 	return nil
 }
 
-// decodeWhole fills dst with the rows of whole row groups, or the contents of whole members.
+// decodeWhole fills dst with the rows of whole row groups and record batches, or the contents of whole members.
 func decodeWhole(c Codec, params, stored []byte, skip int64, dst []byte) error {
 	if skip != 0 {
 		return fmt.Errorf("decode %v: %d bytes to pass over, where a chunk begins with a frame", c, skip)
 	}
 	decode := rowgroup.Decode
-	if c == Zip {
+	switch c {
+	case Arrow:
+		decode = arrowbatch.Decode
+	case Zip:
 		decode = decodeMembers
 	}
 	if err := decode(params, stored, dst); err != nil {

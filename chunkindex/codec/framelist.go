@@ -18,6 +18,9 @@ func (l *FrameList) Add(f Frame) { l.known = append(l.known, f) }
 // Last returns the frame that was added last, which may still grow.
 func (l *FrameList) Last() *Frame { return &l.known[len(l.known)-1] }
 
+// Drop drops the frame that was added last.
+func (l *FrameList) Drop() { l.known = l.known[:len(l.known)-1] }
+
 // At returns the frame that holds a decoded byte, if that byte has been read and the frame not been forgotten.
 func (l *FrameList) At(off int64) (Frame, bool) {
 	i := sort.Search(len(l.known), func(i int) bool { return l.known[i].DecodedEnd > off })

@@ -148,32 +148,10 @@ func (d *dataset) decode(ctx context.Context, shard int, in format.Ranges) (form
 		return format.Decoded{}, err
 	}
 	if string(own) != string(d.constants) {
-		return format.Decoded{}, d.differs(f.Fields)
+		return format.Decoded{}, rows.Differ(d.first, d.constants, f.Fields)
 	}
 	r := &reader{ctx: ctx, in: in, groups: f.Groups}
 	return format.Decoded{ReadCloser: r, Codec: codec.Parquet, Frames: r}, nil
-}
-
-// differs says how a file's schema differs from that of the first one.
-func (d *dataset) differs(own []*rows.Node) error {
-	first, err := rows.Unmarshal(d.constants)
-	if err != nil {
-		return err
-	}
-	was, is := rows.Describe(first), rows.Describe(own)
-	for i := range max(len(was), len(is)) {
-		a, b := "none", "none"
-		if i < len(was) {
-			a = was[i]
-		}
-		if i < len(is) {
-			b = is[i]
-		}
-		if a != b {
-			return fmt.Errorf("its schema is not that of %s: column %d is %s there, and %s here; index the files of each schema by themselves (--match)", d.first, i+1, a, b)
-		}
-	}
-	return errors.New("its schema is not that of " + d.first)
 }
 
 // scan finds the rows of a file.

@@ -1,6 +1,9 @@
 package rows
 
-import "fmt"
+import (
+	"encoding/json"
+	"fmt"
+)
 
 // Describe says what each column of a schema is, for errors.
 func Describe(fields []*Node) []string {
@@ -31,4 +34,26 @@ func describe(n *Node) string {
 		return t
 	}
 	return t + " not null"
+}
+
+// Differ says how the schema of a file differs from that of the first one, whose Marshal is given.
+func Differ(name string, first json.RawMessage, own []*Node) error {
+	nodes, err := Unmarshal(first)
+	if err != nil {
+		return err
+	}
+	was, is := Describe(nodes), Describe(own)
+	for i := range max(len(was), len(is)) {
+		a, b := "none", "none"
+		if i < len(was) {
+			a = was[i]
+		}
+		if i < len(is) {
+			b = is[i]
+		}
+		if a != b {
+			return fmt.Errorf("its schema is not that of %s: column %d is %s there, and %s here; index the files of each schema by themselves (--match)", name, i+1, a, b)
+		}
+	}
+	return fmt.Errorf("its schema is not that of %s", name)
 }

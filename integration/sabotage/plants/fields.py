@@ -56,4 +56,24 @@ PLANTS = [
         "./gateway/body/arrow TestTypesThatHaveNoColumn",
         [("gateway/body/arrow/types.go", "n*uint64(t.width) > math.MaxInt32", "n > math.MaxInt32")],
     ),
+    (
+        "a stream of Arrow that was cut between two record batches is whole",
+        "./chunkindex/arrowipc TestRefused",
+        [("chunkindex/arrowipc/arrowipc.go", 'return nil, errors.New("the stream lacks the mark of its end: it may have been cut short, or its writer was not closed")', "return nil, io.EOF")],
+    ),
+    (
+        "a null of Arrow inside a list of numbers is a number",
+        "./chunkindex/codec/arrowbatch TestNullInsideAListOfNumbersIsRefused",
+        [("chunkindex/codec/arrowbatch/row.go", "if !element.full(from, to) {", "if false {")],
+    ),
+    (
+        "lists of 64-bit offsets are read as those of 32 bits",
+        "./chunkindex/codec/arrowbatch TestRowsAreWhatArrowReads",
+        [("chunkindex/codec/arrowbatch/batch.go", "\tcase formLarge, formLists:\n\t\treturn int64", "\tcase formLarge:\n\t\treturn int64")],
+    ),
+    (
+        "a record batch without a row stays among those of a chunk",
+        "./chunkindex/arrowipc TestEmptyBatchesAreNoFrames",
+        [("chunkindex/arrowipc/reader.go", "\t\tr.batches = r.batches[:len(r.batches)-1]\n", "")],
+    ),
 ]

@@ -1,0 +1,238 @@
+// Package arrowipc reads Arrow's IPC files and streams: what pyarrow, Polars and Feather write, and Hugging Face's save_to_disk. A sample
+// is a row, in the form of docs/rows.md, and a part is the value of a column.
+//
+// A record batch is a frame: it is read in one piece, and turned into rows when it enters a cache. Batches are Arrow streams.
+package arrowipc
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/millrace-data/millrace/chunkindex/codec"
+	"github.com/millrace-data/millrace/chunkindex/codec/arrowbatch"
+	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/rows"
+	"github.com/millrace-data/millrace/chunkindex/rows/rowscan"
+)
+
+// Name is what an index calls this format.
+const Name = "arrow"
+
+// magic is what a file begins and ends with. A stream has none.
+const magic = "ARROW1"
+
+// Format reads Arrow's files and streams.
+func Format() format.Format {
+	return format.Format{Name: Name, Shards: "names in .arrow, .arrows, .ipc, .feather", Survey: survey, Framing: rowscan.NewFraming}
+}
+
+func suffixes() []string { return []string{".arrow", ".arrows", ".ipc", ".feather"} }
+
+// survey takes objects whose names are those of Arrow files. If it was asked for by name, every object that holds data is a shard,
+// whatever its name. The first file's schema is that of all.
+func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
+	d := &dataset{}
+	for _, object := range format.Data(l.Objects()) {
+		if !o.Named && !slices.Contains(suffixes(), format.Ext(object.Key)) {
+			continue
+		}
+		if c, _ := codec.Of(object.Key); c != codec.None {
+			return nil, fmt.Errorf("object %s: an Arrow file that is compressed as a whole is not read: decompress it, or write it with compressed buffers", object.Key)
+		}
+		d.shards = append(d.shards, format.Shard{Object: object})
+	}
+	if err := d.readSchema(ctx, l); err != nil || d.constants == nil {
+		return nil, err
+	}
+	for i := range d.shards {
+		d.shards[i].Says = string(d.constants) // a scan is that of a file with this schema
+	}
+	return &format.Dataset{Shards: d.shards, Framing: d.constants, Decode: d.decode, Scan: d.scan}, nil
+}
+
+// dataset is what a survey found.
+type dataset struct {
+	shards    []format.Shard
+	first     string // the shard whose schema all have
+	constants json.RawMessage
+	layout    *rows.Layout
+}
+
+// readSchema reads the schema of the first file that is not empty.
+func (d *dataset) readSchema(ctx context.Context, l format.Listing) error {
+	for _, s := range d.shards {
+		if s.Size == 0 {
+			continue
+		}
+		f, err := open(ctx, listed{l, s.Key}, s.Size)
+		if err != nil {
+			return fmt.Errorf("object %s: %w", s.Key, err)
+		}
+		if d.layout, err = rows.NewLayout(f.schema.Fields); err != nil {
+			return fmt.Errorf("object %s: %w", s.Key, err)
+		}
+		d.first = s.Key
+		d.constants, err = rows.Marshal(f.schema.Fields)
+		return err
+	}
+	return nil
+}
+
+// listed reads ranges of an object of a listing.
+type listed struct {
+	format.Listing
+	key string
+}
+
+func (l listed) ReadRange(ctx context.Context, offset int64, p []byte) error {
+	in, err := l.Open(ctx, l.key, offset)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	_, err = io.ReadFull(in, p)
+	return err
+}
+
+// decode begins decoding a file, which must have the schema of the first one.
+func (d *dataset) decode(ctx context.Context, shard int, in format.Ranges) (format.Decoded, error) {
+	f, err := open(ctx, in, d.shards[shard].Size)
+	if err != nil {
+		return format.Decoded{}, err
+	}
+	own, err := rows.Marshal(f.schema.Fields)
+	if err != nil {
+		return format.Decoded{}, err
+	}
+	if !bytes.Equal(own, d.constants) {
+		return format.Decoded{}, rows.Differ(d.first, d.constants, f.schema.Fields)
+	}
+	r := &reader{ctx: ctx, file: f, decoder: arrowbatch.NewDecoder(f.schema, arrowbatch.MaxBatch)}
+	return format.Decoded{ReadCloser: r, Codec: codec.Arrow, Frames: r}, nil
+}
+
+// scan finds the rows of a file.
+func (d *dataset) scan(ctx context.Context, shard int, in io.Reader, out format.Sink) error {
+	o := d.shards[shard].Object
+	return rowscan.Scan(format.NewCursor(ctx, o, in, out), d.layout, format.Stem(o.Key, suffixes()...))
+}
+
+// file is a file or stream whose schema has been read.
+type file struct {
+	window
+	schema *arrowbatch.Schema
+	blocks []arrowbatch.Block // of a file: those that are still to come
+	listed bool               // it is a file, whose footer names its record batches
+	at     int64              // of the next message of a stream
+}
+
+// open reads the schema of a file, from its footer, or of a stream, from its first message.
+func open(ctx context.Context, in format.Ranges, size int64) (*file, error) {
+	f := &file{window: window{ctx: ctx, in: in, size: size}}
+	head, err := f.bytes(0, min(size, int64(len(magic))+2))
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case bytes.HasPrefix(head, []byte(magic)):
+		f.listed = true
+		return f, f.readFooter()
+	case bytes.HasPrefix(head, []byte("FEA1")):
+		return nil, errors.New("it is a Feather file of version 1, which is not read: write it again with pyarrow.feather.write_feather, whose default is version 2")
+	case len(head) < 8:
+		return nil, fmt.Errorf("it has %d bytes, too few for an Arrow file or stream", size)
+	}
+	m, err := f.message()
+	if err != nil {
+		return nil, fmt.Errorf("it begins neither as an Arrow file nor as a stream: %w", err)
+	}
+	if m.Kind != arrowbatch.KindSchema || m.Body != 0 {
+		return nil, errors.New("its first message is not a schema")
+	}
+	f.schema, err = m.ParseSchema()
+	return f, err
+}
+
+// tail is the length of what follows the footer: its own length, and the magic number.
+const tail = 4 + int64(len(magic))
+
+// readFooter reads a file's footer from its end.
+func (f *file) readFooter() error {
+	if f.size < 8+tail {
+		return fmt.Errorf("it has %d bytes, too few for an Arrow file", f.size)
+	}
+	b := make([]byte, tail)
+	if err := f.in.ReadRange(f.ctx, f.size-tail, b); err != nil {
+		return err
+	}
+	if string(b[4:]) != magic {
+		return fmt.Errorf("it does not end with %s as an Arrow file does: it may have been cut short", magic)
+	}
+	n := int64(binary.LittleEndian.Uint32(b))
+	if n > f.size-8-tail || n > arrowbatch.MaxMetadata {
+		return fmt.Errorf("its footer of %d bytes is longer than the file allows, or than %d", n, arrowbatch.MaxMetadata)
+	}
+	b = make([]byte, n)
+	if err := f.in.ReadRange(f.ctx, f.size-tail-n, b); err != nil {
+		return err
+	}
+	var err error
+	f.schema, f.blocks, err = arrowbatch.ParseFooter(b)
+	return err
+}
+
+// message reads the head of the next message of a stream. It returns io.EOF after the last one.
+func (f *file) message() (*arrowbatch.Message, error) {
+	if f.at == f.size {
+		return nil, errors.New("the stream lacks the mark of its end: it may have been cut short, or its writer was not closed")
+	}
+	b, err := f.bytes(f.at, min(8, f.size-f.at))
+	if err != nil {
+		return nil, err
+	}
+	n, err := arrowbatch.HeadLength(b)
+	if err != nil {
+		return nil, err
+	}
+	if b, err = f.bytes(f.at, n); err != nil {
+		return nil, err
+	}
+	m, err := arrowbatch.ParseMessage(b)
+	if err != nil {
+		return nil, err
+	}
+	if m.Body > f.size-f.at-n {
+		return nil, fmt.Errorf("message at offset %d: %d bytes are missing: the stream may have been cut short", f.at, m.Body-(f.size-f.at-n))
+	}
+	f.at += n + m.Body
+	return m, nil
+}
+
+// next returns where the next record batch lies. It returns io.EOF after the last one.
+func (f *file) next() (arrowbatch.Block, error) {
+	if f.listed {
+		if len(f.blocks) == 0 {
+			return arrowbatch.Block{}, io.EOF
+		}
+		b := f.blocks[0]
+		f.blocks = f.blocks[1:]
+		if b.Offset > f.size || b.Length > f.size-b.Offset {
+			return b, fmt.Errorf("record batch at offset %d lies outside of the file", b.Offset)
+		}
+		return b, nil
+	}
+	m, err := f.message()
+	if err != nil {
+		return arrowbatch.Block{}, err
+	}
+	if m.Kind != arrowbatch.KindRecords {
+		return arrowbatch.Block{}, fmt.Errorf("message at offset %d is of kind %d, where a record batch should be", f.at-m.Head-m.Body, m.Kind)
+	}
+	return arrowbatch.Block{Offset: f.at - m.Head - m.Body, Length: m.Head + m.Body}, nil
+}

@@ -1,0 +1,137 @@
+// Package arrowbatch decodes record batches of Arrow's streams and files into rows (package rows): from the bytes of a record batch,
+// and what the schema says of how its columns lie.
+//
+// Both are input that nobody has checked. Nothing takes memory for what a message merely promises, and what decompressed buffers take is
+// limited by the caller.
+package arrowbatch
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/millrace-data/millrace/chunkindex/rows"
+)
+
+// MaxBatch is the longest record batch that is read, as it is stored, and as the rows that are made of it.
+const MaxBatch = 1 << 30
+
+// Room is what decoding so many bytes of rows may take beside them and beside what is stored. Buffers that are not compressed are read
+// where they lie; decompressed ones have about as many bytes as the rows, but for offsets of 64 bits.
+func Room(decoded int64) int64 { return 2*decoded + 4<<20 }
+
+// Decoder gives the rows of record batches, one after another.
+type Decoder struct {
+	schema *Schema
+	unpack unpacker
+	row    *record
+	n, at  int64 // rows of the batch at hand, and those that were given
+}
+
+// NewDecoder returns a decoder of batches of a schema. The buffers of one may have room bytes once they are decompressed.
+func NewDecoder(s *Schema, room int64) *Decoder {
+	return &Decoder{schema: s, unpack: unpacker{room: room}}
+}
+
+// Close gives back the decompressors.
+func (d *Decoder) Close() { d.unpack.close() }
+
+// Begin begins a record batch: stored is all of its message. It must not change until the batch has been read.
+func (d *Decoder) Begin(stored []byte) error {
+	n, err := HeadLength(stored)
+	if err != nil || n > int64(len(stored)) {
+		return errMessage
+	}
+	m, err := ParseMessage(stored[:n])
+	if err != nil {
+		return err
+	}
+	d.unpack.next()
+	r, count, err := newBatchReader(m, stored[n:], &d.unpack)
+	if err != nil {
+		return err
+	}
+	var arrays []*array
+	for _, l := range d.schema.all {
+		a, err := r.array(l)
+		if err != nil {
+			return err
+		}
+		if a.n != count {
+			return errBuffer
+		}
+		arrays = append(arrays, a)
+	}
+	if r.nodesN > 0 || r.buffersN > 0 || r.viewsN > 0 || m.header.f.bad {
+		return errBuffer
+	}
+	d.n, d.at = count, 0
+	d.row, err = newRecord(arrays)
+	return err
+}
+
+// Next appends the next row to dst, which must not become longer than limit. It returns io.EOF after the last row of the batch.
+func (d *Decoder) Next(dst []byte, limit int64) ([]byte, error) {
+	if d.at == d.n {
+		return dst, io.EOF
+	}
+	d.at++
+	b, err := d.row.append(dst, d.at-1, limit)
+	if errors.Is(err, rows.ErrLimit) {
+		err = fmt.Errorf("row %d: %w", d.at-1, err)
+	}
+	return b, err
+}
+
+// Fits says whether the batch at hand, whose rows have all been read and are so many bytes, is decoded within Room.
+func (d *Decoder) Fits(decoded int64) error {
+	if d.unpack.used > Room(decoded) {
+		return errMemory
+	}
+	return nil
+}
+
+// Decode fills dst with the rows of the record batches that params say lie in stored.
+func Decode(params, stored, dst []byte) error {
+	s, batches, err := parseParams(params)
+	if err != nil {
+		return err
+	}
+	d := NewDecoder(s, Room(int64(len(dst))))
+	defer d.Close()
+	at := 0
+	for i, b := range batches {
+		if i == 0 {
+			b.Gap = 0
+		}
+		if b.Gap > int64(len(stored)) || b.Length > int64(len(stored))-b.Gap {
+			return fmt.Errorf("record batches do not lie in the %d bytes that are left of the chunk: %w", len(stored), errMessage)
+		}
+		batch := stored[b.Gap : b.Gap+b.Length]
+		stored = stored[b.Gap+b.Length:]
+		if at, err = d.fill(batch, dst, at); err != nil {
+			return err
+		}
+	}
+	if at < len(dst) || len(stored) > 0 {
+		return fmt.Errorf("record batches end %d bytes early, and leave %d stored ones: %w", len(dst)-at, len(stored), io.ErrUnexpectedEOF)
+	}
+	return nil
+}
+
+// fill writes all rows of a record batch to dst from a place on, and returns where they end.
+func (d *Decoder) fill(batch, dst []byte, at int) (int, error) {
+	if err := d.Begin(batch); err != nil {
+		return at, err
+	}
+	for {
+		b, err := d.Next(dst[:at], int64(len(dst)))
+		if errors.Is(err, io.EOF) {
+			return at, nil
+		}
+		if err != nil {
+			return at, err
+		}
+		at = len(b)
+	}
+}

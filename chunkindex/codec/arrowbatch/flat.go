@@ -1,0 +1,150 @@
+package arrowbatch
+
+import (
+	"encoding/binary"
+
+	"github.com/millrace-data/millrace/chunkindex/rows"
+)
+
+// flat reads a flatbuffer that nobody has checked. What lies outside of it reads as zero, and is noted.
+type flat struct {
+	b   []byte
+	bad bool
+}
+
+func (f *flat) bytes(at, n int) []byte {
+	if at < 0 || n < 0 || at > len(f.b) || n > len(f.b)-at {
+		f.bad = true
+		return nil
+	}
+	return f.b[at : at+n]
+}
+
+func (f *flat) u16(at int) int {
+	if b := f.bytes(at, 2); b != nil {
+		return int(binary.LittleEndian.Uint16(b))
+	}
+	return 0
+}
+
+func (f *flat) u32(at int) int {
+	if b := f.bytes(at, 4); b != nil {
+		return int(binary.LittleEndian.Uint32(b))
+	}
+	return 0
+}
+
+func (f *flat) i64(at int) int64 {
+	if b := f.bytes(at, 8); b != nil {
+		return int64(binary.LittleEndian.Uint64(b))
+	}
+	return 0
+}
+
+// table is a table of a flatbuffer. Without a buffer it is one that is not there: all of its entries have their defaults.
+type table struct {
+	f      *flat
+	at     int
+	places int // the list of where its entries lie
+	size   int // bytes of this list
+}
+
+// root returns the table with which a flatbuffer begins.
+func (f *flat) root() table { return f.table(f.u32(0)) }
+
+func (f *flat) table(at int) table {
+	t := table{f: f, at: at, places: at - int(int32(f.u32(at)))}
+	t.size = f.u16(t.places)
+	return t
+}
+
+// entry returns where an entry lies; 0: it is left out.
+func (t table) entry(i int) int {
+	if t.f == nil || 4+2*i+2 > t.size {
+		return 0
+	}
+	if off := t.f.u16(t.places + 4 + 2*i); off != 0 {
+		return t.at + off
+	}
+	return 0
+}
+
+// u8, i16, i32 and i64 return numbers; those that are left out are def.
+func (t table) u8(i int, def byte) byte {
+	if at := t.entry(i); at != 0 {
+		if b := t.f.bytes(at, 1); b != nil {
+			return b[0]
+		}
+	}
+	return def
+}
+
+func (t table) i16(i, def int) int {
+	if at := t.entry(i); at != 0 {
+		return int(int16(t.f.u16(at)))
+	}
+	return def
+}
+
+func (t table) i32(i, def int) int {
+	if at := t.entry(i); at != 0 {
+		return int(int32(t.f.u32(at)))
+	}
+	return def
+}
+
+func (t table) i64(i int) int64 {
+	if at := t.entry(i); at != 0 {
+		return t.f.i64(at)
+	}
+	return 0
+}
+
+// has says whether an entry is there.
+func (t table) has(i int) bool { return t.entry(i) != 0 }
+
+// table returns the table that an entry refers to.
+func (t table) table(i int) table {
+	at := t.entry(i)
+	if at == 0 {
+		return table{}
+	}
+	return t.f.table(at + t.f.u32(at))
+}
+
+// vector returns where the elements of a vector lie, each of so many bytes, and how many there are.
+func (t table) vector(i, size int) (at, n int) {
+	ref := t.entry(i)
+	if ref == 0 {
+		return 0, 0
+	}
+	at = ref + t.f.u32(ref)
+	n = t.f.u32(at)
+	if at += 4; n > len(t.f.b)/size || t.f.bytes(at, n*size) == nil && n > 0 {
+		t.f.bad = true
+		return 0, 0
+	}
+	return at, n
+}
+
+// tables returns the tables of a vector of them.
+func (t table) tables(i int) []table {
+	at, n := t.vector(i, 4)
+	if n > rows.MaxNodes {
+		t.f.bad, n = true, 0
+	}
+	all := make([]table, n)
+	for k := range all {
+		ref := at + 4*k
+		all[k] = t.f.table(ref + t.f.u32(ref))
+	}
+	return all
+}
+
+func (t table) text(i int) string {
+	at, n := t.vector(i, 1)
+	if n == 0 {
+		return ""
+	}
+	return string(t.f.bytes(at, n))
+}

@@ -1,0 +1,259 @@
+package arrowbatch
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/millrace-data/millrace/chunkindex/rows"
+)
+
+// How the values of a column lie in its buffers. The numbers are part of the parameters of a chunk, and frozen.
+type form byte
+
+const (
+	formFixed   form = 0 // values of one size
+	formBits    form = 1 // a bit each
+	formBytes   form = 2 // any number of bytes, between offsets of 32 bits
+	formLarge   form = 3 // the same with 64 bits
+	formView    form = 4 // any number of bytes, each with a view of 16
+	formStruct  form = 5
+	formList    form = 6 // between offsets of 32 bits
+	formLists   form = 7 // the same with 64 bits
+	formFixList form = 8 // lists of one length
+	formNull    form = 9 // no value at all
+)
+
+// layout is a node with how its values lie in buffers.
+type layout struct {
+	node     *rows.Node
+	form     form
+	count    int // elements of each list of one length
+	children []*layout
+}
+
+// Schema is the schema of a stream or file.
+type Schema struct {
+	Fields []*rows.Node
+	all    []*layout
+}
+
+var (
+	errSchema     = errors.New("schema of Arrow is malformed")
+	errDictionary = errors.New("a column has a dictionary, which is not read: write the values themselves (in pyarrow, column.cast(column.type.value_type))")
+)
+
+func parseSchema(t table) (*Schema, error) {
+	if t.f == nil {
+		return nil, errSchema
+	}
+	if t.i16(0, 0) != 0 {
+		return nil, errors.New("it was written by a machine whose numbers are big-endian, which is not read")
+	}
+	r := &schemaReader{}
+	all, err := r.fields(t.tables(1), 0)
+	if err != nil {
+		return nil, err
+	}
+	if t.f.bad {
+		return nil, errSchema
+	}
+	s := &Schema{all: all}
+	for _, l := range all {
+		s.Fields = append(s.Fields, l.node)
+	}
+	return s, nil
+}
+
+// schemaReader counts the nodes of a schema, which may refer to one table many times.
+type schemaReader struct{ nodes int }
+
+func (r *schemaReader) fields(tables []table, depth int) ([]*layout, error) {
+	var all []*layout
+	for _, t := range tables {
+		l, err := r.field(t, depth)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, l)
+	}
+	return all, nil
+}
+
+func (r *schemaReader) field(t table, depth int) (*layout, error) {
+	name := t.text(0)
+	if r.nodes++; r.nodes > rows.MaxNodes || depth > rows.MaxDepth || t.f.bad {
+		return nil, errSchema
+	}
+	if t.has(4) {
+		return nil, fmt.Errorf("column %.100q: %w", name, errDictionary)
+	}
+	children, err := r.fields(t.tables(5), depth+1)
+	if err != nil {
+		return nil, err
+	}
+	l := &layout{node: &rows.Node{Name: name, Nullable: t.u8(1, 0) != 0}, children: children}
+	if err := l.setType(int(t.u8(2, 0)), t.table(3)); err != nil {
+		return nil, fmt.Errorf("column %.100q: %w", name, err)
+	}
+	if l.form == formNull {
+		l.node.Nullable = true
+	}
+	for _, c := range children {
+		l.node.Children = append(l.node.Children, c.node)
+	}
+	if l.form == formStruct {
+		return l, nil
+	}
+	for _, c := range children {
+		c.node.Name = "" // an element has none
+	}
+	if len(children) == 1 && children[0].form == formNull {
+		return nil, fmt.Errorf("column %.100q is a list of nulls, which is not read: write it with the type that its values would have", name)
+	}
+	if want := l.form == formList || l.form == formLists || l.form == formFixList; len(children) > 0 != want || len(children) > 1 {
+		return nil, fmt.Errorf("column %.100q: %w", name, errSchema)
+	}
+	return l, nil
+}
+
+// Kinds of types, as Schema.fbs numbers them.
+const (
+	kindNull = iota + 1
+	kindInt
+	kindFloat
+	kindBinary
+	kindUTF8
+	kindBool
+	kindDecimal
+	kindDate
+	kindTime
+	kindTimestamp
+	kindInterval
+	kindList
+	kindStruct
+	kindUnion
+	kindFixedSizeBinary
+	kindFixedSizeList
+	kindMap
+	kindDuration
+	kindLargeBinary
+	kindLargeUTF8
+	kindLargeList
+	kindRunEndEncoded
+	kindBinaryView
+	kindUTF8View
+	kindListView
+	kindLargeListView
+)
+
+// setType sets the type of the node and the form of its values.
+func (l *layout) setType(kind int, t table) error {
+	variable := map[int]struct {
+		form form
+		name string
+	}{
+		kindBinary: {formBytes, "binary"}, kindUTF8: {formBytes, "utf8"}, kindLargeBinary: {formLarge, "binary"}, kindLargeUTF8: {formLarge, "utf8"},
+		kindBinaryView: {formView, "binary"}, kindUTF8View: {formView, "utf8"}, kindNull: {formNull, "null"},
+	}
+	if v, ok := variable[kind]; ok {
+		l.form, l.node.Kind, l.node.Type = v.form, rows.Bytes, v.name
+		return nil
+	}
+	switch kind {
+	case kindBool:
+		l.form, l.node.Kind, l.node.Type, l.node.Size = formBits, rows.Fixed, "bool", 1
+	case kindStruct:
+		l.form, l.node.Kind, l.node.Type = formStruct, rows.Struct, "struct"
+	case kindList, kindLargeList:
+		l.form, l.node.Kind, l.node.Type = formList, rows.List, "list"
+		if kind == kindLargeList {
+			l.form = formLists
+		}
+	case kindMap:
+		l.form, l.node.Kind, l.node.Type = formList, rows.List, "map"
+		return l.nameEntry()
+	case kindFixedSizeList:
+		l.form, l.node.Kind, l.node.Type, l.count = formFixList, rows.List, "list", t.i32(0, 0)
+		if l.count < 0 {
+			return errSchema
+		}
+	case kindUnion, kindRunEndEncoded, kindListView, kindLargeListView:
+		return errors.New("unions, run-end encoding and views of lists are not read: write the column with another type")
+	default:
+		l.node.Type, l.node.Size = fixedType(kind, t)
+		if l.form, l.node.Kind = formFixed, rows.Fixed; l.node.Size <= 0 {
+			return errSchema
+		}
+	}
+	return nil
+}
+
+// nameEntry names the two values of a map's entries, which writers call as they like.
+func (l *layout) nameEntry() error {
+	if len(l.children) != 1 || len(l.children[0].children) != 2 {
+		return errSchema
+	}
+	for i, c := range l.children[0].children {
+		c.node.Name = []string{"key", "value"}[i]
+	}
+	return nil
+}
+
+// fixedType returns the name of a type of one size, and its size in bytes; 0: Arrow has no such type.
+func fixedType(kind int, t table) (string, int) {
+	unit := func(def int) string {
+		return [...]string{"s", "ms", "us", "ns"}[t.i16(0, def)&3]
+	}
+	switch kind {
+	case kindInt:
+		return intType(t.i32(0, 0), t.u8(1, 0) != 0)
+	case kindFloat:
+		i := t.i16(0, 0) & 3
+		return [...]string{"float16", "float", "double", ""}[i], [...]int{2, 4, 8, 0}[i]
+	case kindDecimal:
+		return decimalType(t.i32(2, 128), t.i32(0, 0), t.i32(1, 0))
+	case kindDate:
+		if t.i16(0, 1) == 0 {
+			return "date32", 4
+		}
+		return "date64", 8
+	case kindTime:
+		if bits := t.i32(1, 32); bits == 32 || bits == 64 {
+			return fmt.Sprintf("time%d[%s]", bits, unit(1)), bits / 8
+		}
+	case kindTimestamp:
+		if zone := t.text(1); zone != "" {
+			return fmt.Sprintf("timestamp[%s, tz=%s]", unit(0), zone), 8
+		}
+		return fmt.Sprintf("timestamp[%s]", unit(0)), 8
+	case kindDuration:
+		return fmt.Sprintf("duration[%s]", unit(1)), 8
+	case kindInterval:
+		i := t.i16(0, 0) & 3
+		return [...]string{"interval[year_month]", "interval[day_time]", "interval[month_day_nano]", ""}[i], [...]int{4, 8, 16, 0}[i]
+	case kindFixedSizeBinary:
+		n := t.i32(0, 0)
+		return fmt.Sprintf("fixed_size_binary[%d]", n), n
+	}
+	return "", 0
+}
+
+func intType(bits int, signed bool) (string, int) {
+	name := "uint"
+	if signed {
+		name = "int"
+	}
+	switch bits {
+	case 8, 16, 32, 64:
+		return fmt.Sprintf("%s%d", name, bits), bits / 8
+	}
+	return "", 0
+}
+
+func decimalType(bits, precision, scale int) (string, int) {
+	switch bits {
+	case 32, 64, 128, 256:
+		return fmt.Sprintf("decimal%d(%d, %d)", bits, precision, scale), bits / 8
+	}
+	return "", 0
+}

@@ -1,0 +1,104 @@
+package arrowbatch
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/pierrec/lz4/v4"
+)
+
+// Compressions of buffers, as Message.fbs numbers them.
+const (
+	packLZ4  = 0
+	packZstd = 1
+)
+
+// errMemory is returned for a record batch whose buffers need more memory than Room allows.
+var errMemory = errors.New("its buffers need more memory than the rows that are made of them: write the file again in smaller record batches, or without compression")
+
+// unpacker decompresses the buffers of record batches, one batch after another.
+type unpacker struct {
+	room int64 // bytes that the buffers of one batch may have
+	used int64 // of the batch at hand
+	zstd *zstd.Decoder
+	lz4  *lz4.Reader
+	free [][]byte
+	held [][]byte
+}
+
+func (u *unpacker) close() {
+	if u.zstd != nil {
+		u.zstd.Close()
+	}
+}
+
+// next begins another batch: the buffers of the one before are used again.
+func (u *unpacker) next() {
+	u.free, u.held, u.used = append(u.free, u.held...), u.held[:0], 0
+}
+
+// bytes decompresses one buffer. No memory is taken for a length that is merely promised.
+func (u *unpacker) bytes(pack int, packed []byte, length int64) ([]byte, error) {
+	if length < 0 {
+		return nil, errBuffer
+	}
+	if u.used += length; u.used > u.room || u.used < 0 {
+		return nil, errMemory
+	}
+	in, err := u.open(pack, packed)
+	if err != nil {
+		return nil, err
+	}
+	b := u.buffer(length)
+	for int64(len(b)) < length {
+		if len(b) == cap(b) {
+			b = append(b, 0)[:len(b)]
+		}
+		n, err := io.ReadFull(in, b[len(b):min(int64(cap(b)), length)])
+		if b = b[:len(b)+n]; err != nil {
+			return nil, fmt.Errorf("buffer of a record batch: %w", err)
+		}
+	}
+	u.held = append(u.held, b)
+	var more [1]byte
+	if n, err := in.Read(more[:]); n > 0 || err == nil || !errors.Is(err, io.EOF) {
+		return nil, errBuffer
+	}
+	return b, nil
+}
+
+// firstBuffer is how much memory a buffer has before a byte of it is decompressed.
+const firstBuffer = 256 << 10
+
+// buffer returns memory for so many bytes, or for the first of them.
+func (u *unpacker) buffer(length int64) []byte {
+	for i, b := range u.free {
+		if int64(cap(b)) >= length {
+			u.free[i] = u.free[len(u.free)-1]
+			u.free = u.free[:len(u.free)-1]
+			return b[:0]
+		}
+	}
+	return make([]byte, 0, min(length, firstBuffer))
+}
+
+func (u *unpacker) open(pack int, packed []byte) (io.Reader, error) {
+	in := bytes.NewReader(packed)
+	if pack == packLZ4 {
+		if u.lz4 == nil {
+			u.lz4 = lz4.NewReader(in)
+		}
+		u.lz4.Reset(in)
+		return u.lz4, nil
+	}
+	if u.zstd == nil {
+		var err error
+		if u.zstd, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(8<<20)); err != nil {
+			return nil, err
+		}
+	}
+	return u.zstd, u.zstd.Reset(in)
+}
