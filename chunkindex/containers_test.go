@@ -48,9 +48,9 @@ func TestUnreadContainersAreRefused(t *testing.T) {
 
 // Beside shards, what is one but for its compression is refused, and anything else counted with an example.
 func TestContainersBesideShards(t *testing.T) {
-	lines := map[string]string{"a.jsonl": "{}\n", "a.csv": "a,b\n", "a.orc": "ORC", "a.zip": "PK\x03\x04", "a_stats.json": "{}"}
-	if rep, err := Build(t.Context(), storeOf(lines), "", BuildOptions{}); err != nil || rep.Samples != 1 || rep.Ignored != 4 || rep.IgnoredExample != "a.csv" {
-		t.Errorf("got %+v, %v, want one shard, and four ignored", rep, err)
+	lines := map[string]string{"a.jsonl": "{}\n", "a.csv": "a,b\n", "a.parquet": "PAR1", "a.orc": "ORC", "a.zip": "PK\x03\x04", "a_stats.json": "{}"}
+	if rep, err := Build(t.Context(), storeOf(lines), "", BuildOptions{}); err != nil || rep.Samples != 1 || rep.Ignored != 5 || rep.IgnoredExample != "a.csv" {
+		t.Errorf("got %+v, %v, want one shard, and five ignored", rep, err)
 	}
 	lines["b.jsonl.lz4"] = "\x04\x22\x4d\x18"
 	if rep, err := Build(t.Context(), storeOf(lines), "", BuildOptions{}); err == nil || !strings.Contains(err.Error(), "object b.jsonl.lz4: it is compressed by lz4") {

@@ -27,12 +27,12 @@ func formats() []format.Format {
 		tfrecord.Format(),
 		recordio.Format(),
 		jsonl.Format(),
-		parquet.Format(),
 		arrowipc.Format(),
 		tokens.Format(),
 		records.Format(),
 		csv.Format(),
 		zip.Format(),
+		parquet.Format(),
 		files.Format(),
 	}
 }

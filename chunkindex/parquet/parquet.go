@@ -33,7 +33,13 @@ const tail = 8
 
 // Format reads Parquet files.
 func Format() format.Format {
-	return format.Format{Name: Name, Shards: "names in .parquet, .parq", Survey: survey, Framing: rowscan.NewFraming}
+	return format.Format{
+		Name:    Name,
+		Shards:  "names in .parquet, .parq",
+		Last:    true, // img2dataset puts a table of them beside the shards that hold the pictures
+		Survey:  survey,
+		Framing: rowscan.NewFraming,
+	}
 }
 
 func suffixes() []string { return []string{".parquet", ".parq"} }
