@@ -341,6 +341,9 @@ func (d sharded) ShardKey(sample uint64) string {
 			return d.names[chunk]
 		}
 	}
+	if sample%2 == 1 {
+		return fmt.Sprintf("data/val-%d.jpg", sample)
+	}
 	return fmt.Sprintf("val/%d.jpg", sample)
 }
 
@@ -356,10 +359,10 @@ func TestSplitByShards(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []uint64{3, 9, 4}; !slices.Equal(m.Counts, want) {
+	if want := []uint64{3, 11, 2}; !slices.Equal(m.Counts, want) {
 		t.Errorf("got %d samples, want %d", m.Counts, want)
 	}
-	if got, want := numbersOf(t, s, d.dataset, m.Digest, "rest"), []uint64{12, 13, 14, 15}; !slices.Equal(got, want) {
+	if got, want := numbersOf(t, s, d.dataset, m.Digest, "rest"), []uint64{12, 14}; !slices.Equal(got, want) {
 		t.Errorf("rest: got %d, want %d", got, want)
 	}
 	whole := readObject(t, st, "data/set/"+subsetDir+m.Digest)

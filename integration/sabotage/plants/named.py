@@ -89,7 +89,7 @@ PLANTS = [
     (
         "samples of a chunk go with the chunk's first shard",
         "./selection TestSplitByShards",
-        [("selection/split.go", "w.data.First()[chunk] + i)", "w.data.First()[chunk])")],
+        [("selection/split.go", "w.data.First()[chunk] + i)", "w.data.First()[chunk] + 0*i)")],
     ),
     (
         "packed labels of other classes are taken for those that were sent before",

@@ -24,7 +24,7 @@ func TestSnapshotsOfACache(t *testing.T) {
 	write(t, filepath.Join(repo, "blobs", "1"), "one")
 	write(t, filepath.Join(repo, "blobs", "deeper", "2"), "two")
 	write(t, filepath.Join(repo, "refs"), "ref")
-	write(t, filepath.Join(cache, "datasets--other", "blobs", "3"), "three")
+	write(t, filepath.Join(cache, "datasets--other", "blobs", "1"), "three")
 	write(t, filepath.Join(snapshot, "plain"), "plain")
 	link := func(target, name string) {
 		t.Helper()
@@ -36,11 +36,11 @@ func TestSnapshotsOfACache(t *testing.T) {
 	link(filepath.Join(repo, "blobs", "1"), "absolute")
 	link("../../blobs/deeper/2", "below")
 	link("../../refs", "ref")
-	link("../../../datasets--other/blobs/3", "other")
+	link("../../../datasets--other/blobs/1", "other")
 	link("/etc/hostname", "host")
 	link("../../blobs/none", "nowhere")
 	link("../../blobs", "all")
-	link("../../../datasets--other/blobs/3", "../../blobs/onward") // a blob that is a link itself
+	link("../../datasets--other/blobs/1", "../../blobs/onward") // a blob that is a link itself
 	link("../../blobs/onward", "onward")
 	for dir, want := range map[string][]string{
 		snapshot:                        {"absolute", "data/one", "plain"},
