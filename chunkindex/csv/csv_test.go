@@ -135,7 +135,7 @@ func TestEndlessRecord(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "at offset 2: record 1: longer than 67108864 bytes: does a quote end it?") {
 		t.Errorf("got %v", err)
 	}
-	if got := after.TotalAlloc - before.TotalAlloc; got > 6*csv.MaxRecord {
+	if got := after.TotalAlloc - before.TotalAlloc; got > 8*csv.MaxRecord { // the race detector makes more
 		t.Errorf("got %d bytes allocated", got)
 	}
 }

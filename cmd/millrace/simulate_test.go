@@ -47,7 +47,7 @@ func TestSimulateRefusesWhatMakesNoSense(t *testing.T) {
 		"says how many there are":      append([]string{"simulate", "/x"}, numbers[1:]...),
 		"one too many":                 {"simulate", "/x", "/y", "--rate", "1", "--cache-size", "1GiB"},
 		"--rate":                       append(numbers, "--rate", "0"),
-		"want some of lru, plan": append(numbers, "--cache-policy", "plan,fifo"),
+		"want some of lru, plan":       append(numbers, "--cache-policy", "plan,fifo"),
 		"--skew":                       append(numbers, "--skew", "0.5"),
 		"a disk cache":                 append(numbers, "--disk-cache-size", "1GiB", "--disk-bandwidth", "0"),
 		"is too small":                 append(numbers, "--cache-size", "100MiB"),
