@@ -61,7 +61,7 @@ func stem(number uint64, opt Options) string {
 
 // has reports whether there is a file of a batch in any format, whole or not.
 func (d folder) has(number uint64, opt Options) bool {
-	for _, ext := range []string{".tar", ".jsonl", ".bin"} {
+	for _, ext := range []string{".tar", ".jsonl", ".csv", ".tsv", ".bin"} {
 		if _, err := os.Stat(filepath.Join(string(d), stem(number, opt)+ext)); err == nil {
 			return true
 		}
@@ -117,6 +117,10 @@ func extension(contentType string) string {
 		return ".tar"
 	case "application/x-ndjson", "application/jsonl":
 		return ".jsonl"
+	case "text/csv":
+		return ".csv"
+	case "text/tab-separated-values":
+		return ".tsv"
 	}
 	return ".bin"
 }

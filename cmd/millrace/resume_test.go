@@ -134,3 +134,20 @@ func TestFetchOfRanksGoesOn(t *testing.T) {
 		t.Errorf("got %q, want it to say what was there", text)
 	}
 }
+
+// TestFetchNamesFilesByTheirForm: batches of tables are files that their readers know by name, and are found again.
+func TestFetchNamesFilesByTheirForm(t *testing.T) {
+	for ext, text := range map[string]string{"csv": "a,b\n1,2\n3,4\n", "tsv": "a\tb\n1\t2\n"} {
+		dir, out := t.TempDir(), t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "table."+ext), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		ok(t, "index", dir)
+		url := gatewayFor(t, dir)
+		rep := read[fetchReport](t, "fetch", url, "--output", out, "--shuffle", "none")
+		again := read[fetchReport](t, "fetch", url, "--output", out, "--shuffle", "none")
+		if got := filesIn(t, out); got["batch-000000."+ext] != text || rep.Reused.Batches != 0 || again.Reused.Batches != 1 {
+			t.Errorf("%s: got %q, then %+v and %+v", ext, got, rep, again)
+		}
+	}
+}
