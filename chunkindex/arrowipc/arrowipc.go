@@ -8,11 +8,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/chunkindex/codec/arrowbatch"
@@ -29,98 +27,24 @@ const magic = "ARROW1"
 
 // Format reads Arrow's files and streams.
 func Format() format.Format {
-	return format.Format{Name: Name, Shards: "names in .arrow, .arrows, .ipc, .feather", Survey: survey, Framing: rowscan.NewFraming}
+	return format.Format{Name: Name, Shards: "names in .arrow, .arrows, .ipc, .feather", Survey: files().Survey, Framing: rowscan.NewFraming}
 }
 
-func suffixes() []string { return []string{".arrow", ".arrows", ".ipc", ".feather"} }
-
-// survey takes objects whose names are those of Arrow files. If it was asked for by name, every object that holds data is a shard,
-// whatever its name. The first file's schema is that of all.
-func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
-	d := &dataset{}
-	for _, object := range format.Data(l.Objects()) {
-		if !o.Named && !slices.Contains(suffixes(), format.Ext(object.Key)) {
-			continue
-		}
-		if c, _ := codec.Of(object.Key); c != codec.None {
-			return nil, fmt.Errorf("object %s: an Arrow file that is compressed as a whole is not read: decompress it, or write it with compressed buffers", object.Key)
-		}
-		d.shards = append(d.shards, format.Shard{Object: object})
+func files() rowscan.Files {
+	return rowscan.Files{
+		Suffixes: []string{".arrow", ".arrows", ".ipc", ".feather"},
+		Packed:   "an Arrow file that is compressed as a whole is not read: decompress it, or write it with compressed buffers",
+		Open: func(ctx context.Context, in format.Ranges, size int64) ([]*rows.Node, func() format.Decoded, error) {
+			f, err := open(ctx, in, size)
+			if err != nil {
+				return nil, nil, err
+			}
+			return f.schema.Fields, func() format.Decoded {
+				r := &reader{ctx: ctx, file: f, decoder: arrowbatch.NewDecoder(f.schema, arrowbatch.MaxBatch)}
+				return format.Decoded{ReadCloser: r, Codec: codec.Arrow, Frames: r}
+			}, nil
+		},
 	}
-	if err := d.readSchema(ctx, l); err != nil || d.constants == nil {
-		return nil, err
-	}
-	for i := range d.shards {
-		d.shards[i].Says = string(d.constants) // a scan is that of a file with this schema
-	}
-	return &format.Dataset{Shards: d.shards, Framing: d.constants, Decode: d.decode, Scan: d.scan}, nil
-}
-
-// dataset is what a survey found.
-type dataset struct {
-	shards    []format.Shard
-	first     string // the shard whose schema all have
-	constants json.RawMessage
-	layout    *rows.Layout
-}
-
-// readSchema reads the schema of the first file that is not empty.
-func (d *dataset) readSchema(ctx context.Context, l format.Listing) error {
-	for _, s := range d.shards {
-		if s.Size == 0 {
-			continue
-		}
-		f, err := open(ctx, listed{l, s.Key}, s.Size)
-		if err != nil {
-			return fmt.Errorf("object %s: %w", s.Key, err)
-		}
-		if d.layout, err = rows.NewLayout(f.schema.Fields); err != nil {
-			return fmt.Errorf("object %s: %w", s.Key, err)
-		}
-		d.first = s.Key
-		d.constants, err = rows.Marshal(f.schema.Fields)
-		return err
-	}
-	return nil
-}
-
-// listed reads ranges of an object of a listing.
-type listed struct {
-	format.Listing
-	key string
-}
-
-func (l listed) ReadRange(ctx context.Context, offset int64, p []byte) error {
-	in, err := l.Open(ctx, l.key, offset)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	_, err = io.ReadFull(in, p)
-	return err
-}
-
-// decode begins decoding a file, which must have the schema of the first one.
-func (d *dataset) decode(ctx context.Context, shard int, in format.Ranges) (format.Decoded, error) {
-	f, err := open(ctx, in, d.shards[shard].Size)
-	if err != nil {
-		return format.Decoded{}, err
-	}
-	own, err := rows.Marshal(f.schema.Fields)
-	if err != nil {
-		return format.Decoded{}, err
-	}
-	if !bytes.Equal(own, d.constants) {
-		return format.Decoded{}, rows.Differ(d.first, d.constants, f.schema.Fields)
-	}
-	r := &reader{ctx: ctx, file: f, decoder: arrowbatch.NewDecoder(f.schema, arrowbatch.MaxBatch)}
-	return format.Decoded{ReadCloser: r, Codec: codec.Arrow, Frames: r}, nil
-}
-
-// scan finds the rows of a file.
-func (d *dataset) scan(ctx context.Context, shard int, in io.Reader, out format.Sink) error {
-	o := d.shards[shard].Object
-	return rowscan.Scan(format.NewCursor(ctx, o, in, out), d.layout, format.Stem(o.Key, suffixes()...))
 }
 
 // file is a file or stream whose schema has been read.

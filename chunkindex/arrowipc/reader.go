@@ -53,8 +53,8 @@ func (w *window) bytes(off, n int64) ([]byte, error) {
 // gather is how many bytes of rows are decoded at once.
 const gather = 1 << 20
 
-// readAhead is how long the rows of a record batch may be that are decoded before any of them is given out, so that it is known whether
-// the batch joins those before it in a chunk. A longer one begins a chunk.
+// readAhead bounds the rows of a record batch that are decoded before the first of them is given out. If the whole batch is shorter, its
+// length is known by then, and it may join the batches before it in a chunk. A longer batch begins a chunk.
 const readAhead = 64 << 20
 
 // reader gives the rows of a file, a record batch after another.

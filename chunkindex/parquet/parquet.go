@@ -6,11 +6,8 @@ package parquet
 import (
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"slices"
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/chunkindex/codec/rowgroup"
@@ -37,77 +34,29 @@ func Format() format.Format {
 		Name:    Name,
 		Shards:  "names in .parquet, .parq",
 		Last:    true, // img2dataset puts a table of them beside the shards that hold the pictures
-		Survey:  survey,
+		Survey:  files().Survey,
 		Framing: rowscan.NewFraming,
 	}
 }
 
-func suffixes() []string { return []string{".parquet", ".parq"} }
-
-// survey takes objects whose names are those of Parquet files. If it was asked for by name, every object that holds data is a shard,
-// whatever its name. The first file's footer gives the schema of all.
-func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
-	d := &dataset{}
-	for _, object := range format.Data(l.Objects()) {
-		if !o.Named && !slices.Contains(suffixes(), format.Ext(object.Key)) {
-			continue
-		}
-		if c, _ := codec.Of(object.Key); c != codec.None {
-			return nil, fmt.Errorf("object %s: a Parquet file that is compressed as a whole is not read: decompress it, since its pages are compressed inside", object.Key)
-		}
-		d.shards = append(d.shards, format.Shard{Object: object})
+func files() rowscan.Files {
+	return rowscan.Files{
+		Suffixes: []string{".parquet", ".parq"},
+		Packed:   "a Parquet file that is compressed as a whole is not read: decompress it, since its pages are compressed inside",
+		Open:     open,
 	}
-	if err := d.readSchema(ctx, l); err != nil || d.constants == nil {
-		return nil, err
-	}
-	for i := range d.shards {
-		d.shards[i].Says = string(d.constants) // a scan is that of a file with this schema
-	}
-	return &format.Dataset{Shards: d.shards, Framing: d.constants, Decode: d.decode, Scan: d.scan}, nil
 }
 
-// dataset is what a survey found.
-type dataset struct {
-	shards    []format.Shard
-	first     string // the shard whose schema all have
-	constants json.RawMessage
-	layout    *rows.Layout
-}
-
-// readSchema reads the schema of the first file that is not empty.
-func (d *dataset) readSchema(ctx context.Context, l format.Listing) error {
-	for _, s := range d.shards {
-		if s.Size == 0 {
-			continue
-		}
-		f, err := readFooter(ctx, listed{l, s.Key}, s.Size)
-		if err != nil {
-			return fmt.Errorf("object %s: %w", s.Key, err)
-		}
-		if d.layout, err = rows.NewLayout(f.Fields); err != nil {
-			return fmt.Errorf("object %s: %w", s.Key, err)
-		}
-		d.first = s.Key
-		d.constants, err = rows.Marshal(f.Fields)
-		return err
-	}
-	return nil
-}
-
-// listed reads ranges of an object of a listing.
-type listed struct {
-	format.Listing
-	key string
-}
-
-func (l listed) ReadRange(ctx context.Context, offset int64, p []byte) error {
-	in, err := l.Open(ctx, l.key, offset)
+// open reads a file's footer.
+func open(ctx context.Context, in format.Ranges, size int64) ([]*rows.Node, func() format.Decoded, error) {
+	f, err := readFooter(ctx, in, size)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	defer in.Close()
-	_, err = io.ReadFull(in, p)
-	return err
+	return f.Fields, func() format.Decoded {
+		r := &reader{ctx: ctx, in: in, groups: f.Groups}
+		return format.Decoded{ReadCloser: r, Codec: codec.Parquet, Frames: r}
+	}, nil
 }
 
 // guess is how many bytes at the end of a file are read at first: a footer is usually shorter.
@@ -141,27 +90,4 @@ func readFooter(ctx context.Context, in format.Ranges, size int64) (*rowgroup.Fi
 	}
 	from := int64(len(b)) - tail - n
 	return rowgroup.ReadFooter(b[from:from+n], size-tail-n)
-}
-
-// decode begins decoding a file, which must have the schema of the first one.
-func (d *dataset) decode(ctx context.Context, shard int, in format.Ranges) (format.Decoded, error) {
-	f, err := readFooter(ctx, in, d.shards[shard].Size)
-	if err != nil {
-		return format.Decoded{}, err
-	}
-	own, err := rows.Marshal(f.Fields)
-	if err != nil {
-		return format.Decoded{}, err
-	}
-	if string(own) != string(d.constants) {
-		return format.Decoded{}, rows.Differ(d.first, d.constants, f.Fields)
-	}
-	r := &reader{ctx: ctx, in: in, groups: f.Groups}
-	return format.Decoded{ReadCloser: r, Codec: codec.Parquet, Frames: r}, nil
-}
-
-// scan finds the rows of a file.
-func (d *dataset) scan(ctx context.Context, shard int, in io.Reader, out format.Sink) error {
-	o := d.shards[shard].Object
-	return rowscan.Scan(format.NewCursor(ctx, o, in, out), d.layout, format.Stem(o.Key, suffixes()...))
 }

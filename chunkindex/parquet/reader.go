@@ -12,8 +12,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
-// readAhead is how long the rows of a row group may be that are decoded before any of them is given out, so that it is known
-// whether the row group joins those before it in a chunk. A longer one begins a chunk.
+// readAhead bounds the rows of a row group that are decoded before the first of them is given out. If the whole row group is shorter,
+// its length is known by then, and it may join the row groups before it in a chunk. A longer row group begins a chunk.
 const readAhead = 64 << 20
 
 // gather is how many bytes of rows are decoded at once of a longer row group.
