@@ -32,28 +32,31 @@ func Format() format.Format {
 
 func files() rowscan.Files {
 	return rowscan.Files{
+		Kind:     rowscan.Kind{Codec: codec.Arrow, Frame: "record batch", Smaller: smaller},
 		Suffixes: []string{".arrow", ".arrows", ".ipc", ".feather"},
 		Packed:   "an Arrow file that is compressed as a whole is not read: decompress it, or write it with compressed buffers",
-		Open: func(ctx context.Context, in format.Ranges, size int64) ([]*rows.Node, func() format.Decoded, error) {
+		Open: func(ctx context.Context, in format.Ranges, size int64) ([]*rows.Node, rowscan.File, error) {
 			f, err := open(ctx, in, size)
 			if err != nil {
 				return nil, nil, err
 			}
-			return f.schema.Fields, func() format.Decoded {
-				r := &reader{ctx: ctx, file: f, decoder: arrowbatch.NewDecoder(f.schema, arrowbatch.MaxBatch)}
-				return format.Decoded{ReadCloser: r, Codec: codec.Arrow, Frames: r}
-			}, nil
+			f.decoder = arrowbatch.NewDecoder(f.schema, arrowbatch.MaxBatch)
+			return f.schema.Fields, f, nil
 		},
 	}
 }
 
+// smaller is what to do where a record batch is too long.
+const smaller = "write the file again in smaller record batches"
+
 // file is a file or stream whose schema has been read.
 type file struct {
 	window
-	schema *arrowbatch.Schema
-	blocks []arrowbatch.Block // of a file: those that are still to come
-	listed bool               // it is a file, whose footer names its record batches
-	at     int64              // of the next message of a stream
+	schema  *arrowbatch.Schema
+	decoder *arrowbatch.Decoder
+	blocks  []arrowbatch.Block // of a file: those that are still to come
+	listed  bool               // it is a file, whose footer names its record batches
+	at      int64              // of the next message of a stream
 }
 
 // open reads the schema of a file, from its footer, or of a stream, from its first message.
@@ -159,4 +162,38 @@ func (f *file) next() (arrowbatch.Block, error) {
 		return arrowbatch.Block{}, fmt.Errorf("message at offset %d is of kind %d, where a record batch should be", f.at-m.Head-m.Body, m.Kind)
 	}
 	return arrowbatch.Block{Offset: f.at - m.Head - m.Body, Length: m.Head + m.Body}, nil
+}
+
+// Begin implements rowscan.File.
+func (f *file) Begin() (frame rowscan.Frame, d rowscan.Decoder, err error) {
+	b, err := f.next()
+	if err != nil {
+		return frame, nil, err
+	}
+	frame = rowscan.Frame{Offset: b.Offset, Length: b.Length}
+	if b.Length > arrowbatch.MaxBatch {
+		return frame, nil, fmt.Errorf("it has %d bytes, more than %d: %s", b.Length, arrowbatch.MaxBatch, smaller)
+	}
+	stored, err := f.bytes(b.Offset, b.Length)
+	if err != nil {
+		return frame, nil, err
+	}
+	return frame, f.decoder, f.decoder.Begin(stored)
+}
+
+// Params implements rowscan.File.
+func (f *file) Params(frames []rowscan.Frame) []byte {
+	all := make([]arrowbatch.Batch, len(frames))
+	for i, one := range frames {
+		if all[i].Length = one.Length; i > 0 {
+			all[i].Gap = one.Offset - frames[i-1].Offset - frames[i-1].Length
+		}
+	}
+	return f.schema.Params(all)
+}
+
+// Close implements rowscan.File.
+func (f *file) Close() error {
+	f.decoder.Close()
+	return nil
 }

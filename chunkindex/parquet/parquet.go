@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/chunkindex/codec/rowgroup"
@@ -41,6 +42,7 @@ func Format() format.Format {
 
 func files() rowscan.Files {
 	return rowscan.Files{
+		Kind:     rowscan.Kind{Codec: codec.Parquet, Frame: "row group", Smaller: "write the file again with smaller row groups (row_group_size=)"},
 		Suffixes: []string{".parquet", ".parq"},
 		Packed:   "a Parquet file that is compressed as a whole is not read: decompress it, since its pages are compressed inside",
 		Open:     open,
@@ -48,15 +50,63 @@ func files() rowscan.Files {
 }
 
 // open reads a file's footer.
-func open(ctx context.Context, in format.Ranges, size int64) ([]*rows.Node, func() format.Decoded, error) {
+func open(ctx context.Context, in format.Ranges, size int64) ([]*rows.Node, rowscan.File, error) {
 	f, err := readFooter(ctx, in, size)
 	if err != nil {
 		return nil, nil, err
 	}
-	return f.Fields, func() format.Decoded {
-		r := &reader{ctx: ctx, in: in, groups: f.Groups}
-		return format.Decoded{ReadCloser: r, Codec: codec.Parquet, Frames: r}
-	}, nil
+	return f.Fields, &file{ctx: ctx, in: in, groups: f.Groups}, nil
+}
+
+// file is a file that is being decoded.
+type file struct {
+	ctx     context.Context
+	in      format.Ranges
+	groups  []rowgroup.Group // those that are still to come
+	stored  []byte
+	decoder *rowgroup.Decoder
+}
+
+// Begin implements rowscan.File.
+func (f *file) Begin() (frame rowscan.Frame, d rowscan.Decoder, err error) {
+	if len(f.groups) == 0 {
+		return frame, nil, io.EOF
+	}
+	f.release()
+	g := f.groups[0]
+	f.groups = f.groups[1:]
+	n := g.Frame.Length
+	frame = rowscan.Frame{Offset: g.Offset, Length: n, Rows: g.Raw, Params: g.Frame.Params()}
+	if int64(cap(f.stored)) < n {
+		f.stored = make([]byte, n)
+	}
+	f.stored = f.stored[:n:n]
+	if err := f.in.ReadRange(f.ctx, g.Offset, f.stored); err != nil {
+		return frame, nil, err
+	}
+	f.decoder, err = rowgroup.NewDecoder(g.Frame, f.stored, rowgroup.MaxGroup)
+	return frame, f.decoder, err
+}
+
+// Params implements rowscan.File: those of each row group, with their length before them.
+func (f *file) Params(frames []rowscan.Frame) (all []byte) {
+	for _, one := range frames {
+		all = append(binary.AppendUvarint(all, uint64(len(one.Params))), one.Params...)
+	}
+	return all
+}
+
+// Close implements rowscan.File.
+func (f *file) Close() error {
+	f.release()
+	return nil
+}
+
+func (f *file) release() {
+	if f.decoder != nil {
+		f.decoder.Close()
+		f.decoder = nil
+	}
 }
 
 // guess is how many bytes at the end of a file are read at first: a footer is usually shorter.

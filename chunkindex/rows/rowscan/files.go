@@ -15,10 +15,18 @@ import (
 
 // Files is a format of files that have a schema and rows.
 type Files struct {
+	Kind
 	Suffixes []string // of the names of its files
 	Packed   string   // why a file that is compressed as a whole is not read, and what to do
-	// Open reads the schema of a file. decode begins decoding the file's rows.
-	Open func(ctx context.Context, in format.Ranges, size int64) (schema []*rows.Node, decode func() format.Decoded, err error)
+	// Open reads the schema of a file.
+	Open func(ctx context.Context, in format.Ranges, size int64) (schema []*rows.Node, file File, err error)
+}
+
+// Kind is what the frames of a format are.
+type Kind struct {
+	Codec   codec.Codec
+	Frame   string // what users call one
+	Smaller string // how to write smaller ones
 }
 
 // Survey takes objects whose names are those of the format. If it was asked for by name, every object that holds data is a shard,
@@ -90,7 +98,7 @@ func (l listed) ReadRange(ctx context.Context, offset int64, p []byte) error {
 
 // decode begins decoding a file, which must have the schema of the first one.
 func (d *dataset) decode(ctx context.Context, shard int, in format.Ranges) (format.Decoded, error) {
-	schema, decode, err := d.Open(ctx, in, d.shards[shard].Size)
+	schema, file, err := d.Open(ctx, in, d.shards[shard].Size)
 	if err != nil {
 		return format.Decoded{}, err
 	}
@@ -101,7 +109,8 @@ func (d *dataset) decode(ctx context.Context, shard int, in format.Ranges) (form
 	if !bytes.Equal(own, d.constants) {
 		return format.Decoded{}, rows.Differ(d.first, d.constants, schema)
 	}
-	return decode(), nil
+	r := &reader{File: file, kind: d.Kind}
+	return format.Decoded{ReadCloser: r, Codec: d.Codec, Frames: r}, nil
 }
 
 // scan finds the rows of a file.

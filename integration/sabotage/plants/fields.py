@@ -74,6 +74,6 @@ PLANTS = [
     (
         "a record batch without a row stays among those of a chunk",
         "./chunkindex/arrowipc TestEmptyBatchesAreNoFrames",
-        [("chunkindex/arrowipc/reader.go", "\t\tr.batches = r.batches[:len(r.batches)-1]\n", "")],
+        [("chunkindex/rows/rowscan/reader.go", "\t\tr.frames = r.frames[:len(r.frames)-1]\n", "")],
     ),
 ]

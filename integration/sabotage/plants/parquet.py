@@ -73,4 +73,9 @@ PLANTS = [
         "./chunkindex TestParquetIsReused",
         [("chunkindex/rows/rowscan/files.go", "if !bytes.Equal(own, d.constants) {", "if bytes.Equal(own, nil) {")],
     ),
+    (
+        "the parameters of a chunk are those of its first frame alone",
+        "./chunkindex TestRowGroupsJoin",
+        [("chunkindex/rows/rowscan/reader.go", "r.frames[to].decoded <= last {", "r.frames[to].decoded <= first {")],
+    ),
 ]

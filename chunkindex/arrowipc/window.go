@@ -1,0 +1,47 @@
+package arrowipc
+
+import (
+	"context"
+	"io"
+
+	"github.com/millrace-data/millrace/chunkindex/format"
+)
+
+// window reads ranges of an object that follow each other, many of them in one request.
+type window struct {
+	ctx  context.Context
+	in   format.Ranges
+	size int64
+	off  int64 // of what is held
+	held []byte
+}
+
+// windowSize is how many bytes are read beyond those that are asked for, so that the head of the next message comes along.
+const windowSize = 256 << 10
+
+// bytes returns a range of the object, which is valid until the next one is asked for. What is held of it is not read again.
+func (w *window) bytes(off, n int64) ([]byte, error) {
+	if n < 0 || off < 0 || off > w.size || n > w.size-off {
+		return nil, io.ErrUnexpectedEOF
+	}
+	var kept []byte
+	if at := off - w.off; at >= 0 && at < int64(len(w.held)) {
+		kept = w.held[at:]
+	}
+	if n <= int64(len(kept)) {
+		return kept[:n], nil
+	}
+	most := min(n+windowSize, w.size-off)
+	b := w.held[:0]
+	if int64(cap(b)) < most {
+		b = make([]byte, 0, most)
+	}
+	b = b[:copy(b[:most], kept)]
+	rest := b[len(b):most]
+	w.off, w.held = off, nil
+	if err := w.in.ReadRange(w.ctx, off+int64(len(b)), rest); err != nil {
+		return nil, err
+	}
+	w.held = b[:most]
+	return w.held[:n], nil
+}
