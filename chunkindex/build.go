@@ -69,6 +69,7 @@ type BuildReport struct {
 	Format         string `json:"format"`
 	Ignored        int    `json:"ignored"`                   // objects that are no shards of the format, and say nothing of any
 	IgnoredExample string `json:"ignored_example,omitempty"` // one of them
+	Assumed        string `json:"assumed,omitempty"`         // what the format took for granted, and the flag that says otherwise
 	Hidden         int    `json:"hidden"`                    // objects that nobody looked at, such as .DS_Store
 	HadHidden      int    `json:"had_hidden"`                // those of them that are samples, or shards, of the index that was there
 	Members        int64  `json:"hidden_members"`            // hidden members of the archives that this run read: no part of any sample

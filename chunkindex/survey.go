@@ -137,7 +137,7 @@ func (b *builder) take(l *listing) error {
 	if b.found.Overlap < 0 || b.found.Overlap >= format.MaxSample {
 		return errors.New("samples share more bytes than they can have")
 	}
-	b.report.Format = b.format.Name
+	b.report.Format, b.report.Assumed = b.format.Name, b.found.Assumed
 	return nil
 }
 

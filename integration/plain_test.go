@@ -37,6 +37,7 @@ func TestFilesAsTheirOwnLibrariesReadThem(t *testing.T) {
 		{"tabs", "csv", nil, "", "tabs", "text/tab-separated-values", 0},
 		{"arrow-table", "csv", nil, "", "arrow-table", "text/csv", 0},
 		{"arrow-table", "csv", nil, "", "table", "text/csv", 0},
+		{"bare-table", "csv", []string{"--header", "absent"}, "", "bare-table", "text/csv", 0},
 		{"zipfile", "zip", nil, "", "tar", "application/x-tar", 0},
 		{"zip-tools", "zip", nil, "", "tar", "application/x-tar", 0},
 		{"recordio", "recordio", nil, "", "recordio", "application/x-recordio", 0},

@@ -1,5 +1,8 @@
-// Package csv reads comma-separated and tab-separated values (RFC 4180): files of one record a row, which begin with a header. A sample is
-// a record with its line end, and a batch begins with the header, so that a batch is such a file too.
+// Package csv reads comma-separated and tab-separated values (RFC 4180): files of one record a row, with or without a header. A sample is
+// a record with its line end, and a batch begins with the header if there is one, so that a batch is such a file too.
+//
+// No byte says whether the first record is a header. Where it has a number the user has to say so: a sample that is taken for a header is
+// lost without a word.
 //
 // Quoting is checked, and that each record has as many fields as the header: a reader that finds a bad one in the middle of an epoch can
 // only give up. Where readers disagree about where a record ends, the record is refused.
@@ -12,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
@@ -25,7 +29,7 @@ const (
 	tab   = '\t'
 )
 
-// maxHeader bounds the header, which is kept in the index.
+// maxHeader bounds the first record of a dataset: a header is kept in the index.
 const maxHeader = 1 << 20
 
 // Format reads comma-separated and tab-separated values.
@@ -33,6 +37,7 @@ func Format() format.Format {
 	return format.Format{
 		Name:    Name,
 		Shards:  "names in .csv or .tsv, and nothing else",
+		Takes:   []format.Option{format.Header},
 		Survey:  survey,
 		Framing: readFraming,
 	}
@@ -61,23 +66,14 @@ func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Da
 	if len(d.Shards) == 0 {
 		return nil, nil
 	}
-	f := framing{Delimiter: string(delimiter(d.Shards[0].Key))}
-	first := ""
-	for _, s := range d.Shards {
-		if delimiter(s.Key) != f.Delimiter[0] {
-			return nil, fmt.Errorf("object %s and object %s have other delimiters by their names: choose those of one kind with --match", d.Shards[0].Key, s.Key)
-		}
-		if first == "" {
-			header, err := look(ctx, l, s.Key)
-			if err != nil {
-				return nil, err
-			}
-			if header != "" {
-				f.Header, first = header, s.Key
-			}
-		}
+	first, err := firstRecord(ctx, l, d.Shards)
+	if err != nil {
+		return nil, err
 	}
-	var err error
+	f, err := first.framing(d, o.Header)
+	if err != nil {
+		return nil, err
+	}
 	if d.Framing, err = json.Marshal(f); err != nil {
 		return nil, err
 	}
@@ -88,19 +84,71 @@ func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Da
 		o := d.Shards[shard].Object
 		s := scanner{
 			Cursor: format.NewCursor(ctx, o, in, out), stem: format.Stem(o.Key, suffixes()...), delimiter: f.Delimiter[0],
-			part: f.part(), header: strings.TrimRight(f.Header, "\r\n"), first: first,
+			part: f.part(), header: line(f.Header), first: first.key, fields: f.Width, begun: f.Width > 0,
 		}
 		return s.run()
 	}
 	return d, nil
 }
 
-// look reads the header of an object, with its line end. An object without a record has none.
-func look(ctx context.Context, l format.Listing, key string) (string, error) {
+// record is the first one of a dataset.
+type record struct {
+	key    string // of its shard
+	text   string // with its line end; empty: no shard has a record
+	fields int
+}
+
+// line is a record without its line end.
+func line(record string) string { return strings.TrimRight(record, "\r\n") }
+
+// firstRecord looks for the first shard that has a record, and refuses shards of which the names promise different delimiters.
+func firstRecord(ctx context.Context, l format.Listing, shards []format.Shard) (first record, err error) {
+	for _, s := range shards {
+		if delimiter(s.Key) != delimiter(shards[0].Key) {
+			return first, fmt.Errorf("object %s and object %s have other delimiters by their names: choose those of one kind with --match", shards[0].Key, s.Key)
+		}
+		if first.text == "" {
+			if first, err = look(ctx, l, s.Key); err != nil {
+				return first, err
+			}
+		}
+	}
+	return first, nil
+}
+
+// framing decides whether the first record is a header: as the user says, or because it has no number.
+func (r record) framing(d *format.Dataset, header string) (framing, error) {
+	f := framing{Delimiter: string(delimiter(d.Shards[0].Key))}
+	if header == format.HeaderAbsent {
+		f.Width = r.fields
+		return f, nil
+	}
+	f.Header = r.text
+	if header != "" || r.text == "" {
+		return f, nil
+	}
+	for field := range strings.SplitSeq(line(r.text), f.Delimiter) {
+		if number(strings.Trim(field, "\" ")) {
+			return f, fmt.Errorf("object %s: its first record, %.200q, has a number, so it may be a sample and no header: "+
+				"--header absent takes the first record of each shard for a sample, --header present for a header", r.key, line(r.text))
+		}
+	}
+	d.Assumed = fmt.Sprintf("took the first record of each shard, %.200q, for a header: --header absent makes a sample of it", line(r.text))
+	return f, nil
+}
+
+// number says whether a field is a number, as few columns are called.
+func number(field string) bool {
+	_, err := strconv.ParseFloat(field, 64)
+	return err == nil && strings.ContainsAny(field, "0123456789") // "nan" and "infinity" may be names
+}
+
+// look reads the first record of an object.
+func look(ctx context.Context, l format.Listing, key string) (record, error) {
 	for n := int64(format.HeadSize); ; n *= 16 {
 		head, err := l.First(ctx, key, n)
 		if err != nil {
-			return "", err
+			return record{}, err
 		}
 		whole := int64(len(head)) < n
 		rest := strings.TrimLeft(strings.TrimPrefix(string(head), mark), "\r\n")
@@ -108,24 +156,22 @@ func look(ctx context.Context, l format.Listing, key string) (string, error) {
 		end, done, err := p.next([]byte(rest), whole)
 		switch {
 		case err != nil:
-			return "", fmt.Errorf("object %s: header: %w", key, err)
+			return record{}, fmt.Errorf("object %s: first record: %w", key, err)
 		case rest == "" && whole:
-			return "", nil
+			return record{}, nil
 		case done && end <= maxHeader:
-			if !strings.HasSuffix(rest[:end], "\n") {
-				return rest[:end] + "\n", nil
-			}
-			return rest[:end], nil
+			return record{key, strings.TrimSuffix(rest[:end], "\n") + "\n", p.fields}, nil
 		case done || n > maxHeader:
-			return "", fmt.Errorf("object %s: its header is longer than %d bytes: is its first line a header, and does a quote end it?", key, maxHeader)
+			return record{}, fmt.Errorf("object %s: its first record is longer than %d bytes: does a quote end it?", key, maxHeader)
 		}
 	}
 }
 
-// framing begins each batch with the header. Its fields are the constants of the dataset.
+// framing begins each batch with the header, if shards have one. Its fields are the constants of the dataset.
 type framing struct {
 	Delimiter string `json:"delimiter"`
-	Header    string `json:"header"` // with its line end; empty: no shard has a record
+	Header    string `json:"header"`           // with its line end; empty: no shard has a header
+	Width     int    `json:"fields,omitempty"` // of a record of shards without a header; 0: they have one, or no record
 }
 
 // readFraming reads the constants of an index, which may say anything.
@@ -138,6 +184,9 @@ func readFraming(constants json.RawMessage) (format.Framing, error) {
 	}
 	if f.Delimiter != string(comma) && f.Delimiter != string(tab) {
 		return nil, fmt.Errorf("delimiter %.10q", f.Delimiter)
+	}
+	if f.Width < 0 || f.Width > 0 && f.Header != "" {
+		return nil, fmt.Errorf("%d fields beside the header %.10q", f.Width, f.Header)
 	}
 	if f.Header == "" {
 		return f, nil

@@ -60,6 +60,44 @@ func TestShards(t *testing.T) {
 		map[string][]scantest.Sample{"a.tsv": {{Key: "a/000000000", Offset: 4, Length: 9, Parts: []scantest.Part{{Ext: "tsv", Length: 8}}}}})
 }
 
+// A first record is a sample where the user says that there is no header, and where nobody has said anything it is a header only if it
+// looks like one.
+func TestTablesWithoutAHeader(t *testing.T) {
+	absent, present := format.Options{Header: format.HeaderAbsent}, format.Options{Header: format.HeaderPresent}
+	numbers := scantest.Objects{"a.csv": []byte("\xef\xbb\xbf1,2\n3,4"), "b.csv": nil, "c.csv": []byte("\n5,6\r\n")}
+	scantest.Finds(t, csv.Format(), absent, numbers, map[string][]scantest.Sample{
+		"a.csv": {sample("a/000000000", 3, 3, 1), sample("a/000000001", 7, 3, 1)}, "b.csv": nil, "c.csv": {sample("c/000000000", 1, 3, 2)},
+	})
+	scantest.Finds(t, csv.Format(), present, scantest.Objects{"a.csv": []byte("1,2\n3,4\n")}, map[string][]scantest.Sample{"a.csv": {sample("a/000000000", 4, 3, 1)}})
+	scantest.Refuses(t, csv.Format(), present, numbers, `shard c.csv: at offset 1: header: it is "5,6", and that of a.csv "1,2": shards of one dataset have the same header; --header absent`)
+	for first, asked := range map[string]bool{"1,2": true, "cat,-0.5": true, "x,1e9,y": true, `"7",b`: true, "a, 3": true, "a,b": false, "x1,2y": false, "nan,inf": false, ",": false} {
+		d, err := csv.Format().Survey(t.Context(), scantest.Objects{"d/a.csv": []byte(first + "\n")}, format.Options{})
+		if asked && (err == nil || !strings.Contains(err.Error(), fmt.Sprintf("object d/a.csv: its first record, %q, has a number", first)) || !strings.Contains(err.Error(), "--header absent")) {
+			t.Errorf("%s: got %v, want the question whether it is a header", first, err)
+		}
+		if !asked && (err != nil || !strings.Contains(d.Assumed, fmt.Sprintf("%q, for a header: --header absent", first))) {
+			t.Errorf("%s: got %+v, %v, want it named as the header", first, d, err)
+		}
+	}
+	for text, want := range map[string]string{
+		"1,2\n3\n":               "at offset 4: record 2: 1 fields, and 2 in the first record of a.csv",
+		"1,2\n\xef\xbb\xbf3,4\n": "at offset 4: record 2: a byte order mark",
+		"1,2\n3,\"4\n":           "record 2: the file ends in a field whose quote is not ended",
+	} {
+		scantest.Refuses(t, csv.Format(), absent, scantest.Objects{"a.csv": []byte(text)}, want)
+	}
+	scantest.Refuses(t, csv.Format(), absent, scantest.Objects{"a.csv": []byte("1,2\n"), "b.csv": []byte("1,2,3\n")}, "shard b.csv: at offset 0: record 1: 3 fields, and 2 in the first record of a.csv")
+	d, err := csv.Format().Survey(t.Context(), numbers, absent)
+	if err != nil || string(d.Framing) != `{"delimiter":",","header":"","fields":2}` || d.Assumed != "" || d.Shards[2].Says != string(d.Framing) {
+		t.Errorf("got %+v, %v", d, err)
+	}
+	if f, err := csv.Format().Framing(d.Framing); err != nil {
+		t.Error(err)
+	} else if before, after, err := f.Frame([]uint32{4}); len(before)+len(after) > 0 || err != nil {
+		t.Errorf("got %q, %q, %v around a batch, want nothing", before, after, err)
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	for text, want := range map[string]string{
 		"a,b\n1,\"2\n3":     "shard a.csv: at offset 6: record 1: the file ends in a field whose quote is not ended",
@@ -67,21 +105,21 @@ func TestRefusals(t *testing.T) {
 		"a,b\n1,\"x\"y\n":   "at offset 9: record 1: bytes behind the quote",
 		"a,b\n1\r2,3\n":     "at offset 5: record 1: a carriage return in the middle",
 		"a,b\n1,2\r":        "at offset 7: record 1: a carriage return in the middle",
-		"a,b\n1\n":          "at offset 4: record 1: 1 fields, and 2 in the header",
-		"a,b\n1,2\n1,2,3\n": "at offset 8: record 2: 3 fields, and 2 in the header",
+		"a,b\n1\n":          "at offset 4: record 1: 1 fields, and 2 in the first record of a.csv",
+		"a,b\n1,2\n1,2,3\n": "at offset 8: record 2: 3 fields, and 2 in the first record of a.csv",
 		"a,b\n \t\n":        "record 1: 1 fields",
 		"a\n \n":            "nothing but spaces",
 		"a,b\n\xff,1\n":     "record 1: not UTF-8",
 		"\xff,b\n1,1\n":     "header: not UTF-8",
-		"a,\"b\n1,2\n":      "object a.csv: header: the file ends in a field",
-		"a,\"b\"c\n1,2\n":   "object a.csv: header: bytes behind the quote",
+		"a,\"b\n1,2\n":      "object a.csv: first record: the file ends in a field",
+		"a,\"b\"c\n1,2\n":   "object a.csv: first record: bytes behind the quote",
 	} {
 		scantest.Refuses(t, csv.Format(), format.Options{}, scantest.Objects{"a.csv": []byte(text)}, want)
 	}
 	scantest.Refuses(t, csv.Format(), format.Options{}, scantest.Objects{"a.csv": nil, "b.csv": []byte("x,y\n"), "c.csv": []byte("\nx,z\n1,2\n")},
 		`shard c.csv: at offset 1: header: it is "x,z", and that of b.csv "x,y": shards of one dataset have the same header`)
 	scantest.Refuses(t, csv.Format(), format.Options{}, scantest.Objects{"a.csv": nil, "b.tsv": nil}, "object a.csv and object b.tsv have other delimiters")
-	scantest.Refuses(t, csv.Format(), format.Options{}, scantest.Objects{"a.csv": bytes.Repeat([]byte("x"), 2<<20)}, "its header is longer than 1048576 bytes")
+	scantest.Refuses(t, csv.Format(), format.Options{}, scantest.Objects{"a.csv": bytes.Repeat([]byte("x"), 2<<20)}, "its first record is longer than 1048576 bytes")
 }
 
 func TestFraming(t *testing.T) {
@@ -101,7 +139,7 @@ func TestFraming(t *testing.T) {
 	}
 	for _, constants := range []string{
 		``, `{}`, `{"delimiter":";","header":""}`, `{"delimiter":",","header":"a"}`, `{"delimiter":",","header":"a\nb\n"}`, `{"delimiter":",","header":"\"a\n"}`,
-		`{"delimiter":",","header":"a\n","more":1}`, `{"delimiter":",","header":"` + strings.Repeat("a", 2<<20) + `\n"}`,
+		`{"delimiter":",","header":"a\n","more":1}`, `{"delimiter":",","header":"a\n","fields":1}`, `{"delimiter":",","header":"","fields":-1}`, `{"delimiter":",","header":"` + strings.Repeat("a", 2<<20) + `\n"}`,
 	} {
 		if _, err := csv.Format().Framing([]byte(constants)); err == nil {
 			t.Errorf("%.80s: got no error", constants)
@@ -152,43 +190,48 @@ func judged(file []byte) ([][]string, error) {
 
 // Whatever a file holds, it is refused, or a batch of its records, last one first, reads as the file does.
 func FuzzScanCSV(f *testing.F) {
-	for _, text := range []string{"a,b\n1,2\n", "\xef\xbb\xbfa,b\r\n\"x\ny\",\"\"\"\"\r\n\n,", "a\n\"\"\n\n1", "a,b\n1,\"", "a,b\n\r\r\n"} {
+	for _, text := range []string{"a,b\n1,2\n", "\xef\xbb\xbfa,b\r\n\"x\ny\",\"\"\"\"\r\n\n,", "a\n\"\"\n\n1", "a,b\n1,\"", "a,b\n\r\r\n", "\n\xef\xbb\xbf"} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		objects := scantest.Objects{"a.csv": b}
-		found, err := scantest.Scan(context.Background(), csv.Format(), format.Options{}, objects)
-		if err != nil {
-			scantest.Refused(t, err)
-			return
-		}
-		d, err := csv.Format().Survey(context.Background(), objects, format.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		framing, err := csv.Format().Framing(d.Framing)
-		if err != nil {
-			t.Fatal(err)
-		}
-		batch, _, _ := framing.Frame(nil)
-		batch = slices.Clone(batch)
-		for _, s := range slices.Backward(found["a.csv"]) {
-			one := b[s.Offset:min(s.Offset+s.Length, int64(len(b)))]
-			batch = append(batch, one...)
-			if one[len(one)-1] != '\n' {
-				batch = append(batch, '\n')
-			}
-		}
-		want, err := judged(b)
-		if err != nil {
-			t.Fatalf("%q is taken, and the library refuses it: %v", b, err)
-		}
-		got, err := judged(batch)
-		if len(want) > 0 {
-			slices.Reverse(want[1:])
-		}
-		if err != nil || !reflect.DeepEqual(got, want) && len(got)+len(want) > 0 {
-			t.Fatalf("%q gives %q: got %s, %v, want %s", b, batch, fmt.Sprint(got), err, fmt.Sprint(want))
+		for header, o := range []format.Options{{Header: format.HeaderAbsent}, {Header: format.HeaderPresent}} {
+			reads(t, b, o, header)
 		}
 	})
+}
+
+// reads holds the records of a file, of which the first ones are a header, to what a library makes of them.
+func reads(t *testing.T, b []byte, o format.Options, header int) {
+	objects := scantest.Objects{"a.csv": b}
+	found, err := scantest.Scan(context.Background(), csv.Format(), o, objects)
+	if err != nil {
+		scantest.Refused(t, err)
+		return
+	}
+	d, err := csv.Format().Survey(context.Background(), objects, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	framing, err := csv.Format().Framing(d.Framing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	batch, _, _ := framing.Frame(nil)
+	batch = slices.Clone(batch)
+	for _, s := range slices.Backward(found["a.csv"]) {
+		one := b[s.Offset:min(s.Offset+s.Length, int64(len(b)))]
+		batch = append(batch, one...)
+		if one[len(one)-1] != '\n' {
+			batch = append(batch, '\n')
+		}
+	}
+	want, err := judged(b)
+	if err != nil {
+		t.Fatalf("%q is taken, and the library refuses it: %v", b, err)
+	}
+	got, err := judged(batch)
+	slices.Reverse(want[min(header, len(want)):])
+	if err != nil || !reflect.DeepEqual(got, want) && len(got)+len(want) > 0 {
+		t.Fatalf("%q gives %q: got %s, %v, want %s", b, batch, fmt.Sprint(got), err, fmt.Sprint(want))
+	}
 }

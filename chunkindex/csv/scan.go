@@ -23,9 +23,9 @@ type scanner struct {
 	part      string
 	header    string // that every shard has, without its line end
 	first     string // the shard from which the header is
-	fields    int    // of the header
+	fields    int    // of the header, or of the first record of a dataset without one
 	n         uint64 // samples found
-	begun     bool   // the header was seen
+	begun     bool   // the header was seen, or shards have none
 }
 
 func (s *scanner) run() error {
@@ -83,15 +83,18 @@ func (s *scanner) take(record []byte, p *parser) error {
 	if !utf8.Valid(text) {
 		return s.fail(0, errors.New("not UTF-8: write it anew in UTF-8, as iconv does"))
 	}
+	if first := !s.begun || s.header == ""; first && bytes.HasPrefix(text, []byte(mark)) {
+		return s.fail(0, errors.New("a byte order mark, which is lost where this begins a batch: remove it"))
+	}
 	if !s.begun {
 		if string(text) != s.header {
-			return s.fail(0, fmt.Errorf("it is %.200q, and that of %s %.200q: shards of one dataset have the same header", text, s.first, s.header))
+			return s.fail(0, fmt.Errorf("it is %.200q, and that of %s %.200q: shards of one dataset have the same header; --header absent says that none has one", text, s.first, s.header))
 		}
 		s.begun, s.fields = true, p.fields
 		return s.Gap(int64(len(record)))
 	}
 	if p.fields != s.fields {
-		return s.fail(0, fmt.Errorf("%d fields, and %d in the header", p.fields, s.fields))
+		return s.fail(0, fmt.Errorf("%d fields, and %d in the first record of %s", p.fields, s.fields, s.first))
 	}
 	if s.fields == 1 && len(bytes.Trim(text, " \t")) == 0 {
 		return s.fail(0, errors.New("nothing but spaces, which some readers take for an empty line: quote them"))

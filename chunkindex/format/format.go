@@ -69,6 +69,7 @@ type Dataset struct {
 	Beside  []string        // keys of objects that say something of the shards, such as an index.json: neither shards nor ignored
 	Told    bool            // an index of the format's own, or its fixed names, say which objects are shards: any others are no loss
 	Overlap int64           // bytes that a sample may share with the end of the one before
+	Assumed string          // what the survey took for granted, and the flag that says otherwise, for people; empty: nothing
 	Loose   bool            // each shard is one sample, taken as it is stored, and a chunk is a run of shards
 
 	// Scan reads the decoded bytes of one shard, given by its number, once and in sequence, and tells out where its

@@ -7,7 +7,14 @@ type Options struct {
 	RecordSize     int64  // bytes of a record, of records of one size without a header
 	SequenceLength int64  // tokens of a window, of token files; a sample has one token more, the next window's first
 	DType          string // of tokens or records, as NumPy writes it: "<u2"
+	Header         string // HeaderPresent or HeaderAbsent: whether the first record of each table is a header; empty: the format finds out
 }
+
+// What Options.Header says, in the words of RFC 4180.
+const (
+	HeaderPresent = "present"
+	HeaderAbsent  = "absent"
+)
 
 // Option is one of the Options, by its flag. A format that takes it says so in Format.Takes.
 type Option string
@@ -17,6 +24,7 @@ const (
 	RecordSize     Option = "--record-size"
 	SequenceLength Option = "--sequence-length"
 	DType          Option = "--dtype"
+	Header         Option = "--header"
 )
 
 // Given returns the options that a user has given, of those that only some formats take.
@@ -29,6 +37,7 @@ func (o *Options) Given() []Option {
 		{RecordSize, o.RecordSize != 0},
 		{SequenceLength, o.SequenceLength != 0},
 		{DType, o.DType != ""},
+		{Header, o.Header != ""},
 	} {
 		if one.given {
 			all = append(all, one.option)

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/internal/cli"
 	"github.com/millrace-data/millrace/internal/indexing"
 	"github.com/millrace-data/millrace/internal/location"
@@ -54,6 +55,7 @@ func (x *indexFlags) defineFormat(f *cli.Flags) {
 	f.Size(&x.opt.Hints.RecordSize, "record-size", 0, "size of a record, of records without a header")
 	f.Count(&x.sequence, "sequence-length", 0, "tokens of a sample, which is a window of so many and the one after them")
 	f.Text(&x.opt.Hints.DType, "dtype", "", "`TYPE` of a token, or of a record's elements, as NumPy writes it: <u2, <i4, |u1")
+	f.Choice(&x.opt.Hints.Header, "header", "", "whether the first record of each .csv or .tsv is a header; absent: it is a sample", format.HeaderPresent, format.HeaderAbsent)
 }
 
 // definePlace defines what the address of the dataset can say too. pack has none of it: it writes the shards itself.
@@ -170,6 +172,7 @@ other commands take for such a dataset: DATASET,index=URL.`,
   millrace index ./raw --record-size 3073            # records of one size
   millrace index ./corpus --sequence-length 2048     # Megatron's .bin and .idx
   millrace index ./flat --format tokens --sequence-length 1024 --dtype '<u2'
+  millrace index ./pairs --match '*.tsv' --header absent
   millrace index ./photos --format files --match '*.jpg'
   millrace index s3://bucket/pairs --split train     # then s3://bucket/pairs#train
   millrace index s3://bucket/pairs --name train --match 'train-*'

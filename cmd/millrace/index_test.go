@@ -111,6 +111,30 @@ func TestIndexFlagsReachTheFormat(t *testing.T) {
 	}
 }
 
+// TestIndexAsksWhetherThereIsAHeader where the first record has a number, and shows what it takes for a header where it has none.
+func TestIndexAsksWhetherThereIsAHeader(t *testing.T) {
+	numbers := write(t, map[string]string{"iris.csv": "5.1,3.5,setosa\n4.9,3.0,setosa\n"})
+	if o := millrace(t, nil, "index", numbers); o.code == exitOK || !strings.Contains(o.stderr, "5.1,3.5,setosa") || !strings.Contains(o.stderr, "--header absent") {
+		t.Errorf("numbers: got exit code %d, %s", o.code, o.stderr)
+	}
+	if o := ok(t, "index", numbers, "--header", "absent"); !strings.Contains(o.stdout, "2 samples") || strings.Contains(o.stdout, "header") {
+		t.Errorf("absent: got %s", o.stdout)
+	}
+	if o := ok(t, "index", numbers, "--header", "present"); !strings.Contains(o.stdout, "1 sample ") || strings.Contains(o.stdout, "--header") {
+		t.Errorf("present: got %s", o.stdout)
+	}
+	words := write(t, map[string]string{"a.tsv": "Go.\tVa !\nRun!\tCours !\n"})
+	if o := ok(t, "index", words); !strings.Contains(o.stdout, "1 sample ") || !strings.Contains(o.stdout, `took the first record of each shard, "Go.\tVa !", for a header: --header absent`) {
+		t.Errorf("words: got %s", o.stdout)
+	}
+	if o := millrace(t, nil, "index", write(t, map[string]string{"a.jsonl": "{}\n"}), "--header", "absent"); o.code == exitOK || !strings.Contains(o.stderr, "--header says nothing of jsonl shards") {
+		t.Errorf("lines: got exit code %d, %s", o.code, o.stderr)
+	}
+	if o := millrace(t, nil, "index", words, "--header", "no"); o.code != exitUsage {
+		t.Errorf("got exit code %d, %s", o.code, o.stderr)
+	}
+}
+
 // TestIndexRefusesADatasetWithoutSamples leaves what is published as it is, and says what to do.
 func TestIndexRefusesADatasetWithoutSamples(t *testing.T) {
 	dir := write(t, map[string]string{"a.JSONl": "{\"a\":1}\n"})

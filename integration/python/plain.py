@@ -123,6 +123,17 @@ def picture(i: int) -> tuple[str, bytes]:
     return f"d{i % 2}/{i:03d}.jpg", bytes([i, 255 - i]) * (i * 7 % 90 + 1) + json.dumps(record(i)).encode()
 
 
+def write_bare_table(directory: Path) -> None:
+    """Without a header, by two writers."""
+    import pyarrow
+    import pyarrow.csv
+
+    rows = [row(i) for i in range(SAMPLES)]
+    pyarrow.csv.write_csv(pyarrow.Table.from_pylist(rows[::2]), directory / "0.csv", pyarrow.csv.WriteOptions(include_header=False))
+    with (directory / "1.csv").open("w", encoding="utf-8", newline="") as out:
+        csv.DictWriter(out, list(row(0))).writerows(rows[1::2])
+
+
 def write_zipfile(directory: Path) -> None:
     """By Python: members that are stored, deflated, and both in one archive, with lengths before the content or behind it."""
     for shard, methods in enumerate([(0, 0), (8, 8), (0, 8)]):
@@ -263,6 +274,13 @@ def read_table(directory: Path) -> Iterator[tuple[int, Any]]:
                 yield int(s["id"]), s
 
 
+def read_bare_table(directory: Path) -> Iterator[tuple[int, Any]]:
+    for path in sorted(directory.iterdir()):
+        with path.open(encoding="utf-8", newline="") as table:
+            for s in csv.reader(table, strict=True):
+                yield int(s[0]), s
+
+
 def read_arrow_table(directory: Path) -> Iterator[tuple[int, Any]]:
     import pyarrow
     import pyarrow.csv
@@ -337,11 +355,13 @@ def read_megatron(directory: Path) -> Iterator[tuple[int, Any]]:
 
 WRITERS = {
     "tfrecord": write_tfrecord, "jsonl": write_jsonl, "jq": write_jq, "table": write_csv, "tabs": write_tsv, "arrow-table": write_arrow_csv,
+    "bare-table": write_bare_table,
     "zipfile": write_zipfile, "zip-tools": write_zip_tools, "npy": write_npy, "flat": write_flat, "recordio": write_recordio,
     "cifar": write_cifar, "tokens": write_tokens, "megatron": write_megatron,
 }  # fmt: skip
 READERS = {
     "tfrecord": read_tfrecord, "jsonl": read_jsonl, "jq": read_jq, "table": read_table, "tabs": read_table, "arrow-table": read_arrow_table,
+    "bare-table": read_bare_table,
     "zipfile": read_zip, "zip-tools": read_zip, "tar": read_tar, "npy": read_npy, "flat": read_flat, "recordio": read_recordio,
     "cifar": read_cifar, "tokens": read_tokens, "megatron": read_megatron, "windows": read_windows,
 }  # fmt: skip

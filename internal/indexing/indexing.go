@@ -86,6 +86,9 @@ func Print(w io.Writer, l location.Location, r chunkindex.BuildReport) {
 	if r.LeftOut > 0 {
 		fmt.Fprintf(w, "  left out %s, which fill no window at the ends of shards\n", cli.Count(uint64(r.LeftOut), "token", "tokens"))
 	}
+	if r.Assumed != "" {
+		fmt.Fprintf(w, "  %s\n", cli.Printable(r.Assumed))
+	}
 	if r.RepeatedKeys > 0 {
 		fmt.Fprintf(w, "  %s in more than one shard, such as %s: whoever looks one up names the shard too\n",
 			cli.Count(r.RepeatedKeys, "key", "keys"), cli.Printable(r.RepeatedKey))

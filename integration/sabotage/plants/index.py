@@ -395,6 +395,16 @@ PLANTS = [
         [("chunkindex/csv/scan.go", "if p.fields != s.fields {", "if p.fields < 0 {")],
     ),
     (
+        "a first record of numbers is taken for a header without a word",
+        "./chunkindex/csv TestTablesWithoutAHeader",
+        [("chunkindex/csv/csv.go", "if number(strings.Trim(field,", "if r.key == \"\" && number(strings.Trim(field,")],
+    ),
+    (
+        "the first record of a table without a header is lost",
+        "./chunkindex/csv TestTablesWithoutAHeader",
+        [("chunkindex/csv/csv.go", "if header == format.HeaderAbsent {", "if header == format.HeaderAbsent && r.fields == 0 {")],
+    ),
+    (
         "the checksum of a deflated member is not looked at",
         "./chunkindex/zip TestChecksums",
         [("chunkindex/zip/contents.go", "if c.decoded != m.decoded || c.sum.Sum32() != m.crc {", "if c.decoded != m.decoded {")],
