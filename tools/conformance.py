@@ -60,14 +60,15 @@ def works(program):
 
 
 def types():
-    """mypy and ruff over the kit, where the Python environment of the tests is installed."""
+    """mypy and ruff over the kit, and pyarrow over its tables, where the Python environment of the tests is installed."""
     found = subprocess.run([os.path.join(ROOT, "tools", "python.sh"), "--path"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     if found.returncode != 0:
         return None
     python = found.stdout.strip()
     ruff = [python, "-m", "ruff", "check", "-q", "--no-cache", "."]
     mypy = [python, "-m", "mypy", "--strict", "--cache-dir", os.devnull, "check.py", "kit"]
-    codes, outputs = zip(*(run(command) for command in (mypy, ruff)))
+    tables = [python, os.path.join(KIT, "tables", "write.py"), "--check"]
+    codes, outputs = zip(*(run(command) for command in (mypy, ruff, tables)))
     return max(codes), "".join(outputs)
 
 

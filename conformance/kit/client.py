@@ -5,7 +5,8 @@ import re
 import subprocess
 from typing import NamedTuple, Optional
 
-from . import data, framed
+from . import framed
+from .crc32c import crc32c
 from .http import ask, batch_path, query
 from .proxy import FAULTS, RETRY_AFTER, Proxy, Seen, closed_port
 from .report import Report
@@ -17,6 +18,7 @@ PLANS = (
     ("tar", 0, {"batch_size": "14"}),
     ("jsonl", 3, {"batch_size": "16", "shuffle": "full", "tail": "pad", "rank": "1", "world_size": "3"}),
     ("targz", 1, {"batch_size": "50", "seed": "11", "rank": "1", "world_size": "4"}),
+    ("parquet", 1, {"batch_size": "20"}),
     ("tokens", 18446744073709551615, {"batch_size": "100", "shuffle": "window", "window": "2"}),
 )
 FAULTY = ("jsonl", 5, {"batch_size": "12", "seed": "3"})  # ten batches: more than there are faults
@@ -53,7 +55,7 @@ def expected(gateway: str, dataset: str, epoch: int, plan: dict[str, str]) -> li
         if answer.status != 200:
             raise ValueError(f"{dataset}: batch {number}: status {answer.status}: {answer.body[:300]!r}")
         for i, sample in enumerate(framed.parse(answer.body).samples):
-            out.append(f"{number} {i} {len(sample)} {data.crc32c(sample):08x}")
+            out.append(f"{number} {i} {len(sample)} {crc32c(sample):08x}")
         number += 1
         if number == int(answer.header("Millrace-Batches")):
             return out

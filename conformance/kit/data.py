@@ -1,17 +1,20 @@
 """Writes a small dataset of each format, the same bytes on every machine, with nothing but Python's standard library.
 
-The compressed ones are whole, valid gzip and zstd files whose blocks are stored as they are: what a compressor makes of
-bytes differs from one release to the next, and the kit is about what is served.
+The files of tables are pyarrow's, and lie in conformance/tables.
 """
 
-import hashlib
+import bz2
 import io
 import json
 import os
 import struct
 import tarfile
-import zlib
 from typing import Callable, NamedTuple, Optional
+
+from . import rows, tables
+from .containers import RECORDIO, gzip_stored, recordio, xz_stored, zip_archive, zstd_stored
+from .crc32c import crc32c
+from .pseudorandom import number, stream
 
 TREE = dict[str, bytes]  # name of a file -> what is in it
 
@@ -21,52 +24,8 @@ class Dataset(NamedTuple):
     native: str  # the dataset's own form, as format= names it
     options: tuple[str, ...]  # of `millrace index`
     write: Callable[[], tuple[TREE, list[bytes]]]  # the files, and the stored bytes of every sample
-    fields: str  # a list for fields=, of parts that every sample has; empty: the kit asks for none
-
-
-def stream(label: str, n: int) -> bytes:
-    """n bytes that look random, and are those of the label."""
-    blocks = (n + 31) // 32
-    return b"".join(hashlib.sha256(f"{label}/{i}".encode()).digest() for i in range(blocks))[:n]
-
-
-def number(label: str, below: int) -> int:
-    return int.from_bytes(stream(label, 8), "little") % below
-
-
-_TABLE = []
-for _n in range(256):
-    for _ in range(8):
-        _n = _n >> 1 ^ (0x82F63B78 if _n & 1 else 0)
-    _TABLE.append(_n)
-
-
-def crc32c(data: bytes, crc: int = 0) -> int:
-    """The CRC-32C (Castagnoli) of data; crc is that of what comes before."""
-    crc ^= 0xFFFFFFFF
-    table = _TABLE
-    for byte in data:
-        crc = table[(crc ^ byte) & 0xFF] ^ crc >> 8
-    return crc ^ 0xFFFFFFFF
-
-
-def gzip_stored(data: bytes) -> bytes:
-    """A gzip member whose blocks are stored."""
-    out = [b"\x1f\x8b\x08\0\0\0\0\0\0\xff"]
-    for at in range(0, len(data), 0xFFFF):
-        block = data[at : at + 0xFFFF]
-        out.append(struct.pack("<BHH", at + 0xFFFF >= len(data), len(block), len(block) ^ 0xFFFF) + block)
-    return b"".join(out) + struct.pack("<II", zlib.crc32(data), len(data))
-
-
-def zstd_stored(data: bytes) -> bytes:
-    """A zstd frame whose blocks are stored. Its header says how long it is, in four bytes."""
-    out = [b"\x28\xb5\x2f\xfd\xa0", struct.pack("<I", len(data))]
-    for at in range(0, len(data), 1 << 16):
-        block = data[at : at + (1 << 16)]
-        last = at + (1 << 16) >= len(data)
-        out.append((len(block) << 3 | last).to_bytes(3, "little") + block)
-    return b"".join(out)
+    fields: str  # a list for fields=
+    around: Optional[tuple[bytes, bytes]] = (b"", b"")  # what its own form has before and after the samples; None: more
 
 
 def tar_sample(members: list[tuple[str, bytes]]) -> bytes:
@@ -185,6 +144,82 @@ def jsonlzst() -> tuple[TREE, list[bytes]]:
     return {f"part-{s}.jsonl.zst": zstd_stored(b"".join(samples[40 * s : 40 * s + 40])) for s in range(2)}, samples
 
 
+def jsonlxz() -> tuple[TREE, list[bytes]]:
+    """Shards of xz with three blocks, in the middle of a line."""
+    samples = lines("jsonlxz", 80)
+    files = {}
+    for s in range(2):
+        text = b"".join(samples[40 * s : 40 * s + 40])
+        files[f"part-{s}.jsonl.xz"] = xz_stored([text[:3001], text[3001:6005], text[6005:]])
+    return files, samples
+
+
+CSV_HEADER = b"id,text,note\n"
+
+
+def csv() -> tuple[TREE, list[bytes]]:
+    """Fields with delimiters, quotes and line ends in them; the second shard has carriage returns before its line feeds."""
+    files, samples = {}, []
+    for s in range(2):
+        end = (b"\n", b"\r\n")[s]
+        mine = []
+        for i in range(40):
+            words = " ".join(stream(f"csv/{s}/{i}/{w}", 3).hex() for w in range(number(f"csv/{s}/{i}", 20)))
+            note = ("", '"a ""quoted"" word"', '"two\nlines, äöü"', "plain")[i % 4]
+            mine.append(f"{40 * s + i},{words},{note}".encode() + end)
+        files[f"part-{s}.csv"] = CSV_HEADER[:-1] + end + b"".join(mine)
+        samples += mine
+    return files, samples
+
+
+TSV_HEADER = b"id\ttext\n"
+
+
+def tsvbz2() -> tuple[TREE, list[bytes]]:
+    """Shards of bzip2 with two streams. What bzip2 makes of bytes has not changed in twenty years."""
+    files, samples = {}, []
+    for s in range(2):
+        mine = [b"%d\t%s\n" % (30 * s + i, stream(f"tsv/{s}/{i}", 60).hex().encode()) for i in range(30)]
+        streams = (TSV_HEADER + b"".join(mine[:17]), b"".join(mine[17:]))
+        files[f"part-{s}.tsv.bz2"] = b"".join(bz2.compress(text) for text in streams)
+        samples += mine
+    return files, samples
+
+
+def recordios() -> tuple[TREE, list[bytes]]:
+    """Every ninth record has the magic number in its data, and is split."""
+    files, samples = {}, []
+    for s in range(2):
+        mine = []
+        for i in range(27):
+            data = stream(f"recordio/{s}/{i}", 40 + number(f"recordio/{s}/{i}", 300))
+            if i % 9 == 4:
+                data = data[:16] + struct.pack("<I", RECORDIO) + data[16:]
+            mine.append(recordio(data))
+        files[f"train-{s}.rec"] = b"".join(mine)
+        places = [sum(map(len, mine[:i])) for i in range(len(mine))]
+        files[f"train-{s}.idx"] = b"".join(b"%d\t%d\n" % (1000 * s + 7 * i, at) for i, at in enumerate(places))
+        samples += mine
+    return files, samples
+
+
+def archives(label: str, deflated: bool) -> tuple[TREE, list[bytes]]:
+    """Zip archives of members that are a sample each."""
+    files, samples = {}, []
+    for s in range(2):
+        members = []
+        for i in range(24):
+            data = stream(f"{label}/{s}/{i}", 20 + number(f"{label}/{s}/{i}", 500))
+            members.append((f"d{i % 3}/f{s}-{i:03d}.{('bin', 'jpg')[i % 2]}", data))
+        files[f"part-{s}.zip"] = zip_archive(members, deflated)
+        samples += [data for _, data in members]
+    return files, samples
+
+
+def table(suffix: str) -> tuple[TREE, list[bytes]]:
+    return tables.files(suffix), [rows.row(tables.SCHEMA, tables.values(i)) for i in range(sum(tables.PER_FILE))]
+
+
 def records() -> tuple[TREE, list[bytes]]:
     """Arrays of 12 by 8 little-endian float32, as numpy.save writes them."""
     files, samples, size = {}, [], 12 * 8 * 4
@@ -212,17 +247,27 @@ def loose() -> tuple[TREE, list[bytes]]:
     return files, [files[name] for name in sorted(files)]
 
 
+TAR_END = bytes(1024)
+
 DATASETS = (
-    Dataset("tar", "tar", (), tar, "jpg"),
-    Dataset("targz", "tar", (), targz, "cls,jpg"),
-    Dataset("mds", "mds", (), mds, "image"),
-    Dataset("litdata", "litdata", (), litdata, "1,0"),
+    Dataset("tar", "tar", (), tar, "jpg", (b"", TAR_END)),
+    Dataset("targz", "tar", (), targz, "cls,jpg", (b"", TAR_END)),
+    Dataset("mds", "mds", (), mds, "image", None),
+    Dataset("litdata", "litdata", (), litdata, "1,0", None),
     Dataset("tfrecord", "tfrecord", (), tfrecord, "tfrecord"),
+    Dataset("recordio", "recordio", (), recordios, "rec"),
     Dataset("jsonl", "jsonl", (), jsonl, "json"),
     Dataset("jsonlzst", "jsonl", (), jsonlzst, "json"),
+    Dataset("jsonlxz", "jsonl", (), jsonlxz, "json"),
+    Dataset("csv", "csv", (), csv, "csv", (CSV_HEADER, b"")),
+    Dataset("tsvbz2", "csv", (), tsvbz2, "tsv", (TSV_HEADER, b"")),
+    Dataset("parquet", "rows", (), lambda: table(".parquet"), "embedding,image.bytes,id,tags"),
+    Dataset("arrow", "rows", (), lambda: table(".arrow"), "counts,text"),
     Dataset("records", "records", (), records, "bin"),
     Dataset("tokens", "tokens", ("--format", "tokens", "--sequence-length", "32", "--dtype", "uint16"), tokens, "bin"),
-    Dataset("files", "tar", ("--format", "files"), loose, "bin"),
+    Dataset("zip", "tar", (), lambda: archives("zip", False), "jpg,bin", None),
+    Dataset("zipdeflated", "tar", (), lambda: archives("zipdeflated", True), "bin", None),
+    Dataset("files", "tar", ("--format", "files"), loose, "bin", None),
 )
 
 # Small chunks, so that a window has several; batches of 8, in the order `slot` over four lanes.

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from io import BytesIO
 from typing import Any, Optional
 
-from . import data, framed, vectors
+from . import arrow, data, framed, rows, shards, tables, vectors
+from .crc32c import crc32c
 from .http import Answer, ask, batch_path
 from .report import Report
 
@@ -34,6 +35,9 @@ def check(base: str, loaded: dict[str, Any], report: Report) -> None:
             once(report, base, d)
         with report.check(f"forms of {d.name} hold the same"):
             agree(report, base, d)
+    for name in ("parquet", "arrow"):
+        with report.check(f"rows of {name} are those that were written"):
+            written(report, base, name)
     for name, test in CHECKS.items():
         with report.check(name):
             test(report, base)
@@ -82,7 +86,7 @@ def agree(report: Report, base: str, d: data.Dataset) -> None:
     manifest = ask(base, batch_path(d.name, 1, 1, {}).replace("/batches/1", "/batches/1/manifest")).json()["samples"]
     report.want("keys of table and manifest", whole.keys, [s["key"] for s in manifest])
     report.want("lengths of table and manifest", [len(s) for s in whole.samples], [s["length"] for s in manifest])
-    sums = [f"{data.crc32c(s):08x}" for s in whole.samples]
+    sums = [f"{crc32c(s):08x}" for s in whole.samples]
     report.want("checksums of samples and manifest", sums, [s["crc32c"] for s in manifest])
     parts = [content for sample in whole.parts or [] for content in sample.values()]
     tar = tarfile.open(fileobj=BytesIO(get(format="tar").body))  # noqa: SIM115
@@ -90,9 +94,44 @@ def agree(report: Report, base: str, d: data.Dataset) -> None:
     report.want("parts of multipart", multipart(get(format="multipart")), parts)
     names = d.fields.split(",")
     some = framed.parse(get(format="framed", table="parts", fields=d.fields).body)
-    wanted = [{name: sample[name] for name in names} for sample in whole.parts or []]
+    wanted = [{name: sample[name] for name in names if name in sample} for sample in whole.parts or []]
     report.want("parts that fields= names", [list(s.items()) for s in some.parts or []], [list(s.items()) for s in wanted])
     report.want("samples of those parts", some.samples, [b"".join(s.values()) for s in wanted])
+    columns(report, arrow.columns(get(format="arrow").body), whole)
+    if d.native != "mds":
+        empty = dict.fromkeys((name for sample in whole.parts or [] for name in sample), b"")
+        keyed = zip(whole.keys or [], whole.parts or [])
+        got = [{name: cell for name, cell in sample.items() if cell or name in empty} for sample in shards.mds(get(format="mds").body)]
+        report.want("columns of the MDS shard", got, [{"__key__": key.encode(), **empty, **sample} for key, sample in keyed])
+    if d.around is not None:
+        report.want("the form of its own", get().body, b"".join([d.around[0], *whole.samples, d.around[1]]))
+
+
+def columns(report: Report, got: dict[str, arrow.Column], whole: framed.Framed) -> None:
+    """The cells of an Arrow stream are the bytes of the parts."""
+    parts = whole.parts or []
+    report.want("keys of the Arrow stream", got.pop("__key__").cells, [key.encode() for key in whole.keys or []])
+    for name, column in got.items():
+        report.want(f"cells of the column {name}", column.cells, [sample.get(name) for sample in parts])
+    left = {name for sample in parts for name, content in sample.items() if content} - set(got)
+    report.want("parts without a column", left, set())
+
+
+def written(report: Report, base: str, name: str) -> None:
+    """Rows and their parts are those of kit/tables.py, and so are the types that the description tells."""
+    known = {}
+    for i in range(sum(tables.PER_FILE)):
+        values = tables.values(i)
+        known[rows.row(tables.SCHEMA, values)] = rows.parts(tables.SCHEMA, values)
+    fields = ask(base, f"/v1/datasets/{name}").json()["fields"]
+    said = tuple((f["name"], f["encoding"], f["type"], f.get("nullable", False)) for f in fields)
+    report.want("fields", said, tables.FIELDS)
+    typed = arrow.columns(ask(base, batch_path(name, 1, 0, {"format": "arrow"})).body)
+    report.want("types of the Arrow stream", {k: v.type for k, v in typed.items()}, tables.ARROW)
+    for answer in follow(base, batch_path(name, 1, 0, {"format": "framed", "table": "parts"})):
+        got = framed.parse(answer.body)
+        for row, parts in zip(got.samples, got.parts or []):
+            report.want(f"parts of the row {row.hex()}", parts, known.get(row))
 
 
 def multipart(answer: Answer) -> list[bytes]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from . import data
+from .crc32c import crc32c
 from .http import Answer, ask, batch_path
 
 PATH = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "vectors.json")
@@ -94,7 +95,7 @@ def describe(answer: Answer) -> dict[str, Any]:
         "padded": int(answer.header("Millrace-Padded") or -1),
         "content_type": answer.header("Content-Type"),
         "length": len(answer.body),
-        "crc32c": f"{data.crc32c(answer.body):08x}",
+        "crc32c": f"{crc32c(answer.body):08x}",
         "sha256": hashlib.sha256(answer.body).hexdigest(),
     }
 

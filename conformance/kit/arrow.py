@@ -1,0 +1,156 @@
+"""An Arrow IPC stream with one record batch, as batches come in the form arrow, read by the letter of Arrow's format.
+
+https://arrow.apache.org/docs/format/Columnar.html and the schemas of its flatbuffers.
+"""
+
+import struct
+from typing import NamedTuple, Optional
+
+Cells = list[Optional[bytes]]  # the bytes of each value; None for a null
+
+SCHEMA, RECORD_BATCH = 1, 3  # kinds of messages
+INT, FLOAT, BINARY, UTF8, LIST, FIXED_SIZE_BINARY, FIXED_SIZE_LIST = 2, 3, 4, 5, 12, 15, 16  # kinds of types
+
+
+class Table:
+    """A table of a flatbuffer. Its fields are numbered from 0 in the order of the schema."""
+
+    def __init__(self, data: bytes, at: int) -> None:
+        self.data, self.at = data, at
+        self.fields = at - struct.unpack_from("<i", data, at)[0]
+
+    def place(self, field: int) -> int:
+        """Where a field lies, or 0 where it is left out."""
+        slot = 4 + 2 * field
+        if slot >= int(struct.unpack_from("<H", self.data, self.fields)[0]):
+            return 0
+        offset = int(struct.unpack_from("<H", self.data, self.fields + slot)[0])
+        return self.at + offset if offset else 0
+
+    def number(self, field: int, form: str) -> int:
+        at = self.place(field)
+        return int(struct.unpack_from("<" + form, self.data, at)[0]) if at else 0
+
+    def follow(self, at: int) -> int:
+        return at + int(struct.unpack_from("<I", self.data, at)[0])
+
+    def table(self, field: int) -> "Table":
+        return Table(self.data, self.follow(self.place(field)))
+
+    def vector(self, field: int) -> tuple[int, int]:
+        """Where the elements of a vector begin, and how many there are."""
+        at = self.place(field)
+        if not at:
+            return 0, 0
+        at = self.follow(at)
+        return at + 4, int(struct.unpack_from("<I", self.data, at)[0])
+
+    def tables(self, field: int) -> list["Table"]:
+        at, count = self.vector(field)
+        return [Table(self.data, self.follow(at + 4 * i)) for i in range(count)]
+
+    def text(self, field: int) -> str:
+        at, count = self.vector(field)
+        return self.data[at : at + count].decode()
+
+
+class Column(NamedTuple):
+    type: str  # as `fields` of a dataset's description has it; with an extension's name before it
+    cells: Cells
+
+
+def columns(body: bytes) -> dict[str, Column]:
+    """The columns of a stream. One that contradicts itself raises ValueError, LookupError or struct.error."""
+    schema, at, _ = message(body, 0, SCHEMA)
+    batch, at, begin = message(body, at, RECORD_BATCH)
+    if body[at:] != struct.pack("<Ii", 0xFFFFFFFF, 0):
+        raise ValueError("a stream without its end behind one record batch")
+    reading = Batch(body[begin:at], batch)
+    found = {field.text(0): Column(name(field), reading.column(field)) for field in schema.tables(1)}
+    if reading.nodes or reading.buffers:
+        raise ValueError("a record batch with more than its columns")
+    return found
+
+
+def message(body: bytes, at: int, kind: int) -> tuple[Table, int, int]:
+    """The header of a message of some kind, where the next one begins, and where its own body does."""
+    mark, length = struct.unpack_from("<Ii", body, at)
+    head = Table(body, at + 8 + struct.unpack_from("<I", body, at + 8)[0])
+    if mark != 0xFFFFFFFF or length % 8 or head.number(1, "B") != kind:
+        raise ValueError(f"no message of kind {kind} at {at}")
+    begin = at + 8 + length
+    return head.table(2), begin + head.number(3, "q"), begin
+
+
+def name(field: Table) -> str:
+    """The type of a field in the words of docs/api.md."""
+    plain = bare(field)
+    for pair in field.tables(6):
+        if pair.text(0) == "ARROW:extension:name":
+            return f"{pair.text(1)} {plain}"
+    return plain
+
+
+def bare(field: Table) -> str:
+    kind, detail = field.number(2, "B"), field.table(3)
+    if kind == INT:
+        return f"{'' if detail.number(1, '?') else 'u'}int{detail.number(0, 'i')}"
+    if kind == FLOAT:
+        return ("float16", "float", "double")[detail.number(0, "h")]
+    if kind == FIXED_SIZE_BINARY:
+        return f"fixed_size_binary[{detail.number(0, 'i')}]"
+    if kind == LIST:
+        return f"list<{bare(field.tables(5)[0])}>"
+    if kind == FIXED_SIZE_LIST:
+        return f"fixed_size_list<{bare(field.tables(5)[0])}>[{detail.number(0, 'i')}]"
+    return {BINARY: "binary", UTF8: "utf8"}[kind]
+
+
+def width(field: Table) -> int:
+    """Bytes of a value whose type has one size."""
+    kind, detail = field.number(2, "B"), field.table(3)
+    if kind == INT:
+        return detail.number(0, "i") // 8
+    return 2 << detail.number(0, "h") if kind == FLOAT else detail.number(0, "i")
+
+
+class Batch:
+    """Takes the nodes and buffers of a record batch, one column after another."""
+
+    def __init__(self, body: bytes, header: Table) -> None:
+        at, count = header.vector(1)
+        self.nodes = [struct.unpack_from("<qq", header.data, at + 16 * i) for i in range(count)]
+        at, count = header.vector(2)
+        places = [struct.unpack_from("<qq", header.data, at + 16 * i) for i in range(count)]
+        if any(begin % 8 or begin + length > len(body) for begin, length in places):
+            raise ValueError("a buffer that is not in its body, or not at a multiple of 8")
+        self.buffers = [body[begin : begin + length] for begin, length in places]
+
+    def column(self, field: Table) -> Cells:
+        kind = field.number(2, "B")
+        rows, nulls = self.nodes.pop(0)
+        valid = self.buffers.pop(0)
+        present = [not valid or bool(valid[i >> 3] >> (i & 7) & 1) for i in range(rows)]
+        if present.count(False) != nulls:
+            raise ValueError(f"{present.count(False)} nulls in a column that promises {nulls}")
+        if kind in (BINARY, UTF8, LIST):
+            offsets = struct.unpack_from(f"<{rows + 1}i", self.buffers.pop(0)) if rows else (0,)
+            if kind == LIST:
+                inner = self.column(field.tables(5)[0])
+                values = [joined(inner[a:b]) for a, b in zip(offsets, offsets[1:])]
+            else:
+                data = self.buffers.pop(0)
+                values = [data[a:b] for a, b in zip(offsets, offsets[1:])]
+        elif kind == FIXED_SIZE_LIST:
+            size = field.table(3).number(0, "i")
+            inner = self.column(field.tables(5)[0])
+            values = [joined(inner[size * i : size * i + size]) for i in range(rows)]
+        else:
+            data, size = self.buffers.pop(0), width(field)
+            values = [data[size * i : size * i + size] for i in range(rows)]
+        return [value if there else None for value, there in zip(values, present)]
+
+
+def joined(cells: Cells) -> bytes:
+    """The elements of a list, which has no nulls."""
+    return b"".join(cell for cell in cells if cell is not None)

@@ -1,0 +1,13 @@
+"""Bytes and numbers that look random, and are the same everywhere."""
+
+import hashlib
+
+
+def stream(label: str, n: int) -> bytes:
+    """n bytes that look random, and are those of the label."""
+    blocks = (n + 31) // 32
+    return b"".join(hashlib.sha256(f"{label}/{i}".encode()).digest() for i in range(blocks))[:n]
+
+
+def number(label: str, below: int) -> int:
+    return int.from_bytes(stream(label, 8), "little") % below
