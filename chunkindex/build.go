@@ -154,6 +154,7 @@ type builder struct {
 	named   bool            // the prefix has, or is about to have, an index with a name
 	made    *Index          // the one of this run, before it is published
 	rules   []splitRule     // what the dataset says of splits, where the options choose none
+	config  string          // of the repository, that the objects belong to; empty: it has one, or the options choose none
 	hidden  map[string]bool // relative keys of objects that are left out
 	shards  []objstore.Object
 	units   []unit

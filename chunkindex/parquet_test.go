@@ -2,6 +2,7 @@ package chunkindex
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -75,5 +76,56 @@ func TestParquetIsReused(t *testing.T) {
 	store.Set("c.parquet", parquetFile(t, "types"))
 	if _, err := Build(t.Context(), store, "", BuildOptions{}); err == nil || !strings.Contains(err.Error(), "c.parquet") || !strings.Contains(err.Error(), "schema") {
 		t.Errorf("got %v, want a refusal of the file of another schema", err)
+	}
+}
+
+// The names of classes come from README.md, whichever objects are chosen.
+func TestReadmeNamesClasses(t *testing.T) {
+	store := memstore.New()
+	for _, key := range []string{"en/train-0.parquet", "en/test-0.parquet", "de/train-0.parquet"} {
+		store.Set(key, parquetFile(t, "by-datasets"))
+	}
+	card := func(german string) []byte {
+		label := "  features: [{name: label, dtype: {class_label: {names: "
+		return []byte("---\nconfigs:\n- {config_name: en, data_files: [{split: train, path: en/train*}, {split: test, path: en/test*}]}\n- {config_name: de, data_files: de/*}\n" +
+			"dataset_info:\n- config_name: de\n" + label + german + "}}}]\n---\n")
+	}
+	store.Set("README.md", card("[Katze, Hund]"))
+	for _, c := range []struct {
+		opt  BuildOptions
+		want []string
+	}{
+		{BuildOptions{Config: "de", Name: "de"}, []string{"Katze", "Hund"}},
+		{BuildOptions{Match: "de/*", Split: AllSplits}, []string{"Katze", "Hund"}}, // the only configuration with classes
+		{BuildOptions{Config: "en", Split: "test", Name: "test"}, []string{"cat", "dog"}},
+	} {
+		if _, err := Build(t.Context(), store, "", c.opt); err != nil {
+			t.Fatal(err)
+		}
+		checkClasses(t, store, c.opt.Name, c.want)
+	}
+	store.Set("README.md", card("{'1': Hund, '0': Kater}"))
+	if rep, err := Build(t.Context(), store, "", BuildOptions{Config: "de", Name: "de"}); err != nil || rep.Unchanged {
+		t.Errorf("with other names: got %+v, %v, want another index", rep, err)
+	}
+	checkClasses(t, store, "de", []string{"Kater", "Hund"})
+	store.Set("README.md", card("{'7': Hund}"))
+	if _, err := Build(t.Context(), store, "", BuildOptions{Config: "de", Name: "de"}); err != nil {
+		t.Errorf("with a README that cannot be read: %v", err)
+	}
+	checkClasses(t, store, "de", []string{"cat", "dog"})
+}
+
+func checkClasses(t *testing.T, store *memstore.Store, name string, want []string) {
+	t.Helper()
+	x, err := Open(t.Context(), store, "", OpenOptions{Name: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	for _, f := range x.Fields() {
+		if f.Name == "label" && !slices.Equal(f.Classes, want) {
+			t.Errorf("index %q: got classes %q, want %q", name, f.Classes, want)
+		}
 	}
 }

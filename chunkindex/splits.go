@@ -162,6 +162,20 @@ func hubRules(ctx context.Context, l *listing) ([]splitRule, error) {
 	return rules, nil
 }
 
+// cardClasses returns the names that README.md gives to the values of integer columns. A README that cannot be read gives none: it may be
+// one that no library reads.
+func (b *builder) cardClasses(ctx context.Context, l *listing) (map[string][]string, error) {
+	card, err := l.beside(ctx, "README.md", hub.MaxCard)
+	if err != nil {
+		return nil, err
+	}
+	classes, err := hub.CardClasses(card, b.config)
+	if err != nil {
+		return nil, nil //nolint:nilerr // see above
+	}
+	return classes, nil
+}
+
 // beside returns the first bytes of an object that describes the dataset, whether or not it is listed; nil: there is none.
 func (l *listing) beside(ctx context.Context, key string, limit int64) ([]byte, error) {
 	obj, err := l.store.Stat(ctx, l.prefix+key)
@@ -219,6 +233,7 @@ func (b *builder) choose(ctx context.Context, l *listing) (*listing, error) {
 	if err != nil {
 		return nil, err
 	}
+	b.config = chosen[0].config // of all: chosen takes the splits of one configuration
 	takes := func(o objstore.Object) bool {
 		key := strings.TrimPrefix(o.Key, b.prefix)
 		return slices.ContainsFunc(chosen, func(r splitRule) bool { return r.takes(key) })

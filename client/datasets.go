@@ -38,7 +38,8 @@ type Field struct {
 	Type     string   `json:"type,omitempty"`     // of the value, in Arrow's words; with a shape, of an element; "": not known
 	Shape    []uint64 `json:"shape,omitempty"`    // of an array, whose elements are in C order
 	Nullable bool     `json:"nullable,omitempty"` // samples may lack the part
-	Classes  []string `json:"classes,omitempty"`  // names of an integer's values, from 0
+	Classes  []string `json:"classes,omitempty"`  // names of an integer's values, from 0; of a list those of its elements' values
+	Children []Field  `json:"children,omitempty"` // of a nested value: what it holds, the one element of a list or the fields of a struct
 }
 
 // Defaults are the plan parameters of an address that names none.

@@ -15,6 +15,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/chunkindex/codec/arrowbatch"
 	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/hub"
 	"github.com/millrace-data/millrace/chunkindex/rows"
 	"github.com/millrace-data/millrace/chunkindex/rows/rowscan"
 )
@@ -41,6 +42,7 @@ func files() rowscan.Files {
 				return nil, nil, err
 			}
 			f.decoder = arrowbatch.NewDecoder(f.schema, arrowbatch.MaxBatch)
+			hub.Label(f.schema.Fields, f.schema.Hub)
 			return f.schema.Fields, f, nil
 		},
 	}

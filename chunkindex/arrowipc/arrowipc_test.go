@@ -139,6 +139,27 @@ func TestFields(t *testing.T) {
 	}
 }
 
+// The names of classes that the library datasets leaves in a schema are kept, of files and of streams.
+func TestClasses(t *testing.T) {
+	plain := batch(0, 3)
+	about := arrow.NewMetadata([]string{"pandas", "huggingface"}, []string{"{}", `{"info": {"features": {"n": {"names": ["cat", "dog"], "_type": "ClassLabel"}}}}`})
+	labelled := array.NewRecordBatch(arrow.NewSchema(plain.Schema().Fields(), &about), plain.Columns(), plain.NumRows())
+	for name, stored := range map[string][]byte{"file": file(t, labelled), "stream": stream(t, labelled)} {
+		d, err := arrowipc.Format().Survey(t.Context(), scantest.Objects{"a.arrow": stored}, format.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := arrowipc.Format().Framing(d.Framing)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []format.Field{{Name: "n", Encoding: "raw", Type: "int32", Classes: []string{"cat", "dog"}}, {Name: "text", Encoding: "raw", Type: "utf8", Nullable: true}}
+		if d := cmp.Diff(want, format.FieldsOf(f)); d != "" {
+			t.Errorf("%s (-want +got):\n%s", name, d)
+		}
+	}
+}
+
 // object reads ranges of one object.
 type object []byte
 

@@ -1,6 +1,8 @@
 package format
 
-// Options are what a user says of a dataset that its bytes do not. The zero value says nothing.
+import "context"
+
+// Options are what a user says of a dataset, or a note beside it, and its bytes do not. The zero value says nothing.
 type Options struct {
 	Named          bool   // this format and no other: its survey may go by content where names say nothing
 	Hidden         bool   // hidden members of archives are taken too, as format.Hidden has them
@@ -8,6 +10,9 @@ type Options struct {
 	SequenceLength int64  // tokens of a window, of token files; a sample has one token more, the next window's first
 	DType          string // of tokens or records, as NumPy writes it: "<u2"
 	Header         string // HeaderPresent or HeaderAbsent: whether the first record of each table is a header; empty: the format finds out
+
+	// Classes reads the names that a repository's README gives to the values of integer columns, by the columns' paths. nil: there is none.
+	Classes func(context.Context) (map[string][]string, error)
 }
 
 // What Options.Header says, in the words of RFC 4180.

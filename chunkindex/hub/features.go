@@ -3,6 +3,8 @@ package hub
 import (
 	"encoding/json"
 	"fmt"
+
+	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
 // Limits of a description of columns.
@@ -40,6 +42,17 @@ func Classes(text []byte) (map[string][]string, error) {
 		}
 	}
 	return classes, nil
+}
+
+// Label gives the integers of a schema the names that the text has for their values, if Classes can read it. A text that it cannot read is
+// a note of another program's, and no reason to refuse the file.
+func Label(fields []*rows.Node, text string) {
+	if text == "" {
+		return
+	}
+	if classes, err := Classes([]byte(text)); err == nil {
+		rows.SetClasses(fields, classes)
+	}
 }
 
 // classesOf adds the classes of a column and of those in it.

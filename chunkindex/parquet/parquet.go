@@ -13,6 +13,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/chunkindex/codec/rowgroup"
 	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/hub"
 	"github.com/millrace-data/millrace/chunkindex/rows"
 	"github.com/millrace-data/millrace/chunkindex/rows/rowscan"
 )
@@ -55,6 +56,7 @@ func open(ctx context.Context, in format.Ranges, size int64) ([]*rows.Node, rows
 	if err != nil {
 		return nil, nil, err
 	}
+	hub.Label(f.Fields, f.Hub)
 	return f.Fields, &file{ctx: ctx, in: in, groups: f.Groups}, nil
 }
 

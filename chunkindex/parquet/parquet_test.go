@@ -2,6 +2,7 @@ package parquet_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"os"
 	"strings"
@@ -55,17 +56,29 @@ func TestFields(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	utf8 := format.Field{Encoding: "raw", Type: "utf8", Nullable: true}
+	named := func(name string, f format.Field) format.Field {
+		f.Name = name
+		return f
+	}
+	nested := func(kind string, children ...format.Field) []format.Field {
+		return []format.Field{{Encoding: "nested", Type: kind, Nullable: true, Children: children}}
+	}
+	integers := format.Field{Encoding: "raw", Type: "list<int32>", Nullable: true}
+	message := nested("struct", named("role", utf8), named("content", utf8), named("tokens", integers))
+	count := nested("struct", format.Field{Name: "key", Encoding: "raw", Type: "utf8"}, format.Field{Name: "value", Encoding: "raw", Type: "int32", Nullable: true})
+	count[0].Nullable = false
 	want := []format.Field{
 		{Name: "image.bytes", Encoding: "raw", Type: "binary", Nullable: true},
 		{Name: "image.path", Encoding: "raw", Type: "utf8", Nullable: true},
 		{Name: "embedding", Encoding: "raw", Type: "list<float>", Nullable: true},
 		{Name: "vector", Encoding: "raw", Type: "list<int64>", Nullable: true},
-		{Name: "captions", Encoding: "nested", Type: "list<utf8>", Nullable: true},
-		{Name: "messages", Encoding: "nested", Type: "list<struct<role: utf8, content: utf8, tokens: list<int32>>>", Nullable: true},
-		{Name: "counts", Encoding: "nested", Type: "map<utf8, int32>", Nullable: true},
-		{Name: "deep", Encoding: "nested", Type: "list<list<list<utf8>>>", Nullable: true},
+		{Name: "captions", Encoding: "nested", Type: "list<utf8>", Nullable: true, Children: []format.Field{utf8}},
+		{Name: "messages", Encoding: "nested", Type: "list<struct<role: utf8, content: utf8, tokens: list<int32>>>", Nullable: true, Children: message},
+		{Name: "counts", Encoding: "nested", Type: "map<utf8, int32>", Nullable: true, Children: count},
+		{Name: "deep", Encoding: "nested", Type: "list<list<list<utf8>>>", Nullable: true, Children: nested("list", nested("list", utf8)...)},
 		{Name: "outer.inner.leaf", Encoding: "raw", Type: "int32", Nullable: true},
-		{Name: "matrix", Encoding: "nested", Type: "list<list<int32>>", Nullable: true},
+		{Name: "matrix", Encoding: "nested", Type: "list<list<int32>>", Nullable: true, Children: []format.Field{integers}},
 	}
 	if d := cmp.Diff(want, format.FieldsOf(f)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
@@ -77,6 +90,58 @@ func TestFields(t *testing.T) {
 		if _, err := parquet.Format().Framing([]byte(constants)); err == nil {
 			t.Errorf("constants %q: got no error", constants)
 		}
+	}
+}
+
+// TestClasses takes the names of classes from the first file that has a row, and from a README before that.
+func TestClasses(t *testing.T) {
+	own := file(t, "by-datasets") // its label is 0 for a cat and 1 for a dog
+	unsaid := bytes.Replace(own, []byte("huggingface"), []byte("another key"), 1)
+	swapped := bytes.Replace(own, []byte(`["cat", "dog"]`), []byte(`["dog", "cat"]`), 1)
+	garbled := bytes.Replace(own, []byte(`{"info": `), []byte(`{"info"; `), 1)
+	for name, c := range map[string]struct {
+		first, second []byte
+		card          map[string][]string
+		want          []string
+		err           string
+	}{
+		"of both":          {first: own, second: own, want: []string{"cat", "dog"}},
+		"of the first":     {first: own, second: unsaid, want: []string{"cat", "dog"}},
+		"of the second":    {first: unsaid, second: own},
+		"of none":          {first: unsaid, second: unsaid},
+		"that differ":      {first: own, second: swapped, err: `shard b.parquet: the classes of its column "label" are not those of a.parquet`},
+		"garbled":          {first: garbled, second: own},
+		"of a README":      {first: unsaid, second: unsaid, card: map[string][]string{"label": {"Katze"}}, want: []string{"Katze"}},
+		"a README rules":   {first: own, second: swapped, card: map[string][]string{"label": {"Katze"}}, want: []string{"Katze"}},
+		"of other columns": {first: own, second: own, card: map[string][]string{"caption": {"x"}, "nothing": {"y"}}, want: []string{"cat", "dog"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := scantest.Objects{"a.parquet": c.first, "b.parquet": c.second}
+			options := format.Options{Classes: func(context.Context) (map[string][]string, error) { return c.card, nil }}
+			d, err := parquet.Format().Survey(t.Context(), o, options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f, err := parquet.Format().Framing(d.Framing)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, field := range format.FieldsOf(f) {
+				want := c.want
+				if c.err != "" {
+					want = []string{"cat", "dog"}
+				}
+				if field.Name != "label" {
+					want = nil
+				}
+				if d := cmp.Diff(want, field.Classes); d != "" {
+					t.Errorf("%s (-want +got):\n%s", field.Name, d)
+				}
+			}
+			if _, err = scantest.Scan(t.Context(), parquet.Format(), options, o); c.err == "" && err != nil || c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)) {
+				t.Errorf("got error %v, want %q", err, c.err)
+			}
+		})
 	}
 }
 

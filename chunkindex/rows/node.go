@@ -33,6 +33,7 @@ type Node struct {
 	Kind     Kind
 	Size     int // bytes of a Fixed value
 	Nullable bool
+	Classes  []string // names of an integer's values, from 0; nil: it has none, or they are not known
 	Children []*Node
 }
 

@@ -9,11 +9,12 @@ import (
 
 // field is a Node as JSON has it.
 type field struct {
-	Name     string  `json:"name,omitempty"`
-	Type     string  `json:"type"`
-	Size     int     `json:"size,omitempty"`
-	Nullable bool    `json:"nullable,omitempty"`
-	Children []field `json:"children,omitempty"`
+	Name     string   `json:"name,omitempty"`
+	Type     string   `json:"type"`
+	Size     int      `json:"size,omitempty"`
+	Nullable bool     `json:"nullable,omitempty"`
+	Classes  []string `json:"classes,omitempty"`
+	Children []field  `json:"children,omitempty"`
 }
 
 // schema is the constants of a data set whose samples are rows.
@@ -35,7 +36,7 @@ func Marshal(fields []*Node) (json.RawMessage, error) {
 func toFields(nodes []*Node) []field {
 	fields := make([]field, len(nodes))
 	for i, n := range nodes {
-		fields[i] = field{n.Name, n.Type, n.Size, n.Nullable, nil}
+		fields[i] = field{n.Name, n.Type, n.Size, n.Nullable, n.Classes, nil}
 		if len(n.Children) > 0 {
 			fields[i].Children = toFields(n.Children)
 		}
@@ -67,7 +68,7 @@ func toNodes(fields []field) []*Node {
 	}
 	nodes := make([]*Node, len(fields))
 	for i, f := range fields {
-		n := &Node{Name: f.Name, Type: f.Type, Kind: Bytes, Size: f.Size, Nullable: f.Nullable, Children: toNodes(f.Children)}
+		n := &Node{Name: f.Name, Type: f.Type, Kind: Bytes, Size: f.Size, Nullable: f.Nullable, Classes: f.Classes, Children: toNodes(f.Children)}
 		switch {
 		case f.Type == "struct":
 			n.Kind = Struct

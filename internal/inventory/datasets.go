@@ -9,6 +9,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/internal/cli"
 	"github.com/millrace-data/millrace/internal/location"
@@ -17,15 +18,21 @@ import (
 // Indexed describes a dataset in a store as a gateway that serves it would.
 func Indexed(l location.Location, x *chunkindex.Index) client.Dataset {
 	d := x.Defaults()
-	var fields []client.Field
-	for _, f := range x.Fields() {
-		fields = append(fields, client.Field(f))
-	}
 	return client.Dataset{
 		Name: l.Name, Generation: x.Generation(), Format: x.Format(), Samples: x.Samples(), Chunks: uint64(x.Chunks()), Shards: uint64(x.Shards()),
 		Bytes: uint64(x.Bytes()), Plan: client.Defaults{BatchSize: d.BatchSize, Window: d.Window, Shuffle: d.Shuffle, Seed: d.Seed, Tail: d.Tail},
-		Fields: fields, Classes: x.ClassFolders(),
+		Fields: fieldsOf(x.Fields()), Classes: x.ClassFolders(),
 	}
+}
+
+func fieldsOf(fields []format.Field) []client.Field {
+	var all []client.Field
+	for _, f := range fields {
+		all = append(all, client.Field{
+			Name: f.Name, Encoding: f.Encoding, Type: f.Type, Shape: f.Shape, Nullable: f.Nullable, Classes: f.Classes, Children: fieldsOf(f.Children),
+		})
+	}
+	return all
 }
 
 // PrintDataset writes what is known of one dataset.

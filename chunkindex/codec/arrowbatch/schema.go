@@ -34,6 +34,7 @@ type layout struct {
 // Schema is the schema of a stream or file.
 type Schema struct {
 	Fields []*rows.Node
+	Hub    string // what the library datasets says of the columns, if it wrote the file
 	all    []*layout
 }
 
@@ -54,10 +55,16 @@ func parseSchema(t table) (*Schema, error) {
 	if err != nil {
 		return nil, err
 	}
+	hub := ""
+	for _, note := range t.tables(2) {
+		if note.text(0) == rows.HubKey {
+			hub = note.text(1)
+		}
+	}
 	if t.f.bad {
 		return nil, errSchema
 	}
-	s := &Schema{all: all}
+	s := &Schema{all: all, Hub: hub}
 	for _, l := range all {
 		s.Fields = append(s.Fields, l.node)
 	}

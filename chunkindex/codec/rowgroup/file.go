@@ -20,6 +20,7 @@ const (
 type File struct {
 	Fields []*rows.Node
 	Groups []Group // those that have rows, in the order of the file
+	Hub    string  // what the library datasets says of the columns, if it wrote the file
 }
 
 // Group is where a row group lies, and how it is decoded.
@@ -35,7 +36,7 @@ func ReadFooter(b []byte, size int64) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &File{}
+	f := &File{Hub: meta.hub}
 	var leaves []leaf
 	if f.Fields, leaves, err = fields(meta.schema); err != nil {
 		return nil, err

@@ -3,6 +3,8 @@ package rowgroup
 import (
 	"errors"
 	"fmt"
+
+	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
 // footer is what a file's metadata says, as far as it is needed. The fields have the names that Parquet's specification gives
@@ -11,6 +13,7 @@ type footer struct {
 	schema    []element
 	rows      int64
 	groups    []group
+	hub       string // what the library datasets says of the columns, under this key of the file's metadata
 	encrypted bool
 }
 
@@ -86,6 +89,10 @@ func parseFooter(b []byte) (*footer, error) {
 				f.groups = append(f.groups, group{})
 				return t.group(kind, &f.groups[len(f.groups)-1])
 			})
+		case 5:
+			return t.list(kind, func(kind byte) error {
+				return t.note(kind, &f.hub)
+			})
 		case 8:
 			f.encrypted = true
 		}
@@ -98,6 +105,24 @@ func parseFooter(b []byte) (*footer, error) {
 		return nil, errEncrypted
 	}
 	return f, nil
+}
+
+// note reads an entry of a file's metadata, which writers use as they like, and keeps the one that has rows.HubKey.
+func (t *thrift) note(kind byte, hub *string) error {
+	var key, value string
+	err := t.fieldStruct(kind, func(id int, kind byte) error {
+		switch id {
+		case 1:
+			return t.fieldString(kind, &key)
+		case 2:
+			return t.fieldString(kind, &value)
+		}
+		return t.skip(kind)
+	})
+	if key == rows.HubKey {
+		*hub = value
+	}
+	return err
 }
 
 func (t *thrift) element(kind byte, e *element) error {

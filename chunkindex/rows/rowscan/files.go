@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
@@ -30,7 +31,7 @@ type Kind struct {
 }
 
 // Survey takes objects whose names are those of the format. If it was asked for by name, every object that holds data is a shard,
-// whatever its name. The first file's schema is that of all.
+// whatever its name. The first file's schema is that of all, and the names of its classes, unless a README gives others.
 func (f Files) Survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
 	d := &dataset{Files: f}
 	for _, object := range format.Data(l.Objects()) {
@@ -42,42 +43,72 @@ func (f Files) Survey(ctx context.Context, l format.Listing, o format.Options) (
 		}
 		d.shards = append(d.shards, format.Shard{Object: object})
 	}
-	if err := d.readSchema(ctx, l); err != nil || d.constants == nil {
+	schema, err := d.readSchema(ctx, l)
+	if err != nil || schema == nil {
 		return nil, err
 	}
-	for i := range d.shards {
-		d.shards[i].Says = string(d.constants) // a scan is that of a file with this schema
+	constants, err := d.label(ctx, schema, o)
+	if err != nil {
+		return nil, err
 	}
-	return &format.Dataset{Shards: d.shards, Framing: d.constants, Decode: d.decode, Scan: d.scan}, nil
+	says := string(constants)
+	for i := range d.shards {
+		d.shards[i].Says = says // a scan is that of a file with this schema
+	}
+	return &format.Dataset{Shards: d.shards, Framing: constants, Decode: d.decode, Scan: d.scan}, nil
 }
 
 // dataset is what a survey found.
 type dataset struct {
 	Files
-	shards    []format.Shard
-	first     string // the shard whose schema all have
-	constants json.RawMessage
-	layout    *rows.Layout
+	shards  []format.Shard
+	first   string              // the shard whose schema all have
+	schema  json.RawMessage     // without classes
+	classes map[string][]string // that the first shard names, and all others that name any; nil: a README has a say
+	layout  *rows.Layout
 }
 
 // readSchema reads the schema of the first file that is not empty.
-func (d *dataset) readSchema(ctx context.Context, l format.Listing) error {
+func (d *dataset) readSchema(ctx context.Context, l format.Listing) ([]*rows.Node, error) {
 	for _, s := range d.shards {
 		if s.Size == 0 {
 			continue
 		}
 		schema, _, err := d.Open(ctx, listed{l, s.Key}, s.Size)
 		if err != nil {
-			return fmt.Errorf("object %s: %w", s.Key, err)
+			return nil, fmt.Errorf("object %s: %w", s.Key, err)
 		}
 		if d.layout, err = rows.NewLayout(schema); err != nil {
-			return fmt.Errorf("object %s: %w", s.Key, err)
+			return nil, fmt.Errorf("object %s: %w", s.Key, err)
 		}
 		d.first = s.Key
-		d.constants, err = rows.Marshal(schema)
-		return err
+		return schema, nil
 	}
-	return nil
+	return nil, nil
+}
+
+// label returns the constants of the dataset: the first file's schema with the classes that it names. A README has the last word on these, as
+// it has for the library datasets.
+func (d *dataset) label(ctx context.Context, schema []*rows.Node, o format.Options) (constants json.RawMessage, err error) {
+	d.classes = rows.Classes(schema)
+	rows.SetClasses(schema, nil)
+	if d.schema, err = rows.Marshal(schema); err != nil {
+		return nil, err
+	}
+	classes := d.classes
+	if o.Classes != nil {
+		card, err := o.Classes(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if len(card) > 0 {
+			classes = maps.Clone(classes)
+			maps.Copy(classes, card)
+			d.classes = nil
+		}
+	}
+	rows.SetClasses(schema, classes)
+	return rows.Marshal(schema)
 }
 
 // listed reads ranges of an object of a listing.
@@ -102,12 +133,19 @@ func (d *dataset) decode(ctx context.Context, shard int, in format.Ranges) (form
 	if err != nil {
 		return format.Decoded{}, err
 	}
+	classes := rows.Classes(schema)
+	rows.SetClasses(schema, nil)
 	own, err := rows.Marshal(schema)
 	if err != nil {
 		return format.Decoded{}, err
 	}
-	if !bytes.Equal(own, d.constants) {
-		return format.Decoded{}, rows.Differ(d.first, d.constants, schema)
+	if !bytes.Equal(own, d.schema) {
+		return format.Decoded{}, rows.Differ(d.first, d.schema, schema)
+	}
+	for column, names := range d.classes {
+		if its, ok := classes[column]; ok && !slices.Equal(its, names) {
+			return format.Decoded{}, fmt.Errorf("the classes of its column %q are not those of %s, so that a number would stand for two classes: index the files of each by themselves (--match), or name the classes in README.md", column, d.first)
+		}
 	}
 	r := &reader{File: file, kind: d.Kind}
 	return format.Decoded{ReadCloser: r, Codec: d.Codec, Frames: r}, nil

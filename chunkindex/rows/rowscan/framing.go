@@ -53,11 +53,24 @@ func fieldsOf(l *rows.Layout) []format.Field {
 			}
 			continue
 		}
-		f := format.Field{Name: s.Path, Encoding: format.Raw, Type: s.Node.TypeName(), Nullable: nullable}
-		if s.Node.Kind == rows.List && !s.Node.Flat() {
-			f.Encoding = format.Nested
-		}
+		f := fieldOf(s.Node)
+		f.Name, f.Type, f.Nullable = s.Path, s.Node.TypeName(), nullable
 		fields = append(fields, f)
 	}
 	return fields
+}
+
+// fieldOf describes a node. Where its children are described too, its type is one word.
+func fieldOf(n *rows.Node) format.Field {
+	f := format.Field{Name: n.Name, Encoding: format.Raw, Type: n.TypeName(), Nullable: n.Nullable, Classes: n.Classes}
+	switch {
+	case n.Flat():
+		f.Classes = n.Children[0].Classes
+	case len(n.Children) > 0:
+		f.Encoding, f.Type = format.Nested, n.Type
+		for _, c := range n.Children {
+			f.Children = append(f.Children, fieldOf(c))
+		}
+	}
+	return f
 }

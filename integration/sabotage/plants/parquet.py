@@ -71,7 +71,37 @@ PLANTS = [
     (
         "files of another schema are read",
         "./chunkindex TestParquetIsReused",
-        [("chunkindex/rows/rowscan/files.go", "if !bytes.Equal(own, d.constants) {", "if bytes.Equal(own, nil) {")],
+        [("chunkindex/rows/rowscan/files.go", "if !bytes.Equal(own, d.schema) {", "if bytes.Equal(own, nil) {")],
+    ),
+    (
+        "files that name classes otherwise than the first one are read",
+        "./chunkindex/parquet TestClasses",
+        [("chunkindex/rows/rowscan/files.go", "ok && !slices.Equal(its, names)", "ok && len(its) != len(names)")],
+    ),
+    (
+        "what a file says of its classes goes before its README",
+        "./chunkindex/parquet TestClasses",
+        [("chunkindex/rows/rowscan/files.go", "maps.Copy(classes, card)", "maps.Copy(card, classes)")],
+    ),
+    (
+        "a README names the classes of the first configuration, whichever was chosen",
+        "./chunkindex TestReadmeNamesClasses",
+        [("chunkindex/splits.go", "hub.CardClasses(card, b.config)", 'hub.CardClasses(card, "")')],
+    ),
+    (
+        "columns without integers have classes",
+        "./chunkindex/rows TestClasses",
+        [("chunkindex/rows/classes.go", "if n.integer() {", "if n.Kind == Fixed {")],
+    ),
+    (
+        "names of classes are taken in the order of the README, not by their numbers",
+        "./chunkindex/hub TestCardClasses",
+        [("chunkindex/hub/card.go", "names[number], named[number] =", "names[i], named[number] =")],
+    ),
+    (
+        "the children of nested columns are not told",
+        "./chunkindex/parquet TestFields",
+        [("chunkindex/rows/rowscan/framing.go", "for _, c := range n.Children {", "for _, c := range n.Children[:0] {")],
     ),
     (
         "the parameters of a chunk are those of its first frame alone",
