@@ -22,7 +22,9 @@ type array struct {
 
 var (
 	errBuffer = errors.New("buffers of a record batch contradict each other")
-	errNull   = errors.New("null inside a list of values of a fixed size, which rows have no place for: write the file again with the nulls filled, or with the list itself null")
+	// Arrow lets a field that is not nullable have nulls where the struct around it is null, and nowhere else.
+	errUnmasked = errors.New("null in a field that is not nullable")
+	errNull     = errors.New("null inside a list of values of a fixed size, which rows have no place for: write the file again with the nulls filled, or with the list itself null")
 )
 
 // batchReader hands out the nodes and buffers of a record batch in their order.
@@ -113,7 +115,7 @@ func (r *batchReader) array(l *layout) (*array, error) {
 		return nil, err
 	}
 	if nulls > 0 {
-		if a.valid = valid; int64(len(valid)) < (n+7)/8 || !l.node.Nullable {
+		if a.valid = valid; int64(len(valid)) < (n+7)/8 {
 			return nil, fmt.Errorf("column %.100q: %d nulls: %w", l.node.Name, nulls, errBuffer)
 		}
 	}

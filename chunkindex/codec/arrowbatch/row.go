@@ -77,6 +77,9 @@ func (r *record) append(dst []byte, i, limit int64) ([]byte, error) {
 	for s := 0; s < len(r.arrays); s++ {
 		a := r.arrays[s]
 		if a.null(i) {
+			if !a.node.Nullable {
+				return dst, fmt.Errorf("column %.100q: %w", a.node.Name, errUnmasked)
+			}
 			r.builder.Null(s)
 			s += r.layout.Steps[s].Skip
 			continue
@@ -129,6 +132,9 @@ func (l *list) value(i, limit int64) ([]byte, error) {
 	nulls := make([]bool, to-from)
 	for k := range nulls {
 		if nulls[k] = l.children[0].null(from + int64(k)); nulls[k] {
+			if !l.children[0].node.Nullable {
+				return nil, fmt.Errorf("column %.100q: %w", l.node.Name, errUnmasked)
+			}
 			continue
 		}
 		if err := l.element(from+int64(k), limit); err != nil {

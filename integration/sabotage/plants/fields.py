@@ -67,6 +67,11 @@ PLANTS = [
         [("chunkindex/codec/arrowbatch/row.go", "if !element.full(from, to) {", "if false {")],
     ),
     (
+        "a null in a field of Arrow that is not nullable is taken for a value",
+        "./chunkindex/codec/arrowbatch TestNullsOfFieldsThatAreNotNullable",
+        [("chunkindex/codec/arrowbatch/row.go", "if !a.node.Nullable {", "if false {")],
+    ),
+    (
         "lists of 64-bit offsets are read as those of 32 bits",
         "./chunkindex/codec/arrowbatch TestRowsAreWhatArrowReads",
         [("chunkindex/codec/arrowbatch/batch.go", "\tcase formLarge, formLists:\n\t\treturn int64", "\tcase formLarge:\n\t\treturn int64")],
