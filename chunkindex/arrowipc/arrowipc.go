@@ -10,7 +10,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/chunkindex/codec/arrowbatch"
@@ -56,21 +55,20 @@ type file struct {
 	window
 	schema  *arrowbatch.Schema
 	decoder *arrowbatch.Decoder
-	blocks  []arrowbatch.Block // of a file: those that are still to come
-	listed  bool               // it is a file, whose footer names its record batches
+	footer  *arrowbatch.Footer // of a file: what is still to come; nil: it is a stream
 	at      int64              // of the next message of a stream
+	used    map[int64][]byte   // the values of dictionaries that record batches use, by offset, until they are in a chunk
 }
 
 // open reads the schema of a file, from its footer, or of a stream, from its first message.
 func open(ctx context.Context, in format.Ranges, size int64) (*file, error) {
-	f := &file{window: window{ctx: ctx, in: in, size: size}}
+	f := &file{window: window{ctx: ctx, in: in, size: size}, used: map[int64][]byte{}}
 	head, err := f.bytes(0, min(size, int64(len(magic))+2))
 	if err != nil {
 		return nil, err
 	}
 	switch {
 	case bytes.HasPrefix(head, []byte(magic)):
-		f.listed = true
 		return f, f.readFooter()
 	case bytes.HasPrefix(head, []byte("FEA1")):
 		return nil, errors.New("it is a Feather file of version 1, which is not read: write it again with pyarrow.feather.write_feather, whose default is version 2")
@@ -112,7 +110,9 @@ func (f *file) readFooter() error {
 		return err
 	}
 	var err error
-	f.schema, f.blocks, err = arrowbatch.ParseFooter(b)
+	if f.footer, err = arrowbatch.ParseFooter(b); err == nil {
+		f.schema = f.footer.Schema
+	}
 	return err
 }
 
@@ -141,61 +141,4 @@ func (f *file) message() (*arrowbatch.Message, error) {
 	}
 	f.at += n + m.Body
 	return m, nil
-}
-
-// next returns where the next record batch lies. It returns io.EOF after the last one.
-func (f *file) next() (arrowbatch.Block, error) {
-	if f.listed {
-		if len(f.blocks) == 0 {
-			return arrowbatch.Block{}, io.EOF
-		}
-		b := f.blocks[0]
-		f.blocks = f.blocks[1:]
-		if b.Offset > f.size || b.Length > f.size-b.Offset {
-			return b, fmt.Errorf("record batch at offset %d lies outside of the file", b.Offset)
-		}
-		return b, nil
-	}
-	m, err := f.message()
-	if err != nil {
-		return arrowbatch.Block{}, err
-	}
-	if m.Kind != arrowbatch.KindRecords {
-		return arrowbatch.Block{}, fmt.Errorf("message at offset %d is of kind %d, where a record batch should be", f.at-m.Head-m.Body, m.Kind)
-	}
-	return arrowbatch.Block{Offset: f.at - m.Head - m.Body, Length: m.Head + m.Body}, nil
-}
-
-// Begin implements rowscan.File.
-func (f *file) Begin() (frame rowscan.Frame, d rowscan.Decoder, err error) {
-	b, err := f.next()
-	if err != nil {
-		return frame, nil, err
-	}
-	frame = rowscan.Frame{Offset: b.Offset, Length: b.Length}
-	if b.Length > arrowbatch.MaxBatch {
-		return frame, nil, fmt.Errorf("it has %d bytes, more than %d: %s", b.Length, arrowbatch.MaxBatch, smaller)
-	}
-	stored, err := f.bytes(b.Offset, b.Length)
-	if err != nil {
-		return frame, nil, err
-	}
-	return frame, f.decoder, f.decoder.Begin(stored)
-}
-
-// Params implements rowscan.File.
-func (f *file) Params(frames []rowscan.Frame) []byte {
-	all := make([]arrowbatch.Batch, len(frames))
-	for i, one := range frames {
-		if all[i].Length = one.Length; i > 0 {
-			all[i].Gap = one.Offset - frames[i-1].Offset - frames[i-1].Length
-		}
-	}
-	return f.schema.Params(all)
-}
-
-// Close implements rowscan.File.
-func (f *file) Close() error {
-	f.decoder.Close()
-	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"math/bits"
 
 	"github.com/millrace-data/millrace/chunkindex/rows"
@@ -18,6 +19,7 @@ type array struct {
 	data     []byte   // or views
 	others   [][]byte // buffers that views point into
 	children []*array
+	dict     *dictionary // whose numbers data are
 }
 
 var (
@@ -39,14 +41,11 @@ type batchReader struct {
 	viewsN   int
 	packed   int // -1: buffers are not compressed
 	unpack   *unpacker
+	dicts    []*dictionary // of the columns that are to come
 }
 
-// newBatchReader starts reading a record batch, whose body is all of body.
-func newBatchReader(m *Message, body []byte, u *unpacker) (*batchReader, int64, error) {
-	if m.Kind != KindRecords || int64(len(body)) != m.Body {
-		return nil, 0, errMessage
-	}
-	t := m.header
+// newBatchReader starts reading a record batch of rows, or of the values of a dictionary, whose body is all of body.
+func newBatchReader(t table, body []byte, u *unpacker) (*batchReader, int64, error) {
 	r := &batchReader{t: t, body: body, packed: -1, unpack: u}
 	r.nodes, r.nodesN = t.vector(1, 16)
 	r.buffers, r.buffersN = t.vector(2, 16)
@@ -63,6 +62,9 @@ func newBatchReader(m *Message, body []byte, u *unpacker) (*batchReader, int64, 
 	}
 	return r, n, nil
 }
+
+// left says whether there are nodes or buffers that no column has.
+func (r *batchReader) left() bool { return r.nodesN > 0 || r.buffersN > 0 || r.viewsN > 0 }
 
 func (r *batchReader) node() (n, nulls int64, err error) {
 	if r.nodesN == 0 {
@@ -134,11 +136,14 @@ func (r *batchReader) values(a *array) (err error) {
 		}
 	}
 	switch a.form {
-	case formFixed, formBits, formBytes, formLarge, formView:
+	case formFixed, formBits, formBytes, formLarge, formView, formCoded:
 		a.data, err = r.buffer()
 	}
 	if err == nil && a.form == formView {
 		err = r.viewed(a)
+	}
+	if a.form == formCoded {
+		a.dict, r.dicts = r.dicts[0], r.dicts[1:]
 	}
 	for _, c := range a.layout.children {
 		if err != nil {
@@ -177,6 +182,8 @@ func (a *array) check() error {
 	switch a.form {
 	case formFixed:
 		ok = int64(len(a.data))/int64(a.node.Size) >= a.n
+	case formCoded:
+		ok = int64(len(a.data))>>a.width >= a.n
 	case formBits:
 		ok = int64(len(a.data)) >= (a.n+7)/8
 	case formBytes, formList:
@@ -199,7 +206,32 @@ func (a *array) check() error {
 }
 
 func (a *array) null(i int64) bool {
-	return a.form == formNull || a.valid != nil && a.valid[i/8]&(1<<(i%8)) == 0
+	if a.form == formNull || a.valid != nil && a.valid[i/8]&(1<<(i%8)) == 0 {
+		return true
+	}
+	if a.form != formCoded || !a.dict.nulls {
+		return false
+	}
+	_, null, err := a.decoded(i)
+	return null && err == nil
+}
+
+// decoded returns the value that number i of a column with a dictionary stands for.
+func (a *array) decoded(i int64) (v []byte, null bool, err error) {
+	b := a.data[i<<a.width:]
+	n := uint64(0)
+	for k := range 1 << a.width {
+		n |= uint64(b[k]) << (8 * k)
+	}
+	if a.signed && b[1<<a.width-1] >= 0x80 {
+		n = math.MaxUint64 // no dictionary has a value for a number below 0
+	}
+	k, ok := a.dict.find(n)
+	if !ok {
+		return nil, false, fmt.Errorf("column %.100q: %w", a.node.Name, errPlace)
+	}
+	v, null = a.dict.value(k)
+	return v, null, nil
 }
 
 // span returns where the elements of list i lie, or the bytes of value i.
@@ -232,6 +264,9 @@ func (a *array) value(i int64) ([]byte, error) {
 		return no, nil
 	case formView:
 		return a.view(a.data[16*i : 16*i+16])
+	case formCoded:
+		v, _, err := a.decoded(i)
+		return v, err
 	}
 	from, to := a.span(i)
 	if from < 0 || to < from || to > int64(len(a.data)) {
@@ -264,6 +299,14 @@ func (a *array) elements(i int64) (from, to int64, err error) {
 
 // full says whether none of some values is null.
 func (a *array) full(from, to int64) bool {
+	if a.form == formCoded && a.dict.nulls {
+		for ; from < to; from++ {
+			if a.null(from) {
+				return false
+			}
+		}
+		return true
+	}
 	if a.valid == nil {
 		return a.form != formNull || from == to
 	}

@@ -26,11 +26,15 @@ type Decoder struct {
 	unpack unpacker
 	row    *record
 	n, at  int64 // rows of the batch at hand, and those that were given
+
+	dictionaries map[int64]*dictionary // those that have come, by their numbers
+	held         int64                 // bytes of them
+	dicts        []*dictionary         // of the batch at hand, by column
 }
 
 // NewDecoder returns a decoder of batches of a schema. The buffers of one may have room bytes once they are decompressed.
 func NewDecoder(s *Schema, room int64) *Decoder {
-	return &Decoder{schema: s, unpack: unpacker{room: room}}
+	return &Decoder{schema: s, unpack: unpacker{room: room}, dictionaries: map[int64]*dictionary{}}
 }
 
 // Close gives back the decompressors.
@@ -38,19 +42,44 @@ func (d *Decoder) Close() { d.unpack.close() }
 
 // Begin begins a record batch: stored is all of its message. It must not change until the batch has been read.
 func (d *Decoder) Begin(stored []byte) error {
+	dicts, err := d.counted()
+	if err != nil {
+		return err
+	}
+	return d.begin(stored, dicts)
+}
+
+// split parses the head of a message, all of which stored is, and returns the body.
+func split(stored []byte) (*Message, []byte, error) {
 	n, err := HeadLength(stored)
 	if err != nil || n > int64(len(stored)) {
-		return errMessage
+		return nil, nil, errMessage
 	}
 	m, err := ParseMessage(stored[:n])
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	d.unpack.next()
-	r, count, err := newBatchReader(m, stored[n:], &d.unpack)
+	if int64(len(stored))-n != m.Body {
+		return nil, nil, errMessage
+	}
+	return m, stored[n:], nil
+}
+
+// begin begins a record batch whose columns have these dictionaries.
+func (d *Decoder) begin(stored []byte, dicts []*dictionary) error {
+	m, body, err := split(stored)
 	if err != nil {
 		return err
 	}
+	if m.Kind != KindRecords {
+		return errMessage
+	}
+	d.unpack.next()
+	r, count, err := newBatchReader(m.header, body, &d.unpack)
+	if err != nil {
+		return err
+	}
+	d.dicts, r.dicts = dicts, dicts
 	var arrays []*array
 	for _, l := range d.schema.all {
 		a, err := r.array(l)
@@ -62,7 +91,7 @@ func (d *Decoder) Begin(stored []byte) error {
 		}
 		arrays = append(arrays, a)
 	}
-	if r.nodesN > 0 || r.buffersN > 0 || r.viewsN > 0 || m.header.f.bad {
+	if r.left() || m.header.f.bad {
 		return errBuffer
 	}
 	d.n, d.at = count, 0
@@ -109,7 +138,7 @@ func Decode(params, stored, dst []byte) error {
 		}
 		batch := stored[b.Gap : b.Gap+b.Length]
 		stored = stored[b.Gap+b.Length:]
-		if at, err = d.fill(batch, dst, at); err != nil {
+		if at, err = d.fill(batch, b.dicts, dst, at); err != nil {
 			return err
 		}
 	}
@@ -120,8 +149,8 @@ func Decode(params, stored, dst []byte) error {
 }
 
 // fill writes all rows of a record batch to dst from a place on, and returns where they end.
-func (d *Decoder) fill(batch, dst []byte, at int) (int, error) {
-	if err := d.Begin(batch); err != nil {
+func (d *Decoder) fill(batch []byte, dicts []*dictionary, dst []byte, at int) (int, error) {
+	if err := d.begin(batch, dicts); err != nil {
 		return at, err
 	}
 	for {

@@ -47,7 +47,18 @@ func columns() []column {
 		{arrow.MapOf(arrow.BinaryTypes.String, arrow.PrimitiveTypes.Int64), `[[{"key": "k", "value": 1}, {"key": "l", "value": null}], null, [], [{"key": "", "value": 2}]]`},
 		{inner, `[{"role": "u", "n": [1]}, null, {"role": null, "n": null}, {"role": "", "n": []}]`},
 		{arrow.Null, `[null, null, null, null]`},
+		{coded(arrow.PrimitiveTypes.Int8, arrow.BinaryTypes.String), `["cat", null, "dog", "cat"]`},
+		{coded(arrow.PrimitiveTypes.Uint16, arrow.PrimitiveTypes.Int64), `[-1, 7, null, 7]`},
+		{coded(arrow.PrimitiveTypes.Int64, arrow.PrimitiveTypes.Float64), `[0.5, null, 2, 0.5]`},
+		{arrow.ListOf(coded(arrow.PrimitiveTypes.Int32, arrow.BinaryTypes.String)), `[["a", null, ""], null, [], ["a"]]`},
+		{arrow.ListOf(coded(arrow.PrimitiveTypes.Uint8, arrow.PrimitiveTypes.Float32)), `[[1, 2, 1], null, [], [2]]`},
+		{arrow.StructOf(arrow.Field{Name: "label", Type: coded(arrow.PrimitiveTypes.Uint32, &arrow.FixedSizeBinaryType{ByteWidth: 3}), Nullable: true}), `[{"label": "YWJj"}, null, {"label": null}, {"label": "YWJj"}]`},
 	}
+}
+
+// coded is the type of values with a dictionary.
+func coded(index, value arrow.DataType) arrow.DataType {
+	return &arrow.DictionaryType{IndexType: index, ValueType: value}
 }
 
 // record makes a record batch of all columns.
@@ -81,7 +92,7 @@ func stream(t testing.TB, options []ipc.Option, batches ...arrow.RecordBatch) []
 	return b.Bytes()
 }
 
-// messages cuts a stream into its schema and its record batches.
+// messages cuts a stream into its schema, and its record batches, those of dictionaries first.
 func messages(t testing.TB, b []byte) (*arrowbatch.Schema, [][]byte) {
 	t.Helper()
 	var schema *arrowbatch.Schema
@@ -115,6 +126,12 @@ func rowsOf(schema *arrowbatch.Schema, batches [][]byte) ([]byte, error) {
 	defer d.Close()
 	var out []byte
 	for _, b := range batches {
+		if dictionary(b) {
+			if err := d.Dictionary(b, true); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		if err := d.Begin(b); err != nil {
 			return nil, err
 		}
@@ -133,6 +150,48 @@ func rowsOf(schema *arrowbatch.Schema, batches [][]byte) ([]byte, error) {
 		}
 	}
 	return out, nil
+}
+
+// dictionary says whether a message is one.
+func dictionary(b []byte) bool {
+	n, err := arrowbatch.HeadLength(b)
+	if err != nil || n > int64(len(b)) {
+		return false
+	}
+	m, err := arrowbatch.ParseMessage(b[:n])
+	return err == nil && m.Kind == arrowbatch.KindDictionary
+}
+
+// chunk joins record batches, with a gap before all but the first. It returns the parameters and the stored bytes of the chunk.
+func chunk(t testing.TB, schema *arrowbatch.Schema, messages [][]byte) (params, stored []byte) {
+	t.Helper()
+	d := arrowbatch.NewDecoder(schema, 1<<20)
+	defer d.Close()
+	var batches []arrowbatch.Batch
+	for _, b := range messages {
+		if dictionary(b) {
+			if err := d.Dictionary(b, true); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		one := arrowbatch.Batch{Length: int64(len(b))}
+		if len(batches) > 0 {
+			one.Gap, stored = 5, append(stored, "12345"...)
+		}
+		if err := d.Begin(b); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		for dst := []byte{}; err == nil; {
+			dst, err = d.Next(dst[:0], 1<<20)
+		}
+		if one.Dictionaries, err = d.Used(); err != nil {
+			t.Fatal(err)
+		}
+		batches, stored = append(batches, one), append(stored, b...)
+	}
+	return schema.Params(batches), stored
 }
 
 // TestRowsAreWhatArrowReads decodes record batches of every type, plain and compressed, and reads the rows by the description of their
@@ -161,8 +220,7 @@ func TestRowsAreWhatArrowReads(t *testing.T) {
 			if len(rest) > 0 {
 				t.Errorf("got %d bytes after the last row", len(rest))
 			}
-			params, stored := schema.Params([]arrowbatch.Batch{{Length: int64(len(batches[0]))}, {Gap: 5, Length: int64(len(batches[1]))}}), bytes.Clone(batches[0])
-			stored = append(append(stored, "12345"...), batches[1]...)
+			params, stored := chunk(t, schema, batches)
 			again := make([]byte, len(decoded))
 			if err := arrowbatch.Decode(params, stored, again); err != nil || !bytes.Equal(again, decoded) {
 				t.Errorf("got %v and other rows from the parameters of a chunk", err)
@@ -209,6 +267,8 @@ func physical(t *testing.T, a arrow.Array, i int) any {
 			row[a.DataType().(*arrow.StructType).Field(k).Name] = physical(t, a.Field(k), i)
 		}
 		return row
+	case *array.Dictionary:
+		return physical(t, a.Dictionary(), a.GetValueIndex(i))
 	case array.ListLike:
 		from, to := a.ValueOffsets(i)
 		return elements(a.ListValues(), from, to)
@@ -228,7 +288,7 @@ func TestTypesInWords(t *testing.T) {
 	want := []string{
 		"bool", "int8", "uint16", "int64", "double", "date32", "timestamp[us, tz=UTC]", "decimal128(20, 2)", "fixed_size_binary[3]", "utf8", "utf8", "binary", "utf8",
 		"list<float>", "list<int16>", "list<bool>", "list<float>", "list<utf8>", "list<list<int32>>", "list<struct<role: utf8, n: list<int32>>>", "map<utf8, int64>",
-		"struct<role: utf8, n: list<int32>>", "null",
+		"struct<role: utf8, n: list<int32>>", "null", "utf8", "int64", "double", "list<utf8>", "list<float>", "struct<label: fixed_size_binary[3]>",
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
@@ -238,9 +298,9 @@ func TestTypesInWords(t *testing.T) {
 // TestRefusedSchemas: what is not read is refused by the name of the column, with what to do.
 func TestRefusedSchemas(t *testing.T) {
 	for want, kind := range map[string]arrow.DataType{
-		`column "x": a column has a dictionary`: &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String},
-		`column "x": unions, run-end encoding`:  arrow.RunEndEncodedOf(arrow.PrimitiveTypes.Int32, arrow.BinaryTypes.String),
-		`column "x" is a list of nulls`:         arrow.ListOf(arrow.Null),
+		`column "x": it has a dictionary of lists, structs or maps`: coded(arrow.PrimitiveTypes.Int8, arrow.ListOf(arrow.PrimitiveTypes.Int8)),
+		`column "x": unions, run-end encoding`:                      arrow.RunEndEncodedOf(arrow.PrimitiveTypes.Int32, arrow.BinaryTypes.String),
+		`column "x" is a list of nulls`:                             arrow.ListOf(arrow.Null),
 	} {
 		var b bytes.Buffer
 		w := ipc.NewWriter(&b, ipc.WithSchema(arrow.NewSchema([]arrow.Field{{Name: "x", Type: kind, Nullable: true}}, nil)))
@@ -279,19 +339,20 @@ func FuzzDecode(f *testing.F) {
 	for _, options := range [][]ipc.Option{nil, {ipc.WithLZ4()}, {ipc.WithZstd()}} {
 		b := stream(f, options, record(f))
 		schema, batches := messages(f, b)
-		f.Add(b, schema.Params([]arrowbatch.Batch{{Length: int64(len(batches[0]))}}), batches[0])
+		params, stored := chunk(f, schema, batches)
+		f.Add(b, params, stored, batches[0])
 	}
-	f.Fuzz(func(t *testing.T, head, params, stored []byte) {
+	f.Fuzz(func(t *testing.T, head, params, stored, before []byte) {
 		if n, err := arrowbatch.HeadLength(head); err == nil && n <= int64(len(head)) {
 			if m, err := arrowbatch.ParseMessage(head[:n]); err == nil && m.Kind == arrowbatch.KindSchema {
 				if s, err := m.ParseSchema(); err == nil {
 					if _, err := rows.NewLayout(s.Fields); err == nil {
-						_, _ = rowsOf(s, [][]byte{stored})
+						_, _ = rowsOf(s, [][]byte{before, stored})
 					}
 				}
 			}
 		}
-		_, _, _ = arrowbatch.ParseFooter(head)
+		_, _ = arrowbatch.ParseFooter(head)
 		_ = arrowbatch.Decode(params, stored, make([]byte, 1<<12))
 	})
 }
@@ -301,9 +362,9 @@ func TestDamagedBatchesAreRefusedOrRead(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, options := range [][]ipc.Option{nil, {ipc.WithLZ4()}, {ipc.WithZstd()}} {
 		schema, batches := messages(t, stream(t, options, record(t)))
-		params := schema.Params([]arrowbatch.Batch{{Length: int64(len(batches[0]))}})
+		params, stored := chunk(t, schema, batches)
 		for range 1000 {
-			b, p := bytes.Clone(batches[0]), bytes.Clone(params)
+			b, p := bytes.Clone(stored), bytes.Clone(params)
 			for range 1 + random.IntN(3) {
 				b[random.IntN(len(b))] ^= 1 << random.IntN(8)
 			}
@@ -311,7 +372,13 @@ func TestDamagedBatchesAreRefusedOrRead(t *testing.T) {
 				p[random.IntN(len(p))] ^= 1 << random.IntN(8)
 			}
 			_ = arrowbatch.Decode(p, b, make([]byte, 1<<12))
-			_, _ = rowsOf(schema, [][]byte{b})
+			all := make([][]byte, len(batches))
+			for i := range all {
+				all[i] = bytes.Clone(batches[i])
+			}
+			damaged := all[random.IntN(len(all))]
+			damaged[random.IntN(len(damaged))] ^= 1 << random.IntN(8)
+			_, _ = rowsOf(schema, all)
 		}
 	}
 }

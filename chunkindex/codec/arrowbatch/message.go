@@ -73,32 +73,53 @@ func ParseMessage(b []byte) (*Message, error) {
 // Block is where a message lies in a file.
 type Block struct{ Offset, Length int64 }
 
-// ParseFooter reads the footer of a file: its schema, and where its record batches lie.
-func ParseFooter(b []byte) (*Schema, []Block, error) {
+// Footer is what the footer of a file says: its schema, and where its messages lie.
+type Footer struct {
+	Schema       *Schema
+	Dictionaries []Block
+	Batches      []Block // in the order of the file
+}
+
+// ParseFooter reads the footer of a file.
+func ParseFooter(b []byte) (*Footer, error) {
 	f := &flat{b: b}
 	t := f.root()
 	s, err := parseSchema(t.table(1))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if _, n := t.vector(2, 24); n > 0 {
-		return nil, nil, errDictionary
+	all := &Footer{Schema: s}
+	if all.Dictionaries, err = t.blocks(2, "dictionary"); err != nil {
+		return nil, err
 	}
-	at, n := t.vector(3, 24)
-	blocks := make([]Block, n)
+	if all.Batches, err = t.blocks(3, "record batch"); err != nil {
+		return nil, err
+	}
 	end := int64(0)
+	for i, block := range all.Batches {
+		if block.Offset < end {
+			return nil, fmt.Errorf("record batch %d of the footer: %w", i, errMessage)
+		}
+		end = block.Offset + block.Length
+	}
+	return all, nil
+}
+
+// blocks reads a vector of places of messages.
+func (t table) blocks(entry int, what string) ([]Block, error) {
+	at, n := t.vector(entry, 24)
+	blocks := make([]Block, n)
 	for i := range blocks {
-		off, head, body := f.i64(at+24*i), int64(int32(f.u32(at+24*i+8))), f.i64(at+24*i+16)
-		if off < end || head < prefix || body < 0 || head+body < 0 || off+head+body < off {
-			return nil, nil, fmt.Errorf("record batch %d of the footer: %w", i, errMessage)
+		off, head, body := t.f.i64(at+24*i), int64(int32(t.f.u32(at+24*i+8))), t.f.i64(at+24*i+16)
+		if off < 0 || head < prefix || body < 0 || head+body < 0 || off+head+body < off {
+			return nil, fmt.Errorf("%s %d of the footer: %w", what, i, errMessage)
 		}
 		blocks[i] = Block{off, head + body}
-		end = off + head + body
 	}
-	if f.bad {
-		return nil, nil, errMessage
+	if t.f.bad {
+		return nil, errMessage
 	}
-	return s, blocks, nil
+	return blocks, nil
 }
 
 // ParseSchema reads the schema of a message of that kind.

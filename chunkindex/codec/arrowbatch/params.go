@@ -11,12 +11,18 @@ import (
 
 // Batch is where a record batch lies in a chunk.
 type Batch struct {
-	Gap    int64 // bytes between the batch before and this one
-	Length int64 // of its message, with the body
+	Gap          int64  // bytes between the batch before and this one
+	Length       int64  // of its message, with the body
+	Dictionaries []byte // what Used has returned; nil without dictionaries
+
+	dicts []*dictionary
 }
 
-// paramsVersion is the first byte of parameters.
-const paramsVersion = 1
+// The first byte of parameters: those of schemas without dictionaries, and with some.
+const (
+	paramsPlain = 1
+	paramsCoded = 2
+)
 
 // nullable is set beside the form of a node.
 const nullable = 0x80
@@ -24,13 +30,18 @@ const nullable = 0x80
 // Params returns what an index keeps for a chunk of these batches: how the columns lie in their buffers, and where the batches are. It is
 // frozen: docs/index-format.md describes it.
 func (s *Schema) Params(batches []Batch) []byte {
-	b := binary.AppendUvarint([]byte{paramsVersion}, uint64(len(s.all)))
+	version := byte(paramsPlain)
+	if len(s.coded) > 0 {
+		version = paramsCoded
+	}
+	b := binary.AppendUvarint([]byte{version}, uint64(len(s.all)))
 	for _, l := range s.all {
 		b = l.params(b)
 	}
 	b = binary.AppendUvarint(b, uint64(len(batches)))
 	for _, one := range batches {
 		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(one.Gap)), uint64(one.Length))
+		b = append(b, one.Dictionaries...)
 	}
 	return b
 }
@@ -48,12 +59,21 @@ func (l *layout) params(b []byte) []byte {
 		b = binary.AppendUvarint(b, uint64(l.count))
 	case formStruct:
 		b = binary.AppendUvarint(b, uint64(len(l.children)))
+	case formCoded:
+		numbers := byte(l.width)
+		if l.signed {
+			numbers |= signedNumbers
+		}
+		b = binary.AppendUvarint(append(b, numbers), uint64(l.node.Size))
 	}
 	for _, c := range l.children {
 		b = c.params(b)
 	}
 	return b
 }
+
+// signedNumbers is set beside the width of the numbers that a dictionary has values for.
+const signedNumbers = 4
 
 // errParams is returned for parameters that no index has.
 var errParams = errors.New("parameters of record batches are malformed")
@@ -62,6 +82,7 @@ var errParams = errors.New("parameters of record batches are malformed")
 type paramsReader struct {
 	b     []byte
 	nodes int
+	coded []*layout
 	bad   bool
 }
 
@@ -76,7 +97,7 @@ func (r *paramsReader) number(most uint64) int {
 }
 
 func parseParams(b []byte) (*Schema, []Batch, error) {
-	if len(b) == 0 || b[0] != paramsVersion {
+	if len(b) == 0 || b[0] != paramsPlain && b[0] != paramsCoded {
 		return nil, nil, errParams
 	}
 	r := &paramsReader{b: b[1:]}
@@ -87,9 +108,19 @@ func parseParams(b []byte) (*Schema, []Batch, error) {
 			return nil, nil, errParams
 		}
 	}
+	if s.coded = r.coded; (len(s.coded) > 0) != (b[0] == paramsCoded) {
+		return nil, nil, errParams
+	}
 	var batches []Batch
 	for range r.number(math.MaxInt32) {
-		batches = append(batches, Batch{int64(r.number(math.MaxInt64)), int64(r.number(math.MaxInt64))})
+		one := Batch{Gap: int64(r.number(math.MaxInt64)), Length: int64(r.number(math.MaxInt64))}
+		for _, l := range s.coded {
+			one.dicts = append(one.dicts, r.dictionary(l))
+			if r.bad {
+				return nil, nil, errParams
+			}
+		}
+		batches = append(batches, one)
 		if r.bad {
 			break
 		}
@@ -125,6 +156,8 @@ func (r *paramsReader) node(depth int) *layout {
 		if l.form == formFixList {
 			l.count = r.number(math.MaxInt32)
 		}
+	case formCoded:
+		r.codedNode(l)
 	default:
 		r.bad = true
 	}
@@ -136,4 +169,18 @@ func (r *paramsReader) node(depth int) *layout {
 		l.children, l.node.Children = append(l.children, c), append(l.node.Children, c.node)
 	}
 	return l
+}
+
+// codedNode reads what follows the head of a node that has a dictionary.
+func (r *paramsReader) codedNode(l *layout) {
+	if len(r.b) == 0 || r.b[0] > 3|signedNumbers {
+		r.bad = true
+		return
+	}
+	l.width, l.signed = int(r.b[0]&3), r.b[0]&signedNumbers != 0
+	r.b = r.b[1:]
+	if l.node.Kind, l.node.Size = rows.Bytes, r.number(math.MaxInt32); l.node.Size > 0 {
+		l.node.Kind = rows.Fixed
+	}
+	r.coded = append(r.coded, l)
 }

@@ -17,10 +17,11 @@ const (
 	formLarge   form = 3 // the same with 64 bits
 	formView    form = 4 // any number of bytes, each with a view of 16
 	formStruct  form = 5
-	formList    form = 6 // between offsets of 32 bits
-	formLists   form = 7 // the same with 64 bits
-	formFixList form = 8 // lists of one length
-	formNull    form = 9 // no value at all
+	formList    form = 6  // between offsets of 32 bits
+	formLists   form = 7  // the same with 64 bits
+	formFixList form = 8  // lists of one length
+	formNull    form = 9  // no value at all
+	formCoded   form = 10 // numbers, which a dictionary has values for
 )
 
 // layout is a node with how its values lie in buffers.
@@ -29,6 +30,12 @@ type layout struct {
 	form     form
 	count    int // elements of each list of one length
 	children []*layout
+
+	// Of formCoded:
+	width  int     // the numbers have 1 << width bytes
+	signed bool    // the numbers
+	id     int64   // of the dictionary
+	values *layout // of the dictionary
 }
 
 // Schema is the schema of a stream or file.
@@ -36,11 +43,12 @@ type Schema struct {
 	Fields []*rows.Node
 	Hub    string // what the library datasets says of the columns, if it wrote the file
 	all    []*layout
+	coded  []*layout // those that have a dictionary, in pre-order
 }
 
 var (
-	errSchema     = errors.New("schema of Arrow is malformed")
-	errDictionary = errors.New("a column has a dictionary, which is not read: write the values themselves (in pyarrow, column.cast(column.type.value_type))")
+	errSchema = errors.New("schema of Arrow is malformed")
+	errNested = fmt.Errorf("it has a dictionary of lists, structs or maps, which is not read: %s", errValues)
 )
 
 func parseSchema(t table) (*Schema, error) {
@@ -64,7 +72,7 @@ func parseSchema(t table) (*Schema, error) {
 	if t.f.bad {
 		return nil, errSchema
 	}
-	s := &Schema{all: all, Hub: hub}
+	s := &Schema{all: all, Hub: hub, coded: r.coded}
 	for _, l := range all {
 		s.Fields = append(s.Fields, l.node)
 	}
@@ -72,7 +80,10 @@ func parseSchema(t table) (*Schema, error) {
 }
 
 // schemaReader counts the nodes of a schema, which may refer to one table many times.
-type schemaReader struct{ nodes int }
+type schemaReader struct {
+	nodes int
+	coded []*layout
+}
 
 func (r *schemaReader) fields(tables []table, depth int) ([]*layout, error) {
 	var all []*layout
@@ -91,9 +102,6 @@ func (r *schemaReader) field(t table, depth int) (*layout, error) {
 	if r.nodes++; r.nodes > rows.MaxNodes || depth > rows.MaxDepth || t.f.bad {
 		return nil, errSchema
 	}
-	if t.has(4) {
-		return nil, fmt.Errorf("column %.100q: %w", name, errDictionary)
-	}
 	children, err := r.fields(t.tables(5), depth+1)
 	if err != nil {
 		return nil, err
@@ -108,6 +116,9 @@ func (r *schemaReader) field(t table, depth int) (*layout, error) {
 	for _, c := range children {
 		l.node.Children = append(l.node.Children, c.node)
 	}
+	if t.has(4) {
+		return l, r.encode(l, t.table(4))
+	}
 	if l.form == formStruct {
 		return l, nil
 	}
@@ -121,6 +132,32 @@ func (r *schemaReader) field(t table, depth int) (*layout, error) {
 		return nil, fmt.Errorf("column %.100q: %w", name, errSchema)
 	}
 	return l, nil
+}
+
+// encode turns a field of values into one of numbers, which a dictionary has the values for.
+func (r *schemaReader) encode(l *layout, t table) error {
+	if len(l.children) > 0 || l.node.Kind == rows.Struct || l.node.Kind == rows.List {
+		return fmt.Errorf("column %.100q: %w", l.node.Name, errNested)
+	}
+	numbers := t.table(1)
+	bits, signed := numbers.i32(0, 32), numbers.u8(1, 0) != 0
+	if !t.has(1) {
+		signed = true
+	}
+	width, known := map[int]int{8: 0, 16: 1, 32: 2, 64: 3}[bits]
+	if !known || t.i16(3, 0) != 0 {
+		return fmt.Errorf("column %.100q: %w", l.node.Name, errSchema)
+	}
+	values := *l
+	values.node = &rows.Node{Name: l.node.Name, Type: l.node.Type, Kind: l.node.Kind, Size: l.node.Size, Nullable: true}
+	*l = layout{node: l.node, form: formCoded, width: width, signed: signed, id: t.i64(0), values: &values}
+	for _, other := range r.coded {
+		if v := other.values; other.id == l.id && (v.form != values.form || v.node.Type != values.node.Type) {
+			return fmt.Errorf("columns %.100q and %.100q have one dictionary and two types: %w", v.node.Name, l.node.Name, errSchema)
+		}
+	}
+	r.coded = append(r.coded, l)
+	return nil
 }
 
 // Kinds of types, as Schema.fbs numbers them.

@@ -81,4 +81,34 @@ PLANTS = [
         "./chunkindex/arrowipc TestEmptyBatchesAreNoFrames",
         [("chunkindex/rows/rowscan/reader.go", "\t\tr.frames = r.frames[:len(r.frames)-1]\n", "")],
     ),
+    (
+        "a number below 0 is looked up in a dictionary",
+        "./chunkindex/codec/arrowbatch TestHostileDictionaries",
+        [("chunkindex/codec/arrowbatch/batch.go", "if a.signed && b[1<<a.width-1] >= 0x80 {", "if false {")],
+    ),
+    (
+        "memory is taken for as many values as a dictionary promises",
+        "./chunkindex/codec/arrowbatch TestHostileDictionaries",
+        [("chunkindex/codec/arrowbatch/dictionary.go", "\tif d.held+4*a.n > MaxDictionary {\n\t\treturn ErrDictionary\n\t}\n", "")],
+    ),
+    (
+        "a dictionary that is continued begins anew",
+        "./chunkindex/arrowipc TestDictionariesAreAnEncoding",
+        [("chunkindex/codec/arrowbatch/dictionary.go", "\tcase !more:\n\t\tif was", "\tcase true:\n\t\tif was")],
+    ),
+    (
+        "a dictionary is continued where it is replaced",
+        "./chunkindex/arrowipc TestDictionariesAreAnEncoding",
+        [("chunkindex/codec/arrowbatch/dictionary.go", "\tcase !more:\n\t\tif was", "\tcase !more && was == nil:\n\t\tif was")],
+    ),
+    (
+        "the index keeps values of a dictionary that no row has",
+        "./chunkindex/codec/arrowbatch TestDictionariesInParameters",
+        [("chunkindex/codec/arrowbatch/dictionary.go", "\t\tif d.used[k/64]&(1<<(k%64)) != 0 {", "\t\tif d.used[k/64] != 0 {")],
+    ),
+    (
+        "a null of a dictionary is a value without a byte",
+        "./chunkindex/codec/arrowbatch TestDictionariesInParameters",
+        [("chunkindex/codec/arrowbatch/batch.go", "if a.form != formCoded || !a.dict.nulls {", "if a.form != formView || !a.dict.nulls {")],
+    ),
 ]

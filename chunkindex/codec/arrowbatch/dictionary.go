@@ -1,0 +1,244 @@
+package arrowbatch
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"sort"
+)
+
+// Limits of dictionaries.
+const (
+	// MaxDictionary is how many bytes the dictionaries of a file may have together, as values, and each as it is stored. A scan holds them.
+	MaxDictionary = 64 << 20
+	// maxUsed is how many bytes the values have that one record batch uses, and the places that it calls them by. The index keeps them.
+	maxUsed = 32 << 20
+)
+
+// noValue is set beside the end of a value of a dictionary that is null.
+const noValue = 1 << 31
+
+// dictionary is what the numbers in a column stand for. Its parts have the form in which parameters keep them.
+type dictionary struct {
+	places []byte // the numbers of the values, a u32 each, ascending; nil: value k has the number k
+	ends   []byte // where each value ends in values, a u32 each
+	values []byte
+	nulls  bool // one of the values is null
+
+	used []uint64 // a bit for each value that the record batch at hand has; nil: they are not counted
+}
+
+// errValues is what to do with a dictionary that is not read.
+const errValues = "write the values themselves (in pyarrow, column.cast(column.type.value_type))"
+
+// ErrDictionary is returned for dictionaries that are too long.
+var ErrDictionary = fmt.Errorf("the dictionaries of the file have more than %d bytes together: for the column with most values, %s", MaxDictionary, errValues)
+
+var (
+	errPlace     = errors.New("number that its dictionary has no value for")
+	errNoColumn  = errors.New("dictionary that no column of the schema has")
+	errMissing   = errors.New("its dictionary does not come before the record batch")
+	errNoFirst   = errors.New("it continues a dictionary that has not come")
+	errReplaced  = errors.New("a file has two dictionaries for one column, which only a stream may have")
+	errManyValue = fmt.Errorf("its rows have values of more than %d bytes in dictionaries, which the index would keep: write the file again in smaller record batches, or for the column with most values, %s", maxUsed, errValues)
+)
+
+func (d *dictionary) len() int { return len(d.ends) / 4 }
+
+// find returns which value a number stands for.
+func (d *dictionary) find(n uint64) (k int, ok bool) {
+	k = int(min(n, math.MaxInt32))
+	if k >= d.len() || d.places != nil && d.place(k) != n {
+		if d.places == nil {
+			return 0, false
+		}
+		k = sort.Search(min(k, d.len()), func(i int) bool { return d.place(i) >= n }) // numbers ascend, so value k has k or a higher one
+		if k >= d.len() || d.place(k) != n {
+			return 0, false
+		}
+	}
+	if d.used != nil {
+		d.used[k/64] |= 1 << (k % 64)
+	}
+	return k, true
+}
+
+func (d *dictionary) place(k int) uint64 {
+	if d.places == nil {
+		return uint64(k)
+	}
+	return uint64(binary.LittleEndian.Uint32(d.places[4*k:]))
+}
+
+// value returns value k.
+func (d *dictionary) value(k int) (v []byte, null bool) {
+	end, begin := binary.LittleEndian.Uint32(d.ends[4*k:]), uint32(0)
+	if k > 0 {
+		begin = binary.LittleEndian.Uint32(d.ends[4*k-4:]) &^ noValue
+	}
+	return d.values[begin : end&^noValue], end&noValue != 0
+}
+
+// put appends a value. The caller bounds how many there are.
+func (d *dictionary) put(v []byte, null bool) {
+	d.values = append(d.values, v...)
+	end := uint32(len(d.values))
+	if null {
+		d.nulls, end = true, end|noValue
+	}
+	d.ends = binary.LittleEndian.AppendUint32(d.ends, end)
+}
+
+// params appends the values that were used, as parameters keep them.
+func (d *dictionary) params(b []byte) []byte {
+	kept := dictionary{}
+	for k := range d.len() {
+		if d.used[k/64]&(1<<(k%64)) != 0 {
+			kept.places = binary.LittleEndian.AppendUint32(kept.places, uint32(k))
+			kept.put(d.value(k))
+		}
+	}
+	b = binary.AppendUvarint(b, uint64(kept.len()))
+	return append(append(append(b, kept.places...), kept.ends...), kept.values...)
+}
+
+// dictionary reads what dictionary.params has written of a column.
+func (r *paramsReader) dictionary(l *layout) *dictionary {
+	d := &dictionary{}
+	n := r.number(math.MaxInt32)
+	if r.bad || n > len(r.b)/8 {
+		r.bad = true
+		return d
+	}
+	d.places, d.ends, r.b = r.b[:4*n:4*n], r.b[4*n:8*n:8*n], r.b[8*n:]
+	place, begin := int64(-1), uint32(0)
+	for k := range n {
+		next, end := int64(d.place(k)), binary.LittleEndian.Uint32(d.ends[4*k:])
+		null := end&noValue != 0
+		end &^= noValue
+		size := end - begin
+		if next <= place || end < begin || null && (size > 0 || !l.node.Nullable) || !null && l.node.Size > 0 && int(size) != l.node.Size {
+			r.bad = true
+			return d
+		}
+		d.nulls = d.nulls || null
+		place, begin = next, end
+	}
+	if uint64(begin) > uint64(len(r.b)) {
+		r.bad = true
+		return d
+	}
+	d.values, r.b = r.b[:begin:begin], r.b[begin:]
+	return d
+}
+
+// Dictionary reads a message of that kind, all of which stored is: a dictionary, or what continues one. It replaces the one before of the
+// same columns, which files do not.
+func (d *Decoder) Dictionary(stored []byte, replaces bool) error {
+	m, body, err := split(stored)
+	if err != nil {
+		return err
+	}
+	if m.Kind != KindDictionary {
+		return errMessage
+	}
+	id, more := m.header.i64(0), m.header.u8(2, 0) != 0
+	columns := d.schema.encoded(id)
+	if len(columns) == 0 {
+		return errNoColumn
+	}
+	d.unpack.next()
+	r, n, err := newBatchReader(m.header.table(1), body, &d.unpack)
+	if err != nil {
+		return err
+	}
+	a, err := r.array(columns[0].values)
+	if err != nil {
+		return err
+	}
+	if a.n != n || r.left() || m.header.f.bad {
+		return errBuffer
+	}
+	if err := d.keep(id, a, more, replaces); err != nil {
+		return fmt.Errorf("column %.100q: %w", columns[0].node.Name, err)
+	}
+	return nil
+}
+
+// keep keeps a dictionary, or what continues one.
+func (d *Decoder) keep(id int64, values *array, more, replaces bool) error {
+	was := d.dictionaries[id]
+	switch {
+	case more && was == nil:
+		return errNoFirst
+	case !more && was != nil && !replaces:
+		return errReplaced
+	case !more:
+		if was != nil {
+			d.held -= was.bytes()
+		}
+		was = &dictionary{}
+		d.dictionaries[id] = was
+	}
+	return d.extend(was, values)
+}
+
+func (d *dictionary) bytes() int64 { return int64(len(d.ends) + len(d.values)) }
+
+// extend appends values to a dictionary.
+func (d *Decoder) extend(to *dictionary, a *array) error {
+	if d.held+4*a.n > MaxDictionary {
+		return ErrDictionary
+	}
+	for i := range a.n {
+		var v []byte
+		null := a.null(i)
+		if !null {
+			var err error
+			if v, err = a.value(i); err != nil {
+				return err
+			}
+		}
+		if d.held += 4 + int64(len(v)); d.held > MaxDictionary {
+			return ErrDictionary
+		}
+		to.put(v, null)
+	}
+	return nil
+}
+
+// encoded returns the columns that have a dictionary.
+func (s *Schema) encoded(id int64) (all []*layout) {
+	for _, l := range s.coded {
+		if l.id == id {
+			all = append(all, l)
+		}
+	}
+	return all
+}
+
+// counted returns the dictionary of each column that has one, in their order, ready to count which values a record batch of rows has.
+func (d *Decoder) counted() ([]*dictionary, error) {
+	var all []*dictionary
+	for _, l := range d.schema.coded {
+		one := d.dictionaries[l.id]
+		if one == nil {
+			return nil, fmt.Errorf("column %.100q: %w", l.node.Name, errMissing)
+		}
+		one.used = make([]uint64, (one.len()+63)/64)
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+// Used returns the values of dictionaries that the rows of the record batch have, which have all been read: the Dictionaries of a Batch.
+func (d *Decoder) Used() ([]byte, error) {
+	var b []byte
+	for _, one := range d.dicts {
+		if b = one.params(b); len(b) > maxUsed {
+			return nil, errManyValue
+		}
+	}
+	return b, nil
+}
