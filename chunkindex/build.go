@@ -232,6 +232,9 @@ func (b *builder) run(ctx context.Context) error {
 	if b.found.HiddenMembers != nil {
 		b.report.Members = b.found.HiddenMembers()
 	}
+	if b.found.Assumed != nil {
+		b.report.Assumed = b.found.Assumed()
+	}
 	unchanged, err := b.pub.publish(ctx, file, binding)
 	if err != nil {
 		return err

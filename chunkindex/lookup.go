@@ -226,7 +226,8 @@ type repeats struct {
 type twiceError struct{ shard, key string }
 
 func (e *twiceError) Error() string {
-	return fmt.Sprintf("two samples in shard %s have the key %q: keys must be unique in a shard, and members of one key that are not adjacent are two samples", e.shard, e.key)
+	return fmt.Sprintf("two samples in shard %s have the key %q: keys must be unique in a shard, and members of one key that are not adjacent are two samples: write the shard anew with its members in the order of their names, as "+
+		"tar --sort=name does, or LC_ALL=C sort before zip -@", e.shard, e.key)
 }
 
 // repeats counts the keys that several shards have. Two samples of one shard with one key are a *twiceError. Samples of one

@@ -138,7 +138,7 @@ func (b *builder) take(l *listing) error {
 	if b.found.Overlap < 0 || b.found.Overlap >= format.MaxSample {
 		return errors.New("samples share more bytes than they can have")
 	}
-	b.report.Format, b.report.Assumed = b.format.Name, b.found.Assumed
+	b.report.Format = b.format.Name
 	return nil
 }
 

@@ -1,11 +1,14 @@
 package chunkindex
 
 import (
+	"archive/tar"
 	"archive/zip"
 	"bytes"
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/internal/objstore"
@@ -85,5 +88,80 @@ func TestZipArchives(t *testing.T) {
 	again, err := Build(t.Context(), store, "", BuildOptions{ChunkSize: 1000})
 	if err != nil || !again.Unchanged || again.ReadBytes != 0 {
 		t.Errorf("again: got %+v, %v", again, err)
+	}
+}
+
+// The members of an archive are the samples that they are in a tar, whichever way they are stored.
+func TestZipIsGroupedAsATarIs(t *testing.T) {
+	names := []string{"d/1.jpg", "d/1.txt", "d/1.seg.png", "d/2.jpg", "d.x/2.cls", "d.x/2.jpg", "README", "README.more", "f.0001.png", "f.0002.png"}
+	samples := func(key string, body []byte) (all []string) {
+		store := memstore.New()
+		store.Set(key, body)
+		rep, err := Build(t.Context(), store, "", BuildOptions{ChunkSize: 2000})
+		if err != nil || rep.Chunks < 3 {
+			t.Fatalf("%s: got %+v, %v", key, rep, err)
+		}
+		x, err := Open(t.Context(), store, "", OpenOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer x.Close()
+		var bad []BadRange
+		if err := Verify(t.Context(), x, store, "", 1, nil, func(b BadRange) { bad = append(bad, b) }); err != nil || len(bad) > 0 {
+			t.Errorf("%s: verify: got %v, %v", key, bad, err)
+		}
+		for i := range x.Chunks() {
+			names, err := x.Names(t.Context(), i)
+			if err != nil {
+				t.Fatal(err)
+			}
+			parts, err := x.Parts(t.Context(), i)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for j := range int(x.First()[i+1] - x.First()[i]) {
+				sample := names.Key(j)
+				for _, p := range parts.Append(nil, j) {
+					sample += fmt.Sprintf(" %s:%d:%x", p.Ext, p.Length, p.CRC32C)
+				}
+				all = append(all, sample)
+			}
+		}
+		return all
+	}
+	var tarred bytes.Buffer
+	w := tar.NewWriter(&tarred)
+	content := func(i int) []byte { return []byte(strings.Repeat(names[i], 20*(i+1))) }
+	for i, name := range names {
+		err := w.WriteHeader(&tar.Header{Name: name, Size: int64(len(content(i))), Mode: 0o644})
+		if err == nil {
+			_, err = w.Write(content(i))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	want := samples("a.tar", tarred.Bytes())
+	for _, method := range []uint16{zip.Store, zip.Deflate} {
+		var zipped bytes.Buffer
+		w := zip.NewWriter(&zipped)
+		for i, name := range names {
+			f, err := w.CreateHeader(&zip.FileHeader{Name: name, Method: method})
+			if err == nil {
+				_, err = f.Write(content(i))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, samples("a.zip", zipped.Bytes())); d != "" {
+			t.Errorf("method %d: %s", method, d)
+		}
 	}
 }

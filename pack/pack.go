@@ -20,13 +20,14 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
 // Ways of making samples from files, for Options.Key.
 const (
-	KeyGroup = "group" // files that agree up to the first dot of their base name are one sample
-	KeyPath  = "path"  // every file is a sample of its own
+	KeyGroup = format.KeyGroup // files that agree up to the first dot of their base name are one sample
+	KeyPath  = format.KeyPath  // every file is a sample of its own
 )
 
 // DefaultShardSize is the target length of a shard.

@@ -133,7 +133,9 @@ func (r record) framing(d *format.Dataset, header string) (framing, error) {
 				"--header absent takes the first record of each shard for a sample, --header present for a header", r.key, line(r.text))
 		}
 	}
-	d.Assumed = fmt.Sprintf("took the first record of each shard, %.200q, for a header: --header absent makes a sample of it", line(r.text))
+	d.Assumed = func() string {
+		return fmt.Sprintf("took the first record of each shard, %.200q, for a header: --header absent makes a sample of it", line(r.text))
+	}
 	return f, nil
 }
 

@@ -75,7 +75,7 @@ func TestTablesWithoutAHeader(t *testing.T) {
 		if asked && (err == nil || !strings.Contains(err.Error(), fmt.Sprintf("object d/a.csv: its first record, %q, has a number", first)) || !strings.Contains(err.Error(), "--header absent")) {
 			t.Errorf("%s: got %v, want the question whether it is a header", first, err)
 		}
-		if !asked && (err != nil || !strings.Contains(d.Assumed, fmt.Sprintf("%q, for a header: --header absent", first))) {
+		if !asked && (err != nil || !strings.Contains(d.Assumed(), fmt.Sprintf("%q, for a header: --header absent", first))) {
 			t.Errorf("%s: got %+v, %v, want it named as the header", first, d, err)
 		}
 	}
@@ -88,7 +88,7 @@ func TestTablesWithoutAHeader(t *testing.T) {
 	}
 	scantest.Refuses(t, csv.Format(), absent, scantest.Objects{"a.csv": []byte("1,2\n"), "b.csv": []byte("1,2,3\n")}, "shard b.csv: at offset 0: record 1: 3 fields, and 2 in the first record of a.csv")
 	d, err := csv.Format().Survey(t.Context(), numbers, absent)
-	if err != nil || string(d.Framing) != `{"delimiter":",","header":"","fields":2}` || d.Assumed != "" || d.Shards[2].Says != string(d.Framing) {
+	if err != nil || string(d.Framing) != `{"delimiter":",","header":"","fields":2}` || d.Assumed != nil || d.Shards[2].Says != string(d.Framing) {
 		t.Errorf("got %+v, %v", d, err)
 	}
 	if f, err := csv.Format().Framing(d.Framing); err != nil {

@@ -69,7 +69,6 @@ type Dataset struct {
 	Beside  []string        // keys of objects that say something of the shards, such as an index.json: neither shards nor ignored
 	Told    bool            // an index of the format's own, or its fixed names, say which objects are shards: any others are no loss
 	Overlap int64           // bytes that a sample may share with the end of the one before
-	Assumed string          // what the survey took for granted, and the flag that says otherwise, for people; empty: nothing
 	Loose   bool            // each shard is one sample, taken as it is stored, and a chunk is a run of shards
 
 	// Scan reads the decoded bytes of one shard, given by its number, once and in sequence, and tells out where its
@@ -84,6 +83,9 @@ type Dataset struct {
 	// LeftOut tells how many tokens of a shard are in none of the windows that were found in it, as far as that is known
 	// without reading it again. nil: samples are no windows.
 	LeftOut func(shard int, windows uint64) int64
+
+	// Assumed tells people, after all scans, what was taken for granted, and the flag that says otherwise; empty: nothing was. nil: nothing.
+	Assumed func() string
 
 	// HiddenMembers tells how many hidden members of archives the scans so far have left out. nil: there are no archives.
 	HiddenMembers func() int64

@@ -9,11 +9,18 @@ type Options struct {
 	RecordSize     int64  // bytes of a record, of records of one size without a header
 	SequenceLength int64  // tokens of a window, of token files; a sample has one token more, the next window's first
 	DType          string // of tokens or records, as NumPy writes it: "<u2"
+	Key            string // KeyGroup or KeyPath: which members of an archive are one sample; empty: KeyGroup
 	Header         string // HeaderPresent or HeaderAbsent: whether the first record of each table is a header; empty: the format finds out
 
 	// Classes reads the names that a repository's README gives to the values of integer columns, by the columns' paths. nil: there is none.
 	Classes func(context.Context) (map[string][]string, error)
 }
+
+// What Options.Key says, and a user of millrace pack.
+const (
+	KeyGroup = "group" // members, or files, whose names are the same up to the first dot after the last slash
+	KeyPath  = "path"  // each is a sample of its own
+)
 
 // What Options.Header says, in the words of RFC 4180.
 const (
@@ -29,6 +36,7 @@ const (
 	RecordSize     Option = "--record-size"
 	SequenceLength Option = "--sequence-length"
 	DType          Option = "--dtype"
+	Key            Option = "--key"
 	Header         Option = "--header"
 )
 
@@ -42,6 +50,7 @@ func (o *Options) Given() []Option {
 		{RecordSize, o.RecordSize != 0},
 		{SequenceLength, o.SequenceLength != 0},
 		{DType, o.DType != ""},
+		{Key, o.Key != ""},
 		{Header, o.Header != ""},
 	} {
 		if one.given {

@@ -29,9 +29,8 @@ func scan(c *format.Cursor, hidden *atomic.Int64) error {
 type scanner struct {
 	*format.Cursor
 
-	open bool // a sample has begun
-	key  string
-	exts map[string]string // extensions in the open sample, by their lower case
+	open  bool // a sample has begun
+	group Group
 
 	hidden *atomic.Int64 // counts hidden members; nil: they are members like any others
 	held   int64         // bytes of hidden members after the open sample, which belong to it if its next member follows
@@ -302,23 +301,19 @@ func (s *scanner) regular(h header) error {
 	if h.size > format.MaxSample {
 		return s.fail(h.name, fmt.Sprintf("%d bytes are more than a sample can have, %d", h.size, format.MaxSample))
 	}
-	if meta(h.name) {
-		return s.fail(h.name, "WebDataset's reader passes over members of such names: leave it out of the shard, or name it otherwise")
-	}
 	key, ext := Split(h.name) // a name without a dot belongs to the group that pack puts it in
-	if !s.open || key != s.key {
+	if !s.open || key != s.group.Key {
 		if err := s.finish(); err != nil {
 			return err
 		}
 		if err := s.Begin(key); err != nil {
 			return err
 		}
-		s.open, s.key = true, key
-		s.exts = map[string]string{}
+		s.open, s.group = true, Group{Key: key}
 	}
 	ext = strings.Clone(ext) // not the whole name with it, of which there can be a million
-	if err := s.extend(h.name, ext); err != nil {
-		return err
+	if err := s.group.Add(h.name, ext); err != nil {
+		return s.fail(h.name, err.Error())
 	}
 	s.Ahead(s.held + s.head + padded(h.size))
 	if err := s.Data(s.held + s.head); err != nil { // with hidden members between two members of this sample
@@ -354,32 +349,6 @@ func (s *scanner) leaveOut(h header) error {
 	}
 	s.held += n
 	return nil
-}
-
-// extend notes that the open sample has a member of this extension, if WebDataset's own reader could take it: that one tells
-// no capitals from others, and keeps things of its own beside the members.
-func (s *scanner) extend(name, ext string) error {
-	lower := strings.ToLower(ext)
-	switch before, twice := s.exts[lower]; {
-	case twice && before == ext:
-		return s.fail(name, "two members of this name in one sample")
-	case twice:
-		return s.fail(name, fmt.Sprintf("two members in one sample whose extensions, %.100q and %.100q, differ in capitals alone, which WebDataset's reader does not tell apart", before, ext))
-	case lower == "__key__", lower == "__url__", lower == "__local_path__", lower == "__bad__":
-		return s.fail(name, "extension is one that WebDataset's reader keeps for itself")
-	}
-	s.exts[lower] = ext
-	return nil
-}
-
-// meta says whether WebDataset's reader passes over a name, as one of data about the data: __name__, or anything in a directory of such a
-// name at the top.
-func meta(name string) bool {
-	first, _, nested := strings.Cut(name, "/")
-	if !strings.HasPrefix(first, "__") {
-		return false
-	}
-	return strings.HasSuffix(first, "__") && (len(first) >= 4 || !nested && len(first) >= 2)
 }
 
 func padded(n int64) int64 { return (n + blockSize - 1) &^ (blockSize - 1) }

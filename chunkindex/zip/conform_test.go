@@ -14,9 +14,9 @@ func dataset(t testing.TB) scantest.Dataset {
 	return scantest.Dataset{
 		Format: zip.Format(),
 		Objects: scantest.Objects{
-			"a.zip": write(t, true, entry{"0.jpg", "0", 0}, entry{"._0.cls", "finder", 0}, entry{"5.jpg", strings.Repeat("5", 60), 0}, entry{"d/", "", 0}, entry{"d/1.jpg", "1", 0}),
+			"a.zip": write(t, true, entry{"0.jpg", "0", 0}, entry{"._0.cls", "finder", 0}, entry{"0.cls", "5", 0}, entry{"5.jpg", strings.Repeat("5", 60), 0}, entry{"d/", "", 0}, entry{"d/1.jpg", "1", 0}),
 			"b.zip": write(t, true),
-			"c.zip": write(t, false, entry{"0.jpg", strings.Repeat("0", 60), archive.Deflate}, entry{"1.jpg", "1", 0}, entry{"2.jpg", "22", archive.Deflate}),
+			"c.zip": write(t, false, entry{"0.jpg", strings.Repeat("0", 60), archive.Deflate}, entry{"1.jpg", "1", 0}, entry{"1.cls", "22", archive.Deflate}, entry{"1.txt", "", 0}, entry{"2.jpg", "22", archive.Deflate}),
 		},
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/chunkindex/files"
 	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/webdataset"
 )
 
 // The structures at an archive's end, as PKWARE's APPNOTE 6.3 has them: what they begin with, and how long they are at least.
@@ -113,25 +114,43 @@ func readArchive(ctx context.Context, in format.Ranges, size int64, hides bool) 
 	return a, a.order(int64(e.offset))
 }
 
-// distinguish gives members that differ by their extensions alone keys of their own. Where the user has not asked for each member as a
-// sample it refuses them: they may be a sample together, such as a picture and its label.
-func (a *archive) distinguish(asked bool) error {
+// name gives the data members their keys and extensions: by WebDataset's rule, or each a key of its own.
+func (a *archive) name(each bool) error {
 	first := map[string]int{}
 	for i := range a.members {
 		m := &a.members[i]
 		if m.kind != dataMember {
 			continue
 		}
-		key, _ := files.Split(m.name)
-		j, twice := first[key]
-		if !twice {
-			first[key] = i
+		if !each {
+			m.key, m.ext = webdataset.Split(m.name)
 			continue
 		}
-		if !asked {
-			return m.fail("it and %s may be one sample: unpack the archive and make samples of both with millrace pack, or take each member as a sample with --format zip", a.members[j].name)
+		m.key, m.ext = files.Split(m.name)
+		if j, twice := first[m.key]; twice { // they differ by their extensions alone
+			m.key, a.members[j].key = files.Whole(m.name), files.Whole(a.members[j].name)
+		} else {
+			first[m.key] = i
 		}
-		m.key, a.members[j].key = files.Whole(m.name), files.Whole(a.members[j].name)
+	}
+	return a.fits()
+}
+
+// fits refuses members of one key that are too long together for a sample.
+func (a *archive) fits() error {
+	var first *member
+	together := int64(0)
+	for i := range a.members {
+		m := &a.members[i]
+		if m.kind != dataMember {
+			continue
+		}
+		if first == nil || m.key != first.key {
+			first, together = m, 0
+		}
+		if together += m.decoded; together > format.MaxSample {
+			return m.fail("with %q and others of its key it is longer than a sample can be, %d bytes: --key path makes a sample of each", first.name, format.MaxSample)
+		}
 	}
 	return nil
 }
@@ -222,7 +241,6 @@ func readEntry(b []byte, hides bool) (m member, length int, err error) {
 	if err := m.widen(b[entryLength+name : entryLength+name+extra]); err != nil {
 		return m, 0, err
 	}
-	m.key, m.ext = files.Split(m.name)
 	switch {
 	case hides && format.Hidden(m.name):
 		m.kind = hiddenMember
@@ -277,8 +295,6 @@ func (m *member) check() error {
 		return m.fail("it is encrypted: make the archive anew without a password, and have the store encrypt")
 	case m.kind == directoryMember && m.decoded != 0:
 		return m.fail("it is a directory with content")
-	case m.kind == dataMember && m.decoded == 0:
-		return m.fail("it has no byte: remove it from the archive, as zip -d does")
 	case m.method != codec.Stored && m.method != codec.Deflated:
 		return m.fail("it is compressed by method %d%s, which is not read: make the archive anew with zip -Z deflate, or -Z store", m.method, methodName(m.method))
 	case m.method == codec.Stored && m.stored != m.decoded:

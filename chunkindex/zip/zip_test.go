@@ -11,9 +11,9 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
-	"github.com/millrace-data/millrace/chunkindex/files"
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/scantest"
+	"github.com/millrace-data/millrace/chunkindex/webdataset"
 	"github.com/millrace-data/millrace/chunkindex/zip"
 )
 
@@ -63,7 +63,7 @@ func TestSamples(t *testing.T) {
 		entry{"2.nii.gz", "two", archive.Deflate}, entry{"__MACOSX/2.jpg", "hidden", 0}, entry{"README", "about", 0},
 	), "b.ZIP": nil, "README.md": nil}
 	scantest.Finds(t, zip.Format(), format.Options{}, objects, map[string][]scantest.Sample{
-		"a.zip": {sample("d/1", "jpg", 0, 3), sample("d/frame_0001", "png", 3, n), sample("2", "nii.gz", n+3, 3), sample("README", "", n+6, 5)},
+		"a.zip": {sample("d/1", "jpg", 0, 3), sample("d/frame", "0001.png", 3, n), sample("2", "nii.gz", n+3, 3), sample("README", "", n+6, 5)},
 		"b.ZIP": nil,
 	})
 	// Stored members are ranges of the archive.
@@ -73,12 +73,132 @@ func TestSamples(t *testing.T) {
 		scantest.Finds(t, zip.Format(), format.Options{Named: true}, scantest.Objects{"a": b},
 			map[string][]scantest.Sample{"a": {sample("1", "jpg", at("one"), 3), sample("2", "jpg", at("three"), 5)}})
 	}
-	// Members that differ by their extensions alone are samples where that is asked for.
+}
+
+// parts is a sample of several parts, which lie where the archive has their contents.
+func parts(b []byte, key string, of ...string) scantest.Sample {
+	var s scantest.Sample
+	for i := 0; i < len(of); i += 2 {
+		at := int64(strings.Index(string(b), of[i+1]))
+		if i == 0 {
+			s = scantest.Sample{Key: key, Offset: at}
+		}
+		s.Length = at + int64(len(of[i+1])) - s.Offset
+		s.Parts = append(s.Parts, scantest.Part{Ext: of[i], Offset: at - s.Offset, Length: int64(len(of[i+1]))})
+	}
+	return s
+}
+
+// Members are put together to samples as those of a tar are, whether they are stored or deflated.
+func TestGrouping(t *testing.T) {
+	members := func(method uint16) []entry {
+		return []entry{
+			{"d/", "", 0}, {"d/1.jpg", "<one>", method}, {"d/._1.txt", "finder", method}, {"d/1.txt", "<words>", method}, {"d/1.seg.png", "<mask>", method},
+			{"d/2.jpg", "<two>", method}, {"e/", "", 0}, {"e/2.jpg", "<other>", method}, {"README", "<about>", method}, {"3.cls", "", method}, {"3.jpg", "<three>", method},
+		}
+	}
+	for name, c := range map[string]struct {
+		archive []byte
+		lies    string // where the samples are
+	}{
+		"stored, sums behind": {write(t, false, members(archive.Store)...), ""},
+		"stored, sums before": {write(t, true, members(archive.Store)...), ""},
+		"deflated":            {write(t, false, members(archive.Deflate)...), "<one><words><mask><two><other><about><three>"},
+		"stored and deflated": {write(t, false, append(members(archive.Store), entry{"4.jpg", "<four>", archive.Deflate})...), "<one><words><mask><two><other><about><three><four>"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := []byte(c.lies)
+			if c.lies == "" {
+				b = c.archive
+			}
+			three := parts(b, "3", "jpg", "<three>")
+			empty := scantest.Part{Ext: "cls"}
+			if c.lies == "" { // the header of the second member lies between
+				head := int64(30 + len("3.jpg"))
+				if strings.Contains(name, "behind") {
+					head += 16 // sum and lengths of the member without a byte
+				}
+				three.Offset, three.Length, three.Parts[0].Offset = three.Offset-head, three.Length+head, head
+			}
+			three.Parts = append([]scantest.Part{empty}, three.Parts...)
+			want := []scantest.Sample{
+				parts(b, "d/1", "jpg", "<one>", "txt", "<words>", "seg.png", "<mask>"), parts(b, "d/2", "jpg", "<two>"), parts(b, "e/2", "jpg", "<other>"), parts(b, "README", "", "<about>"), three,
+			}
+			if strings.HasSuffix(c.lies, "<four>") {
+				want = append(want, parts(b, "4", "jpg", "<four>"))
+			}
+			scantest.Finds(t, zip.Format(), format.Options{}, scantest.Objects{"a.zip": c.archive}, map[string][]scantest.Sample{"a.zip": want})
+		})
+	}
+}
+
+// What WebDataset's reader would take otherwise is refused, as in a tar.
+func TestMembersThatWebDatasetTakesOtherwise(t *testing.T) {
+	for want, members := range map[string][]entry{
+		`"1.jpg" at offset 36: two members of this name`: {{"1.jpg", "a", 0}, {"1.jpg", "b", 0}},
+		"differ in capitals alone":                       {{"1.jpg", "a", 0}, {"1.JPG", "b", 0}},
+		"passes over":                                    {{"__meta__", "a", 0}},
+		"keeps for itself":                               {{"1.__key__", "a", 0}},
+		`"1.cls" at offset 0: neither it nor`:            {{"1.cls", "", 0}, {"1.txt", "", 0}, {"2.txt", "x", 0}},
+		`"2.cls" at offset 36: neither it nor`:           {{"1.cls", "x", 0}, {"2.cls", "", 0}},
+	} {
+		scantest.Refuses(t, zip.Format(), format.Options{}, scantest.Objects{"a.zip": write(t, true, members...)}, want)
+	}
+}
+
+// Each member is a sample where that is asked for, with a key of its own.
+func TestEachMember(t *testing.T) {
 	pair := scantest.Objects{"a.zip": write(t, false, entry{"1.jpg", "one", 8}, entry{"2.jpg", "two", 8}, entry{"1.tar.png", "1", 8}, entry{"1.png", "1", 8})}
-	scantest.Refuses(t, zip.Format(), format.Options{}, pair, `it and 1.jpg may be one sample`)
-	scantest.Finds(t, zip.Format(), format.Options{Named: true}, pair, map[string][]scantest.Sample{
+	scantest.Finds(t, zip.Format(), format.Options{Key: format.KeyPath}, pair, map[string][]scantest.Sample{
 		"a.zip": {sample("1_jpg", "jpg", 0, 3), sample("2", "jpg", 3, 3), sample("1_tar", "png", 6, 1), sample("1_png", "png", 7, 1)},
 	})
+}
+
+// Hidden members between two members of a sample become bytes of it, up to a length: longer ones end the sample.
+func TestLongHiddenMembersEndASample(t *testing.T) {
+	for _, n := range []int{1 << 19, 1 << 20} {
+		b := write(t, true, entry{"1.jpg", "one", 0}, entry{"._1", strings.Repeat("x", n), 0}, entry{"1.txt", "two", 0})
+		found, err := scantest.Scan(t.Context(), zip.Format(), format.Options{}, scantest.Objects{"a.zip": b})
+		if want := 1 + n>>20; err != nil || len(found["a.zip"]) != want {
+			t.Errorf("%d bytes: got %d samples, %v, want %d", n, len(found["a.zip"]), err, want)
+		}
+	}
+}
+
+func TestDirectoriesEndASample(t *testing.T) {
+	for _, method := range []uint16{archive.Store, archive.Deflate} {
+		b := write(t, false, entry{"1.jpg", "one", method}, entry{"d/", "", 0}, entry{"1.txt", "two", method})
+		if found, err := scantest.Scan(t.Context(), zip.Format(), format.Options{}, scantest.Objects{"a.zip": b}); err != nil || len(found["a.zip"]) != 2 {
+			t.Errorf("got %+v, %v, want two samples of one key", found, err)
+		}
+	}
+}
+
+// A sample of several members is named, and the flag that tells them apart.
+func TestSeveralMembersAreTold(t *testing.T) {
+	objects := scantest.Objects{
+		"a.zip": write(t, true, entry{"0.jpg", "zero", 0}),
+		"b.zip": write(t, true, entry{"f.0001.png", "one", 0}, entry{"f.0002.png", "two", 0}, entry{"f.0003.png", "three", 0}),
+		"c.zip": write(t, true, entry{"1.jpg", "one", 0}, entry{"1.txt", "two", 0}),
+	}
+	for key, want := range map[string]string{"": `such as "f.0001.png" and "f.0002.png": --key path makes a sample of each`, format.KeyPath: ""} {
+		d, err := zip.Format().Survey(t.Context(), objects, format.Options{Key: key})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := 2; i >= 0; i-- {
+			in, err := d.Decode(t.Context(), i, ranges(objects[d.Shards[i].Key]))
+			if err == nil {
+				err = d.Scan(t.Context(), i, in, scantest.Nothing{})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := d.Assumed(); !strings.Contains(got, want) || want == "" && got != "" || (d.Shards[0].Says == "") != (key == "") {
+			t.Errorf("key %q: got %q, want %q", key, got, want)
+		}
+	}
 }
 
 func TestSurvey(t *testing.T) {
@@ -201,7 +321,6 @@ func TestRefusals(t *testing.T) {
 		"another deflated content":       {with(deflated, 36, 0xff), "its content does not decode"},
 		"a bomb that lies":               {lying(deflated, 299), "more bytes than the directory says"},
 		"fewer bytes than it says":       {lying(deflated, 301), "it has 300 bytes"},
-		"a member without a byte":        {write(t, true, entry{"1.jpg", "1", 0}, entry{"2.jpg", "", 0}), `"2.jpg" at offset 36: it has no byte`},
 		"a name with a backslash":        {write(t, true, entry{`d\1.jpg`, "one", 0}), "backslash"},
 		"a name that is not UTF-8":       {write(t, true, entry{"\xff.jpg", "one", 0}), "not UTF-8"},
 		"stored in other than its bytes": {with(good, directory+24, 9), "it is stored in 3 bytes and has 9"},
@@ -266,7 +385,7 @@ func (f failing) ReadRange(ctx context.Context, offset int64, p []byte) error {
 
 // Whatever an archive holds, it is refused, or the library finds the same contents under the same names.
 func FuzzScanZip(f *testing.F) {
-	f.Add(write(f, true, entry{"1.jpg", "one", 0}, entry{"3.cls", "7", 0}, entry{"2.jpg", "two", 0}))
+	f.Add(write(f, true, entry{"1.jpg", "one", 0}, entry{"1.cls", "7", 0}, entry{"2.jpg", "two", 0}))
 	f.Add(write(f, false, entry{"1.jpg", strings.Repeat("one", 50), archive.Deflate}, entry{"._1", "x", 0}, entry{"d/", "", 0}, entry{"2.jpg", "two", 0}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		objects := scantest.Objects{"a.zip": b}
@@ -308,7 +427,7 @@ func FuzzScanZip(f *testing.F) {
 				found := false
 				got := string(decoded[s.Offset+p.Offset : s.Offset+p.Offset+p.Length])
 				for name, content := range want {
-					key, ext := files.Split(name)
+					key, ext := webdataset.Split(name)
 					found = found || key == s.Key && ext == p.Ext && (unread[name] || content == got)
 				}
 				if !found {
@@ -337,4 +456,16 @@ func TestFaultOfTheStore(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Members that are too long together are refused before they are read.
+func TestMembersThatAreTooLongTogether(t *testing.T) {
+	b := write(t, false, entry{"f.1.png", "one", archive.Deflate}, entry{"f.2.png", "two", archive.Deflate})
+	for at, magic := 0, []byte("PK\x01\x02"); bytes.Contains(b[at:], magic); at += 24 {
+		at += bytes.Index(b[at:], magic)
+		binary.LittleEndian.PutUint32(b[at+24:], 600<<20)
+	}
+	objects := scantest.Objects{"a.zip": b}
+	scantest.Refuses(t, zip.Format(), format.Options{}, objects, `with "f.1.png" and others of its key it is longer than a sample can be, 1073741824 bytes: --key path`)
+	scantest.Refuses(t, zip.Format(), format.Options{Key: format.KeyPath}, objects, "it has 3 bytes")
 }

@@ -55,6 +55,7 @@ func (x *indexFlags) defineFormat(f *cli.Flags) {
 	f.Size(&x.opt.Hints.RecordSize, "record-size", 0, "size of a record, of records without a header")
 	f.Count(&x.sequence, "sequence-length", 0, "tokens of a sample, which is a window of so many and the one after them")
 	f.Text(&x.opt.Hints.DType, "dtype", "", "`TYPE` of a token, or of a record's elements, as NumPy writes it: <u2, <i4, |u1")
+	f.Choice(&x.opt.Hints.Key, "key", "", "what makes a sample of a zip archive: members whose names differ in the extension alone, or each", format.KeyGroup, format.KeyPath)
 	f.Choice(&x.opt.Hints.Header, "header", "", "whether the first record of each .csv or .tsv is a header; absent: it is a sample", format.HeaderPresent, format.HeaderAbsent)
 }
 

@@ -147,7 +147,7 @@ PLANTS = [
     (
         "the tar scanner takes extensions for two that WebDataset takes for one",
         "./chunkindex/webdataset TestExtensionsThatDifferInCapitals",
-        [("chunkindex/webdataset/scan.go", "lower := strings.ToLower(ext)", "lower := ext")],
+        [("chunkindex/webdataset/group.go", "lower := strings.ToLower(ext)", "lower := ext")],
     ),
     (
         "two formats that claim a dataset are not told apart",
@@ -420,9 +420,19 @@ PLANTS = [
         [("chunkindex/zip/directory.go", "if m.stored > m.next-m.head-codec.MemberHeader-int64(len(m.name)) {", "if m.stored < 0 {"), ("chunkindex/zip/contents.go", "case m.head+int64(len(header))+m.stored > m.next:", "case m.next < 0:")],
     ),
     (
-        "members of a zip archive that may be one sample are taken for one each",
-        "./chunkindex/zip TestSamples",
-        [("chunkindex/zip/directory.go", "if !asked {", "if !asked && m.key == \"\" {")],
+        "members of a zip archive are samples each though they have one key",
+        "./chunkindex/zip TestGrouping",
+        [("chunkindex/zip/zip.go", "if s.first != nil && (m.key != s.group.Key ||", "if s.first != nil && (m.key != s.group.Key || m.ext != s.first.ext ||")],
+    ),
+    (
+        "a directory between two members of a zip archive does not end the sample",
+        "./chunkindex/zip TestDirectoriesEndASample",
+        [("chunkindex/zip/zip.go", "\tcase directoryMember:\n\t\treturn s.finish()", "\tcase directoryMember:\n\t\treturn nil")],
+    ),
+    (
+        "members of one sample of a zip archive are put together without a word",
+        "./chunkindex/zip TestSeveralMembersAreTold",
+        [("chunkindex/zip/zip.go", "if s.joined != \"\" {", "if s.joined != \"\" && shard < 0 {")],
     ),
     (
         "a table beside pictures is a data set of its own",
