@@ -23,7 +23,7 @@ func TestMDSAsStreamingReadsIt(t *testing.T) {
 	g := serveAll(t, store, objects, dir, names...)
 	var readable []string
 	for _, name := range names {
-		readable = append(readable, saveAs(t, name, asMDS(t, g, name)))
+		readable = append(readable, saveAs(t, name, asMDS(t, g, name, 7)))
 	}
 	found := library(t, "mds.py", append([]string{"read"}, readable...)...)
 	for _, name := range names {
@@ -37,10 +37,10 @@ func TestMDSAsStreamingReadsIt(t *testing.T) {
 }
 
 // asMDS returns the files of an epoch as an MDS dataset, which are those of the directory that the gateway makes of it.
-func asMDS(t *testing.T, g *harness.Gateway, dataset string) map[string][]byte {
+func asMDS(t *testing.T, g *harness.Gateway, dataset string, batchSize int) map[string][]byte {
 	t.Helper()
 	get := func(file string) []byte {
-		return g.MustGet(t, "/v1/datasets/"+dataset+"/epochs/1/mds/batch_size=7/"+file).Body
+		return g.MustGet(t, fmt.Sprintf("/v1/datasets/%s/epochs/1/mds/batch_size=%d/%s", dataset, batchSize, file)).Body
 	}
 	files := map[string][]byte{"index.json": get("index.json")}
 	var index struct {
@@ -56,9 +56,9 @@ func asMDS(t *testing.T, g *harness.Gateway, dataset string) map[string][]byte {
 	for _, s := range index.Shards {
 		files[s.Raw.Basename] = get(s.Raw.Basename)
 	}
-	for i, batch := range epochOf(t, g, dataset, 1, 7) {
-		if name := fmt.Sprintf("shard.%05d.mds", i); !bytes.Equal(files[name], batch.body) {
-			t.Errorf("%s of %s: got %d bytes, want the %d of the batch", name, dataset, len(files[name]), len(batch.body))
+	for i, batch := range epochAs(t, g, dataset, "mds", "application/vnd.mosaicml.mds", batchSize) {
+		if name := fmt.Sprintf("shard.%05d.mds", i); !bytes.Equal(files[name], batch) {
+			t.Errorf("%s of %s: got %d bytes, want the %d of the batch", name, dataset, len(files[name]), len(batch))
 		}
 	}
 	return files

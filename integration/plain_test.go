@@ -68,7 +68,7 @@ func TestFilesAsTheirOwnLibrariesReadThem(t *testing.T) {
 			fetched(t, store, g, c.name)
 		}
 		files := map[string][]byte{}
-		for n, b := range epochAs(t, g, c.name, c.form, c.content) {
+		for n, b := range epochAs(t, g, c.name, c.form, c.content, 7) {
 			files[fmt.Sprintf("batch-%05d.bin", n)] = b
 		}
 		pairs = append(pairs, c.reader, saveAs(t, strconv.Itoa(i), files))
@@ -88,9 +88,9 @@ func TestFilesAsTheirOwnLibrariesReadThem(t *testing.T) {
 }
 
 // epochAs reads all batches of an epoch in one form, the dataset's own if it is empty.
-func epochAs(t *testing.T, g *harness.Gateway, dataset, form, content string) [][]byte {
+func epochAs(t *testing.T, g *harness.Gateway, dataset, form, content string, batchSize int) [][]byte {
 	t.Helper()
-	query := share(7, 0, 1)
+	query := share(batchSize, 0, 1)
 	if form != "" {
 		query += "&format=" + form
 	}

@@ -1,9 +1,12 @@
-"""The rows of a Parquet file as pyarrow reads them, each value as its physical bytes in hexadecimal: what docs/rows.md says that a
-row holds. A null is None, a struct a dict, a list a list, a map a list of dicts of key and value."""
+"""The rows of a Parquet or Arrow file as pyarrow reads them, each value as its physical bytes in hexadecimal: what docs/rows.md says
+that a row holds. A null is None, a struct a dict, a list a list, a map a list of dicts of key and value. Beside them the type of each
+column, in the words of docs/api.md."""
 
+import json
 import struct
 
 import pyarrow as pa
+import pyarrow.ipc
 import pyarrow.parquet as pq
 
 
@@ -24,11 +27,25 @@ def decimal(scalar, column) -> bytes:
     return unscaled.to_bytes(size, "big", signed=True)
 
 
+def natural(scalar) -> bytes:
+    """A value as Arrow itself lays it out. A boolean takes a byte."""
+    kind = scalar.type
+    if pa.types.is_boolean(kind):
+        return bytes([scalar.as_py()])
+    if pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_fixed_size_binary(kind):
+        return pa.repeat(scalar, 1).buffers()[1].to_pybytes()[: kind.bit_width // 8]
+    value = scalar.as_py()
+    return value.encode() if isinstance(value, str) else bytes(value)
+
+
 def leaf(scalar, column) -> bytes:
-    """A value of a column that is neither struct nor list."""
-    kind, physical = scalar.type, column.physical_type
+    """A value of a column that is neither struct nor list. Of an Arrow file, column is None."""
+    kind = scalar.type
     if pa.types.is_dictionary(kind):
         return leaf(scalar.value, column)
+    if column is None:
+        return natural(scalar)
+    physical = column.physical_type
     if pa.types.is_decimal(kind):
         return decimal(scalar, column)
     if physical == "INT96":
@@ -53,6 +70,8 @@ def leaf(scalar, column) -> bytes:
 def tree(scalar, columns) -> object:
     """A value as nested lists and dicts. columns gives the leaves in their order."""
     kind = scalar.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return tree(scalar.value, columns) if scalar.is_valid else None
     if pa.types.is_map(kind):
         results = []
         entries = scalar.values if scalar.is_valid else []
@@ -60,7 +79,7 @@ def tree(scalar, columns) -> object:
         for entry in entries:
             results.append({"key": tree(entry[0], first), "value": tree(entry[1], rest)})
         return results if scalar.is_valid else None
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+    if is_list(kind):
         return [tree(element, columns) for element in scalar.values] if scalar.is_valid else None
     if pa.types.is_struct(kind):
         if not scalar.is_valid:
@@ -74,26 +93,126 @@ def tree(scalar, columns) -> object:
     return leaf(scalar, columns[0]).hex() if scalar.is_valid else None
 
 
+def is_list(kind) -> bool:
+    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+
+
 def leaves(kind) -> int:
     """How many columns of a file a type takes."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return leaves(kind.storage_type)
     if pa.types.is_map(kind):
         return leaves(kind.key_type) + leaves(kind.item_type)
     if pa.types.is_struct(kind):
         return sum(leaves(field.type) for field in kind)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+    if is_list(kind):
         return leaves(kind.value_type)
     return 1
 
 
+def leaf_type(kind, column) -> str:
+    """The type of a column that is neither struct nor list, in the words of docs/api.md."""
+    if column is None:
+        return arrow_type(kind)
+    about = json.loads(column.logical_type.to_json())
+    logical, unit = about["Type"], {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}.get(about.get("timeUnit"))
+    physical = column.physical_type
+    if logical == "Decimal" and physical.startswith("INT"):
+        return f"decimal{physical[3:]}({about['precision']}, {about['scale']})"
+    if logical == "Int" and physical.startswith("INT"):
+        return ("" if about["isSigned"] else "u") + physical.lower()
+    if logical == "Timestamp" and physical == "INT64":
+        return f"timestamp[{unit}, tz=UTC]" if about["isAdjustedToUTC"] else f"timestamp[{unit}]"
+    if logical == "Time":
+        return f"time{physical[3:]}[{unit}]"
+    if logical in ("Date", "Float16"):
+        return {"Date": "date32", "Float16": "float16"}[logical]
+    if physical == "BYTE_ARRAY":
+        return "utf8" if logical in ("String", "Enum", "JSON") else "binary"
+    if physical in ("FIXED_LEN_BYTE_ARRAY", "INT96"):
+        return f"fixed_size_binary[{column.length if physical != 'INT96' else 12}]"
+    return {"BOOLEAN": "bool", "INT32": "int32", "INT64": "int64", "FLOAT": "float", "DOUBLE": "double"}[physical]
+
+
+def arrow_type(kind) -> str:
+    """A type of Arrow that is neither struct nor list."""
+    if pa.types.is_dictionary(kind):
+        return arrow_type(kind.value_type)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return "utf8"
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
+        return "binary"
+    names = {"halffloat": "float16", "date32[day]": "date32", "date64[ms]": "date64", "month_day_nano_interval": "interval[month_day_nano]"}
+    return names.get(str(kind), str(kind))
+
+
+def type_of(kind, columns) -> str:
+    """A type in the words of docs/api.md. columns gives the leaves in their order."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return "bool" if isinstance(kind, pa.Bool8Type) else type_of(kind.storage_type, columns)
+    if pa.types.is_map(kind):
+        first, rest = columns[: leaves(kind.key_type)], columns[leaves(kind.key_type) :]
+        return f"map<{type_of(kind.key_type, first)}, {type_of(kind.item_type, rest)}>"
+    if is_list(kind):
+        return f"list<{type_of(kind.value_type, columns)}>"
+    if pa.types.is_struct(kind):
+        inside, at = [], 0
+        for field in kind:
+            n = leaves(field.type)
+            inside.append(f"{field.name}: {type_of(field.type, columns[at : at + n])}")
+            at += n
+        return f"struct<{', '.join(inside)}>"
+    return leaf_type(kind, columns[0])
+
+
+def columns_of(fields, columns, above: str = "", nullable: bool = False):
+    """The types of the columns by their paths, a column inside a struct by both names."""
+    at = 0
+    for field in fields:
+        n = leaves(field.type)
+        inside, null = columns[at : at + n], nullable or field.nullable
+        if pa.types.is_struct(field.type):
+            yield from columns_of(field.type, inside, above + field.name + ".", null)
+        else:
+            yield above + field.name, type_of(field.type, inside) + ("" if null else " not null")
+        at += n
+
+
+class Source:
+    """A file: its schema, its columns if it is of Parquet, and its rows."""
+
+    def __init__(self, path: str):
+        self.path = path
+        if path.endswith((".parquet", ".parq")):
+            self.file = pq.ParquetFile(path)
+            self.schema = self.file.schema_arrow
+            self.columns = [self.file.schema.column(i) for i in range(len(self.file.schema))]
+            return
+        with open(path, "rb") as file:
+            listed = file.read(6) == b"ARROW1"
+        self.file = None
+        self.table = (pa.ipc.open_file if listed else pa.ipc.open_stream)(path).read_all()
+        self.schema = self.table.schema
+        self.columns = [None] * sum(leaves(field.type) for field in self.schema)
+
+    def types(self) -> dict[str, str]:
+        return dict(columns_of(self.schema, self.columns))
+
+    def read(self) -> pa.Table:
+        return self.file.read() if self.file else self.table
+
+    def rows(self):
+        batches = self.file.iter_batches(batch_size=1024) if self.file else self.table.to_batches()
+        for batch in batches:
+            for i in range(batch.num_rows):
+                row, at = {}, 0
+                for field, array in zip(batch.schema, batch.columns):
+                    n = leaves(field.type)
+                    row[field.name] = tree(array[i], self.columns[at : at + n])
+                    at += n
+                yield row
+
+
 def rows(path: str):
     """Each row of a file as a dict."""
-    file = pq.ParquetFile(path)
-    columns = [file.schema.column(i) for i in range(len(file.schema))]
-    for batch in file.iter_batches(batch_size=1024):
-        for i in range(batch.num_rows):
-            row, at = {}, 0
-            for field, array in zip(batch.schema, batch.columns):
-                n = leaves(field.type)
-                row[field.name] = tree(array[i], columns[at : at + n])
-                at += n
-            yield row
+    return Source(path).rows()
