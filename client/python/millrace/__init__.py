@@ -14,7 +14,7 @@ from ._gateways import home_by_rank
 from ._pool import Stats
 from ._version import __version__
 from .batch import Batch, DecodeError, Sample, load_json
-from .classes import ClassFolders
+from .classes import ClassFolders, class_names
 from .client import Client
 from .epoch import Epoch, Plan, Reader
 from .errors import (
@@ -45,6 +45,7 @@ from .errors import (
     Unauthenticated,
 )
 from .ledger import Ledger
+from .values import decoders
 
 __all__ = [
     "AmbiguousKey",
@@ -83,6 +84,8 @@ __all__ = [
     "TooManyRequests",
     "Unauthenticated",
     "__version__",
+    "class_names",
+    "decoders",
     "home_by_rank",
     "load_json",
 ]

@@ -1,12 +1,29 @@
-"""Classes that the folders of pictures stand for."""
+"""Names of classes: those that the values of a column stand for, and those that folders of pictures stand for."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Union
+from typing import Any, Optional, Union
 
 from .batch import Sample
 from .errors import InvalidArgument
+
+
+def class_names(description: Mapping[str, Any], part: Optional[str] = None) -> list[str]:
+    """Returns the names of the classes 0, 1, 2... that a part's numbers stand for, or without a part those of class folders.
+
+        names = millrace.class_names(client.describe("pairs"), "label")
+
+    description is what Client.describe says of the dataset.
+    """
+    if part is None:
+        names, what = description.get("class_folders"), "its folders are no classes"
+    else:
+        of_part = [f for f in description.get("fields", ()) if f.get("name") == part]
+        names, what = of_part[0].get("classes") if of_part else None, f"the values of part {part!r} have no names"
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        raise InvalidArgument(f"dataset {description.get('name')}: {what}")
+    return names
 
 
 class ClassFolders:
@@ -21,11 +38,8 @@ class ClassFolders:
 
     def __init__(self, description: Mapping[str, Any]) -> None:
         """Takes what Client.describe says of a dataset."""
-        names = description.get("class_folders")
-        if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
-            raise InvalidArgument(f"dataset {description.get('name')}: its folders are no classes")
-        self.classes: list[str] = names
-        self._numbers = {name: i for i, name in enumerate(names)}
+        self.classes: list[str] = class_names(description)
+        self._numbers = {name: i for i, name in enumerate(self.classes)}
 
     def __call__(self, sample: Union[Sample, str]) -> int:
         """Returns the number of the class of a sample, which may be given by its key."""

@@ -43,6 +43,31 @@ PLANTS = [
         [("client/python/millrace/_transfer.py", 'raise ConnectionError("the connection was closed")', "break")],
     ),
     (
+        "nulls in a list are read as values",
+        "client/python/tests/test_values.py test_the_example_of_the_page",
+        [("client/python/millrace/values.py", "None if nulls[i >> 3] >> (i & 7) & 1 else self.element(element)", "self.element(element)")],
+    ),
+    (
+        "a struct inside a null struct is read",
+        "client/python/tests/test_values.py test_nested",
+        [("client/python/millrace/values.py", "nulls, null, present)", "nulls, False, present)")],
+    ),
+    (
+        "fields of one size have a length before them",
+        "client/python/tests/test_values.py test_nested",
+        [("client/python/millrace/values.py", 'if f["encoding"] == "raw" else 0) or self.number()', 'if f["encoding"] == "json" else 0) or self.number()')],
+    ),
+    (
+        "bytes after a list are passed over",
+        "client/python/tests/test_values.py test_nested",
+        [("client/python/millrace/values.py", "        nested.end()\n", "")],
+    ),
+    (
+        "the last number of a list is read from as many bytes as there are",
+        "client/python/tests/test_values.py test_types",
+        [("client/python/millrace/values.py", "if not size or len(view) % size:", "if not size:")],
+    ),
+    (
         "the Python client goes on with a body of whatever ETag",
         "client/python/tests/test_hostile.py test_the_rest_of_other_bytes",
         [("client/python/millrace/_transfer.py", '-", "If-Range": self._etag}', '-"}')],
