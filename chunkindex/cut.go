@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	maxHold         = 64 << 20 // longest sample that is held in memory until its chunk is known
+	maxHold         = 64 << 20 // longest sample, or gap, that is held in memory until its chunk is known
 	maxChunkSamples = 1 << 20  // a chunk is closed at this many samples
 	maxBlock        = 8 << 20  // or when its names or parts fill this many bytes
 
@@ -27,195 +27,254 @@ func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
 // cutter is the Sink of one shard, or of a run of loose objects: it computes all digests in one pass and cuts chunks.
 //
-// A chunk is closed before a sample with which it would be longer than the chunk size,
-// and before a sample, or a gap, longer than maxHold. Until that is known, a sample's bytes, with the
-// gap before them, are held. In a compressed shard it is closed only before a sample that begins in another frame than its
-// first one, so that no frame is part of more than two chunks. With a codec whose chunks are whole frames it is closed only where a frame
-// begins, and before a frame with which it would be longer than the chunk size. A change of where chunks are cut raises cutterChanges.
+// A chunk is closed before a sample with which it would be longer than the chunk size, and before a sample, or
+// after a gap, longer than maxHold. Until the chunk of a sample is known, its bytes and the gap before it are held.
+//
+// A chunk of a compressed shard is closed only before a sample that begins in a later frame than the chunk's first
+// sample does, and in a later frame than that in which the chunk before ends: so no frame is part of more than two
+// chunks. With a codec whose chunks are whole frames, a chunk is closed only before a frame with which it would be
+// longer than the chunk size. A change of where chunks are cut raises cutterChanges.
 type cutter struct {
 	chunkSize int64
-	table     *crc32.Table
-	emit      func(*chunkRecord) error
+	shard     string // key of the first shard of the run
+	overlap   int64  // bytes that a sample may share with the sample before it
 	codec     codec.Codec
-	frames    format.Frames // nil: the shard is stored as it is
-	loose     bool          // each sample is an object, and an extent
-	object    int           // the loose object at hand, by its place in the run
+	frames    format.Frames
+	emit      func(*chunkRecord) error
 
-	off   int64 // in the shard
-	open  bool  // a chunk is open
-	full  bool  // the open chunk takes no other sample, if it can be closed
-	lost  bool  // the gap before the next sample was too long to hold: the open chunk must be closed
-	from  int64 // the offset at which it starts
-	added bool  // its last byte is a line feed that the shard does not have
-	sha   hash.Hash
-	rec   chunkRecord
-	plain plainBlocks // of its samples
+	object int    // the shard at hand, by its place in the run
+	base   int64  // where that shard begins in the run
+	off    int64  // of the next byte in the run
+	closed uint64 // samples of the chunks that were closed
 
-	shard   string // the shard's key
-	overlap int64  // bytes that its samples may share
-	samples uint64 // of the chunks that were closed
+	sample  sample
+	hold    []byte     // bytes of the sample, while its chunk is not known
+	gap     []byte     // bytes before the sample, which the open chunk gets if the sample joins it
+	open    *openChunk // nil: no sample has begun
+	closing *openChunk // the chunk before it, until the end of its last frame is known; nil: none
+	last    int64      // where the last byte of the chunk before it lies in the run
+	spare   *openChunk // a chunk that was emitted, whose memory the next one uses; nil: none
+}
 
-	waiting bool // a closed chunk waits for the end of its last frame
-	waits   chunkRecord
-	last    int64 // its last byte
+// openChunk is a chunk that may get more samples.
+type openChunk struct {
+	rec    chunkRecord
+	plain  plainBlocks // of its samples
+	sha    hash.Hash
+	from   int64 // where it begins in the run of shards
+	sealed bool  // more bytes than can be held follow its last sample, so it cannot get another one
+}
 
-	hold   []byte // bytes that the open chunk gets if the current sample joins it
-	gap    int    // how many of them are the gap before the sample
-	again  int    // how many of them the open chunk ends with already
-	joined bool   // the current sample is in the open chunk
+// sample is the sample that a cutter reads, or the one that it read last.
+type sample struct {
+	state  sampleState
 	key    string
-	inside bool  // a sample has begun
-	start  int64 // of the sample
+	start  int64 // in the run of shards
 	length int64
+	shared int // bytes at its beginning that the sample before it ended with
 	crc    uint32
 }
 
+type sampleState int
+
+const (
+	ended  sampleState = iota // the sample has ended, and no other has begun
+	held                      // its chunk is not known
+	joined                    // it is in the open chunk
+)
+
+// asStored are the frames of a shard that is not compressed: each byte is one.
+type asStored struct{}
+
+func (asStored) At(off int64) (codec.Frame, bool) {
+	return codec.Frame{Stored: off, StoredEnd: off + 1, Decoded: off, DecodedEnd: off + 1}, true
+}
+func (asStored) Keep(int64, [4]int64)       {}
+func (asStored) Params(int64, int64) []byte { return nil }
+
 func newCutter(chunkSize int64, emit func(*chunkRecord) error) *cutter {
-	return &cutter{chunkSize: chunkSize, table: castagnoli(), emit: emit, sha: sha256.New()}
+	return &cutter{chunkSize: chunkSize, emit: emit, frames: asStored{}}
 }
 
-func (c *cutter) fail(reason string) error {
-	return &format.Error{Offset: c.start, Name: c.key, Reason: reason}
+// begin begins the next shard of the run.
+func (c *cutter) begin(object int) { c.object, c.base = object, c.off }
+
+func (c *cutter) fail(reason string, args ...any) error {
+	return &format.Error{Offset: c.sample.start - c.base, Name: c.sample.key, Reason: fmt.Sprintf(reason, args...)}
 }
 
 // Gap takes bytes between samples. They lie inside a chunk if a sample follows them there.
 func (c *cutter) Gap(p []byte) error {
 	c.off += int64(len(p))
 	c.forget(c.off)
-	if !c.open || c.lost {
+	if c.open == nil || c.open.sealed {
 		return nil
 	}
-	held := int64(len(c.hold) + len(p))
-	switch {
-	case c.frames == nil && (held > maxHold || c.rec.length+held > c.chunkSize):
-		return c.closeChunk()
-	case held > maxHold:
-		c.lost, c.hold = true, c.hold[:0]
-		return nil
+	most := int64(maxHold)
+	if c.codec == codec.None {
+		most = min(most, c.chunkSize-c.open.rec.length)
 	}
-	c.hold = append(c.hold, p...)
+	if int64(len(c.gap)+len(p)) > most {
+		c.open.sealed, c.gap = true, c.gap[:0]
+	} else {
+		c.gap = append(c.gap, p...)
+	}
 	return nil
 }
 
-// begin notes where a sample begins.
-func (c *cutter) begin(key string) {
-	c.inside, c.key, c.start, c.length, c.crc = true, key, c.off, 0, 0
-	c.full = c.open && (c.lost || c.rec.samples >= maxChunkSamples || len(c.plain.names) >= maxBlock || len(c.plain.parts) >= maxBlock)
-	c.gap, c.again, c.joined = len(c.hold), 0, false
-	if !c.open {
-		c.openChunk()
+// Data takes the next bytes of a sample.
+func (c *cutter) Data(s *format.Sample, p []byte) error {
+	if c.sample.state == ended {
+		if err := c.beginSample(s.Key, p[:s.Shared]); err != nil {
+			return err
+		}
+		p = p[s.Shared:]
 	}
-}
-
-func (c *cutter) openChunk() {
-	c.open, c.full, c.lost, c.joined, c.again, c.from = true, false, false, true, 0, c.start
-	c.sha.Reset()
-	c.rec.reset()
-	c.plain.reset()
-}
-
-// closeChunk ends the open chunk. The frames of the one before it are all known by now, since this one could not be closed
-// before the frame in which it begins had ended.
-func (c *cutter) closeChunk() error {
-	c.open, c.hold = false, c.hold[:0]
-	c.sha.Sum(c.rec.digest[:0])
-	if err := c.rec.encode(&c.plain, c.overlap, c.shard, c.samples); err != nil {
+	if err := c.ahead(int64(len(p)) + s.Ahead); err != nil {
 		return err
 	}
-	c.samples += uint64(c.rec.samples)
-	if c.loose {
-		return c.emit(&c.rec)
+	c.off += int64(len(p))
+	c.sample.length += int64(len(p))
+	c.sample.crc = crc32.Update(c.sample.crc, castagnoli(), p)
+	if c.sample.state == joined {
+		c.open.feed(p)
+	} else {
+		c.hold = append(c.hold, p...)
 	}
-	stored := c.rec.length
-	if c.added {
-		stored--
-		c.rec.codec = codec.LineFeed
+	c.forget(c.off)
+	return nil
+}
+
+// beginSample notes where a sample begins. The sample before it ended with the shared bytes, so the open chunk has them.
+func (c *cutter) beginSample(key string, shared []byte) error {
+	n := len(shared)
+	c.sample = sample{state: held, key: key, start: c.off - int64(n), length: int64(n), shared: n, crc: crc32.Checksum(shared, castagnoli())}
+	if n > 0 && (c.open == nil || c.open.sealed || len(c.gap) > 0) {
+		return c.fail("shares bytes with a sample that does not end where it begins")
 	}
-	c.rec.extents = append(c.rec.extents[:0], Extent{Offset: c.from, Length: stored})
-	if c.frames == nil {
-		return c.emit(&c.rec)
+	c.hold = append(c.hold, shared...)
+	if c.open == nil {
+		c.openChunk()
+	}
+	return nil
+}
+
+// openChunk opens a chunk that begins with the sample.
+func (c *cutter) openChunk() {
+	c.open, c.spare = c.spare, nil
+	if c.open == nil {
+		c.open = &openChunk{sha: sha256.New()}
+	}
+	c.open.reset(c.sample.start)
+	c.sample.state, c.gap = joined, c.gap[:0]
+}
+
+// closeChunk ends the open chunk. All frames of the chunk before it are known by now: the open chunk was not closed
+// before the frame in which it begins had ended.
+func (c *cutter) closeChunk() error {
+	k := c.open
+	k.sha.Sum(k.rec.digest[:0])
+	if err := k.rec.encode(&k.plain, c.overlap, c.shard, c.closed); err != nil {
+		return err
+	}
+	c.closed += uint64(k.rec.samples)
+	if c.codec == codec.None {
+		c.open, c.spare = nil, k
+		return c.emit(&k.rec)
 	}
 	if err := c.release(); err != nil {
 		return err
 	}
-	first, ok := c.frames.At(c.from)
+	first, ok := c.frames.At(k.from)
 	if !ok {
 		return c.fail("frame of the chunk's first byte is not known")
 	}
-	c.rec.codec, c.rec.skip = c.rec.codec|c.codec, c.from-first.Decoded
-	c.rec.extents[0].Offset = first.Stored
-	c.waiting, c.last = true, c.from+stored-1
-	c.rec.params = append(c.rec.params[:0], c.frames.Params(c.from, c.last)...)
-	c.waits, c.rec = c.rec, c.waits
+	c.open, c.closing, c.last = nil, k, k.from+k.rec.extents[0].Length-1
+	k.rec.codec, k.rec.skip = k.rec.codec|c.codec, k.from-first.Decoded
+	k.rec.params = append(k.rec.params[:0], c.frames.Params(k.from, c.last)...)
+	k.rec.extents[0].Offset = first.Stored
 	return nil
 }
 
-// release emits the chunk that waited for the end of its last frame.
+// release emits a compressed chunk, once the end of its last frame is known.
 func (c *cutter) release() error {
-	if !c.waiting {
+	k := c.closing
+	if k == nil {
 		return nil
 	}
-	c.waiting = false
+	c.closing, c.spare = nil, k
 	last, ok := c.frames.At(c.last)
 	if !ok || last.StoredEnd == 0 {
 		return c.fail("frame of the last chunk's last byte is not known")
 	}
-	e := &c.waits.extents[0]
-	e.Length = last.StoredEnd - e.Offset
-	return c.emit(&c.waits)
+	k.rec.extents[0].Length = last.StoredEnd - k.rec.extents[0].Offset
+	return c.emit(&k.rec)
 }
 
-// ahead refuses a sample that cannot fit with n more bytes, and cuts before it where that is known already.
+// ahead refuses a sample that is too long with n more bytes, and finds its chunk if that can be known.
 func (c *cutter) ahead(n int64) error {
-	if n < 0 || c.length+n > format.MaxSample {
-		return c.fail(fmt.Sprintf("sample is longer than %d bytes", format.MaxSample))
+	if n < 0 || c.sample.length+n > format.MaxSample {
+		return c.fail("sample is longer than %d bytes", format.MaxSample)
 	}
-	held := int64(len(c.hold) - c.again)
-	if c.joined || (!c.codec.Whole() && !c.full && c.rec.length+held+n <= c.chunkSize && c.length+n <= maxHold) {
-		return c.within(held + n)
-	}
-	if c.codec.Whole() {
-		if cut, err := c.beforeFrame(n); err != nil || !cut {
+	if c.sample.state == held {
+		if err := c.place(n); err != nil {
 			return err
 		}
-	} else if c.frames != nil {
-		own, known := c.frames.At(c.start)
-		if !known {
-			return nil // no byte of the sample has come yet: asked again when one does
-		}
-		if !c.after(own, c.from) || c.waiting && !c.after(own, c.last) {
-			return c.join(held + n)
-		}
 	}
-	sample := c.hold[c.gap:]
+	if c.sample.state == joined && c.open.rec.length+n > maxChunkSize {
+		return c.fail("samples that lie in one compressed frame are longer than %d bytes: %s", maxChunkSize, c.smaller())
+	}
+	return nil
+}
+
+// place has the sample, of n more bytes at least, join the open chunk or begin the next one, if it is known which.
+func (c *cutter) place(n int64) error {
+	s, k := &c.sample, c.open
+	full := k.sealed || k.reaches(maxChunkSamples, maxBlock)
+	length := k.rec.length + int64(len(c.gap)+len(c.hold)-s.shared) + n
+	if !c.codec.Whole() && !full && length <= c.chunkSize && s.length+n <= maxHold {
+		return nil
+	}
+	own, known := c.frames.At(s.start)
+	if !known {
+		return nil // no byte of the sample has come yet: asked again when one does
+	}
+	first, _ := c.frames.At(k.from)
+	last, _ := c.frames.At(c.last)
+	cut := own.Stored > max(first.Stored, last.Stored)
+	if c.codec.Whole() {
+		fits := own.StoredEnd > 0 && k.rec.length+own.DecodedEnd-own.Decoded <= c.chunkSize
+		cut = own.Decoded == s.start && (full || !fits)
+	}
+	if !cut {
+		return c.join()
+	}
 	if err := c.closeChunk(); err != nil {
 		return err
 	}
 	c.openChunk()
-	c.feed(sample)
+	c.open.feed(c.hold)
+	c.hold = c.hold[:0]
 	return nil
 }
 
-// beforeFrame says whether the open chunk is to be closed before the current sample, of n more bytes so far, since a frame begins there
-// that does not fit. It takes any other sample into the chunk.
-func (c *cutter) beforeFrame(n int64) (bool, error) {
-	own, known := c.frames.At(c.start)
-	if !known {
-		return false, nil
+// join takes the sample into the open chunk, which cannot be closed before it.
+func (c *cutter) join() error {
+	if c.open.sealed {
+		return c.fail("more than %d bytes between two samples of one compressed frame: recompress the shard in smaller frames", maxHold)
 	}
-	fits := own.StoredEnd > 0 && c.rec.length+own.DecodedEnd-own.Decoded <= c.chunkSize
-	if own.Decoded == c.start && (c.full || !fits) {
-		return true, nil
+	if c.open.reaches(maxFrameSamples, maxFrameBlock) {
+		return c.fail("too many samples in one compressed frame: %s", c.smaller())
 	}
-	return false, c.join(int64(len(c.hold)) + n)
+	c.take()
+	return nil
 }
 
-// within refuses n more bytes in a chunk that cannot be closed before them.
-func (c *cutter) within(n int64) error {
-	if c.rec.length+n > maxChunkSize {
-		return c.fail(fmt.Sprintf("samples that lie in one compressed frame are longer than %d bytes: %s", maxChunkSize, c.smaller()))
-	}
-	return nil
+// take gives the open chunk the sample and the gap that are held.
+func (c *cutter) take() {
+	c.open.feed(c.gap)
+	c.open.feed(c.hold[c.sample.shared:])
+	c.sample.state, c.gap, c.hold = joined, c.gap[:0], c.hold[:0]
 }
 
 // smaller says how to make a shard of smaller frames.
@@ -229,132 +288,82 @@ func (c *cutter) smaller() string {
 	return "recompress the shard in smaller frames"
 }
 
-// join takes the current sample, of n more bytes so far, into the open chunk, because it begins in the frame in which the chunk does.
-func (c *cutter) join(n int64) error {
-	if c.lost {
-		return c.fail(fmt.Sprintf("more than %d bytes between two samples of one compressed frame: recompress the shard in smaller frames", maxHold))
-	}
-	if c.rec.samples >= maxFrameSamples || len(c.plain.names) >= maxFrameBlock || len(c.plain.parts) >= maxFrameBlock {
-		return c.fail("too many samples in one compressed frame: " + c.smaller())
-	}
-	if err := c.within(n); err != nil {
-		return err
-	}
-	c.feed(c.hold[c.again:])
-	c.hold, c.again, c.joined = c.hold[:0], 0, true
-	return nil
-}
-
-// after says whether a frame comes after the one that holds a byte.
-func (c *cutter) after(f codec.Frame, off int64) bool {
-	other, ok := c.frames.At(off)
-	return ok && f.Stored > other.Stored
-}
-
-// Data takes the next bytes of a sample.
-func (c *cutter) Data(s *format.Sample, p []byte) error {
-	if !c.inside {
-		c.begin(s.Key)
-		if s.Shared > 0 {
-			if err := c.share(p[:s.Shared]); err != nil {
-				return err
-			}
-			p = p[s.Shared:]
-		}
-	}
-	return c.data(p, s.Ahead)
-}
-
-func (c *cutter) data(p []byte, more int64) error {
-	if err := c.ahead(int64(len(p)) + more); err != nil {
-		return err
-	}
-	c.off += int64(len(p))
-	c.length += int64(len(p))
-	c.crc = crc32.Update(c.crc, c.table, p)
-	if c.joined {
-		c.feed(p)
-	} else {
-		c.hold = append(c.hold, p...)
-	}
-	c.forget(c.off)
-	return nil
-}
-
-// share takes bytes that the sample before ended with: the chunk has them already, if the sample joins it.
-func (c *cutter) share(p []byte) error {
-	if c.gap > 0 {
-		return c.fail("shares bytes with a sample that does not end where it begins")
-	}
-	n := int64(len(p))
-	c.start -= n
-	c.length, c.crc = n, crc32.Checksum(p, c.table)
-	if c.joined { // it opened a chunk
-		c.from -= n
-		c.feed(p)
-		return nil
-	}
-	c.again = int(n)
-	c.hold = append(c.hold, p...)
-	return nil
-}
-
-func (c *cutter) feed(p []byte) {
-	c.sha.Write(p)
-	c.rec.crc = crc32.Update(c.rec.crc, c.table, p)
-	c.rec.length += int64(len(p))
-}
-
 // End ends a sample.
 func (c *cutter) End(s *format.Sample) error {
-	if !c.inside {
-		c.begin(s.Key)
+	if c.sample.state == ended {
+		return &format.Error{Offset: c.off - c.base, Name: s.Key, Reason: "sample without a byte"}
 	}
+	end := c.off // before the line feed, which is not stored
 	if s.LineFeed {
-		if err := c.data([]byte{'\n'}, 0); err != nil {
+		if err := c.Data(&format.Sample{}, []byte{'\n'}); err != nil {
 			return err
 		}
-		c.added = true // after what that may have closed
+		c.open.rec.codec = codec.LineFeed
 	}
-	if c.length == 0 {
-		return c.fail("sample without a byte")
+	if c.sample.state == held {
+		c.take()
 	}
-	if !c.joined {
-		c.feed(c.hold[c.again:])
-	}
-	c.inside, c.hold = false, c.hold[:0]
-	r, b := &c.rec, &c.plain
-	b.table = binary.LittleEndian.AppendUint32(b.table, uint32(c.start-c.from))
-	b.table = binary.LittleEndian.AppendUint32(b.table, uint32(c.length))
-	b.table = binary.LittleEndian.AppendUint32(b.table, c.crc)
-	b.names = binary.AppendUvarint(b.names, uint64(len(c.key)))
-	b.names = append(b.names, c.key...)
-	b.parts = binary.AppendUvarint(b.parts, uint64(len(s.Parts)))
-	for _, p := range s.Parts {
-		b.parts = appendPart(b.parts, Part{p.Ext, uint32(p.Offset), uint32(p.Length), p.CRC32C})
-	}
-	if c.loose {
-		r.extents = append(r.extents, Extent{Shard: c.object, Length: c.length})
-	}
-	r.samples++
-	c.forget(c.start) // where the next sample may begin, if it shares bytes
+	c.sample.state = ended
+	c.open.add(&c.sample, s.Parts, Extent{Shard: c.object, Offset: c.sample.start - c.base, Length: end - c.sample.start})
+	c.forget(c.sample.start) // where the next sample may begin, if it shares bytes
 	return nil
 }
 
-// forget drops the frames before an offset but those of the first and the last byte of the open chunk, of the last byte of the one that
-// waits, and of the current sample's first byte: no others are asked for.
+// forget drops the frames before an offset, but keeps those of the first and the last byte of the open chunk, of the
+// last byte of the chunk before it, and of the sample's first byte: no others are asked for.
 func (c *cutter) forget(before int64) {
-	if c.frames != nil {
-		c.frames.Keep(before, [4]int64{c.from, c.from + c.rec.length - 1, c.last, c.start})
+	needed := [4]int64{c.last, c.sample.start}
+	if c.open != nil {
+		needed[2], needed[3] = c.open.from, c.open.from+c.open.rec.length-1
 	}
+	c.frames.Keep(before, needed)
 }
 
 // finish emits the last chunk.
 func (c *cutter) finish() error {
-	if c.open {
+	if c.open != nil {
 		if err := c.closeChunk(); err != nil {
 			return err
 		}
 	}
 	return c.release()
+}
+
+func (k *openChunk) reset(from int64) {
+	k.from, k.sealed = from, false
+	k.sha.Reset()
+	k.rec.reset()
+	k.plain.reset()
+}
+
+// reaches says whether the chunk has this many samples, or this many bytes of their names or parts.
+func (k *openChunk) reaches(samples uint32, block int) bool {
+	return k.rec.samples >= samples || len(k.plain.names) >= block || len(k.plain.parts) >= block
+}
+
+func (k *openChunk) feed(p []byte) {
+	k.sha.Write(p)
+	k.rec.crc = crc32.Update(k.rec.crc, castagnoli(), p)
+	k.rec.length += int64(len(p))
+}
+
+// add notes a sample that ends where the chunk's bytes end. at is where the sample is stored. A chunk has one extent in
+// each of its shards.
+func (k *openChunk) add(s *sample, parts []format.Part, at Extent) {
+	b := &k.plain
+	b.table = binary.LittleEndian.AppendUint32(b.table, uint32(k.rec.length-s.length))
+	b.table = binary.LittleEndian.AppendUint32(b.table, uint32(s.length))
+	b.table = binary.LittleEndian.AppendUint32(b.table, s.crc)
+	b.names = binary.AppendUvarint(b.names, uint64(len(s.key)))
+	b.names = append(b.names, s.key...)
+	b.parts = binary.AppendUvarint(b.parts, uint64(len(parts)))
+	for _, p := range parts {
+		b.parts = appendPart(b.parts, Part{p.Ext, uint32(p.Offset), uint32(p.Length), p.CRC32C})
+	}
+	k.rec.samples++
+	if n := len(k.rec.extents) - 1; n >= 0 && k.rec.extents[n].Shard == at.Shard {
+		k.rec.extents[n].Length = at.Offset + at.Length - k.rec.extents[n].Offset
+	} else {
+		k.rec.extents = append(k.rec.extents, at)
+	}
 }

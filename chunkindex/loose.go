@@ -37,9 +37,8 @@ func (b *builder) bytes(u unit) (n int64) {
 	return n
 }
 
-// readLoose scans a run of loose objects: as many side by side as are held in memory, then in their order.
-func (b *builder) readLoose(ctx context.Context, u unit, cut *cutter) error {
-	cut.loose = true
+// read scans the objects of a unit: as many side by side as are held in memory, then in their order.
+func (b *builder) read(ctx context.Context, u unit, cut *cutter) error {
 	for from := u.from; from < u.to; {
 		to, size := from+1, b.shards[from].Size
 		for to < u.to && size+b.shards[to].Size <= maxAhead {
@@ -51,13 +50,16 @@ func (b *builder) readLoose(ctx context.Context, u unit, cut *cutter) error {
 		}
 		from = to
 	}
-	return cut.finish()
+	if err := cut.finish(); err != nil {
+		return fmt.Errorf("shard %s: %w", b.shards[u.from].Key, err)
+	}
+	return nil
 }
 
 // readSome scans the objects from one to before another: one of any size, or several that are held together.
 func (b *builder) readSome(ctx context.Context, u unit, from, to int, cut *cutter) error {
 	if to == from+1 {
-		cut.object = from - u.from
+		cut.begin(from - u.from)
 		return b.readShard(ctx, from, cut)
 	}
 	bodies := make([][]byte, to-from)
@@ -74,7 +76,7 @@ func (b *builder) readSome(ctx context.Context, u unit, from, to int, cut *cutte
 	}
 	for i, body := range bodies {
 		o := b.shards[from+i]
-		cut.object = from + i - u.from
+		cut.begin(from + i - u.from)
 		if err := b.found.Scan(ctx, from+i, bytes.NewReader(body), cut); err != nil {
 			return fmt.Errorf("object %s: %w", o.Key, err)
 		}

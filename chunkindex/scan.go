@@ -62,7 +62,9 @@ func (b *builder) scan(ctx context.Context, i int, w *scanWriter) error {
 	}
 	u := b.units[i]
 	w.begin()
-	if err := b.read(ctx, u, w); err != nil {
+	cut := newCutter(b.opt.ChunkSize, w.write)
+	cut.shard, cut.overlap = b.key(u.from), b.found.Overlap
+	if err := b.read(ctx, u, cut); err != nil {
 		return err
 	}
 	s, err := w.finish()
@@ -72,15 +74,6 @@ func (b *builder) scan(ctx context.Context, i int, w *scanWriter) error {
 	b.scans[i] = s
 	b.step(Progress{Shards: u.to - u.from, Samples: s.sum.samples})
 	return b.keep(ctx, u, s)
-}
-
-func (b *builder) read(ctx context.Context, u unit, w *scanWriter) error {
-	cut := newCutter(b.opt.ChunkSize, w.write)
-	cut.shard, cut.overlap = b.key(u.from), b.found.Overlap
-	if b.found.Loose {
-		return b.readLoose(ctx, u, cut)
-	}
-	return b.readShard(ctx, u.from, cut)
 }
 
 func (b *builder) readShard(ctx context.Context, i int, cut *cutter) error {
@@ -119,10 +112,7 @@ func (b *builder) decodeShard(ctx context.Context, i int, cut *cutter) error {
 	if count.n != o.Size {
 		return fmt.Errorf("%w: %d bytes were read, not %d", objstore.ErrShort, count.n, o.Size)
 	}
-	if cut.loose {
-		return nil
-	}
-	return cut.finish()
+	return nil
 }
 
 // decodeRanges makes the scan of a shard that its format decodes from ranges of it.
@@ -134,14 +124,16 @@ func (b *builder) decodeRanges(ctx context.Context, i int, cut *cutter) error {
 		return err
 	}
 	defer d.Close()
-	cut.codec, cut.frames = d.Codec, d.Frames
+	if d.Frames != nil {
+		cut.codec, cut.frames = d.Codec, d.Frames
+	}
 	if err := b.found.Scan(ctx, i, d, cut); err != nil {
 		return err
 	}
 	if in.n < o.Size { // what no range was read of, so that the bytes of all shards are those of the data set
 		in.step(o.Size - in.n)
 	}
-	return cut.finish()
+	return nil
 }
 
 // ranges reads ranges of one object, and reports progress.

@@ -101,7 +101,7 @@ type Ranges interface {
 type Decoded struct {
 	io.ReadCloser             // gives the decoded bytes in order
 	Codec         codec.Codec // of the chunks
-	Frames        Frames
+	Frames        Frames      // nil with codec.None; asked after Close too
 }
 
 // Frames says where the decoded bytes of a shard are stored, and how they are decoded.

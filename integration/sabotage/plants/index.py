@@ -57,12 +57,12 @@ PLANTS = [
     (
         "a compressed chunk is closed inside the frame in which it began",
         "./chunkindex TestAnyFramesGiveTheSameSamples",
-        [("chunkindex/cut.go", "return ok && f.Stored > other.Stored", "return ok && f.Stored >= other.Stored")],
+        [("chunkindex/cut.go", "own.Stored > max(first.Stored, last.Stored)", "own.Stored >= max(first.Stored, last.Stored)")],
     ),
     (
         "a compressed chunk forgets what comes before it in its first frame",
         "./chunkindex TestAnyFramesGiveTheSameSamples",
-        [("chunkindex/cut.go", "c.rec.codec, c.rec.skip = c.rec.codec|c.codec, c.from-first.Decoded", "c.rec.codec, c.rec.skip = c.rec.codec|c.codec, 0*first.Decoded")],
+        [("chunkindex/cut.go", "k.rec.codec|c.codec, k.from-first.Decoded", "k.rec.codec|c.codec, 0*first.Decoded")],
     ),
     (
         "a frame may be part of any number of chunks",
@@ -327,7 +327,7 @@ PLANTS = [
     (
         "a last line stands before others without a line feed",
         "./chunkindex TestLastLineWithoutALineFeed",
-        [("chunkindex/cut.go", "\tif c.added {\n\t\tstored--\n", "\tif c.added {\n")],
+        [("chunkindex/cut.go", "Length: end - c.sample.start", "Length: 0*end + c.off - c.sample.start")],
     ),
     (
         "the line feed that is not stored is not added",
@@ -355,6 +355,26 @@ PLANTS = [
         [("chunkindex/cut.go", "\tc.off += int64(len(p))\n\tc.forget(c.off)\n", "\tc.off += int64(len(p))\n")],
     ),
     (
+        "a chunk has the bytes that two samples share twice",
+        "./chunkindex TestAnyFramesGiveTheSameSamples",
+        [("chunkindex/cut.go", "c.open.feed(c.hold[c.sample.shared:])", "c.open.feed(c.hold)")],
+    ),
+    (
+        "objects of one chunk are one extent",
+        "./chunkindex TestLooseObjectsThatGo",
+        [("chunkindex/cut.go", "k.rec.extents[n].Shard == at.Shard {", "k.rec.extents[n].Shard <= at.Shard {")],
+    ),
+    (
+        "a chunk goes on after a gap that was too long to hold",
+        "./chunkindex TestLongGapClosesTheChunk",
+        [("chunkindex/cut.go", "full := k.sealed || k.reaches", "full := k.reaches")],
+    ),
+    (
+        "a frame is part of three chunks",
+        "./chunkindex TestAnyFramesGiveTheSameSamples",
+        [("chunkindex/cut.go", "own.Stored > max(first.Stored, last.Stored)", "own.Stored > max(first.Stored, 0*last.Stored)")],
+    ),
+    (
         "pack writes its whole state for each shard",
         "./pack TestStatesCostWhatTheyTell",
         [("pack/state.go", "return j.save(ctx, key, shards)", "return j.save(ctx, key, append(slices.Collect(maps.Values(j.stored)), shards...))")],
@@ -377,7 +397,7 @@ PLANTS = [
     (
         "an index of xz does not say what check blocks have",
         "./chunkindex TestAnyFramesGiveTheSameSamples",
-        [("chunkindex/cut.go", "append(c.rec.params[:0], c.frames.Params(c.from, c.last)...)", "append(c.rec.params[:0], c.frames.Params(c.last+1, c.last)...)")],
+        [("chunkindex/cut.go", "c.frames.Params(k.from, c.last)...)", "c.frames.Params(c.last+1, c.last)...)")],
     ),
     (
         "a line feed in quotes ends a record of CSV",

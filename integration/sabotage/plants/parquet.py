@@ -61,12 +61,12 @@ PLANTS = [
     (
         "a chunk ends inside a row group",
         "./chunkindex TestRowGroupsJoin",
-        [("chunkindex/cut.go", "if own.Decoded == c.start && (c.full || !fits) {", "if c.full || !fits {")],
+        [("chunkindex/cut.go", "cut = own.Decoded == s.start && (full || !fits)", "cut = full || !fits")],
     ),
     (
         "a row group does not say where it ends before it is read",
         "./chunkindex TestRowGroupsJoin",
-        [("chunkindex/cut.go", "fits := own.StoredEnd > 0 && c.rec.length", "fits := own.StoredEnd > 1<<40 && c.rec.length")],
+        [("chunkindex/cut.go", "fits := own.StoredEnd > 0 && k.rec.length", "fits := own.StoredEnd > 1<<40 && k.rec.length")],
     ),
     (
         "files of another schema are read",
