@@ -79,10 +79,10 @@ func TestPlacesThatSuffice(t *testing.T) {
 			var wg sync.WaitGroup
 			for range 12 {
 				wg.Go(func() {
-					must(t, g.enter(t.Context()))
+					must(t, g.enter(t.Context(), nil))
 					time.Sleep(200 * time.Millisecond)
 					came.Add(1000)
-					g.leave()
+					g.leave(nil)
 				})
 			}
 			wg.Wait()

@@ -162,7 +162,7 @@ func (d *disk) read(ctx context.Context, l *load, x *fill) (came bool) {
 		if d.enter(ctx) != nil {
 			return false
 		}
-		defer d.gate.leave()
+		defer d.gate.leave(d)
 	}
 	k := l.source.diskKey(x.Chunk)
 	if x.whole == nil {
@@ -199,7 +199,7 @@ func (d *disk) readRanges(ctx context.Context, k diskcache.Key, ranges []chunkin
 func (d *disk) enter(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, diskStall)
 	defer cancel()
-	return d.gate.enter(ctx)
+	return d.gate.enter(ctx, d)
 }
 
 // keep offers a chunk that came from the store to the disk. It never waits: what finds the queue full is offered again

@@ -364,7 +364,7 @@ func TestDiskReadsTakeNoPlaceAtTheStore(t *testing.T) {
 				t.Errorf("got %d reads of the disk after %v, want one at once", p.Stats().Disk.Hits, got)
 			}
 			for range diskReads { // all places are taken by reads that do not end
-				must(t, p.disk.gate.enter(t.Context()))
+				must(t, p.disk.gate.enter(t.Context(), p.disk))
 			}
 			read(10)
 			if got := time.Since(begin); got < diskStall || p.Stats().Disk.Hits != 1 {

@@ -10,36 +10,48 @@ import (
 
 // gate bounds how many reads run side by side: each takes a place. A request's read waits only for other
 // requests' reads, so for a moment up to twice the limit may run. A read made ahead starts only while fewer
-// than the limit run in all.
+// than the limit run in all. Each store has an equal share of the places for itself, beyond the limit where
+// other stores hold more than theirs: reads of a store that hangs keep no request from the other stores.
 type gate struct {
 	idle func() // called when a place is free that no request waits for; must not block
 
 	mu      sync.Mutex // guards what follows
 	limit   int
-	demand  int             // requests' reads under way
-	ahead   int             // reads under way that were made ahead
-	paced   int             // reads under way whose store holds them back
-	warm    int             // those of ahead that warm: no reader is known to come soon for what they bring
-	starved bool            // some reader finds no place for what it needs soon
-	queue   []chan struct{} // requests, in order of arrival
-	later   []chan struct{} // those who warm, likewise
+	demand  int           // requests' reads under way
+	ahead   int           // reads under way that were made ahead
+	paced   int           // reads under way whose store holds them back
+	warm    int           // those of ahead that warm: no reader is known to come soon for what they bring
+	starved bool          // some reader finds no place for what it needs soon
+	queue   []waiter      // requests, in order of arrival
+	later   []waiter      // those who warm, likewise
+	stores  map[any]share // requests' reads of each store that has any under way or waiting
 
 	climb *climb // chooses the limit; nil: the limit stays
 	round round  // what the climb has measured at this limit
 	below *gate  // a gate whose limit is kept one less than this one's; nil: there is none
 }
 
-// enter waits for a place for a request's read.
-func (g *gate) enter(ctx context.Context) error {
+// waiter is a read that waits for a place.
+type waiter struct {
+	turn  chan struct{} // closed when it has the place
+	store any
+}
+
+// share is how many requests' reads one store has.
+type share struct{ running, waiting int }
+
+// enter waits for a place for a request's read of a store, which is any value that tells stores apart.
+func (g *gate) enter(ctx context.Context, store any) error {
 	g.mu.Lock()
-	if g.demand < g.limit {
-		g.demand++
+	if g.free(store) {
+		g.take(store)
 		g.note()
 		g.mu.Unlock()
 		return nil
 	}
 	ctx, span := tracing.Start(ctx, "wait for a place")
-	err := g.wait(ctx, &g.queue, g.leave)
+	g.count(store, share{waiting: 1})
+	err := g.wait(ctx, &g.queue, store, func() { g.leave(store) })
 	span.Ended(err)
 	return err
 }
@@ -47,14 +59,45 @@ func (g *gate) enter(ctx context.Context) error {
 // enterWarm waits for a place for a read that warms.
 func (g *gate) enterWarm(ctx context.Context) error {
 	g.mu.Lock()
-	return g.wait(ctx, &g.later, func() { g.leaveWarm(true) })
+	return g.wait(ctx, &g.later, nil, func() { g.leaveWarm(true) })
+}
+
+// free reports whether a request's read of a store may run now. The caller holds mu.
+func (g *gate) free(store any) bool {
+	if g.demand < g.limit {
+		return true
+	}
+	own, known := g.stores[store]
+	sharing := len(g.stores)
+	if !known {
+		sharing++
+	}
+	return own.running < max(g.limit/sharing, 1)
+}
+
+// take gives a place to a request's read of a store. The caller holds mu.
+func (g *gate) take(store any) {
+	g.demand++
+	g.count(store, share{running: 1})
+}
+
+// count adds to what a store has. The caller holds mu.
+func (g *gate) count(store any, more share) {
+	if g.stores == nil {
+		g.stores = map[any]share{}
+	}
+	has := g.stores[store]
+	has.running, has.waiting = has.running+more.running, has.waiting+more.waiting
+	if g.stores[store] = has; has == (share{}) {
+		delete(g.stores, store)
+	}
 }
 
 // wait waits for a turn in a queue. leave gives a place back that came at the moment at which ctx ended. The caller holds mu,
 // which is unlocked on return.
-func (g *gate) wait(ctx context.Context, queue *[]chan struct{}, leave func()) error {
+func (g *gate) wait(ctx context.Context, queue *[]waiter, store any, leave func()) error {
 	turn := make(chan struct{})
-	*queue = append(*queue, turn)
+	*queue = append(*queue, waiter{turn, store})
 	g.admit()
 	g.mu.Unlock()
 	select {
@@ -63,9 +106,12 @@ func (g *gate) wait(ctx context.Context, queue *[]chan struct{}, leave func()) e
 	case <-ctx.Done():
 	}
 	g.mu.Lock()
-	i := slices.Index(*queue, turn)
+	i := slices.IndexFunc(*queue, func(w waiter) bool { return w.turn == turn })
 	if i >= 0 {
 		*queue = slices.Delete(*queue, i, i+1)
+		if queue == &g.queue {
+			g.count(store, share{waiting: -1})
+		}
 	}
 	g.mu.Unlock()
 	if i < 0 {
@@ -87,9 +133,10 @@ func (g *gate) enterAhead(most int) bool {
 	return true
 }
 
-func (g *gate) leave() {
+func (g *gate) leave(store any) {
 	g.mu.Lock()
 	g.demand--
+	g.count(store, share{running: -1})
 	asked := len(g.queue) > 0
 	g.ended()
 	g.mu.Unlock()
@@ -144,9 +191,11 @@ func (g *gate) places() int {
 // while a reader would use the others. The caller holds mu.
 func (g *gate) admit() {
 	for len(g.queue) > 0 && g.demand < g.limit {
-		g.demand++
-		close(g.queue[0])
+		g.admitted(g.queue[0])
 		g.queue = g.queue[1:]
+	}
+	if len(g.stores) > 1 { // else the queue is that of the store that holds the places
+		g.queue = slices.DeleteFunc(g.queue, g.admitted)
 	}
 	most := g.limit
 	if g.starved {
@@ -154,8 +203,19 @@ func (g *gate) admit() {
 	}
 	for len(g.later) > 0 && g.demand+g.ahead < g.limit && g.warm < most {
 		g.ahead, g.warm = g.ahead+1, g.warm+1
-		close(g.later[0])
+		close(g.later[0].turn)
 		g.later = g.later[1:]
 	}
 	g.note()
+}
+
+// admitted gives a read that waits a place if one is free for its store. The caller holds mu.
+func (g *gate) admitted(w waiter) bool {
+	if !g.free(w.store) {
+		return false
+	}
+	g.count(w.store, share{waiting: -1})
+	g.take(w.store)
+	close(w.turn)
+	return true
 }

@@ -193,10 +193,10 @@ func (s *Source) readRange(ctx context.Context, r *stretch) error {
 		return cause
 	}
 	for _, g := range r.pieces[0].of.gates {
-		if err := g.enter(ctx); err != nil {
+		if err := g.enter(ctx, s.store); err != nil {
 			return err
 		}
-		defer g.leave()
+		defer g.leave(s.store)
 	}
 	if !r.pieces[0].of.whole {
 		s.path.rangeReads.Add(1)

@@ -140,7 +140,7 @@ func TestWarmEndsWithTheFirstError(t *testing.T) {
 func TestGateGivesWarmReadsTheirTurn(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		g := &gate{limit: 1, idle: func() {}}
-		must(t, g.enter(t.Context()))
+		must(t, g.enter(t.Context(), nil))
 		got := make(chan string, 3)
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
@@ -156,7 +156,7 @@ func TestGateGivesWarmReadsTheirTurn(t *testing.T) {
 		}()
 		synctest.Wait()
 		go func() {
-			if g.enter(t.Context()) == nil {
+			if g.enter(t.Context(), nil) == nil {
 				got <- "request"
 			}
 		}()
@@ -167,7 +167,7 @@ func TestGateGivesWarmReadsTheirTurn(t *testing.T) {
 				t.Errorf("got %s, want %s", name, want)
 			}
 			if want != "ahead" {
-				g.leave() // the place that was held at first, then that of the request
+				g.leave(nil) // the place that was held at first, then that of the request
 			}
 		}
 		g.leaveWarm(false)

@@ -18,6 +18,7 @@ import (
 
 const (
 	openers     = 8                // datasets that are looked at side by side: most of the time is the store's
+	lookLimit   = 3 * time.Second  // for one look at the pointer of a dataset that is followed: the other datasets wait for it
 	changeLimit = 5 * time.Minute  // for one change: a store that hangs must not keep the next change from coming
 	openAgain   = 30 * time.Second // after a file was read and a dataset of it could not be opened, it is tried again
 )
@@ -33,6 +34,8 @@ const (
 
 // living is what a keeper knows of changes.
 type living struct {
+	patience time.Duration // lookLimit, but in tests
+
 	turn chan struct{} // one change at a time; guards what follows
 
 	set   datasets.Set  // that is served
@@ -45,7 +48,7 @@ type living struct {
 	refused           atomic.Bool  // the file has faults, or names what cannot be opened
 }
 
-func newLiving() living { return living{turn: make(chan struct{}, 1)} }
+func newLiving() living { return living{patience: lookLimit, turn: make(chan struct{}, 1)} }
 
 // file is the file of datasets.
 func (k *keeper) file() watch.File {
@@ -113,7 +116,7 @@ func (k *keeper) next(ctx context.Context, d datasets.Dataset, what look) (*gene
 		if what == atNew {
 			return is, nil
 		}
-		same, err := is.index.IsCurrent(ctx, is.at.Home, is.at.Loc.OfIndex().Prefix)
+		same, err := k.isCurrent(ctx, is, what)
 		if err != nil && d.At == "" {
 			err = fmt.Errorf("dataset %s: %w", d.Name, err)
 		}
@@ -130,6 +133,21 @@ func (k *keeper) next(ctx context.Context, d datasets.Dataset, what look) (*gene
 		g = k.meant(d.Name)
 	}
 	return g, named(d, err)
+}
+
+// isCurrent reports whether the pointer still names a generation. Where each dataset is looked at for itself, one whose store does not
+// answer stays as it is: the others do not wait until the store is given up.
+func (k *keeper) isCurrent(ctx context.Context, is *generation, what look) (bool, error) {
+	if what == atEach {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, k.patience, fmt.Errorf("its store has not answered within %v", k.patience))
+		defer cancel()
+	}
+	same, err := is.index.IsCurrent(ctx, is.at.Home, is.at.Loc.OfIndex().Prefix)
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		err = cause
+	}
+	return same, err
 }
 
 // named puts the place where a dataset is named, and its name, before an error. Flags need no place.

@@ -21,6 +21,7 @@ import (
 	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/location"
+	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/dirstore"
 )
 
@@ -183,6 +184,37 @@ func TestFollowed(t *testing.T) {
 	}
 	if code, _, body := r.get("/v1/datasets/broken"); code != http.StatusOK {
 		t.Errorf("got %d %s, want the dataset that cannot be followed as it was", code, body)
+	}
+}
+
+// hanging is a store that answers nothing.
+type hanging struct{ objstore.Store }
+
+func (hanging) Stat(ctx context.Context, _ string) (objstore.Object, error) {
+	<-ctx.Done()
+	return objstore.Object{}, context.Cause(ctx)
+}
+
+// TestFollowedBesideAStoreThatHangs: a new index is served although the store of another dataset does not answer.
+func TestFollowedBesideAStoreThatHangs(t *testing.T) {
+	a, silent := dataset(t), dataset(t)
+	r := newRig(t, "  a: "+a+"\n  silent: "+silent+"\n", nil)
+	defer r.Close()
+	_, old, _ := r.get(batchOf("a"))
+	grow(t, a, "more.txt")
+	r.keeper.meant("silent").at.Home = hanging{}
+	r.keeper.patience = 50 * time.Millisecond
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	r.keeper.follow(ctx)
+	if _, fresh, _ := r.get(batchOf("a")); fresh == old {
+		t.Error("got the generation of before, want the new one")
+	}
+	if got := r.log.String(); !strings.Contains(got, r.file+":3: dataset silent: its store has not answered within 50ms") {
+		t.Errorf("got no word of the store that hangs: %s", got)
+	}
+	if code, _, body := r.get("/v1/datasets/silent"); code != http.StatusOK {
+		t.Errorf("got %d %s, want the dataset whose store hangs as it was", code, body)
 	}
 }
 

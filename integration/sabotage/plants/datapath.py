@@ -324,4 +324,19 @@ PLANTS = [
             )
         ],
     ),
+    (
+        "reads of a store that hangs hold up those of other stores",
+        "./datapath TestAStoreThatHangsTakesNoPlacesOfOthers",
+        [("datapath/gate.go", "return own.running < max(g.limit/sharing, 1)", "return own.running < 0")],
+    ),
+    (
+        "a place that a store gives back goes to no read of the same store",
+        "./datapath TestAShareIsGivenOn",
+        [("datapath/gate.go", "\tif len(g.stores) > 1 {", "\tif len(g.stores) > 64 {")],
+    ),
+    (
+        "each store has all places for itself",
+        "./datapath TestStoresShareThePlaces",
+        [("datapath/gate.go", "max(g.limit/sharing, 1)", "max(g.limit, sharing, 1)")],
+    ),
 ]

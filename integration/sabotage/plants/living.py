@@ -50,4 +50,9 @@ PLANTS = [
         "./chunkindex TestRemoveCopies",
         [("chunkindex/copies.go", "time.Since(info.ModTime()) < unused", "isCopy && time.Since(info.ModTime()) < unused")],
     ),
+    (
+        "a dataset whose store hangs keeps the others from being followed",
+        "./internal/node TestFollowedBesideAStoreThatHangs",
+        [("internal/node/living.go", "\tif what == atEach {\n\t\tvar cancel", "\tif what == atNew {\n\t\tvar cancel")],
+    ),
 ]
