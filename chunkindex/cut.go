@@ -9,6 +9,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
 const (
@@ -89,8 +90,8 @@ type asStored struct{}
 func (asStored) At(off int64) (codec.Frame, bool) {
 	return codec.Frame{Stored: off, StoredEnd: off + 1, Decoded: off, DecodedEnd: off + 1}, true
 }
-func (asStored) Keep(int64, [4]int64)       {}
-func (asStored) Params(int64, int64) []byte { return nil }
+func (asStored) Keep(int64, [4]int64)                       {}
+func (asStored) Params(int64, int64) ([]byte, []rows.Range) { return nil, nil }
 
 func newCutter(chunkSize int64, emit func(*chunkRecord) error) *cutter {
 	return &cutter{chunkSize: chunkSize, emit: emit, frames: asStored{}}
@@ -191,8 +192,15 @@ func (c *cutter) closeChunk() error {
 	}
 	c.open, c.closing, c.last = nil, k, k.from+k.rec.extents[0].Length-1
 	k.rec.codec, k.rec.skip = k.rec.codec|c.codec, k.from-first.Decoded
-	k.rec.params = append(k.rec.params[:0], c.frames.Params(k.from, c.last)...)
-	k.rec.extents[0].Offset = first.Stored
+	params, pieces := c.frames.Params(k.from, c.last)
+	k.rec.params = append(k.rec.params[:0], params...)
+	k.rec.extents[0] = Extent{Offset: first.Stored} // release sets the length
+	if len(pieces) > 0 {
+		k.rec.extents = k.rec.extents[:0]
+	}
+	for _, p := range pieces {
+		k.rec.extents = append(k.rec.extents, Extent{Offset: p.Offset, Length: p.Length})
+	}
 	return nil
 }
 
@@ -207,7 +215,9 @@ func (c *cutter) release() error {
 	if !ok || last.StoredEnd == 0 {
 		return c.fail("frame of the last chunk's last byte is not known")
 	}
-	k.rec.extents[0].Length = last.StoredEnd - k.rec.extents[0].Offset
+	if e := &k.rec.extents[0]; e.Length == 0 {
+		e.Length = last.StoredEnd - e.Offset
+	}
 	return c.emit(&k.rec)
 }
 

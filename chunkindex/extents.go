@@ -4,14 +4,12 @@ import "github.com/millrace-data/millrace/chunkindex/codec"
 
 // ExtentCount returns how many extents chunk i has, without listing them.
 func (x *Index) ExtentCount(i int) int {
-	if x.extents.first == nil {
-		return 1
-	}
-	return int(x.extents.first[i+1] - x.extents.first[i])
+	from, to := x.extents.of(i)
+	return int(to - from)
 }
 
 // Locate says where a sample of a chunk lies in the store, from its offset in the chunk and the chunk's extents: the extent that holds it, from there on.
-// A sample of a compressed chunk has no place of its own there: it is the whole extent.
+// A sample of a compressed chunk has no place of its own there: it is the whole extent, the first one where there are several.
 func Locate(c Chunk, extents []Extent, offset int64) Extent {
 	if c.Codec != codec.None {
 		return extents[0]

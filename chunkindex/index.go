@@ -49,8 +49,8 @@ type Chunk struct {
 	First   uint64      // number of its first sample in stored order
 	CRC32C  uint32      // of the decoded bytes
 	Digest  [32]byte    // SHA-256 of the decoded bytes: the cache's key
-	Codec   codec.Codec // how its extent is compressed; with any but codec.None there is exactly one extent, of whole frames
-	Skip    int64       // decoded bytes that its extent holds before the chunk's first one; 0 with codec.None
+	Codec   codec.Codec // how its bytes are compressed; with any but codec.None its extents are whole frames, or what is read of them
+	Skip    int64       // decoded bytes that its frames hold before the chunk's first one; 0 with codec.None
 	Stored  int64       // sum of its extents' lengths; Length with codec.None
 }
 
@@ -174,22 +174,28 @@ func (x *Index) Chunk(i int) Chunk {
 	}
 	if x.packed != nil && x.packed[i].codec != codec.None {
 		c.Codec, c.Skip = x.packed[i].codec, int64(x.packed[i].skip)
-		at := uint64(i)
-		if x.extents.first != nil {
-			at = x.extents.first[i]
+		from, to := x.extents.of(i)
+		c.Stored = 0
+		for _, n := range x.extents.length[from:to] {
+			c.Stored += n
 		}
-		c.Stored = x.extents.length[at]
 	}
 	return c
 }
 
-// Extents says where chunk i lies: one extent, or several where a sample is an object, which are whole objects in stored order.
+// of returns the numbers of the extents of chunk i: from the first one to before the second one.
+func (e *extents) of(i int) (from, to uint64) {
+	if e.first == nil {
+		return uint64(i), uint64(i) + 1
+	}
+	return e.first[i], e.first[i+1]
+}
+
+// Extents says where chunk i lies: in one extent; in several where a sample is an object, which are whole objects in stored order, or where
+// columns are left out of its frames.
 func (x *Index) Extents(i int) []Extent {
 	e := &x.extents
-	lo, hi := uint64(i), uint64(i)+1
-	if e.first != nil {
-		lo, hi = e.first[i], e.first[i+1]
-	}
+	lo, hi := e.of(i)
 	out := make([]Extent, 0, hi-lo)
 	for j := lo; j < hi; j++ {
 		length := int64(x.lengths[i])

@@ -80,12 +80,13 @@ func (r *chunkRecord) check(o *extentOrder) error {
 	return nil
 }
 
-// checkCodec holds a chunk to what its codec allows: one extent, and a first byte that lies in its first frame.
+// checkCodec holds a chunk to what its codec allows: one extent, unless columns are left out of its frames, and a first byte that lies in
+// its first frame.
 func checkCodec(c codec.Codec, skip, extents uint64) error {
 	switch {
 	case !c.Known():
 		return newer("codec", uint32(c))
-	case !c.Packed() && skip != 0, c != codec.None && extents != 1, skip >= codec.MaxFrame:
+	case !c.Packed() && skip != 0, c != codec.None && c != codec.Parquet && extents != 1, skip >= codec.MaxFrame:
 		return errMalformed
 	}
 	return nil
@@ -95,7 +96,7 @@ func checkCodec(c codec.Codec, skip, extents uint64) error {
 //
 // They ascend by shard and offset and lie inside their shards. Those of chunks that are stored as they are share at most
 // the overlap with the one before, and add up to their chunk; those of compressed ones share at most a frame with the one before, and so none with
-// the one before that.
+// the one before that. Extents of one chunk share nothing.
 type extentOrder struct {
 	shards  func(shard int) (key string, size int64, ok bool)
 	overlap int64
@@ -129,7 +130,7 @@ func (o *extentOrder) next(e Extent, chunk int64, c codec.Codec) error {
 	end := e.Offset + e.Length
 	least := o.end
 	switch {
-	case packed:
+	case packed && !o.part:
 		least = o.before
 	case !o.part:
 		least = max(0, o.end-o.overlap)

@@ -77,12 +77,9 @@ func (b *builder) scan(ctx context.Context, i int, w *scanWriter) error {
 }
 
 func (b *builder) readShard(ctx context.Context, i int, cut *cutter) error {
-	o := b.shards[i]
-	err := b.decodeShard(ctx, i, cut)
-	if err != nil {
-		return fmt.Errorf("shard %s: %w", o.Key, err)
+	if err := b.decodeShard(ctx, i, cut); err != nil {
+		return fmt.Errorf("shard %s: %w", b.shards[i].Key, err)
 	}
-	b.addRead(o.Size)
 	return nil
 }
 
@@ -112,6 +109,7 @@ func (b *builder) decodeShard(ctx context.Context, i int, cut *cutter) error {
 	if count.n != o.Size {
 		return fmt.Errorf("%w: %d bytes were read, not %d", objstore.ErrShort, count.n, o.Size)
 	}
+	b.addRead(o.Size)
 	return nil
 }
 
@@ -133,6 +131,7 @@ func (b *builder) decodeRanges(ctx context.Context, i int, cut *cutter) error {
 	if in.n < o.Size { // what no range was read of, so that the bytes of all shards are those of the data set
 		in.step(o.Size - in.n)
 	}
+	b.addRead(min(in.n, o.Size)) // a footer may be read twice
 	return nil
 }
 

@@ -112,8 +112,7 @@ func (v *verifier) chunk(ctx context.Context, i int, buf []byte) ([]byte, error)
 		}
 		if err != nil {
 			whole = false
-			e := extents[0]
-			v.report(BadRange{Shard: v.x.shards[e.Shard].Key, Chunk: i, Offset: e.Offset, Length: e.Length, Cause: "corrupt"})
+			v.report(v.span(i, extents))
 		}
 	}
 	if whole {
@@ -168,10 +167,8 @@ func (v *verifier) compare(ctx context.Context, i int, c Chunk, extents []Extent
 	if crc32.Checksum(buf, castagnoli()) == c.CRC32C && sha256.Sum256(buf) == c.Digest {
 		return nil
 	}
-	e := extents[0]
-	whole := BadRange{Shard: v.x.shards[e.Shard].Key, Chunk: i, Offset: e.Offset, Length: e.Length, Cause: "corrupt"}
 	if c.Codec != codec.None { // a stored offset of one sample there is not
-		v.report(whole)
+		v.report(v.span(i, extents))
 		return nil
 	}
 	t, err := v.x.Table(ctx, i)
@@ -187,9 +184,15 @@ func (v *verifier) compare(ctx context.Context, i int, c Chunk, extents []Extent
 		v.report(v.place(i, extents, int64(off), int64(t.Length[j])))
 	}
 	if !found { // between the samples, or a CRC that collides
-		v.report(whole)
+		v.report(v.span(i, extents[:1]))
 	}
 	return nil
+}
+
+// span is the range of a shard from the first of a chunk's extents to the last one, where nothing says which of them is to blame.
+func (v *verifier) span(chunk int, extents []Extent) BadRange {
+	first, last := extents[0], extents[len(extents)-1]
+	return BadRange{Shard: v.x.shards[first.Shard].Key, Chunk: chunk, Offset: first.Offset, Length: last.Offset + last.Length - first.Offset, Cause: "corrupt"}
 }
 
 // place is where a sample lies that is to blame. One that reaches over several extents is blamed on all of its first one.

@@ -173,5 +173,6 @@ func (s *Source) Cost(chunk int) int64 { return chunkcache.Cost(s.index.Chunk(ch
 // Resident reports whether a chunk is in memory, or on its way there.
 func (s *Source) Resident(chunk int) bool { return s.resident(chunk) || s.chunks.Contains(chunk) }
 
-// objects returns of how many objects a chunk is: so many reads bring it as a whole.
+// objects returns of how many objects, or ranges of one, a chunk is: so many reads bring it as a whole, but for ranges that lie so close
+// that one read brings them.
 func (s *Source) objects(chunk int) int { return s.index.ExtentCount(chunk) }

@@ -19,8 +19,8 @@ type piece struct {
 	crc uint32 // of the bytes that have come
 }
 
-// layout says where the stored bytes of a chunk lie: of many objects, or of one range of a shard. It is the only place
-// where it matters how many there are.
+// layout says where the stored bytes of a chunk lie: of many objects, of one range of a shard, or of several where columns are left out. It
+// is the only place where it matters how many there are.
 type layout struct {
 	exts []chunkindex.Extent
 	ends []int64 // of the extents, in the chunk's stored bytes; nil: there is one

@@ -101,7 +101,7 @@ func (s *Source) intact(desc chunkindex.Chunk, b []byte, crc uint32) bool {
 // of a chunk of many objects the one in which the first wrong sample does.
 func (s *Source) corrupt(ctx context.Context, p *portion) error {
 	at := p.offset
-	if p.whole && len(p.layout.exts) > 1 {
+	if p.whole && len(p.layout.exts) > 1 && s.index.Chunk(p.chunk).Codec == codec.None {
 		if t, err := s.index.Table(ctx, p.chunk); err == nil {
 			for i, offset := range t.Offset {
 				if checksum(p.data[offset:offset+t.Length[i]]) != t.CRC32C[i] {

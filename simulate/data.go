@@ -22,7 +22,7 @@ type Chunk struct {
 	Offset  int64
 	Length  int64 // of its samples
 	Stored  int64 // bytes in the store, where it is compressed; 0: Length
-	Extents int64 // objects of which it is made, each read by itself; 0: it is one stretch of a shard
+	Extents int64 // objects of which it is made, or stretches of a shard, each read by itself; 0: it is one stretch
 }
 
 // stored is how many bytes a read of the chunk brings.

@@ -73,15 +73,16 @@ func (g *gateway) parts(length, part int64) []int64 {
 	return parts
 }
 
-// objects returns the reads of a chunk that is many objects.
+// objects returns the reads of a chunk that is many objects, or stretches of a shard.
 func (g *gateway) objects(c *Chunk) []int64 {
+	n := c.stored()
 	if g.coarse {
 		g.count.Reads += c.Extents - 1
-		return []int64{c.Length}
+		return []int64{n}
 	}
 	reads := make([]int64, c.Extents)
 	for i := range c.Extents {
-		reads[i] = c.Length*(i+1)/c.Extents - c.Length*i/c.Extents
+		reads[i] = n*(i+1)/c.Extents - n*i/c.Extents
 	}
 	return reads
 }

@@ -198,7 +198,7 @@ func (g *gateway) pays(r *request, u use) bool {
 	c := &g.data.Chunks[u.chunk]
 	length := c.Length
 	most := g.data.bytesOf(u.chunk, u.samples) >= length-length/8
-	if c.Extents > 0 && !g.readsDisk(u.chunk) {
+	if c.Extents > 0 && c.Stored == 0 && !g.readsDisk(u.chunk) {
 		return g.memory.shelf.Has(u.chunk) || most // an object costs a read, alone as with the others
 	}
 	if g.memory.contains(u.chunk) || g.readsDisk(u.chunk) || c.Stored > 0 {

@@ -190,7 +190,8 @@ func TestEmptyBatchesAreNoFrames(t *testing.T) {
 		t.Fatalf("got frames %+v, %+v", first, last)
 	}
 	for _, f := range []codec.Frame{first, last} {
-		params, again := in.Frames.Params(f.Decoded, f.DecodedEnd-1), make([]byte, f.DecodedEnd-f.Decoded)
+		params, _ := in.Frames.Params(f.Decoded, f.DecodedEnd-1)
+		again := make([]byte, f.DecodedEnd-f.Decoded)
 		if err := codec.Decode(in.Codec, params, stored[f.Stored:f.StoredEnd], 0, again); err != nil || !bytes.Equal(again, all[f.Decoded:f.DecodedEnd]) {
 			t.Errorf("frame at %d: got %v, and other rows from the parameters", f.Stored, err)
 		}

@@ -67,7 +67,8 @@ func decoded(t testing.TB, stored []byte) (scanned, again []byte) {
 		t.Fatal("got no frames")
 	}
 	again = make([]byte, len(scanned))
-	if err := codec.Decode(in.Codec, in.Frames.Params(0, int64(len(scanned))-1), stored[first.Stored:last.StoredEnd], 0, again); err != nil {
+	params, _ := in.Frames.Params(0, int64(len(scanned))-1)
+	if err := codec.Decode(in.Codec, params, stored[first.Stored:last.StoredEnd], 0, again); err != nil {
 		t.Fatal(err)
 	}
 	return scanned, again

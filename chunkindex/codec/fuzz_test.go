@@ -35,7 +35,8 @@ func FuzzReader(f *testing.F) {
 				t.Fatalf("byte %d: got %+v, %v", off, fr, ok)
 			}
 			dst := make([]byte, fr.DecodedEnd-off)
-			if err := codec.Decode(c, r.Params(off, off), stored[fr.Stored:fr.StoredEnd], 0, dst); err != nil || !bytes.Equal(dst, data[off:fr.DecodedEnd]) {
+			params, _ := r.Params(off, off)
+			if err := codec.Decode(c, params, stored[fr.Stored:fr.StoredEnd], 0, dst); err != nil || !bytes.Equal(dst, data[off:fr.DecodedEnd]) {
 				t.Fatalf("frame %+v by itself: %v", fr, err)
 			}
 			off, end = fr.DecodedEnd, fr.StoredEnd

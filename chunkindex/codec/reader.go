@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
 // Frame is a gzip member, a zstd frame, an xz block or a bzip2 stream that holds at least one byte.
@@ -134,9 +136,9 @@ func (r *Reader) Close() { r.frames.close() }
 
 // Params returns the parameters of a chunk whose first decoded byte is at an offset, for Decode: those of its first frame, since the
 // frames behind that one say what they need. The frame must be known.
-func (r *Reader) Params(first, _ int64) []byte {
+func (r *Reader) Params(first, _ int64) (params []byte, pieces []rows.Range) {
 	f, _ := r.At(first)
-	return []byte(f.params)
+	return []byte(f.params), nil
 }
 
 // next begins the next frame, or returns io.EOF at a clean end.

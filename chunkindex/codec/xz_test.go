@@ -62,7 +62,8 @@ func TestXzBlocks(t *testing.T) {
 			end, _ := in.At(last)
 			skip := r.Int64N(f.DecodedEnd - off)
 			dst := make([]byte, last+1-off-skip)
-			err := codec.Decode(codec.Xz, in.Params(off, last), stored[f.Stored:end.StoredEnd], skip, dst)
+			params, _ := in.Params(off, last)
+			err := codec.Decode(codec.Xz, params, stored[f.Stored:end.StoredEnd], skip, dst)
 			if err != nil || !bytes.Equal(dst, want[off+skip:last+1]) {
 				t.Errorf("%s: bytes %d to %d: %v", name, off+skip, last, err)
 			}

@@ -10,6 +10,7 @@ import (
 	"io"
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
+	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
 // Limits that hold for every format.
@@ -111,8 +112,9 @@ type Frames interface {
 	// Keep says that of the frames before from only those that hold one of these bytes will be asked for any more.
 	Keep(from int64, bytes [4]int64)
 	// Params returns the parameters of a chunk, which codec.Decode needs beside the stored bytes, by its first and its last decoded
-	// byte. The frames of both are known by now, and it is called for one chunk after another.
-	Params(first, last int64) []byte
+	// byte, and where the stored bytes lie: nil, if that is from the first byte of its first frame to the last byte of its last one. The frames
+	// of both are known by now, and it is called for one chunk after another.
+	Params(first, last int64) (params []byte, pieces []rows.Range)
 }
 
 // Shard is an object that holds samples.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
 // block is how much of an archive is read at once: a request of a store costs about as much as a few megabytes.
@@ -291,7 +292,7 @@ func (f *frames) At(off int64) (codec.Frame, bool) {
 func (f *frames) Keep(int64, [4]int64) {}
 
 // Params implements format.Frames.
-func (f *frames) Params(first, last int64) (params []byte) {
+func (f *frames) Params(first, last int64) (params []byte, pieces []rows.Range) {
 	begin := f.find(first)
 	end := f.find(last)
 	for i := begin; i <= end; i++ {
@@ -301,5 +302,5 @@ func (f *frames) Params(first, last int64) (params []byte) {
 		}
 		params = codec.AppendMember(params, m)
 	}
-	return params
+	return params, nil
 }

@@ -265,7 +265,7 @@ func TestFramesDecode(t *testing.T) {
 		for _, end := range borders[i+1:] {
 			f, ok := in.Frames.At(int64(first))
 			l, _ := in.Frames.At(int64(end - 1))
-			params := in.Frames.Params(int64(first), int64(end-1))
+			params, _ := in.Frames.Params(int64(first), int64(end-1))
 			dst := make([]byte, end-first)
 			stored := b[f.Stored:l.StoredEnd]
 			if err := codec.Decode(codec.Zip, params, stored, 0, dst); !ok || err != nil || string(dst) != want[first:end] {

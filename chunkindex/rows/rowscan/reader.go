@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
+	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
 // File is a file whose frames are decoded one after another. A frame is decoded in one piece: a row group, a record batch.
@@ -22,10 +23,19 @@ type File interface {
 // Frame is where a frame is stored, and what its file says of it.
 type Frame struct {
 	Offset, Length int64
-	Rows           int64  // bytes that its rows have, at about; 0: not known
-	Params         []byte // of this frame, where the format has such
+	Pieces         []rows.Range // what is read of it, of Length bytes, where columns are left out; nil: one range
+	Rows           int64        // bytes that its rows have, at about; 0: not known
+	Params         []byte       // of this frame, where the format has such
 
 	decoded int64 // where its rows begin
+}
+
+// end returns where the last byte ends that is read of the frame.
+func (f *Frame) end() int64 {
+	if n := len(f.Pieces); n > 0 {
+		return f.Pieces[n-1].End()
+	}
+	return f.Offset + f.Length
 }
 
 // Decoder gives the rows of a frame.
@@ -58,7 +68,7 @@ type reader struct {
 }
 
 // Params implements format.Frames.
-func (r *reader) Params(first, last int64) []byte {
+func (r *reader) Params(first, last int64) (params []byte, pieces []rows.Range) {
 	from := 0
 	for from < len(r.frames) && r.frames[from].decoded < first {
 		from++
@@ -69,7 +79,10 @@ func (r *reader) Params(first, last int64) []byte {
 	}
 	chunk := r.frames[from:to]
 	r.frames = r.frames[to:]
-	return r.File.Params(chunk)
+	for _, f := range chunk {
+		pieces = append(pieces, f.Pieces...)
+	}
+	return r.File.Params(chunk), rows.Join(pieces)
 }
 
 // Read implements io.Reader.
@@ -140,7 +153,7 @@ func (r *reader) finish() error {
 	if err := decoder.Fits(n); err != nil {
 		return r.fail(err)
 	}
-	r.Last().StoredEnd = r.frame.Offset + r.frame.Length
+	r.Last().StoredEnd = r.frame.end()
 	return nil
 }
 
