@@ -110,7 +110,11 @@ func (b *builder) checkHints() error {
 				of = append(of, f.Name)
 			}
 		}
-		return fmt.Errorf("%s says nothing of %s shards, which lie here: it is for %s (--format)", option, b.format.Name, strings.Join(of, " and "))
+		instead := ""
+		if option == format.Fields {
+			instead = "; fields= in a request leaves parts out of its answer"
+		}
+		return fmt.Errorf("%s says nothing of %s shards, which lie here: it is for %s (--format)%s", option, b.format.Name, strings.Join(of, " and "), instead)
 	}
 	return nil
 }

@@ -12,6 +12,8 @@ type Options struct {
 	Key            string // KeyGroup or KeyPath: which members of an archive are one sample; empty: KeyGroup
 	Header         string // HeaderPresent or HeaderAbsent: whether the first record of each table is a header; empty: the format finds out
 
+	Fields []string // columns that samples have, by their paths; empty: all
+
 	// Classes reads the names that a repository's README gives to the values of integer columns, by the columns' paths. nil: there is none.
 	Classes func(context.Context) (map[string][]string, error)
 }
@@ -38,6 +40,7 @@ const (
 	DType          Option = "--dtype"
 	Key            Option = "--key"
 	Header         Option = "--header"
+	Fields         Option = "--fields"
 )
 
 // Given returns the options that a user has given, of those that only some formats take.
@@ -52,6 +55,7 @@ func (o *Options) Given() []Option {
 		{DType, o.DType != ""},
 		{Key, o.Key != ""},
 		{Header, o.Header != ""},
+		{Fields, len(o.Fields) > 0},
 	} {
 		if one.given {
 			all = append(all, one.option)

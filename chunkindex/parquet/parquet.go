@@ -33,31 +33,32 @@ const tail = 8
 // Format reads Parquet files.
 func Format() format.Format {
 	return format.Format{
-		Name:    Name,
-		Shards:  "names in .parquet, .parq",
-		Last:    true, // img2dataset puts a table of them beside the shards that hold the pictures
-		Survey:  files().Survey,
+		Name:   Name,
+		Shards: "names in .parquet, .parq",
+		Last:   true, // img2dataset puts a table of them beside the shards that hold the pictures
+		Takes:  []format.Option{format.Fields},
+		Survey: func(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
+			return files(o.Fields).Survey(ctx, l, o)
+		},
 		Framing: rowscan.NewFraming,
 	}
 }
 
-func files() rowscan.Files {
+// files reads files, and of their columns those that rows.Choose takes by these names.
+func files(names []string) rowscan.Files {
 	return rowscan.Files{
 		Kind:     rowscan.Kind{Codec: codec.Parquet, Frame: "row group", Smaller: "write the file again with smaller row groups (row_group_size=)"},
 		Suffixes: []string{".parquet", ".parq"},
 		Packed:   "a Parquet file that is compressed as a whole is not read: decompress it, since its pages are compressed inside",
-		Open:     open,
+		Open: func(ctx context.Context, in format.Ranges, size int64) ([]*rows.Node, rowscan.File, error) {
+			f, err := readFooter(ctx, in, size, names)
+			if err != nil {
+				return nil, nil, err
+			}
+			hub.Label(f.Fields, f.Hub)
+			return f.Fields, &file{ctx: ctx, in: in, groups: f.Groups}, nil
+		},
 	}
-}
-
-// open reads a file's footer.
-func open(ctx context.Context, in format.Ranges, size int64) ([]*rows.Node, rowscan.File, error) {
-	f, err := readFooter(ctx, in, size)
-	if err != nil {
-		return nil, nil, err
-	}
-	hub.Label(f.Fields, f.Hub)
-	return f.Fields, &file{ctx: ctx, in: in, groups: f.Groups}, nil
 }
 
 // file is a file that is being decoded.
@@ -78,13 +79,17 @@ func (f *file) Begin() (frame rowscan.Frame, d rowscan.Decoder, err error) {
 	g := f.groups[0]
 	f.groups = f.groups[1:]
 	n := g.Frame.Length
-	frame = rowscan.Frame{Offset: g.Offset, Length: n, Rows: g.Raw, Params: g.Frame.Params()}
+	frame = rowscan.Frame{Offset: g.Offset, Length: n, Pieces: g.Pieces, Rows: g.Raw, Params: g.Frame.Params()}
 	if int64(cap(f.stored)) < n {
 		f.stored = make([]byte, n)
 	}
 	f.stored = f.stored[:n:n]
-	if err := f.in.ReadRange(f.ctx, g.Offset, f.stored); err != nil {
-		return frame, nil, err
+	rest := f.stored
+	for _, r := range g.Read() {
+		if err := f.in.ReadRange(f.ctx, r.Offset, rest[:r.Length]); err != nil {
+			return frame, nil, err
+		}
+		rest = rest[r.Length:]
 	}
 	f.decoder, err = rowgroup.NewDecoder(g.Frame, f.stored, rowgroup.MaxGroup)
 	return frame, f.decoder, err
@@ -115,7 +120,7 @@ func (f *file) release() {
 const guess = 64 << 10
 
 // readFooter reads a file's footer from its end.
-func readFooter(ctx context.Context, in format.Ranges, size int64) (*rowgroup.File, error) {
+func readFooter(ctx context.Context, in format.Ranges, size int64, names []string) (*rowgroup.File, error) {
 	if size < int64(len(magic))+tail {
 		return nil, fmt.Errorf("it has %d bytes, too few for a Parquet file", size)
 	}
@@ -141,5 +146,5 @@ func readFooter(ctx context.Context, in format.Ranges, size int64) (*rowgroup.Fi
 		}
 	}
 	from := int64(len(b)) - tail - n
-	return rowgroup.ReadFooter(b[from:from+n], size-tail-n)
+	return rowgroup.ReadFooter(b[from:from+n], size-tail-n, names)
 }

@@ -166,6 +166,48 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// Of columns that were chosen alone the schema is kept, and files may differ in the others.
+func TestChosenFields(t *testing.T) {
+	o := scantest.Objects{"a.parquet": file(t, "nested"), "b.parquet": file(t, "nested-pages-v1"), "c.parquet": nil}
+	choose := func(names ...string) format.Options { return format.Options{Fields: names} }
+	got, err := scantest.Scan(t.Context(), parquet.Format(), choose("captions", "image.path"), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, samples := range got {
+		for _, s := range samples {
+			for _, p := range s.Parts {
+				if p.Ext != "captions" && p.Ext != "image.path" && p.Ext != "image" && p.Ext != "__null__" {
+					t.Fatalf("%s, sample %s: got part %s", key, s.Key, p.Ext)
+				}
+			}
+		}
+	}
+	d, err := parquet.Format().Survey(t.Context(), o, choose("captions", "image.path"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := parquet.Format().Framing(d.Framing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []format.Field{{Name: "image.path", Encoding: "raw", Type: "utf8", Nullable: true}, {
+		Name: "captions", Encoding: "nested", Type: "list<utf8>", Nullable: true, Children: []format.Field{{Encoding: "raw", Type: "utf8", Nullable: true}},
+	}}
+	if d := cmp.Diff(want, format.FieldsOf(f)); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	scantest.Refuses(t, parquet.Format(), choose("caption"), o, `--fields: no column is called "caption": the columns are image.bytes, image.path, embedding`)
+	scantest.Refuses(t, parquet.Format(), choose("messages.content"), o, `"messages.content"`)
+	o["b.parquet"] = file(t, "types")
+	scantest.Refuses(t, parquet.Format(), choose("captions"), o, `shard b.parquet: --fields: no column is called "captions"`)
+	o["b.parquet"] = file(t, "checksums")
+	o["a.parquet"] = file(t, "types")
+	if _, err := scantest.Scan(t.Context(), parquet.Format(), choose("int32"), o); err != nil {
+		t.Errorf("files that differ in other columns: %v", err)
+	}
+}
+
 // Names that are none of Parquet's are taken only where the format was named.
 func TestNames(t *testing.T) {
 	o := scantest.Objects{"train": file(t, "checksums")}

@@ -18,27 +18,39 @@ const (
 
 // File is what a footer says of a Parquet file.
 type File struct {
-	Fields []*rows.Node
-	Groups []Group // those that have rows, in the order of the file
-	Hub    string  // what the library datasets says of the columns, if it wrote the file
+	Fields []*rows.Node // those that were chosen
+	Groups []Group      // those that have rows, in the order of the file
+	Hub    string       // what the library datasets says of the columns, if it wrote the file
+
+	chosen []bool // of the leaves of the whole schema; nil: all of them
+	leaves []leaf // those that were chosen
 }
 
 // Group is where a row group lies, and how it is decoded.
 type Group struct {
-	Offset int64 // of its first byte
-	Raw    int64 // bytes, decompressed, as the footer has it
+	Offset int64        // of its first byte
+	Pieces []rows.Range // what is read of it, where columns are left out; nil: all of it
+	Raw    int64        // bytes, decompressed, as the footer has it
 	Frame  *Frame
 }
 
-// ReadFooter reads a file's footer, without the length and the magic number after it. size is that of the file before the footer.
-func ReadFooter(b []byte, size int64) (*File, error) {
+// Read returns the ranges that are read of the row group: one after another they are its stored bytes.
+func (g *Group) Read() []rows.Range {
+	if g.Pieces != nil {
+		return g.Pieces
+	}
+	return []rows.Range{{Offset: g.Offset, Length: g.Frame.Length}}
+}
+
+// ReadFooter reads a file's footer, without the length and the magic number after it. size is that of the file before the footer. Of
+// the columns those are read that rows.Choose takes by these names; what is wrong with others does not matter.
+func ReadFooter(b []byte, size int64, names []string) (*File, error) {
 	meta, err := parseFooter(b)
 	if err != nil {
 		return nil, err
 	}
 	f := &File{Hub: meta.hub}
-	var leaves []leaf
-	if f.Fields, leaves, err = fields(meta.schema); err != nil {
+	if err := f.choose(meta.schema, names); err != nil {
 		return nil, err
 	}
 	if _, err := rows.NewLayout(f.Fields); err != nil {
@@ -50,49 +62,128 @@ func ReadFooter(b []byte, size int64) (*File, error) {
 		if g.rows == 0 {
 			continue
 		}
-		group, err := f.group(g, leaves, size)
+		group, err := f.group(g, size)
 		if err != nil {
 			return nil, fmt.Errorf("row group %d: %w", i, err)
 		}
 		if group.Offset < end {
 			return nil, fmt.Errorf("row group %d: it begins before the end of the one before it, so the two cannot be read one after another: write the file again", i)
 		}
-		group.Frame.Gap = group.Offset - end
-		end = group.Offset + group.Frame.Length
+		if group.Pieces == nil {
+			group.Frame.Gap = group.Offset - end
+		}
+		read := group.Read()
+		end = read[len(read)-1].End()
 		f.Groups = append(f.Groups, group)
 	}
 	return f, nil
 }
 
+// choose reads the schema, and leaves out what was not chosen.
+func (f *File) choose(schema []element, names []string) error {
+	all, leaves, err := fields(schema)
+	if err != nil {
+		return err
+	}
+	c, err := rows.Choose(all, names)
+	if err != nil {
+		return err
+	}
+	f.Fields, f.leaves = c.Fields, leaves
+	if c.All() {
+		return nil
+	}
+	f.chosen, f.leaves = leavesOf(all, c.Kept), nil
+	for i, l := range leaves {
+		if f.chosen[i] {
+			f.leaves = append(f.leaves, l)
+		}
+	}
+	return nil
+}
+
+// leavesOf returns what is said of each leaf, from what is said of each node in pre-order.
+func leavesOf(nodes []*rows.Node, said []bool) (leaves []bool) {
+	at := 0
+	var walk func(nodes []*rows.Node)
+	walk = func(nodes []*rows.Node) {
+		for _, n := range nodes {
+			if len(n.Children) == 0 {
+				leaves = append(leaves, said[at])
+			}
+			at++
+			walk(n.Children)
+		}
+	}
+	walk(nodes)
+	return leaves
+}
+
+// columns returns the column chunks of a row group that were chosen.
+func (f *File) columns(g *group) ([]chunk, error) {
+	want := len(f.leaves)
+	if f.chosen != nil {
+		want = len(f.chosen)
+	}
+	if len(g.columns) != want {
+		return nil, fmt.Errorf("%d column chunks for %d columns", len(g.columns), want)
+	}
+	if f.chosen == nil {
+		return g.columns, nil
+	}
+	var columns []chunk
+	for i, c := range g.columns {
+		if f.chosen[i] {
+			columns = append(columns, c)
+		}
+	}
+	return columns, nil
+}
+
 // group checks what a footer says of a row group.
-func (f *File) group(g *group, leaves []leaf, size int64) (Group, error) {
-	if len(g.columns) != len(leaves) {
-		return Group{}, fmt.Errorf("%d column chunks for %d columns", len(g.columns), len(leaves))
+func (f *File) group(g *group, size int64) (Group, error) {
+	columns, err := f.columns(g)
+	if err != nil {
+		return Group{}, err
 	}
 	paths := paths(f.Fields)
-	frame := &Frame{Fields: f.Fields, Rows: g.rows, leaves: leaves}
 	from, to, raw := size, int64(0), int64(0)
-	for i := range g.columns {
-		c := &g.columns[i]
-		err := c.check(leaves[i], size)
-		if err != nil {
+	ranges := make([]rows.Range, len(columns))
+	for i := range columns {
+		c := &columns[i]
+		if err := c.check(f.leaves[i], size); err != nil {
 			return Group{}, fmt.Errorf("column %s: %w", columnName(paths[i], i), err)
 		}
-		from, to = min(from, c.begin()), max(to, c.begin()+c.compressed)
+		ranges[i] = rows.Range{Offset: c.begin(), Length: c.compressed}
+		from, to = min(from, ranges[i].Offset), max(to, ranges[i].End())
 		raw += min(c.raw, math.MaxInt64-raw)
+	}
+	read := []rows.Range{{Offset: from, Length: to - from}}
+	if f.chosen != nil {
+		read = rows.Join(ranges)
+	}
+	length := int64(0)
+	for _, r := range read {
+		length += r.Length
 	}
 	switch {
 	case g.rows < 0 || to < from:
 		return Group{}, errThrift
-	case g.rows > MaxRows || raw > MaxGroup || to-from > MaxGroup:
-		return Group{}, tooLarge(g.rows, max(raw, to-from))
+	case g.rows > MaxRows || raw > MaxGroup || length > MaxGroup:
+		return Group{}, tooLarge(g.rows, max(raw, length))
+	case length == 0:
+		return Group{}, fmt.Errorf("its columns have no bytes for %d rows", g.rows)
 	}
-	frame.Length = to - from
-	for i := range g.columns {
-		c := &g.columns[i]
-		frame.chunks = append(frame.chunks, place{c.codec, c.begin() - from, c.compressed, c.values})
+	frame := &Frame{Fields: f.Fields, Rows: g.rows, Length: length, leaves: f.leaves}
+	for i := range columns {
+		c := &columns[i]
+		frame.chunks = append(frame.chunks, place{c.codec, rows.Place(read, c.begin()), c.compressed, c.values})
 	}
-	return Group{Offset: from, Raw: raw, Frame: frame}, nil
+	group := Group{Offset: read[0].Offset, Raw: raw, Frame: frame}
+	if f.chosen != nil {
+		group.Pieces = read
+	}
+	return group, nil
 }
 
 // tooLarge says how large a row group is, and how to write smaller ones.

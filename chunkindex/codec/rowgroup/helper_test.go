@@ -26,7 +26,7 @@ func footer(b []byte) (*rowgroup.File, error) {
 	if n > end {
 		return nil, errors.New("footer is longer than the file")
 	}
-	return rowgroup.ReadFooter(b[end-n:end], int64(end-n))
+	return rowgroup.ReadFooter(b[end-n:end], int64(end-n), nil)
 }
 
 // read decodes all rows of a file, one byte slice a row group.

@@ -217,7 +217,7 @@ func TestHostileFooters(t *testing.T) {
 	} {
 		var was, is runtime.MemStats
 		runtime.ReadMemStats(&was)
-		_, err := rowgroup.ReadFooter(c.footer, 1<<30)
+		_, err := rowgroup.ReadFooter(c.footer, 1<<30, nil)
 		runtime.ReadMemStats(&is)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", name, err, c.want)
