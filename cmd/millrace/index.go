@@ -57,6 +57,7 @@ func (x *indexFlags) defineFormat(f *cli.Flags) {
 	f.Text(&x.opt.Hints.DType, "dtype", "", "`TYPE` of a token, or of a record's elements, as NumPy writes it: <u2, <i4, |u1")
 	f.Choice(&x.opt.Hints.Key, "key", "", "what makes a sample of a zip archive: members whose names differ in the extension alone, or each", format.KeyGroup, format.KeyPath)
 	f.Choice(&x.opt.Hints.Header, "header", "", "whether the first record of each .csv or .tsv is a header; absent: it is a sample", format.HeaderPresent, format.HeaderAbsent)
+	f.List(&x.opt.Hints.Fields, "fields", "only these columns, of Parquet files: no byte of others is read; `NAMES` with commas between them, image.bytes of a struct")
 }
 
 // definePlace defines what the address of the dataset can say too. pack has none of it: it writes the shards itself.
@@ -121,6 +122,7 @@ func (x *indexFlags) check(f *cli.Flags) {
 		f.Fault("--sequence-length %d: want 1 to %d", x.sequence, maxDefault)
 	}
 	x.opt.Hints.SequenceLength = int64(min(x.sequence, maxDefault))
+	x.checkFields(f)
 	if x.opt.Match != "" {
 		if _, err := path.Match(x.opt.Match, ""); err != nil {
 			f.Fault("--match %q: %w", x.opt.Match, err)
@@ -128,6 +130,13 @@ func (x *indexFlags) check(f *cli.Flags) {
 	}
 	if x.opt.Parallel == 0 {
 		f.Fault("--parallel 0: want at least 1")
+	}
+}
+
+// checkFields refuses --fields without a name: it would mean all columns.
+func (x *indexFlags) checkFields(f *cli.Flags) {
+	if fl := f.Set.Lookup("fields"); fl != nil && fl.Changed && len(x.opt.Hints.Fields) == 0 {
+		f.Fault("--fields: want the names of columns")
 	}
 }
 
@@ -157,6 +166,8 @@ the index and are what a URL without parameters means.
 
 A dataset may have several indexes, each of the shards that its --match takes. --name names one,
 and all other commands take DATASET#NAME then. A shard that two indexes share is read once.
+--fields makes an index whose samples have some columns of Parquet files: a gateway reads these from
+the store, and keeps nothing else. A second run without it takes all columns again.
 --split train takes the shards of that split, and names the index so. Splits are those that
 README.md (the metadata of Hugging Face's hub) or dataset_dict.json describe, else those that names
 tell of: train, val, test. Where shards of several splits lie, one has to be chosen, or all.
@@ -177,6 +188,7 @@ other commands take for such a dataset: DATASET,index=URL.`,
   millrace index ./photos --format files --match '*.jpg'
   millrace index s3://bucket/pairs --split train     # then s3://bucket/pairs#train
   millrace index s3://bucket/pairs --name train --match 'train-*'
+  millrace index s3://bucket/pairs --name captions --fields caption,image.path
   millrace index s3://public/photos --index-url s3://mine/photos
   millrace index 's3://texts/c4?endpoint=https://minio.example:9000&profile=team-b'
   millrace index ~/.cache/huggingface/hub/datasets--me--pairs/snapshots/0a1b2c --split train \

@@ -103,7 +103,7 @@ func TestIndexFlagsReachTheFormat(t *testing.T) {
 		t.Errorf("tokens: got %s", o.stdout)
 	}
 	for _, args := range [][]string{
-		{"--format", "xml"}, {"--match", "["}, {"--sequence-length", "2147483649"}, {"--sequence-length", "x"}, {"--record-size", "big"},
+		{"--format", "xml"}, {"--match", "["}, {"--sequence-length", "2147483649"}, {"--sequence-length", "x"}, {"--record-size", "big"}, {"--fields", ""}, {"--fields", " , "},
 	} {
 		if o := millrace(t, nil, append([]string{"index", raw}, args...)...); o.code != exitUsage || !strings.Contains(o.stderr, args[0]) {
 			t.Errorf("%q: got exit code %d, %s, want %d", args, o.code, o.stderr, exitUsage)
@@ -132,6 +132,29 @@ func TestIndexAsksWhetherThereIsAHeader(t *testing.T) {
 	}
 	if o := millrace(t, nil, "index", words, "--header", "no"); o.code != exitUsage {
 		t.Errorf("got exit code %d, %s", o.code, o.stderr)
+	}
+}
+
+// TestIndexOfSomeColumns: what is left out is not read, and columns that are not there are refused with those that are.
+func TestIndexOfSomeColumns(t *testing.T) {
+	file, err := os.ReadFile("../../chunkindex/codec/rowgroup/testdata/nested.parquet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := write(t, map[string]string{"a.parquet": string(file)})
+	ok(t, "index", dir)
+	if o := ok(t, "index", dir, "--name", "captions", "--fields", "captions", "--fields", "image.path, counts"); !strings.Contains(o.stdout, "24 samples") {
+		t.Errorf("got %s", o.stdout)
+	}
+	if o := ok(t, "verify", dir+"#captions"); !strings.Contains(o.stdout, "0 bad") {
+		t.Errorf("verify: got %s", o.stdout)
+	}
+	if o := millrace(t, nil, "index", dir, "--fields", "caption"); o.code == exitOK || !strings.Contains(o.stderr, `--fields: no column is called "caption": the columns are image.bytes, image.path, embedding`) {
+		t.Errorf("a column that is not there: got exit code %d, %s", o.code, o.stderr)
+	}
+	raw := write(t, map[string]string{"a.jsonl": "{}\n"})
+	if o := millrace(t, nil, "index", raw, "--fields", "json"); o.code == exitOK || !strings.Contains(o.stderr, "--fields says nothing of jsonl shards") {
+		t.Errorf("another format: got exit code %d, %s", o.code, o.stderr)
 	}
 }
 

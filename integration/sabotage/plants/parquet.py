@@ -108,4 +108,57 @@ PLANTS = [
         "./chunkindex TestRowGroupsJoin",
         [("chunkindex/rows/rowscan/reader.go", "r.frames[to].decoded <= last {", "r.frames[to].decoded <= first {")],
     ),
+    (
+        "columns that are left out are read all the same",
+        "./chunkindex/codec/rowgroup TestPieces",
+        [(f"{ROWGROUP}/file.go", "\t\tread = rows.Join(ranges)\n", "\t\tread = rows.Join([]rows.Range{{Offset: from, Length: to - from}})\n")],
+    ),
+    (
+        "a column's place is that in the row group, and not in what is read of it",
+        "./chunkindex/codec/rowgroup TestChosenColumns",
+        [(f"{ROWGROUP}/file.go", "rows.Place(read, c.begin())", "c.begin() - from")],
+    ),
+    (
+        "all columns by their names are another generation than no names",
+        "./chunkindex/codec/rowgroup TestPieces",
+        [(f"{ROWGROUP}/file.go", "\tif c.All() {\n", "\tif c.All() && len(names) == 0 {\n")],
+    ),
+    (
+        "a name of a column that takes nothing is passed over beside one that does",
+        "./chunkindex/rows TestChoose",
+        [("chunkindex/rows/choose.go", "\t\tif !used {\n", "\t\tif !used && len(left) == 0 {\n")],
+    ),
+    (
+        "a struct that is chosen has none of its fields",
+        "./chunkindex/rows TestChoose",
+        [("chunkindex/rows/choose.go", 'c.choose(f.Children, path+".", taken)', 'c.choose(f.Children, path+".", false)')],
+    ),
+    (
+        "a chunk of several extents reserves memory for the longest one",
+        "./chunkindex TestChosenColumnsAreExtents",
+        [("chunkindex/index.go", "\t\t\tc.Stored += n\n", "\t\t\tc.Stored = max(c.Stored, n)\n")],
+    ),
+    (
+        "extents of one chunk of row groups may overlap",
+        "./chunkindex TestHostileExtentsOfRowGroups",
+        [("chunkindex/record.go", "case packed && !o.part:", "case packed:")],
+    ),
+    (
+        "damage behind the first extent of a chunk is said to be in it",
+        "./chunkindex TestDamageInChosenColumns",
+        [("chunkindex/verify.go", "first, last := extents[0], extents[len(extents)-1]", "first, last := extents[0], extents[0]")],
+    ),
+    (
+        "--fields without a name means all columns",
+        "./cmd/millrace TestIndexFlagsReachTheFormat",
+        [("cmd/millrace/index.go", "fl.Changed && len(x.opt.Hints.Fields) == 0", "fl.Changed && len(x.opt.Hints.Fields) < 0")],
+    ),
+    (
+        "a gateway reads the gaps between columns that were chosen",
+        "./integration TestChosenColumnsAloneAreRead",
+        [
+            ("datapath/ranges.go", "gapLimit = 64 << 10", "gapLimit = 64 << 20"),
+            ("datapath/ranges.go", "r.waste+gap <= (r.wanted+p.ext.Length)/8 &&", "r.waste+gap <= 1<<30 &&"),
+        ],
+    ),
 ]
