@@ -64,14 +64,20 @@ def varint(n: int) -> bytes:
     return bytes([*out, n])
 
 
+def zip_member(name: str, data: bytes, deflated: bool) -> bytes:
+    """A member as it lies in an archive, with its header."""
+    packed = deflate_stored(data) if deflated else data
+    sizes = (zlib.crc32(data), len(packed), len(data), len(name), 0)
+    header = struct.pack("<4s5H3I2H", b"PK\x03\x04", 20, 0, 8 if deflated else 0, 0, 0x21, *sizes)  # of 1 January 1980
+    return header + name.encode() + packed
+
+
 def zip_archive(members: list[tuple[str, bytes]], deflated: bool) -> bytes:
     """A zip archive of members that are stored, or deflated in blocks that are stored."""
     out, directory, at = [], [], 0
     for name, data in members:
-        packed = deflate_stored(data) if deflated else data
-        sizes = (zlib.crc32(data), len(packed), len(data), len(name), 0)
-        both = struct.pack("<HHHHH3I2H", 20, 0, 8 if deflated else 0, 0, 0x21, *sizes)  # of 1 January 1980
-        out.append(b"PK\x03\x04" + both + name.encode() + packed)
+        out.append(zip_member(name, data, deflated))
+        both = out[-1][4:30]
         directory.append(b"PK\x01\x02\x14\0" + both + struct.pack("<HHHII", 0, 0, 0, 0, at) + name.encode())
         at += len(out[-1])
     size = sum(map(len, directory))

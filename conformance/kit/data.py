@@ -12,7 +12,7 @@ import tarfile
 from typing import Callable, NamedTuple, Optional
 
 from . import rows, tables
-from .containers import RECORDIO, gzip_stored, recordio, xz_stored, zip_archive, zstd_stored
+from .containers import RECORDIO, gzip_stored, recordio, xz_stored, zip_archive, zip_member, zstd_stored
 from .crc32c import crc32c
 from .pseudorandom import number, stream
 
@@ -204,15 +204,21 @@ def recordios() -> tuple[TREE, list[bytes]]:
 
 
 def archives(label: str, deflated: bool) -> tuple[TREE, list[bytes]]:
-    """Zip archives of members that are a sample each."""
+    """Zip archives. Two samples of three have two members, which share a key; the other one has one.
+
+    A sample of stored members is what lies in the archive, with the header between them. One of deflated members is their contents.
+    """
     files, samples = {}, []
     for s in range(2):
         members = []
         for i in range(24):
-            data = stream(f"{label}/{s}/{i}", 20 + number(f"{label}/{s}/{i}", 500))
-            members.append((f"d{i % 3}/f{s}-{i:03d}.{('bin', 'jpg')[i % 2]}", data))
+            key, data = f"d{i % 3}/f{s}-{i:03d}", stream(f"{label}/{s}/{i}", 20 + number(f"{label}/{s}/{i}", 500))
+            members.append((f"{key}.jpg", data))
+            if i % 3 > 0:
+                members.append((f"{key}.cls", b"%d" % (i % 10)))
+                data += members[-1][1] if deflated else zip_member(*members[-1], deflated)
+            samples.append(data)
         files[f"part-{s}.zip"] = zip_archive(members, deflated)
-        samples += [data for _, data in members]
     return files, samples
 
 
@@ -265,8 +271,8 @@ DATASETS = (
     Dataset("arrow", "rows", (), lambda: table(".arrow"), "counts,text"),
     Dataset("records", "records", (), records, "bin"),
     Dataset("tokens", "tokens", ("--format", "tokens", "--sequence-length", "32", "--dtype", "uint16"), tokens, "bin"),
-    Dataset("zip", "tar", (), lambda: archives("zip", False), "jpg,bin", None),
-    Dataset("zipdeflated", "tar", (), lambda: archives("zipdeflated", True), "bin", None),
+    Dataset("zip", "tar", (), lambda: archives("zip", False), "jpg,cls", None),
+    Dataset("zipdeflated", "tar", (), lambda: archives("zipdeflated", True), "cls", None),
     Dataset("files", "tar", ("--format", "files"), loose, "bin", None),
 )
 
