@@ -13,18 +13,20 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// moved are the libraries of docs/moving.md, as python/moving names them, with what index is told of their files.
+// moved are the libraries of docs/moving.md, as python/moving names them, with what index is told of their files, and what it calls the index.
 var moved = []struct {
-	name string
-	args []string
+	name  string
+	args  []string
+	index string
 }{
-	{"webdataset", nil},
-	{"streaming", nil},
-	{"litdata", nil},
-	{"tfrecord", nil},
-	{"parquet", nil},
-	{"imagefolder", nil},
-	{"tokens", []string{"--sequence-length", "64", "--dtype", "uint16"}},
+	{name: "webdataset"},
+	{name: "streaming"},
+	{name: "litdata"},
+	{name: "tfrecord"},
+	{name: "parquet"},
+	{"huggingface", []string{"--split", "train"}, "#train"},
+	{name: "imagefolder"},
+	{name: "tokens", args: []string{"--sequence-length", "64", "--dtype", "uint16"}},
 }
 
 const movedSamples = 96
@@ -48,7 +50,7 @@ func TestMoving(t *testing.T) {
 		if m.name == "litdata" && strings.Contains(out, "ignored") {
 			t.Errorf("index of LitData's chunks: got %s, want nothing ignored", out)
 		}
-		more = append(more, "--dataset", m.name+"="+store.Dataset(m.name))
+		more = append(more, "--dataset", m.name+"="+store.Dataset(m.name)+m.index)
 		names = append(names, m.name)
 	}
 	g := harness.Serve(t, store, moved[0].name, more[2:]...)

@@ -10,9 +10,9 @@ SAMPLES = 96
 CLASSES = ("bird", "cat", "dog")
 
 
-def photos() -> Iterator[tuple[int, str, bytes, int]]:
-    """All of them, class by class: number, name, JPEG and label."""
-    noise = np.random.default_rng(1)
+def photos(seed: int = 1) -> Iterator[tuple[int, str, bytes, int]]:
+    """All of them, class by class: number, name, JPEG and label. Another seed gives other ones."""
+    noise = np.random.default_rng(seed)
     for i in range(SAMPLES):
         out = BytesIO()
         Image.fromarray(noise.integers(0, 256, (8, 8, 3), np.uint8)).save(out, format="JPEG")

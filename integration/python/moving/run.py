@@ -13,6 +13,7 @@ import os
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -25,11 +26,14 @@ class Told:
     def __init__(self) -> None:
         self.count: Counter[str] = Counter()
 
-    def __call__(self, *columns: torch.Tensor) -> None:
+    def __call__(self, *columns: Any) -> None:
         for values in zip(*columns):
             digest = hashlib.sha256()
             for v in values:
-                digest.update(f"{v.dtype} {tuple(v.shape)}\n".encode() + v.numpy().tobytes())
+                if isinstance(v, torch.Tensor):
+                    digest.update(f"{v.dtype} {tuple(v.shape)}\n".encode() + v.numpy().tobytes())
+                else:
+                    digest.update(json.dumps(v).encode())  # texts
             self.count[digest.hexdigest()] += 1
 
 

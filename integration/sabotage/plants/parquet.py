@@ -99,6 +99,16 @@ PLANTS = [
         [("chunkindex/hub/card.go", "names[number], named[number] =", "names[i], named[number] =")],
     ),
     (
+        "the elements of lists have no classes",
+        "./integration TestHuggingFaceNulls",
+        [("chunkindex/rows/classes.go", 'case n.Name != "":', "default:")],
+    ),
+    (
+        "rows of a second split are those of the first",
+        "./integration TestHuggingFace",
+        [("chunkindex/splits.go", "r.name == split\n\t\tif", "r.name == rules[0].name\n\t\tif")],
+    ),
+    (
         "the children of nested columns are not told",
         "./chunkindex/parquet TestFields",
         [("chunkindex/rows/rowscan/framing.go", "for _, c := range n.Children {", "for _, c := range n.Children[:0] {")],
