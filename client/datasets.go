@@ -36,6 +36,7 @@ type Field struct {
 	Name     string   `json:"name"`               // of the part; "" where the sample itself is the value
 	Encoding string   `json:"encoding"`           // how the bytes are written: "raw" is the little-endian value of Type
 	Type     string   `json:"type,omitempty"`     // of the value, in Arrow's words; with a shape, of an element; "": not known
+	Logical  string   `json:"logical,omitempty"`  // what the file says that a value of Type stands for: "int8" of an "int32"; "": no other type
 	Shape    []uint64 `json:"shape,omitempty"`    // of an array, whose elements are in C order
 	Nullable bool     `json:"nullable,omitempty"` // samples may lack the part
 	Classes  []string `json:"classes,omitempty"`  // names of an integer's values, from 0; of a list those of its elements' values

@@ -10,6 +10,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/google/go-cmp/cmp"
 )
 
 // TestRowsOfArrowFilesComeBack indexes a stream of small, compressed record batches, which join in chunks, and reads an epoch as Arrow:
@@ -70,5 +71,33 @@ func TestRowsOfArrowFilesComeBack(t *testing.T) {
 	}
 	if len(seen) != rows {
 		t.Errorf("got %d rows, want %d", len(seen), rows)
+	}
+}
+
+// TestColumnsHaveTheirLogicalTypes serves a Parquet file with every type: integers of one and two bytes, which the file stores in four, come as such, with
+// a checksum that holds, and of what Arrow lays out otherwise than the bytes metadata say what it is.
+func TestColumnsHaveTheirLogicalTypes(t *testing.T) {
+	r := serveGolden(t, "../chunkindex/codec/rowgroup/testdata", nil, "types.parquet")
+	a := r.do("GET", "/epoch/0/batch/0?batch_size=9&shuffle=none&format=arrow")
+	if got, want := a.Header.Get("Millrace-Crc32c"), fmt.Sprintf("%08x", crcOf(a.body)); got != want {
+		t.Errorf("got checksum %s, want %s", got, want)
+	}
+	all := readColumns(t, a)
+	got := map[string]string{}
+	for i, f := range all.Schema().Fields() {
+		logical, _ := f.Metadata.GetValue("millrace:logical")
+		if logical != "" || strings.Contains(f.Name, "int") {
+			got[f.Name] = strings.TrimSpace(fmt.Sprint(f.Type, " ", logical))
+		}
+		if b, err := all.Column(i).MarshalJSON(); f.Name == "int8" && (err != nil || string(b) != "[-128,null,127]") {
+			t.Errorf("int8: got %s, %v", b, err)
+		}
+	}
+	want := map[string]string{
+		"int8": "int8", "uint8": "uint8", "int16": "int16", "uint16": "uint16", "int32": "int32", "uint32": "uint32", "int64": "int64", "uint64": "uint64",
+		"decimal128": "fixed_size_binary[13] decimal128(30, 2)", "decimal256": "fixed_size_binary[26] decimal256(60, 2)", "nothing": "int32 null",
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
 	}
 }

@@ -10,6 +10,7 @@ type Field struct {
 	Name     string   `json:"name"`               // the part's extension: "jpg", "image.bytes"; "" where the sample itself is the value
 	Encoding string   `json:"encoding"`           // how the bytes are written: Raw, "json", "jpeg", or a format's own way, such as "mds:pil"
 	Type     string   `json:"type,omitempty"`     // of the value, in Arrow's words; with a shape, of an element; "": not known
+	Logical  string   `json:"logical,omitempty"`  // what the file says that a value of Type stands for: "int8" of an "int32"; "": no other type
 	Shape    []uint64 `json:"shape,omitempty"`    // of an array, whose elements are in C order
 	Nullable bool     `json:"nullable,omitempty"` // the part may be missing
 	Classes  []string `json:"classes,omitempty"`  // names of an integer's values, from 0; of a list those of its elements' values

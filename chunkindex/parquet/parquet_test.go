@@ -65,6 +65,8 @@ func TestFields(t *testing.T) {
 		return []format.Field{{Encoding: "nested", Type: kind, Nullable: true, Children: children}}
 	}
 	integers := format.Field{Encoding: "raw", Type: "list<int32>", Nullable: true}
+	small := integers
+	small.Logical = "list<int16>"
 	message := nested("struct", named("role", utf8), named("content", utf8), named("tokens", integers))
 	count := nested("struct", format.Field{Name: "key", Encoding: "raw", Type: "utf8"}, format.Field{Name: "value", Encoding: "raw", Type: "int32", Nullable: true})
 	count[0].Nullable = false
@@ -78,7 +80,7 @@ func TestFields(t *testing.T) {
 		{Name: "counts", Encoding: "nested", Type: "map<utf8, int32>", Nullable: true, Children: count},
 		{Name: "deep", Encoding: "nested", Type: "list<list<list<utf8>>>", Nullable: true, Children: nested("list", nested("list", utf8)...)},
 		{Name: "outer.inner.leaf", Encoding: "raw", Type: "int32", Nullable: true},
-		{Name: "matrix", Encoding: "nested", Type: "list<list<int32>>", Nullable: true, Children: []format.Field{integers}},
+		{Name: "matrix", Encoding: "nested", Type: "list<list<int32>>", Nullable: true, Children: []format.Field{small}},
 	}
 	if d := cmp.Diff(want, format.FieldsOf(f)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
@@ -90,6 +92,34 @@ func TestFields(t *testing.T) {
 		if _, err := parquet.Format().Framing([]byte(constants)); err == nil {
 			t.Errorf("constants %q: got no error", constants)
 		}
+	}
+}
+
+// TestLogicalTypes: a field says what the file calls a type that Arrow lays out otherwise than the bytes, and nothing where the type says it.
+func TestLogicalTypes(t *testing.T) {
+	want := map[string]string{
+		"decimal128": "decimal128(30, 2) as fixed_size_binary[13]", "decimal256": "decimal256(60, 2) as fixed_size_binary[26]", "nothing": "null as int32",
+		"int8": "int8 as int32", "uint8": "uint8 as uint32", "int16": "int16 as int32", "uint16": "uint16 as uint32",
+		"timestamp_us": "timestamp[ns] as fixed_size_binary[12]", "uuid": "uuid as fixed_size_binary[16]", "tiny": "uint8 as uint32", "small": "int8 as int32",
+	}
+	got := map[string]string{}
+	for _, name := range []string{"types", "types-int96", "by-duckdb", "by-polars", "types-decimal32"} {
+		d, err := parquet.Format().Survey(t.Context(), scantest.Objects{"a.parquet": file(t, name)}, format.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := parquet.Format().Framing(d.Framing)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, field := range format.FieldsOf(f) {
+			if field.Logical != "" {
+				got[field.Name] = field.Logical + " as " + field.Type
+			}
+		}
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
 	}
 }
 

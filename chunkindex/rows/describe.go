@@ -14,7 +14,7 @@ func Describe(fields []*Node) []string {
 	return all
 }
 
-// describe returns a node's type with what TypeName leaves out: which nodes are nullable.
+// describe returns a node's type with what TypeName leaves out: logical types, and which nodes are nullable.
 func describe(n *Node) string {
 	t := n.TypeName()
 	if len(n.Children) > 0 {
@@ -29,6 +29,9 @@ func describe(n *Node) string {
 			inside += describe(c)
 		}
 		t = n.Type + "<" + inside + ">"
+	}
+	if n.Logical != "" {
+		t = n.Logical + " as " + t
 	}
 	if n.Nullable {
 		return t

@@ -30,6 +30,7 @@ const (
 type Node struct {
 	Name     string // of a field; an element has none
 	Type     string // of a value that is Fixed or Bytes, in Arrow's words: "int64", "utf8"; of others "struct", "list" or "map"
+	Logical  string // what the file says that a value of Type stands for, where Arrow lays such out otherwise: "int8" of an "int32"; "": no other
 	Kind     Kind
 	Size     int // bytes of a Fixed value
 	Nullable bool

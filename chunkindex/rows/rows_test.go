@@ -345,3 +345,22 @@ func TestTypeNames(t *testing.T) {
 		t.Errorf("got %x for a list of nothing", a)
 	}
 }
+
+// TestLogicalTypesDiffer: columns whose values are laid out alike and mean other things are of two schemas, and the error says how.
+func TestLogicalTypesDiffer(t *testing.T) {
+	price := func(logical string) []*rows.Node {
+		return []*rows.Node{{Name: "price", Type: "fixed_size_binary[9]", Logical: logical, Kind: rows.Fixed, Size: 9}}
+	}
+	first, err := rows.Marshal(price("decimal128(20, 2)"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := rows.Marshal(price("decimal128(20, 3)"))
+	if err != nil || bytes.Equal(first, second) {
+		t.Errorf("got %s for both, %v", second, err)
+	}
+	want := `column 1 is "price" of type decimal128(20, 2) as fixed_size_binary[9] not null there, and "price" of type decimal128(20, 3) as`
+	if err := rows.Differ("a.parquet", first, price("decimal128(20, 3)")); !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}

@@ -11,6 +11,7 @@ import (
 type field struct {
 	Name     string   `json:"name,omitempty"`
 	Type     string   `json:"type"`
+	Logical  string   `json:"logical,omitempty"`
 	Size     int      `json:"size,omitempty"`
 	Nullable bool     `json:"nullable,omitempty"`
 	Classes  []string `json:"classes,omitempty"`
@@ -36,7 +37,7 @@ func Marshal(fields []*Node) (json.RawMessage, error) {
 func toFields(nodes []*Node) []field {
 	fields := make([]field, len(nodes))
 	for i, n := range nodes {
-		fields[i] = field{n.Name, n.Type, n.Size, n.Nullable, n.Classes, nil}
+		fields[i] = field{n.Name, n.Type, n.Logical, n.Size, n.Nullable, n.Classes, nil}
 		if len(n.Children) > 0 {
 			fields[i].Children = toFields(n.Children)
 		}
@@ -68,7 +69,7 @@ func toNodes(fields []field) []*Node {
 	}
 	nodes := make([]*Node, len(fields))
 	for i, f := range fields {
-		n := &Node{Name: f.Name, Type: f.Type, Kind: Bytes, Size: f.Size, Nullable: f.Nullable, Classes: f.Classes, Children: toNodes(f.Children)}
+		n := &Node{Name: f.Name, Type: f.Type, Logical: f.Logical, Kind: Bytes, Size: f.Size, Nullable: f.Nullable, Classes: f.Classes, Children: toNodes(f.Children)}
 		switch {
 		case f.Type == "struct":
 			n.Kind = Struct

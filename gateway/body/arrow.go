@@ -88,7 +88,7 @@ func (c columns) field(name string) arrow.Field {
 			t, ok = t.Array(told.Shape)
 		}
 		if f.Type = t; ok {
-			return f
+			return logicalField(f, told)
 		}
 	}
 	f.Type = arrow.Bytes()
@@ -98,6 +98,20 @@ func (c columns) field(name string) arrow.Field {
 	f.Metadata = append(f.Metadata, arrow.Pair{Key: "millrace:encoding", Value: told.Encoding})
 	if told.Type != "" {
 		f.Metadata = append(f.Metadata, arrow.Pair{Key: "millrace:type", Value: told.Type})
+	}
+	return f
+}
+
+// logicalField is the column of a field whose type has a column, as what the file says that its values stand for, where the bytes allow
+// it. Otherwise metadata say that.
+func logicalField(f arrow.Field, told format.Field) arrow.Field {
+	switch small, ok := narrow(told); {
+	case ok:
+		f.Type = small
+	case told.Logical == "uuid" || told.Logical == "json":
+		f.Type = f.Type.Extension("arrow." + told.Logical)
+	case told.Logical != "":
+		f.Metadata = append(f.Metadata, arrow.Pair{Key: "millrace:logical", Value: told.Logical})
 	}
 	return f
 }
@@ -145,21 +159,26 @@ func layArrow(ctx context.Context, b *Body, a Answer) error {
 	b.put(w.After(0)...)
 	for i := range c.names {
 		b.put(w.Before(i + 1)...)
-		b.layColumn(c.t, places[i], fields[i+1].Type.Width())
+		b.layColumn(c.t, places[i], uint32(fields[i+1].Type.Width()))
 		b.put(w.After(i + 1)...)
 	}
 	b.put(arrow.End()...)
 	return nil
 }
 
-// layColumn puts the values of a column one after another, with zeros where one of a fixed size is none.
-func (b *Body) layColumn(t texts, places []int32, width int) {
+// layColumn puts the values of a column one after another, with zeros where one of a fixed size is none. Of longer parts the first bytes
+// are the values.
+func (b *Body) layColumn(t texts, places []int32, width uint32) {
 	for i, n := range places {
 		if n < 0 {
-			b.pad(width)
+			b.pad(int(width))
 			continue
 		}
-		b.stretchPart(i, t.parts[i][n])
+		p := t.parts[i][n]
+		if width > 0 && p.Length > width {
+			p = narrowed(p, width)
+		}
+		b.stretchPart(i, p)
 	}
 }
 
@@ -187,9 +206,13 @@ func (c columns) places() [][]int32 {
 // column says how long the values of a column are, and where there are none, which makes a field nullable.
 func (c columns) column(places []int32, f *arrow.Field) arrow.Column {
 	v := arrow.Column{Lengths: make([]uint32, len(places))}
+	_, narrows := narrow(c.types[f.Name])
 	for row, n := range places {
 		if n >= 0 {
 			v.Lengths[row] = c.t.parts[row][n].Length
+			if narrows && v.Lengths[row] == wide {
+				v.Lengths[row] = uint32(f.Type.Width())
+			}
 			continue
 		}
 		if v.Null == nil {

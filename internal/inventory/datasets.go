@@ -29,7 +29,7 @@ func fieldsOf(fields []format.Field) []client.Field {
 	var all []client.Field
 	for _, f := range fields {
 		all = append(all, client.Field{
-			Name: f.Name, Encoding: f.Encoding, Type: f.Type, Shape: f.Shape, Nullable: f.Nullable, Classes: f.Classes, Children: fieldsOf(f.Children),
+			Name: f.Name, Encoding: f.Encoding, Type: f.Type, Logical: f.Logical, Shape: f.Shape, Nullable: f.Nullable, Classes: f.Classes, Children: fieldsOf(f.Children),
 		})
 	}
 	return all

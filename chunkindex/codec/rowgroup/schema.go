@@ -36,8 +36,12 @@ const (
 	logicalTime      = 7
 	logicalTimestamp = 8
 	logicalInteger   = 10
+	logicalNull      = 11
 	logicalJSON      = 12
+	logicalBSON      = 13
+	logicalUUID      = 14
 	logicalFloat16   = 15
+	logicalInterval  = -1 // of a converted type alone
 )
 
 // Converted types, which older files have in place of logical ones.
@@ -221,7 +225,7 @@ func (t *tree) leaf(e *element) (*rows.Node, error) {
 	default:
 		return nil, fmt.Errorf("column %.100q has the unknown physical type %d", e.name, e.physical)
 	}
-	n.Type = e.typeName()
+	n.Type, n.Logical = e.typeName(), e.logicalName()
 	t.leaves = append(t.leaves, leaf{int(e.physical), n.Size})
 	return n, nil
 }

@@ -6,10 +6,7 @@ import "fmt"
 // that Arrow would narrow, or turn round, is that of the bytes: int32 for an INT32 of 8 bits, fixed_size_binary for a decimal
 // in FIXED_LEN_BYTE_ARRAY. The exception is a boolean, which takes a byte here.
 func (e *element) typeName() string {
-	l := e.logical
-	if l.kind == 0 {
-		l = e.older()
-	}
+	l := e.told()
 	switch e.physical {
 	case physBoolean:
 		return "bool"
@@ -33,6 +30,46 @@ func (e *element) typeName() string {
 		return fmt.Sprintf("fixed_size_binary[%d]", e.length)
 	}
 	return "fixed_size_binary[12]" // INT96
+}
+
+// told returns the logical type.
+func (e *element) told() logical {
+	if e.logical.kind == 0 {
+		return e.older()
+	}
+	return e.logical
+}
+
+// logicalName returns the logical type of a column whose values Arrow lays out otherwise than they are stored here; "": typeName says all.
+func (e *element) logicalName() string {
+	l := e.told()
+	number := e.physical == physInt32 || e.physical == physInt64
+	switch {
+	case e.physical == physInt96:
+		return "timestamp[ns]"
+	case l.kind == logicalInteger && e.physical == physInt32 && (l.bits == 8 || l.bits == 16):
+		if l.signed {
+			return fmt.Sprintf("int%d", l.bits)
+		}
+		return fmt.Sprintf("uint%d", l.bits)
+	case l.kind == logicalDecimal && !number && l.precision > 38:
+		return fmt.Sprintf("decimal256(%d, %d)", l.precision, l.scale)
+	case l.kind == logicalDecimal && !number:
+		return fmt.Sprintf("decimal128(%d, %d)", l.precision, l.scale)
+	case l.kind == logicalEnum && e.physical == physBytes:
+		return "enum"
+	case l.kind == logicalJSON && e.physical == physBytes:
+		return "json"
+	case l.kind == logicalBSON && e.physical == physBytes:
+		return "bson"
+	case l.kind == logicalUUID && e.physical == physFixed && e.length == 16:
+		return "uuid"
+	case l.kind == logicalInterval && e.physical == physFixed && e.length == 12:
+		return "interval"
+	case l.kind == logicalNull:
+		return "null"
+	}
+	return ""
 }
 
 func int32Name(l logical) string {
@@ -82,11 +119,15 @@ func (e *element) older() logical {
 	case 9, 10:
 		return logical{kind: logicalTimestamp, unit: int(e.converted) - 8, utc: true}
 	case 11, 12, 13, 14:
-		return logical{kind: logicalInteger}
+		return logical{kind: logicalInteger, bits: 8 << (e.converted - 11)}
 	case 15, 16, 17, 18:
-		return logical{kind: logicalInteger, signed: true}
+		return logical{kind: logicalInteger, bits: 8 << (e.converted - 15), signed: true}
 	case 19:
 		return logical{kind: logicalJSON}
+	case 20:
+		return logical{kind: logicalBSON}
+	case 21:
+		return logical{kind: logicalInterval}
 	}
 	return logical{}
 }

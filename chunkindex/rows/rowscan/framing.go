@@ -62,10 +62,13 @@ func fieldsOf(l *rows.Layout) []format.Field {
 
 // fieldOf describes a node. Where its children are described too, its type is one word.
 func fieldOf(n *rows.Node) format.Field {
-	f := format.Field{Name: n.Name, Encoding: format.Raw, Type: n.TypeName(), Nullable: n.Nullable, Classes: n.Classes}
+	f := format.Field{Name: n.Name, Encoding: format.Raw, Type: n.TypeName(), Logical: n.Logical, Nullable: n.Nullable, Classes: n.Classes}
 	switch {
 	case n.Flat():
 		f.Classes = n.Children[0].Classes
+		if element := n.Children[0].Logical; element != "" {
+			f.Logical = "list<" + element + ">"
+		}
 	case len(n.Children) > 0:
 		f.Encoding, f.Type = format.Nested, n.Type
 		for _, c := range n.Children {

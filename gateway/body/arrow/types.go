@@ -161,6 +161,12 @@ func (t Type) Array(shape []uint64) (array Type, ok bool) {
 	}, len(shape) > 0
 }
 
+// Extension returns the type under the name of an extension type that is stored as it is and has no parameters.
+func (t Type) Extension(name string) Type {
+	t.extension = Pair{name, ""}
+	return t
+}
+
 // Width is how many bytes each value has; 0: each has a length of its own.
 func (t Type) Width() int { return t.width }
 

@@ -39,7 +39,7 @@ PLANTS = [
     (
         "a number that is missing leaves no room in its column",
         "./gateway/body TestNullsHaveTheirRoom",
-        [("gateway/body/arrow.go", "\t\t\tb.pad(width)\n", "")],
+        [("gateway/body/arrow.go", "\t\t\tb.pad(int(width))\n", "")],
     ),
     (
         "lists count bytes for elements",
@@ -110,5 +110,25 @@ PLANTS = [
         "a null of a dictionary is a value without a byte",
         "./chunkindex/codec/arrowbatch TestDictionariesInParameters",
         [("chunkindex/codec/arrowbatch/batch.go", "if a.form != formCoded || !a.dict.nulls {", "if a.form != formView || !a.dict.nulls {")],
+    ),
+    (
+        "the checksum of a narrow integer is that of the stored one",
+        "./gateway TestColumnsHaveTheirLogicalTypes",
+        [("gateway/body/narrow.go", "p.Length, p.CRC32C = width, Checksum(value[:width])", "_, p.Length = value, width")],
+    ),
+    (
+        "an integer of one byte is told as one of four",
+        "./gateway TestColumnsHaveTheirLogicalTypes",
+        [("chunkindex/codec/rowgroup/types.go", "(l.bits == 8 || l.bits == 16):", "l.bits == 16:")],
+    ),
+    (
+        "older files say nothing of narrow integers",
+        "./chunkindex/codec/rowgroup TestOlderTypes",
+        [("chunkindex/codec/rowgroup/types.go", "bits: 8 << (e.converted - 15), signed", "signed")],
+    ),
+    (
+        "files whose decimals have other scales are one data set",
+        "./chunkindex/rows TestLogicalTypesDiffer",
+        [("chunkindex/rows/schema.go", "field{n.Name, n.Type, n.Logical,", 'field{n.Name, n.Type, "",')],
     ),
 ]
