@@ -44,9 +44,9 @@ type batchReader struct {
 	dicts    []*dictionary // of the columns that are to come
 }
 
-// newBatchReader starts reading a record batch of rows, or of the values of a dictionary, whose body is all of body.
-func newBatchReader(t table, body []byte, u *unpacker) (*batchReader, int64, error) {
-	r := &batchReader{t: t, body: body, packed: -1, unpack: u}
+// newBatchReader starts reading the record batch t of a message: rows, or the values of a dictionary. Its body is all of body.
+func newBatchReader(m *Message, t table, body []byte, u *unpacker) (*batchReader, int64, error) {
+	r := &batchReader{t: t, body: body, packed: m.packed, unpack: u}
 	r.nodes, r.nodesN = t.vector(1, 16)
 	r.buffers, r.buffersN = t.vector(2, 16)
 	r.views, r.viewsN = t.vector(4, 8)

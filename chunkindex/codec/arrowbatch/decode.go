@@ -75,7 +75,7 @@ func (d *Decoder) begin(stored []byte, dicts []*dictionary) error {
 		return errMessage
 	}
 	d.unpack.next()
-	r, count, err := newBatchReader(m.header, body, &d.unpack)
+	r, count, err := newBatchReader(m, m.header, body, &d.unpack)
 	if err != nil {
 		return err
 	}

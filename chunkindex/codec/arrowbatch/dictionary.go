@@ -149,7 +149,7 @@ func (d *Decoder) Dictionary(stored []byte, replaces bool) error {
 		return errNoColumn
 	}
 	d.unpack.next()
-	r, n, err := newBatchReader(m.header.table(1), body, &d.unpack)
+	r, n, err := newBatchReader(m, m.header.table(1), body, &d.unpack)
 	if err != nil {
 		return err
 	}

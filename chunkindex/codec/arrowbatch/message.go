@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 )
 
 // Kinds of messages, as Message.fbs numbers them.
@@ -27,6 +28,7 @@ type Message struct {
 	Body int64 // bytes of the body
 
 	header table
+	packed int // how buffers are compressed, as writers of Arrow 0.17 told it; -1: not in that way
 }
 
 // errMessage is returned for bytes that are no message.
@@ -64,10 +66,32 @@ func ParseMessage(b []byte) (*Message, error) {
 	if version := t.i16(0, 0); version < 3 || version > 4 {
 		return nil, fmt.Errorf("metadata version %d, where 4 and 5 are read: %w", version+1, errMessage)
 	}
+	if m.packed, err = experimental(t); err != nil {
+		return nil, err
+	}
 	if f.bad || m.Body < 0 || m.Body%8 != 0 {
 		return nil, errMessage
 	}
 	return m, nil
+}
+
+// experimental returns the compression that a message names in its own metadata: files of Arrow 0.17, of which Feather's are
+// compressed if nothing else is asked for, have it there. Later ones have it in the record batch.
+func experimental(t table) (int, error) {
+	for _, pair := range t.tables(4) {
+		if pair.text(0) != "ARROW:experimental_compression" {
+			continue
+		}
+		switch name := strings.ToLower(pair.text(1)); name {
+		case "lz4":
+			return packLZ4, nil
+		case "zstd":
+			return packZstd, nil
+		default:
+			return 0, fmt.Errorf("it is compressed by %.40q, where LZ4 and zstd are read", name)
+		}
+	}
+	return -1, nil
 }
 
 // Block is where a message lies in a file.

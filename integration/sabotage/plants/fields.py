@@ -67,6 +67,11 @@ PLANTS = [
         [("chunkindex/codec/arrowbatch/row.go", "if !element.full(from, to) {", "if false {")],
     ),
     (
+        "the compression of buffers that files of Arrow 0.17 tell of is not seen",
+        "./chunkindex/codec/arrowbatch TestCompressionThatArrow017Tells",
+        [("chunkindex/codec/arrowbatch/message.go", 'if pair.text(0) != "ARROW:experimental_compression" {', "if true {")],
+    ),
+    (
         "a null in a field of Arrow that is not nullable is taken for a value",
         "./chunkindex/codec/arrowbatch TestNullsOfFieldsThatAreNotNullable",
         [("chunkindex/codec/arrowbatch/row.go", "if !a.node.Nullable {", "if false {")],
