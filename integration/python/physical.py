@@ -14,9 +14,9 @@ def integer(value: int, size: int) -> bytes:
     return (value & ((1 << (8 * size)) - 1)).to_bytes(size, "little")
 
 
-def int96(nanoseconds: int) -> bytes:
-    days, rest = divmod(nanoseconds, 86_400_000_000_000)
-    return struct.pack("<qI", rest, days + 2_440_588)
+def int96(microseconds: int) -> bytes:
+    days, rest = divmod(microseconds, 86_400_000_000)
+    return struct.pack("<qI", 1000 * rest, days + 2_440_588)
 
 
 def decimal(scalar, column) -> bytes:
@@ -49,7 +49,7 @@ def leaf(scalar, column) -> bytes:
     if pa.types.is_decimal(kind):
         return decimal(scalar, column)
     if physical == "INT96":
-        return int96(scalar.cast(pa.timestamp("ns")).value)
+        return int96(scalar.value)
     if physical == "BOOLEAN":
         return bytes([scalar.as_py()])
     if physical == "FLOAT":
@@ -59,9 +59,9 @@ def leaf(scalar, column) -> bytes:
     if physical in ("INT32", "INT64"):
         value = scalar.value if hasattr(scalar, "value") else scalar.as_py()
         return integer(value, int(physical[3:]) // 8)
-    value = scalar.as_py()
     if pa.types.is_float16(kind):
-        return struct.pack("<e", value)
+        return natural(scalar)  # as_py would lose what a NaN carries
+    value = scalar.as_py()
     if isinstance(value, str):
         return value.encode()
     return value.bytes if hasattr(value, "bytes") else bytes(value)
@@ -184,7 +184,8 @@ class Source:
     def __init__(self, path: str):
         self.path = path
         if path.endswith((".parquet", ".parq")):
-            self.file = pq.ParquetFile(path)
+            # In nanoseconds, INT96 would lose what lies beyond the year 2262.
+            self.file = pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
             self.schema = self.file.schema_arrow
             self.columns = [self.file.schema.column(i) for i in range(len(self.file.schema))]
             return

@@ -1,0 +1,143 @@
+package integration_test
+
+import (
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/millrace-data/millrace/integration/harness"
+)
+
+// foreignRefused are the files of other projects that are refused, by the ends of their paths, with why. They lie in Apache's
+// parquet-testing and in parquet-go's own tests.
+var foreignRefused = map[string]string{
+	"-corrupt-checksum.parquet":                "checksum of a page is wrong",
+	".parquet.encrypted":                       "encrypted, which is not read",
+	"hadoop_lz4_compressed.parquet":            "LZ4 in Hadoop's framing, which is not read",
+	"/hadoop_lz4_compressed_larger.parquet":    "LZ4 in Hadoop's framing, which is not read",
+	"/list_columns.parquet":                    "null inside a list of values of a fixed size",
+	"/nullable.impala.parquet":                 "null inside a list of values of a fixed size",
+	"/large_string_map.brotli.parquet":         "write the file again with",
+	"/column_chunk_key_value_metadata.parquet": "no samples",
+	"/nation.dict-malformed.parquet":           "does not lie in its column chunk",
+	"/testdata/empty.parquet":                  "no samples",
+	"/num_values_exceeds_data.parquet":         "page of 7732 values where 500 are left",
+}
+
+// TestFilesOfOtherProjects indexes the files that parquet-go and pyarrow have for tests of their own, most of them Apache's
+// parquet-testing, and those of the folder that MILLRACE_FILES names: by many writers, of many years. Each is read, and its rows are those
+// that pyarrow reads, or it is refused by name. A file that pyarrow refuses may be either.
+func TestFilesOfOtherProjects(t *testing.T) {
+	dir := t.TempDir()
+	files := foreignFiles(t, dir)
+	store := harness.Open(t, "minio")
+	objects := store.Objects(t)
+	var read, args []string
+	for _, name := range files.names {
+		upload(t, objects, filepath.Join(dir, name), name)
+		if r := harness.Run(t, store, "index", store.Dataset(name)); r.Code == 0 {
+			read, args = append(read, name), append(args, "--dataset", name+"="+store.Dataset(name))
+		} else {
+			files.refused[name] = r.Stderr
+		}
+	}
+	want := library(t, "columnar.py", append([]string{"judge", dir}, files.names...)...)
+	for name, why := range files.refused {
+		files.checkRefusal(t, name, why, want[name]["refused"])
+	}
+	g := harness.Serve(t, store, read[0], args[2:]...)
+	asked := map[string]epochFiles{}
+	for _, name := range read {
+		asked[name] = epochOfRows(t, g, name, "arrow")
+	}
+	got, alone := readRows(t, asked), 0
+	for _, name := range read {
+		if want[name]["refused"] != "" {
+			alone++
+			t.Logf("%s is read, and pyarrow refuses it: %.200s", files.paths[name], want[name]["refused"])
+			continue
+		}
+		sameRows(t, files.paths[name], want[name], got[name])
+	}
+	t.Logf("figure: of %d files of other projects %d have the rows that pyarrow reads, %d are refused by name, and %d are read that pyarrow refuses",
+		len(files.names), len(read)-alone, len(files.refused), alone)
+}
+
+// foreign are files of other projects, each in a directory of its own.
+type foreign struct {
+	names   []string
+	paths   map[string]string // by name: where a file came from
+	refused map[string]string // by name: why it was refused
+}
+
+// foreignFiles copies the files into directories below dir.
+func foreignFiles(t *testing.T, dir string) *foreign {
+	t.Helper()
+	module, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/parquet-go/parquet-go").Output()
+	if err != nil {
+		t.Fatalf("find parquet-go: %v", err)
+	}
+	python, _ := harness.Python(t)
+	pyarrow, err := filepath.Glob(filepath.Join(filepath.Dir(python), "..", "lib", "python*", "site-packages", "pyarrow", "tests", "data"))
+	if err != nil || len(pyarrow) != 1 {
+		t.Fatalf("find pyarrow's files: %v, %v", pyarrow, err)
+	}
+	f := &foreign{paths: map[string]string{}, refused: map[string]string{}}
+	all := math.MaxInt
+	for root, most := range map[string]int{filepath.Join(strings.TrimSpace(string(module)), "testdata"): 1 << 20, pyarrow[0]: all, os.Getenv("MILLRACE_FILES"): all} {
+		if root == "" {
+			continue
+		}
+		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			return f.copy(path, dir, most)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return f
+}
+
+// copy copies a file, if it is one of rows. Unless the long counts are asked for, one of more than most bytes is left out, of which
+// pyarrow's scalars would take minutes.
+func (f *foreign) copy(path, dir string, most int) error {
+	format, suffix := "parquet", ".parquet"
+	switch ext := filepath.Ext(path); ext {
+	case ".parquet":
+	case ".encrypted":
+	case ".arrow", ".arrows", ".feather", ".arrow_file", ".stream":
+		format, suffix = "arrow", ".arrow"
+	default:
+		return nil
+	}
+	b, err := os.ReadFile(path)
+	if err != nil || len(b) > most && !long() {
+		return err
+	}
+	name := fmt.Sprintf("%s-%03d", format, len(f.names))
+	f.names, f.paths[name] = append(f.names, name), path
+	if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, name, "rows"+suffix), b, 0o644)
+}
+
+// checkRefusal checks that the table names a file that is refused, unless pyarrow refuses it too, and that the error names the object.
+func (f *foreign) checkRefusal(t *testing.T, name, why, judge string) {
+	t.Helper()
+	known := judge != ""
+	for end, want := range foreignRefused {
+		known = known || strings.HasSuffix(filepath.ToSlash(f.paths[name]), end) && strings.Contains(why, want)
+	}
+	if !known || !strings.Contains(why, name) {
+		t.Errorf("%s is refused, which pyarrow reads: %s", f.paths[name], why)
+	}
+}
