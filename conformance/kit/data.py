@@ -9,6 +9,7 @@ import json
 import os
 import struct
 import tarfile
+from collections.abc import Sequence
 from typing import Callable, NamedTuple, Optional
 
 from . import rows, tables
@@ -172,6 +173,12 @@ def csv() -> tuple[TREE, list[bytes]]:
     return files, samples
 
 
+def csvbare() -> tuple[TREE, list[bytes]]:
+    """Shards without a header."""
+    samples = [b"%d,%s\n" % (i, stream(f"csvbare/{i}", 40).hex().encode()) for i in range(60)]
+    return {f"part-{s}.csv": b"".join(samples[30 * s : 30 * s + 30]) for s in range(2)}, samples
+
+
 TSV_HEADER = b"id\ttext\n"
 
 
@@ -222,8 +229,9 @@ def archives(label: str, deflated: bool) -> tuple[TREE, list[bytes]]:
     return files, samples
 
 
-def table(suffix: str) -> tuple[TREE, list[bytes]]:
-    return tables.files(suffix), [rows.row(tables.SCHEMA, tables.values(i)) for i in range(sum(tables.PER_FILE))]
+def table(suffix: str, chosen: Sequence[str] = ()) -> tuple[TREE, list[bytes]]:
+    schema, values = tables.table(chosen)
+    return tables.files(suffix), [rows.row(schema, row) for row in values]
 
 
 def records() -> tuple[TREE, list[bytes]]:
@@ -266,9 +274,11 @@ DATASETS = (
     Dataset("jsonlzst", "jsonl", (), jsonlzst, "json"),
     Dataset("jsonlxz", "jsonl", (), jsonlxz, "json"),
     Dataset("csv", "csv", (), csv, "csv", (CSV_HEADER, b"")),
+    Dataset("csvbare", "csv", ("--header", "absent"), csvbare, "csv"),
     Dataset("tsvbz2", "csv", (), tsvbz2, "tsv", (TSV_HEADER, b"")),
     Dataset("parquet", "rows", (), lambda: table(".parquet"), "embedding,image.bytes,id,tags"),
     Dataset("arrow", "rows", (), lambda: table(".arrow"), "counts,text"),
+    Dataset("columns", "rows", ("--fields", ",".join(tables.CHOSEN)), lambda: table(".parquet", tables.CHOSEN), "tags,id"),
     Dataset("records", "records", (), records, "bin"),
     Dataset("tokens", "tokens", ("--format", "tokens", "--sequence-length", "32", "--dtype", "uint16"), tokens, "bin"),
     Dataset("zip", "tar", (), lambda: archives("zip", False), "jpg,cls", None),

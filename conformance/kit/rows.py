@@ -22,6 +22,30 @@ class Present(NamedTuple):
     content: bytes
 
 
+def choose(nodes: Sequence[Node], names: Sequence[str], path: str = "") -> tuple[Node, ...]:
+    """The nodes that an index of some columns keeps."""
+    out = []
+    for node in nodes:
+        inner = choose(node.inner, names, f"{path}{node.name}.") if node.kind == "struct" else ()
+        if path + node.name in names:
+            out.append(node)
+        elif inner:
+            out.append(node._replace(inner=inner))
+    return tuple(out)
+
+
+def of(nodes: Sequence[Node], chosen: Sequence[Node], values: Sequence[Any]) -> tuple[Any, ...]:
+    """The values of chosen nodes, of those of all nodes."""
+    out = []
+    for node in chosen:
+        at = [n.name for n in nodes].index(node.name)
+        value = values[at]
+        if node.kind == "struct" and value is not None:
+            value = of(nodes[at].inner, node.inner, value)
+        out.append(value)
+    return tuple(out)
+
+
 def walk(nodes: Sequence[Node], values: Sequence[Any], path: str, bits: list[bool]) -> list[Present]:
     """The values that are present, in pre-order. A bit for each nullable node, 1 for null, is appended to bits."""
     out = []

@@ -4,10 +4,11 @@ Parquet and Arrow have the same rows, so that their samples have the same bytes.
 """
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from .pseudorandom import number, stream
-from .rows import Node
+from .rows import Node, choose, of
 
 DIRECTORY = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "tables")
 
@@ -44,6 +45,8 @@ ARROW = {
     "flag": "arrow.bool8 int8",
 }
 
+CHOSEN = ("id", "image.path", "tags")  # the columns of the index that has some of them
+
 PER_FILE = (36, 20)  # rows, in groups of GROUP
 GROUP = 12
 
@@ -68,6 +71,12 @@ def values(i: int) -> tuple[Any, ...]:
         unless(13, tags),
         unless(17, [(f"k{k}", None if k == 2 else i * k) for k in range(i % 4)]),
     )
+
+
+def table(chosen: Sequence[str]) -> tuple[tuple[Node, ...], list[tuple[Any, ...]]]:
+    """The schema and the rows, of some columns or, where none are chosen, of all."""
+    schema = choose(SCHEMA, chosen) if chosen else SCHEMA
+    return schema, [of(SCHEMA, schema, values(i)) for i in range(sum(PER_FILE))]
 
 
 def files(suffix: str) -> dict[str, bytes]:
