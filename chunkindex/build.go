@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"path"
 	"strings"
 	"sync"
@@ -164,6 +163,7 @@ type builder struct {
 
 	keptBytes  int64 // how much is read before its scans are kept
 	keptShards int
+	whole      int64         // length up to which an earlier index is copied whole
 	storing    chan struct{} // holds one while scans are written
 
 	mu       sync.Mutex
@@ -184,7 +184,7 @@ func newBuilder(store objstore.Store, prefix string, opt BuildOptions) (*builder
 	index.Store = indexStore{index.Store}
 	return &builder{
 		store: store, prefix: prefix, index: index, opt: opt, formats: formats(),
-		writers: make([]*scanWriter, opt.Parallel), keptBytes: keptBytes, keptShards: keptShards, storing: make(chan struct{}, 1),
+		writers: make([]*scanWriter, opt.Parallel), keptBytes: keptBytes, keptShards: keptShards, whole: wholeIndex, storing: make(chan struct{}, 1),
 	}, nil
 }
 
@@ -325,6 +325,7 @@ func (b *builder) previous(ctx context.Context) error {
 		return newer("cutter", b.old.meta.Cutter)
 	}
 	if err == nil {
+		b.pub.index = b.old
 		return nil
 	}
 	b.pub.old = pointer{} // whatever is there will be written anew
@@ -334,10 +335,10 @@ func (b *builder) previous(ctx context.Context) error {
 	return err
 }
 
-// download copies an index whole.
+// download opens an index. Of one that is large, it copies what stays in memory: blocks come when they are taken over.
 func (b *builder) download(ctx context.Context, generation string) (*Index, error) {
 	source := indexSource{store: b.index.Store, key: indexObject(b.index.Prefix, generation), generation: generation}
-	return source.download(ctx, b.opt.TempDir, math.MaxInt64)
+	return source.download(ctx, b.opt.TempDir, b.whole)
 }
 
 // meta is what the index says of the whole dataset.
@@ -367,7 +368,7 @@ func (b *builder) assemble(ctx context.Context) (*built, []byte, error) {
 	if err := b.checkEmpty(); err != nil {
 		return nil, nil, err
 	}
-	file, err := b.write(shards)
+	file, err := b.write(ctx, shards)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -382,8 +383,8 @@ func (b *builder) assemble(ctx context.Context) (*built, []byte, error) {
 }
 
 // write writes the index file, unless one of an older version says the same, and opens it.
-func (b *builder) write(shards []shardScan) (*built, error) {
-	same, err := b.saysTheSame(shards)
+func (b *builder) write(ctx context.Context, shards []shardScan) (*built, error) {
+	same, err := b.saysTheSame(ctx, shards)
 	if err != nil {
 		return nil, err
 	}

@@ -229,7 +229,7 @@ func (s *indexSource) copyResident(ctx context.Context, f *os.File, size int64) 
 	sections := h.sections[secDigests].end()
 	end := min(size, sections+proofSize*pagesOf(h.sections[secBlocks].end()-sections)) // whole pages
 	pieces := int((end + mostAtOnce - 1) / mostAtOnce)
-	err = sideBySide(ctx, 8, pieces, func(ctx context.Context, _, i int) error {
+	err = sideBySide(ctx, piecesAtOnce, pieces, func(ctx context.Context, _, i int) error {
 		off := int64(i) * mostAtOnce
 		b := make([]byte, min(mostAtOnce, end-off))
 		if err := s.read(ctx, off, b); err != nil {

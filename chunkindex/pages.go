@@ -7,16 +7,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"sync"
+
+	"github.com/millrace-data/millrace/internal/unnamed"
 )
 
 const (
 	// proofSize is the length of the pages into which all sections are divided, one after another. Each has a digest: 0.1 % of the index. It
 	// is what a reader fetches to learn the least thing.
-	proofSize   = 32 << 10
-	recentPages = 16      // that are kept in memory as they are: neighbouring blocks share pages
-	mostAtOnce  = 4 << 20 // bytes that one read of the store brings
+	proofSize    = 32 << 10
+	recentPages  = 16      // that are kept in memory as they are: neighbouring blocks share pages
+	mostAtOnce   = 4 << 20 // bytes that one read of the store brings
+	piecesAtOnce = 8       // such reads side by side
 )
 
 func pagesOf(body int64) int64     { return (body + proofSize - 1) / proofSize }
@@ -35,6 +40,7 @@ type pages struct {
 	digests    []byte
 
 	mu      sync.Mutex
+	proved  []bool    // pages that were compared with their digests
 	streams [8]stream // those that were fetched last, in turn
 	oldest  int
 	recent  [recentPages]struct {
@@ -144,7 +150,71 @@ func (p *pages) count(n, wanted int64) int64 {
 }
 
 func (p *pages) proves(n int64, b []byte) bool {
-	return sha256.Sum256(b) == [sha256.Size]byte(p.digests[sha256.Size*n:])
+	if sha256.Sum256(b) != [sha256.Size]byte(p.digests[sha256.Size*n:]) {
+		return false
+	}
+	p.mu.Lock()
+	p.proved[n] = true
+	p.mu.Unlock()
+	return true
+}
+
+// copy fetches ranges of the file, side by side, and as much around them as it takes to prove them when they are read.
+func (p *pages) copy(ctx context.Context, ranges []section) error {
+	pieces := map[int64]bool{}
+	for _, r := range ranges {
+		for at := (r.offset - p.begin) / mostAtOnce * mostAtOnce; at < r.end()-p.begin; at += mostAtOnce {
+			pieces[at] = true
+		}
+	}
+	return p.fetchPieces(ctx, slices.Sorted(maps.Keys(pieces)), func(at int64, b []byte) error {
+		_, _ = p.file.WriteAt(b, at) // a file that takes no more is no error, as in bring
+		return nil
+	})
+}
+
+// proveRest compares all pages with their digests, as they are stored, that were not compared before.
+func (p *pages) proveRest(ctx context.Context) error {
+	if p.complete {
+		return nil
+	}
+	var pieces []int64
+	const each = mostAtOnce / proofSize
+	for at := 0; at < len(p.proved); at += each {
+		if slices.Contains(p.proved[at:min(len(p.proved), at+each)], false) {
+			pieces = append(pieces, int64(at)*proofSize)
+		}
+	}
+	return p.fetchPieces(ctx, pieces, func(at int64, b []byte) error {
+		for n := (at - p.begin) / proofSize; len(b) > 0; n++ {
+			page := b[:min(proofSize, len(b))]
+			if !p.proves(n, page) {
+				return fmt.Errorf("at offset %d: %w", p.begin+n*proofSize, errPage)
+			}
+			b = b[len(page):]
+		}
+		return nil
+	})
+}
+
+// fetchPieces fetches pieces of at most mostAtOnce bytes, side by side. Each is given by its distance from the first page.
+func (p *pages) fetchPieces(ctx context.Context, pieces []int64, visit func(at int64, b []byte) error) error {
+	return sideBySide(ctx, piecesAtOnce, len(pieces), func(ctx context.Context, _, i int) error {
+		at := p.begin + pieces[i]
+		b := make([]byte, min(mostAtOnce, p.end-at))
+		if err := p.from(ctx, at, b); err != nil {
+			return err
+		}
+		return visit(at, b)
+	})
+}
+
+// release gives back the space of a range of the local file. The page at its end stays, since the next range may share it.
+func (p *pages) release(r section) {
+	from, to := (r.offset-p.begin)/proofSize*proofSize, (r.end()-p.begin)/proofSize*proofSize
+	if from < to {
+		unnamed.Release(p.file, p.begin+from, to-from)
+	}
 }
 
 func (p *pages) kept(n int64) []byte {

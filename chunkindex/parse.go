@@ -69,6 +69,7 @@ func (x *Index) readHead(b []byte, from fetch, whole bool) error {
 		return errors.New("the digest of its digests is wrong")
 	}
 	x.pages = &pages{file: x.file, from: from, begin: h.sections[secDigests].end(), end: x.size, digests: digests}
+	x.pages.proved = make([]bool, len(digests)/sha256.Size)
 	if !whole {
 		return nil
 	}

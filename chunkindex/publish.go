@@ -220,6 +220,7 @@ type publisher struct {
 	links  bool   // links are followed
 	old    pointer
 	oldObj objstore.Object // zero: there was no pointer
+	index  *Index          // that the old pointer names; nil: it cannot be read
 }
 
 // publish writes index, binding and pointer, in this order. It reports whether the
@@ -245,10 +246,13 @@ func (p *publisher) publish(ctx context.Context, b *built, binding []byte) (unch
 	return false, p.point(ctx, next)
 }
 
-// intact reports whether the index object that should be there is.
+// intact reports whether the index object that should be there is, without damage. What was read of it has been proved.
 func (p *publisher) intact(ctx context.Context, b *built) bool {
 	obj, err := p.store.Stat(ctx, indexObject(p.prefix, b.generation))
-	return err == nil && obj.Size == b.size
+	if err != nil || obj.Size != b.size {
+		return false
+	}
+	return p.index == nil || p.index.pages == nil || p.index.pages.proveRest(ctx) == nil
 }
 
 func (p *publisher) point(ctx context.Context, next pointer) error {

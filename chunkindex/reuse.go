@@ -18,7 +18,10 @@ func (b *builder) reuse(ctx context.Context) ([]int, error) {
 	for i := range todo {
 		todo[i] = i
 	}
-	todo = b.reuseFrom(b.old, todo)
+	todo, err := b.reuseFrom(ctx, b.old, todo)
+	if err != nil {
+		return nil, err
+	}
 	names, err := IndexNames(ctx, b.index.Store, b.index.Prefix)
 	if err != nil {
 		return nil, err
@@ -37,10 +40,11 @@ func (b *builder) reuse(ctx context.Context) ([]int, error) {
 			continue
 		}
 		before := len(todo)
-		if todo = b.reuseFrom(x, todo); len(todo) < before {
+		todo, err = b.reuseFrom(ctx, x, todo)
+		if len(todo) < before && err == nil {
 			b.lent = append(b.lent, x)
-		} else if err := x.Close(); err != nil {
-			return nil, err
+		} else if err := errors.Join(err, x.Close()); err != nil {
+			return nil, fmt.Errorf("index %s: %w", NameText(name), err)
 		}
 	}
 	return todo, nil
@@ -71,31 +75,57 @@ func (b *builder) other(ctx context.Context, name string) (*Index, error) {
 	return x, nil
 }
 
-// reuseFrom takes what it can of some units from an index, if that was cut by the same rules, and returns the units that are left.
-func (b *builder) reuseFrom(x *Index, units []int) (todo []int) {
+// reuseFrom takes what it can of some units from an index, if that was cut by the same rules, and returns the units that
+// are left: also those of which the index is damaged.
+func (b *builder) reuseFrom(ctx context.Context, x *Index, units []int) (todo []int, err error) {
 	if x == nil || !b.sameRules(&x.meta) {
-		return units
+		return units, nil
 	}
+	found := b.sameShards(ctx, x, units)
+	if err := fetchBlocks(ctx, x, found); err != nil {
+		return nil, err
+	}
+	for _, i := range units {
+		u, s := b.units[i], found[i]
+		if s == nil {
+			todo = append(todo, i)
+			continue
+		}
+		err := s.check()
+		var fetching *fetchError
+		if errors.As(err, &fetching) || err != nil && ctx.Err() != nil {
+			return nil, err
+		}
+		if err != nil {
+			todo = append(todo, i)
+			continue
+		}
+		b.scans[i] = s
+		b.report.ReusedShards += u.to - u.from
+		size := b.bytes(u)
+		b.step(Progress{Done: size, Kept: size, Shards: u.to - u.from, Samples: s.sum.samples})
+	}
+	return todo, nil
+}
+
+// sameShards finds those units whose shards an index has, unchanged and cut by themselves.
+func (b *builder) sameShards(ctx context.Context, x *Index, units []int) map[int]*shardsOf {
 	known := make(map[string]int, len(x.shards))
 	for i, s := range x.shards {
 		known[s.Key] = i
 	}
+	found := map[int]*shardsOf{}
 	for _, i := range units {
 		u := b.units[i]
 		at, ok := known[b.key(u.from)]
-		if ok && b.unchanged(x, u, at) {
-			s, err := newShardsOf(x, at, at+u.to-u.from)
-			if err == nil {
-				b.scans[i] = s
-				b.report.ReusedShards += u.to - u.from
-				size := b.bytes(u)
-				b.step(Progress{Done: size, Kept: size, Shards: u.to - u.from, Samples: s.totals().samples})
-				continue
-			}
+		if !ok || !b.unchanged(x, u, at) {
+			continue
 		}
-		todo = append(todo, i)
+		if s := newShardsOf(ctx, x, at, at+u.to-u.from); s.whole() {
+			found[i] = s
+		}
 	}
-	return todo
+	return found
 }
 
 // sameRules says whether an index was cut as this run cuts.
@@ -125,37 +155,95 @@ func (b *builder) key(shard int) string { return strings.TrimPrefix(b.shards[sha
 
 // shardsOf are shards of an earlier index, from which a new one takes what has not changed.
 type shardsOf struct {
-	x        *Index
-	first    int // shard
-	from, to int // chunks
-	sum      totals
+	x          *Index
+	first, end int // shards
+	from, to   int // chunks
+	sum        totals
+	block      func(sec, chunk int) ([]byte, error) // reads a block of the index
 }
 
-// newShardsOf takes the shards from first to before end. A chunk that they share with another shard is an error: they were
-// not cut by themselves.
-func newShardsOf(x *Index, first, end int) (*shardsOf, error) {
-	s := &shardsOf{x: x, first: first}
+// newShardsOf takes the shards from first to before end.
+func newShardsOf(ctx context.Context, x *Index, first, end int) *shardsOf {
+	s := &shardsOf{x: x, first: first, end: end, block: func(sec, chunk int) ([]byte, error) { return x.block(ctx, sec, chunk) }}
 	chunk := func(shard int) int { // the first one that reaches to this shard or beyond
 		return sort.Search(x.Chunks(), func(i int) bool { e := x.Extents(i); return e[len(e)-1].Shard >= shard })
 	}
 	s.from, s.to = chunk(first), chunk(end)
-	if s.to < x.Chunks() && x.Extents(s.to)[0].Shard < end {
-		return nil, fmt.Errorf("chunk %d holds objects of other runs too", s.to)
-	}
-	order := extentOrder{overlap: x.meta.Overlap, shards: shardsNumbered(x.shards[first:end])}
-	err := s.each(func(r *chunkRecord) error {
+	return s
+}
+
+// whole says whether no chunk has objects of these shards and of others: else they were not cut by themselves.
+func (s *shardsOf) whole() bool {
+	return s.to == s.x.Chunks() || s.x.Extents(s.to)[0].Shard >= s.end
+}
+
+// check holds the chunks to what those of these shards can be, and sums them up.
+func (s *shardsOf) check() error {
+	order := extentOrder{overlap: s.x.meta.Overlap, shards: shardsNumbered(s.x.shards[s.first:s.end])}
+	return s.each(func(r *chunkRecord) error {
 		if err := r.check(&order); err != nil {
 			return err
 		}
 		s.sum.add(r)
 		return nil
 	})
-	return s, err
 }
 
 func (s *shardsOf) totals() totals { return s.sum }
 
-func (s *shardsOf) take(visit func(*chunkRecord) error) error { return s.each(visit) }
+func (s *shardsOf) take(visit func(*chunkRecord) error) error {
+	begin, at, visited := s.from, s.from, 0
+	err := s.each(func(r *chunkRecord) error {
+		if visited >= releaseAfter {
+			s.release(begin, at)
+			begin, visited = at, 0
+		}
+		at++
+		visited += len(r.table) + len(r.names) + len(r.parts) + len(r.params)
+		return visit(r)
+	})
+	if err == nil {
+		s.release(begin, at)
+	}
+	return err
+}
+
+// ranges says where the index has the blocks of chunks, from one to before another, in each section of blocks.
+func (s *shardsOf) ranges(from, to int) (all []section) {
+	x := s.x
+	for _, sec := range x.head.blockSections() {
+		ctx := context.Background() // section 6 was read when the index was opened
+		begin, _, err := x.placeOf(ctx, sec, from)
+		last, length, err2 := x.placeOf(ctx, sec, to-1)
+		if err == nil && err2 == nil { // else a read of the block says what is wrong
+			all = append(all, section{offset: x.head.sections[sec].offset + begin, length: last + length - begin})
+		}
+	}
+	return all
+}
+
+// release gives back the space of the blocks of some chunks: nothing reads them any more.
+func (s *shardsOf) release(from, to int) {
+	if from < to && s.x.pages != nil {
+		for _, r := range s.ranges(from, to) {
+			s.x.pages.release(r)
+		}
+	}
+}
+
+// fetchBlocks copies the blocks of all shards that are taken over, side by side.
+func fetchBlocks(ctx context.Context, x *Index, found map[int]*shardsOf) error {
+	if !x.InPart() {
+		return nil
+	}
+	var all []section
+	for _, s := range found {
+		if s.from < s.to {
+			all = append(all, s.ranges(s.from, s.to)...)
+		}
+	}
+	return x.pages.copy(ctx, all)
+}
 
 func (s *shardsOf) each(visit func(*chunkRecord) error) error {
 	for i := s.from; i < s.to; i++ {
@@ -176,7 +264,6 @@ func (s *shardsOf) each(visit func(*chunkRecord) error) error {
 
 // blocks gives the record of a chunk its blocks, which those of an index of version 1 become.
 func (s *shardsOf) blocks(r *chunkRecord, chunk int) error {
-	ctx := context.Background()
 	plain := plainBlocks{}
 	to := map[int]*[]byte{secTables: &r.table, secNames: &r.names, secParts: &r.parts}
 	if s.x.head.version == 1 {
@@ -187,7 +274,7 @@ func (s *shardsOf) blocks(r *chunkRecord, chunk int) error {
 	}
 	for sec, b := range to {
 		var err error
-		if *b, err = s.x.block(ctx, sec, chunk); err != nil {
+		if *b, err = s.block(sec, chunk); err != nil {
 			return err
 		}
 	}

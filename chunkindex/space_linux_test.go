@@ -31,3 +31,28 @@ func TestTemporarySpace(t *testing.T) {
 		t.Errorf("got %d bytes that the scan of %d still takes", got, s.size)
 	}
 }
+
+// Blocks of an earlier index give back their space as they go over into the new one.
+func TestSpaceOfAnEarlierIndex(t *testing.T) {
+	store, rep := linesStore(t, 30000)
+	x := openInPart(t, store, rep.Generation)
+	s := newShardsOf(t.Context(), x, 0, 2)
+	used := func() int64 {
+		info, err := x.file.Stat()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return 512 * info.Sys().(*syscall.Stat_t).Blocks
+	}
+	if err := s.check(); err != nil {
+		t.Fatal(err)
+	}
+	before := used()
+	if err := s.take(func(*chunkRecord) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	blocks := x.head.sections[secTables].length + x.head.sections[secParts].length
+	if after := used(); before-after < blocks*9/10-2*proofSize {
+		t.Errorf("got %d bytes of %d given back, of %d of blocks", before-after, before, blocks)
+	}
+}

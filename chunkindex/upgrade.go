@@ -2,12 +2,13 @@ package chunkindex
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 )
 
 // saysTheSame reports whether the current generation is of an older format version and says of these shards what a new index would, so that it
 // stays: a new one would have another generation, and nothing that names the old one would find it.
-func (b *builder) saysTheSame(shards []shardScan) (bool, error) {
+func (b *builder) saysTheSame(ctx context.Context, shards []shardScan) (bool, error) {
 	if b.opt.Upgrade || b.old == nil || b.old.head.version == indexVersion || len(shards) != len(b.old.shards) {
 		return false, nil
 	}
@@ -26,9 +27,9 @@ func (b *builder) saysTheSame(shards []shardScan) (bool, error) {
 	if err != nil || !bytes.Equal(now, then) {
 		return false, err
 	}
-	all, err := newShardsOf(b.old, 0, len(b.old.shards))
-	if err != nil {
-		return false, nil //nolint:nilerr // what cannot be taken over is no reason to keep it
+	all := newShardsOf(ctx, b.old, 0, len(b.old.shards))
+	if all.check() != nil {
+		return false, nil // what cannot be taken over is no reason to keep it
 	}
 	said, err := sumRecords([]shardScan{{scan: all}})
 	if err != nil {

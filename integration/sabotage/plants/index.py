@@ -19,7 +19,7 @@ PLANTS = [
     (
         "a page of an index is taken without its digest",
         "./chunkindex TestDamagedPages",
-        [("chunkindex/pages.go", "return sha256.Sum256(b) == [sha256.Size]byte(p.digests[sha256.Size*n:])", "return sha256.Sum256(b) != [sha256.Size]byte{}")],
+        [("chunkindex/pages.go", "if sha256.Sum256(b) != [sha256.Size]byte(p.digests[sha256.Size*n:]) {", "if sha256.Sum256(b) == [sha256.Size]byte{} {")],
     ),
     (
         "an index is fetched anew for each block",
@@ -142,7 +142,7 @@ PLANTS = [
     (
         "loose objects are taken over without the last chunk, which had others too",
         "./chunkindex TestLooseObjectsThatGo",
-        [("chunkindex/reuse.go", "x.Extents(s.to)[0].Shard < end {", "x.Extents(s.to)[0].Shard < first {")],
+        [("chunkindex/reuse.go", "s.x.Extents(s.to)[0].Shard >= s.end", "s.x.Extents(s.to)[0].Shard >= s.first")],
     ),
     (
         "the tar scanner takes extensions for two that WebDataset takes for one",
@@ -353,6 +353,21 @@ PLANTS = [
         "a cutter never says which frames it needs",
         "./chunkindex TestManyTinyMembers",
         [("chunkindex/cut.go", "\tc.off += int64(len(p))\n\tc.forget(c.off)\n", "\tc.off += int64(len(p))\n")],
+    ),
+    (
+        "a large index that is damaged in the store stays",
+        "./chunkindex TestDamagedLargeIndexIsReplaced",
+        [("chunkindex/publish.go", "p.index.pages.proveRest(ctx) == nil", "p.index.pages.end > 0")],
+    ),
+    (
+        "blocks of an earlier index keep their space",
+        "./chunkindex TestSpaceOfAnEarlierIndex",
+        [("chunkindex/pages.go", "unnamed.Release(p.file, p.begin+from, to-from)", "unnamed.Release(p.file, p.begin+from, 0)")],
+    ),
+    (
+        "a run reads all shards again when its store fails at the earlier index",
+        "./chunkindex TestStoreThatFailsAtAnEarlierIndex",
+        [("chunkindex/reuse.go", "\tif err := fetchBlocks(ctx, x, found); err != nil {\n", "\tif err := fetchBlocks(ctx, x, found); err != nil && len(found) == 0 {\n"), ("chunkindex/reuse.go", "if errors.As(err, &fetching) ||", "if errors.As(err, &fetching) && len(found) == 0 ||")],
     ),
     (
         "a chunk has the bytes that two samples share twice",
