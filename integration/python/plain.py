@@ -1,7 +1,8 @@
 """Writes and reads datasets of formats that other libraries have: plain.py write DIR | plain.py read KIND DIR...
 
-TFRecord by the tfrecord package, JSON Lines by json and jq, comma-separated values by csv and pyarrow, zip archives by zipfile, zip and
-bsdtar, arrays by NumPy, token files by Megatron's own indexed_dataset and by NumPy. Both print a JSON object: of every directory, and
+TFRecord by the tfrecord package and tensorboardX, RecordIO by MXNet, JSON Lines by json, jq and Polars, comma-separated values by csv,
+pandas, Polars, DuckDB and pyarrow, zip archives by zipfile, zip and bsdtar, arrays by NumPy and npy-append-array, token files by Megatron's
+own indexed_dataset and by NumPy. Both print a JSON object: of every directory, and
 of every sample there by its id, a digest of what the library makes of it.
 """
 
@@ -74,6 +75,18 @@ def write_tfrecord(directory: Path) -> None:
         out.close()
 
 
+def write_tensorboardx(directory: Path) -> None:
+    import tfrecord
+    from tensorboardX.record_writer import RecordWriter
+
+    for shard in range(2):
+        out = RecordWriter(str(directory / f"train-{shard}.tfrecords"))
+        for i in range(shard, SAMPLES, 2):
+            values = {"id": (i, "int"), "image": (bytes([i]) * i, "byte"), "scores": ([i / 3, i / 7], "float")}
+            out.write(tfrecord.TFRecordWriter.serialize_tf_example(values))
+        out.close()
+
+
 def write_jsonl(directory: Path) -> None:
     for shard in range(2):
         with (directory / f"part-{shard}.jsonl").open("w", encoding="utf-8", newline="") as out:
@@ -85,6 +98,13 @@ def write_jq(directory: Path) -> None:
     text = "\n".join(json.dumps(record(i), indent=1) for i in range(SAMPLES))
     with (directory / "all.ndjson").open("wb") as out:
         subprocess.run(["jq", "--compact-output", "."], input=text.encode(), stdout=out, check=True)
+
+
+def write_polars_lines(directory: Path) -> None:
+    import polars
+
+    lines = [{"id": i, "text": 'é"\\\n' * (i % 4), "of": [i / 7, None], "deep": {"x": "y" * i}} for i in range(SAMPLES)]
+    polars.DataFrame(lines).write_ndjson(directory / "all.ndjson")
 
 
 def row(i: int) -> dict[str, str]:
@@ -116,6 +136,32 @@ def write_arrow_csv(directory: Path) -> None:
     for shard in range(3):
         rows = [row(i) for i in range(shard, SAMPLES, 3)]
         pyarrow.csv.write_csv(pyarrow.Table.from_pylist(rows), directory / f"part-{shard}.csv")
+
+
+def texts(i: int) -> dict[str, str]:
+    """A sample of a table whose writer may ask for quotes by itself, or may write a carriage return without."""
+    return {name: value.replace("\r", "") for name, value in row(i).items()}
+
+
+def write_pandas(directory: Path) -> None:
+    import pandas
+
+    for shard in range(2):
+        pandas.DataFrame([row(i) for i in range(shard, SAMPLES, 2)]).to_csv(directory / f"{shard}.csv", index=False, lineterminator="\r\n")
+
+
+def write_polars(directory: Path) -> None:
+    import polars
+
+    polars.DataFrame([texts(i) for i in range(SAMPLES)]).write_csv(directory / "all.tsv", separator="\t")
+
+
+def write_duckdb(directory: Path) -> None:
+    import duckdb
+    import pyarrow
+
+    table = pyarrow.Table.from_pylist([texts(i) for i in range(SAMPLES)])
+    duckdb.from_arrow(table).to_csv(str(directory / "all.csv"), header=True)
 
 
 def picture(i: int) -> tuple[str, bytes]:
@@ -163,7 +209,7 @@ MAGIC = struct.pack("<I", 0xCED7230A)
 
 
 def write_recordio(directory: Path) -> None:
-    """By the definition in dmlc/recordio.h: MXNet itself wants a NumPy of its time."""
+    """By the definition in dmlc/recordio.h alone."""
     for shard in range(2):
         rec, idx = io.BytesIO(), ""
         for i in range(shard, SAMPLES, 2):
@@ -178,19 +224,32 @@ def write_recordio(directory: Path) -> None:
         (directory / f"train-{shard}.idx").write_text(idx)
 
 
+def recordio() -> Any:
+    """MXNet's module of RecordIO, as MXNet was written for: with the names that NumPy had then."""
+    for name, kind in {"bool": bool, "int": int, "float": float, "object": object}.items():
+        if name not in vars(np):
+            setattr(np, name, kind)
+    import mxnet.recordio
+
+    return mxnet.recordio
+
+
+def write_mxnet(directory: Path) -> None:
+    mx = recordio()
+    for shard in range(2):
+        out = mx.MXIndexedRecordIO(str(directory / f"train-{shard}.idx"), str(directory / f"train-{shard}.rec"), "w")
+        for i in range(shard, SAMPLES, 2):
+            out.write_idx(i, mx.pack(mx.IRHeader(0, i / 3, i, 0), bytes([i]) * (i % 9) + MAGIC * (i % 4) + b"end"))
+        out.close()
+
+
 def read_recordio(directory: Path) -> Iterator[tuple[int, Any]]:
+    mx = recordio()
     for path in sorted(p for p in directory.iterdir() if p.suffix != ".idx"):
-        body, at, data = path.read_bytes(), 0, b""
-        while at < len(body):
-            magic, head = struct.unpack_from("<II", body, at)
-            if magic != 0xCED7230A:
-                raise SystemExit(f"{path}: no record at {at}")
-            kind, length = head >> 29, head & (1 << 29) - 1
-            data += (MAGIC if kind > 1 else b"") + body[at + 8 : at + 8 + length]
-            at += 8 + length + -length % 4
-            if kind in (0, 3):
-                yield struct.unpack_from("<IfQQ", data)[2], data
-                data = b""
+        records = mx.MXRecordIO(str(path), "r")
+        while (data := records.read()) is not None:
+            yield mx.unpack(data)[0].id, data
+        records.close()
 
 
 def write_npy(directory: Path) -> None:
@@ -198,6 +257,15 @@ def write_npy(directory: Path) -> None:
         with (directory / f"x{shard}.npy").open("wb") as out:
             np.lib.format.write_array(out, np.stack([array(i) for i in range(shard, SAMPLES, 3)]), version=version)
     np.save(directory / "empty.npy", np.zeros((0, 2, 3), np.float32))
+
+
+def write_npy_append(directory: Path) -> None:
+    """In pieces, each of which writes the header anew."""
+    from npy_append_array import NpyAppendArray
+
+    with NpyAppendArray(str(directory / "x.npy")) as out:
+        for i in range(0, SAMPLES, 10):
+            out.append(np.stack([array(k) for k in range(i, i + 10)]))
 
 
 def write_flat(directory: Path) -> None:
@@ -224,6 +292,19 @@ def text(shard: int) -> np.ndarray[Any, Any]:
 def write_tokens(directory: Path) -> None:
     for shard in range(2):
         text(shard).tofile(directory / f"train_{shard}.bin")
+
+
+def write_llmc(directory: Path) -> None:
+    """As dev/data/data_common.py of llm.c does for GPT-2's tokens: a header of 256 numbers."""
+    for shard in range(2):
+        header = np.zeros(256, np.int32)
+        header[:3] = 20240520, 1, len(text(shard))
+        (directory / f"train_{shard}.bin").write_bytes(header.tobytes() + text(shard).tobytes())
+
+
+def read_llmc(directory: Path) -> Iterator[tuple[int, Any]]:
+    for path in sorted(directory.iterdir()):
+        yield from windows(np.memmap(path, np.uint16, mode="r", offset=1024))
 
 
 def write_megatron(directory: Path) -> None:
@@ -279,6 +360,31 @@ def read_bare_table(directory: Path) -> Iterator[tuple[int, Any]]:
         with path.open(encoding="utf-8", newline="") as table:
             for s in csv.reader(table, strict=True):
                 yield int(s[0]), s
+
+
+def read_pandas(directory: Path) -> Iterator[tuple[int, Any]]:
+    import pandas
+
+    for path in sorted(directory.iterdir()):
+        for s in pandas.read_csv(path, dtype=str, keep_default_na=False).to_dict("records"):
+            yield int(s["id"]), s
+
+
+def read_polars(directory: Path) -> Iterator[tuple[int, Any]]:
+    import polars
+
+    for path in sorted(directory.iterdir()):
+        for s in polars.read_csv(path, separator="\t", infer_schema=False).fill_null("").to_dicts():
+            yield int(s["id"]), s
+
+
+def read_duckdb(directory: Path) -> Iterator[tuple[int, Any]]:
+    import duckdb
+
+    for path in sorted(directory.iterdir()):
+        table = duckdb.read_csv(str(path), header=True, all_varchar=True, sep=",", quotechar='"', escapechar='"', na_values="\\N")
+        for s in table.to_arrow_table().to_pylist():
+            yield int(s["id"]), s
 
 
 def read_arrow_table(directory: Path) -> Iterator[tuple[int, Any]]:
@@ -355,13 +461,17 @@ def read_megatron(directory: Path) -> Iterator[tuple[int, Any]]:
 
 WRITERS = {
     "tfrecord": write_tfrecord, "jsonl": write_jsonl, "jq": write_jq, "table": write_csv, "tabs": write_tsv, "arrow-table": write_arrow_csv,
-    "bare-table": write_bare_table,
+    "bare-table": write_bare_table, "table-pandas": write_pandas, "tabs-polars": write_polars, "table-duckdb": write_duckdb,
+    "tfrecord-tensorboardx": write_tensorboardx, "jsonl-polars": write_polars_lines, "recordio-mxnet": write_mxnet, "npy-append": write_npy_append,
+    "llmc": write_llmc,
     "zipfile": write_zipfile, "zip-tools": write_zip_tools, "npy": write_npy, "flat": write_flat, "recordio": write_recordio,
     "cifar": write_cifar, "tokens": write_tokens, "megatron": write_megatron,
 }  # fmt: skip
 READERS = {
     "tfrecord": read_tfrecord, "jsonl": read_jsonl, "jq": read_jq, "table": read_table, "tabs": read_table, "arrow-table": read_arrow_table,
-    "bare-table": read_bare_table,
+    "bare-table": read_bare_table, "table-pandas": read_pandas, "tabs-polars": read_polars, "table-duckdb": read_duckdb,
+    "tfrecord-tensorboardx": read_tfrecord, "jsonl-polars": read_jsonl, "recordio-mxnet": read_recordio, "npy-append": read_npy,
+    "llmc": read_llmc,
     "zipfile": read_zip, "zip-tools": read_zip, "tar": read_tar, "npy": read_npy, "flat": read_flat, "recordio": read_recordio,
     "cifar": read_cifar, "tokens": read_tokens, "megatron": read_megatron, "windows": read_windows,
 }  # fmt: skip
