@@ -148,13 +148,16 @@ func eachName(block []byte, n uint32, visit func(i uint32, key []byte) error) er
 
 // decodePlainParts reads all parts of samples whose lengths are known. The parts of a sample ascend and do not overlap.
 func decodePlainParts(block []byte, lengths []uint32) (*Parts, error) {
-	all := &Parts{ends: make([]uint32, len(lengths)), parts: make([]packedPart, 0, len(lengths))}
+	all := &Parts{ends: make([]uint32, len(lengths))}
 	numbers := map[string]uint32{}
 	for i, sample := range lengths {
 		count, w := binary.Uvarint(block)
 		// A part takes seven bytes at least, so no count can ask for more than the block can hold.
 		if w <= 0 || count > uint64(len(block)-w)/7 {
 			return nil, fmt.Errorf("parts: sample %d: %w", i, errMalformed)
+		}
+		if i == 0 { // most samples of a chunk have as many parts as the first
+			all.parts = make([]packedPart, 0, min(int(count)*len(lengths), len(block)/7))
 		}
 		block = block[w:]
 		var end uint32
