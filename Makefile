@@ -93,8 +93,8 @@ smoke: ## curl and tar against a gateway: make smoke URL=http://localhost:8080
 bench: build ## measure and write docs/benchmarks.md
 	tools/bench.sh
 
-bench-peers: build ## measure against WebDataset, MosaicML Streaming and LitData, and write that section of docs/benchmarks.md
-	tools/bench-peers.sh
+bench-peers: build ## measure against the libraries that people use now, and write their sections of docs/benchmarks.md; SETS="images texts-zstd" for some sets
+	tools/bench-peers.sh $(if $(SETS),--sets $(SETS))
 
 bench-compare: ## compare the micro-benchmarks with another commit: make bench-compare REF=main
 	tools/bench-compare.sh "$(REF)"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Measures Millrace against WebDataset, MosaicML Streaming and LitData and writes their section of docs/benchmarks.md.
+# Measures Millrace against WebDataset, MosaicML Streaming and LitData, and on Parquet against `datasets`, LitData and pyarrow,
+# and writes the two sections of docs/benchmarks.md, or that of the sets which are named (--sets).
 # Each measurement is written down as it is made: --resume JSON goes on with a run that was ended. Arguments go to
 # bench/peers/run.py: see --help there.
 set -euo pipefail

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+FIRST = "millrace-parquet"  # the reader that the others are held against, turn by turn
+
 
 @dataclass(frozen=True)
 class Task:
     """One measurement."""
 
-    part: str  # of the report: speed, resume, cut, resize
+    part: str  # of the report: same, speed, resume, cut, resize
     about: dict[str, Any]  # what tells it from the others of its part
     make: Callable[[], dict[str, Any]]
 
@@ -98,12 +100,15 @@ class Ledger:
     def results(self) -> dict[str, Any]:
         """What the report is made of: rows by part, those of speed as medians over rounds."""
         rows = [self.book["rows"][t.name] for t in self.tasks]
-        found: dict[str, Any] = {part: [r for r in rows if r["part"] == part] for part in ("resume", "cut", "resize")}
+        found: dict[str, Any] = {part: [r for r in rows if r["part"] == part] for part in ("same", "resume", "cut", "resize")}
         groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
         for r in rows:
             if r["part"] == "speed":
                 groups.setdefault((r["line"], r["set"], r["workers"], r["library"]), []).append(r)
-        found["speed"] = [dict(zip(("line", "set", "workers", "library"), k)) | summary(of) for k, of in groups.items()]
+        found["speed"] = []
+        for of_what, turns in groups.items():
+            about = dict(zip(("line", "set", "workers", "library"), of_what))
+            found["speed"].append(about | summary(turns) | ratios(groups.get((*of_what[:3], FIRST), []), turns))
         return {**self.book["about"], **self.book["notes"], "commits": self.book["commits"], **found}
 
 
@@ -129,7 +134,7 @@ def summary(turns: list[dict[str, Any]]) -> dict[str, Any]:
 
     return {
         "error": None,
-        "cold": median(lambda _, cold, __: cold["samples"] / cold["seconds"]), "warm": median(lambda _, __, warm: warm["samples"] / warm["seconds"]),
+        "cold": median(lambda _, cold, __: rate(cold)), "warm": median(lambda _, __, warm: rate(warm)),
         "cold_bytes": median(lambda _, cold, __: cold["bytes"] / cold["seconds"]), "first": median(lambda _, cold, __: cold["first"]),
         "memory": median(lambda saw, _, __: saw["memory"]), "gateway": median(lambda saw, _, __: saw["gateway"]),
         "cpu": median(lambda saw, cold, warm: saw["cpu"] / (cold["samples"] + warm["samples"])),
@@ -137,3 +142,18 @@ def summary(turns: list[dict[str, Any]]) -> dict[str, Any]:
         "warm_requests": median(lambda _, cold, warm: warm["store"]["requests"] - cold["store"]["requests"]),
         "unevenness": median(lambda _, cold, __: cold["unevenness"]),
     }
+
+
+def rate(epoch: dict[str, Any]) -> float:
+    return float(epoch["samples"] / epoch["seconds"])
+
+
+def ratios(firsts: list[dict[str, Any]], turns: list[dict[str, Any]]) -> dict[str, Any]:
+    """How many times a library's rate FIRST's rate is, turn by turn: median and quartiles, of the cold epoch and of the warm one."""
+    pairs = [(a["epochs"], b["epochs"]) for a, b in zip(firsts, turns) if not (a["error"] or b["error"])]
+    found = {}
+    for at, name in enumerate(("cold_ratio", "warm_ratio")):
+        values = [rate(a[at]) / rate(b[at]) for a, b in pairs]
+        if values:
+            found[name] = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
+    return found

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,7 +42,7 @@ class Job:
 
 @dataclass
 class Reader:
-    epoch: Callable[[], Iterator[tuple[torch.Tensor, torch.Tensor]]]  # one more epoch
+    epoch: Callable[[], Iterator[Any]]  # the batches of one more epoch: see sets.py
     state: Callable[[int], dict[str, Any] | None]  # after so many batches; None: the library cannot go on, and reads them again
 
 
@@ -78,7 +78,7 @@ def _webdataset(job: Job, cache_dir: str | None) -> Reader:
     )
     loader = wds.WebLoader(data, batch_size=None, **loader_options(job))
 
-    def epoch() -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    def epoch() -> Iterator[Any]:
         for n, (content, label) in enumerate(loader):
             if n >= job.skip:
                 yield content, torch.as_tensor(label)
@@ -134,26 +134,35 @@ def litdata(job: Job) -> Reader:
 
 def millrace(job: Job) -> Reader:
     """tar shards, the same as WebDataset's, by batches from a gateway with the default plan."""
-    return _millrace(job, f"tar-{job.set}", lambda content: int(bytes(content)))
+    return from_gateway(job, f"tar-{job.set}", {"bin": to_tensor, "cls": lambda content: int(bytes(content))}, _content_and_class)
 
 
 def millrace_mds(job: Job) -> Reader:
     """MDS shards, the same as MosaicML Streaming's, likewise."""
-    return _millrace(job, f"mds-{job.set}", lambda content: int.from_bytes(content, "little"))
+    return from_gateway(job, f"mds-{job.set}", {"bin": to_tensor, "cls": to_number}, _content_and_class)
 
 
-def _millrace(job: Job, dataset: str, label: Callable[[Any], int]) -> Reader:
+def to_number(content: Any) -> int:
+    return int.from_bytes(content, "little")
+
+
+def _content_and_class(batch: dict[str, Any]) -> Any:
+    return batch["bin"], batch["cls"]
+
+
+def from_gateway(job: Job, dataset: str, decode: Mapping[str, Callable[[Any], Any]], build: Callable[[dict[str, Any]], Any]) -> Reader:
+    """Batches of a dataset of the gateway. build makes of the columns what the set's batches are."""
     from millrace.torch import DataLoader, Dataset
 
-    data = Dataset(job.gateway, dataset, batch_size=job.batch * job.ranks, seed=job.seed, decode={"bin": to_tensor, "cls": label})
+    data = Dataset(job.gateway, dataset, batch_size=job.batch * job.ranks, seed=job.seed, decode=decode)
     if job.state is not None:
         data.load_state_dict(job.state)
     loader = DataLoader(data, **loader_options(job))
 
-    def epoch() -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    def epoch() -> Iterator[Any]:
         for batch in loader:
             if batch:  # a rank's share of the last batch may be empty
-                yield batch["bin"], batch["cls"]
+                yield build(batch)
 
     return Reader(epoch, lambda _: loader.state_dict())
 

@@ -1,15 +1,19 @@
-"""Writes a set in a library's own format with the library's own writer: pack.py FORMAT NAME BYTES SHARD DIR
+"""Writes a set in a library's own format with the library's own writer: pack.py FORMAT NAME MEBIBYTES SHARD DIR
 
-SHARD is the bytes after which a shard ends, the same for all formats.
+MEBIBYTES is the size of the set, 0 for its own. SHARD is the bytes after which a shard ends, the same for all formats but Parquet.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import tempfile
+from typing import Any
 
 import libraries  # noqa: F401  keeps libraries from asking the network
 import sets
+
+FILES = 4  # Parquet files of a set: `datasets` and LitData deal files to workers, of which there are four
 
 
 def tar(data: sets.Set, shard: int, out: str) -> None:
@@ -39,7 +43,30 @@ def litdata(data: sets.Set, shard: int, out: str) -> None:
     cache.merge()
 
 
+def parquet(data: sets.Set, _: int, out: str) -> None:
+    """Files of `datasets` or pyarrow, with LitData's index beside them. Millrace and all others read them in place."""
+    import datasets
+    import litdata
+    from pyarrow import parquet
+
+    assert data.parquet is not None
+    columns: dict[str, Any] = {"image": datasets.Image(), "label": datasets.ClassLabel(num_classes=sets.CLASSES)}
+    if isinstance(data, sets.Texts):
+        types = {"id": "int64", "text": "string", "url": "string", "language": "string", "score": "float32"}
+        columns = {name: datasets.Value(kind) for name, kind in types.items()}
+    with tempfile.TemporaryDirectory() as cache:
+        table = datasets.Dataset.from_generator(data.rows, features=datasets.Features(columns), cache_dir=cache)
+        for n in range(FILES):
+            path = os.path.join(out, f"train-{n:05d}-of-{FILES:05d}.parquet")
+            part = table.shard(FILES, n, contiguous=True)
+            if data.parquet.writer == "datasets":
+                part.to_parquet(path, batch_size=data.parquet.group)
+            else:
+                parquet.write_table(part.with_format("arrow")[:], path, compression="zstd", row_group_size=data.parquet.group)
+    litdata.index_parquet_dataset(out)
+
+
 if __name__ == "__main__":
     kind, name, size, shard, out = sys.argv[1:]
     os.makedirs(out, exist_ok=True)
-    {"tar": tar, "mds": mds, "litdata": litdata}[kind](sets.make(name, int(size)), int(shard), out)
+    {"tar": tar, "mds": mds, "litdata": litdata, "parquet": parquet}[kind](sets.make(name, int(size)), int(shard), out)

@@ -1,7 +1,7 @@
 """Reads epochs with one library, as a process of its own: read.py LIBRARY JOB-AS-JSON. Prints what it saw as JSON.
 
-JOB holds the fields of libraries.Job, "epochs", "stop": after how many batches the last epoch ends, 0 for never, and "counts":
-where the store tells what it was asked for.
+JOB holds the fields of libraries.Job, "epochs", "stop": after how many batches the last epoch ends, 0 for never, "counts":
+where the store tells what it was asked for, and "digest": whether the values are to be digested.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import time
 import urllib.request
 from typing import Any
 
+import columnar
 import libraries
 import sets
 import torch
@@ -30,21 +31,25 @@ def chi_square(counts: torch.Tensor) -> float:
     return float(((counts - expected) ** 2 / expected).sum() / (len(counts) - 1))
 
 
-def epoch(reader: libraries.Reader, since: float, stop: int) -> dict[str, Any]:
+def epoch(reader: libraries.Reader, since: float, stop: int, digest: bool, samples: int) -> dict[str, Any]:
     """Reads one epoch. since is when its reader was asked for it."""
-    first, ids, spread, size = 0.0, [], [], 0
-    for n, (content, label) in enumerate(reader.epoch(), 1):
+    first, ids, spread, size, total = 0.0, [], [], 0, 0
+    for n, batch in enumerate(reader.epoch(), 1):
         if n == 1:
             first = time.monotonic() - since
-        ids += content[:, :8].contiguous().view(torch.int64).flatten().tolist()
-        size += content.numel()
-        if len(label) == libraries.BATCH:
-            spread.append(chi_square(torch.bincount(label.long(), minlength=sets.CLASSES).double()))
+        numbers = sets.ids(batch)
+        ids += numbers
+        size += sets.size(batch)
+        if len(numbers) == libraries.BATCH:
+            classes = torch.tensor(numbers) * sets.CLASSES // samples
+            spread.append(chi_square(torch.bincount(classes, minlength=sets.CLASSES).double()))
+        if digest:
+            total += sets.digest(sets.rows(batch))
         if n == stop:
             break
     return {
         "first": first, "seconds": time.monotonic() - since, "samples": len(ids), "bytes": size, "distinct": len(set(ids)),
-        "ids": ids if stop else [], "unevenness": sum(spread) / max(len(spread), 1),
+        "ids": ids if stop else [], "unevenness": sum(spread) / max(len(spread), 1), "digest": total % (1 << 64),
     }
 
 
@@ -63,17 +68,17 @@ def end_within(seconds: float) -> None:
 
 def main() -> None:
     name, options = sys.argv[1], {"ranks": 1, **json.loads(sys.argv[2])}
-    epochs, stop, counts = (options.pop(x) for x in ("epochs", "stop", "counts"))
+    epochs, stop, counts, digest = (options.pop(x) for x in ("epochs", "stop", "counts", "digest"))
     saw: dict[str, Any] = {"epochs": [], "state": None, "error": None}
     reader = None
     try:
         if options["ranks"] > 1:  # as a training script does, and LitData's only way to learn of RANK
             torch.distributed.init_process_group("gloo")
         since = time.monotonic()
-        reader = libraries.LIBRARIES[name](libraries.Job(**options))
+        reader = (libraries.LIBRARIES | columnar.LIBRARIES)[name](libraries.Job(**options))
         for n in range(epochs):
             last = n == epochs - 1
-            saw["epochs"].append(epoch(reader, since, stop if last else 0))
+            saw["epochs"].append(epoch(reader, since, stop if last else 0, digest, options["samples"]))
             with urllib.request.urlopen(counts, timeout=10) as answer:
                 saw["epochs"][-1]["store"] = json.load(answer)
             if last and stop:

@@ -1,4 +1,4 @@
-"""Turns what was measured into the section of the page."""
+"""Turns what was measured into sections of the page: one of the formats that each library has for itself, one of Parquet."""
 
 from __future__ import annotations
 
@@ -6,19 +6,35 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-BEGIN, END = "<!-- peers -->", "<!-- /peers -->"
+import sets
+
 NAMES = {
     "millrace": "Millrace, tar", "millrace-mds": "Millrace, MDS", "webdataset": "WebDataset", "webdataset-cache": "WebDataset, `cache_dir`",
     "streaming": "MosaicML Streaming", "litdata": "LitData",
+    "millrace-parquet": "Millrace", "datasets": "`datasets`", "litdata-parquet": "LitData", "pyarrow": "pyarrow",
 }
 
 
-def put(page: Path, text: str) -> None:
-    """Replaces the section of a page."""
+def sections(results: dict[str, Any]) -> dict[str, str]:
+    """The sections that the sets which were read have, by name."""
+    parquet = {name for name in results["sets"] if sets.SETS[name][3] is not None}
+    found = {}
+    for name, write, of in (("peers", shards, set(results["sets"]) - parquet), ("peers, parquet", in_parquet, parquet)):
+        if of:
+            found[name] = write({part: [r for r in rows if r["set"] in of] if part in PARTS else rows for part, rows in results.items()})
+    return found
+
+
+PARTS = ("same", "speed", "resume", "cut", "resize")
+
+
+def put(page: Path, name: str, text: str) -> None:
+    """Replaces a section of a page, or adds it."""
+    begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
     whole = page.read_text()
-    before, _, rest = whole.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    rest = "\n\n".join(part for part in (f"{BEGIN}\n{text.strip()}\n{END}", after.strip()) if part)
+    before, _, rest = whole.partition(begin)
+    _, _, after = rest.partition(end)
+    rest = "\n\n".join(part for part in (f"{begin}\n{text.strip()}\n{end}", after.strip()) if part)
     page.write_text(f"{before.rstrip()}\n\n{rest}\n")
 
 
@@ -42,17 +58,23 @@ def mark(value: str, is_best: bool) -> str:
     return f"**{value}**" if is_best else value
 
 
+# A figure: its key, whether more is better, how it is shown, and what stands above it.
+Column = tuple[str, bool, Callable[[float], str], str]
+RATES: list[Column] = [
+    ("cold", True, lambda v: f"{v:,.0f}", "cold, samples/s"), ("warm", True, lambda v: f"{v:,.0f}", "warm, samples/s"),
+    ("cold_bytes", True, lambda v: f"{v / 1e6:.0f}", "cold, MB/s"),
+]
+COSTS: list[Column] = [
+    ("first", False, lambda v: f"{v:.2f}", "first batch, s"), ("memory", False, lambda v: f"{v / (1 << 20):.0f}", "memory, MiB"),
+    ("gateway", False, lambda v: f"{v / (1 << 20):.0f}" if v else "", "the gateway's part, MiB"),
+    ("cpu", False, lambda v: f"{v * 1e6:.0f}", "processor, us/sample"),
+    ("requests", False, lambda v: f"{v:.0f}", "store requests"), ("read", False, lambda v: f"{v / (1 << 20):.0f}", "store, MiB"),
+    ("warm_requests", False, lambda v: f"{v:.0f}", "requests, warm"), ("unevenness", False, lambda v: f"{v:.2f}", "unevenness"),
+]
+
+
 def speed(results: dict[str, Any]) -> str:
-    columns: list[tuple[str, bool, Callable[[float], str], str]] = [
-        ("cold", True, lambda v: f"{v:,.0f}", "cold, samples/s"), ("warm", True, lambda v: f"{v:,.0f}", "warm, samples/s"),
-        ("cold_bytes", True, lambda v: f"{v / 1e6:.0f}", "cold, MB/s"), ("first", False, lambda v: f"{v:.2f}", "first batch, s"),
-        ("memory", False, lambda v: f"{v / (1 << 20):.0f}", "memory, MiB"),
-        ("gateway", False, lambda v: f"{v / (1 << 20):.0f}" if v else "", "the gateway's part, MiB"),
-        ("cpu", False, lambda v: f"{v * 1e6:.0f}", "processor, us/sample"),
-        ("requests", False, lambda v: f"{v:.0f}", "store requests"), ("read", False, lambda v: f"{v / (1 << 20):.0f}", "store, MiB"),
-        ("warm_requests", False, lambda v: f"{v:.0f}", "requests, warm"), ("unevenness", False, lambda v: f"{v:.2f}", "unevenness"),
-    ]
-    text = ""
+    columns, text = RATES + COSTS, ""
     for line in dict.fromkeys(r["line"] for r in results["speed"]):
         for name in dict.fromkeys(r["set"] for r in results["speed"]):
             text += f"\n### {name}, {'MinIO on this machine' if line == 'plain' else 'behind a shaped line'}\n\n"
@@ -69,16 +91,22 @@ def speed(results: dict[str, Any]) -> str:
     return text
 
 
-def page(results: dict[str, Any]) -> str:
-    versions = ", ".join(f"{NAMES[k]} {v}" for k, v in results["versions"].items())
-    shards = list(results["shards"].values())
+def versions(results: dict[str, Any], *libraries: str) -> str:
+    return ", ".join(f"{NAMES[name]} {results['versions'][name]}" for name in libraries)
+
+
+def shards(results: dict[str, Any]) -> str:
+    """The section of the formats that each library has for itself."""
+    of = {r["set"] for r in results["speed"]}
+    shards = [n for prefix, n in results["shards"].items() if prefix.partition("-")[2] in of]
     torch = f"{results['torch'] / (1 << 20):.0f} MiB"
     shaped = ", ".join(map(str, results["shaped_workers"]))
     fewer = f"; read there with {shaped} workers only" if results["shaped_workers"] != results["workers"] else ""
     text = f"""## Against the libraries that people use now
 
-Written by `make bench-peers`. {versions}; Millrace at commit {' and '.join(results['commits'])} with a gateway on the same machine,
-{results['cache_size']} of memory and a disk cache, its memory and processor time counted with the reader's. Two sets of {results['size']} MiB,
+Written by `make bench-peers`. {versions(results, "webdataset", "streaming", "litdata")}; Millrace at commit
+{' and '.join(results['commits'])} with a gateway on the same machine,
+three times the set's size of memory and a disk cache, its memory and processor time counted with the reader's. Sets of {size(results, of)} MiB,
 stored class by class, packed by each library's own writer into shards of one size, {min(shards)} to {max(shards)} a set (Millrace reads
 WebDataset's and MosaicML Streaming's), into one MinIO; requests and bytes are counted before the store. Readers take turns,
 {results['rounds']} rounds, medians. All make the same batches of 256: a tensor of bytes and one of classes. How each is set up:
@@ -110,4 +138,67 @@ once for a whole shard.
     text += "\n### Three answers of the store cut in the middle\n\n" + table(["set", "", "error", "samples", "distinct"], rows)
     rows = [[NAMES[r["library"]], failed(r), f"{r['twice']:,}", f"{r['never']:,}"] for r in results["resize"]]
     text += "\n### Two ranks until half of the epoch, then four\n\n" + table(["", "error", "samples twice", "samples never"], rows)
+    return text
+
+
+def size(results: dict[str, Any], of: set[str]) -> str:
+    """The sizes of sets in MiB, each once."""
+    return ", ".join(dict.fromkeys(str(mebibytes) for name, mebibytes in results["sizes"].items() if name in of))
+
+
+def spread(quartiles: list[float]) -> str:
+    """A median with its quartiles."""
+    low, middle, high = (f"{q:.{2 if q < 10 else 1}f}" for q in quartiles)
+    return f"{middle} x ({low} - {high})"
+
+
+def in_parquet(results: dict[str, Any]) -> str:
+    """The section of Parquet."""
+    of = list(dict.fromkeys(r["set"] for r in results["speed"]))
+    lengths = ", ".join(f"`{name}` {results['sizes'][name]} MiB ({results['indexed'][f'parquet-{name}']:.1f} s)" for name in of)
+    text = f"""## Parquet, against the libraries that read it from a store
+
+Written by `make bench-peers SETS="{' '.join(of)}"`.
+{versions(results, "datasets", "litdata", "pyarrow")}; Millrace at commit {' and '.join(results['commits'])} with a gateway on the same machine,
+six times the set's size of memory and a disk cache. What is measured is as [above](#against-the-libraries-that-people-use-now): readers
+take turns, {results['rounds']} rounds, medians; how each is set up: `bench/peers/columnar.py`. *Millrace against it* is Millrace's rate over the
+library's in the same round, with quartiles: above 1 Millrace is faster.
+
+The sets are {lengths}, each of four files. In brackets is how long
+`millrace index` took, which reads every row once; LitData's index is of footers alone, `datasets` and pyarrow need none. Images are
+100 KB that no codec makes smaller, with a label, and no reader decodes them; `images` has the row groups of 100 MB that `datasets`
+writes, `images-small-groups` row groups of 100 rows. Texts are of some 500 bytes in five columns, one row group a file, under snappy by
+`datasets` and under zstd by pyarrow. Batches are of 256: a tensor of the images' bytes and one of labels; tensors of numbers and lists of strings. Each
+reader reads all columns.
+
+Each library shuffles as its documentation has it for training: `datasets` files and a buffer of 1,000 rows in each worker, LitData
+files and the rows of a file, Millrace by its default order. pyarrow has no shuffle: its batches come in stored order, and end where
+row groups do; it reads in one process, by threads of its own. `datasets` and pyarrow keep nothing, and read the store again in each
+epoch; LitData keeps the files on the local disk; the gateway keeps decoded rows in memory.
+"""
+    values = []
+    for r in results["same"]:
+        equal = "equal" if r["same"] else "**different**"
+        values.append([r["set"], NAMES[r["library"]], failed(r), f"{r['samples']:,} of {r['of']:,}", equal])
+    text += parquet_speed(results) + "\n### The values read, against those written\n\n"
+    return text + table(["set", "", "error", "rows", "digest of all values"], values)
+
+
+def parquet_speed(results: dict[str, Any]) -> str:
+    text = ""
+    head = ["workers", "", "cold, samples/s", "Millrace against it", "warm, samples/s", "Millrace against it", *(c[3] for c in COSTS)]
+    for name in dict.fromkeys(r["set"] for r in results["speed"]):
+        rows = []
+        of = [r for r in results["speed"] if r["set"] == name]
+        for r in of:
+            group = [x for x in of if x["workers"] == r["workers"]]
+            cells = [failed(r)] + [""] * (len(head) - 3)
+            if not r["error"]:
+                cells = []
+                for epoch in ("cold", "warm"):
+                    against = spread(r[f"{epoch}_ratio"]) if f"{epoch}_ratio" in r and not r["library"].startswith("millrace") else ""
+                    cells += [mark(f"{r[epoch]:,.0f}", r[epoch] == best(group, epoch, True)), against]
+                cells += [mark(show(r[key]), key != "gateway" and r[key] == best(group, key, False)) for key, _, show, _ in COSTS]
+            rows.append([str(r["workers"]), NAMES[r["library"]], *cells])
+        text += f"\n### {name}\n\n" + table(head, rows)
     return text

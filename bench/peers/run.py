@@ -25,9 +25,14 @@ import sets
 import world
 from ledger import Ledger, Task
 
+# What each library reads: the format of its own, or Parquet.
 LIBRARIES = {
     "millrace": "tar", "millrace-mds": "mds", "webdataset": "tar", "webdataset-cache": "tar", "streaming": "mds", "litdata": "litdata",
+    "millrace-parquet": "parquet", "datasets": "parquet", "litdata-parquet": "parquet", "pyarrow": "parquet",
 }
+# The memory of a gateway, times a set: seven tenths of it hold the tar shards of text; row groups are decoded beside those that are held.
+CACHE, CACHE_OF_PARQUET = 3, 6
+ALONE = {"pyarrow"}  # libraries that read in one process, by threads of their own
 BATCH = 256
 SHAPES: dict[str, list[str]] = {"plain": [], "shaped": world.SHAPED}
 
@@ -37,32 +42,41 @@ class Bench:
 
     def __init__(self, options: argparse.Namespace, directory: Path) -> None:
         self.options, self.directory = options, directory
-        self.sets = [sets.make(name, options.size << 20) for name in options.sets]
+        self.sets = [sets.make(name, options.size) for name in options.sets]
         self.shards: dict[str, int] = {}  # by prefix
+        self.indexed: dict[str, float] = {}  # seconds, by prefix
         self.line = ""
         self.store: world.Store | None = None
+
+    def readers(self, data: sets.Set, workers: int = 0) -> list[str]:
+        """The libraries that read a set with so many workers."""
+        able = [name for name in self.options.libraries if (LIBRARIES[name] == "parquet") == (data.parquet is not None)]
+        return [name for name in able if not (workers and name in ALONE)]
 
     def fill(self) -> None:
         """Packs each set with each library's own writer."""
         self.store = world.Store(self.options.minio, self.options.wire, world.empty(self.directory / "minio"))
         for data in self.sets:
-            for kind in dict.fromkeys(LIBRARIES[name] for name in self.options.libraries):
+            for kind in dict.fromkeys(LIBRARIES[name] for name in self.readers(data)):
                 out, prefix = world.empty(self.directory / "packed"), f"{kind}-{data.name}"
-                size = self.options.size << 20
-                pack = [sys.executable, str(Path(__file__).with_name("pack.py")), kind, data.name, str(size), str(shard_size(size)), str(out)]
+                pack = [sys.executable, str(Path(__file__).with_name("pack.py")), kind, data.name, str(self.options.size)]
+                pack += [str(shard_size(data.length * data.samples)), str(out)]
                 subprocess.run(pack, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=self.env())
                 self.store.upload(out, prefix)
-                self.shards[prefix] = len([p for p in out.rglob("*") if p.suffix in (".tar", ".mds", ".bin")])
-                if kind in [LIBRARIES[name] for name in self.options.libraries if name.startswith("millrace")]:
-                    self.index(prefix)
+                self.shards[prefix] = len([p for p in out.rglob("*") if p.suffix in (".tar", ".mds", ".bin", ".parquet")])
+                if kind in [LIBRARIES[name] for name in self.readers(data) if name.startswith("millrace")]:
+                    self.index(prefix, kind)
         world.empty(self.directory / "packed")
 
-    def index(self, prefix: str) -> None:
+    def index(self, prefix: str, kind: str) -> None:
         """Has Millrace index shards in place."""
         assert self.store is not None
         env = {**os.environ, "AWS_ENDPOINT_URL_S3": f"http://{self.store.backend}"}
-        command = [self.options.program, "index", f"s3://{world.BUCKET}/{prefix}"]
+        # Said rather than found out, since LitData's index lies beside Parquet files.
+        command = [self.options.program, "index", f"s3://{world.BUCKET}/{prefix}", "--format", kind]
+        begun = time.monotonic()
         subprocess.run(command, check=True, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.indexed[prefix] = time.monotonic() - begun
 
     def close(self) -> None:
         if self.store is not None:
@@ -70,7 +84,8 @@ class Bench:
 
     def env(self) -> dict[str, str]:
         """A process's environment, with a directory for temporary files that the next measurement finds empty."""
-        return {**os.environ, **world.KEYS, "TMPDIR": str(self.directory / "tmp")}
+        temporary = str(self.directory / "tmp")
+        return {**os.environ, **world.KEYS, "TMPDIR": temporary, "HF_HOME": temporary, "HF_HUB_OFFLINE": "1"}
 
     # A measurement has a machine to itself that holds nothing.
 
@@ -93,13 +108,14 @@ class Bench:
         if not name.startswith("millrace"):
             return None
         served = f"{LIBRARIES[name]}-{data.name}"
-        return world.Gateway(self.options.program, store.endpoint, served, self.directory / "disk", self.options.cache_size)
+        cache = f"{(CACHE_OF_PARQUET if data.parquet else CACHE) * data.length * data.samples >> 20}MiB"
+        return world.Gateway(self.options.program, store.endpoint, served, self.directory / "disk", cache)
 
     def job(self, name: str, data: sets.Set, store: world.Store, gateway: world.Gateway | None, **more: Any) -> dict[str, Any]:
         return {
             "set": data.name, "samples": data.samples, "shards": self.shards[f"{LIBRARIES[name]}-{data.name}"], "endpoint": store.endpoint,
             "gateway": gateway.url if gateway else "", "local": str(self.directory / "local"), "workers": 0, "epochs": 1, "stop": 0,
-            "counts": store.control + "/counts", **more,
+            "counts": store.control + "/counts", "digest": False, **more,
         }
 
     def read(self, name: str, data: sets.Set, line: str = "plain", cut: bool = False, **more: Any) -> dict[str, Any]:
@@ -123,21 +139,38 @@ class Bench:
 
     def tasks(self) -> Iterator[Task]:
         """All measurements, in their order. Libraries take turns, so that what else the machine does befalls all alike."""
-        options = self.options
-        for line in options.lines:
-            for data in self.sets:
-                for workers in options.workers if line == "plain" else options.shaped_workers:
-                    for turn in range(options.rounds):
-                        for name in options.libraries:
-                            about = {"line": line, "set": data.name, "workers": workers, "library": name, "turn": turn}
-                            yield Task("speed", about, partial(self.speed, name, data, line, workers, turn))
+        shards = [data for data in self.sets if data.parquet is None]
         for data in self.sets:
-            for name in options.libraries:
+            if data.parquet is not None:
+                for name in self.readers(data):
+                    yield Task("same", {"set": data.name, "library": name}, partial(self.same, name, data))
+        for data in self.sets if "plain" in self.options.lines else []:
+            yield from self.turns("plain", data, self.options.workers)
+        for data in shards if "shaped" in self.options.lines else []:
+            yield from self.turns("shaped", data, self.options.shaped_workers)
+        for data in shards:
+            for name in self.readers(data):
                 yield Task("resume", {"set": data.name, "library": name}, partial(self.resume, name, data))
-            for name in options.libraries:
+            for name in self.readers(data):
                 yield Task("cut", {"set": data.name, "library": name}, partial(self.cut, name, data))
-        for name in options.libraries:
-            yield Task("resize", {"set": self.sets[-1].name, "library": name}, partial(self.resize, name, self.sets[-1]))
+        for data in shards[-1:]:
+            for name in self.readers(data):
+                yield Task("resize", {"set": data.name, "library": name}, partial(self.resize, name, data))
+
+    def turns(self, line: str, data: sets.Set, workers: list[int]) -> Iterator[Task]:
+        """The measurements of speed of a set."""
+        for n in workers:
+            for turn in range(self.options.rounds):
+                for name in self.readers(data, n):
+                    about = {"line": line, "set": data.name, "workers": n, "library": name, "turn": turn}
+                    yield Task("speed", about, partial(self.speed, name, data, line, n, turn))
+
+    def same(self, name: str, data: sets.Set) -> dict[str, Any]:
+        """An epoch whose values are held against those that were written."""
+        workers = max(n for n in (0, *self.options.workers) if not (n and name in ALONE))
+        saw = self.read(name, data, workers=workers, digest=True)
+        seen = saw["epochs"][0] if saw["epochs"] else {"samples": 0, "digest": None}
+        return {"error": saw["error"], "of": data.samples, "samples": seen["samples"], "same": seen["digest"] == data.digest()}
 
     def speed(self, name: str, data: sets.Set, line: str, workers: int, turn: int) -> dict[str, Any]:
         """Two epochs, cold and warm."""
@@ -202,11 +235,11 @@ def shard_size(size: int) -> int:
 
 def about(options: argparse.Namespace) -> dict[str, Any]:
     """What has to be the same for a run to go on."""
-    versions = {"webdataset": "webdataset", "streaming": "mosaicml-streaming", "litdata": "litdata"}
+    versions = {"webdataset": "webdataset", "streaming": "mosaicml-streaming", "litdata": "litdata", "datasets": "datasets", "pyarrow": "pyarrow"}
     return {
         "versions": {name: metadata.version(package) for name, package in versions.items()},
         "program": hashlib.sha256(Path(options.program).read_bytes()).hexdigest()[:12],
-        "size": options.size, "cache_size": options.cache_size, "rounds": options.rounds, "workers": options.workers,
+        "size": options.size, "rounds": options.rounds, "workers": options.workers,
         "shaped_workers": options.shaped_workers, "sets": options.sets, "lines": options.lines, "libraries": options.libraries,
     }
 
@@ -217,15 +250,14 @@ def main() -> None:
     p.add_argument("--wire", required=True, help="the binary of bench/wire")
     p.add_argument("--minio", required=True, help="MinIO's binary")
     p.add_argument("--commit", default="", help="what is measured")
-    p.add_argument("--size", type=int, default=256, help="MiB of each set")
+    p.add_argument("--size", type=int, default=0, help="MiB of each set, 0 for its own size")
     p.add_argument("--rounds", type=int, default=2, help="times that each reader has its turn; medians are shown")
-    p.add_argument("--cache-size", default="768MiB", help="memory of the gateway: seven tenths are to hold the tar shards of --size")
     p.add_argument("--workers", type=int, nargs="+", default=[0, 4], help="numbers of DataLoader workers")
     p.add_argument("--shaped-workers", type=int, nargs="+", default=[4], help="the same on the shaped line, where an epoch takes longer")
-    p.add_argument("--sets", nargs="+", default=["photos", "text"])
+    p.add_argument("--sets", nargs="+", default=list(sets.SETS), choices=list(sets.SETS))
     p.add_argument("--lines", nargs="+", default=["plain", "shaped"], choices=list(SHAPES))
     p.add_argument("--libraries", nargs="+", default=list(LIBRARIES), choices=list(LIBRARIES))
-    p.add_argument("--page", type=Path, help="the page whose section is written")
+    p.add_argument("--page", type=Path, help="the page whose sections are written: that of the sets which were read")
     p.add_argument("--json", type=Path, help="where measurements are written down, each as it is made; by default in the user's cache directory")
     p.add_argument("--resume", type=Path, metavar="JSON", help="go on with the run that wrote this, made with the same options")
     options = p.parse_args()
@@ -240,11 +272,11 @@ def main() -> None:
             measure(bench, ledger)
         finally:
             bench.close()
-    text = report.page(ledger.results())
-    if options.page:
-        report.put(options.page, text)
-    else:
-        print(text)
+    for name, text in report.sections(ledger.results()).items():
+        if options.page:
+            report.put(options.page, name, text)
+        else:
+            print(text)
 
 
 def measure(bench: Bench, ledger: Ledger) -> None:
@@ -256,6 +288,8 @@ def measure(bench: Bench, ledger: Ledger) -> None:
         bench.clean()
         bench.fill()
         ledger.note("shards", bench.shards)
+        ledger.note("indexed", bench.indexed)
+        ledger.note("sizes", {data.name: data.length * data.samples >> 20 for data in bench.sets})
         ledger.note("torch", world.memory_of_torch())
         ledger.tell(f"packed, indexed and uploaded in {time.monotonic() - begun:.0f} s")
     for task in ledger.left:

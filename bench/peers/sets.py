@@ -1,14 +1,30 @@
-"""The two sets that all libraries read: samples of one length, stored class by class, so that a weak shuffle shows."""
+"""The sets that all libraries read. Samples are stored class by class, so that a weak shuffle shows.
+
+A set of bytes (photos, text; images in Parquet) is read as batches of a tensor of bytes [samples, length] and a tensor of
+classes, a set of texts as batches of columns: tensors of numbers, lists of strings.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import random
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 CLASSES = 32
 _NOISE = random.Random(1).randbytes(1 << 22)  # incompressible, like JPEG
+_WORDS = ["".join(random.Random(i).choices("etaoinshrdlu", k=2 + i % 9)) for i in range(4096)]
+_LANGUAGES = ("en", "de", "fr", "es", "zh", "ja", "pt", "it")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the Parquet files of a set are written: by `datasets`, which stores images as they are and texts under snappy, or by pyarrow under zstd."""
+
+    writer: str = "datasets"
+    group: int | None = None  # rows of a row group. None: the writer's own rule, 100 MB or 2^20 rows
 
 
 @dataclass(frozen=True)
@@ -16,6 +32,7 @@ class Set:
     name: str
     length: int  # bytes of a sample
     samples: int
+    parquet: Layout | None = None  # None: the set is packed in the formats of the libraries that have one of their own
 
     def content(self, i: int) -> bytes:
         """The bytes of sample i: its number, and noise."""
@@ -30,8 +47,83 @@ class Set:
         for i in range(self.samples):
             yield i, self.label(i), self.content(i)
 
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """All samples as the rows of a table, images as `datasets` has them."""
+        for i, label, content in self:
+            yield {"image": {"bytes": content, "path": f"{i:08d}.jpg"}, "label": label}
 
-def make(name: str, total: int) -> Set:
-    """A set of about so many bytes: photos of 110 KB or text of 4 KB a sample."""
-    length = {"photos": 110_000, "text": 4_000}[name]
-    return Set(name, length, max(total // length, 4 * CLASSES))
+    def digest(self) -> int:
+        """The digest of a whole epoch: see digest."""
+        return digest((label, content) for _, label, content in self)
+
+
+class Texts(Set):
+    """Rows of a crawl: a text of words and four columns beside it."""
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        for i in range(self.samples):
+            draw = random.Random(i)
+            text = " ".join(draw.choices(_WORDS, k=draw.randint(30, 90)))
+            url = f"https://{text[:4].strip()}{i % 977}.example/{i:x}"
+            yield {"id": i, "text": text, "url": url, "language": _LANGUAGES[i % 8], "score": i % 1024 / 1024}
+
+    def digest(self) -> int:
+        return digest(tuple(row.values()) for row in self.rows())
+
+
+# Kind, bytes of a sample, MiB in all, and how it lies in Parquet.
+SETS: dict[str, tuple[type[Set], int, int, Layout | None]] = {
+    "photos": (Set, 110_000, 256, None),
+    "text": (Set, 4_000, 256, None),
+    "images": (Set, 100_000, 380, Layout()),
+    "images-small-groups": (Set, 100_000, 380, Layout(group=100)),
+    "texts-snappy": (Texts, 500, 64, Layout()),
+    "texts-zstd": (Texts, 500, 64, Layout(writer="pyarrow")),
+}
+
+
+def make(name: str, mebibytes: int = 0) -> Set:
+    """A set of about so many MiB, 0 for its own size."""
+    kind, length, size, layout = SETS[name]
+    return kind(name, length, max(((mebibytes or size) << 20) // length, 4 * CLASSES), layout)
+
+
+# What a batch holds, of either kind.
+
+
+def ids(batch: Any) -> list[int]:
+    """The numbers of a batch's samples."""
+    import torch
+
+    if isinstance(batch, dict):
+        numbers = batch["id"]
+    else:
+        numbers = batch[0][:, :8].contiguous().view(torch.int64).flatten()
+    return list(numbers.tolist())
+
+
+def size(batch: Any) -> int:
+    """The bytes of a batch's samples."""
+    if isinstance(batch, dict):
+        return sum(sum(map(len, column)) if isinstance(column, list) else 8 * len(column) for column in batch.values())
+    return int(batch[0].numel())
+
+
+def rows(batch: Any) -> Iterator[tuple[Any, ...]]:
+    """The values of a batch's samples, sample by sample."""
+    if isinstance(batch, dict):
+        columns = [column if isinstance(column, list) else column.tolist() for column in batch.values()]
+        return zip(*columns)
+    content, label = batch
+    return ((number, bytes(row.numpy())) for number, row in zip(label.tolist(), content))
+
+
+def digest(values: Iterable[tuple[Any, ...]]) -> int:
+    """A digest of samples that does not depend on their order, and counts each as often as it comes."""
+    total = 0
+    for sample in values:
+        one = hashlib.blake2b(digest_size=8)
+        for value in sample:
+            one.update(value if isinstance(value, bytes) else repr(value).encode() + b"\0")
+        total += int.from_bytes(one.digest(), "little")
+    return total % (1 << 64)
