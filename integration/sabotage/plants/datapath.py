@@ -339,4 +339,9 @@ PLANTS = [
         "./datapath TestStoresShareThePlaces",
         [("datapath/gate.go", "max(g.limit/sharing, 1)", "max(g.limit, sharing, 1)")],
     ),
+    (
+        "the tables of small rows have room for a third of them",
+        "./datapath TestTablesOfSmallRowsStay",
+        [("datapath/path.go", "const tableShare = 4", "const tableShare = 16")],
+    ),
 ]
