@@ -167,9 +167,9 @@ library's in the same round, with quartiles: above 1 Millrace is faster.
 The sets are {lengths}, each of four files. In brackets is how long
 `millrace index` took, which reads every row once; LitData's index is of footers alone, `datasets` and pyarrow need none. Images are
 100 KB that no codec makes smaller, with a label, and no reader decodes them; `images` has the row groups of 100 MB that `datasets`
-writes, `images-small-groups` row groups of 100 rows. Texts are of some 500 bytes in five columns, one row group a file, under snappy by
-`datasets` and under zstd by pyarrow. Batches are of 256: a tensor of the images' bytes and one of labels; tensors of numbers and lists of strings. Each
-reader reads all columns.
+writes, `images-small-groups` row groups of 100 rows. Texts are of some 500 bytes in five columns, one row group a file, under
+snappy by `datasets` and under zstd by pyarrow. Batches are of 256: a tensor of the images' bytes and one of labels;
+tensors of numbers and lists of strings. Each reader reads all columns.
 
 Each library shuffles as its documentation has it for training: `datasets` files and a buffer of 1,000 rows in each worker, LitData
 files and the rows of a file, Millrace by its default order. pyarrow has no shuffle: its batches come in stored order, and end where
