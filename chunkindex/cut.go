@@ -193,6 +193,9 @@ func (c *cutter) closeChunk() error {
 	c.open, c.closing, c.last = nil, k, k.from+k.rec.extents[0].Length-1
 	k.rec.codec, k.rec.skip = k.rec.codec|c.codec, k.from-first.Decoded
 	params, pieces := c.frames.Params(k.from, c.last)
+	if len(params) > maxTable {
+		return c.fail("what a chunk's codec needs beside the stored bytes has %d bytes, more than %d: choose a smaller --chunk-size, or %s", len(params), maxTable, c.smaller())
+	}
 	k.rec.params = append(k.rec.params[:0], params...)
 	k.rec.extents[0] = Extent{Offset: first.Stored} // release sets the length
 	if len(pieces) > 0 {

@@ -9,7 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/rows"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
@@ -204,6 +206,28 @@ func TestLongGapClosesTheChunk(t *testing.T) {
 		}
 		if want := []int64{maxHold - 1<<20 + 1024, 512}; fmt.Sprint(lengths) != fmt.Sprint(want) || max(cap(c.hold), cap(c.gap)) > 3*maxHold/2 {
 			t.Errorf("in pieces of %d: got chunks of %v and %d bytes held, want %v", piece, lengths, max(cap(c.hold), cap(c.gap)), want)
+		}
+	}
+}
+
+// described is a shard of one frame, whose chunks have parameters of a length.
+type described int
+
+func (d described) At(int64) (codec.Frame, bool) {
+	return codec.Frame{StoredEnd: 1, DecodedEnd: 1 << 20}, true
+}
+func (d described) Keep(int64, [4]int64)                       {}
+func (d described) Params(int64, int64) ([]byte, []rows.Range) { return make([]byte, d), nil }
+
+// An index holds what decoding a chunk needs beside its stored bytes up to a limit, which a scan finds before the index is written.
+func TestParametersThatAreTooLong(t *testing.T) {
+	for params, refused := range map[int]bool{maxTable: false, maxTable + 1: true} {
+		c := newCutter(1<<20, func(*chunkRecord) error { return nil })
+		c.codec, c.frames = codec.Arrow, described(params)
+		s := &format.Sample{Key: "a"}
+		err := errors.Join(c.Data(s, make([]byte, 10)), c.End(s), c.finish())
+		if (err != nil) != refused || refused && !strings.Contains(err.Error(), "choose a smaller --chunk-size, or write the file again in smaller record batches") {
+			t.Errorf("%d bytes of parameters: got %v", params, err)
 		}
 	}
 }

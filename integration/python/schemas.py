@@ -93,6 +93,7 @@ def write(directory: str) -> dict[str, dict[str, str]]:
         ("continued", continued),
         ("polars", polars_file),
         ("enums", polars_stream),
+        ("moods", duckdb_stream),
         ("kinds", kinds),
     ):
         path = base / name / "rows.arrow"
@@ -187,6 +188,16 @@ def polars_stream(path: pathlib.Path) -> None:
     import polars
 
     polars.DataFrame({"size": ["S", None, "L"] * 20}, schema={"size": polars.Enum(["S", "M", "L"])}).write_ipc_stream(path)
+
+
+def duckdb_stream(path: pathlib.Path) -> None:
+    import duckdb
+
+    query = "select (case i % 3 when 0 then 'sad' when 1 then 'ok' end)::enum('sad', 'ok', 'happy') as mood, i::utinyint as n from range(90) t(i)"
+    batches = duckdb.sql(query).arrow(40)
+    with pa.ipc.new_stream(path, batches.schema) as writer:
+        for batch in batches:
+            writer.write(batch)
 
 
 def kinds(path: pathlib.Path) -> None:

@@ -136,4 +136,9 @@ PLANTS = [
         "./chunkindex/rows TestLogicalTypesDiffer",
         [("chunkindex/rows/schema.go", "field{n.Name, n.Type, n.Logical,", 'field{n.Name, n.Type, "",')],
     ),
+    (
+        "an index is written whose parameters are longer than an index may have",
+        "./chunkindex TestParametersThatAreTooLong",
+        [("chunkindex/cut.go", "if len(params) > maxTable {", "if len(params) > maxChunkTable {")],
+    ),
 ]
