@@ -171,4 +171,9 @@ PLANTS = [
             ("datapath/ranges.go", "r.waste+gap <= (r.wanted+p.ext.Length)/8 &&", "r.waste+gap <= 1<<30 &&"),
         ],
     ),
+    (
+        "the model of reads takes a chunk of some columns for loose objects",
+        "./simulate TestFormsOfChunks",
+        [("simulate/request.go", "c.Extents > 0 && c.Stored == 0 && ", "c.Extents > 0 && ")],
+    ),
 ]
