@@ -47,7 +47,7 @@ const (
 	maxChunkSize  = 1 << 30
 	maxMeta       = 4 << 20  // bytes; the constants of 10,000 columns or leaves with names of 100 bytes
 	maxChunkTable = 2 << 30  // bytes
-	maxTable      = 64 << 20 // one chunk's sample table, names or parts
+	maxTable      = 64 << 20 // one chunk's sample table, names, parts or parameters
 	maxSections   = 1 << 10  // of any version
 	maxObjectKey  = 1024     // of a shard
 )
