@@ -94,8 +94,8 @@ func (o BuildOptions) withDefaults() (BuildOptions, error) {
 	if o.ChunkSize == 0 {
 		o.ChunkSize = 8 << 20
 	}
-	if o.Match != "" {
-		if _, err := path.Match(o.Match, ""); err != nil {
+	for _, one := range either(o.Match) {
+		if _, err := path.Match(one, ""); err != nil {
 			return o, fmt.Errorf("match %q: %w", o.Match, err)
 		}
 	}

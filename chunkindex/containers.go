@@ -1,11 +1,15 @@
 package chunkindex
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/millrace-data/millrace/chunkindex/files"
 	"github.com/millrace-data/millrace/chunkindex/format"
@@ -25,9 +29,16 @@ type container struct {
 // alone is the cure of a container that a format reads where nothing else lies.
 const alone = "choose such objects alone with --match"
 
+const (
+	zarrName  = "zarr"
+	zarrGroup = "zarr.json" // in every directory of a zarr of version 3
+)
+
 // containers are those that people have. A name decides before a magic does.
 func containers() []container {
 	const (
+		arrays  = "and write each array with numpy.save"
+		samples = "and write samples with MDSWriter or webdataset.TarWriter"
 		entries = "unpack it, and make shards of the files with millrace pack"
 		frames  = "compress it with zstd or gzip instead"
 	)
@@ -43,9 +54,16 @@ func containers() []container {
 		{"HDF5", []string{".h5", ".hdf5", ".hdf"}, 0, "\x89HDF\r\n\x1a\n", false, "read it with h5py, and write each array with numpy.save, or samples with MDSWriter"},
 		{"LMDB", []string{".mdb", ".lmdb"}, 16, "\xde\xc0\xef\xbe", false, "read it with lmdb, and write its entries with webdataset.TarWriter"},
 		{"ArrayRecord", []string{".array_record", ".arrayrecord"}, 0, "", false, "read it with array_record, and write its records with tf.io.TFRecordWriter"},
-		{"zarr", []string{".zarr"}, 0, "", false, "read it with zarr, and write each array with numpy.save"},
+		{zarrName, []string{".zarr"}, 0, "", false, "read it with zarr, and write each array with numpy.save"},
 		{"Lance", []string{".lance"}, 0, "", false, "read it with lance and write it with pyarrow.parquet"},
 		{"FFCV", []string{".beton"}, 0, "", false, "read it with ffcv, and write samples with MDSWriter or webdataset.TarWriter"},
+		{"pickled by Python", []string{".pt", ".pth", ".pkl", ".pickle", ".joblib"}, 0, "", false, "load it with torch.load, pickle or joblib if you trust it, " + samples},
+		{"safetensors", []string{".safetensors"}, 0, "", false, "read it with safetensors, " + arrays},
+		{"netCDF", []string{".nc", ".nc4", ".cdf"}, 0, "", false, "read it with xarray, " + arrays},
+		{"MATLAB", []string{".mat"}, 0, "MATLAB 5.0 MAT-file", false, "read it with scipy.io, " + arrays},
+		{"a spreadsheet", []string{".xlsx", ".xls", ".ods"}, 0, "", false, "save it as comma-separated values"},
+		{"WARC", []string{".warc"}, 0, "WARC/", false, "read it with warcio, and write samples with webdataset.TarWriter"},
+		{"DuckDB", []string{".duckdb"}, 8, "DUCK", false, "write its tables as Parquet, as its COPY does"},
 		{"a zip archive", []string{".zip"}, 0, "PK\x03\x04", false, alone},
 		{"a 7z archive", []string{".7z"}, 0, "7z\xbc\xaf\x27\x1c", false, entries},
 		{"a rar archive", []string{".rar"}, 0, "Rar!\x1a\x07", false, entries},
@@ -66,14 +84,37 @@ func (c container) refusal() error {
 	return fmt.Errorf("it is %s, which is not read: %s, or leave it out with --match", c.name, c.cure)
 }
 
+// bySuffix has the containers by what their names end in. There may be millions of objects to ask about.
+var bySuffix = sync.OnceValue(func() map[string]container {
+	all := map[string]container{}
+	for _, c := range containers() {
+		for _, suffix := range c.suffixes {
+			all[suffix] = c
+		}
+	}
+	return all
+})
+
+// numberedPart is what TensorFlow Datasets appends to the names of shards: "-00000-of-00008".
+var numberedPart = regexp.MustCompile(`-\d+-of-\d+$`)
+
 // containerNamed returns the container that an object's name says that it is, or the name of a folder above it.
 func containerNamed(key string) (container, bool) {
-	for name := key; name != "." && name != "/"; name = path.Dir(name) {
-		suffix := strings.ToLower(path.Ext(name))
-		for _, c := range containers() {
-			if slices.Contains(c.suffixes, suffix) && (name == key || c.folder()) {
-				return c, true
-			}
+	name := key
+	if strings.Contains(path.Base(key), "-of-") {
+		name = numberedPart.ReplaceAllString(key, "")
+	}
+	for _, suffix := range []string{path.Ext(name), path.Ext(format.Plain(name))} {
+		if c, ok := bySuffix()[strings.ToLower(suffix)]; ok {
+			return c, true
+		}
+	}
+	if path.Base(key) == zarrGroup {
+		return bySuffix()[".zarr"], true
+	}
+	for dir := path.Dir(key); dir != "." && dir != "/"; dir = path.Dir(dir) {
+		if c, ok := bySuffix()[strings.ToLower(path.Ext(dir))]; ok && c.folder() {
+			return c, true
 		}
 	}
 	return container{}, false
@@ -82,19 +123,38 @@ func containerNamed(key string) (container, bool) {
 // folder says whether the container is a folder of objects.
 func (c container) folder() bool { return slices.Contains([]string{"zarr", "Lance", "LMDB"}, c.name) }
 
-// unread says what an object is that no format claims and that may hold any number of samples.
-func (b *builder) unread(ctx context.Context, l *listing, unknown *files.UnknownError) error {
-	if c, ok := containerNamed(unknown.Key); ok {
-		return fmt.Errorf("object %s: %w", unknown.Key, c.refusal())
+// unread says why an object is not read that no format claims, by its name or by its first bytes.
+func (b *builder) unread(ctx context.Context, l *listing, key string) (refusal, err error) {
+	if c, ok := containerNamed(key); ok {
+		return fmt.Errorf("object %s: %w", key, c.refusal()), nil
 	}
-	head, err := format.Head(ctx, l, unknown.Key)
+	head, err := format.Head(ctx, l, key)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, c := range containers() {
-		if c.magic != "" && len(head) > c.at && strings.HasPrefix(string(head[c.at:]), c.magic) {
-			return fmt.Errorf("object %s: %w", unknown.Key, c.refusal())
+		if c.magic != "" && len(head) > c.at && strings.HasPrefix(string(head[c.at:]), c.magic) || c.name == zarrName && b.inZarr(l) {
+			return fmt.Errorf("object %s: %w", key, c.refusal()), nil
 		}
 	}
+	return &files.UnknownError{Key: key}, nil
+}
+
+// refuse is the fault of a dataset in which an object may hold any number of samples.
+func (b *builder) refuse(ctx context.Context, l *listing, unknown *files.UnknownError) error {
+	refusal, err := b.unread(ctx, l, unknown.Key)
+	if err != nil || !errors.As(refusal, &unknown) {
+		return cmp.Or(err, refusal)
+	}
 	return fmt.Errorf("no shards here: %w; looked for %s: %w", unknown, strings.Join(lookedFor(""), "; "), objstore.ErrNotFound)
+}
+
+// inZarr says whether the dataset's address leads into a zarr, of which only names within tell.
+func (b *builder) inZarr(l *listing) bool {
+	for key := range b.hidden {
+		if slices.Contains([]string{".zarray", ".zgroup", ".zmetadata"}, path.Base(key)) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(l.seen, func(o format.Object) bool { return path.Base(o.Key) == zarrGroup })
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,18 +27,21 @@ func TestUnreadContainersAreRefused(t *testing.T) {
 		{"x", "ARROW1\x00\x00", "it is Arrow IPC, which is not read: let its name end in .arrow"}, {"x", "FEA1", "it is Feather"},
 		{"a.jsonl.lz4", "", "compressed by lz4, which is not read: compress it with zstd"}, {"x", "\xfd7zXZ\x00\x00", "let its name end in .xz"},
 		{"x", "BZh91AY&SY", "let its name end in .bz2"}, {"a.json.lz4", "", "compressed by lz4"}, {"a.jsonl.br", "", "Brotli"},
-		{"a.zip", "", "it is a zip archive, which is read only where nothing else lies: choose such objects alone"}, {"x", "PK\x03\x04", "it is a zip archive"}, {"a.npz", "", "NumPy's zip of arrays"},
+		{"a.zip", "", "1 image (*.jpg), 1 zip (*.zip): choose those of one with --match"}, {"x", "PK\x03\x04", "it is a zip archive"}, {"a.npz", "", "NumPy's zip of arrays"},
 		{"a.h5", "", "it is HDF5"}, {"x", "\x89HDF\r\n\x1a\n", "it is HDF5"}, {"db/data.mdb", "", "it is LMDB"}, {"x", strings.Repeat("\x00", 16) + "\xde\xc0\xef\xbe", "it is LMDB"},
 		{"a.array_record", "", "it is ArrayRecord, which is not read: read it with array_record"}, {"d.zarr/0.0", "", "it is zarr"}, {"d.lance/data/x", "", "it is Lance"}, {"a.beton", "", "it is FFCV"},
-		{"a.7z", "", "a 7z archive"}, {"a.csv", "", "it is comma-separated values, which is read only where nothing else lies: choose such objects alone"},
+		{"a.7z", "", "a 7z archive"}, {"a.csv", "", "1 csv (*.csv), 1 image (*.jpg): choose those of one with --match"},
 		{"a", "\x1f\x8b\x08\x00", "let its name end in .gz"}, {"a", "\x28\xb5\x2f\xfd", "let its name end in .zst"},
-		{"a.pkl", "who knows", "may hold any number of samples"}, {"README.md", "nothing else", "no shards here"},
+		{"a.pkl", "", "it is pickled by Python, which is not read: load it with torch.load"}, {"a.joblib", "", "pickled by Python"}, {"a.safetensors", "", "it is safetensors"}, {"a.nc", "", "it is netCDF"},
+		{"a.mat", "", "it is MATLAB"}, {"x", "MATLAB 5.0 MAT-file", "it is MATLAB"}, {"a.xlsx", "", "it is a spreadsheet"}, {"a.warc.gz", "", "it is WARC"}, {"a.duckdb", "", "it is DuckDB"},
+		{"a.orc", "", "it is ORC"}, {"a.avro", "", "it is Avro"}, {"x", "Obj\x01", "it is Avro"}, {"t-train.array_record-00000-of-00002", "", "it is ArrayRecord"}, {"x/zarr.json", "{", "it is zarr"},
+		{"a.dat", "who knows", "may hold any number of samples"}, {"README.md", "nothing else", "no shards here"},
 	} {
 		store := storeOf(map[string]string{"b.jpg": "image", c.key: c.body + " "})
 		if c.key == "README.md" {
 			store.Delete(t.Context(), "b.jpg")
 		}
-		if rep, err := Build(t.Context(), store, "", BuildOptions{}); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), c.key) && c.key != "README.md" {
+		if rep, err := Build(t.Context(), store, "", BuildOptions{}); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), c.key) && c.key != "README.md" && c.want[0] != '1' {
 			t.Errorf("%s %q: got %+v, %v, want %q", c.key, c.body, rep, err, c.want)
 		}
 		if rep, err := Build(t.Context(), store, "", BuildOptions{Format: "files"}); err != nil || rep.Samples == 0 {
@@ -121,5 +125,29 @@ func TestTableOfFormats(t *testing.T) {
 	}
 	if rows := strings.Count(unread, "\n| "); rows != len(containers()) {
 		t.Errorf("got %d rows of what is refused, want %d", rows, len(containers()))
+	}
+	_, notes, _ := strings.Cut(string(b), "| passed over |")
+	notes, _, _ = strings.Cut(notes, "\n\n")
+	for _, n := range format.AllNotes() {
+		var names []string
+		for _, word := range n.Words {
+			names = append(names, "`"+strings.ToUpper(word)+"`")
+		}
+		for _, name := range slices.Concat(n.Names, n.Suffixes) {
+			names = append(names, "`"+name+"`")
+		}
+		for _, begin := range n.Begins {
+			names = append(names, "`"+begin+"*`")
+		}
+		more := ""
+		if len(n.Words) > 0 {
+			more = ", alone or in `.txt` or `.pdf`"
+		}
+		if row := fmt.Sprintf("| %s%s | %s |", strings.Join(names, ", "), more, n.By); strings.Count(notes, row) != 1 {
+			t.Errorf("want one row %s", row)
+		}
+	}
+	if rows := strings.Count(notes, "\n| "); rows != len(format.AllNotes()) {
+		t.Errorf("got %d rows of what is passed over, want %d", rows, len(format.AllNotes()))
 	}
 }

@@ -240,7 +240,7 @@ func TestLooseObjectsThatAreRefused(t *testing.T) {
 	}{
 		"empty object":     {map[string]string{"a.jpg": "a", "b.jpg": ""}, "", "b.jpg: remove them, or leave them out with --match"},
 		"left out":         {map[string]string{"a.jpg": "a", "b.txt": ""}, "*.jpg", ""},
-		"of two kinds":     {map[string]string{"d/a.jpg": "a", "d/a.json": "b"}, "", "d/a.jpg (image) and d/a.json (text) may not be a sample each"},
+		"of two kinds":     {map[string]string{"d/a.jpg": "a", "d/a.json": "b"}, "", "1 image (*.jpg), 1 text (*.json): choose those of one with --match"},
 		"of no known kind": {map[string]string{"d/a.jpg": "a", "d/classes": "b"}, "", "object d/classes: its name is not one of an image"},
 		"one of them":      {map[string]string{"d/a.jpg": "a", "d/a.json": "b"}, "*.json", ""},
 		"a marker":         {map[string]string{"a.jpg": "a", "_SUCCESS": "", "d/_done": ""}, "", ""},

@@ -156,7 +156,7 @@ func TestSavedDictsSayTheirSplits(t *testing.T) {
 // TestFaultsOfMixturesNameTheSplits: what no format can read together may be readable split by split.
 func TestFaultsOfMixturesNameTheSplits(t *testing.T) {
 	got := told(t, shards(t, "train-0.tar", "val.jsonl"), chunkindex.BuildOptions{})
-	if !strings.Contains(got, "several formats lie here") || !strings.Contains(got, "train, val: choose one with --split") {
+	if !strings.Contains(got, "several kinds lie here") || !strings.Contains(got, "train, val: choose one with --split") {
 		t.Errorf("got %q, want the splits named", got)
 	}
 }

@@ -30,9 +30,14 @@ func (b *builder) survey(ctx context.Context, l *listing) error {
 		if hints.Named && b.opt.Format != f.Name || !hints.Named && f.Last && len(claims) > 0 {
 			continue
 		}
+		if f.Name == files.Name && !hints.Named {
+			if err := b.loose(ctx, l); err != nil {
+				return err
+			}
+		}
 		d, err := f.Survey(ctx, l, hints)
-		if unknown := (*files.UnknownError)(nil); errors.As(err, &unknown) {
-			return b.unread(ctx, l, unknown)
+		if unknown, ok := errors.AsType[*files.UnknownError](err); ok {
+			return b.refuse(ctx, l, unknown)
 		}
 		if err != nil {
 			return fmt.Errorf("look for %s shards: %w%s", f.Name, err, cure(claims))
@@ -47,7 +52,10 @@ func (b *builder) survey(ctx context.Context, l *listing) error {
 	case 1:
 		b.format, b.found = claims[0].format, claims[0].found
 	default:
-		return fmt.Errorf("objects of several formats lie here: %s: choose the objects of one with --match", counts(claims))
+		return several(claims)
+	}
+	if err := b.outnumbered(l); err != nil {
+		return err
 	}
 	if err := b.checkHints(); err != nil {
 		return err
@@ -178,7 +186,7 @@ func (b *builder) passedOver(l *listing) error {
 }
 
 // matches says whether a pattern takes an object: one with a slash is held against the whole key, any other against what follows the last
-// slash, both as path.Match has it.
+// slash, both as path.Match has it. Of {a,b} either stands there.
 func matches(pattern, key string) bool {
 	if pattern == "" {
 		return true
@@ -186,6 +194,22 @@ func matches(pattern, key string) bool {
 	if !strings.Contains(pattern, "/") {
 		key = path.Base(key)
 	}
-	ok, err := path.Match(pattern, key)
-	return ok && err == nil
+	return slices.ContainsFunc(either(pattern), func(one string) bool {
+		ok, err := path.Match(one, key)
+		return ok && err == nil
+	})
+}
+
+// either returns the patterns that a pattern with braces stands for. Braces without a comma stand for themselves, as in a shell.
+func either(pattern string) []string {
+	before, rest, open := strings.Cut(pattern, "{")
+	inside, after, closed := strings.Cut(rest, "}")
+	if !open || !closed || !strings.Contains(inside, ",") {
+		return []string{pattern}
+	}
+	var all []string
+	for one := range strings.SplitSeq(inside, ",") {
+		all = append(all, either(before+one+after)...)
+	}
+	return all
 }

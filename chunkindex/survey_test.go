@@ -28,7 +28,7 @@ func TestSeveralFormats(t *testing.T) {
 		t.Fatalf("notes: got %+v, %v", rep, err)
 	}
 	store.Set("more.jsonl", []byte(`{"a":1}`+"\n"))
-	if _, err = Build(t.Context(), store, "", BuildOptions{}); err == nil || !strings.Contains(err.Error(), "tar 2, jsonl 1: choose the objects of one with --match") {
+	if _, err = Build(t.Context(), store, "", BuildOptions{}); err == nil || !strings.Contains(err.Error(), "2 tar (*.tar), 1 jsonl (*.jsonl): choose those of one with --match") {
 		t.Errorf("lines too: got %v, want a refusal with counts", err)
 	}
 	if _, err = Build(t.Context(), store, "", BuildOptions{Format: "tar"}); err == nil || !strings.Contains(err.Error(), "object more.jsonl does not begin as a tar does: leave it out with --match") {

@@ -4,12 +4,13 @@ import (
 	"fmt"
 	"path"
 	"strings"
+	"sync"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
 // kinds says by suffix of which kind objects are that are one sample each to everybody.
-func kinds() map[string]string {
+var kinds = sync.OnceValue(func() map[string]string {
 	all := map[string]string{}
 	for kind, suffixes := range map[string][]string{
 		"image": {"jpg", "jpeg", "jpe", "jfif", "png", "gif", "bmp", "tif", "tiff", "webp", "ppm", "pgm", "pbm", "pnm", "heic", "heif", "avif", "jp2", "jxl", "exr", "hdr", "dng", "svg", "dcm", "nii", "nii.gz"},
@@ -22,13 +23,21 @@ func kinds() map[string]string {
 		}
 	}
 	return all
+})
+
+// Text is the kind of objects that as often describe data as they are data.
+const Text = "text"
+
+// Kind says of which kind an object is that is one sample to everybody, by its name: image, sound, video or text. It is empty for others.
+func Kind(key string) string {
+	_, suffix := split(key)
+	return kinds()[strings.ToLower(suffix)]
 }
 
 // Alone says whether an object's name is one of an image, of sound, video or plain text, which is a sample of its own.
 func Alone(key string) bool {
-	_, suffix := split(key)
-	kind := kinds()[strings.ToLower(suffix)]
-	return kind != "" && !(kind == "text" && strings.EqualFold(suffix, "json"))
+	kind := Kind(key)
+	return kind != "" && !(kind == Text && format.Ext(key) == ".json")
 }
 
 // ofOneKind refuses objects of which some may be no samples of their own.

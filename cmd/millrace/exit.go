@@ -50,6 +50,7 @@ func exitCode(ctx context.Context, err error) int {
 	var remote *client.Error
 	var network *net.OpError
 	var splits *chunkindex.SplitsError
+	var kinds *chunkindex.KindsError
 	is := func(targets ...error) bool {
 		for _, t := range targets {
 			if errors.Is(err, t) {
@@ -61,7 +62,7 @@ func exitCode(ctx context.Context, err error) int {
 	switch {
 	case errors.As(err, &usage):
 		return exitUsage
-	case is(client.ErrNoGeneration), errors.As(err, &splits):
+	case is(client.ErrNoGeneration), errors.As(err, &splits), errors.As(err, &kinds):
 		return exitUsage
 	case ctx.Err() != nil && is(ctx.Err()):
 		return exitInterrupted

@@ -48,7 +48,7 @@ func (x *indexFlags) define(f *cli.Flags) {
 // defineFormat defines what says of shards what their bytes do not. pack has none of it: it makes its shards itself.
 func (x *indexFlags) defineFormat(f *cli.Flags) {
 	f.Choice(&x.opt.Format, "format", "", "format of the shards, if looking at them does not tell", chunkindex.FormatNames()...)
-	f.Text(&x.opt.Match, "match", "", "only objects that match `GLOB`: the whole key if it has a slash, else what follows the last one")
+	f.Text(&x.opt.Match, "match", "", "only objects that match `GLOB`, *.jpg or *.{jpg,png}: the whole key if it has a slash, else what follows the last one")
 	f.Text(&x.opt.Split, "split", "", "only the objects of this `SPLIT`, in an index of its name; all: those of all splits, in one index")
 	f.Text(&x.opt.Config, "config", "", "only the objects of this configuration `NAME`, of a repository with several")
 	f.Flag(&x.opt.Hidden, "hidden", hiddenUsage)
@@ -155,8 +155,8 @@ a kill reads what the first had not read, the shards that it was reading, and ab
 
 The format is found out by looking for
 ` + formats() + `
-Shards may be compressed by gzip, zstd, xz or bzip2. Where several formats claim objects,
---match chooses some. --format takes every object as one of its shards, but what
+Shards may be compressed by gzip, zstd, xz or bzip2. Where objects of several kinds lie together,
+the error has a command for each kind. --format takes every object as one of its shards, but what
 describes data (README, LICENSE) and empty markers (_SUCCESS), or says which one it cannot take.
 
 DATASET is s3://bucket/prefix, file:///dir or a directory. Behind a bucket's prefix may stand how

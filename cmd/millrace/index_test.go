@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -155,6 +156,53 @@ func TestIndexOfSomeColumns(t *testing.T) {
 	raw := write(t, map[string]string{"a.jsonl": "{}\n"})
 	if o := millrace(t, nil, "index", raw, "--fields", "json"); o.code == exitOK || !strings.Contains(o.stderr, "--fields says nothing of jsonl shards") {
 		t.Errorf("another format: got exit code %d, %s", o.code, o.stderr)
+	}
+}
+
+// TestIndexAsksForOneKind: each command of the answer works as it is printed, with the options that were given.
+func TestIndexAsksForOneKind(t *testing.T) {
+	files := map[string]string{"train/metadata.csv": "file_name,label\na.jpg,7\n", "README.md": "about"}
+	for _, name := range []string{"a.jpg", "b.PNG", "c.jpg"} {
+		files["train/"+name], files["test/"+name] = "picture", "picture"
+	}
+	dir := write(t, files)
+	o := millrace(t, nil, "index", dir, "--hidden")
+	if o.code != exitUsage {
+		t.Fatalf("got exit code %d, %s", o.code, o.stderr)
+	}
+	run := func(text string) (found []string) {
+		for line := range strings.Lines(text) {
+			command, comment, ok := strings.Cut(strings.TrimSpace(line), "  # ")
+			if !ok || !strings.HasPrefix(command, "millrace index ") {
+				continue
+			}
+			args := strings.Fields(strings.ReplaceAll(strings.TrimPrefix(command, "millrace "), "'", ""))
+			o := millrace(t, nil, args...)
+			found = append(found, strings.Join(args[2:], " ")+" # "+comment)
+			if o.code != exitOK && !strings.Contains(o.stderr, "several splits") {
+				t.Errorf("%s: got exit code %d, %s", command, o.code, o.stderr)
+			}
+		}
+		return found
+	}
+	want := []string{"--hidden --match *.{PNG,jpg} # 6 image objects, each a sample, such as test/a.jpg", "--hidden --match *.csv # 1 csv shard, such as train/metadata.csv"}
+	if got := run(o.stderr); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	o = millrace(t, nil, "index", dir, "--hidden", "--match", "*.{PNG,jpg}") // the next question
+	want = []string{
+		"--match *.{PNG,jpg} --hidden --split train # 3 shards, such as train/a.jpg", "--match *.{PNG,jpg} --hidden --split test # 3 shards, such as test/a.jpg",
+		"--match *.{PNG,jpg} --hidden --split all # all of them in one index",
+	}
+	if got := run(o.stderr); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	pairs := write(t, map[string]string{"a.jpg": "x", "a.txt": "x"})
+	if o := millrace(t, nil, "index", pairs); !strings.Contains(o.stderr, "millrace pack "+pairs+" DESTINATION") || len(run(o.stderr)) != 3 {
+		t.Errorf("got %s", o.stderr)
+	}
+	if o := millrace(t, nil, "index", write(t, map[string]string{"a.jpg": "x", "b.h5": "x", "noextension": "x"})); !strings.Contains(o.stderr, "b.h5: it is HDF5") || !strings.Contains(o.stderr, "--match '*.jpg'") {
+		t.Errorf("got %s", o.stderr)
 	}
 }
 

@@ -43,7 +43,10 @@ func Build(ctx context.Context, s *location.Stores, st objstore.Store, l locatio
 			err = fmt.Errorf("%w: --index-url URL puts the index where you may write, and writes nothing beside the shards", err)
 		}
 		if several, ok := errors.AsType[*chunkindex.SplitsError](err); ok {
-			err = askForSplit(l, several)
+			err = askForSplit(l, several, given(opt, "--split", "--config"))
+		}
+		if kinds, ok := errors.AsType[*chunkindex.KindsError](err); ok {
+			err = askForKind(l, kinds, given(opt, "--match", "--format"))
 		}
 		return rep, nil, err
 	}

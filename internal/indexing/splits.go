@@ -12,8 +12,8 @@ import (
 // maxAsked is how many splits are listed with their commands: repositories have hundreds of configurations.
 const maxAsked = 20
 
-// askForSplit names the splits that lie at a location, and the command that indexes each.
-func askForSplit(l location.Location, e *chunkindex.SplitsError) error {
+// askForSplit names the splits that lie at a location, and the command that indexes each, with the options that were given.
+func askForSplit(l location.Location, e *chunkindex.SplitsError, given []string) error {
 	if len(e.Splits) == 0 {
 		return fmt.Errorf("index %s: %w", l, e)
 	}
@@ -25,7 +25,7 @@ func askForSplit(l location.Location, e *chunkindex.SplitsError) error {
 		fmt.Fprintf(&text, "index %s: several splits lie here, and one index of them would mix them. Choose one:", l)
 	}
 	command := func(options, comment string) {
-		fmt.Fprintf(&text, "\n  millrace index %s %s  # %s", quoted(l.Address()), options, comment)
+		fmt.Fprintf(&text, "\n  %s  # %s", strings.Join(append([]string{"millrace index", quoted(l.Address())}, append(given, options)...), " "), comment)
 	}
 	for i, s := range e.Splits {
 		if i == maxAsked {
@@ -37,17 +37,17 @@ func askForSplit(l location.Location, e *chunkindex.SplitsError) error {
 	if e.Wanted == "" {
 		command("--split "+chunkindex.AllSplits, "all of them in one index")
 	}
-	return &splitsError{text.String(), e}
+	return &question{text.String(), e}
 }
 
-// splitsError is a refusal in words for people.
-type splitsError struct {
+// question is a refusal in words for people, with the commands to type.
+type question struct {
 	text  string
 	cause error
 }
 
-func (e *splitsError) Error() string { return e.text }
-func (e *splitsError) Unwrap() error { return e.cause }
+func (e *question) Error() string { return e.text }
+func (e *question) Unwrap() error { return e.cause }
 
 // options are those that choose a split.
 func options(s chunkindex.Split) string {

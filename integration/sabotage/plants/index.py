@@ -470,6 +470,31 @@ PLANTS = [
         [("chunkindex/zip/zip.go", "if s.joined != \"\" {", "if s.joined != \"\" && shard < 0 {")],
     ),
     (
+        "pictures beside a few shards are ignored, however many they are",
+        "./chunkindex TestKindsAreNotMixed",
+        [("chunkindex/kinds.go", "return k.Objects <= len(b.found.Shards) && (", "return k.Objects >= 0 && (")],
+    ),
+    (
+        "a metadata.jsonl beside a picture is a data set of its own",
+        "./chunkindex TestKindsAreNotMixed",
+        [("chunkindex/kinds.go", 'strings.EqualFold(stem, "metadata")', 'strings.EqualFold(stem, "meta")')],
+    ),
+    (
+        "a pattern that is offered takes objects of another kind",
+        "./chunkindex TestKindsOfOneSuffix",
+        [("chunkindex/kinds.go", "if other != name && slices.ContainsFunc(", 'if other == "" && slices.ContainsFunc(')],
+    ),
+    (
+        "the command of an answer forgets the options that were given",
+        "./cmd/millrace TestIndexAsksForOneKind",
+        [("internal/indexing/kinds.go", 'add("--match", o.Match)', 'add("--match", "")')],
+    ),
+    (
+        "a marker that a writer leaves is a shard",
+        "./chunkindex TestKindsAreNotMixed",
+        [("chunkindex/format/data.go", '"metadata.json", ', "")],
+    ),
+    (
         "a table beside pictures is a data set of its own",
         "./chunkindex/csv TestShards",
         [("chunkindex/csv/csv.go", "\t\t\treturn nil, nil\n", "\t\t\tcontinue\n")],

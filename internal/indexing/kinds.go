@@ -1,0 +1,79 @@
+package indexing
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/files"
+	"github.com/millrace-data/millrace/internal/cli"
+	"github.com/millrace-data/millrace/internal/location"
+)
+
+// askForKind names the kinds of objects that lie at a location, and the command that indexes each, with the options that were given.
+func askForKind(l location.Location, e *chunkindex.KindsError, given []string) error {
+	var text strings.Builder
+	fmt.Fprintf(&text, "index %s: objects of several kinds lie here, and an index is of one. Choose:", l)
+	command := func(comment string, options ...string) {
+		words := slices.Concat([]string{"millrace index", quoted(l.Address())}, given, options)
+		fmt.Fprintf(&text, "\n  %s  # %s", strings.Join(words, " "), comment)
+	}
+	loose := 0
+	for _, k := range e.Kinds {
+		example := cli.Printable(k.Example)
+		objects := cli.Count(k.Objects, k.Name+" object", k.Name+" objects")
+		switch {
+		case k.Refusal != "":
+			fmt.Fprintf(&text, "\n  %s", cli.Printable(k.Refusal))
+			continue
+		case k.Format:
+			objects = cli.Count(k.Objects, k.Name+" shard", k.Name+" shards")
+		default:
+			objects += ", each a sample"
+			loose++
+		}
+		if k.Match == "" {
+			fmt.Fprintf(&text, "\n  %s, such as %s: with a --match that takes them alone", objects, example)
+			continue
+		}
+		command(fmt.Sprintf("%s, such as %s", objects, example), "--match", quoted(k.Match))
+	}
+	if loose > 1 && loose == len(e.Kinds) {
+		command("all of them, each a sample", "--format", files.Name)
+		if l.Bucket == "" {
+			fmt.Fprintf(&text, "\n  millrace pack %s DESTINATION  # makes shards in which files that differ in the extension alone are one sample", quoted(l.Dir))
+		}
+	}
+	return &question{text.String(), e}
+}
+
+// given returns the options that say what an index is of, as a user types them, but those that an answer replaces.
+func given(o chunkindex.BuildOptions, replaced ...string) (words []string) {
+	add := func(flag, value string) {
+		if value != "" && !slices.Contains(replaced, flag) {
+			words = append(words, flag, quoted(value))
+		}
+	}
+	number := func(n int64) string {
+		if n == 0 {
+			return ""
+		}
+		return strconv.FormatInt(n, 10)
+	}
+	add("--format", o.Format)
+	add("--match", o.Match)
+	add("--config", o.Config)
+	add("--split", o.Split)
+	add("--fields", strings.Join(o.Hints.Fields, ","))
+	add("--record-size", number(o.Hints.RecordSize))
+	add("--sequence-length", number(o.Hints.SequenceLength))
+	add("--dtype", o.Hints.DType)
+	add("--key", o.Hints.Key)
+	add("--header", o.Hints.Header)
+	if o.Hidden {
+		words = append(words, "--hidden")
+	}
+	return words
+}
