@@ -11,6 +11,7 @@ its type, so that 1 is not 1.0, and no float is rounded.
 import json
 import sys
 from datetime import datetime, timezone
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,8 @@ def write(root: str) -> None:
     features = Features(
         {
             "image": Image(), "captions": List(Value("string")), "label": label, "ok": Value("bool"), "score": Value("float64"),
-            "when": Value("timestamp[ms]"), "raw": Value("binary"), "embedding": List(Value("float32")), "tags": List(label),
+            "when": Value("timestamp[ms]"), "raw": Value("binary"), "small": Value("int8"), "price": Value("decimal128(20, 2)"),
+             "embedding": List(Value("float32")), "tags": List(label),
             "box": {"left": Value("int32"), "top": Value("int32"), "note": {"text": Value("large_string"), "by": List(Value("string"))}},
             "objects": List({"kind": label, "text": Value("string"), "sides": List(Value("int64"))}), "deep": List(List(Value("string"))),
         }
@@ -39,10 +41,11 @@ def write(root: str) -> None:
         objects = [{"kind": number, "text": None if k else name, "sides": [k, i]} if k != 2 else None for k in range(i % 5)]
         row = {
             "image": {"bytes": jpeg, "path": None}, "captions": [name, None, ""][: i % 4], "label": number, "ok": i % 2 == 0, "score": i / 7,
-            "when": datetime(2026, 1, 1, 0, 0, i % 60, 5000), "raw": jpeg[:i], "embedding": [i / 3, -1.5], "tags": [number, 0], "box": box,
+            "when": datetime(2026, 1, 1, 0, 0, i % 60, 5000), "raw": jpeg[:i], "small": -i, "price": Decimal(i) / 4 - 9,
+            "embedding": [i / 3, -1.5], "tags": [number, 0], "box": box,
             "objects": objects, "deep": [[name], None, [], [None, "b"]],
         }  # fmt: skip
-        missing = list(row)[i % 16 : i % 16 + 1]  # of every fourth row none
+        missing = list(row)[i % 18 : i % 18 + 1]  # of 4 rows in 18 none
         rows.append({column: None if column in missing else v for column, v in row.items()})
     rows[5] = dict.fromkeys(features)
     rows[6]["box"] = {"left": None, "top": None, "note": {"text": None, "by": None}}
@@ -139,7 +142,7 @@ def told(field: dict[str, Any]) -> Any:
         return {child["name"]: told(child) for child in field["children"]}
     if field["encoding"] == "nested":
         return [told(field["children"][0])]
-    kind = field["type"]
+    kind = field.get("logical", field["type"])
     return [kind[len("list<") : -1]] if kind.startswith("list<") else kind
 
 

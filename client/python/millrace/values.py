@@ -13,13 +13,13 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache, partial
-from typing import Any, Callable, Union
+from typing import Any, Callable, Literal, Union
 
 from .batch import Decoder
 from .errors import InvalidArgument, ProtocolError
 
 Field = Mapping[str, Any]
-"""What a description says of a part, or of what lies in one: name, encoding, type, nullable, classes, children."""
+"""What a description says of a part, or of what lies in one: name, encoding, type, logical, nullable, classes, children."""
 
 _NUMBERS = {  # as the module struct has them
     "bool": "?", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q", "uint64": "Q",
@@ -47,7 +47,7 @@ def value(field: Field, data: Union[bytes, memoryview]) -> Any:
         return out
     if encoding != "raw" or field.get("shape"):
         raise InvalidArgument(f"part {field.get('name')!r}: its encoding {encoding!r} is not decoded here: give a decoder of your own")
-    size, make = _type(str(field.get("type")))
+    size, make = _type(str(field.get("type")), str(field.get("logical", "")))
     if size and len(view) != size:
         raise _malformed(f"{len(view)} bytes for a value of type {field['type']}, want {size}")
     return make(view)
@@ -76,25 +76,27 @@ def _malformed(what: str) -> ProtocolError:
 
 
 @lru_cache(maxsize=1024)
-def _type(text: str) -> tuple[int, Callable[[memoryview], Any]]:
+def _type(text: str, logical: str = "") -> tuple[int, Callable[[memoryview], Any]]:
     """Returns how many bytes each value of a type has, 0 if that differs, and what makes a value of them."""
     found = re.fullmatch(r"(\w+)(?:\[(.*)\]|\((.*)\)|<(.*)>)?", text, re.DOTALL)
     kind, bracket, of, element = found.groups("") if found else ("", "", "", "")
+    decimal = re.fullmatch(r"decimal\d+\([0-9]{1,3}, (-?[0-9]{1,3})\)", logical)
+    make_bytes = partial(_decimal, int(decimal[1]), "big") if decimal else bytes  # as Parquet has decimals that are no integers
     if kind == "utf8":
         return 0, _text
     if kind in ("binary", "null"):
-        return 0, bytes
+        return 0, make_bytes
     if kind == "list" and element:
-        return 0, partial(_flat, *_type(element))
+        return 0, partial(_flat, *_type(element, logical.removeprefix("list<")[:-1]))
     if kind in _NUMBERS:
         code = struct.Struct("<" + _NUMBERS[kind])
         return code.size, lambda view: code.unpack(view)[0]
     if kind in _DECIMALS and (scale := of.rpartition(",")[2].strip()).lstrip("-").isdecimal():
-        return _DECIMALS[kind], partial(_decimal, int(scale))
+        return _DECIMALS[kind], partial(_decimal, int(scale), "little")
     if kind == "interval" and bracket in _INTERVALS:
         return _INTERVALS[bracket], bytes
     if kind == "fixed_size_binary" and re.fullmatch("[1-9][0-9]{0,8}", bracket):
-        return int(bracket), bytes
+        return int(bracket), make_bytes
     raise InvalidArgument(f"type {text!r} is not known: give a decoder of your own")
 
 
@@ -112,8 +114,8 @@ def _text(view: memoryview) -> str:
         raise _malformed(f"a text is not UTF-8: {e}") from None
 
 
-def _decimal(scale: int, view: memoryview) -> Decimal:
-    return Decimal(f"{int.from_bytes(view, 'little', signed=True)}E{-scale}")
+def _decimal(scale: int, order: Literal["little", "big"], view: memoryview) -> Decimal:
+    return Decimal(f"{int.from_bytes(view, order, signed=True)}E{-scale}")
 
 
 def _flat(size: int, make: Callable[[memoryview], Any], view: memoryview) -> list[Any]:

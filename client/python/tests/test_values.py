@@ -50,6 +50,15 @@ def test_types(type: str, data: str, want: Any) -> None:
             value(raw(type), bytes.fromhex(data)[:-1])
 
 
+def test_decimals_of_parquet() -> None:
+    """Parquet has decimals of many digits as bytes, the highest first."""
+    assert value(raw("fixed_size_binary[9]", logical="decimal128(20, 2)"), b"\0" * 7 + b"\x30\x39") == Decimal("123.45")
+    assert value(raw("binary", logical="decimal256(60, 0)"), b"\xff") == Decimal(-1)
+    assert value(raw("list<fixed_size_binary[2]>", logical="list<decimal128(4, 1)>"), b"\0\1\xff\xfe") == [Decimal("0.1"), Decimal("-0.2")]
+    assert value(raw("fixed_size_binary[2]", logical="uuid"), b"ab") == b"ab"
+    assert value(raw("int32", logical="int8"), b"\xff" * 4) == -1
+
+
 def test_the_example_of_the_page() -> None:
     """The tags of docs/rows.md."""
     tags = nested("list<utf8>", raw("utf8", nullable=True), name="tags")

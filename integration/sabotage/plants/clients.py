@@ -58,6 +58,11 @@ PLANTS = [
         [("client/python/millrace/values.py", 'if f["encoding"] == "raw" else 0) or self.number()', 'if f["encoding"] == "json" else 0) or self.number()')],
     ),
     (
+        "decimals in bytes are read with the lowest byte first",
+        "client/python/tests/test_values.py test_decimals_of_parquet",
+        [("client/python/millrace/values.py", 'int(decimal[1]), "big")', 'int(decimal[1]), "little")')],
+    ),
+    (
         "bytes after a list are passed over",
         "client/python/tests/test_values.py test_nested",
         [("client/python/millrace/values.py", "        nested.end()\n", "")],
