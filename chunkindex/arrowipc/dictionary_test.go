@@ -103,3 +103,36 @@ func continued(t testing.TB, batches ...arrow.RecordBatch) []byte {
 	var out bytes.Buffer
 	return written(t, &out, ipc.NewWriter(&out, ipc.WithSchema(batches[0].Schema()), ipc.WithDictionaryDeltas(true)), batches)
 }
+
+// TestValuesThatTheIndexWouldKeep: a record batch that uses very long dictionaries is refused, with what to do, and one that has them and uses little of
+// them is read.
+func TestValuesThatTheIndexWouldKeep(t *testing.T) {
+	const each, values = 1 << 20, 33
+	all := array.NewStringBuilder(memory.DefaultAllocator)
+	for range values {
+		all.Append(strings.Repeat("x", each))
+	}
+	dictionary := all.NewArray()
+	kind := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int16, ValueType: arrow.BinaryTypes.String}
+	for used, want := range map[int]string{values: "record batch at offset ", values - 2: ""} {
+		numbers := array.NewInt16Builder(memory.DefaultAllocator)
+		for i := range used {
+			numbers.Append(int16(i))
+		}
+		schema := arrow.NewSchema([]arrow.Field{{Name: "label", Type: kind}}, nil)
+		stored := stream(t, array.NewRecordBatch(schema, []arrow.Array{array.NewDictionaryArray(kind, numbers.NewArray(), dictionary)}, int64(used)))
+		d, err := arrowipc.Format().Survey(t.Context(), scantest.Objects{"a.arrow": stored}, format.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, err := d.Decode(t.Context(), 0, object(stored))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = io.Copy(io.Discard, in)
+		in.Close()
+		if want == "" && err != nil || want != "" && (err == nil || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), "values of more than 33554432 bytes in dictionaries")) {
+			t.Errorf("%d values of %d bytes: got %v", used, each, err)
+		}
+	}
+}

@@ -141,4 +141,9 @@ PLANTS = [
         "./chunkindex TestParametersThatAreTooLong",
         [("chunkindex/cut.go", "if len(params) > maxTable {", "if len(params) > maxChunkTable {")],
     ),
+    (
+        "the index keeps dictionaries of any length",
+        "./chunkindex/arrowipc TestValuesThatTheIndexWouldKeep",
+        [("chunkindex/codec/arrowbatch/dictionary.go", "len(b) > maxUsed {", "len(b) > 2*maxUsed {")],
+    ),
 ]
