@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/gateway/address"
+	"github.com/millrace-data/millrace/gateway/admission"
 	"github.com/millrace-data/millrace/gateway/body"
 	"github.com/millrace-data/millrace/gateway/plans"
 	"github.com/millrace-data/millrace/gateway/timing"
@@ -164,7 +165,16 @@ func (g *Gateway) locate(ctx context.Context, x *exchange, a asked) (_ plans.Rea
 // place takes a place to plan in, with its time on the access line.
 func (g *Gateway) place(ctx context.Context, x *exchange) (leave func(), err error) {
 	defer x.log.Leave(x.log.Enter(timing.Wait))
-	return g.places.Take(ctx)
+	return g.placesOf(x.dataset).Take(ctx)
+}
+
+// placesOf returns the places in which requests for a dataset plan. A dataset whose index is read in part has its own: a request holds
+// its place while it waits for the store, and a store that hangs would hold those of all datasets.
+func (g *Gateway) placesOf(d *dataset) admission.Places {
+	if d.Index.InPart() {
+		return d.places
+	}
+	return g.places
 }
 
 // lay lays located samples out.

@@ -126,7 +126,7 @@ type Gateway struct {
 	active    atomic.Int64     // requests being answered
 	ended     atomic.Int64     // nanoseconds after started at which the last answer ended; 0: there was none
 	posted    atomic.Int64     // bytes of memory that request bodies hold
-	places    admission.Places // to plan in
+	places    admission.Places // to plan in, where nothing is read from a store meanwhile
 	measuring admission.Places // to measure many batches in
 	records   sync.Pool        // *[recordSize]byte, for answers over TLS
 	callers   admission.Callers

@@ -60,7 +60,7 @@ func (g *Gateway) toMeasure(x *exchange, bytes int64) (leave func(), err error) 
 		turn()
 		return nil, err
 	}
-	free, err := g.places.Take(ctx)
+	free, err := g.placesOf(x.dataset).Take(ctx)
 	if err != nil {
 		release()
 		turn()

@@ -12,6 +12,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/millrace-data/millrace/gateway/address"
+	"github.com/millrace-data/millrace/gateway/admission"
 	"github.com/millrace-data/millrace/gateway/auth"
 	"github.com/millrace-data/millrace/gateway/body"
 	"github.com/millrace-data/millrace/gateway/catalog"
@@ -27,7 +28,8 @@ type dataset struct {
 	parts     []*dataset // the sources of a mixture
 	origin    string     // of Dataset
 	indexETag string
-	close     func() // nil: there is nothing to close
+	close     func()           // nil: there is nothing to close
+	places    admission.Places // to plan in, where the index is read from its store meanwhile
 }
 
 // Key names a generation of a dataset.
@@ -91,7 +93,7 @@ func (g *Gateway) make(datasets []Dataset) (all []*dataset, err error) {
 func (g *Gateway) newDataset(d Dataset) *dataset {
 	p := plans.NewDataset(d.Name, d.Index, body.Forms(d.Index))
 	p.Importance, p.Selection = d.Importance, d.Selection
-	return &dataset{Dataset: p, gateway: g, source: d.Source, origin: d.Origin, indexETag: indexETag(d.Index), close: d.Close}
+	return &dataset{Dataset: p, gateway: g, source: d.Source, origin: d.Origin, indexETag: indexETag(d.Index), close: d.Close, places: admission.NewPlaces(admission.PlanningPlaces())}
 }
 
 // Close ends a dataset that no request uses any more.
@@ -183,7 +185,7 @@ func (g *Gateway) mix(m Mixture, all []*dataset) (*dataset, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &dataset{Dataset: d, gateway: g, source: g.cfg.Mix(read), indexETag: indexETag(d.Index), parts: parts}, nil
+	return &dataset{Dataset: d, gateway: g, source: g.cfg.Mix(read), indexETag: indexETag(d.Index), parts: parts, places: admission.NewPlaces(admission.PlanningPlaces())}, nil
 }
 
 // standard is the default dataset.

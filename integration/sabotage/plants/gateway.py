@@ -316,4 +316,9 @@ PLANTS = [
         "./gateway TestInventedEpochsAreBounded",
         [("gateway/losses.go", "if len(sent.Batches) > maxReported {", "if len(sent.Batches) > maxReported<<20 {")],
     ),
+    (
+        "requests that wait for an index whose store hangs hold the places of all datasets",
+        "./gateway TestAnIndexWhoseStoreHangsHoldsUpItsOwnDatasetAlone",
+        [("gateway/batch.go", "\tif d.Index.InPart() {", "\tif d.Index == nil {")],
+    ),
 ]
