@@ -10,6 +10,52 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
+// plainCase is a data set of python/plain.py, and what its batches are in one form.
+type plainCase struct {
+	name, format string
+	args         []string
+	form, reader string // how batches are asked for, and what reads them
+	content      string
+	ignored      int
+}
+
+var plainCases = []plainCase{
+	{"tfrecord", "tfrecord", nil, "", "tfrecord", "application/x-tfrecord", 0},
+	{"jsonl", "jsonl", nil, "", "jsonl", "application/x-ndjson", 0},
+	{"tfrecord-gz", "tfrecord", nil, "", "tfrecord", "application/x-tfrecord", 0},
+	{"jsonl-gz", "jsonl", nil, "", "jsonl", "application/x-ndjson", 0},
+	{"jsonl-bzip2", "jsonl", nil, "", "jsonl", "application/x-ndjson", 0},
+	{"jsonl-pbzip2", "jsonl", nil, "", "jsonl", "application/x-ndjson", 0},
+	{"jsonl-xz", "jsonl", nil, "", "jsonl", "application/x-ndjson", 0},
+	{"jsonl-lzma", "jsonl", nil, "", "jsonl", "application/x-ndjson", 0},
+	{"table", "csv", nil, "", "table", "text/csv", 0},
+	{"table-gz", "csv", nil, "", "table", "text/csv", 0},
+	{"tabs", "csv", nil, "", "tabs", "text/tab-separated-values", 0},
+	{"arrow-table", "csv", nil, "", "arrow-table", "text/csv", 0},
+	{"arrow-table", "csv", nil, "", "table", "text/csv", 0},
+	{"bare-table", "csv", []string{"--header", "absent"}, "", "bare-table", "text/csv", 0},
+	{"table-pandas", "csv", nil, "", "table-pandas", "text/csv", 0},
+	{"tabs-polars", "csv", nil, "", "tabs-polars", "text/tab-separated-values", 0},
+	{"table-duckdb", "csv", nil, "", "table-duckdb", "text/csv", 0},
+	{"tfrecord-tensorboardx", "tfrecord", nil, "", "tfrecord", "application/x-tfrecord", 0},
+	{"jsonl-polars", "jsonl", nil, "", "jsonl", "application/x-ndjson", 0},
+	{"recordio-mxnet", "recordio", nil, "", "recordio", "application/x-recordio", 0},
+	{"npy-append", "records", nil, "npy", "npy", "application/x-npy", 0},
+	{"llmc", "tokens", []string{"--sequence-length", "16"}, "", "windows", "application/octet-stream", 0},
+	{"zipfile", "zip", nil, "", "tar", "application/x-tar", 0},
+	{"zip-tools", "zip", nil, "", "tar", "application/x-tar", 0},
+	{"recordio", "recordio", nil, "", "recordio", "application/x-recordio", 0},
+	{"npy-gz", "records", nil, "npy", "npy", "application/x-npy", 0},
+	{"tokens-gz", "tokens", []string{"--sequence-length", "16", "--dtype", "<u2"}, "", "windows", "application/octet-stream", 0},
+	{"jq", "jsonl", nil, "", "jq", "application/x-ndjson", 0},
+	{"npy", "records", nil, "", "flat", "application/octet-stream", 0},
+	{"npy", "records", nil, "npy", "npy", "application/x-npy", 0},
+	{"flat", "records", []string{"--record-size", "24", "--dtype", "float32"}, "", "flat", "application/octet-stream", 0},
+	{"cifar", "records", nil, "", "cifar", "application/octet-stream", 1},
+	{"tokens", "tokens", []string{"--sequence-length", "16", "--dtype", "uint16"}, "", "windows", "application/octet-stream", 0},
+	{"megatron", "tokens", []string{"--sequence-length", "16"}, "", "windows", "application/octet-stream", 0},
+}
+
 // TestFilesAsTheirOwnLibrariesReadThem has the libraries of each format write it, serves what they wrote where it lies, and
 // has them read the batches of an epoch: they find every sample once, and equal.
 func TestFilesAsTheirOwnLibrariesReadThem(t *testing.T) {
@@ -17,51 +63,9 @@ func TestFilesAsTheirOwnLibrariesReadThem(t *testing.T) {
 	want := library(t, "plain.py", "write", dir)
 	store := harness.Open(t, "minio")
 	objects := store.Objects(t)
-	cases := []struct {
-		name, format string
-		args         []string
-		form, reader string // how batches are asked for, and what reads them
-		content      string
-		ignored      int
-	}{
-		{"tfrecord", "tfrecord", nil, "", "tfrecord", "application/x-tfrecord", 0},
-		{"jsonl", "jsonl", nil, "", "jsonl", "application/x-ndjson", 0},
-		{"tfrecord-gz", "tfrecord", nil, "", "tfrecord", "application/x-tfrecord", 0},
-		{"jsonl-gz", "jsonl", nil, "", "jsonl", "application/x-ndjson", 0},
-		{"jsonl-bzip2", "jsonl", nil, "", "jsonl", "application/x-ndjson", 0},
-		{"jsonl-pbzip2", "jsonl", nil, "", "jsonl", "application/x-ndjson", 0},
-		{"jsonl-xz", "jsonl", nil, "", "jsonl", "application/x-ndjson", 0},
-		{"jsonl-lzma", "jsonl", nil, "", "jsonl", "application/x-ndjson", 0},
-		{"table", "csv", nil, "", "table", "text/csv", 0},
-		{"table-gz", "csv", nil, "", "table", "text/csv", 0},
-		{"tabs", "csv", nil, "", "tabs", "text/tab-separated-values", 0},
-		{"arrow-table", "csv", nil, "", "arrow-table", "text/csv", 0},
-		{"arrow-table", "csv", nil, "", "table", "text/csv", 0},
-		{"bare-table", "csv", []string{"--header", "absent"}, "", "bare-table", "text/csv", 0},
-		{"table-pandas", "csv", nil, "", "table-pandas", "text/csv", 0},
-		{"tabs-polars", "csv", nil, "", "tabs-polars", "text/tab-separated-values", 0},
-		{"table-duckdb", "csv", nil, "", "table-duckdb", "text/csv", 0},
-		{"tfrecord-tensorboardx", "tfrecord", nil, "", "tfrecord", "application/x-tfrecord", 0},
-		{"jsonl-polars", "jsonl", nil, "", "jsonl", "application/x-ndjson", 0},
-		{"recordio-mxnet", "recordio", nil, "", "recordio", "application/x-recordio", 0},
-		{"npy-append", "records", nil, "npy", "npy", "application/x-npy", 0},
-		{"llmc", "tokens", []string{"--sequence-length", "16"}, "", "windows", "application/octet-stream", 0},
-		{"zipfile", "zip", nil, "", "tar", "application/x-tar", 0},
-		{"zip-tools", "zip", nil, "", "tar", "application/x-tar", 0},
-		{"recordio", "recordio", nil, "", "recordio", "application/x-recordio", 0},
-		{"npy-gz", "records", nil, "npy", "npy", "application/x-npy", 0},
-		{"tokens-gz", "tokens", []string{"--sequence-length", "16", "--dtype", "<u2"}, "", "windows", "application/octet-stream", 0},
-		{"jq", "jsonl", nil, "", "jq", "application/x-ndjson", 0},
-		{"npy", "records", nil, "", "flat", "application/octet-stream", 0},
-		{"npy", "records", nil, "npy", "npy", "application/x-npy", 0},
-		{"flat", "records", []string{"--record-size", "24", "--dtype", "float32"}, "", "flat", "application/octet-stream", 0},
-		{"cifar", "records", nil, "", "cifar", "application/octet-stream", 1},
-		{"tokens", "tokens", []string{"--sequence-length", "16", "--dtype", "uint16"}, "", "windows", "application/octet-stream", 0},
-		{"megatron", "tokens", []string{"--sequence-length", "16"}, "", "windows", "application/octet-stream", 0},
-	}
 	var pairs []string
 	indexed := map[string]*harness.Gateway{}
-	for i, c := range cases {
+	for i, c := range plainCases {
 		g := indexed[c.name]
 		if g == nil {
 			upload(t, objects, filepath.Join(dir, c.name), c.name)
@@ -90,7 +94,7 @@ func TestFilesAsTheirOwnLibrariesReadThem(t *testing.T) {
 		}
 	}
 	found := library(t, "plain.py", append([]string{"read"}, pairs...)...)
-	for i, c := range cases {
+	for i, c := range plainCases {
 		same(t, c.name+" "+c.form, want[c.name], found[strconv.Itoa(i)])
 	}
 }

@@ -15,13 +15,13 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 )
 
-// TestTarAsWebDatasetReadsIt has WebDataset write shards, compresses them in several ways, serves them where they lie, and has
+// TestTarAsWebDatasetReadsIt has WebDataset write shards, compresses them in several ways, writes them anew with GNU tar and bsdtar, serves them where they lie, and has
 // WebDataset read the batches of an epoch: it finds every sample once, and equal.
 func TestTarAsWebDatasetReadsIt(t *testing.T) {
 	dir := t.TempDir()
 	want := library(t, "wds.py", "write", dir)["plain"]
 	store := harness.Open(t, "minio")
-	names := []string{"plain", "tar.gz", "tgz", "members", "zst"}
+	names := []string{"plain", "tar.gz", "tgz", "members", "zst", "tools"}
 	g := serveAll(t, store, store.Objects(t), dir, names...)
 	var readable []string
 	for _, name := range names {

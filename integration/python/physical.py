@@ -16,7 +16,7 @@ def integer(value: int, size: int) -> bytes:
 
 def int96(microseconds: int) -> bytes:
     days, rest = divmod(microseconds, 86_400_000_000)
-    return struct.pack("<qI", 1000 * rest, days + 2_440_588)
+    return struct.pack("<qi", 1000 * rest, days + 2_440_588)
 
 
 def decimal(scalar, column) -> bytes:

@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import tarfile
+import tempfile
 from typing import Any
 
 import webdataset
@@ -23,9 +24,9 @@ SHARDS = 3
 
 
 def write(directory: str) -> None:
-    """Writes the same shards plain, in one gzip member, in many, and in zstd."""
+    """Writes the same shards plain, in one gzip member, in many, and in zstd, and by the programs that people make tars with."""
     plain = os.path.join(directory, "plain")
-    for kind in ("plain", "tar.gz", "tgz", "members", "zst"):
+    for kind in ("plain", "tar.gz", "tgz", "members", "zst", "tools"):
         os.makedirs(os.path.join(directory, kind))
     for s in range(SHARDS):
         name = os.path.join(plain, f"photos-{s:03d}.tar")
@@ -40,7 +41,14 @@ def write(directory: str) -> None:
                 f.write(packed)
         target = os.path.join(directory, "zst", f"photos-{s:03d}.tar.zst")
         subprocess.run([sys.executable, "-c", ZSTD, name, target], check=True)
+        with tarfile.open(name) as shard, tempfile.TemporaryDirectory() as files:
+            shard.extractall(files)
+            target = os.path.join(directory, "tools", f"photos-{s:03d}.tar")
+            subprocess.run([*TOOLS[s], "-cf", target, "-C", files, "-T", "-"], input="\n".join(shard.getnames()).encode(), check=True)
 
+
+# GNU tar with its own headers and with those of POSIX, and libarchive's tar.
+TOOLS = (["tar", "--format=gnu"], ["tar", "--format=posix"], ["bsdtar"])
 
 # pyarrow brings zstd along; it is loaded apart, since it starts threads.
 ZSTD = """

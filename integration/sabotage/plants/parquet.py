@@ -4,6 +4,16 @@ ROWGROUP = "chunkindex/codec/rowgroup"
 
 PLANTS = [
     (
+        "times of old Parquet files lose their zone",
+        "./integration TestFilesOfOtherProjects",
+        [(f"{ROWGROUP}/types.go", "unit: int(e.converted) - 8, utc: true}", "unit: int(e.converted) - 8}")],
+    ),
+    (
+        "a short text in a view of Arrow begins one byte early",
+        "./integration TestRowsAsPyarrowReadsThem",
+        [("chunkindex/codec/arrowbatch/batch.go", "\t\treturn v[4 : 4+n], nil\n", "\t\treturn v[3 : 3+n], nil\n")],
+    ),
+    (
         "a place outside a dictionary is looked up",
         "./chunkindex/codec/rowgroup TestHostilePages",
         [(f"{ROWGROUP}/values.go", "if int64(i) >= int64(p.d.n) {", "if int64(i) > int64(p.d.n) {")],
