@@ -133,7 +133,7 @@ func (b *builder) unread(ctx context.Context, l *listing, key string) (refusal, 
 		return nil, err
 	}
 	for _, c := range containers() {
-		if c.magic != "" && len(head) > c.at && strings.HasPrefix(string(head[c.at:]), c.magic) || c.name == zarrName && b.inZarr(l) {
+		if c.magic != "" && len(head) > c.at && strings.HasPrefix(string(head[c.at:]), c.magic) || c.name == zarrName && b.inZarr() {
 			return fmt.Errorf("object %s: %w", key, c.refusal()), nil
 		}
 	}
@@ -142,19 +142,26 @@ func (b *builder) unread(ctx context.Context, l *listing, key string) (refusal, 
 
 // refuse is the fault of a dataset in which an object may hold any number of samples.
 func (b *builder) refuse(ctx context.Context, l *listing, unknown *files.UnknownError) error {
-	refusal, err := b.unread(ctx, l, unknown.Key)
+	key := unknown.Key
+	for _, o := range l.seen { // one whose name says what lies here, such as the data/x.lance beside _versions/1.manifest
+		if c, known := containerNamed(o.Key); known && c.folder() {
+			key = o.Key
+			break
+		}
+	}
+	refusal, err := b.unread(ctx, l, key)
 	if err != nil || !errors.As(refusal, &unknown) {
 		return cmp.Or(err, refusal)
 	}
 	return fmt.Errorf("no shards here: %w; looked for %s: %w", unknown, strings.Join(lookedFor(""), "; "), objstore.ErrNotFound)
 }
 
-// inZarr says whether the dataset's address leads into a zarr, of which only names within tell.
-func (b *builder) inZarr(l *listing) bool {
+// inZarr says whether the dataset's address leads into a zarr of version 2, of which only hidden names tell.
+func (b *builder) inZarr() bool {
 	for key := range b.hidden {
 		if slices.Contains([]string{".zarray", ".zgroup", ".zmetadata"}, path.Base(key)) {
 			return true
 		}
 	}
-	return slices.ContainsFunc(l.seen, func(o format.Object) bool { return path.Base(o.Key) == zarrGroup })
+	return false
 }

@@ -50,6 +50,24 @@ func TestUnreadContainersAreRefused(t *testing.T) {
 	}
 }
 
+// A container of several objects is known by any of them, where its address is the dataset's.
+func TestContainersThatAreFolders(t *testing.T) {
+	for want, keys := range map[string][]string{
+		"data/a.lance: it is Lance":  {"_versions/1.manifest", "data/a.lance"},
+		"more/zarr.json: it is zarr": {"c/0/0", "more/zarr.json"},
+		"x/0.0: it is zarr":          {".zgroup", "x/0.0"},
+		"data.mdb: it is LMDB":       {"data.mdb", "lock.mdb"},
+	} {
+		store := memstore.New()
+		for _, key := range keys {
+			store.Set(key, []byte("something"))
+		}
+		if rep, err := Build(t.Context(), store, "", BuildOptions{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: got %+v, %v, want %q", keys, rep, err, want)
+		}
+	}
+}
+
 // Beside shards, what is one but for its compression is refused, and anything else counted with an example.
 func TestContainersBesideShards(t *testing.T) {
 	lines := map[string]string{"a.jsonl": "{}\n", "a.csv": "a,b\n", "a.parquet": "PAR1", "a.orc": "ORC", "a.zip": "PK\x03\x04", "a_stats.json": "{}"}

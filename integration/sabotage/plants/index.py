@@ -490,6 +490,11 @@ PLANTS = [
         [("internal/indexing/kinds.go", 'add("--match", o.Match)', 'add("--match", "")')],
     ),
     (
+        "a container of several objects is known by its first object alone",
+        "./chunkindex TestContainersThatAreFolders",
+        [("chunkindex/containers.go", "known && c.folder() {\n\t\t\tkey = o.Key", "known && c.folder() {\n\t\t\tkey = unknown.Key")],
+    ),
+    (
         "a marker that a writer leaves is a shard",
         "./chunkindex TestKindsAreNotMixed",
         [("chunkindex/format/data.go", '"metadata.json", ', "")],
