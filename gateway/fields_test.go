@@ -61,6 +61,31 @@ func TestDescriptionTellsFields(t *testing.T) {
 	if d := cmp.Diff(want, fieldsOf(r, "photos")); d != "" {
 		t.Error(d)
 	}
+	checkDescriptions(t, r)
+}
+
+// TestDescriptionTellsClasses serves what the library datasets has written: a column of class labels, and one of lists of structs.
+func TestDescriptionTellsClasses(t *testing.T) {
+	r := serveGolden(t, "../chunkindex/codec/rowgroup/testdata", nil, "by-datasets.parquet")
+	text := format.Field{Encoding: "raw", Type: "utf8", Nullable: true}
+	role, content := text, text
+	role.Name, content.Name = "role", "content"
+	message := format.Field{Encoding: "nested", Type: "struct", Nullable: true, Children: []format.Field{role, content}}
+	want := []format.Field{
+		{Name: "image.bytes", Encoding: "raw", Type: "binary", Nullable: true}, {Name: "image.path", Encoding: "raw", Type: "utf8", Nullable: true},
+		{Name: "label", Encoding: "raw", Type: "int64", Nullable: true, Classes: []string{"cat", "dog"}}, {Name: "caption", Encoding: "raw", Type: "utf8", Nullable: true},
+		{Name: "messages", Encoding: "nested", Type: "list<struct<role: utf8, content: utf8>>", Nullable: true, Children: []format.Field{message}},
+		{Name: "embedding", Encoding: "raw", Type: "list<float>", Nullable: true},
+	}
+	if d := cmp.Diff(want, fieldsOf(r, "photos")); d != "" {
+		t.Error(d)
+	}
+	checkDescriptions(t, r)
+}
+
+// checkDescriptions holds the descriptions of datasets to the specification.
+func checkDescriptions(t *testing.T, r *rig) {
+	t.Helper()
 	doc, err := openapi3.NewLoader().LoadFromData(r.do("GET", "/openapi.json").body)
 	if err != nil {
 		t.Fatal(err)
