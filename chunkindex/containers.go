@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -164,4 +165,43 @@ func (b *builder) inZarr() bool {
 		}
 	}
 	return false
+}
+
+// tableOf names the kind of table whose log an object belongs to: a log says which files of a folder, and which of their rows, are the table.
+func tableOf(key string) string {
+	dir, name := path.Split("/" + key)
+	switch {
+	case strings.Contains(dir, "/_delta_log/"):
+		return "Delta Lake"
+	case strings.Contains(dir, "/.hoodie/"):
+		return "Hudi"
+	case strings.HasSuffix(dir, "/metadata/") && strings.HasSuffix(name, ".metadata.json"):
+		return "Iceberg"
+	}
+	return ""
+}
+
+// refuseTables refuses the files of a table that has a log: rows that were deleted or rewritten would become samples. Who chooses files by a pattern
+// knows which.
+func (b *builder) refuseTables(l *listing) error {
+	if b.opt.Match != "" {
+		return nil
+	}
+	refuse := func(key string) error {
+		if kind := tableOf(key); kind != "" {
+			return fmt.Errorf("object %s: a table of %s lies here, whose log says which rows of its files count: write the rows as Parquet files elsewhere, as DuckDB and Polars do, or take the rows of all files with --match '*.parquet'", key, kind)
+		}
+		return nil
+	}
+	for _, o := range l.seen {
+		if err := refuse(o.Key); err != nil {
+			return err
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(b.hidden)) {
+		if err := refuse(key); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -68,6 +68,25 @@ func TestContainersThatAreFolders(t *testing.T) {
 	}
 }
 
+// TestTablesWithALog: their files may have rows that are no more part of the table.
+func TestTablesWithALog(t *testing.T) {
+	for log, kind := range map[string]string{
+		"_delta_log/00000000000000000000.json": "Delta Lake", "sales/_delta_log/0.checkpoint.parquet": "Delta Lake",
+		".hoodie/hoodie.properties": "Hudi", "metadata/00001-6a.metadata.json": "Iceberg",
+	} {
+		store := storeOf(map[string]string{"part-0.parquet": "PAR1", log: "something"})
+		if rep, err := Build(t.Context(), store, "", BuildOptions{}); err == nil || !strings.Contains(err.Error(), "object "+log+": a table of "+kind+" lies here") {
+			t.Errorf("%s: got %+v, %v, want a refusal", log, rep, err)
+		}
+		if _, err := Build(t.Context(), store, "", BuildOptions{Match: "*.parquet"}); err == nil || strings.Contains(err.Error(), "a table of") {
+			t.Errorf("%s: got %v, want the fault of the file that was chosen", log, err)
+		}
+	}
+	if _, err := Build(t.Context(), storeOf(map[string]string{"a.jsonl": "{}\n", "metadata.json": "{}"}), "", BuildOptions{}); err != nil {
+		t.Error(err)
+	}
+}
+
 // Beside shards, what is one but for its compression is refused, and anything else counted with an example.
 func TestContainersBesideShards(t *testing.T) {
 	lines := map[string]string{"a.jsonl": "{}\n", "a.csv": "a,b\n", "a.parquet": "PAR1", "a.orc": "ORC", "a.zip": "PK\x03\x04", "a_stats.json": "{}"}

@@ -25,6 +25,9 @@ func (b *builder) survey(ctx context.Context, l *listing) error {
 	hints := b.opt.Hints
 	hints.Named, hints.Hidden = b.opt.Format != "", b.opt.Hidden
 	hints.Classes = func(ctx context.Context) (map[string][]string, error) { return b.cardClasses(ctx, l) }
+	if err := b.refuseTables(l); err != nil {
+		return err
+	}
 	var claims []claim
 	for _, f := range b.formats {
 		if hints.Named && b.opt.Format != f.Name || !hints.Named && f.Last && len(claims) > 0 {
