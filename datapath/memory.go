@@ -164,7 +164,7 @@ func (d *decoding) fitted(kept *chunkcache.Buffer[key], n int64) *chunkcache.Buf
 	var other *chunkcache.Buffer[key]
 	if n > 0 {
 		var ok bool
-		if other, ok = d.cache.TryBuffer(n); !ok {
+		if other, ok = d.cache.TryWork(n); !ok {
 			return kept
 		}
 	}
@@ -176,7 +176,7 @@ func (d *decoding) fitted(kept *chunkcache.Buffer[key], n int64) *chunkcache.Buf
 
 // enter returns n bytes to decode a chunk in, until leave is called: what is free now, or else what is kept, in turn.
 func (d *decoding) enter(ctx context.Context, n int64) (work []byte, leave func(), err error) {
-	if own, ok := d.cache.TryBuffer(n); ok {
+	if own, ok := d.cache.TryWork(n); ok {
 		return own.Bytes(), own.Close, nil
 	}
 	ctx, span := tracing.Start(ctx, "wait for memory")

@@ -29,11 +29,11 @@ func newArena(total int64) *arena {
 	return &arena{region: classOf(min(max(total, heapClass+1), regionSize)), empty: map[int64][][]byte{}}
 }
 
-// cut returns the address space of a slot of a class. Its memory is populated, so that no read or fill
+// cut returns the address space of a slot of a class. Unless it is sparse its memory is populated, so that no read or fill
 // stops at a page fault, where the kernel can do that.
-func (a *arena) cut(class int64) ([]byte, error) {
+func (a *arena) cut(class int64, sparse bool) ([]byte, error) {
 	b, err := a.take(class)
-	if err == nil {
+	if err == nil && !sparse {
 		populate(b)
 	}
 	return b, err

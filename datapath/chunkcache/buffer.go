@@ -41,16 +41,25 @@ func (c *Cache[K]) TryBuffer(n int64) (*Buffer[K], bool) {
 	if c.budget.Waiting() > 0 {
 		return nil, false
 	}
-	return c.tryBuffer(n, c.budget.TryReserve)
+	return c.tryBuffer(n, c.budget.TryReserve, false)
+}
+
+// TryWork is TryBuffer for memory to work in: the kernel provides its pages when they are written, since much of it may never be.
+func (c *Cache[K]) TryWork(n int64) (*Buffer[K], bool) {
+	if c.budget.Waiting() > 0 {
+		return nil, false
+	}
+	return c.tryBuffer(n, c.budget.TryReserve, true)
 }
 
 // tryBuffer takes a slot of memory that is free, that reserve grants, or of chunks that no reader comes for soon.
-func (c *Cache[K]) tryBuffer(n int64, reserve reserve) (*Buffer[K], bool) {
+func (c *Cache[K]) tryBuffer(n int64, reserve reserve, sparse bool) (*Buffer[K], bool) {
 	for {
 		c.mu.Lock()
 		slots, need := c.takeSlots([]int64{n}, reserve)
 		c.mu.Unlock()
 		if slots != nil {
+			slots[0].sparse = sparse
 			b, err := c.open(slots[0], n)
 			return b, err == nil
 		}

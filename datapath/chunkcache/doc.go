@@ -27,5 +27,6 @@
 // Slots are cut from an arena outside the garbage collector's sight, in size classes an
 // eighth of a power of two apart, so that at most 12.5 % of a slot is unused and a slot
 // fits another chunk of about the same size, or one that is up to a fifth smaller. They are populated by Populate before
-// they are needed, or else by the first load that fills them, and used again and again.
+// they are needed, or else by the first load that fills them, and used again and again. Memory to decode in is not
+// populated: a decoder may need any part of it, and writes to little.
 package chunkcache

@@ -24,7 +24,7 @@ func (l *Leases[K]) Instead(i int, n int64) (*Buffer[K], bool) {
 	if !gains {
 		return nil, false
 	}
-	return c.tryBuffer(n, c.budget.TrySwap)
+	return c.tryBuffer(n, c.budget.TrySwap, false)
 }
 
 // Drop ends the lease of the chunk at place i, if that has not been done.

@@ -221,6 +221,7 @@ func (c *Cache[K]) start(ctx context.Context, req *Request[K], l *Leases[K], mis
 		f := &Fill[K]{Chunk: chunk, cache: c, entry: e, done: make(chan struct{})}
 		if of.Beside > 0 {
 			f.beside, beside = beside[0], beside[1:]
+			f.beside.sparse = true
 		}
 		e.load.Store(f)
 		c.entries[of.Key], fills[chunk] = e, f

@@ -21,6 +21,7 @@ type slot struct {
 	class  int64
 	arena  *arena
 	buf    []byte // nil until the first load makes it ready
+	sparse bool   // much of it may never be written, so the kernel provides each page when it is
 	length int64  // of what lies in it
 	held   *budget.Reservation
 
@@ -63,7 +64,7 @@ func (s *slot) ready() (err error) {
 	case s.class <= heapClass:
 		s.buf = make([]byte, s.class)
 	default:
-		s.buf, err = s.arena.cut(s.class)
+		s.buf, err = s.arena.cut(s.class, s.sparse)
 	}
 	return err
 }

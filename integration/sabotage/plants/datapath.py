@@ -200,7 +200,7 @@ PLANTS = [
     (
         "datapath keeps no memory to decode in",
         "./datapath TestDecodersDoNotWaitForEachOther",
-        [("datapath/memory.go", "if other, ok = d.cache.TryBuffer(n); !ok {", "if other, ok = nil, false; !ok {")],
+        [("datapath/memory.go", "if other, ok = d.cache.TryWork(n); !ok {", "if other, ok = nil, false; !ok {")],
     ),
     (
         "datapath waits for memory with a part of a mixture's batch in hand",
@@ -343,5 +343,10 @@ PLANTS = [
         "the tables of small rows have room for a third of them",
         "./datapath TestTablesOfSmallRowsStay",
         [("datapath/path.go", "const tableShare = 4", "const tableShare = 16")],
+    ),
+    (
+        "the memory that a chunk is decoded in is provided before it is written",
+        "./datapath/chunkcache TestMemoryToWorkInHasNoPagesYet",
+        [("datapath/chunkcache/load.go", "f.beside.sparse = true", "f.beside.sparse = false")],
     ),
 ]
