@@ -83,8 +83,8 @@ type Config struct {
 	// Mix makes a source of several: its chunks and shards are theirs, numbered on from one to the next. Memory for a batch is taken for all of
 	// them together, as of one dataset. It is needed where there are Mixtures.
 	Mix     func(sources []Dataset) Source
-	Reload  func(ctx context.Context) ([]Change, error) // reads again what is to be served, and calls Serve; nil: there is nothing to read
-	Follows bool                                        // generations change by themselves, without Reload
+	Reload  func(ctx context.Context, only string) ([]Change, error) // reads again what is to be served, of one dataset or ("") of all, and calls Serve; nil: there is nothing to read
+	Follows bool                                                     // generations change by themselves, without Reload
 	Budget  *budget.Budget
 	Log     zerolog.Logger
 	Version string

@@ -161,7 +161,7 @@ grants:
 		}
 		cfg.Mix, cfg.Access, cfg.Allow = mix, m.guard, nil
 		cfg.Cluster = func() any { return map[string]string{} }
-		cfg.Reload = func(context.Context) ([]gateway.Change, error) { return nil, nil }
+		cfg.Reload = func(context.Context, string) ([]gateway.Change, error) { return nil, nil }
 		if edit != nil {
 			edit(cfg)
 		}

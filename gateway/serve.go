@@ -264,15 +264,20 @@ func (g *Gateway) acquireOf(x *exchange, text string) error {
 	return x.dataset.CheckImportance()
 }
 
-// postReload reads again what is to be served. Where something is wrong with it, what was served before still is.
+// postReload reads again what is to be served, all of it or one dataset. Where something is wrong with it, what was served before still is.
 func (g *Gateway) postReload(x *exchange) error {
-	if err := noQuery(x); err != nil {
+	q := address.ParseQuery(x.r.URL.RawQuery, "dataset")
+	only := ""
+	if q.Given("dataset") {
+		only = q.Text("dataset")
+	}
+	if err := q.Err(); err != nil {
 		return err
 	}
 	if g.cfg.Reload == nil {
 		return &problem{Status: http.StatusNotFound, Code: codeNotFound, Detail: "this gateway has nothing to read again"}
 	}
-	changes, err := g.cfg.Reload(x.r.Context())
+	changes, err := g.cfg.Reload(x.r.Context(), only)
 	if err != nil {
 		return &problem{
 			Status: http.StatusConflict, Code: codeReloadRefused, Cause: err, // who may reload may read which file and which dataset it is

@@ -179,15 +179,20 @@ func TestAnotherOriginTakesItsPlace(t *testing.T) {
 
 func TestReload(t *testing.T) {
 	var fault error
+	asked := "nothing"
 	r := newRig(t, 20, 800, func(c *gateway.Config) {
 		generation := c.Datasets[0].Index.Generation()
-		c.Reload = func(context.Context) ([]gateway.Change, error) {
+		c.Reload = func(_ context.Context, only string) ([]gateway.Change, error) {
+			asked = only
 			return []gateway.Change{{Name: "photos", Generation: generation, Change: "none"}}, fault
 		}
 	})
-	if a := r.do("POST", "/v1/reload"); a.StatusCode != http.StatusOK || !strings.Contains(string(a.body), `"change":"none"`) {
-		t.Errorf("got %d %s, want what has changed", a.StatusCode, a.body)
+	for query, want := range map[string]string{"": "", "?dataset=photos": "photos"} {
+		if a := r.do("POST", "/v1/reload"+query); a.StatusCode != http.StatusOK || !strings.Contains(string(a.body), `"change":"none"`) || asked != want {
+			t.Errorf("%s: got %d %s for %q, want what has changed of %q", query, a.StatusCode, a.body, asked, want)
+		}
 	}
+	checkProblem(t, r.do("POST", "/v1/reload?set=photos"), http.StatusBadRequest, "invalid_argument", false)
 	fault = errors.New("the file is not YAML")
 	if p := checkProblem(t, r.do("POST", "/v1/reload"), http.StatusConflict, "reload_refused", false); !strings.HasPrefix(p.Detail, "the file is not YAML; ") {
 		t.Errorf("got %q, want the reason", p.Detail)

@@ -147,7 +147,7 @@ func TestSlowBodiesSettle(t *testing.T) {
 			}
 			r.serveOne(t, gateway.ServerConfig{Connections: 1}, func(conn net.Conn) {
 				start := time.Now()
-				fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\n%s\r\n", c.path, header)
+				fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n", c.path, header)
 				res, err := http.ReadResponse(bufio.NewReaderSize(conn, 16), nil)
 				if err != nil {
 					t.Fatal(err)

@@ -116,7 +116,7 @@ func TestLiveAnswersMatchTheSpecification(t *testing.T) {
 	}
 	read := newRig(t, 20, 800, func(c *gateway.Config) {
 		now := gateway.Change{Name: "photos", Generation: c.Datasets[0].Index.Generation(), Change: "none"}
-		c.Reload = func(context.Context) ([]gateway.Change, error) { return []gateway.Change{now}, nil }
+		c.Reload = func(context.Context, string) ([]gateway.Change, error) { return []gateway.Change{now}, nil }
 	})
 	spec.check("POST", "/v1/reload", "", 200, read.do("POST", "/v1/reload"))
 	spec.check("POST", "/v1/reload", "", 404, r.do("POST", "/v1/reload"))

@@ -60,8 +60,11 @@ func (c *serveConfig) checkAccess(f *cli.Flags) {
 
 // checkPort notes an address that is none, or that others can reach although nobody is asked for credentials there.
 func (c *serveConfig) checkPort(f *cli.Flags, name, address string, open bool, flag string) {
+	if node.SocketOf(address) != "" {
+		return // its mode says who may
+	}
 	if _, _, err := net.SplitHostPort(address); err != nil {
-		f.Fault("--%s %q: want HOST:PORT", name, address)
+		f.Fault("--%s %q: want HOST:PORT or unix:PATH", name, address)
 	} else if !open && !node.Loopback(address) {
 		f.Fault("--%s %s: other machines can reach this address: add --access FILE, which says who may do what, or %s", name, address, flag)
 	}

@@ -34,10 +34,12 @@ type Policy struct {
 // loopbackKey is the key under which the context of a request says that its port is on loopback.
 type loopbackKey struct{}
 
-// OfListener notes in the context of all requests of a port what its listener says of them. It is a BaseContext of a server.
+// OfListener notes in the context of all requests of a port what its listener says of them. It is a BaseContext of a server. A Unix socket
+// counts as loopback.
 func OfListener(ln net.Listener) context.Context {
 	at, err := netip.ParseAddrPort(ln.Addr().String())
-	return context.WithValue(context.Background(), loopbackKey{}, err == nil && at.Addr().Unmap().IsLoopback())
+	local := ln.Addr().Network() == "unix" || err == nil && at.Addr().Unmap().IsLoopback()
+	return context.WithValue(context.Background(), loopbackKey{}, local)
 }
 
 // Check refuses requests that a page of another site has made a browser send. On loopback it also refuses those for another

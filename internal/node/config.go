@@ -22,7 +22,7 @@ type Config struct {
 	Quotas       []Quota          // of datasets that need not be there yet if there is a file
 	Stores       location.Stores
 
-	Listen      string       // address of the data port
+	Listen      string       // address of the data port; unix:PATH is a Unix socket
 	Bound       net.Listener // the data port, where it is bound already
 	AdminListen string       // address of a port for metrics, statistics and profiles; "": the data port has them
 	Access      AccessConfig
@@ -44,9 +44,11 @@ type Config struct {
 	Deadline   time.Duration // to the first byte of an answer
 	LameDuck   time.Duration // after the end was asked for, batches are served this long
 	Drain      time.Duration // then open requests are waited for this long
-	Fetchers   int           // store reads side by side; 0: as many as the bandwidth of the store pays
-	PartSize   int64         // of one store read at most
-	CheckSHA   bool          // compare SHA-256 too when a chunk arrives
+	HeldFile   string        // the node ends when no process has held a lock on this file for Linger; "": it ends when it is told to
+	Linger     time.Duration
+	Fetchers   int   // store reads side by side; 0: as many as the bandwidth of the store pays
+	PartSize   int64 // of one store read at most
+	CheckSHA   bool  // compare SHA-256 too when a chunk arrives
 	NoPrefetch bool
 	Traces     bool // sent where the environment names a collector
 

@@ -336,7 +336,7 @@ func (k *keeper) sendLosses(ctx context.Context, p *place) {
 
 // first opens what is served when the node is made.
 func (k *keeper) first(ctx context.Context, set datasets.Set) ([]gateway.Dataset, []gateway.Mixture, error) {
-	next, err := k.prepare(ctx, set, atNew)
+	next, err := k.prepare(ctx, set, look{at: atNone})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,14 +24,15 @@ const (
 	openAgain   = 30 * time.Second // after a file was read and a dataset of it could not be opened, it is tried again
 )
 
-// look says which datasets a change looks at.
-type look uint8
+// look says which datasets a change looks at, beside those that are not open yet: whether the pointer names another index.
+type look struct {
+	at    func(name string) bool
+	only  string // the dataset that is asked for, which must be one; "": none
+	apart bool   // a dataset with an error stays as it is; else an error changes nothing
+}
 
-const (
-	atNew  look = iota // those that are not open; an error changes nothing
-	atAll              // all: whether the pointer names another index; an error changes nothing
-	atEach             // all; a dataset with an error stays as it is
-)
+func atNone(string) bool { return false }
+func atAll(string) bool  { return true }
 
 // living is what a keeper knows of changes.
 type living struct {
@@ -90,7 +92,7 @@ func (k *keeper) prepare(ctx context.Context, set datasets.Set, what look) ([]*g
 		if g == nil || g.source != nil {
 			continue
 		}
-		if what != atEach {
+		if !what.apart {
 			fresh = append(fresh, g)
 		} else if err := k.admit(ctx, []*generation{g}); err != nil {
 			d := set.Datasets[i]
@@ -98,7 +100,7 @@ func (k *keeper) prepare(ctx context.Context, set datasets.Set, what look) ([]*g
 		}
 	}
 	err := errors.Join(faults...)
-	if what == atEach {
+	if what.apart {
 		return next, err
 	}
 	if err != nil {
@@ -113,7 +115,7 @@ func (k *keeper) prepare(ctx context.Context, set datasets.Set, what look) ([]*g
 // next returns what is open of a dataset if that is to stay, else a generation that is not admitted yet.
 func (k *keeper) next(ctx context.Context, d datasets.Dataset, what look) (*generation, error) {
 	if is := k.meant(d.Name); is != nil && is.at.Loc.Address() == d.Address() {
-		if what == atNew {
+		if !what.at(d.Name) {
 			return is, nil
 		}
 		same, err := k.isCurrent(ctx, is, what)
@@ -129,7 +131,7 @@ func (k *keeper) next(ctx context.Context, d datasets.Dataset, what look) (*gene
 		return nil, named(d, err)
 	}
 	g, err := k.read(ctx, p, "")
-	if err != nil && what == atEach {
+	if err != nil && what.apart {
 		g = k.meant(d.Name)
 	}
 	return g, named(d, err)
@@ -171,7 +173,7 @@ func (k *keeper) change(ctx context.Context, set datasets.Set, what look) ([]gat
 	ctx, cancel := context.WithTimeout(ctx, changeLimit)
 	defer cancel()
 	next, fault := k.prepare(ctx, set, what)
-	if next == nil || fault != nil && what != atEach {
+	if next == nil || fault != nil && !what.apart {
 		return nil, fault
 	}
 	if err := k.node.gateway.Serve(served(next), mixtures(set)); err != nil {
@@ -249,11 +251,17 @@ func (k *keeper) take(ctx context.Context) error {
 	}
 }
 
-// Reload reads the file of datasets and the pointers of all indexes again, and serves what they name now: all of it, or what was
-// served before.
-func (s *Node) Reload(ctx context.Context) ([]gateway.Change, error) { return s.keeper.reload(ctx) }
+// Reload reads the file of datasets again, and the pointer of the index of the dataset only, of all datasets where it is "". It
+// serves what they name now: all of it, or what was served before.
+func (s *Node) Reload(ctx context.Context, only string) ([]gateway.Change, error) {
+	what := look{at: atAll}
+	if only != "" {
+		what = look{at: func(name string) bool { return name == only }, only: only}
+	}
+	return s.keeper.reload(ctx, what)
+}
 
-func (k *keeper) reload(ctx context.Context) ([]gateway.Change, error) {
+func (k *keeper) reload(ctx context.Context, what look) ([]gateway.Change, error) {
 	if err := k.take(ctx); err != nil {
 		return nil, err
 	}
@@ -262,13 +270,16 @@ func (k *keeper) reload(ctx context.Context) ([]gateway.Change, error) {
 	if k.node.cfg.DatasetsFile != "" {
 		content = k.file().Settled(ctx, k.seen)
 	}
-	return k.refresh(ctx, content, atAll)
+	return k.refresh(ctx, content, what)
 }
 
 // refresh serves what flags and file name now. The caller has the turn.
 func (k *keeper) refresh(ctx context.Context, content watch.Content, what look) ([]gateway.Change, error) {
 	set, err := k.wanted(content)
 	var changes []gateway.Change
+	if err == nil && what.only != "" && !slices.ContainsFunc(set.Datasets, func(d datasets.Dataset) bool { return d.Name == what.only }) {
+		err = fmt.Errorf("neither a flag nor the file names a dataset %q", what.only)
+	}
 	if err == nil {
 		if changes, err = k.change(ctx, set, what); err != nil {
 			k.again = time.Now().Add(openAgain)
@@ -310,7 +321,7 @@ func (k *keeper) lookAtFile(ctx context.Context) {
 	if due := !k.again.IsZero() && time.Now().After(k.again); !changed && !due || ctx.Err() != nil {
 		return
 	}
-	_, _ = k.refresh(ctx, content, atNew) // which logs an error
+	_, _ = k.refresh(ctx, content, look{at: atNone}) // which logs an error
 }
 
 // follow serves what the pointers of all indexes name now.
@@ -319,7 +330,7 @@ func (k *keeper) follow(ctx context.Context) {
 		return
 	}
 	defer func() { <-k.turn }()
-	changes, err := k.change(ctx, k.set, atEach)
+	changes, err := k.change(ctx, k.set, look{at: atAll, apart: true})
 	if ctx.Err() != nil {
 		return
 	}
@@ -337,7 +348,7 @@ func (k *keeper) follow(ctx context.Context) {
 
 // hangUp reloads as a signal asks for it.
 func (k *keeper) hangUp(ctx context.Context) {
-	if changes, err := k.reload(ctx); err == nil { // an error is logged
+	if changes, err := k.reload(ctx, look{at: atAll}); err == nil { // an error is logged
 		k.node.log.Info().Int("datasets", len(changes)).Msg("reloaded")
 	}
 }

@@ -78,7 +78,7 @@ func (r *rig) write(lines string) {
 // reload reloads, and returns the changes as "name change".
 func (r *rig) reload() (changes []string) {
 	r.t.Helper()
-	all, err := r.Reload(r.t.Context())
+	all, err := r.Reload(r.t.Context(), "")
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func TestTheSetChanges(t *testing.T) {
 	} {
 		r.write(lines)
 		failures := r.stat("datasets_reload_failures_total")
-		if _, err := r.Reload(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := r.Reload(t.Context(), ""); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %q", lines, err, want)
 		}
 		if code, _, _ := r.get(batchOf("both")); code != http.StatusOK || r.stat("datasets_reload_failures_total") != failures+1 || r.stat("datasets_file_refused") != 1 || r.stat("datasets_open") != 2 {
@@ -311,7 +311,7 @@ func TestWhatIsNewMustFit(t *testing.T) {
 	defer r.Close()
 	inUse := r.main().budget.InUse()
 	r.write("  a: " + a + "\n  wide: " + wide + "\n")
-	if _, err := r.Reload(t.Context()); err == nil || !strings.Contains(err.Error(), "16 MiB is too small") || !strings.Contains(err.Error(), "largest chunk of wide") {
+	if _, err := r.Reload(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "16 MiB is too small") || !strings.Contains(err.Error(), "largest chunk of wide") {
 		t.Errorf("got %v, want the memory that is too small", err)
 	}
 	if got := r.main().budget.InUse(); got != inUse || r.stat("datasets_open") != 1 {
@@ -471,7 +471,7 @@ func TestNamesOfFlagsStay(t *testing.T) {
 		t.Error(diff)
 	}
 	r.write("  a: " + b + "\n")
-	if _, err := r.Reload(t.Context()); err == nil || !strings.Contains(err.Error(), r.file+":2: dataset a: a flag has this name already") {
+	if _, err := r.Reload(t.Context(), ""); err == nil || !strings.Contains(err.Error(), r.file+":2: dataset a: a flag has this name already") {
 		t.Errorf("got %v, want the name that a flag has", err)
 	}
 	r.write("")

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
-	"time"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
@@ -54,6 +53,8 @@ type Node struct {
 	divisions []*division // the main one first
 	peers     *peers      // nil: the gateway is alone
 
+	held *held // nil: the node ends when it is told to
+
 	tls          *tls.Config // of the data and admin ports; nil: plain HTTP
 	certificates []certificate
 	guard        *auth.Guard // nil: no credentials are asked for
@@ -94,6 +95,9 @@ func (s *Node) open(ctx context.Context) error {
 		Trace: s.trace, Mix: s.mix, Open: s.keeper.openOlder, Reload: s.Reload, Follows: c.Follow > 0, Log: s.log, Version: c.Version, Stats: s.stats, Readers: s.readers,
 		AdminListen: c.AdminListen != "", Deadline: c.Deadline,
 		LameDuck: max(c.LameDuck, 1), // 0 would be the default
+	}
+	if err := s.hold(); err != nil {
+		return err
 	}
 	if err := s.openTLS(); err != nil {
 		return err
@@ -158,7 +162,7 @@ func (s *Node) Run(ctx context.Context, ready func(net.Addr)) error {
 	if err != nil {
 		return err
 	}
-	if s.guard == nil && !Loopback(l.data.Addr().String()) {
+	if s.guard == nil && l.data.Addr().Network() != "unix" && !Loopback(l.data.Addr().String()) {
 		s.log.Warn().Msg("insecure-no-auth: every machine that reaches this address may read every dataset")
 	}
 	s.log.Info().Stringer("listen", l.data.Addr()).Bool("tls", s.tls != nil).Msg("serving")
@@ -218,7 +222,12 @@ func (s *Node) ports(ctx context.Context) (l listeners, err error) {
 func (s *Node) join(ctx context.Context, l listeners) error {
 	rest, endRest := context.WithCancel(context.WithoutCancel(ctx))
 	defer endRest()
+	ctx, endUnused := context.WithCancelCause(ctx)
+	defer endUnused(nil)
 	g, failed := errgroup.WithContext(ctx)
+	if s.held != nil {
+		g.Go(func() error { return s.held.watch(failed, endUnused) })
+	}
 	for _, v := range s.divisions {
 		g.Go(func() error {
 			if err := v.path.Run(rest); err != nil && !errors.Is(err, context.Canceled) {
@@ -283,7 +292,10 @@ func (s *Node) serveData(ctx, failed context.Context, data net.Listener) error {
 		s.log.Info().Dur("lame_duck", s.cfg.LameDuck).Dur("drain_timeout", s.cfg.Drain).Msg("draining")
 	})()
 	drain := max(s.cfg.Drain, 1) // 0 would be the default
-	leave := func() bool { return errors.Is(context.Cause(ctx), ErrInterrupted) && s.unused() }
+	leave := func() bool {
+		cause := context.Cause(ctx)
+		return errors.Is(cause, errReleased) || errors.Is(cause, ErrInterrupted) && s.unused()
+	}
 	err := gateway.NewServer(s.gateway, gateway.ServerConfig{DrainTime: drain, TLS: s.tls, Leave: leave}).Serve(failed, data)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
@@ -292,17 +304,4 @@ func (s *Node) serveData(ctx, failed context.Context, data net.Listener) error {
 		s.log.Info().Msg("drained")
 	}
 	return err
-}
-
-func Listen(ctx context.Context, address string) (net.Listener, error) {
-	l, err := Bind(ctx, address)
-	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %v", address, err) //nolint:errorlint // no store: the exit code must not say so
-	}
-	return l, nil
-}
-
-func Bind(ctx context.Context, address string) (net.Listener, error) {
-	lc := net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 3}}
-	return lc.Listen(ctx, "tcp", address)
 }

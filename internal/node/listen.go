@@ -1,0 +1,118 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// mostOfPath is how long the path of a Unix socket may be on every system: macOS takes 104 bytes, the zero at its end included.
+const mostOfPath = 103
+
+// SocketOf returns the path that an address unix:PATH names, and "" for any other address.
+func SocketOf(address string) string {
+	path, _ := strings.CutPrefix(address, "unix:")
+	if path == address {
+		return ""
+	}
+	return path
+}
+
+// Listen binds an address, HOST:PORT or unix:PATH. An error names it.
+func Listen(ctx context.Context, address string) (net.Listener, error) {
+	l, err := Bind(ctx, address)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %v", address, err) //nolint:errorlint // no store: the exit code must not say so
+	}
+	return l, nil
+}
+
+// Bind binds an address, HOST:PORT or unix:PATH.
+func Bind(ctx context.Context, address string) (net.Listener, error) {
+	if path := SocketOf(address); path != "" {
+		return bindSocket(ctx, path)
+	}
+	lc := net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 3}}
+	return lc.Listen(ctx, "tcp", address)
+}
+
+// socket listens at a path. Closing it removes the path, if that is still its own.
+type socket struct {
+	net.Listener
+	path string
+	is   fs.FileInfo
+}
+
+// bindSocket makes a Unix socket that only this user can reach. It takes the place of one that nobody listens on any more. The socket is
+// bound under another name and then renamed: so nobody can connect to it before its mode is set, and two gateways that begin at once do not remove each
+// other's.
+func bindSocket(ctx context.Context, path string) (_ net.Listener, err error) {
+	fresh := fmt.Sprintf("%s.%d", path, os.Getpid())
+	if len(fresh) > mostOfPath {
+		return nil, fmt.Errorf("the path of a Unix socket may have %d bytes, with a process number behind it, and this one has %d: choose a shorter one", mostOfPath, len(fresh))
+	}
+	if err := replaceable(ctx, path); err != nil {
+		return nil, err
+	}
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "unix", fresh)
+	if err != nil {
+		return nil, err
+	}
+	ln.(*net.UnixListener).SetUnlinkOnClose(false)
+	defer func() {
+		if err != nil {
+			ln.Close()
+			err = errors.Join(err, os.Remove(fresh))
+		}
+	}()
+	if err := os.Chmod(fresh, 0o600); err != nil {
+		return nil, err
+	}
+	is, err := os.Lstat(fresh)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Rename(fresh, path); err != nil {
+		return nil, err
+	}
+	return &socket{ln, path, is}, nil
+}
+
+// replaceable refuses a path at which something lies that is in use, or is no socket.
+func replaceable(ctx context.Context, path string) error {
+	is, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case is.Mode().Type() != fs.ModeSocket:
+		return errors.New("something else than a socket lies there: remove it, or choose another path")
+	}
+	c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", path)
+	if err == nil {
+		c.Close()
+		return errors.New("another process listens there")
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("a socket lies there, and whether somebody listens cannot be told: %w", err)
+	}
+	return nil
+}
+
+// Addr is the path that clients know.
+func (s *socket) Addr() net.Addr { return &net.UnixAddr{Name: s.path, Net: "unix"} }
+
+// Close ends the listener and removes its path.
+func (s *socket) Close() error {
+	if is, err := os.Lstat(s.path); err == nil && os.SameFile(is, s.is) {
+		_ = os.Remove(s.path) // else the next gateway takes its place
+	}
+	return s.Listener.Close()
+}

@@ -1,0 +1,182 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "m") // that of the test may be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+func TestAUnixSocket(t *testing.T) {
+	path := filepath.Join(shortDir(t), "s")
+	ln, err := Listen(t.Context(), "unix:"+path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if is, err := os.Lstat(path); err != nil || is.Mode() != os.ModeSocket|0o600 {
+		t.Errorf("got %v, %v, want a socket of this user's alone", is.Mode(), err)
+	}
+	if ln.Addr().Network() != "unix" || ln.Addr().String() != path {
+		t.Errorf("got the address %s", ln.Addr())
+	}
+	if _, err := Listen(t.Context(), "unix:"+path); err == nil || !strings.Contains(err.Error(), "another process listens there") {
+		t.Errorf("got %v, want a refusal", err)
+	}
+	if err := ln.Close(); err != nil {
+		t.Error(err)
+	}
+	left, err := os.ReadDir(filepath.Dir(path))
+	if err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// TestAStaleSocketIsReplaced: one that a process which was killed has left, but nothing else.
+func TestAStaleSocketIsReplaced(t *testing.T) {
+	path := filepath.Join(shortDir(t), "s")
+	dead, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead.(*net.UnixListener).SetUnlinkOnClose(false)
+	dead.Close()
+	ln, err := Listen(t.Context(), "unix:"+path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", path+"2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.Close()
+	if err := os.Rename(path+"2", path); err != nil { // as another gateway would
+		t.Fatal(err)
+	}
+	ln.Close()
+	if _, err := os.Lstat(path); err != nil {
+		t.Errorf("the socket of another process was removed: %v", err)
+	}
+	for name, make := range map[string]func(string) error{
+		"a file":      func(p string) error { return os.WriteFile(p, nil, 0o600) },
+		"a directory": func(p string) error { return os.Mkdir(p, 0o700) },
+		"a link":      func(p string) error { return os.Symlink(path, p) },
+	} {
+		p := filepath.Join(shortDir(t), "s")
+		if err := make(p); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Listen(t.Context(), "unix:"+p); err == nil || !strings.Contains(err.Error(), "something else than a socket lies there") {
+			t.Errorf("%s: got %v, want a refusal", name, err)
+		}
+		if _, err := os.Lstat(p); err != nil {
+			t.Errorf("%s was removed", name)
+		}
+	}
+	if _, err := Listen(t.Context(), "unix:/"+strings.Repeat("x", 120)); err == nil || !strings.Contains(err.Error(), "choose a shorter one") {
+		t.Errorf("got %v, want a word on the length", err)
+	}
+}
+
+// TestServesWhileLocked: the node serves over its socket as long as somebody holds the lock, and ends after the last one has gone. Whoever
+// comes while it ends gets the lock when the socket is gone.
+func TestServesWhileLocked(t *testing.T) {
+	dir := shortDir(t)
+	lock, at := filepath.Join(dir, "users"), filepath.Join(dir, "s")
+	const linger = 300 * time.Millisecond
+	r := newRig(t, "  a: "+dataset(t)+"\n", func(c *Config) {
+		c.Listen, c.HeldFile, c.Linger, c.LameDuck = "unix:"+at, lock, linger, time.Hour
+	})
+	defer r.Close()
+	user, err := os.OpenFile(lock, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer user.Close()
+	if err := syscall.Flock(int(user.Fd()), syscall.LOCK_SH); err != nil {
+		t.Fatal(err)
+	}
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	go func() { ended <- r.Run(t.Context(), func(net.Addr) { close(ready) }) }()
+	<-ready
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", at)
+	}}}
+	time.Sleep(linger + 2*lookAtLock)
+	for _, path := range []string{"/readyz", batchOf("a"), "/metrics"} {
+		a, err := client.Get("http://localhost" + path)
+		if err != nil || a.StatusCode != http.StatusOK {
+			t.Fatalf("%s: got %v, %v while the lock is held", path, a, err)
+		}
+		a.Body.Close()
+	}
+	if a, err := client.Get("http://elsewhere/readyz"); err != nil || a.StatusCode != http.StatusOK {
+		t.Error("readiness is told to everybody")
+	}
+	if a, err := client.Get("http://elsewhere" + batchOf("a")); err != nil || a.StatusCode != http.StatusMisdirectedRequest {
+		t.Errorf("got %v, %v, want a refusal of another host", a, err)
+	}
+	if err := syscall.Flock(int(user.Fd()), syscall.LOCK_UN); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	next, err := os.OpenFile(lock, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.Close()
+	if err := syscall.Flock(int(next.Fd()), syscall.LOCK_SH|syscall.LOCK_NB); !errors.Is(err, syscall.EWOULDBLOCK) {
+		t.Errorf("got %v, want the lock held by the node until it is closed", err)
+	}
+	if _, err := os.Lstat(at); err == nil {
+		t.Error("the socket is left behind")
+	}
+	r.Close()
+	if err := syscall.Flock(int(next.Fd()), syscall.LOCK_SH|syscall.LOCK_NB); err != nil {
+		t.Errorf("got %v after the end", err)
+	}
+}
+
+// TestReloadOfOneDataset leaves the others alone: what is wrong with their stores is not its matter.
+func TestReloadOfOneDataset(t *testing.T) {
+	a, b := dataset(t), dataset(t)
+	r := newRig(t, "  a: "+a+"\n", nil)
+	defer r.Close()
+	if err := os.RemoveAll(a); err != nil {
+		t.Fatal(err)
+	}
+	r.write("  a: " + a + "\n  b: " + b + "\n")
+	for _, want := range []string{"[a none b new]", "[a none b none]"} {
+		all, err := r.Reload(t.Context(), "b")
+		if got := "[" + strings.Join(said(all), " ") + "]"; err != nil || got != want {
+			t.Errorf("got %s, %v, want %s", got, err, want)
+		}
+	}
+	grow(t, b, "more.txt")
+	if all, err := r.Reload(t.Context(), "b"); err != nil || strings.Join(said(all), " ") != "a none b generation" {
+		t.Errorf("got %v, %v, want the new generation of b", said(all), err)
+	}
+	if _, err := r.Reload(t.Context(), "c"); err == nil || !strings.Contains(err.Error(), `names a dataset "c"`) {
+		t.Errorf("got %v, want a refusal", err)
+	}
+	if _, err := r.Reload(t.Context(), ""); err == nil {
+		t.Error("got no error of the dataset that is gone")
+	}
+}
