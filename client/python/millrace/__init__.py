@@ -15,7 +15,7 @@ from ._pool import Stats
 from ._version import __version__
 from .batch import Batch, DecodeError, Sample, load_json
 from .classes import ClassFolders, class_names
-from .client import Client
+from .client import Client, open
 from .epoch import Epoch, Plan, Reader
 from .errors import (
     AmbiguousKey,
@@ -88,4 +88,5 @@ __all__ = [
     "decoders",
     "home_by_rank",
     "load_json",
+    "open",
 ]

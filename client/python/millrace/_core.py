@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from ._arena import Arena
 from ._gateways import Fleet, Gateway, Home, Source, system_lookup
+from ._local import Local
 from ._token import Token, Tokens, keep_off_plain_networks
 from ._wire import Attempt, ShortBody, Wire, no_answer, read_error
 from .errors import (
@@ -61,6 +62,7 @@ class Settings:
     client_key: Optional[str]
     ssl_context: Optional[ssl.SSLContext]
     lookup: Optional[Callable[[str], Iterable[str]]]
+    local: Optional[Local] = None  # the gateway is this user's, and is started again if it has gone
 
     def tokens(self) -> Tokens:
         """Finds the token, in the environment of this process if no argument gives it."""
@@ -187,6 +189,9 @@ class Core:
                     if last is None or not isinstance(e, ShortBody) or clock.now() < end:
                         last = e
                     self.answered = self.answered or e.status != 0
+                    if s.local is not None and isinstance(e, (ShortBody, NotFound)) and s.local.revive():
+                        last = None
+                        break
                     wait = _pass_over(e)
                     if wait is not None:
                         here.fleet.failed(g, clock.now() - begun, wait)

@@ -53,16 +53,21 @@ class Address:
     prefix: str = ""
     named: str = ""  # what its address was looked up from, with the port: the Host header; empty: host says it
     authorization: str = field(default="", repr=False)  # of a proxy
+    socket: str = ""  # path of a Unix socket, in place of host and port
 
     @property
     def name(self) -> str:
         """The base URL, without a proxy's password."""
+        if self.socket:
+            return f"unix:{self.socket}"
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}{self.prefix}"
 
 
 def parse(text: str, what: str = "gateway") -> Address:
-    """Reads a base URL; a bare host and port means http. No fault repeats a password, which a proxy's may hold, or a token."""
+    """Reads a base URL, or unix:PATH; a bare host and port means http. No fault repeats a password, which a proxy's may hold, or a token."""
+    if text.startswith("unix:/"):
+        return Address("http", "localhost", 80, socket=text[5:])
     shown = re.split(r"[?#]", text.rsplit("@", 1)[-1])[0]
     try:
         u = urlsplit(text if "://" in text else "http://" + text)

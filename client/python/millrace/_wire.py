@@ -73,7 +73,11 @@ class Attempt:
     def dial(self, address: tuple[str, int], timeout: float, _: object = None) -> socket.socket:
         """Connects to one of the addresses of a name, as socket.create_connection does, and can be ended meanwhile."""
         fault: Optional[OSError] = None
-        for family, kind, protocol, _, at in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
+        places: list[Any] = (
+            [(socket.AF_UNIX, socket.SOCK_STREAM, 0, "", self.gateway.address.socket)]
+            if self.gateway.address.socket else socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
+        )
+        for family, kind, protocol, _, at in places:
             sock = socket.socket(family, kind, protocol)
             self.sock = sock
             try:
@@ -102,6 +106,14 @@ class _Response(http.client.HTTPResponse):
                 return version, status, reason
             http.client.parse_headers(self.fp)
         raise http.client.BadStatusLine(f"more than {MOST_INTERIM} interim answers")
+
+
+class _Here(http.client.HTTPConnection):
+    """A connection over a Unix socket, which has no options of TCP."""
+
+    def connect(self) -> None:
+        """Connects."""
+        self.sock = self._create_connection((self.host, self.port), self.timeout)  # type: ignore[attr-defined]
 
 
 class _Secure(http.client.HTTPSConnection):
@@ -399,7 +411,7 @@ class Wire:
             if proxy is not None:
                 c.set_tunnel(at.host, at.port, _credentials(proxy))
         else:
-            c = http.client.HTTPConnection(host, port, timeout=limit)
+            c = (_Here if at.socket else http.client.HTTPConnection)(host, port, timeout=limit)
         c.response_class = _Response
         c.debuglevel = 0  # else http.client would print the token, wherever a program has it print requests
         c._create_connection = a.dial  # type: ignore[attr-defined]

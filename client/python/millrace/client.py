@@ -11,6 +11,7 @@ from urllib.parse import quote, quote_plus, urlsplit
 from ._agree import refuse
 from ._core import Core, Settings
 from ._gateways import Home, Source, home_by_rank
+from ._local import Local, Size, find, is_gateway
 from ._token import Token, secret
 from ._version import __version__
 from .batch import Batch, Decoder
@@ -82,6 +83,7 @@ class Client:
         client_key: Path = None,
         ssl_context: Optional[ssl.SSLContext] = None,
         lookup: Optional[Callable[[str], Iterable[str]]] = None,
+        _local: Optional[Local] = None,
     ) -> None:
         token = secret(token)
         listed = [gateways] if isinstance(gateways, str) else list(gateways)
@@ -103,12 +105,13 @@ class Client:
         settings = Settings(
             sources, deadline, first_answer, attempt_timeout, max_batch_bytes, check, user_agent,
             token, _path(token_file), insecure_plain_http, dict(headers or {}), home,
-            _path(ca_file), _path(client_cert), _path(client_key), ssl_context, lookup,
+            _path(ca_file), _path(client_cert), _path(client_key), ssl_context, lookup, _local,
         )
         settings.tokens()  # its faults are better known now than in a worker
         self.dataset = dataset or ""
         self.core = Core(settings)
         """For this package's own modules."""
+        self._hold = None if _local is None else _local.hold()
 
     def __getstate__(self) -> dict[str, Any]:
         if self.core.settings.ssl_context is not None:
@@ -118,6 +121,8 @@ class Client:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.dataset, self.core = state["dataset"], Core(state["settings"])
         self.core.answered = state["answered"]
+        local = self.core.settings.local
+        self._hold = None if local is None else local.hold()
 
     def __repr__(self) -> str:
         made = "core" in vars(self)  # else one whose arguments were refused, in a traceback with variables
@@ -262,9 +267,50 @@ class Client:
     def close(self) -> None:
         """Closes the connections of this process and calls off what is under way."""
         self.core.close()
+        if self._hold is not None:
+            self._hold.close()
 
     def __enter__(self) -> Client:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def open(
+    where: Union[str, os.PathLike[str]],
+    *,
+    cache: Optional[Size] = None,
+    disk_cache: Optional[tuple[Union[str, os.PathLike[str]], Size]] = None,
+    **options: Any,
+) -> Client:
+    """Opens a dataset: a directory, `s3://bucket/prefix`, or `http://gateway:8080`. Nothing has to be started before.
+
+        data = millrace.open("s3://train/photos")
+        for batch in data.epoch(0, batch_size=256):
+            images = batch["jpg"]
+
+    For a directory or a bucket the first process of a user starts a gateway on this machine; all processes that open datasets with the
+    same settings share it and its memory, and it ends a minute after the last of them. If it is killed it is started again, and reading
+    goes on. A dataset that has no index is read once and indexed: beside the data, or in the user's cache directory where it may not
+    write. Of a dataset that is open the newest index is served from now on; what reads already goes on with its own.
+
+    where       `#NAME` behind a directory or bucket names one of several indexes. Credentials and endpoints of buckets are those of the
+                environment, as for every program that reads S3
+    cache       memory that the gateway may use for data: bytes, or a text such as "4GiB"; None: a quarter of what the process may use
+    disk_cache  a directory and a size, such as ("/nvme/millrace", "200GiB"): chunks that are kept there, also for later runs
+    options     of Client
+    """
+    text = os.fspath(where)
+    if is_gateway(text):
+        if cache is not None or disk_cache is not None:
+            raise InvalidArgument(f"open {text}: that gateway has its own cache", cure="leave out cache and disk_cache, or give a directory or a bucket")
+        return Client(text, **options)
+    local = find(text, cache, disk_cache)
+    client = Client(local.gateway, local.name, _local=local, **options)
+    try:
+        local.refresh()
+    except BaseException:
+        client.close()
+        raise
+    return client

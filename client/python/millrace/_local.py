@@ -1,0 +1,350 @@
+"""Gateways of this user's own on this machine: begun by the first process that needs one, shared by all, gone a minute after the last.
+
+A gateway has a directory that only its user can enter:
+
+    socket          where it listens (mode 0600)
+    users           every process that uses the gateway holds a shared lock on it; the kernel takes the lock back however a process ends, and a
+                    forked child holds its parent's. The gateway ends when it has been alone for a minute (serve --while-locked)
+    change          locked by who starts the gateway or adds a dataset: one process at a time
+    datasets.yaml   what it serves
+    log             of the gateway that was started last
+
+The directory's name is a digest of everything that makes gateways differ: the program, credentials and other settings in the
+environment, sizes of caches. So two versions, or two accounts of a store, have gateways of their own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import http.client
+import json
+import logging
+import os
+import re
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+import weakref
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Optional, Union
+from urllib.parse import urlsplit
+
+from .errors import GatewayUnavailable, InvalidArgument, MillraceError, NotFound, ReloadRefused, StoreError
+
+log = logging.getLogger("millrace")
+
+PROGRAM = "MILLRACE_PROGRAM"
+START_TIME = 120.0  # indexes of many datasets may have to be fetched
+_LONGEST_SOCKET = 90  # bytes of a path, so that a process number fits behind it
+_NOT_FOUND, _STORE = 4, 5  # exit codes of the program
+_SETTINGS = re.compile(r"(AWS_|SSL_CERT_|OTEL_)|(https?|all|no)_proxy$", re.IGNORECASE)
+
+Size = Union[int, str]
+
+
+def is_gateway(where: str) -> bool:
+    """Reports whether a text is the address of a gateway rather than of a dataset."""
+    return where.startswith(("http://", "https://", "dns:", "unix:"))
+
+
+@dataclass(frozen=True)
+class Local:
+    """One dataset at a gateway of this user's. It can be pickled: another process finds the same gateway, or starts it again."""
+
+    directory: str
+    command: tuple[str, ...]  # the program, and what serve is told beside places and datasets
+    name: str  # of the dataset
+    address: str
+
+    @property
+    def gateway(self) -> str:
+        """The address that a client is given."""
+        return f"unix:{self.directory}/socket"
+
+    def hold(self) -> Hold:
+        """Takes this process's share of the gateway. While one ends, it waits for that."""
+        self._own_directory()
+        return Hold(Path(self.directory, "users"))
+
+    def revive(self) -> bool:
+        """Starts the gateway if it has gone, and adds the dataset if it is not served. Returns whether there was anything to do."""
+        with self._changing():
+            served = self._served()
+            if not self._answers():
+                self._start({self.name: self.address})
+            elif self.name not in served:
+                self._add(served)
+            else:
+                return False
+        return True
+
+    def refresh(self) -> None:
+        """Has the newest index of the dataset served."""
+        if not self.revive():
+            self._reload()
+
+    def _own_directory(self) -> None:
+        """Makes the directory, and refuses one into which others can put things."""
+        try:
+            Path(self.directory).mkdir(0o700, exist_ok=True)
+        except FileExistsError:
+            pass  # looked at below
+        except OSError as e:
+            raise _cannot(self.directory, e) from None
+        is_ = os.lstat(self.directory)
+        if not stat.S_ISDIR(is_.st_mode) or is_.st_uid != os.getuid() or is_.st_mode & 0o077:
+            raise InvalidArgument(
+                f"{self.directory}: not a directory of this user's alone", cure="remove it, or set XDG_RUNTIME_DIR to a directory of your own"
+            )
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[None]:
+        self._own_directory()
+        with Hold(Path(self.directory, "change"), alone=True):
+            yield
+
+    def _answers(self) -> bool:
+        with contextlib.closing(socket.socket(socket.AF_UNIX)) as s:
+            s.settimeout(5.0)
+            try:
+                s.connect(f"{self.directory}/socket")
+            except (ConnectionRefusedError, FileNotFoundError):
+                return False
+        return True
+
+    def _served(self) -> dict[str, str]:
+        try:
+            served: dict[str, str] = json.loads(Path(self.directory, "datasets.yaml").read_text())["datasets"]
+        except (OSError, ValueError, KeyError):
+            return {}
+        return served
+
+    def _write(self, served: Mapping[str, str]) -> None:
+        path = Path(self.directory, "datasets.yaml")
+        try:
+            path.with_suffix(".new").write_text(json.dumps({"datasets": served}, indent=1))  # YAML too
+            path.with_suffix(".new").replace(path)
+        except OSError as e:
+            raise _cannot(str(path), e) from None
+
+    def _start(self, served: Mapping[str, str]) -> None:
+        """Starts a gateway in a session of its own: neither Ctrl-C nor the end of this process is its matter."""
+        self._write(served)
+        d = self.directory
+        args = [
+            *self.command, "--listen", f"unix:{d}/socket", "--datasets", f"{d}/datasets.yaml", "--while-locked", f"{d}/users",
+            "--lame-duck", "0s", "--log-format", "json",
+        ]
+        ends, alive = os.pipe()
+        try:
+            with open(f"{d}/log", "wb") as out:
+                # The shell ends at once, so that the gateway is nobody's child, and leaves nobody a dead one.
+                subprocess.run(
+                    ["/bin/sh", "-c", '"$@" &', "sh", *args], stdin=subprocess.DEVNULL, stdout=out, stderr=out, pass_fds=(alive,),
+                    start_new_session=True, check=True, cwd="/", env=_environment(),
+                )
+        except OSError as e:
+            os.close(ends)
+            raise _cannot(d, e) from None
+        finally:
+            os.close(alive)
+        with os.fdopen(ends, "rb") as end:
+            self._await(end.fileno())
+        log.info("started a gateway for this user: %s serves %s", self.gateway, self.address)
+
+    def _await(self, ends: int) -> None:
+        """Waits until the gateway listens: then all its datasets are open. ends is at its end when the gateway is."""
+        os.set_blocking(ends, False)
+        begun = time.monotonic()
+        while not self._answers():
+            gone = True
+            try:
+                os.read(ends, 1)
+            except BlockingIOError:
+                gone = False
+            if gone or time.monotonic() - begun > START_TIME:
+                why = "has ended" if gone else f"does not listen after {START_TIME:.0f} s"
+                raise GatewayUnavailable(f"the gateway of this user {why}: {self._last_words()}", cure=f"see {self.directory}/log")
+            time.sleep(0.02)
+
+    def _last_words(self) -> str:
+        try:
+            lines = Path(self.directory, "log").read_text(errors="replace").strip().splitlines()
+        except OSError:
+            lines = []
+        return "; ".join(lines[-3:]) or "it has said nothing"
+
+    def _add(self, served: Mapping[str, str]) -> None:
+        self._write({**served, self.name: self.address})
+        try:
+            self._reload()
+        except BaseException:
+            self._write(served)  # else nobody could add another one
+            raise
+
+    def _reload(self) -> None:
+        """Has the gateway read the file and the newest index of the dataset."""
+        with contextlib.closing(_Connection("localhost", timeout=START_TIME)) as c:
+            c.path = f"{self.directory}/socket"
+            try:
+                c.request("POST", f"/v1/reload?dataset={self.name}")
+                r = c.getresponse()
+                body = r.read()
+            except (OSError, http.client.HTTPException) as e:
+                raise GatewayUnavailable(f"{self.gateway}: {e or type(e).__name__}", retryable=True) from None
+        if r.status != http.client.OK:
+            with contextlib.suppress(ValueError, TypeError, KeyError):
+                body = json.loads(body)["detail"].encode()
+            raise ReloadRefused(f"open {self.address}: {body[:4096].decode(errors='replace')}")
+
+
+class _Connection(http.client.HTTPConnection):
+    path = ""
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self.path)
+
+
+class Hold:
+    """A lock on a file, for as long as this object, or the same in a forked child, lives."""
+
+    def __init__(self, path: Path, *, alone: bool = False) -> None:
+        import fcntl
+
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError as e:
+            raise _cannot(str(path), e) from None
+        self._close = weakref.finalize(self, os.close, fd)
+        fcntl.flock(fd, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+
+    def close(self) -> None:
+        """Lets go."""
+        self._close()
+
+    def __enter__(self) -> Hold:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def find(where: Union[str, os.PathLike[str]], cache: Optional[Size], disk_cache: Optional[tuple[Union[str, os.PathLike[str]], Size]]) -> Local:
+    """Finds or starts the gateway for a dataset, indexes the dataset if it has no index, and has it served."""
+    if sys.platform == "win32":
+        raise InvalidArgument("open: there is no gateway for Windows", cure="use WSL, or give the address of a gateway: http://host:8080")
+    program = _program()
+    address = _address(where)
+    serve = [program, "serve"]
+    if cache is not None:
+        serve += ["--cache-size", str(cache)]
+    if disk_cache is not None:
+        serve += ["--disk-cache", os.path.abspath(disk_cache[0]), "--disk-cache-size", str(disk_cache[1])]
+    directory = _directory(serve)
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", urlsplit(address).path.rstrip("/").rpartition("/")[2]).strip(".-") or "data"
+    local = Local(directory, tuple(serve), f"{name[:40]}-{_digest(address)[:8]}", address)
+    known = local._served().get(local.name, "")
+    if not known or not local._answers():
+        known = _indexed(program, address, local)
+    return replace(local, address=known)
+
+
+def _program() -> str:
+    """Finds the program: that of the environment, of the wheel, or of the PATH."""
+    named = os.environ.get(PROGRAM)
+    inside = Path(__file__).with_name("bin") / "millrace"
+    found = shutil.which(named or "millrace") if named or not inside.exists() else str(inside)
+    if not found:
+        what = f"{PROGRAM}={named}" if named else "millrace"
+        raise InvalidArgument(
+            f"open: the program {what} is not there", cure=f"install a wheel that has it, put millrace into the PATH or its path into {PROGRAM}"
+        )
+    return os.path.realpath(found)
+
+
+def _address(where: Union[str, os.PathLike[str]]) -> str:
+    text = os.fspath(where)
+    if "://" in text:
+        return text
+    path, _, name = text.partition("#")
+    path = os.path.abspath(os.path.expanduser(path))
+    if not os.path.isdir(path):
+        raise NotFound(f"open {path}: there is no such directory", cure="give a directory, s3://bucket/prefix, or a gateway's http:// address")
+    if "," in path or "#" in path:
+        raise InvalidArgument(f"open {path}: the path has a comma or a number sign", cure="name the directory by a symbolic link without them")
+    return path + ("#" + name if name else "")
+
+
+def _directory(serve: list[str]) -> str:
+    """Names the directory of the gateway that would run so."""
+    is_ = os.stat(serve[0])
+    settings = sorted((k, v) for k, v in os.environ.items() if _SETTINGS.match(k))
+    key = _digest(json.dumps([serve, is_.st_size, is_.st_mtime_ns, settings, os.environ.get("HOME")]))[:16]
+    own = os.environ.get("XDG_RUNTIME_DIR", "")
+    for base, name in ((own, f"millrace-{key}"), (tempfile.gettempdir(), f"millrace-{os.getuid()}-{key}"), ("/tmp", f"millrace-{os.getuid()}-{key}")):
+        if base and os.access(base, os.W_OK | os.X_OK) and len(f"{base}/{name}/socket") <= _LONGEST_SOCKET:
+            return os.path.join(base, name)
+    raise InvalidArgument("open: there is no directory for a socket", cure="set XDG_RUNTIME_DIR to a short path that you may write to")
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _indexed(program: str, address: str, local: Local) -> str:
+    """Indexes a dataset that has no index, and returns its address: with the place of the index, if that cannot lie beside it."""
+    cached = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "millrace", "indexes", _digest(address)[:32])
+    apart = f"{address},index={cached}"
+    with local._changing():  # other ranks wait, and then find it
+        for known in (address, apart) if cached.exists() else (address,):
+            if _run(program, "info", known, quiet=True)[0] == 0:
+                return known
+        code, words = _run(program, "info", address, quiet=True)
+        if code != _NOT_FOUND:
+            raise _failed("open", address, code, words)
+        print(f"millrace: {address} has no index yet: it is read once, and indexed", file=sys.stderr)
+        if "://" in address or os.access(address.partition("#")[0], os.W_OK):
+            code, words = _run(program, "index", address)
+            if code == 0:
+                return address
+            if code != _STORE:  # which may be that of others, and read-only
+                raise _failed("index", address, code, words)
+        try:
+            cached.mkdir(parents=True, exist_ok=True)
+        except OSError as e:
+            raise _cannot(str(cached), e) from None
+        code, words = _run(program, "index", address, "--index-url", str(cached))
+        if code != 0:
+            raise _failed("index", address, code, words)
+    return apart
+
+
+def _run(program: str, *args: str, quiet: bool = False) -> tuple[int, str]:
+    """Runs a command, and returns its exit code and its last words. Its progress is shown on a terminal."""
+    shown = not quiet and sys.stderr is sys.__stderr__ and sys.stderr.isatty()
+    done = subprocess.run([program, *args], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=None if shown else subprocess.PIPE, text=True, check=False, env=_environment())
+    return done.returncode, (done.stderr or "").strip()
+
+
+def _environment() -> dict[str, str]:
+    """The environment without the settings of other gateways."""
+    return {k: v for k, v in os.environ.items() if not k.startswith("MILLRACE_")}
+
+
+def _failed(what: str, address: str, code: int, words: str) -> MillraceError:
+    kinds: dict[int, type[MillraceError]] = {2: InvalidArgument, _NOT_FOUND: NotFound, _STORE: StoreError}
+    said = words.splitlines()[-1] if words else f"exit code {code}"
+    return kinds.get(code, MillraceError)(f"{what} {address}: {said}")
+
+
+def _cannot(path: str, e: OSError) -> MillraceError:
+    return InvalidArgument(f"{path}: {e.strerror or e}", cure="set XDG_RUNTIME_DIR and XDG_CACHE_HOME to directories that you may write to, with space left")
