@@ -27,7 +27,6 @@ import socket
 import stat
 import subprocess
 import sys
-import tempfile
 import time
 import weakref
 from collections.abc import Iterator, Mapping
@@ -41,7 +40,9 @@ from .errors import GatewayUnavailable, InvalidArgument, MillraceError, NotFound
 log = logging.getLogger("millrace")
 
 PROGRAM = "MILLRACE_PROGRAM"
+LINGER = "1m"  # that a gateway stays when nobody uses it
 START_TIME = 120.0  # indexes of many datasets may have to be fetched
+_ATTEMPTS = 5
 _LONGEST_SOCKET = 90  # bytes of a path, so that a process number fits behind it
 _NOT_FOUND, _STORE = 4, 5  # exit codes of the program
 _SETTINGS = re.compile(r"(AWS_|SSL_CERT_|OTEL_)|(https?|all|no)_proxy$", re.IGNORECASE)
@@ -79,7 +80,7 @@ class Local:
             served = self._served()
             if not self._answers():
                 self._start({self.name: self.address})
-            elif self.name not in served:
+            elif served.get(self.name) != self.address:
                 self._add(served)
             else:
                 return False
@@ -87,8 +88,14 @@ class Local:
 
     def refresh(self) -> None:
         """Has the newest index of the dataset served."""
-        if not self.revive():
-            self._reload()
+        for attempt in range(_ATTEMPTS):
+            try:
+                if not self.revive():
+                    self._reload()
+                return
+            except GatewayUnavailable as e:  # it was killed meanwhile
+                if not e.retryable or attempt == _ATTEMPTS - 1:
+                    raise
 
     def _own_directory(self) -> None:
         """Makes the directory, and refuses one into which others can put things."""
@@ -140,7 +147,7 @@ class Local:
         d = self.directory
         args = [
             *self.command, "--listen", f"unix:{d}/socket", "--datasets", f"{d}/datasets.yaml", "--while-locked", f"{d}/users",
-            "--lame-duck", "0s", "--log-format", "json",
+            "--linger", LINGER, "--lame-duck", "0s", "--log-format", "json",
         ]
         ends, alive = os.pipe()
         try:
@@ -238,8 +245,10 @@ class Hold:
         self.close()
 
 
-def find(where: Union[str, os.PathLike[str]], cache: Optional[Size], disk_cache: Optional[tuple[Union[str, os.PathLike[str]], Size]]) -> Local:
-    """Finds or starts the gateway for a dataset, indexes the dataset if it has no index, and has it served."""
+def find(
+    where: Union[str, os.PathLike[str]], cache: Optional[Size], disk_cache: Optional[tuple[Union[str, os.PathLike[str]], Size]]
+) -> tuple[Local, Hold]:
+    """Has a dataset served by this user's gateway, started and indexed where need be, and returns both with a share of the gateway."""
     if sys.platform == "win32":
         raise InvalidArgument("open: there is no gateway for Windows", cure="use WSL, or give the address of a gateway: http://host:8080")
     program = _program()
@@ -249,13 +258,22 @@ def find(where: Union[str, os.PathLike[str]], cache: Optional[Size], disk_cache:
         serve += ["--cache-size", str(cache)]
     if disk_cache is not None:
         serve += ["--disk-cache", os.path.abspath(disk_cache[0]), "--disk-cache-size", str(disk_cache[1])]
-    directory = _directory(serve)
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", urlsplit(address).path.rstrip("/").rpartition("/")[2]).strip(".-") or "data"
-    local = Local(directory, tuple(serve), f"{name[:40]}-{_digest(address)[:8]}", address)
-    known = local._served().get(local.name, "")
-    if not known or not local._answers():
-        known = _indexed(program, address, local)
-    return replace(local, address=known)
+    local = Local(_directory(serve), tuple(serve), f"{name[:40]}-{_digest(address)[:8]}", address)
+    hold = local.hold()
+    try:
+        known = local._served().get(local.name)
+        if known and local._answers():
+            with contextlib.suppress(ReloadRefused):  # its index may have gone
+                local = replace(local, address=known)
+                local.refresh()
+                return local, hold
+        local = replace(local, address=_indexed(program, address, local))
+        local.refresh()
+    except BaseException:
+        hold.close()
+        raise
+    return local, hold
 
 
 def _program() -> str:
@@ -289,8 +307,8 @@ def _directory(serve: list[str]) -> str:
     is_ = os.stat(serve[0])
     settings = sorted((k, v) for k, v in os.environ.items() if _SETTINGS.match(k))
     key = _digest(json.dumps([serve, is_.st_size, is_.st_mtime_ns, settings, os.environ.get("HOME")]))[:16]
-    own = os.environ.get("XDG_RUNTIME_DIR", "")
-    for base, name in ((own, f"millrace-{key}"), (tempfile.gettempdir(), f"millrace-{os.getuid()}-{key}"), ("/tmp", f"millrace-{os.getuid()}-{key}")):
+    name = f"millrace-{os.getuid()}-{key}"
+    for base in (os.environ.get("XDG_RUNTIME_DIR"), os.environ.get("TMPDIR"), "/tmp"):
         if base and os.access(base, os.W_OK | os.X_OK) and len(f"{base}/{name}/socket") <= _LONGEST_SOCKET:
             return os.path.join(base, name)
     raise InvalidArgument("open: there is no directory for a socket", cure="set XDG_RUNTIME_DIR to a short path that you may write to")
@@ -330,7 +348,7 @@ def _indexed(program: str, address: str, local: Local) -> str:
 
 def _run(program: str, *args: str, quiet: bool = False) -> tuple[int, str]:
     """Runs a command, and returns its exit code and its last words. Its progress is shown on a terminal."""
-    shown = not quiet and sys.stderr is sys.__stderr__ and sys.stderr.isatty()
+    shown = not quiet and sys.stderr is sys.__stderr__ and sys.stderr is not None and sys.stderr.isatty()
     done = subprocess.run([program, *args], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=None if shown else subprocess.PIPE, text=True, check=False, env=_environment())
     return done.returncode, (done.stderr or "").strip()
 

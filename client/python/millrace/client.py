@@ -306,11 +306,6 @@ def open(
         if cache is not None or disk_cache is not None:
             raise InvalidArgument(f"open {text}: that gateway has its own cache", cure="leave out cache and disk_cache, or give a directory or a bucket")
         return Client(text, **options)
-    local = find(text, cache, disk_cache)
-    client = Client(local.gateway, local.name, _local=local, **options)
-    try:
-        local.refresh()
-    except BaseException:
-        client.close()
-        raise
-    return client
+    local, hold = find(text, cache, disk_cache)
+    with hold:
+        return Client(local.gateway, local.name, _local=local, **options)

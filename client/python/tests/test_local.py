@@ -1,0 +1,349 @@
+"""Datasets that are opened without a server: the gateways that processes start and share."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import harness
+import pytest
+
+import millrace
+from millrace import _local
+
+KEYS = [f"{i:03d}" for i in range(200)]
+
+
+@pytest.fixture(autouse=True)
+def runtime(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """A place of the test's own for gateways, all of which have ended after it."""
+    place = tmp_path / "run"
+    place.mkdir()
+    if len(str(place)) > 50:  # a socket's path is short
+        place = Path(os.path.realpath("/tmp"), "ml-" + hashlib.sha256(str(tmp_path).encode()).hexdigest()[:10])
+        place.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(place))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("MILLRACE_PROGRAM", harness.binary())
+    monkeypatch.setattr(_local, "LINGER", "1s")
+    yield place
+    end = time.monotonic() + 60
+    while left := gateways(place):
+        assert time.monotonic() < end, f"left running: {left}"
+        time.sleep(0.05)
+    shutil.rmtree(place)
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    """A folder of small files without an index."""
+    return folder(tmp_path / "texts")
+
+
+def folder(at: Path) -> Path:
+    at.mkdir()
+    for key in KEYS:
+        (at / f"{key}.txt").write_text(f"text {key}")
+    return at
+
+
+def gateways(place: Path) -> list[int]:
+    """The processes that serve from a place."""
+    found = subprocess.run(["pgrep", "-f", f"serve --listen unix:{place}/"], capture_output=True, text=True, check=False).stdout
+    return [int(pid) for pid in found.split() if not zombie(int(pid))]
+
+
+def zombie(pid: int) -> bool:
+    try:
+        return re.search(r"^State:\s+Z", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE) is not None
+    except FileNotFoundError:
+        return True
+
+
+def read(c: millrace.Client, epoch: int = 0) -> list[str]:
+    return [bytes(v).decode() for b in c.epoch(epoch, batch_size=16, progress=False) for v in b["txt"]]
+
+
+WHOLE = sorted(f"text {key}" for key in KEYS)
+
+READ = """
+import sys, time, millrace, millrace._local
+millrace._local.LINGER = "1s"
+with millrace.open(sys.argv[1]) as c:
+    n = sum(len(b) for b in c.epoch(0, batch_size=16, progress=False))
+    print(n, c.core.settings.local.directory, flush=True)
+    sys.stdin.read()
+"""
+
+
+def another(where: Path, script: str = READ, **options: Any) -> subprocess.Popen[str]:
+    """Another process that reads an epoch, says so, and stays until its standard input ends."""
+    return subprocess.Popen([sys.executable, "-c", script, str(where)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options)
+
+
+def test_a_folder(texts: Path, runtime: Path) -> None:
+    with millrace.open(texts) as c:
+        assert sorted(read(c)) == WHOLE
+        assert read(c, 1) != read(c, 0)
+        assert (texts / ".millrace").is_dir()
+        directory = next(runtime.iterdir())
+        assert directory.stat().st_mode & 0o777 == 0o700
+        assert (directory / "socket").stat().st_mode & 0o777 == 0o600
+    c.close()
+
+
+def test_processes_share_it(texts: Path, runtime: Path) -> None:
+    """One index and one gateway for eight processes that begin at once; it outlives the one that started it, and ends after the last."""
+    made = [another(texts) for _ in range(8)]
+    said = {p.stdout.readline() for p in made if p.stdout}
+    assert len(said) == 1 and said.pop().startswith("200 ")
+    assert len(gateways(runtime)) == 1
+    assert len(list((texts / ".millrace").glob("**/*.idx*")) or list((texts / ".millrace").iterdir())) > 0
+    before = gateways(runtime)
+    for p in made[:7]:
+        p.kill()
+        p.wait()
+    time.sleep(2.5)  # longer than it lingers
+    assert gateways(runtime) == before
+    with millrace.open(texts) as c:
+        assert sorted(read(c)) == WHOLE
+    assert gateways(runtime) == before
+    made[7].communicate("")
+
+
+def test_ctrl_c_is_not_its_matter(texts: Path, runtime: Path) -> None:
+    first = another(texts, start_new_session=True)
+    assert first.stdout and first.stdout.readline()
+    with millrace.open(texts) as c:
+        os.killpg(first.pid, signal.SIGINT)
+        first.communicate()
+        assert sorted(read(c)) == WHOLE
+        assert len(gateways(runtime)) == 1
+
+
+def test_a_killed_gateway_is_started_again(texts: Path, tmp_path: Path, runtime: Path) -> None:
+    """In mid-epoch, with two datasets of two clients, of which the one that asks first brings its own alone."""
+    more = folder(tmp_path / "more")
+    with millrace.open(texts) as a, millrace.open(more) as b:
+        whole = read(a)
+        both = [iter(c.epoch(0, batch_size=8, prefetch_bytes=0, progress=False)) for c in (a, b)]
+        got = [[bytes(v).decode() for v in next(it)["txt"]] for it in both]
+        for pid in gateways(runtime):
+            os.kill(pid, signal.SIGKILL)
+        for some, it in zip(got, both):
+            some += [bytes(v).decode() for batch in it for v in batch["txt"]]
+        assert sorted(got[0]) == sorted(got[1]) == WHOLE
+        assert read(a) == whole
+        assert len(gateways(runtime)) == 1
+
+
+def test_threads_and_forks_find_a_killed_gateway(texts: Path, runtime: Path) -> None:
+    with millrace.open(texts) as c:
+        whole = read(c)
+        for pid in gateways(runtime):
+            os.kill(pid, signal.SIGKILL)
+        with ThreadPoolExecutor(8) as pool:
+            assert all(got == whole for got in pool.map(lambda _: read(c), range(8)))
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0 if read(c) == whole else 1)
+        assert os.waitpid(pid, 0)[1] == 0
+        assert len(gateways(runtime)) == 1
+
+
+def test_a_forked_child_keeps_it(texts: Path, runtime: Path) -> None:
+    c = millrace.open(texts)
+    whole = read(c)
+    r, w = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(w)
+        os.read(r, 1)
+        os._exit(0 if read(c) == whole else 1)
+    before = gateways(runtime)
+    c.close()
+    time.sleep(2.5)
+    assert gateways(runtime) == before
+    os.close(w)
+    assert os.waitpid(pid, 0)[1] == 0
+    os.close(r)
+
+
+def test_a_client_travels(texts: Path, runtime: Path) -> None:
+    """A pickled client, as spawned workers get it, holds the gateway too, and starts it if it has gone meanwhile."""
+    with millrace.open(texts) as c:
+        whole, packed = read(c), pickle.dumps(c)
+    end = time.monotonic() + 30
+    while gateways(runtime):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    with pickle.loads(packed) as c:
+        assert read(c) == whole
+        time.sleep(2.5)
+        assert len(gateways(runtime)) == 1
+
+
+def test_two_versions(texts: Path, tmp_path: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with millrace.open(texts) as old:
+        other = shutil.copy(harness.binary(), tmp_path / "other")
+        monkeypatch.setenv("MILLRACE_PROGRAM", str(other))
+        with millrace.open(texts) as new:
+            assert read(old) == read(new)
+            assert len(gateways(runtime)) == 2
+
+
+def test_other_credentials(texts: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has other credentials is no user of this gateway; settings of other gateways change nothing."""
+    with millrace.open(texts) as a:
+        monkeypatch.setenv("MILLRACE_LISTEN", "0.0.0.0:80")
+        with millrace.open(texts) as b:
+            assert read(a) == read(b) and len(gateways(runtime)) == 1
+        monkeypatch.setenv("AWS_PROFILE", "team-b")
+        with millrace.open(texts) as b:
+            assert read(a) == read(b) and len(gateways(runtime)) == 2
+
+
+def test_a_new_index_is_found(texts: Path) -> None:
+    with millrace.open(texts) as old:
+        epoch = old.epoch(0, batch_size=16, progress=False)
+        (texts / "new.txt").write_text("text new")
+        harness.run("index", str(texts))
+        with millrace.open(texts) as new:
+            assert sorted(read(new)) == sorted([*WHOLE, "text new"])
+        assert sorted(bytes(v).decode() for b in epoch for v in b["txt"]) == WHOLE
+
+
+def test_a_dataset_that_cannot_be_opened_is_in_nobodys_way(texts: Path, tmp_path: Path) -> None:
+    with millrace.open(texts) as c:
+        empty = tmp_path / "empty"
+        empty.mkdir()
+        with pytest.raises(millrace.MillraceError, match="empty"):
+            millrace.open(empty)
+        broken = folder(tmp_path / "broken")
+        harness.run("index", str(broken))
+        with millrace.open(broken):
+            shutil.rmtree(broken)
+        with millrace.open(folder(tmp_path / "more")) as more:
+            assert sorted(read(more)) == sorted(read(c)) == WHOLE
+
+
+def test_a_place_that_cannot_be_written(texts: Path, tmp_path: Path) -> None:
+    """The index lies in the user's cache directory, and is found there again."""
+    unwritable(texts)
+    try:
+        # Imports come first: not everybody may read this Python's library.
+        nobody = "\nimport encodings.idna, os, fcntl\nif os.getuid() == 0: os.setgroups([]); os.setuid(65534)\n"
+        script = READ.replace("\nmillrace._local.LINGER", nobody + "millrace._local.LINGER", 1)
+        for made in (tmp_path, tmp_path / "cache", Path(os.environ["XDG_RUNTIME_DIR"])):
+            made.mkdir(exist_ok=True)
+            made.chmod(0o777)
+        for parent in tmp_path.parents:
+            if os.stat(parent).st_uid == os.getuid() and parent != Path("/tmp"):
+                parent.chmod(0o755)
+        for _ in range(2):
+            p = another(texts, script)
+            out, _ = p.communicate("", timeout=60)
+            assert out.startswith("200 ")
+        assert not (texts / ".millrace").exists()
+        assert len(list((tmp_path / "cache" / "millrace" / "indexes").iterdir())) == 1
+        (tmp_path / "cache").chmod(0o777)
+        shutil.rmtree(tmp_path / "cache")
+        (tmp_path / "cache").mkdir(0o555)
+        p = another(texts, script, stderr=subprocess.PIPE)
+        _, err = p.communicate("", timeout=60)
+        assert "cache/millrace" in err and "XDG_CACHE_HOME" in err
+    finally:
+        texts.chmod(0o755)
+
+
+def unwritable(at: Path) -> None:
+    at.chmod(0o555)
+
+
+def test_no_space(texts: Path) -> None:
+    """Not a byte can be written: a clear error, and nothing that is left running."""
+    script = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n" + READ
+    harness.run("index", str(texts))
+    p = another(texts, script, stderr=subprocess.PIPE)
+    _, err = p.communicate("", timeout=60)
+    assert "millrace.errors" in err and "file too large" in err
+    (texts / ".millrace").rename(texts.parent / "index")
+    p = another(texts, script, stderr=subprocess.PIPE)
+    _, err = p.communicate("", timeout=60)
+    assert "millrace.errors" in err and "file too large" in err
+
+
+@pytest.mark.parametrize("trap", ["open to others", "a link", "a file"])
+def test_a_directory_of_others_is_refused(texts: Path, runtime: Path, tmp_path: Path, trap: str) -> None:
+    with millrace.open(texts):
+        at = next(runtime.iterdir())
+    end = time.monotonic() + 30
+    while gateways(runtime):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    shutil.rmtree(at)
+    if trap == "a file":
+        at.touch()
+    elif trap == "a link":
+        (tmp_path / "there").mkdir(0o700)
+        at.symlink_to(tmp_path / "there")
+    else:
+        at.mkdir()
+        at.chmod(0o755)
+    with pytest.raises(millrace.InvalidArgument, match="of this user's alone"):
+        millrace.open(texts)
+    assert not gateways(runtime)
+
+
+def test_a_stale_socket(texts: Path, runtime: Path) -> None:
+    for _ in range(3):
+        with millrace.open(texts) as c:
+            assert sorted(read(c)) == WHOLE
+            for pid in gateways(runtime):
+                os.kill(pid, signal.SIGKILL)
+
+
+def test_faults_of_the_caller(texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(millrace.NotFound, match="no such directory"):
+        millrace.open(tmp_path / "nowhere")
+    with pytest.raises(millrace.InvalidArgument, match="comma"):
+        (tmp_path / "a,b").mkdir()
+        millrace.open(tmp_path / "a,b")
+    with pytest.raises(millrace.InvalidArgument, match="has its own cache"):
+        millrace.open("http://localhost:1", cache="1GiB")
+    with pytest.raises(millrace.GatewayUnavailable, match="cache-size"):
+        millrace.open(texts, cache="much")
+    with pytest.raises(millrace.MillraceError):
+        millrace.open("gopher://x/y")
+    monkeypatch.setenv("MILLRACE_PROGRAM", "/nowhere/millrace")
+    with pytest.raises(millrace.InvalidArgument, match="/nowhere/millrace is not there"):
+        millrace.open(texts)
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(millrace.InvalidArgument, match="WSL"):
+        millrace.open(texts)
+
+
+def test_caches_are_settings(texts: Path, tmp_path: Path, runtime: Path) -> None:
+    with millrace.open(texts, cache="64MiB", disk_cache=(tmp_path / "disk", 1 << 28)) as c:
+        assert sorted(read(c)) == WHOLE
+        stats = c.json("GET", "/v1/stats")
+        assert stats["cache"]["budget_bytes"] == 64 << 20 if "cache" in stats else json.dumps(stats)
+        assert any((tmp_path / "disk").iterdir())
+
+
+def test_an_address_of_a_gateway_is_taken_as_it_is(gateway: harness.Gateway, runtime: Path) -> None:
+    with millrace.open(gateway.url) as c:
+        assert len(c.epoch(0)) > 0
+    assert not list(runtime.iterdir())
