@@ -151,7 +151,7 @@ class Local:
         ]
         ends, alive = os.pipe()
         try:
-            with open(f"{d}/log", "wb") as out:
+            with Path(d, "log").open("wb") as out:
                 # The shell ends at once, so that the gateway is nobody's child, and leaves nobody a dead one.
                 subprocess.run(
                     ["/bin/sh", "-c", '"$@" &', "sh", *args], stdin=subprocess.DEVNULL, stdout=out, stderr=out, pass_fds=(alive,),
@@ -257,7 +257,7 @@ def find(
     if cache is not None:
         serve += ["--cache-size", str(cache)]
     if disk_cache is not None:
-        serve += ["--disk-cache", os.path.abspath(disk_cache[0]), "--disk-cache-size", str(disk_cache[1])]
+        serve += ["--disk-cache", str(Path(disk_cache[0]).resolve()), "--disk-cache-size", str(disk_cache[1])]
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", urlsplit(address).path.rstrip("/").rpartition("/")[2]).strip(".-") or "data"
     local = Local(_directory(serve), tuple(serve), f"{name[:40]}-{_digest(address)[:8]}", address)
     hold = local.hold()
@@ -293,24 +293,24 @@ def _address(where: Union[str, os.PathLike[str]]) -> str:
     text = os.fspath(where)
     if "://" in text:
         return text
-    path, _, name = text.partition("#")
-    path = os.path.abspath(os.path.expanduser(path))
-    if not os.path.isdir(path):
+    folder, _, name = text.partition("#")
+    path = str(Path(folder).expanduser().resolve())
+    if not Path(path).is_dir():
         raise NotFound(f"open {path}: there is no such directory", cure="give a directory, s3://bucket/prefix, or a gateway's http:// address")
-    if "," in path or "#" in path:
-        raise InvalidArgument(f"open {path}: the path has a comma or a number sign", cure="name the directory by a symbolic link without them")
+    if "," in path:
+        raise InvalidArgument(f"open {path}: the path has a comma", cure="give the directory another name")
     return path + ("#" + name if name else "")
 
 
 def _directory(serve: list[str]) -> str:
     """Names the directory of the gateway that would run so."""
-    is_ = os.stat(serve[0])
+    is_ = Path(serve[0]).stat()
     settings = sorted((k, v) for k, v in os.environ.items() if _SETTINGS.match(k))
     key = _digest(json.dumps([serve, is_.st_size, is_.st_mtime_ns, settings, os.environ.get("HOME")]))[:16]
     name = f"millrace-{os.getuid()}-{key}"
     for base in (os.environ.get("XDG_RUNTIME_DIR"), os.environ.get("TMPDIR"), "/tmp"):
         if base and os.access(base, os.W_OK | os.X_OK) and len(f"{base}/{name}/socket") <= _LONGEST_SOCKET:
-            return os.path.join(base, name)
+            return f"{base}/{name}"
     raise InvalidArgument("open: there is no directory for a socket", cure="set XDG_RUNTIME_DIR to a short path that you may write to")
 
 
@@ -349,7 +349,10 @@ def _indexed(program: str, address: str, local: Local) -> str:
 def _run(program: str, *args: str, quiet: bool = False) -> tuple[int, str]:
     """Runs a command, and returns its exit code and its last words. Its progress is shown on a terminal."""
     shown = not quiet and sys.stderr is sys.__stderr__ and sys.stderr is not None and sys.stderr.isatty()
-    done = subprocess.run([program, *args], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=None if shown else subprocess.PIPE, text=True, check=False, env=_environment())
+    done = subprocess.run(
+        [program, *args], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=None if shown else subprocess.PIPE, text=True,
+        check=False, env=_environment(),
+    )
     return done.returncode, (done.stderr or "").strip()
 
 
@@ -365,4 +368,5 @@ def _failed(what: str, address: str, code: int, words: str) -> MillraceError:
 
 
 def _cannot(path: str, e: OSError) -> MillraceError:
-    return InvalidArgument(f"{path}: {e.strerror or e}", cure="set XDG_RUNTIME_DIR and XDG_CACHE_HOME to directories that you may write to, with space left")
+    cure = "set XDG_RUNTIME_DIR and XDG_CACHE_HOME to directories that you may write to, with space left"
+    return InvalidArgument(f"{path}: {e.strerror or e}", cure=cure)

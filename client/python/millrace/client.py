@@ -297,15 +297,22 @@ def open(
 
     where       `#NAME` behind a directory or bucket names one of several indexes. Credentials and endpoints of buckets are those of the
                 environment, as for every program that reads S3
-    cache       memory that the gateway may use for data: bytes, or a text such as "4GiB"; None: a quarter of what the process may use
+    cache       memory that the gateway may use for data: bytes, or a text such as "4GiB"; None: a quarter of what a process may use
     disk_cache  a directory and a size, such as ("/nvme/millrace", "200GiB"): chunks that are kept there, also for later runs
     options     of Client
     """
     text = os.fspath(where)
     if is_gateway(text):
         if cache is not None or disk_cache is not None:
-            raise InvalidArgument(f"open {text}: that gateway has its own cache", cure="leave out cache and disk_cache, or give a directory or a bucket")
+            raise InvalidArgument(f"open {text}: that gateway has its own cache", cure="leave out cache and disk_cache")
         return Client(text, **options)
     local, hold = find(text, cache, disk_cache)
     with hold:
         return Client(local.gateway, local.name, _local=local, **options)
+
+
+def client_of(source: Union[Client, str, os.PathLike[str], Sequence[str]]) -> Client:
+    """Returns a client for what a dataset is made of: a Client, what `open` takes, or the addresses of several gateways."""
+    if isinstance(source, Client):
+        return source
+    return open(source) if isinstance(source, (str, os.PathLike)) else Client(source)

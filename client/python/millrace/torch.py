@@ -22,7 +22,7 @@ from typing import Any, Callable, Optional, Union
 from ._agree import ASK, agree, refuse
 from ._ranks import find_ranks
 from .batch import Batch, Decoder, Sample
-from .client import Client
+from .client import Client, client_of
 from .epoch import DECODED_BYTES, PREFETCH_BYTES, THREADS, Epoch, Reader
 from .errors import Closed, InvalidArgument, ProtocolError, StateError
 
@@ -133,7 +133,7 @@ def _stack(name: str, values: list[Any], batch: Batch) -> Any:
 class Dataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-ignore]
     """The batches of one epoch for this rank, in order. Iterating yields a dict of columns per batch: see collate_columns.
 
-    source         a Client, or the URL of a gateway or several
+    source         a Client; a directory or `s3://bucket/prefix`, read without a server (millrace.open); or the URL of a gateway or several
     rank, world_size  found if left out: torch.distributed's, else the environment's (torchrun, mpirun, srun), else one process
     epoch          the first epoch; set_epoch changes it
     decode         what parts are turned into, such as {"jpg": to_tensor, "cls": int}: run by the reader's threads
@@ -150,7 +150,7 @@ class Dataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-
 
     def __init__(
         self,
-        source: Union[Client, str, Sequence[str]],
+        source: Union[Client, str, os.PathLike[str], Sequence[str]],
         dataset: Optional[str] = None,
         *,
         batch_size: Optional[int] = None,
@@ -172,7 +172,7 @@ class Dataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-
             raise InvalidArgument("new dataset: rank and world_size belong together: give both or none")
         if collate is not None and transform is not None:
             raise InvalidArgument("new dataset: of collate and transform only one can make what is yielded")
-        self.client = source if isinstance(source, Client) else Client(source)
+        self.client = client_of(source)
         self._ranks = None if rank is None or world_size is None else (rank, world_size)
         self._ranks_of_parent: Optional[tuple[int, int]] = None
         about = self.client.describe(dataset)
@@ -537,7 +537,7 @@ class MapDataset(torch_data.Dataset):  # type: ignore[misc,type-arg,unused-ignor
 
     def __init__(
         self,
-        source: Union[Client, str, Sequence[str]],
+        source: Union[Client, str, os.PathLike[str], Sequence[str]],
         dataset: Optional[str] = None,
         *,
         epoch: int = 0,
@@ -552,7 +552,7 @@ class MapDataset(torch_data.Dataset):  # type: ignore[misc,type-arg,unused-ignor
         """Opens the order. threads are those that __getitems__ reads with, which torch 2 calls for a batch of numbers."""
         if threads < 1:
             raise InvalidArgument(f"threads {threads}: want 1 or more")
-        self.client = source if isinstance(source, Client) else Client(source)
+        self.client = client_of(source)
         generation, alone = _settle(self.client.describe(dataset), generation)
         if alone is not None:
             refuse(alone, *find_ranks(), _AGREE)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import random
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import harness
 import pytest
+
+from millrace import _local
 
 SAMPLES = 500
 
@@ -91,3 +96,23 @@ def _threads_end() -> Iterator[None]:
     for t in left:
         t.join(60)
     assert not [t for t in left if t.is_alive()]
+
+
+@pytest.fixture
+def runtime(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """A place of the test's own for gateways, all of which have ended after it."""
+    place = tmp_path / "run"
+    place.mkdir()
+    if len(str(place)) > 50:  # a socket's path is short
+        place = Path(os.path.realpath("/tmp"), "ml-" + hashlib.sha256(str(tmp_path).encode()).hexdigest()[:10])
+        place.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(place))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("MILLRACE_PROGRAM", harness.binary())
+    monkeypatch.setattr(_local, "LINGER", "1s")
+    yield place
+    end = time.monotonic() + 60
+    while left := harness.gateways_at(place):
+        assert time.monotonic() < end, f"left running: {left}"
+        time.sleep(0.05)
+    shutil.rmtree(place)

@@ -223,6 +223,19 @@ def follow(answer: bytes) -> bytes:
     return re.sub(rb'"follows":( ?)false', rb'"follows":\1 true', answer)
 
 
+def gateways_at(place: Path) -> list[int]:
+    """The processes that serve from a place."""
+    found = subprocess.run(["pgrep", "-f", f"serve --listen unix:{place}/"], capture_output=True, text=True, check=False).stdout
+    return [int(pid) for pid in found.split() if not _zombie(int(pid))]
+
+
+def _zombie(pid: int) -> bool:
+    try:
+        return re.search(r"^State:\s+Z", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE) is not None
+    except FileNotFoundError:
+        return True
+
+
 def tls_context(side: int) -> ssl.SSLContext:
     """TLS without certificates, for who wants to see what it does to connections, and not whom it trusts."""
     context = ssl.SSLContext(side)

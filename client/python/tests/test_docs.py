@@ -21,7 +21,11 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/python.md", "client/python/README.md"])
-def test_python(name: str, gateway: harness.Gateway) -> None:
+def test_python(
+    name: str, gateway: harness.Gateway, dataset: Path, tmp_path: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch  # noqa: ARG001
+) -> None:
+    (tmp_path / "photos").symlink_to(dataset)
+    monkeypatch.chdir(tmp_path)
     found = blocks(harness.ROOT / name, "python")
     space: dict[str, object] = {}
     assert found

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import pickle
-import re
 import shutil
 import signal
 import subprocess
@@ -21,29 +18,11 @@ import harness
 import pytest
 
 import millrace
-from millrace import _local
 
 KEYS = [f"{i:03d}" for i in range(200)]
 
 
-@pytest.fixture(autouse=True)
-def runtime(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
-    """A place of the test's own for gateways, all of which have ended after it."""
-    place = tmp_path / "run"
-    place.mkdir()
-    if len(str(place)) > 50:  # a socket's path is short
-        place = Path(os.path.realpath("/tmp"), "ml-" + hashlib.sha256(str(tmp_path).encode()).hexdigest()[:10])
-        place.mkdir()
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(place))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("MILLRACE_PROGRAM", harness.binary())
-    monkeypatch.setattr(_local, "LINGER", "1s")
-    yield place
-    end = time.monotonic() + 60
-    while left := gateways(place):
-        assert time.monotonic() < end, f"left running: {left}"
-        time.sleep(0.05)
-    shutil.rmtree(place)
+pytestmark = pytest.mark.usefixtures("runtime")
 
 
 @pytest.fixture
@@ -57,19 +36,6 @@ def folder(at: Path) -> Path:
     for key in KEYS:
         (at / f"{key}.txt").write_text(f"text {key}")
     return at
-
-
-def gateways(place: Path) -> list[int]:
-    """The processes that serve from a place."""
-    found = subprocess.run(["pgrep", "-f", f"serve --listen unix:{place}/"], capture_output=True, text=True, check=False).stdout
-    return [int(pid) for pid in found.split() if not zombie(int(pid))]
-
-
-def zombie(pid: int) -> bool:
-    try:
-        return re.search(r"^State:\s+Z", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE) is not None
-    except FileNotFoundError:
-        return True
 
 
 def read(c: millrace.Client, epoch: int = 0) -> list[str]:
@@ -108,29 +74,31 @@ def test_processes_share_it(texts: Path, runtime: Path) -> None:
     """One index and one gateway for eight processes that begin at once; it outlives the one that started it, and ends after the last."""
     made = [another(texts) for _ in range(8)]
     said = {p.stdout.readline() for p in made if p.stdout}
-    assert len(said) == 1 and said.pop().startswith("200 ")
-    assert len(gateways(runtime)) == 1
+    assert len(said) == 1
+    assert said.pop().startswith("200 ")
+    assert len(harness.gateways_at(runtime)) == 1
     assert len(list((texts / ".millrace").glob("**/*.idx*")) or list((texts / ".millrace").iterdir())) > 0
-    before = gateways(runtime)
+    before = harness.gateways_at(runtime)
     for p in made[:7]:
         p.kill()
         p.wait()
     time.sleep(2.5)  # longer than it lingers
-    assert gateways(runtime) == before
+    assert harness.gateways_at(runtime) == before
     with millrace.open(texts) as c:
         assert sorted(read(c)) == WHOLE
-    assert gateways(runtime) == before
+    assert harness.gateways_at(runtime) == before
     made[7].communicate("")
 
 
 def test_ctrl_c_is_not_its_matter(texts: Path, runtime: Path) -> None:
     first = another(texts, start_new_session=True)
-    assert first.stdout and first.stdout.readline()
+    assert first.stdout
+    assert first.stdout.readline()
     with millrace.open(texts) as c:
         os.killpg(first.pid, signal.SIGINT)
         first.communicate()
         assert sorted(read(c)) == WHOLE
-        assert len(gateways(runtime)) == 1
+        assert len(harness.gateways_at(runtime)) == 1
 
 
 def test_a_killed_gateway_is_started_again(texts: Path, tmp_path: Path, runtime: Path) -> None:
@@ -140,19 +108,19 @@ def test_a_killed_gateway_is_started_again(texts: Path, tmp_path: Path, runtime:
         whole = read(a)
         both = [iter(c.epoch(0, batch_size=8, prefetch_bytes=0, progress=False)) for c in (a, b)]
         got = [[bytes(v).decode() for v in next(it)["txt"]] for it in both]
-        for pid in gateways(runtime):
+        for pid in harness.gateways_at(runtime):
             os.kill(pid, signal.SIGKILL)
         for some, it in zip(got, both):
             some += [bytes(v).decode() for batch in it for v in batch["txt"]]
         assert sorted(got[0]) == sorted(got[1]) == WHOLE
         assert read(a) == whole
-        assert len(gateways(runtime)) == 1
+        assert len(harness.gateways_at(runtime)) == 1
 
 
 def test_threads_and_forks_find_a_killed_gateway(texts: Path, runtime: Path) -> None:
     with millrace.open(texts) as c:
         whole = read(c)
-        for pid in gateways(runtime):
+        for pid in harness.gateways_at(runtime):
             os.kill(pid, signal.SIGKILL)
         with ThreadPoolExecutor(8) as pool:
             assert all(got == whole for got in pool.map(lambda _: read(c), range(8)))
@@ -160,7 +128,7 @@ def test_threads_and_forks_find_a_killed_gateway(texts: Path, runtime: Path) -> 
         if pid == 0:
             os._exit(0 if read(c) == whole else 1)
         assert os.waitpid(pid, 0)[1] == 0
-        assert len(gateways(runtime)) == 1
+        assert len(harness.gateways_at(runtime)) == 1
 
 
 def test_a_forked_child_keeps_it(texts: Path, runtime: Path) -> None:
@@ -172,10 +140,10 @@ def test_a_forked_child_keeps_it(texts: Path, runtime: Path) -> None:
         os.close(w)
         os.read(r, 1)
         os._exit(0 if read(c) == whole else 1)
-    before = gateways(runtime)
+    before = harness.gateways_at(runtime)
     c.close()
     time.sleep(2.5)
-    assert gateways(runtime) == before
+    assert harness.gateways_at(runtime) == before
     os.close(w)
     assert os.waitpid(pid, 0)[1] == 0
     os.close(r)
@@ -186,13 +154,13 @@ def test_a_client_travels(texts: Path, runtime: Path) -> None:
     with millrace.open(texts) as c:
         whole, packed = read(c), pickle.dumps(c)
     end = time.monotonic() + 30
-    while gateways(runtime):
+    while harness.gateways_at(runtime):
         assert time.monotonic() < end
         time.sleep(0.05)
     with pickle.loads(packed) as c:
         assert read(c) == whole
         time.sleep(2.5)
-        assert len(gateways(runtime)) == 1
+        assert len(harness.gateways_at(runtime)) == 1
 
 
 def test_two_versions(texts: Path, tmp_path: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,7 +169,7 @@ def test_two_versions(texts: Path, tmp_path: Path, runtime: Path, monkeypatch: p
         monkeypatch.setenv("MILLRACE_PROGRAM", str(other))
         with millrace.open(texts) as new:
             assert read(old) == read(new)
-            assert len(gateways(runtime)) == 2
+            assert len(harness.gateways_at(runtime)) == 2
 
 
 def test_other_credentials(texts: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,10 +177,12 @@ def test_other_credentials(texts: Path, runtime: Path, monkeypatch: pytest.Monke
     with millrace.open(texts) as a:
         monkeypatch.setenv("MILLRACE_LISTEN", "0.0.0.0:80")
         with millrace.open(texts) as b:
-            assert read(a) == read(b) and len(gateways(runtime)) == 1
+            assert read(a) == read(b)
+            assert len(harness.gateways_at(runtime)) == 1
         monkeypatch.setenv("AWS_PROFILE", "team-b")
         with millrace.open(texts) as b:
-            assert read(a) == read(b) and len(gateways(runtime)) == 2
+            assert read(a) == read(b)
+            assert len(harness.gateways_at(runtime)) == 2
 
 
 def test_a_new_index_is_found(texts: Path) -> None:
@@ -250,7 +220,7 @@ def test_a_place_that_cannot_be_written(texts: Path, tmp_path: Path) -> None:
             made.mkdir(exist_ok=True)
             made.chmod(0o777)
         for parent in tmp_path.parents:
-            if os.stat(parent).st_uid == os.getuid() and parent != Path("/tmp"):
+            if parent.stat().st_uid == os.getuid() and parent != Path("/tmp"):
                 parent.chmod(0o755)
         for _ in range(2):
             p = another(texts, script)
@@ -263,7 +233,8 @@ def test_a_place_that_cannot_be_written(texts: Path, tmp_path: Path) -> None:
         (tmp_path / "cache").mkdir(0o555)
         p = another(texts, script, stderr=subprocess.PIPE)
         _, err = p.communicate("", timeout=60)
-        assert "cache/millrace" in err and "XDG_CACHE_HOME" in err
+        assert "cache/millrace" in err
+        assert "XDG_CACHE_HOME" in err
     finally:
         texts.chmod(0o755)
 
@@ -278,11 +249,13 @@ def test_no_space(texts: Path) -> None:
     harness.run("index", str(texts))
     p = another(texts, script, stderr=subprocess.PIPE)
     _, err = p.communicate("", timeout=60)
-    assert "millrace.errors" in err and "file too large" in err
+    assert "millrace.errors" in err
+    assert "file too large" in err
     (texts / ".millrace").rename(texts.parent / "index")
     p = another(texts, script, stderr=subprocess.PIPE)
     _, err = p.communicate("", timeout=60)
-    assert "millrace.errors" in err and "file too large" in err
+    assert "millrace.errors" in err
+    assert "file too large" in err
 
 
 @pytest.mark.parametrize("trap", ["open to others", "a link", "a file"])
@@ -290,7 +263,7 @@ def test_a_directory_of_others_is_refused(texts: Path, runtime: Path, tmp_path: 
     with millrace.open(texts):
         at = next(runtime.iterdir())
     end = time.monotonic() + 30
-    while gateways(runtime):
+    while harness.gateways_at(runtime):
         assert time.monotonic() < end
         time.sleep(0.05)
     shutil.rmtree(at)
@@ -304,22 +277,22 @@ def test_a_directory_of_others_is_refused(texts: Path, runtime: Path, tmp_path: 
         at.chmod(0o755)
     with pytest.raises(millrace.InvalidArgument, match="of this user's alone"):
         millrace.open(texts)
-    assert not gateways(runtime)
+    assert not harness.gateways_at(runtime)
 
 
 def test_a_stale_socket(texts: Path, runtime: Path) -> None:
     for _ in range(3):
         with millrace.open(texts) as c:
             assert sorted(read(c)) == WHOLE
-            for pid in gateways(runtime):
+            for pid in harness.gateways_at(runtime):
                 os.kill(pid, signal.SIGKILL)
 
 
 def test_faults_of_the_caller(texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(millrace.NotFound, match="no such directory"):
         millrace.open(tmp_path / "nowhere")
+    (tmp_path / "a,b").mkdir()
     with pytest.raises(millrace.InvalidArgument, match="comma"):
-        (tmp_path / "a,b").mkdir()
         millrace.open(tmp_path / "a,b")
     with pytest.raises(millrace.InvalidArgument, match="has its own cache"):
         millrace.open("http://localhost:1", cache="1GiB")
@@ -335,12 +308,23 @@ def test_faults_of_the_caller(texts: Path, tmp_path: Path, monkeypatch: pytest.M
         millrace.open(texts)
 
 
-def test_caches_are_settings(texts: Path, tmp_path: Path, runtime: Path) -> None:
+def test_caches_are_settings(texts: Path, tmp_path: Path) -> None:
     with millrace.open(texts, cache="64MiB", disk_cache=(tmp_path / "disk", 1 << 28)) as c:
         assert sorted(read(c)) == WHOLE
         stats = c.json("GET", "/v1/stats")
-        assert stats["cache"]["budget_bytes"] == 64 << 20 if "cache" in stats else json.dumps(stats)
+        assert 64 << 20 in numbers(stats)
         assert any((tmp_path / "disk").iterdir())
+
+
+def numbers(value: Any) -> Iterator[int]:
+    """All numbers in JSON."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for v in value:
+            yield from numbers(v)
+    elif isinstance(value, (int, float)):
+        yield int(value)
 
 
 def test_an_address_of_a_gateway_is_taken_as_it_is(gateway: harness.Gateway, runtime: Path) -> None:
