@@ -24,6 +24,7 @@ from . import (
     index,
     judges,
     living,
+    local,
     named,
     order,
     parquet,
@@ -31,4 +32,4 @@ from . import (
     stores,
 )
 
-PLANTS = [plant for room in (stores, index, parquet, named, fields, caches, datapath, closing, order, gateway, gateway_rights, auth, certs, judges, cluster, clients, programs, living) for plant in room.PLANTS]
+PLANTS = [plant for room in (stores, index, parquet, named, fields, caches, datapath, closing, order, gateway, gateway_rights, auth, certs, judges, cluster, clients, programs, living, local) for plant in room.PLANTS]

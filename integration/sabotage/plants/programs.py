@@ -115,7 +115,7 @@ PLANTS = [
     (
         "a gateway without readers leaves an orchestrator no time",
         "./integration TestInterruptLeavesOutTheLameDuckTimeWhereNobodyReads",
-        [("internal/node/node.go", "errors.Is(context.Cause(ctx), ErrInterrupted) && s.unused()", "s.unused()")],
+        [("internal/node/node.go", "errors.Is(cause, ErrInterrupted) && s.unused()", "s.unused()")],
     ),
     (
         "Ctrl-C takes a gateway from readers between two batches",
@@ -145,7 +145,7 @@ PLANTS = [
     (
         "a dataset that cannot be followed keeps the others from it",
         "./internal/node TestFollowed",
-        [("internal/node/living.go", "k.change(ctx, k.set, atEach)", "k.change(ctx, k.set, atAll)")],
+        [("internal/node/living.go", "look{at: atAll, apart: true}", "look{at: atAll}")],
     ),
     (
         "what a dataset held of the memory is not given back",

@@ -1,0 +1,94 @@
+"""Plants of the gateways that processes start and share, and of what they need of the program."""
+
+PLANTS = [
+    (
+        "everybody reaches a Unix socket",
+        "./internal/node TestAUnixSocket",
+        [("internal/node/listen.go", "os.Chmod(fresh, 0o600)", "os.Chmod(fresh, 0o666)")],
+    ),
+    (
+        "a gateway takes the socket of another that runs",
+        "./internal/node TestAUnixSocket",
+        [("internal/node/listen.go", "return errors.New(\"another process listens there\")", "return nil")],
+    ),
+    (
+        "a gateway that ends removes the socket of the next",
+        "./internal/node TestAStaleSocketIsReplaced",
+        [("internal/node/listen.go", "err == nil && os.SameFile(is, s.is)", "err == nil && is != nil")],
+    ),
+    (
+        "a Unix socket answers for every host",
+        "./internal/node TestServesWhileLocked",
+        [("gateway/origin/origin.go", "ln.Addr().Network() == \"unix\" || ", "")],
+    ),
+    (
+        "a gateway that ends lets go of the lock",
+        "./internal/node TestServesWhileLocked",
+        [("internal/node/held.go", "\t\t\tend(errReleased)\n", "\t\t\tend(errReleased)\n\t\t\t_ = syscall.Flock(int(h.file.Fd()), syscall.LOCK_UN)\n")],
+    ),
+    (
+        "a gateway that nobody uses has a lame-duck time",
+        "./internal/node TestServesWhileLocked",
+        [("internal/node/node.go", "errors.Is(cause, errReleased) || ", "")],
+    ),
+    (
+        "a reload of one dataset looks at all",
+        "./internal/node TestReloadOfOneDataset",
+        [("internal/node/living.go", "return name == only }", "return name != \"\" }")],
+    ),
+    (
+        "a reload of a dataset that is not there does nothing",
+        "./internal/node TestReloadOfOneDataset",
+        [("internal/node/living.go", "what.only != \"\" && ", "what.only == \"-\" && ")],
+    ),
+    (
+        "a client that was pickled does not hold its gateway",
+        "client/python/tests/test_local.py test_a_client_travels",
+        [("client/python/millrace/client.py", "self._hold = None if local is None else local.hold()", "self._hold = None")],
+    ),
+    (
+        "a forked child does not hold its parent's gateway",
+        "client/python/tests/test_local.py test_a_forked_child_keeps_it",
+        [("client/python/millrace/_local.py", "        fcntl.flock(fd, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)\n", "        fcntl.flock(fd, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)\n        os.register_at_fork(after_in_child=self.close)\n")],
+    ),
+    (
+        "Ctrl-C ends the gateway of all",
+        "client/python/tests/test_local.py test_ctrl_c_is_not_its_matter",
+        [("client/python/millrace/_local.py", "start_new_session=True, ", "")],
+    ),
+    (
+        "a gateway that was killed stays so",
+        "client/python/tests/test_local.py test_a_killed_gateway_is_started_again",
+        [("client/python/millrace/_core.py", "isinstance(e, (ShortBody, NotFound)) and s.local.revive()", "isinstance(e, NotFound) and s.local.revive()")],
+    ),
+    (
+        "a gateway that is started again lacks the datasets of others",
+        "client/python/tests/test_local.py test_a_killed_gateway_is_started_again",
+        [("client/python/millrace/_core.py", "isinstance(e, (ShortBody, NotFound)) and s.local.revive()", "isinstance(e, ShortBody) and s.local.revive()")],
+    ),
+    (
+        "two versions share a gateway",
+        "client/python/tests/test_local.py test_two_versions",
+        [("client/python/millrace/_local.py", "[serve, is_.st_size, is_.st_mtime_ns, settings", "[serve[1:], is_.st_size, settings")],
+    ),
+    (
+        "two accounts share a gateway",
+        "client/python/tests/test_local.py test_other_credentials",
+        [("client/python/millrace/_local.py", "settings, os.environ", "os.environ")],
+    ),
+    (
+        "settings of other gateways reach this one",
+        "client/python/tests/test_local.py test_other_credentials",
+        [("client/python/millrace/_local.py", "if not k.startswith(\"MILLRACE_\")}", "}")],
+    ),
+    (
+        "a dataset that cannot be opened stays in everybody's way",
+        "client/python/tests/test_local.py test_a_dataset_that_cannot_be_opened_is_in_nobodys_way",
+        [("client/python/millrace/_local.py", "            self._write(served)  # else nobody could add another one\n", "")],
+    ),
+    (
+        "a directory of others is taken",
+        "client/python/tests/test_local.py test_a_directory_of_others_is_refused",
+        [("client/python/millrace/_local.py", " or is_.st_mode & 0o077:", ":")],
+    ),
+]
