@@ -47,11 +47,6 @@ PLANTS = [
         [("client/python/millrace/client.py", "self._hold = None if local is None else local.hold()", "self._hold = None")],
     ),
     (
-        "a forked child does not hold its parent's gateway",
-        "client/python/tests/test_local.py test_a_forked_child_keeps_it",
-        [("client/python/millrace/_local.py", "        fcntl.flock(fd, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)\n", "        fcntl.flock(fd, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)\n        os.register_at_fork(after_in_child=self.close)\n")],
-    ),
-    (
         "Ctrl-C ends the gateway of all",
         "client/python/tests/test_local.py test_ctrl_c_is_not_its_matter",
         [("client/python/millrace/_local.py", "start_new_session=True, ", "")],
