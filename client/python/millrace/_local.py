@@ -328,7 +328,7 @@ def _indexed(program: str, address: str, local: Local) -> str:
                 return known
         code, words = _run(program, "info", address, quiet=True)
         if code != _NOT_FOUND:
-            raise _failed("open", address, code, words)
+            raise _failed("info", address, code, words)
         print(f"millrace: {address} has no index yet: it is read once, and indexed", file=sys.stderr)
         if "://" in address or os.access(address.partition("#")[0], os.W_OK):
             code, words = _run(program, "index", address)
@@ -364,7 +364,8 @@ def _environment() -> dict[str, str]:
 def _failed(what: str, address: str, code: int, words: str) -> MillraceError:
     kinds: dict[int, type[MillraceError]] = {2: InvalidArgument, _NOT_FOUND: NotFound, _STORE: StoreError}
     said = words.splitlines()[-1] if words else f"exit code {code}"
-    return kinds.get(code, MillraceError)(f"{what} {address}: {said}")
+    cure = f"try `millrace {what} {address}`; `millrace {what} --help` has the choices"
+    return kinds.get(code, MillraceError)(f"{what} {address}: {said}", cure=cure)
 
 
 def _cannot(path: str, e: OSError) -> MillraceError:

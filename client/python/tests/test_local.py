@@ -105,7 +105,7 @@ def test_ctrl_c_is_not_its_matter(texts: Path, runtime: Path) -> None:
 def test_a_killed_gateway_is_started_again(texts: Path, tmp_path: Path, runtime: Path) -> None:
     """In mid-epoch, with two datasets of two clients, of which the one that asks first brings its own alone."""
     more = folder(tmp_path / "more")
-    with millrace.open(texts) as a, millrace.open(more) as b:
+    with millrace.open(texts, deadline=10) as a, millrace.open(more, deadline=10) as b:
         whole = read(a)
         both = [iter(c.epoch(0, batch_size=8, prefetch_bytes=0, progress=False)) for c in (a, b)]
         got = [[bytes(v).decode() for v in next(it)["txt"]] for it in both]
@@ -197,16 +197,20 @@ def test_a_new_index_is_found(texts: Path) -> None:
 
 
 def test_a_dataset_that_cannot_be_opened_is_in_nobodys_way(texts: Path, tmp_path: Path) -> None:
-    with millrace.open(texts) as c:
-        empty = tmp_path / "empty"
+    with millrace.open(texts, cache="16MiB") as c:
+        empty, wide = tmp_path / "empty", tmp_path / "wide"
         empty.mkdir()
         with pytest.raises(millrace.MillraceError, match="empty"):
-            millrace.open(empty)
+            millrace.open(empty, cache="16MiB")
+        wide.mkdir()
+        (wide / "wide.jpg").write_bytes(bytes(40 << 20))
+        with pytest.raises(millrace.ReloadRefused, match="16 MiB is too small"):
+            millrace.open(wide, cache="16MiB")
         broken = folder(tmp_path / "broken")
         harness.run("index", str(broken))
-        with millrace.open(broken):
+        with millrace.open(broken, cache="16MiB"):
             shutil.rmtree(broken)
-        with millrace.open(folder(tmp_path / "more")) as more:
+        with millrace.open(folder(tmp_path / "more"), cache="16MiB") as more:
             assert sorted(read(more)) == sorted(read(c)) == WHOLE
 
 
