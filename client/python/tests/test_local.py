@@ -107,12 +107,15 @@ def test_a_killed_gateway_is_started_again(texts: Path, tmp_path: Path, runtime:
     more = folder(tmp_path / "more")
     with millrace.open(texts, deadline=10) as a, millrace.open(more, deadline=10) as b:
         whole = read(a)
-        both = [iter(c.epoch(0, batch_size=8, prefetch_bytes=0, progress=False)) for c in (a, b)]
-        got = [[bytes(v).decode() for v in next(it)["txt"]] for it in both]
-        for pid in harness.gateways_at(runtime):
-            os.kill(pid, signal.SIGKILL)
-        for some, it in zip(got, both):
-            some += [bytes(v).decode() for batch in it for v in batch["txt"]]
+        epochs = [c.epoch(0, batch_size=8, prefetch_bytes=0, progress=False) for c in (a, b)]
+        got: list[list[str]] = []
+        with epochs[0].read() as one, epochs[1].read() as two:
+            for reader in (one, two):
+                got.append([bytes(v).decode() for v in next(reader)["txt"]])
+            for pid in harness.gateways_at(runtime):
+                os.kill(pid, signal.SIGKILL)
+            for some, reader in zip(got, (one, two)):
+                some += [bytes(v).decode() for batch in reader for v in batch["txt"]]
         assert sorted(got[0]) == sorted(got[1]) == WHOLE
         assert read(a) == whole
         assert len(harness.gateways_at(runtime)) == 1
