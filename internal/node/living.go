@@ -140,7 +140,7 @@ func (k *keeper) next(ctx context.Context, d datasets.Dataset, what look) (*gene
 // isCurrent reports whether the pointer still names a generation. Where each dataset is looked at for itself, one whose store does not
 // answer stays as it is: the others do not wait until the store is given up.
 func (k *keeper) isCurrent(ctx context.Context, is *generation, what look) (bool, error) {
-	if what == atEach {
+	if what.apart {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, k.patience, fmt.Errorf("its store has not answered within %v", k.patience))
 		defer cancel()

@@ -53,6 +53,6 @@ PLANTS = [
     (
         "a dataset whose store hangs keeps the others from being followed",
         "./internal/node TestFollowedBesideAStoreThatHangs",
-        [("internal/node/living.go", "\tif what == atEach {\n\t\tvar cancel", "\tif what == atNew {\n\t\tvar cancel")],
+        [("internal/node/living.go", "\tif what.apart {\n\t\tvar cancel", "\tif !what.apart {\n\t\tvar cancel")],
     ),
 ]
