@@ -140,7 +140,7 @@ def summary(turns: list[dict[str, Any]]) -> dict[str, Any]:
         "cpu": median(lambda saw, cold, warm: saw["cpu"] / (cold["samples"] + warm["samples"])),
         "requests": median(lambda _, cold, __: cold["store"]["requests"]), "read": median(lambda _, cold, __: cold["store"]["bytes"]),
         "warm_requests": median(lambda _, cold, warm: warm["store"]["requests"] - cold["store"]["requests"]),
-        "unevenness": median(lambda _, cold, __: cold["unevenness"]),
+        "unevenness": None if any(saw["epochs"][0]["unevenness"] is None for saw in turns) else median(lambda _, cold, __: cold["unevenness"]),
     }
 
 

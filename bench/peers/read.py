@@ -49,7 +49,7 @@ def epoch(reader: libraries.Reader, since: float, stop: int, digest: bool, sampl
             break
     return {
         "first": first, "seconds": time.monotonic() - since, "samples": len(ids), "bytes": size, "distinct": len(set(ids)),
-        "ids": ids if stop else [], "unevenness": sum(spread) / max(len(spread), 1), "digest": total % (1 << 64),
+        "ids": ids if stop else [], "unevenness": sum(spread) / len(spread) if spread else None, "digest": total % (1 << 64),
     }
 
 

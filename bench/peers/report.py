@@ -44,7 +44,7 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 
 
 def best(rows: list[dict[str, Any]], key: str, most: bool) -> Any:
-    values = [r[key] for r in rows if not r["error"]]
+    values = [r[key] for r in rows if not r["error"] and r[key] is not None]
     return (max if most else min)(values, default=None)
 
 
@@ -55,11 +55,11 @@ def failed(row: dict[str, Any]) -> str:
 
 
 def mark(value: str, is_best: bool) -> str:
-    return f"**{value}**" if is_best else value
+    return f"**{value}**" if value and is_best else value
 
 
 # A figure: its key, whether more is better, how it is shown, and what stands above it.
-Column = tuple[str, bool, Callable[[float], str], str]
+Column = tuple[str, bool, Callable[[Any], str], str]
 RATES: list[Column] = [
     ("cold", True, lambda v: f"{v:,.0f}", "cold, samples/s"), ("warm", True, lambda v: f"{v:,.0f}", "warm, samples/s"),
     ("cold_bytes", True, lambda v: f"{v / 1e6:.0f}", "cold, MB/s"),
@@ -69,7 +69,7 @@ COSTS: list[Column] = [
     ("gateway", False, lambda v: f"{v / (1 << 20):.0f}" if v else "", "the gateway's part, MiB"),
     ("cpu", False, lambda v: f"{v * 1e6:.0f}", "processor, us/sample"),
     ("requests", False, lambda v: f"{v:.0f}", "store requests"), ("read", False, lambda v: f"{v / (1 << 20):.0f}", "store, MiB"),
-    ("warm_requests", False, lambda v: f"{v:.0f}", "requests, warm"), ("unevenness", False, lambda v: f"{v:.2f}", "unevenness"),
+    ("warm_requests", False, lambda v: f"{v:.0f}", "requests, warm"), ("unevenness", False, lambda v: "" if v is None else f"{v:.2f}", "unevenness"),
 ]
 
 
@@ -167,14 +167,26 @@ library's in the same round, with quartiles: above 1 Millrace is faster.
 The sets are {lengths}, each of four files. In brackets is how long
 `millrace index` took, which reads every row once; LitData's index is of footers alone, `datasets` and pyarrow need none. Images are
 100 KB that no codec makes smaller, with a label, and no reader decodes them; `images` has the row groups of 100 MB that `datasets`
-writes, `images-small-groups` row groups of 100 rows. Texts are of some 500 bytes in five columns, one row group a file, under
-snappy by `datasets` and under zstd by pyarrow. Batches are of 256: a tensor of the images' bytes and one of labels;
-tensors of numbers and lists of strings. Each reader reads all columns.
+writes, `images-small-groups` row groups of 100 rows. Texts are of some 500 bytes in five columns, one row group a file: `texts-zstd`
+under zstd by pyarrow, `texts-snappy`, a set of its own, under snappy by `datasets`. Batches are of 256: a tensor of the images' bytes
+and one of labels; tensors of numbers and lists of strings. Each reader reads all columns.
 
 Each library shuffles as its documentation has it for training: `datasets` files and a buffer of 1,000 rows in each worker, LitData
 files and the rows of a file, Millrace by its default order. pyarrow has no shuffle: its batches come in stored order, and end where
 row groups do; it reads in one process, by threads of its own. `datasets` and pyarrow keep nothing, and read the store again in each
 epoch; LitData keeps the files on the local disk; the gateway keeps decoded rows in memory.
+
+Where Millrace is slower, and why. Texts: pyarrow hands over columns of a row group as they lie, 256 rows at a time, and mixes nothing.
+Millrace's reader, as the manual has it, makes a Python value of each value by itself, and that bounds it, not the gateway: some 9 us a
+row of five columns. Batches asked for as Arrow (`form="arrow"`, and a `transform` that takes columns of them with pyarrow) took it 5 us,
+and came at twice the rate in the same process. Cold images: the default order draws each batch from 128 chunks, which here is the whole
+set, so the first batch waits for all of it and serving begins after reading; pyarrow's first batch waits for the first row groups
+only. A row group lies in memory twice while it is decoded, as it is stored and as rows, and the memory stays with the gateway for the
+next row groups: it is counted, and to provide it takes the kernel more than a second of processor time (with 0.82 GB of it the gateway
+had 1.7 s of system time, with 1.93 GB 3.6 s). Files on the local disk, as LitData has them, are not counted. Where row groups do not
+fit into the gateway's memory side by side while they are decoded ([formats](formats.md#parquet) says what that takes), each batch reads
+and decodes some of them anew: a larger `--cache-size` or smaller row groups help. With 4 workers all are slower than with none: there
+are two processors.
 """
     values = []
     for r in results["same"]:
