@@ -327,7 +327,7 @@ def _indexed(program: str, address: str, local: Local) -> str:
             if _run(program, "info", known, quiet=True)[0] == 0:
                 return known
         code, words = _run(program, "info", address, quiet=True)
-        if code != _NOT_FOUND:
+        if code != _NOT_FOUND or " here, but " in words:  # indexes of other names
             raise _failed("info", address, code, words)
         print(f"millrace: {address} has no index yet: it is read once, and indexed", file=sys.stderr)
         if "://" in address or os.access(address.partition("#")[0], os.W_OK):

@@ -1,0 +1,12 @@
+"""Opens a dataset without a server, reads two epochs, and prints as JSON what came: `without_server.py DATASET`."""
+
+import json
+import sys
+
+import millrace
+from millrace import _local
+
+_local.LINGER = "1s"
+with millrace.open(sys.argv[1]) as data:
+    epochs = [[key for batch in data.epoch(n, batch_size=4, keys=True, progress=False) for key in batch.keys] for n in range(2)]
+    print(json.dumps({"epochs": epochs, "gateway": data.core.settings.sources[0].base.name}))
