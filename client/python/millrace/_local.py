@@ -33,7 +33,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional, Union
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from .errors import GatewayUnavailable, InvalidArgument, MillraceError, NotFound, ReloadRefused, StoreError
 
@@ -291,7 +291,9 @@ def _program() -> str:
 
 def _address(where: Union[str, os.PathLike[str]]) -> str:
     text = os.fspath(where)
-    if "://" in text:
+    if text.startswith("file://"):
+        text = unquote(text[len("file://") :])
+    elif "://" in text:
         return text
     folder, _, name = text.partition("#")
     path = str(Path(folder).expanduser().resolve())
