@@ -1,3 +1,3 @@
-"""The version: that of the gateway of the same release; between releases 0.0.0.dev0, where the gateway says devel."""
+"""The version of a checkout. What `make wheels` builds has the program's version here instead."""
 
 __version__ = "0.0.0.dev0"

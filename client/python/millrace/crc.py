@@ -1,7 +1,7 @@
 """CRC-32C (Castagnoli) of what arrived.
 
 The standard library has none (zlib.crc32 is of another polynomial), and in Python itself it is about a thousand times too slow:
-so it is computed where a package for it is installed (`pip install millrace[crc]`), and by a table in Python only on request.
+so it is computed where a package for it is installed (`pip install 'millrace-data[crc]'`), and by a table in Python only on request.
 """
 
 from __future__ import annotations

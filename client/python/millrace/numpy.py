@@ -1,4 +1,4 @@
-"""Batches of token and fixed-record datasets as arrays, without a copy. Needs NumPy (`pip install millrace[numpy]`).
+"""Batches of token and fixed-record datasets as arrays, without a copy. Needs NumPy (`pip install 'millrace-data[numpy]'`).
 
     epoch = client.epoch(0, form="npy")
     for batch in epoch:

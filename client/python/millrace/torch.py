@@ -30,7 +30,7 @@ try:
     import torch
     from torch.utils import data as torch_data
 except ImportError as e:
-    raise ImportError("millrace.torch needs torch, which is not installed: pip install 'millrace[torch]'") from e
+    raise ImportError("millrace.torch needs torch, which is not installed: pip install 'millrace-data[torch]'") from e
 
 __all__ = ["DataLoader", "Dataset", "MapDataset", "StateError", "collate_columns"]
 

@@ -6,6 +6,8 @@ import hashlib
 import os
 import random
 import shutil
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -85,6 +87,14 @@ def through(gateway: harness.Gateway) -> Iterator[Callable[[harness.Fault], harn
     yield proxy
     for p in made:
         p.close()
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Path:
+    """Where the programs of a Python environment are that has nothing installed."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True, timeout=120)
+    return tmp_path / "venv/bin"
+
 
 @pytest.fixture(autouse=True)
 def _threads_end() -> Iterator[None]:

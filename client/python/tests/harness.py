@@ -11,6 +11,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import threading
 import time
@@ -42,6 +43,17 @@ def run(*args: str) -> str:
     done = subprocess.run([binary(), *args], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def pip_install(environment: Path, *what: str) -> None:
+    """Installs into an environment whose programs are there, without an index to pull anything from."""
+    base = Path(sys.base_prefix) / "bin" / f"python{sys.version_info[0]}.{sys.version_info[1]}"  # Debian's pip is not of a venv
+    pip = [str(base), "-m", "pip", "--disable-pip-version-check", "--isolated", "--python", str(environment / "python")]
+    hatchling = {**os.environ, "PYTHONPATH": sysconfig.get_path("purelib")}  # which pip else downloads for the time of the build
+    done = subprocess.run(
+        [*pip, "install", "-q", "--no-index", *what], capture_output=True, text=True, timeout=120, env=hatchling, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 class Gateway:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import re
 import subprocess
@@ -20,7 +21,7 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.M | re.S)
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/python.md", "client/python/README.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/python.md"])
 def test_python(
     name: str, gateway: harness.Gateway, dataset: Path, tmp_path: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch  # noqa: ARG001
 ) -> None:
@@ -32,6 +33,25 @@ def test_python(
     for text in found:
         with contextlib.redirect_stdout(io.StringIO()):
             exec(compile(text.replace(URL, gateway.url), name, "exec"), space)
+
+
+def test_the_package_readme_trains(tmp_path: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001
+    """PyPI's page: its training loop and its other examples, over pictures."""
+    from PIL import Image
+
+    (tmp_path / "source").mkdir()
+    for i in range(100):
+        Image.new("RGB", (40 + i % 7, 40), (25 * (i % 10), i, 0)).save(tmp_path / "source" / f"{i:03d}.jpg")
+        (tmp_path / "source" / f"{i:03d}.cls").write_text(str(i % 10))
+    harness.run("pack", str(tmp_path / "source"), str(tmp_path / "photos"))
+    monkeypatch.chdir(tmp_path)
+    page = harness.ROOT / "client/python/README.md"
+    space: dict[str, object] = {}
+    for text in blocks(page, "python"):
+        exec(compile(text.replace("s3://train/photos", str(tmp_path / "photos")), str(page), "exec"), space)
+    assert (tmp_path / "checkpoint.pt").is_file()
+    space.clear()
+    gc.collect()  # the dataset goes, and with it this process's share of the gateway
 
 
 def test_commands(gateway: harness.Gateway) -> None:

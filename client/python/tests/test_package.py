@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import ast
 import json
-import os
 import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tarfile
 import zipfile
 from pathlib import Path
@@ -23,25 +21,11 @@ HERE = Path(millrace.__file__).parent
 CLIENT = HERE.parent
 
 
-def python_version(gateway: str) -> str:
-    """What the Python package is called when the gateway calls itself this: PEP 440 for Go's versions.
-
-    A build between releases is `devel`, or has a pseudo-version that ends in a time and a commit: 0.0.0.dev0 for both, since a
-    package's files cannot know the commit that they are in.
-    """
-    core = re.fullmatch(r"v(\d+\.\d+\.\d+)(?:-rc\.(\d+))?(?:\+dirty)?", gateway)
-    if core is None:
-        assert gateway == "devel" or re.fullmatch(r"v.*\d{14}-[0-9a-f]{12}(\+dirty)?", gateway), gateway
-        return "0.0.0.dev0"
-    return core[1] + (f"rc{core[2]}" if core[2] else "")
-
-
 def test_the_version_is_the_gateways(gateway: harness.Gateway) -> None:
     said = json.loads(harness.run("version", "--json"))["version"]
     with millrace.Client(gateway.url) as client:
         assert client.version() == said
-    assert python_version(said) == millrace.__version__
-    assert [python_version(v) for v in ("v1.2.3", "v1.2.3+dirty", "v2.0.0-rc.1", "devel")] == ["1.2.3", "1.2.3", "2.0.0rc1", "0.0.0.dev0"]
+    assert millrace.__version__ == "0.0.0.dev0"  # of a checkout, at every release
 
 
 @pytest.fixture
@@ -59,27 +43,50 @@ def test_wheel_and_sdist(copy: Path, tmp_path: Path) -> None:
     inside = zipfile.ZipFile(wheel)
     assert {n for n in inside.namelist() if n.startswith("millrace/")} == sources
     meta = inside.read(next(n for n in inside.namelist() if n.endswith("METADATA"))).decode()
+    assert "Name: millrace-data\n" in meta
     assert f"Version: {millrace.__version__}\n" in meta
     assert "Requires-Python: >=3.9\n" in meta
     assert all("extra ==" in line for line in meta.splitlines() if line.startswith("Requires-Dist:"))
+    licence = (harness.ROOT / "LICENSE").read_bytes()
+    assert inside.read(next(n for n in inside.namelist() if n.endswith("licenses/LICENSE"))) == licence
     with tarfile.open(sdist) as t:
-        assert sources <= {n.split("/", 1)[1] for n in t.getnames()}
+        names = {n.split("/", 1)[1]: n for n in t.getnames()}
+        assert names.keys() - sources == {"LICENSE", "README.md", "pyproject.toml", "PKG-INFO", ".gitignore"}
+        assert sources <= names.keys()
+        packed = t.extractfile(names["LICENSE"])
+        assert packed is not None
+        assert packed.read() == licence
 
 
-def test_installing_pulls_nothing_else(copy: Path, gateway: harness.Gateway, tmp_path: Path) -> None:
-    """Installs the sources as `pip install ./client/python` does, without an index to pull anything from."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True, timeout=120)
-    fresh = tmp_path / "venv/bin"
-    base = Path(sys.base_prefix) / "bin" / f"python{sys.version_info[0]}.{sys.version_info[1]}"  # Debian's pip is not of a venv
-    pip = [str(base), "-m", "pip", "--disable-pip-version-check", "--isolated", "--python", str(fresh / "python")]
-    hatchling = {**os.environ, "PYTHONPATH": sysconfig.get_path("purelib")}  # which pip else downloads for the time of the build
-    install = [*pip, "install", "-q", "--no-index", "--no-build-isolation", str(copy)]
-    subprocess.run(install, check=True, timeout=120, env=hatchling, capture_output=True)
-    site = subprocess.run(
-        [str(fresh / "python"), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], check=True, capture_output=True, text=True
-    ).stdout.strip()
-    installed = sorted(p.name for p in Path(site).iterdir())
-    assert installed == ["millrace", f"millrace-{millrace.__version__}.dist-info"]
+def test_the_readme_needs_no_checkout() -> None:
+    """PyPI shows the README by itself: links are whole addresses, of pages that are there."""
+    links = re.findall(r"\]\((.*?)\)", (CLIENT / "README.md").read_text())
+    links += re.findall(r'"(https://github.com/millrace-data/.*?)"', (CLIENT / "pyproject.toml").read_text())
+    pages = [link.partition("/millrace-data/millrace/blob/main/")[2] for link in links if not link.endswith("/millrace-data/millrace")]
+    assert len(pages) > 4
+    for page in pages:
+        assert (harness.ROOT / page).is_file(), links
+
+
+def test_users_are_told_the_right_name() -> None:
+    """On PyPI, the name millrace is that of another project."""
+    told = set()
+    for path in (*HERE.rglob("*.py"), CLIENT / "README.md", harness.ROOT / "README.md", *(harness.ROOT / "docs").rglob("*.md")):
+        text = path.read_text()
+        names = re.findall(r"\bmillrace[\w-]*\[\w+\]", text)
+        for command in re.findall(r"pip install ([^`\n]*)", text):
+            names += re.findall(r"(?<![\w./-])millrace[\w-]*(?:\[\w+\])?", command)
+        assert not [n for n in names if n.partition("[")[0] != "millrace-data"], path
+        told |= set(names)
+    assert told >= {"millrace-data", "millrace-data[torch]", "millrace-data[numpy]", "millrace-data[crc]"}
+
+
+def test_installing_pulls_nothing_else(copy: Path, gateway: harness.Gateway, fresh: Path, tmp_path: Path) -> None:
+    """Installs the sources as `pip install ./client/python` does."""
+    harness.pip_install(fresh, "--no-build-isolation", str(copy))
+    code = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    site = subprocess.run([str(fresh / "python"), "-c", code], check=True, capture_output=True, text=True).stdout.strip()
+    assert sorted(p.name for p in Path(site).iterdir()) == ["millrace", f"millrace_data-{millrace.__version__}.dist-info"]
     out = subprocess.run([str(fresh / "millrace-read"), gateway.url], check=True, capture_output=True, text=True, timeout=60, cwd=tmp_path)
     assert "500 samples in 16 batches" in out.stdout
 

@@ -287,4 +287,4 @@ def test_map_style(gateway: harness.Gateway, files: dict[str, tuple[bytes, bytes
 def test_without_torch() -> None:
     program = "import sys; sys.modules['torch'] = None\nimport millrace\ntry:\n  import millrace.torch\nexcept ImportError as e: print(e)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout == "millrace.torch needs torch, which is not installed: pip install 'millrace[torch]'\n"
+    assert done.stdout == "millrace.torch needs torch, which is not installed: pip install 'millrace-data[torch]'\n"
