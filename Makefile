@@ -9,7 +9,7 @@ GOTEST  := python3 tools/gotest.py
 TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
 FUZZTIME ?= $(if $(filter test-long,$(MAKECMDGOALS)),10m,5s)
 
-.PHONY: help build test test-long unit fuzz arch vet lint cross python-test conformance integration cluster-test deps demo dev dev-cluster dev-stop smoke bench bench-peers bench-compare experiments experiments-short sabotage histories fmt clean summary
+.PHONY: help build test test-long unit fuzz arch vet lint cross python-test conformance integration cluster-test deps demo dev dev-cluster dev-stop smoke bench bench-peers bench-compare experiments experiments-short sabotage histories wheels fmt clean summary
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,8 +52,8 @@ lint: ## golangci-lint with the allow-list of .golangci.yml, all modules (compil
 cross: ## compile for Linux and macOS on amd64 and arm64
 	@for target in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64; do \
 	  echo "cross $$target"; \
-	  CGO_ENABLED=0 GOOS=$${target%/*} GOARCH=$${target#*/} go build -o /dev/null ./cmd/millrace; \
-	  CGO_ENABLED=0 GOOS=$${target%/*} GOARCH=$${target#*/} go build ./...; \
+	  CGO_ENABLED=0 GOOS=$${target%/*} GOARCH=$${target#*/} go build -trimpath -o /dev/null ./cmd/millrace; \
+	  CGO_ENABLED=0 GOOS=$${target%/*} GOARCH=$${target#*/} go build -trimpath ./...; \
 	done
 
 python-test: build deps ## the Python client against real gateways and a proxy that cuts; torch's own loaders; mypy and ruff
@@ -111,8 +111,12 @@ histories: ## simulated histories of clusters, HISTORIES (200000) in all, in par
 sabotage: ## plant known bugs one by one in a copy of the tree: the tests must notice each
 	integration/sabotage/run.sh
 
+wheels: ## build the Python package into dist: wheels for Linux and macOS with the program inside, one without it, an sdist
+	@rm -rf dist
+	@tools/python.sh -- tools/wheels.py
+
 fmt: ## format every Go file
 	gofmt -w $$(git ls-files '*.go')
 
 clean: ## remove what was built here; MinIO, versitygw and the demo's data, in the user's cache directory, stay
-	rm -rf bin
+	rm -rf bin dist

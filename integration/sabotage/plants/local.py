@@ -86,4 +86,24 @@ PLANTS = [
         "client/python/tests/test_local.py test_a_directory_of_others_is_refused",
         [("client/python/millrace/_local.py", " or is_.st_mode & 0o077:", ":")],
     ),
+    (
+        "users are told to install another project's package",
+        "client/python/tests/test_package.py test_users_are_told_the_right_name",
+        [("client/python/millrace/torch.py", "'millrace-data[torch]'", "'millrace[torch]'")],
+    ),
+    (
+        "a build after a release candidate counts as older than it",
+        "client/python/tests/test_wheels.py test_versions",
+        [("tools/wheels.py", "int(candidate) + 1", "int(candidate)")],
+    ),
+    (
+        "a wheel with the program is installed on every platform",
+        "client/python/tests/test_wheels.py test_the_wheel_has_the_program",
+        [("tools/wheels.py", "f\"py3-none-{PLATFORMS[platform]}\"", "\"py3-none-any\"")],
+    ),
+    (
+        "a wheel has another version than its program",
+        "client/python/tests/test_wheels.py test_versions",
+        [("tools/wheels.py", "(f\".dev{time}\" if time else \"\")", "(\".dev0\" if time else \"\")")],
+    ),
 ]

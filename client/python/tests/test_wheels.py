@@ -1,0 +1,128 @@
+"""What `make wheels` builds: wheels with the program inside, read by nothing else; versions, tags, equal bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import platform
+import struct
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from types import ModuleType
+
+import harness
+import pytest
+from packaging.utils import parse_wheel_filename
+
+TOOL = harness.ROOT / "tools" / "wheels.py"
+HERE = f"{sys.platform}/{ {'x86_64': 'amd64', 'aarch64': 'arm64'}.get(platform.machine(), platform.machine()) }"
+
+
+@pytest.fixture(scope="module")
+def tool() -> ModuleType:
+    """The tool as a module."""
+    spec = importlib.util.spec_from_file_location("wheels", TOOL)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def build(out: Path) -> Path:
+    """Builds this platform's wheel, the one without the program and the sdist."""
+    command = [sys.executable, str(TOOL), "--out", str(out), HERE, "sdist", "pure"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with this platform's wheel, a wheel without the program and an sdist."""
+    return build(tmp_path_factory.mktemp("dist"))
+
+
+def wheel_with_program(dist: Path) -> Path:
+    return next(p for p in dist.glob("*.whl") if not p.name.endswith("-none-any.whl"))
+
+
+def test_versions(tool: ModuleType) -> None:
+    """Python's versions are as old and as new as Go's."""
+    again = {
+        "devel": "0.0.0.dev0",
+        "v0.0.0-20261123150405-0123456789ab": "0.0.0.dev20261123150405",
+        "v0.0.0-20261123150405-0123456789ab+dirty": "0.0.0.dev20261123150405+dirty",
+        "v1.2.3": "1.2.3",
+        "v1.2.3+dirty": "1.2.3+dirty",
+        "v1.2.4-0.20261123150405-0123456789ab": "1.2.4.dev20261123150405",
+        "v2.0.0-rc.1": "2.0.0rc1",
+        "v2.0.0-rc.1.0.20261123150405-0123456789ab": "2.0.0rc2.dev20261123150405",
+    }
+    assert {v: tool.python_version(v) for v in again} == again
+    with pytest.raises(SystemExit):
+        tool.python_version("v1.2.3-beta")
+
+
+def test_the_wheel_has_the_program(dist: Path, tool: ModuleType) -> None:
+    wheel = wheel_with_program(dist)
+    name, _, _, tags = parse_wheel_filename(wheel.name)
+    assert name == "millrace-data"
+    assert {f"py3-none-{p}" for p in tool.PLATFORMS[HERE].split(".")} == {str(t) for t in tags}
+    with zipfile.ZipFile(wheel) as inside:
+        program = inside.getinfo("millrace/bin/millrace")
+        assert program.external_attr >> 16 & 0o777 == 0o755
+        described = inside.read(next(n for n in inside.namelist() if n.endswith(".dist-info/WHEEL"))).decode()
+        if sys.platform == "linux":
+            assert not needs_libraries(inside.read(program))
+    assert "Root-Is-Purelib: false\n" in described
+    with zipfile.ZipFile(next(dist.glob("*-none-any.whl"))) as pure:
+        assert not [n for n in pure.namelist() if "/bin/" in n or "/scripts/" in n]
+
+
+def needs_libraries(program: bytes) -> bool:
+    """Reports whether an ELF file of 64 bits asks for an interpreter or for dynamic linking."""
+    assert program[:5] == b"\x7fELF\x02"
+    (start,), (size, count) = struct.unpack_from("<Q", program, 32), struct.unpack_from("<HH", program, 54)
+    return any(struct.unpack_from("<I", program, start + i * size)[0] in (2, 3) for i in range(count))
+
+
+def test_builds_are_equal(dist: Path, tmp_path: Path) -> None:
+    def digests(folder: Path) -> dict[str, str]:
+        return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in folder.iterdir()}
+
+    assert len(digests(dist)) == 3
+    assert digests(build(tmp_path / "again")) == digests(dist)
+
+
+READ = """
+import sys, millrace, millrace._local
+millrace._local.LINGER = "1s"
+with millrace.open(sys.argv[1]) as data:
+    print(sum(len(batch) for batch in data.epoch(0, batch_size=8)))
+print(millrace.__version__, millrace._local._program())
+"""
+
+
+@pytest.mark.usefixtures("runtime")
+def test_it_reads_without_anything_else(dist: Path, fresh: Path, tmp_path: Path, tool: ModuleType) -> None:
+    """Installs the wheel by docs/python.md's line, and opens a folder where no other program is to be found."""
+    harness.pip_install(fresh, "--find-links", str(dist), "millrace-data")
+    (tmp_path / "texts").mkdir()
+    for i in range(100):
+        (tmp_path / "texts" / f"{i:02d}.txt").write_text(f"text {i}")
+    environment = {k: v for k, v in os.environ.items() if k not in ("MILLRACE_PROGRAM", "PYTHONPATH")}
+    environment["PATH"] = str(tmp_path / "empty")
+    command = [str(fresh / "python"), "-c", READ, str(tmp_path / "texts")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    read, (version, program) = done.stdout.splitlines()[0], done.stdout.splitlines()[1].split()
+    assert read == "100"
+    assert Path(program).is_relative_to(fresh.parent.resolve())
+    for command in (program, str(fresh / "millrace")):
+        said = json.loads(subprocess.run([command, "version", "--json"], check=True, capture_output=True, env=environment).stdout)
+        assert tool.python_version(said["version"]) == version

@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""Builds the Python package: wheels with the program inside, a wheel without it, and an sdist.
+
+usage: tools/python.sh -- tools/wheels.py [--out DIR] [PART...]
+
+PART is a platform (linux/amd64, linux/arm64, darwin/amd64, darwin/arm64), `pure` or `sdist`; without one, all are built.
+They go to DIR (dist), and their paths are printed. The version is the program's: Go takes it from the repository's tags.
+Two builds of one commit give the same bytes; SOURCE_DATE_EPOCH sets the time of the files inside.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+
+from hatchling.builders.sdist import SdistBuilder
+from hatchling.builders.wheel import WheelBuilder
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+UNRELEASED = "0.0.0.dev0"  # of a checkout, as _version.py has it
+
+# The program is static, so that it runs with any C library, and on Linux from kernel 3.2. Go 1.26 needs macOS 12.
+PLATFORMS = {
+    "linux/amd64": "manylinux_2_17_x86_64.manylinux2014_x86_64.musllinux_1_1_x86_64",
+    "linux/arm64": "manylinux_2_17_aarch64.manylinux2014_aarch64.musllinux_1_1_aarch64",
+    "darwin/amd64": "macosx_12_0_x86_64",
+    "darwin/arm64": "macosx_12_0_arm64",
+}
+
+# The command `millrace` of a wheel. It does not import the package, which takes longer than most commands.
+COMMAND = """#!python
+import importlib.util
+import os
+import sys
+
+program = os.path.join(os.path.dirname(importlib.util.find_spec("millrace").origin), "bin", "millrace")
+os.execv(program, [program, *sys.argv[1:]])
+"""
+
+
+class ProgramWheelBuilder(WheelBuilder):
+    """Builds a wheel with the program and its command inside."""
+
+    def __init__(self, root, platform, program, command):
+        super().__init__(root)
+        self.inside = {
+            "tag": f"py3-none-{PLATFORMS[platform]}",
+            "pure_python": False,
+            "force_include": {program: "millrace/bin/millrace"},
+            "shared_scripts": {command: "millrace"},
+        }
+
+    def get_default_build_data(self):
+        return {**super().get_default_build_data(), **self.inside}
+
+
+def build_program(platform, path):
+    system, architecture = platform.split("/")
+    environment = {**os.environ, "CGO_ENABLED": "0", "GOOS": system, "GOARCH": architecture}
+    command = ["go", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, "./cmd/millrace"]
+    subprocess.run(command, cwd=ROOT, env=environment, check=True)
+
+
+def program_version(path):
+    """Reads what `millrace version` says, of a program for any platform."""
+    said = subprocess.run(["go", "version", "-m", "-json", path], check=True, capture_output=True, text=True).stdout
+    version = json.loads(said)["Main"].get("Version", "")
+    return "devel" if version in ("", "(devel)") else version
+
+
+def python_version(program):
+    """Turns a version of Go's into one of Python's (PEP 440).
+
+    After a release, Go counts to the next one and adds the time of the commit: a development release in Python. Go's +dirty
+    stays: package indexes refuse such versions.
+    """
+    if program == "devel":
+        return UNRELEASED
+    found = re.fullmatch(r"v(\d+\.\d+\.\d+)(?:-rc\.(\d+))?(?:[-.](?:0\.)?(\d{14})-[0-9a-f]{12})?(\+dirty)?", program)
+    if found is None:
+        raise SystemExit(f"wheels: the program's version {program} has no counterpart in Python")
+    core, candidate, time, dirty = found.groups()
+    if candidate and time:
+        candidate = int(candidate) + 1  # Go's versions after rc.1 are newer than rc.1, Python's rc1.dev are older
+    return core + (f"rc{candidate}" if candidate else "") + (f".dev{time}" if time else "") + (dirty or "")
+
+
+def copy_sources(target, version):
+    """Copies the package's sources, and gives them the version."""
+    shutil.copytree(os.path.join(ROOT, "client", "python"), target, ignore=shutil.ignore_patterns("__pycache__", "dist", ".*_cache"))
+    path = os.path.join(target, "millrace", "_version.py")
+    with open(path, encoding="utf-8") as f:
+        text = f.read()
+    assert text.count(f'"{UNRELEASED}"') == 1, path
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(text.replace(f'"{UNRELEASED}"', f'"{version}"'))
+
+
+def build(parts, out):
+    """Builds the parts and yields the paths of what was built."""
+    with tempfile.TemporaryDirectory() as work:
+        programs = {}
+        for platform in [p for p in parts if p in PLATFORMS] or ["linux/amd64"]:  # a version is asked of one at least
+            programs[platform] = os.path.join(work, platform.replace("/", "-"))
+            build_program(platform, programs[platform])
+        sources, command = os.path.join(work, "python"), os.path.join(work, "command")
+        copy_sources(sources, python_version(program_version(next(iter(programs.values())))))
+        with open(command, "w", encoding="utf-8") as f:
+            f.write(COMMAND)
+        os.chmod(command, 0o755)
+        for part in parts:
+            if part == "sdist":
+                builder = SdistBuilder(sources)
+            elif part == "pure":
+                builder = WheelBuilder(sources)
+            else:
+                builder = ProgramWheelBuilder(sources, part, programs[part], command)
+            yield from builder.build(directory=out, versions=["standard"])
+
+
+def main():
+    every = ["sdist", "pure", *PLATFORMS]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", default=os.path.join(ROOT, "dist"))
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(every))
+    given = parser.parse_args()
+    for part in given.parts:
+        if part not in every:
+            parser.error(f"{part}: not one of {', '.join(every)}")
+    for path in build(given.parts or every, os.path.abspath(given.out)):
+        print(os.path.relpath(path))
+
+
+if __name__ == "__main__":
+    main()
