@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import logging
 import os
 import random
 import ssl
@@ -35,10 +36,13 @@ from .errors import (
 
 T = TypeVar("T")
 
+_LOG = logging.getLogger("millrace")
+
 WRONG_BODIES = 4  # how often a body may arrive damaged before that is the answer, where there are no more gateways than that
 MAX_RETRY_AFTER = 30.0
 MAX_JSON = 512 << 20
 _FIRST_PIECE = 1 << 20
+_SILENCE = 2.0  # seconds after which a wait is told
 
 
 @dataclass(frozen=True)
@@ -121,6 +125,7 @@ class Process:
         self.fleet = Fleet(s.sources, s.home, self.wire.probe, s.lookup or system_lookup)
         self.wire.gateways = self.fleet.size
         self.pausing: list[Task] = []  # those that wait before they ask again
+        self.told = False  # whether it was logged that the gateways are waited for
 
 
 class Core:
@@ -200,7 +205,7 @@ class Core:
                         raise _of(what, e) from e.__cause__
                 else:
                     here.fleet.answered(g)
-                    self.answered = True
+                    self.answered, here.told = True, False
                     last = None  # it holds this frame, and with it the buffer that the body came into
                     return done
             here.fleet.all_failed()
@@ -210,10 +215,20 @@ class Core:
             if clock.now() + pause >= end:
                 # Waiting longer than there is time would only hide the fault.
                 raise _give_up(what, clock.now() - start, last, tally.absence)
+            if last is not None and not here.told:
+                here.told = self._tell(what, turn, clock.now() - start, end - clock.now(), last)
             here.pausing.append(task)
             if not self._closed:
                 task.over.wait(pause)
             here.pausing.remove(task)
+
+    def _tell(self, what: str, asked: int, took: float, left: float, last: MillraceError) -> bool:
+        """Logs that the gateways are waited for: at once where the first one refuses the connection, else when it takes long."""
+        told = took >= _SILENCE or (not self.answered and isinstance(last.__cause__, ConnectionRefusedError))
+        if told:
+            times = "once" if asked == 1 else f"{asked} times in {took:.0f} s"
+            _LOG.warning("%s: waiting for a gateway, asked %s, for at most %.0f s more: %s", what, times, left, last.message)
+        return told
 
     def _go_on(self, what: str, task: Task) -> None:
         if task.over.is_set() or self._closed:

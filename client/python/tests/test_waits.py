@@ -1,0 +1,64 @@
+"""Whoever waits for a gateway is told so."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+
+import harness
+import pytest
+
+import millrace
+
+
+def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [r.getMessage() for r in caplog.records if r.name == "millrace" and r.levelno == logging.WARNING]
+
+
+def test_a_refused_connection_is_told_at_once_and_once(caplog: pytest.LogCaptureFixture) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    began = time.monotonic()
+    heard: list[float] = []
+
+    class _Listen(logging.Handler):
+        def emit(self, _: logging.LogRecord) -> None:
+            heard.append(time.monotonic() - began)
+
+    listen = _Listen()
+    logging.getLogger("millrace").addHandler(listen)
+    try:
+        with millrace.Client(f"http://127.0.0.1:{port}", first_answer=3) as client, pytest.raises(millrace.GatewayUnavailable):
+            client.datasets()
+    finally:
+        logging.getLogger("millrace").removeHandler(listen)
+    (said,) = _warnings(caplog)
+    assert said.startswith("read /v1/datasets: waiting for a gateway, asked once, for at most 3 s more: ")
+    assert f"http://127.0.0.1:{port}" in said
+    assert "refused" in said
+    assert heard[0] < 1
+
+
+def test_a_gateway_that_is_lost_is_told_after_two_seconds(
+    gateway: harness.Gateway, caplog: pytest.LogCaptureFixture
+) -> None:
+    down = threading.Event()
+    proxy = harness.Proxy(gateway.port, lambda _n, _head, answer: b"" if down.is_set() else answer)
+    try:
+        with millrace.Client(proxy.url, "photos", deadline=30) as client:
+            epoch = client.epoch(0, batch_size=32)
+            down.set()
+            raiser = threading.Timer(4, down.clear)
+            raiser.start()
+            epoch.batch(0)
+            raiser.join()
+            (said,) = _warnings(caplog)
+            assert "waiting for a gateway, asked " in said
+            assert " times in " in said
+            caplog.clear()
+            epoch.batch(1)  # who does not wait says nothing
+            assert not _warnings(caplog)
+    finally:
+        proxy.close()
