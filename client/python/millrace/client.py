@@ -11,6 +11,7 @@ from urllib.parse import quote, quote_plus, urlsplit
 from ._agree import refuse
 from ._core import Core, Settings
 from ._gateways import Home, Source, home_by_rank
+from ._habits import Shuffle, shuffle_of, tells_habits
 from ._local import Local, Size, find, is_gateway
 from ._token import Token, secret
 from ._version import __version__
@@ -167,6 +168,7 @@ class Client:
 
     # Epochs.
 
+    @tells_habits
     def epoch(
         self,
         number: int,
@@ -174,7 +176,7 @@ class Client:
         dataset: Optional[str] = None,
         batch_size: Optional[int] = None,
         seed: Optional[int] = None,
-        shuffle: Optional[str] = None,
+        shuffle: Shuffle = None,
         window: Optional[int] = None,
         strata: Optional[int] = None,
         tail: Optional[str] = None,
@@ -203,6 +205,7 @@ class Client:
         Parameters up to generation fix the order and are those of docs/api.md; what is left out is the dataset's default. All ranks of a
         job give the same generation: where gateways move to new ones by themselves, one of several ranks without it is refused.
 
+        shuffle        also False: stored order, "none"; True: the dataset's default
         fields         parts to read, such as "jpg,cls": the others are not sent
         form           form of the bodies, as docs/answers.md has them; None: lengths and parts come in a table before the samples
         keys           have the samples' names sent with every batch
@@ -221,7 +224,7 @@ class Client:
             refuse(about, rank, world_size)
         name = str(about["name"])
         asked: dict[str, Any] = {
-            "batch_size": batch_size, "seed": seed, "shuffle": shuffle, "window": window, "strata": strata, "tail": tail,
+            "batch_size": batch_size, "seed": seed, "shuffle": shuffle_of(shuffle), "window": window, "strata": strata, "tail": tail,
             "rank": rank, "world_size": world_size, "balance": balance, "split": split, "homes": homes, "subset": subset,
             "quarantine": quarantine, "importance": importance, "generation": generation,
         }
