@@ -11,7 +11,7 @@ global batch, all ranks together; each rank gets its share of every one, and its
 from __future__ import annotations
 
 import os
-import weakref
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,24 +20,27 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any, Callable, Optional, Union
 
 from ._agree import ASK, agree, refuse
+from ._habits import Shuffle, tells_habits
 from ._ranks import find_ranks
 from .batch import Batch, Decoder, Sample
 from .client import Client, client_of
 from .epoch import DECODED_BYTES, PREFETCH_BYTES, THREADS, Epoch, Reader
-from .errors import Closed, InvalidArgument, ProtocolError, StateError
+from .errors import InvalidArgument, StateError
 
 try:
     import torch
     from torch.utils import data as torch_data
+    from torch.utils.data._utils.fetch import _BaseDatasetFetcher
+
+    from ._loader import PREFETCH_FACTOR, DataLoader
+    from ._places import Place, Places
 except ImportError as e:
     raise ImportError("millrace.torch needs torch, which is not installed: pip install 'millrace-data[torch]'") from e
 
 __all__ = ["DataLoader", "Dataset", "MapDataset", "StateError", "collate_columns"]
 
 Columns = dict[str, Any]
-Place = tuple[int, int]  # epoch, and the number of its batch that comes next
 
-PREFETCH_FACTOR = 2  # torch's own default
 _STATE = 1  # what state_dict returns is of this form
 
 
@@ -140,7 +143,8 @@ class Dataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-
     collate        function of a list of samples, each a dict from part to value; what it returns is yielded instead
     transform      function of a Batch, for what collate cannot do, such as reporting losses; what it returns is yielded instead
     keys           yield the samples' names too
-    plan           the other parameters of Client.epoch that say what is read: seed, shuffle, window, tail, subset, fields, ...
+    seed, shuffle, window, strata, tail, balance, split, homes, subset, quarantine, importance, fields, form
+                   what is read, in which order and form: as Client.epoch has them. shuffle=False is stored order
 
     The gateway is asked at once for the dataset's generation, which then holds for all epochs, workers and resumed runs. All processes
     of torch.distributed take the same one, if it is initialized by then; generation gives another. Use it
@@ -148,6 +152,7 @@ class Dataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-
     Workers may be forked or spawned; in spawned ones decode, collate and transform must be importable.
     """
 
+    @tells_habits
     def __init__(
         self,
         source: Union[Client, str, os.PathLike[str], Sequence[str]],
@@ -165,7 +170,19 @@ class Dataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-
         prefetch_bytes: int = PREFETCH_BYTES,
         decoded_bytes: int = DECODED_BYTES,
         generation: Optional[str] = None,
-        **plan: Any,
+        seed: Optional[int] = None,
+        shuffle: Shuffle = None,
+        window: Optional[int] = None,
+        strata: Optional[int] = None,
+        tail: Optional[str] = None,
+        balance: Optional[str] = None,
+        split: Optional[str] = None,
+        homes: Optional[int] = None,
+        subset: Optional[str] = None,
+        quarantine: Optional[str] = None,
+        importance: Optional[str] = None,
+        fields: Union[str, Sequence[str], None] = None,
+        form: Optional[str] = None,
     ) -> None:
         super().__init__()
         if (rank is None) != (world_size is None):
@@ -178,7 +195,9 @@ class Dataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-
         about = self.client.describe(dataset)
         self.generation, self._alone = _settle(about, generation)
         self._options: dict[str, Any] = {
-            **plan, "dataset": str(about["name"]), "batch_size": batch_size, "keys": keys, "decode": decode,
+            "seed": seed, "shuffle": shuffle, "window": window, "strata": strata, "tail": tail, "balance": balance, "split": split,
+            "homes": homes, "subset": subset, "quarantine": quarantine, "importance": importance, "fields": fields, "form": form,
+            "dataset": str(about["name"]), "batch_size": batch_size, "keys": keys, "decode": decode,
             "transform": _Build(keys, collate, transform), "threads": threads, "prefetch_bytes": prefetch_bytes, "decoded_bytes": decoded_bytes,
             "progress": False,
         }
@@ -187,25 +206,21 @@ class Dataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-
         self._gather = _stack_as_they_come if collate is None and transform is None else None
         self._expected: dict[str, Any] = {}  # of a loaded state
         self._open: Optional[tuple[tuple[int, int, int, str], Epoch]] = None
-        # Shared memory, so that workers that outlive an epoch see which one is next: epoch, batch, whether workers read, and
-        # the batch that a DataLoader of this module hands out next, -1 for other loaders.
-        self._place = torch.tensor([0, 0, 0, -1]).share_memory_()
-        self._pid = os.getpid()
-        self.moves = 0  # how often the place was changed, so that a pass can tell whether it is still the current one
-        self._reading: Optional[weakref.ref[_Reading]] = None
+        self.places = Places()
+        """For this package's own modules."""
+        self._yielded: Optional[_Yielded] = None  # by the pass of this process that was begun last
         self.set_epoch(epoch)
 
     def __getstate__(self) -> dict[str, Any]:
         # A spawned worker has no torch.distributed to ask.
-        return {**self.__dict__, "_reading": None, "_ranks_of_parent": self.ranks()}
+        return {**self.__dict__, "_yielded": None, "_ranks_of_parent": self.ranks()}
 
     # Where things stand.
 
     @property
     def place(self) -> Place:
         """Where the next pass begins: the epoch's number and the batch's."""
-        epoch, batch, *_ = self._place.tolist()
-        return epoch, batch
+        return self.places.next
 
     def ranks(self) -> tuple[int, int]:
         """Returns rank and world size."""
@@ -236,31 +251,34 @@ class Dataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-
                 raise StateError(f"load state: {name} is {found[name]!r}, and was {value!r} when the state was saved")
 
     def __len__(self) -> int:
-        """How many batches an epoch has: the same for every rank."""
+        """How many batches an epoch has: the same for every rank. Loaders take it for their own length."""
         return len(self.epoch())
 
+    @property
+    def samples(self) -> int:
+        """How many samples an epoch has, all ranks together."""
+        return self.epoch().plan.delivered
+
     def set_epoch(self, epoch: int) -> None:
-        """Chooses the epoch that is read next, from its beginning; the current one stays where it is. To be called between passes."""
+        """Chooses the epoch of the next pass, which would else be that after the last pass. A place in it that a state gave stays."""
         if epoch < 0:
             raise InvalidArgument(f"set epoch {epoch}: want 0 or more")
-        if epoch != self.place[0]:
-            self.go_to((epoch, 0))
-        self._note(2, 0, -1)
+        if epoch != self.places.last[0]:
+            self._yielded = None
+        self.places.fix(epoch)
+
+    def take_shuffle(self, shuffle: bool) -> None:
+        """Takes on what a loader says of the order: False is stored order, True any other."""
+        said = self._options["shuffle"]
+        if said is None and not shuffle:
+            self._options["shuffle"], self._open = "none", None
+        elif said is not None and shuffle != (said not in (False, "none")):
+            raise InvalidArgument(f"new loader: shuffle={shuffle}, and the dataset says shuffle={said!r}", cure="say it to one of them")
 
     def go_to(self, place: Place) -> None:
         """Has the next pass begin there."""
-        self._note(0, *place, 0, -1)
-        self.moves += 1
-        self._reading = None
-
-    def hand_out(self, batch: int) -> None:
-        """Tells the workers which batch their loader hands out next."""
-        self._note(3, batch)
-
-    def _note(self, at: int, *values: int) -> None:
-        if self._pid != os.getpid():  # a forked process leaves its parent's place alone
-            self._place, self._pid = self._place.clone().share_memory_(), os.getpid()
-        self._place[at : at + len(values)] = torch.tensor(values)
+        self.places.go_to(place)
+        self._yielded = None
 
     def state_dict(self) -> dict[str, Any]:
         """Returns what a checkpoint needs to go on after the batches that were yielded in this process.
@@ -269,13 +287,12 @@ class Dataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-
         """
         if torch_data.get_worker_info() is not None:
             return {}  # the iterator's own state says it all
-        if int(self._place[2]):
+        if self.places.workers_read:
             raise StateError(
                 "save state: workers read this dataset, and only their loader knows what it has yielded",
                 cure="call state_dict of the loader, millrace.torch.DataLoader or torchdata's StatefulDataLoader",
             )
-        reading = self._reading() if self._reading is not None else None
-        return self.state_at(reading.place if reading is not None else self.place)
+        return self.state_at(self.place if self._yielded is None else self._yielded.place)
 
     def state_at(self, place: Place) -> dict[str, Any]:
         """Returns the state of whoever is to go on at a place."""
@@ -313,15 +330,15 @@ class Dataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-
 
     def __iter__(self) -> Iterator[Any]:
         worker = torch_data.get_worker_info()
-        place = self.place
         if worker is None:
-            reading = _Reading(self, place[0], place[1], 1, 0)
-            self._reading = weakref.ref(reading)
-            return reading
-        self._place[2] = 1
+            if self.places.begun:
+                self.go_to(self.place)
+            self._yielded = _Yielded(self.place, self.places.moves)
+            return _Reading(self, self._yielded)
+        self.places.enter_worker()
         # What cannot be pickled would keep the loader waiting for ever: views travel as copies.
         ForkingPickler.register(memoryview, _view_as_bytes)
-        return _Reading(self, place[0], place[1] + worker.id, worker.num_workers, worker.id)
+        return _Reading(self, None, worker.id, worker.num_workers)
 
 
 _AGREE = f"call torch.distributed.init_process_group before the dataset is made, or {ASK}"
@@ -348,34 +365,68 @@ def _identity(epoch: Epoch) -> dict[str, Any]:
     return {"dataset": p.dataset, "generation": p.generation, "batch_size": p.batch_size, "order_digest": p.order_digest}
 
 
-def _in_queues(place: torch.Tensor, first: int, step: int, taken: int) -> int:
-    """How many of the batches that a worker's reader has given wait in the queues of their loader, if it is one of this module."""
-    next_out = int(place[3])
-    return 0 if next_out < 0 else taken - min(taken, max(0, -((first - next_out) // step)))
+@dataclass
+class _Yielded:
+    """What a dataset remembers of a pass of its own process. The pass itself is its reader's, and ends when that lets go of it."""
+
+    place: Place
+    moves: int  # of the dataset when the pass began
+
+
+def _refuse_nesting(caller: Any, dataset: Dataset) -> None:
+    """Refuses a loader of torch's that makes batches of our batches. Nothing but its fetcher, which asks for them, tells so."""
+    if isinstance(caller, _BaseDatasetFetcher) and caller.auto_collation and dataset.epoch().plan.batch_size > 1:
+        raise InvalidArgument(
+            "torch's DataLoader with a batch_size would make batches of batches",
+            cure="write millrace.torch.DataLoader(dataset), or DataLoader(dataset, batch_size=None), and give batch_size to the Dataset",
+        )
 
 
 class _Reading(Iterator[Any]):
     """One pass of one process over its batches. It opens nothing before it is asked for one, and counts what it has yielded."""
 
-    def __init__(self, dataset: Dataset, epoch: int, batch: int, step: int, worker: int) -> None:
-        self._dataset, self._epoch, self._next, self._step, self._worker = dataset, epoch, batch, step, worker
+    def __init__(self, dataset: Dataset, yielded: Optional[_Yielded], worker: int = 0, step: int = 1) -> None:
+        """yielded says where to begin, and None that a worker finds it when the first batch is asked for."""
+        self._dataset, self._yielded, self._worker, self._step = dataset, yielded, worker, step
         self._reader: Optional[Reader] = None
         self._pid = os.getpid()
 
     @property
     def place(self) -> Place:
-        return self._epoch, self._next
+        return self._share_of(self._dataset.places.peek(self._worker)).place if self._yielded is None else self._yielded.place
+
+    def _share_of(self, place: Place) -> _Yielded:
+        return _Yielded((place[0], place[1] + self._worker), 0)
+
+    def _open(self) -> tuple[_Yielded, Reader]:
+        places = self._dataset.places
+        if self._yielded is None:
+            self._yielded = self._share_of(places.claim(self._worker))
+        if self._reader is None:
+            epoch, first = self._yielded.place
+            self._reader = self._dataset.epoch(epoch).read(first, step=self._step)
+            if torch_data.get_worker_info() is not None:
+                self._reader.count_elsewhere(partial(places.in_queues, first, self._step))
+        return self._yielded, self._reader
 
     def __next__(self) -> Any:
-        if self._reader is None:
-            self._reader = self._dataset.epoch(self._epoch).read(self._next, step=self._step)
-            if torch_data.get_worker_info() is not None:
-                self._reader.count_elsewhere(partial(_in_queues, self._dataset._place, self._next, self._step))
         if self._pid != os.getpid():
             raise InvalidArgument("read the next batch: an iterator belongs to the process that made it; make another one")
-        batch = next(self._reader)
-        self._next = batch.number + self._step
-        if isinstance(batch.value, (Batch, Sample)) and torch_data.get_worker_info() is not None:
+        if self._reader is None:
+            _refuse_nesting(sys._getframe(1).f_locals.get("self"), self._dataset)
+        yielded, reader = self._open()
+        in_worker = torch_data.get_worker_info() is not None
+        places = self._dataset.places
+        try:
+            batch = next(reader)
+        except StopIteration:
+            if not in_worker and yielded.moves == places.moves:
+                self._dataset.go_to((yielded.place[0] + 1, 0))
+            raise
+        if not in_worker:
+            places.begin(yielded.place, yielded.moves)
+        yielded.place = yielded.place[0], batch.number + self._step
+        if isinstance(batch.value, (Batch, Sample)) and in_worker:
             raise InvalidArgument(
                 "read the next batch: what transform returns goes to another process, where a Batch cannot go",
                 cure="return what the trainer needs of it: columns (their views are copied), or bytes(batch.data)",
@@ -388,166 +439,45 @@ class _Reading(Iterator[Any]):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on where this worker's predecessor was. Its number among as many workers is the same."""
-        epoch, batch = self._dataset.accept(state)
+        place = self._dataset.accept(state)
         if (state.get("worker"), state.get("workers")) != (self._worker, self._step):
             raise StateError(
                 f"load state of worker {state.get('worker')} of {state.get('workers')} into worker {self._worker} of {self._step}",
                 cure="StatefulDataLoader resumes on as many workers; millrace.torch.DataLoader on any number",
             )
-        self._reader, self._epoch, self._next = None, epoch, batch
-
-
-_NOT_HERE = {  # what torch's loader takes and this one cannot do
-    "batch_size": "say batch_size to the Dataset: it counts the samples of all ranks together",
-    "shuffle": "the order is the Dataset's: its shuffle is 'slot' if nothing else is said",
-    "drop_last": "say tail='drop' to the Dataset",
-}
-
-
-class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ignore]
-    """torch's DataLoader for a Dataset of this module, with state_dict and load_state_dict that count what it has yielded.
-
-    Batches come in the order of the epoch whatever the number of workers. After the last one the next epoch follows by itself;
-    a pass that was left begins anew. prefetch_factor is how many batches each process decodes ahead, the main one without workers.
-    The other options are torch's, less what makes batches.
-    """
-
-    def __init__(self, dataset: Dataset, *, num_workers: int = 0, prefetch_factor: int = PREFETCH_FACTOR, **options: Any) -> None:
-        for name, cure in _NOT_HERE.items():
-            if options.get(name):
-                raise InvalidArgument(f"new loader: {name} is not the loader's to say, since batches come as the gateway made them", cure=cure)
-        if prefetch_factor < 1:
-            raise InvalidArgument(f"new loader: prefetch_factor {prefetch_factor}: want 1 or more")
-        dataset.prefetch_factor = prefetch_factor
-        if num_workers:
-            options["prefetch_factor"] = prefetch_factor
-        options.setdefault("collate_fn", _as_it_is)
-        super().__init__(dataset, batch_size=None, num_workers=num_workers, **options)
-        # Where Lightning calls set_epoch. torch refuses to have it changed, and uses it to repeat None.
-        self.__dict__["sampler"] = _EpochSampler(dataset)
-        self._batches = dataset
-        self._count: Optional[_Count] = None
-
-    def __iter__(self) -> Iterator[Any]:  # type: ignore[override,unused-ignore]
-        dataset = self._batches
-        if self._current() is not None:
-            dataset.go_to((dataset.place[0], 0))
-        if self._count is not None and self._count.failed:
-            self._iterator = None  # persistent workers, which have ended
-        # Opened here, so that what is wrong is said here, and forked workers need not ask.
-        self._count = _Count(dataset.place, dataset.moves, len(dataset))
-        dataset.hand_out(dataset.place[1])
-        return _Pass(dataset, super().__iter__(), self._count)
-
-    def _current(self) -> Optional[_Count]:
-        """The pass that is under way, or was left."""
-        c = self._count
-        return c if c is not None and c.moves == self._batches.moves else None
-
-    def set_epoch(self, epoch: int) -> None:
-        """Calls set_epoch of the dataset."""
-        self._batches.set_epoch(epoch)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Returns what a checkpoint needs to go on after the last batch that was yielded, on any number of ranks and workers."""
-        current = self._current()
-        return self._batches.state_at(self._batches.place if current is None else current.place)
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on where state was saved: see Dataset.load_state_dict. Takes effect at the next iter()."""
-        self._batches.load_state_dict(state)
-
-
-@dataclass
-class _Count:
-    """What a loader remembers of a pass. The pass itself is its reader's: workers end when that lets go of it."""
-
-    place: Place
-    moves: int  # of the dataset when the pass began
-    total: int
-    failed: bool = False
-
-
-class _Pass(Iterator[Any]):
-    """One pass of a loader, counted where its batches are handed out."""
-
-    def __init__(self, dataset: Dataset, batches: Iterator[Any], count: _Count) -> None:
-        self._dataset, self._batches, self._count = dataset, batches, count
-
-    def __next__(self) -> Any:
-        try:
-            batch = next(self._batches)
-        except StopIteration:
-            self._end()
-            raise
-        except BaseException:
-            self._shut_down()
-            raise
-        epoch, number = self._count.place
-        self._count.place = epoch, number + 1
-        if self._count.moves == self._dataset.moves:
-            self._dataset.hand_out(number + 1)
-        return batch
-
-    def __len__(self) -> int:
-        return max(0, self._count.total - self._count.place[1])
-
-    def _shut_down(self) -> None:
-        """Ends the workers. Left to the garbage collector, which the frames of an exception delay, it takes torch 5 s each."""
-        failed, self._batches = self._batches, iter(())
-        self._count.failed = True
-        end = getattr(failed, "_shutdown_workers", None)
-        if end is not None:
-            end()
-
-    def _end(self) -> None:
-        epoch, batch = self._count.place
-        if self._count.failed:
-            raise Closed(f"epoch {epoch}: the pass has ended at batch {batch}, with the exception before", cure="begin another pass: iter(loader)")
-        if batch < self._count.total:
-            raise ProtocolError(f"epoch {epoch}: the workers have ended after batch {batch} of {self._count.total}")
-        if self._count.moves == self._dataset.moves:
-            self._dataset.go_to((epoch + 1, 0))
-
-
-class _EpochSampler(torch_data.Sampler):  # type: ignore[misc,type-arg,unused-ignore]
-    """Stands where torch has a sampler that repeats None: the batches are the dataset's. It only passes epochs on."""
-
-    def __init__(self, dataset: Dataset) -> None:
-        self._dataset = dataset
-
-    def __iter__(self) -> Iterator[None]:
-        while True:
-            yield None
-
-    def set_epoch(self, epoch: int) -> None:
-        self._dataset.set_epoch(epoch)
-
-
-def _as_it_is(batch: Any) -> Any:
-    return batch
+        self._reader = None
+        if self._yielded is None:
+            self._yielded = _Yielded(self._dataset.places.claim(self._worker, place), 0)
+        self._yielded.place = place
 
 
 class MapDataset(torch_data.Dataset):  # type: ignore[misc,type-arg,unused-ignore]
     """Samples by number, for torch's samplers. Slower than Dataset: every sample is a request of its own.
 
-    Sample i is the one at position i of an epoch's order; in the default, shuffle="none", that is the order in which they are
+    Sample i is the one at position i of an epoch's order; in the default, shuffle=False, that is the order in which they are
     stored, the same forever. A sample is a dict from part to value, bytes where there is no decoder, or what transform makes of it.
     """
 
+    @tells_habits
     def __init__(
         self,
         source: Union[Client, str, os.PathLike[str], Sequence[str]],
         dataset: Optional[str] = None,
         *,
         epoch: int = 0,
-        shuffle: str = "none",
+        shuffle: Shuffle = False,
         decode: Optional[Mapping[str, Decoder]] = None,
         transform: Optional[Callable[[Sample], Any]] = None,
         keys: bool = False,
         threads: int = 16,
         generation: Optional[str] = None,
-        **plan: Any,
+        seed: Optional[int] = None,
+        window: Optional[int] = None,
+        strata: Optional[int] = None,
+        subset: Optional[str] = None,
+        quarantine: Optional[str] = None,
+        importance: Optional[str] = None,
+        fields: Union[str, Sequence[str], None] = None,
     ) -> None:
         """Opens the order. threads are those that __getitems__ reads with, which torch 2 calls for a batch of numbers."""
         if threads < 1:
@@ -557,7 +487,8 @@ class MapDataset(torch_data.Dataset):  # type: ignore[misc,type-arg,unused-ignor
         if alone is not None:
             refuse(alone, *find_ranks(), _AGREE)
         self._epoch = self.client.epoch(
-            epoch, dataset=dataset, batch_size=1, shuffle=shuffle, decode=decode, keys=keys, progress=False, generation=generation, **plan
+            epoch, dataset=dataset, batch_size=1, shuffle=shuffle, decode=decode, keys=keys, progress=False, generation=generation,
+            seed=seed, window=window, strata=strata, subset=subset, quarantine=quarantine, importance=importance, fields=fields,
         )
         self._keys, self._transform, self._threads = keys, transform, threads
 

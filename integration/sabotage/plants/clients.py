@@ -146,7 +146,7 @@ PLANTS = [
     (
         "torch's workers count on from the batch that they have yielded, as if each were alone",
         "client/python/tests/torch/test_torch_state.py test_stateful_data_loader",
-        [("client/python/millrace/torch.py", "self._next = batch.number + self._step", "self._next = batch.number + 1")],
+        [("client/python/millrace/torch.py", "batch.number + self._step\n", "batch.number + 1\n")],
     ),
     (
         "torch's spawned workers do not know their parent's rank",
@@ -156,7 +156,7 @@ PLANTS = [
     (
         "torch's loader says that what it read ahead was yielded",
         "client/python/tests/torch/test_torch_state.py test_a_state_says_what_was_yielded_and_not_what_was_read_ahead",
-        [("client/python/millrace/torch.py", "self._count.place = epoch, number + 1", "self._count.place = epoch, number + 2")],
+        [("client/python/millrace/_loader.py", "self._count.place = epoch, number + 1", "self._count.place = epoch, number + 2")],
     ),
     (
         "torch's dataset goes on from a state of another order",
@@ -166,7 +166,7 @@ PLANTS = [
     (
         "torch's loader leaves a failed pass's workers to the garbage collector",
         "client/python/tests/torch/test_torch_loader.py test_a_decoder_that_fails_in_a_worker",
-        [("client/python/millrace/torch.py", "        if end is not None:\n            end()\n", "")],
+        [("client/python/millrace/_loader.py", "        if end is not None:\n            end()\n", "")],
     ),
     (
         "a thread of the Python client's imports what is not there, again and again",
@@ -188,6 +188,31 @@ PLANTS = [
         "the Python client decodes ahead as much as it reads ahead",
         "client/python/tests/torch/test_torch_loader.py test_what_is_decoded_ahead_is_bounded",
         [("client/python/millrace/_pool.py", ">= self._decoded_most", ">= 1 << 30")],
+    ),
+    (
+        "a worker of torch's begins a pass where it thinks that it should",
+        "client/python/tests/torch/test_torch_habits.py test_passes_of_workers_that_begin_at_the_same_time",
+        [("client/python/millrace/_places.py", "(found := given or self._left(name, at)) is None", "(found := given or self.next) is None")],
+    ),
+    (
+        "a pass over a torch dataset that was left comes again",
+        "client/python/tests/torch/test_torch_habits.py test_plain_passes",
+        [("client/python/millrace/_places.py", "            self._note(_EPOCH, *place, 1)\n", "            self._note(_EPOCH, *place, 0)\n")],
+    ),
+    (
+        "an epoch that is set again after a pass of it was left is not read again",
+        "client/python/tests/torch/test_torch_habits.py test_the_next_pass_is_of_the_next_epoch",
+        [("client/python/millrace/_places.py", "            self._note(_BATCH, 0, 0, 0, -1)\n", "            pass\n")],
+    ),
+    (
+        "batches of batches are refused only where a loader has workers",
+        "client/python/tests/torch/test_torch_habits.py test_batches_of_batches_are_refused",
+        [("client/python/millrace/torch.py", "isinstance(caller, _BaseDatasetFetcher) and", "isinstance(caller, _BaseDatasetFetcher) and torch_data.get_worker_info() and")],
+    ),
+    (
+        "whoever waits for a gateway is told at each attempt",
+        "client/python/tests/test_waits.py test_a_refused_connection_is_told_at_once_and_once",
+        [("client/python/millrace/_core.py", "if last is not None and not here.told:", "if last is not None:")],
     ),
     (
         "a batch that waits for torch holds its decoded parts twice",

@@ -1,0 +1,158 @@
+"""The loader of millrace.torch: torch's own, with a state that counts what it has yielded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Optional
+
+from torch.utils import data as torch_data
+
+from ._places import Place
+from .errors import Closed, InvalidArgument, ProtocolError
+
+if TYPE_CHECKING:
+    from .torch import Dataset
+
+PREFETCH_FACTOR = 2  # torch's own default
+
+_NOT_HERE = {  # what torch's loader takes and this one cannot do
+    "batch_size": "say batch_size to the Dataset: it counts the samples of all ranks together",
+    "drop_last": "say tail='drop' to the Dataset",
+}
+
+
+class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ignore]
+    """torch's DataLoader for a Dataset of this module, with state_dict and load_state_dict that count what it has yielded.
+
+    Batches come in the order of the epoch whatever the number of workers. The next pass is of the next epoch, whether this
+    one was read to its end or left; set_epoch chooses another. prefetch_factor is how many batches each process decodes ahead,
+    the main one without workers. The other options are torch's, less what makes batches.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        *,
+        num_workers: int = 0,
+        prefetch_factor: int = PREFETCH_FACTOR,
+        shuffle: Optional[bool] = None,
+        **options: Any,
+    ) -> None:
+        """shuffle=False has the dataset read in stored order; True, and none, in its own. options are torch's."""
+        for name, cure in _NOT_HERE.items():
+            if options.get(name):
+                raise InvalidArgument(f"new loader: {name} is not the loader's to say, since batches come as the gateway made them", cure=cure)
+        if prefetch_factor < 1:
+            raise InvalidArgument(f"new loader: prefetch_factor {prefetch_factor}: want 1 or more")
+        if shuffle is not None:
+            dataset.take_shuffle(shuffle)
+        dataset.prefetch_factor = prefetch_factor
+        if num_workers:
+            options["prefetch_factor"] = prefetch_factor
+        options.setdefault("collate_fn", _as_it_is)
+        super().__init__(dataset, batch_size=None, num_workers=num_workers, **options)
+        # Where Lightning calls set_epoch. torch refuses to have it changed, and uses it to repeat None.
+        self.__dict__["sampler"] = _EpochSampler(dataset)
+        self._batches = dataset
+        self._count: Optional[_Count] = None
+
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override,unused-ignore]
+        dataset = self._batches
+        dataset.go_to(dataset.place)
+        if self._count is not None and self._count.failed:
+            self._iterator = None  # persistent workers, which have ended
+        # Opened here, so that what is wrong is said here, and forked workers need not ask.
+        self._count = _Count(dataset.place, dataset.places.moves, len(dataset))
+        dataset.places.hand_out(dataset.place[1])
+        return _Pass(dataset, super().__iter__(), self._count)
+
+    def _current(self) -> Optional[_Count]:
+        """The pass that is under way, or was left."""
+        c = self._count
+        return c if c is not None and c.moves == self._batches.places.moves else None
+
+    def set_epoch(self, epoch: int) -> None:
+        """Calls set_epoch of the dataset."""
+        self._batches.set_epoch(epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns what a checkpoint needs to go on after the last batch that was yielded, on any number of ranks and workers."""
+        current = self._current()
+        return self._batches.state_at(self._batches.place if current is None else current.place)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on where state was saved: see Dataset.load_state_dict. Takes effect at the next iter()."""
+        self._batches.load_state_dict(state)
+
+
+@dataclass
+class _Count:
+    """What a loader remembers of a pass. The pass itself is its reader's: workers end when that lets go of it."""
+
+    place: Place
+    moves: int  # of the dataset when the pass began
+    total: int
+    failed: bool = False
+
+
+class _Pass(Iterator[Any]):
+    """One pass of a loader, counted where its batches are handed out."""
+
+    def __init__(self, dataset: Dataset, batches: Iterator[Any], count: _Count) -> None:
+        self._dataset, self._batches, self._count = dataset, batches, count
+
+    def __next__(self) -> Any:
+        try:
+            batch = next(self._batches)
+        except StopIteration:
+            self._end()
+            raise
+        except BaseException:
+            self._shut_down()
+            raise
+        epoch, number = self._count.place
+        self._count.place = epoch, number + 1
+        places = self._dataset.places
+        if self._count.moves == places.moves:
+            places.begin((epoch, number), self._count.moves)
+            places.hand_out(number + 1)
+        return batch
+
+    def __len__(self) -> int:
+        return max(0, self._count.total - self._count.place[1])
+
+    def _shut_down(self) -> None:
+        """Ends the workers. Left to the garbage collector, which the frames of an exception delay, it takes torch 5 s each."""
+        failed, self._batches = self._batches, iter(())
+        self._count.failed = True
+        end = getattr(failed, "_shutdown_workers", None)
+        if end is not None:
+            end()
+
+    def _end(self) -> None:
+        epoch, batch = self._count.place
+        if self._count.failed:
+            raise Closed(f"epoch {epoch}: the pass has ended at batch {batch}, with the exception before", cure="begin another pass: iter(loader)")
+        if batch < self._count.total:
+            raise ProtocolError(f"epoch {epoch}: the workers have ended after batch {batch} of {self._count.total}")
+        if self._count.moves == self._dataset.places.moves:
+            self._dataset.go_to((epoch + 1, 0))
+
+
+class _EpochSampler(torch_data.Sampler):  # type: ignore[misc,type-arg,unused-ignore]
+    """Stands where torch has a sampler that repeats None: the batches are the dataset's. It only passes epochs on."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._dataset = dataset
+
+    def __iter__(self) -> Iterator[None]:
+        while True:
+            yield None
+
+    def set_epoch(self, epoch: int) -> None:
+        self._dataset.set_epoch(epoch)
+
+
+def _as_it_is(batch: Any) -> Any:
+    return batch

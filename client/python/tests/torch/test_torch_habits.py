@@ -1,0 +1,231 @@
+"""What people are used to from other libraries: it works, or is refused with what to write instead."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import multiprocessing
+import pickle
+import re
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Callable
+
+import harness
+import pytest
+import torch
+from test_torch_loader import core_order, dataset_of, keys_of
+from torch.utils import data as torch_data
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+import millrace
+import millrace.torch
+
+LOADERS: dict[str, Callable[[Any, int], Any]] = {
+    "ours": lambda d, workers: millrace.torch.DataLoader(d, num_workers=workers),
+    "torch": lambda d, workers: torch_data.DataLoader(d, batch_size=None, num_workers=workers),
+    "torchdata": lambda d, workers: StatefulDataLoader(d, batch_size=None, num_workers=workers),
+}
+
+
+@pytest.fixture(autouse=True)
+def _few_cores() -> Iterator[None]:
+    """torch warns of more workers than cores."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="This DataLoader will create")
+        yield
+
+
+def some(batches: Any, n: int) -> list[list[str]]:
+    return keys_of(itertools.islice(iter(batches), n))
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+@pytest.mark.parametrize("which", list(LOADERS))
+def test_the_next_pass_is_of_the_next_epoch(gateway: harness.Gateway, which: str, workers: int) -> None:
+    dataset = dataset_of(gateway)
+    loader = LOADERS[which](dataset, workers)
+    wants = [core_order(gateway, epoch) for epoch in range(8)]
+    assert len(loader) == len(dataset) == 17  # which moves nothing
+    assert some(loader, 4) == wants[0][:4]
+    assert some(loader, 1) == wants[1][:1]
+    assert keys_of(loader) == wants[2]
+    assert keys_of(loader) == wants[3]
+    dataset.set_epoch(3)
+    assert some(loader, 2) == wants[3][:2]
+    dataset.set_epoch(3)
+    assert some(loader, 2) == wants[3][:2]
+    dataset.set_epoch(6)
+    assert keys_of(loader) == wants[6]
+    assert some(loader, 3) == wants[7][:3]
+
+
+def test_plain_passes(gateway: harness.Gateway) -> None:
+    dataset = dataset_of(gateway)
+    wants = [core_order(gateway, epoch) for epoch in range(4)]
+    assert keys_of(list(dataset)) == wants[0]
+    iter(dataset), iter(dataset)  # nothing is taken of them
+    for batch in dataset:
+        assert batch["__key__"] == wants[1][0]
+        break
+    assert dataset.state_dict()["epoch"] == 1
+    assert dataset.state_dict()["batch"] == 1
+    assert dataset.place == (2, 0)
+    left = iter(dataset)
+    assert next(left)["__key__"] == wants[2][0]
+    assert keys_of(dataset) == wants[3]
+    assert keys_of(left) == wants[2][1:]  # a pass goes on where it is
+    assert dataset.place == (4, 0)
+
+
+def test_persistent_workers(gateway: harness.Gateway) -> None:
+    dataset = dataset_of(gateway)
+    loader = torch_data.DataLoader(dataset, batch_size=None, num_workers=2, persistent_workers=True)
+    for epoch in range(3):
+        assert keys_of(loader) == core_order(gateway, epoch)
+    assert some(loader, 3) == core_order(gateway, 3)[:3]
+    assert keys_of(loader) == core_order(gateway, 4)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_passes_of_workers_that_begin_at_the_same_time(gateway: harness.Gateway, method: str) -> None:
+    """Each pass is of one epoch, though the workers of both start as they please, with one seed of torch's."""
+    loader = torch_data.DataLoader(dataset_of(gateway), batch_size=None, num_workers=3, multiprocessing_context=method)
+    passes = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        passes.append(iter(loader))
+    got = [keys_of(p) for p in passes]
+    assert sorted(got) == sorted([core_order(gateway, 0), core_order(gateway, 1)])
+
+
+def test_a_state_goes_on_after_a_left_pass(gateway: harness.Gateway) -> None:
+    loader = millrace.torch.DataLoader(dataset_of(gateway), num_workers=2)
+    assert some(loader, 5) == core_order(gateway, 0)[:5]
+    state = loader.state_dict()
+    assert (state["epoch"], state["batch"]) == (0, 5)
+    assert some(loader, 2) == core_order(gateway, 1)[:2]
+    loader.load_state_dict(state)
+    loader.set_epoch(0)  # as trainers do before each pass: the place in the epoch stays
+    assert keys_of(loader) == core_order(gateway, 0)[5:]
+    assert some(loader, 2) == core_order(gateway, 1)[:2]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_stateful_loader_resumes_and_goes_on_to_the_next_epoch(gateway: harness.Gateway, workers: int) -> None:
+    loader = StatefulDataLoader(dataset_of(gateway), batch_size=None, num_workers=workers)
+    some(loader, 2)
+    batches = iter(loader)
+    got = some(batches, 5)
+    state = loader.state_dict()
+    del batches
+    other = StatefulDataLoader(dataset_of(gateway), batch_size=None, num_workers=workers)
+    other.load_state_dict(state)
+    assert got + keys_of(other) == core_order(gateway, 1)
+    assert some(other, 3) == core_order(gateway, 2)[:3]
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda d: pickle.loads(pickle.dumps(d))])
+def test_a_copy_moves_by_itself(gateway: harness.Gateway, copied: Callable[[Any], Any]) -> None:
+    dataset = dataset_of(gateway)
+    some(dataset, 1)
+    other = copied(dataset)
+    loader = torch_data.DataLoader(other, batch_size=None, num_workers=2)
+    assert some(loader, 1) == core_order(gateway, 1)[:1]
+    assert some(loader, 1) == core_order(gateway, 2)[:1]
+    assert dataset.place == (1, 0)
+
+
+def _in_a_child(dataset: Any, said: Any) -> None:
+    said.put([some(dataset, 2), some(dataset, 2)])
+
+
+def test_a_forked_process_moves_by_itself(gateway: harness.Gateway) -> None:
+    dataset = dataset_of(gateway)
+    some(dataset, 1)
+    context = multiprocessing.get_context("fork")
+    said = context.Queue()
+    child = context.Process(target=_in_a_child, args=(dataset, said))
+    child.start()
+    assert said.get(timeout=60) == [core_order(gateway, epoch)[:2] for epoch in (1, 2)]
+    child.join()
+    assert dataset.place == (1, 0)
+
+
+def test_shuffle_is_yes_or_no(gateway: harness.Gateway) -> None:
+    stored = core_order(gateway, 0, shuffle="none")
+    assert stored != core_order(gateway, 0)
+    assert keys_of(dataset_of(gateway, shuffle=False)) == core_order(gateway, 0, shuffle=False) == stored
+    assert keys_of(dataset_of(gateway, shuffle=True)) == core_order(gateway, 0, shuffle=True) == core_order(gateway, 0)
+    assert keys_of(millrace.torch.DataLoader(dataset_of(gateway), shuffle=False)) == stored
+    assert keys_of(millrace.torch.DataLoader(dataset_of(gateway), shuffle=True)) == core_order(gateway, 0)
+    assert keys_of(millrace.torch.DataLoader(dataset_of(gateway, shuffle="none"), shuffle=False)) == stored
+    for said, loader_says in ((False, True), ("slot", False)):
+        with pytest.raises(millrace.InvalidArgument, match="say it to one of them"):
+            millrace.torch.DataLoader(dataset_of(gateway, shuffle=said), shuffle=loader_says)
+    samples = millrace.torch.MapDataset(gateway.url, "photos", keys=True, seed=3, shuffle=True)
+    assert [samples[i]["__key__"] for i in range(3)] != stored[0][:3]
+
+
+@pytest.mark.parametrize(
+    ("word", "value", "instead"),
+    [
+        ("drop_last", True, "tail='drop'"),
+        ("num_workers", 2, r"millrace.torch.DataLoader\(dataset, num_workers"),
+        ("transforms", len, "decode="),
+        ("collate_fn", len, "collate="),
+        ("start", 5, "load_state_dict"),
+        ("progress", True, "bar"),
+        ("remote", "s3://train/photos", "first argument"),
+        ("shuffle_seed", 1, "seed="),
+    ],
+)
+def test_words_of_others_are_told_ours(word: str, value: Any, instead: str) -> None:
+    """At once: there is no gateway at this address."""
+    for kind in (millrace.torch.Dataset, millrace.torch.MapDataset):
+        with pytest.raises(millrace.InvalidArgument, match=rf"{word} is no parameter here; .*{instead}"):
+            kind("http://127.0.0.1:1", "photos", **{word: value})
+
+
+def test_slips_are_refused_at_construction_and_by_mypy(tmp_path: Path) -> None:
+    for kind in (millrace.torch.Dataset, millrace.torch.MapDataset):
+        with pytest.raises(TypeError, match="shufle"):
+            kind("http://127.0.0.1:1", "photos", shufle="none")  # type: ignore[call-arg]
+    program = tmp_path / "slips.py"
+    program.write_text(
+        "from millrace import Client\nfrom millrace.torch import Dataset, MapDataset\n"
+        "Dataset('u', batch_size=3, shuffle=False)\nDataset('u', batch_sise=3)\nMapDataset('u', shufle='none')\n"
+        "Client('u').epoch(0, drop_last=True)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--cache-dir", str(tmp_path / "cache"), str(program)],
+        cwd=Path(millrace.__file__).parent.parent, capture_output=True, text=True, timeout=300, check=False,
+    )
+    assert re.findall(r'error: Unexpected keyword argument "(\w+)"', done.stdout) == ["batch_sise", "shufle", "drop_last"], done.stdout
+    assert "Found 3 errors" in done.stdout
+
+
+@pytest.mark.parametrize("make", [torch_data.DataLoader, StatefulDataLoader])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_of_batches_are_refused(gateway: harness.Gateway, make: Any, workers: int) -> None:
+    for options in ({"batch_size": 8}, {}):
+        with pytest.raises(millrace.InvalidArgument, match=r"batches of batches; write millrace\.torch\.DataLoader\(dataset\)"):
+            next(iter(make(dataset_of(gateway), num_workers=workers, **options)))
+    samples = dataset_of(gateway, batch_size=1, collate=_first)
+    assert next(iter(make(samples, batch_size=4, num_workers=workers)))["cls"].shape == (4,)
+
+
+def _first(samples: list[dict[str, Any]]) -> dict[str, Any]:
+    return samples[0]
+
+
+def test_lengths(gateway: harness.Gateway) -> None:
+    """A loader takes its dataset's length for its own, so that is batches; samples are counted beside it."""
+    dataset = dataset_of(gateway)
+    loader = millrace.torch.DataLoader(dataset)
+    assert (len(dataset), len(loader), dataset.samples) == (17, 17, 500)
+    assert dataset_of(gateway, tail="drop").samples == 480
+    assert dataset.place == (0, 0)
