@@ -60,7 +60,8 @@ class ProgramWheelBuilder(WheelBuilder):
 def build_program(platform, path):
     system, architecture = platform.split("/")
     environment = {**os.environ, "CGO_ENABLED": "0", "GOOS": system, "GOARCH": architecture}
-    command = ["go", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, "./cmd/millrace"]
+    # -buildvcs=auto is Go's default, and is what gives the program its version: GOFLAGS may say otherwise.
+    command = ["go", "build", "-trimpath", "-buildvcs=auto", "-ldflags", "-s -w", "-o", path, "./cmd/millrace"]
     subprocess.run(command, cwd=ROOT, env=environment, check=True)
 
 
