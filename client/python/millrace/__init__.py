@@ -20,6 +20,7 @@ from .epoch import Epoch, Plan, Reader
 from .errors import (
     AmbiguousKey,
     BatchTooLarge,
+    CannotDecode,
     Closed,
     Conflict,
     DeadlineExceeded,
@@ -51,6 +52,7 @@ __all__ = [
     "AmbiguousKey",
     "Batch",
     "BatchTooLarge",
+    "CannotDecode",
     "ClassFolders",
     "Client",
     "Closed",

@@ -84,6 +84,10 @@ class FramedTable(Table):
             raise ProtocolError("a framed table whose parts contradict each other")
         return names, which, offsets, lengths, first
 
+    def names(self) -> Optional[list[str]]:
+        laid = self._laid()
+        return None if laid is None else laid[0]
+
     def parts(self, i: int) -> Optional[list[Part]]:
         laid = self._laid()
         if laid is None:

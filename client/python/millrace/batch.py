@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import json
+import re
+import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Callable, Optional, Union, overload
 
 from . import _tar
-from .errors import InvalidArgument, MillraceError, ProtocolError
+from .errors import CannotDecode, InvalidArgument, MillraceError, ProtocolError
 
 Decoder = Callable[[memoryview], Any]
 """Turns the bytes of one part of one sample into a value."""
@@ -52,6 +57,10 @@ class Table:
         """The samples' names, where the table has them."""
         return self._known
 
+    def names(self) -> Optional[list[str]]:
+        """The names of all parts that samples have, where the table has them."""
+        return None
+
     def parts(self, i: int) -> Optional[list[Part]]:  # noqa: ARG002
         """The parts of sample i, where the table has them."""
         return None
@@ -68,6 +77,7 @@ class Source:
     manifest: Callable[[Head], Table]
     format: str = "tar"  # of the samples
     decode: Mapping[str, Decoder] = field(default_factory=dict)
+    automatic: Optional[Callable[[str], Optional[Decoder]]] = None  # finds a decoder for a part that `decode` does not name
     positions: Optional[Callable[[Head], Optional[Sequence[int]]]] = None
     plain: bool = True  # a body is the samples one after another, from its first byte on
     gather: Callable[[int, Iterator[Any]], Any] = lambda _, values: list(values)  # makes a column of the decoded values
@@ -81,13 +91,14 @@ class Batch(Sequence["Sample"]):
     (`bytes(view)`) what is to outlive it by much.
     """
 
-    __slots__ = ("_decoded", "_head", "_manifest", "_some", "_source", "_table", "data", "value")
+    __slots__ = ("_decoded", "_head", "_kept", "_manifest", "_some", "_source", "_table", "data", "value")
 
     def __init__(self, head: Head, data: memoryview, source: Source, table: Optional[Table] = None) -> None:
         self._head, self._source, self._table = head, source, table
         self._manifest: Optional[Table] = None
         self._decoded: dict[str, list[Any]] = {}
         self._some: dict[str, dict[int, Any]] = {}  # decoded parts that not all samples have
+        self._kept: Optional[list[int]] = None  # the samples that are left, by their places in the table; None: all
         self.data: memoryview = data
         """All bytes of the samples, in the form that was asked for."""
         self.value: Any = None
@@ -96,7 +107,6 @@ class Batch(Sequence["Sample"]):
     number = property(lambda self: self._head.number, doc="Number of the batch in its epoch, from 0.")
     epoch = property(lambda self: self._head.epoch, doc="Number of the epoch.")
     batches = property(lambda self: self._head.batches, doc="How many batches the epoch has.")
-    padded = property(lambda self: self._head.padded, doc="How many samples, the last ones, repeat samples of the epoch.")
     generation = property(lambda self: self._head.generation, doc="The index that the batch comes from.")
     dataset = property(lambda self: self._head.dataset, doc="Name of the dataset.")
     location = property(lambda self: self._head.location, doc="Canonical path and query: what losses are reported under.")
@@ -104,8 +114,22 @@ class Batch(Sequence["Sample"]):
     etag = property(lambda self: self._head.etag, doc="Strong ETag of the answer, with its quotation marks.")
     crc32c = property(lambda self: self._head.crc32c, doc="CRC-32C of the answer's body, from the index.")
 
+    @property
+    def padded(self) -> int:
+        """How many samples, the last ones, repeat samples of the epoch."""
+        first = self._head.samples - self._head.padded
+        return self._head.padded if self._kept is None else sum(at >= first for at in self._kept)
+
     def __len__(self) -> int:
-        return self._head.samples
+        return self._head.samples if self._kept is None else len(self._kept)
+
+    def _pick(self, values: Sequence[Any]) -> Sequence[Any]:
+        """Of values for all samples of the table those of the samples that are left."""
+        return values if self._kept is None else [values[at] for at in self._kept]
+
+    def _at(self, i: int) -> int:
+        """The place of sample i in the table."""
+        return i if self._kept is None else self._kept[i]
 
     @overload
     def __getitem__(self, at: int) -> Sample: ...
@@ -160,7 +184,7 @@ class Batch(Sequence["Sample"]):
             keys = self._asked().keys
         if keys is None:
             raise ProtocolError("the manifest of the batch has no keys")
-        return keys
+        return self._pick(keys)
 
     @property
     def positions(self) -> Sequence[int]:
@@ -170,17 +194,17 @@ class Batch(Sequence["Sample"]):
             known = self._asked().positions
         if known is None:
             raise ProtocolError("the manifest of the batch has no positions")
-        return known
+        return self._pick(known)
 
     def sample(self, i: int) -> memoryview:
         """The bytes of sample i, as it is stored."""
-        bounds = self.table.bounds
-        return self.data[bounds[i] : bounds[i + 1]]
+        bounds, at = self.table.bounds, self._at(i)
+        return self.data[bounds[at] : bounds[at + 1]]
 
     def views(self) -> list[memoryview]:
         """The bytes of all samples."""
         data, bounds = self.data, self.table.bounds
-        return [data[a:b] for a, b in zip(bounds, bounds[1:])]
+        return [data[a:b] for a, b in self._pick(list(zip(bounds, bounds[1:])))]
 
     def column(self, name: str) -> list[Any]:
         """One part of all samples, decoded if there is a decoder for it."""
@@ -188,45 +212,91 @@ class Batch(Sequence["Sample"]):
         if done is not None:
             return done
         column = self.raw(name)
-        decoder = self._source.decode.get(name)
-        if decoder is None:
-            return list(column)
-        values = (decode(decoder, name, self, i, v) for i, v in enumerate(column))
-        return self._decoded.setdefault(name, self._source.gather(len(column), values))
+        decoder = self.decoder(name)
+        return list(column) if decoder is None else self._gather(name, column, partial(decode, decoder, name, self))
+
+    def _gather(self, name: str, column: Sequence[memoryview], one: Callable[[int, memoryview], Any]) -> list[Any]:
+        return self._decoded.setdefault(name, self._source.gather(len(column), (one(i, v) for i, v in enumerate(column))))
 
     def raw(self, name: str) -> list[memoryview]:
         """One part of all samples, as views."""
         where = self.table.column(name)
         if where is not None:
             data = self.data
-            return [data[a:b] for a, b in where]
+            return [data[a:b] for a, b in self._pick(where)]
         return [self.parts(i)[name] for i in range(len(self))]
 
     def parts(self, i: int) -> dict[str, memoryview]:
         """The parts of sample i by their names."""
-        where = self.table.parts(i)
+        where = self.table.parts(self._at(i))
         if where is not None:
             return Parts((name, self.data[a:b]) for name, a, b in where)
         return Parts(parts_of(self._source.format, self.sample(i)))
 
+    def names(self) -> list[str]:
+        """The names of all parts that samples have."""
+        names = self.table.names()
+        return list(dict.fromkeys(name for i in range(len(self)) for name in self.parts(i))) if names is None else names
+
     def decoder(self, name: str) -> Optional[Decoder]:
         """The reader's decoder of a part, if there is one."""
-        return self._source.decode.get(name)
+        found = self._source.decode.get(name)
+        return found if found is not None or self._source.automatic is None else self._source.automatic(name)
 
-    def decode_all(self) -> None:
-        """Decodes every part that the reader has a decoder for: what its threads do ahead. A sample may lack some of them, not all."""
-        found = False
-        for name in self._source.decode:
-            try:
-                self.column(name)
-            except KeyError:
-                self._decode_some(name)
-            found = found or name in self._decoded or bool(self._some[name])
-        if self._source.decode and len(self) and not found:
+    def decode_all(self, on_error: Optional[Callable[[DecodeError], Any]] = None) -> None:
+        """Decodes every part that has a decoder: what the reader's threads do ahead. A sample may lack some of them, not all.
+
+        What on_error returns for a part that cannot be decoded stands in its place. A sample for which it returns None is left out.
+        """
+        given, lost = self._source.decode, set[int]()
+        found = [self._decode_part(name, on_error, lost) for name in given]
+        if given and len(self) and not any(found):
             raise InvalidArgument(
-                f"decode batch {self.number} of epoch {self.epoch}: no sample has a part {', '.join(map(repr, self._source.decode))}: "
+                f"decode batch {self.number} of epoch {self.epoch}: no sample has a part {', '.join(map(repr, given))}: "
                 f"the first one has {', '.join(map(repr, self.parts(0)))}"
             )
+        for name in self.names() if self._source.automatic is not None else ():
+            if name not in given:
+                with contextlib.suppress(CannotDecode):  # raised again for a loop that asks for the part
+                    self._decode_part(name, on_error, lost)
+        if lost:
+            self._leave_out(lost)
+
+    def _decode_part(self, name: str, on_error: Optional[Callable[[DecodeError], Any]], lost: set[int]) -> bool:
+        """Decodes a part of the samples that have it, and reports whether any sample has it. Adds those to be left out to lost."""
+        decoder = self.decoder(name)
+        if decoder is None or name in self._decoded:
+            return decoder is not None
+
+        def one(i: int, view: memoryview) -> Any:
+            if i in lost:
+                return None
+            try:
+                return decode(decoder, name, self, i, view)
+            except DecodeError as e:
+                if on_error is None:
+                    raise
+                instead = on_error(e)
+                if instead is None:
+                    lost.add(i)
+                return instead
+
+        try:
+            column = self.raw(name)
+        except KeyError:
+            having = ((i, self.parts(i)) for i in range(len(self)))
+            self._some[name] = {i: one(i, parts[name]) for i, parts in having if name in parts}
+            return bool(self._some[name])
+        self._gather(name, column, one)
+        return True
+
+    def _leave_out(self, lost: set[int]) -> None:
+        keep = [i for i in range(len(self)) if i not in lost]
+        for name, column in self._decoded.items():  # a list, or what gather has made
+            self._decoded[name] = [column[i] for i in keep] if isinstance(column, list) else column[keep]
+        for name, some in self._some.items():
+            self._some[name] = {at: some[i] for at, i in enumerate(keep) if i in some}
+        self._kept = [self._at(i) for i in keep]
 
     def forget_decoded(self) -> None:
         """Lets go of the decoded parts: what a loader made of them is `value`. Asked for again, a part is decoded again."""
@@ -235,14 +305,6 @@ class Batch(Sequence["Sample"]):
     def decoded_size(self) -> int:
         """About how many bytes decoders returned, and what was made of them takes."""
         return sum(map(_size, (self.value, self._decoded, self._some)))
-
-    def _decode_some(self, name: str) -> None:
-        """Decodes a part of those samples that have it."""
-        done = self._some[name] = {}
-        for i in range(len(self)):
-            parts = self.parts(i)
-            if name in parts:
-                done[i] = decode(self._source.decode[name], name, self, i, parts[name])
 
 
 class Parts(dict[str, memoryview]):
@@ -314,11 +376,38 @@ class Sample(Mapping[str, Any]):
         return f"<Sample {self.index} of batch {self.batch.number}, epoch {self.batch.epoch}>"
 
 
+_QUOTED = r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
+_WHERE = re.compile(rf"decode part {_QUOTED} of sample (\d+) of batch (\d+) in epoch (\d+)(?: \(position (\d+)\))?(?:, key {_QUOTED})?: ")
+
+
 class DecodeError(MillraceError):
-    """A decoder of the caller's failed; the exception that it raised is the cause."""
+    """A part that could not be decoded; the exception of the decoder is the cause.
+
+    part      name of the part
+    key       the sample's name, None if it is not known: without `keys=True` the gateway is asked for it
+    position  the sample's place in the order of the epoch, None if it is not known
+    epoch, batch, sample
+              numbers of the epoch, of its batch, and of the sample in this batch, from 0
+    """
 
     code = "decode_error"
-    cure = "the decoder is the caller's: it gets a memoryview (bytes(view) copies it)"
+    cure = 'leave such samples out with on_error="skip", or have the decoder take them; a decoder gets a memoryview (bytes(view) copies it)'
+
+    def __init__(self, message: str, **more: Any) -> None:
+        super().__init__(message, **more)
+        # Found in the text, since that is all that torch lets through of a worker's exception.
+        found = _WHERE.search(message)
+        part, sample, batch, epoch, position, key = found.groups() if found else [None] * 6
+        self.part: Optional[str] = ast.literal_eval(part) if part else None
+        self.key: Optional[str] = ast.literal_eval(key) if key else None
+        self.sample, self.batch, self.epoch, self.position = (None if n is None else int(n) for n in (sample, batch, epoch, position))
+
+    def report(self, dataset: str = "DATASET") -> str:
+        """Returns the command that has healthy samples delivered in place of this one. dataset is what was indexed, such as s3://train/photos."""
+        if self.key is None:
+            raise InvalidArgument("report: the sample's key is not known", cure="open the epoch with keys=True")
+        reason = f"part {self.part} does not decode"
+        return f"millrace quarantine {shlex.quote(dataset)} --key {shlex.quote(self.key)} --reason {shlex.quote(reason)}"
 
 
 def _size(value: Any) -> int:
@@ -347,10 +436,24 @@ def decode(decoder: Decoder, name: str, batch: Batch, i: int, view: memoryview) 
         if decoder is bytes:
             return bytes(view)
         return decoder(view)
+    except CannotDecode as e:
+        raise CannotDecode(f"decode part {name!r}: {e.message}", cure=e.cure) from e
     except Exception as e:
+        place, key = _place(batch, i)
+        at = ("" if place is None else f" (position {place})") + ("" if key is None else f", key {key!r}")
         raise DecodeError(
-            f"decode part {name!r} of sample {i} of batch {batch.number} in epoch {batch.epoch}: {type(e).__name__}: {e}"
+            f"decode part {name!r} of sample {i} of batch {batch.number} in epoch {batch.epoch}{at}: {type(e).__name__}: {e}"
         ) from e
+
+
+def _place(batch: Batch, i: int) -> tuple[Optional[int], Optional[str]]:
+    """Returns position and key of a sample. What did not come with the batch is asked for; None is what nobody tells."""
+    position = key = None
+    with contextlib.suppress(MillraceError):
+        key = batch.keys[i]
+    with contextlib.suppress(MillraceError):
+        position = batch.positions[i]
+    return position, key
 
 
 def _tar_parts(data: memoryview) -> Iterator[tuple[str, memoryview]]:

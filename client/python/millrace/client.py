@@ -17,7 +17,8 @@ from ._token import Token, secret
 from ._version import __version__
 from .batch import Batch, Decoder
 from .crc import CHECKS
-from .epoch import DECODED_BYTES, PREFETCH_BYTES, THREADS, Epoch, Plan
+from .decode import Automatic
+from .epoch import DECODED_BYTES, PREFETCH_BYTES, THREADS, Epoch, OnError, Plan
 from .errors import InvalidArgument, NotFound, ProtocolError
 
 DEADLINE = 120.0
@@ -193,7 +194,9 @@ class Client:
         form: Optional[str] = None,
         keys: bool = False,
         start: int = 0,
-        decode: Optional[Mapping[str, Decoder]] = None,
+        decode: Union[bool, Mapping[str, Decoder], Automatic, None] = None,
+        allow_pickle: bool = False,
+        on_error: OnError = "raise",
         transform: Optional[Callable[[Batch], Any]] = None,
         threads: int = THREADS,
         prefetch_bytes: int = PREFETCH_BYTES,
@@ -210,7 +213,12 @@ class Client:
         form           form of the bodies, as docs/answers.md has them; None: lengths and parts come in a table before the samples
         keys           have the samples' names sent with every batch
         start          batch that iterating begins with
-        decode         what the parts are turned into, such as {"jpg": decode_image, "cls": int}: run by the reader's threads
+        decode         True: every part by what the description says of it, or by its suffix (docs/python.md has the table). A mapping
+                       such as {"jpg": decode_image, "cls": int}: these parts by these functions, the others stay bytes. Both are run
+                       by the reader's threads
+        allow_pickle   have decode=True read pickles too: they run whatever code their writer put into them
+        on_error       what is done about a sample that cannot be decoded: "raise"; "skip", which leaves it out of its batch and logs the
+                       DecodeError; or a function of the DecodeError that returns a value for the part, or None to leave the sample out
         transform      function of a batch, run by the reader's threads after decoding; its result is `batch.value`
         threads        threads that fetch and decode
         prefetch_bytes stored bytes that are read ahead; 0: one batch at a time
@@ -219,6 +227,8 @@ class Client:
         """
         if not 0 <= rank < world_size:
             raise InvalidArgument(f"rank {rank}: want 0 or more, and less than the world size, {world_size}")
+        if not isinstance(decode, (bool, Mapping, Automatic, type(None))):
+            raise InvalidArgument(f"decode {decode!r}: want True, False, or a mapping from names of parts to functions")
         about = self.describe(dataset)
         if generation is None:
             refuse(about, rank, world_size)
@@ -239,7 +249,8 @@ class Client:
             raise InvalidArgument(f"keys come along in the framed form only, not in {form}")
         plan = self._plan(name, number, query, shape, about)
         return Epoch(
-            self, plan, start=start, decode=decode, transform=transform, threads=threads, prefetch_bytes=prefetch_bytes,
+            self, plan, start=start, decode=decode if isinstance(decode, Mapping) else None,
+            automatic=_automatic(decode, about, allow_pickle), on_error=on_error, transform=transform, threads=threads, prefetch_bytes=prefetch_bytes,
             decoded_bytes=decoded_bytes, progress=progress,
         )
 
@@ -278,6 +289,13 @@ class Client:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def _automatic(decode: object, about: Mapping[str, Any], allow_pickle: bool) -> Optional[Automatic]:
+    """Returns what finds decoders by itself, if that was asked for."""
+    if decode is True:
+        decode = Automatic()
+    return decode.of(about, allow_pickle) if isinstance(decode, Automatic) else None
 
 
 def open(

@@ -100,6 +100,12 @@ class InvalidArgument(MillraceError, ValueError):
     cure = "see the parameters in docs/api.md"
 
 
+class CannotDecode(InvalidArgument):
+    """A part that is not decoded by itself: it wants a library that is not installed, or is a pickle."""
+
+    code = "cannot_decode"
+
+
 class NotAcceptable(InvalidArgument):
     """A form that the dataset does not have."""
 

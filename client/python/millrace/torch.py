@@ -1,4 +1,4 @@
-"""Datasets and a loader for PyTorch. Importing this module imports torch; nothing else of the package does.
+"""Datasets and a loader for PyTorch. Importing this module imports torch; importing millrace does not.
 
     dataset = millrace.torch.Dataset("http://gateway:8080", "photos", batch_size=256, decode={"jpg": to_tensor, "cls": int})
     for batch in millrace.torch.DataLoader(dataset, num_workers=4):
@@ -24,7 +24,8 @@ from ._habits import Shuffle, tells_habits
 from ._ranks import find_ranks
 from .batch import Batch, Decoder, Sample
 from .client import Client, client_of
-from .epoch import DECODED_BYTES, PREFETCH_BYTES, THREADS, Epoch, Reader
+from .decode import Automatic
+from .epoch import DECODED_BYTES, PREFETCH_BYTES, THREADS, Epoch, OnError, Reader
 from .errors import InvalidArgument, StateError
 
 try:
@@ -34,6 +35,7 @@ try:
 
     from ._loader import PREFETCH_FACTOR, DataLoader
     from ._places import Place, Places
+    from ._tensors import as_tensor
 except ImportError as e:
     raise ImportError("millrace.torch needs torch, which is not installed: pip install 'millrace-data[torch]'") from e
 
@@ -41,6 +43,7 @@ __all__ = ["DataLoader", "Dataset", "MapDataset", "StateError", "collate_columns
 
 Columns = dict[str, Any]
 
+_AUTOMATIC = Automatic(finish=as_tensor)
 _STATE = 1  # what state_dict returns is of this form
 
 
@@ -139,7 +142,10 @@ class Dataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-
     source         a Client; a directory or `s3://bucket/prefix`, read without a server (millrace.open); or the URL of a gateway or several
     rank, world_size  found if left out: torch.distributed's, else the environment's (torchrun, mpirun, srun), else one process
     epoch          the first epoch; set_epoch changes it
-    decode         what parts are turned into, such as {"jpg": to_tensor, "cls": int}: run by the reader's threads
+    decode         what parts are turned into, by the reader's threads. True: what docs/python.md says, images uint8 tensors of bands x
+                   height x width. A mapping, such as {"jpg": to_tensor, "cls": int}: these parts, the others stay bytes. False: none
+    allow_pickle, on_error
+                   as Client.epoch has them: pickles that are read, and what is done about a sample that cannot be decoded
     collate        function of a list of samples, each a dict from part to value; what it returns is yielded instead
     transform      function of a Batch, for what collate cannot do, such as reporting losses; what it returns is yielded instead
     keys           yield the samples' names too
@@ -162,7 +168,9 @@ class Dataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-
         rank: Optional[int] = None,
         world_size: Optional[int] = None,
         epoch: int = 0,
-        decode: Optional[Mapping[str, Decoder]] = None,
+        decode: Union[bool, Mapping[str, Decoder], None] = True,
+        allow_pickle: bool = False,
+        on_error: OnError = "raise",
         collate: Optional[Callable[[list[Columns]], Any]] = None,
         transform: Optional[Callable[[Batch], Any]] = None,
         keys: bool = False,
@@ -197,7 +205,8 @@ class Dataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-
         self._options: dict[str, Any] = {
             "seed": seed, "shuffle": shuffle, "window": window, "strata": strata, "tail": tail, "balance": balance, "split": split,
             "homes": homes, "subset": subset, "quarantine": quarantine, "importance": importance, "fields": fields, "form": form,
-            "dataset": str(about["name"]), "batch_size": batch_size, "keys": keys, "decode": decode,
+            "dataset": str(about["name"]), "batch_size": batch_size, "keys": keys, "decode": _AUTOMATIC if decode is True else decode,
+            "allow_pickle": allow_pickle, "on_error": on_error,
             "transform": _Build(keys, collate, transform), "threads": threads, "prefetch_bytes": prefetch_bytes, "decoded_bytes": decoded_bytes,
             "progress": False,
         }
@@ -455,7 +464,7 @@ class MapDataset(torch_data.Dataset):  # type: ignore[misc,type-arg,unused-ignor
     """Samples by number, for torch's samplers. Slower than Dataset: every sample is a request of its own.
 
     Sample i is the one at position i of an epoch's order; in the default, shuffle=False, that is the order in which they are
-    stored, the same forever. A sample is a dict from part to value, bytes where there is no decoder, or what transform makes of it.
+    stored, the same forever. A sample is a dict from part to value, decoded as Dataset does it, or what transform makes of it.
     """
 
     @tells_habits
@@ -466,7 +475,8 @@ class MapDataset(torch_data.Dataset):  # type: ignore[misc,type-arg,unused-ignor
         *,
         epoch: int = 0,
         shuffle: Shuffle = False,
-        decode: Optional[Mapping[str, Decoder]] = None,
+        decode: Union[bool, Mapping[str, Decoder], None] = True,
+        allow_pickle: bool = False,
         transform: Optional[Callable[[Sample], Any]] = None,
         keys: bool = False,
         threads: int = 16,
@@ -487,7 +497,8 @@ class MapDataset(torch_data.Dataset):  # type: ignore[misc,type-arg,unused-ignor
         if alone is not None:
             refuse(alone, *find_ranks(), _AGREE)
         self._epoch = self.client.epoch(
-            epoch, dataset=dataset, batch_size=1, shuffle=shuffle, decode=decode, keys=keys, progress=False, generation=generation,
+            epoch, dataset=dataset, batch_size=1, shuffle=shuffle, decode=_AUTOMATIC if decode is True else decode,
+            allow_pickle=allow_pickle, keys=keys, progress=False, generation=generation,
             seed=seed, window=window, strata=strata, subset=subset, quarantine=quarantine, importance=importance, fields=fields,
         )
         self._keys, self._transform, self._threads = keys, transform, threads

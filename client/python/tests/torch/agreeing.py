@@ -12,7 +12,7 @@ import millrace.torch
 
 def main(url: str) -> None:
     dist.init_process_group("gloo")
-    dataset = millrace.torch.Dataset(url, "photos", keys=True)
+    dataset = millrace.torch.Dataset(url, "photos", keys=True, decode=False)
     again = millrace.torch.Dataset(url, "photos")  # one of several ranks alone may make it, too
     samples = millrace.torch.MapDataset(url, "photos") if dist.get_rank() == 0 else None
     keys = [b["__key__"] for b in millrace.torch.DataLoader(dataset, num_workers=1)]
