@@ -2,6 +2,31 @@
 
 PLANTS = [
     (
+        "Python reads pickles that nobody has allowed",
+        "client/python/tests/test_decode.py test_other_fields",
+        [("client/python/millrace/decode.py", "    if not how.allow_pickle:\n", "    if how.allow_pickle is None:\n")],
+    ),
+    (
+        "a sample that is left out of a batch leaves its key there",
+        "client/python/tests/test_decode.py test_samples_are_left_out",
+        [("client/python/millrace/batch.py", "return self._pick(keys)", "return keys")],
+    ),
+    (
+        "Python's ledger takes a sample for padding when another one was left out",
+        "client/python/tests/test_decode.py test_padding_that_is_left_out",
+        [("client/python/millrace/batch.py", "return self._head.padded if self._kept is None else", "return self._head.padded if self._kept is not self else")],
+    ),
+    (
+        "an image of a few bytes takes as much memory as its width and height claim",
+        "client/python/tests/test_decode.py test_other_fields",
+        [("client/python/millrace/decode.py", "if width * height > 8 * len(pixels):", "if False:")],
+    ),
+    (
+        "Python lacks a library, and every sample is left out",
+        "client/python/tests/test_decode.py test_without_libraries",
+        [("client/python/millrace/batch.py", "    except CannotDecode as e:\n        raise CannotDecode(f", "    except CannotDecode as e:\n        raise DecodeError(f")],
+    ),
+    (
         "the client looks for samples of a tar without what pads its members",
         "./client TestSamplesOfEveryFraming",
         [("client/places.go", "padding = min(-s.Length&(tarBlock-1), int64(len(left))-head-s.Length)", "padding = 0")],
