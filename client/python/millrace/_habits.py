@@ -31,7 +31,7 @@ _INSTEAD = {
     "decoders": "say decode={part: function}",
     "drop_last": "say tail='drop'",
     "generator": "say seed=: order is a matter of seed and epoch",
-    "handler": "catch what a decoder raises in the decoder itself",
+    "handler": "say on_error='skip', or on_error=function",
     "progress": "leave it out: a bar of the training loop's own counts its batches",
     "shuffle_seed": "say seed=",
     "start": "say epoch=; within an epoch load_state_dict goes on",
