@@ -58,6 +58,7 @@ def test_a_state_says_what_was_yielded_and_not_what_was_read_ahead(gateway: harn
     for m in range(4):
         assert dataset.state_dict()["batch"] == m
         next(reading)
+    del reading  # else what comes after and fails keeps its threads
     loader = DataLoader(dataset, num_workers=2, prefetch_factor=4)
     ahead = iter(loader)
     for m in range(4):
