@@ -102,6 +102,7 @@ class Job:
         with self.epoch.read(1, 3) as reader:
             assert [list(b["cls"]) for b in reader] == self.want[1:3]
         if self.dataset is not None:
+            self.dataset.set_epoch(0)  # else the pass after the parent's, which has begun or has not
             batches = iter(self.dataset)
             assert [next(batches)["cls"].tolist() for _ in range(2)] == self.want[:2]
             del batches
