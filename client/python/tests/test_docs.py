@@ -25,7 +25,8 @@ def blocks(page: Path, language: str) -> list[str]:
 def test_python(
     name: str, gateway: harness.Gateway, dataset: Path, tmp_path: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch  # noqa: ARG001
 ) -> None:
-    (tmp_path / "photos").symlink_to(dataset)
+    for place in ("photos", "shards"):
+        (tmp_path / place).symlink_to(dataset)
     monkeypatch.chdir(tmp_path)
     found = blocks(harness.ROOT / name, "python")
     space: dict[str, object] = {}
