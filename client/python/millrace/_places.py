@@ -42,7 +42,7 @@ class Places:
 
     @property
     def last(self) -> Place:
-        """Where the pass has begun that was begun last, or where the next one is to begin."""
+        """Where the latest pass began; before the first, where it is to begin."""
         epoch, batch = self._cells[:_BEGUN].tolist()
         return epoch, batch
 
