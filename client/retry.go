@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,7 +58,7 @@ func retry[T any](ctx context.Context, c *Client, who reader, try func(context.C
 type tally struct {
 	wrong    int
 	internal int
-	fault    error // the last one, of all rounds; an attempt that the deadline ended is none
+	fault    error // the last one, of all rounds, but for absence; an attempt that the deadline ended is none
 
 	// Of the present round:
 	gateways int
@@ -75,11 +76,14 @@ func (t *tally) begin(gateways int) { t.gateways, t.asked, t.absent, t.pause = g
 // not know a dataset, a generation or a token is not: in the middle of an update, or with a
 // list that is out of step, another may know it. That none knows it is.
 func (t *tally) note(err error) (final bool) {
-	t.fault = err
 	var wait time.Duration
 	var e *Error
+	absent := errors.As(err, &e) && e.elsewhere()
+	if !absent {
+		t.fault = err
+	}
 	switch {
-	case errors.As(err, &e) && e.elsewhere():
+	case absent:
 		if !errors.Is(t.absence, &Error{Code: CodeGenerationGone}) {
 			t.absence = err // to look for a generation in the store and not find it says more than not to know it
 		}
@@ -125,9 +129,12 @@ func giveUp(ctx context.Context, err error, t *tally) error {
 		cause = errDeadline // the next wait would have passed it
 	}
 	if ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, cause)) {
-		if t.fault == nil || errors.Is(cause, context.Canceled) {
+		err = cmp.Or(t.fault, t.absence)
+		if err == nil || errors.Is(cause, context.Canceled) {
 			return cause
 		}
+	}
+	if t.fault != nil && t.absence != nil && errors.Is(err, t.absence) {
 		err = t.fault
 	}
 	if t.absence != nil && !errors.Is(err, t.absence) {

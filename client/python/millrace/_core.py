@@ -190,8 +190,8 @@ class Core:
                 except MillraceError as e:
                     if task.over.is_set() or self._closed:
                         raise Closed(f"{what}: closed") from None
-                    # A fault that was met says more than that the time was over in the midst of an attempt.
-                    if last is None or not isinstance(e, ShortBody) or clock.now() < end:
+                    # A fault that was met says more than that the time was over in the midst of an attempt, and is told beside absence.
+                    if last is None or not (_elsewhere(e) or (isinstance(e, ShortBody) and clock.now() >= end)):
                         last = e
                     self.answered = self.answered or e.status != 0
                     if s.local is not None and isinstance(e, (ShortBody, NotFound)) and s.local.revive():

@@ -150,7 +150,7 @@ PLANTS = [
     (
         "the Python client's deadline hides the fault that came before it",
         "client/python/tests/test_hostile.py test_interim_answers",
-        [("client/python/millrace/_core.py", "if last is None or not isinstance(e, ShortBody) or clock.now() < end:", "if True:")],
+        [("client/python/millrace/_core.py", "(isinstance(e, ShortBody) and clock.now() >= end)", "False")],
     ),
     (
         "the Python client pins no generation",
@@ -268,6 +268,11 @@ PLANTS = [
         "the Go client does not send a request again with a new token",
         "./client TestTokenIsReadAgainWhenItIsRefused",
         [("client/token.go", "	if text == refused {", '	if text != "" {')],
+    ),
+    (
+        "a gateway that knows nothing hides the fault of the one that does",
+        "./client TestGatewayThatIsDownMayStillKnow",
+        [("client/retry.go", "	if !absent {\n		t.fault = err", "	if err != nil {\n		t.fault = err")],
     ),
     (
         "one gateway that does not know a token yet ends a job of the Go client",
