@@ -325,10 +325,11 @@ def _indexed(program: str, address: str, local: Local) -> str:
     cached = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "millrace", "indexes", _digest(address)[:32])
     apart = f"{address},index={cached}"
     with local._changing():  # other ranks wait, and then find it
-        for known in (address, apart) if cached.exists() else (address,):
-            if _run(program, "info", known, quiet=True)[0] == 0:
-                return known
         code, words = _run(program, "info", address, quiet=True)
+        if code == 0:
+            return address
+        if cached.exists() and _run(program, "info", apart, quiet=True)[0] == 0:
+            return apart
         if code != _NOT_FOUND or " here, but " in words:  # indexes of other names
             raise _failed("info", address, code, words)
         print(f"millrace: {address} has no index yet: it is read once, and indexed", file=sys.stderr)
