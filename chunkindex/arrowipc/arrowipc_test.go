@@ -168,9 +168,9 @@ func (o object) ReadRange(_ context.Context, offset int64, p []byte) error {
 	return nil
 }
 
-// TestEmptyBatchesAreNoFrames: the parameters of a chunk name the record batches that have its rows.
-func TestEmptyBatchesAreNoFrames(t *testing.T) {
-	stored := stream(t, batch(0, 5), batch(5, 0), batch(5, 0), batch(5, 3))
+// opened opens a file for decoding, until the test ends.
+func opened(t testing.TB, stored []byte) format.Decoded {
+	t.Helper()
 	d, err := arrowipc.Format().Survey(t.Context(), scantest.Objects{"a.arrow": stored}, format.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -179,7 +179,14 @@ func TestEmptyBatchesAreNoFrames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer in.Close()
+	t.Cleanup(func() { in.Close() })
+	return in
+}
+
+// TestEmptyBatchesAreNoFrames: the parameters of a chunk name the record batches that have its rows.
+func TestEmptyBatchesAreNoFrames(t *testing.T) {
+	stored := stream(t, batch(0, 5), batch(5, 0), batch(5, 0), batch(5, 3))
+	in := opened(t, stored)
 	all, err := io.ReadAll(in)
 	if err != nil {
 		t.Fatal(err)

@@ -49,15 +49,8 @@ func labelled(t testing.TB, numbers, dictionaries []string) (coded, plain []arro
 // decoded returns the rows of a file, twice: as a scan finds them, and as a chunk of all its record batches gives them.
 func decoded(t testing.TB, stored []byte) (scanned, again []byte) {
 	t.Helper()
-	d, err := arrowipc.Format().Survey(t.Context(), scantest.Objects{"a.arrow": stored}, format.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	in, err := d.Decode(t.Context(), 0, object(stored))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer in.Close()
+	in := opened(t, stored)
+	var err error
 	if scanned, err = io.ReadAll(in); err != nil {
 		t.Fatal(err)
 	}
