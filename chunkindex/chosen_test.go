@@ -106,7 +106,7 @@ func TestChoicesAreGenerations(t *testing.T) {
 	}
 }
 
-// What is damaged in a column that was chosen is found, with the range of the shard that holds the chunk, and damage elsewhere is no concern.
+// Damage in a column that was chosen is found, and told with the range of the shard that holds the chunk. Damage in other columns is not looked for.
 func TestDamageInChosenColumns(t *testing.T) {
 	store := memstore.New()
 	file := parquetFile(t, "checksums")

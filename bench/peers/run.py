@@ -30,7 +30,8 @@ LIBRARIES = {
     "millrace": "tar", "millrace-mds": "mds", "webdataset": "tar", "webdataset-cache": "tar", "streaming": "mds", "litdata": "litdata",
     "millrace-parquet": "parquet", "datasets": "parquet", "litdata-parquet": "parquet", "pyarrow": "parquet",
 }
-# The memory of a gateway, times a set: seven tenths of it hold the tar shards of text; row groups are decoded beside those that are held.
+# How many times the size of a set the memory of its gateway is. Seven tenths of the memory are for chunks; row groups need more, since
+# they are decoded beside those that are kept.
 CACHE, CACHE_OF_PARQUET = 3, 6
 ALONE = {"pyarrow"}  # libraries that read in one process, by threads of their own
 BATCH = 256

@@ -49,7 +49,7 @@ func (d *Decoder) Begin(stored []byte) error {
 	return d.begin(stored, dicts)
 }
 
-// split parses the head of a message, all of which stored is, and returns the body.
+// split parses the head of the message that stored holds, whole, and returns the body.
 func split(stored []byte) (*Message, []byte, error) {
 	n, err := HeadLength(stored)
 	if err != nil || n > int64(len(stored)) {

@@ -133,7 +133,7 @@ func (r *paramsReader) dictionary(l *layout) *dictionary {
 	return d
 }
 
-// Dictionary reads a message of that kind, all of which stored is: a dictionary, or what continues one. It replaces the one before of the
+// Dictionary reads the message that stored holds, whole: a dictionary, or values that continue one. It replaces the one before of the
 // same columns, which files do not.
 func (d *Decoder) Dictionary(stored []byte, replaces bool) error {
 	m, body, err := split(stored)

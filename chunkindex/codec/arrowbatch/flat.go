@@ -41,7 +41,7 @@ func (f *flat) i64(at int) int64 {
 	return 0
 }
 
-// table is a table of a flatbuffer. Without a buffer it is one that is not there: all of its entries have their defaults.
+// table is a table of a flatbuffer. One without a buffer stands for a table that is missing: all of its entries have their defaults.
 type table struct {
 	f      *flat
 	at     int
