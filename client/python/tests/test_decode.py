@@ -303,6 +303,6 @@ def test_other_fields() -> None:
 def test_the_page_names_every_suffix() -> None:
     from millrace.decode import _SUFFIXES
 
-    page = (Path(harness.ROOT) / "docs/python.md").read_text()
+    page = (Path(harness.ROOT) / "docs/python-decoding.md").read_text()
     table = page[page.index("## Values by themselves") :].split("\n## ")[0]
     assert all(f"`{suffix}`" in table for suffix in _SUFFIXES)

@@ -1,4 +1,4 @@
-"""Runs the examples of docs/python.md and of the READMEs."""
+"""Runs the examples of the pages of docs about Python and of the READMEs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ import harness
 import pytest
 
 URL = "http://127.0.0.1:8080"
-INSTALL = "pip install ./client/python"  # test_package.py installs it
+PAGES = sorted(str(p.relative_to(harness.ROOT)) for p in (harness.ROOT / "docs").glob("python-*.md"))
+FIRST = "docs/python.md"
 
 
 def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.M | re.S)
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/python.md"])
+@pytest.mark.parametrize("name", ["README.md", *PAGES])
 def test_python(
     name: str, gateway: harness.Gateway, dataset: Path, tmp_path: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch  # noqa: ARG001
 ) -> None:
@@ -36,41 +37,44 @@ def test_python(
             exec(compile(text.replace(URL, gateway.url), name, "exec"), space)
 
 
-def test_the_package_readme_trains(tmp_path: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001
-    """PyPI's page: its training loop and its other examples, over pictures."""
+@pytest.mark.parametrize("name", ["client/python/README.md", FIRST])
+def test_training(name: str, tmp_path: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001
+    """The pages that newcomers read: their training loops and their other examples, over pictures."""
     from PIL import Image
 
     (tmp_path / "source").mkdir()
-    for i in range(100):
-        Image.new("RGB", (40 + i % 7, 40), (25 * (i % 10), i, 0)).save(tmp_path / "source" / f"{i:03d}.jpg")
+    for i in range(300):
+        Image.new("RGB", (64, 64), (25 * (i % 10), i % 256, 0)).save(tmp_path / "source" / f"{i:03d}.jpg")
         (tmp_path / "source" / f"{i:03d}.cls").write_text(str(i % 10))
     harness.run("pack", str(tmp_path / "source"), str(tmp_path / "photos"))
     monkeypatch.chdir(tmp_path)
-    page = harness.ROOT / "client/python/README.md"
+    page = harness.ROOT / name
     space: dict[str, object] = {}
     for text in blocks(page, "python"):
         exec(compile(text.replace("s3://train/photos", str(tmp_path / "photos")), str(page), "exec"), space)
     assert (tmp_path / "checkpoint.pt").is_file()
     space.clear()
-    gc.collect()  # the dataset goes, and with it this process's share of the gateway
+    gc.collect()  # the datasets go, and with them this process's share of the gateway
 
 
-def test_commands(gateway: harness.Gateway) -> None:
+def test_the_command(gateway: harness.Gateway) -> None:
+    """The one command that the pages show besides pip's, which test_package.py runs."""
     ran = 0
-    for block in blocks(harness.ROOT / "docs/python.md", "console"):
-        for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.M):
-            if command == INSTALL:
-                continue
-            words = command.replace(URL, gateway.url).split()
-            assert words[0] == "python"
-            here = harness.ROOT / "client/python"
-            done = subprocess.run([sys.executable, *words[1:]], cwd=here, capture_output=True, text=True, timeout=60, check=True)
-            assert re.fullmatch(re.escape(shown).replace(r"\.\.\.", ".*"), done.stdout), done.stdout
-            ran += 1
+    for page in PAGES:
+        for block in blocks(harness.ROOT / page, "console"):
+            for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.M):
+                words = command.replace(URL, gateway.url).split()
+                assert words[0] == "python"
+                here = harness.ROOT / "client/python"
+                done = subprocess.run([sys.executable, *words[1:]], cwd=here, capture_output=True, text=True, timeout=60, check=True)
+                assert re.fullmatch(re.escape(shown).replace(r"\.\.\.", ".*"), done.stdout), done.stdout
+                ran += 1
     assert ran == 1
 
 
 def test_nothing_else_is_a_command() -> None:
-    for name in ("docs/python.md", "client/python/README.md"):
-        languages = re.findall(r"^```(\w+)$", (harness.ROOT / name).read_text(), re.M)
-        assert set(languages) <= {"python", "console"}
+    for name in (FIRST, *PAGES, "client/python/README.md"):
+        text = (harness.ROOT / name).read_text()
+        assert set(re.findall(r"^```(\w+)$", text, re.M)) <= {"python", "console"}
+    for name in (FIRST, "client/python/README.md"):
+        assert all(line.startswith("$ pip install ") for block in blocks(harness.ROOT / name, "console") for line in block.splitlines())
