@@ -45,7 +45,7 @@ WORKS: dict[str, tuple[bool, Decode]] = {
 
 
 def moving(client: millrace.Client, query: dict[str, Any], decode: Decode, number: int) -> Iterator[millrace.Batch]:
-    with client.epoch(number, progress=False, threads=THREADS, transform=decode, **query).read() as reader:
+    with client.epoch(number, progress=False, threads=THREADS, batch_transform=decode, **query).read() as reader:
         yield from reader
 
 

@@ -13,7 +13,7 @@ nothing that a gateway remembers. So any gateway may be asked, asked again after
 from ._gateways import home_by_rank
 from ._pool import Stats
 from ._version import __version__
-from .batch import Batch, DecodeError, Sample, load_json
+from .batch import Batch, Sample, load_json
 from .classes import ClassFolders, class_names
 from .client import Client, open
 from .epoch import Epoch, Plan, Reader
@@ -24,6 +24,7 @@ from .errors import (
     Closed,
     Conflict,
     DeadlineExceeded,
+    DecodeError,
     Denied,
     EndOfEpoch,
     GatewayUnavailable,
@@ -40,9 +41,11 @@ from .errors import (
     ProtocolError,
     ReadOnly,
     ReloadRefused,
+    SampleError,
     StateError,
     StoreError,
     TooManyRequests,
+    TransformError,
     Unauthenticated,
 )
 from .ledger import Ledger
@@ -80,10 +83,12 @@ __all__ = [
     "Reader",
     "ReloadRefused",
     "Sample",
+    "SampleError",
     "StateError",
     "Stats",
     "StoreError",
     "TooManyRequests",
+    "TransformError",
     "Unauthenticated",
     "__version__",
     "class_names",

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
+import hashlib
 import json
-import re
-import shlex
+import random
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Callable, Optional, Union, overload
+from typing import TYPE_CHECKING, Any, Callable, Optional, Union, overload
 
 from . import _tar
-from .errors import CannotDecode, InvalidArgument, MillraceError, ProtocolError
+from .errors import CannotDecode, DecodeError, InvalidArgument, MillraceError, ProtocolError, SampleError, TransformError
+
+if TYPE_CHECKING:
+    import numpy
 
 Decoder = Callable[[memoryview], Any]
 """Turns the bytes of one part of one sample into a value."""
@@ -81,6 +83,8 @@ class Source:
     positions: Optional[Callable[[Head], Optional[Sequence[int]]]] = None
     plain: bool = True  # a body is the samples one after another, from its first byte on
     gather: Callable[[int, Iterator[Any]], Any] = lambda _, values: list(values)  # makes a column of the decoded values
+    on_error: Optional[Callable[[SampleError], Any]] = None  # returns a value in place of the one that failed, None to leave the sample out
+    seed: str = ""  # names the order of all epochs: what the samples' generators are seeded by, beside epoch and position
 
 
 class Batch(Sequence["Sample"]):
@@ -102,7 +106,7 @@ class Batch(Sequence["Sample"]):
         self.data: memoryview = data
         """All bytes of the samples, in the form that was asked for."""
         self.value: Any = None
-        """What the reader's `transform` returned for this batch."""
+        """What the reader's `batch_transform` or `collate` returned; without them a list of what `transform` returned for each sample."""
 
     number = property(lambda self: self._head.number, doc="Number of the batch in its epoch, from 0.")
     epoch = property(lambda self: self._head.epoch, doc="Number of the epoch.")
@@ -122,6 +126,11 @@ class Batch(Sequence["Sample"]):
 
     def __len__(self) -> int:
         return self._head.samples if self._kept is None else len(self._kept)
+
+    @property
+    def emptied(self) -> bool:
+        """Whether it had samples, and filter or on_error left out all of them."""
+        return self._kept == []
 
     def _pick(self, values: Sequence[Any]) -> Sequence[Any]:
         """Of values for all samples of the table those of the samples that are left."""
@@ -213,7 +222,7 @@ class Batch(Sequence["Sample"]):
             return done
         column = self.raw(name)
         decoder = self.decoder(name)
-        return list(column) if decoder is None else self._gather(name, column, partial(decode, decoder, name, self))
+        return list(column) if decoder is None else self._gather(name, column, partial(self._decode, decoder, name))
 
     def _gather(self, name: str, column: Sequence[memoryview], one: Callable[[int, memoryview], Any]) -> list[Any]:
         return self._decoded.setdefault(name, self._source.gather(len(column), (one(i, v) for i, v in enumerate(column))))
@@ -243,13 +252,13 @@ class Batch(Sequence["Sample"]):
         found = self._source.decode.get(name)
         return found if found is not None or self._source.automatic is None else self._source.automatic(name)
 
-    def decode_all(self, on_error: Optional[Callable[[DecodeError], Any]] = None) -> None:
+    def decode_all(self) -> None:
         """Decodes every part that has a decoder: what the reader's threads do ahead. A sample may lack some of them, not all.
 
-        What on_error returns for a part that cannot be decoded stands in its place. A sample for which it returns None is left out.
+        A sample with a part that cannot be decoded is left out, if the reader's on_error says so.
         """
         given, lost = self._source.decode, set[int]()
-        found = [self._decode_part(name, on_error, lost) for name in given]
+        found = [self._decode_part(name, lost) for name in given]
         if given and len(self) and not any(found):
             raise InvalidArgument(
                 f"decode batch {self.number} of epoch {self.epoch}: no sample has a part {', '.join(map(repr, given))}: "
@@ -258,28 +267,28 @@ class Batch(Sequence["Sample"]):
         for name in self.names() if self._source.automatic is not None else ():
             if name not in given:
                 with contextlib.suppress(CannotDecode):  # raised again for a loop that asks for the part
-                    self._decode_part(name, on_error, lost)
-        if lost:
-            self._leave_out(lost)
+                    self._decode_part(name, lost)
+        self.leave_out(lost)
 
-    def _decode_part(self, name: str, on_error: Optional[Callable[[DecodeError], Any]], lost: set[int]) -> bool:
+    def _decode_part(self, name: str, lost: set[int]) -> bool:
         """Decodes a part of the samples that have it, and reports whether any sample has it. Adds those to be left out to lost."""
         decoder = self.decoder(name)
         if decoder is None or name in self._decoded:
             return decoder is not None
+        known = self._some.pop(name, {})
 
         def one(i: int, view: memoryview) -> Any:
             if i in lost:
                 return None
+            if i in known:
+                return known[i]
             try:
-                return decode(decoder, name, self, i, view)
-            except DecodeError as e:
-                if on_error is None:
+                return self._decode(decoder, name, i, view)
+            except DecodeError:
+                if self._source.on_error is None:
                     raise
-                instead = on_error(e)
-                if instead is None:
-                    lost.add(i)
-                return instead
+                lost.add(i)
+                return None
 
         try:
             column = self.raw(name)
@@ -290,7 +299,29 @@ class Batch(Sequence["Sample"]):
         self._gather(name, column, one)
         return True
 
-    def _leave_out(self, lost: set[int]) -> None:
+    def _decode(self, decoder: Decoder, name: str, i: int, view: memoryview) -> Any:
+        """Returns the value of a part, or what on_error gives in its place. A DecodeError that it raises was shown to on_error."""
+        try:
+            return decode(decoder, name, self, i, view)
+        except DecodeError as e:
+            return self.instead(e)
+
+    def instead(self, error: SampleError) -> Any:
+        """Returns what on_error gives in place of a value, and raises the error if that is nothing."""
+        value = None if self._source.on_error is None else self._source.on_error(error)
+        if value is None:
+            raise error
+        return value
+
+    def keep(self, sample: Sample) -> None:
+        """Keeps what was decoded for a sample of this batch, so that no part is decoded twice."""
+        for name in sample._own:
+            self._some.setdefault(name, {})[sample.index] = sample[name]
+
+    def leave_out(self, lost: set[int]) -> None:
+        """Shortens the batch by some samples."""
+        if not lost:
+            return
         keep = [i for i in range(len(self)) if i not in lost]
         for name, column in self._decoded.items():  # a list, or what gather has made
             self._decoded[name] = [column[i] for i in keep] if isinstance(column, list) else column[keep]
@@ -314,15 +345,22 @@ class Parts(dict[str, memoryview]):
         raise KeyError(f"no part {name!r} in this sample, which has {', '.join(map(repr, self)) or 'none'}")
 
 
-class Sample(Mapping[str, Any]):
-    """One sample of a batch: a mapping from the names of its parts to their content, decoded where there is a decoder."""
+class Sample(MutableMapping[str, Any]):
+    """One sample of a batch: a mapping from the names of its parts to their content, decoded where there is a decoder.
 
-    __slots__ = ("_parts", "batch", "index")
+    A part is decoded when it is asked for, and stays; what has no decoder is a memoryview of the batch's bytes. A sample may be changed:
+    `sample["jpg"] = crop(sample["jpg"])`. The batch's own columns stay as they are.
+    """
+
+    __slots__ = ("_content", "_numpy_rng", "_own", "_rng", "batch", "index")
 
     def __init__(self, batch: Batch, index: int) -> None:
         self.batch = batch
         self.index = index
-        self._parts: Optional[dict[str, memoryview]] = None
+        self._content: Optional[dict[str, Any]] = None
+        self._own: set[str] = set()  # the parts that were decoded for this sample, or set
+        self._rng: Optional[random.Random] = None
+        self._numpy_rng: Optional[numpy.random.Generator] = None
 
     @property
     def data(self) -> memoryview:
@@ -336,32 +374,89 @@ class Sample(Mapping[str, Any]):
 
     @property
     def position(self) -> int:
-        """The sample's place in the order of the epoch."""
+        """The sample's place in the order of the epoch, which is the same for any number of ranks."""
         return self.batch.positions[self.index]
+
+    @property
+    def epoch(self) -> int:
+        """Number of the epoch."""
+        return self.batch._head.epoch
 
     @property
     def parts(self) -> dict[str, memoryview]:
         """The parts as views, undecoded."""
-        if self._parts is None:
-            self._parts = self.batch.parts(self.index)
-        return self._parts
+        return self.batch.parts(self.index)
+
+    def _seed(self) -> int:
+        text = f"{self.batch._source.seed}/{self.epoch}/{self.position}"
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "little")
+
+    @property
+    def rng(self) -> random.Random:
+        """A generator of this sample's own.
+
+        It is seeded by the order of the epoch, the epoch's number and the sample's position alone: so a random crop is the same with any
+        number of ranks, workers and threads, and after a resume.
+        """
+        if self._rng is None:
+            self._rng = random.Random(self._seed())
+        return self._rng
+
+    @property
+    def numpy_rng(self) -> numpy.random.Generator:
+        """The same as a generator of NumPy's."""
+        if self._numpy_rng is None:
+            import numpy
+
+            self._numpy_rng = numpy.random.default_rng(self._seed())
+        return self._numpy_rng
+
+    def _all(self) -> dict[str, Any]:
+        if self._content is None:
+            self._content = dict(self.parts)
+        return self._content
 
     def __getitem__(self, name: str) -> Any:
-        done = self.batch._decoded.get(name)
+        content = self._all()
+        if name in self._own:
+            return content[name]
+        done: Any = self.batch._decoded.get(name)
         if done is not None:
             return done[self.index]
         some = self.batch._some.get(name)
         if some is not None and self.index in some:
             return some[self.index]
-        view = self.parts[name]
+        if name not in content:
+            raise KeyError(f"no part {name!r} in this sample, which has {', '.join(map(repr, content)) or 'none'}")
         decoder = self.batch.decoder(name)
-        return view if decoder is None else decode(decoder, name, self.batch, self.index, view)
+        if decoder is not None:
+            content[name] = self.batch._decode(decoder, name, self.index, content[name])
+            self._own.add(name)
+        return content[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._all()[name] = value
+        self._own.add(name)
+
+    def __delitem__(self, name: str) -> None:
+        del self._all()[name]
+        self._own.discard(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._all()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.parts)
+        return iter(self._all())
 
     def __len__(self) -> int:
-        return len(self.parts)
+        return len(self._all())
+
+    def plain(self, keys: bool = False) -> dict[str, Any]:
+        """Returns a dict that outlives the batch: all parts, decoded, and bytes where there is no decoder. keys adds the name as "__key__"."""
+        out = {name: own(self[name]) for name in self}
+        if keys:
+            out["__key__"] = self.key
+        return out
 
     def __bytes__(self) -> bytes:
         return bytes(self.data)
@@ -376,38 +471,9 @@ class Sample(Mapping[str, Any]):
         return f"<Sample {self.index} of batch {self.batch.number}, epoch {self.batch.epoch}>"
 
 
-_QUOTED = r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
-_WHERE = re.compile(rf"decode part {_QUOTED} of sample (\d+) of batch (\d+) in epoch (\d+)(?: \(position (\d+)\))?(?:, key {_QUOTED})?: ")
-
-
-class DecodeError(MillraceError):
-    """A part that could not be decoded; the exception of the decoder is the cause.
-
-    part      name of the part
-    key       the sample's name, None if it is not known: without `keys=True` the gateway is asked for it
-    position  the sample's place in the order of the epoch, None if it is not known
-    epoch, batch, sample
-              numbers of the epoch, of its batch, and of the sample in this batch, from 0
-    """
-
-    code = "decode_error"
-    cure = 'leave such samples out with on_error="skip", or have the decoder take them; a decoder gets a memoryview (bytes(view) copies it)'
-
-    def __init__(self, message: str, **more: Any) -> None:
-        super().__init__(message, **more)
-        # Found in the text, since that is all that torch lets through of a worker's exception.
-        found = _WHERE.search(message)
-        part, sample, batch, epoch, position, key = found.groups() if found else [None] * 6
-        self.part: Optional[str] = ast.literal_eval(part) if part else None
-        self.key: Optional[str] = ast.literal_eval(key) if key else None
-        self.sample, self.batch, self.epoch, self.position = (None if n is None else int(n) for n in (sample, batch, epoch, position))
-
-    def report(self, dataset: str = "DATASET") -> str:
-        """Returns the command that has healthy samples delivered in place of this one. dataset is what was indexed, such as s3://train/photos."""
-        if self.key is None:
-            raise InvalidArgument("report: the sample's key is not known", cure="open the epoch with keys=True")
-        reason = f"part {self.part} does not decode"
-        return f"millrace quarantine {shlex.quote(dataset)} --key {shlex.quote(self.key)} --reason {shlex.quote(reason)}"
+def own(value: Any) -> Any:
+    """Returns a value that does not keep the bytes of a batch in memory: of a view its bytes."""
+    return bytes(value) if isinstance(value, memoryview) else value
 
 
 def _size(value: Any) -> int:
@@ -439,21 +505,29 @@ def decode(decoder: Decoder, name: str, batch: Batch, i: int, view: memoryview) 
     except CannotDecode as e:
         raise CannotDecode(f"decode part {name!r}: {e.message}", cure=e.cure) from e
     except Exception as e:
-        place, key = _place(batch, i)
-        at = ("" if place is None else f" (position {place})") + ("" if key is None else f", key {key!r}")
-        raise DecodeError(
-            f"decode part {name!r} of sample {i} of batch {batch.number} in epoch {batch.epoch}{at}: {type(e).__name__}: {e}"
-        ) from e
+        raise DecodeError(f"decode part {name!r} of {_which(batch, i)}: {type(e).__name__}: {e}") from e
 
 
-def _place(batch: Batch, i: int) -> tuple[Optional[int], Optional[str]]:
-    """Returns position and key of a sample. What did not come with the batch is asked for; None is what nobody tells."""
-    position = key = None
+def run_step(step: str, function: Callable[[Sample], Any], sample: Sample) -> Any:
+    """Calls the reader's filter or transform, and says which sample failed. A TransformError that it raises was shown to on_error."""
+    try:
+        return function(sample)
+    except Exception as e:
+        if isinstance(e, MillraceError) and type(e) is not InvalidArgument:  # a DecodeError, or no fault of the sample's
+            raise
+        error = TransformError(f"{step} {_which(sample.batch, sample.index)}: {type(e).__name__}: {e}")
+        error.__cause__ = e
+    return sample.batch.instead(error)
+
+
+def _which(batch: Batch, i: int) -> str:
+    """Names a sample, by position and key too if they are known. What did not come with the batch is asked for."""
+    text = f"sample {i} of batch {batch.number} in epoch {batch.epoch}"
     with contextlib.suppress(MillraceError):
-        key = batch.keys[i]
+        text += f" (position {batch.positions[i]})"
     with contextlib.suppress(MillraceError):
-        position = batch.positions[i]
-    return position, key
+        text += f", key {batch.keys[i]!r}"
+    return text
 
 
 def _tar_parts(data: memoryview) -> Iterator[tuple[str, memoryview]]:

@@ -13,12 +13,13 @@ from ._core import Core, Settings
 from ._gateways import Home, Source, home_by_rank
 from ._habits import Shuffle, shuffle_of, tells_habits
 from ._local import Local, Size, find, is_gateway
+from ._steps import OnError, Steps, on_error_of
 from ._token import Token, secret
 from ._version import __version__
-from .batch import Batch, Decoder
+from .batch import Batch, Decoder, Sample
 from .crc import CHECKS
 from .decode import Automatic
-from .epoch import DECODED_BYTES, PREFETCH_BYTES, THREADS, Epoch, OnError, Plan
+from .epoch import DECODED_BYTES, PREFETCH_BYTES, THREADS, Epoch, Plan
 from .errors import InvalidArgument, NotFound, ProtocolError
 
 DEADLINE = 120.0
@@ -197,7 +198,10 @@ class Client:
         decode: Union[bool, Mapping[str, Decoder], Automatic, None] = None,
         allow_pickle: bool = False,
         on_error: OnError = "raise",
-        transform: Optional[Callable[[Batch], Any]] = None,
+        filter: Optional[Callable[[Sample], Any]] = None,
+        transform: Optional[Callable[[Sample], Any]] = None,
+        collate: Optional[Callable[[list[Any]], Any]] = None,
+        batch_transform: Optional[Callable[[Batch], Any]] = None,
         threads: int = THREADS,
         prefetch_bytes: int = PREFETCH_BYTES,
         decoded_bytes: int = DECODED_BYTES,
@@ -217,9 +221,16 @@ class Client:
                        such as {"jpg": decode_image, "cls": int}: these parts by these functions, the others stay bytes. Both are run
                        by the reader's threads
         allow_pickle   have decode=True read pickles too: they run whatever code their writer put into them
-        on_error       what is done about a sample that cannot be decoded: "raise"; "skip", which leaves it out of its batch and logs the
-                       DecodeError; or a function of the DecodeError that returns a value for the part, or None to leave the sample out
-        transform      function of a batch, run by the reader's threads after decoding; its result is `batch.value`
+        on_error       what is done about a sample at which a decoder, the filter or the transform fails: "raise"; "skip", which leaves it out
+                       of its batch and logs the SampleError; or a function of the SampleError that returns a value in place of the one
+                       that failed, or None to leave the sample out
+        filter         function of a Sample; what it answers False to is left out. A batch that loses all its samples is passed over
+        transform      function of a Sample, a mapping that may be changed, with `key`, `position`, `epoch`, and `rng` and `numpy_rng`, generators
+                       of its own: they draw the same with any number of ranks, workers and threads, and after a resume. If it returns
+                       the sample itself, that becomes a dict. `batch.value` is a list of what it returned
+        collate        function of the list of a batch's transformed samples; without transform they are dicts of decoded parts.
+                       Its result is `batch.value`
+        batch_transform  function of the whole Batch, the last step; its result is `batch.value`. All steps are run by the reader's threads
         threads        threads that fetch and decode
         prefetch_bytes stored bytes that are read ahead; 0: one batch at a time
         decoded_bytes  bytes that decoders returned, of the batches that wait decoded; the batch that comes next is always decoded
@@ -248,10 +259,12 @@ class Client:
         elif keys:
             raise InvalidArgument(f"keys come along in the framed form only, not in {form}")
         plan = self._plan(name, number, query, shape, about)
+        steps = Steps(
+            dict(decode) if isinstance(decode, Mapping) else {}, _automatic(decode, about, allow_pickle), on_error_of(on_error),
+            filter, transform, collate, batch_transform, keys,
+        )
         return Epoch(
-            self, plan, start=start, decode=decode if isinstance(decode, Mapping) else None,
-            automatic=_automatic(decode, about, allow_pickle), on_error=on_error, transform=transform, threads=threads, prefetch_bytes=prefetch_bytes,
-            decoded_bytes=decoded_bytes, progress=progress,
+            self, plan, start=start, steps=steps, threads=threads, prefetch_bytes=prefetch_bytes, decoded_bytes=decoded_bytes, progress=progress
         )
 
     def _plan(self, name: str, number: int, query: dict[str, str], shape: dict[str, str], about: dict[str, Any]) -> Plan:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import _thread
 import contextlib
-import logging
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Callable, Optional, Union
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Callable, Optional
 from urllib.parse import quote
 
 from ._core import Core, Process, Task, target_of
@@ -16,9 +15,9 @@ from ._index import chunk_counts
 from ._manifest import read_manifest
 from ._pool import Pool, Stats
 from ._progress import Progress
+from ._steps import Steps
 from ._transfer import Expected, Transfer
-from .batch import PLAIN, Batch, DecodeError, Decoder, Head, Source, Table
-from .decode import Automatic
+from .batch import PLAIN, Batch, Head, Source, Table
 from .errors import EndOfEpoch, InvalidArgument
 from .ledger import Ledger
 from .order import Order, shuffle
@@ -30,9 +29,6 @@ MiB = 1 << 20
 PREFETCH_BYTES = 64 * MiB
 DECODED_BYTES = 256 * MiB
 THREADS = 4
-
-OnError = Union[str, Callable[[DecodeError], Any]]
-"""What is done about a sample that cannot be decoded: "raise", "skip", or a function that returns a value for the part, or None to skip."""
 
 
 @dataclass(frozen=True)
@@ -96,10 +92,7 @@ class Epoch:
         plan: Plan,
         *,
         start: int = 0,
-        decode: Optional[Mapping[str, Decoder]] = None,
-        automatic: Optional[Automatic] = None,
-        on_error: OnError = "raise",
-        transform: Optional[Callable[[Batch], Any]] = None,
+        steps: Optional[Steps] = None,
         threads: int = THREADS,
         prefetch_bytes: int = PREFETCH_BYTES,
         decoded_bytes: int = DECODED_BYTES,
@@ -112,13 +105,8 @@ class Epoch:
             raise InvalidArgument(f"threads {threads}: want 1 or more")
         if min(prefetch_bytes, decoded_bytes) < 0:
             raise InvalidArgument(f"prefetch_bytes {prefetch_bytes}, decoded_bytes {decoded_bytes}: want 0 or more")
-        if not callable(on_error) and on_error not in ("raise", "skip"):
-            raise InvalidArgument(f"on_error {on_error!r}: want 'raise', 'skip' or a function")
         self.client, self.plan, self.start = client, plan, start
-        self.decode: Mapping[str, Decoder] = dict(decode or {})
-        self.automatic = automatic
-        self.transform = transform
-        self._on_error: Optional[Callable[[DecodeError], Any]] = {"raise": None, "skip": _skip}[on_error] if isinstance(on_error, str) else on_error
+        self.steps = Steps() if steps is None else steps
         self.threads, self.prefetch_bytes, self.decoded_bytes, self.progress = threads, prefetch_bytes, decoded_bytes, progress
         self.prefetch_factor: Optional[int] = None
         """How many batches a reader decodes ahead; None: as many as it reads ahead."""
@@ -170,7 +158,7 @@ class Epoch:
         if number < 0 or number >= len(self):
             raise EndOfEpoch(f"batch {number} of epoch {self.number}: there are {len(self)}", batches=len(self))
         b = self._fetch(number, Task(), None, lambda size: memoryview(bytearray(size)))
-        self._decoded(b)
+        self.steps.run(b)
         return b
 
     def ledger(self) -> Ledger:
@@ -219,8 +207,11 @@ class Epoch:
     def _source(self) -> Source:
         form, stored = self.plan.parameters.get("format"), self.plan.format
         plain = form in (stored, "ndjson") and stored in PLAIN and "fields" not in self.plan.parameters
-        source = Source(self._manifest, stored, self.decode, self.automatic, self._positions, plain)
-        return source if self.gather is None else replace(source, gather=self.gather)
+        gather = {} if self.gather is None else {"gather": self.gather}
+        seed = f"{self.plan.order_digest}/{self.plan.parameters.get('seed', '')}"
+        return Source(
+            self._manifest, stored, self.steps.decode, self.steps.automatic, self._positions, plain, on_error=self.steps.on_error, seed=seed, **gather
+        )
 
     def _positions(self, head: Head) -> Optional[Sequence[int]]:
         return self.plan.share(head.number)
@@ -228,13 +219,6 @@ class Epoch:
     def _manifest(self, head: Head) -> Table:
         query = {k: v for k, v in self.plan.parameters.items() if k not in ("format", "fields", "table")}
         return read_manifest(self.client.core.json("GET", self._path(head.number) + "/manifest", query), head)
-
-    def _decoded(self, batch: Batch) -> None:
-        # A transform has parts decoded as it asks for them, unless all have to be tried.
-        if self.automatic is None or self.transform is None or self._on_error is not None:
-            batch.decode_all(self._on_error)
-        if self.transform is not None:
-            batch.value = self.transform(batch)
 
 
 class Reader(Iterator[Batch]):
@@ -253,11 +237,10 @@ class Reader(Iterator[Batch]):
         here = epoch.client.core.here()
         lent = epoch.prefetch_bytes, most + threads + 2
         here.arena.open(*lent)
-        work = epoch._decoded if epoch.decode or epoch.automatic or epoch.transform is not None else None
         self._pool = Pool(
             numbers,
             lambda number, task, announced: epoch._fetch(number, task, announced, here.arena.take),
-            work,
+            epoch.steps.run if epoch.steps else None,
             threads=threads,
             room=epoch.prefetch_bytes,
             most=most,
@@ -278,6 +261,12 @@ class Reader(Iterator[Batch]):
         return len(self._numbers) - self._taken
 
     def __next__(self) -> Batch:
+        while (batch := self.advance()).emptied:
+            pass
+        return batch
+
+    def advance(self) -> Batch:
+        """Returns the next batch, also one of which filter and on_error have left nothing, which iterating passes over."""
         try:
             batch = self._pool.take()
         except BaseException:  # Ctrl-C included: nothing is to go on behind the caller's back
@@ -320,10 +309,6 @@ class Reader(Iterator[Batch]):
 
     def __exit__(self, *exc: object) -> None:
         self.close()
-
-
-def _skip(error: DecodeError) -> None:
-    logging.getLogger("millrace").warning("a sample is left out: %s", error.message)
 
 
 def _let_go(pool: Pool, here: Process, room: int, most: int) -> None:

@@ -5,7 +5,10 @@ Every exception of this package is a MillraceError. Act on its class, `code` and
 
 from __future__ import annotations
 
-from typing import Optional
+import ast
+import re
+import shlex
+from typing import Any, Optional
 
 
 class MillraceError(Exception):
@@ -208,6 +211,57 @@ class StateError(MillraceError):
 
     code = "state_mismatch"
     cure = "make the dataset with the parameters that it had when the state was saved; rank, world size and workers may differ"
+
+
+_QUOTED = r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
+_WHERE = re.compile(
+    rf"(?:(decode) part {_QUOTED} of|(filter|transform)) sample (\d+) of batch (\d+) in epoch (\d+)(?: \(position (\d+)\))?(?:, key {_QUOTED})?: "
+)
+
+
+class SampleError(MillraceError):
+    """A sample at which a decoder, the filter or the transform failed; their exception is the cause.
+
+    step      "decode", "filter" or "transform"
+    part      name of the part that was decoded, else None
+    key       the sample's name, None if it is not known: without `keys=True` the gateway is asked for it
+    position  the sample's place in the order of the epoch, None if it is not known
+    epoch, batch, sample
+              numbers of the epoch, of its batch, and of the sample in this batch, from 0
+    """
+
+    code = "sample_error"
+
+    def __init__(self, message: str, **more: Any) -> None:
+        super().__init__(message, **more)
+        # Found in the text, since that is all that torch lets through of a worker's exception.
+        found = _WHERE.search(message)
+        decode, part, other, sample, batch, epoch, position, key = found.groups() if found else [None] * 8
+        self.step = decode or other
+        self.part: Optional[str] = ast.literal_eval(part) if part else None
+        self.key: Optional[str] = ast.literal_eval(key) if key else None
+        self.sample, self.batch, self.epoch, self.position = (None if n is None else int(n) for n in (sample, batch, epoch, position))
+
+    def report(self, dataset: str = "DATASET") -> str:
+        """Returns the command that has healthy samples delivered in place of this one. dataset is what was indexed, such as s3://train/photos."""
+        if self.key is None:
+            raise InvalidArgument("report: the sample's key is not known", cure="open the epoch with keys=True")
+        reason = f"part {self.part} does not decode" if self.part else f"{self.step} fails"
+        return f"millrace quarantine {shlex.quote(dataset)} --key {shlex.quote(self.key)} --reason {shlex.quote(reason)}"
+
+
+class DecodeError(SampleError):
+    """A part that could not be decoded."""
+
+    code = "decode_error"
+    cure = 'leave such samples out with on_error="skip", or have the decoder take them; a decoder gets a memoryview (bytes(view) copies it)'
+
+
+class TransformError(SampleError):
+    """A sample at which the reader's filter or transform failed."""
+
+    code = "transform_error"
+    cure = 'leave such samples out with on_error="skip", or have the function take them'
 
 
 class LedgerError(MillraceError):

@@ -22,10 +22,11 @@ from typing import Any, Callable, Optional, Union
 from ._agree import ASK, agree, refuse
 from ._habits import Shuffle, tells_habits
 from ._ranks import find_ranks
-from .batch import Batch, Decoder, Sample
+from ._steps import OnError
+from .batch import Batch, Decoder, Sample, own
 from .client import Client, client_of
 from .decode import Automatic
-from .epoch import DECODED_BYTES, PREFETCH_BYTES, THREADS, Epoch, OnError, Reader
+from .epoch import DECODED_BYTES, PREFETCH_BYTES, THREADS, Epoch, Reader
 from .errors import InvalidArgument, StateError
 
 try:
@@ -49,11 +50,11 @@ _STATE = 1  # what state_dict returns is of this form
 
 @dataclass(frozen=True)
 class _Build:
-    """Makes of a batch what the dataset yields, in the reader's threads."""
+    """Makes of a batch what the dataset yields, in the reader's threads: the last step there."""
 
     keys: bool
-    collate: Optional[Callable[[list[Columns]], Any]]
-    transform: Optional[Callable[[Batch], Any]]
+    one_by_one: bool  # transform or collate have made batch.value
+    batch_transform: Optional[Callable[[Batch], Any]]
 
     def __call__(self, batch: Batch) -> Any:
         value = self._build(batch)
@@ -62,23 +63,9 @@ class _Build:
         return value
 
     def _build(self, batch: Batch) -> Any:
-        if self.transform is not None:
-            return self.transform(batch)
-        if self.collate is not None:
-            return self.collate([_plain(s, self.keys) for s in batch])
-        return collate_columns(batch, keys=self.keys)
-
-
-def _plain(sample: Sample, keys: bool) -> Columns:
-    """A sample as a dict that outlives its batch: what no decoder has made is bytes."""
-    out: Columns = {name: _own(sample[name]) for name in sample}
-    if keys:
-        out["__key__"] = sample.key
-    return out
-
-
-def _own(value: Any) -> Any:
-    return bytes(value) if isinstance(value, memoryview) else value
+        if self.batch_transform is not None:
+            return self.batch_transform(batch)
+        return batch.value if self.one_by_one else collate_columns(batch, keys=self.keys)
 
 
 def collate_columns(batch: Batch, *, keys: bool = False) -> Columns:
@@ -91,14 +78,14 @@ def collate_columns(batch: Batch, *, keys: bool = False) -> Columns:
     out: Columns = {}
     names = list(batch[0]) if len(batch) else []
     for sample in batch:
-        if len(sample) != len(names) or any(name not in sample.parts for name in names):
+        if len(sample) != len(names) or any(name not in sample for name in names):
             raise InvalidArgument(
                 f"collate batch {batch.number} of epoch {batch.epoch}: one sample has the parts {', '.join(names)}, another one "
-                f"{', '.join(sample)}: name the parts that all have with fields, or give collate or transform"
+                f"{', '.join(sample)}: name the parts that all have with fields, or give collate or batch_transform"
             )
     for name in names:
-        column = batch[name]
-        out[name] = column if isinstance(column, torch.Tensor) else _stack(name, [_own(v) for v in column], batch)
+        column, what = batch[name], f"part {name} of batch {batch.number} of epoch {batch.epoch}"
+        out[name] = column if isinstance(column, torch.Tensor) else _stack(what, [own(v) for v in column])
     if keys:
         out["__key__"] = list(batch.keys)
     return out
@@ -123,7 +110,17 @@ def _stack_as_they_come(n: int, values: Iterator[Any]) -> Any:
     return out
 
 
-def _stack(name: str, values: list[Any], batch: Batch) -> Any:
+def collate_samples(values: list[Any]) -> Any:
+    """Makes columns of what a transform has returned for each sample of a batch: of dicts a dict, of tuples a tuple, else one column."""
+    first = values[0] if values else {}
+    if isinstance(first, Mapping):
+        return {name: _stack(f"{name!r} of transformed samples", [v[name] for v in values]) for name in first}
+    if isinstance(first, tuple):
+        return tuple(_stack(f"element {i} of transformed samples", list(column)) for i, column in enumerate(zip(*values)))
+    return _stack("transformed samples", values)
+
+
+def _stack(what: str, values: list[Any]) -> Any:
     first = values[0]
     if not (isinstance(first, (torch.Tensor, int, float)) or type(first).__module__ == "numpy"):
         return values
@@ -131,8 +128,7 @@ def _stack(name: str, values: list[Any], batch: Batch) -> Any:
         return torch_data.default_collate(values)
     except (RuntimeError, TypeError) as e:
         raise InvalidArgument(
-            f"stack part {name} of batch {batch.number} of epoch {batch.epoch}: {e}: "
-            "have the decoder make equal shapes, or give collate or transform"
+            f"stack {what}: {e}: have the decoder or transform make equal shapes, or give collate"
         ) from e
 
 
@@ -146,8 +142,10 @@ class Dataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-
                    height x width. A mapping, such as {"jpg": to_tensor, "cls": int}: these parts, the others stay bytes. False: none
     allow_pickle, on_error
                    as Client.epoch has them: pickles that are read, and what is done about a sample that cannot be decoded
-    collate        function of a list of samples, each a dict from part to value; what it returns is yielded instead
-    transform      function of a Batch, for what collate cannot do, such as reporting losses; what it returns is yielded instead
+    filter, transform
+                   functions of a sample, as Client.epoch has them; dicts and tuples that transform returns become columns
+    collate        function of a list of samples: what transform has returned, else dicts from part to value. What it returns is yielded
+    batch_transform  function of a Batch, for what collate cannot do, such as reporting losses; what it returns is yielded instead
     keys           yield the samples' names too
     seed, shuffle, window, strata, tail, balance, split, homes, subset, quarantine, importance, fields, form
                    what is read, in which order and form: as Client.epoch has them. shuffle=False is stored order
@@ -155,7 +153,7 @@ class Dataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-
     The gateway is asked at once for the dataset's generation, which then holds for all epochs, workers and resumed runs. All processes
     of torch.distributed take the same one, if it is initialized by then; generation gives another. Use it
     with DataLoader of this module, with torch's (batch_size=None) or with torchdata's StatefulDataLoader (batch_size=None).
-    Workers may be forked or spawned; in spawned ones decode, collate and transform must be importable.
+    Workers may be forked or spawned; in spawned ones all these functions must be importable.
     """
 
     @tells_habits
@@ -171,8 +169,10 @@ class Dataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-
         decode: Union[bool, Mapping[str, Decoder], None] = True,
         allow_pickle: bool = False,
         on_error: OnError = "raise",
-        collate: Optional[Callable[[list[Columns]], Any]] = None,
-        transform: Optional[Callable[[Batch], Any]] = None,
+        filter: Optional[Callable[[Sample], Any]] = None,
+        transform: Optional[Callable[[Sample], Any]] = None,
+        collate: Optional[Callable[[list[Any]], Any]] = None,
+        batch_transform: Optional[Callable[[Batch], Any]] = None,
         keys: bool = False,
         threads: int = THREADS,
         prefetch_bytes: int = PREFETCH_BYTES,
@@ -195,8 +195,9 @@ class Dataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-
         super().__init__()
         if (rank is None) != (world_size is None):
             raise InvalidArgument("new dataset: rank and world_size belong together: give both or none")
-        if collate is not None and transform is not None:
-            raise InvalidArgument("new dataset: of collate and transform only one can make what is yielded")
+        if collate is not None and batch_transform is not None:
+            raise InvalidArgument("new dataset: of collate and batch_transform only one can make what is yielded")
+        one_by_one = collate is not None or transform is not None
         self.client = client_of(source)
         self._ranks = None if rank is None or world_size is None else (rank, world_size)
         self._ranks_of_parent: Optional[tuple[int, int]] = None
@@ -207,12 +208,14 @@ class Dataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-
             "homes": homes, "subset": subset, "quarantine": quarantine, "importance": importance, "fields": fields, "form": form,
             "dataset": str(about["name"]), "batch_size": batch_size, "keys": keys, "decode": _AUTOMATIC if decode is True else decode,
             "allow_pickle": allow_pickle, "on_error": on_error,
-            "transform": _Build(keys, collate, transform), "threads": threads, "prefetch_bytes": prefetch_bytes, "decoded_bytes": decoded_bytes,
+            "filter": filter, "transform": transform, "collate": collate or (None if transform is None else collate_samples),
+            "batch_transform": _Build(keys, one_by_one, batch_transform),
+            "threads": threads, "prefetch_bytes": prefetch_bytes, "decoded_bytes": decoded_bytes,
             "progress": False,
         }
         self.prefetch_factor = PREFETCH_FACTOR
         """How many batches each process decodes ahead; those in the queues of this module's DataLoader count."""
-        self._gather = _stack_as_they_come if collate is None and transform is None else None
+        self._gather = _stack_as_they_come if not one_by_one and batch_transform is None else None
         self._expected: dict[str, Any] = {}  # of a loaded state
         self._open: Optional[tuple[tuple[int, int, int, str], Epoch]] = None
         self.places = Places()
@@ -437,7 +440,7 @@ class _Reading(Iterator[Any]):
         yielded.place = yielded.place[0], batch.number + self._step
         if isinstance(batch.value, (Batch, Sample)) and in_worker:
             raise InvalidArgument(
-                "read the next batch: what transform returns goes to another process, where a Batch cannot go",
+                "read the next batch: what batch_transform returns goes to another process, where a Batch cannot go",
                 cure="return what the trainer needs of it: columns (their views are copied), or bytes(batch.data)",
             )
         return batch.value
@@ -512,7 +515,7 @@ class MapDataset(torch_data.Dataset):  # type: ignore[misc,type-arg,unused-ignor
         if not 0 <= at < count:
             raise IndexError(f"sample {position} of {count}")
         sample = self._epoch.batch(at)[0]
-        return _plain(sample, self._keys) if self._transform is None else self._transform(sample)
+        return sample.plain(self._keys) if self._transform is None else self._transform(sample)
 
     def __getitems__(self, positions: Sequence[int]) -> list[Any]:
         """Reads several samples side by side."""

@@ -105,7 +105,7 @@ def test_parts_by_their_suffix(client: millrace.Client) -> None:
 
 def test_a_transform_decodes_what_it_asks_for(client: millrace.Client) -> None:
     """The image that is none is not looked at."""
-    epoch = client.epoch(0, decode=True, transform=lambda batch: sum(batch["cls"]))
+    epoch = client.epoch(0, decode=True, batch_transform=lambda batch: sum(batch["cls"]))
     assert sum(batch.value for batch in epoch) == sum(range(SAMPLES))
 
 

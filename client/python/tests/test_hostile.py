@@ -143,7 +143,7 @@ def test_a_transform_that_stops(gateway: harness.Gateway) -> None:
 
     # It must not look as if the epoch were over.
     with millrace.Client(gateway.url) as client, pytest.raises(RuntimeError, match="StopIteration"):
-        for _ in client.epoch(0, transform=stops):
+        for _ in client.epoch(0, batch_transform=stops):
             pass
 
 

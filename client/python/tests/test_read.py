@@ -155,7 +155,7 @@ def test_decoders_and_transforms(client: millrace.Client) -> None:
         seen.add(harness.threading.current_thread().name)
         return len(view)
 
-    epoch = client.epoch(0, decode={"jpg": small, "cls": str}, transform=lambda b: sum(b["jpg"]))
+    epoch = client.epoch(0, decode={"jpg": small, "cls": str}, batch_transform=lambda b: sum(b["jpg"]))
     for batch in epoch:
         assert batch.value == sum(batch["jpg"]) == sum(len(v) for v in batch.raw("jpg"))
         assert batch[0]["cls"] == bytes(batch[0].parts["cls"]).decode()

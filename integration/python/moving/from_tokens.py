@@ -45,7 +45,7 @@ def after(gateway: str, train: Train) -> None:
         tokens = torch.from_numpy(millrace.numpy.array(batch, "<u2").astype(np.int64))
         return tokens[:, :-1], tokens[:, 1:]
 
-    dataset = millrace.torch.Dataset(gateway, "tokens", batch_size=16, seed=1, transform=windows)
+    dataset = millrace.torch.Dataset(gateway, "tokens", batch_size=16, seed=1, batch_transform=windows)
     for x, y in millrace.torch.DataLoader(dataset, num_workers=2):
         train(x, y)
     # end

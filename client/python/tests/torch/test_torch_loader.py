@@ -205,10 +205,10 @@ def _number(batch: millrace.Batch) -> tuple[int, int]:
 def test_collate_and_transform(gateway: harness.Gateway, files: dict[str, tuple[bytes, bytes]]) -> None:
     for batch in dataset_of(gateway, decode=None, collate=_first_sizes):
         assert batch == [(k, len(files[k][0])) for k, _ in batch]
-    numbers = list(millrace.torch.DataLoader(dataset_of(gateway, transform=_number), num_workers=2))
+    numbers = list(millrace.torch.DataLoader(dataset_of(gateway, batch_transform=_number), num_workers=2))
     assert numbers == [(m, min(30, 500 - 30 * m)) for m in range(17)]
     with pytest.raises(millrace.InvalidArgument, match="only one"):
-        dataset_of(gateway, collate=_first_sizes, transform=_number)
+        dataset_of(gateway, collate=_first_sizes, batch_transform=_number)
 
 
 def views_of(batch: millrace.Batch) -> dict[str, Any]:
@@ -222,12 +222,12 @@ def itself(batch: millrace.Batch) -> millrace.Batch:
 def test_views_travel_as_copies_and_batches_not_at_all(gateway: harness.Gateway) -> None:
     with millrace.Client(gateway.url, "photos") as client:
         want = client.epoch(0, batch_size=BATCH_SIZE, seed=3).batch(0)
-    loader = millrace.torch.DataLoader(dataset_of(gateway, decode=None, keys=False, transform=views_of), num_workers=1, timeout=60)
+    loader = millrace.torch.DataLoader(dataset_of(gateway, decode=None, keys=False, batch_transform=views_of), num_workers=1, timeout=60)
     got = next(iter(loader))
     assert (got["cls"], got["all"]) == (want["cls"], want.data[:10])
     with pytest.raises(millrace.InvalidArgument, match="a Batch cannot go"):
-        next(iter(millrace.torch.DataLoader(dataset_of(gateway, decode=None, transform=itself), num_workers=1, timeout=60)))
-    assert len(next(iter(millrace.torch.DataLoader(dataset_of(gateway, decode=None, transform=itself))))) == BATCH_SIZE
+        next(iter(millrace.torch.DataLoader(dataset_of(gateway, decode=None, batch_transform=itself), num_workers=1, timeout=60)))
+    assert len(next(iter(millrace.torch.DataLoader(dataset_of(gateway, decode=None, batch_transform=itself))))) == BATCH_SIZE
 
 
 def test_what_does_not_stack_is_named(gateway: harness.Gateway) -> None:
