@@ -194,7 +194,7 @@ class Core:
                     if last is None or not (_elsewhere(e) or (isinstance(e, ShortBody) and clock.now() >= end)):
                         last = e
                     self.answered = self.answered or e.status != 0
-                    if s.local is not None and isinstance(e, (ShortBody, NotFound)) and s.local.revive():
+                    if s.local is not None and isinstance(e, (ShortBody, NotFound, Unauthenticated, ProtocolError)) and s.local.revive():
                         last = None
                         break
                     wait = _pass_over(e)

@@ -14,7 +14,8 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Callable, Optional
+from pathlib import Path
+from typing import Any, Callable, Optional
 from urllib.parse import unquote, urlsplit
 
 from .errors import GatewayUnavailable, InvalidArgument
@@ -54,20 +55,32 @@ class Address:
     named: str = ""  # what its address was looked up from, with the port: the Host header; empty: host says it
     authorization: str = field(default="", repr=False)  # of a proxy
     socket: str = ""  # path of a Unix socket, in place of host and port
+    port_file: str = ""  # that holds the number of a port on this machine's loopback, in place of host and port
+
+    def here(self) -> Optional[tuple[int, Any]]:
+        """The family and address that a socket connects to, of a gateway of this user's; None of any other.
+
+        A port is read each time: a gateway that is started again has another one.
+        """
+        if self.port_file:
+            return socket.AF_INET, ("127.0.0.1", int(Path(self.port_file).read_text()))
+        return (socket.AF_UNIX, self.socket) if self.socket else None
 
     @property
     def name(self) -> str:
         """The base URL, without a proxy's password."""
-        if self.socket:
-            return f"unix:{self.socket}"
+        if self.socket or self.port_file:
+            return f"unix:{self.socket}" if self.socket else f"port:{self.port_file}"
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}{self.prefix}"
 
 
 def parse(text: str, what: str = "gateway") -> Address:
-    """Reads a base URL, or unix:PATH; a bare host and port means http. No fault repeats a password, which a proxy's may hold, or a token."""
+    """Reads a base URL, unix:PATH or port:FILE; a bare host and port means http. No fault repeats a token, or a proxy's password."""
     if text.startswith("unix:/"):
         return Address("http", "localhost", 80, socket=text[5:])
+    if text.startswith("port:/"):
+        return Address("http", "localhost", 80, port_file=text[5:])
     shown = re.split(r"[?#]", text.rsplit("@", 1)[-1])[0]
     try:
         u = urlsplit(text if "://" in text else "http://" + text)

@@ -2,7 +2,11 @@
 
 A gateway has a directory that only its user can enter:
 
-    socket          where it listens (mode 0600)
+    socket          where it listens (mode 0600). Where no Unix socket can be, for want of a short path or of a file system that has them,
+                    it listens on a port of this machine's loopback, and there are in place of it:
+    port            the number, for clients
+    token           what clients show (mode 0600): others who use this machine reach the port too, and are refused. Each start has its own
+    access.yaml     the token's digest, and that nobody else may do anything
     users           every process that uses the gateway holds a shared lock on it; the kernel takes the lock back however a process ends, and a
                     forked child holds its parent's. The gateway ends when it has been alone for a minute (serve --while-locked)
     change          locked by who starts the gateway or adds a dataset: one process at a time
@@ -21,12 +25,15 @@ import http.client
 import json
 import logging
 import os
+import platform
 import re
+import secrets
 import shutil
 import socket
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 import weakref
 from collections.abc import Iterator, Mapping
@@ -35,15 +42,19 @@ from pathlib import Path
 from typing import Optional, Union
 from urllib.parse import unquote, urlsplit
 
+from ._gateways import Address, parse
 from .errors import GatewayUnavailable, InvalidArgument, MillraceError, NotFound, ReloadRefused, StoreError
 
 log = logging.getLogger("millrace")
 
 PROGRAM = "MILLRACE_PROGRAM"
 LINGER = "1m"  # that a gateway stays when nobody uses it
+SHARED = "/tmp"  # where a gateway's directory may lie if the environment names no place
 START_TIME = 120.0  # indexes of many datasets may have to be fetched
 _ATTEMPTS = 5
 _LONGEST_SOCKET = 90  # bytes of a path, so that a process number fits behind it
+_LISTENS = re.compile(rb'"listen":"127\.0\.0\.1:(\d+)"')  # in the log of a gateway
+_BEGINNING = 1 << 16  # bytes of a log that tell where the gateway listens
 _NOT_FOUND, _STORE = 4, 5  # exit codes of the program
 _SETTINGS = re.compile(r"(AWS_|SSL_CERT_|OTEL_)|(https?|all|no)_proxy$", re.IGNORECASE)
 
@@ -63,11 +74,17 @@ class Local:
     command: tuple[str, ...]  # the program, and what serve is told beside places and datasets
     name: str  # of the dataset
     address: str
+    loopback: bool = False  # it listens on a port, since the directory cannot have a socket
 
     @property
     def gateway(self) -> str:
         """The address that a client is given."""
-        return f"unix:{self.directory}/socket"
+        return f"port:{self.directory}/port" if self.loopback else f"unix:{self.directory}/socket"
+
+    @property
+    def token_file(self) -> Optional[str]:
+        """The file with what the gateway wants to be shown; None: who reaches its socket may use it."""
+        return f"{self.directory}/token" if self.loopback else None
 
     def hold(self) -> Hold:
         """Takes this process's share of the gateway. While one ends, it waits for that."""
@@ -118,6 +135,13 @@ class Local:
             yield
 
     def _answers(self) -> bool:
+        if self.loopback:
+            self._note_port()
+            try:
+                # The port may have become that of another program, or of another user's gateway: this one wants the token, and takes it.
+                return self._ask("GET", "/v1/datasets", shown=False)[0] == 401 and self._ask("GET", "/v1/datasets")[0] == 200
+            except (OSError, ValueError, http.client.HTTPException):
+                return False
         with contextlib.closing(socket.socket(socket.AF_UNIX)) as s:
             s.settimeout(5.0)
             try:
@@ -125,6 +149,41 @@ class Local:
             except (ConnectionRefusedError, FileNotFoundError):
                 return False
         return True
+
+    def _note_port(self) -> None:
+        """Writes down the port for clients, if the gateway has told it: whoever comes does, for the starting process may have been killed."""
+        port, said = Path(self.directory, "port"), None
+        if not port.exists():
+            with contextlib.suppress(OSError), Path(self.directory, "log").open("rb") as f:
+                said = _LISTENS.search(f.read(_BEGINNING))
+        if said:
+            _put(port, said[1].decode())
+
+    def _ask(self, method: str, target: str, *, shown: bool = True) -> tuple[int, bytes]:
+        """Sends a request, with the token if it is to be shown, and returns status and body."""
+        address = parse(self.gateway)
+        headers = {"Authorization": f"Bearer {Path(self.token_file).read_text()}"} if shown and self.token_file else {}
+        with contextlib.closing(_Connection("localhost", timeout=START_TIME)) as c:
+            c.at = address
+            c.request(method, target, headers=headers)
+            r = c.getresponse()
+            return r.status, r.read()
+
+    def _listen(self) -> list[str]:
+        """Returns what serve is told of where it listens and whom it answers."""
+        if not self.loopback:
+            return ["--listen", f"unix:{self.directory}/socket"]
+        token = f"mr_{secrets.token_urlsafe(32)}"
+        me = ["token:user"]
+        access = {
+            "tokens": [{"name": "user", "sha256": _digest(token)}],
+            "grants": [{"who": me, "datasets": ["*"], "rights": ["read"]}, {"who": me, "rights": ["admin"]}],
+        }
+        with contextlib.suppress(FileNotFoundError):
+            Path(self.directory, "port").unlink()  # of the gateway before
+        _put(Path(self.directory, "token"), token)
+        _put(Path(self.directory, "access.yaml"), json.dumps(access, indent=1))
+        return ["--listen", "127.0.0.1:0", "--access", f"{self.directory}/access.yaml"]
 
     def _served(self) -> dict[str, str]:
         try:
@@ -134,19 +193,14 @@ class Local:
         return served
 
     def _write(self, served: Mapping[str, str]) -> None:
-        path = Path(self.directory, "datasets.yaml")
-        try:
-            path.with_suffix(".new").write_text(json.dumps({"datasets": served}, indent=1))  # YAML too
-            path.with_suffix(".new").replace(path)
-        except OSError as e:
-            raise _cannot(str(path), e) from None
+        _put(Path(self.directory, "datasets.yaml"), json.dumps({"datasets": served}, indent=1))  # YAML too
 
     def _start(self, served: Mapping[str, str]) -> None:
         """Starts a gateway in a session of its own: neither Ctrl-C nor the end of this process is its matter."""
         self._write(served)
         d = self.directory
         args = [
-            *self.command, "--listen", f"unix:{d}/socket", "--datasets", f"{d}/datasets.yaml", "--while-locked", f"{d}/users",
+            *self.command, *self._listen(), "--datasets", f"{d}/datasets.yaml", "--while-locked", f"{d}/users",
             "--linger", LINGER, "--lame-duck", "0s", "--log-format", "json",
         ]
         ends, alive = os.pipe()
@@ -198,27 +252,24 @@ class Local:
 
     def _reload(self) -> None:
         """Has the gateway read the file and the newest index of the dataset."""
-        with contextlib.closing(_Connection("localhost", timeout=START_TIME)) as c:
-            c.path = f"{self.directory}/socket"
-            try:
-                c.request("POST", f"/v1/reload?dataset={self.name}")
-                r = c.getresponse()
-                body = r.read()
-            except (OSError, http.client.HTTPException) as e:
-                raise GatewayUnavailable(f"{self.gateway}: {e or type(e).__name__}", retryable=True) from None
-        if r.status != http.client.OK:
+        try:
+            status, body = self._ask("POST", f"/v1/reload?dataset={self.name}")
+        except (OSError, ValueError, http.client.HTTPException) as e:
+            raise GatewayUnavailable(f"{self.gateway}: {e or type(e).__name__}", retryable=True) from None
+        if status != http.client.OK:
             with contextlib.suppress(ValueError, TypeError, KeyError):
                 body = json.loads(body)["detail"].encode()
             raise ReloadRefused(f"open {self.address}: {body[:4096].decode(errors='replace')}")
 
 
 class _Connection(http.client.HTTPConnection):
-    path = ""
+    at: Address
 
     def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
+        family, where = self.at.here() or (socket.AF_UNIX, "")
+        self.sock = socket.socket(family)
         self.sock.settimeout(self.timeout)
-        self.sock.connect(self.path)
+        self.sock.connect(where)
 
 
 class Hold:
@@ -259,7 +310,8 @@ def find(
     if disk_cache is not None:
         serve += ["--disk-cache", str(Path(disk_cache[0]).resolve()), "--disk-cache-size", str(disk_cache[1])]
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", urlsplit(address).path.rstrip("/").rpartition("/")[2]).strip(".-") or "data"
-    local = Local(_directory(serve), tuple(serve), f"{name[:40]}-{_digest(address)[:8]}", address)
+    directory, loopback = _directory(serve)
+    local = Local(directory, tuple(serve), f"{name[:40]}-{_digest(address)[:8]}", address, loopback)
     hold = local.hold()
     try:
         known = local._served().get(local.name)
@@ -304,16 +356,53 @@ def _address(where: Union[str, os.PathLike[str]]) -> str:
     return path + ("#" + name if name else "")
 
 
-def _directory(serve: list[str]) -> str:
-    """Names the directory of the gateway that would run so."""
+def _directory(serve: list[str]) -> tuple[str, bool]:
+    """Names the directory of the gateway that would run so, and says whether it has to listen on a port."""
     is_ = Path(serve[0]).stat()
     settings = sorted((k, v) for k, v in os.environ.items() if _SETTINGS.match(k))
-    key = _digest(json.dumps([serve, is_.st_size, is_.st_mtime_ns, settings, os.environ.get("HOME")]))[:16]
+    # The machine, since a directory in a home may be seen from several.
+    key = _digest(json.dumps([serve, is_.st_size, is_.st_mtime_ns, settings, os.environ.get("HOME"), platform.node()]))[:16]
     name = f"millrace-{os.getuid()}-{key}"
-    for base in (os.environ.get("XDG_RUNTIME_DIR"), os.environ.get("TMPDIR"), "/tmp"):
-        if base and os.access(base, os.W_OK | os.X_OK) and len(f"{base}/{name}/socket") <= _LONGEST_SOCKET:
-            return f"{base}/{name}"
-    raise InvalidArgument("open: there is no directory for a socket", cure="set XDG_RUNTIME_DIR to a short path that you may write to")
+    bases = [b for b in (os.environ.get("XDG_RUNTIME_DIR"), os.environ.get("TMPDIR"), SHARED) if b and os.access(b, os.W_OK | os.X_OK)]
+    for base in bases:
+        if len(os.fsencode(f"{base}/{name}/socket")) <= _LONGEST_SOCKET and _takes_sockets(base):
+            return f"{base}/{name}", False
+    if bases:
+        return f"{bases[0]}/{name}", True
+    base = str(_cache())
+    try:
+        Path(base).mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise _cannot(base, e) from None
+    return f"{base}/{name}", True
+
+
+def _takes_sockets(base: str) -> bool:
+    """Tries whether a file system has Unix sockets: some of networks and of FUSE have none."""
+    try:
+        with tempfile.TemporaryDirectory(dir=base) as made, contextlib.closing(socket.socket(socket.AF_UNIX)) as s:
+            s.bind(f"{made}/s")
+    except OSError:
+        return False
+    return True
+
+
+def _cache() -> Path:
+    """The directory that this user's indexes, and where nothing else can be written also gateways, have theirs in."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "millrace")
+
+
+def _put(path: Path, text: str) -> None:
+    """Writes a file that only this user can read, at once as a whole."""
+    fresh = path.with_name(path.name + ".new")
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            fresh.unlink()
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as f:
+            f.write(text)
+        fresh.replace(path)
+    except OSError as e:
+        raise _cannot(str(path), e) from None
 
 
 def _digest(text: str) -> str:
@@ -322,7 +411,7 @@ def _digest(text: str) -> str:
 
 def _indexed(program: str, address: str, local: Local) -> str:
     """Indexes a dataset that has no index, and returns its address: with the place of the index, if that cannot lie beside it."""
-    cached = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "millrace", "indexes", _digest(address)[:32])
+    cached = _cache() / "indexes" / _digest(address)[:32]
     apart = f"{address},index={cached}"
     with local._changing():  # other ranks wait, and then find it
         code, words = _run(program, "info", address, quiet=True)

@@ -73,9 +73,9 @@ class Attempt:
     def dial(self, address: tuple[str, int], timeout: float, _: object = None) -> socket.socket:
         """Connects to one of the addresses of a name, as socket.create_connection does, and can be ended meanwhile."""
         fault: Optional[OSError] = None
+        here = self.gateway.address.here()
         places: list[Any] = (
-            [(socket.AF_UNIX, socket.SOCK_STREAM, 0, "", self.gateway.address.socket)]
-            if self.gateway.address.socket else socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
+            [(here[0], socket.SOCK_STREAM, 0, "", here[1])] if here else socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
         )
         for family, kind, protocol, _, at in places:
             sock = socket.socket(family, kind, protocol)

@@ -342,6 +342,8 @@ def open(
         return Client(text, **options)
     local, hold = find(text, cache, disk_cache)
     with hold:
+        if local.token_file is not None:
+            options["token_file"] = local.token_file
         return Client(local.gateway, local.name, _local=local, **options)
 
 

@@ -237,15 +237,19 @@ def follow(answer: bytes) -> bytes:
 
 def gateways_at(place: Path) -> list[int]:
     """The processes that serve from a place."""
-    found = subprocess.run(["pgrep", "-f", f"serve --listen unix:{place}/"], capture_output=True, text=True, check=False).stdout
-    return [int(pid) for pid in found.split() if not _zombie(int(pid))]
+    return [pid for pid, arguments in _processes() if " serve " in arguments and f"--while-locked {place}/" in arguments]
 
 
-def _zombie(pid: int) -> bool:
-    try:
-        return re.search(r"^State:\s+Z", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE) is not None
-    except FileNotFoundError:
-        return True
+def _processes() -> Iterator[tuple[int, str]]:
+    """Number and command line of each process. One that has ended, but that its parent has not asked about, has none."""
+    if not Path("/proc/self/cmdline").exists():  # macOS, whose ps is part of the system
+        for line in subprocess.run(["ps", "-axo", "pid=,command="], capture_output=True, text=True, check=True).stdout.splitlines():
+            pid, _, arguments = line.strip().partition(" ")
+            yield int(pid), arguments
+        return
+    for at in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            yield int(at.name), (at / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
 
 
 def tls_context(side: int) -> ssl.SSLContext:

@@ -54,12 +54,12 @@ PLANTS = [
     (
         "a gateway that was killed stays so",
         "client/python/tests/test_local.py test_a_killed_gateway_is_started_again",
-        [("client/python/millrace/_core.py", "isinstance(e, (ShortBody, NotFound)) and s.local.revive()", "isinstance(e, NotFound) and s.local.revive()")],
+        [("client/python/millrace/_core.py", "(ShortBody, NotFound, Unauthenticated, ProtocolError)) and s.local.revive()", "(NotFound,)) and s.local.revive()")],
     ),
     (
         "a gateway that is started again lacks the datasets of others",
         "client/python/tests/test_local.py test_a_killed_gateway_is_started_again",
-        [("client/python/millrace/_core.py", "isinstance(e, (ShortBody, NotFound)) and s.local.revive()", "isinstance(e, ShortBody) and s.local.revive()")],
+        [("client/python/millrace/_core.py", "(ShortBody, NotFound, Unauthenticated, ProtocolError)) and s.local.revive()", "(ShortBody,)) and s.local.revive()")],
     ),
     (
         "two versions share a gateway",
@@ -85,6 +85,26 @@ PLANTS = [
         "a directory of others is taken",
         "client/python/tests/test_local.py test_a_directory_of_others_is_refused",
         [("client/python/millrace/_local.py", " or is_.st_mode & 0o077:", ":")],
+    ),
+    (
+        "a file system without sockets is taken for one that has them",
+        "client/python/tests/test_loopback.py test_sockets_cannot_be_bound",
+        [("client/python/millrace/_local.py", " <= _LONGEST_SOCKET and _takes_sockets(base)", " <= _LONGEST_SOCKET")],
+    ),
+    (
+        "everybody on the machine reads what a user has opened on a port",
+        "client/python/tests/test_loopback.py test_every_path_is_too_long",
+        [("client/python/millrace/_local.py", "\"who\": me, \"datasets\"", "\"who\": [\"token:user\", \"anonymous\"], \"datasets\"")],
+    ),
+    (
+        "what answers at a gateway's old port is taken for it",
+        "client/python/tests/test_loopback.py test_the_port_is_another_programs_by_now",
+        [("client/python/millrace/_local.py", "return self._ask(\"GET\", \"/v1/datasets\", shown=False)[0] == 401 and self._ask(\"GET\", \"/v1/datasets\")[0] == 200", "return bool(self._ask(\"GET\", \"/v1/datasets\"))")],
+    ),
+    (
+        "a client keeps to the port that a gateway had when it was opened",
+        "client/python/tests/test_loopback.py test_a_killed_gateway_has_another_port_and_token",
+        [("client/python/millrace/_local.py", "        if not port.exists():\n", "        if True:\n"), ("client/python/millrace/_local.py", "Path(self.directory, \"port\").unlink()  # of the gateway before", "pass"), ("client/python/millrace/_local.py", "        if said:\n", "        if said and not port.exists():\n")],
     ),
     (
         "users are told to install another project's package",
