@@ -129,7 +129,7 @@ class Process:
 
 
 class Core:
-    """The gateways as one that answers."""
+    """The gateways as one that answers. Pickled, it is its settings: connections belong to one process."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -137,6 +137,16 @@ class Core:
         self._closed = False
         self.answered = False
         """Whether any gateway has answered yet."""
+        self._hold = None if settings.local is None else settings.local.hold()
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self.settings.ssl_context is not None:
+            raise InvalidArgument("an ssl_context cannot be pickled", cure="give ca_file, client_cert and client_key: their names can")
+        return {"settings": self.settings, "answered": self.answered}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["settings"])  # type: ignore[misc]
+        self.answered = state["answered"]
 
     def here(self) -> Process:
         """Returns what belongs to this process: after a fork, something new."""
@@ -157,6 +167,8 @@ class Core:
                 task.over.set()
             found.wire.close()
             found.arena.rest()
+        if self._hold is not None:
+            self._hold.close()
 
     def retry(
         self, what: str, ask: Callable[[Attempt], T], *, rank: int = 0, world_size: int = 1, task: Optional[Task] = None

@@ -95,28 +95,34 @@ class Batch(Sequence["Sample"]):
     (`bytes(view)`) what is to outlive it by much.
     """
 
-    __slots__ = ("_decoded", "_head", "_kept", "_manifest", "_some", "_source", "_table", "data", "value")
-
     def __init__(self, head: Head, data: memoryview, source: Source, table: Optional[Table] = None) -> None:
         self._head, self._source, self._table = head, source, table
         self._manifest: Optional[Table] = None
         self._decoded: dict[str, list[Any]] = {}
         self._some: dict[str, dict[int, Any]] = {}  # decoded parts that not all samples have
         self._kept: Optional[list[int]] = None  # the samples that are left, by their places in the table; None: all
+        self.number: int = head.number
+        """Number of the batch in its epoch, from 0."""
+        self.epoch: int = head.epoch
+        """Number of the epoch."""
+        self.batches: int = head.batches
+        """How many batches the epoch has."""
+        self.generation: str = head.generation
+        """The index that the batch comes from."""
+        self.dataset: str = head.dataset
+        """Name of the dataset."""
+        self.location: str = head.location
+        """Canonical path and query: what losses are reported under."""
+        self.content_type: str = head.content_type
+        """Media type of the answer."""
+        self.etag: str = head.etag
+        """Strong ETag of the answer, with its quotation marks."""
+        self.crc32c: int = head.crc32c
+        """CRC-32C of the answer's body, from the index."""
         self.data: memoryview = data
         """All bytes of the samples, in the form that was asked for."""
         self.value: Any = None
         """What the reader's `batch_transform` or `collate` returned; without them a list of what `transform` returned for each sample."""
-
-    number = property(lambda self: self._head.number, doc="Number of the batch in its epoch, from 0.")
-    epoch = property(lambda self: self._head.epoch, doc="Number of the epoch.")
-    batches = property(lambda self: self._head.batches, doc="How many batches the epoch has.")
-    generation = property(lambda self: self._head.generation, doc="The index that the batch comes from.")
-    dataset = property(lambda self: self._head.dataset, doc="Name of the dataset.")
-    location = property(lambda self: self._head.location, doc="Canonical path and query: what losses are reported under.")
-    content_type = property(lambda self: self._head.content_type, doc="Media type of the answer.")
-    etag = property(lambda self: self._head.etag, doc="Strong ETag of the answer, with its quotation marks.")
-    crc32c = property(lambda self: self._head.crc32c, doc="CRC-32C of the answer's body, from the index.")
 
     @property
     def padded(self) -> int:
@@ -380,7 +386,7 @@ class Sample(MutableMapping[str, Any]):
     @property
     def epoch(self) -> int:
         """Number of the epoch."""
-        return self.batch._head.epoch
+        return self.batch.epoch
 
     @property
     def parts(self) -> dict[str, memoryview]:

@@ -114,18 +114,6 @@ class Client:
         self.dataset = dataset or ""
         self.core = Core(settings)
         """For this package's own modules."""
-        self._hold = None if _local is None else _local.hold()
-
-    def __getstate__(self) -> dict[str, Any]:
-        if self.core.settings.ssl_context is not None:
-            raise InvalidArgument("an ssl_context cannot be pickled", cure="give ca_file, client_cert and client_key: their names can")
-        return {"dataset": self.dataset, "settings": self.core.settings, "answered": self.core.answered}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.dataset, self.core = state["dataset"], Core(state["settings"])
-        self.core.answered = state["answered"]
-        local = self.core.settings.local
-        self._hold = None if local is None else local.hold()
 
     def __repr__(self) -> str:
         made = "core" in vars(self)  # else one whose arguments were refused, in a traceback with variables
@@ -264,7 +252,7 @@ class Client:
             filter, transform, collate, batch_transform, keys,
         )
         return Epoch(
-            self, plan, start=start, steps=steps, threads=threads, prefetch_bytes=prefetch_bytes, decoded_bytes=decoded_bytes, progress=progress
+            self.core, plan, start=start, steps=steps, threads=threads, prefetch_bytes=prefetch_bytes, decoded_bytes=decoded_bytes, progress=progress
         )
 
     def _plan(self, name: str, number: int, query: dict[str, str], shape: dict[str, str], about: dict[str, Any]) -> Plan:
@@ -294,8 +282,6 @@ class Client:
     def close(self) -> None:
         """Closes the connections of this process and calls off what is under way."""
         self.core.close()
-        if self._hold is not None:
-            self._hold.close()
 
     def __enter__(self) -> Client:
         return self

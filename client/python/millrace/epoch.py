@@ -7,7 +7,7 @@ import contextlib
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from typing import Any, Callable, Optional
 from urllib.parse import quote
 
 from ._core import Core, Process, Task, target_of
@@ -21,9 +21,6 @@ from .batch import PLAIN, Batch, Head, Source, Table
 from .errors import EndOfEpoch, InvalidArgument
 from .ledger import Ledger
 from .order import Order, shuffle
-
-if TYPE_CHECKING:
-    from .client import Client
 
 MiB = 1 << 20
 PREFETCH_BYTES = 64 * MiB
@@ -88,7 +85,7 @@ class Epoch:
 
     def __init__(
         self,
-        client: Client,
+        core: Core,
         plan: Plan,
         *,
         start: int = 0,
@@ -105,7 +102,7 @@ class Epoch:
             raise InvalidArgument(f"threads {threads}: want 1 or more")
         if min(prefetch_bytes, decoded_bytes) < 0:
             raise InvalidArgument(f"prefetch_bytes {prefetch_bytes}, decoded_bytes {decoded_bytes}: want 0 or more")
-        self.client, self.plan, self.start = client, plan, start
+        self.core, self.plan, self.start = core, plan, start
         self.steps = Steps() if steps is None else steps
         self.threads, self.prefetch_bytes, self.decoded_bytes, self.progress = threads, prefetch_bytes, decoded_bytes, progress
         self.prefetch_factor: Optional[int] = None
@@ -167,7 +164,7 @@ class Epoch:
 
     def chunks(self) -> list[int]:
         """Returns the sample counts of the dataset's chunks, from its index: what `millrace.order` computes the order from."""
-        return chunk_counts(self.client.core, self.plan.dataset, self.plan.generation)
+        return chunk_counts(self.core, self.plan.dataset, self.plan.generation)
 
     def order(self) -> Order:
         """Returns this epoch's order, computed here: which sample, as numbered in stored order, stands at which position.
@@ -198,10 +195,9 @@ class Epoch:
     def _fetch(
         self, number: int, task: Task, announced: Optional[Callable[[int], None]], take: Callable[[int], memoryview]
     ) -> Batch:
-        core: Core = self.client.core
         p = self.plan
         want = Expected(self._path(number) + self._query, p.epoch, number, p.parameters, p.dataset, p.batches)
-        head, body, table = Transfer(core, want, take, announced).run(p.rank, p.world_size, task)
+        head, body, table = Transfer(self.core, want, take, announced).run(p.rank, p.world_size, task)
         return Batch(head, body, self._source(), table)
 
     def _source(self) -> Source:
@@ -218,7 +214,7 @@ class Epoch:
 
     def _manifest(self, head: Head) -> Table:
         query = {k: v for k, v in self.plan.parameters.items() if k not in ("format", "fields", "table")}
-        return read_manifest(self.client.core.json("GET", self._path(head.number) + "/manifest", query), head)
+        return read_manifest(self.core.json("GET", self._path(head.number) + "/manifest", query), head)
 
 
 class Reader(Iterator[Batch]):
@@ -234,7 +230,7 @@ class Reader(Iterator[Batch]):
         guess = epoch.expected_bytes()
         threads = epoch.threads
         most = max(2 * threads, 16) if epoch.prefetch_bytes else 1
-        here = epoch.client.core.here()
+        here = epoch.core.here()
         lent = epoch.prefetch_bytes, most + threads + 2
         here.arena.open(*lent)
         self._pool = Pool(

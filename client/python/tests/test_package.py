@@ -115,3 +115,27 @@ def test_everything_public_says_what_it_is() -> None:
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_") and not ast.get_docstring(node):
                 bare.append(f"{path.name}: {node.name}")
     assert not bare
+
+
+def test_modules_import_each_other_in_one_direction() -> None:
+    imports: dict[str, set[str]] = {}
+    for path in HERE.glob("*.py"):
+        found = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.ImportFrom) and n.level == 1]
+        imports[path.stem] = {name for n in found for name in ([n.module.split(".")[0]] if n.module else [a.name for a in n.names])}
+
+    def reached(module: str) -> set[str]:
+        seen, new = set[str](), {module}
+        while new := {other for m in new for other in imports.get(m, ())} - seen:
+            seen |= new
+        return seen
+
+    circles = {module for module in imports if module in reached(module)}
+    assert circles <= {"torch", "_loader"}  # a loader names the type of its dataset
+
+
+def test_every_exception_is_exported() -> None:
+    from millrace import errors
+
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, millrace.MillraceError)]
+    assert len(kinds) > 25
+    assert not [kind.__name__ for kind in kinds if getattr(millrace, kind.__name__, None) is not kind or kind.__name__ not in millrace.__all__]
