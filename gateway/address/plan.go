@@ -64,7 +64,7 @@ type Plan struct {
 	Dataset    string // name
 	Generation string
 	Params     shuffle.Params
-	Quarantine string // digest of a list of bad samples; "": none
+	Quarantine string // digest of a list of bad samples, or the list itself; "": none
 	Samples    uint64 // of an epoch; the index, the subset or the mixture says how many, not the URL
 	BatchSize  uint64 // of the global batch
 	Tail       shuffle.Tail

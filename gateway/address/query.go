@@ -27,7 +27,7 @@ type Query struct {
 }
 
 // ParseQuery reads a raw query: each name once, known names only, no empty values. Values stay as they were
-// sent; only "key", "shard", "fields", "table" and the colon of "subset" may be escaped.
+// sent; only "key", "shard", "fields", "table", "subset" and "quarantine" may be escaped.
 func ParseQuery(raw string, known ...string) *Query {
 	q := &Query{values: map[string]string{}}
 	if raw == "" {
@@ -270,7 +270,7 @@ func DecodePlan(q *Query, d Dataset) Plan {
 	p.decodeSplit(q)
 	p.decodeSelection(q)
 	p.View = decodeView(q, d.Forms)
-	p.Pinned = q.Has("generation") && (p.Params.Subset == "" || strings.Contains(p.Params.Subset, ":"))
+	p.Pinned = q.Has("generation") && (p.Params.Subset == "" || SubsetNamesItsData(p.Params.Subset))
 	return p
 }
 
@@ -342,23 +342,11 @@ func (q *Query) failSplit(p *Plan, err error) {
 
 // decodeSelection reads which samples of the dataset a plan delivers.
 func (p *Plan) decodeSelection(q *Query) {
-	p.Quarantine = q.Digest("quarantine")
-	// Programs that build a query may escape the colon.
-	if s := strings.ReplaceAll(strings.ReplaceAll(q.Value("subset"), "%3A", ":"), "%3a", ":"); s != "" {
-		digest, name, whole := strings.Cut(s, ":")
-		if !whole {
-			digest, name = "", s
-		}
-		switch {
-		case whole && !IsDigest(digest):
-			q.Fail("subset", "must be a name, or 64 hexadecimal digits in lower case, a colon and a name")
-		case !whole && IsDigest(name):
-			q.Fail("subset", "a digest wants a colon and a name after it")
-		case len(name) > maxSubsetName || !ValidName(name):
-			q.Fail("subset", "a name has letters, digits, dot, dash and underscore, at most %d", maxSubsetName)
-		default:
-			p.Params.Subset = s
-		}
+	if q.Has("quarantine") {
+		p.Quarantine = q.quarantine("quarantine")
+	}
+	if q.Has("subset") {
+		p.Params.Subset = q.subset("subset")
 	}
 	if p.Params.Importance == "" {
 		return
@@ -368,6 +356,29 @@ func (p *Plan) decodeSelection(q *Query) {
 			q.Fail(name, "excludes importance: a snapshot weighs all samples of the dataset")
 		}
 	}
+}
+
+// subset returns the value of a parameter that names or defines a subset, in its one form. Programs that build a query may escape it.
+func (q *Query) subset(name string) string {
+	s, reason := ParseSubset(q.unescaped(name))
+	if reason != "" && !q.Failed(name) {
+		q.Fail(name, "%s", reason)
+	}
+	return s.String()
+}
+
+// quarantine returns the value of a parameter that names or lists bad samples, in its one form.
+func (q *Query) quarantine(name string) string {
+	text := q.unescaped(name)
+	bad, reason := ParseQuarantine(text)
+	switch {
+	case q.Failed(name):
+	case reason != "":
+		q.Fail(name, "%s", reason)
+	case bad != nil:
+		return WriteQuarantine(bad)
+	}
+	return text
 }
 
 // Check ends the decoding of a query: one refusal for all its faults, or for a generation that is not served.

@@ -82,9 +82,10 @@ type Types interface {
 	Typed() bool // answers go by the fields; from an index of version 1 they stay what they were
 }
 
-// Keys finds a sample by its key.
+// Keys finds a sample by its key, and tells the keys of a chunk in stored order, without keeping them.
 type Keys interface {
 	Lookup(ctx context.Context, key, shard string) (sample uint64, ok bool, err error)
+	Keys(ctx context.Context, chunk int, visit func(sample uint64, key []byte)) error
 }
 
 // Object is the stored index itself.

@@ -211,6 +211,12 @@ func (x *mixedIndex) Lookup(ctx context.Context, key, shard string) (uint64, boo
 	return 0, false, nil
 }
 
+// Keys tells those of the source that the chunk belongs to.
+func (x *mixedIndex) Keys(ctx context.Context, chunk int, visit func(sample uint64, key []byte)) error {
+	part, own := x.at(chunk)
+	return x.parts[part].Keys(ctx, own, func(sample uint64, key []byte) { visit(x.samples[part]+sample, key) })
+}
+
 // Size and ReadAt: a mixture has no index object.
 func (x *mixedIndex) Size() (n int64) {
 	for _, p := range x.parts {

@@ -15,6 +15,9 @@ import (
 // maxIdle objects stay open although no request uses them: the next epoch of a job names the same ones.
 const maxIdle = 2
 
+// maxIdleSubsets is more: a mixture has one for each source, and to work one out again may take seconds.
+const maxIdleSubsets = 16
+
 // opened keeps the objects that plans are made with open: snapshots of weights, subsets or quarantines. Each is opened
 // once for all requests that use it at a time, and the ones used last stay open.
 type opened[V io.Closer] struct {
@@ -23,6 +26,7 @@ type opened[V io.Closer] struct {
 	open    func(ctx context.Context, key openedKey) (V, error)
 	reserve func(ctx context.Context, n int64) (Reservation, error)
 	held    func(V) int64 // the memory that an open object keeps; nil: as much as opening took
+	maxIdle int
 	loads   sync.WaitGroup
 
 	mu    sync.Mutex // guards what follows
@@ -54,7 +58,7 @@ type openedEntry[V io.Closer] struct {
 func newOpened[V io.Closer](
 	what string, size func(openedKey) int64, open func(context.Context, openedKey) (V, error), reserve func(context.Context, int64) (Reservation, error),
 ) *opened[V] {
-	return &opened[V]{what: what, size: size, open: open, reserve: reserve, byKey: map[openedKey]*openedEntry[V]{}, idle: list.New()}
+	return &opened[V]{what: what, size: size, open: open, reserve: reserve, maxIdle: maxIdle, byKey: map[openedKey]*openedEntry[V]{}, idle: list.New()}
 }
 
 // acquire opens the object of a key, or waits while another request opens it. The caller must leave.
@@ -152,7 +156,7 @@ func (s *opened[V]) drop(e *openedEntry[V]) (old []*openedEntry[V]) {
 		return []*openedEntry[V]{e}
 	}
 	e.place = s.idle.PushFront(e)
-	return s.shrink(maxIdle)
+	return s.shrink(s.maxIdle)
 }
 
 // shrink takes out the entries that were idle longest, until at most so many are left. The caller holds mu.

@@ -9,7 +9,6 @@ import (
 	"sort"
 
 	"github.com/millrace-data/millrace/gateway/address"
-	"github.com/millrace-data/millrace/selection"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -24,8 +23,9 @@ type Plans struct {
 	memory      Memory
 	cache       *cache
 	weights     *opened[*Weights]
-	subsets     *opened[*selection.Subset]
+	subsets     *opened[subset]
 	quarantines *opened[quarantine]
+	cutting     chan struct{} // holds a token while a subset is worked out
 }
 
 // Memory takes memory from the budget of the process.
@@ -40,10 +40,10 @@ type Memory interface {
 // New returns plans that keep at most limit bytes of prepared epochs between requests. What requests use beyond that,
 // they take from memory.
 func New(limit int64, memory Memory) *Plans {
-	p := &Plans{cache: newCache(limit, memory.Reserve), memory: memory}
+	p := &Plans{cache: newCache(limit, memory.Reserve), memory: memory, cutting: make(chan struct{}, 1)}
 	p.weights = newOpened("snapshot", weightsBytes, openWeights, memory.Hold)
-	size := func(key openedKey) int64 { return selection.SubsetBytes(key.dataset.Index.Chunks()) }
-	p.subsets = newOpened("subset", size, p.openSubset, memory.Hold)
+	p.subsets = newOpened("subset", subsetBytes, p.openSubset, memory.Hold)
+	p.subsets.held, p.subsets.maxIdle = heldBySubset, maxIdleSubsets
 	p.quarantines = newOpened("quarantine", func(openedKey) int64 { return quarantineBytes }, p.openQuarantine, memory.Hold)
 	p.quarantines.held = quarantine.bytes
 	return p
@@ -73,11 +73,8 @@ func (p *Plans) Complete(ctx context.Context, d *Dataset, a *address.Plan) error
 		return d.mixture.complete(a)
 	}
 	a.Samples = d.Index.Samples()
-	if a.Params.Subset == "" && a.Quarantine == "" {
-		return nil
-	}
-	if d.Selection == nil {
-		return address.Refuse(address.NotFound, "this gateway keeps no subsets and no quarantines of the dataset")
+	if err := d.checkKept(a); err != nil {
+		return err
 	}
 	if a.Params.Subset == "" {
 		return nil
@@ -85,13 +82,9 @@ func (p *Plans) Complete(ctx context.Context, d *Dataset, a *address.Plan) error
 	if err := d.nameSplit(ctx, &a.Params); err != nil {
 		return err
 	}
-	s, leave, err := p.subsets.acquire(ctx, openedKey{dataset: d, name: a.Params.Subset})
-	if err != nil {
-		return err
-	}
-	a.Samples = s.Samples()
-	leave()
-	return nil
+	var err error
+	a.Samples, err = p.SubsetSamples(ctx, d, a.Params.Subset)
+	return err
 }
 
 // CheckSplit refuses split=locality where the dataset has too few lanes for the homes. It reads nothing.
@@ -283,8 +276,8 @@ func dealtBytes(a address.Plan) int64 {
 
 // choice is what a plan is made with beside the dataset. It maps the samples of a plan to those of the dataset.
 type choice struct {
-	weights    *Weights          // with importance: a plan's samples are draws
-	subset     *selection.Subset // with a subset: a plan's samples are its members
+	weights    *Weights // with importance: a plan's samples are draws
+	subset     subset   // with a subset: a plan's samples are its members
 	quarantine *shuffle.Quarantine
 }
 

@@ -3,6 +3,8 @@ package plans
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/millrace-data/millrace/gateway/address"
@@ -13,31 +15,126 @@ import (
 // nameSplit adds the digest of the default split to a subset that is given by its name alone. The default split of a
 // generation never changes, so it is asked for once.
 func (d *Dataset) nameSplit(ctx context.Context, params *shuffle.Params) error {
-	if strings.Contains(params.Subset, ":") {
+	s, _ := address.ParseSubset(params.Subset)
+	if s.Stored == "" || strings.Contains(s.Stored, ":") {
 		return nil
 	}
 	digest := d.defaultSplit.Load()
 	if digest == nil {
-		s, err := d.Selection.Default(ctx, d.Index.Generation())
+		found, err := d.Selection.Default(ctx, d.Index.Generation())
 		if err != nil {
 			return d.selectionRefusal(err)
 		}
-		digest = &s
+		digest = &found
 		d.defaultSplit.Store(digest)
 	}
 	params.Subset = *digest + ":" + params.Subset
 	return nil
 }
 
-// openSubset opens the subset that a key names: digest, colon, name.
-func (p *Plans) openSubset(ctx context.Context, key openedKey) (*selection.Subset, error) {
+// checkKept refuses a plan that names a stored subset or quarantine of a dataset that has none.
+func (d *Dataset) checkKept(a *address.Plan) error {
+	s, _ := address.ParseSubset(a.Params.Subset)
+	if d.Selection == nil && (s.Stored != "" || address.IsDigest(a.Quarantine)) {
+		return address.Refuse(address.NotFound, "this gateway keeps no subsets and no quarantines of the dataset")
+	}
+	return nil
+}
+
+// subset is what a plan over a part of a dataset needs of that part.
+type subset interface {
+	Members() []uint64 // prefix sums of its samples by chunk, not to be changed
+	Bitmap(ctx context.Context, chunk int) ([]byte, error)
+	Close() error
+}
+
+// SubsetSamples returns how many samples a subset has, which is in its one form.
+func (p *Plans) SubsetSamples(ctx context.Context, d *Dataset, name string) (uint64, error) {
+	s, leave, err := p.subsets.acquire(ctx, openedKey{dataset: d, name: name})
+	if err != nil {
+		return 0, err
+	}
+	defer leave()
+	members := s.Members()
+	return members[len(members)-1], nil
+}
+
+// subsetBytes is the memory to open a subset.
+func subsetBytes(key openedKey) int64 {
+	x := key.dataset.Index
+	s, _ := address.ParseSubset(key.name)
+	if len(s.Steps) == 0 {
+		return selection.SubsetBytes(x.Chunks())
+	}
+	byPlaces := s.Stored == "" && !slices.ContainsFunc(s.Steps, func(step address.Step) bool { return step.Parts != nil })
+	return selection.CutBytes(x.Samples(), x.Chunks(), byPlaces)
+}
+
+// heldBySubset is the memory that an open subset keeps.
+func heldBySubset(s subset) int64 {
+	if c, ok := s.(*selection.Cut); ok {
+		return c.Bytes()
+	}
+	return selection.SubsetBytes(len(s.Members()) - 1)
+}
+
+// openSubset opens the stored subset that a key names, and works out what the steps behind it leave.
+func (p *Plans) openSubset(ctx context.Context, key openedKey) (subset, error) {
 	d := key.dataset
-	digest, name, _ := strings.Cut(key.name, ":")
-	s, err := d.Selection.OpenSubset(ctx, digest, name, d.Index.Generation(), d.Index.First())
+	s, reason := address.ParseSubset(key.name)
+	switch {
+	case reason != "":
+		return nil, address.RefuseParameter("subset", "%s", reason)
+	case len(s.Steps) > 0:
+		return p.cut(ctx, d, s)
+	}
+	digest, name, _ := strings.Cut(s.Stored, ":")
+	stored, err := d.Selection.OpenSubset(ctx, digest, name, d.Index.Generation(), d.Index.First())
 	if err != nil {
 		return nil, d.selectionRefusal(err)
 	}
-	return s, nil
+	return stored, nil
+}
+
+// cut works out a subset that an address defines.
+func (p *Plans) cut(ctx context.Context, d *Dataset, s address.Subset) (subset, error) {
+	var base selection.Base
+	if s.Stored != "" {
+		stored, leave, err := p.subsets.acquire(ctx, openedKey{dataset: d, name: s.Stored})
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
+		base = stored
+	}
+	select { // names are hashed for one subset at a time: it takes a processor
+	case p.cutting <- struct{}{}:
+		defer func() { <-p.cutting }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	c, err := selection.NewCut(ctx, d.Index, d.Index.First(), base, stepsOf(s))
+	if errors.Is(err, selection.ErrInvalid) {
+		return nil, address.RefuseParameter("subset", "%v", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func stepsOf(s address.Subset) []selection.Step {
+	steps := make([]selection.Step, len(s.Steps))
+	for i, step := range s.Steps {
+		steps[i].Name, steps[i].Rule.Salt = step.Name, step.Salt
+		for _, part := range step.Parts {
+			steps[i].Rule.Parts = append(steps[i].Rule.Parts, selection.Part{Name: part.Name, Size: part.Size})
+		}
+		for _, run := range step.Places {
+			steps[i].Places = append(steps[i].Places, selection.Places(run))
+		}
+	}
+	return steps
 }
 
 // quarantine replaces bad samples in the orders of plans with some parameters.
@@ -55,11 +152,11 @@ const quarantineBytes = 12 << 20
 // openQuarantine opens a list of bad samples for plans over a dataset, or over the subset that the key's parameters name.
 func (p *Plans) openQuarantine(ctx context.Context, key openedKey) (quarantine, error) {
 	d := key.dataset
-	list, err := d.Selection.OpenQuarantine(ctx, key.name, d.Index.Generation(), d.Index.Samples())
+	bad, err := d.badSamples(ctx, key.name)
 	if err != nil {
-		return quarantine{}, d.selectionRefusal(err)
+		return quarantine{}, err
 	}
-	first, bad := d.Index.First(), list.Numbers()
+	first := d.Index.First()
 	if key.params.Subset != "" {
 		s, leave, err := p.subsets.acquire(ctx, openedKey{dataset: d, name: key.params.Subset})
 		if err != nil {
@@ -73,15 +170,44 @@ func (p *Plans) openQuarantine(ctx context.Context, key openedKey) (quarantine, 
 	}
 	q, err := shuffle.NewQuarantine(key.params.Seed, first, bad)
 	if err != nil {
-		r := address.Refuse(address.Invalid, "%v", err)
-		r.Faults = []address.Fault{{Name: "quarantine", Reason: err.Error()}}
-		return quarantine{}, r
+		return quarantine{}, refuseQuarantine(err)
 	}
 	return quarantine{q}, nil
 }
 
+func refuseQuarantine(err error) error {
+	r := address.Refuse(address.Invalid, "%v", err)
+	r.Faults = []address.Fault{{Name: "quarantine", Reason: err.Error()}}
+	return r
+}
+
+// badSamples returns the bad samples of a quarantine, ascending: of a list that is stored under a digest, or of one that the address holds.
+func (d *Dataset) badSamples(ctx context.Context, name string) ([]uint64, error) {
+	samples := d.Index.Samples()
+	runs, reason := address.ParseQuarantine(name)
+	switch {
+	case reason != "":
+		return nil, address.RefuseParameter("quarantine", "%s", reason)
+	case runs == nil:
+		list, err := d.Selection.OpenQuarantine(ctx, name, d.Index.Generation(), samples)
+		if err != nil {
+			return nil, d.selectionRefusal(err)
+		}
+		return list.Numbers(), nil
+	case runs[len(runs)-1].Last >= samples:
+		return nil, refuseQuarantine(fmt.Errorf("sample %d of %d", runs[len(runs)-1].Last, samples))
+	}
+	bad := make([]uint64, 0, runs.Count())
+	for _, run := range runs {
+		for n := run.First; n <= run.Last; n++ {
+			bad = append(bad, n)
+		}
+	}
+	return bad, nil
+}
+
 // membersOf keeps those of some samples, ascending, that belong to a subset, and returns their numbers in its plans.
-func membersOf(ctx context.Context, d *Dataset, s *selection.Subset, samples []uint64) ([]uint64, error) {
+func membersOf(ctx context.Context, d *Dataset, s subset, samples []uint64) ([]uint64, error) {
 	p, err := shuffle.NewSubsetPlan(shuffle.Params{Shuffle: shuffle.None, Subset: "its samples"}, d.Index.First(), s.Members())
 	if err != nil {
 		return nil, err

@@ -29,7 +29,8 @@ from . import (
     order,
     parquet,
     programs,
+    selections,
     stores,
 )
 
-PLANTS = [plant for room in (stores, index, parquet, named, fields, caches, datapath, closing, order, gateway, gateway_rights, auth, certs, judges, cluster, clients, programs, living, local) for plant in room.PLANTS]
+PLANTS = [plant for room in (stores, index, parquet, named, fields, caches, datapath, closing, order, gateway, gateway_rights, auth, certs, judges, cluster, clients, programs, living, local, selections) for plant in room.PLANTS]

@@ -9,7 +9,7 @@ PLANTS = [
     (
         "the gateway replaces a bad sample by one of another subset",
         "./gateway TestQuarantineOfASubset",
-        [("gateway/plans/selection.go", "first = s.Members()\n", "bad = list.Numbers()\n")],
+        [("gateway/plans/selection.go", "first = s.Members()\n", "bad, err = d.badSamples(ctx, key.name)\n")],
     ),
     (
         "the gateway leaves the quarantine out of a batch's name",
@@ -189,7 +189,7 @@ PLANTS = [
     (
         "gateway pins a subset that the URL names without its split",
         "./gateway TestHowLongAnswersMayBeKept",
-        [("gateway/address/query.go", ' && (p.Params.Subset == "" || strings.Contains(p.Params.Subset, ":"))', "")],
+        [("gateway/address/query.go", ' && (p.Params.Subset == "" || SubsetNamesItsData(p.Params.Subset))', "")],
     ),
     (
         "gateway gives a description the same ETag whatever it says",

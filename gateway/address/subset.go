@@ -1,0 +1,273 @@
+package address
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Bounds of a subset that an address defines.
+const (
+	// maxSubsetText bounds the text of a subset, in bytes: gateways of a cluster tell each other no longer names.
+	maxSubsetText = 255
+
+	maxSubsetParts = 64 // of a split
+	maxSteps       = 4  // each may read all names of the dataset
+)
+
+// Subset says which samples of a dataset a plan delivers: all of them, or those of a stored subset, less those that the
+// steps leave out, one step after the other.
+type Subset struct {
+	Stored string // name in the default split, or digest of a split, colon and name; "": all samples
+	Steps  []Step
+}
+
+// Step keeps some of the samples that the step before has left: one part of a split by the hash of names, or those at
+// some places. It is one of both.
+type Step struct {
+	Parts []Part // of the split; none: the step goes by places
+	Name  string // of the part that is kept
+	Salt  string // another salt, another split
+
+	Places Ranges // in stored order, counted from 0 over what the step before has left
+}
+
+// Part is one part of a split, with its size relative to the others.
+type Part struct {
+	Name string
+	Size uint64
+}
+
+// ParseSubset reads a subset as subset= has it. It returns the reason where the text is none.
+func ParseSubset(text string) (s Subset, reason string) {
+	if len(text) > maxSubsetText {
+		return s, "is longer than " + strconv.Itoa(maxSubsetText) + " bytes"
+	}
+	steps := strings.Split(text, "~")
+	if len(steps) > maxSteps {
+		return s, "has more than " + strconv.Itoa(maxSteps) + " steps"
+	}
+	for i, text := range steps {
+		if i == 0 && !isStep(text) {
+			if s.Stored, reason = text, storedReason(text); reason != "" {
+				return s, reason
+			}
+			continue
+		}
+		step, reason := parseStep(text)
+		if reason != "" {
+			return s, reason
+		}
+		if step.Parts != nil && slices.ContainsFunc(s.Steps, func(other Step) bool { return other.Parts != nil && other.Salt == step.Salt }) {
+			return s, "a split of a split wants a salt of its own behind its name: by the same hash the parts would depend on each other"
+		}
+		s.Steps = append(s.Steps, step)
+	}
+	return s, ""
+}
+
+const placesPrefix = "samples:"
+
+// isStep reports whether a text is a step rather than the name of a stored subset.
+func isStep(text string) bool {
+	return strings.Contains(text, "=") || strings.HasPrefix(text, placesPrefix)
+}
+
+// storedReason says what is wrong with the name of a stored subset.
+func storedReason(s string) string {
+	digest, name, whole := strings.Cut(s, ":")
+	if !whole {
+		digest, name = "", s
+	}
+	switch {
+	case whole && !IsDigest(digest):
+		return "must be a name, or 64 hexadecimal digits in lower case, a colon and a name, or a split such as train=9,val=1:train, or samples:0-999"
+	case !whole && IsDigest(name):
+		return "a digest wants a colon and a name after it"
+	case !validPart(name):
+		return "a name has letters, digits, dot, dash and underscore, at most 64"
+	}
+	return ""
+}
+
+func validPart(name string) bool { return len(name) <= maxSubsetName && ValidName(name) }
+
+// parseStep reads PART=SIZE,...:NAME, the same with a colon and a salt, or samples: and ranges.
+func parseStep(text string) (s Step, reason string) {
+	if list, ok := strings.CutPrefix(text, placesPrefix); ok {
+		s.Places, reason = parseRanges(list)
+		return s, reason
+	}
+	fields := strings.Split(text, ":")
+	if len(fields) < 2 || len(fields) > 3 || !strings.Contains(fields[0], "=") {
+		return s, "want a split and a part of it, such as train=9,val=1:train, or samples:0-999"
+	}
+	s.Name = fields[1]
+	if len(fields) == 3 {
+		if s.Salt = fields[2]; !validPart(s.Salt) {
+			return s, "a salt has letters, digits, dot, dash and underscore, at most 64"
+		}
+	}
+	if s.Parts, reason = parseParts(fields[0]); reason != "" {
+		return s, reason
+	}
+	if !slices.ContainsFunc(s.Parts, func(p Part) bool { return p.Name == s.Name }) {
+		return s, "the split has no part " + Bounded(s.Name)
+	}
+	return s, ""
+}
+
+// parseParts reads PART=SIZE,... and divides the sizes by what divides all of them: one split, one text.
+func parseParts(text string) (parts []Part, reason string) {
+	var sum, divisor uint64
+	for one := range strings.SplitSeq(text, ",") {
+		name, number, _ := strings.Cut(one, "=")
+		size, reason := ParseDecimal(number)
+		switch {
+		case reason != "" || size == 0 || size > math.MaxUint32:
+			return nil, "the size of a part is a whole number from 1 to 4294967295"
+		case !validPart(name):
+			return nil, "the name of a part has letters, digits, dot, dash and underscore, at most 64"
+		case slices.ContainsFunc(parts, func(p Part) bool { return p.Name == name }):
+			return nil, "part " + name + " is given twice"
+		case len(parts) == maxSubsetParts:
+			return nil, "a split has at most " + strconv.Itoa(maxSubsetParts) + " parts"
+		}
+		parts = append(parts, Part{Name: name, Size: size})
+		sum, divisor = sum+size, gcd(divisor, size)
+	}
+	if sum > math.MaxUint32 {
+		return nil, "the sizes of the parts sum to 2^32 or more"
+	}
+	for i := range parts {
+		parts[i].Size /= divisor
+	}
+	return parts, ""
+}
+
+func gcd(a, b uint64) uint64 {
+	for b > 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// String writes a subset as ParseSubset reads it, in its one form.
+func (s Subset) String() string {
+	steps := make([]string, 0, len(s.Steps)+1)
+	if s.Stored != "" {
+		steps = append(steps, s.Stored)
+	}
+	for _, step := range s.Steps {
+		steps = append(steps, step.String())
+	}
+	return strings.Join(steps, "~")
+}
+
+func (s Step) String() string {
+	if s.Parts == nil {
+		return placesPrefix + s.Places.String()
+	}
+	parts := make([]string, len(s.Parts))
+	for i, p := range s.Parts {
+		parts[i] = p.Name + "=" + strconv.FormatUint(p.Size, 10)
+	}
+	text := strings.Join(parts, ",") + ":" + s.Name
+	if s.Salt != "" {
+		text += ":" + s.Salt
+	}
+	return text
+}
+
+// SubsetNamesItsData reports whether a subset says by itself which samples it has: it goes back to no name in a default split.
+func SubsetNamesItsData(text string) bool {
+	s, reason := ParseSubset(text)
+	return reason == "" && (s.Stored == "" || strings.Contains(s.Stored, ":"))
+}
+
+// Quarantine lists of bad samples that an address holds.
+const (
+	maxQuarantineText = 8 << 10 // bytes
+	maxBad            = 1 << 16 // samples, as in a list that is stored
+)
+
+// ParseQuarantine reads the bad samples of a quarantine that is written out, samples: and ranges. It returns no ranges for a digest, and
+// the reason where the text is neither.
+func ParseQuarantine(text string) (bad Ranges, reason string) {
+	if IsDigest(text) {
+		return nil, ""
+	}
+	list, ok := strings.CutPrefix(text, placesPrefix)
+	switch {
+	case !ok:
+		return nil, notADigest + ", or samples: and the numbers of samples, such as samples:7,300-309"
+	case len(list) > maxQuarantineText:
+		return nil, "is longer than " + strconv.Itoa(maxQuarantineText) + " bytes: store the list with millrace quarantine, and name its digest"
+	}
+	if bad, reason = parseRanges(list); reason != "" {
+		return nil, reason
+	}
+	if bad.Count() > maxBad {
+		return nil, "has more than " + strconv.Itoa(maxBad) + " samples"
+	}
+	return bad, ""
+}
+
+// WriteQuarantine writes a quarantine as ParseQuarantine reads it, in its one form.
+func WriteQuarantine(bad Ranges) string { return placesPrefix + bad.String() }
+
+// Ranges are numbers from 0 on: runs of them, ascending, with a gap between any two.
+type Ranges []Range
+
+// Range is a run of numbers, both ends included.
+type Range struct{ First, Last uint64 }
+
+// parseRanges reads N,N-N,... with ascending numbers. Runs that touch become one.
+func parseRanges(text string) (r Ranges, reason string) {
+	for one := range strings.SplitSeq(text, ",") {
+		first, last, ranged := strings.Cut(one, "-")
+		if !ranged {
+			last = first
+		}
+		a, reason := ParseDecimal(first)
+		if reason == "" && ranged {
+			_, reason = ParseDecimal(last)
+		}
+		b, _ := ParseDecimal(last)
+		n := len(r)
+		switch {
+		case reason != "":
+			return nil, "a number of a sample " + reason
+		case b < a || n > 0 && a <= r[n-1].Last || b > 1<<62:
+			return nil, "numbers of samples must ascend, each once, below 2^62"
+		case n > 0 && a == r[n-1].Last+1:
+			r[n-1].Last = b
+		default:
+			r = append(r, Range{a, b})
+		}
+	}
+	return r, ""
+}
+
+// String writes ranges as parseRanges reads them.
+func (r Ranges) String() string {
+	var b []byte
+	for i, one := range r {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if b = strconv.AppendUint(b, one.First, 10); one.Last > one.First {
+			b = strconv.AppendUint(append(b, '-'), one.Last, 10)
+		}
+	}
+	return string(b)
+}
+
+// Count returns how many numbers there are, at most 2^62.
+func (r Ranges) Count() (n uint64) {
+	for _, one := range r {
+		n += one.Last - one.First + 1
+	}
+	return n
+}

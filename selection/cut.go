@@ -1,0 +1,239 @@
+package selection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+	"slices"
+)
+
+// Step keeps some of the samples that the step before has left: one subset of a rule, or those at some places. It is one
+// of both.
+type Step struct {
+	Rule Rule
+	Name string // of the subset that is kept
+
+	Places []Places // ascending; without a rule
+}
+
+// Places is a run of places, both ends included, counted in stored order over what the step before has left.
+type Places struct{ First, Last uint64 }
+
+// Keys is what a cut is made from. *chunkindex.Index is one.
+type Keys interface {
+	Keys(ctx context.Context, chunk int, visit func(sample uint64, key []byte)) error
+}
+
+// Base is a subset that a cut begins with. *Subset is one.
+type Base interface {
+	Bitmap(ctx context.Context, chunk int) ([]byte, error)
+}
+
+// Cut is a subset that is worked out when it is asked for, and stored nowhere. It has the samples that Split would put into the subset
+// of the same rule. It is immutable, and safe for concurrent use.
+type Cut struct {
+	first   []uint64
+	members []uint64 // prefix sums
+	mixed   []byte   // bitmaps of the chunks of which a part belongs to it
+	at      []int64  // where that of each chunk begins; of a chunk that belongs to it as a whole or not at all, where it would
+}
+
+// MostHashed bounds the samples whose names one cut hashes: about 20 seconds of a processor's time.
+const MostHashed = 1 << 26
+
+// CutBytes is the memory that a cut of so many samples and chunks takes at most. Where it goes by places of the whole dataset alone, few
+// chunks belong to it in part.
+func CutBytes(samples uint64, chunks int, byPlaces bool) int64 {
+	n := 8<<10 + 16*int64(chunks)
+	if !byPlaces {
+		n += int64(samples/8) + int64(chunks)
+	}
+	return n
+}
+
+// NewCut works out which samples of a dataset are left after some steps. first are the prefix sums of the chunks' sample counts,
+// shared and not changed; base is nil for all samples.
+func NewCut(ctx context.Context, keys Keys, first []uint64, base Base, steps []Step) (*Cut, error) {
+	w, err := newCutter(keys, first, base, steps)
+	if err != nil {
+		return nil, fmt.Errorf("cut: %w", err)
+	}
+	c := &Cut{first: first, members: make([]uint64, len(first)), at: make([]int64, len(first))}
+	for i := range len(first) - 1 {
+		bitmap, n, err := w.chunk(ctx, i)
+		if err != nil {
+			return nil, fmt.Errorf("cut: chunk %d: %w", i, err)
+		}
+		if n > 0 && n < chunkSize(first, i) {
+			c.mixed = append(c.mixed, bitmap...)
+		}
+		c.members[i+1], c.at[i+1] = c.members[i]+n, int64(len(c.mixed))
+	}
+	c.mixed = slices.Clip(c.mixed)
+	return c, nil
+}
+
+// Members returns the prefix sums of its samples by chunk. They must not be changed.
+func (c *Cut) Members() []uint64 { return c.members }
+
+// Bitmap returns which samples of a chunk belong to it: a bit for each, the lowest bit of a byte first.
+func (c *Cut) Bitmap(ctx context.Context, chunk int) ([]byte, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if chunk < 0 || chunk >= len(c.first)-1 {
+		return nil, fmt.Errorf("cut: chunk %d of %d", chunk, len(c.first)-1)
+	}
+	if from, to := c.at[chunk], c.at[chunk+1]; from < to {
+		return c.mixed[from:to:to], nil
+	}
+	n := chunkSize(c.first, chunk)
+	if c.members[chunk+1] == c.members[chunk] {
+		return make([]byte, bitmapSize(n)), nil
+	}
+	return ones(n), nil
+}
+
+// Bytes is the memory that it holds.
+func (c *Cut) Bytes() int64 { return 8<<10 + 16*int64(len(c.first)) + int64(cap(c.mixed)) }
+
+// Close has nothing to close.
+func (c *Cut) Close() error { return nil }
+
+// ones is the bitmap of a chunk of n samples, with all of them.
+func ones(n uint64) []byte {
+	b := make([]byte, bitmapSize(n))
+	for i := range b {
+		b[i] = 0xff
+	}
+	if n%8 != 0 {
+		b[len(b)-1] = 1<<(n%8) - 1
+	}
+	return b
+}
+
+// cutter goes through the chunks of a dataset in order.
+type cutter struct {
+	keys   Keys
+	first  []uint64
+	base   Base
+	steps  []Step
+	hashes []*sorter // of the steps with a rule
+	parts  []int
+	passed []uint64 // how many samples have come to each step
+	hashed uint64   // samples whose names were read
+}
+
+func newCutter(keys Keys, first []uint64, base Base, steps []Step) (*cutter, error) {
+	w := &cutter{
+		keys: keys, first: first, base: base, steps: steps, hashes: make([]*sorter, len(steps)), parts: make([]int, len(steps)),
+		passed: make([]uint64, len(steps)),
+	}
+	for i, s := range steps {
+		if len(s.Rule.Parts) == 0 {
+			continue
+		}
+		if err := s.Rule.Check(); err != nil {
+			return nil, err
+		}
+		if s.Rule.ByShard() {
+			return nil, invalid("a rule by shards is for a split that is stored")
+		}
+		w.hashes[i] = newSorter(s.Rule)
+		if w.parts[i] = s.Rule.number(s.Name); w.parts[i] < 0 {
+			return nil, fmt.Errorf("%w %s: it has %s", ErrNoSubset, s.Name, s.Rule)
+		}
+	}
+	return w, nil
+}
+
+// chunk returns the bitmap of what is left of a chunk, and how many samples that is.
+func (w *cutter) chunk(ctx context.Context, chunk int) (bitmap []byte, n uint64, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, 0, err
+	}
+	if w.over() {
+		return nil, 0, nil
+	}
+	if bitmap = ones(chunkSize(w.first, chunk)); w.base != nil {
+		b, err := w.base.Bitmap(ctx, chunk)
+		if err != nil {
+			return nil, 0, err
+		}
+		copy(bitmap, b)
+	}
+	n = count(bitmap)
+	for i, s := range w.steps {
+		came := w.passed[i]
+		w.passed[i] += n
+		switch {
+		case n == 0:
+		case w.hashes[i] != nil:
+			err = w.hash(ctx, chunk, i, bitmap)
+		case !within(s.Places, came, n):
+			keepPlaces(bitmap, s.Places, came)
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		n = count(bitmap)
+	}
+	return bitmap, n, nil
+}
+
+// over reports whether nothing of later chunks can be left: a step has its last place behind it.
+func (w *cutter) over() bool {
+	for i, s := range w.steps {
+		if n := len(s.Places); n > 0 && w.passed[i] > s.Places[n-1].Last {
+			return true
+		}
+	}
+	return false
+}
+
+// hash takes the samples out of a bitmap that the rule of a step puts into other subsets.
+func (w *cutter) hash(ctx context.Context, chunk, step int, bitmap []byte) error {
+	n := chunkSize(w.first, chunk)
+	if w.hashed += n; w.hashed > MostHashed {
+		return invalid("it goes by the names of more than %d samples: have the split stored, with millrace subset", MostHashed)
+	}
+	at, h, part := uint64(0), w.hashes[step], w.parts[step]
+	err := w.keys.Keys(ctx, chunk, func(_ uint64, key []byte) {
+		if at < n && bitmap[at/8]>>(at%8)&1 == 1 && h.part(key) != part {
+			bitmap[at/8] &^= 1 << (at % 8)
+		}
+		at++
+	})
+	if err == nil && at != n {
+		err = errors.New("it has not as many keys as samples")
+	}
+	return err
+}
+
+// within reports whether one run has all of n places from one on.
+func within(places []Places, from, n uint64) bool {
+	return slices.ContainsFunc(places, func(p Places) bool { return p.First <= from && from+n-1 <= p.Last })
+}
+
+// keepPlaces takes those samples out of a bitmap whose places are in no run. The first of the bitmap is at place from.
+func keepPlaces(bitmap []byte, places []Places, from uint64) {
+	for i, b := range bitmap {
+		for rest := b; rest != 0; rest &= rest - 1 {
+			for len(places) > 0 && places[0].Last < from {
+				places = places[1:]
+			}
+			if len(places) == 0 || from < places[0].First {
+				bitmap[i] &^= rest & -rest
+			}
+			from++
+		}
+	}
+}
+
+func count(bitmap []byte) (n uint64) {
+	for _, b := range bitmap {
+		n += uint64(bits.OnesCount8(b))
+	}
+	return n
+}

@@ -1,0 +1,169 @@
+package selection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+)
+
+// numbers lists the samples of a subset from its bitmaps, which are held against its counts.
+func numbers(t *testing.T, d dataset, members []uint64, bitmap func(context.Context, int) ([]byte, error)) []uint64 {
+	t.Helper()
+	out := []uint64{}
+	for i := range d {
+		b, err := bitmap(t.Context(), i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := checkBitmap(b, uint64(len(d[i])), members[i+1]-members[i]); err != nil || int64(len(b)) != bitmapSize(uint64(len(d[i]))) {
+			t.Fatalf("chunk %d: a bitmap of %d bytes: %v", i, len(b), err)
+		}
+		for k := range d[i] {
+			if b[k/8]>>(k%8)&1 == 1 {
+				out = append(out, d.First()[i]+uint64(k))
+			}
+		}
+	}
+	return out
+}
+
+func cutOf(t *testing.T, d dataset, base Base, steps ...Step) []uint64 {
+	t.Helper()
+	c, err := NewCut(t.Context(), d, d.First(), base, steps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, most := c.Bytes(), CutBytes(d.First()[len(d)], len(d), false)+16; got > most {
+		t.Errorf("a cut holds %d bytes, want at most %d", got, most)
+	}
+	return numbers(t, d, c.Members(), c.Bitmap)
+}
+
+// TestCutIsTheSplitThatWouldBeStored compares every subset of a rule with the stored one.
+func TestCutIsTheSplitThatWouldBeStored(t *testing.T) {
+	d := testDataset(7, 0, 64, 1, 200, 33)
+	s, _ := newStore(t)
+	for _, salt := range []string{"", "seven"} {
+		rule := mustRule(t, "train=6,val=2,test=1", salt)
+		made, err := s.Split(t.Context(), d, rule)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, p := range rule.Parts {
+			x, err := s.OpenSubset(t.Context(), made.Digest, p.Name, d.Generation(), d.First())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer x.Close()
+			want := numbers(t, d, x.Members(), x.Bitmap)
+			if got := cutOf(t, d, nil, Step{Rule: rule, Name: p.Name}); !slices.Equal(got, want) || uint64(len(got)) != made.Counts[i] {
+				t.Errorf("salt %q, %s: got %v, want %v", salt, p.Name, got, want)
+			}
+			if got := cutOf(t, d, x, Step{Places: []Places{{2, 4}, {9, 9}}}); !slices.Equal(got, append(slices.Clone(want[2:5]), want[9])) {
+				t.Errorf("salt %q, some of %s: got %v of %v", salt, p.Name, got, want)
+			}
+		}
+	}
+}
+
+func TestCutByPlaces(t *testing.T) {
+	d := testDataset(7, 0, 64, 1, 200)
+	all := make([]uint64, 272)
+	for i := range all {
+		all[i] = uint64(i)
+	}
+	for _, c := range []struct {
+		steps []Step
+		want  []uint64
+	}{
+		{[]Step{{Places: []Places{{0, 9}}}}, all[:10]},
+		{[]Step{{Places: []Places{{0, 6}}}}, all[:7]},
+		{[]Step{{Places: []Places{{7, 70}, {72, 1000}}}}, append(slices.Clone(all[7:71]), all[72:]...)},
+		{[]Step{{Places: []Places{{5, 80}}}, {Places: []Places{{1, 2}, {70, 90}}}}, []uint64{6, 7, 75, 76, 77, 78, 79, 80}},
+		{[]Step{{Places: []Places{{1000, 1001}}}}, all[:0]},
+	} {
+		if got := cutOf(t, d, nil, c.steps...); !slices.Equal(got, c.want) {
+			t.Errorf("%v: got %v, want %v", c.steps, got, c.want)
+		}
+	}
+}
+
+// unread fails the test where keys are asked for from a chunk on.
+type unread struct {
+	dataset
+	from int
+}
+
+func (u unread) Keys(ctx context.Context, chunk int, visit func(uint64, []byte)) error {
+	if chunk >= u.from {
+		return fmt.Errorf("chunk %d is read", chunk)
+	}
+	return u.dataset.Keys(ctx, chunk, visit)
+}
+
+// TestCutReadsNoMoreNamesThanItNeeds takes the first samples of a split of a large dataset.
+func TestCutReadsNoMoreNamesThanItNeeds(t *testing.T) {
+	d := testDataset(50, 50, 50, 50, 50, 50)
+	steps := []Step{{Rule: mustRule(t, "a=1,b=1", ""), Name: "a"}, {Places: []Places{{0, 9}}}}
+	if got := cutOf(t, d, nil, steps...); len(got) != 10 {
+		t.Fatalf("got %d samples, want 10", len(got))
+	}
+	if _, err := NewCut(t.Context(), unread{d, 2}, d.First(), nil, steps); err != nil {
+		t.Error(err)
+	}
+	if _, err := NewCut(t.Context(), unread{d, 0}, d.First(), nil, []Step{{Places: []Places{{3, 100}}}}); err != nil {
+		t.Error(err)
+	}
+}
+
+// short tells one key too few.
+type short struct{ dataset }
+
+func (s short) Keys(_ context.Context, chunk int, visit func(uint64, []byte)) error {
+	for i := range s.dataset[chunk][1:] {
+		visit(0, []byte(s.dataset[chunk][i]))
+	}
+	return nil
+}
+
+func TestCutRefuses(t *testing.T) {
+	d := testDataset(7, 9)
+	byName := []Step{{Rule: mustRule(t, "a=1,b=1", ""), Name: "a"}}
+	for name, c := range map[string]struct {
+		steps []Step
+		want  error
+	}{
+		"no such part":  {[]Step{{Rule: mustRule(t, "a=1,b=1", ""), Name: "c"}}, ErrNoSubset},
+		"a bad rule":    {[]Step{{Rule: Rule{Parts: []Part{{Name: "a"}}}, Name: "a"}}, ErrInvalid},
+		"parts by name": {[]Step{{Rule: mustRule(t, "a=a-*", ""), Name: "a"}}, ErrInvalid},
+	} {
+		if _, err := NewCut(t.Context(), d, d.First(), nil, c.steps); !errors.Is(err, c.want) {
+			t.Errorf("%s: got %v, want %v", name, err, c.want)
+		}
+	}
+	if _, err := NewCut(t.Context(), short{d}, d.First(), nil, byName); err == nil {
+		t.Error("an index with too few keys was cut")
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := NewCut(ended, d, d.First(), nil, byName); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want that it was called off", err)
+	}
+	huge := []uint64{0, MostHashed + 1}
+	if _, err := NewCut(t.Context(), d, huge, nil, byName); !errors.Is(err, ErrInvalid) {
+		t.Errorf("more names than are hashed: got %v, want ErrInvalid", err)
+	}
+}
+
+func BenchmarkCut(b *testing.B) {
+	d := testDataset(1000, 1000, 1000, 1000)
+	rule := mustRule(b, "train=9,val=1", "")
+	for b.Loop() {
+		if _, err := NewCut(b.Context(), d, d.First(), nil, []Step{{Rule: rule, Name: "val"}}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/4000, "ns/name")
+}
