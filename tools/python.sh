@@ -12,7 +12,8 @@ usage: tools/python.sh            install what is missing and print the interpre
 One virtual environment for all Python tests and benchmarks, in the user's cache directory
 (millrace/python-HASH; HASH is that of the pins, so that a change of them makes a new one, and takes away
 those that nobody used for a day):
-pytest, mypy, ruff, build, numpy, pyarrow, redbot (tools/requirements-test.txt), the libraries that the formats come from
+pytest, mypy, ruff, build, numpy, pyarrow, redbot (tools/requirements-test.txt), mkdocs and Jupyter's kernel
+(tools/requirements-docs.txt), the libraries that the formats come from
 and those that trainers use (tools/requirements-peers.txt): webdataset, mosaicml-streaming, litdata, tfrecord,
 datasets, mxnet, duckdb, polars, fastparquet, torchdata, lightning, accelerate. torch and torchvision are Debian 12's (1.13, CPU, for CPython 3.11),
 of which the environment sees nothing else; on macOS they are PyPI's. Millrace itself is not
@@ -78,7 +79,7 @@ install() {
   rm -rf "$venv"
   "$python" -m venv --without-pip "$venv"
   install_torch "$("$interpreter" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
-  pip_install -r "$here/requirements-test.txt" -r "$here/requirements-peers.txt"
+  pip_install -r "$here/requirements-test.txt" -r "$here/requirements-docs.txt" -r "$here/requirements-peers.txt"
   # An environment whose torch does not fit its numpy shows only when the two meet.
   "$interpreter" -W ignore -c 'import numpy, torch; assert int(torch.from_numpy(numpy.arange(4)).sum()) == 6 and torch.ones(2).numpy().sum() == 2'
   touch "$venv/complete"
@@ -106,7 +107,7 @@ if ! python=$(find_python); then
   python=$(find_python) || { echo "there is no CPython 3.11 to make the Python environment with" >&2; exit 1; }
 fi
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/millrace
-hash=$({ cat "$here"/requirements-test.txt "$here"/requirements-peers.txt; echo "layout 1, $python"; } | digest | cut -c1-12)
+hash=$({ cat "$here"/requirements-{test,docs,peers}.txt; echo "layout 1, $python"; } | digest | cut -c1-12)
 venv=$cache/python-$hash
 interpreter=$venv/bin/python
 

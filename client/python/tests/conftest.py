@@ -96,6 +96,12 @@ def fresh(tmp_path: Path) -> Path:
     return tmp_path / "venv/bin"
 
 
+@pytest.fixture(scope="session")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with this platform's wheel, a wheel without the program and an sdist."""
+    return harness.build_wheels(tmp_path_factory.mktemp("dist"))
+
+
 @pytest.fixture(autouse=True)
 def _threads_end() -> Iterator[None]:
     """No test may leave a thread of a reader's behind."""

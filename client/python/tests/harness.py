@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import platform
 import re
 import shutil
 import socket
@@ -22,6 +23,7 @@ from typing import Optional, Union
 
 ROOT = Path(__file__).resolve().parents[3]
 LONG = os.environ.get("MILLRACE_LONG") == "1"
+PLATFORM = f"{sys.platform}/{ {'x86_64': 'amd64', 'aarch64': 'arm64'}.get(platform.machine(), platform.machine()) }"  # as Go has it
 START = 30.0  # a gateway on a loaded machine is up by then
 
 
@@ -54,6 +56,14 @@ def pip_install(environment: Path, *what: str) -> None:
         [*pip, "install", "-q", "--no-index", *what], capture_output=True, text=True, timeout=120, env=hatchling, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def build_wheels(out: Path) -> Path:
+    """Builds this platform's wheel, the one without the program and the sdist into a folder."""
+    command = [sys.executable, str(ROOT / "tools" / "wheels.py"), "--out", str(out), PLATFORM, "sdist", "pure"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    return out
 
 
 class Gateway:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import harness
 import pytest
+from packaging.metadata import Metadata
 
 import millrace
 
@@ -43,6 +44,7 @@ def test_wheel_and_sdist(copy: Path, tmp_path: Path) -> None:
     inside = zipfile.ZipFile(wheel)
     assert {n for n in inside.namelist() if n.startswith("millrace/")} == sources
     meta = inside.read(next(n for n in inside.namelist() if n.endswith("METADATA"))).decode()
+    assert Metadata.from_email(meta, validate=True).metadata_version == "2.4"  # which package indexes and their tools take
     assert "Name: millrace-data\n" in meta
     assert f"Version: {millrace.__version__}\n" in meta
     assert "Requires-Python: >=3.9\n" in meta

@@ -6,7 +6,6 @@ import hashlib
 import importlib.util
 import json
 import os
-import platform
 import struct
 import subprocess
 import sys
@@ -19,7 +18,6 @@ import pytest
 from packaging.utils import parse_wheel_filename
 
 TOOL = harness.ROOT / "tools" / "wheels.py"
-HERE = f"{sys.platform}/{ {'x86_64': 'amd64', 'aarch64': 'arm64'}.get(platform.machine(), platform.machine()) }"
 
 
 @pytest.fixture(scope="module")
@@ -31,20 +29,6 @@ def tool() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def build(out: Path) -> Path:
-    """Builds this platform's wheel, the one without the program and the sdist."""
-    command = [sys.executable, str(TOOL), "--out", str(out), HERE, "sdist", "pure"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stderr
-    return out
-
-
-@pytest.fixture(scope="module")
-def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with this platform's wheel, a wheel without the program and an sdist."""
-    return build(tmp_path_factory.mktemp("dist"))
 
 
 def wheel_with_program(dist: Path) -> Path:
@@ -72,7 +56,7 @@ def test_the_wheel_has_the_program(dist: Path, tool: ModuleType) -> None:
     wheel = wheel_with_program(dist)
     name, _, _, tags = parse_wheel_filename(wheel.name)
     assert name == "millrace-data"
-    assert {f"py3-none-{p}" for p in tool.PLATFORMS[HERE].split(".")} == {str(t) for t in tags}
+    assert {f"py3-none-{p}" for p in tool.PLATFORMS[harness.PLATFORM].split(".")} == {str(t) for t in tags}
     with zipfile.ZipFile(wheel) as inside:
         program = inside.getinfo("millrace/bin/millrace")
         assert program.external_attr >> 16 & 0o777 == 0o755
@@ -96,7 +80,7 @@ def test_builds_are_equal(dist: Path, tmp_path: Path) -> None:
         return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in folder.iterdir()}
 
     assert len(digests(dist)) == 3
-    assert digests(build(tmp_path / "again")) == digests(dist)
+    assert digests(harness.build_wheels(tmp_path / "again")) == digests(dist)
 
 
 READ = """

@@ -1,0 +1,61 @@
+"""A bucket in a MinIO of the test's own."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import time
+import urllib.request
+from pathlib import Path
+
+KEYS = {"AWS_ACCESS_KEY_ID": "tester", "AWS_SECRET_ACCESS_KEY": "a secret of this test", "AWS_REGION": "us-east-1"}
+START = 60.0  # seconds: MinIO on a loaded machine is up by then
+
+
+class MinIO:
+    """A server with one bucket, called bucket. Its variables lead programs to it."""
+
+    def __init__(self, directory: Path) -> None:
+        import boto3
+
+        # The user's own cache directory, where `make deps` has put the program: a test may have set XDG_CACHE_HOME since.
+        program = Path(os.environ.get("TEST_MINIO") or Path.home() / ".cache/millrace/bin/minio")
+        assert program.is_file(), f"{program}: no such program; run make deps"
+        with socket.create_server(("127.0.0.1", 0)) as s:
+            address = f"127.0.0.1:{s.getsockname()[1]}"
+        root = {"MINIO_ROOT_USER": KEYS["AWS_ACCESS_KEY_ID"], "MINIO_ROOT_PASSWORD": KEYS["AWS_SECRET_ACCESS_KEY"]}
+        command = [str(program), "server", "--quiet", "--address", address, str(directory)]
+        self._process = subprocess.Popen(command, env={**os.environ, **root}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.variables = {**KEYS, "AWS_ENDPOINT_URL": f"http://{address}"}
+        self._await(f"http://{address}/minio/health/ready")
+        self._s3 = boto3.client(
+            "s3",
+            endpoint_url=self.variables["AWS_ENDPOINT_URL"],
+            aws_access_key_id=KEYS["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=KEYS["AWS_SECRET_ACCESS_KEY"],
+            region_name=KEYS["AWS_REGION"],
+        )
+        self._s3.create_bucket(Bucket="bucket")
+
+    def _await(self, health: str) -> None:
+        end = time.monotonic() + START
+        while True:
+            assert self._process.poll() is None, "MinIO has ended"
+            try:
+                with urllib.request.urlopen(health, timeout=5):
+                    return
+            except OSError:
+                assert time.monotonic() < end, "MinIO does not answer"
+                time.sleep(0.05)
+
+    def upload(self, directory: Path, prefix: str) -> None:
+        """Puts the files of a directory into the bucket."""
+        for path in sorted(p for p in directory.rglob("*") if p.is_file()):
+            self._s3.upload_file(str(path), "bucket", f"{prefix}/{path.relative_to(directory)}")
+
+    def close(self) -> None:
+        """Ends the server."""
+        self._s3.close()
+        self._process.kill()
+        self._process.wait()

@@ -1,0 +1,178 @@
+"""Runs docs/notebooks/train.ipynb as its readers do: in Jupyter's kernel, from `pip install` of the wheel on, at three places."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sysconfig
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import harness
+import nbformat
+import pytest
+from bucket import MinIO
+from nbclient import NotebookClient
+
+NOTEBOOK = harness.ROOT / "docs/notebooks/train.ipynb"
+PLACES = ("folder", "bucket", "gateway")
+AGAIN = slice(2, 6)  # the cells that the notebook has its reader run again after the restart
+PICTURES, EPOCHS, CLASSES = 1000, 4, 4
+SEEN = 2 * PICTURES - 8 * 50  # behind the checkpoint, after eight batches of the third epoch
+MARKER = "STARTED_BY_THE_NOTEBOOK_OF"
+LINGER = "import millrace._local; millrace._local.LINGER = '1s'"  # of the gateway, so that no test waits for a minute
+
+
+@pytest.fixture
+def kernel(fresh: Path, dist: Path, runtime: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:  # noqa: ARG001
+    """A kernel of an environment that has torch, as on a trainer's machine, and no Millrace; pip installs what `make wheels` builds."""
+    site = subprocess.run(
+        [str(fresh / "python"), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], check=True, capture_output=True, text=True
+    )
+    Path(site.stdout.strip(), "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    # Debian's torch 1.13.1 says of itself that it is a forerunner of 1.13, which pip takes to be too old.
+    metadata = Path(site.stdout.strip(), "torch-1.13.1.dist-info/METADATA")
+    metadata.parent.mkdir()
+    metadata.write_text("Metadata-Version: 2.1\nName: torch\nVersion: 1.13.1\n")
+    described = tmp_path / "jupyter/kernels/fresh"
+    described.mkdir(parents=True)
+    argv = [str(fresh / "python"), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    (described / "kernel.json").write_text(json.dumps({"argv": argv, "display_name": "fresh", "language": "python"}))
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "jupyter/run"))
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    for variable in ("PYTHONPATH", "MILLRACE_PROGRAM"):  # which lead to the checkout
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(dist))
+    monkeypatch.chdir(tmp_path)
+    return "fresh"
+
+
+class Notebook:
+    """The notebook's cells of code, in a kernel that can be restarted."""
+
+    def __init__(self, kernel: str, marker: str) -> None:
+        self._marker = marker
+        self._book = nbformat.read(NOTEBOOK, as_version=4)
+        nbformat.validate(self._book)
+        self.code = [i for i, cell in enumerate(self._book.cells) if cell.cell_type == "code"]
+        self._client = NotebookClient(self._book, kernel_name=kernel, timeout=240)
+
+    @contextlib.contextmanager
+    def process(self) -> Iterator[None]:
+        """Runs cells in a kernel of its own, which hands the marker on to all that it starts."""
+        with self._client.setup_kernel(env={**os.environ, MARKER: self._marker}):
+            yield
+
+    def cell(self, number: int) -> Any:
+        """The cell of code of a number, from 0."""
+        return self._book.cells[self.code[number]]
+
+    def run(self, number: int) -> str:
+        """Runs a cell of code and returns its value, or else what it has printed."""
+        cell = self._client.execute_cell(self.cell(number), self.code[number])
+        texts = [str(o["data"]["text/plain"]) for o in cell.outputs if o.output_type == "execute_result"]
+        return "".join(texts or [o["text"] for o in cell.outputs if o.output_type == "stream"])
+
+    def hidden(self, text: str) -> str:
+        """Runs code of the test's."""
+        cell = self._client.execute_cell(nbformat.v4.new_code_cell(text), 0)
+        return "".join(o["text"] for o in cell.outputs if o.output_type == "stream")
+
+    def choose(self, number: int, line: str, address: str) -> None:
+        """Makes a cell's commented line that names a place its only one."""
+        cell = self.cell(number)
+        chosen = [text for text in cell.source.splitlines() if line in text]
+        assert len(chosen) == 1, chosen
+        cell.source = "import millrace\n" + chosen[0].removeprefix("# ").replace(line, address)
+
+
+def started(runtime: Path) -> list[str]:
+    """The kernel and all that it has started, and what these have started."""
+    marker, found = f"{MARKER}={runtime}".encode(), []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if marker in (process / "environ").read_bytes().split(b"\0"):
+                found.append(f"{process.name}: {(process / 'cmdline').read_text()[:200]!r}")
+    return found
+
+
+def sockets(runtime: Path) -> list[str]:
+    """The Unix sockets at this test's place."""
+    return [line for line in Path("/proc/net/unix").read_text().splitlines() if str(runtime) in line]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_train(place: str, kernel: str, runtime: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with contextlib.ExitStack() as servers:
+        notebook = Notebook(kernel, str(runtime))
+        assert len(notebook.code) == 10
+        move = PREPARE[place](notebook, servers, tmp_path, monkeypatch)
+        with notebook.process():
+            notebook.run(0)
+            assert str(tmp_path / "venv") in notebook.hidden(LINGER + "; print(millrace.__file__)")
+            notebook.run(1)
+            move()
+            for number in range(2, 7):
+                notebook.run(number)
+            assert float(notebook.run(7)) > 0.9, f"chance is {1 / CLASSES}"
+            assert len(started(runtime)) == (1 if place == "gateway" else 2), "the kernel, and the gateway that it has started"
+        with notebook.process():
+            notebook.hidden(LINGER)
+            for number in range(10)[AGAIN]:
+                notebook.run(number)
+            assert notebook.run(8) == str(SEEN)
+            assert notebook.run(9) == str((SEEN, PICTURES))
+    end = time.monotonic() + 30
+    while left := started(runtime) + sockets(runtime):
+        assert time.monotonic() < end, f"left running: {left}"
+        time.sleep(0.05)
+
+
+def in_folder(*_: Any) -> Callable[[], None]:
+    """The folder needs nothing."""
+    return lambda: None
+
+
+def in_bucket(notebook: Notebook, servers: contextlib.ExitStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """The pictures go to a bucket, and the folder away."""
+    (tmp_path / "objects").mkdir()
+    server = MinIO(tmp_path / "objects")
+    servers.callback(server.close)
+    for name, value in server.variables.items():
+        monkeypatch.setenv(name, value)
+    notebook.choose(2, "s3://bucket/photos", "s3://bucket/photos")
+
+    def move() -> None:
+        server.upload(tmp_path / "photos", "photos")
+        (tmp_path / "photos").rename(tmp_path / "elsewhere")
+
+    return move
+
+
+def at_gateway(notebook: Notebook, servers: contextlib.ExitStack, tmp_path: Path, _: pytest.MonkeyPatch) -> Callable[[], None]:
+    """A gateway serves the pictures, which have gone from the notebook's folder."""
+
+    def move() -> None:
+        (tmp_path / "photos").rename(tmp_path / "elsewhere")
+        for part in ("train", "test"):
+            harness.run("index", str(tmp_path / "elsewhere" / part))
+        gateway = harness.Gateway(*(f"{part}={tmp_path / 'elsewhere' / part}" for part in ("train", "test")))
+        servers.callback(gateway.close)
+        notebook.choose(2, "http://gateway:8080", gateway.url)
+
+    return move
+
+
+PREPARE: dict[str, Callable[..., Callable[[], None]]] = dict(zip(PLACES, (in_folder, in_bucket, at_gateway)))
+
+
+def test_the_notebook_is_kept_without_outputs() -> None:
+    book = json.loads(NOTEBOOK.read_text())
+    assert NOTEBOOK.read_text() == json.dumps(book, indent=1, ensure_ascii=False) + "\n"
+    assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in book["cells"] if cell["cell_type"] == "code")
