@@ -154,7 +154,7 @@ PLANTS = [
     (
         "gateway weighs the sample behind a virtual position by the number of the draw",
         "./gateway TestLossesWeighTheSamplesTheyAreOf",
-        [("gateway/plans/plans.go", "\t_, err := r.choice.resolve(ctx, r.dataset.Index.First(), r.Plan, r.Epoch, out)\n\treturn out, err", "\treturn out, ctx.Err()")],
+        [("gateway/plans/plans.go", "\thot, err = r.choice.resolve(ctx, r.dataset.Index.First(), r.plan, r.epoch, out)\n\treturn out, hot, err", "\treturn out, hot, ctx.Err()")],
     ),
     (
         "gateway warms from the beginning of the epoch again and again",
