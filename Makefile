@@ -9,7 +9,7 @@ GOTEST  := python3 tools/gotest.py
 TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
 FUZZTIME ?= $(if $(filter test-long,$(MAKECMDGOALS)),10m,5s)
 
-.PHONY: help build test test-long unit fuzz arch vet lint cross python-test conformance integration cluster-test deps demo dev dev-cluster dev-stop smoke bench bench-peers bench-compare experiments experiments-short sabotage histories wheels fmt clean summary
+.PHONY: help build test test-long unit fuzz arch vet lint cross python-test conformance integration cluster-test deps docs demo dev dev-cluster dev-stop smoke bench bench-peers bench-compare experiments experiments-short sabotage histories wheels fmt clean summary
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -115,8 +115,11 @@ wheels: ## build the Python package into dist: wheels for Linux and macOS with t
 	@rm -rf dist
 	@tools/python.sh -- tools/wheels.py
 
+docs: ## build the documentation as pages into site, with the Python API from its docstrings; strict: a link that leads nowhere is an error
+	@NO_MKDOCS_2_WARNING=1 tools/python.sh -- -m mkdocs build --strict
+
 fmt: ## format every Go file
 	gofmt -w $$(git ls-files '*.go')
 
 clean: ## remove what was built here; MinIO, versitygw and the demo's data, in the user's cache directory, stay
-	rm -rf bin dist
+	rm -rf bin dist site

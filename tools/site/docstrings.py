@@ -1,0 +1,52 @@
+"""Makes Markdown of docstrings, for mkdocstrings.
+
+In docstrings, parameters stand in two columns, for whoever reads them by help():
+
+    source         a Client; a directory
+    rank, world_size
+                   found if left out
+
+They become a list. What is indented without such a name before it is an example, which Markdown takes for code.
+"""
+
+import re
+
+import griffe
+
+ROW = re.compile(r"( *)(\*{0,2}[a-z_]+(?:, \*{0,2}[a-z_]+)*)(?: {2,}(\S.*))?$")
+
+
+class Columns(griffe.Extension):
+    """Changes every docstring when griffe has read it."""
+
+    def on_object(self, *, obj, **_):
+        if obj.docstring is not None:
+            obj.docstring.value = with_lists(obj.docstring.value)
+
+
+def with_lists(text):
+    """Makes lists of the paragraphs that are rows of two columns."""
+    return "\n\n".join(_paragraph(p) for p in text.split("\n\n"))
+
+
+def _paragraph(text):
+    lines = text.split("\n")
+    if len(lines) == 0 or not _row(lines, 0):
+        return text
+    items = []
+    for i, line in enumerate(lines):
+        found = _row(lines, i)
+        if found:
+            names = ", ".join(f"`{name}`" for name in found[2].split(", "))
+            items.append(f"- {names}: {found[3] or ''}".rstrip())
+        else:
+            items.append("    " + line.strip())
+    return "\n".join(items)
+
+
+def _row(lines, i):
+    """Finds a name, and what is said of it beside it or indented below."""
+    found = ROW.match(lines[i])
+    if found and (found[3] or (i + 1 < len(lines) and lines[i + 1].startswith(found[1] + " " * 4))):
+        return found
+    return None

@@ -1,0 +1,81 @@
+"""What the pages of docs need to become a site: hooks of mkdocs, which calls them by their names.
+
+- A notebook becomes a page.
+- A link to a file outside docs leads to the file on GitHub.
+- A list that follows a line of text gets the empty line that Python's Markdown asks for, and GitHub's does not.
+- The section of decisions lists the files of docs/adr.
+"""
+
+import json
+import os
+import re
+
+from mkdocs.structure.files import File
+
+GITHUB = "https://github.com/millrace-data/millrace/blob/main/"
+LINK = re.compile(r"(\]\()([^)\s#:]+)(#[^)\s]*)?(\))")
+
+
+def on_config(config):
+    """Fills the section of decisions."""
+    folder = os.path.join(config["docs_dir"], "adr")
+    pages = ["adr/" + name for name in sorted(os.listdir(folder), key=lambda name: (name != "README.md", name))]
+    config["nav"] = _with_decisions(config["nav"], pages)
+    return config
+
+
+def _with_decisions(item, pages):
+    if isinstance(item, list):
+        return [_with_decisions(x, pages) for x in item]
+    if isinstance(item, dict):
+        return {name: pages if name == "Decisions" else _with_decisions(x, pages) for name, x in item.items()}
+    return item
+
+
+def on_files(files, config):
+    """Puts a page in the place of each notebook."""
+    for file in list(files):
+        if file.src_uri.endswith(".ipynb"):
+            page = file.src_uri.removesuffix(".ipynb") + ".md"
+            files.append(File.generated(config, page, content=notebook(file.content_string, file.src_uri)))
+            files.remove(file)
+    return files
+
+
+def notebook(text, uri):
+    """Renders a notebook as Markdown: its cells of text, and its code."""
+    out = []
+    for cell in json.loads(text)["cells"]:
+        source = "".join(cell["source"])
+        out.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
+    out.insert(1, f"[The notebook itself]({GITHUB}docs/{uri})")
+    return "\n\n".join(out) + "\n"
+
+
+def on_page_markdown(markdown, *, page, config, **_):
+    """Mends links and lists of one page."""
+    folder = os.path.dirname(page.file.src_uri)
+
+    def lead(found):
+        opening, target, anchor, closing = found.groups()
+        path = os.path.normpath(os.path.join("docs", folder, target))
+        if target.endswith(".ipynb"):
+            target = target.removesuffix(".ipynb") + ".md"
+        elif not path.startswith("docs" + os.sep):
+            assert os.path.exists(os.path.join(os.path.dirname(config["docs_dir"]), path)), f"{page.file.src_uri}: {target}"
+            target = GITHUB + path
+        elif os.path.isdir(os.path.join(config["docs_dir"], os.path.relpath(path, "docs"))):
+            target += "/README.md"
+        return f"{opening}{target}{anchor or ''}{closing}"
+
+    out, code = [], False
+    for line in markdown.split("\n"):
+        if line.lstrip().startswith("```"):
+            code = not code
+        elif not code:
+            line = LINK.sub(lead, line)
+            before = out[-1] if out else ""
+            if line.startswith("- ") and before.strip() and not before.startswith(("- ", " ")):
+                out.append("")
+        out.append(line)
+    return "\n".join(out)
