@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import http.client
+import contextlib
 import json
 import logging
 import os
 import random
 import ssl
-import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Callable, Optional, TypeVar
 from urllib.parse import quote
 
-from ._arena import Arena
 from ._gateways import Fleet, Gateway, Home, Source, system_lookup
 from ._local import Local
 from ._token import Token, Tokens, keep_off_plain_networks
-from ._wire import Attempt, ShortBody, Wire, no_answer, read_error
+from ._wire import LOOKUP_TIME, SIGN_TIME, TICK, TIMEOUTS, UNTRUSTED, Attempt, ShortBody, Stopwatch, Task, Wire, cause, no_answer, read_error
 from .errors import (
     Closed,
     DeadlineExceeded,
@@ -41,8 +39,7 @@ _LOG = logging.getLogger("millrace")
 WRONG_BODIES = 4  # how often a body may arrive damaged before that is the answer, where there are no more gateways than that
 MAX_RETRY_AFTER = 30.0
 MAX_JSON = 512 << 20
-_FIRST_PIECE = 1 << 20
-_SILENCE = 2.0  # seconds after which a wait is told
+SILENCE = 2.0  # seconds after which a wait is told
 
 
 @dataclass(frozen=True)
@@ -89,43 +86,13 @@ class Settings:
         return context
 
 
-class Task:
-    """What may be called off: a request, or all that a reader has under way."""
-
-    def __init__(self) -> None:
-        self.over = threading.Event()
-        self._lock = threading.Lock()
-        self._held: dict[int, Attempt] = {}
-
-    def stop(self) -> None:
-        """Ends what is under way; what comes after fails at once."""
-        self.over.set()
-        with self._lock:
-            held = list(self._held.values())
-        for a in held:
-            a.abort("closed")
-
-    def enter(self, a: Attempt) -> None:
-        with self._lock:
-            self._held[id(a)] = a
-        if self.over.is_set():
-            a.abort("closed")
-
-    def leave(self, a: Attempt) -> None:
-        with self._lock:
-            self._held.pop(id(a), None)
-
-
 class Process:
-    """What belongs to one process: connections, buffers, what was seen of the gateways."""
+    """What belongs to one process: connections, and what was seen of the gateways."""
 
     def __init__(self, s: Settings) -> None:
-        self.arena = Arena()
-        self.wire = Wire(s.user_agent, s.tokens(), dict(s.headers), s.new_context, self.arena.rest)
+        self.wire = Wire(s.user_agent, s.tokens(), dict(s.headers), s.new_context)
         self.fleet = Fleet(s.sources, s.home, self.wire.probe, s.lookup or system_lookup)
-        self.wire.gateways = self.fleet.size
-        self.pausing: list[Task] = []  # those that wait before they ask again
-        self.told = False  # whether it was logged that the gateways are waited for
+        self.told = False  # whether it was logged that a gateway is waited for
 
 
 class Core:
@@ -159,14 +126,11 @@ class Core:
         return found
 
     def close(self) -> None:
-        """Ends what is under way in this process and closes its connections."""
+        """Calls off what is under way in this process and closes its connections."""
         self._closed = True
         found = self._processes.get(os.getpid())
         if found is not None:
-            for task in list(found.pausing):
-                task.over.set()
             found.wire.close()
-            found.arena.rest()
         if self._hold is not None:
             self._hold.close()
 
@@ -174,85 +138,7 @@ class Core:
         self, what: str, ask: Callable[[Attempt], T], *, rank: int = 0, world_size: int = 1, task: Optional[Task] = None
     ) -> T:
         """Asks one gateway after another until one answers, at once within a round, with a wait between rounds."""
-        here = self.here()
-        with here.wire.counting():
-            return self._retry(here, what, ask, rank, world_size, task or Task())
-
-    def _retry(self, here: Process, what: str, ask: Callable[[Attempt], T], rank: int, world_size: int, task: Task) -> T:
-        s, clock = self.settings, here.wire.clock
-        start = clock.now()
-        tally = _Tally()
-        last: Optional[MillraceError] = None
-        turn = 0
-        while True:
-            self._go_on(what, task)
-            end = start + (s.deadline if self.answered else min(s.deadline, s.first_answer))
-            try:
-                everyone = here.fleet.order(rank, world_size)
-            except GatewayUnavailable as e:
-                last, everyone = e, []
-            tally.begin(len(everyone))
-            for g in everyone:
-                self._go_on(what, task)
-                begun = clock.now()
-                if begun >= end:
-                    break
-                try:
-                    done = self._attempt(here, g, min(end, begun + s.attempt_timeout), ask, task)
-                except MillraceError as e:
-                    if task.over.is_set() or self._closed:
-                        raise Closed(f"{what}: closed") from None
-                    # A fault that was met says more than that the time was over in the midst of an attempt, and is told beside absence.
-                    if last is None or not (_elsewhere(e) or (isinstance(e, ShortBody) and clock.now() >= end)):
-                        last = e
-                    self.answered = self.answered or e.status != 0
-                    if s.local is not None and isinstance(e, (ShortBody, NotFound, Unauthenticated, ProtocolError)) and s.local.revive():
-                        last = None
-                        break
-                    wait = _pass_over(e)
-                    if wait is not None:
-                        here.fleet.failed(g, clock.now() - begun, wait)
-                    if tally.note(e):
-                        e = tally.final(e)
-                        raise _of(what, e) from e.__cause__
-                else:
-                    here.fleet.answered(g)
-                    self.answered, here.told = True, False
-                    last = None  # it holds this frame, and with it the buffer that the body came into
-                    return done
-            here.fleet.all_failed()
-            pause = max(tally.pause, random.uniform(0, min(0.1 * 2 ** min(turn, 6), 5.0)) + 0.001)
-            turn += 1
-            end = start + (s.deadline if self.answered else min(s.deadline, s.first_answer))
-            if clock.now() + pause >= end:
-                # Waiting longer than there is time would only hide the fault.
-                raise _give_up(what, clock.now() - start, last, tally.absence)
-            if last is not None and not here.told:
-                here.told = self._tell(what, turn, clock.now() - start, end - clock.now(), last)
-            here.pausing.append(task)
-            if not self._closed:
-                task.over.wait(pause)
-            here.pausing.remove(task)
-
-    def _tell(self, what: str, asked: int, took: float, left: float, last: MillraceError) -> bool:
-        """Logs that the gateways are waited for: at once where the first one refuses the connection, else when it takes long."""
-        told = took >= _SILENCE or (not self.answered and isinstance(last.__cause__, ConnectionRefusedError))
-        if told:
-            times = "once" if asked == 1 else f"{asked} times in {took:.0f} s"
-            _LOG.warning("%s: waiting for a gateway, asked %s, for at most %.0f s more: %s", what, times, left, last.message)
-        return told
-
-    def _go_on(self, what: str, task: Task) -> None:
-        if task.over.is_set() or self._closed:
-            raise Closed(f"{what}: closed")
-
-    def _attempt(self, here: Process, g: Gateway, ends: float, ask: Callable[[Attempt], T], task: Task) -> T:
-        with here.wire.attempt(g, ends) as a:
-            task.enter(a)
-            try:
-                return ask(a)
-            finally:
-                task.leave(a)
+        return _Request(self, what, rank, world_size, task or Task()).run(ask)
 
     def json(
         self, method: str, path: str, query: Optional[Mapping[str, str]] = None, body: Any = None, *, task: Optional[Task] = None
@@ -262,24 +148,12 @@ class Core:
         target = target_of(path, query)
 
         def ask(a: Attempt) -> Any:
-            wire = self.here().wire
-            c, r = wire.send(a, method, target, {"Accept": "application/json"}, sent)
-            try:
+            with self.here().wire.send(a, method, target, {"Accept": "application/json"}, sent) as r:
                 if r.status not in (200, 201):
                     raise read_error(a.gateway, r)
-                raw = bytearray()
-                while True:
-                    piece = r.read(_FIRST_PIECE)
-                    if not piece:
-                        break
-                    a.came += 1
-                    raw += piece
-                    if len(raw) > MAX_JSON:
-                        raise no_answer(f"more than {MAX_JSON} bytes of JSON", a.gateway)
-                if r.length or (r.length is None and not raw):  # also where the header was cut before it said a length
-                    raise http.client.IncompleteRead(bytes(raw), r.length)
-            finally:
-                wire.keep(a.gateway, c, r)
+                raw = r.read(MAX_JSON)
+            if len(raw) > MAX_JSON:
+                raise no_answer(f"more than {MAX_JSON} bytes of JSON", a.gateway)
             try:
                 return json.loads(raw)
             except (ValueError, RecursionError) as e:
@@ -292,20 +166,130 @@ class Core:
         target = target_of(path, query)
 
         def ask(a: Attempt) -> bytes:
-            wire = self.here().wire
-            c, r = wire.send(a, "GET", target, {"Range": f"bytes={start}-{start + length - 1}"})
-            try:
+            with self.here().wire.send(a, "GET", target, {"Range": f"bytes={start}-{start + length - 1}"}) as r:
                 if r.status != 206:
                     raise no_answer(f"{path}: no parts", a.gateway) if r.status == 200 else read_error(a.gateway, r)
                 if r.length != length:
                     raise no_answer(f"{path}: {r.length} bytes, want {length}", a.gateway)
-                out = r.read()
-                a.came += 1
-            finally:
-                wire.keep(a.gateway, c, r)
-            return out
+                return r.read(length)
 
         return self.retry(f"read {path}", ask)
+
+
+class _Request:
+    """What is asked of one gateway after another, until one answers."""
+
+    def __init__(self, core: Core, what: str, rank: int, world_size: int, task: Task) -> None:
+        self._core, self._here, self._what, self._task = core, core.here(), what, task
+        self._rank, self._world_size = rank, world_size
+        self._watch = Stopwatch()
+        self._rounds = 0
+        self._last: Optional[MillraceError] = None  # the fault that says most
+        self._tally = _Tally()
+
+    def run(self, ask: Callable[[Attempt], T]) -> T:
+        """Asks until an answer is there, or the time is over."""
+        while True:
+            for g in self._round():
+                try:
+                    done = self._attempt(g, ask)
+                except MillraceError as e:
+                    if self._note(g, e):
+                        break
+                else:
+                    self._here.fleet.answered(g)
+                    self._core.answered = True
+                    if self._watch.seconds() < SILENCE:
+                        self._here.told = False
+                    self._last = None  # it holds this frame, and with it the buffer that the body came into
+                    return done
+            self._here.fleet.all_failed()
+            pause = max(self._tally.pause, random.uniform(0, min(0.05 * 2 ** min(self._rounds, 7), 5.0)) + 0.001)
+            until = self._watch.seconds() + pause
+            if until >= self._end():
+                # Waiting longer than there is time would only hide the fault.
+                raise _give_up(self._what, self._watch.seconds(), self._last, self._tally.absence)
+            while self._watch.seconds() < until and not self._over():
+                if self._last is not None:
+                    self._tell(self._last.message, not self._core.answered and isinstance(self._last.__cause__, ConnectionRefusedError))
+                self._task.wait(min(TICK, pause))
+
+    def _round(self) -> Iterator[Gateway]:
+        """Gives the gateways in the order in which they are to be asked, while there is time."""
+        self._rounds += 1
+        self._go_on()
+        everyone: list[Gateway] = []
+        try:
+            everyone = self._here.fleet.order(self._rank, self._world_size)
+        except GatewayUnavailable as e:
+            self._last = e
+        self._watch.seconds(LOOKUP_TIME)
+        self._tally.begin(len(everyone))
+        for g in everyone:
+            self._go_on()
+            if self._watch.seconds() >= self._end():
+                return
+            yield g
+
+    def _attempt(self, g: Gateway, ask: Callable[[Attempt], T]) -> T:
+        self._begun = self._watch.seconds()
+        ends = min(self._end(), self._begun + self._core.settings.attempt_timeout)
+        try:
+            return ask(Attempt(g, self._watch, ends, self._over, self._quiet))
+        except ssl.SSLCertVerificationError as e:
+            raise ProtocolError(f"{g.name}: {cause(e)}", gateway=g.name, cure=UNTRUSTED) from None
+        except OSError as e:
+            raise ShortBody(f"{g.name}: {cause(e)}", retryable=True, gateway=g.name) from e
+
+    def _note(self, g: Gateway, e: MillraceError) -> bool:
+        """Notes what a gateway has failed with. Raises what is final, and says whether the round is over."""
+        self._go_on()
+        # A fault that was met says more than that the time was over in the midst of an attempt, and is told beside absence.
+        if self._last is None or not (_elsewhere(e) or (isinstance(e, ShortBody) and self._watch.seconds() >= self._end())):
+            self._last = e
+        self._core.answered = self._core.answered or e.status != 0
+        local = self._core.settings.local
+        if local is not None and isinstance(e, (ShortBody, NotFound, Unauthenticated, ProtocolError)) and local.revive():
+            self._last = None
+            return True
+        wait = _pass_over(e)
+        if wait is not None:
+            self._here.fleet.failed(g, self._watch.seconds() - self._begun, wait)
+        if self._tally.note(e):
+            e = self._tally.final(e)
+            raise _of(self._what, e) from e.__cause__
+        return False
+
+    def _end(self) -> float:
+        s = self._core.settings
+        return s.deadline if self._core.answered else min(s.deadline, s.first_answer)
+
+    def _over(self) -> bool:
+        return self._task.is_set() or self._here.wire.closed
+
+    def _go_on(self) -> None:
+        if self._over():
+            raise Closed(f"{self._what}: closed")
+
+    def _quiet(self, a: Attempt) -> None:
+        """Is called while nothing comes from a gateway."""
+        self._tell(f"{a.gateway.name} says nothing")
+        if self._here.fleet.size() > 1:
+            lives = False
+            with contextlib.suppress(Exception):
+                self._here.wire.lives(a.gateway, min(SIGN_TIME, a.ends - a.watch.seconds()), self._over)
+                lives = True
+            self._watch.seconds(SIGN_TIME)
+            a.note_sign(lives)
+
+    def _tell(self, text: str, at_once: bool = False) -> None:
+        """Logs that a gateway is waited for, when it takes long."""
+        took = self._watch.seconds()
+        if not self._here.told and (at_once or took >= SILENCE):
+            self._here.told = True
+            times = "once" if self._rounds < 2 else f"{self._rounds} times in {took:.0f} s"
+            left = self._end() - took
+            _LOG.warning("%s: waiting for a gateway, asked %s, for at most %.0f s more: %s", self._what, times, left, text)
 
 
 def target_of(path: str, query: Optional[Mapping[str, str]] = None) -> str:
@@ -387,7 +371,7 @@ def _give_up(what: str, took: float, last: Optional[MillraceError], absence: Opt
         kind: type[MillraceError] = GatewayUnavailable
         if last.code == "short_body":
             kind = IntegrityError
-        elif "too long" in last.message or "timed out" in last.message or "sign of life" in last.message:
+        elif isinstance(last.__cause__, TIMEOUTS):
             kind = DeadlineExceeded
         return kind(text, retryable=True, gateway=last.gateway)
     last.message = text

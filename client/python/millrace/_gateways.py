@@ -36,6 +36,7 @@ PROBE_TIME = 0.25
 NEAR_SHARE = 0.7
 NEAR_GAIN = 0.0005
 
+PORTS = {"http": 80, "https": 443}
 _TOKEN_FORM = re.compile(r"mr_[A-Za-z0-9_-]{43}")  # of the tokens that `millrace token` prints
 
 
@@ -71,8 +72,12 @@ class Address:
         """The base URL, without a proxy's password."""
         if self.socket or self.port_file:
             return f"unix:{self.socket}" if self.socket else f"port:{self.port_file}"
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{host}:{self.port}{self.prefix}"
+        return f"{self.scheme}://{self.place}{self.prefix}"
+
+    @property
+    def place(self) -> str:
+        """Host and port."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def parse(text: str, what: str = "gateway") -> Address:
@@ -95,7 +100,7 @@ def parse(text: str, what: str = "gateway") -> Address:
             "gateway: an address holds no user, password or token: they would end in logs",
             cure="give a token by token_file=, MILLRACE_TOKEN_FILE or MILLRACE_TOKEN, and a proxy's password by headers=",
         )
-    if u.scheme not in ("http", "https") or not host:
+    if u.scheme not in PORTS or not host:
         raise InvalidArgument(f"{what} {shown!r}: want http://host:port")
     if u.query or u.fragment:
         raise InvalidArgument(f"{what} {shown!r}: want a base URL, without a query")
@@ -103,7 +108,7 @@ def parse(text: str, what: str = "gateway") -> Address:
     if u.username is not None:
         pair = f"{unquote(u.username)}:{unquote(u.password or '')}"
         basic = "Basic " + base64.b64encode(pair.encode()).decode()
-    return Address(u.scheme, host, port or (443 if u.scheme == "https" else 80), u.path.rstrip("/"), "", basic)
+    return Address(u.scheme, host, port or PORTS[u.scheme], u.path.rstrip("/"), "", basic)
 
 
 @dataclass(frozen=True)

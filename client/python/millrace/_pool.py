@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Callable, Optional
 
-from ._core import Task
+from ._wire import Task
 from .batch import Batch
 from .errors import Closed, InvalidArgument
 
@@ -348,7 +348,7 @@ class Pool:
             self._slots.clear()
             self._wake_consumers()
             self._work.notify_all()
-        self._task.stop()
+        self._task.set()
 
     def close(self) -> None:
         """Ends what is under way and waits for the threads: only a function of the caller's, a decoder or one for tokens, can keep one."""

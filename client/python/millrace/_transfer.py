@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
-from http.client import HTTPException, HTTPResponse
 from typing import Callable, Optional
 from urllib.parse import unquote
 
-from ._core import Core, Task
+from ._core import Core
 from ._framed import is_framed, open_framed
 from ._gateways import Gateway
 from ._npy import is_npy, open_npy
-from ._wire import Attempt, ShortBody, no_answer, read_error
+from ._wire import TIMEOUTS, Answer, Attempt, ShortBody, Task, cause, no_answer, read_error
 from .batch import Head, Table
 from .crc import checksum
 from .errors import BatchTooLarge, EndOfEpoch, IntegrityError, MillraceError, ProtocolError
 
-PIECE = 1 << 20  # read at once; what came of a body that was reset is known to that
 EAGER = 32 << 20  # what a Content-Length is trusted with before a byte has come
 
 Take = Callable[[int], memoryview]
@@ -50,41 +49,32 @@ class Transfer:
         return self._core.retry(what, self._ask, rank=rank, world_size=world_size, task=task)
 
     def _ask(self, a: Attempt) -> tuple[Head, memoryview, Optional[Table]]:
-        wire, g = self._core.here().wire, a.gateway
-        headers = {"Range": f"bytes={self._got}-", "If-Range": self._etag} if self._got else {}
-        c, r = wire.send(a, "GET", self._want.target, headers)
         try:
+            return self._answer(a)
+        except (ProtocolError, IntegrityError):
+            self._drop()  # whose bytes are wrong is not known
+            raise
+
+    def _answer(self, a: Attempt) -> tuple[Head, memoryview, Optional[Table]]:
+        g = a.gateway
+        headers = {"Range": f"bytes={self._got}-", "If-Range": self._etag} if self._got else {}
+        with self._core.here().wire.send(a, "GET", self._want.target, headers) as r:
             if r.status not in (200, 206) or (r.status == 206 and not self._got):
                 e = read_error(g, r)
-                if e.status == 416:
-                    self._drop()  # a body of another length
-                    raise no_answer(e.message, g)
-                raise self._contradiction(e)
+                raise no_answer(e.message, g) if e.status == 416 else self._contradiction(e)  # 416: a body of another length
             self._begin(r, g)
-            if self._size > self._core.settings.max_batch_bytes:
-                size = self._size
-                self._drop()
-                limit = self._core.settings.max_batch_bytes
-                text = f"{g.name}: a batch of {size} bytes, more than the client's max_batch_bytes of {limit}"
-                raise BatchTooLarge(text, gateway=g.name)
-            self._read(a, r)
-        finally:
-            wire.keep(g, c, r)
+            self._read(r, g)
         head, body = self._head, self._body
         assert head is not None
-        if self._check is not None:
-            got = self._check(body)
-            if got != head.crc32c:
-                self._drop()
-                text = f"{g.name}: the body does not match its CRC-32C: got {got:08x}, want {head.crc32c:08x}"
-                raise IntegrityError(text, gateway=g.name)
+        if self._check is not None and (got := self._check(body)) != head.crc32c:
+            text = f"{g.name}: the body does not match its CRC-32C: got {got:08x}, want {head.crc32c:08x}"
+            raise IntegrityError(text, gateway=g.name)
         try:
             if is_framed(head.content_type):
                 return (head, *open_framed(head, body))
             if is_npy(head.content_type):
                 return (head, *open_npy(head, body))
         except ProtocolError as e:
-            self._drop()
             raise no_answer(e.message, g) from None
         return head, body, None
 
@@ -95,44 +85,34 @@ class Transfer:
             return ProtocolError(f"batch {self._want.number} of {most}: {e.message}", gateway=e.gateway)
         return e
 
-    def _begin(self, r: HTTPResponse, g: Gateway) -> None:
+    def _begin(self, r: Answer, g: Gateway) -> None:
         """Takes the header of a whole body, which replaces what is there, or of the rest of it."""
-        part = r.status == 206
-        try:
-            head = read_head(r, self._want, g)
-            if r.length is None:
-                raise no_answer("no Content-Length", g)
-            if part:
-                self._go_on(r, head, g)
-        except ProtocolError:
-            if part:
-                self._drop()  # whose bytes are wrong is not known
-            if r.length != 0 and not r.read(1):
-                raise ConnectionError("the connection was closed within the header") from None
-            raise
-        if part:
+        head = read_head(r.headers, self._want, g)
+        if r.length is None:
+            raise no_answer("no Content-Length", g)
+        if r.status == 206:
+            self._go_on(r, head, g)
             return
         self._drop()
+        limit = self._core.settings.max_batch_bytes
+        if r.length > limit:
+            raise BatchTooLarge(f"{g.name}: a batch of {r.length} bytes, more than the client's max_batch_bytes of {limit}", gateway=g.name)
         self._head, self._size = head, r.length
         if head.etag.startswith('"'):
             self._etag = head.etag  # a strong one: it stands for these bytes
         if self._announced is not None:
             self._announced(self._size)
 
-    def _go_on(self, r: HTTPResponse, head: Head, g: Gateway) -> None:
+    def _go_on(self, r: Answer, head: Head, g: Gateway) -> None:
         """Refuses an answer that is not the rest of the body."""
         want = f"bytes {self._got}-{self._size - 1}/{self._size}"
-        got = r.headers.get("Content-Range")
+        got = r.headers.get("content-range")
         if got != want or r.length != self._size - self._got:
             raise no_answer(f"got the part {got!r} with {r.length} bytes, want {want!r}", g)
-        was = self._head
-        assert was is not None
-        if head.etag != self._etag:
-            raise no_answer(f"got the rest of {head.etag}, want that of {self._etag}", g)
-        if any(getattr(head, name) != getattr(was, name) for name in ("crc32c", "generation", "samples", "batches")):
-            raise no_answer(f"got the rest of another batch under the ETag {self._etag}", g)
+        if self._head is None or head != replace(self._head, location=head.location):
+            raise no_answer(f"got the rest of another batch, {head.etag}, want that of {self._etag}", g)
 
-    def _read(self, a: Attempt, r: HTTPResponse) -> None:
+    def _read(self, r: Answer, g: Gateway) -> None:
         """Reads the body, or the rest of it. Beyond EAGER memory is taken only as bytes arrive, twice what has come at most."""
         size = self._size
         if len(self._body) == 0 and size:
@@ -143,24 +123,20 @@ class Transfer:
                     more = self._take(min(size, 2 * self._got))
                     more[: self._got] = self._body
                     self._body = more
-                n = r.readinto(self._body[self._got : min(self._got + PIECE, len(self._body))])
+                n = r.readinto(self._body[self._got :])
                 if n == 0:
                     raise ConnectionError("the connection was closed")
                 self._got += n
-                a.came += 1
-        except (OSError, HTTPException) as e:
-            got, reason = self._got, a.reason or str(e) or type(e).__name__
+        except OSError as e:
+            text = f"{g.name}: body ends after {self._got} of {size} bytes: {cause(e)}"
             if not self._etag:
                 self._drop()
-            code = None if a.reason else "short_body"
-            raise ShortBody(
-                f"{a.gateway.name}: body ends after {got} of {size} bytes: {reason}", code=code, retryable=True, gateway=a.gateway.name
-            ) from e
+            code = None if isinstance(e, TIMEOUTS) else "short_body"
+            raise ShortBody(text, code=code, retryable=True, gateway=g.name) from e
 
 
-def read_head(r: HTTPResponse, want: Expected, g: Gateway) -> Head:
+def read_head(h: Mapping[str, str], want: Expected, g: Gateway) -> Head:
     """Takes what a batch's header says and compares it with what was asked for."""
-    h = {name.lower(): value for name, value in r.headers.items()}  # once: a message looks through all its names for each
 
     def number(name: str, base: int = 10) -> int:
         text = h.get(name.lower(), "")

@@ -1,14 +1,19 @@
-"""HTTP to gateways: kept connections, attempts that end, and signs of life. Standard library only.
+"""HTTP/1.1 to gateways: kept connections, and attempts that wait in short steps. Standard library only.
 
-Connections, threads and what was seen of gateways belong to one process: a forked child begins anew (Client keeps one Wire
-for each process id), and never shares a socket with its parent.
+A thread waits for its own answer, at most TICK at a time. After each step it asks whether the answer is still wanted, whether there is
+time left, and whether the gateway lives. So no other thread watches an attempt, and nothing of it is shared.
+
+Connections belong to one process: a forked child begins anew (Core keeps one Wire for each process id), and never shares a socket
+with its parent.
 """
 
 from __future__ import annotations
 
 import contextlib
-import http.client
+import errno
 import json
+import os
+import re
 import selectors
 import socket
 import ssl
@@ -17,18 +22,19 @@ import time
 import urllib.request
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Callable, Optional
 
-from ._clock import Clock
 from ._fork import no_fork
-from ._gateways import Address, Gateway, parse
+from ._gateways import PORTS, Address, Gateway, parse
 from ._token import Secret, Tokens
-from .errors import GatewayUnavailable, InvalidArgument, MillraceError, ProtocolError, Unauthenticated, by_code
+from .errors import Closed, GatewayUnavailable, InvalidArgument, MillraceError, ProtocolError, Unauthenticated, by_code
 
-DIAL_TIMEOUT = 5.0  # short, since another gateway may answer meanwhile
-IDLE_TIME = 90.0  # a kept connection that is older is not used again
+TICK = 0.1  # seconds: how late a thread that waits notices that its request was called off
+STILL = 1.0  # seconds: a thread that wakes so much too late was not slow, its process stood still
+DIAL_TIME = 5.0  # seconds: short, since another gateway may answer meanwhile
+LOOKUP_TIME = 30.0  # seconds that a system's search for a name takes at most
+IDLE_TIME = 90.0  # seconds after which a kept connection is not used again
 MOST_IDLE = 64
 
 # A gateway from which nothing has come for QUIET_TIME is asked for a sign of life. One that owes MOST_SIGNS of them has
@@ -36,441 +42,421 @@ MOST_IDLE = 64
 QUIET_TIME = 2.0
 SIGN_TIME = 1.0
 MOST_SIGNS = 2
-WATCH_EVERY = 0.25
-WATCH_IDLE = 2.0  # the watching thread ends when there was nothing to watch for so long
 
+MAX_HEAD = 64 << 10
 MAX_PROBLEM = 64 << 10
 MOST_INTERIM = 16
+_TARGET = re.compile("[!-~]+")
+_BREAK = re.compile("[\r\n\0]")
+_PIECE = 16 << 10  # read at once while it is not known how much comes: an answer's head, and the first of its body
+
+TIMEOUTS = (socket.timeout, TimeoutError)  # one and the same from Python 3.10 on
+
+Task = threading.Event
+"""Is set when a request, or all that a reader has under way, is called off."""
 
 
 class ShortBody(MillraceError):
     """A connection that was refused, reset or too slow, or a body that ends early: tried again."""
 
 
-@dataclass
+class Stopwatch:
+    """Counts the seconds in which this process ran.
+
+    A job that a scheduler suspends for an hour, a virtual machine that is moved, a laptop that is shut: none of them says anything about
+    a gateway, and an answer that came meanwhile waits in the socket.
+    """
+
+    def __init__(self) -> None:
+        self._seen, self._sum = time.monotonic(), 0.0
+
+    def seconds(self, step: float = TICK) -> float:
+        """Returns the time since the beginning. step is how long the thread may have waited since it last asked."""
+        now = time.monotonic()
+        self._sum += min(now - self._seen, step + STILL)
+        self._seen = now
+        return self._sum
+
+
 class Attempt:
-    """One request to one gateway. Whoever watches may end it; `reason` then says why."""
+    """One request to one gateway, made by one thread."""
 
-    gateway: Gateway
-    ends: float  # by the wire's clock, as quiet_since
-    quiet_since: float
-    came: int = 0  # grows with whatever comes of the answer
-    reason: str = ""
-    sock: Optional[socket.socket] = None
-    seen: int = 0
-    owed: int = 0
-    asked: bool = False  # its gateway is being asked for a sign of life
+    def __init__(
+        self, gateway: Gateway, watch: Stopwatch, ends: float, over: Callable[[], bool], quiet: Optional[Callable[[Attempt], None]] = None
+    ) -> None:
+        """Makes one that raises from its waits when `over` is true, and when the watch is at `ends`. quiet is called when nothing comes."""
+        self.gateway, self.watch, self.ends, self._over, self._quiet = gateway, watch, ends, over, quiet
+        self._heard = watch.seconds()
+        self._owed = 0  # signs of life
 
-    def abort(self, reason: str) -> None:
-        """Ends the attempt: whoever dials, or reads from its socket, wakes up."""
-        self.reason = self.reason or reason
-        sock = self.sock
-        if sock is not None:
-            with contextlib.suppress(OSError):
-                # Not that of an SSLSocket, which would read on without TLS, and take what it gets for the body.
-                socket.socket.shutdown(sock, socket.SHUT_RDWR)
+    def go_on(self) -> None:
+        """Raises if there is nothing to wait for."""
+        now = self.watch.seconds()
+        if self._over():
+            raise Closed("closed")
+        if now >= self.ends:
+            raise socket.timeout("the attempt took too long")
+        if self._quiet is not None and now - self._heard >= QUIET_TIME:
+            self._quiet(self)
 
-    def dial(self, address: tuple[str, int], timeout: float, _: object = None) -> socket.socket:
-        """Connects to one of the addresses of a name, as socket.create_connection does, and can be ended meanwhile."""
-        fault: Optional[OSError] = None
-        here = self.gateway.address.here()
-        places: list[Any] = (
-            [(here[0], socket.SOCK_STREAM, 0, "", here[1])] if here else socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
-        )
-        for family, kind, protocol, _, at in places:
-            sock = socket.socket(family, kind, protocol)
-            self.sock = sock
+    def note_sign(self, lives: bool) -> None:
+        """Notes that something has come, or that the gateway gives no sign of life, and raises when it owes too many."""
+        if lives:
+            self._heard, self._owed = self.watch.seconds(), 0
+            return
+        self._owed += 1
+        if self._owed == MOST_SIGNS:
+            raise socket.timeout("the gateway gives no sign of life")
+
+    def wait(self, sock: socket.socket, event: int) -> None:
+        """Waits until a socket takes bytes, or has some."""
+        with selectors.DefaultSelector() as ready:
+            ready.register(sock, event)
+            while not ready.select(TICK):
+                self.go_on()
+
+    def receive(self, sock: socket.socket, into: memoryview) -> int:
+        """Reads what has come, at least a byte; 0 at the end."""
+        while True:
             try:
-                if self.reason:
-                    raise TimeoutError(self.reason)
-                sock.settimeout(timeout)
-                sock.connect(at)
-            except OSError as e:
-                sock.close()
-                fault = fault or e
+                n = sock.recv_into(into)
+            except socket.timeout:
+                self.go_on()
             else:
-                return sock
+                self.note_sign(True)
+                return n
+
+    def send(self, sock: socket.socket, data: memoryview) -> None:
+        """Sends all of data."""
+        while data:
+            try:
+                data = data[sock.send(data) :]
+            except socket.timeout:
+                self.go_on()
+
+    def dial(self, host: str, port: int) -> socket.socket:
+        """Connects to one of the addresses of a name."""
+        here = self.gateway.address.here()
+        places: list[Any] = [(here[0], socket.SOCK_STREAM, 0, "", here[1])] if here else socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        self.watch.seconds(LOOKUP_TIME)
+        for place in places[:-1]:
+            try:
+                return self._connect(*place)
+            except OSError:
+                self.go_on()
+        return self._connect(*places[-1])
+
+    def _connect(self, family: int, kind: int, protocol: int, _: str, at: Any) -> socket.socket:
+        sock = socket.socket(family, kind, protocol)
         try:
-            raise fault or OSError("the name has no address")
-        finally:
-            fault = None  # which holds this frame, and with it the buffer that a body was to be read into
+            sock.settimeout(0)
+            fault = sock.connect_ex(at)
+            if fault == errno.EINPROGRESS:
+                self.wait(sock, selectors.EVENT_WRITE)
+                fault = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if fault:
+                raise OSError(fault, os.strerror(fault))
+            if family != socket.AF_UNIX:
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.settimeout(TICK)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
 
-
-class _Response(http.client.HTTPResponse):
-    """An answer, without the interim ones (100 to 199) that proxies may send before: http.client passes over 100 alone."""
-
-    def _read_status(self) -> tuple[str, int, str]:
-        for _ in range(MOST_INTERIM):
-            version, status, reason = super()._read_status()  # type: ignore[misc]
-            if not 100 <= status < 200:
-                return version, status, reason
-            http.client.parse_headers(self.fp)
-        raise http.client.BadStatusLine(f"more than {MOST_INTERIM} interim answers")
-
-
-class _Here(http.client.HTTPConnection):
-    """A connection over a Unix socket, which has no options of TCP."""
-
-    def connect(self) -> None:
-        """Connects."""
-        self.sock = self._create_connection((self.host, self.port), self.timeout)  # type: ignore[attr-defined]
-
-
-class _Secure(http.client.HTTPSConnection):
-    """A connection over TLS. OpenSSL locks what connections share while it shakes hands: a fork waits for each such step."""
-
-    session: Optional[ssl.SSLSession] = None
-    """Of an earlier connection to the same gateway."""
-
-    def connect(self) -> None:
-        """Connects and shakes hands, within the timeout."""
-        http.client.HTTPConnection.connect(self)
-        ends = time.monotonic() + (self.timeout or DIAL_TIMEOUT)
-        host, context = self._tunnel_host or self.host, self._context  # type: ignore[attr-defined]
-        with no_fork:
-            self.sock = context.wrap_socket(self.sock, server_hostname=host, do_handshake_on_connect=False, session=self.session)
-        self.sock.settimeout(0)
+    def shake_hands(self, sock: ssl.SSLSocket) -> None:
+        """Begins TLS. OpenSSL locks what connections share while it does, so a fork waits for each step of it."""
+        sock.settimeout(0)
         while True:
             try:
                 with no_fork:
-                    self.sock.do_handshake()
+                    sock.do_handshake()
                 break
             except ssl.SSLWantReadError:
                 event = selectors.EVENT_READ
             except ssl.SSLWantWriteError:
                 event = selectors.EVENT_WRITE
-            with selectors.DefaultSelector() as ready:
-                ready.register(self.sock, event)
-                if not ready.select(max(0.0, ends - time.monotonic())):
-                    raise TimeoutError("the TLS handshake timed out")
-        self.sock.settimeout(self.timeout)
+            self.wait(sock, event)
+        sock.settimeout(TICK)
 
 
-@dataclass
-class _Kept:
-    connection: http.client.HTTPConnection
-    since: float
+class Answer:
+    """An answer of a gateway: its head, and a body that is read as it comes."""
+
+    def __init__(self, a: Attempt, sock: socket.socket) -> None:
+        """Reads the head of the answer, without the interim ones (100 to 199) that proxies may send before."""
+        self._a, self.sock, self._rest = a, sock, b""
+        for _ in range(MOST_INTERIM):
+            self.status, self.reason, self.headers = self._read_head()
+            status = self.status
+            if not 100 <= status < 200:
+                break
+        else:
+            raise OSError(f"more than {MOST_INTERIM} interim answers")
+        length = self.headers.get("content-length", "")
+        self._chunked = self.headers.get("transfer-encoding", "").lower() == "chunked"
+        self.length: Optional[int] = None
+        """Bytes of the body that are still to be read; None where only its end tells."""
+        if status in (204, 304):
+            self.length = 0
+        elif not self._chunked and length.isdecimal() and len(length) < 19:
+            self.length = int(length)
+
+    def _read_head(self) -> tuple[int, str, dict[str, str]]:
+        while (end := self._rest.find(b"\r\n\r\n")) < 0:
+            if not b"HTTP/1."[: len(self._rest)] == self._rest[:7] or len(self._rest) > MAX_HEAD:
+                raise OSError(f"no HTTP: {printable(self._rest.decode('latin-1'), 100)!r}")
+            self._more()
+        line, *lines = self._rest[:end].decode("latin-1").split("\r\n")
+        self._rest = self._rest[end + 4 :]
+        version, status, reason = (line + "  ").split(" ", 2)
+        if not (version.startswith("HTTP/1.") and status.isdecimal() and len(status) == 3):
+            raise OSError(f"no HTTP: {printable(line, 100)!r}")
+        headers: dict[str, str] = {}
+        for line in lines:
+            name, _, value = line.partition(":")
+            headers[name.strip().lower()] = value.strip()
+        if version == "HTTP/1.0":
+            headers.setdefault("connection", "close")
+        return int(status), reason.strip(), headers
+
+    def _more(self) -> None:
+        piece = bytearray(_PIECE)
+        n = self._a.receive(self.sock, memoryview(piece))
+        if n == 0:
+            raise ConnectionError("the connection was closed")
+        self._rest += piece[:n]
+
+    def readinto(self, into: memoryview) -> int:
+        """Reads what has come of the body, at least a byte; 0 where the connection ends."""
+        n = min(len(self._rest), len(into))
+        if n:
+            into[:n], self._rest = self._rest[:n], self._rest[n:]
+        else:
+            n = self._a.receive(self.sock, into)
+        if self.length is not None:
+            self.length -= n
+        return n
+
+    def read(self, most: int) -> bytes:
+        """Returns the body; of one that is longer than `most` a little more than that."""
+        out, piece = bytearray(), memoryview(bytearray(_PIECE))
+        for left in self._chunks():
+            while left != 0 and len(out) <= most:
+                n = self.readinto(piece[:left])
+                if n == 0 and left is None:
+                    return bytes(out)
+                if n == 0:
+                    raise ConnectionError(f"the connection was closed after {len(out)} bytes")
+                out += piece[:n]
+                left = None if left is None else left - n
+            if len(out) > most:
+                return bytes(out)
+        return bytes(out)
+
+    def _chunks(self) -> Iterator[Optional[int]]:
+        """Gives the lengths of the pieces that the body consists of."""
+        if not self._chunked:
+            yield self.length
+            return
+        while size := _hexadecimal(self._line().partition(b";")[0].strip()):
+            yield size
+            self._line()
+        while self._line():
+            pass  # a header behind the body
+        self.length = 0
+
+    def _line(self) -> bytes:
+        while (end := self._rest.find(b"\r\n")) < 0:
+            if len(self._rest) > MAX_HEAD:
+                raise OSError("a line of a chunked body does not end")
+            self._more()
+        line, self._rest = self._rest[:end], self._rest[end + 2 :]
+        return line
+
+    @property
+    def whole(self) -> bool:
+        """Whether the answer was read to its end, and another one can follow on its connection."""
+        return self.length == 0 and not self._rest and "close" not in self.headers.get("connection", "").lower()
+
+
+def _hexadecimal(text: bytes) -> int:
+    if not text.isalnum() or len(text) > 15:
+        raise OSError(f"the length of a chunk is {printable(text, 30)}")
+    return int(text, 16)
 
 
 class Wire:
     """The connections of one process."""
 
-    def __init__(
-        self,
-        user_agent: str,
-        tokens: Tokens,
-        headers: dict[str, str],
-        new_context: Callable[[], ssl.SSLContext],
-        rest: Callable[[], None],
-    ) -> None:
-        """rest is called when there was nothing to watch for WATCH_IDLE seconds."""
-        self.clock = Clock()
-        self._rest = rest
+    def __init__(self, user_agent: str, tokens: Tokens, headers: dict[str, str], new_context: Callable[[], ssl.SSLContext]) -> None:
         self._user_agent, self._tokens, self._headers, self._new_context = user_agent, tokens, headers, new_context
         self._context: Optional[ssl.SSLContext] = None
         self._sessions: dict[str, Optional[ssl.SSLSession]] = {}
         self._lock = threading.Lock()  # guards what follows
-        self._idle: dict[str, deque[_Kept]] = {}
-        self._watched: dict[int, Attempt] = {}
-        self._watcher: Optional[threading.Thread] = None
-        self._counting = 0
-        self._closed = threading.Event()
-        self.gateways: Callable[[], int] = lambda: 1
-
-    # Attempts.
-
-    @contextlib.contextmanager
-    def attempt(self, gateway: Gateway, ends: float) -> Iterator[Attempt]:
-        """Gives an Attempt that is ended when the clock is at `ends`, when its gateway has stopped, and when the wire is closed."""
-        with self._watching(Attempt(gateway, ends, self.clock.now())) as a:
-            try:
-                yield a
-            except MillraceError:
-                raise
-            except ssl.SSLCertVerificationError as e:
-                raise ProtocolError(f"{gateway.name}: {_cause(e)}", gateway=gateway.name, cure=_UNTRUSTED) from None
-            except (OSError, http.client.HTTPException) as e:
-                raise ShortBody(f"{gateway.name}: {a.reason or _cause(e)}", retryable=True, gateway=gateway.name) from e
-
-    @contextlib.contextmanager
-    def _watching(self, a: Attempt) -> Iterator[Attempt]:
-        with self.counting():
-            with self._lock:
-                if self._closed.is_set():
-                    raise ShortBody("the client is closed", code="closed")
-                self._watched[id(a)] = a
-            try:
-                yield a
-            finally:
-                with self._lock:
-                    self._watched.pop(id(a), None)
-
-    @contextlib.contextmanager
-    def counting(self) -> Iterator[None]:
-        """Sees to it that the clock does not count the time in which the process stands still, between attempts too."""
-        with self._lock:
-            if self._watcher is None and not self._closed.is_set():
-                watcher = threading.Thread(target=self._watch, name="millrace-watch", daemon=True)
-                self.clock.look_again(WATCH_EVERY)
-                try:
-                    watcher.start()
-                except BaseException:
-                    self.clock.look_again(None)
-                    raise
-                self._watcher = watcher
-            self._counting += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._counting -= 1
-
-    def _watch(self) -> None:
-        last = self.clock.now()
-        while True:
-            now = self.clock.look_again(WATCH_EVERY)
-            with self._lock:
-                attempts = list(self._watched.values())
-                if self._counting:
-                    last = now
-                over = self._closed.is_set() or now - last > WATCH_IDLE
-                if over:
-                    self.clock.look_again(None)
-                    self._watcher = None
-            if over:
-                self._rest()
-                return
-            quiet: dict[int, list[Attempt]] = {}
-            for a in attempts:
-                if now >= a.ends:
-                    a.abort("the attempt took too long")
-                elif a.came != a.seen:
-                    a.seen, a.owed, a.quiet_since = a.came, 0, now
-                elif now - a.quiet_since >= QUIET_TIME and not a.asked and self.gateways() > 1:
-                    quiet.setdefault(id(a.gateway), []).append(a)
-            for same in quiet.values():
-                self._begin_to_ask(same)
-            self._closed.wait(WATCH_EVERY)
-
-    def _begin_to_ask(self, attempts: list[Attempt]) -> None:
-        """Asks in a thread of its own: an answer takes up to SIGN_TIME, and others must be ended meanwhile."""
-        for a in attempts:
-            a.asked = True
-        try:
-            threading.Thread(target=self._ask_for_sign, args=(attempts,), name="millrace-sign", daemon=True).start()
-        except RuntimeError:  # there can be no more threads: later, perhaps
-            for a in attempts:
-                a.asked = False
-
-    def _ask_for_sign(self, attempts: list[Attempt]) -> None:
-        lives = False
-        with contextlib.suppress(Exception):
-            self.ready(attempts[0].gateway, SIGN_TIME)
-            lives = True
-        for a in attempts:
-            if lives or a.came != a.seen:
-                a.owed, a.quiet_since = 0, self.clock.now()
-            else:
-                a.owed += 1
-                if a.owed >= MOST_SIGNS:
-                    a.abort("the gateway gives no sign of life")
-            a.asked = False
-
-    def awake(self) -> bool:
-        """Reports whether `rest` will be called."""
-        with self._lock:
-            return self._watcher is not None
-
-    def ready(self, gateway: Gateway, limit: float) -> bool:
-        """Asks for a sign of life: any answer is one, also that of a gateway that refuses new requests, which is not ready.
-
-        It wants no right, so no token is shown.
-        """
-        now = self.clock.now()
-        with self._watching(Attempt(gateway, now + limit, now)) as a:
-            c = self._connect(a, limit)
-            try:
-                c.request("GET", gateway.address.prefix + "/readyz", headers=self._all_headers(gateway, {}, None))
-                r = c.getresponse()
-                r.read(MAX_PROBLEM)
-                return r.status != http.client.SERVICE_UNAVAILABLE
-            finally:
-                c.close()
+        self._idle: dict[str, deque[tuple[float, socket.socket]]] = {}
+        self.closed = False
 
     def probe(self, gateway: Gateway, limit: float) -> None:
         """Raises if a gateway does not answer that it takes requests."""
-        if not self.ready(gateway, limit):
+        if not self.lives(gateway, limit, lambda: self.closed):
             raise GatewayUnavailable(f"{gateway.name} is not ready", retryable=True, gateway=gateway.name)
 
-    # Requests.
+    def lives(self, gateway: Gateway, limit: float, over: Callable[[], bool]) -> bool:
+        """Asks for a sign of life, and says whether the gateway takes requests: one that does not lives too.
 
-    def send(
-        self, a: Attempt, method: str, target: str, headers: dict[str, str], body: Optional[bytes] = None
-    ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+        It wants no right, so no token is shown.
+        """
+        a = Attempt(gateway, Stopwatch(), limit, over)
+        sock = self._connect(a)
+        try:
+            a.send(sock, self._request(gateway, "GET", "/readyz", {}, None, None))
+            return Answer(a, sock).status != 503
+        finally:
+            sock.close()
+
+    @contextlib.contextmanager
+    def send(self, a: Attempt, method: str, target: str, headers: dict[str, str], body: Optional[bytes] = None) -> Iterator[Answer]:
         """Sends one request, and once more if the gateway refuses the token and there is another one by now."""
-        g = a.gateway
-        token = self._tokens.current()
-        c, r = self._exchange(a, method, target, self._all_headers(g, headers, token), body)
-        if r.status != http.client.UNAUTHORIZED or token is None:
-            return c, r
+        g, token = a.gateway, self._tokens.current()
+        r = self._exchange(a, self._request(g, method, target, headers, token, body))
         try:
-            fresh = self._tokens.renew(token)
-            if fresh is None:
-                return c, r
-            r.read(MAX_PROBLEM)
-            self.keep(g, c, r)
+            if r.status == 401 and token is not None and (fresh := self._renewed(g, token)) is not None:
+                r.read(MAX_PROBLEM)
+                self._keep(g, r)
+                r = self._exchange(a, self._request(g, method, target, headers, fresh, body))
+            yield r
+        finally:
+            self._keep(g, r)
+
+    def _renewed(self, g: Gateway, refused: Secret) -> Optional[Secret]:
+        try:
+            return self._tokens.renew(refused)
         except InvalidArgument as e:
-            c.close()
-            text = f"{g.name}: {r.status}: the token is refused, and cannot be read again: {e.message}"
-            raise Unauthenticated(text, status=r.status, gateway=g.name) from None
-        except BaseException:
-            c.close()
-            raise
-        return self._exchange(a, method, target, self._all_headers(g, headers, fresh), body)
+            text = f"{g.name}: 401: the token is refused, and cannot be read again: {e.message}"
+            raise Unauthenticated(text, status=401, gateway=g.name) from None
 
-    def _exchange(
-        self, a: Attempt, method: str, target: str, sent: dict[str, str], body: Optional[bytes]
-    ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
-        """Sends one request. A kept connection that the gateway has closed meanwhile is replaced by a new one."""
-        g = a.gateway
-        if body is not None:
-            sent["Content-Type"] = "application/json"
+    def _exchange(self, a: Attempt, request: memoryview) -> Answer:
+        """Sends a request and reads the head of its answer. A kept connection that the gateway has closed meanwhile is replaced."""
         while True:
-            c = self._take(g)
-            fresh = c is None
-            if c is None:
-                c = self._connect(a, DIAL_TIMEOUT)
+            kept = self._take(a.gateway)
+            sock = kept or self._connect(a)
             try:
-                sock: Optional[socket.socket] = c.sock
-                assert sock is not None
-                a.sock = sock
-                if a.reason:
-                    raise TimeoutError(a.reason)
-                sock.settimeout(None)  # the watching thread ends it
-                c.request(method, self._target(g, target), body=body, headers=sent)
-                r = c.getresponse()
-            except (http.client.RemoteDisconnected, ConnectionError, BrokenPipeError):
-                c.close()
-                if fresh or a.reason:
+                a.send(sock, request)
+                return Answer(a, sock)
+            except BaseException as e:
+                sock.close()
+                if kept is None or not isinstance(e, ConnectionError):
                     raise
-                continue
-            except ValueError:  # whose text may repeat a token
-                c.close()
-                raise InvalidArgument(
-                    f"{g.name}: a header has characters that HTTP does not take", cure="headers are one line of Latin-1"
-                ) from None
-            except BaseException:
-                c.close()
-                raise
-            a.came += 1
-            return c, r
 
-    def keep(self, gateway: Gateway, c: http.client.HTTPConnection, r: http.client.HTTPResponse) -> None:
-        """Keeps a connection whose answer was read to its end; closes any other."""
-        if not r.isclosed() and r.length == 0:
-            r.read()
-        if isinstance(c.sock, ssl.SSLSocket):
-            self._sessions[gateway.name] = c.sock.session  # the next connection shakes hands quicker
-        if not r.isclosed() or r.will_close or c.sock is None:
-            r.close()
-            c.close()
-            return
+    def _keep(self, gateway: Gateway, r: Answer) -> None:
+        """Keeps the connection of an answer that was read to its end; closes any other. Twice is as good as once."""
+        sock: Optional[socket.socket] = r.sock
+        if isinstance(sock, ssl.SSLSocket):
+            self._sessions[gateway.name] = sock.session  # the next connection shakes hands quicker
         with self._lock:
-            if not self._closed.is_set():
+            if r.whole and not self.closed:
                 idle = self._idle.setdefault(gateway.name, deque())
-                idle.append(_Kept(c, time.monotonic()))
-                if len(idle) <= MOST_IDLE:
-                    return
-                c = idle.popleft().connection
-        c.close()
+                idle.append((time.monotonic(), r.sock))
+                sock = idle.popleft()[1] if len(idle) > MOST_IDLE else None
+        if sock is not None:
+            sock.close()
 
-    def _take(self, g: Gateway) -> Optional[http.client.HTTPConnection]:
-        stale: list[http.client.HTTPConnection] = []
-        found = None
-        with self._lock:
-            idle = self._idle.get(g.name)
-            while idle:
-                kept = idle.pop()
-                if time.monotonic() - kept.since < IDLE_TIME:
-                    found = kept.connection
-                    break
-                stale.append(kept.connection)
-        for c in stale:
-            c.close()
-        return found
+    def _take(self, gateway: Gateway) -> Optional[socket.socket]:
+        while True:
+            with self._lock:
+                idle = self._idle.get(gateway.name)
+                if not idle:
+                    return None
+                since, sock = idle.pop()
+            if time.monotonic() - since < IDLE_TIME:
+                return sock
+            sock.close()
 
-    def _connect(self, a: Attempt, limit: float) -> http.client.HTTPConnection:
+    def _connect(self, a: Attempt) -> socket.socket:
+        """Makes a new connection, for which there is less time than for the attempt."""
         at = a.gateway.address
-        host, port, proxy = at.host, at.port, _proxy_of(at)
-        if proxy is not None:
-            host, port = proxy.host, proxy.port
-        c: http.client.HTTPConnection
-        if at.scheme == "https":
-            secure = c = _Secure(host, port, timeout=limit, context=self._tls())
-            secure.session = self._sessions.get(a.gateway.name)
-            if proxy is not None:
-                c.set_tunnel(at.host, at.port, _credentials(proxy))
-        else:
-            c = (_Here if at.socket else http.client.HTTPConnection)(host, port, timeout=limit)
-        c.response_class = _Response
-        c.debuglevel = 0  # else http.client would print the token, wherever a program has it print requests
-        c._create_connection = a.dial  # type: ignore[attr-defined]
+        proxy, ends = _proxy_of(at), a.ends
+        a.ends = min(ends, a.watch.seconds() + DIAL_TIME)
         try:
-            c.connect()
+            sock = a.dial(proxy.host, proxy.port) if proxy else a.dial(at.host, at.port)
+            try:
+                return self._begin(a, sock, at, proxy) if at.scheme == "https" else sock
+            except BaseException:
+                sock.close()
+                raise
         except OSError as e:
             if proxy is not None and not isinstance(e, ssl.SSLCertVerificationError):
-                raise ConnectionError(f"{_cause(e)} (through {proxy.name}, the environment's proxy; no_proxy leaves gateways out)") from e
+                text = f"{cause(e)} (through {proxy.name}, the environment's proxy; no_proxy leaves gateways out)"
+                raise ConnectionError(text) from e
             raise
-        c.auto_open = 0
-        return c
+        finally:
+            a.ends = ends
 
-    def _tls(self) -> ssl.SSLContext:
+    def _begin(self, a: Attempt, sock: socket.socket, at: Address, proxy: Optional[Address]) -> socket.socket:
+        """Begins TLS, beyond a proxy if there is one."""
+        if proxy is not None:
+            head = f"CONNECT {at.place} HTTP/1.1\r\nHost: {at.place}\r\n"
+            a.send(sock, memoryview((head + "".join(f"{n}: {v}\r\n" for n, v in _credentials(proxy).items()) + "\r\n").encode("latin-1")))
+            r = Answer(a, sock)
+            if r.status != 200:
+                raise OSError(f"the tunnel was refused: {r.status} {printable(r.reason)}")
         with no_fork:
             if self._context is None:
                 self._context = self._new_context()  # reads all certificates: once
-            return self._context
+            secure = self._context.wrap_socket(
+                sock, server_hostname=at.host, do_handshake_on_connect=False, session=self._sessions.get(a.gateway.name)
+            )
+        try:
+            a.shake_hands(secure)
+        except BaseException:
+            secure.close()
+            raise
+        return secure
 
-    def _target(self, g: Gateway, target: str) -> str:
-        target = g.address.prefix + target
-        if g.address.scheme == "http" and _proxy_of(g.address) is not None:
-            return f"http://{g.address.named or g.name[7:].split('/')[0]}{target}"
-        return target
-
-    def _all_headers(self, g: Gateway, headers: dict[str, str], token: Optional[Secret]) -> dict[str, str]:
-        out = {"User-Agent": self._user_agent, "Accept-Encoding": "identity"}
-        if g.address.named:
-            out["Host"] = g.address.named
-        proxy = _proxy_of(g.address) if g.address.scheme == "http" else None
+    def _request(
+        self, g: Gateway, method: str, target: str, headers: dict[str, str], token: Optional[Secret], body: Optional[bytes]
+    ) -> memoryview:
+        """Writes a request. No traceback shows what is in a view, or in a Secret."""
+        at, proxy = g.address, _proxy_of(g.address) if g.address.scheme == "http" else None
+        every = {"Host": at.named or at.place.removesuffix(f":{PORTS[at.scheme]}"), "User-Agent": self._user_agent, "Accept-Encoding": "identity"}
         if proxy is not None:
-            out.update(_credentials(proxy))
+            every.update(_credentials(proxy))
+            target = f"http://{at.named or at.place}{at.prefix}{target}"
+        else:
+            target = at.prefix + target
         if token is not None:
-            out["Authorization"] = Secret(f"Bearer {token}")
-        out.update(self._headers)
-        out.update(headers)
-        return out
+            every["Authorization"] = Secret(f"Bearer {token}")
+        if body is not None:
+            every.update({"Content-Type": "application/json", "Content-Length": str(len(body))})
+        own = {name.lower() for name in self._headers}
+        every = {**{name: value for name, value in every.items() if name.lower() not in own}, **self._headers, **headers}
+        try:
+            if not _TARGET.fullmatch(target) or any(_BREAK.search(text) for pair in every.items() for text in pair):
+                raise ValueError
+            head = Secret("".join(f"{name}: {value}\r\n" for name, value in every.items()))
+            return memoryview(f"{method} {target} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + (body or b""))
+        except ValueError:  # whose text may repeat a token
+            what = "a header has" if _TARGET.fullmatch(target) else "the path has"
+            raise InvalidArgument(f"{g.name}: {what} characters that HTTP does not take", cure="headers are one line of Latin-1") from None
 
     def close(self) -> None:
-        """Ends all attempts, closes all connections and waits for the watching thread."""
+        """Closes the connections that are kept. Attempts see that the wire is closed, and close theirs."""
         with self._lock:
-            self._closed.set()
+            self.closed = True
             idle, self._idle = self._idle, {}
-            attempts, watcher = list(self._watched.values()), self._watcher
-        for a in attempts:
-            a.abort("the client is closed")
         for kept in idle.values():
-            for k in kept:
-                k.connection.close()
-        if watcher is not None and watcher is not threading.current_thread():
-            watcher.join()
+            for _, sock in kept:
+                sock.close()
 
 
-_UNTRUSTED = (
+UNTRUSTED = (
     "the gateway's certificate must be of that name and of a known authority: name a private one's file by ca_file= or "
     "SSL_CERT_FILE, and give the address that the certificate has"
 )
 
 
-def _cause(e: BaseException) -> str:
+def cause(e: BaseException) -> str:
     return printable(e).strip() or type(e).__name__
 
 
@@ -498,43 +484,37 @@ def printable(text: object, most: int = 4096) -> str:
     return "".join(c if c.isprintable() else " " for c in str(text)[:most])
 
 
-def read_error(gateway: Gateway, r: http.client.HTTPResponse) -> MillraceError:
+def read_error(gateway: Gateway, r: Answer) -> MillraceError:
     """Turns an answer that is no success into an exception."""
-    request_id = printable(r.headers.get("X-Request-Id", ""))
-    after = r.headers.get("Retry-After", "")
-    wait = float(after) if after.isdigit() and len(after) < 10 else 0.0
-    try:
+    after, body, problem = r.headers.get("retry-after", ""), b"", None
+    about: dict[str, Any] = {
+        "status": r.status, "gateway": gateway.name, "request_id": printable(r.headers.get("x-request-id", "")),
+        "retry_after": float(after) if after.isdecimal() and len(after) < 10 else 0.0,
+    }
+    with contextlib.suppress(OSError):
         body = r.read(MAX_PROBLEM)
-    except (OSError, http.client.HTTPException):
-        body = b""
-    problem: Any = None
-    if r.headers.get("Content-Type", "").split(";")[0].strip() == "application/problem+json":
-        with contextlib.suppress(ValueError):
+    if r.headers.get("content-type", "").split(";")[0].strip() == "application/problem+json":
+        with contextlib.suppress(ValueError, RecursionError):
             problem = json.loads(body)
     if not isinstance(problem, dict):
         # Something between us and the gateway answered: a proxy that is starting, full or has no backend.
-        detail = http.client.responses.get(r.status, "")
+        detail = printable(r.reason, 200)
         if 300 <= r.status < 400:
-            detail = f"a redirect to {printable(r.headers.get('Location', ''), 200)!r}, which no gateway sends"
-        return by_code("", r.status)(
-            f"{gateway.name}: {r.status} {detail}", status=r.status, request_id=request_id, gateway=gateway.name,
-            retryable=r.status in (408, 429, 500, 502, 503, 504), retry_after=wait, code=None,
-        )
-    code = printable(problem.get("code", ""))
-    ms, batches = problem.get("retry_after_ms"), problem.get("batches")
+            detail = f"a redirect to {printable(r.headers.get('location', ''), 200)!r}, which no gateway sends"
+        retryable = r.status in (408, 429, 500, 502, 503, 504)
+        return by_code("", r.status)(f"{gateway.name}: {r.status} {detail}", retryable=retryable, **about)
+    code, ms, batches = printable(problem.get("code", "")), problem.get("retry_after_ms"), problem.get("batches")
     if isinstance(ms, int) and 0 < ms < 1 << 40:
-        wait = ms / 1000
-    faults = tuple(
-        (printable(f.get("name", "")), printable(f.get("reason", "")))
-        for f in problem.get("faults") or () if isinstance(f, dict)
-    )
-    shards = tuple(s for s in problem.get("shards") or () if isinstance(s, str))
-    kind = by_code(code, r.status)
-    return kind(
+        about["retry_after"] = ms / 1000
+    about["request_id"] = printable(problem.get("request_id") or about["request_id"])
+    return by_code(code, r.status)(
         f"{gateway.name}: {r.status} {code}: {printable(problem.get('detail') or problem.get('title') or '')}",
-        code=code or None, status=r.status, request_id=printable(problem.get("request_id") or request_id),
+        code=code or None,
         retryable=problem.get("retryable") is True,
-        retry_after=wait, gateway=gateway.name, batches=batches if isinstance(batches, int) else None, faults=faults, shards=shards,
+        batches=batches if isinstance(batches, int) else None,
+        faults=tuple((printable(f.get("name", "")), printable(f.get("reason", ""))) for f in problem.get("faults") or () if isinstance(f, dict)),
+        shards=tuple(s for s in problem.get("shards") or () if isinstance(s, str)),
+        **about,
     )
 
 

@@ -10,13 +10,15 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Optional
 from urllib.parse import quote
 
-from ._core import Core, Process, Task, target_of
+from ._buffers import Buffers
+from ._core import Core, target_of
 from ._index import chunk_counts
 from ._manifest import read_manifest
 from ._pool import Pool, Stats
 from ._progress import Progress
 from ._steps import Steps
 from ._transfer import Expected, Transfer
+from ._wire import Task
 from .batch import PLAIN, Batch, Head, Source, Table
 from .errors import EndOfEpoch, InvalidArgument
 from .ledger import Ledger
@@ -230,12 +232,10 @@ class Reader(Iterator[Batch]):
         guess = epoch.expected_bytes()
         threads = epoch.threads
         most = max(2 * threads, 16) if epoch.prefetch_bytes else 1
-        here = epoch.core.here()
-        lent = epoch.prefetch_bytes, most + threads + 2
-        here.arena.open(*lent)
+        self._buffers = buffers = Buffers(most + threads + 2)
         self._pool = Pool(
             numbers,
-            lambda number, task, announced: epoch._fetch(number, task, announced, here.arena.take),
+            lambda number, task, announced: epoch._fetch(number, task, announced, buffers.take),
             epoch.steps.run if epoch.steps else None,
             threads=threads,
             room=epoch.prefetch_bytes,
@@ -247,7 +247,7 @@ class Reader(Iterator[Batch]):
         self._numbers = numbers
         self._taken = 0
         self._progress = Progress(len(numbers), epoch.progress, label=f"epoch {epoch.number}")
-        self._finalizer = weakref.finalize(self, _let_go_elsewhere, self._pool, here, *lent)
+        self._finalizer = weakref.finalize(self, _stop_elsewhere, self._pool)
 
     def __iter__(self) -> Reader:
         return self
@@ -296,8 +296,7 @@ class Reader(Iterator[Batch]):
     def close(self) -> None:
         """Calls requests off and waits for the threads."""
         self._pool.close()
-        if (found := self._finalizer.detach()) is not None:
-            _let_go(*found[2])
+        self._finalizer.detach()
         self._progress.close()
 
     def __enter__(self) -> Reader:
@@ -307,18 +306,8 @@ class Reader(Iterator[Batch]):
         self.close()
 
 
-def _let_go(pool: Pool, here: Process, room: int, most: int) -> None:
-    """Ends what a reader has under way, and leaves its buffers to the next one for a while."""
-    if not pool.ours():
-        return  # other threads of the parent's may have held these locks
-    pool.stop()
-    here.arena.close(room, most)
-    if not here.wire.awake():
-        here.arena.rest()
-
-
-def _let_go_elsewhere(*lent: Any) -> None:
-    """The same for a reader that nobody holds any more: the thread in which the garbage collector finds it may hold those locks."""
-    if lent[0].ours():
+def _stop_elsewhere(pool: Pool) -> None:
+    """Ends the threads of a reader that nothing holds any more: the thread in which the garbage collector finds it may hold the pool's lock."""
+    if pool.ours():
         with contextlib.suppress(RuntimeError):  # when the interpreter ends
-            _thread.start_new_thread(_let_go, lent)
+            _thread.start_new_thread(pool.stop, ())

@@ -108,7 +108,7 @@ def _threads_end() -> Iterator[None]:
     harness.begin()
     before = set(threading.enumerate())
     yield
-    left = [t for t in threading.enumerate() if t not in before and t.name.startswith("millrace-") and t.name != "millrace-watch"]
+    left = [t for t in threading.enumerate() if t not in before and t.name.startswith("millrace-")]
     for t in left:
         t.join(60)
     assert not [t for t in left if t.is_alive()]

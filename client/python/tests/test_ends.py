@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import http.client
 import os
 import signal
 import socket
@@ -21,8 +19,8 @@ import pytest
 from harness import Fault, is_batch
 
 import millrace
-from millrace import _wire
-from millrace._arena import _free
+from millrace import _core, _wire
+from millrace._buffers import _free
 
 LONG = 60.0  # nothing takes so long, also on a machine that stands still for a while
 
@@ -50,33 +48,41 @@ def started(what: Callable[[], object]) -> tuple[threading.Thread, list[object]]
     return t, came
 
 
-def test_over_tls(gateway: harness.Gateway) -> None:
-    proxy = harness.Proxy(gateway.port, lambda _, __, answer: answer, tls=True)
-    with harness.closing(proxy), millrace.Client(proxy.url, ssl_context=harness.tls_context(_wire.ssl.PROTOCOL_TLS_CLIENT)) as client:
-        epoch = client.epoch(0, batch_size=250)
-        assert len(epoch.batch(1)) == 250
-        target = epoch._path(0) + epoch._query
-        right, here = gateway.get(target), client.core.here()
-        (g,) = here.fleet.order(0, 1)
-        with here.wire.attempt(g, here.wire.clock.now() + LONG) as a:
-            c, r = here.wire.send(a, "GET", target, {})
-            sock = a.sock
-            assert sock is not None
-            until(lambda: len(socket.socket.recv(sock, 1 << 16, socket.MSG_PEEK)) > 1 << 15)
-            a.abort("the attempt took too long")  # while more of the body waits in the socket
-            body = bytearray()
-            with contextlib.suppress(OSError, http.client.HTTPException):
-                while piece := r.read(1000):
-                    body += piece
-            assert right.startswith(body)  # and does not go on with what TLS has made of it
-            c.close()
+@pytest.mark.parametrize("tls", [False, True])
+def test_what_comes_in_many_steps(gateway: harness.Gateway, monkeypatch: pytest.MonkeyPatch, tls: bool) -> None:
+    monkeypatch.setattr(_wire, "TICK", 1e-5)  # a thread that waits for a body looks up again and again
+    proxy = harness.Proxy(gateway.port, lambda _, __, answer: answer, tls=tls)
+    context = harness.tls_context(_wire.ssl.PROTOCOL_TLS_CLIENT) if tls else None
+    with harness.closing(proxy), millrace.Client(proxy.url, ssl_context=context, check="always") as client:
+        assert [len(b) for b in client.epoch(0, batch_size=250)] == [250, 250]
+        assert sum(is_batch(head) for head in proxy.heads) == 2  # whole, at the first time
 
 
-def test_a_watcher_is_not_held_up(
+def test_what_is_taken_in_many_steps() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as s:
+        client = millrace.Client(f"http://127.0.0.1:{s.getsockname()[1]}")
+        t, came = started(lambda: client.json("POST", "/x", body="x" * (16 << 20)))
+        conn, _ = s.accept()
+        with conn:
+            t.join(3 * _wire.TICK)  # the socket is full, and the thread waits
+            head, _, body = conn.recv(1 << 16).partition(b"\r\n\r\n")
+            got = len(body)
+            while got < (16 << 20) + 2:
+                got += len(conn.recv(1 << 20))
+            conn.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\n[1,\r\n")
+            t.join(3 * _wire.TICK)
+            conn.sendall(b"2\r\n2]\r\n0\r\nX-Behind: the body\r\n\r\n")
+            t.join(LONG)
+        assert came == [[1, 2]]
+        assert b"\r\nContent-Length: 16777218\r\n" in head
+        client.close()
+
+
+def test_asking_for_a_sign_of_life_holds_nothing_up(
     through: Callable[[Fault], harness.Proxy], gateway: harness.Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_wire, "QUIET_TIME", 0.1)
-    monkeypatch.setattr(_wire, "SIGN_TIME", LONG)
+    monkeypatch.setattr(_core, "SIGN_TIME", LONG)
     held = threading.Event()
 
     def silent(_: int, head: bytes, answer: bytes) -> Optional[bytes]:
@@ -91,10 +97,14 @@ def test_a_watcher_is_not_held_up(
         assert held.wait(LONG)
         t.join(LONG)
         assert came == [0]  # from the other one
-        t, _ = started(client.close)
-        t.join(LONG / 2)
-        assert not t.is_alive()
-        until(lambda: not harness.ours())
+    held.clear()
+    client = millrace.Client([stuck.url, gateway.url], home=lambda *_: 0)
+    epoch = client.epoch(0)
+    t, came = started(lambda: epoch.batch(0))
+    assert held.wait(LONG)
+    client.close()
+    t.join(LONG / 2)
+    assert [type(e) for e in came] == [millrace.Closed]
 
 
 def test_closing_while_dialing() -> None:
@@ -106,9 +116,9 @@ def test_closing_while_dialing() -> None:
             waiting.connect_ex(s.getsockname())
         client = millrace.Client(f"http://127.0.0.1:{s.getsockname()[1]}", first_answer=LONG)
         t, came = started(lambda: client.epoch(0))
-        until(lambda: client.core.here().wire._watched)
+        t.join(0.3)
         client.close()
-        t.join(LONG)
+        t.join(_wire.DIAL_TIME / 2)
         assert [type(e) for e in came] == [millrace.Closed]
 
 
@@ -128,20 +138,20 @@ def test_the_collector_finds_a_reader(gateway: harness.Gateway) -> None:
     client = millrace.Client(gateway.url)
     reader = client.epoch(0).read()
     next(reader)
-    pool, here = reader._pool, client.core.here()
+    pool, buffers, here = reader._pool, reader._buffers, client.core.here()
     ring: list[object] = [reader]
     ring.append(ring)
     del reader, ring
 
     def collect() -> None:
         # Wherever the collector runs: a thread of the reader's, or one that has just to do with the connections.
-        with pool._lock, pool._task._lock, here.wire._lock, here.arena._lock:
+        with pool._lock, here.wire._lock, buffers._lock:
             gc.collect()
 
     t, _ = started(collect)
     t.join(LONG / 2)
     assert not t.is_alive()
-    until(lambda: pool.stats().threads == 0 and here.arena._readers == 0)
+    until(lambda: pool.stats().threads == 0)
     client.close()
 
 
@@ -157,8 +167,8 @@ def test_a_fault_holds_no_buffer(through: Callable[[Fault], harness.Proxy]) -> N
         with millrace.Client(through(cut).url) as client:
             with client.epoch(0).read() as reader:
                 assert sum(len(b) for b in reader) == 500
-            lent = client.core.here().arena._lent
-            assert [_free(b) for b in lent] == [True] * len(lent) != []
+            known = reader._buffers._known
+            assert [_free(b) for b in known] == [True] * len(known) != []
     finally:
         gc.enable()
 
@@ -169,7 +179,7 @@ def test_a_fork_at_any_moment(gateway: harness.Gateway) -> None:
         reader, other = epoch.read(), epoch.read()
         next(reader), next(other)
         here = client.core.here()
-        with reader._pool._lock, other._pool._lock, here.wire._lock, here.arena._lock, here.fleet.lock, here.wire.clock._lock:
+        with reader._pool._lock, other._pool._lock, here.wire._lock, reader._buffers._lock, here.fleet.lock:
             child = os.fork()  # other threads may hold these
         if child == 0:
             signal.alarm(int(LONG))
@@ -189,13 +199,12 @@ def test_no_thread_can_be_started(gateway: harness.Gateway) -> None:
     with millrace.Client(gateway.url, deadline=3) as client:
         was = threading.stack_size(1 << 46)  # more than there are addresses
         try:
-            with pytest.raises(RuntimeError, match="start new thread"):
-                client.describe()
+            with pytest.raises(RuntimeError, match="start new thread"), client.epoch(0).read() as reader:
+                next(reader)
         finally:
             threading.stack_size(was)
         assert client.epoch(0).batch(0).number == 0
-        assert client.core.here().wire.awake()
-        assert "millrace-watch" in harness.ours()
+        assert [b.number for b in client.epoch(0)] == list(range(16))
 
 
 @pytest.mark.parametrize("end", ["pass", "sys.exit(0)", "raise SystemExit(0)", "client.close()", "other = epoch.read(); next(other); del reader"])

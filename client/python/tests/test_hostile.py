@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import pickle
 import random
 import re
 import signal
 import sys
-import time
 from collections.abc import Callable
 
 import harness
@@ -17,7 +15,6 @@ import pytest
 from harness import Fault, is_batch
 
 import millrace
-from millrace import _wire
 from millrace._progress import Progress
 
 
@@ -205,29 +202,3 @@ def test_a_batch_is_not_pickled(gateway: harness.Gateway) -> None:
         for what in (batch, batch[0]):
             with pytest.raises(TypeError, match=r"bytes\(batch.data\)"):
                 pickle.dumps(what)
-
-
-def test_buffers_go_to_the_next_epoch(gateway: harness.Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    with millrace.Client(gateway.url) as client:
-        arena = client.core.here().arena
-        epoch = client.epoch(0)
-        for _ in epoch:
-            pass
-        known = {id(b) for b in arena._lent}
-        assert known
-        for _ in epoch:
-            pass
-        assert {id(b) for b in arena._lent} & known
-        client.core.here().wire.close()  # as after two seconds without a request: the watching thread ends
-        assert not arena._lent
-        monkeypatch.setattr(_wire, "WATCH_IDLE", 0.0)
-    with millrace.Client(gateway.url) as client:
-        for number in range(3):
-            batch = next(client.epoch(number).read())  # readers that nobody closes
-        del batch
-        gc.collect()
-        wire, arena = client.core.here().wire, client.core.here().arena
-        end = time.monotonic() + 60
-        while (wire.awake() or arena._known) and time.monotonic() < end:
-            time.sleep(0.01)
-        assert (arena._readers, arena._room, arena._most, arena._known) == (0, 0, 0, 0)

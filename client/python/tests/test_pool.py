@@ -11,9 +11,9 @@ from typing import Optional
 
 import pytest
 
-from millrace._arena import SPARE, Arena
-from millrace._core import Task
+from millrace._buffers import Buffers
 from millrace._pool import Pool
+from millrace._wire import Task
 from millrace.batch import Batch, Head, Source, Table
 from millrace.errors import Closed
 
@@ -313,58 +313,32 @@ def test_any_pool() -> None:
     assert done[-1] == -1, f"case {done[-1]}"
 
 
-def test_arena() -> None:
-    arena = Arena()
-    arena.open(1 << 20, 2)
-    a = arena.take(1000)
+def test_buffers() -> None:
+    buffers = Buffers(4)
+    a = buffers.take(1000)
     a[:] = b"a" * 1000
     part = a[10:20]
     del a
-    assert arena.take(1000).obj is not part.obj  # somebody looks at a part
+    assert buffers.take(1000).obj is not part.obj  # somebody looks at a part
     was = part.obj
     assert bytes(part) == b"a" * 10
     del part
-    later = arena.take(900)  # the one lent last
-    b = arena.take(900)
-    assert later.obj is not was
+    b = buffers.take(990)
     assert b.obj is was
-    assert len(b) == 900
-    del later
-    big = arena.take(100_000)
-    assert arena.take(100).obj is not was  # too large for so little
-    assert len(big) == 100_000
-    arena.close(1 << 20, 2)
+    assert len(b) == 990
+    del b
+    held = [buffers.take(9_000) for _ in range(10)]
+    assert len(buffers._known) == 4  # those beyond belong to the caller alone
+    big = buffers.take(100_000)
+    del held, big
+    assert len(buffers.take(9_000)) == 9_000
+    buffers.take(200_000)
+    assert sum(map(len, buffers._known)) < 220_000  # those of other lengths are not kept in vain
 
 
-def test_an_arena_is_bounded_in_bytes() -> None:
-    arena, r, held = Arena(), random.Random(1), []
-    room, largest = 32 << 20, 16 << 20
-    arena.open(room, 1000)
+def test_buffers_hold_little_more_than_what_is_looked_at() -> None:
+    buffers, r, held = Buffers(1000), random.Random(1), []
     for _ in range(300):
-        held = [*held[-3:], arena.take(r.randrange(1 << 12, largest))]
-        assert sum(map(len, arena._lent)) == arena._known <= room + 2 * (largest + largest // SPARE)
-    arena.open(8 * room, 1000)
-    held = [arena.take(largest) for _ in range(12)]
-    assert arena._known > 4 * room
-    held.clear()
-    arena.close(8 * room, 1000)
-    assert arena._known > 4 * room  # for the next reader
-    arena.close(room, 1000)
-    assert 0 < arena._known <= room
-    arena.rest()
-    assert arena._known == 0
-
-
-def test_an_arena_rests_only_between_readers() -> None:
-    arena = Arena()
-    arena.open(1 << 20, 4)
-    arena.open(1 << 20, 4)
-    was = arena.take(1000).obj
-    arena.rest()
-    arena.close(1 << 20, 4)
-    arena.rest()
-    assert arena.take(1000).obj is was
-    arena.close(1 << 20, 4)
-    assert arena.take(1000).obj is was
-    arena.rest()
-    assert arena.take(1000).obj is not was
+        held = [*held[-3:], buffers.take(r.randrange(1 << 12, 16 << 20))]
+        looked_at = sum(len(view) for view in held)
+        assert sum(map(len, buffers._known)) <= 1.25 * looked_at + 5 * 4096 + 2 * (16 << 20)

@@ -62,3 +62,24 @@ def test_a_gateway_that_is_lost_is_told_after_two_seconds(
             assert not _warnings(caplog)
     finally:
         proxy.close()
+
+
+def test_a_gateway_that_says_nothing_is_told_after_two_seconds(gateway: harness.Gateway, caplog: pytest.LogCaptureFixture) -> None:
+    told: list[float] = []
+
+    def silent(_number: int, head: bytes, answer: bytes) -> bytes:
+        if harness.is_batch(head):
+            began = time.monotonic()
+            while not _warnings(caplog) and time.monotonic() - began < 20:
+                time.sleep(0.05)
+            told.append(time.monotonic() - began)
+        return answer
+
+    proxy = harness.Proxy(gateway.port, silent)
+    with harness.closing(proxy), millrace.Client(proxy.url, "photos") as client:
+        epoch = client.epoch(0)
+        assert len(epoch.batch(0)) == 32
+        assert 1.5 < told[0] < 5
+        (said,) = _warnings(caplog)
+        assert said.startswith("read epoch 0 batch 0: waiting for a gateway, asked once, for at most 1")
+        assert said.endswith(f"{proxy.url} says nothing")

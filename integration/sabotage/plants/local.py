@@ -44,7 +44,7 @@ PLANTS = [
     (
         "a client that was pickled does not hold its gateway",
         "client/python/tests/test_local.py test_a_client_travels",
-        [("client/python/millrace/client.py", "self._hold = None if local is None else local.hold()", "self._hold = None")],
+        [("client/python/millrace/_core.py", "self._hold = None if settings.local is None else settings.local.hold()", "self._hold = None")],
     ),
     (
         "Ctrl-C ends the gateway of all",
@@ -54,12 +54,12 @@ PLANTS = [
     (
         "a gateway that was killed stays so",
         "client/python/tests/test_local.py test_a_killed_gateway_is_started_again",
-        [("client/python/millrace/_core.py", "(ShortBody, NotFound, Unauthenticated, ProtocolError)) and s.local.revive()", "(NotFound,)) and s.local.revive()")],
+        [("client/python/millrace/_core.py", "(ShortBody, NotFound, Unauthenticated, ProtocolError)) and local.revive()", "(NotFound,)) and local.revive()")],
     ),
     (
         "a gateway that is started again lacks the datasets of others",
         "client/python/tests/test_local.py test_a_killed_gateway_is_started_again",
-        [("client/python/millrace/_core.py", "(ShortBody, NotFound, Unauthenticated, ProtocolError)) and s.local.revive()", "(ShortBody,)) and s.local.revive()")],
+        [("client/python/millrace/_core.py", "(ShortBody, NotFound, Unauthenticated, ProtocolError)) and local.revive()", "(ShortBody,)) and local.revive()")],
     ),
     (
         "two versions share a gateway",
