@@ -32,6 +32,20 @@ func (g *Gateway) getBatch(x *exchange) error {
 	if err != nil {
 		return err
 	}
+	return g.answerAny(x, a)
+}
+
+// getSamples answers with the samples at some positions of an epoch, as a batch that the caller has put together.
+func (g *Gateway) getSamples(x *exchange) error {
+	a, err := g.decodeSamples(x)
+	if err != nil {
+		return err
+	}
+	return g.answerAny(x, a)
+}
+
+// answerAny answers with a batch in the form that the caller likes best.
+func (g *Gateway) answerAny(x *exchange, a asked) error {
 	x.w.Header().Set("Vary", "Accept")
 	if err := a.View.Negotiate(x.accept(), a.Address.Forms); err != nil {
 		return err
@@ -217,6 +231,18 @@ func (g *Gateway) decodeBatch(x *exchange) (asked, error) {
 		return a, err
 	}
 	x.log.hasBatch = true
+	return a, a.CheckEnd()
+}
+
+// decodeSamples reads the address of samples by their positions, and refuses those past the end of the epoch.
+func (g *Gateway) decodeSamples(x *exchange) (asked, error) {
+	defer x.log.Leave(x.log.Enter(timing.Decode))
+	d := x.dataset
+	q := address.ParseQuery(x.r.URL.RawQuery, address.SamplesNames()...)
+	a, err := g.resolve(x, d, q, address.DecodeSamples(q, d.Address, chi.URLParam(x.r, "epoch")))
+	if err != nil {
+		return a, err
+	}
 	return a, a.CheckEnd()
 }
 

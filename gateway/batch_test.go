@@ -138,6 +138,7 @@ func TestIfMatchIsHeldTo(t *testing.T) {
 		"/v1/datasets/photos/epochs/0/batches/1", "/v1/datasets/photos/epochs/0/batches/1/manifest",
 		"/v1/datasets/photos/epochs/0/batches?count=2", "/v1/datasets/photos/epochs/0",
 		"/v1/datasets/photos/epochs/0/wds/index.json", "/v1/datasets/photos/sample?key=d0%2Fs00001", "/v1/datasets/photos/index",
+		"/v1/datasets/photos/epochs/0/samples?at=3,1", "/v1/datasets/photos/epochs/0/samples/manifest?at=3,1",
 	} {
 		etag := r.do("HEAD", path).Header.Get("ETag")
 		reads := r.source.reads.Load()
@@ -177,6 +178,9 @@ func TestHowLongAnswersMayBeKept(t *testing.T) {
 		epoch + "/batches/0?" + generation:                                       data,
 		epoch + "/batches?count=1&" + generation:                                 data,
 		"/v1/datasets/photos/sample?key=d0%2Fs00001&" + generation:               data,
+		epoch + "/samples?at=3&" + generation:                                    data,
+		epoch + "/samples?at=3":                                                  never,
+		epoch + "/samples/manifest?at=3&" + generation:                           described,
 		epoch + "?" + generation:                                                 described,
 		epoch + "/batches/0/manifest?" + generation:                              described,
 		epoch + "/wds/index.json?" + generation:                                  described,

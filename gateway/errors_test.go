@@ -299,6 +299,7 @@ func TestDraining(t *testing.T) {
 	for _, path := range []string{
 		"/v1/datasets/photos/epochs/0/batches/0/manifest", "/v1/datasets/photos/epochs/0",
 		"/v1/datasets/photos/occurrences?key=d0%2Fs00001&epochs=0", "/v1/datasets/photos/sample?key=d0%2Fs00001",
+		"/v1/datasets/photos/epochs/0/samples?at=3",
 	} {
 		checkProblem(t, r.do("GET", path), 503, "draining", true)
 	}

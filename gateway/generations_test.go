@@ -33,6 +33,8 @@ func (g *generations) questions() []question {
 	bad := g.quarantine(1, 5)
 	all := []question{
 		{"POST", "/v1/datasets/photos/warm?epoch=2&from=16&" + old, ""},
+		{"GET", "/v1/datasets/photos/epochs/0/samples?at=3,1&" + old, ""},
+		{"GET", "/v1/datasets/photos/epochs/0/samples/manifest?at=3,1&" + old, ""},
 		{"GET", "/v1/datasets/photos/sample?key=d0%2Fs00001&" + old, ""},
 		{"GET", "/v1/datasets/photos/sample?key=d0%2Fs00001&format=framed&" + old, ""},
 		{"GET", "/v1/datasets/photos/index?" + old, ""},

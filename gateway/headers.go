@@ -14,11 +14,10 @@ import (
 
 // describeBatch sets the headers of a batch that follow from its address alone.
 func describeBatch(x *exchange, b address.Batch, resource address.Resource, etag string) {
-	batches := b.Batching().Batches()
 	describeEpoch(x, b, etag)
 	h := x.w.Header()
 	h.Set("Content-Location", b.URL(resource, b.Number))
-	if b.Number+1 < batches {
+	if b.Number+1 < b.Batches() {
 		h.Set("Link", "<"+b.URL(resource, b.Number+1)+`>; rel="next"`)
 	}
 	if resource == address.Manifest {
@@ -35,7 +34,7 @@ func describeEpoch(x *exchange, b address.Batch, etag string) {
 	h.Set("Millrace-Generation", b.Generation)
 	h.Set("Millrace-Epoch", num(b.Epoch))
 	h.Set("Millrace-Batch", num(b.Number))
-	h.Set("Millrace-Batches", num(b.Batching().Batches()))
+	h.Set("Millrace-Batches", num(b.Batches()))
 }
 
 // cacheControl lets caches keep data that a URL pins for ever, and revalidate all other data. Caches that serve several

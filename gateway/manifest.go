@@ -17,6 +17,19 @@ func (g *Gateway) getManifest(x *exchange) error {
 	if err != nil {
 		return err
 	}
+	return g.answerManifest(x, a)
+}
+
+// getSamplesManifest says where samples lie that are named by their positions.
+func (g *Gateway) getSamplesManifest(x *exchange) error {
+	a, err := g.decodeSamples(x)
+	if err != nil {
+		return err
+	}
+	return g.answerManifest(x, a)
+}
+
+func (g *Gateway) answerManifest(x *exchange, a asked) error {
 	etag := a.DescriptionETag(string(address.Manifest))
 	return g.answerShare(x, a, address.Manifest, etag, func(_ plans.Reading, b *body.Body) error {
 		return sendManifest(x, a, b)

@@ -88,6 +88,8 @@ func (m *matrix) address(row gateway.RouteRow, dataset string) (path, body, of s
 		if of == "mix" || of == "blend" {
 			query.Set("dataset", "photos")
 		}
+	case strings.Contains(path, "/samples"):
+		query.Set("at", "3,1")
 	case strings.HasSuffix(path, "/batches"):
 		query.Set("count", "2")
 	case strings.HasSuffix(path, "/profile"), strings.HasSuffix(path, "/trace"):

@@ -49,6 +49,8 @@ func (g *Gateway) dataRoutes() []route {
 		{get, epoch + "/batches", read, 0, g.getBatches},
 		{get, epoch + "/batches/{batch}", read, 0, g.getBatch},
 		{get, epoch + "/batches/{batch}/manifest", read, 0, g.getManifest},
+		{get, epoch + "/samples", read, 0, g.getSamples},
+		{get, epoch + "/samples/manifest", read, 0, g.getSamplesManifest},
 		{get, epoch + "/mds/{file}", read, 0, mds},
 		{get, epoch + "/mds/{plan}/{file}", read, 0, mds},
 		{get, epoch + "/wds/{file}", read, 0, wds},

@@ -17,11 +17,27 @@ type Batch struct {
 	Plan
 	Epoch  uint64 // from 0
 	Number uint64 // of the batch in its epoch, from 0
+
+	// At holds the positions of a batch that the caller puts together. Where it is nil, the batch is a share of the epoch's.
+	At []uint64
 }
 
-// CheckEnd refuses a batch past the end of its epoch.
+// Batches is how many batches there are to number: those of the epoch, or the one that the caller puts together.
+func (b Batch) Batches() uint64 {
+	if b.At != nil {
+		return 1
+	}
+	return b.Batching().Batches()
+}
+
+// CheckEnd refuses a batch past the end of its epoch, and positions past that end.
 func (b Batch) CheckEnd() error {
-	n := b.Batching().Batches()
+	for _, at := range b.At {
+		if at >= b.Samples {
+			return RefuseParameter("at", "%d lies past the end: the epoch has %d samples, at positions from 0", at, b.Samples)
+		}
+	}
+	n := b.Batches()
 	if b.Number < n {
 		return nil
 	}
@@ -46,8 +62,12 @@ func (p Plan) Scattered() bool { return p.Deals() || p.Follows() }
 
 // Share returns the rank's share of the global batch, and the positions that must be located to find it: where
 // shares are scattered, those of the whole global batch. A scattered share has no First, and its padding is known
-// only once it is located.
+// only once it is located. Positions that the caller names count as a share without a First.
 func (b Batch) Share() (share, positions shuffle.Share) {
+	if b.At != nil {
+		share.Count = uint64(len(b.At))
+		return share, share
+	}
 	share = b.Batching().Share(b.Number, b.Rank, b.WorldSize)
 	if !b.Scattered() {
 		return share, share
@@ -130,14 +150,31 @@ func (p Plan) Canonical() string {
 // Identity names the order of a plan, whoever reads it and however it is shared out. Losses of one identity are
 // folded together.
 func (p Plan) Identity() string {
+	return p.canonicalWithout("balance", "fields", "format", "homes", "rank", "split", "table", "world_size")
+}
+
+// canonicalWithout is Canonical without some parameters.
+func (p Plan) canonicalWithout(names ...string) string {
 	var kept []string
 	for part := range strings.SplitSeq(p.Canonical(), "&") {
-		name, _, _ := strings.Cut(part, "=")
-		if !slices.Contains([]string{"balance", "fields", "format", "homes", "rank", "split", "table", "world_size"}, name) {
+		if name, _, _ := strings.Cut(part, "="); !slices.Contains(names, name) {
 			kept = append(kept, part)
 		}
 	}
 	return strings.Join(kept, "&")
+}
+
+// query is the canonical query of a batch. How an epoch is cut into batches and shares does not change the samples at the positions
+// that a caller names.
+func (b Batch) query() string {
+	if b.At == nil {
+		return b.Canonical()
+	}
+	at := make([]string, len(b.At))
+	for i, n := range b.At {
+		at[i] = strconv.FormatUint(n, 10)
+	}
+	return "at=" + strings.Join(at, ",") + "&" + b.canonicalWithout("batch_size", "rank", "tail", "world_size")
 }
 
 // EpochURL is the canonical address of an epoch.
@@ -159,6 +196,9 @@ func (b Batch) URL(r Resource, batch uint64) string {
 	suffix := ""
 	if r == Manifest {
 		suffix = "/manifest"
+	}
+	if b.At != nil {
+		return fmt.Sprintf("/v1/datasets/%s/epochs/%d/samples%s?%s", b.Dataset, b.Epoch, suffix, b.query())
 	}
 	return fmt.Sprintf("/v1/datasets/%s/epochs/%d/batches/%d%s?%s", b.Dataset, b.Epoch, batch, suffix, b.Canonical())
 }
@@ -221,7 +261,7 @@ func (b Batch) etag(what string) string {
 	if !b.View.Plain() {
 		what = fmt.Sprintf("%s form %d", what, formVersion)
 	}
-	return quoted(fmt.Appendf(nil, "millrace %s\norder %d\n%d\n%d\n%s\n", what, shuffle.OrderVersion, b.Epoch, b.Number, b.Canonical()))
+	return quoted(fmt.Appendf(nil, "millrace %s\norder %d\n%d\n%d\n%s\n", what, shuffle.OrderVersion, b.Epoch, b.Number, b.query()))
 }
 
 // ETag follows from the generation, the number of the sample and the form.

@@ -21,6 +21,9 @@ const (
 	// maxHomes bounds the homes of split=locality: the work to share out a batch grows with them.
 	maxHomes = 1 << 16
 
+	// MaxPositions bounds the samples that one URL names by their positions. With the longest numbers they fill a URL.
+	MaxPositions = 1024
+
 	// maxSubsetName bounds the name of a subset, in bytes.
 	maxSubsetName = 64
 )
@@ -49,6 +52,11 @@ func PlanNames() []string {
 // BatchNames are the parameters of a batch and of an epoch.
 func BatchNames() []string {
 	return append(PlanNames(), "rank", "world_size", "balance", "split", "homes", "format", "fields", "table")
+}
+
+// SamplesNames are the parameters of samples that are named by their positions.
+func SamplesNames() []string {
+	return []string{"at", "seed", "shuffle", "window", "strata", "importance", "subset", "quarantine", "generation", "format", "fields", "table"}
 }
 
 // Dataset is what a URL is read against.

@@ -27,7 +27,7 @@ type Query struct {
 }
 
 // ParseQuery reads a raw query: each name once, known names only, no empty values. Values stay as they were
-// sent; only "key", "shard", "fields", "table", "subset" and "quarantine" may be escaped.
+// sent; only "key", "shard", "fields", "table", "subset", "quarantine" and the commas of "at" may be escaped.
 func ParseQuery(raw string, known ...string) *Query {
 	q := &Query{values: map[string]string{}}
 	if raw == "" {
@@ -244,6 +244,37 @@ func DecodeEpoch(q *Query, d Dataset, epoch string) Batch {
 	b := Batch{Plan: DecodePlan(q, d)}
 	b.Epoch = q.Decimal("epoch", epoch, 0, math.MaxUint64)
 	return b
+}
+
+// DecodeSamples reads samples that are named by their positions in an epoch.
+func DecodeSamples(q *Query, d Dataset, epoch string) Batch {
+	b := DecodeEpoch(q, d, epoch)
+	b.At = q.positions()
+	return b
+}
+
+// positions reads the list of positions, in the order in which their samples are wanted. One may come several times, as samplers
+// draw them that put samples back.
+func (q *Query) positions() []uint64 {
+	if !q.Given("at") {
+		q.Fail("at", "missing: the positions of samples, as at=3,17,99")
+	}
+	if q.Failed("at") {
+		return nil
+	}
+	// Many clients escape commas.
+	parts := strings.Split(strings.ReplaceAll(strings.ReplaceAll(q.Value("at"), "%2C", ","), "%2c", ","), ",")
+	if len(parts) > MaxPositions {
+		q.Fail("at", "more than %d positions", MaxPositions)
+		return nil
+	}
+	at := make([]uint64, len(parts))
+	for i, part := range parts {
+		if at[i] = q.Decimal("at", part, 0, math.MaxUint64); q.Failed("at") {
+			return nil
+		}
+	}
+	return at
 }
 
 // DecodeSample reads how a request names one sample.

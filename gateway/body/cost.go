@@ -50,8 +50,8 @@ const (
 	showTime = 2500 * time.Nanosecond // more, with key and parts
 )
 
-// Work is about the processor time to find and lay out so many samples that follow each other in the order of a batch. Of
-// each chunk that has one of them all rows are read.
+// Work is about the processor time to find and lay out so many samples of a batch, which follow each other in the order unless the
+// caller names their positions. Of each chunk that has one of them all rows are read.
 func Work(d *plans.Dataset, b address.Batch, samples uint64) time.Duration {
 	perRow, perSample := rowTime, findTime
 	if keys, parts, _ := (Answer{Dataset: d, View: b.View}).shows(); keys || parts {
@@ -65,10 +65,11 @@ func Work(d *plans.Dataset, b address.Batch, samples uint64) time.Duration {
 	}
 	perChunk := d.Index.Samples() / uint64(max(1, d.Index.Chunks()))
 	chunks := samples // at most: each in a chunk of its own
-	switch run := samples/max(1, perChunk) + 2; b.Params.Shuffle {
-	case shuffle.None:
+	switch run := samples/max(1, perChunk) + 2; {
+	case b.At != nil:
+	case b.Params.Shuffle == shuffle.None:
 		chunks = run
-	case shuffle.Window, shuffle.Slot:
+	case b.Params.Shuffle == shuffle.Window || b.Params.Shuffle == shuffle.Slot:
 		chunks = b.Params.Window + run
 	}
 	chunks = min(chunks, samples, uint64(d.Index.Chunks()))

@@ -32,8 +32,7 @@ func (p *Plans) readMixed(ctx context.Context, d *Dataset, b address.Batch) (_ R
 	if err := checkEpoch(m, b.Epoch); err != nil {
 		return Reading{}, err
 	}
-	_, all := b.Share()
-	r := &mixedReading{turns: turnsOf(m, b.Epoch, all), epochs: map[ownEpoch]*shuffle.Epoch{}, plans: map[ownEpoch]*shuffle.Plan{}}
+	r := &mixedReading{turns: turnsOf(m, b), epochs: map[ownEpoch]*shuffle.Epoch{}, plans: map[ownEpoch]*shuffle.Plan{}}
 	var leaves []func()
 	leave := func() {
 		for _, l := range leaves {
@@ -64,16 +63,27 @@ func (p *Plans) readMixed(ctx context.Context, d *Dataset, b address.Batch) (_ R
 		r.epochs[at], r.plans[at] = epoch, plan
 	}
 	ended = true
-	return Reading{Cursor: shuffle.Cursor{Parts: r.cursors(m, d.mixture, b)}, dataset: d, mixed: r, leave: leave}, nil
+	reading := Reading{dataset: d, mixed: r, leave: leave}
+	if b.At == nil {
+		reading.Parts = r.cursors(m, d.mixture, b)
+	}
+	return reading, nil
 }
 
-// turnsOf returns the sources of the positions of a share, those that pad its batch included.
-func turnsOf(m *shuffle.Mixture, epoch uint64, share shuffle.Share) []shuffle.Turn {
+// turnsOf returns the sources of the positions of a batch, those that pad it included.
+func turnsOf(m *shuffle.Mixture, b address.Batch) []shuffle.Turn {
+	_, share := b.Share()
 	turns := make([]shuffle.Turn, 0, share.Count)
+	for _, at := range b.At {
+		turns = append(turns, m.At(b.Epoch, at))
+	}
+	if b.At != nil {
+		return turns
+	}
 	for at, left := share.First, share.Count; left > 0; {
 		lo := at % m.Samples()
 		n := min(left, m.Samples()-lo)
-		turns = m.Append(turns, epoch, lo, lo+n)
+		turns = m.Append(turns, b.Epoch, lo, lo+n)
 		at, left = at+n, left-n
 	}
 	return turns

@@ -150,8 +150,10 @@ const maxKept = 1 << 20
 
 // Reading is the place of one batch in the order of its epoch, with what its plan needs to name the samples.
 type Reading struct {
-	shuffle.Cursor // what the tiers below are told of the reader
+	shuffle.Cursor // what the tiers below are told of the reader; zero: nothing
 
+	plan    *shuffle.Plan
+	epoch   *shuffle.Epoch
 	dataset *Dataset
 	choice  choice
 	mixed   *mixedReading // nil: the dataset is no mixture
@@ -186,60 +188,72 @@ func (p *Plans) Read(ctx context.Context, d *Dataset, b address.Batch) (_ Readin
 		return Reading{}, err
 	}
 	left = nil
-	first := b.Number * b.BatchSize
-	return Reading{
-		Cursor: shuffle.Cursor{
+	r := Reading{plan: plan, epoch: epoch, dataset: d, choice: c, leave: func() { leavePlan(); leaveChoice() }}
+	if b.At == nil { // who names positions follows no order, and nothing is read ahead for him
+		first := b.Number * b.BatchSize
+		r.Cursor = shuffle.Cursor{
 			Plan: plan, Epoch: epoch,
 			First: first, End: min(first+b.BatchSize, b.Samples), BatchSize: b.BatchSize,
 			Rank: b.Rank, WorldSize: b.WorldSize, Split: b.Split, Homes: b.Homes, Dealt: b.Deals(), Tail: b.Tail,
-		},
-		dataset: d,
-		choice:  c,
-		leave:   func() { leavePlan(); leaveChoice() },
-	}, nil
+		}
+	}
+	return r, nil
 }
 
 // Numbers are the samples that a batch needs, by their numbers in the index.
 type Numbers struct {
 	Numbers []uint64 // in the order of the epoch
 	Hot     []bool   // which of them the plan draws often; empty: none
-	Places  []int    // with shares by homes: the distance of each from the batch's first position
+	Places  []int    // where they are no contiguous run: the distance of each from the batch's first position
 }
 
 // Numbers names the samples at the positions of a share; where shares follow homes, those of them that fall to the
 // rank. It uses the memory of dst.
 func (r Reading) Numbers(ctx context.Context, b address.Batch, positions shuffle.Share, dst []uint64) (n Numbers, err error) {
 	n.Numbers = dst[:0]
+	for _, at := range b.At {
+		n.Places = append(n.Places, int(at))
+	}
 	if r.mixed != nil {
 		n.Numbers = r.mixed.appendNumbers(n.Numbers, r.dataset.Index.(*mixedIndex))
 		return n, nil
 	}
-	if b.Follows() {
-		n.Places = r.Epoch.DealHomes(positions, b.Rank, b.WorldSize, b.Homes)
+	switch {
+	case b.At != nil:
+		n.Numbers, n.Hot, err = r.appendSamples(ctx, n.Numbers, b.At)
+		return n, err
+	case b.Follows():
+		n.Places = r.epoch.DealHomes(positions, b.Rank, b.WorldSize, b.Homes)
 		for _, place := range n.Places {
-			n.Numbers = append(n.Numbers, r.Epoch.At((positions.First+uint64(place))%b.Samples))
+			n.Numbers = append(n.Numbers, r.epoch.At((positions.First+uint64(place))%b.Samples))
 		}
-	} else {
-		n.Numbers = r.Epoch.AppendShare(slices.Grow(n.Numbers, int(positions.Count)), positions)
+	default:
+		n.Numbers = r.epoch.AppendShare(slices.Grow(n.Numbers, int(positions.Count)), positions)
 	}
-	n.Hot, err = r.choice.resolve(ctx, r.dataset.Index.First(), r.Plan, r.Epoch, n.Numbers)
+	n.Hot, err = r.choice.resolve(ctx, r.dataset.Index.First(), r.plan, r.epoch, n.Numbers)
 	return n, err
 }
 
-// samplesAt returns the samples at ascending positions. Positions past the end of the epoch pad the last batch.
+// samplesAt returns the samples at some positions.
 func (r Reading) samplesAt(ctx context.Context, positions []uint64) ([]uint64, error) {
-	samples := r.dataset.Index.Samples()
-	out := make([]uint64, 0, len(positions))
+	out, _, err := r.appendSamples(ctx, make([]uint64, 0, len(positions)), positions)
+	return out, err
+}
+
+// appendSamples appends the samples at some positions, best ascending ones, and says which of them the plan draws often. Positions
+// past the end of the epoch pad the last batch.
+func (r Reading) appendSamples(ctx context.Context, out, positions []uint64) (_ []uint64, hot []bool, err error) {
+	samples := r.plan.Samples()
 	for len(positions) > 0 { // one contiguous run after the other
 		lo, n := positions[0]%samples, uint64(1)
 		for n < uint64(len(positions)) && positions[n] == positions[0]+n && lo+n < samples {
 			n++
 		}
-		out = r.Epoch.Append(out, lo, lo+n)
+		out = r.epoch.Append(out, lo, lo+n)
 		positions = positions[n:]
 	}
-	_, err := r.choice.resolve(ctx, r.dataset.Index.First(), r.Plan, r.Epoch, out)
-	return out, err
+	hot, err = r.choice.resolve(ctx, r.dataset.Index.First(), r.plan, r.epoch, out)
+	return out, hot, err
 }
 
 // The memory to plan a request, in bytes.

@@ -2,6 +2,36 @@
 
 PLANTS = [
     (
+        "samples by position are those of another place of the order",
+        "./gateway TestSamplesByPositionAreThoseOfTheBatches",
+        [("gateway/plans/plans.go", "positions[n] == positions[0]+n && lo+n < samples", "positions[n] > positions[0] && lo+n < samples")],
+    ),
+    (
+        "samples by position are delivered although they are quarantined",
+        "./gateway TestSamplesByPositionAreThoseOfTheBatches",
+        [("gateway/plans/plans.go", "\thot, err = r.choice.resolve(ctx, r.dataset.Index.First(), r.plan, r.epoch, out)\n", "\tc := r.choice\n\tc.quarantine = nil\n\thot, err = c.resolve(ctx, r.dataset.Index.First(), r.plan, r.epoch, out)\n")],
+    ),
+    (
+        "samples by position of a mixture come from the first positions",
+        "./gateway TestSamplesByPositionOfMixtures",
+        [("gateway/plans/mixedread.go", "turns = append(turns, m.At(b.Epoch, at))", "turns = append(turns, m.At(b.Epoch, at/2))")],
+    ),
+    (
+        "two lists of positions have one ETag",
+        "./gateway TestSamplesByPositionHaveForms",
+        [("gateway/address/batch.go", 'at[i] = strconv.FormatUint(n, 10)', 'at[i] = strconv.FormatUint(n&1, 10)')],
+    ),
+    (
+        "a position past the end of the epoch is taken",
+        "./gateway TestSamplesByPositionRefuse",
+        [("gateway/address/batch.go", "if at >= b.Samples {", "if at > b.Samples {")],
+    ),
+    (
+        "positions are read with leading zeros and signs",
+        "./gateway TestSamplesByPositionRefuse",
+        [("gateway/address/query.go", 'if at[i] = q.Decimal("at", part, 0, math.MaxUint64); q.Failed("at") {', 'if at[i] = q.Decimal("at", strings.TrimLeft(part[:max(0, len(part)-1)], "+0")+part[max(0, len(part)-1):], 0, math.MaxUint64); q.Failed("at") {')],
+    ),
+    (
         "the gateway holds for every quarantine what the longest takes",
         "./gateway TestQuarantineHoldsWhatItTakes",
         [("gateway/plans/opened.go", "memory.Shrink(s.held(e.value))", "s.held(e.value)")],
@@ -124,7 +154,7 @@ PLANTS = [
     (
         "gateway weighs the sample behind a virtual position by the number of the draw",
         "./gateway TestLossesWeighTheSamplesTheyAreOf",
-        [("gateway/plans/plans.go", "\t_, err := r.choice.resolve(ctx, r.dataset.Index.First(), r.Plan, r.Epoch, out)\n\treturn out, err", "\treturn out, ctx.Err()")],
+        [("gateway/plans/plans.go", "\thot, err = r.choice.resolve(ctx, r.dataset.Index.First(), r.plan, r.epoch, out)\n\treturn out, hot, err", "\treturn out, hot, ctx.Err()")],
     ),
     (
         "gateway warms from the beginning of the epoch again and again",
