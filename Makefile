@@ -9,7 +9,7 @@ GOTEST  := python3 tools/gotest.py
 TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
 FUZZTIME ?= $(if $(filter test-long,$(MAKECMDGOALS)),10m,5s)
 
-.PHONY: help build test test-long unit fuzz arch vet lint cross python-test conformance integration cluster-test deps docs demo dev dev-cluster dev-stop smoke bench bench-peers bench-compare experiments experiments-short sabotage histories wheels fmt clean summary
+.PHONY: help build test test-long unit fuzz arch vet lint cross python-test frameworks-test conformance integration cluster-test deps docs demo dev dev-cluster dev-stop smoke bench bench-peers bench-compare experiments experiments-short sabotage histories wheels fmt clean summary
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -17,12 +17,12 @@ help: ## print this list
 build: ## build bin/millrace
 	go build -o bin/millrace ./cmd/millrace
 
-# Networks of their own are Linux's. A test that cannot run fails there, rather than be passed over.
-CLUSTER_TEST := $(if $(filter Linux,$(shell uname)),cluster-test)
+# Networks of their own, and roots of Debian, are Linux's. A test that cannot run fails there, rather than be passed over.
+ON_LINUX := $(if $(filter Linux,$(shell uname)),frameworks-test cluster-test)
 
 test: ## everything: vet, units with -race, fuzzing, cross-compiling, real S3 servers, eight gateways, the README's tour
 	@rm -f "$(CURDIR)/bin/test-summary"
-	@$(MAKE) --no-print-directory deps vet unit fuzz cross python-test conformance integration $(CLUSTER_TEST) experiments-short summary
+	@$(MAKE) --no-print-directory deps vet unit fuzz cross python-test conformance integration $(ON_LINUX) experiments-short summary
 
 test-long: ## the same with the long counts, ten minutes of each fuzz target and the planted bugs
 	@rm -f "$(CURDIR)/bin/test-summary"
@@ -58,6 +58,10 @@ cross: ## compile for Linux and macOS on amd64 and arm64
 
 python-test: build deps ## the Python client against real gateways and a proxy that cuts; torch's own loaders; mypy and ruff
 	python3 tools/pytest.py
+
+frameworks-test: build ## the Python client with torch 2 and current trainers in a root of Debian 13; Linux, root
+	@tools/frameworks.sh >/dev/null
+	python3 tools/pytest.py --frameworks
 
 integration: deps ## the system through its front door: directory, MinIO, versitygw, odd requests, proxies, the README's tour
 	cd integration && python3 ../tools/gotest.py integration -count=1 $(if $(MILLRACE_LONG),-timeout 4h,-timeout 40m) . ./harness

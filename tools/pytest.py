@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Runs the tests of client/python in the environment of tools/python.sh, against bin/millrace.
 
-usage: pytest.py [ARGS of pytest...]
+usage: pytest.py [--frameworks] [ARGS of pytest...]
 
 Without ARGS it runs all of them, then those of torch and of forks again without the optional package crc32c, which most users
-do not have. mypy and ruff are among the tests. The totals are appended to bin/test-summary of the repository. A skipped test is a
-failure when CI=true. Exit code: 0, or 1 when anything failed.
+do not have. mypy and ruff are among the tests. With --frameworks it runs those of torch in the root of tools/frameworks.sh, with
+torch 2 and current frameworks, and always with the short counts.
+The totals are appended to bin/test-summary of the repository. A skipped test is a failure when CI=true.
+Exit code: 0, or 1 when anything failed.
 """
 
 import os
@@ -17,14 +19,15 @@ import xml.etree.ElementTree
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CLIENT = os.path.join(ROOT, "client", "python")
+FRAMEWORKS = ["tests/torch"]
 WITHOUT_CRC32C = ["tests/torch", "--ignore=tests/torch/test_torch_forks.py", "tests/test_ends.py"]  # test_torch_forks.py hides it itself
 
 
-def run(name, arguments, **environment):
+def run(name, arguments, python="python.sh", **environment):
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as out:
         report = os.path.join(out, "report.xml")
-        command = [os.path.join(ROOT, "tools", "python.sh"), "--", "-m", "pytest", "--durations=5", f"--junitxml={report}", *arguments]
+        command = [os.path.join(ROOT, "tools", python), "--", "-m", "pytest", "--durations=5", f"--junitxml={report}", *arguments]
         failed = subprocess.call(command, cwd=CLIENT, env={**os.environ, **environment}) != 0
         counts = dict.fromkeys(("tests", "failures", "errors", "skipped"), 0)
         if os.path.exists(report):
@@ -46,6 +49,8 @@ def run(name, arguments, **environment):
 
 
 def main():
+    if sys.argv[1:2] == ["--frameworks"]:
+        return 0 if run("frameworks-test", sys.argv[2:] or FRAMEWORKS, python="frameworks.sh", MILLRACE_LONG="") else 1
     good = run("python-test", sys.argv[1:])
     if not sys.argv[1:]:
         path = os.pathsep.join(filter(None, [os.path.join(CLIENT, "tests", "hidden"), os.environ.get("PYTHONPATH")]))

@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# Makes a root of Debian 13, in which the Python package meets current frameworks; --help says how to use it.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+
+usage() {
+  cat <<'HELP'
+usage: tools/frameworks.sh            make what is missing and print the root's path
+       tools/frameworks.sh -- ARGS    run the root's Python with ARGS, in this directory, with client/python on its path
+
+Debian 13 has torch 2.6 without CUDA, for CPython 3.13. mmdebstrap unpacks it, and what it needs, into a directory of the user's
+cache (millrace/frameworks-HASH, HASH that of what is installed); PyPI's pip adds the packages of tools/requirements-frameworks.txt,
+among them jax, ray, transformers and accelerate. ARGS are run by chroot, in namespaces of their own for mounts and processes: the checkout,
+the home directory and the directory of temporary files are there under their own names, and no process is left at the end.
+Needs Linux, root or sudo, and apt.
+HELP
+}
+
+as_root() {
+  if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo -n -E "$@"; fi
+}
+
+# procps and openssl are what the tests call.
+packages=python3-torch,python3-torchvision,python3-pip,procps,openssl,ca-certificates
+archive=http://deb.debian.org/debian
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/millrace
+hash=$({ cat "$here/requirements-frameworks.txt"; echo "layout 1, $packages"; } | sha256sum | cut -c1-12)
+root=$cache/frameworks-$hash
+
+# Runs a program in a root: mounts and processes end with it. A shell stays its first process, since that one has to wait for orphans.
+inside() { # root program arguments...
+  # shellcheck disable=SC2016 # the shell that is started expands it
+  as_root unshare --mount --propagation private --pid --fork --kill-child bash -euc '
+    root=$1 checkout=$2; shift 2
+    mount -t proc proc "$root/proc"
+    mount --rbind /dev "$root/dev"
+    for place in "$checkout" "$HOME" "${TMPDIR:-/tmp}"; do
+      mkdir -p "$root$place"
+      mount --bind "$place" "$root$place"
+    done
+    for file in /etc/resolv.conf /etc/hosts /etc/ssl/certs/ca-certificates.crt; do
+      [ ! -e "$file" ] || { touch "$root$file"; mount --bind "$file" "$root$file"; }
+    done
+    code=0
+    # Of the home directory other Pythons could be on the path.
+    chroot "$root" env -C "$PWD" PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin "$@" || code=$?
+    exit "$code"
+  ' inside "$1" "$(dirname "$here")" "${@:2}"
+}
+
+install() {
+  local began=$SECONDS making=$root.making
+  echo "making $root: Debian 13 with torch 2 and other frameworks (once)" >&2
+  if ! command -v mmdebstrap >/dev/null; then
+    as_root apt-get update -qq >&2
+    DEBIAN_FRONTEND=noninteractive as_root apt-get install -y -qq --no-install-recommends mmdebstrap debian-archive-keyring >/dev/null
+  fi
+  as_root rm -rf --one-file-system "$making"
+  as_root mmdebstrap --quiet --mode=root --variant=essential --include="$packages" \
+    --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
+    trixie "$making" "$archive" >&2
+  # Over Debian's own packages, which stay: /usr/local comes first on the path.
+  inside "$making" /usr/bin/python3 -m pip --disable-pip-version-check --no-cache-dir install -qq --no-deps --no-compile --ignore-installed \
+    --break-system-packages --root-user-action ignore -r "$here/requirements-frameworks.txt" >&2
+  inside "$making" /usr/bin/python3 -W ignore -c 'import numpy, torch; assert int(torch.from_numpy(numpy.arange(4)).sum()) == 6'
+  as_root touch "$making/complete"
+  as_root mv "$making" "$root"
+  prune
+  echo "made $root in $((SECONDS - began)) s, $(as_root du -shx "$root" | cut -f1)" >&2
+}
+
+# Removes the roots that were never finished, and those of other pins that nobody used for a day: another checkout may have younger ones.
+prune() {
+  local other
+  for other in "$cache"/frameworks-*; do
+    if [ -d "$other" ] && [ "$other" != "$root" ] && [ -z "$(find "$other/complete" -maxdepth 0 -mtime -1 2>/dev/null)" ]; then
+      echo "removing $other, which nobody used for a day" >&2
+      as_root rm -rf --one-file-system "$other"
+    fi
+  done
+}
+
+case ${1:-} in
+-h | --help) usage && exit ;;
+esac
+if [ "$(uname)" != Linux ]; then
+  echo "a root of Debian wants Linux" >&2
+  exit 1
+fi
+if [ ! -e "$root/complete" ]; then
+  mkdir -p "$cache"
+  # Whoever comes second waits, and finds it made.
+  exec 9>"$cache/frameworks.lock"
+  flock 9
+  [ -e "$root/complete" ] || install
+  exec 9>&-
+fi
+as_root touch "$root/complete" # it is in use, whatever its age
+
+if [ "${1:-}" = -- ]; then
+  shift
+  # Debian's torch is built without libuv, which torch.distributed's store uses unless it is told not to.
+  inside "$root" env PYTHONPATH="$here/../client/python${PYTHONPATH:+:$PYTHONPATH}" USE_LIBUV=0 /usr/bin/python3 "$@"
+else
+  echo "$root"
+fi
