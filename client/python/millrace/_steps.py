@@ -69,18 +69,18 @@ class Steps:
 
     def _samples(self, batch: Batch) -> list[Any]:
         """Filters and transforms the samples of a batch, one after another, and leaves out those that are refused or fail."""
-        lost, values = set[int](), []
+        lost, refused, values = set[int](), [], []
         for sample in batch:
             try:
                 if self.filter is not None and not run_step("filter", self.filter, sample):
-                    lost.add(sample.index)
+                    refused.append(sample.index)
                 else:
                     values.append(self._value(sample))
             except SampleError:
                 if self.on_error is None:
                     raise
                 lost.add(sample.index)
-        batch.leave_out(lost)
+        batch.leave_out(lost, refused)
         return values
 
     def _value(self, sample: Sample) -> Any:

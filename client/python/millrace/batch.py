@@ -101,6 +101,8 @@ class Batch(Sequence["Sample"]):
         self._decoded: dict[str, list[Any]] = {}
         self._some: dict[str, dict[int, Any]] = {}  # decoded parts that not all samples have
         self._kept: Optional[list[int]] = None  # the samples that are left, by their places in the table; None: all
+        self.refused: list[int] = []
+        """Positions of the samples that the reader's filter has refused, padding apart."""
         self.number: int = head.number
         """Number of the batch in its epoch, from 0."""
         self.epoch: int = head.epoch
@@ -324,8 +326,12 @@ class Batch(Sequence["Sample"]):
         for name in sample._own:
             self._some.setdefault(name, {})[sample.index] = sample[name]
 
-    def leave_out(self, lost: set[int]) -> None:
-        """Shortens the batch by some samples."""
+    def leave_out(self, lost: set[int], refused: Sequence[int] = ()) -> None:
+        """Shortens the batch by samples that failed, and by those that the filter has refused."""
+        if refused:
+            positions = self.positions
+            self.refused += [positions[i] for i in refused if i < len(self) - self.padded]
+            lost = lost.union(refused)
         if not lost:
             return
         keep = [i for i in range(len(self)) if i not in lost]
@@ -507,7 +513,10 @@ def decode(decoder: Decoder, name: str, batch: Batch, i: int, view: memoryview) 
             return str(view, "utf-8")
         if decoder is bytes:
             return bytes(view)
-        return decoder(view)
+        value = decoder(view)
+        if value is None and name in batch._source.decode and bytes(view[:8]).strip() != b"null":  # which is None in JSON
+            raise TypeError("the decoder returned None: have it return a value, or raise an exception")
+        return value
     except CannotDecode as e:
         raise CannotDecode(f"decode part {name!r}: {e.message}", cure=e.cure) from e
     except Exception as e:

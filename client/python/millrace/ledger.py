@@ -35,10 +35,10 @@ class Ledger:
         self._twice: list[tuple[int, int]] = []
 
     def add(self, batch: Batch) -> None:
-        """Notes the samples of a batch. Those that only pad it are counted apart."""
+        """Notes the samples of a batch, also those that a filter has refused. Those that only pad it are counted apart."""
         positions = batch.positions
         n = len(positions) - batch.padded
-        self.note(positions[:n], batch.padded)
+        self.note(positions[:n] if not batch.refused else [*positions[:n], *batch.refused], batch.padded)
 
     def note(self, positions: Sequence[int], padded: int = 0) -> None:
         """Notes positions."""

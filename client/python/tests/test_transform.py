@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from typing import Any
 
@@ -51,5 +52,143 @@ def test_random_draws_repeat_whatever_reads(client: millrace.Client) -> None:
     assert {k: v for share in by_size for k, v in share.items()} == want
     single = client.epoch(0, batch_size=24, seed=5, transform=crop_with_noise).batch(3).value
     assert {position: rest for position, *rest in single}.items() <= want.items()
-    assert drawn(client, 1) != want
+    another = drawn(client, 1)
+    assert all(another[position][-1] != rest[-1] for position, rest in want.items())
     assert drawn(client, shuffle="none") != want
+
+
+def test_filter(client: millrace.Client, files: dict[str, tuple[bytes, bytes]]) -> None:
+    """What the filter refuses is not decoded further, no batch is empty, and a ledger counts it as read."""
+    decoded = []
+
+    def size(view: memoryview) -> int:
+        decoded.append(len(view))
+        return len(view)
+
+    wanted = {key for key, (_, cls) in files.items() if cls == b"3"}
+    options: dict[str, Any] = {"batch_size": 8, "decode": {"cls": int, "jpg": size}, "keys": True, "filter": lambda sample: sample["cls"] == 3}
+    epoch = client.epoch(0, **options)
+    ledger, got, numbers = epoch.ledger(), [], []
+    with epoch.read(ledger=ledger) as reader:
+        for batch in reader:
+            assert len(batch) == len(batch["jpg"]) == len(batch.positions) > 0
+            assert batch["cls"] == [3] * len(batch)
+            got += batch.keys
+            numbers.append(batch.number)
+            assert reader.position == batch.number + 1
+    assert set(got) == wanted
+    assert len(got) == len(decoded) == len(wanted)
+    assert len(numbers) < len(epoch)
+    ledger.check()
+    middle = numbers[len(numbers) // 2]
+    assert [b.number for b in client.epoch(0, **options, start=middle + 1)] == numbers[len(numbers) // 2 + 1 :]
+    with epoch.read() as reader:
+        assert [next(reader).number for _ in range(3)] == numbers[:3]
+    with epoch.read() as reader:
+        emptied = [reader.advance().emptied for _ in range(len(epoch))]
+    assert [m for m in range(len(epoch)) if not emptied[m]] == numbers
+    assert not list(client.epoch(0, filter=lambda _: False, collate=lambda samples: samples[0]))
+
+
+def test_a_filter_decodes_no_part_twice(client: millrace.Client) -> None:
+    decoded = []
+
+    def label(view: memoryview) -> int:
+        decoded.append(view)
+        return int(bytes(view))
+
+    kept = [label for b in client.epoch(0, decode={"cls": label}, filter=lambda sample: sample["cls"] > 4) for label in b["cls"]]
+    assert sorted(kept) == sorted(list(range(5, 10)) * (SAMPLES // 10))
+    assert len(decoded) == SAMPLES
+
+
+def test_samples_become_dicts(client: millrace.Client, files: dict[str, tuple[bytes, bytes]]) -> None:
+    """Without transform for collate, and where transform returns the sample."""
+
+    def change(sample: millrace.Sample) -> millrace.Sample:
+        sample["size"], sample["cls"] = len(sample["jpg"]), sample["cls"] + 1
+        del sample["jpg"]
+        assert set(sample) == {"cls", "size"}
+        assert "jpg" not in sample
+        with pytest.raises(KeyError, match="no part 'jpg'"):
+            sample["jpg"]
+        return sample
+
+    steps: dict[str, Any] = {"decode": {"cls": int}, "keys": True}
+    for batch in client.epoch(0, transform=change, **steps):
+        assert batch.value == [{"cls": int(files[k][1]) + 1, "size": len(files[k][0]), "__key__": k} for k in batch.keys]
+        assert batch["cls"] == [int(files[k][1]) for k in batch.keys]
+    for batch in client.epoch(0, collate=list, **steps):
+        assert batch.value == [{"jpg": files[k][0], "cls": int(files[k][1]), "__key__": k} for k in batch.keys]
+    whole = client.epoch(0, transform=change, batch_transform=lambda batch: (len(batch.value), batch.number), **steps)
+    assert [batch.value for batch in whole][:2] == [(32, 0), (32, 1)]
+
+
+def fails_at(bad: str, step: str) -> dict[str, Any]:
+    def check(sample: millrace.Sample) -> Any:
+        if sample.key == bad:
+            raise ArithmeticError("no crop")
+        return (sample.key,)
+
+    return {step: check} if step == "transform" else {step: check, "transform": lambda sample: (sample.key,)}
+
+
+@pytest.mark.parametrize("step", ["filter", "transform"])
+@pytest.mark.parametrize("keys", [False, True])
+def test_a_step_that_fails_names_its_sample(client: millrace.Client, step: str, keys: bool) -> None:
+    bad = "img-123"
+    found = [(b.number, i, s.position) for b in client.epoch(1, keys=True) for i, s in enumerate(b) if s.key == bad]
+    with pytest.raises(millrace.TransformError, match="ArithmeticError: no crop") as raised:
+        list(client.epoch(1, keys=keys, **fails_at(bad, step)))
+    for e in (raised.value, pickle.loads(pickle.dumps(raised.value)), millrace.TransformError(f"Caught in a worker: {raised.value}")):
+        assert (e.step, e.part, e.key, e.epoch) == (step, None, bad, 1)
+        assert [(e.batch, e.sample, e.position)] == found
+        assert e.report("photos").endswith(f"--key {bad} --reason '{step} fails'")
+    assert isinstance(raised.value.__cause__, ArithmeticError)
+    assert isinstance(raised.value, millrace.SampleError)
+
+
+@pytest.mark.parametrize("step", ["filter", "transform"])
+def test_on_error_covers_every_step(client: millrace.Client, step: str) -> None:
+    bad, told = "img-123", []
+
+    def instead(error: millrace.SampleError) -> Any:
+        told.append((error.step, error.key))
+        return ("another",)
+
+    kept = [k for b in client.epoch(1, on_error="skip", **fails_at(bad, step)) for (k,) in b.value]
+    assert len(kept) == SAMPLES - 1
+    assert bad not in kept
+    given = [k for b in client.epoch(1, on_error=instead, **fails_at(bad, step)) for (k,) in b.value]
+    assert len(given) == SAMPLES
+    assert ("another" in given) == (step == "transform")  # a filter's answer is yes or no
+    assert told == [(step, bad)]
+
+
+def test_a_decoder_that_a_step_asks_for(client: millrace.Client) -> None:
+    """on_error is asked once about a part, and what it gives is seen by the steps."""
+    told = []
+
+    def picky(view: memoryview) -> int:
+        if bytes(view) == b"7":
+            raise ValueError("seven")
+        return int(bytes(view))
+
+    def instead(error: millrace.SampleError) -> Any:
+        told.append(error)
+        return -1 if len(told) % 2 else None
+
+    steps: dict[str, Any] = {"decode": {"cls": picky}, "filter": lambda sample: sample["cls"] < 8, "transform": lambda sample: sample["cls"]}
+    got = [value for b in client.epoch(0, on_error=instead, threads=1, **steps) for value in b.value]
+    assert got.count(-1) == 25
+    assert len(told) == 50
+    assert set(got) == {-1, *range(7)}
+    assert all(isinstance(e, millrace.DecodeError) and e.part == "cls" for e in told)
+    with pytest.raises(millrace.DecodeError, match="seven"):
+        list(client.epoch(0, **steps))
+
+
+def test_a_decoder_that_returns_nothing(client: millrace.Client) -> None:
+    with pytest.raises(millrace.DecodeError, match=r"'cls' of sample 0 .* returned None") as raised:
+        client.epoch(0, decode={"cls": lambda _: None}).batch(0)
+    assert raised.value.part == "cls"

@@ -29,8 +29,9 @@ from . import (
     order,
     parquet,
     programs,
+    samples,
     selections,
     stores,
 )
 
-PLANTS = [plant for room in (stores, index, parquet, named, fields, caches, datapath, closing, order, gateway, gateway_rights, auth, certs, judges, cluster, clients, programs, living, local, selections) for plant in room.PLANTS]
+PLANTS = [plant for room in (stores, index, parquet, named, fields, caches, datapath, closing, order, gateway, gateway_rights, auth, certs, judges, cluster, clients, programs, living, local, selections, samples) for plant in room.PLANTS]

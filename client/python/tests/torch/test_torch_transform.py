@@ -1,0 +1,142 @@
+"""Random augmentation in torch's loaders: equal to the bit whatever the numbers of workers, ranks and threads, and after a resume."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator
+from typing import Any, Optional
+
+import harness
+import pytest
+import torch
+from torch.utils import data as torch_data
+
+import millrace
+import millrace.torch
+
+SAMPLES, BATCH_SIZE, SIDE = 500, 42, 12
+
+Augmented = dict[int, bytes]
+"""The bytes of augmented pictures, by their positions."""
+
+
+@pytest.fixture(autouse=True)
+def _few_cores() -> Iterator[None]:
+    """torch warns of more workers than cores."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="This DataLoader will create")
+        yield
+
+
+def pixels(view: memoryview) -> torch.Tensor:
+    return torch.frombuffer(bytearray(view[:1200]), dtype=torch.uint8).view(3, 20, 20)
+
+
+def augment(sample: millrace.Sample) -> dict[str, Any]:
+    """A random crop, flipped or not, with noise of both generators."""
+    top, left = sample.rng.randrange(20 - SIDE), sample.rng.randrange(20 - SIDE)
+    crop = sample["jpg"][:, top : top + SIDE, left : left + SIDE].float()
+    if sample.rng.random() < 0.5:
+        crop = crop.flip(2)
+    noise = torch.from_numpy(sample.numpy_rng.normal(size=crop.shape)).float()
+    return {"position": sample.position, "image": crop + noise * sample.rng.gauss(0, 1), "cls": sample["cls"]}
+
+
+def dataset_of(gateway: harness.Gateway, **options: Any) -> millrace.torch.Dataset:
+    settings: dict[str, Any] = {"batch_size": BATCH_SIZE, "seed": 3, "decode": {"jpg": pixels, "cls": int}, "transform": augment, **options}
+    return millrace.torch.Dataset(gateway.url, "photos", **settings)
+
+
+def augmented(batches: Iterable[Any], into: Optional[Augmented] = None) -> Augmented:
+    out: Augmented = {} if into is None else into
+    for batch in batches:
+        assert batch["image"].shape[1:] == (3, SIDE, SIDE)
+        for position, image in zip(batch["position"].tolist(), batch["image"]):
+            assert position not in out
+            out[position] = image.numpy().tobytes()
+    return out
+
+
+@pytest.fixture
+def want(gateway: harness.Gateway) -> Augmented:
+    """What the core's epoch gives to one rank, in one thread, one batch after another."""
+    out: Augmented = {}
+    with millrace.Client(gateway.url, "photos") as client:
+        epoch = client.epoch(0, batch_size=64, seed=3, decode={"jpg": pixels, "cls": int}, transform=augment, threads=1, prefetch_bytes=0)
+        for batch in epoch:
+            out.update({value["position"]: value["image"].numpy().tobytes() for value in batch.value})
+    assert len(out) == len(set(out.values())) == SAMPLES
+    return out
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("threads", [1, 8])
+def test_augmentation_repeats(gateway: harness.Gateway, want: Augmented, ranks: int, threads: int) -> None:
+    for workers in (0, 1, 4):
+        got: Augmented = {}
+        for rank in range(ranks):
+            torch.manual_seed(workers)  # of no account
+            dataset = dataset_of(gateway, rank=rank, world_size=ranks, threads=threads)
+            augmented(millrace.torch.DataLoader(dataset, num_workers=workers), got)
+        assert got == want
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_augmentation_repeats_in_other_loaders(gateway: harness.Gateway, want: Augmented, method: str) -> None:
+    stateful_dataloader = pytest.importorskip("torchdata.stateful_dataloader")
+    for loader in (torch_data.DataLoader, stateful_dataloader.StatefulDataLoader):
+        batches = loader(dataset_of(gateway), batch_size=None, num_workers=2, multiprocessing_context=method)
+        assert augmented(batches) == want
+
+
+@pytest.mark.parametrize(("ranks", "workers"), [(1, 4), (2, 1), (3, 0)])
+def test_augmentation_repeats_after_a_resume(gateway: harness.Gateway, want: Augmented, ranks: int, workers: int) -> None:
+    """Begun by 2 ranks of 3 workers, gone on with by others in the midst of the epoch."""
+    got: Augmented = {}
+    states = []
+    for rank in range(2):
+        loader = millrace.torch.DataLoader(dataset_of(gateway, rank=rank, world_size=2), num_workers=3)
+        batches = iter(loader)
+        augmented([next(batches) for _ in range(5)], got)
+        states.append(loader.state_dict())
+    assert states[0] == states[1]
+    assert len(got) == 5 * BATCH_SIZE
+    for rank in range(ranks):
+        loader = millrace.torch.DataLoader(dataset_of(gateway, rank=rank, world_size=ranks, threads=8), num_workers=workers)
+        loader.load_state_dict(states[0])
+        augmented(loader, got)
+    assert got == want
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_transform_that_fails_has_a_name(gateway: harness.Gateway, workers: int) -> None:
+    loader = millrace.torch.DataLoader(dataset_of(gateway, transform=_fails_at_seven), num_workers=workers)
+    with pytest.raises(millrace.TransformError) as raised:
+        list(loader)
+    assert (raised.value.step, raised.value.epoch) == ("transform", 0)
+    assert raised.value.key is not None
+    assert "--key" in raised.value.report()
+    skipping = dataset_of(gateway, transform=_fails_at_seven, on_error="skip")
+    labels = [label for batch in millrace.torch.DataLoader(skipping, num_workers=workers) for label in batch.tolist()]
+    assert len(labels) == SAMPLES * 9 // 10
+    assert 7 not in labels
+
+
+def _fails_at_seven(sample: millrace.Sample) -> int:
+    label: int = sample["cls"]
+    return [0, 1, 2, 3, 4, 5, 6, 8, 8, 9][label] if label != 7 else [][label]
+
+
+@pytest.mark.parametrize("made", [(1.5, "a"), [1.5, "a"], 3.0, {"x": 1, "t": "b"}])
+def test_what_a_transform_returns_becomes_columns(gateway: harness.Gateway, made: Any) -> None:
+    batch = next(iter(dataset_of(gateway, batch_size=4, transform=lambda _: made)))
+    if isinstance(made, tuple):
+        assert torch.equal(batch[0], torch.tensor([1.5] * 4, dtype=batch[0].dtype))
+        assert batch[1] == ["a"] * 4
+    elif isinstance(made, dict):
+        assert batch["x"].tolist() == [1] * 4
+        assert batch["t"] == ["b"] * 4
+    elif isinstance(made, float):
+        assert batch.tolist() == [3.0] * 4
+    else:
+        assert batch == [made] * 4

@@ -1,0 +1,49 @@
+"""Plants in what Python does to single samples: decoders, filters, transforms and their generators."""
+
+PLANTS = [
+    (
+        "a sample's generator is seeded by its place in its rank's share of the batch",
+        "client/python/tests/torch/test_torch_transform.py test_augmentation_repeats",
+        [("client/python/millrace/batch.py", "/{self.epoch}/{self.position}", "/{self.epoch}/{self.batch.number}/{self.index}")],
+    ),
+    (
+        "all samples draw from one generator",
+        "client/python/tests/test_transform.py test_random_draws_repeat_whatever_reads",
+        [("client/python/millrace/batch.py", "self._rng = random.Random(self._seed())", "self._rng = random._inst")],
+    ),
+    (
+        "a sample's generator of NumPy's draws anew in each run",
+        "client/python/tests/torch/test_torch_transform.py test_augmentation_repeats_after_a_resume",
+        [("client/python/millrace/batch.py", "default_rng(self._seed())", "default_rng()")],
+    ),
+    (
+        "augmentation is the same in each epoch",
+        "client/python/tests/test_transform.py test_random_draws_repeat_whatever_reads",
+        [("client/python/millrace/batch.py", "/{self.epoch}/{self.position}", "/{self.position}")],
+    ),
+    (
+        "a batch of which a filter has left nothing is yielded",
+        "client/python/tests/test_transform.py test_filter",
+        [("client/python/millrace/epoch.py", "(batch := self.advance()).emptied", "(batch := self.advance()) is None")],
+    ),
+    (
+        "a ledger misses the samples that a filter has refused",
+        "client/python/tests/test_transform.py test_filter",
+        [("client/python/millrace/_steps.py", "batch.leave_out(lost, refused)", "batch.leave_out(lost.union(refused))")],
+    ),
+    (
+        "a part that a filter has asked for is decoded again",
+        "client/python/tests/test_transform.py test_a_filter_decodes_no_part_twice",
+        [("client/python/millrace/_steps.py", "sample.batch.keep(sample)", "pass")],
+    ),
+    (
+        "a sample at which a transform fails is skipped though nobody said so",
+        "client/python/tests/test_transform.py test_a_step_that_fails_names_its_sample",
+        [("client/python/millrace/_steps.py", "                if self.on_error is None:\n                    raise\n", "")],
+    ),
+    (
+        "a decoder that returns nothing is taken for one that returns a value",
+        "client/python/tests/test_transform.py test_a_decoder_that_returns_nothing",
+        [("client/python/millrace/batch.py", "if value is None and name in", "if False and name in")],
+    ),
+]
