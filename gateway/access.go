@@ -42,7 +42,7 @@ func (g *Gateway) authorize(x *exchange) (err error) {
 	if err := g.acquire(x, name, x.generation()); err != nil {
 		return err
 	}
-	x.log.dataset = name
+	x.log.dataset = cutTo(name, maxName)
 	if !x.changes() {
 		return nil
 	}
@@ -77,9 +77,14 @@ func (g *Gateway) identify(x *exchange) (auth.Principal, error) {
 	return p, nil
 }
 
-// permit refuses a principal that may not use the route. Everybody may ask for the list of the datasets: it has those that
+// permit refuses a principal that may not use the route, and a name that begins as the definition of a mixture and is none. Everybody may ask for the list of the datasets: it has those that
 // the caller may read.
 func (g *Gateway) permit(x *exchange, p auth.Principal, name string, ofDataset bool) error {
+	if address.IsMixture(name) {
+		if _, err := address.ParseMixture(name); err != nil {
+			return err
+		}
+	}
 	if !ofDataset && x.route.right == auth.Read || g.may(p, x.route.right, name) {
 		return nil
 	}
@@ -109,12 +114,15 @@ func (g *Gateway) datasetName(x *exchange) (string, bool) {
 	if strings.HasPrefix(x.route.pattern, "/epoch/") {
 		return g.standard().Name(), true
 	}
-	return chi.URLParam(x.r, "dataset"), strings.Contains(x.route.pattern, "{dataset}")
+	return plainName(chi.URLParam(x.r, "dataset")), strings.Contains(x.route.pattern, "{dataset}")
 }
 
 // may reports whether a principal has a right on a dataset, whether or not there is one of this name. A mixture is read by
 // those who may read its sources, unless a grant says otherwise.
 func (g *Gateway) may(p auth.Principal, right auth.Right, name string) bool {
+	if address.IsMixture(name) {
+		return g.mayMixture(p, right, name)
+	}
 	if !g.access.May(p, right, name) {
 		return false
 	}
@@ -125,8 +133,7 @@ func (g *Gateway) may(p auth.Principal, right auth.Right, name string) bool {
 
 // denied is the problem of a caller that lacks a right. Who may not read a dataset does not learn whether there is one.
 func (g *Gateway) denied(x *exchange, p auth.Principal, name string, ofDataset bool) error {
-	_, served := g.datasets.Current(name)
-	readable := ofDataset && served && g.may(p, auth.Read, name)
+	readable := ofDataset && g.isServed(name) && g.may(p, auth.Read, name)
 	switch {
 	case g.cfg.Access == nil && x.route.right == auth.Admin:
 		return forbidden("this gateway shows this to its own machine alone: start it with --insecure-admin, or with an --access file")

@@ -5,6 +5,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/gateway/auth"
 	"github.com/millrace-data/millrace/gateway/plans"
 )
@@ -63,6 +64,9 @@ func (g *Gateway) info(d *dataset) datasetInfo {
 	var generations []generationInfo
 	for _, open := range g.datasets.Generations(d.Name()) {
 		generations = append(generations, generationInfo{open.Index.Generation(), open.Index.Samples()})
+	}
+	if address.IsMixture(d.Name()) {
+		generations = []generationInfo{{x.Generation(), x.Samples()}}
 	}
 	return datasetInfo{
 		Name: d.Name(), Default: d == g.standard(), Generation: x.Generation(), Format: x.Format(),

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/gateway/timing"
 )
 
@@ -43,7 +44,9 @@ func newMetrics(g *Gateway) *metrics {
 func (m *metrics) observe(route string, x *exchange, status int, took time.Duration, abort bool) {
 	r := timing.Request{Route: route, Status: status, Bytes: x.w.Bytes, Took: took, Trace: x.span.Trace()}
 	if x.dataset != nil {
-		r.Dataset = x.dataset.Name()
+		if r.Dataset = x.dataset.Name(); address.IsMixture(r.Dataset) {
+			r.Dataset = "mix:" // one label for all of them: there are as many as URLs
+		}
 	}
 	if x.w.Wrote {
 		r.Waited = x.w.First

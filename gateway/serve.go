@@ -98,6 +98,7 @@ func (g *Gateway) newDataset(d Dataset) *dataset {
 
 // Close ends a dataset that no request uses any more.
 func (d *dataset) Close() {
+	d.gateway.written.forget(d)
 	if err := d.gateway.plans.Forget(d.Dataset); err != nil {
 		d.gateway.cfg.Log.Warn().Err(err).Str("dataset", d.Name()).Msg("close what plans were made with")
 	}
@@ -170,7 +171,6 @@ func (g *Gateway) mix(m Mixture, all []*dataset) (*dataset, error) {
 		return nil, errors.New("nobody reads mixtures: Config.Mix is nil")
 	}
 	var sources []plans.Source
-	var read []Dataset
 	var parts []*dataset
 	for _, s := range m.Sources {
 		d := named(all, s.Dataset)
@@ -179,13 +179,12 @@ func (g *Gateway) mix(m Mixture, all []*dataset) (*dataset, error) {
 		}
 		sources = append(sources, plans.Source{Dataset: d.Dataset, Weight: s.Weight, PerBatch: s.PerBatch})
 		parts = append(parts, d)
-		read = append(read, Dataset{Name: d.Name(), Index: d.Index, Source: d.source, Importance: d.Importance, Selection: d.Selection})
 	}
 	d, err := plans.NewMixture(m.Name, m.Samples, sources, body.Forms)
 	if err != nil {
 		return nil, err
 	}
-	return &dataset{Dataset: d, gateway: g, source: g.cfg.Mix(read), indexETag: indexETag(d.Index), parts: parts, places: admission.NewPlaces(admission.PlanningPlaces())}, nil
+	return g.newMixture(d, parts), nil
 }
 
 // standard is the default dataset.
@@ -193,14 +192,31 @@ func (g *Gateway) standard() *dataset { return g.datasets.All()[0] }
 
 // acquire finds the dataset of a request in a generation, the current one where none is named. The request has it until its end.
 func (g *Gateway) acquire(x *exchange, name, generation string) error {
+	if address.IsMixture(name) {
+		return g.acquireMixture(x, name, generation)
+	}
+	if !address.IsDigest(generation) { // the decoder of the query reports it
+		generation = ""
+	}
 	d, leave, err := g.datasets.Acquire(x.r.Context(), name, generation)
+	if err != nil {
+		return g.absent(name, generation, err)
+	}
+	x.holds(d, leave)
+	return nil
+}
+
+// holds gives a request a dataset until its end, in the place of the one that it had.
+func (x *exchange) holds(d *dataset, leave func()) {
+	if x.leave != nil {
+		x.leave()
+	}
+	x.dataset, x.leave = d, leave
+}
+
+// absent says why a generation of a dataset is not to be had.
+func (g *Gateway) absent(name, generation string, err error) error {
 	switch {
-	case err == nil:
-		if x.leave != nil {
-			x.leave()
-		}
-		x.dataset, x.leave = d, leave
-		return nil
 	case errors.Is(err, catalog.ErrUnknown):
 		if d, ok := g.datasets.Current(name); ok {
 			_, current := d.Key()
@@ -234,15 +250,26 @@ func (x *exchange) generation() string {
 func generationIn(query string) (generation string) {
 	for part := range strings.SplitSeq(query, "&") {
 		value, ok := strings.CutPrefix(part, "generation=")
+		value = address.PlainGeneration(value)
 		switch {
 		case !ok:
-		case generation != "" || !address.IsDigest(value):
+		case generation != "" || !isGeneration(value):
 			return ""
 		default:
 			generation = value
 		}
 	}
 	return generation
+}
+
+// isGeneration reports whether a text could be the generation of a dataset, or those of a mixture's sources.
+func isGeneration(text string) bool {
+	for one := range strings.SplitSeq(text, ",") {
+		if !address.IsDigest(one) {
+			return false
+		}
+	}
+	return true
 }
 
 // generationOf is the generation that the URL of a batch or an epoch names; "": none, or nothing that could be one.

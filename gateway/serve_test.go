@@ -124,7 +124,7 @@ func TestAnOlderGenerationIsOpenedOnDemand(t *testing.T) {
 // newRigOf serves one dataset, and opens as g does.
 func newRigOf(t *testing.T, g *generations, d gateway.Dataset) *rig {
 	return newRig(t, 60, 800, func(c *gateway.Config) {
-		c.Datasets[0] = d
+		c.Datasets[0], c.Mix = d, mix
 		c.Open = func(_ context.Context, name, generation string) (gateway.Dataset, error) {
 			g.opened = append(g.opened, name)
 			if generation == g.older.Index.Generation() {

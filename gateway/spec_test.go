@@ -23,7 +23,7 @@ import (
 
 // TestLiveAnswersMatchTheSpecification holds status, headers and body of every route to the document that is served.
 func TestLiveAnswersMatchTheSpecification(t *testing.T) {
-	r := newRig(t, 20, 800, nil)
+	r := newRig(t, 20, 800, func(c *gateway.Config) { c.Mix = mix })
 	r.source.warm = func(at shuffle.Cursor) (chunkindex.Warmed, error) { return chunkindex.Warmed{Next: at.First + 1}, nil }
 	doc, err := openapi3.NewLoader().LoadFromData(r.do("GET", "/openapi.json").body)
 	if err != nil {
@@ -52,6 +52,12 @@ func TestLiveAnswersMatchTheSpecification(t *testing.T) {
 		{"/v1/datasets", "", 200},
 		{"/v1/datasets/photos", "", 200},
 		{"/v1/datasets/other", "", 404},
+		{"/v1/datasets/mix:photos(subset=samples:0-9&quarantine=samples:3):2,photos:1", "", 200},
+		{"/v1/datasets/mix:photos(subset=samples:0-9&quarantine=samples:3):2,photos:1/epochs/0", "", 200},
+		{"/v1/datasets/mix:photos:2/epochs/0/batches/0", "", 200},
+		{"/v1/datasets/mix:photos:2/epochs/0/batches/0/manifest", "", 200},
+		{"/v1/datasets/mix:photos", "", 400},
+		{"/v1/datasets/photos/epochs/0/batches/0?subset=train=9,val=1:train~samples:0-9&quarantine=samples:3", "", 200},
 		{"/v1/datasets/photos/epochs/0", "", 200},
 		{"/v1/datasets/photos/epochs/0?shuffle=full&rank=1&world_size=3", "", 200},
 		{"/v1/datasets/photos/epochs/0?shuffle=window&window=8&strata=4&split=locality&rank=1&world_size=3", "", 200},

@@ -261,6 +261,9 @@ func (b Batch) etag(what string) string {
 	if !b.View.Plain() {
 		what = fmt.Sprintf("%s form %d", what, formVersion)
 	}
+	if IsMixture(b.Dataset) { // its generation is that of the sources, and does not say how they are mixed
+		what += " of " + b.Dataset
+	}
 	return quoted(fmt.Appendf(nil, "millrace %s\norder %d\n%d\n%d\n%s\n", what, shuffle.OrderVersion, b.Epoch, b.Number, b.query()))
 }
 

@@ -414,9 +414,12 @@ func (q *Query) quarantine(name string) string {
 
 // Check ends the decoding of a query: one refusal for all its faults, or for a generation that is not served.
 func (d Dataset) Check(q *Query) error {
-	s := q.Value("generation")
+	s := PlainGeneration(q.Value("generation"))
 	other := s != "" && s != d.Generation
-	if other && !IsDigest(s) {
+	switch {
+	case other && IsMixture(d.Name):
+		q.Fail("generation", "must be the generations of the sources in their order, with commas between them")
+	case other && !IsDigest(s):
 		q.Fail("generation", notADigest)
 	}
 	if err := q.Err(); err != nil {

@@ -21,6 +21,7 @@ type mixedReading struct {
 	turns  []shuffle.Turn // of the positions that must be located
 	epochs map[ownEpoch]*shuffle.Epoch
 	plans  map[ownEpoch]*shuffle.Plan
+	parts  map[int]choice // of the sources
 }
 
 // readMixed is Read for a mixture.
@@ -32,7 +33,7 @@ func (p *Plans) readMixed(ctx context.Context, d *Dataset, b address.Batch) (_ R
 	if err := checkEpoch(m, b.Epoch); err != nil {
 		return Reading{}, err
 	}
-	r := &mixedReading{turns: turnsOf(m, b), epochs: map[ownEpoch]*shuffle.Epoch{}, plans: map[ownEpoch]*shuffle.Plan{}}
+	r := &mixedReading{turns: turnsOf(m, b), epochs: map[ownEpoch]*shuffle.Epoch{}, plans: map[ownEpoch]*shuffle.Plan{}, parts: map[int]choice{}}
 	var leaves []func()
 	leave := func() {
 		for _, l := range leaves {
@@ -54,8 +55,17 @@ func (p *Plans) readMixed(ctx context.Context, d *Dataset, b address.Batch) (_ R
 			return Reading{}, address.Refuse(address.TooLarge,
 				"the batch goes through more than %d epochs of its sources: ask for smaller batches", maxOwnEpochs)
 		}
-		key := planKey{dataset: d.mixture.sources[t.Source].Dataset, params: sourceParams(m, b.Params, t.Source), epoch: t.Epoch, isEpoch: true}
-		plan, epoch, end, err := p.cache.epoch(ctx, key, choice{})
+		own, source := d.mixture.sourcePlan(m, b.Params, t.Source), d.mixture.sources[t.Source].Dataset
+		c, known := r.parts[t.Source]
+		if !known {
+			var end func()
+			if c, end, err = p.choose(ctx, source, own); err != nil {
+				return Reading{}, err
+			}
+			leaves = append(leaves, end)
+			r.parts[t.Source] = c
+		}
+		plan, epoch, end, err := p.cache.epoch(ctx, planKey{dataset: source, params: own.Params, epoch: t.Epoch, isEpoch: true}, c)
 		if err != nil {
 			return Reading{}, err
 		}
@@ -117,9 +127,40 @@ func (r *mixedReading) cursors(m *shuffle.Mixture, of *mixture, b address.Batch)
 }
 
 // appendNumbers appends the numbers of the samples, in the mixture's index.
-func (r *mixedReading) appendNumbers(dst []uint64, x *mixedIndex) []uint64 {
+func (r *mixedReading) appendNumbers(ctx context.Context, dst []uint64, x *mixedIndex) ([]uint64, error) {
+	begin := len(dst)
 	for _, t := range r.turns {
-		dst = append(dst, x.samples[t.Source]+r.epochs[ownEpoch{t.Source, t.Epoch}].At(t.Position))
+		dst = append(dst, r.epochs[ownEpoch{t.Source, t.Epoch}].At(t.Position))
 	}
-	return dst
+	for at, epoch := range r.epochs {
+		if err := r.resolve(ctx, at, epoch, dst[begin:], x); err != nil {
+			return nil, err
+		}
+	}
+	for i, t := range r.turns {
+		dst[begin+i] += x.samples[t.Source]
+	}
+	return dst, nil
+}
+
+// resolve replaces what a source's plan numbers by the samples of the source, where a part of the source is mixed.
+func (r *mixedReading) resolve(ctx context.Context, at ownEpoch, epoch *shuffle.Epoch, all []uint64, x *mixedIndex) error {
+	c := r.parts[at.source]
+	if !c.virtual() && c.quarantine == nil {
+		return nil
+	}
+	var own []uint64
+	var places []int
+	for i, t := range r.turns {
+		if t.Source == at.source && t.Epoch == at.epoch {
+			own, places = append(own, all[i]), append(places, i)
+		}
+	}
+	if _, err := c.resolve(ctx, x.parts[at.source].First(), r.plans[at], epoch, own); err != nil {
+		return err
+	}
+	for i, place := range places {
+		all[place] = own[i]
+	}
+	return nil
 }

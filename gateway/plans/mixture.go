@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strings"
 
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/shuffle"
@@ -15,30 +16,40 @@ type Source struct {
 	Dataset  *Dataset
 	Weight   uint64
 	PerBatch uint64 // of all sources of a mixture, or 0 of all
+
+	// The part of the dataset that is mixed. Mixtures of whole datasets leave all of it out.
+	Subset     string // in its one form
+	Samples    uint64 // of the subset
+	Quarantine string // in its one form
 }
 
 // mixture is what a dataset that is a mixture has beside its index.
 type mixture struct {
 	samples uint64
 	sources []ingredient
+	written bool // a URL defines it
 }
 
 // ingredient is a source with its numbers for the order.
 type ingredient struct {
 	*Dataset
 	shuffle.Ingredient
+	subset, quarantine string
 }
 
 // NewMixture returns the dataset of a mixture. samples is the number of positions of an epoch; 0 means as many as the
 // sources have samples. forms returns the forms of an index.
 func NewMixture(name string, samples uint64, sources []Source, forms func(Index) []address.Form) (*Dataset, error) {
-	m := &mixture{samples: samples}
+	m := &mixture{samples: samples, written: address.IsMixture(name)}
 	for _, s := range sources {
 		if s.Dataset.mixture != nil {
 			return nil, fmt.Errorf("source %q is a mixture itself", s.Dataset.Name())
 		}
 		i := shuffle.Ingredient{Samples: s.Dataset.Index.Samples(), Weight: s.Weight, PerBatch: s.PerBatch}
-		m.sources = append(m.sources, ingredient{s.Dataset, i})
+		if s.Subset != "" {
+			i.Samples = s.Samples
+		}
+		m.sources = append(m.sources, ingredient{s.Dataset, i, s.Subset, s.Quarantine})
 	}
 	order, err := m.order(0)
 	if err != nil {
@@ -62,8 +73,16 @@ func (m *mixture) order(seed uint64) (*shuffle.Mixture, error) {
 	return shuffle.NewMixture(seed, m.samples, from)
 }
 
-// generation names the sources of a mixture and their shares: equal generations, equal batches.
+// generation names the sources of a mixture and their shares: equal generations, equal batches. Where the name says what is mixed, it is
+// the list of the sources' generations, so that each of them can be found by it.
 func (m *mixture) generation() string {
+	if m.written {
+		all := make([]string, len(m.sources))
+		for i, s := range m.sources {
+			all[i] = s.Index.Generation()
+		}
+		return strings.Join(all, ",")
+	}
 	h := sha256.New()
 	fmt.Fprintf(h, "millrace mixture\n%d\n", m.samples)
 	for _, s := range m.sources {
@@ -102,10 +121,10 @@ func checkEpoch(m *shuffle.Mixture, epoch uint64) error {
 	return address.RefuseParameter("epoch", "must be below %d: a mixture counts positions up to 2^63", m.Epochs())
 }
 
-// sourceParams are the parameters of a source's own order.
-func sourceParams(m *shuffle.Mixture, params shuffle.Params, i int) shuffle.Params {
-	params.Seed = m.SourceSeed(i)
-	return params
+// sourcePlan is the plan of a source's own order.
+func (m *mixture) sourcePlan(order *shuffle.Mixture, params shuffle.Params, i int) address.Plan {
+	params.Seed, params.Subset = order.SourceSeed(i), m.sources[i].subset
+	return address.Plan{Params: params, Quarantine: m.sources[i].quarantine}
 }
 
 // SourceInfo describes a source of a mixture.
@@ -115,6 +134,8 @@ type SourceInfo struct {
 	Samples    uint64 `json:"samples"`
 	Weight     uint64 `json:"weight,omitempty"`
 	PerBatch   uint64 `json:"per_batch,omitempty"`
+	Subset     string `json:"subset,omitempty"`
+	Quarantine string `json:"quarantine,omitempty"`
 }
 
 // Sources describes the sources of a mixture; nil for a dataset that is no mixture.
@@ -124,7 +145,7 @@ func (d *Dataset) Sources() []SourceInfo {
 	}
 	out := make([]SourceInfo, len(d.mixture.sources))
 	for i, s := range d.mixture.sources {
-		out[i] = SourceInfo{Dataset: s.Name(), Generation: s.Index.Generation(), Samples: s.Samples, PerBatch: s.PerBatch}
+		out[i] = SourceInfo{Dataset: s.Name(), Generation: s.Index.Generation(), Samples: s.Samples, PerBatch: s.PerBatch, Subset: s.subset, Quarantine: s.quarantine}
 		if s.PerBatch == 0 {
 			out[i].Weight = s.Weight
 		}
@@ -152,15 +173,15 @@ func (p *Plans) describeMixed(ctx context.Context, d *Dataset, a address.Plan, i
 	}
 	digests := make([]string, 0, m.Sources())
 	for i, s := range d.mixture.sources {
-		params := sourceParams(m, a.Params, i)
-		plan, leave, err := p.cache.plan(ctx, s.Dataset, params, choice{})
+		own := d.mixture.sourcePlan(m, a.Params, i)
+		plan, c, leave, err := p.plan(ctx, s.Dataset, own)
 		if err != nil {
 			return err
 		}
-		digests = append(digests, plan.OrderDigest())
+		digests = append(digests, c.orderDigest(plan))
 		info.Reads += plan.Reads()
 		leave()
-		info.Memory += shuffle.Memory(params, s.chunkLengths())
+		info.Memory += shuffle.Memory(own.Params, s.chunkLengths())
 	}
 	info.OrderDigest, info.Sources = m.OrderDigest(digests), d.Sources()
 	return nil

@@ -215,8 +215,8 @@ func (r Reading) Numbers(ctx context.Context, b address.Batch, positions shuffle
 		n.Places = append(n.Places, int(at))
 	}
 	if r.mixed != nil {
-		n.Numbers = r.mixed.appendNumbers(n.Numbers, r.dataset.Index.(*mixedIndex))
-		return n, nil
+		n.Numbers, err = r.mixed.appendNumbers(ctx, n.Numbers, r.dataset.Index.(*mixedIndex))
+		return n, err
 	}
 	switch {
 	case b.At != nil:

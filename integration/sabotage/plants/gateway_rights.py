@@ -29,7 +29,7 @@ PLANTS = [
     (
         "rights: who may not read a dataset learns that it is there",
         "./gateway TestMatrix",
-        [("gateway/access.go", "readable := ofDataset && served && g.may(p, auth.Read, name)", "readable := ofDataset && served")],
+        [("gateway/access.go", "readable := ofDataset && g.isServed(name) && g.may(p, auth.Read, name)", "readable := ofDataset && g.isServed(name)")],
     ),
     (
         "rights: bad credentials get no challenge",

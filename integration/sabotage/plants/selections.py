@@ -31,4 +31,34 @@ PLANTS = [
         "./gateway TestWrittenQuarantine",
         [("gateway/plans/selection.go", "\tfor _, run := range runs {", "\tfor _, run := range runs[:len(runs)-1] {")],
     ),
+    (
+        "a mixture of parts mixes whole datasets",
+        "./gateway TestWrittenMixtureOfParts",
+        [("gateway/plans/mixedread.go", "if !c.virtual() && c.quarantine == nil {", "if true {")],
+    ),
+    (
+        "a mixture in an address wants no right on its last source",
+        "./gateway TestWrittenMixtureWantsReadOnItsSources",
+        [("gateway/mixtures.go", "!slices.ContainsFunc(m.Sources, func(s address.Source) bool {\n\t\treturn !g.may(p", "!slices.ContainsFunc(m.Sources[:len(m.Sources)-1], func(s address.Source) bool {\n\t\treturn !g.may(p")],
+    ),
+    (
+        "a mixture in an address forgets which generations the URL names",
+        "./gateway TestWrittenMixtureOfOlderGenerations",
+        [("gateway/mixtures.go", "g.datasets.Acquire(x.r.Context(), s.Dataset, generations[i])", 'g.datasets.Acquire(x.r.Context(), s.Dataset, "")')],
+    ),
+    (
+        "two mixtures of the same datasets have one ETag",
+        "./gateway TestWrittenMixtureHasOneAddress",
+        [("gateway/address/batch.go", 'what += " of " + b.Dataset', "_ = b.Dataset")],
+    ),
+    (
+        "every mixture in an address is a label of its own",
+        "./gateway TestWrittenMixtureHasOneAddress",
+        [("gateway/metrics.go", 'r.Dataset = "mix:"', "_ = r.Dataset")],
+    ),
+    (
+        "a mixture is kept when its source has another generation",
+        "./gateway TestWrittenMixtureOfOlderGenerations",
+        [("gateway/mixtures.go", "d.Name() == name && slices.Equal(d.parts, parts)", "d.Name() == name")],
+    ),
 ]

@@ -1,0 +1,172 @@
+package address
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Bounds of a mixture that an address defines.
+const (
+	mixturePrefix  = "mix:"
+	maxMixtureText = 4 << 10 // bytes
+	maxSources     = 64
+	maxShare       = 1 << 32 // of a source: a weight, or samples of each batch
+	maxMixed       = 1 << 62 // positions of an epoch
+)
+
+// Mixture is a mixture of datasets that a URL defines in the place of a dataset's name.
+type Mixture struct {
+	Sources  []Source
+	PerBatch bool   // the shares are samples of each batch; else they are weights
+	Samples  uint64 // positions of an epoch; 0: as many as the sources have samples
+}
+
+// Source is a dataset, or a part of one, and its share of a mixture.
+type Source struct {
+	Dataset    string
+	Subset     string // in its one form; "": the whole dataset
+	Quarantine string
+	Share      uint64
+}
+
+// IsMixture reports whether what stands in the place of a dataset's name defines a mixture.
+func IsMixture(name string) bool { return strings.HasPrefix(name, mixturePrefix) }
+
+// ParseMixture reads mix:SOURCE:SHARE,...[,samples=N][,per-batch], where a source is a dataset's name, and behind it in
+// parentheses subset= and quarantine= as a query has them.
+func ParseMixture(name string) (Mixture, error) {
+	q := &Query{}
+	var m Mixture
+	if len(name) > maxMixtureText {
+		q.Fail("dataset", "a mixture of more than %d bytes", maxMixtureText)
+		return m, q.Err()
+	}
+	for _, part := range splitOutside(strings.TrimPrefix(name, mixturePrefix)) {
+		switch samples, isSamples := strings.CutPrefix(part, "samples="); {
+		case isSamples && m.Samples == 0:
+			m.Samples = q.Decimal("dataset", samples, 1, maxMixed)
+		case part == "per-batch" && !m.PerBatch:
+			m.PerBatch = true
+		default:
+			m.Sources = append(m.Sources, parseSource(q, part))
+		}
+	}
+	if n := len(m.Sources); n == 0 || n > maxSources {
+		q.Fail("dataset", "a mixture of %d sources, want 1 to %d", n, maxSources)
+	}
+	for i, s := range m.Sources {
+		if slices.ContainsFunc(m.Sources[:i], func(t Source) bool { t.Share = s.Share; return t == s }) {
+			q.Fail("dataset", "source %s is given twice", Bounded(s.Dataset))
+		}
+	}
+	m.reduce()
+	return m, q.Err()
+}
+
+// splitOutside cuts a text at the commas outside of parentheses.
+func splitOutside(text string) (parts []string) {
+	depth, begin := 0, 0
+	for i := range len(text) {
+		switch text[i] {
+		case '(':
+			depth++
+		case ')':
+			depth--
+		case ',':
+			if depth == 0 {
+				parts, begin = append(parts, text[begin:i]), i+1
+			}
+		}
+	}
+	return append(parts, text[begin:])
+}
+
+// parseSource reads NAME:SHARE, or NAME(QUERY):SHARE.
+func parseSource(q *Query, text string) (s Source) {
+	at := strings.LastIndexByte(text, ':')
+	share, reason := ParseDecimal(text[at+1:])
+	if at < 0 || reason != "" || share == 0 || share > maxShare {
+		q.Fail("dataset", "%s: want SOURCE:SHARE, and a share is a whole number from 1 to %d", Bounded(text), uint64(maxShare))
+		return s
+	}
+	s.Share = share
+	name, more, narrowed := strings.Cut(text[:at], "(")
+	if s.Dataset = name; !ValidName(name) {
+		q.Fail("dataset", "%s: want the name of a dataset, or NAME(subset=...&quarantine=...), before the share", Bounded(text))
+		return s
+	}
+	if !narrowed {
+		return s
+	}
+	query, closed := strings.CutSuffix(more, ")")
+	own := ParseQuery(query, "subset", "quarantine")
+	if !closed || query == "" {
+		own.Fail("query", "want parameters between parentheses")
+	}
+	if own.Has("subset") {
+		if s.Subset = own.subset("subset"); !own.Failed("subset") && !SubsetNamesItsData(s.Subset) {
+			own.Fail("subset", "a part of a mixture is a split written out, or has the split's digest: the default split of another gateway could be another one")
+		}
+	}
+	if own.Has("quarantine") {
+		s.Quarantine = own.quarantine("quarantine")
+	}
+	q.Adopt("dataset: "+Bounded(name)+": ", own.Faults())
+	return s
+}
+
+// reduce divides weights by what divides all of them, so that one mixture has one name.
+func (m *Mixture) reduce() {
+	if m.PerBatch {
+		return
+	}
+	var divisor uint64
+	for _, s := range m.Sources {
+		divisor = gcd(divisor, s.Share)
+	}
+	for i := range m.Sources {
+		m.Sources[i].Share /= max(divisor, 1)
+	}
+}
+
+// Name writes a mixture as ParseMixture reads it, in its one form.
+func (m Mixture) Name() string {
+	parts := make([]string, 0, len(m.Sources)+2)
+	for _, s := range m.Sources {
+		var query []string
+		if s.Quarantine != "" {
+			query = append(query, "quarantine="+s.Quarantine)
+		}
+		if s.Subset != "" {
+			query = append(query, "subset="+s.Subset)
+		}
+		part := s.Dataset
+		if len(query) > 0 {
+			part += "(" + strings.Join(query, "&") + ")"
+		}
+		parts = append(parts, part+":"+strconv.FormatUint(s.Share, 10))
+	}
+	if m.Samples > 0 {
+		parts = append(parts, "samples="+strconv.FormatUint(m.Samples, 10))
+	}
+	if m.PerBatch {
+		parts = append(parts, "per-batch")
+	}
+	return mixturePrefix + strings.Join(parts, ",")
+}
+
+// PlainGeneration returns the text of generation= as it is without escapes: programs that build a query may escape commas.
+func PlainGeneration(value string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(value, "%2C", ","), "%2c", ",")
+}
+
+// Generations splits the generation of a mixture that a URL defines: those of its sources, in their order, with commas between
+// them. It returns nil where the text is none for so many sources.
+func (m Mixture) Generations(text string) []string {
+	all := strings.Split(text, ",")
+	if len(all) != len(m.Sources) || slices.ContainsFunc(all, func(s string) bool { return !IsDigest(s) }) {
+		return nil
+	}
+	return all
+}

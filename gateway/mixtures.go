@@ -1,0 +1,163 @@
+package gateway
+
+import (
+	"net/url"
+	"slices"
+	"sync"
+
+	"github.com/millrace-data/millrace/gateway/address"
+	"github.com/millrace-data/millrace/gateway/admission"
+	"github.com/millrace-data/millrace/gateway/auth"
+	"github.com/millrace-data/millrace/gateway/body"
+	"github.com/millrace-data/millrace/gateway/plans"
+)
+
+// maxWritten mixtures are kept that URLs define. A job asks for one or two, batch after batch, and to make one takes
+// time and memory for each chunk of its sources.
+const maxWritten = 8
+
+// written keeps the mixtures that URLs define, as long as their sources are open. It is only there to save time: any of them can be made
+// from its name.
+type written struct {
+	mu   sync.Mutex // guards what follows
+	made []*dataset // used last first
+}
+
+// find returns the mixture of a name that is made of these datasets.
+func (w *written) find(name string, parts []*dataset) *dataset {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, d := range w.made {
+		if d.Name() == name && slices.Equal(d.parts, parts) {
+			w.made = slices.Insert(slices.Delete(w.made, i, i+1), 0, d)
+			return d
+		}
+	}
+	return nil
+}
+
+// keep takes a mixture in, and lets go of the one that was used longest ago.
+func (w *written) keep(d *dataset) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.made = slices.Insert(w.made, 0, d)
+	if len(w.made) > maxWritten {
+		w.made = slices.Delete(w.made, maxWritten, len(w.made))
+	}
+}
+
+// forget lets go of the mixtures that a dataset is part of.
+func (w *written) forget(d *dataset) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.made = slices.DeleteFunc(w.made, func(m *dataset) bool { return slices.Contains(m.parts, d) })
+}
+
+// plainName returns the definition of a mixture that stands in the place of a dataset's name, without the escapes that programs write. It
+// leaves everything else as it is: a dataset's name needs no escapes.
+func plainName(text string) string {
+	if plain, err := url.PathUnescape(text); err == nil && address.IsMixture(plain) {
+		return plain
+	}
+	return text
+}
+
+// mayMixture reports whether a principal has a right on every source of a mixture that a URL defines, and may read each.
+func (g *Gateway) mayMixture(p auth.Principal, right auth.Right, name string) bool {
+	m, err := address.ParseMixture(name)
+	return err == nil && !slices.ContainsFunc(m.Sources, func(s address.Source) bool {
+		return !g.may(p, auth.Read, s.Dataset) || !g.may(p, right, s.Dataset)
+	})
+}
+
+// isServed reports whether a dataset of this name is served, or every source of a mixture that the name defines.
+func (g *Gateway) isServed(name string) bool {
+	if !address.IsMixture(name) {
+		_, ok := g.datasets.Current(name)
+		return ok
+	}
+	m, err := address.ParseMixture(name)
+	return err == nil && !slices.ContainsFunc(m.Sources, func(s address.Source) bool { return !g.isServed(s.Dataset) })
+}
+
+// acquireMixture makes the mixture that a URL defines, of the generations of its sources that the URL names, or of the current ones. The
+// request has all of them until its end.
+func (g *Gateway) acquireMixture(x *exchange, name, generation string) (err error) {
+	m, err := address.ParseMixture(name)
+	if err != nil {
+		return err
+	}
+	generations := make([]string, len(m.Sources))
+	if generation != "" {
+		if generations = m.Generations(generation); generations == nil {
+			return address.RefuseParameter("generation", "must be the generations of the mixture's %d sources in their order, with commas between them", len(m.Sources))
+		}
+	}
+	var leaves []func()
+	leave := func() {
+		for _, l := range slices.Backward(leaves) {
+			l()
+		}
+	}
+	made := false
+	defer func() {
+		if !made { // an error, or a panic
+			leave()
+		}
+	}()
+	var parts []*dataset
+	for i, s := range m.Sources {
+		d, end, err := g.datasets.Acquire(x.r.Context(), s.Dataset, generations[i])
+		if err != nil {
+			return g.absent(s.Dataset, generations[i], err)
+		}
+		leaves, parts = append(leaves, end), append(parts, d)
+		if d.parts != nil {
+			return address.RefuseParameter("dataset", "source %s is a mixture itself: mix its sources", s.Dataset)
+		}
+	}
+	d := g.written.find(m.Name(), parts)
+	if d == nil {
+		if d, err = g.mixWritten(x, m, parts); err != nil {
+			return err
+		}
+		g.written.keep(d)
+	}
+	made = true
+	x.holds(d, leave)
+	return nil
+}
+
+// mixWritten makes the dataset of a mixture that a URL defines.
+func (g *Gateway) mixWritten(x *exchange, m address.Mixture, parts []*dataset) (*dataset, error) {
+	if g.cfg.Mix == nil {
+		return nil, address.Refuse(address.NotFound, "this gateway mixes no datasets")
+	}
+	sources := make([]plans.Source, len(parts))
+	for i, s := range m.Sources {
+		sources[i] = plans.Source{Dataset: parts[i].Dataset, Weight: s.Share, Subset: s.Subset, Quarantine: s.Quarantine}
+		if m.PerBatch {
+			sources[i].Weight, sources[i].PerBatch = 1, s.Share
+		}
+		own := address.Plan{Quarantine: s.Quarantine}
+		own.Params.Subset = s.Subset
+		if err := g.plans.Complete(x.r.Context(), parts[i].Dataset, &own); err != nil {
+			return nil, err
+		}
+		sources[i].Samples = own.Samples
+	}
+	d, err := plans.NewMixture(m.Name(), m.Samples, sources, body.Forms)
+	if err != nil {
+		return nil, address.RefuseParameter("dataset", "%v", err)
+	}
+	return g.newMixture(d, parts), nil
+}
+
+// newMixture returns what is served of a mixture.
+func (g *Gateway) newMixture(d *plans.Dataset, parts []*dataset) *dataset {
+	read := make([]Dataset, len(parts))
+	for i, p := range parts {
+		read[i] = Dataset{Name: p.Name(), Index: p.Index, Source: p.source, Importance: p.Importance, Selection: p.Selection}
+	}
+	return &dataset{Dataset: d, gateway: g, source: g.cfg.Mix(read), indexETag: indexETag(d.Index), parts: parts, places: admission.NewPlaces(admission.PlanningPlaces())}
+}
