@@ -336,7 +336,7 @@ class Batch(Sequence["Sample"]):
             return
         keep = [i for i in range(len(self)) if i not in lost]
         for name, column in self._decoded.items():  # a list, or what gather has made
-            self._decoded[name] = [column[i] for i in keep] if isinstance(column, list) else column[keep]
+            self._decoded[name] = self._source.gather(len(keep), (column[i] for i in keep)) if isinstance(column, list) else column[keep]
         for name, some in self._some.items():
             self._some[name] = {at: some[i] for at, i in enumerate(keep) if i in some}
         self._kept = [self._at(i) for i in keep]

@@ -44,7 +44,13 @@ class Automatic:
     def of(self, description: Mapping[str, Any], allow_pickle: bool) -> Automatic:
         """Returns the same for a dataset, by what Client.describe says of it."""
         bare = replace(self, allow_pickle=allow_pickle, known={})
-        return replace(bare, known={f["name"]: _by_field(bare, f) for f in description.get("fields", ()) if f.get("name")})
+        fields: dict[str, Field] = {f["name"]: f for f in description.get("fields", ()) if f.get("name")}
+        known = {name: _by_field(bare, f) for name, f in fields.items()}
+        for name, f in fields.items():  # Hugging Face's Image and Audio are structs of bytes and path
+            column, dot, last = name.rpartition(".")
+            if dot and last == "bytes" and f.get("type") == "binary" and f"{column}.path" in fields:
+                known[name] = partial(_by_content, bare)
+        return replace(bare, known=known)
 
     def __call__(self, name: str) -> Optional[Decoder]:
         """Returns the decoder of a part, None for a part that stays bytes."""
@@ -105,6 +111,17 @@ def _images(start: int, one: Callable[[Automatic, memoryview], Any], how: Automa
 def _sound(how: Automatic, view: memoryview) -> tuple[Any, int]:
     samples, rate = library("soundfile", "soundfile").read(io.BytesIO(view), dtype="float32", always_2d=True)
     return how.finished(samples.T), rate
+
+
+_IMAGE = re.compile(rb"\xff\xd8\xff|\x89PNG|RIFF....WEBP|GIF8|BM|II\*\0|MM\0\*", re.DOTALL)
+_SOUND = re.compile(rb"RIFF....WAVE|fLaC|OggS|ID3|\xff[\xe2-\xfb]", re.DOTALL)
+
+
+def _by_content(how: Automatic, view: memoryview) -> Any:
+    """An image or a sound, by its first bytes; other bytes stay what they are."""
+    begin = bytes(view[:12])
+    decoder = _image if _IMAGE.match(begin) else _sound if _SOUND.match(begin) else None
+    return bytes(view) if decoder is None else decoder(how, view)
 
 
 def _pickle(how: Automatic, view: memoryview) -> Any:

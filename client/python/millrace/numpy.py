@@ -1,22 +1,83 @@
-"""Batches of token and fixed-record datasets as arrays, without a copy. Needs NumPy (`pip install 'millrace-data[numpy]'`).
+"""Batches as arrays of NumPy. Importing this module imports numpy; importing millrace does not.
 
-    epoch = client.epoch(0, form="npy")
-    for batch in epoch:
-        tokens = millrace.numpy.array(batch)     # (samples, sequence_length + 1)
+    for batch in millrace.numpy.epoch("./photos", 0, batch_size=256):
+        images, labels = batch["jpg"], batch["cls"]     # uint8 (256, height, width, bands); int64 (256,)
 
-An array is a view of the batch's bytes: it may be written to, and keeps them in memory. JAX and PyTorch take it as it is.
+Tokens and records need no decoding: `array` has them without a copy.
+
+    for batch in client.epoch(0, form="npy"):
+        tokens = millrace.numpy.array(batch)            # (samples, sequence_length + 1)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Optional
-
-import numpy as np
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 
 from ._npy import ArrayTable
-from .batch import Batch
+from .batch import Batch, Decoder
+from .client import Client, client_of
+from .decode import Automatic
+from .epoch import Epoch
 from .errors import InvalidArgument
+
+try:
+    import numpy as np
+except ImportError as e:
+    raise ImportError("millrace.numpy needs numpy, which is not installed: pip install 'millrace-data[numpy]'") from e
+
+if TYPE_CHECKING:
+    from typing import Concatenate, ParamSpec
+
+    P = ParamSpec("P")
+    Source = Union[Client, str, os.PathLike[str], Sequence[str]]
+
+__all__ = ["array", "as_array", "epoch"]
+
+
+def as_array(value: Any) -> Any:
+    """Returns an image of Pillow's as an array of height x width x bands, uint8 where a band has 8 bits; an array as it is."""
+    if isinstance(value, np.ndarray):
+        return value
+    image = np.asarray(value)
+    return image if image.ndim == 3 else image[..., np.newaxis]
+
+
+def _stack(n: int, values: Iterator[Any]) -> Any:
+    """Makes an array of so many arrays or numbers, and a list of anything else, or of arrays that differ in shape or type."""
+    first = next(values, None)
+    if isinstance(first, np.ndarray):
+        out = np.empty((n, *first.shape), first.dtype)
+        out[0] = first
+        for i, value in enumerate(values, 1):
+            if not isinstance(value, np.ndarray) or (value.shape, value.dtype) != (first.shape, first.dtype):
+                return [*out[:i], value, *values]
+            out[i] = value
+        return out
+    column = [first, *values] if n else []
+    numbers = np.array(column) if n and all(isinstance(v, (int, float, np.number)) for v in column) else None
+    return column if numbers is None or numbers.dtype == object else numbers
+
+
+def _with_source(
+    method: Callable[Concatenate[Client, P], Epoch],  # noqa: ARG001
+) -> Callable[[Callable[..., Epoch]], Callable[Concatenate[Source, P], Epoch]]:
+    """Gives a function the parameters of Client.epoch, after a source in place of the client."""
+    return lambda function: function
+
+
+@_with_source(Client.epoch)
+def epoch(source: Source, number: int, *, decode: Union[bool, Mapping[str, Decoder], None] = True, **options: Any) -> Epoch:
+    """Opens an epoch whose batches have columns of arrays, for what millrace.open takes, or a Client. Options are those of Client.epoch.
+
+    `batch["jpg"]` is an array whose first axis is the batch: of images samples x height x width x bands, uint8 where a band has 8 bits; of
+    arrays of one shape samples x shape, in their own type; of numbers samples. What has no equal shapes, text and bytes are lists.
+    Parts are decoded by themselves, unless decode names their decoders; `decode=False` leaves all of them bytes.
+    """
+    opened = client_of(source).epoch(number, decode=Automatic(finish=as_array) if decode is True else decode, **options)
+    opened.gather = _stack
+    return opened
 
 
 def array(batch: Batch, dtype: Any = None, shape: Optional[Sequence[int]] = None, *, part: Optional[str] = None) -> np.ndarray[Any, Any]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import harness
 import numpy as np
 import pytest
+from PIL import Image
 
 import millrace
 import millrace.numpy
@@ -68,3 +73,70 @@ def test_samples_that_differ(gateway: harness.Gateway) -> None:
             millrace.numpy.array(batch, "u1", part="jpg")
         with pytest.raises(millrace.InvalidArgument, match="differ in length"):
             millrace.numpy.array(batch, "u1")
+
+
+def picture(i: int, size: tuple[int, int] = (8, 6)) -> Image.Image:
+    return Image.new("RGB", size, (10 * i, 255 - 10 * i, 7))
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[harness.Gateway]:
+    """20 samples: pictures, grey ones among them, numbers, arrays, text, and one picture that is none."""
+    made = tmp_path_factory.mktemp("mixed")
+    for i in range(20):
+        for suffix, image in (("png", picture(i)), ("grey.png", picture(i).convert("L")), ("odd.png", picture(i, (8, 6 + i % 2)))):
+            image.save(made / f"{i:02d}.{suffix}")
+        np.save(made / f"{i:02d}.npy", np.arange(3, dtype="f4") + i)
+        (made / f"{i:02d}.cls").write_text(str(i))
+        (made / f"{i:02d}.txt").write_text(f"é {i}")
+    (made / "07.png").write_bytes(b"no picture")
+    packed = tmp_path_factory.mktemp("packed") / "mixed"
+    harness.run("pack", str(made), str(packed), "--batch-size", "5")
+    with harness.closing(g := harness.Gateway(f"mixed={packed}")):
+        yield g
+
+
+def test_columns_are_arrays(mixed: harness.Gateway) -> None:
+    with millrace.Client(mixed.url) as client:
+        seen = []
+        for batch in millrace.numpy.epoch(client, 0, on_error="skip"):
+            labels = batch["cls"]
+            assert (labels.dtype, labels.shape) == (np.int64, (len(batch),))
+            assert np.array_equal(batch["png"], np.stack([np.asarray(picture(i)) for i in labels]))
+            assert (batch["png"].dtype, batch["png"].shape[1:], batch["grey.png"].shape[1:]) == (np.uint8, (6, 8, 3), (6, 8, 1))
+            assert batch["npy"].dtype == np.float32
+            assert np.array_equal(batch["npy"], labels[:, np.newaxis] + np.arange(3))
+            assert batch["txt"] == [f"é {i}" for i in labels]
+            assert [image.shape for image in batch["odd.png"]] == [(6 + i % 2, 8, 3) for i in labels]
+            seen += labels.tolist()
+        assert sorted(seen) == [i for i in range(20) if i != 7]
+        sizes = millrace.numpy.epoch(client, 0, decode={"png": len}, fields="png").batch(0)["png"]
+        assert isinstance(sizes, np.ndarray)
+        assert isinstance(millrace.numpy.epoch(client, 0, decode=False).batch(0)["cls"][0], memoryview)
+        with pytest.raises(TypeError, match="batchsize"):
+            millrace.numpy.epoch(client, 0, batchsize=3)  # type: ignore[call-arg]
+
+
+def test_without_numpy() -> None:
+    program = "import sys; sys.modules['numpy'] = None\nimport millrace\ntry:\n  import millrace.numpy\nexcept ImportError as e: print(e)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "millrace.numpy needs numpy, which is not installed: pip install 'millrace-data[numpy]'\n"
+
+
+def test_images_of_hugging_face(tmp_path: Path) -> None:
+    """A column of the feature Image is a struct of bytes and path in Parquet."""
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    rows = []
+    for i in range(12):
+        out = io.BytesIO()
+        picture(i).save(out, ("PNG", "WEBP", "JPEG")[i % 3], **({"lossless": True} if i % 3 == 1 else {}))
+        rows.append({"image": {"bytes": out.getvalue(), "path": f"{i}.x"}, "blob": {"bytes": b"%d" % i, "path": None}, "label": i})
+    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet")
+    harness.run("index", str(tmp_path), "--batch-size", "4")
+    with harness.closing(g := harness.Gateway(f"hub={tmp_path}")), millrace.Client(g.url) as client:
+        for batch in client.epoch(0, decode=True, fields="image.bytes,blob.bytes,label"):
+            for image, blob, label in zip(batch["image.bytes"], batch["blob.bytes"], batch["label"]):
+                assert image.size == (8, 6)
+                assert label % 3 == 2 or np.array_equal(image.convert("RGB"), picture(label))
+                assert blob == b"%d" % label
+        assert millrace.numpy.epoch(client, 0, fields="image.bytes").batch(0)["image.bytes"].shape == (4, 6, 8, 3)

@@ -46,4 +46,14 @@ PLANTS = [
         "client/python/tests/test_transform.py test_a_decoder_that_returns_nothing",
         [("client/python/millrace/batch.py", "if value is None and name in", "if False and name in")],
     ),
+    (
+        "a column of arrays that has lost a sample is a list of arrays",
+        "client/python/tests/test_numpy.py test_columns_are_arrays",
+        [("client/python/millrace/batch.py", "self._source.gather(len(keep), (column[i] for i in keep)) if", "[column[i] for i in keep] if")],
+    ),
+    (
+        "bytes that are no image are decoded as one, since a path lies beside them",
+        "client/python/tests/test_numpy.py test_images_of_hugging_face",
+        [("client/python/millrace/decode.py", "return bytes(view) if decoder is None else decoder(how, view)", "return (decoder or _image)(how, view)")],
+    ),
 ]
