@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from libraries import Job, Reader, from_gateway, loader_options, to_tensor
+from libraries import Job, Reader, from_millrace, loader_options, to_tensor
 from torch.utils import data as torch_data
 
 TEXTS = ("id", "text", "url", "language", "score")
@@ -29,14 +29,14 @@ def _collate(rows: list[dict[str, Any]]) -> Any:
 
 
 def millrace(job: Job) -> Reader:
-    """By batches from a gateway with the default plan, decoded by the types of the columns."""
-    from millrace import Client, decoders
+    """By batches with the default plan, decoded by the types of the columns."""
+    from millrace import decoders, open
 
     dataset = f"parquet-{job.set}"
-    decode = decoders(Client(job.gateway).describe(dataset))
+    decode = decoders(open(f"s3://peers/{dataset}").describe())
     if job.set.startswith("texts"):
-        return from_gateway(job, dataset, decode, lambda batch: {name: batch[name] for name in TEXTS})
-    return from_gateway(job, dataset, {**decode, "image.bytes": to_tensor}, lambda batch: (batch["image.bytes"], batch["label"]))
+        return from_millrace(job, dataset, decode, lambda batch: {name: batch[name] for name in TEXTS})
+    return from_millrace(job, dataset, {**decode, "image.bytes": to_tensor}, lambda batch: (batch["image.bytes"], batch["label"]))
 
 
 def huggingface(job: Job) -> Reader:

@@ -30,7 +30,6 @@ class Job:
     samples: int
     shards: int  # tar shards of the set
     endpoint: str  # of the store
-    gateway: str  # URL of a Millrace gateway
     local: str  # empty directory for what the library keeps on this machine
     workers: int
     seed: int = 1
@@ -47,7 +46,8 @@ class Reader:
 
 
 def to_tensor(content: Any) -> torch.Tensor:
-    return torch.frombuffer(bytearray(content), dtype=torch.uint8)
+    """A tensor over the bytes that a library hands out: the batch is a copy of them in any case."""
+    return torch.frombuffer(content, dtype=torch.uint8)
 
 
 def loader_options(job: Job) -> dict[str, Any]:
@@ -133,13 +133,13 @@ def litdata(job: Job) -> Reader:
 
 
 def millrace(job: Job) -> Reader:
-    """tar shards, the same as WebDataset's, by batches from a gateway with the default plan."""
-    return from_gateway(job, f"tar-{job.set}", {"bin": to_tensor, "cls": lambda content: int(bytes(content))}, _content_and_class)
+    """tar shards, the same as WebDataset's, by batches with the default plan, without a server: a gateway is started beside."""
+    return from_millrace(job, f"tar-{job.set}", {"bin": to_tensor, "cls": int}, _content_and_class)
 
 
 def millrace_mds(job: Job) -> Reader:
     """MDS shards, the same as MosaicML Streaming's, likewise."""
-    return from_gateway(job, f"mds-{job.set}", {"bin": to_tensor, "cls": to_number}, _content_and_class)
+    return from_millrace(job, f"mds-{job.set}", {"bin": to_tensor, "cls": to_number}, _content_and_class)
 
 
 def to_number(content: Any) -> int:
@@ -150,11 +150,11 @@ def _content_and_class(batch: dict[str, Any]) -> Any:
     return batch["bin"], batch["cls"]
 
 
-def from_gateway(job: Job, dataset: str, decode: Mapping[str, Callable[[Any], Any]], build: Callable[[dict[str, Any]], Any]) -> Reader:
-    """Batches of a dataset of the gateway. build makes of the columns what the set's batches are."""
+def from_millrace(job: Job, dataset: str, decode: Mapping[str, Callable[[Any], Any]], build: Callable[[dict[str, Any]], Any]) -> Reader:
+    """Batches of a dataset in the bucket. build makes of the columns what the set's batches are."""
     from millrace.torch import DataLoader, Dataset
 
-    data = Dataset(job.gateway, dataset, batch_size=job.batch * job.ranks, seed=job.seed, decode=decode)
+    data = Dataset(f"s3://peers/{dataset}", batch_size=job.batch * job.ranks, seed=job.seed, decode=decode)
     if job.state is not None:
         data.load_state_dict(job.state)
     loader = DataLoader(data, **loader_options(job))

@@ -14,6 +14,10 @@ NAMES = {
     "millrace-parquet": "Millrace", "datasets": "`datasets`", "litdata-parquet": "LitData", "pyarrow": "pyarrow",
 }
 
+GATEWAY = """The gateway that it starts for its user has its
+defaults, a quarter of the machine's memory at most and no disk, and is a new one in each measurement: its start, its memory and its
+processor time are counted with the reader's."""
+
 
 def sections(results: dict[str, Any]) -> dict[str, str]:
     """The sections that the sets which were read have, by name."""
@@ -105,11 +109,11 @@ def shards(results: dict[str, Any]) -> str:
     text = f"""## Against the libraries that people use now
 
 Written by `make bench-peers`. {versions(results, "webdataset", "streaming", "litdata")}; Millrace at commit
-{' and '.join(results['commits'])} with a gateway on the same machine,
-three times the set's size of memory and a disk cache, its memory and processor time counted with the reader's. Sets of {size(results, of)} MiB,
+{' and '.join(results['commits'])}, opened without a server. {GATEWAY} Sets of {size(results, of)} MiB,
 stored class by class, packed by each library's own writer into shards of one size, {min(shards)} to {max(shards)} a set (Millrace reads
 WebDataset's and MosaicML Streaming's), into one MinIO; requests and bytes are counted before the store. Readers take turns,
-{results['rounds']} rounds, medians. All make the same batches of 256: a tensor of bytes and one of classes. How each is set up:
+{results['rounds']} rounds, every other one backwards, medians. All make the same batches of 256: a tensor of bytes and one of classes.
+How each is set up:
 `bench/peers/libraries.py`. Cold: nothing of the set on the machine. Warm: the second epoch of the same reader. First batch: from
 making the reader to its first batch. Memory: the most that all processes of a reader hold together, shared pages counted once;
 torch alone, imported by one process, is {torch} of it; files in local directories and what the system keeps of them in memory
@@ -159,9 +163,9 @@ def in_parquet(results: dict[str, Any]) -> str:
     text = f"""## Parquet, against the libraries that read it from a store
 
 Written by `make bench-peers SETS="{' '.join(of)}"`.
-{versions(results, "datasets", "litdata", "pyarrow")}; Millrace at commit {' and '.join(results['commits'])} with a gateway on the same machine,
-six times the set's size of memory and a disk cache. What is measured is as [above](#against-the-libraries-that-people-use-now): readers
-take turns, {results['rounds']} rounds, medians; how each is set up: `bench/peers/columnar.py`. *Millrace against it* is Millrace's rate over the
+{versions(results, "datasets", "litdata", "pyarrow")}; Millrace at commit {' and '.join(results['commits'])}, opened without a server. {GATEWAY}
+What is measured is as [above](#against-the-libraries-that-people-use-now): readers take turns, {results['rounds']} rounds, every other
+one backwards, medians; how each is set up: `bench/peers/columnar.py`. *Millrace against it* is Millrace's rate over the
 library's in the same round, with quartiles: above 1 Millrace is faster.
 
 The sets are {lengths}, each of four files. In brackets is how long

@@ -1,10 +1,11 @@
-"""What the readers stand on: MinIO, the wire before it, a gateway; and a watch over processes."""
+"""What the readers stand on: MinIO, the wire before it, the gateways that they start; and a watch over processes."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -99,37 +100,48 @@ class Store:
 
 
 class Gateway:
-    """A fresh gateway of one set, with an empty cache."""
+    """The gateway that a reader's millrace.open starts for its user: a user of the measurement's own, with an empty cache.
 
-    def __init__(self, program: str, endpoint: str, name: str, directory: Path, cache: str) -> None:
-        address = f"127.0.0.1:{free_port()}"
-        self.url = f"http://{address}"
-        disk = ["--disk-cache", str(directory), "--disk-cache-size", "4GiB"]
-        env = {**os.environ, **KEYS, "AWS_ENDPOINT_URL_S3": endpoint}
-        self.child = subprocess.Popen(
-            [program, "serve", "--listen", address, "--cache-size", cache, *disk, "--dataset", f"{name}=s3://{BUCKET}/{name}"],
-            env=env, stdout=subprocess.DEVNULL, stderr=(directory.parent / "gateway.log").open("wb"),
-        )
-        try:
-            until_up(self.url + "/readyz", self.child)
-        except SystemExit as e:
-            raise SystemExit(f"{e}\n{(directory.parent / 'gateway.log').read_text()}") from e
+    It holds what the library's default gives it, a quarter of the machine's memory, and no disk.
+    """
+
+    def __init__(self, program: str, endpoint: str, directory: Path) -> None:
+        self.directory = empty(directory)
+        self.env = {"MILLRACE_PROGRAM": program, "XDG_RUNTIME_DIR": str(directory), "XDG_CACHE_HOME": str(directory), "AWS_ENDPOINT_URL_S3": endpoint}
+
+    def processes(self) -> list[int]:
+        """The gateway's process, once it has been started."""
+        mark = f"--while-locked\0{self.directory}/".encode()
+        return [pid for pid in _running() if mark in _command(pid)]
 
     def close(self) -> None:
-        self.child.kill()
-        self.child.wait()
+        for pid in self.processes():
+            with contextlib.suppress(ProcessLookupError):  # it has ended
+                os.kill(pid, signal.SIGKILL)
+        while self.processes():  # its memory is to be the next measurement's
+            time.sleep(0.01)
+
+
+def _running() -> list[int]:
+    return [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit()]
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""  # it has ended
 
 
 def tree(root: int) -> list[int]:
     """A process and all below it."""
     below: dict[int, list[int]] = {}
-    for p in Path("/proc").iterdir():
-        if p.name.isdigit():
-            try:
-                parent = int((p / "stat").read_text().rsplit(")", 1)[1].split()[1])
-            except OSError:
-                continue  # it has ended
-            below.setdefault(parent, []).append(int(p.name))
+    for pid in _running():
+        try:
+            parent = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+        except OSError:
+            continue  # it has ended
+        below.setdefault(parent, []).append(pid)
     found = [root]
     for pid in found:
         found += below.get(pid, [])
@@ -137,12 +149,14 @@ def tree(root: int) -> list[int]:
 
 
 class Watch:
-    """Follows memory and processor time of some processes and all that they start."""
+    """Follows memory and processor time of a reader with all that it starts, and of its gateway."""
 
-    def __init__(self, *roots: int) -> None:
-        self.roots, self.cpu = roots, dict[int, float]()
-        self.peak = [0] * len(roots)  # bytes of each when all together held the most
-        self._before = {pid: _cpu(pid) for r in roots for pid in tree(r)}
+    def __init__(self, reader: int, gateway: Gateway | None) -> None:
+        self.reader, self.gateway = reader, gateway
+        self.memory = self.of_gateway = 0  # bytes when both together held the most, and the gateway's part of them
+        self._cpu: dict[int, float] = {}  # seconds of each process
+        self._gateways: set[int] = set()
+        self._ended = resource.getrusage(resource.RUSAGE_CHILDREN)
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -152,19 +166,26 @@ class Watch:
             self.look()
 
     def look(self) -> None:
-        trees = [tree(r) for r in self.roots]
-        held = [sum(_memory(pid) for pid in pids) for pids in trees]
-        if sum(held) > sum(self.peak):
-            self.peak = held
-        for pid in (pid for pids in trees for pid in pids):
-            self.cpu[pid] = max(self.cpu.get(pid, 0), _cpu(pid) - self._before.get(pid, 0))
+        if self.gateway and not self._gateways:
+            self._gateways.update(self.gateway.processes())
+        readers = tree(self.reader)
+        of_gateway = sum(map(_memory, self._gateways))
+        held = of_gateway + sum(map(_memory, readers))
+        if held > self.memory:
+            self.memory, self.of_gateway = held, of_gateway
+        for pid in (*readers, *self._gateways):
+            self._cpu[pid] = max(self._cpu.get(pid, 0), _cpu(pid))
 
     def close(self) -> float:
-        """Returns the seconds of processor time."""
+        """Returns the seconds of processor time. The reader has ended, and the gateway has not."""
         self.look()
         self._end.set()
         self._thread.join()
-        return sum(self.cpu.values())
+        gateway = sum(self._cpu.pop(pid, 0) for pid in self._gateways)
+        # What has ended says exactly what it took; a worker that was killed is known only from looking.
+        now = resource.getrusage(resource.RUSAGE_CHILDREN)
+        ended = now.ru_utime + now.ru_stime - self._ended.ru_utime - self._ended.ru_stime
+        return gateway + max(ended, sum(self._cpu.values()))
 
 
 def _memory(pid: int) -> int:
@@ -205,10 +226,10 @@ class Run:
     """Reads with a library in a process of its own, and watches it."""
 
     def __init__(self, job: dict[str, Any], library: str, gateway: Gateway | None, env: dict[str, str]) -> None:
-        env = {**env, "S3_ENDPOINT_URL": job["endpoint"], "PYTHONPATH": str(ROOT / "client" / "python")}
+        env = {**env, "S3_ENDPOINT_URL": job["endpoint"], "PYTHONPATH": str(ROOT / "client" / "python"), **(gateway.env if gateway else {})}
         script = str(Path(__file__).with_name("read.py"))
         self.child = subprocess.Popen([sys.executable, script, library, json.dumps(job)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        self.watch = Watch(self.child.pid, *([gateway.child.pid] if gateway else []))
+        self.watch = Watch(self.child.pid, gateway)
 
     def finish(self) -> dict[str, Any]:
         """Returns what the reader saw, and bytes of memory and seconds of processor time, the gateway's with its own.
@@ -225,7 +246,7 @@ class Run:
         lines = [x for x in out.decode().splitlines() if x.startswith("RESULT ")]
         tail = err.decode(errors="replace").strip().splitlines()[-1:] or ["nothing"]
         saw = json.loads(lines[0][7:]) if lines else {"epochs": [], "state": None, "error": f"ended with {self.child.returncode}: {tail[0][:200]}"}
-        return {**saw, "memory": sum(self.watch.peak), "gateway": sum(self.watch.peak[1:]), "cpu": cpu, "code": self.child.returncode}
+        return {**saw, "memory": self.watch.memory, "gateway": self.watch.of_gateway, "cpu": cpu, "code": self.child.returncode}
 
 
     def kill(self) -> None:
