@@ -99,9 +99,12 @@ def _stack_as_they_come(n: int, values: Iterator[Any]) -> Any:
     first = next(values, None)
     if type(first) is not torch.Tensor or first.requires_grad or first.layout is not torch.strided or first.device.type != "cpu":
         return [first, *values] if n else []
-    out = torch.empty((n, *first.shape), dtype=first.dtype)
-    if torch_data.get_worker_info() is not None:
-        out.share_memory_()  # where it has to be when it goes to the main process
+    shape = (n, *first.shape)
+    if torch_data.get_worker_info() is None:
+        out = torch.empty(shape, dtype=first.dtype)
+    else:  # it goes to the main process in shared memory: share_memory_ would copy all of it, before anything has come
+        shared = torch.UntypedStorage._new_shared(n * first.nelement() * first.element_size())
+        out = torch.empty(0, dtype=first.dtype).set_(shared, 0, shape)
     out[0] = first
     for i, value in enumerate(values, 1):
         if type(value) is not torch.Tensor or value.shape != first.shape or value.dtype is not first.dtype:
