@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Optional
+from functools import partial
+from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from torch.utils import data as torch_data
 
+from ._asked import BATCHES, Asked
 from ._places import Place
+from ._reading import Emptied
 from .errors import Closed, InvalidArgument, ProtocolError
 
 if TYPE_CHECKING:
@@ -50,7 +53,7 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ig
         dataset.prefetch_factor = prefetch_factor
         if num_workers:
             options["prefetch_factor"] = prefetch_factor
-        options.setdefault("collate_fn", _as_it_is)
+        options["collate_fn"] = partial(_unless_emptied, options.get("collate_fn"))
         super().__init__(dataset, batch_size=None, num_workers=num_workers, **options)
         # Where Lightning calls set_epoch. torch refuses to have it changed, and uses it to repeat None.
         self.__dict__["sampler"] = _EpochSampler(dataset)
@@ -59,12 +62,13 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ig
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override,unused-ignore]
         dataset = self._batches
-        dataset.go_to(dataset.place)
+        dataset.go_to(dataset.places.next)
         if self._count is not None and self._count.failed:
             self._iterator = None  # persistent workers, which have ended
         # Opened here, so that what is wrong is said here, and forked workers need not ask.
-        self._count = _Count(dataset.place, dataset.places.moves, len(dataset))
-        dataset.places.hand_out(dataset.place[1])
+        place = dataset.places.next
+        self._count = _Count(place, dataset.places.moves, len(dataset.opened(place, Asked(BATCHES, 1))))
+        dataset.places.hand_out(place.batch)
         return _Pass(dataset, super().__iter__(), self._count)
 
     def _current(self) -> Optional[_Count]:
@@ -79,7 +83,7 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ig
     def state_dict(self) -> dict[str, Any]:
         """Returns what a checkpoint needs to go on after the last batch that was yielded, on any number of ranks and workers."""
         current = self._current()
-        return self._batches.state_at(self._batches.place if current is None else current.place)
+        return self._batches.state_at(self._batches.places.next if current is None else current.place)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on where state was saved: see Dataset.load_state_dict. Takes effect at the next iter()."""
@@ -103,6 +107,11 @@ class _Pass(Iterator[Any]):
         self._dataset, self._batches, self._count = dataset, batches, count
 
     def __next__(self) -> Any:
+        while isinstance(batch := self._next(), Emptied):
+            pass
+        return batch
+
+    def _next(self) -> Any:
         try:
             batch = next(self._batches)
         except StopIteration:
@@ -111,16 +120,16 @@ class _Pass(Iterator[Any]):
         except BaseException:
             self._shut_down()
             raise
-        epoch, number = self._count.place
-        self._count.place = epoch, number + 1
+        place = self._count.place
+        self._count.place = place._replace(batch=place.batch + 1)
         places = self._dataset.places
         if self._count.moves == places.moves:
-            places.begin((epoch, number), self._count.moves)
-            places.hand_out(number + 1)
+            places.begin(place, self._count.moves)
+            places.hand_out(place.batch + 1)
         return batch
 
     def __len__(self) -> int:
-        return max(0, self._count.total - self._count.place[1])
+        return max(0, self._count.total - self._count.place.batch)
 
     def _shut_down(self) -> None:
         """Ends the workers. Left to the garbage collector, which the frames of an exception delay, it takes torch 5 s each."""
@@ -131,13 +140,13 @@ class _Pass(Iterator[Any]):
             end()
 
     def _end(self) -> None:
-        epoch, batch = self._count.place
+        epoch, batch, _ = self._count.place
         if self._count.failed:
             raise Closed(f"epoch {epoch}: the pass has ended at batch {batch}, with the exception before", cure="begin another pass: iter(loader)")
         if batch < self._count.total:
             raise ProtocolError(f"epoch {epoch}: the workers have ended after batch {batch} of {self._count.total}")
         if self._count.moves == self._dataset.places.moves:
-            self._dataset.go_to((epoch + 1, 0))
+            self._dataset.go_to(Place(epoch + 1))
 
 
 class _EpochSampler(torch_data.Sampler):  # type: ignore[misc,type-arg,unused-ignore]
@@ -154,5 +163,5 @@ class _EpochSampler(torch_data.Sampler):  # type: ignore[misc,type-arg,unused-ig
         self._dataset.set_epoch(epoch)
 
 
-def _as_it_is(batch: Any) -> Any:
-    return batch
+def _unless_emptied(collate_fn: Optional[Callable[[Any], Any]], batch: Any) -> Any:
+    return batch if collate_fn is None or isinstance(batch, Emptied) else collate_fn(batch)

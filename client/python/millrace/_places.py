@@ -5,15 +5,23 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 import torch
 
 from .errors import StateError
 
-Place = tuple[int, int]  # epoch, and the number of its batch that comes next
 
-_EPOCH, _BATCH, _BEGUN, _WORKERS, _HANDED, _PASSES = range(6)
+class Place(NamedTuple):
+    """What comes next: a batch of an epoch, or, where samples are yielded one by one, a sample of this rank's share of that batch."""
+
+    epoch: int
+    batch: int = 0
+    sample: int = 0
+
+
+_EPOCH, _BATCH, _SAMPLE, _BEGUN, _WORKERS, _HANDED, _PASSES = range(7)
+_LEFT = 4  # cells for a pass: its name and its place
 _KEPT = 64  # passes of workers that are remembered: far more than are ever begun at the same time
 _PATIENCE = 60.0
 
@@ -27,7 +35,7 @@ class Places:
     """
 
     def __init__(self) -> None:
-        self._cells = torch.zeros(_PASSES + 3 * _KEPT, dtype=torch.int64).share_memory_()
+        self._cells = torch.zeros(_PASSES + _LEFT * _KEPT, dtype=torch.int64).share_memory_()
         self._cells[_HANDED] = -1
         self._pid = os.getpid()
         self._passes = 0  # that this worker has begun
@@ -43,13 +51,12 @@ class Places:
     @property
     def last(self) -> Place:
         """Where the latest pass began; before the first, where it is to begin."""
-        epoch, batch = self._cells[:_BEGUN].tolist()
-        return epoch, batch
+        return Place(*self._cells[:_BEGUN].tolist())
 
     @property
     def next(self) -> Place:
         """Where the next pass begins."""
-        return (self.last[0] + 1, 0) if self.begun else self.last
+        return Place(self.last.epoch + 1) if self.begun else self.last
 
     @property
     def begun(self) -> bool:
@@ -63,10 +70,10 @@ class Places:
 
     def fix(self, epoch: int) -> None:
         """Has the next pass be of this epoch. A place in it where no pass has begun yet stays."""
-        if epoch != self.last[0]:
-            self.go_to((epoch, 0))
+        if epoch != self.last.epoch:
+            self.go_to(Place(epoch))
         elif self.begun:
-            self._note(_BATCH, 0, 0, 0, -1)
+            self._note(_BATCH, 0, 0, 0, 0, -1)
         self._note(_WORKERS, 0)
 
     def begin(self, place: Place, moves: int) -> None:
@@ -77,6 +84,11 @@ class Places:
     def hand_out(self, batch: int) -> None:
         """Tells the workers which batch their loader hands out next."""
         self._note(_HANDED, batch)
+
+    @property
+    def counted(self) -> bool:
+        """Whether the loader that has begun a pass is this package's, which counts batches by their number."""
+        return int(self._cells[_HANDED]) >= 0
 
     def in_queues(self, first: int, step: int, taken: int) -> int:
         """How many of the batches that a worker's reader has given wait in the queues of their loader, if it is this package's."""
@@ -115,7 +127,7 @@ class Places:
         if worker == 0:
             place = given or self.next
             self._cells[:_WORKERS] = torch.tensor([*place, 1])
-            self._cells[at + 1 : at + 3] = torch.tensor(place)
+            self._cells[at + 1 : at + _LEFT] = torch.tensor(place)
             self._cells[at] = name
             return place
         end = time.monotonic() + _PATIENCE
@@ -131,7 +143,7 @@ class Places:
     def _told(self) -> bool:
         """Whether the loader has said where the pass begins, or cannot be followed: that of a process which only got the dataset."""
         parent = multiprocessing.parent_process()
-        return int(self._cells[_HANDED]) >= 0 or parent is None or parent.pid != self._pid
+        return self.counted or parent is None or parent.pid != self._pid
 
     def _pass(self, worker: int, count: int) -> tuple[int, int]:
         """The name of a pass, which all its workers know by themselves, and where its place is left for them.
@@ -139,8 +151,8 @@ class Places:
         A process numbers its children, and a loader makes those of a pass one after another.
         """
         first: int = multiprocessing.current_process()._identity[-1] - worker
-        return (first << 32) + count, _PASSES + 3 * ((31 * first + count) % _KEPT)
+        return (first << 32) + count, _PASSES + _LEFT * ((31 * first + count) % _KEPT)
 
     def _left(self, name: int, at: int) -> Optional[Place]:
-        found, epoch, batch = self._cells[at : at + 3].tolist()
-        return (epoch, batch) if found == name else None
+        found, *place = self._cells[at : at + _LEFT].tolist()
+        return Place(*place) if found == name else None

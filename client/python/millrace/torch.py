@@ -10,12 +10,12 @@ global batch, all ranks together; each rank gets its share of every one, and its
 
 from __future__ import annotations
 
+import copy
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Callable, Optional, Union
 
@@ -26,16 +26,17 @@ from ._steps import OnError
 from .batch import Batch, Decoder, Sample, own
 from .client import Client, client_of
 from .decode import Automatic
-from .epoch import DECODED_BYTES, PREFETCH_BYTES, THREADS, Epoch, Reader
+from .epoch import DECODED_BYTES, PREFETCH_BYTES, THREADS, Epoch, Plan
 from .errors import InvalidArgument, StateError
 
 try:
     import torch
     from torch.utils import data as torch_data
-    from torch.utils.data._utils.fetch import _BaseDatasetFetcher
 
+    from ._asked import BATCHES, SAMPLES, USER, Asked, asked, shared_out
     from ._loader import PREFETCH_FACTOR, DataLoader
     from ._places import Place, Places
+    from ._reading import Reading, Yielded
     from ._tensors import as_tensor
 except ImportError as e:
     raise ImportError("millrace.torch needs torch, which is not installed: pip install 'millrace-data[torch]'") from e
@@ -218,24 +219,26 @@ class Dataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-
         }
         self.prefetch_factor = PREFETCH_FACTOR
         """How many batches each process decodes ahead; those in the queues of this module's DataLoader count."""
+        self._makes_batches = "collate" if collate is not None else "batch_transform" if batch_transform is not None else ""
         self._gather = _stack_as_they_come if not one_by_one and batch_transform is None else None
         self._expected: dict[str, Any] = {}  # of a loaded state
-        self._open: Optional[tuple[tuple[int, int, int, str], Epoch]] = None
+        self._open: dict[tuple[int, int, int, str], Epoch] = {}
+        self._shared_out = 1  # among so many processes in the parent of a spawned worker
         self.places = Places()
         """For this package's own modules."""
-        self._yielded: Optional[_Yielded] = None  # by the pass of this process that was begun last
+        self._yielded: Optional[Yielded] = None  # by the pass of this process that was begun last
         self.set_epoch(epoch)
 
     def __getstate__(self) -> dict[str, Any]:
         # A spawned worker has no torch.distributed to ask.
-        return {**self.__dict__, "_yielded": None, "_ranks_of_parent": self.ranks()}
+        return {**self.__dict__, "_yielded": None, "_ranks_of_parent": self.ranks(), "_shared_out": shared_out(sys._getframe(1))}
 
     # Where things stand.
 
     @property
-    def place(self) -> Place:
+    def place(self) -> tuple[int, int]:
         """Where the next pass begins: the epoch's number and the batch's."""
-        return self.places.next
+        return self.places.next[:2]
 
     def ranks(self) -> tuple[int, int]:
         """Returns rank and world size."""
@@ -246,28 +249,65 @@ class Dataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-
         return find_ranks()
 
     def epoch(self, number: Optional[int] = None) -> Epoch:
-        """Returns the core's Epoch that batches are read from: the current one, or another."""
-        rank, world_size = self.ranks()
+        """Returns the core's Epoch that this rank's batches are read from: the current one, or another."""
+        return self._of(self.place[0] if number is None else number, *self.ranks())
+
+    def _of(self, number: int, rank: int, world_size: int) -> Epoch:
         if self._alone is not None:
-            refuse(self._alone, rank, world_size, _AGREE)
-        want = (self.place[0] if number is None else number, rank, world_size, self.generation)
-        if self._open is None or self._open[0] != want:
-            epoch = self.client.epoch(want[0], rank=rank, world_size=world_size, generation=self.generation, **self._options)
+            refuse(self._alone, *self.ranks(), _AGREE)
+        want = number, rank, world_size, self.generation
+        if want not in self._open:
+            epoch = self.client.epoch(number, rank=rank, world_size=world_size, generation=self.generation, **self._options)
             self._check(epoch)
-            self._open = (want, epoch)
-        self._open[1].prefetch_factor = self.prefetch_factor
-        self._open[1].gather = self._gather
-        return self._open[1]
+            self._open = {**dict(list(self._open.items())[-1:]), want: epoch}
+        epoch = self._open[want]
+        epoch.prefetch_factor, epoch.gather = self.prefetch_factor, self._gather
+        return epoch
+
+    def opened(self, place: Place, how: Asked) -> Epoch:
+        """Returns the Epoch that a pass from a place reads. For this package's own modules."""
+        epoch = self._of(place.epoch, *self._ranks_for(how))
+        if how.kind != SAMPLES:
+            if place.sample:
+                raise StateError(
+                    f"begin at batch {place.batch} of epoch {place.epoch}: the state was saved after {place.sample} of its samples",
+                    cure="read on by a loader of torch's with a batch_size, as the one that saved the state",
+                )
+            return epoch
+        if self._makes_batches:
+            raise InvalidArgument(
+                f"a loader with a batch_size asks for samples, and {self._makes_batches} makes batches",
+                cure="give collate_fn to that loader, or batch_size=None, or read with millrace.torch.DataLoader",
+            )
+        epoch = copy.copy(epoch)
+        epoch.steps, epoch.gather = replace(epoch.steps, collate=list, batch_transform=None), None
+        return epoch
+
+    def _ranks_for(self, how: Asked) -> tuple[int, int]:
+        """Rank and world size of a pass: of one for those who share samples out by themselves, who want all of them."""
+        rank, world_size = self.ranks()
+        if how.processes == 1:
+            return rank, world_size
+        if self._ranks is not None and world_size > 1:
+            raise InvalidArgument(
+                f"read for rank {rank} of {world_size}: Accelerate shares samples out too, among {how.processes} processes",
+                cure="leave out rank= and world_size=, or read with millrace.torch.DataLoader and without Accelerate's prepare",
+            )
+        return 0, 1
 
     def _check(self, epoch: Epoch) -> None:
-        found = _identity(epoch)
+        found = {**_identity(epoch), "world_size": self.ranks()[1]}
         for name, value in self._expected.items():
             if found[name] != value:
                 raise StateError(f"load state: {name} is {found[name]!r}, and was {value!r} when the state was saved")
 
     def __len__(self) -> int:
-        """How many batches an epoch has: the same for every rank. Loaders take it for their own length."""
-        return len(self.epoch())
+        """How many samples an epoch has, all ranks together. A loader that asks for its own length is told what it will get."""
+        how = asked()
+        if how.kind == USER:
+            return self.samples
+        plan = self._of(self.place[0], *self._ranks_for(how)).plan
+        return plan.batches if how.kind == BATCHES else _samples_of(plan)
 
     @property
     def samples(self) -> int:
@@ -278,7 +318,7 @@ class Dataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-
         """Chooses the epoch of the next pass, which would else be that after the last pass. A place in it that a state gave stays."""
         if epoch < 0:
             raise InvalidArgument(f"set epoch {epoch}: want 0 or more")
-        if epoch != self.places.last[0]:
+        if epoch != self.places.last.epoch:
             self._yielded = None
         self.places.fix(epoch)
 
@@ -286,7 +326,7 @@ class Dataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-
         """Takes on what a loader says of the order: False is stored order, True any other."""
         said = self._options["shuffle"]
         if said is None and not shuffle:
-            self._options["shuffle"], self._open = "none", None
+            self._options["shuffle"], self._open = "none", {}
         elif said is not None and shuffle != (said not in (False, "none")):
             raise InvalidArgument(f"new loader: shuffle={shuffle}, and the dataset says shuffle={said!r}", cure="say it to one of them")
 
@@ -307,11 +347,20 @@ class Dataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-
                 "save state: workers read this dataset, and only their loader knows what it has yielded",
                 cure="call state_dict of the loader, millrace.torch.DataLoader or torchdata's StatefulDataLoader",
             )
-        return self.state_at(self.place if self._yielded is None else self._yielded.place)
+        if self._yielded is None:
+            return self.state_at(self.places.next)
+        return self.state_at(self._yielded.place, self._yielded.processes)
 
-    def state_at(self, place: Place) -> dict[str, Any]:
-        """Returns the state of whoever is to go on at a place."""
-        return {"state": _STATE, "epoch": place[0], "batch": place[1], **_identity(self.epoch(place[0]))}
+    def state_at(self, place: Place, processes: int = 1) -> dict[str, Any]:
+        """Returns the state of a reader that is to go on at a place."""
+        if processes > 1:
+            raise StateError(
+                f"save state: Accelerate shares samples out among {processes} processes, and reads ahead; only it knows what it has yielded",
+                cure="resume by accelerate.skip_first_batches, or give dispatch_batches=False to Accelerate",
+            )
+        state = {"state": _STATE, "epoch": place.epoch, "batch": place.batch, **_identity(self.epoch(place.epoch))}
+        # Samples are counted in a rank's share of the batch, which is another one with other ranks.
+        return {**state, "sample": place.sample, "world_size": self.ranks()[1]} if place.sample else state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on where state was saved, on any number of ranks and workers. Its generation is taken on.
@@ -323,7 +372,7 @@ class Dataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-
         before = self._expected, self.generation, self._alone, self._open
         try:
             place = self.accept(state)
-            self.epoch(place[0])
+            self.epoch(place.epoch)
         except BaseException:
             self._expected, self.generation, self._alone, self._open = before
             raise
@@ -334,26 +383,28 @@ class Dataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-
         try:
             if state["state"] != _STATE:
                 raise StateError(f"load state: its form is {state['state']!r}, want {_STATE}")
-            epoch, batch = int(state["epoch"]), int(state["batch"])
-            expected = {name: state[name] for name in ("dataset", "generation", "batch_size", "order_digest")}
+            place = Place(int(state["epoch"]), int(state["batch"]), int(state.get("sample", 0)))
+            names = "dataset", "generation", "batch_size", "order_digest", *(("world_size",) if place.sample else ())
+            expected = {name: state[name] for name in names}
         except (KeyError, TypeError, ValueError) as e:
             raise StateError(f"load state: not a state of this class: {type(e).__name__}: {e}") from None
-        if epoch < 0 or batch < 0:
-            raise StateError(f"load state: epoch {epoch}, batch {batch}: want 0 or more")
-        self._expected, self.generation, self._alone, self._open = expected, str(expected["generation"]), None, None
-        return epoch, batch
+        if min(place) < 0:
+            raise StateError(f"load state: epoch {place.epoch}, batch {place.batch}, sample {place.sample}: want 0 or more")
+        self._expected, self.generation, self._alone, self._open = expected, str(expected["generation"]), None, {}
+        return place
 
     def __iter__(self) -> Iterator[Any]:
-        worker = torch_data.get_worker_info()
+        how, worker = asked(), torch_data.get_worker_info()
         if worker is None:
             if self.places.begun:
-                self.go_to(self.place)
-            self._yielded = _Yielded(self.place, self.places.moves)
-            return _Reading(self, self._yielded)
+                self.go_to(self.places.next)
+            self._yielded = Yielded(self.places.next, self.places.moves, how.processes)
+            return Reading(self, how, self._yielded)
         self.places.enter_worker()
         # What cannot be pickled would keep the loader waiting for ever: views travel as copies.
         ForkingPickler.register(memoryview, _view_as_bytes)
-        return _Reading(self, None, worker.id, worker.num_workers)
+        how = how._replace(processes=max(how.processes, self._shared_out))
+        return Reading(self, how, None, worker.id, worker.num_workers)
 
 
 _AGREE = f"call torch.distributed.init_process_group before the dataset is made, or {ASK}"
@@ -375,95 +426,17 @@ def _view_as_bytes(view: memoryview) -> tuple[type[memoryview], tuple[bytes]]:
     return memoryview, (bytes(view),)
 
 
+def _samples_of(plan: Plan) -> int:
+    """How many samples a rank gets of an epoch; about so many where shares follow the samples' lengths or homes."""
+    first, last = plan.share(0), plan.share(plan.batches - 1)
+    if first is None or last is None:
+        return -(-plan.delivered // plan.world_size)
+    return len(first) * (plan.batches - 1) + len(last) if plan.batches else 0
+
+
 def _identity(epoch: Epoch) -> dict[str, Any]:
     p = epoch.plan
     return {"dataset": p.dataset, "generation": p.generation, "batch_size": p.batch_size, "order_digest": p.order_digest}
-
-
-@dataclass
-class _Yielded:
-    """What a dataset remembers of a pass of its own process. The pass itself is its reader's, and ends when that lets go of it."""
-
-    place: Place
-    moves: int  # of the dataset when the pass began
-
-
-def _refuse_nesting(caller: Any, dataset: Dataset) -> None:
-    """Refuses a loader of torch's that makes batches of our batches. Nothing but its fetcher, which asks for them, tells so."""
-    if isinstance(caller, _BaseDatasetFetcher) and caller.auto_collation and dataset.epoch().plan.batch_size > 1:
-        raise InvalidArgument(
-            "torch's DataLoader with a batch_size would make batches of batches",
-            cure="write millrace.torch.DataLoader(dataset), or DataLoader(dataset, batch_size=None), and give batch_size to the Dataset",
-        )
-
-
-class _Reading(Iterator[Any]):
-    """One pass of one process over its batches. It opens nothing before it is asked for one, and counts what it has yielded."""
-
-    def __init__(self, dataset: Dataset, yielded: Optional[_Yielded], worker: int = 0, step: int = 1) -> None:
-        """yielded says where to begin, and None that a worker finds it when the first batch is asked for."""
-        self._dataset, self._yielded, self._worker, self._step = dataset, yielded, worker, step
-        self._reader: Optional[Reader] = None
-        self._pid = os.getpid()
-
-    @property
-    def place(self) -> Place:
-        return self._share_of(self._dataset.places.peek(self._worker)).place if self._yielded is None else self._yielded.place
-
-    def _share_of(self, place: Place) -> _Yielded:
-        return _Yielded((place[0], place[1] + self._worker), 0)
-
-    def _open(self) -> tuple[_Yielded, Reader]:
-        places = self._dataset.places
-        if self._yielded is None:
-            self._yielded = self._share_of(places.claim(self._worker))
-        if self._reader is None:
-            epoch, first = self._yielded.place
-            self._reader = self._dataset.epoch(epoch).read(first, step=self._step)
-            if torch_data.get_worker_info() is not None:
-                self._reader.count_elsewhere(partial(places.in_queues, first, self._step))
-        return self._yielded, self._reader
-
-    def __next__(self) -> Any:
-        if self._pid != os.getpid():
-            raise InvalidArgument("read the next batch: an iterator belongs to the process that made it; make another one")
-        if self._reader is None:
-            _refuse_nesting(sys._getframe(1).f_locals.get("self"), self._dataset)
-        yielded, reader = self._open()
-        in_worker = torch_data.get_worker_info() is not None
-        places = self._dataset.places
-        try:
-            batch = next(reader)
-        except StopIteration:
-            if not in_worker and yielded.moves == places.moves:
-                self._dataset.go_to((yielded.place[0] + 1, 0))
-            raise
-        if not in_worker:
-            places.begin(yielded.place, yielded.moves)
-        yielded.place = yielded.place[0], batch.number + self._step
-        if isinstance(batch.value, (Batch, Sample)) and in_worker:
-            raise InvalidArgument(
-                "read the next batch: what batch_transform returns goes to another process, where a Batch cannot go",
-                cure="return what the trainer needs of it: columns (their views are copied), or bytes(batch.data)",
-            )
-        return batch.value
-
-    def state_dict(self) -> dict[str, Any]:
-        """What torchdata's StatefulDataLoader saves of each worker, after each batch that it hands out."""
-        return {**self._dataset.state_at(self.place), "worker": self._worker, "workers": self._step}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on where this worker's predecessor was. Its number among as many workers is the same."""
-        place = self._dataset.accept(state)
-        if (state.get("worker"), state.get("workers")) != (self._worker, self._step):
-            raise StateError(
-                f"load state of worker {state.get('worker')} of {state.get('workers')} into worker {self._worker} of {self._step}",
-                cure="StatefulDataLoader resumes on as many workers; millrace.torch.DataLoader on any number",
-            )
-        self._reader = None
-        if self._yielded is None:
-            self._yielded = _Yielded(self._dataset.places.claim(self._worker, place), 0)
-        self._yielded.place = place
 
 
 class MapDataset(torch_data.Dataset):  # type: ignore[misc,type-arg,unused-ignore]

@@ -49,7 +49,7 @@ def test_the_next_pass_is_of_the_next_epoch(gateway: harness.Gateway, which: str
     dataset = dataset_of(gateway)
     loader = LOADERS[which](dataset, workers)
     wants = [core_order(gateway, epoch) for epoch in range(8)]
-    assert len(loader) == len(dataset) == 17  # which moves nothing
+    assert (len(loader), len(dataset)) == (17, 500)  # which moves nothing
     assert some(loader, 4) == wants[0][:4]
     assert some(loader, 1) == wants[1][:1]
     assert keys_of(loader) == wants[2]
@@ -206,26 +206,3 @@ def test_slips_are_refused_at_construction_and_by_mypy(tmp_path: Path) -> None:
     )
     assert re.findall(r'error: Unexpected keyword argument "(\w+)"', done.stdout) == ["batch_sise", "shufle", "drop_last"], done.stdout
     assert "Found 3 errors" in done.stdout
-
-
-@pytest.mark.parametrize("make", [torch_data.DataLoader, StatefulDataLoader])
-@pytest.mark.parametrize("workers", [0, 2])
-def test_batches_of_batches_are_refused(gateway: harness.Gateway, make: Any, workers: int) -> None:
-    for options in ({"batch_size": 8}, {}):
-        with pytest.raises(millrace.InvalidArgument, match=r"batches of batches; write millrace\.torch\.DataLoader\(dataset\)"):
-            next(iter(make(dataset_of(gateway), num_workers=workers, **options)))
-    samples = dataset_of(gateway, batch_size=1, collate=_first)
-    assert next(iter(make(samples, batch_size=4, num_workers=workers)))["cls"].shape == (4,)
-
-
-def _first(samples: list[dict[str, Any]]) -> dict[str, Any]:
-    return samples[0]
-
-
-def test_lengths(gateway: harness.Gateway) -> None:
-    """A loader takes its dataset's length for its own, so that is batches; samples are counted beside it."""
-    dataset = dataset_of(gateway)
-    loader = millrace.torch.DataLoader(dataset)
-    assert (len(dataset), len(loader), dataset.samples) == (17, 17, 500)
-    assert dataset_of(gateway, tail="drop").samples == 480
-    assert dataset.place == (0, 0)

@@ -1,0 +1,116 @@
+"""One pass of one process over a torch dataset."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Optional
+
+from torch.utils import data as torch_data
+
+from ._asked import SAMPLES, Asked
+from ._places import Place
+from .batch import Batch, Sample
+from .epoch import Reader
+from .errors import InvalidArgument, StateError
+
+if TYPE_CHECKING:
+    from .torch import Dataset
+
+
+@dataclass
+class Yielded:
+    """What a dataset remembers of a pass of its own process. The pass itself is its reader's, and ends when that lets go of it."""
+
+    place: Place
+    moves: int  # of the dataset when the pass began
+    processes: int = 1  # that who reads shares samples out among
+
+
+class Emptied:
+    """Stands for a batch of which filter and on_error have left nothing. This package's loader counts it, and passes over it."""
+
+
+class Reading(Iterator[Any]):
+    """The batches or the samples of a pass. It opens nothing before it is asked for the first, and counts what it has yielded."""
+
+    def __init__(self, dataset: Dataset, how: Asked, yielded: Optional[Yielded], worker: int = 0, step: int = 1) -> None:
+        """yielded says where to begin, and None that a worker finds it when the first item is asked for."""
+        self._dataset, self._how, self._yielded, self._worker, self._step = dataset, how, yielded, worker, step
+        self._in_worker = torch_data.get_worker_info() is not None
+        self._counted = dataset.places.counted and how.kind != SAMPLES
+        self._reader: Optional[Reader] = None
+        self._items: list[Any] = []  # of the batch that was read last, the next one at the end
+        self._pid = os.getpid()
+
+    @property
+    def place(self) -> Place:
+        """Where the item comes from that is next."""
+        return self._share_of(self._dataset.places.peek(self._worker)) if self._yielded is None else self._yielded.place
+
+    def _share_of(self, place: Place) -> Place:
+        return place if self._worker == 0 else Place(place.epoch, place.batch + self._worker)
+
+    def _open(self) -> tuple[Yielded, Reader]:
+        places = self._dataset.places
+        if self._yielded is None:
+            self._yielded = Yielded(self._share_of(places.claim(self._worker)), 0, self._how.processes)
+        if self._reader is None:
+            first = self._yielded.place
+            self._reader = self._dataset.opened(first, self._how).read(first.batch, step=self._step)
+            if self._in_worker:
+                self._reader.count_elsewhere(partial(places.in_queues, first.batch, self._step))
+        return self._yielded, self._reader
+
+    def __next__(self) -> Any:
+        if self._pid != os.getpid():
+            raise InvalidArgument("read the next batch: an iterator belongs to the process that made it; make another one")
+        yielded, reader = self._open()
+        while not self._items:  # a share may be empty
+            self._take(yielded, reader)
+        if not self._in_worker:
+            self._dataset.places.begin(yielded.place, yielded.moves)
+        item, (epoch, batch, sample) = self._items.pop(), yielded.place
+        yielded.place = Place(epoch, batch, sample + 1) if self._items else Place(epoch, batch + self._step)
+        if isinstance(item, (Batch, Sample)) and self._in_worker:
+            raise InvalidArgument(
+                "read the next batch: what batch_transform returns goes to another process, where a Batch cannot go",
+                cure="return what the trainer needs of it: columns (their views are copied), or bytes(batch.data)",
+            )
+        return item
+
+    def _take(self, yielded: Yielded, reader: Reader) -> None:
+        """Takes a batch from the reader."""
+        try:
+            batch = reader.advance() if self._counted else next(reader)
+        except StopIteration:
+            if not self._in_worker and yielded.moves == self._dataset.places.moves:
+                self._dataset.go_to(Place(yielded.place.epoch + 1))
+            raise
+        epoch, number, sample = yielded.place
+        done = sample if batch.number == number else 0
+        if self._how.kind == SAMPLES:
+            self._items = batch.value[done:][::-1]
+        else:
+            self._items = [Emptied() if batch.emptied else batch.value]
+        yielded.place = Place(epoch, batch.number, done)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What torchdata's StatefulDataLoader saves of each worker, after each batch that it hands out."""
+        state = self._dataset.state_at(self.place, self._how.processes)
+        return {**state, "worker": self._worker, "workers": self._step}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on where this worker's predecessor was. Its number among as many workers is the same."""
+        place = self._dataset.accept(state)
+        if (state.get("worker"), state.get("workers")) != (self._worker, self._step):
+            raise StateError(
+                f"load state of worker {state.get('worker')} of {state.get('workers')} into worker {self._worker} of {self._step}",
+                cure="StatefulDataLoader resumes on as many workers; millrace.torch.DataLoader on any number",
+            )
+        self._reader, self._items = None, []
+        if self._yielded is None:
+            self._yielded = Yielded(self._dataset.places.claim(self._worker, place), 0, self._how.processes)
+        self._yielded.place = place

@@ -1,0 +1,189 @@
+"""Loaders of torch's with a batch_size: the dataset yields samples one by one, and they make the batches."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import warnings
+from collections.abc import Iterator
+from typing import Any, Optional
+
+import harness
+import pytest
+import torch
+from test_torch_loader import ALL, core_order, dataset_of, keys_of
+from torch.utils import data as torch_data
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+import millrace
+import millrace.torch
+
+
+@pytest.fixture(autouse=True)
+def _few_cores() -> Iterator[None]:
+    """torch warns of more workers than cores."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="This DataLoader will create")
+        yield
+
+
+def flat(batches: Any) -> list[str]:
+    return list(itertools.chain.from_iterable(keys_of(batches)))
+
+
+def order(gateway: harness.Gateway, epoch: int) -> list[str]:
+    return list(itertools.chain.from_iterable(core_order(gateway, epoch)))
+
+
+@pytest.mark.parametrize("make", [torch_data.DataLoader, StatefulDataLoader])
+@pytest.mark.parametrize(("workers", "method"), [(0, None), (1, "fork"), (3, "fork"), (2, "spawn")])
+def test_a_batch_size_of_the_loaders_own(
+    gateway: harness.Gateway, files: dict[str, tuple[bytes, bytes]], make: Any, workers: int, method: Optional[str]
+) -> None:
+    loader = make(dataset_of(gateway), batch_size=8, num_workers=workers, multiprocessing_context=method)
+    assert len(loader) == 63
+    for epoch in range(2):
+        batches = list(loader)
+        for b in batches:
+            assert b["cls"].tolist() == [int(files[k][1]) for k in b["__key__"]]
+        if workers < 2:
+            assert [len(k) for k in keys_of(batches)] == [8] * 62 + [4]
+            assert flat(batches) == order(gateway, epoch)
+        assert sorted(flat(batches)) == ALL
+
+
+def test_torchs_defaults(gateway: harness.Gateway) -> None:
+    loader = torch_data.DataLoader(dataset_of(gateway))
+    assert len(loader) == 500
+    assert next(iter(loader))["jpg"].shape == (1, 16)
+    assert len(torch_data.DataLoader(dataset_of(gateway), batch_size=8, drop_last=True)) == 62
+
+
+def test_the_tutorials_line(gateway: harness.Gateway, files: dict[str, tuple[bytes, bytes]]) -> None:
+    """size = len(dataloader.dataset), num_batches = len(dataloader), correct / size."""
+    for loader in (torch_data.DataLoader(dataset_of(gateway), batch_size=64), millrace.torch.DataLoader(dataset_of(gateway))):
+        correct = sum((b["cls"] == 3).sum().item() for b in loader)
+        assert correct / len(loader.dataset) == sum(cls == b"3" for _, cls in files.values()) / 500
+
+
+def test_ranks_get_their_own_samples(gateway: harness.Gateway) -> None:
+    seen = []
+    for rank in range(3):
+        loader = torch_data.DataLoader(dataset_of(gateway, rank=rank, world_size=3), batch_size=7)
+        assert len(loader.dataset) == 500  # type: ignore[arg-type]
+        batches = list(loader)
+        assert len(batches) == len(loader)
+        seen += flat(batches)
+    assert sorted(seen) == ALL
+
+
+def _third(sample: millrace.Sample) -> bool:
+    return sample["cls"] % 3 == 0
+
+
+def _pair(sample: millrace.Sample) -> tuple[torch.Tensor, int]:
+    return sample["jpg"] * 2, sample["cls"]
+
+
+def test_transform_and_filter(gateway: harness.Gateway, files: dict[str, tuple[bytes, bytes]]) -> None:
+    dataset = dataset_of(gateway, transform=_pair, filter=_third)
+    got = [label for images, labels in torch_data.DataLoader(dataset, batch_size=8) for label in labels.tolist()]
+    assert sorted(got) == sorted(int(cls) for _, cls in files.values() if int(cls) % 3 == 0)
+    assert next(iter(dataset))[0].shape[1:] == (16,)  # batches for whoever is no such loader
+
+
+def _keys(samples: list[dict[str, Any]]) -> list[str]:
+    return [s["__key__"] for s in samples]
+
+
+def test_what_makes_batches_is_refused(gateway: harness.Gateway) -> None:
+    for name, function in (("collate", _keys), ("batch_transform", len)):
+        for workers in (0, 1):
+            with pytest.raises(millrace.InvalidArgument, match=rf"asks for samples, and {name} makes batches; give collate_fn"):
+                next(iter(torch_data.DataLoader(dataset_of(gateway, **{name: function}), batch_size=8, num_workers=workers)))
+    assert next(iter(torch_data.DataLoader(dataset_of(gateway), batch_size=8, collate_fn=_keys))) == order(gateway, 0)[:8]
+
+
+def test_filtered_batches_are_counted(gateway: harness.Gateway) -> None:
+    """Batches of which nothing is left are passed over, in every loader, and a state counts them."""
+
+    want = [[k] for k in order(gateway, 0) if k < "img-020"]
+    for workers in (0, 3):
+        loader = millrace.torch.DataLoader(dataset_of(gateway, batch_size=1, filter=_first_twenty), num_workers=workers)
+        batches = iter(loader)
+        got = [next(batches)["__key__"] for _ in range(7)]
+        state = loader.state_dict()
+        del batches
+        other = millrace.torch.DataLoader(dataset_of(gateway, batch_size=1, filter=_first_twenty), num_workers=2)
+        other.load_state_dict(state)
+        assert got + keys_of(other) == want
+        plain = torch_data.DataLoader(dataset_of(gateway, batch_size=1, filter=_first_twenty), batch_size=None, num_workers=workers)
+        assert sorted(keys_of(plain)) == sorted(want)
+
+
+def _first_twenty(sample: millrace.Sample) -> bool:
+    return sample.key < "img-020"
+
+
+def test_resume_amid_a_batch(gateway: harness.Gateway) -> None:
+    seed = random.randrange(1 << 32)
+    r = random.Random(seed)
+    want, seen, state = order(gateway, 0) + order(gateway, 1), list[str](), None
+    while len(seen) < 1000:
+        dataset = dataset_of(gateway)
+        if state is not None:
+            dataset.load_state_dict(state)
+        left = -len(seen) % 500 or 500
+        size = r.choice([1, 7, 8, 30, 64])
+        seen += flat(itertools.islice(torch_data.DataLoader(dataset, batch_size=size), min(r.randrange(1, 9), -(-left // size))))
+        state = dataset.state_dict()
+        assert state.get("sample", 0) == len(seen) % 500 % 30
+        assert seen == want[: len(seen)], f"seed {seed}"
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_workers_begin_amid_a_batch(gateway: harness.Gateway, workers: int) -> None:
+    dataset = dataset_of(gateway)
+    next(iter(torch_data.DataLoader(dataset, batch_size=47)))
+    other = dataset_of(gateway)
+    other.load_state_dict(dataset.state_dict())
+    assert sorted(flat(torch_data.DataLoader(other, batch_size=8, num_workers=workers))) == sorted(order(gateway, 0)[47:])
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_a_stateful_loader_resumes_amid_a_batch(gateway: harness.Gateway, workers: int) -> None:
+    whole = flat(StatefulDataLoader(dataset_of(gateway), batch_size=8, num_workers=workers))
+    assert sorted(whole) == ALL
+    r = random.Random(workers)
+    seen: list[str] = []
+    state: Any = None
+    while True:
+        loader = StatefulDataLoader(dataset_of(gateway), batch_size=8, num_workers=workers)
+        if state is not None:
+            loader.load_state_dict(state)
+        batches = iter(loader)
+        steps = r.randrange(1, 20)
+        got = keys_of(itertools.islice(batches, steps))
+        seen += itertools.chain.from_iterable(got)
+        state = loader.state_dict()
+        del batches
+        if len(got) < steps:
+            break
+    assert seen == whole
+
+
+def test_states_amid_a_batch_are_refused_where_they_do_not_fit(gateway: harness.Gateway) -> None:
+    dataset = dataset_of(gateway)
+    next(iter(torch_data.DataLoader(dataset, batch_size=47)))
+    state = dataset.state_dict()
+    assert (state["batch"], state["sample"], state["world_size"]) == (1, 17, 1)
+    with pytest.raises(millrace.torch.StateError, match="world_size is 2, and was 1"):
+        dataset_of(gateway, rank=0, world_size=2).load_state_dict(state)
+    other = dataset_of(gateway)
+    other.load_state_dict(state)
+    with pytest.raises(millrace.torch.StateError, match=r"begin at batch 1 of epoch 0: the state was saved after 17 of its samples"):
+        iter(millrace.torch.DataLoader(other))
+    with pytest.raises(millrace.torch.StateError, match="after 17 of its samples"):
+        next(iter(other))
+    with pytest.raises(millrace.torch.StateError, match="sample -1"):
+        other.load_state_dict({**state, "sample": -1})
