@@ -7,6 +7,7 @@ processes. The frames of the calls tell both, in forked workers too, which keep 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any, NamedTuple, Optional
 
@@ -40,15 +41,29 @@ def asked() -> Asked:
 
 def shared_out(frame: Optional[FrameType]) -> int:
     """Among how many processes those share samples out that this frame works for."""
+    for found in _accelerate(frame):
+        asker: Any = found.f_locals.get("self")
+        if type(asker).__name__ == "DataLoaderDispatcher":
+            return int(asker.state.num_processes)
+        if _shares(found):
+            return int(asker.num_processes)
+    return 1
+
+
+def skips_batches() -> bool:
+    """Whether set_epoch, which calls this function, is called by a loader that Accelerate's skip_first_batches has made, as it begins a pass.
+
+    Such a loader counts its passes from 0, whatever the epoch is that it goes on with.
+    """
+    frames = _accelerate(sys._getframe(2))
+    return any(f.f_code.co_name == "__iter__" and getattr(f.f_locals.get("self"), "skip_batches", 0) > 0 for f in frames)
+
+
+def _accelerate(frame: Optional[FrameType]) -> Iterator[FrameType]:
     while frame is not None:
         if frame.f_globals.get("__name__") in _SHARERS:
-            asker: Any = frame.f_locals.get("self")
-            if type(asker).__name__ == "DataLoaderDispatcher":
-                return int(asker.state.num_processes)
-            if _shares(frame):
-                return int(asker.num_processes)
+            yield frame
         frame = frame.f_back
-    return 1
 
 
 _SHARERS = ("accelerate.data_loader", "transformers.trainer_pt_utils")

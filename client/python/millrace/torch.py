@@ -33,7 +33,7 @@ try:
     import torch
     from torch.utils import data as torch_data
 
-    from ._asked import BATCHES, SAMPLES, USER, Asked, asked, shared_out
+    from ._asked import BATCHES, SAMPLES, USER, Asked, asked, shared_out, skips_batches
     from ._loader import PREFETCH_FACTOR, DataLoader
     from ._places import Place, Places
     from ._reading import Reading, Yielded
@@ -318,6 +318,8 @@ class Dataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-
         """Chooses the epoch of the next pass, which would else be that after the last pass. A place in it that a state gave stays."""
         if epoch < 0:
             raise InvalidArgument(f"set epoch {epoch}: want 0 or more")
+        if skips_batches():
+            return
         if epoch != self.places.last.epoch:
             self._yielded = None
         self.places.fix(epoch)
