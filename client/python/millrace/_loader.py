@@ -33,6 +33,10 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ig
     the main one without workers. The other options are torch's, less what makes batches.
     """
 
+    # For Accelerate, whose prepare leaves this loader alone, and whose checkpoints hold its state: its ranks share batches already.
+    _is_accelerate_prepared = True
+    use_stateful_dataloader = True
+
     def __init__(
         self,
         dataset: Dataset,

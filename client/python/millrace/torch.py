@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing.reduction import ForkingPickler
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, Optional, TypeVar, Union
 
 from ._agree import ASK, agree, refuse
 from ._habits import Shuffle, tells_habits
@@ -136,8 +136,32 @@ def _stack(what: str, values: list[Any]) -> Any:
         ) from e
 
 
-class Dataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-ignore]
+class _Closing:
+    """Lets go of the client that a dataset has opened; one that it was given stays open."""
+
+    client: Client
+    _given: object
+
+    def close(self) -> None:
+        """Ends what reads, closes connections, and lets go of the gateway that millrace.open has started; garbage collection does so too."""
+        if self.client is not self._given:
+            self.client.close()
+
+    def __enter__(self: S) -> S:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+S = TypeVar("S", bound=_Closing)
+
+
+class Dataset(_Closing, torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-ignore]
     """The batches of one epoch for this rank, in order. Iterating yields a dict of columns per batch: see collate_columns.
+
+    torch's DataLoader with a batch_size, and whatever is built on it, such as Hugging Face's Trainer, gets single samples instead: what
+    transform returns, else a dict of decoded parts. That loader makes batches of them. len(dataset) is samples, of all ranks together.
 
     source         a Client; a directory or `s3://bucket/prefix`, read without a server (millrace.open); or the URL of a gateway or several
     rank, world_size  found if left out: torch.distributed's, else the environment's (torchrun, mpirun, srun), else one process
@@ -155,9 +179,10 @@ class Dataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-
                    what is read, in which order and form: as Client.epoch has them. shuffle=False is stored order
 
     The gateway is asked at once for the dataset's generation, which then holds for all epochs, workers and resumed runs. All processes
-    of torch.distributed take the same one, if it is initialized by then; generation gives another. Use it
-    with DataLoader of this module, with torch's (batch_size=None) or with torchdata's StatefulDataLoader (batch_size=None).
-    Workers may be forked or spawned; in spawned ones all these functions must be importable.
+    of torch.distributed take the same one, if it is initialized by then; generation gives another. Use it with DataLoader of this
+    module, with torch's, or with torchdata's StatefulDataLoader. Workers may be forked or spawned; in spawned ones all these functions
+    must be importable. A dataset that was made of a directory or a bucket holds its gateway until it is closed or collected as garbage:
+    it is a context manager too.
     """
 
     @tells_habits
@@ -202,7 +227,7 @@ class Dataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-
         if collate is not None and batch_transform is not None:
             raise InvalidArgument("new dataset: of collate and batch_transform only one can make what is yielded")
         one_by_one = collate is not None or transform is not None
-        self.client = client_of(source)
+        self._given, self.client = source, client_of(source)
         self._ranks = None if rank is None or world_size is None else (rank, world_size)
         self._ranks_of_parent: Optional[tuple[int, int]] = None
         about = self.client.describe(dataset)
@@ -441,7 +466,7 @@ def _identity(epoch: Epoch) -> dict[str, Any]:
     return {"dataset": p.dataset, "generation": p.generation, "batch_size": p.batch_size, "order_digest": p.order_digest}
 
 
-class MapDataset(torch_data.Dataset):  # type: ignore[misc,type-arg,unused-ignore]
+class MapDataset(_Closing, torch_data.Dataset):  # type: ignore[misc,type-arg,unused-ignore]
     """Samples by number, for torch's samplers. Slower than Dataset: every sample is a request of its own.
 
     Sample i is the one at position i of an epoch's order; in the default, shuffle=False, that is the order in which they are
@@ -473,7 +498,7 @@ class MapDataset(torch_data.Dataset):  # type: ignore[misc,type-arg,unused-ignor
         """Opens the order. threads are those that __getitems__ reads with, which torch 2 calls for a batch of numbers."""
         if threads < 1:
             raise InvalidArgument(f"threads {threads}: want 1 or more")
-        self.client = client_of(source)
+        self._given, self.client = source, client_of(source)
         generation, alone = _settle(self.client.describe(dataset), generation)
         if alone is not None:
             refuse(alone, *find_ranks(), _AGREE)

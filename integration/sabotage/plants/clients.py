@@ -182,7 +182,7 @@ PLANTS = [
     (
         "torch's workers count on from the batch that they have yielded, as if each were alone",
         "client/python/tests/torch/test_torch_state.py test_stateful_data_loader",
-        [("client/python/millrace/torch.py", "batch.number + self._step\n", "batch.number + 1\n")],
+        [("client/python/millrace/_reading.py", "else Place(epoch, batch + self._step)", "else Place(epoch, batch + 1)")],
     ),
     (
         "torch's spawned workers do not know their parent's rank",
@@ -192,7 +192,7 @@ PLANTS = [
     (
         "torch's loader says that what it read ahead was yielded",
         "client/python/tests/torch/test_torch_state.py test_a_state_says_what_was_yielded_and_not_what_was_read_ahead",
-        [("client/python/millrace/_loader.py", "self._count.place = epoch, number + 1", "self._count.place = epoch, number + 2")],
+        [("client/python/millrace/_loader.py", "self._count.place = place._replace(batch=place.batch + 1)", "self._count.place = place._replace(batch=place.batch + 2)")],
     ),
     (
         "torch's dataset goes on from a state of another order",
@@ -238,12 +238,37 @@ PLANTS = [
     (
         "an epoch that is set again after a pass of it was left is not read again",
         "client/python/tests/torch/test_torch_habits.py test_the_next_pass_is_of_the_next_epoch",
-        [("client/python/millrace/_places.py", "            self._note(_BATCH, 0, 0, 0, -1)\n", "            pass\n")],
+        [("client/python/millrace/_places.py", "            self._note(_BATCH, 0, 0, 0, 0, -1)\n", "            pass\n")],
     ),
     (
-        "batches of batches are refused only where a loader has workers",
-        "client/python/tests/torch/test_torch_habits.py test_batches_of_batches_are_refused",
-        [("client/python/millrace/torch.py", "isinstance(caller, _BaseDatasetFetcher) and", "isinstance(caller, _BaseDatasetFetcher) and torch_data.get_worker_info() and")],
+        "a loader of torch's with a batch_size gets batches where it has workers",
+        "client/python/tests/torch/test_torch_samples.py test_a_batch_size_of_the_loaders_own",
+        [("client/python/millrace/_asked.py", "kind = SAMPLES if asker.auto_collation else", "kind = SAMPLES if asker.auto_collation and not torch_data.get_worker_info() else")],
+    ),
+    (
+        "samples that were yielded of a batch come again after a resume",
+        "client/python/tests/torch/test_torch_samples.py test_resume_amid_a_batch",
+        [("client/python/millrace/_reading.py", "self._items = batch.value[done:][::-1]", "self._items = batch.value[::-1]")],
+    ),
+    (
+        "each worker of torch's leaves out the samples that its parent has yielded of one batch",
+        "client/python/tests/torch/test_torch_samples.py test_workers_begin_amid_a_batch",
+        [("client/python/millrace/_reading.py", "else Place(place.epoch, place.batch + self._worker)", "else place._replace(batch=place.batch + self._worker)")],
+    ),
+    (
+        "torch's loader does not count a batch of which a filter has left nothing",
+        "client/python/tests/torch/test_torch_samples.py test_filtered_batches_are_counted",
+        [("client/python/millrace/_reading.py", "reader.advance() if self._counted else next(reader)", "next(reader)")],
+    ),
+    (
+        "a torch dataset gives a rank's share to Accelerate, which shares it out again",
+        "client/python/tests/frameworks/test_frameworks.py test_accelerate",
+        [("client/python/millrace/_asked.py", "return int(asker.state.num_processes)", "return 1")],
+    ),
+    (
+        "a torch dataset goes back to epoch 0 when Accelerate skips batches of a later one",
+        "client/python/tests/frameworks/test_frameworks.py test_trainer",
+        [("client/python/millrace/torch.py", "        if skips_batches():\n            return\n", "")],
     ),
     (
         "whoever waits for a gateway is told at each attempt",

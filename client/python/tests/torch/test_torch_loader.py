@@ -252,6 +252,18 @@ def test_a_share_may_be_empty(gateway: harness.Gateway) -> None:
     assert shares[0][1] == {"__key__": []}
 
 
+@pytest.mark.parametrize("kind", [millrace.torch.Dataset, millrace.torch.MapDataset])
+def test_a_closed_dataset_lets_go_of_its_own_client(gateway: harness.Gateway, kind: Any) -> None:
+    with kind(gateway.url, "photos", decode=False) as dataset:
+        next(iter(dataset))
+    with pytest.raises(millrace.Closed):
+        next(iter(dataset))
+    with millrace.Client(gateway.url, "photos") as client:
+        with kind(client):
+            pass
+        assert client.describe()["name"] == "photos"
+
+
 def test_a_dataset_can_be_pickled(gateway: harness.Gateway) -> None:
     dataset = dataset_of(gateway, epoch=2)
     copy = pickle.loads(pickle.dumps(dataset))

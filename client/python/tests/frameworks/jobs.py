@@ -1,0 +1,62 @@
+"""What the scripts of this folder share: the dataset, a model, a record of what was trained, and an end by SIGKILL.
+
+A script is one rank of a training job in a framework's own style: python SCRIPT.py JOB-AS-JSON. It appends a line to the job's record
+for each step: its number, the epoch and the samples' numbers. At the step `kill` it kills itself; with `resume` it goes on from the
+framework's own checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import millrace
+import millrace.torch
+
+warnings.simplefilter("ignore")
+torch.set_num_threads(1)
+if not hasattr(torch.cpu, "set_device"):  # torch 1.13 knows no numbered processors, which Accelerate gives to several processes
+    torch.cpu.__dict__.update(device_count=lambda: 1, set_device=lambda _: None)
+    torch.serialization.register_package(9, lambda _: None, lambda storage, place: storage if place == "cpu:0" else None)
+JOB: dict[str, Any] = json.loads(sys.argv[1])
+AT = Path(JOB["at"])
+
+
+def number_of(view: memoryview) -> int:
+    """A sample of the tests tells its number by its length."""
+    return (len(view) - 2000) // 7
+
+
+def row(sample: millrace.Sample) -> dict[str, Any]:
+    """What a model is trained on: tensors only, as Accelerate wants them where one process sends batches to the others."""
+    return {"x": torch.tensor([sample["jpg"] / 500, sample.rng.random()]), "labels": sample["cls"], "number": sample["jpg"]}
+
+
+def dataset() -> millrace.torch.Dataset:
+    return millrace.torch.Dataset(JOB["url"], "photos", batch_size=JOB["batch_size"], seed=7, decode={"jpg": number_of, "cls": int}, transform=row)
+
+
+class Model(torch.nn.Module):
+    def __init__(self) -> None:
+        torch.manual_seed(1)
+        super().__init__()
+        self.linear = torch.nn.Linear(2, 10)
+
+    def forward(self, x: torch.Tensor, labels: torch.Tensor, number: torch.Tensor) -> dict[str, torch.Tensor]:
+        assert len(number) == len(labels)
+        return {"loss": torch.nn.functional.cross_entropy(self.linear(x), labels)}
+
+
+def record(step: int, epoch: int, number: torch.Tensor, rank: int) -> None:
+    """Notes a step of training, and ends the process without a word if it is the last one."""
+    with (AT / f"record-{rank}").open("a") as f:
+        print(json.dumps([step, epoch, number.tolist()]), file=f)
+    if step == JOB.get("kill"):
+        os.kill(os.getpid(), signal.SIGKILL)

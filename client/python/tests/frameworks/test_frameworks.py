@@ -1,0 +1,123 @@
+"""Training scripts in each framework's own style: killed in mid-epoch, resumed, and compared with a run that nobody stopped.
+
+Both runs are to have trained on the same samples at each step, each sample of an epoch once over all ranks, in another order each epoch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import harness
+import pytest
+
+import millrace
+
+HERE = Path(__file__).parent
+EPOCHS, STEPS, SAVE, KILL = 2, 50, 32, 37  # 500 samples in batches of 20, all ranks together
+JOB = {"batch_size": 100, "epochs": EPOCHS, "steps": STEPS, "save": SAVE, "workers": 0, "dispatch": None, "stateful": False, "loader": "torch"}
+
+Step = tuple[int, list[int]]
+"""An epoch, and the numbers of the samples."""
+
+
+def run(script: str, ranks: int, at: Path, **job: Any) -> dict[int, Step]:
+    """Runs a job's ranks, and returns what they did at each step, rank after rank."""
+    with socket.create_server(("127.0.0.1", 0)) as s:
+        port = s.getsockname()[1]
+    at.mkdir(exist_ok=True)
+    for old in at.glob("record-*"):
+        old.unlink()
+    said = json.dumps({**JOB, "loader_batch": 20 // ranks, "ranks": ranks, "at": str(at), "resume": False, **job})
+    environment = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
+    environment |= {"PYTHONPATH": os.pathsep.join([str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")]), "HF_HUB_OFFLINE": "1"}
+    if ranks > 1:  # as torchrun has it
+        environment |= {
+            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo", "WORLD_SIZE": str(ranks),
+            "LOCAL_WORLD_SIZE": str(ranks), "GROUP_RANK": "0", "TORCHELASTIC_RUN_ID": "none",
+        }
+    each = [{"RANK": str(r), "LOCAL_RANK": str(r)} if ranks > 1 else {} for r in range(ranks)]
+    processes = [
+        subprocess.Popen([sys.executable, str(HERE / script), said], env=environment | own, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for own in each
+    ]
+    try:
+        ends = [p.communicate(timeout=300) for p in processes]
+    finally:
+        for p in processes:
+            p.kill()
+    want = -signal.SIGKILL if "kill" in job else 0
+    assert [p.returncode for p in processes] == [want] * ranks, "\n".join(err[-4000:] for _, err in ends)
+    steps: dict[int, Step] = {}
+    for rank in range(ranks):
+        for line in (at / f"record-{rank}").read_text().splitlines():
+            step, epoch, numbers = json.loads(line)
+            steps.setdefault(step, (epoch, []))[1].extend(numbers)
+    return steps
+
+
+def order(url: str, epoch: int) -> list[int]:
+    """The samples' numbers in the order that the gateway has resolved."""
+    with millrace.Client(url, "photos") as client:
+        opened = client.epoch(epoch, batch_size=100, seed=7, fields="jpg", progress=False)
+        return [(len(view) - 2000) // 7 for batch in opened for view in batch["jpg"]]
+
+
+def check(script: str, gateway: harness.Gateway, at: Path, ranks: int, then: int, **job: Any) -> None:
+    """Trains until the job is killed, resumes it on other ranks, and compares each step with the order that nobody interrupted."""
+    whole = [(e, n) for e in range(EPOCHS) for n in order(gateway.url, e)]
+    assert all(sorted(n for e, n in whole if e == epoch) == list(range(500)) for epoch in range(EPOCHS))
+    want = {step: (whole[20 * step - 20][0], [n for _, n in whole[20 * step - 20 : 20 * step]]) for step in range(1, STEPS + 1)}
+    if job.get("workers", 0) > 1 and job.get("loader") != "millrace":  # a loader of torch's takes turns with its workers' samples
+        want = run(script, ranks, at / "whole", url=gateway.url, **job)
+        assert all(sorted(n for epoch, numbers in want.values() if epoch == e for n in numbers) == list(range(500)) for e in range(EPOCHS))
+    first = run(script, ranks, at / "parts", url=gateway.url, **job, kill=KILL)
+    assert first == {step: want[step] for step in range(1, KILL + 1)}
+    rest = run(script, then, at / "parts", url=gateway.url, **job, resume=True)
+    assert rest == {step: want[step] for step in range(SAVE + 1, STEPS + 1)}
+
+
+# Of several workers of a torch loader each has its own batches, so that what a step gets depends on their number and that of the ranks.
+ACCELERATE = [(2, 1, {})]
+if harness.LONG:
+    ACCELERATE = [(ranks, then, {"dispatch": d}) for ranks, then, d in ((1, 1, None), (2, 2, None), (2, 1, None), (2, 2, False), (1, 2, False))]
+    ACCELERATE += [(ranks, ranks, {"dispatch": d, "workers": 2}) for ranks, d in ((1, None), (2, None), (2, False))]
+    ACCELERATE += [(2, 2, {"workers": 2, "method": "spawn"}), (2, 2, {"workers": 2, "method": "spawn", "dispatch": False})]
+
+
+@pytest.mark.parametrize(("ranks", "then", "job"), ACCELERATE)
+def test_accelerate(gateway: harness.Gateway, tmp_path: Path, ranks: int, then: int, job: dict[str, Any]) -> None:
+    check("with_accelerate.py", gateway, tmp_path, ranks, then, **job)
+
+
+# Trainer takes the batch size of a process from its checkpoint: on other ranks its steps would be others.
+TRAINER = [(2, {})]
+if harness.LONG:
+    TRAINER = [(1, {}), (2, {}), (2, {"dispatch": False}), (1, {"workers": 2}), (2, {"workers": 2}), (2, {"workers": 2, "dispatch": False})]
+
+
+@pytest.mark.parametrize(("ranks", "job"), TRAINER)
+def test_trainer(gateway: harness.Gateway, tmp_path: Path, ranks: int, job: dict[str, Any]) -> None:
+    check("with_trainer.py", gateway, tmp_path, ranks, ranks, **job)
+
+
+# torch's own loader keeps no state, and Lightning skips nothing for it.
+LIGHTNING = [(2, 1, {"loader": "millrace", "batch_size": 20})]
+if harness.LONG:
+    LIGHTNING += [
+        (1, 2, {"loader": "millrace", "batch_size": 20, "workers": 2}),
+        (1, 1, {"loader": "torchdata"}),
+        (2, 2, {"loader": "torchdata", "batch_size": 20}),
+        (2, 2, {"loader": "torchdata", "batch_size": 20, "workers": 2}),
+    ]
+
+
+@pytest.mark.parametrize(("ranks", "then", "job"), LIGHTNING)
+def test_lightning(gateway: harness.Gateway, tmp_path: Path, ranks: int, then: int, job: dict[str, Any]) -> None:
+    check("with_lightning.py", gateway, tmp_path, ranks, then, **job)

@@ -1,0 +1,47 @@
+"""Lightning's own style: a LightningModule, checkpoints in mid-epoch, resume by ckpt_path. See jobs.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lightning.pytorch as lightning
+import torch
+from jobs import AT, JOB, Model, dataset, record
+from lightning.pytorch.callbacks import ModelCheckpoint
+from torch.utils.data import DataLoader
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+import millrace.torch
+
+
+class Module(lightning.LightningModule):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = Model()
+
+    def _register_sharded_tensor_state_dict_hooks_if_available(self) -> None:
+        """torch 1.13's sharded tensors cannot be imported under Python 3.11, and nothing here is sharded."""
+
+    def training_step(self, batch: dict[str, Any], _: int) -> torch.Tensor:
+        return self.model(**batch)["loss"]
+
+    def on_train_batch_end(self, _: Any, batch: dict[str, Any], __: int) -> None:
+        record(self.trainer.global_step, self.trainer.current_epoch, batch["number"], self.trainer.global_rank)
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+data, workers = dataset(), JOB["workers"]
+loader = {
+    "millrace": lambda: millrace.torch.DataLoader(data, num_workers=workers),
+    "torch": lambda: DataLoader(data, batch_size=JOB["loader_batch"], num_workers=workers),
+    "torchdata": lambda: StatefulDataLoader(data, batch_size=JOB["loader_batch"], num_workers=workers),
+}[JOB["loader"]]()
+trainer = lightning.Trainer(
+    accelerator="cpu", devices=JOB["ranks"], strategy="ddp" if JOB["ranks"] > 1 else "auto", max_epochs=JOB["epochs"], logger=False,
+    enable_progress_bar=False, enable_model_summary=False,
+    callbacks=[ModelCheckpoint(AT, "{step}", every_n_train_steps=JOB["save"], save_top_k=-1)],
+)
+trainer.fit(Module(), loader, ckpt_path=str(AT / f"step={JOB['save']}.ckpt") if JOB["resume"] else None)
+assert trainer.global_step == JOB["steps"], trainer.global_step
