@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Optional, TypeVar
 from urllib.parse import quote
 
-from ._gateways import Fleet, Gateway, Home, Source, system_lookup
+from ._gateways import TIMEOUTS, Fleet, Gateway, Home, Source, system_lookup
 from ._local import Local
 from ._token import Token, Tokens, keep_off_plain_networks
-from ._wire import LOOKUP_TIME, SIGN_TIME, TICK, TIMEOUTS, UNTRUSTED, Attempt, ShortBody, Stopwatch, Task, Wire, cause, no_answer, read_error
+from ._wire import LOOKUP_TIME, SIGN_TIME, TICK, UNTRUSTED, Attempt, ShortBody, Stopwatch, Task, Wire, cause, no_answer, read_error
 from .errors import (
     Closed,
     DeadlineExceeded,
@@ -274,7 +274,7 @@ class _Request:
     def _quiet(self, a: Attempt) -> None:
         """Is called while nothing comes from a gateway."""
         self._tell(f"{a.gateway.name} says nothing")
-        if self._here.fleet.size() > 1:
+        if len(self._here.fleet.gateways) > 1:
             lives = False
             with contextlib.suppress(Exception):
                 self._here.wire.lives(a.gateway, min(SIGN_TIME, a.ends - a.watch.seconds()), self._over)

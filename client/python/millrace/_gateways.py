@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import ipaddress
+import math
 import random
 import re
 import socket
@@ -36,6 +37,7 @@ PROBE_TIME = 0.25
 NEAR_SHARE = 0.7
 NEAR_GAIN = 0.0005
 
+TIMEOUTS = (socket.timeout, TimeoutError)  # one and the same from Python 3.10 on
 PORTS = {"http": 80, "https": 443}
 _TOKEN_FORM = re.compile(r"mr_[A-Za-z0-9_-]{43}")  # of the tokens that `millrace token` prints
 
@@ -139,21 +141,17 @@ class Source:
 
 
 class Gateway:
-    """One address that batches are asked of, and what was seen of it. Guarded by the fleet's lock."""
+    """One address that batches are asked of, and what was seen of it."""
 
     def __init__(self, address: Address) -> None:
-        self.address = address
+        self.address, self.name = address, address.name
         self.near = 0.0  # from a probe to its answer, of late; 0: not known
         self.faults = 0  # since it last answered more than a probe
         self.until: Optional[float] = None  # passed over before, and from then on probed first
 
-    @property
-    def name(self) -> str:
-        return self.address.name
-
 
 class Fleet:
-    """The gateways that a client knows."""
+    """The gateways that a client knows. What two threads note of one at once changes speed alone, so it is not locked."""
 
     def __init__(
         self,
@@ -163,73 +161,58 @@ class Fleet:
         lookup: Callable[[str], Iterable[str]],
     ) -> None:
         self.sources, self.home, self.probe, self.lookup = sources, home, probe, lookup
+        self.names = any(s.lookup for s in sources)
         self.asking = threading.Lock()  # held while names are looked up or gateways measured
-        self.lock = threading.Lock()  # guards what follows
         self.gateways: list[Gateway] = []
         self.first: Optional[Gateway] = None
-        self.resolved: Optional[float] = None
-        self.measured: Optional[float] = None
+        self.resolved = self.measured = -math.inf
         self.fault: Optional[Exception] = None
-
-    def size(self) -> int:
-        with self.lock:
-            return len(self.gateways)
 
     def order(self, rank: int, world_size: int) -> list[Gateway]:
         """Returns the gateways in the order in which they are to be asked; it may look up and measure before."""
-        self._refresh()
-        self._measure()
+        every = LOOKUP_EVERY if self.names else math.inf
+        self._renew(lambda: not self.gateways or time.monotonic() - self.resolved >= every, self._resolve, not self.gateways)
+        if not self.gateways:
+            raise GatewayUnavailable(f"look up gateways: {self.fault}", retryable=True)
+        if self.home is None and len(self.gateways) > 1:
+            self._renew(lambda: time.monotonic() - self.measured >= PROBE_EVERY, self._measure, self.measured == -math.inf)
         while True:
-            everyone, back = self._sorted(rank, world_size)
-            if back is None:
-                return everyone
-            # It would be the first but for a fault whose time is over: it has to show itself before.
-            try:
-                self._ask(back)
-            except Exception:
-                with self.lock:
-                    back.until = None
-                    self._pass_over(back, 0.0, 0.0)
-            else:
-                with self.lock:
-                    back.until = None
-
-    def _sorted(self, rank: int, world_size: int) -> tuple[list[Gateway], Optional[Gateway]]:
-        with self.lock:
-            now = time.monotonic()
-            everyone = self._preferred(rank, world_size)
+            now, everyone = time.monotonic(), self._preferred(rank, world_size)
             lead = everyone[0]
-            if lead.until is not None and now >= lead.until and len(everyone) > 1:
-                lead.until = now + PROBE_TIME  # who comes meanwhile passes it over
-                return everyone, lead
-            everyone.sort(key=lambda g: 0 if g.until is None else 1 if now >= g.until else 2)
-            return everyone, None
+            if lead.until is None or now < lead.until or len(everyone) == 1:
+                return sorted(everyone, key=lambda g: 0 if g.until is None else 1 if now >= g.until else 2)
+            # It would be the first but for a fault whose time is over: it has to show itself before.
+            lead.until = now + PROBE_TIME  # other threads pass it over meanwhile
+            self._probe(lead)
+
+    def _renew(self, due: Callable[[], bool], renew: Callable[[], None], wait: bool) -> None:
+        """Has one thread renew what is due. Others wait for it only where there is nothing to go by yet."""
+        if due() and self.asking.acquire(blocking=wait):
+            try:
+                if due():
+                    renew()
+            finally:
+                self.asking.release()
 
     def _preferred(self, rank: int, world_size: int) -> list[Gateway]:
         everyone = list(self.gateways)
-        if self.home is not None:
-            n = len(everyone)
-            at = min(max(self.home(rank, world_size, n), 0), n - 1)
-            everyone[0], everyone[at] = everyone[at], everyone[0]
-            others = everyone[1:]
-            turn = rank % len(others) if others else 0  # ranks whose home is lost go to different ones
-            return everyone[:1] + others[turn:] + others[:turn]
-        everyone.sort(key=lambda g: (g is not self.first, g.near or float("inf")))
-        return everyone
+        if self.home is None:
+            return sorted(everyone, key=lambda g: (g is not self.first, g.near or math.inf))
+        n = len(everyone)
+        at = min(max(self.home(rank, world_size, n), 0), n - 1)
+        everyone[0], everyone[at] = everyone[at], everyone[0]
+        others = everyone[1:]
+        turn = rank % len(others) if others else 0  # ranks whose home is lost go to different ones
+        return everyone[:1] + others[turn:] + others[:turn]
 
     def answered(self, g: Gateway) -> None:
         """Notes that a gateway has answered."""
-        with self.lock:
-            g.faults, g.until = 0, None
-            if self.first is None or self.first.until is not None:
-                self.first = g
+        g.faults, g.until = 0, None
+        if self.first is None or self.first.until is not None:
+            self.first = g
 
     def failed(self, g: Gateway, took: float, wait: float) -> None:
         """Notes that a gateway did not answer, or not as a gateway should: it rests for a while, for wait at least."""
-        with self.lock:
-            self._pass_over(g, took, wait)
-
-    def _pass_over(self, g: Gateway, took: float, wait: float) -> None:
         now = time.monotonic()
         if g.until is not None and now < g.until:
             return  # one of many requests that failed together
@@ -240,131 +223,79 @@ class Fleet:
 
     def all_failed(self) -> None:
         """Has names looked up again before the next round."""
-        with self.lock:
-            if any(s.lookup for s in self.sources):
-                self.resolved = None
-
-    def _due(self) -> bool:
-        with self.lock:
-            if not self.gateways or self.resolved is None:
-                return True
-            return any(s.lookup for s in self.sources) and time.monotonic() - self.resolved >= LOOKUP_EVERY
-
-    def _refresh(self) -> None:
-        if self._due():
-            with self.lock:
-                never = not self.gateways
-            if self.asking.acquire(blocking=never):  # nobody waits for a name server who has what he asked for
-                try:
-                    if self._due():
-                        self._resolve()
-                finally:
-                    self.asking.release()
-        with self.lock:
-            if not self.gateways:
-                raise GatewayUnavailable(f"look up gateways: {self.fault}", retryable=True)
+        if self.names:
+            self.resolved = -math.inf
 
     def _resolve(self) -> None:
-        found: list[Optional[list[Address]]] = []
-        fault: Optional[Exception] = None
+        """Looks names up. A name without an answer stands for what it gave before."""
+        known = {g.address: g for g in self.gateways}
+        listed: dict[Address, bool] = {}
+        self.fault = None
         for s in self.sources:
             try:
-                found.append(self._find(s))
+                found = self._find(s)
             except (OSError, ValueError) as e:
-                found.append(None)
-                fault = e
-        with self.lock:
-            known = {g.address: g for g in self.gateways}
-            kept: list[Gateway] = []
-            fresh: list[Gateway] = []
-            for s, addresses in zip(self.sources, found):
-                if addresses is None:  # the name has no answer: what it gave before
-                    base = s.base
-                    addresses = [a for a in known if a.named == f"{base.host}:{base.port}"] or ([] if s.must else [base])
-                for a in addresses:
-                    g = known.get(a)
-                    if g is None:
-                        known[a] = g = Gateway(a)
-                        (fresh if s.lookup else kept).append(g)
-                    elif g not in kept and g not in fresh:
-                        kept.append(g)
-            random.shuffle(fresh)  # clients that look up one name at once are not all to begin with the same address
-            self.gateways, self.fault, self.resolved = kept + fresh, fault, time.monotonic()
-            if fresh:
-                self.measured = None
-            if self.first not in self.gateways:
-                self.first = None
+                self.fault = e
+                found = [a for a in known if a.named == s.base.place] or ([] if s.must else [s.base])
+            for a in found:
+                listed.setdefault(a, s.lookup and a not in known)
+        # Clients that look up one name at once are not all to begin with the same address.
+        fresh = [a for a, new in listed.items() if new]
+        random.shuffle(fresh)
+        kept = [a for a, new in listed.items() if not new]
+        self.gateways = [known.get(a) or Gateway(a) for a in kept + fresh]
+        self.resolved = time.monotonic()
+        if fresh:
+            self.measured = -math.inf
+        if self.first not in self.gateways:
+            self.first = None
 
     def _find(self, s: Source) -> list[Address]:
+        b = s.base
         if not s.lookup:
-            return [s.base]
-        found = list(dict.fromkeys(self.lookup(s.base.host)))
+            return [b]
+        found = list(dict.fromkeys(self.lookup(b.host)))
         if not found and s.must:
-            raise ValueError(f"{s.base.host}: no address")
+            raise ValueError(f"{b.host}: no address")
         local = all(ipaddress.ip_address(a).is_loopback for a in found)
         if (len(found) < 2 or local) and not s.must:
-            return [s.base]
-        b = s.base
-        return [Address(b.scheme, a, b.port, b.prefix, f"{b.host}:{b.port}") for a in found]
+            return [b]
+        return [Address(b.scheme, a, b.port, b.prefix, b.place) for a in found]
 
     def _measure(self) -> None:
-        """Asks all gateways how far they are, if it was long ago, and chooses the first."""
-        with self.lock:
-            everyone, never = list(self.gateways), self.measured is None
-            if self.home is not None or len(everyone) < 2:
-                return
-            if self.measured is not None and time.monotonic() - self.measured < PROBE_EVERY:
-                return
-        if not self.asking.acquire(blocking=never):
+        """Asks all gateways how far they are, and chooses the first."""
+        probes = [threading.Thread(target=self._probe, args=(g,), name="millrace-probe", daemon=True) for g in self.gateways]
+        for t in probes:
+            t.start()
+        for t in probes:
+            t.join()
+        self.measured = time.monotonic() - random.uniform(0, PROBE_EVERY / 2)
+        well = [g for g in self.gateways if g.until is None]
+        if not well:
             return
-        try:
-            with self.lock:
-                if never and self.measured is not None:
-                    return
-            probes = [threading.Thread(target=self._probed, args=(g,), name="millrace-probe", daemon=True) for g in everyone]
-            for t in probes:
-                t.start()
-            for t in probes:
-                t.join()
-            self._choose()
-        finally:
-            self.asking.release()
+        old = self.first if self.first in well else well[0]
+        best = min(well, key=lambda g: g.near or math.inf)
+        gains = old.near == 0 or (best.near < NEAR_SHARE * old.near and old.near - best.near > NEAR_GAIN)
+        self.first = best if best.near > 0 and gains else old
 
-    def _probed(self, g: Gateway) -> None:
-        start = time.monotonic()
+    def _probe(self, g: Gateway) -> None:
+        """Asks how far a gateway is. One whose rest is over goes on resting if it does not answer in time."""
+        begun = time.monotonic()
         try:
-            self._ask(g)
-        except TimeoutError:
-            self._note(g, time.monotonic() - start)  # at least
+            self.probe(g, PROBE_TIME)
+            lives = True
+        except TIMEOUTS:
+            lives = g.until is None  # it is as far as that, at least
         except Exception:
-            with self.lock:
-                g.until = None
-                self._pass_over(g, 0.0, 0.0)
-        else:
-            with self.lock:
-                if g.until is not None and time.monotonic() >= g.until:
-                    g.until = None
-
-    def _ask(self, g: Gateway) -> None:
-        start = time.monotonic()
-        self.probe(g, PROBE_TIME)
-        self._note(g, time.monotonic() - start)
-
-    def _note(self, g: Gateway, took: float) -> None:
-        with self.lock:
-            took = max(took, 1e-9)
-            g.near = (g.near + took) / 2 if g.near > 0 else took
-
-    def _choose(self) -> None:
-        with self.lock:
-            self.measured = time.monotonic() - random.uniform(0, PROBE_EVERY / 2)
-            well = [g for g in self.gateways if g.until is None]
-            old = self.first if self.first in well else next(iter(well), None)
-            if old is None:
-                return
-            best = min(well, key=lambda g: g.near or float("inf"))
-            gains = old.near == 0 or (best.near < NEAR_SHARE * old.near and old.near - best.near > NEAR_GAIN)
-            self.first = best if best.near > 0 and gains else old
+            lives = False
+        now = time.monotonic()
+        if not lives:
+            g.until = None
+            self.failed(g, 0.0, 0.0)
+            return
+        g.near = (g.near + max(now - begun, 1e-9)) / (2 if g.near else 1)
+        if g.until is not None and g.until - now <= PROBE_TIME:
+            g.until = None
 
 
 def system_lookup(host: str) -> list[str]:

@@ -10,9 +10,9 @@ from urllib.parse import unquote
 
 from ._core import Core
 from ._framed import is_framed, open_framed
-from ._gateways import Gateway
+from ._gateways import TIMEOUTS, Gateway
 from ._npy import is_npy, open_npy
-from ._wire import TIMEOUTS, Answer, Attempt, ShortBody, Task, cause, no_answer, read_error
+from ._wire import Answer, Attempt, ShortBody, Task, cause, no_answer, read_error
 from .batch import Head, Table
 from .crc import checksum
 from .errors import BatchTooLarge, EndOfEpoch, IntegrityError, MillraceError, ProtocolError

@@ -50,8 +50,6 @@ _TARGET = re.compile("[!-~]+")
 _BREAK = re.compile("[\r\n\0]")
 _PIECE = 16 << 10  # read at once while it is not known how much comes: an answer's head, and the first of its body
 
-TIMEOUTS = (socket.timeout, TimeoutError)  # one and the same from Python 3.10 on
-
 Task = threading.Event
 """Is set when a request, or all that a reader has under way, is called off."""
 

@@ -179,7 +179,7 @@ def test_a_fork_at_any_moment(gateway: harness.Gateway) -> None:
         reader, other = epoch.read(), epoch.read()
         next(reader), next(other)
         here = client.core.here()
-        with reader._pool._lock, other._pool._lock, here.wire._lock, reader._buffers._lock, here.fleet.lock:
+        with reader._pool._lock, other._pool._lock, here.wire._lock, reader._buffers._lock, here.fleet.asking:
             child = os.fork()  # other threads may hold these
         if child == 0:
             signal.alarm(int(LONG))
