@@ -17,8 +17,10 @@ returned for them at most `decoded_room` bytes. The batch that the consumer wait
 from __future__ import annotations
 
 import atexit
+import contextlib
 import math
 import os
+import queue
 import sys
 import threading
 import time
@@ -38,7 +40,7 @@ _LOOK = 0.25  # seconds: how late a Ctrl-C is noticed at most
 _FETCHING, _FETCHED, _DECODING, _READY, _DECODED = range(5)  # from _READY on a batch can be taken
 
 
-@dataclass(frozen=True)
+@dataclass
 class Stats:
     """What a reader's threads have done, and what they do now.
 
@@ -112,17 +114,15 @@ class Pool:
         """Says how many of the batches that were taken still wait for the trainer, in the queues of a DataLoader."""
         self._task = Task()
         self._pid = os.getpid()
+        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()  # wakes a consumer: its batch may be ready
         self._lock = threading.Lock()  # guards what follows
-        self._consumers: list[threading.Lock] = []  # one for each consumer that waits, held until its batch may be ready
+        self._consumers = 0  # that wait for the next batch
         self._work = threading.Condition(self._lock)  # a thread that has nothing to do may find something
         self._slots: dict[int, _Slot] = {}
-        self._next = self._taken = 0
-        self._used = self._most_used = 0
-        self._known = self._known_bytes = 0
-        self._fetching = self._decoding = self._moves = self._bytes = 0
-        self._decoded = self._decoded_used = 0  # batches that wait decoded, and the bytes that decoders returned for them
-        self._sized = self._sized_bytes = 0  # the same of all batches that were decoded
-        self._fetch_seconds = self._decode_seconds = self._waiting_seconds = 0.0
+        self._next = 0
+        self._known = self._known_bytes = 0  # batches whose length a gateway has announced
+        self._sized = self._sized_bytes = 0  # batches that were decoded, and what decoders returned for them
+        self._now = Stats()
         self._threads: list[threading.Thread] = []
         self._wanted = min(threads, len(numbers)) if threads else 0
         self._stopped = False
@@ -133,24 +133,21 @@ class Pool:
         self._start()
         begun = time.monotonic()
         while True:
-            waits = threading.Lock()
-            waits.acquire()
             with self._lock:
                 ready, slot = self._ready()
                 if ready:
-                    self._waiting_seconds += time.monotonic() - begun
+                    self._now.waiting_seconds += time.monotonic() - begun
                     if slot is None:
                         return None
-                    del self._slots[self._taken]
-                    self._taken += 1
-                    self._used -= slot.reserved
-                    self._decoded -= slot.state == _DECODED
-                    self._decoded_used -= slot.decoded
+                    del self._slots[self._now.batches]
+                    self._now.batches += 1
+                    self._now.ahead_bytes -= slot.reserved
+                    self._now.decoded_bytes -= slot.decoded
                     self._work.notify()
                     break
-                self._consumers.append(waits)
+                self._consumers += 1
                 self._wake_another()
-            self._wait(waits)
+            self._wait()
         if slot.error is not None:
             self.stop()
             if isinstance(slot.error, StopIteration):
@@ -159,21 +156,21 @@ class Pool:
             raise slot.error
         batch = slot.batch
         assert batch is not None
-        self._bytes += len(batch.data)
+        self._now.bytes += len(batch.data)
         return batch
 
     def _ready(self) -> tuple[bool, Optional[_Slot]]:
         """Says whether the next batch is ready, and its place; None at the end. The caller holds the lock."""
-        if self._taken == len(self._numbers):
+        if self._now.batches == len(self._numbers):
             return True, None
         if self._stopped:
             raise Closed("the reader is closed")
-        slot = self._slots.get(self._taken)
+        slot = self._slots.get(self._now.batches)
         if slot is None or slot.state < _READY:
             return False, None
         return True, slot
 
-    def _wait(self, waits: threading.Lock) -> None:
+    def _wait(self) -> None:
         """Waits until the next batch may be ready. The caller does not hold the lock.
 
         A Condition will not do: where Ctrl-C comes just after its wait has released the lock, the lock stays released, and the end of
@@ -181,18 +178,16 @@ class Pool:
         only once the wait is over.
         """
         try:
-            while not waits.acquire(timeout=_LOOK):
-                pass
+            with contextlib.suppress(queue.Empty):
+                self._bell.get(timeout=_LOOK)
         finally:
             with self._lock:
-                if waits in self._consumers:
-                    self._consumers.remove(waits)
+                self._consumers -= 1
 
     def _wake_consumers(self) -> None:
         """Has the consumers look again. The caller holds the lock."""
-        for waits in self._consumers:
-            waits.release()
-        self._consumers.clear()
+        for _ in range(self._consumers):
+            self._bell.put(None)
 
     def _start(self) -> None:
         while len(self._threads) < self._wanted and not self._stopped:
@@ -211,12 +206,12 @@ class Pool:
                     at, fetch = self._choose()
                     if at >= 0:
                         break
-                    if self._next == len(self._numbers) and not self._fetching and self._undecoded() is None:
+                    if self._next == len(self._numbers) and not self._now.fetching and self._undecoded() is None:
                         self._work.notify_all()
                         return
                     self._work.wait()
                 if last is not None and last != fetch:
-                    self._moves += 1
+                    self._now.moves += 1
                 last = fetch
                 slot = self._claim(at, fetch)
                 self._wake_another()
@@ -235,13 +230,13 @@ class Pool:
 
     def _choose(self) -> tuple[int, bool]:
         """Says which batch a free thread works on, and whether it fetches it. -1: none. The caller holds the lock."""
-        waited = self._slots.get(self._taken)
-        if waited is not None and waited.state == _FETCHED and (self._consumers or self._may_decode(self._taken)):
-            return self._taken, False
+        waited = self._slots.get(self._now.batches)
+        if waited is not None and waited.state == _FETCHED and (self._consumers or self._may_decode(self._now.batches)):
+            return self._now.batches, False
         can_fetch = self._next < len(self._numbers) and (
-            self._next == self._taken or (self._used + self._guess <= self._room and self._next - self._taken < self._most)
+            self._next == self._now.batches or (self._now.ahead_bytes + self._guess <= self._room and self._next - self._now.batches < self._most)
         )
-        if can_fetch and not self._fetching:
+        if can_fetch and not self._now.fetching:
             return self._next, True
         oldest = self._undecoded()
         if oldest is not None and self._may_decode(oldest):
@@ -250,16 +245,16 @@ class Pool:
 
     def _may_decode(self, at: int) -> bool:
         """Reports whether there is room for one more decoded batch. Its size is taken to be the average; before any is known, all room."""
-        elsewhere = self.elsewhere(self._taken)
-        if at - self._taken + elsewhere >= self._decoded_most:
+        elsewhere = self.elsewhere(self._now.batches)
+        if at - self._now.batches + elsewhere >= self._decoded_most:
             return False
-        others = self._decoding + elsewhere  # they have a size, but it is not known
-        if at != self._taken:
-            others += self._slots[self._taken].state < _DECODING  # it is decoded in any case
-        elif self._decoded + others == 0:
+        others = self._now.decoding + elsewhere  # they have a size, but it is not known
+        if at != self._now.batches:
+            others += self._slots[self._now.batches].state < _DECODING  # it is decoded in any case
+        elif others == 0 and not any(slot.state == _DECODED for slot in self._slots.values()):
             return True
         guess = self._sized_bytes / self._sized if self._sized else max(self._decoded_room, 1)
-        return self._decoded_used + (others + 1) * guess <= self._decoded_room
+        return self._now.decoded_bytes + (others + 1) * guess <= self._decoded_room
 
     def _undecoded(self) -> Optional[int]:
         return next((i for i, s in self._slots.items() if s.state == _FETCHED), None)
@@ -268,17 +263,17 @@ class Pool:
         if not fetch:
             slot = self._slots[at]
             slot.state = _DECODING
-            self._decoding += 1
+            self._now.decoding += 1
             return slot
         slot = self._slots[at] = _Slot(self._guess)
         self._next += 1
-        self._fetching += 1
+        self._now.fetching += 1
         self._reserve(self._guess)
         return slot
 
     def _reserve(self, size: int) -> None:
-        self._used += size
-        self._most_used = max(self._most_used, self._used)
+        self._now.ahead_bytes += size
+        self._now.most_ahead_bytes = max(self._now.most_ahead_bytes, self._now.ahead_bytes)
 
     def _announced(self, slot: _Slot, size: int) -> None:
         """Puts the length that a gateway has announced in the place of the guess, and learns from it."""
@@ -296,39 +291,28 @@ class Pool:
 
     def _done(self, slot: _Slot, fetch: bool, took: float, size: int) -> None:
         if fetch:
-            self._fetching -= 1
-            self._fetch_seconds += took
+            self._now.fetching -= 1
+            self._now.fetch_seconds += took
             slot.state = _FETCHED if self._decode is not None and slot.error is None else _READY
         else:
-            self._decoding -= 1
-            self._decode_seconds += took
+            self._now.decoding -= 1
+            self._now.decode_seconds += took
             slot.state, slot.decoded = _DECODED, size
-            self._decoded, self._decoded_used = self._decoded + 1, self._decoded_used + size
+            self._now.decoded_bytes += size
             self._sized, self._sized_bytes = self._sized + 1, self._sized_bytes + size
-        if slot.state >= _READY and self._slots.get(self._taken) is slot:
+        if slot.state >= _READY and self._slots.get(self._now.batches) is slot:
             self._wake_consumers()
 
     def stats(self) -> Stats:
         """Returns what the threads have done."""
         self._must_be_ours()
         with self._lock:
-            states = [s.state for s in self._slots.values()]
+            states = [slot.state for slot in self._slots.values()]
             return replace(
-                Stats(),
+                self._now,
                 threads=sum(t.is_alive() for t in self._threads),
-                fetching=self._fetching,
-                decoding=self._decoding,
                 undecoded=states.count(_FETCHED),
                 ready=states.count(_READY) + states.count(_DECODED),
-                ahead_bytes=self._used,
-                most_ahead_bytes=self._most_used,
-                decoded_bytes=self._decoded_used,
-                batches=self._taken,
-                bytes=self._bytes,
-                moves=self._moves,
-                fetch_seconds=self._fetch_seconds,
-                decode_seconds=self._decode_seconds,
-                waiting_seconds=self._waiting_seconds,
             )
 
     def ours(self) -> bool:

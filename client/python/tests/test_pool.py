@@ -220,7 +220,7 @@ def test_several_take_from_one_pool() -> None:
     takers = [threading.Thread(target=take, daemon=True) for _ in range(3)]
     for t in takers:
         t.start()
-    while len(p._consumers) < 3:
+    while p._consumers < 3:
         time.sleep(0.001)
     last.open()
     for t in takers:
@@ -258,7 +258,7 @@ class Case:
         p = self.pool
         with p._lock:
             asleep = len(p._work._waiters)  # type: ignore[attr-defined]
-            busy = p._fetching + p._decoding
+            busy = p._now.fetching + p._now.decoding
             if asleep and asleep + busy == len(p._threads) == p._wanted and not p._stopped and p._choose()[0] >= 0:
                 self.slept.append(f"{asleep} of {p._wanted} threads sleep while {p._choose()} is to be done")
 

@@ -177,7 +177,7 @@ PLANTS = [
     (
         "the Python client's threads wait for a decoder while nothing is fetched",
         "client/python/tests/test_pool.py test_all_threads_but_one_decode_while_decoding_is_slow",
-        [("client/python/millrace/_pool.py", "if can_fetch and not self._fetching:", "if can_fetch and not self._fetching and not self._slots:")],
+        [("client/python/millrace/_pool.py", "if can_fetch and not self._now.fetching:", "if can_fetch and not self._now.fetching and not self._slots:")],
     ),
     (
         "torch's workers count on from the batch that they have yielded, as if each were alone",
