@@ -86,7 +86,7 @@ def _read_file(path: str) -> Secret:
 def _check(text: object, place: str) -> Secret:
     """Returns a token without the newline at its end. No fault repeats the token."""
     if not isinstance(text, str):
-        raise InvalidArgument(f"{place}: a token is a str, not {type(text).__name__}", cure="see the token in docs/python.md")
+        raise InvalidArgument(f"{place}: a token is a str, not {type(text).__name__}", cure="see token in help(millrace.Client)")
     text = Secret(text.rstrip("\r\n"))
     fault = ""
     if not text:

@@ -10,21 +10,30 @@ import re
 import shlex
 from typing import Any, Optional
 
+_PAGES = "https://github.com/millrace-data/millrace/blob/main/docs"  # of the documentation
+
 
 class MillraceError(Exception):
     """A request that failed, after all attempts.
 
-    code        what went wrong, in one word of docs/api.md; for what the client finds by itself one of this module's
+    code        what went wrong, in one word: a gateway's, or of what the client finds by itself one of this module's
     status      HTTP status of the answer; 0 if there was none
     request_id  names the request in the gateway's log; empty if there was no answer
     retryable   the same request may work later, or elsewhere
     retry_after seconds that the gateway asks to wait
     gateway     base URL of who answered, without a password
     cure        what to do, in words
+    faults      name and reason of every parameter that the gateway refuses
+    batches     how many batches the epoch has, where a batch past its end was asked for
+    shards      those that have a sample of an ambiguous key, at most 100
     """
 
     code = "error"
     cure = ""
+
+    def __init_subclass__(cls, code: Optional[str] = None, cure: Optional[str] = None) -> None:
+        super().__init_subclass__()
+        cls.code, cls.cure = code or cls.code, cls.cure if cure is None else cure
 
     def __init__(
         self,
@@ -42,19 +51,10 @@ class MillraceError(Exception):
         cure: Optional[str] = None,
     ) -> None:
         super().__init__(message)
-        self.message = message
-        if code is not None:
-            self.code = code
-        self.status = status
-        self.request_id = request_id
-        self.retryable = retryable
-        self.retry_after = retry_after
-        self.gateway = gateway
-        self.batches = batches
-        self.faults = faults
-        self.shards = shards
-        if cure is not None:
-            self.cure = cure
+        self.message, self.code, self.cure = message, code or self.code, self.cure if cure is None else cure
+        self.status, self.request_id, self.gateway = status, request_id, gateway
+        self.retryable, self.retry_after = retryable, retry_after
+        self.batches, self.faults, self.shards = batches, faults, shards
 
     def __str__(self) -> str:
         out = self.message
@@ -75,142 +75,113 @@ def _rebuild(kind: type[MillraceError], message: str, state: dict[str, object]) 
     return e
 
 
-class GatewayUnavailable(MillraceError):
+class GatewayUnavailable(MillraceError, code="gateway_unavailable", cure="check the address and that `millrace serve` runs there (curl URL/readyz)"):
     """No gateway could be reached, or none was ready, until the deadline had passed."""
 
-    code = "gateway_unavailable"
-    cure = "check the address and that `millrace serve` runs there (curl URL/readyz)"
 
-
-class ProtocolError(MillraceError):
+class ProtocolError(
+    MillraceError, code="protocol_error",
+    cure="check that the address is that of `millrace serve`, of the same version as this client, without a proxy that changes answers",
+):
     """What answered is not a gateway, or not the one that was meant."""
 
-    code = "protocol_error"
-    cure = "check that the address is that of `millrace serve`, of the same version as this client, without a proxy that changes answers"
 
-
-class IntegrityError(MillraceError):
+class IntegrityError(
+    MillraceError, code="integrity_error",
+    cure="something between store and client damages data: compare with another gateway, and run `millrace verify`",
+):
     """A body was shorter than announced, or did not match its CRC-32C, each time that it was asked for."""
 
-    code = "integrity_error"
-    cure = "something between store and client damages data: compare with another gateway, and run `millrace verify`"
 
-
-class InvalidArgument(MillraceError, ValueError):
+class InvalidArgument(MillraceError, ValueError, code="invalid_argument"):
     """A parameter that the gateway, or this client, refuses; `faults` has every name and reason."""
 
-    code = "invalid_argument"
-    cure = "see the parameters in docs/api.md"
+    def __init__(self, message: str, **about: Any) -> None:
+        super().__init__(message, **about)
+        if self.status and not self.cure:
+            self.cure = "help(millrace.Client.epoch) explains the parameters"
 
 
-class CannotDecode(InvalidArgument):
+class CannotDecode(InvalidArgument, code="cannot_decode"):
     """A part that is not decoded by itself: it wants a library that is not installed, or is a pickle."""
 
-    code = "cannot_decode"
 
-
-class NotAcceptable(InvalidArgument):
+class NotAcceptable(
+    InvalidArgument, code="not_acceptable",
+    cure=f"leave `form` out, or take one of the page Forms of an answer for the dataset's format: {_PAGES}/answers.md",
+):
     """A form that the dataset does not have."""
 
-    code = "not_acceptable"
-    cure = "leave `form` out, or take one that docs/answers.md names for the dataset's format"
 
-
-class BatchTooLarge(InvalidArgument):
+class BatchTooLarge(
+    InvalidArgument, code="batch_too_large",
+    cure="take a smaller batch_size or more ranks, or raise the limit that the message names",
+):
     """A batch larger than a gateway's budget or the client's `max_batch_bytes`."""
 
-    code = "batch_too_large"
-    cure = "take a smaller batch_size or more ranks, or raise the limit that the message names"
 
-
-class NotFound(MillraceError, LookupError):
+class NotFound(
+    MillraceError, LookupError, code="not_found",
+    cure="Client.datasets() lists what is served; a pinned generation may have been removed",
+):
     """An unknown dataset, generation, sample or snapshot, or an address that no gateway knows."""
 
-    code = "not_found"
-    cure = "Client.datasets() lists what is served; a pinned generation may have been removed"
 
-
-class EndOfEpoch(NotFound):
+class EndOfEpoch(NotFound, code="end_of_epoch", cure="batches are numbered from 0; len(epoch) says how many there are"):
     """A batch past the end; `batches` is how many there are."""
 
-    code = "end_of_epoch"
-    cure = "batches are numbered from 0; len(epoch) says how many there are"
 
-
-class GenerationGone(NotFound):
+class GenerationGone(NotFound, code="generation_gone", cure="begin a new job without generation=, or restore its index and shards"):
     """A generation whose index or shards are not in the store any more."""
 
-    code = "generation_gone"
-    cure = "begin a new job without generation=, or restore its index and shards"
 
-
-class AmbiguousKey(MillraceError, LookupError):
+class AmbiguousKey(MillraceError, LookupError, code="ambiguous_key", cure="name the shard too: the parameter `shard`, as a manifest gives it"):
     """Several shards have a sample of this key; `shards` lists them, at most 100."""
 
-    code = "ambiguous_key"
-    cure = "name the shard too: the parameter `shard`, as a manifest gives it"
 
-
-class Conflict(MillraceError):
+class Conflict(MillraceError, code="conflict", cure="report the losses of a batch once, from the rank that read it"):
     """Another loss is on record for the same position."""
 
-    code = "conflict"
-    cure = "report the losses of a batch once, from the rank that read it"
 
-
-class ReloadRefused(MillraceError):
+class ReloadRefused(MillraceError, code="reload_refused", cure="mend the file of datasets at the line that the message names, and reload again"):
     """What the gateway was to serve after a reload cannot be read or opened."""
 
-    code = "reload_refused"
-    cure = "mend the file of datasets at the line that the message names, and reload again"
 
-
-class ReadOnly(MillraceError):
+class ReadOnly(MillraceError, code="read_only", cure="give the gateway a bucket that it may write to, or --loss-log"):
     """The bucket takes no writes."""
 
-    code = "read_only"
-    cure = "give the gateway a bucket that it may write to, or --loss-log"
 
-
-class StoreError(MillraceError):
+class StoreError(
+    MillraceError, code="store_error",
+    cure="the gateways are well, the store behind them is not: their logs say more under the request id",
+):
     """The store behind the gateways: down, slow, closed to them, or no longer what was indexed."""
 
-    code = "store_error"
-    cure = "the gateways are well, the store behind them is not: their logs say more under the request id"
 
-
-class Overloaded(MillraceError):
+class Overloaded(MillraceError, code="overloaded", cure="raise --cache-size, or take smaller batches or less prefetch"):
     """The gateways had no memory for the batch, all the time."""
 
-    code = "overloaded"
-    cure = "raise --cache-size, or take smaller batches or less prefetch"
 
-
-class InternalError(MillraceError):
+class InternalError(MillraceError, code="internal", cure="the gateway's log says more under the request id; please report it"):
     """A fault of the gateway's own."""
 
-    code = "internal"
-    cure = "the gateway's log says more under the request id; please report it"
 
-
-class DeadlineExceeded(GatewayUnavailable):
+class DeadlineExceeded(
+    GatewayUnavailable, code="deadline_exceeded",
+    cure=f"the gateway or the store behind it is slow: raise `deadline`, or see Server-Timing and the page Tuning, {_PAGES}/tuning.md",
+):
     """The deadline has passed while a gateway still worked on its answer."""
 
-    code = "deadline_exceeded"
-    cure = "the gateway or the store behind it is slow: see Server-Timing and docs/tuning.md, or raise `deadline`"
 
-
-class Closed(MillraceError):
+class Closed(MillraceError, code="closed"):
     """The client, the reader or the pass of a loader has ended, by close or by an exception before this one."""
 
-    code = "closed"
 
-
-class StateError(MillraceError):
+class StateError(
+    MillraceError, code="state_mismatch",
+    cure="make the dataset with the parameters that it had when the state was saved; rank, world size and workers may differ",
+):
     """A state that was saved elsewhere: loading it would repeat or leave out samples."""
-
-    code = "state_mismatch"
-    cure = "make the dataset with the parameters that it had when the state was saved; rank, world size and workers may differ"
 
 
 _QUOTED = r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
@@ -219,7 +190,7 @@ _WHERE = re.compile(
 )
 
 
-class SampleError(MillraceError):
+class SampleError(MillraceError, code="sample_error"):
     """A sample at which a decoder, the filter or the transform failed; their exception is the cause.
 
     step      "decode", "filter" or "transform"
@@ -229,8 +200,6 @@ class SampleError(MillraceError):
     epoch, batch, sample
               numbers of the epoch, of its batch, and of the sample in this batch, from 0
     """
-
-    code = "sample_error"
 
     def __init__(self, message: str, **more: Any) -> None:
         super().__init__(message, **more)
@@ -250,24 +219,19 @@ class SampleError(MillraceError):
         return f"millrace quarantine {shlex.quote(dataset)} --key {shlex.quote(self.key)} --reason {shlex.quote(reason)}"
 
 
-class DecodeError(SampleError):
+class DecodeError(
+    SampleError, code="decode_error",
+    cure='leave such samples out with on_error="skip", or have the decoder take them; a decoder gets a memoryview (bytes(view) copies it)',
+):
     """A part that could not be decoded."""
 
-    code = "decode_error"
-    cure = 'leave such samples out with on_error="skip", or have the decoder take them; a decoder gets a memoryview (bytes(view) copies it)'
 
-
-class TransformError(SampleError):
+class TransformError(SampleError, code="transform_error", cure='leave such samples out with on_error="skip", or have the function take them'):
     """A sample at which the reader's filter or transform failed."""
 
-    code = "transform_error"
-    cure = 'leave such samples out with on_error="skip", or have the function take them'
 
-
-class LedgerError(MillraceError):
+class LedgerError(MillraceError, code="not_exactly_once"):
     """The deliveries differ from exactly once: `missing`, `first_missing` and `duplicates` say how."""
-
-    code = "not_exactly_once"
 
     def __init__(self, message: str, *, missing: int = 0, first_missing: Optional[int] = None, duplicates: int = 0) -> None:
         super().__init__(message)
@@ -276,74 +240,51 @@ class LedgerError(MillraceError):
         self.duplicates = duplicates
 
 
-class Denied(MillraceError):
+class Denied(
+    MillraceError, code="forbidden",
+    cure="the gateway's access file must grant the right: ask its operator; a proxy in front may want headers=...",
+):
     """The caller may not do this (403), on a dataset that it may read, or at a proxy in front of the gateways."""
 
-    code = "forbidden"
-    cure = "the gateway's access file must grant the right: ask its operator; a proxy in front may want headers=..."
 
-
-class Unauthenticated(Denied):
+class Unauthenticated(
+    Denied, code="unauthenticated",
+    cure="give a token that the gateway knows: MILLRACE_TOKEN_FILE, MILLRACE_TOKEN, or Client(token_file=...)",
+):
     """The gateway, or a proxy in front of it, does not know the caller (401): no token, or one that is wrong or has expired."""
 
-    code = "unauthenticated"
-    cure = "give a token that the gateway knows: MILLRACE_TOKEN_FILE, MILLRACE_TOKEN, or Client(token_file=...)"
 
-
-class Misdirected(ProtocolError):
+class Misdirected(ProtocolError, code="misdirected_request", cure="use an address that the gateway knows, or name this one to it with --host"):
     """The gateway does not serve the name by which it was asked (421)."""
 
-    code = "misdirected_request"
-    cure = "use an address that the gateway knows, or name this one to it with --host"
 
-
-class TooManyRequests(Overloaded):
+class TooManyRequests(
+    Overloaded, code="too_many_requests",
+    cure="use fewer threads or workers, or have the operator raise the limit in the access file",
+):
     """The caller has passed its limit, all the time (429)."""
-
-    code = "too_many_requests"
-    cure = "use fewer threads or workers, or have the operator raise the limit in the access file"
 
 
 _BY_CODE: dict[str, type[MillraceError]] = {
-    "invalid_argument": InvalidArgument,
     "uri_too_long": InvalidArgument,
-    "not_acceptable": NotAcceptable,
-    "batch_too_large": BatchTooLarge,
     "content_too_large": BatchTooLarge,
-    "not_found": NotFound,
-    "end_of_epoch": EndOfEpoch,
-    "generation_gone": GenerationGone,
-    "conflict": Conflict,
-    "reload_refused": ReloadRefused,
-    "ambiguous_key": AmbiguousKey,
-    "read_only": ReadOnly,
-    "store_inconsistent": StoreError,
-    "store_denied": StoreError,
-    "store_unavailable": StoreError,
-    "store_timeout": StoreError,
-    "unauthenticated": Unauthenticated,
-    "forbidden": Denied,
-    "misdirected_request": Misdirected,
-    "too_many_requests": TooManyRequests,
-    "overloaded": Overloaded,
-    "draining": GatewayUnavailable,
-    "request_timeout": GatewayUnavailable,
-    "internal": InternalError,
-}
+    **dict.fromkeys(("store_inconsistent", "store_denied", "store_unavailable", "store_timeout"), StoreError),
+    **dict.fromkeys(("draining", "request_timeout"), GatewayUnavailable),
+    **{
+        kind.code: kind
+        for kind in (
+            AmbiguousKey, BatchTooLarge, Conflict, Denied, EndOfEpoch, GenerationGone, InternalError, InvalidArgument, Misdirected, NotAcceptable,
+            NotFound, Overloaded, ReadOnly, ReloadRefused, TooManyRequests, Unauthenticated,
+        )
+    },
+}  # fmt: skip
+_BY_STATUS: dict[int, type[MillraceError]] = {
+    **dict.fromkeys((404, 410), NotFound),
+    **dict.fromkeys((408, 429, 500, 502, 503, 504), GatewayUnavailable),
+    401: Unauthenticated, 403: Denied, 421: Misdirected,
+}  # fmt: skip
 
 
 def by_code(code: str, status: int) -> type[MillraceError]:
     """Returns the class for a gateway's code, or for a bare status of something in between."""
-    if code in _BY_CODE:
-        return _BY_CODE[code]
-    if status in (404, 410):
-        return NotFound
-    if status in (408, 429, 500, 502, 503, 504):
-        return GatewayUnavailable
-    if status == 401:
-        return Unauthenticated
-    if status == 403:
-        return Denied
-    if status == 421:
-        return Misdirected
-    return ProtocolError
+    return _BY_CODE.get(code) or _BY_STATUS.get(status, ProtocolError)

@@ -141,3 +141,14 @@ def test_every_exception_is_exported() -> None:
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, millrace.MillraceError)]
     assert len(kinds) > 25
     assert not [kind.__name__ for kind in kinds if getattr(millrace, kind.__name__, None) is not kind or kind.__name__ not in millrace.__all__]
+
+
+def test_cures_name_what_a_user_has() -> None:
+    """No file of a checkout alone, and pages that are there."""
+    text = "".join(path.read_text() for path in HERE.rglob("*.py"))
+    assert not re.findall(r'cure=f?"[^"\n]*(?<!/)docs/[^"\n]*"', text)
+    pages = re.findall(r"\{_PAGES\}/([\w-]+\.md)", text)
+    assert len(pages) > 1
+    for page in pages:
+        title = (harness.ROOT / "docs" / page).read_text().splitlines()[0]
+        assert title in ("# Forms of an answer", "# Tuning"), "the cure names the page by its title"
