@@ -7,6 +7,7 @@ In docstrings, parameters stand in two columns, for whoever reads them by help()
                    found if left out
 
 They become a list. What is indented without such a name before it is an example, which Markdown takes for code.
+The name of a page, docs/api.md, becomes a link.
 """
 
 import re
@@ -14,6 +15,7 @@ import re
 import griffe
 
 ROW = re.compile(r"( *)(\*{0,2}[a-z_]+(?:, \*{0,2}[a-z_]+)*)(?: {2,}(\S.*))?$")
+PAGE = re.compile(r"\bdocs/([\w-]+\.md)\b")
 
 
 class Columns(griffe.Extension):
@@ -30,8 +32,10 @@ def with_lists(text):
 
 
 def _paragraph(text):
+    if not text.startswith("    "):
+        text = PAGE.sub(r"[docs/\1](\1)", text)
     lines = text.split("\n")
-    if len(lines) == 0 or not _row(lines, 0):
+    if not _row(lines, 0):
         return text
     items = []
     for i, line in enumerate(lines):

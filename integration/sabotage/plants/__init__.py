@@ -27,6 +27,7 @@ from . import (
     local,
     named,
     order,
+    pages,
     parquet,
     programs,
     samples,
@@ -34,4 +35,4 @@ from . import (
     stores,
 )
 
-PLANTS = [plant for room in (stores, index, parquet, named, fields, caches, datapath, closing, order, gateway, gateway_rights, auth, certs, judges, cluster, clients, programs, living, local, selections, samples) for plant in room.PLANTS]
+PLANTS = [plant for room in (stores, index, parquet, named, fields, caches, datapath, closing, order, gateway, gateway_rights, auth, certs, judges, cluster, clients, programs, living, local, pages, selections, samples) for plant in room.PLANTS]

@@ -1,0 +1,19 @@
+"""Plants of the documentation as pages, and of the package that is published."""
+
+PLANTS = [
+    (
+        "a page leads to a file that is not there",
+        "client/python/tests/test_site.py test_a_link_that_leads_nowhere_is_an_error",
+        [("tools/site/pages.py", "assert os.path.exists(", "assert True or os.path.exists(")],
+    ),
+    (
+        "parameters of the API's page run into one another",
+        "client/python/tests/test_site.py test_parameters_are_lists",
+        [("tools/site/docstrings.py", "    if not _row(lines, 0):", "    if True:")],
+    ),
+    (
+        "a wheel is of a form that publishing tools refuse",
+        "client/python/tests/test_package.py test_wheel_and_sdist",
+        [("client/python/pyproject.toml", "[tool.hatch.build.targets.wheel]\ncore-metadata-version = \"2.4\"", "[tool.hatch.build.targets.wheel]")],
+    ),
+]
