@@ -9,6 +9,7 @@ from typing import Any, Optional
 from .errors import InvalidArgument
 
 ASK = "give all ranks the same generation=: rank 0 asks client.describe()['generation'] and tells the others"
+AGREE = f"call torch.distributed.init_process_group before the dataset is made, or {ASK}"
 
 
 def refuse(about: Mapping[str, Any], rank: int, world_size: int, cure: str = ASK) -> None:
@@ -38,3 +39,16 @@ def agree(dataset: str, generation: str) -> Optional[str]:
         return None
     agreed: bytes = store.compare_set(f"millrace/generation/{dataset}", "", generation)
     return agreed.decode()
+
+
+def settle(about: Mapping[str, Any], given: Optional[str]) -> tuple[str, Optional[Mapping[str, Any]]]:
+    """Returns the generation to read, and what the gateway said of the dataset if other ranks may have another one."""
+    if given is not None:
+        return given, None
+    present = str(about["generation"])
+    data = sys.modules.get("torch.utils.data")
+    in_worker = data is not None and data.get_worker_info() is not None  # a forked one would share the store's connection with its parent
+    agreed = None if in_worker else agree(str(about["name"]), present)
+    if agreed is not None:
+        return agreed, None
+    return present, about if about.get("follows") is True else None

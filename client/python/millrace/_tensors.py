@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from .decode import library
+from .decode import Automatic, library
 
 _WIDER = {"uint16": "int32", "uint32": "int64", "uint64": "int64"}  # torch before 2.3 has no larger unsigned integers than uint8
 
@@ -27,3 +27,7 @@ def as_tensor(value: Any) -> Any:
     if native == np.uint64 and value.size and value.max() >= 1 << 63:
         raise ValueError(f"{value.max()} is too large for torch's integers")
     return torch.from_numpy(np.ascontiguousarray(value, _WIDER.get(native.name, native)).reshape(value.shape))
+
+
+AUTOMATIC = Automatic(finish=as_tensor)
+"""What finds a decoder for each part, and makes tensors of images and arrays."""

@@ -6,7 +6,8 @@ import _thread
 import contextlib
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Callable, Optional
 from urllib.parse import quote
 
@@ -28,6 +29,7 @@ MiB = 1 << 20
 PREFETCH_BYTES = 64 * MiB
 DECODED_BYTES = 256 * MiB
 THREADS = 4
+_OF_BATCHES = ("balance", "batch_size", "homes", "rank", "split", "tail", "world_size")  # parameters that do not change the order
 
 
 @dataclass(frozen=True)
@@ -156,7 +158,21 @@ class Epoch:
         """Reads one batch, whole and checked."""
         if number < 0 or number >= len(self):
             raise EndOfEpoch(f"batch {number} of epoch {self.number}: there are {len(self)}", batches=len(self))
-        b = self._fetch(number, Task(), None, lambda size: memoryview(bytearray(size)))
+        b = self._fetch(number, Task(), None, _new)
+        self.steps.run(b)
+        return b
+
+    def samples(self, positions: Sequence[int]) -> Batch:
+        """Reads the samples at some positions of the epoch's order, 1,024 at most, as one batch: in this order, of all ranks.
+
+        With shuffle=False positions are those of stored order. Nothing is read ahead: iterating is faster where the order is the epoch's.
+        """
+        p, path = self.plan, self._path("samples")
+        asked = {k: v for k, v in p.parameters.items() if k not in _OF_BATCHES} | {"at": ",".join(map(str, positions))}
+        want = Expected(target_of(path, asked), p.epoch, 0, asked, p.dataset, 1)
+        head, body, table = Transfer(self.core, want, _new).run(p.rank, p.world_size, Task())
+        source = replace(self._source(), manifest=partial(self._read_manifest, path, asked), positions=lambda _: positions)
+        b = Batch(head, body, source, table)
         self.steps.run(b)
         return b
 
@@ -191,14 +207,14 @@ class Epoch:
 
     # What readers need.
 
-    def _path(self, number: int) -> str:
-        return f"/v1/datasets/{quote(self.plan.dataset, safe='')}/epochs/{self.plan.epoch}/batches/{number}"
+    def _path(self, what: str) -> str:
+        return f"/v1/datasets/{quote(self.plan.dataset, safe='')}/epochs/{self.plan.epoch}/{what}"
 
     def _fetch(
         self, number: int, task: Task, announced: Optional[Callable[[int], None]], take: Callable[[int], memoryview]
     ) -> Batch:
         p = self.plan
-        want = Expected(self._path(number) + self._query, p.epoch, number, p.parameters, p.dataset, p.batches)
+        want = Expected(self._path(f"batches/{number}") + self._query, p.epoch, number, p.parameters, p.dataset, p.batches)
         head, body, table = Transfer(self.core, want, take, announced).run(p.rank, p.world_size, task)
         return Batch(head, body, self._source(), table)
 
@@ -215,8 +231,11 @@ class Epoch:
         return self.plan.share(head.number)
 
     def _manifest(self, head: Head) -> Table:
-        query = {k: v for k, v in self.plan.parameters.items() if k not in ("format", "fields", "table")}
-        return read_manifest(self.core.json("GET", self._path(head.number) + "/manifest", query), head)
+        return self._read_manifest(self._path(f"batches/{head.number}"), self.plan.parameters, head)
+
+    def _read_manifest(self, path: str, asked: Mapping[str, str], head: Head) -> Table:
+        query = {k: v for k, v in asked.items() if k not in ("format", "fields", "table")}
+        return read_manifest(self.core.json("GET", f"{path}/manifest", query), head)
 
 
 class Reader(Iterator[Batch]):
@@ -311,3 +330,8 @@ def _stop_elsewhere(pool: Pool) -> None:
     if pool.ours():
         with contextlib.suppress(RuntimeError):  # when the interpreter ends
             _thread.start_new_thread(pool.stop, ())
+
+
+def _new(size: int) -> memoryview:
+    """A buffer that no reader lends again."""
+    return memoryview(bytearray(size))

@@ -14,18 +14,17 @@ import copy
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing.reduction import ForkingPickler
-from typing import Any, Callable, Optional, TypeVar, Union
+from typing import Any, Callable, Optional, Union
 
-from ._agree import ASK, agree, refuse
+from ._agree import AGREE, refuse, settle
+from ._closing import Closing
 from ._habits import Shuffle, tells_habits
 from ._ranks import find_ranks
 from ._steps import OnError
 from .batch import Batch, Decoder, Sample, own
 from .client import Client, client_of
-from .decode import Automatic
 from .epoch import DECODED_BYTES, PREFETCH_BYTES, THREADS, Epoch, Plan
 from .errors import InvalidArgument, StateError
 
@@ -35,9 +34,10 @@ try:
 
     from ._asked import BATCHES, SAMPLES, USER, Asked, asked, shared_out, skips_batches
     from ._loader import PREFETCH_FACTOR, DataLoader
+    from ._map import MapDataset
     from ._places import Place, Places
     from ._reading import Reading, Yielded
-    from ._tensors import as_tensor
+    from ._tensors import AUTOMATIC
 except ImportError as e:
     raise ImportError("millrace.torch needs torch, which is not installed: pip install 'millrace-data[torch]'") from e
 
@@ -45,7 +45,6 @@ __all__ = ["DataLoader", "Dataset", "MapDataset", "StateError", "collate_columns
 
 Columns = dict[str, Any]
 
-_AUTOMATIC = Automatic(finish=as_tensor)
 _STATE = 1  # what state_dict returns is of this form
 
 
@@ -136,28 +135,7 @@ def _stack(what: str, values: list[Any]) -> Any:
         ) from e
 
 
-class _Closing:
-    """Lets go of the client that a dataset has opened; one that it was given stays open."""
-
-    client: Client
-    _given: object
-
-    def close(self) -> None:
-        """Ends what reads, closes connections, and lets go of the gateway that millrace.open has started; garbage collection does so too."""
-        if self.client is not self._given:
-            self.client.close()
-
-    def __enter__(self: S) -> S:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-
-S = TypeVar("S", bound=_Closing)
-
-
-class Dataset(_Closing, torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-ignore]
+class Dataset(Closing, torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-ignore]
     """The batches of one epoch for this rank, in order. Iterating yields a dict of columns per batch: see collate_columns.
 
     torch's DataLoader with a batch_size, and whatever is built on it, such as Hugging Face's Trainer, gets single samples instead: what
@@ -231,11 +209,11 @@ class Dataset(_Closing, torch_data.IterableDataset):  # type: ignore[misc,type-a
         self._ranks = None if rank is None or world_size is None else (rank, world_size)
         self._ranks_of_parent: Optional[tuple[int, int]] = None
         about = self.client.describe(dataset)
-        self.generation, self._alone = _settle(about, generation)
+        self.generation, self._alone = settle(about, generation)
         self._options: dict[str, Any] = {
             "seed": seed, "shuffle": shuffle, "window": window, "strata": strata, "tail": tail, "balance": balance, "split": split,
             "homes": homes, "subset": subset, "quarantine": quarantine, "importance": importance, "fields": fields, "form": form,
-            "dataset": str(about["name"]), "batch_size": batch_size, "keys": keys, "decode": _AUTOMATIC if decode is True else decode,
+            "dataset": str(about["name"]), "batch_size": batch_size, "keys": keys, "decode": AUTOMATIC if decode is True else decode,
             "allow_pickle": allow_pickle, "on_error": on_error,
             "filter": filter, "transform": transform, "collate": collate or (None if transform is None else collate_samples),
             "batch_transform": _Build(keys, one_by_one, batch_transform),
@@ -279,7 +257,7 @@ class Dataset(_Closing, torch_data.IterableDataset):  # type: ignore[misc,type-a
 
     def _of(self, number: int, rank: int, world_size: int) -> Epoch:
         if self._alone is not None:
-            refuse(self._alone, *self.ranks(), _AGREE)
+            refuse(self._alone, *self.ranks(), AGREE)
         want = number, rank, world_size, self.generation
         if want not in self._open:
             epoch = self.client.epoch(number, rank=rank, world_size=world_size, generation=self.generation, **self._options)
@@ -434,21 +412,6 @@ class Dataset(_Closing, torch_data.IterableDataset):  # type: ignore[misc,type-a
         return Reading(self, how, None, worker.id, worker.num_workers)
 
 
-_AGREE = f"call torch.distributed.init_process_group before the dataset is made, or {ASK}"
-
-
-def _settle(about: Mapping[str, Any], given: Optional[str]) -> tuple[str, Optional[Mapping[str, Any]]]:
-    """Returns the generation to read, and what the gateway said of the dataset if other ranks may have another one."""
-    if given is not None:
-        return given, None
-    present = str(about["generation"])
-    in_worker = torch_data.get_worker_info() is not None  # a forked one would share the store's connection with its parent
-    agreed = None if in_worker else agree(str(about["name"]), present)
-    if agreed is not None:
-        return agreed, None
-    return present, about if about.get("follows") is True else None
-
-
 def _view_as_bytes(view: memoryview) -> tuple[type[memoryview], tuple[bytes]]:
     return memoryview, (bytes(view),)
 
@@ -464,65 +427,3 @@ def _samples_of(plan: Plan) -> int:
 def _identity(epoch: Epoch) -> dict[str, Any]:
     p = epoch.plan
     return {"dataset": p.dataset, "generation": p.generation, "batch_size": p.batch_size, "order_digest": p.order_digest}
-
-
-class MapDataset(_Closing, torch_data.Dataset):  # type: ignore[misc,type-arg,unused-ignore]
-    """Samples by number, for torch's samplers. Slower than Dataset: every sample is a request of its own.
-
-    Sample i is the one at position i of an epoch's order; in the default, shuffle=False, that is the order in which they are
-    stored, the same forever. A sample is a dict from part to value, decoded as Dataset does it, or what transform makes of it.
-    """
-
-    @tells_habits
-    def __init__(
-        self,
-        source: Union[Client, str, os.PathLike[str], Sequence[str]],
-        dataset: Optional[str] = None,
-        *,
-        epoch: int = 0,
-        shuffle: Shuffle = False,
-        decode: Union[bool, Mapping[str, Decoder], None] = True,
-        allow_pickle: bool = False,
-        transform: Optional[Callable[[Sample], Any]] = None,
-        keys: bool = False,
-        threads: int = 16,
-        generation: Optional[str] = None,
-        seed: Optional[int] = None,
-        window: Optional[int] = None,
-        strata: Optional[int] = None,
-        subset: Optional[str] = None,
-        quarantine: Optional[str] = None,
-        importance: Optional[str] = None,
-        fields: Union[str, Sequence[str], None] = None,
-    ) -> None:
-        """Opens the order. threads are those that __getitems__ reads with, which torch 2 calls for a batch of numbers."""
-        if threads < 1:
-            raise InvalidArgument(f"threads {threads}: want 1 or more")
-        self._given, self.client = source, client_of(source)
-        generation, alone = _settle(self.client.describe(dataset), generation)
-        if alone is not None:
-            refuse(alone, *find_ranks(), _AGREE)
-        self._epoch = self.client.epoch(
-            epoch, dataset=dataset, batch_size=1, shuffle=shuffle, decode=_AUTOMATIC if decode is True else decode,
-            allow_pickle=allow_pickle, keys=keys, progress=False, generation=generation,
-            seed=seed, window=window, strata=strata, subset=subset, quarantine=quarantine, importance=importance, fields=fields,
-        )
-        self._keys, self._transform, self._threads = keys, transform, threads
-
-    def __len__(self) -> int:
-        return self._epoch.plan.samples
-
-    def __getitem__(self, position: int) -> Any:
-        count = len(self)
-        at = position + count if position < 0 else position
-        if not 0 <= at < count:
-            raise IndexError(f"sample {position} of {count}")
-        sample = self._epoch.batch(at)[0]
-        return sample.plain(self._keys) if self._transform is None else self._transform(sample)
-
-    def __getitems__(self, positions: Sequence[int]) -> list[Any]:
-        """Reads several samples side by side."""
-        if len(positions) < 2:
-            return [self[i] for i in positions]
-        with ThreadPoolExecutor(min(self._threads, len(positions)), "millrace-map") as pool:
-            return list(pool.map(self.__getitem__, positions))

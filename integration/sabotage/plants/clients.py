@@ -2,6 +2,26 @@
 
 PLANTS = [
     (
+        "samples that a sampler asks for together are asked for one by one",
+        "client/python/tests/torch/test_torch_map.py test_samples_come_together",
+        [("client/python/millrace/_map.py", "pieces = max(min(self._threads, count // _LEAST), -(-count // _MOST))", "pieces = count")],
+    ),
+    (
+        "threads return the samples of a sampler in another order",
+        "client/python/tests/torch/test_torch_map.py test_samples_come_together",
+        [("client/python/millrace/_map.py", "cut = [at[i * count // pieces : (i + 1) * count // pieces] for i in range(pieces)]", "cut = [at[i::pieces] for i in range(pieces)]")],
+    ),
+    (
+        "samples by number draw at random by their place in the request",
+        "client/python/tests/torch/test_torch_map.py test_numbers_are_positions_of_an_order",
+        [("client/python/millrace/epoch.py", ", positions=lambda _: positions)", ", positions=lambda _: range(len(positions)))")],
+    ),
+    (
+        "a sample by number that does not decode has no name",
+        "client/python/tests/torch/test_torch_map.py test_samples_that_cannot_be_decoded",
+        [("client/python/millrace/epoch.py", "manifest=partial(self._read_manifest, path, asked), ", "")],
+    ),
+    (
         "Python reads pickles that nobody has allowed",
         "client/python/tests/test_decode.py test_other_fields",
         [("client/python/millrace/decode.py", "    if not how.allow_pickle:\n", "    if how.allow_pickle is None:\n")],

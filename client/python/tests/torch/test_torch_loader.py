@@ -280,21 +280,6 @@ def test_wrong_names_are_said_at_once(gateway: harness.Gateway) -> None:
             millrace.torch.DataLoader(dataset_of(gateway), **{option: 1})
 
 
-def test_map_style(gateway: harness.Gateway, files: dict[str, tuple[bytes, bytes]]) -> None:
-    dataset = millrace.torch.MapDataset(gateway.url, "photos", decode={"cls": int, "jpg": features}, keys=True)
-    assert len(dataset) == 500
-    assert [s["__key__"] for s in dataset.__getitems__([3, 499, 0])] == [dataset[i]["__key__"] for i in (3, -1, 0)]
-    with pytest.raises(IndexError):
-        dataset[500]
-    seen = []
-    for rank in range(2):
-        sampler = torch_data.DistributedSampler(dataset, num_replicas=2, rank=rank, seed=1)
-        for batch in torch_data.DataLoader(dataset, batch_size=64, sampler=sampler, num_workers=rank):
-            assert batch["cls"].tolist() == [int(files[k][1]) for k in batch["__key__"]]
-            seen += batch["__key__"]
-    assert sorted(seen) == ALL
-
-
 def test_without_torch() -> None:
     program = "import sys; sys.modules['torch'] = None\nimport millrace\ntry:\n  import millrace.torch\nexcept ImportError as e: print(e)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
