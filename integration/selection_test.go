@@ -70,7 +70,38 @@ func TestSelections(t *testing.T) {
 				}
 			}
 			checkMixtures(t, one, two)
+			checkWritten(t, one, two, train, healthy, bad)
 		})
+	}
+}
+
+// checkWritten reads the same parts and mixtures by addresses that define them.
+func checkWritten(t *testing.T, one, two *harness.Gateway, train, healthy, bad []string) {
+	t.Helper()
+	if got := keysOfEpoch(t, "set", "?batch_size=64&subset=train=80,val=20:train", two, one); !slices.Equal(got, train) {
+		t.Errorf("a split in the address: got %d samples in another order, want those of the stored one", len(got))
+	}
+	if got, want := keysOfEpoch(t, "set", "?batch_size=64&shuffle=none&subset=train=4,val=1:train~samples:0-9", one, two), keysOfEpoch(t, "set", "?batch_size=64&shuffle=none&subset=train", one, two)[:10]; !slices.Equal(got, want) {
+		t.Errorf("the first samples of a split: got %v, want %v", got, want)
+	}
+	stored := keysOfEpoch(t, "set", "?batch_size=64&shuffle=none", one, two)
+	var numbers []int
+	for _, key := range bad {
+		numbers = append(numbers, slices.Index(stored, key))
+	}
+	slices.Sort(numbers)
+	list := strings.Trim(strings.ReplaceAll(fmt.Sprint(numbers), " ", ","), "[]")
+	if got := keysOfEpoch(t, "set", "?batch_size=64&quarantine=samples:"+list, two, one); !slices.Equal(got, healthy) {
+		t.Errorf("bad samples in the address: got other samples than by the stored list")
+	}
+	for set, written := range map[string]string{"blend": "mix:set:6,more:2,samples=200", "fixed": "mix:set:9,more:3,per-batch"} {
+		if got, want := keysOfEpoch(t, written, "?seed=4", one, two), keysOfEpoch(t, set, "?seed=4", one, two); !slices.Equal(got, want) {
+			t.Errorf("%s: got another order than that of %s", written, set)
+		}
+	}
+	parts := keysOfEpoch(t, "mix:set(quarantine=samples:"+list+"&subset=train=4,val=1:train):1,more(subset=samples:0-9):1", "?batch_size=32", one, two)
+	if slices.ContainsFunc(parts, func(key string) bool { return slices.Contains(bad, key) }) || len(parts) != len(train)+10 {
+		t.Errorf("a mixture of parts: got %d samples, some of them bad, want %d healthy ones", len(parts), len(train)+10)
 	}
 }
 

@@ -12,6 +12,7 @@ nothing that a gateway remembers. So any gateway may be asked, asked again after
 
 from ._gateways import home_by_rank
 from ._pool import Stats
+from ._select import mix
 from ._version import __version__
 from .batch import Batch, Sample, load_json
 from .classes import ClassFolders, class_names
@@ -95,5 +96,6 @@ __all__ = [
     "decoders",
     "home_by_rank",
     "load_json",
+    "mix",
     "open",
 ]

@@ -13,6 +13,7 @@ from ._core import Core, Settings
 from ._gateways import Home, Source, home_by_rank
 from ._habits import Shuffle, shuffle_of, tells_habits
 from ._local import Local, Size, find, is_gateway
+from ._select import Selecting, Selection
 from ._steps import OnError, Steps, on_error_of
 from ._token import Token, secret
 from ._version import __version__
@@ -35,7 +36,7 @@ def _path(path: Path) -> Optional[str]:
     return None if path is None else os.fspath(path)
 
 
-class Client:
+class Client(Selecting):
     """Reads from one or more gateways that serve the same datasets.
 
     gateways is a base URL (`http://gw:8080`), or several. `dns:NAME:PORT` stands for all addresses of a name, and so does
@@ -114,6 +115,8 @@ class Client:
         self.dataset = dataset or ""
         self.core = Core(settings)
         """For this package's own modules."""
+        self.selection = Selection()
+        """What is read of the dataset, by `split`, `take`, `subset` and `quarantine`."""
 
     def __repr__(self) -> str:
         made = "core" in vars(self)  # else one whose arguments were refused, in a traceback with variables
@@ -139,10 +142,10 @@ class Client:
             answer = self.core.json("GET", "/v1/datasets/" + quote(name, safe=""))
             if not isinstance(answer, dict) or answer.get("name") != name:
                 raise ProtocolError(f"/v1/datasets/{name}: not the description of that dataset")
-            return answer
+            return self.selection.told(answer)
         for d in self.datasets():
             if d.get("default"):
-                return dict(d)
+                return self.selection.told(dict(d))
         raise NotFound("the gateway has no default dataset")
 
     def version(self) -> str:
@@ -228,6 +231,8 @@ class Client:
             raise InvalidArgument(f"rank {rank}: want 0 or more, and less than the world size, {world_size}")
         if not isinstance(decode, (bool, Mapping, Automatic, type(None))):
             raise InvalidArgument(f"decode {decode!r}: want True, False, or a mapping from names of parts to functions")
+        if dataset not in (None, "", self.dataset or None) and self.selection != Selection():
+            raise InvalidArgument(f"epoch of {dataset}: this client reads a part of {self.dataset or 'the default dataset'}")
         about = self.describe(dataset)
         if generation is None:
             refuse(about, rank, world_size)
@@ -237,7 +242,7 @@ class Client:
             "rank": rank, "world_size": world_size, "balance": balance, "split": split, "homes": homes, "subset": subset,
             "quarantine": quarantine, "importance": importance, "generation": generation,
         }
-        query = {k: str(v) for k, v in asked.items() if v is not None}
+        query = {k: str(v) for k, v in self.selection.over(asked).items() if v is not None}
         shape: dict[str, str] = {}
         if fields is not None:
             shape["fields"] = fields if isinstance(fields, str) else ",".join(map(quote_plus, fields))
@@ -273,7 +278,7 @@ class Client:
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as e:
             raise ProtocolError(f"{path}: not the description of an epoch: {type(e).__name__}: {e}") from None
         for k, v in query.items():
-            if plan.parameters[k] != v and not (k == "subset" and plan.parameters[k].endswith(f":{v}")):
+            if plan.parameters[k] != v and not (k == "subset" and (plan.parameters[k].endswith(f":{v}") or "~" in v or "=" in v)):
                 raise ProtocolError(f"{path}: got {k} {plan.parameters[k]!r}, want {v!r}")
         return plan
 

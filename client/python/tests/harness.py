@@ -71,7 +71,9 @@ class Gateway:
 
     def __init__(self, *datasets: str, port: int = 0, args: tuple[str, ...] = ()) -> None:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
-        self.args = [binary(), "serve", "--lame-duck", "0s", "--log-format", "json", "--allow", "read,report,warm", *args]
+        self.args = [binary(), "serve", "--lame-duck", "0s", "--log-format", "json", *args]
+        if "--access" not in args:
+            self.args += ["--allow", "read,report,warm"]
         for d in datasets:
             self.args += ["--dataset", d]
         self.process = subprocess.Popen(

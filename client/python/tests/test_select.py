@@ -1,0 +1,292 @@
+"""Splits, first samples, bad samples and mixtures that a client makes by itself."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import pickle
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import harness
+import pytest
+
+import millrace
+from millrace import order
+
+
+def lines(at: Path, word: str, count: int) -> Path:
+    at.mkdir()
+    (at / "a.jsonl").write_text("".join(f'{{"{word}": {i}}}\n' for i in range(count)))
+    harness.run("index", str(at), "--batch-size", "16")
+    return at
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[tuple[millrace.Client, millrace.Client]]:
+    """Datasets a, of 200 samples, and b, of 100, at a gateway that has no mixture and may not write."""
+    a, b = lines(tmp_path / "a", "a", 200), lines(tmp_path / "b", "b", 100)
+    gateway = harness.Gateway(f"a={a}", f"b={b}")
+    with harness.closing(gateway), millrace.Client(gateway.url, "a") as ca, millrace.Client(gateway.url, "b") as cb:
+        yield ca, cb
+
+
+def read(client: millrace.Client, number: int = 0, **how: Any) -> list[str]:
+    epoch = client.epoch(number, keys=True, progress=False, **how)
+    ledger = epoch.ledger()
+    with epoch.read(ledger=ledger) as reader:
+        keys = [key for batch in reader for key in batch.keys]
+    ledger.check()
+    return keys
+
+
+def values(client: millrace.Client, number: int = 0, **how: Any) -> list[Any]:
+    return [json.loads(bytes(s.data)) for batch in client.epoch(number, progress=False, **how) for s in batch]
+
+
+def test_a_split(two: tuple[millrace.Client, millrace.Client]) -> None:
+    a, _ = two
+    whole = read(a, shuffle=False)
+    parts = a.split(train=0.75, val=0.25)
+    train, val = (read(part, shuffle=False) for part in parts.values())
+    assert list(parts) == ["train", "val"]
+    assert sorted(train + val) == sorted(whole)
+    for i, keys in enumerate((train, val)):
+        assert keys
+        assert all(order.subset_part([3, 1], "", key.encode()) == i for key in keys)
+    assert sorted(read(parts["train"], 5, batch_size=7)) == sorted(train)
+    assert read(a.split({"train": 3, "val": 1})["val"]) == read(parts["val"]) == read(a, subset="train=3,val=1:val")
+    assert read(a.split(train=0.75)["train"]) == read(parts["train"])  # what is left has no name
+    assert read(a.split(train=3, val=1, salt="x")["val"], shuffle=False) != val
+    inner = read(parts["train"].split(x=0.5, y=0.5)["x"], shuffle=False)
+    assert set(inner) < set(train)
+    assert 0.3 < len(inner) / len(train) < 0.7
+
+
+def test_the_first_samples(two: tuple[millrace.Client, millrace.Client]) -> None:
+    a, _ = two
+    whole = read(a, shuffle=False)
+    assert read(a.take(5), shuffle=False) == whole[:5]
+    assert sorted(read(a.take(50), 3, batch_size=8)) == sorted(whole[:50])
+    assert read(a.take(1000), shuffle=False) == whole
+    assert read(a.take(50).take(3), shuffle=False) == whole[:3]
+    assert read(a.subset([3, 4, 9]), shuffle=False) == [whole[3], whole[4], whole[9]]
+    train = a.split(train=0.5)["train"]
+    assert read(train.take(4), shuffle=False) == read(train, shuffle=False)[:4]
+
+
+def test_stored_subsets(tmp_path: Path) -> None:
+    at = lines(tmp_path / "a", "a", 200)
+    made = json.loads(harness.run("subset", str(at), "--split", "train=9,val=1", "--json"))
+    with harness.closing(g := harness.Gateway(f"a={at}")), millrace.Client(g.url) as c:
+        train = read(c.subset("train"), shuffle=False)
+        assert train == read(c.split(train=0.9, val=0.1)["train"], shuffle=False)
+        assert read(c.subset(f"{made['subset']}:train").take(3), shuffle=False) == train[:3]
+        mixed = millrace.mix({c.subset("train"): 1})
+        assert Counter(read(mixed)) == Counter(train)
+
+
+def test_bad_samples(two: tuple[millrace.Client, millrace.Client]) -> None:
+    a, _ = two
+    stored, before = read(a, shuffle=False), read(a, 1)
+    bad = [stored[i] for i in (3, 77, 78, 150)]
+    clean = a.quarantine(bad[:1], reason="black").quarantine(bad[1:])
+    assert clean.selection.quarantine == "samples:3,77-78,150"
+    assert clean.selection.bad == {bad[0]: "black", bad[1]: "", bad[2]: "", bad[3]: ""}
+    after = read(clean, 1)
+    assert [t for t in range(200) if before[t] != after[t]] == sorted(before.index(key) for key in bad)
+    assert not set(after) & set(bad)
+    ranks = [clean.epoch(1, rank=r, world_size=3, keys=True, progress=False, start=4) for r in range(3)]
+    resumed = sorted(key for e in ranks for b in e for key in b.keys)
+    assert resumed == sorted(after[4 * 16 :])  # on other ranks, in the middle
+    train = a.split(train=0.5)["train"].quarantine(bad)
+    assert set(read(train)) == set(read(a.split(train=0.5)["train"])) - set(bad)
+    with pytest.raises(millrace.NotFound, match="quarantine 'nosuch'"):
+        a.quarantine("nosuch")
+
+
+def test_bad_samples_that_readers_find(two: tuple[millrace.Client, millrace.Client]) -> None:
+    a, _ = two
+
+    def decode(view: memoryview) -> Any:
+        value = json.loads(bytes(view))["a"]
+        if value in (7, 8, 100):
+            raise ValueError("black")
+        return value
+
+    bad: list[millrace.SampleError] = []
+    for _batch in a.epoch(0, decode={"json": decode}, keys=True, on_error=bad.append, progress=False):
+        pass
+    assert len(bad) == 3
+    clean = a.quarantine(bad)
+    assert clean.selection.quarantine == "samples:7-8,100"
+    assert set(clean.selection.bad.values()) == {"part json does not decode"}
+    for _batch in clean.epoch(0, decode={"json": decode}, progress=False):
+        pass
+
+
+def test_a_stored_list_of_bad_samples(tmp_path: Path) -> None:
+    at = lines(tmp_path / "a", "a", 200)
+    with harness.closing(g := harness.Gateway(f"a={at}")), millrace.Client(g.url) as c:
+        key = read(c, shuffle=False)[5]
+        digest = json.loads(harness.run("quarantine", str(at), "--key", key, "--json"))["quarantine"]
+        clean = c.quarantine(digest)
+        assert key not in read(clean)
+        assert read(clean) == read(c.quarantine(key))
+        with pytest.raises(millrace.InvalidArgument, match="stored list"):
+            clean.quarantine(key)
+
+
+def test_mixtures(two: tuple[millrace.Client, millrace.Client]) -> None:
+    a, b = two
+    mixed = millrace.mix({a: 0.7, b: 0.3}, samples=100)
+    assert mixed.dataset == "mix:a:7,b:3,samples=100"
+    found = values(mixed)
+    assert Counter(next(iter(v)) for v in found) == {"a": 70, "b": 30}
+    assert values(mixed, batch_size=9) == found
+    assert values(millrace.mix([(a, 7), (b, 3)], samples=100)) == found
+    fixed = values(millrace.mix({a: 3, b: 1}, per_batch=True))
+    assert all(Counter(next(iter(v)) for v in fixed[i : i + 4]) == {"a": 3, "b": 1} for i in range(0, len(fixed), 4))
+
+
+def test_mixtures_of_parts(two: tuple[millrace.Client, millrace.Client]) -> None:
+    a, b = two
+    parts = a.split(train=0.9, val=0.1)
+    bad = read(b, shuffle=False)[5]
+    mixed = millrace.mix({parts["train"]: 0.5, b.quarantine(bad): 0.25, b.take(10): 0.25}, samples=400)
+    found = values(mixed, batch_size=20)
+    whole = {v["a"] for v in values(parts["train"])}
+    assert {v["a"] for v in found if "a" in v} == whole
+    assert Counter("a" in v for v in found) == {True: 200, False: 200}
+    assert 5 in {v["b"] for v in found if "b" in v}  # of the part that is taken whole
+    only = millrace.mix({b.quarantine(bad): 1})
+    assert 5 not in {v["b"] for v in values(only)}
+    with pytest.raises(millrace.InvalidArgument, match="generation") as caught:
+        mixed.epoch(0, generation="0" * 64)
+    assert "quarantine" in str(caught.value)
+
+
+def test_mixtures_go_on_anywhere(tmp_path: Path) -> None:
+    """A job stops, one of its datasets grows, and it goes on at another gateway."""
+    a, b = lines(tmp_path / "a", "a", 200), lines(tmp_path / "b", "b", 100)
+    with harness.closing(g := harness.Gateway(f"a={a}", f"b={b}")), millrace.Client(g.url) as c:
+        mixed = millrace.mix({narrow(c, "a"): 2, narrow(c, "b"): 1})
+        epoch = mixed.epoch(0, progress=False)
+        want, generation = [bytes(x.data) for x in epoch], epoch.generation
+    (b / "more.jsonl").write_text('{"b": 1000}\n' * 30)
+    harness.run("index", str(b), "--batch-size", "16")
+    with harness.closing(g := harness.Gateway(f"a={a}", f"b={b}")), millrace.Client(g.url) as c:
+        mixed = millrace.mix({narrow(c, "a"): 2, narrow(c, "b"): 1})
+        assert [bytes(x.data) for x in mixed.epoch(0, generation=generation, start=5, progress=False)] == want[5:]
+        assert mixed.epoch(0, progress=False).generation != generation
+
+
+def narrow(client: millrace.Client, dataset: str) -> millrace.Client:
+    return millrace.Client([s.base.name for s in client.core.settings.sources], dataset).split(train=0.9)["train"]
+
+
+def test_each_client_is_one_of_its_own(two: tuple[millrace.Client, millrace.Client]) -> None:
+    a, _ = two
+    part = a.take(20)
+    want = read(part)
+    travelled = pickle.loads(pickle.dumps(part))
+    a.close()
+    assert read(part) == read(travelled) == want
+    part.close()
+    with pytest.raises(millrace.Closed):
+        read(part)
+    assert read(travelled) == want
+    travelled.close()
+
+
+def test_rights(tmp_path: Path) -> None:
+    """A mixture takes read on every source, and a part of a dataset no more than the dataset itself."""
+    a, b = lines(tmp_path / "a", "a", 200), lines(tmp_path / "b", "b", 100)
+    held = {name: "mr_" + name[0] * 43 for name in ("both", "one")}
+    access = tmp_path / "access.yaml"
+    access.write_text(
+        "tokens:\n"
+        + "".join(f"  - {{name: {name}, sha256: {hashlib.sha256(text.encode()).hexdigest()}}}\n" for name, text in held.items())
+        + 'grants:\n  - {who: ["token:both"], datasets: ["*"], rights: [read]}\n  - {who: ["token:one"], datasets: [a], rights: [read]}\n'
+    )
+    access.chmod(0o600)
+    with harness.closing(g := harness.Gateway(f"a={a}", f"b={b}", args=("--access", str(access)))):
+        mine, theirs = (millrace.mix({millrace.Client(g.url, "a", token=t): 1, millrace.Client(g.url, "b", token=t): 1}) for t in (held["both"],) * 2)
+        assert len(read(mine)) == len(read(theirs)) == 300
+        with millrace.Client(g.url, "a", token=held["one"]) as one:
+            assert len(read(one.split(train=0.5)["train"].quarantine(read(one.take(3))))) > 50
+            with pytest.raises(millrace.NotFound):
+                one.json("GET", "/v1/datasets/mix:a:1,b:1")
+            with pytest.raises(millrace.NotFound):
+                millrace.mix({one: 1, millrace.Client(g.url, "b", token=held["one"]): 1})
+        with millrace.Client(g.url, "a") as nobody, pytest.raises(millrace.Unauthenticated):
+            nobody.json("GET", "/v1/datasets/mix:a:1,b:1")
+
+
+def test_without_a_server(tmp_path: Path, runtime: Path) -> None:
+    """Two folders that nobody serves; the gateway that was started for them is killed in mid-epoch, and comes back with both."""
+    places = []
+    for word in ("a", "b"):
+        places.append(tmp_path / word)
+        places[-1].mkdir()
+        for i in range(60):
+            (places[-1] / f"{word}{i:02d}.txt").write_text(f"{word} {i}")
+    with millrace.open(places[0], deadline=20) as a, millrace.open(places[1], deadline=20) as b:
+        with millrace.mix({a.split(train=0.9)["train"]: 0.5, b: 0.5}) as mixed:
+            want = [bytes(v) for x in mixed.epoch(0, batch_size=8, progress=False) for v in x["txt"]]
+            epoch = mixed.epoch(0, batch_size=8, prefetch_bytes=0, progress=False)
+            with epoch.read() as reader:
+                got = [bytes(v) for v in next(reader)["txt"]]
+                for pid in harness.gateways_at(runtime):
+                    os.kill(pid, signal.SIGKILL)
+                got += [bytes(v) for x in reader for v in x["txt"]]
+            assert got == want
+            assert {v[:1] for v in want} == {b"a", b"b"}
+            travelled = pickle.loads(pickle.dumps(mixed))
+        a.close()
+        b.close()
+        assert [bytes(v) for x in travelled.epoch(0, batch_size=8, progress=False) for v in x["txt"]] == want
+        travelled.close()
+
+
+@pytest.mark.parametrize(
+    ("shares", "want"),
+    [
+        ({"x": 0.9, "y": 0.1}, "x=9,y=1"), ({"x": 0.7, "y": 0.3}, "x=7,y=3"), ({"x": 1 / 3, "y": 2 / 3}, "x=1,y=2"),
+        ({"x": 0.1 + 0.2, "y": 0.7}, "x=3,y=7"),
+        ({"x": 90, "y": 10}, "x=9,y=1"), ({"x": Fraction(1, 7)}, "x=1,rest=6"),
+        ({"x": 0.05, "rest": 0.05}, "x=1,rest=1,left=18"), ({"x": 1.0}, "x=1"),
+        ({"x": 0.33, "y": 0.33, "z": 0.34}, "x=33,y=33,z=34"), ({"x": 1e-6}, "x=1,rest=999999"),
+    ],
+)
+def test_fractions(shares: dict[str, float], want: str) -> None:
+    client = millrace.Client("http://127.0.0.1:1", "a")
+    assert {c.selection.subset for c in client.split(shares).values()} == {f"{want}:{name}" for name in shares}
+
+
+def test_refusals(two: tuple[millrace.Client, millrace.Client]) -> None:
+    a, b = two
+    wrong: Any
+    for wrong in ({"x": 0.9, "y": 0.2}, {"x": -0.1}, {"x": 0}, {"x": math.nan}, {"x": math.inf}, {"x": True}, {"x": "a"}, {}, {"x": 1 << 33, "y": 1}):
+        with pytest.raises(millrace.InvalidArgument):
+            a.split(wrong)
+    for call in (
+        lambda: a.take(0), lambda: a.take(-1), lambda: a.subset([3, 3]), lambda: a.subset([4, 3]), lambda: a.subset(range(0, 2000, 2)),
+        lambda: a.take(5).epoch(0, subset="train"), lambda: a.take(5).epoch(0, dataset="b"), lambda: a.quarantine("samples:3").epoch(0),
+        lambda: millrace.mix({}), lambda: millrace.mix({a: 0}), lambda: millrace.mix({a: 0.5}, per_batch=True),
+        lambda: millrace.mix({a: 1}, samples=0).describe(),
+        lambda: millrace.mix({millrace.mix({a: 1, b: 1}): 1, a: 1}), lambda: millrace.mix({a: 1, b: 1}).take(5),
+        lambda: millrace.mix({a: 1, b: 1}).split(x=0.5),
+        lambda: millrace.mix({a: 1, b: 1}).quarantine("x"), lambda: millrace.mix({a: 1, millrace.Client("http://127.0.0.1:1", "a"): 1}),
+    ):
+        with pytest.raises((millrace.InvalidArgument, millrace.NotFound)):
+            call()
+    with pytest.raises(millrace.NotFound):
+        millrace.mix({a: 1, millrace.Client([s.base.name for s in a.core.settings.sources], "nosuch"): 1})
+    assert read(a.take(5)) == read(a.take(5), subset="samples:0-4")

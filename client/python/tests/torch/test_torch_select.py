@@ -1,0 +1,53 @@
+"""Mixtures and parts of datasets in torch: workers, ranks and a resume in the middle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import harness
+import pytest
+
+import millrace
+import millrace.torch
+
+
+def lines(at: Path, word: str, count: int) -> Path:
+    at.mkdir()
+    (at / "a.jsonl").write_text("".join(f'{{"word": "{word}", "n": {i}}}\n' for i in range(count)))
+    harness.run("index", str(at), "--batch-size", "12")
+    return at
+
+
+def names(batch: Any) -> list[str]:
+    return [f"{v['word']} {v['n']}" for v in batch["json"]]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_mixture_goes_on_with_other_ranks(tmp_path: Path, workers: int) -> None:
+    a, b = lines(tmp_path / "a", "a", 240), lines(tmp_path / "b", "b", 120)
+    with harness.closing(g := harness.Gateway(f"a={a}", f"b={b}")):
+
+        def dataset(rank: int, world_size: int) -> millrace.torch.Dataset:
+            ca, cb = millrace.Client(g.url, "a"), millrace.Client(g.url, "b")
+            bad = [s.key for s in ca.epoch(0, keys=True, shuffle=False, progress=False).batch(0)[:2]]
+            mixed = millrace.mix({ca.split(train=0.8)["train"].quarantine(bad): 0.75, cb.take(60): 0.25})
+            return millrace.torch.Dataset(mixed, rank=rank, world_size=world_size)
+
+        whole = [names(x) for x in millrace.torch.DataLoader(dataset(0, 1), num_workers=workers)]
+        begun = millrace.torch.DataLoader(dataset(0, 1), num_workers=workers)
+        first = iter(begun)
+        for want in whole[:5]:
+            assert names(next(first)) == want
+        state = begun.state_dict()
+        del first
+        ranks = []
+        for rank in range(2):
+            loader = millrace.torch.DataLoader(dataset(rank, 2), num_workers=workers)
+            loader.load_state_dict(state)
+            ranks.append([names(x) for x in loader])
+        assert [x + y for x, y in zip(*ranks)] == whole[5:]
+        assert not {"a 0", "a 1"} & {n for x in whole for n in x}
+        other = millrace.torch.Dataset(millrace.mix({millrace.Client(g.url, "a"): 1, millrace.Client(g.url, "b"): 1}))
+        with pytest.raises(millrace.StateError):
+            other.load_state_dict(state)
