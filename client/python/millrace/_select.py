@@ -17,9 +17,6 @@ from ._core import Core
 from ._local import Local
 from .errors import InvalidArgument, NotFound, ProtocolError, SampleError
 
-if TYPE_CHECKING:
-    from .client import Client
-
 log = logging.getLogger("millrace")
 
 Share = Union[int, float, Fraction]
@@ -182,8 +179,8 @@ class Selecting:
 
 
 def mix(
-    sources: Union[Mapping[Client, Share], Iterable[tuple[Client, Share]]], *, samples: Optional[int] = None, per_batch: bool = False
-) -> Client:
+    sources: Union[Mapping[C, Share], Iterable[tuple[C, Share]]], *, samples: Optional[int] = None, per_batch: bool = False
+) -> C:
     """Mixes datasets, or parts of them, in one stream of batches, and returns a client for it.
 
         photos, scans = millrace.open("s3://train/photos"), millrace.open("s3://train/scans")
@@ -221,7 +218,7 @@ def mix(
     return made
 
 
-def _source(client: Client) -> tuple[str, str]:
+def _source(client: Selecting) -> tuple[str, str]:
     """Returns a source as the name of a mixture has it, and its generation."""
     about = client.describe()
     name, chosen = str(about["name"]), client.selection

@@ -61,4 +61,35 @@ PLANTS = [
         "./gateway TestWrittenMixtureOfOlderGenerations",
         [("gateway/mixtures.go", "d.Name() == name && slices.Equal(d.parts, parts)", "d.Name() == name")],
     ),
+    (
+        "a split of a split from Python goes by the same hash",
+        "client/python/tests/test_select.py test_a_split",
+        [("client/python/millrace/_select.py", "salt or (str(len(before) + 1) if before else \"\")", 'salt or ("same" if before else "")'),
+         ("client/python/millrace/_select.py", "f\"{rule}:{name}\" + (f\":{salt}\" if salt else \"\")", "f\"{rule}:{name}\"")],
+    ),
+    (
+        "fractions that leave samples out take them all",
+        "client/python/tests/test_select.py test_fractions",
+        [("client/python/millrace/_select.py", "if total < 1 - Fraction(1, _FINEST):", "if total < 0:")],
+    ),
+    (
+        "a client that names bad samples reads another generation",
+        "client/python/tests/test_select.py test_mixtures_of_parts",
+        [("client/python/millrace/_select.py", 'Selection(generation=",".join(generation for _, _, generation, _ in written) if pinned else "")', "Selection()")],
+    ),
+    (
+        "a part of a dataset closes the client that it was made from",
+        "client/python/tests/test_select.py test_each_client_is_one_of_its_own",
+        [("client/python/millrace/_select.py", "made.core, made.selection = Core(self.core.settings), selection", "made.selection = selection")],
+    ),
+    (
+        "a gateway that was killed comes back with one dataset of a mixture",
+        "client/python/tests/test_select.py test_without_a_server",
+        [("client/python/millrace/_select.py", "one.loopback, tuple(found[1:]))", "one.loopback)")],
+    ),
+    (
+        "a mixture of parts from Python mixes whole datasets",
+        "client/python/tests/torch/test_torch_select.py test_a_mixture_goes_on_with_other_ranks",
+        [("client/python/millrace/_select.py", "f\"{name}({'&'.join(query)})\" if query else name", "name")],
+    ),
 ]
