@@ -2,7 +2,8 @@
 
 - A notebook becomes a page.
 - A link to a file outside docs leads to the file on GitHub.
-- A list that follows a line of text gets the empty line that Python's Markdown asks for, and GitHub's does not.
+- A list that follows a line of text gets the empty line that Python's Markdown asks for, and GitHub's does not; and what belongs
+  to one of its items is indented by four, rather than as far as the item's text.
 - The section of decisions lists the files of docs/adr.
 """
 
@@ -13,6 +14,7 @@ import re
 from mkdocs.structure.files import File
 
 GITHUB = "https://github.com/millrace-data/millrace/blob/main/"
+ITEM = re.compile(r"(?:- |\d+\. )")
 LINK = re.compile(r"(\]\()([^)\s#:]+)(#[^)\s]*)?(\))")
 
 
@@ -68,14 +70,22 @@ def on_page_markdown(markdown, *, page, config, **_):
             target += "/README.md"
         return f"{opening}{target}{anchor or ''}{closing}"
 
-    out, code = [], False
-    for line in markdown.split("\n"):
-        if line.lstrip().startswith("```"):
-            code = not code
-        elif not code:
-            line = LINK.sub(lead, line)
-            before = out[-1] if out else ""
-            if line.startswith("- ") and before.strip() and not before.startswith(("- ", " ")):
-                out.append("")
-        out.append(line)
-    return "\n".join(out)
+    return "\n".join(_lists(markdown.split("\n"), lambda line: LINK.sub(lead, line)))
+
+
+def _lists(lines, text):
+    """Writes lists as Python's Markdown wants them, and maps the lines that are not code."""
+    fence, margin, before = False, 0, ""  # margin: of what belongs to the last list item, where there is one
+    for line in lines:
+        item = None if fence else ITEM.match(line)
+        if item and before.strip() and not margin:
+            yield ""
+        if item:
+            margin = len(item[0])
+        elif line and not fence and not line.startswith(" "):
+            margin = 0
+        elif margin and line.startswith(" " * margin):
+            line = " " * (4 - margin) + line
+        fence ^= line.lstrip().startswith("```")
+        before = line if fence else text(line)
+        yield before

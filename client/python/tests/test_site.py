@@ -55,6 +55,13 @@ def test_parameters_are_lists(site: Path) -> None:
     assert re.search(r"<li>\s*<p>?<code>cache</code>: memory|<li><code>cache</code>: memory", page)
 
 
+def test_lists_and_tables_are_no_paragraphs(site: Path) -> None:
+    """What GitHub's Markdown takes for a list or a table, Python's may not."""
+    for page in site.rglob("*.html"):
+        for text in re.findall(r"<p>(.*?)</p>", page.read_text(), re.DOTALL):
+            assert not re.search(r"\n\s*(- |\d+\. |\|)|```", text), f"{page}: {text}"
+
+
 @pytest.mark.parametrize("link", ["index.md#nowhere", "nowhere.md", "../nowhere.py"])
 def test_a_link_that_leads_nowhere_is_an_error(link: str, tmp_path: Path) -> None:
     """Builds a copy of the repository's pages with one link more."""
