@@ -75,17 +75,19 @@ def on_page_markdown(markdown, *, page, config, **_):
 
 def _lists(lines, text):
     """Writes lists as Python's Markdown wants them, and maps the lines that are not code."""
-    fence, margin, before = False, 0, ""  # margin: of what belongs to the last list item, where there is one
+    fence, before = False, ""
+    margin, paragraphs = 0, False  # margin: of what belongs to the last list item, where there is one; an item may have paragraphs
     for line in lines:
         item = None if fence else ITEM.match(line)
-        if item and before.strip() and not margin:
+        if item and before.strip() and (paragraphs or not margin):
             yield ""
         if item:
-            margin = len(item[0])
+            margin, paragraphs = len(item[0]), False
         elif line and not fence and not line.startswith(" "):
             margin = 0
         elif margin and line.startswith(" " * margin):
             line = " " * (4 - margin) + line
+        paragraphs |= not line
         fence ^= line.lstrip().startswith("```")
         before = line if fence else text(line)
         yield before
