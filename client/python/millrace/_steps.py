@@ -69,18 +69,21 @@ class Steps:
 
     def _samples(self, batch: Batch) -> list[Any]:
         """Filters and transforms the samples of a batch, one after another, and leaves out those that are refused or fail."""
-        lost, refused, values = set[int](), [], []
+        lost, refused, kept, values = set[int](), [], [], []
         for sample in batch:
             try:
                 if self.filter is not None and not run_step("filter", self.filter, sample):
                     refused.append(sample.index)
                 else:
                     values.append(self._value(sample))
+                    kept.append(sample)
             except SampleError:
                 if self.on_error is None:
                     raise
                 lost.add(sample.index)
         batch.leave_out(lost, refused)
+        for i, sample in enumerate(kept):  # a transform may have handed it on
+            sample.index = i
         return values
 
     def _value(self, sample: Sample) -> Any:

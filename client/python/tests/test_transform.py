@@ -120,6 +120,8 @@ def test_samples_become_dicts(client: millrace.Client, files: dict[str, tuple[by
         assert batch["cls"] == [int(files[k][1]) for k in batch.keys]
     for batch in client.epoch(0, collate=list, **steps):
         assert batch.value == [{"jpg": files[k][0], "cls": int(files[k][1]), "__key__": k} for k in batch.keys]
+    handed_on = client.epoch(0, transform=lambda sample: [sample, sample.key], filter=lambda sample: sample["cls"] > 4, **steps)
+    assert all(sample.key == key for batch in handed_on for sample, key in batch.value)
     whole = client.epoch(0, transform=change, batch_transform=lambda batch: (len(batch.value), batch.number), **steps)
     assert [batch.value for batch in whole][:2] == [(32, 0), (32, 1)]
 

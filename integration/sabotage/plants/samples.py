@@ -56,4 +56,9 @@ PLANTS = [
         "client/python/tests/test_numpy.py test_images_of_hugging_face",
         [("client/python/millrace/decode.py", "return bytes(view) if decoder is None else decoder(how, view)", "return (decoder or _image)(how, view)")],
     ),
+    (
+        "a loader of torch's counts no batch of which a filter has left nothing",
+        "client/python/tests/torch/test_torch_transform.py test_a_filter_and_a_resume",
+        [("client/python/millrace/_reading.py", "reader.advance() if self._counted else next(reader)", "next(reader)")],
+    ),
 ]

@@ -42,6 +42,10 @@ def augment(sample: millrace.Sample) -> dict[str, Any]:
     return {"position": sample.position, "image": crop + noise * sample.rng.gauss(0, 1), "cls": sample["cls"]}
 
 
+def big_classes(sample: millrace.Sample) -> bool:
+    return bool(sample["cls"] > 2)
+
+
 def dataset_of(gateway: harness.Gateway, **options: Any) -> millrace.torch.Dataset:
     settings: dict[str, Any] = {"batch_size": BATCH_SIZE, "seed": 3, "decode": {"jpg": pixels, "cls": int}, "transform": augment, **options}
     return millrace.torch.Dataset(gateway.url, "photos", **settings)
@@ -106,6 +110,25 @@ def test_augmentation_repeats_after_a_resume(gateway: harness.Gateway, want: Aug
         loader.load_state_dict(states[0])
         augmented(loader, got)
     assert got == want
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_filter_and_a_resume(gateway: harness.Gateway, want: Augmented, workers: int) -> None:
+    """A batch that loses samples, or all of them, moves no other batch."""
+    options: dict[str, Any] = {"batch_size": 3, "filter": big_classes}
+    kept: Augmented = {}
+    numbers: list[list[int]] = [batch["position"].tolist() for batch in dataset_of(gateway, **options)]
+    augmented(dataset_of(gateway, **options), kept)
+    assert 300 < len(kept) < 400
+    assert kept.items() <= want.items()
+    assert len(numbers) < (SAMPLES + 2) // 3
+    loader = millrace.torch.DataLoader(dataset_of(gateway, **options), num_workers=workers)
+    batches = iter(loader)
+    assert [next(batches)["position"].tolist() for _ in range(60)] == numbers[:60]
+    state = loader.state_dict()
+    again = millrace.torch.DataLoader(dataset_of(gateway, **options), num_workers=2 - workers)
+    again.load_state_dict(state)
+    assert [batch["position"].tolist() for batch in again] == numbers[60:]
 
 
 @pytest.mark.parametrize("workers", [0, 2])
