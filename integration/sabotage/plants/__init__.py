@@ -19,6 +19,7 @@ from . import (
     cluster,
     datapath,
     fields,
+    frameworks,
     gateway,
     gateway_rights,
     index,
@@ -35,4 +36,4 @@ from . import (
     stores,
 )
 
-PLANTS = [plant for room in (stores, index, parquet, named, fields, caches, datapath, closing, order, gateway, gateway_rights, auth, certs, judges, cluster, clients, programs, living, local, pages, selections, samples) for plant in room.PLANTS]
+PLANTS = [plant for room in (stores, index, parquet, named, fields, caches, datapath, closing, order, gateway, gateway_rights, auth, certs, judges, cluster, clients, programs, living, local, pages, selections, samples, frameworks) for plant in room.PLANTS]

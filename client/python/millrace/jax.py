@@ -1,0 +1,235 @@
+"""Batches as global arrays of JAX over a mesh of devices. Importing this module imports jax; importing millrace does not.
+
+    mesh = jax.make_mesh((jax.device_count(),), ("data",))
+    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
+    loader = millrace.jax.DataLoader("http://gateway:8080", "photos", batch_size=256, sharding=sharding, fields="jpg,cls")
+    for batch in loader:                    # {"jpg": uint8 (256, 224, 224, 3), "cls": int32 (256,)}
+        state = train_step(state, batch)
+
+Every process reads the rows of the global batch that its devices hold, and no others. It needs no worker processes: threads fetch, decode
+and stack, and the next batch is on its way to the devices while a step runs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Callable, Optional, Union
+
+from ._agree import refuse
+from ._habits import Shuffle, tells_habits
+from .batch import Batch, Decoder, Sample
+from .client import Client, client_of
+from .decode import Automatic
+from .epoch import DECODED_BYTES, PREFETCH_BYTES, THREADS, Epoch
+from .errors import InvalidArgument, SampleError, StateError
+
+try:
+    import jax
+    import numpy as np
+
+    from .numpy import array, as_array
+except ImportError as e:
+    raise ImportError("millrace.jax needs jax, which is not installed: pip install 'millrace-data[jax]'") from e
+
+__all__ = ["DataLoader"]
+
+_STATE = 1  # what state_dict returns is of this form
+
+
+def rows_of(sharding: Any, rows: int) -> tuple[int, int]:
+    """Returns which rank this process is, of how many, where a sharding lays out so many rows.
+
+    Where each process holds rows of its own these are jax.process_index() and jax.process_count(); processes that hold the same rows, since
+    their devices share a model, are one rank.
+    """
+    spec = getattr(sharding, "spec", ())
+    others = [sharding.mesh.size] * (len(spec) - 1) if spec else []
+    try:
+        held = sharding.addressable_devices_indices_map((rows, *others)).values()
+    except ValueError as e:
+        raise InvalidArgument(f"new loader: a batch of {rows} samples on this mesh: {e}", cure="a batch_size that the devices divide") from e
+    spans = sorted({at[0].indices(rows)[:2] for at in held})
+    first, end = spans[0][0], max(stop for _, stop in spans)
+    if rows % (end - first) or first % (end - first) or sum(stop - start for start, stop in spans) != end - first:
+        raise InvalidArgument(
+            f"new loader: the devices of process {jax.process_index()} hold the rows {', '.join(f'{a}:{b}' for a, b in spans)} of {rows}",
+            cure="order the mesh so that the rows of a process lie together, as jax.make_mesh does",
+        )
+    return first // (end - first), rows // (end - first)
+
+
+class DataLoader:
+    """Global batches of one epoch after another, in order, on the devices of a sharding. Iterating yields one epoch.
+
+    source        a Client; a directory or `s3://bucket/prefix`, read without a server (millrace.open); or the URL of a gateway or several
+    sharding      jax.sharding.NamedSharding whose first axis is the batch's, for all arrays; or a mapping from part to sharding
+    batch_size    samples of a global batch, all processes together; the devices along the first axis divide it
+    epoch         the first epoch; set_epoch changes it
+    decode        True: what docs/python.md says, images uint8 arrays of height x width x bands. A mapping, such as {"cls": int}: these parts
+    transform     function of one sample, as Client.epoch has it; what it returns, any tree of arrays and numbers, is stacked
+    ahead         how many batches are on the devices, or on their way to them: the one that is yielded and the next
+    tail          what becomes of the samples that do not fill a last batch: "drop" or "pad". Shapes are the same in all batches
+    allow_pickle, on_error, threads, prefetch_bytes, decoded_bytes, generation, and the names of order (seed to importance)
+                  as Client.epoch has them. on_error is "raise" or a function that returns a value: samples cannot be left out
+    fields, form  parts to read; form="npy" yields one array of tokens or records, without a copy
+
+    What is yielded is a dict from part to jax.Array, the first axis batch_size long; types are NumPy's, less 64 bits unless jax_enable_x64
+    is set. All processes make the loader alike, after jax.distributed.initialize. The dataset's generation is fixed when it is made.
+    """
+
+    @tells_habits
+    def __init__(
+        self,
+        source: Union[Client, str, os.PathLike[str], Sequence[str]],
+        dataset: Optional[str] = None,
+        *,
+        sharding: Any,
+        batch_size: Optional[int] = None,
+        epoch: int = 0,
+        decode: Union[bool, Mapping[str, Decoder]] = True,
+        allow_pickle: bool = False,
+        on_error: Union[str, Callable[[SampleError], Any]] = "raise",
+        transform: Optional[Callable[[Sample], Any]] = None,
+        ahead: int = 2,
+        threads: int = THREADS,
+        prefetch_bytes: int = PREFETCH_BYTES,
+        decoded_bytes: int = DECODED_BYTES,
+        generation: Optional[str] = None,
+        seed: Optional[int] = None,
+        shuffle: Shuffle = None,
+        window: Optional[int] = None,
+        strata: Optional[int] = None,
+        tail: str = "drop",
+        subset: Optional[str] = None,
+        quarantine: Optional[str] = None,
+        importance: Optional[str] = None,
+        fields: Union[str, Sequence[str], None] = None,
+        form: Optional[str] = None,
+    ) -> None:
+        whole = form == "npy"
+        if ahead < 1 or tail not in ("drop", "pad") or on_error == "skip":
+            raise InvalidArgument(f"new loader: ahead {ahead}, tail {tail!r}, on_error {on_error!r}: want 1 or more, 'drop' or 'pad', and no 'skip'")
+        if form not in (None, "npy") or (whole and transform is not None):
+            raise InvalidArgument(f"new loader: form {form!r}: want 'npy' without a transform, or none")
+        self.client, self._sharding, self._ahead = client_of(source), sharding, ahead
+        about = self.client.describe(dataset)
+        self.batch_size: int = int(about["default_plan"]["batch_size"]) if batch_size is None else batch_size
+        """Samples of a global batch."""
+        shardings = list(sharding.values()) if isinstance(sharding, Mapping) else [sharding]
+        ranks = {rows_of(s, self.batch_size) for s in shardings}
+        if len(ranks) != 1:
+            raise InvalidArgument(f"new loader: shardings that give a process rows of different ranks: {sorted(ranks)}")
+        self.rank, self.world_size = ranks.pop()
+        if generation is None:
+            refuse(about, jax.process_index(), jax.process_count())
+        self.generation: str = generation or str(about["generation"])
+        automatic = Automatic(finish=as_array) if decode is True else decode
+        self._options: dict[str, Any] = {
+            "dataset": str(about["name"]), "batch_size": self.batch_size, "rank": self.rank, "world_size": self.world_size,
+            "seed": seed, "shuffle": shuffle, "window": window, "strata": strata, "tail": tail, "subset": subset, "quarantine": quarantine,
+            "importance": importance, "fields": fields, "form": form, "decode": None if whole else automatic, "allow_pickle": allow_pickle,
+            "on_error": on_error, "transform": transform, "collate": None if whole else _stack, "batch_transform": array if whole else None,
+            "threads": threads, "prefetch_bytes": prefetch_bytes, "decoded_bytes": decoded_bytes, "progress": False,
+        }  # fmt: skip
+        self._next = self._after = epoch, 0  # where the next pass begins, and what follows the last batch that was yielded
+        self._pass = 0
+
+    def _epoch(self, number: int, generation: Optional[str] = None) -> Epoch:
+        return self.client.epoch(number, generation=generation or self.generation, **self._options)
+
+    def __len__(self) -> int:
+        """How many batches an epoch has."""
+        return len(self._epoch(self._next[0]))
+
+    def __iter__(self) -> Iterator[Any]:
+        epoch, start = self._next
+        self._pass += 1
+        this, opened = self._pass, self._epoch(epoch)
+        waiting: deque[tuple[int, Any]] = deque()
+        with opened.read(start) as reader:
+            for batch in reader:
+                waiting.append((batch.number, self._put(batch)))
+                if len(waiting) == self._ahead:
+                    yield self._hand_out(this, len(opened), epoch, *waiting.popleft())
+            while waiting:
+                yield self._hand_out(this, len(opened), epoch, *waiting.popleft())
+
+    def _put(self, batch: Batch) -> Any:
+        """Has the rows of this process begin their way to its devices."""
+        rows = self.batch_size // self.world_size
+
+        def put(sharding: Any, local: Any) -> Any:
+            if len(local) != rows:
+                raise InvalidArgument(f"batch {batch.number} of epoch {batch.epoch} has {len(local)} samples here, and the devices want {rows}")
+            return jax.make_array_from_process_local_data(sharding, local, (self.batch_size, *local.shape[1:]))
+
+        if not isinstance(self._sharding, Mapping):
+            return jax.tree.map(partial(put, self._sharding), batch.value)
+        if batch.value.keys() != self._sharding.keys():
+            raise InvalidArgument(f"there are shardings for {', '.join(self._sharding)}, and samples have {', '.join(batch.value)}")
+        return {name: jax.tree.map(partial(put, self._sharding[name]), value) for name, value in batch.value.items()}
+
+    def _hand_out(self, this: int, batches: int, epoch: int, number: int, value: Any) -> Any:
+        if this == self._pass:  # else another pass has begun meanwhile, or a state was loaded
+            self._next = epoch + 1, 0
+            self._after = (epoch, number + 1) if number + 1 < batches else self._next
+        return value
+
+    def set_epoch(self, epoch: int) -> None:
+        """Chooses the epoch of the next pass, which would else be that after the last pass. A place in it that a state gave stays."""
+        if epoch < 0:
+            raise InvalidArgument(f"set epoch {epoch}: want 0 or more")
+        self._begin_at(self._next if self._next[0] == epoch else (epoch, 0))
+
+    def _begin_at(self, place: tuple[int, int]) -> None:
+        self._next = self._after = place
+        self._pass += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns what a checkpoint needs to go on after the last batch that was yielded: integers and texts, the same in all processes."""
+        return {"state": _STATE, "epoch": self._after[0], "batch": self._after[1], **_identity(self._epoch(self._after[0]))}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on where state was saved, on any number of processes and devices. Its generation is taken on.
+
+        Raises StateError if the state is not one of this dataset, batch size and order: at once, the gateway is asked.
+        """
+        try:
+            form, place, generation = state["state"], (int(state["epoch"]), int(state["batch"])), str(state["generation"])
+        except (KeyError, TypeError, ValueError) as e:
+            raise StateError(f"load state: not what state_dict returned: {type(e).__name__}: {e}") from None
+        if form != _STATE or min(place) < 0:
+            raise StateError(f"load state: its form is {form!r} and its place {place}, want form {_STATE}")
+        for name, value in _identity(self._epoch(place[0], generation)).items():
+            if state.get(name) != value:
+                raise StateError(f"load state: {name} is {value!r}, and was {state.get(name)!r} when the state was saved")
+        self.generation = generation
+        self._begin_at(place)
+
+
+def _identity(epoch: Epoch) -> dict[str, Any]:
+    p = epoch.plan
+    return {"dataset": p.dataset, "generation": p.generation, "batch_size": p.batch_size, "order_digest": p.order_digest}
+
+
+def _stack(samples: list[Any]) -> Any:
+    """Makes one tree of arrays of the trees of a batch's samples."""
+
+    def column(path: Any, *values: Any) -> Any:
+        name = jax.tree_util.keystr(path, simple=True, separator=".")
+        try:
+            stacked = np.stack([np.asarray(v) for v in values])
+        except ValueError as e:
+            raise InvalidArgument(f"stack {name}: {e}", cure="have the decoder or transform make equal shapes") from e
+        if stacked.dtype.kind in "OSUMm":
+            what = type(values[0]).__name__
+            raise InvalidArgument(f"stack {name}: {what} is nothing for a device", cure="name the parts to read by fields=, or give decode=")
+        return stacked
+
+    try:
+        return jax.tree_util.tree_map_with_path(column, *samples)
+    except ValueError as e:
+        raise InvalidArgument(f"stack samples of different parts: {e}", cure="name the parts that all have by fields=") from e

@@ -1,0 +1,38 @@
+"""The table of frameworks in docs/frameworks.md names the versions that the tests run with."""
+
+from __future__ import annotations
+
+import re
+import sys
+from importlib.metadata import version
+
+import harness
+
+FILES = {"with Debian 12": ("requirements-test.txt", "requirements-peers.txt"), "with Debian 13": ("requirements-frameworks.txt",)}
+HERE = "with Debian 13" if sys.version_info[:2] == (3, 13) else "with Debian 12"
+
+
+def pins(column: str) -> dict[str, str]:
+    """The versions that an environment is made of; that of torch where this is the environment.
+
+    Debian 12's torch 1.13.1 says that it is 1.13.0a0.
+    """
+    text = "\n".join((harness.ROOT / "tools" / name).read_text() for name in FILES[column])
+    found = dict(re.findall(r"^([\w-]+)==([\w.]+)", text, re.M))
+    return {**found, "torch": version("torch").partition("+")[0].replace("1.13.0a0", "1.13.1")} if column == HERE else found
+
+
+def test_the_table_names_what_is_run() -> None:
+    page = (harness.ROOT / "docs/frameworks.md").read_text()
+    table = re.search(r"^\| framework \|.*\n(?:\|.*\n)+", page, re.M)
+    assert table is not None
+    header, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in table[0].splitlines())
+    assert header[2:] == list(FILES)
+    named = set()
+    for row in rows:
+        package = row[1].strip("`")
+        named.add(package)
+        for column, said in zip(header[2:], row[2:]):
+            if package != "torch" or column == HERE:
+                assert said == pins(column).get(package, ""), (package, column)
+    assert named >= {"torch", "torchdata", "lightning", "accelerate", "jax"}

@@ -1,0 +1,52 @@
+"""Plants of what frameworks other than torch are given. Their tests run in the root of tools/frameworks.sh."""
+
+TESTS = "client/python/tests/frameworks/test_jax.py "
+JAX = "client/python/millrace/jax.py"
+
+PLANTS = [
+    (
+        "a state of JAX's loader counts the batches that are on their way to the devices",
+        TESTS + "test_a_state_counts_what_was_yielded",
+        [(JAX, "(epoch, number + 1) if", "(epoch, number + self._ahead) if")],
+    ),
+    (
+        "a state of JAX's loader behind an epoch's last batch is in that epoch",
+        TESTS + "test_the_next_batch_is_on_its_way",
+        [(JAX, "if number + 1 < batches else self._next", "if number < batches else self._next")],
+    ),
+    (
+        "JAX's loader puts a batch on the devices when it is asked for",
+        TESTS + "test_the_next_batch_is_on_its_way",
+        [(JAX, "if len(waiting) == self._ahead:", "if waiting:")],
+    ),
+    (
+        "a pass of JAX's loader that was left comes again",
+        TESTS + "test_passes",
+        [(JAX, "self._next = epoch + 1, 0", "self._next = epoch, 0")],
+    ),
+    (
+        "a pass of JAX's loader that is of no account any more moves the next one",
+        TESTS + "test_passes",
+        [(JAX, "if this == self._pass:", "if this <= self._pass:")],
+    ),
+    (
+        "processes that hold the same rows read different ones",
+        TESTS + "test_ranks_are_those_of_the_rows",
+        [(JAX, "return first // (end - first), rows // (end - first)", "return jax.process_index(), jax.process_count()")],
+    ),
+    (
+        "a mesh that scatters a process's rows is taken",
+        TESTS + "test_ranks_are_those_of_the_rows",
+        [(JAX, "or sum(stop - start for start, stop in spans) != end - first", "")],
+    ),
+    (
+        "JAX's loader takes the state of another order",
+        TESTS + "test_what_does_not_fit_is_refused",
+        [(JAX, "if state.get(name) != value:", 'if name != "order_digest" and state.get(name) != value:')],
+    ),
+    (
+        "text goes to JAX's devices as an array of text",
+        TESTS + "test_what_does_not_fit_is_refused",
+        [(JAX, 'if stacked.dtype.kind in "OSUMm":', 'if stacked.dtype.kind in "OUMm":')],
+    ),
+]
