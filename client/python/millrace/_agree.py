@@ -35,7 +35,7 @@ def agree(dataset: str, generation: str) -> Optional[str]:
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None
     store = distributed.distributed_c10d._get_default_store()
-    if store is None:  # MPI has none
+    if store is None or type(store) is distributed.Store:  # MPI has none, or an empty one in torch 2
         return None
     agreed: bytes = store.compare_set(f"millrace/generation/{dataset}", "", generation)
     return agreed.decode()

@@ -84,10 +84,12 @@ def check(script: str, gateway: harness.Gateway, at: Path, ranks: int, then: int
 
 
 # Of several workers of a torch loader each has its own batches, so that what a step gets depends on their number and that of the ranks.
-ACCELERATE = [(2, 1, {})]
+OURS = {"loader": "millrace", "batch_size": 20}
+ACCELERATE = [(2, 1, {}), (1, 2, OURS)]
 if harness.LONG:
     ACCELERATE = [(ranks, then, {"dispatch": d}) for ranks, then, d in ((1, 1, None), (2, 2, None), (2, 1, None), (2, 2, False), (1, 2, False))]
     ACCELERATE += [(ranks, ranks, {"dispatch": d, "workers": 2}) for ranks, d in ((1, None), (2, None), (2, False))]
+    ACCELERATE += [(2, 1, {**OURS, "workers": 2}), (1, 1, {"stateful": True}), (2, 2, {"stateful": True, "dispatch": False})]
     ACCELERATE += [(2, 2, {"workers": 2, "method": "spawn"}), (2, 2, {"workers": 2, "method": "spawn", "dispatch": False})]
 
 
@@ -108,10 +110,10 @@ def test_trainer(gateway: harness.Gateway, tmp_path: Path, ranks: int, job: dict
 
 
 # torch's own loader keeps no state, and Lightning skips nothing for it.
-LIGHTNING = [(2, 1, {"loader": "millrace", "batch_size": 20})]
+LIGHTNING = [(2, 1, OURS)]
 if harness.LONG:
     LIGHTNING += [
-        (1, 2, {"loader": "millrace", "batch_size": 20, "workers": 2}),
+        (1, 2, {**OURS, "workers": 2}),
         (1, 1, {"loader": "torchdata"}),
         (2, 2, {"loader": "torchdata", "batch_size": 20}),
         (2, 2, {"loader": "torchdata", "batch_size": 20, "workers": 2}),
@@ -121,3 +123,14 @@ if harness.LONG:
 @pytest.mark.parametrize(("ranks", "then", "job"), LIGHTNING)
 def test_lightning(gateway: harness.Gateway, tmp_path: Path, ranks: int, then: int, job: dict[str, Any]) -> None:
     check("with_lightning.py", gateway, tmp_path, ranks, then, **job)
+
+
+# Without a batch_size of its own a node gets batches. Loaders with a state want their ranks and workers back.
+TORCH = [(2, {"loader": "nodes", "batch_size": 20}), (1, {"loader": "torchdata"})]
+if harness.LONG:
+    TORCH += [(2, {"loader": "torchdata", "batch_size": 20}), (2, {"loader": "torchdata", "batch_size": 20, "workers": 2})]
+
+
+@pytest.mark.parametrize(("ranks", "job"), TORCH)
+def test_torch(gateway: harness.Gateway, tmp_path: Path, ranks: int, job: dict[str, Any]) -> None:
+    check("with_torch.py", gateway, tmp_path, ranks, ranks, **job)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from accelerate import Accelerator, DataLoaderConfiguration, skip_first_batches
+from accelerate.utils import InitProcessGroupKwargs
 from jobs import AT, JOB, Model, dataset, record
 from torch.optim import SGD
 from torch.utils.data import DataLoader
@@ -10,7 +11,9 @@ from torch.utils.data import DataLoader
 import millrace.torch
 
 accelerator = Accelerator(
-    cpu=True, dataloader_config=DataLoaderConfiguration(dispatch_batches=JOB["dispatch"], use_stateful_dataloader=JOB["stateful"])
+    cpu=True,
+    dataloader_config=DataLoaderConfiguration(dispatch_batches=JOB["dispatch"], use_stateful_dataloader=JOB["stateful"]),
+    kwargs_handlers=[InitProcessGroupKwargs(backend="gloo")] if JOB["ranks"] > 1 else [],  # it prefers MPI, which Debian's torch has
 )
 if JOB["loader"] == "millrace":
     loader = millrace.torch.DataLoader(dataset(), num_workers=JOB["workers"])

@@ -19,7 +19,7 @@ class Recording(Trainer):  # type: ignore[misc]
 
 arguments = TrainingArguments(
     str(AT), num_train_epochs=JOB["epochs"], per_device_train_batch_size=JOB["loader_batch"], save_steps=JOB["save"], use_cpu=True,
-    ddp_backend="gloo" if JOB["ranks"] > 1 else None, report_to=[], disable_tqdm=True, dataloader_num_workers=JOB["workers"], save_safetensors=False,
+    ddp_backend="gloo" if JOB["ranks"] > 1 else None, report_to=[], disable_tqdm=True, dataloader_num_workers=JOB["workers"],
     accelerator_config={"dispatch_batches": JOB["dispatch"]},
 )
 trainer = Recording(Model(), arguments, train_dataset=dataset())

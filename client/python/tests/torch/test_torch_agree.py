@@ -6,11 +6,13 @@ from typing import Any
 
 import harness
 import pytest
+import torch
 from test_torch_distributed import BATCH_SIZE, run_ranks
 from test_torch_loader import core_order, keys_of
 
 import millrace
 import millrace.torch
+from millrace._agree import agree
 from millrace.torch import DataLoader
 
 
@@ -48,6 +50,13 @@ def test_a_gateway_that_stays_asks_for_nothing(gateway: harness.Gateway, monkeyp
     monkeypatch.setenv("WORLD_SIZE", "4")
     assert len(millrace.torch.Dataset(gateway.url, "photos", batch_size=BATCH_SIZE)) == 500
     assert len(millrace.torch.MapDataset(gateway.url, "photos")) == 500
+
+
+@pytest.mark.parametrize("store", [None, torch.distributed.Store()])
+def test_processes_of_mpi_have_no_store_to_agree_by(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed.distributed_c10d, "_get_default_store", lambda: store)
+    assert agree("photos", "one") is None
 
 
 def test_a_resumed_job_keeps_its_generation(moving: harness.Moving, gateway: harness.Gateway, grown: harness.Gateway) -> None:
