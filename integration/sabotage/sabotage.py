@@ -93,7 +93,7 @@ def test(tree, named):
     if where == "conformance":
         return run_with_program(tree, tree, sys.executable, "tools/conformance.py", name)
     if where.endswith(".py"):
-        python = os.path.join(tree, "tools", "frameworks.sh" if "/frameworks/" in where else "python.sh")
+        python = os.path.join(tree, "tools", "frameworks.sh" if "/debian13/" in where else "python.sh")
         folder = os.path.join(tree, "client", "python")
         return run_with_program(tree, folder, python, "--", "-m", "pytest", os.path.relpath(where, "client/python") + "::" + name)
     return go(tree, where, "-run", "/".join(f"^{re.escape(part)}$" for part in name.split("/")))

@@ -1,6 +1,6 @@
 """Plants of what frameworks other than torch are given. Their tests run in the root of tools/frameworks.sh."""
 
-TESTS = "client/python/tests/frameworks/test_jax.py "
+TESTS = "client/python/tests/debian13/test_jax.py "
 JAX = "client/python/millrace/jax.py"
 
 PLANTS = [
