@@ -9,7 +9,7 @@ GOTEST  := python3 tools/gotest.py
 TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
 FUZZTIME ?= $(if $(filter test-long,$(MAKECMDGOALS)),10m,5s)
 
-.PHONY: help build test test-long unit fuzz arch vet lint cross python-test frameworks-test conformance integration cluster-test deps docs demo dev dev-cluster dev-stop smoke bench bench-peers bench-compare experiments experiments-short sabotage histories wheels fmt clean summary
+.PHONY: help build test test-long unit fuzz arch vet lint cross python-test frameworks-test conformance integration cluster-test deps docs demo dev dev-cluster dev-stop smoke bench bench-peers bench-train bench-compare experiments experiments-short sabotage histories wheels fmt clean summary
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -97,8 +97,11 @@ smoke: ## curl and tar against a gateway: make smoke URL=http://localhost:8080
 bench: build ## measure and write docs/benchmarks.md
 	tools/bench.sh
 
-bench-peers: build ## measure against the libraries that people use now, and write their sections of docs/benchmarks.md; SETS="images texts-zstd" for some sets
+bench-peers: ## measure against the libraries that people use now, and write their sections of docs/benchmarks.md; SETS="images texts-zstd" for some sets
 	tools/bench-peers.sh $(if $(SETS),--sets $(SETS))
+
+bench-train: ## measure a training step with decoding against the same libraries, and write its section of docs/benchmarks.md: eight minutes
+	tools/bench-peers.sh train
 
 bench-compare: ## compare the micro-benchmarks with another commit: make bench-compare REF=main
 	tools/bench-compare.sh "$(REF)"

@@ -74,7 +74,7 @@ def main() -> None:
     try:
         if options["ranks"] > 1:  # as a training script does, and LitData's only way to learn of RANK
             torch.distributed.init_process_group("gloo")
-        since = time.monotonic()
+        since, saw["before"] = time.monotonic(), time.process_time()
         reader = (libraries.LIBRARIES | columnar.LIBRARIES)[name](libraries.Job(**options))
         for n in range(epochs):
             last = n == epochs - 1

@@ -14,7 +14,7 @@ NAMES = {
     "millrace-parquet": "Millrace", "datasets": "`datasets`", "litdata-parquet": "LitData", "pyarrow": "pyarrow",
 }
 
-GATEWAY = """The gateway that it starts for its user has its
+GATEWAY = """The gateway that Millrace starts for its user has its
 defaults, a quarter of the machine's memory at most and no disk, and is a new one in each measurement: its start, its memory and its
 processor time are counted with the reader's."""
 

@@ -232,12 +232,16 @@ def shard_size(size: int) -> int:
     return min(64 << 20, size // 10)
 
 
+def versions(program: str) -> dict[str, Any]:
+    """The versions of what is measured."""
+    packages = {"webdataset": "webdataset", "streaming": "mosaicml-streaming", "litdata": "litdata", "datasets": "datasets", "pyarrow": "pyarrow"}
+    found = {name: metadata.version(package) for name, package in packages.items()}
+    return {"versions": found, "program": hashlib.sha256(Path(program).read_bytes()).hexdigest()[:12]}
+
+
 def about(options: argparse.Namespace) -> dict[str, Any]:
     """What has to be the same for a run to go on."""
-    versions = {"webdataset": "webdataset", "streaming": "mosaicml-streaming", "litdata": "litdata", "datasets": "datasets", "pyarrow": "pyarrow"}
-    return {
-        "versions": {name: metadata.version(package) for name, package in versions.items()},
-        "program": hashlib.sha256(Path(options.program).read_bytes()).hexdigest()[:12],
+    return versions(options.program) | {
         "size": options.size, "rounds": options.rounds, "workers": options.workers,
         "shaped_workers": options.shaped_workers, "sets": options.sets, "lines": options.lines, "libraries": options.libraries,
     }

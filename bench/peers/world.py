@@ -225,15 +225,16 @@ LIMIT = 300.0  # seconds that a reader has
 class Run:
     """Reads with a library in a process of its own, and watches it."""
 
-    def __init__(self, job: dict[str, Any], library: str, gateway: Gateway | None, env: dict[str, str]) -> None:
+    def __init__(self, job: dict[str, Any], library: str, gateway: Gateway | None, env: dict[str, str], script: str = "read.py") -> None:
         env = {**env, "S3_ENDPOINT_URL": job["endpoint"], "PYTHONPATH": str(ROOT / "client" / "python"), **(gateway.env if gateway else {})}
-        script = str(Path(__file__).with_name("read.py"))
-        self.child = subprocess.Popen([sys.executable, script, library, json.dumps(job)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        command = [sys.executable, str(Path(__file__).with_name(script)), library, json.dumps(job)]
+        self.child = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.watch = Watch(self.child.pid, gateway)
 
     def finish(self) -> dict[str, Any]:
         """Returns what the reader saw, and bytes of memory and seconds of processor time, the gateway's with its own.
 
+        Processor time counts from when the reader was made: imports of torch are not the libraries' doing.
         "memory" is the most that both held together, pages that processes share counted once, and "gateway" the gateway's part.
         "code" is how it ended: read.FORCED is no failure.
         """
@@ -246,8 +247,8 @@ class Run:
         lines = [x for x in out.decode().splitlines() if x.startswith("RESULT ")]
         tail = err.decode(errors="replace").strip().splitlines()[-1:] or ["nothing"]
         saw = json.loads(lines[0][7:]) if lines else {"epochs": [], "state": None, "error": f"ended with {self.child.returncode}: {tail[0][:200]}"}
-        return {**saw, "memory": self.watch.memory, "gateway": self.watch.of_gateway, "cpu": cpu, "code": self.child.returncode}
-
+        before = saw.pop("before", 0.0)
+        return {**saw, "memory": self.watch.memory, "gateway": self.watch.of_gateway, "cpu": cpu - before, "code": self.child.returncode}
 
     def kill(self) -> None:
         """Ends a reader that has not ended, and all that it started, and removes the shared memory that they held."""
