@@ -122,13 +122,17 @@ def test_a_filter_and_a_resume(gateway: harness.Gateway, want: Augmented, worker
     assert 300 < len(kept) < 400
     assert kept.items() <= want.items()
     assert len(numbers) < (SAMPLES + 2) // 3
+    got: Any = []
     loader = millrace.torch.DataLoader(dataset_of(gateway, **options), num_workers=workers)
-    batches = iter(loader)
-    assert [next(batches)["position"].tolist() for _ in range(60)] == numbers[:60]
-    state = loader.state_dict()
     again = millrace.torch.DataLoader(dataset_of(gateway, **options), num_workers=2 - workers)
-    again.load_state_dict(state)
-    assert [batch["position"].tolist() for batch in again] == numbers[60:]
+    try:
+        for _, batch in zip(range(60), loader):
+            got.append(batch["position"].tolist())
+        again.load_state_dict(loader.state_dict())
+        got += [batch["position"].tolist() for batch in again]
+    except millrace.MillraceError as e:  # whose frames would keep the workers
+        got = str(e)
+    assert got == numbers
 
 
 @pytest.mark.parametrize("workers", [0, 2])
