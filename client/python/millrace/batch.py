@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Optional, Union, overload
 
-from . import _tar
+from ._native import parts_of
 from .errors import CannotDecode, DecodeError, InvalidArgument, MillraceError, ProtocolError, SampleError, TransformError
 
 if TYPE_CHECKING:
     import numpy
 
 Decoder = Callable[[memoryview], Any]
-"""Turns the bytes of one part of one sample into a value."""
+"""Turns the bytes of one part of one sample into a value of any type, but not None."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,7 @@ Part = tuple[str, int, int]
 class Table:
     """Where the samples of a batch lie in its bytes, with what else is known of them."""
 
-    def __init__(
-        self, bounds: Sequence[int], keys: Optional[Sequence[str]] = None, positions: Optional[Sequence[int]] = None
-    ) -> None:
+    def __init__(self, bounds: Sequence[int], keys: Optional[Sequence[str]] = None, positions: Optional[Sequence[int]] = None) -> None:
         self.bounds = bounds
         """One more than samples: sample i is [bounds[i], bounds[i+1])."""
         self.positions = positions
@@ -90,9 +88,9 @@ class Source:
 class Batch(Sequence["Sample"]):
     """One rank's share of one global batch.
 
-    A sequence of samples. `batch["jpg"]` is that part of all its samples, a list; decoded, if the reader has a decoder for it.
-    Nothing is parsed, and no object made, before it is asked for. Views keep the bytes of the whole batch in memory: copy
-    (`bytes(view)`) what is to outlive it by much.
+    A sequence of samples. `batch["jpg"]` is a list of that part of all its samples: of what the reader's decoder returned, else of
+    memoryviews. In millrace.numpy it is an array of samples x shape where values stack. Nothing is parsed, and no object made, before it
+    is asked for. A view keeps the bytes of the whole batch in memory: copy what outlives the batch (`bytes(view)`).
     """
 
     def __init__(self, head: Head, data: memoryview, source: Source, table: Optional[Table] = None) -> None:
@@ -243,8 +241,8 @@ class Batch(Sequence["Sample"]):
             return [data[a:b] for a, b in self._pick(where)]
         return [self.parts(i)[name] for i in range(len(self))]
 
-    def parts(self, i: int) -> dict[str, memoryview]:
-        """The parts of sample i by their names."""
+    def parts(self, i: int) -> Parts:
+        """The parts of sample i by their names, as views."""
         where = self.table.parts(self._at(i))
         if where is not None:
             return Parts((name, self.data[a:b]) for name, a, b in where)
@@ -350,10 +348,10 @@ class Batch(Sequence["Sample"]):
         return sum(map(_size, (self.value, self._decoded, self._some)))
 
 
-class Parts(dict[str, memoryview]):
+class Parts(dict[str, Any]):
     """The parts of a sample."""
 
-    def __missing__(self, name: str) -> memoryview:
+    def __missing__(self, name: str) -> Any:
         raise KeyError(f"no part {name!r} in this sample, which has {', '.join(map(repr, self)) or 'none'}")
 
 
@@ -369,7 +367,7 @@ class Sample(MutableMapping[str, Any]):
     def __init__(self, batch: Batch, index: int) -> None:
         self.batch = batch
         self.index = index
-        self._content: Optional[dict[str, Any]] = None
+        self._content: Optional[Parts] = None
         self._own: set[str] = set()  # the parts that were decoded for this sample, or set
         self._rng: Optional[random.Random] = None
         self._numpy_rng: Optional[numpy.random.Generator] = None
@@ -423,9 +421,9 @@ class Sample(MutableMapping[str, Any]):
             self._numpy_rng = numpy.random.default_rng(self._seed())
         return self._numpy_rng
 
-    def _all(self) -> dict[str, Any]:
+    def _all(self) -> Parts:
         if self._content is None:
-            self._content = dict(self.parts)
+            self._content = self.batch.parts(self.index)
         return self._content
 
     def __getitem__(self, name: str) -> Any:
@@ -438,13 +436,11 @@ class Sample(MutableMapping[str, Any]):
         some = self.batch._some.get(name)
         if some is not None and self.index in some:
             return some[self.index]
-        if name not in content:
-            raise KeyError(f"no part {name!r} in this sample, which has {', '.join(map(repr, content)) or 'none'}")
-        decoder = self.batch.decoder(name)
-        if decoder is not None:
-            content[name] = self.batch._decode(decoder, name, self.index, content[name])
-            self._own.add(name)
-        return content[name]
+        view, decoder = content[name], self.batch.decoder(name)
+        if decoder is None:
+            return view
+        self[name] = value = self.batch._decode(decoder, name, self.index, view)
+        return value
 
     def __setitem__(self, name: str, value: Any) -> None:
         self._all()[name] = value
@@ -543,50 +539,6 @@ def _which(batch: Batch, i: int) -> str:
     with contextlib.suppress(MillraceError):
         text += f", key {batch.keys[i]!r}"
     return text
-
-
-def _tar_parts(data: memoryview) -> Iterator[tuple[str, memoryview]]:
-    members = _tar.members(data)
-    # Members that programs leave beside data lie inside a sample now and then; the index calls them no parts of it.
-    for name, content in [m for m in members if not _tar.hidden(m[0])] or members:
-        yield _tar.split_name(name)[1], content
-
-
-def _jsonl_parts(data: memoryview) -> Iterator[tuple[str, memoryview]]:
-    end = len(data)
-    if end and data[end - 1] == 10:
-        end -= 1
-    yield "json", data[:end]
-
-
-def _tfrecord_parts(data: memoryview) -> Iterator[tuple[str, memoryview]]:
-    yield "tfrecord", data[12 : len(data) - 4]
-
-
-def _array_parts(data: memoryview) -> Iterator[tuple[str, memoryview]]:
-    yield "bin", data
-
-
-# How samples in a dataset's own form are cut into their parts, for formats whose batches begin with their first sample. The framed form
-# needs none of this: it says where parts lie. So a format that is missing here can be read in every form, but not cut in its own.
-PLAIN: Mapping[str, Callable[[memoryview], Iterator[tuple[str, memoryview]]]] = {
-    "tar": _tar_parts,
-    "jsonl": _jsonl_parts,
-    "tfrecord": _tfrecord_parts,
-    "records": _array_parts,
-    "tokens": _array_parts,
-}
-
-
-def parts_of(form: str, data: memoryview) -> Iterator[tuple[str, memoryview]]:
-    """Cuts one sample into its parts, by the dataset's format."""
-    if form == "files":
-        return _tar_parts(data)
-    if form not in PLAIN:
-        raise ProtocolError(
-            f"parts of a sample of format {form!r} come only in the framed form: leave `form` out when you open the epoch"
-        )
-    return PLAIN[form](data)
 
 
 def load_json(view: memoryview) -> Any:

@@ -135,7 +135,7 @@ class Client(Selecting):
     def describe(self, dataset: Optional[str] = None) -> dict[str, Any]:
         """Returns what is known of one dataset; of the default one without a name.
 
-        `fields` says what the parts hold, where the format tells it: name, encoding, type, shape, as docs/api.md explains them.
+        `fields` says what the parts hold, where the format tells it: name, encoding, type, shape, as the page HTTP interface explains them.
         """
         name = dataset or self.dataset
         if name:
@@ -156,7 +156,7 @@ class Client(Selecting):
         return str(answer.get("version", ""))
 
     def json(self, method: str, path: str, query: Optional[Mapping[str, str]] = None, body: Any = None) -> Any:
-        """Reads or sends another resource of docs/api.md, with the same patience as a batch."""
+        """Reads or sends another resource of the HTTP interface, with the same patience as a batch."""
         return self.core.json(method, path, query, body)
 
     # Epochs.
@@ -200,17 +200,18 @@ class Client(Selecting):
     ) -> Epoch:
         """Opens an epoch: resolves its plan and pins the generation. Nothing is read of it yet.
 
-        Parameters up to generation fix the order and are those of docs/api.md; what is left out is the dataset's default. All ranks of a
-        job give the same generation: where gateways move to new ones by themselves, one of several ranks without it is refused.
+        Parameters up to generation fix the order; what is left out is the dataset's default. The page HTTP interface explains each
+        (https://github.com/millrace-data/millrace/blob/main/docs/api.md). All ranks of a job give the same generation: where gateways
+        move to new ones by themselves, one of several ranks without it is refused.
 
         shuffle        also False: stored order, "none"; True: the dataset's default
         fields         parts to read, such as "jpg,cls": the others are not sent
-        form           form of the bodies, as docs/answers.md has them; None: lengths and parts come in a table before the samples
+        form           form of the bodies, as the page Forms of an answer has them; None: lengths and parts come in a table before the samples
         keys           have the samples' names sent with every batch
         start          batch that iterating begins with
-        decode         True: every part by what the description says of it, or by its suffix (docs/python.md has the table). A mapping
-                       such as {"jpg": decode_image, "cls": int}: these parts by these functions, the others stay bytes. Both are run
-                       by the reader's threads
+        decode         True: every part by itself, as help(millrace.decode) says. A mapping such as {"jpg": decode_image, "cls": int}: these
+                       parts by these functions, the others stay bytes. A function gets the part's bytes, a memoryview, and returns a
+                       value of any type, but not None; `batch["jpg"]` is the list of them, one for each sample
         allow_pickle   have decode=True read pickles too: they run whatever code their writer put into them
         on_error       what is done about a sample at which a decoder, the filter or the transform fails: "raise"; "skip", which leaves it out
                        of its batch and logs the SampleError; or a function of the SampleError that returns a value in place of the one
@@ -219,12 +220,14 @@ class Client(Selecting):
         transform      function of a Sample, a mapping that may be changed, with `key`, `position`, `epoch`, and `rng` and `numpy_rng`, generators
                        of its own: they draw the same with any number of ranks, workers and threads, and after a resume. If it returns
                        the sample itself, that becomes a dict. `batch.value` is a list of what it returned
-        collate        function of the list of a batch's transformed samples; without transform they are dicts of decoded parts.
-                       Its result is `batch.value`
-        batch_transform  function of the whole Batch, the last step; its result is `batch.value`. All steps are run by the reader's threads
+        collate        function of the list of a batch's transformed samples; without transform they are dicts of decoded parts, bytes where
+                       there is no decoder. Its result is `batch.value`
+        batch_transform
+                       function of the whole Batch, the last step; its result is `batch.value`. All steps are run by the reader's threads
         threads        threads that fetch and decode
-        prefetch_bytes stored bytes that are read ahead; 0: one batch at a time
-        decoded_bytes  bytes that decoders returned, of the batches that wait decoded; the batch that comes next is always decoded
+        prefetch_bytes bytes that are read ahead, as they are stored: a JPEG counts with the length of its file; 0: one batch at a time
+        decoded_bytes  bytes of the values in memory, of the batches that wait decoded: an image counts with its pixels. The batch that
+                       comes next is always decoded
         progress       show a progress bar; None: if standard error is a terminal
         """
         if not 0 <= rank < world_size:
@@ -252,9 +255,10 @@ class Client(Selecting):
         elif keys:
             raise InvalidArgument(f"keys come along in the framed form only, not in {form}")
         plan = self._plan(name, number, query, shape, about)
+        automatic = Automatic() if decode is True else decode
         steps = Steps(
-            dict(decode) if isinstance(decode, Mapping) else {}, _automatic(decode, about, allow_pickle), on_error_of(on_error),
-            filter, transform, collate, batch_transform, keys,
+            dict(decode) if isinstance(decode, Mapping) else {}, automatic.of(about, allow_pickle) if isinstance(automatic, Automatic) else None,
+            on_error_of(on_error), filter, transform, collate, batch_transform, keys,
         )
         return Epoch(
             self.core, plan, start=start, steps=steps, threads=threads, prefetch_bytes=prefetch_bytes, decoded_bytes=decoded_bytes, progress=progress
@@ -293,13 +297,6 @@ class Client(Selecting):
 
     def __exit__(self, *exc: object) -> None:
         self.close()
-
-
-def _automatic(decode: object, about: Mapping[str, Any], allow_pickle: bool) -> Optional[Automatic]:
-    """Returns what finds decoders by itself, if that was asked for."""
-    if decode is True:
-        decode = Automatic()
-    return decode.of(about, allow_pickle) if isinstance(decode, Automatic) else None
 
 
 def open(

@@ -1,9 +1,17 @@
-"""Decoders that nobody has to write: by what a dataset's description says of a part (`fields`, docs/api.md), else by the part's suffix.
+"""Decoders that nobody has to write: by what a dataset's description says of a part (`fields`), else by the part's suffix.
 
     for batch in client.epoch(0, decode=True):
-        images, labels = batch["jpg"], batch["cls"]     # images of Pillow, integers
+        images, labels = batch["jpg"], batch["cls"]
 
-docs/python.md has the table of what becomes what. A library is imported when the first part wants it.
+jpg, png, webp     PIL.Image.Image, in the file's own mode and size. millrace.numpy: uint8 array, height x width x bands.
+                   millrace.torch: uint8 tensor, bands x height x width
+npy, arrays        numpy.ndarray of the stored type and shape. millrace.torch: tensor
+wav, flac          float32 array in [-1, 1], channels x frames, and the frames a second (int)
+cls, txt, json     int, str, what the JSON says
+pt, pkl            refused unless allow_pickle=True
+
+The page Python: values and decoding has the whole table: https://github.com/millrace-data/millrace/blob/main/docs/python-decoding.md. A library,
+such as Pillow, is imported when the first part wants it.
 """
 
 from __future__ import annotations

@@ -15,12 +15,13 @@ from ._buffers import Buffers
 from ._core import Core, target_of
 from ._index import chunk_counts
 from ._manifest import read_manifest
+from ._native import PLAIN
 from ._pool import Pool, Stats
 from ._progress import Progress
 from ._steps import Steps
 from ._transfer import Expected, Transfer
 from ._wire import Task
-from .batch import PLAIN, Batch, Head, Source, Table
+from .batch import Batch, Head, Source, Table
 from .errors import EndOfEpoch, InvalidArgument
 from .ledger import Ledger
 from .order import Order, shuffle
@@ -135,14 +136,7 @@ class Epoch:
     def __iter__(self) -> Iterator[Batch]:
         return self.read()
 
-    def read(
-        self,
-        start: Optional[int] = None,
-        stop: Optional[int] = None,
-        step: int = 1,
-        *,
-        ledger: Optional[Ledger] = None,
-    ) -> Reader:
+    def read(self, start: Optional[int] = None, stop: Optional[int] = None, step: int = 1, *, ledger: Optional[Ledger] = None) -> Reader:
         """Reads batches start, start + step, ... before stop, ahead of whoever takes them and in order.
 
         Several readers side by side take every step-th batch each. Use it as a context manager: at its end requests are called off and
@@ -210,9 +204,7 @@ class Epoch:
     def _path(self, what: str) -> str:
         return f"/v1/datasets/{quote(self.plan.dataset, safe='')}/epochs/{self.plan.epoch}/{what}"
 
-    def _fetch(
-        self, number: int, task: Task, announced: Optional[Callable[[int], None]], take: Callable[[int], memoryview]
-    ) -> Batch:
+    def _fetch(self, number: int, task: Task, announced: Optional[Callable[[int], None]], take: Callable[[int], memoryview]) -> Batch:
         p = self.plan
         want = Expected(self._path(f"batches/{number}") + self._query, p.epoch, number, p.parameters, p.dataset, p.batches)
         head, body, table = Transfer(self.core, want, take, announced).run(p.rank, p.world_size, task)
@@ -246,25 +238,17 @@ class Reader(Iterator[Batch]):
 
     def __init__(self, epoch: Epoch, numbers: range, ledger: Optional[Ledger]) -> None:
         """Use Epoch.read."""
-        self.epoch = epoch
-        self.ledger = ledger
-        guess = epoch.expected_bytes()
-        threads = epoch.threads
+        self.epoch, self.ledger, threads = epoch, ledger, epoch.threads
         most = max(2 * threads, 16) if epoch.prefetch_bytes else 1
         self._buffers = buffers = Buffers(most + threads + 2)
         self._pool = Pool(
             numbers,
             lambda number, task, announced: epoch._fetch(number, task, announced, buffers.take),
             epoch.steps.run if epoch.steps else None,
-            threads=threads,
-            room=epoch.prefetch_bytes,
-            most=most,
-            guess=guess,
-            decoded_most=epoch.prefetch_factor or most,
-            decoded_room=epoch.decoded_bytes,
-        )
-        self._numbers = numbers
-        self._taken = 0
+            threads=threads, room=epoch.prefetch_bytes, most=most, guess=epoch.expected_bytes(),
+            decoded_most=epoch.prefetch_factor or most, decoded_room=epoch.decoded_bytes,
+        )  # fmt: skip
+        self._numbers, self._taken = numbers, 0
         self._progress = Progress(len(numbers), epoch.progress, label=f"epoch {epoch.number}")
         self._finalizer = weakref.finalize(self, _stop_elsewhere, self._pool)
 
@@ -299,9 +283,7 @@ class Reader(Iterator[Batch]):
     @property
     def position(self) -> int:
         """The number of the batch that comes next: what a checkpoint needs beside the epoch's number."""
-        if self._taken < len(self._numbers):
-            return self._numbers[self._taken]
-        return self._numbers.stop
+        return self._numbers[self._taken] if self._taken < len(self._numbers) else self._numbers.stop
 
     def count_elsewhere(self, elsewhere: Callable[[int], int]) -> None:
         """Has batches count as ahead that were taken and still wait for the trainer: elsewhere(taken) says how many they are."""

@@ -1,4 +1,4 @@
-"""Python values of parts, by what a dataset's description says of them (`fields`, docs/api.md).
+"""Python values of parts, by what a dataset's description says of them (`fields`).
 
     decode = millrace.decoders(client.describe("pairs"))
     for batch in client.epoch(0, decode=decode):
