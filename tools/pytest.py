@@ -4,8 +4,9 @@
 usage: pytest.py [--frameworks] [ARGS of pytest...]
 
 Without ARGS it runs all of them, then those of torch and of forks again without the optional package crc32c, which most users
-do not have. mypy and ruff are among the tests. With --frameworks it runs those of torch and of trainers, and those of JAX and Ray, which are run
-nowhere else, in the root of tools/frameworks.sh: with torch 2 and current frameworks, and always with the short counts.
+do not have. mypy and ruff are among the tests. With --frameworks it runs those of torch and of trainers, and that of JAX, which is run
+nowhere else, in the root of tools/frameworks.sh: with torch 2 and current frameworks, and with the short counts. That of Ray, which
+takes a minute or two, belongs to the long tests.
 The totals are appended to bin/test-summary of the repository. A skipped test is a failure when CI=true.
 Exit code: 0, or 1 when anything failed.
 """
@@ -19,7 +20,8 @@ import xml.etree.ElementTree
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CLIENT = os.path.join(ROOT, "client", "python")
-FRAMEWORKS = ["tests/torch", "tests/frameworks", "tests/debian13"]
+LONG = os.environ.get("MILLRACE_LONG") == "1"
+FRAMEWORKS = ["tests/torch", "tests/frameworks", "tests/debian13", *([] if LONG else ["--ignore=tests/debian13/test_ray.py"])]
 WITHOUT_CRC32C = ["tests/torch", "--ignore=tests/torch/test_torch_forks.py", "tests/test_ends.py"]  # test_torch_forks.py hides it itself
 
 
