@@ -41,7 +41,8 @@ import (
 type Config struct {
 	// Gateways are base URLs. dns:NAME:PORT stands for all addresses of a name, and so does http://NAME:PORT if it has
 	// several, unless HTTP or Home is given; with https a name stays a name, since certificates are made out to it.
-	// Names are looked up again every half minute and when all gateways have failed.
+	// Names are looked up again every half minute and when all gateways have failed. unix:PATH is a gateway that listens at a
+	// Unix socket; it wants the client's own HTTP.
 	Gateways []string
 
 	// Home says which of the gateways, numbered as in Gateways, a rank asks first: HomeByRank is for split=locality, and
@@ -119,8 +120,9 @@ func New(cfg Config) (*Client, error) {
 		return nil, fmt.Errorf("new client: %w", err)
 	}
 	cfg.Token = "" // whoever prints a client does not print it
+	own := cfg.HTTP != nil
 	switch {
-	case cfg.HTTP == nil:
+	case !own:
 		cfg.HTTP = &http.Client{Transport: newTransport(cfg.TLS)}
 	case cfg.TLS != nil:
 		return nil, errors.New("new client: TLS and HTTP are both given: HTTP's transport has a TLSClientConfig")
@@ -133,14 +135,14 @@ func New(cfg Config) (*Client, error) {
 	}
 	c := &Client{cfg: cfg, token: token, following: &following{}}
 	c.fleet = &fleet{home: cfg.Home, lookup: cfg.Lookup, probe: c.ready, asking: make(chan struct{}, 1)}
-	if c.fleet.sources, err = parseSources(cfg, lookup, token != nil); err != nil {
+	if c.fleet.sources, err = parseSources(cfg, lookup, token != nil, own); err != nil {
 		return nil, fmt.Errorf("new client: %w", err)
 	}
 	return c, nil
 }
 
 // parseSources reads Config.Gateways and names all faults together.
-func parseSources(cfg Config, lookup, token bool) ([]source, error) {
+func parseSources(cfg Config, lookup, token, own bool) ([]source, error) {
 	plain, err := plainAllowed(cfg)
 	faults := []error{err}
 	var all []source
@@ -148,7 +150,9 @@ func parseSources(cfg Config, lookup, token bool) ([]source, error) {
 		s, err := parseSource(g, lookup)
 		switch {
 		case err != nil:
-		case token && !plain:
+		case s.socket() && own:
+			err = fmt.Errorf("gateway %s: HTTP is given, and dials no Unix socket", g)
+		case token && !plain && !s.socket():
 			err = refusePlain(s.base)
 		case s.must && cfg.Home != nil:
 			err = fmt.Errorf("gateway %q: Home wants a list of gateways, in one order for all ranks; the addresses of a name have none", g)
@@ -196,7 +200,7 @@ func newTransport(t *tls.Config) *http.Transport {
 	return &http.Transport{
 		TLSClientConfig:     t,
 		Proxy:               proxy,
-		DialContext:         (&net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}).DialContext,
+		DialContext:         dial,
 		TLSHandshakeTimeout: dialTimeout,
 		ForceAttemptHTTP2:   true,
 		IdleConnTimeout:     90 * time.Second,

@@ -31,7 +31,12 @@ type gateway struct {
 }
 
 // name names a gateway in errors.
-func (g *gateway) name() string { return g.base.String() }
+func (g *gateway) name() string {
+	if path := socketOf(g.base.Host); path != "" {
+		return socketPrefix + path
+	}
+	return g.base.String()
+}
 
 // well says whether nothing speaks against asking a gateway first. The caller holds fleet.mu.
 func (g *gateway) well() bool { return g.until.IsZero() }

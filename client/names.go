@@ -28,8 +28,14 @@ type source struct {
 	must   bool // without an address there is no gateway; else the name is left to who dials
 }
 
-// parseSource reads a base URL, or dns:NAME:PORT.
+// socket reports whether the gateway listens at a Unix socket.
+func (s source) socket() bool { return socketOf(s.base.Host) != "" }
+
+// parseSource reads a base URL, dns:NAME:PORT or unix:PATH.
 func parseSource(s string, lookup bool) (source, error) {
+	if path, here := strings.CutPrefix(s, socketPrefix); here {
+		return parseSocket(path)
+	}
 	rest, named := strings.CutPrefix(s, "dns:")
 	if named {
 		host, port, err := net.SplitHostPort(rest)
@@ -207,6 +213,9 @@ func (f *fleet) firstKey() string {
 // find returns the gateways of one source; none with an error if its name has no answer.
 func (f *fleet) find(ctx context.Context, s source) ([]*gateway, error) {
 	asIs := []*gateway{{base: s.base}}
+	if s.socket() {
+		asIs[0].host = "localhost"
+	}
 	if !s.lookup {
 		return asIs, nil
 	}

@@ -98,10 +98,11 @@ length and CRC-32C; the manifests prove that no sample came twice and, if the wh
 was read, that every sample came. With --output each batch becomes a file. Running the same
 command again goes on: a file with the length and CRC-32C of its batch is not fetched again.
 
-dns:NAME:PORT stands for all gateways that a name has addresses of. The gateway that
-answers quickest is asked, and another one where it fails; what a broken body lacks is
-asked for alone. With --split locality and several gateways listed, rank R of W is
-read from the gateway at place R*P/W of the P listed: list them in one order for all
+dns:NAME:PORT stands for all gateways that a name has addresses of, unix:PATH for one
+that listens at a Unix socket. The gateway that answers quickest is asked, and another
+one where it fails; what a broken body lacks is asked for alone. With --split locality
+and several gateways listed, rank R of W is read from the gateway at place R*P/W of the
+P listed: list them in one order for all
 ranks, and give their number as --homes.`,
 		Example: `  millrace fetch http://gw:8080 --epoch 0 --discard
   millrace fetch http://gw-0:8080 http://gw-1:8080 --epoch 3 --from 170 --rank 1 --world-size 4 \

@@ -20,7 +20,7 @@ func gateways(f *cli.Flags, args []string) {
 	}
 	for _, g := range args {
 		if !location.IsGateway(g) && !strings.HasPrefix(g, "dns:") {
-			f.Fault("gateway %q: want http://HOST:PORT or HOST:PORT", g)
+			f.Fault("gateway %q: want http://HOST:PORT or HOST:PORT, or unix:PATH", g)
 		}
 	}
 }

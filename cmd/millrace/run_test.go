@@ -180,6 +180,8 @@ func TestUsageFaultsExitWithTwo(t *testing.T) {
 		{"plan", "http://gw", "--world-size", "2,4"},
 		{"fetch", "http://gw", "--discard", "--split", "locality", "--balance", "bytes"},
 		{"fetch", "dns:gw", "--discard"},
+		{"fetch", "unix:", "--discard"},
+		{"fetch", "unix:socket", "--discard"},
 		{"fetch", "dns:user:secret@gw:80", "--discard"},
 		{"plan", "http://gw", "--split", "near"},
 		{"plan", "x", "--importance", "abc"},
@@ -247,12 +249,18 @@ func gatewayFor(t *testing.T, dir string) string { return gatewayOf(t, "files=fi
 // gatewayOf serves a dataset until the test ends.
 func gatewayOf(t *testing.T, dataset string) string {
 	t.Helper()
+	return gatewayAt(t, dataset, "127.0.0.1:0")
+}
+
+// gatewayAt serves a dataset at an address until the test ends.
+func gatewayAt(t *testing.T, dataset, listen string) string {
+	t.Helper()
 	l, err := location.Parse(dataset)
 	if err != nil {
 		t.Fatal(err)
 	}
 	a := &app{cli.New([]string{"GOMEMLIMIT=off"}, &bytes.Buffer{}, &bytes.Buffer{})}
-	c := &serveConfig{logLevel: "error", logFormat: "json", Config: node.Config{CacheSize: 64 << 20, Memory: 1 << 40, Listen: "127.0.0.1:0", Access: node.AccessConfig{Allow: []auth.Right{auth.Read, auth.Report, auth.Warm}}, Drain: defaultDrain, // a request whose client has just left is still open for a moment
+	c := &serveConfig{logLevel: "error", logFormat: "json", Config: node.Config{CacheSize: 64 << 20, Memory: 1 << 40, Listen: listen, Access: node.AccessConfig{Allow: []auth.Right{auth.Read, auth.Report, auth.Warm}}, Drain: defaultDrain, // a request whose client has just left is still open for a moment
 		Locations: []location.Location{l}}}
 	url, _ := a.running(t, c)
 	return url
@@ -362,6 +370,28 @@ func TestFetchFromSeveralGatewaysAndFromAName(t *testing.T) {
 	}
 	if o := millrace(t, nil, "plan", a, "--split", "locality", "--shuffle", "none"); o.code == 0 || !strings.Contains(o.stderr, "has no homes") {
 		t.Errorf("got exit code %d and %s, want the gateway's reason", o.code, o.stderr)
+	}
+}
+
+// TestCommandsReachAUnixSocket: every command that takes the address of a gateway takes that of a socket.
+func TestCommandsReachAUnixSocket(t *testing.T) {
+	short, err := os.MkdirTemp("", "m") // that of the test may be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(short) })
+	at := "unix:" + filepath.Join(short, "a socket")
+	gatewayAt(t, "files=file://"+shards(t), at)
+	for _, args := range [][]string{
+		{"fetch", at, "--discard"}, {"bench", at, "--duration", "50ms"}, {"plan", at}, {"info", at, "--dataset", "files"}, {"warm", at, "--epoch", "0"},
+	} {
+		if o := ok(t, append(args, "--json")...); !json.Valid([]byte(o.stdout)) {
+			t.Errorf("%v: got %q, want JSON", args, o.stdout)
+		}
+	}
+	gone := "unix:" + filepath.Join(short, "nobody")
+	if o := millrace(t, nil, "bench", gone, "--duration", "50ms"); o.code == 0 || !strings.Contains(o.stderr, gone) {
+		t.Errorf("got exit code %d and %q, want a fault that names %s", o.code, o.stderr, gone)
 	}
 }
 

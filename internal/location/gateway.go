@@ -7,6 +7,8 @@ import (
 	"strings"
 )
 
+const socketPrefix = "unix:" // and the path of a Unix socket
+
 // hostPort reports whether an argument is HOST:PORT.
 func hostPort(arg string) bool {
 	host, port, err := net.SplitHostPort(arg)
@@ -16,11 +18,14 @@ func hostPort(arg string) bool {
 
 // IsGateway reports whether an argument is a gateway's address.
 func IsGateway(arg string) bool {
-	return strings.HasPrefix(arg, "http://") || strings.HasPrefix(arg, "https://") || hostPort(arg)
+	return strings.HasPrefix(arg, "http://") || strings.HasPrefix(arg, "https://") || strings.HasPrefix(arg, socketPrefix) || hostPort(arg)
 }
 
-// Served divides the address of a dataset that a gateway serves, GATEWAY/NAME, unless a name is given already. ok says whether it is a gateway's address at all.
+// Served divides the address of a dataset that a gateway serves, GATEWAY/NAME, unless a name is given already. A socket's path names no dataset. ok says whether it is a gateway's address at all.
 func Served(arg, given string) (gateway, name string, ok bool) {
+	if strings.HasPrefix(arg, socketPrefix) {
+		return arg, given, true
+	}
 	scheme, rest, found := strings.Cut(arg, "://")
 	if !found {
 		scheme, rest = "http", arg

@@ -2,6 +2,21 @@
 
 PLANTS = [
     (
+        "the Go client asks the environment's proxy for a Unix socket",
+        "./client TestUnixSocket",
+        [("client/names.go", '\t\tasIs[0].host = "localhost"\n', "\t\tasIs[0].host = \"\"\n")],
+    ),
+    (
+        "the Go client's errors name a host in place of a socket",
+        "./client TestUnixSocket",
+        [("client/gateways.go", 'return socketPrefix + path', 'return g.base.String()')],
+    ),
+    (
+        "the address of a socket is taken for a dataset's",
+        "./cmd/millrace TestCommandsReachAUnixSocket",
+        [("internal/location/gateway.go", ' || strings.HasPrefix(arg, socketPrefix) || hostPort(arg)', ' || hostPort(arg)')],
+    ),
+    (
         "samples that a sampler asks for together are asked for one by one",
         "client/python/tests/torch/test_torch_map.py test_samples_come_together",
         [("client/python/millrace/_map.py", "pieces = max(min(self._threads, count // _LEAST), -(-count // _MOST))", "pieces = count")],
