@@ -24,7 +24,7 @@ type Options struct {
 	Window     uint64
 	Tail       string
 	Importance string // snapshot of weights that samples are drawn by; see Client.Freeze
-	Subset     string // subset that epochs deliver: a name, or the digest of a split, a colon and a name
+	Subset     string // subset that epochs deliver: a name, or the digest of a split, a colon and a name, or written out (docs/mixtures.md)
 	Quarantine string // digest of a list of bad samples that healthy ones replace
 	Strata     uint64 // strata that the chunks of a window come from; 0: none
 	Balance    string // what the ranks' shares are to be alike in: samples or bytes

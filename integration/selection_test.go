@@ -71,6 +71,7 @@ func TestSelections(t *testing.T) {
 			}
 			checkMixtures(t, one, two)
 			checkWritten(t, one, two, train, healthy, bad)
+			harness.MustRun(t, store, "fetch", one.URL, "--dataset", "mix:set(subset=train=4,val=1:train):3,more:1", "--discard")
 		})
 	}
 }

@@ -53,7 +53,7 @@ func (p *planFlags) defineOrder(f *cli.Flags) {
 	f.Count(&p.opt.Strata, "strata", 0, "strata that a window's chunks come from (default none)")
 	f.Choice(&p.opt.Tail, "tail", "", "what becomes of a last batch that is not full (default the dataset's)", "short", "drop", "pad")
 	f.Text(&p.opt.Importance, "importance", "", "`SNAPSHOT` of weights to draw samples by (default none: each comes once)")
-	f.Text(&p.opt.Subset, "subset", "", "`SUBSET` to deliver: NAME or DIGEST:NAME (default the whole dataset)")
+	f.Text(&p.opt.Subset, "subset", "", "`SUBSET` to deliver: NAME, DIGEST:NAME, or written out as train=9,val=1:train (default the whole dataset)")
 	f.Text(&p.opt.Quarantine, "quarantine", "", "`DIGEST` of bad samples that others replace (default none)")
 	f.Text(&p.opt.Generation, "generation", "", "`HASH` of the index's generation to insist on")
 }

@@ -15,7 +15,7 @@ PATH = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
 
 FIELDS = {
     "datasets": "for each dataset its generation, format and number of samples",
-    "dataset": "name of the dataset, as `check.py data` makes it; mix is a mixture: two samples of tar for one of targz",
+    "dataset": "name of the dataset, as `check.py data` makes it; mix is a mixture: two samples of tar for one of targz; what begins with mix: defines one",
     "epoch, batch": "the numbers in the address",
     "parameters": "the query; what is left out is the dataset's default: slot, window=4, seed=7, batch_size=8, tail=short",
     "batches": "of the epoch",
@@ -50,6 +50,9 @@ PLANS: tuple[tuple[int, int, dict[str, str]], ...] = (
     (2, 1, {"shuffle": "window", "window": "2", "strata": "2", "rank": "1", "world_size": "2", "split": "locality"}),
     (1, 0, {"subset": "train"}),
     (1, 0, {"subset": "val", "shuffle": "full"}),
+    (1, 0, {"subset": "train=2,val=1:val", "shuffle": "full"}),
+    (1, 0, {"subset": "samples:2-9,11", "shuffle": "none"}),
+    (1, LAST, {"subset": "a=1,b=1:b:salt~samples:0-5", "quarantine": "samples:3-5"}),
 )
 
 FRAMED_TABLES = ("", "keys", "parts", "keys,parts")
@@ -85,6 +88,9 @@ def plans(d: data.Dataset, quarantine: dict[str, str]) -> Iterator[tuple[int, in
 MIXED: tuple[tuple[int, int, dict[str, str]], ...] = (
     (0, 0, {}), (0, LAST, {}), (1, 1, {"rank": "1", "world_size": "2"}), (0, 2, {"shuffle": "full"}), (1, 0, {"format": "framed"}),
 )  # fmt: skip
+
+
+WRITTEN = ("mix:tar:2,targz:1", "mix:tar(subset=train=2,val=1:train):1,targz(quarantine=samples:1-2&subset=samples:0-9):3,samples=30", "mix:tar:3,targz:5,per-batch")
 
 
 def describe(answer: Answer) -> dict[str, Any]:
@@ -123,6 +129,8 @@ def make(base: str, quarantine: dict[str, str]) -> dict[str, Any]:
         found = data.find(name)
         wanted = plans(found, quarantine) if found else iter(MIXED)
         out["vectors"] += [take(base, name, *plan) for plan in wanted]
+    for name in WRITTEN:
+        out["vectors"] += [take(base, name, *plan) for plan in MIXED]
     return out
 
 

@@ -187,6 +187,29 @@ def test_mixtures_go_on_anywhere(tmp_path: Path) -> None:
         assert mixed.epoch(0, progress=False).generation != generation
 
 
+def test_bad_samples_belong_to_a_generation(tmp_path: Path) -> None:
+    """The dataset gets samples before those that are bad. What names them by their numbers goes on with the generation that has these."""
+    a, b = lines(tmp_path / "a", "a", 200), lines(tmp_path / "b", "b", 100)
+    with harness.closing(g := harness.Gateway(f"a={a}", f"b={b}")):
+        c = millrace.Client(g.url, "a")
+        bad = [s.key for s in c.epoch(0, shuffle=False, keys=True, progress=False).batch(0)[:2]]
+        clean = c.quarantine(bad)
+        mixed = millrace.mix({clean: 1, millrace.Client(g.url, "b"): 1})
+        want, both, old = values(clean), values(mixed), clean.selection.generation
+    (a / "0.jsonl").write_text('{"a": 1000}\n' * 30)
+    harness.run("index", str(a), "--batch-size", "16")
+    with harness.closing(harness.Gateway(f"a={a}", f"b={b}", port=g.port)):
+        assert values(clean) == want
+        assert values(mixed) == both
+        assert c.describe()["generation"] != old
+        assert c.quarantine(bad).selection.quarantine == "samples:30-31"
+        assert values(c.quarantine(bad, generation=old)) == want
+        with pytest.raises(millrace.InvalidArgument, match="generation"):
+            clean.epoch(0, generation=c.describe()["generation"])
+    for client in (c, clean, mixed):
+        client.close()
+
+
 def narrow(client: millrace.Client, dataset: str) -> millrace.Client:
     return millrace.Client([s.base.name for s in client.core.settings.sources], dataset).split(train=0.9)["train"]
 

@@ -74,7 +74,7 @@ PLANTS = [
     ),
     (
         "a client that names bad samples reads another generation",
-        "client/python/tests/test_select.py test_mixtures_of_parts",
+        "client/python/tests/test_select.py test_bad_samples_belong_to_a_generation",
         [("client/python/millrace/_select.py", 'Selection(generation=",".join(generation for _, _, generation, _ in written) if pinned else "")', "Selection()")],
     ),
     (
