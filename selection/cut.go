@@ -39,7 +39,7 @@ type Cut struct {
 	at      []int64  // where that of each chunk begins; of a chunk that belongs to it as a whole or not at all, where it would
 }
 
-// MostHashed bounds the samples whose names one cut hashes: about 20 seconds of a processor's time.
+// MostHashed bounds the samples whose names one cut hashes: about 15 seconds of a processor's time.
 const MostHashed = 1 << 26
 
 // CutBytes is the memory that a cut of so many samples and chunks takes at most. Where it goes by places of the whole dataset alone, few
