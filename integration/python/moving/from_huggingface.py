@@ -66,18 +66,12 @@ def before(root: str, train: Train) -> None:
 
 def after(gateway: str, train: Train) -> None:
     # begin: after
-    from io import BytesIO
-
-    from PIL import Image
-    from torchvision.transforms.functional import to_tensor
-
     import millrace.torch
 
-    def image(view: memoryview) -> Any:
-        return to_tensor(Image.open(BytesIO(view)))
+    def row(sample: Any) -> Any:
+        return sample["image.bytes"] / 255, sample["captions"], sample["label"]
 
-    client = millrace.Client(gateway, dataset="huggingface")
-    dataset = millrace.torch.Dataset(client, batch_size=16, seed=1, decode={**millrace.decoders(client.describe()), "image.bytes": image})
-    for batch in millrace.torch.DataLoader(dataset, num_workers=2):
-        train(batch["image.bytes"], batch["captions"], batch["label"])
+    dataset = millrace.torch.Dataset(gateway, "huggingface", batch_size=16, seed=1, transform=row)
+    for images, captions, labels in millrace.torch.DataLoader(dataset, num_workers=2):
+        train(images, captions, labels)
     # end

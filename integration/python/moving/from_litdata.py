@@ -1,6 +1,6 @@
 """LitData: docs/moving.md."""
 
-from typing import Any, Callable
+from typing import Callable
 
 Train = Callable[..., None]
 
@@ -38,18 +38,9 @@ def before(root: str, train: Train) -> None:
 
 def after(gateway: str, train: Train) -> None:
     # begin: after
-    import torch
-    from torchvision.io import decode_jpeg
-
     import millrace.torch
 
-    def image(view: memoryview) -> Any:
-        return decode_jpeg(torch.frombuffer(view, dtype=torch.uint8))
-
-    def integer(view: memoryview) -> int:
-        return int.from_bytes(view, "little", signed=True)
-
-    dataset = millrace.torch.Dataset(gateway, "litdata", batch_size=16, seed=1, decode={"0": image, "1": integer})
+    dataset = millrace.torch.Dataset(gateway, "litdata", batch_size=16, seed=1)
     for batch in millrace.torch.DataLoader(dataset, num_workers=2):
         train(batch["0"], batch["1"])
     # end

@@ -36,22 +36,14 @@ def before(root: str, train: Train) -> None:
 
 def after(gateway: str, train: Train) -> None:
     # begin: after
-    from io import BytesIO
-
-    from PIL import Image
-    from torchvision.transforms.functional import to_tensor
-
     import millrace.torch
 
-    def image(view: memoryview) -> Any:
-        return to_tensor(Image.open(BytesIO(view)))
+    def pair(sample: Any) -> Any:
+        return sample["image"] / 255, sample["label"]
 
-    def integer(view: memoryview) -> int:
-        return int.from_bytes(view, "little", signed=True)
-
-    dataset = millrace.torch.Dataset(gateway, "streaming", batch_size=16, seed=1, decode={"image": image, "label": integer})
-    for batch in millrace.torch.DataLoader(dataset, num_workers=2):
-        train(batch["image"], batch["label"])
+    dataset = millrace.torch.Dataset(gateway, "streaming", batch_size=16, seed=1, transform=pair)
+    for images, labels in millrace.torch.DataLoader(dataset, num_workers=2):
+        train(images, labels)
     # end
 
 

@@ -35,17 +35,13 @@ def before(root: str, train: Train) -> None:
 
 def after(gateway: str, train: Train) -> None:
     # begin: after
-    import numpy as np
-    import torch
-
-    import millrace.numpy
     import millrace.torch
 
-    def windows(batch: Any) -> Any:
-        tokens = torch.from_numpy(millrace.numpy.array(batch, "<u2").astype(np.int64))
-        return tokens[:, :-1], tokens[:, 1:]
+    def window(sample: Any) -> Any:
+        tokens = sample["bin"].long()
+        return tokens[:-1], tokens[1:]
 
-    dataset = millrace.torch.Dataset(gateway, "tokens", batch_size=16, seed=1, batch_transform=windows)
+    dataset = millrace.torch.Dataset(gateway, "tokens", batch_size=16, seed=1, transform=window)
     for x, y in millrace.torch.DataLoader(dataset, num_workers=2):
         train(x, y)
     # end

@@ -32,19 +32,14 @@ def before(root: str, train: Train) -> None:
 
 def after(gateway: str, train: Train) -> None:
     # begin: after
-    from io import BytesIO
-
-    from PIL import Image
-    from torchvision.transforms.functional import to_tensor
-
     import millrace.torch
 
-    def image(view: memoryview) -> Any:
-        return to_tensor(Image.open(BytesIO(view)).convert("RGB"))
+    def pair(sample: Any) -> Any:
+        return sample["jpg"] / 255, sample["cls"]
 
-    dataset = millrace.torch.Dataset(gateway, "webdataset", batch_size=16, seed=1, decode={"jpg": image, "cls": int})
-    for batch in millrace.torch.DataLoader(dataset, num_workers=2):
-        train(batch["jpg"], batch["cls"])
+    dataset = millrace.torch.Dataset(gateway, "webdataset", batch_size=16, seed=1, transform=pair)
+    for images, labels in millrace.torch.DataLoader(dataset, num_workers=2):
+        train(images, labels)
     # end
 
 
