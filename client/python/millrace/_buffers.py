@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 
-SPARE = 16  # a new buffer is a sixteenth larger than asked for, since the next batch may be a little longer
+SPARE = 32  # a new buffer is larger than asked for by one part in so many, since the next batch may be a little longer
 
 
 class Buffers:

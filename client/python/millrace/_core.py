@@ -255,9 +255,9 @@ class _Request:
         wait = _pass_over(e)
         if wait is not None:
             self._here.fleet.failed(g, self._watch.seconds() - self._begun, wait)
-        if self._tally.note(e):
-            e = self._tally.final(e)
-            raise _of(self._what, e) from e.__cause__
+        final = self._tally.note(e)
+        if final is not None:
+            raise _reworded(final, f"{self._what}: {final.message}") from final.__cause__
         return False
 
     def _end(self) -> float:
@@ -308,8 +308,8 @@ class _Tally:
     def begin(self, gateways: int) -> None:
         self.gateways, self.asked, self.absent, self.pause = gateways, 0, 0, 0.0
 
-    def note(self, e: MillraceError) -> bool:
-        """Takes the answer of a gateway and says whether it is final. That one gateway does not know a dataset or a token is not."""
+    def note(self, e: MillraceError) -> Optional[MillraceError]:
+        """Takes the answer of a gateway, and returns what is final. That one gateway does not know a dataset or a token is not."""
         final, wait = False, 0.0
         if isinstance(e, ShortBody):
             pass
@@ -317,7 +317,7 @@ class _Tally:
             if not isinstance(self.absence, GenerationGone):
                 self.absence = e  # to look for a generation in the store and not find it says more than not to know it
             self.absent += 1
-            return self.absent == self.gateways
+            return self.absence if self.absent == self.gateways else None
         elif e.status == 0 and isinstance(e, (ProtocolError, IntegrityError)):
             self.wrong += 1
             final = self.wrong >= max(WRONG_BODIES, self.gateways)
@@ -329,11 +329,7 @@ class _Tally:
             wait = min(e.retry_after, MAX_RETRY_AFTER)
         self.pause = wait if self.asked == 0 else min(self.pause, wait)
         self.asked += 1
-        return final
-
-    def final(self, e: MillraceError) -> MillraceError:
-        """Returns the answer where e was the last one and ends the asking."""
-        return self.absence if self.absence is not None and self.absent == self.gateways else e
+        return e if final else None
 
 
 def _elsewhere(e: MillraceError) -> bool:
@@ -354,9 +350,8 @@ def _pass_over(e: MillraceError) -> Optional[float]:
     return None
 
 
-def _of(what: str, e: MillraceError) -> MillraceError:
-    e.args = (f"{what}: {e.message}",)
-    e.message = f"{what}: {e.message}"
+def _reworded(e: MillraceError, text: str) -> MillraceError:
+    e.message, e.args = text, (text,)
     return e
 
 
@@ -367,13 +362,7 @@ def _give_up(what: str, took: float, last: Optional[MillraceError], absence: Opt
     text = f"{what}: given up after {took:.1f} s: {last.message}"
     if absence is not None and absence is not last:
         text += f"; another gateway: {absence.message}"
-    if isinstance(last, ShortBody):
-        kind: type[MillraceError] = GatewayUnavailable
-        if last.code == "short_body":
-            kind = IntegrityError
-        elif isinstance(last.__cause__, TIMEOUTS):
-            kind = DeadlineExceeded
-        return kind(text, retryable=True, gateway=last.gateway)
-    last.message = text
-    last.args = (text,)
-    return last
+    if not isinstance(last, ShortBody):
+        return _reworded(last, text)
+    kind = IntegrityError if last.code == "short_body" else DeadlineExceeded if isinstance(last.__cause__, TIMEOUTS) else GatewayUnavailable
+    return kind(text, retryable=True, gateway=last.gateway)

@@ -20,7 +20,6 @@ import ssl
 import threading
 import time
 import urllib.request
-from collections import deque
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Callable, Optional
@@ -35,7 +34,6 @@ STILL = 1.0  # seconds: a thread that wakes so much too late was not slow, its p
 DIAL_TIME = 5.0  # seconds: short, since another gateway may answer meanwhile
 LOOKUP_TIME = 30.0  # seconds that a system's search for a name takes at most
 IDLE_TIME = 90.0  # seconds after which a kept connection is not used again
-MOST_IDLE = 64
 
 # A gateway from which nothing has come for QUIET_TIME is asked for a sign of life. One that owes MOST_SIGNS of them has
 # stopped, while one that answers has a slow store behind it, and is waited for.
@@ -132,17 +130,26 @@ class Attempt:
             except socket.timeout:
                 self.go_on()
 
+    @contextlib.contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """Leaves less time for a part of the attempt."""
+        ends, self.ends = self.ends, min(self.ends, self.watch.seconds() + seconds)
+        try:
+            yield
+        finally:
+            self.ends = ends
+
     def dial(self, host: str, port: int) -> socket.socket:
         """Connects to one of the addresses of a name."""
         here = self.gateway.address.here()
         places: list[Any] = [(here[0], socket.SOCK_STREAM, 0, "", here[1])] if here else socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         self.watch.seconds(LOOKUP_TIME)
         for place in places[:-1]:
-            try:
+            with contextlib.suppress(OSError), self.within(DIAL_TIME):
                 return self._connect(*place)
-            except OSError:
-                self.go_on()
-        return self._connect(*places[-1])
+            self.go_on()
+        with self.within(DIAL_TIME):
+            return self._connect(*places[-1])
 
     def _connect(self, family: int, kind: int, protocol: int, _: str, at: Any) -> socket.socket:
         sock = socket.socket(family, kind, protocol)
@@ -292,7 +299,7 @@ class Wire:
         self._context: Optional[ssl.SSLContext] = None
         self._sessions: dict[str, Optional[ssl.SSLSession]] = {}
         self._lock = threading.Lock()  # guards what follows
-        self._idle: dict[str, deque[tuple[float, socket.socket]]] = {}
+        self._idle: dict[str, list[tuple[float, socket.socket]]] = {}
         self.closed = False
 
     def probe(self, gateway: Gateway, limit: float) -> None:
@@ -349,16 +356,13 @@ class Wire:
 
     def _keep(self, gateway: Gateway, r: Answer) -> None:
         """Keeps the connection of an answer that was read to its end; closes any other. Twice is as good as once."""
-        sock: Optional[socket.socket] = r.sock
-        if isinstance(sock, ssl.SSLSocket):
-            self._sessions[gateway.name] = sock.session  # the next connection shakes hands quicker
+        if isinstance(r.sock, ssl.SSLSocket):
+            self._sessions[gateway.name] = r.sock.session  # the next connection shakes hands quicker
         with self._lock:
             if r.whole and not self.closed:
-                idle = self._idle.setdefault(gateway.name, deque())
-                idle.append((time.monotonic(), r.sock))
-                sock = idle.popleft()[1] if len(idle) > MOST_IDLE else None
-        if sock is not None:
-            sock.close()
+                self._idle.setdefault(gateway.name, []).append((time.monotonic(), r.sock))
+                return
+        r.sock.close()
 
     def _take(self, gateway: Gateway) -> Optional[socket.socket]:
         while True:
@@ -372,14 +376,18 @@ class Wire:
             sock.close()
 
     def _connect(self, a: Attempt) -> socket.socket:
-        """Makes a new connection, for which there is less time than for the attempt."""
+        """Makes a new connection."""
         at = a.gateway.address
-        proxy, ends = _proxy_of(at), a.ends
-        a.ends = min(ends, a.watch.seconds() + DIAL_TIME)
+        proxy = _proxy_of(at)
         try:
             sock = a.dial(proxy.host, proxy.port) if proxy else a.dial(at.host, at.port)
+            if at.scheme == "http":
+                return sock
             try:
-                return self._begin(a, sock, at, proxy) if at.scheme == "https" else sock
+                with a.within(DIAL_TIME):
+                    if proxy is not None:
+                        self._tunnel(a, sock, proxy)
+                    return self._begin_tls(a, sock)
             except BaseException:
                 sock.close()
                 raise
@@ -388,23 +396,21 @@ class Wire:
                 text = f"{cause(e)} (through {proxy.name}, the environment's proxy; no_proxy leaves gateways out)"
                 raise ConnectionError(text) from e
             raise
-        finally:
-            a.ends = ends
 
-    def _begin(self, a: Attempt, sock: socket.socket, at: Address, proxy: Optional[Address]) -> socket.socket:
-        """Begins TLS, beyond a proxy if there is one."""
-        if proxy is not None:
-            head = f"CONNECT {at.place} HTTP/1.1\r\nHost: {at.place}\r\n"
-            a.send(sock, memoryview((head + "".join(f"{n}: {v}\r\n" for n, v in _credentials(proxy).items()) + "\r\n").encode("latin-1")))
-            r = Answer(a, sock)
-            if r.status != 200:
-                raise OSError(f"the tunnel was refused: {r.status} {printable(r.reason)}")
+    def _tunnel(self, a: Attempt, sock: socket.socket, proxy: Address) -> None:
+        place, credentials = a.gateway.address.place, "".join(f"{name}: {value}\r\n" for name, value in _credentials(proxy).items())
+        a.send(sock, memoryview(f"CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n{credentials}\r\n".encode("latin-1")))
+        r = Answer(a, sock)
+        if r.status != 200:
+            raise OSError(f"the tunnel was refused: {r.status} {printable(r.reason, 200)}")
+
+    def _begin_tls(self, a: Attempt, sock: socket.socket) -> socket.socket:
+        g = a.gateway
         with no_fork:
             if self._context is None:
                 self._context = self._new_context()  # reads all certificates: once
-            secure = self._context.wrap_socket(
-                sock, server_hostname=at.host, do_handshake_on_connect=False, session=self._sessions.get(a.gateway.name)
-            )
+            session = self._sessions.get(g.name)
+            secure = self._context.wrap_socket(sock, server_hostname=g.address.host, do_handshake_on_connect=False, session=session)
         try:
             a.shake_hands(secure)
         except BaseException:

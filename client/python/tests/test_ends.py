@@ -122,6 +122,22 @@ def test_closing_while_dialing() -> None:
         assert [type(e) for e in came] == [millrace.Closed]
 
 
+def test_an_address_that_does_not_answer_is_passed_over(gateway: harness.Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as s, socket.socket() as first, socket.socket() as second:
+        s.bind(("127.0.0.1", 0))
+        s.listen(0)
+        for waiting in (first, second):
+            waiting.setblocking(False)
+            waiting.connect_ex(s.getsockname())
+        places = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", at) for at in (s.getsockname(), ("127.0.0.1", gateway.port))]
+        monkeypatch.setattr(_wire.socket, "getaddrinfo", lambda *_, **__: places)
+        monkeypatch.setattr(_wire, "DIAL_TIME", 0.5)
+        with millrace.Client("http://localhost:1") as client:
+            begun = time.monotonic()
+            assert client.datasets()
+            assert time.monotonic() - begun > 0.5
+
+
 def test_closing_while_waiting_to_ask_again(through: Callable[[Fault], harness.Proxy]) -> None:
     busy = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1000\r\nContent-Length: 0\r\n\r\n"
     proxy = through(lambda *_: busy)

@@ -388,6 +388,52 @@ def test_client_certificates(gateway: harness.Gateway, authority: harness.Author
             client.datasets()
 
 
+def _tunnels(s: socket.socket, heads: list[bytes], opened: threading.Event) -> None:
+    """A proxy that refuses tunnels until it is opened."""
+    with contextlib.suppress(OSError):
+        while True:
+            conn, _ = s.accept()
+            heads.append(conn.recv(1000))
+            host, port = heads[-1].split()[1].decode().rsplit(":", 1)
+            if not opened.is_set():
+                conn.sendall(b"HTTP/1.1 407 Who\x07 are you\r\nContent-Length: 0\r\n\r\n")
+                conn.close()
+                continue
+            up = socket.create_connection((host.replace("192.0.2.0", "127.0.0.1"), int(port)))
+            conn.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            for a, b in ((conn, up), (up, conn)):
+                threading.Thread(target=_pump, args=(a, b), daemon=True).start()
+
+
+def _pump(a: socket.socket, b: socket.socket) -> None:
+    with contextlib.suppress(OSError), a:
+        while piece := a.recv(1 << 16):
+            b.sendall(piece)
+        b.shutdown(socket.SHUT_WR)
+
+
+def test_tls_beyond_a_proxy(gateway: harness.Gateway, authority: harness.Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+    proxy = harness.Proxy(gateway.port, Guard(CANARY), tls=authority.server("IP:192.0.2.0"))
+    heads: list[bytes] = []
+    opened = threading.Event()
+    with harness.closing(proxy), socket.create_server(("127.0.0.1", 0)) as s:
+        t = threading.Thread(target=_tunnels, args=(s, heads, opened))
+        t.start()
+        monkeypatch.setenv("https_proxy", f"http://me:p%40ss@127.0.0.1:{s.getsockname()[1]}")
+        with millrace.Client(f"https://192.0.2.0:{proxy.port}", "photos", token=CANARY, ca_file=authority.file) as client:
+            client.core.settings.__dict__["deadline"] = 0.5
+            with pytest.raises(millrace.GatewayUnavailable, match=r"the tunnel was refused: 407 Who  are you \(through .*no_proxy"):
+                client.datasets()
+            client.core.settings.__dict__["deadline"] = 60.0
+            opened.set()
+            assert len(client.epoch(0).batch(0)) == 32
+        s.shutdown(socket.SHUT_RDWR)
+        t.join(60)
+    place = f"192.0.2.0:{proxy.port}"
+    assert heads[0] == f"CONNECT {place} HTTP/1.1\r\nHost: {place}\r\nProxy-Authorization: Basic bWU6cEBzcw==\r\n\r\n".encode()
+    assert not any(CANARY.encode() in head for head in heads)
+
+
 def test_tls_sessions_are_resumed(guarded: Serve, authority: harness.Authority) -> None:
     proxy = guarded(lambda *a: a[2])
     with millrace.Client(proxy.url, ca_file=authority.file) as client:
