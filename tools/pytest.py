@@ -4,7 +4,7 @@
 usage: pytest.py [--frameworks] [ARGS of pytest...]
 
 Without ARGS it runs all of them, then those of torch and of forks again without the optional package crc32c, which most users
-do not have. mypy and ruff are among the tests. With --frameworks it runs those of torch and of trainers, and that of JAX, which is run
+do not have. mypy and ruff are among the tests. With --frameworks it runs those of torch, of trainers and of the pages, and that of JAX, which is run
 nowhere else, in the root of tools/frameworks.sh: with torch 2 and current frameworks, and with the short counts. That of Ray, which
 takes a minute or two, belongs to the long tests.
 The totals are appended to bin/test-summary of the repository. A skipped test is a failure when CI=true.
@@ -21,7 +21,7 @@ import xml.etree.ElementTree
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CLIENT = os.path.join(ROOT, "client", "python")
 LONG = os.environ.get("MILLRACE_LONG") == "1"
-FRAMEWORKS = ["tests/torch", "tests/frameworks", "tests/debian13", *([] if LONG else ["--ignore=tests/debian13/test_ray.py"])]
+FRAMEWORKS = ["tests/torch", "tests/frameworks", "tests/debian13", "tests/test_docs.py", *([] if LONG else ["--ignore=tests/debian13/test_ray.py"])]
 WITHOUT_CRC32C = ["tests/torch", "--ignore=tests/torch/test_torch_forks.py", "tests/test_ends.py"]  # test_torch_forks.py hides it itself
 
 

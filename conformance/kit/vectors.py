@@ -15,7 +15,8 @@ PATH = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
 
 FIELDS = {
     "datasets": "for each dataset its generation, format and number of samples",
-    "dataset": "name of the dataset, as `check.py data` makes it; mix is a mixture: two samples of tar for one of targz; what begins with mix: defines one",
+    "dataset": "name of the dataset, as `check.py data` makes it; "
+    "mix is a mixture: two samples of tar for one of targz; what begins with mix: defines one",
     "epoch, batch": "the numbers in the address",
     "parameters": "the query; what is left out is the dataset's default: slot, window=4, seed=7, batch_size=8, tail=short",
     "batches": "of the epoch",
@@ -90,7 +91,11 @@ MIXED: tuple[tuple[int, int, dict[str, str]], ...] = (
 )  # fmt: skip
 
 
-WRITTEN = ("mix:tar:2,targz:1", "mix:tar(subset=train=2,val=1:train):1,targz(quarantine=samples:1-2&subset=samples:0-9):3,samples=30", "mix:tar:3,targz:5,per-batch")
+WRITTEN = (
+    "mix:tar:2,targz:1",
+    "mix:tar(subset=train=2,val=1:train):1,targz(quarantine=samples:1-2&subset=samples:0-9):3,samples=30",
+    "mix:tar:3,targz:5,per-batch",
+)
 
 
 def describe(answer: Answer) -> dict[str, Any]:
