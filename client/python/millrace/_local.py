@@ -22,6 +22,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import http.client
+import itertools
 import json
 import logging
 import os
@@ -55,6 +56,7 @@ _ATTEMPTS = 5
 _LONGEST_SOCKET = 90  # bytes of a path, so that a process number fits behind it
 _LISTENS = re.compile(rb'"listen":"127\.0\.0\.1:(\d+)"')  # in the log of a gateway
 _BEGINNING = 1 << 16  # bytes of a log that tell where the gateway listens
+_PICTURES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")  # those that ImageFolder looks for
 _NOT_FOUND, _STORE = 4, 5  # exit codes of the program
 _SETTINGS = re.compile(r"(AWS_|SSL_CERT_|OTEL_)|(https?|all|no)_proxy$", re.IGNORECASE)
 
@@ -422,7 +424,8 @@ def _indexed(program: str, address: str, local: Local) -> str:
         if code != _NOT_FOUND or " here, but " in words:  # indexes of other names
             raise _failed("info", address, code, words)
         print(f"millrace: {address} has no index yet: it is read once, and indexed", file=sys.stderr)
-        if "://" in address or os.access(address.partition("#")[0], os.W_OK):
+        folder = address.partition("#")[0]
+        if "://" in address or (os.access(folder, os.W_OK) and not _are_classes(Path(folder))):
             code, words = _run(program, "index", address)
             if code == 0:
                 return address
@@ -436,6 +439,14 @@ def _indexed(program: str, address: str, local: Local) -> str:
         if code != 0:
             raise _failed("index", address, code, words)
     return apart
+
+
+def _are_classes(folder: Path) -> bool:
+    """Whether a folder's folders are classes of pictures: torchvision's ImageFolder would take an index among them for a class, and fail."""
+    inside = [at for at in folder.iterdir() if not at.name.startswith(".")]
+    if len(inside) < 2 or not all(at.is_dir() for at in inside):
+        return False
+    return all(any(at.suffix.lower() in _PICTURES for at in itertools.islice(folder.iterdir(), 8)) for folder in inside[:2])
 
 
 def _run(program: str, *args: str, quiet: bool = False) -> tuple[int, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import pickle
 import shutil
@@ -249,6 +250,23 @@ def test_a_place_that_cannot_be_written(texts: Path, tmp_path: Path) -> None:
 
 def unwritable(at: Path) -> None:
     at.chmod(0o555)
+
+
+def test_class_folders_stay_as_they_are(tmp_path: Path, runtime: Path) -> None:
+    """torchvision's ImageFolder reads them as before: no folder is added to theirs."""
+    for i in range(40):
+        at = tmp_path / "pictures" / ("cat" if i % 4 else "dog")
+        at.mkdir(parents=True, exist_ok=True)
+        (at / f"{i:02d}.JPG").write_bytes(b"picture %d" % i)
+    for _ in range(2):
+        with millrace.open(tmp_path / "pictures") as c:
+            assert sum(len(b) for b in c.epoch(0, progress=False)) == 40
+            assert c.describe()["class_folders"] == ["cat", "dog"]
+    assert sorted(at.name for at in (tmp_path / "pictures").iterdir()) == ["cat", "dog"]
+    assert len(list((tmp_path / "cache" / "millrace" / "indexes").iterdir())) == 1
+    assert harness.gateways_at(runtime)
+    folders = importlib.import_module("torchvision.datasets")
+    assert folders.ImageFolder(tmp_path / "pictures").classes == ["cat", "dog"]
 
 
 def test_no_space(texts: Path) -> None:
