@@ -506,7 +506,8 @@ def read_error(gateway: Gateway, r: Answer) -> MillraceError:
         if 300 <= r.status < 400:
             detail = f"a redirect to {printable(r.headers.get('location', ''), 200)!r}, which no gateway sends"
         retryable = r.status in (408, 429, 500, 502, 503, 504)
-        return by_code("", r.status)(f"{gateway.name}: {r.status} {detail}", retryable=retryable, **about)
+        cure = ProtocolError.cure if r.status == 404 else None  # another server, most likely: a gateway says what it has not
+        return by_code("", r.status)(f"{gateway.name}: {r.status} {detail}", retryable=retryable, cure=cure, **about)
     code, ms, batches = printable(problem.get("code", "")), problem.get("retry_after_ms"), problem.get("batches")
     if isinstance(ms, int) and 0 < ms < 1 << 40:
         about["retry_after"] = ms / 1000

@@ -202,7 +202,7 @@ PAGE = b"HTTP/1.1 %s\r\nContent-Type: text/html\r\nContent-Length: 5\r\n%s\r\nhe
         (PAGE % (b"200 OK", b""), millrace.ProtocolError, "no JSON"),
         (PAGE % (b"302 Found", b"Location: /login\r\n"), millrace.ProtocolError, "a redirect to '/login', which no gateway sends"),
         (PAGE % (b"401 Unauthorized", b""), millrace.Unauthenticated, "token"),
-        (PAGE % (b"404 Not Found", b""), millrace.NotFound, "404"),
+        (PAGE % (b"404 Not Found", b""), millrace.NotFound, "404 Not Found; check that the address is that of `millrace serve`"),
         (PAGE % (b"502 Bad Gateway", b""), millrace.GatewayUnavailable, "502 Bad Gateway"),
         (b"SSH-2.0-OpenSSH\r\n\r\n", millrace.GatewayUnavailable, "SSH"),
     ],

@@ -107,6 +107,16 @@ PLANTS = [
         [("client/python/millrace/_local.py", "        if not port.exists():\n", "        if True:\n"), ("client/python/millrace/_local.py", "Path(self.directory, \"port\").unlink()  # of the gateway before", "pass"), ("client/python/millrace/_local.py", "        if said:\n", "        if said and not port.exists():\n")],
     ),
     (
+        "an index breaks ImageFolder, which reads the same folder",
+        "client/python/tests/test_local.py test_class_folders_stay_as_they_are",
+        [("client/python/millrace/_local.py", "any(at.suffix.lower() in _PICTURES", "any(at.suffix in _PICTURES")],
+    ),
+    (
+        "another web server is taken for a gateway without the dataset",
+        "client/python/tests/test_faults.py test_something_else_answers",
+        [("client/python/millrace/_wire.py", "cure = ProtocolError.cure if r.status == 404 else None", "cure = None")],
+    ),
+    (
         "users are told to install another project's package",
         "client/python/tests/test_package.py test_users_are_told_the_right_name",
         [("client/python/millrace/torch.py", "'millrace-data[torch]'", "'millrace[torch]'")],
