@@ -324,15 +324,17 @@ class Wire:
     def send(self, a: Attempt, method: str, target: str, headers: dict[str, str], body: Optional[bytes] = None) -> Iterator[Answer]:
         """Sends one request, and once more if the gateway refuses the token and there is another one by now."""
         g, token = a.gateway, self._tokens.current()
-        r = self._exchange(a, self._request(g, method, target, headers, token, body))
-        try:
-            if r.status == 401 and token is not None and (fresh := self._renewed(g, token)) is not None:
+        for again in (True, False):
+            r = self._exchange(a, self._request(g, method, target, headers, token, body))
+            try:
+                fresh = self._renewed(g, token) if again and r.status == 401 and token is not None else None
+                if fresh is None:
+                    yield r
+                    return
                 r.read(MAX_PROBLEM)
+            finally:
                 self._keep(g, r)
-                r = self._exchange(a, self._request(g, method, target, headers, fresh, body))
-            yield r
-        finally:
-            self._keep(g, r)
+            token = fresh
 
     def _renewed(self, g: Gateway, refused: Secret) -> Optional[Secret]:
         try:
@@ -355,7 +357,7 @@ class Wire:
                     raise
 
     def _keep(self, gateway: Gateway, r: Answer) -> None:
-        """Keeps the connection of an answer that was read to its end; closes any other. Twice is as good as once."""
+        """Keeps the connection of an answer that was read to its end; closes any other."""
         if isinstance(r.sock, ssl.SSLSocket):
             self._sessions[gateway.name] = r.sock.session  # the next connection shakes hands quicker
         with self._lock:

@@ -23,6 +23,7 @@ import pytest
 from harness import Fault, is_batch
 
 import millrace
+from millrace import _wire
 
 CANARY = "canary-a"
 PROBLEM = b"HTTP/1.1 %d x\r\nContent-Type: application/problem+json\r\nContent-Length: %d\r\n%s\r\n%s"
@@ -139,6 +140,25 @@ def test_a_refused_token_is_read_again(guarded: Serve, authority: harness.Author
             assert "canary" not in str(e.value)
             assert (e.value.code, e.value.status, e.value.retryable) == ("unauthenticated", 401, False)
             assert len(proxy.heads) - before <= 2  # nobody insists
+
+
+def test_a_new_token_whose_request_is_cut(gateway: harness.Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, cuts = put(tmp_path / "token", "canary-a"), [0]
+    send, used = _wire.Attempt.send, list[int]()
+    monkeypatch.setattr(_wire.Attempt, "send", lambda a, sock, data: (used.append(sock.fileno()), send(a, sock, data)))
+
+    def cut(number: int, head: bytes, answer: bytes) -> bytes:
+        if shown(head) == "canary-a":
+            return problem(401, "unauthenticated") if number else answer
+        cuts[0] += 1
+        return answer if cuts[0] > 3 else b""
+
+    proxy = harness.Proxy(gateway.port, cut)
+    with harness.closing(proxy), millrace.Client(proxy.url, token_file=file) as client:
+        client.datasets()
+        put(file, "canary-b")
+        assert client.datasets()
+    assert min(used) >= 0  # no connection that was closed is taken again
 
 
 def test_tokens_change_during_an_epoch(guarded: Serve, authority: harness.Authority, tmp_path: Path) -> None:

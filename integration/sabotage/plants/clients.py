@@ -174,6 +174,16 @@ PLANTS = [
         [("client/python/millrace/_core.py", "a.ends - a.watch.seconds()), self._over)", "a.ends - a.watch.seconds()), lambda: False)")],
     ),
     (
+        "the first address of a name that does not answer takes the Python client's time for all of them",
+        "client/python/tests/test_ends.py test_an_address_that_does_not_answer_is_passed_over",
+        [("client/python/millrace/_wire.py", "with contextlib.suppress(OSError), self.within(DIAL_TIME):", "with contextlib.suppress(OSError):")],
+    ),
+    (
+        "the Python client takes the length of a chunk for a part of the body",
+        "client/python/tests/test_ends.py test_what_is_taken_in_many_steps",
+        [("client/python/millrace/_wire.py", "            yield size\n            self._line()\n", "            yield size\n")],
+    ),
+    (
         "the Python client wakes no thread when a length that came makes room",
         "client/python/tests/test_pool.py test_all_threads_wake_when_there_is_room_for_all",
         [("client/python/millrace/_pool.py", "slot.reserved = size\n            self._wake_another()", "slot.reserved = size")],
