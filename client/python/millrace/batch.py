@@ -99,8 +99,7 @@ class Batch(Sequence["Sample"]):
         self._decoded: dict[str, list[Any]] = {}
         self._some: dict[str, dict[int, Any]] = {}  # decoded parts that not all samples have
         self._kept: Optional[list[int]] = None  # the samples that are left, by their places in the table; None: all
-        self.refused: list[int] = []
-        """Positions of the samples that the reader's filter has refused, padding apart."""
+        self._refused: list[int] = []  # by the filter, by their places in the table
         self.number: int = head.number
         """Number of the batch in its epoch, from 0."""
         self.epoch: int = head.epoch
@@ -204,12 +203,21 @@ class Batch(Sequence["Sample"]):
     @property
     def positions(self) -> Sequence[int]:
         """The positions of the samples in the order of the epoch; those of padding are beyond its end or repeat."""
+        return self._pick(self._all_positions())
+
+    @property
+    def refused(self) -> list[int]:
+        """The positions of the samples that the reader's filter has refused, padding apart."""
+        positions = self._all_positions() if self._refused else ()
+        return [positions[at] for at in self._refused if at < self._head.samples - self._head.padded]
+
+    def _all_positions(self) -> Sequence[int]:
         known = self._source.positions(self._head) if self._source.positions is not None else None
         if known is None:
             known = self._asked().positions
         if known is None:
             raise ProtocolError("the manifest of the batch has no positions")
-        return self._pick(known)
+        return known
 
     def sample(self, i: int) -> memoryview:
         """The bytes of sample i, as it is stored."""
@@ -326,10 +334,8 @@ class Batch(Sequence["Sample"]):
 
     def leave_out(self, lost: set[int], refused: Sequence[int] = ()) -> None:
         """Shortens the batch by samples that failed, and by those that the filter has refused."""
-        if refused:
-            positions = self.positions
-            self.refused += [positions[i] for i in refused if i < len(self) - self.padded]
-            lost = lost.union(refused)
+        self._refused += [self._at(i) for i in refused]
+        lost = lost.union(refused)
         if not lost:
             return
         keep = [i for i in range(len(self)) if i not in lost]
@@ -416,8 +422,10 @@ class Sample(MutableMapping[str, Any]):
     def numpy_rng(self) -> numpy.random.Generator:
         """The same as a generator of NumPy's."""
         if self._numpy_rng is None:
-            import numpy
-
+            try:
+                import numpy
+            except ImportError as e:
+                raise CannotDecode("numpy_rng: numpy is not installed", cure="pip install 'millrace-data[numpy]', or draw from sample.rng") from e
             self._numpy_rng = numpy.random.default_rng(self._seed())
         return self._numpy_rng
 

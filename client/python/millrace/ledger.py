@@ -38,7 +38,8 @@ class Ledger:
         """Notes the samples of a batch, also those that a filter has refused. Those that only pad it are counted apart."""
         positions = batch.positions
         n = len(positions) - batch.padded
-        self.note(positions[:n] if not batch.refused else [*positions[:n], *batch.refused], batch.padded)
+        refused = batch.refused
+        self.note([*positions[:n], *refused] if refused else positions[:n], batch.padded)
 
     def note(self, positions: Sequence[int], padded: int = 0) -> None:
         """Notes positions."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -88,6 +90,33 @@ def test_filter(client: millrace.Client, files: dict[str, tuple[bytes, bytes]]) 
         emptied = [reader.advance().emptied for _ in range(len(epoch))]
     assert [m for m in range(len(epoch)) if not emptied[m]] == numbers
     assert not list(client.epoch(0, filter=lambda _: False, collate=lambda samples: samples[0]))
+
+
+def test_a_filter_asks_for_no_positions(gateway: harness.Gateway, client: millrace.Client) -> None:
+    """Where only a manifest has them, a ledger alone asks for them."""
+    before = len(gateway.requests("/manifest"))
+    epoch = client.epoch(0, decode={"cls": int}, filter=lambda sample: sample["cls"] > 4, balance="bytes", world_size=2)
+    assert 100 < sum(len(batch) for batch in epoch) < 150
+    assert len(gateway.requests("/manifest")) == before
+    ledger = epoch.ledger()
+    with epoch.read(ledger=ledger) as reader:
+        lengths = [(len(batch), len(batch.refused)) for batch in reader]
+    ledger.check(part=True)
+    assert ledger.seen == sum(kept + refused for kept, refused in lengths)
+    assert all(refused for _, refused in lengths)
+    assert len(gateway.requests("/manifest")) > before
+
+
+def test_without_numpy(gateway: harness.Gateway) -> None:
+    program = f"""
+import millrace
+with millrace.Client({gateway.url!r}) as client:
+    print(len(client.epoch(0, transform=lambda sample: sample.rng.random()).batch(0).value))
+    try: client.epoch(0, transform=lambda sample: sample.numpy_rng, on_error="skip").batch(0)
+    except millrace.CannotDecode as e: print(e)
+"""
+    done = subprocess.run([sys.executable, "-c", program], env=harness.without("numpy"), capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "32\nnumpy_rng: numpy is not installed; pip install 'millrace-data[numpy]', or draw from sample.rng\n", done.stderr
 
 
 def test_a_filter_decodes_no_part_twice(client: millrace.Client) -> None:
