@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from torch.utils import data as torch_data
 
-from ._asked import BATCHES, Asked
+from ._caller import BATCHES, Request
 from ._places import Place
-from ._reading import Emptied
+from ._reading import EmptyBatch
 from .errors import Closed, InvalidArgument, ProtocolError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ig
         dataset.prefetch_factor = prefetch_factor
         if num_workers:
             options["prefetch_factor"] = prefetch_factor
-        options["collate_fn"] = partial(_unless_emptied, options.get("collate_fn"))
+        options["collate_fn"] = partial(_collate, options.get("collate_fn"))
         super().__init__(dataset, batch_size=None, num_workers=num_workers, **options)
         # Where Lightning calls set_epoch. torch refuses to have it changed, and uses it to repeat None.
         self.__dict__["sampler"] = _EpochSampler(dataset)
@@ -71,7 +71,7 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ig
             self._iterator = None  # persistent workers, which have ended
         # Opened here, so that what is wrong is said here, and forked workers need not ask.
         place = dataset.places.next
-        self._count = _Count(place, dataset.places.moves, len(dataset.opened(place, Asked(BATCHES, 1))))
+        self._count = _Count(place, dataset.places.moves, len(dataset.epoch_for(place, Request(BATCHES))))
         dataset.places.hand_out(place.batch)
         return _Pass(dataset, super().__iter__(), self._count)
 
@@ -111,7 +111,7 @@ class _Pass(Iterator[Any]):
         self._dataset, self._batches, self._count = dataset, batches, count
 
     def __next__(self) -> Any:
-        while isinstance(batch := self._next(), Emptied):
+        while isinstance(batch := self._next(), EmptyBatch):
             pass
         return batch
 
@@ -167,5 +167,5 @@ class _EpochSampler(torch_data.Sampler):  # type: ignore[misc,type-arg,unused-ig
         self._dataset.set_epoch(epoch)
 
 
-def _unless_emptied(collate_fn: Optional[Callable[[Any], Any]], batch: Any) -> Any:
-    return batch if collate_fn is None or isinstance(batch, Emptied) else collate_fn(batch)
+def _collate(collate_fn: Optional[Callable[[Any], Any]], batch: Any) -> Any:
+    return batch if collate_fn is None or isinstance(batch, EmptyBatch) else collate_fn(batch)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from torch.utils import data as torch_data
 
-from ._asked import SAMPLES, Asked
+from ._caller import SAMPLES, Request
 from ._places import Place
 from .batch import Batch, Sample
 from .epoch import Reader
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Yielded:
+class PassState:
     """What a dataset remembers of a pass of its own process. The pass itself is its reader's, and ends when that lets go of it."""
 
     place: Place
     moves: int  # of the dataset when the pass began
-    processes: int = 1  # that who reads shares samples out among
+    processes: int = 1  # as Request has them
 
 
-class Emptied:
+class EmptyBatch:
     """Stands for a batch of which filter and on_error have left nothing. This package's loader counts it, and passes over it."""
 
 
 class Reading(Iterator[Any]):
     """The batches or the samples of a pass. It opens nothing before it is asked for the first, and counts what it has yielded."""
 
-    def __init__(self, dataset: Dataset, how: Asked, yielded: Optional[Yielded], worker: int = 0, step: int = 1) -> None:
+    def __init__(self, dataset: Dataset, request: Request, yielded: Optional[PassState], worker: int = 0, step: int = 1) -> None:
         """yielded says where to begin, and None that a worker finds it when the first item is asked for."""
-        self._dataset, self._how, self._yielded, self._worker, self._step = dataset, how, yielded, worker, step
+        self._dataset, self._request, self._yielded, self._worker, self._step = dataset, request, yielded, worker, step
         self._in_worker = torch_data.get_worker_info() is not None
-        self._counted = dataset.places.counted and how.kind != SAMPLES
+        self._counted = dataset.places.counted and request.kind != SAMPLES
         self._reader: Optional[Reader] = None
         self._items: list[Any] = []  # of the batch that was read last, the next one at the end
         self._pid = os.getpid()
@@ -53,13 +53,13 @@ class Reading(Iterator[Any]):
     def _share_of(self, place: Place) -> Place:
         return place if self._worker == 0 else Place(place.epoch, place.batch + self._worker)
 
-    def _open(self) -> tuple[Yielded, Reader]:
+    def _open(self) -> tuple[PassState, Reader]:
         places = self._dataset.places
         if self._yielded is None:
-            self._yielded = Yielded(self._share_of(places.claim(self._worker)), 0, self._how.processes)
+            self._yielded = PassState(self._share_of(places.claim(self._worker)), 0, self._request.processes)
         if self._reader is None:
             first = self._yielded.place
-            self._reader = self._dataset.opened(first, self._how).read(first.batch, step=self._step)
+            self._reader = self._dataset.epoch_for(first, self._request).read(first.batch, step=self._step)
             if self._in_worker:
                 self._reader.count_elsewhere(partial(places.in_queues, first.batch, self._step))
         return self._yielded, self._reader
@@ -81,7 +81,7 @@ class Reading(Iterator[Any]):
             )
         return item
 
-    def _take(self, yielded: Yielded, reader: Reader) -> None:
+    def _take(self, yielded: PassState, reader: Reader) -> None:
         """Takes a batch from the reader."""
         try:
             batch = reader.advance() if self._counted else next(reader)
@@ -91,15 +91,15 @@ class Reading(Iterator[Any]):
             raise
         epoch, number, sample = yielded.place
         done = sample if batch.number == number else 0
-        if self._how.kind == SAMPLES:
+        if self._request.kind == SAMPLES:
             self._items = batch.value[done:][::-1]
         else:
-            self._items = [Emptied() if batch.emptied else batch.value]
+            self._items = [EmptyBatch() if batch.emptied else batch.value]
         yielded.place = Place(epoch, batch.number, done)
 
     def state_dict(self) -> dict[str, Any]:
         """What torchdata's StatefulDataLoader saves of each worker, after each batch that it hands out."""
-        state = self._dataset.state_at(self.place, self._how.processes)
+        state = self._dataset.state_at(self.place, self._request.processes)
         return {**state, "worker": self._worker, "workers": self._step}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -112,5 +112,5 @@ class Reading(Iterator[Any]):
             )
         self._reader, self._items = None, []
         if self._yielded is None:
-            self._yielded = Yielded(self._dataset.places.claim(self._worker, place), 0, self._how.processes)
+            self._yielded = PassState(self._dataset.places.claim(self._worker, place), 0, self._request.processes)
         self._yielded.place = place

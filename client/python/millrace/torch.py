@@ -32,11 +32,11 @@ try:
     import torch
     from torch.utils import data as torch_data
 
-    from ._asked import BATCHES, SAMPLES, USER, Asked, asked, shared_out, skips_batches
+    from ._caller import BATCHES, SAMPLES, USER, Request, caller_skips_batches, processes_of, request_of_caller
     from ._loader import PREFETCH_FACTOR, DataLoader
     from ._map import MapDataset
     from ._places import Place, Places
-    from ._reading import Reading, Yielded
+    from ._reading import PassState, Reading
     from ._tensors import AUTOMATIC
 except ImportError as e:
     raise ImportError("millrace.torch needs torch, which is not installed: pip install 'millrace-data[torch]'") from e
@@ -226,15 +226,15 @@ class Dataset(Closing, torch_data.IterableDataset):  # type: ignore[misc,type-ar
         self._gather = _stack_as_they_come if not one_by_one and batch_transform is None else None
         self._expected: dict[str, Any] = {}  # of a loaded state
         self._open: dict[tuple[int, int, int, str], Epoch] = {}
-        self._shared_out = 1  # among so many processes in the parent of a spawned worker
+        self._processes_of_parent = 1  # as processes of Request; in a spawned worker, what its parent found
         self.places = Places()
         """For this package's own modules."""
-        self._yielded: Optional[Yielded] = None  # by the pass of this process that was begun last
+        self._yielded: Optional[PassState] = None  # by the pass of this process that was begun last
         self.set_epoch(epoch)
 
     def __getstate__(self) -> dict[str, Any]:
         # A spawned worker has no torch.distributed to ask.
-        return {**self.__dict__, "_yielded": None, "_ranks_of_parent": self.ranks(), "_shared_out": shared_out(sys._getframe(1))}
+        return {**self.__dict__, "_yielded": None, "_ranks_of_parent": self.ranks(), "_processes_of_parent": processes_of(sys._getframe(1))}
 
     # Where things stand.
 
@@ -267,10 +267,10 @@ class Dataset(Closing, torch_data.IterableDataset):  # type: ignore[misc,type-ar
         epoch.prefetch_factor, epoch.gather = self.prefetch_factor, self._gather
         return epoch
 
-    def opened(self, place: Place, how: Asked) -> Epoch:
+    def epoch_for(self, place: Place, request: Request) -> Epoch:
         """Returns the Epoch that a pass from a place reads. For this package's own modules."""
-        epoch = self._of(place.epoch, *self._ranks_for(how))
-        if how.kind != SAMPLES:
+        epoch = self._of(place.epoch, *self._ranks_for(request))
+        if request.kind != SAMPLES:
             if place.sample:
                 raise StateError(
                     f"begin at batch {place.batch} of epoch {place.epoch}: the state was saved after {place.sample} of its samples",
@@ -286,14 +286,14 @@ class Dataset(Closing, torch_data.IterableDataset):  # type: ignore[misc,type-ar
         epoch.steps, epoch.gather = replace(epoch.steps, collate=list, batch_transform=None), None
         return epoch
 
-    def _ranks_for(self, how: Asked) -> tuple[int, int]:
+    def _ranks_for(self, request: Request) -> tuple[int, int]:
         """Rank and world size of a pass: of one for those who share samples out by themselves, who want all of them."""
         rank, world_size = self.ranks()
-        if how.processes == 1:
+        if request.processes == 1:
             return rank, world_size
         if self._ranks is not None and world_size > 1:
             raise InvalidArgument(
-                f"read for rank {rank} of {world_size}: Accelerate shares samples out too, among {how.processes} processes",
+                f"read for rank {rank} of {world_size}: Accelerate shares samples out too, among {request.processes} processes",
                 cure="leave out rank= and world_size=, or read with millrace.torch.DataLoader and without Accelerate's prepare",
             )
         return 0, 1
@@ -306,11 +306,11 @@ class Dataset(Closing, torch_data.IterableDataset):  # type: ignore[misc,type-ar
 
     def __len__(self) -> int:
         """How many samples an epoch has, all ranks together. A loader that asks for its own length is told what it will get."""
-        how = asked()
-        if how.kind == USER:
+        request = request_of_caller()
+        if request.kind == USER:
             return self.samples
-        plan = self._of(self.place[0], *self._ranks_for(how)).plan
-        return plan.batches if how.kind == BATCHES else _samples_of(plan)
+        plan = self._of(self.place[0], *self._ranks_for(request)).plan
+        return plan.batches if request.kind == BATCHES else _samples_of(plan)
 
     @property
     def samples(self) -> int:
@@ -321,7 +321,7 @@ class Dataset(Closing, torch_data.IterableDataset):  # type: ignore[misc,type-ar
         """Chooses the epoch of the next pass, which would else be that after the last pass. A place in it that a state gave stays."""
         if epoch < 0:
             raise InvalidArgument(f"set epoch {epoch}: want 0 or more")
-        if skips_batches():
+        if caller_skips_batches():
             return
         if epoch != self.places.last.epoch:
             self._yielded = None
@@ -399,17 +399,17 @@ class Dataset(Closing, torch_data.IterableDataset):  # type: ignore[misc,type-ar
         return place
 
     def __iter__(self) -> Iterator[Any]:
-        how, worker = asked(), torch_data.get_worker_info()
+        request, worker = request_of_caller(), torch_data.get_worker_info()
         if worker is None:
             if self.places.begun:
                 self.go_to(self.places.next)
-            self._yielded = Yielded(self.places.next, self.places.moves, how.processes)
-            return Reading(self, how, self._yielded)
+            self._yielded = PassState(self.places.next, self.places.moves, request.processes)
+            return Reading(self, request, self._yielded)
         self.places.enter_worker()
         # What cannot be pickled would keep the loader waiting for ever: views travel as copies.
         ForkingPickler.register(memoryview, _view_as_bytes)
-        how = how._replace(processes=max(how.processes, self._shared_out))
-        return Reading(self, how, None, worker.id, worker.num_workers)
+        request = request._replace(processes=max(request.processes, self._processes_of_parent))
+        return Reading(self, request, None, worker.id, worker.num_workers)
 
 
 def _view_as_bytes(view: memoryview) -> tuple[type[memoryview], tuple[bytes]]:

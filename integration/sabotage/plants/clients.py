@@ -288,7 +288,7 @@ PLANTS = [
     (
         "a loader of torch's with a batch_size gets batches where it has workers",
         "client/python/tests/torch/test_torch_samples.py test_a_batch_size_of_the_loaders_own",
-        [("client/python/millrace/_asked.py", "kind = SAMPLES if asker.auto_collation else", "kind = SAMPLES if asker.auto_collation and not torch_data.get_worker_info() else")],
+        [("client/python/millrace/_caller.py", "kind = SAMPLES if caller.auto_collation else", "kind = SAMPLES if caller.auto_collation and not torch_data.get_worker_info() else")],
     ),
     (
         "samples that were yielded of a batch come again after a resume",
@@ -308,12 +308,17 @@ PLANTS = [
     (
         "a torch dataset gives a rank's share to Accelerate, which shares it out again",
         "client/python/tests/frameworks/test_frameworks.py test_accelerate",
-        [("client/python/millrace/_asked.py", "return int(asker.state.num_processes)", "return 1")],
+        [("client/python/millrace/_caller.py", "return int(caller.state.num_processes)", "return 1")],
+    ),
+    (
+        "spawned workers do not know that their parent's loader shares samples out",
+        "client/python/tests/torch/test_torch_samples.py test_who_shares_out_gets_all_samples",
+        [("client/python/millrace/torch.py", '"_processes_of_parent": processes_of(sys._getframe(1))', '"_processes_of_parent": 1')],
     ),
     (
         "a torch dataset goes back to epoch 0 when Accelerate skips batches of a later one",
         "client/python/tests/frameworks/test_frameworks.py test_trainer",
-        [("client/python/millrace/torch.py", "        if skips_batches():\n            return\n", "")],
+        [("client/python/millrace/torch.py", "        if caller_skips_batches():\n            return\n", "")],
     ),
     (
         "whoever waits for a gateway is told at each attempt",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import types
 import warnings
 from collections.abc import Iterator
 from typing import Any, Optional
@@ -52,6 +53,13 @@ def test_a_batch_size_of_the_loaders_own(
         assert sorted(flat(batches)) == ALL
 
 
+def test_a_chain_of_datasets(gateway: harness.Gateway) -> None:
+    chain = dataset_of(gateway) + dataset_of(gateway, epoch=1)
+    assert flat(torch_data.DataLoader(chain, batch_size=7)) == order(gateway, 0) + order(gateway, 1)
+    assert keys_of(torch_data.DataLoader(chain, batch_size=None)) == core_order(gateway, 1) + core_order(gateway, 2)
+    assert [len(torch_data.DataLoader(chain, batch_size=size)) for size in (7, None)] == [143, 34]
+
+
 def test_torchs_defaults(gateway: harness.Gateway) -> None:
     loader = torch_data.DataLoader(dataset_of(gateway))
     assert len(loader) == 500
@@ -89,7 +97,7 @@ def test_transform_and_filter(gateway: harness.Gateway, files: dict[str, tuple[b
     dataset = dataset_of(gateway, transform=_pair, filter=_third)
     got = [label for images, labels in torch_data.DataLoader(dataset, batch_size=8) for label in labels.tolist()]
     assert sorted(got) == sorted(int(cls) for _, cls in files.values() if int(cls) % 3 == 0)
-    assert next(iter(dataset))[0].shape[1:] == (16,)  # batches for whoever is no such loader
+    assert next(iter(dataset))[0].shape[1:] == (16,)  # other callers get batches
 
 
 def _keys(samples: list[dict[str, Any]]) -> list[str]:
@@ -187,3 +195,43 @@ def test_states_amid_a_batch_are_refused_where_they_do_not_fit(gateway: harness.
         next(iter(other))
     with pytest.raises(millrace.torch.StateError, match="sample -1"):
         other.load_state_dict({**state, "sample": -1})
+
+
+SHARES_OUT = """
+class DataLoaderDispatcher:
+    def __init__(self, loader, processes):
+        self.loader, self.state = loader, types.SimpleNamespace(num_processes=processes)
+
+    def __iter__(self):
+        yield from self.loader
+
+    def __len__(self):
+        return len(self.loader)
+"""
+
+
+def sharing(loader: Any, processes: int) -> Any:
+    """A loader that sends samples to other processes, as Accelerate's does."""
+    space: dict[str, Any] = {"__name__": "accelerate.data_loader", "types": types}
+    exec(SHARES_OUT, space)
+    return space["DataLoaderDispatcher"](loader, processes)
+
+
+@pytest.mark.parametrize(("workers", "method"), [(0, None), (2, "fork"), (2, "spawn")])
+def test_who_shares_out_gets_all_samples(gateway: harness.Gateway, workers: int, method: Optional[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    loader = torch_data.DataLoader(dataset_of(gateway), batch_size=10, num_workers=workers, multiprocessing_context=method)
+    assert (len(loader), len(sharing(loader, 2)), len(sharing(loader, 1))) == (25, 50, 25)
+    assert sorted(flat(sharing(loader, 2))) == ALL
+    assert len(flat(sharing(loader, 1))) == len(flat(loader)) == 250
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_what_cannot_be_shared_out_is_refused(gateway: harness.Gateway, workers: int) -> None:
+    loader = sharing(torch_data.DataLoader(dataset_of(gateway, rank=0, world_size=2), batch_size=10, num_workers=workers), 2)
+    with pytest.raises(millrace.InvalidArgument, match=r"rank 0 of 2: Accelerate shares samples out too, among 2 processes; leave out rank="):
+        next(iter(loader))
+    stateful = StatefulDataLoader(dataset_of(gateway), batch_size=10, num_workers=workers)
+    with pytest.raises(millrace.torch.StateError, match="Accelerate shares samples out among 2 processes, and reads ahead"):
+        [stateful.state_dict() for _ in sharing(stateful, 2)]
