@@ -36,10 +36,3 @@ def test_the_table_names_what_is_run() -> None:
             if package != "torch" or column == HERE:
                 assert said == pins(column).get(package, ""), (package, column)
     assert named >= {"torch", "torchdata", "transformers", "lightning", "accelerate", "jax", "ray"}
-
-
-def test_the_page_of_torch_names_what_is_run() -> None:
-    """Its table has the versions with Debian 12."""
-    said = re.findall(r"\| (torchdata|transformers|accelerate|lightning) ([\d.]+)", (harness.ROOT / "docs/python-torch.md").read_text())
-    assert {name for name, _ in said} == {"torchdata", "transformers", "accelerate", "lightning"}
-    assert said == [(name, pins("with Debian 12")[name]) for name, _ in said]
