@@ -114,21 +114,18 @@ class Attempt:
     def receive(self, sock: socket.socket, into: memoryview) -> int:
         """Reads what has come, at least a byte; 0 at the end."""
         while True:
-            try:
+            self.go_on()  # after what has come too: a gateway may send a byte now and then
+            with contextlib.suppress(socket.timeout):
                 n = sock.recv_into(into)
-            except socket.timeout:
-                self.go_on()
-            else:
                 self.note_sign(True)
                 return n
 
     def send(self, sock: socket.socket, data: memoryview) -> None:
         """Sends all of data."""
         while data:
-            try:
+            self.go_on()
+            with contextlib.suppress(socket.timeout):
                 data = data[sock.send(data) :]
-            except socket.timeout:
-                self.go_on()
 
     @contextlib.contextmanager
     def within(self, seconds: float) -> Iterator[None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
@@ -76,6 +77,34 @@ def test_what_is_taken_in_many_steps() -> None:
         assert came == [[1, 2]]
         assert b"\r\nContent-Length: 16777218\r\n" in head
         client.close()
+
+
+def test_a_body_that_trickles_comes_to_its_end() -> None:
+    def trickle(s: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                conn, _ = s.accept()
+                with conn, contextlib.suppress(OSError):
+                    conn.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+                    while True:
+                        conn.sendall(b" ")
+                        time.sleep(_wire.TICK / 5)
+
+    with socket.create_server(("127.0.0.1", 0)) as s:
+        t, _ = started(lambda: trickle(s))
+        url = f"http://127.0.0.1:{s.getsockname()[1]}"
+        client = millrace.Client(url, deadline=1, attempt_timeout=0.4)
+        reading, came = started(client.datasets)
+        reading.join(LONG / 4)
+        assert [type(e) for e in came] == [millrace.DeadlineExceeded]
+        client = millrace.Client(url)
+        reading, came = started(client.datasets)
+        reading.join(3 * _wire.TICK)
+        client.close()
+        reading.join(LONG / 4)
+        assert [type(e) for e in came] == [millrace.Closed]
+        s.shutdown(socket.SHUT_RDWR)
+        t.join(LONG)
 
 
 def test_asking_for_a_sign_of_life_holds_nothing_up(
