@@ -91,6 +91,8 @@ def test_augmentation_repeats_in_other_loaders(gateway: harness.Gateway, want: A
     for loader in (torch_data.DataLoader, stateful_dataloader.StatefulDataLoader):
         batches = loader(dataset_of(gateway), batch_size=None, num_workers=2, multiprocessing_context=method)
         assert augmented(batches) == want
+    single = torch_data.DataLoader(dataset_of(gateway), batch_size=16, num_workers=3, multiprocessing_context="fork")
+    assert augmented(single) == want
 
 
 @pytest.mark.parametrize(("ranks", "workers"), [(1, 4), (2, 1), (3, 0)])
