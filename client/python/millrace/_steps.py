@@ -69,6 +69,7 @@ class Steps:
 
     def _samples(self, batch: Batch) -> list[Any]:
         """Filters and transforms the samples of a batch, one after another, and leaves out those that are refused or fail."""
+        batch.check_decoders()
         lost, refused, kept, values = set[int](), [], [], []
         for sample in batch:
             try:

@@ -271,24 +271,30 @@ class Batch(Sequence["Sample"]):
 
         A sample with a part that cannot be decoded is left out, if the reader's on_error says so.
         """
+        self.check_decoders()
         given, lost = self._source.decode, set[int]()
-        found = [self._decode_part(name, lost) for name in given]
-        if given and len(self) and not any(found):
-            raise InvalidArgument(
-                f"decode batch {self.number} of epoch {self.epoch}: no sample has a part {', '.join(map(repr, given))}: "
-                f"the first one has {', '.join(map(repr, self.parts(0)))}"
-            )
+        for name in given:
+            self._decode_part(name, lost)
         for name in self.names() if self._source.automatic is not None else ():
             if name not in given:
                 with contextlib.suppress(CannotDecode):  # raised again for a loop that asks for the part
                     self._decode_part(name, lost)
         self.leave_out(lost)
 
-    def _decode_part(self, name: str, lost: set[int]) -> bool:
-        """Decodes a part of the samples that have it, and reports whether any sample has it. Adds those to be left out to lost."""
+    def check_decoders(self) -> None:
+        """Refuses decoders for parts that no sample has."""
+        given = self._source.decode
+        if given and len(self) and not any(given.keys() & self.parts(i).keys() for i in range(len(self))):
+            raise InvalidArgument(
+                f"decode batch {self.number} of epoch {self.epoch}: no sample has a part {', '.join(map(repr, given))}: "
+                f"the first one has {', '.join(map(repr, self.parts(0)))}"
+            )
+
+    def _decode_part(self, name: str, lost: set[int]) -> None:
+        """Decodes a part of the samples that have it. Adds those to be left out to lost."""
         decoder = self.decoder(name)
         if decoder is None or name in self._decoded:
-            return decoder is not None
+            return
         known = self._some.pop(name, {})
 
         def one(i: int, view: memoryview) -> Any:
@@ -309,9 +315,8 @@ class Batch(Sequence["Sample"]):
         except KeyError:
             having = ((i, self.parts(i)) for i in range(len(self)))
             self._some[name] = {i: one(i, parts[name]) for i, parts in having if name in parts}
-            return bool(self._some[name])
-        self._gather(name, column, one)
-        return True
+        else:
+            self._gather(name, column, one)
 
     def _decode(self, decoder: Decoder, name: str, i: int, view: memoryview) -> Any:
         """Returns the value of a part, or what on_error gives in its place. A DecodeError that it raises was shown to on_error."""

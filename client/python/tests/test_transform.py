@@ -219,6 +219,12 @@ def test_a_decoder_that_a_step_asks_for(client: millrace.Client) -> None:
         list(client.epoch(0, **steps))
 
 
+def test_a_decoder_without_a_part(client: millrace.Client) -> None:
+    for step in ({}, {"filter": bool}, {"transform": len}, {"collate": len}):
+        with pytest.raises(millrace.InvalidArgument, match="no sample has a part 'jpeg': the first one has"):
+            client.epoch(0, decode={"jpeg": len}, **step).batch(0)
+
+
 def test_a_decoder_that_returns_nothing(client: millrace.Client) -> None:
     with pytest.raises(millrace.DecodeError, match=r"'cls' of sample 0 .* returned None") as raised:
         client.epoch(0, decode={"cls": lambda _: None}).batch(0)

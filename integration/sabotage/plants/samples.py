@@ -61,4 +61,9 @@ PLANTS = [
         "client/python/tests/torch/test_torch_transform.py test_a_filter_and_a_resume",
         [("client/python/millrace/_reading.py", "reader.advance() if self._counted else next(reader)", "next(reader)")],
     ),
+    (
+        "a decoder for a part that no sample has is taken in silence where samples are transformed",
+        "client/python/tests/test_transform.py test_a_decoder_without_a_part",
+        [("client/python/millrace/_steps.py", "        batch.check_decoders()\n", "")],
+    ),
 ]
