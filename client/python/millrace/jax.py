@@ -136,9 +136,13 @@ class DataLoader:
         }  # fmt: skip
         self._next = self._after = epoch, 0  # where the next pass begins, and what follows the last batch that was yielded
         self._pass = 0
+        self._opened: Optional[tuple[tuple[int, str], Epoch]] = None
 
     def _epoch(self, number: int, generation: Optional[str] = None) -> Epoch:
-        return self.client.epoch(number, generation=generation or self.generation, **self._options)
+        want = number, generation or self.generation
+        if self._opened is None or self._opened[0] != want:
+            self._opened = want, self.client.epoch(number, generation=want[1], **self._options)
+        return self._opened[1]
 
     def __len__(self) -> int:
         """How many batches an epoch has."""
