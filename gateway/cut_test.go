@@ -8,8 +8,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/internal/budget"
 )
 
 // TestWrittenSplitIsTheStoredOne reads each part of a split that only its address defines, at a gateway that keeps no splits, and
@@ -113,5 +115,25 @@ func TestWrittenSelectionsRefuse(t *testing.T) {
 	}
 	for _, query := range []string{"subset=samples:60-70", "subset=a=1,b=4294967294:a"} { // a subset without samples
 		checkProblem(t, r.do("GET", fmt.Sprintf("/epoch/0/batch/0?%s", query)), 404, "end_of_epoch", false)
+	}
+}
+
+// TestWrittenSelectionsHoldLittle asks for many subsets and mixtures: what is kept of them stays within what prepared epochs may take.
+func TestWrittenSelectionsHoldLittle(t *testing.T) {
+	memory := budget.New(20<<20, 20*time.Millisecond)
+	r := newRig(t, 50, 800, func(c *gateway.Config) { c.Budget, c.PlanBytes, c.Mix = memory, 32<<10, mix })
+	before := memory.InUse()
+	for i := range 100 {
+		for _, path := range []string{"photos/epochs/0?subset=samples:%d", "mix:photos(subset=samples:%d):1/epochs/0?"} {
+			if a := r.do("GET", "/v1/datasets/"+fmt.Sprintf(path, i%40)); a.StatusCode != http.StatusOK {
+				t.Fatalf("%s: got status %d %s, want 200", path, a.StatusCode, a.body)
+			}
+		}
+	}
+	if got := memory.InUse() - before; got <= 0 || got > 256<<10 {
+		t.Errorf("got %d bytes in use, want some, and at most 256 KiB", got)
+	}
+	if err := r.gateway.Serve([]gateway.Dataset{{Name: "other", Index: r.index, Source: r.source}}, nil); err != nil {
+		t.Fatal(err)
 	}
 }

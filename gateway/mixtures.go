@@ -20,7 +20,22 @@ const maxWritten = 8
 // from its name.
 type written struct {
 	mu   sync.Mutex // guards what follows
-	made []*dataset // used last first
+	made []kept     // used last first
+}
+
+// kept is a mixture with the memory that it takes.
+type kept struct {
+	*dataset
+	memory plans.Reservation
+}
+
+// mixtureBytes is what a mixture holds beside its sources: for each chunk where its samples begin.
+func mixtureBytes(parts []*dataset) (n int64) {
+	const perMixture, perSource, perChunk = 16 << 10, 1 << 10, 8
+	for _, d := range parts {
+		n += perSource + perChunk*int64(d.Index.Chunks())
+	}
+	return perMixture + n
 }
 
 // find returns the mixture of a name that is made of these datasets.
@@ -30,18 +45,19 @@ func (w *written) find(name string, parts []*dataset) *dataset {
 	for i, d := range w.made {
 		if d.Name() == name && slices.Equal(d.parts, parts) {
 			w.made = slices.Insert(slices.Delete(w.made, i, i+1), 0, d)
-			return d
+			return d.dataset
 		}
 	}
 	return nil
 }
 
 // keep takes a mixture in, and lets go of the one that was used longest ago.
-func (w *written) keep(d *dataset) {
+func (w *written) keep(d kept) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.made = slices.Insert(w.made, 0, d)
 	if len(w.made) > maxWritten {
+		w.made[maxWritten].memory.Release()
 		w.made = slices.Delete(w.made, maxWritten, len(w.made))
 	}
 }
@@ -50,7 +66,13 @@ func (w *written) keep(d *dataset) {
 func (w *written) forget(d *dataset) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.made = slices.DeleteFunc(w.made, func(m *dataset) bool { return slices.Contains(m.parts, d) })
+	w.made = slices.DeleteFunc(w.made, func(m kept) bool {
+		of := slices.Contains(m.parts, d)
+		if of {
+			m.memory.Release()
+		}
+		return of
+	})
 }
 
 // plainName returns the definition of a mixture that stands in the place of a dataset's name, without the escapes that programs write. It
@@ -118,10 +140,15 @@ func (g *Gateway) acquireMixture(x *exchange, name, generation string) (err erro
 	}
 	d := g.written.find(m.Name(), parts)
 	if d == nil {
-		if d, err = g.mixWritten(x, m, parts); err != nil {
+		held, err := memory{g.cfg.Budget}.Hold(x.r.Context(), mixtureBytes(parts))
+		if err != nil {
 			return err
 		}
-		g.written.keep(d)
+		if d, err = g.mixWritten(x, m, parts); err != nil {
+			held.Release()
+			return err
+		}
+		g.written.keep(kept{d, held})
 	}
 	made = true
 	x.holds(d, leave)

@@ -167,6 +167,13 @@ func (p *cache) allow(limit int64) {
 	p.limit = limit
 }
 
+// allowed returns the limit.
+func (p *cache) allowed() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.limit
+}
+
 // acquire finds or adds the entry of a key. The caller must release it.
 func (p *cache) acquire(ctx context.Context, key planKey, bytes int64) (*entry, error) {
 	if e, _ := p.enter(key, bytes, nil); e != nil {

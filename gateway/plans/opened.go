@@ -15,8 +15,9 @@ import (
 // maxIdle objects stay open although no request uses them: the next epoch of a job names the same ones.
 const maxIdle = 2
 
-// maxIdleSubsets is more: a mixture has one for each source, and to work one out again may take seconds.
-const maxIdleSubsets = 16
+// maxIdleSubsets is more, for as long as they take no more memory than prepared epochs may: a mixture has one for each source, 64 at
+// most, and to work one out again may take seconds.
+const maxIdleSubsets = 64
 
 // opened keeps the objects that plans are made with open: snapshots of weights, subsets or quarantines. Each is opened
 // once for all requests that use it at a time, and the ones used last stay open.
@@ -26,7 +27,7 @@ type opened[V io.Closer] struct {
 	open    func(ctx context.Context, key openedKey) (V, error)
 	reserve func(ctx context.Context, n int64) (Reservation, error)
 	held    func(V) int64 // the memory that an open object keeps; nil: as much as opening took
-	maxIdle int
+	roomy   func() int64  // bytes that more than maxIdle idle objects may keep; nil: there are no more
 	loads   sync.WaitGroup
 
 	mu    sync.Mutex // guards what follows
@@ -58,7 +59,7 @@ type openedEntry[V io.Closer] struct {
 func newOpened[V io.Closer](
 	what string, size func(openedKey) int64, open func(context.Context, openedKey) (V, error), reserve func(context.Context, int64) (Reservation, error),
 ) *opened[V] {
-	return &opened[V]{what: what, size: size, open: open, reserve: reserve, maxIdle: maxIdle, byKey: map[openedKey]*openedEntry[V]{}, idle: list.New()}
+	return &opened[V]{what: what, size: size, open: open, reserve: reserve, byKey: map[openedKey]*openedEntry[V]{}, idle: list.New()}
 }
 
 // acquire opens the object of a key, or waits while another request opens it. The caller must leave.
@@ -156,7 +157,22 @@ func (s *opened[V]) drop(e *openedEntry[V]) (old []*openedEntry[V]) {
 		return []*openedEntry[V]{e}
 	}
 	e.place = s.idle.PushFront(e)
-	return s.shrink(s.maxIdle)
+	return s.shrink(s.most())
+}
+
+// most returns how many idle objects are kept. The caller holds mu.
+func (s *opened[V]) most() int {
+	if s.roomy == nil {
+		return maxIdle
+	}
+	n, left := 0, s.roomy()
+	for at := s.idle.Front(); at != nil && n < maxIdleSubsets; at = at.Next() {
+		if left -= s.held(at.Value.(*openedEntry[V]).value); left < 0 && n >= maxIdle {
+			break
+		}
+		n++
+	}
+	return n
 }
 
 // shrink takes out the entries that were idle longest, until at most so many are left. The caller holds mu.

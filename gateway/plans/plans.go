@@ -43,7 +43,7 @@ func New(limit int64, memory Memory) *Plans {
 	p := &Plans{cache: newCache(limit, memory.Reserve), memory: memory, cutting: make(chan struct{}, 1)}
 	p.weights = newOpened("snapshot", weightsBytes, openWeights, memory.Hold)
 	p.subsets = newOpened("subset", subsetBytes, p.openSubset, memory.Hold)
-	p.subsets.held, p.subsets.maxIdle = heldBySubset, maxIdleSubsets
+	p.subsets.held, p.subsets.roomy = heldBySubset, p.cache.allowed
 	p.quarantines = newOpened("quarantine", func(openedKey) int64 { return quarantineBytes }, p.openQuarantine, memory.Hold)
 	p.quarantines.held = quarantine.bytes
 	return p

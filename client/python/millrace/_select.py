@@ -173,6 +173,7 @@ class Selecting:
 
     def _with(self: C, selection: Selection) -> C:
         made = copy.copy(self)
+        made.dataset = self.dataset or str(self.describe()["name"])  # a part is of one dataset, whichever is the default later
         made.core, made.selection = Core(self.core.settings), selection
         made.core.answered = self.core.answered
         return made

@@ -234,8 +234,8 @@ class Client(Selecting):
             raise InvalidArgument(f"rank {rank}: want 0 or more, and less than the world size, {world_size}")
         if not isinstance(decode, (bool, Mapping, Automatic, type(None))):
             raise InvalidArgument(f"decode {decode!r}: want True, False, or a mapping from names of parts to functions")
-        if dataset not in (None, "", self.dataset or None) and self.selection != Selection():
-            raise InvalidArgument(f"epoch of {dataset}: this client reads a part of {self.dataset or 'the default dataset'}")
+        if dataset not in (None, "", self.dataset) and self.selection != Selection():
+            raise InvalidArgument(f"epoch of {dataset}: this client reads a part of {self.dataset}")
         about = self.describe(dataset)
         if generation is None:
             refuse(about, rank, world_size)

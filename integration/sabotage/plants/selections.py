@@ -92,4 +92,19 @@ PLANTS = [
         "client/python/tests/torch/test_torch_select.py test_a_mixture_goes_on_with_other_ranks",
         [("client/python/millrace/_select.py", "f\"{name}({'&'.join(query)})\" if query else name", "name")],
     ),
+    (
+        "a gateway keeps every mixture that an address has defined",
+        "./gateway TestWrittenSelectionsHoldLittle",
+        [("gateway/mixtures.go", "if len(w.made) > maxWritten {", "if false {")],
+    ),
+    (
+        "a gateway keeps many subsets whatever they take",
+        "./gateway TestWrittenSelectionsHoldLittle",
+        [("gateway/plans/opened.go", "left < 0 && n >= maxIdle", "left < -1<<40")],
+    ),
+    (
+        "a part of the default dataset is of whichever that is",
+        "client/python/tests/torch/test_torch_select.py test_parts_of_the_default_dataset",
+        [("client/python/millrace/_select.py", 'self.dataset or str(self.describe()["name"])', "self.dataset")],
+    ),
 ]

@@ -51,3 +51,14 @@ def test_a_mixture_goes_on_with_other_ranks(tmp_path: Path, workers: int) -> Non
         other = millrace.torch.Dataset(millrace.mix({millrace.Client(g.url, "a"): 1, millrace.Client(g.url, "b"): 1}))
         with pytest.raises(millrace.StateError):
             other.load_state_dict(state)
+
+
+def test_parts_of_the_default_dataset(tmp_path: Path) -> None:
+    a = lines(tmp_path / "a", "a", 50)
+    with harness.closing(g := harness.Gateway(f"a={a}")), millrace.Client(g.url) as client:
+        few = client.take(10)
+        assert sorted(n for x in millrace.torch.Dataset(few, rank=0, world_size=1) for n in names(x)) == sorted(f"a {i}" for i in range(10))
+        chosen = millrace.torch.MapDataset(client.subset([3, 7]))
+        assert [chosen[i]["json"]["n"] for i in range(len(chosen))] == [3, 7]
+        mixed = millrace.torch.MapDataset(millrace.mix({few: 1, client.subset([20]): 1}), shuffle=True)
+        assert {mixed[i]["json"]["n"] for i in range(len(mixed))} <= {*range(10), 20}
