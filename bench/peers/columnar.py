@@ -95,7 +95,8 @@ def pyarrow(job: Job) -> Reader:
                 continue
             if "image" in batch.schema.names:
                 contents = batch.column("image").field("bytes")
-                yield torch.stack([to_tensor(value.as_buffer()) for value in contents]), torch.from_numpy(batch.column("label").to_numpy())
+                images = [to_tensor(memoryview(value.as_buffer())) for value in contents]
+                yield torch.stack(images), torch.from_numpy(batch.column("label").to_numpy())
             else:
                 yield {name: _column(batch.column(name)) for name in TEXTS}
 
