@@ -33,7 +33,7 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ig
     the main one without workers. The other options are torch's, less what makes batches.
     """
 
-    # For Accelerate, whose prepare leaves this loader alone, and whose checkpoints hold its state: its ranks share batches already.
+    # The ranks share batches already. So Accelerate's prepare is to leave this loader alone, and its checkpoints are to hold the state.
     _is_accelerate_prepared = True
     use_stateful_dataloader = True
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class PassState:
-    """What a dataset remembers of a pass of its own process. The pass itself is its reader's, and ends when that lets go of it."""
+    """What a dataset remembers of a pass of its own process. It does not keep the pass alive: that ends when its user drops it."""
 
     place: Place
     moves: int  # of the dataset when the pass began
@@ -30,14 +30,14 @@ class PassState:
 
 
 class EmptyBatch:
-    """Stands for a batch of which filter and on_error have left nothing. This package's loader counts it, and passes over it."""
+    """Stands for a batch that filter and on_error have emptied. DataLoader of this package counts the batch, and skips it."""
 
 
 class Reading(Iterator[Any]):
-    """The batches or the samples of a pass. It opens nothing before it is asked for the first, and counts what it has yielded."""
+    """The batches or the samples of a pass. It opens nothing before the first item is asked for, and counts the items it yields."""
 
     def __init__(self, dataset: Dataset, request: Request, yielded: Optional[PassState], worker: int = 0, step: int = 1) -> None:
-        """yielded says where to begin, and None that a worker finds it when the first item is asked for."""
+        """yielded says where to begin. With None a worker finds the place when the first item is asked for."""
         self._dataset, self._request, self._yielded, self._worker, self._step = dataset, request, yielded, worker, step
         self._in_worker = torch_data.get_worker_info() is not None
         self._counted = dataset.places.counted and request.kind != SAMPLES
@@ -47,7 +47,7 @@ class Reading(Iterator[Any]):
 
     @property
     def place(self) -> Place:
-        """Where the item comes from that is next."""
+        """The place of the next item."""
         return self._share_of(self._dataset.places.peek(self._worker)) if self._yielded is None else self._yielded.place
 
     def _share_of(self, place: Place) -> Place:

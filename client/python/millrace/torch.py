@@ -4,8 +4,9 @@
     for batch in millrace.torch.DataLoader(dataset, num_workers=4):
         images, labels = batch["jpg"], batch["cls"]
 
-The unit is the batch: the gateway has put it together, so a loader is not to batch again. batch_size counts the samples of a
-global batch, all ranks together; each rank gets its share of every one, and its workers take turns with the batches.
+The gateway puts batches together, and DataLoader of this module yields them. batch_size counts the samples of a global batch, all
+ranks together. Each rank gets its share of every batch, and its workers take turns with the batches. A loader of torch's that has a
+batch_size makes its own batches: it gets single samples.
 """
 
 from __future__ import annotations
@@ -287,7 +288,7 @@ class Dataset(Closing, torch_data.IterableDataset):  # type: ignore[misc,type-ar
         return epoch
 
     def _ranks_for(self, request: Request) -> tuple[int, int]:
-        """Rank and world size of a pass: of one for those who share samples out by themselves, who want all of them."""
+        """Returns rank and world size of a pass: rank 0 of 1 where the caller shares the samples of all ranks out by itself."""
         rank, world_size = self.ranks()
         if request.processes == 1:
             return rank, world_size

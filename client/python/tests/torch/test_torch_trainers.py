@@ -74,7 +74,7 @@ def test_lightning(gateway: harness.Gateway, tmp_path: Path) -> None:
 
 
 def test_accelerate_saves_a_registered_loader(gateway: harness.Gateway, tmp_path: Path) -> None:
-    """Accelerate's prepare would share batches out once more; registered, the loader is in its checkpoints."""
+    """A loader that is registered, and not prepared, is in Accelerate's checkpoints."""
     accelerator = Accelerator(cpu=True)
     model, loader = torch.nn.Linear(FEATURES, 10), DataLoader(dataset_of(gateway), num_workers=2)
     model = accelerator.prepare(model)
