@@ -238,16 +238,17 @@ func TestLooseObjectsThatAreRefused(t *testing.T) {
 		match   string
 		want    string
 	}{
-		"empty object":     {map[string]string{"a.jpg": "a", "b.jpg": ""}, "", "b.jpg: remove them, or leave them out with --match"},
-		"left out":         {map[string]string{"a.jpg": "a", "b.txt": ""}, "*.jpg", ""},
-		"of two kinds":     {map[string]string{"d/a.jpg": "a", "d/a.json": "b"}, "", "1 image (*.jpg), 1 text (*.json): choose those of one with --match"},
-		"of no known kind": {map[string]string{"d/a.jpg": "a", "d/classes": "b"}, "", "object d/classes: its name is not one of an image"},
-		"one of them":      {map[string]string{"d/a.jpg": "a", "d/a.json": "b"}, "*.json", ""},
-		"a marker":         {map[string]string{"a.jpg": "a", "_SUCCESS": "", "d/_done": ""}, "", ""},
-		"a note":           {map[string]string{"a.jpg": "a", "README.md": "about"}, "", ""},
-		"whole key":        {map[string]string{"d/a.jpg": "a", "e/b.jpg": ""}, "d/*", ""},
-		"nothing matches":  {map[string]string{"a.jpg": "a"}, "*.png", `0 objects that match "*.png"`},
-		"other pattern":    {map[string]string{"a.jpg": "a"}, "[", "syntax error in pattern"},
+		"empty object":       {map[string]string{"a.jpg": "a", "b.jpg": ""}, "", "b.jpg: remove them, or leave them out with --match '!NAME'"},
+		"empty one left out": {map[string]string{"d/a.jpg": "a", "d/b.jpg": ""}, "!b.jpg", ""},
+		"left out":           {map[string]string{"a.jpg": "a", "b.txt": ""}, "*.jpg", ""},
+		"of two kinds":       {map[string]string{"d/a.jpg": "a", "d/a.json": "b"}, "", "1 image (*.jpg), 1 text (*.json): choose those of one with --match"},
+		"of no known kind":   {map[string]string{"d/a.jpg": "a", "d/classes": "b"}, "", "object d/classes: its name is not one of an image"},
+		"one of them":        {map[string]string{"d/a.jpg": "a", "d/a.json": "b"}, "*.json", ""},
+		"a marker":           {map[string]string{"a.jpg": "a", "_SUCCESS": "", "d/_done": ""}, "", ""},
+		"a note":             {map[string]string{"a.jpg": "a", "README.md": "about"}, "", ""},
+		"whole key":          {map[string]string{"d/a.jpg": "a", "e/b.jpg": ""}, "d/*", ""},
+		"nothing matches":    {map[string]string{"a.jpg": "a"}, "*.png", `0 objects that match "*.png"`},
+		"other pattern":      {map[string]string{"a.jpg": "a"}, "[", "syntax error in pattern"},
 	} {
 		store := memstore.New()
 		for k, v := range test.objects {

@@ -188,11 +188,17 @@ func (b *builder) passedOver(l *listing) error {
 	return nil
 }
 
+// leavesOut begins a pattern that names what is left out.
+const leavesOut = "!"
+
 // matches says whether a pattern takes an object: one with a slash is held against the whole key, any other against what follows the last
-// slash, both as path.Match has it. Of {a,b} either stands there.
+// slash, both as path.Match has it. Of {a,b} either stands there. A ! before a pattern has it take all other objects.
 func matches(pattern, key string) bool {
 	if pattern == "" {
 		return true
+	}
+	if others, found := strings.CutPrefix(pattern, leavesOut); found {
+		return !matches(others, key)
 	}
 	if !strings.Contains(pattern, "/") {
 		key = path.Base(key)

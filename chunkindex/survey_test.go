@@ -230,6 +230,11 @@ func TestMatches(t *testing.T) {
 		{"b", "a/b", true},
 		{"a", "a/b", false},
 		{"[ab].txt", "d/b.txt", true},
+		{"!b.jpg", "a/b.jpg", false},
+		{"!b.jpg", "a/c.jpg", true},
+		{"!a/b.jpg", "b/b.jpg", true},
+		{"!*.{jpg,png}", "a/b.png", false},
+		{"!*.{jpg,png}", "a/b.txt", true},
 	} {
 		if got := matches(c.pattern, c.key); got != c.want {
 			t.Errorf("%q of %q: got %v, want %v", c.pattern, c.key, got, c.want)

@@ -54,7 +54,7 @@ func survey(_ context.Context, l format.Listing, o format.Options) (*format.Data
 		d.Shards = append(d.Shards, format.Shard{Object: o})
 	}
 	if empty > 0 {
-		return nil, fmt.Errorf("%d objects without a byte, such as %s: remove them, or leave them out with --match", empty, last)
+		return nil, fmt.Errorf("%d objects without a byte, such as %s: remove them, or leave them out with --match '!NAME'", empty, last)
 	}
 	distinguish(d.Shards)
 	d.Scan = func(ctx context.Context, shard int, in io.Reader, out format.Sink) error {

@@ -48,7 +48,7 @@ func (x *indexFlags) define(f *cli.Flags) {
 // defineFormat defines what says of shards what their bytes do not. pack has none of it: it makes its shards itself.
 func (x *indexFlags) defineFormat(f *cli.Flags) {
 	f.Choice(&x.opt.Format, "format", "", "format of the shards, if looking at them does not tell", chunkindex.FormatNames()...)
-	f.Text(&x.opt.Match, "match", "", "only objects that match `GLOB`, *.jpg or *.{jpg,png}: the whole key if it has a slash, else what follows the last one")
+	f.Text(&x.opt.Match, "match", "", "only objects that match `GLOB`, *.jpg or *.{jpg,png}, or all but these (!broken.jpg): the whole key if it has a slash, else what follows the last one")
 	f.Text(&x.opt.Split, "split", "", "only the objects of this `SPLIT`, in an index of its name; all: those of all splits, in one index")
 	f.Text(&x.opt.Config, "config", "", "only the objects of this configuration `NAME`, of a repository with several")
 	f.Flag(&x.opt.Hidden, "hidden", hiddenUsage)

@@ -2,6 +2,11 @@
 
 PLANTS = [
     (
+        "a pattern that leaves objects out takes them alone",
+        "./chunkindex TestMatches",
+        [("chunkindex/survey.go", "return !matches(others, key)", "return matches(others, key)")],
+    ),
+    (
         "who asks for all names of parts drives out what batches need",
         "./chunkindex TestDetailsAreKept",
         [("chunkindex/details.go", "\tunkept.tables = nil\n", "")],
