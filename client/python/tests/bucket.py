@@ -10,6 +10,7 @@ import urllib.request
 from pathlib import Path
 
 KEYS = {"AWS_ACCESS_KEY_ID": "tester", "AWS_SECRET_ACCESS_KEY": "a secret of this test", "AWS_REGION": "us-east-1"}
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")  # where `make deps` puts programs; a test may set another one
 START = 60.0  # seconds: MinIO on a loaded machine is up by then
 
 
@@ -19,8 +20,7 @@ class MinIO:
     def __init__(self, directory: Path) -> None:
         import boto3
 
-        # The user's own cache directory, where `make deps` has put the program: a test may have set XDG_CACHE_HOME since.
-        program = Path(os.environ.get("TEST_MINIO") or Path.home() / ".cache/millrace/bin/minio")
+        program = CACHE / "millrace/bin/minio"
         assert program.is_file(), f"{program}: no such program; run make deps"
         with socket.create_server(("127.0.0.1", 0)) as s:
             address = f"127.0.0.1:{s.getsockname()[1]}"
