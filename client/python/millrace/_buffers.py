@@ -28,6 +28,7 @@ class Buffers:
             if b is None:
                 # Those of other lengths go: they would be held in vain.
                 self._known = [other for other in self._known if not any(other is f for f in free)][1 - self._most :]
+                free.clear()  # before there is a new one
                 b = bytearray(size + size // SPARE)
                 self._known.append(b)
             return memoryview(b)[:size]

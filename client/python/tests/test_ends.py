@@ -54,7 +54,7 @@ def test_what_comes_in_many_steps(gateway: harness.Gateway, monkeypatch: pytest.
     monkeypatch.setattr(_wire, "TICK", 1e-5)  # a thread that waits for a body looks up again and again
     proxy = harness.Proxy(gateway.port, lambda _, __, answer: answer, tls=tls)
     context = harness.tls_context(_wire.ssl.PROTOCOL_TLS_CLIENT) if tls else None
-    with harness.closing(proxy), millrace.Client(proxy.url, ssl_context=context, check="always") as client:
+    with harness.closing(proxy), millrace.Client(proxy.url, ssl_context=context, check="always", deadline=30) as client:
         assert [len(b) for b in client.epoch(0, batch_size=250)] == [250, 250]
         assert sum(is_batch(head) for head in proxy.heads) == 2  # whole, at the first time
 
