@@ -57,6 +57,7 @@ install() {
   fi
   as_root rm -rf --one-file-system "$making"
   as_root mmdebstrap --quiet --mode=root --variant=essential --include="$packages" \
+    --aptopt='Acquire::Retries "3"' \
     --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
     trixie "$making" "$archive" >&2
   # Over Debian's own packages, which stay: /usr/local comes first on the path.
