@@ -28,8 +28,8 @@ class MapDataset(Closing, torch_data.Dataset):  # type: ignore[misc,type-arg,unu
 
     Sample i is the one at position i of an epoch's order; in the default, shuffle=False, that is the order in which they are
     stored, the same forever. A sample is a dict from part to value, decoded as Dataset does it, or what transform makes of it.
-    torch 2 asks for all samples of a batch together (`__getitems__`), and a request of the gateway brings them. Before torch 2 every
-    sample is a request of its own. An epoch that is read in its order, by Dataset, comes faster: nothing is read ahead here.
+    torch asks for all samples of a batch together (`__getitems__`, since 1.13), and a request of the gateway brings them. What asks for
+    `dataset[i]` makes a request for each. An epoch that is read in its order, by Dataset, comes faster: nothing is read ahead here.
 
     transform      function of one sample: what it returns is the dataset's item. A sample's generators give the same in every process
     on_error       as Client.epoch has it. "skip" leaves a sample out of the list of its batch; asked for alone it raises
@@ -82,7 +82,7 @@ class MapDataset(Closing, torch_data.Dataset):  # type: ignore[misc,type-arg,unu
             return item
         raise InvalidArgument(
             f"sample {position} is left out, and one that is asked for alone has no batch that could be shorter",
-            cure="have on_error return a value, or ask for several samples together, as torch 2's DataLoader does",
+            cure="have on_error return a value, or ask for several samples together, as torch's DataLoader does",
         )
 
     def __getitems__(self, positions: Sequence[int]) -> list[Any]:

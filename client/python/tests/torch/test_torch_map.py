@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,14 @@ import millrace.torch
 
 def photos(gateway: harness.Gateway, **options: Any) -> millrace.torch.MapDataset:
     return millrace.torch.MapDataset(gateway.url, "photos", **{"decode": {"cls": int}, "keys": True, **options})
+
+
+def asked(gateway: harness.Gateway, least: int) -> int:
+    """How many requests for samples it has logged, at least so many: a line comes after its answer."""
+    end = time.monotonic() + 10
+    while (count := len(gateway.requests("/samples"))) < least and time.monotonic() < end:
+        time.sleep(0.01)
+    return count
 
 
 def keys_of(items: Sequence[dict[str, Any]]) -> list[str]:
@@ -45,11 +54,10 @@ def test_samples_come_together(dataset: Any, files: dict[str, tuple[bytes, bytes
     with harness.closing(own):
         samples = photos(own, threads=threads)
         stored = [samples[i]["__key__"] for i in range(5)]
-        before = len(own.requests("/samples"))
-        assert before == 5
+        assert asked(own, 5) == 5
         at = [4, 0, -500, *range(100, 160), 4]
         items = samples.__getitems__(at)
-        assert len(own.requests("/samples")) == before + threads
+        assert asked(own, 5 + threads) == 5 + threads
         assert [keys_of(items)[i] for i in (0, 1, 2, -1)] == [stored[4], stored[0], stored[0], stored[4]]
         assert [(bytes(i["jpg"]), i["cls"]) for i in items] == [(files[k][0], int(files[k][1])) for k in keys_of(items)]
         assert samples.__getitems__([]) == []
@@ -109,7 +117,7 @@ def test_samples_that_cannot_be_decoded(gateway: harness.Gateway, files: dict[st
 
 
 class Together(torch_data.Dataset):  # type: ignore[misc,type-arg,unused-ignore]
-    """Has torch before 2.0 ask for samples together, as torch 2 does."""
+    """Has a loader without a batch_size of its own ask for samples together."""
 
     def __init__(self, samples: millrace.torch.MapDataset) -> None:
         self.samples = samples
@@ -133,3 +141,14 @@ def test_samplers_of_others(gateway: harness.Gateway, files: dict[str, tuple[byt
         seen += len(batch["cls"])
     assert seen == 300
     assert keys_of(pickle.loads(pickle.dumps(samples)).__getitems__([5, 4])) == keys_of([samples[5], samples[4]])
+
+
+def test_a_loader_asks_for_a_batch_at_a_time(dataset: Any) -> None:
+    """torch does so from 1.13 on, with any sampler."""
+    own = harness.Gateway(f"photos={dataset}")
+    with harness.closing(own):
+        samples = photos(own)
+        sampler = torch_data.RandomSampler(samples, generator=torch.Generator().manual_seed(1))
+        seen = [key for batch in torch_data.DataLoader(samples, batch_size=64, sampler=sampler) for key in batch["__key__"]]
+        assert len(set(seen)) == len(seen) == 500
+        assert asked(own, 8) == 8
