@@ -63,10 +63,14 @@ class Address:
     def here(self) -> Optional[tuple[int, Any]]:
         """The family and address that a socket connects to, of a gateway of this user's; None of any other.
 
-        A port is read each time: a gateway that is started again has another one.
+        A port is read each time: a gateway that is started again has another one. A file without a port in it is like a gateway
+        that does not listen yet: an OSError, after which it is asked again.
         """
         if self.port_file:
-            return socket.AF_INET, ("127.0.0.1", int(Path(self.port_file).read_text()))
+            port = Path(self.port_file).read_bytes().strip()
+            if not port.isdigit() or not 0 < int(port) < 1 << 16:
+                raise ConnectionRefusedError(f"{self.port_file} holds no port: the gateway is just starting, or was cut short")
+            return socket.AF_INET, ("127.0.0.1", int(port))
         return (socket.AF_UNIX, self.socket) if self.socket else None
 
     @property

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import harness
@@ -128,3 +130,18 @@ def test_every_name_is_asked_under_its_own(gateway: harness.Gateway) -> None:
         client.epoch(0).batch(0)
     assert all(f"Host: gateways.example:{proxy.port}\r\n".encode() in h for h in seen)
     assert seen
+
+
+@pytest.mark.parametrize("half", [b"", b"\n", b"\xff", b"0", b"123456"])
+def test_a_port_that_is_not_written_yet(gateway: harness.Gateway, tmp_path: Path, half: bytes) -> None:
+    """As of a gateway that is just starting: it is asked again."""
+    at = tmp_path / "port"
+    at.write_bytes(half)
+    with millrace.Client(f"port:{at}", first_answer=0.2) as c, pytest.raises(millrace.GatewayUnavailable, match="holds no port") as caught:
+        c.version()
+    assert caught.value.retryable
+    with millrace.Client(f"port:{at}", first_answer=30) as c:
+        written = threading.Timer(0.2, at.write_text, [f"{gateway.port}\n"])
+        written.start()
+        assert c.version()
+        written.join()

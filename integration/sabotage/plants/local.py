@@ -136,4 +136,9 @@ PLANTS = [
         "client/python/tests/test_wheels.py test_versions",
         [("tools/wheels.py", "(f\".dev{time}\" if time else \"\")", "(\".dev0\" if time else \"\")")],
     ),
+    (
+        "a port that is not written yet is no port for ever",
+        "client/python/tests/test_gateways.py test_a_port_that_is_not_written_yet",
+        [("client/python/millrace/_gateways.py", "raise ConnectionRefusedError(f\"{self.port_file} holds", "raise ValueError(f\"{self.port_file} holds")],
+    ),
 ]
