@@ -96,10 +96,16 @@ class Gateway:
         """What it has logged."""
         return os.pread(self._log.fileno(), 1 << 24, 0).decode()
 
-    def requests(self, route: str) -> list[dict[str, object]]:
-        """The requests of a route that it has logged."""
-        lines = [json.loads(line) for line in self.log().splitlines() if line.startswith("{")]
-        return [line for line in lines if line.get("message") == "request" and route in str(line.get("route"))]
+    def requests(self, route: str, least: int = 0) -> list[dict[str, object]]:
+        """The requests of a route that it has logged. A line follows its answer, so this waits for as many as the caller knows of."""
+        end = time.monotonic() + START
+        while True:
+            whole = (line for line in self.log().splitlines(keepends=True) if line.startswith("{") and line.endswith("\n"))
+            lines = [json.loads(line) for line in whole]
+            found = [line for line in lines if line.get("message") == "request" and route in str(line.get("route"))]
+            if len(found) >= least or time.monotonic() > end:
+                return found
+            time.sleep(0.01)
 
     def get(self, path: str) -> bytes:
         """Reads a resource with another client."""
