@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 from torch.utils import data as torch_data
 
 from ._caller import BATCHES, Request
-from ._places import Place
 from ._reading import EmptyBatch
+from ._state import Place
 from .errors import Closed, InvalidArgument, ProtocolError
 
 if TYPE_CHECKING:

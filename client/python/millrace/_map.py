@@ -16,7 +16,7 @@ from ._ranks import find_ranks
 from ._steps import OnError
 from ._tensors import AUTOMATIC
 from .batch import Decoder, Sample
-from .client import Client, client_of
+from .client import Client
 from .errors import InvalidArgument
 
 _MOST = 256  # samples of a request: the URL names each position, and proxies take 8 KiB
@@ -63,8 +63,7 @@ class MapDataset(Closing, torch_data.Dataset):  # type: ignore[misc,type-arg,unu
         """Opens the order; nothing is read yet."""
         if threads < 1:
             raise InvalidArgument(f"threads {threads}: want 1 or more")
-        self._given, self.client = source, client_of(source)
-        generation, alone = settle(self.client.describe(dataset), generation)
+        generation, alone = settle(self._read_from(source, dataset), generation)
         if alone is not None:
             refuse(alone, *find_ranks(), AGREE)
         self._epoch = self.client.epoch(

@@ -5,20 +5,12 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
 import torch
 
+from ._state import Place
 from .errors import StateError
-
-
-class Place(NamedTuple):
-    """What comes next: a batch of an epoch, or, where samples are yielded one by one, a sample of this rank's share of that batch."""
-
-    epoch: int
-    batch: int = 0
-    sample: int = 0
-
 
 _EPOCH, _BATCH, _SAMPLE, _BEGUN, _WORKERS, _HANDED, _PASSES = range(7)
 _LEFT = 4  # cells for a pass: its name and its place

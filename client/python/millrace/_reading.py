@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Optional
 from torch.utils import data as torch_data
 
 from ._caller import SAMPLES, Request
-from ._places import Place
+from ._state import Place
 from .batch import Batch, Sample
 from .epoch import Reader
 from .errors import InvalidArgument, StateError

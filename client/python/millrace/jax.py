@@ -19,12 +19,14 @@ from functools import partial
 from typing import Any, Callable, Optional, Union
 
 from ._agree import refuse
+from ._closing import Closing
 from ._habits import Shuffle, tells_habits
+from ._state import Place, State
 from .batch import Batch, Decoder, Sample
-from .client import Client, client_of
+from .client import Client
 from .decode import Automatic
 from .epoch import DECODED_BYTES, PREFETCH_BYTES, THREADS, Epoch
-from .errors import InvalidArgument, SampleError, StateError
+from .errors import InvalidArgument, SampleError
 
 try:
     import jax
@@ -35,8 +37,6 @@ except ImportError as e:
     raise ImportError("millrace.jax needs jax, which is not installed: pip install 'millrace-data[jax]'") from e
 
 __all__ = ["DataLoader"]
-
-_STATE = 1  # what state_dict returns is of this form
 
 
 def rows_of(sharding: Any, rows: int) -> tuple[int, int]:
@@ -61,7 +61,7 @@ def rows_of(sharding: Any, rows: int) -> tuple[int, int]:
     return first // (end - first), rows // (end - first)
 
 
-class DataLoader:
+class DataLoader(Closing):
     """Global batches of one epoch after another, in order, on the devices of a sharding. Iterating yields one epoch.
 
     source        a Client; a directory or `s3://bucket/prefix`, read without a server (millrace.open); or the URL of a gateway or several
@@ -77,7 +77,8 @@ class DataLoader:
     fields, form  parts to read; form="npy" yields one array of tokens or records, without a copy
 
     What is yielded is a dict from part to jax.Array, the first axis batch_size long; types are NumPy's, less 64 bits unless jax_enable_x64
-    is set. All processes make the loader alike, after jax.distributed.initialize. The dataset's generation is fixed when it is made.
+    is set. All processes make the loader alike, after jax.distributed.initialize. The dataset's generation is fixed when it is made. A loader
+    that was made of a directory or a bucket holds its gateway until it is closed or collected as garbage: it is a context manager too.
     """
 
     @tells_habits
@@ -114,8 +115,8 @@ class DataLoader:
             raise InvalidArgument(f"new loader: ahead {ahead}, tail {tail!r}, on_error {on_error!r}: want 1 or more, 'drop' or 'pad', and no 'skip'")
         if form not in (None, "npy") or (whole and transform is not None):
             raise InvalidArgument(f"new loader: form {form!r}: want 'npy' without a transform, or none")
-        self.client, self._sharding, self._ahead = client_of(source), sharding, ahead
-        about = self.client.describe(dataset)
+        self._sharding, self._ahead = sharding, ahead
+        about = self._read_from(source, dataset)
         self.batch_size: int = int(about["default_plan"]["batch_size"]) if batch_size is None else batch_size
         """Samples of a global batch."""
         shardings = list(sharding.values()) if isinstance(sharding, Mapping) else [sharding]
@@ -134,7 +135,7 @@ class DataLoader:
             "on_error": on_error, "transform": transform, "collate": None if whole else _stack, "batch_transform": array if whole else None,
             "threads": threads, "prefetch_bytes": prefetch_bytes, "decoded_bytes": decoded_bytes, "progress": False,
         }  # fmt: skip
-        self._next = self._after = epoch, 0  # where the next pass begins, and what follows the last batch that was yielded
+        self._next = self._after = Place(epoch)  # where the next pass begins, and what follows the last batch that was yielded
         self._pass = 0
         self._opened: Optional[tuple[tuple[int, str], Epoch]] = None
 
@@ -146,10 +147,10 @@ class DataLoader:
 
     def __len__(self) -> int:
         """How many batches an epoch has."""
-        return len(self._epoch(self._next[0]))
+        return len(self._epoch(self._next.epoch))
 
     def __iter__(self) -> Iterator[Any]:
-        epoch, start = self._next
+        epoch, start, _ = self._next
         self._pass += 1
         this, opened = self._pass, self._epoch(epoch)
         waiting: deque[tuple[int, Any]] = deque()
@@ -178,45 +179,34 @@ class DataLoader:
 
     def _hand_out(self, this: int, batches: int, epoch: int, number: int, value: Any) -> Any:
         if this == self._pass:  # else another pass has begun meanwhile, or a state was loaded
-            self._next = epoch + 1, 0
-            self._after = (epoch, number + 1) if number + 1 < batches else self._next
+            self._next = Place(epoch + 1)
+            self._after = Place(epoch, number + 1) if number + 1 < batches else self._next
         return value
 
     def set_epoch(self, epoch: int) -> None:
         """Chooses the epoch of the next pass, which would else be that after the last pass. A place in it that a state gave stays."""
         if epoch < 0:
             raise InvalidArgument(f"set epoch {epoch}: want 0 or more")
-        self._begin_at(self._next if self._next[0] == epoch else (epoch, 0))
+        self._begin_at(self._next if self._next.epoch == epoch else Place(epoch))
 
-    def _begin_at(self, place: tuple[int, int]) -> None:
+    def _begin_at(self, place: Place) -> None:
         self._next = self._after = place
         self._pass += 1
 
     def state_dict(self) -> dict[str, Any]:
         """Returns what a checkpoint needs to go on after the last batch that was yielded: integers and texts, the same in all processes."""
-        return {"state": _STATE, "epoch": self._after[0], "batch": self._after[1], **_identity(self._epoch(self._after[0]))}
+        return State.of(self._after, self._epoch(self._after.epoch).plan).to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on where state was saved, on any number of processes and devices. Its generation is taken on.
 
         Raises StateError if the state is not one of this dataset, batch size and order: at once, the gateway is asked.
         """
-        try:
-            form, place, generation = state["state"], (int(state["epoch"]), int(state["batch"])), str(state["generation"])
-        except (KeyError, TypeError, ValueError) as e:
-            raise StateError(f"load state: not what state_dict returned: {type(e).__name__}: {e}") from None
-        if form != _STATE or min(place) < 0:
-            raise StateError(f"load state: its form is {form!r} and its place {place}, want form {_STATE}")
-        for name, value in _identity(self._epoch(place[0], generation)).items():
-            if state.get(name) != value:
-                raise StateError(f"load state: {name} is {value!r}, and was {state.get(name)!r} when the state was saved")
-        self.generation = generation
-        self._begin_at(place)
-
-
-def _identity(epoch: Epoch) -> dict[str, Any]:
-    p = epoch.plan
-    return {"dataset": p.dataset, "generation": p.generation, "batch_size": p.batch_size, "order_digest": p.order_digest}
+        loaded = State.parse(state)
+        loaded.place.refuse_samples()
+        loaded.check(self._epoch(loaded.place.epoch, loaded.generation).plan)
+        self.generation = loaded.generation
+        self._begin_at(loaded.place)
 
 
 def _stack(samples: list[Any]) -> Any:

@@ -25,7 +25,7 @@ from ._habits import Shuffle, tells_habits
 from ._ranks import find_ranks
 from ._steps import OnError
 from .batch import Batch, Decoder, Sample, own
-from .client import Client, client_of
+from .client import Client
 from .epoch import DECODED_BYTES, PREFETCH_BYTES, THREADS, Epoch, Plan
 from .errors import InvalidArgument, StateError
 
@@ -36,8 +36,9 @@ try:
     from ._caller import BATCHES, SAMPLES, USER, Request, caller_skips_batches, processes_of, request_of_caller
     from ._loader import PREFETCH_FACTOR, DataLoader
     from ._map import MapDataset
-    from ._places import Place, Places
+    from ._places import Places
     from ._reading import PassState, Reading
+    from ._state import Place, State
     from ._tensors import AUTOMATIC
 except ImportError as e:
     raise ImportError("millrace.torch needs torch, which is not installed: pip install 'millrace-data[torch]'") from e
@@ -45,8 +46,6 @@ except ImportError as e:
 __all__ = ["DataLoader", "Dataset", "MapDataset", "StateError", "collate_columns"]
 
 Columns = dict[str, Any]
-
-_STATE = 1  # what state_dict returns is of this form
 
 
 @dataclass(frozen=True)
@@ -206,10 +205,9 @@ class Dataset(Closing, torch_data.IterableDataset):  # type: ignore[misc,type-ar
         if collate is not None and batch_transform is not None:
             raise InvalidArgument("new dataset: of collate and batch_transform only one can make what is yielded")
         one_by_one = collate is not None or transform is not None
-        self._given, self.client = source, client_of(source)
+        about = self._read_from(source, dataset)
         self._ranks = None if rank is None or world_size is None else (rank, world_size)
         self._ranks_of_parent: Optional[tuple[int, int]] = None
-        about = self.client.describe(dataset)
         self.generation, self._alone = settle(about, generation)
         self._options: dict[str, Any] = {
             "seed": seed, "shuffle": shuffle, "window": window, "strata": strata, "tail": tail, "balance": balance, "split": split,
@@ -225,7 +223,7 @@ class Dataset(Closing, torch_data.IterableDataset):  # type: ignore[misc,type-ar
         """How many batches each process decodes ahead; those in the queues of this module's DataLoader count."""
         self._makes_batches = "collate" if collate is not None else "batch_transform" if batch_transform is not None else ""
         self._gather = _stack_as_they_come if not one_by_one and batch_transform is None else None
-        self._expected: dict[str, Any] = {}  # of a loaded state
+        self._loaded = State(Place(epoch), {})  # holds all orders to what the latest loaded state says
         self._open: dict[tuple[int, int, int, str], Epoch] = {}
         self._processes_of_parent = 1  # as processes of Request; in a spawned worker, what its parent found
         self.places = Places()
@@ -262,7 +260,7 @@ class Dataset(Closing, torch_data.IterableDataset):  # type: ignore[misc,type-ar
         want = number, rank, world_size, self.generation
         if want not in self._open:
             epoch = self.client.epoch(number, rank=rank, world_size=world_size, generation=self.generation, **self._options)
-            self._check(epoch)
+            self._loaded.check(epoch.plan)
             self._open = {**dict(list(self._open.items())[-1:]), want: epoch}
         epoch = self._open[want]
         epoch.prefetch_factor, epoch.gather = self.prefetch_factor, self._gather
@@ -272,11 +270,7 @@ class Dataset(Closing, torch_data.IterableDataset):  # type: ignore[misc,type-ar
         """Returns the Epoch that a pass from a place reads. For this package's own modules."""
         epoch = self._of(place.epoch, *self._ranks_for(request))
         if request.kind != SAMPLES:
-            if place.sample:
-                raise StateError(
-                    f"begin at batch {place.batch} of epoch {place.epoch}: the state was saved after {place.sample} of its samples",
-                    cure="read on by a loader of torch's with a batch_size, as the one that saved the state",
-                )
+            place.refuse_samples()
             return epoch
         if self._makes_batches:
             raise InvalidArgument(
@@ -298,12 +292,6 @@ class Dataset(Closing, torch_data.IterableDataset):  # type: ignore[misc,type-ar
                 cure="leave out rank= and world_size=, or read with millrace.torch.DataLoader and without Accelerate's prepare",
             )
         return 0, 1
-
-    def _check(self, epoch: Epoch) -> None:
-        found = {**_identity(epoch), "world_size": self.ranks()[1]}
-        for name, value in self._expected.items():
-            if found[name] != value:
-                raise StateError(f"load state: {name} is {found[name]!r}, and was {value!r} when the state was saved")
 
     def __len__(self) -> int:
         """How many samples an epoch has, all ranks together. A loader that asks for its own length is told what it will get."""
@@ -364,9 +352,7 @@ class Dataset(Closing, torch_data.IterableDataset):  # type: ignore[misc,type-ar
                 f"save state: Accelerate shares samples out among {processes} processes, and reads ahead; only it knows what it has yielded",
                 cure="resume by accelerate.skip_first_batches, or give dispatch_batches=False to Accelerate",
             )
-        state = {"state": _STATE, "epoch": place.epoch, "batch": place.batch, **_identity(self.epoch(place.epoch))}
-        # Samples are counted in a rank's share of the batch, which is another one with other ranks.
-        return {**state, "sample": place.sample, "world_size": self.ranks()[1]} if place.sample else state
+        return State.of(place, self.epoch(place.epoch).plan).to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on where state was saved, on any number of ranks and workers. Its generation is taken on.
@@ -375,29 +361,20 @@ class Dataset(Closing, torch_data.IterableDataset):  # type: ignore[misc,type-ar
         """
         if torch_data.get_worker_info() is not None or not state:
             return
-        before = self._expected, self.generation, self._alone, self._open
+        before = self._loaded, self.generation, self._alone, self._open
         try:
             place = self.accept(state)
             self.epoch(place.epoch)
         except BaseException:
-            self._expected, self.generation, self._alone, self._open = before
+            self._loaded, self.generation, self._alone, self._open = before
             raise
         self.go_to(place)
 
     def accept(self, state: Mapping[str, Any]) -> Place:
         """Takes on the generation of a state, and returns its place."""
-        try:
-            if state["state"] != _STATE:
-                raise StateError(f"load state: its form is {state['state']!r}, want {_STATE}")
-            place = Place(int(state["epoch"]), int(state["batch"]), int(state.get("sample", 0)))
-            names = "dataset", "generation", "batch_size", "order_digest", *(("world_size",) if place.sample else ())
-            expected = {name: state[name] for name in names}
-        except (KeyError, TypeError, ValueError) as e:
-            raise StateError(f"load state: not a state of this class: {type(e).__name__}: {e}") from None
-        if min(place) < 0:
-            raise StateError(f"load state: epoch {place.epoch}, batch {place.batch}, sample {place.sample}: want 0 or more")
-        self._expected, self.generation, self._alone, self._open = expected, str(expected["generation"]), None, {}
-        return place
+        self._loaded = State.parse(state)
+        self.generation, self._alone, self._open = self._loaded.generation, None, {}
+        return self._loaded.place
 
     def __iter__(self) -> Iterator[Any]:
         request, worker = request_of_caller(), torch_data.get_worker_info()
@@ -423,8 +400,3 @@ def _samples_of(plan: Plan) -> int:
     if first is None or last is None:
         return -(-plan.delivered // plan.world_size)
     return len(first) * (plan.batches - 1) + len(last) if plan.batches else 0
-
-
-def _identity(epoch: Epoch) -> dict[str, Any]:
-    p = epoch.plan
-    return {"dataset": p.dataset, "generation": p.generation, "batch_size": p.batch_size, "order_digest": p.order_digest}

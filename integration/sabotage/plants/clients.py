@@ -247,7 +247,7 @@ PLANTS = [
     (
         "torch's dataset goes on from a state of another order",
         "client/python/tests/torch/test_torch_state.py test_a_state_of_another_order_is_refused",
-        [("client/python/millrace/torch.py", "            self._check(epoch)\n", "")],
+        [("client/python/millrace/torch.py", "            self._loaded.check(epoch.plan)\n", "")],
     ),
     (
         "torch's loader leaves a failed pass's workers to the garbage collector",

@@ -22,7 +22,7 @@ PLANTS = [
     (
         "a pass of JAX's loader that was left comes again",
         TESTS + "test_passes",
-        [(JAX, "self._next = epoch + 1, 0", "self._next = epoch, 0")],
+        [(JAX, "self._next = Place(epoch + 1)", "self._next = Place(epoch)")],
     ),
     (
         "a pass of JAX's loader that is of no account any more moves the next one",
@@ -40,9 +40,19 @@ PLANTS = [
         [(JAX, "or sum(stop - start for start, stop in spans) != end - first", "")],
     ),
     (
+        "JAX's loader begins at the batch of a state that was saved within it",
+        TESTS + "test_what_does_not_fit_is_refused",
+        [(JAX, "        loaded.place.refuse_samples()\n", "")],
+    ),
+    (
+        "JAX's loader closes the client that it was given",
+        TESTS + "test_a_closed_loader_lets_go_of_its_own_client",
+        [("client/python/millrace/_closing.py", "if self.client is not self._given:", "if True:")],
+    ),
+    (
         "JAX's loader takes the state of another order",
         TESTS + "test_what_does_not_fit_is_refused",
-        [(JAX, "if state.get(name) != value:", 'if name != "order_digest" and state.get(name) != value:')],
+        [(JAX, "        loaded.check(self._epoch(loaded.place.epoch, loaded.generation).plan)\n", "")],
     ),
     (
         "text goes to JAX's devices as an array of text",

@@ -20,7 +20,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from PIL import Image
 
 import millrace.jax
-from millrace import Client, InvalidArgument, StateError
+from millrace import Client, Closed, InvalidArgument, StateError
 
 jax.config.update("jax_num_cpu_devices", 8)
 
@@ -130,6 +130,17 @@ def test_passes(gateway: harness.Gateway, files: dict[str, tuple[bytes, bytes]])
     assert content(next(iter(loader))) == order(gateway, 5, files)[0]
 
 
+def test_a_closed_loader_lets_go_of_its_own_client(gateway: harness.Gateway) -> None:
+    with loader_of(gateway) as loader:
+        next(iter(loader))
+    with pytest.raises(Closed):
+        next(iter(loader))
+    with Client(gateway.url) as client:
+        with millrace.jax.DataLoader(client, "photos", sharding=over("data"), batch_size=BATCH, fields="cls", decode={"cls": int}) as loader:
+            next(iter(loader))
+        assert client.version()
+
+
 def test_what_does_not_fit_is_refused(gateway: harness.Gateway) -> None:
     for options, message in [
         ({"batch_size": 50}, "batch of 50 samples on this mesh.*the devices divide"),
@@ -151,8 +162,15 @@ def test_what_does_not_fit_is_refused(gateway: harness.Gateway) -> None:
         with pytest.raises(InvalidArgument, match=message):
             next(iter(loader_of(gateway, **options)))
     state = loader_of(gateway).state_dict()
-    for wrong in ({**state, "batch_size": 24}, {**state, "order_digest": "x"}, {**state, "state": 9}, {**state, "batch": -1}, {"epoch": 1}):
-        with pytest.raises(StateError):
+    for wrong, said in [
+        ({**state, "batch_size": 24}, f"load state: batch_size is {BATCH}, and was 24 when the state was saved"),
+        ({**state, "order_digest": "x"}, "load state: order_digest is"),
+        ({**state, "state": 9}, "its form is 9, want 1"),
+        ({**state, "batch": -1}, "batch -1"),
+        ({**state, "sample": 3, "world_size": 1}, "the state was saved after 3 of its samples"),
+        ({"epoch": 1}, "not what state_dict returned: KeyError"),
+    ]:
+        with pytest.raises(StateError, match=said):
             loader_of(gateway).load_state_dict(wrong)
     with pytest.raises(StateError):
         loader_of(gateway, seed=4).load_state_dict(state)
