@@ -70,6 +70,7 @@ func shown(t *testing.T, url string, want func(node.ClusterPage) bool) (page nod
 		if want(page) {
 			return page
 		}
+		time.Sleep(time.Millisecond) // a member is suspected for seconds, in which a gateway answers more often than this loop may ask
 	}
 	t.Fatalf("got %+v for long, want another one", page)
 	return page
