@@ -14,9 +14,10 @@ from ._gateways import home_by_rank
 from ._pool import Stats
 from ._select import mix
 from ._version import __version__
-from .batch import Batch, Sample, load_json
+from .batch import Batch, Sample
 from .classes import ClassFolders, class_names
 from .client import Client, open
+from .decode import load_json
 from .epoch import Epoch, Plan, Reader
 from .errors import (
     AmbiguousKey,

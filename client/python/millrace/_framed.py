@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Optional
 
-from .batch import Head, Part, Table
+from ._head import Head
 from .errors import ProtocolError
 
 MEDIA_TYPE = "application/vnd.millrace.framed"
 VERSION = 1
 KEYS, PARTS = 1, 2
+
+Part = tuple[str, int, int]
+"""Name, begin and end of one part, in the bytes of the batch."""
 
 _Layout = tuple[list[str], tuple[int, ...], tuple[int, ...], tuple[int, ...], list[int]]
 """Names; of all parts the numbers of their names, offsets and lengths; and where those of each sample begin."""
@@ -32,26 +35,25 @@ def open_framed(head: Head, body: memoryview) -> tuple[memoryview, Table]:
     magic, version, flags, samples, names, parts, key_bytes, name_bytes, length, data = _HEADER.unpack_from(body)
     if magic != b"MLRF" or version != VERSION:
         raise ProtocolError(f"batch {head.number}: a framed body of version {version}, want {VERSION}")
-    numbers = samples
-    if flags & KEYS:
-        numbers += samples
-    if flags & PARTS:
-        numbers += samples + 3 * parts + names
+    if not flags & PARTS:
+        raise ProtocolError(f"batch {head.number}: a framed table without parts")
+    numbers = samples * (3 if flags & KEYS else 2) + 3 * parts + names
     text = _HEADER.size + 4 * numbers
     if text + key_bytes + name_bytes > length or length + data != len(body) or samples != head.samples:
         raise ProtocolError(f"batch {head.number}: a framed table that contradicts itself or the header")
-    table = FramedTable(body[:length], flags, samples, names, parts, text, key_bytes)
+    table = Table(body[:length], bool(flags & KEYS), samples, names, parts, text, key_bytes)
     if table.bounds[-1] != data:
         raise ProtocolError(f"batch {head.number}: lengths of {table.bounds[-1]} bytes, where there are {data}")
     return body[length:], table
 
 
-class FramedTable(Table):
-    """A table that stays packed until somebody asks."""
+class Table:
+    """Where the samples of a batch and their parts lie in its bytes. The table stays packed until somebody asks."""
 
-    def __init__(self, raw: memoryview, flags: int, samples: int, names: int, parts: int, text: int, key_bytes: int) -> None:
-        super().__init__([0, *accumulate(struct.unpack_from(f"<{samples}I", raw, _HEADER.size))])
-        self._raw, self._flags, self._samples = raw, flags, samples
+    def __init__(self, raw: memoryview, keyed: bool, samples: int, names: int, parts: int, text: int, key_bytes: int) -> None:
+        self.bounds: Sequence[int] = [0, *accumulate(struct.unpack_from(f"<{samples}I", raw, _HEADER.size))]
+        """One more than samples: sample i is [bounds[i], bounds[i+1])."""
+        self._raw, self._keyed, self._samples = raw, keyed, samples
         self._names, self._parts, self._text, self._key_bytes = names, parts, text, key_bytes
         # Not cached_property, which locks until Python 3.12: a fork would leave the lock closed in the child.
         self._unpacked_keys: Optional[list[str]] = None
@@ -63,18 +65,19 @@ class FramedTable(Table):
 
     @property
     def keys(self) -> Optional[Sequence[str]]:
-        if self._unpacked_keys is None and self._flags & KEYS:
+        """The samples' names, if they came along."""
+        if self._unpacked_keys is None and self._keyed:
             lengths = self._numbers(self._samples, self._samples)
             self._unpacked_keys = _texts(bytes(self._raw[self._text : self._text + self._key_bytes]), lengths)
         return self._unpacked_keys
 
-    def _laid(self) -> Optional[_Layout]:
-        if self._layout is None and self._flags & PARTS:
+    def _laid(self) -> _Layout:
+        if self._layout is None:
             self._layout = self._lay()
         return self._layout
 
     def _lay(self) -> _Layout:
-        at = self._samples * (2 if self._flags & KEYS else 1)
+        at = self._samples * (2 if self._keyed else 1)
         n, counted = self._parts, self._numbers(at, self._samples)
         at += self._samples
         first = [0, *accumulate(counted)]
@@ -84,15 +87,13 @@ class FramedTable(Table):
             raise ProtocolError("a framed table whose parts contradict each other")
         return names, which, offsets, lengths, first
 
-    def names(self) -> Optional[list[str]]:
-        laid = self._laid()
-        return None if laid is None else laid[0]
+    def names(self) -> list[str]:
+        """The names of all parts that samples have."""
+        return self._laid()[0]
 
-    def parts(self, i: int) -> Optional[list[Part]]:
-        laid = self._laid()
-        if laid is None:
-            return None
-        names, which, offsets, lengths, first = laid
+    def parts(self, i: int) -> list[Part]:
+        """The parts of sample i."""
+        names, which, offsets, lengths, first = self._laid()
         begin, end = self.bounds[i], self.bounds[i + 1]
         out = []
         for j in range(first[i], first[i + 1]):
@@ -103,10 +104,10 @@ class FramedTable(Table):
         return out
 
     def column(self, name: str) -> Optional[list[tuple[int, int]]]:
-        laid = self._laid()
-        if laid is None or name not in laid[0]:
+        """Where one part of all samples lies, if all have it."""
+        names, which, offsets, lengths, first = self._laid()
+        if name not in names:
             return None
-        names, which, offsets, lengths, first = laid
         wanted, samples = names.index(name), self._samples
         each = first[1] if samples else 0
         if each and first[-1] == each * samples and which == which[:each] * samples and wanted in which[:each]:

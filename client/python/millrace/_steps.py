@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Callable, Optional, Union
 
-from .batch import Batch, Decoder, Sample, run_step
+from .batch import Batch, Decoder, Sample
 from .decode import Automatic
-from .errors import InvalidArgument, SampleError
+from .errors import InvalidArgument, MillraceError, SampleError, TransformError
 
 OnError = Union[str, Callable[[SampleError], Any]]
 """What is done about a sample at which a decoder, the filter or the transform fails.
@@ -32,6 +32,18 @@ def on_error_of(said: OnError) -> Optional[Callable[[SampleError], Any]]:
     if said not in ("raise", "skip"):
         raise InvalidArgument(f"on_error {said!r}: want 'raise', 'skip' or a function")
     return _skip if said == "skip" else None
+
+
+def _run(step: str, function: Callable[[Sample], Any], sample: Sample) -> Any:
+    """Calls the reader's filter or transform, and says which sample failed. A TransformError that it raises was shown to on_error."""
+    try:
+        return function(sample)
+    except Exception as e:
+        if isinstance(e, MillraceError) and type(e) is not InvalidArgument:  # a DecodeError, or no fault of the sample's
+            raise
+        error = TransformError(f"{step} {sample.batch.which(sample.index)}: {type(e).__name__}: {e}")
+        error.__cause__ = e
+    return sample.batch.instead(error)
 
 
 @dataclass(frozen=True)
@@ -73,7 +85,7 @@ class Steps:
         lost, refused, kept, values = set[int](), [], [], []
         for sample in batch:
             try:
-                if self.filter is not None and not run_step("filter", self.filter, sample):
+                if self.filter is not None and not _run("filter", self.filter, sample):
                     refused.append(sample.index)
                 else:
                     values.append(self._value(sample))
@@ -91,5 +103,5 @@ class Steps:
         if self.transform is None and self.collate is None:
             sample.batch.keep(sample)
             return None
-        value = sample if self.transform is None else run_step("transform", self.transform, sample)
+        value = sample if self.transform is None else _run("transform", self.transform, sample)
         return value.plain(self.keys) if isinstance(value, Sample) else value

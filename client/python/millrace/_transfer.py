@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import Callable, Optional
+from typing import Callable, Optional, Union
 from urllib.parse import unquote
 
 from ._core import Core
-from ._framed import is_framed, open_framed
+from ._framed import Table, is_framed, open_framed
 from ._gateways import TIMEOUTS, Gateway
-from ._npy import is_npy, open_npy
+from ._head import Head
+from ._npy import ArrayHeader, is_npy, open_npy
 from ._wire import Answer, Attempt, ShortBody, Task, cause, no_answer, read_error
-from .batch import Head, Table
 from .crc import checksum
 from .errors import BatchTooLarge, EndOfEpoch, IntegrityError, MillraceError, ProtocolError
 
 EAGER = 32 << 20  # what a Content-Length is trusted with before a byte has come
 
 Take = Callable[[int], memoryview]
+Answered = tuple[Head, memoryview, Union[Table, ArrayHeader, None]]
+"""Header, bytes and layout of a batch."""
 
 
 class Expected:
@@ -43,19 +45,19 @@ class Transfer:
         self._etag, self._size, self._got = "", 0, 0
         self._body: memoryview = memoryview(b"")
 
-    def run(self, rank: int, world_size: int, task: Task) -> tuple[Head, memoryview, Optional[Table]]:
+    def run(self, rank: int, world_size: int, task: Task) -> Answered:
         """Returns the batch's header, the bytes of its whole, checked body, and what table came with them, or raises."""
         what = f"read epoch {self._want.epoch} batch {self._want.number}"
         return self._core.retry(what, self._ask, rank=rank, world_size=world_size, task=task)
 
-    def _ask(self, a: Attempt) -> tuple[Head, memoryview, Optional[Table]]:
+    def _ask(self, a: Attempt) -> Answered:
         try:
             return self._answer(a)
         except (ProtocolError, IntegrityError):
             self._drop()  # whose bytes are wrong is not known
             raise
 
-    def _answer(self, a: Attempt) -> tuple[Head, memoryview, Optional[Table]]:
+    def _answer(self, a: Attempt) -> Answered:
         g = a.gateway
         headers = {"Range": f"bytes={self._got}-", "If-Range": self._etag} if self._got else {}
         with self._core.here().wire.send(a, "GET", self._want.target, headers) as r:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import random
-import sys
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Optional, Union, overload
 
-from ._native import parts_of
-from .errors import CannotDecode, DecodeError, InvalidArgument, MillraceError, ProtocolError, SampleError, TransformError
+from ._framed import Table
+from ._head import Head
+from ._manifest import Manifest
+from ._memory import own, size_of
+from ._npy import ArrayHeader
+from .errors import CannotDecode, DecodeError, InvalidArgument, MillraceError, SampleError
 
 if TYPE_CHECKING:
     import numpy
@@ -23,63 +26,13 @@ Decoder = Callable[[memoryview], Any]
 
 
 @dataclass(frozen=True)
-class Head:
-    """What the header of an answer says about a batch."""
-
-    epoch: int
-    number: int
-    batches: int
-    samples: int
-    padded: int
-    generation: str
-    dataset: str
-    location: str  # canonical path and query of the batch
-    content_type: str
-    etag: str
-    crc32c: int
-
-
-Part = tuple[str, int, int]
-"""Name, begin and end of one part, in the bytes of the batch."""
-
-
-class Table:
-    """Where the samples of a batch lie in its bytes, with what else is known of them."""
-
-    def __init__(self, bounds: Sequence[int], keys: Optional[Sequence[str]] = None, positions: Optional[Sequence[int]] = None) -> None:
-        self.bounds = bounds
-        """One more than samples: sample i is [bounds[i], bounds[i+1])."""
-        self.positions = positions
-        self._known = keys
-
-    @property
-    def keys(self) -> Optional[Sequence[str]]:
-        """The samples' names, where the table has them."""
-        return self._known
-
-    def names(self) -> Optional[list[str]]:
-        """The names of all parts that samples have, where the table has them."""
-        return None
-
-    def parts(self, i: int) -> Optional[list[Part]]:  # noqa: ARG002
-        """The parts of sample i, where the table has them."""
-        return None
-
-    def column(self, name: str) -> Optional[list[tuple[int, int]]]:  # noqa: ARG002
-        """Where one part of all samples lies, if the table has parts and all samples have this one."""
-        return None
-
-
-@dataclass(frozen=True)
 class Source:
-    """Where what is missing of a batch is asked for: its table and keys, when they did not come with it."""
+    """How a batch is decoded, and where its keys and positions are asked for when they did not come with it."""
 
-    manifest: Callable[[Head], Table]
-    format: str = "tar"  # of the samples
+    manifest: Callable[[Head], Manifest]
     decode: Mapping[str, Decoder] = field(default_factory=dict)
     automatic: Optional[Callable[[str], Optional[Decoder]]] = None  # finds a decoder for a part that `decode` does not name
-    positions: Optional[Callable[[Head], Optional[Sequence[int]]]] = None
-    plain: bool = True  # a body is the samples one after another, from its first byte on
+    positions: Callable[[Head], Optional[Sequence[int]]] = lambda _: None  # where they are known without the manifest
     gather: Callable[[int, Iterator[Any]], Any] = lambda _, values: list(values)  # makes a column of the decoded values
     on_error: Optional[Callable[[SampleError], Any]] = None  # returns a value in place of the one that failed, None to leave the sample out
     seed: str = ""  # names the order of all epochs: what the samples' generators are seeded by, beside epoch and position
@@ -91,14 +44,16 @@ class Batch(Sequence["Sample"]):
     A sequence of samples. `batch["jpg"]` is a list of that part of all its samples: of what the reader's decoder returned, else of
     memoryviews. In millrace.numpy it is an array of samples x shape where values stack. Nothing is parsed, and no object made, before it
     is asked for. A view keeps the bytes of the whole batch in memory: copy what outlives the batch (`bytes(view)`).
+
+    A batch that was asked for in a `form` is not cut into samples: it has `data`, `keys`, `positions` and what its header says.
     """
 
-    def __init__(self, head: Head, data: memoryview, source: Source, table: Optional[Table] = None) -> None:
-        self._head, self._source, self._table = head, source, table
-        self._manifest: Optional[Table] = None
+    def __init__(self, head: Head, data: memoryview, source: Source, layout: Union[Table, ArrayHeader, None] = None) -> None:
+        self._head, self._source = head, source
+        self._manifest: Optional[Manifest] = None
         self._decoded: dict[str, list[Any]] = {}
         self._some: dict[str, dict[int, Any]] = {}  # decoded parts that not all samples have
-        self._kept: Optional[list[int]] = None  # the samples that are left, by their places in the table; None: all
+        self._kept: Sequence[int] = range(head.samples)  # the samples that are left, by their places in the table
         self._refused: list[int] = []  # by the filter, by their places in the table
         self.number: int = head.number
         """Number of the batch in its epoch, from 0."""
@@ -120,30 +75,27 @@ class Batch(Sequence["Sample"]):
         """CRC-32C of the answer's body, from the index."""
         self.data: memoryview = data
         """All bytes of the samples, in the form that was asked for."""
+        self.layout = layout
+        """Where the samples lie in data; with `form="npy"` the type and shape of the array; None in the other forms."""
         self.value: Any = None
         """What the reader's `batch_transform` or `collate` returned; without them a list of what `transform` returned for each sample."""
 
     @property
     def padded(self) -> int:
         """How many samples, the last ones, repeat samples of the epoch."""
-        first = self._head.samples - self._head.padded
-        return self._head.padded if self._kept is None else sum(at >= first for at in self._kept)
+        return len(self._kept) - bisect_left(self._kept, self._head.samples - self._head.padded)
 
     def __len__(self) -> int:
-        return self._head.samples if self._kept is None else len(self._kept)
+        return len(self._kept)
 
     @property
     def emptied(self) -> bool:
         """Whether it had samples, and filter or on_error left out all of them."""
-        return self._kept == []
+        return len(self._kept) == 0 < self._head.samples
 
     def _pick(self, values: Sequence[Any]) -> Sequence[Any]:
         """Of values for all samples of the table those of the samples that are left."""
-        return values if self._kept is None else [values[at] for at in self._kept]
-
-    def _at(self, i: int) -> int:
-        """The place of sample i in the table."""
-        return i if self._kept is None else self._kept[i]
+        return values if len(self._kept) == self._head.samples else [values[at] for at in self._kept]
 
     @overload
     def __getitem__(self, at: int) -> Sample: ...
@@ -156,19 +108,19 @@ class Batch(Sequence["Sample"]):
         if isinstance(at, str):
             return self.column(at)
         if isinstance(at, slice):
-            return [Sample(self, i) for i in range(*at.indices(len(self)))]
-        n = len(self)
-        i = at + n if at < 0 else at
-        if not 0 <= i < n:
-            raise IndexError(f"sample {at} of a batch of {n}")
-        return Sample(self, i)
+            return [Sample(self, i) for i in self._each()[at]]
+        try:
+            return Sample(self, self._each()[at])
+        except IndexError:
+            raise IndexError(f"sample {at} of a batch of {len(self)}") from None
 
     def __iter__(self) -> Iterator[Sample]:
-        for i in range(len(self)):
-            yield Sample(self, i)
+        return (Sample(self, i) for i in self._each())
 
-    def __contains__(self, what: object) -> bool:
-        return any(s is what or s == what for s in self)
+    def _each(self) -> range:
+        """The numbers of the samples."""
+        _ = self.table  # raises for a batch that has none
+        return range(len(self))
 
     def __repr__(self) -> str:
         return f"<Batch {self.number} of {self.batches} in epoch {self.epoch}: {len(self)} samples, {len(self.data)} bytes>"
@@ -178,14 +130,12 @@ class Batch(Sequence["Sample"]):
 
     @property
     def table(self) -> Table:
-        """Where the samples lie. In a native form it costs a request for the batch's manifest."""
-        if self._table is None:
-            if not self._source.plain:
-                raise InvalidArgument(f"samples cannot be cut from {self.content_type}: read `data`, or leave `form` out")
-            self._table = self._asked()
-        return self._table
+        """Where the samples lie."""
+        if isinstance(self.layout, Table):
+            return self.layout
+        raise InvalidArgument(f"samples cannot be cut from {self.content_type}: it has only `data`", cure="leave `form` out")
 
-    def _asked(self) -> Table:
+    def _asked(self) -> Manifest:
         if self._manifest is None:
             self._manifest = self._source.manifest(self._head)
         return self._manifest
@@ -193,12 +143,8 @@ class Batch(Sequence["Sample"]):
     @property
     def keys(self) -> Sequence[str]:
         """The names of the samples. They are asked for apart, unless `keys=True` had them sent along."""
-        keys = self._table.keys if self._table is not None else None
-        if keys is None:
-            keys = self._asked().keys
-        if keys is None:
-            raise ProtocolError("the manifest of the batch has no keys")
-        return self._pick(keys)
+        keys = self.layout.keys if isinstance(self.layout, Table) else None
+        return self._pick(self._asked().keys if keys is None else keys)
 
     @property
     def positions(self) -> Sequence[int]:
@@ -212,16 +158,12 @@ class Batch(Sequence["Sample"]):
         return [positions[at] for at in self._refused if at < self._head.samples - self._head.padded]
 
     def _all_positions(self) -> Sequence[int]:
-        known = self._source.positions(self._head) if self._source.positions is not None else None
-        if known is None:
-            known = self._asked().positions
-        if known is None:
-            raise ProtocolError("the manifest of the batch has no positions")
-        return known
+        known = self._source.positions(self._head)
+        return self._asked().positions if known is None else known
 
     def sample(self, i: int) -> memoryview:
         """The bytes of sample i, as it is stored."""
-        bounds, at = self.table.bounds, self._at(i)
+        bounds, at = self.table.bounds, self._kept[i]
         return self.data[bounds[at] : bounds[at + 1]]
 
     def views(self) -> list[memoryview]:
@@ -234,9 +176,8 @@ class Batch(Sequence["Sample"]):
         done = self._decoded.get(name)
         if done is not None:
             return done
-        column = self.raw(name)
-        decoder = self.decoder(name)
-        return list(column) if decoder is None else self._gather(name, column, partial(self._decode, decoder, name))
+        column, decoder = self.raw(name), self.decoder(name)
+        return column if decoder is None else self._gather(name, column, partial(self._decode, decoder, name))
 
     def _gather(self, name: str, column: Sequence[memoryview], one: Callable[[int, memoryview], Any]) -> list[Any]:
         return self._decoded.setdefault(name, self._source.gather(len(column), (one(i, v) for i, v in enumerate(column))))
@@ -244,22 +185,18 @@ class Batch(Sequence["Sample"]):
     def raw(self, name: str) -> list[memoryview]:
         """One part of all samples, as views."""
         where = self.table.column(name)
-        if where is not None:
-            data = self.data
-            return [data[a:b] for a, b in self._pick(where)]
-        return [self.parts(i)[name] for i in range(len(self))]
+        if where is None:  # some samples lack it
+            return [self.parts(i)[name] for i in range(len(self))]
+        data = self.data
+        return [data[a:b] for a, b in self._pick(where)]
 
     def parts(self, i: int) -> Parts:
         """The parts of sample i by their names, as views."""
-        where = self.table.parts(self._at(i))
-        if where is not None:
-            return Parts((name, self.data[a:b]) for name, a, b in where)
-        return Parts(parts_of(self._source.format, self.sample(i)))
+        return Parts((name, self.data[a:b]) for name, a, b in self.table.parts(self._kept[i]))
 
     def names(self) -> list[str]:
         """The names of all parts that samples have."""
-        names = self.table.names()
-        return list(dict.fromkeys(name for i in range(len(self)) for name in self.parts(i))) if names is None else names
+        return self.table.names()
 
     def decoder(self, name: str) -> Optional[Decoder]:
         """The reader's decoder of a part, if there is one."""
@@ -284,7 +221,7 @@ class Batch(Sequence["Sample"]):
     def check_decoders(self) -> None:
         """Refuses decoders for parts that no sample has."""
         given = self._source.decode
-        if given and len(self) and not any(given.keys() & self.parts(i).keys() for i in range(len(self))):
+        if given and len(self) and given.keys().isdisjoint(self.names()):
             raise InvalidArgument(
                 f"decode batch {self.number} of epoch {self.epoch}: no sample has a part {', '.join(map(repr, given))}: "
                 f"the first one has {', '.join(map(repr, self.parts(0)))}"
@@ -321,9 +258,29 @@ class Batch(Sequence["Sample"]):
     def _decode(self, decoder: Decoder, name: str, i: int, view: memoryview) -> Any:
         """Returns the value of a part, or what on_error gives in its place. A DecodeError that it raises was shown to on_error."""
         try:
-            return decode(decoder, name, self, i, view)
-        except DecodeError as e:
-            return self.instead(e)
+            if decoder is str:
+                return str(view, "utf-8")
+            if decoder is int or decoder is float or decoder is bytes:
+                return decoder(bytes(view))
+            value = decoder(view)
+            if value is None and name in self._source.decode and bytes(view[:8]).strip() != b"null":  # which is None in JSON
+                raise TypeError("the decoder returned None: have it return a value, or raise an exception")
+            return value
+        except CannotDecode as e:
+            raise CannotDecode(f"decode part {name!r}: {e.message}", cure=e.cure) from e
+        except Exception as e:
+            error = DecodeError(f"decode part {name!r} of {self.which(i)}: {type(e).__name__}: {e}")
+            error.__cause__ = e
+        return self.instead(error)
+
+    def which(self, i: int) -> str:
+        """Names sample i, by position and key too if they are known. What did not come with the batch is asked for."""
+        text = f"sample {i} of batch {self.number} in epoch {self.epoch}"
+        with contextlib.suppress(MillraceError):
+            text += f" (position {self.positions[i]})"
+        with contextlib.suppress(MillraceError):
+            text += f", key {self.keys[i]!r}"
+        return text
 
     def instead(self, error: SampleError) -> Any:
         """Returns what on_error gives in place of a value, and raises the error if that is nothing."""
@@ -339,7 +296,7 @@ class Batch(Sequence["Sample"]):
 
     def leave_out(self, lost: set[int], refused: Sequence[int] = ()) -> None:
         """Shortens the batch by samples that failed, and by those that the filter has refused."""
-        self._refused += [self._at(i) for i in refused]
+        self._refused += [self._kept[i] for i in refused]
         lost = lost.union(refused)
         if not lost:
             return
@@ -348,7 +305,7 @@ class Batch(Sequence["Sample"]):
             self._decoded[name] = self._source.gather(len(keep), (column[i] for i in keep)) if isinstance(column, list) else column[keep]
         for name, some in self._some.items():
             self._some[name] = {at: some[i] for at, i in enumerate(keep) if i in some}
-        self._kept = [self._at(i) for i in keep]
+        self._kept = [self._kept[i] for i in keep]
 
     def forget_decoded(self) -> None:
         """Lets go of the decoded parts: what a loader made of them is `value`. Asked for again, a part is decoded again."""
@@ -356,7 +313,7 @@ class Batch(Sequence["Sample"]):
 
     def decoded_size(self) -> int:
         """About how many bytes decoders returned, and what was made of them takes."""
-        return sum(map(_size, (self.value, self._decoded, self._some)))
+        return sum(map(size_of, (self.value, self._decoded, self._some)))
 
 
 class Parts(dict[str, Any]):
@@ -490,70 +447,3 @@ class Sample(MutableMapping[str, Any]):
 
     def __repr__(self) -> str:
         return f"<Sample {self.index} of batch {self.batch.number}, epoch {self.batch.epoch}>"
-
-
-def own(value: Any) -> Any:
-    """Returns a value that does not keep the bytes of a batch in memory: of a view its bytes."""
-    return bytes(value) if isinstance(value, memoryview) else value
-
-
-def _size(value: Any) -> int:
-    """About how many bytes a value takes: of tensors, arrays and bytes exactly, with all that a list, tuple or dict holds."""
-    n = getattr(value, "nbytes", None)
-    if isinstance(n, int):
-        return n
-    if isinstance(value, dict):
-        return sum(map(_size, value.values()))
-    if isinstance(value, (list, tuple)):
-        return sum(map(_size, value))
-    if hasattr(value, "element_size"):  # a tensor, before torch 2
-        return int(value.element_size() * value.nelement())
-    if hasattr(value, "getbands"):  # an image of Pillow's
-        return int(value.width * value.height * len(value.getbands()))
-    return sys.getsizeof(value, 0)
-
-
-def decode(decoder: Decoder, name: str, batch: Batch, i: int, view: memoryview) -> Any:
-    """Decodes one part and says which one failed."""
-    try:
-        if decoder is int or decoder is float:
-            return decoder(bytes(view))
-        if decoder is str:
-            return str(view, "utf-8")
-        if decoder is bytes:
-            return bytes(view)
-        value = decoder(view)
-        if value is None and name in batch._source.decode and bytes(view[:8]).strip() != b"null":  # which is None in JSON
-            raise TypeError("the decoder returned None: have it return a value, or raise an exception")
-        return value
-    except CannotDecode as e:
-        raise CannotDecode(f"decode part {name!r}: {e.message}", cure=e.cure) from e
-    except Exception as e:
-        raise DecodeError(f"decode part {name!r} of {_which(batch, i)}: {type(e).__name__}: {e}") from e
-
-
-def run_step(step: str, function: Callable[[Sample], Any], sample: Sample) -> Any:
-    """Calls the reader's filter or transform, and says which sample failed. A TransformError that it raises was shown to on_error."""
-    try:
-        return function(sample)
-    except Exception as e:
-        if isinstance(e, MillraceError) and type(e) is not InvalidArgument:  # a DecodeError, or no fault of the sample's
-            raise
-        error = TransformError(f"{step} {_which(sample.batch, sample.index)}: {type(e).__name__}: {e}")
-        error.__cause__ = e
-    return sample.batch.instead(error)
-
-
-def _which(batch: Batch, i: int) -> str:
-    """Names a sample, by position and key too if they are known. What did not come with the batch is asked for."""
-    text = f"sample {i} of batch {batch.number} in epoch {batch.epoch}"
-    with contextlib.suppress(MillraceError):
-        text += f" (position {batch.positions[i]})"
-    with contextlib.suppress(MillraceError):
-        text += f", key {batch.keys[i]!r}"
-    return text
-
-
-def load_json(view: memoryview) -> Any:
-    """A decoder for JSON: `decode={"json": millrace.load_json}`."""
-    return json.loads(bytes(view))

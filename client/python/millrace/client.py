@@ -206,7 +206,8 @@ class Client(Selecting):
 
         shuffle        also False: stored order, "none"; True: the dataset's default
         fields         parts to read, such as "jpg,cls": the others are not sent
-        form           form of the bodies, as the page Forms of an answer has them; None: lengths and parts come in a table before the samples
+        form           form of the bodies, as the page Forms of an answer has them: a batch is bytes then, `batch.data`, and has no samples to
+                       decode; None: lengths and parts come in a table before the samples
         keys           have the samples' names sent with every batch
         start          batch that iterating begins with
         decode         True: every part by itself, as help(millrace.decode) says. A mapping such as {"jpg": decode_image, "cls": int}: these
@@ -250,12 +251,15 @@ class Client(Selecting):
         if fields is not None:
             shape["fields"] = fields if isinstance(fields, str) else ",".join(map(quote_plus, fields))
         shape["format"] = form or "framed"
-        if shape["format"] == "framed":
+        cut = shape["format"] == "framed"
+        if cut:
             shape["table"] = "keys,parts" if keys else "parts"
         elif keys:
             raise InvalidArgument(f"keys come along in the framed form only, not in {form}")
+        elif isinstance(decode, Mapping) or any(s is not None for s in (filter, transform, collate)):
+            raise InvalidArgument(f"the steps of an epoch want samples, and the form {form} is not cut into them", cure="leave form out")
         plan = self._plan(name, number, query, shape, about)
-        automatic = Automatic() if decode is True else decode
+        automatic = (Automatic() if decode is True else decode) if cut else None
         steps = Steps(
             dict(decode) if isinstance(decode, Mapping) else {}, automatic.of(about, allow_pickle) if isinstance(automatic, Automatic) else None,
             on_error_of(on_error), filter, transform, collate, batch_transform, keys,

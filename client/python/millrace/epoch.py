@@ -13,15 +13,15 @@ from urllib.parse import quote
 
 from ._buffers import Buffers
 from ._core import Core, target_of
+from ._head import Head
 from ._index import chunk_counts
-from ._manifest import read_manifest
-from ._native import PLAIN
+from ._manifest import Manifest, read_manifest
 from ._pool import Pool, Stats
 from ._progress import Progress
 from ._steps import Steps
 from ._transfer import Expected, Transfer
 from ._wire import Task
-from .batch import Batch, Head, Source, Table
+from .batch import Batch, Source
 from .errors import EndOfEpoch, InvalidArgument
 from .ledger import Ledger
 from .order import Order, shuffle
@@ -164,9 +164,9 @@ class Epoch:
         p, path = self.plan, self._path("samples")
         asked = {k: v for k, v in p.parameters.items() if k not in _OF_BATCHES} | {"at": ",".join(map(str, positions))}
         want = Expected(target_of(path, asked), p.epoch, 0, asked, p.dataset, 1)
-        head, body, table = Transfer(self.core, want, _new).run(p.rank, p.world_size, Task())
+        head, body, layout = Transfer(self.core, want, _new).run(p.rank, p.world_size, Task())
         source = replace(self._source(), manifest=partial(self._read_manifest, path, asked), positions=lambda _: positions)
-        b = Batch(head, body, source, table)
+        b = Batch(head, body, source, layout)
         self.steps.run(b)
         return b
 
@@ -207,25 +207,22 @@ class Epoch:
     def _fetch(self, number: int, task: Task, announced: Optional[Callable[[int], None]], take: Callable[[int], memoryview]) -> Batch:
         p = self.plan
         want = Expected(self._path(f"batches/{number}") + self._query, p.epoch, number, p.parameters, p.dataset, p.batches)
-        head, body, table = Transfer(self.core, want, take, announced).run(p.rank, p.world_size, task)
-        return Batch(head, body, self._source(), table)
+        head, body, layout = Transfer(self.core, want, take, announced).run(p.rank, p.world_size, task)
+        return Batch(head, body, self._source(), layout)
 
     def _source(self) -> Source:
-        form, stored = self.plan.parameters.get("format"), self.plan.format
-        plain = form in (stored, "ndjson") and stored in PLAIN and "fields" not in self.plan.parameters
         gather = {} if self.gather is None else {"gather": self.gather}
         seed = f"{self.plan.order_digest}/{self.plan.parameters.get('seed', '')}"
-        return Source(
-            self._manifest, stored, self.steps.decode, self.steps.automatic, self._positions, plain, on_error=self.steps.on_error, seed=seed, **gather
-        )
+        steps = self.steps
+        return Source(self._manifest, steps.decode, steps.automatic, self._positions, on_error=steps.on_error, seed=seed, **gather)
 
     def _positions(self, head: Head) -> Optional[Sequence[int]]:
         return self.plan.share(head.number)
 
-    def _manifest(self, head: Head) -> Table:
+    def _manifest(self, head: Head) -> Manifest:
         return self._read_manifest(self._path(f"batches/{head.number}"), self.plan.parameters, head)
 
-    def _read_manifest(self, path: str, asked: Mapping[str, str], head: Head) -> Table:
+    def _read_manifest(self, path: str, asked: Mapping[str, str], head: Head) -> Manifest:
         query = {k: v for k, v in asked.items() if k not in ("format", "fields", "table")}
         return read_manifest(self.core.json("GET", f"{path}/manifest", query), head)
 

@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 
-from ._npy import ArrayTable
+from ._npy import ArrayHeader
 from .batch import Batch, Decoder
 from .client import Client, client_of
 from .decode import Automatic
@@ -83,13 +83,13 @@ def epoch(source: Source, number: int, *, decode: Union[bool, Mapping[str, Decod
 def array(batch: Batch, dtype: Any = None, shape: Optional[Sequence[int]] = None, *, part: Optional[str] = None) -> np.ndarray[Any, Any]:
     """Returns a batch as one array, its first axis the samples.
 
-    A batch in the form `npy` says type and shape itself. For any other form give the dtype of an element and, if samples have
+    A batch in the form `npy` says type and shape itself. Where `form` is left out, give the dtype of an element and, if samples have
     more than one axis, their shape; all samples, or all contents of `part`, must be of one length. Parts do not follow
     each other in a batch and are copied.
     """
-    table = batch.table
-    if isinstance(table, ArrayTable):
-        rows: np.ndarray[Any, Any] = np.frombuffer(batch.data, dtype=np.dtype(_descr(table.dtype))).reshape(table.shape)
+    layout = batch.layout
+    if isinstance(layout, ArrayHeader):
+        rows: np.ndarray[Any, Any] = np.frombuffer(batch.data, dtype=np.dtype(_descr(layout.dtype))).reshape(layout.shape)
         return rows if dtype is None else rows.view(dtype)
     if dtype is None:
         raise InvalidArgument('array: give a dtype, or open the epoch with form="npy"')
@@ -98,7 +98,7 @@ def array(batch: Batch, dtype: Any = None, shape: Optional[Sequence[int]] = None
     if n == 0:
         return np.empty((0, *(0 if a < 0 else a for a in axes)), kind)
     if part is None:
-        bounds = table.bounds
+        bounds = batch.table.bounds
         size = bounds[1] - bounds[0]
         if bounds[-1] - bounds[0] == n * size and all(b - a == size for a, b in zip(bounds, bounds[1:])):
             return np.frombuffer(batch.data[bounds[0] : bounds[-1]], dtype=kind).reshape(n, *axes)

@@ -22,9 +22,10 @@ from typing import Any, Callable, Optional, Union
 from ._agree import AGREE, refuse, settle
 from ._closing import Closing
 from ._habits import Shuffle, tells_habits
+from ._memory import own
 from ._ranks import find_ranks
 from ._steps import OnError
-from .batch import Batch, Decoder, Sample, own
+from .batch import Batch, Decoder, Sample
 from .client import Client
 from .epoch import DECODED_BYTES, PREFETCH_BYTES, THREADS, Epoch, Plan
 from .errors import InvalidArgument, StateError

@@ -27,7 +27,6 @@ def test_json_lines(tmp_path: Path) -> None:
         assert epoch.plan.format == "jsonl"
         assert sorted((r for b in epoch for r in b["json"]), key=lambda r: r["i"]) == rows
         native = client.epoch(0, form="jsonl").batch(0)
-        assert [json.loads(bytes(v)) for v in native["json"]] == epoch.batch(0)["json"]
         assert [json.loads(line) for line in bytes(native.data).splitlines()] == epoch.batch(0)["json"]
 
 
@@ -42,14 +41,15 @@ def test_records(tmp_path: Path) -> None:
             assert (a.dtype, a.shape[1:]) == (np.dtype("<i2"), (3, 4))
             assert np.shares_memory(a, np.frombuffer(batch.data, "u1"))
             got.append(a)
-            assert bytes(batch[0]["bin"]) == a[0].tobytes() == bytes(batch["bin"][0])
+            with pytest.raises(millrace.InvalidArgument, match="leave `form` out"):
+                batch["bin"]
         together = np.concatenate(got)
         assert np.array_equal(together[together[:, 0, 0].argsort()], rows)
         framed = client.epoch(0).batch(0)
         assert np.array_equal(millrace.numpy.array(framed, "<i2", (3, 4)), got[0])
         assert np.array_equal(millrace.numpy.array(framed, "<i2", (3, 4), part="bin"), got[0])
-        native = client.epoch(0, form="records").batch(0)
-        assert np.array_equal(millrace.numpy.array(native, "<i2", (3, 4)), got[0])
+        assert bytes(client.epoch(0, form="records").batch(0).data) == got[0].tobytes()
+        assert np.array_equal(millrace.numpy.array(millrace.numpy.epoch(client, 0, form="npy").batch(0)), got[0])
         with pytest.raises(millrace.InvalidArgument, match="give a dtype"):
             millrace.numpy.array(framed)
 

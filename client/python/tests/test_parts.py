@@ -1,57 +1,23 @@
-"""Bytes taken apart: tars, framed tables, arrays; whole ones as other libraries write them, and damaged ones."""
+"""Bytes taken apart: framed tables and arrays, whole ones and damaged ones."""
 
 from __future__ import annotations
 
-import io
 import random
 import struct
-import tarfile
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from millrace import _framed, _npy, _tar, crc
-from millrace.batch import Batch, Head, Source, Table, parts_of
-from millrace.errors import InvalidArgument, MillraceError
+from millrace import _framed, _npy, crc
+from millrace._head import Head
+from millrace._manifest import Manifest
+from millrace.batch import Batch, Source
+from millrace.errors import InvalidArgument, MillraceError, ProtocolError
 
 
 def head(samples: int) -> Head:
     return Head(0, 0, 1, samples, 0, "g", "d", "", "", "", 0)
-
-
-def tar(members: dict[str, bytes], form: int) -> bytes:
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w", format=form) as t:
-        for name, content in members.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            t.addfile(info, io.BytesIO(content))
-    return out.getvalue()
-
-
-@pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
-def test_tar(form: int) -> None:
-    members = {"a/b.x.jpg": b"1" * 700, "empty": b"", "d/" * 45 + "n" * 80 + ".cls": b"7"}
-    if form != tarfile.USTAR_FORMAT:
-        members |= {"é" * 200 + ".txt": b"t", "z" * 300: b"u"}
-    data = memoryview(tar(members, form))
-    found = _tar.members(data)
-    assert {name: bytes(content) for name, content in found} == members
-    assert all(content.obj is data.obj for _, content in found)
-
-
-def test_names() -> None:
-    assert _tar.split_name("a.b/c.seg.png") == ("a.b/c", "seg.png")
-    assert _tar.split_name("a.b/c") == ("a.b/c", "")
-    assert _tar.split_name(".hidden") == ("", "hidden")
-
-
-def test_hidden_members_are_no_parts() -> None:
-    members = {"./0.jpg": b"0", "./._0.cls": b"finder", "__MACOSX/0.cls": b"m", "Thumbs.db": b"t", "./0.cls": b"5"}
-    data = tar(members, tarfile.USTAR_FORMAT)
-    assert {k: bytes(v) for k, v in parts_of("tar", memoryview(data))} == {"jpg": b"0", "cls": b"5"}
-    assert [k for k, _ in parts_of("tar", memoryview(tar({"d/.hidden": b"x"}, tarfile.USTAR_FORMAT)))] == ["hidden"]  # of an index that takes them
 
 
 TABLE: list[dict[str, bytes]] = [{"cls": b"1", "jpg": b"abc"}, {"cls": b"", "jpg": b"d"}, {"cls": b"23", "jpg": b"efgh"}]
@@ -82,7 +48,14 @@ def framed(samples: list[dict[str, bytes]], keys: list[str]) -> bytes:
 
 def opened(data: bytes, samples: int, **decode: Any) -> Batch:
     body, table = _framed.open_framed(head(samples), memoryview(data))
-    return Batch(head(samples), body, Source(lambda _: Table([0]), decode=decode), table)
+    return Batch(head(samples), body, Source(lambda _: Manifest([], []), decode=decode), table)
+
+
+def test_a_table_without_parts_is_refused() -> None:
+    data = bytearray(framed(TABLE, ["a", "b", "c"]))
+    data[6] = 1  # the flags: keys, no parts
+    with pytest.raises(ProtocolError, match="without parts"):
+        opened(bytes(data), 3)
 
 
 MIXED = [{"a": b"1", "b": b"2"}, {"b": b"3", "a": b"4"}]
@@ -127,9 +100,8 @@ def npy(text: str, data: bytes) -> bytes:
 
 
 def test_npy() -> None:
-    body, table = _npy.open_npy(head(2), memoryview(npy("{'descr': '<u2', 'fortran_order': False, 'shape': (2, 3), }\n", b"abcdefghijkl")))
-    assert (table.dtype, table.shape, list(table.bounds)) == ("<u2", (2, 3), [0, 6, 12])
-    assert [bytes(body[a:b]) for a, b in table.column("bin")] == [b"abcdef", b"ghijkl"]
+    body, array = _npy.open_npy(head(2), memoryview(npy("{'descr': '<u2', 'fortran_order': False, 'shape': (2, 3), }\n", b"abcdefghijkl")))
+    assert (array.dtype, array.shape, bytes(body)) == ("<u2", (2, 3), b"abcdefghijkl")
 
 
 def damage(data: bytes, r: random.Random) -> bytes:
@@ -154,8 +126,6 @@ def read_batch(open_: Callable[[bytes], Batch], data: bytes) -> None:
     ("whole", "read"),
     [
         (framed(TABLE, ["a", "b", "c"]), lambda d: read_batch(lambda x: opened(x, 3), d)),
-        (tar({"a.jpg": b"1" * 700, "b.cls": b"x"}, tarfile.PAX_FORMAT), lambda d: _tar.members(memoryview(d))),
-        (tar({"é" * 200: b"1"}, tarfile.GNU_FORMAT), lambda d: _tar.members(memoryview(d))),
         (npy("{'descr': '<u2', 'fortran_order': False, 'shape': (2, 3), }", b"x" * 12), lambda d: _npy.open_npy(head(2), memoryview(d))),
     ],
 )

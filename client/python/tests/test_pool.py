@@ -12,15 +12,17 @@ from typing import Optional
 import pytest
 
 from millrace._buffers import Buffers
+from millrace._head import Head
+from millrace._manifest import Manifest
 from millrace._pool import Pool
 from millrace._wire import Task
-from millrace.batch import Batch, Head, Source, Table
+from millrace.batch import Batch, Source
 from millrace.errors import Closed
 
 
 def batch(number: int, size: int = 10) -> Batch:
     head = Head(0, number, 100, 1, 0, "g", "d", "", "", "", 0)
-    return Batch(head, memoryview(bytes(size)), Source(lambda _: Table([0, size])))
+    return Batch(head, memoryview(bytes(size)), Source(lambda _: Manifest([], [])))
 
 
 def pool(

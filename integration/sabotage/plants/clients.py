@@ -44,12 +44,12 @@ PLANTS = [
     (
         "a sample that is left out of a batch leaves its key there",
         "client/python/tests/test_decode.py test_samples_are_left_out",
-        [("client/python/millrace/batch.py", "return self._pick(keys)", "return keys")],
+        [("client/python/millrace/batch.py", "return self._pick(self._asked().keys if keys is None else keys)", "return self._asked().keys if keys is None else keys")],
     ),
     (
         "Python's ledger takes a sample for padding when another one was left out",
         "client/python/tests/test_decode.py test_padding_that_is_left_out",
-        [("client/python/millrace/batch.py", "return self._head.padded if self._kept is None else", "return self._head.padded if self._kept is not self else")],
+        [("client/python/millrace/batch.py", "return len(self._kept) - bisect_left(self._kept, self._head.samples - self._head.padded)", "return self._head.padded")],
     ),
     (
         "an image of a few bytes takes as much memory as its width and height claim",
@@ -59,7 +59,22 @@ PLANTS = [
     (
         "Python lacks a library, and every sample is left out",
         "client/python/tests/test_decode.py test_without_libraries",
-        [("client/python/millrace/batch.py", "    except CannotDecode as e:\n        raise CannotDecode(f", "    except CannotDecode as e:\n        raise DecodeError(f")],
+        [("client/python/millrace/batch.py", "        except CannotDecode as e:\n            raise CannotDecode(f", "        except CannotDecode as e:\n            raise DecodeError(f")],
+    ),
+    (
+        "Python finds out only while it reads that a form has no samples to filter",
+        "client/python/tests/test_read.py test_steps_of_samples_want_no_form",
+        [("client/python/millrace/client.py", "(filter, transform, collate)):", "(transform, collate)):")],
+    ),
+    (
+        "Python takes a framed table without parts for one that has them",
+        "client/python/tests/test_parts.py test_a_table_without_parts_is_refused",
+        [("client/python/millrace/_framed.py", "if not flags & PARTS:", "if not flags:")],
+    ),
+    (
+        "Python hands out samples of a batch that cannot be cut",
+        "client/python/tests/test_read.py test_a_form_has_no_samples",
+        [("client/python/millrace/batch.py", "        _ = self.table  # raises for a batch that has none\n", "")],
     ),
     (
         "the client looks for samples of a tar without what pads its members",
