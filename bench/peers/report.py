@@ -187,7 +187,7 @@ epoch; LitData keeps the files on the local disk; the gateway keeps decoded rows
 
 Where Millrace is slower, and why. Texts: pyarrow hands over columns of a row group as they lie, 256 rows at a time, and mixes nothing.
 Millrace's reader, as the manual has it, makes a Python value of each value by itself, and that bounds it, not the gateway: some 9 us a
-row of five columns. Batches asked for as Arrow (`form="arrow"`, and a `transform` that takes columns of them with pyarrow) took it 5 us,
+row of five columns. Batches asked for as Arrow (`form="arrow"`, and a `batch_transform` that takes columns of them with pyarrow) took it 5 us,
 and came at twice the rate in the same process. Cold images: the default order draws each batch from 128 chunks, which here is the whole
 set, so the first batch waits for all of it and serving begins after reading; pyarrow's first batch waits for the first row groups
 only. A row group lies in memory twice while it is decoded, as it is stored and as rows, and the memory stays with the gateway for the
