@@ -10,20 +10,19 @@ from typing import Any, Callable, Optional, Union
 from torch.utils import data as torch_data
 
 from ._agree import AGREE, refuse, settle
-from ._closing import Closing
 from ._habits import Shuffle, tells_habits
 from ._ranks import find_ranks
 from ._steps import OnError
 from ._tensors import AUTOMATIC
 from .batch import Decoder, Sample
-from .client import Client
+from .client import Client, ClientOwner
 from .errors import InvalidArgument
 
 _MOST = 256  # samples of a request: the URL names each position, and proxies take 8 KiB
 _LEAST = 16  # fewer than this a request costs more than a thread gains
 
 
-class MapDataset(Closing, torch_data.Dataset):  # type: ignore[misc,type-arg,unused-ignore]
+class MapDataset(ClientOwner, torch_data.Dataset):  # type: ignore[misc,type-arg,unused-ignore]
     """Samples by number, for torch's samplers: `DataLoader(dataset, batch_size=64, sampler=...)`.
 
     Sample i is the one at position i of an epoch's order; in the default, shuffle=False, that is the order in which they are

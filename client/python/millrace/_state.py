@@ -19,6 +19,11 @@ class Place(NamedTuple):
     batch: int = 0
     sample: int = 0
 
+    @property
+    def fixes(self) -> tuple[str, ...]:
+        """What of a plan must not change: also the world size where the samples of a rank's share are counted."""
+        return "dataset", "generation", "batch_size", "order_digest", *(("world_size",) if self.sample else ())
+
     def refuse_samples(self) -> None:
         """Raises StateError for a place within a batch, where no reader of batches can begin."""
         if self.sample:
@@ -37,9 +42,8 @@ class State:
 
     @classmethod
     def of(cls, place: Place, plan: Plan) -> State:
-        """Returns the state of a reader of this plan. It holds no rank, and a world size only where samples of a share are counted."""
-        identity = {"dataset": plan.dataset, "generation": plan.generation, "batch_size": plan.batch_size, "order_digest": plan.order_digest}
-        return cls(place, {**identity, "world_size": plan.world_size} if place.sample else identity)
+        """Returns the state of a reader of this plan."""
+        return cls(place, {name: getattr(plan, name) for name in place.fixes})
 
     @classmethod
     def parse(cls, state: Mapping[str, Any]) -> State:
@@ -48,8 +52,7 @@ class State:
             if state["state"] != _FORM:
                 raise StateError(f"load state: its form is {state['state']!r}, want {_FORM}")
             place = Place(int(state["epoch"]), int(state["batch"]), int(state.get("sample", 0)))
-            names = "dataset", "generation", "batch_size", "order_digest", *(("world_size",) if place.sample else ())
-            found = cls(place, {name: state[name] for name in names})
+            found = cls(place, {name: state[name] for name in place.fixes})
         except (KeyError, TypeError, ValueError) as e:
             raise StateError(f"load state: not what state_dict returned: {type(e).__name__}: {e}") from None
         if min(place) < 0:
@@ -63,10 +66,9 @@ class State:
 
     def check(self, plan: Plan) -> None:
         """Raises StateError if another dataset, order or batch size is read now."""
-        now = State.of(self.place, plan).identity
         for name, value in self.identity.items():
-            if now[name] != value:
-                raise StateError(f"load state: {name} is {now[name]!r}, and was {value!r} when the state was saved")
+            if (now := getattr(plan, name)) != value:
+                raise StateError(f"load state: {name} is {now!r}, and was {value!r} when the state was saved")
 
     def to_dict(self) -> dict[str, Any]:
         """Returns integers and texts."""

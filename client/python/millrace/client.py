@@ -9,6 +9,7 @@ from typing import Any, Callable, Optional, Union
 from urllib.parse import quote, quote_plus, urlsplit
 
 from ._agree import refuse
+from ._closing import Closing
 from ._core import Core, Settings
 from ._gateways import Home, Source, home_by_rank
 from ._habits import Shuffle, shuffle_of, tells_habits
@@ -36,7 +37,7 @@ def _path(path: Path) -> Optional[str]:
     return None if path is None else os.fspath(path)
 
 
-class Client(Selecting):
+class Client(Selecting, Closing):
     """Reads from one or more gateways that serve the same datasets.
 
     gateways is a base URL (`http://gw:8080`), or several. `dns:NAME:PORT` stands for all addresses of a name, and so does
@@ -296,12 +297,6 @@ class Client(Selecting):
         """Closes the connections of this process and calls off what is under way."""
         self.core.close()
 
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
 
 def open(
     where: Union[str, os.PathLike[str]],
@@ -344,3 +339,20 @@ def client_of(source: Union[Client, str, os.PathLike[str], Sequence[str]]) -> Cl
     if isinstance(source, Client):
         return source
     return open(source) if isinstance(source, (str, os.PathLike)) else Client(source)
+
+
+class ClientOwner(Closing):
+    """Lets go of the client that a dataset or loader has opened; one that it was given stays open."""
+
+    client: Client
+    _given: object
+
+    def _read_from(self, source: Union[Client, str, os.PathLike[str], Sequence[str]], dataset: Optional[str]) -> dict[str, Any]:
+        """Takes a client, or opens one, and returns what the gateway says of the dataset."""
+        self._given, self.client = source, client_of(source)
+        return self.client.describe(dataset)
+
+    def close(self) -> None:
+        """Ends what reads, closes connections, and lets go of the gateway that millrace.open has started; garbage collection does so too."""
+        if self.client is not self._given:
+            self.client.close()

@@ -12,6 +12,7 @@ from typing import Any, Callable, Optional
 from urllib.parse import quote
 
 from ._buffers import Buffers
+from ._closing import Closing
 from ._core import Core, target_of
 from ._head import Head
 from ._index import chunk_counts
@@ -227,7 +228,7 @@ class Epoch:
         return read_manifest(self.core.json("GET", f"{path}/manifest", query), head)
 
 
-class Reader(Iterator[Batch]):
+class Reader(Iterator[Batch], Closing):
     """Batches in order, read ahead by a pool of threads.
 
     Close it, or use it as a context manager, to have its threads ended; a reader that nobody holds any more ends them by itself.
@@ -296,12 +297,6 @@ class Reader(Iterator[Batch]):
         self._pool.close()
         self._finalizer.detach()
         self._progress.close()
-
-    def __enter__(self) -> Reader:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
 
 def _stop_elsewhere(pool: Pool) -> None:

@@ -19,11 +19,10 @@ from functools import partial
 from typing import Any, Callable, Optional, Union
 
 from ._agree import refuse
-from ._closing import Closing
 from ._habits import Shuffle, tells_habits
 from ._state import Place, State
 from .batch import Batch, Decoder, Sample
-from .client import Client
+from .client import Client, ClientOwner
 from .decode import Automatic
 from .epoch import DECODED_BYTES, PREFETCH_BYTES, THREADS, Epoch
 from .errors import InvalidArgument, SampleError
@@ -61,7 +60,7 @@ def rows_of(sharding: Any, rows: int) -> tuple[int, int]:
     return first // (end - first), rows // (end - first)
 
 
-class DataLoader(Closing):
+class DataLoader(ClientOwner):
     """Global batches of one epoch after another, in order, on the devices of a sharding. Iterating yields one epoch.
 
     source        a Client; a directory or `s3://bucket/prefix`, read without a server (millrace.open); or the URL of a gateway or several

@@ -15,18 +15,19 @@ import copy
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from multiprocessing.reduction import ForkingPickler
+from operator import attrgetter
 from typing import Any, Callable, Optional, Union
 
 from ._agree import AGREE, refuse, settle
-from ._closing import Closing
 from ._habits import Shuffle, tells_habits
 from ._memory import own
 from ._ranks import find_ranks
 from ._steps import OnError
 from .batch import Batch, Decoder, Sample
-from .client import Client
+from .client import Client, ClientOwner
 from .epoch import DECODED_BYTES, PREFETCH_BYTES, THREADS, Epoch, Plan
 from .errors import InvalidArgument, StateError
 
@@ -49,24 +50,12 @@ __all__ = ["DataLoader", "Dataset", "MapDataset", "StateError", "collate_columns
 Columns = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class _Build:
+def _build(batch: Batch, *, make: Callable[[Batch], Any]) -> Any:
     """Makes of a batch what the dataset yields, in the reader's threads: the last step there."""
-
-    keys: bool
-    one_by_one: bool  # transform or collate have made batch.value
-    batch_transform: Optional[Callable[[Batch], Any]]
-
-    def __call__(self, batch: Batch) -> Any:
-        value = self._build(batch)
-        if not isinstance(value, (Batch, Sample)):
-            batch.forget_decoded()  # else a batch that waits holds all of it twice
-        return value
-
-    def _build(self, batch: Batch) -> Any:
-        if self.batch_transform is not None:
-            return self.batch_transform(batch)
-        return batch.value if self.one_by_one else collate_columns(batch, keys=self.keys)
+    value = make(batch)
+    if not isinstance(value, (Batch, Sample)):
+        batch.forget_decoded()  # else a batch that waits holds all of it twice
+    return value
 
 
 def collate_columns(batch: Batch, *, keys: bool = False) -> Columns:
@@ -136,7 +125,7 @@ def _stack(what: str, values: list[Any]) -> Any:
         ) from e
 
 
-class Dataset(Closing, torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-ignore]
+class Dataset(ClientOwner, torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-ignore]
     """The batches of one epoch for this rank, in order. Iterating yields a dict of columns per batch: see collate_columns.
 
     torch's DataLoader with a batch_size, and whatever is built on it, such as Hugging Face's Trainer, gets single samples instead: what
@@ -206,6 +195,7 @@ class Dataset(Closing, torch_data.IterableDataset):  # type: ignore[misc,type-ar
         if collate is not None and batch_transform is not None:
             raise InvalidArgument("new dataset: of collate and batch_transform only one can make what is yielded")
         one_by_one = collate is not None or transform is not None
+        make = batch_transform or (attrgetter("value") if one_by_one else partial(collate_columns, keys=keys))
         about = self._read_from(source, dataset)
         self._ranks = None if rank is None or world_size is None else (rank, world_size)
         self._ranks_of_parent: Optional[tuple[int, int]] = None
@@ -216,7 +206,7 @@ class Dataset(Closing, torch_data.IterableDataset):  # type: ignore[misc,type-ar
             "dataset": str(about["name"]), "batch_size": batch_size, "keys": keys, "decode": AUTOMATIC if decode is True else decode,
             "allow_pickle": allow_pickle, "on_error": on_error,
             "filter": filter, "transform": transform, "collate": collate or (None if transform is None else collate_samples),
-            "batch_transform": _Build(keys, one_by_one, batch_transform),
+            "batch_transform": partial(_build, make=make),
             "threads": threads, "prefetch_bytes": prefetch_bytes, "decoded_bytes": decoded_bytes,
             "progress": False,
         }

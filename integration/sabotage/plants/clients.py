@@ -348,7 +348,7 @@ PLANTS = [
     (
         "a batch that waits for torch holds its decoded parts twice",
         "client/python/tests/torch/test_torch_loader.py test_what_decoders_return_is_bounded",
-        [("client/python/millrace/torch.py", "            batch.forget_decoded()", "            pass")],
+        [("client/python/millrace/torch.py", "        batch.forget_decoded()", "        pass")],
     ),
     (
         "the client of the page takes a damaged body",
