@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Optional
 
 from .epoch import Plan
-from .errors import StateError
+from .errors import GenerationGone, StateError
 
-_FORM = 1  # of what State.to_dict returns
+_FORM = 2  # of what State.to_dict returns
+_CURES = {
+    "batch_size": "read this epoch to its end with the batch size that it was begun with; set_epoch begins another one with any",
+}
 
 
 class Place(NamedTuple):
@@ -22,7 +26,7 @@ class Place(NamedTuple):
     @property
     def fixes(self) -> tuple[str, ...]:
         """What of a plan must not change: also the world size where the samples of a rank's share are counted."""
-        return "dataset", "generation", "batch_size", "order_digest", *(("world_size",) if self.sample else ())
+        return "generation", "batch_size", "order_digest", *(("world_size",) if self.sample else ())
 
     def refuse_samples(self) -> None:
         """Raises StateError for a place within a batch, where no reader of batches can begin."""
@@ -35,24 +39,31 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class State:
-    """A place, and what must not have changed when a reader goes on there."""
+    """A place, and what must not have changed when a reader goes on there.
+
+    The name of the dataset may change: a copy of the same data, in another directory or at another gateway, has the same generation.
+    """
 
     place: Place
-    identity: Mapping[str, Any]
+    fixed: Mapping[str, Any]
+    dataset: str = ""  # what it was called, for messages
+    order: Mapping[str, str] = field(default_factory=dict)  # the parameters behind order_digest, for messages
 
     @classmethod
     def of(cls, place: Place, plan: Plan) -> State:
         """Returns the state of a reader of this plan."""
-        return cls(place, {name: getattr(plan, name) for name in place.fixes})
+        return cls(place, {name: getattr(plan, name) for name in place.fixes}, plan.dataset, plan.order)
 
     @classmethod
-    def parse(cls, state: Mapping[str, Any]) -> State:
+    def parse(cls, state: Optional[Mapping[str, Any]]) -> State:
         """Reads what to_dict has returned."""
+        if not state:
+            raise StateError(f"load state: it is {state!r}", cure="load what state_dict returned, or do not load a state to begin at the beginning")
         try:
             if state["state"] != _FORM:
                 raise StateError(f"load state: its form is {state['state']!r}, want {_FORM}")
             place = Place(int(state["epoch"]), int(state["batch"]), int(state.get("sample", 0)))
-            found = cls(place, {name: state[name] for name in place.fixes})
+            found = cls(place, {name: state[name] for name in place.fixes}, str(state["dataset"]), dict(state["order"]))
         except (KeyError, TypeError, ValueError) as e:
             raise StateError(f"load state: not what state_dict returned: {type(e).__name__}: {e}") from None
         if min(place) < 0:
@@ -62,15 +73,37 @@ class State:
     @property
     def generation(self) -> str:
         """The generation that was read."""
-        return str(self.identity["generation"])
+        return str(self.fixed["generation"])
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """Has the absence of the generation say what it means to who resumes."""
+        try:
+            yield
+        except GenerationGone as e:
+            e.message = f"load state: generation {self.generation[:12]} of {self.dataset!r} is not here: {e.message}"
+            e.cure = "the data were indexed again since the state was saved, or these are other data: restore their index, or begin a new run"
+            raise
 
     def check(self, plan: Plan) -> None:
-        """Raises StateError if another dataset, order or batch size is read now."""
-        for name, value in self.identity.items():
+        """Raises StateError if other data, another order or batch size are read now, or the place is beyond their end."""
+        for name, value in self.fixed.items():
             if (now := getattr(plan, name)) != value:
-                raise StateError(f"load state: {name} is {now!r}, and was {value!r} when the state was saved")
+                changed = self._changed(plan) if name == "order_digest" else ""
+                raise StateError(f"load state: {changed or f'{name} is {now!r}, and was {value!r}'} when the state was saved", cure=_CURES.get(name))
+        if self.place.epoch == plan.epoch and self.place.batch > plan.batches:
+            raise StateError(f"load state: batch {self.place.batch} of epoch {self.place.epoch}, which has {plan.batches}")
+
+    def _changed(self, plan: Plan) -> str:
+        now, was = plan.order, self.order
+        return "; ".join(
+            f"{name} is {now.get(name, 'not given')}, and was {was.get(name, 'not given')}"
+            for name in sorted({*now, *was})
+            if now.get(name) != was.get(name)
+        )
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns integers and texts."""
+        """Returns integers and texts, and the parameters of the order by their names."""
         sample = {"sample": self.place.sample} if self.place.sample else {}
-        return {"state": _FORM, "epoch": self.place.epoch, "batch": self.place.batch, **self.identity, **sample}
+        place = {"epoch": self.place.epoch, "batch": self.place.batch, **sample}
+        return {"state": _FORM, **place, "dataset": self.dataset, **self.fixed, "order": dict(self.order)}

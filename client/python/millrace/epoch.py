@@ -66,6 +66,11 @@ class Plan:
         return int(self.parameters.get("world_size", "1"))
 
     @property
+    def order(self) -> Mapping[str, str]:
+        """The parameters that fix in which order samples come. Those of batches, ranks and forms do not."""
+        return {name: value for name, value in self.parameters.items() if name not in (*_OF_BATCHES, "fields", "format", "generation")}
+
+    @property
     def delivered(self) -> int:
         """Positions that the batches hold, all ranks together: with tail=drop what is left over is not among them."""
         return min(self.samples, self.batches * self.batch_size)

@@ -199,11 +199,13 @@ class DataLoader(ClientOwner):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on where state was saved, on any number of processes and devices. Its generation is taken on.
 
-        Raises StateError if the state is not one of this dataset, batch size and order: at once, the gateway is asked.
+        Raises StateError if the state is not one of this batch size and order, and GenerationGone if it is one of other data: at once, the
+        gateway is asked. The data may have another name, or lie at another gateway.
         """
         loaded = State.parse(state)
         loaded.place.refuse_samples()
-        loaded.check(self._epoch(loaded.place.epoch, loaded.generation).plan)
+        with loaded.told():
+            loaded.check(self._epoch(loaded.place.epoch, loaded.generation).plan)
         self.generation = loaded.generation
         self._begin_at(loaded.place)
 

@@ -348,14 +348,16 @@ class Dataset(ClientOwner, torch_data.IterableDataset):  # type: ignore[misc,typ
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on where state was saved, on any number of ranks and workers. Its generation is taken on.
 
-        Raises StateError if the state is not one of this dataset, batch size and order: at once, the gateway is asked.
+        Raises StateError if the state is not one of this batch size and order, and GenerationGone if it is one of other data: at once, the
+        gateway is asked. The data may have another name, or lie at another gateway.
         """
-        if torch_data.get_worker_info() is not None or not state:
+        if torch_data.get_worker_info() is not None:
             return
         before = self._loaded, self.generation, self._alone, self._open
         try:
             place = self.accept(state)
-            self.epoch(place.epoch)
+            with self._loaded.told():
+                self.epoch(place.epoch)
         except BaseException:
             self._loaded, self.generation, self._alone, self._open = before
             raise

@@ -260,6 +260,21 @@ PLANTS = [
         [("client/python/millrace/_loader.py", "self._count.place = place._replace(batch=place.batch + 1)", "self._count.place = place._replace(batch=place.batch + 2)")],
     ),
     (
+        "a checkpoint without a state begins at the beginning",
+        "client/python/tests/torch/test_torch_state.py test_a_checkpoint_without_a_state_is_refused",
+        [("client/python/millrace/torch.py", "        if torch_data.get_worker_info() is not None:\n            return\n        before =", "        if torch_data.get_worker_info() is not None or not state:\n            return\n        before =")],
+    ),
+    (
+        "a state is held to the dataset's name",
+        "client/python/tests/torch/test_torch_state.py test_a_state_goes_on_with_a_copy_of_the_data",
+        [("client/python/millrace/_state.py", 'return "generation", "batch_size"', 'return "dataset", "generation", "batch_size"')],
+    ),
+    (
+        "a state may be of a batch beyond the end",
+        "client/python/tests/torch/test_torch_state.py test_a_state_beyond_the_end_is_refused",
+        [("client/python/millrace/_state.py", "self.place.batch > plan.batches", "self.place.batch < 0")],
+    ),
+    (
         "torch's dataset goes on from a state of another order",
         "client/python/tests/torch/test_torch_state.py test_a_state_of_another_order_is_refused",
         [("client/python/millrace/torch.py", "            self._loaded.check(epoch.plan)\n", "")],

@@ -165,10 +165,11 @@ def test_what_does_not_fit_is_refused(gateway: harness.Gateway) -> None:
     for wrong, said in [
         ({**state, "batch_size": 24}, f"load state: batch_size is {BATCH}, and was 24 when the state was saved"),
         ({**state, "order_digest": "x"}, "load state: order_digest is"),
-        ({**state, "state": 9}, "its form is 9, want 1"),
+        ({**state, "state": 9}, "its form is 9, want 2"),
         ({**state, "batch": -1}, "batch -1"),
         ({**state, "sample": 3, "world_size": 1}, "the state was saved after 3 of its samples"),
         ({"epoch": 1}, "not what state_dict returned: KeyError"),
+        ({}, "do not load a state to begin at the beginning"),
     ]:
         with pytest.raises(StateError, match=said):
             loader_of(gateway).load_state_dict(wrong)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import shutil
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import harness
@@ -113,18 +115,59 @@ def test_the_datasets_own_state(gateway: harness.Gateway) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "word"),
-    [({"batch_size": 31}, "batch_size"), ({"seed": 4}, "order_digest"), ({"shuffle": "full"}, "order_digest")],
+    ("options", "said"),
+    [
+        ({"batch_size": 31}, "batch_size is 31, and was 32 when"),
+        ({"seed": 4}, "seed is 4, and was 0 when"),
+        ({"shuffle": "full"}, "shuffle is full, and was "),
+        ({"subset": "samples:0-99"}, "subset is .*, and was not given when"),
+    ],
 )
-def test_a_state_of_another_order_is_refused(gateway: harness.Gateway, options: dict[str, Any], word: str) -> None:
+def test_a_state_of_another_order_is_refused(gateway: harness.Gateway, options: dict[str, Any], said: str) -> None:
     state = dataset_of(gateway).state_dict()
-    with pytest.raises(StateError, match=rf"^load state: {word} is"):
+    with pytest.raises(StateError, match=rf"^load state: {said}"):
         dataset_of(gateway, **options).load_state_dict(state)
+
+
+def test_a_state_goes_on_with_a_copy_of_the_data(tmp_path: Path, runtime: None) -> None:
+    """The name of a dataset that millrace.open has opened follows from its place."""
+    one = tmp_path / "one"
+    one.mkdir()
+    (one / "a.jsonl").write_text("".join(f'{{"n": {i}}}\n' for i in range(100)))
+    with millrace.torch.Dataset(one, batch_size=10, seed=3) as dataset:
+        batches = iter(dataset)
+        next(batches)
+        state, want = dataset.state_dict(), next(batches)
+    del batches
+    shutil.copytree(one, tmp_path / "two", ignore=shutil.ignore_patterns(".millrace"))
+    with millrace.torch.Dataset(tmp_path / "two", batch_size=10, seed=3) as dataset:
+        dataset.load_state_dict(state)
+        assert next(iter(dataset)) == want
+    with (tmp_path / "two" / "a.jsonl").open("a") as f:
+        f.write('{"n": 100}\n')
+    shutil.rmtree(tmp_path / "two" / ".millrace")
+    with millrace.torch.Dataset(tmp_path / "two", batch_size=10, seed=3) as dataset:
+        with pytest.raises(millrace.GenerationGone, match=r"generation [0-9a-f]{12} of 'one-[0-9a-f]{8}' is not here.*indexed again since"):
+            dataset.load_state_dict(state)
+
+
+@pytest.mark.parametrize("nothing", [{}, None])
+def test_a_checkpoint_without_a_state_is_refused(gateway: harness.Gateway, nothing: Any) -> None:
+    with pytest.raises(StateError, match="do not load a state to begin at the beginning"):
+        DataLoader(dataset_of(gateway)).load_state_dict(nothing)
+
+
+def test_a_state_beyond_the_end_is_refused(gateway: harness.Gateway) -> None:
+    dataset = dataset_of(gateway)
+    batches = dataset.epoch(0).plan.batches
+    dataset.load_state_dict({**dataset.state_dict(), "batch": batches})
+    with pytest.raises(StateError, match=rf"batch {batches + 1} of epoch 0, which has {batches}"):
+        dataset.load_state_dict({**dataset.state_dict(), "batch": batches + 1})
 
 
 @pytest.mark.parametrize(
     "change",
-    [{"state": 2}, {"state": None}, {"epoch": -1}, {"batch": "x"}, {"batch": None}, {"batch": -3}, {"generation": "0" * 64}],
+    [{"state": 1}, {"state": None}, {"epoch": -1}, {"batch": "x"}, {"batch": None}, {"batch": -3}, {"generation": "0" * 64}],
 )
 def test_a_state_that_is_none_is_refused(gateway: harness.Gateway, change: dict[str, Any]) -> None:
     state = {**dataset_of(gateway).state_dict(), **change}
