@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from functools import wraps
 from typing import Any, Callable, Optional, TypeVar, Union, cast
 
@@ -48,13 +49,19 @@ def instead_of(word: str) -> str:
 
 
 def tells_habits(function: F) -> F:
-    """Has a function refuse words of other libraries with what to write instead; other unknown words are Python's to refuse."""
+    """Has a function refuse words of other libraries, and words that are nearly its own, with what to write instead.
+
+    Other unknown words are Python's to refuse.
+    """
     own = set(function.__code__.co_varnames[: function.__code__.co_argcount + function.__code__.co_kwonlyargcount])
 
     @wraps(function)
     def checked(*args: Any, **options: Any) -> Any:
         for name in options:
-            if name not in own and (cure := instead_of(name)):
+            if name in own:
+                continue
+            near = [f"did you mean {word}?" for word in get_close_matches(name, own, 1, 0.8)]
+            if cure := instead_of(name) or "".join(near):
                 raise InvalidArgument(f"{name} is no parameter here", cure=cure)
         return function(*args, **options)
 

@@ -345,12 +345,16 @@ def _program() -> str:
 
 def _address(where: Union[str, os.PathLike[str]]) -> str:
     text = os.fspath(where)
+    if not text:
+        raise InvalidArgument("open '': no place is given", cure="give a directory, s3://bucket/prefix, or a gateway's http:// address")
     if text.startswith("file://"):
         text = unquote(text[len("file://") :])
     elif "://" in text:
         return text
     folder, _, name = text.partition("#")
     path = str(Path(folder).expanduser().resolve())
+    if Path(path).is_file():
+        raise InvalidArgument(f"open {path}: this is a file", cure="give the directory that it lies in")
     if not Path(path).is_dir():
         raise NotFound(f"open {path}: there is no such directory", cure="give a directory, s3://bucket/prefix, or a gateway's http:// address")
     if "," in path:
@@ -465,10 +469,12 @@ def _environment() -> dict[str, str]:
 
 
 def _failed(what: str, address: str, code: int, words: str) -> MillraceError:
+    """Returns what the program said, all of it: it lists the choices where there are some."""
     kinds: dict[int, type[MillraceError]] = {2: InvalidArgument, _NOT_FOUND: NotFound, _STORE: StoreError}
-    said = words.splitlines()[-1] if words else f"exit code {code}"
-    cure = f"try `millrace {what} {address}`; `millrace {what} --help` has the choices"
-    return kinds.get(code, MillraceError)(f"{what} {address}: {said}", cure=cure)
+    lines = [line for line in words.splitlines() if not line.startswith("Run 'millrace ")] or [f"{what} {address}: exit code {code}"]
+    text = "\n".join(lines).removeprefix("millrace: ").removeprefix(f"millrace {what}: ")
+    cure = "run the command of the choice once, then open again" if "\n  millrace " in text else ""
+    return kinds.get(code, MillraceError)(text, cure=cure)
 
 
 def _cannot(path: str, e: OSError) -> MillraceError:

@@ -86,12 +86,15 @@ class State:
             raise
 
     def check(self, plan: Plan) -> None:
-        """Raises StateError if other data, another order or batch size are read now, or the place is beyond their end."""
+        """Raises StateError if other data, another order or batch size are read now."""
         for name, value in self.fixed.items():
             if (now := getattr(plan, name)) != value:
                 changed = self._changed(plan) if name == "order_digest" else ""
                 raise StateError(f"load state: {changed or f'{name} is {now!r}, and was {value!r}'} when the state was saved", cure=_CURES.get(name))
-        if self.place.epoch == plan.epoch and self.place.batch > plan.batches:
+
+    def check_end(self, plan: Plan) -> None:
+        """Raises StateError if the place is beyond the end of its epoch. That of one of several workers may be, by less than their number."""
+        if self.place.batch > plan.batches:
             raise StateError(f"load state: batch {self.place.batch} of epoch {self.place.epoch}, which has {plan.batches}")
 
     def _changed(self, plan: Plan) -> str:

@@ -205,7 +205,9 @@ class DataLoader(ClientOwner):
         loaded = State.parse(state)
         loaded.place.refuse_samples()
         with loaded.told():
-            loaded.check(self._epoch(loaded.place.epoch, loaded.generation).plan)
+            plan = self._epoch(loaded.place.epoch, loaded.generation).plan
+        loaded.check(plan)
+        loaded.check_end(plan)
         self.generation = loaded.generation
         self._begin_at(loaded.place)
 

@@ -357,7 +357,7 @@ class Dataset(ClientOwner, torch_data.IterableDataset):  # type: ignore[misc,typ
         try:
             place = self.accept(state)
             with self._loaded.told():
-                self.epoch(place.epoch)
+                self._loaded.check_end(self.epoch(place.epoch).plan)
         except BaseException:
             self._loaded, self.generation, self._alone, self._open = before
             raise

@@ -103,6 +103,22 @@ def test_ctrl_c_is_not_its_matter(texts: Path, runtime: Path) -> None:
         assert harness.gateways_at(runtime) == before
 
 
+@pytest.mark.usefixtures("runtime")
+def test_what_cannot_be_opened_is_said_in_full(tmp_path: Path) -> None:
+    mixed = tmp_path / "mixed"
+    mixed.mkdir()
+    for name in ("a.jpg", "b.jpg", "notes.txt"):
+        (mixed / name).write_text(name)
+    with pytest.raises(millrace.InvalidArgument) as e:
+        millrace.open(mixed)
+    assert str(e.value).startswith(f"index file://{mixed}: objects of several kinds lie here")
+    assert f"\n  millrace index file://{mixed} --match '*.jpg'  # 2 image objects" in str(e.value)
+    for where, said in [("", "no place is given"), (mixed / "a.jpg", "this is a file"), ("hf://x/y", 'scheme "hf": want s3:// or file://')]:
+        with pytest.raises(millrace.MillraceError, match=said) as e:
+            millrace.open(where)
+        assert "--help" not in str(e.value)
+
+
 def test_a_killed_gateway_is_started_again(texts: Path, tmp_path: Path, runtime: Path) -> None:
     """In mid-epoch, with two datasets of two clients, of which the one that asks first brings its own alone."""
     more = folder(tmp_path / "more")

@@ -272,7 +272,7 @@ PLANTS = [
     (
         "a state may be of a batch beyond the end",
         "client/python/tests/torch/test_torch_state.py test_a_state_beyond_the_end_is_refused",
-        [("client/python/millrace/_state.py", "self.place.batch > plan.batches", "self.place.batch < 0")],
+        [("client/python/millrace/torch.py", "self._loaded.check_end(self.epoch(place.epoch).plan)", "self.epoch(place.epoch)")],
     ),
     (
         "torch's dataset goes on from a state of another order",

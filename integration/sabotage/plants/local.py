@@ -141,4 +141,19 @@ PLANTS = [
         "client/python/tests/test_gateways.py test_a_port_that_is_not_written_yet",
         [("client/python/millrace/_gateways.py", "raise ConnectionRefusedError(f\"{self.port_file} holds", "raise ValueError(f\"{self.port_file} holds")],
     ),
+    (
+        "what the program said of a folder is cut to its last line",
+        "client/python/tests/test_local.py test_what_cannot_be_opened_is_said_in_full",
+        [("client/python/millrace/_local.py", "text = \"\\n\".join(lines)", "text = lines[-1]")],
+    ),
+    (
+        "no place is this directory",
+        "client/python/tests/test_local.py test_what_cannot_be_opened_is_said_in_full",
+        [("client/python/millrace/_local.py", "    if not text:\n", "    if text is None:\n")],
+    ),
+    (
+        "a word that is nearly a parameter is Python's to refuse",
+        "client/python/tests/torch/test_torch_habits.py test_slips_are_refused",
+        [("client/python/millrace/_habits.py", "get_close_matches(name, own, 1, 0.8)", "get_close_matches(name, own, 1, 0.99)")],
+    ),
 ]

@@ -192,8 +192,10 @@ def test_words_of_others_are_told_ours(word: str, value: Any, instead: str) -> N
 
 def test_slips_are_refused_at_construction_and_by_mypy(tmp_path: Path) -> None:
     for kind in (millrace.torch.Dataset, millrace.torch.MapDataset):
-        with pytest.raises(TypeError, match="shufle"):
+        with pytest.raises(millrace.InvalidArgument, match=r"shufle is no parameter here; did you mean shuffle\?"):
             kind("http://127.0.0.1:1", "photos", shufle="none")  # type: ignore[call-arg]
+        with pytest.raises(TypeError, match="sugar"):
+            kind("http://127.0.0.1:1", "photos", sugar=1)  # type: ignore[call-arg]
     program = tmp_path / "slips.py"
     program.write_text(
         "from millrace import Client\nfrom millrace.torch import Dataset, MapDataset\n"
