@@ -52,7 +52,7 @@ PLANTS = [
     (
         "JAX's loader takes the state of another order",
         TESTS + "test_what_does_not_fit_is_refused",
-        [(JAX, "        loaded.check(self._epoch(loaded.place.epoch, loaded.generation).plan)\n", "")],
+        [(JAX, "        loaded.check(plan)\n", "")],
     ),
     (
         "text goes to JAX's devices as an array of text",
