@@ -139,13 +139,12 @@ func (l *jobLoad) job(ctx context.Context, random *rand.Rand) {
 	for ctx.Err() == nil {
 		name := []string{"photos", "texts", "mails", "again"}[random.IntN(4)]
 		err := l.train(ctx, name, random)
-		refused, _ := errors.AsType[*client.Error](err)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
 			l.count("jobs that ended well")
-		case refused != nil && refused.Code == client.CodeNotFound && l.mayLack(name):
+		case tellsAbsence(err) && l.mayLack(name):
 			l.count("jobs whose dataset was removed")
 		case errors.Is(err, errRemoved):
 			l.count("jobs whose generation was removed")
@@ -154,6 +153,21 @@ func (l *jobLoad) job(ctx context.Context, random *rand.Rand) {
 		}
 		pause(ctx, l.think)
 	}
+}
+
+// tellsAbsence says whether a gateway has told that the dataset is not served. One that cannot reach the store may have had the last word.
+func tellsAbsence(err error) bool {
+	if err == nil {
+		return false
+	}
+	if several, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // looks at each error of the tree
+		return slices.ContainsFunc(several.Unwrap(), tellsAbsence)
+	}
+	refused, ok := err.(*client.Error) //nolint:errorlint // looks at each error of the tree
+	if ok && refused.Code == client.CodeNotFound {
+		return true
+	}
+	return tellsAbsence(errors.Unwrap(err))
 }
 
 // mayLack says whether a dataset may not be served: it is not in the file, or was not until a moment ago. A gateway tries again half
@@ -185,7 +199,7 @@ func (l *jobLoad) train(ctx context.Context, name string, random *rand.Rand) err
 	c, end := l.rank(name)
 	d, err := c.Describe(ctx)
 	end()
-	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Code == client.CodeNotFound && l.mayLack(name) {
+	if tellsAbsence(err) && l.mayLack(name) {
 		l.count("jobs that did not begin, since their dataset was not served")
 		return nil
 	}
