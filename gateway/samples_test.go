@@ -33,27 +33,17 @@ func (r *rig) checkPositions(dataset string, epoch int, query string, keys []str
 		}
 		path := fmt.Sprintf("/v1/datasets/%s/epochs/%d/samples", dataset, epoch)
 		asked := "?" + strings.TrimPrefix(query+"&at="+listed(at), "&")
-		var m struct {
-			Samples []struct {
-				Key      string
-				Position uint64
-				Raw      []byte `json:"key_base64"`
-			}
-		}
-		r.json(path+"/manifest"+asked, &m)
+		samples := r.entries(path + "/manifest" + asked)
 		var want []byte
-		for i, s := range m.Samples {
-			if s.Raw != nil {
-				s.Key = string(s.Raw)
-			}
+		for i, s := range samples {
 			if s.Position != at[i] || s.Key != keys[at[i]] {
 				r.t.Fatalf("%s%s: sample %d is %q at position %d, want %q at %d", path, asked, i, s.Key, s.Position, keys[at[i]], at[i])
 			}
 			want = append(want, r.samples[s.Key]...)
 		}
 		a := r.do("GET", path+asked)
-		if !bytes.Equal(a.body, append(want, make([]byte, 1024)...)) || len(m.Samples) != count {
-			r.t.Fatalf("%s%s: got status %d and %d samples of %d, or a body that is not what the manifest says", path, asked, a.StatusCode, len(m.Samples), count)
+		if !bytes.Equal(a.body, append(want, make([]byte, 1024)...)) || len(samples) != count {
+			r.t.Fatalf("%s%s: got status %d and %d samples of %d, or a body that is not what the manifest says", path, asked, a.StatusCode, len(samples), count)
 		}
 		if got := a.Header.Get("Millrace-Samples"); got != fmt.Sprint(count) {
 			r.t.Errorf("%s%s: got %s samples in the header, want %d", path, asked, got, count)
@@ -99,28 +89,10 @@ func TestSamplesByPositionOfMixtures(t *testing.T) {
 		r.json("/v1/datasets/"+name+"/epochs/2", &plan)
 		var keys []string
 		for batch := range plan.Batches {
-			keys = append(keys, r.manifestKeys(fmt.Sprintf("/v1/datasets/%s/epochs/2/batches/%d/manifest", name, batch))...)
+			keys = append(keys, r.manifest(fmt.Sprintf("/v1/datasets/%s/epochs/2/batches/%d/manifest", name, batch))...)
 		}
 		r.checkPositions(name, 2, "", keys)
 	}
-}
-
-// manifestKeys is manifest for keys that are no text.
-func (r *rig) manifestKeys(path string) []string {
-	var m struct {
-		Samples []struct {
-			Key string
-			Raw []byte `json:"key_base64"`
-		}
-	}
-	r.json(path, &m)
-	keys := make([]string, len(m.Samples))
-	for i, s := range m.Samples {
-		if keys[i] = s.Key; s.Raw != nil {
-			keys[i] = string(s.Raw)
-		}
-	}
-	return keys
 }
 
 // TestSamplesByPositionHaveForms reads one list in two ways, and in part.

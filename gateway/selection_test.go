@@ -42,6 +42,26 @@ func (r *rig) quarantine(numbers ...uint64) string {
 	return digest
 }
 
+// manifestEntry is a sample as a manifest has it.
+type manifestEntry struct {
+	Source, Key string
+	Position    uint64
+	Raw         []byte `json:"key_base64"`
+}
+
+// entries reads the samples of a manifest. A name that is no UTF-8 is in Key too.
+func (r *rig) entries(path string) []manifestEntry {
+	r.t.Helper()
+	var m struct{ Samples []manifestEntry }
+	r.json(path, &m)
+	for i, s := range m.Samples {
+		if s.Raw != nil {
+			m.Samples[i].Key = string(s.Raw)
+		}
+	}
+	return m.Samples
+}
+
 // epochKeys reads the keys of an epoch from its manifests, and checks each body against the samples that they name.
 func (r *rig) epochKeys(epoch int, query string) []string {
 	r.t.Helper()
@@ -50,19 +70,8 @@ func (r *rig) epochKeys(epoch int, query string) []string {
 	var keys []string
 	for batch := range plan.Batches {
 		at := fmt.Sprintf("/v1/datasets/photos/epochs/%d/batches/%d", epoch, batch)
-		var m struct {
-			Samples []struct {
-				Key      string
-				Position uint64
-				Raw      []byte `json:"key_base64"`
-			}
-		}
-		r.json(at+"/manifest?"+query, &m)
 		var want []byte
-		for _, s := range m.Samples {
-			if s.Raw != nil {
-				s.Key = string(s.Raw)
-			}
+		for _, s := range r.entries(at + "/manifest?" + query) {
 			if s.Position != uint64(len(keys)) {
 				r.t.Fatalf("%s: got position %d, want %d", at, s.Position, len(keys))
 			}
@@ -144,10 +153,8 @@ func TestSubsetsAreSharedOut(t *testing.T) {
 // manifest returns the keys of a batch.
 func (r *rig) manifest(path string) []string {
 	r.t.Helper()
-	var m struct{ Samples []struct{ Key string } }
-	r.json(path, &m)
 	var keys []string
-	for _, s := range m.Samples {
+	for _, s := range r.entries(path) {
 		keys = append(keys, s.Key)
 	}
 	return keys

@@ -21,18 +21,8 @@ func (r *rig) mixedKeys(dataset string, epoch int, query string) []string {
 	var out []string
 	for batch := range plan.Batches {
 		at := fmt.Sprintf("%s/batches/%d", base, batch)
-		var list struct {
-			Samples []struct {
-				Source, Key string
-				Raw         []byte `json:"key_base64"`
-			}
-		}
-		r.json(at+"/manifest?"+query, &list)
 		var body []byte
-		for _, s := range list.Samples {
-			if s.Raw != nil {
-				s.Key = string(s.Raw)
-			}
+		for _, s := range r.entries(at + "/manifest?" + query) {
 			out = append(out, s.Source+" "+s.Key)
 			body = append(body, r.samples[s.Key]...)
 		}

@@ -188,7 +188,7 @@ def test_mixtures_go_on_anywhere(tmp_path: Path) -> None:
 
 
 def test_bad_samples_belong_to_a_generation(tmp_path: Path) -> None:
-    """The dataset gets samples before those that are bad. What names them by their numbers goes on with the generation that has these."""
+    """New samples move the numbers of the bad ones. A client that names bad samples by number goes on with the generation in which it counted."""
     a, b = lines(tmp_path / "a", "a", 200), lines(tmp_path / "b", "b", 100)
     with harness.closing(g := harness.Gateway(f"a={a}", f"b={b}")):
         c = millrace.Client(g.url, "a")
