@@ -232,6 +232,14 @@ def shard_size(size: int) -> int:
     return min(64 << 20, size // 10)
 
 
+def begin(options: argparse.Namespace, name: str) -> Path:
+    """Readies this process for measuring, and returns where its measurements are written down."""
+    os.environ.update(world.KEYS)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that all that was started ends too
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(options.resume or options.json or cache / "millrace" / name / f"{datetime.now():%Y%m%d-%H%M%S}.json")
+
+
 def versions(program: str) -> dict[str, Any]:
     """The versions of what is measured."""
     packages = {"webdataset": "webdataset", "streaming": "mosaicml-streaming", "litdata": "litdata", "datasets": "datasets", "pyarrow": "pyarrow"}
@@ -264,10 +272,7 @@ def main() -> None:
     p.add_argument("--json", type=Path, help="where measurements are written down, each as it is made; by default in the user's cache directory")
     p.add_argument("--resume", type=Path, metavar="JSON", help="go on with the run that wrote this, made with the same options")
     options = p.parse_args()
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    path = options.resume or options.json or cache / "millrace" / "bench-peers" / f"{datetime.now():%Y%m%d-%H%M%S}.json"
-    os.environ.update(world.KEYS)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that all that was started ends too
+    path = begin(options, "bench-peers")
     ledger = Ledger(path, about(options), options.commit, go_on=options.resume is not None)
     with tempfile.TemporaryDirectory(prefix="millrace-peers-") as directory:
         bench = Bench(options, Path(directory))

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -179,10 +177,7 @@ def main() -> None:
     p.add_argument("--json", type=Path, help="where measurements are written down, each as it is made; by default in the user's cache directory")
     p.add_argument("--resume", type=Path, metavar="JSON", help="go on with the run that wrote this, made with the same options")
     options = p.parse_args()
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    path = options.resume or options.json or cache / "millrace" / "bench-train" / f"{datetime.now():%Y%m%d-%H%M%S}.json"
-    os.environ.update(world.KEYS)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that all that was started ends too
+    path = run.begin(options, "bench-train")
     about = {name: getattr(options, name) for name in ("samples", "rounds", "workers", "sets", "libraries")} | run.versions(options.program)
     ledger = Ledger(path, about, options.commit, go_on=options.resume is not None)
     with tempfile.TemporaryDirectory(prefix="millrace-train-") as directory:
