@@ -113,7 +113,7 @@ def test_columns_are_arrays(mixed: harness.Gateway) -> None:
         sizes = millrace.numpy.epoch(client, 0, decode={"png": len}, fields="png").batch(0)["png"]
         assert isinstance(sizes, np.ndarray)
         assert isinstance(millrace.numpy.epoch(client, 0, decode=False).batch(0)["cls"][0], memoryview)
-        with pytest.raises(TypeError, match="batchsize"):
+        with pytest.raises(millrace.InvalidArgument, match="batchsize"):
             millrace.numpy.epoch(client, 0, batchsize=3)  # type: ignore[call-arg]
 
 
