@@ -29,6 +29,7 @@ from .errors import (
     MillraceError,
     NotFound,
     ProtocolError,
+    StoreError,
     Unauthenticated,
 )
 
@@ -183,9 +184,9 @@ class _Request:
         self._core, self._here, self._what, self._task = core, core.here(), what, task
         self._rank, self._world_size = rank, world_size
         self._watch = Stopwatch()
-        self._rounds = 0
+        self._rounds = self._wrong = self._internal = 0
         self._last: Optional[MillraceError] = None  # the fault that says most
-        self._tally = _Tally()
+        self._absence: Optional[MillraceError] = None  # that a gateway does not know a dataset or a token
 
     def run(self, ask: Callable[[Attempt], T]) -> T:
         """Asks until an answer is there, or the time is over."""
@@ -204,28 +205,21 @@ class _Request:
                     self._last = None  # it holds this frame, and with it the buffer that the body came into
                     return done
             self._here.fleet.all_failed()
-            pause = max(self._tally.pause, random.uniform(0, min(0.05 * 2 ** min(self._rounds, 7), 5.0)) + 0.001)
-            until = self._watch.seconds() + pause
-            if until >= self._end():
-                # Waiting longer than there is time would only hide the fault.
-                raise _give_up(self._what, self._watch.seconds(), self._last, self._tally.absence)
-            while self._watch.seconds() < until and not self._over():
-                if self._last is not None:
-                    self._tell(self._last.message, not self._core.answered and isinstance(self._last.__cause__, ConnectionRefusedError))
-                self._task.wait(min(TICK, pause))
+            self._pause(max(min(self._asked_to_wait, default=0.0), random.uniform(0, min(0.05 * 2 ** min(self._rounds, 7), 5.0)) + 0.001))
 
     def _round(self) -> Iterator[Gateway]:
         """Gives the gateways in the order in which they are to be asked, while there is time."""
         self._rounds += 1
         self._go_on()
-        everyone: list[Gateway] = []
+        self._everyone: list[Gateway] = []
+        self._absent = 0
+        self._asked_to_wait: list[float] = []  # seconds, by each gateway that may answer later
         try:
-            everyone = self._here.fleet.order(self._rank, self._world_size)
+            self._everyone = self._here.fleet.order(self._rank, self._world_size)
         except GatewayUnavailable as e:
             self._last = e
         self._watch.seconds(LOOKUP_TIME)
-        self._tally.begin(len(everyone))
-        for g in everyone:
+        for g in self._everyone:
             self._go_on()
             if self._watch.seconds() >= self._end():
                 return
@@ -244,21 +238,61 @@ class _Request:
     def _note(self, g: Gateway, e: MillraceError) -> bool:
         """Notes what a gateway has failed with. Raises what is final, and says whether the round is over."""
         self._go_on()
+        elsewhere = _elsewhere(e)
         # A fault that was met says more than that the time was over in the midst of an attempt, and is told beside absence.
-        if self._last is None or not (_elsewhere(e) or (isinstance(e, ShortBody) and self._watch.seconds() >= self._end())):
+        if self._last is None or not (elsewhere or (isinstance(e, ShortBody) and self._watch.seconds() >= self._end())):
             self._last = e
         self._core.answered = self._core.answered or e.status != 0
         local = self._core.settings.local
         if local is not None and isinstance(e, (ShortBody, NotFound, Unauthenticated, ProtocolError)) and local.revive():
             self._last = None
             return True
-        wait = _pass_over(e)
-        if wait is not None:
+        wait = min(e.retry_after, MAX_RETRY_AFTER)
+        if self._final(e, elsewhere):
+            e = self._absence if elsewhere and self._absence is not None else e
+            raise _reworded(e, f"{self._what}: {e.message}") from e.__cause__
+        if not elsewhere:
+            self._asked_to_wait.append(wait)
+        if not isinstance(e, (InternalError, StoreError)):  # another gateway would meet with the same
             self._here.fleet.failed(g, self._watch.seconds() - self._begun, wait)
-        final = self._tally.note(e)
-        if final is not None:
-            raise _reworded(final, f"{self._what}: {final.message}") from final.__cause__
         return False
+
+    def _final(self, e: MillraceError, elsewhere: bool) -> bool:
+        """Reports whether no other gateway, and no later attempt, is going to do better."""
+        if elsewhere:
+            if not isinstance(self._absence, GenerationGone):
+                self._absence = e  # to look for a generation in the store and not find it says more than not to know it
+            self._absent += 1
+            return self._absent == len(self._everyone)
+        if isinstance(e, InternalError):
+            self._internal += 1
+            return self._internal > 1
+        if e.status == 0 and isinstance(e, (ProtocolError, IntegrityError)):
+            self._wrong += 1
+            return self._wrong >= max(WRONG_BODIES, len(self._everyone))
+        return not e.retryable
+
+    def _pause(self, seconds: float) -> None:
+        until = self._watch.seconds() + seconds
+        if until >= self._end():
+            raise self._given_up()  # waiting longer than there is time would only hide the fault
+        while self._watch.seconds() < until and not self._over():
+            if self._last is not None:
+                self._tell(self._last.message, not self._core.answered and isinstance(self._last.__cause__, ConnectionRefusedError))
+            self._task.wait(min(TICK, seconds))
+
+    def _given_up(self) -> MillraceError:
+        """Prefers the faults that were met over the bare fact that time is over."""
+        took, last, absence = self._watch.seconds(), self._last, self._absence
+        if last is None:
+            return DeadlineExceeded(f"{self._what}: nothing came in {took:.0f} s", retryable=True)
+        text = f"{self._what}: given up after {took:.1f} s: {last.message}"
+        if absence is not None and absence is not last:
+            text += f"; another gateway: {absence.message}"
+        if not isinstance(last, ShortBody):
+            return _reworded(last, text)
+        kind = IntegrityError if last.code == "short_body" else DeadlineExceeded if isinstance(last.__cause__, TIMEOUTS) else GatewayUnavailable
+        return kind(text, retryable=True, gateway=last.gateway)
 
     def _end(self) -> float:
         s = self._core.settings
@@ -298,40 +332,6 @@ def target_of(path: str, query: Optional[Mapping[str, str]] = None) -> str:
     return f"{path}?{'&'.join(written)}" if query else path
 
 
-class _Tally:
-    """What the gateways have answered."""
-
-    def __init__(self) -> None:
-        self.wrong = self.internal = 0
-        self.absence: Optional[MillraceError] = None
-
-    def begin(self, gateways: int) -> None:
-        self.gateways, self.asked, self.absent, self.pause = gateways, 0, 0, 0.0
-
-    def note(self, e: MillraceError) -> Optional[MillraceError]:
-        """Takes the answer of a gateway, and returns what is final. That one gateway does not know a dataset or a token is not."""
-        final, wait = False, 0.0
-        if isinstance(e, ShortBody):
-            pass
-        elif _elsewhere(e):
-            if not isinstance(self.absence, GenerationGone):
-                self.absence = e  # to look for a generation in the store and not find it says more than not to know it
-            self.absent += 1
-            return self.absence if self.absent == self.gateways else None
-        elif e.status == 0 and isinstance(e, (ProtocolError, IntegrityError)):
-            self.wrong += 1
-            final = self.wrong >= max(WRONG_BODIES, self.gateways)
-        elif isinstance(e, InternalError):
-            self.internal += 1
-            final = self.internal > 1
-        else:
-            final = not e.retryable
-            wait = min(e.retry_after, MAX_RETRY_AFTER)
-        self.pause = wait if self.asked == 0 else min(self.pause, wait)
-        self.asked += 1
-        return e if final else None
-
-
 def _elsewhere(e: MillraceError) -> bool:
     """Reports whether this gateway, or what stands in its place, cannot answer while another might.
 
@@ -340,29 +340,6 @@ def _elsewhere(e: MillraceError) -> bool:
     return (isinstance(e, NotFound) and not isinstance(e, EndOfEpoch)) or isinstance(e, Unauthenticated) or 300 <= e.status < 400
 
 
-def _pass_over(e: MillraceError) -> Optional[float]:
-    """Says whether other gateways should be asked first for a while, and for how long at least."""
-    if e.status == 0:
-        return None if not isinstance(e, (ShortBody, ProtocolError, IntegrityError)) else 0.0
-    bare = e.status >= 500 and isinstance(e, GatewayUnavailable)
-    if e.code in ("draining", "overloaded", "too_many_requests") or _elsewhere(e) or bare:
-        return min(e.retry_after, MAX_RETRY_AFTER)
-    return None
-
-
 def _reworded(e: MillraceError, text: str) -> MillraceError:
     e.message, e.args = text, (text,)
     return e
-
-
-def _give_up(what: str, took: float, last: Optional[MillraceError], absence: Optional[MillraceError]) -> MillraceError:
-    """Prefers the faults that were met over the bare fact that time is over."""
-    if last is None:
-        return DeadlineExceeded(f"{what}: nothing came in {took:.0f} s", retryable=True)
-    text = f"{what}: given up after {took:.1f} s: {last.message}"
-    if absence is not None and absence is not last:
-        text += f"; another gateway: {absence.message}"
-    if not isinstance(last, ShortBody):
-        return _reworded(last, text)
-    kind = IntegrityError if last.code == "short_body" else DeadlineExceeded if isinstance(last.__cause__, TIMEOUTS) else GatewayUnavailable
-    return kind(text, retryable=True, gateway=last.gateway)

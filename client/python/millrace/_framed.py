@@ -23,11 +23,6 @@ _Layout = tuple[list[str], tuple[int, ...], tuple[int, ...], tuple[int, ...], li
 _HEADER = struct.Struct("<4sHHIIIIIIQ")  # magic, version, flags, samples, names, parts, bytes of keys and names, table, data
 
 
-def is_framed(content_type: str) -> bool:
-    """Reports whether an answer is in the framed form."""
-    return content_type.split(";", maxsplit=1)[0].strip() == MEDIA_TYPE
-
-
 def open_framed(head: Head, body: memoryview) -> tuple[memoryview, Table]:
     """Returns the bytes of the samples of a framed batch and its table. Keys and parts are unpacked when somebody asks."""
     if len(body) < _HEADER.size:
@@ -37,11 +32,11 @@ def open_framed(head: Head, body: memoryview) -> tuple[memoryview, Table]:
         raise ProtocolError(f"batch {head.number}: a framed body of version {version}, want {VERSION}")
     if not flags & PARTS:
         raise ProtocolError(f"batch {head.number}: a framed table without parts")
-    numbers = samples * (3 if flags & KEYS else 2) + 3 * parts + names
-    text = _HEADER.size + 4 * numbers
+    keyed = flags & KEYS
+    text = _HEADER.size + 4 * (samples * (2 + keyed) + 3 * parts + names)
     if text + key_bytes + name_bytes > length or length + data != len(body) or samples != head.samples:
         raise ProtocolError(f"batch {head.number}: a framed table that contradicts itself or the header")
-    table = Table(body[:length], bool(flags & KEYS), samples, names, parts, text, key_bytes)
+    table = Table(body[:length], samples, names, parts, text if keyed else 0, text + key_bytes)
     if table.bounds[-1] != data:
         raise ProtocolError(f"batch {head.number}: lengths of {table.bounds[-1]} bytes, where there are {data}")
     return body[length:], table
@@ -50,11 +45,12 @@ def open_framed(head: Head, body: memoryview) -> tuple[memoryview, Table]:
 class Table:
     """Where the samples of a batch and their parts lie in its bytes. The table stays packed until somebody asks."""
 
-    def __init__(self, raw: memoryview, keyed: bool, samples: int, names: int, parts: int, text: int, key_bytes: int) -> None:
-        self.bounds: Sequence[int] = [0, *accumulate(struct.unpack_from(f"<{samples}I", raw, _HEADER.size))]
+    def __init__(self, raw: memoryview, samples: int, names: int, parts: int, key_text: int, name_text: int) -> None:
+        """key_text and name_text say where the texts of keys and names begin; key_text is 0 where no keys came along."""
+        self._raw, self._samples, self._names, self._parts = raw, samples, names, parts
+        self._key_text, self._name_text = key_text, name_text
+        self.bounds: Sequence[int] = [0, *accumulate(self._numbers(0, samples))]
         """One more than samples: sample i is [bounds[i], bounds[i+1])."""
-        self._raw, self._keyed, self._samples = raw, keyed, samples
-        self._names, self._parts, self._text, self._key_bytes = names, parts, text, key_bytes
         # Not cached_property, which locks until Python 3.12: a fork would leave the lock closed in the child.
         self._unpacked_keys: Optional[list[str]] = None
         self._layout: Optional[_Layout] = None
@@ -63,29 +59,31 @@ class Table:
         """n numbers of the table after the first `at`."""
         return struct.unpack_from(f"<{n}I", self._raw, _HEADER.size + 4 * at)
 
+    def _texts(self, begin: int, end: int, lengths: Sequence[int]) -> list[str]:
+        """The texts of these lengths that lie there one after another."""
+        raw, bounds = bytes(self._raw[begin:end]), [0, *accumulate(lengths)]
+        if bounds[-1] > len(raw):
+            raise ProtocolError("a framed table whose names are longer than their text")
+        return [raw[a:b].decode("utf-8", "surrogateescape") for a, b in zip(bounds, bounds[1:])]
+
     @property
     def keys(self) -> Optional[Sequence[str]]:
         """The samples' names, if they came along."""
-        if self._unpacked_keys is None and self._keyed:
-            lengths = self._numbers(self._samples, self._samples)
-            self._unpacked_keys = _texts(bytes(self._raw[self._text : self._text + self._key_bytes]), lengths)
+        if self._unpacked_keys is None and self._key_text:
+            self._unpacked_keys = self._texts(self._key_text, self._name_text, self._numbers(self._samples, self._samples))
         return self._unpacked_keys
 
     def _laid(self) -> _Layout:
         if self._layout is None:
-            self._layout = self._lay()
+            at, n = self._samples * (2 if self._key_text else 1), self._parts
+            first = [0, *accumulate(self._numbers(at, self._samples))]
+            at += self._samples
+            which, offsets, lengths = (self._numbers(at + i * n, n) for i in range(3))
+            names = self._texts(self._name_text, len(self._raw), self._numbers(at + 3 * n, self._names))
+            if first[-1] != n or (which and max(which) >= len(names)):
+                raise ProtocolError("a framed table whose parts contradict each other")
+            self._layout = names, which, offsets, lengths, first
         return self._layout
-
-    def _lay(self) -> _Layout:
-        at = self._samples * (2 if self._keyed else 1)
-        n, counted = self._parts, self._numbers(at, self._samples)
-        at += self._samples
-        first = [0, *accumulate(counted)]
-        which, offsets, lengths = self._numbers(at, n), self._numbers(at + n, n), self._numbers(at + 2 * n, n)
-        names = _texts(bytes(self._raw[self._text + self._key_bytes :]), self._numbers(at + 3 * n, self._names))
-        if first[-1] != n or (which and max(which) >= len(names)):
-            raise ProtocolError("a framed table whose parts contradict each other")
-        return names, which, offsets, lengths, first
 
     def names(self) -> list[str]:
         """The names of all parts that samples have."""
@@ -104,28 +102,13 @@ class Table:
         return out
 
     def column(self, name: str) -> Optional[list[tuple[int, int]]]:
-        """Where one part of all samples lies, if all have it."""
+        """Where one part of all samples lies, if all have the same parts in the same order, as they mostly do; else see `parts`."""
         names, which, offsets, lengths, first = self._laid()
-        if name not in names:
+        each = first[1] if self._samples else 0
+        if not each or which != which[:each] * self._samples or name not in (parts := [names[w] for w in which[:each]]):
             return None
-        wanted, samples = names.index(name), self._samples
-        each = first[1] if samples else 0
-        if each and first[-1] == each * samples and which == which[:each] * samples and wanted in which[:each]:
-            # All samples have the same parts in the same order, as they mostly do.
-            j = which.index(wanted)
-            out = [(b + o, b + o + n) for b, o, n in zip(self.bounds, offsets[j::each], lengths[j::each])]
-        else:
-            of = {i: j for i in range(samples) for j in reversed(range(first[i], first[i + 1])) if which[j] == wanted}
-            if len(of) != samples:
-                return None
-            out = [(self.bounds[i] + offsets[j], self.bounds[i] + offsets[j] + lengths[j]) for i, j in sorted(of.items())]
+        j = parts.index(name)
+        out = [(b + o, b + o + n) for b, o, n in zip(self.bounds, offsets[j::each], lengths[j::each])]
         if any(z > end for (_, z), end in zip(out, self.bounds[1:])):
             raise ProtocolError(f"part {name!r} of a sample is longer than the sample")
         return out
-
-
-def _texts(raw: bytes, lengths: Sequence[int]) -> list[str]:
-    bounds = [0, *accumulate(lengths)]
-    if bounds[-1] > len(raw):
-        raise ProtocolError("a framed table whose names are longer than their text")
-    return [raw[a:b].decode("utf-8", "surrogateescape") for a, b in zip(bounds, bounds[1:])]

@@ -11,11 +11,6 @@ from .errors import ProtocolError
 MEDIA_TYPE = "application/x-npy"
 
 
-def is_npy(content_type: str) -> bool:
-    """Reports whether an answer is an array."""
-    return content_type.split(";", maxsplit=1)[0].strip() == MEDIA_TYPE
-
-
 class ArrayHeader(NamedTuple):
     """Type and shape of a batch that is an array, as NumPy's header spells them. The rows are the samples."""
 

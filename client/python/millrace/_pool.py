@@ -1,13 +1,7 @@
 """Threads that read ahead: one pool that moves between fetching and decoding, to whichever is behind.
 
 The idea is Lobster's flexible allocation of a node's threads to loading and preprocessing (Liu et al., ICPP 2022), with queues instead of a
-performance model. The rule, for a thread that is free:
-
-1. The batch that the consumer waits for goes first: if it has come and is not decoded yet, decode it.
-2. Decoding is behind if batches have come that are not decoded; fetching is behind if nothing is being fetched although there is room.
-   Fetch if fetching is behind, else decode the oldest batch if decoding is behind, else fetch the next one if there is room.
-
-So all threads fetch while the network is slow, and all but one decode while decoding is.
+performance model: see Pool._choose. All threads fetch while the network is slow, and all but one decode while decoding is.
 
 Two limits hold memory. Fetching has room while the stored bytes of the batches that were asked for, and are not yet handed out, stay
 within `room`. Decoding has room while the batches that are decoded, or being decoded, are at most `decoded_most`, and what decoders
@@ -37,7 +31,7 @@ Fetch = Callable[[int, Task, Callable[[int], None]], Batch]
 
 _LOOK = 0.25  # seconds: how late a Ctrl-C is noticed at most
 
-_FETCHING, _FETCHED, _DECODING, _READY, _DECODED = range(5)  # from _READY on a batch can be taken
+_FETCHING, _FETCHED, _DECODING, _READY = range(4)
 
 
 @dataclass
@@ -64,15 +58,29 @@ class Stats:
     waiting_seconds: float = 0.0
 
 
+@dataclass
 class _Slot:
-    __slots__ = ("batch", "decoded", "error", "reserved", "state")
+    """A batch that was begun and is not yet taken."""
 
-    def __init__(self, reserved: int) -> None:
-        self.state = _FETCHING
-        self.batch: Optional[Batch] = None
-        self.error: Optional[BaseException] = None
-        self.reserved = reserved
-        self.decoded = 0  # bytes that decoders returned
+    reserved: int  # stored bytes, or a guess
+    state: int = _FETCHING
+    decoded: int = 0  # bytes that decoders returned
+    batch: Optional[Batch] = None
+    error: Optional[BaseException] = None
+
+
+@dataclass
+class _Average:
+    sum: float
+    n: int = 0
+
+    def add(self, value: int) -> None:
+        self.sum, self.n = (self.sum if self.n else 0) + value, self.n + 1
+
+    @property
+    def value(self) -> float:
+        """What was given at the beginning, before anything is known."""
+        return self.sum / max(self.n, 1)
 
 
 _working: weakref.WeakSet[Pool] = weakref.WeakSet()  # pools that have threads, or had some
@@ -82,10 +90,9 @@ _LAST = 5.0  # seconds that threads have to end before the interpreter does: a d
 @atexit.register
 def _end() -> None:
     """Ends the threads of all pools before the interpreter ends: it would abort the process if one came back from C++ then."""
-    pools = [p for p in list(_working) if p.ours()]
-    for p in pools:
-        p.stop()
     end = time.monotonic() + _LAST
+    for p in (pools := list(_working)):
+        p.stop()
     for p in pools:
         p.join(end)
 
@@ -108,8 +115,7 @@ class Pool:
     ) -> None:
         """Makes a pool; room are the bytes ahead, most the batches ahead, guess the bytes of a batch that is not known yet."""
         self._numbers, self._fetch, self._decode = numbers, fetch, decode
-        self._room, self._most, self._guess = room, most, max(guess, 1)
-        self._decoded_most, self._decoded_room = decoded_most, decoded_room
+        self._room, self._most, self._decoded_most, self._decoded_room = room, most, decoded_most, decoded_room
         self.elsewhere: Callable[[int], int] = lambda _: 0
         """Says how many of the batches that were taken still wait for the trainer, in the queues of a DataLoader."""
         self._task = Task()
@@ -120,11 +126,11 @@ class Pool:
         self._work = threading.Condition(self._lock)  # a thread that has nothing to do may find something
         self._slots: dict[int, _Slot] = {}
         self._next = 0
-        self._known = self._known_bytes = 0  # batches whose length a gateway has announced
-        self._sized = self._sized_bytes = 0  # batches that were decoded, and what decoders returned for them
+        self._stored = _Average(max(guess, 1))  # bytes of a batch, as gateways have announced them
+        self._decoded = _Average(max(decoded_room, 1))  # bytes that decoders returned for a batch
         self._now = Stats()
         self._threads: list[threading.Thread] = []
-        self._wanted = min(threads, len(numbers)) if threads else 0
+        self._wanted = min(threads, len(numbers))
         self._stopped = False
 
     def take(self) -> Optional[Batch]:
@@ -134,16 +140,13 @@ class Pool:
         begun = time.monotonic()
         while True:
             with self._lock:
-                ready, slot = self._ready()
-                if ready:
-                    self._now.waiting_seconds += time.monotonic() - begun
-                    if slot is None:
-                        return None
-                    del self._slots[self._now.batches]
-                    self._now.batches += 1
-                    self._now.ahead_bytes -= slot.reserved
-                    self._now.decoded_bytes -= slot.decoded
-                    self._work.notify()
+                if self._now.batches == len(self._numbers):
+                    return None
+                if self._stopped:
+                    raise Closed("the reader is closed")
+                slot = self._slots.get(self._now.batches)
+                if slot is not None and slot.state == _READY:
+                    self._hand_out(slot, time.monotonic() - begun)
                     break
                 self._consumers += 1
                 self._wake_another()
@@ -154,21 +157,24 @@ class Pool:
                 # It would end the caller's loop as if the epoch were over.
                 raise RuntimeError("a transform of batches raised StopIteration") from slot.error
             raise slot.error
-        batch = slot.batch
-        assert batch is not None
-        self._now.bytes += len(batch.data)
-        return batch
+        return slot.batch
 
-    def _ready(self) -> tuple[bool, Optional[_Slot]]:
-        """Says whether the next batch is ready, and its place; None at the end. The caller holds the lock."""
-        if self._now.batches == len(self._numbers):
-            return True, None
-        if self._stopped:
-            raise Closed("the reader is closed")
-        slot = self._slots.get(self._now.batches)
-        if slot is None or slot.state < _READY:
-            return False, None
-        return True, slot
+    def _start(self) -> None:
+        while len(self._threads) < self._wanted and not self._stopped:
+            _working.add(self)
+            t = threading.Thread(target=self._run, name=f"millrace-{len(self._threads)}", daemon=True)
+            t.start()
+            self._threads.append(t)
+
+    def _hand_out(self, slot: _Slot, waited: float) -> None:
+        now = self._now
+        del self._slots[now.batches]
+        now.batches += 1
+        now.bytes += 0 if slot.batch is None else len(slot.batch.data)
+        now.ahead_bytes -= slot.reserved
+        now.decoded_bytes -= slot.decoded
+        now.waiting_seconds += waited
+        self._work.notify()
 
     def _wait(self) -> None:
         """Waits until the next batch may be ready. The caller does not hold the lock.
@@ -189,29 +195,19 @@ class Pool:
         for _ in range(self._consumers):
             self._bell.put(None)
 
-    def _start(self) -> None:
-        while len(self._threads) < self._wanted and not self._stopped:
-            _working.add(self)
-            t = threading.Thread(target=self._run, name=f"millrace-{len(self._threads)}", daemon=True)
-            t.start()
-            self._threads.append(t)
-
     def _run(self) -> None:
         last: Optional[bool] = None
         while True:
             with self._lock:
-                while True:
-                    if self._stopped:
-                        return
-                    at, fetch = self._choose()
-                    if at >= 0:
-                        break
+                while not self._stopped and (found := self._choose()) is None:
                     if self._next == len(self._numbers) and not self._now.fetching and self._undecoded() is None:
                         self._work.notify_all()
                         return
                     self._work.wait()
-                if last is not None and last != fetch:
-                    self._now.moves += 1
+                if self._stopped or found is None:
+                    return
+                at, fetch = found
+                self._now.moves += last not in (None, fetch)
                 last = fetch
                 slot = self._claim(at, fetch)
                 self._wake_another()
@@ -228,65 +224,69 @@ class Pool:
                 self._done(slot, fetch, time.monotonic() - begun, size)
             del slot  # whoever waits holds no batch
 
-    def _choose(self) -> tuple[int, bool]:
-        """Says which batch a free thread works on, and whether it fetches it. -1: none. The caller holds the lock."""
-        waited = self._slots.get(self._now.batches)
-        if waited is not None and waited.state == _FETCHED and (self._consumers or self._may_decode(self._now.batches)):
-            return self._now.batches, False
+    def _choose(self) -> Optional[tuple[int, bool]]:
+        """Says which batch a free thread works on, and whether it fetches it. The caller holds the lock.
+
+        The batch that the consumer waits for goes first: if it has come, it is decoded. Else a thread fetches if nobody does and there
+        is room, decodes the oldest batch that waits for that, or fetches too.
+        """
+        first = self._now.batches
+        waited = self._slots.get(first)
+        if waited is not None and waited.state == _FETCHED and (self._consumers or self._may_decode(first)):
+            return first, False
+        ahead = self._now.ahead_bytes + self._stored.value
         can_fetch = self._next < len(self._numbers) and (
-            self._next == self._now.batches or (self._now.ahead_bytes + self._guess <= self._room and self._next - self._now.batches < self._most)
+            self._next == first or (ahead <= self._room and self._next - first < self._most)
         )
         if can_fetch and not self._now.fetching:
             return self._next, True
         oldest = self._undecoded()
         if oldest is not None and self._may_decode(oldest):
             return oldest, False
-        return (self._next, True) if can_fetch else (-1, False)
+        return (self._next, True) if can_fetch else None
 
     def _may_decode(self, at: int) -> bool:
         """Reports whether there is room for one more decoded batch. Its size is taken to be the average; before any is known, all room."""
-        elsewhere = self.elsewhere(self._now.batches)
-        if at - self._now.batches + elsewhere >= self._decoded_most:
+        first = self._now.batches
+        elsewhere = self.elsewhere(first)
+        if at - first + elsewhere >= self._decoded_most:
             return False
         others = self._now.decoding + elsewhere  # they have a size, but it is not known
-        if at != self._now.batches:
-            others += self._slots[self._now.batches].state < _DECODING  # it is decoded in any case
-        elif others == 0 and not any(slot.state == _DECODED for slot in self._slots.values()):
+        if at != first:
+            others += self._slots[first].state < _DECODING  # it is decoded in any case
+        elif others == 0 and not any(slot.state == _READY for slot in self._slots.values()):
             return True
-        guess = self._sized_bytes / self._sized if self._sized else max(self._decoded_room, 1)
-        return self._now.decoded_bytes + (others + 1) * guess <= self._decoded_room
+        return self._now.decoded_bytes + (others + 1) * self._decoded.value <= self._decoded_room
 
     def _undecoded(self) -> Optional[int]:
         return next((i for i, s in self._slots.items() if s.state == _FETCHED), None)
 
     def _claim(self, at: int, fetch: bool) -> _Slot:
         if not fetch:
-            slot = self._slots[at]
-            slot.state = _DECODING
+            self._slots[at].state = _DECODING
             self._now.decoding += 1
-            return slot
-        slot = self._slots[at] = _Slot(self._guess)
+            return self._slots[at]
         self._next += 1
         self._now.fetching += 1
-        self._reserve(self._guess)
+        slot = self._slots[at] = _Slot(0)
+        self._reserve(slot, int(self._stored.value))
         return slot
 
-    def _reserve(self, size: int) -> None:
-        self._now.ahead_bytes += size
+    def _reserve(self, slot: _Slot, size: int) -> None:
+        self._now.ahead_bytes += size - slot.reserved
         self._now.most_ahead_bytes = max(self._now.most_ahead_bytes, self._now.ahead_bytes)
+        slot.reserved = size
 
     def _announced(self, slot: _Slot, size: int) -> None:
         """Puts the length that a gateway has announced in the place of the guess, and learns from it."""
         with self._lock:
-            self._known, self._known_bytes = self._known + 1, self._known_bytes + size
-            self._guess = max(self._known_bytes // self._known, 1)
-            self._reserve(size - slot.reserved)
-            slot.reserved = size
+            self._stored.add(size)
+            self._reserve(slot, size)
             self._wake_another()
 
     def _wake_another(self) -> None:
         """Wakes one thread if there is something to do; it wakes the next: all at once would only stand in each other's way."""
-        if self._choose()[0] >= 0:
+        if self._choose() is not None:
             self._work.notify()
 
     def _done(self, slot: _Slot, fetch: bool, took: float, size: int) -> None:
@@ -297,10 +297,10 @@ class Pool:
         else:
             self._now.decoding -= 1
             self._now.decode_seconds += took
-            slot.state, slot.decoded = _DECODED, size
+            slot.state, slot.decoded = _READY, size
             self._now.decoded_bytes += size
-            self._sized, self._sized_bytes = self._sized + 1, self._sized_bytes + size
-        if slot.state >= _READY and self._slots.get(self._now.batches) is slot:
+            self._decoded.add(size)
+        if slot.state == _READY and self._slots.get(self._now.batches) is slot:
             self._wake_consumers()
 
     def stats(self) -> Stats:
@@ -308,12 +308,8 @@ class Pool:
         self._must_be_ours()
         with self._lock:
             states = [slot.state for slot in self._slots.values()]
-            return replace(
-                self._now,
-                threads=sum(t.is_alive() for t in self._threads),
-                undecoded=states.count(_FETCHED),
-                ready=states.count(_READY) + states.count(_DECODED),
-            )
+            threads = sum(t.is_alive() for t in self._threads)
+            return replace(self._now, threads=threads, undecoded=states.count(_FETCHED), ready=states.count(_READY))
 
     def ours(self) -> bool:
         """Reports whether this process made the pool. In a forked child it is the parent's, sockets and locks included."""

@@ -3,33 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Callable, Optional, Union
 from urllib.parse import unquote
 
+from . import _framed, _npy
 from ._core import Core
-from ._framed import Table, is_framed, open_framed
 from ._gateways import TIMEOUTS, Gateway
 from ._head import Head
-from ._npy import ArrayHeader, is_npy, open_npy
 from ._wire import Answer, Attempt, ShortBody, Task, cause, no_answer, read_error
 from .crc import checksum
 from .errors import BatchTooLarge, EndOfEpoch, IntegrityError, MillraceError, ProtocolError
 
-EAGER = 32 << 20  # what a Content-Length is trusted with before a byte has come
-
 Take = Callable[[int], memoryview]
-Answered = tuple[Head, memoryview, Union[Table, ArrayHeader, None]]
+Layout = Union[_framed.Table, _npy.ArrayHeader]
+Answered = tuple[Head, memoryview, Optional[Layout]]
 """Header, bytes and layout of a batch."""
 
+_OPEN: dict[str, Callable[[Head, memoryview], tuple[memoryview, Layout]]] = {
+    _framed.MEDIA_TYPE: _framed.open_framed, _npy.MEDIA_TYPE: _npy.open_npy,
+}  # fmt: skip
 
+
+@dataclass(frozen=True)
 class Expected:
     """What an answer must be, besides what it says itself."""
 
-    def __init__(self, target: str, epoch: int, number: int, query: Mapping[str, str], dataset: str, batches: int) -> None:
-        self.target, self.epoch, self.number, self.query = target, epoch, number, query
-        self.dataset, self.batches = dataset, batches
+    target: str
+    epoch: int
+    number: int
+    query: Mapping[str, str]
+    dataset: str
+    batches: int
 
 
 class Transfer:
@@ -42,8 +48,7 @@ class Transfer:
 
     def _drop(self) -> None:
         self._head: Optional[Head] = None
-        self._etag, self._size, self._got = "", 0, 0
-        self._body: memoryview = memoryview(b"")
+        self._body, self._got = memoryview(b""), 0
 
     def run(self, rank: int, world_size: int, task: Task) -> Answered:
         """Returns the batch's header, the bytes of its whole, checked body, and what table came with them, or raises."""
@@ -59,79 +64,68 @@ class Transfer:
 
     def _answer(self, a: Attempt) -> Answered:
         g = a.gateway
-        headers = {"Range": f"bytes={self._got}-", "If-Range": self._etag} if self._got else {}
+        headers = {"Range": f"bytes={self._got}-", "If-Range": self._head.etag} if self._got and self._head else {}
         with self._core.here().wire.send(a, "GET", self._want.target, headers) as r:
             if r.status not in (200, 206) or (r.status == 206 and not self._got):
-                e = read_error(g, r)
-                raise no_answer(e.message, g) if e.status == 416 else self._contradiction(e)  # 416: a body of another length
-            self._begin(r, g)
+                raise self._refusal(read_error(g, r), g)
+            head = read_head(r.headers, self._want, g)
+            if r.length is None:
+                raise no_answer("no Content-Length", g)
+            if r.status == 206:
+                self._go_on(r, head, g)
+            else:
+                self._begin(r.length, head, g)
             self._read(r, g)
-        head, body = self._head, self._body
-        assert head is not None
+        body = self._body
         if self._check is not None and (got := self._check(body)) != head.crc32c:
             text = f"{g.name}: the body does not match its CRC-32C: got {got:08x}, want {head.crc32c:08x}"
             raise IntegrityError(text, gateway=g.name)
+        opened = _OPEN.get(head.content_type.split(";", maxsplit=1)[0].strip())
         try:
-            if is_framed(head.content_type):
-                return (head, *open_framed(head, body))
-            if is_npy(head.content_type):
-                return (head, *open_npy(head, body))
+            return (head, body, None) if opened is None else (head, *opened(head, body))
         except ProtocolError as e:
             raise no_answer(e.message, g) from None
-        return head, body, None
 
-    def _contradiction(self, e: MillraceError) -> MillraceError:
-        """Takes the end of the epoch for a fault of the gateway where the batch must exist."""
+    def _refusal(self, e: MillraceError, g: Gateway) -> MillraceError:
+        """Takes the end of the epoch, where the batch must exist, for a fault of the gateway, and a body of another length too."""
+        if e.status == 416:
+            return no_answer(e.message, g)
         most = max(e.batches or 0, self._want.batches)
         if isinstance(e, EndOfEpoch) and self._want.number < most:
-            return ProtocolError(f"batch {self._want.number} of {most}: {e.message}", gateway=e.gateway)
+            return no_answer(f"batch {self._want.number} of {most}: {e.message}", g)
         return e
 
-    def _begin(self, r: Answer, g: Gateway) -> None:
-        """Takes the header of a whole body, which replaces what is there, or of the rest of it."""
-        head = read_head(r.headers, self._want, g)
-        if r.length is None:
-            raise no_answer("no Content-Length", g)
-        if r.status == 206:
-            self._go_on(r, head, g)
-            return
+    def _begin(self, length: int, head: Head, g: Gateway) -> None:
+        """Takes the header of a whole body, which replaces what is there."""
         self._drop()
         limit = self._core.settings.max_batch_bytes
-        if r.length > limit:
-            raise BatchTooLarge(f"{g.name}: a batch of {r.length} bytes, more than the client's max_batch_bytes of {limit}", gateway=g.name)
-        self._head, self._size = head, r.length
-        if head.etag.startswith('"'):
-            self._etag = head.etag  # a strong one: it stands for these bytes
+        if length > limit:
+            raise BatchTooLarge(f"{g.name}: a batch of {length} bytes, more than the client's max_batch_bytes of {limit}", gateway=g.name)
         if self._announced is not None:
-            self._announced(self._size)
+            self._announced(length)
+        self._head, self._body = head, self._take(length)
 
     def _go_on(self, r: Answer, head: Head, g: Gateway) -> None:
         """Refuses an answer that is not the rest of the body."""
-        want = f"bytes {self._got}-{self._size - 1}/{self._size}"
-        got = r.headers.get("content-range")
-        if got != want or r.length != self._size - self._got:
+        size = len(self._body)
+        got, want = r.headers.get("content-range"), f"bytes {self._got}-{size - 1}/{size}"
+        if got != want or r.length != size - self._got:
             raise no_answer(f"got the part {got!r} with {r.length} bytes, want {want!r}", g)
         if self._head is None or head != replace(self._head, location=head.location):
-            raise no_answer(f"got the rest of another batch, {head.etag}, want that of {self._etag}", g)
+            raise no_answer(f"got the rest of another batch, {head.etag}", g)
 
     def _read(self, r: Answer, g: Gateway) -> None:
-        """Reads the body, or the rest of it. Beyond EAGER memory is taken only as bytes arrive, twice what has come at most."""
-        size = self._size
-        if len(self._body) == 0 and size:
-            self._body = self._take(min(size, EAGER))
+        """Reads the body, or the rest of it."""
+        size = len(self._body)
         try:
             while self._got < size:
-                if self._got == len(self._body):
-                    more = self._take(min(size, 2 * self._got))
-                    more[: self._got] = self._body
-                    self._body = more
                 n = r.readinto(self._body[self._got :])
                 if n == 0:
                     raise ConnectionError("the connection was closed")
                 self._got += n
         except OSError as e:
             text = f"{g.name}: body ends after {self._got} of {size} bytes: {cause(e)}"
-            if not self._etag:
+            if self._head is None or not self._head.etag.startswith('"'):  # a strong one stands for these bytes
                 self._drop()
             code = None if isinstance(e, TIMEOUTS) else "short_body"
             raise ShortBody(text, code=code, retryable=True, gateway=g.name) from e
@@ -151,6 +145,7 @@ def read_head(h: Mapping[str, str], want: Expected, g: Gateway) -> Head:
 
     location = h.get("content-location", "")
     path, _, query = location.partition("?")
+    dataset, said = unquote(path.partition("/v1/datasets/")[2].split("/", 1)[0]), _said(query)
     head = Head(
         epoch=number("Millrace-Epoch"),
         number=number("Millrace-Batch"),
@@ -158,35 +153,30 @@ def read_head(h: Mapping[str, str], want: Expected, g: Gateway) -> Head:
         samples=number("Millrace-Samples"),
         padded=number("Millrace-Padded") if h.get("millrace-padded") else 0,
         generation=h.get("millrace-generation", ""),
-        dataset=_dataset_of(path),
+        dataset=dataset,
         location=location,
         content_type=h.get("content-type", ""),
         etag=h.get("etag", ""),
         crc32c=number("Millrace-Crc32c", 16),
     )
-    if (head.epoch, head.number) != (want.epoch, want.number):
-        raise no_answer(f"got epoch {head.epoch} batch {head.number}, want epoch {want.epoch} batch {want.number}", g)
-    if head.generation != want.query.get("generation", head.generation) or not head.generation:
-        raise no_answer(f"got generation {head.generation!r}, want {want.query.get('generation')!r}", g)
-    if head.dataset and head.dataset != want.dataset:
-        raise no_answer(f"got dataset {head.dataset!r}, want {want.dataset!r}", g)
-    if head.number >= head.batches or head.batches != want.batches:
-        raise no_answer(f"got batch {head.number} of {head.batches} batches, want of {want.batches}", g)
+    for text, got, wanted in (
+        ("epoch {}", head.epoch, want.epoch),
+        ("batch {}", head.number, want.number),
+        ("a batch of {} batches", head.batches, want.batches),
+        ("dataset {!r}", head.dataset or want.dataset, want.dataset),
+        ("generation {!r}", head.generation, want.query.get("generation", head.generation or "one")),
+        *((f"a plan with {name} {{!r}}", said.get(name, value), value) for name, value in want.query.items()),
+    ):
+        if got != wanted:
+            raise no_answer(f"got {text.format(got)}, want {text.format(wanted)}", g)
+    if head.number >= head.batches:
+        raise no_answer(f"got batch {head.number} of {head.batches} batches", g)
     if head.padded > head.samples:
         raise no_answer(f"{head.padded} of {head.samples} samples are padding", g)
-    said = _said(query)
-    for name, value in want.query.items():
-        if said.get(name, value) != value:
-            raise no_answer(f"got a plan with {name} {said[name]!r}, want {value!r}", g)
     size, ranks = said.get("batch_size", ""), int(want.query.get("world_size", "1"))
     if size.isdigit() and head.samples > -(-int(size) // ranks):
         raise no_answer(f"got {head.samples} samples in a share of {size} by {ranks} ranks", g)
     return head
-
-
-def _dataset_of(path: str) -> str:
-    _, found, rest = path.partition("/v1/datasets/")
-    return unquote(rest.split("/", 1)[0]) if found else ""
 
 
 @lru_cache(maxsize=64)

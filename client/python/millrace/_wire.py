@@ -17,6 +17,7 @@ import re
 import selectors
 import socket
 import ssl
+import struct
 import threading
 import time
 import urllib.request
@@ -45,8 +46,10 @@ MAX_HEAD = 64 << 10
 MAX_PROBLEM = 64 << 10
 MOST_INTERIM = 16
 _TARGET = re.compile("[!-~]+")
-_BREAK = re.compile("[\r\n\0]")
+_CHUNK = re.compile("([0-9A-Fa-f]{1,15})[ \t]*(;.*)?")
 _PIECE = 16 << 10  # read at once while it is not known how much comes: an answer's head, and the first of its body
+_STEP_OVER = (socket.timeout, BlockingIOError)
+_WAITS_FOR_ALL = getattr(socket, "MSG_WAITALL", 0) if os.name == "posix" else 0
 
 Task = threading.Event
 """Is set when a request, or all that a reader has under way, is called off."""
@@ -111,20 +114,23 @@ class Attempt:
             while not ready.select(TICK):
                 self.go_on()
 
-    def receive(self, sock: socket.socket, into: memoryview) -> int:
-        """Reads what has come, at least a byte; 0 at the end."""
+    def receive(self, sock: socket.socket, into: memoryview, whole: bool = False) -> int:
+        """Reads what has come, at least a byte; 0 at the end. With `whole` the kernel may wait for all of it: much cheaper than piece by piece."""
+        flags = _WAITS_FOR_ALL if whole and not isinstance(sock, ssl.SSLSocket) else 0
         while True:
             self.go_on()  # after what has come too: a gateway may send a byte now and then
-            with contextlib.suppress(socket.timeout):
-                n = sock.recv_into(into)
-                self.note_sign(True)
-                return n
+            try:
+                n = sock.recv_into(into, 0, flags)
+            except _STEP_OVER:
+                continue
+            self.note_sign(True)
+            return n
 
     def send(self, sock: socket.socket, data: memoryview) -> None:
         """Sends all of data."""
         while data:
             self.go_on()
-            with contextlib.suppress(socket.timeout):
+            with contextlib.suppress(*_STEP_OVER):
                 data = data[sock.send(data) :]
 
     @contextlib.contextmanager
@@ -136,10 +142,10 @@ class Attempt:
         finally:
             self.ends = ends
 
-    def dial(self, host: str, port: int) -> socket.socket:
+    def dial(self, at: Address) -> socket.socket:
         """Connects to one of the addresses of a name."""
-        here = self.gateway.address.here()
-        places: list[Any] = [(here[0], socket.SOCK_STREAM, 0, "", here[1])] if here else socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        here = at.here()
+        places: list[Any] = [(here[0], socket.SOCK_STREAM, 0, "", here[1])] if here else socket.getaddrinfo(at.host, at.port, type=socket.SOCK_STREAM)
         self.watch.seconds(LOOKUP_TIME)
         for place in places[:-1]:
             with contextlib.suppress(OSError), self.within(DIAL_TIME):
@@ -149,8 +155,8 @@ class Attempt:
             return self._connect(*places[-1])
 
     def _connect(self, family: int, kind: int, protocol: int, _: str, at: Any) -> socket.socket:
-        sock = socket.socket(family, kind, protocol)
-        try:
+        with contextlib.ExitStack() as failed:
+            sock = failed.enter_context(socket.socket(family, kind, protocol))
             sock.settimeout(0)
             fault = sock.connect_ex(at)
             if fault == errno.EINPROGRESS:
@@ -160,26 +166,12 @@ class Attempt:
                 raise OSError(fault, os.strerror(fault))
             if family != socket.AF_UNIX:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.settimeout(TICK)
-        except BaseException:
-            sock.close()
-            raise
+            sock.settimeout(None if _WAITS_FOR_ALL else TICK)
+            if _WAITS_FOR_ALL:  # the kernel keeps the time: Python's own timeouts would have each call return with what is there
+                for way in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+                    sock.setsockopt(socket.SOL_SOCKET, way, struct.pack("ll", 0, int(TICK * 1e6)))
+            failed.pop_all()
         return sock
-
-    def shake_hands(self, sock: ssl.SSLSocket) -> None:
-        """Begins TLS. OpenSSL locks what connections share while it does, so a fork waits for each step of it."""
-        sock.settimeout(0)
-        while True:
-            try:
-                with no_fork:
-                    sock.do_handshake()
-                break
-            except ssl.SSLWantReadError:
-                event = selectors.EVENT_READ
-            except ssl.SSLWantWriteError:
-                event = selectors.EVENT_WRITE
-            self.wait(sock, event)
-        sock.settimeout(TICK)
 
 
 class Answer:
@@ -187,11 +179,10 @@ class Answer:
 
     def __init__(self, a: Attempt, sock: socket.socket) -> None:
         """Reads the head of the answer, without the interim ones (100 to 199) that proxies may send before."""
-        self._a, self.sock, self._rest = a, sock, b""
+        self._a, self.sock, self._rest = a, sock, bytearray()
         for _ in range(MOST_INTERIM):
-            self.status, self.reason, self.headers = self._read_head()
-            status = self.status
-            if not 100 <= status < 200:
+            self._read_head()
+            if not 100 <= self.status < 200:
                 break
         else:
             raise OSError(f"more than {MOST_INTERIM} interim answers")
@@ -199,43 +190,52 @@ class Answer:
         self._chunked = self.headers.get("transfer-encoding", "").lower() == "chunked"
         self.length: Optional[int] = None
         """Bytes of the body that are still to be read; None where only its end tells."""
-        if status in (204, 304):
+        if self.status in (204, 304):
             self.length = 0
         elif not self._chunked and length.isdecimal() and len(length) < 19:
             self.length = int(length)
 
-    def _read_head(self) -> tuple[int, str, dict[str, str]]:
-        while (end := self._rest.find(b"\r\n\r\n")) < 0:
-            if not b"HTTP/1."[: len(self._rest)] == self._rest[:7] or len(self._rest) > MAX_HEAD:
-                raise OSError(f"no HTTP: {printable(self._rest.decode('latin-1'), 100)!r}")
-            self._more()
-        line, *lines = self._rest[:end].decode("latin-1").split("\r\n")
-        self._rest = self._rest[end + 4 :]
-        version, status, reason = (line + "  ").split(" ", 2)
+    def _read_head(self) -> None:
+        first = self._line()
+        version, status, reason = (first + "  ").split(" ", 2)
         if not (version.startswith("HTTP/1.") and status.isdecimal() and len(status) == 3):
-            raise OSError(f"no HTTP: {printable(line, 100)!r}")
-        headers: dict[str, str] = {}
-        for line in lines:
+            raise OSError(f"no HTTP: {printable(first, 100)!r}")
+        self.status, self.reason = int(status), reason.strip()
+        self.headers = {"connection": "close"} if version == "HTTP/1.0" else {}
+        for line in self._lines():
             name, _, value = line.partition(":")
-            headers[name.strip().lower()] = value.strip()
-        if version == "HTTP/1.0":
-            headers.setdefault("connection", "close")
-        return int(status), reason.strip(), headers
+            self.headers[name.strip().lower()] = value.strip()
 
-    def _more(self) -> None:
-        piece = bytearray(_PIECE)
-        n = self._a.receive(self.sock, memoryview(piece))
-        if n == 0:
-            raise ConnectionError("the connection was closed")
-        self._rest += piece[:n]
+    def _lines(self) -> Iterator[str]:
+        """Gives the lines up to an empty one."""
+        size = 0
+        while line := self._line():
+            size += len(line)
+            if size > MAX_HEAD:
+                raise OSError("the headers do not end")
+            yield line
+
+    def _line(self) -> str:
+        while (end := self._rest.find(b"\r\n")) < 0:
+            if len(self._rest) > MAX_HEAD:
+                raise OSError(f"no HTTP: a line does not end: {printable(self._rest.decode('latin-1'), 100)!r}")
+            piece = bytearray(_PIECE)
+            n = self._a.receive(self.sock, memoryview(piece))
+            if n == 0:
+                raise ConnectionError("the connection was closed")
+            self._rest += piece[:n]
+        line = self._rest[:end].decode("latin-1")
+        del self._rest[: end + 2]
+        return line
 
     def readinto(self, into: memoryview) -> int:
-        """Reads what has come of the body, at least a byte; 0 where the connection ends."""
+        """Reads what has come of the body, at least a byte; 0 where the connection ends. No more than the body has is asked for."""
         n = min(len(self._rest), len(into))
         if n:
-            into[:n], self._rest = self._rest[:n], self._rest[n:]
+            into[:n] = self._rest[:n]
+            del self._rest[:n]
         else:
-            n = self._a.receive(self.sock, into)
+            n = self._a.receive(self.sock, into, whole=True)
         if self.length is not None:
             self.length -= n
         return n
@@ -246,14 +246,12 @@ class Answer:
         for left in self._chunks():
             while left != 0 and len(out) <= most:
                 n = self.readinto(piece[:left])
-                if n == 0 and left is None:
-                    return bytes(out)
-                if n == 0:
+                if n == 0 and left is not None:
                     raise ConnectionError(f"the connection was closed after {len(out)} bytes")
                 out += piece[:n]
-                left = None if left is None else left - n
+                left = left - n if left is not None else None if n else 0
             if len(out) > most:
-                return bytes(out)
+                break
         return bytes(out)
 
     def _chunks(self) -> Iterator[Optional[int]]:
@@ -261,20 +259,19 @@ class Answer:
         if not self._chunked:
             yield self.length
             return
-        while size := _hexadecimal(self._line().partition(b";")[0].strip()):
+        while True:
+            line = self._line()
+            found = _CHUNK.fullmatch(line)
+            if found is None:
+                raise OSError(f"the length of a chunk is {printable(line, 30)!r}")
+            size = int(found[1], 16)
+            if size == 0:
+                break
             yield size
             self._line()
-        while self._line():
+        for _ in self._lines():
             pass  # a header behind the body
         self.length = 0
-
-    def _line(self) -> bytes:
-        while (end := self._rest.find(b"\r\n")) < 0:
-            if len(self._rest) > MAX_HEAD:
-                raise OSError("a line of a chunked body does not end")
-            self._more()
-        line, self._rest = self._rest[:end], self._rest[end + 2 :]
-        return line
 
     @property
     def whole(self) -> bool:
@@ -282,17 +279,13 @@ class Answer:
         return self.length == 0 and not self._rest and "close" not in self.headers.get("connection", "").lower()
 
 
-def _hexadecimal(text: bytes) -> int:
-    if not text.isalnum() or len(text) > 15:
-        raise OSError(f"the length of a chunk is {printable(text, 30)}")
-    return int(text, 16)
-
-
 class Wire:
     """The connections of one process."""
 
     def __init__(self, user_agent: str, tokens: Tokens, headers: dict[str, str], new_context: Callable[[], ssl.SSLContext]) -> None:
-        self._user_agent, self._tokens, self._headers, self._new_context = user_agent, tokens, headers, new_context
+        self._tokens, self._new_context = tokens, new_context
+        # By the names under which this module writes them, so that a caller's takes the place of ours.
+        self._headers = {"User-Agent": user_agent, "Accept-Encoding": "identity", **{name.title(): value for name, value in headers.items()}}
         self._context: Optional[ssl.SSLContext] = None
         self._sessions: dict[str, Optional[ssl.SSLSession]] = {}
         self._lock = threading.Lock()  # guards what follows
@@ -310,12 +303,9 @@ class Wire:
         It wants no right, so no token is shown.
         """
         a = Attempt(gateway, Stopwatch(), limit, over)
-        sock = self._connect(a)
-        try:
+        with self._connect(a) as sock:
             a.send(sock, self._request(gateway, "GET", "/readyz", {}, None, None))
             return Answer(a, sock).status != 503
-        finally:
-            sock.close()
 
     @contextlib.contextmanager
     def send(self, a: Attempt, method: str, target: str, headers: dict[str, str], body: Optional[bytes] = None) -> Iterator[Answer]:
@@ -379,66 +369,53 @@ class Wire:
         at = a.gateway.address
         proxy = _proxy_of(at)
         try:
-            sock = a.dial(proxy.host, proxy.port) if proxy else a.dial(at.host, at.port)
-            if at.scheme == "http":
+            with contextlib.ExitStack() as failed:
+                sock = failed.enter_context(a.dial(proxy or at))
+                if at.scheme == "https":
+                    with a.within(DIAL_TIME):
+                        if proxy is not None:
+                            self._tunnel(a, sock, proxy)
+                        sock = failed.enter_context(self._wrapped(a.gateway, sock))
+                        _shake_hands(a, sock)
+                failed.pop_all()
                 return sock
-            try:
-                with a.within(DIAL_TIME):
-                    if proxy is not None:
-                        self._tunnel(a, sock, proxy)
-                    return self._begin_tls(a, sock)
-            except BaseException:
-                sock.close()
-                raise
         except OSError as e:
-            if proxy is not None and not isinstance(e, ssl.SSLCertVerificationError):
-                text = f"{cause(e)} (through {proxy.name}, the environment's proxy; no_proxy leaves gateways out)"
-                raise ConnectionError(text) from e
-            raise
+            if proxy is None or isinstance(e, ssl.SSLCertVerificationError):
+                raise
+            raise ConnectionError(f"{cause(e)} (through {proxy.name}, the environment's proxy; no_proxy leaves gateways out)") from e
 
     def _tunnel(self, a: Attempt, sock: socket.socket, proxy: Address) -> None:
-        place, credentials = a.gateway.address.place, "".join(f"{name}: {value}\r\n" for name, value in _credentials(proxy).items())
-        a.send(sock, memoryview(f"CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n{credentials}\r\n".encode("latin-1")))
+        place = a.gateway.address.place
+        a.send(sock, _written("CONNECT", place, {"Host": place, **_credentials(proxy)}))
         r = Answer(a, sock)
         if r.status != 200:
             raise OSError(f"the tunnel was refused: {r.status} {printable(r.reason, 200)}")
 
-    def _begin_tls(self, a: Attempt, sock: socket.socket) -> socket.socket:
-        g = a.gateway
+    def _wrapped(self, g: Gateway, sock: socket.socket) -> ssl.SSLSocket:
         with no_fork:
             if self._context is None:
                 self._context = self._new_context()  # reads all certificates: once
-            session = self._sessions.get(g.name)
-            secure = self._context.wrap_socket(sock, server_hostname=g.address.host, do_handshake_on_connect=False, session=session)
-        try:
-            a.shake_hands(secure)
-        except BaseException:
-            secure.close()
-            raise
-        return secure
+            return self._context.wrap_socket(
+                sock, server_hostname=g.address.host, do_handshake_on_connect=False, session=self._sessions.get(g.name)
+            )
 
     def _request(
         self, g: Gateway, method: str, target: str, headers: dict[str, str], token: Optional[Secret], body: Optional[bytes]
     ) -> memoryview:
-        """Writes a request. No traceback shows what is in a view, or in a Secret."""
         at, proxy = g.address, _proxy_of(g.address) if g.address.scheme == "http" else None
-        every = {"Host": at.named or at.place.removesuffix(f":{PORTS[at.scheme]}"), "User-Agent": self._user_agent, "Accept-Encoding": "identity"}
+        target = at.prefix + target
+        every = {"Host": at.named or at.place.removesuffix(f":{PORTS[at.scheme]}")}
         if proxy is not None:
             every.update(_credentials(proxy))
-            target = f"http://{at.named or at.place}{at.prefix}{target}"
-        else:
-            target = at.prefix + target
+            target = f"http://{at.named or at.place}{target}"
         if token is not None:
             every["Authorization"] = Secret(f"Bearer {token}")
         if body is not None:
             every.update({"Content-Type": "application/json", "Content-Length": str(len(body))})
-        own = {name.lower() for name in self._headers}
-        every = {**{name: value for name, value in every.items() if name.lower() not in own}, **self._headers, **headers}
+        every.update(self._headers)
+        every.update(headers)
         try:
-            if not _TARGET.fullmatch(target) or any(_BREAK.search(text) for pair in every.items() for text in pair):
-                raise ValueError
-            head = Secret("".join(f"{name}: {value}\r\n" for name, value in every.items()))
-            return memoryview(f"{method} {target} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + (body or b""))
+            return _written(method, target, every, body or b"")
         except ValueError:  # whose text may repeat a token
             what = "a header has" if _TARGET.fullmatch(target) else "the path has"
             raise InvalidArgument(f"{g.name}: {what} characters that HTTP does not take", cure="headers are one line of Latin-1") from None
@@ -451,6 +428,30 @@ class Wire:
         for kept in idle.values():
             for _, sock in kept:
                 sock.close()
+
+
+def _written(method: str, target: str, headers: dict[str, str], body: bytes = b"") -> memoryview:
+    """Writes a request. No traceback shows what is in a view, or in a Secret."""
+    head = Secret("".join(f"{name}: {value}\n" for name, value in headers.items()))
+    if not _TARGET.fullmatch(target) or head.count("\n") != len(headers) or "\r" in head or "\0" in head:
+        raise ValueError
+    return memoryview((f"{method} {target} HTTP/1.1\n{head}\n".replace("\n", "\r\n")).encode("latin-1") + body)
+
+
+def _shake_hands(a: Attempt, sock: ssl.SSLSocket) -> None:
+    """Begins TLS. OpenSSL locks what connections share while it does, so a fork waits for each step of it."""
+    sock.settimeout(0)
+    while True:
+        try:
+            with no_fork:
+                sock.do_handshake()
+            break
+        except ssl.SSLWantReadError:
+            event = selectors.EVENT_READ
+        except ssl.SSLWantWriteError:
+            event = selectors.EVENT_WRITE
+        a.wait(sock, event)
+    sock.settimeout(TICK)
 
 
 UNTRUSTED = (
@@ -489,36 +490,33 @@ def printable(text: object, most: int = 4096) -> str:
 
 def read_error(gateway: Gateway, r: Answer) -> MillraceError:
     """Turns an answer that is no success into an exception."""
-    after, body, problem = r.headers.get("retry-after", ""), b"", None
-    about: dict[str, Any] = {
-        "status": r.status, "gateway": gateway.name, "request_id": printable(r.headers.get("x-request-id", "")),
-        "retry_after": float(after) if after.isdecimal() and len(after) < 10 else 0.0,
-    }
-    with contextlib.suppress(OSError):
-        body = r.read(MAX_PROBLEM)
+    said: Any = None
     if r.headers.get("content-type", "").split(";")[0].strip() == "application/problem+json":
-        with contextlib.suppress(ValueError, RecursionError):
-            problem = json.loads(body)
-    if not isinstance(problem, dict):
+        with contextlib.suppress(OSError, ValueError, RecursionError):
+            said = json.loads(r.read(MAX_PROBLEM))
+    problem: dict[str, Any] = said if isinstance(said, dict) else {}
+    after, ms, batches = r.headers.get("retry-after", ""), problem.get("retry_after_ms"), problem.get("batches")
+    code, cure = printable(problem.get("code", "")), None
+    if problem:
+        text, retryable = f"{code}: {printable(problem.get('detail') or problem.get('title') or '')}", problem.get("retryable") is True
+    else:
         # Something between us and the gateway answered: a proxy that is starting, full or has no backend.
-        detail = printable(r.reason, 200)
+        text, retryable = printable(r.reason, 200), r.status in (408, 429, 500, 502, 503, 504)
         if 300 <= r.status < 400:
-            detail = f"a redirect to {printable(r.headers.get('location', ''), 200)!r}, which no gateway sends"
-        retryable = r.status in (408, 429, 500, 502, 503, 504)
+            text = f"a redirect to {printable(r.headers.get('location', ''), 200)!r}, which no gateway sends"
         cure = ProtocolError.cure if r.status == 404 else None  # another server, most likely: a gateway says what it has not
-        return by_code("", r.status)(f"{gateway.name}: {r.status} {detail}", retryable=retryable, cure=cure, **about)
-    code, ms, batches = printable(problem.get("code", "")), problem.get("retry_after_ms"), problem.get("batches")
-    if isinstance(ms, int) and 0 < ms < 1 << 40:
-        about["retry_after"] = ms / 1000
-    about["request_id"] = printable(problem.get("request_id") or about["request_id"])
     return by_code(code, r.status)(
-        f"{gateway.name}: {r.status} {code}: {printable(problem.get('detail') or problem.get('title') or '')}",
+        f"{gateway.name}: {r.status} {text}",
         code=code or None,
-        retryable=problem.get("retryable") is True,
+        status=r.status,
+        gateway=gateway.name,
+        request_id=printable(problem.get("request_id") or r.headers.get("x-request-id", "")),
+        retryable=retryable,
+        retry_after=ms / 1000 if isinstance(ms, int) and 0 < ms < 1 << 40 else float(after) if after.isdecimal() and len(after) < 10 else 0.0,
+        cure=cure,
         batches=batches if isinstance(batches, int) else None,
         faults=tuple((printable(f.get("name", "")), printable(f.get("reason", ""))) for f in problem.get("faults") or () if isinstance(f, dict)),
         shards=tuple(s for s in problem.get("shards") or () if isinstance(s, str)),
-        **about,
     )
 
 

@@ -261,7 +261,7 @@ class Case:
         with p._lock:
             asleep = len(p._work._waiters)  # type: ignore[attr-defined]
             busy = p._now.fetching + p._now.decoding
-            if asleep and asleep + busy == len(p._threads) == p._wanted and not p._stopped and p._choose()[0] >= 0:
+            if asleep and asleep + busy == len(p._threads) == p._wanted and not p._stopped and p._choose() is not None:
                 self.slept.append(f"{asleep} of {p._wanted} threads sleep while {p._choose()} is to be done")
 
     def fetch(self, number: int, _: Task, announced: Callable[[int], None]) -> Batch:
