@@ -9,7 +9,8 @@ import time
 from collections.abc import Sequence
 from typing import Optional
 
-from . import Client, MillraceError, __version__
+from . import MillraceError, __version__
+from .client import client_of
 from .epoch import THREADS
 
 
@@ -20,7 +21,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         epilog="MILLRACE_TOKEN_FILE or MILLRACE_TOKEN gives the token to show to gateways, SSL_CERT_FILE the authorities to trust.",
     )
     p.add_argument("--version", action="version", version=f"millrace {__version__}")
-    p.add_argument("url", nargs="+", help="gateways: http://host:port, or dns:NAME:PORT")
+    p.add_argument("url", nargs="+", help="a directory, s3://bucket/prefix, or gateways: http://host:port[/dataset], or dns:NAME:PORT")
     p.add_argument("--dataset", help="default: the gateway's default dataset")
     p.add_argument("--epoch", type=int, default=0)
     p.add_argument("--start", type=int, default=0, help="batch to begin with")
@@ -45,7 +46,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def _run(a: argparse.Namespace) -> int:
-    with Client(a.url, a.dataset) as client:
+    with client_of(a.url if len(a.url) > 1 else a.url[0], a.dataset) as client:
         epoch = client.epoch(
             a.epoch, batch_size=a.batch_size, seed=a.seed, shuffle=a.shuffle, window=a.window, rank=a.rank, world_size=a.world_size,
             generation=a.generation, fields=a.fields, threads=a.threads, start=a.start,

@@ -139,7 +139,12 @@ class Core:
         self, what: str, ask: Callable[[Attempt], T], *, rank: int = 0, world_size: int = 1, task: Optional[Task] = None
     ) -> T:
         """Asks one gateway after another until one answers, at once within a round, with a wait between rounds."""
-        return _Request(self, what, rank, world_size, task or Task()).run(ask)
+        try:
+            return _Request(self, what, rank, world_size, task or Task()).run(ask)
+        except MillraceError as e:
+            if self.settings.local is not None:
+                self.settings.local.explain(e)
+            raise
 
     def json(
         self, method: str, path: str, query: Optional[Mapping[str, str]] = None, body: Any = None, *, task: Optional[Task] = None

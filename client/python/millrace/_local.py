@@ -20,15 +20,14 @@ environment, sizes of caches. So two versions, or two accounts of a store, have 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import http.client
-import itertools
 import json
 import logging
 import os
 import platform
 import re
 import secrets
+import shlex
 import shutil
 import socket
 import stat
@@ -41,10 +40,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional, Union
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from ._gateways import Address, parse
-from .errors import GatewayUnavailable, InvalidArgument, MillraceError, NotFound, ReloadRefused, StoreError
+from ._indexing import Wanted, cache, cannot, digest, environment, tell_changes
+from .errors import GatewayUnavailable, IntegrityError, InternalError, InvalidArgument, MillraceError, ReloadRefused, StoreError
 
 log = logging.getLogger("millrace")
 
@@ -56,8 +56,7 @@ _ATTEMPTS = 5
 _LONGEST_SOCKET = 90  # bytes of a path, so that a process number fits behind it
 _LISTENS = re.compile(rb'"listen":"127\.0\.0\.1:(\d+)"')  # in the log of a gateway
 _BEGINNING = 1 << 16  # bytes of a log that tell where the gateway listens
-_PICTURES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")  # those that ImageFolder looks for
-_NOT_FOUND, _STORE = 4, 5  # exit codes of the program
+_IN_FILE = re.compile(r"^\S*datasets\.yaml(:\d+)?: (dataset \S+: )?")  # in a message: a place in a file that no user has written
 _SETTINGS = re.compile(r"(AWS_|SSL_CERT_|OTEL_)|(https?|all|no)_proxy$", re.IGNORECASE)
 
 Size = Union[int, str]
@@ -65,7 +64,15 @@ Size = Union[int, str]
 
 def is_gateway(where: str) -> bool:
     """Reports whether a text is the address of a gateway rather than of a dataset."""
-    return where.startswith(("http://", "https://", "dns:", "unix:"))
+    return re.match(r"https?://|dns:|unix:|[^/@:\s]+:\d+(/|$)", where, re.IGNORECASE) is not None
+
+
+def served(where: str, dataset: Optional[str]) -> tuple[str, Optional[str]]:
+    """Divides GATEWAY/NAME, as the program does. Where a dataset is given, the path in the address is that of a proxy."""
+    if dataset or where.startswith(("dns:", "unix:")):
+        return where, dataset
+    at = parse(where)
+    return (f"{at.scheme}://{at.place}", unquote(at.prefix[1:]).removeprefix("v1/datasets/")) if at.prefix else (where, None)
 
 
 @dataclass(frozen=True)
@@ -116,6 +123,13 @@ class Local:
                 if not e.retryable or attempt == _ATTEMPTS - 1:
                     raise
 
+    def explain(self, e: MillraceError) -> None:
+        """Has an error of this gateway say where to look: its user knows neither its address nor its log."""
+        if isinstance(e, (GatewayUnavailable, InternalError, IntegrityError, StoreError)):
+            e.cure = f"the gateway's log is {self.directory}/log"
+            if isinstance(e, (IntegrityError, StoreError)):
+                e.cure = f"`millrace verify {shlex.quote(self.address)}` compares the data with their index; {e.cure}"
+
     def _own_directory(self) -> None:
         """Makes the directory, and refuses one into which others can put things."""
         try:
@@ -123,7 +137,7 @@ class Local:
         except FileExistsError:
             pass  # looked at below
         except OSError as e:
-            raise _cannot(self.directory, e) from None
+            raise cannot(self.directory, e) from None
         is_ = os.lstat(self.directory)
         if not stat.S_ISDIR(is_.st_mode) or is_.st_uid != os.getuid() or is_.st_mode & 0o077:
             raise InvalidArgument(
@@ -178,7 +192,7 @@ class Local:
         token = f"mr_{secrets.token_urlsafe(32)}"
         me = ["token:user"]
         access = {
-            "tokens": [{"name": "user", "sha256": _digest(token)}],
+            "tokens": [{"name": "user", "sha256": digest(token)}],
             "grants": [{"who": me, "datasets": ["*"], "rights": ["read"]}, {"who": me, "rights": ["admin"]}],
         }
         with contextlib.suppress(FileNotFoundError):
@@ -211,11 +225,11 @@ class Local:
                 # The shell ends at once, so that the gateway is nobody's child, and leaves nobody a dead one.
                 subprocess.run(
                     ["/bin/sh", "-c", '"$@" &', "sh", *args], stdin=subprocess.DEVNULL, stdout=out, stderr=out, pass_fds=(alive,),
-                    start_new_session=True, check=True, cwd="/", env=_environment(),
+                    start_new_session=True, check=True, cwd="/", env=environment(),
                 )
         except OSError as e:
             os.close(ends)
-            raise _cannot(d, e) from None
+            raise cannot(d, e) from None
         finally:
             os.close(alive)
         with os.fdopen(ends, "rb") as end:
@@ -261,7 +275,8 @@ class Local:
         if status != http.client.OK:
             with contextlib.suppress(ValueError, TypeError, KeyError):
                 body = json.loads(body)["detail"].encode()
-            raise ReloadRefused(f"open {self.address}: {body[:4096].decode(errors='replace')}")
+            why = _IN_FILE.sub("", body[:4096].decode(errors="replace"))
+            raise ReloadRefused(f"open {self.address}: {why}", cure=f"the gateway's log is {self.directory}/log")
 
 
 class _Connection(http.client.HTTPConnection):
@@ -283,7 +298,7 @@ class Hold:
         try:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as e:
-            raise _cannot(str(path), e) from None
+            raise cannot(str(path), e) from None
         self._close = weakref.finalize(self, os.close, fd)
         fcntl.flock(fd, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
 
@@ -299,31 +314,34 @@ class Hold:
 
 
 def find(
-    where: Union[str, os.PathLike[str]], cache: Optional[Size], disk_cache: Optional[tuple[Union[str, os.PathLike[str]], Size]]
+    wanted: Wanted, memory: Optional[Size], disk_cache: Optional[tuple[Union[str, os.PathLike[str]], Size]]
 ) -> tuple[Local, Hold]:
     """Has a dataset served by this user's gateway, started and indexed where need be, and returns both with a share of the gateway."""
     if sys.platform == "win32":
         raise InvalidArgument("open: there is no gateway for Windows", cure="use WSL, or give the address of a gateway: http://host:8080")
     program = _program()
-    address = _address(where)
+    address = wanted.address
     serve = [program, "serve"]
-    if cache is not None:
-        serve += ["--cache-size", str(cache)]
+    if memory is not None:
+        serve += ["--cache-size", str(memory)]
     if disk_cache is not None:
         serve += ["--disk-cache", str(Path(disk_cache[0]).resolve()), "--disk-cache-size", str(disk_cache[1])]
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", urlsplit(address).path.rstrip("/").rpartition("/")[2]).strip(".-") or "data"
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", re.split("[?,#]", address)[0].rpartition("/")[2]).strip(".-") or "data"
     directory, loopback = _directory(serve)
-    local = Local(directory, tuple(serve), f"{name[:40]}-{_digest(address)[:8]}", address, loopback)
+    local = Local(directory, tuple(serve), f"{name[:40]}-{digest(address)[:8]}", address, loopback)
     hold = local.hold()
     try:
         known = local._served().get(local.name)
-        if known and local._answers():
+        if known and not wanted.again and local._answers():
             with contextlib.suppress(ReloadRefused):  # its index may have gone
                 local = replace(local, address=known)
                 local.refresh()
+                tell_changes(known)
                 return local, hold
-        local = replace(local, address=_indexed(program, address, local))
+        with local._changing():  # other ranks wait, and then find the index
+            local = replace(local, address=wanted.indexed(program))
         local.refresh()
+        tell_changes(local.address)
     except BaseException:
         hold.close()
         raise
@@ -343,31 +361,12 @@ def _program() -> str:
     return os.path.realpath(found)
 
 
-def _address(where: Union[str, os.PathLike[str]]) -> str:
-    text = os.fspath(where)
-    if not text:
-        raise InvalidArgument("open '': no place is given", cure="give a directory, s3://bucket/prefix, or a gateway's http:// address")
-    if text.startswith("file://"):
-        text = unquote(text[len("file://") :])
-    elif "://" in text:
-        return text
-    folder, _, name = text.partition("#")
-    path = str(Path(folder).expanduser().resolve())
-    if Path(path).is_file():
-        raise InvalidArgument(f"open {path}: this is a file", cure="give the directory that it lies in")
-    if not Path(path).is_dir():
-        raise NotFound(f"open {path}: there is no such directory", cure="give a directory, s3://bucket/prefix, or a gateway's http:// address")
-    if "," in path:
-        raise InvalidArgument(f"open {path}: the path has a comma", cure="give the directory another name")
-    return path + ("#" + name if name else "")
-
-
 def _directory(serve: list[str]) -> tuple[str, bool]:
     """Names the directory of the gateway that would run so, and says whether it has to listen on a port."""
     is_ = Path(serve[0]).stat()
     settings = sorted((k, v) for k, v in os.environ.items() if _SETTINGS.match(k))
     # The machine, since a directory in a home may be seen from several.
-    key = _digest(json.dumps([serve, is_.st_size, is_.st_mtime_ns, settings, os.environ.get("HOME"), platform.node()]))[:16]
+    key = digest(json.dumps([serve, is_.st_size, is_.st_mtime_ns, settings, os.environ.get("HOME"), platform.node()]))[:16]
     name = f"millrace-{os.getuid()}-{key}"
     bases = [b for b in (os.environ.get("XDG_RUNTIME_DIR"), os.environ.get("TMPDIR"), SHARED) if b and os.access(b, os.W_OK | os.X_OK)]
     for base in bases:
@@ -375,11 +374,11 @@ def _directory(serve: list[str]) -> tuple[str, bool]:
             return f"{base}/{name}", False
     if bases:
         return f"{bases[0]}/{name}", True
-    base = str(_cache())
+    base = str(cache())
     try:
         Path(base).mkdir(parents=True, exist_ok=True)
     except OSError as e:
-        raise _cannot(base, e) from None
+        raise cannot(base, e) from None
     return f"{base}/{name}", True
 
 
@@ -393,11 +392,6 @@ def _takes_sockets(base: str) -> bool:
     return True
 
 
-def _cache() -> Path:
-    """The directory that this user's indexes, and where nothing else can be written also gateways, have theirs in."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "millrace")
-
-
 def _put(path: Path, text: str) -> None:
     """Writes a file that only this user can read, at once as a whole."""
     fresh = path.with_name(path.name + ".new")
@@ -408,75 +402,4 @@ def _put(path: Path, text: str) -> None:
             f.write(text)
         fresh.replace(path)
     except OSError as e:
-        raise _cannot(str(path), e) from None
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _indexed(program: str, address: str, local: Local) -> str:
-    """Indexes a dataset that has no index, and returns its address: with the place of the index, if that cannot lie beside it."""
-    cached = _cache() / "indexes" / _digest(address)[:32]
-    apart = f"{address},index={cached}"
-    with local._changing():  # other ranks wait, and then find it
-        code, words = _run(program, "info", address, quiet=True)
-        if code == 0:
-            return address
-        if cached.exists() and _run(program, "info", apart, quiet=True)[0] == 0:
-            return apart
-        if code != _NOT_FOUND or " here, but " in words:  # indexes of other names
-            raise _failed("info", address, code, words)
-        print(f"millrace: {address} has no index yet: it is read once, and indexed", file=sys.stderr)
-        folder = address.partition("#")[0]
-        if "://" in address or (os.access(folder, os.W_OK) and not _are_classes(Path(folder))):
-            code, words = _run(program, "index", address)
-            if code == 0:
-                return address
-            if code != _STORE:  # which may be that of others, and read-only
-                raise _failed("index", address, code, words)
-        try:
-            cached.mkdir(parents=True, exist_ok=True)
-        except OSError as e:
-            raise _cannot(str(cached), e) from None
-        code, words = _run(program, "index", address, "--index-url", str(cached))
-        if code != 0:
-            raise _failed("index", address, code, words)
-    return apart
-
-
-def _are_classes(folder: Path) -> bool:
-    """Whether a folder's folders are classes of pictures: torchvision's ImageFolder would take an index among them for a class, and fail."""
-    inside = [at for at in folder.iterdir() if not at.name.startswith(".")]
-    if len(inside) < 2 or not all(at.is_dir() for at in inside):
-        return False
-    return all(any(at.suffix.lower() in _PICTURES for at in itertools.islice(folder.iterdir(), 8)) for folder in inside[:2])
-
-
-def _run(program: str, *args: str, quiet: bool = False) -> tuple[int, str]:
-    """Runs a command, and returns its exit code and its last words. Its progress is shown on a terminal."""
-    shown = not quiet and sys.stderr is sys.__stderr__ and sys.stderr is not None and sys.stderr.isatty()
-    done = subprocess.run(
-        [program, *args], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=None if shown else subprocess.PIPE, text=True,
-        check=False, env=_environment(),
-    )
-    return done.returncode, (done.stderr or "").strip()
-
-
-def _environment() -> dict[str, str]:
-    """The environment without the settings of other gateways."""
-    return {k: v for k, v in os.environ.items() if not k.startswith("MILLRACE_")}
-
-
-def _failed(what: str, address: str, code: int, words: str) -> MillraceError:
-    """Returns what the program said, all of it: it lists the choices where there are some."""
-    kinds: dict[int, type[MillraceError]] = {2: InvalidArgument, _NOT_FOUND: NotFound, _STORE: StoreError}
-    lines = [line for line in words.splitlines() if not line.startswith("Run 'millrace ")] or [f"{what} {address}: exit code {code}"]
-    text = "\n".join(lines).removeprefix("millrace: ").removeprefix(f"millrace {what}: ")
-    cure = "run the command of the choice once, then open again" if "\n  millrace " in text else ""
-    return kinds.get(code, MillraceError)(text, cure=cure)
-
-
-def _cannot(path: str, e: OSError) -> MillraceError:
-    cure = "set XDG_RUNTIME_DIR and XDG_CACHE_HOME to directories that you may write to, with space left"
-    return InvalidArgument(f"{path}: {e.strerror or e}", cure=cure)
+        raise cannot(str(path), e) from None

@@ -13,7 +13,8 @@ from ._closing import Closing
 from ._core import Core, Settings
 from ._gateways import Home, Source, home_by_rank
 from ._habits import Shuffle, shuffle_of, tells_habits
-from ._local import Local, Size, find, is_gateway
+from ._indexing import Wanted
+from ._local import Local, Size, find, is_gateway, served
 from ._select import Selecting, Selection
 from ._steps import OnError, Steps, on_error_of
 from ._token import Token, secret
@@ -303,9 +304,18 @@ def open(
     *,
     cache: Optional[Size] = None,
     disk_cache: Optional[tuple[Union[str, os.PathLike[str]], Size]] = None,
+    match: Optional[str] = None,
+    format: Optional[str] = None,
+    split: Optional[str] = None,
+    sequence_length: Optional[int] = None,
+    dtype: Any = None,
+    fields: Union[str, Sequence[str], None] = None,
+    index: Union[str, os.PathLike[str]] = "",
+    reindex: bool = False,
+    dataset: Optional[str] = None,
     **options: Any,
 ) -> Client:
-    """Opens a dataset: a directory, `s3://bucket/prefix`, or `http://gateway:8080`. Nothing has to be started before.
+    """Opens a dataset: a directory, `s3://bucket/prefix`, or `http://gateway:8080/NAME`. Nothing has to be started before.
 
         data = millrace.open("s3://train/photos")
         for batch in data.epoch(0, batch_size=256):
@@ -314,31 +324,49 @@ def open(
     For a directory or a bucket the first process of a user starts a gateway on this machine; all processes that open datasets with the
     same settings share it and its memory, and it ends a minute after the last of them. If it is killed it is started again, and reading
     goes on. A dataset that has no index is read once and indexed: beside the data, or in the user's cache directory where it may not
-    write. Of a dataset that is open the newest index is served from now on; what reads already goes on with its own.
+    write. Of a dataset that is open the newest index is served from now on; what reads already goes on with its own. Files that were
+    added to a directory later, and those that are gone, are told by a warning.
 
     where       `#NAME` behind a directory or bucket names one of several indexes. Credentials and endpoints of buckets are those of the
                 environment, as for every program that reads S3
+    match, format, split, sequence_length, dtype, fields
+                options of `millrace index`, where a dataset cannot be indexed without, or is to be read in several ways: only files such as
+                "*.jpg"; the shards' format; a split; of a file of tokens how many a sample has and their type; columns of Parquet files.
+                Each set of options has an index of its own
+    index       a directory or prefix for the index, in place of the one beside the data
+    reindex     bring an index that is there up to date with the files that are there now
     cache       memory that the gateway may use for data: bytes, or a text such as "4GiB"; None: a quarter of what a process may use
     disk_cache  a directory and a size, such as ("/nvme/millrace", "200GiB"): chunks that are kept there, also for later runs
+    dataset     name of one of a gateway's datasets, where the address does not end in it
     options     of Client
     """
     text = os.fspath(where)
+    if fields is not None and not isinstance(fields, str):
+        fields = ",".join(fields)
+    asked = {
+        "match": match, "format": format, "split": split, "sequence_length": sequence_length, "dtype": getattr(dtype, "__name__", dtype),
+        "fields": fields,
+    }
+    wanted = Wanted(text, {name: str(value) for name, value in asked.items() if value is not None}, os.fspath(index), reindex)
     if is_gateway(text):
-        if cache is not None or disk_cache is not None:
-            raise InvalidArgument(f"open {text}: that gateway has its own cache", cure="leave out cache and disk_cache")
-        return Client(text, **options)
-    local, hold = find(text, cache, disk_cache)
+        if cache is not None or disk_cache is not None or wanted != Wanted(text):
+            cure = f"leave out cache, disk_cache, index, reindex, {', '.join(asked)}"
+            raise InvalidArgument(f"open {text}: that gateway has its own cache and its own indexes", cure=cure)
+        return Client(*served(text, dataset), **options)
+    if dataset is not None:
+        raise InvalidArgument(f"open {text}: dataset={dataset!r} is a name at a gateway", cure="leave it out; #NAME in the address names an index")
+    local, hold = find(wanted, cache, disk_cache)
     with hold:
         if local.token_file is not None:
             options["token_file"] = local.token_file
         return Client(local.gateway, local.name, _local=local, **options)
 
 
-def client_of(source: Union[Client, str, os.PathLike[str], Sequence[str]]) -> Client:
+def client_of(source: Union[Client, str, os.PathLike[str], Sequence[str]], dataset: Optional[str] = None) -> Client:
     """Returns a client for what a dataset is made of: a Client, what `open` takes, or the addresses of several gateways."""
     if isinstance(source, Client):
         return source
-    return open(source) if isinstance(source, (str, os.PathLike)) else Client(source)
+    return open(source, dataset=dataset) if isinstance(source, (str, os.PathLike)) else Client(source, dataset)
 
 
 class ClientOwner(Closing):
@@ -349,7 +377,7 @@ class ClientOwner(Closing):
 
     def _read_from(self, source: Union[Client, str, os.PathLike[str], Sequence[str]], dataset: Optional[str]) -> dict[str, Any]:
         """Takes a client, or opens one, and returns what the gateway says of the dataset."""
-        self._given, self.client = source, client_of(source)
+        self._given, self.client = source, client_of(source, dataset)
         return self.client.describe(dataset)
 
     def close(self) -> None:

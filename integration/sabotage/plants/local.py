@@ -74,7 +74,7 @@ PLANTS = [
     (
         "settings of other gateways reach this one",
         "client/python/tests/test_local.py test_other_credentials",
-        [("client/python/millrace/_local.py", "if not k.startswith(\"MILLRACE_\")}", "}")],
+        [("client/python/millrace/_indexing.py", "if not k.startswith(\"MILLRACE_\")}", "}")],
     ),
     (
         "a dataset that cannot be opened stays in everybody's way",
@@ -109,7 +109,7 @@ PLANTS = [
     (
         "an index breaks ImageFolder, which reads the same folder",
         "client/python/tests/test_local.py test_class_folders_stay_as_they_are",
-        [("client/python/millrace/_local.py", "any(at.suffix.lower() in _PICTURES", "any(at.suffix in _PICTURES")],
+        [("client/python/millrace/_indexing.py", "any(at.suffix.lower() in _PICTURES", "any(at.suffix in _PICTURES")],
     ),
     (
         "another web server is taken for a gateway without the dataset",
@@ -144,16 +144,76 @@ PLANTS = [
     (
         "what the program said of a folder is cut to its last line",
         "client/python/tests/test_local.py test_what_cannot_be_opened_is_said_in_full",
-        [("client/python/millrace/_local.py", "text = \"\\n\".join(lines)", "text = lines[-1]")],
+        [("client/python/millrace/_indexing.py", "text = \"\\n\".join(lines)", "text = lines[-1]")],
     ),
     (
         "no place is this directory",
         "client/python/tests/test_local.py test_what_cannot_be_opened_is_said_in_full",
-        [("client/python/millrace/_local.py", "    if not text:\n", "    if text is None:\n")],
+        [("client/python/millrace/_indexing.py", "    if not text:\n", "    if text is None:\n")],
     ),
     (
         "a word that is nearly a parameter is Python's to refuse",
         "client/python/tests/torch/test_torch_habits.py test_slips_are_refused_at_construction_and_by_mypy",
         [("client/python/millrace/_habits.py", "get_close_matches(name, own, 1, 0.8)", "get_close_matches(name, own, 1, 0.99)")],
+    ),
+    (
+        "a slash at the end of a prefix makes another dataset",
+        "client/python/tests/test_open.py test_one_spelling_of_a_bucket",
+        [("client/python/millrace/_indexing.py", "re.sub(r'/+(?=$|#)', '', at)", "at")],
+    ),
+    (
+        "the place of an index is lost from an address",
+        "client/python/tests/test_open.py test_one_spelling_of_a_directory",
+        [("client/python/millrace/_indexing.py", "where, place = _absolute(where), self.place or place", "where, place = _absolute(where), self.place")],
+    ),
+    (
+        "two sets of options share an index",
+        "client/python/tests/test_open.py test_options_of_the_index",
+        [("client/python/millrace/_indexing.py", "-{digest(json.dumps(self.options))[:8]}", "-")],
+    ),
+    (
+        "an index of options is made without them",
+        "client/python/tests/test_open.py test_options_of_the_index",
+        [("client/python/millrace/_indexing.py", "code, words = _run(program, \"index\", address, *self.flags)", "code, words = _run(program, \"index\", address)")],
+    ),
+    (
+        "files that are gone are not told",
+        "client/python/tests/test_open.py test_files_that_come_and_go",
+        [("client/python/millrace/_indexing.py", "\"gone\": gone, ", "")],
+    ),
+    (
+        "a copy that keeps its time is no new file",
+        "client/python/tests/test_open.py test_files_that_come_and_go",
+        [("client/python/millrace/_indexing.py", "is_.st_ctime_ns > made", "is_.st_mtime_ns > made")],
+    ),
+    (
+        "files that an index left out count as new",
+        "client/python/tests/test_open.py test_files_that_the_index_left_out_are_not_new",
+        [("client/python/millrace/_indexing.py", "is_.st_ctime_ns > made and ", "")],
+    ),
+    (
+        "a copied directory counts as the one that was indexed",
+        "client/python/tests/test_open.py test_a_copy_is_told",
+        [("client/python/millrace/_indexing.py", "-{is_.st_ino:x}\":", "-{etag.rpartition('-')[2]}\":")],
+    ),
+    (
+        "an index that is there stays when it is to be made again",
+        "client/python/tests/test_open.py test_files_that_come_and_go",
+        [("client/python/millrace/_local.py", "if known and not wanted.again and local._answers():", "if known and local._answers():")],
+    ),
+    (
+        "users are sent to a file that no user has written",
+        "client/python/tests/test_open.py test_errors_say_where_to_look",
+        [("client/python/millrace/_local.py", "why = _IN_FILE.sub(\"\", body[:4096].decode(errors=\"replace\"))", "why = body[:4096].decode(errors=\"replace\")")],
+    ),
+    (
+        "faults of the store do not say where the log is",
+        "client/python/tests/test_open.py test_errors_say_where_to_look",
+        [("client/python/millrace/_core.py", "                self.settings.local.explain(e)\n", "                pass\n")],
+    ),
+    (
+        "the dataset in a gateway's address is dropped",
+        "client/python/tests/test_open.py test_a_dataset_of_a_gateway_by_its_address",
+        [("client/python/millrace/client.py", "return Client(*served(text, dataset), **options)", "return Client(served(text, dataset)[0], **options)")],
     ),
 ]

@@ -1,0 +1,216 @@
+"""What millrace.open is given: the spellings of an address, options of the index, and files that changed since it was made."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import harness
+import pytest
+from test_local import KEYS, WHOLE, folder, read
+
+import millrace
+from millrace._indexing import Wanted
+from millrace._local import is_gateway, served
+
+pytestmark = pytest.mark.usefixtures("runtime")
+
+BUCKET = "s3://pics/shapes"
+HTTP = "http://gw:8080"
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    return folder(tmp_path / "texts")
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Path:
+    """Pictures and a note: a folder that cannot be indexed without a choice."""
+    at = tmp_path / "mixed"
+    at.mkdir()
+    for name in ("a.jpg", "b.jpg", "notes.txt"):
+        (at / name).write_text(f"content of {name}")
+    return at
+
+
+def parts_of(c: millrace.Client) -> list[str]:
+    return sorted(bytes(v).decode() for b in c.epoch(0, progress=False) for s in b for v in s.values())
+
+
+@pytest.mark.parametrize(
+    ("given", "address"),
+    [
+        (f"{BUCKET}/", BUCKET), ("S3://pics/shapes//", BUCKET), (f"{BUCKET}/#train", f"{BUCKET}#train"),
+        (f"{BUCKET}/?endpoint=http://h:1/", f"{BUCKET}?endpoint=http://h:1/"), (f"{BUCKET}/,index=S3://mine/idx/", f"{BUCKET},index=s3://mine/idx"),
+        ("HF://x/y", "hf://x/y"),
+    ],
+)
+def test_one_spelling_of_a_bucket(given: str, address: str) -> None:
+    assert Wanted(given).address == address
+
+
+def test_one_spelling_of_a_directory(texts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(texts.parent)
+    (texts.parent / "a b").mkdir()
+    for given in (str(texts), "texts", "./texts/", f"file://{texts}/", f"FILE://{texts}"):
+        assert Wanted(given).address == str(texts)
+    assert Wanted(f"file://{texts.parent}/a%20b#train").address == f"{texts.parent}/a b#train"
+    for one in (Wanted("texts", place="idx"), Wanted(f"file://{texts},index=file://{texts.parent}/idx"), Wanted("texts,index=./idx/")):
+        assert one.address == f"{texts},index={texts.parent}/idx"
+
+
+def test_what_is_no_directory_is_told_what_to_write(mixed: Path) -> None:
+    for where, said in (
+        (mixed / "a.jpg", f"this is a file; give the directory: millrace.open('{mixed}', match='a.jpg')"),
+        (mixed / "*.jpg", f"this is a pattern; give the directory: millrace.open('{mixed}', match='*.jpg')"),
+        ("s3://pics/shapes/*.parquet", "this is a pattern; give the prefix before it"),
+    ):
+        with pytest.raises(millrace.InvalidArgument) as e:
+            millrace.open(where)
+        assert said in str(e.value)
+
+
+def test_addresses_of_gateways() -> None:
+    for given in (HTTP, "HTTPS://gw", "gw:8080", "gw:8080/photos", "unix:/run/s", "dns:gw:8080"):
+        assert is_gateway(given)
+    for given in (BUCKET, "./data", "/a:1/b", "c4#train"):
+        assert not is_gateway(given)
+    for given in (f"{HTTP}/photos", f"{HTTP}/photos/", "gw:8080/photos", f"{HTTP}/v1/datasets/photos"):
+        assert served(given, None) == (HTTP, "photos")
+    assert served(HTTP, None) == (HTTP, None)
+    assert served(f"{HTTP}/proxy", "photos") == (f"{HTTP}/proxy", "photos")
+
+
+def test_a_dataset_of_a_gateway_by_its_address(gateway: harness.Gateway, texts: Path) -> None:
+    with millrace.open(f"{gateway.url}/photos") as c:
+        assert c.describe()["name"] == "photos"
+    with pytest.raises(millrace.NotFound, match="nothing"):
+        millrace.open(f"{gateway.url}/nothing").describe()
+    with pytest.raises(millrace.InvalidArgument, match="'mine' is a name at a gateway"):
+        millrace.open(texts, dataset="mine")
+    with pytest.raises(millrace.InvalidArgument, match="its own indexes"):
+        millrace.open(gateway.url, match="*.jpg")
+
+
+def test_the_command_takes_what_open_takes(gateway: harness.Gateway, texts: Path) -> None:
+    for where, samples in ((str(texts), 200), (f"{gateway.url}/photos", 500)):
+        done = subprocess.run([sys.executable, "-m", "millrace", where], capture_output=True, text=True, timeout=60, check=True)
+        assert f"{samples} samples" in done.stdout
+
+
+def test_an_index_elsewhere(texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The address that `millrace index` prints, the same in two arguments, and the index's own directory."""
+    monkeypatch.chdir(tmp_path)
+    harness.run("index", "texts", "--index-url", "idx")
+    names = set()
+    for where, index in ((f"file://{texts},index=file://{tmp_path}/idx", ""), ("texts", "idx"), ("./idx", ""), (tmp_path / "idx", "")):
+        with millrace.open(where, index=index) as c:
+            assert sorted(read(c)) == WHOLE
+            names.add(c.core.settings.local and c.core.settings.local.name)
+    assert len(names) == 1
+    with millrace.open("texts", index="fresh") as c:
+        assert sorted(read(c)) == WHOLE
+    assert (tmp_path / "fresh/.millrace/current").is_file()
+    assert not (texts / ".millrace").exists()
+
+
+def test_options_of_the_index(mixed: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Each set of options has an index of its own, so none takes the place of another."""
+    with pytest.raises(millrace.InvalidArgument, match=r"several kinds") as e:
+        millrace.open(mixed)
+    assert str(e.value).endswith(f"millrace.open('{mixed}', match='*.jpg')")
+    assert capfd.readouterr().err.count("has no index yet") == 1
+    pictures = ["content of a.jpg", "content of b.jpg"]
+    with millrace.open(mixed, match="*.jpg") as a, millrace.open(mixed, match="*.txt") as b:
+        assert parts_of(a) == pictures
+        assert parts_of(b) == ["content of notes.txt"]
+    assert capfd.readouterr().err.count("has no index yet") == 2
+    with millrace.open(mixed, match="*.jpg") as a:
+        assert parts_of(a) == pictures
+    assert "has no index yet" not in capfd.readouterr().err
+    with pytest.raises(millrace.InvalidArgument, match="the address names an index"):
+        millrace.open(f"{mixed}#train", match="*.jpg")
+
+
+def test_tokens(tmp_path: Path) -> None:
+    (tmp_path / "tokens").mkdir()
+    (tmp_path / "tokens/train.bin").write_bytes(struct.pack("<65H", *range(65)))
+    for length, samples in ((16, 4), (32, 2)):
+        with millrace.open(tmp_path / "tokens", sequence_length=length, dtype="uint16") as c:
+            assert c.describe()["samples"] == samples
+
+
+def changes(caplog: pytest.LogCaptureFixture) -> str:
+    said = " ".join(r.getMessage() for r in caplog.records if "files have changed" in r.getMessage())
+    caplog.clear()
+    return said
+
+
+def test_files_that_come_and_go(texts: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """They are told at the next open, and taken when that says so."""
+    (texts / "README.md").write_text("no sample")
+    caplog.set_level(logging.WARNING, "millrace")
+    with millrace.open(texts, match="*.txt") as first:
+        with millrace.open(texts, match="*.txt") as c:
+            assert sorted(read(c)) == WHOLE
+        assert not changes(caplog)
+        time.sleep(0.05)
+        (texts / "new.txt").write_text("text new")
+        os.utime(texts / "new.txt", (1e9, 1e9))  # as a copy that keeps its time
+        (texts / "new.md").write_text("no sample either")
+        (texts / "000.txt").unlink()
+        with millrace.open(texts, match="*.txt"):
+            said = changes(caplog)
+            assert f"{texts}: " in said
+            assert ": 1 new (such as new.txt), 1 gone (such as 000.txt). " in said
+            assert "reindex=True" in said
+        with millrace.open(texts, match="*.txt", reindex=True) as c:
+            assert not changes(caplog)
+            assert sorted(read(c)) == sorted([*WHOLE[1:], "text new"])
+        assert len(first.epoch(0)) > 0
+    with millrace.open(texts, match="*.txt"):
+        assert not changes(caplog)
+
+
+def test_a_copy_is_told(texts: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    harness.run("index", str(texts))
+    shutil.copytree(texts, tmp_path / "copy")
+    with millrace.open(tmp_path / "copy"):
+        assert f"{len(KEYS)} rewritten or copied (such as 000.txt)" in changes(caplog)
+    with millrace.open(tmp_path / "copy", reindex=True) as c:
+        assert not changes(caplog)
+        assert sorted(read(c)) == WHOLE
+
+
+def test_files_that_the_index_left_out_are_not_new(texts: Path, caplog: pytest.LogCaptureFixture) -> None:
+    harness.run("index", str(texts), "--match", "0*.txt")
+    with millrace.open(texts) as c:
+        assert len(read(c)) == 100
+    assert not changes(caplog)
+
+
+def test_errors_say_where_to_look(texts: Path, tmp_path: Path) -> None:
+    """The store's faults name the log, and a refusal never the file of datasets, which no user has written."""
+    with millrace.open(texts) as c:
+        (texts / "007.txt").unlink()
+        with pytest.raises(millrace.MillraceError) as e:
+            read(c)
+        assert c.core.settings.local
+        log = Path(c.core.settings.local.directory, "log")
+        assert f"the gateway's log is {log}" in str(e.value)
+        assert log.is_file()
+        assert f"`millrace verify {texts}`" in str(e.value)
+    wide = tmp_path / "wide"
+    wide.mkdir()
+    (wide / "wide.jpg").write_bytes(bytes(40 << 20))
+    with millrace.open(folder(tmp_path / "more"), cache="16MiB"), pytest.raises(millrace.ReloadRefused) as refused:
+        millrace.open(wide, cache="16MiB")
+    assert "datasets.yaml" not in str(refused.value)
+    assert "the gateway's log is " in str(refused.value)
