@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"testing"
 	"time"
 
@@ -23,5 +24,25 @@ func TestQuarantineHoldsWhatItTakes(t *testing.T) {
 	}
 	if got := memory.InUse() - before; got <= 0 || got > 64<<10 {
 		t.Errorf("got %d bytes in use for two samples, want some, and at most 64 KiB", got)
+	}
+}
+
+// TestQuarantineOfAnOlderGeneration reads by a list that was stored before the dataset grew.
+func TestQuarantineOfAnOlderGeneration(t *testing.T) {
+	g := newGenerations(t, nil)
+	digest := g.quarantine(1, 5)
+	g.newer.Selection = g.selections()
+	if err := g.gateway.Serve([]gateway.Dataset{g.newer}, nil); err != nil {
+		t.Fatal(err)
+	}
+	for n := range uint64(7) {
+		var found struct{ Occurrences []struct{ Position uint64 } }
+		g.json("/v1/datasets/photos/occurrences?epochs=0&quarantine="+digest+"&key="+url.QueryEscape(g.order[n]), &found)
+		if bad := n == 1 || n == 5; (len(found.Occurrences) == 0) != bad {
+			t.Errorf("sample %d: got %d occurrences, bad: %t", n, len(found.Occurrences), bad)
+		}
+	}
+	if got := g.do("GET", "/epoch/3/batch/1?quarantine="+digest); got.StatusCode != http.StatusOK {
+		t.Errorf("got status %d %s, want 200", got.StatusCode, got.body)
 	}
 }

@@ -42,14 +42,18 @@ type Cut struct {
 // MostHashed bounds the samples whose names one cut hashes: about 15 seconds of a processor's time.
 const MostHashed = 1 << 26
 
-// CutBytes is the memory that a cut of so many samples and chunks takes at most. Where it goes by places of the whole dataset alone, few
-// chunks belong to it in part.
-func CutBytes(samples uint64, chunks int, byPlaces bool) int64 {
-	n := 8<<10 + 16*int64(chunks)
-	if !byPlaces {
-		n += int64(samples/8) + int64(chunks)
+// CutBytes is the memory that a cut takes at most of a dataset with these prefix sums of its chunks' sample counts. Where it goes by runs of
+// places of the whole dataset alone, only the chunks in which a run begins or ends belong to it in part; -1 runs: it goes by more.
+func CutBytes(first []uint64, runs int) int64 {
+	var all, largest int64
+	for i := range len(first) - 1 {
+		n := bitmapSize(chunkSize(first, i))
+		all, largest = all+n, max(largest, n)
 	}
-	return n
+	if runs >= 0 {
+		all = min(all, 2*int64(runs)*largest)
+	}
+	return 8<<10 + 16*int64(len(first)) + 2*all // a slice that grows has twice what it holds
 }
 
 // NewCut works out which samples of a dataset are left after some steps. first are the prefix sums of the chunks' sample counts,

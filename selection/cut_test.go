@@ -35,7 +35,7 @@ func cutOf(t *testing.T, d dataset, base Base, steps ...Step) []uint64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, most := c.Bytes(), CutBytes(d.First()[len(d)], len(d), false)+16; got > most {
+	if got, most := c.Bytes(), CutBytes(d.First(), -1); got > most {
 		t.Errorf("a cut holds %d bytes, want at most %d", got, most)
 	}
 	return numbers(t, d, c.Members(), c.Bitmap)
@@ -87,6 +87,30 @@ func TestCutByPlaces(t *testing.T) {
 		if got := cutOf(t, d, nil, c.steps...); !slices.Equal(got, c.want) {
 			t.Errorf("%v: got %v, want %v", c.steps, got, c.want)
 		}
+	}
+}
+
+// TestCutOfManyRunsTakesWhatItSays leaves out some samples of each of many chunks.
+func TestCutOfManyRunsTakesWhatItSays(t *testing.T) {
+	first := make([]uint64, 1001)
+	for i := range first {
+		first[i] = 8000 * uint64(i)
+	}
+	runs := []Places{{0, 4}}
+	for i := range uint64(400) {
+		runs = append(runs, Places{6 + 16000*i, 4 + 16000*(i+1)})
+	}
+	for _, some := range [][]Places{runs[:1], runs[:20], runs} {
+		c, err := NewCut(t.Context(), nil, first, nil, []Step{{Places: some}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, most := c.Bytes(), CutBytes(first, len(some)); got > most {
+			t.Errorf("%d runs: got %d bytes, want at most %d", len(some), got, most)
+		}
+	}
+	if got := CutBytes(first, 1); got > 32<<10 {
+		t.Errorf("one run: %d bytes, want no more than 32 KiB", got)
 	}
 }
 

@@ -145,41 +145,52 @@ func decodeQuarantine(b []byte) (Quarantine, error) {
 	return q, nil
 }
 
-// OpenQuarantine reads a list of bad samples of a generation with so many samples. One that the bucket has not is
-// ErrNotFound, one of other data ErrGeneration, one that is not what its name says ErrCorrupt.
-func (s *Store) OpenQuarantine(ctx context.Context, digest, generation string, samples uint64) (Quarantine, error) {
-	q, err := s.openQuarantine(ctx, digest, generation, samples)
+// OpenQuarantine reads a list of bad samples. One that the bucket has not is ErrNotFound, one that is not what its name says ErrCorrupt.
+func (s *Store) OpenQuarantine(ctx context.Context, digest string) (Quarantine, error) {
+	q, err := s.openQuarantine(ctx, digest)
 	if err != nil {
 		return Quarantine{}, fmt.Errorf("quarantine %.12s: %w", digest, err)
 	}
 	return q, nil
 }
 
-func (s *Store) openQuarantine(ctx context.Context, digest, generation string, samples uint64) (Quarantine, error) {
+func (s *Store) openQuarantine(ctx context.Context, digest string) (Quarantine, error) {
 	b, err := s.read(ctx, quarantineDir, digest, maxQuarantine)
 	if err != nil {
 		return Quarantine{}, err
 	}
-	q, err := decodeQuarantine(b)
-	if err != nil {
-		return Quarantine{}, err
-	}
-	if q.Generation != generation {
-		return Quarantine{}, fmt.Errorf("%w: it is of generation %.12s", ErrGeneration, q.Generation)
-	}
-	if q.Samples != samples {
-		return Quarantine{}, corrupt("of %d samples, the dataset has %d", q.Samples, samples)
-	}
-	return q, nil
+	return decodeQuarantine(b)
 }
 
-// Numbers returns the numbers of the bad samples, ascending.
-func (q Quarantine) Numbers() []uint64 {
-	out := make([]uint64, len(q.Bad))
-	for i, b := range q.Bad {
-		out[i] = b.Number
+// Finder finds samples by their keys in a generation with so many samples. *chunkindex.Index is one.
+type Finder interface {
+	Generation() string
+	Samples() uint64
+	Lookup(ctx context.Context, key, shard string) (sample uint64, ok bool, err error)
+}
+
+// Numbers returns the numbers that the bad samples have in a generation, ascending. In another one than the list's they are found by their
+// keys, and those that are gone are left out.
+func (q Quarantine) Numbers(ctx context.Context, of Finder) ([]uint64, error) {
+	own := q.Generation == of.Generation()
+	if own && q.Samples != of.Samples() {
+		return nil, corrupt("a quarantine of %d samples, the dataset has %d", q.Samples, of.Samples())
 	}
-	return out
+	out := make([]uint64, 0, len(q.Bad))
+	for _, b := range q.Bad {
+		n, ok, err := b.Number, true, error(nil)
+		if !own {
+			n, ok, err = of.Lookup(ctx, b.Key, "")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("find bad sample %.200q of generation %.12s: %w", b.Key, q.Generation, err)
+		}
+		if ok {
+			out = append(out, n)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
 }
 
 // Named is a bad sample as people name it.

@@ -2,9 +2,11 @@ package selection
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,28 +29,59 @@ func TestQuarantineIsReadBack(t *testing.T) {
 	if again, created, err := s.Quarantine(t.Context(), want); err != nil || created || again != digest {
 		t.Errorf("the same list again: got %s, %v, %v, want %s", again, created, err, digest)
 	}
-	got, err := s.OpenQuarantine(t.Context(), digest, testGeneration(), 43)
+	got, err := s.OpenQuarantine(t.Context(), digest)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("list (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]uint64{3, 17, 42}, got.Numbers()); diff != "" {
-		t.Errorf("numbers (-want +got):\n%s", diff)
+	for _, digest := range []string{"x", strings.Repeat("00", 32)} {
+		if _, err := s.OpenQuarantine(t.Context(), digest); !errors.Is(err, ErrNotFound) {
+			t.Errorf("%s: got %v, want ErrNotFound", digest, err)
+		}
 	}
+}
+
+// grown is a generation with some samples, by their keys. One key makes a look-up fail.
+type grown struct {
+	generation string
+	keys       []string
+}
+
+var errLookup = errors.New("no look-up")
+
+func (g grown) Generation() string { return g.generation }
+func (g grown) Samples() uint64    { return uint64(len(g.keys)) }
+
+func (g grown) Lookup(_ context.Context, key, _ string) (uint64, bool, error) {
+	if slices.Contains(g.keys, "fails") {
+		return 0, false, errLookup
+	}
+	n := slices.Index(g.keys, key)
+	return uint64(n), n >= 0, nil
+}
+
+// TestQuarantineIsCarriedOver finds the samples of a list in a generation in which some have other numbers, and some are gone.
+func TestQuarantineIsCarriedOver(t *testing.T) {
+	q, same := testQuarantine(), make([]string, 43)
 	for name, c := range map[string]struct {
-		digest, generation string
-		samples            uint64
-		want               error
+		of   grown
+		want []uint64
+		err  error
 	}{
-		"no digest":        {"x", testGeneration(), 43, ErrNotFound},
-		"not there":        {strings.Repeat("00", 32), testGeneration(), 43, ErrNotFound},
-		"other generation": {digest, strings.Repeat("22", 32), 43, ErrGeneration},
-		"other samples":    {digest, testGeneration(), 44, ErrCorrupt},
+		"its own":       {grown{testGeneration(), same}, []uint64{3, 17, 42}, nil},
+		"not its own":   {grown{testGeneration(), same[1:]}, nil, ErrCorrupt},
+		"another":       {grown{"22", []string{"new", "b/\xff", "x", "a/3"}}, []uint64{1, 3}, nil},
+		"of other data": {grown{"22", same}, []uint64{}, nil},
+		"unreadable":    {grown{"22", []string{"fails"}}, nil, errLookup},
 	} {
-		if _, err := s.OpenQuarantine(t.Context(), c.digest, c.generation, c.samples); !errors.Is(err, c.want) {
-			t.Errorf("%s: got %v, want %v", name, err, c.want)
+		got, err := q.Numbers(t.Context(), c.of)
+		if !errors.Is(err, c.err) {
+			t.Errorf("%s: got %v, want %v", name, err, c.err)
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s: numbers (-want +got):\n%s", name, diff)
 		}
 	}
 }

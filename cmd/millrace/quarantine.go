@@ -39,8 +39,9 @@ func (a *app) quarantine() *cobra.Command {
 	cmd := a.Build(cli.Command{
 		Use: "quarantine DATASET", Short: "Name bad samples, so that healthy ones are delivered in their place",
 		Long: `Stores a list of bad samples beside the index and prints its digest. A plan that names it,
-quarantine=DIGEST in a URL, delivers healthy samples of the same chunk in their place, other
-ones in each epoch; all other positions stay as they are. Nothing is removed.
+quarantine=DIGEST in a URL or client.quarantine("DIGEST") in Python, delivers healthy samples
+of the same chunk in their place, other ones in each epoch; all other positions stay as they
+are. Nothing is removed, and other plans deliver what they did.
 
 Samples are named by --key, by a file (--from), or found by reading everything again
 (--from-verify). A line of the file is a key, or a key and a reason, or a key, a reason and a

@@ -23,7 +23,7 @@ type Importance interface {
 type Selection interface {
 	Default(ctx context.Context, generation string) (digest string, err error)
 	OpenSubset(ctx context.Context, digest, name, generation string, first []uint64) (*selection.Subset, error)
-	OpenQuarantine(ctx context.Context, digest, generation string, samples uint64) (selection.Quarantine, error)
+	OpenQuarantine(ctx context.Context, digest string) (selection.Quarantine, error)
 }
 
 // Dataset is a dataset that is served, with what is derived from its index once.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/selection"
 	"github.com/millrace-data/millrace/shuffle"
@@ -66,8 +67,14 @@ func subsetBytes(key openedKey) int64 {
 	if len(s.Steps) == 0 {
 		return selection.SubsetBytes(x.Chunks())
 	}
-	byPlaces := s.Stored == "" && !slices.ContainsFunc(s.Steps, func(step address.Step) bool { return step.Parts != nil })
-	return selection.CutBytes(x.Samples(), x.Chunks(), byPlaces)
+	runs := 0 // that say all there is to say
+	for _, step := range s.Steps {
+		runs += len(step.Places)
+	}
+	if s.Stored != "" || slices.ContainsFunc(s.Steps, func(step address.Step) bool { return step.Parts != nil }) {
+		runs = -1
+	}
+	return selection.CutBytes(x.First(), runs)
 }
 
 // heldBySubset is the memory that an open subset keeps.
@@ -189,11 +196,16 @@ func (d *Dataset) badSamples(ctx context.Context, name string) ([]uint64, error)
 	case reason != "":
 		return nil, address.RefuseParameter("quarantine", "%s", reason)
 	case runs == nil:
-		list, err := d.Selection.OpenQuarantine(ctx, name, d.Index.Generation(), samples)
+		list, err := d.Selection.OpenQuarantine(ctx, name)
 		if err != nil {
 			return nil, d.selectionRefusal(err)
 		}
-		return list.Numbers(), nil
+		bad, err := list.Numbers(ctx, d.Index)
+		var ambiguous *chunkindex.AmbiguousKeyError
+		if errors.As(err, &ambiguous) {
+			return nil, refuseQuarantine(fmt.Errorf("%w: store the list again, with millrace quarantine; %s", err, d.generationText()))
+		}
+		return bad, err
 	case runs[len(runs)-1].Last >= samples:
 		return nil, refuseQuarantine(fmt.Errorf("sample %d of %d", runs[len(runs)-1].Last, samples))
 	}
