@@ -33,7 +33,8 @@ const (
 // Limits of a query. A batch of a million samples is within them.
 const (
 	maxQueryBytes = 16 << 20
-	maxHeadBytes  = 8 << 10
+	maxHeadBytes  = 24 << 10
+	maxSubset     = 8 << 10                // bytes of a subset that an address writes out
 	maxChunk      = math.MaxUint32 - 1<<20 // as in an index
 	maxPosition   = math.MaxInt64
 	maxThink      = 24 * time.Hour
@@ -176,14 +177,19 @@ func (r *Reader) check() error {
 	case r.Think < 0 || r.Think > maxThink:
 		return fmt.Errorf("%v of thinking", r.Think)
 	}
-	return checkNames(r.Params.Shuffle, r.Params.Importance, r.Params.Subset, string(r.Split), string(r.Tail))
+	if err := checkTexts(maxSubset, r.Params.Subset); err != nil {
+		return err
+	}
+	return checkNames(r.Params.Shuffle, r.Params.Importance, string(r.Split), string(r.Tail))
 }
 
-// checkNames wants what a log can show.
-func checkNames(names ...string) error {
+func checkNames(names ...string) error { return checkTexts(maxNameBytes, names...) }
+
+// checkTexts wants what a log can show.
+func checkTexts(most int, names ...string) error {
 	for _, name := range names {
-		if len(name) > maxNameBytes || !utf8.ValidString(name) {
-			return fmt.Errorf("a name of %d bytes: at most %d of UTF-8 are read", len(name), maxNameBytes)
+		if len(name) > most || !utf8.ValidString(name) {
+			return fmt.Errorf("a name of %d bytes: at most %d of UTF-8 are read", len(name), most)
 		}
 		for i := range len(name) {
 			if name[i] < ' ' || name[i] == 0x7f {

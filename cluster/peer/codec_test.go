@@ -106,7 +106,7 @@ func drawReader(t *rapid.T) *Reader {
 	r.Params = shuffle.Params{
 		Shuffle: name(9).Draw(t, "shuffle"), Window: rapid.Uint64().Draw(t, "window"), Strata: rapid.Uint64().Draw(t, "strata"),
 		Seed: rapid.Uint64().Draw(t, "seed"), Importance: rapid.SampledFrom([]string{"", "00ff"}).Draw(t, "importance"),
-		Subset: rapid.SampledFrom([]string{"", "00ff:train"}).Draw(t, "subset"),
+		Subset: rapid.SampledFrom([]string{"", "00ff:train", strings.Repeat("7", maxSubset)}).Draw(t, "subset"),
 	}
 	r.End = rapid.Uint64Range(0, math.MaxInt64).Draw(t, "end")
 	r.First = rapid.Uint64Range(0, r.End).Draw(t, "first")

@@ -9,8 +9,7 @@ import (
 
 // Bounds of a subset that an address defines.
 const (
-	// maxSubsetText bounds the text of a subset, in bytes: gateways of a cluster tell each other no longer names.
-	maxSubsetText = 255
+	maxSubsetText = 8 << 10 // bytes, as gateways of a cluster tell each other
 
 	maxSubsetParts = 64 // of a split
 	maxSteps       = 4  // each may read all names of the dataset

@@ -1,12 +1,18 @@
 package address
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
 
 func TestSubsetHasOneForm(t *testing.T) {
 	digest := strings.Repeat("ab", 32)
+	var runs []string // between five hundred samples that are left out
+	for i := range 500 {
+		runs = append(runs, fmt.Sprintf("%d-%d", 1000000+20*i, 1000018+20*i))
+	}
+	many := strings.Join(runs, ",")
 	for text, want := range map[string]string{
 		"train":                           "train",
 		digest + ":train":                 digest + ":train",
@@ -22,6 +28,7 @@ func TestSubsetHasOneForm(t *testing.T) {
 		"samples:0-4611686018427387904":   "samples:0-4611686018427387904",
 		"samples:1~samples:0~samples:0":   "samples:1~samples:0~samples:0",
 		"a=2147483647,b=2147483648:b:s-1": "a=2147483647,b=2147483648:b:s-1",
+		"samples:" + many:                 "samples:" + many,
 	} {
 		s, reason := ParseSubset(text)
 		if got := s.String(); reason != "" || got != want {
@@ -39,7 +46,7 @@ func TestSubsetRefuses(t *testing.T) {
 		"samples:3,3", "samples:4,3", "samples:03", "samples:1,,2", "samples:+1", "samples:9223372036854775808", "a=1", "a=1:", "a=1:b", "a=0:a", "a=-1:a",
 		"a=1,a=2:a", "a=01:a", "a=.9,b=.1:a", "a=4294967295,b=1:a", "a=1:a:b:c", "a=1:a:", "a=1:a: b", "-a=1:-a", "a=1,:a", "=1:", "a=1;b=1:a",
 		"a=1,b=1:a~c=1,d=1:c", "samples:0~samples:0~samples:0~samples:0~samples:0", "a=1:" + strings.Repeat("a", 300),
-		strings.Repeat("ab", 32) + ":train~x", "a=1:a\n", "samples:1 ",
+		"samples:0" + strings.Repeat(",1000000000000", 700), strings.Repeat("ab", 32) + ":train~x", "a=1:a\n", "samples:1 ",
 	} {
 		if s, reason := ParseSubset(text); reason == "" {
 			t.Errorf("%q: taken as %s", text, s)
