@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ._head import Head
@@ -15,6 +16,7 @@ class Manifest(NamedTuple):
 
     keys: list[str]
     positions: list[int]
+    sources: Sequence[str] = ()  # of a mixture: the dataset that each sample is of
 
 
 def read_manifest(answer: Any, head: Head) -> Manifest:
@@ -31,4 +33,4 @@ def read_manifest(answer: Any, head: Head) -> Manifest:
         raise ProtocolError(f"the manifest of batch {head.number}: {e}") from None
     if len(of.keys) != head.samples:
         raise ProtocolError(f"the manifest of batch {head.number} has {len(of.keys)} samples, the batch {head.samples}")
-    return of
+    return of._replace(sources=[str(s.get("source", "")) for s in answer["samples"]])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import logging
 import math
+import operator
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Optional, TypeVar, Union
@@ -15,7 +17,7 @@ from urllib.parse import quote
 
 from ._core import Core
 from ._local import Local
-from .errors import InvalidArgument, NotFound, ProtocolError, SampleError
+from .errors import GenerationGone, InvalidArgument, MillraceError, NotFound, ProtocolError, SampleError
 
 log = logging.getLogger("millrace")
 
@@ -25,20 +27,33 @@ C = TypeVar("C", bound="Selecting")
 
 _FINEST = 10**6  # the greatest denominator that a float is taken for
 _LIMIT = 1 << 32  # of what the shares of a split, as whole numbers, sum to
-_SUBSET = 255  # bytes that gateways take
-_BAD = 8 << 10
+_MOST = 8 << 10  # bytes of a subset, and of a list of bad samples, that gateways take
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_MIXTURE = "mix:"
+_PLACES = "samples:"
+
+
+_Samples = tuple[tuple[str, str, str], ...]
+"""Samples that a user has named: keys, shards where several have the key, reasons."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What a client reads of its dataset; by default all of it."""
+    """What a client reads of its dataset; by default all of it. What addresses have follows from what was chosen, and from the generation
+    where samples are named: they have other numbers in each."""
 
-    subset: str = ""  # as `subset=` has it
+    steps: tuple[Union[str, _Samples], ...] = ()  # of the subset, one after the other: as `subset=` has them, or samples that are left out
+    replaced: Union[str, _Samples] = ()  # samples in whose place others come; or the digest of a list of them
+    sources: tuple[tuple[str, Selection, int], ...] = ()  # of a mixture: datasets, what is read of them, and shares
+    tail: str = ""  # of the definition of a mixture
+    subset: str = ""  # these three as addresses have them
     quarantine: str = ""
-    generation: str = ""  # that numbers of bad samples belong to
-    bad: Mapping[str, str] = field(default_factory=dict)  # reasons, by the keys of the samples that others replace
+    generation: str = ""  # empty: no sample is named
+
+    @property
+    def bad(self) -> dict[str, str]:
+        """Reasons, by the keys of the samples that are replaced or left out, but for those of a stored list."""
+        own = {key: why for some in (*self.steps, self.replaced) if not isinstance(some, str) for key, _, why in some}
+        return {key: why for _, chosen, _ in self.sources for key, why in chosen.bad.items()} or own
 
     def told(self, about: dict[str, Any]) -> dict[str, Any]:
         """Returns the description of a dataset as it is for this client."""
@@ -49,10 +64,10 @@ class Selection:
         own = {"subset": self.subset, "quarantine": self.quarantine, "generation": self.generation}
         for name, value in own.items():
             if value and asked[name] not in (None, value):
-                cure = f"leave out {name}=, or use the client that this one was made from"
-                if name == "generation":
-                    cure = "make the client by quarantine(keys, generation=...): the numbers of samples are others in each generation"
-                raise InvalidArgument(f"epoch with {name} {asked[name]!r}: this client has {name} {value!r}", cure=cure)
+                raise InvalidArgument(
+                    f"epoch with {name} {asked[name]!r}: this client has {name} {value!r:.80}",
+                    cure=f"leave out {name}=, or use the client that this one was made from",
+                )
         return {**asked, **{name: value for name, value in own.items() if value}}
 
 
@@ -79,9 +94,11 @@ class Selecting:
         parts   the same as a mapping, for names that are no Python names
         salt    another salt makes another split, independent of the first. A split of a split has one of its own
         """
-        given = {**(parts or {}), **named}
-        if not given:
-            raise InvalidArgument("split: no part is named", cure="write split(train=.9, val=.1)")
+        if not isinstance(parts, (Mapping, type(None))) or not (given := {**(parts or {}), **named}):
+            raise InvalidArgument(
+                f"split: {parts!r} names no parts with their shares",
+                cure="write split(train=.9, val=.1); a part that `millrace subset` stored is subset('train')",
+            )
         sizes = dict(zip(given, _whole("split", given)))
         if not all(isinstance(v, int) for v in given.values()):
             total = sum(map(_fraction, given.values()))
@@ -90,10 +107,10 @@ class Selecting:
             if total < 1 - Fraction(1, _FINEST):
                 left = next(name for name in ("rest", "left", "others") if name not in given)
                 sizes = dict(zip([*given, left], _whole("split", {**given, left: 1 - total})))
-        before = [step for step in self.selection.subset.split("~") if step and not step.startswith("samples:")]
+        before = [step for step in self.selection.subset.split("~") if step and not step.startswith(_PLACES)]
         salt = salt or (str(len(before) + 1) if before else "")
         rule = ",".join(f"{name}={size}" for name, size in sizes.items())
-        return {name: self._step(f"{rule}:{name}" + (f":{salt}" if salt else "")) for name in given}
+        return {name: self.subset(f"{rule}:{name}" + (f":{salt}" if salt else "")) for name in given}
 
     def take(self: C, n: int) -> C:
         """Returns a client for the first n samples in stored order, or all if there are fewer.
@@ -106,13 +123,24 @@ class Selecting:
         """Returns a client for some samples.
 
         which   the name of a subset that `millrace subset` made, or its split's digest, a colon and its name; or numbers of samples in
-                stored order, such as range(1000, 2000), each once: a few dozen runs at most
+                stored order, such as range(1000, 2000), each once: several hundred runs at most
         """
-        return self._step(which if isinstance(which, str) else f"samples:{_runs('subset', which)}")
+        step = which if isinstance(which, str) else _PLACES + _runs("subset", which)
+        return self._with(replace(self.selection, steps=(*self.selection.steps, step)))
+
+    def exclude(self: C, keys: Union[Key, Iterable[Key]], *, reason: str = "", generation: Optional[str] = None) -> C:
+        """Returns a client for all samples but these: an epoch is shorter by them. About five hundred fit into an address.
+
+        The order is another one, so a run that stopped in mid-epoch goes on by `quarantine` instead. Parameters are those of `quarantine`.
+        """
+        steps, named = self.selection.steps, _named(keys, reason)
+        if steps and not isinstance(steps[-1], str):
+            steps, named = steps[:-1], (*steps[-1], *named)
+        return self._with(replace(self.selection, steps=(*steps, named)), generation)
 
     def quarantine(self: C, keys: Union[Key, Iterable[Key]], *, reason: str = "", generation: Optional[str] = None) -> C:
-        """Returns a client that gets healthy samples in place of some bad ones. All other positions stay as they are, so a job goes on
-        with the batches that it had.
+        """Returns a client that gets a healthy sample in place of each bad one, so that some come twice. All other positions stay as they
+        are: a job goes on with the batches that it had.
 
             bad = []                                    # collected by on_error=bad.append
             client = client.quarantine(bad)
@@ -121,62 +149,106 @@ class Selecting:
                     that `millrace quarantine` stored. Each name is looked up by a request. About a thousand fit, more where they lie side
                     by side
         reason      kept in `selection.bad`; a SampleError brings its own
-        generation  of the dataset, to go on with an older one. The client reads this one from now on, by default the present one
+        generation  of the dataset, to look the names up in, by default the present one. The client reads it from now on. Where another one
+                    is asked for, as by a checkpoint, names are looked up there, and those that it does not have are passed over
         """
-        if isinstance(keys, str) and _DIGEST.fullmatch(keys):
-            if self.selection.quarantine not in ("", keys):
-                raise InvalidArgument("quarantine: this client has bad samples already", cure="name one list that has all of them")
-            return self._with(replace(self.selection, quarantine=keys))
-        if self.dataset.startswith(_MIXTURE):
-            raise InvalidArgument("quarantine: a mixture has no samples of its own", cure="call it on a source, and mix then")
-        if _DIGEST.fullmatch(self.selection.quarantine):
-            raise InvalidArgument("quarantine: this client has a stored list already", cure="store one list that has all bad samples")
-        listed: list[Key] = [keys] if isinstance(keys, (str, tuple, SampleError)) else list(keys)
-        about = self.describe()
-        pinned = self.selection.generation or generation or str(about["generation"])
-        if generation not in (None, pinned):
-            raise InvalidArgument(f"quarantine: this client has generation {pinned}", cure="make all of the list at once")
-        found, numbers = dict(self.selection.bad), set(_numbers(self.selection.quarantine))
-        for key, shard, why in (_named(k, reason) for k in listed):
-            numbers.add(self._number(str(about["name"]), key, shard, pinned))
-            found[key] = why
-            log.info("sample %s is replaced from now on: %s", key, why or "it was named as bad")
-        text = f"samples:{_runs('quarantine', sorted(numbers))}"
-        if len(text) > _BAD:
-            raise InvalidArgument(
-                f"quarantine: {len(numbers)} samples are more than an address holds",
-                cure="write their keys to a file, one a line; `millrace quarantine DATASET --from FILE` stores them and says the digest to give here",
-            )
-        return self._with(Selection(self.selection.subset, text, pinned, found))
+        before, stored = self.selection.replaced, isinstance(keys, str) and bool(_DIGEST.fullmatch(keys))
+        if before not in ((), keys) and (stored or isinstance(before, str)):
+            raise InvalidArgument("quarantine: a stored list, and other bad samples beside it", cure="store one list that has all of them")
+        replaced: Any = keys if stored else (*before, *_named(keys, reason))
+        made = self._with(replace(self.selection, replaced=replaced), generation)
+        if stored:  # one that is not there is reported now
+            made._get({"quarantine": replaced}, "epochs/0", "parameters")
+        return made
 
-    def _number(self, dataset: str, key: str, shard: str, generation: str) -> int:
-        """Returns the number of a sample: its position in stored order."""
-        path = f"/v1/datasets/{quote(dataset, safe='')}/occurrences"
-        query = {"key": key, "epochs": "0", "shuffle": "none", "generation": generation, **({"shard": shard} if shard else {})}
-        try:
-            answer = self.core.json("GET", path, query)
-            return int(answer["occurrences"][0]["position"])
-        except NotFound as e:
-            raise type(e)(f"quarantine {key!r}: {e.message}", code=e.code, status=e.status, request_id=e.request_id, gateway=e.gateway) from None
-        except (KeyError, IndexError, TypeError, ValueError) as e:
-            raise ProtocolError(f"{path}: not a sample's position: {type(e).__name__}: {e}") from None
+    def at(self: C, generation: Optional[str]) -> C:
+        """Returns this client for another generation. For this package's own modules."""
+        if not self.selection.generation or generation in (None, self.selection.generation):
+            return self
+        return self._reading(self.dataset, self.selection, generation, again=True)
 
-    def _step(self: C, step: str) -> C:
-        if self.dataset.startswith(_MIXTURE):
-            raise InvalidArgument(f"{step}: a mixture has no samples of its own", cure="choose from its sources, and mix then")
-        subset = f"{self.selection.subset}~{step}" if self.selection.subset else step
-        if len(subset.encode()) > _SUBSET:
-            raise InvalidArgument(
-                f"subset: {len(subset)} bytes, want {_SUBSET} at most", cure="choose fewer runs of numbers, or store a split with `millrace subset`"
-            )
-        return self._with(replace(self.selection, subset=subset))
-
-    def _with(self: C, selection: Selection) -> C:
-        made = copy.copy(self)
-        made.dataset = self.dataset or str(self.describe()["name"])  # a part is of one dataset, whichever is the default later
-        made.core, made.selection = Core(self.core.settings), selection
+    def _with(self: C, selection: Selection, generation: Optional[str] = None) -> C:
+        if self.selection.sources:
+            raise InvalidArgument("a mixture has no samples of its own", cure="choose from its sources, and mix then")
+        dataset = self.dataset or str(self.describe()["name"])  # a part is of one dataset, whichever is the default later
+        made = self._reading(dataset, selection, generation or self.selection.generation)
+        made.core = Core(self.core.settings)
         made.core.answered = self.core.answered
         return made
+
+    def _reading(self: C, dataset: str, chosen: Selection, generation: Optional[str], again: bool = False) -> C:
+        """Returns a client of the same connections that reads what was chosen.
+
+        again   samples were named in another generation: those that this one does not have are passed over
+        """
+        vars(self).setdefault("_known", {})  # one for all that are made of this client
+        made = copy.copy(self)
+        made.dataset, made.selection = dataset, Selection()
+        if chosen.bad and not chosen.sources:
+            generation = generation or str(made.describe()["generation"])
+        subset, quarantine = "", chosen.replaced
+        for step in chosen.steps:
+            if not isinstance(step, str):
+                if not (bad := made._places(step, generation, subset, again)):
+                    continue
+                count = int(made._get({"subset": subset, "generation": generation}, "epochs/0", "samples"))
+                if len(bad) == count:
+                    raise InvalidArgument("exclude: no sample is left")
+                step = _PLACES + ",".join(_run(a + 1, b - 1) for a, b in zip([-1, *bad], [*bad, count]) if a + 1 < b)
+            subset = f"{subset}~{step}" if subset else step
+        if not isinstance(quarantine, str):
+            bad = made._places(quarantine, generation, "", again)
+            quarantine = _PLACES + _runs("quarantine", bad) if bad else ""
+        if max(len(subset.encode()), len(quarantine)) > _MOST:
+            raise InvalidArgument(
+                f"{len(subset)} bytes of a subset, {len(quarantine)} of bad samples: an address holds {_MOST} of each",
+                cure="write keys to a file, one a line; `millrace quarantine DATASET --from FILE` stores them and says the digest for quarantine()",
+            )
+        made.selection = replace(chosen, subset=subset, quarantine=quarantine, generation=generation or "" if chosen.bad else "")
+        return made._mixing(generation, again) if chosen.sources else made
+
+    def _mixing(self: C, generation: Optional[str], again: bool) -> C:
+        chosen, texts, read = self.selection, [], []
+        given: Sequence[Optional[str]] = generation.split(",") if generation else [part.generation for _, part, _ in chosen.sources]
+        if len(given) != len(chosen.sources):
+            raise InvalidArgument(f"generation {generation!r}: want one of each of {len(chosen.sources)} sources, with commas between them")
+        for (name, part, share), one in zip(chosen.sources, given):
+            source = self._reading(name, part, one, again)
+            own = source.selection
+            read.append(one or str(source.describe()["generation"]))
+            query = [f"quarantine={own.quarantine}"] if own.quarantine else []
+            if own.subset:  # the gateway says its one form, and the digest of a stored split
+                asked = {"subset": own.subset, "generation": own.generation or one}
+                query.append(f"subset={source._get(asked, 'epochs/0', 'parameters', 'subset')}")
+            texts.append((f"{name}({'&'.join(query)})" if query else name) + f":{share}")
+        self.dataset = "mix:" + ",".join(texts) + chosen.tail
+        self.selection = replace(chosen, generation=",".join(read) if chosen.bad else "")
+        return self
+
+    def _places(self, named: _Samples, generation: Optional[str], subset: str, again: bool) -> list[int]:
+        """Returns the numbers of samples in stored order, of the dataset or of a subset, ascending. What is not in the subset has none."""
+        found = set[int]()
+        for key, shard, _ in named:
+            asked = {"key": key, "shard": shard, "epochs": "0", "shuffle": "none", "tail": "short", "generation": generation, "subset": subset}
+            try:
+                found.update(int(one["position"]) for one in self._get(asked, "occurrences", "occurrences"))
+            except NotFound as e:
+                if not again or isinstance(e, GenerationGone):
+                    e.message = f"sample {key!r}: {e.message}"
+                    raise
+                log.info("sample %s is not in generation %s", key, generation)
+        return sorted(found)
+
+    def _get(self, query: Mapping[str, Optional[str]], what: str, *within: str) -> Any:
+        """Asks for something of the dataset: once, if it is of one generation."""
+        path, asked = f"/v1/datasets/{quote(self.dataset, safe='')}/{what}", {k: v for k, v in query.items() if v}
+        known, of = vars(self)["_known"], (path, *asked.items(), *within)
+        if of not in known or "generation" not in asked:
+            try:
+                known[of] = reduce(operator.getitem, within, self.core.json("GET", path, asked))
+            except (KeyError, TypeError) as e:
+                raise ProtocolError(f"{path}: an answer without {'.'.join(within)}: {type(e).__name__}: {e}") from None
+        return known[of]
 
 
 def mix(
@@ -187,53 +259,44 @@ def mix(
         photos, scans = millrace.open("s3://train/photos"), millrace.open("s3://train/scans")
         both = millrace.mix({photos.split(train=.9)["train"]: .7, scans: .3})
 
-    sources    clients and their weights: fractions or whole numbers, relative to each other. All are served by one gateway: those that
-               `millrace.open` opened with the same settings are, and so are those of one address
+    sources    clients and their weights: fractions or whole numbers, relative to each other; 0: none of a source. All are served by one
+               gateway: those that `millrace.open` opened with the same settings are, and so are those of one address
     samples    positions of an epoch; None: as many as the sources have samples. Each source begins again when it is used up
     per_batch  the weights are samples of each batch, whole numbers
     """
-    pairs = list(sources.items()) if isinstance(sources, Mapping) else list(sources)
-    if not pairs:
-        raise InvalidArgument("mix: no source is given", cure="write mix({a: .7, b: .3})")
-    first = pairs[0][0]
+    pairs: list[Any] = list(sources.items() if isinstance(sources, Mapping) else sources)
+    clients = all(isinstance(pair, tuple) and isinstance(pair[0], Selecting) for pair in pairs)
+    if not clients or not (pairs := [(client, share) for client, share in pairs if share != 0]):
+        raise InvalidArgument("mix: want clients and their shares", cure="write mix({a: .7, b: .3}), where a = millrace.open('s3://train/a')")
+    first: C = pairs[0][0]
     shares = _whole("mix", dict(enumerate(share for _, share in pairs)), relative=not per_batch)
-    written = []
-    for (client, _), share in zip(pairs, shares):
+    for client, _ in pairs:
         if client.core.settings.sources != first.core.settings.sources:
             raise InvalidArgument(
                 "mix: the datasets are served by different gateways",
                 cure="open them by one address; of directories and buckets, with the same cache and disk_cache",
             )
-        if client.dataset.startswith(_MIXTURE):
+        if client.selection.sources:
             raise InvalidArgument("mix: a source is a mixture itself", cure="mix its sources, with the products of the weights")
-        written.append((client, *_source(client), share))
-    name = _MIXTURE + ",".join(f"{text}:{share}" for _, text, _, share in written)
-    name += (f",samples={samples}" if samples is not None else "") + (",per-batch" if per_batch else "")
-    made = copy.copy(first)
-    local = _all_of([c.core.settings.local for c, _ in pairs])
-    made.core = Core(replace(first.core.settings, local=local))
-    made.core.answered = first.core.answered
-    pinned = any(client.selection.generation for client, _ in pairs)
-    made.selection = Selection(generation=",".join(generation for _, _, generation, _ in written) if pinned else "")
-    made.dataset = name
-    return made
+    tail = (f",samples={samples}" if samples is not None else "") + (",per-batch" if per_batch else "")
+    parts = [_parts(client) for client, _ in pairs]
+    if len({names for _, names in parts}) > 1:
+        told = "; ".join(f"{name} has {', '.join(names)}" for name, names in parts)
+        log.warning("mix: the samples of the sources have other parts: %s; name those that all have by fields=, or give transform=", told)
+    base = copy.copy(first)
+    base.core = Core(replace(first.core.settings, local=_all_of([c.core.settings.local for c, _ in pairs])))
+    base.core.answered = first.core.answered
+    mixed = tuple((name, client.selection, share) for (name, _), (client, _), share in zip(parts, pairs, shares))
+    return base._reading("", Selection(sources=mixed, tail=tail), None)
 
 
-def _source(client: Selecting) -> tuple[str, str]:
-    """Returns a source as the name of a mixture has it, and its generation."""
+def _parts(client: Any) -> tuple[str, tuple[str, ...]]:
+    """Returns the name of a dataset, and those of its parts: what the index says of its fields, or what its first sample has."""
     about = client.describe()
-    name, chosen = str(about["name"]), client.selection
-    query = []
-    if chosen.quarantine:
-        query.append(f"quarantine={chosen.quarantine}")
-    if chosen.subset:  # the gateway says its one form, and the digest of a stored split
-        asked = {k: v for k, v in (("subset", chosen.subset), ("generation", chosen.generation)) if v}
-        answer = client.core.json("GET", f"/v1/datasets/{quote(name, safe='')}/epochs/0", asked)
-        try:
-            query.append(f"subset={answer['parameters']['subset']}")
-        except (KeyError, TypeError):
-            raise ProtocolError(f"dataset {name}: the gateway does not know subset {chosen.subset!r}") from None
-    return (f"{name}({'&'.join(query)})" if query else name), str(about["generation"])
+    names = [str(of["name"]) for of in about.get("fields") or ()]
+    with contextlib.suppress(MillraceError):
+        names = names or client.epoch(0, shuffle=False, progress=False).samples([0]).names()
+    return str(about["name"]), tuple(sorted(names))
 
 
 @dataclass(frozen=True)
@@ -268,31 +331,36 @@ def _whole(what: str, shares: Mapping[Any, Share], *, relative: bool = True) -> 
     exact = [_fraction(s) for s in shares.values()]
     for share, value in zip(shares.values(), exact):
         if value <= 0 or isinstance(share, bool):
-            raise InvalidArgument(f"{what}: share {share!r}, want a number above 0")
+            raise InvalidArgument(f"{what}: share {share!r}, want a number above 0", cure="leave out what is to have no share")
     if not relative:
         if any(value.denominator != 1 for value in exact):
             raise InvalidArgument(f"{what}: per_batch wants whole numbers of samples, and got {list(shares.values())}")
         return [int(value) for value in exact]
-    common = reduce(lambda a, b: a * b // math.gcd(a, b), (value.denominator for value in exact))
+    common = math.lcm(*(value.denominator for value in exact))
     numbers = [int(value * common) for value in exact]
-    divisor = reduce(math.gcd, numbers)
-    numbers = [n // divisor for n in numbers]
+    numbers = [n // math.gcd(*numbers) for n in numbers]
     if sum(numbers) >= _LIMIT:
         raise InvalidArgument(f"{what}: {list(shares.values())} have no common unit above 1/{_LIMIT}", cure="give rounder numbers")
     return numbers
 
 
-def _named(key: Key, reason: str) -> tuple[str, str, str]:
-    """Returns the key, the shard and the reason of a bad sample."""
-    if isinstance(key, SampleError):
-        if key.key is None:
-            raise InvalidArgument(f"quarantine: the key of the sample is not known: {key.message}", cure="open the epoch with keys=True")
-        return key.key, "", reason or (f"part {key.part} does not decode" if key.part else f"{key.step} fails")
-    if isinstance(key, tuple):
-        return key[0], key[1], reason
-    if not isinstance(key, str):
-        raise InvalidArgument(f"quarantine: {key!r} is no key", cure="give names of samples, or the SampleErrors that on_error got")
-    return key, "", reason
+def _named(keys: Union[Key, Iterable[Key]], reason: str) -> _Samples:
+    """Returns the keys, the shards and the reasons of samples."""
+    named = []
+    for key in [keys] if isinstance(keys, (str, tuple, SampleError)) else keys:
+        if isinstance(key, SampleError):
+            if key.key is None:
+                raise InvalidArgument(f"the key of the sample is not known: {key.message}", cure="open the epoch with keys=True")
+            named.append((key.key, "", reason or (f"part {key.part} does not decode" if key.part else f"{key.step} fails")))
+        elif isinstance(key, (str, tuple)):
+            named.append((key, "", reason) if isinstance(key, str) else (*key, reason))
+        else:
+            raise InvalidArgument(f"{key!r} is no key", cure="give names of samples, or the SampleErrors that on_error got")
+    return tuple(named)
+
+
+def _run(first: int, last: int) -> str:
+    return f"{first}-{last}" if last > first else str(first)
 
 
 def _runs(what: str, numbers: Iterable[int]) -> str:
@@ -302,6 +370,8 @@ def _runs(what: str, numbers: Iterable[int]) -> str:
         runs = [[numbers[0], numbers[-1]]] if numbers else []
     else:
         for n in numbers:
+            if not hasattr(n, "__index__"):
+                raise InvalidArgument(f"{what}: {n!r} is no number of a sample", cure="samples are numbered from 0 as they are stored")
             if runs and n == runs[-1][1] + 1:
                 runs[-1][1] = n
             elif not runs or n > runs[-1][1]:
@@ -310,11 +380,4 @@ def _runs(what: str, numbers: Iterable[int]) -> str:
                 raise InvalidArgument(f"{what}: sample {n} after {runs[-1][1]}", cure="give numbers in ascending order, each once")
     if not runs or runs[0][0] < 0:
         raise InvalidArgument(f"{what}: no sample is named" if not runs else f"{what}: sample {runs[0][0]}, want 0 or more")
-    return ",".join(f"{a}-{b}" if b > a else str(a) for a, b in runs)
-
-
-def _numbers(text: str) -> Iterable[int]:
-    """Reads what _runs has written, behind its word."""
-    for run in text[len("samples:") :].split(",") if text else ():
-        first, _, last = run.partition("-")
-        yield from range(int(first), int(last or first) + 1)
+    return ",".join(_run(*run) for run in runs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ _FORM = 2  # of what State.to_dict returns
 _CURES = {
     "batch_size": "read this epoch to its end with the batch size that it was begun with; set_epoch begins another one with any",
 }
+_BAD = re.compile(r"quarantine=[^&)]*&?")  # in the definition of a mixture
 
 
 class Place(NamedTuple):
@@ -88,7 +90,7 @@ class State:
     def check(self, plan: Plan) -> None:
         """Raises StateError if other data, another order or batch size are read now."""
         for name, value in self.fixed.items():
-            if (now := getattr(plan, name)) != value:
+            if (now := getattr(plan, name)) != value and not (name == "order_digest" and self._replaces(plan)):
                 changed = self._changed(plan) if name == "order_digest" else ""
                 raise StateError(f"load state: {changed or f'{name} is {now!r}, and was {value!r}'} when the state was saved", cure=_CURES.get(name))
 
@@ -96,6 +98,12 @@ class State:
         """Raises StateError if the place is beyond the end of its epoch. That of one of several workers may be, by less than their number."""
         if self.place.batch > plan.batches:
             raise StateError(f"load state: batch {self.place.batch} of epoch {self.place.epoch}, which has {plan.batches}")
+
+    def _replaces(self, plan: Plan) -> bool:
+        """Reports whether the order is the same one, but for bad samples in whose places others come."""
+        bad, rest = _apart(plan.dataset, plan.order)
+        bad_before, rest_before = _apart(self.dataset, self.order)
+        return bad != bad_before and rest == rest_before
 
     def _changed(self, plan: Plan) -> str:
         now, was = plan.order, self.order
@@ -110,3 +118,10 @@ class State:
         sample = {"sample": self.place.sample} if self.place.sample else {}
         place = {"epoch": self.place.epoch, "batch": self.place.batch, **sample}
         return {"state": _FORM, **place, "dataset": self.dataset, **self.fixed, "order": dict(self.order)}
+
+
+def _apart(dataset: str, order: Mapping[str, str]) -> tuple[list[str], list[Any]]:
+    """Returns which bad samples others replace, and what else fixes the order."""
+    mixture = dataset if dataset.startswith("mix:") else ""
+    bad = [order.get("quarantine", ""), *_BAD.findall(mixture)]
+    return bad, [_BAD.sub("", mixture).replace("()", ""), {name: value for name, value in order.items() if name != "quarantine"}]

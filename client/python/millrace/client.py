@@ -118,7 +118,7 @@ class Client(Selecting, Closing):
         self.core = Core(settings)
         """For this package's own modules."""
         self.selection = Selection()
-        """What is read of the dataset, by `split`, `take`, `subset` and `quarantine`."""
+        """What is read of the dataset, by `split`, `take`, `subset`, `exclude` and `quarantine`."""
 
     def __repr__(self) -> str:
         made = "core" in vars(self)  # else one whose arguments were refused, in a traceback with variables
@@ -239,7 +239,8 @@ class Client(Selecting, Closing):
             raise InvalidArgument(f"decode {decode!r}: want True, False, or a mapping from names of parts to functions")
         if dataset not in (None, "", self.dataset) and self.selection != Selection():
             raise InvalidArgument(f"epoch of {dataset}: this client reads a part of {self.dataset}")
-        about = self.describe(dataset)
+        chosen = self.at(generation)
+        about = chosen.describe(None if dataset == self.dataset else dataset)
         if generation is None:
             refuse(about, rank, world_size)
         name = str(about["name"])
@@ -248,7 +249,7 @@ class Client(Selecting, Closing):
             "rank": rank, "world_size": world_size, "balance": balance, "split": split, "homes": homes, "subset": subset,
             "quarantine": quarantine, "importance": importance, "generation": generation,
         }
-        query = {k: str(v) for k, v in self.selection.over(asked).items() if v is not None}
+        query = {k: str(v) for k, v in chosen.selection.over(asked).items() if v is not None}
         shape: dict[str, str] = {}
         if fields is not None:
             shape["fields"] = fields if isinstance(fields, str) else ",".join(map(quote_plus, fields))

@@ -219,8 +219,8 @@ class Epoch:
     def _source(self) -> Source:
         gather = {} if self.gather is None else {"gather": self.gather}
         seed = f"{self.plan.order_digest}/{self.plan.parameters.get('seed', '')}"
-        steps = self.steps
-        return Source(self._manifest, steps.decode, steps.automatic, self._positions, on_error=steps.on_error, seed=seed, **gather)
+        steps, mixed = self.steps, bool(self.plan.dataset_description.get("sources"))
+        return Source(self._manifest, steps.decode, steps.automatic, self._positions, on_error=steps.on_error, seed=seed, mixed=mixed, **gather)
 
     def _positions(self, head: Head) -> Optional[Sequence[int]]:
         return self.plan.share(head.number)

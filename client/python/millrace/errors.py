@@ -186,7 +186,8 @@ class StateError(
 
 _QUOTED = r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
 _WHERE = re.compile(
-    rf"(?:(decode) part {_QUOTED} of|(filter|transform)) sample (\d+) of batch (\d+) in epoch (\d+)(?: \(position (\d+)\))?(?:, key {_QUOTED})?: "
+    rf"(?:(decode) part {_QUOTED} of|(filter|transform)) sample (\d+) of batch (\d+) in epoch (\d+)(?: \(position (\d+)\))?"
+    rf"(?:, key {_QUOTED}(?:, source {_QUOTED})?)?: "
 )
 
 
@@ -196,6 +197,7 @@ class SampleError(MillraceError, code="sample_error"):
     step      "decode", "filter" or "transform"
     part      name of the part that was decoded, else None
     key       the sample's name, None if it is not known: without `keys=True` the gateway is asked for it
+    source    in a mixture the dataset that the sample is of, else None
     position  the sample's place in the order of the epoch, None if it is not known
     epoch, batch, sample
               numbers of the epoch, of its batch, and of the sample in this batch, from 0
@@ -205,10 +207,11 @@ class SampleError(MillraceError, code="sample_error"):
         super().__init__(message, **more)
         # Found in the text, since that is all that torch lets through of a worker's exception.
         found = _WHERE.search(message)
-        decode, part, other, sample, batch, epoch, position, key = found.groups() if found else [None] * 8
+        decode, part, other, sample, batch, epoch, position, key, source = found.groups() if found else [None] * 9
         self.step = decode or other
         self.part: Optional[str] = ast.literal_eval(part) if part else None
         self.key: Optional[str] = ast.literal_eval(key) if key else None
+        self.source: Optional[str] = ast.literal_eval(source) if source else None
         self.sample, self.batch, self.epoch, self.position = (None if n is None else int(n) for n in (sample, batch, epoch, position))
 
     def report(self, dataset: str = "DATASET") -> str:

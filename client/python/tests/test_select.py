@@ -107,8 +107,62 @@ def test_bad_samples(two: tuple[millrace.Client, millrace.Client]) -> None:
     assert resumed == sorted(after[4 * 16 :])  # on other ranks, in the middle
     train = a.split(train=0.5)["train"].quarantine(bad)
     assert set(read(train)) == set(read(a.split(train=0.5)["train"])) - set(bad)
-    with pytest.raises(millrace.NotFound, match="quarantine 'nosuch'"):
+    with pytest.raises(millrace.NotFound, match="sample 'nosuch'"):
         a.quarantine("nosuch")
+
+
+def test_samples_that_are_left_out(two: tuple[millrace.Client, millrace.Client]) -> None:
+    a, _ = two
+    stored = read(a, shuffle=False)
+    bad = [stored[i] for i in (0, 77, 78, 199)]
+    rest = a.exclude(bad[2:], reason="black").exclude(bad[:2])
+    assert rest.selection.subset == "samples:1-76,79-198"
+    assert rest.selection.bad == {bad[0]: "", bad[1]: "", bad[2]: "black", bad[3]: "black"}
+    assert read(rest, shuffle=False) == [key for key in stored if key not in bad]
+    after = read(rest, 1)
+    assert sorted(after) == sorted(set(stored) - set(bad))  # each once
+    ranks = [rest.epoch(1, rank=r, world_size=3, keys=True, progress=False, start=4) for r in range(3)]
+    assert sorted(key for e in ranks for b in e for key in b.keys) == sorted(after[4 * 16 :])
+    assert read(rest.take(3), shuffle=False) == stored[1:4]
+    assert sorted(key for part in rest.split(x=0.5, y=0.5).values() for key in read(part)) == sorted(after)
+    train = a.split(train=0.5)["train"]
+    assert sorted(read(train.exclude(bad))) == sorted(set(read(train)) - set(bad))
+    assert read(a.take(50).exclude(stored[:2]).quarantine(stored[4]).exclude(stored[2]), shuffle=False)[:1] == stored[3:4]
+    mixed = millrace.mix({rest: 1, a.take(20): 0.0})
+    assert Counter(read(mixed)) == Counter(after)
+    scattered = a.exclude(stored[::2])  # more than two hundred bytes of runs
+    assert read(pickle.loads(pickle.dumps(scattered)), shuffle=False) == stored[1::2]
+    assert a.exclude([]).selection.subset == a.quarantine([]).selection.quarantine == ""
+
+
+def test_a_mixture_says_of_which_source_a_bad_sample_is(two: tuple[millrace.Client, millrace.Client]) -> None:
+    a, b = two
+    bad: list[millrace.SampleError] = []
+
+    def check(sample: millrace.Sample) -> Any:
+        if json.loads(bytes(sample["json"])) in ({"a": 7}, {"b": 7}):
+            raise ValueError("black")
+        return sample
+
+    for keys in (True, False):
+        bad.clear()
+        for _batch in millrace.mix({a: 2, b: 1}).epoch(0, transform=check, on_error=bad.append, keys=keys, progress=False):
+            pass
+        assert sorted((e.source, e.key) for e in bad) == [("a", read(a, shuffle=False)[7]), ("b", read(b, shuffle=False)[7])]
+        assert all(f", source '{e.source}': ValueError" in str(e) for e in bad)
+
+
+def test_sources_of_other_parts(two: tuple[millrace.Client, millrace.Client], tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    a, b = two
+    millrace.mix({a: 1, b: 1})
+    assert not caplog.records
+    texts = tmp_path / "texts"
+    texts.mkdir()
+    (texts / "one.txt").write_text("one")
+    harness.run("index", str(texts))
+    with harness.closing(g := harness.Gateway(f"a={tmp_path / 'a'}", f"texts={texts}")):
+        millrace.mix({millrace.Client(g.url, "a"): 1, millrace.Client(g.url, "texts"): 1})
+    assert "a has json; texts has txt" in caplog.text
 
 
 def test_bad_samples_that_readers_find(two: tuple[millrace.Client, millrace.Client]) -> None:
@@ -139,8 +193,17 @@ def test_a_stored_list_of_bad_samples(tmp_path: Path) -> None:
         clean = c.quarantine(digest)
         assert key not in read(clean)
         assert read(clean) == read(c.quarantine(key))
+        with pytest.raises(millrace.NotFound, match="digest"):
+            c.quarantine(digest[::-1])
         with pytest.raises(millrace.InvalidArgument, match="stored list"):
             clean.quarantine(key)
+    (at / "0.jsonl").write_text('{"a": 1000}\n' * 30)
+    harness.run("index", str(at), "--batch-size", "16")
+    with harness.closing(g := harness.Gateway(f"a={at}")), millrace.Client(g.url) as c:
+        grown = read(c.quarantine(digest))  # the list is of the older generation
+        assert key in read(c)
+        assert key not in grown
+        assert grown == read(c.quarantine(key))
 
 
 def test_mixtures(two: tuple[millrace.Client, millrace.Client]) -> None:
@@ -167,9 +230,10 @@ def test_mixtures_of_parts(two: tuple[millrace.Client, millrace.Client]) -> None
     assert 5 in {v["b"] for v in found if "b" in v}  # of the part that is taken whole
     only = millrace.mix({b.quarantine(bad): 1})
     assert 5 not in {v["b"] for v in values(only)}
-    with pytest.raises(millrace.InvalidArgument, match="generation") as caught:
+    with pytest.raises(millrace.InvalidArgument, match=r"generation '000.*3 sources"):
         mixed.epoch(0, generation="0" * 64)
-    assert "quarantine" in str(caught.value)
+    with pytest.raises(millrace.GenerationGone):
+        mixed.epoch(0, generation=",".join(["0" * 64] * 3))
 
 
 def test_mixtures_go_on_anywhere(tmp_path: Path) -> None:
@@ -204,8 +268,16 @@ def test_bad_samples_belong_to_a_generation(tmp_path: Path) -> None:
         assert c.describe()["generation"] != old
         assert c.quarantine(bad).selection.quarantine == "samples:30-31"
         assert values(c.quarantine(bad, generation=old)) == want
-        with pytest.raises(millrace.InvalidArgument, match="generation"):
-            clean.epoch(0, generation=c.describe()["generation"])
+        for moved, chosen in (("quarantine=samples:30-31", clean), ("subset=samples:0-29,32-229", c.exclude(bad, generation=old))):
+            epoch = chosen.epoch(0, generation=c.describe()["generation"], keys=True, progress=False)
+            assert moved in "&".join(f"{k}={v}" for k, v in epoch.plan.parameters.items())
+            assert not set(bad) & {key for batch in epoch for key in batch.keys}
+        new = [millrace.Client(g.url, name).describe()["generation"] for name in "ab"]
+        fresh = read(c.take(1))[0]  # of the data that were added
+        assert c.exclude([fresh, bad[0]]).epoch(0, generation=old, progress=False).plan.samples == 199
+        assert values(millrace.mix({c.quarantine(bad, generation=old): 1, millrace.Client(g.url, "b"): 1})) == both
+        assert mixed.epoch(0, generation=",".join(new), progress=False).plan.dataset == "mix:a(quarantine=samples:30-31):1,b:1"
+        assert values(mixed) == both
     for client in (c, clean, mixed):
         client.close()
 
@@ -299,8 +371,13 @@ def test_refusals(two: tuple[millrace.Client, millrace.Client]) -> None:
     for wrong in ({"x": 0.9, "y": 0.2}, {"x": -0.1}, {"x": 0}, {"x": math.nan}, {"x": math.inf}, {"x": True}, {"x": "a"}, {}, {"x": 1 << 33, "y": 1}):
         with pytest.raises(millrace.InvalidArgument):
             a.split(wrong)
+    call: Any
     for call in (
-        lambda: a.take(0), lambda: a.take(-1), lambda: a.subset([3, 3]), lambda: a.subset([4, 3]), lambda: a.subset(range(0, 2000, 2)),
+        lambda: a.take(0), lambda: a.take(-1), lambda: a.subset([3, 3]), lambda: a.subset([4, 3]), lambda: a.subset(range(0, 9000, 2)),
+        lambda: a.subset(["a.jsonl/3"]),
+        lambda: a.quarantine("ab" * 32), lambda: a.exclude(read(a)), lambda: a.exclude("nosuch"), lambda: a.exclude([3]),
+        lambda: a.split([0.8, 0.2]), lambda: a.split("train"), lambda: millrace.mix([a, b]), lambda: millrace.mix({"s3://train/a": 1}),
+        lambda: millrace.mix({a: 0.0, b: 0}), lambda: millrace.mix({a: 1, b: 1}).exclude("x"),
         lambda: a.take(5).epoch(0, subset="train"), lambda: a.take(5).epoch(0, dataset="b"), lambda: a.quarantine("samples:3").epoch(0),
         lambda: millrace.mix({}), lambda: millrace.mix({a: 0}), lambda: millrace.mix({a: 0.5}, per_batch=True),
         lambda: millrace.mix({a: 1}, samples=0).describe(),

@@ -62,3 +62,38 @@ def test_parts_of_the_default_dataset(tmp_path: Path) -> None:
         assert [chosen[i]["json"]["n"] for i in range(len(chosen))] == [3, 7]
         mixed = millrace.torch.MapDataset(millrace.mix({few: 1, client.subset([20]): 1}), shuffle=True)
         assert {mixed[i]["json"]["n"] for i in range(len(mixed))} <= {*range(10), 20}
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_a_checkpoint_goes_on_without_bad_samples_although_the_data_have_grown(tmp_path: Path, mixed: bool) -> None:
+    """A job stops at a bad sample. Meanwhile data were added, so the sample has another number now."""
+    a, b = lines(tmp_path / "a", "a", 240), lines(tmp_path / "b", "b", 120)
+
+    def of(url: str, bad: list[str], **how: Any) -> millrace.torch.Dataset:
+        chosen = millrace.Client(url, "a").split(train=0.8)["train"].quarantine(bad)
+        return millrace.torch.Dataset(millrace.mix({chosen: 0.5, millrace.Client(url, "b"): 0.5}) if mixed else chosen, rank=0, world_size=1, **how)
+
+    with harness.closing(g := harness.Gateway(f"a={a}", f"b={b}")):
+        dataset = of(g.url, [])
+        batches = iter(dataset)
+        next(batches)
+        state, before = dataset.state_dict(), [names(x) for x in batches]
+        with millrace.Client(g.url, "a") as client:
+            samples = [sample for batch in client.epoch(0, keys=True, decode=True, progress=False) for sample in batch]
+            bad = [s.key for s in samples if f"a {s['json']['n']}" in {*before[3], *before[4]}]
+    (a / "0.jsonl").write_text('{"word": "new", "n": 0}\n' * 30)
+    harness.run("index", str(a), "--batch-size", "12")
+    with harness.closing(g := harness.Gateway(f"a={a}", f"b={b}")):
+        dataset = of(g.url, bad)
+        dataset.load_state_dict(state)
+        after = [names(x) for x in dataset]
+        with pytest.raises(millrace.StateError, match="seed"):
+            of(g.url, bad, seed=5).load_state_dict(state)
+    gone = {n for x in before[3:5] for n in x if n.startswith("a")}
+    assert gone
+    assert not gone & {n for x in after for n in x}
+    assert [[n in gone or n == m for n, m in zip(x, y)] for x, y in zip(before, after)] == [[True] * len(x) for x in before]
+    with harness.closing(g := harness.Gateway(f"a={a}", f"b={b}")), millrace.Client(g.url, "a") as client:
+        other = millrace.torch.Dataset(client.split(train=0.8)["train"].exclude(bad), rank=0, world_size=1)
+        with pytest.raises(millrace.InvalidArgument if mixed else millrace.StateError):
+            other.load_state_dict(state)
