@@ -75,12 +75,12 @@ PLANTS = [
     (
         "a client that names bad samples reads another generation",
         "client/python/tests/test_select.py test_bad_samples_belong_to_a_generation",
-        [("client/python/millrace/_select.py", 'Selection(generation=",".join(generation for _, _, generation, _ in written) if pinned else "")', "Selection()")],
+        [("client/python/millrace/_select.py", 'generation=",".join(read) if chosen.bad else "")', 'generation="")')],
     ),
     (
         "a part of a dataset closes the client that it was made from",
         "client/python/tests/test_select.py test_each_client_is_one_of_its_own",
-        [("client/python/millrace/_select.py", "made.core, made.selection = Core(self.core.settings), selection", "made.selection = selection")],
+        [("client/python/millrace/_select.py", "made.core = Core(self.core.settings)", "made.core = self.core")],
     ),
     (
         "a gateway that was killed comes back with one dataset of a mixture",
@@ -106,5 +106,76 @@ PLANTS = [
         "a part of the default dataset is of whichever that is",
         "client/python/tests/torch/test_torch_select.py test_parts_of_the_default_dataset",
         [("client/python/millrace/_select.py", 'self.dataset or str(self.describe()["name"])', "self.dataset")],
+    ),
+    (
+        "samples are left out at the places that they have in the whole dataset",
+        "client/python/tests/test_select.py test_samples_that_are_left_out",
+        [("client/python/millrace/_select.py", "made._places(step, generation, subset, again)", 'made._places(step, generation, "", again)')],
+    ),
+    (
+        "samples that are left out in two steps are the last ones",
+        "client/python/tests/test_select.py test_samples_that_are_left_out",
+        [("client/python/millrace/_select.py", "steps, named = steps[:-1], (*steps[-1], *named)", "steps = steps[:-1]")],
+    ),
+    (
+        "bad samples keep their numbers in another generation",
+        "client/python/tests/test_select.py test_bad_samples_belong_to_a_generation",
+        [("client/python/millrace/_select.py", "return self._reading(self.dataset, self.selection, generation, again=True)",
+          "return self._reading(self.dataset, replace(self.selection, replaced=self.selection.quarantine), generation, again=True)")],
+    ),
+    (
+        "a sample that another generation does not have stops a client",
+        "client/python/tests/test_select.py test_bad_samples_belong_to_a_generation",
+        [("client/python/millrace/_select.py", "if not again or isinstance(e, GenerationGone):", "if True:")],
+    ),
+    (
+        "a mixture reads the newest generation of a source with another one",
+        "client/python/tests/test_select.py test_bad_samples_belong_to_a_generation",
+        [("client/python/millrace/_select.py", "[part.generation for _, part, _ in chosen.sources]", "[None] * len(chosen.sources)")],
+    ),
+    (
+        "a list that is not there is taken until it is used",
+        "client/python/tests/test_select.py test_a_stored_list_of_bad_samples",
+        [("client/python/millrace/_select.py", "        if stored:  #", "        if False:  #")],
+    ),
+    (
+        "sources of other parts are mixed without a word",
+        "client/python/tests/test_select.py test_sources_of_other_parts",
+        [("client/python/millrace/_select.py", "if len({names for _, names in parts}) > 1:", "if False:")],
+    ),
+    (
+        "an error of a mixture does not say the source",
+        "client/python/tests/test_select.py test_a_mixture_says_of_which_source_a_bad_sample_is",
+        [("client/python/millrace/batch.py", "if self._source.mixed:", "if False:")],
+    ),
+    (
+        "a checkpoint cannot go on without its bad samples",
+        "client/python/tests/torch/test_torch_select.py test_a_checkpoint_goes_on_without_bad_samples_although_the_data_have_grown",
+        [("client/python/millrace/_state.py", "return bad != bad_before and rest == rest_before", "return False")],
+    ),
+    (
+        "a checkpoint goes on in any order where bad samples were added",
+        "client/python/tests/torch/test_torch_select.py test_a_checkpoint_goes_on_without_bad_samples_although_the_data_have_grown",
+        [("client/python/millrace/_state.py", "return bad != bad_before and rest == rest_before", "return bad != bad_before")],
+    ),
+    (
+        "a stored list of bad samples keeps its numbers in another generation",
+        "./selection TestQuarantineIsCarriedOver",
+        [("selection/quarantine.go", "if !own {", "if false {")],
+    ),
+    (
+        "a gateway says of another generation what a list has in its own",
+        "./gateway TestQuarantineOfAnOlderGeneration",
+        [("gateway/plans/selection.go", "bad, err := list.Numbers(ctx, d.Index)", "bad, err := []uint64{list.Bad[0].Number}, error(nil)")],
+    ),
+    (
+        "a subset of many runs takes more memory than was reserved",
+        "./selection TestCutOfManyRunsTakesWhatItSays",
+        [("selection/cut.go", "2*int64(runs)*largest", "largest")],
+    ),
+    (
+        "peers refuse the subsets that addresses may have",
+        "./cluster/peer TestWhatIsWrittenIsRead",
+        [("cluster/peer/codec.go", "checkTexts(maxSubset, r.Params.Subset)", "checkTexts(maxNameBytes, r.Params.Subset)")],
     ),
 ]
