@@ -7,7 +7,7 @@ In docstrings, parameters stand in two columns, for whoever reads them by help()
                    found if left out
 
 They become a list. What is indented without such a name before it is an example, which Markdown takes for code.
-The name of a page, docs/api.md, becomes a link.
+The address of a page on GitHub becomes a link to the page of the site.
 """
 
 import re
@@ -15,7 +15,7 @@ import re
 import griffe
 
 ROW = re.compile(r"( *)(\*{0,2}[a-z_]+(?:, \*{0,2}[a-z_]+)*)(?: {2,}(\S.*))?$")
-PAGE = re.compile(r"\bdocs/([\w-]+\.md)\b")
+PAGE = re.compile(r"https://github\.com/millrace-data/millrace/blob/main/docs/([\w-]+\.md)\b")
 
 
 class Columns(griffe.Extension):
@@ -33,7 +33,7 @@ def with_lists(text):
 
 def _paragraph(text):
     if not text.startswith("    "):
-        text = PAGE.sub(r"[docs/\1](\1)", text)
+        text = PAGE.sub(r"[\1](\1)", text)
     lines = text.split("\n")
     if not _row(lines, 0):
         return text

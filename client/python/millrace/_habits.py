@@ -9,7 +9,7 @@ from typing import Any, Callable, Optional, TypeVar, Union, cast
 from .errors import InvalidArgument
 
 Shuffle = Union[str, bool, None]
-"""A shuffle of docs/api.md; False: stored order, "none"; True and None: the dataset's default."""
+""""slot", "window", "full" or "none"; False: stored order, "none"; True and None: the dataset's default."""
 
 _LOADER = "give it to the loader: millrace.torch.DataLoader(dataset, NAME=...)"
 _CACHE = "leave it out: the gateway has the cache (millrace.open(where, cache=..., disk_cache=...))"

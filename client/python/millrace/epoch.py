@@ -45,7 +45,7 @@ class Plan:
     samples: int  # positions of the epoch, all ranks together
     bytes: int  # of the stored samples, or about so many
     generation: str
-    order_digest: str  # equal digests, equal orders (docs/order.md)
+    order_digest: str  # equal digests, equal orders
     parameters: Mapping[str, str]  # canonical, generation included
     description: Mapping[str, Any] = field(repr=False)  # all that the gateway says
     dataset_description: Mapping[str, Any] = field(repr=False)

@@ -1,10 +1,12 @@
-"""Losses go to the gateway, and come back as weights by which later epochs are drawn (docs/importance.md).
+"""Losses go to the gateway, and come back as weights by which later epochs are drawn.
 
     for batch in client.epoch(3):
         losses = train(batch)
         millrace.importance.report(client, batch, losses)
     snapshot = millrace.importance.freeze(client, batch)        # one rank, when all have reported
     epoch = client.epoch(4, importance=snapshot)
+
+The page Importance says how weights follow from losses: https://github.com/millrace-data/millrace/blob/main/docs/importance.md.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class DataLoader(ClientOwner):
     sharding      jax.sharding.NamedSharding whose first axis is the batch's, for all arrays; or a mapping from part to sharding
     batch_size    samples of a global batch, all processes together; the devices along the first axis divide it
     epoch         the first epoch; set_epoch changes it
-    decode        True: as docs/python-decoding.md says, images uint8 arrays of height x width x bands. A mapping, such as {"cls": int}: these parts
+    decode        True: as help(millrace.decode) says, images uint8 arrays of height x width x bands. A mapping, such as {"cls": int}: these parts
     transform     function of one sample, as Client.epoch has it; what it returns, any tree of arrays and numbers, is stacked
     ahead         how many batches are on the devices, or on their way to them: the one that is yielded and the next
     tail          what becomes of the samples that do not fill a last batch: "drop" or "pad". Shapes are the same in all batches

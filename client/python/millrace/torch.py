@@ -134,7 +134,7 @@ class Dataset(ClientOwner, torch_data.IterableDataset):  # type: ignore[misc,typ
     source         a Client; a directory or `s3://bucket/prefix`, read without a server (millrace.open); or the URL of a gateway or several
     rank, world_size  found if left out: torch.distributed's, else the environment's (torchrun, mpirun, srun), else one process
     epoch          the first epoch; set_epoch changes it
-    decode         what parts are turned into, by the reader's threads. True: as docs/python-decoding.md says, images uint8 tensors of bands x
+    decode         what parts are turned into, by the reader's threads. True: as help(millrace.decode) says, images uint8 tensors of bands x
                    height x width. A mapping, such as {"jpg": to_tensor, "cls": int}: these parts, the others stay bytes. False: none
     allow_pickle, on_error
                    as Client.epoch has them: pickles that are read, and what is done about a sample that cannot be decoded

@@ -143,6 +143,18 @@ def test_every_exception_is_exported() -> None:
     assert not [kind.__name__ for kind in kinds if getattr(millrace, kind.__name__, None) is not kind or kind.__name__ not in millrace.__all__]
 
 
+def test_help_names_what_a_user_has() -> None:
+    """An installed package has no folder docs: help() names whole addresses, of pages that are there."""
+    for path in HERE.rglob("*.py"):
+        if path.name.startswith("_") and path.name != "__init__.py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and not getattr(node, "name", "").startswith("_"):
+                for before, page in re.findall(r"(\S*)docs/([\w-]+\.md)", ast.get_docstring(node) or ""):
+                    assert before.endswith("https://github.com/millrace-data/millrace/blob/main/"), (path, page)
+                    assert (harness.ROOT / "docs" / page).is_file(), (path, page)
+
+
 def test_cures_name_what_a_user_has() -> None:
     """No file of a checkout alone, and pages that are there."""
     text = "".join(path.read_text() for path in HERE.rglob("*.py"))

@@ -55,6 +55,12 @@ def test_parameters_are_lists(site: Path) -> None:
     assert re.search(r"<li>\s*<p>?<code>cache</code>: memory|<li><code>cache</code>: memory", page)
 
 
+def test_the_reference_leads_to_pages_of_the_site(site: Path) -> None:
+    page = (site / "python-api/index.html").read_text()
+    assert '<a href="../order/">order.md</a>' in page
+    assert "blob/main/docs/order.md" not in page
+
+
 def test_lists_and_tables_are_no_paragraphs(site: Path) -> None:
     """What GitHub's Markdown takes for a list or a table, Python's may not."""
     for page in site.rglob("*.html"):

@@ -1,7 +1,7 @@
 """The order of an epoch, computed without a gateway and equal to the gateway's.
 
-It is a public format, docs/order.md: version 1 never changes. What is needed are the sample counts of the chunks, the shuffle, its
-window and the seed, as a plan has them (`Epoch.plan.parameters`):
+It is a public format, version 1, which never changes: https://github.com/millrace-data/millrace/blob/main/docs/order.md. What is needed are
+the sample counts of the chunks, the shuffle, its window and the seed, as a plan has them (`Epoch.plan.parameters`):
 
     from millrace import order
 
