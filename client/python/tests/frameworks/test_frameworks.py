@@ -70,6 +70,11 @@ def order(url: str, epoch: int) -> list[int]:
         return [(len(view) - 2000) // 7 for batch in opened for view in batch["jpg"]]
 
 
+def each_once(steps: dict[int, Step]) -> bool:
+    """Reports whether each sample of each epoch came once."""
+    return all(sorted(n for epoch, numbers in steps.values() if epoch == e for n in numbers) == list(range(500)) for e in range(EPOCHS))
+
+
 def check(script: str, gateway: harness.Gateway, at: Path, ranks: int, then: int, **job: Any) -> None:
     """Trains until the job is killed, resumes it on other ranks, and compares each step with the order that nobody interrupted."""
     whole = [(e, n) for e in range(EPOCHS) for n in order(gateway.url, e)]
@@ -77,7 +82,7 @@ def check(script: str, gateway: harness.Gateway, at: Path, ranks: int, then: int
     want = {step: (whole[20 * step - 20][0], [n for _, n in whole[20 * step - 20 : 20 * step]]) for step in range(1, STEPS + 1)}
     if job.get("workers", 0) > 1 and job.get("loader") != "millrace":  # a loader of torch's takes turns with its workers' samples
         want = run(script, ranks, at / "whole", url=gateway.url, **job)
-        assert all(sorted(n for epoch, numbers in want.values() if epoch == e for n in numbers) == list(range(500)) for e in range(EPOCHS))
+        assert each_once(want)
     first = run(script, ranks, at / "parts", url=gateway.url, **job, kill=KILL)
     assert first == {step: want[step] for step in range(1, KILL + 1)}
     rest = run(script, then, at / "parts", url=gateway.url, **job, resume=True)
@@ -112,11 +117,12 @@ def test_trainer(gateway: harness.Gateway, tmp_path: Path, ranks: int, job: dict
     check("with_trainer.py", gateway, tmp_path, ranks, ranks, **job)
 
 
-# torch's own loader keeps no state, and Lightning skips nothing for it.
-LIGHTNING = [(2, 1, OURS)]
+# torch's own loader keeps no state, and Lightning skips nothing for it: a LightningDataModule saves the dataset's.
+LIGHTNING = [(2, 1, OURS), (1, 1, {"loader": "torch"})]
 if harness.LONG:
     LIGHTNING += [
         (1, 2, {**OURS, "workers": 2}),
+        (2, 2, {"loader": "torch"}),
         (1, 1, {"loader": "torchdata"}),
         (2, 2, {"loader": "torchdata", "batch_size": 20}),
         (2, 2, {"loader": "torchdata", "batch_size": 20, "workers": 2}),
@@ -126,6 +132,14 @@ if harness.LONG:
 @pytest.mark.parametrize(("ranks", "then", "job"), LIGHTNING)
 def test_lightning(gateway: harness.Gateway, tmp_path: Path, ranks: int, then: int, job: dict[str, Any]) -> None:
     check("with_lightning.py", gateway, tmp_path, ranks, then, **job)
+
+
+def test_lightning_with_workers_of_torch(gateway: harness.Gateway, tmp_path: Path) -> None:
+    """Nobody knows where they are, so that such a run cannot go on in mid-epoch."""
+    ranks = 2 if harness.LONG else 1
+    steps = run("with_lightning.py", ranks, tmp_path, url=gateway.url, loader="torch", workers=2)
+    assert list(steps) == list(range(1, STEPS + 1))
+    assert each_once(steps)
 
 
 # Without a batch_size of its own a node gets batches. Loaders with a state want their ranks and workers back.

@@ -33,9 +33,24 @@ class Module(lightning.LightningModule):  # type: ignore[misc]
 
 
 data, workers = dataset(), JOB["workers"]
+
+
+class OfTorch(lightning.LightningDataModule):  # type: ignore[misc]
+    """torch's own loader, which keeps no state: without workers the dataset knows what it has yielded."""
+
+    def train_dataloader(self) -> Any:
+        return DataLoader(data, batch_size=JOB["loader_batch"], num_workers=workers)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {} if workers else data.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        data.load_state_dict(state)
+
+
 loader = {
     "millrace": lambda: millrace.torch.DataLoader(data, num_workers=workers),
-    "torch": lambda: DataLoader(data, batch_size=JOB["loader_batch"], num_workers=workers),
+    "torch": OfTorch,
     "torchdata": lambda: StatefulDataLoader(data, batch_size=JOB["loader_batch"], num_workers=workers),
 }[JOB["loader"]]()
 trainer = lightning.Trainer(
