@@ -255,7 +255,8 @@ class _Request:
         wait = min(e.retry_after, MAX_RETRY_AFTER)
         if self._final(e, elsewhere):
             e = self._absence if elsewhere and self._absence is not None else e
-            raise _reworded(e, f"{self._what}: {e.message}") from e.__cause__
+            reasons = "; ".join(f"{name}: {reason}" for name, reason in e.faults)
+            raise _reworded(e, f"{reasons} ({self._what}: {e.gateway})" if reasons else f"{self._what}: {e.message}") from e.__cause__
         if not elsewhere:
             self._asked_to_wait.append(wait)
         if not isinstance(e, (InternalError, StoreError)):  # another gateway would meet with the same

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing import connection
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from torch.utils import data as torch_data
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from .torch import Dataset
 
 PREFETCH_FACTOR = 2  # torch's own default
+_END = 2.0  # seconds in which a process that was killed has ended
 
 _NOT_HERE = {  # what torch's loader takes and this one cannot do
     "batch_size": "say batch_size to the Dataset: it counts the samples of all ranks together",
@@ -47,6 +51,9 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ig
         **options: Any,
     ) -> None:
         """shuffle=False has the dataset read in stored order; True, and none, in its own. options are torch's."""
+        if not hasattr(dataset, "epoch_for"):
+            cure = "write DataLoader(millrace.torch.Dataset(source, batch_size=...)), and give a MapDataset to torch's own DataLoader"
+            raise InvalidArgument(f"new loader: {dataset!r} is no millrace.torch.Dataset", cure=cure)
         for name, cure in _NOT_HERE.items():
             if options.get(name):
                 raise InvalidArgument(f"new loader: {name} is not the loader's to say, since batches come as the gateway made them", cure=cure)
@@ -63,6 +70,9 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ig
         self.__dict__["sampler"] = _EpochSampler(dataset)
         self._batches = dataset
         self._count: Optional[_Count] = None
+
+    def __repr__(self) -> str:
+        return f"<DataLoader of {self._batches!r}, num_workers={self.num_workers}>"
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override,unused-ignore]
         dataset = self._batches
@@ -121,8 +131,11 @@ class _Pass(Iterator[Any]):
         except StopIteration:
             self._end()
             raise
-        except BaseException:
+        except BaseException as e:
+            killed = _killed(self._batches, e)
             self._shut_down()
+            if killed:
+                raise RuntimeError(killed) from e
             raise
         place = self._count.place
         self._count.place = place._replace(batch=place.batch + 1)
@@ -151,6 +164,21 @@ class _Pass(Iterator[Any]):
             raise ProtocolError(f"epoch {epoch}: the workers have ended after batch {batch} of {self._count.total}")
         if self._count.moves == self._dataset.places.moves:
             self._dataset.go_to(Place(epoch + 1))
+
+
+def _killed(batches: Any, error: BaseException) -> str:
+    """Returns what torch says of a worker that was killed, where its tensors were asked for sooner than torch had noticed its end."""
+    if not isinstance(error, (OSError, EOFError)) or "in DataLoader worker" in str(error):  # that is one of the worker's own
+        return ""
+    ended = []
+    with contextlib.suppress(RuntimeError):  # torch's handler of SIGCHLD raises it, once
+        ended = connection.wait([w.sentinel for w in getattr(batches, "_workers", ())], _END)
+    for worker in getattr(batches, "_workers", ()):
+        if worker.sentinel in ended:
+            worker.join()
+        if (worker.exitcode or 0) < 0:
+            return f"DataLoader worker (pid {worker.pid}) is killed by signal: {signal.strsignal(-worker.exitcode)}. "
+    return ""
 
 
 class _EpochSampler(torch_data.Sampler):  # type: ignore[misc,type-arg,unused-ignore]

@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Optional, Union
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 from torch.utils import data as torch_data
 
 from ._agree import AGREE, refuse, settle
-from ._habits import Shuffle, tells_habits
+from ._parameters import Order, Shuffle, checked
 from ._ranks import find_ranks
-from ._steps import OnError
 from ._tensors import AUTOMATIC
-from .batch import Decoder, Sample
+from .batch import Decoder
 from .client import Client, ClientOwner
 from .errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _MOST = 256  # samples of a request: the URL names each position, and proxies take 8 KiB
 _LEAST = 16  # fewer than this a request costs more than a thread gains
@@ -30,13 +32,15 @@ class MapDataset(ClientOwner, torch_data.Dataset):  # type: ignore[misc,type-arg
     torch asks for all samples of a batch together (`__getitems__`, since 1.13), and a request of the gateway brings them. What asks for
     `dataset[i]` makes a request for each. An epoch that is read in its order, by Dataset, comes faster: nothing is read ahead here.
 
+    epoch, shuffle, decode, keys, generation, seed, window, strata, subset, quarantine, importance, fields, allow_pickle
+                   as Dataset has them
     transform      function of one sample: what it returns is the dataset's item. A sample's generators give the same in every process
     on_error       as Client.epoch has it. "skip" leaves a sample out of the list of its batch; asked for alone it raises
     threads        how many requests the samples of one batch are cut into, 16 samples each or more, to be read and decoded side by side: for
                    images without workers. Small samples come fastest in one request
     """
 
-    @tells_habits
+    @checked(Order)
     def __init__(
         self,
         source: Union[Client, str, os.PathLike[str], Sequence[str]],
@@ -45,32 +49,21 @@ class MapDataset(ClientOwner, torch_data.Dataset):  # type: ignore[misc,type-arg
         epoch: int = 0,
         shuffle: Shuffle = False,
         decode: Union[bool, Mapping[str, Decoder], None] = True,
-        allow_pickle: bool = False,
-        transform: Optional[Callable[[Sample], Any]] = None,
-        on_error: OnError = "raise",
         keys: bool = False,
         threads: int = 1,
-        generation: Optional[str] = None,
-        seed: Optional[int] = None,
-        window: Optional[int] = None,
-        strata: Optional[int] = None,
-        subset: Optional[str] = None,
-        quarantine: Optional[str] = None,
-        importance: Optional[str] = None,
-        fields: Union[str, Sequence[str], None] = None,
+        **options: Unpack[Order],
     ) -> None:
         """Opens the order; nothing is read yet."""
-        if threads < 1:
-            raise InvalidArgument(f"threads {threads}: want 1 or more")
-        generation, alone = settle(self._read_from(source, dataset), generation)
+        options["generation"], alone = settle(self._read_from(source, dataset), options.get("generation"))
         if alone is not None:
             refuse(alone, *find_ranks(), AGREE)
         self._epoch = self.client.epoch(
-            epoch, dataset=dataset, shuffle=shuffle, decode=AUTOMATIC if decode is True else decode, allow_pickle=allow_pickle,
-            transform=transform, on_error=on_error, keys=keys, progress=False, generation=generation,
-            seed=seed, window=window, strata=strata, subset=subset, quarantine=quarantine, importance=importance, fields=fields,
+            epoch, dataset=dataset, shuffle=shuffle, decode=AUTOMATIC if decode is True else decode, keys=keys, progress=False, **options
         )
         self._threads = threads
+
+    def __repr__(self) -> str:
+        return f"<MapDataset of {self.client!r}>"
 
     def __len__(self) -> int:
         return self._epoch.plan.samples

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Mapping
 from typing import Optional
 
+from .epoch import Plan
 from .errors import InvalidArgument
 
 VARIABLES = (
@@ -41,3 +43,13 @@ def parse_ranks(rank_name: str, rank: str, world_name: str, world_size: str) -> 
     if not 0 <= r < w:
         raise InvalidArgument(f"find the rank: {rank_name}={rank} and {world_name}={world_size} are not a rank and a world size")
     return r, w
+
+
+def warn_of_uneven_shares(plan: Plan) -> None:
+    """Warns where even a full batch has more samples for one rank than for another: a mean over ranks is then no mean over samples."""
+    size, ranks = plan.batch_size, plan.world_size
+    if size % ranks:
+        warnings.warn(
+            f"{ranks} ranks share batch_size={size} unevenly: some get {size // ranks} samples of every batch, others {size // ranks + 1}; "
+            "choose a batch_size that the ranks divide", stacklevel=2,
+        )  # fmt: skip

@@ -78,21 +78,23 @@ class State:
         return str(self.fixed["generation"])
 
     @contextmanager
-    def told(self) -> Iterator[None]:
-        """Has the absence of the generation say what it means to who resumes."""
+    def told(self, dataset: str) -> Iterator[None]:
+        """Has the absence of the generation say what it means to who resumes. dataset is what is read now."""
         try:
             yield
         except GenerationGone as e:
-            e.message = f"load state: generation {self.generation[:12]} of {self.dataset!r} is not here: {e.message}"
-            e.cure = "the data were indexed again since the state was saved, or these are other data: restore their index, or begin a new run"
+            same = dataset == self.dataset
+            why = "the data were indexed again since the state was saved" if same else "it is of other data, or the data were indexed again since"
+            e.message = f"load state: {why}: generation {self.generation[:12]} of {self.dataset!r} is not here: {e.message}"
+            e.cure = "restore that index and its data, or begin a new run"
             raise
 
     def check(self, plan: Plan) -> None:
         """Raises StateError if other data, another order or batch size are read now."""
         for name, value in self.fixed.items():
             if (now := getattr(plan, name)) != value and not (name == "order_digest" and self._replaces(plan)):
-                changed = self._changed(plan) if name == "order_digest" else ""
-                raise StateError(f"load state: {changed or f'{name} is {now!r}, and was {value!r}'} when the state was saved", cure=_CURES.get(name))
+                changed = f"{name} is {now!r}, and was {value!r}" if name != "order_digest" else self._changed(plan)
+                raise StateError(f"load state: {changed} when the state was saved", cure=_CURES.get(name))
 
     def check_end(self, plan: Plan) -> None:
         """Raises StateError if the place is beyond the end of its epoch. That of one of several workers may be, by less than their number."""
@@ -106,12 +108,12 @@ class State:
         return bad != bad_before and rest == rest_before
 
     def _changed(self, plan: Plan) -> str:
-        now, was = plan.order, self.order
-        return "; ".join(
-            f"{name} is {now.get(name, 'not given')}, and was {was.get(name, 'not given')}"
-            for name in sorted({*now, *was})
-            if now.get(name) != was.get(name)
-        )
+        """Names what makes the order another one. That of a mixture follows from its definition, which is the dataset's name."""
+        now, was = {"dataset": plan.dataset, **plan.order}, {"dataset": self.dataset, **self.order}
+        names = sorted(name for name in {*now, *was} if now.get(name) != was.get(name))
+        names = [name for name in names if name != "dataset"] or names
+        said = "; ".join(f"{name} is {now.get(name, 'not given')}, and was {was.get(name, 'not given')}" for name in names)
+        return said or "the order is another one than"
 
     def to_dict(self) -> dict[str, Any]:
         """Returns integers and texts, and the parameters of the order by their names."""

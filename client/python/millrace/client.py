@@ -5,25 +5,29 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Callable, Optional, Union
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Callable, NoReturn, Optional, Union
 from urllib.parse import quote, quote_plus, urlsplit
 
 from ._agree import refuse
 from ._closing import Closing
 from ._core import Core, Settings
 from ._gateways import Home, Source, home_by_rank
-from ._habits import Shuffle, shuffle_of, tells_habits
 from ._indexing import Wanted
 from ._local import Local, Size, find, is_gateway, served
+from ._parameters import IN_ADDRESS, Whole, checked, given, shuffle_of
 from ._select import Selecting, Selection
-from ._steps import OnError, Steps, on_error_of
+from ._steps import Steps, on_error_of
 from ._token import Token, secret
 from ._version import __version__
-from .batch import Batch, Decoder, Sample
+from .batch import Decoder
 from .crc import CHECKS
 from .decode import Automatic
-from .epoch import DECODED_BYTES, PREFETCH_BYTES, THREADS, Epoch, Plan
+from .epoch import Epoch, Plan
 from .errors import InvalidArgument, NotFound, ProtocolError
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 DEADLINE = 120.0
 FIRST_ANSWER = 20.0
@@ -67,6 +71,8 @@ class Client(Selecting, Closing):
     ssl_context     for https, in place of these files: cannot go to spawned workers
     lookup          how a name becomes addresses; the default is the system's
     """
+
+    _about: Mapping[str, Any] = MappingProxyType({})  # what a gateway said of the dataset last, for repr
 
     def __init__(
         self,
@@ -121,8 +127,33 @@ class Client(Selecting, Closing):
         """What is read of the dataset, by `split`, `take`, `subset`, `exclude` and `quarantine`."""
 
     def __repr__(self) -> str:
-        made = "core" in vars(self)  # else one whose arguments were refused, in a traceback with variables
-        return f"<Client of {', '.join(s.base.name for s in self.core.settings.sources) if made else 'nothing'}>"
+        if "core" not in vars(self):  # one whose arguments were refused, in a traceback with variables
+            return "<Client of nothing>"
+        local, chosen = self.core.settings.local, self.selection.subset
+        about = self._about if self.dataset in ("", self._about.get("name")) else {}
+        if local is not None and local.name == self.dataset:
+            text = local.address
+        else:
+            text = f"{self.dataset or about.get('name', 'the default dataset')} at {', '.join(s.base.name for s in self.core.settings.sources)}"
+        if about:
+            parts = ", ".join(str(f.get("name")) for f in about.get("fields") or ())
+            text += f": {about.get('samples'):,} samples" + (f" of {parts}" if parts else "")
+        return f"<Client of {text}{f'; subset {chosen}' if chosen else ''}>"
+
+    def __len__(self) -> int:
+        """How many samples an epoch has: a gateway is asked."""
+        return self.epoch(0).plan.samples
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self) -> NoReturn:
+        raise InvalidArgument(
+            "a client has no samples of its own", cure="read `for batch in client.epoch(0)`; millrace.torch.MapDataset(client) has samples by number"
+        )
+
+    def __getitem__(self, which: object) -> NoReturn:
+        self.__iter__()
 
     # Resources.
 
@@ -144,11 +175,12 @@ class Client(Selecting, Closing):
             answer = self.core.json("GET", "/v1/datasets/" + quote(name, safe=""))
             if not isinstance(answer, dict) or answer.get("name") != name:
                 raise ProtocolError(f"/v1/datasets/{name}: not the description of that dataset")
-            return self.selection.told(answer)
-        for d in self.datasets():
-            if d.get("default"):
-                return self.selection.told(dict(d))
-        raise NotFound("the gateway has no default dataset")
+        else:
+            answer = next((d for d in self.datasets() if d.get("default")), None)
+            if answer is None:
+                raise NotFound("the gateway has no default dataset")
+        self._about = answer
+        return self.selection.told(dict(answer))
 
     def version(self) -> str:
         """Returns the version of a gateway."""
@@ -163,46 +195,14 @@ class Client(Selecting, Closing):
 
     # Epochs.
 
-    @tells_habits
+    @checked(Whole)
     def epoch(
-        self,
-        number: int,
-        *,
-        dataset: Optional[str] = None,
-        batch_size: Optional[int] = None,
-        seed: Optional[int] = None,
-        shuffle: Shuffle = None,
-        window: Optional[int] = None,
-        strata: Optional[int] = None,
-        tail: Optional[str] = None,
-        rank: int = 0,
-        world_size: int = 1,
-        balance: Optional[str] = None,
-        split: Optional[str] = None,
-        homes: Optional[int] = None,
-        subset: Optional[str] = None,
-        quarantine: Optional[str] = None,
-        importance: Optional[str] = None,
-        generation: Optional[str] = None,
-        fields: Union[str, Sequence[str], None] = None,
-        form: Optional[str] = None,
-        keys: bool = False,
-        start: int = 0,
-        decode: Union[bool, Mapping[str, Decoder], Automatic, None] = None,
-        allow_pickle: bool = False,
-        on_error: OnError = "raise",
-        filter: Optional[Callable[[Sample], Any]] = None,
-        transform: Optional[Callable[[Sample], Any]] = None,
-        collate: Optional[Callable[[list[Any]], Any]] = None,
-        batch_transform: Optional[Callable[[Batch], Any]] = None,
-        threads: int = THREADS,
-        prefetch_bytes: int = PREFETCH_BYTES,
-        decoded_bytes: int = DECODED_BYTES,
-        progress: Optional[bool] = None,
+        self, number: int, *, decode: Union[bool, Mapping[str, Decoder], Automatic, None] = None, **options: Unpack[Whole]
     ) -> Epoch:
         """Opens an epoch: resolves its plan and pins the generation. Nothing is read of it yet.
 
-        Parameters up to generation fix the order; what is left out is the dataset's default. The page HTTP interface explains each
+        dataset, batch_size, seed, shuffle, window, strata, tail, rank, world_size, balance, split, homes, subset, quarantine, importance and
+        generation fix the order; what is left out is the dataset's default. The page HTTP interface explains each
         (https://github.com/millrace-data/millrace/blob/main/docs/api.md). All ranks of a job give the same generation: where gateways
         move to new ones by themselves, one of several ranks without it is refused.
 
@@ -233,43 +233,38 @@ class Client(Selecting, Closing):
                        comes next is always decoded
         progress       show a progress bar; None: if standard error is a terminal
         """
-        if not 0 <= rank < world_size:
-            raise InvalidArgument(f"rank {rank}: want 0 or more, and less than the world size, {world_size}")
-        if not isinstance(decode, (bool, Mapping, Automatic, type(None))):
-            raise InvalidArgument(f"decode {decode!r}: want True, False, or a mapping from names of parts to functions")
+        o = given(options)
+        rank, world_size, dataset, form, keys = o["rank"], o["world_size"], o.get("dataset"), o.get("form", "framed"), o["keys"]
+        if rank >= world_size:
+            raise InvalidArgument(f"rank {rank}: want less than the world size, {world_size}")
         if dataset not in (None, "", self.dataset) and self.selection != Selection():
             raise InvalidArgument(f"epoch of {dataset}: this client reads a part of {self.dataset}")
-        chosen = self.at(generation)
+        cut = form == "framed"
+        if keys and not cut:
+            raise InvalidArgument(f"keys come along in the framed form only, not in {form}")
+        if not cut and (isinstance(decode, Mapping) or o.keys() & {"filter", "transform", "collate"}):
+            raise InvalidArgument(f"the steps of an epoch want samples, and the form {form} is not cut into them", cure="leave form out")
+        chosen = self.at(o.get("generation"))
         about = chosen.describe(None if dataset == self.dataset else dataset)
-        if generation is None:
+        if "generation" not in o:
             refuse(about, rank, world_size)
-        name = str(about["name"])
-        asked: dict[str, Any] = {
-            "batch_size": batch_size, "seed": seed, "shuffle": shuffle_of(shuffle), "window": window, "strata": strata, "tail": tail,
-            "rank": rank, "world_size": world_size, "balance": balance, "split": split, "homes": homes, "subset": subset,
-            "quarantine": quarantine, "importance": importance, "generation": generation,
-        }
+        asked = {**{name: o.get(name) for name in IN_ADDRESS}, "shuffle": shuffle_of(o.get("shuffle"))}
         query = {k: str(v) for k, v in chosen.selection.over(asked).items() if v is not None}
         shape: dict[str, str] = {}
-        if fields is not None:
+        if fields := o.get("fields"):
             shape["fields"] = fields if isinstance(fields, str) else ",".join(map(quote_plus, fields))
-        shape["format"] = form or "framed"
-        cut = shape["format"] == "framed"
+        shape["format"] = form
         if cut:
             shape["table"] = "keys,parts" if keys else "parts"
-        elif keys:
-            raise InvalidArgument(f"keys come along in the framed form only, not in {form}")
-        elif isinstance(decode, Mapping) or any(s is not None for s in (filter, transform, collate)):
-            raise InvalidArgument(f"the steps of an epoch want samples, and the form {form} is not cut into them", cure="leave form out")
-        plan = self._plan(name, number, query, shape, about)
+        plan = self._plan(str(about["name"]), number, query, shape, about)
         automatic = (Automatic() if decode is True else decode) if cut else None
         steps = Steps(
-            dict(decode) if isinstance(decode, Mapping) else {}, automatic.of(about, allow_pickle) if isinstance(automatic, Automatic) else None,
-            on_error_of(on_error), filter, transform, collate, batch_transform, keys,
+            dict(decode) if isinstance(decode, Mapping) else {},
+            automatic.of(about, o["allow_pickle"]) if isinstance(automatic, Automatic) else None,
+            on_error_of(o["on_error"]), o.get("filter"), o.get("transform"), o.get("collate"), o.get("batch_transform"), keys,
         )
-        return Epoch(
-            self.core, plan, start=start, steps=steps, threads=threads, prefetch_bytes=prefetch_bytes, decoded_bytes=decoded_bytes, progress=progress
-        )
+        ahead: dict[str, Any] = {name: o.get(name) for name in ("start", "threads", "prefetch_bytes", "decoded_bytes", "progress")}
+        return Epoch(self.core, plan, steps=steps, **ahead)
 
     def _plan(self, name: str, number: int, query: dict[str, str], shape: dict[str, str], about: dict[str, Any]) -> Plan:
         path = f"/v1/datasets/{quote(name, safe='')}/epochs/{number}"
@@ -360,7 +355,9 @@ def open(
     with hold:
         if local.token_file is not None:
             options["token_file"] = local.token_file
-        return Client(local.gateway, local.name, _local=local, **options)
+        client = Client(local.gateway, local.name, _local=local, **options)
+        client.describe()
+        return client
 
 
 def client_of(source: Union[Client, str, os.PathLike[str], Sequence[str]], dataset: Optional[str] = None) -> Client:

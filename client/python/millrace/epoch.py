@@ -31,7 +31,7 @@ MiB = 1 << 20
 PREFETCH_BYTES = 64 * MiB
 DECODED_BYTES = 256 * MiB
 THREADS = 4
-_OF_BATCHES = ("balance", "batch_size", "homes", "rank", "split", "tail", "world_size")  # parameters that do not change the order
+OF_BATCHES = ("balance", "batch_size", "homes", "rank", "split", "tail", "world_size")  # parameters that do not change the order
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Plan:
     @property
     def order(self) -> Mapping[str, str]:
         """The parameters that fix in which order samples come. Those of batches, ranks and forms do not."""
-        return {name: value for name, value in self.parameters.items() if name not in (*_OF_BATCHES, "fields", "format", "generation")}
+        return {name: value for name, value in self.parameters.items() if name not in (*OF_BATCHES, "fields", "format", "generation")}
 
     @property
     def delivered(self) -> int:
@@ -107,12 +107,6 @@ class Epoch:
         progress: Optional[bool] = None,
     ) -> None:
         """Use Client.epoch."""
-        if start < 0:
-            raise InvalidArgument(f"start {start}: want 0 or more")
-        if threads < 1:
-            raise InvalidArgument(f"threads {threads}: want 1 or more")
-        if min(prefetch_bytes, decoded_bytes) < 0:
-            raise InvalidArgument(f"prefetch_bytes {prefetch_bytes}, decoded_bytes {decoded_bytes}: want 0 or more")
         self.core, self.plan, self.start = core, plan, start
         self.steps = Steps() if steps is None else steps
         self.threads, self.prefetch_bytes, self.decoded_bytes, self.progress = threads, prefetch_bytes, decoded_bytes, progress
@@ -168,7 +162,7 @@ class Epoch:
         With shuffle=False positions are those of stored order. Nothing is read ahead: iterating is faster where the order is the epoch's.
         """
         p, path = self.plan, self._path("samples")
-        asked = {k: v for k, v in p.parameters.items() if k not in _OF_BATCHES} | {"at": ",".join(map(str, positions))}
+        asked = {k: v for k, v in p.parameters.items() if k not in OF_BATCHES} | {"at": ",".join(map(str, positions))}
         want = Expected(target_of(path, asked), p.epoch, 0, asked, p.dataset, 1)
         head, body, layout = Transfer(self.core, want, _new).run(p.rank, p.world_size, Task())
         source = replace(self._source(), manifest=partial(self._read_manifest, path, asked), positions=lambda _: positions)

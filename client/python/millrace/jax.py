@@ -16,16 +16,16 @@ import os
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Callable, Optional, Union
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 from ._agree import refuse
-from ._habits import Shuffle, tells_habits
+from ._parameters import Batches, checked
 from ._state import Place, State
-from .batch import Batch, Decoder, Sample
+from .batch import Batch, Decoder
 from .client import Client, ClientOwner
 from .decode import Automatic
-from .epoch import DECODED_BYTES, PREFETCH_BYTES, THREADS, Epoch
-from .errors import InvalidArgument, SampleError
+from .epoch import Epoch
+from .errors import InvalidArgument
 
 try:
     import jax
@@ -34,6 +34,9 @@ try:
     from .numpy import array, as_array
 except ImportError as e:
     raise ImportError("millrace.jax needs jax, which is not installed: pip install 'millrace-data[jax]'") from e
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["DataLoader"]
 
@@ -80,63 +83,51 @@ class DataLoader(ClientOwner):
     that was made of a directory or a bucket holds its gateway until it is closed or collected as garbage: it is a context manager too.
     """
 
-    @tells_habits
+    @checked(Batches)
     def __init__(
         self,
         source: Union[Client, str, os.PathLike[str], Sequence[str]],
         dataset: Optional[str] = None,
         *,
         sharding: Any,
-        batch_size: Optional[int] = None,
         epoch: int = 0,
         decode: Union[bool, Mapping[str, Decoder]] = True,
-        allow_pickle: bool = False,
-        on_error: Union[str, Callable[[SampleError], Any]] = "raise",
-        transform: Optional[Callable[[Sample], Any]] = None,
         ahead: int = 2,
-        threads: int = THREADS,
-        prefetch_bytes: int = PREFETCH_BYTES,
-        decoded_bytes: int = DECODED_BYTES,
-        generation: Optional[str] = None,
-        seed: Optional[int] = None,
-        shuffle: Shuffle = None,
-        window: Optional[int] = None,
-        strata: Optional[int] = None,
         tail: str = "drop",
-        subset: Optional[str] = None,
-        quarantine: Optional[str] = None,
-        importance: Optional[str] = None,
-        fields: Union[str, Sequence[str], None] = None,
-        form: Optional[str] = None,
+        **options: Unpack[Batches],
     ) -> None:
+        form, on_error = options.get("form"), options.get("on_error")
         whole = form == "npy"
-        if ahead < 1 or tail not in ("drop", "pad") or on_error == "skip":
-            raise InvalidArgument(f"new loader: ahead {ahead}, tail {tail!r}, on_error {on_error!r}: want 1 or more, 'drop' or 'pad', and no 'skip'")
-        if form not in (None, "npy") or (whole and transform is not None):
+        if tail == "short" or on_error == "skip":
+            raise InvalidArgument(f"new loader: tail {tail!r}, on_error {on_error!r}: want 'drop' or 'pad', and no 'skip'")
+        if form not in (None, "npy") or (whole and options.get("transform") is not None):
             raise InvalidArgument(f"new loader: form {form!r}: want 'npy' without a transform, or none")
         self._sharding, self._ahead = sharding, ahead
         about = self._read_from(source, dataset)
-        self.batch_size: int = int(about["default_plan"]["batch_size"]) if batch_size is None else batch_size
+        self.batch_size: int = options.get("batch_size") or int(about["default_plan"]["batch_size"])
         """Samples of a global batch."""
         shardings = list(sharding.values()) if isinstance(sharding, Mapping) else [sharding]
         ranks = {rows_of(s, self.batch_size) for s in shardings}
         if len(ranks) != 1:
             raise InvalidArgument(f"new loader: shardings that give a process rows of different ranks: {sorted(ranks)}")
         self.rank, self.world_size = ranks.pop()
-        if generation is None:
+        if options.get("generation") is None:
             refuse(about, jax.process_index(), jax.process_count())
-        self.generation: str = generation or str(about["generation"])
+        self.generation: str = options.get("generation") or str(about["generation"])
         automatic = Automatic(finish=as_array) if decode is True else decode
         self._options: dict[str, Any] = {
-            "dataset": str(about["name"]), "batch_size": self.batch_size, "rank": self.rank, "world_size": self.world_size,
-            "seed": seed, "shuffle": shuffle, "window": window, "strata": strata, "tail": tail, "subset": subset, "quarantine": quarantine,
-            "importance": importance, "fields": fields, "form": form, "decode": None if whole else automatic, "allow_pickle": allow_pickle,
-            "on_error": on_error, "transform": transform, "collate": None if whole else _stack, "batch_transform": array if whole else None,
-            "threads": threads, "prefetch_bytes": prefetch_bytes, "decoded_bytes": decoded_bytes, "progress": False,
+            **options, "dataset": str(about["name"]), "batch_size": self.batch_size, "rank": self.rank, "world_size": self.world_size,
+            "tail": tail, "decode": None if whole else automatic, "collate": None if whole else _stack,
+            "batch_transform": array if whole else None, "progress": False,
         }  # fmt: skip
+        self._options.pop("generation", None)
         self._next = self._after = Place(epoch)  # where the next pass begins, and what follows the last batch that was yielded
         self._pass = 0
         self._opened: Optional[tuple[tuple[int, str], Epoch]] = None
+        self._epoch(epoch)  # what is wrong with the order is said here
+
+    def __repr__(self) -> str:
+        return f"<DataLoader of {self.client!r}, batch_size={self.batch_size}, rank {self.rank} of {self.world_size}>"
 
     def _epoch(self, number: int, generation: Optional[str] = None) -> Epoch:
         want = number, generation or self.generation
@@ -204,7 +195,7 @@ class DataLoader(ClientOwner):
         """
         loaded = State.parse(state)
         loaded.place.refuse_samples()
-        with loaded.told():
+        with loaded.told(self._options["dataset"]):
             plan = self._epoch(loaded.place.epoch, loaded.generation).plan
         loaded.check(plan)
         loaded.check_end(plan)

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Callable, Optional, Union
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 from ._npy import ArrayHeader
+from ._parameters import Whole, checked
 from .batch import Batch, Decoder
 from .client import Client, client_of
 from .decode import Automatic
@@ -28,10 +29,7 @@ except ImportError as e:
     raise ImportError("millrace.numpy needs numpy, which is not installed: pip install 'millrace-data[numpy]'") from e
 
 if TYPE_CHECKING:
-    from typing import Concatenate, ParamSpec
-
-    P = ParamSpec("P")
-    Source = Union[Client, str, os.PathLike[str], Sequence[str]]
+    from typing_extensions import Unpack
 
 __all__ = ["array", "as_array", "epoch"]
 
@@ -60,15 +58,14 @@ def _stack(n: int, values: Iterator[Any]) -> Any:
     return column if numbers is None or numbers.dtype == object else numbers
 
 
-def _with_source(
-    method: Callable[Concatenate[Client, P], Epoch],  # noqa: ARG001
-) -> Callable[[Callable[..., Epoch]], Callable[Concatenate[Source, P], Epoch]]:
-    """Gives a function the parameters of Client.epoch, after a source in place of the client."""
-    return lambda function: function
-
-
-@_with_source(Client.epoch)
-def epoch(source: Source, number: int, *, decode: Union[bool, Mapping[str, Decoder], None] = True, **options: Any) -> Epoch:
+@checked(Whole)
+def epoch(
+    source: Union[Client, str, os.PathLike[str], Sequence[str]],
+    number: int,
+    *,
+    decode: Union[bool, Mapping[str, Decoder], None] = True,
+    **options: Unpack[Whole],
+) -> Epoch:
     """Opens an epoch whose batches have columns of arrays, for what millrace.open takes, or a Client. Options are those of Client.epoch.
 
     `batch["jpg"]` is an array whose first axis is the batch: of images samples x height x width x bands, uint8 where a band has 8 bits; of

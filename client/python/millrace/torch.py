@@ -19,16 +19,15 @@ from dataclasses import replace
 from functools import partial
 from multiprocessing.reduction import ForkingPickler
 from operator import attrgetter
-from typing import Any, Callable, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, NoReturn, Optional, Union
 
 from ._agree import AGREE, refuse, settle
-from ._habits import Shuffle, tells_habits
 from ._memory import own
-from ._ranks import find_ranks
-from ._steps import OnError
+from ._parameters import Shares, checked
+from ._ranks import find_ranks, warn_of_uneven_shares
 from .batch import Batch, Decoder, Sample
 from .client import Client, ClientOwner
-from .epoch import DECODED_BYTES, PREFETCH_BYTES, THREADS, Epoch, Plan
+from .epoch import OF_BATCHES, Epoch, Plan
 from .errors import InvalidArgument, StateError
 
 try:
@@ -45,9 +44,13 @@ try:
 except ImportError as e:
     raise ImportError("millrace.torch needs torch, which is not installed: pip install 'millrace-data[torch]'") from e
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 __all__ = ["DataLoader", "Dataset", "MapDataset", "StateError", "collate_columns"]
 
 Columns = dict[str, Any]
+_GATEWAYS_CHECK = {"fields", "form", "importance", "quarantine", "strata", "subset", "window"}  # values that only a gateway can judge
 
 
 def _build(batch: Batch, *, make: Callable[[Batch], Any]) -> Any:
@@ -153,63 +156,37 @@ class Dataset(ClientOwner, torch_data.IterableDataset):  # type: ignore[misc,typ
     it is a context manager too.
     """
 
-    @tells_habits
+    @checked(Shares)
     def __init__(
         self,
         source: Union[Client, str, os.PathLike[str], Sequence[str]],
         dataset: Optional[str] = None,
         *,
-        batch_size: Optional[int] = None,
         rank: Optional[int] = None,
         world_size: Optional[int] = None,
         epoch: int = 0,
         decode: Union[bool, Mapping[str, Decoder], None] = True,
-        allow_pickle: bool = False,
-        on_error: OnError = "raise",
-        filter: Optional[Callable[[Sample], Any]] = None,
-        transform: Optional[Callable[[Sample], Any]] = None,
-        collate: Optional[Callable[[list[Any]], Any]] = None,
-        batch_transform: Optional[Callable[[Batch], Any]] = None,
-        keys: bool = False,
-        threads: int = THREADS,
-        prefetch_bytes: int = PREFETCH_BYTES,
-        decoded_bytes: int = DECODED_BYTES,
-        generation: Optional[str] = None,
-        seed: Optional[int] = None,
-        shuffle: Shuffle = None,
-        window: Optional[int] = None,
-        strata: Optional[int] = None,
-        tail: Optional[str] = None,
-        balance: Optional[str] = None,
-        split: Optional[str] = None,
-        homes: Optional[int] = None,
-        subset: Optional[str] = None,
-        quarantine: Optional[str] = None,
-        importance: Optional[str] = None,
-        fields: Union[str, Sequence[str], None] = None,
-        form: Optional[str] = None,
+        **options: Unpack[Shares],
     ) -> None:
         super().__init__()
         if (rank is None) != (world_size is None):
             raise InvalidArgument("new dataset: rank and world_size belong together: give both or none")
+        collate, batch_transform, keys = options.get("collate"), options.get("batch_transform"), options.get("keys", False)
         if collate is not None and batch_transform is not None:
             raise InvalidArgument("new dataset: of collate and batch_transform only one can make what is yielded")
-        one_by_one = collate is not None or transform is not None
+        one_by_one = collate is not None or options.get("transform") is not None
         make = batch_transform or (attrgetter("value") if one_by_one else partial(collate_columns, keys=keys))
         about = self._read_from(source, dataset)
         self._ranks = None if rank is None or world_size is None else (rank, world_size)
         self._ranks_of_parent: Optional[tuple[int, int]] = None
-        self.generation, self._alone = settle(about, generation)
+        self.generation, self._alone = settle(about, options.get("generation"))
         self._options: dict[str, Any] = {
-            "seed": seed, "shuffle": shuffle, "window": window, "strata": strata, "tail": tail, "balance": balance, "split": split,
-            "homes": homes, "subset": subset, "quarantine": quarantine, "importance": importance, "fields": fields, "form": form,
-            "dataset": str(about["name"]), "batch_size": batch_size, "keys": keys, "decode": AUTOMATIC if decode is True else decode,
-            "allow_pickle": allow_pickle, "on_error": on_error,
-            "filter": filter, "transform": transform, "collate": collate or (None if transform is None else collate_samples),
-            "batch_transform": partial(_build, make=make),
-            "threads": threads, "prefetch_bytes": prefetch_bytes, "decoded_bytes": decoded_bytes,
-            "progress": False,
-        }
+            **options, "dataset": str(about["name"]), "decode": AUTOMATIC if decode is True else decode,
+            "collate": collate or (collate_samples if one_by_one else None), "batch_transform": partial(_build, make=make), "progress": False,
+        }  # fmt: skip
+        self._options.pop("generation", None)
+        if self._alone is None and self._options.keys() & _GATEWAYS_CHECK:  # for one rank: torch.distributed may be initialized later
+            self.client.epoch(epoch, generation=self.generation, **{k: v for k, v in self._options.items() if k not in OF_BATCHES})
         self.prefetch_factor = PREFETCH_FACTOR
         """How many batches each process decodes ahead; those in the queues of this module's DataLoader count."""
         self._makes_batches = "collate" if collate is not None else "batch_transform" if batch_transform is not None else ""
@@ -221,6 +198,13 @@ class Dataset(ClientOwner, torch_data.IterableDataset):  # type: ignore[misc,typ
         """For this package's own modules."""
         self._yielded: Optional[PassState] = None  # by the pass of this process that was begun last
         self.set_epoch(epoch)
+
+    def __repr__(self) -> str:
+        said = [f", {name}={value!r}" for name, value in self._options.items() if name in Shares.__annotations__ and isinstance(value, (int, str))]
+        return f"<Dataset of {self.client!r}{''.join(said)}>"
+
+    def __getitem__(self, which: object) -> NoReturn:
+        raise InvalidArgument("a Dataset has no samples by number", cure="read it in its order, or make a millrace.torch.MapDataset")
 
     def __getstate__(self) -> dict[str, Any]:
         # A spawned worker has no torch.distributed to ask.
@@ -252,6 +236,9 @@ class Dataset(ClientOwner, torch_data.IterableDataset):  # type: ignore[misc,typ
         if want not in self._open:
             epoch = self.client.epoch(number, rank=rank, world_size=world_size, generation=self.generation, **self._options)
             self._loaded.check(epoch.plan)
+            worker = torch_data.get_worker_info()
+            if rank == 0 and (worker is None or worker.id == 0):
+                warn_of_uneven_shares(epoch.plan)
             self._open = {**dict(list(self._open.items())[-1:]), want: epoch}
         epoch = self._open[want]
         epoch.prefetch_factor, epoch.gather = self.prefetch_factor, self._gather
@@ -309,7 +296,7 @@ class Dataset(ClientOwner, torch_data.IterableDataset):  # type: ignore[misc,typ
 
     def take_shuffle(self, shuffle: bool) -> None:
         """Takes on what a loader says of the order: False is stored order, True any other."""
-        said = self._options["shuffle"]
+        said = self._options.get("shuffle")
         if said is None and not shuffle:
             self._options["shuffle"], self._open = "none", {}
         elif said is not None and shuffle != (said not in (False, "none")):
@@ -356,7 +343,7 @@ class Dataset(ClientOwner, torch_data.IterableDataset):  # type: ignore[misc,typ
         before = self._loaded, self.generation, self._alone, self._open
         try:
             place = self.accept(state)
-            with self._loaded.told():
+            with self._loaded.told(self._options["dataset"]):
                 self._loaded.check_end(self.epoch(place.epoch).plan)
         except BaseException:
             self._loaded, self.generation, self._alone, self._open = before

@@ -159,7 +159,7 @@ def test_another_value_stands_in(client: millrace.Client) -> None:
 
     got = [value for batch in client.epoch(0, decode=True, on_error=grey) for value in batch["png"]]
     assert (len(got), got.count("grey"), errors) == (SAMPLES, 1, [key(BAD)])
-    with pytest.raises(millrace.InvalidArgument, match="on_error 'ignore'"):
+    with pytest.raises(millrace.InvalidArgument, match="on_error='ignore'"):
         client.epoch(0, on_error="ignore")
 
 

@@ -64,7 +64,7 @@ PLANTS = [
     (
         "Python finds out only while it reads that a form has no samples to filter",
         "client/python/tests/test_read.py test_steps_of_samples_want_no_form",
-        [("client/python/millrace/client.py", "(filter, transform, collate)):", "(transform, collate)):")],
+        [("client/python/millrace/client.py", 'o.keys() & {"filter", "transform", "collate"}', 'o.keys() & {"transform", "collate"}')],
     ),
     (
         "Python takes a framed table without parts for one that has them",
@@ -278,6 +278,41 @@ PLANTS = [
         "torch's dataset goes on from a state of another order",
         "client/python/tests/torch/test_torch_state.py test_a_state_of_another_order_is_refused",
         [("client/python/millrace/torch.py", "            self._loaded.check(epoch.plan)\n", "")],
+    ),
+    (
+        "a value that no parameter can have goes to the gateway",
+        "client/python/tests/test_parameters.py test_slips_are_refused_before_a_gateway_is_asked",
+        [("client/python/millrace/_parameters.py", "value is not None and not check.fits(value)", "value is None and not check.fits(value)")],
+    ),
+    (
+        "None is sent in place of a default",
+        "client/python/tests/test_parameters.py test_none_is_the_default_and_numbers_may_be_numpys",
+        [("client/python/millrace/_parameters.py", "for name, value in options.items() if value is not None}}", "for name, value in options.items()}}")],
+    ),
+    (
+        "torch's dataset leaves it to the first batch to find out what the gateway refuses",
+        "client/python/tests/torch/test_torch_habits.py test_what_cannot_be_read_is_refused_at_construction",
+        [("client/python/millrace/torch.py", "if self._alone is None and self._options.keys() & _GATEWAYS_CHECK:", "if False:")],
+    ),
+    (
+        "ranks get shares of different lengths, and nothing is said",
+        "client/python/tests/torch/test_torch_habits.py test_shares_of_different_lengths_are_told_once",
+        [("client/python/millrace/_ranks.py", "if size % ranks:", "if size < ranks:")],
+    ),
+    (
+        "a worker of torch's that was killed is a connection that was reset",
+        "client/python/tests/torch/test_torch_loader.py test_a_worker_that_is_killed_while_its_tensors_are_asked_for",
+        [("client/python/millrace/_loader.py", "        if worker.sentinel in ended:\n            worker.join()\n        if (worker.exitcode or 0) < 0:", "        if worker.sentinel is None:")],
+    ),
+    (
+        "data that were indexed again are told as other data",
+        "client/python/tests/torch/test_torch_state.py test_data_that_were_indexed_again_are_named",
+        [("client/python/millrace/_state.py", "same = dataset == self.dataset", "same = False")],
+    ),
+    (
+        "what millrace.open returns does not say how many samples there are",
+        "client/python/tests/test_parameters.py test_what_open_returns_says_where_the_data_are",
+        [("client/python/millrace/client.py", "        client.describe()\n", "")],
     ),
     (
         "torch's loader leaves a failed pass's workers to the garbage collector",

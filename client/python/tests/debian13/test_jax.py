@@ -146,9 +146,10 @@ def test_what_does_not_fit_is_refused(gateway: harness.Gateway) -> None:
         ({"batch_size": 50}, "batch of 50 samples on this mesh.*the devices divide"),
         ({"tail": "short"}, "tail 'short'"),
         ({"on_error": "skip"}, "no 'skip'"),
-        ({"ahead": 0}, "ahead 0"),
+        ({"ahead": 0}, "ahead=0"),
         ({"form": "tar"}, "form 'tar'"),
         ({"form": "npy", "transform": dict}, "'npy' without a transform"),
+        ({"fields": "png"}, "no sample has a part png"),
         ({"drop_last": True}, "drop_last is no parameter here"),
         ({"sharding": {"jpg": over("data"), "cls": over("data"), "x": over("data", shape=(4, 2))}, "batch_size": 50}, "batch of 50"),
     ]:

@@ -194,7 +194,7 @@ def test_slips_are_refused_at_construction_and_by_mypy(tmp_path: Path) -> None:
     for kind in (millrace.torch.Dataset, millrace.torch.MapDataset):
         with pytest.raises(millrace.InvalidArgument, match=r"shufle is no parameter here; did you mean shuffle\?"):
             kind("http://127.0.0.1:1", "photos", shufle="none")  # type: ignore[call-arg]
-        with pytest.raises(TypeError, match="sugar"):
+        with pytest.raises(millrace.InvalidArgument, match="sugar is no parameter here; help"):
             kind("http://127.0.0.1:1", "photos", sugar=1)  # type: ignore[call-arg]
     program = tmp_path / "slips.py"
     program.write_text(
@@ -208,3 +208,57 @@ def test_slips_are_refused_at_construction_and_by_mypy(tmp_path: Path) -> None:
     )
     assert re.findall(r'error: Unexpected keyword argument "(\w+)"', done.stdout) == ["batch_sise", "shufle", "drop_last"], done.stdout
     assert "Found 3 errors" in done.stdout
+
+
+@pytest.mark.parametrize("kind", [millrace.torch.Dataset, millrace.torch.MapDataset])
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"on_error": "ignore"}, "on_error='ignore': want 'raise', 'skip' or a function"),
+        ({"seed": "x"}, "seed='x': want a whole number, 0 or more"),
+        ({"shuffle": "ful"}, r"shuffle='ful': .*did you mean 'full'\?"),
+        ({"transform": "jpg"}, "transform='jpg': want a function"),
+        ({"shuffle": "full", "window": 8}, "window: "),
+        ({"subset": "trian"}, "read /v1/datasets/photos/epochs/0: "),
+    ],
+)
+def test_what_cannot_be_read_is_refused_at_construction(gateway: harness.Gateway, kind: Any, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(millrace.MillraceError, match=f"^{said}"):
+        kind(gateway.url, "photos", **options)
+
+
+@pytest.mark.parametrize(
+    "options", [{"batch_size": 0}, {"batch_size": "64"}, {"tail": "dorp"}, {"filter": "x"}, {"epoch": -1}, {"rank": -1, "world_size": 1}]
+)
+def test_slips_are_refused_before_a_gateway_is_asked(options: dict[str, Any]) -> None:
+    with pytest.raises(millrace.InvalidArgument, match="want"):
+        millrace.torch.Dataset("http://127.0.0.1:1", "photos", **options)
+
+
+def test_a_loader_is_of_a_dataset(gateway: harness.Gateway) -> None:
+    with millrace.Client(gateway.url) as client:
+        for wrong in ("s3://train/photos", client, millrace.torch.MapDataset(client, decode=False)):
+            with pytest.raises(millrace.InvalidArgument, match=r"is no millrace.torch.Dataset; write DataLoader\(millrace.torch.Dataset\("):
+                millrace.torch.DataLoader(wrong)  # type: ignore[arg-type]
+
+
+def test_datasets_and_loaders_say_what_they_are(gateway: harness.Gateway) -> None:
+    dataset = dataset_of(gateway, tail="drop")
+    client = f"<Client of photos at {gateway.url}: 500 samples>"
+    assert repr(dataset) == f"<Dataset of {client}, batch_size=30, seed=3, keys=True, tail='drop'>"
+    assert repr(millrace.torch.DataLoader(dataset, num_workers=2)) == f"<DataLoader of {dataset!r}, num_workers=2>"
+    assert repr(millrace.torch.MapDataset(dataset.client, decode=False)) == f"<MapDataset of {client}>"
+    with pytest.raises(millrace.InvalidArgument, match=r"no samples by number; .*millrace.torch.MapDataset"):
+        dataset[0]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("which", list(LOADERS))
+def test_shares_of_different_lengths_are_told_once(gateway: harness.Gateway, which: str, workers: int, recwarn: Any) -> None:
+    for world_size, rank, times in ((3, 0, 1), (3, 1, 0), (2, 0, 0)):
+        recwarn.clear()
+        some(LOADERS[which](dataset_of(gateway, batch_size=64, rank=rank, world_size=world_size), workers), 2)
+        told = [str(w.message) for w in recwarn if "unevenly" in str(w.message)]
+        assert len(told) == (times if which == "ours" or not workers else 0)  # workers of other loaders warn by themselves
+        for text in told:
+            assert text.startswith("3 ranks share batch_size=64 unevenly: some get 21 samples of every batch, others 22; choose a batch_size that")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import pickle
+import signal
 import subprocess
 import sys
 import time
@@ -129,6 +131,44 @@ def test_workers_end_with_their_pass(gateway: harness.Gateway) -> None:
 def test_more_workers_than_batches(gateway: harness.Gateway) -> None:
     loader = millrace.torch.DataLoader(dataset_of(gateway, batch_size=300), num_workers=4)
     assert sorted(k for keys in keys_of(loader) for k in keys) == ALL
+
+
+def end_of_a_worker(view: memoryview) -> Any:
+    """Dies as by the kernel where memory is short."""
+    if torch_data.get_worker_info() is not None and bytes(view[:1]) == b"7":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return int(bytes(view))
+
+
+def test_a_worker_that_is_killed(gateway: harness.Gateway) -> None:
+    for _ in range(5):
+        loader = millrace.torch.DataLoader(dataset_of(gateway, decode={"jpg": features, "cls": end_of_a_worker}), num_workers=2)
+        with pytest.raises(RuntimeError, match=r"DataLoader worker \(pid"):
+            list(loader)
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError(104, "Connection reset by peer"), EOFError()])
+def test_a_worker_that_is_killed_while_its_tensors_are_asked_for(
+    gateway: harness.Gateway, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """torch may meet the closed socket of the worker before it has noticed its end."""
+    loader = millrace.torch.DataLoader(dataset_of(gateway), num_workers=2)
+    batches = iter(loader)
+    next(batches)
+    inner = batches._batches  # type: ignore[attr-defined]
+
+    def broken() -> Any:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # as if torch's handler came later
+        os.kill(inner._workers[1].pid, signal.SIGKILL)
+        raise error
+
+    before = signal.getsignal(signal.SIGCHLD)
+    monkeypatch.setattr(inner, "_next_data", broken)
+    try:
+        with pytest.raises(RuntimeError, match=rf"^DataLoader worker \(pid {inner._workers[1].pid}\) is killed by signal: Killed"):
+            next(batches)
+    finally:
+        signal.signal(signal.SIGCHLD, before)
 
 
 def test_a_decoder_that_fails_in_a_worker(gateway: harness.Gateway) -> None:

@@ -65,7 +65,7 @@ def test_numbers_out_of_reach(gateway: harness.Gateway) -> None:
         with pytest.raises(IndexError):
             samples.__getitems__(at)
     assert keys_of(samples.__getitems__(torch.tensor([3, 1]).tolist())) == keys_of([samples[torch.tensor(3)], samples[1]])
-    with pytest.raises(millrace.InvalidArgument, match="threads 0"):
+    with pytest.raises(millrace.InvalidArgument, match="threads=0"):
         photos(gateway, threads=0)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -146,9 +147,32 @@ def test_a_state_goes_on_with_a_copy_of_the_data(tmp_path: Path) -> None:
         assert next(iter(dataset)) == want
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "a.jsonl").write_text('{"n": 1}\n' * 100)
-    gone = pytest.raises(millrace.GenerationGone, match=r"generation [0-9a-f]{12} of 'one-[0-9a-f]{8}' is not here.*indexed again since")
+    gone = pytest.raises(millrace.GenerationGone, match=r"^load state: it is of other data.*since: generation [0-9a-f]{12} of 'one-[0-9a-f]{8}'")
     with millrace.torch.Dataset(tmp_path / "other", batch_size=10, seed=3) as dataset, gone:
         dataset.load_state_dict(state)
+
+
+def test_data_that_were_indexed_again_are_named(tmp_path: Path, runtime: Path) -> None:
+    rows = tmp_path / "rows"
+    rows.mkdir()
+    (rows / "a.csv").write_text("name,n\n" + "x,1\n" * 100)
+    with millrace.torch.Dataset(rows, batch_size=10) as dataset:
+        state = dataset.state_dict()
+    while harness.gateways_at(runtime):  # which knows the generation
+        time.sleep(0.05)
+    (rows / "a.csv").write_text("name,n\n" + "x,2\n" * 120)
+    shutil.rmtree(rows / ".millrace")
+    gone = r"^load state: the data were indexed again since the state was saved: generation .* is not here: .*; restore that index"
+    with millrace.torch.Dataset(rows, batch_size=10) as dataset, pytest.raises(millrace.GenerationGone, match=gone):
+        dataset.load_state_dict(state)
+
+
+def test_another_mixture_is_named(gateway: harness.Gateway) -> None:
+    with millrace.Client(gateway.url) as client:
+        a, b = client.take(100), client.subset(range(100, 200))
+        state = millrace.torch.Dataset(millrace.mix({a: 1, b: 2})).state_dict()
+        with pytest.raises(StateError, match=r"^load state: dataset is mix:.*:2,.*:1, and was mix:.*:1,.*:2 when"):
+            millrace.torch.Dataset(millrace.mix({a: 2, b: 1})).load_state_dict(state)
 
 
 @pytest.mark.parametrize("nothing", [{}, None])

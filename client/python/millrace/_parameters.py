@@ -1,0 +1,184 @@
+"""The parameters of an epoch, for Client.epoch, numpy.epoch, torch.Dataset, MapDataset and jax.DataLoader: types, defaults, checks.
+
+Each of them names the set that it takes, so that type checkers and help() know the names. A slip is refused where it is written.
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from functools import wraps
+from reprlib import repr as short
+from typing import Any, Callable, NamedTuple, Optional, TypedDict, TypeVar, Union, cast
+
+from ._habits import instead_of
+from ._steps import OnError
+from .batch import Batch, Sample
+from .decode import Automatic
+from .epoch import DECODED_BYTES, PREFETCH_BYTES, THREADS
+from .errors import InvalidArgument
+
+Shuffle = Union[str, bool, None]
+""""slot", "window", "full" or "none"; False: stored order, "none"; True and None: the dataset's default."""
+
+
+class Order(TypedDict, total=False):
+    """Which samples there are, and in which order: what MapDataset takes of an epoch."""
+
+    generation: Optional[str]
+    seed: Optional[int]
+    window: Optional[int]
+    strata: Optional[int]
+    subset: Optional[str]
+    quarantine: Optional[str]
+    importance: Optional[str]
+    fields: Union[str, Sequence[str], None]
+    allow_pickle: bool
+    on_error: OnError
+    transform: Optional[Callable[[Sample], Any]]
+
+
+class Batches(Order, total=False):
+    """Batches and how they are read ahead: what jax.DataLoader takes of an epoch."""
+
+    shuffle: Shuffle
+    batch_size: Optional[int]
+    form: Optional[str]
+    threads: int
+    prefetch_bytes: int
+    decoded_bytes: int
+
+
+class Shares(Batches, total=False):
+    """A rank's shares of batches, and what becomes of them: what torch.Dataset takes of an epoch."""
+
+    tail: Optional[str]
+    balance: Optional[str]
+    split: Optional[str]
+    homes: Optional[int]
+    keys: bool
+    filter: Optional[Callable[[Sample], Any]]
+    collate: Optional[Callable[[list[Any]], Any]]
+    batch_transform: Optional[Callable[[Batch], Any]]
+
+
+class Whole(Shares, total=False):
+    """All parameters of an epoch but its number and decode."""
+
+    dataset: Optional[str]
+    rank: int
+    world_size: int
+    start: int
+    progress: Optional[bool]
+
+
+DEFAULTS: Mapping[str, Any] = {
+    "allow_pickle": False, "on_error": "raise", "keys": False, "rank": 0, "world_size": 1, "start": 0,
+    "threads": THREADS, "prefetch_bytes": PREFETCH_BYTES, "decoded_bytes": DECODED_BYTES,
+}  # fmt: skip
+"""The defaults that are not None; None stands for the default everywhere."""
+
+IN_ADDRESS = (
+    "batch_size", "seed", "window", "strata", "tail", "rank", "world_size", "balance", "split", "homes", "subset", "quarantine", "importance",
+    "generation",
+)  # fmt: skip
+"""The parameters that a gateway is asked with as they are."""
+
+
+class _Check(NamedTuple):
+    want: str
+    fits: Callable[[Any], bool]
+    words: tuple[str, ...] = ()
+
+
+def _whole(least: int) -> _Check:
+    def fits(value: Any) -> bool:
+        try:
+            return not isinstance(value, bool) and operator.index(value) >= least
+        except TypeError:
+            return False
+
+    return _Check(f"a whole number, {least} or more", fits)
+
+
+def _word(more: str, fits: Callable[[Any], bool], *words: str) -> _Check:
+    return _Check(f"{', '.join(map(repr, words))}{more}", lambda v: fits(v) or (isinstance(v, str) and v in words), words)
+
+
+def _none(_value: object) -> bool:
+    return False
+
+
+_CHECKS = {
+    **dict.fromkeys(("batch_size", "window", "homes", "world_size", "threads", "ahead"), _whole(1)),
+    **dict.fromkeys(("number", "epoch", "seed", "strata", "rank", "start", "prefetch_bytes", "decoded_bytes"), _whole(0)),
+    **dict.fromkeys(("generation", "subset", "quarantine", "importance", "form"), _Check("a text", lambda v: isinstance(v, str))),
+    **dict.fromkeys(("keys", "allow_pickle", "progress"), _Check("True or False", lambda v: isinstance(v, bool))),
+    **dict.fromkeys(("filter", "transform", "collate", "batch_transform"), _Check("a function", callable)),
+    "shuffle": _word(", True or False", lambda v: isinstance(v, bool), "slot", "window", "full", "none"),
+    "tail": _word("", _none, "short", "drop", "pad"),
+    "balance": _word("", _none, "samples", "bytes"),
+    "split": _word("", _none, "contiguous", "locality"),
+    "on_error": _word(" or a function", callable, "raise", "skip"),
+    "fields": _Check(
+        "names of parts, such as 'jpg,cls'",
+        lambda v: bool(v) and (isinstance(v, str) or (isinstance(v, Sequence) and all(isinstance(name, str) for name in v))),
+    ),
+    "decode": _Check(
+        "True, False, or a mapping from names of parts to functions",
+        lambda v: isinstance(v, (bool, Automatic)) or (isinstance(v, Mapping) and all(map(callable, v.values()))),
+    ),
+}
+
+
+def _near(word: str, words: Sequence[str], mark: str = "") -> str:
+    return "".join(f"did you mean {mark}{near}{mark}?" for near in get_close_matches(word, words, 1, 0.7))
+
+
+def _check(function: str, own: Sequence[str], given: Mapping[str, Any]) -> None:
+    for name, value in given.items():
+        if name not in own:
+            cure = instead_of(name) or _near(name, own) or f"help({function}) lists the parameters"
+            raise InvalidArgument(f"{name} is no parameter here", cure=cure)
+        check = _CHECKS.get(name)
+        if check is not None and value is not None and not check.fits(value):
+            cure = _near(value, check.words, "'") if isinstance(value, str) else ""
+            raise InvalidArgument(f"{name}={short(value)}: want {check.want}", cure=cure, faults=((name, f"want {check.want}"),))
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def checked(options: type) -> Callable[[F], F]:
+    """Has a function refuse values that a parameter cannot have, and names that are none of its own or of the set that it takes."""
+
+    def wrap(function: F) -> F:
+        bare = inspect.signature(function)
+        own = {name: p for name, p in bare.parameters.items() if p.kind is not p.VAR_KEYWORD}
+        for name, kind in options.__annotations__.items():
+            said = getattr(kind, "__forward_arg__", kind)
+            own.setdefault(name, inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=DEFAULTS.get(name), annotation=said))
+
+        @wraps(function)
+        def checking(*args: Any, **given: Any) -> Any:
+            _check(function.__qualname__.replace(".__init__", ""), list(own), {**dict(zip(own, args)), **given})
+            return function(*args, **given)
+
+        checking.__signature__ = bare.replace(parameters=list(own.values()))  # type: ignore[attr-defined]
+        return cast(F, checking)
+
+    return wrap
+
+
+def given(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns parameters with their defaults, less those that are None."""
+    return {**DEFAULTS, **{name: value for name, value in options.items() if value is not None}}
+
+
+def shuffle_of(shuffle: Shuffle) -> Optional[str]:
+    """The shuffle that a gateway is asked for; None: the dataset's default."""
+    if isinstance(shuffle, bool):
+        return None if shuffle else "none"
+    return shuffle
