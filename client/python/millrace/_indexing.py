@@ -243,12 +243,13 @@ def _failed(what: str, address: str, code: int, words: str) -> MillraceError:
     """Returns what the program said, all of it: it lists the choices where there are some, and the first one is shown as Python too."""
     kinds: dict[int, type[MillraceError]] = {2: InvalidArgument, _NOT_FOUND: NotFound, _STORE: StoreError}
     lines = [line for line in words.splitlines() if not line.startswith("Run 'millrace ")] or [f"{what} {address}: exit code {code}"]
-    text = "\n".join(lines).removeprefix("millrace: ").removeprefix(f"millrace {what}: ")
-    cure = ""
+    text, where, cure = "\n".join(lines).removeprefix("millrace: ").removeprefix(f"millrace {what}: "), address.partition("#")[0], ""
+    if other := re.search(r" here, but (?:the default one, )?(#[a-z0-9._-]+)", text):
+        cure = f"give the options that it was opened with, or its name: millrace.open({where + other[1]!r})"
     if choice := re.search(r"\n  millrace index \S+((?: --[a-z-]+ (?:'[^']*'|\S+))+)", text):
         flags = shlex.split(choice[1])
         given = "".join(f", {n[2:].replace('-', '_')}={v if v.isdigit() else repr(v)}" for n, v in zip(flags[::2], flags[1::2]))
-        cure = f"in Python, the first of these is millrace.open({address.partition('#')[0]!r}{given})"
+        text += f"\nIn Python the first of these is millrace.open({where!r}{given})"
     return kinds.get(code, MillraceError)(text, cure=cure)
 
 

@@ -135,6 +135,8 @@ def test_options_of_the_index(mixed: Path, capfd: pytest.CaptureFixture[str]) ->
     with millrace.open(mixed, match="*.jpg") as a:
         assert parts_of(a) == pictures
     assert "has no index yet" not in capfd.readouterr().err
+    with pytest.raises(millrace.NotFound, match=rf"millrace.open\('{mixed}#match-.jpg-[0-9a-f]{{8}}'\)$"):
+        millrace.open(mixed)
     with pytest.raises(millrace.InvalidArgument, match="the address names an index"):
         millrace.open(f"{mixed}#train", match="*.jpg")
 
