@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import shutil
@@ -17,7 +18,7 @@ from test_local import KEYS, WHOLE, folder, read
 
 import millrace
 from millrace._indexing import Wanted
-from millrace._local import is_gateway, served
+from millrace._local import Local, is_gateway, served
 
 pytestmark = pytest.mark.usefixtures("runtime")
 
@@ -198,8 +199,7 @@ def test_files_that_the_index_left_out_are_not_new(texts: Path, caplog: pytest.L
     assert not changes(caplog)
 
 
-def test_errors_say_where_to_look(texts: Path, tmp_path: Path) -> None:
-    """The store's faults name the log, and a refusal never the file of datasets, which no user has written."""
+def test_errors_say_where_to_look(texts: Path) -> None:
     with millrace.open(texts) as c:
         (texts / "007.txt").unlink()
         with pytest.raises(millrace.MillraceError) as e:
@@ -209,10 +209,14 @@ def test_errors_say_where_to_look(texts: Path, tmp_path: Path) -> None:
         assert f"the gateway's log is {log}" in str(e.value)
         assert log.is_file()
         assert f"`millrace verify {texts}`" in str(e.value)
-    wide = tmp_path / "wide"
-    wide.mkdir()
-    (wide / "wide.jpg").write_bytes(bytes(40 << 20))
-    with millrace.open(folder(tmp_path / "more"), cache="16MiB"), pytest.raises(millrace.ReloadRefused) as refused:
-        millrace.open(wide, cache="16MiB")
-    assert "datasets.yaml" not in str(refused.value)
-    assert "the gateway's log is " in str(refused.value)
+
+
+def test_a_refusal_names_no_file_that_no_user_has_written(texts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with millrace.open(texts) as c:
+        local = c.core.settings.local
+    assert local
+    detail = f"{local.directory}/datasets.yaml:3: dataset {local.name}: no index here yet"
+    monkeypatch.setattr(Local, "_ask", lambda *_: (409, json.dumps({"detail": detail}).encode()))
+    with pytest.raises(millrace.ReloadRefused) as e:
+        local._reload()
+    assert str(e.value) == f"open {texts}: no index here yet; the gateway's log is {local.directory}/log"

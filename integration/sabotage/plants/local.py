@@ -144,7 +144,7 @@ PLANTS = [
     (
         "what the program said of a folder is cut to its last line",
         "client/python/tests/test_local.py test_what_cannot_be_opened_is_said_in_full",
-        [("client/python/millrace/_indexing.py", "text = \"\\n\".join(lines)", "text = lines[-1]")],
+        [("client/python/millrace/_indexing.py", "\"\\n\".join(lines).removeprefix", "lines[-1].removeprefix")],
     ),
     (
         "no place is this directory",
@@ -203,7 +203,7 @@ PLANTS = [
     ),
     (
         "users are sent to a file that no user has written",
-        "client/python/tests/test_open.py test_errors_say_where_to_look",
+        "client/python/tests/test_open.py test_a_refusal_names_no_file_that_no_user_has_written",
         [("client/python/millrace/_local.py", "why = _IN_FILE.sub(\"\", body[:4096].decode(errors=\"replace\"))", "why = body[:4096].decode(errors=\"replace\")")],
     ),
     (
