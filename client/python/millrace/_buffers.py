@@ -12,11 +12,11 @@ SPARE = 32  # a new buffer is larger than asked for by one part in so many, sinc
 
 
 class Buffers:
-    """The latest buffers of one reader."""
+    """The latest buffers of one reader, which the next reader takes over."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self) -> None:
+        self.most = 1
         """Knows as many buffers as the reader may have in use at once. Those beyond belong to the caller, who keeps batches."""
-        self._most = most
         self._lock = threading.Lock()  # guards what follows
         self._known: list[bytearray] = []
 
@@ -27,11 +27,17 @@ class Buffers:
             b = min((b for b in free if size <= len(b) <= size + size // 4 + 4096), key=len, default=None)
             if b is None:
                 # Those of other lengths go: they would be held in vain.
-                self._known = [other for other in self._known if not any(other is f for f in free)][1 - self._most :]
+                self._known = [other for other in self._known if not any(other is f for f in free)][1 - self.most :]
                 free.clear()  # before there is a new one
                 b = bytearray(size + size // SPARE)
                 self._known.append(b)
             return memoryview(b)[:size]
+
+
+    @property
+    def held(self) -> int:
+        """Bytes."""
+        return sum(map(len, self._known))
 
 
 def _free(b: bytearray) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Optional, TypeVar
 from urllib.parse import quote
 
+from ._buffers import Buffers
 from ._gateways import TIMEOUTS, Fleet, Gateway, Home, Source, system_lookup
 from ._local import Local
 from ._token import Token, Tokens, keep_off_plain_networks
@@ -40,6 +41,7 @@ _LOG = logging.getLogger("millrace")
 WRONG_BODIES = 4  # how often a body may arrive damaged before that is the answer, where there are no more gateways than that
 MAX_RETRY_AFTER = 30.0
 MAX_JSON = 512 << 20
+IDLE_BUFFERS = 32 << 20  # bytes of buffers that stay for the next reader, so that short epochs do not begin with page faults
 SILENCE = 2.0  # seconds after which a wait is told
 
 
@@ -93,7 +95,20 @@ class Process:
     def __init__(self, s: Settings) -> None:
         self.wire = Wire(s.user_agent, s.tokens(), dict(s.headers), s.new_context)
         self.fleet = Fleet(s.sources, s.home, self.wire.probe, s.lookup or system_lookup)
+        self._buffers: list[Buffers] = []  # that no reader uses
         self.told = False  # whether it was logged that a gateway is waited for
+
+
+    def take_buffers(self, most: int) -> Buffers:
+        """Lends buffers to a reader, those of the one before if there are any."""
+        found = self._buffers.pop() if self._buffers else Buffers()
+        found.most = most
+        return found
+
+    def give_back(self, buffers: Buffers) -> None:
+        """Keeps the buffers of a reader that has ended for the next one, if they are small."""
+        if buffers.held <= IDLE_BUFFERS:
+            self._buffers.append(buffers)
 
 
 class Core:

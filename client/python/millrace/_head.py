@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Head:
+class Head(NamedTuple):
     """What the header of an answer says about a batch."""
 
     epoch: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Callable, Optional, Union
 from urllib.parse import unquote
@@ -111,7 +111,7 @@ class Transfer:
         got, want = r.headers.get("content-range"), f"bytes {self._got}-{size - 1}/{size}"
         if got != want or r.length != size - self._got:
             raise no_answer(f"got the part {got!r} with {r.length} bytes, want {want!r}", g)
-        if self._head is None or head != replace(self._head, location=head.location):
+        if self._head is None or head != self._head._replace(location=head.location):
             raise no_answer(f"got the rest of another batch, {head.etag}", g)
 
     def _read(self, r: Answer, g: Gateway) -> None:
@@ -165,10 +165,12 @@ def read_head(h: Mapping[str, str], want: Expected, g: Gateway) -> Head:
         ("a batch of {} batches", head.batches, want.batches),
         ("dataset {!r}", head.dataset or want.dataset, want.dataset),
         ("generation {!r}", head.generation, want.query.get("generation", head.generation or "one")),
-        *((f"a plan with {name} {{!r}}", said.get(name, value), value) for name, value in want.query.items()),
     ):
         if got != wanted:
             raise no_answer(f"got {text.format(got)}, want {text.format(wanted)}", g)
+    for name, value in want.query.items():
+        if said.get(name, value) != value:
+            raise no_answer(f"got a plan with {name} {said[name]!r}, want {value!r}", g)
     if head.number >= head.batches:
         raise no_answer(f"got batch {head.number} of {head.batches} batches", g)
     if head.padded > head.samples:

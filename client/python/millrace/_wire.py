@@ -196,37 +196,34 @@ class Answer:
             self.length = int(length)
 
     def _read_head(self) -> None:
-        first = self._line()
+        first = self._until(b"\r\n")
         version, status, reason = (first + "  ").split(" ", 2)
         if not (version.startswith("HTTP/1.") and status.isdecimal() and len(status) == 3):
             raise OSError(f"no HTTP: {printable(first, 100)!r}")
         self.status, self.reason = int(status), reason.strip()
         self.headers = {"connection": "close"} if version == "HTTP/1.0" else {}
-        for line in self._lines():
+        for line in self._headers():
             name, _, value = line.partition(":")
-            self.headers[name.strip().lower()] = value.strip()
+            self.headers[name.lower()] = value.strip()
 
-    def _lines(self) -> Iterator[str]:
-        """Gives the lines up to an empty one."""
-        size = 0
-        while line := self._line():
-            size += len(line)
-            if size > MAX_HEAD:
-                raise OSError("the headers do not end")
-            yield line
+    def _headers(self) -> list[str]:
+        """Returns the lines up to an empty one."""
+        self._rest[:0] = b"\r\n"  # of the line before: where there is no header, the empty line follows it at once
+        return self._until(b"\r\n\r\n").split("\r\n")[1:]
 
-    def _line(self) -> str:
-        while (end := self._rest.find(b"\r\n")) < 0:
+    def _until(self, mark: bytes) -> str:
+        """Returns what comes before a mark, which goes."""
+        while (end := self._rest.find(mark)) < 0:
             if len(self._rest) > MAX_HEAD:
-                raise OSError(f"no HTTP: a line does not end: {printable(self._rest.decode('latin-1'), 100)!r}")
+                raise OSError(f"no HTTP: a head does not end: {printable(self._rest.decode('latin-1'), 100)!r}")
             piece = bytearray(_PIECE)
             n = self._a.receive(self.sock, memoryview(piece))
             if n == 0:
                 raise ConnectionError("the connection was closed")
             self._rest += piece[:n]
-        line = self._rest[:end].decode("latin-1")
-        del self._rest[: end + 2]
-        return line
+        found = self._rest[:end].decode("latin-1")
+        del self._rest[: end + len(mark)]
+        return found
 
     def readinto(self, into: memoryview) -> int:
         """Reads what has come of the body, at least a byte; 0 where the connection ends. No more than the body has is asked for."""
@@ -260,7 +257,7 @@ class Answer:
             yield self.length
             return
         while True:
-            line = self._line()
+            line = self._until(b"\r\n")
             found = _CHUNK.fullmatch(line)
             if found is None:
                 raise OSError(f"the length of a chunk is {printable(line, 30)!r}")
@@ -268,9 +265,8 @@ class Answer:
             if size == 0:
                 break
             yield size
-            self._line()
-        for _ in self._lines():
-            pass  # a header behind the body
+            self._until(b"\r\n")
+        self._headers()  # those behind the body
         self.length = 0
 
     @property
@@ -403,19 +399,18 @@ class Wire:
         self, g: Gateway, method: str, target: str, headers: dict[str, str], token: Optional[Secret], body: Optional[bytes]
     ) -> memoryview:
         at, proxy = g.address, _proxy_of(g.address) if g.address.scheme == "http" else None
-        target = at.prefix + target
-        every = {"Host": at.named or at.place.removesuffix(f":{PORTS[at.scheme]}")}
         if proxy is not None:
-            every.update(_credentials(proxy))
-            target = f"http://{at.named or at.place}{target}"
+            target = f"http://{at.named or at.place}{at.prefix}{target}"
+            headers = {**_credentials(proxy), **headers}
+        else:
+            target = at.prefix + target
         if token is not None:
-            every["Authorization"] = Secret(f"Bearer {token}")
+            headers = {"Authorization": Secret(f"Bearer {token}"), **headers}
         if body is not None:
-            every.update({"Content-Type": "application/json", "Content-Length": str(len(body))})
-        every.update(self._headers)
-        every.update(headers)
+            headers = {"Content-Type": "application/json", "Content-Length": str(len(body)), **headers}
+        host = at.named or at.place.removesuffix(f":{PORTS[at.scheme]}")
         try:
-            return _written(method, target, every, body or b"")
+            return _written(method, target, {"Host": host, **headers, **self._headers}, body or b"")
         except ValueError:  # whose text may repeat a token
             what = "a header has" if _TARGET.fullmatch(target) else "the path has"
             raise InvalidArgument(f"{g.name}: {what} characters that HTTP does not take", cure="headers are one line of Latin-1") from None

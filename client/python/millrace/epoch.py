@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, Callable, Optional
 from urllib.parse import quote
 
-from ._buffers import Buffers
 from ._closing import Closing
 from ._core import Core, target_of
 from ._head import Head
@@ -114,6 +113,7 @@ class Epoch:
         """How many batches a reader decodes ahead; None: as many as it reads ahead."""
         self.gather: Optional[Callable[[int, Iterator[Any]], Any]] = None
         """Makes a column of so many decoded values, as they come; None: a list."""
+        self._base = f"/v1/datasets/{quote(plan.dataset, safe='')}/epochs/{plan.epoch}"
         self._query = target_of("", plan.parameters)
 
     @property
@@ -152,7 +152,7 @@ class Epoch:
         """Reads one batch, whole and checked."""
         if number < 0 or number >= len(self):
             raise EndOfEpoch(f"batch {number} of epoch {self.number}: there are {len(self)}", batches=len(self))
-        b = self._fetch(number, Task(), None, _new)
+        b = self._fetch(number, self._source(), Task(), None, _new)
         self.steps.run(b)
         return b
 
@@ -202,13 +202,15 @@ class Epoch:
     # What readers need.
 
     def _path(self, what: str) -> str:
-        return f"/v1/datasets/{quote(self.plan.dataset, safe='')}/epochs/{self.plan.epoch}/{what}"
+        return f"{self._base}/{what}"
 
-    def _fetch(self, number: int, task: Task, announced: Optional[Callable[[int], None]], take: Callable[[int], memoryview]) -> Batch:
+    def _fetch(
+        self, number: int, source: Source, task: Task, announced: Optional[Callable[[int], None]], take: Callable[[int], memoryview]
+    ) -> Batch:
         p = self.plan
         want = Expected(self._path(f"batches/{number}") + self._query, p.epoch, number, p.parameters, p.dataset, p.batches)
         head, body, layout = Transfer(self.core, want, take, announced).run(p.rank, p.world_size, task)
-        return Batch(head, body, self._source(), layout)
+        return Batch(head, body, source, layout)
 
     def _source(self) -> Source:
         gather = {} if self.gather is None else {"gather": self.gather}
@@ -237,10 +239,12 @@ class Reader(Iterator[Batch], Closing):
         """Use Epoch.read."""
         self.epoch, self.ledger, threads = epoch, ledger, epoch.threads
         most = max(2 * threads, 16) if epoch.prefetch_bytes else 1
-        self._buffers = buffers = Buffers(most + threads + 2)
+        self._here = epoch.core.here()
+        self._buffers = buffers = self._here.take_buffers(most + threads + 2)
+        source = epoch._source()
         self._pool = Pool(
             numbers,
-            lambda number, task, announced: epoch._fetch(number, task, announced, buffers.take),
+            lambda number, task, announced: epoch._fetch(number, source, task, announced, buffers.take),
             epoch.steps.run if epoch.steps else None,
             threads=threads, room=epoch.prefetch_bytes, most=most, guess=epoch.expected_bytes(),
             decoded_most=epoch.prefetch_factor or most, decoded_room=epoch.decoded_bytes,
@@ -294,7 +298,8 @@ class Reader(Iterator[Batch], Closing):
     def close(self) -> None:
         """Calls requests off and waits for the threads."""
         self._pool.close()
-        self._finalizer.detach()
+        if self._finalizer.detach() and self._pool.ours():
+            self._here.give_back(self._buffers)
         self._progress.close()
 
 

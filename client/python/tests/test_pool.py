@@ -316,7 +316,8 @@ def test_any_pool() -> None:
 
 
 def test_buffers() -> None:
-    buffers = Buffers(4)
+    buffers = Buffers()
+    buffers.most = 4
     a = buffers.take(1000)
     a[:] = b"a" * 1000
     part = a[10:20]
@@ -339,7 +340,8 @@ def test_buffers() -> None:
 
 
 def test_buffers_hold_little_more_than_what_is_looked_at() -> None:
-    buffers, r, held = Buffers(1000), random.Random(1), []
+    buffers, r, held = Buffers(), random.Random(1), []
+    buffers.most = 1000
     for _ in range(300):
         held = [*held[-3:], buffers.take(r.randrange(1 << 12, 16 << 20))]
         looked_at = sum(len(view) for view in held)

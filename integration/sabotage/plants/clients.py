@@ -196,7 +196,7 @@ PLANTS = [
     (
         "the Python client takes the length of a chunk for a part of the body",
         "client/python/tests/test_ends.py test_what_is_taken_in_many_steps",
-        [("client/python/millrace/_wire.py", "            yield size\n            self._line()\n", "            yield size\n")],
+        [("client/python/millrace/_wire.py", "            yield size\n            self._until(b\"\\r\\n\")\n", "            yield size\n")],
     ),
     (
         "a gateway that sends a byte now and then holds the Python client for ever",
