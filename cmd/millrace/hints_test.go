@@ -117,7 +117,7 @@ func TestFaultsNameTheDatasetOnce(t *testing.T) {
 	for _, c := range []struct{ dir, want string }{
 		{empty, "file://" + empty + `: no index here yet: stat ".millrace/current": not found: no such file or directory (run 'millrace index' on it first?)`},
 		{none, "open file://" + none + ": no such directory"},
-		{file, "open file://" + file + ": not a directory"},
+		{file, "open file://" + file + ": this is a file: give the directory that it lies in"},
 	} {
 		for _, command := range [][]string{{"verify"}, {"plan"}, {"gc"}, {"serve", "--check", "--dataset"}} {
 			o := millrace(t, nil, append(command, c.dir)...)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/internal/datasets"
+	"github.com/millrace-data/millrace/internal/location"
 	"github.com/millrace-data/millrace/internal/watch"
 )
 
@@ -119,11 +120,11 @@ func (k *keeper) next(ctx context.Context, d datasets.Dataset, what look) (*gene
 			return is, nil
 		}
 		same, err := k.isCurrent(ctx, is, what)
-		if err != nil && d.At == "" {
-			err = fmt.Errorf("dataset %s: %w", d.Name, err)
+		if err != nil { // the line that names the dataset is as good as it was when the dataset was opened
+			return is, fmt.Errorf("dataset %s: %w", d.Name, err)
 		}
-		if same || err != nil {
-			return is, named(d, err)
+		if same {
+			return is, nil
 		}
 	}
 	p, err := k.openPlace(d.Location)
@@ -146,6 +147,9 @@ func (k *keeper) isCurrent(ctx context.Context, is *generation, what look) (bool
 		defer cancel()
 	}
 	same, err := is.index.IsCurrent(ctx, is.at.Home, is.at.Loc.OfIndex().Prefix)
+	if err != nil {
+		err = location.Explain(ctx, "look for a newer index of", is.at.Loc.OfIndex(), is.at.Home, err)
+	}
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause
 	}

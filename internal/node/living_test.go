@@ -179,11 +179,47 @@ func TestFollowed(t *testing.T) {
 	if code, got, body := r.get(batchOf("a") + "?generation=" + old); code != http.StatusOK || got != old || body != before {
 		t.Errorf("got %d of generation %.12s, want the bytes of before", code, got)
 	}
-	if got := strings.Count(r.log.String(), r.file+":3: dataset broken: "); got != 1 {
+	if got := strings.Count(r.log.String(), "dataset broken: look for a newer index of file://"+broken+": no index here yet"); got != 1 || strings.Contains(r.log.String(), r.file+":") {
 		t.Errorf("got %d lines about the other dataset, want one: %s", got, r.log.String())
 	}
 	if code, _, body := r.get("/v1/datasets/broken"); code != http.StatusOK {
 		t.Errorf("got %d %s, want the dataset that cannot be followed as it was", code, body)
+	}
+}
+
+// TestADirectoryThatIsMadeAgain: the directory of a dataset is removed, copied there again and indexed. A reload serves it, with the
+// generation of before.
+func TestADirectoryThatIsMadeAgain(t *testing.T) {
+	a := dataset(t)
+	kept := filepath.Join(t.TempDir(), "kept")
+	if err := os.CopyFS(kept, os.DirFS(a)); err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t, "  a: "+a+"\n", nil)
+	defer r.Close()
+	_, old, before := r.get(batchOf("a"))
+	if err := os.RemoveAll(a); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Reload(t.Context(), ""); err == nil || strings.Contains(err.Error(), r.file) || !strings.Contains(err.Error(), "file://"+a) {
+		t.Errorf("got %v, want an error that names the directory, and not the file of datasets", err)
+	}
+	if err := os.CopyFS(a, os.DirFS(kept)); err != nil {
+		t.Fatal(err)
+	}
+	r.reload()
+	store, err := dirstore.New(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	rep, err := chunkindex.Build(t.Context(), store, "", chunkindex.BuildOptions{ChunkSize: 64 << 10, Format: "files", TempDir: t.TempDir()})
+	if err != nil || rep.Generation != old {
+		t.Fatalf("got generation %.12s, %v, want %.12s: the bytes are the same", rep.Generation, err, old)
+	}
+	r.reload()
+	if code, got, body := r.get(batchOf("a")); code != http.StatusOK || got != old || body != before {
+		t.Errorf("got %d of generation %.12s, %.300s, want the bytes of before", code, got, body)
 	}
 }
 
@@ -210,7 +246,7 @@ func TestFollowedBesideAStoreThatHangs(t *testing.T) {
 	if _, fresh, _ := r.get(batchOf("a")); fresh == old {
 		t.Error("got the generation of before, want the new one")
 	}
-	if got := r.log.String(); !strings.Contains(got, r.file+":3: dataset silent: its store has not answered within 50ms") {
+	if got := r.log.String(); !strings.Contains(got, "dataset silent: its store has not answered within 50ms") {
 		t.Errorf("got no word of the store that hangs: %s", got)
 	}
 	if code, _, body := r.get("/v1/datasets/silent"); code != http.StatusOK {

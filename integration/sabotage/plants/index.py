@@ -547,7 +547,7 @@ PLANTS = [
     (
         "links are followed that nobody asked to follow",
         "./internal/objstore/dirstore TestLinksThatArePassedOver",
-        [("internal/objstore/dirstore/dirstore.go", "return &Store{root: r, blobs: blobsOf(root), lock", "return &Store{root: r, blobs: blobsOf(root), links: root, lock")],
+        [("internal/objstore/dirstore/dirstore.go", "&Store{path: root, lock", "&Store{path: root, links: true, lock")],
     ),
     (
         "an index that was made of links is served without them",

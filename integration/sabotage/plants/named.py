@@ -44,12 +44,12 @@ PLANTS = [
     (
         "a link to a blob of another repository is followed",
         "./internal/objstore/dirstore TestSnapshotsOfACache",
-        [("internal/objstore/dirstore/blobs.go", "if filepath.Dir(target) != s.blobs.dir {", 'if filepath.Base(filepath.Dir(target)) != "blobs" {')],
+        [("internal/objstore/dirstore/blobs.go", "if filepath.Dir(target) != d.blobs.dir {", 'if filepath.Base(filepath.Dir(target)) != "blobs" {')],
     ),
     (
         "a blob that is a link itself is followed",
         "./internal/objstore/dirstore TestSnapshotsOfACache",
-        [("internal/objstore/dirstore/dirstore.go", "return s.blobs.root.Lstat(blob)", "return os.Stat(filepath.Join(s.blobs.dir, blob))")],
+        [("internal/objstore/dirstore/dirstore.go", "return root.blobs.root.Lstat(blob)", "return os.Stat(filepath.Join(root.blobs.dir, blob))")],
     ),
     (
         "a pattern of README.md may lead out of the dataset",

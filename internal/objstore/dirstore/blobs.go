@@ -47,18 +47,18 @@ func blobsOf(root string) *blobs {
 
 // blob returns the blob that a name leads to, if the name is a link that could not be followed because it leaves the directory;
 // empty: it is no link to a blob.
-func (s *Store) blob(name string, err error) string {
-	if err == nil || s.blobs == nil || name == "" || !strings.Contains(err.Error(), "path escapes") {
+func (d *directory) blob(name string, err error) string {
+	if err == nil || d.blobs == nil || name == "" || !strings.Contains(err.Error(), "path escapes") {
 		return ""
 	}
-	target, err := s.root.Readlink(name)
+	target, err := d.Readlink(name)
 	if err != nil {
 		return ""
 	}
 	if !filepath.IsAbs(target) {
-		target = filepath.Join(s.blobs.from, filepath.Dir(filepath.FromSlash(name)), target)
+		target = filepath.Join(d.blobs.from, filepath.Dir(filepath.FromSlash(name)), target)
 	}
-	if filepath.Dir(target) != s.blobs.dir {
+	if filepath.Dir(target) != d.blobs.dir {
 		return ""
 	}
 	return filepath.Base(target)

@@ -9,7 +9,8 @@
 // whose files are links to the blobs of the same repository, these links are followed too.
 // Follow opens a directory whose links are followed wherever they lead, to files and to
 // directories. Everything else that is no regular file is no object. Names that begin with
-// ".millrace-tmp-" and the file ".millrace-lock" are the store's own.
+// ".millrace-tmp-" and the file ".millrace-lock" are the store's own. A directory that is
+// replaced by another one under its path is opened anew.
 package dirstore
 
 import (
@@ -24,6 +25,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/millrace-data/millrace/internal/objstore"
@@ -37,11 +39,17 @@ const (
 
 // Store is a directory as an objstore.Store.
 type Store struct {
-	root  *os.Root
-	blobs *blobs        // of the cache that the directory is a snapshot of; nil: it is none
-	links string        // path of a directory whose links are followed for reading; empty: they are not
+	path  string // of the directory
+	at    atomic.Pointer[directory]
+	links bool          // the directory's links are followed for reading
 	lock  chan struct{} // holds one token while a writer of this process commits
 	swept sync.Map      // directories that were rid of what killed writers left
+}
+
+// directory is what the store's path led to when it was last looked at.
+type directory struct {
+	*os.Root
+	blobs *blobs // of the cache that the directory is a snapshot of; nil: it is none
 }
 
 // New opens the directory at root, which must exist.
@@ -50,12 +58,30 @@ func New(root string) (*Store, error) {
 	if info, statErr := os.Stat(root); errors.Is(err, fs.ErrNotExist) {
 		return nil, missing("no such directory")
 	} else if err != nil && statErr == nil && !info.IsDir() {
-		return nil, missing("not a directory")
+		return nil, missing("this is a file: give the directory that it lies in")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open directory: %w", unnamed(err))
 	}
-	return &Store{root: r, blobs: blobsOf(root), lock: make(chan struct{}, 1)}, nil
+	s := &Store{path: root, lock: make(chan struct{}, 1)}
+	s.at.Store(&directory{r, blobsOf(root)})
+	return s, nil
+}
+
+func (s *Store) root() *directory { return s.at.Load() }
+
+// renew returns the directory that the path leads to now, which it opens if that is another one than before. The old one is not
+// closed, since calls may be under way there: the garbage collector closes it after the last of them.
+func (s *Store) renew() *directory {
+	was := s.root()
+	is, err := os.Stat(s.path)
+	if held, closed := was.Stat("."); err != nil || closed == nil && os.SameFile(held, is) {
+		return was
+	}
+	if r, err := os.OpenRoot(s.path); err == nil {
+		s.at.CompareAndSwap(was, &directory{r, blobsOf(s.path)})
+	}
+	return s.root()
 }
 
 // missing says that there is no directory: to programs it is objstore.ErrNotFound.
@@ -68,25 +94,22 @@ func (m missing) Is(target error) bool { return target == objstore.ErrNotFound }
 // this machine are listed and read, as far as this process may. A version that was listed is the one that is
 // read, or none: a link that is changed afterwards makes another ETag. Writes never leave the directory.
 func Follow(root string) (*Store, error) {
-	path, err := filepath.Abs(root)
-	if err != nil {
-		return nil, fmt.Errorf("open directory: %w", err)
-	}
 	s, err := New(root)
 	if err == nil {
-		s.links = path
+		s.links = true
 	}
 	return s, err
 }
 
 // statFile describes the file, or the directory, that a name leads to. The empty name is the directory itself.
 func (s *Store) statFile(name string) (fs.FileInfo, error) {
-	if s.links != "" {
-		return os.Stat(filepath.Join(s.links, filepath.FromSlash(name)))
+	if s.links {
+		return os.Stat(filepath.Join(s.path, filepath.FromSlash(name)))
 	}
-	info, err := s.root.Stat(cmp.Or(name, "."))
-	if blob := s.blob(name, err); blob != "" {
-		return s.blobs.root.Lstat(blob)
+	root := s.root()
+	info, err := root.Stat(cmp.Or(name, "."))
+	if blob := root.blob(name, err); blob != "" {
+		return root.blobs.root.Lstat(blob)
 	}
 	return info, err
 }
@@ -94,12 +117,13 @@ func (s *Store) statFile(name string) (fs.FileInfo, error) {
 // openFile opens for reading what a name leads to. O_NONBLOCK: opening a named pipe must not wait for its other end.
 func (s *Store) openFile(name string) (*os.File, error) {
 	const flags = os.O_RDONLY | syscall.O_NONBLOCK
-	if s.links != "" {
-		return os.OpenFile(filepath.Join(s.links, filepath.FromSlash(name)), flags, 0)
+	if s.links {
+		return os.OpenFile(filepath.Join(s.path, filepath.FromSlash(name)), flags, 0)
 	}
-	f, err := s.root.OpenFile(cmp.Or(name, "."), flags, 0)
-	if blob := s.blob(name, err); blob != "" {
-		return s.blobs.root.OpenFile(blob, flags|syscall.O_NOFOLLOW, 0)
+	root := s.root()
+	f, err := root.OpenFile(cmp.Or(name, "."), flags, 0)
+	if blob := root.blob(name, err); blob != "" {
+		return root.blobs.root.OpenFile(blob, flags|syscall.O_NOFOLLOW, 0)
 	}
 	return f, err
 }
@@ -114,10 +138,10 @@ func Create(root string) (*Store, error) {
 
 // Close releases the directory. No call may be under way.
 func (s *Store) Close() error {
-	if s.blobs != nil {
-		_ = s.blobs.root.Close() // only read from
+	if b := s.root().blobs; b != nil {
+		_ = b.root.Close() // only read from
 	}
-	return s.root.Close()
+	return s.root().Close()
 }
 
 // own says whether the last element of a key is a name of the store's own files.
@@ -138,6 +162,7 @@ func checkKey(key string) error {
 
 // Stat implements objstore.Store.
 func (s *Store) Stat(ctx context.Context, key string) (objstore.Object, error) {
+	s.renew()
 	o, err := s.stat(ctx, key)
 	if err != nil {
 		return objstore.Object{}, fmt.Errorf("stat %q: %w", key, err)
@@ -176,8 +201,17 @@ func object(key string, info fs.FileInfo) objstore.Object {
 	}
 }
 
-// openVersion opens the file of ref and checks that it is the version expected.
+// openVersion opens the file of ref and checks that it is the version expected. If not, the directory may have been replaced.
 func (s *Store) openVersion(ctx context.Context, ref objstore.Ref) (*os.File, objstore.Object, error) {
+	was := s.root()
+	f, o, err := s.openOnce(ctx, ref)
+	if err != nil && s.renew() != was {
+		return s.openOnce(ctx, ref)
+	}
+	return f, o, err
+}
+
+func (s *Store) openOnce(ctx context.Context, ref objstore.Ref) (*os.File, objstore.Object, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, objstore.Object{}, err
 	}
@@ -187,7 +221,7 @@ func (s *Store) openVersion(ctx context.Context, ref objstore.Ref) (*os.File, ob
 	if ref.VersionID != "" {
 		return nil, objstore.Object{}, fmt.Errorf("%w: a directory keeps no version %q", objstore.ErrNotFound, ref.VersionID)
 	}
-	if s.links != "" { // a device that a link leads to is not opened
+	if s.links { // a device that a link leads to is not opened
 		if _, err := s.stat(ctx, ref.Key); err != nil {
 			return nil, objstore.Object{}, err
 		}

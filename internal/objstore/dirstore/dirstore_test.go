@@ -119,3 +119,79 @@ func TestRewriteDuringRead(t *testing.T) {
 		}
 	}
 }
+
+// TestADirectoryThatIsReplaced removes the directory under a store, and moves another one to its path: the store has what lies at
+// the path, by whichever method it is asked first.
+func TestADirectoryThatIsReplaced(t *testing.T) {
+	got := make([]byte, 3)
+	read := func(s *dirstore.Store) error { return s.ReadRange(t.Context(), objstore.Ref{Key: "a"}, 0, got) }
+	for name, ask := range map[string]func(s *dirstore.Store) error{
+		"read": func(*dirstore.Store) error { return nil },
+		"stat": func(s *dirstore.Store) error {
+			_, err := s.Stat(t.Context(), "a")
+			return err
+		},
+		"open": func(s *dirstore.Store) error {
+			r, err := s.Open(t.Context(), objstore.Ref{Key: "a"}, 0)
+			if err == nil {
+				r.Close()
+			}
+			return err
+		},
+		"list": func(s *dirstore.Store) error {
+			n := 0
+			err := s.List(t.Context(), "", func(objstore.Object) error { n++; return nil })
+			if n != 1 {
+				t.Errorf("got a list of %d objects, want 1", n)
+			}
+			return err
+		},
+		"put": func(s *dirstore.Store) error {
+			_, err := s.Put(t.Context(), "a", strings.NewReader("new"), 3, objstore.Condition{})
+			return err
+		},
+	} {
+		for _, open := range []func(string) (*dirstore.Store, error){dirstore.New, dirstore.Follow} {
+			dir := filepath.Join(t.TempDir(), "data")
+			remake := func(text string) {
+				if err := os.MkdirAll(dir, 0o755); err != nil {
+					t.Fatal(err)
+				}
+				write(t, filepath.Join(dir, "a"), text)
+			}
+			remake("old")
+			s, err := open(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			o, err := s.Stat(t.Context(), "a")
+			if err != nil || read(s) != nil || string(got) != "old" {
+				t.Fatalf("got %q, %v", got, err)
+			}
+			if err := os.RemoveAll(dir); err != nil {
+				t.Fatal(err)
+			}
+			if err := read(s); !errors.Is(err, objstore.ErrNotFound) {
+				t.Errorf("%s: got %v while there is no directory, want %v", name, err, objstore.ErrNotFound)
+			}
+			remake("new")
+			if err := ask(s); err != nil {
+				t.Errorf("%s in the directory that was made again: %v", name, err)
+			}
+			if err := read(s); err != nil || string(got) != "new" {
+				t.Errorf("after %s: got %q, %v, want what was made again", name, got, err)
+			}
+			if err := s.ReadRange(t.Context(), o.Ref(), 0, got); !errors.Is(err, objstore.ErrChanged) {
+				t.Errorf("the version of before: got %v, want %v", err, objstore.ErrChanged)
+			}
+			if err := os.Rename(dir, dir+"-aside"); err != nil {
+				t.Fatal(err)
+			}
+			remake("3rd")
+			if err := ask(s); err != nil {
+				t.Errorf("%s in the directory that was moved there: %v", name, err)
+			}
+		}
+	}
+}

@@ -29,6 +29,7 @@ func (s *Store) ListLinks(ctx context.Context, prefix string, visit func(objstor
 	if dir != "" && objstore.CheckKey(dir) != nil {
 		return nil // no key begins so
 	}
+	s.renew()
 	w := walk{store: s, prefix: prefix, visit: visit, passed: passed}
 	err := w.dir(ctx, dir)
 	if err != nil && w.visitErr == nil {
@@ -48,7 +49,7 @@ type walk struct {
 
 // dir visits what lies below the directory name, in byte order of the keys.
 func (w *walk) dir(ctx context.Context, name string) error {
-	if w.store.links != "" {
+	if w.store.links {
 		info, err := w.store.statFile(name)
 		if err != nil {
 			return w.gone(err)
@@ -94,10 +95,10 @@ func (w *walk) gone(err error) error {
 func (w *walk) entries(name string) ([]string, error) {
 	var info fs.FileInfo
 	var err error
-	if w.store.links != "" {
+	if w.store.links {
 		info, err = w.store.statFile(name)
 	} else {
-		info, err = w.store.root.Lstat(cmp.Or(name, "."))
+		info, err = w.store.root().Lstat(cmp.Or(name, "."))
 	}
 	if err == nil && !info.IsDir() {
 		return nil, nil
@@ -137,7 +138,7 @@ func (w *walk) entries(name string) ([]string, error) {
 
 // linkedDir says whether an entry is a link to a directory that is followed.
 func (w *walk) linkedDir(key string, d fs.DirEntry) bool {
-	if w.store.links == "" || d.Type()&fs.ModeSymlink == 0 {
+	if !w.store.links || d.Type()&fs.ModeSymlink == 0 {
 		return false
 	}
 	info, err := w.store.statFile(key)
@@ -160,9 +161,9 @@ func (w *walk) file(ctx context.Context, key string) error {
 
 // pass tells of a file that is no object, if it is a link.
 func (w *walk) pass(key string) {
-	if info, err := w.store.root.Lstat(key); err != nil || info.Mode()&fs.ModeSymlink == 0 {
+	if info, err := w.store.root().Lstat(key); err != nil || info.Mode()&fs.ModeSymlink == 0 {
 		return
 	}
-	target, err := os.Stat(filepath.Join(w.store.root.Name(), filepath.FromSlash(key)))
+	target, err := os.Stat(filepath.Join(w.store.path, filepath.FromSlash(key)))
 	w.passed(key, err == nil && target.IsDir())
 }

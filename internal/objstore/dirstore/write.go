@@ -18,6 +18,7 @@ import (
 
 // Put implements objstore.Store.
 func (s *Store) Put(ctx context.Context, key string, body io.ReaderAt, size int64, cond objstore.Condition) (objstore.Object, error) {
+	s.renew()
 	o, err := s.put(ctx, key, body, size, cond)
 	if err != nil {
 		return objstore.Object{}, fmt.Errorf("put %q: %w", key, err)
@@ -58,7 +59,7 @@ func (s *Store) writeTemp(ctx context.Context, key string, body io.ReaderAt, siz
 		// The file system's own time may stand still between two writes, and an inode be
 		// used again: the clock's nanoseconds keep their ETags apart.
 		now := time.Now()
-		err = mapError(s.root.Chtimes(temp, now, now))
+		err = mapError(s.root().Chtimes(temp, now, now))
 	}
 	if err == nil {
 		err = mapError(f.Sync())
@@ -81,13 +82,13 @@ func (s *Store) writeTemp(ctx context.Context, key string, body io.ReaderAt, siz
 // in between, so it tries again.
 func (s *Store) createTemp(temp string) (*os.File, error) {
 	for attempt := 0; ; attempt++ {
-		if err := s.root.MkdirAll(path.Dir(temp), 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := s.root().MkdirAll(path.Dir(temp), 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
 			if errors.Is(err, syscall.ENOTDIR) {
 				return nil, fmt.Errorf("%w: %w", objstore.ErrDenied, err)
 			}
 			return nil, mapError(err)
 		}
-		f, err := s.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+		f, err := s.root().OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 		switch {
 		case err == nil:
 			return f, nil
@@ -109,7 +110,7 @@ func (s *Store) sweep(dir string) {
 	if _, done := s.swept.LoadOrStore(dir, true); done {
 		return
 	}
-	d, err := s.root.Open(dir)
+	d, err := s.root().Open(dir)
 	if err != nil {
 		return
 	}
@@ -152,7 +153,7 @@ func writeBody(ctx context.Context, f *os.File, body io.ReaderAt, size int64) er
 }
 
 func (s *Store) removeTemp(temp string) error {
-	if err := s.root.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := s.root().Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return mapError(err)
 	}
 	return nil
@@ -199,7 +200,7 @@ func (s *Store) commit(ctx context.Context, temp, key string, cond objstore.Cond
 func (s *Store) rename(temp, key string, cond objstore.Condition) error {
 	if cond.IfAbsent {
 		// A link, unlike a rename, does not replace what a stranger wrote meanwhile.
-		err := s.root.Link(temp, key)
+		err := s.root().Link(temp, key)
 		if errors.Is(err, fs.ErrExist) {
 			return fmt.Errorf("%w: it exists", objstore.ErrChanged)
 		}
@@ -208,7 +209,7 @@ func (s *Store) rename(temp, key string, cond objstore.Condition) error {
 		}
 		// Not every file system has hard links: then the lock alone must do.
 	}
-	if err := s.root.Rename(temp, key); err != nil {
+	if err := s.root().Rename(temp, key); err != nil {
 		if errors.Is(err, fs.ErrExist) {
 			return fmt.Errorf("%w: %w", objstore.ErrDenied, err) // a directory has that name
 		}
@@ -219,7 +220,7 @@ func (s *Store) rename(temp, key string, cond objstore.Condition) error {
 
 // syncDir makes the names in a directory durable.
 func (s *Store) syncDir(name string) error {
-	d, err := s.root.Open(name)
+	d, err := s.root().Open(name)
 	if err != nil {
 		return mapError(err)
 	}
@@ -254,7 +255,7 @@ func (s *Store) delete(ctx context.Context, key string) error {
 		return err
 	}
 	for dir := path.Dir(key); dir != "."; dir = path.Dir(dir) {
-		if s.root.Remove(dir) != nil { // not empty
+		if s.root().Remove(dir) != nil { // not empty
 			return nil
 		}
 	}
@@ -281,7 +282,7 @@ func (s *Store) acquire(ctx context.Context) (unlock func(), err error) {
 }
 
 func (s *Store) flock(ctx context.Context) (*os.File, error) {
-	f, err := s.root.OpenFile(lockName, os.O_RDWR|os.O_CREATE, 0o666)
+	f, err := s.root().OpenFile(lockName, os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {
 		return nil, mapError(err)
 	}
