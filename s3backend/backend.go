@@ -186,13 +186,18 @@ func interrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// explain adds to a refusal what the store cannot know: that the request had no signature.
+// explain adds to a failure what the store cannot know: that the request had no signature, and that AWS was asked because no other
+// service was named.
 func (b *Backend) explain(f *failure) *failure {
-	if f.code != "AccessDenied" {
+	unnamed := f.cause != nil && b.cfg.Endpoint == "" // a fault of the network on the way to AWS
+	if f.code != "AccessDenied" && !unnamed {
 		return f
 	}
 	if v, err := b.options.Creds.GetWithContext(nil); err == nil && v.SignerType.IsAnonymous() {
 		f.detail += ", and no credentials were found in the environment or the shared credentials file"
+	}
+	if unnamed {
+		f.detail = "no endpoint is set (AWS_ENDPOINT_URL, or endpoint= of the address), so AWS itself was asked: " + f.detail
 	}
 	return f
 }

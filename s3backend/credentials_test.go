@@ -1,8 +1,10 @@
 package s3backend
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -234,4 +236,35 @@ func TestSteadyLooksAgain(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestNoEndpointIsSet: where no service is named, what the network says of AWS's own hosts does not tell what is missing.
+func TestNoEndpointIsSet(t *testing.T) {
+	for _, name := range []string{"AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} {
+		t.Setenv(name, "")
+	}
+	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", filepath.Join(t.TempDir(), "none"))
+	const looked, none = "look up pics.s3.amazonaws.com: no such host", ", and no credentials were found in the environment or the shared credentials file"
+	const unset = "no endpoint is set (AWS_ENDPOINT_URL, or endpoint= of the address), so AWS itself was asked: "
+	for _, c := range []struct{ endpoint, id, want string }{
+		{"", "", unset + looked + none},
+		{"", "id", unset + looked},
+		{"https://s3.amazonaws.com", "", looked},
+	} {
+		t.Setenv("AWS_ACCESS_KEY_ID", c.id)
+		t.Setenv("AWS_SECRET_ACCESS_KEY", c.id)
+		b, err := newBackend(Config{Bucket: "pics", Endpoint: c.endpoint}, quick())
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
+			return nil, &net.DNSError{Err: "no such host", Name: "pics.s3.amazonaws.com", IsNotFound: true}
+		}
+		_, err = b.Stat(t.Context(), "a")
+		if !errors.Is(err, objstore.ErrUnavailable) || !strings.HasSuffix(err.Error(), "unavailable: "+c.want) {
+			t.Errorf("endpoint %q, key %q: got %v, want %q", c.endpoint, c.id, err, c.want)
+		}
+		b.Close()
+	}
 }
