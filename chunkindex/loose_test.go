@@ -263,9 +263,33 @@ func TestLooseObjectsThatAreRefused(t *testing.T) {
 			t.Errorf("%s: got %v, want %q", name, err, test.want)
 		}
 	}
-	_, err := Build(t.Context(), memstore.New(), "", BuildOptions{})
+	notes := memstore.New()
+	notes.Set("README.md", []byte("a"))
+	_, err := Build(t.Context(), notes, "", BuildOptions{})
 	if !errors.Is(err, objstore.ErrNotFound) || !strings.Contains(err.Error(), "tfrecord (") || !strings.Contains(err.Error(), "mds (") {
-		t.Errorf("nothing at all: got %v, want what was looked for", err)
+		t.Errorf("no shard: got %v, want what was looked for", err)
+	}
+}
+
+// Of a prefix under which nothing lies, the error says what the user may have meant.
+func TestNothingLiesThere(t *testing.T) {
+	store := memstore.New()
+	for _, key := range []string{".millrace/current", "deep/er/x.jpg", "notes.txt", "sheep/1.jpg", "shapes/part-0.parquet", "shapes/part-1.parquet", "z/1", "a/1", "b/1", "c/1"} {
+		store.Set(key, []byte("x"))
+	}
+	for prefix, want := range map[string]string{
+		"shpaes/":                `no shards here: nothing lies under "shpaes/"; beside it lie notes.txt, shapes/, sheep/, z/: not found`,
+		"deep/ee/":               `no shards here: nothing lies under "deep/ee/"; beside it lie er/: not found`,
+		"none/such/":             `no shards here: nothing lies under "none/such/": not found`,
+		"shapes/part-0.parquet/": `no shards here: shapes/part-0.parquet is one object: give the prefix that it lies under, "shapes/", and --match "part-0.parquet" for this object alone: not found`,
+	} {
+		_, err := Build(t.Context(), store, prefix, BuildOptions{})
+		if !errors.Is(err, objstore.ErrNotFound) || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", prefix, err, want)
+		}
+	}
+	if _, err := Build(t.Context(), memstore.New(), "", BuildOptions{}); !errors.Is(err, objstore.ErrNotFound) || !strings.Contains(err.Error(), "nothing lies here") {
+		t.Errorf("nothing at all: got %v", err)
 	}
 }
 

@@ -51,7 +51,7 @@ func (b *builder) survey(ctx context.Context, l *listing) error {
 	}
 	switch len(claims) {
 	case 0:
-		return b.nothing(l)
+		return b.nothing(ctx, l)
 	case 1:
 		b.format, b.found = claims[0].format, claims[0].found
 	default:
@@ -74,7 +74,7 @@ func (b *builder) survey(ctx context.Context, l *listing) error {
 }
 
 // nothing says what was looked for, in vain.
-func (b *builder) nothing(l *listing) error {
+func (b *builder) nothing(ctx context.Context, l *listing) error {
 	what := lookedFor(b.opt.Format)
 	if len(what) == 0 {
 		return fmt.Errorf("format %q is not known: want one of %s", b.opt.Format, strings.Join(FormatNames(), ", "))
@@ -89,7 +89,42 @@ func (b *builder) nothing(l *listing) error {
 	if b.report.Links > 0 {
 		among += fmt.Sprintf(", and %d links, such as %s, that lead out of the directory, to a directory or nowhere (--follow-links follows those that lead somewhere)", b.report.Links, b.report.Link)
 	}
+	if len(l.seen) == 0 && among == "" {
+		return fmt.Errorf("no shards here: %s: %w", b.empty(ctx), objstore.ErrNotFound)
+	}
 	return fmt.Errorf("no shards here: %d objects%s, and none is one; looked for %s: %w", len(l.seen), among, strings.Join(what, "; "), objstore.ErrNotFound)
+}
+
+// empty says of a prefix under which nothing lies what the user may have meant: one object is named, or the name is a slip of the pen.
+func (b *builder) empty(ctx context.Context) string {
+	above, wanted := path.Split(strings.TrimSuffix(b.prefix, "/"))
+	if wanted == "" {
+		return "nothing lies here"
+	}
+	if _, err := b.store.Stat(ctx, above+wanted); err == nil {
+		return fmt.Sprintf("%s is one object: give the prefix that it lies under, %q, and --match %q for this object alone", above+wanted, above, wanted)
+	}
+	var names []string
+	seen := 0
+	_ = b.store.List(ctx, above, func(o objstore.Object) error { // after an error the names that came are told
+		name, _, within := strings.Cut(strings.TrimPrefix(o.Key, above), "/")
+		if within {
+			name += "/"
+		}
+		if name != stateDir && (len(names) == 0 || names[len(names)-1] != name) {
+			names = append(names, name)
+		}
+		if seen++; seen == 10_000 { // of S3 these take ten requests
+			return errors.New("enough")
+		}
+		return nil
+	})
+	at, _ := slices.BinarySearch(names, wanted)
+	near := names[max(0, at-3):min(len(names), at+3)]
+	if len(near) == 0 {
+		return fmt.Sprintf("nothing lies under %q", b.prefix)
+	}
+	return fmt.Sprintf("nothing lies under %q; beside it lie %s", b.prefix, strings.Join(near, ", "))
 }
 
 // counts says how many shards each format claims.
