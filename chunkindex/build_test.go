@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -394,9 +395,42 @@ func TestVerify(t *testing.T) {
 	for _, b := range run() {
 		shards[prefix+b.Shard] = b.Cause
 	}
-	if shards[d.Shards[0]] != "not found" || len(shards) < 1 {
-		t.Errorf("got %v, want %s not found", shards, d.Shards[0])
+	if shards[d.Shards[0]] != "not found" || shards[d.Shards[2]] != chunkindex.Rewritten || len(shards) != 2 {
+		t.Errorf("got %v, want %s not found, and %s written again with the same bytes", shards, d.Shards[0], d.Shards[2])
 	}
+	store.Set(d.Shards[1], flipped(d.Bodies[1], at))
+	store.Set(d.Shards[2], d.Bodies[2][:len(d.Bodies[2])/2])
+	found := map[string]int{}
+	for _, b := range run() {
+		found[b.Cause]++
+		if key := prefix + b.Shard; b.Cause != map[string]string{d.Shards[0]: "not found", d.Shards[1]: "changed", d.Shards[2]: "changed"}[key] {
+			t.Errorf("got %+v", b)
+		}
+		if prefix+b.Shard == d.Shards[1] && (b.Offset > at || b.Offset+b.Length <= at) {
+			t.Errorf("got %+v, want the sample around %d", b, at)
+		}
+	}
+	if found["changed"] < 2 {
+		t.Errorf("got %v, want what has changed of both", found)
+	}
+	for _, other := range [][]byte{append(bytes.Clone(d.Bodies[1]), 0), d.Bodies[1][:len(d.Bodies[1])-1]} { // no sample lies in the last bytes of a tar
+		store.Set(d.Shards[0], d.Bodies[0])
+		store.Set(d.Shards[1], other)
+		store.Set(d.Shards[2], d.Bodies[2])
+		shards := map[string]string{}
+		for _, b := range run() {
+			shards[prefix+b.Shard] = b.Cause
+		}
+		if want := map[string]string{d.Shards[0]: chunkindex.Rewritten, d.Shards[1]: "changed", d.Shards[2]: chunkindex.Rewritten}; !maps.Equal(shards, want) {
+			t.Errorf("%d bytes in place of %d: got %v, want %v", len(other), len(d.Bodies[1]), shards, want)
+		}
+	}
+}
+
+func flipped(b []byte, at int) []byte {
+	b = bytes.Clone(b)
+	b[at] ^= 1
+	return b
 }
 
 // The progress of a verification counts a shard when its last chunk is read, and those without a sample at once.

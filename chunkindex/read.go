@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/millrace-data/millrace/internal/objstore"
 )
 
 // Range is one sample's place in the decoded bytes of its chunk, wanted at one place of a batch.
@@ -91,7 +93,7 @@ var ErrCorrupt = errors.New("corrupt")
 // RangeError names the place in the dataset where a read went wrong. It wraps an error of objstore's vocabulary, or ErrCorrupt.
 type RangeError struct {
 	Shard          int    // number of the shard in the index
-	Key            string // the shard's key: for logs; never shown to a client
+	Key            string // the shard's key; of a mixture, behind the name of the source and a slash
 	Offset, Length int64
 	Err            error
 }
@@ -101,3 +103,17 @@ func (e *RangeError) Error() string {
 }
 
 func (e *RangeError) Unwrap() error { return e.Err }
+
+// Explain says what is wrong with an object, by the cause as a BadRange or objstore.Kind has it, and what mends the dataset at the address.
+func Explain(object, cause, address string) string {
+	index := "run 'millrace index " + address + "'"
+	switch cause {
+	case Rewritten:
+		return object + " was copied or written again since it was indexed, with the same bytes: " + index + ", and all is as before"
+	case objstore.ErrChanged.Error():
+		return object + " was copied or changed since it was indexed: " + index
+	case objstore.ErrNotFound.Error():
+		return object + " is missing: put it back, or " + index + " to go on without it"
+	}
+	return object + " is damaged: its bytes do not match their digests: put it back as it was; 'millrace verify " + address + "' finds all such places"
+}

@@ -18,15 +18,19 @@ type BadRange struct {
 	Chunk  int    `json:"chunk"`
 	Offset int64  `json:"offset"`
 	Length int64  `json:"length"`
-	Cause  string `json:"cause"`
+	Cause  string `json:"cause"` // "not found", "changed", "short", "corrupt", or Rewritten
 }
+
+// Rewritten is the cause of a whole object that is another version than the one indexed, such as a copy, with the same bytes.
+const Rewritten = "rewritten"
 
 const maxVerify = 1 << 30 // bytes of memory for chunks that are checked side by side; one may take more
 
 // Verify reads every chunk and compares it with its digests, parallel chunks at a time, or fewer where chunks are so long that
-// memory would be short; bad is called for each bad range.
+// memory would be short; bad is called for each bad range. Of an object that is another version than the one indexed it compares
+// the bytes that are there now.
 func Verify(ctx context.Context, x *Index, store objstore.RangeReader, prefix string, parallel int, progress func(Progress), bad func(BadRange)) error {
-	v := &verifier{x: x, store: store, prefix: prefix, tell: progress, bad: bad}
+	v := &verifier{x: x, store: store, prefix: prefix, tell: progress, bad: bad, changed: map[string]bool{}}
 	most := int64(1)
 	for i := range x.Chunks() {
 		v.progress.Total += int64(x.lengths[i])
@@ -65,7 +69,8 @@ type verifier struct {
 	prefix string
 
 	mu       sync.Mutex
-	left     []int // extents of each shard that are still to be read
+	left     []int           // extents of each shard that are still to be read
+	changed  map[string]bool // keys of the shards that are other versions than those indexed; true: with other bytes
 	progress Progress
 	tell     func(Progress)
 	bad      func(BadRange)
@@ -79,6 +84,9 @@ func (v *verifier) needs(c Chunk) int64 {
 func (v *verifier) report(b BadRange) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if _, is := v.changed[b.Shard]; is {
+		v.changed[b.Shard], b.Cause = true, objstore.ErrChanged.Error()
+	}
 	if v.bad != nil {
 		v.bad(b)
 	}
@@ -124,8 +132,13 @@ func (v *verifier) chunk(ctx context.Context, i int, buf []byte) ([]byte, error)
 	defer v.mu.Unlock()
 	v.progress.Add(Progress{Done: c.Length, Samples: uint64(c.Samples)})
 	for _, e := range extents {
-		if v.left[e.Shard]--; v.left[e.Shard] == 0 {
-			v.progress.Shards++
+		if v.left[e.Shard]--; v.left[e.Shard] > 0 {
+			continue
+		}
+		v.progress.Shards++
+		s := v.x.shards[e.Shard]
+		if other, is := v.changed[s.Key]; is && !other && v.bad != nil {
+			v.bad(BadRange{Shard: s.Key, Chunk: i, Length: s.Size, Cause: Rewritten})
 		}
 	}
 	if v.tell != nil {
@@ -139,7 +152,7 @@ func (v *verifier) read(ctx context.Context, i int, extents []Extent, buf []byte
 	whole = true
 	for _, e := range extents {
 		s := v.x.shards[e.Shard]
-		err := v.store.ReadRange(ctx, objstore.Ref{Key: v.prefix + s.Key, ETag: s.ETag, VersionID: s.VersionID}, e.Offset, buf[:e.Length])
+		err := v.readExtent(ctx, e, buf[:e.Length])
 		buf = buf[e.Length:]
 		switch {
 		case err == nil:
@@ -151,6 +164,28 @@ func (v *verifier) read(ctx context.Context, i int, extents []Extent, buf []byte
 		}
 	}
 	return whole, nil
+}
+
+// readExtent reads an extent of the version that was indexed, or if there is another one now, of that one.
+func (v *verifier) readExtent(ctx context.Context, e Extent, buf []byte) error {
+	s := v.x.shards[e.Shard]
+	now := objstore.Ref{Key: v.prefix + s.Key}
+	err := v.store.ReadRange(ctx, objstore.Ref{Key: now.Key, ETag: s.ETag, VersionID: s.VersionID}, e.Offset, buf)
+	if !errors.Is(err, objstore.ErrChanged) {
+		return err
+	}
+	v.mu.Lock()
+	other, known := v.changed[s.Key]
+	v.changed[s.Key] = other
+	v.mu.Unlock()
+	last, one := s.Size-1, make([]byte, 1)
+	if !known && (v.store.ReadRange(ctx, now, last, one) != nil || v.store.ReadRange(ctx, now, last+1, one) == nil) {
+		return err // it has another length
+	}
+	if v.store.ReadRange(ctx, now, e.Offset, buf) == nil {
+		return nil
+	}
+	return err
 }
 
 func cause(err error) string {

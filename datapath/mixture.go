@@ -268,12 +268,13 @@ func (o *ofPath) share(body []byte) {
 	}
 }
 
-// named gives an error of a source its name, and the number that its shard has in the mixture.
+// named gives an error of a source its name, and its shard the number and the name that it has in the mixture.
 func (m *Mixture) named(h *helping, err error) error {
 	var e *chunkindex.RangeError
 	if errors.As(err, &e) {
 		moved := *e
 		moved.Shard += m.shards[h.part]
+		moved.Key = m.parts[h.part].Name + "/" + e.Key
 		err = &moved
 	}
 	return fmt.Errorf("source %s: %w", m.parts[h.part].Name, err)

@@ -108,7 +108,7 @@ func spread(d time.Duration) time.Duration {
 const statusClientGone = 499
 
 // problem is an error with the words that its user may read (RFC 9457). The cause is for the log only: it may
-// name keys and hosts.
+// name hosts and the bucket's keys.
 type problem struct {
 	Status     int
 	Code       string
@@ -130,9 +130,10 @@ type problem struct {
 
 // place is where in the dataset a store's object does not match the index.
 type place struct {
-	Shard  int   `json:"shard"`
-	Offset int64 `json:"offset"`
-	Length int64 `json:"length"`
+	Object string `json:"object"`
+	Shard  int    `json:"shard"`
+	Offset int64  `json:"offset"`
+	Length int64  `json:"length"`
 }
 
 func (p *problem) Error() string {
@@ -232,8 +233,8 @@ func problemOf(err error) *problem {
 		}
 		var at *chunkindex.RangeError
 		if row.code == codeStoreInconsistent && errors.As(err, &at) {
-			p.Place = &place{Shard: at.Shard, Offset: at.Offset, Length: at.Length}
-			p.Detail += fmt.Sprintf(" (shard %d, bytes %d to %d)", at.Shard, at.Offset, at.Offset+at.Length-1)
+			p.Place = &place{Object: at.Key, Shard: at.Shard, Offset: at.Offset, Length: at.Length}
+			p.Detail = fmt.Sprintf("%s (ADDRESS: the dataset's; bytes %d to %d)", chunkindex.Explain(at.Key, objstore.Kind(at.Err), "ADDRESS"), at.Offset, at.Offset+at.Length-1)
 		}
 		return p
 	}

@@ -27,6 +27,7 @@ type problemJSON struct {
 	RequestID                           string `json:"request_id"`
 	Faults                              []struct{ Name, Reason string }
 	Batches, Bytes                      *uint64
+	Object                              string
 	Shard                               *int
 	Shards                              []string
 	More                                *bool
@@ -57,8 +58,12 @@ func checkProblem(t *testing.T, a answer, status int, code string, retryable boo
 	if want := "https://github.com/millrace-data/millrace/blob/main/docs/errors.md#" + p.Code; p.Type != want || p.Title == "" {
 		t.Errorf("got type %q, title %q; want %q and some words", p.Type, p.Title, want)
 	}
+	shown := bytes.Replace(a.body, []byte(p.Type), nil, 1)
+	if p.Object != "" { // the key below the dataset's prefix, as manifests have it
+		shown = bytes.ReplaceAll(shown, []byte(p.Object), nil)
+	}
 	for _, secret := range []string{"train-", "data/", "goroutine", ".go:", "127.0.0.1", "SECRET"} {
-		if bytes.Contains(bytes.Replace(a.body, []byte(p.Type), nil, 1), []byte(secret)) {
+		if bytes.Contains(shown, []byte(secret)) {
 			t.Errorf("got %q in %.500s, want nothing of the kind", secret, a.body)
 		}
 	}
@@ -242,16 +247,21 @@ func TestStoreErrors(t *testing.T) {
 }
 
 func TestDamagedStore(t *testing.T) {
-	for name, damage := range map[string]func(s *memstore.Store, key string){
-		"rewritten": func(s *memstore.Store, key string) { s.Set(key, make([]byte, 1<<20)) },
-		"deleted":   func(s *memstore.Store, key string) { _ = s.Delete(context.Background(), key) },
+	for want, damage := range map[string]func(s *memstore.Store, key string){
+		"train-1.tar was copied or changed since it was indexed: run 'millrace index ADDRESS' (ADDRESS: the dataset's; bytes ": func(s *memstore.Store, key string) { s.Set(key, make([]byte, 1<<20)) },
+		"train-1.tar is missing: put it back, or run 'millrace index ADDRESS' to go on without it (ADDRESS: the dataset's; bytes ": func(s *memstore.Store, key string) {
+			_ = s.Delete(context.Background(), key)
+		},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(want, func(t *testing.T) {
 			r := newRig(t, 20, 800, nil)
 			damage(r.store, "data/train-1.tar")
 			p := checkProblem(t, r.do("GET", "/epoch/0/batch/0?batch_size=20"), 502, "store_inconsistent", false)
 			if p.Shard == nil || *p.Shard != 1 || p.Offset == nil || p.Length == nil || *p.Length <= 0 {
 				t.Errorf("got shard %v, offset %v, length %v, want shard 1 and a range", p.Shard, p.Offset, p.Length)
+			}
+			if p.Object != "train-1.tar" || !strings.HasPrefix(p.Detail, want) {
+				t.Errorf("got %q, %q, want train-1.tar, %q", p.Object, p.Detail, want)
 			}
 		})
 	}

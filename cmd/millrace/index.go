@@ -6,6 +6,7 @@ import (
 	"io"
 	"path"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -234,13 +235,15 @@ type verifyReport struct {
 	Seconds    float64               `json:"seconds"`
 	Complete   bool                  `json:"complete"` // else an error ended it before everything was read
 	Bad        []chunkindex.BadRange `json:"bad"`
+	Rewritten  []chunkindex.BadRange `json:"rewritten"` // other versions of whole objects, with the same bytes
 }
 
 func (a *app) verify() *cobra.Command {
 	return a.Build(cli.Command{
 		Use: "verify DATASET", Short: "Compare every chunk with its digest",
 		Long: `Reads everything again and compares it with the digests in the index. Each range that
-does not match is one line on stdout; if there is one the exit code is 3.`,
+does not match is one line on stdout; if there is one the exit code is 3. Objects that were
+copied with the same bytes are no corruption: 'millrace index' is the cure, the exit code 1.`,
 		Example: "  millrace verify s3://bucket/imagenet\n  millrace verify ./shards --json",
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var s location.Stores
@@ -270,13 +273,17 @@ func (a *app) runVerify(ctx context.Context, s *location.Stores, l location.Loca
 	}
 	defer d.Close()
 	x := d.Index
-	rep := verifyReport{Generation: x.Generation(), Chunks: x.Chunks(), Samples: x.Samples(), Bytes: x.Bytes(), Bad: []chunkindex.BadRange{}}
+	rep := verifyReport{Generation: x.Generation(), Chunks: x.Chunks(), Samples: x.Samples(), Bytes: x.Bytes(), Bad: []chunkindex.BadRange{}, Rewritten: []chunkindex.BadRange{}}
 	start := time.Now()
 	b := a.NewBar(ctx, "verify")
 	err = chunkindex.Verify(ctx, x, d.Store, l.Prefix, parallel, b.Update, func(r chunkindex.BadRange) {
-		rep.Bad = append(rep.Bad, r)
+		list, line := &rep.Bad, fmt.Sprintf("bad %s [%d,+%d) chunk %d: %s", cli.Printable(r.Shard), r.Offset, r.Length, r.Chunk, r.Cause)
+		if r.Cause == chunkindex.Rewritten {
+			list, line = &rep.Rewritten, cli.Printable(r.Shard)+": another version than the one indexed, with the same bytes"
+		}
+		*list = append(*list, r)
 		if !a.JSON {
-			fmt.Fprintf(a.Stdout, "bad %s [%d,+%d) chunk %d: %s\n", cli.Printable(r.Shard), r.Offset, r.Length, r.Chunk, r.Cause)
+			fmt.Fprintln(a.Stdout, line)
 		}
 	})
 	b.End()
@@ -294,16 +301,23 @@ func (a *app) runVerify(ctx context.Context, s *location.Stores, l location.Loca
 	}); err != nil {
 		return err
 	}
-	return verdict(l, len(rep.Bad), err)
+	return verdict(l, rep.Bad, rep.Rewritten, err)
 }
 
-// verdict is what a verification ends with: what was found counts for more than what ended the search for more.
-func verdict(l location.Location, bad int, err error) error {
-	switch {
-	case bad == 0:
+// verdict is what a verification ends with: what was found counts for more than what ended the search for more, and other bytes
+// for more than other dates.
+func verdict(l location.Location, bad, rewritten []chunkindex.BadRange, err error) error {
+	if len(bad) == 0 && (len(rewritten) == 0 || err != nil) {
 		return err
-	case err == nil:
-		return fmt.Errorf("verify %s: %s: %w", l, cli.Count(bad, "bad range", "bad ranges"), errCorrupt)
 	}
-	return fmt.Errorf("verify %s: %s: %w; not everything was read: %v", l, cli.Count(bad, "bad range", "bad ranges"), errCorrupt, err) //nolint:errorlint // the exit code says what was found
+	first := slices.Concat(bad, rewritten)[0]
+	said := fmt.Errorf("verify %s: %s", l, chunkindex.Explain(cli.Printable(first.Shard), first.Cause, l.Address()))
+	if len(bad) == 0 {
+		return said
+	}
+	also := ""
+	if err != nil {
+		also = "; not everything was read: " + err.Error() // the exit code says what was found
+	}
+	return fmt.Errorf("%w (%s: %w%s)", said, cli.Count(len(bad), "bad range", "bad ranges"), errCorrupt, also)
 }

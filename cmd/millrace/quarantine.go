@@ -166,6 +166,9 @@ func (a *app) findBad(ctx context.Context, d location.Opened, reason string, bad
 		return fmt.Errorf("verify %s: %w", d.Loc, err)
 	}
 	for _, r := range found {
+		if r.Cause == chunkindex.Rewritten {
+			return fmt.Errorf("verify %s: %s", d.Loc, chunkindex.Explain(cli.Printable(r.Shard), r.Cause, d.Loc.Address()))
+		}
 		err := d.Index.Touched(ctx, r, func(sample uint64, key []byte) {
 			bad[sample] = selection.Bad{Number: sample, Key: string(key), Reason: selection.ShortReason(cmp.Or(reason, r.Cause))}
 		})

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"net"
@@ -14,11 +15,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/gateway/auth"
 	"github.com/millrace-data/millrace/internal/cli"
 	"github.com/millrace-data/millrace/internal/location"
@@ -441,26 +444,63 @@ func TestVerifyExitsWithThreeOnABadRange(t *testing.T) {
 	}
 }
 
+// TestVerifyOfACopy copies a dataset with its index: the bytes are the same, at another time and in other inodes. 'index' mends it, under
+// the generation of before.
+func TestVerifyOfACopy(t *testing.T) {
+	dir, other := shards(t), filepath.Join(t.TempDir(), "copy")
+	if err := os.CopyFS(other, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	o := millrace(t, nil, "verify", other)
+	if o.code != exitFailure || strings.Contains(o.stdout, "corrupt") || strings.Contains(o.stderr, "corrupt") || !strings.Contains(o.stdout, "with the same bytes") ||
+		!strings.Contains(o.stdout, "0 bad ranges") || !strings.Contains(o.stderr, "run 'millrace index file://"+other+"'") {
+		t.Errorf("got exit code %d, want %d and the cure\n%s%s", o.code, exitFailure, o.stdout, o.stderr)
+	}
+	if o := millrace(t, nil, "quarantine", other, "--from-verify"); o.code != exitFailure || !strings.Contains(o.stderr, "run 'millrace index file://"+other+"'") {
+		t.Errorf("quarantine: got exit code %d, want %d and the cure\n%s%s", o.code, exitFailure, o.stdout, o.stderr)
+	}
+	generation := func(dir string) string { return strings.Fields(ok(t, "index", dir).stdout)[3] }
+	if was, is := generation(dir), generation(other); was != is || len(was) != 64 {
+		t.Errorf("got generation %s of the copy, want %s", is, was)
+	}
+	ok(t, "verify", other)
+	names, err := filepath.Glob(filepath.Join(other, "*.tar"))
+	if err != nil || len(names) < 2 {
+		t.Fatal(names, err)
+	}
+	if err := errors.Join(os.Chtimes(names[0], time.Time{}, time.Unix(1, 0)), os.Remove(names[1])); err != nil {
+		t.Fatal(err)
+	}
+	o = millrace(t, nil, "verify", other)
+	if want := filepath.Base(names[1]) + " is missing: put it back"; o.code != exitCorrupt || !strings.Contains(o.stderr, want) || !strings.Contains(o.stdout, ", 1 bad range,") {
+		t.Errorf("got exit code %d, want %d and %q\n%s%s", o.code, exitCorrupt, want, o.stdout, o.stderr)
+	}
+}
+
 func TestVerifyThatEndsEarlySaysSo(t *testing.T) {
 	l := location.Location{Dir: "/d"}
+	bad, copied := chunkindex.BadRange{Shard: "a.tar", Cause: "corrupt"}, chunkindex.BadRange{Shard: "b.tar", Cause: chunkindex.Rewritten}
 	for _, c := range []struct {
-		bad  int
+		bad  []chunkindex.BadRange
+		more []chunkindex.BadRange // rewritten
 		err  error
 		code int
 		text string
 	}{
-		{0, nil, exitOK, ""},
-		{0, objstore.ErrTimeout, exitStore, "too"},
-		{2, nil, exitCorrupt, "2 bad ranges"},
-		{1, fmt.Errorf("read a: %w", objstore.ErrTimeout), exitCorrupt, "not everything was read: read a"},
+		{nil, nil, nil, exitOK, ""},
+		{nil, nil, objstore.ErrTimeout, exitStore, "too"},
+		{[]chunkindex.BadRange{bad, bad}, []chunkindex.BadRange{copied}, nil, exitCorrupt, "a.tar is damaged: its bytes do not match their digests: put it back as it was; 'millrace verify file:///d' finds all such places (2 bad ranges"},
+		{[]chunkindex.BadRange{bad}, nil, fmt.Errorf("read a: %w", objstore.ErrTimeout), exitCorrupt, "not everything was read: read a"},
+		{nil, []chunkindex.BadRange{copied}, nil, exitFailure, "b.tar was copied or written again since it was indexed, with the same bytes: run 'millrace index file:///d'"},
+		{nil, []chunkindex.BadRange{copied}, objstore.ErrTimeout, exitStore, "too"},
 	} {
-		err := verdict(l, c.bad, c.err)
+		err := verdict(l, c.bad, c.more, c.err)
 		code := exitOK
 		if err != nil {
 			code = exitCode(t.Context(), err)
 		}
-		if code != c.code || c.bad > 0 && !strings.Contains(err.Error(), c.text) {
-			t.Errorf("%d bad ranges and %v: got exit code %d and %v, want %d and %q", c.bad, c.err, code, err, c.code, c.text)
+		if code != c.code || code != exitOK && code != exitStore && !strings.Contains(err.Error(), c.text) {
+			t.Errorf("%v and %v: got exit code %d and %v, want %d and %q", c.bad, c.err, code, err, c.code, c.text)
 		}
 	}
 }

@@ -125,4 +125,39 @@ PLANTS = [
         "./datapath TestReadsThatAreHeldBackMoveNoPlaces",
         [("datapath/climb.go", "if r.wanted && !r.paced {", "if r.wanted {")],
     ),
+    (
+        "a directory that was replaced stays the old one for what is looked up",
+        "./internal/objstore/dirstore TestADirectoryThatIsReplaced",
+        [("internal/objstore/dirstore/dirstore.go", "\ts.renew()\n\to, err := s.stat(ctx, key)", "\to, err := s.stat(ctx, key)")],
+    ),
+    (
+        "a directory that was replaced stays the old one for what is read",
+        "./internal/objstore/dirstore TestADirectoryThatIsReplaced",
+        [("internal/objstore/dirstore/dirstore.go", "if err != nil && s.renew() != was {", "if err == nil && s.renew() != was {")],
+    ),
+    (
+        "a copy with the same bytes is corruption",
+        "./chunkindex TestVerify",
+        [("chunkindex/verify.go", "if v.store.ReadRange(ctx, now, e.Offset, buf) == nil {", "if v.store.ReadRange(ctx, now, e.Offset, buf) == nil && v == nil {")],
+    ),
+    (
+        "an object that has grown counts as a copy with the same bytes",
+        "./chunkindex TestVerify",
+        [("chunkindex/verify.go", "v.store.ReadRange(ctx, now, last+1, one) == nil)", "false)")],
+    ),
+    (
+        "a damaged object that is another version is a copy with the same bytes",
+        "./chunkindex TestVerify",
+        [("chunkindex/verify.go", "v.changed[b.Shard], b.Cause = true,", "v.changed[b.Shard], b.Cause = false,")],
+    ),
+    (
+        "the error of the store names no object",
+        "./gateway TestDamagedStore",
+        [("gateway/errors.go", "chunkindex.Explain(at.Key, objstore", 'chunkindex.Explain("an object", objstore')],
+    ),
+    (
+        "AWS is asked without a word where no endpoint is set",
+        "./s3backend TestNoEndpointIsSet",
+        [("s3backend/backend.go", 'unnamed := f.cause != nil && b.cfg.Endpoint == ""', 'unnamed := f.cause == nil && b.cfg.Endpoint == ""')],
+    ),
 ]
