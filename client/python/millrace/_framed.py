@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Optional
+from typing import Callable, Optional
 
 from ._head import Head
 from .errors import ProtocolError
@@ -51,6 +51,8 @@ class Table:
         self._key_text, self._name_text = key_text, name_text
         self.bounds: Sequence[int] = [0, *accumulate(self._numbers(0, samples))]
         """One more than samples: sample i is [bounds[i], bounds[i+1])."""
+        self.name_of: Callable[[str], str] = str
+        """What a stored name is called: set before the table is unpacked."""
         # Not cached_property, which locks until Python 3.12: a fork would leave the lock closed in the child.
         self._unpacked_keys: Optional[list[str]] = None
         self._layout: Optional[_Layout] = None
@@ -82,12 +84,18 @@ class Table:
             names = self._texts(self._name_text, len(self._raw), self._numbers(at + 3 * n, self._names))
             if first[-1] != n or (which and max(which) >= len(names)):
                 raise ProtocolError("a framed table whose parts contradict each other")
+            called = list(map(self.name_of, names))
+            if called != names:
+                number = {name: i for i, name in reversed(list(enumerate(called)))}
+                merged = tuple(number[called[n]] for n in which)
+                if all(len(set(merged[a:b])) == b - a for a, b in zip(first, first[1:])):  # else a sample has two parts of one name
+                    names, which = called, merged
             self._layout = names, which, offsets, lengths, first
         return self._layout
 
     def names(self) -> list[str]:
         """The names of all parts that samples have."""
-        return self._laid()[0]
+        return list(dict.fromkeys(self._laid()[0]))
 
     def parts(self, i: int) -> list[Part]:
         """The parts of sample i."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 from torch.utils import data as torch_data
 
 from ._caller import BATCHES, Request
-from ._reading import EmptyBatch
+from ._reading import Parcel
 from ._state import Place
 from .errors import Closed, InvalidArgument, ProtocolError
 
@@ -121,8 +121,11 @@ class _Pass(Iterator[Any]):
         self._dataset, self._batches, self._count = dataset, batches, count
 
     def __next__(self) -> Any:
-        while isinstance(batch := self._next(), EmptyBatch):
-            pass
+        while isinstance(batch := self._next(), Parcel):
+            for error in batch.failures:
+                self._dataset.collect(error)
+            if not batch.emptied:
+                return batch.value
         return batch
 
     def _next(self) -> Any:
@@ -196,4 +199,6 @@ class _EpochSampler(torch_data.Sampler):  # type: ignore[misc,type-arg,unused-ig
 
 
 def _collate(collate_fn: Optional[Callable[[Any], Any]], batch: Any) -> Any:
-    return batch if collate_fn is None or isinstance(batch, EmptyBatch) else collate_fn(batch)
+    if collate_fn is None or isinstance(batch, Parcel):
+        return batch if collate_fn is None or batch.emptied else batch._replace(value=collate_fn(batch.value))
+    return collate_fn(batch)

@@ -98,6 +98,8 @@ class MapDataset(ClientOwner, torch_data.Dataset):  # type: ignore[misc,type-arg
         if not at:
             return iter(())
         batch, steps = self._epoch.samples(at), self._epoch.steps
+        if torch_data.get_worker_info() is not None:
+            steps.warn_of_copies()
         if steps.transform is not None:
             return iter(batch.value or ())
         return (sample.plain(steps.keys) for sample in batch)

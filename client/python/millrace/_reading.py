@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from torch.utils import data as torch_data
 
@@ -14,7 +14,7 @@ from ._caller import SAMPLES, Request
 from ._state import Place
 from .batch import Batch, Sample
 from .epoch import Reader
-from .errors import InvalidArgument, StateError
+from .errors import InvalidArgument, SampleError, StateError
 
 if TYPE_CHECKING:
     from .torch import Dataset
@@ -29,8 +29,12 @@ class PassState:
     processes: int = 1  # as Request has them
 
 
-class EmptyBatch:
-    """Stands for a batch that filter and on_error have emptied. DataLoader of this package counts the batch, and skips it."""
+class Parcel(NamedTuple):
+    """A batch on its way to this package's DataLoader, which counts it: an emptied one, or one with errors for a list of the main process."""
+
+    value: Any
+    emptied: bool
+    failures: list[SampleError]
 
 
 class Reading(Iterator[Any]):
@@ -61,6 +65,8 @@ class Reading(Iterator[Any]):
             first = self._yielded.place
             self._reader = self._dataset.epoch_for(first, self._request).read(first.batch, step=self._step)
             if self._in_worker:
+                if not self._counted:
+                    self._reader.epoch.steps.warn_of_copies()
                 self._reader.count_elsewhere(partial(places.in_queues, first.batch, self._step))
         return self._yielded, self._reader
 
@@ -94,7 +100,8 @@ class Reading(Iterator[Any]):
         if self._request.kind == SAMPLES:
             self._items = batch.value[done:][::-1]
         else:
-            self._items = [EmptyBatch() if batch.emptied else batch.value]
+            told = batch.failures if self._counted and self._in_worker and reader.epoch.steps.collects else []
+            self._items = [Parcel(batch.value, batch.emptied, told) if batch.emptied or told else batch.value]
         yielded.place = Place(epoch, batch.number, done)
 
     def state_dict(self) -> dict[str, Any]:

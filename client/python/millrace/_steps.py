@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import logging
+import sys
+import warnings
+from collections import deque
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Callable, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 
+from ._contents import Contents
 from .batch import Batch, Decoder, Sample
 from .decode import Automatic
 from .errors import InvalidArgument, MillraceError, SampleError, TransformError
+
+if TYPE_CHECKING:
+    from ._tensors import Draws
 
 OnError = Union[str, Callable[[SampleError], Any]]
 """What is done about a sample at which a decoder, the filter or the transform fails.
@@ -19,19 +27,53 @@ sample, and None leaves the sample out.
 """
 
 _LOG = logging.getLogger("millrace")
+_LINES = 10  # samples that are left out and logged each; after that one at 100, 1,000 and so on
+_ALIKE = 8  # samples: so many that all fail by one error, before any sample has come through, are no matter of samples
+_SLIPS = (KeyError, NameError, TypeError, AttributeError, ImportError)  # what a function raises that is wrong for every sample
 
 
-def _skip(error: SampleError) -> None:
-    _LOG.warning("a sample is left out: %s", error.message)
+class Failures:
+    """What is done about the samples of one reader that fail."""
+
+    def __init__(self, function: Optional[Callable[[SampleError], Any]]) -> None:
+        """function gives a value in place of one that failed; None: samples are left out."""
+        self._function, self._left_out, self._through = function, 0, False
+        self._alike: dict[tuple[Any, ...], int] = {}
+
+    @property
+    def collects(self) -> bool:
+        """Whether errors are put into a list or set of the user's, which another process has a copy of."""
+        return isinstance(getattr(self._function, "__self__", None), (list, set, deque))
+
+    def __call__(self, error: SampleError) -> Any:
+        value = None if self._function is None else self._function(error)
+        if value is None:
+            self._left_out += 1
+            if self._left_out <= _LINES:
+                _LOG.warning("a sample is left out: %s", error.message)
+            elif str(self._left_out).strip("0") == "1":
+                _LOG.warning("%d samples were left out so far, the latest one is: %s", self._left_out, error.message)
+        return value
+
+    def check(self, batch: Batch) -> None:
+        """Raises the error by which the first samples of a pass all fail: another sample would not fare better."""
+        self._through = self._through or not batch.emptied or bool(batch._refused)
+        if self._through or (self._function is not None and not self.collects):
+            return
+        for error in batch.failures:
+            kind = error.step, error.part, type(error.__cause__)
+            self._alike[kind] = self._alike.get(kind, 0) + 1
+        count = sum(self._alike.values())
+        if count >= _ALIKE and len(self._alike) == 1:
+            error = batch.failures[0]
+            raise type(error)(error.message, cure=f"the first {count} samples all fail so: on_error is for single samples") from error.__cause__
 
 
-def on_error_of(said: OnError) -> Optional[Callable[[SampleError], Any]]:
-    """Returns the function that is asked about a SampleError; None: it is raised."""
-    if callable(said):
-        return said
-    if said not in ("raise", "skip"):
+def on_error_of(said: OnError) -> Optional[Failures]:
+    """Returns what is asked about a SampleError; None: it is raised."""
+    if not callable(said) and said not in ("raise", "skip"):
         raise InvalidArgument(f"on_error {said!r}: want 'raise', 'skip' or a function")
-    return _skip if said == "skip" else None
+    return None if said == "raise" else Failures(said if callable(said) else None)
 
 
 def _run(step: str, function: Callable[[Sample], Any], sample: Sample) -> Any:
@@ -41,7 +83,8 @@ def _run(step: str, function: Callable[[Sample], Any], sample: Sample) -> Any:
     except Exception as e:
         if isinstance(e, MillraceError) and type(e) is not InvalidArgument:  # a DecodeError, or no fault of the sample's
             raise
-        error = TransformError(f"{step} {sample.batch.which(sample.index)}: {type(e).__name__}: {e}")
+        cure = f"look at the {step} function: it does not fit the data, or has a slip" if isinstance(e, _SLIPS) else None
+        error = TransformError(f"{step} {sample.batch.which(sample.index)}: {type(e).__name__}: {e}", cure=cure)
         error.__cause__ = e
     return sample.batch.instead(error)
 
@@ -52,7 +95,8 @@ class Steps:
 
     decode: Mapping[str, Decoder] = field(default_factory=dict)
     automatic: Optional[Automatic] = None
-    on_error: Optional[Callable[[SampleError], Any]] = None
+    contents: Contents = field(default_factory=Contents)
+    on_error: Optional[Failures] = None
     filter: Optional[Callable[[Sample], Any]] = None
     transform: Optional[Callable[[Sample], Any]] = None
     collate: Optional[Callable[[list[Any]], Any]] = None
@@ -64,13 +108,35 @@ class Steps:
 
     def run(self, batch: Batch) -> None:
         """Takes all steps. Of a batch that has lost all its samples nothing is collated."""
+        self._take(batch)
+        if self.on_error is not None:
+            self.on_error.check(batch)
+
+    @property
+    def collects(self) -> bool:
+        """Whether on_error puts errors into a list of the user's."""
+        return self.on_error is not None and self.on_error.collects
+
+    def warn_of_copies(self) -> None:
+        """Warns where errors go to a list, and this process is a worker that has a copy of the list."""
+        if self.collects:
+            warnings.warn(
+                "on_error= fills a copy of your list here, in a worker of this loader: the list itself stays empty; read with "
+                "millrace.torch.DataLoader, or without workers",
+                stacklevel=2,
+            )
+
+    def _take(self, batch: Batch) -> None:
         one_by_one = self.transform is not None or self.collate is not None
         if one_by_one or self.filter is not None:
-            values = self._samples(batch)
-            if batch.emptied:
-                return
-            if one_by_one:
-                batch.value = values if self.collate is None else self.collate(values)
+            with _draws() as draws:
+                values = self._samples(batch, draws)
+                if batch.emptied:
+                    return
+                if one_by_one:
+                    if draws is not None:
+                        draws.begin(batch[0], "/batch")
+                    batch.value = values if self.collate is None else self.collate(values)
         # A batch_transform has parts decoded as it asks for them, unless all have to be tried.
         if not one_by_one and (self.automatic is None or self.batch_transform is None or self.on_error is not None):
             batch.decode_all()
@@ -79,11 +145,13 @@ class Steps:
         if self.batch_transform is not None:
             batch.value = self.batch_transform(batch)
 
-    def _samples(self, batch: Batch) -> list[Any]:
+    def _samples(self, batch: Batch, draws: Optional[Draws]) -> list[Any]:
         """Filters and transforms the samples of a batch, one after another, and leaves out those that are refused or fail."""
         batch.check_decoders()
         lost, refused, kept, values = set[int](), [], [], []
         for sample in batch:
+            if draws is not None:
+                draws.begin(sample)
             try:
                 if self.filter is not None and not _run("filter", self.filter, sample):
                     refused.append(sample.index)
@@ -104,4 +172,15 @@ class Steps:
             sample.batch.keep(sample)
             return None
         value = sample if self.transform is None else _run("transform", self.transform, sample)
-        return value.plain(self.keys) if isinstance(value, Sample) else value
+        if isinstance(value, Sample):
+            return value.plain(self.keys)
+        return {**value, "__key__": sample.key} if self.keys and type(value) is dict else value
+
+
+def _draws() -> AbstractContextManager[Optional[Draws]]:
+    """Gives torch's random functions a generator of the sample's own; without torch there is nothing to give."""
+    if "torch" not in sys.modules:
+        return nullcontext()
+    from ._tensors import Draws
+
+    return Draws()  # type: ignore[no-untyped-call,unused-ignore]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import random
+import warnings
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Optional, Union, overload
 
+from ._contents import Contents
 from ._framed import Table
 from ._head import Head
 from ._manifest import Manifest
@@ -36,6 +38,7 @@ class Source:
     gather: Callable[[int, Iterator[Any]], Any] = lambda _, values: list(values)  # makes a column of the decoded values
     on_error: Optional[Callable[[SampleError], Any]] = None  # returns a value in place of the one that failed, None to leave the sample out
     mixed: bool = False  # samples are of several datasets, which the manifest names
+    contents: Contents = field(default_factory=Contents)
     seed: str = ""  # names the order of all epochs: what the samples' generators are seeded by, beside epoch and position
 
 
@@ -51,11 +54,16 @@ class Batch(Sequence["Sample"]):
 
     def __init__(self, head: Head, data: memoryview, source: Source, layout: Union[Table, ArrayHeader, None] = None) -> None:
         self._head, self._source = head, source
+        if isinstance(layout, Table):
+            layout.name_of = source.contents.name_of
+        self._labels: Optional[list[memoryview]] = None  # of all samples of the table, where class folders say them
         self._manifest: Optional[Manifest] = None
         self._decoded: dict[str, list[Any]] = {}
         self._some: dict[str, dict[int, Any]] = {}  # decoded parts that not all samples have
         self._kept: Sequence[int] = range(head.samples)  # the samples that are left, by their places in the table
         self._refused: list[int] = []  # by the filter, by their places in the table
+        self.failures: list[SampleError] = []
+        """What failed where on_error left samples out."""
         self.number: int = head.number
         """Number of the batch in its epoch, from 0."""
         self.epoch: int = head.epoch
@@ -90,9 +98,14 @@ class Batch(Sequence["Sample"]):
         return len(self._kept)
 
     @property
+    def came(self) -> int:
+        """How many samples it had before filter or on_error left any out."""
+        return self._head.samples
+
+    @property
     def emptied(self) -> bool:
         """Whether it had samples, and filter or on_error left out all of them."""
-        return len(self._kept) == 0 < self._head.samples
+        return len(self._kept) == 0 < self.came
 
     def _pick(self, values: Sequence[Any]) -> Sequence[Any]:
         """Of values for all samples of the table those of the samples that are left."""
@@ -144,8 +157,11 @@ class Batch(Sequence["Sample"]):
     @property
     def keys(self) -> Sequence[str]:
         """The names of the samples. They are asked for apart, unless `keys=True` had them sent along."""
+        return _Keys(self._pick(self._all_keys()))
+
+    def _all_keys(self) -> Sequence[str]:
         keys = self.layout.keys if isinstance(self.layout, Table) else None
-        return self._pick(self._asked().keys if keys is None else keys)
+        return self._asked().keys if keys is None else keys
 
     @property
     def positions(self) -> Sequence[int]:
@@ -172,19 +188,23 @@ class Batch(Sequence["Sample"]):
         data, bounds = self.data, self.table.bounds
         return [data[a:b] for a, b in self._pick(list(zip(bounds, bounds[1:])))]
 
+    def get(self, name: str, default: Any = None) -> Any:
+        """The column of a part, or default where no sample of the batch has the part."""
+        return self[name] if name in self.names() else default
+
     def column(self, name: str) -> list[Any]:
-        """One part of all samples, decoded if there is a decoder for it."""
+        """One part of all samples, decoded if there is a decoder for it. A value that is null is None."""
         done = self._decoded.get(name)
         if done is not None:
             return done
         column, decoder = self.raw(name), self.decoder(name)
         return column if decoder is None else self._gather(name, column, partial(self._decode, decoder, name))
 
-    def _gather(self, name: str, column: Sequence[memoryview], one: Callable[[int, memoryview], Any]) -> list[Any]:
+    def _gather(self, name: str, column: Sequence[memoryview], one: Callable[[int, Optional[memoryview]], Any]) -> list[Any]:
         return self._decoded.setdefault(name, self._source.gather(len(column), (one(i, v) for i, v in enumerate(column))))
 
     def raw(self, name: str) -> list[memoryview]:
-        """One part of all samples, as views."""
+        """One part of all samples, as views; None where it is null."""
         where = self.table.column(name)
         if where is None:  # some samples lack it
             return [self.parts(i)[name] for i in range(len(self))]
@@ -192,12 +212,18 @@ class Batch(Sequence["Sample"]):
         return [data[a:b] for a, b in self._pick(where)]
 
     def parts(self, i: int) -> Parts:
-        """The parts of sample i by their names, as views."""
-        return Parts((name, self.data[a:b]) for name, a, b in self.table.parts(self._kept[i]))
+        """The parts of sample i by their names, as views; None where a column is null. The class of a folder is a part as if it was stored."""
+        found, contents = {name: self.data[a:b] for name, a, b in self.table.parts(self._kept[i])}, self._source.contents
+        if contents.classes is not None:
+            if self._labels is None:
+                self._labels = [memoryview(b"%d" % contents.classes(key)) for key in self._all_keys()]
+            found["cls"] = self._labels[self._kept[i]]
+        return Parts(contents, contents.fill(found))
 
     def names(self) -> list[str]:
         """The names of all parts that samples have."""
-        return self.table.names()
+        contents = self._source.contents
+        return contents.names(self.table.names()) + ["cls"] * (contents.classes is not None)
 
     def decoder(self, name: str) -> Optional[Decoder]:
         """The reader's decoder of a part, if there is one."""
@@ -235,7 +261,7 @@ class Batch(Sequence["Sample"]):
             return
         known = self._some.pop(name, {})
 
-        def one(i: int, view: memoryview) -> Any:
+        def one(i: int, view: Optional[memoryview]) -> Any:
             if i in lost:
                 return None
             if i in known:
@@ -256,8 +282,10 @@ class Batch(Sequence["Sample"]):
         else:
             self._gather(name, column, one)
 
-    def _decode(self, decoder: Decoder, name: str, i: int, view: memoryview) -> Any:
+    def _decode(self, decoder: Decoder, name: str, i: int, view: Optional[memoryview]) -> Any:
         """Returns the value of a part, or what on_error gives in its place. A DecodeError that it raises was shown to on_error."""
+        if view is None:
+            return None
         try:
             if decoder is str:
                 return str(view, "utf-8")
@@ -287,10 +315,12 @@ class Batch(Sequence["Sample"]):
 
     def instead(self, error: SampleError) -> Any:
         """Returns what on_error gives in place of a value, and raises the error if that is nothing."""
-        value = None if self._source.on_error is None else self._source.on_error(error)
-        if value is None:
-            raise error
-        return value
+        if self._source.on_error is not None:
+            value = self._source.on_error(error)
+            if value is not None:
+                return value
+            self.failures.append(error)
+        raise error
 
     def keep(self, sample: Sample) -> None:
         """Keeps what was decoded for a sample of this batch, so that no part is decoded twice."""
@@ -319,11 +349,26 @@ class Batch(Sequence["Sample"]):
         return sum(map(size_of, (self.value, self._decoded, self._some)))
 
 
+class _Keys(list[str]):
+    """The names of samples. A Batch is no dict, which the words of a call say."""
+
+    def __call__(self) -> Any:
+        raise InvalidArgument("batch.keys are the names of the samples, without (): the names of their parts are batch.names()")
+
+
 class Parts(dict[str, Any]):
     """The parts of a sample."""
 
+    def __init__(self, contents: Contents, found: Mapping[str, Any]) -> None:
+        super().__init__(found)
+        self.contents = contents
+
     def __missing__(self, name: str) -> Any:
-        raise KeyError(f"no part {name!r} in this sample, which has {', '.join(map(repr, self)) or 'none'}")
+        other = self.contents.find(name, self)
+        if other is not None:
+            return self[other]
+        why = self.contents.unknown(name)
+        raise KeyError(f"no part {name!r} in this sample, which has {', '.join(map(repr, self)) or 'none'}{why and '; '}{why}")
 
 
 class Sample(MutableMapping[str, Any]):
@@ -351,7 +396,8 @@ class Sample(MutableMapping[str, Any]):
     @property
     def key(self) -> str:
         """The sample's name, unique in its dataset."""
-        return self.batch.keys[self.index]
+        batch = self.batch
+        return batch._all_keys()[batch._kept[self.index]]
 
     @property
     def position(self) -> int:
@@ -368,19 +414,20 @@ class Sample(MutableMapping[str, Any]):
         """The parts as views, undecoded."""
         return self.batch.parts(self.index)
 
-    def _seed(self) -> int:
-        text = f"{self.batch._source.seed}/{self.epoch}/{self.position}"
+    def seed(self, more: str = "") -> int:
+        """A number of 128 bits of the sample's own: of the order of the epoch, the epoch's number and the sample's position alone."""
+        text = f"{self.batch._source.seed}/{self.epoch}/{self.position}{more}"
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "little")
 
     @property
     def rng(self) -> random.Random:
         """A generator of this sample's own.
 
-        It is seeded by the order of the epoch, the epoch's number and the sample's position alone: so a random crop is the same with any
-        number of ranks, workers and threads, and after a resume.
+        It is seeded by `seed`: so a random crop is the same with any number of ranks, workers and threads, and after a resume. What torch's
+        own functions draw in a filter, transform or collate is the same too.
         """
         if self._rng is None:
-            self._rng = random.Random(self._seed())
+            self._rng = random.Random(self.seed())
         return self._rng
 
     @property
@@ -391,7 +438,7 @@ class Sample(MutableMapping[str, Any]):
                 import numpy
             except ImportError as e:
                 raise CannotDecode("numpy_rng: numpy is not installed", cure="pip install 'millrace-data[numpy]', or draw from sample.rng") from e
-            self._numpy_rng = numpy.random.default_rng(self._seed())
+            self._numpy_rng = numpy.random.default_rng(self.seed())
         return self._numpy_rng
 
     def _all(self) -> Parts:
@@ -399,8 +446,13 @@ class Sample(MutableMapping[str, Any]):
             self._content = self.batch.parts(self.index)
         return self._content
 
-    def __getitem__(self, name: str) -> Any:
+    def _named(self, name: str) -> str:
+        """Returns the name under which the sample has a part, or the name itself."""
         content = self._all()
+        return name if name in content else content.contents.find(name, content) or name
+
+    def __getitem__(self, name: str) -> Any:
+        content, name = self._all(), self._named(name)
         if name in self._own:
             return content[name]
         done: Any = self.batch._decoded.get(name)
@@ -416,15 +468,25 @@ class Sample(MutableMapping[str, Any]):
         return value
 
     def __setitem__(self, name: str, value: Any) -> None:
+        name = self._named(name)
         self._all()[name] = value
         self._own.add(name)
 
     def __delitem__(self, name: str) -> None:
+        name = self._named(name)
         del self._all()[name]
         self._own.discard(name)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._all()
+        if self._named(str(name)) in self._all():
+            return True
+        if why := self._all().contents.unknown(str(name)):
+            warnings.warn(f"the answer is the same for every sample: no part {name!r}: {why}", stacklevel=2)
+        return False
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The value of a part, or default where the sample lacks the part."""
+        return self[name] if self.__contains__(name) else default
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._all())

@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Optional, Union
+from typing import Any, Optional, Protocol, Union
 
-from .batch import Sample
 from .errors import InvalidArgument
 
 
-def class_names(description: Mapping[str, Any], part: Optional[str] = None) -> list[str]:
+class Described(Protocol):
+    """A Client."""
+
+    def describe(self) -> dict[str, Any]:
+        """Returns what is known of its dataset."""
+
+
+class Named(Protocol):
+    """A Sample."""
+
+    @property
+    def key(self) -> str:
+        """Its name."""
+
+
+def class_names(of: Union[Described, Mapping[str, Any]], part: Optional[str] = None) -> list[str]:
     """Returns the names of the classes 0, 1, 2... that a part's numbers stand for, or without a part those of class folders.
 
-        names = millrace.class_names(client.describe("pairs"), "label")
+        names = millrace.class_names(client, "label")
 
-    description is what Client.describe says of the dataset.
+    of is a client of the dataset, or what Client.describe says of the dataset.
     """
+    description = of if isinstance(of, Mapping) else of.describe()
     if part is None:
         names, what = description.get("class_folders"), "its folders are no classes"
     else:
@@ -29,19 +44,19 @@ def class_names(description: Mapping[str, Any], part: Optional[str] = None) -> l
 class ClassFolders:
     """The classes of pictures in class folders, each a number from 0: the place of the folder's name in `classes`.
 
-        classes = millrace.ClassFolders(client.describe("photos"))
-        for batch in client.epoch(0, keys=True):
-            labels = [classes(sample) for sample in batch]
+        classes = millrace.ClassFolders(client)
+        for batch in client.epoch(0, decode=True):
+            names = [classes.classes[number] for number in batch["cls"]]
 
-    Shards that `millrace pack --label-from-directory` wrote have the number as their part cls too.
+    Every sample has the number as its part cls.
     """
 
-    def __init__(self, description: Mapping[str, Any]) -> None:
-        """Takes what Client.describe says of a dataset."""
-        self.classes: list[str] = class_names(description)
+    def __init__(self, of: Union[Described, Mapping[str, Any]]) -> None:
+        """Takes a client of the dataset, or what Client.describe says of the dataset."""
+        self.classes: list[str] = class_names(of)
         self._numbers = {name: i for i, name in enumerate(self.classes)}
 
-    def __call__(self, sample: Union[Sample, str]) -> int:
+    def __call__(self, sample: Union[Named, str]) -> int:
         """Returns the number of the class of a sample, which may be given by its key."""
         key = sample if isinstance(sample, str) else sample.key
         folder = key.split("/")[-2:-1]

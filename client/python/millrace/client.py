@@ -11,6 +11,7 @@ from urllib.parse import quote, quote_plus, urlsplit
 
 from ._agree import refuse
 from ._closing import Closing
+from ._contents import Contents
 from ._core import Core, Settings
 from ._gateways import Home, Source, home_by_rank
 from ._indexing import Wanted
@@ -251,17 +252,19 @@ class Client(Selecting, Closing):
         asked = {**{name: o.get(name) for name in IN_ADDRESS}, "shuffle": shuffle_of(o.get("shuffle"))}
         query = {k: str(v) for k, v in chosen.selection.over(asked).items() if v is not None}
         shape: dict[str, str] = {}
-        if fields := o.get("fields"):
-            shape["fields"] = fields if isinstance(fields, str) else ",".join(map(quote_plus, fields))
+        decoders = dict(decode) if isinstance(decode, Mapping) else {}
+        contents = Contents.of(about, o.get("fields"), decoders)
+        if contents.asked:
+            shape["fields"] = ",".join(map(quote_plus, contents.asked))
         shape["format"] = form
         if cut:
-            shape["table"] = "keys,parts" if keys else "parts"
+            shape["table"] = "keys,parts" if keys or contents.classes is not None else "parts"
         plan = self._plan(str(about["name"]), number, query, shape, about)
         automatic = (Automatic() if decode is True else decode) if cut else None
         steps = Steps(
-            dict(decode) if isinstance(decode, Mapping) else {},
+            {contents.name_of(part): decoder for part, decoder in decoders.items()},
             automatic.of(about, o["allow_pickle"]) if isinstance(automatic, Automatic) else None,
-            on_error_of(o["on_error"]), o.get("filter"), o.get("transform"), o.get("collate"), o.get("batch_transform"), keys,
+            contents, on_error_of(o["on_error"]), o.get("filter"), o.get("transform"), o.get("collate"), o.get("batch_transform"), keys,
         )
         ahead: dict[str, Any] = {name: o.get(name) for name in ("start", "threads", "prefetch_bytes", "decoded_bytes", "progress")}
         return Epoch(self.core, plan, steps=steps, **ahead)

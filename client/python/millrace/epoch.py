@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import _thread
 import contextlib
+import warnings
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Union
 from urllib.parse import quote
 
 from ._closing import Closing
 from ._core import Core, target_of
+from ._framed import Table
 from ._head import Head
 from ._index import chunk_counts
 from ._manifest import Manifest, read_manifest
+from ._npy import ArrayHeader
 from ._pool import Pool, Stats
 from ._progress import Progress
 from ._steps import Steps
@@ -67,7 +70,7 @@ class Plan:
     @property
     def order(self) -> Mapping[str, str]:
         """The parameters that fix in which order samples come. Those of batches, ranks and forms do not."""
-        return {name: value for name, value in self.parameters.items() if name not in (*OF_BATCHES, "fields", "format", "generation")}
+        return {name: value for name, value in self.parameters.items() if name not in (*OF_BATCHES, "fields", "format", "generation", "table")}
 
     @property
     def delivered(self) -> int:
@@ -161,10 +164,8 @@ class Epoch:
 
         With shuffle=False positions are those of stored order. Nothing is read ahead: iterating is faster where the order is the epoch's.
         """
-        p, path = self.plan, self._path("samples")
-        asked = {k: v for k, v in p.parameters.items() if k not in OF_BATCHES} | {"at": ",".join(map(str, positions))}
-        want = Expected(target_of(path, asked), p.epoch, 0, asked, p.dataset, 1)
-        head, body, layout = Transfer(self.core, want, _new).run(p.rank, p.world_size, Task())
+        path, asked = self._path("samples"), self._asked(positions, OF_BATCHES)
+        head, body, layout = self._read(self._expected(path, asked), Task(), None, _new)
         source = replace(self._source(), manifest=partial(self._read_manifest, path, asked), positions=lambda _: positions)
         b = Batch(head, body, source, layout)
         self.steps.run(b)
@@ -209,14 +210,42 @@ class Epoch:
     ) -> Batch:
         p = self.plan
         want = Expected(self._path(f"batches/{number}") + self._query, p.epoch, number, p.parameters, p.dataset, p.batches)
-        head, body, layout = Transfer(self.core, want, take, announced).run(p.rank, p.world_size, task)
+        head, body, layout = self._read(want, task, announced, take)
         return Batch(head, body, source, layout)
+
+    def _asked(self, positions: Sequence[int], without: Collection[str]) -> dict[str, str]:
+        return {k: v for k, v in self.plan.parameters.items() if k not in without} | {"at": ",".join(map(str, positions))}
+
+    def _expected(self, path: str, asked: Mapping[str, str]) -> Expected:
+        return Expected(target_of(path, asked), self.plan.epoch, 0, asked, self.plan.dataset, 1)
+
+    def _read(
+        self, want: Expected, task: Task, announced: Optional[Callable[[int], None]], take: Callable[[int], memoryview]
+    ) -> tuple[Head, memoryview, Union[Table, ArrayHeader, None]]:
+        try:
+            return Transfer(self.core, want, take, announced).run(self.plan.rank, self.plan.world_size, task)
+        except InvalidArgument as e:
+            if any(parameter == "fields" for parameter, _ in e.faults):
+                e.cure = f"the parts are {', '.join(map(repr, self._all_parts()))}"
+            raise
+
+    def _all_parts(self) -> Sequence[str]:
+        """The names of parts: those that the description tells, else those of the first sample."""
+        columns = [f["name"] for f in self.plan.dataset_description.get("fields") or () if f.get("name")]
+        want = self._expected(self._path("samples"), self._asked([0], (*OF_BATCHES, "fields")))
+        if columns:
+            return columns
+        layout = Transfer(self.core, want, _new).run(self.plan.rank, self.plan.world_size, Task())[2]
+        return layout.names() if isinstance(layout, Table) else ()
 
     def _source(self) -> Source:
         gather = {} if self.gather is None else {"gather": self.gather}
         seed = f"{self.plan.order_digest}/{self.plan.parameters.get('seed', '')}"
         steps, mixed = self.steps, bool(self.plan.dataset_description.get("sources"))
-        return Source(self._manifest, steps.decode, steps.automatic, self._positions, on_error=steps.on_error, seed=seed, mixed=mixed, **gather)
+        return Source(
+            self._manifest, steps.decode, steps.automatic, self._positions,
+            on_error=steps.on_error, mixed=mixed, contents=steps.contents, seed=seed, **gather,
+        )  # fmt: skip
 
     def _positions(self, head: Head) -> Optional[Sequence[int]]:
         return self.plan.share(head.number)
@@ -249,7 +278,7 @@ class Reader(Iterator[Batch], Closing):
             threads=threads, room=epoch.prefetch_bytes, most=most, guess=epoch.expected_bytes(),
             decoded_most=epoch.prefetch_factor or most, decoded_room=epoch.decoded_bytes,
         )  # fmt: skip
-        self._numbers, self._taken = numbers, 0
+        self._numbers, self._taken, self._came, self._kept = numbers, 0, 0, 0
         self._progress = Progress(len(numbers), epoch.progress, label=f"epoch {epoch.number}")
         self._finalizer = weakref.finalize(self, _stop_elsewhere, self._pool)
 
@@ -273,9 +302,11 @@ class Reader(Iterator[Batch], Closing):
             self.close()
             raise
         if batch is None:
+            if self._came and not self._kept:
+                warnings.warn(f"{self.epoch!r}: filter= and on_error= have left out all {self._came} samples that were read", stacklevel=3)
             self.close()
             raise StopIteration
-        self._taken += 1
+        self._taken, self._came, self._kept = self._taken + 1, self._came + batch.came, self._kept + len(batch)
         if self.ledger is not None:
             self.ledger.add(batch)
         self._progress.add(len(batch), len(batch.data))

@@ -60,7 +60,7 @@ class MillraceError(Exception):
         out = self.message
         if self.request_id:
             out += f" (request {self.request_id})"
-        if self.cure and self.cure not in out:  # torch makes an exception of a worker's anew, of its whole text
+        if self.cure and self.cure not in out and not out.startswith("Caught "):  # torch makes a worker's exception anew, of its whole text
             out += f"; {self.cure}"
         return out
 
@@ -224,7 +224,8 @@ class SampleError(MillraceError, code="sample_error"):
 
 class DecodeError(
     SampleError, code="decode_error",
-    cure='leave such samples out with on_error="skip", or have the decoder take them; a decoder gets a memoryview (bytes(view) copies it)',
+    cure='leave such samples out with on_error="skip", or for good with Client.exclude(errors); Client.quarantine(errors) has others come in '
+    "their place; a decoder gets a memoryview (bytes(view) copies it)",
 ):
     """A part that could not be decoded."""
 

@@ -28,7 +28,7 @@ from ._ranks import find_ranks, warn_of_uneven_shares
 from .batch import Batch, Decoder, Sample
 from .client import Client, ClientOwner
 from .epoch import OF_BATCHES, Epoch, Plan
-from .errors import InvalidArgument, StateError
+from .errors import InvalidArgument, SampleError, StateError
 
 try:
     import torch
@@ -71,10 +71,11 @@ def collate_columns(batch: Batch, *, keys: bool = False) -> Columns:
     out: Columns = {}
     names = list(batch[0]) if len(batch) else []
     for sample in batch:
-        if len(sample) != len(names) or any(name not in sample for name in names):
+        if sample.keys() != set(names):
+            one, other = (", ".join(map(repr, parts)) or "no parts" for parts in (names, sample))
             raise InvalidArgument(
-                f"collate batch {batch.number} of epoch {batch.epoch}: one sample has the parts {', '.join(names)}, another one "
-                f"{', '.join(sample)}: name the parts that all have with fields, or give collate or batch_transform"
+                f"collate {batch.which(0)}: it has {one}, and {batch.which(sample.index)} has {other}",
+                cure='name parts that all samples have with fields=, of folders of pictures one name for all (fields="jpg,cls"), or give transform',
             )
     for name in names:
         column, what = batch[name], f"part {name} of batch {batch.number} of epoch {batch.epoch}"
@@ -117,15 +118,24 @@ def collate_samples(values: list[Any]) -> Any:
 
 
 def _stack(what: str, values: list[Any]) -> Any:
-    first = values[0]
+    first = next((value for value in values if value is not None), None)
     if not (isinstance(first, (torch.Tensor, int, float)) or type(first).__module__ == "numpy"):
         return values
+    if nulls := sum(value is None for value in values):
+        raise InvalidArgument(
+            f"stack {what}: {nulls} of {len(values)} values are null, and a tensor has no place for them",
+            cure="leave these samples out (filter=lambda sample: sample[NAME] is not None), or have transform put another value there",
+        )
+    shapes = list(dict.fromkeys(tuple(value.shape) for value in values if hasattr(value, "shape")))
+    if len(shapes) > 1:
+        raise InvalidArgument(
+            f"stack {what}: the values have {len(shapes)} shapes, {shapes[0]} and {shapes[1]} among them",
+            cure="make them alike: transform=lambda s: (torchvision.transforms.functional.resize(s['jpg'], [224, 224]), s['cls']); or give collate",
+        )
     try:
         return torch_data.default_collate(values)
     except (RuntimeError, TypeError) as e:
-        raise InvalidArgument(
-            f"stack {what}: {e}: have the decoder or transform make equal shapes, or give collate"
-        ) from e
+        raise InvalidArgument(f"stack {what}: {e}", cure="have the decoder or transform make values of one type, or give collate") from e
 
 
 class Dataset(ClientOwner, torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-ignore]
@@ -355,6 +365,10 @@ class Dataset(ClientOwner, torch_data.IterableDataset):  # type: ignore[misc,typ
         self._loaded = State.parse(state)
         self.generation, self._alone, self._open = self._loaded.generation, None, {}
         return self._loaded.place
+
+    def collect(self, error: SampleError) -> None:
+        """Puts a worker's error into the list of on_error. For this package's own modules."""
+        self._options["on_error"](error)
 
     def __iter__(self) -> Iterator[Any]:
         request, worker = request_of_caller(), torch_data.get_worker_info()

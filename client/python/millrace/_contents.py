@@ -1,0 +1,97 @@
+"""What is known of the parts of a dataset's samples before a sample is read: columns that may be null, names of parts, classes of folders."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any, Optional, Union
+from urllib.parse import unquote_plus
+
+from .classes import ClassFolders
+
+_BY_SUFFIX = ("files", "tar", "zip")  # formats whose parts are called by the suffixes of files
+_PICTURES = ("jpg", "png", "webp", "bmp", "tif", "tiff", "ppm", "pgm")
+
+
+@dataclass(frozen=True)
+class Contents:
+    """The parts of one reader's samples.
+
+    columns  the columns that the dataset's description names and that are read, and whether a value may be null; empty: not known
+    fields   the names that `fields=` gives; None: all parts are read
+    classes  of class folders: what says a sample's number, which is its part cls
+    picture  of class folders: the name that `fields=` or `decode=` gives to the pictures, whatever their suffixes; empty: none
+    """
+
+    columns: Mapping[str, bool] = field(default_factory=dict)
+    fields: Optional[Sequence[str]] = None
+    by_suffix: bool = False
+    classes: Optional[ClassFolders] = None
+    picture: str = ""
+    _markers: frozenset[str] = frozenset()  # parts that say only that all columns of a row or struct are null
+
+    @classmethod
+    def of(cls, about: Mapping[str, Any], fields: Union[str, Sequence[str], None], decode: Collection[str]) -> Contents:
+        """Returns what a dataset's description says of the parts that are read."""
+        names = [unquote_plus(name) for name in fields.split(",")] if isinstance(fields, str) else fields
+        columns = {f["name"]: bool(f.get("nullable")) for f in about.get("fields") or () if f.get("name")}
+        if columns:
+            if names is not None:  # the name of a struct stands for its columns
+                names = [one for name in names for one in ([name] if name in columns else _inside(name, columns) or [name])]
+                columns = {name: columns.get(name, False) for name in names}
+            structs = {"__null__", *(name[:at] for name in columns for at, letter in enumerate(name) if letter == ".")}
+            return cls(columns, names, _markers=frozenset(structs.difference(columns)))
+        here = cls(fields=names, by_suffix=about.get("format") in _BY_SUFFIX)
+        if not about.get("class_folders") or about.get("format") != "files":
+            return here
+        pictures = {name for name in map(here.name_of, (*(names or ()), *decode)) if name in _PICTURES}
+        classes = ClassFolders(about) if names is None or "cls" in names else None
+        return cls(fields=names, by_suffix=True, classes=classes, picture=pictures.pop() if len(pictures) == 1 else "")
+
+    @property
+    def asked(self) -> Optional[Sequence[str]]:
+        """The names of parts that a gateway is asked for; None: all parts. A sample of class folders is one picture, and stores no class."""
+        return None if self.classes or self.picture else self.fields
+
+    def name_of(self, stored: str) -> str:
+        """Returns the name of a stored part. Of suffixes capitals do not count, and jpeg is jpg."""
+        if not self.by_suffix:
+            return stored
+        head, dot, last = stored.lower().rpartition(".")
+        last = "jpg" if last == "jpeg" else last
+        return self.picture if self.picture and last in _PICTURES else f"{head}{dot}{last}"
+
+    def find(self, name: str, present: Collection[str]) -> Optional[str]:
+        """Returns which of the parts that are present a name means; None: no part."""
+        if name in present:
+            return name
+        name = self.name_of(name)
+        if name in _PICTURES and self.classes:
+            return next((other for other in present if other in _PICTURES), None)
+        return name if name in present else None
+
+    def names(self, found: Collection[str]) -> list[str]:
+        """Returns the names of all parts of samples that have these parts, those that are null among them."""
+        named = [name for name, nullable in self.columns.items() if nullable or name in found]
+        return named + [name for name in found if name not in self.columns and name not in self._markers]
+
+    def fill(self, found: dict[str, Any]) -> dict[str, Any]:
+        """Returns the parts of a sample with None for each column that is null."""
+        if not self.columns or found.keys() == self.columns.keys():
+            return found
+        return {name: found.get(name) for name in self.names(found)}
+
+    def unknown(self, name: str) -> str:
+        """Says why no sample has a part of this name; empty if one may have it."""
+        known = self.columns or self.fields
+        if known is None or name in known or self.name_of(name) in map(self.name_of, known):
+            return ""
+        if near := _inside(name, known) or get_close_matches(name, known, 1):
+            return f"did you mean {' or '.join(map(repr, near))}?"
+        return "the dataset has no such part" if self.fields is None else "fields= leaves it out"
+
+
+def _inside(struct: str, columns: Collection[str]) -> list[str]:
+    """Returns the columns in a struct."""
+    return [name for name in columns if name.startswith(f"{struct}.")]

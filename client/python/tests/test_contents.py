@@ -1,0 +1,187 @@
+"""What is known of parts before they are read: nulls, names, classes of folders; and words for slips of the pen."""
+
+from __future__ import annotations
+
+import io
+import logging
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import harness
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+import millrace
+
+ROWS = 40
+
+
+def picture(kind: str = "JPEG") -> bytes:
+    out = io.BytesIO()
+    Image.new("RGB", (8, 6), (200, 30, 7)).save(out, kind)
+    return out.getvalue()
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Iterator[millrace.Client]:
+    """Captions of which each fourth is null, and images of which each fifth is."""
+    made = tmp_path_factory.mktemp("rows")
+    table = pa.table({
+        "caption": [None if i % 4 == 0 else f"picture {i}" for i in range(ROWS)],
+        "label": pa.array(range(ROWS), pa.int64()),
+        "image": [None if i % 5 == 0 else {"bytes": picture(), "path": None if i % 2 else f"{i}.jpg"} for i in range(ROWS)],
+    })  # fmt: skip
+    pq.write_table(table, made / "rows.parquet", row_group_size=10)
+    harness.run("index", str(made), "--batch-size", "8")
+    with harness.closing(g := harness.Gateway(f"rows={made}")), millrace.Client(g.url) as client:
+        yield client
+
+
+def test_a_null_is_none(rows: millrace.Client) -> None:
+    columns = ["caption", "label", "image.bytes", "image.path"]
+    for decode in (True, None):
+        seen = []
+        for batch in rows.epoch(0, decode=decode):
+            assert batch.names() == columns
+            assert [sample["caption"] for sample in batch] == batch["caption"] == batch.get("caption")
+            for sample in batch:
+                assert set(sample) == set(columns)
+                seen.append((int(sample["label"]) if decode else int.from_bytes(sample["label"], "little"), sample["caption"] is None))
+                assert (sample["image.bytes"] is None) == (seen[-1][0] % 5 == 0)
+        assert sorted(seen) == [(i, i % 4 == 0) for i in range(ROWS)]
+    kept = [b["caption"] for b in rows.epoch(0, decode=True, fields="caption,label", filter=lambda sample: sample["caption"] is not None)]
+    assert sum(map(len, kept)) == ROWS * 3 // 4
+    alone = [sample["caption"] for batch in rows.epoch(0, decode=True, fields="caption") for sample in batch]
+    assert alone.count(None) == ROWS // 4
+    decoded = [v for b in rows.epoch(0, decode={"caption": lambda view: bytes(view).decode()}, batch_size=2) for v in b["caption"]]
+    assert decoded.count(None) == ROWS // 4
+
+
+def test_the_name_of_a_struct_stands_for_its_columns(rows: millrace.Client) -> None:
+    batch = rows.epoch(0, decode=True, fields="image").batch(0)
+    assert batch.names() == ["image.bytes", "image.path"]
+    assert {type(value).__name__ for value in batch["image.bytes"]} == {"JpegImageFile", "NoneType"}
+    with pytest.raises(KeyError, match=r"no part 'image' .*; did you mean 'image.bytes' or 'image.path'\?"):
+        batch[0]["image"]
+
+
+def test_names_that_no_sample_has(rows: millrace.Client, tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match=r"no part 'captoin': did you mean 'caption'\?"), pytest.warns(UserWarning, match="left out all 40 samples"):
+        assert not list(rows.epoch(0, decode=True, filter=lambda sample: "captoin" in sample))
+    with pytest.warns(UserWarning, match="no part 'image.path': fields= leaves it out"):
+        assert all(sample.get("image.path", 1) == 1 for sample in rows.epoch(0, fields="label").batch(0))
+    with pytest.raises(millrace.InvalidArgument, match=r"the parts are 'caption', 'label', 'image.bytes', 'image.path'"):
+        rows.epoch(0, fields="captoin").batch(0)
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source/7.jpg").write_bytes(picture())
+    (tmp_path / "source/7.txt").write_text("seven")
+    harness.run("pack", str(tmp_path / "source"), str(tmp_path / "packed"))
+    with harness.closing(g := harness.Gateway(f"d={tmp_path / 'packed'}")), millrace.Client(g.url) as client:
+        with pytest.raises(millrace.InvalidArgument, match=r"no sample has a part image .*; the parts are 'jpg', 'txt'"):
+            client.epoch(0, fields="image").batch(0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert "png" not in client.epoch(0).batch(0)[0]  # another sample may have one
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[millrace.Client]:
+    made = tmp_path_factory.mktemp("folders")
+    for n, name in enumerate(("dog", "cat", "emu")):
+        (made / name).mkdir()
+        for i, suffix in enumerate(("jpg", "JPG", "jpeg", "Jpg") + (("png",) if n == 2 else ())):
+            (made / name / f"{i}.{suffix}").write_bytes(picture("PNG" if suffix == "png" else "JPEG"))
+    harness.run("index", str(made), "--batch-size", "4")
+    with harness.closing(g := harness.Gateway(f"folders={made}")), millrace.Client(g.url) as client:
+        yield client
+
+
+def test_folders_are_the_part_cls(folders: millrace.Client) -> None:
+    classes = millrace.ClassFolders(folders)
+    assert classes.classes == millrace.class_names(folders) == ["cat", "dog", "emu"]
+    for fields in (None, "jpg,cls", ["png", "cls"]):
+        labels = []
+        for batch in folders.epoch(0, decode=True, fields=fields):
+            assert all(type(sample["jpg"]).__name__ in ("JpegImageFile", "PngImageFile") for sample in batch)
+            assert all(sample["cls"] == classes(sample) and "cls" in sample for sample in batch)
+            labels += batch["cls"]
+        assert sorted(labels) == [0] * 4 + [1] * 4 + [2] * 5
+    assert all(batch.names() == ["jpg", "cls"] for batch in folders.epoch(0, fields="jpg,cls"))
+    sized = {"jpg": lambda view: Image.open(io.BytesIO(view)).size, "cls": int}
+    assert all(set(batch["jpg"]) == {(8, 6)} and max(batch["cls"]) < 3 for batch in folders.epoch(0, decode=sized))
+    assert [bytes(v) in (b"0", b"1", b"2") for v in folders.epoch(0).batch(0)["cls"]] == [True] * 4
+    left = [s["cls"] for b in folders.epoch(0, decode=True, filter=lambda sample: sample["cls"] == 2) for s in b]
+    assert left == [2] * 5
+    assert all(batch.names() == ["jpg"] for batch in folders.epoch(0, fields="jpg"))
+
+
+def test_capitals_of_suffixes_do_not_count(folders: millrace.Client, tmp_path: Path) -> None:
+    whole = [sample for batch in folders.epoch(0) for sample in batch]
+    assert sorted(name for sample in whole for name in sample) == ["cls"] * 13 + ["jpg"] * 12 + ["png"]
+    (tmp_path / "source").mkdir()
+    for name in ("both", "one"):
+        (tmp_path / f"source/{name}.JPEG").write_bytes(b"large")
+    (tmp_path / "source/both.jpg").write_bytes(b"small")
+    harness.run("pack", str(tmp_path / "source"), str(tmp_path / "packed"))
+    with harness.closing(g := harness.Gateway(f"d={tmp_path / 'packed'}")), millrace.Client(g.url) as client:
+        both, one = sorted(client.epoch(0, keys=True).batch(0), key=lambda sample: sample.key)
+        assert {name: bytes(part) for name, part in both.items()} == {"JPEG": b"large", "jpg": b"small"}
+        assert bytes(one["jpg"] if "jpg" in one else one["JPEG"]) == b"large"
+        alone = client.epoch(0, fields="JPEG").batch(0)
+        assert [bytes(part) for part in alone["jpg"]] == [bytes(part) for part in alone["JPEG"]] == [b"large"] * 2
+        sample = alone[0]
+        sample["JPEG"] = b"changed"
+        assert dict(sample) == {"jpg": b"changed"}
+
+
+def test_a_batch_is_no_dict(folders: millrace.Client) -> None:
+    batch = folders.epoch(0).batch(0)
+    with pytest.raises(millrace.InvalidArgument, match=r"names of the samples, without \(\): the names of their parts are batch.names\(\)"):
+        batch.keys()  # type: ignore[operator]
+    assert batch.get("txt", 7) == 7
+
+
+def misspelt(sample: millrace.Sample) -> Any:
+    return sample["captoin"]
+
+
+def test_a_slip_is_not_a_matter_of_samples(rows: millrace.Client, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(millrace.TransformError, match=r"did you mean 'caption'\?.*; look at the transform function") as raised:
+        list(rows.epoch(0, transform=misspelt))
+    assert "skip" not in str(raised.value)
+    bad: list[millrace.SampleError] = []
+    for on_error in ("skip", bad.append):
+        with pytest.raises(millrace.TransformError, match="the first 8 samples all fail so: on_error is for single samples"):
+            list(rows.epoch(0, filter=misspelt, on_error=on_error))
+        with pytest.raises(millrace.TransformError, match="the first 9 samples all fail so"):
+            list(rows.epoch(0, filter=misspelt, on_error=on_error, batch_size=3, threads=1))
+    with pytest.raises(millrace.DecodeError, match="the first 8 samples all fail so"):
+        list(rows.epoch(0, decode={"label": lambda _: 1 // 0}, on_error="skip"))
+    worker = str(type(raised.value)(f"Caught TransformError in DataLoader worker process 0.\n{raised.value}"))
+    assert worker.endswith(str(raised.value))
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, "millrace"):
+        kept = [v for b in rows.epoch(0, decode=True, transform=lambda sample: 1 // (sample["label"] // 30), on_error="skip") for v in b.value]
+    assert len(kept) == 10
+    assert len(caplog.records) == 10  # of 30
+
+
+def test_on_error_may_refuse_a_whole_batch(rows: millrace.Client) -> None:
+    """A function that is asked for a value and has none decides itself."""
+    with pytest.warns(UserWarning, match="left out all"):
+        assert not list(rows.epoch(0, filter=misspelt, on_error=lambda _: None))
+
+
+def test_what_fails_in_a_mixture_names_its_source(rows: millrace.Client) -> None:
+    parts = rows.split(a=0.5, b=0.5)
+    mixed = millrace.mix({parts["a"]: 0.5, parts["b"]: 0.5})
+    for keys in (True, False):
+        with pytest.raises(millrace.DecodeError, match=r", source 'rows.*quarantine") as raised:
+            list(mixed.epoch(0, decode={"label": lambda _: 1 // 0}, keys=keys))
+        assert raised.value.source is not None
+        assert raised.value.source.startswith("rows")
+        assert raised.value.key is not None
