@@ -44,7 +44,7 @@ PLANTS = [
     (
         "a sample that is left out of a batch leaves its key there",
         "client/python/tests/test_decode.py test_samples_are_left_out",
-        [("client/python/millrace/batch.py", "return self._pick(self._asked().keys if keys is None else keys)", "return self._asked().keys if keys is None else keys")],
+        [("client/python/millrace/batch.py", "return _Keys(self._pick(self._all_keys()))", "return _Keys(self._all_keys())")],
     ),
     (
         "Python's ledger takes a sample for padding when another one was left out",

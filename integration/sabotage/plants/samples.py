@@ -9,12 +9,12 @@ PLANTS = [
     (
         "all samples draw from one generator",
         "client/python/tests/test_transform.py test_random_draws_repeat_whatever_reads",
-        [("client/python/millrace/batch.py", "self._rng = random.Random(self._seed())", "self._rng = random._inst")],
+        [("client/python/millrace/batch.py", "self._rng = random.Random(self.seed())", "self._rng = random._inst")],
     ),
     (
         "a sample's generator of NumPy's draws anew in each run",
         "client/python/tests/torch/test_torch_transform.py test_augmentation_repeats_after_a_resume",
-        [("client/python/millrace/batch.py", "default_rng(self._seed())", "default_rng()")],
+        [("client/python/millrace/batch.py", "default_rng(self.seed())", "default_rng()")],
     ),
     (
         "augmentation is the same in each epoch",
