@@ -61,6 +61,13 @@ def _build(batch: Batch, *, make: Callable[[Batch], Any]) -> Any:
     return value
 
 
+def _value_of(batch: Batch, *, keys: bool) -> Any:
+    """Returns what transform and collate_samples have made. Names have a place in dicts alone."""
+    if keys and not isinstance(batch.value, dict):
+        raise InvalidArgument("keys=True names samples in dicts, and transform returns no dict", cure="have it return sample.key too")
+    return batch.value
+
+
 def collate_columns(batch: Batch, *, keys: bool = False) -> Columns:
     """Makes a dict of columns of a batch: tensors where values stack, lists otherwise.
 
@@ -185,7 +192,8 @@ class Dataset(ClientOwner, torch_data.IterableDataset):  # type: ignore[misc,typ
         if collate is not None and batch_transform is not None:
             raise InvalidArgument("new dataset: of collate and batch_transform only one can make what is yielded")
         one_by_one = collate is not None or options.get("transform") is not None
-        make = batch_transform or (attrgetter("value") if one_by_one else partial(collate_columns, keys=keys))
+        value = partial(_value_of, keys=keys) if collate is None else attrgetter("value")
+        make = batch_transform or (value if one_by_one else partial(collate_columns, keys=keys))
         about = self._read_from(source, dataset)
         self._ranks = None if rank is None or world_size is None else (rank, world_size)
         self._ranks_of_parent: Optional[tuple[int, int]] = None
