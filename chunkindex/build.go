@@ -38,6 +38,8 @@ type BuildOptions struct {
 	// Data is the address of the shards, for an index that lies elsewhere. The pointer keeps it, so that the index of one
 	// dataset never replaces that of another.
 	Data string
+	// SpareClassFolders has a first index refused, as ErrClassFolders, that would lie among folders of which each is a class of pictures.
+	SpareClassFolders bool
 	// Links says that the store follows links out of its directory. The pointer keeps it, so that Index.Links tells
 	// readers that they need such a store too.
 	Links bool
@@ -68,7 +70,8 @@ type BuildReport struct {
 	Format         string `json:"format"`
 	Ignored        int    `json:"ignored"`                   // objects that are no shards of the format, and say nothing of any
 	IgnoredExample string `json:"ignored_example,omitempty"` // one of them
-	Assumed        string `json:"assumed,omitempty"`         // what the format took for granted, and the flag that says otherwise
+	Assumed        string `json:"assumed,omitempty"`         // what was taken for granted, and the flag that says otherwise
+	Tokens         string `json:"tokens,omitempty"`          // what a sample is, of token files; the caller fills it in
 	Hidden         int    `json:"hidden"`                    // objects that nobody looked at, such as .DS_Store
 	HadHidden      int    `json:"had_hidden"`                // those of them that are samples, or shards, of the index that was there
 	Members        int64  `json:"hidden_members"`            // hidden members of the archives that this run read: no part of any sample
@@ -203,11 +206,17 @@ func (b *builder) close() {
 }
 
 func (b *builder) run(ctx context.Context) error {
+	if err := b.previous(ctx); err != nil {
+		return err
+	}
 	if err := b.list(ctx); err != nil {
 		return err
 	}
-	if err := b.previous(ctx); err != nil {
-		return err
+	if b.old != nil && b.old.meta.Format == b.format.Name && b.old.meta.Scanner > b.format.Rules() {
+		return newer("scanner", b.old.meta.Scanner)
+	}
+	if b.opt.SpareClassFolders && b.report.ClassFolders > 0 && b.pub.oldObj.ETag == "" {
+		return ErrClassFolders
 	}
 	b.report.HadHidden = b.hadHidden()
 	todo, err := b.reuse(ctx)
@@ -255,7 +264,7 @@ func (b *builder) list(ctx context.Context) error {
 	err := b.eachObject(ctx, func(o objstore.Object) error {
 		key := strings.TrimPrefix(o.Key, b.prefix)
 		switch {
-		case ownObject(key) || strings.HasSuffix(o.Key, "/") || !matches(b.opt.Match, key): // a slash at the end marks a directory
+		case ownObject(key) || strings.HasSuffix(o.Key, "/") || !Matches(b.opt.Match, key): // a slash at the end marks a directory
 		case !b.opt.Hidden && format.Hidden(key):
 			b.hidden[key] = true
 		default:
@@ -277,6 +286,7 @@ func (b *builder) list(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	l = b.withoutStrays(l)
 	if err := b.survey(ctx, l); err != nil {
 		if several := b.mixture(l.keys); several != nil {
 			err = fmt.Errorf("%w (%s with --split)", err, several.Error())
@@ -317,9 +327,6 @@ func (b *builder) previous(ctx context.Context) error {
 			b.old.Close()
 			b.old = nil
 		}
-	}
-	if err == nil && b.old.meta.Format == b.format.Name && b.old.meta.Scanner > b.format.Rules() {
-		return newer("scanner", b.old.meta.Scanner)
 	}
 	if err == nil && b.old.meta.Cutter > cutterChanges {
 		return newer("cutter", b.old.meta.Cutter)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/internal/objstore"
 )
 
 // maxClassBytes bounds the names of class folders that an index keeps, beside what else it says of the whole dataset: room for
@@ -69,6 +70,31 @@ func classNames(d *format.Dataset) []string {
 		return nil
 	}
 	return slices.Sorted(maps.Keys(names))
+}
+
+// withoutStrays leaves out .txt files among pictures in class folders, as torchvision's ImageFolder does, up to one to ten pictures. A text that has the
+// name of a picture may be its caption: then all stay.
+func (b *builder) withoutStrays(l *listing) *listing {
+	texts, pictures := map[string]bool{}, &format.Dataset{Loose: true}
+	for _, o := range format.Data(l.seen) {
+		if stem, text := strings.CutSuffix(o.Key, ".txt"); text {
+			texts[stem] = true
+		} else {
+			pictures.Shards = append(pictures.Shards, format.Shard{Object: o})
+		}
+	}
+	captioned := func(s format.Shard) bool { return texts[strings.TrimSuffix(s.Key, path.Ext(s.Key))] }
+	if b.opt.Format != "" || len(texts) == 0 || 10*len(texts) > len(pictures.Shards) || classNames(pictures) == nil || slices.ContainsFunc(pictures.Shards, captioned) {
+		return l
+	}
+	b.report.Ignored = len(texts)
+	return newListing(l.store, l.prefix, slices.DeleteFunc(slices.Clone(l.objects), func(o objstore.Object) bool {
+		text := strings.HasSuffix(o.Key, ".txt") && !format.Note(o.Key)
+		if text {
+			b.report.IgnoredExample = strings.TrimPrefix(o.Key, b.prefix)
+		}
+		return text
+	}))
 }
 
 // withoutSplits leaves out the elements of a path that tell of a split.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex/files"
 	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/tokens"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
@@ -149,6 +150,9 @@ func (b *builder) refuse(ctx context.Context, l *listing, unknown *files.Unknown
 			key = o.Key
 			break
 		}
+	}
+	if at := slices.IndexFunc(l.seen, func(o format.Object) bool { return tokens.Named(o.Key) }); at >= 0 && key == unknown.Key {
+		key = l.seen[at].Key // rather than the meta.pkl beside it
 	}
 	refusal, err := b.unread(ctx, l, key)
 	if err != nil || !errors.As(refusal, &unknown) {

@@ -88,6 +88,7 @@ type Index struct {
 	shards []Shard
 	tables TableCache
 	links  bool
+	data   string
 
 	name    string // of the index whose pointer was read; empty: the default one
 	binding string // key of the object that names the versions of the shards
@@ -147,6 +148,9 @@ func (x *Index) Native() string {
 
 // Links says that the current index was made of a directory whose links were followed out of it.
 func (x *Index) Links() bool { return x.links }
+
+// Data is the address of the shards as they were indexed, of an index that does not lie beside them.
+func (x *Index) Data() string { return x.data }
 
 // Defaults are the plan parameters stored in the index.
 func (x *Index) Defaults() Defaults { return x.meta.Defaults }

@@ -17,7 +17,7 @@ func (b *builder) eachObject(ctx context.Context, visit func(objstore.Object) er
 	}
 	return s.ListLinks(ctx, b.prefix, visit, func(key string, dir bool) {
 		key = strings.TrimPrefix(key, b.prefix)
-		if ownObject(key) || !dir && !matches(b.opt.Match, key) || !b.opt.Hidden && format.Hidden(key) {
+		if ownObject(key) || !dir && !Matches(b.opt.Match, key) || !b.opt.Hidden && format.Hidden(key) {
 			return
 		}
 		if b.report.Links++; b.report.Links == 1 {

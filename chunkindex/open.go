@@ -36,7 +36,7 @@ func Open(ctx context.Context, store objstore.Store, prefix string, opt OpenOpti
 }
 
 func open(ctx context.Context, store objstore.Store, prefix string, opt OpenOptions) (*Index, error) {
-	var bindingKey string
+	var bindingKey, data string
 	var links bool
 	generation := opt.Generation
 	if generation == "" {
@@ -44,7 +44,7 @@ func open(ctx context.Context, store objstore.Store, prefix string, opt OpenOpti
 		if err != nil {
 			return nil, err
 		}
-		generation, bindingKey, links = p.Generation, bindingObject(prefix, p.Generation, p.Binding), p.Links
+		generation, bindingKey, links, data = p.Generation, bindingObject(prefix, p.Generation, p.Binding), p.Links, p.Data
 	} else {
 		if !isDigest(generation) {
 			return nil, fmt.Errorf("generation %q: %w", generation, objstore.ErrNotFound)
@@ -62,7 +62,7 @@ func open(ctx context.Context, store objstore.Store, prefix string, opt OpenOpti
 		x.Close()
 		return nil, err
 	}
-	x.tables, x.links, x.binding, x.name = opt.Tables, links, bindingKey, opt.Name
+	x.tables, x.links, x.data, x.binding, x.name = opt.Tables, links, data, bindingKey, opt.Name
 	return x, nil
 }
 

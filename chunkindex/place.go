@@ -18,6 +18,9 @@ type Place struct {
 // ErrReadOnly says that the place of an index takes no writes.
 var ErrReadOnly = errors.New("the place of the index takes no writes")
 
+// ErrClassFolders says that an index is not to lie among folders that are classes of pictures.
+var ErrClassFolders = errors.New("torchvision's ImageFolder would take the index among class folders for one more class")
+
 // indexStore is the store of an index that is made. It tells a write that is refused from a read that is refused.
 type indexStore struct{ objstore.Store }
 

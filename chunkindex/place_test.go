@@ -190,5 +190,8 @@ func TestClassFoldersAreNoticed(t *testing.T) {
 		if err != nil || rep.ClassFolders != c.want {
 			t.Errorf("%s: got %d, %v, want %d", c.keys, rep.ClassFolders, err, c.want)
 		}
+		if _, err := chunkindex.Build(t.Context(), store, "", chunkindex.BuildOptions{Format: "files", SpareClassFolders: true}); err != nil {
+			t.Errorf("%s: got %v where an index lies already", c.keys, err)
+		}
 	}
 }

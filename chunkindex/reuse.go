@@ -5,11 +5,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
+	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/tokens"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
+
+// asBefore takes from the index that was there what token files do not say, where this run is told nothing: the length of windows, and the type.
+func (b *builder) asBefore(l *listing) {
+	h := &b.opt.Hints
+	named := slices.ContainsFunc(l.seen, func(o format.Object) bool { return tokens.Named(o.Key) })
+	if b.old == nil || b.old.meta.Format != tokens.Name || b.opt.Format != "" || len(h.Given()) > 0 || !named {
+		return
+	}
+	dtype, shape := b.old.framing.(format.Array).Item()
+	h.SequenceLength, h.DType = int64(shape[0])-1, dtype
+	b.report.Assumed = fmt.Sprintf("as the index that was here: --sequence-length %d --dtype '%s'", h.SequenceLength, dtype)
+}
 
 // reuse takes what it can from the current generation, then from those of the other indexes of the prefix, and returns the units
 // that are left.

@@ -22,6 +22,7 @@ type claim struct {
 // survey finds the format of a dataset, and its shards. A format that a user has not named gets a dataset only if no other
 // one claims a part of it. Loose objects are what is left when nobody else claims anything.
 func (b *builder) survey(ctx context.Context, l *listing) error {
+	b.asBefore(l)
 	hints := b.opt.Hints
 	hints.Named, hints.Hidden = b.opt.Format != "", b.opt.Hidden
 	hints.Classes = func(ctx context.Context) (map[string][]string, error) { return b.cardClasses(ctx, l) }
@@ -226,14 +227,14 @@ func (b *builder) passedOver(l *listing) error {
 // leavesOut begins a pattern that names what is left out.
 const leavesOut = "!"
 
-// matches says whether a pattern takes an object: one with a slash is held against the whole key, any other against what follows the last
+// Matches says whether a pattern takes an object: one with a slash is held against the whole key, any other against what follows the last
 // slash, both as path.Match has it. Of {a,b} either stands there. A ! before a pattern has it take all other objects.
-func matches(pattern, key string) bool {
+func Matches(pattern, key string) bool {
 	if pattern == "" {
 		return true
 	}
 	if others, found := strings.CutPrefix(pattern, leavesOut); found {
-		return !matches(others, key)
+		return !Matches(others, key)
 	}
 	if !strings.Contains(pattern, "/") {
 		key = path.Base(key)

@@ -236,7 +236,7 @@ func TestMatches(t *testing.T) {
 		{"!*.{jpg,png}", "a/b.png", false},
 		{"!*.{jpg,png}", "a/b.txt", true},
 	} {
-		if got := matches(c.pattern, c.key); got != c.want {
+		if got := Matches(c.pattern, c.key); got != c.want {
 			t.Errorf("%q of %q: got %v, want %v", c.pattern, c.key, got, c.want)
 		}
 	}

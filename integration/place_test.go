@@ -169,7 +169,7 @@ func TestImageFolderBesideAnIndex(t *testing.T) {
 	}
 	const warning = "torchvision's ImageFolder"
 	store := &harness.Store{Name: "dir"}
-	if r := harness.Run(t, store, "index", beside); r.Code != 0 || !strings.Contains(r.Stderr, warning) || !strings.Contains(r.Stderr, "--index-url") {
+	if r := harness.Run(t, store, "index", beside, "--index-url", beside); r.Code != 0 || !strings.Contains(r.Stderr, warning) || !strings.Contains(r.Stderr, "remove ") {
 		t.Errorf("beside the folders: got exit code %d, want a warning: %s", r.Code, r.Stderr)
 	}
 	at := elsewhere(t, store, "file://"+apart)

@@ -40,6 +40,7 @@ var ErrOccupied = errors.New("the target already holds other shards")
 type Options struct {
 	ShardSize   int64  // target length of a shard, 256 MiB; only a single larger sample makes a longer one
 	Key         string // "group" (files that share a key are one sample) or "path" (every file is a sample)
+	Match       string // only files whose names match it, as chunkindex.Matches has it; empty: all
 	Label       string // LabelDirectory: each sample gets a member with the number of its class; empty: none does
 	Parallel    int    // shards written side by side, the number of usable processors
 	Hidden      bool   // take files that programs leave beside data too, such as .DS_Store
@@ -50,16 +51,17 @@ type Options struct {
 
 // Report says what was packed.
 type Report struct {
-	Files        int      `json:"files"`
-	Samples      int      `json:"samples"`
-	Shards       int      `json:"shards"`
-	ReusedShards int      `json:"reused_shards"` // finished by an earlier, interrupted run
-	Bytes        int64    `json:"bytes"`
-	Classes      []string `json:"classes,omitempty"`    // names of the labels, by their numbers
-	MultiMember  int      `json:"multi_member_samples"` // samples of more than one member
-	Example      string   `json:"example,omitempty"`    // one of them
-	Hidden       int      `json:"hidden"`               // files that were left out, such as .DS_Store
-	Skipped      []string `json:"skipped"`              // what is not a regular file, by name
+	Files        int            `json:"files"`
+	Samples      int            `json:"samples"`
+	Shards       int            `json:"shards"`
+	ReusedShards int            `json:"reused_shards"` // finished by an earlier, interrupted run
+	Bytes        int64          `json:"bytes"`
+	Classes      []string       `json:"classes,omitempty"`    // names of the labels, by their numbers
+	MultiMember  int            `json:"multi_member_samples"` // samples of more than one member
+	Example      string         `json:"example,omitempty"`    // one of them
+	Extensions   map[string]int `json:"extensions"`           // how many files have each
+	Hidden       int            `json:"hidden"`               // files that were left out, such as .DS_Store
+	Skipped      []string       `json:"skipped"`              // what is not a regular file, by name
 }
 
 // Pack packs the regular files under the sources (files or directories) into tar shards under prefix. The

@@ -69,7 +69,11 @@ func newPlan(files []file, opt Options) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{}
+	p := &plan{report: Report{Extensions: map[string]int{}}}
+	for _, f := range files {
+		_, ext := webdataset.Split(f.name)
+		p.report.Extensions[ext]++
+	}
 	for _, s := range samples {
 		if len(s.members) == 1 {
 			continue

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
@@ -70,7 +71,7 @@ func walk(ctx context.Context, from []string, opt Options) (*sources, error) {
 		return s, errors.New("pack: no source")
 	}
 	for _, source := range from {
-		if err := s.add(ctx, source, opt.Hidden); err != nil {
+		if err := s.add(ctx, source, opt); err != nil {
 			return s, fmt.Errorf("pack %s: %w", source, err)
 		}
 	}
@@ -84,7 +85,7 @@ func walk(ctx context.Context, from []string, opt Options) (*sources, error) {
 }
 
 // add walks one source. What format.Hidden calls hidden is counted and left out, as index leaves it out of what lies in a store.
-func (s *sources) add(ctx context.Context, source string, takeHidden bool) error {
+func (s *sources) add(ctx context.Context, source string, opt Options) error {
 	info, err := os.Stat(source)
 	if err != nil {
 		return err
@@ -102,7 +103,7 @@ func (s *sources) add(ctx context.Context, source string, takeHidden bool) error
 	}
 	s.roots = append(s.roots, root)
 	if base != "." {
-		return s.visit(root, base, takeHidden)
+		return s.visit(root, base, opt)
 	}
 	return fs.WalkDir(root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
 		if err == nil {
@@ -116,13 +117,16 @@ func (s *sources) add(ctx context.Context, source string, takeHidden bool) error
 		case d.IsDir() || strings.HasPrefix(p, ownFiles) && !strings.Contains(p, "/"):
 			return nil
 		}
-		return s.visit(root, p, takeHidden)
+		return s.visit(root, p, opt)
 	})
 }
 
 // visit takes one entry that is not a directory, without following it if it is a link.
-func (s *sources) visit(root *os.Root, p string, takeHidden bool) error {
-	if !takeHidden && format.Hidden(p) {
+func (s *sources) visit(root *os.Root, p string, opt Options) error {
+	if !chunkindex.Matches(opt.Match, p) {
+		return nil
+	}
+	if !opt.Hidden && format.Hidden(p) {
 		s.hidden++
 		return nil
 	}

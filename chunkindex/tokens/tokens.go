@@ -104,6 +104,11 @@ func (f *file) leftOut(windows uint64, sequence int64) int64 {
 	return max(0, n)
 }
 
+// Named reports whether an object's name is one of a token file, which other arrays have too.
+func Named(key string) bool {
+	return slices.Contains([]string{".bin", ".tokens", ".npy"}, format.Ext(key))
+}
+
 // dataset cuts files into windows.
 func (s *survey) dataset(files []file) (*format.Dataset, error) {
 	dtype := files[0].dtype

@@ -49,7 +49,7 @@ func (x *indexFlags) define(f *cli.Flags) {
 // defineFormat defines what says of shards what their bytes do not. pack has none of it: it makes its shards itself.
 func (x *indexFlags) defineFormat(f *cli.Flags) {
 	f.Choice(&x.opt.Format, "format", "", "format of the shards, if looking at them does not tell", chunkindex.FormatNames()...)
-	f.Text(&x.opt.Match, "match", "", "only objects that match `GLOB`, *.jpg or *.{jpg,png}, or all but these (!broken.jpg): the whole key if it has a slash, else what follows the last one")
+	f.Text(&x.opt.Match, "match", "", matchUsage)
 	f.Text(&x.opt.Split, "split", "", "only the objects of this `SPLIT`, in an index of its name; all: those of all splits, in one index")
 	f.Text(&x.opt.Config, "config", "", "only the objects of this configuration `NAME`, of a repository with several")
 	f.Flag(&x.opt.Hidden, "hidden", hiddenUsage)
@@ -77,8 +77,12 @@ func (x *indexFlags) place(f *cli.Flags, arg string) location.Location {
 		}
 	}
 	x.putName(f, &l)
+	if x.indexURL != "" {
+		l.PutBeside() // unless the address says otherwise
+	}
 	switch {
 	case x.indexURL == "":
+		x.opt.SpareClassFolders = true
 	case l.Index != nil:
 		f.Fault("--index-url %s: the dataset's address names %s already", location.HideSecrets(x.indexURL), l.Index)
 	default:
@@ -103,6 +107,8 @@ func (x *indexFlags) putName(f *cli.Flags, l *location.Location) {
 	}
 }
 
+const matchUsage = "only what matches `GLOB`, *.jpg or *.{jpg,png}, or all but that (!broken.jpg): the whole name below the dataset or source if GLOB has a slash, else what follows the last slash"
+
 const hiddenUsage = "take what is hidden too: names that begin with a dot, __MACOSX/, Thumbs.db, desktop.ini"
 
 // maxDefault is the largest number that a URL may name: a default beyond it would have no canonical URL.
@@ -119,24 +125,26 @@ func (x *indexFlags) check(f *cli.Flags) {
 	if b := x.opt.Defaults.BatchSize; b < 1 || b > maxDefault {
 		f.Fault("--batch-size %d: want 1 to %d", b, maxDefault)
 	}
-	if x.sequence > maxDefault {
+	if x.sequence > maxDefault || x.sequence == 0 && f.Set.Changed("sequence-length") {
 		f.Fault("--sequence-length %d: want 1 to %d", x.sequence, maxDefault)
 	}
 	x.opt.Hints.SequenceLength = int64(min(x.sequence, maxDefault))
 	x.checkFields(f)
-	if x.opt.Match != "" {
-		if _, err := path.Match(x.opt.Match, ""); err != nil {
-			f.Fault("--match %q: %w", x.opt.Match, err)
-		}
-	}
+	checkMatch(f, x.opt.Match)
 	if x.opt.Parallel == 0 {
 		f.Fault("--parallel 0: want at least 1")
 	}
 }
 
+func checkMatch(f *cli.Flags, pattern string) {
+	if _, err := path.Match(pattern, ""); err != nil {
+		f.Fault("--match %q: %w", pattern, err)
+	}
+}
+
 // checkFields refuses --fields without a name: it would mean all columns.
 func (x *indexFlags) checkFields(f *cli.Flags) {
-	if fl := f.Set.Lookup("fields"); fl != nil && fl.Changed && len(x.opt.Hints.Fields) == 0 {
+	if f.Set.Changed("fields") && len(x.opt.Hints.Fields) == 0 {
 		f.Fault("--fields: want the names of columns")
 	}
 }
@@ -173,9 +181,10 @@ the store, and keeps nothing else. A second run without it takes all columns aga
 README.md (the metadata of Hugging Face's hub) or dataset_dict.json describe, else those that names
 tell of: train, val, test. Where shards of several splits lie, one has to be chosen, or all.
 
-The index lies beside the shards unless --index-url says where: nothing is written beside
-them then, so that data nobody may write to can be read. index prints the address that all
-other commands take for such a dataset: DATASET,index=URL.`,
+The index lies beside the shards unless --index-url says where: nothing is written beside them
+then. That of a directory that takes no writes, or of class folders of pictures, which
+torchvision's ImageFolder reads too, is put into ~/.cache/millrace, where this user's commands find
+it. index prints the address that all commands take for such a dataset: DATASET,index=URL.`,
 		Example: `  millrace index s3://bucket/imagenet                # tar shards, .tar.gz, .tgz, .tar.zst
   millrace index ./shards --chunk-size 64MiB --batch-size 1024
   millrace index s3://bucket/mds-dataset             # index.json says it all: mds, litdata
@@ -204,11 +213,15 @@ other commands take for such a dataset: DATASET,index=URL.`,
 			check := func(args []string) { x.check(f); l = x.place(f, args[0]) }
 			return check, func(ctx context.Context, _ []string) error {
 				return x.store.With(ctx, l, false, func(ctx context.Context, st objstore.Store) error {
-					rep, err := a.buildIndex(ctx, &x.store, st, l, x.opt)
+					rep, err := a.buildIndex(ctx, &x.store, st, &l, x.opt)
 					if err != nil {
 						return err
 					}
-					return a.Print(rep, func(w io.Writer) { indexing.Print(w, l, rep) })
+					named := struct {
+						Address string `json:"address"` // of the dataset, for other commands
+						chunkindex.BuildReport
+					}{l.Address(), rep}
+					return a.Print(named, func(w io.Writer) { indexing.Print(w, l, rep) })
 				})
 			}
 		},
@@ -216,7 +229,7 @@ other commands take for such a dataset: DATASET,index=URL.`,
 }
 
 // buildIndex indexes one location with a progress bar.
-func (a *app) buildIndex(ctx context.Context, s *location.Stores, st objstore.Store, l location.Location, opt chunkindex.BuildOptions) (chunkindex.BuildReport, error) {
+func (a *app) buildIndex(ctx context.Context, s *location.Stores, st objstore.Store, l *location.Location, opt chunkindex.BuildOptions) (chunkindex.BuildReport, error) {
 	b := a.NewBar(ctx, "index")
 	opt.Progress = b.Update
 	rep, lines, err := indexing.Build(ctx, s, st, l, opt)

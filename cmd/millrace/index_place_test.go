@@ -1,7 +1,9 @@
 package main
 
 import (
+	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -225,8 +227,151 @@ func TestSplitsAreAskedForAndClassFoldersWarnedOf(t *testing.T) {
 	if o := ok(t, "index", photos, "--index-url", t.TempDir()); strings.Contains(o.stderr, advice) {
 		t.Errorf("elsewhere: got %s", o.stderr)
 	}
-	if o := ok(t, "index", photos); !strings.Contains(o.stderr, advice) || !strings.Contains(o.stderr, "--index-url") {
+	if o := ok(t, "index", photos, "--index-url", photos); !strings.Contains(o.stderr, advice) || !strings.Contains(o.stderr, "remove "+photos+"/.millrace") {
 		t.Errorf("got %s, want the advice", o.stderr)
+	}
+}
+
+// TestIndexInTheCache: that of class folders, and of a directory that takes no writes, lies where all commands find it, and nothing lies beside the data.
+func TestIndexInTheCache(t *testing.T) {
+	photos := t.TempDir()
+	for i := range 24 {
+		put(t, filepath.Join(photos, []string{"cat", "dog"}[i%2], fmt.Sprint(i, ".jpg")), fmt.Sprint(i))
+	}
+	put(t, filepath.Join(photos, "cat", "notes.txt"), "not a picture")
+	before := tree(t, photos)
+	o := ok(t, "index", photos, "--json")
+	var said struct {
+		Address string
+		Samples int
+		Example string `json:"ignored_example"`
+	}
+	if err := json.Unmarshal([]byte(o.stdout), &said); err != nil || said.Samples != 24 || said.Example != "cat/notes.txt" {
+		t.Errorf("got %s, %v, want 24 samples, and the note passed over", o.stdout, err)
+	}
+	home := os.Getenv("XDG_CACHE_HOME")
+	if !strings.HasPrefix(said.Address, "file://"+photos+",index=file://"+home+"/millrace/indexes/") || !strings.Contains(o.stderr, "ImageFolder would take the index") {
+		t.Errorf("got the address %s and %s, want one in %s", said.Address, o.stderr, home)
+	}
+	if !slices.Equal(tree(t, photos), before) {
+		t.Errorf("beside the pictures: got %q, want %q", tree(t, photos), before)
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(photos, link); err != nil {
+		t.Fatal(err)
+	}
+	want := read[struct{ Generation string }](t, "info", said.Address).Generation
+	for _, address := range []string{photos, "p=" + photos, "file://" + photos, link} {
+		if got := read[struct{ Address, Generation string }](t, "info", address); got.Generation != want || !strings.Contains(got.Address, ",index=") {
+			t.Errorf("%s: got %+v, want %s", address, got, want)
+		}
+	}
+	ok(t, "verify", photos)
+	ok(t, "serve", photos, "--check", "--cache-size", "64MiB")
+	if again := ok(t, "index", photos); !strings.Contains(again.stdout, "nothing has changed") {
+		t.Errorf("again: got %s", again.stdout)
+	}
+	ok(t, "index", photos, "--index-url", photos)
+	if got := read[struct{ Address string }](t, "info", photos).Address; got != "file://"+photos {
+		t.Errorf("got %s, want the index beside the pictures, where it was asked for", got)
+	}
+}
+
+// TestIndexFolderByMistake: an index that lies apart says whose it is.
+func TestIndexFolderByMistake(t *testing.T) {
+	dir, home := twins(t), t.TempDir()
+	t.Chdir(filepath.Dir(home))
+	for _, name := range []string{"", "#some"} {
+		ok(t, "index", dir+name, "--index-url", filepath.Base(home))
+		want := "this is the index of file://" + dir + name + ": open file://" + dir + name + ",index=file://" + home + "\n"
+		if o := millrace(t, nil, "info", home+name); o.code != exitFailure || !strings.Contains(o.stderr, want) {
+			t.Errorf("got exit code %d and %s, want %q", o.code, o.stderr, want)
+		}
+		for _, address := range []string{"file://" + dir + name + ",index=file://" + home, dir + name + ",index=" + filepath.Base(home), "FILE://" + dir + name + ",index=" + home} {
+			ok(t, "info", address)
+		}
+	}
+	if o := millrace(t, nil, "index", home); o.code != exitFailure || !strings.Contains(o.stderr, "belongs to file://"+dir) {
+		t.Errorf("got exit code %d and %s, want the owner", o.code, o.stderr)
+	}
+}
+
+// TestTokensAreAskedFor: what has to be said of token files is told first, is told again by the index, and a wrong type shows.
+func TestTokensAreAskedFor(t *testing.T) {
+	dir := t.TempDir()
+	text := make([]byte, 0, 4000)
+	for i := range 2000 {
+		text = binary.LittleEndian.AppendUint16(text, uint16(25*i))
+	}
+	for _, name := range []string{"a.bin", "b.bin"} {
+		put(t, filepath.Join(dir, "flat", name), string(text))
+	}
+	flat := filepath.Join(dir, "flat")
+	put(t, filepath.Join(flat, "meta.pkl"), "as nanoGPT has it")
+	for range 2 {
+		o := millrace(t, nil, "index", flat)
+		if command := "\n  millrace index file://" + flat + " --sequence-length 1024 --dtype uint16  # if these are tokens"; o.code != exitNotFound || !strings.Contains(o.stderr, command) || len(o.stderr) > 600 {
+			t.Errorf("got exit code %d and %s, want %q", o.code, o.stderr, command)
+		}
+		put(t, filepath.Join(flat, "vocab.txt"), "beside them")
+		if o := millrace(t, nil, "index", flat); !strings.Contains(o.stderr, " --sequence-length 1024 --dtype uint16  # if these are tokens") {
+			t.Errorf("beside a text: got %s", o.stderr)
+		}
+		if err := os.Remove(filepath.Join(flat, "vocab.txt")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if o := millrace(t, nil, "index", flat, "--sequence-length", "0"); o.code != exitUsage || !strings.Contains(o.stderr, "--sequence-length 0: want 1 to") {
+		t.Errorf("got exit code %d and %s", o.code, o.stderr)
+	}
+	const item = "128 tokens of <u2 and the next one; the largest token at the beginning is 48000\n"
+	first := ok(t, "index", flat, "--sequence-length", "128", "--dtype", "uint16")
+	again := ok(t, "index", flat)
+	if !strings.Contains(first.stdout, "each sample is "+item) || !strings.Contains(again.stdout, "nothing has changed") || !strings.Contains(again.stdout, "as the index that was here: --sequence-length 128 --dtype '<u2'") {
+		t.Errorf("got %s, and then %s", first.stdout, again.stdout)
+	}
+	if o := ok(t, "info", flat); !strings.Contains(o.stdout, item) {
+		t.Errorf("got %s, want %q", o.stdout, item)
+	}
+	if o := ok(t, "index", flat, "--sequence-length", "64", "--dtype", "uint32"); !strings.Contains(o.stdout, "64 tokens of <u4 and the next one; the largest token at the beginning is 3147414400\n") {
+		t.Errorf("of the wrong type: got %s", o.stdout)
+	}
+	if err := os.Rename(filepath.Join(flat, "a.bin"), filepath.Join(flat, "a.tar")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(flat, "b.bin")); err != nil {
+		t.Fatal(err)
+	}
+	if o := millrace(t, nil, "index", flat); strings.Contains(o.stderr, "sequence length") {
+		t.Errorf("where no token file lies any more: got %s", o.stderr)
+	}
+}
+
+// put makes a file, and the directories above it.
+func put(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPackTakesWhatMatches: the rest is left out, and what else was taken is told.
+func TestPackTakesWhatMatches(t *testing.T) {
+	from := t.TempDir()
+	for _, name := range []string{"cat/1.jpg", "cat/2.jpg", "dog/1.jpg", "dog/notes.txt"} {
+		put(t, filepath.Join(from, name), name)
+	}
+	if o := ok(t, "pack", from, filepath.Join(t.TempDir(), "all")); !strings.Contains(o.stdout, "leaves some out: 3 jpg, 1 txt\n") {
+		t.Errorf("got %s, want the files by extension", o.stdout)
+	}
+	if o := ok(t, "pack", from, filepath.Join(t.TempDir(), "pictures"), "--match", "*.jpg", "--label-from-directory"); !strings.Contains(o.stdout, "as 3 samples") || strings.Contains(o.stdout, "leaves some out") {
+		t.Errorf("got %s, want the pictures", o.stdout)
+	}
+	if o := millrace(t, nil, "pack", from, t.TempDir(), "--match", "["); o.code != exitUsage {
+		t.Errorf("got exit code %d: %s", o.code, o.stderr)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace-data/millrace/chunkindex"
-	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/internal/cli"
 	"github.com/millrace-data/millrace/internal/inventory"
 	"github.com/millrace-data/millrace/internal/location"
@@ -18,7 +17,7 @@ func (a *app) info() *cobra.Command {
 	return a.Build(cli.Command{
 		Use: "info GATEWAY[/NAME]|DATASET", Short: "Say what a dataset has: generation, format, samples, defaults",
 		Long: `Describes a dataset: in a store by its index, or as a gateway serves it, the default one if no
-name is given. Both say the same. No data is read.`,
+name is given. Both say the same, and a store of token files the largest of the first ones too.`,
 		Example: `  millrace info s3://bucket/imagenet
   millrace info http://gw:8080
   millrace info http://gw:8080/imagenet --json`,
@@ -52,21 +51,22 @@ name is given. Both say the same. No data is read.`,
 	})
 }
 
-func describe(ctx context.Context, gateway, name string, s *location.Stores, l location.Location) (client.Dataset, error) {
+func describe(ctx context.Context, gateway, name string, s *location.Stores, l location.Location) (d inventory.Described, err error) {
 	if l.Name == "" {
 		c, err := reached(ctx, gateway, name)
 		if err != nil {
-			return client.Dataset{}, err
+			return d, err
 		}
 		defer c.CloseIdle()
-		return c.Describe(ctx)
+		d.Dataset, err = c.Describe(ctx)
+		return d, err
 	}
-	d, err := s.OpenIndex(ctx, l, chunkindex.OpenOptions{})
+	o, err := s.OpenIndex(ctx, l, chunkindex.OpenOptions{})
 	if err != nil {
-		return client.Dataset{}, err
+		return d, err
 	}
-	defer d.Close()
-	return inventory.Indexed(l, d.Index), nil
+	defer o.Close()
+	return inventory.Indexed(ctx, o), nil
 }
 
 func (a *app) datasets() *cobra.Command {

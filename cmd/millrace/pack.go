@@ -34,6 +34,7 @@ cat, 1 for dog. The index keeps the names.`,
 			f.Size(&opt.ShardSize, "shard-size", pack.DefaultShardSize, "target size of a shard")
 			f.Choice(&opt.Key, "key", pack.KeyGroup, "what makes a sample: files whose names differ in the extension alone, or each file", pack.KeyGroup, pack.KeyPath)
 			f.Flag(&byDirectory, "label-from-directory", "label each sample by the directory that it lies in: a member .cls with the number of the class")
+			f.Text(&opt.Match, "match", "", matchUsage)
 			f.Flag(&opt.Hidden, "hidden", hiddenUsage)
 			f.Flag(&opt.SkipSpecial, "skip-special", "leave out links, devices and pipes instead of refusing them")
 			f.Text(&opt.TempDir, "temp-dir", "", "`DIR` for shards too large for memory (default the system's)")
@@ -42,6 +43,7 @@ cat, 1 for dog. The index keeps the names.`,
 			check := func(args []string) {
 				x.check(f)
 				l = one(f, args[len(args)-1])
+				l.PutBeside() // the shards
 				for _, source := range args[:len(args)-1] {
 					if l.Inside(source) {
 						f.Fault("%s lies in %s, which is to be packed: another run would pack the shards of this one", l, source)
@@ -50,6 +52,7 @@ cat, 1 for dog. The index keeps the names.`,
 				if byDirectory {
 					opt.Label = pack.LabelDirectory
 				}
+				checkMatch(f, opt.Match)
 				if opt.ShardSize < 1 {
 					f.Fault("--shard-size 0B: want at least 1B")
 				}
@@ -79,7 +82,7 @@ func (a *app) packAndIndex(ctx context.Context, sources []string, s *location.St
 		return indexing.Packed{}, err
 	}
 	build.Classes = p.Classes
-	x, err := a.buildIndex(ctx, s, st, l, build)
+	x, err := a.buildIndex(ctx, s, st, &l, build)
 	if err != nil {
 		return indexing.Packed{}, err
 	}

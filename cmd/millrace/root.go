@@ -33,7 +33,7 @@ func run(ctx context.Context, args, env []string, stdout, stderr io.Writer) int 
 const rootLong = `Millrace is a training-data gateway. Point it at shards in any S3-compatible bucket
 and every machine that trains reads its shuffled batches with one HTTP GET:
 
-    curl http://gateway:8080/epoch/0/batch/17 | tar -t
+    curl 'http://gateway:8080/epoch/0/batch/17?format=tar' | tar -t
 
 The settings of serve can also be set by the environment (--cache-size is MILLRACE_CACHE_SIZE)
 and in a YAML file that --config names. The other commands read neither, but for AWS_... and

@@ -131,12 +131,12 @@ func TestAllFaultsAreReportedTogether(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := millrace(t, []string{"MILLRACE_PART_SIZE=big", "MILLRACE_TYPO=1"},
-		"serve", "--config", file, "--listen", "0.0.0.0:80", "--cache-size", "x", "--lame-duck=-1s", "--log-level", "loud", "stray")
+		"serve", "--config", file, "--listen", "0.0.0.0:80", "--cache-size", "x", "--lame-duck=-1s", "--log-level", "loud", "s3://a/*.tar")
 	if o.code != exitUsage {
 		t.Errorf("got exit code %d, want 2", o.code)
 	}
 	for _, want := range []string{
-		"--fetchers", "no-such-key", "MILLRACE_PART_SIZE", "MILLRACE_TYPO", "--insecure-no-auth", "--cache-size", "--lame-duck", "--log-level", "stray", "--dataset",
+		"--fetchers", "no-such-key", "MILLRACE_PART_SIZE", "MILLRACE_TYPO", "--insecure-no-auth", "--cache-size", "--lame-duck", "--log-level", "a pattern is no address: give s3://a/",
 		"c.yaml:4: unknown key \"epoch\" in section store", // a key of other commands would be without effect
 	} {
 		if !strings.Contains(o.stderr, want) {

@@ -16,17 +16,18 @@ import (
 
 func (a *app) serve() *cobra.Command {
 	return a.Build(cli.Command{
-		Use: "serve --dataset NAME=URL", Short: "Serve datasets over HTTP", Settings: true,
-		Long: `Serves shuffled batches of one or more indexed datasets. SIGTERM ends it in order: it
-reports itself not ready, goes on serving for --lame-duck, then waits for open requests
-for at most --drain-timeout. Ctrl-C does the same, but leaves out --lame-duck where nobody
-reads. A second signal ends it at once. SIGHUP has it read --datasets and the newest indexes again.
+		Use: "serve [DATASET]...", Short: "Serve datasets over HTTP", Settings: true,
+		Long: `Serves shuffled batches of one or more indexed datasets, which stand as arguments, behind
+--dataset or in the file of --datasets. SIGTERM ends it in order: it reports itself not ready,
+goes on serving for --lame-duck, then waits for open requests for at most --drain-timeout. Ctrl-C
+does the same, but leaves out --lame-duck where nobody reads. A second signal ends it at once.
+SIGHUP has it read --datasets and the newest indexes again.
 
 S3 credentials come from the AWS chain (environment, shared file, web identity, instance
 metadata), or from the profile that an address names, never from a flag. Traces are sent where
 OTEL_EXPORTER_OTLP_ENDPOINT says.`,
-		Example: `  millrace serve --dataset imagenet=s3://bucket/imagenet --cache-size 16GiB
-  millrace serve --dataset ./shards --listen 127.0.0.1:9000 --admin-listen 127.0.0.1:9001
+		Example: `  millrace serve imagenet=s3://bucket/imagenet --cache-size 16GiB
+  millrace serve ./shards --listen 127.0.0.1:9000 --admin-listen 127.0.0.1:9001
   millrace serve --dataset s3://bucket/imagenet --cluster job-a --join dns:gateways.job-a.svc:7946 \
     --peer-listen 0.0.0.0:7946 --peer-cert tls.crt --peer-key tls.key --peer-ca ca.crt
   millrace serve --dataset photos=s3://public/photos,index=s3://mine/photos
@@ -38,7 +39,8 @@ OTEL_EXPORTER_OTLP_ENDPOINT says.`,
 			var c serveConfig
 			c.define(f)
 			f.Flag(&a.JSON, "json", "print JSON, with --check")
-			check := func([]string) {
+			check := func(args []string) {
+				c.datasets = append(c.datasets, args...)
 				if a.JSON && !c.Check {
 					f.Fault("--json: want --check with it; --log-format json makes the log JSON")
 				}

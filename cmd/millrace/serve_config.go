@@ -104,7 +104,7 @@ func (c *serveConfig) validate(f *cli.Flags) {
 	}
 	c.checkMixtures(f)
 	if len(c.datasets) == 0 && c.DatasetsFile == "" {
-		f.Fault("--dataset: want at least one NAME=URL, or --datasets FILE")
+		f.Fault("expected a DATASET, --dataset NAME=URL or --datasets FILE")
 	}
 	names := map[string]bool{}
 	for i, d := range c.datasets {

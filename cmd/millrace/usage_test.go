@@ -79,7 +79,7 @@ func TestShellsCompleteWords(t *testing.T) {
 		{"serve --config ", ":0\n"},
 		{"serve --disk-cache ", ":16\n"},
 		{"serve --cache-size ", ":4\n"},
-		{"serve ", ":4\n"},
+		{"serve ", ":16\n"},
 		{"fetch ", ":4\n"},
 		{"fetch http://gw:1 ", ":4\n"},
 		{"index ", ":16\n"},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/files"
+	"github.com/millrace-data/millrace/chunkindex/tokens"
 	"github.com/millrace-data/millrace/internal/cli"
 	"github.com/millrace-data/millrace/internal/location"
 	"github.com/millrace-data/millrace/internal/objstore"
@@ -19,15 +20,19 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Build indexes the shards of a location, which st holds. The lines are warnings for people.
-func Build(ctx context.Context, s *location.Stores, st objstore.Store, l location.Location, opt chunkindex.BuildOptions) (rep chunkindex.BuildReport, lines []string, err error) {
+// Build indexes the shards of a location, which st holds. Where the index cannot, or is not to, lie beside the shards of a directory, it is put into the
+// user's cache, and l says so afterwards. The lines are warnings for people.
+func Build(ctx context.Context, s *location.Stores, st objstore.Store, l *location.Location, opt chunkindex.BuildOptions) (rep chunkindex.BuildReport, lines []string, err error) {
+	apart, possible := l.Apart()
+	opt.SpareClassFolders = opt.SpareClassFolders && possible
 	opt.Links, opt.Name = l.Links, l.IndexName
-	var uneven string
+	var uneven, each string
 	opt.Inspect = func(x *chunkindex.Index) {
 		d := x.Defaults()
 		if plan, err := shuffle.NewPlan(shuffle.Params{Shuffle: d.Shuffle, Window: d.Window}, x.First()); err == nil {
 			uneven = orders.Uneven(plan, d.BatchSize, x)
 		}
+		each = location.Opened{Loc: *l, Store: st, Index: x}.Tokens(ctx)
 	}
 	if l.Index != nil {
 		at, done, err := s.Open(*l.Index, true)
@@ -37,20 +42,37 @@ func Build(ctx context.Context, s *location.Stores, st objstore.Store, l locatio
 		defer done()
 		opt.Index, opt.Data = chunkindex.Place{Store: at, Prefix: l.Index.Prefix}, l.Shards()
 	}
-	if rep, err = chunkindex.Build(ctx, st, l.Prefix, opt); err != nil {
-		err = fmt.Errorf("index %s: %w", l, location.Cause(l, err))
-		if errors.Is(err, chunkindex.ErrReadOnly) {
-			err = fmt.Errorf("%w: --index-url URL puts the index where you may write, and writes nothing beside the shards", err)
-		}
-		if several, ok := errors.AsType[*chunkindex.SplitsError](err); ok {
-			err = askForSplit(l, several, given(opt, "--split", "--config"))
-		}
-		if kinds, ok := errors.AsType[*chunkindex.KindsError](err); ok {
-			err = askForKind(l, kinds, given(opt, "--match", "--format"))
-		}
-		return rep, nil, err
+	if rep, err = chunkindex.Build(ctx, st, l.Prefix, opt); err == nil {
+		rep.Tokens = each
+		return rep, warnings(*l, rep, uneven), nil
 	}
-	return rep, warnings(l, rep, uneven), nil
+	for _, why := range []error{chunkindex.ErrReadOnly, chunkindex.ErrClassFolders} {
+		if possible && errors.Is(err, why) {
+			said := fmt.Sprintf("millrace: %s: %v: it is put into %s, where your commands find it; --index-url puts it elsewhere, or beside the shards", l, why, apart.Index.Dir)
+			*l = apart
+			rep, lines, err := Build(ctx, s, st, l, opt)
+			return rep, append([]string{said}, lines...), err
+		}
+	}
+	return rep, nil, explain(*l, opt, fmt.Errorf("index %s: %w", l, location.Cause(*l, err)))
+}
+
+// explain adds the cure to a fault, or the commands to choose from.
+func explain(l location.Location, opt chunkindex.BuildOptions, err error) error {
+	if errors.Is(err, chunkindex.ErrReadOnly) {
+		return fmt.Errorf("%w: --index-url URL puts the index where you may write, and writes nothing beside the shards", err)
+	}
+	if several, ok := errors.AsType[*chunkindex.SplitsError](err); ok {
+		return askForSplit(l, several, given(opt, "--split", "--config"))
+	}
+	if kinds, ok := errors.AsType[*chunkindex.KindsError](err); ok {
+		return askForKind(l, kinds, given(opt, "--match", "--format"))
+	}
+	if unknown, ok := errors.AsType[*files.UnknownError](err); ok && tokens.Named(unknown.Key) {
+		return &question{fmt.Sprintf("index %s: what %s holds does not show. Choose:%s\n  Else say --record-size of records, leave such objects out with --match, or take each as a sample with --format files",
+			l, cli.Printable(unknown.Key), tokensChoice(l, given(opt))), err}
+	}
+	return err
 }
 
 // warnings returns a line for each thing about an index that is likely not what the user wants, with the cure.
@@ -71,7 +93,7 @@ func warnings(l location.Location, r chunkindex.BuildReport, uneven string) (lin
 			l, cli.Count(r.Links, "link", "links"), cli.Printable(r.Link), cure)
 	}
 	if r.ClassFolders > 0 && l.Bucket == "" && l.Index == nil {
-		say("%s: %s of pictures: torchvision's ImageFolder takes .millrace for one more class, and fails; --index-url DIR puts the index elsewhere, then remove %s",
+		say("%s: %s of pictures: torchvision's ImageFolder takes .millrace for one more class, and fails: remove %s and index again, which puts the index elsewhere",
 			l, cli.Count(r.ClassFolders, "folder", "folders"), filepath.Join(l.Dir, ".millrace"))
 	}
 	if r.Format == files.Name {
@@ -88,6 +110,9 @@ func Print(w io.Writer, l location.Location, r chunkindex.BuildReport) {
 		cli.Count(r.Shards, r.Format+" shard", r.Format+" shards"), humanize.IBytes(uint64(r.Bytes)))
 	if r.LeftOut > 0 {
 		fmt.Fprintf(w, "  left out %s, which fill no window at the ends of shards\n", cli.Count(uint64(r.LeftOut), "token", "tokens"))
+	}
+	if r.Tokens != "" {
+		fmt.Fprintf(w, "  each sample is %s\n", r.Tokens)
 	}
 	if r.Assumed != "" {
 		fmt.Fprintf(w, "  %s\n", cli.Printable(r.Assumed))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/files"
+	"github.com/millrace-data/millrace/chunkindex/tokens"
 	"github.com/millrace-data/millrace/internal/cli"
 	"github.com/millrace-data/millrace/internal/location"
 )
@@ -17,14 +18,16 @@ func askForKind(l location.Location, e *chunkindex.KindsError, given []string) e
 	var text strings.Builder
 	fmt.Fprintf(&text, "index %s: objects of several kinds lie here, and an index is of one. Choose:", l)
 	command := func(comment string, options ...string) {
-		words := slices.Concat([]string{"millrace index", quoted(l.Address())}, given, options)
-		fmt.Fprintf(&text, "\n  %s  # %s", strings.Join(words, " "), comment)
+		text.WriteString(choice(l, comment, slices.Concat(given, options)...))
 	}
 	loose := 0
 	for _, k := range e.Kinds {
 		example := cli.Printable(k.Example)
 		objects := cli.Count(k.Objects, k.Name+" object", k.Name+" objects")
 		switch {
+		case k.Refusal != "" && tokens.Named(k.Example):
+			text.WriteString(tokensChoice(l, given))
+			continue
 		case k.Refusal != "":
 			fmt.Fprintf(&text, "\n  %s", cli.Printable(k.Refusal))
 			continue
@@ -47,6 +50,16 @@ func askForKind(l location.Location, e *chunkindex.KindsError, given []string) e
 		}
 	}
 	return &question{text.String(), e}
+}
+
+// choice is a line of a refusal: a command to type, and what it does.
+func choice(l location.Location, comment string, options ...string) string {
+	return fmt.Sprintf("\n  %s  # %s", strings.Join(slices.Concat([]string{"millrace index", quoted(l.Address())}, options), " "), comment)
+}
+
+// tokensChoice is the line for files of tokens, which do not say what they hold.
+func tokensChoice(l location.Location, given []string) string {
+	return choice(l, "if these are tokens: 1,024 and the next one are a sample", slices.Concat(given, []string{"--sequence-length 1024 --dtype uint16"})...)
 }
 
 // given returns the options that say what an index is of, as a user types them, but those that an answer replaces.

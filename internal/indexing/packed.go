@@ -1,8 +1,12 @@
 package indexing
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/dustin/go-humanize"
 
@@ -28,6 +32,13 @@ func (r *Packed) Print(w io.Writer, l location.Location) {
 	if r.MultiMember > 0 {
 		fmt.Fprintf(w, "  %s of more than one member, such as %q: files of one name with several extensions, read together;\n  --key path tells them apart where their names differ before the last dot\n",
 			cli.Count(r.MultiMember, "sample", "samples"), r.Example)
+	}
+	if n := len(r.Extensions); n > 1 && n <= maxSkipped {
+		var of []string
+		for _, ext := range slices.Sorted(maps.Keys(r.Extensions)) {
+			of = append(of, humanize.Comma(int64(r.Extensions[ext]))+" "+cmp.Or(cli.Printable(ext), "without one"))
+		}
+		fmt.Fprintf(w, "  files by extension, of which --match leaves some out: %s\n", strings.Join(of, ", "))
 	}
 	if n := len(r.Classes); n > 0 {
 		fmt.Fprintf(w, "  labels of %s: 0 is %s\n", cli.Count(n, "class", "classes"), cli.Printable(r.Classes[0]))

@@ -2,6 +2,7 @@ package indexing
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/millrace-data/millrace/chunkindex"
@@ -25,7 +26,7 @@ func askForSplit(l location.Location, e *chunkindex.SplitsError, given []string)
 		fmt.Fprintf(&text, "index %s: several splits lie here, and one index of them would mix them. Choose one:", l)
 	}
 	command := func(options, comment string) {
-		fmt.Fprintf(&text, "\n  %s  # %s", strings.Join(append([]string{"millrace index", quoted(l.Address())}, append(given, options)...), " "), comment)
+		text.WriteString(choice(l, comment, append(slices.Clone(given), options)...))
 	}
 	for i, s := range e.Splits {
 		if i == maxAsked {

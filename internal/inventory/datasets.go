@@ -2,27 +2,35 @@
 package inventory
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"text/tabwriter"
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/internal/cli"
 	"github.com/millrace-data/millrace/internal/location"
 )
 
+// Described is a dataset, and what only its store tells.
+type Described struct {
+	client.Dataset
+	Address string `json:"address,omitempty"` // for other commands
+	Tokens  string `json:"tokens,omitempty"`  // what a sample is, of token files
+}
+
 // Indexed describes a dataset in a store as a gateway that serves it would.
-func Indexed(l location.Location, x *chunkindex.Index) client.Dataset {
+func Indexed(ctx context.Context, o location.Opened) Described {
+	x := o.Index
 	d := x.Defaults()
-	return client.Dataset{
-		Name: l.Name, Generation: x.Generation(), Format: x.Format(), Samples: x.Samples(), Chunks: uint64(x.Chunks()), Shards: uint64(x.Shards()),
+	return Described{Address: o.Loc.Address(), Tokens: o.Tokens(ctx), Dataset: client.Dataset{
+		Name: o.Loc.Name, Generation: x.Generation(), Format: x.Format(), Samples: x.Samples(), Chunks: uint64(x.Chunks()), Shards: uint64(x.Shards()),
 		Bytes: uint64(x.Bytes()), Plan: client.Defaults{BatchSize: d.BatchSize, Window: d.Window, Shuffle: d.Shuffle, Seed: d.Seed, Tail: d.Tail},
 		Fields: fieldsOf(x.Fields()), Classes: x.ClassFolders(),
-	}
+	}}
 }
 
 func fieldsOf(fields []format.Field) []client.Field {
@@ -36,13 +44,16 @@ func fieldsOf(fields []format.Field) []client.Field {
 }
 
 // PrintDataset writes what is known of one dataset.
-func PrintDataset(w io.Writer, d client.Dataset) {
+func PrintDataset(w io.Writer, d Described) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(name string, value any) { fmt.Fprintf(t, "%s\t%v\n", name, value) }
 	row("dataset", d.Name)
 	row("generation", d.Generation)
 	row("format", d.Format)
 	row("samples", humanize.Comma(int64(d.Samples)))
+	if d.Tokens != "" {
+		row("a sample", d.Tokens)
+	}
 	row("chunks", humanize.Comma(int64(d.Chunks)))
 	row("shards", humanize.Comma(int64(d.Shards)))
 	row("bytes", fmt.Sprintf("%s (%s)", humanize.Comma(int64(d.Bytes)), humanize.IBytes(d.Bytes)))

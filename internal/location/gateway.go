@@ -31,7 +31,7 @@ func Served(arg, given string) (gateway, name string, ok bool) {
 		scheme, rest = "http", arg
 	}
 	host, path, _ := strings.Cut(rest, "/")
-	gateway = scheme + "://" + host
+	gateway = strings.ToLower(scheme) + "://" + host
 	if !IsGateway(gateway) || !found && !hostPort(host) {
 		return "", "", false
 	}

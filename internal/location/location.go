@@ -1,6 +1,7 @@
 package location
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -24,6 +25,7 @@ type Location struct {
 	Links     bool      // links that lead out of the directory are followed
 	IndexName string    // name of the index, of several that the dataset has; empty: the default one
 	Index     *Location // where the index lies, with a service of its own; nil: beside the shards
+	cached    bool      // the index lies in this user's cache, which the address did not say
 }
 
 // OfIndex is where the index lies, and all that is kept beside it: losses, subsets, quarantines.
@@ -140,6 +142,9 @@ func Parse(s string) (Location, error) {
 			return Location{}, fmt.Errorf("dataset %q: %w", HideSecrets(s), err)
 		}
 	}
+	if at, ok := l.Apart(); ok && hasState(at.Index.Dir) {
+		l = at
+	}
 	return l, nil
 }
 
@@ -224,6 +229,9 @@ func (l Location) defaultName() string {
 }
 
 func ParseAddress(s string) (Location, error) {
+	if err := refusePattern(s); err != nil {
+		return Location{}, err
+	}
 	scheme, _, ok := strings.Cut(s, "://")
 	if !ok {
 		if s == "" {
@@ -242,7 +250,7 @@ func ParseAddress(s string) (Location, error) {
 	if err != nil {
 		return Location{}, err
 	}
-	switch scheme {
+	switch u.Scheme { // in small letters
 	case "s3":
 		if !validBucket.MatchString(u.Host) {
 			return Location{}, fmt.Errorf("bucket %q is no bucket's name", u.Hostname())
@@ -274,6 +282,16 @@ func parsePath(s string) (l Location, err error) {
 	l.IndexName = name
 	l.Dir, err = filepath.Abs(dir)
 	return l, err
+}
+
+// refusePattern refuses an address with a pattern in it, which names no single place.
+func refusePattern(s string) error {
+	address, _, _ := strings.Cut(s, "?")
+	if _, err := os.Stat(strings.TrimPrefix(s, "file://")); err == nil || !strings.Contains(address, "*") {
+		return nil
+	}
+	place, _ := path.Split(address[:strings.Index(address, "*")])
+	return fmt.Errorf("a pattern is no address: give %s, and index it with --match '%s'", HideSecrets(cmp.Or(place, ".")), address[len(place):])
 }
 
 // cutLast cuts a text at the last separator.

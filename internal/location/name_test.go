@@ -72,3 +72,34 @@ func TestNamesOfOneDatasetSharePlaces(t *testing.T) {
 		t.Errorf("got %v, want the other name refused", err)
 	}
 }
+
+// TestAddressesAsPeopleTypeThem: a scheme may be in capitals, and a pattern is refused by name, without secrets.
+func TestAddressesAsPeopleTypeThem(t *testing.T) {
+	dir := t.TempDir()
+	odd := filepath.Join(dir, "a*b")
+	if err := os.Mkdir(odd, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for in, want := range map[string]string{"S3://bucket/P": "s3://bucket/P", "p=FILE://" + dir: "file://" + dir, "p=" + odd: "file://" + odd, "p=file://" + odd: "file://" + odd} {
+		if l, err := Parse(in); err != nil || l.Address() != want {
+			t.Errorf("%s: got %s, %v, want %s", in, l.Address(), err, want)
+		}
+	}
+	for in, want := range map[string]string{
+		"s3://bucket/p/*.parquet":          "give s3://bucket/p/, and index it with --match '*.parquet'",
+		"s3://bucket/p/*/x.tar?profile=a":  "give s3://bucket/p/, and index it with --match '*/x.tar'",
+		"s3://key:canary@bucket/p/*.tar":   "a pattern is no address",
+		"*.jpg":                            "give ., and index it with --match '*.jpg'",
+		dir + "/train-*.tar":               "give " + dir + "/, and index it with --match 'train-*.tar'",
+		"file://" + dir + "/x/*.tar":       "give file://" + dir + "/x/, and index it with --match '*.tar'",
+		"s3://bucket/p,index=s3://mine/p*": "a pattern is no address",
+		"hf://me/pairs":                    `scheme "hf": want s3:// or file://`,
+	} {
+		if _, err := Parse(in); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "canary") {
+			t.Errorf("%s: got %v, want %q", in, err, want)
+		}
+	}
+	if gateway, name, ok := Served("HTTP://gw:8080/Photos", ""); gateway != "http://gw:8080" || name != "Photos" || !ok {
+		t.Errorf("got %s and %s", gateway, name)
+	}
+}

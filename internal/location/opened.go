@@ -8,6 +8,9 @@ import (
 	"strings"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/codec"
+	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/tokens"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/selection"
 )
@@ -81,20 +84,39 @@ func (d Opened) OpenIndex(ctx context.Context, opt chunkindex.OpenOptions) (*chu
 }
 
 // belongs looks whether the shards can be read as the index has them: links are followed if they were when it was made, and of
-// an index that lies elsewhere the first shard is here.
+// an index that was made to lie elsewhere the first shard is here.
 func (d Opened) belongs(ctx context.Context) error {
 	if d.Index.Links() && !d.Loc.Links {
 		return fmt.Errorf("open dataset %s: its index was made with --follow-links, so give its address as %s,%s%s", d.Loc, d.Loc.Address(), linksOption, followLinks)
 	}
-	if d.Loc.Index == nil || d.Index.Shards() == 0 {
+	if d.Loc.Index == nil && d.Index.Data() == "" || d.Index.Shards() == 0 {
 		return nil
 	}
 	shard := d.Index.Shard(0).Key
 	_, err := d.Store.Stat(ctx, d.Loc.Prefix+shard)
+	if errors.Is(err, objstore.ErrNotFound) && d.Loc.Index == nil {
+		of := d.Index.Data() + strings.TrimPrefix(d.Loc.String(), d.Loc.Shards())
+		return fmt.Errorf("open dataset %s: this is the index of %s: open %s,%s%s", d.Loc, of, of, indexOption, d.Loc.Shards())
+	}
 	if errors.Is(err, objstore.ErrNotFound) {
 		return fmt.Errorf("open dataset %s: shard %q of the index at %s is not here: is it the index of other data? %w", d.Loc, shard, d.Loc.Index, err)
 	}
 	return err
+}
+
+// Tokens says what a sample of token files is, and reads the beginning of the first chunk, whose largest token tells of a wrong type.
+func (d Opened) Tokens(ctx context.Context) string {
+	x := d.Index
+	if x.Format() != tokens.Name || x.Chunks() == 0 {
+		return ""
+	}
+	dtype, shape := x.Framing().(format.Array).Item()
+	e := x.Extents(0)[0]
+	b, largest := make([]byte, min(e.Length, 1<<20)), "not known"
+	if x.Chunk(0).Codec == codec.None && d.Store.ReadRange(ctx, objstore.Ref{Key: d.Loc.Prefix + x.Shard(e.Shard).Key}, e.Offset, b) == nil {
+		largest = strconv.FormatUint(tokens.Largest(dtype, b), 10)
+	}
+	return fmt.Sprintf("%d tokens of %s and the next one; the largest token at the beginning is %s", shape[0]-1, dtype, largest)
 }
 
 // Cause leaves out what chunkindex says ahead of a fault: its word for the operation, and the prefix, which for a whole

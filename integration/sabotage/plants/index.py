@@ -4,7 +4,7 @@ PLANTS = [
     (
         "a pattern that leaves objects out takes them alone",
         "./chunkindex TestMatches",
-        [("chunkindex/survey.go", "return !matches(others, key)", "return matches(others, key)")],
+        [("chunkindex/survey.go", "return !Matches(others, key)", "return Matches(others, key)")],
     ),
     (
         "who asks for all names of parts drives out what batches need",
@@ -327,7 +327,7 @@ PLANTS = [
     (
         "pack takes hidden files",
         "./pack TestHiddenFilesAreLeftOut",
-        [("pack/walk.go", "if !takeHidden && format.Hidden(p) {", "if !takeHidden && format.Hidden(p) && p == \"\" {")],
+        [("pack/walk.go", "if !opt.Hidden && format.Hidden(p) {", "if !opt.Hidden && format.Hidden(p) && p == \"\" {")],
     ),
     (
         "a last line stands before others without a line feed",
@@ -552,7 +552,7 @@ PLANTS = [
     (
         "an index that was made of links is served without them",
         "./cmd/millrace TestLinksAreFollowedByOption",
-        [("chunkindex/open.go", "x.tables, x.links, x.binding, x.name = opt.Tables, links, bindingKey, opt.Name", "x.tables, x.links, x.binding, x.name = opt.Tables, links && opt.MaxBytes > 0, bindingKey, opt.Name")],
+        [("chunkindex/open.go", "x.tables, x.links, x.data, x.binding, x.name = opt.Tables, links, data, bindingKey, opt.Name", "x.tables, x.links, x.data, x.binding, x.name = opt.Tables, links && opt.MaxBytes > 0, data, bindingKey, opt.Name")],
     ),
     (
         "train and val become one dataset without a word",

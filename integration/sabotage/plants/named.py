@@ -111,4 +111,44 @@ PLANTS = [
         "./chunkindex TestANewClassReadsNothingAgain",
         [("chunkindex/reuse.go", "return m.ChunkSize == b.opt.ChunkSize &&", "return len(m.Classes) == len(b.classes()) && m.ChunkSize == b.opt.ChunkSize &&")],
     ),
+    (
+        "an index among class folders breaks ImageFolder, and nobody asked for it",
+        "./cmd/millrace TestIndexInTheCache",
+        [("chunkindex/build.go", "if b.opt.SpareClassFolders && b.report.ClassFolders > 0 &&", "if b.opt.SpareClassFolders && b.report.ClassFolders > 1000 &&")],
+    ),
+    (
+        "the index that lies in the cache is not found there",
+        "./cmd/millrace TestIndexInTheCache",
+        [("internal/location/location.go", "if at, ok := l.Apart(); ok && hasState(at.Index.Dir) {", "if at, ok := l.Apart(); ok && hasState(l.Dir) {")],
+    ),
+    (
+        "a directory and a link to it have an index each",
+        "./cmd/millrace TestIndexInTheCache",
+        [("internal/location/apart.go", "sha256.Sum256([]byte(dir))", "sha256.Sum256([]byte(l.Dir + dir))")],
+    ),
+    (
+        "captions beside pictures are passed over as stray texts",
+        "./chunkindex TestKindsAreNotMixed",
+        [("chunkindex/classes.go", "classNames(pictures) == nil || slices.ContainsFunc(pictures.Shards, captioned) {", "classNames(pictures) == nil {")],
+    ),
+    (
+        "the folder of an index opens as a dataset",
+        "./cmd/millrace TestIndexFolderByMistake",
+        [("internal/location/opened.go", "if d.Loc.Index == nil && d.Index.Data() == \"\" ||", "if d.Loc.Index == nil ||")],
+    ),
+    (
+        "index forgets the windows of tokens that it made before",
+        "./cmd/millrace TestTokensAreAskedFor",
+        [("chunkindex/reuse.go", "b.opt.Format != \"\" || len(h.Given()) > 0 || !named {", "b.opt.Format != \"\" || len(h.Given()) == 0 || !named {")],
+    ),
+    (
+        "pack takes what does not match",
+        "./cmd/millrace TestPackTakesWhatMatches",
+        [("pack/walk.go", "if !chunkindex.Matches(opt.Match, p) {", "if !chunkindex.Matches(opt.Match, p) && p == \"\" {")],
+    ),
+    (
+        "a pattern is taken for a prefix",
+        "./internal/location TestAddressesAsPeopleTypeThem",
+        [("internal/location/location.go", "err == nil || !strings.Contains(address, \"*\") {", "err == nil || strings.Contains(address, \"\") {")],
+    ),
 ]

@@ -171,7 +171,7 @@ PLANTS = [
     (
         "--fields without a name means all columns",
         "./cmd/millrace TestIndexFlagsReachTheFormat",
-        [("cmd/millrace/index.go", "fl.Changed && len(x.opt.Hints.Fields) == 0", "fl.Changed && len(x.opt.Hints.Fields) < 0")],
+        [("cmd/millrace/index.go", 'f.Set.Changed("fields") && len(x.opt.Hints.Fields) == 0', 'f.Set.Changed("fields") && len(x.opt.Hints.Fields) < 0')],
     ),
     (
         "a gateway reads the gaps between columns that were chosen",
