@@ -51,6 +51,9 @@ func Build(ctx context.Context, s *location.Stores, st objstore.Store, l *locati
 			said := fmt.Sprintf("millrace: %s: %v: it is put into %s, where your commands find it; --index-url puts it elsewhere, or beside the shards", l, why, apart.Index.Dir)
 			*l = apart
 			rep, lines, err := Build(ctx, s, st, l, opt)
+			if errors.Is(err, objstore.ErrDenied) {
+				err = fmt.Errorf("%w: XDG_CACHE_HOME or --index-url names a place that takes writes", err)
+			}
 			return rep, append([]string{said}, lines...), err
 		}
 	}

@@ -27,7 +27,6 @@ log = logging.getLogger("millrace")
 
 PathLike = Union[str, "os.PathLike[str]"]
 
-_PICTURES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")  # those that ImageFolder looks for
 _NOT_FOUND, _STORE = 4, 5  # exit codes of the program
 _LOOK = 2.0  # seconds that opening a directory may take longer because its files are compared with the index
 _PLACES = "give a directory, s3://bucket/prefix, or a gateway's http:// address"
@@ -67,38 +66,23 @@ class Wanted:
         return f"{where},index={_path(place) or _url(place)}"
 
     def indexed(self, program: str) -> str:
-        """Indexes the dataset if it has no index, and returns its address: with the place of the index, if that cannot lie beside it."""
+        """Indexes the dataset if it has no index, and returns its address: with the place of the index, if that does not lie beside it."""
         address = self.address
-        folder = address.partition(",index=")[0].partition("#")[0]
-        fixed = ",index=" in address  # the index has one place
-        cached = cache() / "indexes" / digest(address)[:32]
-        apart = f"{address},index={cached}"
-        beside = fixed or "://" in folder or (os.access(folder, os.W_OK) and not _are_classes(Path(folder)))
-        code, words = _run(program, "info", address, quiet=True)
+        code, words = _run(program, "info", address, "--json", quiet=True)
         if code not in (0, _NOT_FOUND) or (" here, but " in words and not self.options):  # indexes of other names
             raise _failed("info", address, code, words)
-        if code == 0:
-            beside = True
-        elif not fixed and cached.exists() and _run(program, "info", apart, quiet=True)[0] == 0:
-            code, beside = 0, False
-        if code == 0 and not self.again:
-            return address if beside else apart
         if code != 0:
             print(f"millrace: {address} has no index yet: it is read once, and indexed", file=sys.stderr)
-        if beside:
+        if code != 0 or self.again:
             code, words = _run(program, "index", address, *self.flags)
-            if code == 0:
-                return address
-            if code != _STORE or fixed:  # which may be that of others, and read-only
+            if code != 0:
                 raise _failed("index", address, code, words)
-        try:
-            cached.mkdir(parents=True, exist_ok=True)
-        except OSError as e:
-            raise cannot(str(cached), e) from None
-        code, words = _run(program, "index", apart, *self.flags)
-        if code != 0:
-            raise _failed("index", address, code, words)
-        return apart
+            code, words = _run(program, "info", address, "--json", quiet=True)
+            if code != 0:
+                raise _failed("info", address, code, words)
+        place = json.loads(words)["address"].partition(",index=")[2]
+        where = address.partition(",index=")[0]
+        return f"{where},index={_path(place) or place}" if place else where
 
 
 def _absolute(text: str) -> str:
@@ -216,22 +200,18 @@ def _shards(pointer: Path) -> dict[str, str]:
     return found
 
 
-def _are_classes(folder: Path) -> bool:
-    """Whether a folder's folders are classes of pictures: torchvision's ImageFolder would take an index among them for a class, and fail."""
-    inside = [at for at in folder.iterdir() if not at.name.startswith(".")]
-    if len(inside) < 2 or not all(at.is_dir() for at in inside):
-        return False
-    return all(any(at.suffix.lower() in _PICTURES for at in itertools.islice(folder.iterdir(), 8)) for folder in inside[:2])
-
-
 def _run(program: str, *args: str, quiet: bool = False) -> tuple[int, str]:
-    """Runs a command, and returns its exit code and its last words. Its progress is shown on a terminal."""
+    """Runs a command, and returns its exit code and what it printed, or said of its failure. Its progress is shown on a terminal."""
     shown = not quiet and sys.stderr is sys.__stderr__ and sys.stderr is not None and sys.stderr.isatty()
     done = subprocess.run(
-        [program, *args], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=None if shown else subprocess.PIPE, text=True,
+        [program, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=None if shown else subprocess.PIPE, text=True,
         check=False, env=environment(),
     )
-    return done.returncode, (done.stderr or "").strip()
+    words = (done.stderr or "").strip() if done.returncode else done.stdout
+    if done.returncode and "--json" in args:
+        with suppress(ValueError, KeyError):
+            words = json.loads(words)["error"]
+    return done.returncode, words
 
 
 def environment() -> dict[str, str]:

@@ -182,6 +182,23 @@ def test_files_that_come_and_go(texts: Path, caplog: pytest.LogCaptureFixture) -
         assert not changes(caplog)
 
 
+def test_class_folders_that_change(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Their index lies in the user's cache, and a text among them is no picture."""
+    for i in range(30):
+        at = tmp_path / "pictures" / ("cat" if i % 3 else "dog")
+        at.mkdir(parents=True, exist_ok=True)
+        (at / f"{i}.jpg").write_text(f"picture {i}")
+    (at / "notes.txt").write_text("no picture")
+    with millrace.open(tmp_path / "pictures") as c:
+        assert sum(len(b) for b in c.epoch(0, progress=False)) == 30
+    with millrace.open(tmp_path / "pictures"):
+        assert not changes(caplog)
+    time.sleep(0.05)
+    (at / "new.jpg").write_text("picture new")
+    with millrace.open(tmp_path / "pictures"):
+        assert ": 1 new (such as cat/new.jpg). " in changes(caplog)
+
+
 def test_a_copy_is_told(texts: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     harness.run("index", str(texts))
     shutil.copytree(texts, tmp_path / "copy")

@@ -107,9 +107,9 @@ PLANTS = [
         [("client/python/millrace/_local.py", "        if not port.exists():\n", "        if True:\n"), ("client/python/millrace/_local.py", "Path(self.directory, \"port\").unlink()  # of the gateway before", "pass"), ("client/python/millrace/_local.py", "        if said:\n", "        if said and not port.exists():\n")],
     ),
     (
-        "an index breaks ImageFolder, which reads the same folder",
-        "client/python/tests/test_local.py test_class_folders_stay_as_they_are",
-        [("client/python/millrace/_indexing.py", "any(at.suffix.lower() in _PICTURES", "any(at.suffix in _PICTURES")],
+        "files that change in class folders are not told, as their index lies elsewhere",
+        "client/python/tests/test_open.py test_class_folders_that_change",
+        [("client/python/millrace/_indexing.py", "return f\"{where},index={_path(place) or place}\" if place else where", "return where")],
     ),
     (
         "another web server is taken for a gateway without the dataset",
