@@ -284,7 +284,9 @@ def mix(
         told = "; ".join(f"{name} has {', '.join(names)}" for name, names in parts)
         log.warning("mix: the samples of the sources have other parts: %s; name those that all have by fields=, or give transform=", told)
     base = copy.copy(first)
-    base.core = Core(replace(first.core.settings, local=_all_of([c.core.settings.local for c, _ in pairs])))
+    kept = [client.core.settings.local for client, _ in pairs if client.core.settings.local]
+    local = _Locals(**{**vars(kept[0]), "others": tuple(kept[1:])}) if kept else None
+    base.core = Core(replace(first.core.settings, local=local))
     base.core.answered = first.core.answered
     mixed = tuple((name, client.selection, share) for (name, _), (client, _), share in zip(parts, pairs, shares))
     return base._reading("", Selection(sources=mixed, tail=tail), None)
@@ -308,14 +310,6 @@ class _Locals(Local):
     def revive(self) -> bool:
         """Has all of them served."""
         return any([super().revive(), *(other.revive() for other in self.others)])
-
-
-def _all_of(locals_: Sequence[Optional[Local]]) -> Optional[Local]:
-    found = [one for one in locals_ if one is not None]
-    if not found:
-        return None
-    one = found[0]
-    return _Locals(one.directory, one.command, one.name, one.address, one.loopback, tuple(found[1:]))
 
 
 def _fraction(share: Share) -> Fraction:

@@ -112,7 +112,7 @@ class State:
         now, was = {"dataset": plan.dataset, **plan.order}, {"dataset": self.dataset, **self.order}
         names = sorted(name for name in {*now, *was} if now.get(name) != was.get(name))
         names = [name for name in names if name != "dataset"] or names
-        said = "; ".join(f"{name} is {now.get(name, 'not given')}, and was {was.get(name, 'not given')}" for name in names)
+        said = "; ".join(f"{name} is {now.get(name, 'not given'):.80}, and was {was.get(name, 'not given'):.80}" for name in names)
         return said or "the order is another one than"
 
     def to_dict(self) -> dict[str, Any]:

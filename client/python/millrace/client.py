@@ -139,7 +139,7 @@ class Client(Selecting, Closing):
         if about:
             parts = ", ".join(str(f.get("name")) for f in about.get("fields") or ())
             text += f": {about.get('samples'):,} samples" + (f" of {parts}" if parts else "")
-        return f"<Client of {text}{f'; subset {chosen}' if chosen else ''}>"
+        return f"<Client of {text}{f'; subset {chosen:.60}' if chosen else ''}>"
 
     def __len__(self) -> int:
         """How many samples an epoch has: a gateway is asked."""

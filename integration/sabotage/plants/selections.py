@@ -85,7 +85,7 @@ PLANTS = [
     (
         "a gateway that was killed comes back with one dataset of a mixture",
         "client/python/tests/test_select.py test_without_a_server",
-        [("client/python/millrace/_select.py", "one.loopback, tuple(found[1:]))", "one.loopback)")],
+        [("client/python/millrace/_select.py", '"others": tuple(kept[1:])', '"others": ()')],
     ),
     (
         "a mixture of parts from Python mixes whole datasets",
