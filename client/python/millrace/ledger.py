@@ -31,8 +31,8 @@ class Ledger:
         self.padded = 0
         """Samples that only fill up the last batch."""
         self._runs: list[tuple[int, int]] = []
-        self._pending: list[tuple[int, int]] = []
         self._twice: list[tuple[int, int]] = []
+        self._most = _COMPACT  # runs that are noted before they are joined
 
     def add(self, batch: Batch) -> None:
         """Notes the samples of a batch, also those that a filter has refused. Those that only pad it are counted apart."""
@@ -47,64 +47,56 @@ class Ledger:
         with no_fork:
             self.seen += len(positions)
             self.padded += padded
-            self._pending += runs
-            if len(self._pending) > _COMPACT:
-                self._compact()
+            self._runs += runs
+            if len(self._runs) > self._most:
+                self._joined()
 
-    def _compact(self) -> None:
-        """Puts what was noted in order; what overlaps came twice. The caller holds the lock."""
-        merged: list[tuple[int, int]] = []
-        for a, b in sorted(self._runs + self._pending):
-            if a >= b:
-                continue
-            if merged and a < merged[-1][1]:
-                last, end = merged[-1]
-                self._twice.append((a, min(b, end)))
-                merged[-1] = (last, max(end, b))
-            elif merged and a == merged[-1][1]:
-                merged[-1] = (merged[-1][0], b)
-            else:
-                merged.append((a, b))
-        self._runs, self._pending = merged, []
+    def _joined(self) -> list[tuple[int, int]]:
+        """Puts what was noted in order, and returns it; what overlaps came twice."""
+        with no_fork:
+            joined: list[tuple[int, int]] = []
+            for a, b in sorted(self._runs):
+                last, end = joined[-1] if joined else (0, -1)
+                if a < end:
+                    self._twice.append((a, min(b, end)))
+                if a <= end:
+                    joined[-1] = last, max(end, b)
+                else:
+                    joined.append((a, b))
+            self._runs, self._most = joined, 2 * len(joined) + _COMPACT
+            return joined
 
     def merge(self, other: Ledger) -> None:
         """Adds what another ledger of the same epoch has seen."""
         if (self.samples, self.name) != (other.samples, other.name):
             raise ValueError(f"ledger of {other.samples} positions of {other.name!r}: want {self.samples} of {self.name!r}")
         with no_fork:
-            other._compact()
-            self._pending += other._runs
+            self._runs += other._joined()
             self._twice += other._twice
             self.seen += other.seen
             self.padded += other.padded
-            self._compact()
 
     @property
     def missing(self) -> int:
         """How many positions have not come."""
-        return self.samples - sum(min(b, self.samples) - min(a, self.samples) for a, b in self._ordered())
+        return self.samples - sum(min(b, self.samples) - min(a, self.samples) for a, b in self._joined())
 
     @property
     def first_missing(self) -> Optional[int]:
         """The lowest position that has not come."""
-        runs = self._ordered()
+        runs = self._joined()
         first = runs[0][1] if runs and runs[0][0] == 0 else 0
         return first if first < self.samples else None
 
     @property
     def duplicates(self) -> int:
         """How often a position came that had come before."""
-        self._ordered()
+        self._joined()
         return sum(b - a for a, b in self._twice)
-
-    def _ordered(self) -> list[tuple[int, int]]:
-        with no_fork:
-            self._compact()
-            return self._runs
 
     def check(self, part: bool = False) -> None:
         """Raises LedgerError unless every position came exactly once; with part, unless none came twice."""
-        runs, faults = self._ordered(), []
+        runs, faults = self._joined(), []
         beyond = runs[-1][1] - self.samples if runs else 0
         missing, duplicates = (0 if part else self.missing), self.duplicates
         if missing:
@@ -122,7 +114,7 @@ class Ledger:
 
     def to_json(self) -> str:
         """Returns the ledger as text, for another process or a checkpoint."""
-        runs = self._ordered()
+        runs = self._joined()
         state = {"samples": self.samples, "name": self.name, "seen": self.seen, "padded": self.padded}
         return json.dumps({**state, "runs": runs, "twice": self._twice})
 
@@ -136,25 +128,21 @@ class Ledger:
         ledger._twice = [(int(a), int(b)) for a, b in state["twice"]]
         return ledger
 
-    def __getstate__(self) -> str:
-        return self.to_json()
-
-    def __setstate__(self, text: str) -> None:
-        self.__init__(0)  # type: ignore[misc]
-        self.__dict__.update(Ledger.from_json(text).__dict__)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Ledger.from_json, (self.to_json(),)
 
 
 def _runs(positions: Iterable[int]) -> Iterable[tuple[int, int]]:
     if isinstance(positions, range) and positions.step == 1:
-        yield positions.start, positions.stop
+        if positions:
+            yield positions.start, positions.stop
         return
     begin = end = -1
     for p in positions:
-        if p == end:
-            end += 1
-            continue
-        if end > begin:
-            yield begin, end
-        begin, end = p, p + 1
+        if p != end:
+            if end > begin:
+                yield begin, end
+            begin = p
+        end = p + 1
     if end > begin:
         yield begin, end
