@@ -186,7 +186,8 @@ class Batch(Sequence["Sample"]):
     def views(self) -> list[memoryview]:
         """The bytes of all samples."""
         data, bounds = self.data, self.table.bounds
-        return [data[a:b] for a, b in self._pick(list(zip(bounds, bounds[1:])))]
+        each = zip(bounds, bounds[1:])
+        return [data[a:b] for a, b in (each if len(self._kept) == self._head.samples else self._pick(list(each)))]
 
     def get(self, name: str, default: Any = None) -> Any:
         """The column of a part, or default where no sample of the batch has the part."""

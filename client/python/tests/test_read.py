@@ -16,6 +16,7 @@ import harness
 import pytest
 
 import millrace
+from millrace import _core
 
 Files = dict[str, tuple[bytes, bytes]]
 
@@ -82,6 +83,19 @@ def test_buffers_are_not_used_again_while_somebody_looks(client: millrace.Client
             addresses.add(id(batch.data.obj))
             del batch
     assert len(addresses) < len(epoch) / 2
+
+
+def test_the_next_reader_takes_buffers_over(client: millrace.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    epoch, idle = client.epoch(0), client.core.here()._buffers
+    with epoch.read() as reader, epoch.read() as other:
+        assert reader._buffers is not other._buffers
+        assert len(list(reader)) == 16
+        assert idle == [reader._buffers]
+    with epoch.read() as second:
+        assert second._buffers in (reader._buffers, other._buffers)
+        next(second)
+        monkeypatch.setattr(_core, "IDLE_BUFFERS", 1000)
+    assert second._buffers not in idle  # they are large
 
 
 @pytest.mark.parametrize("form", ["tar", "framed"])

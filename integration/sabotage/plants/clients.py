@@ -163,6 +163,21 @@ PLANTS = [
         [("client/python/millrace/_buffers.py", "if not any(other is f for f in free)][", "][")],
     ),
     (
+        "a reader of the Python client begins with new buffers where the one before has left some",
+        "client/python/tests/test_read.py test_the_next_reader_takes_buffers_over",
+        [("client/python/millrace/_core.py", "self._buffers.pop() if self._buffers else Buffers()", "Buffers()")],
+    ),
+    (
+        "a client that reads nothing holds large buffers",
+        "client/python/tests/test_read.py test_the_next_reader_takes_buffers_over",
+        [("client/python/millrace/_core.py", "if buffers.held <= IDLE_BUFFERS:", "if buffers.held:")],
+    ),
+    (
+        "the Python client waits for a whole body without end",
+        "client/python/tests/test_faults.py test_attempts_end",
+        [("client/python/millrace/_wire.py", "for way in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):", "for way in ():")],
+    ),
+    (
         "the Python client counts the time in which its process stood still",
         "client/python/tests/test_faults.py test_a_job_is_suspended",
         [("client/python/millrace/_wire.py", "min(now - self._seen, step + STILL)", "now - self._seen")],
