@@ -243,7 +243,7 @@ def run_job(processes: int, **job: Any) -> list[dict[str, Any]]:
     with socket.create_server(("127.0.0.1", 0)) as s:
         coordinator = f"127.0.0.1:{s.getsockname()[1]}"
     here = Path(__file__).parent
-    environment = {**os.environ, "PYTHONPATH": str(here.parents[1])}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(here.parents[1]), os.environ.get("PYTHONPATH", "")])}
     started = []
     for process in range(processes):
         said = json.dumps({**job, "processes": processes, "process": process, "devices": 8 // processes, "coordinator": coordinator})
