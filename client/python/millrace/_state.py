@@ -90,8 +90,11 @@ class State:
             raise
 
     def check(self, plan: Plan) -> None:
-        """Raises StateError if other data, another order or batch size are read now."""
+        """Raises StateError if other data or another order are read now, or, where the epoch has begun, batches of another size."""
+        begun = self.place != Place(self.place.epoch)
         for name, value in self.fixed.items():
+            if name == "batch_size" and not begun:
+                continue
             if (now := getattr(plan, name)) != value and not (name == "order_digest" and self._replaces(plan)):
                 changed = f"{name} is {now!r}, and was {value!r}" if name != "order_digest" else self._changed(plan)
                 raise StateError(f"load state: {changed} when the state was saved", cure=_CURES.get(name))

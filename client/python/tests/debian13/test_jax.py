@@ -164,7 +164,7 @@ def test_what_does_not_fit_is_refused(gateway: harness.Gateway) -> None:
             next(iter(loader_of(gateway, **options)))
     state = loader_of(gateway).state_dict()
     for wrong, said in [
-        ({**state, "batch_size": 24}, f"load state: batch_size is {BATCH}, and was 24 when the state was saved"),
+        ({**state, "batch": 1, "batch_size": 24}, f"load state: batch_size is {BATCH}, and was 24 when the state was saved"),
         ({**state, "order_digest": "x"}, "load state: order_digest is"),
         ({**state, "state": 9}, "its form is 9, want 2"),
         ({**state, "batch": -1}, "batch -1"),

@@ -125,9 +125,22 @@ def test_the_datasets_own_state(gateway: harness.Gateway) -> None:
     ],
 )
 def test_a_state_of_another_order_is_refused(gateway: harness.Gateway, options: dict[str, Any], said: str) -> None:
-    state = dataset_of(gateway).state_dict()
+    dataset = dataset_of(gateway)
+    next(iter(dataset))
+    state = dataset.state_dict()
     with pytest.raises(StateError, match=rf"^load state: {said}"):
         dataset_of(gateway, **options).load_state_dict(state)
+
+
+def test_between_two_epochs_the_batch_size_may_change(gateway: harness.Gateway) -> None:
+    loader = DataLoader(dataset_of(gateway))
+    keys_of(loader)
+    state = loader.state_dict()
+    assert (state["epoch"], state["batch"]) == (1, 0)
+    other = DataLoader(dataset_of(gateway, batch_size=100))
+    other.load_state_dict(state)
+    want = [k for batch in core_order(gateway, 1) for k in batch]
+    assert [k for batch in keys_of(other) for k in batch] == want
 
 
 @pytest.mark.usefixtures("runtime")
