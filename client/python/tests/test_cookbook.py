@@ -75,8 +75,8 @@ def rows(here: Path) -> None:
     import datasets
 
     features = datasets.Features({"image": datasets.Image(), "caption": datasets.Value("string"), "label": datasets.ClassLabel(names=["cat", "dog"])})
-    pictures = [{"bytes": picture(here / "loose.jpg", n).read_bytes(), "path": f"{n}.jpg"} for n in range(48)]
-    table = {"image": pictures, "caption": [f"picture {n}" for n in range(48)], "label": [n % 2 for n in range(48)]}
+    pictures = [{"bytes": picture(here / "loose.jpg", n).read_bytes(), "path": f"{n}.jpg"} for n in range(60)]
+    table = {"image": pictures, "caption": [f"picture {n}" if n % 5 else None for n in range(60)], "label": [n % 2 for n in range(60)]}
     (here / "rows").mkdir()
     datasets.Dataset.from_dict(table, features=features).to_parquet(here / "rows/train-00000-of-00001.parquet")
 
