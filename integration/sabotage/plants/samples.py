@@ -66,4 +66,54 @@ PLANTS = [
         "client/python/tests/test_transform.py test_a_decoder_without_a_part",
         [("client/python/millrace/_steps.py", "        batch.check_decoders()\n", "")],
     ),
+    (
+        "torch's own draws come from the generator that all threads share",
+        "client/python/tests/torch/test_torch_contents.py test_torchs_own_draws_repeat",
+        [("client/python/millrace/_tensors.py", "if func not in _DRAWING or", "if True or")],
+    ),
+    (
+        "torch's functions that take no generator draw from the one that all threads share",
+        "client/python/tests/torch/test_torch_contents.py test_torchs_own_draws_repeat",
+        [("client/python/millrace/_tensors.py", "    *_LIKE,\n", "")],
+    ),
+    (
+        "a generator that a transform gives to torch is not taken",
+        "client/python/tests/torch/test_torch_contents.py test_a_generator_that_is_given_stays",
+        [("client/python/millrace/_tensors.py", 'kwargs.get("generator") is not None', "False")],
+    ),
+    (
+        "a null is a missing part",
+        "client/python/tests/test_contents.py test_a_null_is_none",
+        [("client/python/millrace/_contents.py", "if nullable or name in found]", "if name in found]")],
+    ),
+    (
+        "a row of nulls has a part that says so",
+        "client/python/tests/test_contents.py test_a_null_is_none",
+        [("client/python/millrace/_contents.py", " and name not in self._markers]", "]")],
+    ),
+    (
+        "a sample of class folders takes the class of another one where a batch has lost samples",
+        "client/python/tests/test_contents.py test_folders_are_the_part_cls",
+        [("client/python/millrace/batch.py", "self._labels[self._kept[i]]", "self._labels[i]")],
+    ),
+    (
+        "two parts of a sample become one, since their names differ in capitals",
+        "client/python/tests/test_contents.py test_capitals_of_suffixes_do_not_count",
+        [("client/python/millrace/_framed.py", "if all(len(set(merged[a:b])) == b - a for a, b in zip(first, first[1:])):", "if True:")],
+    ),
+    (
+        "a filter asks in silence for a part that no sample has",
+        "client/python/tests/test_contents.py test_names_that_no_sample_has",
+        [("client/python/millrace/batch.py", "if why := self._all().contents.unknown(str(name)):", 'if why := "":')],
+    ),
+    (
+        "a slip of a function is taken for bad samples, all of them",
+        "client/python/tests/test_contents.py test_a_slip_is_not_a_matter_of_samples",
+        [("client/python/millrace/_steps.py", "            self.on_error.check(batch)\n", "            pass\n")],
+    ),
+    (
+        "errors that workers meet stay there",
+        "client/python/tests/torch/test_torch_contents.py test_errors_of_workers_reach_the_list",
+        [("client/python/millrace/_loader.py", "self._dataset.collect(error)", "pass")],
+    ),
 ]
