@@ -86,6 +86,11 @@ class Local:
     loopback: bool = False  # it listens on a port, since the directory cannot have a socket
 
     @property
+    def opened(self) -> dict[str, str]:
+        """What was opened, by the names that the gateway has for it."""
+        return {self.name: self.address}
+
+    @property
     def gateway(self) -> str:
         """The address that a client is given."""
         return f"port:{self.directory}/port" if self.loopback else f"unix:{self.directory}/socket"

@@ -234,7 +234,7 @@ class Selecting:
                 found.update(int(one["position"]) for one in self._get(asked, "occurrences", "occurrences"))
             except NotFound as e:
                 if not again or isinstance(e, GenerationGone):
-                    e.message = f"sample {key!r}: {e.message}"
+                    e.message, e.cure = f"sample {key!r}: {e.message}", e.cure if e.code == "generation_gone" else "batch.keys has the samples' names"
                     raise
                 log.info("sample %s is not in generation %s", key, generation)
         return sorted(found)
@@ -280,25 +280,24 @@ def mix(
             raise InvalidArgument("mix: a source is a mixture itself", cure="mix its sources, with the products of the weights")
     tail = (f",samples={samples}" if samples is not None else "") + (",per-batch" if per_batch else "")
     parts = [_parts(client) for client, _ in pairs]
-    if len({names for _, names in parts}) > 1:
-        told = "; ".join(f"{name} has {', '.join(names)}" for name, names in parts)
-        log.warning("mix: the samples of the sources have other parts: %s; name those that all have by fields=, or give transform=", told)
     base = copy.copy(first)
     kept = [client.core.settings.local for client, _ in pairs if client.core.settings.local]
     local = _Locals(**{**vars(kept[0]), "others": tuple(kept[1:])}) if kept else None
     base.core = Core(replace(first.core.settings, local=local))
     base.core.answered = first.core.answered
+    if len({names for _, names in parts}) > 1:
+        told = "; ".join(f"{local.opened.get(name, name) if local else name} has {', '.join(names)}" for name, names in parts)
+        log.warning("mix: the samples of the sources have other parts: %s; name those that all have by fields=, or give transform=", told)
     mixed = tuple((name, client.selection, share) for (name, _), (client, _), share in zip(parts, pairs, shares))
     return base._reading("", Selection(sources=mixed, tail=tail), None)
 
 
 def _parts(client: Any) -> tuple[str, tuple[str, ...]]:
-    """Returns the name of a dataset, and those of its parts: what the index says of its fields, or what its first sample has."""
-    about = client.describe()
-    names = [str(of["name"]) for of in about.get("fields") or ()]
+    """Returns the name of a dataset, and those of its parts."""
+    epoch, names = client.epoch(0, shuffle=False, progress=False), ()
     with contextlib.suppress(MillraceError):
-        names = names or client.epoch(0, shuffle=False, progress=False).samples([0]).names()
-    return str(about["name"]), tuple(sorted(names))
+        names = epoch._all_parts()
+    return epoch.plan.dataset, tuple(sorted(names))
 
 
 @dataclass(frozen=True)
@@ -306,6 +305,11 @@ class _Locals(Local):
     """Several datasets at one gateway of this user's."""
 
     others: tuple[Local, ...] = ()
+
+    @property
+    def opened(self) -> dict[str, str]:
+        """What was opened, by the names that the gateway has for it."""
+        return {name: address for one in self.others for name, address in one.opened.items()} | super().opened
 
     def revive(self) -> bool:
         """Has all of them served."""

@@ -37,7 +37,7 @@ class Source:
     positions: Callable[[Head], Optional[Sequence[int]]] = lambda _: None  # where they are known without the manifest
     gather: Callable[[int, Iterator[Any]], Any] = lambda _, values: list(values)  # makes a column of the decoded values
     on_error: Optional[Callable[[SampleError], Any]] = None  # returns a value in place of the one that failed, None to leave the sample out
-    mixed: bool = False  # samples are of several datasets, which the manifest names
+    mixed: Optional[Mapping[str, str]] = None  # samples are of several datasets, which the manifest names: what some were opened by
     contents: Contents = field(default_factory=Contents)
     seed: str = ""  # names the order of all epochs: what the samples' generators are seeded by, beside epoch and position
 
@@ -310,8 +310,9 @@ class Batch(Sequence["Sample"]):
             text += f" (position {self.positions[i]})"
         with contextlib.suppress(MillraceError):
             text += f", key {self.keys[i]!r}"
-            if self._source.mixed:
-                text += f", source {self._asked().sources[self._kept[i]]!r}"
+            if (opened := self._source.mixed) is not None:
+                name = self._asked().sources[self._kept[i]]
+                text += f", source {opened.get(name, name)!r}"
         return text
 
     def instead(self, error: SampleError) -> Any:

@@ -241,7 +241,8 @@ class Epoch:
     def _source(self) -> Source:
         gather = {} if self.gather is None else {"gather": self.gather}
         seed = f"{self.plan.order_digest}/{self.plan.parameters.get('seed', '')}"
-        steps, mixed = self.steps, bool(self.plan.dataset_description.get("sources"))
+        steps, local = self.steps, self.core.settings.local
+        mixed = (local.opened if local else {}) if self.plan.dataset_description.get("sources") else None
         return Source(
             self._manifest, steps.decode, steps.automatic, self._positions,
             on_error=steps.on_error, mixed=mixed, contents=steps.contents, seed=seed, **gather,

@@ -197,7 +197,7 @@ class SampleError(MillraceError, code="sample_error"):
     step      "decode", "filter" or "transform"
     part      name of the part that was decoded, else None
     key       the sample's name, None if it is not known: without `keys=True` the gateway is asked for it
-    source    in a mixture the dataset that the sample is of, else None
+    source    in a mixture the dataset that the sample is of, by its name or what it was opened by, else None
     position  the sample's place in the order of the epoch, None if it is not known
     epoch, batch, sample
               numbers of the epoch, of its batch, and of the sample in this batch, from 0

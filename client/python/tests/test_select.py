@@ -344,6 +344,9 @@ def test_without_a_server(tmp_path: Path, runtime: Path) -> None:
             assert got == want
             assert {v[:1] for v in want} == {b"a", b"b"}
             travelled = pickle.loads(pickle.dumps(mixed))
+            with pytest.raises(millrace.TransformError) as failed:
+                mixed.epoch(0, batch_size=8, transform=lambda _: 1 / 0, progress=False).batch(0)
+            assert failed.value.source in map(str, places)
         a.close()
         b.close()
         assert [bytes(v) for x in travelled.epoch(0, batch_size=8, progress=False) for v in x["txt"]] == want

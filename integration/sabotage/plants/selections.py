@@ -146,7 +146,7 @@ PLANTS = [
     (
         "an error of a mixture does not say the source",
         "client/python/tests/test_select.py test_a_mixture_says_of_which_source_a_bad_sample_is",
-        [("client/python/millrace/batch.py", "if self._source.mixed:", "if False:")],
+        [("client/python/millrace/batch.py", "if (opened := self._source.mixed) is not None:", "if False:")],
     ),
     (
         "a checkpoint cannot go on without its bad samples",
