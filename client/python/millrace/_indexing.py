@@ -51,11 +51,6 @@ class Wanted:
         """The one spelling of the dataset's address. Each set of options has an index of its own, whose name is made of them."""
         where, _, place = self.where.partition(",index=")
         where, place = _absolute(where), self.place or place
-        if not place and "://" not in where:
-            with suppress(OSError, ValueError, KeyError):  # the directory is the place of an index of other data
-                folder, _, name = where.partition("#")
-                data = json.loads(_pointer(folder, name).read_text())["data"]
-                where, place = _absolute(f"{data}#{name}" if name else data), folder
         if self.options:
             if "#" in where:
                 raise InvalidArgument(f"open {where}: the address names an index, and {', '.join(self.options)} another one", cure="give one of them")

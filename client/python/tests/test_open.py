@@ -107,15 +107,17 @@ def test_the_command_takes_what_open_takes(gateway: harness.Gateway, texts: Path
 
 
 def test_an_index_elsewhere(texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The address that `millrace index` prints, the same in two arguments, and the index's own directory."""
+    """The address that `millrace index` prints, and the same in two arguments. The index's own directory is told apart."""
     monkeypatch.chdir(tmp_path)
     harness.run("index", "texts", "--index-url", "idx")
     names = set()
-    for where, index in ((f"file://{texts},index=file://{tmp_path}/idx", ""), ("texts", "idx"), ("./idx", ""), (tmp_path / "idx", "")):
+    for where, index in ((f"file://{texts},index=file://{tmp_path}/idx", ""), ("texts", "idx")):
         with millrace.open(where, index=index) as c:
             assert sorted(read(c)) == WHOLE
             names.add(c.core.settings.local and c.core.settings.local.name)
     assert len(names) == 1
+    with pytest.raises(millrace.MillraceError, match=f"this is the index of file://{texts}: open file://{texts},index=file://{tmp_path}/idx"):
+        millrace.open("./idx")
     with millrace.open("texts", index="fresh") as c:
         assert sorted(read(c)) == WHOLE
     assert (tmp_path / "fresh/.millrace/current").is_file()
