@@ -9,7 +9,7 @@ _ORDER = "leave it out, or choose by shuffle='slot', 'window', 'full' or 'none'"
 _RANKS = "leave it out: ranks are found, or given by rank= and world_size="
 _MAP = "samples by number are those of millrace.torch.MapDataset, which torch's DataLoader and its samplers take"
 
-_INSTEAD = {
+INSTEAD = {
     **dict.fromkeys(
         ("num_workers", "prefetch_factor", "persistent_workers", "pin_memory", "timeout", "multiprocessing_context", "worker_init_fn"), _LOADER
     ),
@@ -31,8 +31,3 @@ _INSTEAD = {
     "target_transform": "say decode={part: function} for the part that holds the target",
     "transforms": "say decode={part: function}, or transform=",
 }
-
-
-def instead_of(word: str) -> str:
-    """Says what to write in place of a word of another library's; empty if the word is not known."""
-    return _INSTEAD.get(word, "").replace("NAME", word)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import signal
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import connection
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from torch.utils import data as torch_data
+from torch.utils.data._utils import signal_handling
 
 from ._caller import BATCHES, Request
 from ._reading import Parcel
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from .torch import Dataset
 
 PREFETCH_FACTOR = 2  # torch's own default
-_END = 2.0  # seconds in which a process that was killed has ended
+_END = 0.5  # seconds in which a worker that was killed has ended
 
 _NOT_HERE = {  # what torch's loader takes and this one cannot do
     "batch_size": "say batch_size to the Dataset: it counts the samples of all ranks together",
@@ -135,10 +134,12 @@ class _Pass(Iterator[Any]):
             self._end()
             raise
         except BaseException as e:
-            killed = _killed(self._batches, e)
-            self._shut_down()
-            if killed:
-                raise RuntimeError(killed) from e
+            try:
+                if isinstance(e, (OSError, EOFError)) and "in DataLoader worker" not in str(e):  # that of a connection, and not a worker's own
+                    time.sleep(_END)  # in which torch's handler of SIGCHLD says which worker was killed, or else:
+                    signal_handling._error_if_any_worker_fails()  # type: ignore[attr-defined,unused-ignore]
+            finally:
+                self._shut_down()
             raise
         place = self._count.place
         self._count.place = place._replace(batch=place.batch + 1)
@@ -167,21 +168,6 @@ class _Pass(Iterator[Any]):
             raise ProtocolError(f"epoch {epoch}: the workers have ended after batch {batch} of {self._count.total}")
         if self._count.moves == self._dataset.places.moves:
             self._dataset.go_to(Place(epoch + 1))
-
-
-def _killed(batches: Any, error: BaseException) -> str:
-    """Returns what torch says of a worker that was killed, where its tensors were asked for sooner than torch had noticed its end."""
-    if not isinstance(error, (OSError, EOFError)) or "in DataLoader worker" in str(error):  # that is one of the worker's own
-        return ""
-    ended = []
-    with contextlib.suppress(RuntimeError):  # torch's handler of SIGCHLD raises it, once
-        ended = connection.wait([w.sentinel for w in getattr(batches, "_workers", ())], _END)
-    for worker in getattr(batches, "_workers", ()):
-        if worker.sentinel in ended:
-            worker.join()
-        if (worker.exitcode or 0) < 0:
-            return f"DataLoader worker (pid {worker.pid}) is killed by signal: {signal.strsignal(-worker.exitcode)}. "
-    return ""
 
 
 class _EpochSampler(torch_data.Sampler):  # type: ignore[misc,type-arg,unused-ignore]

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Optional, Union
+from typing import TYPE_CHECKING, Any, Optional
 
 from torch.utils import data as torch_data
 
 from ._agree import AGREE, refuse, settle
-from ._parameters import Order, Shuffle, checked
+from ._parameters import Decode, Order, Shuffle, checked
 from ._ranks import find_ranks
 from ._tensors import AUTOMATIC
-from .batch import Decoder
-from .client import Client, ClientOwner
+from .client import ClientOwner, Origin
 from .errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -42,16 +40,8 @@ class MapDataset(ClientOwner, torch_data.Dataset):  # type: ignore[misc,type-arg
 
     @checked(Order)
     def __init__(
-        self,
-        source: Union[Client, str, os.PathLike[str], Sequence[str]],
-        dataset: Optional[str] = None,
-        *,
-        epoch: int = 0,
-        shuffle: Shuffle = False,
-        decode: Union[bool, Mapping[str, Decoder], None] = True,
-        keys: bool = False,
-        threads: int = 1,
-        **options: Unpack[Order],
+        self, source: Origin, dataset: Optional[str] = None, *, epoch: int = 0, shuffle: Shuffle = False, decode: Decode = True,
+        keys: bool = False, threads: int = 1, **options: Unpack[Order],
     ) -> None:
         """Opens the order; nothing is read yet."""
         options["generation"], alone = settle(self._read_from(source, dataset), options.get("generation"))

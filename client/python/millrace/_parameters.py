@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from functools import wraps
 from reprlib import repr as short
-from typing import Any, Callable, NamedTuple, Optional, TypedDict, TypeVar, Union, cast
+from typing import Any, Callable, NamedTuple, Optional, SupportsIndex, TypedDict, TypeVar, Union, cast
 
-from ._habits import instead_of
+from ._habits import INSTEAD
 from ._steps import OnError
-from .batch import Batch, Sample
+from .batch import Batch, Decoder, Sample
 from .decode import Automatic
 from .epoch import DECODED_BYTES, PREFETCH_BYTES, THREADS
 from .errors import InvalidArgument
@@ -24,9 +24,11 @@ Shuffle = Union[str, bool, None]
 """"slot", "window", "full" or "none"; False: stored order, "none"; True and None: the dataset's default."""
 
 
+Decode = Union[bool, Mapping[str, Decoder], None]
+
+
 class Order(TypedDict, total=False):
     """Which samples there are, and in which order: what MapDataset takes of an epoch."""
-
     generation: Optional[str]
     seed: Optional[int]
     window: Optional[int]
@@ -42,7 +44,6 @@ class Order(TypedDict, total=False):
 
 class Batches(Order, total=False):
     """Batches and how they are read ahead: what jax.DataLoader takes of an epoch."""
-
     shuffle: Shuffle
     batch_size: Optional[int]
     form: Optional[str]
@@ -53,7 +54,6 @@ class Batches(Order, total=False):
 
 class Shares(Batches, total=False):
     """A rank's shares of batches, and what becomes of them: what torch.Dataset takes of an epoch."""
-
     tail: Optional[str]
     balance: Optional[str]
     split: Optional[str]
@@ -66,7 +66,6 @@ class Shares(Batches, total=False):
 
 class Whole(Shares, total=False):
     """All parameters of an epoch but its number and decode."""
-
     dataset: Optional[str]
     rank: int
     world_size: int
@@ -80,12 +79,6 @@ DEFAULTS: Mapping[str, Any] = {
 }  # fmt: skip
 """The defaults that are not None; None stands for the default everywhere."""
 
-IN_ADDRESS = (
-    "batch_size", "seed", "window", "strata", "tail", "rank", "world_size", "balance", "split", "homes", "subset", "quarantine", "importance",
-    "generation",
-)  # fmt: skip
-"""The parameters that a gateway is asked with as they are."""
-
 
 class _Check(NamedTuple):
     want: str
@@ -94,21 +87,12 @@ class _Check(NamedTuple):
 
 
 def _whole(least: int) -> _Check:
-    def fits(value: Any) -> bool:
-        try:
-            return not isinstance(value, bool) and operator.index(value) >= least
-        except TypeError:
-            return False
-
+    fits: Callable[[Any], bool] = lambda v: isinstance(v, SupportsIndex) and not isinstance(v, bool) and operator.index(v) >= least  # noqa: E731
     return _Check(f"a whole number, {least} or more", fits)
 
 
-def _word(more: str, fits: Callable[[Any], bool], *words: str) -> _Check:
+def _word(*words: str, more: str = "", fits: Callable[[Any], bool] = lambda _: False) -> _Check:
     return _Check(f"{', '.join(map(repr, words))}{more}", lambda v: fits(v) or (isinstance(v, str) and v in words), words)
-
-
-def _none(_value: object) -> bool:
-    return False
 
 
 _CHECKS = {
@@ -117,11 +101,11 @@ _CHECKS = {
     **dict.fromkeys(("generation", "subset", "quarantine", "importance", "form"), _Check("a text", lambda v: isinstance(v, str))),
     **dict.fromkeys(("keys", "allow_pickle", "progress"), _Check("True or False", lambda v: isinstance(v, bool))),
     **dict.fromkeys(("filter", "transform", "collate", "batch_transform"), _Check("a function", callable)),
-    "shuffle": _word(", True or False", lambda v: isinstance(v, bool), "slot", "window", "full", "none"),
-    "tail": _word("", _none, "short", "drop", "pad"),
-    "balance": _word("", _none, "samples", "bytes"),
-    "split": _word("", _none, "contiguous", "locality"),
-    "on_error": _word(" or a function", callable, "raise", "skip"),
+    "shuffle": _word("slot", "window", "full", "none", more=", True or False", fits=lambda v: isinstance(v, bool)),
+    "tail": _word("short", "drop", "pad"),
+    "balance": _word("samples", "bytes"),
+    "split": _word("contiguous", "locality"),
+    "on_error": _word("raise", "skip", more=" or a function", fits=callable),
     "fields": _Check(
         "names of parts, such as 'jpg,cls'",
         lambda v: bool(v) and (isinstance(v, str) or (isinstance(v, Sequence) and all(isinstance(name, str) for name in v))),
@@ -133,18 +117,18 @@ _CHECKS = {
 }
 
 
-def _near(word: str, words: Sequence[str], mark: str = "") -> str:
-    return "".join(f"did you mean {mark}{near}{mark}?" for near in get_close_matches(word, words, 1, 0.7))
+def _near(word: object, words: Sequence[str], mark: str = "") -> str:
+    return "".join(f"did you mean {mark}{near}{mark}?" for near in get_close_matches(str(word), words, 1, 0.7))
 
 
 def _check(function: str, own: Sequence[str], given: Mapping[str, Any]) -> None:
     for name, value in given.items():
         if name not in own:
-            cure = instead_of(name) or _near(name, own) or f"help({function}) lists the parameters"
+            cure = INSTEAD.get(name, "").replace("NAME", name) or _near(name, own) or f"help({function}) lists the parameters"
             raise InvalidArgument(f"{name} is no parameter here", cure=cure)
         check = _CHECKS.get(name)
         if check is not None and value is not None and not check.fits(value):
-            cure = _near(value, check.words, "'") if isinstance(value, str) else ""
+            cure = _near(value, check.words, "'")
             raise InvalidArgument(f"{name}={short(value)}: want {check.want}", cure=cure, faults=((name, f"want {check.want}"),))
 
 
@@ -170,15 +154,3 @@ def checked(options: type) -> Callable[[F], F]:
         return cast(F, checking)
 
     return wrap
-
-
-def given(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns parameters with their defaults, less those that are None."""
-    return {**DEFAULTS, **{name: value for name, value in options.items() if value is not None}}
-
-
-def shuffle_of(shuffle: Shuffle) -> Optional[str]:
-    """The shuffle that a gateway is asked for; None: the dataset's default."""
-    if isinstance(shuffle, bool):
-        return None if shuffle else "none"
-    return shuffle

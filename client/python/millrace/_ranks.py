@@ -26,7 +26,10 @@ def find_ranks(environment: Optional[Mapping[str, str]] = None) -> tuple[int, in
     given = os.environ if environment is None else environment
     for rank, world_size in VARIABLES:
         if world_size in given and rank in given:
-            return parse_ranks(rank, given[rank], world_size, given[world_size])
+            r, w = given[rank], given[world_size]
+            if not (r.isdecimal() and w.isdecimal() and int(r) < int(w)):
+                raise InvalidArgument(f"find the rank: {rank}={r} and {world_size}={w} are not a rank and a world size")
+            return int(r), int(w)
     for rank, world_size in VARIABLES[:1]:
         # Half of them is a slip, and to read as if alone would have every rank read everything.
         if rank in given or given.get(world_size, "1") != "1":
@@ -34,22 +37,9 @@ def find_ranks(environment: Optional[Mapping[str, str]] = None) -> tuple[int, in
     return 0, 1
 
 
-def parse_ranks(rank_name: str, rank: str, world_name: str, world_size: str) -> tuple[int, int]:
-    """Reads both numbers, and checks that they are a rank's."""
-    try:
-        r, w = int(rank), int(world_size)
-    except ValueError:
-        r, w = 0, 0
-    if not 0 <= r < w:
-        raise InvalidArgument(f"find the rank: {rank_name}={rank} and {world_name}={world_size} are not a rank and a world size")
-    return r, w
-
-
 def warn_of_uneven_shares(plan: Plan) -> None:
     """Warns where even a full batch has more samples for one rank than for another: a mean over ranks is then no mean over samples."""
     size, ranks = plan.batch_size, plan.world_size
     if size % ranks:
-        warnings.warn(
-            f"{ranks} ranks share batch_size={size} unevenly: some get {size // ranks} samples of every batch, others {size // ranks + 1}; "
-            "choose a batch_size that the ranks divide", stacklevel=2,
-        )  # fmt: skip
+        shares = f"some get {size // ranks} samples of every batch, others {size // ranks + 1}; choose a batch_size that the ranks divide"
+        warnings.warn(f"{ranks} ranks share batch_size={size} unevenly: {shares}", stacklevel=2)

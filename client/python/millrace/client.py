@@ -16,7 +16,7 @@ from ._core import Core, Settings
 from ._gateways import Home, Source, home_by_rank
 from ._indexing import Wanted
 from ._local import Local, Size, find, is_gateway, served
-from ._parameters import IN_ADDRESS, Whole, checked, given, shuffle_of
+from ._parameters import DEFAULTS, Whole, checked
 from ._select import Selecting, Selection
 from ._steps import Steps, on_error_of
 from ._token import Token, secret
@@ -34,6 +34,10 @@ DEADLINE = 120.0
 FIRST_ANSWER = 20.0
 ATTEMPT_TIMEOUT = 60.0
 MAX_BATCH_BYTES = 4 << 30
+_IN_ADDRESS = (
+    "batch_size", "seed", "shuffle", "window", "strata", "tail", "rank", "world_size", "balance", "split", "homes", "subset", "quarantine",
+    "importance", "generation",
+)  # fmt: skip
 _MOST = 1 << 62  # batches and samples that an epoch may have here: what range and len can count
 
 Path = Union[str, "os.PathLike[str]", None]
@@ -149,9 +153,8 @@ class Client(Selecting, Closing):
         return True
 
     def __iter__(self) -> NoReturn:
-        raise InvalidArgument(
-            "a client has no samples of its own", cure="read `for batch in client.epoch(0)`; millrace.torch.MapDataset(client) has samples by number"
-        )
+        cure = "read `for batch in client.epoch(0)`; millrace.torch.MapDataset(client) has samples by number"
+        raise InvalidArgument("a client has no samples of its own", cure=cure)
 
     def __getitem__(self, which: object) -> NoReturn:
         self.__iter__()
@@ -197,9 +200,7 @@ class Client(Selecting, Closing):
     # Epochs.
 
     @checked(Whole)
-    def epoch(
-        self, number: int, *, decode: Union[bool, Mapping[str, Decoder], Automatic, None] = None, **options: Unpack[Whole]
-    ) -> Epoch:
+    def epoch(self, number: int, *, decode: Union[bool, Mapping[str, Decoder], Automatic, None] = None, **options: Unpack[Whole]) -> Epoch:
         """Opens an epoch: resolves its plan and pins the generation. Nothing is read of it yet.
 
         dataset, batch_size, seed, shuffle, window, strata, tail, rank, world_size, balance, split, homes, subset, quarantine, importance and
@@ -234,7 +235,7 @@ class Client(Selecting, Closing):
                        comes next is always decoded
         progress       show a progress bar; None: if standard error is a terminal
         """
-        o = given(options)
+        o: dict[str, Any] = {**DEFAULTS, **{name: value for name, value in options.items() if value is not None}}
         rank, world_size, dataset, form, keys = o["rank"], o["world_size"], o.get("dataset"), o.get("form", "framed"), o["keys"]
         if rank >= world_size:
             raise InvalidArgument(f"rank {rank}: want less than the world size, {world_size}")
@@ -249,7 +250,9 @@ class Client(Selecting, Closing):
         about = chosen.describe(None if dataset == self.dataset else dataset)
         if "generation" not in o:
             refuse(about, rank, world_size)
-        asked = {**{name: o.get(name) for name in IN_ADDRESS}, "shuffle": shuffle_of(o.get("shuffle"))}
+        asked = {name: o.get(name) for name in _IN_ADDRESS}
+        if isinstance(asked["shuffle"], bool):
+            asked["shuffle"] = None if asked["shuffle"] else "none"
         query = {k: str(v) for k, v in chosen.selection.over(asked).items() if v is not None}
         shape: dict[str, str] = {}
         decoders = dict(decode) if isinstance(decode, Mapping) else {}
@@ -363,8 +366,12 @@ def open(
         return client
 
 
-def client_of(source: Union[Client, str, os.PathLike[str], Sequence[str]], dataset: Optional[str] = None) -> Client:
-    """Returns a client for what a dataset is made of: a Client, what `open` takes, or the addresses of several gateways."""
+Origin = Union[Client, str, "os.PathLike[str]", Sequence[str]]
+"""What datasets and loaders are made of: a client, what `open` takes, or the addresses of several gateways."""
+
+
+def client_of(source: Origin, dataset: Optional[str] = None) -> Client:
+    """Returns a client for what a dataset is made of."""
     if isinstance(source, Client):
         return source
     return open(source, dataset=dataset) if isinstance(source, (str, os.PathLike)) else Client(source, dataset)
@@ -376,7 +383,7 @@ class ClientOwner(Closing):
     client: Client
     _given: object
 
-    def _read_from(self, source: Union[Client, str, os.PathLike[str], Sequence[str]], dataset: Optional[str]) -> dict[str, Any]:
+    def _read_from(self, source: Origin, dataset: Optional[str]) -> dict[str, Any]:
         """Takes a client, or opens one, and returns what the gateway says of the dataset."""
         self._given, self.client = source, client_of(source, dataset)
         return self.client.describe(dataset)

@@ -97,16 +97,8 @@ class Epoch:
     """
 
     def __init__(
-        self,
-        core: Core,
-        plan: Plan,
-        *,
-        start: int = 0,
-        steps: Optional[Steps] = None,
-        threads: int = THREADS,
-        prefetch_bytes: int = PREFETCH_BYTES,
-        decoded_bytes: int = DECODED_BYTES,
-        progress: Optional[bool] = None,
+        self, core: Core, plan: Plan, *, start: int = 0, steps: Optional[Steps] = None, threads: int = THREADS,
+        prefetch_bytes: int = PREFETCH_BYTES, decoded_bytes: int = DECODED_BYTES, progress: Optional[bool] = None,
     ) -> None:
         """Use Client.epoch."""
         self.core, self.plan, self.start = core, plan, start

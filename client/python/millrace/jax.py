@@ -12,17 +12,16 @@ and stack, and the next batch is on its way to the devices while a step runs.
 
 from __future__ import annotations
 
-import os
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Optional, Union
+from typing import TYPE_CHECKING, Any, Optional
 
 from ._agree import refuse
-from ._parameters import Batches, checked
+from ._parameters import Batches, Decode, checked
 from ._state import Place, State
-from .batch import Batch, Decoder
-from .client import Client, ClientOwner
+from .batch import Batch
+from .client import ClientOwner, Origin
 from .decode import Automatic
 from .epoch import Epoch
 from .errors import InvalidArgument
@@ -85,16 +84,8 @@ class DataLoader(ClientOwner):
 
     @checked(Batches)
     def __init__(
-        self,
-        source: Union[Client, str, os.PathLike[str], Sequence[str]],
-        dataset: Optional[str] = None,
-        *,
-        sharding: Any,
-        epoch: int = 0,
-        decode: Union[bool, Mapping[str, Decoder]] = True,
-        ahead: int = 2,
-        tail: str = "drop",
-        **options: Unpack[Batches],
+        self, source: Origin, dataset: Optional[str] = None, *, sharding: Any, epoch: int = 0, decode: Decode = True, ahead: int = 2,
+        tail: str = "drop", **options: Unpack[Batches],
     ) -> None:
         form, on_error = options.get("form"), options.get("on_error")
         whole = form == "npy"

@@ -11,14 +11,13 @@ Tokens and records need no decoding: `array` has them without a copy.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Optional, Union
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Optional
 
 from ._npy import ArrayHeader
-from ._parameters import Whole, checked
-from .batch import Batch, Decoder
-from .client import Client, client_of
+from ._parameters import Decode, Whole, checked
+from .batch import Batch
+from .client import Origin, client_of
 from .decode import Automatic
 from .epoch import Epoch
 from .errors import InvalidArgument
@@ -59,13 +58,7 @@ def _stack(n: int, values: Iterator[Any]) -> Any:
 
 
 @checked(Whole)
-def epoch(
-    source: Union[Client, str, os.PathLike[str], Sequence[str]],
-    number: int,
-    *,
-    decode: Union[bool, Mapping[str, Decoder], None] = True,
-    **options: Unpack[Whole],
-) -> Epoch:
+def epoch(source: Origin, number: int, *, decode: Decode = True, **options: Unpack[Whole]) -> Epoch:
     """Opens an epoch whose batches have columns of arrays, for what millrace.open takes, or a Client. Options are those of Client.epoch.
 
     `batch["jpg"]` is an array whose first axis is the batch: of images samples x height x width x bands, uint8 where a band has 8 bits; of

@@ -12,21 +12,20 @@ batch_size makes its own batches: it gets single samples.
 from __future__ import annotations
 
 import copy
-import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from multiprocessing.reduction import ForkingPickler
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Callable, NoReturn, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, NoReturn, Optional
 
 from ._agree import AGREE, refuse, settle
 from ._memory import own
-from ._parameters import Shares, checked
+from ._parameters import Decode, Shares, checked
 from ._ranks import find_ranks, warn_of_uneven_shares
-from .batch import Batch, Decoder, Sample
-from .client import Client, ClientOwner
+from .batch import Batch, Sample
+from .client import ClientOwner, Origin
 from .epoch import OF_BATCHES, Epoch, Plan
 from .errors import InvalidArgument, SampleError, StateError
 
@@ -175,15 +174,8 @@ class Dataset(ClientOwner, torch_data.IterableDataset):  # type: ignore[misc,typ
 
     @checked(Shares)
     def __init__(
-        self,
-        source: Union[Client, str, os.PathLike[str], Sequence[str]],
-        dataset: Optional[str] = None,
-        *,
-        rank: Optional[int] = None,
-        world_size: Optional[int] = None,
-        epoch: int = 0,
-        decode: Union[bool, Mapping[str, Decoder], None] = True,
-        **options: Unpack[Shares],
+        self, source: Origin, dataset: Optional[str] = None, *, rank: Optional[int] = None, world_size: Optional[int] = None,
+        epoch: int = 0, decode: Decode = True, **options: Unpack[Shares],
     ) -> None:
         super().__init__()
         if (rank is None) != (world_size is None):

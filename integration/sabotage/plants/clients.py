@@ -302,7 +302,7 @@ PLANTS = [
     (
         "None is sent in place of a default",
         "client/python/tests/test_parameters.py test_none_is_the_default_and_numbers_may_be_numpys",
-        [("client/python/millrace/_parameters.py", "for name, value in options.items() if value is not None}}", "for name, value in options.items()}}")],
+        [("client/python/millrace/client.py", "for name, value in options.items() if value is not None}}", "for name, value in options.items()}}")],
     ),
     (
         "torch's dataset leaves it to the first batch to find out what the gateway refuses",
@@ -317,7 +317,7 @@ PLANTS = [
     (
         "a worker of torch's that was killed is a connection that was reset",
         "client/python/tests/torch/test_torch_loader.py test_a_worker_that_is_killed_while_its_tensors_are_asked_for",
-        [("client/python/millrace/_loader.py", "        if worker.sentinel in ended:\n            worker.join()\n        if (worker.exitcode or 0) < 0:", "        if worker.sentinel is None:")],
+        [("client/python/millrace/_loader.py", "                    signal_handling._error_if_any_worker_fails()", "                    signal_handling")],
     ),
     (
         "data that were indexed again are told as other data",
