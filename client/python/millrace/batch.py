@@ -513,4 +513,4 @@ class Sample(MutableMapping[str, Any]):
         return isinstance(other, Sample) and other.batch is self.batch and other.index == self.index
 
     def __repr__(self) -> str:
-        return f"<Sample {self.index} of batch {self.batch.number}, epoch {self.batch.epoch}>"
+        return f"<Sample {self.index} of batch {self.batch.number}, epoch {self.batch.epoch}: {', '.join(self)}>"

@@ -56,6 +56,9 @@ class ClassFolders:
         self.classes: list[str] = class_names(of)
         self._numbers = {name: i for i, name in enumerate(self.classes)}
 
+    def __repr__(self) -> str:
+        return f"<ClassFolders {', '.join(self.classes)}>"
+
     def __call__(self, sample: Union[Named, str]) -> int:
         """Returns the number of the class of a sample, which may be given by its key."""
         key = sample if isinstance(sample, str) else sample.key
