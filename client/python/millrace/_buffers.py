@@ -8,7 +8,13 @@ from __future__ import annotations
 
 import threading
 
+LARGE = 1 << 20  # bytes of a column from which on its memory is worth using again. The C library mixes up large and small ones, and keeps them
 SPARE = 32  # a new buffer is larger than asked for by one part in so many, since the next batch may be a little longer
+
+
+def new(size: int) -> memoryview:
+    """A buffer that no reader lends again."""
+    return memoryview(bytearray(size))
 
 
 class Buffers:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Callable, Optional, Union
 from urllib.parse import quote
 
+from ._buffers import Buffers, new
 from ._closing import Closing
 from ._core import Core, target_of
 from ._framed import Table
@@ -33,6 +34,9 @@ MiB = 1 << 20
 PREFETCH_BYTES = 64 * MiB
 DECODED_BYTES = 256 * MiB
 THREADS = 4
+Gather = Callable[[Callable[[int], memoryview], int, Iterator[Any]], Any]
+"""(memory, n, values) -> the column of n decoded values, whose memory, if it is large, memory(bytes) gives."""
+
 OF_BATCHES = ("balance", "batch_size", "homes", "rank", "split", "tail", "world_size")  # parameters that do not change the order
 
 
@@ -106,7 +110,7 @@ class Epoch:
         self.threads, self.prefetch_bytes, self.decoded_bytes, self.progress = threads, prefetch_bytes, decoded_bytes, progress
         self.prefetch_factor: Optional[int] = None
         """How many batches a reader decodes ahead; None: as many as it reads ahead."""
-        self.gather: Optional[Callable[[int, Iterator[Any]], Any]] = None
+        self.gather: Optional[Gather] = None
         """Makes a column of so many decoded values, as they come; None: a list."""
         self._base = f"/v1/datasets/{quote(plan.dataset, safe='')}/epochs/{plan.epoch}"
         self._query = target_of("", plan.parameters)
@@ -147,7 +151,7 @@ class Epoch:
         """Reads one batch, whole and checked."""
         if number < 0 or number >= len(self):
             raise EndOfEpoch(f"batch {number} of epoch {self.number}: there are {len(self)}", batches=len(self))
-        b = self._fetch(number, self._source(), Task(), None, _new)
+        b = self._fetch(number, self._source(), Task(), None, new)
         self.steps.run(b)
         return b
 
@@ -157,7 +161,7 @@ class Epoch:
         With shuffle=False positions are those of stored order. Nothing is read ahead: iterating is faster where the order is the epoch's.
         """
         path, asked = self._path("samples"), self._asked(positions, OF_BATCHES)
-        head, body, layout = self._read(self._expected(path, asked), Task(), None, _new)
+        head, body, layout = self._read(self._expected(path, asked), Task(), None, new)
         source = replace(self._source(), manifest=partial(self._read_manifest, path, asked), positions=lambda _: positions)
         b = Batch(head, body, source, layout)
         self.steps.run(b)
@@ -227,11 +231,12 @@ class Epoch:
         want = self._expected(self._path("samples"), self._asked([0], (*OF_BATCHES, "fields")))
         if columns:
             return columns
-        layout = Transfer(self.core, want, _new).run(self.plan.rank, self.plan.world_size, Task())[2]
+        layout = Transfer(self.core, want, new).run(self.plan.rank, self.plan.world_size, Task())[2]
         return layout.names() if isinstance(layout, Table) else ()
 
-    def _source(self) -> Source:
-        gather = {} if self.gather is None else {"gather": self.gather}
+    def _source(self, columns: Callable[[int], memoryview] = new) -> Source:
+        """How batches are decoded. columns gives the memory for large ones."""
+        gather = {} if self.gather is None else {"gather": partial(self.gather, columns)}
         seed = f"{self.plan.order_digest}/{self.plan.parameters.get('seed', '')}"
         steps, local = self.steps, self.core.settings.local
         mixed = (local.opened if local else {}) if self.plan.dataset_description.get("sources") else None
@@ -263,7 +268,9 @@ class Reader(Iterator[Batch], Closing):
         most = max(2 * threads, 16) if epoch.prefetch_bytes else 1
         self._here = epoch.core.here()
         self._buffers = buffers = self._here.take_buffers(most + threads + 2)
-        source = epoch._source()
+        columns = Buffers()
+        columns.most = (epoch.prefetch_factor or most) + threads + 2
+        source = epoch._source(columns.take)
         self._pool = Pool(
             numbers,
             lambda number, task, announced: epoch._fetch(number, source, task, announced, buffers.take),
@@ -332,8 +339,3 @@ def _stop_elsewhere(pool: Pool) -> None:
     if pool.ours():
         with contextlib.suppress(RuntimeError):  # when the interpreter ends
             _thread.start_new_thread(pool.stop, ())
-
-
-def _new(size: int) -> memoryview:
-    """A buffer that no reader lends again."""
-    return memoryview(bytearray(size))

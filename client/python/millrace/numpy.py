@@ -12,8 +12,9 @@ Tokens and records need no decoding: `array` has them without a copy.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, Callable, Optional
 
+from ._buffers import LARGE
 from ._npy import ArrayHeader
 from ._parameters import Decode, Whole, checked
 from .batch import Batch
@@ -41,11 +42,12 @@ def as_array(value: Any) -> Any:
     return image if image.ndim == 3 else image[..., np.newaxis]
 
 
-def _stack(n: int, values: Iterator[Any]) -> Any:
+def _stack(take: Callable[[int], memoryview], n: int, values: Iterator[Any]) -> Any:
     """Makes an array of so many arrays or numbers, and a list of anything else, or of arrays that differ in shape or type."""
     first = next(values, None)
     if isinstance(first, np.ndarray):
-        out = np.empty((n, *first.shape), first.dtype)
+        shape, size = (n, *first.shape), n * first.nbytes
+        out = np.empty(shape, first.dtype) if size < LARGE else np.frombuffer(take(size), first.dtype).reshape(shape)
         out[0] = first
         for i, value in enumerate(values, 1):
             if not isinstance(value, np.ndarray) or (value.shape, value.dtype) != (first.shape, first.dtype):

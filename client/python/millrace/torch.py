@@ -21,6 +21,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Callable, NoReturn, Optional
 
 from ._agree import AGREE, refuse, settle
+from ._buffers import LARGE
 from ._memory import own
 from ._parameters import Decode, Shares, checked
 from ._ranks import find_ranks, warn_of_uneven_shares
@@ -91,7 +92,7 @@ def collate_columns(batch: Batch, *, keys: bool = False) -> Columns:
     return out
 
 
-def _stack_as_they_come(n: int, values: Iterator[Any]) -> Any:
+def _stack_as_they_come(take: Callable[[int], memoryview], n: int, values: Iterator[Any]) -> Any:
     """Stacks tensors while they are decoded, and lets go of each: a thread needs memory for one sample beside the batch's.
 
     Returns a list where values are no tensors, or differ: _stack then says how.
@@ -100,11 +101,13 @@ def _stack_as_they_come(n: int, values: Iterator[Any]) -> Any:
     if type(first) is not torch.Tensor or first.requires_grad or first.layout is not torch.strided or first.device.type != "cpu":
         return [first, *values] if n else []
     shape = (n, *first.shape)
-    if torch_data.get_worker_info() is None:
+    size = n * first.nelement() * first.element_size()
+    if torch_data.get_worker_info() is not None:  # to the main process in shared memory: share_memory_ would copy all of it, before anything has come
+        out = torch.empty(0, dtype=first.dtype).set_(torch.UntypedStorage._new_shared(size), 0, shape)
+    elif size < LARGE:
         out = torch.empty(shape, dtype=first.dtype)
-    else:  # it goes to the main process in shared memory: share_memory_ would copy all of it, before anything has come
-        shared = torch.UntypedStorage._new_shared(n * first.nelement() * first.element_size())
-        out = torch.empty(0, dtype=first.dtype).set_(shared, 0, shape)
+    else:
+        out = torch.frombuffer(take(size), dtype=first.dtype).view(shape)
     out[0] = first
     for i, value in enumerate(values, 1):
         if type(value) is not torch.Tensor or value.shape != first.shape or value.dtype is not first.dtype:
