@@ -7,6 +7,11 @@ PLANTS = [
         [("client/python/millrace/batch.py", "/{self.epoch}/{self.position}", "/{self.epoch}/{self.batch.number}/{self.index}")],
     ),
     (
+        "the memory of a large column is not used again",
+        "client/python/tests/torch/test_torch_decode.py test_large_columns",
+        [("client/python/millrace/torch.py", "elif size < LARGE:", "elif size < 1 << 40:")],
+    ),
+    (
         "all samples draw from one generator",
         "client/python/tests/test_transform.py test_random_draws_repeat_whatever_reads",
         [("client/python/millrace/batch.py", "self._rng = random.Random(self.seed())", "self._rng = random._inst")],

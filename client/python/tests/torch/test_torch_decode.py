@@ -16,6 +16,7 @@ from torchvision.transforms.functional import pil_to_tensor
 
 import millrace
 import millrace.torch
+from millrace._buffers import LARGE, Buffers
 from millrace._tensors import as_tensor
 from millrace.decode import Automatic
 
@@ -92,3 +93,30 @@ def test_what_tensors_are_made_of() -> None:
     decoder = automatic("w")
     assert decoder is not None
     assert torch.equal(decoder(memoryview(b"\0\0\x80\x3f")), torch.ones(1))
+
+
+def test_large_columns_lie_in_memory_that_is_used_again(mixed: harness.Gateway, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    def large(view: memoryview) -> torch.Tensor:
+        return torch.full((1 << 20,), int(view), dtype=torch.uint8)
+
+    lent, take = [], Buffers.take
+
+    def spy(self: Buffers, size: int) -> memoryview:
+        view = take(self, size)
+        if size >= LARGE:
+            lent.append(view.obj)
+        return view
+
+    monkeypatch.setattr(Buffers, "take", spy)
+    dataset = millrace.torch.Dataset(mixed.url, fields="cls", batch_size=2, decode={"cls": large})
+    want = [batch["cls"] for batch in dataset.client.epoch(0, fields="cls", batch_size=2, decode={"cls": int})]
+    held = list(dataset)  # nothing is lent again that is still held
+    assert [column[:, 0].tolist() for column in (batch["cls"] for batch in held)] == want
+    assert all(bool((row == row[0]).all()) for batch in held for row in batch["cls"])
+    assert len(lent) == len({id(b) for b in lent}) == len(want)
+    del held
+    lent.clear()
+    dataset.set_epoch(0)
+    assert [batch["cls"][:, 0].tolist() for batch in dataset] == want
+    assert len(lent) == len(want)
+    assert len({id(b) for b in lent}) < len(want)
