@@ -8,7 +8,7 @@ PLANTS = [
     ),
     (
         "the memory of a large column is not used again",
-        "client/python/tests/torch/test_torch_decode.py test_large_columns",
+        "client/python/tests/torch/test_torch_decode.py test_large_columns_lie_in_memory_that_is_used_again",
         [("client/python/millrace/torch.py", "elif size < LARGE:", "elif size < 1 << 40:")],
     ),
     (
