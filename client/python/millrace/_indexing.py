@@ -64,12 +64,19 @@ class Wanted:
         """Indexes the dataset if it has no index, and returns its address: with the place of the index, if that does not lie beside it."""
         address = self.address
         code, words = _run(program, "info", address, "--json", quiet=True)
+        bucket, spare = "://" in address and ",index=" not in address, cache() / "indexes" / digest(address)[:32]
+        if code == _NOT_FOUND and bucket and spare.exists():  # the bucket took no writes when it was indexed
+            address = f"{self.address},index={spare}"
+            code, words = _run(program, "info", address, "--json", quiet=True)
         if code not in (0, _NOT_FOUND) or (" here, but " in words and not self.options):  # indexes of other names
             raise _failed("info", address, code, words)
         if code != 0:
             print(f"millrace: {address} has no index yet: it is read once, and indexed", file=sys.stderr)
         if code != 0 or self.again:
             code, words = _run(program, "index", address, *self.flags)
+            if code == _STORE and bucket and "--index-url" in (words or "--index-url"):  # it takes no writes; a terminal has the words
+                address = f"{self.address},index={spare}"
+                code, words = _run(program, "index", address, *self.flags)
             if code != 0:
                 raise _failed("index", address, code, words)
             code, words = _run(program, "info", address, "--json", quiet=True)
