@@ -125,12 +125,12 @@ def test_all_threads_fetch_while_fetching_is_slow() -> None:
 
 
 def test_all_threads_wake_when_there_is_room_for_all() -> None:
-    gate, together = Gate(), threading.Barrier(4)
+    gate, together = Gate(), Gate()
 
     def fetch(number: int, _: Task, announced: Callable[[int], None]) -> Batch:
         gate.wait()
         announced(10)  # until now the first one was taken for so long that it alone had room
-        together.wait(60)
+        together.wait()
         return batch(number)
 
     p = Pool(range(4), fetch, None, threads=4, room=1000, most=16, guess=1000)
@@ -139,6 +139,8 @@ def test_all_threads_wake_when_there_is_room_for_all() -> None:
     while len(p._work._waiters) < 3:  # type: ignore[attr-defined]
         time.sleep(0.001)
     gate.open()
+    together.until(4)  # nobody takes a batch, which would wake a thread too
+    together.open()
     assert take_all(p) == list(range(4))
 
 

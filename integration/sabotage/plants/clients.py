@@ -174,7 +174,7 @@ PLANTS = [
     ),
     (
         "the Python client waits for a whole body without end",
-        "client/python/tests/test_faults.py test_attempts_end",
+        "client/python/tests/test_ends.py test_a_body_that_trickles_comes_to_its_end",
         [("client/python/millrace/_wire.py", "for way in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):", "for way in ():")],
     ),
     (
