@@ -42,8 +42,8 @@ class Order(TypedDict, total=False):
     transform: Optional[Callable[[Sample], Any]]
 
 
-class Batches(Order, total=False):
-    """Batches and how they are read ahead: what jax.DataLoader takes of an epoch."""
+class Ahead(TypedDict, total=False):
+    """Batches and how they are read ahead."""
     shuffle: Shuffle
     batch_size: Optional[int]
     form: Optional[str]
@@ -52,8 +52,8 @@ class Batches(Order, total=False):
     decoded_bytes: int
 
 
-class Shares(Batches, total=False):
-    """A rank's shares of batches, and what becomes of them: what torch.Dataset takes of an epoch."""
+class OfShares(TypedDict, total=False):
+    """A rank's shares of batches, and what becomes of them."""
     tail: Optional[str]
     balance: Optional[str]
     split: Optional[str]
@@ -64,8 +64,16 @@ class Shares(Batches, total=False):
     batch_transform: Optional[Callable[[Batch], Any]]
 
 
-class Whole(Shares, total=False):
-    """All parameters of an epoch but its number and decode."""
+class Batches(Order, Ahead, total=False):
+    """What jax.DataLoader takes of an epoch."""
+
+
+class Shares(Order, Ahead, OfShares, total=False):
+    """What torch.Dataset takes of an epoch."""
+
+
+class Whole(Order, Ahead, OfShares, total=False):
+    """All parameters of an epoch but its number and decode. The page of the API shows parameters of a set and of its bases, and no further."""
     dataset: Optional[str]
     rank: int
     world_size: int
