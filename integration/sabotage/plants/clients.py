@@ -285,6 +285,16 @@ PLANTS = [
         [("client/python/millrace/_state.py", 'return "generation", "batch_size"', 'return "dataset", "generation", "batch_size"')],
     ),
     (
+        "the batch size may change in the midst of an epoch",
+        "client/python/tests/torch/test_torch_state.py test_a_state_of_another_order_is_refused",
+        [("client/python/millrace/_state.py", 'if name == "batch_size" and not begun:', 'if name == "batch_size":')],
+    ),
+    (
+        "the batch size may not change between two epochs",
+        "client/python/tests/torch/test_torch_state.py test_between_two_epochs_the_batch_size_may_change",
+        [("client/python/millrace/_state.py", 'if name == "batch_size" and not begun:', 'if name == "batch_size" and begun:')],
+    ),
+    (
         "a state may be of a batch beyond the end",
         "client/python/tests/torch/test_torch_state.py test_a_state_beyond_the_end_is_refused",
         [("client/python/millrace/torch.py", "self._loaded.check_end(self.epoch(place.epoch).plan)", "self.epoch(place.epoch)")],

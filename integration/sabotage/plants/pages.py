@@ -12,6 +12,16 @@ PLANTS = [
         [("tools/site/docstrings.py", "    if not _row(lines, 0):", "    if True:")],
     ),
     (
+        "help() names a page of a folder that an installed package has not",
+        "client/python/tests/test_package.py test_help_names_what_a_user_has",
+        [("client/python/millrace/importance.py", "https://github.com/millrace-data/millrace/blob/main/docs/importance.md", "docs/importance.md")],
+    ),
+    (
+        "the API's page leads away from the site",
+        "client/python/tests/test_site.py test_the_reference_leads_to_pages_of_the_site",
+        [("tools/site/docstrings.py", "text = PAGE.sub(", "PAGE.sub(")],
+    ),
+    (
         "a wheel is of a form that publishing tools refuse",
         "client/python/tests/test_package.py test_wheel_and_sdist",
         [("client/python/pyproject.toml", "[tool.hatch.build.targets.wheel]\ncore-metadata-version = \"2.4\"", "[tool.hatch.build.targets.wheel]")],
