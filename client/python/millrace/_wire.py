@@ -48,6 +48,7 @@ MOST_INTERIM = 16
 _TARGET = re.compile("[!-~]+")
 _CHUNK = re.compile("([0-9A-Fa-f]{1,15})[ \t]*(;.*)?")
 _PIECE = 16 << 10  # read at once while it is not known how much comes: an answer's head, and the first of its body
+WHOLE = 4 << 20  # bytes of a body that are waited for in one call: sockets hold about so much, and of more each piece is taken as it comes
 _STEP_OVER = (socket.timeout, BlockingIOError)
 _WAITS_FOR_ALL = getattr(socket, "MSG_WAITALL", 0) if os.name == "posix" else 0
 
@@ -232,7 +233,7 @@ class Answer:
             into[:n] = self._rest[:n]
             del self._rest[:n]
         else:
-            n = self._a.receive(self.sock, into, whole=True)
+            n = self._a.receive(self.sock, into, whole=len(into) <= WHOLE)
         if self.length is not None:
             self.length -= n
         return n
