@@ -454,7 +454,9 @@ class Sample(MutableMapping[str, Any]):
         return name if name in content else content.contents.find(name, content) or name
 
     def __getitem__(self, name: str) -> Any:
-        content, name = self._all(), self._named(name)
+        content = self._all()
+        if name not in content:
+            name = self._named(name)
         if name in self._own:
             return content[name]
         done: Any = self.batch._decoded.get(name)
