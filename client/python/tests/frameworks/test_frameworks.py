@@ -122,7 +122,7 @@ LIGHTNING = [(2, 1, OURS), (1, 1, {"loader": "torch"})]
 if harness.LONG:
     LIGHTNING += [
         (1, 2, {**OURS, "workers": 2}),
-        (2, 2, {"loader": "torch"}),
+        (2, 2, {"loader": "torch", "batch_size": 20}),
         (1, 1, {"loader": "torchdata"}),
         (2, 2, {"loader": "torchdata", "batch_size": 20}),
         (2, 2, {"loader": "torchdata", "batch_size": 20, "workers": 2}),
