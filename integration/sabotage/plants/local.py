@@ -174,7 +174,7 @@ PLANTS = [
     (
         "an index of options is made without them",
         "client/python/tests/test_open.py test_options_of_the_index",
-        [("client/python/millrace/_indexing.py", "code, words = _run(program, \"index\", address, *self.flags)", "code, words = _run(program, \"index\", address)")],
+        [("client/python/millrace/_indexing.py", "if code != 0 or self.again:\n            code, words = _run(program, \"index\", address, *self.flags)", "if code != 0 or self.again:\n            code, words = _run(program, \"index\", address)")],
     ),
     (
         "files that are gone are not told",
