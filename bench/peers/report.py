@@ -127,11 +127,11 @@ it was half of all the processor time that the gateway took in a cold epoch. So 
 MosaicML Streaming is given what it lacks: its S3 client is dropped before workers are forked, which otherwise read each other's
 answers from one connection and wait a minute for bytes that another one took.
 
-Why Millrace is not first everywhere. First batch: the time has the start of the gateway in it, which the first reader on a machine waits for. The
-default order draws each batch from 128 chunks, which here is the whole set, so the first one waits for ranges of all of it, and is as mixed as the
-last; a smaller window is quicker and mixes less ([tuning](tuning.md#how-large-a-window)). Where samples are small, the gateway reads the first
-batch's samples one by one, since that is quicker from a store across a network. The store of the plain tables runs on the same two processors, and there
-these requests take longer than whole chunks would.
+Why Millrace is not first everywhere. First batch: the time has the start of the gateway in it, which the first reader on a machine
+waits for. The default order draws each batch from 128 chunks, which here is the whole set, so the first one waits for ranges of all of
+it, and is as mixed as the last; a smaller window is quicker and mixes less ([tuning](tuning.md#how-large-a-window)). Where samples are
+small, the gateway reads the first batch's samples one by one, since that is quicker from a store across a network. The store of the
+plain tables runs on the same two processors, and there these requests take longer than whole chunks would.
 Memory: the gateway's part is there once for all readers of all jobs, and is counted with this one; the reader holds batches that have come,
 their copies and the next ones. Store requests: a chunk is the unit of caching, and neighbours are one read of 16 MiB at most, where WebDataset asks
 once for a whole shard.
