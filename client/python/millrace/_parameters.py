@@ -42,8 +42,8 @@ class Order(TypedDict, total=False):
     transform: Optional[Callable[[Sample], Any]]
 
 
-class Ahead(TypedDict, total=False):
-    """Batches and how they are read ahead."""
+class Batches(Order, total=False):
+    """Batches and how they are read ahead: what jax.DataLoader takes of an epoch."""
     shuffle: Shuffle
     batch_size: Optional[int]
     form: Optional[str]
@@ -52,8 +52,8 @@ class Ahead(TypedDict, total=False):
     decoded_bytes: int
 
 
-class OfShares(TypedDict, total=False):
-    """A rank's shares of batches, and what becomes of them."""
+class Shares(Batches, total=False):
+    """A rank's shares of batches, and what becomes of them: what torch.Dataset takes of an epoch."""
     tail: Optional[str]
     balance: Optional[str]
     split: Optional[str]
@@ -64,16 +64,8 @@ class OfShares(TypedDict, total=False):
     batch_transform: Optional[Callable[[Batch], Any]]
 
 
-class Batches(Order, Ahead, total=False):
-    """What jax.DataLoader takes of an epoch."""
-
-
-class Shares(Order, Ahead, OfShares, total=False):
-    """What torch.Dataset takes of an epoch."""
-
-
-class Whole(Order, Ahead, OfShares, total=False):
-    """All parameters of an epoch but its number and decode. The page of the API shows parameters of a set and of its bases, and no further."""
+class Whole(Shares, total=False):
+    """All parameters of an epoch but its number and decode."""
     dataset: Optional[str]
     rank: int
     world_size: int

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import html
+import importlib
+import inspect
 import os
 import re
 import shutil
 import subprocess
 import sys
+from operator import attrgetter
 from pathlib import Path
+from types import ModuleType
+from typing import Any, Callable
+from unittest.mock import patch
 
 import harness
 import pytest
 
 import millrace
+import millrace.numpy
+import millrace.torch
 
 
 def build(config: Path, out: Path) -> subprocess.CompletedProcess[str]:
@@ -53,6 +62,23 @@ def test_the_reference_has_every_public_name(site: Path) -> None:
 def test_parameters_are_lists(site: Path) -> None:
     page = (site / "python-api/index.html").read_text()
     assert re.search(r"<li>\s*<p>?<code>cache</code>: memory|<li><code>cache</code>: memory", page)
+
+
+@pytest.mark.parametrize("name", ["Client.epoch", "numpy.epoch", "torch.Dataset", "torch.MapDataset", "jax.DataLoader"])
+def test_the_reference_shows_every_parameter(name: str, site: Path) -> None:
+    """The page's signature, run as Python, has the names, types and defaults that help() shows."""
+    page = (site / "python-api/index.html").read_text()
+    found = re.search(rf'id="millrace\.{name}".*?<pre>(.*?)</pre>', page, re.DOTALL)
+    assert found, name
+    shown: dict[str, Any] = {}
+    exec(f"from __future__ import annotations\ndef {html.unescape(re.sub('<.*?>', '', found[1])).strip()}: ...", shown)
+    with patch.dict(sys.modules, jax=ModuleType("jax")):  # millrace.jax imports jax; its signatures need nothing of it
+        importlib.import_module("millrace.jax")
+    assert parameters(shown[name.rpartition(".")[2]]) == parameters(attrgetter(name)(millrace))
+
+
+def parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    return [p for p in inspect.signature(function).parameters.values() if p.name != "self"]
 
 
 def test_the_reference_leads_to_pages_of_the_site(site: Path) -> None:

@@ -22,6 +22,16 @@ PLANTS = [
         [("tools/site/docstrings.py", "text = PAGE.sub(", "PAGE.sub(")],
     ),
     (
+        "the API's page shows no defaults of an epoch's parameters",
+        "client/python/tests/test_site.py test_the_reference_shows_every_parameter",
+        [("tools/site/options.py", "repr(_parameters.DEFAULTS.get(name))", '"..."')],
+    ),
+    (
+        "the API's page leaves out the parameters that a set of options has from its bases",
+        "client/python/tests/test_site.py test_the_reference_shows_every_parameter",
+        [("mkdocs.yml", "tools/site/options.py]", "unpack_typeddict]")],
+    ),
+    (
         "a wheel is of a form that publishing tools refuse",
         "client/python/tests/test_package.py test_wheel_and_sdist",
         [("client/python/pyproject.toml", "[tool.hatch.build.targets.wheel]\ncore-metadata-version = \"2.4\"", "[tool.hatch.build.targets.wheel]")],
