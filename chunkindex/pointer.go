@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/millrace-data/millrace/internal/objstore"
 )
@@ -194,6 +195,12 @@ func Current(ctx context.Context, store objstore.Store, prefix string) (map[stri
 		current[p.Generation] = true
 	}
 	return current, nil
+}
+
+// Published is when the pointer of the index was written, by the clock of the store.
+func (x *Index) Published(ctx context.Context, store objstore.Store, prefix string) (time.Time, error) {
+	obj, err := store.Stat(ctx, pointerObject(prefix, x.name))
+	return obj.Modified, err
 }
 
 // IsCurrent reports whether the pointer that the index was opened by names it still, and the versions of the shards that it was

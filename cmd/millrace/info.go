@@ -17,7 +17,9 @@ func (a *app) info() *cobra.Command {
 	return a.Build(cli.Command{
 		Use: "info GATEWAY[/NAME]|DATASET", Short: "Say what a dataset has: generation, format, samples, defaults",
 		Long: `Describes a dataset: in a store by its index, or as a gateway serves it, the default one if no
-name is given. Both say the same, and a store of token files the largest of the first ones too.`,
+name is given. Both say the same, and a store of token files the largest of the first ones too.
+For a directory a line counts files that are new, gone, rewritten or copied since it was indexed;
+that comparison takes at most 2 s, and nothing is told where that is too short.`,
 		Example: `  millrace info s3://bucket/imagenet
   millrace info http://gw:8080
   millrace info http://gw:8080/imagenet --json`,

@@ -18,15 +18,19 @@ import (
 // Described is a dataset, and what only its store tells.
 type Described struct {
 	client.Dataset
-	Address string `json:"address,omitempty"` // for other commands
-	Tokens  string `json:"tokens,omitempty"`  // what a sample is, of token files
+	Address string   `json:"address,omitempty"` // for other commands
+	Tokens  string   `json:"tokens,omitempty"`  // what a sample is, of token files
+	Changes *Changes `json:"changes,omitempty"` // of a directory's files since the index was made; nil: none is known
+	cure    string   // address that `millrace index` takes to index the changed files
 }
 
 // Indexed describes a dataset in a store as a gateway that serves it would.
 func Indexed(ctx context.Context, o location.Opened) Described {
 	x := o.Index
 	d := x.Defaults()
-	return Described{Address: o.Loc.Address(), Tokens: o.Tokens(ctx), Dataset: client.Dataset{
+	cure := o.Loc
+	cure.PutBeside() // `millrace index` finds the user's cache by itself
+	return Described{Address: o.Loc.Address(), Tokens: o.Tokens(ctx), Changes: changesOf(ctx, o), cure: cure.Address(), Dataset: client.Dataset{
 		Name: o.Loc.Name, Generation: x.Generation(), Format: x.Format(), Samples: x.Samples(), Chunks: uint64(x.Chunks()), Shards: uint64(x.Shards()),
 		Bytes: uint64(x.Bytes()), Plan: client.Defaults{BatchSize: d.BatchSize, Window: d.Window, Shuffle: d.Shuffle, Seed: d.Seed, Tail: d.Tail},
 		Fields: fieldsOf(x.Fields()), Classes: x.ClassFolders(),
@@ -59,6 +63,9 @@ func PrintDataset(w io.Writer, d Described) {
 	row("bytes", fmt.Sprintf("%s (%s)", humanize.Comma(int64(d.Bytes)), humanize.IBytes(d.Bytes)))
 	p := d.Plan
 	row("default plan", fmt.Sprintf("shuffle %s, window %d, batch size %d, seed %d, tail %s", p.Shuffle, p.Window, p.BatchSize, p.Seed, p.Tail))
+	if d.Changes != nil {
+		row("files changed", fmt.Sprintf("%s: 'millrace index %s' with the options of the first time takes the files that are there now", d.Changes, d.cure))
+	}
 	t.Flush()
 }
 
