@@ -121,15 +121,16 @@ def _near(word: object, words: Sequence[str], mark: str = "") -> str:
     return "".join(f"did you mean {mark}{near}{mark}?" for near in get_close_matches(str(word), words, 1, 0.7))
 
 
-def _check(function: str, own: Sequence[str], given: Mapping[str, Any]) -> None:
+def refuse_slips(function: str, own: Sequence[str], given: Mapping[str, Any]) -> None:
+    """Refuses a name that is none of a function's own, and a value that a parameter of this name cannot have."""
     for name, value in given.items():
         if name not in own:
             cure = INSTEAD.get(name, "").replace("NAME", name) or _near(name, own) or f"help({function}) lists the parameters"
             raise InvalidArgument(f"{name} is no parameter here", cure=cure)
-        check = _CHECKS.get(name)
-        if check is not None and value is not None and not check.fits(value):
-            cure = _near(value, check.words, "'")
-            raise InvalidArgument(f"{name}={short(value)}: want {check.want}", cure=cure, faults=((name, f"want {check.want}"),))
+        rule = _CHECKS.get(name)
+        if rule is not None and value is not None and not rule.fits(value):
+            cure = _near(value, rule.words, "'")
+            raise InvalidArgument(f"{name}={short(value)}: want {rule.want}", cure=cure, faults=((name, f"want {rule.want}"),))
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -147,7 +148,7 @@ def checked(options: type) -> Callable[[F], F]:
 
         @wraps(function)
         def checking(*args: Any, **given: Any) -> Any:
-            _check(function.__qualname__.replace(".__init__", ""), list(own), {**dict(zip(own, args)), **given})
+            refuse_slips(function.__qualname__.replace(".__init__", ""), list(own), {**dict(zip(own, args)), **given})
             return function(*args, **given)
 
         checking.__signature__ = bare.replace(parameters=list(own.values()))  # type: ignore[attr-defined]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import ssl
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +17,7 @@ from ._core import Core, Settings
 from ._gateways import Home, Source, home_by_rank
 from ._indexing import Wanted
 from ._local import Local, Size, find, is_gateway, served
-from ._parameters import DEFAULTS, Whole, checked
+from ._parameters import DEFAULTS, Whole, checked, refuse_slips
 from ._select import Selecting, Selection
 from ._steps import Steps, on_error_of
 from ._token import Token, secret
@@ -342,6 +343,8 @@ def open(
     dataset     name of one of a gateway's datasets, where the address does not end in it
     options     of Client
     """
+    own = [n for f in (open, Client) for n in inspect.signature(f).parameters if n not in ("where", "gateways", "options", "_local")]
+    refuse_slips("millrace.open", own, options)
     text = os.fspath(where)
     if fields is not None and not isinstance(fields, str):
         fields = ",".join(fields)
