@@ -9,16 +9,13 @@ import logging
 import os
 import re
 import shlex
-import stat
-import struct
 import subprocess
 import sys
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Optional, Union
+from typing import Any, Optional, Union
 from urllib.parse import unquote
 
 from .errors import InvalidArgument, MillraceError, NotFound, StoreError
@@ -28,7 +25,6 @@ log = logging.getLogger("millrace")
 PathLike = Union[str, "os.PathLike[str]"]
 
 _NOT_FOUND, _STORE = 4, 5  # exit codes of the program
-_LOOK = 2.0  # seconds that opening a directory may take longer because its files are compared with the index
 _PLACES = "give a directory, s3://bucket/prefix, or a gateway's http:// address"
 
 
@@ -60,31 +56,88 @@ class Wanted:
             return where
         return f"{where},index={_path(place) or _url(place)}"
 
-    def indexed(self, program: str) -> str:
-        """Indexes the dataset if it has no index, and returns its address: with the place of the index, if that does not lie beside it."""
+    def found(self, program: str) -> Optional[Found]:
+        """Describes the dataset by its index. None: it has no index yet."""
         address = self.address
         code, words = _run(program, "info", address, "--json", quiet=True)
-        bucket, spare = "://" in address and ",index=" not in address, cache() / "indexes" / digest(address)[:32]
-        if code == _NOT_FOUND and bucket and spare.exists():  # the bucket took no writes when it was indexed
-            address = f"{self.address},index={spare}"
+        if code == _NOT_FOUND and self._in_bucket and self._spare.exists():  # the bucket took no writes when it was indexed
+            address = f"{address},index={self._spare}"
             code, words = _run(program, "info", address, "--json", quiet=True)
-        if code not in (0, _NOT_FOUND) or (" here, but " in words and not self.options):  # indexes of other names
+        if code == 0:
+            return Found.of(address, json.loads(words))
+        if code != _NOT_FOUND or (" here, but " in words and not self.options and not _only_of_options(words)):  # indexes that users have named
             raise _failed("info", address, code, words)
-        if code != 0:
+        return None
+
+    def indexed(self, program: str) -> Found:
+        """Indexes the dataset if it has no index, or if its index is to be brought up to date, and describes it."""
+        found, address = self.found(program), self.address
+        if found and not self.again:
+            return found
+        if found and self._in_bucket:
+            address = found.address
+        if not found:
             print(f"millrace: {address} has no index yet: it is read once, and indexed", file=sys.stderr)
-        if code != 0 or self.again:
+        code, words = _run(program, "index", address, *self.flags)
+        if code == _STORE and self._in_bucket and "--index-url" in (words or "--index-url"):  # it takes no writes; a terminal has the words
+            address = f"{self.address},index={self._spare}"
             code, words = _run(program, "index", address, *self.flags)
-            if code == _STORE and bucket and "--index-url" in (words or "--index-url"):  # it takes no writes; a terminal has the words
-                address = f"{self.address},index={spare}"
-                code, words = _run(program, "index", address, *self.flags)
-            if code != 0:
-                raise _failed("index", address, code, words)
-            code, words = _run(program, "info", address, "--json", quiet=True)
-            if code != 0:
-                raise _failed("info", address, code, words)
-        place = json.loads(words)["address"].partition(",index=")[2]
-        where = address.partition(",index=")[0]
-        return f"{where},index={_path(place) or place}" if place else where
+        if code != 0:
+            raise _failed("index", address, code, words)
+        code, words = _run(program, "info", address, "--json", quiet=True)
+        if code != 0:
+            raise _failed("info", address, code, words)
+        return Found.of(address, json.loads(words))
+
+    @property
+    def _in_bucket(self) -> bool:
+        return "://" in self.address and ",index=" not in self.address
+
+    @property
+    def _spare(self) -> Path:
+        """The place of the index of a bucket that takes no writes."""
+        return cache() / "indexes" / digest(self.address)[:32]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A dataset that has an index."""
+
+    address: str  # with the place of the index, if that does not lie beside the dataset
+    changes: Mapping[str, Any] = field(default_factory=dict)  # of its files since it was indexed, as `millrace info --json` says
+
+    @classmethod
+    def of(cls, address: str, said: Mapping[str, Any]) -> Found:
+        """Takes what `millrace info --json` said of an address."""
+        where, place = address.partition(",index=")[0], said["address"].partition(",index=")[2]
+        return cls(f"{where},index={_path(place) or place}" if place else where, said.get("changes", {}))
+
+    @classmethod
+    def of_served(cls, program: str, address: str) -> Found:
+        """Looks once more at the files of a dataset that is served already. What is in a bucket is not compared."""
+        code, words = (1, "") if "://" in address.partition(",index=")[0] else _run(program, "info", address, "--json", quiet=True)
+        return cls(address, json.loads(words).get("changes", {}) if code == 0 else {})
+
+    def tell_changes(self) -> None:
+        """Warns if files of a directory have come, gone or changed since it was indexed.
+
+        The index is not made again by itself: a run that is resumed wants the files that it began with.
+        """
+        where, kinds = self.address.partition(",index=")[0], {"new": "new", "gone": "gone", "rewritten": "rewritten or copied"}
+        said = [f"{one['files']} {kinds[kind]} (such as {one['example']})" for kind, one in self.changes.items() if kind in kinds]
+        if said:
+            log.warning(
+                "%s: files have changed since the index was made: %s. The samples are those of the index, and files that are gone, rewritten or "
+                "copied cannot be read. millrace.open(..., reindex=True), or `millrace index %s` with the options of the first time, takes the "
+                "files that are there now", where.partition("#")[0], ", ".join(said), shlex.quote(where),
+            )
+
+
+def _only_of_options(words: str) -> bool:
+    """Says whether all indexes that the program lists are named by Wanted.address: open made them, and the default one may be made too."""
+    listed = words.partition("no default index here, but ")[2].partition(":")[0]
+    names = "match|format|split|sequence_length|dtype|fields"
+    return bool(listed) and all(re.fullmatch(rf"#({names})-[a-z0-9._-]*[0-9a-f]{{8}}", name) for name in listed.split(", "))
 
 
 def _absolute(text: str) -> str:
@@ -120,86 +173,6 @@ def _url(text: str) -> str:
     if "*" in at:
         raise InvalidArgument(f"open {text}: this is a pattern", cure="give the prefix before it, and the end as match='*...'")
     return f"{scheme.lower()}://{re.sub(r'/+(?=$|#)', '', at)}{question}{more}"
-
-
-def tell_changes(address: str) -> None:
-    """Warns if files of a directory have come, gone or changed since it was indexed.
-
-    The index is not made again by itself: a run that is resumed wants the files that it began with.
-    """
-    where, _, place = address.partition(",index=")
-    folder, _, name = where.partition("#")
-    if "://" in folder or "://" in place:
-        return
-    with suppress(OSError, ValueError, KeyError, struct.error):
-        found = _changes(folder, _pointer(place or folder, name))
-        said = [f"{len(keys)} {what} (such as {min(keys)})" for what, keys in found.items() if keys]
-        if said:
-            log.warning(
-                "%s: files have changed since the index was made: %s. The samples are those of the index, and files that are gone, rewritten or "
-                "copied cannot be read. millrace.open(..., reindex=True), or `millrace index %s` with the options of the first time, takes the "
-                "files that are there now", folder, ", ".join(said), shlex.quote(where),
-            )
-
-
-def _changes(folder: str, pointer: Path) -> dict[str, list[str]]:
-    """Compares the names in a directory with those of an index, and sizes, times and inodes with what it is bound to."""
-    end, made = time.monotonic() + _LOOK, pointer.stat().st_mtime_ns
-    known = _shards(pointer)
-    kinds = {key.rpartition(".")[2].lower() for key in known}
-    new, changed, left = [], [], dict(known)
-    for key, is_ in _files(folder):
-        if time.monotonic() > end:
-            raise ValueError("too many files to compare in time")
-        etag = left.pop(key, "")
-        if key not in known:
-            # Files that the index left out were there before. A copy keeps the time of its content, but never this one.
-            if is_.st_ctime_ns > made and key.rpartition(".")[2].lower() in kinds:
-                new.append(key)
-        elif stat.S_ISREG(is_.st_mode) and etag != f"{is_.st_size:x}-{is_.st_mtime_ns:x}-{is_.st_ino:x}":
-            changed.append(key)
-    gone = [key for key in left if not os.path.lexists(f"{folder}/{key}")]
-    return {"new": new, "gone": gone, "rewritten or copied": changed}
-
-
-def _files(folder: str, key: str = "") -> Iterator[tuple[str, os.stat_result]]:
-    """Gives the files under a directory that are not hidden, with their keys."""
-    with os.scandir(f"{folder}/{key}") as entries:
-        for at in entries:
-            if at.is_dir(follow_symlinks=False):
-                if not at.name.startswith("."):
-                    yield from _files(folder, f"{key}{at.name}/")
-            else:
-                yield key + at.name, at.stat(follow_symlinks=False)
-
-
-def _pointer(folder: str, name: str) -> Path:
-    """The file that says which index is current (docs/index-format.md)."""
-    return Path(folder, ".millrace", f"current-{name}" if name else "current")
-
-
-def _shards(pointer: Path) -> dict[str, str]:
-    """Reads the keys of an index's shards, and the ETags that they are bound to."""
-    says = json.loads(pointer.read_text())
-    with (pointer.parent / "index" / says["generation"]).open("rb") as f:
-        head = f.read(112)
-        offset, length = struct.unpack_from("<QQ", head, 64 + 24 + 8)  # of the second section
-        f.seek(offset)
-        shards = f.read(length)
-    bound = (pointer.parent / "binding" / f"{says['generation']}-{says['binding']}").read_bytes()
-    if says["version"] != 2 or bound[:8] not in (b"MRBIND01", b"MRBIND02"):
-        raise ValueError("an index of another version")
-    found, at, b = {}, 0, 44
-    while at < length:
-        n = struct.unpack_from("<8xH", shards, at)[0]
-        key, at = shards[at + 12 : at + 12 + n].decode(), at + 12 + n
-        texts = []
-        for _ in range(2 if bound[7:8] == b"1" else 3):
-            n = struct.unpack_from("<H", bound, b)[0]
-            texts.append(bound[b + 2 : b + 2 + n])
-            b += 2 + n
-        found[key] = texts[0].decode()
-    return found
 
 
 def _run(program: str, *args: str, quiet: bool = False) -> tuple[int, str]:

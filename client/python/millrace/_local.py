@@ -43,7 +43,7 @@ from typing import Optional, Union
 from urllib.parse import unquote
 
 from ._gateways import Address, parse
-from ._indexing import Wanted, cache, cannot, digest, environment, tell_changes
+from ._indexing import Found, Wanted, cache, cannot, digest, environment
 from .errors import GatewayUnavailable, IntegrityError, InternalError, InvalidArgument, MillraceError, ReloadRefused, StoreError
 
 log = logging.getLogger("millrace")
@@ -341,12 +341,15 @@ def find(
             with contextlib.suppress(ReloadRefused):  # its index may have gone
                 local = replace(local, address=known)
                 local.refresh()
-                tell_changes(known)
+                Found.of_served(program, known).tell_changes()
                 return local, hold
-        with local._changing():  # other ranks wait, and then find the index
-            local = replace(local, address=wanted.indexed(program))
+        found = None if wanted.again else wanted.found(program)
+        if found is None:
+            with local._changing():  # other ranks wait, and then find the index
+                found = wanted.indexed(program)
+        local = replace(local, address=found.address)
         local.refresh()
-        tell_changes(local.address)
+        found.tell_changes()
     except BaseException:
         hold.close()
         raise

@@ -138,10 +138,33 @@ def test_options_of_the_index(mixed: Path, capfd: pytest.CaptureFixture[str]) ->
     with millrace.open(mixed, match="*.jpg") as a:
         assert parts_of(a) == pictures
     assert "has no index yet" not in capfd.readouterr().err
-    with pytest.raises(millrace.NotFound, match=rf"millrace.open\('{mixed}#match-.jpg-[0-9a-f]{{8}}'\)$"):
+    with pytest.raises(millrace.InvalidArgument, match=r"several kinds"):  # as if there were no index: it would be the default one
         millrace.open(mixed)
     with pytest.raises(millrace.InvalidArgument, match="the address names an index"):
         millrace.open(f"{mixed}#train", match="*.jpg")
+
+
+def test_the_default_index_is_made_beside_those_of_options(texts: Path) -> None:
+    """But where users have named indexes, one of them may be meant."""
+    with millrace.open(texts, match="0*.txt") as few, millrace.open(texts) as c:
+        assert len(read(few)) == 100
+        assert sorted(read(c)) == WHOLE
+    (texts / ".millrace/current").unlink()
+    harness.run("index", f"{texts}#mine-12345678")
+    with pytest.raises(millrace.NotFound, match=rf"millrace.open\('{texts}#"):
+        millrace.open(texts)
+    assert not (texts / ".millrace/current").exists()
+
+
+def test_a_slip_is_refused_before_data_are_read(texts: Path) -> None:
+    for slip, said in ({"mach": "*.jpg"}, r"mach is no parameter here; did you mean match\?"), ({"dedline": 3}, r"did you mean deadline\?"):
+        with pytest.raises(millrace.InvalidArgument, match=said):
+            millrace.open(texts, **slip)
+    with pytest.raises(millrace.InvalidArgument, match=r"no parameter here; say fields="):
+        millrace.open(HTTP, columns="jpg")
+    assert not (texts / ".millrace").exists()
+    with millrace.open(texts, deadline=30, headers={"x": "y"}) as c:
+        assert c.core.settings.deadline == 30
 
 
 def test_tokens(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ PLANTS = [
     (
         "files that change in class folders are not told, as their index lies elsewhere",
         "client/python/tests/test_open.py test_class_folders_that_change",
-        [("client/python/millrace/_indexing.py", "return f\"{where},index={_path(place) or place}\" if place else where", "return where")],
+        [("client/python/millrace/_indexing.py", "code, words = (1, \"\") if \"://\" in address.partition(\",index=\")[0] else", "code, words = (1, \"\") if \",index=\" in address else")],
     ),
     (
         "another web server is taken for a gateway without the dataset",
@@ -174,27 +174,42 @@ PLANTS = [
     (
         "an index of options is made without them",
         "client/python/tests/test_open.py test_options_of_the_index",
-        [("client/python/millrace/_indexing.py", "if code != 0 or self.again:\n            code, words = _run(program, \"index\", address, *self.flags)", "if code != 0 or self.again:\n            code, words = _run(program, \"index\", address)")],
+        [("client/python/millrace/_indexing.py", "        code, words = _run(program, \"index\", address, *self.flags)\n        if code == _STORE", "        code, words = _run(program, \"index\", address)\n        if code == _STORE")],
     ),
     (
         "files that are gone are not told",
         "client/python/tests/test_open.py test_files_that_come_and_go",
-        [("client/python/millrace/_indexing.py", "\"gone\": gone, ", "")],
+        [("client/python/millrace/_indexing.py", "\"gone\": \"gone\", ", "")],
     ),
     (
         "a copy that keeps its time is no new file",
         "client/python/tests/test_open.py test_files_that_come_and_go",
-        [("client/python/millrace/_indexing.py", "is_.st_ctime_ns > made", "is_.st_mtime_ns > made")],
+        [("internal/inventory/changes.go", "file.Ctim.Unix()", "file.Mtim.Unix()")],
     ),
     (
         "files that an index left out count as new",
         "client/python/tests/test_open.py test_files_that_the_index_left_out_are_not_new",
-        [("client/python/millrace/_indexing.py", "is_.st_ctime_ns > made and ", "")],
+        [("internal/inventory/changes.go", " && cameAfter(o.Loc.Dir, f.Key, made)", "")],
     ),
     (
         "a copied directory counts as the one that was indexed",
         "client/python/tests/test_open.py test_a_copy_is_told",
-        [("client/python/millrace/_indexing.py", "-{is_.st_ino:x}\":", "-{etag.rpartition('-')[2]}\":")],
+        [("internal/inventory/changes.go", "case known && etag != f.ETag:", "case known && etag[:strings.LastIndexByte(etag, '-')] != f.ETag[:strings.LastIndexByte(f.ETag, '-')]:")],
+    ),
+    (
+        "a note beside the shards counts as a new file",
+        "./cmd/millrace TestInfoTellsFilesThatChanged",
+        [("internal/inventory/changes.go", "!known && kinds[kindOf(f.Key)] && ", "!known && ")],
+    ),
+    (
+        "a name that open made of options keeps the default index from being made",
+        "client/python/tests/test_open.py test_the_default_index_is_made_beside_those_of_options",
+        [("client/python/millrace/_indexing.py", " and not _only_of_options(words)", "")],
+    ),
+    (
+        "a misspelt option is found after the data were read",
+        "client/python/tests/test_open.py test_a_slip_is_refused_before_data_are_read",
+        [("client/python/millrace/client.py", "    refuse_slips(\"millrace.open\", own, options)\n", "")],
     ),
     (
         "an index that is there stays when it is to be made again",
