@@ -15,7 +15,7 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// compareTime limits how long a description may take longer because files are compared with the index. It is time for some 200,000 files
+// compareTime limits how long a description may take longer because files are compared with the index. That is enough for some 150,000 files
 // of a local disk, and `info` stays a command that answers at once.
 const compareTime = 2 * time.Second
 
