@@ -9,9 +9,12 @@ from typing import Any, Optional, Union
 from urllib.parse import unquote_plus
 
 from .classes import ClassFolders
+from .errors import InvalidArgument
 
 _BY_SUFFIX = ("files", "tar", "zip")  # formats whose parts are called by the suffixes of files
-_PICTURES = ("jpg", "png", "webp", "bmp", "tif", "tiff", "ppm", "pgm")
+PICTURES = ("jpg", "png", "webp", "bmp", "tif", "tiff", "ppm", "pgm")
+# Pictures that keep their own names.
+_OTHERS = ("jpe", "jfif", "gif", "pbm", "pnm", "heic", "heif", "avif", "jp2", "jxl", "exr", "hdr", "dng", "svg", "dcm", "gz", "nii")
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,8 @@ class Contents:
     classes: Optional[ClassFolders] = None
     picture: str = ""
     _markers: frozenset[str] = frozenset()  # parts that say only that all columns of a row or struct are null
+    missed: set[str] = field(default_factory=set, compare=False)
+    """Why no sample has the names that `in` and get were asked for; empty while all are names of parts."""
 
     @classmethod
     def of(cls, about: Mapping[str, Any], fields: Union[str, Sequence[str], None], decode: Collection[str]) -> Contents:
@@ -37,6 +42,10 @@ class Contents:
         names = [unquote_plus(name) for name in fields.split(",")] if isinstance(fields, str) else fields
         columns = {f["name"]: bool(f.get("nullable")) for f in about.get("fields") or () if f.get("name")}
         if columns:
+            for name in decode:
+                if name not in columns:
+                    why = cls(columns).unknown(name)
+                    raise InvalidArgument(f"decode part {name!r}: {why}", cure=f"the parts are {', '.join(map(repr, columns))}")
             if names is not None:  # the name of a struct stands for its columns
                 names = [one for name in names for one in ([name] if name in columns else _inside(name, columns) or [name])]
                 columns = {name: columns.get(name, False) for name in names}
@@ -45,7 +54,11 @@ class Contents:
         here = cls(fields=names, by_suffix=about.get("format") in _BY_SUFFIX)
         if not about.get("class_folders") or about.get("format") != "files":
             return here
-        pictures = {name for name in map(here.name_of, (*(names or ()), *decode)) if name in _PICTURES}
+        for name in (*(names or ()), *decode):
+            if name != "cls" and here.name_of(name).rpartition(".")[2] not in PICTURES + _OTHERS:
+                cure = "those of pictures in class folders are the picture, by any suffix of pictures, and its class: 'jpg', 'cls'"
+                raise InvalidArgument(f"read part {name!r}: no sample has such a part", cure=cure)
+        pictures = {name for name in map(here.name_of, (*(names or ()), *decode)) if name in PICTURES}
         classes = ClassFolders(about) if names is None or "cls" in names else None
         return cls(fields=names, by_suffix=True, classes=classes, picture=pictures.pop() if len(pictures) == 1 else "")
 
@@ -54,21 +67,30 @@ class Contents:
         """The names of parts that a gateway is asked for; None: all parts. A sample of class folders is one picture, and stores no class."""
         return None if self.classes or self.picture else self.fields
 
-    def name_of(self, stored: str) -> str:
-        """Returns the name of a stored part. Of suffixes capitals do not count, and jpeg is jpg."""
+    @property
+    def label_only(self) -> bool:
+        """Whether `fields=` asks for the class of a folder, and for no picture. Pictures come all the same."""
+        return self.classes is not None and self.fields is not None and set(self.fields) == {"cls"}
+
+    def suffix(self, name: str) -> str:
+        """Returns a name as suffixes are compared: capitals do not count, and jpeg is jpg."""
         if not self.by_suffix:
-            return stored
-        head, dot, last = stored.lower().rpartition(".")
-        last = "jpg" if last == "jpeg" else last
-        return self.picture if self.picture and last in _PICTURES else f"{head}{dot}{last}"
+            return name
+        head, dot, last = name.lower().rpartition(".")
+        return f"{head}{dot}{'jpg' if last == 'jpeg' else last}"
+
+    def name_of(self, stored: str) -> str:
+        """Returns the name of a stored part."""
+        name = self.suffix(stored)
+        return self.picture if self.picture and name.rpartition(".")[2] in PICTURES else name
 
     def find(self, name: str, present: Collection[str]) -> Optional[str]:
         """Returns which of the parts that are present a name means; None: no part."""
         if name in present:
             return name
         name = self.name_of(name)
-        if name in _PICTURES and self.classes:
-            return next((other for other in present if other in _PICTURES), None)
+        if name in PICTURES and self.classes:
+            return next((other for other in present if other in PICTURES), None)
         return name if name in present else None
 
     def names(self, found: Collection[str]) -> list[str]:

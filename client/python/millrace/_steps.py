@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import warnings
 from collections import deque
@@ -11,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 
-from ._contents import Contents
+from ._contents import PICTURES, Contents
 from .batch import Batch, Decoder, Sample
 from .decode import Automatic
 from .errors import InvalidArgument, MillraceError, SampleError, TransformError
@@ -81,10 +82,20 @@ def _run(step: str, function: Callable[[Sample], Any], sample: Sample) -> Any:
     except Exception as e:
         if isinstance(e, MillraceError) and type(e) is not InvalidArgument:  # a DecodeError, or no fault of the sample's
             raise
-        cure = f"look at the {step} function: it does not fit the data, or has a slip" if isinstance(e, _SLIPS) else None
+        cure = _hint(step, sample, e) if isinstance(e, _SLIPS) else None
         error = TransformError(f"{step} {sample.batch.which(sample.index)}: {type(e).__name__}: {e}", cure=cure)
         error.__cause__ = e
     return sample.batch.instead(error)
+
+
+def _hint(step: str, sample: Sample, e: Exception) -> str:
+    """Says what a filter or transform has likely taken for something else. torchvision's names the type that it was given."""
+    part = next((name for name in sample if name.rpartition(".")[2] in (*PICTURES, "bytes")), next(iter(sample), "NAME"))
+    if "pic should be PIL Image" in str(e) and "Tensor" in str(e):
+        return f"decoded pictures are uint8 tensors already: write s[{part!r}] / 255 in place of ToTensor"
+    if re.search(r"\bSample\b", str(e)):
+        return f"the {step} function is given a sample, which is a mapping of parts: give it s[{part!r}], as in {step}=lambda s: f(s[{part!r}])"
+    return f"look at the {step} function: it does not fit the data, or has a slip"
 
 
 @dataclass(frozen=True)
@@ -160,6 +171,8 @@ class Steps:
                 if self.on_error is None:
                     raise
                 lost.add(sample.index)
+        if self.transform is not None and batch.number == 0 and len(values) > 1 and all(value is None for value in values):
+            raise InvalidArgument(f"transform returned None for all {len(values)} samples of the first batch", cure="is a return missing?")
         batch.leave_out(lost, refused)
         for i, sample in enumerate(kept):  # a transform may have handed it on
             sample.index = i

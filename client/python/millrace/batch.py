@@ -206,7 +206,7 @@ class Batch(Sequence["Sample"]):
 
     def raw(self, name: str) -> list[memoryview]:
         """One part of all samples, as views; None where it is null."""
-        where = self.table.column(name)
+        where = None if self._source.contents.label_only else self.table.column(name)
         if where is None:  # some samples lack it
             return [self.parts(i)[name] for i in range(len(self))]
         data = self.data
@@ -214,7 +214,8 @@ class Batch(Sequence["Sample"]):
 
     def parts(self, i: int) -> Parts:
         """The parts of sample i by their names, as views; None where a column is null. The class of a folder is a part as if it was stored."""
-        found, contents = {name: self.data[a:b] for name, a, b in self.table.parts(self._kept[i])}, self._source.contents
+        contents = self._source.contents
+        found = {} if contents.label_only else {name: self.data[a:b] for name, a, b in self.table.parts(self._kept[i])}
         if contents.classes is not None:
             if self._labels is None:
                 self._labels = [memoryview(b"%d" % contents.classes(key)) for key in self._all_keys()]
@@ -224,7 +225,7 @@ class Batch(Sequence["Sample"]):
     def names(self) -> list[str]:
         """The names of all parts that samples have."""
         contents = self._source.contents
-        return contents.names(self.table.names()) + ["cls"] * (contents.classes is not None)
+        return ([] if contents.label_only else contents.names(self.table.names())) + ["cls"] * (contents.classes is not None)
 
     def decoder(self, name: str) -> Optional[Decoder]:
         """The reader's decoder of a part, if there is one."""
@@ -482,15 +483,17 @@ class Sample(MutableMapping[str, Any]):
         self._own.discard(name)
 
     def __contains__(self, name: object) -> bool:
-        if self._named(str(name)) in self._all():
+        contents = self._all().contents
+        if name in self._all() or contents.suffix(str(name)) in self._all():
             return True
-        if why := self._all().contents.unknown(str(name)):
+        if why := contents.unknown(str(name)):
+            contents.missed.add(f"no part {name!r}: {why}")
             warnings.warn(f"the answer is the same for every sample: no part {name!r}: {why}", stacklevel=2)
         return False
 
     def get(self, name: str, default: Any = None) -> Any:
         """The value of a part, or default where the sample lacks the part."""
-        return self[name] if self.__contains__(name) else default
+        return self[name] if self._named(name) in self._all() or self.__contains__(name) else default
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._all())

@@ -303,7 +303,11 @@ class Reader(Iterator[Batch], Closing):
             raise
         if batch is None:
             if self._came and not self._kept:
-                warnings.warn(f"{self.epoch!r}: filter= and on_error= have left out all {self._came} samples that were read", stacklevel=3)
+                text = f"{self.epoch!r}: filter= and on_error= have left out all {self._came} samples that were read"
+                if missed := self.epoch.steps.contents.missed:
+                    self.close()
+                    raise InvalidArgument(text, cure="; ".join(sorted(missed)))
+                warnings.warn(text, stacklevel=3)
             self.close()
             raise StopIteration
         self._taken, self._came, self._kept = self._taken + 1, self._came + batch.came, self._kept + len(batch)

@@ -71,8 +71,15 @@ def test_the_name_of_a_struct_stands_for_its_columns(rows: millrace.Client) -> N
 
 
 def test_names_that_no_sample_has(rows: millrace.Client, tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match=r"no part 'captoin': did you mean 'caption'\?"), pytest.warns(UserWarning, match="left out all 40 samples"):
-        assert not list(rows.epoch(0, decode=True, filter=lambda sample: "captoin" in sample))
+    left_out = pytest.raises(millrace.InvalidArgument, match=r"left out all 40 samples.*; no part 'captoin': did you mean 'caption'\?")
+    with pytest.warns(UserWarning, match="the answer is the same for every sample"), left_out:
+        list(rows.epoch(0, decode=True, filter=lambda sample: sample.get("captoin") is not None))
+    with pytest.warns(UserWarning, match="left out all 40 samples"):
+        assert not list(rows.epoch(0, filter=lambda _: False))
+    for wrong, cure in (("captoin", r"did you mean 'caption'\?; the parts are 'caption', 'label'"), ("image", "did you mean 'image.bytes' or")):
+        with pytest.raises(millrace.InvalidArgument, match=f"decode part '{wrong}': {cure}"):
+            rows.epoch(0, decode={"label": int, wrong: str}, fields="label")
+    assert rows.epoch(0, decode={"label": bytes, "caption": str}, fields="label").batch(0).names() == ["label"]
     with pytest.warns(UserWarning, match="no part 'image.path': fields= leaves it out"):
         assert all(sample.get("image.path", 1) == 1 for sample in rows.epoch(0, fields="label").batch(0))
     with pytest.raises(millrace.InvalidArgument, match=r"the parts are 'caption', 'label', 'image.bytes', 'image.path'"):
@@ -120,6 +127,30 @@ def test_folders_are_the_part_cls(folders: millrace.Client) -> None:
     left = [s["cls"] for b in folders.epoch(0, decode=True, filter=lambda sample: sample["cls"] == 2) for s in b]
     assert left == [2] * 5
     assert all(batch.names() == ["jpg"] for batch in folders.epoch(0, fields="jpg"))
+
+
+def test_classes_of_folders_alone(folders: millrace.Client) -> None:
+    batches = list(folders.epoch(0, fields="cls", decode=True))
+    assert sorted(label for batch in batches for label in batch["cls"]) == [0] * 4 + [1] * 4 + [2] * 5
+    assert all(batch.names() == list(batch[0]) == ["cls"] for batch in batches)
+    with pytest.raises(KeyError, match="no part 'jpg' in this sample, which has 'cls'; fields= leaves it out"):
+        batches[0]["jpg"]
+
+
+@pytest.mark.parametrize("wrong", ["label", "clss", "image"])
+def test_no_part_of_class_folders(folders: millrace.Client, wrong: str) -> None:
+    for options in ({"fields": f"jpg,{wrong}"}, {"fields": wrong}, {"fields": [wrong, "cls"]}, {"decode": {"jpg": bytes, wrong: int}}):
+        with pytest.raises(millrace.InvalidArgument, match=f"'{wrong}': no sample has such a part; .*: 'jpg', 'cls'"):
+            folders.epoch(0, **options)  # type: ignore[arg-type]
+
+
+def test_a_picture_is_in_a_sample_by_one_name(folders: millrace.Client) -> None:
+    whole = [sample for batch in folders.epoch(0) for sample in batch]
+    assert [sum(name in sample for sample in whole) for name in ("png", "JPEG", "webp")] == [1, 12, 0]
+    assert all(bytes(sample["png"]) == bytes(sample.get("webp")) == sample.data for sample in whole)
+    for sample in folders.epoch(0, fields="png,cls").batch(0):
+        assert "png" in sample
+        assert "jpg" not in sample
 
 
 def test_capitals_of_suffixes_do_not_count(folders: millrace.Client, tmp_path: Path) -> None:
@@ -171,6 +202,13 @@ def test_a_slip_is_not_a_matter_of_samples(rows: millrace.Client, caplog: pytest
         kept = [v for b in rows.epoch(0, decode=True, transform=lambda sample: 1 // (sample["label"] // 30), on_error="skip") for v in b.value]
     assert len(kept) == 10
     assert len(caplog.records) == 10  # of 30
+
+
+def test_a_transform_that_returns_nothing(rows: millrace.Client) -> None:
+    with pytest.raises(millrace.InvalidArgument, match=r"transform returned None for all 8 samples of the first batch; is a return missing\?"):
+        list(rows.epoch(0, transform=lambda _: None))
+    some = [v for b in rows.epoch(0, transform=lambda sample: 1 if sample.position == 3 else None) for v in b.value]
+    assert some.count(None) == ROWS - 1
 
 
 def test_on_error_may_refuse_a_whole_batch(rows: millrace.Client) -> None:

@@ -87,6 +87,21 @@ PLANTS = [
         [("client/python/millrace/_tensors.py", 'kwargs.get("generator") is not None', "False")],
     ),
     (
+        "a picture is in a sample by every name of pictures",
+        "client/python/tests/test_contents.py test_a_picture_is_in_a_sample_by_one_name",
+        [("client/python/millrace/batch.py", "contents.suffix(str(name)) in self._all()", "self._named(str(name)) in self._all()")],
+    ),
+    (
+        "the class of a folder is read, and the picture is decoded too",
+        "client/python/tests/test_contents.py test_classes_of_folders_alone",
+        [("client/python/millrace/batch.py", "found = {} if contents.label_only else", "found = {} if False else")],
+    ),
+    (
+        "a transform that returns nothing makes batches of nothing",
+        "client/python/tests/test_contents.py test_a_transform_that_returns_nothing",
+        [("client/python/millrace/_steps.py", "all(value is None for value in values)", "not values")],
+    ),
+    (
         "a null is a missing part",
         "client/python/tests/test_contents.py test_a_null_is_none",
         [("client/python/millrace/_contents.py", "if nullable or name in found]", "if name in found]")],
@@ -109,7 +124,7 @@ PLANTS = [
     (
         "a filter asks in silence for a part that no sample has",
         "client/python/tests/test_contents.py test_names_that_no_sample_has",
-        [("client/python/millrace/batch.py", "if why := self._all().contents.unknown(str(name)):", 'if why := "":')],
+        [("client/python/millrace/batch.py", "if why := contents.unknown(str(name)):", 'if why := "":')],
     ),
     (
         "a slip of a function is taken for bad samples, all of them",

@@ -64,6 +64,15 @@ def test_pictures_of_several_sizes(tmp_path: Path, runtime: Path) -> None:  # no
         next(iter(dataset))
 
 
+def test_torchvision_on_a_sample(folders: millrace.Client) -> None:  # noqa: F811
+    whole = torchvision.transforms.Compose([torchvision.transforms.RandomCrop(4)])
+    for transform in (whole, torchvision.transforms.ToTensor(), lambda sample: sample.size):
+        with pytest.raises(millrace.TransformError, match=r"is a mapping of parts: give it s\['(jpg|png)'\], as in transform=lambda s"):
+            list(millrace.torch.Dataset(folders, transform=transform))
+    with pytest.raises(millrace.TransformError, match=r"uint8 tensors already: write s\['(jpg|png)'\] / 255 in place of ToTensor"):
+        list(millrace.torch.Dataset(folders, transform=lambda sample: torchvision.transforms.ToTensor()(sample["jpg"])))
+
+
 DRAWS = torchvision.transforms.Compose([torchvision.transforms.RandomCrop(8), torchvision.transforms.RandomHorizontalFlip()])
 
 
