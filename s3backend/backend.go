@@ -186,10 +186,13 @@ func interrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// explain adds to a failure what the store cannot know: that the request had no signature, and that AWS was asked because no other
-// service was named.
+// explain adds to a failure what the store cannot know: that the request had no signature, which endpoint was asked, and that AWS was
+// asked because no other service was named.
 func (b *Backend) explain(f *failure) *failure {
 	unnamed := f.cause != nil && b.cfg.Endpoint == "" // a fault of the network on the way to AWS
+	if f.cause != nil && !unnamed {
+		f.detail += ", at the endpoint " + b.cfg.Endpoint + " (AWS_ENDPOINT_URL, or endpoint= of the address)"
+	}
 	if f.code != "AccessDenied" && !unnamed {
 		return f
 	}

@@ -116,9 +116,9 @@ func (c Config) endpoint() (host string, secure bool, err error) {
 	u, err := url.Parse(cmp.Or(c.Endpoint, "https://s3.amazonaws.com"))
 	switch {
 	case err != nil: // the error repeats the URL, which may hold a password
-		err = errors.New("endpoint is no URL")
+		err = c.badEndpoint()
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		err = errors.New("endpoint is no http or https URL")
+		err = c.badEndpoint()
 	case u.User != nil:
 		err = errors.New("endpoint holds a user name: credentials belong into the environment")
 	case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":
@@ -127,6 +127,20 @@ func (c Config) endpoint() (host string, secure bool, err error) {
 		host, secure = u.Host, u.Scheme == "https"
 	}
 	return host, secure, err
+}
+
+// badEndpoint names the setting whose value is no URL, the value, unless it may hold a password, and an example.
+func (c Config) badEndpoint() error {
+	setting := "endpoint="
+	for _, name := range []string{"AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"} {
+		if os.Getenv(name) == c.Endpoint {
+			setting = name + "="
+		}
+	}
+	if !strings.Contains(c.Endpoint, "@") {
+		setting += c.Endpoint
+	}
+	return fmt.Errorf("%s is no http or https URL: write it as http://HOST:PORT", setting)
 }
 
 // credentials looks where the AWS tools look. The instance's metadata service is only asked

@@ -250,7 +250,7 @@ func TestNoEndpointIsSet(t *testing.T) {
 	for _, c := range []struct{ endpoint, id, want string }{
 		{"", "", unset + looked + none},
 		{"", "id", unset + looked},
-		{"https://s3.amazonaws.com", "", looked},
+		{"https://s3.amazonaws.com", "", looked + ", at the endpoint https://s3.amazonaws.com (AWS_ENDPOINT_URL, or endpoint= of the address)"},
 	} {
 		t.Setenv("AWS_ACCESS_KEY_ID", c.id)
 		t.Setenv("AWS_SECRET_ACCESS_KEY", c.id)
@@ -266,5 +266,25 @@ func TestNoEndpointIsSet(t *testing.T) {
 			t.Errorf("endpoint %q, key %q: got %v, want %q", c.endpoint, c.id, err, c.want)
 		}
 		b.Close()
+	}
+}
+
+// TestBadEndpoint: the error names the setting, its value and the form that is wanted, but shows no password.
+func TestBadEndpoint(t *testing.T) {
+	for _, c := range []struct{ variable, value, want string }{
+		{"AWS_ENDPOINT_URL", "127.0.0.1:9000", "s3: AWS_ENDPOINT_URL=127.0.0.1:9000 is no http or https URL: write it as http://HOST:PORT"},
+		{"AWS_ENDPOINT_URL_S3", "store:9000", "s3: AWS_ENDPOINT_URL_S3=store:9000 is no http or https URL: write it as http://HOST:PORT"},
+		{"AWS_ENDPOINT_URL", "user:secret@store", "s3: AWS_ENDPOINT_URL= is no http or https URL: write it as http://HOST:PORT"},
+	} {
+		t.Setenv("AWS_ENDPOINT_URL", "")
+		t.Setenv("AWS_ENDPOINT_URL_S3", "")
+		t.Setenv(c.variable, c.value)
+		if _, err := New(Config{Bucket: "pics"}); err == nil || err.Error() != c.want {
+			t.Errorf("%s=%s: got %v, want %q", c.variable, c.value, err, c.want)
+		}
+	}
+	t.Setenv("AWS_ENDPOINT_URL", "")
+	if _, err := New(Config{Bucket: "pics", Endpoint: "store:9000"}); err == nil || !strings.HasPrefix(err.Error(), "s3: endpoint=store:9000 is no") {
+		t.Errorf("got %v, want the endpoint of the address", err)
 	}
 }

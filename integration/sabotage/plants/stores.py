@@ -160,4 +160,9 @@ PLANTS = [
         "./s3backend TestNoEndpointIsSet",
         [("s3backend/backend.go", 'unnamed := f.cause != nil && b.cfg.Endpoint == ""', 'unnamed := f.cause == nil && b.cfg.Endpoint == ""')],
     ),
+    (
+        "a bad endpoint is told with the password in it",
+        "./s3backend TestBadEndpoint",
+        [("s3backend/config.go", 'if !strings.Contains(c.Endpoint, "@") {', "if true {")],
+    ),
 ]
