@@ -100,7 +100,7 @@ func (m *mixture) complete(a *address.Plan) error {
 	a.Samples = order.Samples()
 	q := &address.Query{}
 	if b := order.BatchSize(); b > 0 && a.BatchSize != b {
-		q.Fail("batch_size", "must be %d: the mixture fixes how many samples of each source a batch has", b)
+		q.Fail("batch_size", "must be %d: the mixture fixes how many samples of each source a batch has; leave batch_size out, or take shares that sum to it", b)
 	}
 	if a.Split != shuffle.Contiguous {
 		q.Fail("split", "locality has no meaning for a mixture: its chunks have no homes in common")
