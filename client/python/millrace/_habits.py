@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+_OPEN = "give it to millrace.open: Dataset(millrace.open(where, NAME=...))"
 _LOADER = "give it to the loader: millrace.torch.DataLoader(dataset, NAME=...)"
 _CACHE = "leave it out: the gateway has the cache (millrace.open(where, cache=..., disk_cache=...))"
 _SOURCE = "the first argument says where the data are: a directory, s3://bucket/prefix or http://gateway:8080"
@@ -13,6 +17,7 @@ INSTEAD = {
     **dict.fromkeys(
         ("num_workers", "prefetch_factor", "persistent_workers", "pin_memory", "timeout", "multiprocessing_context", "worker_init_fn"), _LOADER
     ),
+    **dict.fromkeys(("match", "format", "sequence_length", "dtype", "index", "reindex", "cache", "disk_cache"), _OPEN),
     **dict.fromkeys(("remote", "local", "input_dir", "urls", "streams"), _SOURCE),
     **dict.fromkeys(("cache_limit", "cache_dir", "max_cache_size", "predownload", "keep_zip", "download_retry"), _CACHE),
     **dict.fromkeys(("shuffle_algo", "shuffle_block_size", "shardshuffle", "sampling_method"), _ORDER),
@@ -30,4 +35,11 @@ INSTEAD = {
     "start": "say epoch=; within an epoch load_state_dict goes on",
     "target_transform": "say decode={part: function} for the part that holds the target",
     "transforms": "say decode={part: function}, or transform=",
+    "weights": "give them as values of the mapping: mix({a: .7, b: .3})",
+    "workers": "give it to the loader: millrace.torch.DataLoader(dataset, num_workers=...)",
 }
+
+
+def near(word: object, words: Sequence[str], mark: str = "") -> str:
+    """Returns the question for the word that was probably meant; empty: none of the words is like it."""
+    return "".join(f"did you mean {mark}{one}{mark}?" for one in get_close_matches(str(word), words, 1, 0.7))

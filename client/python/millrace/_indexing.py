@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Optional, Union
 from urllib.parse import unquote
 
+from ._habits import near
 from .errors import InvalidArgument, MillraceError, NotFound, StoreError
 
 log = logging.getLogger("millrace")
@@ -25,7 +26,7 @@ log = logging.getLogger("millrace")
 PathLike = Union[str, "os.PathLike[str]"]
 
 _NOT_FOUND, _STORE = 4, 5  # exit codes of the program
-_PLACES = "give a directory, s3://bucket/prefix, or a gateway's http:// address"
+PLACES = "give a directory, s3://bucket/prefix, or a gateway's http:// address"
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,7 @@ def _only_of_options(words: str) -> bool:
 def _absolute(text: str) -> str:
     """Returns a URL without slashes at its end, or the absolute path of a directory that is there; `#NAME` stays behind it."""
     if not text:
-        raise InvalidArgument("open '': no place is given", cure=_PLACES)
+        raise InvalidArgument("open '': no place is given", cure=PLACES)
     where, _, name = text.partition("#")
     path = _path(where)
     if path is None:
@@ -152,7 +153,7 @@ def _absolute(text: str) -> str:
         kind = "a file" if path.is_file() else "a pattern"
         raise InvalidArgument(f"open {path}: this is {kind}", cure=f"give the directory: millrace.open({str(path.parent)!r}, match={path.name!r})")
     if not path.is_dir():
-        raise NotFound(f"open {path}: there is no such directory", cure=_PLACES)
+        raise NotFound(f"open {path}: there is no such directory", cure=PLACES)
     if "," in str(path):
         raise InvalidArgument(f"open {path}: the path has a comma", cure="give the directory another name")
     return f"{path}#{name}" if name else str(path)
@@ -201,11 +202,25 @@ def _failed(what: str, address: str, code: int, words: str) -> MillraceError:
     text, where, cure = "\n".join(lines).removeprefix("millrace: ").removeprefix(f"millrace {what}: "), address.partition("#")[0], ""
     if other := re.search(r" here, but (?:the default one, )?(#[a-z0-9._-]+)", text):
         cure = f"give the options that it was opened with, or its name: millrace.open({where + other[1]!r})"
+    if "--fields" in text:
+        code = 2
+    if of := re.search(r'--fields: no column is called "(.*)": the columns are (.*)', text):
+        cure = near(of[1], of[2].split(", "), "'")
     if choice := re.search(r"\n  millrace index \S+((?: --[a-z-]+ (?:'[^']*'|\S+))+)", text):
         flags = shlex.split(choice[1])
         given = "".join(f", {n[2:].replace('-', '_')}={v if v.isdigit() else repr(v)}" for n, v in zip(flags[::2], flags[1::2]))
         text += f"\nIn Python the first of these is millrace.open({where!r}{given})"
+    text = "\n".join(line if "millrace index " in line else _FLAG.sub(_as_python, line) for line in text.splitlines())
     return kinds.get(code, MillraceError)(text, cure=cure)
+
+
+_FLAG = re.compile(r"--(match|format|split|sequence-length|dtype|fields)(?: (files|parquet|arrow|'[^']*'))?(?![\w-])")
+"""An option of `millrace index` that `open` takes too, and a value that a message gives it."""
+
+
+def _as_python(flag: re.Match[str]) -> str:
+    value = flag[2] or ""
+    return flag[1].replace("-", "_") + "=" + (repr(value) if value and value[0] != "'" else value)
 
 
 def cache() -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from torch.utils import data as torch_data
 from torch.utils.data._utils import signal_handling
 
 from ._caller import BATCHES, Request
+from ._parameters import checked
 from ._reading import Parcel
 from ._state import Place
 from .errors import Closed, InvalidArgument, ProtocolError
@@ -40,6 +42,7 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ig
     _is_accelerate_prepared = True
     use_stateful_dataloader = True
 
+    @checked(passed=inspect.signature(torch_data.DataLoader).parameters)
     def __init__(
         self,
         dataset: Dataset,
@@ -56,8 +59,6 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ig
         for name, cure in _NOT_HERE.items():
             if options.get(name):
                 raise InvalidArgument(f"new loader: {name} is not the loader's to say, since batches come as the gateway made them", cure=cure)
-        if prefetch_factor < 1:
-            raise InvalidArgument(f"new loader: prefetch_factor {prefetch_factor}: want 1 or more")
         if shuffle is not None:
             dataset.take_shuffle(shuffle)
         dataset.prefetch_factor = prefetch_factor

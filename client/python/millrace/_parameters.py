@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Iterable, Mapping, Sequence
 from functools import wraps
 from reprlib import repr as short
 from typing import Any, Callable, NamedTuple, Optional, SupportsIndex, TypedDict, TypeVar, Union, cast
 
-from ._habits import INSTEAD
+from ._habits import INSTEAD, near
 from ._steps import OnError
 from .batch import Batch, Decoder, Sample
 from .decode import Automatic
@@ -84,6 +83,7 @@ class _Check(NamedTuple):
     want: str
     fits: Callable[[Any], bool]
     words: tuple[str, ...] = ()
+    cure: str = ""
 
 
 def _whole(least: int) -> _Check:
@@ -91,20 +91,24 @@ def _whole(least: int) -> _Check:
     return _Check(f"a whole number, {least} or more", fits)
 
 
-def _word(*words: str, more: str = "", fits: Callable[[Any], bool] = lambda _: False) -> _Check:
-    return _Check(f"{', '.join(map(repr, words))}{more}", lambda v: fits(v) or (isinstance(v, str) and v in words), words)
+def _word(*words: str, more: str = "", fits: Callable[[Any], bool] = lambda _: False, cure: str = "") -> _Check:
+    return _Check(f"{', '.join(map(repr, words))}{more}", lambda v: fits(v) or (isinstance(v, str) and v in words), words, cure)
 
 
 _CHECKS = {
-    **dict.fromkeys(("batch_size", "window", "homes", "world_size", "threads", "ahead"), _whole(1)),
-    **dict.fromkeys(("number", "epoch", "seed", "strata", "rank", "start", "prefetch_bytes", "decoded_bytes"), _whole(0)),
+    **dict.fromkeys(("batch_size", "window", "homes", "world_size", "threads", "ahead", "samples", "prefetch_factor"), _whole(1)),
+    **dict.fromkeys(("number", "epoch", "seed", "strata", "rank", "start", "prefetch_bytes", "decoded_bytes", "num_workers"), _whole(0)),
     **dict.fromkeys(("generation", "subset", "quarantine", "importance", "form"), _Check("a text", lambda v: isinstance(v, str))),
-    **dict.fromkeys(("keys", "allow_pickle", "progress"), _Check("True or False", lambda v: isinstance(v, bool))),
+    **dict.fromkeys(("keys", "allow_pickle", "progress", "per_batch"), _Check("True or False", lambda v: isinstance(v, bool))),
     **dict.fromkeys(("filter", "transform", "collate", "batch_transform"), _Check("a function", callable)),
+    "dataset": _Check("the name of one of a gateway's datasets", lambda v: not isinstance(v, SupportsIndex), cure="say batch_size="),
     "shuffle": _word("slot", "window", "full", "none", more=", True or False", fits=lambda v: isinstance(v, bool)),
     "tail": _word("short", "drop", "pad"),
     "balance": _word("samples", "bytes"),
-    "split": _word("contiguous", "locality"),
+    "split": _word(
+        "contiguous", "locality",
+        cure="a part of the data is millrace.open(where, split='train'), or client.split(train=.9, val=.1)['train']",
+    ),
     "on_error": _word("raise", "skip", more=" or a function", fits=callable),
     "fields": _Check(
         "names of parts, such as 'jpg,cls'",
@@ -117,41 +121,47 @@ _CHECKS = {
 }
 
 
-def _near(word: object, words: Sequence[str], mark: str = "") -> str:
-    return "".join(f"did you mean {mark}{near}{mark}?" for near in get_close_matches(str(word), words, 1, 0.7))
-
-
 def refuse_slips(function: str, own: Sequence[str], given: Mapping[str, Any]) -> None:
     """Refuses a name that is none of a function's own, and a value that a parameter of this name cannot have."""
     for name, value in given.items():
         if name not in own:
-            cure = INSTEAD.get(name, "").replace("NAME", name) or _near(name, own) or f"help({function}) lists the parameters"
+            cure = INSTEAD.get(name, "").replace("NAME", name) or near(name, own) or f"help({function}) lists the parameters"
             raise InvalidArgument(f"{name} is no parameter here", cure=cure)
         rule = _CHECKS.get(name)
         if rule is not None and value is not None and not rule.fits(value):
-            cure = _near(value, rule.words, "'")
+            cure = near(value, rule.words, "'") or rule.cure
             raise InvalidArgument(f"{name}={short(value)}: want {rule.want}", cure=cure, faults=((name, f"want {rule.want}"),))
 
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def checked(options: type) -> Callable[[F], F]:
-    """Has a function refuse values that a parameter cannot have, and names that are none of its own or of the set that it takes."""
+def checked(options: Optional[type] = None, *, passed: Iterable[str] = ()) -> Callable[[F], F]:
+    """Has a function refuse values that a parameter cannot have, and names that are none of its own or of the set that it takes.
+
+    options  the set of parameters that the function takes by **options
+    passed   names that the function passes on to another library's
+    """
 
     def wrap(function: F) -> F:
         bare = inspect.signature(function)
         own = {name: p for name, p in bare.parameters.items() if p.kind is not p.VAR_KEYWORD}
-        for name, kind in options.__annotations__.items():
+        places = [name for name, p in own.items() if p.kind is not p.KEYWORD_ONLY]
+        for name, kind in options.__annotations__.items() if options else ():
             said = getattr(kind, "__forward_arg__", kind)
             own.setdefault(name, inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=DEFAULTS.get(name), annotation=said))
 
         @wraps(function)
         def checking(*args: Any, **given: Any) -> Any:
-            refuse_slips(function.__qualname__.replace(".__init__", ""), list(own), {**dict(zip(own, args)), **given})
+            called = function.__qualname__.replace(".__init__", "")
+            if len(args) > len(places):
+                value = short(args[len(places)])
+                raise InvalidArgument(f"{called}: {value} stands without a name", cure=f"write NAME={value}; help({called}) lists the parameters")
+            refuse_slips(called, [*own, *passed], {**dict(zip(own, args)), **given})
             return function(*args, **given)
 
-        checking.__signature__ = bare.replace(parameters=list(own.values()))  # type: ignore[attr-defined]
+        if options:
+            checking.__signature__ = bare.replace(parameters=list(own.values()))  # type: ignore[attr-defined]
         return cast(F, checking)
 
     return wrap

@@ -12,11 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Optional, TypeVar, Union
+from typing import TYPE_CHECKING, Any, NoReturn, Optional, TypeVar, Union
 from urllib.parse import quote
 
 from ._core import Core
 from ._local import Local
+from ._parameters import checked
 from .errors import GenerationGone, InvalidArgument, MillraceError, NotFound, ProtocolError, SampleError
 
 log = logging.getLogger("millrace")
@@ -82,7 +83,7 @@ class Selecting:
         def describe(self, dataset: Optional[str] = None) -> dict[str, Any]:
             """Says what is known of a dataset."""
 
-    def split(self: C, parts: Optional[Mapping[str, Share]] = None, *, salt: str = "", **named: Share) -> dict[str, C]:
+    def split(self: C, parts: Optional[Mapping[str, Share]] = None, *unnamed: NoReturn, salt: str = "", **named: Share) -> dict[str, C]:
         """Cuts the dataset by a hash of the samples' names, and returns a client for each part.
 
             train, val = client.split(train=.9, val=.1).values()
@@ -94,11 +95,13 @@ class Selecting:
         parts   the same as a mapping, for names that are no Python names
         salt    another salt makes another split, independent of the first. A split of a split has one of its own
         """
-        if not isinstance(parts, (Mapping, type(None))) or not (given := {**(parts or {}), **named}):
+        if unnamed or not isinstance(parts, (Mapping, type(None))) or not (given := {**(parts or {}), **named}):
             raise InvalidArgument(
                 f"split: {parts!r} names no parts with their shares",
                 cure="write split(train=.9, val=.1); a part that `millrace subset` stored is subset('train')",
             )
+        if "seed" in named:
+            raise InvalidArgument("split: seed is no name of a part", cure=f"say salt='{named['seed']}' for another split, or split({{'seed': ...}})")
         sizes = dict(zip(given, _whole("split", given)))
         if not all(isinstance(v, int) for v in given.values()):
             total = sum(map(_fraction, given.values()))
@@ -251,6 +254,7 @@ class Selecting:
         return known[of]
 
 
+@checked()
 def mix(
     sources: Union[Mapping[C, Share], Iterable[tuple[C, Share]]], *, samples: Optional[int] = None, per_batch: bool = False
 ) -> C:

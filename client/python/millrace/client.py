@@ -6,6 +6,7 @@ import inspect
 import os
 import ssl
 from collections.abc import Iterable, Mapping, Sequence
+from reprlib import repr as short
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Callable, NoReturn, Optional, Union
 from urllib.parse import quote, quote_plus, urlsplit
@@ -15,7 +16,7 @@ from ._closing import Closing
 from ._contents import Contents
 from ._core import Core, Settings
 from ._gateways import Home, Source, home_by_rank
-from ._indexing import Wanted
+from ._indexing import PLACES, Wanted
 from ._local import Local, Size, find, is_gateway, served
 from ._parameters import DEFAULTS, Whole, checked, refuse_slips
 from ._select import Selecting, Selection
@@ -46,6 +47,18 @@ Path = Union[str, "os.PathLike[str]", None]
 
 def _path(path: Path) -> Optional[str]:
     return None if path is None else os.fspath(path)
+
+
+def _addresses(gateways: object) -> list[str]:
+    """Returns the addresses of gateways, and refuses whatever else was taken for the place of the data."""
+    listed: list[Any] = [gateways] if isinstance(gateways, str) else list(gateways) if isinstance(gateways, Iterable) else []
+    if isinstance(gateways, Mapping) or any(isinstance(one, Client) for one in listed):
+        of = f": {', '.join(map(repr, listed))}" if isinstance(gateways, Mapping) else ""
+        cure = "split returns a client of each part: choose one, such as parts['train']"
+        raise InvalidArgument(f"new client: several parts are given{of}", cure=cure)
+    if not listed or not all(isinstance(one, str) for one in listed):
+        raise InvalidArgument(f"new client: {short(gateways)} says no place", cure=PLACES)
+    return listed
 
 
 class Client(Selecting, Closing):
@@ -104,9 +117,7 @@ class Client(Selecting, Closing):
         _local: Optional[Local] = None,
     ) -> None:
         token = secret(token)
-        listed = [gateways] if isinstance(gateways, str) else list(gateways)
-        if not listed:
-            raise InvalidArgument("new client: no gateway given")
+        listed = _addresses(gateways)
         if min(deadline, first_answer, attempt_timeout, max_batch_bytes) <= 0:
             raise InvalidArgument("new client: deadline, first_answer, attempt_timeout and max_batch_bytes must be above 0")
         if check not in CHECKS:

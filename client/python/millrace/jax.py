@@ -164,10 +164,9 @@ class DataLoader(ClientOwner):
             self._after = Place(epoch, number + 1) if number + 1 < batches else self._next
         return value
 
+    @checked()
     def set_epoch(self, epoch: int) -> None:
         """Chooses the epoch of the next pass, which would else be that after the last pass. A place in it that a state gave stays."""
-        if epoch < 0:
-            raise InvalidArgument(f"set epoch {epoch}: want 0 or more")
         self._begin_at(self._next if self._next.epoch == epoch else Place(epoch))
 
     def _begin_at(self, place: Place) -> None:

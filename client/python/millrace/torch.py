@@ -297,10 +297,9 @@ class Dataset(ClientOwner, torch_data.IterableDataset):  # type: ignore[misc,typ
         """How many samples an epoch has, all ranks together."""
         return self.epoch().plan.delivered
 
+    @checked()
     def set_epoch(self, epoch: int) -> None:
         """Chooses the epoch of the next pass, which would else be that after the last pass. A place in it that a state gave stays."""
-        if epoch < 0:
-            raise InvalidArgument(f"set epoch {epoch}: want 0 or more")
         if caller_skips_batches():
             return
         if epoch != self.places.last.epoch:

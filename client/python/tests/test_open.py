@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 
 import harness
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from test_local import KEYS, WHOLE, folder, read
 
@@ -262,3 +264,14 @@ def test_a_refusal_names_no_file_that_no_user_has_written(texts: Path, monkeypat
     with pytest.raises(millrace.ReloadRefused) as e:
         local._reload()
     assert str(e.value) == f"open {texts}: no index here yet; the gateway's log is {local.directory}/log"
+
+
+def test_what_the_program_refuses_is_said_in_names_of_python(tmp_path: Path) -> None:
+    (tmp_path / "rows").mkdir()
+    pq.write_table(pa.table({"caption": ["a"] * 9, "label": [1] * 9}), tmp_path / "rows" / "a.parquet")
+    with pytest.raises(millrace.InvalidArgument, match=r"[^-]fields=: no column is called \"captoin\".*did you mean 'caption'\?"):
+        millrace.open(tmp_path / "rows", fields="captoin")
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "a.txt").write_text("x")
+    with pytest.raises(millrace.InvalidArgument, match=r"[^-]fields= says nothing of files shards.*\(format=\)"):
+        millrace.open(tmp_path / "texts", fields="caption")

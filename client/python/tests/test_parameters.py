@@ -26,6 +26,8 @@ WRONG = [
     ({"tail": "dorp"}, r"tail='dorp': want 'short', 'drop', 'pad'; did you mean 'drop'\?"),
     ({"balance": 3}, "balance=3: want 'samples', 'bytes'"),
     ({"split": "localty"}, r"split='localty'.*did you mean 'locality'\?"),
+    ({"split": "train"}, r"split='train': .*millrace.open\(where, split='train'\)"),
+    ({"match": "*.jpg"}, r"match is no parameter here; give it to millrace.open"),
     ({"on_error": "ignore"}, "on_error='ignore': want 'raise', 'skip' or a function"),
     ({"filter": "caption"}, "filter='caption': want a function"),
     ({"transform": 3}, "transform=3: want a function"),
@@ -118,3 +120,29 @@ def test_what_open_returns_says_where_the_data_are(tmp_path: Path) -> None:
         assert repr(data).startswith(f"<Client of {tmp_path}/rows")
         assert ": 30 samples" in repr(data)
         assert repr(millrace.mix({data: 1, data.take(3): 1})).startswith("<Client of mix:rows-")
+
+
+def test_what_is_no_place_is_refused(nowhere: millrace.Client) -> None:
+    parts = nowhere.split(train=0.9, val=0.1)
+    wrong: Any
+    for wrong, said in (
+        (parts, "'train', 'val'; split returns a client of each part: choose one"),
+        (parts.values(), "split returns a client of each part: choose one"),
+        ([1, 2], r"\[1, 2\] says no place; give a directory"), (None, "None says no place; give a directory"), ([], r"\[\] says no place"),
+    ):
+        with pytest.raises(millrace.InvalidArgument, match=said):
+            millrace.numpy.epoch(wrong, 0)
+
+
+def test_slips_of_split_and_mix(nowhere: millrace.Client) -> None:
+    call: Any
+    for call, said in (
+        (lambda: nowhere.split(0.9, 0.1), r"write split\(train=.9, val=.1\)"),  # type: ignore[arg-type]
+        (lambda: nowhere.split(train=0.9, val=0.1, seed=3), "seed is no name of a part; say salt='3'"),
+        (lambda: millrace.mix({nowhere: 1}, sample=100), r"did you mean samples\?"),  # type: ignore[call-arg]
+        (lambda: millrace.mix({nowhere: 1}, weights=[1]), "give them as values of the mapping"),  # type: ignore[call-arg]
+        (lambda: millrace.mix({nowhere: 1}, 100), "mix: 100 stands without a name; write NAME=100"),  # type: ignore[misc]
+        (lambda: millrace.mix({nowhere: 1}, samples="9"), "samples='9': want a whole number, 1 or more"),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(millrace.InvalidArgument, match=said):
+            call()

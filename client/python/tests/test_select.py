@@ -393,3 +393,9 @@ def test_refusals(two: tuple[millrace.Client, millrace.Client]) -> None:
     with pytest.raises(millrace.NotFound):
         millrace.mix({a: 1, millrace.Client([s.base.name for s in a.core.settings.sources], "nosuch"): 1})
     assert read(a.take(5)) == read(a.take(5), subset="samples:0-4")
+
+
+def test_a_batch_size_beside_per_batch_is_refused_with_the_cure(two: tuple[millrace.Client, millrace.Client]) -> None:
+    a, b = two
+    with pytest.raises(millrace.InvalidArgument, match=r"must be 10: .*; leave batch_size out, or take shares that sum to it"):
+        millrace.mix({a: 7, b: 3}, per_batch=True).epoch(0, batch_size=64)

@@ -310,6 +310,16 @@ PLANTS = [
         [("client/python/millrace/_parameters.py", "value is not None and not rule.fits(value)", "value is None and not rule.fits(value)")],
     ),
     (
+        "several parts of a dataset are taken for addresses",
+        "client/python/tests/test_parameters.py test_what_is_no_place_is_refused",
+        [("client/python/millrace/client.py", "if isinstance(gateways, Mapping) or any(", "if any(")],
+    ),
+    (
+        "torch's options of a loader are not known to its check of names",
+        "client/python/tests/torch/test_torch_habits.py test_slips_of_a_loader_and_of_set_epoch",
+        [("client/python/millrace/_parameters.py", "[*own, *passed]", "[*own]")],
+    ),
+    (
         "None is sent in place of a default",
         "client/python/tests/test_parameters.py test_none_is_the_default_and_numbers_may_be_numpys",
         [("client/python/millrace/client.py", "for name, value in options.items() if value is not None}}", "for name, value in options.items()}}")],

@@ -154,7 +154,7 @@ PLANTS = [
     (
         "a word that is nearly a parameter is Python's to refuse",
         "client/python/tests/torch/test_torch_habits.py test_slips_are_refused_at_construction_and_by_mypy",
-        [("client/python/millrace/_parameters.py", "get_close_matches(str(word), words, 1, 0.7)", "get_close_matches(str(word), words, 1, 0.99)")],
+        [("client/python/millrace/_habits.py", "get_close_matches(str(word), words, 1, 0.7)", "get_close_matches(str(word), words, 1, 0.99)")],
     ),
     (
         "a slash at the end of a prefix makes another dataset",

@@ -262,3 +262,22 @@ def test_shares_of_different_lengths_are_told_once(gateway: harness.Gateway, whi
         assert len(told) == (times if which == "ours" or not workers else 0)  # workers of other loaders warn by themselves
         for text in told:
             assert text.startswith("3 ranks share batch_size=64 unevenly: some get 21 samples of every batch, others 22; choose a batch_size that")
+
+
+def test_slips_of_a_loader_and_of_set_epoch(gateway: harness.Gateway) -> None:
+    dataset = dataset_of(gateway)
+    loader: Any = millrace.torch.DataLoader
+    call: Any
+    for call, said in (
+        (lambda: loader(dataset, num_worker=2), r"num_worker is no parameter here; did you mean num_workers\?"),
+        (lambda: loader(dataset, 64), "DataLoader: 64 stands without a name"),
+        (lambda: loader(dataset, num_workers="2"), "num_workers='2': want a whole number, 0 or more"),
+        (lambda: loader(dataset, prefetch_factor=0), "prefetch_factor=0: want a whole number, 1 or more"),
+        (lambda: loader(dataset).set_epoch("1"), "epoch='1': want a whole number, 0 or more"),
+        (lambda: dataset.set_epoch(-1), "epoch=-1: want a whole number, 0 or more"),
+        (lambda: millrace.torch.Dataset("data", 64), "dataset=64: .*; say batch_size="),  # type: ignore[arg-type]
+        (lambda: millrace.torch.Dataset("data", workers=2), r"DataLoader\(dataset, num_workers=\.\.\.\)"),  # type: ignore[call-arg]
+    ):
+        with pytest.raises(millrace.InvalidArgument, match=said):
+            call()
+    assert len(loader(dataset, pin_memory=False, timeout=0)) == 17
