@@ -62,7 +62,8 @@ def _build(batch: Batch, *, make: Callable[[Batch], Any]) -> Any:
 
 
 def _value_of(batch: Batch, *, keys: bool) -> Any:
-    """Returns what transform and collate_samples have made. Names have a place in dicts alone."""
+    """Makes columns of what transform has returned. Names have a place in dicts alone."""
+    batch.value = collate_samples(batch)
     if keys and not isinstance(batch.value, dict):
         raise InvalidArgument("keys=True names samples in dicts, and transform returns no dict", cure="have it return sample.key too")
     return batch.value
@@ -86,7 +87,7 @@ def collate_columns(batch: Batch, *, keys: bool = False) -> Columns:
             )
     for name in names:
         column, what = batch[name], f"part {name} of batch {batch.number} of epoch {batch.epoch}"
-        out[name] = column if isinstance(column, torch.Tensor) else _stack(what, [own(v) for v in column])
+        out[name] = column if isinstance(column, torch.Tensor) else _stack(batch, what, [own(v) for v in column], name)
     if keys:
         out["__key__"] = list(batch.keys)
     return out
@@ -116,17 +117,33 @@ def _stack_as_they_come(take: Callable[[int], memoryview], n: int, values: Itera
     return out
 
 
-def collate_samples(values: list[Any]) -> Any:
+def collate_samples(batch: Batch) -> Any:
     """Makes columns of what a transform has returned for each sample of a batch: of dicts a dict, of tuples a tuple, else one column."""
+    values = batch.value
     first = values[0] if values else {}
     if isinstance(first, Mapping):
-        return {name: _stack(f"{name!r} of transformed samples", [v[name] for v in values]) for name in first}
+        return {name: _stack(batch, f"{name!r} of transformed samples", [v[name] for v in values]) for name in first}
     if isinstance(first, tuple):
-        return tuple(_stack(f"element {i} of transformed samples", list(column)) for i, column in enumerate(zip(*values)))
-    return _stack("transformed samples", values)
+        return tuple(_stack(batch, f"element {i} of transformed samples", list(column)) for i, column in enumerate(zip(*values)))
+    return _stack(batch, "transformed samples", values)
 
 
-def _stack(what: str, values: list[Any]) -> Any:
+def _cure_of_shapes(shapes: list[tuple[int, ...]], part: str) -> str:
+    """Says how values become alike. part is empty where a transform made them."""
+    if any(len(shape) != 3 for shape in shapes):
+        return "make them alike in transform=, by cutting or padding; or give collate"
+    if len({shape[1:] for shape in shapes}) == 1:
+        return (
+            "some pictures are gray or have alpha: have transform call image.expand(3, -1, -1) of a gray one and image[:3] of one with alpha, "
+            "or a decoder convert('RGB')"
+        )
+    resize = f"torchvision.transforms.functional.resize(s[{part!r}], [224, 224])"
+    alike = f"make them alike: transform=lambda s: {{**s, {part!r}: {resize}}}" if part else "have transform resize them"
+    return f"{alike}; or give collate"
+
+
+def _stack(batch: Batch, what: str, values: list[Any], part: str = "") -> Any:
+    """Stacks tensors and numbers; other values stay a list. part is the part that they are decoded from."""
     first = next((value for value in values if value is not None), None)
     if not (isinstance(first, (torch.Tensor, int, float)) or type(first).__module__ == "numpy"):
         return values
@@ -135,11 +152,12 @@ def _stack(what: str, values: list[Any]) -> Any:
             f"stack {what}: {nulls} of {len(values)} values are null, and a tensor has no place for them",
             cure="leave these samples out (filter=lambda sample: sample[NAME] is not None), or have transform put another value there",
         )
-    shapes = list(dict.fromkeys(tuple(value.shape) for value in values if hasattr(value, "shape")))
+    at = {tuple(value.shape): i for i, value in reversed(list(enumerate(values))) if hasattr(value, "shape")}
+    shapes = sorted(at, key=at.__getitem__)
     if len(shapes) > 1:
         raise InvalidArgument(
-            f"stack {what}: the values have {len(shapes)} shapes, {shapes[0]} and {shapes[1]} among them",
-            cure="make them alike: transform=lambda s: (torchvision.transforms.functional.resize(s['jpg'], [224, 224]), s['cls']); or give collate",
+            f"stack {what}: the values have {len(shapes)} shapes, {shapes[0]} and {shapes[1]} among them, that of {batch.which(at[shapes[1]])}",
+            cure=_cure_of_shapes(shapes, part),
         )
     try:
         return torch_data.default_collate(values)
@@ -195,7 +213,7 @@ class Dataset(ClientOwner, torch_data.IterableDataset):  # type: ignore[misc,typ
         self.generation, self._alone = settle(about, options.get("generation"))
         self._options: dict[str, Any] = {
             **options, "dataset": str(about["name"]), "decode": AUTOMATIC if decode is True else decode,
-            "collate": collate or (collate_samples if one_by_one else None), "batch_transform": partial(_build, make=make), "progress": False,
+            "collate": collate, "batch_transform": partial(_build, make=make), "progress": False,
         }  # fmt: skip
         self._options.pop("generation", None)
         if self._alone is None and self._options.keys() & _GATEWAYS_CHECK:  # for one rank: torch.distributed may be initialized later

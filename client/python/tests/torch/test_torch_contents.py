@@ -59,9 +59,25 @@ def test_pictures_of_several_sizes(tmp_path: Path, runtime: Path) -> None:  # no
         (tmp_path / "data" / "ab"[i % 2]).mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (8 + i, 6)).save(tmp_path / "data" / "ab"[i % 2] / f"{i}.jpg")
     with millrace.torch.Dataset(tmp_path / "data") as dataset, pytest.raises(
-        millrace.InvalidArgument, match=r"stack part jpg of batch 0 .* 4 shapes, \(3, 6, \d+\) and \(3, 6, \d+\).*functional.resize"
+        millrace.InvalidArgument,
+        match=r"stack part jpg of batch 0 .* 4 shapes, \(3, 6, \d+\) and \(3, 6, \d+\).*, that of sample 1 .*key '.*functional.resize\(s\['jpg'\]",
     ):
         next(iter(dataset))
+    with millrace.torch.Dataset(tmp_path / "data", transform=lambda s: s["jpg"]) as dataset, pytest.raises(
+        millrace.InvalidArgument, match=r"stack transformed samples: .*, that of sample 1 .*key '.*; have transform resize them"
+    ):
+        next(iter(dataset))
+
+
+def test_pictures_of_several_bands(tmp_path: Path, runtime: Path) -> None:  # noqa: ARG001
+    for i, mode in enumerate(("RGB", "L", "RGB", "RGB")):
+        (tmp_path / "data" / "ab"[i % 2]).mkdir(parents=True, exist_ok=True)
+        Image.new(mode, (8, 6)).save(tmp_path / "data" / "ab"[i % 2] / f"{i}.jpg")
+    for transform in (None, lambda s: {"image": s["jpg"]}, lambda s: (s["jpg"], s["cls"])):
+        with millrace.torch.Dataset(tmp_path / "data", shuffle=False, transform=transform) as dataset, pytest.raises(
+            millrace.InvalidArgument, match=r"2 shapes, .*that of sample .*key .*gray or have alpha.*image.expand\(3, -1, -1\)"
+        ):
+            next(iter(dataset))
 
 
 def test_torchvision_on_a_sample(folders: millrace.Client) -> None:  # noqa: F811
