@@ -91,7 +91,11 @@ func (f form) store(t *testing.T, store *harness.Store) (n int64) {
 	if err := g.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	harness.MustRun(t, store, append([]string{"index", store.Dataset(dataset)}, f.args...)...)
+	args := append([]string{"index", store.Dataset(dataset)}, f.args...)
+	if objects == nil {
+		args = append(args, "--index-url", store.Dataset(dataset)) // beside the shards: folders of pictures have theirs in the cache of one user
+	}
+	harness.MustRun(t, store, args...)
 	return n
 }
 

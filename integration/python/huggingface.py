@@ -133,7 +133,8 @@ def prune(value: Any, path: str, sample: Any) -> Any:
     if not isinstance(value, dict):
         return value
     value = {name: prune(v, f"{path}.{name}", sample) for name, v in value.items()}
-    return value if path in sample or any(v is not None for v in value.values()) else None
+    stored = [name for name, *_ in sample.batch.table.parts(sample.index)]
+    return value if path in stored or any(v is not None for v in value.values()) else None
 
 
 def told(field: dict[str, Any]) -> Any:
