@@ -107,13 +107,15 @@ func (e *RangeError) Unwrap() error { return e.Err }
 // Explain says what is wrong with an object, by the cause as a BadRange or objstore.Kind has it, and what mends the dataset at the address.
 func Explain(object, cause, address string) string {
 	index := "run 'millrace index " + address + "'"
+	// The index names one version of each file, so indexing brings an old generation back only with all its bytes.
+	restore := "put all files back and " + index + ", and the same bytes keep their generation; with other bytes the index is for new runs alone"
 	switch cause {
 	case Rewritten:
 		return object + " was copied or written again since it was indexed, with the same bytes: " + index + ", and all is as before"
 	case objstore.ErrChanged.Error():
-		return object + " was copied or changed since it was indexed: " + index
+		return object + " was copied or changed since it was indexed: " + restore
 	case objstore.ErrNotFound.Error():
-		return object + " is missing: put it back, or " + index + " to go on without it"
+		return object + " is missing: " + restore
 	}
 	return object + " is damaged: its bytes do not match their digests: put it back as it was; 'millrace verify " + address + "' finds all such places"
 }

@@ -472,7 +472,7 @@ func TestVerifyOfACopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	o = millrace(t, nil, "verify", other)
-	if want := filepath.Base(names[1]) + " is missing: put it back"; o.code != exitCorrupt || !strings.Contains(o.stderr, want) || !strings.Contains(o.stdout, ", 1 bad range,") {
+	if want := filepath.Base(names[1]) + " is missing: put all files back"; o.code != exitCorrupt || !strings.Contains(o.stderr, want) || !strings.Contains(o.stdout, ", 1 bad range,") {
 		t.Errorf("got exit code %d, want %d and %q\n%s%s", o.code, exitCorrupt, want, o.stdout, o.stderr)
 	}
 }
