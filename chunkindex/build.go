@@ -75,6 +75,7 @@ type BuildReport struct {
 	Hidden         int    `json:"hidden"`                    // objects that nobody looked at, such as .DS_Store
 	HadHidden      int    `json:"had_hidden"`                // those of them that are samples, or shards, of the index that was there
 	Members        int64  `json:"hidden_members"`            // hidden members of the archives that this run read: no part of any sample
+	Unmatched      int    `json:"unmatched,omitempty"`       // objects that Match leaves out, hidden ones not counted
 	Empty          int    `json:"empty_shards"`              // shards without a byte, as an upload that failed leaves them
 	Shards         int    `json:"shards"`
 	Chunks         int    `json:"chunks"`
@@ -264,7 +265,11 @@ func (b *builder) list(ctx context.Context) error {
 	err := b.eachObject(ctx, func(o objstore.Object) error {
 		key := strings.TrimPrefix(o.Key, b.prefix)
 		switch {
-		case ownObject(key) || strings.HasSuffix(o.Key, "/") || !Matches(b.opt.Match, key): // a slash at the end marks a directory
+		case ownObject(key) || strings.HasSuffix(o.Key, "/"): // a slash at the end marks a directory
+		case !Matches(b.opt.Match, key):
+			if !format.Hidden(key) {
+				b.report.Unmatched++
+			}
 		case !b.opt.Hidden && format.Hidden(key):
 			b.hidden[key] = true
 		default:

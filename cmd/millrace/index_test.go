@@ -68,6 +68,13 @@ func TestIndexLeavesHiddenObjectsOut(t *testing.T) {
 	}
 }
 
+func TestIndexCountsWhatDoesNotMatch(t *testing.T) {
+	dir := write(t, map[string]string{"a.jpg": "a", "b.png": "b", "c.jpeg": "c", ".DS_Store": "x"})
+	if o := ok(t, "index", dir, "--format", "files", "--match", "*.jpg"); !strings.Contains(o.stderr, "left out 2 objects that --match does not take") {
+		t.Errorf("got %s", o.stderr)
+	}
+}
+
 // TestPackAndIndexCountWhatTheyLeaveOut by kind, as text and as JSON.
 func TestPackAndIndexCountWhatTheyLeaveOut(t *testing.T) {
 	photos := write(t, map[string]string{"0.jpg": "0", "0.cls": "5", "._0.jpg": "m", ".git/config": "m", "d/Thumbs.db": "m"})

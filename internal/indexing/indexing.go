@@ -87,6 +87,9 @@ func warnings(l location.Location, r chunkindex.BuildReport, uneven string) (lin
 	if r.HadHidden > 0 {
 		say("%s of the index that was there left out, being hidden, such as .DS_Store: '--hidden' takes them back", cli.Count(uint64(r.HadHidden), "object", "objects"))
 	}
+	if r.Unmatched > 0 {
+		say("%s: left out %s that --match does not take", l, cli.Count(r.Unmatched, "object", "objects"))
+	}
 	if r.Links > 0 {
 		cure := ": --follow-links follows those that lead somewhere"
 		if l.Links {
