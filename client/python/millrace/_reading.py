@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 from torch.utils import data as torch_data
 
 from ._caller import SAMPLES, Request
-from ._state import Place
+from ._state import Place, State
 from .batch import Batch, Sample
 from .epoch import Reader
 from .errors import InvalidArgument, SampleError, StateError
@@ -117,6 +117,8 @@ class Reading(Iterator[Any]):
                 f"load state of worker {state.get('worker')} of {state.get('workers')} into worker {self._worker} of {self._step}",
                 cure="StatefulDataLoader resumes on as many workers; millrace.torch.DataLoader on any number",
             )
+        if self._in_worker and self._worker == self._dataset.ranks()[0] == 0:  # else the dataset has told it
+            State.parse(state).tell_age(self._dataset.present)
         self._reader, self._items = None, []
         if self._yielded is None:
             self._yielded = PassState(self._dataset.places.claim(self._worker, place), 0, self._request.processes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,6 +11,8 @@ from typing import Any, NamedTuple, Optional
 
 from .epoch import Plan
 from .errors import GenerationGone, StateError
+
+log = logging.getLogger("millrace")
 
 _FORM = 2  # of what State.to_dict returns
 _CURES = {
@@ -89,6 +92,14 @@ class State:
             e.cure = "restore that index and its data, or begin a new run"
             raise
 
+    def tell_age(self, present: str) -> None:
+        """Warns if the generation is not the present one: what has come or gone since is not in what is read."""
+        if self.generation != present:
+            log.warning(
+                "load state: the state is of generation %s; the data were indexed again since (generation %s): reading goes on with the files as "
+                "they were then", self.generation[:12], present[:12],
+            )
+
     def check(self, plan: Plan) -> None:
         """Raises StateError if other data or another order are read now, or, where the epoch has begun, batches of another size."""
         begun = self.place != Place(self.place.epoch)
@@ -97,7 +108,14 @@ class State:
                 continue
             if (now := getattr(plan, name)) != value and not (name == "order_digest" and self._replaces(plan)):
                 changed = f"{name} is {now!r}, and was {value!r}" if name != "order_digest" else self._changed(plan)
-                raise StateError(f"load state: {changed} when the state was saved", cure=_CURES.get(name))
+                raise StateError(f"load state: {changed} when the state was saved", cure=_CURES.get(name, self._cure(plan)))
+
+    def _cure(self, plan: Plan) -> Optional[str]:
+        """What to do about another subset, if exclude may have made it; None: the parameters are to be those of before."""
+        subset = plan.order.get("subset", "")
+        if "samples:" not in subset or subset == self.order.get("subset", ""):
+            return None
+        return "exclude(...) is for a new run: to go on from this checkpoint, use quarantine(...) in its place, or on_error=\"skip\""
 
     def check_end(self, plan: Plan) -> None:
         """Raises StateError if the place is beyond the end of its epoch. That of one of several workers may be, by less than their number."""

@@ -224,8 +224,8 @@ class SampleError(MillraceError, code="sample_error"):
 
 class DecodeError(
     SampleError, code="decode_error",
-    cure='leave such samples out with on_error="skip", or for good with Client.exclude(errors); Client.quarantine(errors) has others come in '
-    "their place; a decoder gets a memoryview (bytes(view) copies it)",
+    cure='leave such samples out with on_error="skip", now and after a resume; or with Client.exclude(errors) for a new run; to go on from this '
+    "checkpoint, Client.quarantine(errors) has others come in their place; a decoder gets a memoryview (bytes(view) copies it)",
 ):
     """A part that could not be decoded."""
 

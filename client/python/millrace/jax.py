@@ -112,6 +112,7 @@ class DataLoader(ClientOwner):
             "batch_transform": array if whole else None, "progress": False,
         }  # fmt: skip
         self._options.pop("generation", None)
+        self._present = self.generation  # what a run begins with; a state may be of another one
         self._next = self._after = Place(epoch)  # where the next pass begins, and what follows the last batch that was yielded
         self._pass = 0
         self._opened: Optional[tuple[tuple[int, str], Epoch]] = None
@@ -189,6 +190,8 @@ class DataLoader(ClientOwner):
             plan = self._epoch(loaded.place.epoch, loaded.generation).plan
         loaded.check(plan)
         loaded.check_end(plan)
+        if self.rank == 0:
+            loaded.tell_age(self._present)
         self.generation = loaded.generation
         self._begin_at(loaded.place)
 

@@ -211,6 +211,8 @@ class Dataset(ClientOwner, torch_data.IterableDataset):  # type: ignore[misc,typ
         self._ranks = None if rank is None or world_size is None else (rank, world_size)
         self._ranks_of_parent: Optional[tuple[int, int]] = None
         self.generation, self._alone = settle(about, options.get("generation"))
+        self.present = self.generation
+        """The generation that a run begins with; that of a state may be another one. For this package's own modules."""
         self._options: dict[str, Any] = {
             **options, "dataset": str(about["name"]), "decode": AUTOMATIC if decode is True else decode,
             "collate": collate, "batch_transform": partial(_build, make=make), "progress": False,
@@ -378,6 +380,8 @@ class Dataset(ClientOwner, torch_data.IterableDataset):  # type: ignore[misc,typ
         except BaseException:
             self._loaded, self.generation, self._alone, self._open = before
             raise
+        if self.ranks()[0] == 0:
+            self._loaded.tell_age(self.present)
         self.go_to(place)
 
     def accept(self, state: Mapping[str, Any]) -> Place:

@@ -180,6 +180,31 @@ def test_data_that_were_indexed_again_are_named(tmp_path: Path, runtime: Path) -
         dataset.load_state_dict(state)
 
 
+@pytest.mark.usefixtures("runtime")
+def test_a_state_of_an_older_generation_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows/a.csv").write_text("name,n\n" + "x,1\n" * 100)
+    with millrace.torch.Dataset(tmp_path / "rows", batch_size=10) as dataset:
+        state = dataset.state_dict()
+        dataset.load_state_dict(state)
+        assert "indexed again" not in caplog.text
+    (tmp_path / "rows/b.csv").write_text("name,n\n" + "x,2\n" * 20)
+    with millrace.torch.Dataset(millrace.open(tmp_path / "rows", reindex=True), batch_size=10) as dataset:
+        now = dataset.generation
+        dataset.load_state_dict(state)
+    said = f"the state is of generation {state['generation'][:12]}; the data were indexed again since (generation {now[:12]}): reading goes on with"
+    assert caplog.text.count(said) == 1
+
+
+def test_a_state_from_before_exclude_wants_quarantine(gateway: harness.Gateway) -> None:
+    with millrace.Client(gateway.url) as client:
+        bad = client.epoch(0, keys=True).batch(0).keys[:1]
+        state = millrace.torch.Dataset(client).state_dict()
+        with pytest.raises(StateError, match=r"; exclude\(\.\.\.\) is for a new run: to go on from this checkpoint, use quarantine\(\.\.\.\)"):
+            millrace.torch.Dataset(client.exclude(bad)).load_state_dict(state)
+        millrace.torch.Dataset(client.quarantine(bad)).load_state_dict(state)
+
+
 def test_another_mixture_is_named(gateway: harness.Gateway) -> None:
     with millrace.Client(gateway.url) as client:
         a, b = client.take(100), client.subset(range(100, 200))
