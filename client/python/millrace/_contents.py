@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any, Optional, Union
 from urllib.parse import unquote_plus
@@ -25,6 +25,8 @@ class Contents:
     fields   the names that `fields=` gives; None: all parts are read
     classes  of class folders: what says a sample's number, which is its part cls
     picture  of class folders: the name that `fields=` or `decode=` gives to the pictures, whatever their suffixes; empty: none
+    known    the names that a part can have; None: not known
+    sources  of a mixture whose sources differ in their columns: the parts of each source's samples, by the name of the source
     """
 
     columns: Mapping[str, bool] = field(default_factory=dict)
@@ -32,6 +34,8 @@ class Contents:
     by_suffix: bool = False
     classes: Optional[ClassFolders] = None
     picture: str = ""
+    known: Optional[Collection[str]] = None
+    sources: Mapping[str, Contents] = field(default_factory=dict)
     _markers: frozenset[str] = frozenset()  # parts that say only that all columns of a row or struct are null
     missed: set[str] = field(default_factory=set, compare=False)
     """Why no sample has the names that `in` and get were asked for; empty while all are names of parts."""
@@ -39,19 +43,21 @@ class Contents:
     @classmethod
     def of(cls, about: Mapping[str, Any], fields: Union[str, Sequence[str], None], decode: Collection[str]) -> Contents:
         """Returns what a dataset's description says of the parts that are read."""
+        if described := about.get("described"):
+            return cls._mixed(described, fields, decode)
         names = [unquote_plus(name) for name in fields.split(",")] if isinstance(fields, str) else fields
         columns = {f["name"]: bool(f.get("nullable")) for f in about.get("fields") or () if f.get("name")}
         if columns:
             for name in decode:
                 if name not in columns:
-                    why = cls(columns).unknown(name)
+                    why = cls(columns, known=columns).unknown(name)
                     raise InvalidArgument(f"decode part {name!r}: {why}", cure=f"the parts are {', '.join(map(repr, columns))}")
             if names is not None:  # the name of a struct stands for its columns
                 names = [one for name in names for one in ([name] if name in columns else _inside(name, columns) or [name])]
                 columns = {name: columns.get(name, False) for name in names}
             structs = {"__null__", *(name[:at] for name in columns for at, letter in enumerate(name) if letter == ".")}
-            return cls(columns, names, _markers=frozenset(structs.difference(columns)))
-        here = cls(fields=names, by_suffix=about.get("format") in _BY_SUFFIX)
+            return cls(columns, names, known=columns, _markers=frozenset(structs.difference(columns)))
+        here = cls(fields=names, known=names, by_suffix=about.get("format") in _BY_SUFFIX)
         if not about.get("class_folders") or about.get("format") != "files":
             return here
         for name in (*(names or ()), *decode):
@@ -60,7 +66,17 @@ class Contents:
                 raise InvalidArgument(f"read part {name!r}: no sample has such a part", cure=cure)
         pictures = {name for name in map(here.name_of, (*(names or ()), *decode)) if name in PICTURES}
         classes = ClassFolders(about) if names is None or "cls" in names else None
-        return cls(fields=names, by_suffix=True, classes=classes, picture=pictures.pop() if len(pictures) == 1 else "")
+        return replace(here, classes=classes, picture=pictures.pop() if len(pictures) == 1 else "")
+
+    @classmethod
+    def _mixed(cls, described: Mapping[str, Any], fields: Union[str, Sequence[str], None], decode: Collection[str]) -> Contents:
+        own = {name: one.get("fields") or [] for name, one in described.items()}
+        told = all(own.values())  # else a source may have parts of any name
+        whole = cls.of({"fields": [column for columns in own.values() for column in columns]}, fields, decode if told else ())
+        whole = replace(whole, known=whole.columns if told else whole.fields)
+        each = {name: cls.of({"fields": columns}, whole.fields, ()) for name, columns in own.items()}
+        sources = {name: replace(one, known=whole.known, missed=whole.missed) for name, one in each.items()}
+        return replace(whole, sources=sources)
 
     @property
     def asked(self) -> Optional[Sequence[str]]:
@@ -106,8 +122,7 @@ class Contents:
 
     def unknown(self, name: str) -> str:
         """Says why no sample has a part of this name; empty if one may have it."""
-        known = self.columns or self.fields
-        if known is None or name in known or self.name_of(name) in map(self.name_of, known):
+        if (known := self.known) is None or name in known or self.name_of(name) in map(self.name_of, known):
             return ""
         if near := _inside(name, known) or get_close_matches(name, known, 1):
             return f"did you mean {' or '.join(map(repr, near))}?"

@@ -33,7 +33,7 @@ class Source:
 
     manifest: Callable[[Head], Manifest]
     decode: Mapping[str, Decoder] = field(default_factory=dict)
-    automatic: Optional[Callable[[str], Optional[Decoder]]] = None  # finds a decoder for a part that `decode` does not name
+    automatic: Optional[Callable[[str, str], Optional[Decoder]]] = None  # finds a decoder for a part that `decode` does not name, of a source
     positions: Callable[[Head], Optional[Sequence[int]]] = lambda _: None  # where they are known without the manifest
     gather: Callable[[int, Iterator[Any]], Any] = lambda _, values: list(values)  # makes a column of the decoded values
     on_error: Optional[Callable[[SampleError], Any]] = None  # returns a value in place of the one that failed, None to leave the sample out
@@ -59,6 +59,7 @@ class Batch(Sequence["Sample"]):
         self._labels: Optional[list[memoryview]] = None  # of all samples of the table, where class folders say them
         self._manifest: Optional[Manifest] = None
         self._decoded: dict[str, list[Any]] = {}
+        self._decoders: dict[tuple[str, str], Optional[Decoder]] = {}  # those found so far, by part and source
         self._some: dict[str, dict[int, Any]] = {}  # decoded parts that not all samples have
         self._kept: Sequence[int] = range(head.samples)  # the samples that are left, by their places in the table
         self._refused: list[int] = []  # by the filter, by their places in the table
@@ -198,8 +199,8 @@ class Batch(Sequence["Sample"]):
         done = self._decoded.get(name)
         if done is not None:
             return done
-        column, decoder = self.raw(name), self.decoder(name)
-        return column if decoder is None else self._gather(name, column, partial(self._decode, decoder, name))
+        column = self.raw(name)
+        return self._gather(name, column, partial(self._decode, name)) if self._decodes(name) else column
 
     def _gather(self, name: str, column: Sequence[memoryview], one: Callable[[int, Optional[memoryview]], Any]) -> list[Any]:
         return self._decoded.setdefault(name, self._source.gather(len(column), (one(i, v) for i, v in enumerate(column))))
@@ -215,6 +216,7 @@ class Batch(Sequence["Sample"]):
     def parts(self, i: int) -> Parts:
         """The parts of sample i by their names, as views; None where a column is null. The class of a folder is a part as if it was stored."""
         contents = self._source.contents
+        contents = contents.sources.get(self._source_of(i), contents)
         found = {} if contents.label_only else {name: self.data[a:b] for name, a, b in self.table.parts(self._kept[i])}
         if contents.classes is not None:
             if self._labels is None:
@@ -225,12 +227,26 @@ class Batch(Sequence["Sample"]):
     def names(self) -> list[str]:
         """The names of all parts that samples have."""
         contents = self._source.contents
+        if contents.sources:
+            return list(dict.fromkeys(name for i in range(len(self)) for name in self.parts(i)))
         return ([] if contents.label_only else contents.names(self.table.names())) + ["cls"] * (contents.classes is not None)
 
-    def decoder(self, name: str) -> Optional[Decoder]:
-        """The reader's decoder of a part, if there is one."""
-        found = self._source.decode.get(name)
-        return found if found is not None or self._source.automatic is None else self._source.automatic(name)
+    def _source_of(self, i: int) -> str:
+        """The source of sample i, of a mixture whose sources differ in their columns."""
+        return self._asked().sources[self._kept[i]] if self._source.contents.sources else ""
+
+    def decoder(self, name: str, i: int = 0) -> Optional[Decoder]:
+        """The reader's decoder of a part of sample i, if there is one. It differs between samples in a mixture alone."""
+        given, automatic = self._source.decode.get(name), self._source.automatic
+        if given is not None or automatic is None:
+            return given
+        of = name, self._source_of(i)
+        if of not in self._decoders:
+            self._decoders[of] = automatic(*of)
+        return self._decoders[of]
+
+    def _decodes(self, name: str) -> bool:
+        return any(self.decoder(name, i) is not None for i in range(len(self)))
 
     def decode_all(self) -> None:
         """Decodes every part that has a decoder: what the reader's threads do ahead. A sample may lack some of them, not all.
@@ -258,8 +274,7 @@ class Batch(Sequence["Sample"]):
 
     def _decode_part(self, name: str, lost: set[int]) -> None:
         """Decodes a part of the samples that have it. Adds those to be left out to lost."""
-        decoder = self.decoder(name)
-        if decoder is None or name in self._decoded:
+        if name in self._decoded or not self._decodes(name):
             return
         known = self._some.pop(name, {})
 
@@ -269,7 +284,7 @@ class Batch(Sequence["Sample"]):
             if i in known:
                 return known[i]
             try:
-                return self._decode(decoder, name, i, view)
+                return self._decode(name, i, view)
             except DecodeError:
                 if self._source.on_error is None:
                     raise
@@ -284,10 +299,11 @@ class Batch(Sequence["Sample"]):
         else:
             self._gather(name, column, one)
 
-    def _decode(self, decoder: Decoder, name: str, i: int, view: Optional[memoryview]) -> Any:
+    def _decode(self, name: str, i: int, view: Optional[memoryview]) -> Any:
         """Returns the value of a part, or what on_error gives in its place. A DecodeError that it raises was shown to on_error."""
-        if view is None:
-            return None
+        decoder = self.decoder(name, i)
+        if view is None or decoder is None:
+            return view
         try:
             if decoder is str:
                 return str(view, "utf-8")
@@ -466,10 +482,10 @@ class Sample(MutableMapping[str, Any]):
         some = self.batch._some.get(name)
         if some is not None and self.index in some:
             return some[self.index]
-        view, decoder = content[name], self.batch.decoder(name)
-        if decoder is None:
+        view = content[name]
+        if self.batch.decoder(name, self.index) is None:
             return view
-        self[name] = value = self.batch._decode(decoder, name, self.index, view)
+        self[name] = value = self.batch._decode(name, self.index, view)
         return value
 
     def __setitem__(self, name: str, value: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
 import ssl
@@ -27,7 +28,7 @@ from .batch import Decoder
 from .crc import CHECKS
 from .decode import Automatic
 from .epoch import Epoch, Plan
-from .errors import InvalidArgument, NotFound, ProtocolError
+from .errors import Denied, InvalidArgument, NotFound, ProtocolError
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -268,7 +269,8 @@ class Client(Selecting, Closing):
         query = {k: str(v) for k, v in chosen.selection.over(asked).items() if v is not None}
         shape: dict[str, str] = {}
         decoders = dict(decode) if isinstance(decode, Mapping) else {}
-        contents = Contents.of(about, o.get("fields"), decoders)
+        columns = self._with_sources(about)
+        contents = Contents.of(columns, o.get("fields"), decoders)
         if contents.asked:
             shape["fields"] = ",".join(map(quote_plus, contents.asked))
         shape["format"] = form
@@ -278,11 +280,24 @@ class Client(Selecting, Closing):
         automatic = (Automatic() if decode is True else decode) if cut else None
         steps = Steps(
             {contents.name_of(part): decoder for part, decoder in decoders.items()},
-            automatic.of(about, o["allow_pickle"]) if isinstance(automatic, Automatic) else None,
+            automatic.of(columns, o["allow_pickle"]) if isinstance(automatic, Automatic) else None,
             contents, on_error_of(o["on_error"]), o.get("filter"), o.get("transform"), o.get("collate"), o.get("batch_transform"), keys,
         )
         ahead: dict[str, Any] = {name: o.get(name) for name in ("start", "threads", "prefetch_bytes", "decoded_bytes", "progress")}
         return Epoch(self.core, plan, steps=steps, **ahead)
+
+    def _with_sources(self, about: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Returns the description of a mixture with `fields`, if those of all sources are alike, else with all sources `described`."""
+        described: dict[str, Any] = {}
+        for name in dict.fromkeys(source["dataset"] for source in about.get("sources") or () if not about.get("fields")):
+            described[name] = {}
+            with contextlib.suppress(NotFound, Denied):  # who may read a mixture may be refused its sources
+                described[name] = self.core.json("GET", "/v1/datasets/" + quote(name, safe=""))
+        fields = [one.get("fields") or [] for one in described.values()]
+        if not any(fields):
+            return about
+        named = [{f.get("name"): f for f in one} for one in fields]
+        return {**about, "fields": fields[0]} if all(one == named[0] for one in named) else {**about, "described": described}
 
     def _plan(self, name: str, number: int, query: dict[str, str], shape: dict[str, str], about: dict[str, Any]) -> Plan:
         path = f"/v1/datasets/{quote(name, safe='')}/epochs/{number}"

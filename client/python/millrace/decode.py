@@ -43,15 +43,19 @@ class Automatic:
     finish        turns an image (PIL.Image.Image) or array (numpy.ndarray) into what a framework takes. With it lists of numbers are
                   arrays too; without it they are Python's lists
     known         the decoders of the parts that the dataset's description names; None for parts that stay bytes
+    sources       of a mixture whose sources differ in their columns: the same for each source, by its name
     """
 
     allow_pickle: bool = False
     finish: Optional[Callable[[Any], Any]] = None
     known: Mapping[str, Optional[Decoder]] = field(default_factory=dict)
+    sources: Mapping[str, Automatic] = field(default_factory=dict)
 
     def of(self, description: Mapping[str, Any], allow_pickle: bool) -> Automatic:
         """Returns the same for a dataset, by what Client.describe says of it."""
-        bare = replace(self, allow_pickle=allow_pickle, known={})
+        bare = replace(self, allow_pickle=allow_pickle, known={}, sources={})
+        if described := description.get("described"):
+            return replace(bare, sources={name: bare.of(one, allow_pickle) for name, one in described.items()})
         fields: dict[str, Field] = {f["name"]: f for f in description.get("fields", ()) if f.get("name")}
         known = {name: _by_field(bare, f) for name, f in fields.items()}
         for name, f in fields.items():  # Hugging Face's Image and Audio are structs of bytes and path
@@ -60,8 +64,10 @@ class Automatic:
                 known[name] = partial(_by_content, bare)
         return replace(bare, known=known)
 
-    def __call__(self, name: str) -> Optional[Decoder]:
-        """Returns the decoder of a part, None for a part that stays bytes."""
+    def __call__(self, name: str, source: str = "") -> Optional[Decoder]:
+        """Returns the decoder of a part, None for a part that stays bytes. source is the dataset of the sample, of a mixture."""
+        if source in self.sources:
+            return self.sources[source](name)
         if name in self.known:
             return self.known[name]
         how = _SUFFIXES.get(name.rpartition(".")[2].lower())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import logging
+import pickle
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -226,3 +228,56 @@ def test_what_fails_in_a_mixture_names_its_source(rows: millrace.Client) -> None
         assert raised.value.source is not None
         assert raised.value.source.startswith("rows")
         assert raised.value.key is not None
+
+
+def test_sources_of_other_columns(tmp_path: Path) -> None:
+    """Samples of a mixture are those of their sources: values, nulls and names."""
+    n, word = range(30), ["one" if i % 3 else None for i in range(30)]
+    tables = {
+        "wide": {"n": pa.array(n, pa.int64()), "word": word},
+        "turned": {"word": word, "n": pa.array(n, pa.int64())},
+        "narrow": {"n": pa.array(n, pa.int32()), "word": word},
+        "named": {"number": pa.array(n, pa.int16()), "s": [{"word": w} for w in word]},
+    }
+    for name, columns in tables.items():
+        (tmp_path / name).mkdir()
+        pq.write_table(pa.table(columns), tmp_path / name / "rows.parquet")
+        harness.run("index", str(tmp_path / name), "--batch-size", "8")
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "a.txt").write_text("file")
+    harness.run("index", str(tmp_path / "files"))
+    where = [f"{name}={tmp_path / name}" for name in (*tables, "files")]
+    with harness.closing(g := harness.Gateway(*where)), contextlib.ExitStack() as stack:
+        each = {name: stack.enter_context(millrace.Client(g.url, name)) for name in (*tables, "files")}
+
+        def samples(client: millrace.Client, **options: Any) -> list[str]:
+            epoch = client.epoch(0, progress=False, **{"decode": True, **options})
+            by_column = [[b.column(part) for part in ("n", "word") if all(part in s.parts for s in b)] for b in epoch]
+            assert all(not isinstance(v, memoryview) for b in by_column for column in b for v in column)
+            return sorted(repr(sorted(s.items())) for batch in epoch for s in batch)
+
+        alone = {name: samples(each[name]) for name in tables}
+        assert "[('n', 3), ('word', None)]" in alone["narrow"]
+        for other in tables:
+            mixed = millrace.mix({each["wide"]: 1, each[other].take(30): 1}, samples=60)
+            assert samples(mixed) == samples(mixed, keys=True, balance="bytes") == sorted(alone["wide"] + alone[other])
+            kept = mixed.epoch(0, decode=True, progress=False, filter=lambda s: None not in s.values())
+            assert sum(map(len, kept)) == 40
+        both = millrace.mix({each["wide"]: 1, each["named"]: 1})
+        assert len(samples(both, fields="word,s")) == 60
+        batch = pickle.loads(pickle.dumps(both.epoch(0, decode=True, progress=False))).batch(0)
+        one = next(s for s in batch if "number" in s.parts)
+        assert batch.names() == [*dict.fromkeys(name for s in batch for name in s)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert "word" not in one
+        with pytest.raises(KeyError, match=r"no part 'numbr'.*did you mean 'number'"):
+            next(s for s in batch if "n" in s.parts)["numbr"]
+        with pytest.warns(UserWarning, match="numbr"), pytest.raises(millrace.InvalidArgument, match="no part 'numbr'"):
+            list(both.epoch(0, progress=False, filter=lambda s: s.get("numbr")))
+        apart = millrace.mix({each["wide"]: 1, each["files"]: 1})
+        batch = apart.epoch(0, decode={"n": lambda view: view[0], "txt": str}, progress=False).batch(0)  # no word on txt, which only files have
+        assert {type(s.get("n")) for s in batch} == {int, type(None)}
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert all("cls" not in s for s in batch)  # a file may have any suffix

@@ -102,6 +102,16 @@ PLANTS = [
         [("client/python/millrace/_steps.py", "all(value is None for value in values)", "not values")],
     ),
     (
+        "samples of a mixture are decoded as another source says",
+        "client/python/tests/test_contents.py test_sources_of_other_columns",
+        [("client/python/millrace/batch.py", "return self._asked().sources[self._kept[i]] if", "return self._asked().sources[0] if")],
+    ),
+    (
+        "a column of another source of the mixture is a slip",
+        "client/python/tests/test_contents.py test_sources_of_other_columns",
+        [("client/python/millrace/_contents.py", "replace(one, known=whole.known, ", "replace(one, ")],
+    ),
+    (
         "a null is a missing part",
         "client/python/tests/test_contents.py test_a_null_is_none",
         [("client/python/millrace/_contents.py", "if nullable or name in found]", "if name in found]")],
