@@ -208,7 +208,8 @@ def _failed(what: str, address: str, code: int, words: str) -> MillraceError:
         cure = near(of[1], of[2].split(", "), "'")
     if choice := re.search(r"\n  millrace index \S+((?: --[a-z-]+ (?:'[^']*'|\S+))+)", text):
         flags = shlex.split(choice[1])
-        given = "".join(f", {n[2:].replace('-', '_')}={v if v.isdigit() else repr(v)}" for n, v in zip(flags[::2], flags[1::2]))
+        options = dict(zip(flags[::2], flags[1::2]))  # the program repeats one that was given
+        given = "".join(f", {name[2:].replace('-', '_')}={v if v.isdigit() else repr(v)}" for name, v in options.items())
         text += f"\nIn Python the first of these is millrace.open({where!r}{given})"
     text = "\n".join(line if "millrace index " in line else _FLAG.sub(_as_python, line) for line in text.splitlines())
     return kinds.get(code, MillraceError)(text, cure=cure)

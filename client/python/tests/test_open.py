@@ -172,6 +172,9 @@ def test_a_slip_is_refused_before_data_are_read(texts: Path) -> None:
 def test_tokens(tmp_path: Path) -> None:
     (tmp_path / "tokens").mkdir()
     (tmp_path / "tokens/train.bin").write_bytes(struct.pack("<65H", *range(65)))
+    with pytest.raises(millrace.MillraceError, match=r"millrace\.open\(") as refused:  # what is to be written names no option twice
+        millrace.open(tmp_path / "tokens", dtype="uint16")
+    assert str(refused.value).partition("millrace.open(")[2].count("dtype=") == 1
     for length, samples in ((16, 4), (32, 2)):
         with millrace.open(tmp_path / "tokens", sequence_length=length, dtype="uint16") as c:
             assert c.describe()["samples"] == samples
