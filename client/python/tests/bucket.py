@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import time
 import urllib.request
 from pathlib import Path
+
+import harness
 
 KEYS = {"AWS_ACCESS_KEY_ID": "tester", "AWS_SECRET_ACCESS_KEY": "a secret of this test", "AWS_REGION": "us-east-1"}
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")  # where `make deps` puts programs; a test may set another one
@@ -22,8 +23,7 @@ class MinIO:
 
         program = CACHE / "millrace/bin/minio"
         assert program.is_file(), f"{program}: no such program; run make deps"
-        with socket.create_server(("127.0.0.1", 0)) as s:
-            address = f"127.0.0.1:{s.getsockname()[1]}"
+        address = f"127.0.0.1:{harness.free_port()}"
         root = {"MINIO_ROOT_USER": KEYS["AWS_ACCESS_KEY_ID"], "MINIO_ROOT_PASSWORD": KEYS["AWS_SECRET_ACCESS_KEY"]}
         command = [str(program), "server", "--quiet", "--address", address, str(directory)]
         self._process = subprocess.Popen(command, env={**os.environ, **root}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

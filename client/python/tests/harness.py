@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import platform
+import random
 import re
 import shutil
 import socket
@@ -25,6 +26,14 @@ ROOT = Path(__file__).resolve().parents[3]
 LONG = os.environ.get("MILLRACE_LONG") == "1"
 PLATFORM = f"{sys.platform}/{ {'x86_64': 'amd64', 'aarch64': 'arm64'}.get(platform.machine(), platform.machine()) }"  # as Go has it
 START = 30.0  # a gateway on a loaded machine is up by then
+
+
+def free_port() -> int:
+    """A port for a server that another process starts: none of those that the system gives to connections, which would take it meanwhile."""
+    for port in random.sample(range(20_000, 32_000), 1000):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise AssertionError("no port is free")
 
 
 def binary() -> str:

@@ -6,7 +6,6 @@ import io
 import json
 import os
 import random
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -240,8 +239,7 @@ def test_tokens(tmp_path: Path) -> None:
 
 def run_job(processes: int, **job: Any) -> list[dict[str, Any]]:
     """Runs the training script in so many processes with eight devices in all."""
-    with socket.create_server(("127.0.0.1", 0)) as s:
-        coordinator = f"127.0.0.1:{s.getsockname()[1]}"
+    coordinator = f"127.0.0.1:{harness.free_port()}"
     here = Path(__file__).parent
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(here.parents[1]), os.environ.get("PYTHONPATH", "")])}
     started = []

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -30,8 +29,6 @@ Step = tuple[int, list[int]]
 
 def run(script: str, ranks: int, at: Path, **job: Any) -> dict[int, Step]:
     """Runs a job's ranks, and returns what they did at each step, rank after rank."""
-    with socket.create_server(("127.0.0.1", 0)) as s:
-        port = s.getsockname()[1]
     at.mkdir(exist_ok=True)
     for old in at.glob("record-*"):
         old.unlink()
@@ -40,7 +37,7 @@ def run(script: str, ranks: int, at: Path, **job: Any) -> dict[int, Step]:
     environment |= {"PYTHONPATH": os.pathsep.join([str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")]), "HF_HUB_OFFLINE": "1"}
     if ranks > 1:  # as torchrun has it
         environment |= {
-            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo", "WORLD_SIZE": str(ranks),
+            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(harness.free_port()), "GLOO_SOCKET_IFNAME": "lo", "WORLD_SIZE": str(ranks),
             "LOCAL_WORLD_SIZE": str(ranks), "GROUP_RANK": "0", "TORCHELASTIC_RUN_ID": "none",
         }
     each = [{"RANK": str(r), "LOCAL_RANK": str(r)} if ranks > 1 else {} for r in range(ranks)]

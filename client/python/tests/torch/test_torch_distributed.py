@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -20,11 +19,9 @@ BATCHES = -(-500 // BATCH_SIZE)
 
 def run_ranks(program: str, world_size: int, argument: str) -> list[dict[str, Any]]:
     """Runs a job's ranks as processes of their own, and returns what each of them prints."""
-    with socket.create_server(("127.0.0.1", 0)) as s:
-        port = s.getsockname()[1]
     here = Path(__file__).parent
     base = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
-    base |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo", "WORLD_SIZE": str(world_size)}
+    base |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(harness.free_port()), "GLOO_SOCKET_IFNAME": "lo", "WORLD_SIZE": str(world_size)}
     base["PYTHONPATH"] = os.pathsep.join([str(here.parents[1]), os.environ.get("PYTHONPATH", "")])
     ranks = [
         subprocess.Popen(
