@@ -238,7 +238,7 @@ class _Request:
             self._everyone = self._here.fleet.order(self._rank, self._world_size)
         except GatewayUnavailable as e:
             self._last = e
-        self._watch.seconds(LOOKUP_TIME)
+        self._watch.seconds(LOOKUP_TIME if self._here.fleet.names else TICK)
         for g in self._everyone:
             self._go_on()
             if self._watch.seconds() >= self._end():

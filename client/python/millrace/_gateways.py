@@ -85,6 +85,17 @@ class Address:
         """Host and port."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
+    @property
+    def has_name(self) -> bool:
+        """Whether its host is to be looked up, and is no number."""
+        if self.socket or self.port_file:
+            return False
+        try:
+            ipaddress.ip_address(self.host)
+        except ValueError:
+            return True
+        return False
+
 
 def parse(text: str, what: str = "gateway") -> Address:
     """Reads a base URL, unix:PATH or port:FILE; a bare host and port means http. No fault repeats a token, or a proxy's password."""
@@ -135,13 +146,9 @@ class Source:
             if not host or not port.isdigit() or "/" in rest or "@" in rest:
                 raise InvalidArgument(f"gateway {rest.rsplit('@', 1)[-1]!r}: want dns:NAME:PORT")
         base = parse(rest)
-        try:
-            ipaddress.ip_address(base.host)
-            is_name = False
-        except ValueError:
-            # A certificate is made out to the name: behind https the name stays.
-            is_name = base.scheme == "http" and base.host != "localhost"
-        return cls(base, named or (lookup and is_name), named)
+        # A certificate is made out to the name: behind https the name stays.
+        spread = base.has_name and base.scheme == "http" and base.host != "localhost"
+        return cls(base, named or (lookup and spread), named)
 
 
 class Gateway:

@@ -147,7 +147,7 @@ class Attempt:
         """Connects to one of the addresses of a name."""
         here = at.here()
         places: list[Any] = [(here[0], socket.SOCK_STREAM, 0, "", here[1])] if here else socket.getaddrinfo(at.host, at.port, type=socket.SOCK_STREAM)
-        self.watch.seconds(LOOKUP_TIME)
+        self.watch.seconds(LOOKUP_TIME if at.has_name else TICK)
         for place in places[:-1]:
             with contextlib.suppress(OSError), self.within(DIAL_TIME):
                 return self._connect(*place)

@@ -13,12 +13,14 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import harness
 import pytest
 from harness import Fault, is_batch
 
 import millrace
+from millrace import _gateways, _wire
 
 
 def body_of(answer: bytes) -> int:
@@ -126,6 +128,20 @@ def test_a_job_is_suspended(through: Callable[[Fault], harness.Proxy], deadline:
     out, err = job[0].communicate(timeout=60)
     suspended[0].join()
     assert out == "250\n", err
+
+
+@pytest.mark.parametrize("where", [(_gateways.Fleet, "order"), (_wire.socket, "getaddrinfo")], ids=["order", "dial"])
+def test_another_librarys_finalizer_takes_long(gateway: harness.Gateway, monkeypatch: pytest.MonkeyPatch, where: tuple[Any, str]) -> None:
+    """Garbage may be collected anywhere. A loader of torch's whose workers hang takes 5 s for each of them to go."""
+    real = getattr(*where)
+
+    def stalled(*args: Any, **kw: Any) -> Any:
+        time.sleep(2.5)
+        return real(*args, **kw)
+
+    with millrace.Client(gateway.url, deadline=2, first_answer=2) as client:
+        monkeypatch.setattr(*where, stalled)
+        assert client.describe()
 
 
 def test_bodies_are_cut(through: Callable[[Fault], harness.Proxy], right: list[list[str]]) -> None:

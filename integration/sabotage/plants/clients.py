@@ -188,6 +188,16 @@ PLANTS = [
         [("client/python/millrace/_core.py", "while self._watch.seconds() < until", "while self._watch.seconds(1e9) < until")],
     ),
     (
+        "the Python client takes another library's finalizer for a slow search for a name",
+        "client/python/tests/test_faults.py test_another_librarys_finalizer_takes_long",
+        [("client/python/millrace/_core.py", "LOOKUP_TIME if self._here.fleet.names else TICK", "LOOKUP_TIME")],
+    ),
+    (
+        "the Python client takes another library's finalizer for a slow search for an address's number",
+        "client/python/tests/test_faults.py test_another_librarys_finalizer_takes_long",
+        [("client/python/millrace/_wire.py", "LOOKUP_TIME if at.has_name else TICK", "LOOKUP_TIME")],
+    ),
+    (
         "the Python client takes a step of waiting for the end of the body",
         "client/python/tests/test_ends.py test_what_comes_in_many_steps",
         [("client/python/millrace/_wire.py", "            except _STEP_OVER:\n                continue\n            self.note_sign(True)\n",
