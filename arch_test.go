@@ -180,7 +180,7 @@ func floorPlan() map[string]room {
 			outside: []string{"github.com/dustin/go-humanize"},
 		},
 		"internal/inventory": { // info and the lists in words
-			ours:    []string{"chunkindex", "client", "importance", "internal/cli", "internal/location", "internal/objstore", "selection"},
+			ours:    []string{"chunkindex", "chunkindex/format", "client", "importance", "internal/cli", "internal/location", "internal/objstore", "selection"},
 			outside: []string{"github.com/dustin/go-humanize", "golang.org/x/sys"},
 		},
 		"internal/occurrences": { // which batches had a sample, from a gateway or an index

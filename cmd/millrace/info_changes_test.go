@@ -43,7 +43,7 @@ func TestInfoTellsFilesThatChanged(t *testing.T) {
 	ok(t, "index", dir, "--match", "*.txt")
 	checkChanges(t, dir, nil)
 	time.Sleep(20 * time.Millisecond) // longer than a tick of the file system's clock
-	touch(t, dir, "sub/old.txt", "z.txt", ".hidden.txt", ".git/f.txt", "new.md")
+	touch(t, dir, "sub/old.txt", "z.txt", ".hidden.txt", ".git/f.txt", "__MACOSX/f.txt", "new.md")
 	if err := os.Chtimes(filepath.Join(dir, "z.txt"), time.Unix(1e9, 0), time.Unix(1e9, 0)); err != nil { // a copy that keeps its time
 		t.Fatal(err)
 	}

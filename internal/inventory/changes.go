@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/internal/cli"
 	"github.com/millrace-data/millrace/internal/location"
 	"github.com/millrace-data/millrace/internal/objstore"
@@ -65,7 +65,7 @@ func changesOf(ctx context.Context, o location.Opened) *Changes {
 		switch {
 		case known && etag != f.ETag:
 			c.Rewritten = c.Rewritten.add(f.Key)
-		case !known && kinds[kindOf(f.Key)] && !hidden(f.Key) && cameAfter(o.Loc.Dir, f.Key, made):
+		case !known && kinds[kindOf(f.Key)] && !format.Hidden(f.Key) && cameAfter(o.Loc.Dir, f.Key, made):
 			c.New = c.New.add(f.Key)
 		}
 		return nil
@@ -81,11 +81,6 @@ func changesOf(ctx context.Context, o location.Opened) *Changes {
 
 // kindOf is the end of a file's name. A new file of another kind than the shards is a note beside them, and no sample.
 func kindOf(key string) string { return strings.ToLower(key[strings.LastIndexByte(key, '.')+1:]) }
-
-// hidden says whether a file or a directory above it has a name that begins with a dot.
-func hidden(key string) bool {
-	return slices.ContainsFunc(strings.Split(key, "/"), func(part string) bool { return strings.HasPrefix(part, ".") })
-}
 
 // cameAfter says whether a file came into its directory after a time. Its inode's time of change tells: a copy may keep the time of its
 // content. Files that are older were there when the index was made, and the index left them out.
