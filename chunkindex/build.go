@@ -38,7 +38,7 @@ type BuildOptions struct {
 	// Data is the address of the shards, for an index that lies elsewhere. The pointer keeps it, so that the index of one
 	// dataset never replaces that of another.
 	Data string
-	// SpareClassFolders has a first index refused, as ErrClassFolders, that would lie among folders of which each is a class of pictures.
+	// SpareClassFolders refuses, with ErrClassFolders, to write a first index among folders of which each is a class of pictures.
 	SpareClassFolders bool
 	// Links says that the store follows links out of its directory. The pointer keeps it, so that Index.Links tells
 	// readers that they need such a store too.
