@@ -1,0 +1,49 @@
+{{/* The labels by which Services, policies and the StatefulSet find the pods of this release. */}}
+{{- define "millrace.selector" -}}
+app.kubernetes.io/name: millrace
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{/* The labels of every object. */}}
+{{- define "millrace.labels" -}}
+{{ include "millrace.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
+{{/* A quantity such as 4Gi as a number of mebibytes. */}}
+{{- define "millrace.mebibytes" -}}
+{{- $number := regexFind "^[0-9]+" . | int64 -}}
+{{- mul $number (get (dict "Mi" 1 "Gi" 1024 "Ti" 1048576) (regexFind "[A-Za-z]+$" .)) -}}
+{{- end }}
+
+{{/* What the container asks for. The cache is the largest part of the memory: an eighth of it and 512 MiB come on top for
+connections, Go's heap and the program. There is no limit of processor time: a gateway that is throttled answers late. */}}
+{{- define "millrace.resources" -}}
+{{- $cache := include "millrace.mebibytes" .Values.cacheSize | int64 -}}
+{{- $memory := printf "%dMi" (add $cache (div $cache 8) 512) -}}
+{{- mergeOverwrite (dict "requests" (dict "cpu" "1" "memory" $memory) "limits" (dict "memory" $memory)) .Values.resources | toYaml -}}
+{{- end }}
+
+{{/* The settings of `millrace serve` that follow from the values. .Values.settings goes before them. */}}
+{{- define "millrace.settings" -}}
+data:
+  datasets: /etc/millrace/datasets.yaml
+  follow: 30s
+ports:
+  listen: ":8080"
+  admin-listen: ":9090"
+  lame-duck: {{ .Values.lameDuckSeconds }}s
+  drain-timeout: {{ .Values.drainSeconds }}s
+memory:
+  cache-size: {{ .Values.cacheSize }}B
+log:
+  log-format: json
+access:
+{{- if .Values.access }}
+  access: /etc/millrace/access.yaml
+{{- else }}
+  insecure-no-auth: true
+  insecure-admin: true
+{{- end }}
+{{- end }}
