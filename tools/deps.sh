@@ -8,34 +8,13 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 # shellcheck source=versions.env
 source ./versions.env
-bin=${XDG_CACHE_HOME:-$HOME/.cache}/millrace/bin
-mkdir -p "$bin"
-
-install_go() { # name module version
-  if [ -x "$bin/$1" ] && go version -m "$bin/$1" | grep -qF "$3"; then
-    return
-  fi
-  echo "building $1 $3 (once)"
-  # Outside the repository, and with nothing inherited that would build for elsewhere.
-  (cd / && env -u GOOS -u GOARCH GOFLAGS= GOBIN="$bin" go install "$2@$3")
-}
-
-# Programs that cannot be installed by name and version have a module here that pins them, and all that they are made of.
-install_here() { # name package build-arguments
-  local sum
-  sum=$({ echo "$@"; find "$1" -type f | LC_ALL=C sort | xargs cat; } | cksum)
-  if [ -x "$bin/$1" ] && [ "$(cat "$bin/$1.sum" 2>/dev/null)" = "$sum" ]; then
-    return
-  fi
-  echo "building $1 (once)"
-  (cd "$1" && env -u GOOS -u GOARCH GOFLAGS=-buildvcs=false go build -o "$bin/$1" "${@:3}" "$2")
-  echo "$sum" >"$bin/$1.sum"
-}
+# shellcheck source=install.sh
+source ./install.sh
 
 install_go minio "$MINIO_MODULE" "$MINIO_VERSION"
 install_go versitygw "$VERSITYGW_MODULE" "$VERSITYGW_VERSION"
-install_here collector .
-install_here promtool github.com/prometheus/prometheus/cmd/promtool -tags remove_all_sd # without the clouds' libraries
+install_here collector collector .
+install_here promtool promtool github.com/prometheus/prometheus/cmd/promtool -tags remove_all_sd # without the clouds' libraries
 
 as_root() {
   if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo -n "$@"; fi
