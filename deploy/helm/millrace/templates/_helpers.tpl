@@ -1,4 +1,4 @@
-{{/* The labels by which Services, policies and the StatefulSet find the pods of this release. */}}
+{{/* The labels by which Services, policies and the workload find the pods of this release. */}}
 {{- define "millrace.selector" -}}
 app.kubernetes.io/name: millrace
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -9,6 +9,26 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{ include "millrace.selector" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
+{{/* The headless Service, which names each gateway. */}}
+{{- define "millrace.headless" -}}
+{{ .Release.Name }}{{ if eq .Values.mode "daemonset" }}-nodes{{ end }}
+{{- end }}
+
+{{/* The name that the certificates of all gateways have. */}}
+{{- define "millrace.host" -}}
+{{ .Release.Name }}.{{ .Release.Namespace }}.svc
+{{- end }}
+
+{{/* The Secret with the certificate for https, or nothing. */}}
+{{- define "millrace.tlsSecret" -}}
+{{ .Values.tls.secret | default (.Values.tls.issuer | empty | ternary "" (print .Release.Name "-tls")) }}
+{{- end }}
+
+{{/* The Secret with the certificate for other gateways. */}}
+{{- define "millrace.peerSecret" -}}
+{{ .Values.peers.secret | default (print .Release.Name "-peer") }}
 {{- end }}
 
 {{/* A quantity such as 4Gi as a number of mebibytes. */}}
@@ -23,27 +43,4 @@ connections, Go's heap and the program. There is no limit of processor time: a g
 {{- $cache := include "millrace.mebibytes" .Values.cacheSize | int64 -}}
 {{- $memory := printf "%dMi" (add $cache (div $cache 8) 512) -}}
 {{- mergeOverwrite (dict "requests" (dict "cpu" "1" "memory" $memory) "limits" (dict "memory" $memory)) .Values.resources | toYaml -}}
-{{- end }}
-
-{{/* The settings of `millrace serve` that follow from the values. .Values.settings goes before them. */}}
-{{- define "millrace.settings" -}}
-data:
-  datasets: /etc/millrace/datasets.yaml
-  follow: 30s
-ports:
-  listen: ":8080"
-  admin-listen: ":9090"
-  lame-duck: {{ .Values.lameDuckSeconds }}s
-  drain-timeout: {{ .Values.drainSeconds }}s
-memory:
-  cache-size: {{ .Values.cacheSize }}B
-log:
-  log-format: json
-access:
-{{- if .Values.access }}
-  access: /etc/millrace/access.yaml
-{{- else }}
-  insecure-no-auth: true
-  insecure-admin: true
-{{- end }}
 {{- end }}

@@ -1,0 +1,141 @@
+{{- define "millrace.pod" -}}
+automountServiceAccountToken: false
+enableServiceLinks: false
+{{- with .Values.serviceAccountName }}
+serviceAccountName: {{ . }}
+{{- end }}
+# After SIGTERM a gateway is not ready at once, serves on while that gets about, and then ends its open requests.
+# It does so by itself, so there is no preStop hook. Five seconds are for the ends of loads and peers.
+terminationGracePeriodSeconds: {{ add .Values.lameDuckSeconds .Values.drainSeconds 5 }}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  fsGroup: 65532
+  fsGroupChangePolicy: OnRootMismatch
+  seccompProfile: {type: RuntimeDefault}
+containers:
+  - name: millrace
+    image: {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+    imagePullPolicy: {{ .Values.image.pullPolicy }}
+    args: [serve, --config, /etc/millrace/millrace.yaml]
+    ports:
+      - {name: http, containerPort: 8080}
+      - {name: admin, containerPort: 9090}
+      {{- if .Values.peers.enabled }}
+      - {name: peer, containerPort: 7946}
+      {{- end }}
+    {{- with .Values.s3.secret }}
+    envFrom:
+      - secretRef: {name: {{ . }}}
+    {{- end }}
+    {{- include "millrace.environment" . | nindent 4 }}
+    {{- include "millrace.probes" . | nindent 4 }}
+    resources: {{- include "millrace.resources" . | nindent 6 }}
+    securityContext:
+      allowPrivilegeEscalation: false
+      readOnlyRootFilesystem: true
+      capabilities: {drop: [ALL]}
+    volumeMounts:
+      - {name: config, mountPath: /etc/millrace, readOnly: true}
+      - {name: tmp, mountPath: /tmp}
+      {{- if include "millrace.tlsSecret" . }}
+      - {name: tls, mountPath: /etc/millrace-tls, readOnly: true}
+      {{- end }}
+      {{- if .Values.peers.enabled }}
+      - {name: peer, mountPath: /etc/millrace-peer, readOnly: true}
+      {{- end }}
+      {{- if .Values.s3.caSecret }}
+      - {name: s3-ca, mountPath: /etc/millrace-s3, readOnly: true}
+      {{- end }}
+      {{- if .Values.disk.size }}
+      - {name: disk, mountPath: /var/lib/millrace}
+      {{- end }}
+      {{- with .Values.volumeMounts }}
+      {{- toYaml . | nindent 6 }}
+      {{- end }}
+volumes:
+  - {name: config, configMap: {name: {{ .Release.Name }}}}
+  - {name: tmp, emptyDir: {}}
+  {{- with include "millrace.tlsSecret" . }}
+  - {name: tls, secret: {secretName: {{ . }}}}
+  {{- end }}
+  {{- if .Values.peers.enabled }}
+  - {name: peer, secret: {secretName: {{ include "millrace.peerSecret" . }}}}
+  {{- end }}
+  {{- with .Values.s3.caSecret }}
+  - {name: s3-ca, secret: {secretName: {{ . }}}}
+  {{- end }}
+  {{- if and .Values.disk.size (eq .Values.mode "daemonset") }}
+  - {name: disk, hostPath: {path: {{ .Values.disk.hostPath }}, type: Directory}}
+  {{- end }}
+  {{- with .Values.volumes }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- include "millrace.placement" . }}
+{{- end }}
+
+{{/* A gateway's address for the others, and in a DaemonSet its name: both as they are in the pod. */}}
+{{- define "millrace.environment" -}}
+{{- if or .Values.peers.enabled .Values.env }}
+env:
+  {{- if .Values.peers.enabled }}
+  - {name: POD_IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}
+  - {name: MILLRACE_PEER_ADVERTISE, value: $(POD_IP):7946}
+  {{- if eq .Values.mode "daemonset" }}
+  - {name: MILLRACE_MEMBER, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}
+  {{- end }}
+  {{- end }}
+  {{- with .Values.env }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "millrace.probes" -}}
+{{- $scheme := include "millrace.tlsSecret" . | empty | ternary "HTTP" "HTTPS" -}}
+# The ports open when every dataset is open, which may take a while where an index is large.
+startupProbe:
+  httpGet: {path: /healthz, port: admin, scheme: {{ $scheme }}}
+  periodSeconds: 2
+  failureThreshold: {{ div .Values.startSeconds 2 }}
+# The admin port has connections of its own: a gateway that is busy is not taken for one that hangs.
+livenessProbe:
+  httpGet: {path: /healthz, port: admin, scheme: {{ $scheme }}}
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 6
+readinessProbe:
+  httpGet: {path: /readyz, port: http, scheme: {{ $scheme }}}
+  periodSeconds: 2
+  timeoutSeconds: 2
+{{- end }}
+
+{{/* Where the pods go. */}}
+{{- define "millrace.placement" -}}
+{{- if ne .Values.mode "daemonset" }}
+topologySpreadConstraints:
+  {{- range .Values.spreadOver }}
+  - maxSkew: 1
+    topologyKey: {{ . }}
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels: {{- include "millrace.selector" $ | nindent 8 }}
+  {{- end }}
+{{- end }}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- end }}

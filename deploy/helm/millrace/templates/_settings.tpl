@@ -1,0 +1,62 @@
+{{/* The settings of `millrace serve` that follow from the values. */}}
+{{- define "millrace.settings" -}}
+data:
+  datasets: /etc/millrace/datasets.yaml
+  follow: 30s
+  {{- if .Values.disk.size }}
+  index-dir: /var/lib/millrace/indexes
+  {{- end }}
+ports:
+  listen: ":8080"
+  admin-listen: ":9090"
+  lame-duck: {{ .Values.lameDuckSeconds }}s
+  drain-timeout: {{ .Values.drainSeconds }}s
+access:
+  {{- if .Values.access }}
+  access: /etc/millrace/access.yaml
+  {{- else }}
+  insecure-no-auth: true
+  insecure-admin: true
+  {{- end }}
+  {{- if include "millrace.tlsSecret" . }}
+  tls-cert: /etc/millrace-tls/tls.crt
+  tls-key: /etc/millrace-tls/tls.key
+  {{- end }}
+memory:
+  cache-size: {{ .Values.cacheSize }}B
+{{- with .Values.disk.size }}
+disk:
+  disk-cache: /var/lib/millrace/chunks
+  # The rest is for the file system itself and for copies of indexes.
+  disk-cache-size: {{ div (mul 85 (include "millrace.mebibytes" .)) 100 }}MiB
+{{- end }}
+{{- if .Values.peers.enabled }}
+cluster:
+  cluster: {{ .Release.Name }}
+  join: dns:{{ include "millrace.headless" . }}.{{ .Release.Namespace }}.svc:7946
+  peer-listen: ":7946"
+  peer-cert: /etc/millrace-peer/tls.crt
+  peer-key: /etc/millrace-peer/tls.key
+  peer-ca: /etc/millrace-peer/ca.crt
+  peer-allow: [{{ include "millrace.host" . }}]
+  peer-shared-cert: true
+{{- end }}
+store:
+  {{- with .Values.s3.endpoint }}
+  s3-endpoint: {{ . }}
+  {{- end }}
+  {{- with .Values.s3.region }}
+  s3-region: {{ . }}
+  {{- end }}
+  s3-path-style: {{ .Values.s3.pathStyle }}
+  {{- if .Values.s3.caSecret }}
+  s3-ca-file: /etc/millrace-s3/ca.crt
+  {{- end }}
+log:
+  log-format: json
+{{- end }}
+
+{{/* The file millrace.yaml: what is set above, and before it what the values say under settings. */}}
+{{- define "millrace.yaml" -}}
+{{ mergeOverwrite (include "millrace.settings" . | fromYaml) .Values.settings | toYaml }}
+{{- end }}
