@@ -32,6 +32,7 @@ type BuildOptions struct {
 	Config       string       // only objects of this configuration of a repository with several
 	Hidden       bool         // objects that programs leave beside data, such as .DS_Store, are looked at too
 	Hints        format.Options
+	Share        Share // of the shards, where several machines make the index together
 
 	// Index is where the index lies. The zero value is beside the shards. Elsewhere, nothing at all is written beside the shards.
 	Index Place
@@ -92,6 +93,8 @@ type BuildReport struct {
 	Rebound        bool   `json:"rebound"`                 // same generation, new binding
 	Unchanged      bool   `json:"unchanged"`               // nothing to publish
 	OldVersion     int    `json:"old_version,omitempty"`   // the format version of the index, where an older one says the same and stays
+
+	Part *PartReport `json:"part,omitempty"` // of a run that left scans, and published nothing
 }
 
 func (o BuildOptions) withDefaults() (BuildOptions, error) {
@@ -173,6 +176,8 @@ type builder struct {
 	mu       sync.Mutex
 	progress Progress
 	kept     []string // keys of objects in the store, of scans that were kept
+	notes    []string // keys of the notes of parts of this index
+	begun    []Begun  // what they say, the last one first
 	gathered gathered
 }
 
@@ -220,9 +225,12 @@ func (b *builder) run(ctx context.Context) error {
 		return ErrClassFolders
 	}
 	b.report.HadHidden = b.hadHidden()
-	todo, err := b.reuse(ctx)
+	todo, err := b.reuse(ctx, b.share())
 	if err != nil {
 		return err
+	}
+	if b.opt.Share.Parts > 0 {
+		return b.leave(ctx, todo)
 	}
 	if !b.opt.SingleWriter && (len(todo) > 0 || b.pub.oldObj.ETag == "") {
 		if err := probe(ctx, b.index); err != nil {
@@ -230,6 +238,9 @@ func (b *builder) run(ctx context.Context) error {
 		}
 	}
 	if todo, err = b.takeKept(ctx, todo); err != nil {
+		return err
+	}
+	if err := b.joinable(todo); err != nil {
 		return err
 	}
 	if err := b.scanAll(ctx, todo); err != nil {
@@ -280,11 +291,7 @@ func (b *builder) list(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = b.index.Store.List(ctx, b.index.Prefix+scanDir, func(o objstore.Object) error {
-		b.kept = append(b.kept, o.Key)
-		return nil
-	})
-	if err != nil {
+	if err := b.listKept(ctx); err != nil {
 		return err
 	}
 	l, err := b.choose(ctx, newListing(b.store, b.prefix, objects))

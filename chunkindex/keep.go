@@ -12,6 +12,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/millrace-data/millrace/internal/objstore"
 )
@@ -58,6 +59,9 @@ func (b *builder) scanName(u unit) (name scanName) {
 func (b *builder) keep(ctx context.Context, u unit, s *scanFile) error {
 	size, count := b.bytes(u), u.to-u.from
 	if s.size > maxScan(count, size) {
+		if b.opt.Share.Parts > 0 {
+			return fmt.Errorf("shard %s: its scan takes %d bytes, too many to be left beside the index: --part rest, once the other parts are done, scans it", b.shards[u.from].Key, s.size)
+		}
 		return nil
 	}
 	name := b.scanName(u)
@@ -162,6 +166,23 @@ func (r *row) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
+// listKept finds the scans that other runs left, and the notes of parts.
+func (b *builder) listKept(ctx context.Context) error {
+	var notes []objstore.Object
+	err := b.index.Store.List(ctx, b.index.Prefix+scanDir, func(o objstore.Object) error {
+		if strings.HasPrefix(o.Key, b.index.Prefix+scanDir+partsKey) {
+			notes = append(notes, o)
+		} else {
+			b.kept = append(b.kept, o.Key)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return b.readNotes(ctx, notes)
+}
+
 // takeKept takes over the scans that interrupted runs left, of the units that are to be scanned, and returns the units that are
 // left. Whatever is wrong with an object, its units are scanned anew.
 func (b *builder) takeKept(ctx context.Context, todo []int) ([]int, error) {
@@ -223,6 +244,19 @@ func (b *builder) takeScan(i int, s *scanFile) {
 	}
 }
 
+// scanRow is the length of a row of an object's table: the name of a scan, and its length.
+const scanRow = len(scanName{}) + 8
+
+// anyWanted says whether a table names a scan that is wanted: of other objects nothing more is read.
+func anyWanted(table []byte, wanted map[scanName]int) bool {
+	for ; len(table) > 0; table = table[scanRow:] {
+		if _, ok := wanted[scanName(table[:scanRow-8])]; ok {
+			return true
+		}
+	}
+	return false
+}
+
 var errKept = errors.New("no scans that were kept")
 
 // readKept copies from an object of scans those that are wanted, by their units, and passes over the others.
@@ -242,15 +276,17 @@ func (b *builder) readKept(ctx context.Context, key string, wanted map[scanName]
 	if string(head[:len(keptMagic)]) != keptMagic || count > maxKept {
 		return nil, errKept
 	}
-	const row = len(scanName{}) + 8
-	table := make([]byte, row*int(count))
+	table := make([]byte, scanRow*int(count))
 	if _, err := io.ReadFull(body, table); err != nil {
 		return nil, err
 	}
+	if !anyWanted(table, wanted) {
+		return nil, nil
+	}
 	taken := map[int]*scanFile{}
-	for ; len(table) > 0; table = table[row:] {
-		size := binary.LittleEndian.Uint64(table[row-8:])
-		i, ok := wanted[scanName(table[:row-8])]
+	for ; len(table) > 0; table = table[scanRow:] {
+		size := binary.LittleEndian.Uint64(table[scanRow-8:])
+		i, ok := wanted[scanName(table[:scanRow-8])]
 		if !ok {
 			if size > math.MaxInt64 {
 				return nil, errKept
@@ -281,11 +317,19 @@ func (b *builder) readKept(ctx context.Context, key string, wanted map[scanName]
 	return taken, nil
 }
 
-// removeKept takes away what an interrupted run would have needed.
+// removeKept takes away what an interrupted run would have needed. The notes of parts go last: a run that is killed here leaves no
+// scans that nothing tells of.
 func (b *builder) removeKept(ctx context.Context) error {
-	return sideBySide(ctx, b.opt.Parallel, len(b.kept), func(ctx context.Context, _, n int) error {
-		if err := b.index.Store.Delete(ctx, b.kept[n]); err != nil {
-			return fmt.Errorf("remove scans %s: %w", b.kept[n], err)
+	if err := b.remove(ctx, b.kept); err != nil {
+		return err
+	}
+	return b.remove(ctx, b.notes)
+}
+
+func (b *builder) remove(ctx context.Context, keys []string) error {
+	return sideBySide(ctx, b.opt.Parallel, len(keys), func(ctx context.Context, _, n int) error {
+		if err := b.index.Store.Delete(ctx, keys[n]); err != nil {
+			return fmt.Errorf("remove scans %s: %w", keys[n], err)
 		}
 		return nil
 	})

@@ -28,11 +28,7 @@ func (b *builder) asBefore(l *listing) {
 
 // reuse takes what it can from the current generation, then from those of the other indexes of the prefix, and returns the units
 // that are left.
-func (b *builder) reuse(ctx context.Context) ([]int, error) {
-	todo := make([]int, len(b.units))
-	for i := range todo {
-		todo[i] = i
-	}
+func (b *builder) reuse(ctx context.Context, todo []int) ([]int, error) {
 	todo, err := b.reuseFrom(ctx, b.old, todo)
 	if err != nil {
 		return nil, err
@@ -41,7 +37,7 @@ func (b *builder) reuse(ctx context.Context) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.named = b.opt.Name != ""
+	b.named = b.named || b.opt.Name != ""
 	for _, name := range names {
 		b.named = b.named || name != ""
 		if name == b.opt.Name || len(todo) == 0 {

@@ -7,6 +7,7 @@ import (
 	"path"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -30,6 +31,7 @@ type indexFlags struct {
 	name        string // of the index
 	indexURL    string
 	followLinks bool
+	part        string
 }
 
 func (x *indexFlags) define(f *cli.Flags) {
@@ -63,6 +65,7 @@ func (x *indexFlags) defineFormat(f *cli.Flags) {
 
 // definePlace defines what the address of the dataset can say too. pack has none of it: it writes the shards itself.
 func (x *indexFlags) definePlace(f *cli.Flags) {
+	f.Text(&x.part, "part", "", "do part `I/N` of the work, 0/N to N-1/N, and publish nothing; rest: publish, and do here what parts have left undone")
 	f.Text(&x.name, "name", "", "`NAME` of the index, of several that a dataset may have; other commands take it as DATASET#NAME")
 	f.Text(&x.indexURL, "index-url", "", "put the index at `URL`, and write nothing beside the shards (default beside them)")
 	f.Flag(&x.followLinks, "follow-links", "follow links that lead out of the directory: whoever can make links there chooses what is read")
@@ -136,6 +139,22 @@ func (x *indexFlags) check(f *cli.Flags) {
 	}
 }
 
+// checkPart reads --part: 3/16, or rest.
+func (x *indexFlags) checkPart(f *cli.Flags) {
+	s := &x.opt.Share
+	if s.Rest = x.part == "rest"; s.Rest || !f.Given("part") {
+		return
+	}
+	part, parts, _ := strings.Cut(x.part, "/")
+	i, err1 := strconv.ParseUint(part, 10, 31)
+	n, err2 := strconv.ParseUint(parts, 10, 31)
+	if err1 != nil || err2 != nil || i >= n {
+		f.Fault("--part %q: want a part and how many there are, of 0/16 to 15/16, or rest", x.part)
+		return
+	}
+	s.Part, s.Parts = int(i), int(n)
+}
+
 func checkMatch(f *cli.Flags, pattern string) {
 	if _, err := path.Match(pattern, ""); err != nil {
 		f.Fault("--match %q: %w", pattern, err)
@@ -181,6 +200,13 @@ the store, and keeps nothing else. A second run without it takes all columns aga
 README.md (the metadata of Hugging Face's hub) or dataset_dict.json describe, else those that names
 tell of: train, val, test. Where shards of several splits lie, one has to be chosen, or all.
 
+Several machines share the work: --part 3/16 scans shards 3, 19, 35 and so on, and leaves what it
+found beside the index. A part that was killed goes on when it is run again. Two machines that do
+the same part harm nothing. When all 16 are done, the command without --part reads no shard, and
+publishes the index that one machine would have made, byte for byte. If shards are missing it fails
+and says of which parts; --part rest scans them here. Loose objects are shared by runs of some
+16,000.
+
 The index lies beside the shards unless --index-url says where: nothing is written beside them
 then. That of a directory that takes no writes, or of class folders of pictures, which
 torchvision's ImageFolder reads too, is put into ~/.cache/millrace, where this user's commands find
@@ -200,6 +226,8 @@ it. index prints the address that all commands take for such a dataset: DATASET,
   millrace index s3://bucket/pairs --name train --match 'train-*'
   millrace index s3://bucket/pairs --name captions --fields caption,image.path
   millrace index s3://public/photos --index-url s3://mine/photos
+  millrace index s3://bucket/laion --part 0/16       # and 1/16 to 15/16 on other machines, then
+  millrace index s3://bucket/laion                   # the index of what all parts found
   millrace index 's3://texts/c4?endpoint=https://minio.example:9000&profile=team-b'
   millrace index ~/.cache/huggingface/hub/datasets--me--pairs/snapshots/0a1b2c --split train \
     --index-url ./pairs`,
@@ -210,22 +238,30 @@ it. index prints the address that all commands take for such a dataset: DATASET,
 			x.defineFormat(f)
 			x.definePlace(f)
 			f.Output(a.App)
-			check := func(args []string) { x.check(f); l = x.place(f, args[0]) }
-			return check, func(ctx context.Context, _ []string) error {
+			check := func(args []string) { x.check(f); x.checkPart(f); l = x.place(f, args[0]) }
+			return check, func(ctx context.Context, args []string) error {
+				join := f.CommandLine("index", args, "part", "json")
 				return x.store.With(ctx, l, false, func(ctx context.Context, st objstore.Store) error {
 					rep, err := a.buildIndex(ctx, &x.store, st, &l, x.opt)
 					if err != nil {
-						return err
+						return indexing.AskForParts(join, l, err)
 					}
 					named := struct {
 						Address string `json:"address"` // of the dataset, for other commands
 						chunkindex.BuildReport
 					}{l.Address(), rep}
-					return a.Print(named, func(w io.Writer) { indexing.Print(w, l, rep) })
+					return a.Print(named, func(w io.Writer) { indexing.Print(w, l, rep); x.printJoin(w, join) })
 				})
 			}
 		},
 	})
+}
+
+// printJoin says after a part what publishes.
+func (x *indexFlags) printJoin(w io.Writer, join string) {
+	if x.opt.Share.Parts > 0 {
+		fmt.Fprintf(w, "  when all %d parts are done: %s\n", x.opt.Share.Parts, join)
+	}
 }
 
 // buildIndex indexes one location with a progress bar.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -160,3 +161,29 @@ func (f *Flags) Err() error { return errors.Join(f.faults...) }
 
 // Given reports whether the command line itself sets a flag.
 func (f *Flags) Given(name string) bool { return f.Set.Lookup(name).Changed && f.source[name] == "" }
+
+// CommandLine returns a command as it was typed, but for the flags that are left out, and without secrets.
+func (f *Flags) CommandLine(name string, args []string, without ...string) string {
+	words := []string{"millrace", name}
+	for _, a := range args {
+		words = append(words, Quoted(f.app.Hide(a)))
+	}
+	f.Set.Visit(func(fl *pflag.Flag) {
+		switch {
+		case slices.Contains(without, fl.Name):
+		case fl.Value.Type() == "bool":
+			words = append(words, strings.TrimSuffix("--"+fl.Name+"="+fl.Value.String(), "=true"))
+		default:
+			words = append(words, "--"+fl.Name, Quoted(f.app.Hide(fl.Value.String())))
+		}
+	})
+	return strings.Join(words, " ")
+}
+
+// Quoted is a word as a shell takes it.
+func Quoted(word string) string {
+	if strings.ContainsAny(word, " ?*&;|<>()[]{}$`\\\"'#~!") {
+		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	}
+	return word
+}

@@ -26,6 +26,7 @@ func Build(ctx context.Context, s *location.Stores, st objstore.Store, l *locati
 	apart, possible := l.Apart()
 	opt.SpareClassFolders = opt.SpareClassFolders && possible
 	opt.Links, opt.Name = l.Links, l.IndexName
+	opt.Share.Options = scanOptions(opt)
 	var uneven, each string
 	opt.Inspect = func(x *chunkindex.Index) {
 		d := x.Defaults()
@@ -47,6 +48,9 @@ func Build(ctx context.Context, s *location.Stores, st objstore.Store, l *locati
 		return rep, warnings(*l, rep, uneven), nil
 	}
 	for _, why := range []error{chunkindex.ErrReadOnly, chunkindex.ErrClassFolders} {
+		if possible && errors.Is(err, why) && opt.Share.Parts > 0 {
+			return rep, nil, fmt.Errorf("index %s: %w: --index-url URL puts the parts and the index into a place that all machines reach", l, why)
+		}
 		if possible && errors.Is(err, why) {
 			said := fmt.Sprintf("millrace: %s: %v: it is put into %s, where your commands find it; --index-url puts it elsewhere, or beside the shards", l, why, apart.Index.Dir)
 			*l = apart
@@ -110,6 +114,10 @@ func warnings(l location.Location, r chunkindex.BuildReport, uneven string) (lin
 
 // Print writes what was indexed for people.
 func Print(w io.Writer, l location.Location, r chunkindex.BuildReport) {
+	if r.Part != nil {
+		printPart(w, l, r)
+		return
+	}
 	fmt.Fprintf(w, "indexed %s\n", l)
 	fmt.Fprintf(w, "  generation %s\n", r.Generation)
 	fmt.Fprintf(w, "  %s in %s of %s, %s\n", cli.Count(r.Samples, "sample", "samples"), cli.Count(r.Chunks, "chunk", "chunks"),

@@ -41,12 +41,12 @@ func askForKind(l location.Location, e *chunkindex.KindsError, given []string) e
 			fmt.Fprintf(&text, "\n  %s, such as %s: with a --match that takes them alone", objects, example)
 			continue
 		}
-		command(fmt.Sprintf("%s, such as %s", objects, example), "--match", quoted(k.Match))
+		command(fmt.Sprintf("%s, such as %s", objects, example), "--match", cli.Quoted(k.Match))
 	}
 	if loose > 1 && loose == len(e.Kinds) {
 		command("all of them, each a sample", "--format", files.Name)
 		if l.Bucket == "" {
-			fmt.Fprintf(&text, "\n  millrace pack %s DESTINATION  # makes shards in which files that differ in the extension alone are one sample", quoted(l.Dir))
+			fmt.Fprintf(&text, "\n  millrace pack %s DESTINATION  # makes shards in which files that differ in the extension alone are one sample", cli.Quoted(l.Dir))
 		}
 	}
 	return &question{text.String(), e}
@@ -54,7 +54,7 @@ func askForKind(l location.Location, e *chunkindex.KindsError, given []string) e
 
 // choice is a line of a refusal: a command to type, and what it does.
 func choice(l location.Location, comment string, options ...string) string {
-	return fmt.Sprintf("\n  %s  # %s", strings.Join(slices.Concat([]string{"millrace index", quoted(l.Address())}, options), " "), comment)
+	return fmt.Sprintf("\n  %s  # %s", strings.Join(slices.Concat([]string{"millrace index", cli.Quoted(l.Address())}, options), " "), comment)
 }
 
 // tokensChoice is the line for files of tokens, which do not say what they hold.
@@ -66,7 +66,7 @@ func tokensChoice(l location.Location, given []string) string {
 func given(o chunkindex.BuildOptions, replaced ...string) (words []string) {
 	add := func(flag, value string) {
 		if value != "" && !slices.Contains(replaced, flag) {
-			words = append(words, flag, quoted(value))
+			words = append(words, flag, cli.Quoted(value))
 		}
 	}
 	number := func(n int64) string {

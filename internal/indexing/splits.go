@@ -53,17 +53,9 @@ func (e *question) Unwrap() error { return e.cause }
 // options are those that choose a split.
 func options(s chunkindex.Split) string {
 	if s.Config == "" {
-		return "--split " + quoted(cli.Printable(s.Name))
+		return "--split " + cli.Quoted(cli.Printable(s.Name))
 	}
-	return "--config " + quoted(cli.Printable(s.Config)) + " --split " + quoted(cli.Printable(s.Name))
-}
-
-// quoted is a word as a shell takes it.
-func quoted(word string) string {
-	if strings.ContainsAny(word, " ?*&;|<>()[]{}$`\\\"'#~!") {
-		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-	}
-	return word
+	return "--config " + cli.Quoted(cli.Printable(s.Config)) + " --split " + cli.Quoted(cli.Printable(s.Name))
 }
 
 // IndexName returns the name of the index of a split and a configuration; empty: the default index, which has all splits.

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// manyLines is a directory of small shards.
+func manyLines(t *testing.T, shards int) string {
+	t.Helper()
+	files := map[string]string{}
+	for i := range shards {
+		files[fmt.Sprintf("a-%02d.jsonl", i)] = fmt.Sprintf("{\"a\":%d}\n{\"b\":%d}\n", i, i*i)
+	}
+	return write(t, files)
+}
+
+// TestIndexInParts names what is missing, and each command of the answer works as it is printed.
+func TestIndexInParts(t *testing.T) {
+	dir := manyLines(t, 10)
+	o := ok(t, "index", dir, "--part", "1/3", "--match", "*.jsonl")
+	if want := "scanned part 1 of 3 of file://" + dir + "\n  3 shards of 10, "; !strings.HasPrefix(o.stdout, want) ||
+		!strings.HasSuffix(o.stdout, "when all 3 parts are done: millrace index "+dir+" --match '*.jsonl'\n") {
+		t.Errorf("got %s, want %s, and the command that joins", o.stdout, want)
+	}
+	o = millrace(t, nil, "index", dir, "--match", "*.jsonl")
+	for _, want := range []string{
+		": 7 of 10 shards (", ") are missing: 2 of 3 parts are not done.",
+		"\n  millrace index " + dir + " --match '*.jsonl' --part 0/3  # 4 shards, such as a-00.jsonl",
+		" --part 2/3  # 3 shards, such as a-02.jsonl", " --part rest  # 7 shards",
+	} {
+		if o.code != exitFailure || !strings.Contains(o.stderr, want) {
+			t.Errorf("got exit code %d, %s, want %s", o.code, o.stderr, want)
+		}
+	}
+	if o := millrace(t, nil, "index", dir); !strings.Contains(o.stderr, "no part was begun with these options. The scans of 3 parts that were begun with --match '*.jsonl' are of no use") {
+		t.Errorf("other options: got %s", o.stderr)
+	}
+	o = millrace(t, nil, "index", dir, "--match", "*.jsonl")
+	for _, line := range strings.Split(o.stderr, "\n") {
+		if command, _, is := strings.Cut(line, "  # "); is || strings.Contains(line, "--part 0/") {
+			command = strings.ReplaceAll(command, "'", "")
+			if !strings.HasSuffix(command, "rest") {
+				ok(t, strings.Fields(command)[1:]...)
+			}
+		}
+	}
+	if o := ok(t, "index", dir, "--match", "*.jsonl"); !strings.Contains(o.stdout, "read 0 B, reused 10 shards") {
+		t.Errorf("got %s, want the parts joined", o.stdout)
+	}
+	if left, err := os.ReadDir(filepath.Join(dir, ".millrace", "scan")); len(left) > 0 {
+		t.Errorf("got %v, %v left, want nothing", left, err)
+	}
+}
+
+// TestPartsThatAreNone are refused before anything is read.
+func TestPartsThatAreNone(t *testing.T) {
+	for _, part := range []string{"", "3", "3/3", "-1/3", "0/0", "a/b", "1/2/3", "Rest"} {
+		if o := millrace(t, nil, "index", t.TempDir(), "--part", part); o.code != exitUsage || !strings.Contains(o.stderr, "of 0/16 to 15/16, or rest") {
+			t.Errorf("%q: got exit code %d, %s", part, o.code, o.stderr)
+		}
+	}
+}
+
+// TestPartsWantAPlaceForAll: an index in the cache of one user on one machine joins nothing.
+func TestPartsWantAPlaceForAll(t *testing.T) {
+	dir := write(t, map[string]string{"cat/a.jpg": "a", "cat/b.jpg": "b", "dog/c.jpg": "c"})
+	if o := millrace(t, nil, "index", dir, "--part", "0/2"); o.code != exitFailure || !strings.Contains(o.stderr, "--index-url URL puts the parts and the index into a place that all machines reach") {
+		t.Errorf("got exit code %d, %s", o.code, o.stderr)
+	}
+	at := t.TempDir()
+	ok(t, "index", dir, "--part", "0/2", "--index-url", at)
+	ok(t, "index", dir, "--part", "1/2", "--index-url", at)
+	if o := ok(t, "index", dir, "--index-url", at); !strings.Contains(o.stdout, "read 0 B, reused 3 shards") {
+		t.Errorf("got %s, want the parts joined", o.stdout)
+	}
+}
