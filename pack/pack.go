@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -38,14 +39,15 @@ var ErrOccupied = errors.New("the target already holds other shards")
 
 // Options says how files become shards. The zero value of a field means its default.
 type Options struct {
-	ShardSize   int64  // target length of a shard, 256 MiB; only a single larger sample makes a longer one
-	Key         string // "group" (files that share a key are one sample) or "path" (every file is a sample)
-	Match       string // only files whose names match it, as chunkindex.Matches has it; empty: all
-	Label       string // LabelDirectory: each sample gets a member with the number of its class; empty: none does
-	Parallel    int    // shards written side by side, the number of usable processors
-	Hidden      bool   // take files that programs leave beside data too, such as .DS_Store
-	SkipSpecial bool   // leave out symbolic links, devices, sockets and pipes, and report them, instead of refusing them
-	TempDir     string // where shards too large for memory are built, the system's temporary directory
+	ShardSize   int64            // target length of a shard, 256 MiB; only a single larger sample makes a longer one
+	Key         string           // "group" (files that share a key are one sample) or "path" (every file is a sample)
+	Match       string           // only files whose names match it, as chunkindex.Matches has it; empty: all
+	Label       string           // LabelDirectory: each sample gets a member with the number of its class; empty: none does
+	Parallel    int              // shards written side by side, the number of usable processors
+	Hidden      bool             // take files that programs leave beside data too, such as .DS_Store
+	SkipSpecial bool             // leave out symbolic links, devices, sockets and pipes, and report them, instead of refusing them
+	TempDir     string           // where shards too large for memory are built, the system's temporary directory
+	Share       chunkindex.Share // of the shards, where several machines pack together; shards are counted as the plan does
 	Progress    func(chunkindex.Progress)
 }
 
@@ -62,6 +64,16 @@ type Report struct {
 	Extensions   map[string]int `json:"extensions"`           // how many files have each
 	Hidden       int            `json:"hidden"`               // files that were left out, such as .DS_Store
 	Skipped      []string       `json:"skipped"`              // what is not a regular file, by name
+
+	Part *chunkindex.PartReport `json:"part,omitempty"` // of a run for one part; the other numbers are those of all parts
+
+	Names []string `json:"-"` // of the shards of a run for one part, sorted
+}
+
+// Has says whether a shard, by its name below the prefix, is of the part that this run has packed.
+func (r *Report) Has(name string) bool {
+	_, found := slices.BinarySearch(r.Names, name)
+	return found
 }
 
 // Pack packs the regular files under the sources (files or directories) into tar shards under prefix. The
@@ -91,12 +103,19 @@ func Pack(ctx context.Context, sources []string, store objstore.Store, prefix st
 		return Report{}, err
 	}
 	todo.report.Skipped, todo.report.Hidden = found.skipped, found.hidden
-	j := &job{plan: todo, opt: opt, store: store, prefix: prefix, done: map[string]finished{}}
+	j := &job{plan: todo, opt: opt, store: store, prefix: prefix, done: map[string][]finished{}}
 	if err := j.prepare(ctx); err != nil {
+		return Report{}, err
+	}
+	j.take()
+	if err := j.joinable(ctx); err != nil {
 		return Report{}, err
 	}
 	if err := j.run(ctx); err != nil {
 		return Report{}, err
+	}
+	if opt.Share.Parts > 0 { // what all parts have made is confirmed by the run that joins them
+		return j.plan.report, nil
 	}
 	if err := j.confirm(ctx); err != nil {
 		return Report{}, err
@@ -135,9 +154,11 @@ type job struct {
 	opt    Options
 	store  objstore.Store
 	prefix string
-	done   map[string]finished // by shard name: what an earlier run has stored; the workers read it
-	stored map[string]finished // by shard name: what is stored when this run has ended
-	notes  []string            // keys of what was written since the state, in order
+	mine   []*shard              // that this run finishes: all, or those of its part
+	begun  int                   // parts that were begun; 0: none
+	done   map[string][]finished // by shard name: what earlier runs, and other parts, say that they stored; the workers read it
+	stored map[string]finished   // by shard name: what is stored when this run has ended
+	notes  []string              // keys of what was written since the state
 
 	mu       sync.Mutex // guards progress, and lets one goroutine at a time call opt.Progress
 	progress chunkindex.Progress
@@ -168,11 +189,10 @@ type result struct {
 	reused bool
 }
 
-// run finishes every shard. The workers hand their results to this goroutine, the only one that writes the state
+// run finishes every shard that is this run's. The workers hand their results to this goroutine, the only one that writes the state
 // object: whatever was stored before a failure is known to the next run. A state that cannot be written ends the run,
 // since nothing stored from then on would be known.
 func (j *job) run(ctx context.Context) error {
-	j.progress = chunkindex.Progress{Total: j.plan.report.Bytes, Of: len(j.plan.shards)}
 	results := make(chan result)
 	failed := make(chan error, 1)
 	working, stop := context.WithCancel(ctx)
@@ -193,12 +213,12 @@ func (j *job) run(ctx context.Context) error {
 func (j *job) work(ctx context.Context, results chan<- result) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(j.opt.Parallel)
-	for i := range j.plan.shards {
+	for _, s := range j.mine {
 		if groupCtx.Err() != nil {
 			break
 		}
 		group.Go(func() error {
-			r, err := j.finish(groupCtx, &j.plan.shards[i])
+			r, err := j.finish(groupCtx, s)
 			if err == nil {
 				results <- r
 			}
@@ -218,12 +238,12 @@ func (j *job) collect(ctx context.Context, results <-chan result, stop func()) e
 	j.stored = map[string]finished{}
 	var failure error
 	for r := range results {
-		fresh := j.take(nil, r)
+		fresh := j.count(nil, r)
 		for more, n := true, 1; more && n < j.opt.Parallel; n++ {
 			select {
 			case r, more = <-results:
 				if more {
-					fresh = j.take(fresh, r)
+					fresh = j.count(fresh, r)
 				}
 			default:
 				more = false
@@ -238,13 +258,13 @@ func (j *job) collect(ctx context.Context, results <-chan result, stop func()) e
 	return failure
 }
 
-// take takes one result, and appends it to those that a note has to tell if no earlier run has.
-func (j *job) take(fresh []finished, r result) []finished {
+// count counts one result, and appends it to those that a note has to tell if no earlier run has.
+func (j *job) count(fresh []finished, r result) []finished {
 	j.stored[r.Name] = r.finished
 	if r.reused {
 		j.plan.report.ReusedShards++
 	}
-	if j.done[r.Name] != r.finished {
+	if !slices.Contains(j.done[r.Name], r.finished) {
 		fresh = append(fresh, r.finished)
 	}
 	return fresh

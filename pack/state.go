@@ -3,11 +3,11 @@ package pack
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -29,6 +29,7 @@ type finished struct {
 // state is the content of the state object, and of a note.
 type state struct {
 	Version int        `json:"version"`
+	Parts   int        `json:"parts,omitempty"` // how many machines share the plan; 0: the one that wrote this did it all
 	Shards  []finished `json:"shards"`
 }
 
@@ -53,7 +54,13 @@ func (j *job) prepare(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("pack: read state: %w", err) // a store names the object
 	}
-	if err := j.occupied(ctx, known); err != nil || known {
+	err = j.occupied(ctx, known)
+	if errors.Is(err, ErrOccupied) && !known { // another part may have begun, and stored a shard, since the state was looked for
+		if known, err = j.load(ctx); err == nil {
+			err = j.occupied(ctx, known)
+		}
+	}
+	if err != nil || known {
 		return err
 	}
 	return j.save(ctx, j.stateKey(), nil)
@@ -86,9 +93,10 @@ func (j *job) load(ctx context.Context) (known bool, err error) {
 	if err := group.Wait(); err != nil {
 		return false, err
 	}
-	for _, s := range states { // a later note counts more
+	for _, s := range states {
+		j.begun = max(j.begun, s.Parts)
 		for _, f := range s.Shards {
-			j.done[f.Name] = f
+			j.done[f.Name] = append(j.done[f.Name], f)
 		}
 	}
 	return true, nil
@@ -112,13 +120,9 @@ func (j *job) read(ctx context.Context, obj objstore.Object, s *state) error {
 	return nil
 }
 
-// note writes what was stored since the note before.
+// note writes what was stored since the note before. Its name is one that no other machine gives.
 func (j *job) note(ctx context.Context, shards []finished) error {
-	last := 0
-	if n := len(j.notes); n > 0 {
-		_, _ = fmt.Sscanf(path.Base(j.notes[n-1]), "%d.json", &last) // 0 for a name that nobody here gave
-	}
-	key := fmt.Sprintf("%s%09d.json", j.notesDir(), last+1)
+	key := j.notesDir() + rand.Text() + ".json"
 	j.notes = append(j.notes, key)
 	return j.save(ctx, key, shards)
 }
@@ -128,9 +132,7 @@ func (j *job) settle(ctx context.Context) error {
 	if len(j.notes) == 0 {
 		return nil
 	}
-	all := maps.Clone(j.done)
-	maps.Copy(all, j.stored)
-	if err := j.save(ctx, j.stateKey(), slices.Collect(maps.Values(all))); err != nil {
+	if err := j.save(ctx, j.stateKey(), slices.Collect(maps.Values(j.stored))); err != nil {
 		return err
 	}
 	group, groupCtx := errgroup.WithContext(ctx)
@@ -150,7 +152,7 @@ func (j *job) save(ctx context.Context, key string, shards []finished) error {
 	saving, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastSave, cancel) })()
-	s := state{Version: stateVersion, Shards: append([]finished{}, shards...)}
+	s := state{Version: stateVersion, Parts: j.opt.Share.Parts, Shards: append([]finished{}, shards...)}
 	slices.SortFunc(s.Shards, func(a, b finished) int { return strings.Compare(a.Name, b.Name) })
 	data, err := json.Marshal(s)
 	if err != nil {

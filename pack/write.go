@@ -38,20 +38,18 @@ func (j *job) finish(ctx context.Context, s *shard) (result, error) {
 	defer body.close()
 	now := finished{Name: s.name, Size: s.length, ETag: old.ETag, SHA256: body.sha256, Stamp: s.stamp}
 	if reuse = reuse && old.SHA256 == body.sha256; !reuse { // else touched, but the same
-		obj, err := j.store.Put(ctx, j.prefix+s.name, body.content, s.length, objstore.Condition{})
-		if err != nil {
+		if now.ETag, err = j.put(ctx, s, body); err != nil {
 			return result{}, fmt.Errorf("pack: %w", err)
 		}
-		now.ETag = obj.ETag
 	}
 	j.advance(chunkindex.Progress{Shards: 1, Samples: uint64(len(s.samples))})
 	return result{now, reuse}, nil
 }
 
 // recall says what the state remembers of a shard and whether the store still holds exactly that.
-func (j *job) recall(ctx context.Context, s *shard) (finished, bool, error) {
-	old, ok := j.done[s.name]
-	if !ok || old.Size != s.length {
+func (j *job) recall(ctx context.Context, s *shard) (old finished, same bool, err error) {
+	known := j.done[s.name]
+	if len(known) == 0 {
 		return finished{}, false, nil
 	}
 	obj, err := j.store.Stat(ctx, j.prefix+s.name)
@@ -61,7 +59,39 @@ func (j *job) recall(ctx context.Context, s *shard) (finished, bool, error) {
 	if err != nil {
 		return finished{}, false, err
 	}
-	return old, obj.Size == old.Size && obj.ETag == old.ETag, nil
+	for _, f := range known {
+		if f.Size == s.length && obj.Size == f.Size && obj.ETag == f.ETag && (!same || f.Stamp == s.stamp) {
+			old, same = f, true
+		}
+	}
+	return old, same, nil
+}
+
+// put stores a shard and returns its ETag. Where two machines do one part, the shard of the first one stays: its bytes are the same, and
+// it may be read already.
+func (j *job) put(ctx context.Context, s *shard, body *built) (string, error) {
+	key := j.prefix + s.name
+	obj, err := j.store.Put(ctx, key, body.content, s.length, objstore.Condition{IfAbsent: j.opt.Share.Parts > 0})
+	if !errors.Is(err, objstore.ErrChanged) {
+		return obj.ETag, err
+	}
+	if obj, err = j.store.Stat(ctx, key); err != nil {
+		return "", err
+	}
+	in, err := j.store.Open(ctx, obj.Ref(), 0)
+	if err != nil {
+		return "", err
+	}
+	defer in.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, in); err != nil {
+		return "", err
+	}
+	if hex.EncodeToString(sum.Sum(nil)) == body.sha256 {
+		return obj.ETag, nil
+	}
+	obj, err = j.store.Put(ctx, key, body.content, s.length, objstore.Condition{})
+	return obj.ETag, err
 }
 
 // built is a whole shard, ready to be stored.

@@ -43,6 +43,7 @@ func (x *indexFlags) define(f *cli.Flags) {
 	f.Choice(&x.opt.Defaults.Tail, "tail", "short", "what becomes of a last batch that is not full where a URL does not say", "short", "drop", "pad")
 	f.Number(&x.opt.Parallel, "parallel", min(4*runtime.GOMAXPROCS(0), 16), "shards read side by side")
 	f.Set.Lookup("parallel").DefValue = "4 per processor, at most 16"
+	f.Text(&x.part, "part", "", "do part `I/N` of the work, 0/N to N-1/N, and publish nothing; rest: publish, and do here what parts have left undone")
 	f.Flag(&x.opt.Upgrade, "upgrade", "replace an index of an older format version that is still right: its generation changes, no data are read")
 	f.Flag(&x.opt.SingleWriter, "single-writer", "publish without conditional writes: you promise that nobody else writes")
 	defineStores(&x.store, f)
@@ -65,7 +66,6 @@ func (x *indexFlags) defineFormat(f *cli.Flags) {
 
 // definePlace defines what the address of the dataset can say too. pack has none of it: it writes the shards itself.
 func (x *indexFlags) definePlace(f *cli.Flags) {
-	f.Text(&x.part, "part", "", "do part `I/N` of the work, 0/N to N-1/N, and publish nothing; rest: publish, and do here what parts have left undone")
 	f.Text(&x.name, "name", "", "`NAME` of the index, of several that a dataset may have; other commands take it as DATASET#NAME")
 	f.Text(&x.indexURL, "index-url", "", "put the index at `URL`, and write nothing beside the shards (default beside them)")
 	f.Flag(&x.followLinks, "follow-links", "follow links that lead out of the directory: whoever can make links there chooses what is read")
@@ -134,6 +134,7 @@ func (x *indexFlags) check(f *cli.Flags) {
 	x.opt.Hints.SequenceLength = int64(min(x.sequence, maxDefault))
 	x.checkFields(f)
 	checkMatch(f, x.opt.Match)
+	x.checkPart(f)
 	if x.opt.Parallel == 0 {
 		f.Fault("--parallel 0: want at least 1")
 	}
@@ -238,7 +239,7 @@ it. index prints the address that all commands take for such a dataset: DATASET,
 			x.defineFormat(f)
 			x.definePlace(f)
 			f.Output(a.App)
-			check := func(args []string) { x.check(f); x.checkPart(f); l = x.place(f, args[0]) }
+			check := func(args []string) { x.check(f); l = x.place(f, args[0]) }
 			return check, func(ctx context.Context, args []string) error {
 				join := f.CommandLine("index", args, "part", "json")
 				return x.store.With(ctx, l, false, func(ctx context.Context, st objstore.Store) error {

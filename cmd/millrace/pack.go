@@ -23,9 +23,14 @@ directory, and indexes them. The shards follow the WebDataset convention and can
 Millrace. The same input gives the same bytes. Safe to run again after a kill: shards
 that are finished are not sent again.
 
+Several machines share the work where all of them see the files: --part 3/16 packs and scans shards
+3, 19, 35 and so on. Two machines that do the same part harm nothing. When all 16 are done, the
+command without --part checks the shards, reads none, and publishes the index. If shards are missing
+it fails and says of which parts; --part rest packs them here.
+
 With --label-from-directory each sample of ./photos/cat and ./photos/dog gets a member .cls: 0 for
 cat, 1 for dog. The index keeps the names.`,
-		Example: "  millrace pack ./photos s3://bucket/photos\n  millrace pack ./photos 's3://bucket/photos?endpoint=http://minio:9000&profile=team-b'\n  millrace pack ./a ./b ./shards --key path --shard-size 64MiB\n  millrace pack ./photos s3://bucket/photos --label-from-directory",
+		Example: "  millrace pack ./photos s3://bucket/photos\n  millrace pack ./photos 's3://bucket/photos?endpoint=http://minio:9000&profile=team-b'\n  millrace pack ./a ./b ./shards --key path --shard-size 64MiB\n  millrace pack ./photos s3://bucket/photos --label-from-directory\n  millrace pack ./photos s3://bucket/photos --part 0/16  # and 1/16 to 15/16 on other machines, then\n  millrace pack ./photos s3://bucket/photos              # checks all parts, and publishes the index",
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var x indexFlags
 			var opt pack.Options
@@ -61,12 +66,14 @@ cat, 1 for dog. The index keeps the names.`,
 				x.opt.Match = "*.tar" // whatever else lies there
 				x.opt.Hidden = opt.Hidden
 				opt.Parallel = min(x.opt.Parallel, runtime.GOMAXPROCS(0))
+				opt.Share = x.opt.Share
+				join := f.CommandLine("pack", args, "part", "json")
 				return x.store.With(ctx, l, true, func(ctx context.Context, st objstore.Store) error {
 					rep, err := a.packAndIndex(ctx, args[:len(args)-1], &x.store, st, l, opt, x.opt)
 					if err != nil {
-						return err
+						return indexing.AskForParts(join, l, err)
 					}
-					return a.Print(rep, func(w io.Writer) { rep.Print(w, l) })
+					return a.Print(rep, func(w io.Writer) { rep.Print(w, l); x.printJoin(w, join) })
 				})
 			}
 		},
@@ -81,12 +88,13 @@ func (a *app) packAndIndex(ctx context.Context, sources []string, s *location.St
 	if err != nil {
 		return indexing.Packed{}, err
 	}
-	build.Classes = p.Classes
-	x, err := a.buildIndex(ctx, s, st, &l, build)
-	if err != nil {
-		return indexing.Packed{}, err
+	build.Classes, build.Share.Has = p.Classes, p.Has
+	rep := indexing.Packed{Report: p}
+	if p.Part == nil || p.Part.Shards > 0 {
+		if rep.Index, err = a.buildIndex(ctx, s, st, &l, build); err != nil {
+			return indexing.Packed{}, err
+		}
 	}
-	rep := indexing.Packed{Report: p, Index: x}
 	if rep.Skipped == nil {
 		rep.Skipped = []string{}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -76,5 +77,41 @@ func TestPartsWantAPlaceForAll(t *testing.T) {
 	ok(t, "index", dir, "--part", "1/2", "--index-url", at)
 	if o := ok(t, "index", dir, "--index-url", at); !strings.Contains(o.stdout, "read 0 B, reused 3 shards") {
 		t.Errorf("got %s, want the parts joined", o.stdout)
+	}
+}
+
+// TestPackInParts packs and scans a part in each run; the run that joins them reads no shard, and makes the index of one run.
+func TestPackInParts(t *testing.T) {
+	files := map[string]string{}
+	for i := range 60 {
+		files[fmt.Sprintf("%s/%02d.txt", []string{"cat", "dog"}[i%2], i)] = strings.Repeat("x", 1000+i)
+	}
+	from, one, many := write(t, files), t.TempDir(), t.TempDir()
+	args := func(to string, more ...string) []string {
+		return append([]string{"pack", from, to, "--shard-size", "8KiB", "--label-from-directory"}, more...)
+	}
+	want := ok(t, args(one)...)
+	for _, part := range []string{"2/40", "39/40", "0/3", "1/3"} { // a part of forty has a shard, or none
+		if o := ok(t, args(many, "--part", part)...); !strings.Contains(o.stdout, "packed part "+strings.Replace(part, "/", " of ", 1)) ||
+			!strings.Contains(o.stdout, "when all") {
+			t.Errorf("part %s: got %s", part, o.stdout)
+		}
+	}
+	o := millrace(t, nil, args(many)...)
+	if o.code != exitFailure || !strings.Contains(o.stderr, "millrace pack "+from+" "+many+" --shard-size 8KiB --label-from-directory --part ") {
+		t.Errorf("got exit code %d, %s, want the commands that are missing", o.code, o.stderr)
+	}
+	ok(t, args(many, "--part", "2/3")...)
+	got := ok(t, args(many)...)
+	if !strings.Contains(got.stdout, "read 0 B") {
+		t.Errorf("got %s, want no shard read again", got.stdout)
+	}
+	lines := func(s string) []string {
+		return slices.DeleteFunc(strings.Split(s, "\n"), func(line string) bool {
+			return strings.Contains(line, "finished before") || strings.Contains(line, "reused") || strings.Contains(line, "indexed")
+		})
+	}
+	if !slices.Equal(lines(got.stdout), lines(want.stdout)) {
+		t.Errorf("got %s, want %s", got.stdout, want.stdout)
 	}
 }

@@ -27,6 +27,11 @@ type Packed struct {
 
 // Print writes it for people.
 func (r *Packed) Print(w io.Writer, l location.Location) {
+	if p := r.Part; p != nil {
+		fmt.Fprintf(w, "packed part %d of %d of %s\n", p.Part, p.Parts, l)
+		fmt.Fprintf(w, "  %s of %s, %s (%d finished before)\n", cli.Count(p.Shards, "shard", "shards"), humanize.Comma(int64(r.Shards)), humanize.IBytes(uint64(p.Bytes)), r.ReusedShards)
+		return
+	}
 	fmt.Fprintf(w, "packed %s, %s, as %s in %s (%d finished before)\n", cli.Count(r.Files, "file", "files"),
 		humanize.IBytes(uint64(r.Bytes)), cli.Count(r.Samples, "sample", "samples"), cli.Count(r.Shards, "shard", "shards"), r.ReusedShards)
 	if r.MultiMember > 0 {

@@ -272,7 +272,32 @@ PLANTS = [
     (
         "pack trusts a finished shard that somebody has overwritten",
         "./pack TestResumeLooksAtWhatIsThere",
-        [("pack/write.go", "obj.Size == old.Size && obj.ETag == old.ETag, nil", "obj.Size == old.Size, nil")],
+        [("pack/write.go", "obj.Size == f.Size && obj.ETag == f.ETag", "obj.Size == f.Size")],
+    ),
+    (
+        "a join of parts scans what they lack by itself",
+        "./chunkindex TestJoinSaysWhatIsMissing",
+        [("chunkindex/share.go", "len(b.begun) == 0 || b.opt.Share.Rest", "len(b.begun) >= 0 || b.opt.Share.Rest")],
+    ),
+    (
+        "a part loses the scans that no write was worth",
+        "./chunkindex TestPartsAreJoined",
+        [("chunkindex/share.go", "len(last) > 0 {", "len(last) > 512 {")],
+    ),
+    (
+        "an index removes the scans that parts of another one have left",
+        "./chunkindex TestPartsOfIndexesWithNames",
+        [("chunkindex/share.go", "b.named = true", "b.named = false")],
+    ),
+    (
+        "a part of pack replaces what another machine has stored",
+        "./pack TestPartsMakeOneSetOfShards",
+        [("pack/write.go", "objstore.Condition{IfAbsent: j.opt.Share.Parts > 0}", "objstore.Condition{}")],
+    ),
+    (
+        "a join of packed parts packs what they lack by itself",
+        "./pack TestMissingPartsAreNamed",
+        [("pack/share.go", "if j.begun == 0 ||", "if j.begun >= 0 ||")],
     ),
     (
         "pack does not look whether a file is still the one that it listed",

@@ -1,0 +1,62 @@
+package pack
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/millrace-data/millrace/chunkindex"
+)
+
+// take chooses the shards that this run finishes: all of the plan, or every Parts-th of them.
+func (j *job) take() {
+	r, share := &j.plan.report, j.opt.Share
+	part := chunkindex.PartReport{Part: share.Part, Parts: share.Parts}
+	for i := range j.plan.shards {
+		if s := &j.plan.shards[i]; share.Parts == 0 || i%share.Parts == share.Part {
+			j.mine = append(j.mine, s)
+			part.Shards, part.Bytes = part.Shards+1, part.Bytes+s.length
+		}
+	}
+	if share.Parts > 0 {
+		r.Part = &part
+		for _, s := range j.mine {
+			r.Names = append(r.Names, s.name)
+		}
+		slices.Sort(r.Names)
+	}
+	j.progress = chunkindex.Progress{Total: part.Bytes, Of: part.Shards}
+}
+
+// joinable refuses to go on while shards of parts that were begun are missing.
+func (j *job) joinable(ctx context.Context) error {
+	if j.begun == 0 || j.opt.Share.Parts > 0 || j.opt.Share.Rest {
+		return nil
+	}
+	missing := &chunkindex.PartsError{Begun: chunkindex.Begun{Parts: j.begun}, Same: true, Shards: len(j.plan.shards)}
+	var mu sync.Mutex // guards missing
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(j.opt.Parallel)
+	for i, s := range j.mine {
+		group.Go(func() error {
+			old, found, err := j.recall(groupCtx, s)
+			if err != nil || found && old.Stamp == s.stamp {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			missing.Add(i%j.begun, s.name, 1)
+			missing.Bytes += s.length
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	if len(missing.Lacks) > 0 {
+		return missing
+	}
+	return nil
+}

@@ -1,0 +1,96 @@
+package pack
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
+)
+
+// part returns the options of a part.
+func part(opt Options, i, n int) Options {
+	opt.Share = chunkindex.Share{Part: i, Parts: n}
+	return opt
+}
+
+// TestPartsMakeOneSetOfShards has parts run at once, one of them twice, and a run that joins them without storing a shard.
+func TestPartsMakeOneSetOfShards(t *testing.T) {
+	const parts = 3
+	dir, whole, store := tree(t, photos(60)), memstore.New(), memstore.New()
+	opt := Options{ShardSize: 20 << 10, Parallel: 2}
+	one := mustPack(t, whole, opt, dir)
+	var group sync.WaitGroup
+	for _, i := range []int{0, 1, 1, 2} {
+		group.Go(func() {
+			r, err := Pack(t.Context(), []string{dir}, store, "out", part(opt, i, parts))
+			if want := (one.Shards - i + parts - 1) / parts; err != nil || r.Part == nil || r.Part.Shards != want || len(r.Names) != want {
+				t.Errorf("part %d: got %+v, %v, want %d shards", i, r, err, want)
+			}
+		})
+	}
+	group.Wait()
+	k := &kill{left: 1 << 30, uploads: map[string]int{}}
+	r, err := Pack(t.Context(), []string{dir}, &hooked{store, k.before}, "out", opt)
+	if err != nil || len(k.uploads) != 0 || r.ReusedShards != one.Shards {
+		t.Errorf("got %+v, %v, %v stored, want all shards found", r, err, k.uploads)
+	}
+	if !same(shards(whole), shards(store)) {
+		t.Error("the shards differ from those of one run")
+	}
+	for _, key := range store.Keys() {
+		if strings.Count(key, "/") > 3 {
+			t.Errorf("%s is left", key)
+		}
+	}
+}
+
+// TestMissingPartsAreNamed has the join refuse, until the part is done or the rest is asked for.
+func TestMissingPartsAreNamed(t *testing.T) {
+	dir, store := tree(t, photos(60)), memstore.New()
+	opt := Options{ShardSize: 20 << 10}
+	for _, i := range []int{0, 2} {
+		mustPack(t, store, part(opt, i, 3), dir)
+	}
+	_, err := Pack(t.Context(), []string{dir}, store, "out", opt)
+	e, ok := errors.AsType[*chunkindex.PartsError](err)
+	if !ok || e.Parts != 3 || len(e.Lacks) != 1 || e.Lacks[0].Part != 1 || e.Lacks[0].Example == "" {
+		t.Fatalf("got %v, want part 1 missing", err)
+	}
+	rest := opt
+	rest.Share.Rest = true
+	if r := mustPack(t, store, rest, dir); r.ReusedShards != r.Shards-e.Lacks[0].Shards {
+		t.Errorf("got %+v, want %d shards packed", r, e.Lacks[0].Shards)
+	}
+	if r := mustPack(t, store, opt, dir); r.ReusedShards != r.Shards {
+		t.Errorf("after the join: got %+v, want a run like any other", r)
+	}
+}
+
+// TestPartKilledAfterEveryPut is run again, and goes on.
+func TestPartKilledAfterEveryPut(t *testing.T) {
+	dir, whole := tree(t, photos(60)), memstore.New()
+	opt := Options{ShardSize: 20 << 10, Parallel: 1}
+	r := mustPack(t, whole, opt, dir)
+	for puts := range 1 + r.Shards { // a part of two writes a note for each of its shards
+		store := memstore.New()
+		mustPack(t, store, part(opt, 1, 2), dir)
+		k := &kill{left: puts, uploads: map[string]int{}}
+		_, err := Pack(t.Context(), []string{dir}, &hooked{store, k.before}, "out", part(opt, 0, 2))
+		if err == nil {
+			if puts < 4 {
+				t.Errorf("the part took %d puts", puts)
+			}
+			return
+		}
+		if _, err := Pack(t.Context(), []string{dir}, store, "out", opt); err == nil {
+			t.Errorf("killed after %d: got a join of parts that are not there", puts)
+		}
+		mustPack(t, store, part(opt, 0, 2), dir)
+		if r := mustPack(t, store, opt, dir); r.ReusedShards != r.Shards || !same(shards(whole), shards(store)) {
+			t.Errorf("killed after %d: got %+v, want the shards of one run", puts, r)
+		}
+	}
+}
