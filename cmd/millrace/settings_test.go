@@ -58,6 +58,8 @@ func TestFaultsOfAConfigurationFile(t *testing.T) {
 		"data:\n  check: true\n":                              `:2: unknown key "check" in section data`,
 		"memory:\n  cache-size: much\n":                       `:2: --cache-size "much": want a size`,
 		"memory: {cache-size: 64MiB, cache-size: 64MiB}\n":    `"cache-size" is given twice`,
+		"memory: {cache-size: [64MiB, 128MiB]}\n":             `:1: --cache-size: want one value, not a list of 2`,
+		"access: {allow: [read, write]}\n":                    `:1: --allow "read,write": "write": want some of read, report, warm`,
 		"data: {dataset: x}\n---\ndata: {dataset: y}\n":       "want one document",
 		"memory: 3\n":                   "section memory: want keys with values",
 		"- a\n":                         "the file: want keys with values",
@@ -103,7 +105,7 @@ func TestPrintedSettingsAreAccepted(t *testing.T) {
 		"serve", "--check", "--dataset", "files=" + dir, "--dataset", "more=" + dir, "--mixture", "both=files:1,more:2,samples=30", "--cache-size", "64MiB",
 		"--quota", "more=32MiB,disk=8MiB", "--disk-cache", filepath.Join(t.TempDir(), "a # b: c"), "--disk-cache-size", "16MiB", "--index-dir", "",
 		"--admin-listen", "127.0.0.1:9", "--no-prefetch", "--cluster", "job-a", "--join", "127.0.0.1", "--peer-listen", "127.0.0.1:7946",
-		"--peer-insecure", "--member", "null",
+		"--peer-insecure", "--member", "null", "--allow", "read,report", "--host", "a.example,b.example",
 	}
 	for _, form := range []string{"--json=false", "--json"} {
 		first := ok(t, append(args, form)...).stdout

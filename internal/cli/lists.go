@@ -9,6 +9,9 @@ import (
 	"strings"
 )
 
+// listKind is the type of the flags that hold several values with commas between them.
+const listKind = "LIST"
+
 // listOf is a flag that holds several values with commas between them.
 func listOf[T any](f *Flags, p *[]T, name string, def []T, parse func(string) (T, error), format func(T) string, usage string) {
 	*p = def
@@ -30,7 +33,7 @@ func listOf[T any](f *Flags, p *[]T, name string, def []T, parse func(string) (T
 		}
 		return strings.Join(parts, ",")
 	}
-	Var(f, p, name, "LIST", all, text, usage)
+	Var(f, p, name, listKind, all, text, usage)
 }
 
 // Sizes is a list of numbers of bytes: 16GiB,32GiB.

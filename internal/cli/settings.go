@@ -120,6 +120,14 @@ func serviceLink(name, value string) bool {
 func (f *Flags) assign(fl *pflag.Flag, from string, values []string) {
 	f.source[fl.Name] = from
 	before := len(f.faults)
+	_, list := fl.Value.(*value[[]string])
+	switch {
+	case fl.Value.Type() == listKind:
+		values = []string{strings.Join(values, ",")} // to set such a flag twice replaces its value
+	case !list && len(values) != 1:
+		f.Fault("--%s: want one value, not a list of %d", fl.Name, len(values))
+		values = nil
+	}
 	for _, v := range values {
 		if err := fl.Value.Set(v); err != nil {
 			f.Fault("--%s: %w", fl.Name, err)

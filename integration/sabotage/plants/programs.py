@@ -83,6 +83,11 @@ PLANTS = [
         [("internal/cli/settings.go", "\tf.unknownVariables()\n", "")],
     ),
     (
+        "the last right of a list in a file of settings replaces the others",
+        "./cmd/millrace TestPrintedSettingsAreAccepted",
+        [("internal/cli/settings.go", "case fl.Value.Type() == listKind:", "case false:")],
+    ),
+    (
         "serve --check prints lists in a form that --config takes apart otherwise",
         "./cmd/millrace TestPrintedSettingsAreAccepted",
         [("internal/cli/settings.go", "list, ok := fl.Value.(*value[[]string])\n\tif !ok {", "list, ok := fl.Value.(*value[[]string])\n\tif true || !ok {")],
