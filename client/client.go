@@ -39,15 +39,18 @@ import (
 // Config says where the gateways are and how patient the client is. The zero value of a
 // field means its default; Gateways is required.
 type Config struct {
-	// Gateways are base URLs. dns:NAME:PORT stands for all addresses of a name, and so does http://NAME:PORT if it has
+	// Gateways are base URLs. A pattern such as http://gateways-{0..7}.gateways:8080 stands for one gateway for each number, whether
+	// its name can be looked up yet or not. srv:_http._tcp.NAME stands for the SRV records of a service, in the order of the numbers
+	// at the end of the targets' first labels; _https for gateways that speak https. dns:NAME:PORT stands for all addresses of a
+	// name, and so does http://NAME:PORT if it has
 	// several, unless HTTP or Home is given; with https a name stays a name, since certificates are made out to it.
 	// Names are looked up again every half minute and when all gateways have failed. unix:PATH is a gateway that listens at a
 	// Unix socket; it wants the client's own HTTP.
 	Gateways []string
 
 	// Home says which of the gateways, numbered as in Gateways, a rank asks first: HomeByRank is for split=locality, and
-	// else spreads the ranks over a list. nil: the one that answers quickest, and of those alike the first; the addresses of
-	// a name are in another order for each client.
+	// else spreads the ranks over a list, a pattern or SRV records. nil: the one that answers quickest, and of those alike the
+	// first; the addresses of a name are in another order for each client.
 	Home func(rank, worldSize uint64, gateways int) int
 
 	Dataset string // empty: the gateway's default dataset
@@ -134,7 +137,7 @@ func New(cfg Config) (*Client, error) {
 		cfg.HTTP = &h
 	}
 	c := &Client{cfg: cfg, token: token, following: &following{}}
-	c.fleet = &fleet{home: cfg.Home, lookup: cfg.Lookup, probe: c.ready, asking: make(chan struct{}, 1)}
+	c.fleet = &fleet{home: cfg.Home, lookup: cfg.Lookup, lookupSRV: net.DefaultResolver.LookupSRV, probe: c.ready, asking: make(chan struct{}, 1)}
 	if c.fleet.sources, err = parseSources(cfg, lookup, token != nil, own); err != nil {
 		return nil, fmt.Errorf("new client: %w", err)
 	}
@@ -142,22 +145,30 @@ func New(cfg Config) (*Client, error) {
 }
 
 // parseSources reads Config.Gateways and names all faults together.
-func parseSources(cfg Config, lookup, token, own bool) ([]source, error) {
+func parseSources(cfg Config, spread, token, own bool) ([]source, error) {
 	plain, err := plainAllowed(cfg)
 	faults := []error{err}
 	var all []source
-	for _, g := range cfg.Gateways {
-		s, err := parseSource(g, lookup)
-		switch {
-		case err != nil:
-		case s.socket() && own:
-			err = fmt.Errorf("gateway %s: HTTP is given, and dials no Unix socket", g)
-		case token && !plain && !s.socket():
-			err = refusePlain(s.base)
-		case s.must && cfg.Home != nil:
-			err = fmt.Errorf("gateway %q: Home wants a list of gateways, in one order for all ranks; the addresses of a name have none", g)
+	for _, written := range cfg.Gateways {
+		expanded, err := expand(written)
+		faults = append(faults, err)
+		for _, g := range expanded {
+			// A name of a pattern is one gateway, and is not spread over its addresses.
+			s, err := parseSource(g, spread && g == written)
+			switch {
+			case err != nil:
+			case s.socket() && own:
+				err = fmt.Errorf("gateway %s: HTTP is given, and dials no Unix socket", g)
+			case token && !plain && !s.socket():
+				err = refusePlain(s.base)
+			case s.means == addresses && cfg.Home != nil:
+				err = fmt.Errorf("gateway %q: Home wants gateways in one order for all ranks, and the addresses of a name have none; "+
+					"give a pattern such as http://gateways-{0..7}.%s, or srv:_http._tcp.%s", g, s.base.Host, s.base.Hostname())
+			}
+			if all, faults = append(all, s), append(faults, err); err != nil {
+				break // the others of a pattern have the same fault
+			}
 		}
-		all, faults = append(all, s), append(faults, err)
 	}
 	return all, errors.Join(faults...)
 }

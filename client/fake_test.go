@@ -17,6 +17,7 @@ type fake struct {
 	batches    uint64
 	generation string
 	follows    bool
+	plan       string          // query of the batches' canonical addresses, beside the generation
 	fields     json.RawMessage // null: nothing is known of them
 
 	mu       sync.Mutex
@@ -78,7 +79,7 @@ func (f *fake) answer(w http.ResponseWriter, r *http.Request, change func(h http
 	b := body(epoch, number)
 	h := w.Header()
 	h.Set("Content-Type", "application/x-tar")
-	h.Set("Content-Location", fmt.Sprintf("/v1/datasets/photos/epochs/%d/batches/%d?generation=%s", epoch, number, f.generation))
+	h.Set("Content-Location", fmt.Sprintf("/v1/datasets/photos/epochs/%d/batches/%d?generation=%s%s", epoch, number, f.generation, f.plan))
 	h.Set("Millrace-Generation", f.generation)
 	h.Set("Millrace-Epoch", strconv.FormatUint(epoch, 10))
 	h.Set("Millrace-Batch", strconv.FormatUint(number, 10))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -46,7 +47,12 @@ type fleet struct {
 	sources []source
 	home    func(rank, worldSize uint64, gateways int) int
 	lookup  func(ctx context.Context, host string) ([]string, error)
-	probe   func(ctx context.Context, g *gateway) error
+
+	lookupSRV func(ctx context.Context, service, proto, name string) (cname string, records []*net.SRV, err error)
+
+	probe func(ctx context.Context, g *gateway) error
+
+	advised sync.Once // adviseHomes has spoken
 
 	asking chan struct{} // holds a token while names are looked up or gateways measured
 

@@ -23,18 +23,37 @@ const (
 
 // source is what Config.Gateways says about one or more gateways.
 type source struct {
-	base   *url.URL
-	lookup bool // the host is a name, and each of its addresses is a gateway
-	must   bool // without an address there is no gateway; else the name is left to who dials
+	base  *url.URL
+	means meaning
+	last  []*gateway // what the name gave before; guarded by fleet.mu
 }
+
+// meaning is what an address stands for.
+type meaning int
+
+const (
+	itself    meaning = iota // one gateway, whose name is left to the dialler
+	several                  // http://NAME:PORT: each address of the name is a gateway if it has several, else as itself
+	addresses                // dns:NAME:PORT: each address of the name is a gateway
+	records                  // srv:NAME: each SRV record of the name is a gateway
+)
+
+// lookup reports whether the name is looked up here.
+func (s source) lookup() bool { return s.means != itself }
+
+// must reports whether there is no gateway without an answer of the name server; else the name is left to the dialler.
+func (s source) must() bool { return s.means == addresses || s.means == records }
 
 // socket reports whether the gateway listens at a Unix socket.
 func (s source) socket() bool { return socketOf(s.base.Host) != "" }
 
-// parseSource reads a base URL, dns:NAME:PORT or unix:PATH.
-func parseSource(s string, lookup bool) (source, error) {
+// parseSource reads a base URL, dns:NAME:PORT, srv:NAME or unix:PATH. spread says that a name with several addresses is as many gateways.
+func parseSource(s string, spread bool) (source, error) {
 	if path, here := strings.CutPrefix(s, socketPrefix); here {
 		return parseSocket(path)
+	}
+	if name, isService := strings.CutPrefix(s, srvPrefix); isService {
+		return parseService(name)
 	}
 	rest, named := strings.CutPrefix(s, "dns:")
 	if named {
@@ -51,7 +70,13 @@ func parseSource(s string, lookup bool) (source, error) {
 	_, err = netip.ParseAddr(u.Hostname())
 	// A certificate is made out to the name: behind https the name stays.
 	isName := err != nil && u.Scheme == "http" && u.Hostname() != "localhost"
-	return source{base: u, lookup: named || lookup && isName, must: named}, nil
+	switch {
+	case named:
+		return source{base: u, means: addresses}, nil
+	case spread && isName:
+		return source{base: u, means: several}, nil
+	}
+	return source{base: u}, nil
 }
 
 // refresh looks up the names if no gateway is known. It is an error only if none is then.
@@ -111,7 +136,7 @@ func (f *fleet) unresolved() (due, never bool) {
 
 func (f *fleet) named() bool {
 	for _, s := range f.sources {
-		if s.lookup {
+		if s.lookup() {
 			return true
 		}
 	}
@@ -140,8 +165,9 @@ func (f *fleet) resolve(ctx context.Context) {
 	listed := map[string]bool{}
 	for i, s := range f.sources {
 		if found[i] == nil { // the name has no answer
-			found[i] = f.before(s)
+			found[i] = s.before()
 		}
+		f.sources[i].last = found[i]
 		for _, g := range found[i] {
 			if listed[g.key()] {
 				continue
@@ -150,7 +176,7 @@ func (f *fleet) resolve(ctx context.Context) {
 			switch old := known[g.key()]; {
 			case old != nil:
 				all = append(all, old)
-			case s.lookup:
+			case s.lookup() && f.home == nil:
 				fresh = append(fresh, g)
 			default:
 				all = append(all, g)
@@ -185,19 +211,13 @@ func (f *fleet) findAll(ctx context.Context) ([][]*gateway, error) {
 	return found, errors.Join(faults...)
 }
 
-// before returns what the name of a source gave before; if that is nothing, who dials will say what is wrong. The caller
-// holds mu.
-func (f *fleet) before(s source) []*gateway {
-	var all []*gateway
-	for _, g := range f.gateways {
-		if g.host == s.base.Host {
-			all = append(all, g)
-		}
-	}
-	if all == nil && !s.must {
+// before returns what the name of a source gave before; if that is nothing, the dialler will say what is wrong. The caller
+// holds fleet.mu.
+func (s source) before() []*gateway {
+	if s.last == nil && !s.must() {
 		return []*gateway{{base: s.base}}
 	}
-	return all
+	return s.last
 }
 
 // key tells gateways apart.
@@ -216,8 +236,11 @@ func (f *fleet) find(ctx context.Context, s source) ([]*gateway, error) {
 	if s.socket() {
 		asIs[0].host = "localhost"
 	}
-	if !s.lookup {
+	switch s.means {
+	case itself:
 		return asIs, nil
+	case records:
+		return f.findRecords(ctx, s)
 	}
 	found, err := f.lookup(ctx, s.base.Hostname())
 	if err != nil {
@@ -242,9 +265,9 @@ func (f *fleet) find(ctx context.Context, s source) ([]*gateway, error) {
 		all = append(all, &gateway{base: &u, host: s.base.Host})
 	}
 	switch {
-	case len(all) == 0 && s.must:
+	case len(all) == 0 && s.must():
 		return nil, fmt.Errorf("look up gateways %s: no address that can be dialled in %q", s.base.Hostname(), found)
-	case (len(all) < 2 || local) && !s.must:
+	case (len(all) < 2 || local) && !s.must():
 		return asIs, nil
 	}
 	return all, nil

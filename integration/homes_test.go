@@ -17,26 +17,20 @@ const homed = 4
 // ranks do not divide evenly among them. Those are other ones in each epoch.
 func TestPlainGatewaysReadTheStoreOnce(t *testing.T) {
 	const samples = 6000
-	store, reads := harness.OpenCounted(t)
-	files, _ := harness.Files(t, samples, 1500)
-	harness.Pack(t, store, files, dataset, small()...)
-	alone := serve(t, store)
-	reads.Forget()
-	ranksReadHomes(t, []*harness.Gateway{alone}, client.Options{WorldSize: 1, BatchSize: 256}, samples)
-	stored := float64(reads.Bytes())
+	store, reads, alone := homedStore(t, samples)
 	for _, ranks := range []uint64{4, 6, 32} {
 		t.Run(fmt.Sprintf("%d ranks", ranks), func(t *testing.T) {
 			gateways := make([]*harness.Gateway, homed)
 			for i := range gateways {
 				gateways[i] = serve(t, store, "--cache-size", "16MiB", "--lame-duck", "0s")
 			}
-			moved := movedShare(t, gateways[0], ranks)
 			opt := client.Options{WorldSize: ranks, BatchSize: 256, Split: "locality", Homes: homed}
+			moved := movedShare(t, gateways[0], opt)
 			for epoch, most := range []float64{1.01 + moved, .005 + moved} {
 				reads.Forget()
 				opt.Epoch = uint64(epoch)
 				ranksReadHomes(t, gateways, opt, samples)
-				got := float64(reads.Bytes()) / stored
+				got := float64(reads.Bytes()) / alone
 				t.Logf("epoch %d: %.4f of the data read from the store, %.4f of the samples move", epoch, got, moved)
 				if got > most {
 					t.Errorf("epoch %d: got %.4f of the data read from the store, want at most %.4f", epoch, got, most)
@@ -46,10 +40,23 @@ func TestPlainGatewaysReadTheStoreOnce(t *testing.T) {
 	}
 }
 
-// movedShare returns what share of the samples moves between homes, by a gateway's description of the epoch.
-func movedShare(t *testing.T, g *harness.Gateway, ranks uint64) float64 {
+// homedStore has samples enough for each of the homes, behind an account of what is read of them. alone is what one gateway reads of
+// them in an epoch.
+func homedStore(t *testing.T, samples int) (store *harness.Store, reads *harness.Reads, alone float64) {
 	t.Helper()
-	path := fmt.Sprintf("/v1/datasets/%s/epochs/0?batch_size=256&split=locality&homes=%d&world_size=%d", dataset, homed, ranks)
+	store, reads = harness.OpenCounted(t)
+	files, _ := harness.Files(t, samples, 1500)
+	harness.Pack(t, store, files, dataset, small()...)
+	g := serve(t, store)
+	reads.Forget()
+	ranksReadHomes(t, []*harness.Gateway{g}, client.Options{WorldSize: 1, BatchSize: 256}, uint64(samples))
+	return store, reads, float64(reads.Bytes())
+}
+
+// movedShare returns what share of the samples moves between homes, by a gateway's description of the epoch.
+func movedShare(t *testing.T, g *harness.Gateway, opt client.Options) float64 {
+	t.Helper()
+	path := fmt.Sprintf("/v1/datasets/%s/epochs/0?batch_size=%d&split=locality&homes=%d&world_size=%d", dataset, opt.BatchSize, opt.Homes, opt.WorldSize)
 	var epoch struct{ Moved float64 }
 	if r := g.Get(t, path); r.Status != 200 || json.Unmarshal(r.Body, &epoch) != nil {
 		t.Fatalf("describe the epoch: got %d %s", r.Status, r.Body)

@@ -23,6 +23,7 @@ type fetchFlags struct {
 	deadline    time.Duration
 	discard     bool
 	output      string
+	home        string
 	noManifest  bool
 }
 
@@ -35,13 +36,14 @@ func (x *fetchFlags) define(f *cli.Flags) {
 	f.Duration(&x.deadline, "deadline", client.DefaultDeadline, "time for one batch, retries included")
 	f.Flag(&x.discard, "discard", "check the batches and keep none")
 	f.Text(&x.output, "output", "", "write each batch to a file in `DIR`")
+	f.Choice(&x.home, "home", "", "the gateway that a rank asks first: rank R of W that at place R*P/W of P (default the near one; rank with --split locality)", "rank")
 	f.Text(&x.plan.opt.Format, "format", "", "`FORMAT` of the batches, with --no-manifest (default the dataset's own)")
 	f.Text(&x.plan.opt.Fields, "fields", "", "`NAMES` of the parts to keep, with --no-manifest (default all)")
 	f.Flag(&x.noManifest, "no-manifest", "do not fetch manifests: bytes are checked, exactly-once is not")
 }
 
 func (x *fetchFlags) check(f *cli.Flags, args []string) {
-	gateways(f, args)
+	gatewaysOf(f, x.config(args))
 	x.plan.check(f)
 	if x.discard == (x.output != "") {
 		f.Fault("want either --discard or --output DIR")
@@ -98,18 +100,19 @@ length and CRC-32C; the manifests prove that no sample came twice and, if the wh
 was read, that every sample came. With --output each batch becomes a file. Running the same
 command again goes on: a file with the length and CRC-32C of its batch is not fetched again.
 
-dns:NAME:PORT stands for all gateways that a name has addresses of, unix:PATH for one
+http://gateways-{0..7}.NAME:PORT stands for eight gateways, srv:_http._tcp.NAME for those
+of a service's SRV records, dns:NAME:PORT for all addresses of a name, unix:PATH for one
 that listens at a Unix socket. The gateway that answers quickest is asked, and another
-one where it fails; what a broken body lacks is asked for alone. With --split locality
-and several gateways listed, rank R of W is read from the gateway at place R*P/W of the
-P listed: list them in one order for all
-ranks, and give their number as --homes.`,
+one where it fails; what a broken body lacks is asked for alone. With --home rank, and with
+--split locality where several gateways are named, rank R of W is read from the gateway at
+place R*P/W of the P named: name them in one order for all ranks, and give the number that
+the job began with as --homes.`,
 		Example: `  millrace fetch http://gw:8080 --epoch 0 --discard
   millrace fetch http://gw-0:8080 http://gw-1:8080 --epoch 3 --from 170 --rank 1 --world-size 4 \
     --output ./batches
   millrace fetch dns:gateways.job-a.svc:8080 --discard
-  millrace fetch http://gw-0:8080 http://gw-1:8080 --world-size 8 --all-ranks --split locality \
-    --homes 2 --discard`,
+  millrace fetch http://gateways-{0..3}.gateways:8080 --world-size 8 --all-ranks --split locality \
+    --homes 4 --home rank --discard`,
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var x fetchFlags
 			x.define(f)
@@ -135,11 +138,14 @@ func printFetch(w io.Writer, r fetchReport) {
 	fmt.Fprintf(w, "  every length and CRC-32C matched; %s\n", r.Proved)
 }
 
-// config has each rank ask its own gateway first, where shares follow homes and gateways are listed.
+// config has each rank ask its own gateway first, where that is asked for, or shares follow homes and several gateways are named in order.
 func (x *fetchFlags) config(gateways []string) client.Config {
 	cfg := client.Config{Gateways: gateways, Dataset: x.plan.dataset, Deadline: x.deadline}
-	named := func(g string) bool { return strings.HasPrefix(g, "dns:") }
-	if x.plan.opt.Split == string(shuffle.Locality) && len(gateways) > 1 && !slices.ContainsFunc(gateways, named) {
+	begins := func(prefix string) bool {
+		return slices.ContainsFunc(gateways, func(g string) bool { return strings.HasPrefix(g, prefix) })
+	}
+	inOrder := !begins("dns:") && (len(gateways) > 1 || begins("srv:") || strings.Contains(gateways[0], "{"))
+	if x.home == "rank" || x.plan.opt.Split == string(shuffle.Locality) && inOrder {
 		cfg.Home = client.HomeByRank
 	}
 	return cfg

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/internal/cli"
@@ -13,13 +12,16 @@ import (
 )
 
 // gateways checks the arguments that name gateways, and the token that the gateways are to get.
-func gateways(f *cli.Flags, args []string) {
-	if _, err := client.New(client.Config{Gateways: args}); err != nil {
+func gateways(f *cli.Flags, args []string) { gatewaysOf(f, client.Config{Gateways: args}) }
+
+// gatewaysOf does the same for a client with other settings too.
+func gatewaysOf(f *cli.Flags, cfg client.Config) {
+	if _, err := client.New(cfg); err != nil {
 		f.Fault("%w", errors.Unwrap(err)) // without "new client"
 		return
 	}
-	for _, g := range args {
-		if !location.IsGateway(g) && !strings.HasPrefix(g, "dns:") {
+	for _, g := range cfg.Gateways {
+		if !location.IsGateway(g) {
 			f.Fault("gateway %q: want http://HOST:PORT or HOST:PORT, or unix:PATH", g)
 		}
 	}

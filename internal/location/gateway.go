@@ -3,11 +3,21 @@ package location
 import (
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-const socketPrefix = "unix:" // and the path of a Unix socket
+// socketPrefix is before the path of a Unix socket.
+const socketPrefix = "unix:"
+
+// schemes begin the addresses that stand for gateways by themselves, and end in no dataset's name.
+func schemes() []string { return []string{socketPrefix, "dns:", "srv:"} }
+
+// hasScheme reports whether an argument begins with one of schemes.
+func hasScheme(arg string) bool {
+	return slices.ContainsFunc(schemes(), func(scheme string) bool { return strings.HasPrefix(arg, scheme) })
+}
 
 // hostPort reports whether an argument is HOST:PORT.
 func hostPort(arg string) bool {
@@ -18,12 +28,13 @@ func hostPort(arg string) bool {
 
 // IsGateway reports whether an argument is a gateway's address.
 func IsGateway(arg string) bool {
-	return strings.HasPrefix(arg, "http://") || strings.HasPrefix(arg, "https://") || strings.HasPrefix(arg, socketPrefix) || hostPort(arg)
+	return strings.HasPrefix(arg, "http://") || strings.HasPrefix(arg, "https://") || hasScheme(arg) || hostPort(arg)
 }
 
-// Served divides the address of a dataset that a gateway serves, GATEWAY/NAME, unless a name is given already. A socket's path names no dataset. ok says whether it is a gateway's address at all.
+// Served divides the address of a dataset that a gateway serves, GATEWAY/NAME, unless a name is given already. A socket's path names no dataset, and
+// neither does what is behind dns: and srv:. ok says whether it is a gateway's address at all.
 func Served(arg, given string) (gateway, name string, ok bool) {
-	if strings.HasPrefix(arg, socketPrefix) {
+	if hasScheme(arg) {
 		return arg, given, true
 	}
 	scheme, rest, found := strings.Cut(arg, "://")

@@ -120,16 +120,18 @@ class Core:
         self._closed = False
         self.answered = False
         """Whether any gateway has answered yet."""
+        self.advised = False
+        """Whether it was logged what homes would save."""
         self._hold = None if settings.local is None else settings.local.hold()
 
     def __getstate__(self) -> dict[str, Any]:
         if self.settings.ssl_context is not None:
             raise InvalidArgument("an ssl_context cannot be pickled", cure="give ca_file, client_cert and client_key: their names can")
-        return {"settings": self.settings, "answered": self.answered}
+        return {"settings": self.settings, "answered": self.answered, "advised": self.advised}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["settings"])  # type: ignore[misc]
-        self.answered = state["answered"]
+        self.answered, self.advised = state["answered"], state["advised"]
 
     def here(self) -> Process:
         """Returns what belongs to this process: after a fork, something new."""

@@ -14,11 +14,12 @@ import socket
 import threading
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Callable, Optional
 from urllib.parse import unquote, urlsplit
 
+from ._names import check_service, expand, in_order, lookup_records
 from .errors import GatewayUnavailable, InvalidArgument
 
 Home = Callable[[int, int, int], int]
@@ -39,6 +40,12 @@ NEAR_GAIN = 0.0005
 
 TIMEOUTS = (socket.timeout, TimeoutError)  # one and the same from Python 3.10 on
 PORTS = {"http": 80, "https": 443}
+
+# What an address stands for.
+ITSELF = "itself"  # one gateway, whose name is left to who dials
+SEVERAL = "several"  # http://NAME:PORT: each address of the name is a gateway if it has several, else as itself
+ADDRESSES = "addresses"  # dns:NAME:PORT: each address of the name is a gateway
+RECORDS = "records"  # srv:NAME: each SRV record of the name is a gateway
 _TOKEN_FORM = re.compile(r"mr_[A-Za-z0-9_-]{43}")  # of the tokens that `millrace token` prints
 
 
@@ -97,6 +104,13 @@ class Address:
         return False
 
 
+def _secret() -> InvalidArgument:
+    return InvalidArgument(
+        "gateway: an address holds no user, password or token: they would end in logs",
+        cure="give a token by token_file=, MILLRACE_TOKEN_FILE or MILLRACE_TOKEN, and a proxy's password by headers=",
+    )
+
+
 def parse(text: str, what: str = "gateway") -> Address:
     """Reads a base URL, unix:PATH or port:FILE; a bare host and port means http. No fault repeats a token, or a proxy's password."""
     if text.startswith("unix:/"):
@@ -113,10 +127,7 @@ def parse(text: str, what: str = "gateway") -> Address:
     except ValueError:
         raise InvalidArgument(f"{what} {shown!r}: not a URL: want http://host:port, anything odd in a path as %xx") from None
     if what == "gateway" and (_TOKEN_FORM.search(text) or u.username is not None or u.password is not None):
-        raise InvalidArgument(
-            "gateway: an address holds no user, password or token: they would end in logs",
-            cure="give a token by token_file=, MILLRACE_TOKEN_FILE or MILLRACE_TOKEN, and a proxy's password by headers=",
-        )
+        raise _secret()
     if u.scheme not in PORTS or not host:
         raise InvalidArgument(f"{what} {shown!r}: want http://host:port")
     if u.query or u.fragment:
@@ -133,12 +144,22 @@ class Source:
     """What the caller says about one or more gateways."""
 
     base: Address
-    lookup: bool  # the host is a name, and each of its addresses is a gateway
-    must: bool  # without an address there is no gateway; else the name is left to who dials
+    means: str = ITSELF
+    written: str = ""  # the pattern or service that it is of; empty: base says it
 
     @classmethod
-    def parse(cls, text: str, lookup: bool) -> Source:
-        """Reads a base URL, or dns:NAME:PORT."""
+    def parse(cls, text: str, spread: bool) -> list[Source]:
+        """Reads a base URL, dns:NAME:PORT, srv:NAME or a pattern. With spread, http://NAME:PORT is as many gateways as it has addresses."""
+        if _TOKEN_FORM.search(text):
+            raise _secret()
+        if text.startswith("srv:"):
+            name = text[4:]
+            check_service(name)
+            scheme = "https" if name.startswith("_https.") else "http"
+            return [cls(Address(scheme, name, PORTS[scheme]), RECORDS, text)]
+        expanded = expand(text)
+        if expanded != [text]:  # a name of a pattern is one gateway, and is not spread over its addresses
+            return [replace(one, written=text) for address in expanded for one in cls.parse(address, False)]
         named = text.startswith("dns:")
         rest = text[4:] if named else text
         if named:
@@ -147,8 +168,35 @@ class Source:
                 raise InvalidArgument(f"gateway {rest.rsplit('@', 1)[-1]!r}: want dns:NAME:PORT")
         base = parse(rest)
         # A certificate is made out to the name: behind https the name stays.
-        spread = base.has_name and base.scheme == "http" and base.host != "localhost"
-        return cls(base, named or (lookup and spread), named)
+        several = spread and base.has_name and base.scheme == "http" and base.host != "localhost"
+        return [cls(base, ADDRESSES if named else SEVERAL if several else ITSELF)]
+
+    @property
+    def lookup(self) -> bool:
+        """Whether the name is looked up here."""
+        return self.means != ITSELF
+
+    @property
+    def must(self) -> bool:
+        """Whether there is no gateway without an answer of the name server; else the name is left to who dials."""
+        return self.means in (ADDRESSES, RECORDS)
+
+    @property
+    def name(self) -> str:
+        """How the caller would write it."""
+        return self.written or self.base.name
+
+
+def sources_of(addresses: Iterable[str], home: Optional[Home]) -> tuple[Source, ...]:
+    """Reads what the caller says about all gateways."""
+    found = tuple(one for text in addresses for one in Source.parse(text, home is None))
+    for s in found:
+        if home is not None and s.means == ADDRESSES:
+            raise InvalidArgument(
+                f"gateway 'dns:{s.base.place}': home wants gateways in one order for all ranks, and the addresses of a name have none",
+                cure=f"give a pattern such as http://gateways-{{0..7}}.{s.base.place}, or srv:_http._tcp.{s.base.host}",
+            )
+    return found
 
 
 class Gateway:
@@ -175,6 +223,7 @@ class Fleet:
         self.names = any(s.lookup for s in sources)
         self.asking = threading.Lock()  # held while names are looked up or gateways measured
         self.gateways: list[Gateway] = []
+        self.last: dict[Source, list[Address]] = {}  # what each name gave
         self.first: Optional[Gateway] = None
         self.resolved = self.measured = -math.inf
         self.fault: Optional[Exception] = None
@@ -247,9 +296,10 @@ class Fleet:
                 found = self._find(s)
             except (OSError, ValueError) as e:
                 self.fault = e
-                found = [a for a in known if a.named == s.base.place] or ([] if s.must else [s.base])
+                found = self.last.get(s) or ([] if s.must else [s.base])
+            self.last[s] = found
             for a in found:
-                listed.setdefault(a, s.lookup and a not in known)
+                listed.setdefault(a, s.lookup and self.home is None and a not in known)
         # Clients that look up one name at once are not all to begin with the same address.
         fresh = [a for a, new in listed.items() if new]
         random.shuffle(fresh)
@@ -265,6 +315,8 @@ class Fleet:
         b = s.base
         if not s.lookup:
             return [b]
+        if s.means == RECORDS:
+            return [Address(b.scheme, host, port) for host, port in in_order(lookup_records(b.host), self.home is not None)]
         found = list(dict.fromkeys(self.lookup(b.host)))
         if not found and s.must:
             raise ValueError(f"{b.host}: no address")

@@ -44,6 +44,7 @@ from urllib.parse import unquote
 
 from ._gateways import Address, parse
 from ._indexing import Found, Wanted, cache, cannot, digest, environment
+from ._names import expand
 from .errors import GatewayUnavailable, IntegrityError, InternalError, InvalidArgument, MillraceError, ReloadRefused, StoreError
 
 log = logging.getLogger("millrace")
@@ -64,15 +65,19 @@ Size = Union[int, str]
 
 def is_gateway(where: str) -> bool:
     """Reports whether a text is the address of a gateway rather than of a dataset."""
-    return re.match(r"https?://|dns:|unix:|[^/@:\s]+:\d+(/|$)", where, re.IGNORECASE) is not None
+    return re.match(r"https?://|dns:|srv:|unix:|[^/@:\s]+:\d+(/|$)", where, re.IGNORECASE) is not None
 
 
 def served(where: str, dataset: Optional[str]) -> tuple[str, Optional[str]]:
     """Divides GATEWAY/NAME, as the program does. Where a dataset is given, the path in the address is that of a proxy."""
-    if dataset or where.startswith(("dns:", "unix:")):
+    if dataset or where.startswith(("dns:", "srv:", "unix:")):
         return where, dataset
-    at = parse(where)
-    return (f"{at.scheme}://{at.place}", unquote(at.prefix[1:]).removeprefix("v1/datasets/")) if at.prefix else (where, None)
+    first = expand(where)[0]
+    at = parse(first)
+    if not at.prefix:
+        return where, None
+    gateway = f"{at.scheme}://{at.place}" if first == where else re.sub(r"(?<![:/])/.*", "", where)
+    return gateway, unquote(at.prefix[1:]).removeprefix("v1/datasets/")
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import warnings
 from collections.abc import Mapping
 from typing import Optional
 
+from ._core import Core
+from ._gateways import ADDRESSES
 from .epoch import Plan
 from .errors import InvalidArgument
+
+_LOG = logging.getLogger("millrace")
 
 VARIABLES = (
     ("RANK", "WORLD_SIZE"),  # torchrun, Lightning, Accelerate
@@ -43,3 +48,20 @@ def warn_of_uneven_shares(plan: Plan) -> None:
     if size % ranks:
         shares = f"some get {size // ranks} samples of every batch, others {size // ranks + 1}; choose a batch_size that the ranks divide"
         warnings.warn(f"{ranks} ranks share batch_size={size} unevenly: {shares}", stacklevel=2)
+
+
+def advise_homes(core: Core, plan: Plan) -> None:
+    """Tells a job whose ranks read through a list of gateways, or a pattern, what homes would save: rank 0 once, if its order has homes.
+
+    A client cannot see whether the gateways are one cluster.
+    """
+    sources, home, given = core.settings.sources, core.settings.home, plan.parameters
+    several = 1 < len(sources) <= plan.world_size and all(s.means != ADDRESSES for s in sources)
+    chosen = home is not None or "split" in given or given.get("balance") == "bytes"
+    homes = given.get("shuffle") == "slot" or "strata" in given
+    if several and homes and not chosen and plan.rank == 0 and not core.advised:
+        core.advised = True
+        _LOG.warning(
+            "%s: each of the %d gateways reads the whole dataset from the store, unless they are a cluster: with home='rank' for the client, "
+            "and split='locality', homes=%d for its epochs, they read it once together", plan.dataset, len(sources), len(sources),
+        )  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import multiprocessing
 import os
 import ssl
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,10 +17,11 @@ from ._agree import refuse
 from ._closing import Closing
 from ._contents import Contents
 from ._core import Core, Settings
-from ._gateways import Home, Source, home_by_rank
+from ._gateways import Home, home_by_rank, sources_of
 from ._indexing import PLACES, Wanted
 from ._local import Local, Size, find, is_gateway, served
 from ._parameters import DEFAULTS, Whole, checked, refuse_slips
+from ._ranks import advise_homes
 from ._select import Selecting, Selection
 from ._steps import Steps, on_error_of
 from ._token import Token, secret
@@ -65,7 +67,10 @@ def _addresses(gateways: object) -> list[str]:
 class Client(Selecting, Closing):
     """Reads from one or more gateways that serve the same datasets.
 
-    gateways is a base URL (`http://gw:8080`), or several. `dns:NAME:PORT` stands for all addresses of a name, and so does
+    gateways is a base URL (`http://gw:8080`), or several. A pattern such as `http://gateways-{0..7}.gateways:8080` stands for one gateway
+    for each number, whether its name can be looked up yet or not. `srv:_http._tcp.NAME` stands for the SRV records of a service, in the
+    order of the numbers at the end of the targets' first labels (`_https` for gateways that speak https; wants dnspython).
+    `dns:NAME:PORT` stands for all addresses of a name, and so does
     `http://NAME:PORT` if it has several; with https a name stays a name. The near gateway is asked, another one where it fails,
     and a body that broke is gone on with where it stopped. A client opens no connection before it is used, may be used from many
     threads, be pickled, and be used in a forked child: connections and threads belong to one process.
@@ -84,7 +89,8 @@ class Client(Selecting, Closing):
     attempt_timeout seconds for one attempt, its body included
     max_batch_bytes a larger body is refused unread
     check           CRC-32C of bodies: "auto" (where a package for it is installed), "always" or "never"
-    home            which gateway a rank asks first: a function of (rank, world_size, gateways), or "rank" for split=locality
+    home            which gateway a rank asks first: a function of (rank, world_size, gateways), or "rank", for split=locality: rank r of w asks
+                    gateway floor(r*gateways/w). Gateways are a list, a pattern or SRV records then
     ca_file         for https: authorities to trust, in PEM, in place of the system's; so does the environment's SSL_CERT_FILE
     client_cert, client_key
                     for https: the certificate that the client shows, in PEM, and its key, if that is in another file
@@ -127,9 +133,7 @@ class Client(Selecting, Closing):
             if home != "rank":
                 raise InvalidArgument(f"new client: home {home!r}: want 'rank' or a function")
             home = home_by_rank
-        sources = tuple(Source.parse(g, home is None) for g in listed)
-        if home is not None and any(s.must for s in sources):
-            raise InvalidArgument("new client: home wants gateways in one order for all ranks; the addresses of a name have none")
+        sources = sources_of(listed, home)
         if (ssl_context is not None and (ca_file or client_cert)) or (client_key is not None and client_cert is None):
             raise InvalidArgument("new client: want ssl_context alone, or ca_file, or client_cert, with or without client_key")
         settings = Settings(
@@ -152,7 +156,8 @@ class Client(Selecting, Closing):
         if local is not None and local.name == self.dataset:
             text = local.address
         else:
-            text = f"{self.dataset or about.get('name', 'the default dataset')} at {', '.join(s.base.name for s in self.core.settings.sources)}"
+            gateways = ", ".join(dict.fromkeys(s.name for s in self.core.settings.sources))
+            text = f"{self.dataset or about.get('name', 'the default dataset')} at {gateways}"
         if about:
             parts = ", ".join(str(f.get("name")) for f in about.get("fields") or ())
             text += f": {about.get('samples'):,} samples" + (f" of {parts}" if parts else "")
@@ -277,6 +282,8 @@ class Client(Selecting, Closing):
         if cut:
             shape["table"] = "keys,parts" if keys or contents.classes is not None else "parts"
         plan = self._plan(str(about["name"]), number, query, shape, about)
+        if not multiprocessing.current_process().daemon:  # of a loader's workers one says it: see torch.py
+            advise_homes(self.core, plan)
         automatic = (Automatic() if decode is True else decode) if cut else None
         steps = Steps(
             {contents.name_of(part): decoder for part, decoder in decoders.items()},

@@ -24,7 +24,7 @@ from ._agree import AGREE, refuse, settle
 from ._buffers import LARGE
 from ._memory import own
 from ._parameters import Decode, Shares, checked
-from ._ranks import find_ranks, warn_of_uneven_shares
+from ._ranks import advise_homes, find_ranks, warn_of_uneven_shares
 from .batch import Batch, Sample
 from .client import ClientOwner, Origin
 from .epoch import OF_BATCHES, Epoch, Plan
@@ -272,6 +272,7 @@ class Dataset(ClientOwner, torch_data.IterableDataset):  # type: ignore[misc,typ
             worker = torch_data.get_worker_info()
             if rank == 0 and (worker is None or worker.id == 0):
                 warn_of_uneven_shares(epoch.plan)
+                advise_homes(self.client.core, epoch.plan)
             self._open = {**dict(list(self._open.items())[-1:]), want: epoch}
         epoch = self._open[want]
         epoch.prefetch_factor, epoch.gather = self.prefetch_factor, self._gather

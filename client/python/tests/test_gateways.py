@@ -13,12 +13,11 @@ import pytest
 
 import millrace
 from millrace import _gateways
-from millrace._gateways import Fleet, Gateway, Source, home_by_rank
+from millrace._gateways import Fleet, Gateway, home_by_rank, sources_of
 
 
 def fleet(*addresses: str, home: Any = None, lookup: Callable[[str], list[str]] = lambda _: [], probe: Any = None) -> Fleet:
-    sources = [Source.parse(a, home is None) for a in addresses]
-    return Fleet(sources, home, probe or (lambda *_: None), lookup)
+    return Fleet(sources_of(addresses, home), home, probe or (lambda *_: None), lookup)
 
 
 def names(gateways: list[Gateway]) -> list[str]:

@@ -14,7 +14,7 @@ PLANTS = [
     (
         "the address of a socket is taken for a dataset's",
         "./cmd/millrace TestCommandsReachAUnixSocket",
-        [("internal/location/gateway.go", ' || strings.HasPrefix(arg, socketPrefix) || hostPort(arg)', ' || hostPort(arg)')],
+        [("internal/location/gateway.go", ' || hasScheme(arg) || hostPort(arg)', ' || hostPort(arg)')],
     ),
     (
         "samples that a sampler asks for together are asked for one by one",
@@ -106,6 +106,27 @@ PLANTS = [
         "client takes a gateway back for answering small questions",
         "./client TestGatewayThatOnlySeemsReadyIsLeft",
         [("client/near.go", "if !time.Now().Before(g.until) {", "if g != nil {")],
+    ),
+    (
+        "a gateway without an SRV record moves those behind it to other ranks",
+        "./client TestRecordMissingKeepsIndexes",
+        [("client/srv.go", "\t\ttargets = withMissing(targets)\n", "\t\t_ = withMissing(targets)\n")],
+    ),
+    (
+        "the gateways of a pattern are numbered without their zeros",
+        "./client TestFormsOfPatterns",
+        [("client/pattern.go", "len(digits), n, address", "1, n, address")],
+    ),
+    (
+        "the advice about homes comes at every epoch",
+        "./client TestAdviceAboutHomesComesOnce",
+        [("client/home.go", "c.fleet.advised.Do(func() {", "new(sync.Once).Do(func() {"),
+         ("client/home.go", '\t"strings"\n', '\t"strings"\n\t"sync"\n')],
+    ),
+    (
+        "the Python client moves ranks when a gateway has no SRV record",
+        "client/python/tests/test_names.py test_ranks_find_their_gateways_by_srv_records",
+        [("client/python/millrace/_names.py", "if not (fill and alike and targets):", "if targets:")],
     ),
     (
         "client waits for a name server while gateways answer",

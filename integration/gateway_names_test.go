@@ -1,0 +1,119 @@
+package integration_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/millrace-data/millrace/client"
+	"github.com/millrace-data/millrace/integration/harness"
+)
+
+// TestRanksFindTheirGatewaysByName reads epochs through plain gateways that are named by a pattern, and by the SRV records of a real name
+// server: together they read the store once. A gateway without a name, as a pod that is starting, costs its own ranks their home, and no
+// others.
+func TestRanksFindTheirGatewaysByName(t *testing.T) {
+	const samples = 6000
+	store, reads := harness.OpenCounted(t)
+	files, _ := harness.Files(t, samples, 1500)
+	harness.Pack(t, store, files, dataset, small()...)
+	alone := serve(t, store)
+	reads.Forget()
+	ranksReadHomes(t, []*harness.Gateway{alone}, client.Options{WorldSize: 1, BatchSize: 256}, samples)
+	stored := float64(reads.Bytes())
+	for _, how := range []func(*testing.T, []*harness.Gateway) (cfg client.Config, lose func()){namedByRecords, namedByPattern} {
+		gateways := make([]*harness.Gateway, homed)
+		for i := range gateways {
+			gateways[i] = serve(t, store, "--cache-size", "16MiB", "--lame-duck", "0s", "--host", fmt.Sprintf("gateways-%d.gateways.test", i))
+		}
+		cfg, lose := how(t, gateways)
+		cfg.Dataset, cfg.Home = dataset, client.HomeByRank
+		opt := client.Options{WorldSize: 2 * homed, BatchSize: 256, Split: "locality", Homes: homed}
+		// The two ranks of the gateway that is lost go to two others, each of which reads that gateway's quarter once. Above that come
+		// parts of the chunks that a border between two homes cuts, 0.1 to 0.9 % of the data, as the reads of both meet; a rank that
+		// goes to a gateway that is not its home would cost 12 % and more.
+		for epoch, most := range []float64{1.03, .005, .54} {
+			if epoch == 2 {
+				lose()
+			}
+			reads.Forget()
+			opt.Epoch = uint64(epoch)
+			allRanksRead(t, cfg, opt)
+			got := float64(reads.Bytes()) / stored
+			t.Logf("%v, epoch %d: %.4f of the data read from the store", cfg.Gateways, epoch, got)
+			if got > most {
+				t.Errorf("%v, epoch %d: got %.4f of the data read from the store, want at most %.4f", cfg.Gateways, epoch, got, most)
+			}
+		}
+	}
+}
+
+// allRanksRead reads an epoch by all ranks, with a new client, and proves that each sample came once.
+func allRanksRead(t *testing.T, cfg client.Config, opt client.Options) {
+	t.Helper()
+	c, err := client.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.CloseIdle()
+	if _, err := c.ReadEpoch(t.Context(), client.Epoch{Options: opt, AllRanks: true, Connections: 16}); err != nil {
+		t.Errorf("%v, epoch %d: %v", cfg.Gateways, opt.Epoch, err)
+	}
+}
+
+// lost is the gateway that loses its name.
+const lost = 1
+
+// namedByRecords has the gateways be SRV records, in another order than that of their numbers.
+func namedByRecords(t *testing.T, gateways []*harness.Gateway) (cfg client.Config, lose func()) {
+	t.Helper()
+	names, before := &zone{}, net.DefaultResolver
+	net.DefaultResolver = names.resolver(t)
+	t.Cleanup(func() { net.DefaultResolver = before })
+	records := map[string][]string{}
+	const service = "_http._tcp.gateways.test."
+	for i := len(gateways) - 1; i >= 0; i-- {
+		host := fmt.Sprintf("gateways-%d.gateways.test.", i)
+		_, port, _ := net.SplitHostPort(strings.TrimPrefix(gateways[i].URL, "http://"))
+		records[host] = []string{"A 127.0.0.1"}
+		records[service] = append(records[service], fmt.Sprintf("SRV 0 10 %s %s", port, host))
+	}
+	names.set(0, records)
+	return client.Config{Gateways: []string{"srv:" + strings.TrimSuffix(service, ".")}}, func() {
+		left := map[string][]string{}
+		for name, texts := range records {
+			for _, text := range texts {
+				if of := fmt.Sprintf("gateways-%d.", lost); !strings.HasPrefix(name, of) && !strings.Contains(text, of) {
+					left[name] = append(left[name], text)
+				}
+			}
+		}
+		names.set(0, left)
+	}
+}
+
+// namedByPattern has the dialler know the gateways by the names of a pattern.
+func namedByPattern(t *testing.T, gateways []*harness.Gateway) (cfg client.Config, lose func()) {
+	t.Helper()
+	known := map[string]string{}
+	for i, g := range gateways {
+		known[fmt.Sprintf("gateways-%d.gateways.test:8080", i)] = strings.TrimPrefix(g.URL, "http://")
+	}
+	dial := func(ctx context.Context, network, name string) (net.Conn, error) {
+		if known[name] == "" {
+			return nil, &net.DNSError{Err: "no such host", Name: name, IsNotFound: true}
+		}
+		return new(net.Dialer).DialContext(ctx, network, known[name])
+	}
+	cfg = client.Config{
+		Gateways: []string{fmt.Sprintf("gateways-{0..%d}.gateways.test:8080", homed-1)},
+		HTTP:     &http.Client{Transport: &http.Transport{DialContext: dial}},
+	}
+	return cfg, func() {
+		cfg.HTTP.CloseIdleConnections()
+		delete(known, fmt.Sprintf("gateways-%d.gateways.test:8080", lost))
+	}
+}
