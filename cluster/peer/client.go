@@ -39,6 +39,7 @@ type ClientConfig struct {
 	Dial    time.Duration // to have a connection, 250 ms
 	Silence time.Duration // without a sign of life before the answer, or without a byte within it, 500 ms
 	PerPeer int           // reads of one peer at a time: 64. More wait for their turn.
+	MostAge time.Duration // of a connection of the client's own: 1 h
 }
 
 const (
@@ -81,12 +82,16 @@ func NewClient(cfg ClientConfig) *Client {
 	if cfg.PerPeer <= 0 {
 		cfg.PerPeer = defaultPerPeer
 	}
+	if cfg.MostAge <= 0 {
+		cfg.MostAge = mostAge
+	}
 	c := &Client{cfg: cfg, scheme: "http", transport: cfg.Transport, reads: newTurns(cfg.PerPeer)}
 	if cfg.TLS != nil {
 		c.scheme = "https"
 	}
 	if c.transport == nil {
-		c.transport, c.dials = newTransport(cfg), newTurns(dialsAtOnce)
+		c.transport = &renewing{age: cfg.MostAge, fresh: func() *http.Transport { return newTransport(cfg) }}
+		c.dials = newTurns(dialsAtOnce)
 	}
 	return c
 }

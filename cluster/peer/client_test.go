@@ -217,7 +217,7 @@ func TestFewConnectionsAreMadeAtATime(t *testing.T) {
 	address := start(t, serverOf(s))
 	client := asker(t, nil)
 	var now, most atomic.Int32
-	transport := client.transport.(*http.Transport)
+	transport := client.transport.(*renewing).current()
 	dial := transport.DialContext
 	transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
 		most.Store(max(most.Load(), now.Add(1)))

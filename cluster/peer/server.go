@@ -44,6 +44,7 @@ type ServerConfig struct {
 	Connections int           // open at a time: half of what the data port may have
 	Reads       int           // answered at a time, 512; above it CodeOverloaded
 	DrainTime   time.Duration // for what is in flight once Serve is told to end, 10 s
+	MostAge     time.Duration // of a connection, 1 h
 }
 
 const (
@@ -79,6 +80,9 @@ func NewServer(cfg ServerConfig) *Server {
 	if cfg.DrainTime <= 0 {
 		cfg.DrainTime = defaultDrainTime
 	}
+	if cfg.MostAge <= 0 {
+		cfg.MostAge = mostAge
+	}
 	return &Server{cfg: cfg, reads: make(chan struct{}, cfg.Reads), beside: semaphore.NewWeighted(besideBudget)}
 }
 
@@ -88,7 +92,8 @@ func NewServer(cfg ServerConfig) *Server {
 // answer has ended.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	err := port.New(port.Config{
-		Handler: s, Service: s, Log: s.cfg.Log, Connections: s.cfg.Connections, DrainTime: s.cfg.DrainTime, TLS: s.cfg.TLS,
+		Handler: s, Service: s, Log: s.cfg.Log, Connections: s.cfg.Connections, DrainTime: s.cfg.DrainTime,
+		TLS: s.cfg.TLS, MostAge: s.cfg.MostAge,
 	}).Serve(ctx, ln)
 	if errors.Is(err, context.DeadlineExceeded) {
 		s.cfg.Log.Warn().Err(err).Dur("drain_timeout", s.cfg.DrainTime).

@@ -16,7 +16,7 @@ func (x *serveConfig) defineCluster(f *cli.Flags) {
 	f.Text(&c.Cert, "peer-cert", "", "PEM `FILE` with this gateway's certificate, for both ends of a connection")
 	f.Text(&c.Key, "peer-key", "", "PEM `FILE` with the key of --peer-cert")
 	f.Text(&c.CA, "peer-ca", "", "PEM `FILE` with the authority that has signed the gateways' certificates")
-	f.List(&c.Allow, "peer-allow", "`NAME` that a gateway's certificate must have; may be repeated (default any that --peer-ca has signed)")
+	f.List(&c.Allow, "peer-allow", "`NAME` that a gateway's certificate must have, where * stands for anything but a dot; may be repeated (default any that --peer-ca has signed)")
 	f.Flag(&c.SharedCert, "peer-shared-cert", "gateways share a certificate: its names need not have the --member name of the gateway that shows it")
 	f.Flag(&c.Insecure, "peer-insecure", "no certificates: every process that reaches the peer port may read every dataset; on loopback only")
 	f.Text(&c.Member, "member", "", "`NAME` of this gateway, the same after a restart (default the host's name)")

@@ -192,6 +192,8 @@ func TestClusterFlagsAreChecked(t *testing.T) {
 		"another's name":       {append(append(member, certs...), "--member", "gw-77"), `calls itself "gw-77", and its certificate is for ["gateway"`},
 		"shared for nobody":    {append(local, "--peer-shared-cert"), "means no certificates, but some are named"},
 		"fits by certificates": {append(append(member, certs...), "--peer-allow", "gateway", "--member", "gateway"), ""},
+		"fits by a pattern":    {append(append(member, certs...), "--peer-allow", "gate*", "--member", "gateway"), ""},
+		"a malformed pattern":  {append(append(member, certs...), "--peer-allow", "gw-[0", "--member", "gateway"), "--peer-allow: \"gw-[0\": the part"},
 		"fits by a shared one": {append(append(member, certs...), "--peer-shared-cert"), ""},
 		"a list":               {append(local, "--join", "file:"+secret), secret + ": line 1: "},
 		"no list":              {append(local, "--join", "file:"+data+"/none"), "--join: read the list of gateways: "},

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -18,9 +17,9 @@ type Peer struct {
 
 // NewPeer reads the files and checks them: that they are there, that key and certificate belong
 // together, that the certificate is in its time, and that the CA has signed it for both ends of a
-// connection. allow are the names, each a DNS name, URI or common name, of which another gateway's
-// certificate must have one. None: every certificate that the CA has signed is a member's, so that
-// the CA must sign for nothing else.
+// connection. allow are patterns (CheckPattern) for DNS names, URIs and common names: another gateway's
+// certificate must have a name that fits one of them. None: every certificate that the CA has signed is
+// a member's, so that the CA must sign for nothing else.
 func NewPeer(cfg Config, allow []string) (*Peer, error) {
 	all := []*file{{what: "peer certificate", name: cfg.Cert}, {what: "peer key", name: cfg.Key}, {what: "peer CA", name: cfg.CA}}
 	files, err := newFiles(all, cfg, func(texts [][]byte, now time.Time) (*identity, error) {
@@ -99,14 +98,14 @@ func (p *Peer) Client() *tls.Config {
 	}
 }
 
-// allowed reports whether a certificate that is good has one of the names.
+// allowed returns an error unless a certificate that is good has a name that is allowed.
 func (p *Peer) allowed(cert *x509.Certificate) error {
 	if len(p.allow) == 0 {
 		return nil
 	}
 	names := Names(cert)
 	for _, name := range names {
-		if slices.ContainsFunc(p.allow, func(a string) bool { return strings.EqualFold(a, name) }) {
+		if slices.ContainsFunc(p.allow, func(pattern string) bool { return matches(pattern, name) }) {
 			return nil
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace-data/millrace/cluster"
 	"github.com/millrace-data/millrace/cluster/discovery"
+	"github.com/millrace-data/millrace/internal/certs"
 )
 
 const (
@@ -170,5 +171,10 @@ func (c *ClusterConfig) checkCertificates(f *faults) {
 		f.add("peer-insecure", "means no certificates, but some are named")
 	case !c.Insecure && !all:
 		f.add("cluster", "%s: want peer-cert, peer-key and peer-ca, or peer-insecure on loopback", c.Name)
+	}
+	for _, pattern := range c.Allow {
+		if err := certs.CheckPattern(pattern); err != nil {
+			f.add("peer-allow", "%w", err)
+		}
 	}
 }

@@ -75,7 +75,7 @@ type ClusterConfig struct {
 	Cert       string       // PEM files
 	Key        string
 	CA         string
-	Allow      []string // names that a certificate must have one of; none: any
+	Allow      []string // patterns, one of which a name of a certificate must fit; none: any name
 	Insecure   bool     // no certificates
 	SharedCert bool     // gateways share a certificate
 	Member     string   // name of this gateway

@@ -33,6 +33,7 @@ type Config struct {
 	LameDuck    time.Duration                      // after Drain, requests are answered as before for so long: 0
 	DrainTime   time.Duration                      // for requests in flight once the lame-duck time is over, 45 s
 	TLS         *tls.Config                        // nil: plain HTTP
+	MostAge     time.Duration                      // of a connection; 0: it is not bounded
 	BaseContext func(net.Listener) context.Context // of all requests; nil: an empty one
 	Leave       func() bool                        // asked when the end begins: is the lame-duck time of use to nobody? nil: it is of use
 }
@@ -64,7 +65,11 @@ func New(cfg Config) *Server {
 	if cfg.DrainTime <= 0 {
 		cfg.DrainTime = defaultDrainTime
 	}
-	return &Server{cfg: cfg, http: newHTTPServer(cfg.Handler, cfg.BaseContext, cfg.Log)}
+	s := &Server{cfg: cfg, http: newHTTPServer(cfg.Handler, cfg.BaseContext, cfg.Log)}
+	if cfg.MostAge > 0 {
+		endOld(s.http, cfg.MostAge)
+	}
+	return s
 }
 
 // adminConnections is how many connections the admin port has at a time: scrapers, probes, and a person or two.

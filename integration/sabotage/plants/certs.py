@@ -2,6 +2,32 @@
 
 PLANTS = [
     (
+        "certs lets a star of a pattern stand for a dot",
+        "./internal/certs TestPatternsOfNames",
+        [
+            (
+                "internal/certs/pattern.go",
+                'strings.Split(strings.ToLower(pattern), "."), strings.Split(strings.ToLower(name), ".")',
+                "[]string{strings.ToLower(pattern)}, []string{strings.ToLower(name)}",
+            ),
+        ],
+    ),
+    (
+        "certs compares a pattern with the beginning of a name",
+        "./internal/certs TestPatternsOfNames",
+        [("internal/certs/pattern.go", "if len(wants) != len(parts) {", "if len(wants) > len(parts) {")],
+    ),
+    (
+        "peer keeps connections for as long as the answerer does",
+        "./cluster/peer TestExpiredCertificatesStopWorking",
+        [("cluster/peer/renewal.go", "if r.now != nil && time.Now().After(r.until) {", "if r.now != nil && time.Now().IsZero() {")],
+    ),
+    (
+        "peer keeps connections for as long as the asker does",
+        "./cluster/peer TestExpiredCertificatesStopWorking",
+        [("internal/port/age.go", "time.Now().After(end)", "time.Now().IsZero() && end.IsZero()")],
+    ),
+    (
         "certs never looks at the files again",
         "./internal/certs TestNewFilesAreUsedAtOnce",
         [("internal/certs/files.go", "if !changed && f.fault == nil {", "if f.now != nil {")],

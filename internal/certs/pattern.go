@@ -1,0 +1,36 @@
+package certs
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+)
+
+// CheckPattern refuses a pattern that can match no name: an empty one, and one with a part that is malformed.
+func CheckPattern(pattern string) error {
+	if pattern == "" {
+		return errors.New("want a name")
+	}
+	for part := range strings.SplitSeq(pattern, ".") {
+		if _, err := path.Match(part, ""); err != nil {
+			return fmt.Errorf("%.300q: the part %.300q between dots is malformed: want * for any letters, ? for one, [a-c] for one of some, or \\ before such a sign", pattern, part)
+		}
+	}
+	return nil
+}
+
+// matches reports whether a name fits a pattern, each part between dots by path.Match: so no sign of a pattern stands for
+// a dot or a slash. A, B and a, b are the same.
+func matches(pattern, name string) bool {
+	wants, parts := strings.Split(strings.ToLower(pattern), "."), strings.Split(strings.ToLower(name), ".")
+	if len(wants) != len(parts) {
+		return false
+	}
+	for i, want := range wants {
+		if ok, err := path.Match(want, parts[i]); err != nil || !ok {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,76 @@
+package certs_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/millrace-data/millrace/internal/certs"
+	"github.com/millrace-data/millrace/internal/certs/certtest"
+)
+
+// TestPatternsOfNames compares names of certificates with patterns, part for part between dots.
+func TestPatternsOfNames(t *testing.T) {
+	ca := certtest.New(t)
+	for _, c := range []struct {
+		pattern, name string
+		want          bool
+	}{
+		{"gateways-*.gateways.train.svc", "gateways-12.gateways.train.svc", true},
+		{"gateways-*.gateways.train.svc", "Gateways-0.GATEWAYS.train.svc", true},
+		{"Gateways-*.gateways.train.svc", "gateways-0.gateways.train.svc", true},
+		{"gateways-*.gateways.train.svc", "gateways-.gateways.train.svc", true},
+		{"gateways-*.gateways.train.svc", "gateways-0.evil.gateways.train.svc", false},
+		{"gateways-*.gateways.train.svc", "gateways-0.gateways.train.svc.evil", false},
+		{"gateways-*.gateways.train.svc", "x.gateways-0.gateways.train.svc", false},
+		{"gateways-*.gateways.train.svc", "gateways-0.gateways.train", false},
+		{"gateways-*", "gateways-0.evil", false},
+		{"gateways*svc", "gateways.svc", false},
+		{"gateways?train.svc", "gateways.train.svc", false},
+		{"gateways[!-~]train.svc", "gateways.train.svc", false},
+		{"*", "gw-0", true},
+		{"*", "gw-0.gateways", false},
+		{"*.*", "gw-0.gateways", true},
+		{"gw-[0-3]", "gw-2", true},
+		{"gw-[0-3]", "gw-4", false},
+		{"gw-?", "gw-4", true},
+		{"gw-?", "gw-42", false},
+		{`gw \*`, "gw *", true},
+		{`gw \*`, "gw 1", false},
+		{"spiffe://train.example/ns/a/sa/gw-*", "spiffe://train.example/ns/a/sa/gw-1", true},
+		{"spiffe://train.example/ns/*/gw", "spiffe://train.example/ns/a/sa/gw", false},
+		{"spiffe://*/gw", "spiffe://train.example/gw", false},
+	} {
+		if err := certs.CheckPattern(c.pattern); err != nil {
+			t.Errorf("%s: got %v, want it taken", c.pattern, err)
+		}
+		cfg := ca.Issue(t, t.TempDir(), func(x *x509.Certificate) {
+			x.DNSNames = nil
+			if u, err := url.Parse(c.name); err == nil && u.Scheme != "" {
+				x.URIs = []*url.URL{u}
+			} else {
+				x.Subject.CommonName = c.name
+			}
+		})
+		member, err := certs.NewPeer(cfg, []string{"none", c.pattern})
+		if err != nil {
+			t.Fatal(err)
+		}
+		leaf := member.Leaf()
+		err = member.Client().VerifyConnection(tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}})
+		if got := err == nil; got != c.want {
+			t.Errorf("%q by %q: got allowed %v (%v), want %v", c.name, c.pattern, got, err, c.want)
+		}
+	}
+}
+
+func TestMalformedPatternsAreRefused(t *testing.T) {
+	for _, pattern := range []string{"", "gw-[", "gw-[0-", "gw-[0.3].x", "gw-[]", `gw.x\`, `gw\.x`} {
+		err := certs.CheckPattern(pattern)
+		if err == nil || pattern != "" && !strings.Contains(err.Error(), "malformed") {
+			t.Errorf("%q: got %v, want it refused", pattern, err)
+		}
+	}
+}
