@@ -23,16 +23,18 @@ type Cluster struct {
 	cfg     Config
 	started time.Time
 
-	now atomic.Pointer[snapshot] // who owns what
+	now      atomic.Pointer[snapshot] // who owns what
+	building sync.Mutex               // held while a snapshot is made; mu may be taken inside of it
+	troubles []string                 // the faults that were logged last; guarded by building
 
-	mu       sync.Mutex // guards all below
+	mu       sync.Mutex // guards all below; it is held for looking up and counting alone, since each Read takes it
+	stale    bool       // a new snapshot is due
 	rng      *rand.Rand // for jitter: two that start together do not stay in step
 	contacts map[string]*contact
 	start    func(work func(context.Context)) // starts what Run waits for; nil while Run does not run
 	members  map[string]*member
 	draining bool
 	heirs    map[string][]peer.Held // while this gateway drains: what each member is to take over, by ID
-	troubles []string               // the faults that were logged last
 	notes    []note                 // log lines, written once mu is free
 	hedges   float64                // that may be asked now
 	hedged   uint64                 // that were asked
@@ -48,7 +50,7 @@ func New(cfg Config) *Cluster {
 	c := &Cluster{
 		cfg: cfg, started: time.Now(), hedges: hedgeBurst, earned: time.Now(), slowest: loadCold / loadTimes, prompt: promptFloor,
 		rng:      rand.New(rand.NewPCG(h.Sum64(), 0)),
-		contacts: map[string]*contact{}, members: map[string]*member{},
+		contacts: map[string]*contact{}, members: map[string]*member{}, stale: true,
 	}
 	c.rebuild()
 	return c
@@ -116,8 +118,7 @@ func (c *Cluster) Serve(all map[peer.Served]int) {
 	if maps.Equal(c.cfg.Serves, all) {
 		return
 	}
-	c.cfg.Serves = all
-	c.rebuild()
+	c.cfg.Serves, c.stale = all, true
 	for _, k := range c.contacts {
 		k.awake()
 	}
@@ -134,8 +135,13 @@ func (c *Cluster) note(line *zerolog.Event, words string) {
 	c.notes = append(c.notes, note{line, words})
 }
 
-// unlock writes the lines that were kept while mu was held.
+// unlock makes the snapshot that is due after what was changed while mu was held, and writes the lines that were kept.
 func (c *Cluster) unlock() {
+	if c.stale {
+		c.mu.Unlock()
+		c.rebuild()
+		c.mu.Lock()
+	}
 	lines := c.notes
 	c.notes = nil
 	c.mu.Unlock()

@@ -35,18 +35,26 @@ func (k *contact) awake() {
 
 // found takes what the discovery knows.
 func (c *Cluster) found(addresses []string) {
+	listed := make(map[string]bool, len(addresses))
+	for _, a := range addresses {
+		if discovery.CheckAddress(a) == nil {
+			listed[a] = true
+			c.list(a)
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, k := range c.contacts {
-		k.listed = slices.Contains(addresses, k.address)
+		k.listed = listed[k.address]
 	}
-	for _, a := range addresses {
-		if discovery.CheckAddress(a) != nil {
-			continue
-		}
-		if k := c.meet(a, ""); k != nil {
-			k.listed = true
-		}
+}
+
+// list takes one address that the discovery knows.
+func (c *Cluster) list(address string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if k := c.meet(address, ""); k != nil {
+		k.listed = true
 	}
 }
 
@@ -229,7 +237,5 @@ func (c *Cluster) forget() {
 			delete(c.members, id)
 		}
 	}
-	if c.now.Load().recent && !c.recent() {
-		c.rebuild()
-	}
+	c.stale = c.stale || c.now.Load().recent && !c.recent()
 }

@@ -10,14 +10,15 @@ import (
 // member then asks this gateway itself, and the answer lists which of the chunks held here, soonest needed first, the member owns
 // from now on, so that it can bring them while this gateway still answers.
 func (c *Cluster) Drain(held []peer.Chunk) {
+	after := c.known()
+	after.draining = true
+	heirs := c.snapshot(after).heirs(held)
 	c.mu.Lock()
 	defer c.unlock()
 	if c.draining {
 		return
 	}
-	c.draining = true
-	c.rebuild()
-	c.heirs = c.now.Load().heirs(held)
+	c.draining, c.heirs, c.stale = true, heirs, true
 	for _, k := range c.contacts {
 		k.awake()
 	}

@@ -95,6 +95,9 @@ func (c *Cluster) blame(r *asking, q *peer.Query, err error) {
 	if c.members[m.ID] != m || m.state == Gone || m.state == Ejected || r.begun.Before(m.sickAt) || r.begun.Before(m.back) {
 		return
 	}
+	if errors.Is(err, errLate) && c.pair() {
+		return
+	}
 	m.sick++
 	m.sickAt = time.Now()
 	m.poorAt = m.sickAt
@@ -104,6 +107,18 @@ func (c *Cluster) blame(r *asking, q *peer.Query, err error) {
 	}
 	m.probe = probe(q)
 	c.eject(m, r.begun, 0, fmt.Sprintf("%d questions in a row were answered elsewhere, the last since: %v", m.sick, err))
+}
+
+// pair reports whether there is one other gateway alone. When its answers come late it may be this gateway that is slow, or the way
+// between them that is full, and no third one can tell: where their links are full each would eject the other and read everything itself.
+func (c *Cluster) pair() bool {
+	others := 0
+	for _, m := range c.members {
+		if m.state != Gone {
+			others++
+		}
+	}
+	return others == 1
 }
 
 // most reports whether more than half of the gateways are so, this one counted, which is not.

@@ -11,20 +11,20 @@ import (
 // mostNames is how many members one fault names, and how many generations are told of.
 const mostNames = 8
 
-// faults says in words what is wrong with the members together, though each of them is well. c.mu is held.
-func (c *Cluster) faults() []string {
+// faults says in words what is wrong with the members together, though each of them is well.
+func (n known) faults() []string {
 	ours := map[string]string{} // a generation of each dataset that is served here
-	for s := range c.cfg.Serves {
+	for s := range n.serves {
 		ours[s.Dataset] = max(ours[s.Dataset], s.Generation)
 	}
 	others := map[peer.Served][]string{} // generations that are not ours, of datasets that are
-	for _, m := range c.members {
+	for _, m := range n.members {
 		if m.state == Gone || m.Draining {
 			continue
 		}
 		shared := map[string]bool{}
 		for _, s := range m.Serves {
-			if _, both := c.cfg.Serves[s]; both {
+			if _, both := n.serves[s]; both {
 				shared[s.Dataset] = true
 			}
 		}
@@ -47,13 +47,14 @@ func (c *Cluster) faults() []string {
 	return apart[:min(len(apart), mostNames)]
 }
 
-// warn logs the faults, each time that they are others than before.
-func (c *Cluster) warn() {
-	faults := c.faults()
+// warn has the faults logged, each time that they are others than before. c.building is held.
+func (c *Cluster) warn(faults []string) {
 	if slices.Equal(faults, c.troubles) {
 		return
 	}
 	c.troubles = faults
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, f := range faults {
 		c.note(c.cfg.Log.Warn(), f)
 	}

@@ -76,16 +76,14 @@ func (c *Cluster) alive(k *contact, h peer.Hello, begun time.Time) {
 	default:
 		c.turn(m, Alive, "")
 	}
-	if change {
-		c.rebuild()
-	}
+	c.stale = c.stale || change
 	c.measured(m, now.Sub(begun))
 	if goes && c.start != nil && c.cfg.Inherit != nil && len(h.Held) > 0 {
 		c.start(func(ctx context.Context) { c.cfg.Inherit(ctx, h.ID, h.Held) })
 	}
 }
 
-// turn is where the state of a member changes: it says so in the log, and works out anew who owns what.
+// turn is where the state of a member changes: it says so in the log, and who owns what is worked out anew.
 func (c *Cluster) turn(m *member, to State, why string) {
 	from := m.state
 	if from == to {
@@ -118,7 +116,7 @@ func (c *Cluster) turn(m *member, to State, why string) {
 		line.Dur("for", time.Until(m.until))
 	}
 	c.note(line, "member "+words)
-	c.rebuild()
+	c.stale = true
 }
 
 // distinct sorts what a gateway serves, and leaves out what it names twice.

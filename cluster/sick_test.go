@@ -130,6 +130,24 @@ func TestLateMemberIsEjected(t *testing.T) {
 	})
 }
 
+// Of two gateways neither ejects the other for being late, since no third one can tell which of them is.
+func TestLateMemberOfAPairStays(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.fleet(2)[0]
+		w.read = func(string, string) error { time.Sleep(300 * time.Millisecond); return nil }
+		o := &other{}
+		for range 10 * sickAfter {
+			if err := a.Read(t.Context(), "gw-1", sample(chunk(1)), [][]byte{make([]byte, 1000)}, o.instead); err != nil && !errors.Is(err, peer.ErrOutdone) {
+				t.Fatal(err)
+			}
+			w.pass(10 * time.Second) // hedges are earned again
+		}
+		if got := states(a)["gw-1"]; got != Alive || o.beside < 2*sickAfter {
+			t.Errorf("got %v after %d answers of others that were faster, want %v after many", got, o.beside, Alive)
+		}
+	})
+}
+
 // However many questions are late, few of them are asked twice.
 func TestHedgesAreFew(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {

@@ -76,58 +76,60 @@ type OtherStatus struct {
 
 // Status returns all that is known now.
 func (c *Cluster) Status() Status {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := c.now.Load()
-	self := c.self()
-	out := Status{Cluster: c.cfg.Name, View: s.number, Members: []MemberStatus{}, Others: []OtherStatus{}, Faults: []string{}, Hedges: c.hedged}
+	s, n := c.now.Load(), c.known()
+	out := Status{Cluster: c.cfg.Name, View: s.number, Members: []MemberStatus{}, Faults: append([]string{}, n.faults()...)}
+	out.Others, out.Hedges = c.others()
+	self := c.Self()
 	out.Self = MemberStatus{
 		ID: self.ID, Boot: self.Boot, Address: self.Address, State: Alive, CacheBytes: self.Weight,
-		Serves: c.owned(s, self.ID, self.Serves),
+		Serves: n.owned(s, self.ID, self.Serves),
 	}
 	if self.Draining {
 		out.Self.State = Draining
 	}
-	for _, m := range c.members {
-		out.Members = append(out.Members, c.status(s, m))
+	for _, m := range n.members {
+		out.Members = append(out.Members, n.status(s, m))
 	}
-	for _, k := range c.contacts {
-		switch {
-		case k.reason != "" && k.misses == 0:
-			out.Others = append(out.Others, OtherStatus{Address: k.address, ID: k.who, State: Refused, Reason: k.reason})
-		case !k.alias && c.here(k) == nil:
-			out.Others = append(out.Others, OtherStatus{Address: k.address, State: Unknown, Reason: k.reason})
-		}
-	}
-	out.Faults = append(out.Faults, c.faults()...)
-	slices.SortFunc(out.Members, func(a, b MemberStatus) int { return cmp.Compare(a.ID, b.ID) })
 	slices.SortFunc(out.Others, func(a, b OtherStatus) int { return cmp.Compare(a.Address, b.Address) })
 	return out
 }
 
-func (c *Cluster) status(s *snapshot, m *member) MemberStatus {
+// others returns the addresses where no member answers, and how many questions were hedged.
+func (c *Cluster) others() (others []OtherStatus, hedged uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	others = []OtherStatus{}
+	for _, k := range c.contacts {
+		switch {
+		case k.reason != "" && k.misses == 0:
+			others = append(others, OtherStatus{Address: k.address, ID: k.who, State: Refused, Reason: k.reason})
+		case !k.alias && c.here(k) == nil:
+			others = append(others, OtherStatus{Address: k.address, State: Unknown, Reason: k.reason})
+		}
+	}
+	return others, c.hedged
+}
+
+func (n known) status(s *snapshot, m member) MemberStatus {
 	out := MemberStatus{
 		ID: m.ID, Boot: m.Boot, Address: m.Address, State: m.state, Reason: m.reason, CacheBytes: m.Weight,
-		Serves:    c.owned(s, m.ID, m.Serves),
+		Serves:    n.owned(s, m.ID, m.Serves),
 		LatencyMS: float64(m.latency.Microseconds()) / 1000, SeenSeconds: time.Since(m.seen).Seconds(), LinkRate: int64(m.rate),
 		Asked: m.asked, Answered: m.answered,
 	}
-	switch {
-	case m.state == Ejected:
+	if m.state == Ejected {
 		out.RetryAfter = max(0, time.Until(m.until).Seconds())
-	case m.state == Alive && m.at.misses > 0:
-		out.State = Suspect
 	}
 	return out
 }
 
 // owned says what a gateway owns of what it serves.
-func (c *Cluster) owned(s *snapshot, id string, serves []peer.Served) []OwnedStatus {
+func (n known) owned(s *snapshot, id string, serves []peer.Served) []OwnedStatus {
 	out := []OwnedStatus{}
 	for _, key := range serves {
 		share := s.owners[key].Share(id)
 		out = append(out, OwnedStatus{
-			Dataset: key.Dataset, Generation: key.Generation, Share: share, Chunks: int64(math.Round(share * float64(c.cfg.Serves[key]))),
+			Dataset: key.Dataset, Generation: key.Generation, Share: share, Chunks: int64(math.Round(share * float64(n.serves[key]))),
 		})
 	}
 	return out

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 type snapshot struct {
 	number uint64
 	owners map[peer.Served]*placement.View // of one generation, among those that serve it
-	before map[peer.Served]*placement.View // who may hold what has come to others: see rebuild
+	before map[peer.Served]*placement.View // who may hold what has come to others: see Cluster.snapshot
 	recent bool                            // this gateway has come of late
 }
 
@@ -73,40 +74,105 @@ func (c *Cluster) Share(generation string) float64 {
 // View changes when Owner or Share may answer otherwise than before.
 func (c *Cluster) View() uint64 { return c.now.Load().number }
 
-// rebuild makes a new snapshot of who owns what. The owners of before are those that would own if nobody drained; and, for some
-// minutes after this gateway came, as if it were not there, nor those that came with it. c.mu is held, or nobody else knows c.
-func (c *Cluster) rebuild() {
-	s := &snapshot{
-		number: 1, recent: c.recent(), owners: map[peer.Served]*placement.View{}, before: map[peer.Served]*placement.View{},
+// known is what a snapshot is made of: a copy, so that nobody waits for a lock meanwhile.
+type known struct {
+	serves   map[peer.Served]int
+	draining bool
+	members  []member // by ID
+}
+
+// known returns what is known now. A member that has not answered the last hello is Suspect here.
+func (c *Cluster) known() known {
+	n := c.copied()
+	slices.SortFunc(n.members, func(a, b member) int { return cmp.Compare(a.ID, b.ID) })
+	return n
+}
+
+func (c *Cluster) copied() known {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := known{serves: c.cfg.Serves, draining: c.draining, members: make([]member, 0, len(c.members))}
+	for _, m := range c.members {
+		one := *m
+		if m.state == Alive && m.at.misses > 0 {
+			one.state = Suspect
+		}
+		n.members = append(n.members, one)
 	}
+	return n
+}
+
+// rebuild makes the snapshot that is due, unless another goroutine has made it since. c.mu is not held.
+func (c *Cluster) rebuild() {
+	c.building.Lock()
+	defer c.building.Unlock()
+	if !c.due() {
+		return
+	}
+	n := c.known()
+	s := c.snapshot(n)
 	if is := c.now.Load(); is != nil {
 		s.number = is.number + 1
 	}
-	now, before := map[peer.Served][]placement.Member{}, map[peer.Served][]placement.Member{}
-	for _, m := range c.members {
+	c.now.Store(s)
+	c.warn(n.faults())
+}
+
+// due reports whether a new snapshot is due; the caller makes it.
+func (c *Cluster) due() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	stale := c.stale
+	c.stale = false
+	return stale
+}
+
+// snapshot says who owns what. The owners of before are those that would own if nobody drained; and, for some
+// minutes after this gateway came, as if it were not there, nor those that came with it.
+func (c *Cluster) snapshot(n known) *snapshot {
+	s := &snapshot{
+		number: 1, recent: c.recent(), owners: map[peer.Served]*placement.View{}, before: map[peer.Served]*placement.View{},
+	}
+	type lists struct{ now, before []placement.Member }
+	all := map[peer.Served]*lists{}
+	for key := range n.serves {
+		all[key] = &lists{}
+	}
+	for _, m := range n.members {
 		if m.state == Gone || m.state == Ejected {
 			continue
 		}
 		p := placement.Member{ID: m.ID, Weight: m.Weight}
 		for _, served := range m.Serves {
-			if !m.Draining {
-				now[served] = append(now[served], p)
+			of := all[served]
+			if of == nil {
+				continue // not ours
 			}
-			if m.Draining || !s.recent || !c.newcomer(m) {
-				before[served] = append(before[served], p)
+			if !m.Draining {
+				of.now = append(of.now, p)
+			}
+			if m.Draining || !s.recent || !c.newcomer(&m) {
+				of.before = append(of.before, p)
 			}
 		}
 	}
 	self := placement.Member{ID: c.cfg.ID, Weight: c.cfg.Weight}
-	for key := range c.cfg.Serves {
-		if !c.draining {
-			now[key] = append(now[key], self)
+	var made []*placement.View // most datasets have the same members: one view serves them all
+	view := func(of []placement.Member, ours bool) *placement.View {
+		if ours {
+			of = append(of, self)
 		}
-		if !s.recent {
-			before[key] = append(before[key], self)
+		slices.SortFunc(of, func(a, b placement.Member) int { return cmp.Compare(a.ID, b.ID) })
+		for _, v := range made {
+			if slices.Equal(v.Members(), of) {
+				return v
+			}
 		}
-		s.owners[key], s.before[key] = placement.NewView(now[key]), placement.NewView(before[key])
+		made = append(made, placement.NewView(of))
+		return made[len(made)-1]
 	}
-	c.now.Store(s)
-	c.warn()
+	for key, of := range all {
+		s.owners[key], s.before[key] = view(of.now, !n.draining), view(of.before, !s.recent)
+	}
+	return s
 }

@@ -18,12 +18,13 @@ type Member struct {
 type View struct {
 	members []Member
 	keys    []uint64  // of each member
+	sum     float64   // of the weights
 	log     *logTable // nil: members that own chunks all have one weight
 }
 
 // NewView makes a view of members, in any order; their IDs are distinct.
 func NewView(members []Member) *View {
-	v := &View{members: slices.Clone(members)}
+	v := &View{members: slices.Clone(members), keys: make([]uint64, 0, len(members))}
 	slices.SortFunc(v.members, func(a, b Member) int { return cmp.Compare(a.ID, b.ID) })
 	weight := uint64(0)
 	for _, m := range v.members {
@@ -32,6 +33,7 @@ func NewView(members []Member) *View {
 			v.log = newLogTable()
 		}
 		weight = max(weight, m.Weight)
+		v.sum += float64(m.Weight)
 	}
 	return v
 }
@@ -52,15 +54,9 @@ func (v *View) Share(id string) float64 {
 	if v == nil {
 		return 0
 	}
-	var sum, own float64
-	for _, m := range v.members {
-		sum += float64(m.Weight)
-		if m.ID == id {
-			own = float64(m.Weight)
-		}
-	}
-	if own == 0 {
+	i, here := slices.BinarySearchFunc(v.members, id, func(m Member, id string) int { return cmp.Compare(m.ID, id) })
+	if !here || v.members[i].Weight == 0 {
 		return 0
 	}
-	return own / sum
+	return float64(v.members[i].Weight) / v.sum
 }

@@ -112,7 +112,7 @@ PLANTS = [
     (
         "cluster asks those who came with it for chunks that nobody of them has",
         "./cluster TestSeveralComeBackTogether",
-        [("cluster/view.go", "!s.recent || !c.newcomer(m)", "true")],
+        [("cluster/view.go", "!s.recent || !c.newcomer(&m)", "true")],
     ),
     (
         "cluster says nothing of a change of owners",
@@ -259,5 +259,20 @@ PLANTS = [
         "peer records answers to questions that are not recorded",
         "./cluster/peer TestAnswersAreOfTheAskersTrace",
         [("cluster/peer/handler.go", 'if r.Header.Get("Traceparent") == "" {', "if false {")],
+    ),
+    (
+        "cluster lets one of two gateways eject the other for being late",
+        "./cluster TestLateMemberOfAPairStays",
+        [("cluster/ejection.go", "return others == 1", "return others == 0")],
+    ),
+    (
+        "cluster goes on with the owners of before when a member is ejected",
+        "./cluster TestFailedReadEjects",
+        [("cluster/cluster.go", "\tif c.stale {\n", "\tif c.stale && len(c.notes) == 0 {\n")],
+    ),
+    (
+        "cluster takes the members of one dataset for those of another one",
+        "./cluster TestWhatIsServedChanges",
+        [("cluster/view.go", "if slices.Equal(v.Members(), of) {", "if len(v.Members()) > 0 {")],
     ),
 ]

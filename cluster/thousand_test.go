@@ -1,0 +1,63 @@
+package cluster
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/millrace-data/millrace/cluster/peer"
+)
+
+// BenchmarkThousandMembers is what a cluster of 1,000 gateways costs each of them: a snapshot for each change of members, a status
+// for each scrape, and what the discovery finds.
+func BenchmarkThousandMembers(b *testing.B) {
+	for _, datasets := range []int{1, 16} {
+		c, addresses := thousand(datasets)
+		b.Run(fmt.Sprintf("rebuild/datasets=%d", datasets), func(b *testing.B) {
+			for b.Loop() {
+				c.mu.Lock()
+				c.stale = true
+				c.unlock()
+			}
+		})
+		b.Run(fmt.Sprintf("status/datasets=%d", datasets), func(b *testing.B) {
+			for b.Loop() {
+				c.Status()
+			}
+		})
+		b.Run(fmt.Sprintf("copied/datasets=%d", datasets), func(b *testing.B) { // the longest hold of the lock
+			for b.Loop() {
+				c.copied()
+			}
+		})
+		b.Run(fmt.Sprintf("found/datasets=%d", datasets), func(b *testing.B) {
+			for b.Loop() {
+				c.found(addresses)
+			}
+		})
+	}
+}
+
+// thousand is a gateway that knows 1,000 others, of unequal weights, which all serve the same datasets; and their addresses.
+func thousand(datasets int) (*Cluster, []string) {
+	serves := map[peer.Served]int{}
+	var all []peer.Served
+	for i := range datasets {
+		s := peer.Served{Dataset: fmt.Sprintf("dataset-%d", i), Generation: fmt.Sprintf("%064x", i)}
+		serves[s] = 10000
+		all = append(all, s)
+	}
+	c := New(Config{Name: "cluster", ID: "gw", Boot: "boot", Address: "10.1.0.1:7946", Weight: 1 << 30, Serves: serves})
+	var addresses []string
+	for i := range 1000 {
+		address := fmt.Sprintf("10.0.%d.%d:7946", i/250, i%250+1)
+		addresses = append(addresses, address)
+		h := c.Self()
+		h.ID, h.Boot, h.Address, h.Serves = fmt.Sprintf("gw-%d", i), "boot", address, all
+		h.Weight += uint64(i % 2)
+		c.mu.Lock()
+		c.alive(c.meet(address, ""), h, time.Now())
+		c.unlock()
+	}
+	return c, addresses
+}
