@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"regexp"
 	"strconv"
@@ -46,7 +47,7 @@ func lossTests() map[string]string {
 func runLosses(ctx context.Context, r *lab.Report) error {
 	for _, mark := range []string{"tail", "sick", "apart", "refill"} {
 		name := lossTests()[mark]
-		lines, passed, err := figures(ctx, name)
+		lines, passed, err := figures(ctx, ".", "github.com/millrace-data/millrace/internal/clustersim", name)
 		if err != nil {
 			return err
 		}
@@ -64,9 +65,10 @@ func runLosses(ctx context.Context, r *lab.Report) error {
 	return nil
 }
 
-// figures runs one test of the simulator, and returns what it says it has measured.
-func figures(ctx context.Context, name string) (lines []string, passed bool, err error) {
-	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-v", "-run", "^"+name+"$", "github.com/millrace-data/millrace/internal/clustersim")
+// figures runs one test of a package, seen from a directory, and returns what it says it has measured.
+func figures(ctx context.Context, dir, pack, name string, env ...string) (lines []string, passed bool, err error) {
+	cmd := exec.CommandContext(ctx, "go", "test", "-C", dir, "-count=1", "-timeout=1h", "-v", "-run", "^"+name+"$", pack)
+	cmd.Env = append(os.Environ(), env...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err = cmd.Run()

@@ -35,6 +35,7 @@ func all() []lab.Experiment {
 		nodes(fullNodes()),
 		tasks(fullTasks()),
 		losses(),
+		links(),
 		locality(fullLocality()),
 		simulated(fullSimulate()),
 	}

@@ -55,6 +55,15 @@ func (i *Island) Node(t testing.TB, name, rate string) *Node {
 	return n
 }
 
+// Narrow limits the link of a node that was made without a rate, for epochs of a second: only 32 KiB pass at once. 200 ms of bytes
+// may wait; with 30 ms TCP dropped so much that it reached half to three quarters of the rate.
+func (n *Node) Narrow(t testing.TB, rate string) {
+	t.Helper()
+	for at, device := range map[*Node]string{n: "eth0", n.island.hub: n.port} {
+		at.command(t, "tc", "qdisc", "add", "dev", device, "root", "tbf", "rate", rate, "burst", "32kb", "latency", "200ms")
+	}
+}
+
 // Unplug takes the node's link down: it reaches nobody and nobody reaches it, the store and clients included.
 func (n *Node) Unplug(t testing.TB) {
 	t.Helper()

@@ -12,27 +12,31 @@ import (
 
 // History is all that one seed decides: who reads what from whom, and what goes wrong when. It prints as text.
 type History struct {
-	Seed     uint64
-	Kind     Kind
-	Data     *Data
-	Old      *Data // an earlier generation of the same dataset, which only lying gateways speak of
-	Params   shuffle.Params
-	Locality bool // split=locality
-	Batch    uint64
-	Epochs   uint64
-	Gateways []Gateway
-	Ranks    []Rank
-	Link     link
-	Room     int           // bytes that two gateways have between them and nobody has read yet
-	Cluster  string        // its name
-	Store    time.Duration // at most so long does the store take
-	Even     bool          // it takes just that
-	Faults   []Fault
-	Heal     time.Duration                    // everything is well from then on
-	InStep   bool                             // no rank begins a batch before all have the one before, as ranks that add up gradients
-	Each     time.Duration                    // epoch e begins after e times that, or when it comes
-	Trace    func(format string, args ...any) // is told what happens; nil: nobody is
-	Mark     time.Duration                    // reads of the store after that are counted by themselves too
+	Seed      uint64
+	Kind      Kind
+	Data      *Data
+	Old       *Data // an earlier generation of the same dataset, which only lying gateways speak of
+	Params    shuffle.Params
+	Locality  bool   // split=locality
+	Homes     uint64 // of it; 0: as many as ranks
+	Apart     bool   // the gateways know nothing of each other
+	Batch     uint64
+	Epochs    uint64
+	Gateways  []Gateway
+	Ranks     []Rank
+	Link      link
+	Card      int64         // bytes a second each way of a gateway's network card, for its clients, the others and the store; 0: no bound
+	StoreCard int64         // of the store's
+	Room      int           // bytes that two gateways have between them and nobody has read yet
+	Cluster   string        // its name
+	Store     time.Duration // at most so long does the store take
+	Even      bool          // it takes just that
+	Faults    []Fault
+	Heal      time.Duration                    // everything is well from then on
+	InStep    bool                             // no rank begins a batch before all have the one before, as ranks that add up gradients
+	Each      time.Duration                    // epoch e begins after e times that, or when it comes
+	Trace     func(format string, args ...any) // is told what happens; nil: nobody is
+	Mark      time.Duration                    // reads of the store after that are counted by themselves too
 }
 
 // Kind says what may befall a history, and so what is asked of it beyond right bytes.
@@ -64,6 +68,7 @@ type Rank struct {
 	Slow  int           // of 16 answers, so many are taken slowly
 	Quits int           // of 16 requests, so many are given up early
 	Think time.Duration // between batches
+	Ahead int           // so many batches are asked for at a time; 0: one when it is wanted
 	Limit time.Duration // of one request
 }
 

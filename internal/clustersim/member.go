@@ -26,6 +26,16 @@ func (p *process) assemble() {
 	p.room = m
 	set, run := p.machine.set, p.machine.run
 	d := run.history.Data
+	p.budget = budget.New(set.Budget, 0)
+	own := datapath.Config{
+		Budget: p.budget, Fetchers: set.Fetchers, PartSize: set.PartSize, CheckSHA: set.CheckSHA, NoPrefetch: set.NoPrefetch,
+		Policy: datapath.Policies()[set.Policy], Debug: true,
+	}
+	if run.history.Apart {
+		p.path = datapath.New(own)
+		p.source = p.path.Open(d.Index, reach{p, run.store, run.books}, d.Prefix)
+		return
+	}
 	m.client = peer.NewClient(peer.ClientConfig{
 		Cluster: run.history.Cluster, ID: p.machine.id, Transport: &wire{from: p, peers: run.machineAt, open: map[*process]bool{}},
 	})
@@ -34,11 +44,8 @@ func (p *process) assemble() {
 		Serves:    map[peer.Served]int{{Dataset: d.Name, Generation: d.Index.Generation()}: d.Index.Chunks()},
 		Discovery: &p.machine.view, Client: m.client, Inherit: p.inherit, Log: run.log(p.boot),
 	})
-	p.budget = budget.New(set.Budget, 0)
-	p.path = datapath.New(datapath.Config{
-		Budget: p.budget, Fetchers: set.Fetchers, PartSize: set.PartSize, CheckSHA: set.CheckSHA, NoPrefetch: set.NoPrefetch,
-		Policy: datapath.Policies()[set.Policy], Debug: true, Peers: m.cluster,
-	})
+	own.Peers = m.cluster
+	p.path = datapath.New(own)
 	p.source = p.path.Open(d.Index, reach{p, run.store, run.books}, d.Prefix)
 	p.source.Share(d.Name)
 	m.server = peer.NewServer(peer.ServerConfig{
@@ -48,7 +55,11 @@ func (p *process) assemble() {
 }
 
 // run keeps the process in the cluster until its end.
-func (m *member) run(ctx context.Context) { _ = m.cluster.Run(ctx) }
+func (m *member) run(ctx context.Context) {
+	if m.cluster != nil {
+		_ = m.cluster.Run(ctx)
+	}
+}
 
 // seen checks every question that arrives: it is for a rank that reads at the asker, or a client of the asker's own waits for a chunk
 // of it.

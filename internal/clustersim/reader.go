@@ -1,6 +1,7 @@
 package clustersim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,21 +36,72 @@ func (r *reader) read(ctx context.Context) {
 		if objstore.Sleep(ctx, time.Until(r.run.began.Add(time.Duration(e)*h.Each))) != nil {
 			return
 		}
+		get := r.getter(ctx, batches, epoch)
 		for m := range batches.Batches() {
-			at, samples := r.share(batches, epoch, m)
-			if r.rnd.IntN(16) < r.set.Moves {
-				r.near = r.rnd.IntN(len(r.run.machines))
-			}
 			asked := time.Now()
-			if !r.persist(ctx, at, samples) {
+			if !get(m) {
 				return
 			}
-			if r.run.step != nil && r.run.step.wait(ctx, func() { r.run.stepped(time.Since(asked)) }) != nil {
+			if r.run.step != nil && r.run.step.wait(ctx, func() { r.stepped(asked, m+1 == batches.Batches()) }) != nil {
 				return
 			}
 			if objstore.Sleep(ctx, r.set.Think) != nil {
 				return
 			}
+		}
+	}
+}
+
+// stepped notes that all ranks have a batch that the last one asked for at a time.
+func (r *reader) stepped(asked time.Time, last bool) {
+	if r.set.Ahead > 0 {
+		asked = r.run.ahead
+	}
+	r.run.ahead = time.Now()
+	r.run.stepped(time.Since(asked))
+	if last {
+		r.run.passed()
+	}
+}
+
+// getter returns a function that gets the batches of an epoch one after the other. False: the reader gave up.
+func (r *reader) getter(ctx context.Context, b shuffle.Batching, epoch *shuffle.Epoch) func(m uint64) bool {
+	get := func(by *reader, m uint64) bool {
+		at, samples := by.share(b, epoch, m)
+		if by.rnd.IntN(16) < by.set.Moves {
+			by.near = by.rnd.IntN(len(by.run.machines))
+		}
+		return by.persist(ctx, at, samples)
+	}
+	ahead := uint64(r.set.Ahead)
+	if ahead == 0 {
+		return func(m uint64) bool { return get(r, m) }
+	}
+	got := make([]chan bool, ahead) // batch m comes by number m modulo ahead
+	for i := range ahead {
+		got[i] = make(chan bool)
+		by := *r
+		by.rnd = rand.New(rand.NewPCG(r.run.history.Seed, 1000*(1+r.rank)+i))
+		r.run.work.Go(func() {
+			for m := i; m < b.Batches(); m += ahead {
+				ok := get(&by, m)
+				select {
+				case got[i] <- ok:
+				case <-ctx.Done():
+					return
+				}
+				if !ok {
+					return
+				}
+			}
+		})
+	}
+	return func(m uint64) bool {
+		select {
+		case ok := <-got[m%ahead]:
+			return ok
+		case <-ctx.Done():
+			return false
 		}
 	}
 }
@@ -64,10 +116,10 @@ func (r *reader) share(b shuffle.Batching, epoch *shuffle.Epoch, m uint64) (shuf
 	if !h.Locality {
 		return at, epoch.AppendShare(nil, mine)
 	}
-	at.Split = shuffle.Locality
+	at.Split, at.Homes = shuffle.Locality, cmp.Or(h.Homes, ranks)
 	all := epoch.AppendShare(nil, whole)
 	var samples []uint64
-	for _, place := range epoch.DealHomes(whole, r.rank, ranks, ranks) {
+	for _, place := range epoch.DealHomes(whole, r.rank, ranks, at.Homes) {
 		samples = append(samples, all[place])
 	}
 	return at, samples
@@ -153,10 +205,23 @@ func (r *reader) serve(ctx context.Context, p *process, at shuffle.Cursor, sampl
 		r.run.ended("bytes from " + t.Tier)
 	}
 	cut := objstore.Sleep(ctx, slow)
+	if cut == nil {
+		cut = p.net.cross(ctx, route{p.machine.number, theReaders}, answerHead+sizeOf(body.Segments))
+	}
 	if err := r.run.history.Data.check(samples, body.Segments); err != nil {
 		r.run.wrong("rank %d, gateway %s, epoch %d, position %d: %v", r.rank, p.boot, at.Epoch.Number(), at.First, err)
 	}
 	return cut
+}
+
+// answerHead is what an answer has beside samples: a head, and the end of a tar.
+const answerHead = 1400
+
+func sizeOf(segments [][]byte) (n int64) {
+	for _, s := range segments {
+		n += int64(len(s))
+	}
+	return n
 }
 
 // kindOf says in a word how a request ended.

@@ -19,7 +19,8 @@ type Report struct {
 	Wrong  []string       // what should not have happened; empty: all is well
 	Ended  map[string]int // requests by how they ended, and bodies by the tiers that they came from
 	Took   []time.Duration
-	Steps  []time.Duration // from when all ranks ask for a batch until all have it, where they keep in step
+	Steps  []time.Duration // from when all ranks ask for a batch until all have it, where they keep in step; with batches ahead from step to step
+	Passed []Passed        // the ends of epochs, where ranks keep in step
 	Chunks float64         // read from the store, in whole chunks
 	Late   float64         // those after the mark
 	Strays float64         // of the late ones, those of chunks that were not lost
@@ -28,6 +29,12 @@ type Report struct {
 	Needed float64         // reads of chunks that the history cannot do without: each once, and once more what was lost
 	Stats  datapath.Stats
 	Asked  map[int]int // requests to the store, by machine
+}
+
+// Passed is what a job had taken when an epoch ended.
+type Passed struct {
+	Store int64  // bytes read from the store
+	Peers uint64 // bytes between gateways
 }
 
 // run is one history being played.
@@ -41,6 +48,7 @@ type run struct {
 	began    time.Time
 	step     *barrier       // nil: each rank goes on by itself
 	work     sync.WaitGroup // processes that end, and troubles
+	ahead    time.Time      // when the last step ended; only barriers write it
 
 	mu     sync.Mutex // guards all below
 	done   bool
@@ -90,6 +98,12 @@ func newRun(h *History, s depot) *run {
 	r := &run{
 		history: h, net: newNetwork(h.Link), store: s, books: newBooks(h.Data), began: time.Now(),
 		report: &Report{Ended: map[string]int{}}, counts: make([][]uint32, h.Epochs), short: make([]bool, h.Epochs),
+	}
+	if h.Card > 0 {
+		for i := range h.Gateways {
+			r.net.cards[i] = &card{rate: h.Card}
+		}
+		r.net.cards[theStore] = &card{rate: h.StoreCard}
 	}
 	for e := range r.counts {
 		r.counts[e] = make([]uint32, h.Data.Index.Samples())
@@ -145,6 +159,7 @@ func (r *run) boot(ctx context.Context) {
 	}
 	_ = objstore.Sleep(ctx, settle)
 	r.began = time.Now()
+	r.ahead = r.began
 	if r.history.Mark > 0 {
 		r.books.mark = r.began.Add(r.history.Mark)
 	}
@@ -197,6 +212,19 @@ func (r *run) stepped(took time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.report.Steps = append(r.report.Steps, took)
+}
+
+// passed notes that all ranks have the last batch of an epoch.
+func (r *run) passed() {
+	p := Passed{Store: r.books.bytes()}
+	for _, m := range r.machines {
+		if now := m.now(); now != nil {
+			p.Peers += now.path.Stats().PeerBytes
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.report.Passed = append(r.report.Passed, p)
 }
 
 // refused notes that an epoch will not be complete, since a batch is larger than a budget.

@@ -50,11 +50,17 @@ func (r reach) ReadRange(ctx context.Context, ref objstore.Ref, offset int64, ds
 	if limited.Err() != nil && ctx.Err() == nil { // it stalls: a backend gives it up
 		return fmt.Errorf("read %q at %d: %w", ref.Key, offset, objstore.ErrTimeout)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return r.p.net.cross(ctx, route{theStore, r.p.machine.number}, n) // no bound: bytes keep coming
 }
 
-// theStore is the store's number in the network.
-const theStore = -1
+// Numbers in the network of what is no gateway.
+const (
+	theStore   = -1
+	theReaders = -2
+)
 
 // books count what is read from the store.
 type books struct {
@@ -151,6 +157,16 @@ func (b *books) needed() (n int) {
 		}
 	}
 	return n + len(b.lost)
+}
+
+// bytes returns how many were read.
+func (b *books) bytes() (sum int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, n := range b.chunks {
+		sum += n
+	}
+	return sum
 }
 
 // strays returns how many chunks were read after the mark that had not been lost.

@@ -67,6 +67,9 @@ func (s *stream) put(e event) error {
 	if s.gone {
 		return syscall.EPIPE
 	}
+	if n := int64(len(e.data)); n > 0 && s.net.limited(s.route) {
+		e.at = s.net.leave(s.route, n).Add(s.late + l.took(n))
+	}
 	s.events = append(s.events, e)
 	s.queued += len(e.data)
 	s.wake()
@@ -141,6 +144,11 @@ func (s *stream) empty() bool {
 func (s *stream) arrive(ctx context.Context, e event) error {
 	if err := objstore.Sleep(ctx, time.Until(e.at)); err != nil {
 		return err
+	}
+	if n := int64(len(e.data)); n > 0 && s.net.limited(s.route) {
+		if err := objstore.Sleep(ctx, time.Until(s.net.enter(s.route, n, e.at))); err != nil {
+			return err
+		}
 	}
 	_, err := s.net.wait(ctx, s.route)
 	return err

@@ -57,6 +57,41 @@ PLANTS = [
         [("deploy/proxies/varnish.vcl", '    return (pass);', '    return (hash);')],
     ),
     (
+        "HAProxy as configured sends ranks to gateways in turn",
+        "./integration TestProxiesSendRanksHome/haproxy,_8_ranks",
+        [("deploy/proxies/haproxy.cfg", "mul(4),div(txn.world_size)", "mod(4)")],
+    ),
+    (
+        "nginx as configured does not take a request to another gateway",
+        "./integration TestProxiesSendRanksHome/nginx,_8_ranks",
+        [("deploy/proxies/nginx.conf", "proxy_next_upstream error timeout", "proxy_next_upstream off")],
+    ),
+    (
+        "nginx as configured has one gateway fewer for ranks",
+        "./integration TestProxiesSendRanksHome/nginx,_8_ranks",
+        [("deploy/proxies/nginx.conf", "set $gateways 4", "set $gateways 3")],
+    ),
+    (
+        "Envoy as configured knows no gateway but a rank's own",
+        "./integration TestProxiesSendRanksHome/envoy,_8_ranks",
+        [("deploy/proxies/envoy.yaml", 'fallback_list", {{gateway = home}, {gateway = "any"}}', 'fallback_list", {{gateway = home}}')],
+    ),
+    (
+        "nginx before the store passes on a signature of another range",
+        "./integration TestStoreCacheReadsOnce",
+        [("deploy/proxies/nginx-store-cache.conf", 'proxy_set_header Authorization "";', "")],
+    ),
+    (
+        "nginx before the store keeps what nobody asks for",
+        "./integration TestStoreCacheReadsOnce",
+        [("deploy/proxies/nginx-store-cache.conf", '""      off;\n    default shards;', '""      shards;\n    default off;')],
+    ),
+    (
+        "nginx before the store passes on writes",
+        "./integration TestStoreCacheReadsOnce",
+        [("deploy/proxies/nginx-store-cache.conf", "limit_except GET { deny all; }", "")],
+    ),
+    (
         "gateway lets caches keep what they can never ask about again",
         "./integration TestREDbotFindsNoFault",
         [("gateway/json.go", '"no-store") //', '"no-cache") //')],
@@ -90,5 +125,35 @@ PLANTS = [
         "gateway keeps a connection whose body nobody has read",
         "./integration TestRawRequests",
         [("gateway/handler.go", "if r.ContentLength > body || r.ContentLength != 0 && body == 0 {\n\t\tx.w.Header().Set(\"Connection\", \"close\")\n", "if r.ContentLength > body || r.ContentLength != 0 && body == 0 {\n")],
+    ),
+    (
+        "HAProxy as configured sends ranks to gateways of a fleet of another size",
+        "./integration TestProxiesSendRanksHome",
+        [("deploy/proxies/haproxy.cfg", "url_param(rank),mul(4)", "url_param(rank),mul(3)")],
+    ),
+    (
+        "nginx as configured sends a rank to the gateway of its number",
+        "./integration TestProxiesSendRanksHome",
+        [("deploy/proxies/nginx.js", "Math.floor(Number(rank) * Number(r.variables.gateways) / Number(size))", "Number(rank) % Number(r.variables.gateways)")],
+    ),
+    (
+        "Envoy as configured has nobody stand in for a gateway that is down",
+        "./integration TestProxiesSendRanksHome",
+        [("deploy/proxies/envoy.yaml", '{{gateway = home}, {gateway = "any"}}', "{{gateway = home}}")],
+    ),
+    (
+        "a job of Slurm waits on for gateways that have ended",
+        "integration/slurm TestFaultsOfAJob",
+        [("deploy/slurm/millrace.sbatch", 'kill -0 "$gateways" 2>/dev/null ||', "true ||")],
+    ),
+    (
+        "a job of Slurm sees the settings of its gateways",
+        "integration/slurm TestFaultsOfAJob",
+        [("deploy/slurm/millrace.sbatch", 'unset "$name"', ":")],
+    ),
+    (
+        "a job of Slurm lists one gateway for all nodes",
+        "integration/slurm TestJob",
+        [("deploy/slurm/millrace.sbatch", "GATEWAYS=${GATEWAYS:1}", "GATEWAYS=http://${nodes[0]}:$port")],
     ),
 ]
