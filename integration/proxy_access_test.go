@@ -58,7 +58,7 @@ func TestProxiesPassOnWhoAsks(t *testing.T) {
 			audit := filepath.Join(t.TempDir(), "audit.log")
 			g := harness.Serve(t, store, dataset, "--dataset", "closed="+store.Dataset(dataset), "--cache-size", "64MiB",
 				"--access", access, "--trusted-proxies", "127.0.0.1", "--audit-log", audit, "--lame-duck", "1ms")
-			proxy, _ := startFront(t, f, strings.TrimPrefix(g.URL, "http://"), asItIs)
+			proxy, _ := startFront(t, f, asItIs, strings.TrimPrefix(g.URL, "http://"))
 			checkAccess(t, g, proxy.URL, token, from("127.0.0.2", nil))
 			checkAudit(t, g, audit, "127.0.0.2")
 		})
@@ -85,14 +85,14 @@ func TestProxiesPassOnWhoAsks(t *testing.T) {
 				for _, name := range []string{"ca.crt", "tls.crt", "tls.key", "tls.pem"} {
 					config = strings.ReplaceAll(config, " "+name, " "+filepath.Join(dir, name))
 				}
-				return strings.NewReplacer("#tls ", "", "http://gateways", "https://gateways", "127.0.0.1:8443", listen).Replace(config)
+				return strings.NewReplacer(append(placesOf("127.0.0.1:8443", listen), "#tls ", "", "http://$gateway", "https://$gateway")...).Replace(config)
 			}
 			address := strings.TrimPrefix(g.URL, "https://")
-			startFront(t, f, address, withTLS)
-			misled, _ := launchFront(t, f, address, func(config string) string {
+			startFront(t, f, withTLS, address)
+			misled, _ := launchFront(t, f, func(config string) string {
 				config = strings.ReplaceAll(withTLS(config), filepath.Join(dir, "ca.crt"), filepath.Join(dir, "stranger.crt"))
-				return strings.ReplaceAll(config, listen, harness.FreeAddress(t))
-			})
+				return strings.NewReplacer(placesOf(listen, harness.FreeAddress(t))...).Replace(config)
+			}, address)
 			var refused harness.Response
 			misled.Ready(t, func(ctx context.Context) (err error) {
 				refused, err = misled.Try(ctx, "/healthz")

@@ -28,17 +28,19 @@ type front struct {
 	name, config string
 	program      string
 	keeps        bool                       // what a URL pins
+	byRank       bool                       // it sends each rank to its gateway
 	args         func(dir string) []string  // to run in the foreground, in a directory of its own
 	more         func(listen string) string // arguments with the address, for a program whose configuration has none
 }
 
 func fronts() []front {
 	return []front{
-		{name: "nginx", config: "nginx.conf", program: "nginx", keeps: true, args: func(dir string) []string {
-			return []string{"-p", dir, "-c", "nginx.conf", "-e", "stderr", "-g", "daemon off; master_process off; error_log stderr warn;"}
-		}},
-		{name: "haproxy", config: "haproxy.cfg", program: "haproxy", args: func(dir string) []string {
+		{name: "nginx", config: "nginx.conf", program: "nginx", keeps: true, byRank: true, args: nginxArgs("nginx.conf")},
+		{name: "haproxy", config: "haproxy.cfg", program: "haproxy", byRank: true, args: func(dir string) []string {
 			return []string{"-db", "-f", filepath.Join(dir, "haproxy.cfg")}
+		}},
+		{name: "envoy", config: "envoy.yaml", program: "envoy", byRank: true, args: func(dir string) []string {
+			return []string{"-c", filepath.Join(dir, "envoy.yaml"), "--disable-hot-restart", "--concurrency", "2", "--log-level", "warning"}
 		}},
 		{name: "varnish", config: "varnish.vcl", program: "varnishd", keeps: true, args: func(dir string) []string {
 			return []string{
@@ -49,9 +51,18 @@ func fronts() []front {
 	}
 }
 
-// installed finds a program of the system's packages, which may lie where only root looks.
+func nginxArgs(config string) func(dir string) []string {
+	return func(dir string) []string {
+		return []string{"-p", dir, "-c", config, "-e", "stderr", "-g", "daemon off; master_process off; error_log stderr warn;"}
+	}
+}
+
+// installed finds a program of the system's packages, which may lie where only root looks, or Envoy in the cache.
 func installed(t *testing.T, name string) string {
 	t.Helper()
+	if name == "envoy" {
+		return harness.Installed(t, name)
+	}
 	if path, err := exec.LookPath(name); err == nil {
 		return path
 	}
@@ -62,28 +73,31 @@ func installed(t *testing.T, name string) string {
 	return path
 }
 
-// startFront starts a proxy with its configuration in deploy/proxies, in front of a gateway's address. edit changes the
-// configuration as its comments say.
-func startFront(t *testing.T, f front, gateway string, edit func(string) string) (proxy *harness.Gateway, dir string) {
+// startFront starts a proxy with its configuration in deploy/proxies, in front of gateways' addresses. The configuration has four
+// places for them, so one gateway alone stands in all. edit changes the configuration as its comments say.
+func startFront(t *testing.T, f front, edit func(string) string, gateways ...string) (proxy *harness.Gateway, dir string) {
 	t.Helper()
-	proxy, dir = launchFront(t, f, gateway, edit)
+	proxy, dir = launchFront(t, f, edit, gateways...)
 	proxy.Ready(t, harness.Answers(proxy.URL+"/healthz"))
 	return proxy, dir
 }
 
-func launchFront(t *testing.T, f front, gateway string, edit func(string) string) (proxy *harness.Gateway, dir string) {
+func launchFront(t *testing.T, f front, edit func(string) string, gateways ...string) (proxy *harness.Gateway, dir string) {
 	t.Helper()
 	dir, listen := t.TempDir(), harness.FreeAddress(t)
-	text, err := os.ReadFile(filepath.Join("..", "deploy", "proxies", f.config))
-	if err != nil {
-		t.Fatal(err)
+	places := placesOf("127.0.0.1:8000", listen)
+	for i := range 4 {
+		places = append(places, placesOf(fmt.Sprintf("127.0.0.1:%d", 8080+i), gateways[i%len(gateways)])...)
 	}
-	host, port, _ := strings.Cut(gateway, ":")
-	config := strings.NewReplacer(
-		"127.0.0.1:8000", listen, "127.0.0.1:8080", gateway,
-		`.host = "127.0.0.1"`, `.host = "`+host+`"`, `.port = "8080"`, `.port = "`+port+`"`,
-	).Replace(edit(string(text)))
-	if err := os.WriteFile(filepath.Join(dir, f.config), []byte(config), 0o644); err != nil {
+	configs := os.DirFS(filepath.Join("..", "deploy", "proxies"))
+	text, err := fs.ReadFile(configs, f.config)
+	if err == nil {
+		err = os.CopyFS(dir, configs)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, f.config), []byte(strings.NewReplacer(places...).Replace(edit(string(text)))), 0o644)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	args := f.args(dir)
@@ -92,6 +106,19 @@ func launchFront(t *testing.T, f front, gateway string, edit func(string) string
 	}
 	process := harness.Start(t, f.name, installed(t, f.program), os.Environ(), args...)
 	return &harness.Gateway{Process: process, URL: "http://" + listen}, dir
+}
+
+// placesOf returns pairs of what to replace to have an address of a configuration be another one: in the words of nginx and
+// HAProxy, of Varnish and of Envoy.
+func placesOf(address, by string) (pairs []string) {
+	words := func(address string) []string {
+		host, port, _ := strings.Cut(address, ":")
+		return []string{address, fmt.Sprintf(".host = %q;\n  .port = %q", host, port), fmt.Sprintf("{address: %s, port_value: %s}", host, port)}
+	}
+	for i, word := range words(address) {
+		pairs = append(pairs, word, words(by)[i])
+	}
+	return pairs
 }
 
 func asItIs(config string) string { return config }
@@ -164,7 +191,7 @@ func TestProxiesInFront(t *testing.T) {
 		t.Run(f.name, func(t *testing.T) {
 			g := harness.Serve(t, store, dataset, "--access", access, "--cache-size", "256MiB", "--lame-duck", "30s", "--drain-timeout", "1s")
 			line := startRelay(t, strings.TrimPrefix(g.URL, "http://"))
-			proxy, dir := startFront(t, f, line.address, asItIs)
+			proxy, dir := startFront(t, f, asItIs, line.address)
 			p := passage{t, f, g, proxy}
 			p.epochs(newReader(t, content), dir)
 			p.answers()
