@@ -1,0 +1,31 @@
+package millrace_test
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"testing"
+)
+
+// TestCompatibilityNamesTests holds docs/compatibility.md to the tests and files that it names.
+func TestCompatibilityNamesTests(t *testing.T) {
+	page, err := os.ReadFile("docs/compatibility.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := regexp.MustCompile("`(Test\\w+)`").FindAllSubmatch(page, -1)
+	files := regexp.MustCompile("`([a-z0-9/]+/(?:testdata|vectors)[a-z0-9./-]*)`").FindAllSubmatch(page, -1)
+	if len(tests) < 8 || len(files) < 5 {
+		t.Fatalf("got %d tests and %d files, want those that hold each promise", len(tests), len(files))
+	}
+	for _, m := range tests {
+		if err := exec.Command("grep", "-rq", "--include=*_test.go", "^func "+string(m[1])+"(t ", ".").Run(); err != nil {
+			t.Errorf("%s: %v; want a test of that name", m[1], err)
+		}
+	}
+	for _, m := range files {
+		if _, err := os.Stat(string(m[1])); err != nil {
+			t.Error(err)
+		}
+	}
+}

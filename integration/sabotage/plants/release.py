@@ -1,0 +1,19 @@
+"""Planted bugs in what makes a release."""
+
+PLANTS = [
+    (
+        "files of an archive have the time at which the release was made",
+        "./integration/release TestRelease",
+        [("tools/release/files.go", "Mode: f.mode, ModTime: at,", "Mode: f.mode, ModTime: time.Now(),")],
+    ),
+    (
+        "the image has no authorities to trust",
+        "./integration/release TestRelease",
+        [("tools/release/image.go", "if root.Constraint != nil {", "if root.Constraint == nil {")],
+    ),
+    (
+        "the program of a package cannot be run",
+        "./integration/release TestRelease",
+        [("tools/release/package.go", '"/usr/bin/millrace", 0o755)', '"/usr/bin/millrace", 0o644)')],
+    ),
+]

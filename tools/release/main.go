@@ -1,0 +1,105 @@
+// Command release fills dist with what a release consists of: archives, packages of Debian and RPM, an image, the chart, lists of
+// what the programs are made of, and the sums of all files, those of the wheels too that lie there already.
+//
+// usage: release ROOT             of a checkout without changes; two runs at one commit write the same bytes
+//
+//	release changelog VERSION ROOT   moves changes/unreleased to CHANGELOG.md
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "release:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	switch {
+	case len(args) == 1:
+		return makeAll(args[0])
+	case len(args) == 3 && args[0] == "changelog":
+		return writeChangelog(args[1], args[2], time.Now().UTC())
+	}
+	return fmt.Errorf("expected ROOT, or changelog VERSION ROOT, got %q", args)
+}
+
+// release is what all parts of a release know.
+type release struct {
+	root    string    // the checkout
+	work    string    // a directory for files that are not released as they are
+	out     string    // dist
+	commit  string    // of the checkout
+	time    time.Time // of the commit: every file has this time
+	version string    // without the v: 0.1.0
+
+	programs []program
+	papers   []file // what each archive holds beside its program
+}
+
+func makeAll(root string) (err error) {
+	r := &release{out: filepath.Join(root, "dist"), root: root}
+	if r.work, err = os.MkdirTemp("", "millrace-release-"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(r.work)
+	if err := os.MkdirAll(r.out, 0o755); err != nil {
+		return err
+	}
+	for _, step := range []struct {
+		name string
+		make func() error
+	}{
+		{"commit", r.readCommit}, {"programs", r.buildPrograms}, {"papers", r.collectPapers}, {"archives", r.writeArchives},
+		{"packages", r.writePackages}, {"image", r.writeImage}, {"chart", r.writeChart}, {"parts", r.writeParts}, {"sums", r.writeSums},
+	} {
+		start := time.Now()
+		if err := step.make(); err != nil {
+			return fmt.Errorf("%s: %w", step.name, err)
+		}
+		fmt.Printf("release: %-9s %5.1f s\n", step.name, time.Since(start).Seconds())
+	}
+	return nil
+}
+
+// readCommit refuses a checkout with changes, since nobody could build the same from its commit.
+func (r *release) readCommit() error {
+	changes, err := r.output("git", "status", "--porcelain")
+	if err != nil {
+		return err
+	}
+	if changes != "" {
+		return fmt.Errorf("the checkout has changes that are in no commit:\n%s", changes)
+	}
+	said, err := r.output("git", "log", "-1", "--format=%H %ct")
+	if err != nil {
+		return err
+	}
+	commit, seconds, _ := strings.Cut(said, " ")
+	n, err := strconv.ParseInt(seconds, 10, 64)
+	if err != nil {
+		return err
+	}
+	r.commit, r.time = commit, time.Unix(n, 0).UTC()
+	return nil
+}
+
+// output runs a program in the checkout and returns what it prints.
+func (r *release) output(name string, args ...string) (string, error) {
+	cmd := exec.Command(name, args...)
+	cmd.Dir, cmd.Stderr = r.root, os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
