@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the control plane that integration/kubernetes runs, from the sources that tools/kubernetes/go.mod pins, into the
 # user's cache directory: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl, and CoreDNS with the
-# plugins of a cluster. Does nothing when they are there already. The first build takes five minutes on two cores.
+# plugins of a cluster. Does nothing when they are there already. The first build takes six minutes on two cores.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 # shellcheck source=install.sh

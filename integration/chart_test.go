@@ -1,0 +1,311 @@
+package integration_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/millrace-data/millrace/integration/harness"
+)
+
+const chart = "../deploy/helm/millrace"
+
+// examples returns the files of values beside the chart.
+func examples(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("../deploy/helm/examples/*.yaml")
+	if err != nil || len(files) != 10 {
+		t.Fatalf("got %d files and %v, want ten files of values", len(files), err)
+	}
+	return files
+}
+
+// tried runs an installed program, and returns what it wrote.
+func tried(t *testing.T, name string, args ...string) (string, error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), harness.Installed(t, name), args...)
+	home := t.TempDir()
+	cmd.Env = append(os.Environ(), "HELM_CONFIG_HOME="+home, "HELM_CACHE_HOME="+home, "HELM_DATA_HOME="+home)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	return string(out) + stderr.String(), err
+}
+
+func mustTry(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := tried(t, name, args...)
+	if err != nil {
+		t.Fatalf("%s %q: %v\n%s", name, args, err, out)
+	}
+	return out
+}
+
+// rendered is the chart's objects for a release called gateways in the namespace training.
+func rendered(t *testing.T, args ...string) string {
+	t.Helper()
+	return mustTry(t, "helm", append([]string{"template", "gateways", chart, "--namespace", "training"}, args...)...)
+}
+
+// validate holds objects against the schemas of Kubernetes, cert-manager and the Prometheus Operator.
+func validate(t *testing.T, text string) error {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "objects.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	schemas := filepath.Join(filepath.Dir(harness.Installed(t, "kubeconform")), "..", "schemas", "{{.ResourceKind}}{{.KindSuffix}}.json")
+	out, err := tried(t, "kubeconform", "-strict", "-schema-location", schemas, file)
+	if err != nil {
+		t.Logf("kubeconform: %s", out)
+	}
+	return err
+}
+
+// object is what a test looks at of an object of Kubernetes.
+type object = map[string]any
+
+// objects reads rendered text. A config map's files are read too, as they are compared by what they mean.
+func objects(t *testing.T, text string) map[string]object {
+	t.Helper()
+	all := map[string]object{}
+	for d := yaml.NewDecoder(strings.NewReader(text)); ; {
+		var o object
+		if err := d.Decode(&o); err != nil {
+			break
+		}
+		if o == nil {
+			continue
+		}
+		if o["kind"] == "ConfigMap" {
+			for name, file := range o["data"].(object) {
+				var content any
+				if err := yaml.Unmarshal([]byte(file.(string)), &content); err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+				o["data"].(object)[name] = content
+			}
+		}
+		all[o["kind"].(string)+"/"+o["metadata"].(object)["name"].(string)] = o
+	}
+	if len(all) == 0 {
+		t.Fatalf("no objects in %s", text)
+	}
+	return all
+}
+
+// field follows keys into an object.
+func field(v any, keys ...string) any {
+	for _, k := range keys {
+		m, _ := v.(object)
+		v = m[k]
+	}
+	return v
+}
+
+func TestChartRendersValidObjects(t *testing.T) {
+	for _, values := range examples(t) {
+		t.Run(strings.TrimSuffix(filepath.Base(values), ".yaml"), func(t *testing.T) {
+			mustTry(t, "helm", "lint", "--strict", "--quiet", chart, "--values", values)
+			if err := validate(t, rendered(t, "--values", values)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for _, wrong := range []string{
+		"apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: a}\nspec: {replica: 1, selector: {}, template: {}, serviceName: a}\n",
+		"apiVersion: cert-manager.io/v1\nkind: Certificate\nmetadata: {name: a}\nspec: {secret: a, secretName: a, issuerRef: {name: a}}\n",
+	} {
+		if validate(t, wrong) == nil {
+			t.Errorf("%s: is valid, want a fault: the schemas hold nothing", wrong)
+		}
+	}
+}
+
+func TestChartRefusesWrongValues(t *testing.T) {
+	for set, want := range map[string]string{
+		"replica=2":                    "replica",
+		"cacheSize=4GB":                "/cacheSize",
+		"disk.size=1Gi,mode=daemonset": "/disk/hostPath",
+		"peers.enabled=true":           "/peers",
+		"mode=deployment":              "/mode",
+		"datasets=null":                "datasets",
+		"datasets[0].nme=x":            "/datasets/0",
+	} {
+		out, err := tried(t, "helm", "template", "gateways", chart, "--values", "../deploy/helm/examples/s3.yaml", "--set", set)
+		if err == nil || !strings.Contains(out, want) {
+			t.Errorf("--set %s: got %v and %s, want a fault that names %s", set, err, out, want)
+		}
+	}
+	if out, err := tried(t, "helm", "template", "gateways", chart); err == nil || !strings.Contains(out, "/datasets") {
+		t.Errorf("without values: got %v and %s, want a fault that names /datasets", err, out)
+	}
+}
+
+// TestChartValuesAreDescribed wants a comment above each value, and the schema to know it.
+func TestChartValuesAreDescribed(t *testing.T) {
+	text, err := os.ReadFile(chart + "/values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	above, group := "", regexp.MustCompile(`^[a-zA-Z0-9]+:$`)
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimRight(line, "\n")
+		if key := strings.TrimSpace(line); key != "" && !strings.HasPrefix(key, "#") && !group.MatchString(line) && !strings.HasPrefix(strings.TrimSpace(above), "#") {
+			t.Errorf("%s: no comment says what it is", key)
+		}
+		above = line
+	}
+	var values object
+	var schema struct {
+		Properties map[string]struct{ Properties map[string]any }
+	}
+	if err := yaml.Unmarshal(text, &values); err != nil {
+		t.Fatal(err)
+	}
+	text, err = os.ReadFile(chart + "/values.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &schema); err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range values {
+		described := schema.Properties[name].Properties
+		if inner, _ := value.(object); len(described) > 0 && !cmp.Equal(slices.Sorted(maps.Keys(inner)), slices.Sorted(maps.Keys(described))) {
+			t.Errorf("%s: the values have %q, the schema %q", name, slices.Sorted(maps.Keys(inner)), slices.Sorted(maps.Keys(described)))
+		}
+		delete(schema.Properties, name)
+	}
+	delete(schema.Properties, "global")
+	if len(schema.Properties) > 0 {
+		t.Errorf("the schema knows %q, which values.yaml does not have", slices.Sorted(maps.Keys(schema.Properties)))
+	}
+}
+
+// TestChartSettingsAreValid gives the settings of each example to serve --check, with data, certificates and memory of this machine.
+func TestChartSettingsAreValid(t *testing.T) {
+	files, _ := harness.Files(t, 50, 1000)
+	store := harness.Open(t, "dir")
+	harness.Pack(t, store, files, "photos")
+	certificates := t.TempDir()
+	if out, err := exec.CommandContext(t.Context(), "sh", "../deploy/certificates.sh", certificates, "tls").CombinedOutput(); err != nil {
+		t.Fatalf("certificates.sh: %v\n%s", err, out)
+	}
+	for _, values := range examples(t) {
+		t.Run(strings.TrimSuffix(filepath.Base(values), ".yaml"), func(t *testing.T) {
+			data := field(objects(t, rendered(t, "--values", values))["ConfigMap/gateways"], "data").(object)
+			dir := t.TempDir()
+			for name, content := range data {
+				if name == "datasets.yaml" {
+					named := field(content, "datasets").(object)
+					for d := range named {
+						named[d] = store.Dataset("photos")
+					}
+				}
+				if name == "millrace.yaml" {
+					content.(object)["memory"].(object)["cache-size"] = "64MiB"
+					if disk, ok := content.(object)["disk"].(object); ok {
+						disk["disk-cache-size"] = "64MiB"
+					}
+				}
+				text, err := yaml.Marshal(content)
+				if err != nil {
+					t.Fatal(err)
+				}
+				placed := strings.NewReplacer(
+					"/etc/millrace/", dir+"/", "/var/lib/millrace/", dir+"/",
+					"tls.crt", "tls.pem", "ca.crt", "ca.pem", "/etc/millrace-tls/", certificates+"/", "/etc/millrace-peer/", certificates+"/", "/etc/millrace-s3/", certificates+"/",
+				).Replace(string(text))
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(placed), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			env := []string{}
+			if data["millrace.yaml"].(object)["cluster"] != nil {
+				env = append(env, "MILLRACE_PEER_ADVERTISE=10.1.2.3:7946")
+			}
+			harness.MustRun(t, store.With(env...), "serve", "--config", filepath.Join(dir, "millrace.yaml"), "--check")
+		})
+	}
+}
+
+// TestChartResources follows numbers from the values to what the container asks for and what the program is told.
+func TestChartResources(t *testing.T) {
+	all := objects(t, rendered(t, "--values", "../deploy/helm/examples/everything.yaml"))
+	pod := field(all["StatefulSet/gateways"], "spec", "template", "spec")
+	container := field(pod, "containers").([]any)[0]
+	want := object{"requests": object{"cpu": "4", "memory": "1664Mi"}, "limits": object{"memory": "1664Mi"}} // 1 GiB, an eighth of it, 512 MiB
+	if got := field(container, "resources"); !cmp.Equal(got, any(want)) {
+		t.Errorf("resources: got %v, want %v", got, want)
+	}
+	if got := field(pod, "terminationGracePeriodSeconds"); got != 20+120+5 {
+		t.Errorf("grace period: got %v, want the lame-duck time, the drain and five seconds", got)
+	}
+	settings := field(all["ConfigMap/gateways"], "data", "millrace.yaml")
+	if got := field(settings, "disk", "disk-cache-size"); got != "8704MiB" { // 85 % of 10 GiB
+		t.Errorf("disk: got %v, want 8704MiB", got)
+	}
+	if follow, level := field(settings, "data", "follow"), field(settings, "log", "log-level"); follow != "5m" || level != "warn" {
+		t.Errorf("settings of the values: got follow %v and log-level %v, want 5m and warn", follow, level)
+	}
+	if headless := all["Service/gateways"]; field(headless, "spec", "clusterIP") != "None" || field(headless, "spec", "publishNotReadyAddresses") != true {
+		t.Errorf("service gateways: got %v, want headless, with gateways that are not ready", field(headless, "spec"))
+	}
+}
+
+// TestChartRestartsForSettingsOnly changes datasets, which gateways read again by themselves, and settings, which they do not.
+func TestChartRestartsForSettingsOnly(t *testing.T) {
+	template := func(set string) any {
+		out := rendered(t, "--values", "../deploy/helm/examples/s3.yaml", "--set", set)
+		return field(objects(t, out)["StatefulSet/gateways"], "spec", "template")
+	}
+	before := template("replicas=4")
+	if diff := cmp.Diff(before, template("datasets[0].url=s3://train/other")); diff != "" {
+		t.Errorf("another dataset changes the pods: %s", diff)
+	}
+	if cmp.Equal(before, template("settings.memory.budget-wait=5s")) {
+		t.Error("another setting does not change the pods, so nothing restarts them")
+	}
+}
+
+// TestKustomizeIsTheChart compares what kustomize makes with what the chart makes for the same wishes.
+func TestKustomizeIsTheChart(t *testing.T) {
+	plain := []string{"--set", "datasets[0].name=photos,datasets[0].url=s3://bucket/photos,s3.secret=s3"}
+	for name, wishes := range map[string][]string{
+		"base":      plain,
+		"peers":     append(slices.Clone(plain), "--set", "peers.enabled=true,peers.secret=gateways-peer"),
+		"daemonset": append(slices.Clone(plain), "--set", "mode=daemonset"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			out := mustTry(t, "kustomize", "build", "../deploy/kustomize/"+name)
+			if err := validate(t, out); err != nil {
+				t.Error(err)
+			}
+			got, want := objects(t, out), objects(t, rendered(t, wishes...))
+			for _, o := range want { // what Helm alone has
+				for _, labelled := range []any{field(o, "metadata"), field(o, "spec", "template", "metadata")} {
+					labels, _ := field(labelled, "labels").(object)
+					delete(labels, "app.kubernetes.io/version")
+					delete(labels, "app.kubernetes.io/managed-by")
+					if m, ok := labelled.(object); ok {
+						delete(m, "annotations")
+					}
+				}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("the chart (-) and kustomize (+) differ:\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,145 @@
+//go:build linux
+
+package kubernetes_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestChart installs the Helm chart on a control plane and reads through it while its gateways come, go and die.
+func TestChart(t *testing.T) {
+	began := time.Now()
+	c := newCluster(t)
+	t.Logf("figure: the control plane is up after %.1f s", time.Since(began).Seconds())
+	if !t.Run("variants", func(t *testing.T) { acceptVariants(t, c) }) {
+		return
+	}
+	l := newLab(t, c)
+	began = time.Now()
+	l.install(t, "replicas=2")
+	t.Logf("figure: two gateways are ready %.1f s after helm install", time.Since(began).Seconds())
+	// Later steps go on from what earlier ones leave.
+	for _, step := range []struct {
+		name string
+		run  func(*testing.T, *lab)
+	}{
+		{"each byte once", readOnce}, {"other clients", readOtherwise}, {"training job", train}, {"scale", scale},
+		{"kill", kill}, {"rolling restart", roll},
+	} {
+		if !t.Run(step.name, func(t *testing.T) { step.run(t, l) }) {
+			return
+		}
+	}
+}
+
+func readOnce(t *testing.T, l *lab) {
+	l.reads.Forget()
+	name := l.job(t, "mkdir -p /out/once; touch /out/once/stop;"+epochs("once", 2))
+	l.finish(t, name)
+	l.right(t, "once", 2)
+	// One chunk of this dataset is read by both gateways, in every run. Why is not known: it may be that shares are evened out
+	// across homes. The bound leaves room for that and for no more.
+	if again := l.reads.Again(); again > l.bytes/20 {
+		t.Errorf("got %d bytes of %d read from the store more than once, want a twentieth at most", again, l.bytes)
+	}
+	t.Logf("figure: an epoch of %d bytes by four ranks: %d bytes of the store", l.bytes, l.reads.Bytes())
+}
+
+// readOtherwise reads by the Python client and by curl, from gateways that are found by their names.
+func readOtherwise(t *testing.T, l *lab) {
+	log := l.finish(t, l.job(t, `
+curl -sf http://gateways-any.data.svc.cluster.local:8080/readyz > /dev/null
+curl -sf http://gateways-any.data:8080/v1/datasets | grep -q photos`+l.python(`
+print("python read", sum(len(batch) for rank in range(4) for batch in epoch(rank)))`)))
+	if !strings.Contains(log, "python read 2048") {
+		t.Errorf("got %s, want 2048 samples", log)
+	}
+}
+
+// train runs an Indexed Job of one rank a pod, with PyTorch.
+func train(t *testing.T, l *lab) {
+	l.submit(t, "train", 4, l.python(`
+import os, torch
+rank = int(os.environ["JOB_COMPLETION_INDEX"])
+weights = torch.zeros(256, requires_grad=True)
+optimizer, samples = torch.optim.SGD([weights], lr=0.1), 0
+for batch in epoch(rank):
+    for sample in batch:
+        counts = torch.bincount(torch.frombuffer(bytearray(sample["bin"]), dtype=torch.uint8), minlength=256).float()
+        loss = ((weights * counts / counts.sum()).sum() - 1) ** 2
+        optimizer.zero_grad(); loss.backward(); optimizer.step()
+        samples += 1
+open(f"/out/rank-{rank}", "w").write(str(samples))`))
+	l.finish(t, "train")
+	samples := 0
+	for rank := range 4 {
+		samples += l.number(t, fmt.Sprint("rank-", rank))
+	}
+	if samples != 2048 {
+		t.Errorf("four ranks trained on %d samples, want 2048", samples)
+	}
+}
+
+// scale goes from two gateways to four and back to three, while epochs are read.
+func scale(t *testing.T, l *lab) {
+	up := l.during(t, "up", 2, func() { l.install(t, "replicas=4") })
+	down := l.during(t, "down", 4, func() {
+		l.install(t, "replicas=3")
+		until(t, "gateways-3", func(context.Context) error {
+			if l.kubelet.find(namespace, release+"-3") != nil {
+				return fmt.Errorf("it is there")
+			}
+			return nil
+		})
+	})
+	t.Logf("figure: two to four gateways: %d epochs right; four to three: %d", up, down)
+}
+
+// kill kills a gateway while epochs are read, and waits until it is ready again.
+func kill(t *testing.T, l *lab) {
+	var took time.Duration
+	n := l.during(t, "killed", 3, func() {
+		s := l.kubelet.find(namespace, release+"-1")
+		if s == nil {
+			t.Fatal("find gateways-1: it does not run")
+		}
+		began := time.Now()
+		s.kill()
+		until(t, "the restart of gateways-1", func(ctx context.Context) error {
+			var p struct {
+				Status struct {
+					ContainerStatuses []struct {
+						RestartCount int
+						Ready        bool
+					}
+				}
+			}
+			if err := l.call(ctx, http.MethodGet, s.path(), "", nil, &p); err != nil {
+				return err
+			}
+			for _, c := range p.Status.ContainerStatuses {
+				if c.RestartCount > 0 && c.Ready {
+					return nil
+				}
+			}
+			return fmt.Errorf("got %+v", p.Status)
+		})
+		took = time.Since(began)
+	})
+	t.Logf("figure: one of three killed: %d epochs right; ready again after %.1f s", n, took.Seconds())
+}
+
+// roll restarts all gateways, one after the other, while epochs are read.
+func roll(t *testing.T, l *lab) {
+	began := time.Now()
+	n := l.during(t, "rolled", 3, func() {
+		l.kubectl(t, "", "-n", namespace, "rollout", "restart", "statefulset/"+release)
+		l.rolled(t)
+	})
+	t.Logf("figure: a rolling restart of three: %d epochs right in %.1f s", n, time.Since(began).Seconds())
+}
