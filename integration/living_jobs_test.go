@@ -339,14 +339,17 @@ func (l *jobLoad) index(name string) {
 	l.samples[r.Generation], l.newest[name] = r.Samples, r.Generation
 }
 
-// fails lets the store fail for a while in one of several ways.
+// fails lets the store fail in one of several ways, for a while from the first request that meets the fault: gateways that have in
+// memory what they need may ask nothing of the store for a second.
 func (l *jobLoad) fails(what string, lasts time.Duration, fault http.HandlerFunc) {
-	counted := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	var met sync.Once
+	var counted http.HandlerFunc
+	counted = func(w http.ResponseWriter, r *http.Request) {
+		met.Do(func() { time.AfterFunc(lasts, func() { l.fault.CompareAndSwap(&counted, nil) }) })
 		l.count("requests to the store that " + what)
 		fault(w, r)
-	})
+	}
 	l.fault.Store(&counted)
-	time.AfterFunc(lasts, func() { l.fault.CompareAndSwap(&counted, nil) })
 }
 
 func throttles(w http.ResponseWriter, r *http.Request) {
@@ -411,8 +414,10 @@ func (l *jobLoad) changes(random *rand.Rand) map[string]func() {
 
 // load has jobs read for a while, with a change at each tick.
 func (l *jobLoad) load(jobs int, lasts, every time.Duration, random *rand.Rand) {
-	ctx, cancel := context.WithTimeout(l.t.Context(), lasts)
+	// Not a deadline: a client gives up before one if there is no time for another attempt, and that would look like a job that failed.
+	ctx, cancel := context.WithCancel(l.t.Context())
 	defer cancel()
+	time.AfterFunc(lasts, cancel)
 	var all sync.WaitGroup
 	for range jobs {
 		own := rand.New(rand.NewPCG(random.Uint64(), 2))
