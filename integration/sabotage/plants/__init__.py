@@ -31,9 +31,10 @@ from . import (
     pages,
     parquet,
     programs,
+    release,
     samples,
     selections,
     stores,
 )
 
-PLANTS = [plant for room in (stores, index, parquet, named, fields, caches, datapath, closing, order, gateway, gateway_rights, auth, certs, judges, cluster, clients, programs, living, local, pages, selections, samples, frameworks) for plant in room.PLANTS]
+PLANTS = [plant for room in (stores, index, parquet, named, fields, caches, datapath, closing, order, gateway, gateway_rights, auth, certs, judges, cluster, clients, programs, living, local, pages, selections, samples, frameworks, release) for plant in room.PLANTS]

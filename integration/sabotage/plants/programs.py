@@ -190,7 +190,7 @@ PLANTS = [
     (
         "members do not hear of a generation before the next hello",
         "./cluster TestWhatIsServedChanges",
-        [("cluster/cluster.go", "	c.cfg.Serves = all\n	c.rebuild()\n	for _, k := range c.contacts {\n		k.awake()\n	}\n", "	c.cfg.Serves = all\n	c.rebuild()\n")],
+        [("cluster/cluster.go", "	c.cfg.Serves, c.stale = all, true\n	for _, k := range c.contacts {\n		k.awake()\n	}\n", "	c.cfg.Serves, c.stale = all, true\n")],
     ),
     (
         "gc removes subsets of a generation whose index stays",
