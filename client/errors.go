@@ -31,6 +31,7 @@ const (
 	CodeTooManyRequests   = "too_many_requests"
 	CodeOverloaded        = "overloaded"
 	CodeDraining          = "draining"
+	CodeStarting          = "starting"
 	CodeStoreUnavailable  = "store_unavailable"
 	CodeStoreTimeout      = "store_timeout"
 	CodeStoreInconsistent = "store_inconsistent"

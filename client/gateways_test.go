@@ -214,6 +214,36 @@ func TestGatewayThatFailedRestsAndComesBack(t *testing.T) {
 	})
 }
 
+// TestGatewayThatIsNotReadyIsAskedLast: one that starts or drains is asked where no other one takes requests.
+func TestGatewayThatIsNotReadyIsAskedLast(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		f := newFleet(map[string]time.Duration{"b": 5 * time.Millisecond})
+		starting := map[string]bool{"a": true}
+		some := roundTrip(func(r *http.Request) (*http.Response, error) {
+			if r.URL.Path == "/readyz" && starting[r.URL.Host] {
+				return &http.Response{StatusCode: http.StatusServiceUnavailable, Body: http.NoBody, Request: r}, nil
+			}
+			return f.RoundTrip(r)
+		})
+		c := newClient(t, client.Config{Gateways: []string{"a", "b"}, HTTP: &http.Client{Transport: some}})
+		readSome(t, c, client.Options{}, 4)
+		if got := f.asked(); got != "map[b:4]" {
+			t.Errorf("one of two starts: got batches %s, want all of the other", got)
+		}
+		f.set("b", 0, true)
+		readSome(t, c, client.Options{}, 1)
+		if got := f.asked(); got != "map[a:1 b:1]" {
+			t.Errorf("the other is down: got batches %s, want one of the gateway that starts", got)
+		}
+		starting["a"] = false
+		pause(time.Minute)
+		readSome(t, c, client.Options{}, 4)
+		if got := f.asked(); got != "map[a:4]" {
+			t.Errorf("it is ready: got batches %s, want all of it", got)
+		}
+	})
+}
+
 // TestGatewayThatOnlySeemsReadyIsLeft: a gateway that answers small questions and no others takes less and less of a job's time.
 func TestGatewayThatOnlySeemsReadyIsLeft(t *testing.T) {
 	for what, home := range map[string]func(uint64, uint64, int) int{"home": inOrder, "near": nil} {

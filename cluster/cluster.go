@@ -33,6 +33,8 @@ type Cluster struct {
 	contacts map[string]*contact
 	start    func(work func(context.Context)) // starts what Run waits for; nil while Run does not run
 	members  map[string]*member
+	listed   bool // the discovery has spoken
+	ready    bool // this gateway waits for nobody: see Awaits
 	draining bool
 	heirs    map[string][]peer.Held // while this gateway drains: what each member is to take over, by ID
 	notes    []note                 // log lines, written once mu is free
@@ -68,10 +70,14 @@ func (c *Cluster) Run(ctx context.Context) error {
 	defer cancel()
 	forget := time.NewTicker(helloEvery)
 	defer forget.Stop()
+	wait := time.NewTimer(mostWait)
+	defer wait.Stop()
 	for {
 		select {
 		case <-forget.C:
 			c.forget()
+		case <-wait.C:
+			c.stopWaiting()
 		case err := <-ended:
 			if ctx.Err() != nil {
 				return ctx.Err()

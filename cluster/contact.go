@@ -19,6 +19,7 @@ type contact struct {
 	by      string // the host of that gateway; "": the discovery found it first
 	wake    chan struct{}
 	since   time.Time // it is known, or somebody answered last
+	asked   bool      // its first hello has ended, with an answer or without
 
 	misses int    // hellos without an answer, in a row
 	reason string // why nobody answers, or why whoever does is no member; "" if it is one
@@ -47,6 +48,8 @@ func (c *Cluster) found(addresses []string) {
 	for _, k := range c.contacts {
 		k.listed = listed[k.address]
 	}
+	c.listed = true
+	c.settle()
 }
 
 // list takes one address that the discovery knows.
@@ -147,8 +150,15 @@ func (c *Cluster) greet(ctx context.Context, k *contact) {
 	defer c.unlock()
 	if err != nil {
 		c.unanswered(k, err)
-		return
+	} else {
+		c.hear(k, h, begun)
 	}
+	k.asked = true
+	c.settle()
+}
+
+// hear takes the answer to a hello.
+func (c *Cluster) hear(k *contact, h peer.Hello, begun time.Time) {
 	if k.misses >= missesGone {
 		c.retry()
 	}

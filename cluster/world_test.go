@@ -30,6 +30,7 @@ type world struct {
 	told  map[string]map[string][]peer.Held // by ID: what each member was to take over, by the ID of the one that went
 	hello func(from string, h *peer.Hello)  // bends what a gateway says
 	early func(c *Cluster)                  // is called before a gateway runs
+	slow  map[string]time.Duration          // by address: how long a gateway takes to answer a hello
 }
 
 // node is one gateway, as one that is running.
@@ -86,6 +87,7 @@ func (p pass) Hello(ctx context.Context, address string, h peer.Hello) (peer.Hel
 	if err != nil {
 		return peer.Hello{}, err
 	}
+	time.Sleep(p.w.slow[address])
 	if p.w.hello != nil {
 		p.w.hello(p.from, &h)
 	}

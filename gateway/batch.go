@@ -23,8 +23,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// retryDraining is when a client should ask another gateway.
-const retryDraining = time.Second
+// retryNotReady is when a client should ask another gateway, or this one again.
+const retryNotReady = time.Second
 
 // getBatch answers with one rank's share of a global batch.
 func (g *Gateway) getBatch(x *exchange) error {
@@ -144,7 +144,7 @@ func (g *Gateway) refuseDraining() error {
 		return nil
 	}
 	return &problem{
-		Status: http.StatusServiceUnavailable, Code: codeDraining, Retryable: true, RetryAfter: retryDraining,
+		Status: http.StatusServiceUnavailable, Code: codeDraining, Retryable: true, RetryAfter: retryNotReady,
 		Detail: "this gateway is shutting down; ask another one",
 	}
 }

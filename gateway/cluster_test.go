@@ -98,3 +98,31 @@ func TestPlanForAnotherGatewayOpensNoSnapshot(t *testing.T) {
 	}
 	leave()
 }
+
+// TestStarting: until it has met the others a gateway says that it is not ready, and answers all the same. A drain counts for more.
+func TestStarting(t *testing.T) {
+	awaits := "1 of 3 addresses have been asked"
+	r := newRig(t, 20, 800, func(c *gateway.Config) { c.Awaits = func() string { return awaits } })
+	metric := func() string {
+		t.Helper()
+		_, value, _ := strings.Cut(string(r.do("GET", "/metrics").body), "\nmillrace_ready ")
+		value, _, _ = strings.Cut(value, "\n")
+		return value
+	}
+	p := checkProblem(t, r.do("GET", "/readyz"), http.StatusServiceUnavailable, "starting", true)
+	if !strings.Contains(p.Detail, awaits) || p.RetryAfterMs == 0 || metric() != "0" {
+		t.Errorf("got %+v and millrace_ready %s, want what it waits for, and 0", p, metric())
+	}
+	for _, path := range []string{"/epoch/0/batch/0", "/healthz"} {
+		if a := r.do("GET", path); a.StatusCode != http.StatusOK {
+			t.Errorf("%s while it starts: got status %d, want 200", path, a.StatusCode)
+		}
+	}
+	awaits = ""
+	if a := r.do("GET", "/readyz"); a.StatusCode != http.StatusOK || metric() != "1" {
+		t.Errorf("got status %d and millrace_ready %s once it waits for nothing, want 200 and 1", a.StatusCode, metric())
+	}
+	awaits = "anything"
+	r.gateway.Drain()
+	checkProblem(t, r.do("GET", "/readyz"), http.StatusServiceUnavailable, "draining", true)
+}

@@ -48,6 +48,7 @@ const (
 	codeBatchTooLarge     = "batch_too_large"
 	codeOverloaded        = "overloaded"
 	codeDraining          = "draining"
+	codeStarting          = "starting"
 	codeStoreUnavailable  = "store_unavailable"
 	codeStoreTimeout      = "store_timeout"
 	codeStoreInconsistent = "store_inconsistent"
@@ -87,6 +88,7 @@ func title(code string) string {
 		codeBatchTooLarge:     "The batch is larger than the memory for it",
 		codeOverloaded:        "The gateway's memory is in use",
 		codeDraining:          "The gateway is shutting down",
+		codeStarting:          "The gateway has just started",
 		codeStoreUnavailable:  "The object store cannot be reached",
 		codeStoreTimeout:      "The object store is too slow",
 		codeStoreInconsistent: "A stored object is not what the index says",

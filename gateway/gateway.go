@@ -90,7 +90,8 @@ type Config struct {
 	Version string
 	Stats   func() []Stat
 	Readers func() []Reader
-	Cluster func() any // what /v1/cluster shows, as JSON; nil: the gateway is alone
+	Cluster func() any    // what /v1/cluster shows, as JSON; nil: the gateway is alone
+	Awaits  func() string // what the gateway waits for before it is ready, "" if for nothing; nil: it never waits
 
 	Access *auth.Guard    // who asks, and what the caller may do; nil: no credentials are asked for
 	Allow  []auth.Right   // without Access: what everybody may do; none: read, and see statistics

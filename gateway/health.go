@@ -40,13 +40,29 @@ func (g *Gateway) getHealth(x *exchange) error {
 	return nil
 }
 
+// notReady says why new requests should not come here; nil: they should. It is advice to balancers: a gateway that waits for others
+// answers every request.
+func (g *Gateway) notReady() *problem {
+	p := &problem{Status: http.StatusServiceUnavailable, Retryable: true, RetryAfter: retryNotReady}
+	if begun, _ := g.draining(); begun {
+		p.Code, p.Detail = codeDraining, "this gateway is shutting down"
+		return p
+	}
+	if g.cfg.Awaits == nil {
+		return nil
+	}
+	awaits := g.cfg.Awaits()
+	if awaits == "" {
+		return nil
+	}
+	p.Code, p.Detail = codeStarting, "this gateway has just started and waits for its cluster: "+awaits+"; requests are answered meanwhile"
+	return p
+}
+
 // getReady says whether new requests should come here.
 func (g *Gateway) getReady(x *exchange) error {
-	if begun, _ := g.draining(); begun {
-		return &problem{
-			Status: http.StatusServiceUnavailable, Code: codeDraining, Retryable: true, RetryAfter: retryDraining,
-			Detail: "this gateway is shutting down",
-		}
+	if p := g.notReady(); p != nil {
+		return p
 	}
 	x.w.Header().Set("Cache-Control", "no-store")
 	sendBytes(x, "text/plain; charset=utf-8", []byte("ready\n"))

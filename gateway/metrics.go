@@ -94,13 +94,13 @@ func (g *Gateway) stats() []Stat {
 		out = append(out, readerStats(g.cfg.Readers())...)
 	}
 	ready := 1.0
-	if begun, _ := g.draining(); begun {
+	if g.notReady() != nil {
 		ready = 0
 	}
 	return append(out,
 		Stat{"http_in_flight_requests", "Requests being answered.", float64(g.active.Load())},
 		Stat{"plan_bytes", "Plans and epochs kept in memory, estimated.", float64(g.plans.Bytes())},
-		Stat{"ready", "1 until the gateway drains.", ready},
+		Stat{"ready", "1 while /readyz answers 200; 0 while the gateway starts or drains.", ready},
 		Stat{"uptime_seconds", "Time since the gateway was built.", time.Since(g.started).Seconds()})
 }
 

@@ -121,7 +121,7 @@ func (s *Node) open(ctx context.Context) error {
 	}
 	cfg.Budget = s.main().budget
 	if s.peers != nil {
-		cfg.Cluster = s.clusterPage
+		cfg.Cluster, cfg.Awaits = s.clusterPage, s.peers.cluster.Awaits
 	}
 	if s.gateway, err = gateway.New(cfg); err != nil {
 		return err

@@ -273,7 +273,7 @@ _BY_CODE: dict[str, type[MillraceError]] = {
     "uri_too_long": InvalidArgument,
     "content_too_large": BatchTooLarge,
     **dict.fromkeys(("store_inconsistent", "store_denied", "store_unavailable", "store_timeout"), StoreError),
-    **dict.fromkeys(("draining", "request_timeout"), GatewayUnavailable),
+    **dict.fromkeys(("draining", "starting", "request_timeout"), GatewayUnavailable),
     **{
         kind.code: kind
         for kind in (

@@ -99,6 +99,22 @@ def test_who_failed_rests(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (b.faults, b.until) == (0, None)
 
 
+def test_one_that_starts_is_asked_last(
+    through: Callable[[harness.Fault], harness.Proxy], gateway: harness.Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_gateways, "NEAR_GAIN", 60.0)  # of two that are ready, the first one is asked, however far it is
+    starting = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
+    comes = through(lambda _, head, answer: starting if b" /readyz " in head else answer)
+    with millrace.Client([comes.url, gateway.url]) as client:
+        for b in range(4):
+            client.epoch(0).batch(b)
+    assert comes.asked(b" /readyz ")
+    assert not comes.asked(b"/batch")
+    with millrace.Client([comes.url, f"http://127.0.0.1:{harness.free_port()}"]) as client:  # nobody listens at the other one
+        assert len(client.epoch(0).batch(0)) == 32
+    assert comes.asked(b"/batch")
+
+
 def test_cooldown_grows() -> None:
     f = fleet("a:1", "b:1", home=lambda *_: 0)
     a = f.order(0, 1)[0]

@@ -2,6 +2,16 @@
 
 PLANTS = [
     (
+        "client in Go takes a gateway that starts for one that is ready",
+        "./client TestGatewayThatIsNotReadyIsAskedLast",
+        [("client/near.go", "if resp.StatusCode == http.StatusServiceUnavailable {", "if resp.StatusCode == http.StatusTeapot {")],
+    ),
+    (
+        "client in Python takes a gateway that starts for one that is ready",
+        "client/python/tests/test_gateways.py test_one_that_starts_is_asked_last",
+        [("client/python/millrace/_wire.py", "return Answer(a, sock).status != 503", "return Answer(a, sock).status != 418")],
+    ),
+    (
         "the Go client asks the environment's proxy for a Unix socket",
         "./client TestUnixSocket",
         [("client/names.go", '\t\tasIs[0].host = "localhost"\n', "\t\tasIs[0].host = \"\"\n")],

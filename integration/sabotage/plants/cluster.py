@@ -50,6 +50,46 @@ PLANTS = [
         [("cluster/contact.go", "if named >= mostNamed {", "if named < 0 {")],
     ),
     (
+        "cluster is ready before it has met anybody",
+        "./cluster TestReadyOnceItHasMetAnother",
+        [("cluster/ready.go", "c.listed && asked == all", "c.listed && asked <= all")],
+    ),
+    (
+        "cluster waits for every gateway that it knows",
+        "./cluster TestReadyOnceItHasMetAnother",
+        [("cluster/ready.go", "c.ready = c.met() || c.listed", "c.ready = c.listed")],
+    ),
+    (
+        "cluster takes whoever answers for one that serves its datasets",
+        "./cluster TestReadyOnceAllWereAsked",
+        [("cluster/ready.go", "if _, ok := c.cfg.Serves[key]; ok {", "if key.Dataset != \"\" {")],
+    ),
+    (
+        "cluster waits for somebody to answer",
+        "./cluster TestFirstOfAllIsReadyAtOnce",
+        [("cluster/contact.go", "\tk.asked = true\n", "\tk.asked = err == nil\n")],
+    ),
+    (
+        "cluster waits for ever",
+        "./cluster TestReadyAfterSomeSecondsAnyway",
+        [("cluster/cluster.go", "\t\t\tc.stopWaiting()\n", "")],
+    ),
+    (
+        "cluster waits again when others come",
+        "./cluster TestReadyForEver",
+        [("cluster/ready.go", "\tif c.ready {\n\t\treturn\n\t}\n\tasked, all", "\tasked, all")],
+    ),
+    (
+        "gateway of a cluster is ready as soon as its datasets are open",
+        "./integration TestReadyOnceTheOthersAreMet",
+        [("internal/node/node.go", "cfg.Cluster, cfg.Awaits = s.clusterPage, s.peers.cluster.Awaits", "cfg.Cluster = s.clusterPage")],
+    ),
+    (
+        "gateway that drains says that it starts",
+        "./gateway TestStarting",
+        [("gateway/health.go", "\tif begun, _ := g.draining(); begun {\n\t\tp.Code", "\tif begun, _ := g.draining(); begun && g.cfg.Awaits == nil {\n\t\tp.Code")],
+    ),
+    (
         "peer answers another version of the protocol",
         "./cluster/peer TestCodes",
         [("cluster/peer/handler.go", "case !slices.Equal(got, []string{strconv.Itoa(Version)}):", "case len(got) > 9:")],

@@ -1,0 +1,115 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/millrace-data/millrace/integration/harness"
+)
+
+// TestReadyOnceTheOthersAreMet: a gateway that joins says that it is not ready until another one has answered its hello. A stand-in
+// before the other's peer port looks at the gateway while it holds that hello. Batches are answered meanwhile.
+func TestReadyOnceTheOthersAreMet(t *testing.T) {
+	store := packed(t, "dir")
+	f := trio(t, store, func(c *harness.FleetConfig) { c.Size = 2 })
+	f.Start(t, 0)
+	comes, standIn := f.Members[1], harness.FreeAddress(t)
+	looks := make(chan looked, 1)
+	standBefore(t, standIn, f.Members[0].Peer, func(ctx context.Context) {
+		select {
+		case looks <- look(ctx, comes):
+		default: // a later hello
+		}
+	})
+	f.Begin(t, 1, "--join", standIn)
+	comes.Ready(t, harness.Answers(comes.URL+"/readyz"))
+	if err := comes.Sees(2)(t.Context()); err != nil {
+		t.Errorf("once it is ready: %v", err)
+	}
+	if got := comes.Metric(t, "millrace_ready", ""); got != 1 {
+		t.Errorf("got millrace_ready %v, want 1", got)
+	}
+	if len(looks) == 0 {
+		t.Fatal("it was ready before it had said hello")
+	}
+	l := <-looks
+	if l.err != nil {
+		t.Fatalf("before the hello was answered: %v", l.err)
+	}
+	if p := problemOf(t, l.ready); l.ready.Status != http.StatusServiceUnavailable || p.Code != "starting" || l.ready.Header.Get("Retry-After") == "" {
+		t.Errorf("/readyz before the hello was answered: got %d %s, want 503 starting", l.ready.Status, l.ready.Body)
+	}
+	if l.batch.Status != http.StatusOK {
+		t.Errorf("a batch before the hello was answered: got %d %s, want 200", l.batch.Status, l.batch.Body)
+	}
+}
+
+// looked is what a gateway answers.
+type looked struct {
+	ready, batch harness.Response
+	err          error
+}
+
+// look asks a gateway whether it is ready, and for a batch, while a hello of its own lasts, which ends with ctx.
+func look(ctx context.Context, m *harness.Member) (l looked) {
+	if l.ready, l.err = m.Try(ctx, "/readyz"); l.err == nil {
+		l.batch, l.err = m.Try(ctx, batchPath(0, 0))
+	}
+	return l
+}
+
+// standBefore stands before the peer port of a gateway. It calls look with each request before it passes the request on.
+func standBefore(t *testing.T, listen, gateway string, look func(context.Context)) {
+	t.Helper()
+	ln, err := net.Listen("tcp", listen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{}
+	forward := &httputil.ReverseProxy{
+		Transport:    transport,
+		Rewrite:      func(p *httputil.ProxyRequest) { p.SetURL(&url.URL{Scheme: "http", Host: gateway}) },
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+	}
+	server := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		look(r.Context())
+		forward.ServeHTTP(w, r)
+	})}
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(ln) }()
+	t.Cleanup(func() {
+		server.Close()
+		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+		transport.CloseIdleConnections()
+	})
+}
+
+// TestReadyOneAfterTheOther starts each of three gateways when the one before it is ready, as a StatefulSet does. All their lists
+// name all three: the first one finds nobody, and is ready nevertheless. Each later one has met another when it is ready.
+func TestReadyOneAfterTheOther(t *testing.T) {
+	f := trio(t, packed(t, "dir"), nil)
+	for i, m := range f.Members {
+		f.Start(t, i)
+		v, err := m.View(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		alive := 0
+		for _, o := range v.Members {
+			if o.State == "alive" {
+				alive++
+			}
+		}
+		if i > 0 && alive == 0 {
+			t.Errorf("%s: got %+v, want another one alive", m.Name, v)
+		}
+	}
+}
