@@ -29,7 +29,7 @@ func TestIndexInParts(t *testing.T) {
 	}
 	o = millrace(t, nil, "index", dir, "--match", "*.jsonl")
 	for _, want := range []string{
-		": 7 of 10 shards (", ") are missing: 2 of 3 parts are not done.",
+		": 7 of 10 shards (", ") are missing, unfinished parts: 2 of 3.",
 		"\n  millrace index " + dir + " --match '*.jsonl' --part 0/3  # 4 shards, such as a-00.jsonl",
 		" --part 2/3  # 3 shards, such as a-02.jsonl", " --part rest  # 7 shards",
 	} {

@@ -24,6 +24,9 @@ type Reads struct {
 	mu   sync.Mutex // guards what follows
 	all  []Read
 	down bool
+	held string        // an object that nobody gets
+	free chan struct{} // closed when everybody gets it
+	asks chan struct{} // closed when somebody waits for it; nil after that
 }
 
 // Read is one request for a part of a shard.
@@ -41,16 +44,8 @@ func (r Read) Bytes() int64 { return r.Last - r.First + 1 }
 func CountReads(t testing.TB, at *Node, store *Store, listen, backend string, delay time.Duration) *Reads {
 	t.Helper()
 	r := &Reads{delay: delay, Env: append([]string{"AWS_ENDPOINT_URL_S3=http://" + listen}, store.Env[1:]...)}
-	target := &url.URL{Scheme: "http", Host: backend}
 	transport := at.Transport()
-	forward := &httputil.ReverseProxy{
-		Transport: transport,
-		Rewrite: func(p *httputil.ProxyRequest) {
-			p.SetURL(target)
-			p.Out.Host = p.In.Host // which the signature covers
-		},
-		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { panic(http.ErrAbortHandler) },
-	}
+	forward := forwardTo(backend, transport)
 	server := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if !r.take(q) {
 			panic(http.ErrAbortHandler)
@@ -71,12 +66,22 @@ func CountReads(t testing.TB, at *Node, store *Store, listen, backend string, de
 	return r
 }
 
+// forwardTo returns a proxy before an S3 server. A request that the server cuts off is cut off.
+func forwardTo(backend string, transport http.RoundTripper) *httputil.ReverseProxy {
+	target := &url.URL{Scheme: "http", Host: backend}
+	return &httputil.ReverseProxy{
+		Transport: transport,
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.SetURL(target)
+			p.Out.Host = p.In.Host // which the signature covers
+		},
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+	}
+}
+
 // take notes a request, and reports whether it may go on.
 func (r *Reads) take(q *http.Request) bool {
-	r.mu.Lock()
-	down := r.down
-	r.mu.Unlock()
-	if down {
+	if !r.wait(q) {
 		return false
 	}
 	if q.Method != http.MethodGet || strings.Contains(q.URL.Path, "/.millrace/") {
@@ -100,6 +105,41 @@ func (r *Reads) take(q *http.Request) bool {
 	case <-q.Context().Done():
 	}
 	return true
+}
+
+// wait keeps who asks for the object that is held until it is released. It reports whether the request may go on.
+func (r *Reads) wait(q *http.Request) bool {
+	r.mu.Lock()
+	down, free := r.down, r.free
+	held := r.held != "" && strings.HasSuffix(q.URL.Path, r.held) && q.Method == http.MethodGet
+	if held && r.asks != nil {
+		close(r.asks)
+		r.asks = nil
+	}
+	r.mu.Unlock()
+	if down || !held {
+		return !down
+	}
+	select {
+	case <-free:
+		return true
+	case <-q.Context().Done():
+		return false
+	}
+}
+
+// Hold lets nobody read an object until release is called. asked is closed when somebody waits for it.
+func (r *Reads) Hold(object string) (asked <-chan struct{}, release func()) {
+	asks, free := make(chan struct{}), make(chan struct{})
+	r.mu.Lock()
+	r.held, r.asks, r.free = object, asks, free
+	r.mu.Unlock()
+	return asks, func() {
+		r.mu.Lock()
+		r.held, r.asks = "", nil
+		r.mu.Unlock()
+		close(free)
+	}
 }
 
 // Down makes the store refuse everything, or ends that.

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -195,6 +196,15 @@ func (s *Store) Objects(t *testing.T) objstore.Store {
 	for _, pair := range s.Env {
 		name, value, _ := strings.Cut(pair, "=")
 		t.Setenv(name, value)
+	}
+	if s.at != nil { // in a network that this process is not in
+		transport := s.at.Transport()
+		door := httptest.NewServer(forwardTo(strings.TrimPrefix(s.Setting(t, "AWS_ENDPOINT_URL_S3"), "http://"), transport))
+		t.Cleanup(func() {
+			door.Close()
+			transport.CloseIdleConnections()
+		})
+		t.Setenv("AWS_ENDPOINT_URL_S3", door.URL)
 	}
 	store, err := s3backend.New(s3backend.Config{Bucket: Bucket, PathStyle: true})
 	if err != nil {

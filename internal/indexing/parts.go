@@ -34,11 +34,11 @@ func AskForParts(command string, l location.Location, err error) error {
 	for _, l := range e.Lacks {
 		missing += l.Shards
 	}
-	fmt.Fprintf(&text, "%s: %s of %s (%s) are missing: ", l, humanize.Comma(int64(missing)), cli.Count(e.Shards, "shard", "shards"), humanize.IBytes(uint64(e.Bytes)))
+	fmt.Fprintf(&text, "%s: %s of %s (%s) are missing, ", l, humanize.Comma(int64(missing)), cli.Count(e.Shards, "shard", "shards"), humanize.IBytes(uint64(e.Bytes)))
 	if e.Same {
-		fmt.Fprintf(&text, "%d of %d parts are not done.", len(e.Lacks), e.Parts)
+		fmt.Fprintf(&text, "unfinished parts: %d of %d.", len(e.Lacks), e.Parts)
 	} else {
-		text.WriteString("no part was begun with these options.")
+		text.WriteString("but no part was begun with these options.")
 	}
 	if e.Newer > 0 {
 		fmt.Fprintf(&text, " %s, such as %s, %s written after the parts were begun.", cli.Count(e.Newer, "shard", "shards"), cli.Printable(e.After), were(e.Newer))

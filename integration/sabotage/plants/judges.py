@@ -156,4 +156,9 @@ PLANTS = [
         "integration/slurm TestJob",
         [("deploy/slurm/millrace.sbatch", "GATEWAYS=${GATEWAYS:1}", "GATEWAYS=http://${nodes[0]}:$port")],
     ),
+    (
+        "an array of Slurm that repeats one part takes it for all of them",
+        "integration/slurm TestIndexInParts",
+        [("deploy/slurm/index.sbatch", "${PARTS:-$SLURM_ARRAY_TASK_COUNT}", "$SLURM_ARRAY_TASK_COUNT")],
+    ),
 ]
