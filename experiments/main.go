@@ -60,15 +60,12 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 	f := flag.NewFlagSet("experiments", flag.ContinueOnError)
 	f.SetOutput(log)
 	f.StringVar(&o.only, "only", "", "run only these, by `names` with commas between them")
-	f.StringVar(&o.out, "out", "", "write the page to this `file`; only with all experiments")
+	f.StringVar(&o.out, "out", "", "write the page to this `file`; with -only renew these sections of it")
 	f.StringVar(&o.plots, "plots", "", "write the pictures into this `directory`")
 	f.BoolVar(&o.fetch, "fetch", false, "only fetch the image data sets into the user's cache directory")
 	f.BoolVar(&o.list, "list", false, "only list the experiments")
 	if err := f.Parse(args); err != nil {
 		return err
-	}
-	if o.out != "" && o.only != "" {
-		return fmt.Errorf("-out writes the page of all experiments: leave out -only")
 	}
 	if o.fetch {
 		return images.Fetch(ctx, log)
@@ -83,7 +80,27 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 		}
 		return nil
 	}
-	return o.do(ctx, chosen, log)
+	var was []byte
+	if o.out != "" && o.only != "" {
+		if was, err = os.ReadFile(o.out); err != nil {
+			return fmt.Errorf("-only with -out renews sections of a page: %w", err)
+		}
+	}
+	page, err := o.do(ctx, chosen, log)
+	if err != nil || o.out == "" {
+		return err
+	}
+	text := page.Markdown()
+	if was != nil {
+		var order []string
+		for _, e := range all() {
+			order = append(order, e.Name)
+		}
+		if text, err = page.Renew(string(was), order); err != nil {
+			return fmt.Errorf("%s: %w", o.out, err)
+		}
+	}
+	return os.WriteFile(o.out, []byte(text), 0o644)
 }
 
 func choose(only string) ([]lab.Experiment, error) {
@@ -101,30 +118,27 @@ func choose(only string) ([]lab.Experiment, error) {
 	return chosen, nil
 }
 
-// do runs the experiments one after the other, telling log where they are, and writes what they found.
-func (o options) do(ctx context.Context, chosen []lab.Experiment, log io.Writer) error {
-	page := lab.Page{Machine: provenance.Machine(), Commit: provenance.Commit(ctx), Date: time.Now().UTC()}
+// do runs the experiments one after the other, telling log where they are, and draws what they found.
+func (o options) do(ctx context.Context, chosen []lab.Experiment, log io.Writer) (*lab.Page, error) {
+	page := &lab.Page{Machine: provenance.Machine(), Commit: provenance.Commit(ctx), Date: time.Now().UTC()}
 	begun := time.Now()
 	for i, e := range chosen {
 		fmt.Fprintf(log, "\n%s  experiment %d of %d, %s since the start\n", time.Now().Format(time.TimeOnly), i+1, len(chosen), time.Since(begun).Round(time.Second))
 		r, err := lab.Run(ctx, e, log)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		page.Reports = append(page.Reports, r)
 		if err := o.draw(r); err != nil {
-			return err
+			return nil, err
 		}
 		runtime.GC() // what one experiment leaves must not be collected in the middle of the next
 	}
 	fmt.Fprintf(log, "\nall of them took %s\n", time.Since(begun).Round(time.Second))
-	if o.out == "" {
-		return nil
-	}
 	if rel, err := filepath.Rel(filepath.Dir(o.out), o.plots); err == nil && o.plots != "" {
 		page.Plots = filepath.ToSlash(rel)
 	}
-	return os.WriteFile(o.out, []byte(page.Markdown()), 0o644)
+	return page, nil
 }
 
 // draw writes the pictures of one report.

@@ -132,15 +132,12 @@ func TestPageAndPictures(t *testing.T) {
 	dir := t.TempDir()
 	o := options{out: filepath.Join(dir, "page.md"), plots: filepath.Join(dir, "page", "pictures")}
 	small := shade(shadeSize{samples: 1024, each: 32, epochs: 3, caches: []float64{.2}, repeat: 3})
-	if err := o.do(t.Context(), []lab.Experiment{small}, io.Discard); err != nil {
-		t.Fatal(err)
-	}
-	page, err := os.ReadFile(o.out)
+	page, err := o.do(t.Context(), []lab.Experiment{small}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
 	pictures := 0
-	for _, after := range strings.Split(string(page), "](page/pictures/")[1:] {
+	for _, after := range strings.Split(page.Markdown(), "](page/pictures/")[1:] {
 		name, _, _ := strings.Cut(after, ")")
 		if _, err := os.Stat(filepath.Join(o.plots, name)); err != nil {
 			t.Error(err)
@@ -153,7 +150,7 @@ func TestPageAndPictures(t *testing.T) {
 }
 
 func TestWrongArguments(t *testing.T) {
-	for _, args := range [][]string{{"-only", "nobody"}, {"-only", "brand", "-out", "page.md"}, {"-what"}} {
+	for _, args := range [][]string{{"-only", "nobody"}, {"-only", "brand", "-out", filepath.Join(t.TempDir(), "page.md")}, {"-what"}} {
 		if err := run(t.Context(), args, io.Discard); err == nil {
 			t.Errorf("%v: got no error", args)
 		}

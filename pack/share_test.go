@@ -2,6 +2,7 @@ package pack
 
 import (
 	"errors"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -44,6 +45,66 @@ func TestPartsMakeOneSetOfShards(t *testing.T) {
 		if strings.Count(key, "/") > 3 {
 			t.Errorf("%s is left", key)
 		}
+	}
+}
+
+// TestSecondMachineReplacesNothing has a machine do a whole part while another one is about to store the first shard of the same part.
+// The slower one dies before it notes anything: had it replaced a shard, the join would not know that shard.
+func TestSecondMachineReplacesNothing(t *testing.T) {
+	dir, store := tree(t, photos(60)), memstore.New()
+	opt := Options{ShardSize: 20 << 10, Parallel: 1}
+	mustPack(t, store, part(opt, 1, 2), dir)
+	versions := func() map[string]string {
+		all := map[string]string{}
+		for key := range shards(store) {
+			obj, err := store.Stat(t.Context(), key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[key] = obj.ETag
+		}
+		return all
+	}
+	var first map[string]string // what the faster machine stored
+	slower := &hooked{store, func(key string) error {
+		switch {
+		case !strings.HasSuffix(key, ".tar"):
+			return errKilled
+		case first == nil:
+			mustPack(t, store, part(opt, 0, 2), dir)
+			first = versions()
+		}
+		return nil
+	}}
+	if _, err := Pack(t.Context(), []string{dir}, slower, "out", part(opt, 0, 2)); !errors.Is(err, errKilled) {
+		t.Fatalf("the slower machine: got %v, want %v", err, errKilled)
+	}
+	if now := versions(); !maps.Equal(now, first) {
+		t.Errorf("got versions %v, want those of the faster machine: %v", now, first)
+	}
+	if r := mustPack(t, store, opt, dir); r.ReusedShards != r.Shards {
+		t.Errorf("the join: got %+v, want no shard packed", r)
+	}
+}
+
+// TestPartReplacesShardsOfOlderFiles has a file change, in the same length, after a part has packed it.
+func TestPartReplacesShardsOfOlderFiles(t *testing.T) {
+	files := photos(60)
+	dir, store := tree(t, files), memstore.New()
+	opt := Options{ShardSize: 20 << 10}
+	for i := range 2 {
+		mustPack(t, store, part(opt, i, 2), dir)
+	}
+	for name, text := range files {
+		files[name] = strings.ToUpper(text)
+	}
+	newer, whole := tree(t, files), memstore.New()
+	mustPack(t, whole, opt, newer)
+	for i := range 2 {
+		mustPack(t, store, part(opt, i, 2), newer)
+	}
+	if r := mustPack(t, store, opt, newer); r.ReusedShards != r.Shards || !same(shards(whole), shards(store)) {
+		t.Errorf("got %+v, want the shards of the newer files", r)
 	}
 }
 

@@ -57,7 +57,8 @@ func (c *Cache) enter(ctx context.Context, n name) (e entry, ok bool) {
 
 // noted notes how a call to the disk has ended, and tells if such calls are off or on from now on.
 func (c *Cache) noted(what string, p *pauses, err error) {
-	if err == nil && p.Works(all) || err != nil && p.Failed(all, time.Now()) {
+	now := time.Now()
+	if err == nil && p.Works(all, now) || err != nil && p.Failed(all, now) {
 		c.tell(what, err)
 	}
 }

@@ -72,3 +72,42 @@ func TestPageSaysWhatDoesNotHoldAndWhy(t *testing.T) {
 		t.Error("the page gives a reason for a mark that holds")
 	}
 }
+
+// named is a report of an experiment of this name that found something.
+func named(t *testing.T, name, found string) *Report {
+	t.Helper()
+	e := example(func(_ context.Context, r *Report) error {
+		r.Judge("fast", true, found, "")
+		r.Judge("once", true, found, "")
+		return nil
+	})
+	e.Name = name
+	r, err := Run(t.Context(), e, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestSomeSectionsOfAPageAreRenewed(t *testing.T) {
+	order := []string{"a", "b", "c"}
+	was := Page{Machine: "m", Commit: "old", Reports: []*Report{named(t, "a", "one"), named(t, "c", "three")}}
+	now := Page{Commit: "new", Date: time.Date(2026, 2, 3, 0, 0, 0, 0, time.UTC), Reports: []*Report{named(t, "b", "two"), named(t, "c", "four")}}
+	got, err := now.Renew(was.Markdown(), order)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := Page{Machine: "m", Commit: "old", Reports: []*Report{was.Reports[0], now.Reports[0], now.Reports[1]}}
+	plain := strings.ReplaceAll(got, "Run by itself on 2026-02-03, at commit new.\n", "")
+	if want := all.Markdown(); plain != want || len(got) != len(plain)+2*len("Run by itself on 2026-02-03, at commit new.\n") {
+		t.Errorf("got\n%s\nwant, but for two lines,\n%s", got, want)
+	}
+	if again, err := now.Renew(got, order); err != nil || again != got {
+		t.Errorf("renewed twice: got %v and\n%s\nwant the same", err, again)
+	}
+	for text, order := range map[string][]string{"no page": order, was.Markdown(): {"a", "b"}} {
+		if _, err := now.Renew(text, order); err == nil {
+			t.Errorf("%.20q: got no error", text)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package lab
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"time"
 )
@@ -39,14 +40,61 @@ func (p *Page) Markdown() string {
 		took += r.Took
 	}
 	fmt.Fprintf(&b, "- machine: %s\n- commit: %s\n- date: %s\n- took: %s\n\n", p.Machine, p.Commit, p.Date.Format(time.DateOnly), took.Round(time.Second))
-	b.WriteString("| experiment | mark | found | holds |\n|---|---|---|---|\n")
+	b.WriteString(tableHead)
 	for _, r := range p.Reports {
-		for _, v := range r.Verdicts {
-			fmt.Fprintf(&b, "| [%s](#%s) | %s | %s | %s |\n", r.Experiment.Name, r.Experiment.Name, v.Want, v.Found, yes(v.Holds))
-		}
+		b.WriteString(r.rows())
 	}
 	for _, r := range p.Reports {
 		b.WriteString(r.markdown(p.Plots))
+	}
+	return b.String()
+}
+
+const (
+	tableHead   = "| experiment | mark | found | holds |\n|---|---|---|---|\n"
+	sectionHead = "\n## "
+)
+
+// Renew returns a page that was written before with these reports in place of its own of the same experiments, which say so. Those of
+// experiments that it has not come where order, the names of all experiments, has them.
+func (p *Page) Renew(page string, order []string) (string, error) {
+	head, rest, ok := strings.Cut(page, tableHead)
+	table, sections, both := strings.Cut(rest, sectionHead)
+	if !ok || !both {
+		return "", fmt.Errorf("the page has no table of marks and sections after it: run all experiments")
+	}
+	rows, texts := map[string]string{}, map[string]string{}
+	for row := range strings.Lines(table) {
+		name, _, _ := strings.Cut(strings.TrimPrefix(row, "| ["), "]")
+		rows[name] += row
+	}
+	for text := range strings.SplitSeq(sections, sectionHead) {
+		name, _, _ := strings.Cut(text, "\n")
+		texts[name] = sectionHead + text
+	}
+	for _, r := range p.Reports {
+		name := r.Experiment.Name
+		rows[name] = r.rows()
+		texts[name] = r.markdown(p.Plots) + fmt.Sprintf("Run by itself on %s, at commit %s.\n", p.Date.Format(time.DateOnly), p.Commit)
+	}
+	for name := range texts {
+		if !slices.Contains(order, name) {
+			return "", fmt.Errorf("the page has a section %q, and there is no such experiment: run all experiments", name)
+		}
+	}
+	var marks, reports strings.Builder
+	for _, name := range order {
+		marks.WriteString(rows[name])
+		reports.WriteString(texts[name])
+	}
+	return head + tableHead + marks.String() + reports.String(), nil
+}
+
+// rows are the marks in the table of all.
+func (r *Report) rows() string {
+	var b strings.Builder
+	for _, v := range r.Verdicts {
+		fmt.Fprintf(&b, "| [%s](#%s) | %s | %s | %s |\n", r.Experiment.Name, r.Experiment.Name, v.Want, v.Found, yes(v.Holds))
 	}
 	return b.String()
 }
@@ -61,7 +109,7 @@ func yes(holds bool) string {
 func (r *Report) markdown(plots string) string {
 	var b strings.Builder
 	e := r.Experiment
-	fmt.Fprintf(&b, "\n## %s\n\n%s\n\n**Claim.** %s\n\n**Setting.**\n", e.Name, e.Title, e.Claim)
+	fmt.Fprintf(&b, sectionHead+"%s\n\n%s\n\n**Claim.** %s\n\n**Setting.**\n", e.Name, e.Title, e.Claim)
 	for _, s := range e.Setting {
 		fmt.Fprintf(&b, "- %s\n", s)
 	}

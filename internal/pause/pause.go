@@ -76,12 +76,13 @@ func (l *List[K]) forget(now time.Time) {
 	l.sweep = max(2*len(l.known), leastSweep)
 }
 
-// Works notes a success, and reports whether it is the first one after a pause. Failures from before
-// still count if there was no pause.
-func (l *List[K]) Works(k K) (again bool) {
+// Works notes a success, and reports whether it is the first one after a pause. While the thing is left alone no
+// success counts: what succeeded began before. Failures from before still count if there was no pause.
+func (l *List[K]) Works(k K, now time.Time) (again bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if again = l.known[k].pause > 0; again {
+	t := l.known[k]
+	if again = t.pause > 0 && !now.Before(t.until); again {
 		delete(l.known, k)
 	}
 	return again

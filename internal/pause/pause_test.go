@@ -30,7 +30,7 @@ func TestPauses(t *testing.T) {
 		fail(false) // the others are too old
 		fail(false)
 		paused(false)
-		if l.Works("a") {
+		if l.Works("a", time.Now()) {
 			t.Error("works: got that it had a pause")
 		}
 		fail(true)
@@ -38,13 +38,16 @@ func TestPauses(t *testing.T) {
 		for _, pause := range []time.Duration{10, 20, 30, 30} {
 			paused(true)
 			time.Sleep(pause*time.Second - 1)
+			if l.Works("a", time.Now()) {
+				t.Error("works: got the end of a pause by what began before it")
+			}
 			paused(true)
 			time.Sleep(time.Nanosecond)
 			paused(false)
 			fail(true)
 		}
 		time.Sleep(30 * time.Second)
-		if !l.Works("a") || l.Works("a") {
+		if !l.Works("a", time.Now()) || l.Works("a", time.Now()) {
 			t.Error("works after a pause: got nothing new, or twice")
 		}
 		fail(false)

@@ -170,6 +170,11 @@ PLANTS = [
         [("internal/pause/pause.go", "max(min(2*t.pause, l.rule.Longest), l.rule.First)", "l.rule.First")],
     ),
     (
+        "a success that began before a pause ends it",
+        "./internal/pause TestPauses",
+        [("internal/pause/pause.go", "t.pause > 0 && !now.Before(t.until)", "t.pause > 0")],
+    ),
+    (
         "failures that are too old to matter are never forgotten",
         "./internal/pause TestOldFailuresAreForgotten",
         [("internal/pause/pause.go", "if len(l.known) < l.sweep {", "if len(l.known) >= 0 {")],

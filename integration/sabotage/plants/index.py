@@ -291,8 +291,13 @@ PLANTS = [
     ),
     (
         "a part of pack replaces what another machine has stored",
-        "./pack TestPartsMakeOneSetOfShards",
+        "./pack TestSecondMachineReplacesNothing",
         [("pack/write.go", "objstore.Condition{IfAbsent: j.opt.Share.Parts > 0}", "objstore.Condition{}")],
+    ),
+    (
+        "a part of pack keeps a shard of older files",
+        "./pack TestPartReplacesShardsOfOlderFiles",
+        [("pack/write.go", "if hex.EncodeToString(sum.Sum(nil)) == body.sha256 {", "if sum != nil {")],
     ),
     (
         "a join of packed parts packs what they lack by itself",
