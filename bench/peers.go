@@ -5,8 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
+
+// Members of a pair.
+const holder, front = "holder", "front"
 
 // lanes of the slot plan that is read.
 const lanes = 32
@@ -19,91 +25,112 @@ func (d set) homed(epoch, batch int64) string {
 	return fmt.Sprintf("/v1/datasets/%s/epochs/%d/batches/%d?shuffle=slot&window=%d", d.name, epoch, batch, lanes)
 }
 
-// pair is two gateways of one cluster: the holder, whose cache is much larger, owns nearly every chunk, and the front asks it for them.
-type pair struct{ front, holder *process }
+// homedFrom gives the batches of one epoch of a slot plan after another.
+func (d set) homedFrom(first int64) func(int64) string {
+	return func(i int64) string { return d.homed(first+i/d.batches(), i%d.batches()) }
+}
+
+// pair is two gateways of one cluster: the holder, whose cache is much larger, owns nearly every chunk, and the front asks it for them,
+// over mutual TLS 1.3. far and near are the same of bare handlers.
+type pair struct {
+	front, holder *process
+	near, far     *process
+	admin         map[string]string // addresses of the gateways' admin ports, by member
+}
 
 func (p *pair) stop() {
-	for _, gw := range []*process{p.front, p.holder} {
-		if gw != nil {
-			gw.stop()
+	for _, each := range []*process{p.front, p.holder, p.near, p.far} {
+		if each != nil {
+			each.stop()
 		}
 	}
 }
 
-// startPair starts both, and waits until each has met the other.
-func (s *suite) startPair(ctx context.Context) (*pair, error) {
-	var ports [2]string
+// startPair starts both pairs, and waits until each gateway has met the other. With outer, readers come over TLS too.
+func (s *suite) startPair(ctx context.Context, d set, outer bool) (p *pair, err error) {
+	p = &pair{admin: map[string]string{}}
+	defer func() {
+		if err != nil {
+			p.stop()
+		}
+	}()
+	cert, key, err := certificate(s.dir)
+	if err != nil {
+		return p, err
+	}
+	var readers []string
+	if outer {
+		readers = []string{"--tls-cert", cert, "--tls-key", key}
+	}
+	var ports [3]string
 	for i := range ports {
-		var err error
 		if ports[i], err = freePort(); err != nil {
-			return nil, err
+			return p, err
 		}
 	}
-	p := &pair{}
-	flags := []string{"--cluster", "bench", "--join", ports[0] + "," + ports[1], "--peer-insecure"}
-	var err error
-	p.holder, err = s.world.serve(ctx, s.room(), append(flags, "--peer-listen", ports[0], "--member", "holder"))
-	if err == nil {
-		p.front, err = s.world.serve(ctx, frontRoom, append(flags, "--peer-listen", ports[1], "--member", "front"))
+	gateway := func(member, peerPort string, room int64) (*process, error) {
+		admin, err := freePort()
+		if err != nil {
+			return nil, err
+		}
+		p.admin[member] = scheme(readers) + admin
+		return s.world.serve(ctx, room, append(readers,
+			"--cluster", "bench", "--join", ports[0]+","+ports[1], "--peer-listen", peerPort, "--member", member,
+			"--peer-cert", cert, "--peer-key", key, "--peer-ca", cert, "--admin-listen", admin))
 	}
-	if err == nil {
-		err = errors.Join(met(ctx, p.front), met(ctx, p.holder))
+	if p.holder, err = gateway(holder, ports[0], s.room()); err != nil {
+		return p, err
 	}
-	if err != nil {
-		p.stop()
-		return nil, err
+	if p.front, err = gateway(front, ports[1], frontRoom); err != nil {
+		return p, err
 	}
-	return p, nil
+	hop := []string{"-hop-cert", cert, "-hop-key", key}
+	if p.far, err = startYardstick(ctx, d.body(), d.body(), append(hop, "-hop-listen", ports[2])...); err != nil {
+		return p, err
+	}
+	if p.near, err = startYardstick(ctx, d.body(), d.body(), append(append(readers, hop...), "-from", ports[2])...); err != nil {
+		return p, err
+	}
+	return p, errors.Join(met(ctx, p.admin[front]), met(ctx, p.admin[holder]))
 }
 
 // met waits until a gateway knows another one that is alive.
-func met(ctx context.Context, gw *process) error {
+func met(ctx context.Context, admin string) error {
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		var c struct {
 			Members []struct {
 				State string `json:"state"`
 			} `json:"members"`
 		}
-		if err := askJSON(ctx, http.MethodGet, "http://"+gw.addr+"/v1/cluster", &c); err != nil {
+		if err := askJSON(ctx, http.MethodGet, base(admin)+"/v1/cluster", &c); err != nil {
 			return err
 		}
 		if len(c.Members) == 1 && c.Members[0].State == "alive" {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s has not met the other gateway", gw.addr)
+	return fmt.Errorf("%s has not met the other gateway", admin)
 }
 
 // peers measures a gateway that asks another one for everything, against two bare hops.
 func (s *suite) peers(ctx context.Context) error {
 	for _, d := range []set{s.world.photos, s.world.text} {
-		if err := s.throughPeer(ctx, d); err != nil {
-			return fmt.Errorf("through a peer, %s: %w", d.name, err)
+		for _, outer := range []bool{false, true} {
+			if err := s.throughPeer(ctx, d, outer); err != nil {
+				return fmt.Errorf("through a peer, %s: %w", d.name, err)
+			}
 		}
 	}
 	return nil
 }
 
-func (s *suite) throughPeer(ctx context.Context, d set) error {
+func (s *suite) throughPeer(ctx context.Context, d set, outer bool) error {
 	s.logf("through a peer, %s: %d rounds of 2 arms", d.name, s.rounds)
-	p, err := s.startPair(ctx)
+	p, err := s.startPair(ctx, d, outer)
 	if err != nil {
 		return err
 	}
 	defer p.stop()
-	far, err := startYardstick(ctx, d.body(), d.body())
-	if err != nil {
-		return err
-	}
-	defer far.stop()
-	near, err := startYardstick(ctx, d.body(), d.body(), "-from", far.addr)
-	if err != nil {
-		return err
-	}
-	defer near.stop()
-	batches := func(first int64) func(int64) string {
-		return func(i int64) string { return d.homed(first+i/d.batches(), i%d.batches()) }
-	}
 	fill := func(i int64) string {
 		if i >= d.batches() {
 			return ""
@@ -113,34 +140,59 @@ func (s *suite) throughPeer(ctx context.Context, d set) error {
 	if _, err := read(ctx, p.front.addr, conns, 0, fill); err != nil {
 		return err
 	}
-	before, err := counters(ctx, p.front.addr)
+	before, err := counters(ctx, p.admin[front])
 	if err != nil {
 		return err
 	}
 	var ours, bare []float64
 	for round := range s.rounds {
-		b, err := s.measure(ctx, near, func(int64) string { return "/relay" })
+		b, err := s.measure(ctx, p.near, func(int64) string { return "/relay" })
 		if err != nil {
 			return err
 		}
-		o, err := s.measure(ctx, p.front, batches(int64(1+round*1000)))
+		o, err := s.measure(ctx, p.front, d.homedFrom(int64(1+round*1000)))
 		if err != nil {
 			return err
 		}
 		ours, bare = append(ours, o.rate()), append(bare, b.rate())
 	}
-	after, err := counters(ctx, p.front.addr)
+	after, err := counters(ctx, p.admin[front])
 	if err != nil {
 		return err
 	}
 	if n := after["millrace_store_reads_total"] - before["millrace_store_reads_total"]; n > 0 {
 		return fmt.Errorf("a warm cluster made %v store reads", n)
 	}
-	what := "warm through the peer tier, " + d.name + ", against two bare hops"
-	if d.name == "photos" {
-		s.table.paired(16, what, ours, bare, gigabytes, 0.8, false)
-	} else {
-		s.table.shown(16, what, ours, bare, gigabytes)
+	s.peerRow(d, outer, ours, bare)
+	if s.profile == "" || outer {
+		return nil
 	}
-	return nil
+	return s.profilePair(ctx, d, p)
+}
+
+// peerRow adds what was measured to the table.
+func (s *suite) peerRow(d set, outer bool, ours, bare []float64) {
+	what := "warm through the peer tier with mutual TLS, " + d.name + ", against two bare hops with it between them"
+	if outer {
+		s.table.shown(16, what+", readers over TLS too", ours, bare, gigabytes)
+		return
+	}
+	bound := 0.8
+	if d.name == "text" {
+		bound = 0.7
+	}
+	s.table.paired(16, what, ours, bare, gigabytes, bound, false)
+}
+
+// profilePair saves a CPU profile of each gateway.
+func (s *suite) profilePair(ctx context.Context, d set, p *pair) error {
+	const length = 4 * time.Second
+	g, profiling := errgroup.WithContext(ctx)
+	for member, admin := range p.admin {
+		g.Go(func() error {
+			return saveProfile(profiling, admin, int(length/time.Second), filepath.Join(s.profile, member+"-"+d.name+".pprof"))
+		})
+	}
+	_, err := read(ctx, p.front.addr, conns, length+time.Second/2, d.homedFrom(1<<20))
+	return errors.Join(err, g.Wait())
 }

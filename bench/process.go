@@ -59,11 +59,16 @@ func start(ctx context.Context, addr, health string, env []string, name string, 
 	}
 }
 
-func healthy(ctx context.Context, addr, path string) bool {
-	if !strings.HasPrefix(addr, https) {
-		addr = "http://" + addr
+// base begins the URLs of a process.
+func base(addr string) string {
+	if strings.HasPrefix(addr, https) {
+		return addr
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, addr+path, nil)
+	return "http://" + addr
+}
+
+func healthy(ctx context.Context, addr, path string) bool {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base(addr)+path, nil)
 	if err != nil {
 		return false
 	}

@@ -29,7 +29,7 @@ func counters(ctx context.Context, addr string) (map[string]float64, error) {
 	var stats struct {
 		Counters map[string]float64 `json:"counters"`
 	}
-	err := askJSON(ctx, http.MethodGet, "http://"+addr+"/v1/stats", &stats)
+	err := askJSON(ctx, http.MethodGet, base(addr)+"/v1/stats", &stats)
 	return stats.Counters, err
 }
 
@@ -39,7 +39,8 @@ func ask(ctx context.Context, method, url string) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	resp, err := http.DefaultClient.Do(req)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: anyServer()}}
+	resp, err := client.Do(req)
 	if err != nil {
 		return nil, err
 	}

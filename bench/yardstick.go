@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"flag"
 	"io"
@@ -11,6 +12,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // yardstick is the child process of the arms HOT, COLD-MEM and RELAY.
@@ -20,6 +23,9 @@ func yardstick(ctx context.Context, args []string) error {
 	body := f.Int64("body", 0, "length of a response")
 	memory := f.Int64("memory", 0, "length of the buffer that responses are cut from")
 	from := f.String("from", "", "address of the yardstick that /relay asks for its responses")
+	hop := f.String("hop-listen", "", "address at which another yardstick's /relay asks this one")
+	hopCert := f.String("hop-cert", "", "certificate of both ends of that hop, for mutual TLS 1.3")
+	hopKey := f.String("hop-key", "", "its key")
 	cert := f.String("tls-cert", "", "certificate: its responses are encrypted")
 	key := f.String("tls-key", "", "its key")
 	if err := f.Parse(args); err != nil {
@@ -43,27 +49,45 @@ func yardstick(ctx context.Context, args []string) error {
 	mux := http.NewServeMux()
 	mux.Handle("/hot", handler(true))
 	mux.Handle("/cold", handler(false))
-	mux.Handle("/relay", relay(*from, *body))
 	mux.HandleFunc("/healthz", func(http.ResponseWriter, *http.Request) {})
-	srv := &http.Server{Addr: *addr, Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	stop := context.AfterFunc(ctx, func() { srv.Close() })
-	defer stop()
-	serve := srv.ListenAndServe
-	if *cert != "" {
-		serve = func() error { return srv.ListenAndServeTLS(*cert, *key) }
+	var between *tls.Config
+	if *hopCert != "" {
+		var err error
+		if between, err = mutual(*hopCert, *hopKey); err != nil {
+			return err
+		}
+		mux.Handle("/relay", relay(*from, *body, between))
 	}
-	if err := serve(); !errors.Is(err, http.ErrServerClosed) {
-		return err
+	g, ctx := errgroup.WithContext(ctx)
+	listen := func(addr string, serve func(*http.Server) error) {
+		srv := &http.Server{Addr: addr, Handler: mux, TLSConfig: between.Clone(), ReadHeaderTimeout: 5 * time.Second}
+		g.Go(func() error {
+			stop := context.AfterFunc(ctx, func() { srv.Close() })
+			defer stop()
+			if err := serve(srv); !errors.Is(err, http.ErrServerClosed) {
+				return err
+			}
+			return nil
+		})
 	}
-	return nil
+	if *hop != "" {
+		listen(*hop, func(srv *http.Server) error { return srv.ListenAndServeTLS("", "") })
+	}
+	listen(*addr, func(srv *http.Server) error {
+		if srv.TLSConfig = nil; *cert != "" {
+			return srv.ListenAndServeTLS(*cert, *key)
+		}
+		return srv.ListenAndServe()
+	})
+	return g.Wait()
 }
 
 // relay answers with what another yardstick answers: two bare hops, the least that a gateway does which asks another one.
-func relay(from string, body int64) http.HandlerFunc {
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}}
+func relay(from string, body int64, between *tls.Config) http.HandlerFunc {
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true, TLSClientConfig: between}}
 	buffers := sync.Pool{New: func() any { b := make([]byte, body); return &b }}
 	return func(w http.ResponseWriter, r *http.Request) {
-		req, err := http.NewRequestWithContext(r.Context(), http.MethodGet, "http://"+from+"/hot", nil)
+		req, err := http.NewRequestWithContext(r.Context(), http.MethodGet, https+from+"/hot", nil)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
