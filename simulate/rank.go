@@ -26,7 +26,7 @@ type rank struct {
 // start begins an epoch.
 func (k *rank) start() {
 	r := k.run
-	k.gateway = r.gateways[k.number*len(r.gateways)/len(r.ranks)]
+	k.gateway = r.gateways[GatewayOf(uint64(k.number), uint64(len(r.ranks)), len(r.gateways))]
 	if k.ahead.gateway == nil {
 		k.ahead.gateway = k.gateway
 		k.gateway.aheads = append(k.gateway.aheads, &k.ahead)

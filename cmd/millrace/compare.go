@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"io"
+	"slices"
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/datapath"
@@ -17,13 +18,14 @@ type compareFlags struct{ orders.Question }
 func (c *compareFlags) define(f *cli.Flags) {
 	f.Numbers(&c.WorldSizes, "world-size", nil, "`N`, the ranks that share each batch (default 1); of a dataset N,..., to say what locality moves")
 	f.Numbers(&c.Homes, "homes", nil, "`N`, the homes of --split locality, such as gateways (default the world size); of a dataset N,...")
+	f.Numbers(&c.Gateways, "gateways", nil, "of a dataset, `N`,... gateways that take the place of one for each home, to say what they read again")
 	f.Size(&c.Cache, "cache-size", 0, "size of a cache with which to count the store's requests in later epochs too")
 	f.Price(&c.Price, "request-price", "price of a million requests of the store, to print what an epoch costs (default none)")
 }
 
 // checkGateway refuses what only a dataset's comparison answers, and hands on the ranks and their homes.
 func (c *compareFlags) checkGateway(f *cli.Flags, p *planFlags) {
-	for _, name := range []string{"cache-size", "request-price"} {
+	for _, name := range []string{"cache-size", "gateways", "request-price"} {
 		if f.Given(name) {
 			f.Fault("--%s: want a dataset in place of a gateway's address: the index alone answers it", name)
 		}
@@ -50,6 +52,13 @@ func (c *compareFlags) checkDataset(f *cli.Flags, dataset string) {
 	}
 	if len(c.Homes) > 0 && len(c.WorldSizes) == 0 {
 		f.Fault("--homes: want --world-size too, the number of ranks that share them")
+	}
+	switch {
+	case len(c.Gateways) == 0:
+	case len(c.WorldSizes) == 0:
+		f.Fault("--gateways: want --world-size too, the number of ranks that read from them")
+	case slices.Max(c.Gateways) > slices.Max(c.WorldSizes):
+		f.Fault("--gateways %d: want at most --world-size, %d: a gateway without a rank reads nothing", slices.Max(c.Gateways), slices.Max(c.WorldSizes))
 	}
 }
 

@@ -119,3 +119,39 @@ func TestPlanSaysWhatLocalityMoves(t *testing.T) {
 		t.Errorf("got\n%s\nwant what strata move", text)
 	}
 }
+
+func TestPlanSaysWhatOtherGatewaysReadOnceMore(t *testing.T) {
+	dir, _ := sorted(t, "--batch-size", "16", "--window", "8")
+	var out struct {
+		Chunks   int
+		Bytes    int64
+		Locality struct{ Takeovers []orders.Takeover }
+	}
+	o := ok(t, "plan", dir, "--batch-size", "32", "--world-size", "8", "--homes", "4,16", "--gateways", "3,4,8", "--json")
+	if err := json.Unmarshal([]byte(o.stdout), &out); err != nil {
+		t.Fatal(err)
+	}
+	rows := out.Locality.Takeovers
+	if len(rows) != 3 {
+		t.Fatalf("got %+v, want a row for each number of gateways of the split that is possible", rows)
+	}
+	for i, least := range []float64{0.5, 0, 1} { // of ranks 0 to 7: at three gateways 2, 4, 6 and 7 move, at eight all but 0
+		r := rows[i]
+		if (r.Chunks == 0) != (least == 0) || r.Share < least || r.Chunks > 2*out.Chunks || r.Bytes > 2*out.Bytes {
+			t.Errorf("got %+v, want %v of the data at least, and nothing where nothing changes", r, least)
+		}
+	}
+	text := ok(t, "plan", dir, "--world-size", "8", "--homes", "4", "--gateways", "3").stdout
+	if !strings.Contains(text, "read once more") || !strings.Contains(text, "8       4       3 ") {
+		t.Errorf("got\n%s\nwant a table of what is read once more", text)
+	}
+	for want, args := range map[string][]string{
+		"--world-size too":        {dir, "--gateways", "3"},
+		"at most --world-size, 2": {dir, "--world-size", "2", "--gateways", "2,3"},
+		"want a dataset in place": {"http://127.0.0.1:1", "--gateways", "3"},
+	} {
+		if o := millrace(t, nil, append([]string{"plan"}, args...)...); o.code != exitUsage || !strings.Contains(o.stderr, want) {
+			t.Errorf("%v: got exit code %d and %q, want 2 and %q", args, o.code, o.stderr, want)
+		}
+	}
+}

@@ -85,7 +85,8 @@ requests of the store an epoch makes, with --cache-size also a later epoch, with
 --request-price what they cost; --window adds one, --shuffle shows those of one kind. Each chunk,
 or part of one, counts as one request; a gateway may fetch neighbours together, or a chunk in
 parts. With --world-size and --homes, lists, it also prints what a split by locality moves and
-how mixed a rank's own share is. Neither reads any data.
+how mixed a rank's own share is, and with --gateways what other numbers of gateways read from
+the store once more when they take over a job, its homes as they are. Neither reads any data.
 
 The variance compares with uniform sampling (1.0) on data sorted by class: 4.0 means that a
 class's share of a batch varies four times as much. Every chunk is a class, or the data has
@@ -94,7 +95,8 @@ class's share of a batch varies four times as much. Every chunk is a class, or t
   millrace plan http://gw:8080 --shuffle window --window 64 --strata 16 --split locality \
     --world-size 8
   millrace plan s3://bucket/imagenet --batch-size 1024 --cache-size 64GiB --request-price 0.40
-  millrace plan s3://bucket/imagenet --batch-size 2048 --world-size 8,96 --homes 1,4,8`,
+  millrace plan s3://bucket/imagenet --batch-size 2048 --world-size 8,96 --homes 1,4,8
+  millrace plan s3://bucket/imagenet --world-size 32 --homes 4 --gateways 3,5`,
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var p planFlags
 			var c compareFlags

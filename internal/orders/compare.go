@@ -20,6 +20,7 @@ type Question struct {
 	Strata     uint64 // of the order that Shuffle and Window choose
 	WorldSizes []int  // numbers of ranks of which Locality tells
 	Homes      []int  // for each number of ranks; none: as many homes as ranks
+	Gateways   []int  // numbers that take the place of one gateway a home, of which Takeovers tell
 	Cache      int64  // bytes of a cache, of which LaterReads tells; 0: none
 	PartSize   int64  // bytes of one store read at most
 	Price      float64
@@ -74,10 +75,11 @@ func newVariances(v shuffle.BatchVariance, known bool) Variances {
 
 // Locality is what a split by locality does to the order that was chosen.
 type Locality struct {
-	Shuffle string  `json:"shuffle"`
-	Splits  []Split `json:"splits"`
-	Strata  uint64  `json:"strata"`
-	Window  uint64  `json:"window"`
+	Shuffle   string     `json:"shuffle"`
+	Splits    []Split    `json:"splits"`
+	Strata    uint64     `json:"strata"`
+	Takeovers []Takeover `json:"takeovers,omitempty"`
+	Window    uint64     `json:"window"`
 }
 
 // Split is a split by locality among some ranks with some homes.
@@ -111,7 +113,7 @@ func Compare(x *chunkindex.Index, q Question) (Comparison, error) {
 	}
 	splits := q.splits(plan)
 	if len(splits) > 0 {
-		c.Locality = &Locality{Shuffle: chosen.Shuffle, Splits: splits, Strata: chosen.Strata, Window: chosen.Window}
+		c.Locality = &Locality{Shuffle: chosen.Shuffle, Splits: splits, Strata: chosen.Strata, Takeovers: q.takeovers(plan, x, splits), Window: chosen.Window}
 	}
 	for _, line := range []string{Uneven(plan, q.BatchSize, x), unevenRanks(splits)} {
 		if line != "" {

@@ -19,6 +19,10 @@ func (c *Comparison) Print(w io.Writer, name string) {
 	if c.Locality != nil {
 		fmt.Fprintf(w, "\nsplit by locality, shuffle %s:\n\n", describe(c.chosen))
 		c.Locality.print(w)
+		if len(c.Locality.Takeovers) > 0 {
+			fmt.Fprintf(w, "\nother numbers of gateways under a job that began with one for each home:\n\n")
+			c.Locality.printTakeovers(w)
+		}
 	}
 }
 
@@ -74,6 +78,15 @@ func (l *Locality) print(w io.Writer) {
 			moved = fmt.Sprintf("%.2g %%", 100*r.Moved)
 		}
 		fmt.Fprintf(t, "%d\t%d\t%s\t%s\t%s\t%s\n", r.WorldSize, r.Homes, moved, variance(r.Variance), variance(r.Variance10), variance(r.Variance100))
+	}
+	t.Flush()
+}
+
+func (l *Locality) printTakeovers(w io.Writer) {
+	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(t, "ranks\thomes\tgateways\tchunks read once more\tbytes\tof the data\t")
+	for _, r := range l.Takeovers {
+		fmt.Fprintf(t, "%d\t%d\t%d\t%s\t%s\t%.3g %%\t\n", r.WorldSize, r.Homes, r.Gateways, humanize.Comma(int64(r.Chunks)), humanize.IBytes(uint64(r.Bytes)), 100*r.Share)
 	}
 	t.Flush()
 }

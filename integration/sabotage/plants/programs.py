@@ -2,6 +2,21 @@
 
 PLANTS = [
     (
+        "takeover counts chunks that a gateway holds already",
+        "./simulate TestTakeOverIsWhatGatewaysLack",
+        [("simulate/takeover.go", "return s.to - s.from + 1 - max(both, 0)", "return s.to - s.from + 1 - max(both, 0)*0")],
+    ),
+    (
+        "takeover goes by other gateways than the clients ask",
+        "./internal/orders TestRanksReadWhereClientsRead",
+        [("simulate/takeover.go", "int(rank * uint64(gateways) / ranks)", "int((rank*uint64(gateways) + 1) / ranks)")],
+    ),
+    (
+        "plan says of a takeover what gateways read that begin with nothing",
+        "./integration TestGatewaysChangeUnderAJob",
+        [("internal/orders/takeover.go", "s.Homes, int(s.Homes), n)", "s.Homes, 1, n)")],
+    ),
+    (
         "a regular expression keeps megabytes in the heap of each gateway",
         "./integration TestLittleIsKeptInTheHeap",
         [("internal/location/service.go", "`^[A-Za-z0-9._-]{1,64}$`", "`^[^\\s\\pC][^\\pC]{0,127}$`")],

@@ -1,0 +1,103 @@
+package integration_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/millrace-data/millrace/client"
+	"github.com/millrace-data/millrace/integration/harness"
+)
+
+// TestGatewaysChangeUnderAJob has another number of gateways take over in the middle of an epoch of a job whose homes stay: every
+// batch is what a single gateway gives, every sample comes once, and what is read from the store again is what the plan says.
+func TestGatewaysChangeUnderAJob(t *testing.T) {
+	const samples, ranks, batch, half = 6000, 8, 256, 11
+	store, reads, alone := homedStore(t, samples)
+	single := serve(t, store)
+	ranksReadHomes(t, []*harness.Gateway{single}, client.Options{WorldSize: 1, BatchSize: batch}, samples) // it reads nothing from here on
+	for _, after := range []int{3, 5} {
+		t.Run(fmt.Sprintf("%d in place of %d", after, homed), func(t *testing.T) {
+			said := takeover(t, store, ranks, after)
+			gateways := make([]*harness.Gateway, max(homed, after))
+			for i := range gateways {
+				gateways[i] = serve(t, store, "--lame-duck", "0s")
+			}
+			j := homedJob{single: single, opt: client.Options{WorldSize: ranks, BatchSize: batch, Split: "locality", Homes: homed}}
+			moved := movedShare(t, gateways[0], j.opt)
+			j.reads(t, gateways[:homed], 0, 0, 0)
+			j.ledger = client.NewLedger(samples)
+			j.reads(t, gateways[:homed], 1, 0, half)
+			reads.Forget()
+			j.reads(t, gateways[:after], 1, half, 0)
+			if err := j.ledger.Check(); err != nil {
+				t.Errorf("the epoch in which gateways changed: %v", err)
+			}
+			j.reads(t, gateways[:after], 2, 0, 0)
+			got := float64(reads.Bytes())
+			t.Logf("figure: %d gateways in place of %d: %.3f of the data read once more, %.3f said; %.4f of the samples move in each epoch",
+				after, homed, got/alone, float64(said)/alone, moved)
+			if least, most := .98*float64(said), 1.02*float64(said)+2*moved*alone; got < least || got > most {
+				t.Errorf("got %.0f bytes of the store in the rest of the epoch and the next one, want %.0f to %.0f", got, least, most)
+			}
+			reads.Forget()
+			j.reads(t, gateways[:after], 3, 0, 0)
+			if got, most := float64(reads.Bytes()), (.005+moved)*alone; got > most {
+				t.Errorf("got %.0f bytes of the store in the epoch after that, want at most %.0f", got, most)
+			}
+		})
+	}
+}
+
+// takeover returns how many bytes the plan says are read once more when so many gateways take the place of one for each home.
+func takeover(t *testing.T, store *harness.Store, ranks, gateways int) int64 {
+	t.Helper()
+	text := harness.MustRun(t, store, "plan", store.Dataset(dataset), "--world-size", fmt.Sprint(ranks), "--homes", fmt.Sprint(homed), "--gateways", fmt.Sprint(gateways), "--json")
+	var plan struct {
+		Locality struct{ Takeovers []struct{ Bytes int64 } }
+	}
+	if err := json.Unmarshal([]byte(text), &plan); err != nil || len(plan.Locality.Takeovers) != 1 || plan.Locality.Takeovers[0].Bytes == 0 {
+		t.Fatalf("got %v and %s, want one takeover of some bytes", err, text)
+	}
+	return plan.Locality.Takeovers[0].Bytes
+}
+
+// homedJob is a job whose ranks have homes.
+type homedJob struct {
+	opt    client.Options
+	single *harness.Gateway // gives what every batch is to be
+	ledger *client.Ledger   // nil: what comes is not counted
+}
+
+// reads has all ranks read some batches of an epoch at once, each from the gateway of its home. until 0: to the end.
+func (j *homedJob) reads(t *testing.T, gateways []*harness.Gateway, epoch, from, until uint64) {
+	t.Helper()
+	urls := make([]string, len(gateways))
+	for i, g := range gateways {
+		urls[i] = g.URL
+	}
+	open := func(urls ...string) *client.Client {
+		c, err := client.New(client.Config{Gateways: urls, Home: client.HomeByRank, Dataset: dataset})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	many, one := open(urls...), open(j.single.URL)
+	defer many.CloseIdle()
+	defer one.CloseIdle()
+	opt, ledger := j.opt, j.ledger
+	opt.Epoch, opt.From, opt.Until, opt.Manifest = epoch, from, until, true
+	if ledger == nil {
+		ledger = client.NewLedger(0)
+	}
+	errs := make(chan error)
+	for rank := range opt.WorldSize {
+		go func() { errs <- rankReads(t.Context(), many, one, ledger, opt, rank) }()
+	}
+	for range opt.WorldSize {
+		if err := <-errs; err != nil {
+			t.Errorf("epoch %d: %v", epoch, err)
+		}
+	}
+}

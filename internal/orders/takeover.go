@@ -1,0 +1,35 @@
+package orders
+
+import (
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// Takeover is what is read from the store once more when a number of gateways takes the place of one for each home, under a job
+// whose homes stay. The gateways share nothing, and have room for what their ranks read.
+type Takeover struct {
+	WorldSize uint64  `json:"world_size"`
+	Homes     uint64  `json:"homes"`
+	Gateways  int     `json:"gateways"`
+	Chunks    int     `json:"chunks"` // one that two gateways read anew counts twice
+	Bytes     int64   `json:"bytes"`  // of these chunks, as the store has them
+	Share     float64 `json:"share"`  // of the data
+}
+
+// takeovers returns what each number of gateways that was asked for reads once more, for each split that is possible.
+func (q Question) takeovers(plan *shuffle.Plan, x *chunkindex.Index, splits []Split) []Takeover {
+	var rows []Takeover
+	data := Model(x)
+	for _, s := range splits {
+		for _, n := range q.Gateways {
+			if s.Fault != "" || uint64(n) > s.WorldSize {
+				continue // a gateway without a rank reads nothing
+			}
+			t := data.TakeOver(plan, s.WorldSize, s.Homes, int(s.Homes), n)
+			rows = append(rows, Takeover{
+				WorldSize: s.WorldSize, Homes: s.Homes, Gateways: n, Chunks: t.Chunks, Bytes: t.Bytes, Share: float64(t.Bytes) / float64(max(data.Stored(), 1)),
+			})
+		}
+	}
+	return rows
+}

@@ -1,0 +1,21 @@
+package orders
+
+import (
+	"testing"
+
+	"github.com/millrace-data/millrace/client"
+	"github.com/millrace-data/millrace/simulate"
+)
+
+// TestRanksReadWhereClientsRead: what is predicted is predicted of the gateways that the clients ask.
+func TestRanksReadWhereClientsRead(t *testing.T) {
+	for ranks := range uint64(70) {
+		for rank := range ranks {
+			for gateways := 1; gateways <= 70; gateways++ {
+				if got, want := simulate.GatewayOf(rank, ranks, gateways), client.HomeByRank(rank, ranks, gateways); got != want {
+					t.Fatalf("rank %d of %d, %d gateways: got %d, want %d", rank, ranks, gateways, got, want)
+				}
+			}
+		}
+	}
+}
