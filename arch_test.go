@@ -48,7 +48,7 @@ func floorPlan() map[string]room {
 		"internal/pause":      {never: []string{"context", "net", "os"}},
 		"internal/certs":      {ours: []string{"internal/certs"}, never: []string{"net/http"}},
 		"internal/port":       {ours: []string{"internal/quiet", "internal/socket"}, outside: []string{"github.com/rs/zerolog"}},
-		"internal/sending":    {},
+		"internal/sending":    {ours: []string{"internal/socket"}},
 		"internal/quiet":      {outside: []string{"github.com/rs/zerolog"}, never: []string{"net/http"}},
 		"internal/socket":     {outside: []string{"golang.org/x/sys"}, never: []string{"net/http"}}, // socket options
 		"shuffle": {

@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -14,6 +15,7 @@ import (
 	"net/textproto"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
@@ -57,7 +59,7 @@ const (
 	floorRate  = 1 << 20 // bytes a second
 
 	clientIdle     = 90 * time.Second // less than the server's, which so seldom closes what is about to be used
-	readBuffer     = 64 << 10         // small samples come many to a call to the kernel; larger ones pass it by
+	readBuffer     = 64 << 10         // small samples, and records of TLS, come many to a call to the kernel
 	helloTotal     = 2 * time.Second
 	maxReplyHeader = 16 << 10
 )
@@ -68,7 +70,8 @@ type Client struct {
 	scheme    string
 	transport http.RoundTripper
 	reads     *turns
-	dials     *turns // of reads that have no connection yet; nil with a transport of one's own
+	dials     *turns    // of reads that have no connection yet; nil with a transport of one's own
+	buffers   sync.Pool // *bufio.Reader of readBuffer bytes, for bodies
 }
 
 // NewClient builds a client. It starts nothing.
@@ -98,20 +101,37 @@ func NewClient(cfg ClientConfig) *Client {
 
 func newTransport(cfg ClientConfig) *http.Transport {
 	dialer := &net.Dialer{Timeout: cfg.Dial, KeepAlive: 15 * time.Second}
+	dial := dialer.DialContext
+	if cfg.TLS != nil {
+		dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			c, err := dialer.DialContext(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			return &gathered{c, bufio.NewReaderSize(c, readBuffer)}, nil
+		}
+	}
 	t := &http.Transport{
-		DialContext:            dialer.DialContext, // and no proxy: a peer is where it says that it is
+		DialContext:            dial, // and no proxy: a peer is where it says that it is
 		TLSClientConfig:        cfg.TLS,
 		TLSHandshakeTimeout:    cfg.Silence,
 		DisableCompression:     true,
 		MaxIdleConnsPerHost:    cfg.PerPeer,
 		IdleConnTimeout:        clientIdle,
 		MaxResponseHeaderBytes: maxReplyHeader,
-		ReadBufferSize:         readBuffer,
 		Protocols:              new(http.Protocols),
 	}
 	t.Protocols.SetHTTP1(true)
 	return t
 }
+
+// gathered is a connection below TLS. TLS alone would call the kernel for each record.
+type gathered struct {
+	net.Conn
+	in *bufio.Reader
+}
+
+func (g *gathered) Read(p []byte) (int, error) { return g.in.Read(p) }
 
 // Close closes the connections that nobody uses. Those in use end with their requests.
 func (c *Client) Close() {

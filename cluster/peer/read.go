@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -59,12 +60,20 @@ func (c *Client) read(ctx context.Context, address string, q *Query, dst [][]byt
 	if resp.ContentLength != total {
 		return fmt.Errorf("an answer of %d bytes, %d were asked for: %w", resp.ContentLength, total, ErrMalformed)
 	}
-	return fill(w, resp.Body, dst)
+	return c.fill(w, resp.Body, dst)
 }
 
 // fill reads the ranges to where they belong, and makes sure that nothing follows them.
-func fill(w *lifeWatch, body io.Reader, dst [][]byte) error {
-	in := &lively{Reader: body, watch: w}
+func (c *Client) fill(w *lifeWatch, body io.Reader, dst [][]byte) error {
+	in, _ := c.buffers.Get().(*bufio.Reader)
+	if in == nil {
+		in = bufio.NewReaderSize(nil, readBuffer)
+	}
+	in.Reset(&lively{Reader: body, watch: w})
+	defer func() {
+		in.Reset(nil)
+		c.buffers.Put(in)
+	}()
 	for _, p := range dst {
 		if _, err := io.ReadFull(in, p); err != nil {
 			return w.fault(err)

@@ -4,10 +4,12 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -227,5 +229,53 @@ func TestNoOtherProtocolIsSpoken(t *testing.T) {
 	defer conn.Close()
 	if got := conn.(*tls.Conn).ConnectionState().NegotiatedProtocol; got != "http/1.1" {
 		t.Errorf("protocol: got %q, want %q", got, "http/1.1")
+	}
+}
+
+// countedListener counts the writes of its connections.
+type countedListener struct {
+	net.Listener
+	writes *atomic.Int64
+}
+
+func (l countedListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	return countedConn{c, l.writes}, err
+}
+
+type countedConn struct {
+	net.Conn
+	writes *atomic.Int64
+}
+
+func (c countedConn) Write(p []byte) (int, error) {
+	c.writes.Add(1)
+	return c.Conn.Write(p)
+}
+
+// TestRecordsGoToTheKernelTogether: TLS would write each of its records, of 16 KiB, by itself.
+func TestRecordsGoToTheKernelTogether(t *testing.T) {
+	f := files(t, issue(t, certtest.New(t), nil))
+	var writes atomic.Int64
+	ln := listen(t)
+	s := newShelf(4, 2<<20)
+	server := serverOf(s)
+	server.TLS = f.Server()
+	serve(t, countedListener{ln, &writes}, server)
+	client := asker(t, func(cfg *ClientConfig) { cfg.TLS = f.Client() })
+	for _, c := range []struct{ ranges, length int }{
+		{60, 4000}, {64, 4096}, {60, 4000}, {1, 16 << 10}, {1, 100}, {4, 110_000}, {8, 64 << 10}, {1, 1_000_000}, {1, 1 << 20}, {12, 100_001},
+	} {
+		q, dst, want := s.question(c.ranges, c.length)
+		writes.Store(0)
+		if err := client.Read(t.Context(), ln.Addr().String(), q, dst); err != nil {
+			t.Fatal(err)
+		}
+		same(t, dst, want)
+		// The first and the last write of a mebibyte are shorter; beside them, a handshake or a key.
+		total := int64(len(dst) * c.length)
+		if most := total/(100<<10) + 3*(total>>20) + 8; writes.Load() > most {
+			t.Errorf("%d ranges of %d bytes: got %d writes, want %d at most", len(dst), c.length, writes.Load(), most)
+		}
 	}
 }

@@ -17,8 +17,9 @@ type endKey struct{}
 
 // endOld makes a server end each connection that has reached an age, with an answer that says so: no request is lost.
 func endOld(s *http.Server, age time.Duration) {
-	s.ConnContext = func(ctx context.Context, _ net.Conn) context.Context {
-		return context.WithValue(ctx, endKey{}, EndOf(age))
+	keep := s.ConnContext
+	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		return context.WithValue(keep(ctx, c), endKey{}, EndOf(age))
 	}
 	answer := s.Handler
 	s.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -100,6 +100,7 @@ func newHTTPServer(h http.Handler, base func(net.Listener) context.Context, log 
 		ErrorLog:          new(quiet.Lines).HTTP(log, "connection"),
 		Protocols:         new(http.Protocols),
 		BaseContext:       base,
+		ConnContext:       socket.Keep,
 
 		DisableGeneralOptionsHandler: true, // OPTIONS * has an access line and counts like any request
 	}

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/millrace-data/millrace/internal/socket"
 )
 
 // Limits on a reader that is slow. The server's own WriteTimeout is absolute and would cut good
@@ -54,15 +56,20 @@ type Writer struct {
 	plain   bool        // a write that was cut short by a deadline can go on: there is no TLS
 	records *sync.Pool  // *[recordSize]byte, in which samples are put together for TLS
 	moved   time.Time   // when the last byte was sent
+	gather  func(bool)  // says whether records of TLS follow the one that is written; nil: there is no TLS
 }
 
 // New returns the writer of an answer. start is when its request came, pressed says whether memory is short, and records
 // keeps memory for TLS between answers: it may be empty.
 func New(w http.ResponseWriter, r *http.Request, start time.Time, pressed func() bool, records *sync.Pool) *Writer {
-	return &Writer{
+	out := &Writer{
 		ResponseWriter: w, control: http.NewResponseController(w), start: start, pressed: pressed, plain: r.TLS == nil, records: records,
 		Stall: writeStall,
 	}
+	if !out.plain {
+		out.gather = socket.Gatherer(r.Context())
+	}
+	return out
 }
 
 // Unwrap lets http.ResponseController reach the connection.
@@ -194,7 +201,7 @@ func (w *Writer) sendPiece(parts net.Buffers, interrupts bool) (left net.Buffers
 	switch {
 	case w.Err != nil:
 		return nil
-	case !w.plain && len(parts) > 1:
+	case !w.plain:
 		w.writeRecords(parts)
 		return nil
 	case !vectored:
@@ -234,33 +241,53 @@ func (w *Writer) write(p []byte) {
 	w.moved = time.Now()
 }
 
-// writeRecords writes parts so that they fill records of TLS: each record costs a call to the kernel,
-// and each write ends a record. Parts that fill records by themselves are not copied.
+// writeRecords writes parts so that they fill records of TLS: each write ends a record. Parts that fill records by themselves are not
+// copied. Records go to the kernel together.
 func (w *Writer) writeRecords(parts net.Buffers) {
 	record, _ := w.records.Get().(*[recordSize]byte)
 	if record == nil {
 		record = new([recordSize]byte)
 	}
 	defer w.records.Put(record)
-	filled := 0
+	filled, left := 0, 0
+	for _, p := range parts {
+		left += len(p)
+	}
 	for _, p := range parts {
 		for len(p) > 0 {
 			if filled == 0 && len(p) >= recordSize {
 				whole := len(p) / recordSize * recordSize
-				w.write(p[:whole])
+				left -= whole
+				w.writeWhole(p[:whole], left)
 				p = p[whole:]
 				continue
 			}
 			n := copy(record[filled:], p)
 			filled, p = filled+n, p[n:]
 			if filled == recordSize {
-				w.write(record[:])
+				left -= filled
+				w.writeWhole(record[:], left)
 				filled = 0
 			}
 		}
 	}
 	if filled > 0 {
 		w.write(record[:filled])
+	}
+}
+
+// writeWhole writes whole records, after which left bytes follow. They may wait for the last record's worth of those: the server keeps
+// less than that for itself, so it has all of them sent.
+func (w *Writer) writeWhole(p []byte, left int) {
+	waiting := p
+	if left < recordSize {
+		waiting = p[:len(p)-recordSize]
+	}
+	if w.gather(true); len(waiting) > 0 {
+		w.write(waiting)
+	}
+	if w.gather(false); len(waiting) < len(p) {
+		w.write(p[len(waiting):])
 	}
 }
 

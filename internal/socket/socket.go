@@ -25,6 +25,7 @@ type Listener struct {
 	Full func()
 
 	waits  atomic.Bool   // Accept waits for a place
+	spare  chan []byte   // memory for writes that are gathered
 	open   chan struct{} // one token for each open connection
 	closed chan struct{}
 	once   sync.Once
@@ -32,7 +33,7 @@ type Listener struct {
 
 // Limit lets a listener have n connections open at a time.
 func Limit(ln net.Listener, n int) *Listener {
-	return &Listener{Listener: ln, open: make(chan struct{}, n), closed: make(chan struct{})}
+	return &Listener{Listener: ln, open: make(chan struct{}, n), closed: make(chan struct{}), spare: newSpare()}
 }
 
 // Accept waits for a connection, and for a place for it.
@@ -49,7 +50,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 		_ = tcp.SetWriteBuffer(sendBuffer) // one that has gone already fails its first read instead
 		EndWhenDead(tcp)
 	}
-	return &conn{Conn: c, release: func() { <-l.open }}, nil
+	return &conn{Conn: c, release: func() { <-l.open }, spare: l.spare}, nil
 }
 
 // EndWhenDead lets the kernel end a connection whose peer no longer answers, whether it is idle or bytes are on their way.
@@ -92,20 +93,39 @@ type conn struct {
 	net.Conn
 	once    sync.Once
 	release func()
-	failed  atomic.Pointer[error] // of a write
+	spare   chan []byte // the listener's memory for writes that are gathered
+
+	gathers atomic.Bool // writes wait for those that follow them
+	mu      sync.Mutex  // guards the fields below
+	waiting []byte      // writes that wait; nil: the connection has no memory for them
+	failed  error       // of a write
 }
 
 // Write writes p, unless a write has failed before: TLS would try its last word after a reader has
 // stalled, and wait five seconds more for it.
 func (c *conn) Write(p []byte) (int, error) {
-	if err := c.failed.Load(); err != nil {
-		return 0, *err
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.failed != nil {
+		return 0, c.failed
 	}
-	n, err := c.Conn.Write(p)
-	if err != nil {
-		c.failed.Store(&err)
+	more := c.gathers.Load()
+	if len(c.waiting)+len(p) > gatherBytes {
+		c.flush()
 	}
-	return n, err
+	if (more || len(c.waiting) > 0) && c.gather(p) {
+		if !more {
+			c.flush()
+			c.giveBack()
+		}
+		return len(p), c.failed
+	}
+	if c.giveBack(); c.failed != nil {
+		return 0, c.failed
+	}
+	var n int
+	n, c.failed = c.Conn.Write(p)
+	return n, c.failed
 }
 
 // ReadFrom lets the server hand a body's slices on as they are: the connection writes them in one call to the kernel.
@@ -121,7 +141,10 @@ func (c *conn) CloseWrite() error {
 
 // Close ends the connection.
 func (c *conn) Close() error {
-	err := c.Conn.Close()
+	err := c.Conn.Close() // before the lock: it ends a write that is under way
 	c.once.Do(c.release)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.giveBack()
 	return err
 }
