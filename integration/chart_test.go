@@ -279,6 +279,22 @@ func TestChartRestartsForSettingsOnly(t *testing.T) {
 	}
 }
 
+// TestJobsAreValid holds the files of docs/kubernetes.md's job against the schemas; its values too, by the chart's own.
+func TestJobsAreValid(t *testing.T) {
+	index, err := os.ReadFile("../deploy/kubernetes/index.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"index": string(index), "train": mustTry(t, "kustomize", "build", "../deploy/kubernetes/train"),
+		"gateways": rendered(t, "--values", "../deploy/kubernetes/gateways.yaml"),
+	} {
+		if err := validate(t, text); err != nil || len(objects(t, text)) == 0 {
+			t.Errorf("%s: got %d objects, %v", name, len(objects(t, text)), err)
+		}
+	}
+}
+
 // TestKustomizeIsTheChart compares what kustomize makes with what the chart makes for the same wishes.
 func TestKustomizeIsTheChart(t *testing.T) {
 	plain := []string{"--set", "datasets[0].name=photos,datasets[0].url=s3://bucket/photos,s3.secret=s3"}

@@ -63,15 +63,16 @@ func (c *container) enter() error {
 	); err != nil {
 		return err
 	}
-	path := c.Command[0]
-	if !strings.Contains(path, "/") {
-		os.Setenv("PATH", "/usr/local/bin:/usr/bin:/bin")
-		var err error
-		if path, err = exec.LookPath(path); err != nil {
-			return err
-		}
+	os.Clearenv()
+	for _, pair := range c.Env { // of one name the last counts
+		name, value, _ := strings.Cut(pair, "=")
+		os.Setenv(name, value)
 	}
-	return fmt.Errorf("run %s: %w", path, syscall.Exec(path, c.Command, c.Env))
+	path, err := exec.LookPath(c.Command[0])
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("run %s: %w", path, syscall.Exec(path, c.Command, os.Environ()))
 }
 
 func (c *container) makeRoot() error {
@@ -91,6 +92,13 @@ func (c *container) makeRoot() error {
 	}
 	if err := unix.Mount("proc", filepath.Join(c.Root, "proc"), "proc", 0, ""); err != nil {
 		return fmt.Errorf("mount /proc: %w", err)
+	}
+	shared := filepath.Join(c.Root, "dev", "shm")
+	if err := os.MkdirAll(shared, 0o755); err != nil {
+		return err
+	}
+	if err := unix.Mount("shm", shared, "tmpfs", 0, "mode=1777,size=64m"); err != nil {
+		return fmt.Errorf("mount /dev/shm: %w", err)
 	}
 	for _, b := range c.Binds {
 		if err := b.mount(c.Root); err != nil {

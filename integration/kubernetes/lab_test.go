@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,6 +25,7 @@ const (
 	dataset   = "photos"
 	namespace = "data"
 	release   = "gateways"
+	chunkSize = 64 << 10
 )
 
 // lab is a cluster of three nodes, a store beside it, and a gateway outside that says which bytes are right.
@@ -45,7 +47,7 @@ func newLab(t *testing.T, c *cluster) *lab {
 	l := &lab{cluster: c, dir: t.TempDir()}
 	l.store, l.reads = harness.MinIOBehindCount(t, at, 0)
 	files, _ := harness.Files(t, 2048, 8192)
-	harness.Pack(t, l.store, files, dataset, "--shard-size", "1MiB", "--chunk-size", "64KiB")
+	harness.Pack(t, l.store, files, dataset, "--shard-size", "1MiB", "--chunk-size", fmt.Sprint(chunkSize))
 	l.alone = harness.ServeAt(t, at, l.store, dataset, "--cache-size", "128MiB")
 	var page struct {
 		Datasets []struct {
@@ -86,9 +88,11 @@ func images(t *testing.T) map[string]image {
 			reader.binds = append(reader.binds, bind{From: dir, To: dir, ReadOnly: true})
 		}
 	}
+	trainer := image{binds: reader.binds, env: append(slices.Clip(reader.env), "PATH="+filepath.Dir(interpreter)+":/usr/bin:/bin")}
 	return map[string]image{
 		"ghcr.io/millrace-data/millrace": {binds: []bind{program}, entry: []string{"/millrace"}},
 		"reader":                         reader,
+		"registry.example/trainer":       trainer,
 	}
 }
 

@@ -12,6 +12,8 @@ _SOURCE = "the first argument says where the data are: a directory, s3://bucket/
 _ORDER = "leave it out, or choose by shuffle='slot', 'window', 'full' or 'none'"
 _RANKS = "leave it out: ranks are found, or given by rank= and world_size="
 _MAP = "samples by number are those of millrace.torch.MapDataset, which torch's DataLoader and its samplers take"
+_CLIENT = "give a client in place of the address: millrace.Client(gateways, NAME=...)"
+
 
 INSTEAD = {
     **dict.fromkeys(
@@ -23,6 +25,7 @@ INSTEAD = {
     **dict.fromkeys(("shuffle_algo", "shuffle_block_size", "shardshuffle", "sampling_method"), _ORDER),
     **dict.fromkeys(("num_canonical_nodes", "num_replicas", "nodesplitter", "workersplitter"), _RANKS),
     **dict.fromkeys(("sampler", "batch_sampler"), _MAP),
+    **dict.fromkeys(("home", "token", "deadline"), _CLIENT),
     **dict.fromkeys(("columns", "parts"), "say fields="),
     "batching_method": "leave it out, or give strata=",
     "collate_fn": "say collate=",

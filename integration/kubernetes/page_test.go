@@ -1,0 +1,127 @@
+//go:build linux
+
+package kubernetes_test
+
+import (
+	"bytes"
+	"fmt"
+	raster "image"
+	"image/color"
+	"image/jpeg"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace-data/millrace/integration/harness"
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+const (
+	pictures  = 512
+	classes   = 10
+	shardSize = 128 << 10
+)
+
+// pageCommands returns the lines that docs/kubernetes.md has a reader type from nothing to a training job.
+func pageCommands(t *testing.T) (commands []string) {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/kubernetes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "\n## From nothing to a training job\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	for line := range strings.Lines(section) {
+		if command, ok := strings.CutPrefix(line, "    "); ok && (strings.HasPrefix(command, "kubectl ") || strings.HasPrefix(command, "helm ")) {
+			commands = append(commands, strings.TrimSpace(command))
+		}
+	}
+	if len(commands) != 8 {
+		t.Fatalf("docs/kubernetes.md: got %d commands, want eight: %q", len(commands), commands)
+	}
+	return commands
+}
+
+// putPictures puts shards of pictures into the bucket, without an index. Each class has a colour of its own.
+func (l *lab) putPictures(t *testing.T) {
+	t.Helper()
+	dir, random := t.TempDir(), rand.New(rand.NewPCG(1, 2))
+	for i := range pictures {
+		class, picture := i%classes, raster.NewRGBA(raster.Rect(0, 0, 32, 32))
+		for at := 0; at < len(picture.Pix); at += 4 {
+			shade := func(channel int) uint8 { return uint8(40 + 25*((class*(channel+2)+channel)%7) + random.IntN(32)) }
+			picture.Set(at/4%32, at/4/32, color.RGBA{shade(0), shade(1), shade(2), 255})
+		}
+		var coded bytes.Buffer
+		if err := jpeg.Encode(&coded, picture, nil); err != nil {
+			t.Fatal(err)
+		}
+		put(t, filepath.Join(dir, fmt.Sprintf("%06d.jpg", i)), coded.String())
+		put(t, filepath.Join(dir, fmt.Sprintf("%06d.cls", i)), fmt.Sprint(class))
+	}
+	harness.Pack(t, l.store, dir, "pictures", "--shard-size", fmt.Sprint(shardSize))
+	bucket := l.store.Objects(t)
+	err := bucket.List(t.Context(), "pictures/.millrace/", func(o objstore.Object) error { return bucket.Delete(t.Context(), o.Key) })
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// typePage types the page's commands. The job's network learns, and the bucket is read once however many epochs it reads.
+func typePage(t *testing.T, l *lab) {
+	l.putPictures(t)
+	began, log := time.Now(), ""
+	for _, command := range pageCommands(t) {
+		words := strings.Fields(command)
+		for i, word := range words {
+			if name, ok := strings.CutSuffix(word, "=..."); ok {
+				value := l.store.Setting(t, name)
+				if name == "AWS_ENDPOINT_URL_S3" {
+					value = "http://minio.jobs.svc:9000"
+				}
+				words[i] = name + "=" + value
+			}
+			switch {
+			case strings.HasPrefix(word, "deploy/"):
+				words[i] = filepath.Join("../..", word)
+			case strings.HasPrefix(word, "--timeout="):
+				words[i] = "--timeout=1m"
+			}
+			if word == "--values" {
+				l.reads.Forget() // the index is made
+			}
+		}
+		out, err := l.tool(t, words[0], "", words[1:]...)
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", command, err, l.kubectl(t, "", "get", "pods", "--output", "wide"))
+		}
+		log = out
+	}
+	t.Logf("figure: the page's eight commands, from shards to a network of four ranks that has learnt for three epochs: %.1f s", time.Since(began).Seconds())
+	var losses []float64
+	for _, line := range regexp.MustCompile(`(?m)^epoch (\d): (\d+) samples, \d+% right, loss ([0-9.]+)$`).FindAllStringSubmatch(log, -1) {
+		var loss float64
+		if _, err := fmt.Sscan(line[3], &loss); err != nil || line[2] != fmt.Sprint(pictures) || line[1] != fmt.Sprint(len(losses)) {
+			t.Errorf("got %q, want epoch %d of %d samples", line[0], len(losses), pictures)
+		}
+		losses = append(losses, loss)
+	}
+	if len(losses) != 3 || losses[2] > 0.9*losses[0] {
+		t.Errorf("got losses %v, want three that fall; the log:\n%s", losses, log)
+	}
+	t.Logf("figure: %s", log)
+	// Both gateways read the chunk that the border between their homes cuts, which is a shard of eleven here, and samples of the first
+	// batch by themselves. If each read all, it would be a half.
+	if again, all := l.reads.Again(), l.reads.Bytes(); again > all/6 || all == 0 {
+		t.Errorf("got %d bytes read, %d of them more than once, want a sixth at most", all, again)
+	}
+	for _, args := range [][]string{{"helm", "uninstall", release, "--wait"}, {"kubectl", "delete", "--wait", "-k", "../../deploy/kubernetes/train"}} {
+		if _, err := l.tool(t, args[0], "", args[1:]...); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
