@@ -59,7 +59,7 @@ cross: ## compile for Linux and macOS on amd64 and arm64
 python-test: build deps ## the Python client against real gateways and a proxy that cuts; torch's own loaders; mypy and ruff
 	python3 tools/pytest.py
 
-frameworks-test: build ## the Python client with torch 2, current trainers, JAX and Ray in a root of Debian 13; Linux, root
+frameworks-test: build deps ## the Python client with torch 2, current trainers, JAX and Ray in a root of Debian 13; Linux, root
 	@tools/frameworks.sh >/dev/null
 	python3 tools/pytest.py --frameworks
 

@@ -5,8 +5,8 @@ usage: pytest.py [--frameworks] [ARGS of pytest...]
 
 Without ARGS it runs all of them, then those of torch and of forks again without the optional package crc32c, which most users
 do not have. mypy and ruff are among the tests. With --frameworks it runs those of torch, of trainers and of the pages, and that of JAX, which is run
-nowhere else, in the root of tools/frameworks.sh: with torch 2 and current frameworks, and with the short counts. That of Ray, which
-takes a minute or two, belongs to the long tests.
+nowhere else, in the root of tools/frameworks.sh: with torch 2 and current frameworks, and with the short counts. That of Ray Train,
+which takes a minute or two, belongs to the long tests.
 The totals are appended to bin/test-summary of the repository. A skipped test is a failure when CI=true.
 Exit code: 0, or 1 when anything failed.
 """

@@ -19,8 +19,7 @@ class MinIO:
     """A server with one bucket, called bucket. Its variables lead programs to it."""
 
     def __init__(self, directory: Path) -> None:
-        import boto3
-
+        (directory / "bucket").mkdir(parents=True)
         program = CACHE / "millrace/bin/minio"
         assert program.is_file(), f"{program}: no such program; run make deps"
         address = f"127.0.0.1:{harness.free_port()}"
@@ -29,14 +28,6 @@ class MinIO:
         self._process = subprocess.Popen(command, env={**os.environ, **root}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.variables = {**KEYS, "AWS_ENDPOINT_URL": f"http://{address}"}
         self._await(f"http://{address}/minio/health/ready")
-        self._s3 = boto3.client(
-            "s3",
-            endpoint_url=self.variables["AWS_ENDPOINT_URL"],
-            aws_access_key_id=KEYS["AWS_ACCESS_KEY_ID"],
-            aws_secret_access_key=KEYS["AWS_SECRET_ACCESS_KEY"],
-            region_name=KEYS["AWS_REGION"],
-        )
-        self._s3.create_bucket(Bucket="bucket")
 
     def _await(self, health: str) -> None:
         end = time.monotonic() + START
@@ -51,11 +42,20 @@ class MinIO:
 
     def upload(self, directory: Path, prefix: str) -> None:
         """Puts the files of a directory into the bucket."""
+        import boto3
+
+        s3 = boto3.client(
+            "s3",
+            endpoint_url=self.variables["AWS_ENDPOINT_URL"],
+            aws_access_key_id=KEYS["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=KEYS["AWS_SECRET_ACCESS_KEY"],
+            region_name=KEYS["AWS_REGION"],
+        )
         for path in sorted(p for p in directory.rglob("*") if p.is_file()):
-            self._s3.upload_file(str(path), "bucket", f"{prefix}/{path.relative_to(directory)}")
+            s3.upload_file(str(path), "bucket", f"{prefix}/{path.relative_to(directory)}")
+        s3.close()
 
     def close(self) -> None:
         """Ends the server."""
-        self._s3.close()
         self._process.kill()
         self._process.wait()

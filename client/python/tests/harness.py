@@ -264,7 +264,12 @@ def follow(answer: bytes) -> bytes:
 
 def gateways_at(place: Path) -> list[int]:
     """The processes that serve from a place."""
-    return [pid for pid, arguments in _processes() if " serve " in arguments and f"--while-locked {place}/" in arguments]
+    return running(" serve ", f"--while-locked {place}/")
+
+
+def running(*words: str) -> list[int]:
+    """The processes that have all these words in their command lines, a space after each argument."""
+    return [pid for pid, arguments in _processes() if all(word in arguments for word in words)]
 
 
 def _processes() -> Iterator[tuple[int, str]]:

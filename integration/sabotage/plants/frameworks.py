@@ -1,6 +1,7 @@
 """Plants of what frameworks other than torch are given. Their tests run in the root of tools/frameworks.sh."""
 
 TESTS = "client/python/tests/debian13/test_jax.py "
+RAY_INDEX = "client/python/tests/debian13/test_ray_index.py "
 JAX = "client/python/millrace/jax.py"
 
 PLANTS = [
@@ -58,5 +59,15 @@ PLANTS = [
         "text goes to JAX's devices as an array of text",
         TESTS + "test_what_does_not_fit_is_refused",
         [(JAX, 'if stacked.dtype.kind in "OSUMm":', 'if stacked.dtype.kind in "OUMm":')],
+    ),
+    (
+        "a cluster of Ray loses a part whose worker dies",
+        RAY_INDEX + "test_index_on_ray",
+        [("deploy/ray/index.py", "max_retries=3", "max_retries=0")],
+    ),
+    (
+        "a cluster of Ray loses a part that fails",
+        RAY_INDEX + "test_index_on_ray",
+        [("deploy/ray/index.py", "retry_exceptions=True", "retry_exceptions=False")],
     ),
 ]

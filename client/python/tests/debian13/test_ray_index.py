@@ -1,0 +1,136 @@
+"""A cluster of Ray makes an index in parts. One part's worker is killed, and then the part that Ray begins in its place."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import bucket
+import harness
+import pytest
+from ray.cluster_utils import Cluster
+
+T = TypeVar("T")
+
+SHARDS, PARTS = 1000, 16
+HELD = b"/shard-000500.tar"  # of part 4, in the middle of it
+
+
+class Store:
+    """A bucket with tar shards, behind a proxy that lets nobody read one of them until that is released."""
+
+    def __init__(self, directory: Path) -> None:
+        self.minio = bucket.MinIO(directory / "minio")
+        self.asked, self.released = threading.Event(), threading.Event()
+        self.proxy = harness.Proxy(int(self.minio.variables["AWS_ENDPOINT_URL"].rpartition(":")[2]), self._hold)
+
+    def _hold(self, _number: int, head: bytes, answer: bytes) -> bytes | None:
+        if not self.released.is_set() and HELD in head.split(b"\r\n", 1)[0]:
+            self.asked.set()
+            return None
+        return answer
+
+    def close(self) -> None:
+        self.proxy.close()
+        self.minio.close()
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """A store with 1,000 shards."""
+    made = Store(tmp_path)
+    try:
+        for name, value in made.minio.variables.items():
+            monkeypatch.setenv(name, value)
+        files = tmp_path / "files"
+        files.mkdir()
+        for i in range(SHARDS):
+            (files / f"{i:06}.txt").write_text(f"{i:06} " * 400)
+        harness.run("pack", str(files), "s3://bucket/photos", "--shard-size", "4KiB")
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch, store: Store) -> Iterator[Cluster]:
+    """Three nodes, each a raylet of its own with workers of its own. What is started from now on reaches the store through its proxy."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", store.proxy.url)
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    with tempfile.TemporaryDirectory(prefix="ray-") as short:  # sockets have short paths
+        monkeypatch.setenv("RAY_TMPDIR", short)
+        node = {"num_cpus": 2, "object_store_memory": 100 << 20, "include_dashboard": False}
+        made = Cluster(initialize_head=True, head_node_args=node)
+        try:
+            for _ in range(2):
+                made.add_node(**node)
+            made.wait_for_nodes()
+            yield made
+        finally:
+            made.shutdown()
+
+
+def of_part() -> list[int]:
+    """The processes that do the part with the shard that nobody gets."""
+    return harness.running(" index s3://bucket/photos ", f" --part 4/{PARTS} ")
+
+
+def until(condition: Callable[[], T]) -> T:
+    """Waits until something is so."""
+    end = time.monotonic() + 60
+    while not (value := condition()):
+        assert time.monotonic() < end, "it is not so after a minute"
+        time.sleep(0.02)
+    return value
+
+
+def files_of(place: Path) -> dict[str, bytes]:
+    """What lies in a directory, by name."""
+    return {str(path.relative_to(place)): path.read_bytes() for path in place.rglob("*") if path.is_file()}
+
+
+def test_index_on_ray(store: Store, cluster: Cluster, tmp_path: Path) -> None:
+    page = (harness.ROOT / "docs/frameworks.md").read_text()
+    [command] = re.findall(r"^    (python3 index.py .*)\n", page, re.M)
+    words = shlex.split(command.replace("python3", sys.executable).replace("s3://train/photos", "s3://bucket/photos"))
+    assert words[2] == str(PARTS)
+    many, one = tmp_path / "many", tmp_path / "one"
+    begin = time.monotonic()
+    run = subprocess.Popen(
+        [*words, "--index-url", str(many)], cwd=harness.ROOT / "deploy/ray", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        env={**os.environ, "RAY_ADDRESS": cluster.address, "MILLRACE": harness.binary()},
+    )
+    with run:
+        try:
+            assert store.asked.wait(120), "nobody has read the shard"
+            [first] = of_part()
+            worker = int(Path(f"/proc/{first}/stat").read_text().rpartition(")")[2].split()[1])
+            os.kill(worker, signal.SIGKILL)
+            second = until(lambda: [pid for pid in of_part() if pid != first])
+            os.kill(second[0], signal.SIGKILL)
+            until(lambda: first not in of_part())  # it does not go on without its worker
+            store.released.set()
+            said, _ = run.communicate(timeout=300)
+        finally:
+            run.kill()
+    assert run.returncode == 0, said
+    took = time.monotonic() - begin
+    done = re.findall(r"^node (\w+): scanned part (\d+) of 16 ", said, re.M)
+    assert sorted(int(part) for _, part in done) == list(range(PARTS)), said
+    assert len({node for node, _ in done}) == 3, said
+    assert "read 0 B, reused 1,000 shards" in said
+    assert len(store.proxy.asked(b"GET /bucket/photos" + HELD)) >= 2, "the part was not begun again"
+    harness.run("index", "s3://bucket/photos", "--index-url", str(one))
+    assert files_of(many) == files_of(one)
+    print(f"figure: {SHARDS} shards indexed by {PARTS} tasks of Ray on three nodes, one worker and one part killed, in {took:.1f} s")
