@@ -281,12 +281,16 @@ func TestChartRestartsForSettingsOnly(t *testing.T) {
 
 // TestJobsAreValid holds the files of docs/kubernetes.md's job against the schemas; its values too, by the chart's own.
 func TestJobsAreValid(t *testing.T) {
-	index, err := os.ReadFile("../deploy/kubernetes/index.yaml")
-	if err != nil {
-		t.Fatal(err)
+	text := map[string]string{}
+	for _, name := range []string{"index", "index-parts"} {
+		file, err := os.ReadFile("../deploy/kubernetes/" + name + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text[name] = string(file)
 	}
 	for name, text := range map[string]string{
-		"index": string(index), "train": mustTry(t, "kustomize", "build", "../deploy/kubernetes/train"),
+		"index": text["index"], "index-parts": text["index-parts"], "train": mustTry(t, "kustomize", "build", "../deploy/kubernetes/train"),
 		"gateways": rendered(t, "--values", "../deploy/kubernetes/gateways.yaml"),
 	} {
 		if err := validate(t, text); err != nil || len(objects(t, text)) == 0 {

@@ -20,7 +20,7 @@ func TestChart(t *testing.T) {
 		return
 	}
 	l := newLab(t, c)
-	if !t.Run("page", func(t *testing.T) { typePage(t, l) }) {
+	if !t.Run("index in parts", func(t *testing.T) { indexInParts(t, l) }) || !t.Run("page", func(t *testing.T) { typePage(t, l) }) {
 		return
 	}
 	began = time.Now()

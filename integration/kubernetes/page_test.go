@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/integration/harness"
-	"github.com/millrace-data/millrace/internal/objstore"
 )
 
 const (
@@ -64,11 +63,7 @@ func (l *lab) putPictures(t *testing.T) {
 		put(t, filepath.Join(dir, fmt.Sprintf("%06d.cls", i)), fmt.Sprint(class))
 	}
 	harness.Pack(t, l.store, dir, "pictures", "--shard-size", fmt.Sprint(shardSize))
-	bucket := l.store.Objects(t)
-	err := bucket.List(t.Context(), "pictures/.millrace/", func(o objstore.Object) error { return bucket.Delete(t.Context(), o.Key) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.TakeIndex(t, l.store.Objects(t), "pictures/")
 }
 
 // typePage types the page's commands. The job's network learns, and the bucket is read once however many epochs it reads.

@@ -3,7 +3,6 @@
 package slurm_test
 
 import (
-	"bytes"
 	"maps"
 	"os"
 	"path/filepath"
@@ -13,54 +12,13 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
-	"github.com/millrace-data/millrace/chunkindex/indextest"
 	"github.com/millrace-data/millrace/integration/harness"
-	"github.com/millrace-data/millrace/internal/objstore"
-	"github.com/millrace-data/millrace/internal/objstore/memstore"
 )
 
 const (
 	shards = 1000
 	heldAt = "/photos/shard-00500.tar" // of part 4 of 16, in the middle of it
 )
-
-// writeShards puts small tar shards into the bucket.
-func writeShards(t *testing.T, bucket objstore.Store) {
-	t.Helper()
-	made := indextest.Write(t, memstore.New(), indextest.Spec{Prefix: "photos/", Sizes: indextest.Random(3*shards, 0, 3000, 1), Shards: shards})
-	group, ctx := errgroup.WithContext(t.Context())
-	group.SetLimit(16)
-	for i, key := range made.Shards {
-		group.Go(func() error {
-			_, err := bucket.Put(ctx, key, bytes.NewReader(made.Bodies[i]), int64(len(made.Bodies[i])), objstore.Condition{})
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// beside returns what lies beside the shards, by its key.
-func beside(t *testing.T, bucket objstore.Store) map[string]string {
-	t.Helper()
-	all := map[string]string{}
-	err := bucket.List(t.Context(), "photos/.millrace/", func(o objstore.Object) error {
-		body := make([]byte, o.Size)
-		all[o.Key] = ""
-		if err := bucket.ReadRange(t.Context(), o.Ref(), 0, body); err != nil {
-			return err
-		}
-		all[o.Key] = string(body)
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
-}
 
 // paste runs a block of the page that submits an array and the job that joins its parts, and returns both jobs' numbers.
 func (l *lab) paste(t *testing.T, env []string, block string) (array, join string) {
@@ -79,7 +37,7 @@ func (l *lab) paste(t *testing.T, env []string, block string) (array, join strin
 func TestIndexInParts(t *testing.T) {
 	l := newLab(t, 2)
 	bucket := l.store.Objects(t)
-	writeShards(t, bucket)
+	harness.PutShards(t, bucket, "photos/", shards)
 	script, err := filepath.Abs("../../deploy/slurm/index.sbatch")
 	if err == nil {
 		err = os.Symlink(script, l.file("index.sbatch"))
@@ -130,14 +88,9 @@ func TestIndexInParts(t *testing.T) {
 	if err != nil || !strings.Contains(string(said), "read 0 B, reused 1,000 shards") {
 		t.Errorf("the join: got %s, %v, want no shard read", said, err)
 	}
-	got := beside(t, bucket)
-	for key := range got {
-		if err := bucket.Delete(t.Context(), key); err != nil {
-			t.Fatal(err)
-		}
-	}
+	got := harness.TakeIndex(t, bucket, "photos/")
 	harness.MustRun(t, l.store, "index", l.store.Dataset("photos"))
-	if want := beside(t, bucket); !maps.Equal(got, want) {
+	if want := harness.TakeIndex(t, bucket, "photos/"); !maps.Equal(got, want) {
 		t.Errorf("got %q beside the shards, want %q with the same bytes", slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
 	}
 	t.Logf("figure: %d shards indexed by an array of 16 tasks on 2 machines, one of them killed and submitted again, and joined twice, in %.1f s", shards, took.Seconds())
