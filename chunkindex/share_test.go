@@ -42,17 +42,7 @@ func lacking(t *testing.T, store objstore.Store, opt chunkindex.BuildOptions) *c
 // asOneRun compares what lies beside the shards, byte for byte, with what runs make that join nothing.
 func asOneRun(t *testing.T, store *memstore.Store, all ...chunkindex.BuildOptions) {
 	t.Helper()
-	take := func() map[string]string {
-		own := map[string]string{}
-		for _, k := range store.Keys() {
-			if strings.Contains(k, ".millrace/") {
-				b, _ := store.Bytes(k)
-				own[k] = string(b)
-			}
-		}
-		return own
-	}
-	got := take()
+	got := indextest.Beside(store)
 	for k := range got {
 		if err := store.Delete(t.Context(), k); err != nil {
 			t.Fatal(err)
@@ -61,7 +51,7 @@ func asOneRun(t *testing.T, store *memstore.Store, all ...chunkindex.BuildOption
 	for _, opt := range all {
 		build(t, store, opt)
 	}
-	if want := take(); !maps.Equal(got, want) {
+	if want := indextest.Beside(store); !maps.Equal(got, want) {
 		t.Errorf("got %q beside the shards, want %q with the same bytes", slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
 	}
 }

@@ -99,6 +99,7 @@ func TestSamples(t *testing.T) {
 			i++
 		}
 	}
+	scantest.Parts(t, scantest.Dataset{Format: arrowipc.Format(), Objects: o})
 }
 
 // What is not read is refused by name, with what to do.

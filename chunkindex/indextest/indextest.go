@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
 )
 
 // Spec says what a dataset holds. Samples of zero fields make a dataset without samples in one shard.
@@ -126,4 +128,16 @@ func MendTar(b []byte) {
 		}
 		copy(b[148:156], fmt.Sprintf("%06o\x00 ", sum))
 	}
+}
+
+// Beside returns what Millrace has written beside shards, by its key.
+func Beside(store *memstore.Store) map[string]string {
+	own := map[string]string{}
+	for _, key := range store.Keys() {
+		if strings.Contains(key, ".millrace/") {
+			b, _ := store.Bytes(key)
+			own[key] = string(b)
+		}
+	}
+	return own
 }

@@ -44,6 +44,7 @@ func TestSamples(t *testing.T) {
 	if d := cmp.Diff(want, first.Parts); d != "" || first.Length != 44 {
 		t.Errorf("%d bytes (-want +got):\n%s", first.Length, d)
 	}
+	scantest.Parts(t, scantest.Dataset{Format: parquet.Format(), Objects: o})
 }
 
 // The constants are the schema, and a framing tells the types of the parts.

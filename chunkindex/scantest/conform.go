@@ -15,6 +15,7 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
@@ -53,6 +54,9 @@ func Conforms(t *testing.T, d Dataset) {
 	t.Run("truncated", s.truncated)
 	t.Run("bits", s.bits)
 	t.Run("sizes", s.sizes)
+	if slices.Contains(chunkindex.FormatNames(), d.Format.Name) {
+		t.Run("parts", func(t *testing.T) { Parts(t, d) })
+	}
 }
 
 // Fuzz has a fuzzer change the objects of a dataset, one at a time.

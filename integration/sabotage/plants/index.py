@@ -285,6 +285,11 @@ PLANTS = [
         [("chunkindex/share.go", "len(last) > 0 {", "len(last) > 512 {")],
     ),
     (
+        "the join takes scans of windows that share a token for damaged",
+        "./chunkindex/tokens TestConforms/npy/parts",
+        [("chunkindex/keep.go", "if s.check(shards, b.found.Overlap) != nil {", "if s.check(shards, 0) != nil {")],
+    ),
+    (
         "an index removes the scans that parts of another one have left",
         "./chunkindex TestPartsOfIndexesWithNames",
         [("chunkindex/share.go", "b.named = true", "b.named = false")],

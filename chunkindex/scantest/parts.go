@@ -1,0 +1,53 @@
+package scantest
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/indextest"
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
+)
+
+// Parts has two machines scan a part of a dataset each, and a third one join the parts. It reads no shard, and leaves byte for byte
+// what one machine leaves.
+func Parts(t *testing.T, d Dataset) {
+	t.Helper()
+	store := memstore.New()
+	for _, key := range slices.Sorted(maps.Keys(d.Objects)) {
+		b := d.Objects[key]
+		if _, err := store.Put(t.Context(), key, bytes.NewReader(b), int64(len(b)), objstore.Condition{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	opt := chunkindex.BuildOptions{Format: d.Format.Name, Hints: d.Options, ChunkSize: 1 << 10}
+	build := func(share chunkindex.Share) chunkindex.BuildReport {
+		opt.Share = share
+		r, err := chunkindex.Build(t.Context(), store, "", opt)
+		if err != nil {
+			t.Fatalf("%+v: %v", share, err)
+		}
+		return r
+	}
+	left := 0
+	for i := range 2 {
+		left += build(chunkindex.Share{Part: i, Parts: 2}).Part.Shards
+	}
+	joined := build(chunkindex.Share{})
+	if left != joined.Shards || joined.ReusedShards != left || joined.ReadBytes != 0 {
+		t.Errorf("got %d shards of two parts, and %+v joined, want every shard taken from a part", left, joined)
+	}
+	got := indextest.Beside(store)
+	for key := range got {
+		if err := store.Delete(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	build(chunkindex.Share{})
+	if want := indextest.Beside(store); !maps.Equal(got, want) {
+		t.Errorf("got %q beside the shards, want %q with the same bytes", slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
+	}
+}
