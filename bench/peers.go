@@ -17,8 +17,12 @@ const holder, front = "holder", "front"
 // lanes of the slot plan that is read.
 const lanes = 32
 
-// frontRoom is the cache of the front: enough for the batches that are under way.
-const frontRoom = 256 << 20
+// Caches of a pair. The front's is enough for the batches that are under way. Chunks are owned in proportion: a tenth of them the front
+// has itself, and keeps.
+const (
+	frontRoom  = 384 << 20
+	holderRoom = 9 * frontRoom
+)
 
 // homed is the address of a batch of a slot plan.
 func (d set) homed(epoch, batch int64) string {
@@ -78,7 +82,7 @@ func (s *suite) startPair(ctx context.Context, d set, outer bool) (p *pair, err 
 			"--cluster", "bench", "--join", ports[0]+","+ports[1], "--peer-listen", peerPort, "--member", member,
 			"--peer-cert", cert, "--peer-key", key, "--peer-ca", cert, "--admin-listen", admin))
 	}
-	if p.holder, err = gateway(holder, ports[0], s.room()); err != nil {
+	if p.holder, err = gateway(holder, ports[0], holderRoom); err != nil {
 		return p, err
 	}
 	if p.front, err = gateway(front, ports[1], frontRoom); err != nil {
@@ -131,6 +135,8 @@ func (s *suite) throughPeer(ctx context.Context, d set, outer bool) error {
 		return err
 	}
 	defer p.stop()
+	p.holder.settle()
+	p.front.settle()
 	fill := func(i int64) string {
 		if i >= d.batches() {
 			return ""
