@@ -81,7 +81,7 @@ slurm-test: deps ## the scripts of deploy/slurm under Slurm itself, its machines
 	cd integration && python3 ../tools/gotest.py slurm-test -count=1 -v ./slurm
 
 release-test: deps ## a release made twice, byte for byte; its image and packages used in roots of their own; Linux, root
-	@tools/rpm.sh
+	@tools/packages.sh
 	cd tools/release && go vet ./...
 	cd integration && python3 ../tools/gotest.py release-test -count=1 -v ./release
 

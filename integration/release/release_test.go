@@ -1,7 +1,7 @@
 //go:build linux
 
 // Package release_test makes a release twice and uses it: the image as the root of a process, the packages in roots of their own.
-// It needs root, dpkg and rpm (tools/rpm.sh).
+// It needs root, dpkg, rpm and systemd-analyze (tools/packages.sh).
 package release_test
 
 import (
@@ -264,10 +264,7 @@ func checkInstalled(t *testing.T, root string, remove func()) {
 	if said := command(t, "", "chroot", root, "/usr/bin/millrace", "--version"); !strings.Contains(said, "millrace") {
 		t.Errorf("got %q, want its version", said)
 	}
-	unit := string(read(t, filepath.Join(root, "usr/lib/systemd/system/millrace.service")))
-	if !strings.Contains(unit, "ExecStart=/usr/bin/millrace serve ") {
-		t.Errorf("got %s, want the unit to start the program that was installed", unit)
-	}
+	verifyUnit(t, root)
 	remove()
 	for _, name := range packaged {
 		if _, err := os.Lstat(filepath.Join(root, name)); err == nil {

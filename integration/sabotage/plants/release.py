@@ -16,4 +16,19 @@ PLANTS = [
         "./integration/release TestRelease",
         [("tools/release/package.go", '"/usr/bin/millrace", 0o755)', '"/usr/bin/millrace", 0o644)')],
     ),
+    (
+        "the unit of systemd has a setting that systemd does not know",
+        "./integration/release TestUnit",
+        [("deploy/systemd/millrace.service", "\nProtectProc=invisible\n", "\nProtectProcess=invisible\n")],
+    ),
+    (
+        "the unit of systemd starts a program that no package brings",
+        "./integration/release TestUnit",
+        [("deploy/systemd/millrace.service", "ExecStart=/usr/bin/millrace serve", "ExecStart=/usr/local/bin/millrace serve")],
+    ),
+    (
+        "the unit of systemd starts the gateway with a flag that it does not have",
+        "./integration/release TestUnit",
+        [("deploy/systemd/millrace.service", "ExecStart=/usr/bin/millrace serve --config", "ExecStart=/usr/bin/millrace serve --settings")],
+    ),
 ]
