@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"time"
 
 	"github.com/CycloneDX/cyclonedx-go"
@@ -47,7 +46,11 @@ func (r *release) licenses() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	dirs := []string{filepath.Join(runtime.GOROOT(), "LICENSE")}
+	root, err := r.output("go", "env", "GOROOT")
+	if err != nil {
+		return nil, err
+	}
+	dirs := []string{filepath.Join(root, "LICENSE")}
 	names := []string{"Go " + info.GoVersion}
 	for _, dep := range info.Deps {
 		said, err := r.output("go", "mod", "download", "-json", dep.Path+"@"+dep.Version)
