@@ -2,6 +2,26 @@
 
 PLANTS = [
     (
+        "losses are stored in another form, and those of before are not read",
+        "./importance TestGoldenReport",
+        [("importance/report.go", "reportMagic  = \"MRLOSS01\"", "reportMagic  = \"MRLOSS02\"")],
+    ),
+    (
+        "quarantines are stored in another form, and those of before are not read",
+        "./selection TestGoldenQuarantine",
+        [("selection/quarantine.go", "b = binary.LittleEndian.AppendUint64(b, q.Samples)", "b = binary.BigEndian.AppendUint64(b, q.Samples)")],
+    ),
+    (
+        "splits by shards are stored as those of another version",
+        "./selection TestGoldenSplits",
+        [("selection/layout.go", "shardVersion = 2 ", "shardVersion = 3 ")],
+    ),
+    (
+        "states of the release before are refused",
+        "client/python/tests/torch/test_torch_state.py test_a_state_that_an_older_release_saved",
+        [("client/python/millrace/_state.py", "_FORM = 2 ", "_FORM = 3 ")],
+    ),
+    (
         "a split in an address leaves its salt out",
         "./gateway TestWrittenSplitIsTheStoredOne",
         [("gateway/plans/selection.go", "steps[i].Name, steps[i].Rule.Salt = step.Name, step.Salt", "steps[i].Name = step.Name")],

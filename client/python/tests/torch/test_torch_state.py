@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import time
@@ -67,6 +68,17 @@ def test_a_state_says_what_was_yielded_and_not_what_was_read_ahead(gateway: harn
     for m in range(4):
         assert loader.state_dict()["batch"] == m
         next(ahead)
+
+
+def test_a_state_that_an_older_release_saved(gateway: harness.Gateway) -> None:
+    """The file never changes: a later release takes it, and saves the same. Its generation alone is that of the data packed here."""
+    saved = json.loads((Path(__file__).parents[1] / "testdata" / "state-2.json").read_text(encoding="utf-8"))
+    dataset = dataset_of(gateway)
+    saved["generation"] = dataset.state_dict()["generation"]
+    loader = DataLoader(dataset, num_workers=1)
+    loader.load_state_dict(saved)
+    assert loader.state_dict() == saved
+    assert keys_of(loader) == core_order(gateway, 1)[5:]
 
 
 @pytest.mark.parametrize("workers", [0, 1, 3])
