@@ -148,6 +148,45 @@ func TestLateMemberOfAPairStays(t *testing.T) {
 	})
 }
 
+// TestHellosOfALateMemberAreNoMeasure: of three gateways the one that is late has late hellos too, which make no other limit.
+func TestHellosOfALateMemberAreNoMeasure(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.slow = map[string]time.Duration{at(1): 300 * time.Millisecond}
+		a := w.fleet(3)[0]
+		w.pass(time.Minute)
+		w.read = func(string, string) error { time.Sleep(300 * time.Millisecond); return nil }
+		o := &other{}
+		for range sickAfter {
+			if err := a.Read(t.Context(), "gw-1", sample(chunk(1)), [][]byte{make([]byte, 1000)}, o.instead); !errors.Is(err, peer.ErrOutdone) {
+				t.Fatalf("got %v, want %v", err, peer.ErrOutdone)
+			}
+		}
+		if got := states(a)["gw-1"]; got != Ejected {
+			t.Errorf("got %v, want %v", got, Ejected)
+		}
+	})
+}
+
+// TestRefusingMemberOfAPairIsEjected: of two gateways one that refuses is as sick as among many.
+func TestRefusingMemberOfAPairIsEjected(t *testing.T) {
+	for name, refusal := range sicknesses() {
+		inWorld(t, func(t *testing.T, w *world) {
+			a := w.fleet(2)[0]
+			w.fails(at(1), refusal)
+			c, o := sample(ofOwner(t, a, "gw-1")), &other{}
+			for range sickAfter {
+				if err := a.Read(t.Context(), "gw-1", c, nil, o.instead); !errors.Is(err, peer.ErrOutdone) {
+					t.Fatalf("%s: got %v, want %v", name, err, peer.ErrOutdone)
+				}
+				w.pass(time.Millisecond)
+			}
+			if got := states(a)["gw-1"]; got != Ejected {
+				t.Errorf("%s: got %v, want %v", name, got, Ejected)
+			}
+		})
+	}
+}
+
 // However many questions are late, few of them are asked twice.
 func TestHedgesAreFew(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {

@@ -25,7 +25,7 @@ func BenchmarkThousandMembers(b *testing.B) {
 				c.Status()
 			}
 		})
-		b.Run(fmt.Sprintf("copied/datasets=%d", datasets), func(b *testing.B) { // the longest hold of the lock
+		b.Run(fmt.Sprintf("copied/datasets=%d", datasets), func(b *testing.B) { // holds the lock all the while
 			for b.Loop() {
 				c.copied()
 			}

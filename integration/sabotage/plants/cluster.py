@@ -301,6 +301,16 @@ PLANTS = [
         [("cluster/peer/handler.go", 'if r.Header.Get("Traceparent") == "" {', "if false {")],
     ),
     (
+        "the hellos of a late member make the limit for its answers",
+        "./cluster TestHellosOfALateMemberAreNoMeasure",
+        [("cluster/hedge.go", "all[(len(all)-1)/2]", "all[len(all)/2]")],
+    ),
+    (
+        "of two gateways one that refuses everything is asked for ever",
+        "./cluster TestRefusingMemberOfAPairIsEjected",
+        [("cluster/ejection.go", "if errors.Is(err, errLate) && c.pair() {", "if c.pair() {")],
+    ),
+    (
         "cluster lets one of two gateways eject the other for being late",
         "./cluster TestLateMemberOfAPairStays",
         [("cluster/ejection.go", "return others == 1", "return others == 0")],
