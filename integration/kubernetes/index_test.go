@@ -26,9 +26,15 @@ func (l *lab) indexing(t *testing.T, args ...string) string {
 	return l.kubectl(t, "", append([]string{"--namespace", "parts"}, args...)...)
 }
 
-// indexInParts runs a Job of 16 parts, of which one is killed in the midst of its shards, a join that names that part, and, when
-// another pod has done it, a join that leaves what one machine makes.
+// indexInParts types the page's commands: a Job of 16 parts, of which one is killed in the midst of its shards, and, when another pod
+// has done it, a join that leaves what one machine makes. A join before that names the part.
 func indexInParts(t *testing.T, l *lab) {
+	page := pageCommands(t, "Index on many machines", 5)
+	enter := func(commands []string) {
+		for _, command := range commands {
+			l.indexing(t, typed(command)[1:]...)
+		}
+	}
 	bucket := l.store.Objects(t)
 	harness.PutShards(t, bucket, "pictures/", shards)
 	l.kubectl(t, "", "create", "namespace", "parts")
@@ -36,7 +42,7 @@ func indexInParts(t *testing.T, l *lab) {
 		"--from-literal", "AWS_ACCESS_KEY_ID="+l.store.Setting(t, "AWS_ACCESS_KEY_ID"), "--from-literal", "AWS_SECRET_ACCESS_KEY="+l.store.Setting(t, "AWS_SECRET_ACCESS_KEY"))
 	asked, release := l.reads.Hold(heldAt)
 	began := time.Now()
-	l.indexing(t, "apply", "-f", "../../deploy/kubernetes/index-parts.yaml")
+	enter(page[:2])
 	select {
 	case <-asked:
 	case <-time.After(time.Minute):
@@ -59,9 +65,7 @@ func indexInParts(t *testing.T, l *lab) {
 	})
 	l.indexing(t, "delete", "--wait", "job/index")
 	release()
-	l.indexing(t, "wait", "--for=condition=complete", "--timeout=1m", "job/index-parts")
-	l.indexing(t, "apply", "-f", "../../deploy/kubernetes/index.yaml")
-	l.indexing(t, "wait", "--for=condition=complete", "--timeout=1m", "job/index")
+	enter(page[2:])
 	took := time.Since(began)
 	if said := l.indexing(t, "logs", "job/index"); !strings.Contains(said, "read 0 B, reused 1,000 shards") {
 		t.Errorf("the join: got %s, want no shard read", said)

@@ -25,24 +25,38 @@ const (
 	shardSize = 128 << 10
 )
 
-// pageCommands returns the lines that docs/kubernetes.md has a reader type from nothing to a training job.
-func pageCommands(t *testing.T) (commands []string) {
+// pageCommands returns the commands of kubectl and helm that a section of docs/kubernetes.md has a reader type. Their number is known.
+func pageCommands(t *testing.T, section string, want int) (commands []string) {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/kubernetes.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, _ := strings.Cut(string(page), "\n## From nothing to a training job\n")
-	section, _, _ = strings.Cut(section, "\n## ")
-	for line := range strings.Lines(section) {
+	_, text, _ := strings.Cut(string(page), "\n## "+section+"\n")
+	text, _, _ = strings.Cut(text, "\n## ")
+	for line := range strings.Lines(text) {
 		if command, ok := strings.CutPrefix(line, "    "); ok && (strings.HasPrefix(command, "kubectl ") || strings.HasPrefix(command, "helm ")) {
 			commands = append(commands, strings.TrimSpace(command))
 		}
 	}
-	if len(commands) != 8 {
-		t.Fatalf("docs/kubernetes.md: got %d commands, want eight: %q", len(commands), commands)
+	if len(commands) != want {
+		t.Fatalf("docs/kubernetes.md, %s: got %d commands, want %d: %q", section, len(commands), want, commands)
 	}
 	return commands
+}
+
+// typed returns the words of a page's command as the test runs it, which is not at the root of the checkout and waits for a minute.
+func typed(command string) []string {
+	words := strings.Fields(command)
+	for i, word := range words {
+		switch {
+		case strings.HasPrefix(word, "deploy/"):
+			words[i] = filepath.Join("../..", word)
+		case strings.HasPrefix(word, "--timeout="):
+			words[i] = "--timeout=1m"
+		}
+	}
+	return words
 }
 
 // putPictures puts shards of pictures into the bucket, without an index. Each class has a colour of its own.
@@ -70,8 +84,8 @@ func (l *lab) putPictures(t *testing.T) {
 func typePage(t *testing.T, l *lab) {
 	l.putPictures(t)
 	began, log := time.Now(), ""
-	for _, command := range pageCommands(t) {
-		words := strings.Fields(command)
+	for _, command := range pageCommands(t, "From nothing to a training job", 8) {
+		words := typed(command)
 		for i, word := range words {
 			if name, ok := strings.CutSuffix(word, "=..."); ok {
 				value := l.store.Setting(t, name)
@@ -79,12 +93,6 @@ func typePage(t *testing.T, l *lab) {
 					value = "http://minio.jobs.svc:9000"
 				}
 				words[i] = name + "=" + value
-			}
-			switch {
-			case strings.HasPrefix(word, "deploy/"):
-				words[i] = filepath.Join("../..", word)
-			case strings.HasPrefix(word, "--timeout="):
-				words[i] = "--timeout=1m"
 			}
 			if word == "--values" {
 				l.reads.Forget() // the index is made
