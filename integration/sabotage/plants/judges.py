@@ -161,4 +161,14 @@ PLANTS = [
         "integration/slurm TestIndexInParts",
         [("deploy/slurm/index.sbatch", "${PARTS:-$SLURM_ARRAY_TASK_COUNT}", "$SLURM_ARRAY_TASK_COUNT")],
     ),
+    (
+        "a Job of Kubernetes that indexes has one part too few",
+        "integration/kubernetes TestChart/index_in_parts",
+        [("deploy/kubernetes/index-parts.yaml", "completions: 16", "completions: 15")],
+    ),
+    (
+        "a Job of Kubernetes that indexes takes a part that was killed as done",
+        "integration/kubernetes TestChart/index_in_parts",
+        [("deploy/kubernetes/index-parts.yaml", "backoffLimitPerIndex: 3", "backoffLimitPerIndex: 3\n  successPolicy: {rules: [{succeededCount: 15}]}")],
+    ),
 ]
