@@ -28,6 +28,7 @@ from . import (
     local,
     named,
     order,
+    packing,
     pages,
     parquet,
     programs,
@@ -37,4 +38,4 @@ from . import (
     stores,
 )
 
-PLANTS = [plant for room in (stores, index, parquet, named, fields, caches, datapath, closing, order, gateway, gateway_rights, auth, certs, judges, cluster, clients, programs, living, local, pages, selections, samples, frameworks, release) for plant in room.PLANTS]
+PLANTS = [plant for room in (stores, index, packing, parquet, named, fields, caches, datapath, closing, order, gateway, gateway_rights, auth, certs, judges, cluster, clients, programs, living, local, pages, selections, samples, frameworks, release) for plant in room.PLANTS]

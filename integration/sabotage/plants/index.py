@@ -12,6 +12,11 @@ PLANTS = [
         [("chunkindex/details.go", "\tunkept.tables = nil\n", "")],
     ),
     (
+        "an index is fetched anew for each block",
+        "./chunkindex TestIndexInPart",
+        [("chunkindex/pages.go", "_, _ = p.file.WriteAt(b, p.begin+i*proofSize)", "_ = p.file")],
+    ),
+    (
         "chunkindex does not check a block's CRC",
         "./chunkindex TestDamagedIndexOfVersion1",
         [("chunkindex/version1.go", "if crc32.Checksum(b[:n], castagnoli()) != binary.LittleEndian.Uint32(b[n:]) {", "if false {")],
@@ -25,11 +30,6 @@ PLANTS = [
         "a page of an index is taken without its digest",
         "./chunkindex TestDamagedPages",
         [("chunkindex/pages.go", "if sha256.Sum256(b) != [sha256.Size]byte(p.digests[sha256.Size*n:]) {", "if sha256.Sum256(b) == [sha256.Size]byte{} {")],
-    ),
-    (
-        "an index is fetched anew for each block",
-        "./chunkindex TestIndexInPart",
-        [("chunkindex/pages.go", "_, _ = p.file.WriteAt(b, p.begin+i*proofSize)", "_ = p.file")],
     ),
     (
         "sample tables are fetched one after another",
@@ -270,49 +270,14 @@ PLANTS = [
         [("chunkindex/tokens/megatron.go", "if place != tokens*size {", "if place > tokens*size {")],
     ),
     (
-        "pack trusts a finished shard that somebody has overwritten",
-        "./pack TestResumeLooksAtWhatIsThere",
-        [("pack/write.go", "obj.Size == f.Size && obj.ETag == f.ETag", "obj.Size == f.Size")],
-    ),
-    (
         "a join of parts scans what they lack by itself",
         "./chunkindex TestJoinSaysWhatIsMissing",
         [("chunkindex/share.go", "len(b.begun) == 0 || b.opt.Share.Rest", "len(b.begun) >= 0 || b.opt.Share.Rest")],
     ),
     (
-        "a part loses the scans that no write was worth",
-        "./chunkindex TestPartsAreJoined",
-        [("chunkindex/share.go", "len(last) > 0 {", "len(last) > 512 {")],
-    ),
-    (
         "the join takes scans of windows that share a token for damaged",
         "./chunkindex/tokens TestConforms/npy/parts",
         [("chunkindex/keep.go", "if s.check(shards, b.found.Overlap) != nil {", "if s.check(shards, 0) != nil {")],
-    ),
-    (
-        "an index removes the scans that parts of another one have left",
-        "./chunkindex TestPartsOfIndexesWithNames",
-        [("chunkindex/share.go", "b.named = true", "b.named = false")],
-    ),
-    (
-        "a part of pack replaces what another machine has stored",
-        "./pack TestSecondMachineReplacesNothing",
-        [("pack/write.go", "objstore.Condition{IfAbsent: j.opt.Share.Parts > 0}", "objstore.Condition{}")],
-    ),
-    (
-        "a part of pack keeps a shard of older files",
-        "./pack TestPartReplacesShardsOfOlderFiles",
-        [("pack/write.go", "if hex.EncodeToString(sum.Sum(nil)) == body.sha256 {", "if sum != nil {")],
-    ),
-    (
-        "a join of packed parts packs what they lack by itself",
-        "./pack TestMissingPartsAreNamed",
-        [("pack/share.go", "if j.begun == 0 ||", "if j.begun >= 0 ||")],
-    ),
-    (
-        "pack does not look whether a file is still the one that it listed",
-        "./pack TestFileChangesWhileRead",
-        [("pack/write.go", "!os.SameFile(f.info, now) || now.Size() != f.info.Size() || !now.ModTime().Equal(f.info.ModTime())", "now.Size() != f.info.Size()")],
     ),
     (
         "a key of several shards is that of the first one",
@@ -358,11 +323,6 @@ PLANTS = [
         "hidden members end a sample",
         "./chunkindex/webdataset TestHiddenMembers",
         [("chunkindex/webdataset/scan.go", "s.held+n > maxHeld {", "s.held+n > 0*maxHeld {")],
-    ),
-    (
-        "pack takes hidden files",
-        "./pack TestHiddenFilesAreLeftOut",
-        [("pack/walk.go", "if !opt.Hidden && format.Hidden(p) {", "if !opt.Hidden && format.Hidden(p) && p == \"\" {")],
     ),
     (
         "a last line stands before others without a line feed",
@@ -428,11 +388,6 @@ PLANTS = [
         "a frame is part of three chunks",
         "./chunkindex TestAnyFramesGiveTheSameSamples",
         [("chunkindex/cut.go", "own.Stored > max(first.Stored, last.Stored)", "own.Stored > max(first.Stored, 0*last.Stored)")],
-    ),
-    (
-        "pack writes its whole state for each shard",
-        "./pack TestStatesCostWhatTheyTell",
-        [("pack/state.go", "return j.save(ctx, key, shards)", "return j.save(ctx, key, append(slices.Collect(maps.Values(j.stored)), shards...))")],
     ),
     (
         "data behind the zeros of a gzip shard is lost",
