@@ -41,26 +41,37 @@ func printUsage(cmd *cobra.Command) error {
 	return err
 }
 
-// printFlags prints flags under the headings of their sections, those without a section last.
+// printFlags prints flags under the headings of their sections.
 func printFlags(b *strings.Builder, set *pflag.FlagSet) {
+	bySection(set, func(section string) {
+		if section == "" {
+			b.WriteString("\nFlags:\n")
+		} else {
+			fmt.Fprintf(b, "\nFlags, %s:\n", section)
+		}
+	}, func(fl *pflag.Flag) { printFlag(b, fl) })
+}
+
+// bySection calls begin for each section of the flags and flag for each of its flags. Those without a section come last: as "others", or
+// as "" if there are no sections.
+func bySection(set *pflag.FlagSet, begin func(section string), flag func(*pflag.Flag)) {
 	section := ""
 	set.VisitAll(func(fl *pflag.Flag) {
 		if s := SectionOf(fl); s != "" {
 			if s != section {
-				fmt.Fprintf(b, "\nFlags, %s:\n", s)
+				begin(s)
 			}
 			section = s
-			printFlag(b, fl)
+			flag(fl)
 		}
 	})
-	if section == "" {
-		b.WriteString("\nFlags:\n")
-	} else {
-		b.WriteString("\nFlags, others:\n")
+	if section != "" {
+		section = "others"
 	}
+	begin(section)
 	set.VisitAll(func(fl *pflag.Flag) {
 		if SectionOf(fl) == "" {
-			printFlag(b, fl)
+			flag(fl)
 		}
 	})
 }

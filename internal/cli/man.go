@@ -91,30 +91,17 @@ func verbatim(b *strings.Builder, text string) {
 	fmt.Fprintf(b, ".nf\n%s\n.fi\n", roff(text))
 }
 
-// options writes what each flag means, below the headings of their sections; those without a section come last.
+// options writes what each flag means, below the headings of their sections.
 func options(b *strings.Builder, heading string, set *pflag.FlagSet) {
 	if !set.HasAvailableFlags() {
 		return
 	}
 	fmt.Fprintf(b, ".SH %s\n", heading)
-	section := ""
-	set.VisitAll(func(fl *pflag.Flag) {
-		if s := SectionOf(fl); s != "" {
-			if s != section {
-				fmt.Fprintf(b, ".SS %s\n", roff(s))
-			}
-			section = s
-			option(b, fl)
+	bySection(set, func(section string) {
+		if section != "" {
+			fmt.Fprintf(b, ".SS %s\n", roff(section))
 		}
-	})
-	if section != "" {
-		b.WriteString(".SS others\n")
-	}
-	set.VisitAll(func(fl *pflag.Flag) {
-		if SectionOf(fl) == "" {
-			option(b, fl)
-		}
-	})
+	}, func(fl *pflag.Flag) { option(b, fl) })
 }
 
 func option(b *strings.Builder, fl *pflag.Flag) {
