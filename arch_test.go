@@ -128,6 +128,7 @@ func floorPlan() map[string]room {
 		"gateway/auth":            {ours: []string{"internal/watch"}, outside: []string{"github.com/go-jose/go-jose", "github.com/rs/zerolog", "go.yaml.in/yaml"}},
 		"gateway/admission":       {outside: []string{"golang.org/x/time"}, never: []string{"net"}},
 		"gateway/audit":           {never: []string{"net"}},
+		"gateway/bottleneck":      {never: []string{"net", "os", "context"}},
 		"gateway/conditional":     {},
 		"gateway/catalog":         {outside: []string{"golang.org/x/sync"}, never: []string{"net", "os"}},
 		"gateway/origin":          {},
@@ -136,7 +137,7 @@ func floorPlan() map[string]room {
 		"gateway/timing":          {ours: []string{"chunkindex"}, outside: []string{"github.com/prometheus/client_golang"}, never: []string{"net"}},
 		"gateway": {
 			ours: []string{
-				"gateway/address", "gateway/admission", "gateway/audit", "gateway/auth", "gateway/body", "gateway/catalog", "gateway/conditional", "gateway/origin", "gateway/plans", "internal/port", "internal/sending", "internal/tracing", "gateway/timing",
+				"gateway/address", "gateway/admission", "gateway/audit", "gateway/auth", "gateway/body", "gateway/bottleneck", "gateway/catalog", "gateway/conditional", "gateway/origin", "gateway/plans", "internal/port", "internal/sending", "internal/tracing", "gateway/timing",
 				"chunkindex", "importance", "selection", "shuffle", "internal/objstore", "internal/budget", "internal/quiet", "internal/socket", // importance, selection: types, errors
 			},
 			outside: []string{

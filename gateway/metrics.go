@@ -13,6 +13,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/millrace-data/millrace/gateway/address"
+	"github.com/millrace-data/millrace/gateway/bottleneck"
 	"github.com/millrace-data/millrace/gateway/timing"
 )
 
@@ -23,6 +24,7 @@ type metrics struct {
 	requests *timing.Metrics
 	panics   prometheus.Counter
 	aborted  prometheus.Counter
+	looks    bottleneck.History
 }
 
 func newMetrics(g *Gateway) *metrics {
@@ -139,7 +141,8 @@ func (g *Gateway) getStats(x *exchange) error {
 	if g.cfg.Readers != nil {
 		readers = append(readers, g.cfg.Readers()...)
 	}
-	return sendJSON(x, map[string]any{"version": g.cfg.Version, "counters": counters, "readers": readers})
+	limits := g.metrics.looks.Find(bottleneck.Look{At: time.Now(), Counters: counters, Ranks: ranks(readers)}, g.started)
+	return sendJSON(x, map[string]any{"version": g.cfg.Version, "counters": counters, "readers": readers, "limits": limits})
 }
 
 func labels(m *dto.Metric) string {

@@ -1,5 +1,11 @@
 package gateway
 
+import (
+	"time"
+
+	"github.com/millrace-data/millrace/gateway/bottleneck"
+)
+
 // Reader is one rank of one job, as its requests show it: who reads which plan, where, how fast, and how much of its
 // time it waits for bytes. Of late means the last half minute or so.
 type Reader struct {
@@ -36,4 +42,17 @@ func readerStats(rs []Reader) []Stat {
 		{"readers_most_batches_behind", "Batches that the slowest of them is behind the foremost rank of its job.", behind},
 		{"readers_most_waiting_share", "Largest share of its time that one of them waited for bytes of late.", waiting},
 	}
+}
+
+// ranks are what is looked at to find what limits the readers.
+func ranks(rs []Reader) []bottleneck.Rank {
+	duration := func(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
+	out := make([]bottleneck.Rank, len(rs))
+	for i, r := range rs {
+		out[i] = bottleneck.Rank{
+			Dataset: r.Dataset, Rank: r.Rank, WorldSize: r.WorldSize, Waiting: r.WaitingShare,
+			Think: duration(r.ThinkMS / 1000), Behind: r.BatchesBehind, Idle: duration(r.IdleSeconds),
+		}
+	}
+	return out
 }

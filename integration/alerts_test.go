@@ -36,17 +36,17 @@ const (
 // recording is what gateways have shown: the values of each series, one for each scrape; "_" is none.
 type recording map[string][]string
 
-// record reads the metrics of gateways while load runs, which ends with its context.
-func record(t *testing.T, load func(context.Context), gateways ...*harness.Gateway) recording {
+// record reads the metrics of gateways while their load runs.
+func record(t *testing.T, s scene) recording {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var loading sync.WaitGroup
-	loading.Go(func() { load(ctx) })
+	loading.Go(func() { s.load(ctx) })
 	r := recording{}
 	tick := time.NewTicker(scrapePause)
 	defer tick.Stop()
 	for n := range scrapes {
-		for i, g := range gateways {
+		for i, g := range s.gateways {
 			answer, err := g.TryAdmin(ctx, "/metrics")
 			if err != nil || answer.Status != http.StatusOK {
 				continue // a gateway that has ended
@@ -242,7 +242,7 @@ func TestAlerts(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			pace := harness.WatchPace(t)
-			r := s.meet(t)
+			r := record(t, s.meet(t))
 			if fault := pace.Fault(); fault != "" && len(s.alerts) == 0 { // then all was not well
 				t.Logf("not judged: %s", fault)
 				return
@@ -260,7 +260,7 @@ func TestAlerts(t *testing.T) {
 // TestDashboard evaluates each expression of the dashboard over what healthy gateways show: none is without a result, and each
 // metric of the dashboard and of the alerts is among those that gateways show.
 func TestDashboard(t *testing.T) {
-	r := healthy(t)
+	r := record(t, healthy(t))
 	shown := r.names()
 	var exprs []exprTest
 	all := alertRules(t)

@@ -18,23 +18,29 @@ import (
 	"github.com/millrace-data/millrace/internal/certs/certtest"
 )
 
+// scene is gateways and the load that they are under.
+type scene struct {
+	load     func(context.Context)
+	gateways []*harness.Gateway
+}
+
 // situation is what may go wrong with a gateway, and the alerts that are to say so.
 type situation struct {
 	name   string
 	alerts []string
-	meet   func(t *testing.T) recording
+	meet   func(t *testing.T) scene
 }
 
 func situations() []situation {
-	one := func(name, alert string, meet func(*testing.T) recording) situation {
+	one := func(name, alert string, meet func(*testing.T) scene) situation {
 		return situation{name, []string{alert}, meet}
 	}
 	return []situation{
 		{"all is well", nil, healthy},
 		one("the store is slow", "MillraceReadersWait", slowReads),
 		one("a rank is slow", "MillraceReaderBehind", slowRank),
-		one("the store denies", "MillraceStoreErrors", func(t *testing.T) recording { return storeFails(t, denies) }),
-		one("the store is gone", "MillraceStoreErrors", func(t *testing.T) recording { return storeFails(t, breaksOff) }),
+		one("the store denies", "MillraceStoreErrors", func(t *testing.T) scene { return storeFails(t, denies) }),
+		one("the store is gone", "MillraceStoreErrors", func(t *testing.T) scene { return storeFails(t, breaksOff) }),
 		one("memory is too small for the readers", "MillraceCacheThrash", thrash),
 		one("bodies hold all memory", "MillraceBudgetFull", fullBudget),
 		one("the certificate for clients expires", "MillraceCertificateExpires", clientsCertificate),
@@ -108,7 +114,7 @@ func lasting(days int) func(*x509.Certificate) {
 
 // healthy is a cluster of two with disks, over S3, and a gateway with TLS and an access file: all that shows metrics. It has
 // read the dataset before.
-func healthy(t *testing.T) recording {
+func healthy(t *testing.T) scene {
 	store, ca := packed(t, "versitygw"), certtest.New(t)
 	f := harness.NewFleet(t, harness.FleetConfig{Store: store, Dataset: dataset, Size: 2, TLS: ca, Args: []string{"--cache-size", "64MiB"}})
 	var loads []func(context.Context)
@@ -131,23 +137,23 @@ func healthy(t *testing.T) recording {
 			g.MustGet(t, batchPath(0, m)+share(16, 0, 1))
 		}
 	}
-	return record(t, together(loads...), all...)
+	return scene{together(loads...), all}
 }
 
-func slowReads(t *testing.T) recording {
+func slowReads(t *testing.T) scene {
 	var fault atomic.Pointer[http.HandlerFunc]
 	g := serve(t, behind(t, packedLarger(t, "versitygw"), &fault), "--no-prefetch")
 	slow := slowStore(&atomic.Bool{})
 	fault.Store(&slow)
-	return record(t, trains(g, 400, think/10, share(2, 0, 1)), g)
+	return scene{trains(g, 400, think/10, share(2, 0, 1)), []*harness.Gateway{g}}
 }
 
-func slowRank(t *testing.T) recording {
+func slowRank(t *testing.T) scene {
 	g := serve(t, packed(t, "dir"))
 	for m := range 25 {
 		g.MustGet(t, batchPath(0, m)+share(16, 0, 1)) // from now on all is in memory
 	}
-	return record(t, together(trains(g, 200, think/10, share(2, 0, 2)), trains(g, 200, 10*think, share(2, 1, 2))), g)
+	return scene{together(trains(g, 200, think/10, share(2, 0, 2)), trains(g, 200, 10*think, share(2, 1, 2))), []*harness.Gateway{g}}
 }
 
 func denies(_ http.ResponseWriter, r *http.Request) {
@@ -160,13 +166,13 @@ func breaksOff(_ http.ResponseWriter, r *http.Request) {
 	panic(http.ErrAbortHandler)
 }
 
-func storeFails(t *testing.T, fault http.HandlerFunc) recording {
+func storeFails(t *testing.T, fault http.HandlerFunc) scene {
 	var now atomic.Pointer[http.HandlerFunc]
 	g := serve(t, behind(t, packedLarger(t, "versitygw"), &now), "--no-prefetch")
-	return record(t, at(func() { now.Store(&fault) }, trains(g, 200, 2*think, share(4, 0, 1))), g)
+	return scene{at(func() { now.Store(&fault) }, trains(g, 200, 2*think, share(4, 0, 1))), []*harness.Gateway{g}}
 }
 
-func thrash(t *testing.T) recording {
+func thrash(t *testing.T) scene {
 	files, _ := harness.Files(t, 800, 64<<10)
 	store := harness.Open(t, "dir")
 	harness.Pack(t, store, files, dataset, "--shard-size", "8MiB", "--chunk-size", "256KiB", "--batch-size", "8")
@@ -175,10 +181,10 @@ func thrash(t *testing.T) recording {
 	for seed := range 6 {
 		loads = append(loads, trains(g, 100, think, fmt.Sprintf("?batch_size=8&seed=%d", seed)))
 	}
-	return record(t, together(loads...), g)
+	return scene{together(loads...), []*harness.Gateway{g}}
 }
 
-func fullBudget(t *testing.T) recording {
+func fullBudget(t *testing.T) scene {
 	g := harness.Serve(t, heavy(t), dataset, "--cache-size", "32MiB")
 	var loads []func(context.Context)
 	for r := range 6 {
@@ -186,7 +192,7 @@ func fullBudget(t *testing.T) recording {
 			slowly(ctx, t, g, fmt.Sprintf("/epoch/%d/batch/%d?batch_size=36&shuffle=full", r, r), 100<<10, func() {})
 		})
 	}
-	return record(t, together(loads...), g)
+	return scene{together(loads...), []*harness.Gateway{g}}
 }
 
 // heavy is a dataset of large samples: a batch of 36 has some 7 MB.
@@ -198,20 +204,20 @@ func heavy(t *testing.T) *harness.Store {
 	return store
 }
 
-func clientsCertificate(t *testing.T) recording {
+func clientsCertificate(t *testing.T) scene {
 	store, ca := packed(t, "dir"), certtest.New(t)
 	g := harness.ServeTLS(t, ca.Issue(t, t.TempDir(), lasting(6)), ca.Pool(), store, dataset, "--cache-size", "64MiB")
-	return record(t, trains(g, 25, think, share(16, 0, 1)), g)
+	return scene{trains(g, 25, think, share(16, 0, 1)), []*harness.Gateway{g}}
 }
 
-func peersCertificate(t *testing.T) recording { // which is good for a day
+func peersCertificate(t *testing.T) scene { // which is good for a day
 	f := harness.NewFleet(t, harness.FleetConfig{Store: packed(t, "dir"), Dataset: dataset, Size: 1, TLS: certtest.New(t), Args: []string{"--cache-size", "64MiB"}})
 	f.StartAll(t)
 	g := f.Members[0].Gateway
-	return record(t, trains(g, 25, think, share(16, 0, 1)), g)
+	return scene{trains(g, 25, think, share(16, 0, 1)), []*harness.Gateway{g}}
 }
 
-func refusedCertificate(t *testing.T) recording {
+func refusedCertificate(t *testing.T) scene {
 	store, ca := packed(t, "dir"), certtest.New(t)
 	pair := ca.Issue(t, t.TempDir(), lasting(90))
 	g := harness.ServeTLS(t, pair, ca.Pool(), store, dataset, "--cache-size", "64MiB")
@@ -220,39 +226,39 @@ func refusedCertificate(t *testing.T) recording {
 			t.Error(err)
 		}
 	}
-	return record(t, at(spoil, trains(g, 25, think, share(16, 0, 1))), g)
+	return scene{at(spoil, trains(g, 25, think, share(16, 0, 1))), []*harness.Gateway{g}}
 }
 
-func faultyAccess(t *testing.T) recording {
+func faultyAccess(t *testing.T) scene {
 	access := filepath.Join(t.TempDir(), "access.yaml")
 	put(t, access, "grants:\n  - {who: [anonymous], datasets: [\"*\"], rights: [read, admin]}\n")
 	g := serve(t, packed(t, "dir"), "--access", access)
-	return record(t, at(func() { put(t, access, "grants: [") }, trains(g, 25, think, share(16, 0, 1))), g)
+	return scene{at(func() { put(t, access, "grants: [") }, trains(g, 25, think, share(16, 0, 1))), []*harness.Gateway{g}}
 }
 
-func issuerAway(t *testing.T) recording {
+func issuerAway(t *testing.T) scene {
 	access := filepath.Join(t.TempDir(), "access.yaml")
 	put(t, access, "issuers: [{name: corp, issuer: \"https://"+harness.FreeAddress(t)+"\", audience: sid1, groups: groups}]\n"+
 		"grants:\n  - {who: [anonymous], datasets: [\"*\"], rights: [read, admin]}\n  - {who: [\"jwt:corp#sid1\"], rights: [admin]}\n")
 	g := serve(t, packed(t, "dir"), "--access", access)
-	return record(t, trains(g, 25, think, share(16, 0, 1)), g)
+	return scene{trains(g, 25, think, share(16, 0, 1)), []*harness.Gateway{g}}
 }
 
-func stuckDrain(t *testing.T) recording {
+func stuckDrain(t *testing.T) scene {
 	g := serve(t, packed(t, "dir"), "--lame-duck", "1h")
-	return record(t, at(g.Terminate, trains(g, 25, think, share(16, 0, 1))), g)
+	return scene{at(g.Terminate, trains(g, 25, think, share(16, 0, 1))), []*harness.Gateway{g}}
 }
 
 // panics is a gateway that was built with a bug in it.
-func panics(t *testing.T) recording {
+func panics(t *testing.T) scene {
 	const head = "func (g *Gateway) getRoot(x *exchange) error {\n"
 	buggy := harness.Planted(t, "..", harness.Edit{File: "gateway/health.go", Text: head, Other: head + "\tpanic(\"a bug\")\n"})
 	g := harness.ServeUnder(t, `exec `+buggy+` "$@"`, packed(t, "dir"), dataset, "--cache-size", "64MiB")
 	bug := func() { _, _ = g.Try(t.Context(), "/") }
-	return record(t, together(trains(g, 25, think, share(16, 0, 1)), func(ctx context.Context) { pause(ctx, 10*think); bug() }), g)
+	return scene{together(trains(g, 25, think, share(16, 0, 1)), func(ctx context.Context) { pause(ctx, 10*think); bug() }), []*harness.Gateway{g}}
 }
 
-func leavers(t *testing.T) recording {
+func leavers(t *testing.T) scene {
 	g := harness.Serve(t, heavy(t), dataset, "--cache-size", "128MiB")
 	leave := func(ctx context.Context) {
 		for m := 0; ctx.Err() == nil; m++ {
@@ -269,19 +275,19 @@ func leavers(t *testing.T) recording {
 			pause(ctx, 4*think)
 		}
 	}
-	return record(t, together(leave, trains(g, 50, 4*think, share(8, 0, 1))), g)
+	return scene{together(leave, trains(g, 50, 4*think, share(8, 0, 1))), []*harness.Gateway{g}}
 }
 
-func deadDisk(t *testing.T) recording {
+func deadDisk(t *testing.T) scene {
 	files, _ := harness.Files(t, 200, 20000)
 	store := harness.Open(t, "dir")
 	harness.Pack(t, store, files, dataset, "--shard-size", "2MiB", "--chunk-size", "512KiB")
 	g := harness.ServeUnder(t, `ulimit -f 256 && exec "$0" "$@"`, store, dataset, append(withDisk(t.TempDir()), "--cache-size", "64MiB")...)
-	return record(t, trains(g, 12, think, share(16, 0, 1)), g)
+	return scene{trains(g, 12, think, share(16, 0, 1)), []*harness.Gateway{g}}
 }
 
 // wrongDisk spoils some files, fewer than make the gateway leave the disk alone.
-func wrongDisk(t *testing.T) recording {
+func wrongDisk(t *testing.T) scene {
 	dir := t.TempDir()
 	files, _ := harness.Files(t, 400, 128<<10)
 	store := harness.Open(t, "dir")
@@ -307,11 +313,11 @@ func wrongDisk(t *testing.T) recording {
 			}
 		}
 	}
-	return record(t, at(spoil, trains(g, 50, think, "?batch_size=8&shuffle=none")), g)
+	return scene{at(spoil, trains(g, 50, think, "?batch_size=8&shuffle=none")), []*harness.Gateway{g}}
 }
 
 // silentPeer stops a member of a cluster in its tracks.
-func silentPeer(t *testing.T) recording {
+func silentPeer(t *testing.T) scene {
 	f := harness.NewFleet(t, harness.FleetConfig{Store: packedLarger(t, "dir"), Dataset: dataset, Size: 2, Args: []string{"--cache-size", "64MiB", "--no-prefetch"}})
 	f.StartAll(t)
 	f.Agree(t)
@@ -324,5 +330,5 @@ func silentPeer(t *testing.T) recording {
 	for seed := range 8 {
 		loads = append(loads, trains(g, 400, think, fmt.Sprintf("%s&seed=%d", share(2, 0, 1), seed)))
 	}
-	return record(t, together(loads...), g)
+	return scene{together(loads...), []*harness.Gateway{g}}
 }

@@ -2,6 +2,26 @@
 
 PLANTS = [
     (
+        "what happened before the time that is looked at counts for what limits now",
+        "./gateway/bottleneck TestEachRuleHasItsSituation",
+        [("gateway/bottleneck/rules.go", "c.now.Counters[name]-c.before.Counters[name]", "c.now.Counters[name]")],
+    ),
+    (
+        "a rank that left long ago is what limits now",
+        "./gateway/bottleneck TestEachRuleHasItsSituation",
+        [("gateway/bottleneck/rules.go", "if r.Idle < reads {", "if true {")],
+    ),
+    (
+        "a store that is slow is taken for a memory that is too small",
+        "./gateway/bottleneck TestEachRuleHasItsSituation",
+        [("gateway/bottleneck/rules.go", "unused < fewest || unused <= unwanted*loads || ", "")],
+    ),
+    (
+        "looks of a moment ago are what is compared with",
+        "./gateway/bottleneck TestWhatIsCompared",
+        [("gateway/bottleneck/bottleneck.go", ">= leastApart", ">= each")],
+    ),
+    (
         "samples by position are those of another place of the order",
         "./gateway TestSamplesByPositionAreThoseOfTheBatches",
         [("gateway/plans/plans.go", "positions[n] == positions[0]+n && lo+n < samples", "positions[n] > positions[0] && lo+n < samples")],
