@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -157,23 +159,40 @@ func (p *Process) Ready(t testing.TB, probe func(context.Context) error) {
 	}
 }
 
+// Ports for servers lie below those that the system gives to connections, which would take one before its server does. The tests in
+// Python have those above.
+const (
+	firstPort = 10_000
+	manyPorts = 10_000
+)
+
+// ports counts the ports that were handed out, from anywhere on: none comes twice.
+var ports = sync.OnceValue(func() *atomic.Uint32 {
+	handed := new(atomic.Uint32)
+	handed.Store(rand.Uint32N(manyPorts))
+	return handed
+})
+
 // FreeAddress returns a loopback address that nobody listens on.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	return FreeAddresses(t, 1)[0]
+	for range manyPorts {
+		address := fmt.Sprint("127.0.0.1:", firstPort+ports().Add(1)%manyPorts)
+		if l, err := net.Listen("tcp", address); err == nil {
+			l.Close()
+			return address
+		}
+	}
+	t.Fatal("no port is free")
+	return ""
 }
 
-// FreeAddresses returns so many of them, all different: one given back at once may be given out again.
+// FreeAddresses returns so many of them, all different.
 func FreeAddresses(t testing.TB, n int) []string {
 	t.Helper()
 	all := make([]string, n)
 	for i := range all {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		all[i] = l.Addr().String()
+		all[i] = FreeAddress(t)
 	}
 	return all
 }
