@@ -130,6 +130,7 @@ func floorPlan() map[string]room {
 		"gateway/audit":           {never: []string{"net"}},
 		"gateway/bottleneck":      {never: []string{"net", "os", "context"}},
 		"gateway/conditional":     {},
+		"gateway/dashboard":       {never: []string{"net", "os"}},
 		"gateway/catalog":         {outside: []string{"golang.org/x/sync"}, never: []string{"net", "os"}},
 		"gateway/origin":          {},
 		"internal/tracing":        {ours: []string{"internal/tracing"}, outside: []string{"go.opentelemetry.io/otel"}, never: []string{"net", "os"}},
@@ -137,7 +138,7 @@ func floorPlan() map[string]room {
 		"gateway/timing":          {ours: []string{"chunkindex"}, outside: []string{"github.com/prometheus/client_golang"}, never: []string{"net"}},
 		"gateway": {
 			ours: []string{
-				"gateway/address", "gateway/admission", "gateway/audit", "gateway/auth", "gateway/body", "gateway/bottleneck", "gateway/catalog", "gateway/conditional", "gateway/origin", "gateway/plans", "internal/port", "internal/sending", "internal/tracing", "gateway/timing",
+				"gateway/address", "gateway/admission", "gateway/audit", "gateway/auth", "gateway/body", "gateway/bottleneck", "gateway/catalog", "gateway/conditional", "gateway/dashboard", "gateway/origin", "gateway/plans", "internal/port", "internal/sending", "internal/tracing", "gateway/timing",
 				"chunkindex", "importance", "selection", "shuffle", "internal/objstore", "internal/budget", "internal/quiet", "internal/socket", // importance, selection: types, errors
 			},
 			outside: []string{

@@ -17,6 +17,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/auth"
 	"github.com/millrace-data/millrace/gateway/body"
 	"github.com/millrace-data/millrace/gateway/catalog"
+	"github.com/millrace-data/millrace/gateway/dashboard"
 	"github.com/millrace-data/millrace/gateway/origin"
 	"github.com/millrace-data/millrace/gateway/plans"
 	"github.com/millrace-data/millrace/internal/budget"
@@ -125,6 +126,7 @@ type Gateway struct {
 	metrics   *metrics
 	started   time.Time
 	spec      []byte           // the OpenAPI document as JSON
+	page      dashboard.Page   // for people
 	active    atomic.Int64     // requests being answered
 	ended     atomic.Int64     // nanoseconds after started at which the last answer ended; 0: there was none
 	posted    atomic.Int64     // bytes of memory that request bodies hold
@@ -169,6 +171,9 @@ func New(cfg Config) (*Gateway, error) {
 		return nil, err
 	}
 	g.spec = spec
+	if g.page, err = dashboard.New(); err != nil {
+		return nil, err
+	}
 	g.metrics = newMetrics(g)
 	g.handler = g.router(g.dataRoutes())
 	g.admin = g.router(g.adminRoutes())

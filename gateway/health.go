@@ -68,23 +68,3 @@ func (g *Gateway) getReady(x *exchange) error {
 	sendBytes(x, "text/plain; charset=utf-8", []byte("ready\n"))
 	return nil
 }
-
-// getRoot tells somebody who has only the address how to go on.
-func (g *Gateway) getRoot(x *exchange) error {
-	scheme := "http"
-	if x.r.TLS != nil {
-		scheme = "https"
-	}
-	return sendJSON(x, map[string]any{
-		"service": "millrace",
-		"version": g.cfg.Version,
-		"try":     fmt.Sprintf("curl '%s://%s/epoch/0/batch/0?format=tar' | tar -t", scheme, x.r.Host), // datasets have other forms too
-		"links": map[string]string{
-			"datasets": "/v1/datasets",
-			"batch":    "/epoch/0/batch/0",
-			"openapi":  "/openapi.json",
-			"health":   "/healthz",
-			"ready":    "/readyz",
-		},
-	})
-}

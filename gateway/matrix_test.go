@@ -17,7 +17,7 @@ import (
 // somebody has said what it needs.
 func needs(method, pattern string) string {
 	switch {
-	case slices.Contains([]string{"/healthz", "/readyz", "/openapi.json", "/"}, pattern):
+	case slices.Contains([]string{"/healthz", "/readyz", "/openapi.json", "/", "/page/{file}"}, pattern):
 		return "none"
 	case pattern == "/metrics" || pattern == "/v1/stats" || pattern == "/v1/cluster" || pattern == "/v1/reload" || strings.HasPrefix(pattern, "/debug/pprof/"):
 		return "admin"
@@ -71,7 +71,7 @@ var allDatasets = []string{"photos", "scans", "open", "mix", "blend"}
 // address makes an address of a pattern that is answered with 200 where the caller may have it, and says whose data it is.
 func (m *matrix) address(row gateway.RouteRow, dataset string) (path, body, of string) {
 	query := url.Values{}
-	path = strings.NewReplacer("{dataset}", dataset, "{epoch}", "0", "{batch}", "0", "{file}", "index.json", "{plan}", "seed=3",
+	path = strings.NewReplacer("{dataset}", dataset, "{epoch}", "0", "{batch}", "0", "/page/{file}", "/page/app.js", "{file}", "index.json", "{plan}", "seed=3",
 		"{snapshot:[0-9A-Fa-f]+}", cmp.Or(m.lost[dataset], m.lost["photos"]), "/debug/pprof/*", "/debug/pprof/heap").Replace(row.Pattern)
 	switch {
 	case strings.HasPrefix(row.Pattern, "/epoch/"):

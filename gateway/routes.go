@@ -67,6 +67,7 @@ func (g *Gateway) dataRoutes() []route {
 		{get, "/readyz", none, 0, g.getReady},
 		{get, "/openapi.json", none, 0, g.getSpec},
 		{get, "/", none, 0, g.getRoot},
+		{get, "/page/{file}", none, 0, g.getPage},
 	}
 	if !g.cfg.AdminListen {
 		routes = append(routes, g.statisticsRoutes()...)
@@ -87,6 +88,8 @@ func (g *Gateway) statisticsRoutes() []route {
 // adminRoutes is the table of the admin port: the only place of pprof.
 func (g *Gateway) adminRoutes() []route {
 	return append(g.statisticsRoutes(),
+		route{http.MethodGet, "/", auth.None, 0, g.getAdminRoot},
+		route{http.MethodGet, "/page/{file}", auth.None, 0, g.getPage},
 		route{http.MethodGet, "/healthz", auth.None, 0, g.getHealth},
 		route{http.MethodGet, "/readyz", auth.None, 0, g.getReady},
 		route{http.MethodGet, "/debug/pprof/*", auth.Admin, 0, getProfile(pprof.Index)},

@@ -252,7 +252,7 @@ func stuckDrain(t *testing.T) scene {
 // panics is a gateway that was built with a bug in it.
 func panics(t *testing.T) scene {
 	const head = "func (g *Gateway) getRoot(x *exchange) error {\n"
-	buggy := harness.Planted(t, "..", harness.Edit{File: "gateway/health.go", Text: head, Other: head + "\tpanic(\"a bug\")\n"})
+	buggy := harness.Planted(t, "..", harness.Edit{File: "gateway/page.go", Text: head, Other: head + "\tpanic(\"a bug\")\n"})
 	g := harness.ServeUnder(t, `exec `+buggy+` "$@"`, packed(t, "dir"), dataset, "--cache-size", "64MiB")
 	bug := func() { _, _ = g.Try(t.Context(), "/") }
 	return scene{together(trains(g, 25, think, share(16, 0, 1)), func(ctx context.Context) { pause(ctx, 10*think); bug() }), []*harness.Gateway{g}}

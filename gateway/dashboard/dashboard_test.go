@@ -1,0 +1,83 @@
+package dashboard_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/millrace-data/millrace/gateway/dashboard"
+)
+
+const (
+	mostBytes = 200 << 10 // of the whole page, as it is sent
+	mostLines = 600
+)
+
+func TestPageIsSmall(t *testing.T) {
+	page, err := dashboard.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := 0
+	for name, f := range page {
+		if name != "uplot-license.txt" { // no view loads it
+			sum += len(f.Content)
+		}
+		if lines := strings.Count(string(f.Content), "\n"); lines > mostLines {
+			t.Errorf("%s: got %d lines, want at most %d", name, lines, mostLines)
+		}
+	}
+	t.Logf("figure: the page has %d bytes in %d files", sum, len(page)-1)
+	if sum > mostBytes {
+		t.Errorf("got a page of %d bytes, want at most %d", sum, mostBytes)
+	}
+}
+
+// TestFilesAreThere: every file that the page names exists, and every file is named by another one.
+func TestFilesAreThere(t *testing.T) {
+	page, err := dashboard.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reference := regexp.MustCompile(`(?:src="page/|href="page/|from "\./|import\("\./)([a-z-]+\.(?:js|css|svg))`)
+	named := map[string]bool{dashboard.Start: true, "uplot-license.txt": true}
+	for name, f := range page {
+		if name == "uplot.js" {
+			continue
+		}
+		for _, match := range reference.FindAllStringSubmatch(string(f.Content), -1) {
+			named[match[1]] = true
+			if _, ok := page[match[1]]; !ok {
+				t.Errorf("%s names %s, which is not there", name, match[1])
+			}
+		}
+	}
+	for name := range page {
+		if !named[name] {
+			t.Errorf("no file of the page names %s", name)
+		}
+	}
+}
+
+// TestNothingBecomesMarkup: the page's own scripts never use what turns text into HTML or into code. The
+// policy refuses it too; this names the line.
+func TestNothingBecomesMarkup(t *testing.T) {
+	page, err := dashboard.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dangerous := regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|setTimeout\("|srcdoc|javascript:`)
+	for name, f := range page {
+		if !strings.HasSuffix(name, ".js") || name == "uplot.js" {
+			continue
+		}
+		for i, line := range strings.Split(string(f.Content), "\n") {
+			if dangerous.MatchString(line) {
+				t.Errorf("%s:%d: %s", name, i+1, line)
+			}
+		}
+	}
+	if html := string(page[dashboard.Start].Content); regexp.MustCompile(`<script[^>]*>[^<]|<style| style=| on[a-z]+=`).MatchString(html) {
+		t.Errorf("%s has scripts or styles in it, which the policy refuses", dashboard.Start)
+	}
+}

@@ -1,0 +1,82 @@
+package gateway
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/millrace-data/millrace/gateway/address"
+	"github.com/millrace-data/millrace/gateway/dashboard"
+)
+
+// getRoot answers people with the page, and programs with links: a caller that has only the address learns how to go on.
+func (g *Gateway) getRoot(x *exchange) error {
+	scheme := "http"
+	if x.r.TLS != nil {
+		scheme = "https"
+	}
+	links := map[string]string{
+		"datasets": "/v1/datasets",
+		"batch":    "/epoch/0/batch/0",
+		"openapi":  "/openapi.json",
+		"health":   "/healthz",
+		"ready":    "/readyz",
+	}
+	if !g.cfg.AdminListen {
+		maps.Copy(links, statisticsLinks())
+	}
+	return g.sendRoot(x, map[string]any{
+		"service": "millrace",
+		"version": g.cfg.Version,
+		"try":     fmt.Sprintf("curl '%s://%s/epoch/0/batch/0?format=tar' | tar -t", scheme, x.r.Host), // datasets have other forms too
+		"links":   links,
+	})
+}
+
+// getAdminRoot is getRoot of the admin port.
+func (g *Gateway) getAdminRoot(x *exchange) error {
+	links := statisticsLinks()
+	links["health"], links["ready"] = "/healthz", "/readyz"
+	return g.sendRoot(x, map[string]any{"service": "millrace", "version": g.cfg.Version, "links": links})
+}
+
+// statisticsLinks are where a gateway tells about itself. The page shows the waiting where they are.
+func statisticsLinks() map[string]string {
+	return map[string]string{"metrics": "/metrics", "statistics": "/v1/stats"}
+}
+
+func (g *Gateway) sendRoot(x *exchange, links map[string]any) error {
+	x.w.Header().Set("Vary", "Accept")
+	if accept := x.accept(); address.Quality(accept, "text/html") > address.Quality(accept, "application/json") {
+		return g.sendFile(x, dashboard.Start)
+	}
+	return sendJSON(x, links)
+}
+
+// getPage answers with a file of the page. The files hold nothing of anybody's data.
+func (g *Gateway) getPage(x *exchange) error {
+	if err := noQuery(x); err != nil {
+		return err
+	}
+	return g.sendFile(x, chi.URLParam(x.r, "file"))
+}
+
+func (g *Gateway) sendFile(x *exchange, name string) error {
+	f, ok := g.page[name]
+	if !ok {
+		return address.Refuse(address.NotFound, "the page has no such file")
+	}
+	h := x.w.Header()
+	h.Set("Cache-Control", "no-cache") // another release has other files under the same names
+	h.Set("ETag", f.ETag)
+	h.Set("Content-Security-Policy", dashboard.Policy)
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	if answered, err := x.preconditions(f.ETag); answered || err != nil {
+		return err
+	}
+	sendBytes(x, f.Type, f.Content)
+	return nil
+}
