@@ -1,0 +1,157 @@
+// Charts: lines over time or over a number, drawn by uPlot (the global `uPlot`). This module adds what uPlot
+// has not: colours from the style sheet that follow the theme, lines that differ by their dashes too, a size
+// that follows the frame, a legend with the figures in text, and a description for screen readers.
+//
+//	const c = chart({
+//	  title: "Bytes a second",
+//	  lines: [{ label: "memory", color: "--memory" }, { label: "store", color: "--store", dash: [6, 3] }],
+//	  value: rate,                          // writes a figure of a line; a line may have a `value` of its own
+//	  x: { time: true },                    // or { label: "Window", value: count }, for numbers
+//	  range: () => [from, to],              // of x; without it: what the data spans
+//	  most: 1,                              // the upper end of y at least; the lower end is 0
+//	}, signal);
+//	fill(main, c.node);
+//	c.draw([xs, ys of line 1, ys of line 2]); // ascending xs; null is a gap
+//	c.mark(x);                                // a vertical line at x: what a slider has chosen; null: none
+//
+// The chart ends with the signal: nothing of it stays in memory or listens.
+
+import { el, fill } from "./dom.js";
+
+const styles = getComputedStyle(document.documentElement);
+const css = (name) => styles.getPropertyValue(name).trim();
+const dashes = [[], [7, 4], [2, 3], [10, 3, 2, 3], [1, 5]];
+const font = "12px system-ui, sans-serif";
+
+// charts are those on the screen: all are drawn anew when the theme changes.
+const charts = new Set();
+const redrawAll = () => { for (const u of charts) u.redraw(false, true); };
+document.addEventListener("themechange", redrawAll);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redrawAll);
+
+// clock writes a time of day, in the reader's time zone.
+export const clock = (seconds) => new Date(1000 * seconds).toLocaleTimeString("en-GB");
+
+export function chart(options, signal) {
+  const lines = options.lines.map((line, i) => ({ dash: dashes[i % dashes.length], value: options.value ?? String, ...line }));
+  const x = options.x ?? {};
+  const writeX = x.time ? clock : x.value ?? String;
+  const writeMark = x.time ? (seconds) => clock(seconds).slice(0, 5) : writeX;
+  const frame = el("div", { class: "chart-frame", tabindex: 0, role: "img", "aria-label": options.title });
+  const figures = lines.map(() => el("td", { class: "number" }));
+  const at = el("span", { class: "chart-at" });
+  const legend = el("table", { class: "chart-legend" }, el("tbody", null, lines.map((line, i) => el("tr", null,
+    el("th", { scope: "row" }, sample(line), line.label), figures[i]))));
+  const node = el("figure", { class: "chart" }, el("figcaption", null, options.title, at), frame, legend);
+  let data = [[], ...lines.map(() => [])];
+  let marked = null;
+
+  const u = new window.uPlot({
+    width: 300, height: 150, legend: { show: false }, padding: [8, 8, 0, 0],
+    cursor: { drag: { x: false, y: false }, y: false, points: { size: 6 }, ...(options.together && { sync: { key: options.together } }) },
+    scales: {
+      x: { time: Boolean(x.time), ...(options.range && { range: () => options.range() }), ...(x.log && { distr: 3 }) },
+      y: { range: (_, __, most) => [0, Math.max(options.most ?? 0, (most ?? 0) * 1.05) || 1] },
+    },
+    axes: [
+      {
+        ...axis(), values: (_, marks) => marks.map((m) => (m === null ? "" : writeMark(m))),
+        ...(x.time && { size: 28, space: 60, incrs: [60, 120, 300, 600, 3600, 86400] }),
+        ...(x.label && { label: x.label, labelSize: 20, labelFont: font }),
+      },
+      { ...axis(), size: 64, values: (_, marks) => marks.map((m) => (m === null ? "" : (options.value ?? String)(m))) },
+    ],
+    series: [{}, ...lines.map((line) => ({
+      label: line.label, stroke: () => css(line.color), width: 2, dash: line.dash, points: { show: options.points === true, size: 5 },
+    }))],
+    hooks: { setCursor: [show], draw: [drawMark] },
+  }, data, frame);
+
+  // show writes the figures at the cursor, or the last ones.
+  function show() {
+    const i = u.cursor.idx;
+    const known = i !== null && i !== undefined && data[0][i] !== undefined;
+    const j = known ? i : data[0].length - 1;
+    lines.forEach((line, n) => fill(figures[n], write(line, data[n + 1][j])));
+    const text = known ? `at ${writeX(data[0][i])}` : "";
+    if (at.textContent !== text) fill(at, text);
+  }
+
+  function drawMark() {
+    if (marked === null || data[0].length === 0) return;
+    const px = Math.round(u.valToPos(marked, "x", true));
+    u.ctx.save();
+    u.ctx.strokeStyle = css("--text");
+    u.ctx.setLineDash([4, 4]);
+    u.ctx.beginPath();
+    u.ctx.moveTo(px, u.bbox.top);
+    u.ctx.lineTo(px, u.bbox.top + u.bbox.height);
+    u.ctx.stroke();
+    u.ctx.restore();
+  }
+
+  const resize = new ResizeObserver(() => {
+    if (frame.clientWidth > 0) u.setSize({ width: frame.clientWidth, height: frame.clientHeight });
+  });
+  resize.observe(frame);
+  frame.addEventListener("keydown", (e) => move(e, u, data[0].length));
+  frame.addEventListener("blur", () => u.setCursor({ left: -10, top: -10 }));
+  charts.add(u);
+  signal.addEventListener("abort", () => {
+    charts.delete(u);
+    resize.disconnect();
+    u.destroy();
+  }, { once: true });
+
+  return {
+    node,
+    draw(columns) {
+      data = columns;
+      u.setData(columns);
+      show();
+      frame.setAttribute("aria-label", describe(options.title, lines, data, writeX));
+    },
+    mark(to) {
+      marked = to;
+      u.redraw(false, false);
+    },
+  };
+}
+
+const axis = () => ({ stroke: () => css("--dim"), font, grid: { stroke: () => css("--line"), width: 1 }, ticks: { stroke: () => css("--line"), width: 1 } });
+
+const write = (line, v) => (v === null || v === undefined ? "-" : line.value(v));
+
+// move takes the cursor along the points with the arrow keys.
+function move(e, u, n) {
+  const step = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10, Home: -n, End: n }[e.key];
+  if (!step || n === 0) return;
+  e.preventDefault();
+  const from = u.cursor.idx ?? (step < 0 ? n : -1);
+  const to = Math.min(n - 1, Math.max(0, from + step));
+  u.setCursor({ left: u.valToPos(u.data[0][to], "x"), top: 0 });
+}
+
+// sample is a piece of a line as the chart draws it.
+function sample(line) {
+  const ns = "http://www.w3.org/2000/svg";
+  const svg = document.createElementNS(ns, "svg"), stroke = document.createElementNS(ns, "line");
+  for (const [name, v] of Object.entries({ width: 28, height: 10, "aria-hidden": "true" })) svg.setAttribute(name, v);
+  for (const [name, v] of Object.entries({ x1: 0, y1: 5, x2: 28, y2: 5, "stroke-width": 2.5, "stroke-dasharray": line.dash.join(" ") })) stroke.setAttribute(name, v);
+  stroke.style.stroke = `var(${line.color})`;
+  svg.append(stroke);
+  return svg;
+}
+
+// describe says a chart in words.
+function describe(title, lines, data, writeX) {
+  const [xs] = data;
+  if (xs.length === 0) return `${title}: no figures yet`;
+  const parts = lines.map((line, n) => {
+    const known = data[n + 1].filter((v) => v !== null && v !== undefined);
+    if (known.length === 0) return `${line.label}: unknown`;
+    const [least, most] = known.reduce(([a, b], v) => [Math.min(a, v), Math.max(b, v)], [Infinity, -Infinity]);
+    return `${line.label}: last ${write(line, known.at(-1))}, between ${write(line, least)} and ${write(line, most)}`;
+  });
+  return `${title}, from ${writeX(xs[0])} to ${writeX(xs.at(-1))}. ${parts.join("; ")}. Arrow keys go from point to point.`;
+}
