@@ -122,6 +122,9 @@ func (q *Quarantine) healthy(chunk uint32, k uint64) uint64 {
 // Len returns how many samples are bad.
 func (q *Quarantine) Len() int { return len(q.bad) }
 
+// Bad returns the bad samples, ascending. The result is shared and must not be changed.
+func (q *Quarantine) Bad() []uint64 { return q.bad }
+
 // Has reports whether a sample is bad.
 func (q *Quarantine) Has(sample uint64) bool {
 	_, found := slices.BinarySearch(q.bad, sample)
