@@ -45,6 +45,7 @@ func floorPlan() map[string]room {
 		"internal/bubble":     {ours: []string{"internal/race"}, never: []string{"net", "os"}}, // tests only
 		"internal/race":       {never: []string{"net", "os"}},                                  // tests only
 		"internal/budget":     {never: []string{"net", "os"}},
+		"internal/arrival":    {never: []string{"net", "os"}},
 		"internal/pause":      {never: []string{"context", "net", "os"}},
 		"internal/certs":      {ours: []string{"internal/certs"}, never: []string{"net/http"}},
 		"internal/port":       {ours: []string{"internal/quiet", "internal/socket"}, outside: []string{"github.com/rs/zerolog"}},
@@ -99,7 +100,7 @@ func floorPlan() map[string]room {
 			outside: []string{"github.com/rs/zerolog", "golang.org/x/sync"},
 		},
 		"datapath": {
-			ours:    []string{"datapath/chunkcache", "chunkindex", "datapath/lookahead", "datapath/diskcache", "cluster/peer", "shuffle", "internal/objstore", "internal/budget", "internal/pause", "internal/tracing"},
+			ours:    []string{"datapath/chunkcache", "chunkindex", "datapath/lookahead", "datapath/diskcache", "cluster/peer", "shuffle", "internal/objstore", "internal/arrival", "internal/budget", "internal/pause", "internal/tracing"},
 			outside: []string{"golang.org/x/sync", "golang.org/x/time"},
 			never:   []string{"net"},
 		},
@@ -138,7 +139,7 @@ func floorPlan() map[string]room {
 		"gateway/timing":          {ours: []string{"chunkindex"}, outside: []string{"github.com/prometheus/client_golang"}, never: []string{"net"}},
 		"gateway": {
 			ours: []string{
-				"gateway/address", "gateway/admission", "gateway/audit", "gateway/auth", "gateway/body", "gateway/bottleneck", "gateway/catalog", "gateway/conditional", "gateway/dashboard", "gateway/origin", "gateway/plans", "internal/port", "internal/sending", "internal/tracing", "gateway/timing",
+				"gateway/address", "gateway/admission", "gateway/audit", "gateway/auth", "gateway/body", "gateway/bottleneck", "gateway/catalog", "gateway/conditional", "gateway/dashboard", "gateway/origin", "gateway/plans", "internal/arrival", "internal/port", "internal/sending", "internal/tracing", "gateway/timing",
 				"chunkindex", "importance", "selection", "shuffle", "internal/objstore", "internal/budget", "internal/quiet", "internal/socket", // importance, selection: types, errors
 			},
 			outside: []string{
@@ -193,6 +194,10 @@ func floorPlan() map[string]room {
 			never: []string{"net/http", "os"},
 		},
 		"internal/load": {ours: []string{"client"}}, // bench without flags
+		"internal/top": { // what gateways do, on a screen
+			ours:    []string{"client", "internal/cli"}, // cli: counts in words
+			outside: []string{"charm.land/bubbletea", "charm.land/lipgloss", "github.com/charmbracelet/x/ansi"},
+		},
 		"internal/orders": { // compares the orders of a dataset, and explains the one that a gateway reads
 			ours:    []string{"chunkindex", "client", "gateway/address", "internal/cli", "shuffle", "simulate"}, // address: which shuffles have a window; cli: counts in words
 			outside: []string{"github.com/dustin/go-humanize"},
@@ -228,6 +233,8 @@ func onlyHere() map[string]string {
 		"github.com/go-jose/go-jose":      "gateway/auth",
 		"github.com/hashicorp/golang-lru": "datapath",
 		"go.opentelemetry.io/otel":        "internal/tracing",
+		"charm.land":                      "internal/top",
+		"github.com/charmbracelet":        "internal/top",
 	}
 }
 

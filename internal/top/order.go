@@ -1,0 +1,101 @@
+package top
+
+import (
+	"cmp"
+	"slices"
+)
+
+// What the states of ranks are found by: the same as gateways find slow ranks by.
+const (
+	readsSeconds = 60  // a rank that has not asked for so long reads no more
+	waitsShare   = 0.2 // a rank that waits for a larger share of its time is limited by what it waits for
+	farBehind    = 10  // batches
+)
+
+// States of ranks, those that need a look first.
+const (
+	stopped = "stopped" // it asks no more, and others of its job do
+	slow    = "slow"    // it is far behind, and does not wait for data
+	waits   = "waits"   // for data
+	reads   = "reads"
+	idle    = "idle" // its whole job asks no more
+)
+
+func states() []string { return []string{stopped, slow, waits, reads, idle} }
+
+// judge finds the state of each rank.
+func judge(ranks []Rank) {
+	live := map[Job]bool{}
+	for _, r := range ranks {
+		live[r.Job] = live[r.Job] || r.IdleSeconds < readsSeconds
+	}
+	for i := range ranks {
+		r := &ranks[i]
+		switch {
+		case !live[r.Job]:
+			r.State = idle
+		case r.IdleSeconds >= readsSeconds:
+			r.State = stopped
+		case r.BatchesBehind >= farBehind && r.WaitingShare <= waitsShare:
+			r.State = slow
+		case r.WaitingShare > waitsShare:
+			r.State = waits
+		default:
+			r.State = reads
+		}
+	}
+}
+
+// key is what ranks are ordered by.
+type key int
+
+const (
+	need key = iota
+	waiting
+	behind
+	samples
+	thinks
+	idling
+	name
+)
+
+// order is an order of ranks.
+type order struct {
+	by       key
+	reversed bool
+}
+
+// sort orders ranks: by the largest figure first, but names and samples/s by the smallest.
+func (o order) sort(ranks []Rank) {
+	slices.SortStableFunc(ranks, func(a, b Rank) int {
+		c := o.compare(&a, &b)
+		if o.reversed {
+			c = -c
+		}
+		return cmp.Or(c, byName(&a, &b))
+	})
+}
+
+func (o order) compare(a, b *Rank) int {
+	switch o.by {
+	case need:
+		return cmp.Or(
+			cmp.Compare(slices.Index(states(), a.State), slices.Index(states(), b.State)),
+			cmp.Compare(b.WaitingShare, a.WaitingShare), cmp.Compare(b.BatchesBehind, a.BatchesBehind))
+	case waiting:
+		return cmp.Compare(b.WaitingShare, a.WaitingShare)
+	case behind:
+		return cmp.Compare(b.BatchesBehind, a.BatchesBehind)
+	case samples:
+		return cmp.Compare(a.SamplesPerSecond, b.SamplesPerSecond)
+	case thinks:
+		return cmp.Compare(b.ThinkMS, a.ThinkMS)
+	case idling:
+		return cmp.Compare(b.IdleSeconds, a.IdleSeconds)
+	}
+	return byName(a, b)
+}
+
+func byName(a, b *Rank) int {
+	return cmp.Or(cmp.Compare(a.Dataset, b.Dataset), cmp.Compare(a.WorldSize, b.WorldSize), cmp.Compare(a.Rank, b.Rank), compareNames(a.Gateway, b.Gateway))
+}

@@ -1,0 +1,175 @@
+package top
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/charmbracelet/x/ansi"
+)
+
+// column is one column of a table. Narrow screens leave out columns, those with the highest number in leave first.
+type column[T any] struct {
+	head  string
+	key   key // that orders by it; -1: none does
+	width int // 0: it shares what is left with others of its kind
+	leave int // 0: it always stays
+	left  bool
+	cell  func(*T) string
+}
+
+const (
+	leastWidth = 8  // of a column whose width is free
+	mostWidth  = 48 // of a column whose width is free
+)
+
+func rankColumns(severalGateways bool) []column[Rank] {
+	number := func(n uint64) string { return strconv.FormatUint(n, 10) }
+	gateway := 9
+	if severalGateways {
+		gateway = 4
+	}
+	return []column[Rank]{
+		{"state", need, 7, 0, true, func(r *Rank) string { return r.State }},
+		{"gateway", -1, 0, gateway, true, func(r *Rank) string { return clean(short(r.Gateway)) }},
+		{"data set", name, 0, 0, true, func(r *Rank) string { return clean(r.Dataset) }},
+		{"rank", -1, 11, 0, false, func(r *Rank) string { return number(r.Rank) + "/" + number(r.WorldSize) }},
+		{"epoch", -1, 6, 7, false, func(r *Rank) string { return number(r.Epoch) }},
+		{"batch", -1, 9, 5, false, func(r *Rank) string { return number(r.Batch) }},
+		{"behind", behind, 7, 3, false, func(r *Rank) string { return number(r.BatchesBehind) }},
+		{"samples/s", samples, 10, 0, false, func(r *Rank) string { return count(r.SamplesPerSecond) }},
+		{"waits", waiting, 6, 0, false, func(r *Rank) string { return fmt.Sprintf("%.0f %%", 100*min(sane(r.WaitingShare), 1)) }},
+		{"thinks", thinks, 9, 6, false, func(r *Rank) string { return count(r.ThinkMS) + " ms" }},
+		{"idle", idling, 7, 8, false, func(r *Rank) string { return seconds(r.IdleSeconds) }},
+	}
+}
+
+func gatewayColumns() []column[GatewayReport] {
+	rate := func(g *GatewayReport, text string) string {
+		if g.Figures.Seconds == 0 {
+			return "-"
+		}
+		return text
+	}
+	return []column[GatewayReport]{
+		{"state", -1, 9, 0, true, func(g *GatewayReport) string { return g.State }},
+		{"gateway", -1, 0, 0, true, func(g *GatewayReport) string { return clean(short(g.Gateway)) }},
+		{"limited by", -1, 12, 0, true, func(g *GatewayReport) string { return clean(g.Limits.Code) }},
+		{"samples/s", -1, 10, 0, false, func(g *GatewayReport) string { return count(g.Figures.SamplesPerSecond) }},
+		{"bytes/s", -1, 10, 4, false, func(g *GatewayReport) string { return rate(g, size(g.Figures.BytesPerSecond)) }},
+		{"store/s", -1, 10, 5, false, func(g *GatewayReport) string { return rate(g, size(g.Figures.StoreBytesPS)) }},
+		{"held", -1, 6, 3, false, func(g *GatewayReport) string { return percent(g.Figures.MemoryPinned, g.Figures.MemoryBytes) }},
+		{"in flight", -1, 10, 6, false, func(g *GatewayReport) string { return count(g.Figures.InFlight) }},
+		{"version", -1, 14, 7, true, func(g *GatewayReport) string { return clean(g.Version) }},
+	}
+}
+
+// fit leaves out columns until the others have room, and gives the free ones what is left.
+func fit[T any](all []column[T], width int) []column[T] {
+	columns := append([]column[T](nil), all...)
+	for {
+		need, free, worst := 0, 0, -1
+		for i, c := range columns {
+			need += max(c.width, 0) + 1
+			if c.width == 0 {
+				free, need = free+1, need+leastWidth
+			}
+			if c.leave > 0 && (worst < 0 || c.leave > columns[worst].leave) {
+				worst = i
+			}
+		}
+		if need-1 > width && worst >= 0 {
+			columns = append(columns[:worst], columns[worst+1:]...)
+			continue
+		}
+		for i, c := range columns {
+			if c.width == 0 {
+				columns[i].width = min(leastWidth+max(0, width-need+1)/free, mostWidth)
+			}
+		}
+		return columns
+	}
+}
+
+// heading is the first line of a table. The column that orders it is in capitals.
+func heading[T any](columns []column[T], by key) string {
+	cells := make([]string, len(columns))
+	for i, c := range columns {
+		head := c.head
+		if c.key == by {
+			head = strings.ToUpper(head)
+		}
+		cells[i] = pad(head, c.width, c.left)
+	}
+	return strings.TrimRight(strings.Join(cells, " "), " ")
+}
+
+// row is one line of a table.
+func row[T any](columns []column[T], x *T) string {
+	cells := make([]string, len(columns))
+	for i, c := range columns {
+		cells[i] = pad(c.cell(x), c.width, c.left)
+	}
+	return strings.TrimRight(strings.Join(cells, " "), " ")
+}
+
+// pad makes a text exactly as wide as it may be.
+func pad(s string, width int, left bool) string {
+	s = ansi.Truncate(s, width, "~")
+	space := strings.Repeat(" ", max(0, width-ansi.StringWidth(s)))
+	if left {
+		return s + space
+	}
+	return space + s
+}
+
+// short leaves out what most addresses begin with.
+func short(gateway string) string { return strings.TrimPrefix(gateway, "http://") }
+
+// scaled writes a number with three digits and the largest unit that leaves one before the point.
+func scaled(x float64, units ...string) string {
+	x = sane(x)
+	i := 0
+	for ; x >= 999.5 && i < len(units)-1; i++ {
+		x /= 1000
+	}
+	switch {
+	case x >= 99999: // no gateway does so much
+		return "lots"
+	case x >= 99.95 || x == float64(int64(x)) && i == 0:
+		return fmt.Sprintf("%.0f%s", x, units[i])
+	case x >= 9.995:
+		return fmt.Sprintf("%.1f%s", x, units[i])
+	}
+	return fmt.Sprintf("%.2f%s", x, units[i])
+}
+
+func size(bytes float64) string { return scaled(bytes, " B", " kB", " MB", " GB", " TB", " PB") }
+
+func count(x float64) string { return scaled(x, "", "k", "M", "G") }
+
+func percent(part, of float64) string {
+	if of <= 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f %%", 100*min(part/of, 1))
+}
+
+func seconds(x float64) string {
+	switch x = min(sane(x), 1e6); {
+	case x < 10:
+		return fmt.Sprintf("%.1f s", x)
+	case x < 120:
+		return fmt.Sprintf("%.0f s", x)
+	}
+	return fmt.Sprintf("%.0f min", x/60)
+}
+
+// bar is part of a whole in so many characters, and two for its ends. Letters of ASCII look the same in every terminal.
+func bar(part, of float64, width int) string {
+	full := 0
+	if of > 0 && part > 0 {
+		full = min(max(1, int(part/of*float64(width)+0.5)), width)
+	}
+	return "[" + strings.Repeat("|", full) + strings.Repeat(" ", width-full) + "]"
+}
