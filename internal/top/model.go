@@ -184,6 +184,9 @@ func (m *model) scroll(by int) { m.first = max(0, min(m.first+by, m.rows()-m.roo
 // room is how many rows of the table are seen.
 func (m *model) room() int { return max(1, m.height-len(m.head())-3) }
 
+// leastTable is how many lines are kept for the title, the table and the keys, however much gateways have to say.
+const leastTable = 8
+
 // head is what is above the table: the title, what limits, and the sums. Where the screen is low, sentences give way.
 func (m *model) head() []line {
 	r := &m.report
@@ -195,7 +198,7 @@ func (m *model) head() []line {
 		words = append(words, "PAUSED")
 	}
 	below := append([]line{{}}, sums(&r.Totals, m.width)...)
-	lines := append([]line{{title, strings.Join(words, "   ")}}, limits(r, m.width, max(2, (m.height-len(below))/2))...)
+	lines := append([]line{{title, strings.Join(words, "   ")}}, limits(r, m.width, max(3, m.height-len(below)-leastTable))...)
 	return append(append(lines, below...), line{})
 }
 
@@ -231,13 +234,13 @@ func (m *model) table() []line {
 	var lines []line
 	switch {
 	case m.gateways:
-		lines = gatewaysTable(m.report.Gateways[m.first:last], m.width)
+		lines = gatewaysTable(m.report.Gateways[m.first:last], fit(gatewayColumns(&m.report), m.width))
 	case m.filter != "" && len(m.shown) == 0:
-		return []line{{plain, "No data set has \"" + m.filter + "\" in its name: esc shows all."}}
+		return []line{{plain, "No dataset has \"" + m.filter + "\" in its name: esc shows all."}}
 	case len(m.report.Gateways) == 0:
 		return nil
 	default:
-		lines = ranksTable(m.shown[m.first:last], len(m.report.Gateways) > 1, m.order, m.width)
+		lines = ranksTable(m.shown[m.first:last], fit(rankColumns(&m.report), m.width), m.order)
 	}
 	if m.rows() > m.room() {
 		lines = append(lines, line{dim, fmt.Sprintf("%d to %d of %d: up, down, page up and page down show the others", m.first+1, last, m.rows())})
@@ -249,11 +252,11 @@ func (m *model) table() []line {
 func (m *model) foot() string {
 	switch {
 	case m.typing:
-		return "data set: " + m.filter + "_   enter keep  esc show all"
+		return "dataset: " + m.filter + "_   enter keep  esc show all"
 	case m.help:
 		return "any key leads back"
 	}
-	words := []string{"q quit", "? help", "p pause", "g gateways", "/ filter", "order: n need", "w waits", "b behind", "s samples/s", "t thinks", "i idle", "d data set"}
+	words := []string{"q quit", "? help", "p pause", "g gateways", "/ filter", "order: n need", "w waits", "b behind", "s samples/s", "t thinks", "i idle", "d dataset"}
 	if m.paused {
 		words[2] = "p go on"
 	}
@@ -281,9 +284,9 @@ On top stands what limits the readers of each gateway, and what to do, the worst
   q, ctrl+c    quit
   p, space     pause: nothing is asked meanwhile
   g            gateways in place of ranks, and back
-  /            show ranks of some data sets: type part of a name; esc shows all
+  /            show ranks of some datasets: type part of a name; esc shows all
   up, down, page up, page down, home, end    move in the table
-  n w b s t i d    order: need, waits, behind, samples/s, thinks, idle, data set;
+  n w b s t i d    order: need, waits, behind, samples/s, thinks, idle, dataset;
                    the same key again turns the order round
 
   state    stopped: it asks no more, and others of its job do

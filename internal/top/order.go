@@ -10,6 +10,7 @@ const (
 	readsSeconds = 60  // a rank that has not asked for so long reads no more
 	waitsShare   = 0.2 // a rank that waits for a larger share of its time is limited by what it waits for
 	farBehind    = 10  // batches
+	muchLonger   = 4   // so many times as long as the median of its job a slow rank takes between two batches
 )
 
 // States of ranks, those that need a look first.
@@ -25,18 +26,25 @@ func states() []string { return []string{stopped, slow, waits, reads, idle} }
 
 // judge finds the state of each rank.
 func judge(ranks []Rank) {
-	live := map[Job]bool{}
+	live := map[Job][]float64{} // what its ranks that read take between two batches
 	for _, r := range ranks {
-		live[r.Job] = live[r.Job] || r.IdleSeconds < readsSeconds
+		if r.IdleSeconds < readsSeconds {
+			live[r.Job] = append(live[r.Job], r.ThinkMS)
+		}
+	}
+	usual := map[Job]float64{}
+	for job, all := range live {
+		slices.Sort(all)
+		usual[job] = all[(len(all)-1)/2]
 	}
 	for i := range ranks {
 		r := &ranks[i]
 		switch {
-		case !live[r.Job]:
+		case live[r.Job] == nil:
 			r.State = idle
 		case r.IdleSeconds >= readsSeconds:
 			r.State = stopped
-		case r.BatchesBehind >= farBehind && r.WaitingShare <= waitsShare:
+		case r.BatchesBehind >= farBehind && r.WaitingShare <= waitsShare && r.ThinkMS > muchLonger*usual[r.Job]:
 			r.State = slow
 		case r.WaitingShare > waitsShare:
 			r.State = waits
@@ -79,9 +87,11 @@ func (o order) sort(ranks []Rank) {
 func (o order) compare(a, b *Rank) int {
 	switch o.by {
 	case need:
-		return cmp.Or(
-			cmp.Compare(slices.Index(states(), a.State), slices.Index(states(), b.State)),
-			cmp.Compare(b.WaitingShare, a.WaitingShare), cmp.Compare(b.BatchesBehind, a.BatchesBehind))
+		c := cmp.Compare(slices.Index(states(), a.State), slices.Index(states(), b.State))
+		if a.State == waits {
+			c = cmp.Or(c, cmp.Compare(b.WaitingShare, a.WaitingShare))
+		}
+		return cmp.Or(c, cmp.Compare(b.BatchesBehind, a.BatchesBehind), cmp.Compare(b.WaitingShare, a.WaitingShare))
 	case waiting:
 		return cmp.Compare(b.WaitingShare, a.WaitingShare)
 	case behind:

@@ -2,10 +2,14 @@ package top
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/millrace-data/millrace/client"
@@ -34,7 +38,7 @@ type Figures struct {
 	Seconds          float64            `json:"seconds"` // between the looks that are compared; 0: there is one look, and no rate is known
 	SamplesPerSecond float64            `json:"samples_per_second"`
 	BytesPerSecond   float64            `json:"bytes_per_second"`    // that left for readers
-	RequestsPS       float64            `json:"requests_per_second"` // for data sets
+	RequestsPS       float64            `json:"requests_per_second"` // for datasets
 	FirstByteMS      float64            `json:"first_byte_ms"`       // that such requests waited on average
 	Tiers            map[string]float64 `json:"tier_bytes_per_second"`
 	StoreReadsPS     float64            `json:"store_reads_per_second"`
@@ -147,7 +151,7 @@ func describe(before, now Look) GatewayReport {
 // fault says why a gateway does not answer, and what to do.
 func fault(err error) (state string, l Limits) {
 	var said *client.Error
-	l = Limits{"silent", "It does not answer: " + err.Error(), "start it, or correct the address"}
+	l = Limits{"silent", "It does not answer: " + cause(err) + ".", "start it, or correct the address"}
 	switch {
 	case errors.Is(err, errLate):
 		return late, Limits{"late", "It has not answered yet.", ""}
@@ -160,11 +164,27 @@ func fault(err error) (state string, l Limits) {
 	case errors.As(err, &said) && said.Code != "":
 		l = Limits{"refuses", "It refuses: " + said.Code + ": " + cmp.Or(said.Detail, said.Title), said.Cure()}
 	case errors.Is(err, client.ErrProtocol), errors.As(err, &said):
-		return silentNow, Limits{"silent", "There answers no gateway: " + err.Error(), "correct the address; a gateway's certificate may want SSL_CERT_FILE"}
+		return silentNow, Limits{"silent", "What answers there is no gateway: " + cause(err) + ".", "correct the address; a gateway's certificate may want SSL_CERT_FILE"}
 	default:
 		return silentNow, l
 	}
 	return refuses, l
+}
+
+// cause is an error without what the line says anyway: the resource and the gateway.
+func cause(err error) string {
+	var network *net.OpError
+	var call *os.SyscallError
+	switch {
+	case errors.As(err, &call):
+		return call.Err.Error()
+	case errors.As(err, &network) && network.Err != nil:
+		return network.Err.Error()
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Sprintf("nothing came in %v", attemptTime)
+	}
+	return strings.TrimPrefix(err.Error(), "read /v1/stats: ")
 }
 
 // severity orders gateways: 0 wants a look first.
@@ -177,9 +197,16 @@ func severity(g GatewayReport) int {
 	case late:
 		return 2
 	}
-	at := slices.Index([]string{"memory", "store-fails", "peers", "cache", "store", "disk", "rank", "planning", "network", "gateway", "readers", "nobody"}, g.Limits.Code)
+	at := slices.Index([]string{"memory", "store-fails", "peers", "cache", "store", "disk", "rank", "planning", "network"}, g.Limits.Code)
+	switch g.Limits.Code {
+	case "gateway", "readers", "nobody":
+		return readersLimit
+	}
 	return at + 4 // a code that is new here comes before them
 }
+
+// readersLimit is the severity of a gateway that could do more.
+const readersLimit = 100
 
 // compare makes figures of two looks.
 func compare(before, now Look) Figures {
@@ -188,7 +215,8 @@ func compare(before, now Look) Figures {
 		SamplesPerSecond: s.value("readers_samples_per_second"),
 		MemoryBytes:      s.value("budget_bytes"), MemoryUsed: s.value("budget_used_bytes"), MemoryPinned: s.value("budget_pinned_bytes"),
 		CacheBytes: s.value("cache_bytes"), DiskBytes: s.value("disk_limit_bytes"), DiskUsed: s.value("disk_bytes"),
-		InFlight: s.value("http_in_flight_requests"), WaitForMemory: s.value("budget_waiting"), Tiers: map[string]float64{},
+		InFlight:      max(0, s.value("http_in_flight_requests")-1), // without the look itself
+		WaitForMemory: s.value("budget_waiting"), Tiers: map[string]float64{},
 	}
 	if before.Stats.Counters == nil {
 		return f
@@ -207,7 +235,11 @@ func compare(before, now Look) Figures {
 	if asked := series("http_first_byte_seconds_count", ""); asked > 0 {
 		f.FirstByteMS = 1000 * series("http_first_byte_seconds_sum", "") / asked
 	}
+	_, member := s.Counters["millrace_cluster_members"]
 	for _, tier := range tiers() {
+		if tier == "disk" && f.DiskBytes == 0 || tier == "peer" && !member {
+			continue // it has none
+		}
 		f.Tiers[tier] = series("tier_bytes_total", fmt.Sprintf("tier=%q", tier))
 	}
 	f.StoreReadsPS, f.StoreBytesPS = counter("store_reads_total"), counter("store_read_bytes_total")

@@ -6,6 +6,8 @@ import (
 
 	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
+
+	"github.com/millrace-data/millrace/internal/cli"
 )
 
 // mark says what a line of the screen is, for its colour. The words alone say everything too.
@@ -71,18 +73,29 @@ func (s said) who() string {
 	return s.gateways[0]
 }
 
-// lines are the sentence of a gateway, and what to do, wrapped.
-func (s said) lines(width int) []line {
-	m := plain
+func (s said) mark() mark {
 	switch n := severity(*s.first); {
 	case n == 0:
-		m = bad
-	case n < 10: // something but the readers limits
-		m = wary
+		return bad
+	case n < readersLimit: // something else than the readers
+		return wary
 	}
-	lines := wrapped(m, s.who()+": "+clean(s.first.Limits.Sentence), width, "  ")
-	if do := s.first.Limits.Do; do != "" {
-		lines = append(lines, wrapped(plain, "  Do: "+clean(do), width, "      ")...)
+	return plain
+}
+
+func (s said) text() string { return s.who() + ": " + clean(s.first.Limits.Sentence) }
+
+// lines are the sentence of a gateway, and what to do, wrapped.
+func (s said) lines(width int) []line {
+	m, text, do := s.mark(), s.text(), clean(s.first.Limits.Do)
+	var lines []line
+	switch both := text + " Do: " + do; {
+	case do != "" && ansi.StringWidth(both) <= width:
+		lines = []line{{m, both}}
+	case do != "":
+		lines = append(wrapped(m, text, width, "  "), wrapped(plain, "  Do: "+do, width, "      ")...)
+	default:
+		lines = wrapped(m, text, width, "  ")
 	}
 	if s.first.State == restarted {
 		lines = append(lines, wrapped(plain, "  It has been restarted: rates come with the next look.", width, "  ")...)
@@ -115,12 +128,15 @@ func limits(r *Report, width, most int) []line {
 	var lines []line
 	for i, s := range all {
 		next := s.lines(width)
+		if i > 0 && len(lines)+len(next) > most { // the sentence alone may fit
+			next = wrapped(s.mark(), s.text(), width, "  ")
+		}
 		if i > 0 && len(lines)+len(next) > most {
 			left := 0
 			for _, o := range all[i:] {
 				left += len(o.gateways)
 			}
-			return append(lines, line{dim, fmt.Sprintf("%d more gateways say other things: key g lists them", left)})
+			return append(lines, line{dim, cli.Count(left, "more gateway says something else", "more gateways say other things") + ": key g lists all"})
 		}
 		lines = append(lines, next...)
 	}
@@ -137,57 +153,58 @@ func sums(f *Figures, width int) []line {
 	}
 	const least = 8
 	wide := min(max((width-60)/4, least), 20)
-	lines := []line{
-		{plain, fmt.Sprintf("Readers   %s samples/s  %s  %s requests/s  first byte %s ms", count(f.SamplesPerSecond), rate(size(f.BytesPerSecond)+"/s"),
-			rate(count(f.RequestsPS)), rate(count(f.FirstByteMS)))},
-		{plain, fmt.Sprintf("          %s in flight  %s wait for memory  %s/s refused", count(f.InFlight), count(f.WaitForMemory), rate(count(f.RefusedPS)))},
-	}
+	lines := columnsOf(plain, "Readers", []string{
+		count(f.SamplesPerSecond) + " samples/s", rate(size(f.BytesPerSecond) + "/s"), rate(count(f.RequestsPS)) + " requests/s", "first byte " + rate(count(f.FirstByteMS)) + " ms",
+		count(f.InFlight) + " in flight", count(f.WaitForMemory) + " wait for memory", rate(count(f.RefusedPS)) + " refused/s",
+	}, width)
 	all := 0.0
 	for _, tier := range tiers() {
 		all += f.Tiers[tier]
 	}
-	if f.Seconds == 0 {
-		lines = append(lines, line{plain, "From      -"})
-	} else {
-		var cells []string
+	from := []string{"-"}
+	if f.Seconds > 0 {
+		from = nil
 		for _, tier := range tiers() {
-			cells = append(cells, fmt.Sprintf("%-6s %s %8s/s", tier, bar(f.Tiers[tier], all, wide), size(f.Tiers[tier])))
+			if x, has := f.Tiers[tier]; has {
+				from = append(from, fmt.Sprintf("%-6s %s %8s/s", tier, bar(x, all, wide), size(x)))
+			}
 		}
-		lines = append(lines, columnsOf("From      ", cells, width)...)
 	}
-	store := fmt.Sprintf("Store     %s/s in %s reads/s", rate(size(f.StoreBytesPS)), rate(count(f.StoreReadsPS)))
+	lines = append(lines, columnsOf(plain, "From", from, width)...)
+	m, store := plain, []string{rate(size(f.StoreBytesPS)+"/s") + " in " + rate(count(f.StoreReadsPS)) + " reads/s"}
 	if f.StoreRequestsPS > 0 || f.StoreErrorsPS > 0 {
-		store += fmt.Sprintf("  %s requests/s  %s errors/s", count(f.StoreRequestsPS), count(f.StoreErrorsPS))
+		store = append(store, count(f.StoreRequestsPS)+" requests/s", count(f.StoreErrorsPS)+" errors/s")
 	}
-	m := plain
 	if f.StoreErrorsPS > 0 {
 		m = wary
 	}
-	lines = append(lines, line{m, store})
-	lines = append(lines, line{plain, fmt.Sprintf("Memory    %s %s of %s used, %s held, %s cached", bar(f.MemoryUsed, f.MemoryBytes, wide), size(f.MemoryUsed), size(f.MemoryBytes),
-		size(f.MemoryPinned), size(f.CacheBytes))})
+	lines = append(lines, columnsOf(m, "Store", store, width)...)
+	lines = append(lines, columnsOf(plain, "Memory", []string{
+		fmt.Sprintf("%s %s of %s used", bar(f.MemoryUsed, f.MemoryBytes, wide), size(f.MemoryUsed), size(f.MemoryBytes)), size(f.MemoryPinned) + " held", size(f.CacheBytes) + " cached",
+	}, width)...)
 	if f.DiskBytes > 0 {
-		lines = append(lines, line{plain, fmt.Sprintf("Disk      %s %s of %s used", bar(f.DiskUsed, f.DiskBytes, wide), size(f.DiskUsed), size(f.DiskBytes))})
+		lines = append(lines, columnsOf(plain, "Disk", []string{fmt.Sprintf("%s %s of %s used", bar(f.DiskUsed, f.DiskBytes, wide), size(f.DiskUsed), size(f.DiskBytes))}, width)...)
 	}
 	return lines
 }
 
 // columnsOf puts as many cells into each line as it has room for.
-func columnsOf(head string, cells []string, width int) []line {
+func columnsOf(m mark, head string, cells []string, width int) []line {
+	const indent, between = 10, "   "
 	var lines []line
-	text := head
+	text := pad(head, indent, true)
 	for i, c := range cells {
 		switch {
 		case i == 0:
 			text += c
-		case len(text)+3+len(c) <= width:
-			text += "   " + c
+		case len(text)+len(between)+len(c) <= width:
+			text += between + c
 		default:
-			lines = append(lines, line{plain, text})
-			text = strings.Repeat(" ", len(head)) + c
+			lines = append(lines, line{m, text})
+			text = strings.Repeat(" ", indent) + c
 		}
 	}
-	return append(lines, line{plain, text})
+	return append(lines, line{m, text})
 }
 
 // Print writes a report as text, for a pipe: all gateways' sentences, the sums, and all ranks.
@@ -195,7 +212,7 @@ func (r *Report) Print(width int) string {
 	lines := append(limits(r, width, 1<<30), line{})
 	lines = append(lines, sums(&r.Totals, width)...)
 	lines = append(lines, line{})
-	lines = append(lines, ranksTable(r.Ranks, len(r.Gateways) > 1, order{}, width)...)
+	lines = append(lines, ranksTable(r.Ranks, fit(rankColumns(r), width), order{})...)
 	var b strings.Builder
 	for _, l := range lines {
 		b.WriteString(strings.TrimRight(ansi.Truncate(l.text, width, "~"), " ") + "\n")
@@ -204,11 +221,10 @@ func (r *Report) Print(width int) string {
 }
 
 // ranksTable lays out ranks, which are those that are shown.
-func ranksTable(ranks []Rank, several bool, o order, width int) []line {
+func ranksTable(ranks []Rank, columns []column[Rank], o order) []line {
 	if len(ranks) == 0 {
 		return []line{{plain, "No rank has read in the last five minutes."}}
 	}
-	columns := fit(rankColumns(several), width)
 	lines := []line{{title, heading(columns, o.by)}}
 	for i := range ranks {
 		m := plain
@@ -226,8 +242,7 @@ func ranksTable(ranks []Rank, several bool, o order, width int) []line {
 }
 
 // gatewaysTable lays out gateways.
-func gatewaysTable(gateways []GatewayReport, width int) []line {
-	columns := fit(gatewayColumns(), width)
+func gatewaysTable(gateways []GatewayReport, columns []column[GatewayReport]) []line {
 	lines := []line{{title, heading(columns, -2)}}
 	for i := range gateways {
 		m := plain

@@ -12,39 +12,58 @@ import (
 type column[T any] struct {
 	head  string
 	key   key // that orders by it; -1: none does
-	width int // 0: it shares what is left with others of its kind
+	width int // in characters
+	least int // a name is cut to so much where the screen is narrow; 0: it is never cut
 	leave int // 0: it always stays
 	left  bool
 	cell  func(*T) string
 }
 
 const (
-	leastWidth = 8  // of a column whose width is free
-	mostWidth  = 48 // of a column whose width is free
+	leastName = 8  // characters of a name that is cut
+	mostName  = 48 // characters of any name
 )
 
-func rankColumns(severalGateways bool) []column[Rank] {
+// widest is how wide a column of names is, with its heading.
+func widest(head string, names map[string]bool) int {
+	wide := len(head)
+	for n := range names {
+		wide = max(wide, ansi.StringWidth(n))
+	}
+	return min(wide, mostName)
+}
+
+func rankColumns(r *Report) []column[Rank] {
 	number := func(n uint64) string { return strconv.FormatUint(n, 10) }
 	gateway := 9
-	if severalGateways {
+	if len(r.Gateways) > 1 {
 		gateway = 4
 	}
+	gateways, datasets := map[string]bool{}, map[string]bool{}
+	for i := range r.Ranks {
+		gateways[r.Ranks[i].Gateway], datasets[r.Ranks[i].Dataset] = true, true
+	}
+	gatewayWidth, datasetWidth := widest("gateway", shown(gateways)), widest("dataset", shown(datasets))
 	return []column[Rank]{
-		{"state", need, 7, 0, true, func(r *Rank) string { return r.State }},
-		{"gateway", -1, 0, gateway, true, func(r *Rank) string { return clean(short(r.Gateway)) }},
-		{"data set", name, 0, 0, true, func(r *Rank) string { return clean(r.Dataset) }},
-		{"rank", -1, 11, 0, false, func(r *Rank) string { return number(r.Rank) + "/" + number(r.WorldSize) }},
-		{"epoch", -1, 6, 7, false, func(r *Rank) string { return number(r.Epoch) }},
-		{"batch", -1, 9, 5, false, func(r *Rank) string { return number(r.Batch) }},
-		{"behind", behind, 7, 3, false, func(r *Rank) string { return number(r.BatchesBehind) }},
-		{"samples/s", samples, 10, 0, false, func(r *Rank) string { return count(r.SamplesPerSecond) }},
-		{"waits", waiting, 6, 0, false, func(r *Rank) string { return fmt.Sprintf("%.0f %%", 100*min(sane(r.WaitingShare), 1)) }},
-		{"thinks", thinks, 9, 6, false, func(r *Rank) string { return count(r.ThinkMS) + " ms" }},
-		{"idle", idling, 7, 8, false, func(r *Rank) string { return seconds(r.IdleSeconds) }},
+		{"state", need, 7, 0, 0, true, func(r *Rank) string { return r.State }},
+		{"gateway", -1, gatewayWidth, leastName, gateway, true, func(r *Rank) string { return clean(short(r.Gateway)) }},
+		{"dataset", name, datasetWidth, leastName, 0, true, func(r *Rank) string { return clean(r.Dataset) }},
+		{"rank", -1, 11, 0, 0, false, func(r *Rank) string { return number(r.Rank) + "/" + number(r.WorldSize) }},
+		{"epoch", -1, 6, 0, 7, false, func(r *Rank) string { return number(r.Epoch) }},
+		{"batch", -1, 9, 0, 5, false, func(r *Rank) string { return number(r.Batch) }},
+		{"behind", behind, 7, 0, 3, false, func(r *Rank) string { return number(r.BatchesBehind) }},
+		{"samples/s", samples, 10, 0, 0, false, func(r *Rank) string { return count(r.SamplesPerSecond) }},
+		{"waits", waiting, 6, 0, 0, false, func(r *Rank) string { return fmt.Sprintf("%.0f %%", 100*min(sane(r.WaitingShare), 1)) }},
+		{"thinks", thinks, 9, 0, 6, false, func(r *Rank) string { return count(r.ThinkMS) + " ms" }},
+		{"idle", idling, 7, 0, 8, false, func(r *Rank) string { return seconds(r.IdleSeconds) }},
 	}
 }
 
-func gatewayColumns() []column[GatewayReport] {
+func gatewayColumns(r *Report) []column[GatewayReport] {
+	gateways := map[string]bool{}
+	for i := range r.Gateways {
+		gateways[r.Gateways[i].Gateway] = true
+	}
 	rate := func(g *GatewayReport, text string) string {
 		if g.Figures.Seconds == 0 {
 			return "-"
@@ -52,42 +71,53 @@ func gatewayColumns() []column[GatewayReport] {
 		return text
 	}
 	return []column[GatewayReport]{
-		{"state", -1, 9, 0, true, func(g *GatewayReport) string { return g.State }},
-		{"gateway", -1, 0, 0, true, func(g *GatewayReport) string { return clean(short(g.Gateway)) }},
-		{"limited by", -1, 12, 0, true, func(g *GatewayReport) string { return clean(g.Limits.Code) }},
-		{"samples/s", -1, 10, 0, false, func(g *GatewayReport) string { return count(g.Figures.SamplesPerSecond) }},
-		{"bytes/s", -1, 10, 4, false, func(g *GatewayReport) string { return rate(g, size(g.Figures.BytesPerSecond)) }},
-		{"store/s", -1, 10, 5, false, func(g *GatewayReport) string { return rate(g, size(g.Figures.StoreBytesPS)) }},
-		{"held", -1, 6, 3, false, func(g *GatewayReport) string { return percent(g.Figures.MemoryPinned, g.Figures.MemoryBytes) }},
-		{"in flight", -1, 10, 6, false, func(g *GatewayReport) string { return count(g.Figures.InFlight) }},
-		{"version", -1, 14, 7, true, func(g *GatewayReport) string { return clean(g.Version) }},
+		{"state", -1, 9, 0, 0, true, func(g *GatewayReport) string { return g.State }},
+		{"gateway", -1, widest("gateway", shown(gateways)), leastName, 0, true, func(g *GatewayReport) string { return clean(short(g.Gateway)) }},
+		{"limited by", -1, 12, 0, 0, true, func(g *GatewayReport) string { return clean(g.Limits.Code) }},
+		{"samples/s", -1, 10, 0, 0, false, func(g *GatewayReport) string { return count(g.Figures.SamplesPerSecond) }},
+		{"bytes/s", -1, 10, 0, 4, false, func(g *GatewayReport) string { return rate(g, size(g.Figures.BytesPerSecond)) }},
+		{"store/s", -1, 10, 0, 5, false, func(g *GatewayReport) string { return rate(g, size(g.Figures.StoreBytesPS)) }},
+		{"held", -1, 6, 0, 3, false, func(g *GatewayReport) string { return percent(g.Figures.MemoryPinned, g.Figures.MemoryBytes) }},
+		{"in flight", -1, 10, 0, 6, false, func(g *GatewayReport) string { return count(g.Figures.InFlight) }},
+		{"version", -1, 14, 0, 7, true, func(g *GatewayReport) string { return clean(g.Version) }},
 	}
 }
 
-// fit leaves out columns until the others have room, and gives the free ones what is left.
+// shown are names as the screen has them.
+func shown(names map[string]bool) map[string]bool {
+	all := map[string]bool{}
+	for n := range names {
+		all[clean(short(n))] = true
+	}
+	return all
+}
+
+// fit cuts names, and leaves out columns, until the others have room.
 func fit[T any](all []column[T], width int) []column[T] {
 	columns := append([]column[T](nil), all...)
 	for {
-		need, free, worst := 0, 0, -1
+		over, longest, worst := -1-width, -1, -1
 		for i, c := range columns {
-			need += max(c.width, 0) + 1
-			if c.width == 0 {
-				free, need = free+1, need+leastWidth
+			over += c.width + 1
+			if c.least > 0 && c.width > c.least && (longest < 0 || c.width > columns[longest].width) {
+				longest = i
 			}
 			if c.leave > 0 && (worst < 0 || c.leave > columns[worst].leave) {
 				worst = i
 			}
 		}
-		if need-1 > width && worst >= 0 {
+		switch {
+		case over <= 0:
+			return columns
+		case longest >= 0 && columns[longest].width > 2*leastName: // a name is still told from others by so much
+			columns[longest].width--
+		case worst >= 0:
 			columns = append(columns[:worst], columns[worst+1:]...)
-			continue
+		case longest >= 0:
+			columns[longest].width--
+		default:
+			return columns
 		}
-		for i, c := range columns {
-			if c.width == 0 {
-				columns[i].width = min(leastWidth+max(0, width-need+1)/free, mostWidth)
-			}
-		}
-		return columns
 	}
 }
 
