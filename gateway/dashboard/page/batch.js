@@ -1,3 +1,228 @@
-import { fill, el } from "./dom.js";
+// A batch as a person sees it: a tile for each sample. The manifest says which samples there are; the bytes of those on the screen come
+// in groups, a few requests at a time, and what is left is cancelled when the view is left.
 
-export function show(place) { fill(place.main, el("h1", null, "batch")); }
+import { bytes, request, sleep } from "./api.js";
+import { count, el, fill, size } from "./dom.js";
+import { samplesOf } from "./framed.js";
+import { about, and, classOf, datasetPath, describe, goTo, orderOf, planOf } from "./plan.js";
+import { details, load, mostLoaded, show as sampleView } from "./sample.js";
+import { Blobs, isSeen, line, whole } from "./show.js";
+import { look, visible } from "./values.js";
+
+const perPage = 64;
+const groupBytes = 4 << 20, groupSamples = 16, groupsAtOnce = 3;
+let focused = ""; // the link that has led here by the keyboard: it gets the focus again
+
+export function show(place) {
+  if (place.path[1] === "sample") return sampleView(place);
+  return new Batch(place).show();
+}
+
+class Batch {
+  constructor(place) {
+    this.place = place;
+    [this.dataset, , this.epoch, , this.batch] = [place.path[0], 0, Number(place.path[2]) || 0, 0, Number(place.path[4]) || 0];
+    this.path = `${datasetPath(this.dataset)}/epochs/${this.epoch}`;
+    this.blobs = new Blobs(place.signal);
+    this.grid = el("ol", { id: "tiles", class: "tiles" });
+    this.pages = el("nav", { class: "buttons pages", "aria-label": "Pages of the batch" });
+    this.panel = el("dialog", { id: "panel", "aria-label": "A sample" });
+  }
+
+  async show() {
+    const { place } = this, { signal } = place, plan = planOf(place.query);
+    place.title(`Batch ${this.batch}, epoch ${this.epoch}, ${visible(this.dataset)}`);
+    const [description, answer] = await Promise.all([describe(this.dataset, signal), request(`${this.path}/batches/${this.batch}/manifest?${and(plan).slice(1)}`, { signal })]);
+    this.description = description;
+    this.batches = Number(answer.headers.get("Millrace-Batches")) || 0;
+    this.samples = (await answer.json()).samples;
+    if (signal.aborted) return undefined;
+    const total = this.samples.reduce((sum, s) => sum + s.length, 0);
+    this.of = this.batches ? ` of ${count(this.batches)}` : "";
+    fill(place.main, el("h1", null, `Batch ${count(this.batch)}${this.of}, epoch ${count(this.epoch)}, `, el("a", { href: place.to(["data", this.dataset], plan.generation ? { generation: plan.generation } : {}) }, visible(this.dataset))),
+      el("p", { id: "summary" }, `${count(this.samples.length)} samples, ${size(total)}${plan.world_size ? `, the share of rank ${plan.rank ?? 0} of ${plan.world_size}` : ""}. Batches count from 0. The keys j and k lead to the next batch and back.`),
+      this.links(plan), goTo(place, this.dataset, { epoch: this.epoch, batch: this.batch }), this.grid, this.pages, this.panel);
+    this.panel.addEventListener("close", () => this.closed());
+    this.panel.addEventListener("click", (e) => { if (e.target === this.panel) this.panel.close(); });
+    document.addEventListener("keydown", (e) => this.key(e), { signal });
+    place.say(`Batch ${this.batch}${this.of}, epoch ${this.epoch}: ${this.samples.length} samples`);
+    document.getElementById(focused)?.focus();
+    focused = "";
+    this.draw();
+    this.open();
+    return (query) => this.update(query);
+  }
+
+  address(epoch, batch) {
+    return ["data", this.dataset, "epochs", String(epoch), "batches", String(batch)];
+  }
+
+  // links lead to the batches beside this one, over the borders of epochs.
+  links(plan) {
+    const link = (id, text, path) => {
+      const href = path && this.place.to(path, plan);
+      this[id] = href;
+      return el("a", { id, class: "button", href, "aria-disabled": href ? null : "true", onclick: () => { focused = id; } }, text);
+    };
+    const last = this.batches - 1, { epoch, batch } = this;
+    return el("nav", { class: "buttons", "aria-label": "Batches" },
+      link("previous", "Previous batch", batch > 0 ? this.address(epoch, batch - 1) : epoch > 0 && this.batches ? this.address(epoch - 1, last) : null),
+      link("next", "Next batch", this.batches && batch >= last ? this.address(epoch + 1, 0) : this.address(epoch, batch + 1)),
+      link("next-epoch", "Next epoch", this.address(epoch + 1, 0)),
+      link("order-link", "The order", ["order", this.dataset]));
+  }
+
+  key(e) {
+    if (e.ctrlKey || e.metaKey || e.altKey || this.panel.open || document.querySelector("dialog[open]") || e.target.closest?.("input, select, textarea, audio, video, pre, [role=region]")) return;
+    const id = { j: "next", ArrowRight: "next", k: "previous", ArrowLeft: "previous" }[e.key];
+    if (id && this[id]) location.hash = this[id];
+  }
+
+  update(query) {
+    const before = this.place.query;
+    this.place.query = query;
+    if (["from", "sample"].every((n) => before.get(n) === query.get(n)) || String(and(planOf(before))) !== String(and(planOf(query)))) {
+      this.blobs.clear();
+      this.stop?.abort();
+      this.show().catch((e) => { if (!this.place.signal.aborted) fill(this.place.main, this.place.fail(e, () => this.update(query))); });
+      return;
+    }
+    if (before.get("from") !== query.get("from")) this.draw();
+    this.open();
+  }
+
+  // draw makes the tiles of one page, and forgets those of the one before.
+  draw() {
+    this.stop?.abort();
+    this.stop = new AbortController();
+    this.place.signal.addEventListener("abort", () => this.stop.abort(), { once: true });
+    this.observer?.disconnect();
+    this.blobs.clear();
+    const n = this.samples.length, asked = Number(this.place.query.get("from")) || 0;
+    this.from = Math.min(Math.max(0, asked), Math.max(0, n - 1));
+    this.waiting = [];
+    this.running = 0;
+    const tiles = this.samples.slice(this.from, this.from + perPage).map((s, i) => this.tile(s, this.from + i));
+    fill(this.grid, tiles.map((t) => t.node));
+    const params = { ...planOf(this.place.query) };
+    const page = (from, text) => from >= 0 && from < n && el("a", { class: "button", href: this.place.to(this.place.path.length ? ["data", ...this.place.path] : [], { ...params, from: from || undefined }) }, text);
+    fill(this.pages, n > perPage && [page(Math.max(0, this.from - perPage), this.from > 0 ? "Previous 64" : ""), el("span", null, `Samples ${count(this.from + 1)} to ${count(Math.min(n, this.from + perPage))} of ${count(n)}`), page(this.from + perPage, "Next 64")]);
+    if (this.from === 0) this.pages.firstElementChild?.matches("a") && this.pages.firstElementChild.remove();
+    const byNode = new Map(tiles.map((t) => [t.node, t]));
+    this.observer = new IntersectionObserver((seen) => {
+      for (const e of seen) {
+        if (!e.isIntersecting) continue;
+        this.observer.unobserve(e.target);
+        this.waiting.push(byNode.get(e.target));
+      }
+      this.work();
+    }, { rootMargin: "600px" });
+    this.stop.signal.addEventListener("abort", () => this.observer.disconnect(), { once: true });
+    for (const t of tiles) this.observer.observe(t.node);
+  }
+
+  tile(s, i) {
+    const seen = el("div", { class: "seen" }, el("p", { class: "dim" }, "...")), key = visible(s.key.slice(0, 300));
+    const label = classOf(this.description, s.source, s.key);
+    const node = el("li", { class: "tile", data: { position: s.position } }, seen,
+      el("a", { class: "key", href: this.place.to(["data", ...this.place.path], { ...planOf(this.place.query), from: this.from || undefined, sample: s.position }), title: key }, key),
+      el("p", { class: "small" }, `${count(i)} in the batch, ${size(s.length)}${s.source ? `, ${visible(s.source)}` : ""}${label && `, ${visible(label)}`}`));
+    return { s, node, seen };
+  }
+
+  // work sends the next groups of tiles that wait. A large sample is a request of its own.
+  work() {
+    const { signal } = this.stop;
+    while (this.running < groupsAtOnce && this.waiting.length > 0 && !signal.aborted) {
+      const group = [];
+      for (let sum = 0; this.waiting.length > 0 && group.length < groupSamples; sum += group.at(-1).s.length) {
+        const next = this.waiting[0].s.length;
+        if (group.length > 0 && (next > mostLoaded || sum + next > groupBytes)) break;
+        group.push(this.waiting.shift());
+        if (next > mostLoaded) break;
+      }
+      this.running++;
+      const [round, { blobs }] = [this.stop, this];
+      this.fetch(group, signal, blobs).finally(() => {
+        if (round !== this.stop) return;
+        this.running--;
+        this.work();
+      });
+    }
+  }
+
+  at(positions) {
+    return `${this.path}/samples?at=${positions.join(",")}${and(orderOf(this.place.query))}`;
+  }
+
+  // fetch fills the tiles of a group. Where a group fails, each of its samples is asked for alone, so that a bad one hides no other.
+  async fetch(group, signal, blobs, tries = 0) {
+    try {
+      const path = this.at(group.map((t) => t.s.position));
+      const found = group.length === 1 ? [await load(path, group[0].s.length, signal)] : samplesOf(await bytes(`${path}&format=framed&table=keys,parts`, { signal }));
+      if (signal.aborted) return;
+      group.forEach((t, i) => this.put(t, found[i], blobs));
+    } catch (e) {
+      if (signal.aborted) return;
+      if (e.retryable && tries < 3) {
+        await sleep(Math.max(1000, e.retryAfter), signal);
+        return this.fetch(group, signal, blobs, tries + 1);
+      }
+      if (group.length > 1 && e.status !== 401 && e.status !== 403 && e.status !== 0) {
+        for (const t of group) await this.fetch([t], signal, blobs);
+        return;
+      }
+      for (const t of group) {
+        fill(t.seen, el("p", { class: "broken" }, e.detail || e.message), el("button", { type: "button", onclick: () => { fill(t.seen, "..."); this.fetch([t], signal, blobs); } }, "Try again"));
+        t.node.dataset.state = "failed";
+      }
+    }
+  }
+
+  put(tile, sample, blobs) {
+    const { s } = tile;
+    const parts = sample.parts.slice(0, 64).map((p) => ({ p, found: look(p.bytes, about(this.description, s.source, p)) })).map(unwrap);
+    const main = parts.find((x) => isSeen(x.found)), only = parts.length === 1 && !main;
+    const rest = parts.filter((x) => x !== main).slice(0, 8);
+    fill(tile.seen, main && whole(main.found, main.bytes ?? main.p.bytes, blobs, `${visible(main.p.name.slice(0, 60))} of ${visible(s.key.slice(0, 100))}`),
+      only ? el("div", { class: "only" }, whole(parts[0].found, parts[0].p.bytes, blobs, "", 700)) : el("ul", { class: "lines" }, rest.map((x) => el("li", null, x.p.name && el("span", { class: "dim" }, `${visible(x.p.name.slice(0, 60))} `), line(x.found)))),
+      s.length > mostLoaded && el("p", { class: "small" }, `${size(s.length)}: only how it begins is loaded.`));
+    for (const stop of tile.seen.querySelectorAll("[tabindex]")) stop.removeAttribute("tabindex"); // a tile has one stop: its key
+    tile.node.dataset.state = "shown";
+  }
+
+  // open shows the sample of the address in the panel.
+  open() {
+    const wanted = this.place.query.get("sample");
+    const i = wanted === null ? -1 : this.samples.findIndex((s) => String(s.position) === wanted);
+    this.shown?.clear();
+    if (i < 0) {
+      if (this.panel.open) this.panel.close();
+      return;
+    }
+    const s = { ...this.samples[i] };
+    s.dataset = s.source ?? this.dataset;
+    this.shown = details(this.place, this.description, s, { at: this.at([s.position]), epoch: this.epoch, batch: this.batch });
+    fill(this.panel, el("div", { class: "head" }, el("h2", { tabindex: -1, autofocus: true }, `Sample ${count(i)} of batch ${count(this.batch)}`), el("button", { type: "button", onclick: () => this.panel.close() }, "Close")), this.shown.node);
+    if (!this.panel.open) this.panel.showModal();
+    this.panel.scrollTop = 0;
+  }
+
+  closed() {
+    this.shown?.clear();
+    const position = this.place.query.get("sample");
+    fill(this.panel);
+    if (position === null) return;
+    const rest = new URLSearchParams(this.place.query);
+    rest.delete("sample");
+    this.place.query = rest;
+    this.place.replace(Object.fromEntries(rest));
+    this.grid.querySelector(`[data-position="${Number(position)}"] a`)?.focus();
+  }
+}
+
+// unwrap takes the picture or sound out of a record of several values, so that a tile shows it.
+function unwrap(x) {
+  const inside = x.found.kind === "rows" && x.found.rows.find(([, v]) => isSeen(v));
+  return inside ? { ...x, found: inside[1], bytes: inside[1].bytes ?? x.p.bytes } : x;
+}

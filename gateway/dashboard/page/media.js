@@ -1,0 +1,68 @@
+// What bytes are by how they begin: pictures with their width and height, sounds, films.
+
+export const mostPixels = 1 << 26; // a browser takes 4 bytes for each when it shows a picture: 256 MiB
+
+const latin = (b, from, to) => String.fromCharCode(...b.subarray(from, to));
+
+// media returns { kind, type, width, height }, or { kind: "other", name } for what no browser shows, or null.
+export function media(b) {
+  const view = new DataView(b.buffer, b.byteOffset, b.byteLength);
+  const begin = latin(b, 0, 12), four = begin.slice(0, 4), eight = begin.slice(8, 12);
+  const image = (type, width, height) => ({ kind: "image", type, width, height });
+  try {
+    if (four === "\x89PNG") return image("image/png", view.getUint32(16), view.getUint32(20));
+    if (begin.startsWith("\xff\xd8\xff")) return image("image/jpeg", ...jpeg(b, view));
+    if (four === "GIF8") return image("image/gif", view.getUint16(6, true), view.getUint16(8, true));
+    if (four === "RIFF" && eight === "WEBP") return image("image/webp", ...webp(b, view));
+    if (begin.startsWith("BM") && view.getUint32(6, true) === 0 && b.length > 26) return image("image/bmp", Math.abs(view.getInt32(18, true)), Math.abs(view.getInt32(22, true)));
+  } catch { // the header is cut
+    return image("image/unknown", 0, 0);
+  }
+  if (four === "RIFF" && eight === "WAVE") return { kind: "audio", type: "audio/wav" };
+  if (four === "fLaC") return { kind: "audio", type: "audio/flac" };
+  if (four === "OggS") return { kind: "audio", type: "audio/ogg" };
+  if (begin.startsWith("ID3") || (b.length > 64 && b[0] === 0xff && (b[1] & 0xe6) === 0xe2 && b[2] >> 4 !== 15)) return { kind: "audio", type: "audio/mpeg" };
+  if (begin.slice(4, 8) === "ftyp") return /avif|avis/.test(latin(b, 8, 32)) ? image("image/avif", ...avif(b, view)) : { kind: "video", type: "video/mp4" };
+  if (four === "\x1aE\xdf\xa3") return { kind: "video", type: "video/webm" };
+  const name = others.find(([mark]) => begin.startsWith(mark))?.[1];
+  return name ? { kind: "other", name } : null;
+}
+
+const others = [
+  ["II*\0", "a TIFF picture"], ["MM\0*", "a TIFF picture"], ["\xff\x0a", "a JPEG XL picture"], ["\0\0\0\x0cJXL ", "a JPEG XL picture"], ["\0\0\0\x0cjP  ", "a JPEG 2000 picture"],
+  ["\x1f\x8b", "compressed by gzip"], ["(\xb5/\xfd", "compressed by zstd"], ["\xfd7zXZ", "compressed by xz"], ["PK\x03\x04", "a zip archive"], ["%PDF", "a PDF document"],
+];
+
+function jpeg(b, view) {
+  for (let at = 2; at + 9 < b.length;) {
+    if (b[at] !== 0xff) break;
+    const mark = b[at + 1];
+    if (mark === 0xff) { at++; continue; }
+    if (mark >= 0xc0 && mark <= 0xcf && ![0xc4, 0xc8, 0xcc].includes(mark)) return [view.getUint16(at + 7), view.getUint16(at + 5)];
+    at += 2 + view.getUint16(at + 2);
+  }
+  return [0, 0];
+}
+
+function webp(b, view) {
+  const three = (at) => b[at] | b[at + 1] << 8 | b[at + 2] << 16;
+  const kind = latin(b, 12, 16);
+  if (kind === "VP8X") return [1 + three(24), 1 + three(27)];
+  if (kind === "VP8L") return [1 + (view.getUint32(21, true) & 0x3fff), 1 + (view.getUint32(21, true) >> 14 & 0x3fff)];
+  return [view.getUint16(26, true) & 0x3fff, view.getUint16(28, true) & 0x3fff];
+}
+
+function avif(b, view) {
+  let most = [0, 0]; // a file may hold several pictures: the largest counts
+  for (let at = 4, end = Math.min(b.length - 16, 1 << 16); at < end; at++) {
+    if (view.getUint32(at) !== 0x69737065) continue; // "ispe"
+    const found = [view.getUint32(at + 8), view.getUint32(at + 12)];
+    if (found[0] * found[1] > most[0] * most[1]) most = found;
+  }
+  return most;
+}
+
+// isSVG says whether a text is an SVG picture that can be shown as one. As an <img> it runs no script and loads nothing. One
+// that repeats its own pieces, or filters them, can keep a browser busy for hours: it is shown as text.
+export const isSVG = (text) => /^\s*(<\?xml[^>]*>\s*|<!--[^>]*-->\s*|<!DOCTYPE svg[^>[]*>\s*)*<svg[\s>]/.test(text.slice(0, 4096)) &&
+  !/<!ENTITY|[<:](use|filter|fe[A-Z]\w*|pattern|mask|marker|animate\w*|set|foreignObject)\b/i.test(text);

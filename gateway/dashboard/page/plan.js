@@ -1,0 +1,92 @@
+// What the views of the data have in common: the parameters of a plan in an address, descriptions, keys, lines for a shell.
+
+import { hasToken, json } from "./api.js";
+import { el } from "./dom.js";
+
+// order are the parameters that fix an order; shares those that cut it into batches and ranks.
+const order = ["seed", "shuffle", "window", "strata", "importance", "subset", "quarantine", "generation"];
+const shares = ["batch_size", "tail", "world_size", "balance", "split", "homes"];
+export const planNames = [...shares, "rank", ...order];
+
+const pick = (query, names) => Object.fromEntries(names.map((n) => [n, query.get(n)]).filter(([, v]) => v));
+export const planOf = (query) => pick(query, planNames);
+export const orderOf = (query) => pick(query, order);
+export const soughtOf = (query) => pick(query, query.get("world_size") ? [...order, ...shares] : [...order, "batch_size", "tail"]);
+
+export const datasetPath = (name) => `/v1/datasets/${encodeURIComponent(name)}`;
+
+// describe returns the description of a dataset, and of a mixture those of its sources, by their names in `sources`.
+export async function describe(name, signal) {
+  const d = await json(datasetPath(name), {}, signal);
+  const names = [...new Set((d.sources ?? []).map((s) => s.dataset))];
+  const all = await Promise.all(names.map((n) => json(datasetPath(n), {}, signal)));
+  d.described = new Map(names.map((n, i) => [n, all[i]]));
+  return d;
+}
+
+// about says what a part of a sample is, for values.js.
+export function about(description, source, part) {
+  const d = description.described?.get(source) ?? description;
+  return {
+    name: part.name, length: part.length, whole: part.bytes.length === part.length, format: d.format, constants: d.constants,
+    field: d.fields?.find((f) => f.name === part.name) ?? null,
+  };
+}
+
+// classOf is the class folder that a key lies in.
+export function classOf(description, source, key) {
+  const folders = (description.described?.get(source) ?? description).class_folders;
+  const found = folders && key.split("/").slice(0, -1).reverse().find((part) => folders.includes(part));
+  return found === undefined ? "" : `${folders.indexOf(found)} (${found})`;
+}
+
+// A key is UTF-8, or comes in base 64. These are the parameters of a request for the sample.
+export const keyBytes = (s) => (s.key_base64 ? Uint8Array.from(atob(s.key_base64), (c) => c.charCodeAt(0)) : new TextEncoder().encode(s.key));
+export const keyQuery = (s) => `?key=${[...keyBytes(s)].map((b) => `%${b.toString(16).padStart(2, "0")}`).join("")}${s.shard ? `&shard=${encodeURIComponent(s.shard)}` : ""}`;
+export const and = (params) => Object.entries(params).map(([n, v]) => `&${n}=${encodeURIComponent(v)}`).join("");
+
+const sly = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufffd]/;
+
+// quote writes bytes as one word of a shell. What an eye does not see, and what is no UTF-8, stands there by its number.
+export function quote(bytes) {
+  const text = new TextDecoder().decode(bytes);
+  if (!sly.test(text)) return /^[\w@%+=:,./-]+$/.test(text) && /^[^-]/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+  return `$'${[...bytes].map((b) => (b > 31 && b < 127 && b !== 39 && b !== 92 ? String.fromCharCode(b) : `\\x${b.toString(16).padStart(2, "0")}`)).join("")}'`;
+}
+
+export const quoteText = (text) => quote(new TextEncoder().encode(text));
+
+// quarantine is the command that takes a sample out; "" for a key that no command line can hold.
+export function quarantine(s) {
+  const bytes = keyBytes(s), key = new TextDecoder().decode(bytes);
+  if (bytes.includes(0) || key === "") return "";
+  if (!key.includes(",") && key === key.trim()) return `millrace quarantine ADDRESS --key=${quote(bytes)}${s.shard ? ` --shard=${quoteText(s.shard)}` : ""} --reason="seen on the page"`;
+  if (/[\t\n\r]/.test(key)) return ""; // a comma is for the file, and its lines have none of these
+  return `printf '%s\\t%s\\t%s\\n' ${quote(bytes)} "seen on the page" ${quoteText(s.shard ?? "")} | millrace quarantine ADDRESS --from -`;
+}
+
+// curl is the command that fetches what a path of the gateway answers.
+export function curl(path, file) {
+  const url = new URL(path.replace(/^\//, ""), location.href.replace(/#.*$/, ""));
+  return `curl -o ${quoteText(file)}${hasToken() ? ' -H "Authorization: Bearer $MILLRACE_TOKEN"' : ""} ${quoteText(url.href)}`;
+}
+
+export const fileName = (text) => text.replace(/[^\w.-]+/g, "_").replace(/^[.-]+/, "_").slice(-100) || "sample";
+
+// goTo is a form that leads to a batch. `more` are the other parameters of the plan.
+export function goTo(place, dataset, { epoch = 0, batch = 0 } = {}) {
+  const q = place.query;
+  const number = (name, text, value, least = 0) => el("label", null, text, el("br"), el("input", { type: "number", name, min: least, step: 1, required: true, value }));
+  const text = (name) => el("label", null, name, el("br"), el("input", { name, value: q.get(name) ?? "", spellcheck: "false", autocomplete: "off", placeholder: "default" }));
+  const others = planNames.filter((n) => n !== "rank" && n !== "world_size");
+  const submit = (e) => {
+    e.preventDefault();
+    const f = new FormData(e.target), params = Object.fromEntries(others.map((n) => [n, f.get(n).trim()]));
+    if (f.get("world_size") !== "1") Object.assign(params, { rank: f.get("rank"), world_size: f.get("world_size") });
+    place.go(["data", dataset, "epochs", f.get("epoch"), "batches", f.get("batch")], params);
+  };
+  return el("form", { id: "go", onsubmit: submit, autocomplete: "off" },
+    el("div", { class: "controls" }, number("epoch", "Epoch", epoch), number("batch", "Batch", batch), number("rank", "Rank", q.get("rank") ?? 0),
+      number("world_size", "of ranks", q.get("world_size") ?? 1, 1), el("button", { type: "submit" }, "Go")),
+    el("details", { open: others.some((n) => q.get(n)) }, el("summary", null, "Other parameters of the plan"), el("div", { class: "controls" }, others.map(text))));
+}
