@@ -234,7 +234,7 @@ func onlyHere() map[string]string {
 		"github.com/hashicorp/golang-lru": "datapath",
 		"go.opentelemetry.io/otel":        "internal/tracing",
 		"charm.land":                      "internal/top",
-		"github.com/charmbracelet":        "internal/top",
+		"github.com/charmbracelet/x/ansi": "internal/top",
 	}
 }
 

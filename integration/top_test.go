@@ -1,0 +1,189 @@
+package integration_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/charmbracelet/x/vt"
+	"github.com/creack/pty"
+
+	"github.com/millrace-data/millrace/integration/harness"
+)
+
+// terminal is the program in a pseudo terminal, and what a person sees there.
+type terminal struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	pty    *os.File
+	screen *vt.SafeEmulator
+	raw    *strings.Builder // what the program wrote; complete once the program has ended
+	ended  chan error
+}
+
+// inTerminal starts the program in a pseudo terminal of so many columns.
+func inTerminal(t *testing.T, columns, lines int, env []string, args ...string) *terminal {
+	t.Helper()
+	x := &terminal{t: t, cmd: exec.Command(harness.Binary(t), args...), screen: vt.NewSafeEmulator(columns, lines), raw: &strings.Builder{}, ended: make(chan error, 1)}
+	x.cmd.Env = append([]string{"TERM=xterm-256color", "HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}, env...)
+	var err error
+	if x.pty, err = pty.StartWithSize(x.cmd, &pty.Winsize{Rows: uint16(lines), Cols: uint16(columns)}); err != nil {
+		t.Fatal(err)
+	}
+	answered := make(chan struct{})
+	go func() { // what the terminal answers to questions of the program
+		defer close(answered)
+		io.Copy(x.pty, x.screen) //nolint:errcheck // until it is closed
+	}()
+	go func() {
+		io.Copy(io.MultiWriter(x.raw, x.screen), x.pty) //nolint:errcheck // ends with EIO when the program does
+		x.ended <- x.cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		x.cmd.Process.Kill()
+		x.screen.Close()
+		x.pty.Close()
+		<-answered
+	})
+	return x
+}
+
+func (x *terminal) press(keys string) {
+	x.t.Helper()
+	if _, err := io.WriteString(x.pty, keys); err != nil {
+		x.t.Fatal(err)
+	}
+}
+
+// shows waits until the screen has all of some texts, and none of others, which begin with an exclamation mark.
+func (x *terminal) shows(texts ...string) string {
+	x.t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		seen, missing := x.screen.String(), ""
+		for _, text := range texts {
+			if want, hidden := strings.CutPrefix(text, "!"); hidden == strings.Contains(seen, want) {
+				missing = text
+			}
+		}
+		if missing == "" {
+			return seen
+		}
+		if time.Now().After(end) {
+			x.t.Fatalf("the screen shows\n%s\nwant %q", seen, missing)
+		}
+	}
+}
+
+// exits waits for the end of the program, and wants its exit code.
+func (x *terminal) exits(code int) {
+	x.t.Helper()
+	select {
+	case <-x.ended:
+	case <-time.After(10 * time.Second):
+		x.t.Fatal("the program does not end")
+	}
+	if got := x.cmd.ProcessState.ExitCode(); got != code {
+		x.t.Errorf("got exit code %d, want %d\n%s", got, code, x.raw)
+	}
+}
+
+// TestTopWatchesAGateway that has readers, is killed and comes back, beside one that never answers.
+func TestTopWatchesAGateway(t *testing.T) {
+	store := packed(t, "dir")
+	free := harness.FreeAddresses(t, 3)
+	start := func() *harness.Process {
+		g := harness.Start(t, "millrace serve", harness.Binary(t), []string{"HOME=" + t.TempDir()}, "serve", "--dataset", dataset+"="+store.Dataset(dataset),
+			"--listen", free[0], "--admin-listen", free[1], "--cache-size", "64MiB")
+		g.Ready(t, harness.Answers("http://"+free[0]+"/readyz"))
+		return g
+	}
+	g := start()
+	x := inTerminal(t, 100, 32, []string{"NO_COLOR=1"}, "top", "http://"+free[1], "http://"+free[2], "--interval", "300ms")
+	x.shows("2 gateways", "connection refused", "Nobody has asked", "No rank has read", "q quit")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		read := func(ctx context.Context, rank int) {
+			for m := 0; ctx.Err() == nil; m = (m + 1) % 10 {
+				harness.Do(ctx, "GET", "http://"+free[0]+batchPath(0, m)+share(16, rank, 2)) //nolint:errcheck // the gateway is killed
+				pause(ctx, 20*time.Millisecond)
+			}
+		}
+		together(func(ctx context.Context) { read(ctx, 0) }, func(ctx context.Context) { read(ctx, 1) })(ctx)
+	}()
+	defer func() { cancel(); <-done }()
+	x.shows("2 ranks", "0/2", "1/2", "samples/s")
+	x.press("g")
+	x.shows("limited by", "silent")
+	x.press("g/nothing\r")
+	x.shows(`No dataset has "nothing"`)
+	x.press("\x1b")
+	x.shows("0/2")
+	g.Kill()
+	x.shows("and 1 more: It does not answer", "Readers   0 samples/s")
+	start()
+	seen := x.shows("!and 1 more", "0/2")
+	if strings.Contains(seen, "-1") || strings.Contains(seen, "lots") {
+		t.Errorf("after a restart there are odd rates:\n%s", seen)
+	}
+	if err := pty.Setsize(x.pty, &pty.Winsize{Rows: 24, Cols: 60}); err != nil {
+		t.Fatal(err)
+	}
+	x.screen.Resize(60, 24)
+	x.shows("STATE", "!thinks")
+	x.press("\x03")
+	x.exits(0)
+	if out := x.raw.String(); strings.Contains(out, "\x1b[31m") || !strings.Contains(out, "\x1b[?1049l") {
+		t.Errorf("the output has colours in spite of NO_COLOR, or the terminal is not put back:\n%q", out[max(0, len(out)-300):])
+	}
+}
+
+// TestTopEndsWithASignal, and gives the terminal back; with colours where they are wanted.
+func TestTopEndsWithASignal(t *testing.T) {
+	x := inTerminal(t, 100, 30, nil, "top", "http://"+harness.FreeAddress(t))
+	x.shows("connection refused")
+	if err := x.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	x.exits(0)
+	if out := x.raw.String(); !strings.Contains(out, "31m") || !strings.Contains(out, "\x1b[?1049l") {
+		t.Errorf("got no colour, or the terminal is not put back: %q", out)
+	}
+}
+
+// TestTopInAPipe prints one screen, or one document; where no gateway answers, its exit code says so.
+func TestTopInAPipe(t *testing.T) {
+	store := packed(t, "dir")
+	g := serve(t, store)
+	for m := range 5 {
+		g.MustGet(t, batchPath(0, m)+share(16, 0, 1))
+	}
+	text := harness.MustRun(t, store, "top", g.Admin, "--interval", "200ms")
+	if !strings.Contains(text, "0/1") || !strings.Contains(text, "Memory ") || strings.Contains(text, "\x1b") {
+		t.Errorf("got\n%s", text)
+	}
+	var report struct {
+		Gateways []struct{ State, Version string }
+		Ranks    []struct{ Dataset string }
+		Totals   struct{ Seconds float64 }
+	}
+	if err := json.Unmarshal([]byte(harness.MustRun(t, store, "top", g.Admin, "--json", "--interval", "200ms")), &report); err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Gateways) != 1 || report.Gateways[0].State != "ready" || report.Gateways[0].Version == "" || len(report.Ranks) != 1 || report.Totals.Seconds <= 0 {
+		t.Errorf("got %+v, want a ready gateway, a rank and a rate", report)
+	}
+	if r := harness.Run(t, store, "top", g.URL, "--once", "--interval", "200ms"); r.Code != 4 || !strings.Contains(r.Stdout, "admin port") {
+		t.Errorf("the data port: got exit code %d and %s%s, want 4 and where to look", r.Code, r.Stdout, r.Stderr)
+	}
+	if r := harness.Run(t, store, "top", "http://"+harness.FreeAddress(t), "--interval", "200ms"); r.Code != 5 || !strings.Contains(r.Stdout, "connection refused") {
+		t.Errorf("nobody there: got exit code %d and %s%s, want 5", r.Code, r.Stdout, r.Stderr)
+	}
+}
