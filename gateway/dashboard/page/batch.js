@@ -44,7 +44,7 @@ class Batch {
       this.links(plan), goTo(place, this.dataset, { epoch: this.epoch, batch: this.batch }), this.grid, this.pages, this.panel);
     this.panel.addEventListener("close", () => this.closed());
     this.panel.addEventListener("click", (e) => { if (e.target === this.panel) this.panel.close(); });
-    document.addEventListener("keydown", (e) => this.key(e), { signal });
+    this.keys ??= document.addEventListener("keydown", (e) => this.key(e), { signal }) ?? true;
     place.say(`Batch ${this.batch}${this.of}, epoch ${this.epoch}: ${this.samples.length} samples`);
     document.getElementById(focused)?.focus();
     focused = "";
@@ -125,7 +125,7 @@ class Batch {
     const seen = el("div", { class: "seen" }, el("p", { class: "dim" }, "...")), key = visible(s.key.slice(0, 300));
     const label = classOf(this.description, s.source, s.key);
     const node = el("li", { class: "tile", data: { position: s.position } }, seen,
-      el("a", { class: "key", href: this.place.to(["data", ...this.place.path], { ...planOf(this.place.query), from: this.from || undefined, sample: s.position }), title: key }, key),
+      el("a", { class: "key", href: this.place.to(["data", ...this.place.path], { ...planOf(this.place.query), from: this.from || undefined, sample: s.position }), title: key }, ends(key)),
       el("p", { class: "small" }, `${count(i)} in the batch, ${size(s.length)}${s.source ? `, ${visible(s.source)}` : ""}${label && `, ${visible(label)}`}`));
     return { s, node, seen };
   }
@@ -181,11 +181,11 @@ class Batch {
 
   put(tile, sample, blobs) {
     const { s } = tile;
-    const parts = sample.parts.slice(0, 64).map((p) => ({ p, found: look(p.bytes, about(this.description, s.source, p)) })).map(unwrap);
+    const parts = sample.parts.slice(0, 64).map((p) => ({ p, name: p.name, found: look(p.bytes, about(this.description, s.source, p)) })).flatMap(unwrap);
     const main = parts.find((x) => isSeen(x.found)), only = parts.length === 1 && !main;
     const rest = parts.filter((x) => x !== main).slice(0, 8);
-    fill(tile.seen, main && whole(main.found, main.bytes ?? main.p.bytes, blobs, `${visible(main.p.name.slice(0, 60))} of ${visible(s.key.slice(0, 100))}`),
-      only ? el("div", { class: "only" }, whole(parts[0].found, parts[0].p.bytes, blobs, "", 700)) : el("ul", { class: "lines" }, rest.map((x) => el("li", null, x.p.name && el("span", { class: "dim" }, `${visible(x.p.name.slice(0, 60))} `), line(x.found)))),
+    fill(tile.seen, main && whole(main.found, main.bytes ?? main.p.bytes, blobs, `${visible(main.name.slice(0, 60))} of ${visible(s.key.slice(0, 100))}`),
+      only ? el("div", { class: "only" }, whole(parts[0].found, parts[0].p.bytes, blobs, "", 700)) : el("ul", { class: "lines" }, rest.map((x) => el("li", null, x.name && el("span", { class: "dim" }, `${visible(x.name.slice(0, 60))} `), line(x.found)))),
       s.length > mostLoaded && el("p", { class: "small" }, `${size(s.length)}: only how it begins is loaded.`));
     for (const stop of tile.seen.querySelectorAll("[tabindex]")) stop.removeAttribute("tabindex"); // a tile has one stop: its key
     tile.node.dataset.state = "shown";
@@ -221,8 +221,11 @@ class Batch {
   }
 }
 
-// unwrap takes the picture or sound out of a record of several values, so that a tile shows it.
+// unwrap takes a record of several values apart where one of them is a picture or a sound, so that a tile shows it.
 function unwrap(x) {
-  const inside = x.found.kind === "rows" && x.found.rows.find(([, v]) => isSeen(v));
-  return inside ? { ...x, found: inside[1], bytes: inside[1].bytes ?? x.p.bytes } : x;
+  if (x.found.kind !== "rows" || !x.found.rows.some(([, v]) => isSeen(v))) return [x];
+  return x.found.rows.map(([name, found]) => ({ p: x.p, name, found, bytes: found.bytes ?? x.p.bytes }));
 }
+
+// ends cuts a key in two: a tile leaves out what stands before the last letters, by which keys differ.
+const ends = (key) => (key.length < 24 ? key : [el("span", { class: "head" }, key.slice(0, -12)), el("span", { class: "end" }, key.slice(-12))]);

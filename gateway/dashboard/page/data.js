@@ -22,9 +22,9 @@ async function all(place) {
   const rows = datasets.map((d) => [
     el("span", null, el("a", { href: place.to(["data", d.name]) }, visible(d.name)), d.default && el("span", { class: "mark" }, "default")),
     d.sources ? `mixture of ${sources(d)}` : d.format, count(d.samples), d.sources ? "" : count(d.chunks), d.sources ? "" : count(d.shards), size(d.bytes),
-    el("a", { href: place.to(["data", d.name, "epochs", "0", "batches", "0"]), "aria-label": `Batch 0 of ${visible(d.name)}` }, "look"),
+    el("a", { href: place.to(["data", d.name, "epochs", "0", "batches", "0"]), "aria-label": `Look into batch 0 of ${visible(d.name)}` }, "Look into batch 0"),
   ]);
-  const heads = ["Name", "Format", ...["Samples", "Chunks", "Shards", "Size"].map((text) => ({ text, number: true })), "Batch 0"];
+  const heads = ["Name", "Format", ...["Samples", "Chunks", "Shards", "Size"].map((text) => ({ text, number: true })), "Its data"];
   fill(place.main, el("h1", null, "Datasets"), el("p", null, `This gateway serves ${datasets.length === 1 ? "one dataset" : `${count(datasets.length)} datasets`}. Choose one to see what is in it.`),
     el("div", { id: "datasets" }, table("Datasets of this gateway", heads, rows)));
 }
@@ -39,7 +39,7 @@ async function one(place, name) {
   fill(place.main, el("h1", null, shown, d.default && el("span", { class: "mark" }, "default")),
     el("p", { class: "links" }, link(batch, "Look into batch 0 of epoch 0"), link(["order", name], "Look at the order")),
     facts([
-      ["Format", d.sources ? "a mixture" : d.format], ["Samples", count(d.samples)], ["Size", size(d.bytes)], ["Chunks", !d.sources && count(d.chunks)], ["Shards (objects)", !d.sources && count(d.shards)],
+      ["Format", d.sources ? "a mixture" : d.format], ["Samples", count(d.samples)], ["Size", size(d.bytes)], ["Chunks", d.sources ? null : count(d.chunks)], ["Shards (objects)", d.sources ? null : count(d.shards)],
       ["Largest sample", size(d.max_sample)], ["Largest chunk", size(d.max_chunk)], ["Batch size by default", plan.batch_size && `${count(plan.batch_size)} samples`],
       ["Shuffle by default", plan.shuffle && `${plan.shuffle}${plan.window ? `, window ${count(plan.window)} chunks` : ""}, seed ${plan.seed}`], ["Last batch", tails[plan.tail]],
       ["Comes as", (d.forms ?? []).map((f) => f.name).join(", ")],
@@ -48,7 +48,7 @@ async function one(place, name) {
     !d.sources && [el("h2", null, "Find a sample by its key"), byKey(place, name, pin)],
     (d.sources ?? []).length > 0 && table("Sources of the mixture", ["Dataset", { text: "Samples", number: true }, "Share"], d.sources.map((s) => [link(["data", s.dataset], visible(s.dataset), {}), count(s.samples), s.per_batch ? `${count(s.per_batch)} of each batch` : String(s.weight)])),
     labels(d), fieldsOf(d),
-    table("Generations that are open", ["Generation", { text: "Samples", number: true }, ""], (d.generations ?? []).map((g, i) => [
+    table("Generations that are open", ["Generation", { text: "Samples", number: true }, "Which"], (d.generations ?? []).map((g, i) => [
       link(["data", name], g.generation.slice(0, 64), { generation: g.generation }), count(g.samples), [i === 0 && "current", g.generation === pinned && "in the address"].filter(Boolean).join(", ")])),
     d.follows && el("p", { class: "small" }, "The gateway looks for newer generations by itself. An address that names a generation stays as it is."),
     d.constants && el("details", null, el("summary", null, "Constants of the format"), el("pre", { class: "text", tabindex: 0 }, visible(JSON.stringify(d.constants, null, 2).slice(0, 1 << 16), true))),

@@ -10,7 +10,7 @@ export function media(b) {
   const begin = latin(b, 0, 12), four = begin.slice(0, 4), eight = begin.slice(8, 12);
   const image = (type, width, height) => ({ kind: "image", type, width, height });
   try {
-    if (four === "\x89PNG") return image("image/png", view.getUint32(16), view.getUint32(20));
+    if (four === "\x89PNG") return latin(b, 12, 16) !== "IHDR" ? image("image/png", 1, 1) : image("image/png", view.getUint32(16), view.getUint32(20));
     if (begin.startsWith("\xff\xd8\xff")) return image("image/jpeg", ...jpeg(b, view));
     if (four === "GIF8") return image("image/gif", view.getUint16(6, true), view.getUint16(8, true));
     if (four === "RIFF" && eight === "WEBP") return image("image/webp", ...webp(b, view));

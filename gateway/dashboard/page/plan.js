@@ -42,7 +42,8 @@ export function classOf(description, source, key) {
 
 // A key is UTF-8, or comes in base 64. These are the parameters of a request for the sample.
 export const keyBytes = (s) => (s.key_base64 ? Uint8Array.from(atob(s.key_base64), (c) => c.charCodeAt(0)) : new TextEncoder().encode(s.key));
-export const keyQuery = (s) => `?key=${[...keyBytes(s)].map((b) => `%${b.toString(16).padStart(2, "0")}`).join("")}${s.shard ? `&shard=${encodeURIComponent(s.shard)}` : ""}`;
+const percent = (s) => (s.key_base64 ? [...keyBytes(s)].map((b) => `%${b.toString(16).padStart(2, "0")}`).join("") : encodeURIComponent(s.key.toWellFormed()));
+export const keyQuery = (s) => `?key=${percent(s)}${s.shard ? `&shard=${encodeURIComponent(s.shard)}` : ""}`;
 export const and = (params) => Object.entries(params).map(([n, v]) => `&${n}=${encodeURIComponent(v)}`).join("");
 
 const sly = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufffd]/;

@@ -29,9 +29,9 @@ export function details(place, description, s, { at, epoch, batch }) {
   const parts = el("div", { class: "parts" }, el("p", { class: "loading" }, "Loading the sample ..."));
   const label = classOf(description, s.source, s.key);
   const node = el("div", { class: "sample" },
-    facts([["Key", el("span", { class: "key" }, visible(s.key))], ["Class", label && visible(label)], ["Source", s.source && visible(s.source)], ["Shard", visible(s.shard)], ["Position in epoch", epoch !== undefined && `${count(s.position)} of epoch ${epoch}`],
-      ["Batch", batch !== undefined && count(batch)], ["Size", `${size(s.length)} (${count(s.length)} bytes)`], ["Begins in the shard at", `byte ${count(s.offset)}`], ["CRC-32C", s.crc32c]]),
-    parts,
+    facts([["Key", el("span", { class: "key" }, visible(s.key))], ["Class", label && visible(label)], ["Source", s.source && visible(s.source)], ["Shard", visible(s.shard)], ["Position in epoch", epoch === undefined ? null : `${count(s.position)} of epoch ${epoch}`],
+      ["Batch", batch === undefined ? null : count(batch)], ["Size", `${size(s.length)} (${count(s.length)} bytes)`], ["Begins in the shard at", `byte ${count(s.offset)}`], ["CRC-32C", s.crc32c]]),
+    el("h2", null, "What it holds"), parts,
     el("p", { class: "buttons" }, s.length <= mostSaved && el("button", { type: "button", class: "save", onclick: (e) => save(e.target, stored, `${file}.${(description.described.get(s.source) ?? description).forms?.[0]?.name ?? "bin"}`, signal) }, `Download the sample, ${size(s.length)}`)),
     s.length > mostSaved && el("p", null, "The sample is too large for this tab to save: fetch it with curl."),
     copyable(curl(stored, file)),

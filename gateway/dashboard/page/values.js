@@ -102,7 +102,7 @@ function byField(bytes, about) {
     case "json": return textOr(bytes, "json", whole);
     case "csv": case "tsv": return record(bytes, about);
     case "pickle": return { kind: "hex", bytes, note: pickled };
-    case "nested": return whole ? { kind: "json", text: JSON.stringify(nested(bytes, field), (_, v) => (typeof v === "bigint" ? String(v) : v)) } : null;
+    case "nested": return whole ? { kind: "json", text: JSON.stringify(nested(bytes, field), (_, v) => (typeof v === "bigint" ? JSON.rawJSON?.(String(v)) ?? String(v) : v)) } : null;
     case "mds": return mds(bytes, rest);
     case "litdata": return litdata(bytes, rest[0], rest[1]);
     case "numpy": {
