@@ -98,7 +98,7 @@ async function render() {
     const update = await view.show(place);
     if (!signal.aborted) shown = { at, update };
   } catch (e) {
-    if (!signal.aborted) fill(main, failure(e, again, signal));
+    if (!signal.aborted) fill(main, el("h1", { class: "unseen" }, "A problem"), failure(e, again, signal));
   }
 }
 

@@ -15,7 +15,8 @@ let focused = ""; // the link that has led here by the keyboard: it gets the foc
 
 export function show(place) {
   if (place.path[1] === "sample") return sampleView(place);
-  return new Batch(place).show();
+  const batch = new Batch(place);
+  return batch.show().catch((e) => batch.failed(e));
 }
 
 class Batch {
@@ -53,6 +54,14 @@ class Batch {
     return (query) => this.update(query);
   }
 
+  // failed leaves the form on the screen: another batch may do.
+  failed(error) {
+    const { place } = this;
+    if (place.signal.aborted) return;
+    fill(place.main, el("h1", null, `Batch ${count(this.batch)}, epoch ${count(this.epoch)}, `, el("a", { href: place.to(["data", this.dataset]) }, visible(this.dataset))),
+      place.fail(error, () => this.show().catch((e) => this.failed(e))), goTo(place, this.dataset, { epoch: this.epoch, batch: this.batch }));
+  }
+
   address(epoch, batch) {
     return ["data", this.dataset, "epochs", String(epoch), "batches", String(batch)];
   }
@@ -84,7 +93,7 @@ class Batch {
     if (["from", "sample"].every((n) => before.get(n) === query.get(n)) || String(and(planOf(before))) !== String(and(planOf(query)))) {
       this.blobs.clear();
       this.stop?.abort();
-      this.show().catch((e) => { if (!this.place.signal.aborted) fill(this.place.main, this.place.fail(e, () => this.update(query))); });
+      this.show().catch((e) => this.failed(e));
       return;
     }
     if (before.get("from") !== query.get("from")) this.draw();

@@ -2,7 +2,7 @@
 
 import { json } from "./api.js";
 import { copyable, count, el, facts, fill, size, table } from "./dom.js";
-import { curl, datasetPath, describe, fileName, goTo } from "./plan.js";
+import { byKey, curl, datasetPath, describe, fileName, goTo } from "./plan.js";
 import { visible } from "./values.js";
 
 export async function show(place) {
@@ -56,16 +56,6 @@ async function one(place, name) {
 }
 
 const tails = { short: "shorter than the others", drop: "left out if it is not full", pad: "filled with samples that come again" };
-
-function byKey(place, name, pin) {
-  const submit = (e) => {
-    e.preventDefault();
-    const f = new FormData(e.target);
-    place.go(["data", name, "sample"], { key: f.get("key"), shard: f.get("shard"), ...pin });
-  };
-  const input = (n, text, required) => el("label", null, text, el("br"), el("input", { name: n, required, spellcheck: "false", autocomplete: "off" }));
-  return el("form", { id: "find", class: "controls", onsubmit: submit, autocomplete: "off" }, input("key", "Key", true), input("shard", "Shard (if several have the key)", false), el("button", { type: "submit" }, "Find"));
-}
 
 const mostLabels = 1000;
 

@@ -91,3 +91,14 @@ export function goTo(place, dataset, { epoch = 0, batch = 0 } = {}) {
       number("world_size", "of ranks", q.get("world_size") ?? 1, 1), el("button", { type: "submit" }, "Go")),
     el("details", { open: others.some((n) => q.get(n)) }, el("summary", null, "Other parameters of the plan"), el("div", { class: "controls" }, others.map(text))));
 }
+
+// byKey is a form that leads to a sample.
+export function byKey(place, name, pin) {
+  const submit = (e) => {
+    e.preventDefault();
+    const f = new FormData(e.target);
+    place.go(["data", name, "sample"], { key: f.get("key"), shard: f.get("shard"), ...pin });
+  };
+  const input = (n, text, required) => el("label", null, text, el("br"), el("input", { name: n, required, spellcheck: "false", autocomplete: "off" }));
+  return el("form", { id: "find", class: "controls", onsubmit: submit, autocomplete: "off" }, input("key", "Key", true), input("shard", "Shard (if several have the key)", false), el("button", { type: "submit" }, "Find"));
+}

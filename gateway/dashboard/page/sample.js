@@ -3,7 +3,7 @@
 import { bytes, json, request } from "./api.js";
 import { copyable, count, el, facts, fill, size, table } from "./dom.js";
 import { samplesOf } from "./framed.js";
-import { about, and, classOf, curl, datasetPath, describe, fileName, goTo, keyQuery, orderOf, planOf, quarantine, soughtOf } from "./plan.js";
+import { about, and, byKey, classOf, curl, datasetPath, describe, fileName, goTo, keyQuery, orderOf, planOf, quarantine, soughtOf } from "./plan.js";
 import { Blobs, whole } from "./show.js";
 import { look, visible } from "./values.js";
 import { readTokenizer, tokenizerName } from "./tokens.js";
@@ -29,7 +29,7 @@ export function details(place, description, s, { at, epoch, batch }) {
   const parts = el("div", { class: "parts" }, el("p", { class: "loading" }, "Loading the sample ..."));
   const label = classOf(description, s.source, s.key);
   const node = el("div", { class: "sample" },
-    facts([["Key", el("span", { class: "key" }, visible(s.key))], ["Class", label && visible(label)], ["Source", s.source && visible(s.source)], ["Shard", visible(s.shard)], ["Position in epoch", epoch === undefined ? null : `${count(s.position)} of epoch ${epoch}`],
+    facts([["Key", el("span", { class: "key", tabindex: s.key.length > 200 ? 0 : null }, visible(s.key))], ["Class", label && visible(label)], ["Source", s.source && visible(s.source)], ["Shard", visible(s.shard)], ["Position in epoch", epoch === undefined ? null : `${count(s.position)} of epoch ${epoch}`],
       ["Batch", batch === undefined ? null : count(batch)], ["Size", `${size(s.length)} (${count(s.length)} bytes)`], ["Begins in the shard at", `byte ${count(s.offset)}`], ["CRC-32C", s.crc32c]]),
     el("h2", null, "What it holds"), parts,
     el("p", { class: "buttons" }, s.length <= mostSaved && el("button", { type: "button", class: "save", onclick: (e) => save(e.target, stored, `${file}.${(description.described.get(s.source) ?? description).forms?.[0]?.name ?? "bin"}`, signal) }, `Download the sample, ${size(s.length)}`)),
@@ -130,7 +130,10 @@ export async function show(place) {
   try {
     found = (await json(`${path}/occurrences${keyQuery(wanted)}&epochs=0&shuffle=none${and(pin)}`, {}, place.signal)).occurrences[0];
   } catch (e) {
-    if (e.code !== "ambiguous_key") throw e;
+    if (e.code !== "ambiguous_key") {
+      fill(place.main, title, place.fail(e, () => show(place)), el("h2", null, "Find another sample"), byKey(place, name, pin));
+      return;
+    }
     fill(place.main, title, el("p", null, `${count(e.shards.length)} shards have a sample of the key `, el("strong", null, visible(wanted.key)), ". Choose one:"),
       el("ul", { id: "shards" }, e.shards.map((shard) => el("li", null, el("a", { href: place.to(["data", name, "sample"], { key: wanted.key, key64: wanted.key_base64, shard, ...pin }) }, visible(shard))))));
     return;
@@ -138,5 +141,5 @@ export async function show(place) {
   const at = `/epochs/0/samples`, plain = `?at=${found.position}&shuffle=none${and(orderOf(new URLSearchParams(pin)))}`;
   const manifest = await json(`${path}${at}/manifest${plain}`, {}, place.signal);
   const s = { ...manifest.samples[0], dataset: name };
-  fill(place.main, title, el("p", { class: "small" }, `Number ${count(found.position)} in stored order.`), details(place, description, s, { at: `${path}${at}${plain}` }).node, el("h2", null, "Go to a batch"), goTo(place, name));
+  fill(place.main, title, el("p", { class: "small" }, `Number ${count(found.position)} in stored order.`), details(place, description, s, { at: `${path}${at}${plain}` }).node, el("h2", null, "Find another sample"), byKey(place, name, pin), el("h2", null, "Go to a batch"), goTo(place, name));
 }
