@@ -32,13 +32,25 @@ type Look struct {
 
 // Fleet is the gateways that are watched.
 type Fleet struct {
-	names   []string // as they were given
-	clients []*client.Client
+	sources []*source
 	places  chan struct{} // holds a token for each request under way
 	asking  sync.WaitGroup
 
 	mu   sync.Mutex
 	last map[string]*state // guarded by mu
+}
+
+// source is one address as it was given, which may stand for several gateways.
+type source struct {
+	name string
+	each func(context.Context) ([]client.Gateway, error)
+	idle func() // closes connections that no request uses
+
+	// Guarded by Fleet.mu:
+	found []client.Gateway
+	err   error
+	under bool          // a look-up is under way
+	done  chan struct{} // closed when the look-up has ended
 }
 
 // state is what is known of a gateway.
@@ -51,40 +63,41 @@ type state struct {
 // NewFleet takes the addresses of gateways, in all forms that client.Config takes. Each has a client of its own, so that a name without an
 // address hides no other gateway.
 func NewFleet(gateways []string) (*Fleet, error) {
-	f := &Fleet{names: gateways, places: make(chan struct{}, mostAtOnce), last: map[string]*state{}}
+	f := &Fleet{places: make(chan struct{}, mostAtOnce), last: map[string]*state{}}
 	for _, g := range gateways {
 		c, err := client.New(client.Config{Gateways: []string{g}, Deadline: attemptTime, AttemptTimeout: attemptTime, UserAgent: "millrace-top"})
 		if err != nil {
 			return nil, err
 		}
-		f.clients = append(f.clients, c)
+		f.sources = append(f.sources, &source{name: g, each: c.Each, idle: c.CloseIdle, err: errLate})
 	}
 	return f, nil
 }
 
-// Close waits for the requests under way: end their context first.
+// Close waits for what is under way: end its context first.
 func (f *Fleet) Close() {
 	f.asking.Wait()
-	for _, c := range f.clients {
-		c.CloseIdle()
+	for _, s := range f.sources {
+		s.idle()
 	}
 }
 
-// Ask asks each gateway that has no question open, and returns what is known of all of them after most at the latest, in the order of the addresses.
+// Ask asks each gateway that has no question open, and returns what is known of all of them, in the order of the addresses. It waits for answers until
+// most is over, and half as long for names.
 func (f *Fleet) Ask(ctx context.Context, most time.Duration) []Look {
-	end := time.NewTimer(most)
+	names, end := time.NewTimer(most/2), time.NewTimer(most)
+	defer names.Stop()
 	defer end.Stop()
-	late := false
-	var known []*state
-	for _, s := range f.begin(ctx) {
-		if !late {
-			select {
-			case <-s.done:
-			case <-end.C:
-				late = true
-			}
+	for _, done := range f.find(ctx) {
+		if !ended(done, names) {
+			break
 		}
-		known = append(known, s)
+	}
+	known := f.begin(ctx)
+	for _, s := range known {
+		if !ended(s.done, end) {
+			break
+		}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -95,21 +108,56 @@ func (f *Fleet) Ask(ctx context.Context, most time.Duration) []Look {
 	return looks
 }
 
-// begin sees to it that each gateway has a question open.
+// ended waits until done is closed, or time is over.
+func ended(done chan struct{}, end *time.Timer) bool {
+	select {
+	case <-done:
+		return true
+	case <-end.C:
+		return false
+	}
+}
+
+// find sees to it that each address is being looked up, and returns what is closed when that has ended. Each one is looked up by itself: a name server
+// may be slow.
+func (f *Fleet) find(ctx context.Context) []chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all := make([]chan struct{}, len(f.sources))
+	for i, s := range f.sources {
+		if !s.under {
+			s.under, s.done = true, make(chan struct{})
+			f.asking.Go(func() { f.lookUp(ctx, s) })
+		}
+		all[i] = s.done
+	}
+	return all
+}
+
+func (f *Fleet) lookUp(ctx context.Context, s *source) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTime)
+	defer cancel()
+	found, err := s.each(ctx)
+	slices.SortStableFunc(found, func(a, b client.Gateway) int { return compareNames(a.String(), b.String()) })
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s.found, s.err, s.under = found, err, false
+	close(s.done)
+}
+
+// begin sees to it that each gateway that is known has a question open.
 func (f *Fleet) begin(ctx context.Context) []*state {
-	found, faults := f.find(ctx)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var all []*state
 	listed := map[string]bool{}
-	for i, name := range f.names {
-		if faults[i] != nil {
+	for _, s := range f.sources {
+		if s.err != nil {
 			done := make(chan struct{})
 			close(done)
-			all = append(all, &state{look: Look{Gateway: name, At: time.Now(), Err: faults[i]}, done: done})
-			continue
+			all = append(all, &state{look: Look{Gateway: s.name, At: time.Now(), Err: s.err}, done: done})
 		}
-		for _, g := range found[i] {
+		for _, g := range s.found {
 			if listed[g.String()] {
 				continue
 			}
@@ -123,22 +171,6 @@ func (f *Fleet) begin(ctx context.Context) []*state {
 		}
 	}
 	return all
-}
-
-// find returns the gateways that each address stands for now. Names are looked up side by side.
-func (f *Fleet) find(ctx context.Context) ([][]client.Gateway, []error) {
-	found, faults := make([][]client.Gateway, len(f.clients)), make([]error, len(f.clients))
-	var looking sync.WaitGroup
-	for i, c := range f.clients {
-		looking.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, attemptTime)
-			defer cancel()
-			found[i], faults[i] = c.Each(ctx)
-			slices.SortStableFunc(found[i], func(a, b client.Gateway) int { return compareNames(a.String(), b.String()) })
-		})
-	}
-	looking.Wait()
-	return found, faults
 }
 
 // open returns the state of a gateway, with a question open. The caller holds mu.

@@ -28,8 +28,8 @@ type GatewayReport struct {
 	Gateway string   `json:"gateway"`
 	State   string   `json:"state"` // ready, not ready, restarted, late, silent or refuses
 	Version string   `json:"version,omitempty"`
-	Limits  Limits   `json:"limits"` // of a gateway that does not answer: why, and what to do
-	Cluster []Member `json:"left_out,omitempty"`
+	Limits  Limits   `json:"limits"`             // of a gateway that does not answer: why, and what to do
+	LeftOut []Member `json:"left_out,omitempty"` // other members of its cluster that it does not read from
 	Figures Figures  `json:"figures"`
 }
 
@@ -140,8 +140,8 @@ func describe(before, now Look) GatewayReport {
 	}
 	if now.Cluster != nil {
 		for _, m := range now.Cluster.Members {
-			if m.State != "alive" {
-				g.Cluster = append(g.Cluster, m)
+			if m.State != "alive" && m.State != "suspect" { // a suspect is asked
+				g.LeftOut = append(g.LeftOut, m)
 			}
 		}
 	}

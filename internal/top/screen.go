@@ -100,15 +100,21 @@ func (s said) lines(width int) []line {
 	if s.first.State == restarted {
 		lines = append(lines, wrapped(plain, "  It has been restarted: rates come with the next look.", width, "  ")...)
 	}
-	for i, o := range s.first.Cluster {
-		if i == 2 {
-			lines = append(lines, line{plain, fmt.Sprintf("  and %d more members that it does not ask", len(s.first.Cluster)-i)})
-			break
+	for i, o := range s.first.LeftOut {
+		if i == mostLeftOut {
+			return append(lines, line{plain, "  " + cli.Count(len(s.first.LeftOut)-i, "more member is", "more members are") + " left out"})
 		}
-		lines = append(lines, wrapped(wary, fmt.Sprintf("  Its member %s is %s: %s", clean(o.ID), clean(o.State), clean(o.Reason)), width, "    ")...)
+		text := fmt.Sprintf("  It leaves out the member %s, which is %s", clean(o.ID), clean(o.State))
+		if o.Reason != "" {
+			text += ": " + clean(o.Reason)
+		}
+		lines = append(lines, wrapped(wary, text, width, "    ")...)
 	}
 	return lines
 }
+
+// mostLeftOut is how many members are named below a gateway's sentence.
+const mostLeftOut = 2
 
 // wrapped cuts a text into lines between words.
 func wrapped(m mark, text string, width int, indent string) []line {

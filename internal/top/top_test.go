@@ -232,6 +232,23 @@ func TestFaultsSayTheCure(t *testing.T) {
 	}
 }
 
+// TestMembersThatAreLeftOut are named below the sentence of the gateway that leaves them out.
+func TestMembersThatAreLeftOut(t *testing.T) {
+	l := answer("http://a:1", 0, 1, Limits{"peers", "Other gateways do not answer.", ""})
+	l.Cluster = &Cluster{Members: []Member{
+		{ID: "gw-1", State: "alive"}, {ID: "gw-2", State: "suspect"}, {ID: "gw-3", State: "ejected", Reason: "late"}, {ID: "gw-4", State: "gone"}, {ID: "gw-5", State: "gone"},
+	}}
+	got := ansi.Strip(watched(120, 30, [][]Look{{l}}).View().Content)
+	for _, want := range []string{"It leaves out the member gw-3, which is ejected: late\n", "the member gw-4, which is gone\n", "1 more member is left out"} {
+		if !strings.Contains(strings.ReplaceAll(got, " \n", "\n"), want) {
+			t.Errorf("got\n%s\nwant %q", got, want)
+		}
+	}
+	if strings.Contains(got, "gw-1") || strings.Contains(got, "gw-2") {
+		t.Errorf("got\n%s\nwant no member that answers", got)
+	}
+}
+
 // TestHostileNames do nothing to a terminal, and columns of other lengths nothing to the program.
 func TestHostileNames(t *testing.T) {
 	evil := "\x1b]0;owned\x07\x1b[2J\r\n\u202egnp\u009b31m" + strings.Repeat("x", 1<<20)

@@ -32,8 +32,13 @@ PLANTS = [
         [("internal/top/model.go", "	case due:\n		if m.paused {", "	case due:\n		if m.paused && false {")],
     ),
     (
-        "an error of one gateway has the Go client ask another",
+        "the Go client asks the first gateway in place of the one that is named",
         "./client TestEachGatewayIsAskedByItself",
-        [("client/each.go", "	if err := g.client.askJSON(ctx, g.at, request{method: http.MethodGet, path: path, query: q}, maxJSON, v, &came); err != nil {", "	if err := g.client.JSON(ctx, path, q, v); err != nil {")],
+        [("client/each.go", "g.client.askJSON(ctx, g.at, ", "g.client.askJSON(ctx, g.client.fleet.gateways[0], ")],
+    ),
+    (
+        "a name that is looked up for long holds up the answers of the others",
+        "./internal/top TestASlowNameHoldsNobodyUp",
+        [("internal/top/ask.go", "	case <-end.C:\n		return false", "	case <-make(chan struct{}):\n		return false")],
     ),
 ]

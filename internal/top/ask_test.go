@@ -1,0 +1,55 @@
+package top
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/millrace-data/millrace/client"
+)
+
+// TestASlowNameHoldsNobodyUp: nor does a gateway that is slow to answer. What comes late is there with the next look.
+func TestASlowNameHoldsNobodyUp(t *testing.T) {
+	let := make(chan struct{})
+	serve := func(wait bool) string {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if wait {
+				<-let
+			}
+			w.Write([]byte(`{"counters":{"millrace_ready":1}}`)) //nolint:errcheck // the test sees it
+		}))
+		t.Cleanup(s.Close)
+		return s.URL
+	}
+	quick, slow := serve(false), serve(true)
+	f, err := NewFleet([]string{quick, slow, "http://named:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := errors.New("no such name")
+	f.sources[2].each = func(ctx context.Context) ([]client.Gateway, error) { <-let; return nil, nobody }
+	defer f.Close()
+	const most = 300 * time.Millisecond
+	start := time.Now()
+	looks := f.Ask(t.Context(), most)
+	if took := time.Since(start); took > 10*most || len(looks) != 3 || looks[0].Err != nil || !errors.Is(looks[1].Err, errLate) || !errors.Is(looks[2].Err, errLate) {
+		t.Fatalf("after %v: got %+v, want one answer of three", took, looks)
+	}
+	close(let)
+	looks = f.Ask(t.Context(), attemptTime)
+	if len(looks) != 3 || looks[1].Gateway != slow || looks[1].Err != nil || looks[1].Stats.value("ready") != 1 || !errors.Is(looks[2].Err, nobody) {
+		t.Errorf("then: got %+v, want two answers and an error", looks)
+	}
+}
+
+func TestNamesAreOrderedAsPeopleCount(t *testing.T) {
+	names := []string{"http://gw-10:1", "http://gw-9:1", "http://gw-1:1", "http://gw-100:1", "http://gw:1"}
+	slices.SortFunc(names, compareNames)
+	if want := []string{"http://gw-1:1", "http://gw-9:1", "http://gw-10:1", "http://gw-100:1", "http://gw:1"}; !slices.Equal(names, want) {
+		t.Errorf("got %v, want %v", names, want)
+	}
+}
