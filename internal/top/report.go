@@ -175,7 +175,10 @@ func fault(err error) (state string, l Limits) {
 func cause(err error) string {
 	var network *net.OpError
 	var call *os.SyscallError
+	var name *net.DNSError
 	switch {
+	case errors.As(err, &name):
+		return "look up " + name.Name + ": " + name.Err
 	case errors.As(err, &call):
 		return call.Err.Error()
 	case errors.As(err, &network) && network.Err != nil:

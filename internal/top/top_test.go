@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -213,6 +214,7 @@ func TestFaultsSayTheCure(t *testing.T) {
 		"use an address":             &client.Error{Status: 421, Code: "misdirected_request"},
 		"correct the address":        errors.New("connection refused"),
 		"It has not answered yet.":   errLate,
+		"look up x.y: no such host.": fmt.Errorf("z: %w", &net.DNSError{Err: "no such host", Name: "x.y", Server: "1.2.3.4:53"}),
 		"What answers there is no g": &client.Error{Status: 502},
 	} {
 		var h History
