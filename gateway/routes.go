@@ -46,6 +46,7 @@ func (g *Gateway) dataRoutes() []route {
 		{get, "/v1/datasets", read, 0, g.getDatasets},
 		{get, dataset, read, 0, g.getDataset},
 		{get, epoch, read, 0, g.getEpoch},
+		{get, epoch + "/draws", read, 0, g.getDraws},
 		{get, epoch + "/batches", read, 0, g.getBatches},
 		{get, epoch + "/batches/{batch}", read, 0, g.getBatch},
 		{get, epoch + "/batches/{batch}/manifest", read, 0, g.getManifest},

@@ -77,6 +77,12 @@ func TestLiveAnswersMatchTheSpecification(t *testing.T) {
 		{"/v1/datasets/photos/epochs/0/samples/manifest?at=3,1", "If-None-Match: *", 304},
 		{"/v1/datasets/photos/sample?key=d0%2Fs00001", "", 200},
 		{"/v1/datasets/photos/occurrences?key=d0%2Fs00001&epochs=0-3", "", 200},
+		{"/v1/datasets/photos/epochs/0/draws", "", 200},
+		{"/v1/datasets/photos/epochs/0/draws?shuffle=window&window=3&axis=drawn&from=1&to=2&to_chunk=1&columns=9&rows=9&batch_size=4", "", 200},
+		{"/v1/datasets/photos/epochs/0/draws?shuffle=slot&window=3&axis=drawn&batch_size=4&tail=pad&rank=1&world_size=3", "", 200},
+		{"/v1/datasets/photos/epochs/0/draws?axis=drawn&shuffle=full", "", 400},
+		{"/v1/datasets/mix:photos:2/epochs/0/draws", "", 400},
+		{"/v1/datasets/photos/epochs/0/draws", "If-None-Match: *", 304},
 		{"/v1/datasets/photos/epochs/0/batches/1", "", 200},
 		{"/v1/datasets/photos/epochs/0/batches/0", "Range: bytes=99999999-", 416},
 		{"/v1/datasets/photos/epochs/0/batches/0", "Accept: text/html", 406},
@@ -242,7 +248,7 @@ func TestHeadIsGetWithoutTheBody(t *testing.T) {
 		"/epoch/0/batch/0", "/epoch/0/batch/1?generation=" + r.index.Generation(), "/epoch/0/batch/0?rank=99&world_size=100&batch_size=1",
 		"/v1/datasets/photos/epochs/0/batches/0/manifest", "/v1/datasets/photos/sample?key=d0%2Fs00001",
 		"/v1/datasets/photos/epochs/0/samples?at=3,1", "/v1/datasets/photos/epochs/0/samples/manifest?at=3,1",
-		"/v1/datasets/photos/occurrences?key=d0%2Fs00001&epochs=0-3", "/v1/datasets/photos/index",
+		"/v1/datasets/photos/occurrences?key=d0%2Fs00001&epochs=0-3", "/v1/datasets/photos/index", "/v1/datasets/photos/epochs/0/draws",
 		"/epoch/0/batch/9", "/epoch/0/batch/0?seed=x", "/v1/datasets/absent", "/nope",
 	} {
 		get, head := r.do("GET", path, "X-Request-Id: same"), r.do("HEAD", path, "X-Request-Id: same")

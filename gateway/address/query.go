@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// maxParams bounds the parameters of one request. The longest valid request has 20.
+// maxParams bounds the parameters of one request. The longest valid request has 23.
 const maxParams = 24
 
 // Fault is one thing that is wrong with a request.

@@ -191,4 +191,19 @@ PLANTS = [
         "./importance TestDamageCostsOneRecord",
         [("importance/kept.go", "if i := bytes.Index(", "if i := -bytes.Index(")],
     ),
+    (
+        "a picture leaves out what stands in for the bad samples of another chunk",
+        "./gateway/plans TestPicturesAreExact",
+        [("gateway/plans/canvas.go", "return c.drawSubstitutes(ctx)", "return nil")],
+    ),
+    (
+        "a picture of a rank's share shows whole batches",
+        "./gateway/plans TestPicturesAreExact",
+        [("gateway/plans/canvas.go", "if c.own.has(batch, position) {", "if c.own.has(batch, position) || c.own.each > 0 {")],
+    ),
+    (
+        "the sequence of a lane forgets its turn",
+        "./shuffle TestSequenceOfSlotIsItsLanes",
+        [("shuffle/sequence.go", "_, first := o.read(lane, 0)", "first := from")],
+    ),
 ]

@@ -1,0 +1,322 @@
+package plans
+
+import (
+	"context"
+	"math/bits"
+	"sort"
+
+	"github.com/millrace-data/millrace/gateway/address"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// Bounds of the work for one picture: some 50 ms where the data set has 10^9 samples in 10^6 chunks.
+const (
+	maxPositions = 1 << 17 // looked at, to find their samples
+	maxSamples   = 1 << 16 // looked at, to find their positions: about twice the work
+
+	// perLook positions that follow each other are looked at together: of slot and window that takes a third of the time that
+	// single ones take, and neighbours are of different chunks as often as others.
+	perLook = 4
+
+	looksPerCheck = 1 << 10 // between two looks at the context
+)
+
+// axis divides things that are numbered from first on into parts: part i begins with number first + i*n div parts.
+type axis struct{ first, n, parts uint64 }
+
+// begin returns the first number of a part, or the one after all for i = parts.
+func (a axis) begin(i uint64) uint64 { return a.first + portion(i, a.n, a.parts) }
+
+// part returns the part that a number lies in; false where it lies in none.
+func (a axis) part(x uint64) (i uint64, ok bool) {
+	if x < a.first || x-a.first >= a.n {
+		return 0, false
+	}
+	hi, lo := bits.Mul64(x-a.first+1, a.parts) // the last i for which i*n div parts is not beyond x
+	lo, borrow := bits.Sub64(lo, 1, 0)
+	i, _ = bits.Div64(hi-borrow, lo, a.n)
+	return i, true
+}
+
+// portion returns i*n div parts, for i up to parts.
+func portion(i, n, parts uint64) uint64 {
+	if parts == 0 {
+		return 0
+	}
+	hi, lo := bits.Mul64(i, n)
+	q, _ := bits.Div64(hi, lo, parts)
+	return q
+}
+
+// canvas counts the samples of a picture. Its columns are batches, its rows chunks or places. Samples are those that the plan
+// numbers: with importance draws, with a subset members.
+type canvas struct {
+	epoch      *shuffle.Epoch
+	quarantine *shuffle.Quarantine // nil: none
+	first      []uint64            // number of the first sample of each chunk, and of all samples
+	sequence   shuffle.Sequence    // of the drawn axis; no chunks: the places are the chunks' numbers
+	places     []uint32            // chunk -> place in the sequence
+	rowBegin   []uint64            // first sample of each row, and the one after all, where places are the chunks' numbers
+	batching   shuffle.Batching
+	own        own // positions of the columns
+	columns    axis
+	rows       axis
+	counts     []uint32 // column by column; a column has as many as rows
+
+	lookedAt, outOf uint64
+}
+
+// newCanvas returns an empty canvas for a part of an epoch.
+func newCanvas(r Reading, b address.Batch, in Rectangle) *canvas {
+	c := &canvas{
+		epoch: r.epoch, quarantine: r.choice.quarantine, first: r.dataset.Index.First(), batching: b.Batching(),
+		own:     newOwn(b.Batching(), b.Rank, b.WorldSize, in.From, in.To),
+		columns: axis{in.From, in.To - in.From, in.Columns}, rows: axis{in.FromChunk, in.ToChunk - in.FromChunk, in.Rows},
+		counts: make([]uint32, in.Columns*in.Rows),
+	}
+	if r.choice.virtual() {
+		c.first = r.choice.first(r.plan, r.epoch)
+	}
+	if in.Axis == axisDrawn {
+		c.sequence, _ = r.epoch.Sequence()
+	}
+	if c.sequence.Chunks == nil {
+		for i := range in.Rows + 1 {
+			c.rowBegin = append(c.rowBegin, c.first[c.rows.begin(i)])
+		}
+		return c
+	}
+	c.places = make([]uint32, len(c.sequence.Chunks))
+	for place, chunk := range c.sequence.Chunks {
+		c.places[chunk] = uint32(place)
+	}
+	return c
+}
+
+// chunkAt returns the chunk that stands at a place.
+func (c *canvas) chunkAt(place uint64) uint64 {
+	if c.sequence.Chunks == nil {
+		return place
+	}
+	return uint64(c.sequence.Chunks[place])
+}
+
+// row returns the row of a sample; false where it lies in none.
+func (c *canvas) row(sample uint64) (row uint64, ok bool) {
+	if c.places == nil {
+		n := sort.Search(len(c.rowBegin), func(i int) bool { return c.rowBegin[i] > sample })
+		return uint64(n) - 1, n > 0 && n < len(c.rowBegin)
+	}
+	chunk := sort.Search(len(c.first)-1, func(i int) bool { return c.first[i+1] > sample })
+	return c.rows.part(uint64(c.places[chunk]))
+}
+
+// count adds samples of a row to the column of a batch.
+func (c *canvas) count(batch, row, n uint64) {
+	if column, ok := c.columns.part(batch); ok {
+		c.counts[column*c.rows.parts+row] += uint32(n)
+	}
+}
+
+// draw looks at the positions of the columns or at the samples of the rows, whichever are few enough to look at all of them. Where
+// neither are, it looks at evenly spaced ones of those that it covers best.
+func (c *canvas) draw(ctx context.Context) error {
+	positions := c.own.count()
+	if positions <= maxPositions {
+		return c.drawPositions(ctx, positions)
+	}
+	samples := c.samplesOfRows()
+	few := samples <= maxSamples
+	covered := float64(maxSamples)/float64(samples) > float64(maxPositions)/float64(positions)
+	if few || covered && c.quarantine == nil { // of substitutes only all can be looked at
+		return c.drawSamples(ctx, samples)
+	}
+	return c.drawPositions(ctx, positions)
+}
+
+// drawPositions finds the samples at n positions of the columns, or at some of them.
+func (c *canvas) drawPositions(ctx context.Context, n uint64) error {
+	looks, each := uint64(maxPositions/perLook), uint64(perLook)
+	if n <= maxPositions {
+		looks, each = (n+looksPerCheck-1)/looksPerCheck, looksPerCheck
+	}
+	c.lookedAt, c.outOf = min(n, looks*each), n
+	var found []uint64
+	for look := range looks {
+		if look%looksPerCheck == 0 || each > perLook {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+		}
+		at := look * each
+		if n > maxPositions {
+			at = portion(look, n, looks)
+		}
+		for left := min(each, n-at); left > 0; {
+			position, run := c.own.at(at)
+			share := shuffle.Share{First: position, Count: min(run, left)}
+			found = c.epoch.AppendShare(found[:0], share)
+			c.countFound(position, found)
+			at, left = at+share.Count, left-share.Count
+		}
+	}
+	return nil
+}
+
+// countFound counts the samples that stand at consecutive positions.
+func (c *canvas) countFound(position uint64, samples []uint64) {
+	if c.quarantine != nil {
+		c.quarantine.Replace(c.epoch.Number(), samples)
+	}
+	for i, sample := range samples {
+		if row, ok := c.row(sample); ok {
+			c.count((position+uint64(i))/c.batching.BatchSize, row, 1)
+		}
+	}
+}
+
+// samplesOfRows returns how many samples the chunks of the rows have.
+func (c *canvas) samplesOfRows() (n uint64) {
+	if c.sequence.Chunks == nil {
+		return c.rowBegin[c.rows.parts] - c.rowBegin[0]
+	}
+	for _, chunk := range c.sequence.Chunks[c.rows.first : c.rows.first+c.rows.n] {
+		n += c.first[chunk+1] - c.first[chunk]
+	}
+	return n
+}
+
+// drawSamples finds the positions of n samples of the rows, or of some of them.
+func (c *canvas) drawSamples(ctx context.Context, n uint64) error {
+	c.lookedAt, c.outOf = min(n, maxSamples), n
+	look, next, before := uint64(0), uint64(0), uint64(0) // next is among the samples of the rows, as before is
+	for i := range c.rows.n {
+		chunk := c.chunkAt(c.rows.first + i)
+		row, _ := c.rows.part(c.rows.first + i)
+		size := c.first[chunk+1] - c.first[chunk]
+		for ; look < c.lookedAt && next < before+size; look++ {
+			if look%looksPerCheck == 0 {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+			}
+			sample := c.first[chunk] + next - before
+			if c.quarantine == nil || !c.quarantine.Has(sample) {
+				c.countSample(row, sample)
+			}
+			next = portion(look+1, n, c.lookedAt)
+		}
+		before += size
+	}
+	return c.drawSubstitutes(ctx)
+}
+
+// drawSubstitutes counts the samples of the rows that stand in for bad ones.
+func (c *canvas) drawSubstitutes(ctx context.Context) error {
+	if c.quarantine == nil {
+		return nil
+	}
+	for i, bad := range c.quarantine.Bad() {
+		if i%looksPerCheck == 0 {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+		}
+		if row, ok := c.row(c.quarantine.Substitute(c.epoch.Number(), bad)); ok {
+			c.countSample(row, bad)
+		}
+	}
+	return nil
+}
+
+// countSample counts what the rank gets of a sample: once where its position is the rank's, and again wherever it pads the last batch.
+func (c *canvas) countSample(row, sample uint64) {
+	position := c.epoch.Position(sample)
+	batch := position / c.batching.BatchSize
+	if last := c.batching.Batches() - 1; batch < last {
+		if c.own.has(batch, position) {
+			c.count(batch, row, 1)
+		}
+		if c.batching.Tail == shuffle.Pad {
+			c.count(last, row, c.own.times(last, position))
+		}
+	} else if batch == last {
+		c.count(batch, row, c.own.times(last, position))
+	}
+}
+
+// cells returns the counts as Picture.Cells has them.
+func (c *canvas) cells() [][]int64 {
+	cells := make([][]int64, c.columns.parts)
+	for column := range cells {
+		counts := c.counts[uint64(column)*c.rows.parts:][:c.rows.parts]
+		out, empty := []int64{}, int64(0)
+		for _, n := range counts {
+			if n == 0 {
+				empty++
+				continue
+			}
+			if empty > 0 {
+				out, empty = append(out, -empty), 0
+			}
+			out = append(out, int64(n))
+		}
+		cells[column] = out
+	}
+	return cells
+}
+
+// own is the positions of a rank in some batches, numbered from 0 one batch after another.
+type own struct {
+	shuffle.Batching
+	rank, world uint64
+	from        uint64        // the first batch
+	whole       uint64        // batches before the last one of them
+	each        uint64        // the rank's positions in each of those
+	last        shuffle.Share // of the last one
+}
+
+func newOwn(b shuffle.Batching, rank, world, from, to uint64) own {
+	o := own{Batching: b, rank: rank, world: world, from: from}
+	if from < to {
+		o.whole, o.last = to-1-from, b.Share(to-1, rank, world)
+	}
+	if o.whole > 0 {
+		o.each = b.Share(from, rank, world).Count
+	}
+	return o
+}
+
+func (o own) count() uint64 { return o.whole*o.each + o.last.Count }
+
+// at returns the position of number i, and how many follow it without a gap, itself included.
+func (o own) at(i uint64) (position, run uint64) {
+	before := o.whole * o.each
+	switch {
+	case i >= before:
+		return o.last.First + (i - before), o.last.Count - (i - before)
+	case o.each == o.BatchSize: // the rank has whole batches
+		return o.from*o.BatchSize + i, o.count() - i
+	}
+	share := o.Share(o.from+i/o.each, o.rank, o.world)
+	return share.First + i%o.each, share.Count - i%o.each
+}
+
+// has reports whether a position of a batch is the rank's.
+func (o own) has(batch, position uint64) bool {
+	share := o.Share(batch, o.rank, o.world)
+	return position >= share.First && position-share.First < share.Count
+}
+
+// times returns how often the rank gets the sample at a position in the last batch of the epoch, in which the order begins again
+// after its end.
+func (o own) times(last, position uint64) uint64 {
+	share := o.Share(last, o.rank, o.world)
+	below := func(end uint64) uint64 { // how many times the sample comes before end
+		if end <= position {
+			return 0
+		}
+		return (end-position-1)/o.Samples + 1
+	}
+	return below(share.First+share.Count) - below(share.First)
+}
