@@ -85,7 +85,7 @@ func (m *Mixture) readBatch(ctx context.Context, at shuffle.Cursor, chunks []chu
 		return nil, err
 	}
 	for _, h := range all {
-		h.source.visit(h.at, h.batch)
+		h.source.visit(ctx, h.at, h.batch)
 	}
 	giveBack, err := m.bring(ctx, all)
 	for _, h := range all {

@@ -11,6 +11,7 @@ import (
 	"github.com/millrace-data/millrace/cluster/peer"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/datapath/lookahead"
+	"github.com/millrace-data/millrace/internal/arrival"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -55,7 +56,7 @@ func (s *Source) readBatch(ctx context.Context, at shuffle.Cursor, chunks []chun
 	if err != nil {
 		return nil, err
 	}
-	v := s.visit(at, b)
+	v := s.visit(ctx, at, b)
 	body, err := s.bring(ctx, at, b)
 	return v.ended(body, err)
 }
@@ -68,12 +69,14 @@ type visit struct {
 }
 
 // visit notes in the table of readers that a batch is read, and sets what the batch knows of its reader. It ends with ended.
-func (s *Source) visit(at shuffle.Cursor, b *batch) *visit {
+func (s *Source) visit(ctx context.Context, at shuffle.Cursor, b *batch) *visit {
 	if at.Plan == nil || at.Epoch == nil {
 		return nil
 	}
 	s.path.reown()
-	v := &visit{Visit: s.path.readers.Asked(s, at, time.Now()), path: s.path}
+	came := arrival.Of(ctx)
+	asked := s.path.readers.AskedAs(s, at, lookahead.Arrival{Since: came.At, Ahead: came.Ahead}, time.Now())
+	v := &visit{Visit: asked, path: s.path}
 	b.fits, b.visit = s.path.fits(s, time.Now()), v
 	if at.Epoch.Local() {
 		b.next = unfollowed

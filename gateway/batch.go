@@ -18,6 +18,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/body"
 	"github.com/millrace-data/millrace/gateway/plans"
 	"github.com/millrace-data/millrace/gateway/timing"
+	"github.com/millrace-data/millrace/internal/arrival"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/tracing"
 	"github.com/millrace-data/millrace/shuffle"
@@ -334,10 +335,18 @@ func (g *Gateway) checkFits(b *body.Body) error {
 	return b.CheckFits(g.cfg.Budget.Total())
 }
 
+// arrival is when the batch was asked for that is read next.
+func (x *exchange) arrival() arrival.Arrival {
+	if x.w.Wrote {
+		return arrival.Arrival{Ahead: true}
+	}
+	return arrival.Arrival{At: x.start}
+}
+
 // readFrom is source.Read in its phase and span.
 func (x *exchange) readFrom(ctx context.Context, source Source, at shuffle.Cursor, wanted []chunkindex.ChunkRanges) (*chunkindex.Body, error) {
 	defer x.log.Leave(x.log.Enter(timing.Read))
-	ctx, span := tracing.Start(ctx, timing.Read.String())
+	ctx, span := tracing.Start(arrival.With(ctx, x.arrival()), timing.Read.String())
 	read, err := source.Read(ctx, at, wanted)
 	if err == nil && span.Recorded() {
 		for _, t := range read.Tiers {

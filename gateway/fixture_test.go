@@ -172,7 +172,8 @@ func newRig(t testing.TB, samples, meanSize int, edit func(*gateway.Config)) *ri
 			return []gateway.Stat{{Name: "cache_hits_total", Help: "Hits.", Value: 42}}
 		},
 		Readers: func() []gateway.Reader {
-			return []gateway.Reader{{Dataset: "photos", Shuffle: shuffle.Slot, Window: 4, Seed: 1 << 63, BatchSize: 16, WorldSize: 2, Batch: 3, SamplesPerSecond: 12.5}}
+			job := gateway.Job{Dataset: "photos", Shuffle: shuffle.Slot, Window: 4, Seed: 1 << 63, BatchSize: 16, WorldSize: 2}
+			return []gateway.Reader{{Job: job, Batch: 3, SamplesPerSecond: 12.5}}
 		},
 	}
 	if edit != nil {

@@ -112,11 +112,38 @@ func (g *Gateway) getMetrics(x *exchange) error {
 	return nil
 }
 
-// getStats answers with every counter and gauge under its name in Prometheus.
+// getStats answers with every counter and gauge under its name in Prometheus, with the readers, and with what
+// limits them. The parameter readers=jobs asks for the readers as columns.
 func (g *Gateway) getStats(x *exchange) error {
+	q := address.ParseQuery(x.r.URL.RawQuery, "readers")
+	form := q.Word("readers", "list", "list", "jobs")
+	if err := q.Err(); err != nil {
+		return err
+	}
+	counters, err := g.counters()
+	if err != nil {
+		return err
+	}
+	x.w.Header().Set("Cache-Control", "no-store")
+	readers := []Reader{}
+	if g.cfg.Readers != nil {
+		readers = append(readers, g.cfg.Readers()...)
+	}
+	limits := g.metrics.looks.Find(bottleneck.Look{At: time.Now(), Counters: counters, Ranks: ranks(readers)}, g.started)
+	answer := map[string]any{"version": g.cfg.Version, "counters": counters, "limits": limits}
+	if form == "jobs" {
+		answer["jobs"] = jobs(readers)
+	} else {
+		answer["readers"] = readers
+	}
+	return sendJSON(x, answer)
+}
+
+// counters are all counters and gauges; of a histogram, its count and its sum.
+func (g *Gateway) counters() (map[string]float64, error) {
 	families, err := g.metrics.registry.Gather()
 	if err != nil {
-		return fmt.Errorf("gather statistics: %w", err)
+		return nil, fmt.Errorf("gather statistics: %w", err)
 	}
 	counters := map[string]float64{}
 	for _, f := range families {
@@ -136,13 +163,7 @@ func (g *Gateway) getStats(x *exchange) error {
 			}
 		}
 	}
-	x.w.Header().Set("Cache-Control", "no-store")
-	readers := []Reader{}
-	if g.cfg.Readers != nil {
-		readers = append(readers, g.cfg.Readers()...)
-	}
-	limits := g.metrics.looks.Find(bottleneck.Look{At: time.Now(), Counters: counters, Ranks: ranks(readers)}, g.started)
-	return sendJSON(x, map[string]any{"version": g.cfg.Version, "counters": counters, "readers": readers, "limits": limits})
+	return counters, nil
 }
 
 func labels(m *dto.Metric) string {

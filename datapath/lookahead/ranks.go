@@ -26,15 +26,15 @@ type Job struct {
 // Reader is one rank of one job, as far as its requests tell. It is shown to people.
 type Reader struct {
 	Job
-	Rank    uint64
-	Epoch   uint64
-	Batch   uint64        // the last one asked for
-	Rate    float64       // samples per second of late
-	Behind  uint64        // batches behind the foremost rank of its job
-	Left    time.Duration // to the end of the epoch at this rate; 0 while that is not known
-	Think   time.Duration // from the end of an answer to the next request, the mean of late
-	Waiting float64       // share of its time that it waited for bytes of late, 0 to 1
-	Idle    time.Duration // since it last asked
+	Rank   uint64
+	Epoch  uint64
+	Batch  uint64        // the last one asked for
+	Rate   float64       // samples per second of late
+	Behind uint64        // batches behind the foremost rank of its job
+	Left   time.Duration // to the end of the epoch at this rate; 0 while that is not known
+	Think  time.Duration // from the end of an answer to the next request, the mean of late
+	Waits  Shares        // of its time of late
+	Idle   time.Duration // since it last asked
 }
 
 type rankKey struct {
@@ -53,8 +53,8 @@ type rank struct {
 	elsewhere    bool      // it reads at another gateway, and is not listed
 	demand       demand
 
+	clock            clock
 	samples, seconds float64
-	waited           float64 // of seconds
 	pauses, paused   float64 // seconds from answer to request, and how many of them
 }
 
@@ -71,12 +71,12 @@ func (r *Readers) rankOf(d Dataset, at shuffle.Cursor, now time.Time) *rank {
 
 // step takes a rank to its next request, wherever that is. It returns the rank, and how long it took from its last answer to this
 // request; false: there was none.
-func (r *Readers) step(d Dataset, at shuffle.Cursor, now time.Time) (k *rank, thought time.Duration, ok bool) {
+func (r *Readers) step(d Dataset, at shuffle.Cursor, a Arrival, now time.Time) (k *rank, thought time.Duration, ok bool) {
 	k = r.rankOf(d, at, now)
 	k.elsewhere = false
 	since := now.Sub(k.seen).Seconds()
 	fade := math.Exp(-since / ofLate.Seconds())
-	k.samples, k.seconds, k.waited = k.samples*fade, k.seconds*fade+since, k.waited*fade
+	k.samples, k.seconds = k.samples*fade, k.seconds*fade+since
 	k.pauses, k.paused = k.pauses*fade, k.paused*fade
 	if since > 0 { // the samples of the very first request have taken no time yet
 		k.samples += float64(at.End-at.First) / float64(max(at.WorldSize, 1))
@@ -89,8 +89,10 @@ func (r *Readers) step(d Dataset, at shuffle.Cursor, now time.Time) (k *rank, th
 			k.paused++
 		}
 	}
+	number := at.Epoch.Number()
+	k.clock.asked(a.from(now), now, a.Ahead, number < k.epoch || number == k.epoch && at.First <= k.first)
 	k.open++
-	k.epoch, k.first = at.Epoch.Number(), at.First
+	k.epoch, k.first = number, at.First
 	k.total, k.seen = at.Plan.Samples(), now
 	return k, thought, ok
 }
@@ -150,11 +152,10 @@ func (k *rank) describe(key rankKey, now time.Time) Reader {
 	out := Reader{Job: key.Job, Rank: key.rank, Epoch: k.epoch, Batch: k.first / max(key.BatchSize, 1), Idle: now.Sub(k.seen)}
 	if k.seconds > 0 && k.samples > 0 {
 		out.Rate = k.samples / k.seconds
-		out.Waiting = min(k.waited/k.seconds, 1)
 		left := float64(k.total-min(k.first, k.total)) / float64(key.WorldSize) / out.Rate
 		out.Left = time.Duration(min(left, math.MaxInt32) * float64(time.Second))
 	}
-	out.Think = k.think()
+	out.Think, out.Waits = k.think(), k.clock.shares(now)
 	return out
 }
 

@@ -68,17 +68,21 @@ type Visit struct {
 	of     *Readers
 	rank   *rank
 	reader *reader // nil: its order has no locality, so nothing can be known of what comes next, or too many are followed
-	begun  time.Time
 }
 
 // Asked notes a request of a plan, at.Plan, which has moved its reader to where it is, wherever that is: one out of
 // order moves it all the same. Answered and then Ended must follow.
 func (r *Readers) Asked(d Dataset, at shuffle.Cursor, now time.Time) *Visit {
+	return r.AskedAs(d, at, Arrival{}, now)
+}
+
+// AskedAs is Asked for a request of which more is known.
+func (r *Readers) AskedAs(d Dataset, at shuffle.Cursor, a Arrival, now time.Time) *Visit {
 	prepare(at.Epoch)
 	r.mu.Lock()
 	defer r.unlock()
-	rank, thought, known := r.step(d, at, now)
-	v := &Visit{of: r, rank: rank, begun: now, Think: rank.think()}
+	rank, thought, known := r.step(d, at, a, now)
+	v := &Visit{of: r, rank: rank, Think: rank.think()}
 	if !at.Epoch.Local() {
 		return v
 	}
@@ -251,7 +255,7 @@ func (v *Visit) stands() *standing {
 func (v *Visit) Answered(now time.Time) (first bool) {
 	v.of.mu.Lock()
 	defer v.of.mu.Unlock()
-	v.rank.waited += now.Sub(v.begun).Seconds()
+	v.rank.clock.answered(now)
 	if v.reader == nil {
 		return false
 	}
@@ -266,5 +270,6 @@ func (v *Visit) Ended(now time.Time) {
 	v.of.mu.Lock()
 	defer v.of.mu.Unlock()
 	v.rank.open--
+	v.rank.clock.ended(now)
 	v.rank.done = now
 }

@@ -14,10 +14,13 @@ func (s *Node) readers() []gateway.Reader {
 	out := make([]gateway.Reader, len(known))
 	for i, r := range known {
 		out[i] = gateway.Reader{
-			Dataset: names[r.Dataset], Shuffle: r.Params.Shuffle, Window: r.Params.Window, Strata: r.Params.Strata, Seed: r.Params.Seed, Importance: r.Params.Importance,
-			BatchSize: r.BatchSize, WorldSize: r.WorldSize, Rank: r.Rank, Epoch: r.Epoch, Batch: r.Batch,
+			Job: gateway.Job{
+				Dataset: names[r.Dataset], Shuffle: r.Params.Shuffle, Window: r.Params.Window, Strata: r.Params.Strata, Seed: r.Params.Seed,
+				Importance: r.Params.Importance, Subset: r.Params.Subset, BatchSize: r.BatchSize, WorldSize: r.WorldSize,
+			},
+			Rank: r.Rank, Epoch: r.Epoch, Batch: r.Batch,
 			BatchesBehind: r.Behind, SamplesPerSecond: r.Rate, ThinkMS: float64(r.Think.Microseconds()) / 1000,
-			WaitingShare: r.Waiting, EpochLeftSeconds: r.Left.Seconds(), IdleSeconds: r.Idle.Seconds(),
+			WaitingShare: r.Waits.Bytes, PlanningShare: r.Waits.Planning, SendingShare: r.Waits.Sending, EpochLeftSeconds: r.Left.Seconds(), IdleSeconds: r.Idle.Seconds(),
 		}
 	}
 	return out
