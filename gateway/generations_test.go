@@ -58,6 +58,7 @@ func (g *generations) questions() []question {
 			all = append(all, question{"GET", "/v1/datasets/photos/epochs/3/" + fmt.Sprintf(file, query), ""})
 		}
 		if !strings.Contains(plan, "rank=") {
+			all = append(all, question{"GET", "/v1/datasets/photos/epochs/3/draws?" + query, ""})
 			all = append(all, question{"GET", "/v1/datasets/photos/occurrences?key=d0%2Fs00001&epochs=0-9&" + query, ""})
 		}
 	}

@@ -43,6 +43,9 @@ func (r *rig) reports(epoch int, query string, ranks int) []string {
 			if a.StatusCode == http.StatusNotFound {
 				return out
 			}
+			if a.StatusCode != http.StatusOK {
+				r.t.Fatalf("%s: got status %d: %s", address, a.StatusCode, a.body)
+			}
 			var m manifestJSON
 			if err := json.Unmarshal(a.body, &m); err != nil {
 				r.t.Fatal(err)
