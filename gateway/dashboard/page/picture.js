@@ -1,0 +1,219 @@
+// The picture of an order: batches from left to right, chunks from top to bottom, and each cell as dark as
+// its batches draw samples from its chunks. It is drawn from what `draws` answers, for the part on the screen.
+//
+//	const p = picture({ ask, batches, chunks, opened, moved, say }, signal);
+//	fill(main, p.node);
+//	p.show({ from, to, from_chunk, to_chunk });
+//
+// ask(rectangle) returns the gateway's answer; opened(batch) is called for a batch that the reader chooses,
+// moved(rectangle) after each move, and say(text) with the cell under the cursor.
+
+import { count, el, fill, short, table } from "./dom.js";
+
+const height = 360;
+const mostColumns = 512, mostRows = 256;
+
+const styles = getComputedStyle(document.documentElement);
+const color = (name) => styles.getPropertyValue(name).trim();
+
+// span writes a run of numbers, the last one excluded.
+const span = (from, to) => (to - from === 1 ? count(from) : `${count(from)} to ${count(to - 1)}`);
+
+// edge is the first number of part i of n things from `first` on, as the gateway divides them.
+const edge = (first, n, parts, i) => first + Math.floor((i * n) / parts);
+
+export function picture(options, signal) {
+  const { batches, chunks } = options;
+  let seen = null, cells = [], cursor = { x: 0, y: 0 }, asked = 0;
+  let rectangle = { from: 0, to: batches, from_chunk: 0, to_chunk: chunks };
+  const canvas = el("canvas", { width: 600, height });
+  const frame = el("div", { class: "wide", tabindex: 0, role: "img", "aria-label": "The picture is being drawn" }, canvas);
+  const where = el("p", { class: "small" });
+  const words = el("p", null, "");
+  const column = el("div");
+  const button = (text, act, label) => el("button", { type: "button", onclick: act, "aria-label": label }, text);
+  const controls = el("div", { class: "buttons", role: "group", "aria-label": "Move the picture" },
+    button("+", () => zoom(0.5), "Zoom in"), button("-", () => zoom(2), "Zoom out"),
+    button("Earlier", () => pan(-0.5, 0)), button("Later", () => pan(0.5, 0)), button("Up", () => pan(0, -0.5)), button("Down", () => pan(0, 0.5)),
+    button("Everything", () => show({ from: 0, to: batches, from_chunk: 0, to_chunk: chunks })),
+    button("Open the batch", () => seen && options.opened(batchesOf(cursor.x)[0])));
+  const node = el("figure", { class: "chart" }, el("figcaption", null, "Batches from left to right, chunks from top to bottom"), controls, frame, where, words,
+    el("details", null, el("summary", null, "The chosen column as a table"), column));
+
+  const batchesOf = (x) => [edge(seen.from, seen.to - seen.from, seen.columns, x), edge(seen.from, seen.to - seen.from, seen.columns, x + 1)];
+  const rowsOf = (y) => [edge(seen.from_chunk, seen.to_chunk - seen.from_chunk, seen.rows, y), edge(seen.from_chunk, seen.to_chunk - seen.from_chunk, seen.rows, y + 1)];
+
+  // rowName says which chunks a row shows, or places where rows go by the epoch's sequence.
+  function rowName(y) {
+    const [from, to] = rowsOf(y);
+    if (seen.row_chunks) return `chunk ${count(seen.row_chunks[y])} at place ${count(from)}`;
+    const thing = seen.axis === "drawn" ? "place" : "chunk";
+    return `${thing}${to - from === 1 ? "" : "s"} ${span(from, to)}`;
+  }
+
+  async function show(wanted) {
+    const most = (from, to, end) => {
+      const n = Math.max(1, Math.min(end, Math.round(to - from)));
+      const at = Math.max(0, Math.min(end - n, Math.round(from)));
+      return [at, at + n];
+    };
+    const [from, to] = most(wanted.from, wanted.to, batches), [first, end] = most(wanted.from_chunk, wanted.to_chunk, chunks);
+    rectangle = { from, to, from_chunk: first, to_chunk: end };
+    const mine = ++asked;
+    const width = Math.max(200, frame.clientWidth || 600);
+    frame.setAttribute("aria-busy", "true");
+    let answer;
+    try {
+      answer = await options.ask({ ...rectangle, columns: Math.min(mostColumns, Math.floor(width / 2)), rows: mostRows });
+    } catch (e) {
+      if (!signal.aborted && mine === asked) fill(words, `The picture could not be drawn: ${e.message}`);
+      return;
+    }
+    if (signal.aborted || mine !== asked) return; // another one has been asked for since
+    seen = answer;
+    cells = seen.cells.map((runs) => {
+      const rows = new Float64Array(seen.rows);
+      let y = 0;
+      for (const n of runs) {
+        if (n < 0) y -= n;
+        else rows[y++] = n;
+      }
+      return rows;
+    });
+    cursor = { x: Math.min(cursor.x, seen.columns - 1), y: Math.min(cursor.y, seen.rows - 1) };
+    frame.removeAttribute("aria-busy");
+    paint();
+    tell();
+    options.moved(rectangle);
+  }
+
+  function zoom(factor, at = cursor) {
+    if (!seen) return;
+    const scale = (from, to, part) => {
+      const n = (to - from) * factor, middle = from + (to - from) * part;
+      return [middle - n * part, middle + n * (1 - part)];
+    };
+    const [from, to] = scale(rectangle.from, rectangle.to, (at.x + 0.5) / seen.columns);
+    const [first, end] = scale(rectangle.from_chunk, rectangle.to_chunk, (at.y + 0.5) / seen.rows);
+    show({ from, to, from_chunk: first, to_chunk: end });
+  }
+
+  function pan(x, y) {
+    const dx = (rectangle.to - rectangle.from) * x, dy = (rectangle.to_chunk - rectangle.from_chunk) * y;
+    const step = (d) => Math.sign(d) * Math.ceil(Math.abs(d));
+    show({ from: rectangle.from + step(dx), to: rectangle.to + step(dx), from_chunk: rectangle.from_chunk + step(dy), to_chunk: rectangle.to_chunk + step(dy) });
+  }
+
+  function paint() {
+    if (!seen || seen.columns === 0) return;
+    const width = Math.max(200, frame.clientWidth || 600);
+    canvas.width = width;
+    const small = el("canvas", { width: seen.columns, height: seen.rows });
+    const ink = small.getContext("2d");
+    ink.fillStyle = color("--accent");
+    const most = cells.reduce((m, rows) => rows.reduce((a, b) => Math.max(a, b), m), 1);
+    cells.forEach((rows, x) => rows.forEach((n, y) => {
+      if (n === 0) return;
+      ink.globalAlpha = 0.25 + 0.75 * Math.sqrt(n / most);
+      ink.fillRect(x, y, 1, 1);
+    }));
+    const c = canvas.getContext("2d");
+    c.fillStyle = color("--panel");
+    c.fillRect(0, 0, width, height);
+    c.imageSmoothingEnabled = false;
+    c.drawImage(small, 0, 0, width, height);
+    c.strokeStyle = color("--text");
+    c.lineWidth = 1;
+    c.setLineDash([3, 3]);
+    for (const border of seen.windows?.borders ?? []) line(c, (border.batch - seen.from) / (seen.to - seen.from) * width, true);
+    const places = seen.axis === "drawn" ? seen.lanes?.borders ?? (seen.windows?.borders ?? []).map((b) => b.place) : [];
+    for (const place of places) line(c, (place - seen.from_chunk) / (seen.to_chunk - seen.from_chunk) * height, false);
+    c.setLineDash([]);
+    c.lineWidth = 2;
+    c.strokeRect(cursor.x / seen.columns * width, cursor.y / seen.rows * height, Math.max(6, width / seen.columns), Math.max(6, height / seen.rows));
+  }
+
+  function line(c, at, upright) {
+    const x = Math.round(at) + 0.5;
+    if (at < 0 || at > (upright ? canvas.width : height)) return;
+    c.beginPath();
+    c.moveTo(upright ? x : 0, upright ? 0 : x);
+    c.lineTo(upright ? x : canvas.width, upright ? height : x);
+    c.stroke();
+  }
+
+  function tell() {
+    if (!seen || seen.columns === 0) {
+      fill(words, "The epoch has no batches.");
+      return;
+    }
+    const scale = seen.exact || seen.looked_at === 0 ? 1 : seen.out_of / seen.looked_at;
+    const marks = seen.windows ? `, ${count(seen.windows.count)} windows` : seen.lanes ? `, ${count(seen.lanes.count)} lanes` : "";
+    fill(where, `Batches ${span(seen.from, seen.to)}; ${seen.axis === "drawn" ? "places" : "chunks"} ${span(seen.from_chunk, seen.to_chunk)}${marks}. `,
+      seen.exact ? "Every sample is counted." : `${count(seen.looked_at)} of ${count(seen.out_of)} samples were looked at, evenly spaced: figures are estimates.`);
+    const [from, to] = batchesOf(cursor.x);
+    const number = (n) => (scale === 1 ? count(n) : `about ${short(n * scale)}`);
+    const text = `Batch${to - from === 1 ? "" : "es"} ${span(from, to)}, ${rowName(cursor.y)}: ${number(cells[cursor.x][cursor.y])} samples.`;
+    fill(words, text);
+    frame.setAttribute("aria-label", `Which chunks batches draw from. ${text} Arrow keys move, plus and minus zoom, Enter opens the batch.`);
+    const rows = [...cells[cursor.x].keys()].filter((y) => cells[cursor.x][y] > 0);
+    fill(column, table(`Batch${to - from === 1 ? "" : "es"} ${span(from, to)} draw from`, ["From", { text: "Samples", number: true }],
+      rows.slice(0, 100).map((y) => [rowName(y), number(cells[cursor.x][y])])), rows.length > 100 && el("p", null, `${count(rows.length - 100)} rows more: zoom in to see them.`));
+  }
+
+  const cellAt = (e) => {
+    const box = canvas.getBoundingClientRect();
+    const part = (at, n) => Math.max(0, Math.min(n - 1, Math.floor(at * n)));
+    return { x: part((e.clientX - box.left) / box.width, seen.columns), y: part((e.clientY - box.top) / box.height, seen.rows) };
+  };
+  function point(to) {
+    cursor = to;
+    paint();
+    tell();
+  }
+
+  frame.addEventListener("keydown", (e) => {
+    if (!seen || seen.columns === 0 || e.ctrlKey || e.metaKey || e.altKey) return;
+    const by = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[e.key];
+    const acts = { "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2), PageUp: () => pan(0, -0.5), PageDown: () => pan(0, 0.5), Enter: () => options.opened(batchesOf(cursor.x)[0]) };
+    if (by && e.shiftKey) pan(by[0] / 2, by[1] / 2);
+    else if (by) point({ x: Math.max(0, Math.min(seen.columns - 1, cursor.x + by[0])), y: Math.max(0, Math.min(seen.rows - 1, cursor.y + by[1])) });
+    else if (acts[e.key]) acts[e.key]();
+    else return;
+    e.preventDefault();
+    if (by && !e.shiftKey) options.say(words.textContent);
+  });
+  canvas.addEventListener("wheel", (e) => {
+    if (!seen || seen.columns === 0) return;
+    e.preventDefault();
+    zoom(e.deltaY < 0 ? 0.7 : 1 / 0.7, cellAt(e));
+  }, { passive: false });
+  let held = null;
+  canvas.addEventListener("pointerdown", (e) => {
+    if (!seen || seen.columns === 0) return;
+    held = { x: e.clientX, y: e.clientY, rectangle, moved: false };
+    canvas.setPointerCapture(e.pointerId);
+  });
+  canvas.addEventListener("pointermove", (e) => {
+    if (!seen || seen.columns === 0) return;
+    if (!held) return point(cellAt(e));
+    if (Math.hypot(e.clientX - held.x, e.clientY - held.y) > 4) held.moved = true;
+  });
+  canvas.addEventListener("pointerup", (e) => {
+    if (!held) return;
+    const was = held;
+    held = null;
+    if (!was.moved) {
+      point(cellAt(e));
+      options.opened(batchesOf(cursor.x)[0]);
+      return;
+    }
+    pan((was.x - e.clientX) / canvas.clientWidth, (was.y - e.clientY) / canvas.clientHeight);
+  });
+  canvas.addEventListener("pointercancel", () => { held = null; });
+  document.addEventListener("themechange", paint, { signal });
+  const resize = new ResizeObserver(() => paint());
+  resize.observe(frame);
+  signal.addEventListener("abort", () => resize.disconnect(), { once: true });
+  return { node, show };
+}
