@@ -151,7 +151,7 @@ function buys(place, name, plan, describe, dataset) {
     memory.draw([windows, all.map((p) => p.window_memory)]);
     tell();
   }).catch((e) => { if (!place.signal.aborted) fill(words, `The figures could not be had: ${e.message}`); });
-  return el("section", null, el("h2", null, `What the window of ${shuffle} buys`), el("div", { class: "controls" }, el("label", null, "Window ", range), use), el("p", null, words),
+  return el("section", null, el("h2", null, `What a window buys, with shuffle ${shuffle}`), el("div", { class: "controls" }, el("label", null, "Window ", range), use), el("p", null, words),
     el("div", { class: "panel" }, variance.node, memory.node));
 }
 

@@ -12,6 +12,7 @@ import { count, el, fill, short, table } from "./dom.js";
 
 const height = 360;
 const mostColumns = 512, mostRows = 256;
+const mostLines = 24; // of borders of one kind: more of them would hide the cells
 
 const styles = getComputedStyle(document.documentElement);
 const color = (name) => styles.getPropertyValue(name).trim();
@@ -21,6 +22,8 @@ const span = (from, to) => (to - from === 1 ? count(from) : `${count(from)} to $
 
 // edge is the first number of part i of n things from `first` on, as the gateway divides them.
 const edge = (first, n, parts, i) => first + Math.floor((i * n) / parts);
+
+const few = (borders) => (borders && borders.length <= mostLines ? borders : []);
 
 export function picture(options, signal) {
   const { batches, chunks } = options;
@@ -125,9 +128,9 @@ export function picture(options, signal) {
     c.strokeStyle = color("--text");
     c.lineWidth = 1;
     c.setLineDash([3, 3]);
-    for (const border of seen.windows?.borders ?? []) line(c, (border.batch - seen.from) / (seen.to - seen.from) * width, true);
-    const places = seen.axis === "drawn" ? seen.lanes?.borders ?? (seen.windows?.borders ?? []).map((b) => b.place) : [];
-    for (const place of places) line(c, (place - seen.from_chunk) / (seen.to_chunk - seen.from_chunk) * height, false);
+    for (const border of few(seen.windows?.borders)) line(c, (border.batch - seen.from) / (seen.to - seen.from) * width, true);
+    const places = seen.axis === "drawn" ? seen.lanes?.borders ?? seen.windows?.borders?.map((b) => b.place) : [];
+    for (const place of few(places)) line(c, (place - seen.from_chunk) / (seen.to_chunk - seen.from_chunk) * height, false);
     c.setLineDash([]);
     c.lineWidth = 2;
     c.strokeRect(cursor.x / seen.columns * width, cursor.y / seen.rows * height, Math.max(6, width / seen.columns), Math.max(6, height / seen.rows));
@@ -148,7 +151,7 @@ export function picture(options, signal) {
       return;
     }
     const scale = seen.exact || seen.looked_at === 0 ? 1 : seen.out_of / seen.looked_at;
-    const marks = seen.windows ? `, ${count(seen.windows.count)} windows` : seen.lanes ? `, ${count(seen.lanes.count)} lanes` : "";
+    const marks = seen.windows ? `; windows: ${count(seen.windows.count)}` : seen.lanes ? `; lanes: ${count(seen.lanes.count)}` : "";
     fill(where, `Batches ${span(seen.from, seen.to)}; ${seen.axis === "drawn" ? "places" : "chunks"} ${span(seen.from_chunk, seen.to_chunk)}${marks}. `,
       seen.exact ? "Every sample is counted." : `${count(seen.looked_at)} of ${count(seen.out_of)} samples were looked at, evenly spaced: figures are estimates.`);
     const [from, to] = batchesOf(cursor.x);
