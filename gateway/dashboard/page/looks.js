@@ -1,0 +1,83 @@
+// Looks at a gateway's counters, one after another, and what has happened between two of them. Pure.
+
+const kept = 300; // looks: ten minutes, one every two seconds
+const span = 600; // seconds
+
+// sum adds up the counters of a name, over all their labels; `label` is a text that the labels hold.
+export function sum(counters, name, label = "") {
+  let n = 0;
+  for (const [key, value] of Object.entries(counters)) {
+    if ((key === name || key.startsWith(`${name}{`)) && key.includes(label)) n += value;
+  }
+  return n;
+}
+
+const failures = ["throttled", "denied", "unavailable", "timeout", "short"].map((kind) => `millrace_store_errors_${kind}_total`);
+
+function totals(c) {
+  const tier = (name, of) => sum(c, `millrace_tier_${name}_total`, `tier="${of}"`);
+  return {
+    uptime: c.millrace_uptime_seconds ?? 0, stored: c.millrace_store_read_bytes_total ?? 0,
+    tiers: Object.fromEntries(["memory", "disk", "peer", "store"].map((t) => [t, tier("bytes", t)])),
+    reads: c.millrace_store_requests_total ?? c.millrace_store_reads_total ?? 0, errors: failures.reduce((n, f) => n + (c[f] ?? 0), 0),
+    waited: tier("wait_seconds", "store"), misses: c.millrace_cache_misses_total ?? 0,
+  };
+}
+
+// Looks keeps what happened between looks: rates a second, and shares. A gateway that was started again
+// counts from zero: then there is a gap (null), and no rate below zero.
+export class Looks {
+  constructor() { this.kept = []; }
+
+  add(counters, ranks, at) {
+    const now = totals(counters), before = this.before, waits = ranks.filter((r) => r.idle_seconds < 60).map((r) => r.waiting_share).sort((a, b) => a - b);
+    const seconds = before ? at - before.at : 0, known = before && seconds > 0 && now.uptime >= before.uptime;
+    const by = (a, b) => (known ? Math.max(0, a - b) / seconds : null);
+    const asked = known ? now.misses - before.misses : 0;
+    this.kept.push({
+      at, stored: by(now.stored, before?.stored), tiers: Object.fromEntries(Object.keys(now.tiers).map((t) => [t, by(now.tiers[t], before?.tiers[t])])),
+      reads: by(now.reads, before?.reads), errors: by(now.errors, before?.errors), latency: asked > 0 ? Math.max(0, now.waited - before.waited) / asked : null,
+      samples: counters.millrace_readers_samples_per_second ?? null, median: middle(waits), longest: waits.at(-1) ?? null,
+      used: counters.millrace_budget_used_bytes ?? null, pinned: counters.millrace_budget_pinned_bytes ?? null, budget: counters.millrace_budget_bytes ?? null,
+    });
+    this.before = { ...now, at };
+    while (this.kept.length > kept || this.kept[0].at < at - span) this.kept.shift();
+  }
+
+  last() { return this.kept.at(-1)?.at ?? 0; }
+
+  latest() { return this.kept.at(-1); }
+
+  range() { return [this.last() - span, this.last() || 1]; }
+
+  // columns are what a chart draws: the times, and for each line its figures.
+  columns(figures) {
+    const rows = this.kept.map(figures);
+    return [this.kept.map((l) => l.at), ...(rows[0] ?? figures({ tiers: {} })).map((_, i) => rows.map((r) => r[i]))];
+  }
+}
+
+const middle = (sorted) => (sorted.length === 0 ? null : sorted[Math.floor((sorted.length - 1) / 2)]);
+
+const columnsOfRanks = ["rank", "epoch", "batch", "batches_behind", "samples_per_second", "think_ms", "waiting_share", "epoch_left_seconds", "idle_seconds"];
+
+// jobsOf makes ranks out of the columns of /v1/stats?readers=jobs, and adds up what they do together.
+export function jobsOf(jobs) {
+  return jobs.map((j) => {
+    const ranks = j.rank.map((_, i) => Object.fromEntries(columnsOfRanks.map((name) => [name, j[name][i]])));
+    const along = [...ranks].sort((a, b) => a.epoch - b.epoch || a.batch - b.batch), waits = ranks.map((r) => r.waiting_share).sort((a, b) => a - b);
+    return {
+      ...j, ranks, hindmost: along[0], foremost: along.at(-1), median: middle(waits) ?? 0, longest: waits.at(-1) ?? 0,
+      samples: ranks.reduce((n, r) => n + r.samples_per_second, 0), left: Math.max(0, ...ranks.map((r) => r.epoch_left_seconds)) || NaN,
+    };
+  });
+}
+
+// plan says a job's plan in a few words.
+export function plan(j) {
+  const words = [`${j.shuffle}${j.window ? ` ${j.window}` : ""}`, `seed ${j.seed}`, `batches of ${j.batch_size}`];
+  if (j.strata) words.push(`strata ${j.strata}`);
+  if (j.importance) words.push(`importance ${j.importance.slice(0, 8)}`);
+  if (j.subset) words.push(`subset ${j.subset.slice(0, 24)}`);
+  return words.join(", ");
+}
