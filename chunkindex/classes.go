@@ -4,6 +4,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
@@ -105,3 +106,23 @@ func withoutSplits(dir string) string {
 // ClassFolders returns the names of the classes of a dataset of pictures in class folders, in byte order: the class of a sample is the place
 // in this list of the folder that the sample's key lies in. nil: folders are no classes, or the names are too many to be kept.
 func (x *Index) ClassFolders() []string { return x.meta.Classes }
+
+// ClassSamples returns how many samples each of the ClassFolders has; nil where that does not follow from the shards alone. Shards of one folder
+// follow each other, so it looks at a few of each folder.
+func (x *Index) ClassSamples() []uint64 {
+	if x.meta.Classes == nil || uint64(len(x.shards)) != x.head.samples {
+		return nil
+	}
+	counts := make([]uint64, len(x.meta.Classes))
+	for i := 0; i < len(x.shards); {
+		dir := path.Dir(x.shards[i].Key)
+		class, known := slices.BinarySearch(x.meta.Classes, path.Base(dir))
+		n := sort.Search(len(x.shards)-i, func(k int) bool { return !strings.HasPrefix(x.shards[i+k].Key, dir+"/") })
+		if !known || n == 0 { // a path with an empty or a dot element has no prefix that is its folder
+			return nil
+		}
+		counts[class] += uint64(n)
+		i += n
+	}
+	return counts
+}

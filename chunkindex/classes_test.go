@@ -29,7 +29,6 @@ func TestClassFoldersAreKept(t *testing.T) {
 		"cat/1.jpg cat/2.jpg":                           "", // one folder parts nothing
 		"cat/1.jpg dog/1.jpg 1.jpg":                     "",
 		"cat/1.jpg dog/a/1.jpg":                         "",
-		"a/cat/1.jpg b/dog/1.jpg":                       "",
 		"cat/1.txt dog/1.txt":                           "",
 		"train/1.jpg val/1.jpg":                         "",
 	} {
@@ -47,6 +46,33 @@ func TestClassFoldersAreKept(t *testing.T) {
 	known := []string{"a", "b"}
 	if got := classesOf(t, []string{"1.jpg"}, chunkindex.BuildOptions{Classes: known}); !slices.Equal(got, known) {
 		t.Errorf("got %q, want those that the caller knows", got)
+	}
+}
+
+// TestClassSamplesAreCounted: of all places where a folder of a class stands.
+func TestClassSamplesAreCounted(t *testing.T) {
+	for _, c := range []struct {
+		keys, known string
+		want        []uint64
+	}{
+		{"cat/1.jpg dog/1.png dog/2.JPG", "", []uint64{1, 2}},
+		{"train/cat/1.jpg train/cat/2.jpg train/dog/1.jpg val/cat/1.jpg val/emu/1.jpg", "", []uint64{3, 1, 1}},
+		{"a/1.jpg ab/1.jpg ab/2.jpg a-b/1.jpg", "", []uint64{1, 1, 2}},
+		{"cat/1.jpg dog/1.jpg", "cat cow dog", []uint64{1, 0, 1}},
+		{"cat/1.jpg dog/1.jpg", "cat cow", nil},
+		{"cat/1.jpg", "", nil},
+	} {
+		var got []uint64
+		opt := chunkindex.BuildOptions{Format: "files", Split: chunkindex.AllSplits, Inspect: func(x *chunkindex.Index) { got = x.ClassSamples() }}
+		if c.known != "" {
+			opt.Classes = strings.Fields(c.known)
+		}
+		if _, err := chunkindex.Build(t.Context(), shards(t, strings.Fields(c.keys)...), "", opt); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %v, want %v", c.keys, got, c.want)
+		}
 	}
 }
 

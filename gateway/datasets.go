@@ -29,6 +29,7 @@ type datasetInfo struct {
 	Constants   json.RawMessage     `json:"constants,omitempty"`
 	Fields      []format.Field      `json:"fields,omitempty"`        // what the parts hold, of formats that know it
 	Classes     []string            `json:"class_folders,omitempty"` // names of the folders that are the classes of pictures, in byte order
+	ClassCounts []uint64            `json:"class_samples,omitempty"` // of each class, where the index tells
 	Samples     uint64              `json:"samples"`
 	Chunks      int                 `json:"chunks"`
 	Shards      int                 `json:"shards"`
@@ -70,7 +71,7 @@ func (g *Gateway) info(d *dataset) datasetInfo {
 	}
 	return datasetInfo{
 		Name: d.Name(), Default: d == g.standard(), Generation: x.Generation(), Format: x.Format(),
-		ContentType: d.Address.Forms[0].ContentType, Forms: forms, Constants: x.Constants(), Fields: x.Fields(), Classes: x.ClassFolders(), Samples: x.Samples(), Chunks: x.Chunks(), Shards: x.Shards(),
+		ContentType: d.Address.Forms[0].ContentType, Forms: forms, Constants: x.Constants(), Fields: x.Fields(), Classes: x.ClassFolders(), ClassCounts: x.ClassSamples(), Samples: x.Samples(), Chunks: x.Chunks(), Shards: x.Shards(),
 		Bytes: x.Bytes(), MaxChunk: x.MaxChunk(), MaxSample: x.MaxSample(), Plan: x.Defaults(), Sources: d.Sources(), Generations: generations, Follows: g.cfg.Follows,
 		Links: datasetLinks{Self: self, Epoch: self + "/epochs/0", Batch: self + "/epochs/0/batches/0", Index: self + "/index"},
 	}

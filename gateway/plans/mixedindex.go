@@ -100,6 +100,9 @@ func (x *mixedIndex) Fields() []format.Field {
 	return fields
 }
 
+// ClassSamples is unknown: a mixture takes more of one source than of another.
+func (*mixedIndex) ClassSamples() []uint64 { return nil }
+
 // ClassFolders are those that all sources have.
 func (x *mixedIndex) ClassFolders() []string {
 	classes := x.parts[0].ClassFolders()
