@@ -3,6 +3,7 @@ package gateway
 import (
 	"fmt"
 	"maps"
+	"strings"
 
 	"github.com/go-chi/chi/v5"
 
@@ -24,7 +25,7 @@ func (g *Gateway) getRoot(x *exchange) error {
 		"ready":    "/readyz",
 	}
 	if !g.cfg.AdminListen {
-		maps.Copy(links, statisticsLinks())
+		maps.Copy(links, g.statisticsLinks())
 	}
 	return g.sendRoot(x, map[string]any{
 		"service": "millrace",
@@ -36,14 +37,18 @@ func (g *Gateway) getRoot(x *exchange) error {
 
 // getAdminRoot is getRoot of the admin port.
 func (g *Gateway) getAdminRoot(x *exchange) error {
-	links := statisticsLinks()
+	links := g.statisticsLinks()
 	links["health"], links["ready"] = "/healthz", "/readyz"
 	return g.sendRoot(x, map[string]any{"service": "millrace", "version": g.cfg.Version, "links": links})
 }
 
 // statisticsLinks are where a gateway tells about itself. The page shows the waiting where they are.
-func statisticsLinks() map[string]string {
-	return map[string]string{"metrics": "/metrics", "statistics": "/v1/stats"}
+func (g *Gateway) statisticsLinks() map[string]string {
+	links := map[string]string{"metrics": "/metrics", "statistics": "/v1/stats"}
+	if g.cfg.Cluster != nil {
+		links["cluster"] = "/v1/cluster"
+	}
+	return links
 }
 
 func (g *Gateway) sendRoot(x *exchange, links map[string]any) error {
@@ -68,15 +73,32 @@ func (g *Gateway) sendFile(x *exchange, name string) error {
 		return address.Refuse(address.NotFound, "the page has no such file")
 	}
 	h := x.w.Header()
+	h.Add("Vary", "Accept-Encoding")
 	h.Set("Cache-Control", "no-cache") // another release has other files under the same names
-	h.Set("ETag", f.ETag)
+	content, etag := f.Content, f.ETag
+	if takesGzip(x.r.Header.Values("Accept-Encoding")) {
+		h.Set("Content-Encoding", "gzip")
+		content, etag = f.Gzip, strings.TrimSuffix(f.ETag, `"`)+`-gzip"` // a strong ETag names one form
+	}
+	h.Set("ETag", etag)
 	h.Set("Content-Security-Policy", dashboard.Policy)
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	if answered, err := x.preconditions(f.ETag); answered || err != nil {
+	if answered, err := x.preconditions(etag); answered || err != nil {
 		return err
 	}
-	sendBytes(x, f.Type, f.Content)
+	sendBytes(x, f.Type, content)
 	return nil
+}
+
+// takesGzip reports whether an Accept-Encoding header names gzip and does not refuse it.
+func takesGzip(accepted []string) bool {
+	for encoding := range strings.SplitSeq(strings.Join(accepted, ","), ",") {
+		name, params, _ := strings.Cut(encoding, ";")
+		if strings.EqualFold(strings.TrimSpace(name), "gzip") {
+			return strings.ReplaceAll(params, " ", "") != "q=0"
+		}
+	}
+	return false
 }

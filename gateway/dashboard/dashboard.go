@@ -7,6 +7,8 @@
 package dashboard
 
 import (
+	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -31,6 +33,7 @@ const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 // File is one file of the page.
 type File struct {
 	Content []byte
+	Gzip    []byte // the same, compressed: a third of it
 	Type    string // its media type
 	ETag    string // strong, from the content
 }
@@ -54,10 +57,29 @@ func New() (Page, error) {
 		if err != nil {
 			return nil, err
 		}
+		packed, err := compress(content)
+		if err != nil {
+			return nil, err
+		}
 		sum := sha256.Sum256(content)
-		page[e.Name()] = File{Content: content, Type: kind, ETag: `"` + hex.EncodeToString(sum[:16]) + `"`}
+		page[e.Name()] = File{Content: content, Gzip: packed, Type: kind, ETag: `"` + hex.EncodeToString(sum[:16]) + `"`}
 	}
 	return page, nil
+}
+
+func compress(content []byte) ([]byte, error) {
+	var b bytes.Buffer
+	w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	if err == nil {
+		_, err = w.Write(content)
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("compress a file of the page: %w", err)
+	}
+	return b.Bytes(), nil
 }
 
 // mediaType does not ask the system, whose tables differ from one machine to the next.

@@ -59,7 +59,7 @@ export function chart(options, signal) {
         ...(x.time && { size: 28, space: 60, incrs: [60, 120, 300, 600, 3600, 86400] }),
         ...(x.label && { label: x.label, labelSize: 20, labelFont: font }),
       },
-      { ...axis(), size: 64, values: (_, marks) => marks.map((m) => (m === null ? "" : (options.value ?? String)(m))) },
+      { ...axis(), size: 84, values: (_, marks) => marks.map((m) => (m === null ? "" : (options.value ?? String)(m))) },
     ],
     series: [{}, ...lines.map((line) => ({
       label: line.label, stroke: () => css(line.color), width: 2, dash: line.dash, points: { show: options.points === true, size: 5 },

@@ -32,7 +32,7 @@ export function line(found) {
     case "tokens": return visible((textOf(found.array.first.slice(0, 96)) ?? found.array.first.slice(0, 48).join(" ")));
     case "rows": return found.rows.slice(0, 8).map(([name, v]) => `${visible(name.slice(0, 60))}: ${line(v)}`).join("; ");
     case "hex": return [...found.bytes.subarray(0, 16)].map((b) => b.toString(16).padStart(2, "0")).join(" ") + (found.bytes.length > 16 ? " ..." : "");
-    default: return visible(found.text.slice(0, 600));
+    default: return visible(found.text.slice(0, 600).replace(/\r?\n$/, ""));
   }
 }
 

@@ -202,16 +202,9 @@ class Waiting {
   }
 
   async drawCluster(signal) {
-    if (this.alone) return;
-    let members;
-    try {
-      members = (await json("/v1/cluster", {}, signal)).members;
-    } catch (e) {
-      if (e.status === 404) this.alone = true; // it belongs to no cluster
-      return;
-    }
-    if (!Array.isArray(members)) return;
-    fill(this.cluster, el("h2", null, "Gateways that are one cache"), table("Gateways of the cluster", ["Gateway", "State", "Address"],
-      members.map((m) => [String(m.id ?? ""), String(m.state ?? ""), String(m.address ?? m.addr ?? "")])));
+    if (!this.place.root.links.cluster) return; // it is alone
+    const { self, members } = await json("/v1/cluster", {}, signal);
+    fill(this.cluster, el("h2", null, "Gateways that are one cache"), table("Gateways of the cluster", ["Gateway", "State", "Address", "Why", { text: "Hello takes", number: true }, { text: "Bytes from it", number: true }],
+      [{ ...self, state: `${self.state}, this one` }, ...members].map((m) => [m.id, m.state, m.address, m.reason ?? "", duration(m.latency_ms / 1000), size(m.asked?.bytes ?? 0)])));
   }
 }
