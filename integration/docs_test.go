@@ -10,7 +10,7 @@ import (
 // TestInterfacePages types the commands of pages about HTTP against the gateway that the README's tour starts, and compares
 // what they show.
 func TestInterfacePages(t *testing.T) {
-	for _, name := range []string{"docs/api.md", "docs/answers.md", "docs/importance.md", "docs/mixtures.md"} {
+	for _, name := range []string{"docs/api.md", "docs/answers.md", "docs/importance.md", "docs/mixtures.md", "docs/page.md"} {
 		t.Run(name, func(t *testing.T) { followPage(t, name) })
 	}
 }
