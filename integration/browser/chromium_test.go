@@ -1,0 +1,200 @@
+package browser_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"github.com/millrace-data/millrace/integration/harness"
+)
+
+func TestMain(m *testing.M) { os.Exit(harness.Main(m, "../..")) }
+
+// patience is how long a view may take to show what a test waits for, on a machine that does much else.
+const patience = 30 * time.Second
+
+// browser is one Chromium; each tab is a context of its own.
+type browser struct {
+	t   *testing.T
+	ctx context.Context
+}
+
+func open(t *testing.T) *browser {
+	t.Helper()
+	quiet := chromedp.WithErrorf(func(string, ...any) {}) // events that the library does not know yet
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(installed(t)),
+		chromedp.NoSandbox, chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.UserDataDir(t.TempDir()))
+	ctx, cancel := chromedp.NewExecAllocator(t.Context(), options...)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx, quiet)
+	t.Cleanup(cancel)
+	if err := chromedp.Run(ctx); err != nil {
+		t.Fatalf("start Chromium: %v", err)
+	}
+	return &browser{t, ctx}
+}
+
+// installed is Debian's Chromium, which tools/deps.sh installs.
+func installed(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Fatalf("%v; run make deps", err)
+	}
+	return path
+}
+
+// tab is one tab, and what has gone wrong in it.
+type tab struct {
+	t    *testing.T
+	ctx  context.Context
+	base string // the address of the port
+
+	mu     sync.Mutex
+	faults []string // guarded by mu: errors of scripts, what the policy has refused, what was asked of other hosts
+	urls   []string // guarded by mu: all that was asked for
+	bytes  float64  // guarded by mu: of the page's files, as they were sent
+}
+
+// watch reports what a policy refuses as an error of the console, where the tab's listener finds it, and notes what hostile
+// data would call.
+const watch = `addEventListener("securitypolicyviolation", (e) => console.error("policy: " + e.violatedDirective + " " + e.blockedURI));
+window.alert = window.confirm = window.prompt = (text) => { console.error("pwned: " + text); };`
+
+// tab opens a gateway's page, of which only base may be asked for anything.
+func (b *browser) tab(t *testing.T, base string) *tab {
+	t.Helper()
+	ctx, cancel := chromedp.NewContext(b.ctx)
+	t.Cleanup(cancel)
+	if err := chromedp.Run(ctx); err != nil { // the context of the first run is the tab's life
+		t.Fatalf("open a tab: %v", err)
+	}
+	v := &tab{t: t, ctx: ctx, base: base}
+	files := map[network.RequestID]bool{}
+	chromedp.ListenTarget(ctx, func(event any) {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		switch e := event.(type) {
+		case *runtime.EventExceptionThrown:
+			v.faults = append(v.faults, e.ExceptionDetails.Error())
+		case *runtime.EventConsoleAPICalled:
+			if e.Type == runtime.APITypeError {
+				v.faults = append(v.faults, fmt.Sprintf("%s", e.Args[0].Value))
+			}
+		case *page.EventJavascriptDialogOpening:
+			v.faults = append(v.faults, "a dialog: "+e.Message)
+		case *network.EventRequestWillBeSent:
+			v.urls = append(v.urls, e.Request.URL)
+			files[e.RequestID] = e.Request.URL == base+"/" || strings.HasPrefix(e.Request.URL, base+"/page/")
+			if !strings.HasPrefix(e.Request.URL, base+"/") && !strings.HasPrefix(e.Request.URL, "blob:"+base) && !strings.HasPrefix(e.Request.URL, "data:") {
+				v.faults = append(v.faults, "asked "+e.Request.URL)
+			}
+		case *network.EventLoadingFinished:
+			if files[e.RequestID] {
+				v.bytes += e.EncodedDataLength
+			}
+		}
+	})
+	v.do(network.Enable(), chromedp.ActionFunc(func(ctx context.Context) error {
+		_, err := page.AddScriptToEvaluateOnNewDocument(watch).Do(ctx)
+		return err
+	}))
+	return v
+}
+
+func (v *tab) do(actions ...chromedp.Action) {
+	v.t.Helper()
+	ctx, cancel := context.WithTimeout(v.ctx, patience)
+	defer cancel()
+	if err := chromedp.Run(ctx, actions...); err != nil {
+		v.t.Fatalf("got %v; the tab shows %q; faults: %q", err, v.text(), v.found())
+	}
+}
+
+// text is what the tab shows, for messages.
+func (v *tab) text() string {
+	ctx, cancel := context.WithTimeout(v.ctx, 5*time.Second)
+	defer cancel()
+	var text string
+	if err := chromedp.Run(ctx, chromedp.Evaluate(`document.body.innerText.slice(0, 600)`, &text)); err != nil {
+		return err.Error()
+	}
+	return text
+}
+
+func (v *tab) found() []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return append([]string(nil), v.faults...)
+}
+
+// until waits for a condition of the page's.
+func (v *tab) until(condition string) {
+	v.t.Helper()
+	v.do(chromedp.Poll(condition, nil, chromedp.WithPollingInterval(100*time.Millisecond)))
+}
+
+// clean fails for whatever has gone wrong in the tab.
+func (v *tab) clean(what string) {
+	v.t.Helper()
+	for _, fault := range v.found() {
+		v.t.Errorf("%s: %.300s", what, fault)
+	}
+}
+
+// size sets the window and the theme.
+func (v *tab) size(width, height int64, theme string) {
+	v.t.Helper()
+	v.do(chromedp.EmulateViewport(width, height), emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}}))
+}
+
+// judge has axe-core judge what the tab shows.
+func (v *tab) judge(what string) {
+	v.t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	axe, err := os.ReadFile(filepath.Join(cache, "millrace", "axe", "axe.min.js"))
+	if err != nil {
+		v.t.Fatalf("axe-core is not installed: run tools/deps.sh: %v", err)
+	}
+	var report string
+	v.do(chromedp.Evaluate(string(axe)+"; undefined", nil), chromedp.Evaluate(
+		`axe.run(document, {resultTypes: ["violations"]}).then((r) => JSON.stringify(r.violations.map((x) => x.id + ": " + x.nodes.map((n) => n.html.slice(0, 160)).slice(0, 3).join(" | "))))`,
+		&report, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+	var violations []string
+	if err := json.Unmarshal([]byte(report), &violations); err != nil {
+		v.t.Fatal(err)
+	}
+	for _, violation := range violations {
+		v.t.Errorf("%s: axe: %s", what, violation)
+	}
+}
+
+// keep writes a picture of the tab into bin/screenshots.
+func (v *tab) keep(name string) {
+	v.t.Helper()
+	var picture []byte
+	v.do(chromedp.CaptureScreenshot(&picture))
+	dir := filepath.Join("..", "..", "bin", "screenshots")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		v.t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, name+".png"), picture, 0o644); err != nil {
+		v.t.Fatal(err)
+	}
+}
