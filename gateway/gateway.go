@@ -125,14 +125,14 @@ type Gateway struct {
 
 	metrics   *metrics
 	started   time.Time
-	spec      []byte           // the OpenAPI document as JSON
-	page      dashboard.Page   // for people
-	active    atomic.Int64     // requests being answered
-	ended     atomic.Int64     // nanoseconds after started at which the last answer ended; 0: there was none
-	posted    atomic.Int64     // bytes of memory that request bodies hold
-	places    admission.Places // to plan in, where nothing is read from a store meanwhile
-	measuring admission.Places // to measure many batches in
-	records   sync.Pool        // *[recordSize]byte, for answers over TLS
+	spec      []byte                         // the OpenAPI document as JSON
+	page      func() (dashboard.Page, error) // for people; made when the first one asks
+	active    atomic.Int64                   // requests being answered
+	ended     atomic.Int64                   // nanoseconds after started at which the last answer ended; 0: there was none
+	posted    atomic.Int64                   // bytes of memory that request bodies hold
+	places    admission.Places               // to plan in, where nothing is read from a store meanwhile
+	measuring admission.Places               // to measure many batches in
+	records   sync.Pool                      // *[recordSize]byte, for answers over TLS
 	callers   admission.Callers
 	origin    *origin.Policy
 	drained   atomic.Int64 // nanoseconds after started at which Drain was called; 0: not draining
@@ -171,9 +171,7 @@ func New(cfg Config) (*Gateway, error) {
 		return nil, err
 	}
 	g.spec = spec
-	if g.page, err = dashboard.New(); err != nil {
-		return nil, err
-	}
+	g.page = sync.OnceValues(dashboard.New)
 	g.metrics = newMetrics(g)
 	g.handler = g.router(g.dataRoutes())
 	g.admin = g.router(g.adminRoutes())

@@ -68,7 +68,11 @@ func (g *Gateway) getPage(x *exchange) error {
 }
 
 func (g *Gateway) sendFile(x *exchange, name string) error {
-	f, ok := g.page[name]
+	page, err := g.page()
+	if err != nil {
+		return err
+	}
+	f, ok := page[name]
 	if !ok {
 		return address.Refuse(address.NotFound, "the page has no such file")
 	}
