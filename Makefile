@@ -9,7 +9,7 @@ GOTEST  := python3 tools/gotest.py
 TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
 FUZZTIME ?= $(if $(filter test-long,$(MAKECMDGOALS)),10m,5s)
 
-.PHONY: help build test test-long unit fuzz arch vet lint cross python-test frameworks-test conformance integration cluster-test kubernetes-test slurm-test release-test deps docs demo dev dev-cluster dev-stop smoke bench bench-peers bench-train bench-compare experiments experiments-short sabotage histories wheels release changelog fmt clean summary
+.PHONY: help build test test-long unit fuzz arch vet lint cross python-test frameworks-test conformance integration browser-test cluster-test kubernetes-test slurm-test release-test deps docs demo dev dev-cluster dev-stop smoke bench bench-peers bench-train bench-compare experiments experiments-short sabotage histories wheels release changelog fmt clean summary
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,7 +18,7 @@ build: ## build bin/millrace
 	go build -o bin/millrace ./cmd/millrace
 
 # Networks of their own, and roots of Debian, are Linux's. A test that cannot run fails there, rather than be passed over.
-ON_LINUX := $(if $(filter Linux,$(shell uname)),frameworks-test cluster-test slurm-test)
+ON_LINUX := $(if $(filter Linux,$(shell uname)),frameworks-test browser-test cluster-test slurm-test)
 
 test: ## everything: vet, units with -race, fuzzing, cross-compiling, real S3 servers, eight gateways, the README's tour
 	@rm -f "$(CURDIR)/bin/test-summary"
@@ -65,6 +65,9 @@ frameworks-test: build deps ## the Python client with torch 2, current trainers,
 
 integration: deps ## the system through its front door: directory, MinIO, versitygw, odd requests, proxies, the README's tour
 	cd integration && python3 ../tools/gotest.py integration -count=1 $(if $(MILLRACE_LONG),-timeout 4h,-timeout 40m) . ./harness
+
+browser-test: deps ## the page of real gateways in Chromium: every view and format, sizes, themes, hostile data; pictures in bin/screenshots; Linux
+	cd integration && python3 ../tools/gotest.py browser-test -count=1 $(if $(MILLRACE_LONG),-timeout 4h,-timeout 20m) ./browser
 
 conformance: build ## a gateway against the vectors of conformance/, and clients in Go, Python, curl, Node, Rust and Java, where these are
 	python3 tools/conformance.py

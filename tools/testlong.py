@@ -20,13 +20,13 @@ BIN = os.path.join(ROOT, "bin")
 SUMMARY = os.path.join(BIN, "test-summary")
 PAGE = os.path.join(ROOT, "docs", "testing-long.md")
 STEPS = [
-    "deps", "vet", "unit", "cross", "python-test", "frameworks-test", "conformance", "integration", "cluster-test", "kubernetes-test", "slurm-test",
-    "release-test", "experiments-short", "histories", "fuzz", "sabotage",
+    "deps", "vet", "unit", "cross", "python-test", "frameworks-test", "conformance", "integration", "browser-test", "cluster-test", "kubernetes-test",
+    "slurm-test", "release-test", "experiments-short", "histories", "fuzz", "sabotage",
 ]
 
 # What tests have measured lies in bin/figures-NAME.json: each name with the step that writes it.
 FIGURES = {
-    "unit": "unit", "plain": "unit", "integration": "integration", "cluster-test": "cluster-test", "kubernetes-test": "kubernetes-test",
+    "unit": "unit", "plain": "unit", "integration": "integration", "browser-test": "browser-test", "cluster-test": "cluster-test", "kubernetes-test": "kubernetes-test",
     "slurm-test": "slurm-test", "histories": "histories",
 }  # fmt: skip
 

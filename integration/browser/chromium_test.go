@@ -164,13 +164,9 @@ func (v *tab) size(width, height int64, theme string) {
 // judge has axe-core judge what the tab shows.
 func (v *tab) judge(what string) {
 	v.t.Helper()
-	cache, err := os.UserCacheDir()
+	axe, err := os.ReadFile(harness.Installed(v.t, "axe.min.js"))
 	if err != nil {
 		v.t.Fatal(err)
-	}
-	axe, err := os.ReadFile(filepath.Join(cache, "millrace", "axe", "axe.min.js"))
-	if err != nil {
-		v.t.Fatalf("axe-core is not installed: run tools/deps.sh: %v", err)
 	}
 	var report string
 	v.do(chromedp.Evaluate(string(axe)+"; undefined", nil), chromedp.Evaluate(
