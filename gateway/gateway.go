@@ -125,8 +125,8 @@ type Gateway struct {
 
 	metrics   *metrics
 	started   time.Time
-	spec      []byte                         // the OpenAPI document as JSON
-	page      func() (dashboard.Page, error) // for people; made when the first one asks
+	spec      func() ([]byte, error)         // the OpenAPI document as JSON; like page made when the first one asks
+	page      func() (dashboard.Page, error) // for people
 	active    atomic.Int64                   // requests being answered
 	ended     atomic.Int64                   // nanoseconds after started at which the last answer ended; 0: there was none
 	posted    atomic.Int64                   // bytes of memory that request bodies hold
@@ -166,11 +166,7 @@ func New(cfg Config) (*Gateway, error) {
 	if err := g.Serve(cfg.Datasets, cfg.Mixtures); err != nil {
 		return nil, err
 	}
-	spec, err := openAPI(cfg.Version)
-	if err != nil {
-		return nil, err
-	}
-	g.spec = spec
+	g.spec = sync.OnceValues(func() ([]byte, error) { return openAPI(cfg.Version) })
 	g.page = sync.OnceValues(dashboard.New)
 	g.metrics = newMetrics(g)
 	g.handler = g.router(g.dataRoutes())

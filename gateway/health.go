@@ -28,8 +28,12 @@ func openAPI(version string) ([]byte, error) {
 }
 
 func (g *Gateway) getSpec(x *exchange) error {
+	spec, err := g.spec()
+	if err != nil {
+		return err
+	}
 	x.w.Header().Set("Cache-Control", "no-store")
-	sendBytes(x, "application/json", g.spec)
+	sendBytes(x, "application/json", spec)
 	return nil
 }
 
