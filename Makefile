@@ -9,7 +9,7 @@ GOTEST  := python3 tools/gotest.py
 TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
 FUZZTIME ?= $(if $(filter test-long,$(MAKECMDGOALS)),10m,5s)
 
-.PHONY: help build test test-long unit fuzz arch vet lint cross python-test frameworks-test conformance integration browser-test cluster-test kubernetes-test slurm-test release-test deps docs demo dev dev-cluster dev-stop smoke bench bench-peers bench-train bench-compare experiments experiments-short sabotage histories wheels release changelog fmt clean summary
+.PHONY: help build test test-long unit fuzz arch vet lint cross python-test frameworks-test conformance integration browser-test cluster-test kubernetes-test slurm-test release-test deps docs pictures demo dev dev-cluster dev-stop smoke bench bench-peers bench-train bench-compare experiments experiments-short sabotage histories wheels release changelog fmt clean summary
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -149,6 +149,9 @@ changelog: ## move changes/unreleased to CHANGELOG.md: make changelog VERSION=v0
 
 docs: ## build the documentation as pages into site, with the Python API from its docstrings; strict: a link that leads nowhere is an error
 	@NO_MKDOCS_2_WARNING=1 tools/python.sh -- -m mkdocs build --strict
+
+pictures: deps ## draw the pictures of docs anew from the page, in Chromium: docs/pictures; two minutes; Linux
+	cd integration && go test -count=1 -run '^TestPictures$$' ./browser -update
 
 fmt: ## format every Go file
 	gofmt -w $$(git ls-files '*.go')
