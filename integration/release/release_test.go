@@ -124,6 +124,11 @@ func checkArchive(t *testing.T, dist string) {
 	for _, name := range []string{"LICENSE", "LICENSES-OF-MODULES", "README.md", "completions/millrace.bash", "man/man1/millrace-serve.1"} {
 		read(t, filepath.Join(top, name))
 	}
+	for _, holder := range []string{"Leon Sorokin", "The Go Authors", "MinIO"} { // the page's charts, the language, a module
+		if !strings.Contains(string(read(t, filepath.Join(top, "LICENSES-OF-MODULES"))), holder) {
+			t.Errorf("LICENSES-OF-MODULES does not name %s", holder)
+		}
+	}
 	command(t, top, "bash", "-n", "completions/millrace.bash")
 	var parts struct{ Components []struct{ Purl string } }
 	if err := json.Unmarshal(read(t, only(t, dist, "millrace-*-linux-amd64.cdx.json")), &parts); err != nil {

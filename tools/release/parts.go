@@ -40,7 +40,8 @@ func (r *release) writeParts() error {
 	return nil
 }
 
-// licenses returns the licenses of Go and of every module in the programs: most want to be handed on with copies.
+// licenses returns the licenses of Go, of every module in the programs, and of the page's chart library: most want to be
+// handed on with copies.
 func (r *release) licenses() ([]byte, error) {
 	info, err := buildinfo.ReadFile(r.programs[0].path)
 	if err != nil {
@@ -50,8 +51,8 @@ func (r *release) licenses() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	dirs := []string{filepath.Join(root, "LICENSE")}
-	names := []string{"Go " + info.GoVersion}
+	dirs := []string{filepath.Join(root, "LICENSE"), filepath.Join(r.root, "gateway", "dashboard", "page")}
+	names := []string{"Go " + info.GoVersion, "uPlot, in the page"}
 	for _, dep := range info.Deps {
 		said, err := r.output("go", "mod", "download", "-json", dep.Path+"@"+dep.Version)
 		if err != nil {
