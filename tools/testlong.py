@@ -26,8 +26,8 @@ STEPS = [
 
 # What tests have measured lies in bin/figures-NAME.json: each name with the step that writes it.
 FIGURES = {
-    "unit": "unit", "plain": "unit", "integration": "integration", "browser-test": "browser-test", "cluster-test": "cluster-test", "kubernetes-test": "kubernetes-test",
-    "slurm-test": "slurm-test", "histories": "histories",
+    "unit": "unit", "plain": "unit", "integration": "integration", "browser-test": "browser-test", "cluster-test": "cluster-test",
+    "kubernetes-test": "kubernetes-test", "slurm-test": "slurm-test", "histories": "histories",
 }  # fmt: skip
 
 
