@@ -48,7 +48,8 @@ export class Looks {
 
   latest() { return this.kept.at(-1); }
 
-  range() { return [this.last() - span, this.last() || 1]; }
+  // range is the time that charts show: two minutes at first.
+  range() { return [Math.min(this.kept[0]?.at ?? 0, this.last() - 120), this.last() || 1]; }
 
   // columns are what a chart draws: the times, and for each line its figures.
   columns(figures) {
@@ -59,17 +60,25 @@ export class Looks {
 
 const middle = (sorted) => (sorted.length === 0 ? null : sorted[Math.floor((sorted.length - 1) / 2)]);
 
+// middleOf is the median of a figure of ranks.
+export const middleOf = (ranks, name) => middle(ranks.map((r) => r[name]).sort((a, b) => a - b));
+
 const columnsOfRanks = ["rank", "epoch", "batch", "batches_behind", "samples_per_second", "think_ms", "waiting_share", "epoch_left_seconds", "idle_seconds"];
 
 // jobsOf makes ranks out of the columns of /v1/stats?readers=jobs, and adds up what they do together.
 export function jobsOf(jobs) {
   return jobs.map((j) => {
-    const ranks = j.rank.map((_, i) => Object.fromEntries(columnsOfRanks.map((name) => [name, j[name][i]])));
-    const along = [...ranks].sort((a, b) => a.epoch - b.epoch || a.batch - b.batch), waits = ranks.map((r) => r.waiting_share).sort((a, b) => a - b);
-    return {
-      ...j, ranks, hindmost: along[0], foremost: along.at(-1), median: middle(waits) ?? 0, longest: waits.at(-1) ?? 0,
-      samples: ranks.reduce((n, r) => n + r.samples_per_second, 0), left: Math.max(0, ...ranks.map((r) => r.epoch_left_seconds)) || NaN,
-    };
+    const most = (name) => j[name].reduce((a, b) => Math.max(a, b), 0), job = { ...j };
+    job.ranks = j.rank.map((_, i) => {
+      const r = { job };
+      for (const name of columnsOfRanks) r[name] = j[name][i];
+      return r;
+    });
+    const along = [...job.ranks].sort((a, b) => a.epoch - b.epoch || a.batch - b.batch);
+    return Object.assign(job, {
+      hindmost: along[0], foremost: along.at(-1), median: middleOf(job.ranks, "waiting_share") ?? 0, longest: most("waiting_share"),
+      samples: job.ranks.reduce((n, r) => n + r.samples_per_second, 0), left: most("epoch_left_seconds") || NaN,
+    });
   });
 }
 

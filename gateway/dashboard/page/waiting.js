@@ -1,11 +1,12 @@
 // The view of the waiting: what limits the readers now, every job and rank, where bytes come from, and
 // what the memory, the store and the other gateways do. It asks /v1/stats every two seconds while the tab
-// is looked at, and keeps the figures of ten minutes.
+// is looked at, and keeps the figures of ten minutes. #/waiting?rank=2 shows a rank beside its job's median;
+// where several jobs have such a rank, `job` is how the name of its job begins.
 
 import { count, duration, el, facts, fill, rate, share, short, size, table } from "./dom.js";
 import { Problem, json, poll } from "./api.js";
 import { chart, clock } from "./charts.js";
-import { Looks, jobsOf, plan, sum } from "./looks.js";
+import { Looks, jobsOf, middleOf, plan, sum } from "./looks.js";
 
 const every = 2000; // milliseconds between two looks
 const rowsShown = 50; // ranks in the table: those that need a look first
@@ -49,6 +50,7 @@ class Waiting {
     this.jobs = el("div", { id: "jobs" });
     this.strip = el("canvas", { id: "strip", role: "img", height: 1, width: 1 });
     this.ranks = el("div", { id: "ranks" });
+    this.one = el("section", { id: "rank", class: "panel", hidden: true, tabindex: -1, "aria-label": "One rank", onkeydown: (e) => { if (e.key === "Escape") this.place.go(...this.address()); } });
     this.cluster = el("div", { id: "cluster" });
     this.memory = el("div", { id: "memory" });
     this.pause = el("button", { type: "button", id: "pause", "aria-pressed": "false", onclick: () => this.setPaused(!this.paused) }, "Pause");
@@ -65,26 +67,39 @@ class Waiting {
       [make("Mean wait of a request for the store", duration, [{ label: "store", color: "--store" }], { most: 0.01 }), (l) => [l.latency]],
       [make("Memory budget", size, [{ label: "in use", color: "--memory" }, { label: "held", color: "--bad" }, { label: "budget", color: "--dim" }], { most: 1 << 20 }), (l) => [l.used, l.pinned, l.budget]],
     ];
-    fill(this.place.main, el("h1", null, "Waiting"),
+    this.sections = [el("h1", null, "Waiting"),
       el("section", { class: "panel limits", "aria-label": "What limits the readers now" }, el("h2", null, "What limits now"), this.sentence, this.cure, this.state),
       this.trouble,
       el("section", { "aria-label": "Jobs" }, el("h2", null, "Jobs"), this.jobs),
       el("section", { "aria-label": "Ranks" }, el("h2", null, "Ranks"),
         el("div", { class: "controls" }, el("label", null, "First ", this.sort), el("label", null, "Only ranks with ", this.filter), this.pause),
-        el("div", { class: "strip" }, this.strip), this.ranks),
+        el("div", { class: "strip" }, this.strip), this.one, this.ranks),
       el("section", { "aria-label": "Over ten minutes" }, el("h2", null, "Over ten minutes"), el("div", { class: "charts" }, this.charts.map(([c]) => c.node))),
       el("section", { "aria-label": "Memory and store" }, el("h2", null, "Memory and store"), this.memory),
-      this.cluster);
+      this.cluster];
+  }
+
+  // begin puts the view onto the page with its first figures, so that nothing moves when they come.
+  begin() {
+    if (!this.sentence.isConnected) fill(this.place.main, this.sections);
   }
 
   update(query) {
     this.sort.value = orders[query.get("sort")] ? query.get("sort") : "need";
     this.filter.value = query.get("only") ?? "";
+    const before = this.focus;
+    this.focus = query.get("rank") === null ? null : { rank: Number(query.get("rank")), job: query.get("job") ?? "" };
+    this.wanted = Boolean(this.focus);
     this.drawRanks();
+    if (before && !this.focus) [...this.ranks.querySelectorAll("a")].find((a) => a.hash === this.opened)?.focus();
+    this.opened = location.hash;
   }
 
+  // address is that of this view, with a rank that is shown or with none.
+  address(focus) { return [["waiting"], { sort: this.sort.value === "need" ? "" : this.sort.value, only: this.filter.value, ...focus }]; }
+
   choose() {
-    this.place.replace({ sort: this.sort.value === "need" ? "" : this.sort.value, only: this.filter.value });
+    this.place.replace(this.address(this.focus)[1]);
     this.drawRanks();
   }
 
@@ -99,11 +114,13 @@ class Waiting {
     const { signal } = this.place;
     const stats = await json("/v1/stats", { readers: "jobs" }, signal);
     if (signal.aborted || this.paused) return;
+    this.begin();
     fill(this.trouble);
     this.place.main.classList.remove("stale");
     this.stats = stats;
     this.all = jobsOf(stats.jobs ?? []);
-    this.looks.add(stats.counters, this.all.flatMap((j) => j.ranks), Date.now() / 1000);
+    this.every = this.all.flatMap((j) => j.ranks);
+    this.looks.add(stats.counters, this.every, Date.now() / 1000);
     this.drawLimits(stats.limits ?? {});
     this.drawJobs();
     this.drawRanks();
@@ -113,11 +130,12 @@ class Waiting {
   }
 
   failed(e) {
+    this.begin();
     this.place.main.classList.add("stale");
     fill(this.state, this.stats ? `The figures are those of ${clock(this.looks.last())}: the gateway gives no new ones.` : "");
     const lacks = e instanceof Problem && (e.status === 403 || e.status === 401);
     const p = lacks ? new Problem({ ...e, detail: `${e.detail}. This view needs the right "admin".` }) : e;
-    fill(this.trouble, this.place.fail(p, null));
+    patch(this.trouble, this.place.fail(p, null));
   }
 
   drawLimits(limits) {
@@ -131,9 +149,9 @@ class Waiting {
   }
 
   drawJobs() {
-    if (this.all.length === 0) return void fill(this.jobs, el("p", { class: "dim" }, "Nobody has read in the last five minutes. A job shows here with its first batch."));
+    if (this.all.length === 0) return void patch(this.jobs, el("p", { class: "dim" }, "Nobody has read in the last five minutes. A job shows here with its first batch."));
     const heads = ["Data set", "Plan", "Ranks", "Foremost", "Hindmost", "Samples a second", "Waits (median)", "Waits (longest)", "Epoch left"];
-    fill(this.jobs, table("Jobs that read", heads.map((text, i) => ({ text, number: i > 1 })), this.all.slice(0, rowsShown).map((j) => [
+    patch(this.jobs, table("Jobs that read", heads.map((text, i) => ({ text, number: i > 1 })), this.all.slice(0, rowsShown).map((j) => [
       j.dataset, plan(j), `${count(j.ranks.length)} of ${count(j.world_size)}`, this.position(j, j.foremost), this.position(j, j.hindmost),
       short(j.samples), share(j.median), share(j.longest), duration(j.left) || "-",
     ])), this.all.length > rowsShown && el("p", { class: "small" }, `${count(this.all.length - rowsShown)} more jobs are not shown.`));
@@ -155,18 +173,37 @@ class Waiting {
     if (!this.all || this.all.length === 0) {
       fill(this.ranks);
       this.strip.hidden = true;
+      this.drawOne();
       return;
     }
-    const of = orders[this.sort.value].of, only = this.filter.value.trim().toLowerCase();
-    const every = this.all.flatMap((j) => j.ranks.map((r) => ({ ...r, job: j })));
+    const of = orders[this.sort.value].of, only = this.filter.value.trim().toLowerCase(), { every } = this;
     const kept = every.filter((r) => !only || `${r.job.dataset} rank ${r.rank} epoch ${r.epoch}`.toLowerCase().includes(only));
     const sorted = kept.map((r) => [of(r), r]).sort(([a], [b]) => b[0] - a[0] || b[1] - a[1]).slice(0, rowsShown).map(([, r]) => r);
+    const held = holds(this.ranks); // then rows do not change places under somebody's hands
+    if (held) sorted.sort((a, b) => this.rows.indexOf(keyOf(a)) - this.rows.indexOf(keyOf(b)));
+    this.rows = sorted.map(keyOf);
     const heads = ["Data set", "Rank", "Epoch:batch", "Batches behind", "Samples a second", "Waits for bytes", "Between batches", "Last asked"];
-    fill(this.ranks, table("Ranks, and the share of their time that they wait", heads.map((text, i) => ({ text, number: i > 0 })), sorted.map((r) => [
-      r.job.dataset, `${count(r.rank)} of ${count(r.job.world_size)}`, this.position(r.job, r), count(r.batches_behind), short(r.samples_per_second),
-      share(r.waiting_share), duration(r.think_ms / 1000), r.idle_seconds < 5 ? "now" : `${duration(Math.round(r.idle_seconds))} ago`,
-    ])), el("p", { class: "small" }, `${count(sorted.length)} of ${count(every.length)} ranks are shown.`));
+    patch(this.ranks, table("Ranks, and the share of their time that they wait", heads.map((text, i) => ({ text, number: i > 0 })), sorted.map((r) => [
+      r.job.dataset, el("a", { href: this.place.to(...this.address({ rank: r.rank, job: this.all.length > 1 ? nameOf(r.job) : "" })) }, `${count(r.rank)} of ${count(r.job.world_size)}`),
+      this.position(r.job, r), count(r.batches_behind), short(r.samples_per_second), share(r.waiting_share), duration(r.think_ms / 1000), asked(r),
+    ])), el("p", { class: "small" }, `${count(sorted.length)} of ${count(every.length)} ranks are shown.${held ? " They keep their places while the table has the focus." : ""}`));
+    this.drawOne();
     this.drawStrip(every);
+  }
+
+  // drawOne shows the rank that the address names beside the median rank of its job.
+  drawOne() {
+    this.one.hidden = !this.focus || !this.all;
+    if (this.one.hidden) return;
+    const { rank, job } = this.focus, r = this.every.find((e) => e.rank === rank && nameOf(e.job).startsWith(job));
+    const title = el("h3", null, `Rank ${count(rank)}${r ? ` of ${nameOf(r.job)}` : ""}`), all = el("p", null, el("a", { href: this.place.to(...this.address()) }, "All ranks"));
+    if (!r) return void patch(this.one, title, el("p", null, "No such rank has read in the last five minutes."), all);
+    const m = (name) => middleOf(r.job.ranks, name), row = (text, name, write) => [text, write(r[name]), write(m(name))];
+    patch(this.one, title, el("p", { id: "why" }, why(r, m)), table("This rank beside its job", ["Figure", "This rank", "Median rank"].map((text, i) => ({ text, number: i > 0 })), [
+      ["Epoch:batch", this.position(r.job, r), ""], row("Batches behind", "batches_behind", count), row("Samples a second", "samples_per_second", short), row("Waits for bytes", "waiting_share", share),
+      row("Between batches", "think_ms", (ms) => duration(ms / 1000)), ["Last asked", asked(r), ""]]), all);
+    if (this.wanted) this.one.focus();
+    this.wanted = false;
   }
 
   // drawStrip paints a cell for each rank, the fuller the longer it waits.
@@ -191,7 +228,7 @@ class Waiting {
 
   drawMemory() {
     const c = this.stats.counters, l = this.looks.latest(), hits = sum(c, "millrace_cache_hits_total"), misses = sum(c, "millrace_cache_misses_total");
-    fill(this.memory, facts([
+    patch(this.memory, facts([
       ["Memory budget", size(c.millrace_budget_bytes ?? 0)], ["in use", size(c.millrace_budget_used_bytes ?? 0)], ["held by bodies and chunks in use", size(c.millrace_budget_pinned_bytes ?? 0)],
       ["Requests that wait for memory", count(c.millrace_budget_waiting ?? 0)], ["Chunks in memory", count(c.millrace_cache_chunks ?? 0)],
       ["Found in memory, since the start", hits + misses > 0 ? share(hits / (hits + misses)) : "-"],
@@ -204,7 +241,41 @@ class Waiting {
   async drawCluster(signal) {
     if (!this.place.root.links.cluster) return; // it is alone
     const { self, members } = await json("/v1/cluster", {}, signal);
-    fill(this.cluster, el("h2", null, "Gateways that are one cache"), table("Gateways of the cluster", ["Gateway", "State", "Address", "Why", { text: "Hello takes", number: true }, { text: "Bytes from it", number: true }],
-      [{ ...self, state: `${self.state}, this one` }, ...members].map((m) => [m.id, m.state, m.address, m.reason ?? "", duration(m.latency_ms / 1000), size(m.asked?.bytes ?? 0)])));
+    patch(this.cluster, el("h2", null, "Gateways that are one cache"), table("Gateways of the cluster", ["Gateway", "State", "Address", "Why", { text: "Hello takes", number: true }, { text: "Bytes from it", number: true }],
+      [[self.id, `${self.state}, this one`, self.address, "", "", ""], ...members.map((m) => [m.id, m.state, m.address, m.reason ?? "", duration(m.latency_ms / 1000), size(m.asked?.bytes ?? 0)])]));
   }
+}
+
+const nameOf = (j) => `${j.dataset}: ${plan(j)}, ${count(j.world_size)} ranks`;
+
+const keyOf = (r) => `${r.rank} ${nameOf(r.job)}`;
+
+const asked = (r) => (r.idle_seconds < 5 ? "now" : `${duration(Math.round(r.idle_seconds))} ago`);
+
+// why says what a rank does otherwise than the median rank.
+function why(r, m) {
+  if (r.idle_seconds > 60) return "It asks for nothing: it computes for long, waits for other ranks, or has ended.";
+  if (r.waiting_share > 0.2) return m("waiting_share") > r.waiting_share / 2 ? "It waits for bytes, as other ranks do: see what limits now." : "It waits for bytes longer than other ranks: see where its gateway reads from.";
+  if (r.think_ms > 1.5 * m("think_ms")) return "It takes longer between batches than other ranks: its program or its machine is slow, not the data.";
+  return "It does as other ranks do.";
+}
+
+// holds reports whether the focus or a selection is in a node.
+const holds = (node) => node.contains(document.activeElement) || (!getSelection().isCollapsed && node.contains(getSelection().anchorNode));
+
+// patch makes a node hold children, as fill does, and keeps the nodes that are there: with them the focus, a
+// selection, and how far somebody has scrolled. Listeners of the children are not taken over.
+const patch = (node, ...children) => match(node, fill(node.cloneNode(), ...children));
+
+function match(old, fresh) {
+  if (old.nodeName !== fresh.nodeName) return old.replaceWith(fresh);
+  if (old.nodeType === Node.TEXT_NODE) {
+    if (old.data !== fresh.data) old.data = fresh.data;
+    return undefined;
+  }
+  for (const { name } of [...old.attributes]) if (!fresh.hasAttribute(name)) old.removeAttribute(name);
+  for (const { name, value } of fresh.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+  const was = [...old.childNodes], now = [...fresh.childNodes];
+  was.slice(now.length).forEach((n) => n.remove());
+  return now.forEach((n, i) => (was[i] ? match(was[i], n) : old.append(n)));
 }

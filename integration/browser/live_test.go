@@ -1,0 +1,202 @@
+package browser_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/millrace-data/millrace/integration/harness"
+)
+
+const inEpoch = 25 // batches of 16 samples of the 400 that pictures packs
+
+// works has a job of eight ranks read until the returned function is called, or the test ends. Rank 3 is slow.
+func works(t *testing.T, g *harness.Gateway) (end func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var job sync.WaitGroup
+	for rank := range 8 {
+		pause := 100 * time.Millisecond
+		if rank == 3 {
+			pause = 600 * time.Millisecond
+		}
+		job.Go(func() {
+			for m := 0; ctx.Err() == nil; m++ {
+				_, _ = g.Try(ctx, fmt.Sprintf("/epoch/%d/batch/%d?batch_size=16&rank=%d&world_size=8", m/inEpoch, m%inEpoch, rank)) // the gateway may be down
+				select {
+				case <-ctx.Done():
+				case <-time.After(pause):
+				}
+			}
+		})
+	}
+	end = func() { cancel(); job.Wait() }
+	t.Cleanup(end)
+	return end
+}
+
+// shifts has the page sum up how far what it shows has moved without a reader's doing: the layout shift of web vitals.
+const shifts = `window.shift = {sum: 0, of: []};
+new PerformanceObserver((list) => list.getEntries().forEach((e) => {
+  if (e.hadRecentInput) return;
+  shift.sum += e.value;
+  shift.of.push(e.value.toFixed(3) + " " + e.sources.map((s) => s.node?.outerHTML?.slice(0, 60) ?? s.node?.nodeName).join(" | "));
+})).observe({type: "layout-shift", buffered: true});`
+
+// mostShift is what web vitals call good.
+const mostShift = 0.1
+
+// hastens makes each pause of the page's so many times shorter.
+func hastens(times int) string {
+	return fmt.Sprintf(`{ const wait = setTimeout; window.setTimeout = (f, ms, ...more) => wait(f, ms / %d, ...more); }`, times)
+}
+
+// begins has scripts run before those of the page.
+func (v *tab) begins(scripts ...string) {
+	v.t.Helper()
+	v.do(chromedp.ActionFunc(func(ctx context.Context) error {
+		for _, script := range scripts {
+			if _, err := page.AddScriptToEvaluateOnNewDocument(script).Do(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+}
+
+// opens leads the tab to a view.
+func (v *tab) opens(fragment string) {
+	v.t.Helper()
+	v.do(chromedp.Navigate(v.base + "/#" + fragment))
+}
+
+// says evaluates an expression that is a text.
+func (v *tab) says(expression string) (text string) {
+	v.t.Helper()
+	v.do(chromedp.Evaluate("String("+expression+")", &text))
+	return text
+}
+
+// stands fails where things have moved too far.
+func (v *tab) stands(what string) {
+	v.t.Helper()
+	var moved struct {
+		Sum float64
+		Of  []string
+	}
+	v.do(chromedp.Evaluate("shift", &moved))
+	v.t.Logf("figure: %s: layout shift %.3f", what, moved.Sum)
+	if moved.Sum >= mostShift {
+		v.t.Errorf("%s: got a layout shift of %.3f, want less than %.1f: %q", what, moved.Sum, mostShift, moved.Of)
+	}
+}
+
+// looks waits until the tab has drawn so many more answers of /v1/stats.
+func (v *tab) looks(n int) {
+	v.t.Helper()
+	v.do(chromedp.Evaluate(fmt.Sprintf(`window.looked = performance.getEntriesByType("resource").filter((e) => e.name.includes("/v1/stats")).length + %d`, n), nil))
+	v.until(`performance.getEntriesByType("resource").filter((e) => e.name.includes("/v1/stats")).length > looked`)
+}
+
+// asked is how many answers of a route a gateway has counted.
+func asked(t *testing.T, g *harness.Gateway, route string) float64 {
+	t.Helper()
+	return g.Metric(t, "millrace_http_requests_total", `route="`+route+`"`)
+}
+
+var figures = regexp.MustCompile(`[0-9][0-9.,]*`)
+
+// TestWaitingUnderLoad watches a job of eight ranks, of which rank 3 is slow: figures move, the sentence is the gateway's, and what somebody
+// does with the keyboard, selects or scrolls outlasts new figures. A rank has an address.
+func TestWaitingUnderLoad(t *testing.T) {
+	g := harness.Serve(t, pictures(t, 400), dataset, "--cache-size", "64MiB")
+	works(t, g)
+	b := open(t)
+	v := b.tab(t, g.Admin)
+	v.begins(shifts, hastens(5))
+	v.size(360, 800, "dark")
+	v.opens("/waiting")
+	v.until(`document.querySelectorAll("#ranks tbody tr").length === 8`)
+	for _, figure := range []string{`document.querySelector("#jobs tbody td:nth-child(4)").textContent`, `[...document.querySelectorAll(".chart-frame")].map((f) => f.ariaLabel).join()`} {
+		v.do(chromedp.Evaluate("window.figure = "+figure, nil))
+		v.until(figure + " !== figure")
+	}
+	v.stands("waiting, under load")
+	said := ""
+	for try := 0; said == "" && try < 100; try++ { // the tab and the test do not ask at the same moment
+		r, err := g.TryAdmin(t.Context(), "/v1/stats")
+		if err != nil || r.Status != http.StatusOK {
+			t.Fatalf("got status %d and %v, want 200", r.Status, err)
+		}
+		var stats struct{ Limits struct{ Sentence string } }
+		unmarshal(t, string(r.Body), &stats)
+		v.looks(1)
+		shown := v.says(`document.querySelector("#limits-sentence").textContent`)
+		if figures.ReplaceAllString(shown, "N") == figures.ReplaceAllString(stats.Limits.Sentence, "N") && strings.Contains(shown, "ank 3 ") {
+			said = shown
+		}
+	}
+	if t.Logf("the page says %q", said); said == "" {
+		t.Errorf("the page shows %s, want the sentence of /v1/stats, about rank 3", v.text())
+	}
+
+	// The keyboard, a selection and the scroll bar.
+	v.do(chromedp.Evaluate(`document.querySelector('#ranks a[href*="rank=3"]').focus(); window.held = document.activeElement; document.querySelector("#ranks .wide").scrollLeft = 90;
+		getSelection().selectAllChildren(document.querySelector("#jobs tbody td")); window.chosen = String(getSelection())`, nil))
+	v.looks(3)
+	if got := v.says(`[document.activeElement === held && held.href.includes("rank=3"), document.querySelector("#ranks .wide").scrollLeft === 90, String(getSelection()) === chosen && chosen !== ""]`); got != "true,true,true" {
+		t.Errorf("after three looks: got %s, want the focus, the scrolling and the selection where they were", got)
+	}
+	v.do(chromedp.KeyEvent(kb.Enter))
+	v.until(`document.activeElement.id === "rank" && location.hash.includes("rank=3") && document.querySelector("#why")`)
+	v.until(`document.querySelector("#why").textContent.includes("longer between batches")`)
+	v.judge("a rank")
+	v.keep("live-rank-360-dark")
+	v.do(chromedp.KeyEvent(kb.Escape))
+	v.until(`document.querySelector("#rank").hidden && !location.hash.includes("rank") && document.activeElement.hash?.includes("rank=3")`)
+	v.clean("under load")
+
+	v = b.tab(t, g.Admin)
+	v.begins(shifts)
+	v.size(1280, 800, "light")
+	v.opens("/waiting?rank=3&job=photos&sort=rank")
+	v.until(`document.querySelector("#rank h3")?.textContent.startsWith("Rank 3 of photos") && document.querySelector("#sort").value === "rank"`)
+	v.keep("live-rank-1280-light")
+	v.until(`document.activeElement.id === "rank"`) // so that it is on the screen
+	v.do(chromedp.Click("#rank a[href='#/waiting?sort=rank']"))
+	v.until(`document.querySelector("#rank").hidden`)
+	v.opens("/waiting?rank=11")
+	v.until(`document.querySelector("#rank").textContent.includes("No such rank")`)
+	v.clean("a rank's address")
+}
+
+// TestCluster watches three gateways that are one cache. One of them is killed: its neighbour's page says so.
+func TestCluster(t *testing.T) {
+	store := pictures(t, 400)
+	f := harness.NewFleet(t, harness.FleetConfig{Store: store, Dataset: dataset, Size: 3, Args: []string{"--cache-size", "64MiB", "--lame-duck", "300ms"}})
+	f.StartAll(t)
+	f.Agree(t)
+	works(t, f.Members[0].Gateway)
+	v := open(t).tab(t, f.Members[0].Admin)
+	v.begins(shifts, hastens(5))
+	v.size(1280, 1600, "light")
+	v.opens("/waiting")
+	v.until(`document.querySelectorAll("#cluster tbody tr").length === 3 && document.querySelectorAll("#ranks tbody tr").length === 8`)
+	v.until(`[...document.querySelectorAll("#cluster tbody tr")].some((r) => r.textContent.includes("gw-1") && !r.textContent.endsWith(" 0 B") && !r.lastChild.textContent.startsWith("0"))`)
+	v.judge("cluster")
+	v.keep("live-cluster-1280-light")
+	f.Members[2].Kill()
+	v.until(`[...document.querySelectorAll("#cluster tbody tr")].every((r) => !r.textContent.includes("gw-2") || !r.textContent.includes("alive"))`)
+	v.keep("live-cluster-killed")
+	v.stands("cluster")
+	v.clean("cluster")
+}
