@@ -107,22 +107,52 @@ func withoutSplits(dir string) string {
 // in this list of the folder that the sample's key lies in. nil: folders are no classes, or the names are too many to be kept.
 func (x *Index) ClassFolders() []string { return x.meta.Classes }
 
-// ClassSamples returns how many samples each of the ClassFolders has; nil where that does not follow from the shards alone. Shards of one folder
+// ClassRun is a row of samples of one class, which begins where the run before ends.
+type ClassRun struct {
+	End   uint64 // the number of the first sample behind it
+	Class int    // place in ClassFolders
+}
+
+// maxClassRuns bounds the rows of one class: folders, of which each class may have one in each split.
+const maxClassRuns = 1 << 16
+
+// ClassRuns returns the classes of all samples of class folders; nil where they do not follow from the shards alone. Shards of one folder
 // follow each other, so it looks at a few of each folder.
-func (x *Index) ClassSamples() []uint64 {
+func (x *Index) ClassRuns() (runs []ClassRun) {
 	if x.meta.Classes == nil || uint64(len(x.shards)) != x.head.samples {
 		return nil
 	}
-	counts := make([]uint64, len(x.meta.Classes))
 	for i := 0; i < len(x.shards); {
 		dir := path.Dir(x.shards[i].Key)
 		class, known := slices.BinarySearch(x.meta.Classes, path.Base(dir))
 		n := sort.Search(len(x.shards)-i, func(k int) bool { return !strings.HasPrefix(x.shards[i+k].Key, dir+"/") })
-		if !known || n == 0 { // a path with an empty or a dot element has no prefix that is its folder
+		if !known || n == 0 || len(runs) == maxClassRuns { // a path with an empty or a dot element has no prefix that is its folder
 			return nil
 		}
-		counts[class] += uint64(n)
 		i += n
+		runs = append(runs, ClassRun{uint64(i), class})
+	}
+	return runs
+}
+
+// ClassesOf returns how many classes some runs can name.
+func ClassesOf(runs []ClassRun) (n int) {
+	for _, r := range runs {
+		n = max(n, r.Class+1)
+	}
+	return n
+}
+
+// ClassSamples returns how many samples each of the ClassFolders has; nil where ClassRuns is.
+func (x *Index) ClassSamples() []uint64 {
+	runs := x.ClassRuns()
+	if runs == nil {
+		return nil
+	}
+	counts, begin := make([]uint64, len(x.meta.Classes)), uint64(0)
+	for _, r := range runs {
+		counts[r.Class] += r.End - begin
+		begin = r.End
 	}
 	return counts
 }

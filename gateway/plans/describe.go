@@ -2,6 +2,7 @@ package plans
 
 import (
 	"context"
+	"fmt"
 	"math"
 
 	"github.com/millrace-data/millrace/gateway/address"
@@ -71,6 +72,7 @@ type EpochInfo struct {
 type EpochLinks struct {
 	Self  string `json:"self"`
 	Batch string `json:"batch,omitempty"` // the first one
+	Draws string `json:"draws,omitempty"` // which chunks the batches draw from; left out of what has no such picture
 }
 
 // varianceInfo says how much the number of a class's samples varies between batches of sorted data, relative to
@@ -118,6 +120,9 @@ func (p *Plans) Describe(ctx context.Context, d *Dataset, b address.Batch) (Epoc
 	}
 	if info.Batches > 0 {
 		info.Links.Batch = b.URL(address.Body, 0)
+	}
+	if d.mixture == nil && !b.Deals() && b.Split == shuffle.Contiguous {
+		info.Links.Draws = fmt.Sprintf("/v1/datasets/%s/epochs/%d/draws?%s", b.Dataset, b.Epoch, b.Canonical())
 	}
 	if d.mixture != nil {
 		err := p.describeMixed(ctx, d, b.Plan, &info)

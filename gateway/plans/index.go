@@ -79,8 +79,9 @@ type Framing interface {
 type Types interface {
 	Fields() []format.Field
 	ClassFolders() []string
-	ClassSamples() []uint64 // of each of the ClassFolders; nil: unknown
-	Typed() bool            // answers go by the fields; from an index of version 1 they stay what they were
+	ClassSamples() []uint64           // of each of the ClassFolders; nil: unknown
+	ClassRuns() []chunkindex.ClassRun // the class of each sample; nil: unknown
+	Typed() bool                      // answers go by the fields; from an index of version 1 they stay what they were
 }
 
 // Keys finds a sample by its key, and tells the keys of a chunk in stored order, without keeping them.

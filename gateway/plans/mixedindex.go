@@ -103,6 +103,9 @@ func (x *mixedIndex) Fields() []format.Field {
 // ClassSamples is unknown: a mixture takes more of one source than of another.
 func (*mixedIndex) ClassSamples() []uint64 { return nil }
 
+// ClassRuns are unknown as well.
+func (*mixedIndex) ClassRuns() []chunkindex.ClassRun { return nil }
+
 // ClassFolders are those that all sources have.
 func (x *mixedIndex) ClassFolders() []string {
 	classes := x.parts[0].ClassFolders()

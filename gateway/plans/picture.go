@@ -122,6 +122,7 @@ type Picture struct {
 	RowChunks []uint32     `json:"row_chunks,omitempty"` // with axis=drawn and one chunk a row: its number
 	Windows   *WindowsInfo `json:"windows,omitempty"`
 	Lanes     *LanesInfo   `json:"lanes,omitempty"`
+	Mixing    *Mixing      `json:"mixing,omitempty"`
 }
 
 // WindowsInfo says where the windows begin that batches of a picture draw from.
@@ -144,10 +145,10 @@ type LanesInfo struct {
 }
 
 // PictureBytes is the memory to draw a picture: a number for each cell in memory, in the answer and as JSON, and with axis=drawn
-// the sequence of the chunks and its inverse.
+// the sequence of the chunks and its inverse; and what is looked at to measure how well the batches mix.
 func PictureBytes(d *Dataset, a address.Plan, r Rectangle) int64 {
 	const overhead, perCell, perPlace, perLane, perBorder = 64 << 10, 4 + 8 + 2*12, 12, 4, 128
-	n := overhead + perCell*int64(r.Columns)*int64(r.Rows) + maxBorders*perBorder
+	n := overhead + perCell*int64(r.Columns)*int64(r.Rows) + maxBorders*perBorder + maxMixed*bytesPerMixed
 	if r.Axis == axisDrawn {
 		n += perPlace*int64(d.Index.Chunks()) + perLane*d.lanes(a.Params)
 	}
@@ -168,6 +169,9 @@ func (p *Plans) Picture(ctx context.Context, d *Dataset, b address.Batch, r Rect
 	c := newCanvas(reading, b, r)
 	if err := c.draw(ctx); err != nil {
 		return Picture{}, fmt.Errorf("picture of epoch %d: %w", b.Epoch, err)
+	}
+	if out.Mixing, err = measureMixing(ctx, reading, b, r); err != nil {
+		return Picture{}, fmt.Errorf("mixing of epoch %d: %w", b.Epoch, err)
 	}
 	out.LookedAt, out.OutOf = c.lookedAt, c.outOf
 	out.Exact = c.lookedAt == c.outOf

@@ -206,4 +206,24 @@ PLANTS = [
         "./shuffle TestSequenceOfSlotIsItsLanes",
         [("shuffle/sequence.go", "_, first := o.read(lane, 0)", "first := from")],
     ),
+    (
+        "gateway takes the first sample of a class for one of the class before when it measures mixing",
+        "./gateway TestMixingIsWhatBatchesHold",
+        [("gateway/plans/mixing.go", "return m.runs[i].End > sample })].Class", "return m.runs[i].End >= sample })].Class")],
+    ),
+    (
+        "gateway measures mixing by the first batches alone",
+        "./gateway TestMixingLooksAtSome",
+        [("gateway/plans/mixing.go", "batching.Share(in.From+portion(i, batches, looks), b.Rank, b.WorldSize)", "batching.Share(in.From+i/64, b.Rank, b.WorldSize)")],
+    ),
+    (
+        "gateway counts a chunk once for each of its samples when it measures mixing",
+        "./gateway TestMixingIsWhatBatchesHold",
+        [("gateway/plans/mixing.go", "sum += len(slices.Compact(chunks))", "sum += len(chunks)")],
+    ),
+    (
+        "gateway links an epoch that ranks share by bytes to a picture that it refuses",
+        "./gateway TestEpochsLinkToTheirPictures",
+        [("gateway/plans/describe.go", "d.mixture == nil && !b.Deals() && b.Split", "d.mixture == nil && b.Split")],
+    ),
 ]
