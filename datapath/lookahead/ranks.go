@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	maxRanks = 4096             // remembered at once: the one not heard of for longest makes room
+	maxRanks = 16384            // remembered at once, at most 12 MB: the one not heard of for longest makes room
 	rankIdle = 5 * time.Minute  // after which one is no longer listed
 	ofLate   = 30 * time.Second // what is longer ago than this counts for less than a third
 )
@@ -35,6 +35,8 @@ type Reader struct {
 	Think  time.Duration // from the end of an answer to the next request, the mean of late
 	Waits  Shares        // of its time of late
 	Idle   time.Duration // since it last asked
+
+	before uint64 // batches before the last one asked for, from epoch 0 on
 }
 
 type rankKey struct {
@@ -113,25 +115,12 @@ func (r *Readers) join(k *rank, x *reader) {
 
 // List returns the ranks heard of lately, job by job, ranks in order.
 func (r *Readers) List(now time.Time) []Reader {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	foremost := map[Job]uint64{}
-	out := make([]Reader, 0, r.ranks.Len())
-	for _, k := range r.ranks.Keys() { // the one not heard of for longest first
-		v, _ := r.ranks.Peek(k)
-		if now.Sub(v.seen) > rankIdle {
-			r.ranks.Remove(k)
-			continue
-		}
-		if v.elsewhere {
-			continue
-		}
-		foremost[k.Job] = max(foremost[k.Job], v.batches(k.BatchSize))
-		out = append(out, v.describe(k, now))
+	out, foremost := r.heard(now), map[Job]uint64{}
+	for _, x := range out {
+		foremost[x.Job] = max(foremost[x.Job], x.before)
 	}
-	for i := range out {
-		v, _ := r.ranks.Peek(rankKey{out[i].Job, out[i].Rank})
-		out[i].Behind = foremost[out[i].Job] - v.batches(out[i].BatchSize)
+	for i, x := range out {
+		out[i].Behind = foremost[x.Job] - x.before
 	}
 	slices.SortFunc(out, func(a, b Reader) int {
 		return cmp.Or(
@@ -142,6 +131,22 @@ func (r *Readers) List(now time.Time) []Reader {
 	return out
 }
 
+// heard copies what List shows, in no order. Requests wait meanwhile.
+func (r *Readers) heard(now time.Time) []Reader {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out, ranks := make([]Reader, 0, r.ranks.Len()), r.ranks.Values()
+	for i, key := range r.ranks.Keys() {
+		switch k := ranks[i]; {
+		case now.Sub(k.seen) > rankIdle:
+			r.ranks.Remove(key)
+		case !k.elsewhere:
+			out = append(out, k.describe(key, now))
+		}
+	}
+	return out
+}
+
 // batches is how many global batches lie before the one that the rank last asked for, from epoch 0 on.
 func (k *rank) batches(size uint64) uint64 {
 	size = max(size, 1)
@@ -149,7 +154,7 @@ func (k *rank) batches(size uint64) uint64 {
 }
 
 func (k *rank) describe(key rankKey, now time.Time) Reader {
-	out := Reader{Job: key.Job, Rank: key.rank, Epoch: k.epoch, Batch: k.first / max(key.BatchSize, 1), Idle: now.Sub(k.seen)}
+	out := Reader{Job: key.Job, Rank: key.rank, Epoch: k.epoch, Batch: k.first / max(key.BatchSize, 1), Idle: now.Sub(k.seen), before: k.batches(key.BatchSize)}
 	if k.seconds > 0 && k.samples > 0 {
 		out.Rate = k.samples / k.seconds
 		left := float64(k.total-min(k.first, k.total)) / float64(key.WorldSize) / out.Rate
