@@ -32,12 +32,12 @@ type browser struct {
 	ctx context.Context
 }
 
-func open(t *testing.T) *browser {
+func open(t *testing.T, more ...chromedp.ExecAllocatorOption) *browser {
 	t.Helper()
 	quiet := chromedp.WithErrorf(func(string, ...any) {}) // events that the library does not know yet
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(installed(t)),
 		chromedp.NoSandbox, chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.UserDataDir(t.TempDir()))
-	ctx, cancel := chromedp.NewExecAllocator(t.Context(), options...)
+	ctx, cancel := chromedp.NewExecAllocator(t.Context(), append(options, more...)...)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx, quiet)
 	t.Cleanup(cancel)
@@ -144,7 +144,7 @@ func (v *tab) found() []string {
 // until waits for a condition of the page's.
 func (v *tab) until(condition string) {
 	v.t.Helper()
-	v.do(chromedp.Poll(condition, nil, chromedp.WithPollingInterval(100*time.Millisecond)))
+	v.do(chromedp.Poll(condition, nil, chromedp.WithPollingInterval(100*time.Millisecond), chromedp.WithPollingTimeout(0))) // do has a limit
 }
 
 // clean fails for whatever has gone wrong in the tab.

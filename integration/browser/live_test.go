@@ -73,10 +73,10 @@ func (v *tab) begins(scripts ...string) {
 	}))
 }
 
-// opens leads the tab to a view.
+// opens leads the tab to a view, and brings it to the front: a hidden one draws nothing.
 func (v *tab) opens(fragment string) {
 	v.t.Helper()
-	v.do(chromedp.Navigate(v.base + "/#" + fragment))
+	v.do(page.BringToFront(), chromedp.Navigate(v.base+"/#"+fragment))
 }
 
 // says evaluates an expression that is a text.
@@ -100,17 +100,27 @@ func (v *tab) stands(what string) {
 	}
 }
 
-// looks waits until the tab has drawn so many more answers of /v1/stats.
+// looks waits until the tab has drawn so many more answers of /v1/stats: then it asks for the next one.
 func (v *tab) looks(n int) {
 	v.t.Helper()
-	v.do(chromedp.Evaluate(fmt.Sprintf(`window.looked = performance.getEntriesByType("resource").filter((e) => e.name.includes("/v1/stats")).length + %d`, n), nil))
-	v.until(`performance.getEntriesByType("resource").filter((e) => e.name.includes("/v1/stats")).length > looked`)
-}
-
-// asked is how many answers of a route a gateway has counted.
-func asked(t *testing.T, g *harness.Gateway, route string) float64 {
-	t.Helper()
-	return g.Metric(t, "millrace_http_requests_total", `route="`+route+`"`)
+	looked := func() (n int) {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		for _, asked := range v.urls {
+			if strings.Contains(asked, "/v1/stats") {
+				n++
+			}
+		}
+		return n
+	}
+	was, end := looked(), time.Now().Add(patience)
+	for seen := was; seen <= was+n; time.Sleep(10 * time.Millisecond) {
+		if now := looked(); now > seen {
+			seen, end = now, time.Now().Add(patience)
+		} else if time.Now().After(end) {
+			v.t.Fatalf("the tab looks no more; it shows %s", v.text())
+		}
+	}
 }
 
 var figures = regexp.MustCompile(`[0-9][0-9.,]*`)

@@ -56,26 +56,27 @@ class Waiting {
     this.pause = el("button", { type: "button", id: "pause", "aria-pressed": "false", onclick: () => this.setPaused(!this.paused) }, "Pause");
     this.sort = el("select", { id: "sort", onchange: () => this.choose() }, Object.entries(orders).map(([name, o]) => el("option", { value: name }, o.text)));
     this.filter = el("input", { id: "filter", type: "search", autocomplete: "off", oninput: () => this.choose() });
-    const ten = { time: true }, range = () => this.looks.range();
-    const make = (title, value, lines, more) => chart({ title, value, x: ten, range, lines, together: "waiting", ...more }, signal);
+    const make = (title, value, most, colors, figures) => {
+      const lines = Object.entries(colors).map(([label, color]) => ({ label, color: `--${color}` }));
+      return [chart({ title, value, most, lines, x: { time: true }, range: () => this.looks.range(), together: "waiting" }, signal), figures];
+    };
     this.charts = [
-      [make("Bytes a second, by where they come from", rate, ["memory", "disk", "peer", "store"].map((t) => ({ label: t, color: `--${t}` })), { most: 1e6 }),
-        (l) => ["memory", "disk", "peer", "store"].map((t) => l.tiers[t])],
-      [make("Samples a second", short, [{ label: "all ranks", color: "--accent" }], { most: 10 }), (l) => [l.samples]],
-      [make("Share of their time that ranks wait", share, [{ label: "median", color: "--accent" }, { label: "longest", color: "--bad" }], { most: 1 }), (l) => [l.median, l.longest]],
-      [make("Requests to the store a second", short, [{ label: "reads", color: "--store" }, { label: "errors", color: "--bad" }], { most: 1 }), (l) => [l.reads, l.errors]],
-      [make("Mean wait of a request for the store", duration, [{ label: "store", color: "--store" }], { most: 0.01 }), (l) => [l.latency]],
-      [make("Memory budget", size, [{ label: "in use", color: "--memory" }, { label: "held", color: "--bad" }, { label: "budget", color: "--dim" }], { most: 1 << 20 }), (l) => [l.used, l.pinned, l.budget]],
+      make("Bytes a second, by where they come from", rate, 1e6, { memory: "memory", disk: "disk", peer: "peer", store: "store" }, ({ tiers: t }) => [t.memory, t.disk, t.peer, t.store]),
+      make("Samples a second", short, 10, { "all ranks": "accent" }, (l) => [l.samples]),
+      make("Share of their time that ranks wait", share, 1, { median: "accent", longest: "bad" }, (l) => [l.median, l.longest]),
+      make("Requests to the store a second", short, 1, { reads: "store", errors: "bad" }, (l) => [l.reads, l.errors]),
+      make("Mean wait of a request for the store", duration, 0.01, { store: "store" }, (l) => [l.latency]),
+      make("Memory budget", size, 1 << 20, { "in use": "memory", held: "bad", budget: "dim" }, (l) => [l.used, l.pinned, l.budget]),
     ];
+    const section = (title, ...parts) => el("section", { "aria-label": title }, el("h2", null, title), parts);
     this.sections = [el("h1", null, "Waiting"),
       el("section", { class: "panel limits", "aria-label": "What limits the readers now" }, el("h2", null, "What limits now"), this.sentence, this.cure, this.state),
       this.trouble,
-      el("section", { "aria-label": "Jobs" }, el("h2", null, "Jobs"), this.jobs),
-      el("section", { "aria-label": "Ranks" }, el("h2", null, "Ranks"),
-        el("div", { class: "controls" }, el("label", null, "First ", this.sort), el("label", null, "Only ranks with ", this.filter), this.pause),
+      section("Jobs", this.jobs),
+      section("Ranks", el("div", { class: "controls" }, el("label", null, "First ", this.sort), el("label", null, "Only ranks with ", this.filter), this.pause),
         el("div", { class: "strip" }, this.strip), this.one, this.ranks),
-      el("section", { "aria-label": "Over ten minutes" }, el("h2", null, "Over ten minutes"), el("div", { class: "charts" }, this.charts.map(([c]) => c.node))),
-      el("section", { "aria-label": "Memory and store" }, el("h2", null, "Memory and store"), this.memory),
+      section("Over ten minutes", el("div", { class: "charts" }, this.charts.map(([c]) => c.node))),
+      section("Memory and store", this.memory),
       this.cluster];
   }
 
@@ -115,7 +116,7 @@ class Waiting {
     const stats = await json("/v1/stats", { readers: "jobs" }, signal);
     if (signal.aborted || this.paused) return;
     this.begin();
-    fill(this.trouble);
+    patch(this.trouble, stats.counters.millrace_ready === 0 && el("p", { class: "banner" }, "The gateway is shutting down, or it has just started: new readers are sent to others."));
     this.place.main.classList.remove("stale");
     this.stats = stats;
     this.all = jobsOf(stats.jobs ?? []);
@@ -133,9 +134,8 @@ class Waiting {
     this.begin();
     this.place.main.classList.add("stale");
     fill(this.state, this.stats ? `The figures are those of ${clock(this.looks.last())}: the gateway gives no new ones.` : "");
-    const lacks = e instanceof Problem && (e.status === 403 || e.status === 401);
-    const p = lacks ? new Problem({ ...e, detail: `${e.detail}. This view needs the right "admin".` }) : e;
-    patch(this.trouble, this.place.fail(p, null));
+    const p = e.status === 401 ? new Problem({ ...e, detail: `${e.detail}. This view needs the right "admin".` }) : e;
+    patch(this.trouble, e.status !== 0 && this.place.fail(p, null)); // of a gateway that does not answer the frame tells
   }
 
   drawLimits(limits) {
@@ -227,14 +227,12 @@ class Waiting {
   }
 
   drawMemory() {
-    const c = this.stats.counters, l = this.looks.latest(), hits = sum(c, "millrace_cache_hits_total"), misses = sum(c, "millrace_cache_misses_total");
+    const c = this.stats.counters, l = this.looks.latest(), hits = sum(c, "millrace_cache_hits_total"), misses = sum(c, "millrace_cache_misses_total"), of = (name) => c[`millrace_${name}`] ?? 0;
     patch(this.memory, facts([
-      ["Memory budget", size(c.millrace_budget_bytes ?? 0)], ["in use", size(c.millrace_budget_used_bytes ?? 0)], ["held by bodies and chunks in use", size(c.millrace_budget_pinned_bytes ?? 0)],
-      ["Requests that wait for memory", count(c.millrace_budget_waiting ?? 0)], ["Chunks in memory", count(c.millrace_cache_chunks ?? 0)],
-      ["Found in memory, since the start", hits + misses > 0 ? share(hits / (hits + misses)) : "-"],
-      ["Let go before their readers came", count(c.millrace_cache_expected_evictions_total ?? 0)],
-      ["Requests being answered", count(Math.max(0, (c.millrace_http_in_flight_requests ?? 1) - 1))], // without the look itself
-      ["From the store, now", l?.stored === undefined || l.stored === null ? "-" : rate(l.stored)], ["Chunks on disk", c.millrace_disk_chunks === undefined ? "" : count(c.millrace_disk_chunks)],
+      ["Memory budget", size(of("budget_bytes"))], ["in use", size(of("budget_used_bytes"))], ["held by bodies and chunks in use", size(of("budget_pinned_bytes"))],
+      ["Requests that wait for memory", count(of("budget_waiting"))], ["Chunks in memory", count(of("cache_chunks"))], ["Found in memory, since the start", hits + misses > 0 ? share(hits / (hits + misses)) : "-"],
+      ["Let go before their readers came", count(of("cache_expected_evictions_total"))], ["Requests being answered", count(Math.max(0, of("http_in_flight_requests") - 1))], // without the look itself
+      ["From the store, now", l.stored === null ? "-" : rate(l.stored)], ["Chunks on disk", c.millrace_disk_chunks === undefined ? "" : count(of("disk_chunks"))],
     ]));
   }
 

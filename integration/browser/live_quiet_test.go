@@ -1,0 +1,183 @@
+package browser_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/heapprofiler"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/performance"
+	"github.com/chromedp/chromedp"
+
+	"github.com/millrace-data/millrace/integration/harness"
+)
+
+// door stands before a port of a gateway. It counts what it is asked, and passes it on.
+type door struct {
+	URL string
+
+	mu    sync.Mutex
+	looks int                                      // guarded by mu: requests for /v1/stats
+	other func(http.ResponseWriter, *http.Request) // guarded by mu: answers in place of the gateway
+}
+
+func before(t *testing.T, port string) *door {
+	t.Helper()
+	target, err := url.Parse(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, forward := &door{}, &httputil.ReverseProxy{
+		Rewrite:      func(p *httputil.ProxyRequest) { p.SetURL(target) },
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d.mu.Lock()
+		if strings.HasPrefix(r.URL.Path, "/v1/stats") {
+			d.looks++
+		}
+		other := d.other
+		d.mu.Unlock()
+		if other != nil {
+			other(w, r)
+			return
+		}
+		forward.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	d.URL = server.URL
+	return d
+}
+
+// answers has the door answer in place of the gateway; nil: the gateway does again.
+func (d *door) answers(other func(http.ResponseWriter, *http.Request)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.other = other
+}
+
+func (d *door) looked() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.looks
+}
+
+// TestHiddenTabsAskNothing: of two tabs one is hidden by the other, and asks for nothing while the other asks ten times. Seen again, it goes
+// on. A tab that is closed ends its request, and asks no more.
+func TestHiddenTabsAskNothing(t *testing.T) {
+	g := harness.Serve(t, pictures(t, 40), dataset, "--cache-size", "64MiB")
+	doors, tabs, b := [2]*door{}, [2]*tab{}, open(t)
+	for i := range doors {
+		doors[i] = before(t, g.Admin)
+		tabs[i] = b.tab(t, doors[i].URL)
+		tabs[i].begins(hastens(25))
+		tabs[i].opens("/waiting")
+		tabs[i].until(`document.querySelector("#as-of")?.textContent.startsWith("As of")`)
+	}
+	shown := 1
+	for range 2 {
+		hidden := 1 - shown
+		tabs[shown].do(page.BringToFront())
+		tabs[hidden].until("document.hidden && document.readyState === 'complete'")
+		tabs[shown].looks(2) // meanwhile what the hidden one had asked for is answered
+		was, watched := doors[hidden].looked(), doors[shown].looked()
+		tabs[shown].looks(10)
+		if got := doors[hidden].looked() - was; got != 0 {
+			t.Errorf("tab %d, which is hidden, asked %d times while the other one asked %d times", hidden, got, doors[shown].looked()-watched)
+		}
+		shown = hidden // it goes on
+	}
+	tabs[0].do(page.BringToFront())
+	began, ended := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	doors[0].answers(func(_ http.ResponseWriter, r *http.Request) {
+		once.Do(func() {
+			close(began)
+			<-r.Context().Done()
+			close(ended)
+		})
+	})
+	await(t, began, "the tab asks no more")
+	for _, v := range tabs {
+		v.clean("hidden and shown")
+	}
+	if err := chromedp.Cancel(tabs[0].ctx); err != nil {
+		t.Fatal(err)
+	}
+	await(t, ended, "the request of a closed tab goes on")
+	was := doors[0].looked()
+	tabs[1].do(page.BringToFront())
+	tabs[1].looks(5)
+	if got := doors[0].looked() - was; got != 0 {
+		t.Errorf("a closed tab asked %d times", got)
+	}
+}
+
+func await(t *testing.T, done <-chan struct{}, otherwise string) {
+	t.Helper()
+	select {
+	case <-done:
+	case <-time.After(patience):
+		t.Fatal(otherwise)
+	}
+}
+
+// held is what a tab holds once its garbage is collected.
+type held struct{ heap, nodes, listeners float64 }
+
+func (v *tab) memory() (h held) {
+	v.t.Helper()
+	var metrics []*performance.Metric
+	v.do(heapprofiler.CollectGarbage(), heapprofiler.CollectGarbage(), chromedp.ActionFunc(func(ctx context.Context) (err error) {
+		metrics, err = performance.GetMetrics().Do(ctx)
+		return err
+	}))
+	for _, x := range metrics {
+		switch x.Name {
+		case "JSHeapUsedSize":
+			h.heap = x.Value
+		case "Nodes":
+			h.nodes = x.Value
+		case "JSEventListeners":
+			h.listeners = x.Value
+		}
+	}
+	return h
+}
+
+// TestMemoryIsFlat watches the waiting of a job: after as many looks as the page keeps, it holds no more nodes and listeners than after the
+// first ones, and little more memory. With MILLRACE_LONG=1 the tab is watched for ten minutes at its own pace.
+func TestMemoryIsFlat(t *testing.T) {
+	g := harness.Serve(t, pictures(t, 400), dataset, "--cache-size", "64MiB")
+	works(t, g)
+	v := open(t).tab(t, g.Admin)
+	rounds, looks := 9, 40 // the page keeps 300 looks
+	if os.Getenv("MILLRACE_LONG") == "" {
+		v.begins(hastens(100))
+	} else {
+		rounds, looks = 11, 30
+	}
+	v.do(performance.Enable())
+	v.size(1280, 800, "light")
+	v.opens("/waiting")
+	v.until(`document.querySelectorAll("#ranks tbody tr").length === 8`)
+	began, all := time.Now(), []held{}
+	for range rounds {
+		v.looks(looks)
+		all = append(all, v.memory())
+		t.Logf("figure: after %v: %.2f MB, %.0f nodes, %.0f listeners", time.Since(began).Round(100*time.Millisecond), all[len(all)-1].heap/1e6, all[len(all)-1].nodes, all[len(all)-1].listeners)
+	}
+	early, late := all[0], all[len(all)-1]
+	if late.nodes > early.nodes+20 || late.listeners > early.listeners+5 || late.heap > early.heap+1e6 {
+		t.Errorf("got %+v at last, want it as at first, %+v, but for the looks that are kept", late, early)
+	}
+	v.clean("ten minutes")
+}

@@ -1,0 +1,122 @@
+package browser_test
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/millrace-data/millrace/integration/harness"
+)
+
+// first notes when a condition of the page's is first met and the frame that shows it is drawn, in milliseconds since its
+// address was asked for.
+func first(condition string) string {
+	return fmt.Sprintf(`new MutationObserver((_, o) => {
+	if (!(%s)) return;
+	o.disconnect();
+	requestAnimationFrame(() => setTimeout(() => { window.first = performance.now(); }));
+}).observe(document, {subtree: true, childList: true, characterData: true, attributes: true});`, condition)
+}
+
+// shown opens a view afresh, and returns when it was on the screen, in milliseconds.
+func (v *tab) shown(fragment string) (ms float64) {
+	v.t.Helper()
+	v.do(chromedp.Navigate("about:blank"), network.SetCacheDisabled(true))
+	v.opens(fragment)
+	v.until(`window.first !== undefined`)
+	v.do(chromedp.Evaluate(`first`, &ms))
+	return ms
+}
+
+func median(all []float64) float64 {
+	slices.Sort(all)
+	return all[len(all)/2]
+}
+
+// million is a data set of a million samples, each a chunk of its own.
+func million(t *testing.T) *harness.Store {
+	t.Helper()
+	store := harness.Open(t, "dir")
+	if err := os.MkdirAll(filepath.Join(store.Path, dataset), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(store.Path, dataset), "lines.jsonl", string(bytes.Repeat([]byte("[]\n"), 1_000_000)))
+	harness.MustRun(t, store, "index", store.Dataset(dataset), "--chunk-size", "3B", "--batch-size", "1000")
+	return store
+}
+
+// TestMany: 10,000 ranks have read, each a batch, and the first view of the waiting is there about as fast as that of a gateway without
+// any. They are asked about by turns. The order of a million chunks is drawn too.
+func TestMany(t *testing.T) {
+	const ranks, turns = 10_000, 5
+	store := million(t)
+	empty := harness.Serve(t, store, dataset, "--cache-size", "256MiB", "--no-prefetch")
+	g := harness.Serve(t, store, dataset, "--cache-size", "256MiB", "--no-prefetch")
+	asker := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}}
+	defer asker.CloseIdleConnections()
+	var next atomic.Int64
+	var readers errgroup.Group
+	for range 16 {
+		readers.Go(func() error {
+			for rank := next.Add(1) - 1; rank < ranks; rank = next.Add(1) - 1 {
+				r, err := harness.DoWith(t.Context(), asker, http.MethodGet, fmt.Sprintf("%s/epoch/0/batch/0?shuffle=none&batch_size=%d&rank=%d&world_size=%d", g.URL, ranks, rank, ranks))
+				if err != nil || r.Status != http.StatusOK {
+					return fmt.Errorf("rank %d: status %d, %w", rank, r.Status, err)
+				}
+			}
+			return nil
+		})
+	}
+	if err := readers.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	b := open(t)
+	tab := func(base, there string) *tab {
+		v := b.tab(t, base)
+		v.begins(first(there), shifts)
+		v.size(1280, 800, "light")
+		return v
+	}
+	const asOf = `document.querySelector("#as-of")?.textContent.startsWith("As of")`
+	none, v := tab(empty.Admin, asOf), tab(g.Admin, asOf)
+	var few, many, drawn []float64
+	for range turns {
+		few, many = append(few, none.shown("/waiting")), append(many, v.shown("/waiting"))
+		v.until(`document.querySelectorAll("#ranks tbody tr").length === 50 && document.querySelector("#ranks").textContent.includes("50 of 10,000")`)
+	}
+	v.looks(2)
+	v.stands("10,000 ranks")
+	var took float64
+	v.do(chromedp.Evaluate(`{ const at = performance.now(); const filter = document.querySelector("#filter"); filter.value = "rank 9999"; filter.dispatchEvent(new Event("input")); document.querySelector("#ranks").clientHeight; performance.now() - at }`, &took))
+	v.until(`document.querySelectorAll("#ranks tbody tr").length === 1`)
+	v.keep("live-10000-ranks-1280-light")
+	t.Logf("figure: the waiting of 10,000 ranks is there after %.0f ms, that of none after %.0f ms; a filter of the ranks takes %.0f ms; all: %.0f, %.0f", median(many), median(few), took, many, few)
+	if m, f := median(many), median(few); m > 3*f {
+		t.Errorf("got the waiting of 10,000 ranks after %.0f ms, that of none after %.0f ms, want at most 3 times as long", m, f)
+	}
+
+	none.clean("no ranks")
+	v.clean("10,000 ranks")
+
+	v = tab(g.URL, `document.querySelector("figure .wide")?.ariaLabel.includes("Arrow keys")`)
+	for range turns {
+		drawn = append(drawn, v.shown("/order/"+dataset))
+	}
+	if text := v.says(`document.querySelector("figure").textContent`); !strings.Contains(text, "chunks 0 to 999,999") {
+		t.Errorf("got %q, want a picture of a million chunks", text)
+	}
+	v.stands("a million chunks")
+	v.keep("live-million-chunks-1280-light")
+	v.clean("a million chunks")
+	t.Logf("figure: the order of a million chunks is drawn after %.0f ms, %.0f", median(drawn), drawn)
+}
