@@ -42,6 +42,7 @@ type Dataset struct {
 	Source     Source
 	Importance plans.Importance // nil: no losses are taken, and no plan has weights
 	Selection  plans.Selection  // nil: no plan has a subset or a quarantine
+	Address    string           // of the shards, as a command line takes it
 	Origin     string           // where the dataset lies and how it is reached: one of the same generation from elsewhere is another one
 	Close      func()           // called once, when no request uses the dataset any more; nil: nothing is
 }

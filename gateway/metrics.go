@@ -129,7 +129,8 @@ func (g *Gateway) getStats(x *exchange) error {
 	if g.cfg.Readers != nil {
 		readers = append(readers, g.cfg.Readers()...)
 	}
-	limits := g.metrics.looks.Find(bottleneck.Look{At: time.Now(), Counters: counters, Ranks: ranks(readers)}, g.started)
+	look := bottleneck.Look{At: time.Now(), Counters: counters, Ranks: ranks(readers), Address: g.addressOf}
+	limits := g.metrics.looks.Find(look, g.started)
 	answer := map[string]any{"version": g.cfg.Version, "counters": counters, "limits": limits}
 	if form == "jobs" {
 		answer["jobs"] = jobs(readers)
@@ -139,7 +140,17 @@ func (g *Gateway) getStats(x *exchange) error {
 	return sendJSON(x, answer)
 }
 
-// counters are all counters and gauges; of a histogram, its count and its sum.
+// addressOf returns the address of a dataset as a command line takes it; "" of a mixture.
+func (g *Gateway) addressOf(name string) string {
+	for _, d := range g.datasets.All() {
+		if d.Name() == name {
+			return d.address
+		}
+	}
+	return ""
+}
+
+// counters are all counters and gauges, with the processor time of the process; of a histogram, its count and its sum.
 func (g *Gateway) counters() (map[string]float64, error) {
 	families, err := g.metrics.registry.Gather()
 	if err != nil {
@@ -147,7 +158,7 @@ func (g *Gateway) counters() (map[string]float64, error) {
 	}
 	counters := map[string]float64{}
 	for _, f := range families {
-		if !strings.HasPrefix(f.GetName(), "millrace_") {
+		if !strings.HasPrefix(f.GetName(), "millrace_") && f.GetName() != bottleneck.Processor {
 			continue
 		}
 		for _, m := range f.GetMetric() {

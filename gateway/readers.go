@@ -8,17 +8,10 @@ import (
 )
 
 // Job is a plan that ranks read, and in how many shares.
-type Job struct {
-	Dataset    string `json:"dataset"`
-	Shuffle    string `json:"shuffle"`
-	Window     uint64 `json:"window,omitempty"`
-	Strata     uint64 `json:"strata,omitempty"`
-	Seed       uint64 `json:"seed,string"`
-	Importance string `json:"importance,omitempty"` // snapshot that its plan draws by
-	Subset     string `json:"subset,omitempty"`     // that its plan delivers, by the digest of the split
-	BatchSize  uint64 `json:"batch_size"`
-	WorldSize  uint64 `json:"world_size"`
-}
+type Job = bottleneck.Job
+
+// Spent is where the time of a rank went.
+type Spent = bottleneck.Spent
 
 // Reader is one rank of one job, as its requests show it: where it is, how fast, and how much of its
 // time it waits for bytes. Of late means the last half minute or so.
@@ -31,8 +24,7 @@ type Reader struct {
 	SamplesPerSecond float64 `json:"samples_per_second"` // of this rank, of late
 	ThinkMS          float64 `json:"think_ms"`           // from the end of an answer to the next request, of late
 	WaitingShare     float64 `json:"waiting_share"`      // of its time, for bytes, 0 to 1
-	PlanningShare    float64 `json:"-"`                  // of its time, while it is found out what is in its batch, or memory for that is waited for
-	SendingShare     float64 `json:"-"`                  // of its time, while its bytes are on the way to it
+	Spent            Spent   `json:"-"`
 	EpochLeftSeconds float64 `json:"epoch_left_seconds"` // at this rate; 0 while that is not known
 	IdleSeconds      float64 `json:"idle_seconds"`       // since it last asked
 }
@@ -103,8 +95,8 @@ func ranks(rs []Reader) []bottleneck.Rank {
 	out := make([]bottleneck.Rank, len(rs))
 	for i, r := range rs {
 		out[i] = bottleneck.Rank{
-			Dataset: r.Dataset, Rank: r.Rank, WorldSize: r.WorldSize, Waiting: r.WaitingShare,
-			Think: duration(r.ThinkMS / 1000), Behind: r.BatchesBehind, Idle: duration(r.IdleSeconds),
+			Job: r.Job, Rank: r.Rank, Spent: r.Spent, Think: duration(r.ThinkMS / 1000), Rate: r.SamplesPerSecond,
+			Behind: r.BatchesBehind, Idle: duration(r.IdleSeconds),
 		}
 	}
 	return out

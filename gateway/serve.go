@@ -27,6 +27,7 @@ type dataset struct {
 	source    Source
 	parts     []*dataset // the sources of a mixture
 	origin    string     // of Dataset
+	address   string     // of Dataset
 	indexETag string
 	close     func()           // nil: there is nothing to close
 	places    admission.Places // to plan in, where the index is read from its store meanwhile
@@ -93,7 +94,7 @@ func (g *Gateway) make(datasets []Dataset) (all []*dataset, err error) {
 func (g *Gateway) newDataset(d Dataset) *dataset {
 	p := plans.NewDataset(d.Name, d.Index, body.Forms(d.Index))
 	p.Importance, p.Selection = d.Importance, d.Selection
-	return &dataset{Dataset: p, gateway: g, source: d.Source, origin: d.Origin, indexETag: indexETag(d.Index), close: d.Close, places: admission.NewPlaces(admission.PlanningPlaces())}
+	return &dataset{Dataset: p, gateway: g, source: d.Source, origin: d.Origin, address: d.Address, indexETag: indexETag(d.Index), close: d.Close, places: admission.NewPlaces(admission.PlanningPlaces())}
 }
 
 // Close ends a dataset that no request uses any more.

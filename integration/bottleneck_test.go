@@ -3,94 +3,145 @@ package integration_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"net/http"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
 	"sync"
-	"sync/atomic"
+
 	"testing"
 	"time"
 
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// bottlenecks are scenes by the code of what limits the readers there. A disk, a network or a gateway that limits is not made here: on one
-// machine the readers would be what limits.
-func bottlenecks() map[string]func(*testing.T) scene {
-	return map[string]func(*testing.T) scene{
-		"nobody": func(t *testing.T) scene {
-			return scene{func(context.Context) {}, []*harness.Gateway{serve(t, packed(t, "dir"))}}
-		},
-		"store":       slowReads,
-		"store-fails": func(t *testing.T) scene { return storeFails(t, denies) },
-		"rank":        slowRank,
-		"readers":     func(t *testing.T) scene { return computes(t, 4*think) },
-		"memory":      fullBudget,
-		"cache":       thrashFar,
-		"peers":       silentPeer,
+const (
+	// settles is how long a load lasts before its gateway is judged: a look back covers six seconds, and a little more.
+	settles = 7 * time.Second
+
+	// settled is how often in a row a gateway then has to say the right thing before each answer counts.
+	settled = 2
+
+	// counted is how many answers to the first asker count, about a second apart.
+	counted = 6
+)
+
+// limits is what a gateway says of its readers.
+type limits struct{ Code, Sentence, Do string }
+
+// ask asks a gateway what limits its readers.
+func ask(ctx context.Context, g *harness.Gateway, query string) (limits, error) {
+	var stats struct{ Limits limits }
+	r, err := g.TryAdmin(ctx, "/v1/stats"+query)
+	if err == nil {
+		err = json.Unmarshal(r.Body, &stats)
+	}
+	return stats.Limits, err
+}
+
+// answers counts what a gateway says to all who ask.
+type answers struct {
+	mu            sync.Mutex
+	judged        bool // the situation is settled
+	early, counts map[string]int
+	wrong         []string
+}
+
+func (a *answers) note(want string, said limits) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.judged {
+		a.early[said.Code]++
+		return
+	}
+	a.counts[said.Code]++
+	if said.Code != want {
+		a.wrong = append(a.wrong, said.Code+": "+said.Sentence)
 	}
 }
 
-// computes is a rank that reads what is in memory.
-func computes(t *testing.T, think time.Duration) scene {
-	g := serve(t, packed(t, "dir"))
-	for m := range 25 {
-		g.MustGet(t, batchPath(0, m)+share(16, 0, 1))
+// asks asks again and again until ctx ends.
+func (a *answers) asks(ctx context.Context, g *harness.Gateway, query string, every time.Duration, want string) {
+	for ctx.Err() == nil {
+		if said, err := ask(ctx, g, query); err == nil {
+			a.note(want, said)
+		}
+		pause(ctx, every)
 	}
-	return scene{trains(g, 25, think, share(16, 0, 1)), []*harness.Gateway{g}}
 }
 
-// thrashFar is memory that is too small for its readers, before a store that is slow.
-func thrashFar(t *testing.T) scene {
-	var fault atomic.Pointer[http.HandlerFunc]
-	files, _ := harness.Files(t, 800, 64<<10)
-	store := harness.Open(t, "versitygw")
-	harness.Pack(t, store, files, dataset, "--shard-size", "8MiB", "--chunk-size", "256KiB", "--batch-size", "8")
-	g := harness.Serve(t, behind(t, store, &fault), dataset, "--cache-size", "16MiB")
-	slow := slowStore(&atomic.Bool{})
-	fault.Store(&slow)
-	var loads []func(context.Context)
-	for seed := range 6 {
-		loads = append(loads, trains(g, 100, think/10, fmt.Sprintf("?batch_size=8&seed=%d", seed)))
+// listen puts a gateway under load and counts what it says, to two pages and a terminal at once. Once it has settled each
+// wrong answer is a fault.
+func listen(t *testing.T, name, want string, s setting) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	var loading sync.WaitGroup
+	defer loading.Wait()
+	defer cancel()
+	g, a := s.gateways[0], &answers{early: map[string]int{}, counts: map[string]int{}}
+	loading.Go(func() { s.load(ctx) })
+	loading.Go(func() { a.asks(ctx, g, "?readers=jobs", 1100*time.Millisecond, want) })
+	loading.Go(func() { a.asks(ctx, g, "", 300*time.Millisecond, want) })
+	began := time.Now()
+	var said limits
+	for right, n := 0, 0; n < counted; pause(ctx, time.Second) {
+		var err error
+		if said, err = ask(ctx, g, "?readers=jobs"); err != nil {
+			t.Fatalf("got %v; before that %v", err, a.early)
+		}
+		a.note(want, said)
+		switch {
+		case a.judged:
+			n++
+		case said.Code == want && time.Since(began) > settles:
+			right++
+		default:
+			right = 0
+		}
+		if right == settled {
+			a.mu.Lock()
+			a.judged, right = true, 0
+			a.mu.Unlock()
+		}
 	}
-	return scene{together(loads...), []*harness.Gateway{g}}
+	cancel()
+	loading.Wait()
+	t.Logf("figure: %s | %s | %v | before it settled %v", name, want, a.counts, a.early)
+	t.Logf("figure: %s: %s (%s)", name, said.Sentence, said.Do)
+	if len(a.wrong) > 0 {
+		t.Errorf("got %d of %d answers wrong, want %q: %s", len(a.wrong), a.counts[want]+len(a.wrong), want, strings.Join(a.wrong, "\n"))
+	}
+	if command := regexp.MustCompile("`millrace (.*?)`").FindStringSubmatch(said.Do); command != nil {
+		harness.MustRun(t, s.store, strings.Fields(command[1])...)
+	} else if want == "store" || want == "cache" {
+		t.Errorf("got %q, want a command in it", said.Do)
+	}
 }
 
-// again is how often in a row, a second apart, a gateway has to say the same.
-const again = 3
-
-// TestBottlenecks puts gateways into situations, and asks the first one of each what limits its readers, until it says so and stays
-// with it.
+// TestBottlenecks puts gateways into situations and asks what limits their readers. What costs little processor time goes on side
+// by side; the rest comes after it, one after the other.
 func TestBottlenecks(t *testing.T) {
-	for want, meet := range bottlenecks() {
-		t.Run(want, func(t *testing.T) {
-			s := meet(t)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			var loading sync.WaitGroup
-			loading.Go(func() { s.load(ctx) })
-			defer loading.Wait()
-			defer cancel()
-			var said []string
-			for right := 0; ; {
-				var stats struct {
-					Limits struct{ Code, Sentence, Do string }
-				}
-				r, err := s.gateways[0].TryAdmin(ctx, "/v1/stats")
-				if err == nil {
-					err = json.Unmarshal(r.Body, &stats)
-				}
-				if err != nil {
-					t.Fatalf("got %v, before that %v", err, said)
-				}
-				said = append(said, stats.Limits.Code)
-				if right++; stats.Limits.Code != want {
-					right = 0
-				}
-				if right == again {
-					t.Logf("figure: %s (%s)", stats.Limits.Sentence, stats.Limits.Do)
-					return
-				}
-				pause(ctx, time.Second)
-			}
+	all := bottlenecks()
+	var making sync.Mutex // two that look for free ports at once might find the same
+	var light sync.WaitGroup
+	run := func(name string) {
+		t.Run(name, func(t *testing.T) {
+			s := func() setting {
+				making.Lock()
+				defer making.Unlock()
+				return all[name].meet(t)
+			}()
+			listen(t, name, all[name].want, s)
 		})
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if !all[name].heavy {
+			light.Go(func() { run(name) })
+		}
+	}
+	light.Wait()
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if all[name].heavy {
+			run(name)
+		}
 	}
 }

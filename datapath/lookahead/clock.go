@@ -16,6 +16,8 @@ type clock struct {
 	streams bool      // the rank reads answers of many batches: the next batch is read while one is sent, and nothing waits for it yet
 
 	seconds, planning, bytes, sending float64 // since the rank came, and of these those that it waited, by the cause
+
+	spent Spent // does not fade
 }
 
 // Arrival is how a request has come to its read. The zero value says nothing: it comes as its read begins.
@@ -39,6 +41,16 @@ type Shares struct {
 	Sending  float64
 }
 
+// Spent is where the time of a rank went since it came, in seconds. It only grows: the difference of two is exact.
+type Spent struct {
+	All      float64
+	Planning float64 // of All; the rank waited while the gateway found out what is in the batch, or had no memory to do so
+	Bytes    float64 // of All; it waited for bytes
+	Sending  float64 // of All; its bytes were on the way
+	Pauses   float64 // from the end of an answer to the next request
+	Paused   uint64  // number of these pauses
+}
+
 // pass counts the time until now.
 func (c *clock) pass(now time.Time) {
 	since := now.Sub(c.until).Seconds()
@@ -50,13 +62,16 @@ func (c *clock) pass(now time.Time) {
 	}
 	c.until = now
 	fade := math.Exp(-since / ofLate.Seconds())
+	c.spent.All += since
 	c.seconds, c.planning, c.bytes, c.sending = c.seconds*fade+since, c.planning*fade, c.bytes*fade, c.sending*fade
 	switch {
 	case c.open == 0 || !c.streams && c.open < c.most:
 	case c.missing == c.open || !c.streams && c.missing > 0:
 		c.bytes += since
+		c.spent.Bytes += since
 	default:
 		c.sending += since
+		c.spent.Sending += since
 	}
 }
 
@@ -75,6 +90,7 @@ func (c *clock) asked(came, now time.Time, ahead, anew bool) {
 	c.pass(now)
 	if since := c.until.Sub(before).Seconds(); waits && since > 0 && c.bytes <= bytes && c.sending <= sending {
 		c.planning += since
+		c.spent.Planning += since
 	}
 	c.open++
 	c.missing++

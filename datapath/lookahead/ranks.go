@@ -34,6 +34,7 @@ type Reader struct {
 	Left   time.Duration // to the end of the epoch at this rate; 0 while that is not known
 	Think  time.Duration // from the end of an answer to the next request, the mean of late
 	Waits  Shares        // of its time of late
+	Spent  Spent
 	Idle   time.Duration // since it last asked
 
 	before uint64 // batches before the last one asked for, from epoch 0 on
@@ -89,6 +90,8 @@ func (r *Readers) step(d Dataset, at shuffle.Cursor, a Arrival, now time.Time) (
 			thought = max(now.Sub(k.done), 0) // another request of the rank may have ended since this one looked at the clock
 			k.pauses += thought.Seconds()
 			k.paused++
+			k.clock.spent.Pauses += thought.Seconds()
+			k.clock.spent.Paused++
 		}
 	}
 	number := at.Epoch.Number()
@@ -161,6 +164,7 @@ func (k *rank) describe(key rankKey, now time.Time) Reader {
 		out.Left = time.Duration(min(left, math.MaxInt32) * float64(time.Second))
 	}
 	out.Think, out.Waits = k.think(), k.clock.shares(now)
+	out.Spent = k.clock.spent // shares has brought it up to date
 	return out
 }
 

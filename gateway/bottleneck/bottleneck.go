@@ -1,5 +1,5 @@
-// Package bottleneck says what limits the readers of a gateway now: in one sentence, with the figures that show it, and what to do about
-// it. It compares two looks at the counters that /v1/stats shows, and at the ranks that read.
+// Package bottleneck says in one sentence what limits the readers of a gateway now, with the figures that show it, and
+// what to do. It compares two looks at the counters of /v1/stats and at the ranks that read.
 package bottleneck
 
 import (
@@ -7,21 +7,49 @@ import (
 	"time"
 )
 
+// Processor is the counter of the processor time of the gateway. It is the only counter of a look that has no prefix millrace_.
+const Processor = "process_cpu_seconds_total"
+
 // Look is what a gateway shows at one moment.
 type Look struct {
 	At       time.Time
 	Counters map[string]float64 // by their names in /v1/stats, labels included
 	Ranks    []Rank
+	Address  func(dataset string) string // of its shards, as a command line takes it; "", or a nil func: not known
 }
 
-// Rank is one rank of one job, of late.
+// Job is a plan that ranks read, and in how many shares.
+type Job struct {
+	Dataset    string `json:"dataset"`
+	Shuffle    string `json:"shuffle"`
+	Window     uint64 `json:"window,omitempty"`
+	Strata     uint64 `json:"strata,omitempty"`
+	Seed       uint64 `json:"seed,string"`
+	Importance string `json:"importance,omitempty"` // snapshot that its plan draws by
+	Subset     string `json:"subset,omitempty"`     // that its plan delivers, by the digest of the split
+	BatchSize  uint64 `json:"batch_size"`
+	WorldSize  uint64 `json:"world_size"`
+}
+
+// Rank is one rank of one job.
 type Rank struct {
-	Dataset         string
-	Rank, WorldSize uint64
-	Waiting         float64       // share of its time that it waits for bytes, 0 to 1
-	Think           time.Duration // from the end of an answer to its next request
-	Behind          uint64        // batches, the foremost rank of its job
-	Idle            time.Duration // since it last asked
+	Job
+	Rank   uint64
+	Spent  Spent         // since the rank came
+	Think  time.Duration // from the end of an answer to the next request, the mean of the last half minute
+	Rate   float64       // samples per second in the last half minute
+	Behind uint64        // batches behind the foremost rank of the job
+	Idle   time.Duration // since the rank last asked
+}
+
+// Spent is where the time of a rank went since it came, in seconds. It only grows.
+type Spent struct {
+	All      float64
+	Planning float64 // of All; the rank waited while the gateway found out what is in the batch, or had no memory to do so
+	Bytes    float64 // of All; it waited for bytes
+	Sending  float64 // of All; its bytes were on the way
+	Pauses   float64 // from the end of an answer to the next request
+	Paused   uint64  // number of these pauses
 }
 
 // Finding is what limits the readers. Its text is for people; Code stays the same.
@@ -29,33 +57,38 @@ type Finding struct {
 	Code     string  `json:"code"`
 	Sentence string  `json:"sentence"`
 	Cure     string  `json:"do,omitempty"` // the setting to touch, or where to look
-	Seconds  float64 `json:"seconds"`      // that were looked at
+	Seconds  float64 `json:"seconds"`      // between the two looks
 }
 
 const (
-	leastApart = 5 * time.Second // between two looks that are compared, if there are such
-	each       = time.Second     // between two looks that are kept
+	// leastApart is the least time between two looks that are compared, where there are such. In less time a rank
+	// that computes for a second or two asks too rarely.
+	leastApart = 5 * time.Second
+
+	// each is the least time between two looks that are kept, so that few are, however many people ask.
+	each = time.Second
 )
 
-// History keeps the looks of the last seconds. The zero value has none. It is safe for concurrent use.
+// History keeps the looks of the last seconds. All who ask share them. The zero value has none. It is safe for
+// concurrent use.
 type History struct {
 	mu    sync.Mutex
-	looks []Look // guarded by mu
+	looks []Look // guarded by mu; the first one is the start of the gateway
 }
 
-// Find says what limits now: it compares a look with the last one that is five seconds older, with the oldest one where there is none,
-// and the first look of all with the time at which the gateway began.
+// Find says what limits now. It compares a look with the last one that is five seconds older. Where no look is, it
+// takes the oldest one: at first that is the start of the gateway, when all counters were zero.
 func (h *History) Find(now Look, began time.Time) Finding {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if len(h.looks) == 0 {
+		h.looks = []Look{{At: began}}
+	}
 	for len(h.looks) > 1 && now.At.Sub(h.looks[1].At) >= leastApart {
 		h.looks = h.looks[1:]
 	}
-	before := Look{At: began}
-	if len(h.looks) > 0 {
-		before = h.looks[0]
-	}
-	if n := len(h.looks); n == 0 || now.At.Sub(h.looks[n-1].At) >= each {
+	before := h.looks[0]
+	if now.At.Sub(h.looks[len(h.looks)-1].At) >= each {
 		h.looks = append(h.looks, now)
 	}
 	return find(before, now)

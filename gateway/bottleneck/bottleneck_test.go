@@ -7,38 +7,54 @@ import (
 	"time"
 )
 
-// rank is rank 0 or 1 of two of one job.
-func rank(number uint64, waiting float64, think time.Duration) Rank {
-	return Rank{Dataset: "photos", Rank: number, WorldSize: 2, Waiting: waiting, Think: think}
+// period is the time between the two looks of a situation, in seconds.
+const period = 10
+
+// rank is one rank of two of a job. Of the period it waited these shares; else it computed for think between two batches.
+func rank(number uint64, planning, bytes, sending float64, think time.Duration) Rank {
+	batches := uint64(period * (1 - planning - bytes - sending) / think.Seconds())
+	return Rank{
+		Job: Job{Dataset: "photos", Shuffle: "window", Window: 64, BatchSize: 32, WorldSize: 2}, Rank: number, Think: think, Rate: 100,
+		Spent: Spent{All: period, Planning: period * planning, Bytes: period * bytes, Sending: period * sending, Pauses: float64(batches) * think.Seconds(), Paused: batches},
+	}
+}
+
+func phase(name string) string {
+	return `millrace_http_phase_seconds_total{dataset="photos",phase="` + name + `"}`
+}
+func tier(name string) string {
+	return `millrace_tier_wait_seconds_total{dataset="photos",tier="` + name + `"}`
 }
 
 const (
-	read      = `millrace_http_phase_seconds_total{dataset="photos",phase="read"}`
-	fromStore = `millrace_tier_wait_seconds_total{dataset="photos",tier="store"}`
+	fast = 10 * time.Millisecond
+	sent = `millrace_http_response_bytes_total{dataset="photos",route="/"}`
 )
 
-// situations are what the counters have risen by in ten seconds, and who reads.
+// situations are by how much the counters have risen in the period, and who reads.
 func situations() map[string]Look {
-	waiting := []Rank{rank(0, .9, time.Millisecond), rank(1, .5, time.Millisecond)}
-	slow := []Rank{rank(0, .1, 5*time.Millisecond), rank(1, .01, 500*time.Millisecond)}
+	waiting := []Rank{rank(0, .02, .8, .08, fast), rank(1, 0, .5, 0, fast)}
+	slow := []Rank{rank(0, 0, .1, 0, 5*time.Millisecond), rank(1, 0, .01, 0, 500*time.Millisecond)}
 	slow[1].Behind = 20
-	idle := rank(0, .9, 0)
+	idle := rank(0, 0, 0, 0, fast)
 	idle.Idle = time.Minute
+	planned, taken := rank(0, .8, .1, .05, fast), rank(0, .1, .1, .4, fast)
 	return map[string]Look{
 		"nobody":      {Ranks: []Rank{idle}},
 		"memory":      {Ranks: waiting, Counters: map[string]float64{"millrace_budget_refused_total": 3, "millrace_budget_bytes": 32e6, "millrace_budget_pinned_bytes": 31e6}},
 		"store-fails": {Ranks: waiting, Counters: map[string]float64{"millrace_store_errors_throttled_total": 7, "millrace_store_requests_total": 40}},
 		"peers":       {Ranks: waiting, Counters: map[string]float64{"millrace_peer_failed_total": 3, "millrace_peer_reads_total": 40}},
 		"rank":        {Ranks: slow},
-		"readers":     {Ranks: []Rank{rank(0, .1, time.Second), rank(1, .2, 2*time.Second)}},
-		"cache":       {Ranks: waiting, Counters: map[string]float64{"millrace_cache_expected_evictions_total": 20, "millrace_cache_loads_total": 100, read: 9, fromStore: 9}},
-		"store":       {Ranks: waiting, Counters: map[string]float64{"millrace_store_read_bytes_total": 480e6, "millrace_store_reads_total": 60, read: 9, fromStore: 9}},
-		"disk": {Ranks: waiting, Counters: map[string]float64{
-			"millrace_disk_hit_bytes_total": 480e6, read: 9, strings.Replace(fromStore, "store", "disk", 1): 9, fromStore: 1,
+		"readers":     {Ranks: []Rank{rank(0, .03, .1, .03, time.Second), rank(1, 0, .2, 0, 2*time.Second)}},
+		"cache":       {Ranks: waiting, Counters: map[string]float64{"millrace_cache_expected_evictions_total": 20, "millrace_cache_loads_total": 100, tier("store"): 9}},
+		"store": {Ranks: waiting, Counters: map[string]float64{
+			"millrace_store_read_bytes_total": 480e6, "millrace_store_reads_total": 60, tier("store"): 9, "millrace_budget_bytes": 64 << 20,
 		}},
-		"network":  {Ranks: waiting, Counters: map[string]float64{strings.Replace(read, "read", "send", 1): 9, read: 2, `millrace_http_response_bytes_total{dataset="photos",route="/"}`: 1e9}},
-		"planning": {Ranks: waiting, Counters: map[string]float64{strings.Replace(read, "read", "plan", 1): 9, read: 2}},
-		"gateway":  {Ranks: waiting, Counters: map[string]float64{"millrace_readers_samples_per_second": 1e5, read: 9, strings.Replace(fromStore, "store", "memory", 1): 9}},
+		"disk":     {Ranks: waiting, Counters: map[string]float64{"millrace_disk_hit_bytes_total": 480e6, tier("disk"): 9, tier("store"): 1}},
+		"peer":     {Ranks: waiting, Counters: map[string]float64{tier("peer"): 9, tier("store"): 1}},
+		"network":  {Ranks: []Rank{taken}, Counters: map[string]float64{phase("send"): 9, sent: 1e9, Processor: .5}},
+		"planning": {Ranks: []Rank{planned}, Counters: map[string]float64{phase("locate"): 7, phase("plan"): 1, phase("edge"): 2}},
+		"gateway":  {Ranks: []Rank{taken}, Counters: map[string]float64{"millrace_readers_samples_per_second": 1e5, phase("send"): 9, sent: 1e9, Processor: 4}},
 	}
 }
 
@@ -47,8 +63,16 @@ func TestEachRuleHasItsSituation(t *testing.T) {
 	said := map[string]bool{}
 	for want, now := range situations() {
 		now.At = time.Unix(1000, 0)
-		before := Look{At: now.At.Add(-10 * time.Second), Counters: map[string]float64{}}
-		later := Look{At: now.At, Ranks: now.Ranks, Counters: map[string]float64{}}
+		before := Look{At: now.At.Add(-period * time.Second), Counters: map[string]float64{}}
+		later := Look{At: now.At, Counters: map[string]float64{}}
+		for _, r := range now.Ranks {
+			earlier := r
+			earlier.Spent = Spent{All: 1e4, Planning: 3e3, Bytes: 3e3, Sending: 3e3, Pauses: 3e3, Paused: 7}
+			before.Ranks = append(before.Ranks, earlier)
+			s := r.Spent
+			r.Spent = Spent{1e4 + s.All, 3e3 + s.Planning, 3e3 + s.Bytes, 3e3 + s.Sending, 3e3 + s.Pauses, 7 + s.Paused}
+			later.Ranks = append(later.Ranks, r)
+		}
 		for _, of := range situations() {
 			for name := range of.Counters {
 				if strings.HasSuffix(name, "_total") || strings.Contains(name, "{") {
@@ -60,7 +84,7 @@ func TestEachRuleHasItsSituation(t *testing.T) {
 			later.Counters[name] += value
 		}
 		got := find(before, later)
-		if got.Code != want || got.Seconds != 10 || !strings.HasSuffix(got.Sentence, ".") || strings.Contains(got.Sentence, "%!") {
+		if got.Code != want || got.Seconds != period || !strings.HasSuffix(got.Sentence, ".") || strings.Contains(got.Sentence, "%!") {
 			t.Errorf("%s: got %+v", want, got)
 		}
 		said[got.Code] = true
@@ -72,28 +96,75 @@ func TestEachRuleHasItsSituation(t *testing.T) {
 	}
 }
 
-// TestFigures: a sentence has the figures of the time that was looked at, and names the rank.
+// TestFigures: a sentence has the figures of the time that was looked at, and names the rank. What it advises can be typed.
 func TestFigures(t *testing.T) {
 	for code, want := range map[string]string{
 		"store":  "The store limits: it gives 48 MB/s in 60 reads. Rank 0 of 2 of photos waits 90 % of its time for bytes.",
-		"rank":   "Rank 1 of 2 of photos is slow: it takes 500ms between two batches, others of its job 5ms, and waits 1 % of its time for bytes; it is 20 batches behind.",
-		"cache":  "20 of 100 chunks were let go",
-		"memory": "31 MB of 32 MB are held",
+		"rank":   "Rank 1 of 2 of photos is slow: it takes 500ms between two batches, others of its job take 5ms. The gateway waits for it 99 % of the time; it is 20 batches behind.",
+		"cache":  "20 chunks left it before the readers that came for them, while 100 were brought",
+		"memory": "hold 31 MB of 32 MB",
 	} {
 		now := situations()[code]
-		now.At = time.Unix(10, 0)
-		if got := find(Look{At: time.Unix(0, 0)}, now); !strings.Contains(got.Sentence, want) {
+		now.At = time.Unix(period, 0)
+		now.Address = func(string) string { return "file:///my data" }
+		got := find(Look{At: time.Unix(0, 0)}, now)
+		if !strings.Contains(got.Sentence, want) {
 			t.Errorf("%s: got %q, want %q in it", code, got.Sentence, want)
+		}
+		const line = "`millrace simulate 'file:///my data' --ranks 2 --rate 1200/s --batch-size 32 --shuffle window --window 64 --cache-size 64MiB,128MiB,256MiB --disk-cache-size 0,1024MiB --store-bandwidth 48.0MB/s`"
+		if code == "store" && !strings.Contains(got.Cure, line) {
+			t.Errorf("got %q, want %q in it", got.Cure, line)
 		}
 	}
 }
 
-// TestWhatIsCompared: with the last look that is five seconds older, with the oldest one where there is none, and at first with the start.
+// TestRanksThatStandStill: a rank that stopped is slow for a minute, and no more once it goes on. A job that has ended is
+// not named beside one that reads. Who waits for an answer reads, however long ago the question was.
+func TestRanksThatStandStill(t *testing.T) {
+	at := time.Unix(1000, 0)
+	reads, stopped, ended := rank(0, 0, .1, 0, fast), rank(1, 0, 0, 0, fast), rank(0, 0, 0, 0, fast)
+	ended.Seed, ended.Idle, ended.Spent = 7, 40*time.Second, Spent{}
+	before := Look{At: at.Add(-period * time.Second), Ranks: []Rank{stopped}}
+	stopped.Spent.All += period
+	stopped.Behind, stopped.Idle = 400, 12*time.Second
+	got := find(before, Look{At: at, Ranks: []Rank{reads, stopped}})
+	if got.Code != "rank" || !strings.Contains(got.Sentence, "has not asked for 12s") {
+		t.Errorf("a rank that stopped: got %+v", got)
+	}
+	before = Look{At: before.At, Ranks: []Rank{stopped}}
+	stopped.Idle, stopped.Think = 0, time.Second
+	stopped.Spent.All, stopped.Spent.Pauses, stopped.Spent.Paused = stopped.Spent.All+period, stopped.Spent.Pauses+period, stopped.Spent.Paused+900
+	if got := find(before, Look{At: at, Ranks: []Rank{reads, stopped}}); got.Code != "readers" {
+		t.Errorf("a rank that goes on: got %+v, want readers", got)
+	}
+	if got := find(Look{At: before.At}, Look{At: at, Ranks: []Rank{ended, reads}}); got.Code != "readers" || !strings.Contains(got.Sentence, "10ms") {
+		t.Errorf("beside a job that has ended: got %+v, want readers, and 10ms", got)
+	}
+	waits := rank(0, 0, 1, 0, fast)
+	waits.Idle = 2 * time.Minute
+	if got := find(Look{At: before.At}, Look{At: at, Ranks: []Rank{waits}, Counters: map[string]float64{tier("store"): 1}}); got.Code != "store" {
+		t.Errorf("a rank that waits for two minutes: got %+v, want store", got)
+	}
+}
+
+// TestManyRanks: one slow rank is found among as many as a gateway remembers.
+func TestManyRanks(t *testing.T) {
+	var all []Rank
+	for i := range uint64(4096) {
+		all = append(all, rank(i, 0, .1, 0, fast))
+	}
+	all[4000].Behind, all[4000].Spent.Paused = 20, 3
+	if got := find(Look{At: time.Unix(0, 0)}, Look{At: time.Unix(period, 0), Ranks: all}); got.Code != "rank" || !strings.Contains(got.Sentence, "Rank 4000 ") {
+		t.Errorf("got %+v, want rank 4000", got)
+	}
+}
+
+// TestWhatIsCompared: the last look that is five seconds older, or the oldest one where there is none. At first that is the start.
 func TestWhatIsCompared(t *testing.T) {
 	var h History
 	began := time.Unix(0, 0)
 	for _, step := range []struct{ at, want float64 }{
-		{2, 2}, {3, 1}, {3.5, 1.5}, {6.9, 4.9}, {7, 5}, {8, 5}, {8.1, 5.1}, {9.4, 6.4}, {14.5, 5.1}, {300, 285.5}, {301, 286.5}, {305, 5},
+		{2, 2}, {3, 3}, {3.5, 3.5}, {6.9, 6.9}, {7, 5}, {8, 5}, {8.1, 5.1}, {9.4, 6.4}, {14.5, 5.1}, {300, 285.5}, {300.1, 285.6}, {301, 286.5}, {305, 5},
 	} {
 		at := began.Add(time.Duration(step.at * float64(time.Second)))
 		if got := h.Find(Look{At: at, Counters: map[string]float64{}}, began); fmt.Sprintf("%.1f", got.Seconds) != fmt.Sprintf("%.1f", step.want) {
@@ -101,6 +172,22 @@ func TestWhatIsCompared(t *testing.T) {
 		}
 		if len(h.looks) > 7 {
 			t.Errorf("got %d looks kept", len(h.looks))
+		}
+	}
+}
+
+// TestManyAskers: two pages and a terminal ask side by side. None of them shortens what the others are told about.
+func TestManyAskers(t *testing.T) {
+	var h History
+	began := time.Unix(0, 0)
+	for at := 0.1; at < 60; at += 0.1 {
+		n := int(at*10 + 0.5)
+		if n%10 != 0 && n%10 != 1 && n%20 != 3 { // the second page asks just after the first one
+			continue
+		}
+		got := h.Find(Look{At: began.Add(time.Duration(n) * 100 * time.Millisecond)}, began)
+		if least := min(5, float64(n)/10); got.Seconds < least || got.Seconds > least+2 {
+			t.Errorf("at %.1f s: got %.1f s looked at, want %v to %v", at, got.Seconds, least, least+2)
 		}
 	}
 }

@@ -3,29 +3,35 @@ package bottleneck
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"time"
 )
 
 const (
-	reads    = time.Minute // a rank that has not asked for so long reads no more
-	waits    = 0.2         // a rank that waits for a larger share of its time is limited by what it waits for
-	late     = 4           // so many times as long as the median of its job a slow rank takes between two batches
-	behind   = 10          // so many batches it is behind then
-	failing  = 0.05        // more of the requests to a store, or of the questions to gateways, that fail are many
-	full     = 0.75        // of the memory: more is held where requests wait for memory
-	fewest   = 3           // fewer failures than these are none
-	unwanted = 0.1         // more of the chunks that were brought were let go before the readers that were coming for them
-)
+	// waits is the share of its time above which a rank is limited by what it waits for. Below it faster data would
+	// save the rank less than a fifth of its time.
+	waits = 0.2
 
-// change is what has happened between two looks.
-type change struct {
-	before, now Look
-	ranks       []Rank  // that read
-	waiting     float64 // the largest share that one of them waits
-}
+	// late is how many times as long as the median of its job a slow rank takes between two batches, and behind is how
+	// many batches it is behind: more than readers hold in advance.
+	late   = 4
+	behind = 10
+
+	// failing is the share of the requests to stores, or of the questions to other gateways, above which failures are
+	// many. Fewer than fewest are none: one request that fails among few says nothing.
+	failing = 0.05
+	fewest  = 3
+
+	// full is the share of the memory that is held where requests wait for memory because there is too little of it.
+	full = 0.75
+
+	// unwanted is the share of the chunks brought above which too many left the memory before their readers came.
+	unwanted = 0.1
+
+	// works is the processor time for each second in which the gateway sends. Below it the gateway waits for the
+	// readers or the network; copying bytes to a reader on a fast network takes more.
+	works = 0.15
+)
 
 // rule says what limits, if it is this. The first rule that holds counts.
 type rule struct {
@@ -40,23 +46,19 @@ func rules() []rule {
 		{"store-fails", storeFails},
 		{"peers", peers},
 		{"rank", slowRank},
-		{"readers", readers},
+		{"readers", readersLimit},
 		{"cache", cache},
 		{"store", store},
 		{"disk", disk},
+		{"peer", peer},
 		{"network", network},
-		{"planning", planning},
+		{"planning", plans},
 		{"gateway", gateway},
 	}
 }
 
 func find(before, now Look) Finding {
-	c := &change{before: before, now: now}
-	for _, r := range now.Ranks {
-		if r.Idle < reads {
-			c.ranks, c.waiting = append(c.ranks, r), max(c.waiting, r.Waiting)
-		}
-	}
+	c := between(before, now)
 	for _, r := range rules() {
 		if sentence, cure := r.says(c); sentence != "" {
 			return Finding{r.code, sentence, cure, c.seconds()}
@@ -65,63 +67,17 @@ func find(before, now Look) Finding {
 	return Finding{} // the last rule always holds
 }
 
-func (c *change) seconds() float64 { return max(c.now.At.Sub(c.before.At).Seconds(), 1e-3) }
-
-// rose is by how much a counter has risen.
-func (c *change) rose(name string) float64 {
-	return max(0, c.now.Counters[name]-c.before.Counters[name])
-}
-
-// roseBy sums by how much the counters of a name have risen, for each value of a label.
-func (c *change) roseBy(name, label string) map[string]float64 {
-	sums := map[string]float64{}
-	for key := range c.now.Counters {
-		rest, ok := strings.CutPrefix(key, name+"{")
-		if !ok {
-			continue
-		}
-		_, rest, _ = strings.Cut(rest, label+`="`)
-		value, _, _ := strings.Cut(rest, `"`)
-		sums[value] += c.rose(key)
-	}
-	return sums
-}
-
-// most returns the largest of some sums; "" if there is nothing.
-func most(sums map[string]float64) (name string) {
-	for _, key := range slices.Sorted(maps.Keys(sums)) {
-		if sums[key] > sums[name] {
-			name = key
-		}
-	}
-	return name
-}
-
-// tier returns where requests have waited longest for bytes.
-func (c *change) tier() string { return most(c.roseBy("millrace_tier_wait_seconds_total", "tier")) }
-
-// phase returns what requests have spent most of their time on.
-func (c *change) phase() string { return most(c.roseBy("millrace_http_phase_seconds_total", "phase")) }
-
-// waitsFor reports whether ranks wait, and for a tier.
-func (c *change) waitsFor(tier string) bool { return c.phase() == "read" && c.tier() == tier }
-
-// longest is how the rank that waits most is said.
-func (c *change) longest() string {
-	r := slices.MaxFunc(c.ranks, func(a, b Rank) int { return cmp.Compare(a.Waiting, b.Waiting) })
-	return fmt.Sprintf("%s waits %s of its time for bytes", r, share(r.Waiting))
-}
-
-func (r Rank) String() string {
-	return fmt.Sprintf("Rank %d of %d of %s", r.Rank, r.WorldSize, cmp.Or(r.Dataset, "the default dataset"))
-}
-
 func share(x float64) string { return fmt.Sprintf("%.0f %%", 100*x) }
 
 func megabytes(x float64) string { return fmt.Sprintf("%.3g MB", x/1e6) }
 
+// waitsSaid is how the rank that waits most is said.
+func (c *change) waitsSaid(what string) string {
+	return fmt.Sprintf("%s waits %s of its time%s", c.longest, share(c.longest.waiting()), what)
+}
+
 func nobody(c *change) (sentence, cure string) {
-	if len(c.ranks) > 0 {
+	if len(c.readers) > 0 {
 		return "", ""
 	}
 	return "Nobody has asked for a batch in the last minute.", ""
@@ -133,7 +89,7 @@ func memory(c *change) (sentence, cure string) {
 	if refused == 0 && (queue == 0 || pinned < full*all) {
 		return "", ""
 	}
-	return fmt.Sprintf("The memory is full: %s of %s are held by bodies under way and chunks in use, %.0f requests wait for memory, and %.0f have waited in vain.",
+	return fmt.Sprintf("The memory is full: bodies under way and chunks in use hold %s of %s, %.0f requests wait for memory, and %.0f have waited in vain.",
 			megabytes(pinned), megabytes(all), queue, refused),
 		"raise --cache-size, ask for fewer batches at a time, or look for readers that take their bodies slowly"
 }
@@ -150,7 +106,7 @@ func storeFails(c *change) (sentence, cure string) {
 		return "", ""
 	}
 	return fmt.Sprintf("The store fails: %.0f errors in %.0f requests; most of them: %s.", sum, all, cmp.Or(most(failed), "none now, and it gets nothing but probes")),
-		"the log names the object and the error; docs/operations.md, \"When the store refuses or fails\""
+		`the log names the object and the error; docs/operations.md, "When the store refuses or fails"`
 }
 
 func peers(c *change) (sentence, cure string) {
@@ -159,39 +115,53 @@ func peers(c *change) (sentence, cure string) {
 	if (failed < fewest || failed <= failing*all) && out == 0 {
 		return "", ""
 	}
-	return fmt.Sprintf("Other gateways do not answer in time: %.0f of %.0f questions, and %.0f of them are left out for a while. What they hold is read from the store.", failed, all, out),
+	return fmt.Sprintf("Other gateways do not answer in time: %.0f questions failed while %.0f began, and %.0f gateways are left out for a while. The store is read in their place.", failed, all, out),
 		"/v1/cluster names the gateway and says why"
 }
 
+// usual returns for each job how long its ranks take between two batches, the lower median.
+func (c *change) usual() map[Job]time.Duration {
+	thinks := map[Job][]time.Duration{}
+	for _, r := range c.readers {
+		thinks[r.Job] = append(thinks[r.Job], r.think)
+	}
+	out := map[Job]time.Duration{}
+	for job, all := range thinks {
+		slices.Sort(all)
+		out[job] = all[(len(all)-1)/2]
+	}
+	return out
+}
+
 func slowRank(c *change) (sentence, cure string) {
-	for _, r := range c.ranks {
-		var others []time.Duration
-		for _, o := range c.ranks {
-			if o.Dataset == r.Dataset && o.WorldSize == r.WorldSize && o.Rank != r.Rank {
-				others = append(others, o.Think)
-			}
-		}
-		if len(others) == 0 {
+	usual := c.usual()
+	for _, r := range c.readers {
+		others := usual[r.Job]
+		if r.waiting() > waits || r.Behind < behind || r.think <= late*others {
 			continue
 		}
-		slices.Sort(others)
-		usual := others[len(others)/2]
-		if r.Waiting <= waits && r.Behind >= behind && r.Think > late*usual {
-			return fmt.Sprintf("%s is slow: it takes %v between two batches, others of its job %v, and waits %s of its time for bytes; it is %d batches behind.",
-					r, r.Think.Round(time.Millisecond), usual.Round(time.Millisecond), share(r.Waiting), r.Behind),
-				"look at that machine: faster data would change nothing"
+		does := fmt.Sprintf("takes %v between two batches", r.think.Round(time.Millisecond))
+		if !r.asked {
+			does = fmt.Sprintf("has not asked for %v", r.Idle.Round(time.Second))
 		}
+		return fmt.Sprintf("%s is slow: it %s, others of its job take %v. The gateway waits for it %s of the time; it is %d batches behind.",
+			&r, does, others.Round(time.Millisecond), share(1-r.waiting()), r.Behind), "look at that machine: faster data would change nothing"
 	}
 	return "", ""
 }
 
-func readers(c *change) (sentence, cure string) {
-	if c.waiting > waits {
+func readersLimit(c *change) (sentence, cure string) {
+	if c.longest.waiting() > waits {
 		return "", ""
 	}
-	slowest := slices.MaxFunc(c.ranks, func(a, b Rank) int { return cmp.Compare(a.Think, b.Think) })
-	return fmt.Sprintf("The readers limit themselves: none of %d waits more than %s of its time for bytes. %s takes longest between two batches, %v.",
-			len(c.ranks), share(c.waiting), slowest, slowest.Think.Round(time.Millisecond)),
+	slowest := c.readers[0]
+	for _, r := range c.readers[1:] {
+		if r.asked && !slowest.asked || r.asked == slowest.asked && r.think > slowest.think { // a job that has ended asks no more
+			slowest = r
+		}
+	}
+	return fmt.Sprintf("The readers limit themselves: none of %d waits more than %s of its time. %s takes longest between two batches, %v.",
+			len(c.readers), share(c.longest.waiting()), &slowest, slowest.think.Round(time.Millisecond)),
 		"faster data would change nothing"
 }
 
@@ -200,49 +170,67 @@ func cache(c *change) (sentence, cure string) {
 	if unused < fewest || unused <= unwanted*loads || !c.waitsFor("store") {
 		return "", ""
 	}
-	return fmt.Sprintf("The memory is too small: %.0f of %.0f chunks were let go before readers that were coming for them, and are read again. %s.", unused, loads, c.longest()),
-		"raise --cache-size, or add gateways; millrace simulate says what it would save"
+	return fmt.Sprintf("The memory is too small: %.0f chunks left it before the readers that came for them, while %.0f were brought. %s.",
+			unused, loads, c.waitsSaid(" for bytes")),
+		fmt.Sprintf("raise --cache-size, or add gateways; `%s` says what more memory saves", c.simulate(false))
 }
 
 func store(c *change) (sentence, cure string) {
 	if !c.waitsFor("store") {
 		return "", ""
 	}
-	return fmt.Sprintf("The store limits: it gives %s/s in %.0f reads. %s.",
-			megabytes(c.rose("millrace_store_read_bytes_total")/c.seconds()), c.rose("millrace_store_reads_total"), c.longest()),
-		"more memory or a disk tier, if epochs repeat (millrace simulate says what they save); else a store that is nearer or faster"
+	return fmt.Sprintf("The store limits: it gives %s/s in %.0f reads. %s.", megabytes(c.fromStore()), c.rose("millrace_store_reads_total"), c.waitsSaid(" for bytes")),
+		fmt.Sprintf("raise --cache-size, or add a disk tier with --disk-cache, if epochs repeat: `%s` says what they save; else take a store that is nearer or faster", c.simulate(true))
 }
 
 func disk(c *change) (sentence, cure string) {
 	if !c.waitsFor("disk") {
 		return "", ""
 	}
-	return fmt.Sprintf("The disk limits: it gives %s/s. %s.", megabytes(c.rose("millrace_disk_hit_bytes_total")/c.seconds()), c.longest()), "raise --cache-size, or take a faster disk"
+	return fmt.Sprintf("The disk limits: it gives %s/s. %s.", megabytes(c.rose("millrace_disk_hit_bytes_total")/c.seconds()), c.waitsSaid(" for bytes")),
+		"raise --cache-size, or take a faster disk for --disk-cache"
+}
+
+func peer(c *change) (sentence, cure string) {
+	if !c.waitsFor("peer") {
+		return "", ""
+	}
+	from := c.roseBy("millrace_tier_bytes_total", "tier")["peer"]
+	return fmt.Sprintf("The other gateways limit: they give %s/s. %s.", megabytes(from/c.seconds()), c.waitsSaid(" for bytes")),
+		"look at those gateways and the network between: /v1/cluster names them, and millrace top shows whether they read from the store"
+}
+
+// sent is how many bytes of answers leave in a second.
+func (c *change) sent() (rate float64) {
+	for _, n := range c.roseBy("millrace_http_response_bytes_total", "route") {
+		rate += n / c.seconds()
+	}
+	return rate
 }
 
 func network(c *change) (sentence, cure string) {
-	if c.phase() != "send" {
+	if c.cause() != sending || c.busy() >= works {
 		return "", ""
 	}
-	bytes := 0.0
-	for _, sent := range c.roseBy("millrace_http_response_bytes_total", "route") {
-		bytes += sent
-	}
-	return fmt.Sprintf("The way to the readers limits: %s/s leave, and most of a request's time goes into sending. %s.", megabytes(bytes/c.seconds()), c.longest()),
+	return fmt.Sprintf("The way to the readers limits: %s/s leave. %s, most of it until its bytes are sent.", megabytes(c.sent()), c.waitsSaid("")),
 		"nothing at the gateway: readers take their bytes slowly, or the network between is full"
 }
 
-func planning(c *change) (sentence, cure string) {
-	phase := c.phase()
-	if phase != "plan" && phase != "locate" && phase != "decode" {
+// plans is the rule of requests that wait until it is known what is in their batches. What each request costs, however small
+// it is, does not count.
+func plans(c *change) (sentence, cure string) {
+	took := c.phases()
+	if c.cause() != planning || took["decode"]+took["wait"]+took["plan"]+took["locate"] <= took["edge"] {
 		return "", ""
 	}
-	return fmt.Sprintf("Working out what is in the batches limits (%s). %s.", phase, c.longest()), "smaller batches, the dataset's own form, or a smaller window"
+	longest := most(map[string]float64{"decode": took["decode"], "wait": took["wait"], "plan": took["plan"], "locate": took["locate"]})
+	return fmt.Sprintf("Working out what is in the batches limits, %q most of all. %s, most of it for that.", longest, c.waitsSaid("")),
+		"ask for smaller batches, for the dataset's own form, or for a smaller window"
 }
 
-// gateway is what is left: all is at hand.
+// gateway is the rule that is left: all is at hand.
 func gateway(c *change) (sentence, cure string) {
-	return fmt.Sprintf("The readers ask as fast as they are answered: %.0f samples/s, out of memory for the most part. %s.",
-			c.now.Counters["millrace_readers_samples_per_second"], c.longest()),
+	return fmt.Sprintf("The readers ask as fast as they are answered: %.0f samples/s, %s/s, with %.1f processors busy. %s.",
+			c.now.Counters["millrace_readers_samples_per_second"], megabytes(c.sent()), c.rose(Processor)/c.seconds(), c.waitsSaid("")),
 		"ask for several batches at a time, or add gateways"
 }

@@ -72,7 +72,7 @@ func (g *generation) origin() string { return g.at.Loc.Address() + " " + g.index
 func (g *generation) served() gateway.Dataset {
 	return gateway.Dataset{
 		Name: g.at.Loc.Name, Index: g.index, Source: g.source, Importance: g.at.losses, Selection: g.at.selections,
-		Origin: g.origin(), Close: g.close,
+		Address: g.at.Loc.Address(), Origin: g.origin(), Close: g.close,
 	}
 }
 

@@ -1,0 +1,61 @@
+package bottleneck
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"strings"
+)
+
+// fromStore is how many bytes the store gives in a second.
+func (c *change) fromStore() float64 { return c.rose("millrace_store_read_bytes_total") / c.seconds() }
+
+// simulate returns the command that says what other caches save to the job of the rank that waits most.
+func (c *change) simulate(disk bool) string {
+	job := c.longest.Job
+	rate, known := 0.0, 0.0 // of the ranks that read here, if they never waited
+	for _, r := range c.readers {
+		if r.Job == job {
+			rate += r.Rate / max(1-r.waiting(), 0.01)
+			known++
+		}
+	}
+	rate *= max(float64(job.WorldSize)/known, 1) // others read from other gateways
+	var address string
+	if c.now.Address != nil {
+		address = c.now.Address(job.Dataset)
+	}
+	memory := c.now.Counters["millrace_budget_bytes"]
+	words := []string{
+		"millrace simulate", quoted(cmp.Or(address, "DATASET")), fmt.Sprintf("--ranks %d --rate %s/s --batch-size %d", job.WorldSize, digits(max(rate, 1)), job.BatchSize),
+	}
+	if job.Shuffle != "" {
+		words = append(words, "--shuffle "+job.Shuffle)
+	}
+	if job.Window > 0 {
+		words = append(words, fmt.Sprintf("--window %d", job.Window))
+	}
+	words = append(words, fmt.Sprintf("--cache-size %s,%s,%s", mebibytes(memory), mebibytes(2*memory), mebibytes(4*memory)))
+	if disk {
+		words = append(words, "--disk-cache-size 0,"+mebibytes(16*memory))
+	}
+	return strings.Join(append(words, fmt.Sprintf("--store-bandwidth %sMB/s", digits(max(c.fromStore()/1e6, 0.1)))), " ")
+}
+
+// digits writes a number with three digits, and without an exponent.
+func digits(x float64) string {
+	unit := math.Pow10(int(math.Floor(math.Log10(x))) - 2)
+	return fmt.Sprintf("%.*f", max(0, int(-math.Floor(math.Log10(unit)))), math.Round(x/unit)*unit)
+}
+
+func mebibytes(x float64) string { return fmt.Sprintf("%.0fMiB", max(1, math.Round(x/(1<<20)))) }
+
+// quoted is a word as a shell takes it.
+func quoted(word string) string {
+	if strings.ContainsFunc(word, func(r rune) bool {
+		return !strings.ContainsRune("/:.-_=,+@%", r) && (r < '0' || r > '9' && r < 'A' || r > 'Z' && r < 'a' || r > 'z')
+	}) {
+		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	}
+	return word
+}

@@ -1,0 +1,346 @@
+package integration_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace-data/millrace/integration/harness"
+)
+
+// setting is a scene, and the store that its gateways read.
+type setting struct {
+	scene
+	store *harness.Store
+}
+
+// bottleneck is a situation of readers, and the code of what limits them there.
+type bottleneck struct {
+	want  string
+	heavy bool // it takes all processors
+	meet  func(*testing.T) setting
+}
+
+// bottlenecks are situations by their names. The first ones have one cause each, the others look like something else.
+func bottlenecks() map[string]bottleneck {
+	of := func(meet func(*testing.T) scene) func(*testing.T) setting {
+		return func(t *testing.T) setting { return setting{scene: meet(t)} }
+	}
+	return map[string]bottleneck{
+		"nobody reads":                           {"nobody", false, of(idle)},
+		"bodies hold all memory":                 {"memory", false, of(fullBudget)},
+		"the store denies":                       {"store-fails", false, of(func(t *testing.T) scene { return storeFails(t, denies) })},
+		"another gateway is silent now and then": {"peers", false, of(sickPeer)},
+		"one rank is slow":                       {"rank", false, of(slowRank)},
+		"ranks compute":                          {"readers", false, of(func(t *testing.T) scene { return computes(t, 4*think) })},
+		"small memory before a slow store":       {"cache", false, thrashFar},
+		"a slow store":                           {"store", false, func(t *testing.T) setting { return slowStoreFor(t, share(2, 0, 1), think/10) }},
+		"small memory before a disk":             {"disk", true, of(fromDisk)},
+		"a slow store behind other gateways":     {"peer", false, of(slowOwners)},
+		"a narrow way to the reader":             {"network", false, of(narrowWay)},
+		"a reader that takes bytes slowly":       {"network", false, of(takesSlowly)},
+		"20000 small rows a batch as Arrow":      {"planning", true, of(manyRows)},
+		"readers that do nothing but read":       {"gateway", true, of(onlyRead)},
+		"a slower reader than the slow store":    {"readers", false, func(t *testing.T) setting { return slowStoreFor(t, share(2, 0, 1), 30*think) }},
+		"a slow store that became fast":          {"readers", false, becomesFast},
+		"a fast store and nothing in memory":     {"readers", false, of(coldStart)},
+		"small memory and ranks that compute":    {"readers", false, of(thrashNear)},
+		"a slow rank and a slow store":           {"rank", false, slowRankSlowStore},
+		"one rank has stopped":                   {"rank", false, of(func(t *testing.T) scene { return restsFor(t, time.Hour) })},
+		"one rank had stopped and goes on":       {"readers", false, of(func(t *testing.T) scene { return restsFor(t, 4*time.Second) })},
+		"a slow rank for which all others wait":  {"readers", false, of(inStep)},
+		"one job has ended and another computes": {"readers", false, of(hasEnded)},
+	}
+}
+
+// drains reads batch after batch and throws the bytes away.
+func drains(g *harness.Gateway, n int, query string) func(context.Context) {
+	return func(ctx context.Context) {
+		for m := 0; ctx.Err() == nil; m++ {
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, g.URL+batchPath(m/n, m%n)+query, nil)
+			if err != nil {
+				return
+			}
+			if resp, err := http.DefaultClient.Do(req); err == nil {
+				_, _ = io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
+			}
+		}
+	}
+}
+
+// inMemory is a gateway with the whole dataset in memory.
+func inMemory(t *testing.T) *harness.Gateway {
+	t.Helper()
+	g := serve(t, packed(t, "dir"))
+	for m := range 25 {
+		g.MustGet(t, batchPath(0, m)+share(16, 0, 1))
+	}
+	return g
+}
+
+func idle(t *testing.T) scene {
+	return scene{func(context.Context) {}, []*harness.Gateway{serve(t, packed(t, "dir"))}}
+}
+
+// computes is a rank that reads what is in memory.
+func computes(t *testing.T, think time.Duration) scene {
+	g := inMemory(t)
+	return scene{trains(g, 25, think, share(16, 0, 1)), []*harness.Gateway{g}}
+}
+
+// beforeSlow is a gateway before a store whose every read takes long while slow is set.
+func beforeSlow(t *testing.T, slow *atomic.Bool) (*harness.Gateway, *harness.Store) {
+	t.Helper()
+	var fault atomic.Pointer[http.HandlerFunc]
+	store := behind(t, packedLarger(t, "versitygw"), &fault)
+	g := serve(t, store, "--no-prefetch")
+	late := slowStore(&atomic.Bool{})
+	sometimes := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if slow.Load() {
+			late(w, r)
+		}
+	})
+	slow.Store(true)
+	fault.Store(&sometimes)
+	return g, store
+}
+
+func slowStoreFor(t *testing.T, query string, think time.Duration) setting {
+	g, store := beforeSlow(t, new(atomic.Bool))
+	return setting{scene{trains(g, 400, think, query), []*harness.Gateway{g}}, store}
+}
+
+// becomesFast is a store that is slow for the first seconds, and a rank that hardly computes meanwhile.
+func becomesFast(t *testing.T) setting {
+	var slow atomic.Bool
+	g, store := beforeSlow(t, &slow)
+	turn := func(ctx context.Context) { pause(ctx, settles); slow.Store(false) }
+	return setting{scene{together(turn, trains(g, 400, 2*think, share(2, 0, 1))), []*harness.Gateway{g}}, store}
+}
+
+func slowRankSlowStore(t *testing.T) setting {
+	g, store := beforeSlow(t, new(atomic.Bool))
+	return setting{scene{together(trains(g, 400, think/10, share(2, 0, 2)), trains(g, 400, 30*think, share(2, 1, 2))), []*harness.Gateway{g}}, store}
+}
+
+func coldStart(t *testing.T) scene {
+	g := serve(t, packedLarger(t, "dir"))
+	return scene{trains(g, 50, 4*think, share(16, 0, 1)), []*harness.Gateway{g}}
+}
+
+// packedLarge packs some 38 MB in chunks of 256 KiB.
+func packedLarge(t *testing.T, kind string) *harness.Store {
+	t.Helper()
+	files, _ := harness.Files(t, 800, 64<<10)
+	store := harness.Open(t, kind)
+	harness.Pack(t, store, files, dataset, "--shard-size", "8MiB", "--chunk-size", "256KiB", "--batch-size", "8")
+	return store
+}
+
+// seeds are so many jobs of one rank that read in orders of their own.
+func seeds(n int, job func(query string) func(context.Context)) func(context.Context) {
+	var loads []func(context.Context)
+	for seed := range n {
+		loads = append(loads, job(fmt.Sprintf("?batch_size=8&seed=%d", seed)))
+	}
+	return together(loads...)
+}
+
+// thrashFar is memory that is too small for its readers, before a store that is slow.
+func thrashFar(t *testing.T) setting {
+	var fault atomic.Pointer[http.HandlerFunc]
+	store := behind(t, packedLarge(t, "versitygw"), &fault)
+	g := harness.Serve(t, store, dataset, "--cache-size", "16MiB")
+	slow := slowStore(&atomic.Bool{})
+	fault.Store(&slow)
+	return setting{scene{seeds(6, func(q string) func(context.Context) { return trains(g, 100, think/10, q) }), []*harness.Gateway{g}}, store}
+}
+
+// thrashNear is memory that is too small, before a store that is fast enough for ranks that compute.
+func thrashNear(t *testing.T) scene {
+	g := harness.Serve(t, packedLarge(t, "dir"), dataset, "--cache-size", "16MiB")
+	return scene{seeds(6, func(q string) func(context.Context) { return trains(g, 100, 10*think, q) }), []*harness.Gateway{g}}
+}
+
+// fromDisk is memory that is too small, before a disk tier that holds all 39 chunks.
+func fromDisk(t *testing.T) scene {
+	g := harness.Serve(t, heavy(t), dataset, append(withDisk(t.TempDir()), "--cache-size", "16MiB")...)
+	for m := range 50 {
+		g.MustGet(t, batchPath(0, m)+"?batch_size=8&shuffle=none")
+	}
+	written(t, g)
+	return scene{seeds(3, func(q string) func(context.Context) { return drains(g, 50, q) }), []*harness.Gateway{g}}
+}
+
+// slowOwners is one gateway of four before a slow store. It asks the others for three chunks of four.
+func slowOwners(t *testing.T) scene {
+	var fault atomic.Pointer[http.HandlerFunc]
+	store := behind(t, packedLarger(t, "versitygw"), &fault)
+	f := harness.NewFleet(t, harness.FleetConfig{Store: store, Dataset: dataset, Size: 4, Args: []string{"--cache-size", "8MiB", "--no-prefetch"}})
+	f.StartAll(t)
+	f.Agree(t)
+	slow := slowStore(&atomic.Bool{})
+	fault.Store(&slow)
+	return scene{trains(f.Members[0].Gateway, 800, think/10, share(1, 0, 1)+"&shuffle=full"), []*harness.Gateway{f.Members[0].Gateway}}
+}
+
+// sickPeer is one gateway of two. The other one is stopped in its tracks but for a quarter of a second now and then.
+func sickPeer(t *testing.T) scene {
+	f := harness.NewFleet(t, harness.FleetConfig{Store: packedLarger(t, "dir"), Dataset: dataset, Size: 2, Args: []string{"--cache-size", "8MiB", "--no-prefetch"}})
+	f.StartAll(t)
+	f.Agree(t)
+	t.Cleanup(f.Members[1].Kill)
+	loads := []func(context.Context){func(ctx context.Context) {
+		for ctx.Err() == nil {
+			pause(ctx, 5*think)
+			f.Members[1].Freeze()
+			pause(ctx, 30*think)
+			f.Members[1].Thaw()
+		}
+	}}
+	for seed := range 8 {
+		loads = append(loads, trains(f.Members[0].Gateway, 400, think, fmt.Sprintf("%s&seed=%d", share(2, 0, 1), seed)))
+	}
+	return scene{together(loads...), []*harness.Gateway{f.Members[0].Gateway}}
+}
+
+// narrowWay is a rank behind a way that carries 20 MB/s, less than it would read.
+func narrowWay(t *testing.T) scene {
+	g := harness.Serve(t, heavy(t), dataset, "--cache-size", "256MiB")
+	for m := range 11 {
+		g.MustGet(t, fmt.Sprintf("/epoch/0/batch/%d?batch_size=36", m))
+	}
+	far := *g
+	far.URL = narrow(t, g.URL, 20e6)
+	return scene{trains(&far, 11, think, share(36, 0, 1)), []*harness.Gateway{g}}
+}
+
+// narrow stands before a gateway and passes so many bytes a second on to readers.
+func narrow(t *testing.T, gateway string, rate int) (url string) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	carry := func(reader net.Conn) {
+		defer reader.Close()
+		there := raw(t, gateway)
+		defer there.Close()
+		running.Go(func() {
+			_, _ = io.Copy(there, reader)
+			there.Close()
+		})
+		const ticks = 100
+		tick := time.NewTicker(time.Second / ticks)
+		defer tick.Stop()
+		for {
+			if _, err := io.CopyN(reader, there, int64(rate/ticks)); err != nil {
+				return
+			}
+			<-tick.C
+		}
+	}
+	running.Go(func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			running.Go(func() { carry(conn) })
+		}
+	})
+	t.Cleanup(func() {
+		ln.Close()
+		http.DefaultClient.CloseIdleConnections()
+		running.Wait()
+	})
+	return "http://" + ln.Addr().String()
+}
+
+// takesSlowly is a reader that takes 10 MB/s of each body, as one does that decodes while it reads.
+func takesSlowly(t *testing.T) scene {
+	g := harness.Serve(t, heavy(t), dataset, "--cache-size", "256MiB")
+	return scene{func(ctx context.Context) {
+		for m := 0; ctx.Err() == nil; m++ {
+			slowly(ctx, t, g, batchPath(m/11, m%11)+share(36, 0, 1), 10<<20, func() {})
+		}
+	}, []*harness.Gateway{g}}
+}
+
+// manyRows is a rank that wants rows of 20 bytes in another form than they are stored.
+func manyRows(t *testing.T) scene {
+	var rows strings.Builder
+	for i := range 100_000 {
+		fmt.Fprintf(&rows, "{\"id\":%d,\"text\":\"t%d\"}\n", i, i%7)
+	}
+	store := harness.Open(t, "dir")
+	if err := os.Mkdir(filepath.Join(store.Path, dataset), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(store.Path, dataset, "rows.jsonl"), rows.String())
+	harness.MustRun(t, store, "index", store.Dataset(dataset), "--chunk-size", "64KiB")
+	g := serve(t, store)
+	return scene{drains(g, 5, "?batch_size=20000&shuffle=full&format=arrow"), []*harness.Gateway{g}}
+}
+
+// onlyRead is a rank that reads what is in memory, and computes nothing.
+func onlyRead(t *testing.T) scene {
+	g := harness.Serve(t, heavy(t), dataset, "--cache-size", "256MiB")
+	return scene{drains(g, 11, share(36, 0, 1)), []*harness.Gateway{g}}
+}
+
+// restsFor is two ranks, one of which rests a while after its first batches.
+func restsFor(t *testing.T, rest time.Duration) scene {
+	g := inMemory(t)
+	rests := func(ctx context.Context) {
+		for m := 0; ctx.Err() == nil; m++ {
+			_, _ = g.Try(ctx, batchPath(m/200, m%200)+share(2, 1, 2))
+			if pause(ctx, think); m == 10 {
+				pause(ctx, rest)
+			}
+		}
+	}
+	return scene{together(trains(g, 200, think, share(2, 0, 2)), rests), []*harness.Gateway{g}}
+}
+
+// inStep are four ranks that wait for one another after each batch. One of them computes ten times as long as the others.
+func inStep(t *testing.T) scene {
+	g := inMemory(t)
+	return scene{func(ctx context.Context) {
+		for m := 0; ctx.Err() == nil; m++ {
+			var step sync.WaitGroup
+			for rank := range 4 {
+				step.Go(func() {
+					_, _ = g.Try(ctx, batchPath(m/50, m%50)+share(8, rank, 4))
+					pause(ctx, think/2)
+					if rank == 2 {
+						pause(ctx, 5*think)
+					}
+				})
+			}
+			step.Wait()
+		}
+	}, []*harness.Gateway{g}}
+}
+
+// hasEnded is a job that computes, beside one that read as fast as it could and has ended.
+func hasEnded(t *testing.T) scene {
+	g := inMemory(t)
+	ended := func(ctx context.Context) {
+		short, stop := context.WithTimeout(ctx, 20*think)
+		defer stop()
+		drains(g, 25, share(16, 0, 1)+"&seed=7")(short)
+	}
+	return scene{together(ended, trains(g, 25, 4*think, share(16, 0, 1))), []*harness.Gateway{g}}
+}
