@@ -4,8 +4,8 @@
 //
 //	const c = chart({
 //	  title: "Bytes a second",
-//	  lines: [{ label: "memory", color: "--memory" }, { label: "store", color: "--store", dash: [6, 3] }],
-//	  value: rate,                          // writes a figure of a line; a line may have a `value` of its own
+//	  lines: [{ label: "memory", color: "--memory" }],
+//	  value: rate,                          // writes a figure
 //	  x: { time: true },                    // or { label: "Window", value: count }, for numbers
 //	  range: () => [from, to],              // of x; without it: what the data spans
 //	  most: 1,                              // the upper end of y at least; the lower end is 0
@@ -47,10 +47,10 @@ export function chart(options, signal) {
   let marked = null;
 
   const u = new window.uPlot({
-    width: 300, height: 150, legend: { show: false }, padding: [8, 8, 0, 0],
+    width: 300, height: 150, legend: { show: false }, padding: [8, 20, 0, 0],
     cursor: { drag: { x: false, y: false }, y: false, points: { size: 6 }, ...(options.together && { sync: { key: options.together } }) },
     scales: {
-      x: { time: Boolean(x.time), ...(options.range && { range: () => options.range() }), ...(x.log && { distr: 3 }) },
+      x: { time: Boolean(x.time), ...(options.range && { range: () => options.range() }), ...(x.log && { distr: 3, log: 2 }) },
       y: { range: (_, __, most) => [0, Math.max(options.most ?? 0, (most ?? 0) * 1.05) || 1] },
     },
     axes: [
@@ -67,11 +67,11 @@ export function chart(options, signal) {
     hooks: { setCursor: [show], draw: [drawMark] },
   }, data, frame);
 
-  // show writes the figures at the cursor, or the last ones.
+  // show writes the figures at the cursor, or those at the mark, or the last ones.
   function show() {
     const i = u.cursor.idx;
     const known = i !== null && i !== undefined && data[0][i] !== undefined;
-    const j = known ? i : data[0].length - 1;
+    const j = known ? i : marked === null ? data[0].length - 1 : data[0].indexOf(marked);
     lines.forEach((line, n) => fill(figures[n], write(line, data[n + 1][j])));
     const text = known ? `at ${writeX(data[0][i])}` : "";
     if (at.textContent !== text) fill(at, text);
@@ -113,6 +113,7 @@ export function chart(options, signal) {
     },
     mark(to) {
       marked = to;
+      show();
       u.redraw(false, false);
     },
   };

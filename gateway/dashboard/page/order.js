@@ -1,58 +1,57 @@
-// The view of the order: #/order/photos?epoch=3&shuffle=window&window=64. It shows which chunks the batches
-// draw from, and what each shuffle costs and buys: the figures that `millrace plan` prints, from the gateway.
+// The view of the order, #/order/photos?epoch=3&shuffle=window&window=64: whether the data is mixed, which chunks
+// batches draw from, and what each shuffle costs and buys: the figures of `millrace plan`, from the gateway.
 
 import { count, el, fill, share, short, size, table } from "./dom.js";
-import { json } from "./api.js";
+import { bytes, json, query } from "./api.js";
 import { chart } from "./charts.js";
+import { samplesOf } from "./framed.js";
 import { picture } from "./picture.js";
+import { datasetPath, orderNames } from "./plan.js";
 
-const shuffles = ["none", "window", "slot", "full"];
 const usesWindow = (shuffle) => shuffle === "window" || shuffle === "slot";
 const usual = [16, 64, 256]; // windows to compare
 const slider = [1, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
+const fine = 1.25, enough = 2; // docs/page.md has the rules
+const fewest = 100; // batches x classes from which on a measured variance is good to a seventh
 
 export async function show(place) {
   if (place.path.length === 0) return choose(place);
   const name = place.path[0];
-  const dataset = await json(`v1/datasets/${encodeURIComponent(name)}`, {}, place.signal);
+  const dataset = await json(datasetPath(name), {}, place.signal);
   const plan = planOf(place.query, dataset.default_plan);
   place.title(`Order of ${name}`);
-  const known = new Map(); // what the gateway has said of plans, by their parameters
-  const describe = (more) => {
-    const params = parameters({ ...plan, ...more }), key = JSON.stringify(params);
-    if (!known.has(key)) known.set(key, json(`${base(name)}/epochs/${plan.epoch}`, params, place.signal));
+  const known = new Map(); // what the gateway has said, by what it was asked
+  const ask = (what, more, extra) => {
+    const chosen = !more.shuffle || (more.shuffle === plan.shuffle && (!more.window || more.window === Number(plan.window))); // else strata may not fit
+    const params = { ...parameters({ ...plan, strata: chosen ? plan.strata : "", ...more }), ...extra }, key = what + JSON.stringify(params);
+    if (!known.has(key)) known.set(key, json(`${datasetPath(name)}/epochs/${plan.epoch}${what}`, params, place.signal));
     return known.get(key);
   };
-  const own = await describe({});
-  fill(place.main, el("h1", null, `Order of ${name}`), form(place, name, plan),
-    drawing(place, name, plan, dataset, own), buys(place, name, plan, describe, dataset), side(place, plan, describe));
+  const describe = (more) => ask("", more);
+  const measure = (more) => ask("/draws", more, { columns: 1, rows: 1, to_chunk: 1 }).then((p) => p.mixing ?? {}, () => ({}));
+  const stats = place.root.links?.statistics ? json("v1/stats", {}, place.signal).catch(() => null) : null; // the reader may lack the right
+  const [own, mixing, gateway] = await Promise.all([describe({}), measure({}), stats]);
+  const at = { place, name, dataset, plan, own, mixing, describe, measure };
+  const bad = judged(at) > enough ? await cure(at) : "";
+  fill(place.main, el("h1", null, `Order of ${name}`), el("section", null, el("h2", null, "Is the data mixed?"), el("p", { id: "mixed" }, mixed(at), bad), "expected_batch_variance" in own && !("class_variance" in mixing) && byLabel(at),
+      el("h2", null, "Is the cache large enough?"), el("p", { id: "fits" }, fits(own, gateway?.counters.millrace_budget_bytes))),
+    form(place, name, plan), drawing(at), buys(at), side(at));
 }
-
-const base = (name) => `v1/datasets/${encodeURIComponent(name)}`;
 
 // parameters are those of a plan as the gateway takes them.
 function parameters(plan) {
-  return {
-    shuffle: plan.shuffle, window: usesWindow(plan.shuffle) ? plan.window : "", seed: plan.seed, batch_size: plan.batch_size, subset: plan.subset,
-    generation: plan.generation, split: plan.split, world_size: plan.split ? plan.world_size : "",
-  };
+  const params = Object.fromEntries(orderNames.map((n) => [n, plan[n]]));
+  if (!usesWindow(plan.shuffle)) params.window = "";
+  return plan.split ? { ...params, split: plan.split, world_size: plan.world_size } : params;
 }
 
 // planOf reads the plan of an address; what it leaves out is the data set's own.
-function planOf(query, own) {
-  const value = (key) => query.get(key) || String(own[key] ?? "");
-  return {
-    epoch: query.get("epoch") || "0", shuffle: value("shuffle"), window: value("window") || "128", seed: value("seed"), batch_size: value("batch_size"),
-    subset: query.get("subset") ?? "", generation: query.get("generation") ?? "", axis: query.get("axis") ?? "stored", world_size: query.get("world_size") ?? "8", split: "",
-    rectangle: ["from", "to", "from_chunk", "to_chunk"].map((key) => query.get(key)),
-  };
-}
+const planOf = (query, own) => ({
+  epoch: "0", window: "128", axis: "stored", world_size: "8", ...Object.fromEntries([...Object.entries(own ?? {}), ...query].filter(([, v]) => v !== "").map(([n, v]) => [n, String(v)])), split: "",
+});
 
 // addressOf is the query of this view.
-function addressOf(plan, rectangle = {}) {
-  const { epoch, shuffle, window, seed, batch_size: batchSize, subset, generation, axis, world_size: ranks } = plan;
-  return { epoch, shuffle, window: usesWindow(shuffle) ? window : "", seed, batch_size: batchSize, subset, generation, axis, world_size: ranks, ...rectangle };
-}
+const addressOf = ({ split, from, to, from_chunk: first, to_chunk: end, ...plan }, more) => ({ ...plan, window: usesWindow(plan.shuffle) ? plan.window : "", ...more });
 
 async function choose(place) {
   const { datasets } = await json("v1/datasets", {}, place.signal);
@@ -65,55 +64,122 @@ function form(place, name, plan) {
   const list = (label, key, values) => el("label", null, `${label} `,
     el("select", { name: key }, values.map((v) => el("option", { value: v, selected: v === plan[key] }, v))));
   const whole = { inputmode: "numeric", pattern: "[0-9]+", size: 8 };
-  const node = el("form", {
+  return el("form", {
     class: "controls", onsubmit: (e) => {
       e.preventDefault();
-      const given = Object.fromEntries(new FormData(node));
+      const given = Object.fromEntries(new FormData(e.target));
       if (given.shuffle === "full") given.axis = "stored"; // it has no sequence of chunks
       place.go(["order", name], addressOf({ ...plan, ...given }));
     },
-  }, list("Shuffle", "shuffle", shuffles), field("Window", "window", whole), field("Seed", "seed", whole), field("Epoch", "epoch", whole),
+  }, list("Shuffle", "shuffle", ["none", "window", "slot", "full"]), field("Window", "window", whole), field("Seed", "seed", whole), field("Epoch", "epoch", whole),
   field("Batch size", "batch_size", whole), field("Ranks", "world_size", whole), list("Chunks", "axis", ["stored", "drawn"]), el("button", null, "Show"));
-  return node;
 }
 
-function drawing(place, name, plan, dataset, own) {
+// worst is the largest variance that the gateway expects of a plan, whatever the classes are.
+const worst = (p) => Math.max(p.expected_batch_variance, p.expected_batch_variance_10, p.expected_batch_variance_100);
+
+// judged is the variance by which the plan is judged: the measured one if it is sure, else the worst.
+const sure = ({ dataset, mixing: m }) => "class_variance" in m && m.batches * (dataset.class_folders?.length - 1) >= fewest;
+const judged = (at) => (sure(at) ? at.mixing.class_variance : worst(at.own));
+const verdict = (v) => (v <= fine ? "Yes" : v <= enough ? "Nearly" : "No");
+const asMuch = (v) => `${short(v)} times as much as by chance`;
+
+function mixed(at) {
+  const { dataset, plan, mixing } = at, v = judged(at);
+  if (Number.isNaN(v)) return dataset.sources ? "Look at the sources of the mixture." : "No batch has two samples.";
+  return `${verdict(v)}${sure(at) ? "" : `, ${v > enough ? "" : "even "}if the data is stored sorted by class`}: ${mixing.chunks ? `a batch of ${count(plan.batch_size)} draws from ${short(mixing.chunks)} of ${count(dataset.chunks)} chunks, and ` : ""}`
+    + `classes vary ${asMuch(v)}${sure(at) ? `, measured in ${count(mixing.batches)} batches` : ""}${v <= fine ? ": as well as a full shuffle" : ""}. `;
+}
+
+// cure names the order that mixes well and takes least memory.
+async function cure({ describe, plan }) {
+  const all = await Promise.all([...rowsOf(plan), ...slider.map((w) => ["slot", w])].map(async ([shuffle, window]) => [await describe({ shuffle, window }), nameOf(shuffle, window)]));
+  const [p, order] = all.filter(([p]) => worst(p) <= enough).sort(([a], [b]) => a.window_memory - b.window_memory)[0] ?? [];
+  return p && `Shuffle ${order} brings that to ${short(worst(p))} with ${size(p.window_memory)} of memory.`;
+}
+
+function fits(own, has) {
+  const want = own.window_memory / 0.7;
+  const keeps = `The plan keeps ${size(own.window_memory)} of chunks in memory. That takes a --cache-size of ${size(want)}, of which seven tenths are for chunks.`;
+  if (has === undefined) return `${keeps} Waiting shows what the gateway has.`;
+  return has >= want ? `Yes: this gateway has ${size(has)}. ${keeps}`
+    : `No: this gateway has ${size(has)}. ${keeps} With less, chunks are read more than once an epoch. A smaller window, or ${count(Math.ceil(want / has))} such gateways as one cache, will do.`;
+}
+
+// byLabel measures how labels mix that lie in the data, where a reader wants it: it reads them of some batches.
+function byLabel({ place, name, dataset, plan, own }) {
+  const said = el("output");
+  const guess = dataset.fields?.find((f) => f.classes || /^(labels?|class)$/.test(f.name))?.name ?? "cls";
+  const n = Math.min(own.batches, Math.max(2, Math.min(16, Math.floor(16384 / plan.batch_size))));
+  async function measure(label) {
+    const all = new Map();
+    const batches = await Promise.all([...Array(n).keys()].map(async (i) => {
+      const path = `${datasetPath(name)}/epochs/${plan.epoch}/batches/${Math.floor(i * own.batches / n)}`, counts = new Map();
+      for (const { parts } of samplesOf(await bytes(path + query({ ...parameters(plan), format: "framed", table: "keys,parts", fields: label }), { signal: place.signal }))) {
+        const c = String(parts[0]?.bytes);
+        for (const map of [counts, all]) map.set(c, (map.get(c) ?? 0) + 1);
+      }
+      return counts;
+    }));
+    const sum = (list, f) => list.reduce((total, x) => total + f(x), 0), size = (map) => sum([...map.values()], Number);
+    const total = size(all), shares = [...all].map(([c, k]) => [c, k / total]);
+    if (n < 2 || all.size < 2 || all.size > total / 2) return `${label} has ${count(all.size)} values in ${count(total)} samples: it tells no classes apart.`;
+    const v = sum(batches, (counts) => sum(shares, ([c, p]) => ((counts.get(c) ?? 0) - size(counts) * p) ** 2) / size(counts)) / (1 - sum(shares, ([, p]) => p * p)) / (n - 1);
+    return `${n * (all.size - 1) < fewest ? "Roughly: " : ""}${verdict(v)}: the ${count(all.size)} classes that ${label} tells vary ${asMuch(v)}, measured in ${n} batches.`;
+  }
+  return el("form", {
+    id: "by-label", class: "controls", onsubmit: (e) => {
+      e.preventDefault();
+      fill(said, "Reading ...");
+      measure(e.target.elements.label.value).catch((x) => x.message).then((text) => fill(said, text));
+    },
+  }, el("label", null, "Measure the label ", el("input", { name: "label", value: guess, required: true, size: 10 })), el("button", null, `Read ${n} batches`), said);
+}
+
+function drawing({ place, name, plan, dataset, own }) {
   const drawn = picture({
     batches: own.batches, chunks: dataset.chunks, say: place.say,
-    ask: (rectangle) => json(`${base(name)}/epochs/${plan.epoch}/draws`, { ...parameters(plan), axis: plan.axis, ...rectangle }, place.signal),
+    ask: (rectangle) => json(`${datasetPath(name)}/epochs/${plan.epoch}/draws`, { ...parameters(plan), axis: plan.axis, ...rectangle }, place.signal),
     opened: (batch) => place.go(["data", name, "epochs", plan.epoch, "batches", String(batch)], parameters(plan)),
     moved: (rectangle) => place.replace(addressOf(plan, rectangle)),
   }, place.signal);
-  const [from, to, first, end] = plan.rectangle.map((text) => (text === null ? null : Number(text)));
-  requestAnimationFrame(() => drawn.show({ from: from ?? 0, to: to ?? own.batches, from_chunk: first ?? 0, to_chunk: end ?? dataset.chunks }));
+  const at = (key, other) => Number(plan[key] ?? other);
+  requestAnimationFrame(() => drawn.show({ from: at("from", 0), to: at("to", own.batches), from_chunk: at("from_chunk", 0), to_chunk: at("to_chunk", dataset.chunks) }));
   return el("section", null, el("h2", null, "Which chunks batches draw from"),
-    el("p", { class: "small" }, plan.axis === "drawn" ? "Chunks stand in the order in which the epoch takes them: windows are steps, and lanes are bands." : "Chunks stand in stored order."), drawn.node);
+    el("p", { class: "small" }, plan.axis === "drawn" ? "Chunks stand as the epoch takes them: windows are steps, lanes are bands." : "Chunks stand in stored order."), drawn.node);
+}
+
+const figure = (text) => ({ text, number: true });
+const nameOf = (shuffle, window) => (window ? `${shuffle} ${count(window)}` : shuffle);
+const number = (v) => (v === undefined ? "-" : short(v));
+
+// rowsOf are the orders to compare.
+function rowsOf(plan) {
+  const rows = [["none"], ...usual.map((w) => ["window", w]), ...usual.map((w) => ["slot", w]), ["full"]];
+  if (usesWindow(plan.shuffle) && !usual.includes(Number(plan.window))) rows.push([plan.shuffle, Number(plan.window)]);
+  return rows;
 }
 
 // side compares shuffles by the gateway's figures.
-function side(place, plan, describe) {
-  const rows = [["none"], ...usual.map((w) => ["window", w]), ...usual.map((w) => ["slot", w]), ["full"]];
-  if (usesWindow(plan.shuffle) && !usual.includes(Number(plan.window))) rows.push([plan.shuffle, Number(plan.window)]);
-  const box = el("div", null, el("p", { class: "loading" }, "Loading ..."));
-  compare(place, plan, describe, rows).then((node) => fill(box, node), (e) => {
+function side(at) {
+  const { place, plan, mixing } = at;
+  const box = el("div", { id: "side" }, el("p", { class: "loading" }, "Loading ..."));
+  compare(at).then((node) => fill(box, node), (e) => {
     if (!place.signal.aborted) fill(box, place.fail(e));
   });
   return el("section", null, el("h2", null, "Shuffles side by side"),
-    el("p", { class: "small" }, "Variance says how much the number of a class's samples varies from batch to batch where data is stored sorted by class, next to samples drawn at random (1). ",
-      `Moved is the share of samples that ${count(plan.world_size)} ranks with split=locality take from other homes.`), box);
+    el("p", { class: "small" }, `Variance: how much the number of a class's samples varies from batch to batch, if data is stored sorted by class; 1 is chance.${"class_variance" in mixing ? " Measured: the same of the samples' own classes." : ""} Moved: the share of samples that ${count(plan.world_size)} ranks with split=locality take from other homes.`), box);
 }
 
-async function compare(place, plan, describe, rows) {
-  const number = (v) => (v === undefined ? "-" : short(v));
-  const cells = await Promise.all(rows.map(async ([shuffle, window]) => {
-    const [p, moved] = await Promise.all([describe({ shuffle, window }), movedOf(describe, plan, shuffle, window)]);
+async function compare(at) {
+  const { plan, describe, measure, mixing } = at, measured = "class_variance" in mixing;
+  const cells = await Promise.all(rowsOf(plan).map(async ([shuffle, window]) => {
+    const [p, m, moved] = await Promise.all([describe({ shuffle, window }), measure({ shuffle, window }), movedOf(describe, plan, shuffle, window)]);
     const chosen = shuffle === plan.shuffle && (!window || window === Number(plan.window));
-    const label = window ? `${shuffle} ${count(window)}` : shuffle;
-    return [chosen ? el("strong", null, `${label} (chosen)`) : label, number(p.expected_batch_variance), number(p.expected_batch_variance_10),
-      number(p.expected_batch_variance_100), size(p.window_memory), count(p.chunk_reads), count(p.first_batch_chunks), moved];
+    return [el(chosen ? "strong" : "span", null, nameOf(shuffle, window), chosen && " (chosen)"), number(p.expected_batch_variance), number(p.expected_batch_variance_10),
+      number(p.expected_batch_variance_100), ...(measured ? [number(m.class_variance)] : []), number(m.chunks), size(p.window_memory), count(p.chunk_reads), moved];
   }));
-  const figure = (text) => ({ text, number: true });
-  return table("Figures of each shuffle", ["Shuffle", figure("Variance by chunk"), figure("of 10 classes"), figure("of 100"), figure("Memory"), figure("Reads an epoch"), figure("First batch: chunks"), figure("Moved")], cells);
+  return table("Figures of each shuffle", ["Shuffle", ...["Variance by chunk", "of 10 classes", "of 100", ...(measured ? ["Measured"] : []), "Chunks a batch", "Memory", "Chunk reads", "Moved"].map(figure)], cells);
 }
 
 // movedOf asks what split=locality moves, which slot alone can have without strata.
@@ -127,32 +193,39 @@ async function movedOf(describe, plan, shuffle, window) {
   }
 }
 
-// buys shows what a window buys: variance and memory of some windows.
-function buys(place, name, plan, describe, dataset) {
+// buys shows what a window buys, next to the plan of the address.
+function buys({ place, name, plan, describe, measure, dataset, own, mixing }) {
   const shuffle = usesWindow(plan.shuffle) ? plan.shuffle : "window";
   const windows = slider.filter((w, i) => i < 2 || slider[i - 1] < dataset.chunks);
-  const x = { label: "Window, chunks", value: count, log: true };
-  const variance = chart({ title: "Variance of 10 classes (1 is chance)", lines: [{ label: "variance", color: "--accent" }], value: short, x, points: true }, place.signal);
-  const memory = chart({ title: "Memory of the window", lines: [{ label: "memory", color: "--disk" }], value: size, x, points: true }, place.signal);
-  const words = el("output", null, "");
-  const range = el("input", { type: "range", min: 0, max: windows.length - 1, value: nearest(windows, Number(plan.window)), oninput: tell, "aria-label": "Window" });
-  const use = el("button", { type: "button", onclick: () => place.go(["order", name], addressOf({ ...plan, shuffle, window: String(windows[range.value]) })) }, "Use this window");
+  const draw = (title, label, color, value) => chart({ title, lines: [{ label, color }], value, x: { label: "Window, chunks", value: count, log: true }, range: () => [1, windows.at(-1)], points: true }, place.signal);
+  const variance = draw("Variance of 10 classes (1 is chance)", "variance", "--accent", short), memory = draw("Memory of the window", "memory", "--disk", size);
+  const figures = el("div", { id: "bought" });
+  const range = el("input", { type: "range", min: 0, max: windows.length - 1, value: windows.findLastIndex((w) => w <= plan.window), oninput: tell });
+  const use = el("button", { onclick: () => place.go(["order", name], addressOf({ ...plan, shuffle, window: String(windows[range.value]) })) }, "Use this window");
   let plans = null;
-  function tell() {
-    if (!plans) return;
-    const p = plans[range.value], w = windows[range.value];
-    fill(words, `A window of ${count(w)} chunks takes ${size(p.window_memory)} of memory; batches of 10 sorted classes vary ${short(p.expected_batch_variance_10 ?? 0)} times as much as by chance.`);
+  async function tell() {
+    const w = windows[range.value], p = plans?.[range.value];
+    const row = (title, write) => [title, write(own, mixing), p ? write(p, m) : "-"];
+    let m = {};
+    const show = () => fill(figures, table("What the window buys", ["Figure", figure("This plan"), figure(`${shuffle} ${count(w)}`)], [
+      row("Memory", (d) => size(d.window_memory)), row("Chunk reads", (d) => count(d.chunk_reads)), row("Variance of 10 classes", (d) => number(d.expected_batch_variance_10)),
+      "class_variance" in mixing && row("Variance, measured", (_, x) => number(x.class_variance)), row("Chunks a batch", (_, x) => number(x.chunks)),
+    ].filter(Boolean)));
+    show();
+    if (!p) return;
+    range.setAttribute("aria-valuetext", `${count(w)} chunks: ${size(p.window_memory)} of memory, variance ${number(p.expected_batch_variance_10)}`);
     variance.mark(w);
     memory.mark(w);
+    m = await measure({ shuffle, window: w });
+    if (windows[range.value] === w) show();
   }
+  tell();
   Promise.all(windows.map((window) => describe({ shuffle, window }))).then((all) => {
     plans = all;
     variance.draw([windows, all.map((p) => p.expected_batch_variance_10 ?? null)]);
     memory.draw([windows, all.map((p) => p.window_memory)]);
-    tell();
-  }).catch((e) => { if (!place.signal.aborted) fill(words, `The figures could not be had: ${e.message}`); });
-  return el("section", null, el("h2", null, `What a window buys, with shuffle ${shuffle}`), el("div", { class: "controls" }, el("label", null, "Window ", range), use), el("p", null, words),
-    el("div", { class: "panel" }, variance.node, memory.node));
+    return tell();
+  }).catch((e) => { if (!place.signal.aborted) fill(figures, place.fail(e)); });
+  return el("section", null, el("h2", null, `What a window buys, with shuffle ${shuffle}`), el("div", { class: "controls" }, el("label", null, "Window ", range), use), figures,
+    el("div", { class: "panel charts" }, variance.node, memory.node));
 }
-
-const nearest = (list, x) => list.reduce((best, v, i) => (Math.abs(Math.log(v / x)) < Math.abs(Math.log(list[best] / x)) ? i : best), 0);

@@ -1,12 +1,6 @@
-// The picture of an order: batches from left to right, chunks from top to bottom, and each cell as dark as
-// its batches draw samples from its chunks. It is drawn from what `draws` answers, for the part on the screen.
-//
-//	const p = picture({ ask, batches, chunks, opened, moved, say }, signal);
-//	fill(main, p.node);
-//	p.show({ from, to, from_chunk, to_chunk });
-//
-// ask(rectangle) returns the gateway's answer; opened(batch) is called for a batch that the reader chooses,
-// moved(rectangle) after each move, and say(text) with the cell under the cursor.
+// The picture of an order: batches from left to right, chunks from top to bottom, each cell as dark as its batches draw samples from
+// its chunks. picture() returns { node, show(rectangle) }. Of its options, ask(rectangle) returns the gateway's answer, opened(batch)
+// and moved(rectangle) hear of the reader's choices, and say(text) of the cell under the cursor.
 
 import { count, el, fill, short, table } from "./dom.js";
 
@@ -20,8 +14,8 @@ const color = (name) => styles.getPropertyValue(name).trim();
 // span writes a run of numbers, the last one excluded.
 const span = (from, to) => (to - from === 1 ? count(from) : `${count(from)} to ${count(to - 1)}`);
 
-// edge is the first number of part i of n things from `first` on, as the gateway divides them.
-const edge = (first, n, parts, i) => first + Math.floor((i * n) / parts);
+// edges are where part i of the things from a number to before another begins and ends, as the gateway divides them.
+const edges = (from, to, parts, i) => [i, i + 1].map((k) => from + Math.floor((k * (to - from)) / parts));
 
 const few = (borders) => (borders && borders.length <= mostLines ? borders : []);
 
@@ -32,9 +26,9 @@ export function picture(options, signal) {
   const canvas = el("canvas", { width: 600, height });
   const frame = el("div", { class: "wide", tabindex: 0, role: "img", "aria-label": "The picture is being drawn" }, canvas);
   const where = el("p", { class: "small" });
-  const words = el("p", null, "");
+  const words = el("p");
   const column = el("div");
-  const button = (text, act, label) => el("button", { type: "button", onclick: act, "aria-label": label }, text);
+  const button = (text, act, label) => el("button", { onclick: act, "aria-label": label }, text);
   const controls = el("div", { class: "buttons", role: "group", "aria-label": "Move the picture" },
     button("+", () => zoom(0.5), "Zoom in"), button("-", () => zoom(2), "Zoom out"),
     button("Earlier", () => pan(-0.5, 0)), button("Later", () => pan(0.5, 0)), button("Up", () => pan(0, -0.5)), button("Down", () => pan(0, 0.5)),
@@ -43,8 +37,8 @@ export function picture(options, signal) {
   const node = el("figure", { class: "chart" }, el("figcaption", null, "Batches from left to right, chunks from top to bottom"), controls, frame, where, words,
     el("details", null, el("summary", null, "The chosen column as a table"), column));
 
-  const batchesOf = (x) => [edge(seen.from, seen.to - seen.from, seen.columns, x), edge(seen.from, seen.to - seen.from, seen.columns, x + 1)];
-  const rowsOf = (y) => [edge(seen.from_chunk, seen.to_chunk - seen.from_chunk, seen.rows, y), edge(seen.from_chunk, seen.to_chunk - seen.from_chunk, seen.rows, y + 1)];
+  const batchesOf = (x) => edges(seen.from, seen.to, seen.columns, x);
+  const rowsOf = (y) => edges(seen.from_chunk, seen.to_chunk, seen.rows, y);
 
   // rowName says which chunks a row shows, or places where rows go by the epoch's sequence.
   function rowName(y) {
@@ -104,11 +98,12 @@ export function picture(options, signal) {
   function pan(x, y) {
     const dx = (rectangle.to - rectangle.from) * x, dy = (rectangle.to_chunk - rectangle.from_chunk) * y;
     const step = (d) => Math.sign(d) * Math.ceil(Math.abs(d));
-    show({ from: rectangle.from + step(dx), to: rectangle.to + step(dx), from_chunk: rectangle.from_chunk + step(dy), to_chunk: rectangle.to_chunk + step(dy) });
+    const { from, to, from_chunk: first, to_chunk: end } = rectangle;
+    show({ from: from + step(dx), to: to + step(dx), from_chunk: first + step(dy), to_chunk: end + step(dy) });
   }
 
   function paint() {
-    if (!seen || seen.columns === 0) return;
+    if (!seen?.columns) return;
     const width = Math.max(200, frame.clientWidth || 600);
     canvas.width = width;
     const small = el("canvas", { width: seen.columns, height: seen.rows });
@@ -146,7 +141,7 @@ export function picture(options, signal) {
   }
 
   function tell() {
-    if (!seen || seen.columns === 0) {
+    if (!seen?.columns) {
       fill(words, "The epoch has no batches.");
       return;
     }
@@ -154,13 +149,13 @@ export function picture(options, signal) {
     const marks = seen.windows ? `; windows: ${count(seen.windows.count)}` : seen.lanes ? `; lanes: ${count(seen.lanes.count)}` : "";
     fill(where, `Batches ${span(seen.from, seen.to)}; ${seen.axis === "drawn" ? "places" : "chunks"} ${span(seen.from_chunk, seen.to_chunk)}${marks}. `,
       seen.exact ? "Every sample is counted." : `${count(seen.looked_at)} of ${count(seen.out_of)} samples were looked at, evenly spaced: figures are estimates.`);
-    const [from, to] = batchesOf(cursor.x);
+    const [from, to] = batchesOf(cursor.x), these = `Batch${to - from === 1 ? "" : "es"} ${span(from, to)}`;
     const number = (n) => (scale === 1 ? count(n) : `about ${short(n * scale)}`);
-    const text = `Batch${to - from === 1 ? "" : "es"} ${span(from, to)}, ${rowName(cursor.y)}: ${number(cells[cursor.x][cursor.y])} samples.`;
+    const text = `${these}, ${rowName(cursor.y)}: ${number(cells[cursor.x][cursor.y])} samples.`;
     fill(words, text);
     frame.setAttribute("aria-label", `Which chunks batches draw from. ${text} Arrow keys move, plus and minus zoom, Enter opens the batch.`);
     const rows = [...cells[cursor.x].keys()].filter((y) => cells[cursor.x][y] > 0);
-    fill(column, table(`Batch${to - from === 1 ? "" : "es"} ${span(from, to)} draw from`, ["From", { text: "Samples", number: true }],
+    fill(column, table(`${these} draw from`, ["From", { text: "Samples", number: true }],
       rows.slice(0, 100).map((y) => [rowName(y), number(cells[cursor.x][y])])), rows.length > 100 && el("p", null, `${count(rows.length - 100)} rows more: zoom in to see them.`));
   }
 
@@ -176,29 +171,30 @@ export function picture(options, signal) {
   }
 
   frame.addEventListener("keydown", (e) => {
-    if (!seen || seen.columns === 0 || e.ctrlKey || e.metaKey || e.altKey) return;
+    if (!seen?.columns || e.ctrlKey || e.metaKey || e.altKey) return;
     const by = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[e.key];
     const acts = { "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2), PageUp: () => pan(0, -0.5), PageDown: () => pan(0, 0.5), Enter: () => options.opened(batchesOf(cursor.x)[0]) };
+    const within = (x, n) => Math.max(0, Math.min(n - 1, x));
     if (by && e.shiftKey) pan(by[0] / 2, by[1] / 2);
-    else if (by) point({ x: Math.max(0, Math.min(seen.columns - 1, cursor.x + by[0])), y: Math.max(0, Math.min(seen.rows - 1, cursor.y + by[1])) });
+    else if (by) point({ x: within(cursor.x + by[0], seen.columns), y: within(cursor.y + by[1], seen.rows) });
     else if (acts[e.key]) acts[e.key]();
     else return;
     e.preventDefault();
     if (by && !e.shiftKey) options.say(words.textContent);
   });
   canvas.addEventListener("wheel", (e) => {
-    if (!seen || seen.columns === 0) return;
+    if (!seen?.columns) return;
     e.preventDefault();
     zoom(e.deltaY < 0 ? 0.7 : 1 / 0.7, cellAt(e));
   }, { passive: false });
   let held = null;
   canvas.addEventListener("pointerdown", (e) => {
-    if (!seen || seen.columns === 0) return;
+    if (!seen?.columns) return;
     held = { x: e.clientX, y: e.clientY, rectangle, moved: false };
     canvas.setPointerCapture(e.pointerId);
   });
   canvas.addEventListener("pointermove", (e) => {
-    if (!seen || seen.columns === 0) return;
+    if (!seen?.columns) return;
     if (!held) return point(cellAt(e));
     if (Math.hypot(e.clientX - held.x, e.clientY - held.y) > 4) held.moved = true;
   });

@@ -6,12 +6,13 @@ import { el } from "./dom.js";
 // order are the parameters that fix an order; shares those that cut it into batches and ranks.
 const order = ["seed", "shuffle", "window", "strata", "importance", "subset", "quarantine", "generation"];
 const shares = ["batch_size", "tail", "world_size", "balance", "split", "homes"];
+export const orderNames = [...order, "batch_size", "tail"];
 export const planNames = [...shares, "rank", ...order];
 
 const pick = (query, names) => Object.fromEntries(names.map((n) => [n, query.get(n)]).filter(([, v]) => v));
 export const planOf = (query) => pick(query, planNames);
 export const orderOf = (query) => pick(query, order);
-export const soughtOf = (query) => pick(query, query.get("world_size") ? [...order, ...shares] : [...order, "batch_size", "tail"]);
+export const soughtOf = (query) => pick(query, query.get("world_size") ? [...order, ...shares] : orderNames);
 
 export const datasetPath = (name) => `/v1/datasets/${encodeURIComponent(name)}`;
 

@@ -226,4 +226,34 @@ PLANTS = [
         "./gateway TestEpochsLinkToTheirPictures",
         [("gateway/plans/describe.go", "d.mixture == nil && !b.Deals() && b.Split", "d.mixture == nil && b.Split")],
     ),
+    (
+        "the page's address does not follow its picture of an order",
+        "./integration/browser TestOrdersZoom",
+        [("gateway/dashboard/page/picture.js", "    options.moved(rectangle);\n", "")],
+    ),
+    (
+        "the page shows what a batch varies by with another number of classes",
+        "./integration/browser TestOrdersHaveThePlansFigures",
+        [("gateway/dashboard/page/order.js", "number(p.expected_batch_variance_100)", "number(p.expected_batch_variance_10)")],
+    ),
+    (
+        "the page's slider shows the figures of the plan for every window",
+        "./integration/browser TestTheSliderTellsWhatAWindowBuys",
+        [("gateway/dashboard/page/order.js", "p ? write(p, m) : ", "p ? write(own, m) : ")],
+    ),
+    (
+        "the page calls sorted batches mixed",
+        "./integration/browser TestThePageSaysWhetherDataIsMixed",
+        [("gateway/dashboard/page/order.js", "v <= enough ? \"Nearly\"", "v <= 10 * enough ? \"Nearly\"")],
+    ),
+    (
+        "the page compares the chunks of a plan with all of a gateway's memory",
+        "./integration/browser TestThePageSaysThatTheCacheIsTooSmall",
+        [("gateway/dashboard/page/order.js", "own.window_memory / 0.7;", "own.window_memory / 7;")],
+    ),
+    (
+        "the page draws chunks as the epoch takes them where stored order is asked for",
+        "./integration/browser TestOrdersAreDrawn",
+        [("gateway/dashboard/page/order.js", "axis: plan.axis, ...rectangle", "axis: plan.shuffle === \"full\" ? \"stored\" : \"drawn\", ...rectangle")],
+    ),
 ]
