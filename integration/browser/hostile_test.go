@@ -1,10 +1,18 @@
 package browser_test
 
 import (
+	"cmp"
+	_ "embed"
 	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
 	"github.com/millrace-data/millrace/integration/harness"
@@ -17,54 +25,96 @@ func unmarshal(t *testing.T, text string, to any) {
 	}
 }
 
-// markup is what runs where text becomes HTML.
-const markup = `<img src=x onerror=alert(1)><script>alert(2)</script><svg onload=alert(3)><iframe srcdoc="<script>parent.alert(4)</script>">`
+// mostBytesOfSet bounds what the page asks for to show a data set: none has more than a megabyte that is worth it.
+const mostBytesOfSet = 8 << 20
 
-const drawing = `<svg xmlns="http://www.w3.org/2000/svg" width="40" height="40" onload="alert(5)"><script>alert(6)</script><image href="http://127.0.0.9/x.png"/>`
+// walker goes through the views of a data set within the page.
+//
+//go:embed walk.js
+var walker string
 
-// hostile are files of samples that would run something, ask another host, or break what reads them.
-func hostile() map[string]string {
-	deep := strings.Repeat("[", 1e5)
-	return map[string]string{
-		"a<img src=x onerror=alert(7)>.txt": markup, "b.html": markup, "c.svg": drawing + "</svg>", "d.json": `{"a": "` + strings.ReplaceAll(markup, `"`, `\"`) + `", "__proto__": {"x": 1}}`,
-		"e.json": deep, "f.png": "\x89PNG\r\n\x1a\n" + markup, "g.png": "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x7f\xff\xff\xff\x7f\xff\xff\xff\x08\x06\x00\x00\x00",
-		"h.cls": markup, "i.__proto__": "1", "j.constructor": markup, "k'\"`$(alert).txt": markup, "l\u202egnp.txt": "bidi \u202e" + markup,
-		"m.xml": `<?xml-stylesheet href="javascript:alert(8)"?>` + drawing + "</svg>", "n.svg": drawing + `<foreignObject><body xmlns="http://www.w3.org/1999/xhtml" onload="alert(9)"/></foreignObject></svg>`,
-		"o.js": "alert(10)", "p.txt": "javascript:alert(11)", "q.wav": "RIFF\xff\xff\xff\xffWAVEfmt " + markup, "r.npy": "\x93NUMPY\x01\x00\xff\xff" + markup, "s.jpg": "\xff\xd8\xff\xe0" + markup, "t.json": `{"n": 1e999999, "m": 123456789012345678901234567890}`,
-		"u.txt": strings.Repeat("A", 5000) + markup + "\x00\x01\xff",
+// walk is what the walker has found.
+type walk struct {
+	Faults  []string
+	Samples int
+	Bytes   int64 // that the page has asked for
+	Said    string
+}
+
+// walks has the page show the views of a data set, and returns what the walker has found.
+func (v *tab) walks(name, never string) walk {
+	v.t.Helper()
+	var found walk
+	v.do(chromedp.Evaluate(fmt.Sprintf("walk(%q, %q)", name, cmp.Or(never, "main script")), &found, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+	return found
+}
+
+// begin opens the page, with the walker in it.
+func (v *tab) begin() {
+	v.t.Helper()
+	v.size(1280, 4000, "light")
+	v.do(chromedp.Navigate(v.base+"/#/data"), chromedp.WaitVisible("main h1"), chromedp.Evaluate(walker+"; undefined", nil))
+}
+
+// TestHostileData shows every hostile data set in the list, in its own view, in a batch, and each of its samples in the panel and in the
+// view of a key. Nothing runs, the page holds no element or address of the data's, and everything says something.
+func TestHostileData(t *testing.T) {
+	store, args := harness.Open(t, "dir").With("XDG_CACHE_HOME="+t.TempDir()), []string{"--cache-size", "4GiB"}
+	sets := hostileSets(t)
+	for i, s := range sets {
+		dir := filepath.Join(store.Path, s.name)
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		s.write(t, dir)
+		harness.MustRun(t, store, append([]string{"index", store.Dataset(s.name)}, s.args...)...)
+		if s.name == damaged {
+			put(t, dir, damagedFile)
+		}
+		if i > 0 {
+			args = append(args, "--dataset", s.name+"="+store.Dataset(s.name))
+		}
+	}
+	g := harness.Serve(t, store, sets[0].name, args...)
+	v := open(t).tab(t, g.URL)
+	v.begin()
+	for _, s := range sets {
+		t.Run(s.name, func(t *testing.T) {
+			v.t = t
+			began, found := time.Now(), v.walks(s.name, s.never)
+			for _, fault := range found.Faults {
+				t.Errorf("%.600s", fault)
+			}
+			if found.Samples == 0 || !strings.Contains(found.Said, s.says) {
+				t.Errorf("got %d samples that say %.3000q, want %q", found.Samples, found.Said, s.says)
+			}
+			if found.Bytes > mostBytesOfSet {
+				t.Errorf("the page has asked for %d bytes, want %d at most", found.Bytes, mostBytesOfSet)
+			}
+			v.clean(s.name)
+			v.forget()
+			t.Logf("figure: %d samples, %d bytes, in %v", found.Samples, found.Bytes, time.Since(began).Round(time.Millisecond))
+		})
+	}
+	v.t = t
+	for _, fragment := range []string{"/data/%3Cimg%20src%3Dx%20onerror%3Dalert(12)%3E", "/<img src=x onerror=alert(13)>", "/order/%3Cscript%3Ealert(14)%3C%2Fscript%3E", "/data/labels/sample?key=%3Cimg%20src=x%20onerror=alert(15)%3E", "/data/mix:%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E:1,labels:2", "/data/__proto__", "/__proto__", "/data/labels/epochs/__proto__/batches/NaN?seed=<script>"} {
+		var faults []string
+		v.do(chromedp.Navigate(g.URL+"/#"+fragment), chromedp.WaitVisible(".problem"), chromedp.Evaluate("alien()", &faults))
+		for _, fault := range faults {
+			t.Errorf("%s: %s", fragment, fault)
+		}
+	}
+	v.clean("addresses")
+	for _, asked := range v.urls {
+		if path, own := strings.CutPrefix(asked, g.URL); own && path != "/" && !strings.HasPrefix(path, "/page/") && !strings.HasPrefix(path, "/v1/") {
+			t.Errorf("the page has asked for %.200s", asked)
+		}
 	}
 }
 
-// TestHostileData shows samples that try to run something, in tiles and whole: nothing runs, and the page holds no element of theirs.
-func TestHostileData(t *testing.T) {
-	dir := t.TempDir()
-	for name, text := range hostile() {
-		write(t, dir, name, text)
-	}
-	store := harness.Open(t, "dir")
-	harness.Pack(t, store, dir, dataset, "--batch-size", "64")
-	g := harness.Serve(t, store, dataset, "--cache-size", "64MiB")
-	v := open(t).tab(t, g.URL)
-	v.size(1280, 4000, "light")
-	v.do(chromedp.Navigate(g.URL + "/#/data/photos/epochs/0/batches/0"))
-	v.until(`document.querySelectorAll(".tile").length > 15 && document.querySelectorAll(".tile:not([data-state])").length === 0`)
-	var positions []string
-	v.do(chromedp.Evaluate(`[...document.querySelectorAll(".tile")].map((x) => x.dataset.position)`, &positions))
-	var alien int
-	const aliens = `document.querySelectorAll("main script, iframe, object, embed, main [onload], main [onerror], main [onclick]").length`
-	for _, position := range positions {
-		v.do(chromedp.Navigate(g.URL+"/#/data/photos/epochs/0/batches/0?sample="+position), chromedp.WaitVisible("#panel"))
-		v.until(`document.querySelector("#panel .part, #panel .problem")`)
-		v.do(chromedp.Evaluate(aliens, &alien))
-		if alien != 0 {
-			t.Errorf("sample at %s: got %d elements of the data's own", position, alien)
-		}
-	}
-	for _, fragment := range []string{"/data/" + `%3Cimg%20src%3Dx%20onerror%3Dalert(12)%3E`, "/<img src=x onerror=alert(13)>", "/order/%3Cscript%3Ealert(14)%3C%2Fscript%3E", "/data/photos/sample?key=" + `%3Cimg%20src=x%20onerror=alert(15)%3E`} {
-		v.do(chromedp.Navigate(g.URL+"/#"+fragment), chromedp.WaitVisible(".problem"), chromedp.Evaluate(aliens, &alien))
-		if alien != 0 {
-			t.Errorf("%s: got %d elements of the address's own", fragment, alien)
-		}
-	}
-	v.clean("hostile data")
+// forget begins to count faults anew.
+func (v *tab) forget() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.faults = slices.DeleteFunc(v.faults, func(string) bool { return true })
 }

@@ -55,12 +55,12 @@ export async function request(path, { signal, accept, range } = {}) {
 
 async function problemOf(answer) {
   let body = {};
-  try { body = await answer.json(); } catch { /* a proxy in between answers in its own words */ }
+  try { body = await answer.json() ?? {}; } catch { /* a proxy in between answers in its own words */ }
   const text = (v) => (typeof v === "string" ? v : "");
   const p = new Problem({
     status: answer.status, code: text(body.code), title: text(body.title) || `The answer has status ${answer.status}`, detail: text(body.detail),
-    retryable: body.retryable === true, retryAfter: Number(body.retry_after_ms) || 1000, faults: Array.isArray(body.faults) ? body.faults : [],
-    requestId: text(body.request_id), shards: Array.isArray(body.shards) ? body.shards : [],
+    retryable: body.retryable === true, retryAfter: Number(body.retry_after_ms) || 1000, faults: Array.isArray(body.faults) ? body.faults.filter(Boolean) : [],
+    requestId: text(body.request_id), shards: Array.isArray(body.shards) ? body.shards.map(String) : [],
   });
   setState(p.code === "draining" ? "The gateway is shutting down: it takes no new requests. Another gateway gives the same batches." : "");
   return p;
@@ -69,7 +69,14 @@ async function problemOf(answer) {
 // json asks for JSON. Parameters whose value is "" or undefined are left out. Names of datasets are parts
 // of a path: encode them with `encodeURIComponent`.
 export async function json(path, params = {}, signal) {
-  return (await request(path + query(params), { signal, accept: "application/json" })).json();
+  return read(await request(path + query(params), { signal, accept: "application/json" }));
+}
+
+// read returns the object of an answer.
+export async function read(answer) {
+  const body = await answer.json().catch(() => null);
+  if (body && typeof body === "object") return body;
+  throw new Problem({ title: "This is not an answer of a gateway", detail: "It is cut, or something between the page and the gateway answers in its own words." });
 }
 
 // query writes parameters, in the order in which they are given.

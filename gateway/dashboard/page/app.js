@@ -82,7 +82,7 @@ async function render() {
     if (signal.aborted) return;
     frame();
     const name = address.view || (root.links?.datasets ? "data" : "waiting");
-    const view = views[name];
+    const view = Object.hasOwn(views, name) && views[name];
     for (const link of document.querySelectorAll("nav a")) {
       if (link.id === `nav-${name}`) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");

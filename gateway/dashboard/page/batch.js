@@ -1,7 +1,7 @@
 // A batch as a person sees it: a tile for each sample. The manifest says which samples there are; the bytes of those on the screen come
 // in groups, a few requests at a time, and what is left is cancelled when the view is left.
 
-import { bytes, request, sleep } from "./api.js";
+import { bytes, read, request, sleep } from "./api.js";
 import { count, el, fill, size } from "./dom.js";
 import { samplesOf } from "./framed.js";
 import { about, and, classOf, datasetPath, describe, goTo, orderOf, planOf } from "./plan.js";
@@ -36,7 +36,7 @@ class Batch {
     const [description, answer] = await Promise.all([describe(this.dataset, signal), request(`${this.path}/batches/${this.batch}/manifest?${and(plan).slice(1)}`, { signal })]);
     this.description = description;
     this.batches = Number(answer.headers.get("Millrace-Batches")) || 0;
-    this.samples = (await answer.json()).samples;
+    this.samples = (await read(answer)).samples;
     if (signal.aborted) return undefined;
     const total = this.samples.reduce((sum, s) => sum + s.length, 0);
     this.of = this.batches ? ` of ${count(this.batches)}` : "";

@@ -10,9 +10,9 @@ export function media(b) {
   const begin = latin(b, 0, 12), four = begin.slice(0, 4), eight = begin.slice(8, 12);
   const image = (type, width, height) => ({ kind: "image", type, width, height });
   try {
-    if (four === "\x89PNG") return latin(b, 12, 16) !== "IHDR" ? image("image/png", 1, 1) : image("image/png", view.getUint32(16), view.getUint32(20));
+    if (four === "\x89PNG") return latin(b, 12, 16) !== "IHDR" ? image("image/png", 0, 0) : image("image/png", view.getUint32(16), view.getUint32(20));
     if (begin.startsWith("\xff\xd8\xff")) return image("image/jpeg", ...jpeg(b, view));
-    if (four === "GIF8") return image("image/gif", view.getUint16(6, true), view.getUint16(8, true));
+    if (four === "GIF8") return image("image/gif", ...gif(b, view));
     if (four === "RIFF" && eight === "WEBP") return image("image/webp", ...webp(b, view));
     if (begin.startsWith("BM") && view.getUint32(6, true) === 0 && b.length > 26) return image("image/bmp", Math.abs(view.getInt32(18, true)), Math.abs(view.getInt32(22, true)));
   } catch { // the header is cut
@@ -35,13 +35,23 @@ const others = [
 
 function jpeg(b, view) {
   for (let at = 2; at + 9 < b.length;) {
-    if (b[at] !== 0xff) break;
     const mark = b[at + 1];
-    if (mark === 0xff) { at++; continue; }
+    if (b[at] !== 0xff || mark < 2 || mark === 0xff || (mark >= 0xd0 && mark <= 0xd9)) { at++; continue; } // as decoders do, which pass over what is no marker
     if (mark >= 0xc0 && mark <= 0xcf && ![0xc4, 0xc8, 0xcc].includes(mark)) return [view.getUint16(at + 7), view.getUint16(at + 5)];
     at += 2 + view.getUint16(at + 2);
   }
   return [0, 0];
+}
+
+// gif is as large as its screen and its first frame.
+function gif(b, view) {
+  const u16 = (i) => view.getUint16(i, true);
+  let at = 13 + (b[10] & 128 ? 3 << (b[10] & 7) + 1 : 0);
+  while (b[at] === 0x21) {
+    for (at += 2; b[at]; at += b[at] + 1);
+    at++;
+  }
+  return b[at] === 0x2c ? [Math.max(u16(6), u16(at + 1) + u16(at + 5)), Math.max(u16(8), u16(at + 3) + u16(at + 7))] : [0, 0];
 }
 
 function webp(b, view) {
@@ -53,16 +63,17 @@ function webp(b, view) {
 }
 
 function avif(b, view) {
-  let most = [0, 0]; // a file may hold several pictures: the largest counts
-  for (let at = 4, end = Math.min(b.length - 16, 1 << 16); at < end; at++) {
-    if (view.getUint32(at) !== 0x69737065) continue; // "ispe"
-    const found = [view.getUint32(at + 8), view.getUint32(at + 12)];
+  let most = [0, 0]; // a file may hold several pictures and films: the largest counts
+  for (let at = 4; at + 16 <= b.length; at++) {
+    const box = view.getUint32(at), film = box === 0x746b6864; // "tkhd", or "ispe"
+    if (!film && box !== 0x69737065) continue;
+    const found = [0, 4].map((i) => (film ? view.getUint16(at + (b[at + 4] ? 92 : 80) + i) : view.getUint32(at + 8 + i)));
     if (found[0] * found[1] > most[0] * most[1]) most = found;
   }
   return most;
 }
 
 // isSVG says whether a text is an SVG picture that can be shown as one. As an <img> it runs no script and loads nothing. One
-// that repeats its own pieces, or filters them, can keep a browser busy for hours: it is shown as text.
+// that repeats, filters, clips or moves its pieces, or holds other pictures, can keep a browser busy for hours: it is shown as text.
 export const isSVG = (text) => /^\s*(<\?xml[^>]*>\s*|<!--[^>]*-->\s*|<!DOCTYPE svg[^>[]*>\s*)*<svg[\s>]/.test(text.slice(0, 4096)) &&
-  !/<!ENTITY|[<:](use|filter|fe[A-Z]\w*|pattern|mask|marker|animate\w*|set|foreignObject)\b/i.test(text);
+  !/<!ENTITY|&#|\\|data:|[<:](use|fe[A-Z]\w*|pattern|mask|marker|clipPath|animate\w*|set|foreignObject)\b|filter|animation|dasharray/i.test(text);

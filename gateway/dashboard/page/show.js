@@ -59,15 +59,11 @@ function block(text, most) {
 }
 
 function image(found, bytes, blobs, label) {
-  if (found.width * found.height > mostPixels) {
-    return el("p", { class: "broken" }, `A picture of ${count(found.width)} x ${count(found.height)} pixels: more than the page shows.`);
-  }
+  const pixels = found.width * found.height, broken = el("p", { class: "broken" }, `Not a readable ${found.type === "image/unknown" ? "picture: its header is cut" : found.type.slice(6).replace("+xml", "").toUpperCase()}.`);
+  if (pixels > mostPixels) return el("p", { class: "broken" }, `A picture of ${count(found.width)} x ${count(found.height)} pixels: more than the page shows.`);
+  if (!pixels) return broken;
   const box = el("div", { class: "shown" });
-  const node = el("img", {
-    alt: label, src: blobs.url(bytes, found.type), decoding: "async",
-    onerror: () => box.replaceChildren(el("p", { class: "broken" }, found.type === "image/unknown" ? "Not a readable picture: its header is cut." : `Not a readable ${found.type.slice(6).replace("+xml", "").toUpperCase()}.`)),
-  });
-  box.append(node);
+  box.append(el("img", { alt: label, src: blobs.url(bytes, found.type), decoding: "async", onerror: () => box.replaceChildren(broken) }));
   return box;
 }
 

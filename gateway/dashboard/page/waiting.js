@@ -86,7 +86,7 @@ class Waiting {
   }
 
   update(query) {
-    this.sort.value = orders[query.get("sort")] ? query.get("sort") : "need";
+    this.sort.value = Object.hasOwn(orders, query.get("sort")) ? query.get("sort") : "need";
     this.filter.value = query.get("only") ?? "";
     const before = this.focus;
     this.focus = query.get("rank") === null ? null : { rank: Number(query.get("rank")), job: query.get("job") ?? "" };
