@@ -29,6 +29,7 @@ from . import (
     named,
     order,
     packing,
+    page_live,
     pages,
     parquet,
     programs,
@@ -39,4 +40,4 @@ from . import (
     watching,
 )
 
-PLANTS = [plant for room in (stores, index, packing, parquet, named, fields, caches, datapath, closing, order, gateway, gateway_rights, auth, certs, judges, cluster, clients, programs, living, local, pages, selections, samples, frameworks, release, watching) for plant in room.PLANTS]
+PLANTS = [plant for room in (stores, index, packing, parquet, named, fields, caches, datapath, closing, order, gateway, gateway_rights, auth, certs, judges, cluster, clients, programs, living, local, pages, page_live, selections, samples, frameworks, release, watching) for plant in room.PLANTS]
