@@ -67,7 +67,7 @@ export function size(bytes) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
   let i = 0, n = Number(bytes);
   while (Math.abs(n) >= 1024 && i < units.length - 1) { n /= 1024; i++; }
-  return `${i === 0 ? n : short(n)} ${units[i]}`;
+  return `${i === 0 ? Math.round(n) : short(n)} ${units[i]}`;
 }
 
 // short writes a number with three digits at most.

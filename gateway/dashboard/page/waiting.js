@@ -61,7 +61,7 @@ class Waiting {
       return [chart({ title, value, most, lines, x: { time: true }, range: () => this.looks.range(), together: "waiting" }, signal), figures];
     };
     this.charts = [
-      make("Bytes a second, by where they come from", rate, 1e6, { memory: "memory", disk: "disk", peer: "peer", store: "store" }, ({ tiers: t }) => [t.memory, t.disk, t.peer, t.store]),
+      make("Bytes a second, by source", rate, 1e6, { memory: "memory", disk: "disk", peer: "peer", store: "store" }, ({ tiers: t }) => [t.memory, t.disk, t.peer, t.store]),
       make("Samples a second", short, 10, { "all ranks": "accent" }, (l) => [l.samples]),
       make("Share of their time that ranks wait", share, 1, { median: "accent", longest: "bad" }, (l) => [l.median, l.longest]),
       make("Requests to the store a second", short, 1, { reads: "store", errors: "bad" }, (l) => [l.reads, l.errors]),
