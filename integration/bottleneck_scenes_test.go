@@ -50,7 +50,7 @@ func bottlenecks() map[string]bottleneck {
 		"a reader that takes bytes slowly":       {"network", false, of(takesSlowly)},
 		"20000 small rows a batch as Arrow":      {"planning", true, of(manyRows)},
 		"readers that do nothing but read":       {"gateway", true, of(onlyRead)},
-		"a slower reader than the slow store":    {"readers", false, func(t *testing.T) setting { return slowStoreFor(t, share(2, 0, 1), 30*think) }},
+		"a slower reader than the slow store":    {"readers", false, func(t *testing.T) setting { return slowStoreFor(t, share(2, 0, 1), 60*think) }},
 		"a slow store that became fast":          {"readers", false, becomesFast},
 		"a fast store and nothing in memory":     {"readers", false, of(coldStart)},
 		"small memory and ranks that compute":    {"readers", false, of(thrashNear)},
@@ -130,7 +130,7 @@ func becomesFast(t *testing.T) setting {
 
 func slowRankSlowStore(t *testing.T) setting {
 	g, store := beforeSlow(t, new(atomic.Bool))
-	return setting{scene{together(trains(g, 400, think/10, share(2, 0, 2)), trains(g, 400, 30*think, share(2, 1, 2))), []*harness.Gateway{g}}, store}
+	return setting{scene{together(trains(g, 400, think/10, share(2, 0, 2)), trains(g, 400, 60*think, share(2, 1, 2))), []*harness.Gateway{g}}, store}
 }
 
 func coldStart(t *testing.T) scene {
@@ -172,17 +172,26 @@ func thrashNear(t *testing.T) scene {
 	return scene{seeds(6, func(q string) func(context.Context) { return trains(g, 100, 10*think, q) }), []*harness.Gateway{g}}
 }
 
-// fromDisk is memory that is too small, before a disk tier that holds all 39 chunks.
+// fromDisk is memory that is too small, before a disk tier that holds all 114 chunks. Samples are small, and drawn from everywhere: to read
+// one takes longer than to send it.
 func fromDisk(t *testing.T) scene {
-	g := harness.Serve(t, heavy(t), dataset, append(withDisk(t.TempDir()), "--cache-size", "16MiB")...)
-	for m := range 50 {
-		g.MustGet(t, batchPath(0, m)+"?batch_size=8&shuffle=none")
-	}
-	written(t, g)
-	return scene{seeds(3, func(q string) func(context.Context) { return drains(g, 50, q) }), []*harness.Gateway{g}}
+	files, _ := harness.Files(t, 4000, 8<<10)
+	store := harness.Open(t, "dir")
+	harness.Pack(t, store, files, dataset, "--shard-size", "8MiB", "--chunk-size", "256KiB", "--batch-size", "16")
+	g := harness.Serve(t, store, dataset, append(withDisk(t.TempDir()), "--cache-size", "8MiB")...)
+	g.Ready(t, func(context.Context) error { // a chunk that comes while many are written is written another time
+		for m := range 250 {
+			g.MustGet(t, batchPath(0, m)+"?shuffle=none")
+		}
+		if kept := g.Metric(t, "millrace_disk_chunks", ""); kept < 114 {
+			return fmt.Errorf("%v chunks are on disk", kept)
+		}
+		return nil
+	})
+	return scene{together(drains(g, 250, "?shuffle=full&seed=1"), drains(g, 250, "?shuffle=full&seed=2")), []*harness.Gateway{g}}
 }
 
-// slowOwners is one gateway of four before a slow store. It asks the others for three chunks of four.
+// slowOwners is one gateway of four before a slow store. The gateway asks the others for three chunks of four.
 func slowOwners(t *testing.T) scene {
 	var fault atomic.Pointer[http.HandlerFunc]
 	store := behind(t, packedLarger(t, "versitygw"), &fault)

@@ -111,11 +111,12 @@ func storeFails(c *change) (sentence, cure string) {
 
 func peers(c *change) (sentence, cure string) {
 	failed, all := c.rose("millrace_peer_failed_total"), c.rose("millrace_peer_reads_total")
-	out := c.now.Counters["millrace_cluster_members_ejected"]
+	const ejected = "millrace_cluster_members_ejected" // one that is asked again has not answered yet
+	out := max(c.now.Counters[ejected], c.before.Counters[ejected])
 	if (failed < fewest || failed <= failing*all) && out == 0 {
 		return "", ""
 	}
-	return fmt.Sprintf("Other gateways do not answer in time: %.0f questions failed while %.0f began, and %.0f gateways are left out for a while. The store is read in their place.", failed, all, out),
+	return fmt.Sprintf("Other gateways do not answer in time: %.0f questions failed while %.0f began, and %.0f gateways were left out. The store is read in their place.", failed, all, out),
 		"/v1/cluster names the gateway and says why"
 }
 

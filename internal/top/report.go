@@ -200,7 +200,7 @@ func severity(g GatewayReport) int {
 	case late:
 		return 2
 	}
-	at := slices.Index([]string{"memory", "store-fails", "peers", "cache", "store", "disk", "rank", "planning", "network"}, g.Limits.Code)
+	at := slices.Index([]string{"memory", "store-fails", "peers", "cache", "store", "disk", "peer", "rank", "planning", "network"}, g.Limits.Code)
 	switch g.Limits.Code {
 	case "gateway", "readers", "nobody":
 		return readersLimit

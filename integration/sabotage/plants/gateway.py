@@ -4,12 +4,12 @@ PLANTS = [
     (
         "what happened before the time that is looked at counts for what limits now",
         "./gateway/bottleneck TestEachRuleHasItsSituation",
-        [("gateway/bottleneck/rules.go", "c.now.Counters[name]-c.before.Counters[name]", "c.now.Counters[name]")],
+        [("gateway/bottleneck/change.go", "c.now.Counters[name]-c.before.Counters[name]", "c.now.Counters[name]")],
     ),
     (
         "a rank that left long ago is what limits now",
         "./gateway/bottleneck TestEachRuleHasItsSituation",
-        [("gateway/bottleneck/rules.go", "if r.Idle < reads {", "if true {")],
+        [("gateway/bottleneck/change.go", "r.Idle < reads || x.waiting() > 0", "true")],
     ),
     (
         "a store that is slow is taken for a memory that is too small",

@@ -1,4 +1,4 @@
-"""Planted bugs of `millrace top`."""
+"""Planted bugs of `millrace top`, and of what limits the readers."""
 
 PLANTS = [
     (
@@ -40,5 +40,50 @@ PLANTS = [
         "a name that is looked up for long holds up the answers of the others",
         "./internal/top TestASlowNameHoldsNobodyUp",
         [("internal/top/ask.go", "	case <-end.C:\n		return false", "	case <-make(chan struct{}):\n		return false")],
+    ),
+    (
+        "a rank that waits for its bytes to be sent counts as one that computes",
+        "./integration TestBottlenecks/a_narrow_way_to_the_reader",
+        [("gateway/bottleneck/change.go", "min(r.waits[planning]+r.waits[bytes]+r.waits[sending], 1)", "min(r.waits[planning]+r.waits[bytes], 1)")],
+    ),
+    (
+        "a rank that waits until its batch is worked out counts as one that computes",
+        "./integration TestBottlenecks/20000_small_rows_a_batch_as_Arrow",
+        [("gateway/bottleneck/change.go", "min(r.waits[planning]+r.waits[bytes]+r.waits[sending], 1)", "min(r.waits[bytes]+r.waits[sending], 1)")],
+    ),
+    (
+        "a gateway that is busy says that the network limits",
+        "./integration TestBottlenecks/readers_that_do_nothing_but_read",
+        [("gateway/bottleneck/rules.go", "	works = 0.15", "	works = 15")],
+    ),
+    (
+        "waiting of the last minutes counts, not that of the last seconds",
+        "./integration TestBottlenecks/a_slow_store_that_became_fast",
+        [("gateway/bottleneck/change.go", "		earlier := spent[key{r.Job, r.Rank}]", "		earlier := spent[key{r.Job, r.Rank + 1}]")],
+    ),
+    (
+        "a rank that has stopped is not slow, as it has taken no time between two batches",
+        "./integration TestBottlenecks/one_rank_has_stopped",
+        [("gateway/bottleneck/change.go", "think: max(r.Think, r.Idle)", "think: r.Think")],
+    ),
+    (
+        "a rank that stood still for a while stays slow",
+        "./integration TestBottlenecks/one_rank_had_stopped_and_goes_on",
+        [("gateway/bottleneck/change.go", "out.think = max(mean, r.Idle)", "out.think = max(mean, r.Think)")],
+    ),
+    (
+        "who waits for the disk is told that the store limits",
+        "./integration TestBottlenecks/small_memory_before_a_disk",
+        [("gateway/bottleneck/change.go", "return c.cause() == bytes && c.tier() == tier", 'return c.cause() == bytes && c.tier() != "peer"')],
+    ),
+    (
+        "the second one who asks is told about a tenth of a second",
+        "./gateway/bottleneck TestManyAskers",
+        [("gateway/bottleneck/bottleneck.go", "		h.looks = []Look{{At: began}}", "		h.looks = []Look{now}")],
+    ),
+    (
+        "the command that is advised does not name the dataset as a shell takes it",
+        "./gateway/bottleneck TestFigures",
+        [("gateway/bottleneck/simulate.go", "quoted(cmp.Or(address", "(cmp.Or(address")],
     ),
 ]
