@@ -3,7 +3,7 @@
 A plant is a mistake that somebody could make, and that would deliver a wrong byte, lose a sample,
 or leak. Its name says what the program does then. Its test is the one that was written against that
 mistake: "./gateway TestRanges" or "./gateway TestRanges/suffix" (package and Go test; also
-"./integration TestX"), "client/python/tests/test_pool.py test_x" or "conformance client node" (a
+"./integration TestX" and "./integration/browser TestX"), "client/python/tests/test_pool.py test_x" or "conformance client node" (a
 part of tools/conformance.py). The named test alone is run: it must pass without the plant and fail
 with it. Choose a test that fails every time, not one that draws many cases and fails as well. An
 edit is (file, text that stands there once, text that replaces it). To add one: append it to the file
@@ -29,6 +29,7 @@ from . import (
     named,
     order,
     packing,
+    page,
     page_live,
     pages,
     parquet,
@@ -40,4 +41,4 @@ from . import (
     watching,
 )
 
-PLANTS = [plant for room in (stores, index, packing, parquet, named, fields, caches, datapath, closing, order, gateway, gateway_rights, auth, certs, judges, cluster, clients, programs, living, local, pages, page_live, selections, samples, frameworks, release, watching) for plant in room.PLANTS]
+PLANTS = [plant for room in (stores, index, packing, parquet, named, fields, caches, datapath, closing, order, gateway, gateway_rights, auth, certs, judges, cluster, clients, programs, living, local, pages, page, page_live, selections, samples, frameworks, release, watching) for plant in room.PLANTS]

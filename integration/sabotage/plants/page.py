@@ -1,0 +1,56 @@
+"""Planted holes of the page, through which data would run, lead elsewhere, or fill a tab."""
+
+PAGE = "gateway/dashboard/page/"
+POLICY = "gateway/dashboard/dashboard.go"
+TRUSTED = (POLICY, '"connect-src \'self\'; base-uri \'none\'; form-action \'none\'; frame-ancestors \'none\'; " +\n\t"require-trusted-types-for \'script\'; trusted-types \'none\'"', '"connect-src \'self\'; base-uri \'none\'; form-action \'none\'; frame-ancestors \'none\'"')
+INLINE = (POLICY, "script-src 'self'; ", "script-src 'self' 'unsafe-inline'; ")
+TEXT = "document.createTextNode(String(c))"
+MARKUP = "document.createRange().createContextualFragment(String(c))"
+
+PLANTS = [
+    (
+        "text becomes markup on the page, and the policy does not know trusted types",
+        "./integration/browser TestHostileData/labels",
+        [(PAGE + "dom.js", TEXT, MARKUP), TRUSTED],
+    ),
+    (
+        "text becomes markup on the page, and the policy lets it run",
+        "./integration/browser TestHostileAnswers/a_problem_of_markup",
+        [(PAGE + "dom.js", TEXT, MARKUP), TRUSTED, INLINE],
+    ),
+    (
+        "the page refuses markup only by its policy",
+        "./integration/browser TestHostileData/keys-of-markup",
+        [(PAGE + "dom.js", TEXT, MARKUP)],
+    ),
+    (
+        "a drawing becomes a part of the page",
+        "./integration/browser TestHostileData/drawings",
+        [(PAGE + "show.js", "  box.append(el(\"img\",", "  if (found.text) box.append(new DOMParser().parseFromString(found.text, \"image/svg+xml\").documentElement);\n  else box.append(el(\"img\","), TRUSTED, INLINE],
+    ),
+    (
+        "a document of the data's is shown in a frame",
+        "./integration/browser TestHostileData/documents",
+        [(PAGE + "sample.js", "    found.kind === \"tokens\" && tokenizer(again),", "    found.kind === \"text\" && el(\"iframe\", { src: blobs.url(p.bytes, \"text/html\") }),"), (POLICY, "media-src blob:; ", "media-src blob:; frame-src blob:; "), INLINE],
+    ),
+    (
+        "a part is downloaded by an address that holds it",
+        "./integration/browser TestHostileData/documents",
+        [(PAGE + "sample.js", "    found.kind === \"tokens\" && tokenizer(again),", "    el(\"a\", { href: `data:text/html,${encodeURIComponent(found.text)}` }, \"Open\"),")],
+    ),
+    (
+        "a picture has the size that its first bytes promise",
+        "./integration/browser TestHostileData/huge-pictures",
+        [(PAGE + "media.js", "image(\"image/gif\", ...gif(b, view))", "image(\"image/gif\", view.getUint16(6, true), view.getUint16(8, true))")],
+    ),
+    (
+        "a large sample is loaded further than anybody looks",
+        "./integration/browser TestHostileData/a-gigabyte",
+        [(PAGE + "sample.js", "const beginning = 1 << 16;", "const beginning = 1 << 24;")],
+    ),
+    (
+        "a proxy's answer leaves the page without words",
+        "./integration/browser TestHostileAnswers/a_problem_of_markup",
+        [(PAGE + "api.js", "body.faults.filter(Boolean)", "body.faults")],
+    ),
+]
