@@ -289,7 +289,7 @@ func TestTheSliderTellsWhatAWindowBuys(t *testing.T) {
 	v.do(chromedp.ScrollIntoView("#bought"))
 	v.keep("order-slider")
 	v.do(chromedp.Click(`//button[.="Use this window"]`))
-	v.until(`document.querySelector("#bought") && new URLSearchParams(location.hash.split("?")[1]).get("window") === "64" && document.querySelector("#bought th:nth-child(3)")?.textContent === "window 64"`)
+	v.until(`document.querySelector("#side strong")?.textContent === "window 64 (chosen)"`)
 	if got := column(1); got != bought {
 		t.Errorf("the window's own view says %q, want %q", got, bought)
 	}
@@ -341,6 +341,23 @@ func TestThePageSaysWhetherDataIsMixed(t *testing.T) {
 	v.until(`document.querySelector("#by-label output").textContent !== "Reading ..." && !document.querySelector("#by-label output").textContent.startsWith("Yes")`)
 	t.Logf("a label that is not there: %s", v.eval(`document.querySelector("#by-label output").textContent`))
 	v.clean("tars")
+}
+
+// TestMixturesLeadToTheirSources in place of a picture that there is none of.
+func TestMixturesLeadToTheirSources(t *testing.T) {
+	store := harness.Open(t, "dir")
+	classFolders(t, store, dataset, 20)
+	classFolders(t, store, "more", 5)
+	mixed := harness.Serve(t, store, dataset, "--dataset", "more="+store.Dataset("more"), "--mixture", "blend=photos:3,more:1")
+	v := open(t).tab(t, mixed.URL)
+	v.do(chromedp.Navigate(mixed.URL+"/#/order/blend"), chromedp.WaitVisible("main ul"))
+	if got := v.eval(`Array.from(document.querySelectorAll("main li"), (x) => x.textContent).join(" ")`); got != "photos more" {
+		t.Errorf("got links to %q, want the sources", got)
+	}
+	v.judge("a mixture")
+	v.do(chromedp.Click(`//main//a[.="photos"]`))
+	v.drawn()
+	v.clean("a mixture")
 }
 
 // TestThePageSaysThatTheCacheIsTooSmall where the plan's chunks do not fit.

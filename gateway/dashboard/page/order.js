@@ -15,25 +15,29 @@ const fine = 1.25, enough = 2; // docs/page.md has the rules
 const fewest = 100; // batches x classes from which on a measured variance is good to a seventh
 
 export async function show(place) {
-  if (place.path.length === 0) return choose(place);
+  if (place.path.length === 0) return choose(place, "Order", (await json("v1/datasets", {}, place.signal)).datasets.map((d) => d.name));
   const name = place.path[0];
   const dataset = await json(datasetPath(name), {}, place.signal);
+  if (dataset.sources) return choose(place, `Order of ${name}, a mixture`, dataset.sources.map((s) => s.dataset));
   const plan = planOf(place.query, dataset.default_plan);
   place.title(`Order of ${name}`);
   const known = new Map(); // what the gateway has said, by what it was asked
+  let drawn;
+  const first = new Promise((resolve) => { drawn = resolve; }); // the picture comes before what other plans would do
   const ask = (what, more, extra) => {
     const chosen = !more.shuffle || (more.shuffle === plan.shuffle && (!more.window || more.window === Number(plan.window))); // else strata may not fit
     const params = { ...parameters({ ...plan, strata: chosen ? plan.strata : "", ...more }), ...extra }, key = what + JSON.stringify(params);
-    if (!known.has(key)) known.set(key, json(`${datasetPath(name)}/epochs/${plan.epoch}${what}`, params, place.signal));
+    if (!known.has(key)) known.set(key, (more.shuffle ? first : Promise.resolve()).then(() => json(`${datasetPath(name)}/epochs/${plan.epoch}${what}`, params, place.signal)));
     return known.get(key);
   };
   const describe = (more) => ask("", more);
   const measure = (more) => ask("/draws", more, { columns: 1, rows: 1, to_chunk: 1 }).then((p) => p.mixing ?? {}, () => ({}));
   const stats = place.root.links?.statistics ? json("v1/stats", {}, place.signal).catch(() => null) : null; // the reader may lack the right
   const [own, mixing, gateway] = await Promise.all([describe({}), measure({}), stats]);
-  const at = { place, name, dataset, plan, own, mixing, describe, measure };
-  const bad = judged(at) > enough ? await cure(at) : "";
-  fill(place.main, el("h1", null, `Order of ${name}`), el("section", null, el("h2", null, "Is the data mixed?"), el("p", { id: "mixed" }, mixed(at), bad), "expected_batch_variance" in own && !("class_variance" in mixing) && byLabel(at),
+  const at = { place, name, dataset, plan, own, mixing, describe, measure, first: drawn };
+  const better = el("span");
+  if (judged(at) > enough) cure(at).then((text) => fill(better, text), () => {}); // the table says what has failed
+  fill(place.main, el("h1", null, `Order of ${name}`), el("section", null, el("h2", null, "Is the data mixed?"), el("p", { id: "mixed" }, mixed(at), better), "expected_batch_variance" in own && !("class_variance" in mixing) && byLabel(at),
       el("h2", null, "Is the cache large enough?"), el("p", { id: "fits" }, fits(own, gateway?.counters.millrace_budget_bytes))),
     form(place, name, plan), drawing(at), buys(at), side(at));
 }
@@ -53,10 +57,8 @@ const planOf = (query, own) => ({
 // addressOf is the query of this view.
 const addressOf = ({ split, from, to, from_chunk: first, to_chunk: end, ...plan }, more) => ({ ...plan, window: usesWindow(plan.shuffle) ? plan.window : "", ...more });
 
-async function choose(place) {
-  const { datasets } = await json("v1/datasets", {}, place.signal);
-  fill(place.main, el("h1", null, "Order"), el("p", null, "Which data set?"),
-    el("ul", null, datasets.map((d) => el("li", null, el("a", { href: place.to(["order", d.name]) }, d.name)))));
+function choose(place, title, names) {
+  fill(place.main, el("h1", null, title), el("p", null, "Of which data set?"), el("ul", null, names.map((n) => el("li", null, el("a", { href: place.to(["order", n]) }, n)))));
 }
 
 function form(place, name, plan) {
@@ -86,7 +88,7 @@ const asMuch = (v) => `${short(v)} times as much as by chance`;
 
 function mixed(at) {
   const { dataset, plan, mixing } = at, v = judged(at);
-  if (Number.isNaN(v)) return dataset.sources ? "Look at the sources of the mixture." : "No batch has two samples.";
+  if (Number.isNaN(v)) return "No batch has two samples.";
   return `${verdict(v)}${sure(at) ? "" : `, ${v > enough ? "" : "even "}if the data is stored sorted by class`}: ${mixing.chunks ? `a batch of ${count(plan.batch_size)} draws from ${short(mixing.chunks)} of ${count(dataset.chunks)} chunks, and ` : ""}`
     + `classes vary ${asMuch(v)}${sure(at) ? `, measured in ${count(mixing.batches)} batches` : ""}${v <= fine ? ": as well as a full shuffle" : ""}. `;
 }
@@ -136,7 +138,7 @@ function byLabel({ place, name, dataset, plan, own }) {
   }, el("label", null, "Measure the label ", el("input", { name: "label", value: guess, required: true, size: 10 })), el("button", null, `Read ${n} batches`), said);
 }
 
-function drawing({ place, name, plan, dataset, own }) {
+function drawing({ place, name, plan, dataset, own, first }) {
   const drawn = picture({
     batches: own.batches, chunks: dataset.chunks, say: place.say,
     ask: (rectangle) => json(`${datasetPath(name)}/epochs/${plan.epoch}/draws`, { ...parameters(plan), axis: plan.axis, ...rectangle }, place.signal),
@@ -144,7 +146,7 @@ function drawing({ place, name, plan, dataset, own }) {
     moved: (rectangle) => place.replace(addressOf(plan, rectangle)),
   }, place.signal);
   const at = (key, other) => Number(plan[key] ?? other);
-  requestAnimationFrame(() => drawn.show({ from: at("from", 0), to: at("to", own.batches), from_chunk: at("from_chunk", 0), to_chunk: at("to_chunk", dataset.chunks) }));
+  requestAnimationFrame(() => drawn.show({ from: at("from", 0), to: at("to", own.batches), from_chunk: at("from_chunk", 0), to_chunk: at("to_chunk", dataset.chunks) }).then(first));
   return el("section", null, el("h2", null, "Which chunks batches draw from"),
     el("p", { class: "small" }, plan.axis === "drawn" ? "Chunks stand as the epoch takes them: windows are steps, lanes are bands." : "Chunks stand in stored order."), drawn.node);
 }
