@@ -26,6 +26,16 @@ const stops = `{
 	};
 }`
 
+// counts has the page count the answers that it waits for.
+const counts = `{
+	const ask = fetch;
+	window.pending = 0;
+	window.fetch = async (...what) => {
+		pending++;
+		try { return await ask(...what); } finally { pending--; }
+	};
+}`
+
 // press presses keys, one after the other.
 func (v *tab) press(keys ...string) {
 	v.t.Helper()
@@ -69,7 +79,7 @@ func TestKeyboard(t *testing.T) {
 	b := open(t)
 	v, w := b.tab(t, g.URL), b.tab(t, g.Admin)
 	for _, v := range []*tab{v, w} {
-		v.begins(stops)
+		v.begins(stops, counts)
 		v.size(1280, 800, "light")
 	}
 	v.begins(shifts)
@@ -158,8 +168,8 @@ func TestKeyboard(t *testing.T) {
 	v.clean("the keys of the data")
 }
 
-// quiet waits until the page waits for no answer.
+// quiet waits until the page waits for no answer, and has drawn those that it has.
 func (v *tab) quiet() {
 	v.t.Helper()
-	v.until(`(() => { const now = performance.getEntriesByType("resource").length + document.querySelector("main").innerHTML.length; const same = now === window.then; window.then = now; return same; })()`)
+	v.until(`(() => { const was = window.drawn; window.drawn = document.querySelector("main").innerHTML; return pending === 0 && drawn === was; })()`)
 }

@@ -128,7 +128,7 @@ func TestTokensOverTLS(t *testing.T) {
 	}, [2]int64{1280, 800}, "dark")
 
 	v = b.tab(t, g.Admin)
-	v.begins(hastens(10))
+	v.begins(hastens(30))
 	v.opens("/waiting")
 	v.until(`document.querySelector(".problem")?.textContent.includes("admin")`)
 	token(v)

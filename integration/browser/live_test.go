@@ -159,6 +159,17 @@ func TestWaitingUnderLoad(t *testing.T) {
 		t.Errorf("the page shows %s, want the sentence of /v1/stats, about rank 3", v.text())
 	}
 
+	for _, size := range [][2]int64{{3840, 2160}, {1280, 1600}, {360, 800}} {
+		for _, theme := range []string{"light", "dark"} {
+			v.size(size[0], size[1], theme)
+			v.looks(1)
+			v.keep(fmt.Sprintf("live-waiting-%d-%s", size[0], theme))
+			if wide := v.says("document.documentElement.scrollWidth > innerWidth"); wide == "true" {
+				t.Errorf("%d: the page is wider than the window", size[0])
+			}
+		}
+	}
+
 	// The keyboard, a selection and the scroll bar.
 	v.do(chromedp.Evaluate(`document.querySelector('#ranks a[href*="rank=3"]').focus(); window.held = document.activeElement; document.querySelector("#ranks .wide").scrollLeft = 90;
 		getSelection().selectAllChildren(document.querySelector("#jobs tbody td")); window.chosen = String(getSelection())`, nil))
