@@ -37,15 +37,17 @@ var walker string
 type walk struct {
 	Faults  []string
 	Samples int
-	Bytes   int64 // that the page has asked for
+	Bytes   int64      // that the page has asked for
+	Tiles   []string   // of the batch: position, key and state
+	Parts   [][]string // their names, of each sample
 	Said    string
 }
 
 // walks has the page show the views of a data set, and returns what the walker has found.
-func (v *tab) walks(name, never string) walk {
+func (v *tab) walks(name, never, plan string) walk {
 	v.t.Helper()
 	var found walk
-	v.do(chromedp.Evaluate(fmt.Sprintf("walk(%q, %q)", name, cmp.Or(never, "main script")), &found, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+	v.do(chromedp.Evaluate(fmt.Sprintf("walk(%q, %q, %q)", name, cmp.Or(never, "main script"), plan), &found, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
 	return found
 }
 
@@ -81,7 +83,7 @@ func TestHostileData(t *testing.T) {
 	for _, s := range sets {
 		t.Run(s.name, func(t *testing.T) {
 			v.t = t
-			began, found := time.Now(), v.walks(s.name, s.never)
+			began, found := time.Now(), v.walks(s.name, s.never, "")
 			for _, fault := range found.Faults {
 				t.Errorf("%.600s", fault)
 			}

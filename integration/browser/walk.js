@@ -33,9 +33,10 @@ const all = (selector, of = document) => [...of.querySelectorAll(selector)];
 const shown = (e) => all("img", e).some((i) => i.naturalWidth > 0) || e.querySelector("canvas, audio, video") || e.innerText.replaceAll(".", "").trim() !== "";
 const settled = (e) => all("img", e).every((i) => i.naturalWidth > 0) && !e.querySelector(".loading"); // a broken one gives way to words
 
-// walk shows the list, a data set, its first batch, and each sample twice. Nothing that `never` selects may be there.
-async function walk(name, never) {
+// walk shows the list, a data set, its first batch by a plan, and each sample twice. Nothing that `never` selects may be there.
+async function walk(name, never, plan = "") {
   const faults = [], said = new Set(), base = `#/data/${encodeURIComponent(name)}`;
+  const tiles = [], parts = [];
   let samples = 0, at = "";
   performance.clearResourceTimings();
   const look = (what) => {
@@ -53,18 +54,20 @@ async function walk(name, never) {
     look("the list");
     await go(base, () => document.querySelector("#find"));
     look("the data set");
-    await go(`${base}/epochs/0/batches/0`, () => all(".tile").length && all(".tile").every((t) => t.dataset.state));
+    await go(`${base}/epochs/0/batches/0?${plan}`, () => all(".tile").length && all(".tile").every((t) => t.dataset.state));
     for (const tile of all(".tile")) {
       await until("a picture", () => settled(tile));
+      tiles.push([tile.dataset.position, tile.querySelector("a").title, tile.dataset.state].join(" "));
       if (!shown(tile.querySelector(".seen"))) faults.push(`the tile at ${tile.dataset.position} says nothing`);
     }
     look("the batch");
-    const manifest = await (await fetch(`v1/datasets/${encodeURIComponent(name)}/epochs/0/batches/0/manifest`)).json();
+    const manifest = await (await fetch(`v1/datasets/${encodeURIComponent(name)}/epochs/0/batches/0/manifest?${plan}`)).json();
     for (const s of manifest.samples) {
       samples++;
-      const panel = await go(`${base}/epochs/0/batches/0?sample=${s.position}`, () => document.querySelector("#panel[open] .part, #panel[open] .parts .problem") && document.querySelector("#panel"));
+      const panel = await go(`${base}/epochs/0/batches/0?${plan}&sample=${s.position}`, () => document.querySelector("#panel[open] .part, #panel[open] .parts .problem") && document.querySelector("#panel"));
       await until("the whole panel", () => settled(panel));
       if (!all(".part, .parts .problem", panel).every(shown)) faults.push(`the panel of the sample at ${s.position} says nothing`);
+      parts.push(all(".part h3", panel).map((e) => e.firstChild.data).sort());
       look(`the panel of the sample at ${s.position}`);
       const key = s.key_base64 ? `key64=${encodeURIComponent(s.key_base64)}` : `key=${encodeURIComponent(s.key)}`;
       await go(`${base}/sample?${key}&shard=${encodeURIComponent(s.shard)}`, () => document.querySelector("main > .sample .part, main > .problem, main .parts .problem"));
@@ -76,7 +79,7 @@ async function walk(name, never) {
     faults.push(`${at.slice(0, 200)}: ${e.message}`);
   }
   const bytes = performance.getEntriesByType("resource").reduce((sum, e) => sum + e.transferSize, 0);
-  return { Faults: faults, Samples: samples, Bytes: bytes, Said: [...said].join("\n") };
+  return { Faults: faults, Samples: samples, Bytes: bytes, Tiles: tiles, Parts: parts, Said: [...said].join("\n") };
 }
 
 // visit shows views that may be problems.

@@ -76,7 +76,7 @@ export async function json(path, params = {}, signal) {
 export async function read(answer) {
   const body = await answer.json().catch(() => null);
   if (body && typeof body === "object") return body;
-  throw new Problem({ title: "This is not an answer of a gateway", detail: "It is cut, or something between the page and the gateway answers in its own words." });
+  throw new Problem({ title: "This is not an answer of a gateway", detail: "It is cut, or a proxy answers in its own words." });
 }
 
 // query writes parameters, in the order in which they are given.

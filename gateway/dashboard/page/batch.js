@@ -1,7 +1,7 @@
 // A batch as a person sees it: a tile for each sample. The manifest says which samples there are; the bytes of those on the screen come
 // in groups, a few requests at a time, and what is left is cancelled when the view is left.
 
-import { bytes, read, request, sleep } from "./api.js";
+import { bytes, json, read, request, sleep } from "./api.js";
 import { count, el, fill, size } from "./dom.js";
 import { samplesOf } from "./framed.js";
 import { about, and, classOf, datasetPath, describe, goTo, orderOf, planOf } from "./plan.js";
@@ -22,7 +22,7 @@ export function show(place) {
 class Batch {
   constructor(place) {
     this.place = place;
-    [this.dataset, , this.epoch, , this.batch] = [place.path[0], 0, Number(place.path[2]) || 0, 0, Number(place.path[4]) || 0];
+    [this.dataset, this.epoch, this.batch] = [place.path[0], Number(place.path[2]) || 0, Number(place.path[4]) || 0];
     this.path = `${datasetPath(this.dataset)}/epochs/${this.epoch}`;
     this.blobs = new Blobs(place.signal);
     this.grid = el("ol", { id: "tiles", class: "tiles" });
@@ -37,6 +37,8 @@ class Batch {
     this.description = description;
     this.batches = Number(answer.headers.get("Millrace-Batches")) || 0;
     this.samples = (await read(answer)).samples;
+    const padded = (plan.tail ?? description.default_plan?.tail) === "pad" && this.batch + 1 >= this.batches;
+    this.own = padded ? (await json(this.path, orderOf(place.query), signal)).samples : Infinity; // then the first samples come again
     if (signal.aborted) return undefined;
     const total = this.samples.reduce((sum, s) => sum + s.length, 0);
     this.of = this.batches ? ` of ${count(this.batches)}` : "";
@@ -115,8 +117,7 @@ class Batch {
     fill(this.grid, tiles.map((t) => t.node));
     const params = { ...planOf(this.place.query) };
     const page = (from, text) => from >= 0 && from < n && el("a", { class: "button", href: this.place.to(this.place.path.length ? ["data", ...this.place.path] : [], { ...params, from: from || undefined }) }, text);
-    fill(this.pages, n > perPage && [page(Math.max(0, this.from - perPage), this.from > 0 ? "Previous 64" : ""), el("span", null, `Samples ${count(this.from + 1)} to ${count(Math.min(n, this.from + perPage))} of ${count(n)}`), page(this.from + perPage, "Next 64")]);
-    if (this.from === 0) this.pages.firstElementChild?.matches("a") && this.pages.firstElementChild.remove();
+    fill(this.pages, n > perPage && [this.from > 0 && page(Math.max(0, this.from - perPage), "Previous 64"), el("span", null, `Samples ${count(this.from + 1)} to ${count(Math.min(n, this.from + perPage))} of ${count(n)}`), page(this.from + perPage, "Next 64")]);
     const byNode = new Map(tiles.map((t) => [t.node, t]));
     this.observer = new IntersectionObserver((seen) => {
       for (const e of seen) {
@@ -161,7 +162,7 @@ class Batch {
   }
 
   at(positions) {
-    return `${this.path}/samples?at=${positions.join(",")}${and(orderOf(this.place.query))}`;
+    return `${this.path}/samples?at=${positions.map((p) => p % this.own).join(",")}${and(orderOf(this.place.query))}`;
   }
 
   // fetch fills the tiles of a group. Where a group fails, each of its samples is asked for alone, so that a bad one hides no other.
@@ -191,7 +192,7 @@ class Batch {
   put(tile, sample, blobs) {
     const { s } = tile;
     const parts = sample.parts.slice(0, 64).map((p) => ({ p, name: p.name, found: look(p.bytes, about(this.description, s.source, p)) })).flatMap(unwrap);
-    const main = parts.find((x) => isSeen(x.found)), only = parts.length === 1 && !main;
+    const main = parts.find((x) => isSeen(x.found)), only = parts.length === 1 && !main && parts[0].found.kind !== "value";
     const rest = parts.filter((x) => x !== main).slice(0, 8);
     fill(tile.seen, main && whole(main.found, main.bytes ?? main.p.bytes, blobs, `${visible(main.name.slice(0, 60))} of ${visible(s.key.slice(0, 100))}`),
       only ? el("div", { class: "only" }, whole(parts[0].found, parts[0].p.bytes, blobs, "", 700)) : el("ul", { class: "lines" }, rest.map((x) => el("li", null, x.name && el("span", { class: "dim" }, `${visible(x.name.slice(0, 60))} `), line(x.found)))),

@@ -1,9 +1,8 @@
 // What the views build elements and words with. Text from a gateway only ever becomes a text node or an
 // attribute's value here, never markup.
 
-// el makes an element. Of props, `class` is the class, names that begin with `on` take listeners, `data`
-// is a map of data attributes, true sets an empty attribute, and false, null and undefined set none.
-// Children are nodes, texts and numbers, lists of these, or nothing (null, undefined, false).
+// el makes an element. Of props, names that begin with `on` take listeners, `data` is a map of data attributes, true
+// sets an empty attribute, and false, null and undefined set none. Children are nodes, texts, numbers, lists of these, or nothing.
 export function el(tag, props, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(props ?? {})) {

@@ -16,7 +16,7 @@ export function media(b) {
     if (four === "RIFF" && eight === "WEBP") return image("image/webp", ...webp(b, view));
     if (begin.startsWith("BM") && view.getUint32(6, true) === 0 && b.length > 26) return image("image/bmp", Math.abs(view.getInt32(18, true)), Math.abs(view.getInt32(22, true)));
   } catch { // the header is cut
-    return image("image/unknown", 0, 0);
+    return image("image/picture", 0, 0);
   }
   if (four === "RIFF" && eight === "WAVE") return { kind: "audio", type: "audio/wav" };
   if (four === "fLaC") return { kind: "audio", type: "audio/flac" };
@@ -36,7 +36,7 @@ const others = [
 function jpeg(b, view) {
   for (let at = 2; at + 9 < b.length;) {
     const mark = b[at + 1];
-    if (b[at] !== 0xff || mark < 2 || mark === 0xff || (mark >= 0xd0 && mark <= 0xd9)) { at++; continue; } // as decoders do, which pass over what is no marker
+    if (b[at] !== 0xff || mark < 2 || mark === 0xff || (mark >= 0xd0 && mark <= 0xd9)) { at++; continue; } // as decoders do
     if (mark >= 0xc0 && mark <= 0xcf && ![0xc4, 0xc8, 0xcc].includes(mark)) return [view.getUint16(at + 7), view.getUint16(at + 5)];
     at += 2 + view.getUint16(at + 2);
   }
@@ -63,7 +63,7 @@ function webp(b, view) {
 }
 
 function avif(b, view) {
-  let most = [0, 0]; // a file may hold several pictures and films: the largest counts
+  let most = [0, 0]; // of all pictures and films in the file
   for (let at = 4; at + 16 <= b.length; at++) {
     const box = view.getUint32(at), film = box === 0x746b6864; // "tkhd", or "ispe"
     if (!film && box !== 0x69737065) continue;

@@ -51,7 +51,7 @@ function part(p, description, s, blobs, file) {
   const again = () => fill(content, whole(found, p.bytes, blobs, p.name));
   return el("section", { class: "part" }, el("h3", null, visible(p.name) || "(the sample itself)", " ", el("span", { class: "small" }, size(p.length))), content,
     found.kind === "tokens" && tokenizer(again),
-    p.bytes.length === p.length && p.length > 0 && el("button", { type: "button", onclick: () => offer(new Blob([p.bytes], { type: "application/octet-stream" }), fileName(`${file}.${p.name}`)) }, "Download this part"));
+    p.bytes.length === p.length && p.length > 0 && found.kind !== "value" && el("button", { type: "button", onclick: () => offer(new Blob([p.bytes], { type: "application/octet-stream" }), fileName(`${file}.${p.name}`)) }, "Download this part"));
 }
 
 function tokenizer(again) {
@@ -115,7 +115,7 @@ function takeOut(place, description, s) {
         place.path[1] === "epochs" && el("a", { class: "without", href: place.to(["data", ...place.path], { ...planOf(place.query), quarantine: text }) }, "This batch without the sample")));
     }).catch(() => { /* the command above does as well */ });
   }
-  return [el("h2", null, "Take it out"), el("p", null, "A job goes on at the same batches, and a healthy sample of the same chunk comes in this one's place. The command stores a list of bad samples beside the index and prints the list's name. Put the dataset's address, such as s3://bucket/photos, in the place of ADDRESS."),
+  return [el("h2", null, "Take it out"), el("p", null, "A job goes on at the same batches, and a healthy sample of the same chunk comes in its place. The command stores a list of bad samples beside the index and prints the list's name. ADDRESS is the dataset's, such as s3://bucket/photos."),
     line ? el("div", { class: "take-out" }, copyable(line)) : el("p", null, "No command line can hold this key: use the list below."), el("p", null, "Then give the job ", el("code", null, "quarantine=NAME"), " in its addresses, or ", el("code", null, "client.quarantine(\"NAME\")"), " in Python."), box];
 }
 
@@ -138,7 +138,7 @@ export async function show(place) {
       el("ul", { id: "shards" }, e.shards.map((shard) => el("li", null, el("a", { href: place.to(["data", name, "sample"], { key: wanted.key, key64: wanted.key_base64, shard, ...pin }) }, visible(shard))))));
     return;
   }
-  const at = `/epochs/0/samples`, plain = `?at=${found.position}&shuffle=none${and(orderOf(new URLSearchParams(pin)))}`;
+  const at = "/epochs/0/samples", plain = `?at=${found.position}&shuffle=none${and(orderOf(new URLSearchParams(pin)))}`;
   const manifest = await json(`${path}${at}/manifest${plain}`, {}, place.signal);
   const s = { ...manifest.samples[0], dataset: name };
   fill(place.main, title, el("p", { class: "small" }, `Number ${count(found.position)} in stored order.`), details(place, description, s, { at: `${path}${at}${plain}` }).node, el("h2", null, "Find another sample"), byKey(place, name, pin), el("h2", null, "Go to a batch"), goTo(place, name));

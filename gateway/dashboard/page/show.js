@@ -59,7 +59,7 @@ function block(text, most) {
 }
 
 function image(found, bytes, blobs, label) {
-  const pixels = found.width * found.height, broken = el("p", { class: "broken" }, `Not a readable ${found.type === "image/unknown" ? "picture: its header is cut" : found.type.slice(6).replace("+xml", "").toUpperCase()}.`);
+  const pixels = found.width * found.height, broken = el("p", { class: "broken" }, `Not a readable ${found.type.slice(6).replace("+xml", "")}.`);
   if (pixels > mostPixels) return el("p", { class: "broken" }, `A picture of ${count(found.width)} x ${count(found.height)} pixels: more than the page shows.`);
   if (!pixels) return broken;
   const box = el("div", { class: "shown" });

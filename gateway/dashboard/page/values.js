@@ -70,7 +70,7 @@ export function pretty(text, most = 1 << 16) {
 
 // look says what a part is. about has { name, field, whole, length, constants, format }.
 export function look(bytes, about) {
-  if (about.length === 0 || (bytes.length === 0 && about.whole)) return { kind: "value", text: about.field?.type === "utf8" ? '""' : "(no bytes)" };
+  if (about.length === 0 || (bytes.length === 0 && about.whole)) return { kind: "value", text: about.field?.type === "utf8" ? '""' : /^(list|map)/.test(about.field?.type) ? "[]" : "(no bytes)" };
   try {
     return (about.field && byField(bytes, about)) ?? byContent(bytes, about);
   } catch { // bytes that are not what they are said to be
@@ -90,7 +90,7 @@ function byContent(bytes, { name, whole, field }) {
   if (text === null) return { kind: "hex", bytes, note: ["txt", "text", "json", "cls"].includes(suffix) ? "This is no UTF-8 text." : "" };
   if (suffix === "json") return { kind: "json", text };
   if (isSVG(text) && whole) return { kind: "image", type: "image/svg+xml", width: 1, height: 1, text };
-  return bytes.length > 8 && bytes.filter((b) => b < 9 || (b > 13 && b < 32)).length > bytes.length / 8 ? { kind: "hex", bytes } : { kind: "text", text };
+  return bytes.filter((b) => b < 9 || (b > 13 && b < 32)).length > bytes.length / 8 ? { kind: "hex", bytes } : { kind: "text", text };
 }
 
 const pickled = "This is a pickle of Python's, which runs code when it is read: the page does not read it.";

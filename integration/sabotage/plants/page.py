@@ -53,4 +53,19 @@ PLANTS = [
         "./integration/browser TestHostileAnswers/a_problem_of_markup",
         [(PAGE + "api.js", "body.faults.filter(Boolean)", "body.faults")],
     ),
+    (
+        "a sample that fills the last batch is asked for where the epoch has none",
+        "./integration/browser TestPlansOfBatches/padded",
+        [(PAGE + "batch.js", "positions.map((p) => p % this.own)", "positions")],
+    ),
+    (
+        "the page shows the first part of a sample alone",
+        "./integration/browser TestFormats/tar",
+        [(PAGE + "sample.js", "sample.parts.slice(0, 256).map(", "sample.parts.slice(0, 1).map(")],
+    ),
+    (
+        "the page reads numbers of big-endian arrays as little-endian ones",
+        "./integration/browser TestFormats/media",
+        [(PAGE + "numbers.js", "type.read(v, i * type.size, !big)", "type.read(v, i * type.size, true)")],
+    ),
 ]
