@@ -23,11 +23,20 @@ type setting struct {
 	store *harness.Store
 }
 
+// kind is how a situation is judged.
+type kind int
+
+const (
+	sideBySide kind = iota
+	byItself        // it takes all processors: nothing else goes on meanwhile
+	shortLived      // it is over after some five seconds: three answers of the first asker count from the first right one on
+)
+
 // bottleneck is a situation of readers, and the code of what limits them there.
 type bottleneck struct {
-	want  string
-	heavy bool // it takes all processors
-	meet  func(*testing.T) setting
+	want string
+	kind kind
+	meet func(*testing.T) setting
 }
 
 // bottlenecks are situations by their names. The first ones have one cause each, the others look like something else.
@@ -36,29 +45,29 @@ func bottlenecks() map[string]bottleneck {
 		return func(t *testing.T) setting { return setting{scene: meet(t)} }
 	}
 	return map[string]bottleneck{
-		"nobody reads":                           {"nobody", false, of(idle)},
-		"bodies hold all memory":                 {"memory", false, of(fullBudget)},
-		"the store denies":                       {"store-fails", false, of(func(t *testing.T) scene { return storeFails(t, denies) })},
-		"another gateway is silent now and then": {"peers", false, of(sickPeer)},
-		"one rank is slow":                       {"rank", false, of(slowRank)},
-		"ranks compute":                          {"readers", false, of(func(t *testing.T) scene { return computes(t, 4*think) })},
-		"small memory before a slow store":       {"cache", false, thrashFar},
-		"a slow store":                           {"store", false, func(t *testing.T) setting { return slowStoreFor(t, share(2, 0, 1), think/10) }},
-		"small memory before a disk":             {"disk", true, of(fromDisk)},
-		"a slow store behind other gateways":     {"peer", false, of(slowOwners)},
-		"a narrow way to the reader":             {"network", false, of(narrowWay)},
-		"a reader that takes bytes slowly":       {"network", false, of(takesSlowly)},
-		"20000 small rows a batch as Arrow":      {"planning", true, of(manyRows)},
-		"readers that do nothing but read":       {"gateway", true, of(onlyRead)},
-		"a slower reader than the slow store":    {"readers", false, func(t *testing.T) setting { return slowStoreFor(t, share(2, 0, 1), 60*think) }},
-		"a slow store that became fast":          {"readers", false, becomesFast},
-		"a fast store and nothing in memory":     {"readers", false, of(coldStart)},
-		"small memory and ranks that compute":    {"readers", false, of(thrashNear)},
-		"a slow rank and a slow store":           {"rank", false, slowRankSlowStore},
-		"one rank has stopped":                   {"rank", false, of(func(t *testing.T) scene { return restsFor(t, time.Hour) })},
-		"one rank had stopped and goes on":       {"readers", false, of(func(t *testing.T) scene { return restsFor(t, 4*time.Second) })},
-		"a slow rank for which all others wait":  {"readers", false, of(inStep)},
-		"one job has ended and another computes": {"readers", false, of(hasEnded)},
+		"nobody reads":                           {"nobody", sideBySide, of(idle)},
+		"bodies hold all memory":                 {"memory", sideBySide, of(fullBudget)},
+		"the store denies":                       {"store-fails", sideBySide, of(func(t *testing.T) scene { return storeFails(t, denies) })},
+		"another gateway falls silent":           {"peers", shortLived, of(silentPeer)},
+		"one rank is slow":                       {"rank", sideBySide, of(slowRank)},
+		"ranks compute":                          {"readers", sideBySide, of(func(t *testing.T) scene { return computes(t, 4*think) })},
+		"small memory before a slow store":       {"cache", sideBySide, thrashFar},
+		"a slow store":                           {"store", sideBySide, func(t *testing.T) setting { return slowStoreFor(t, share(2, 0, 1), think/10) }},
+		"small memory before a disk":             {"disk", byItself, of(fromDisk)},
+		"a slow store behind other gateways":     {"peer", sideBySide, of(slowOwners)},
+		"a narrow way to the reader":             {"network", sideBySide, of(narrowWay)},
+		"a reader that takes bytes slowly":       {"network", sideBySide, of(takesSlowly)},
+		"20000 small rows a batch as Arrow":      {"planning", byItself, of(manyRows)},
+		"readers that do nothing but read":       {"gateway", byItself, of(onlyRead)},
+		"a slower reader than the slow store":    {"readers", sideBySide, func(t *testing.T) setting { return slowStoreFor(t, share(2, 0, 1), 60*think) }},
+		"a slow store that became fast":          {"readers", sideBySide, becomesFast},
+		"a fast store and nothing in memory":     {"readers", sideBySide, of(coldStart)},
+		"small memory and ranks that compute":    {"readers", sideBySide, of(thrashNear)},
+		"a slow rank and a slow store":           {"rank", sideBySide, slowRankSlowStore},
+		"one rank has stopped":                   {"rank", sideBySide, of(func(t *testing.T) scene { return restsFor(t, time.Hour) })},
+		"one rank had stopped and goes on":       {"readers", sideBySide, of(func(t *testing.T) scene { return restsFor(t, 4*time.Second) })},
+		"a slow rank for which all others wait":  {"readers", sideBySide, of(inStep)},
+		"one job has ended and another computes": {"readers", sideBySide, of(hasEnded)},
 	}
 }
 
@@ -201,26 +210,6 @@ func slowOwners(t *testing.T) scene {
 	slow := slowStore(&atomic.Bool{})
 	fault.Store(&slow)
 	return scene{trains(f.Members[0].Gateway, 800, think/10, share(1, 0, 1)+"&shuffle=full"), []*harness.Gateway{f.Members[0].Gateway}}
-}
-
-// sickPeer is one gateway of two. The other one is stopped in its tracks but for a quarter of a second now and then.
-func sickPeer(t *testing.T) scene {
-	f := harness.NewFleet(t, harness.FleetConfig{Store: packedLarger(t, "dir"), Dataset: dataset, Size: 2, Args: []string{"--cache-size", "8MiB", "--no-prefetch"}})
-	f.StartAll(t)
-	f.Agree(t)
-	t.Cleanup(f.Members[1].Kill)
-	loads := []func(context.Context){func(ctx context.Context) {
-		for ctx.Err() == nil {
-			pause(ctx, 5*think)
-			f.Members[1].Freeze()
-			pause(ctx, 30*think)
-			f.Members[1].Thaw()
-		}
-	}}
-	for seed := range 8 {
-		loads = append(loads, trains(f.Members[0].Gateway, 400, think, fmt.Sprintf("%s&seed=%d", share(2, 0, 1), seed)))
-	}
-	return scene{together(loads...), []*harness.Gateway{f.Members[0].Gateway}}
 }
 
 // narrowWay is a rank behind a way that carries 20 MB/s, less than it would read.

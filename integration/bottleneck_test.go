@@ -72,7 +72,11 @@ func (a *answers) asks(ctx context.Context, g *harness.Gateway, query string, ev
 
 // listen puts a gateway under load and counts what it says, to two pages and a terminal at once. Once it has settled each
 // wrong answer is a fault.
-func listen(t *testing.T, name, want string, s setting) {
+func listen(t *testing.T, name string, b bottleneck, s setting) {
+	want, settles, settled, counted := b.want, settles, settled, counted
+	if b.kind == shortLived {
+		settles, settled, counted = 0, 1, 3
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	var loading sync.WaitGroup
 	defer loading.Wait()
@@ -130,17 +134,17 @@ func TestBottlenecks(t *testing.T) {
 				defer making.Unlock()
 				return all[name].meet(t)
 			}()
-			listen(t, name, all[name].want, s)
+			listen(t, name, all[name], s)
 		})
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if !all[name].heavy {
+		if all[name].kind != byItself {
 			light.Go(func() { run(name) })
 		}
 	}
 	light.Wait()
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if all[name].heavy {
+		if all[name].kind == byItself {
 			run(name)
 		}
 	}

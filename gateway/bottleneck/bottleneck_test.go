@@ -99,10 +99,12 @@ func TestEachRuleHasItsSituation(t *testing.T) {
 // TestFigures: a sentence has the figures of the time that was looked at, and names the rank. What it advises can be typed.
 func TestFigures(t *testing.T) {
 	for code, want := range map[string]string{
-		"store":  "The store limits: it gives 48 MB/s in 60 reads. Rank 0 of 2 of photos waits 90 % of its time for bytes.",
-		"rank":   "Rank 1 of 2 of photos is slow: it takes 500ms between two batches, others of its job take 5ms. The gateway waits for it 99 % of the time; it is 20 batches behind.",
-		"cache":  "20 chunks left it before the readers that came for them, while 100 were brought",
-		"memory": "hold 31 MB of 32 MB",
+		"store":    "The store limits: it gives 48 MB/s in 60 reads. Rank 0 of 2 of photos waits 90 % of its time for bytes.",
+		"rank":     "Rank 1 of 2 of photos is slow: it takes 500ms between two batches, others of its job take 5ms. The gateway waits for it 99 % of the time; it is 20 batches behind.",
+		"cache":    "20 chunks left it before the readers that came for them, while 100 were brought",
+		"memory":   "hold 31 MB of 32 MB",
+		"planning": "the phase locate takes 70 % of all requests' time. Rank 0 of 2 of photos waits 95 % of its time.",
+		"network":  "100 MB/s leave. Rank 0 of 2 of photos waits 60 % of its time",
 	} {
 		now := situations()[code]
 		now.At = time.Unix(period, 0)
@@ -131,6 +133,11 @@ func TestRanksThatStandStill(t *testing.T) {
 	got := find(before, Look{At: at, Ranks: []Rank{reads, stopped}})
 	if got.Code != "rank" || !strings.Contains(got.Sentence, "has not asked for 12s") {
 		t.Errorf("a rank that stopped: got %+v", got)
+	}
+	pauses := reads
+	pauses.Idle = 12 * time.Second
+	if got := find(before, Look{At: at, Ranks: []Rank{pauses, stopped}}); got.Code != "readers" {
+		t.Errorf("a job that has stopped: got %+v, want readers", got)
 	}
 	before = Look{At: before.At, Ranks: []Rank{stopped}}
 	stopped.Idle, stopped.Think = 0, time.Second

@@ -27,7 +27,7 @@ const (
 type reader struct {
 	Rank
 	waits [causes]float64 // shares of its time, 0 to 1
-	think time.Duration   // from the end of an answer to the next request, or since it last asked
+	think time.Duration   // from the end of an answer to the next request; of late, if it has not asked between the looks
 	asked bool            // it has asked between the looks
 }
 
@@ -41,13 +41,12 @@ func (r *reader) String() string {
 // since says where a rank's time went after an earlier look. A rank that came later has none there.
 func (r Rank) since(before Spent, seconds float64) reader {
 	s := r.Spent
-	out := reader{Rank: r, think: max(r.Think, r.Idle), asked: r.Idle.Seconds() < seconds}
+	out := reader{Rank: r, think: r.Think, asked: r.Idle.Seconds() < seconds}
 	if all := s.All - before.All; all > 0 {
 		out.waits = [causes]float64{(s.Planning - before.Planning) / all, (s.Bytes - before.Bytes) / all, (s.Sending - before.Sending) / all}
 	}
 	if n := s.Paused - before.Paused; n > 0 {
-		mean := time.Duration((s.Pauses - before.Pauses) / float64(n) * float64(time.Second))
-		out.think = max(mean, r.Idle) // the rank may have stopped just now
+		out.think = time.Duration((s.Pauses - before.Pauses) / float64(n) * float64(time.Second))
 	}
 	return out
 }

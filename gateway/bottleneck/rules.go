@@ -120,30 +120,34 @@ func peers(c *change) (sentence, cure string) {
 		"/v1/cluster names the gateway and says why"
 }
 
-// usual returns for each job how long its ranks take between two batches, the lower median.
-func (c *change) usual() map[Job]time.Duration {
+// usual returns for each job how long its ranks take between two batches, the lower median, and how long ago the last
+// of them asked.
+func (c *change) usual() (think, quiet map[Job]time.Duration) {
 	thinks := map[Job][]time.Duration{}
+	think, quiet = map[Job]time.Duration{}, map[Job]time.Duration{}
 	for _, r := range c.readers {
+		if thinks[r.Job] == nil || r.Idle < quiet[r.Job] {
+			quiet[r.Job] = r.Idle
+		}
 		thinks[r.Job] = append(thinks[r.Job], r.think)
 	}
-	out := map[Job]time.Duration{}
 	for job, all := range thinks {
 		slices.Sort(all)
-		out[job] = all[(len(all)-1)/2]
+		think[job] = all[(len(all)-1)/2]
 	}
-	return out
+	return think, quiet
 }
 
 func slowRank(c *change) (sentence, cure string) {
-	usual := c.usual()
+	usual, quiet := c.usual()
 	for _, r := range c.readers {
-		others := usual[r.Job]
-		if r.waiting() > waits || r.Behind < behind || r.think <= late*others {
+		others, rests := usual[r.Job], r.Idle-quiet[r.Job] // a job that stands still as a whole has no slow rank
+		if r.waiting() > waits || r.Behind < behind || max(r.think, rests) <= late*others {
 			continue
 		}
 		does := fmt.Sprintf("takes %v between two batches", r.think.Round(time.Millisecond))
-		if !r.asked {
-			does = fmt.Sprintf("has not asked for %v", r.Idle.Round(time.Second))
+		if rests > r.think {
+			does = fmt.Sprintf("has not asked for %v", r.Idle.Round(time.Millisecond))
 		}
 		return fmt.Sprintf("%s is slow: it %s, others of its job take %v. The gateway waits for it %s of the time; it is %d batches behind.",
 			&r, does, others.Round(time.Millisecond), share(1-r.waiting()), r.Behind), "look at that machine: faster data would change nothing"
@@ -225,7 +229,11 @@ func plans(c *change) (sentence, cure string) {
 		return "", ""
 	}
 	longest := most(map[string]float64{"decode": took["decode"], "wait": took["wait"], "plan": took["plan"], "locate": took["locate"]})
-	return fmt.Sprintf("Working out what is in the batches limits, %q most of all. %s, most of it for that.", longest, c.waitsSaid("")),
+	all := 0.0
+	for _, seconds := range took {
+		all += seconds
+	}
+	return fmt.Sprintf("Working out what is in the batches limits: the phase %s takes %s of all requests' time. %s.", longest, share(took[longest]/all), c.waitsSaid("")),
 		"ask for smaller batches, for the dataset's own form, or for a smaller window"
 }
 

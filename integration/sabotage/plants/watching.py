@@ -64,12 +64,12 @@ PLANTS = [
     (
         "a rank that has stopped is not slow, as it has taken no time between two batches",
         "./integration TestBottlenecks/one_rank_has_stopped",
-        [("gateway/bottleneck/change.go", "think: max(r.Think, r.Idle)", "think: r.Think")],
+        [("gateway/bottleneck/rules.go", "max(r.think, rests) <= late*others", "r.think <= late*others")],
     ),
     (
         "a rank that stood still for a while stays slow",
         "./integration TestBottlenecks/one_rank_had_stopped_and_goes_on",
-        [("gateway/bottleneck/change.go", "out.think = max(mean, r.Idle)", "out.think = max(mean, r.Think)")],
+        [("gateway/bottleneck/change.go", "n := s.Paused - before.Paused; n > 0", "n := s.Paused - before.Paused; n > 1<<40")],
     ),
     (
         "who waits for the disk is told that the store limits",
