@@ -96,8 +96,8 @@ func TestMixingIsWhatBatchesHold(t *testing.T) {
 	}
 }
 
-// TestMixingLooksAtSome batches where all would be too many. The data is sorted by ten classes of equal size: what is measured is what
-// the description expects.
+// TestMixingLooksAtSome batches where all would be too many. The data is sorted by ten classes of equal size: what is measured is
+// what the description expects.
 func TestMixingLooksAtSome(t *testing.T) {
 	const each = 3400
 	r := serveObjects(t, folders(each, each, each, each, each, each, each, each, each, each), nil)

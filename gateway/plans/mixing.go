@@ -21,7 +21,7 @@ const (
 type Mixing struct {
 	Batches  uint64   `json:"batches"`                  // that were looked at, evenly spaced
 	Chunks   float64  `json:"chunks"`                   // that a batch draws from, on average
-	Variance *float64 `json:"class_variance,omitempty"` // as shuffle.BatchVariance, of the classes of the samples; nil: these are not known
+	Variance *float64 `json:"class_variance,omitempty"` // as shuffle.BatchVariance, of the samples' own classes; nil: unknown
 }
 
 // measureMixing looks at some of the batches of a picture; nil: there are none, or one alone has too many samples.
@@ -87,8 +87,8 @@ type classMeter struct {
 	estimated bool      // the shares are those of the samples that are looked at
 }
 
-// newClassMeter returns nil where classes are not known, or all samples are of one. The shares are those in the dataset; where a plan
-// delivers something else than each sample once, those of some samples of its epoch.
+// newClassMeter returns nil where classes are not known, or all samples are of one. The shares are those in the dataset. Of a plan
+// that delivers something else than each sample once, they are those of some samples of its epoch.
 func newClassMeter(runs []chunkindex.ClassRun, numbers []uint64, virtual bool) *classMeter {
 	if len(runs) == 0 {
 		return nil

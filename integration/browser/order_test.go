@@ -143,7 +143,8 @@ func span(v url.Values, from, to string) int {
 	return b - a
 }
 
-// TestOrdersZoom by keyboard, buttons and wheel: each asks for a smaller part, the address carries it, and the address alone leads to it.
+// TestOrdersZoom by keyboard, buttons and wheel: each asks for a smaller part, the address carries it, and the address alone leads
+// to it.
 func TestOrdersZoom(t *testing.T) {
 	_, g := folders(t)
 	v := open(t).tab(t, g.URL)
