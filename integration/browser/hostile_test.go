@@ -14,6 +14,7 @@ import (
 
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/millrace-data/millrace/integration/harness"
 )
@@ -63,20 +64,28 @@ func (v *tab) begin() {
 func TestHostileData(t *testing.T) {
 	store, args := harness.Open(t, "dir").With("XDG_CACHE_HOME="+t.TempDir()), []string{"--cache-size", "4GiB"}
 	sets := hostileSets(t)
+	var indexes errgroup.Group
+	indexes.SetLimit(4)
 	for i, s := range sets {
 		dir := filepath.Join(store.Path, s.name)
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
 		s.write(t, dir)
-		harness.MustRun(t, store, append([]string{"index", store.Dataset(s.name)}, s.args...)...)
-		if s.name == damaged {
-			put(t, dir, damagedFile)
-		}
+		indexes.Go(func() error {
+			if r := harness.Run(t, store, append([]string{"index", store.Dataset(s.name)}, s.args...)...); r.Code != 0 {
+				return fmt.Errorf("index %s: %.600s", s.name, r.Stderr)
+			}
+			return nil
+		})
 		if i > 0 {
 			args = append(args, "--dataset", s.name+"="+store.Dataset(s.name))
 		}
 	}
+	if err := indexes.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(store.Path, damaged), damagedFile)
 	g := harness.Serve(t, store, sets[0].name, args...)
 	v := open(t).tab(t, g.URL)
 	v.begin()
@@ -99,6 +108,7 @@ func TestHostileData(t *testing.T) {
 		})
 	}
 	v.t = t
+	v.reads(`{"model": {"vocab": {` + quoted(markup) + `: 1, "__proto__": 2}}, "added_tokens": [{"id": 65535, "content": "<script>alert(30)</script>"}]}`)
 	for _, fragment := range []string{"/data/%3Cimg%20src%3Dx%20onerror%3Dalert(12)%3E", "/<img src=x onerror=alert(13)>", "/order/%3Cscript%3Ealert(14)%3C%2Fscript%3E", "/data/labels/sample?key=%3Cimg%20src=x%20onerror=alert(15)%3E", "/data/mix:%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E:1,labels:2", "/data/__proto__", "/__proto__", "/data/labels/epochs/__proto__/batches/NaN?seed=<script>"} {
 		var faults []string
 		v.do(chromedp.Navigate(g.URL+"/#"+fragment), chromedp.WaitVisible(".problem"), chromedp.Evaluate("alien()", &faults))
@@ -111,6 +121,20 @@ func TestHostileData(t *testing.T) {
 		if path, own := strings.CutPrefix(asked, g.URL); own && path != "/" && !strings.HasPrefix(path, "/page/") && !strings.HasPrefix(path, "/v1/") {
 			t.Errorf("the page has asked for %.200s", asked)
 		}
+	}
+}
+
+// reads has the page show tokens by a tokenizer's file whose words are markup.
+func (v *tab) reads(tokenizer string) {
+	v.t.Helper()
+	path, faults := filepath.Join(v.t.TempDir(), "tokenizer.json"), []string{}
+	put(v.t, filepath.Dir(path), file{"tokenizer.json", tokenizer})
+	const choice = "#panel input[type=file]"
+	v.do(chromedp.Navigate(v.base+"/#/data/tokens/epochs/0/batches/0?sample=0"), chromedp.WaitVisible(choice), chromedp.SetUploadFiles(choice, []string{path}))
+	v.until(`document.querySelector("#panel .part").innerText.includes("onload=alert(3)") && document.querySelector("#panel .part").innerText.includes("<script>alert(30)")`)
+	v.do(chromedp.Evaluate("alien()", &faults))
+	for _, fault := range faults {
+		v.t.Errorf("a tokenizer: %s", fault)
 	}
 }
 

@@ -82,16 +82,20 @@ def write_media(root: Path) -> None:
     np.save(root / "pixels.npy", np.asarray(picture))
     np.save(root / "planes.npy", np.asarray(picture).transpose(2, 0, 1))
     np.save(root / "numbers.npy", np.arange(12, dtype=">f4").reshape(3, 4))
-    (root / "drawing.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg" width="64" height="48"><circle cx="32" cy="24" r="20" fill="teal"/></svg>')
+    (root / "drawing.svg").write_text(
+        '<svg xmlns="http://www.w3.org/2000/svg" width="64" height="48"><circle cx="32" cy="24" r="20" fill="teal"/></svg>'
+    )
 
 
 def write(root: Path) -> None:
     here = Path(__file__).parent
-    subprocess.run([sys.executable, "-W", "ignore", str(here / "huggingface.py"), "write", str(root / "huggingface")], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [sys.executable, "-W", "ignore", str(here / "huggingface.py"), "write", str(root / "huggingface")], check=True, stdout=subprocess.DEVNULL
+    )
     of_paths = {
-        "zip": write_zip, "mds": write_mds, "litdata": write_litdata, "recordio": write_recordio, "parquet": write_parquet, "arrow": write_arrow,
-        "media": write_media, "jsonl": plain.write_jsonl, "csv": plain.write_csv, "tsv": plain.write_tsv, "records": plain.write_cifar, "npy": plain.write_npy,
-        "megatron": plain.write_megatron,
+        "zip": write_zip, "mds": write_mds, "litdata": write_litdata, "recordio": write_recordio, "parquet": write_parquet,
+        "arrow": write_arrow, "media": write_media, "jsonl": plain.write_jsonl, "csv": plain.write_csv, "tsv": plain.write_tsv,
+        "records": plain.write_cifar, "npy": plain.write_npy, "megatron": plain.write_megatron,
     }  # fmt: skip
     of_texts = {"tar": from_webdataset, "tfrecord": from_tfrecord, "tokens": from_tokens, "files": from_imagefolder}
     for name, writer in of_paths.items():
