@@ -238,4 +238,4 @@ function unwrap(x) {
 }
 
 // ends cuts a key in two: a tile leaves out what stands before the last letters, by which keys differ.
-const ends = (key) => (key.length < 24 ? key : [el("span", { class: "head" }, key.slice(0, -12)), el("span", { class: "end" }, key.slice(-12))]);
+const ends = (key) => (key.length < 18 ? key : [el("span", { class: "head" }, key.slice(0, -12)), el("span", { class: "end" }, key.slice(-12))]);
