@@ -181,13 +181,14 @@ func thrashNear(t *testing.T) scene {
 	return scene{seeds(6, func(q string) func(context.Context) { return trains(g, 100, 10*think, q) }), []*harness.Gateway{g}}
 }
 
-// fromDisk is memory that is too small, before a disk tier that holds all 114 chunks. Samples are small, and drawn from everywhere: to read
-// one takes longer than to send it.
+// fromDisk is memory that is too small, before a disk tier that holds all 114 chunks. Samples are small and drawn from everywhere, so
+// that to read one takes longer than to send it.
 func fromDisk(t *testing.T) scene {
+	dir := t.TempDir()
 	files, _ := harness.Files(t, 4000, 8<<10)
 	store := harness.Open(t, "dir")
 	harness.Pack(t, store, files, dataset, "--shard-size", "8MiB", "--chunk-size", "256KiB", "--batch-size", "16")
-	g := harness.Serve(t, store, dataset, append(withDisk(t.TempDir()), "--cache-size", "8MiB")...)
+	g := harness.Serve(t, store, dataset, append(withDisk(dir), "--cache-size", "8MiB")...)
 	g.Ready(t, func(context.Context) error { // a chunk that comes while many are written is written another time
 		for m := range 250 {
 			g.MustGet(t, batchPath(0, m)+"?shuffle=none")
@@ -197,7 +198,9 @@ func fromDisk(t *testing.T) scene {
 		}
 		return nil
 	})
-	return scene{together(drains(g, 250, "?shuffle=full&seed=1"), drains(g, 250, "?shuffle=full&seed=2")), []*harness.Gateway{g}}
+	return scene{together(
+		drains(g, 250, "?shuffle=full&seed=1"), drains(g, 250, "?shuffle=full&seed=2"), func(ctx context.Context) { uncached(ctx, dir) },
+	), []*harness.Gateway{g}}
 }
 
 // slowOwners is one gateway of four before a slow store. The gateway asks the others for three chunks of four.
