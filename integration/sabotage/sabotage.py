@@ -79,12 +79,12 @@ def run_with_program(tree, cwd, *command):
     return run(cwd, *command)
 
 
-def go(tree, where, *args):
+def go(tree, where, *args, tests=1):
     """Runs tests of one package. The tests of the other modules build the program themselves."""
     module, _, package = where.removeprefix("./").partition("/")
     if not os.path.exists(os.path.join(tree, module, "go.mod")):
         module, package = ".", where
-    return run(tree, "go", "test", "-C", module, "-vet=off", "-count=1", "-v", f"-timeout={LIMIT}s", *args, "./" + package.removeprefix("./"))
+    return run(tree, "go", "test", "-C", module, "-vet=off", "-count=1", "-v", f"-timeout={LIMIT * tests}s", *args, "./" + package.removeprefix("./"))
 
 
 def test(tree, named):
@@ -124,8 +124,8 @@ def failing(tree, tests):
         if code != 0:
             said[named] = output
     for where, names in packages.items():
-        tops = "|".join(sorted({name.split("/")[0] for name in names}))
-        _, output = go(tree, where, "-run", f"^({tops})$")
+        tops = sorted({name.split("/")[0] for name in names})
+        _, output = go(tree, where, "-run", f"^({'|'.join(tops)})$", tests=len(tops))
         passed = set(re.findall(r"^\s*--- PASS: (\S+) ", output, re.M))
         said.update({f"{where} {name}": output for name in names if name not in passed})
     return said
