@@ -92,7 +92,7 @@ func TestMany(t *testing.T) {
 	var few, many []float64
 	for range turns {
 		few, many = append(few, none.shown("/waiting")), append(many, v.shown("/waiting"))
-		v.until(`document.querySelectorAll("#ranks tbody tr").length === 50 && document.querySelector("#ranks").textContent.includes("50 of 10,000")`)
+		v.until(`document.querySelectorAll("#ranks tbody tr").length === 50 && document.querySelector("#ranks").textContent.includes("50 of 10,000 ranks are shown")`)
 	}
 	v.do(chromedp.Evaluate(`window.longest = 0; new PerformanceObserver((list) => list.getEntries().forEach((e) => { longest = Math.max(longest, e.duration); })).observe({type: "longtask"})`, nil))
 	v.looks(3)
