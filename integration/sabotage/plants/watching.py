@@ -47,9 +47,9 @@ PLANTS = [
         [("gateway/bottleneck/change.go", "min(r.waits[planning]+r.waits[bytes]+r.waits[sending], 1)", "min(r.waits[planning]+r.waits[bytes], 1)")],
     ),
     (
-        "a rank that waits until its batch is worked out counts as one that computes",
+        "the time until it is known what is in a batch is not counted",
         "./integration TestBottlenecks/20000_small_rows_a_batch_as_Arrow",
-        [("gateway/bottleneck/change.go", "min(r.waits[planning]+r.waits[bytes]+r.waits[sending], 1)", "min(r.waits[bytes]+r.waits[sending], 1)")],
+        [("datapath/lookahead/clock.go", "		c.spent.Planning += since\n", "")],
     ),
     (
         "a gateway that is busy says that the network limits",
@@ -58,7 +58,7 @@ PLANTS = [
     ),
     (
         "waiting of the last minutes counts, not that of the last seconds",
-        "./integration TestBottlenecks/a_slow_store_that_became_fast",
+        "./gateway/bottleneck TestEachRuleHasItsSituation",
         [("gateway/bottleneck/change.go", "		earlier := spent[key{r.Job, r.Rank}]", "		earlier := spent[key{r.Job, r.Rank + 1}]")],
     ),
     (
@@ -68,7 +68,7 @@ PLANTS = [
     ),
     (
         "a rank that stood still for a while stays slow",
-        "./integration TestBottlenecks/one_rank_had_stopped_and_goes_on",
+        "./gateway/bottleneck TestRanksThatStandStill",
         [("gateway/bottleneck/change.go", "n := s.Paused - before.Paused; n > 0", "n := s.Paused - before.Paused; n > 1<<40")],
     ),
     (
