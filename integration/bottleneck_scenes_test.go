@@ -37,6 +37,7 @@ type bottleneck struct {
 	want string
 	kind kind
 	meet func(*testing.T) setting
+	says string // in the sentence
 }
 
 // bottlenecks are situations by their names. The first ones have one cause each, the others look like something else.
@@ -45,29 +46,30 @@ func bottlenecks() map[string]bottleneck {
 		return func(t *testing.T) setting { return setting{scene: meet(t)} }
 	}
 	return map[string]bottleneck{
-		"nobody reads":                           {"nobody", sideBySide, of(idle)},
-		"bodies hold all memory":                 {"memory", sideBySide, of(fullBudget)},
-		"the store denies":                       {"store-fails", sideBySide, of(func(t *testing.T) scene { return storeFails(t, denies) })},
-		"another gateway falls silent":           {"peers", shortLived, of(silentPeer)},
-		"one rank is slow":                       {"rank", sideBySide, of(slowRank)},
-		"ranks compute":                          {"readers", sideBySide, of(func(t *testing.T) scene { return computes(t, 4*think) })},
-		"small memory before a slow store":       {"cache", sideBySide, thrashFar},
-		"a slow store":                           {"store", sideBySide, func(t *testing.T) setting { return slowStoreFor(t, share(2, 0, 1), think/10) }},
-		"small memory before a disk":             {"disk", byItself, of(fromDisk)},
-		"a slow store behind other gateways":     {"peer", sideBySide, of(slowOwners)},
-		"a narrow way to the reader":             {"network", sideBySide, of(narrowWay)},
-		"a reader that takes bytes slowly":       {"network", sideBySide, of(takesSlowly)},
-		"20000 small rows a batch as Arrow":      {"planning", byItself, of(manyRows)},
-		"readers that do nothing but read":       {"gateway", byItself, of(onlyRead)},
-		"a slower reader than the slow store":    {"readers", sideBySide, func(t *testing.T) setting { return slowStoreFor(t, share(2, 0, 1), 60*think) }},
-		"a slow store that became fast":          {"readers", sideBySide, becomesFast},
-		"a fast store and nothing in memory":     {"readers", sideBySide, of(coldStart)},
-		"small memory and ranks that compute":    {"readers", sideBySide, of(thrashNear)},
-		"a slow rank and a slow store":           {"rank", sideBySide, slowRankSlowStore},
-		"one rank has stopped":                   {"rank", sideBySide, of(func(t *testing.T) scene { return restsFor(t, time.Hour) })},
-		"one rank had stopped and goes on":       {"readers", sideBySide, of(func(t *testing.T) scene { return restsFor(t, 4*time.Second) })},
-		"a slow rank for which all others wait":  {"readers", sideBySide, of(inStep)},
-		"one job has ended and another computes": {"readers", sideBySide, of(hasEnded)},
+		"nobody reads":                           {"nobody", sideBySide, of(idle), ""},
+		"bodies hold all memory":                 {"memory", sideBySide, of(fullBudget), ""},
+		"the store denies":                       {"store-fails", sideBySide, of(func(t *testing.T) scene { return storeFails(t, denies) }), ""},
+		"another gateway falls silent":           {"peers", shortLived, of(silentPeer), ""},
+		"one rank is slow":                       {"rank", sideBySide, of(slowRank), ""},
+		"ranks compute":                          {"readers", sideBySide, of(func(t *testing.T) scene { return computes(t, 4*think) }), ""},
+		"small memory before a slow store":       {"cache", sideBySide, thrashFar, ""},
+		"a slow store":                           {"store", sideBySide, func(t *testing.T) setting { return slowStoreFor(t, share(2, 0, 1), think/10) }, ""},
+		"small memory before a disk":             {"disk", byItself, of(fromDisk), ""},
+		"a slow store behind other gateways":     {"peer", sideBySide, of(slowOwners), ""},
+		"a narrow way to the reader":             {"network", sideBySide, of(narrowWay), ""},
+		"a reader that takes bytes slowly":       {"network", sideBySide, of(takesSlowly), ""},
+		"20000 small rows a batch as Arrow":      {"planning", byItself, of(manyRows), ""},
+		"readers that do nothing but read":       {"gateway", byItself, of(onlyRead), ""},
+		"a slower reader than the slow store":    {"readers", sideBySide, func(t *testing.T) setting { return slowStoreFor(t, share(2, 0, 1), 60*think) }, ""},
+		"a slow store that became fast":          {"readers", sideBySide, becomesFast, ""},
+		"a fast store and nothing in memory":     {"readers", sideBySide, of(coldStart), ""},
+		"small memory and ranks that compute":    {"readers", sideBySide, of(thrashNear), ""},
+		"a slow rank and a slow store":           {"rank", sideBySide, slowRankSlowStore, ""},
+		"one rank has stopped":                   {"rank", sideBySide, of(func(t *testing.T) scene { return restsFor(t, time.Hour) }), ""},
+		"one rank had stopped and goes on":       {"readers", sideBySide, of(func(t *testing.T) scene { return restsFor(t, 4*time.Second) }), ""},
+		"a slow rank for which all others wait":  {"readers", sideBySide, of(inStep), ""},
+		"a slow rank while others read ahead":    {"readers", sideBySide, of(readAhead), "Rank 2 of 4 of photos is the last to ask"},
+		"one job has ended and another computes": {"readers", sideBySide, of(hasEnded), ""},
 	}
 }
 
@@ -331,6 +333,43 @@ func inStep(t *testing.T) scene {
 				})
 			}
 			step.Wait()
+		}
+	}, []*harness.Gateway{g}}
+}
+
+// readAhead are four ranks in step, each of which reads up to eight batches ahead, as loaders do. One of them takes three
+// times as long as the others to decode a batch, longer than a step.
+func readAhead(t *testing.T) scene {
+	const ranks, ahead = 4, 8
+	g := inMemory(t)
+	return scene{func(ctx context.Context) {
+		var all sync.WaitGroup
+		defer all.Wait()
+		var decoded [ranks]chan struct{}
+		for rank := range ranks {
+			decoded[rank] = make(chan struct{}, ahead)
+			all.Go(func() {
+				for m := 0; ctx.Err() == nil; m++ {
+					_, _ = g.Try(ctx, batchPath(m/50, m%50)+share(8, rank, ranks))
+					pause(ctx, think)
+					if rank == 2 {
+						pause(ctx, 2*think)
+					}
+					select {
+					case decoded[rank] <- struct{}{}:
+					case <-ctx.Done():
+					}
+				}
+			})
+		}
+		for ctx.Err() == nil { // a step begins when all ranks have a batch
+			for _, batches := range decoded {
+				select {
+				case <-batches:
+				case <-ctx.Done():
+				}
+			}
+			pause(ctx, think)
 		}
 	}, []*harness.Gateway{g}}
 }

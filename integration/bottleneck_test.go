@@ -114,6 +114,9 @@ func listen(t *testing.T, name string, b bottleneck, s setting) {
 	if len(a.wrong) > 0 {
 		t.Errorf("got %d of %d answers wrong, want %q: %s", len(a.wrong), a.counts[want]+len(a.wrong), want, strings.Join(a.wrong, "\n"))
 	}
+	if !strings.Contains(said.Sentence, b.says) {
+		t.Errorf("got %q, want %q in it", said.Sentence, b.says)
+	}
 	if command := regexp.MustCompile("`millrace (.*?)`").FindStringSubmatch(said.Do); command != nil {
 		harness.MustRun(t, s.store, strings.Fields(command[1])...)
 	} else if want == "store" || want == "cache" {

@@ -155,6 +155,31 @@ func TestRanksThatStandStill(t *testing.T) {
 	}
 }
 
+// TestRanksInStep: all take as long between two batches as the slowest one, which the others have read ahead of.
+func TestRanksInStep(t *testing.T) {
+	for name, c := range map[string]struct {
+		behind []uint64 // of each rank
+		want   string
+	}{
+		"the last of three":         {[]uint64{0, 9, 1}, "Rank 1 of 2 of photos is the last to ask, 8 batches after the others"},
+		"the first of three":        {[]uint64{9, 1, 0}, "Rank 0 of 2 of photos is the last to ask, 8 batches after the others"},
+		"two are last":              {[]uint64{9, 9, 0}, "takes longest"},
+		"two are last, and one not": {[]uint64{0, 9, 9}, "takes longest"},
+		"all alike":                 {[]uint64{1, 0, 1}, "takes longest"},
+		"one alone":                 {[]uint64{9}, "takes longest"},
+	} {
+		var all []Rank
+		for i, behind := range c.behind {
+			r := rank(uint64(i), 0, .01, 0, 300*time.Millisecond)
+			r.Behind = behind
+			all = append(all, r)
+		}
+		if got := find(Look{At: time.Unix(0, 0)}, Look{At: time.Unix(period, 0), Ranks: all}); got.Code != "readers" || !strings.Contains(got.Sentence, c.want) {
+			t.Errorf("%s: got %+v, want %q", name, got, c.want)
+		}
+	}
+}
+
 // TestManyRanks: one slow rank is found among as many as a gateway remembers.
 func TestManyRanks(t *testing.T) {
 	var all []Rank

@@ -17,6 +17,9 @@ const (
 	late   = 4
 	behind = 10
 
+	// apart is how many batches after all others of its job the last rank asks. Ranks that are alike are up to one apart.
+	apart = 2
+
 	// failing is the share of the requests to stores, or of the questions to other gateways, above which failures are
 	// many. Fewer than fewest are none: one request that fails among few says nothing.
 	failing = 0.05
@@ -159,15 +162,50 @@ func readersLimit(c *change) (sentence, cure string) {
 	if c.longest.waiting() > waits {
 		return "", ""
 	}
+	said := fmt.Sprintf("The readers limit themselves: none of %d waits more than %s of its time.", len(c.readers), share(c.longest.waiting()))
+	if r, after := c.last(); r != nil {
+		return fmt.Sprintf("%s %s is the last to ask, %d batches after the others of its job.", said, r, after),
+			"if the ranks train in step, the others wait for this one: look at what its machine does to its samples; faster data would change nothing"
+	}
 	slowest := c.readers[0]
 	for _, r := range c.readers[1:] {
 		if r.asked && !slowest.asked || r.asked == slowest.asked && r.think > slowest.think { // a job that has ended asks no more
 			slowest = r
 		}
 	}
-	return fmt.Sprintf("The readers limit themselves: none of %d waits more than %s of its time. %s takes longest between two batches, %v.",
-			len(c.readers), share(c.longest.waiting()), &slowest, slowest.think.Round(time.Millisecond)),
-		"faster data would change nothing"
+	return fmt.Sprintf("%s %s takes longest between two batches, %v.", said, &slowest, slowest.think.Round(time.Millisecond)), "faster data would change nothing"
+}
+
+// last returns the rank that asks after all others of its job, and how many batches after them; nil: no rank does. In a
+// job that trains in step all ranks take as long between two batches as the slowest one. What tells that one apart is
+// that the others have read ahead, as far as they may.
+func (c *change) last() (r *reader, after uint64) {
+	type hindmost struct {
+		r     *reader
+		ranks int
+		next  uint64 // batches that the rank before it is behind the foremost one
+	}
+	jobs := map[Job]hindmost{}
+	for i := range c.readers {
+		x := &c.readers[i]
+		h := jobs[x.Job]
+		switch {
+		case h.ranks == 0:
+			h.r = x
+		case x.Behind > h.r.Behind:
+			h.r, h.next = x, h.r.Behind
+		default:
+			h.next = max(h.next, x.Behind)
+		}
+		h.ranks++
+		jobs[x.Job] = h
+	}
+	for _, h := range jobs {
+		if behind := h.r.Behind - h.next; h.ranks > 1 && h.r.asked && behind >= apart && behind > after {
+			r, after = h.r, behind
+		}
+	}
+	return r, after
 }
 
 func cache(c *change) (sentence, cure string) {

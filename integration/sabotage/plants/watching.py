@@ -77,6 +77,11 @@ PLANTS = [
         [("gateway/bottleneck/change.go", "return c.cause() == bytes && c.tier() == tier", 'return c.cause() == bytes && c.tier() != "peer"')],
     ),
     (
+        "one of two ranks that are equally late is named as the one for which the others wait",
+        "./gateway/bottleneck TestRanksInStep",
+        [("gateway/bottleneck/rules.go", "			h.next = max(h.next, x.Behind)", "			h.next = min(h.next, x.Behind)")],
+    ),
+    (
         "the second one who asks is told about a tenth of a second",
         "./gateway/bottleneck TestManyAskers",
         [("gateway/bottleneck/bottleneck.go", "		h.looks = []Look{{At: began}}", "		h.looks = []Look{now}")],
