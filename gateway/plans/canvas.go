@@ -9,7 +9,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Bounds of the work for one picture: some 50 ms where the data set has 10^9 samples in 10^6 chunks.
+// Bounds of the work for one picture: some 50 ms where the dataset has 10^9 samples in 10^6 chunks.
 const (
 	maxPositions = 1 << 17 // looked at, to find their samples
 	maxSamples   = 1 << 16 // looked at, to find their positions: about twice the work

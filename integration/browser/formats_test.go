@@ -18,7 +18,7 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// shownSet is a data set of python/shown.py: how it is indexed, and what the page has to say of its first samples.
+// shownSet is a dataset of python/shown.py: how it is indexed, and what the page has to say of its first samples.
 type shownSet struct {
 	name, format string
 	args         []string // of index
@@ -52,7 +52,7 @@ func shownSets() []shownSet {
 	}
 }
 
-// written has python/shown.py write its data sets where a store keeps them.
+// written has python/shown.py write its datasets where a store keeps them.
 func written(t *testing.T, dir string) {
 	t.Helper()
 	path, env := harness.Python(t)
@@ -82,7 +82,7 @@ func partsOf(t *testing.T, g *harness.Gateway, name string, s harness.Sample) []
 	}
 }
 
-// TestFormats shows the data set, a batch and its samples of each format that the gateway reads, as the libraries of the format have
+// TestFormats shows the dataset, a batch and its samples of each format that the gateway reads, as the libraries of the format have
 // written it: the keys and places are those of the manifest, each part is shown, and axe finds nothing.
 func TestFormats(t *testing.T) {
 	store := harness.Open(t, "dir").With("XDG_CACHE_HOME=" + t.TempDir())
@@ -114,7 +114,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// showsSet goes through the views of a data set, and keeps pictures of them.
+// showsSet goes through the views of a dataset, and keeps pictures of them.
 func (v *tab) showsSet(g *harness.Gateway, s shownSet) {
 	t := v.t
 	t.Helper()

@@ -27,7 +27,7 @@ const pngMark = "\x89PNG\r\n\x1a\n"
 // file is a file or the member of an archive. The order counts.
 type file struct{ name, content string }
 
-// hostileSet is a data set that would run something, ask another host, or break what reads it. It is indexed where it lies.
+// hostileSet is a dataset that would run something, ask another host, or break what reads it. It is indexed where it lies.
 type hostileSet struct {
 	name  string
 	write func(t *testing.T, dir string)
@@ -36,7 +36,7 @@ type hostileSet struct {
 	never string   // selects what the page must not show of it
 }
 
-// damaged is a data set whose shard is another one since it was indexed: the gateway's error names it.
+// damaged is a dataset whose shard is another one since it was indexed: the gateway's error names it.
 const damaged = "damaged-shards"
 
 var damagedFile = file{"<img src=x onerror=alert(29)>.tar", "damaged"}
@@ -79,8 +79,8 @@ func hostileSets(t *testing.T) []hostileSet {
 			put(t, dir, file{"<img src=x onerror=alert(26)>.tar", archive(t, file{"a.txt", markup})}, file{`" onclick="alert(27).tar`, archive(t, file{"a.txt", markup})})
 		}, nil, "<img src=x onerror=alert(26)>.tar", ""},
 		{damaged, inFolder(file{damagedFile.name, archive(t, file{"a.txt", markup})}), nil, "<img src=x onerror=alert(29)>.tar", ""},
-		{"constructor", inTar(file{"a.txt", "a data set of this name"}), nil, "a data set of this name", ""},
-		{"a.--script.js", inTar(file{"a.txt", "a data set of that name"}), nil, "a data set of that name", ""},
+		{"constructor", inTar(file{"a.txt", "a dataset of this name"}), nil, "a dataset of this name", ""},
+		{"a.--script.js", inTar(file{"a.txt", "a dataset of that name"}), nil, "a dataset of that name", ""},
 	}
 }
 

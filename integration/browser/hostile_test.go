@@ -26,10 +26,10 @@ func unmarshal(t *testing.T, text string, to any) {
 	}
 }
 
-// mostBytesOfSet bounds what the page asks for to show a data set: none has more than a megabyte that is worth it.
+// mostBytesOfSet bounds what the page asks for to show a dataset: none has more than a megabyte that is worth it.
 const mostBytesOfSet = 8 << 20
 
-// walker goes through the views of a data set within the page.
+// walker goes through the views of a dataset within the page.
 //
 //go:embed walk.js
 var walker string
@@ -44,7 +44,7 @@ type walk struct {
 	Said    string
 }
 
-// walks has the page show the views of a data set, and returns what the walker has found.
+// walks has the page show the views of a dataset, and returns what the walker has found.
 func (v *tab) walks(name, never, plan string) walk {
 	v.t.Helper()
 	var found walk
@@ -59,7 +59,7 @@ func (v *tab) begin() {
 	v.do(chromedp.Navigate(v.base+"/#/data"), chromedp.WaitVisible("main h1"), chromedp.Evaluate(walker+"; undefined", nil))
 }
 
-// TestHostileData shows every hostile data set in the list, in its own view, in a batch, and each of its samples in the panel and in the
+// TestHostileData shows every hostile dataset in the list, in its own view, in a batch, and each of its samples in the panel and in the
 // view of a key. Nothing runs, the page holds no element or address of the data's, and everything says something.
 func TestHostileData(t *testing.T) {
 	store, args := harness.Open(t, "dir").With("XDG_CACHE_HOME="+t.TempDir()), []string{"--cache-size", "4GiB"}

@@ -44,7 +44,7 @@ func classFolders(t *testing.T, store *harness.Store, name string, each int) {
 	harness.MustRun(t, store, "index", store.Dataset(name), "--chunk-size", "1KiB", "--batch-size", "16")
 }
 
-// folders is the data set of these tests, and a gateway whose one port shows all views.
+// folders is the dataset of these tests, and a gateway whose one port shows all views.
 func folders(t *testing.T) (*harness.Store, *harness.Gateway) {
 	t.Helper()
 	store := harness.Open(t, "dir")
@@ -216,7 +216,7 @@ type comparison struct {
 	}
 }
 
-// TestOrdersHaveThePlansFigures runs `millrace plan --json` for the data set, and compares what the page shows.
+// TestOrdersHaveThePlansFigures runs `millrace plan --json` for the dataset, and compares what the page shows.
 func TestOrdersHaveThePlansFigures(t *testing.T) {
 	store := harness.Open(t, "dir")
 	dir, _ := harness.Files(t, 800, 1000)

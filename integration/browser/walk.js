@@ -1,4 +1,4 @@
-// Goes through the views of a data set as a person would, within the page, and tells what is wrong with them.
+// Goes through the views of a dataset as a person would, within the page, and tells what is wrong with them.
 
 // alien lists what is in the page and is none of the page's own: elements that run or load something, listeners and styles in attributes,
 // addresses that lead elsewhere.
@@ -33,7 +33,7 @@ const all = (selector, of = document) => [...of.querySelectorAll(selector)];
 const shown = (e) => all("img", e).some((i) => i.naturalWidth > 0) || e.querySelector("canvas, audio, video") || e.innerText.replaceAll(".", "").trim() !== "";
 const settled = (e) => all("img", e).every((i) => i.naturalWidth > 0) && !e.querySelector(".loading"); // a broken one gives way to words
 
-// walk shows the list, a data set, its first batch by a plan, and each sample twice. Nothing that `never` selects may be there.
+// walk shows the list, a dataset, its first batch by a plan, and each sample twice. Nothing that `never` selects may be there.
 async function walk(name, never, plan = "") {
   const faults = [], said = new Set(), base = `#/data/${encodeURIComponent(name)}`;
   const tiles = [], parts = [];
@@ -53,7 +53,7 @@ async function walk(name, never, plan = "") {
     await go("#/data", () => all("#datasets td").length);
     look("the list");
     await go(base, () => document.querySelector("#find"));
-    look("the data set");
+    look("the dataset");
     await go(`${base}/epochs/0/batches/0?${plan}`, () => all(".tile").length && all(".tile").every((t) => t.dataset.state));
     for (const tile of all(".tile")) {
       await until("a picture", () => settled(tile));

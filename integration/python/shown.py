@@ -1,4 +1,4 @@
-"""Writes a small data set of each format, by the libraries that have it: shown.py DIR. A browser's tests look at them. Nothing is printed."""
+"""Writes a small dataset of each format, by the libraries that have it: shown.py DIR. A browser's tests look at them. Nothing is printed."""
 
 import json
 import os

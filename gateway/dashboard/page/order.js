@@ -49,7 +49,7 @@ function parameters(plan) {
   return plan.split ? { ...params, split: plan.split, world_size: plan.world_size } : params;
 }
 
-// planOf reads the plan of an address; what it leaves out is the data set's own.
+// planOf reads the plan of an address; what it leaves out is the dataset's own.
 const planOf = (query, own) => ({
   epoch: "0", window: "128", axis: "stored", world_size: "8", ...Object.fromEntries([...Object.entries(own ?? {}), ...query].filter(([, v]) => v !== "").map(([n, v]) => [n, String(v)])), split: "",
 });
@@ -58,7 +58,7 @@ const planOf = (query, own) => ({
 const addressOf = ({ split, from, to, from_chunk: first, to_chunk: end, ...plan }, more) => ({ ...plan, window: usesWindow(plan.shuffle) ? plan.window : "", ...more });
 
 function choose(place, title, names) {
-  fill(place.main, el("h1", null, title), el("p", null, "Of which data set?"), el("ul", null, names.map((n) => el("li", null, el("a", { href: place.to(["order", n]) }, n)))));
+  fill(place.main, el("h1", null, title), el("p", null, "Of which dataset?"), el("ul", null, names.map((n) => el("li", null, el("a", { href: place.to(["order", n]) }, n)))));
 }
 
 function form(place, name, plan) {
@@ -191,7 +191,7 @@ async function movedOf(describe, plan, shuffle, window) {
     const p = await describe({ shuffle, window, split: "locality" });
     return p.moved === undefined ? "-" : share(p.moved);
   } catch {
-    return "-"; // the data set has fewer lanes than ranks
+    return "-"; // the dataset has fewer lanes than ranks
   }
 }
 

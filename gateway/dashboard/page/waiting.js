@@ -150,7 +150,7 @@ class Waiting {
 
   drawJobs() {
     if (this.all.length === 0) return void patch(this.jobs, el("p", { class: "dim" }, "Nobody has read in the last five minutes. A job shows here with its first batch."));
-    const heads = ["Data set", "Plan", "Ranks", "Foremost", "Hindmost", "Samples a second", "Waits (median)", "Waits (longest)", "Epoch left"];
+    const heads = ["Dataset", "Plan", "Ranks", "Foremost", "Hindmost", "Samples a second", "Waits (median)", "Waits (longest)", "Epoch left"];
     patch(this.jobs, table("Jobs that read", heads.map((text, i) => ({ text, number: i > 1 })), this.all.slice(0, rowsShown).map((j) => [
       j.dataset, plan(j), `${count(j.ranks.length)} of ${count(j.world_size)}`, this.position(j, j.foremost), this.position(j, j.hindmost),
       short(j.samples), share(j.median), share(j.longest), duration(j.left) || "-",
@@ -182,7 +182,7 @@ class Waiting {
     const held = holds(this.ranks); // then rows do not change places under somebody's hands
     if (held) sorted.sort((a, b) => this.rows.indexOf(keyOf(a)) - this.rows.indexOf(keyOf(b)));
     this.rows = sorted.map(keyOf);
-    const heads = ["Data set", "Rank", "Epoch:batch", "Batches behind", "Samples a second", "Waits for bytes", "Between batches", "Last asked"];
+    const heads = ["Dataset", "Rank", "Epoch:batch", "Batches behind", "Samples a second", "Waits for bytes", "Between batches", "Last asked"];
     patch(this.ranks, table("Ranks, and the share of their time that they wait", heads.map((text, i) => ({ text, number: i > 0 })), sorted.map((r) => [
       r.job.dataset, el("a", { href: this.place.to(...this.address({ rank: r.rank, job: this.all.length > 1 ? nameOf(r.job) : "" })) }, `${count(r.rank)} of ${count(r.job.world_size)}`),
       this.position(r.job, r), count(r.batches_behind), short(r.samples_per_second), share(r.waiting_share), duration(r.think_ms / 1000), asked(r),
