@@ -120,7 +120,7 @@ func TestPictures(t *testing.T) {
 	}{
 		"page-batch":   {g.URL, "/data/photos/epochs/3/batches/17", `document.querySelectorAll(".tile[data-state=shown] img").length > 3`, 820, 0},
 		"page-order":   {g.URL, "/order/photos", `document.querySelectorAll("main table").length > 1 && document.querySelector("canvas")`, 900, 0},
-		"page-waiting": {g.Admin, "/waiting", fmt.Sprintf(`document.querySelectorAll("#ranks tbody tr").length === %d`, ranks), 900, watched},
+		"page-waiting": {g.Admin, "/waiting", fmt.Sprintf(`document.querySelectorAll("#ranks tbody tr").length === %d`, ranks), 1180, watched},
 	} {
 		v := b.tab(t, at.port)
 		v.size(1200, at.height, "light")
