@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	mostBytes  = 210 << 10 // of the whole page
+	mostBytes  = 220 << 10 // of the whole page
 	mostPacked = 100 << 10 // the same, as it is sent to browsers, which take gzip
 	mostLines  = 600
 )

@@ -135,7 +135,7 @@ func TestKeyboard(t *testing.T) {
 	v.until(`document.documentElement.dataset.theme === "light"`)
 	v.focus("#nav-order")
 	v.press(kb.Enter)
-	v.until(`document.querySelector("main h1")?.textContent === "Order" && document.activeElement.id === "nav-order"`)
+	v.until(`document.querySelector("main h1")?.textContent === "Order of photos" && document.activeElement.id === "nav-order"`)
 
 	// A batch: the panel of a sample, and the batches beside it.
 	v.opens("/data/photos/epochs/3/batches/2")

@@ -76,6 +76,7 @@ async function render() {
   leave = new AbortController();
   const { signal } = leave;
   shown = null;
+  say("");
   fill(main, el("p", { class: "loading" }, "Loading ..."));
   try {
     root ??= await json("./", {}, signal);

@@ -4,7 +4,7 @@
 import { bytes, json, read, request, sleep } from "./api.js";
 import { count, el, fill, size } from "./dom.js";
 import { samplesOf } from "./framed.js";
-import { about, and, classOf, datasetPath, describe, goTo, orderOf, planOf } from "./plan.js";
+import { about, and, classOf, datasetPath, describe, goTo, orderNames, orderOf, planOf } from "./plan.js";
 import { details, load, mostLoaded, show as sampleView } from "./sample.js";
 import { Blobs, isSeen, line, whole } from "./show.js";
 import { look, visible } from "./values.js";
@@ -27,6 +27,7 @@ class Batch {
     this.blobs = new Blobs(place.signal);
     this.grid = el("ol", { id: "tiles", class: "tiles" });
     this.pages = el("nav", { class: "buttons pages", "aria-label": "Pages of the batch" });
+    this.unread = el("p", { id: "unread", class: "broken", role: "status" });
     this.panel = el("dialog", { id: "panel", "aria-label": "A sample" });
   }
 
@@ -42,8 +43,8 @@ class Batch {
     if (signal.aborted) return undefined;
     const total = this.samples.reduce((sum, s) => sum + s.length, 0);
     this.of = this.batches ? ` of ${count(this.batches)}` : "";
-    fill(place.main, el("h1", null, `Batch ${count(this.batch)}${this.of}, epoch ${count(this.epoch)}, `, el("a", { href: place.to(["data", this.dataset], plan.generation ? { generation: plan.generation } : {}) }, visible(this.dataset))),
-      el("p", { id: "summary" }, `${count(this.samples.length)} samples, ${size(total)}${plan.world_size ? `, the share of rank ${plan.rank ?? 0} of ${plan.world_size}` : ""}. Batches count from 0. The keys j and k lead to the next batch and back.`),
+    fill(place.main, el("h1", null, `Batch ${count(this.batch)}${this.of}, epoch ${count(this.epoch)}, `, el("a", { href: place.to(["data", this.dataset], plan) }, visible(this.dataset))),
+      el("p", { id: "summary" }, `${count(this.samples.length)} samples, ${size(total)}${plan.world_size ? `, the share of rank ${plan.rank ?? 0} of ${plan.world_size}` : ""}, ${this.order(plan)}. Batches count from 0. The keys j and k lead to the next batch and back.`), this.unread,
       this.links(plan), goTo(place, this.dataset, { epoch: this.epoch, batch: this.batch }), this.grid, this.pages, this.panel);
     this.panel.addEventListener("close", () => this.closed());
     this.panel.addEventListener("click", (e) => { if (e.target === this.panel) this.panel.close(); });
@@ -60,8 +61,14 @@ class Batch {
   failed(error) {
     const { place } = this;
     if (place.signal.aborted) return;
-    fill(place.main, el("h1", null, `Batch ${count(this.batch)}, epoch ${count(this.epoch)}, `, el("a", { href: place.to(["data", this.dataset]) }, visible(this.dataset))),
+    fill(place.main, el("h1", null, `Batch ${count(this.batch)}, epoch ${count(this.epoch)}, `, el("a", { href: place.to(["data", this.dataset], planOf(place.query)) }, visible(this.dataset))),
       place.fail(error, () => this.show().catch((e) => this.failed(e))), goTo(place, this.dataset, { epoch: this.epoch, batch: this.batch }));
+  }
+
+  // order says which order this is: a job may read another one.
+  order(plan) {
+    const p = { ...this.description.default_plan, ...plan };
+    return `${p.shuffle ? `shuffle ${p.shuffle}${p.window && p.shuffle !== "none" && p.shuffle !== "full" ? ` ${p.window}` : ""}, ` : ""}seed ${p.seed ?? 0}${orderNames.some((n) => plan[n]) ? "" : ", the dataset's own plan"}`;
   }
 
   address(epoch, batch) {
@@ -70,8 +77,9 @@ class Batch {
 
   // links lead to the batches beside this one, over the borders of epochs.
   links(plan) {
-    const link = (id, text, path) => {
-      const href = path && this.place.to(path, plan);
+    const { rank, world_size, balance, split, homes, ...whole } = plan;
+    const link = (id, text, path, params = plan) => {
+      const href = path && this.place.to(path, params);
       this[id] = href;
       return el("a", { id, class: "button", href, "aria-disabled": href ? null : "true", onclick: () => { focused = id; } }, text);
     };
@@ -80,7 +88,7 @@ class Batch {
       link("previous", "Previous batch", batch > 0 ? this.address(epoch, batch - 1) : epoch > 0 && this.batches ? this.address(epoch - 1, last) : null),
       link("next", "Next batch", this.batches && batch >= last ? this.address(epoch + 1, 0) : this.address(epoch, batch + 1)),
       link("next-epoch", "Next epoch", this.address(epoch + 1, 0)),
-      link("order-link", "The order", ["order", this.dataset]));
+      world_size && link("whole", "The whole batch", this.address(epoch, batch), whole), link("order-link", "The order", ["order", this.dataset], { ...whole, epoch, world_size }));
   }
 
   key(e) {
@@ -115,6 +123,7 @@ class Batch {
     this.running = 0;
     const tiles = this.samples.slice(this.from, this.from + perPage).map((s, i) => this.tile(s, this.from + i));
     fill(this.grid, tiles.map((t) => t.node));
+    fill(this.unread);
     const params = { ...planOf(this.place.query) };
     const page = (from, text) => from >= 0 && from < n && el("a", { class: "button", href: this.place.to(this.place.path.length ? ["data", ...this.place.path] : [], { ...params, from: from || undefined }) }, text);
     fill(this.pages, n > perPage && [this.from > 0 && page(Math.max(0, this.from - perPage), "Previous 64"), el("span", null, `Samples ${count(this.from + 1)} to ${count(Math.min(n, this.from + perPage))} of ${count(n)}`), page(this.from + perPage, "Next 64")]);
@@ -185,6 +194,7 @@ class Batch {
       for (const t of group) {
         fill(t.seen, el("p", { class: "broken" }, e.detail || e.message), el("button", { type: "button", onclick: () => { fill(t.seen, "..."); this.fetch([t], signal, blobs); } }, "Try again"));
         t.node.dataset.state = "failed";
+        this.tell();
       }
     }
   }
@@ -199,6 +209,13 @@ class Batch {
       s.length > mostLoaded && el("p", { class: "small" }, `${size(s.length)}: only how it begins is loaded.`));
     for (const stop of tile.seen.querySelectorAll("[tabindex]")) stop.removeAttribute("tabindex"); // a tile has one stop: its key
     tile.node.dataset.state = "shown";
+    if (tile.seen.querySelector(".broken")) this.tell();
+  }
+
+  // tell names the samples that cannot be shown, of the tiles that were looked at.
+  tell() {
+    const bad = [...this.grid.querySelectorAll(".tile")].filter((t) => t.querySelector(".broken"));
+    fill(this.unread, bad.length > 0 && `${count(bad.length)} of ${count(this.samples.length)} cannot be shown: `, bad.slice(0, 5).map((t, i) => [i > 0 && ", ", el("a", { href: t.querySelector(".key").hash }, t.querySelector(".key").title)]));
   }
 
   // open shows the sample of the address in the panel.

@@ -2,7 +2,7 @@
 
 import { json } from "./api.js";
 import { copyable, count, el, facts, fill, size, table } from "./dom.js";
-import { byKey, curl, datasetPath, describe, fileName, goTo } from "./plan.js";
+import { and, byKey, curl, datasetPath, describe, fileName, goTo, jobsThatRead, planOf } from "./plan.js";
 import { visible } from "./values.js";
 
 export async function show(place) {
@@ -25,19 +25,18 @@ async function all(place) {
     el("a", { href: place.to(["data", d.name, "epochs", "0", "batches", "0"]), "aria-label": `Look into batch 0 of ${visible(d.name)}` }, "Look into batch 0"),
   ]);
   const heads = ["Name", "Format", ...["Samples", "Chunks", "Shards", "Size"].map((text) => ({ text, number: true })), "Its data"];
-  fill(place.main, el("h1", null, "Datasets"), el("p", null, `This gateway serves ${datasets.length === 1 ? "one dataset" : `${count(datasets.length)} datasets`}. Choose one to see what is in it.`),
+  fill(place.main, el("h1", null, "Datasets"), el("p", null, `This gateway serves ${datasets.length === 1 ? "one dataset" : `${count(datasets.length)} datasets`}.`),
     el("div", { id: "datasets" }, table("Datasets of this gateway", heads, rows)));
 }
 
 async function one(place, name) {
-  const d = await describe(name, place.signal);
-  const shown = visible(name), plan = d.default_plan ?? {};
-  const pinned = place.query.get("generation") ?? "", pin = pinned ? { generation: pinned } : {};
+  const [d, jobs] = await Promise.all([describe(name, place.signal), jobsThatRead(place, name)]);
+  const shown = visible(name), plan = d.default_plan ?? {}, pin = planOf(place.query), pinned = pin.generation;
   place.title(shown);
   const link = (path, text, params = pin) => el("a", { href: place.to(path, params) }, text);
   const batch = ["data", name, "epochs", "0", "batches", "0"];
   fill(place.main, el("h1", null, shown, d.default && el("span", { class: "mark" }, "default")),
-    el("p", { class: "links" }, link(batch, "Look into batch 0 of epoch 0"), link(["order", name], "Look at the order")),
+    el("p", { class: "links" }, link(batch, "Look into batch 0 of epoch 0"), link(["order", name], "Look at the order")), jobs,
     facts([
       ["Format", d.sources ? "a mixture" : d.format], ["Samples", count(d.samples)], ["Size", size(d.bytes)], ["Chunks", d.sources ? null : count(d.chunks)], ["Shards (objects)", d.sources ? null : count(d.shards)],
       ["Largest sample", size(d.max_sample)], ["Largest chunk", size(d.max_chunk)], ["Batch size by default", plan.batch_size && `${count(plan.batch_size)} samples`],
@@ -52,7 +51,7 @@ async function one(place, name) {
       link(["data", name], g.generation.slice(0, 64), { generation: g.generation }), count(g.samples), [i === 0 && "current", g.generation === pinned && "in the address"].filter(Boolean).join(", ")])),
     d.follows && el("p", { class: "small" }, "The gateway looks for newer generations by itself. An address that names a generation stays as it is."),
     d.constants && el("details", null, el("summary", null, "Constants of the format"), el("pre", { class: "text", tabindex: 0 }, visible(JSON.stringify(d.constants, null, 2).slice(0, 1 << 16), true))),
-    el("h2", null, "Fetch a batch"), copyable(curl(`${datasetPath(name)}/epochs/0/batches/0${pinned && `?generation=${pinned}`}`, `${fileName(name)}-0-0.${d.forms?.[0]?.name ?? "bin"}`)));
+    el("h2", null, "Fetch a batch"), copyable(curl(`${datasetPath(name)}/epochs/0/batches/0?${and(pin).slice(1)}`.replace(/\?$/, ""), `${fileName(name)}-0-0.${d.forms?.[0]?.name ?? "bin"}`)));
 }
 
 const tails = { short: "shorter than the others", drop: "left out if it is not full", pad: "filled with samples that come again" };

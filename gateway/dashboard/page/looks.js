@@ -82,6 +82,9 @@ export function jobsOf(jobs) {
   });
 }
 
+// planOfJob is what an address needs to lead to a job's order and its batches.
+export const planOfJob = ({ shuffle, window, strata, seed, importance, subset, batch_size }) => ({ shuffle, window: window || "", strata: strata || "", seed, importance, subset, batch_size });
+
 // plan says a job's plan in a few words.
 export function plan(j) {
   const words = [`${j.shuffle}${j.window ? ` ${j.window}` : ""}`, `seed ${j.seed}`, `batches of ${j.batch_size}`];

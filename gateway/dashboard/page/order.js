@@ -58,6 +58,7 @@ const planOf = (query, own) => ({
 const addressOf = ({ split, from, to, from_chunk: first, to_chunk: end, ...plan }, more) => ({ ...plan, window: usesWindow(plan.shuffle) ? plan.window : "", ...more });
 
 function choose(place, title, names) {
+  if (names.length === 1) return location.replace(place.to(["order", names[0]]));
   fill(place.main, el("h1", null, title), el("p", null, "Of which dataset?"), el("ul", null, names.map((n) => el("li", null, el("a", { href: place.to(["order", n]) }, n)))));
 }
 

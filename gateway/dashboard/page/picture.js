@@ -155,7 +155,7 @@ export function picture(options, signal) {
     fill(words, text);
     frame.setAttribute("aria-label", `Which chunks batches draw from. ${text} Arrow keys move, plus and minus zoom, Enter opens the batch.`);
     const rows = [...cells[cursor.x].keys()].filter((y) => cells[cursor.x][y] > 0);
-    fill(column, table(`${these} draw from`, ["From", { text: "Samples", number: true }],
+    fill(column, table(`${these} draw${to - from === 1 ? "s" : ""} from`, ["From", { text: "Samples", number: true }],
       rows.slice(0, 100).map((y) => [rowName(y), number(cells[cursor.x][y])])), rows.length > 100 && el("p", null, `${count(rows.length - 100)} rows more: zoom in to see them.`));
   }
 

@@ -1,7 +1,8 @@
 // What the views of the data have in common: the parameters of a plan in an address, descriptions, keys, lines for a shell.
 
 import { hasToken, json } from "./api.js";
-import { el } from "./dom.js";
+import { count, el } from "./dom.js";
+import { jobsOf, plan as planSaid, planOfJob } from "./looks.js";
 
 // order are the parameters that fix an order; shares those that cut it into batches and ranks.
 const order = ["seed", "shuffle", "window", "strata", "importance", "subset", "quarantine", "generation"];
@@ -23,6 +24,15 @@ export async function describe(name, signal) {
   const all = await Promise.all(names.map((n) => json(datasetPath(n), {}, signal)));
   d.described = new Map(names.map((n, i) => [n, all[i]]));
   return d;
+}
+
+// jobsThatRead says which plans of a dataset are read now: a batch of the default plan may be one that no job gets.
+export async function jobsThatRead(place, name) {
+  if (!place.root.links?.statistics) return el("p", { class: "small" }, "A job may read it by another plan: Waiting, at the gateway's admin port, says which.");
+  const { jobs } = await json("/v1/stats", { readers: "jobs" }, place.signal).catch(() => ({})); // the reader may lack the right
+  const all = jobsOf(jobs ?? []).filter((j) => j.dataset === name).slice(0, 10);
+  return all.length > 0 && el("div", { id: "read-now" }, el("p", null, "Jobs that read it now:"), el("ul", null, all.map((j) => el("li", null, `${planSaid(j)}, ${count(j.ranks.length)} of ${count(j.world_size)} ranks. `,
+    el("a", { href: place.to(["data", name], planOfJob(j)) }, "Look at its plan"), " ", el("a", { href: place.to(["order", name], { ...planOfJob(j), epoch: j.foremost.epoch, world_size: j.world_size }) }, "and its order")))));
 }
 
 // about says what a part of a sample is, for values.js.

@@ -30,7 +30,7 @@ export function details(place, description, s, { at, epoch, batch }) {
   const label = classOf(description, s.source, s.key);
   const node = el("div", { class: "sample" },
     facts([["Key", el("span", { class: "key", tabindex: s.key.length > 200 ? 0 : null }, visible(s.key))], ["Class", label && visible(label)], ["Source", s.source && visible(s.source)], ["Shard", visible(s.shard)], ["Position in epoch", epoch === undefined ? null : `${count(s.position)} of epoch ${epoch}`],
-      ["Batch", batch === undefined ? null : count(batch)], ["Size", `${size(s.length)} (${count(s.length)} bytes)`], ["Begins in the shard at", `byte ${count(s.offset)}`], ["CRC-32C", s.crc32c]]),
+      ["Batch", batch === undefined ? null : count(batch)], ["Size", `${size(s.length)}${s.length < 1024 ? "" : ` (${count(s.length)} bytes)`}`], ["Begins in the shard at", `byte ${count(s.offset)}`], ["CRC-32C", s.crc32c]]),
     el("h2", null, "What it holds"), parts,
     el("p", { class: "buttons" }, s.length <= mostSaved && el("button", { type: "button", class: "save", onclick: (e) => save(e.target, stored, `${file}.${(description.described.get(s.source) ?? description).forms?.[0]?.name ?? "bin"}`, signal) }, `Download the sample, ${size(s.length)}`)),
     s.length > mostSaved && el("p", null, "The sample is too large for this tab to save: fetch it with curl."),
@@ -95,7 +95,7 @@ function elsewhere(place, description, s) {
     try {
       const { occurrences } = await json(`${datasetPath(s.dataset)}/occurrences${keyQuery(s)}&epochs=${encodeURIComponent(epochs)}${and(soughtOf(place.query))}`, {}, place.signal);
       const ranked = occurrences[0]?.rank !== undefined;
-      fill(box, occurrences.length === 0 ? el("p", null, "It comes in none of these epochs.") : table(`Epochs ${epochs}: it comes ${occurrences.length === 1 ? "once" : `${count(occurrences.length)} times`}`, [{ text: "Epoch", number: true }, "Batch", ...(ranked ? [{ text: "Rank", number: true }] : []), { text: "Position", number: true }],
+      fill(box, occurrences.length === 0 ? el("p", null, "It comes in none of these epochs.") : table(`Epochs ${epochs}, seed ${plan.seed ?? description.default_plan?.seed ?? 0}: it comes ${occurrences.length === 1 ? "once" : `${count(occurrences.length)} times`}`, [{ text: "Epoch", number: true }, "Batch", ...(ranked ? [{ text: "Rank", number: true }] : []), { text: "Position", number: true }],
         occurrences.slice(0, 1000).map((o) => [o.epoch, o.batch === undefined ? "in none" : el("a", { href: place.to(["data", s.dataset, "epochs", String(o.epoch), "batches", String(o.batch)], { ...plan, ...(ranked ? { rank: o.rank } : { rank: undefined }), sample: o.position }) }, `batch ${count(o.batch)}`), ...(ranked ? [o.rank] : []), count(o.position)])));
     } catch (e) { if (!place.signal.aborted) fill(box, place.fail(e, () => ask(epochs))); }
   };
@@ -122,8 +122,8 @@ function takeOut(place, description, s) {
 // show is the view of a sample that is named by its key.
 export async function show(place) {
   const name = place.path[0], q = place.query, wanted = { key: q.get("key") ?? "", shard: q.get("shard") ?? "", key_base64: q.get("key64") ?? undefined };
-  const pin = q.get("generation") ? { generation: q.get("generation") } : {}, path = datasetPath(name);
-  const title = el("h1", null, "A sample of ", el("a", { href: place.to(["data", name], pin) }, visible(name)));
+  const pin = q.get("generation") ? { generation: q.get("generation") } : {}, plan = planOf(q), path = datasetPath(name);
+  const title = el("h1", null, "A sample of ", el("a", { href: place.to(["data", name], plan) }, visible(name)));
   place.title(`Sample of ${visible(name)}`);
   const description = await describe(name, place.signal);
   let found;
@@ -131,15 +131,15 @@ export async function show(place) {
     found = (await json(`${path}/occurrences${keyQuery(wanted)}&epochs=0&shuffle=none${and(pin)}`, {}, place.signal)).occurrences[0];
   } catch (e) {
     if (e.code !== "ambiguous_key") {
-      fill(place.main, title, place.fail(e, () => show(place)), el("h2", null, "Find another sample"), byKey(place, name, pin));
+      fill(place.main, title, place.fail(e, () => show(place)), el("h2", null, "Find another sample"), byKey(place, name, plan));
       return;
     }
     fill(place.main, title, el("p", null, `${count(e.shards.length)} shards have a sample of the key `, el("strong", null, visible(wanted.key)), ". Choose one:"),
-      el("ul", { id: "shards" }, e.shards.map((shard) => el("li", null, el("a", { href: place.to(["data", name, "sample"], { key: wanted.key, key64: wanted.key_base64, shard, ...pin }) }, visible(shard))))));
+      el("ul", { id: "shards" }, e.shards.map((shard) => el("li", null, el("a", { href: place.to(["data", name, "sample"], { key: wanted.key, key64: wanted.key_base64, shard, ...plan }) }, visible(shard))))));
     return;
   }
   const at = "/epochs/0/samples", plain = `?at=${found.position}&shuffle=none${and(orderOf(new URLSearchParams(pin)))}`;
   const manifest = await json(`${path}${at}/manifest${plain}`, {}, place.signal);
   const s = { ...manifest.samples[0], dataset: name };
-  fill(place.main, title, el("p", { class: "small" }, `Number ${count(found.position)} in stored order.`), details(place, description, s, { at: `${path}${at}${plain}` }).node, el("h2", null, "Find another sample"), byKey(place, name, pin), el("h2", null, "Go to a batch"), goTo(place, name));
+  fill(place.main, title, el("p", { class: "small" }, `Number ${count(found.position)} in stored order.`), details(place, description, s, { at: `${path}${at}${plain}` }).node, el("h2", null, "Find another sample"), byKey(place, name, plan), el("h2", null, "Go to a batch"), goTo(place, name));
 }

@@ -6,7 +6,7 @@
 import { count, duration, el, facts, fill, rate, share, short, size, table } from "./dom.js";
 import { Problem, json, poll } from "./api.js";
 import { chart, clock } from "./charts.js";
-import { Looks, jobsOf, middleOf, plan, sum } from "./looks.js";
+import { Looks, jobsOf, middleOf, plan, planOfJob, sum } from "./looks.js";
 
 const every = 2000; // milliseconds between two looks
 const rowsShown = 50; // ranks in the table: those that need a look first
@@ -152,21 +152,19 @@ class Waiting {
     if (this.all.length === 0) return void patch(this.jobs, el("p", { class: "dim" }, "Nobody has read in the last five minutes. A job shows here with its first batch."));
     const heads = ["Dataset", "Plan", "Ranks", "Foremost", "Hindmost", "Samples a second", "Waits (median)", "Waits (longest)", "Epoch left"];
     patch(this.jobs, table("Jobs that read", heads.map((text, i) => ({ text, number: i > 1 })), this.all.slice(0, rowsShown).map((j) => [
-      j.dataset, plan(j), `${count(j.ranks.length)} of ${count(j.world_size)}`, this.position(j, j.foremost), this.position(j, j.hindmost),
+      this.data(j, ["data", j.dataset], {}, j.dataset), this.data(j, ["order", j.dataset], { epoch: j.foremost.epoch, world_size: j.world_size }, plan(j)), `${count(j.ranks.length)} of ${count(j.world_size)}`, this.position(j, j.foremost), this.position(j, j.hindmost),
       short(j.samples), share(j.median), share(j.longest), duration(j.left) || "-",
     ])), this.all.length > rowsShown && el("p", { class: "small" }, `${count(this.all.length - rowsShown)} more jobs are not shown.`));
   }
 
-  // position leads to a batch where this port serves data.
+  // data leads to what a job reads, where this port serves data.
+  data(job, path, more, text, title) {
+    return this.place.root.links.datasets ? el("a", { href: this.place.to(path, { ...planOfJob(job), ...more }), title }, text) : text;
+  }
+
   position(job, r) {
-    const text = `${count(r.epoch)}:${count(r.batch)}`;
-    if (!this.place.root.links.datasets) return text;
-    const { dataset, shuffle, window, strata, seed, importance, subset, batch_size, world_size } = job;
-    return el("a", {
-      href: this.place.to(["data", dataset, "epochs", String(r.epoch), "batches", String(r.batch)],
-        { shuffle, window: window || "", strata: strata || "", seed, importance, subset, batch_size, world_size, rank: r.rank }),
-      title: `epoch ${r.epoch}, batch ${r.batch}`,
-    }, text);
+    return this.data(job, ["data", job.dataset, "epochs", String(r.epoch), "batches", String(r.batch)], { world_size: job.world_size, rank: r.rank },
+      `${count(r.epoch)}:${count(r.batch)}`, `epoch ${r.epoch}, batch ${r.batch}`);
   }
 
   drawRanks() {
@@ -177,7 +175,7 @@ class Waiting {
       return;
     }
     const of = orders[this.sort.value].of, only = this.filter.value.trim().toLowerCase(), { every } = this;
-    const kept = every.filter((r) => !only || `${r.job.dataset} rank ${r.rank} epoch ${r.epoch}`.toLowerCase().includes(only));
+    const kept = every.filter((r) => !only || `${r.job.dataset} rank ${r.rank} of ${r.job.world_size} epoch ${r.epoch}`.toLowerCase().includes(only));
     const sorted = kept.map((r) => [of(r), r]).sort(([a], [b]) => b[0] - a[0] || b[1] - a[1]).slice(0, rowsShown).map(([, r]) => r);
     const held = holds(this.ranks); // then rows do not change places under somebody's hands
     if (held) sorted.sort((a, b) => this.rows.indexOf(keyOf(a)) - this.rows.indexOf(keyOf(b)));
@@ -255,6 +253,7 @@ function why(r, m) {
   if (r.idle_seconds > 60) return "It asks for nothing: it computes for long, waits for other ranks, or has ended.";
   if (r.waiting_share > 0.2) return m("waiting_share") > r.waiting_share / 2 ? "It waits for bytes, as other ranks do: see what limits now." : "It waits for bytes longer than other ranks: see where its gateway reads from.";
   if (r.think_ms > 1.5 * m("think_ms")) return "It takes longer between batches than other ranks: its program or its machine is slow, not the data.";
+  if (r.batches_behind >= m("batches_behind") + 2) return "It asks after the other ranks, and does not wait for bytes. If the ranks train in step, they wait for this one: look at what its machine does to its samples.";
   return "It does as other ranks do.";
 }
 

@@ -68,4 +68,14 @@ PLANTS = [
         "./integration/browser TestFormats/media",
         [(PAGE + "numbers.js", "type.read(v, i * type.size, !big)", "type.read(v, i * type.size, true)")],
     ),
+    (
+        "the page goes back to the dataset's own plan where a person leaves a batch for its dataset",
+        "./integration/browser TestJobsPlan",
+        [(PAGE + "batch.js", 'place.to(["data", this.dataset], plan) }', 'place.to(["data", this.dataset]) }')],
+    ),
+    (
+        "a batch does not say that one of its samples cannot be shown",
+        "./integration/browser TestUnreadableSamples",
+        [(PAGE + "batch.js", 'if (tile.seen.querySelector(".broken")) this.tell();', "")],
+    ),
 ]
