@@ -162,7 +162,7 @@ func readersLimit(c *change) (sentence, cure string) {
 	if c.longest.waiting() > waits {
 		return "", ""
 	}
-	said := fmt.Sprintf("The readers limit themselves: none of %d waits more than %s of its time.", len(c.readers), share(c.longest.waiting()))
+	said := fmt.Sprintf("The readers limit themselves: none of %d waits more than %s of its time.", len(c.readers), share(max(c.longest.waiting(), 0.01)))
 	if r, after := c.last(); r != nil {
 		return fmt.Sprintf("%s %s is the last to ask, %d batches after the others of its job.", said, r, after),
 			"if the ranks train in step, the others wait for this one: look at what its machine does to its samples; faster data would change nothing"

@@ -49,8 +49,8 @@ function split(text, at) {
 function failure(error, again, signal) {
   if (!(error instanceof Problem)) console.error(error);
   const p = error instanceof Problem ? error : new Problem({ title: "The page itself has failed", detail: String(error) });
-  const box = el("div", { class: "problem", role: "alert" }, el("h2", null, p.title), el("p", null, p.detail),
-    p.faults.length > 0 && el("ul", null, p.faults.map((f) => el("li", null, `${f.parameter ?? f.name ?? ""}: ${f.reason ?? f.detail ?? ""}`))),
+  const box = el("div", { class: "problem", role: "alert" }, el("h2", null, p.title),
+    p.faults.length > 1 ? el("ul", null, p.faults.map((f) => el("li", null, `${f.name ?? ""}: ${f.reason ?? ""}`))) : el("p", null, p.detail), // the detail repeats them
     el("p", { class: "buttons" },
       again && el("button", { type: "button", onclick: again }, "Try again"),
       p.status === 401 && el("button", { type: "button", onclick: askToken }, hasToken() ? "Use another token" : "Give a token")),

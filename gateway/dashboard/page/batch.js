@@ -68,7 +68,7 @@ class Batch {
   // order says which order this is: a job may read another one.
   order(plan) {
     const p = { ...this.description.default_plan, ...plan };
-    return `${p.shuffle ? `shuffle ${p.shuffle}${p.window && p.shuffle !== "none" && p.shuffle !== "full" ? ` ${p.window}` : ""}, ` : ""}seed ${p.seed ?? 0}${orderNames.some((n) => plan[n]) ? "" : ", the dataset's own plan"}`;
+    return `${p.shuffle ? `shuffle ${p.shuffle}${p.window && p.shuffle !== "none" && p.shuffle !== "full" ? ` ${p.window}` : ""}, ` : ""}seed ${p.seed ?? 0}${orderNames.some((n) => plan[n]) ? "" : ", the dataset's own plan"}${plan.quarantine ? `, without the samples of ${plan.quarantine.slice(0, 40)}` : ""}`;
   }
 
   address(epoch, batch) {
