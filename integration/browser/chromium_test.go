@@ -141,10 +141,10 @@ func (v *tab) found() []string {
 	return append([]string(nil), v.faults...)
 }
 
-// until waits for a condition of the page's.
+// until waits for a condition of the page's. What it names may not be there yet: then it does not hold.
 func (v *tab) until(condition string) {
 	v.t.Helper()
-	v.do(chromedp.Poll(condition, nil, chromedp.WithPollingInterval(100*time.Millisecond), chromedp.WithPollingTimeout(0))) // do has a limit
+	v.do(chromedp.Poll("(() => { try { return "+condition+"; } catch { return false; } })()", nil, chromedp.WithPollingInterval(100*time.Millisecond), chromedp.WithPollingTimeout(0))) // do has a limit
 }
 
 // clean fails for whatever has gone wrong in the tab.
