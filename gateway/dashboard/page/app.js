@@ -92,7 +92,10 @@ async function render() {
     const place = {
       main, path: address.path, query: address.query, root, signal, to, title, say, askToken,
       go: (path, params) => { location.hash = to(path, params); },
-      replace: (params) => history.replaceState(null, "", to([name, ...address.path], params)),
+      replace: (params) => { // not while another address waits for its turn
+        const now = parse(location.hash);
+        if (to([now.view || name, ...now.path]) === to([name, ...address.path])) history.replaceState(null, "", to([name, ...address.path], params));
+      },
       fail: (error, again) => failure(error, again, signal),
     };
     title(view.title);

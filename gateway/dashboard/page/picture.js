@@ -81,7 +81,7 @@ export function picture(options, signal) {
     frame.removeAttribute("aria-busy");
     paint();
     tell();
-    options.moved(rectangle);
+    if (mine > 1) options.moved(rectangle); // the first one is that of the address
   }
 
   function zoom(factor, at = cursor) {
