@@ -92,7 +92,7 @@ func (b *browser) tab(t *testing.T, base string) *tab {
 			v.faults = append(v.faults, e.ExceptionDetails.Error())
 		case *runtime.EventConsoleAPICalled:
 			if e.Type == runtime.APITypeError {
-				v.faults = append(v.faults, fmt.Sprintf("%s", e.Args[0].Value))
+				v.faults = append(v.faults, fmt.Sprintf("%s %s", e.Args[0].Value, e.Args[0].Description))
 			}
 		case *page.EventJavascriptDialogOpening:
 			v.faults = append(v.faults, "a dialog: "+e.Message)

@@ -91,7 +91,10 @@ export function query(params) {
 
 // bytes asks for a body, or for a range of it.
 export async function bytes(path, options) {
-  return new Uint8Array(await (await request(path, options)).arrayBuffer());
+  const answer = await request(path, options);
+  return new Uint8Array(await answer.arrayBuffer().catch((e) => {
+    throw options?.signal?.aborted ? e : new Problem({ title: "The answer is cut", detail: "The connection ended before the last byte.", retryable: true, retryAfter: 1000, cause: e });
+  }));
 }
 
 // poll calls `ask` again and again until the signal ends, and never while the page is hidden: a tab that
