@@ -4,7 +4,7 @@
 import { bytes, json, read, request, sleep } from "./api.js";
 import { count, el, fill, size } from "./dom.js";
 import { samplesOf } from "./framed.js";
-import { about, and, classOf, datasetPath, describe, goTo, orderNames, orderOf, planOf } from "./plan.js";
+import { about, and, classOf, datasetPath, describe, goTo, orderNames, orderOf, planOf, wholeOf } from "./plan.js";
 import { details, load, mostLoaded, show as sampleView } from "./sample.js";
 import { Blobs, isSeen, line, whole } from "./show.js";
 import { look, visible } from "./values.js";
@@ -77,7 +77,7 @@ class Batch {
 
   // links lead to the batches beside this one, over the borders of epochs.
   links(plan) {
-    const { rank, world_size, balance, split, homes, ...whole } = plan;
+    const whole = wholeOf(this.place.query), { world_size } = plan;
     const link = (id, text, path, params = plan) => {
       const href = path && this.place.to(path, params);
       this[id] = href;

@@ -13,7 +13,8 @@ export const planNames = [...shares, "rank", ...order];
 const pick = (query, names) => Object.fromEntries(names.map((n) => [n, query.get(n)]).filter(([, v]) => v));
 export const planOf = (query) => pick(query, planNames);
 export const orderOf = (query) => pick(query, order);
-export const soughtOf = (query) => pick(query, query.get("world_size") ? [...order, ...shares] : orderNames);
+export const wholeOf = (query) => pick(query, orderNames); // of whole batches
+export const soughtOf = (query) => (query.get("world_size") ? pick(query, [...order, ...shares]) : wholeOf(query));
 
 export const datasetPath = (name) => `/v1/datasets/${encodeURIComponent(name)}`;
 
