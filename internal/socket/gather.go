@@ -23,8 +23,9 @@ func newSpare() chan []byte {
 
 type gatherKey struct{}
 
-// Keep is an http.Server's ConnContext: it lets Gatherer find the connection below TLS.
+// Keep is an http.Server's ConnContext: it lets Gatherer find the connection below TLS, and LocalOf that of a Unix socket.
 func Keep(ctx context.Context, c net.Conn) context.Context {
+	ctx = keepLocal(ctx, c)
 	if over, ok := c.(interface{ NetConn() net.Conn }); ok {
 		if under, ok := over.NetConn().(*conn); ok {
 			return context.WithValue(ctx, gatherKey{}, under)

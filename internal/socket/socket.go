@@ -99,6 +99,11 @@ type conn struct {
 	mu      sync.Mutex  // guards the fields below
 	waiting []byte      // writes that wait; nil: the connection has no memory for them
 	failed  error       // of a write
+	passes  []byte      // control message with a descriptor, for the next write
+
+	holding sync.Mutex // guards what follows
+	held    io.Closer  // closed with the connection
+	ended   bool
 }
 
 // Write writes p, unless a write has failed before: TLS would try its last word after a reader has
@@ -124,7 +129,11 @@ func (c *conn) Write(p []byte) (int, error) {
 		return 0, c.failed
 	}
 	var n int
-	n, c.failed = c.Conn.Write(p)
+	if c.passes != nil {
+		n, c.failed = c.writePassing(p)
+	} else {
+		n, c.failed = c.Conn.Write(p)
+	}
 	return n, c.failed
 }
 
@@ -143,6 +152,7 @@ func (c *conn) CloseWrite() error {
 func (c *conn) Close() error {
 	err := c.Conn.Close() // before the lock: it ends a write that is under way
 	c.once.Do(c.release)
+	c.closeHeld()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.giveBack()
