@@ -50,6 +50,7 @@ func floorPlan() map[string]room {
 		"internal/certs":      {ours: []string{"internal/certs"}, never: []string{"net/http"}},
 		"internal/port":       {ours: []string{"internal/quiet", "internal/socket"}, outside: []string{"github.com/rs/zerolog"}},
 		"internal/sending":    {ours: []string{"internal/socket"}},
+		"internal/shared":     {ours: []string{"internal/budget"}, outside: []string{"golang.org/x/sys"}, never: []string{"net"}},
 		"internal/quiet":      {outside: []string{"github.com/rs/zerolog"}, never: []string{"net/http"}},
 		"internal/socket":     {outside: []string{"golang.org/x/sys"}, never: []string{"net/http"}}, // socket options
 		"shuffle": {
@@ -140,7 +141,7 @@ func floorPlan() map[string]room {
 		"gateway": {
 			ours: []string{
 				"gateway/address", "gateway/admission", "gateway/audit", "gateway/auth", "gateway/body", "gateway/bottleneck", "gateway/catalog", "gateway/conditional", "gateway/dashboard", "gateway/origin", "gateway/plans", "internal/arrival", "internal/port", "internal/sending", "internal/tracing", "gateway/timing",
-				"chunkindex", "importance", "selection", "shuffle", "internal/objstore", "internal/budget", "internal/quiet", "internal/socket", // importance, selection: types, errors
+				"chunkindex", "importance", "selection", "shuffle", "internal/objstore", "internal/budget", "internal/quiet", "internal/shared", "internal/socket", // importance, selection: types, errors
 			},
 			outside: []string{
 				"github.com/go-chi/chi", "github.com/rs/zerolog", "github.com/prometheus/client_golang",
@@ -159,7 +160,7 @@ func floorPlan() map[string]room {
 		"internal/node": { // the composed process, without flags
 			ours: []string{
 				"chunkindex", "cluster", "cluster/discovery", "datapath", "datapath/diskcache", "gateway", "importance", "internal/budget", "internal/certs",
-				"internal/datasets", "internal/location", "internal/objstore", "internal/tracing", "internal/watch", "cluster/peer", "s3backend", "selection", "shuffle",
+				"internal/datasets", "internal/location", "internal/objstore", "internal/shared", "internal/tracing", "internal/watch", "cluster/peer", "s3backend", "selection", "shuffle",
 			},
 			outside: []string{"github.com/rs/zerolog", "github.com/dustin/go-humanize", "golang.org/x"},
 		},

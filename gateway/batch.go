@@ -304,9 +304,12 @@ func (g *Gateway) send(x *exchange, d *dataset, answer body.Answer, at shuffle.C
 		return err
 	}
 	defer read.Close()
+	held := &held{part: part, read: read}
+	if status == http.StatusOK && g.lend(x, d, answer, held) {
+		return nil
+	}
 	h.Set("Server-Timing", x.log.ServerTiming())
 	x.w.WriteHeader(status)
-	held := &held{part: part, read: read}
 	if x.w.Send(part.Fill(read.Segments), held.settle) != nil {
 		panic(http.ErrAbortHandler)
 	}

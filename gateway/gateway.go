@@ -22,6 +22,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/plans"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/port"
+	"github.com/millrace-data/millrace/internal/shared"
 	"github.com/millrace-data/millrace/internal/tracing"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -88,6 +89,7 @@ type Config struct {
 	Reload  func(ctx context.Context, only string) ([]Change, error) // reads again what is to be served, of one dataset or ("") of all, and calls Serve; nil: there is nothing to read
 	Follows bool                                                     // generations change by themselves, without Reload
 	Budget  *budget.Budget
+	Shared  *shared.Pool // lends memory to readers on this machine; nil: they get bytes
 	Log     zerolog.Logger
 	Version string
 	Stats   func() []Stat

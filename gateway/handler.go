@@ -53,6 +53,7 @@ func (g *Gateway) edge(row route) http.HandlerFunc {
 		start := time.Now()
 		x := &exchange{w: sending.New(w, r, start, g.pressed, &g.records), id: requestID(r), start: start, route: row}
 		g.begin(x, r)
+		g.letGo(x)
 		x.w.Begins = func() { x.log.Enter(timing.Send) }
 		x.w.Header().Set("X-Request-Id", x.id)
 		x.w.Header().Set("X-Content-Type-Options", "nosniff")

@@ -88,6 +88,7 @@ func (c *serveConfig) defineMemory(f *cli.Flags) {
 		policies = append(policies, string(p))
 	}
 	f.Choice(&c.CachePolicy, "cache-policy", policies[0], "which chunks leave memory first, of those that no reader comes for soon", policies...)
+	f.Flag(&c.NoShared, "no-shared-memory", "send bytes to readers on this machine too, rather than have them map memory")
 	f.Flag(&c.NoPrefetch, "no-prefetch", "do not fetch ahead of the readers")
 }
 

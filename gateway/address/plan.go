@@ -111,9 +111,10 @@ const maxFields = 256
 type Form struct {
 	Name        string // as format= names it
 	ContentType string
-	Native      bool // the dataset's own: the stored bytes, in its framing
-	Fields      bool // parts of samples can be left out
-	Table       bool // a table may tell keys and parts
+	Also        string // another media type that stands for this form in Accept; "": none
+	Native      bool   // the dataset's own: the stored bytes, in its framing
+	Fields      bool   // parts of samples can be left out
+	Table       bool   // a table may tell keys and parts
 }
 
 // View is how an answer shows its samples: what format=, fields= and table= say.
@@ -167,7 +168,11 @@ func (v *View) Negotiate(accept string, forms []Form) error {
 	all := offers(forms, v.Fields != nil)
 	var types []string
 	for _, f := range all {
-		if q := Quality(accept, f.ContentType); q > best {
+		q := Quality(accept, f.ContentType)
+		if f.Also != "" && Names(accept, f.Also) {
+			q = max(q, Quality(accept, f.Also))
+		}
+		if q > best {
 			best, v.Form = q, f
 		}
 		if !slices.Contains(types, f.ContentType) {
@@ -178,6 +183,17 @@ func (v *View) Negotiate(accept string, forms []Form) error {
 		return Refuse(NotAcceptable, "this is served as %s", strings.Join(types, ", "))
 	}
 	return nil
+}
+
+// Names reports whether an Accept header names a content type itself, not by a range, and takes it.
+func Names(accept, contentType string) bool {
+	for media := range strings.SplitSeq(accept, ",") {
+		name, params, _ := strings.Cut(media, ";")
+		if strings.EqualFold(strings.TrimSpace(name), contentType) && qValue(params) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // Quality returns how much an Accept header likes a content type, 0 to 1: the most specific range that covers it counts.

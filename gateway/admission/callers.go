@@ -20,12 +20,13 @@ type Callers struct {
 // caller is what one of them takes.
 type caller struct {
 	bodies   int64 // bytes of answers that are being read or sent
+	lent     int64 // bytes of memory that its processes hold
 	requests *rate.Limiter
 }
 
 // idle reports whether a caller takes nothing, and may make as many requests as one that was never seen.
 func (c *caller) idle(now time.Time) bool {
-	return c.bodies == 0 && c.requests.TokensAt(now) >= float64(c.requests.Burst())
+	return c.bodies == 0 && c.lent == 0 && c.requests.TokensAt(now) >= float64(c.requests.Burst())
 }
 
 // mostCallers is how many callers are known before those are forgotten who are idle.
@@ -94,5 +95,26 @@ func (a *Account) Hold(n int64) (release func(), ok bool) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		one.bodies -= n
+	}, true
+}
+
+// Lend takes n bytes out of the memory that the caller may hold, for its processes to keep. What they keep never hinders an answer that
+// is sent: Hold does not count it.
+func (a *Account) Lend(n int64) (release func(), ok bool) {
+	if a == nil || a.Memory <= 0 {
+		return func() {}, true
+	}
+	c := a.Callers
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	one := c.get(a.Name, time.Now())
+	if one.lent+n > a.Memory {
+		return nil, false
+	}
+	one.lent += n
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		one.lent -= n
 	}, true
 }

@@ -136,6 +136,9 @@ func (g *Guard) GrantsSources(p Principal, mixture string) bool {
 // Limits returns the limits of a principal.
 func (g *Guard) Limits(p Principal) Limits { return g.policy.Load().limit(p) }
 
+// Version is another number once the rules have changed.
+func (g *Guard) Version() int64 { return g.loaded.Load() }
+
 // Stats says how the access file is.
 type Stats struct {
 	Tokens  int       // that the policy in use knows, expired ones too

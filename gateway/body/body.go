@@ -383,6 +383,13 @@ func (b *Body) Part(s Span) Part {
 // Size returns the length of the part in bytes.
 func (p Part) Size() int64 { return p.span.Length }
 
+// Divide returns the table of a whole body in the framed form, and the part of the body that follows it.
+func (p Part) Divide() (table []byte, samples Part) {
+	first := p.body.pieces[0]
+	table = p.body.text[first.offset : first.offset+first.length]
+	return table, p.body.Part(Span{int64(len(table)), p.span.Length - int64(len(table))})
+}
+
 // Wanted returns the ranges of the samples that the part needs, chunk by chunk, and their number. Samples are always
 // read whole, so that they can be cached, shared and checked. The ranges are valid until the body is put back.
 func (p Part) Wanted() ([]chunkindex.ChunkRanges, int) {

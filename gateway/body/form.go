@@ -24,6 +24,9 @@ const (
 	contentRows   = "application/vnd.millrace.rows"
 )
 
+// SharedType is the media type of a table in the framed form whose samples do not follow it, but lie in memory that the reader maps.
+const SharedType = "application/vnd.millrace.shared"
+
 // Forms lists the forms of a dataset, its own first.
 func Forms(x plans.Index) []address.Form {
 	tar := address.Form{Name: webdataset.Name, ContentType: contentTar, Fields: true}
@@ -52,7 +55,7 @@ func Forms(x plans.Index) []address.Form {
 	}
 	return append(all,
 		address.Form{Name: formArrow, ContentType: "application/vnd.apache.arrow.stream", Fields: true},
-		address.Form{Name: formFramed, ContentType: "application/vnd.millrace.framed", Fields: true, Table: true})
+		address.Form{Name: formFramed, ContentType: "application/vnd.millrace.framed", Also: SharedType, Fields: true, Table: true})
 }
 
 // layout is how a form lays a body out. It reads the index only.

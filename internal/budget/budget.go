@@ -159,6 +159,14 @@ func (b *Budget) TryReserve(n int64) (*Reservation, bool) {
 	return &Reservation{budget: b, n: n}, true
 }
 
+// ReserveNow is TryReserve for a caller that may have others give bytes back.
+func (b *Budget) ReserveNow(n int64) (*Reservation, bool) {
+	if n < 0 || n > b.total || b.Waiting() > 0 || !b.take(n, true) {
+		return nil, false
+	}
+	return &Reservation{budget: b, n: n}, true
+}
+
 // TrySwap takes n bytes if they are free now, though others may wait: for a caller that gives back more than n bytes as
 // soon as it has them, so that those who wait gain by it.
 func (b *Budget) TrySwap(n int64) (*Reservation, bool) {

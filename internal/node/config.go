@@ -50,6 +50,7 @@ type Config struct {
 	PartSize   int64 // of one store read at most
 	CheckSHA   bool  // compare SHA-256 too when a chunk arrives
 	NoPrefetch bool
+	NoShared   bool // readers on this machine get bytes, never memory
 	Traces     bool // sent where the environment names a collector
 
 	Cluster ClusterConfig

@@ -17,6 +17,7 @@ import (
 	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/gateway/audit"
 	"github.com/millrace-data/millrace/gateway/auth"
+	"github.com/millrace-data/millrace/internal/shared"
 	"github.com/millrace-data/millrace/internal/tracing"
 	"github.com/millrace-data/millrace/internal/tracing/export"
 )
@@ -60,6 +61,7 @@ type Node struct {
 	guard        *auth.Guard // nil: no credentials are asked for
 	audit        *audit.Log  // nil: none is kept
 	trace        tracing.Tracer
+	shared       *shared.Pool // nil: no memory is lent
 }
 
 // Close closes what New has opened. Run must have ended.
@@ -120,6 +122,9 @@ func (s *Node) open(ctx context.Context) error {
 		return err
 	}
 	cfg.Budget = s.main().budget
+	if cfg.Shared, err = s.openShared(); err != nil {
+		return err
+	}
 	if s.peers != nil {
 		cfg.Cluster, cfg.Awaits = s.clusterPage, s.peers.cluster.Awaits
 	}
@@ -245,6 +250,12 @@ func (s *Node) join(ctx context.Context, l listeners) error {
 		return nil
 	})
 	s.watchAccess(rest, g.Go)
+	if s.shared != nil {
+		g.Go(func() error {
+			s.shared.Run(rest)
+			return nil
+		})
+	}
 	if l.admin != nil {
 		g.Go(func() error { return gateway.ServeAdmin(rest, s.gateway, l.admin, s.tls) })
 	}

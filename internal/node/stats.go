@@ -18,6 +18,7 @@ func (s *Node) stats() []gateway.Stat {
 	out = append(out, s.certificateStats()...)
 	out = append(out, s.accessStats()...)
 	out = append(out, s.keeper.stats()...)
+	out = append(out, s.sharedStats()...)
 	at := map[string]int{}
 	for _, v := range s.divisions {
 		t := v.path.Stats()

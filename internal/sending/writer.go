@@ -291,6 +291,14 @@ func (w *Writer) writeWhole(p []byte, left int) {
 	}
 }
 
+// FlushError sends what the server still keeps for itself.
+func (w *Writer) FlushError() error {
+	if err := w.control.Flush(); err != nil && w.Err == nil {
+		w.Err = err
+	}
+	return w.Err
+}
+
 // MustWrite writes all of p or aborts the connection: a response that has begun ends whole or not at all.
 func (w *Writer) MustWrite(p []byte) {
 	if w.Send(net.Buffers{p}, nil) != nil {

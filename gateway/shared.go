@@ -1,0 +1,106 @@
+package gateway
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/millrace-data/millrace/gateway/address"
+	"github.com/millrace-data/millrace/gateway/body"
+	"github.com/millrace-data/millrace/gateway/timing"
+	"github.com/millrace-data/millrace/internal/shared"
+	"github.com/millrace-data/millrace/internal/socket"
+)
+
+// leastShared is the least length of samples in bytes that are sent as memory: of fewer, the bytes are as cheap.
+const leastShared = 64 << 10
+
+// letGo ends the leases that a request names: its reader does not look at their memory any more.
+func (g *Gateway) letGo(x *exchange) {
+	values := x.r.Header.Values("Millrace-Release")
+	if len(values) == 0 || g.cfg.Shared == nil {
+		return
+	}
+	local := socket.LocalOf(x.r.Context())
+	if local == nil {
+		return
+	}
+	var leases []uint64
+	for text := range strings.SplitSeq(strings.Join(values, ","), ",") {
+		if n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 64); err == nil {
+			leases = append(leases, n)
+		}
+	}
+	g.lender(local).Release(leases)
+}
+
+// lender is what lends memory to the other end of a connection.
+func (g *Gateway) lender(local *socket.Local) *shared.Lender {
+	return local.Holds(func() io.Closer { return g.cfg.Shared.Lender() }).(*shared.Lender)
+}
+
+// lend answers with a whole body in the framed form: the table as bytes, and the samples as memory that the reader maps. It reports
+// whether it could. Where it cannot, nothing was sent, and the bytes are to be sent as always.
+func (g *Gateway) lend(x *exchange, d *dataset, answer body.Answer, held *held) bool {
+	local := socket.LocalOf(x.r.Context())
+	if g.cfg.Shared == nil || local == nil || !answer.View.Form.Table || !address.Names(x.accept(), body.SharedType) {
+		return false
+	}
+	table, samples := held.part.Divide()
+	if samples.Size() < leastShared {
+		return false
+	}
+	release, ok := x.account.Lend(samples.Size())
+	if !ok {
+		return false
+	}
+	lease, ok := g.lender(local).Lend(samples.Size(), shared.Purpose{
+		Principal: x.principal.Name, Dataset: d.Name() + " " + d.Index.Generation(), Rules: g.access.Version(),
+	}, release)
+	if !ok {
+		release()
+		return false
+	}
+	sent := false
+	defer func() { lease.Sent(sent) }()
+	x.log.Enter(timing.Send)
+	gather(lease.Bytes, samples.Fill(held.read.Segments))
+	held.read.Close()
+	h := x.w.Header()
+	h.Set("Content-Type", body.SharedType)
+	h.Set("Content-Length", strconv.Itoa(len(table)))
+	h.Set("Millrace-Shared", describeLease(lease, samples.Size()))
+	h.Set("Server-Timing", x.log.ServerTiming())
+	local.Pass(lease.Descriptor)
+	x.w.WriteHeader(http.StatusOK)
+	x.w.MustWrite(table)
+	if x.w.FlushError() != nil { // the descriptor has to be on its way before it is closed here
+		panic(http.ErrAbortHandler)
+	}
+	x.w.Bytes += samples.Size()
+	sent = true
+	return true
+}
+
+// gather copies parts, one after the other.
+func gather(to []byte, parts net.Buffers) {
+	for _, p := range parts {
+		to = to[copy(to, p):]
+	}
+}
+
+// describeLease is the header that tells the reader which memory holds the samples.
+func describeLease(l shared.Lease, length int64) string {
+	text := fmt.Sprintf("lease=%d, segment=%d, size=%d, length=%d", l.Number, l.Segment, len(l.Bytes), length)
+	if l.Descriptor >= 0 {
+		text += ", descriptor"
+	}
+	if len(l.Gone) > 0 {
+		text += ", gone=" + strings.ReplaceAll(fmt.Sprintf("%d", l.Gone), "[", "(")
+		text = strings.ReplaceAll(text, "]", ")")
+	}
+	return text
+}

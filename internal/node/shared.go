@@ -1,0 +1,38 @@
+package node
+
+import (
+	"strings"
+
+	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/internal/shared"
+)
+
+// openShared makes what lends memory to readers that come over a Unix socket; nil where nobody can come so, or no memory can be lent.
+func (s *Node) openShared() (*shared.Pool, error) {
+	if s.cfg.NoShared || !strings.Contains(s.cfg.Listen, "unix:") {
+		return nil, nil
+	}
+	pool, err := shared.New(shared.Config{Budget: s.main().budget})
+	if err != nil {
+		s.log.Info().Str("cause", err.Error()).Msg("no shared memory: readers on this machine get bytes")
+		return nil, nil
+	}
+	s.shared = pool
+	s.closers = append(s.closers, pool.Close)
+	return pool, nil
+}
+
+// sharedStats names the counters of memory that is lent.
+func (s *Node) sharedStats() []gateway.Stat {
+	if s.shared == nil {
+		return nil
+	}
+	t := s.shared.Stats()
+	return []gateway.Stat{
+		{Name: "shared_bytes", Help: "Bytes of memory for readers on this machine.", Value: float64(t.Bytes)},
+		{Name: "shared_lent_bytes", Help: "Bytes of this memory that readers hold.", Value: float64(t.Lent)},
+		{Name: "shared_segments", Help: "Descriptors that are open for this memory.", Value: float64(t.Segments)},
+		{Name: "shared_batches_total", Help: "Batches that readers were given as memory.", Value: float64(t.Leases)},
+		{Name: "shared_refused_total", Help: "Batches that were sent as bytes, since there was no memory to give.", Value: float64(t.Refused)},
+	}
+}

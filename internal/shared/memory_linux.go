@@ -1,0 +1,123 @@
+package shared
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// memory is a file without a name, mapped by this process for writing. Its length is fixed, and nobody else can get write access.
+type memory struct {
+	descriptor int
+	bytes      []byte // nil: it is unmapped
+}
+
+const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_FUTURE_WRITE | unix.F_SEAL_SEAL
+
+// newMemory makes memory of size bytes, all of which are there.
+func newMemory(size int) (_ *memory, err error) {
+	made, err := unix.MemfdCreate("millrace", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
+	if errors.Is(err, unix.EINVAL) { // a kernel before 6.3
+		made, err = unix.MemfdCreate("millrace", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("make memory to lend: %w", err)
+	}
+	// A lease counts the descriptions that were opened by a path. The one that the memory was made with is none of them.
+	descriptor, err := reopen(made, unix.O_RDWR)
+	unix.Close(made)
+	if err != nil {
+		return nil, err
+	}
+	m := &memory{descriptor: descriptor}
+	defer func() {
+		if err != nil {
+			m.close()
+			err = fmt.Errorf("make %d bytes of memory to lend: %w", size, err)
+		}
+	}()
+	if err := unix.Ftruncate(descriptor, int64(size)); err != nil {
+		return nil, err
+	}
+	// Without it a machine that is out of memory would end the process at a write.
+	if err := unix.Fallocate(descriptor, 0, 0, int64(size)); err != nil {
+		return nil, err
+	}
+	if m.bytes, err = unix.Mmap(descriptor, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE); err != nil {
+		return nil, err
+	}
+	_, err = unix.FcntlInt(uintptr(descriptor), unix.F_ADD_SEALS, seals)
+	return m, err
+}
+
+// reopen opens the file of a descriptor once more.
+func reopen(descriptor, flags int) (int, error) {
+	again, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", descriptor), flags|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("open memory to lend once more: %w", err)
+	}
+	return again, nil
+}
+
+// reader returns a descriptor to read the memory by. The caller closes it.
+func (m *memory) reader() (int, error) { return reopen(m.descriptor, unix.O_RDONLY) }
+
+// held reports whether another process has the memory open or mapped, or a descriptor is on its way there.
+func (m *memory) held() bool {
+	if _, err := unix.FcntlInt(uintptr(m.descriptor), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
+		return true
+	}
+	_, err := unix.FcntlInt(uintptr(m.descriptor), unix.F_SETLEASE, unix.F_UNLCK)
+	return err != nil
+}
+
+// unmap takes the memory away from this process. Those who have mapped it keep it.
+func (m *memory) unmap() {
+	if m.bytes != nil {
+		_ = unix.Munmap(m.bytes)
+		m.bytes = nil
+	}
+}
+
+// close ends this process's part.
+func (m *memory) close() {
+	m.unmap()
+	_ = unix.Close(m.descriptor)
+}
+
+func closeDescriptor(descriptor int) { _ = unix.Close(descriptor) }
+
+// probe says why no memory can be lent here, or nothing.
+func probe() error {
+	m, err := newMemory(os.Getpagesize())
+	if err != nil {
+		return err
+	}
+	defer m.close()
+	if m.held() {
+		return errNoLeases
+	}
+	reader, err := m.reader()
+	if err != nil {
+		return err
+	}
+	held := m.held()
+	closeDescriptor(reader)
+	if !held || m.held() {
+		return errNoLeases
+	}
+	return nil
+}
+
+var errNoLeases = errors.New("the kernel does not tell whether memory is still held")
+
+// mostDescriptors leaves most of the files that may be open to connections, the store and the index.
+func mostDescriptors() int {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return mostSegments
+	}
+	return int(min(mostSegments, limit.Cur/8))
+}

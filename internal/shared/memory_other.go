@@ -1,0 +1,19 @@
+//go:build !linux
+
+package shared
+
+import "errors"
+
+// memory is lent on Linux alone.
+type memory struct{ bytes []byte }
+
+var errNoMemory = errors.New("memory is lent on Linux alone")
+
+func newMemory(int) (*memory, error)   { return nil, errNoMemory }
+func (m *memory) reader() (int, error) { return -1, errNoMemory }
+func (m *memory) held() bool           { return false }
+func (m *memory) unmap()               {}
+func (m *memory) close()               {}
+func closeDescriptor(int)              {}
+func probe() error                     { return errNoMemory }
+func mostDescriptors() int             { return 0 }
