@@ -24,6 +24,7 @@ from . import (
     gateway_rights,
     index,
     judges,
+    lent,
     living,
     local,
     named,
@@ -41,4 +42,4 @@ from . import (
     watching,
 )
 
-PLANTS = [plant for room in (stores, index, packing, parquet, named, fields, caches, datapath, closing, order, gateway, gateway_rights, auth, certs, judges, cluster, clients, programs, living, local, pages, page, page_live, selections, samples, frameworks, release, watching) for plant in room.PLANTS]
+PLANTS = [plant for room in (stores, index, packing, parquet, named, fields, caches, datapath, closing, order, gateway, gateway_rights, auth, certs, judges, lent, cluster, clients, programs, living, local, pages, page, page_live, selections, samples, frameworks, release, watching) for plant in room.PLANTS]

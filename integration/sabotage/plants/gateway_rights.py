@@ -115,7 +115,7 @@ PLANTS = [
     (
         "admission: callers who have used their burst are forgotten",
         "./gateway/admission TestCallersAreForgotten",
-        [("gateway/admission/callers.go", "return c.bodies == 0 && c.requests.TokensAt(now) >= float64(c.requests.Burst())", "return c.bodies == 0 && !now.IsZero()")],
+        [("gateway/admission/callers.go", "return c.bodies == 0 && c.lent == 0 && c.requests.TokensAt(now) >= float64(c.requests.Burst())", "return c.bodies == 0 && !now.IsZero()")],
     ),
     (
         "admission: one that holds memory is forgotten",
