@@ -64,7 +64,7 @@ frameworks-test: build deps ## the Python client with torch 2, current trainers,
 	python3 tools/pytest.py --frameworks
 
 integration: deps ## the system through its front door: directory, MinIO, versitygw, odd requests, proxies, the README's tour
-	cd integration && python3 ../tools/gotest.py integration -count=1 $(if $(MILLRACE_LONG),-timeout 4h,-timeout 40m) . ./harness
+	cd integration && python3 ../tools/gotest.py integration -count=1 $(if $(MILLRACE_LONG),-timeout 4h,-timeout 40m) . ./harness ./lent
 
 browser-test: deps ## the page of real gateways in Chromium: every view and format, sizes, themes, hostile data; pictures in bin/screenshots; Linux
 	cd integration && python3 ../tools/gotest.py browser-test -count=1 $(if $(MILLRACE_LONG),-timeout 4h,-timeout 20m) ./browser

@@ -233,7 +233,6 @@ func (l *Lender) Release(leases []uint64) {
 				s.ended = nil
 			}
 			s.state, s.since = free, time.Now()
-			poison(s.bytes)
 		}
 	}
 }

@@ -1,5 +1,0 @@
-//go:build !poison
-
-package shared
-
-func poison([]byte) {}
