@@ -59,13 +59,13 @@ func parse(args []string) (options, error) {
 		cache = filepath.Join(os.Getenv("HOME"), ".cache")
 	}
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
-	f.StringVar(&o.goals, "goals", "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17", "goals to measure")
+	f.StringVar(&o.goals, "goals", "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18", "goals to measure")
 	f.IntVar(&o.rounds, "rounds", 7, "rounds of alternating arms")
 	f.BoolVar(&o.quick, "quick", false, "little data and few rounds: shows that everything runs, measures nothing")
 	f.StringVar(&o.gateway, "gateway", "bin/millrace", "the gateway's `binary`")
 	f.StringVar(&o.minio, "minio", filepath.Join(cache, "millrace", "bin", "minio"), "MinIO's `binary`")
 	f.StringVar(&o.wire, "wire", "bin/wire", "the `binary` of bench/wire, for goal 10")
-	f.StringVar(&o.interpreter, "python", "python3", "Python `interpreter` with boto3, for goal 10")
+	f.StringVar(&o.interpreter, "python", "python3", "Python `interpreter` with boto3, NumPy and torch, for goals 10 and 18")
 	f.StringVar(&o.out, "out", "", "write the table to this `file`, as well as to standard error")
 	f.StringVar(&o.profile, "profile", "", "write CPU profiles of the warm gateway into this `directory`")
 	f.StringVar(&o.dir, "dir", "", "where the data lies while this runs (default a temporary directory)")
@@ -134,7 +134,7 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 			return fmt.Errorf("shaped store, plan-aware: %w", err)
 		}
 	}
-	if o.wants(1, 2, 3, 4, 6, 7, 8, 10, 11, 12, 13, 16, 17) {
+	if o.wants(1, 2, 3, 4, 6, 7, 8, 10, 11, 12, 13, 16, 17, 18) {
 		if err := s.real(ctx); err != nil {
 			return err
 		}
@@ -162,6 +162,7 @@ func (s *suite) real(ctx context.Context) (err error) {
 		{[]int{13}, s.tiers},
 		{[]int{16}, s.peers},
 		{[]int{17}, s.warmTLS},
+		{[]int{18}, s.shared},
 	}
 	for _, step := range steps {
 		if s.wants(step.goals...) {

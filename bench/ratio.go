@@ -74,10 +74,11 @@ func (t *table) single(goal int, what string, values []float64, unit string, bou
 	})
 }
 
-func gigabytes(x float64) string { return fmt.Sprintf("%.3g GB/s", x/1e9) }
-func perSecond(x float64) string { return fmt.Sprintf("%.4g samples/s", x) }
-func nanoPerKB(x float64) string { return fmt.Sprintf("%.4g ns/KB", x*1e12) }
-func seconds(x float64) string   { return fmt.Sprintf("%.4g s", x) }
+func gigabytes(x float64) string      { return fmt.Sprintf("%.3g GB/s", x/1e9) }
+func perSecond(x float64) string      { return fmt.Sprintf("%.4g samples/s", x) }
+func nanoPerKB(x float64) string      { return fmt.Sprintf("%.4g ns/KB", x*1e12) }
+func microPerSample(x float64) string { return fmt.Sprintf("%.4g us/sample", x*1e6) }
+func seconds(x float64) string        { return fmt.Sprintf("%.4g s", x) }
 
 // sorted is the table by goal.
 func (t table) sorted() table {

@@ -1,0 +1,111 @@
+"""Goal 18: batches in shared memory against a bare loop of readinto over loopback, with every sample summed in both.
+
+shared.py SOCKET GATEWAY DATASET QUERY SPAN ROUNDS PID
+
+SOCKET and GATEWAY are two addresses of one gateway, whose process is PID. Arms alternate; each reads for SPAN seconds. Prints samples per
+second and processor seconds per sample, of the gateway and the reader together: {"shared": [...], "socket": [...], "shared_cpu": [...],
+"socket_cpu": [...]}. The sums have to be equal.
+"""
+
+from __future__ import annotations
+
+import http.client
+import itertools
+import json
+import os
+import struct
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+
+import millrace
+
+TICKS = os.sysconf("SC_CLK_TCK")
+HEADER = 40  # bytes of the framed form before the lengths
+
+
+def processor(pid: int) -> float:
+    """Seconds that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def total(view: memoryview) -> int:
+    """The sum of the whole 64-bit words of a sample."""
+    return int(np.frombuffer(view, np.uint64, len(view) // 8).sum())
+
+
+def by_memory(client: millrace.Client, query: dict[str, Any], first: int) -> Iterator[tuple[int, int]]:
+    """Gives samples and sum of each batch that the client hands out."""
+    for number in itertools.count(first):
+        for batch in client.epoch(number, progress=False, **query):
+            views = batch.views()
+            yield len(views), sum(map(total, views))
+
+
+def by_readinto(conn: http.client.HTTPConnection, buffer: memoryview, path: str, words: str, first: int) -> Iterator[tuple[int, int]]:
+    """The same over one connection into one buffer, and nothing else."""
+    number, batch = first, 0
+    while True:
+        conn.request("GET", f"{path}/epochs/{number}/batches/{batch}?format=framed&{words}")
+        answer = conn.getresponse()
+        if answer.status != 200:
+            raise SystemExit(f"batch {batch}: {answer.status} {answer.read(300)!r}")
+        left = body = buffer[: int(answer.headers["Content-Length"])]
+        while len(left):
+            n = answer.readinto(left)
+            if n == 0:
+                raise SystemExit(f"batch {batch} ended early")
+            left = left[n:]
+        answer.read()
+        samples, begins = struct.unpack_from("<I", body, 8)[0], struct.unpack_from("<I", body, 28)[0]
+        bounds = [begins, *itertools.accumulate(struct.unpack_from(f"<{samples}I", body, HEADER), initial=begins)][1:]
+        yield samples, sum(total(body[a:b]) for a, b in itertools.pairwise(bounds))
+        batch += 1
+        if batch == int(answer.headers["Millrace-Batches"]):
+            number, batch = number + 1, 0
+
+
+def measured(batches: Iterator[tuple[int, int]], pid: int, span: float) -> tuple[float, float, list[int]]:
+    """Returns samples per second, processor seconds per sample, and the sums of the first batches."""
+    next(batches)  # connections and buffers
+    used, begun = processor(pid) + time.process_time(), time.monotonic()
+    samples, sums = 0, list[int]()
+    for n, s in batches:
+        samples += n
+        sums.append(s)
+        if time.monotonic() - begun > span:
+            break
+    took = time.monotonic() - begun
+    return samples / took, (processor(pid) + time.process_time() - used) / samples, sums[:8]
+
+
+def main() -> None:
+    socket, gateway, dataset, words, span, rounds, pid = sys.argv[1:]
+    query: dict[str, Any] = {k: int(v) if v.isdigit() else v for k, v in (w.split("=") for w in words.split("&"))}
+    found: dict[str, list[float]] = {"shared": [], "socket": [], "shared_cpu": [], "socket_cpu": []}
+    conn, buffer = http.client.HTTPConnection(urlsplit(gateway).netloc), memoryview(bytearray(64 << 20))
+    with millrace.Client(f"unix:{socket}", dataset=dataset, check="never") as client:
+        for turn in range(int(rounds) + 1):  # the first one makes memory and connections, and does not count
+            sums = []
+            for arm, batches in (
+                ("shared", by_memory(client, query, turn * 1000)),
+                ("socket", by_readinto(conn, buffer, f"/v1/datasets/{dataset}", words, turn * 1000)),
+            ):
+                rate, cost, some = measured(batches, int(pid), float(span))
+                batches.close()  # type: ignore[attr-defined]
+                found[arm].append(rate)
+                found[f"{arm}_cpu"].append(cost)
+                sums.append(some)
+            if any(a != b for a, b in zip(*sums)):
+                raise SystemExit(f"round {turn}: the arms have read different samples: {sums}")
+    print(json.dumps({arm: values[1:] for arm, values in found.items()}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""Goal 18: the memory of a gateway and of the workers of a DataLoader that read from it, each page counted once.
+
+together.py SOCKET DATASET QUERY WORKERS PID
+
+Prints {"pss": bytes of all processes, "alone": bytes of the same processes without the gateway and with nothing to read, "rate": samples per
+second}. A page that n processes have mapped counts as 1/n in each (PSS).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, IterableDataset
+
+import millrace.torch
+
+LONG = 4.0  # seconds that workers read before their memory is taken
+
+
+class Nothing(IterableDataset):  # type: ignore[misc]
+    """What makes workers import torch and wait."""
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        while True:
+            time.sleep(0.05)
+            yield torch.zeros(1)
+
+
+def shares(pids: list[int]) -> int:
+    """The memory of processes together."""
+    total = 0
+    for pid in pids:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        total += next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) << 10
+    return total
+
+
+def family() -> list[int]:
+    """This process and its children."""
+    children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+    return [os.getpid(), *map(int, children)]
+
+
+def main() -> None:
+    socket, dataset, words, workers, pid = sys.argv[1:]
+    query: dict[str, Any] = {k: int(v) if v.isdigit() else v for k, v in (w.split("=") for w in words.split("&"))}
+    nothing = iter(DataLoader(Nothing(), batch_size=None, num_workers=int(workers)))
+    for _ in range(10 * int(workers)):
+        next(nothing)
+    alone = shares(family())
+    del nothing
+    data = millrace.torch.Dataset(f"unix:{socket}", dataset, **query)
+    loader = millrace.torch.DataLoader(data, num_workers=int(workers))
+    samples, most, epoch, begun = 0, 0, 0, time.monotonic()
+    while time.monotonic() - begun < LONG:
+        data.set_epoch(epoch)
+        for batch in loader:
+            samples += len(batch)
+            if time.monotonic() - begun > LONG / 2:
+                most = max(most, shares([*family(), int(pid)]))
+            if time.monotonic() - begun > LONG:
+                break
+        epoch += 1
+    print(json.dumps({"pss": most, "alone": alone, "rate": samples / (time.monotonic() - begun)}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+)
+
+// sharedRates are what readers on the gateway's machine reach, by round: samples per second, and processor seconds of gateway and reader
+// together for each sample, in shared memory and over a socket.
+type sharedRates struct {
+	Shared    []float64 `json:"shared"`
+	Socket    []float64 `json:"socket"`
+	SharedCPU []float64 `json:"shared_cpu"`
+	SocketCPU []float64 `json:"socket_cpu"`
+}
+
+// together is the memory of a gateway and eight workers, and of such workers that read nothing.
+type together struct {
+	PSS   float64 `json:"pss"`
+	Alone float64 `json:"alone"`
+}
+
+const sharedWorkers = 8
+
+// shared measures readers on the gateway's machine.
+func (s *suite) shared(ctx context.Context) error {
+	for _, d := range []set{s.world.photos, s.world.text} {
+		if err := s.sharedSet(ctx, d); err != nil {
+			return fmt.Errorf("shared memory, %s: %w", d.name, err)
+		}
+	}
+	return nil
+}
+
+func (s *suite) sharedSet(ctx context.Context, d set) error {
+	s.logf("shared memory, %s: %d rounds of 2 arms", d.name, s.rounds)
+	socket := filepath.Join(s.dir, "socket")
+	budget := 2 * s.room() // half of it is for readers
+	gw, err := s.world.serveAt(ctx, socket, budget, nil)
+	if err != nil {
+		return err
+	}
+	defer gw.stop()
+	if _, err := read(ctx, gw.addr, conns, 0, d.once(0)); err != nil {
+		return err
+	}
+	query := fmt.Sprintf("shuffle=window&window=%d", window)
+	pid := fmt.Sprint(gw.cmd.Process.Pid)
+	var found sharedRates
+	if err := s.script(ctx, &found, "shared.py", socket, "http://"+gw.addr, d.name, query, fmt.Sprint(s.span.Seconds()), fmt.Sprint(s.rounds), pid); err != nil {
+		return err
+	}
+	goal := 1.6
+	if d.name == "text" {
+		goal = 1.2
+	}
+	s.table.paired(18, "shared memory, "+d.name+", against a bare readinto loop over loopback, every sample summed in both", found.Shared, found.Socket, perSecond, goal, false)
+	s.table.paired(18, "processor time of gateway and reader, "+d.name+", against the same", found.SharedCPU, found.SocketCPU, microPerSample, 0.6, true)
+	var held []float64
+	for range min(s.rounds, 3) {
+		var one together
+		if err := s.script(ctx, &one, "together.py", socket, d.name, query, fmt.Sprint(sharedWorkers), pid); err != nil {
+			return err
+		}
+		held = append(held, (one.PSS-one.Alone-float64(budget))/(1<<20))
+	}
+	s.table.single(18, fmt.Sprintf("memory of the gateway and %d workers together (PSS) over the budget and torch itself, %s", sharedWorkers, d.name), held, " MiB", 150)
+	return nil
+}
