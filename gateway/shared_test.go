@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -260,5 +261,44 @@ func TestBytesWhereThereIsNoMemory(t *testing.T) {
 	}
 	if a := r.do("GET", "/epoch/0/batch/0"); a.StatusCode != 200 {
 		t.Errorf("somebody else got %d", a.StatusCode)
+	}
+}
+
+// TestDescriptorsThatComeAreClosed: a reader cannot fill the gateway's table of files.
+func TestDescriptorsThatComeAreClosed(t *testing.T) {
+	_, _, connect := serveNeighbours(t, 60, 1<<10, 64<<20)
+	n := connect()
+	var pipe [2]int
+	if err := syscall.Pipe2(pipe[:], syscall.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	read := os.NewFile(uintptr(pipe[0]), "pipe")
+	defer read.Close()
+	if _, _, err := n.conn.WriteMsgUnix([]byte("GET /healthz HT"), syscall.UnixRights(pipe[1], pipe[1]), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Close(pipe[1]); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := n.conn.WriteMsgUnix([]byte("TP/1.1\r\nHost: localhost\r\n\r\n"), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(n.in, nil)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("got %v, %v", resp, err)
+	}
+	resp.Body.Close()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := io.ReadAll(read)
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the gateway keeps a descriptor that it was sent")
 	}
 }

@@ -149,3 +149,38 @@ func TestCallersAtATime(t *testing.T) {
 		t.Errorf("got %d bytes held, want 0", n)
 	}
 }
+
+// TestMemoryThatIsLent: what a caller's processes keep is bounded by its share, and never hinders what is sent to it.
+func TestMemoryThatIsLent(t *testing.T) {
+	var c Callers
+	a := &Account{Callers: &c, Name: "a", Memory: 100}
+	first, ok := a.Lend(60)
+	if !ok {
+		t.Fatal("60 of 100 bytes were refused")
+	}
+	if _, ok := a.Lend(41); ok {
+		t.Error("got 101 of 100 bytes")
+	}
+	body, ok := a.Hold(100)
+	if !ok {
+		t.Error("what is lent hinders an answer")
+	}
+	second, ok := a.Lend(40)
+	if !ok {
+		t.Error("an answer hinders what is lent")
+	}
+	first()
+	if third, ok := a.Lend(60); !ok {
+		t.Error("what was given back is not there again")
+	} else {
+		third()
+	}
+	if c.of["a"].idle(time.Now()) {
+		t.Error("a caller whose processes hold memory counts as idle")
+	}
+	second()
+	body()
+	if _, ok := (*Account)(nil).Lend(1 << 40); !ok {
+		t.Error("nobody limits this caller")
+	}
+}

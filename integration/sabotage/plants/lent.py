@@ -52,4 +52,9 @@ PLANTS = [
         "./integration/lent TestReaders",
         [(POOL, "\t\tif s.held() {\n\t\t\treturn false\n\t\t}\n", "\t\tif s.ended != nil {\n\t\t\treturn false\n\t\t}\n")],
     ),
+    (
+        "a principal's processes hold more than its share",
+        "./gateway/admission TestMemoryThatIsLent",
+        [("gateway/admission/callers.go", "if one.lent+n > a.Memory {", "if n > a.Memory {")],
+    ),
 ]
