@@ -66,6 +66,7 @@ class Settings:
     client_key: Optional[str]
     ssl_context: Optional[ssl.SSLContext]
     lookup: Optional[Callable[[str], Iterable[str]]]
+    shared_memory: bool = True
     local: Optional[Local] = None  # the gateway is this user's, and is started again if it has gone
 
     def tokens(self) -> Tokens:
@@ -97,7 +98,7 @@ class Process:
         self.fleet = Fleet(s.sources, s.home, self.wire.probe, s.lookup or system_lookup)
         self._buffers: list[Buffers] = []  # that no reader uses
         self.told = False  # whether it was logged that a gateway is waited for
-
+        self.lent: Optional[bool] = None  # whether the last batch came as memory; None: none was asked for so
 
     def take_buffers(self, most: int) -> Buffers:
         """Lends buffers to a reader, those of the one before if there are any."""
@@ -109,6 +110,7 @@ class Process:
         """Keeps the buffers of a reader that has ended for the next one, if they are small."""
         if buffers.held <= IDLE_BUFFERS:
             self._buffers.append(buffers)
+        self.wire.unmap(IDLE_BUFFERS)
 
 
 class Core:

@@ -11,9 +11,19 @@ import importlib
 import os
 import sys
 import threading
+from typing import Callable
 
 no_fork = threading.RLock()
 """A fork waits for this lock. Hold it for short work alone, never while you wait for the network or for a caller's function."""
+
+before_fork: list[Callable[[], None]] = []
+"""What is done before a fork, with no_fork held."""
+
+
+def _begin_fork() -> None:
+    no_fork.acquire()
+    for do in before_fork:
+        do()
 
 
 def _begin_imports_anew() -> None:
@@ -34,5 +44,5 @@ def _begin_imports_anew() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=no_fork.acquire, after_in_parent=no_fork.release, after_in_child=no_fork._at_fork_reinit)  # type: ignore[attr-defined]
+    os.register_at_fork(before=_begin_fork, after_in_parent=no_fork.release, after_in_child=no_fork._at_fork_reinit)  # type: ignore[attr-defined]
     os.register_at_fork(after_in_child=_begin_imports_anew)

@@ -23,8 +23,18 @@ _Layout = tuple[list[str], tuple[int, ...], tuple[int, ...], tuple[int, ...], li
 _HEADER = struct.Struct("<4sHHIIIIIIQ")  # magic, version, flags, samples, names, parts, bytes of keys and names, table, data
 
 
-def open_framed(head: Head, body: memoryview) -> tuple[memoryview, Table]:
-    """Returns the bytes of the samples of a framed batch and its table. Keys and parts are unpacked when somebody asks."""
+def samples_after(head: Head, table: memoryview) -> int:
+    """Returns how many bytes of samples belong to a table that stands alone."""
+    if len(table) < _HEADER.size:
+        raise ProtocolError(f"batch {head.number}: a framed table of {len(table)} bytes")
+    return int(_HEADER.unpack_from(table)[-1])
+
+
+def open_framed(head: Head, body: memoryview, apart: Optional[memoryview] = None) -> tuple[memoryview, Table]:
+    """Returns the bytes of the samples of a framed batch and its table. Keys and parts are unpacked when somebody asks.
+
+    The samples follow the table, or lie apart.
+    """
     if len(body) < _HEADER.size:
         raise ProtocolError(f"batch {head.number}: a framed body of {len(body)} bytes")
     magic, version, flags, samples, names, parts, key_bytes, name_bytes, length, data = _HEADER.unpack_from(body)
@@ -34,12 +44,12 @@ def open_framed(head: Head, body: memoryview) -> tuple[memoryview, Table]:
         raise ProtocolError(f"batch {head.number}: a framed table without parts")
     keyed = flags & KEYS
     text = _HEADER.size + 4 * (samples * (2 + keyed) + 3 * parts + names)
-    if text + key_bytes + name_bytes > length or length + data != len(body) or samples != head.samples:
+    if text + key_bytes + name_bytes > length or length + (0 if apart is not None else data) != len(body) or samples != head.samples:
         raise ProtocolError(f"batch {head.number}: a framed table that contradicts itself or the header")
     table = Table(body[:length], samples, names, parts, text if keyed else 0, text + key_bytes)
     if table.bounds[-1] != data:
         raise ProtocolError(f"batch {head.number}: lengths of {table.bounds[-1]} bytes, where there are {data}")
-    return body[length:], table
+    return body[length:] if apart is None else apart, table
 
 
 class Table:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Callable, Optional, Union
 from urllib.parse import unquote
 
-from . import _framed, _npy
+from . import _framed, _npy, _shared
 from ._core import Core
 from ._gateways import TIMEOUTS, Gateway
 from ._head import Head
@@ -65,6 +65,8 @@ class Transfer:
     def _answer(self, a: Attempt) -> Answered:
         g = a.gateway
         headers = {"Range": f"bytes={self._got}-", "If-Range": self._head.etag} if self._got and self._head else {}
+        if asks := self._asks_for_memory(g):
+            headers["Accept"] = _shared.MEDIA_TYPE
         with self._core.here().wire.send(a, "GET", self._want.target, headers) as r:
             if r.status not in (200, 206) or (r.status == 206 and not self._got):
                 raise self._refusal(read_error(g, r), g)
@@ -76,15 +78,50 @@ class Transfer:
             else:
                 self._begin(r.length, head, g)
             self._read(r, g)
+            lent = head.content_type == _shared.MEDIA_TYPE
+            if asks:
+                self._core.here().lent = lent
+            if lent:
+                return self._take_memory(r, head, g)
         body = self._body
-        if self._check is not None and (got := self._check(body)) != head.crc32c:
-            text = f"{g.name}: the body does not match its CRC-32C: got {got:08x}, want {head.crc32c:08x}"
-            raise IntegrityError(text, gateway=g.name)
+        self._compare(head, g, body)
         opened = _OPEN.get(head.content_type.split(";", maxsplit=1)[0].strip())
         try:
             return (head, body, None) if opened is None else (head, *opened(head, body))
         except ProtocolError as e:
             raise no_answer(e.message, g) from None
+
+    def _asks_for_memory(self, g: Gateway) -> bool:
+        s = self._core.settings
+        return _shared.SUPPORTED and s.shared_memory and bool(g.address.socket) and self._want.query.get("format") == "framed"
+
+    def _take_memory(self, r: Answer, head: Head, g: Gateway) -> Answered:
+        """Takes samples that came as memory beside their table."""
+        table = self._body
+        self._drop()  # a part of it would be of another answer
+        try:
+            length = _framed.samples_after(head, table)
+            self._refuse_above(len(table) + length, g)
+            if self._announced is not None:
+                self._announced(len(table) + length)
+            if not isinstance(r.sock, _shared.LocalSocket):
+                raise ProtocolError("no memory: this connection brings none")
+            data = r.sock.take(r.headers.get("millrace-shared"), length)
+            self._compare(head, g, table, data)
+            return (head, *_framed.open_framed(head, table, data))
+        except ProtocolError as e:
+            raise no_answer(e.message, g) from None
+
+    def _compare(self, head: Head, g: Gateway, *parts: memoryview) -> None:
+        """Holds the bytes of a batch, one part after the other, against their checksum."""
+        got = head.crc32c
+        if self._check is not None:
+            got = 0
+            for part in parts:
+                got = self._check(part, got)
+        if got != head.crc32c:
+            text = f"{g.name}: the body does not match its CRC-32C: got {got:08x}, want {head.crc32c:08x}"
+            raise IntegrityError(text, gateway=g.name)
 
     def _refusal(self, e: MillraceError, g: Gateway) -> MillraceError:
         """Takes the end of the epoch, where the batch must exist, for a fault of the gateway, and a body of another length too."""
@@ -98,12 +135,18 @@ class Transfer:
     def _begin(self, length: int, head: Head, g: Gateway) -> None:
         """Takes the header of a whole body, which replaces what is there."""
         self._drop()
-        limit = self._core.settings.max_batch_bytes
-        if length > limit:
-            raise BatchTooLarge(f"{g.name}: a batch of {length} bytes, more than the client's max_batch_bytes of {limit}", gateway=g.name)
+        self._refuse_above(length, g)
+        if head.content_type == _shared.MEDIA_TYPE:  # a table, whose length is not the batch's
+            self._head, self._body = head, memoryview(bytearray(length))
+            return
         if self._announced is not None:
             self._announced(length)
         self._head, self._body = head, self._take(length)
+
+    def _refuse_above(self, length: int, g: Gateway) -> None:
+        limit = self._core.settings.max_batch_bytes
+        if length > limit:
+            raise BatchTooLarge(f"{g.name}: a batch of {length} bytes, more than the client's max_batch_bytes of {limit}", gateway=g.name)
 
     def _go_on(self, r: Answer, head: Head, g: Gateway) -> None:
         """Refuses an answer that is not the rest of the body."""
@@ -125,7 +168,8 @@ class Transfer:
                 self._got += n
         except OSError as e:
             text = f"{g.name}: body ends after {self._got} of {size} bytes: {cause(e)}"
-            if self._head is None or not self._head.etag.startswith('"'):  # a strong one stands for these bytes
+            # A strong ETag stands for these bytes, but not for those of a table whose samples lie elsewhere.
+            if self._head is None or not self._head.etag.startswith('"') or self._head.content_type == _shared.MEDIA_TYPE:
                 self._drop()
             code = None if isinstance(e, TIMEOUTS) else "short_body"
             raise ShortBody(text, code=code, retryable=True, gateway=g.name) from e

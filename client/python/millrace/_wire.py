@@ -27,6 +27,7 @@ from typing import Any, Callable, Optional
 
 from ._fork import no_fork
 from ._gateways import PORTS, Address, Gateway, parse
+from ._shared import SUPPORTED, LocalSocket
 from ._token import Secret, Tokens
 from .errors import Closed, GatewayUnavailable, InvalidArgument, MillraceError, ProtocolError, Unauthenticated, by_code
 
@@ -157,7 +158,8 @@ class Attempt:
 
     def _connect(self, family: int, kind: int, protocol: int, _: str, at: Any) -> socket.socket:
         with contextlib.ExitStack() as failed:
-            sock = failed.enter_context(socket.socket(family, kind, protocol))
+            of = LocalSocket if SUPPORTED and family == socket.AF_UNIX else socket.socket
+            sock = failed.enter_context(of(family, kind, protocol))
             sock.settimeout(0)
             fault = sock.connect_ex(at)
             if fault == errno.EINPROGRESS:
@@ -333,7 +335,7 @@ class Wire:
             kept = self._take(a.gateway)
             sock = kept or self._connect(a)
             try:
-                a.send(sock, request)
+                a.send(sock, _letting_go(request, sock))
                 return Answer(a, sock)
             except BaseException as e:
                 sock.close()
@@ -345,7 +347,7 @@ class Wire:
         if isinstance(r.sock, ssl.SSLSocket):
             self._sessions[gateway.name] = r.sock.session  # the next connection shakes hands quicker
         with self._lock:
-            if r.whole and not self.closed:
+            if r.whole and not self.closed and not (isinstance(r.sock, LocalSocket) and r.sock.refuses):
                 self._idle.setdefault(gateway.name, []).append((time.monotonic(), r.sock))
                 return
         r.sock.close()
@@ -360,6 +362,17 @@ class Wire:
             if time.monotonic() - since < IDLE_TIME:
                 return sock
             sock.close()
+
+    def unmap(self, most: int) -> None:
+        """Closes idle connections with more than so many bytes of mapped memory together, the oldest first."""
+        with self._lock:
+            for kept in self._idle.values():
+                for since, sock in reversed(kept[:]):
+                    if isinstance(sock, LocalSocket):
+                        most -= sock.segments.held
+                        if most < 0:
+                            kept.remove((since, sock))
+                            sock.close()
 
     def _connect(self, a: Attempt) -> socket.socket:
         """Makes a new connection."""
@@ -432,6 +445,15 @@ def _written(method: str, target: str, headers: dict[str, str], body: bytes = b"
     if not _TARGET.fullmatch(target) or head.count("\n") != len(headers) or "\r" in head or "\0" in head:
         raise ValueError
     return memoryview((f"{method} {target} HTTP/1.1\n{head}\n".replace("\n", "\r\n")).encode("latin-1") + body)
+
+
+def _letting_go(request: memoryview, sock: socket.socket) -> memoryview:
+    """Adds the leases to a request that nobody looks at any more."""
+    leases = sock.segments.let_go() if isinstance(sock, LocalSocket) else ""
+    if not leases:
+        return request
+    end = bytes(request).index(b"\n") + 1
+    return memoryview(b"".join((request[:end], f"Millrace-Release: {leases}\r\n".encode(), request[end:])))
 
 
 def _shake_hands(a: Attempt, sock: ssl.SSLSocket) -> None:

@@ -23,6 +23,7 @@ from ._local import Local, Size, find, is_gateway, served
 from ._parameters import DEFAULTS, Whole, checked, refuse_slips
 from ._ranks import advise_homes
 from ._select import Selecting, Selection
+from ._shared import SUPPORTED
 from ._steps import Steps, on_error_of
 from ._token import Token, secret
 from ._version import __version__
@@ -96,6 +97,8 @@ class Client(Selecting, Closing):
                     for https: the certificate that the client shows, in PEM, and its key, if that is in another file
     ssl_context     for https, in place of these files: cannot go to spawned workers
     lookup          how a name becomes addresses; the default is the system's
+    shared_memory   a gateway at a Unix socket (`unix:/run/millrace/socket`) is asked for batches as memory; `describe()["transport"]` says
+                    whether they come so
     """
 
     _about: Mapping[str, Any] = MappingProxyType({})  # what a gateway said of the dataset last, for repr
@@ -121,6 +124,7 @@ class Client(Selecting, Closing):
         client_key: Path = None,
         ssl_context: Optional[ssl.SSLContext] = None,
         lookup: Optional[Callable[[str], Iterable[str]]] = None,
+        shared_memory: bool = True,
         _local: Optional[Local] = None,
     ) -> None:
         token = secret(token)
@@ -139,7 +143,7 @@ class Client(Selecting, Closing):
         settings = Settings(
             sources, deadline, first_answer, attempt_timeout, max_batch_bytes, check, user_agent,
             token, _path(token_file), insecure_plain_http, dict(headers or {}), home,
-            _path(ca_file), _path(client_cert), _path(client_key), ssl_context, lookup, _local,
+            _path(ca_file), _path(client_cert), _path(client_key), ssl_context, lookup, shared_memory, _local,
         )
         settings.tokens()  # its faults are better known now than in a worker
         self.dataset = dataset or ""
@@ -202,7 +206,20 @@ class Client(Selecting, Closing):
             if answer is None:
                 raise NotFound("the gateway has no default dataset")
         self._about = answer
-        return self.selection.told(dict(answer))
+        return self.selection.told({**answer, "transport": self._transport()})
+
+    def _transport(self) -> str:
+        """Says how batches come, and why."""
+        settings, here = self.core.settings, self.core.here()
+        if not settings.shared_memory:
+            return "bytes: shared_memory=False"
+        if not SUPPORTED:
+            return "bytes: this system or this Python cannot be given memory"
+        if not any(g.address.socket for g in here.fleet.gateways):
+            return "bytes: the gateway is not at a Unix socket"
+        if here.lent is None:
+            return "shared memory, if the gateway gives it: no batch was read yet"
+        return "shared memory" if here.lent else "bytes: the gateway had no memory to give, or the last batch has less than 64 KiB"
 
     def version(self) -> str:
         """Returns the version of a gateway."""

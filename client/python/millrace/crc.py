@@ -10,7 +10,8 @@ from functools import lru_cache
 from typing import Callable, Optional, Union
 
 Buffer = Union[bytes, bytearray, memoryview]
-Checksum = Callable[[Buffer], int]
+Checksum = Callable[[Buffer, int], int]
+"""Takes bytes, and the checksum of what came before them."""
 
 _installed: Optional[Checksum] = None
 try:  # once: a thread of a reader would import with a lock that a fork leaves closed in the child

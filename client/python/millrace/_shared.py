@@ -1,0 +1,237 @@
+"""Batches in shared memory, from a gateway on this machine: docs/answers.md has the protocol.
+
+Memory is mapped once and used again for later batches. The gateway writes a batch where nobody looks at the one before: a mapping tells
+whether anything still looks at it, as _buffers asks a bytearray. What nobody looks at is let go of with the next request on its connection.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import importlib.util
+import mmap
+import os
+import re
+import socket
+import sys
+import weakref
+from collections.abc import Mapping
+from typing import Any, Optional
+
+from ._fork import before_fork, no_fork
+from .errors import ProtocolError
+
+MEDIA_TYPE = "application/vnd.millrace.shared"
+MOST_BYTES = 1 << 40  # of a segment: more is a mistake
+
+_GET_SEALS, _SEALS = 1034, 0x2 | 0x4 | 0x10  # F_GET_SEALS; F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_FUTURE_WRITE
+_ROOM = socket.CMSG_SPACE(4 * 16) if hasattr(socket, "CMSG_SPACE") else 0
+_MEMBER = re.compile(r"([a-z][a-z0-9_.*-]*)(?:=(\([0-9 ]*\)|[^,; ()]+))?(?:;[^,]*)?")
+_MAYMOVE, _FIXED = 1, 2  # of mremap
+
+
+def _free(memory: mmap.mmap) -> bool:
+    """Reports whether nothing looks at memory that is mapped for reading."""
+    try:
+        memory.resize(len(memory))
+    except BufferError:
+        return False
+    except TypeError:  # it is only for reading: what is asked after the views
+        return True
+    return False
+
+
+def _works() -> bool:
+    """Reports whether this interpreter tells whether anything looks at a mapping."""
+    try:
+        with contextlib.closing(mmap.mmap(-1, mmap.PAGESIZE, access=mmap.ACCESS_READ)) as memory:
+            if not _free(memory):
+                return False
+            with memoryview(memory)[1:]:
+                return not _free(memory)
+    except (OSError, ValueError, AttributeError, SystemError):
+        return False
+
+
+SUPPORTED = sys.platform == "linux" and _ROOM > 0 and importlib.util.find_spec("_ctypes") is not None and _works()
+"""Whether this process can be given memory."""
+
+
+class LocalSocket(socket.socket):
+    """A connection to a gateway on this machine, with the memory that it was lent."""
+
+    def __init__(self, family: int, kind: int, protocol: int) -> None:
+        super().__init__(family, kind, protocol)
+        self.descriptors: list[int] = []  # that came and were not taken yet
+        self.segments = Segments()
+
+    def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
+        """Receives, and notes the descriptors that come along."""
+        n, ancillary, _, _ = self.recvmsg_into([memoryview(buffer)[: nbytes or None]], _ROOM, flags | socket.MSG_CMSG_CLOEXEC)
+        for level, kind, data in ancillary:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                came = array.array("i")
+                came.frombytes(data[: len(data) - len(data) % came.itemsize])
+                self.descriptors += came
+        return n
+
+    @property
+    def refuses(self) -> bool:
+        """Whether no request may follow: something came that nobody has asked for, or both sides may not agree about what is mapped."""
+        return bool(self.descriptors) or self.segments.spoiled
+
+    def take(self, text: Optional[str], table: int) -> memoryview:
+        """Returns the samples that an answer's Millrace-Shared tells of. table is how long the table says that they are."""
+        came, self.descriptors = self.descriptors, []
+        try:
+            if self.segments.spoiled:
+                raise InterruptedError("this process was forked meanwhile")
+            return self.segments.take(_members(text or ""), came, table)
+        except InterruptedError:
+            raise  # it is asked again, over another connection
+        except (ValueError, KeyError, OSError) as e:
+            self.segments.spoiled = True
+            raise ProtocolError(f"no memory: Millrace-Shared: {(text or '')[:200]!r}: {type(e).__name__} {e}") from None
+        finally:
+            for descriptor in came:
+                os.close(descriptor)
+
+    def close(self) -> None:
+        """Ends the connection. What is looked at stays mapped as it is."""
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+        self.descriptors = []
+        self.segments.drop()
+        super().close()
+
+
+def _members(text: str) -> dict[str, str]:
+    """Reads a dictionary of structured fields, as far as the protocol uses them. Raises ValueError for what is none."""
+    found = {}
+    for part in text.split(","):
+        member = _MEMBER.fullmatch(part.strip(" \t"))
+        if member is None:
+            raise ValueError(f"{part!r}")
+        found[member[1]] = member[2] or ""
+    return found
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal() or len(text) > 15:
+        raise ValueError(f"{text!r} is no number")
+    return int(text)
+
+
+# All that is mapped in this process, also of connections that have ended.
+_segments: weakref.WeakSet[Segments] = weakref.WeakSet()
+_mappings: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
+
+
+class Segments:
+    """The memory that one connection was lent."""
+
+    def __init__(self) -> None:
+        self._mapped: dict[int, mmap.mmap] = {}  # by number of the segment
+        self._lent: dict[int, int] = {}  # segment by lease
+        self.spoiled = False
+        """Whether the gateway and this process may not agree about what is mapped."""
+        with no_fork:
+            _segments.add(self)
+
+    @property
+    def held(self) -> int:
+        """Bytes that are mapped."""
+        return sum(map(len, self._mapped.values()))
+
+    def let_go(self) -> str:
+        """Returns the leases that nobody looks at any more, for the header Millrace-Release; empty: there are none."""
+        with no_fork:
+            over = [lease for lease, segment in self._lent.items() if _free(self._mapped[segment])]
+            for lease in over:
+                del self._lent[lease]
+        return ", ".join(map(str, over))
+
+    def take(self, said: Mapping[str, str], came: list[int], table: int) -> memoryview:
+        """Returns the samples of a lease. Raises ValueError, KeyError or OSError for what is not as the protocol has it."""
+        lease, segment, size, length = (_number(said[name]) for name in ("lease", "segment", "size", "length"))
+        if not 0 < length <= size <= MOST_BYTES or length != table:
+            raise ValueError(f"{length} bytes of {size}, where the table says {table}")
+        if len(came) != ("descriptor" in said) or (segment in self._mapped) == bool(came) or lease in self._lent or segment in self._lent.values():
+            raise ValueError(f"{len(came)} descriptors came, and segment {segment} is {'known' if segment in self._mapped else 'not known'}")
+        gone = [_number(text) for text in said.get("gone", "()")[1:-1].split()]
+        with no_fork:
+            if came:
+                self._mapped[segment] = _map(came[0], size)
+            memory = self._mapped[segment]
+            if len(memory) != size:
+                raise ValueError(f"segment {segment} has {len(memory)} bytes")
+            self._lent[lease] = segment
+            for number in gone:
+                if number not in self._lent.values():
+                    _close(self._mapped.pop(number, None))
+            return memoryview(memory)[:length]
+
+    def drop(self) -> None:
+        """Unmaps what nobody looks at. The rest goes with its views."""
+        with no_fork:
+            self._lent.clear()
+            while self._mapped:
+                _close(self._mapped.popitem()[1])
+
+
+def _close(memory: Optional[mmap.mmap]) -> None:
+    if memory is not None:
+        with contextlib.suppress(BufferError):  # it is looked at
+            memory.close()
+
+
+def _map(descriptor: int, size: int) -> mmap.mmap:
+    """Maps memory that a gateway has sealed. Else it could shrink, and to look at it would end this process."""
+    import fcntl
+
+    is_ = os.fstat(descriptor)
+    if is_.st_size != size:
+        raise ValueError(f"the descriptor has {is_.st_size} bytes")
+    if fcntl.fcntl(descriptor, _GET_SEALS) & _SEALS != _SEALS:
+        raise ValueError("the descriptor is not sealed")
+    memory = mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
+    memory.madvise(mmap.MADV_DONTFORK)  # for forks that Python does not see
+    _mappings.add(memory)
+    return memory
+
+
+def _copy_in_place(memory: mmap.mmap) -> None:
+    """Puts a copy of memory in its place, which belongs to this process alone. Its views stay."""
+    import ctypes
+
+    view = (ctypes.c_void_p * 16)()  # a Py_buffer, which begins with the address
+    ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(memory), ctypes.byref(view), 0)
+    address = ctypes.c_void_p(view[0])
+    ctypes.pythonapi.PyBuffer_Release(ctypes.byref(view))
+    size = ctypes.c_size_t(-(-len(memory) // mmap.PAGESIZE) * mmap.PAGESIZE)
+    c = ctypes.CDLL(None)
+    c.mmap.restype = ctypes.c_void_p
+    copy = ctypes.c_void_p(c.mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, ctypes.c_long(0)))
+    if copy.value == ctypes.c_void_p(-1).value:
+        return  # without memory for it the child has none of it
+    ctypes.memmove(copy, address, len(memory))
+    c.mprotect(copy, size, mmap.PROT_READ)
+    c.mremap(copy, size, size, _MAYMOVE | _FIXED, address)
+
+
+def _keep_apart() -> None:
+    """Has what is looked at become memory of this process alone, and unmaps the rest, before a fork.
+
+    Both processes then see what they have, whatever the gateway writes later.
+    """
+    for segments in _segments:
+        segments.spoiled = segments.spoiled or segments.held > 0
+        segments.drop()
+    while _mappings:
+        memory = _mappings.pop()
+        if not memory.closed:
+            _copy_in_place(memory)
+
+
+if SUPPORTED:
+    before_fork.append(_keep_apart)
