@@ -8,9 +8,11 @@ from __future__ import annotations
 import base64
 import ipaddress
 import math
+import os
 import random
 import re
 import socket
+import stat
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -78,7 +80,10 @@ class Address:
             if not port.isdigit() or not 0 < int(port) < 1 << 16:
                 raise ConnectionRefusedError(f"{self.port_file} holds no port: the gateway is just starting, or was cut short")
             return socket.AF_INET, ("127.0.0.1", int(port))
-        return (socket.AF_UNIX, self.socket) if self.socket else None
+        if not self.socket:
+            return None
+        _check_socket(self.socket)
+        return socket.AF_UNIX, self.socket
 
     @property
     def name(self) -> str:
@@ -102,6 +107,22 @@ class Address:
         except ValueError:
             return True
         return False
+
+
+def _check_socket(path: str) -> None:
+    """Refuses a path where another user may have put what answers. A path with nothing at it is left to the connection."""
+    try:
+        is_, directory = os.lstat(path), os.stat(os.path.dirname(path))  # noqa: PTH116, PTH120
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(is_.st_mode):
+        kind = "a symbolic link" if stat.S_ISLNK(is_.st_mode) else stat.filemode(is_.st_mode)
+        raise InvalidArgument(f"gateway unix:{path}: no socket but {kind}", cure="give the path of the socket itself")
+    if directory.st_mode & stat.S_IWOTH and is_.st_uid not in (0, os.geteuid()):
+        raise InvalidArgument(
+            f"gateway unix:{path}: the socket belongs to user {is_.st_uid}, in a directory where every user may put one",
+            cure=f"have the gateway listen in a directory where others may not write, or run it as user {os.geteuid()}",
+        )
 
 
 def _secret() -> InvalidArgument:
