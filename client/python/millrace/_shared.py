@@ -26,17 +26,20 @@ MOST_BYTES = 1 << 40  # of a segment: more is a mistake
 
 _GET_SEALS, _SEALS = 1034, 0x2 | 0x4 | 0x10  # F_GET_SEALS; F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_FUTURE_WRITE
 _ROOM = socket.CMSG_SPACE(4 * 16) if hasattr(socket, "CMSG_SPACE") else 0
-_MEMBER = re.compile(r"([a-z][a-z0-9_.*-]*)(?:=(\([0-9 ]*\)|[^,; ()]+))?(?:;[^,]*)?")
+_TEXT = r'"(?:[^"\\]|\\.)*"'
+_MEMBER = re.compile(rf'[ \t]*([a-z*][a-z0-9_.*-]*)(?:=(\((?:{_TEXT}|[^"()])*\)|{_TEXT}|[^",; \t()]+))?(?:;(?:{_TEXT}|[^",])*)?[ \t]*(?:,|$)')
+_NUMBERS = re.compile(r"\(([0-9 ]*)\)")
+_UNTRACKED: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}  # else each mapping keeps a descriptor
 _MAYMOVE, _FIXED = 1, 2  # of mremap
 
 
-def _free(memory: mmap.mmap) -> bool:
+def is_free(memory: mmap.mmap) -> bool:
     """Reports whether nothing looks at memory that is mapped for reading."""
     try:
         memory.resize(len(memory))
     except BufferError:
         return False
-    except TypeError:  # it is only for reading: what is asked after the views
+    except (TypeError, ValueError):  # it is only for reading, or has no descriptor: what is asked after the views
         return True
     return False
 
@@ -44,11 +47,11 @@ def _free(memory: mmap.mmap) -> bool:
 def _works() -> bool:
     """Reports whether this interpreter tells whether anything looks at a mapping."""
     try:
-        with contextlib.closing(mmap.mmap(-1, mmap.PAGESIZE, access=mmap.ACCESS_READ)) as memory:
-            if not _free(memory):
+        with contextlib.closing(mmap.mmap(-1, mmap.PAGESIZE, access=mmap.ACCESS_READ, **_UNTRACKED)) as memory:
+            if not is_free(memory):
                 return False
             with memoryview(memory)[1:]:
-                return not _free(memory)
+                return not is_free(memory)
     except (OSError, ValueError, AttributeError, SystemError):
         return False
 
@@ -73,6 +76,8 @@ class LocalSocket(socket.socket):
                 came = array.array("i")
                 came.frombytes(data[: len(data) - len(data) % came.itemsize])
                 self.descriptors += came
+        while len(self.descriptors) > 2:  # one too many is enough to refuse an answer
+            os.close(self.descriptors.pop())
         return n
 
     @property
@@ -89,7 +94,7 @@ class LocalSocket(socket.socket):
             return self.segments.take(_members(text or ""), came, table)
         except InterruptedError:
             raise  # it is asked again, over another connection
-        except (ValueError, KeyError, OSError) as e:
+        except (ValueError, KeyError, OSError, OverflowError) as e:
             self.segments.spoiled = True
             raise ProtocolError(f"no memory: Millrace-Shared: {(text or '')[:200]!r}: {type(e).__name__} {e}") from None
         finally:
@@ -107,12 +112,13 @@ class LocalSocket(socket.socket):
 
 def _members(text: str) -> dict[str, str]:
     """Reads a dictionary of structured fields, as far as the protocol uses them. Raises ValueError for what is none."""
-    found = {}
-    for part in text.split(","):
-        member = _MEMBER.fullmatch(part.strip(" \t"))
+    found, at = {}, 0
+    while at < len(text):
+        member = _MEMBER.match(text, at)
         if member is None:
-            raise ValueError(f"{part!r}")
+            raise ValueError(f"{text[at : at + 100]!r}")
         found[member[1]] = member[2] or ""
+        at = member.end()
     return found
 
 
@@ -146,7 +152,7 @@ class Segments:
     def let_go(self) -> str:
         """Returns the leases that nobody looks at any more, for the header Millrace-Release; empty: there are none."""
         with no_fork:
-            over = [lease for lease, segment in self._lent.items() if _free(self._mapped[segment])]
+            over = [lease for lease, segment in self._lent.items() if is_free(self._mapped[segment])]
             for lease in over:
                 del self._lent[lease]
         return ", ".join(map(str, over))
@@ -158,7 +164,9 @@ class Segments:
             raise ValueError(f"{length} bytes of {size}, where the table says {table}")
         if len(came) != ("descriptor" in said) or (segment in self._mapped) == bool(came) or lease in self._lent or segment in self._lent.values():
             raise ValueError(f"{len(came)} descriptors came, and segment {segment} is {'known' if segment in self._mapped else 'not known'}")
-        gone = [_number(text) for text in said.get("gone", "()")[1:-1].split()]
+        gone = _NUMBERS.fullmatch(said.get("gone", "()"))
+        if gone is None:
+            raise ValueError("gone is no list of numbers")
         with no_fork:
             if came:
                 self._mapped[segment] = _map(came[0], size)
@@ -166,9 +174,9 @@ class Segments:
             if len(memory) != size:
                 raise ValueError(f"segment {segment} has {len(memory)} bytes")
             self._lent[lease] = segment
-            for number in gone:
-                if number not in self._lent.values():
-                    _close(self._mapped.pop(number, None))
+            for number in map(int, gone[1].split()):  # what is looked at there stays as it is
+                _close(self._mapped.pop(number, None))
+            self._lent = {one: at for one, at in self._lent.items() if at in self._mapped}
             return memoryview(memory)[:length]
 
     def drop(self) -> None:
@@ -194,7 +202,7 @@ def _map(descriptor: int, size: int) -> mmap.mmap:
         raise ValueError(f"the descriptor has {is_.st_size} bytes")
     if fcntl.fcntl(descriptor, _GET_SEALS) & _SEALS != _SEALS:
         raise ValueError("the descriptor is not sealed")
-    memory = mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
+    memory = mmap.mmap(descriptor, size, access=mmap.ACCESS_READ, **_UNTRACKED)
     memory.madvise(mmap.MADV_DONTFORK)  # for forks that Python does not see
     _mappings.add(memory)
     return memory

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import mmap
 import random
 import warnings
 from bisect import bisect_left
@@ -13,11 +14,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Optional, Union, overload
 
 from ._contents import Contents
+from ._fork import no_fork
 from ._framed import Table
 from ._head import Head
 from ._manifest import Manifest
 from ._memory import own, size_of
 from ._npy import ArrayHeader
+from ._shared import is_free
 from .errors import CannotDecode, DecodeError, InvalidArgument, MillraceError, SampleError
 
 if TYPE_CHECKING:
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
 
 Decoder = Callable[[memoryview], Any]
 """Turns the bytes of one part of one sample into a value of any type, but not None."""
+
+_CLOSED = memoryview(b"")
+_CLOSED.release()  # so that a view of a closed batch raises ValueError
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,8 @@ class Batch(Sequence["Sample"]):
 
     A sequence of samples. `batch["jpg"]` is a list of that part of all its samples: of what the reader's decoder returned, else of
     memoryviews. In millrace.numpy it is an array of samples x shape where values stack. Nothing is parsed, and no object made, before it
-    is asked for. A view keeps the bytes of the whole batch in memory: copy what outlives the batch (`bytes(view)`).
+    is asked for. A view keeps the bytes of the whole batch in memory: copy what outlives the batch (`bytes(view)`). Views are read-only
+    where a gateway on this machine has lent the memory. `with batch:` closes it at the end.
 
     A batch that was asked for in a `form` is not cut into samples: it has `data`, `keys`, `positions` and what its header says.
     """
@@ -89,6 +96,35 @@ class Batch(Sequence["Sample"]):
         """Where the samples lie in data; with `form="npy"` the type and shape of the array; None in the other forms."""
         self.value: Any = None
         """What the reader's `batch_transform` or `collate` returned; without them a list of what `transform` returned for each sample."""
+
+    def close(self) -> None:
+        """Lets go of the bytes at once, not when the batch is collected. `len`, numbers and `value` stay.
+
+        Memory that a gateway has lent is asked after first: BufferError says that a view is left, or an array over one, which `value` may
+        hold too. The batch can be used on then.
+        """
+        if self.closed:
+            return
+        self.forget_decoded()
+        memory, length = self.data.obj, len(self.data)
+        with no_fork:  # no thread lets go of the memory meanwhile
+            self.data = _CLOSED
+            if isinstance(memory, mmap.mmap) and not is_free(memory):
+                self.data = memoryview(memory)[:length]
+                raise BufferError(f"close batch {self.number} of epoch {self.epoch}: a view of it, or an array over one, is still there")
+        self.layout = None
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` has let go of the bytes."""
+        return self.data is _CLOSED
+
+    def __enter__(self) -> Batch:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        with contextlib.suppress(*[BufferError] if kind else []):  # the frames of an exception hold views
+            self.close()
 
     @property
     def padded(self) -> int:
@@ -138,7 +174,8 @@ class Batch(Sequence["Sample"]):
         return range(len(self))
 
     def __repr__(self) -> str:
-        return f"<Batch {self.number} of {self.batches} in epoch {self.epoch}: {len(self)} samples, {len(self.data)} bytes>"
+        size = "closed" if self.closed else f"{len(self.data)} bytes"
+        return f"<Batch {self.number} of {self.batches} in epoch {self.epoch}: {len(self)} samples, {size}>"
 
     def __reduce__(self) -> str:
         raise TypeError("a Batch cannot be pickled: its views are of this process's memory; send what you make of it, such as bytes(batch.data)")
@@ -148,6 +185,8 @@ class Batch(Sequence["Sample"]):
         """Where the samples lie."""
         if isinstance(self.layout, Table):
             return self.layout
+        if self.closed:
+            raise InvalidArgument(f"batch {self.number} of epoch {self.epoch} is closed", cure="copy what outlives it: bytes(view)")
         raise InvalidArgument(f"samples cannot be cut from {self.content_type}: it has only `data`", cure="leave `form` out")
 
     def _asked(self) -> Manifest:
