@@ -110,6 +110,8 @@ class Transfer:
             self._compare(head, g, table, data)
             return (head, *_framed.open_framed(head, table, data))
         except ProtocolError as e:
+            if isinstance(r.sock, _shared.LocalSocket):
+                r.sock.segments.spoiled = True  # whatever the table was, the memory beside it is in doubt
             raise no_answer(e.message, g) from None
 
     def _compare(self, head: Head, g: Gateway, *parts: memoryview) -> None:
