@@ -11,7 +11,7 @@ from torch.utils import data as torch_data
 from ._agree import AGREE, refuse, settle
 from ._parameters import Decode, Order, Shuffle, checked
 from ._ranks import find_ranks
-from ._tensors import AUTOMATIC
+from ._tensors import AUTOMATIC, gives_views
 from .client import ClientOwner, Origin
 from .errors import InvalidArgument
 
@@ -50,6 +50,7 @@ class MapDataset(ClientOwner, torch_data.Dataset):  # type: ignore[misc,type-arg
         self._epoch = self.client.epoch(
             epoch, dataset=dataset, shuffle=shuffle, decode=AUTOMATIC if decode is True else decode, keys=keys, progress=False, **options
         )
+        self._epoch.copies = gives_views(decode, options.get("transform"))
         self._threads = threads
 
     def __repr__(self) -> str:

@@ -99,7 +99,7 @@ _CHECKS = {
     **dict.fromkeys(("batch_size", "window", "homes", "world_size", "threads", "ahead", "samples", "prefetch_factor"), _whole(1)),
     **dict.fromkeys(("number", "epoch", "seed", "strata", "rank", "start", "prefetch_bytes", "decoded_bytes", "num_workers"), _whole(0)),
     **dict.fromkeys(("generation", "subset", "quarantine", "importance", "form"), _Check("a text", lambda v: isinstance(v, str))),
-    **dict.fromkeys(("keys", "allow_pickle", "progress", "per_batch"), _Check("True or False", lambda v: isinstance(v, bool))),
+    **dict.fromkeys(("keys", "allow_pickle", "progress", "per_batch", "copy"), _Check("True or False", lambda v: isinstance(v, bool))),
     **dict.fromkeys(("filter", "transform", "collate", "batch_transform"), _Check("a function", callable)),
     "dataset": _Check("the name of one of a gateway's datasets", lambda v: not isinstance(v, SupportsIndex), cure="say batch_size="),
     "shuffle": _word("slot", "window", "full", "none", more=", True or False", fits=lambda v: isinstance(v, bool)),

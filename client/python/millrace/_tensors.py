@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+import warnings
+from collections.abc import Mapping
+from typing import Any, Callable, Optional
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -29,6 +31,17 @@ def as_tensor(value: Any) -> Any:
     if native == np.uint64 and value.size and value.max() >= 1 << 63:
         raise ValueError(f"{value.max()} is too large for torch's integers")
     return torch.from_numpy(np.ascontiguousarray(value, _WIDER.get(native.name, native)).reshape(value.shape))
+
+
+def gives_views(decode: Any, *functions: Optional[Callable[..., Any]]) -> bool:
+    """Whether a function that is not this package's own is given views of batches: a decoder, or one of the others."""
+    given = decode.values() if isinstance(decode, Mapping) else ()
+    return any(f not in (int, float, str, bytes) for f in given) or any(f is not None for f in functions)
+
+
+def allow_read_only() -> None:
+    """Has torch say nothing when a tensor is made over memory that cannot be written."""
+    warnings.filterwarnings("ignore", "The given (buffer|NumPy array) is not writ", UserWarning)
 
 
 AUTOMATIC = Automatic(finish=as_tensor)

@@ -40,7 +40,7 @@ try:
     from ._places import Places
     from ._reading import PassState, Reading
     from ._state import Place, State
-    from ._tensors import AUTOMATIC
+    from ._tensors import AUTOMATIC, allow_read_only, gives_views
 except ImportError as e:
     raise ImportError("millrace.torch needs torch, which is not installed: pip install 'millrace-data[torch]'") from e
 
@@ -183,6 +183,8 @@ class Dataset(ClientOwner, torch_data.IterableDataset):  # type: ignore[misc,typ
     collate        function of a list of samples: what transform has returned, else dicts from part to value. What it returns is yielded
     batch_transform  function of a Batch, for what collate cannot do, such as reporting losses; what it returns is yielded instead
     keys           yield the samples' names too
+    copy           what a gateway lends of its memory is copied for functions of yours, which may write into it. copy=False: they are given
+                   the memory itself, and a tensor over it (torch.frombuffer) is for reading only: writing into one ends the process
     seed, shuffle, window, strata, tail, balance, split, homes, subset, quarantine, importance, fields, form
                    what is read, in which order and form: as Client.epoch has them. shuffle=False is stored order
 
@@ -196,7 +198,7 @@ class Dataset(ClientOwner, torch_data.IterableDataset):  # type: ignore[misc,typ
     @checked(Shares)
     def __init__(
         self, source: Origin, dataset: Optional[str] = None, *, rank: Optional[int] = None, world_size: Optional[int] = None,
-        epoch: int = 0, decode: Decode = True, **options: Unpack[Shares],
+        epoch: int = 0, decode: Decode = True, copy: bool = True, **options: Unpack[Shares],
     ) -> None:
         super().__init__()
         if (rank is None) != (world_size is None):
@@ -207,6 +209,8 @@ class Dataset(ClientOwner, torch_data.IterableDataset):  # type: ignore[misc,typ
         one_by_one = collate is not None or options.get("transform") is not None
         value = partial(_value_of, keys=keys) if collate is None else attrgetter("value")
         make = batch_transform or (value if one_by_one else partial(collate_columns, keys=keys))
+        self._views = not copy
+        self._copies = copy and gives_views(decode, options.get("filter"), options.get("transform"), collate, batch_transform)
         about = self._read_from(source, dataset)
         self._ranks = None if rank is None or world_size is None else (rank, world_size)
         self._ranks_of_parent: Optional[tuple[int, int]] = None
@@ -273,9 +277,11 @@ class Dataset(ClientOwner, torch_data.IterableDataset):  # type: ignore[misc,typ
             if rank == 0 and (worker is None or worker.id == 0):
                 warn_of_uneven_shares(epoch.plan)
                 advise_homes(self.client.core, epoch.plan)
+            if self._views:
+                allow_read_only()
             self._open = {**dict(list(self._open.items())[-1:]), want: epoch}
         epoch = self._open[want]
-        epoch.prefetch_factor, epoch.gather = self.prefetch_factor, self._gather
+        epoch.prefetch_factor, epoch.gather, epoch.copies = self.prefetch_factor, self._gather, self._copies
         return epoch
 
     def epoch_for(self, place: Place, request: Request) -> Epoch:
