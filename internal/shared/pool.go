@@ -15,7 +15,7 @@ const (
 	mostOfConnection = 64   // segments
 	budgetShare      = 2    // segments take at most one part in so many of the budget
 	spare            = 32   // a segment is longer than asked for by one part in so many: the next batch may be a little longer
-	mostWaste        = 4    // a segment that is longer than the batch by more than one part in so many is not used for it
+	mostWaste        = 4    // a segment that is so many times as long as the batch is not used for it: the last batch of an epoch may be short
 	smallWaste       = 64 << 10
 	idleTime         = 10 * time.Second // after which a segment that is not used goes
 	settleEvery      = time.Second
@@ -148,7 +148,7 @@ func (l *Lender) take(n int64, purpose Purpose) (s *segment, fresh bool) {
 	p := l.pool
 	p.mu.Lock()
 	for _, one := range l.segments {
-		if one.state == free && one.purpose == purpose && n <= one.size && one.size <= n+n/mostWaste+smallWaste && (s == nil || one.size < s.size) {
+		if one.state == free && one.purpose == purpose && n <= one.size && one.size <= mostWaste*n+smallWaste && (s == nil || one.size < s.size) {
 			s = one
 		}
 	}
@@ -158,7 +158,7 @@ func (l *Lender) take(n int64, purpose Purpose) (s *segment, fresh bool) {
 		return s, false
 	}
 	for _, one := range slices.Clone(l.segments) {
-		if one.state == free { // of another length or purpose: it would be held in vain
+		if one.state == free && (one.size < n || one.purpose != purpose) { // it would be held in vain
 			p.drop(l, one)
 		}
 	}

@@ -409,7 +409,7 @@ PLANTS = [
     (
         "a fork does not wait for a TLS handshake or a ledger's change",
         "client/python/tests/test_forks.py test_a_fork_waits_for_what_a_child_must_not_find_half_done",
-        [("client/python/millrace/_fork.py", "before=no_fork.acquire, after_in_parent=no_fork.release, ", "")],
+        [("client/python/millrace/_fork.py", "before=_begin_fork, after_in_parent=no_fork.release, ", "")],
     ),
     (
         "the Python client decodes ahead as much as it reads ahead",
