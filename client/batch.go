@@ -19,8 +19,10 @@ type Batch struct {
 	Location    string // canonical path and query of the batch
 	ContentType string // of Bytes
 
-	data     []byte
-	kept     bool // data was read from Options.folder
+	data     []byte // the whole; with a lease the table alone
+	lease    *lease // of memory that the samples lie in; nil: data has them
+	frame    *frame // of the framed form; nil: another form, or closed
+	kept     bool   // data was read from Options.folder
 	count    int
 	manifest []Sample
 	starts   []int64 // of the manifest's samples in data
@@ -54,15 +56,25 @@ func (c *CRC) UnmarshalJSON(p []byte) error {
 	return nil
 }
 
-// Bytes returns the whole batch. The caller may keep it and change it.
-func (b *Batch) Bytes() []byte { return b.data }
+// Bytes returns the whole batch. The caller may keep it and change it. Of a batch in shared memory it is a copy.
+func (b *Batch) Bytes() []byte {
+	if b.lease != nil {
+		return b.whole()
+	}
+	return b.data
+}
 
 // Samples returns how many samples the batch has, padded ones included.
 func (b *Batch) Samples() int { return b.count }
 
 // Sample returns the stored bytes of sample i, as a slice of Bytes: nothing is parsed and
-// nothing copied. It needs Options.Manifest and panics without.
+// nothing copied. It needs Options.Manifest, or Options.Format framed, and panics without. Of a batch in shared memory it cannot be
+// written to, and must not be used after Close.
 func (b *Batch) Sample(i int) []byte {
+	if b.frame != nil || b.lease != nil {
+		b.needFrame()
+		return b.frame.sample(i)
+	}
 	b.needManifest()
 	lo := b.starts[i]
 	hi := lo + b.manifest[i].Length

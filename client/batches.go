@@ -26,8 +26,6 @@ func (c *Client) Batches(ctx context.Context, opt Options) iter.Seq2[*Batch, err
 		}
 		var wg sync.WaitGroup
 		defer wg.Wait()
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
 
 		first, err := c.Batch(ctx, opt, opt.From)
 		if finished(err, &opt) {
@@ -55,7 +53,16 @@ type result struct {
 
 // read yields first and the batches after it, keeping a queue of answers under way.
 func (c *Client) read(ctx context.Context, wg *sync.WaitGroup, opt Options, first *Batch, yield func(*Batch, error) bool) {
+	ctx, cancel := context.WithCancel(ctx)
 	queue := []chan result{make(chan result, 1)}
+	defer func() {
+		cancel()
+		for _, unread := range queue { // Batch always answers: it honours ctx
+			if r := <-unread; r.batch != nil {
+				r.batch.Close()
+			}
+		}
+	}()
 	queue[0] <- result{first, nil}
 	next, more := advance(opt.From, &opt)
 	start := func() {
@@ -75,7 +82,7 @@ func (c *Client) read(ctx context.Context, wg *sync.WaitGroup, opt Options, firs
 		if len(queue) == 0 {
 			return
 		}
-		r := <-queue[0] // Batch always answers: it honours ctx
+		r := <-queue[0]
 		queue = queue[1:]
 		if depth > 0 && more && r.err == nil {
 			start()

@@ -68,6 +68,11 @@ type Config struct {
 	// system, or of the file that SSL_CERT_FILE names, and no certificate. With HTTP set it belongs there.
 	TLS *tls.Config
 
+	// SharedMemory takes batches as memory that a gateway on this machine shares, without a copy, where that can be: at a Unix socket, of
+	// batches in the form framed, on Linux. All others come as bytes, and Batch.Shared says which way. Batch.Close is then needed for
+	// each batch: memory that is not let go stays held until the process ends, and later batches come as bytes.
+	SharedMemory bool
+
 	Deadline       time.Duration // one batch, all attempts and waits included: 2 min
 	AttemptTimeout time.Duration // one attempt, its body included: 1 min
 	MaxBatchBytes  int64         // a larger body is refused unread; memory is taken as bytes arrive: 4 GiB
@@ -126,7 +131,7 @@ func New(cfg Config) (*Client, error) {
 	own := cfg.HTTP != nil
 	switch {
 	case !own:
-		cfg.HTTP = &http.Client{Transport: newTransport(cfg.TLS)}
+		cfg.HTTP = &http.Client{Transport: newTransport(cfg)}
 	case cfg.TLS != nil:
 		return nil, errors.New("new client: TLS and HTTP are both given: HTTP's transport has a TLSClientConfig")
 	}
@@ -201,9 +206,14 @@ const dialTimeout = 5 * time.Second
 
 // newTransport keeps enough idle connections that parallel readers do not dial again and
 // again, and never asks for compression: batches are stored bytes with a known length.
-func newTransport(t *tls.Config) *http.Transport {
-	if t = t.Clone(); t == nil {
+func newTransport(cfg Config) *http.Transport {
+	t := cfg.TLS.Clone()
+	if t == nil {
 		t = &tls.Config{}
+	}
+	idle := 90 * time.Second
+	if cfg.SharedMemory {
+		idle = sharedIdle
 	}
 	if t.ClientSessionCache == nil {
 		t.ClientSessionCache = tls.NewLRUClientSessionCache(64) // a new connection to a gateway shakes hands quicker
@@ -211,10 +221,10 @@ func newTransport(t *tls.Config) *http.Transport {
 	return &http.Transport{
 		TLSClientConfig:     t,
 		Proxy:               proxy,
-		DialContext:         dial,
+		DialContext:         dialer(cfg.SharedMemory),
 		TLSHandshakeTimeout: dialTimeout,
 		ForceAttemptHTTP2:   true,
-		IdleConnTimeout:     90 * time.Second,
+		IdleConnTimeout:     idle,
 		MaxIdleConnsPerHost: 64,
 		DisableCompression:  true,
 		ReadBufferSize:      64 << 10,

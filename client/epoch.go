@@ -184,7 +184,9 @@ func (r *epochReader) rank(ctx context.Context, opt Options) error {
 		if err != nil {
 			return err
 		}
-		if err := r.take(b, opt); err != nil {
+		err = r.take(b, opt)
+		b.Close()
+		if err != nil {
 			return err
 		}
 	}
@@ -206,13 +208,13 @@ func (r *epochReader) take(b *Batch, opt Options) error {
 	r.rep.Batches++
 	r.rep.Samples += uint64(b.Samples())
 	r.rep.Padded += b.Padded
-	r.rep.Bytes += uint64(len(b.Bytes()))
+	r.rep.Bytes += uint64(b.size())
 	if b.kept {
 		r.rep.Reused.Batches++
 		r.rep.Reused.Samples += uint64(b.Samples())
-		r.rep.Reused.Bytes += uint64(len(b.Bytes()))
+		r.rep.Reused.Bytes += uint64(b.size())
 	}
-	r.done += int64(len(b.Bytes()))
+	r.done += b.size()
 	until := r.plan.Batches
 	if opt.Until != 0 {
 		until = min(until, opt.Until)

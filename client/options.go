@@ -31,6 +31,7 @@ type Options struct {
 	Split      string // how a global batch is shared out: contiguous, or locality (by where chunks are held)
 	Homes      uint64 // of locality: how many homes, and groups of ranks, there are, such as gateways; 0: as many as ranks
 	Format     string // form of the batches, as docs/answers.md names it; empty: the dataset's own
+	Table      string // what the table of the form framed tells beside lengths: keys, parts or keys,parts; see Batch.Key and Batch.Part
 	Fields     string // parts of the samples that are wanted, with commas between their names; empty: all
 	Generation string // pinned from the first answer if empty; of several ranks all get the same one (see ErrNoGeneration)
 
@@ -96,6 +97,7 @@ func (o *Options) query(generation string) url.Values {
 	text("shuffle", o.Shuffle)
 	text("tail", o.Tail)
 	text("format", o.Format)
+	text("table", o.Table)
 	text("fields", o.Fields)
 	text("importance", o.Importance)
 	text("subset", o.Subset)

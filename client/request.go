@@ -28,6 +28,9 @@ func (c *Client) Batch(ctx context.Context, opt Options, number uint64) (*Batch,
 	if err == nil && b == nil {
 		b, err = retry(ctx, c, opt.reader(), t.attempt)
 	}
+	if err == nil && opt.Format == framedForm && b.frame == nil {
+		err = b.readFrame()
+	}
 	if err == nil && opt.Manifest {
 		err = c.addManifest(ctx, opt, b)
 	}
@@ -46,10 +49,20 @@ type request struct {
 	query  url.Values
 	body   []byte // JSON; nil: none
 	header map[string]string
+	shares bool // the answer may be memory
 }
 
 // send sends one request and returns an answer with status 200, 201 to a POST, or 206 to one with a range.
 func (c *Client) send(ctx context.Context, gw *gateway, r request) (*http.Response, error) {
+	resp, _, err := c.sendTo(ctx, gw, r)
+	return resp, err
+}
+
+// sendTo is send, and returns the connection too if memory can come by it.
+func (c *Client) sendTo(ctx context.Context, gw *gateway, r request) (resp *http.Response, from *neighbour, err error) {
+	if c.cfg.SharedMemory {
+		ctx = watchNeighbour(ctx, r.shares, &from)
+	}
 	target := gw.base.String() + r.path
 	if len(r.query) > 0 {
 		target += "?" + r.query.Encode()
@@ -60,7 +73,7 @@ func (c *Client) send(ctx context.Context, gw *gateway, r request) (*http.Respon
 	}
 	req, err := http.NewRequestWithContext(ctx, r.method, target, in)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if gw.host != "" {
 		req.Host = gw.host
@@ -73,7 +86,7 @@ func (c *Client) send(ctx context.Context, gw *gateway, r request) (*http.Respon
 	}
 	req.Header.Set("User-Agent", c.cfg.UserAgent)
 	req.Header.Set("Accept-Encoding", "identity") // a transport of the caller's may ask for compression else
-	resp, err := c.authorize(req, gw)
+	resp, err = c.authorize(req, gw)
 	if at := (*url.Error)(nil); errors.As(err, &at) {
 		err = fmt.Errorf("%s: %w", gw.name(), at.Err) // the whole URL is long, and the caller knows what it asked for
 	}
@@ -81,14 +94,14 @@ func (c *Client) send(ctx context.Context, gw *gateway, r request) (*http.Respon
 		err = fmt.Errorf("%w: %w; SSL_CERT_FILE can name the authorities to trust", ErrProtocol, err)
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	switch s := resp.StatusCode; {
 	case s == http.StatusOK, s == http.StatusCreated && r.method == http.MethodPost, s == http.StatusPartialContent && r.header["Range"] != "":
-		return resp, nil
+		return resp, from, nil
 	}
 	defer resp.Body.Close()
-	return nil, readError(gw.name(), resp)
+	return nil, nil, readError(gw.name(), resp)
 }
 
 // contradiction takes the end of the epoch for a fault of the gateway where the batch must

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -39,7 +40,11 @@ func (t *transfer) attempt(ctx context.Context, gw *gateway) (b *Batch, err erro
 
 // ask sends the request of an attempt and reads its answer.
 func (t *transfer) ask(ctx context.Context, gw *gateway, came *atomic.Int64) (*Batch, error) {
-	resp, err := t.client.send(ctx, gw, request{method: http.MethodGet, path: t.path(), query: t.opt.query(t.opt.Generation), header: t.rest()})
+	r := request{method: http.MethodGet, path: t.path(), query: t.opt.query(t.opt.Generation), header: t.rest()}
+	if r.shares = t.shares(gw); r.shares {
+		r.header = map[string]string{"Accept": sharedType + ", " + framedType}
+	}
+	resp, from, err := t.client.sendTo(ctx, gw, r)
 	if err != nil {
 		if e := (*Error)(nil); errors.As(err, &e) && e.Status == http.StatusRequestedRangeNotSatisfiable {
 			t.drop()                                         // a body of another length
@@ -49,6 +54,16 @@ func (t *transfer) ask(ctx context.Context, gw *gateway, came *atomic.Int64) (*B
 	}
 	defer resp.Body.Close()
 	came.Add(1)
+	if r.shares && from != nil && resp.Header.Get("Content-Type") == sharedType {
+		b, err := t.takeShared(gw, resp, from, came)
+		if ctx.Err() != nil && errors.Is(err, net.ErrClosed) {
+			err = ctx.Err() // which has closed the connection
+		}
+		if e := (*Error)(nil); err != nil && !errors.As(err, &e) {
+			err = fmt.Errorf("%s: %w", gw.name(), err)
+		}
+		return b, err
+	}
 	if err := t.begin(resp); err != nil {
 		return nil, fmt.Errorf("%s: %w", gw.name(), err)
 	}
@@ -94,8 +109,8 @@ func (t *transfer) rest() map[string]string {
 
 func (t *transfer) drop() { t.batch, t.etag, t.size, t.data = nil, "", 0, nil }
 
-// begin reads the header of an answer: of a whole body, which replaces what is there, or of the rest of it.
-func (t *transfer) begin(resp *http.Response) error {
+// header reads the header of an answer.
+func (t *transfer) header(resp *http.Response) (*Batch, error) {
 	b, err := readHeader(resp.Header, t.opt, t.number)
 	if name := t.client.cfg.Dataset; err == nil && name != "" && b.Dataset != "" && b.Dataset != name {
 		err = fmt.Errorf("got dataset %q, want %q: %w", b.Dataset, name, ErrProtocol)
@@ -103,6 +118,12 @@ func (t *transfer) begin(resp *http.Response) error {
 	if err == nil && resp.ContentLength < 0 {
 		err = fmt.Errorf("no Content-Length: %w", ErrProtocol)
 	}
+	return b, err
+}
+
+// begin takes an answer: of a whole body, which replaces what is there, or of the rest of it.
+func (t *transfer) begin(resp *http.Response) error {
+	b, err := t.header(resp)
 	if err == nil && resp.StatusCode == http.StatusPartialContent {
 		err = t.goOn(resp, b)
 	}

@@ -4,8 +4,11 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"fmt"
+	"io/fs"
 	"net"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -40,12 +43,46 @@ func socketOf(host string) string {
 	return string(path)
 }
 
-// dial connects to an address, or to the socket that it stands for.
-func dial(ctx context.Context, network, address string) (net.Conn, error) {
+// dialer returns what connects to an address, or to the socket that it stands for. Memory comes by such a socket's connections if shares says so.
+func dialer(shares bool) func(ctx context.Context, network, address string) (net.Conn, error) {
 	d := net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}
-	host, _, err := net.SplitHostPort(address)
-	if path := socketOf(host); err == nil && path != "" {
-		return d.DialContext(ctx, "unix", path)
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		host, _, err := net.SplitHostPort(address)
+		path := socketOf(host)
+		if err != nil || path == "" {
+			return d.DialContext(ctx, network, address)
+		}
+		if err := checkSocket(path); err != nil {
+			return nil, err
+		}
+		c, err := d.DialContext(ctx, "unix", path)
+		if local, ok := c.(*net.UnixConn); err == nil && ok && shares {
+			return newNeighbour(local), nil
+		}
+		return c, err
 	}
-	return d.DialContext(ctx, network, address)
+}
+
+// checkSocket refuses a path where somebody else may have put what answers. That nothing is there is left to the dial.
+func checkSocket(path string) error {
+	is, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if is.Mode().Type() != fs.ModeSocket {
+		return fmt.Errorf("%s is no socket but %s: name the socket itself: %w", path, is.Mode(), ErrProtocol)
+	}
+	in, err := os.Stat(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	owner, known := ownerOf(is)
+	if in.Mode().Perm()&0o002 == 0 || !known || owner == 0 || owner == os.Geteuid() {
+		return nil
+	}
+	return fmt.Errorf("%s belongs to the user %d, in a directory where every user may put a socket: give the gateway one where others "+
+		"may not write, or run it as this user: %w", path, owner, ErrProtocol)
 }

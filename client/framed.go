@@ -1,0 +1,141 @@
+package client
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// framedForm is the form whose table says where samples, keys and parts lie (docs/answers.md, framed).
+const framedForm = "framed"
+
+const (
+	framedHead = 40 // bytes before the lengths
+	toldKeys   = 1  // flags
+	toldParts  = 2
+)
+
+// frame is the table of a batch in the framed form, and the samples that it cuts.
+type frame struct {
+	samples []byte
+	starts  []int64  // where each sample begins, and where the last one ends
+	keys    []string // nil: the table does not tell them
+	parts   [][]part // of each sample; nil: the table does not tell them
+}
+
+// part is a part of a sample.
+type part struct {
+	name       string
+	at, length uint32
+}
+
+// rows reads the numbers of a table one after the other. After the end of the table they are nil, and short is set.
+type rows struct {
+	left  []byte
+	short bool
+}
+
+func (r *rows) take(n uint64) []byte {
+	if n > uint64(len(r.left)) {
+		r.short, r.left = true, nil
+		return nil
+	}
+	out := r.left[:n:n]
+	r.left = r.left[n:]
+	return out
+}
+
+func (r *rows) numbers(n uint32) []uint32 {
+	raw := r.take(4 * uint64(n))
+	out := make([]uint32, len(raw)/4)
+	for i := range out {
+		out[i] = binary.LittleEndian.Uint32(raw[4*i:])
+	}
+	return out
+}
+
+// texts reads texts of the given lengths, which fill total bytes.
+func (r *rows) texts(lengths []uint32, total uint32) []string {
+	raw := rows{left: r.take(uint64(total))}
+	out := make([]string, len(lengths))
+	for i, n := range lengths {
+		out[i] = string(raw.take(uint64(n)))
+	}
+	r.short = r.short || raw.short || len(raw.left) > 0
+	return out
+}
+
+// readFrame cuts a batch whose bytes are the framed form.
+func (b *Batch) readFrame() (err error) {
+	if len(b.data) < framedHead || uint64(binary.LittleEndian.Uint32(b.data[28:])) > uint64(len(b.data)) {
+		return fmt.Errorf("no table of the framed form: %w", ErrProtocol)
+	}
+	at := binary.LittleEndian.Uint32(b.data[28:])
+	b.frame, err = readFrame(b.data[:at], b.data[at:], b.count)
+	return err
+}
+
+// readFrame reads a table. All that it says of samples lies within them.
+func readFrame(table, samples []byte, count int) (*frame, error) {
+	wrong := func(what string) (*frame, error) {
+		return nil, fmt.Errorf("the framed form: %s: %w", what, ErrProtocol)
+	}
+	if len(table) < framedHead || string(table[:4]) != "MLRF" || binary.LittleEndian.Uint16(table[4:]) != 1 {
+		return wrong("no table of version 1")
+	}
+	number := func(at int) uint32 { return binary.LittleEndian.Uint32(table[at:]) }
+	flags, n := binary.LittleEndian.Uint16(table[6:]), number(8)
+	if uint64(number(28)) != uint64(len(table)) || binary.LittleEndian.Uint64(table[32:]) != uint64(len(samples)) {
+		return wrong(fmt.Sprintf("a table of %d bytes and samples of %d, which it does not say", len(table), len(samples)))
+	}
+	if uint64(n) != uint64(count) {
+		return wrong(fmt.Sprintf("%d samples, want %d", n, count))
+	}
+	r := &rows{left: table[framedHead:]}
+	lengths := r.numbers(n)
+	f := &frame{samples: samples, starts: make([]int64, 1, len(lengths)+1)}
+	for i, length := range lengths {
+		f.starts = append(f.starts, f.starts[i]+int64(length))
+	}
+	if f.starts[len(lengths)] != int64(len(samples)) {
+		return wrong("lengths that are not those of the samples")
+	}
+	var keyLengths, counts, which, offsets, sizes, nameLengths []uint32
+	if flags&toldKeys != 0 {
+		keyLengths = r.numbers(n)
+	}
+	if flags&toldParts != 0 {
+		counts, which, offsets, sizes, nameLengths = r.numbers(n), r.numbers(number(16)), r.numbers(number(16)), r.numbers(number(16)), r.numbers(number(12))
+	}
+	if flags&toldKeys != 0 {
+		f.keys = r.texts(keyLengths, number(20))
+	}
+	names := r.texts(nameLengths, number(24))
+	if r.short || len(r.left) >= 8 {
+		return wrong("a table of another length than it says")
+	}
+	if flags&toldParts == 0 {
+		return f, nil
+	}
+	f.parts = make([][]part, len(counts))
+	for i, count := range counts {
+		if uint64(count) > uint64(len(which)) {
+			return wrong("parts of more samples than there are")
+		}
+		for j := range count {
+			p := part{at: offsets[j], length: sizes[j]}
+			if uint64(which[j]) >= uint64(len(names)) || uint64(p.at)+uint64(p.length) > uint64(lengths[i]) {
+				return wrong("a part outside its sample, or without a name")
+			}
+			p.name = names[which[j]]
+			f.parts[i] = append(f.parts[i], p)
+		}
+		which, offsets, sizes = which[count:], offsets[count:], sizes[count:]
+	}
+	if len(which) > 0 {
+		return wrong("parts of no sample")
+	}
+	return f, nil
+}
+
+// sample returns the bytes of sample i.
+func (f *frame) sample(i int) []byte { return f.samples[f.starts[i]:f.starts[i+1]:f.starts[i+1]] }

@@ -1,0 +1,198 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/http/httptrace"
+	"strings"
+	"sync"
+)
+
+// neighbour is a connection to a gateway's Unix socket, by which memory comes. What has come belongs to it.
+type neighbour struct {
+	*net.UnixConn
+
+	mu       sync.Mutex // guards what follows
+	awaits   bool       // the answer that comes next may bring a descriptor
+	came     int        // descriptor that came; -1: none
+	begins   bool       // the next write begins the head of a request
+	released []uint64   // leases that the gateway has not been told of
+	segments map[uint64]*segment
+	ended    bool
+}
+
+// segment is memory that a gateway shares. The connection's mutex guards it.
+type segment struct {
+	bytes []byte
+	lent  bool // a batch lies in it
+	gone  bool // it is unmapped when nothing lies in it any more
+}
+
+// lease holds the memory of one batch.
+type lease struct {
+	conn    *neighbour
+	segment *segment
+	number  uint64
+	data    []byte
+	once    sync.Once
+}
+
+func newNeighbour(c *net.UnixConn) *neighbour {
+	return &neighbour{UnixConn: c, came: -1, segments: map[uint64]*segment{}}
+}
+
+// watchNeighbour has the connection of a request know that a request begins. awaits says that memory may come, and sets from.
+func watchNeighbour(ctx context.Context, awaits bool, from **neighbour) context.Context {
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
+		if n, ok := info.Conn.(*neighbour); ok {
+			n.begin(awaits)
+			*from = n
+		}
+	}})
+}
+
+// begin is called before a request is written. No other one is under way on the connection.
+func (n *neighbour) begin(awaits bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.forgetDescriptor()
+	n.awaits, n.begins = awaits, true
+}
+
+// forgetDescriptor closes a descriptor that nobody took. The caller holds mu.
+func (n *neighbour) forgetDescriptor() {
+	if n.came >= 0 {
+		closeDescriptor(n.came)
+		n.came = -1
+	}
+}
+
+// Read reads, and keeps the descriptor that an answer brings.
+func (n *neighbour) Read(p []byte) (int, error) {
+	got, descriptors, err := receive(n.UnixConn, p)
+	if len(descriptors) == 0 {
+		return got, err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err == nil && n.awaits && n.came < 0 && len(descriptors) == 1 && !n.ended {
+		n.came = descriptors[0]
+		return got, nil
+	}
+	for _, d := range descriptors {
+		closeDescriptor(d)
+	}
+	return 0, fmt.Errorf("%d descriptors that no answer may bring: %w", len(descriptors), ErrProtocol)
+}
+
+// Write writes. Behind the first line of a request's head it puts a line with the leases that have ended.
+func (n *neighbour) Write(p []byte) (int, error) {
+	with := n.withReleases(p)
+	written, err := n.UnixConn.Write(with)
+	return min(written, len(p)), err
+}
+
+func (n *neighbour) withReleases(p []byte) []byte {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.begins {
+		return p
+	}
+	end := bytes.Index(p, []byte("\r\n"))
+	if end < 0 {
+		return p // the first line is longer than this
+	}
+	n.begins = false
+	if len(n.released) == 0 {
+		return p
+	}
+	line := "\r\nMillrace-Release: " + strings.Trim(strings.ReplaceAll(fmt.Sprint(n.released), " ", ", "), "[]")
+	n.released = nil
+	return append(append(append(make([]byte, 0, len(p)+len(line)), p[:end]...), line...), p[end:]...)
+}
+
+// take returns the memory that a header tells of.
+func (n *neighbour) take(s shared) (*lease, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	defer n.forgetDescriptor()
+	n.awaits = false
+	at, known := n.segments[s.segment]
+	fault := ""
+	switch {
+	case n.ended:
+		return nil, net.ErrClosed
+	case s.fresh && n.came < 0:
+		fault = "no descriptor came"
+	case !s.fresh && n.came >= 0:
+		fault = "a descriptor came that is not announced"
+	case s.fresh && known:
+		fault = "the number of another one"
+	case !s.fresh && !known:
+		fault = "it has not come"
+	case known && int64(len(at.bytes)) != s.size:
+		fault = "it had another size"
+	case known && at.lent:
+		fault = "another batch lies in it"
+	}
+	if fault != "" {
+		return nil, fmt.Errorf("segment %d of shared memory: %s: %w", s.segment, fault, ErrProtocol)
+	}
+	if !known {
+		mapped, err := mapMemory(n.came, s.size)
+		if err != nil {
+			return nil, fmt.Errorf("segment %d of shared memory: %w", s.segment, err)
+		}
+		at = &segment{bytes: mapped}
+		n.segments[s.segment] = at
+	}
+	at.lent = true
+	for _, number := range s.gone {
+		n.leave(number)
+	}
+	return &lease{conn: n, segment: at, number: s.lease, data: at.bytes[:s.length:s.length]}, nil
+}
+
+// leave unmaps a segment, if a batch lies in it as soon as that has ended. The caller holds mu.
+func (n *neighbour) leave(number uint64) {
+	if at, ok := n.segments[number]; ok {
+		delete(n.segments, number)
+		if at.gone = true; !at.lent {
+			unmapMemory(at.bytes)
+		}
+	}
+}
+
+// end lets go of the memory. It may be called again, and of no lease.
+func (l *lease) end() {
+	if l == nil {
+		return
+	}
+	l.once.Do(func() {
+		n := l.conn
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		l.data, l.segment.lent = nil, false
+		if l.segment.gone {
+			unmapMemory(l.segment.bytes)
+		}
+		if !n.ended {
+			n.released = append(n.released, l.number)
+		}
+	})
+}
+
+// Close closes the connection. Batches keep the memory that they lie in.
+func (n *neighbour) Close() error {
+	err := n.UnixConn.Close()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.ended = true
+	n.forgetDescriptor()
+	for number := range n.segments {
+		n.leave(number)
+	}
+	return err
+}
