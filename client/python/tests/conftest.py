@@ -8,6 +8,7 @@ import random
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -44,6 +45,22 @@ def gateway(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     """A gateway that all tests share: whoever kills or cuts has one of his own."""
     hosts = "--host", "gateways.example", "--host", "192.0.2.0"  # that tests ask for
     g = harness.Gateway(f"photos={dataset}", args=("--loss-log", str(tmp_path_factory.mktemp("losses")), *hosts))
+    yield g
+    g.close()
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A directory whose path is short enough for a socket."""
+    made = Path(tempfile.mkdtemp(prefix="ml-", dir="/tmp"))
+    yield made
+    shutil.rmtree(made)
+
+
+@pytest.fixture
+def neighbour(dataset: Path, place: Path) -> Iterator[harness.Gateway]:
+    """A gateway that listens at a socket, and lends memory."""
+    g = harness.Gateway(f"photos={dataset}", unix=f"unix:{place}/socket")
     yield g
     g.close()
 

@@ -78,7 +78,7 @@ def build_wheels(out: Path) -> Path:
 class Gateway:
     """One `millrace serve`."""
 
-    def __init__(self, *datasets: str, port: int = 0, args: tuple[str, ...] = ()) -> None:
+    def __init__(self, *datasets: str, port: int = 0, args: tuple[str, ...] = (), unix: str = "") -> None:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
         self.args = [binary(), "serve", "--lame-duck", "0s", "--log-format", "json", *args]
         if "--access" not in args:
@@ -86,17 +86,17 @@ class Gateway:
         for d in datasets:
             self.args += ["--dataset", d]
         self.process = subprocess.Popen(
-            [*self.args, "--listen", f"127.0.0.1:{port}"], stdout=subprocess.DEVNULL, stderr=self._log
+            [*self.args, "--listen", unix or f"127.0.0.1:{port}"], stdout=subprocess.DEVNULL, stderr=self._log
         )
         self.port = self._listening()
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = unix or f"http://127.0.0.1:{self.port}"
 
     def _listening(self) -> int:
         end = time.monotonic() + START
         while time.monotonic() < end:
-            found = re.search(r'"listen":"127\.0\.0\.1:(\d+)"', self.log())
+            found = re.search(r'"listen":"(?:127\.0\.0\.1:(\d+)|/)', self.log())
             if found:
-                return int(found[1])
+                return int(found[1] or 0)
             assert self.process.poll() is None, self.log()
             time.sleep(0.01)
         raise AssertionError(f"the gateway did not come up: {self.log()}")
@@ -118,9 +118,20 @@ class Gateway:
 
     def get(self, path: str) -> bytes:
         """Reads a resource with another client."""
+        if self.url.startswith("unix:"):
+            with socket.socket(socket.AF_UNIX) as s:
+                s.connect(self.url[5:])
+                s.sendall(f"GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
+                with s.makefile("rb") as whole:
+                    return whole.read().partition(b"\r\n\r\n")[2]
         with urllib.request.urlopen(self.url + path) as r:
             data: bytes = r.read()
         return data
+
+    def count(self, metric: str) -> int:
+        """The sum of a metric over its labels."""
+        lines = self.get("/metrics").decode().splitlines()
+        return round(sum(float(line.rpartition(" ")[2]) for line in lines if re.match(rf"{metric}[ {{]", line)))
 
     def kill(self) -> None:
         """Ends it at once."""

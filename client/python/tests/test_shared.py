@@ -6,7 +6,6 @@ import gc
 import mmap
 import os
 import re
-import shutil
 import socket
 import sys
 import tempfile
@@ -22,14 +21,6 @@ import millrace
 from millrace._gateways import parse
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is lent on Linux alone")
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """A directory whose path is short enough for a socket."""
-    made = Path(tempfile.mkdtemp(prefix="ml-", dir="/tmp"))
-    yield made
-    shutil.rmtree(made)
 
 
 @pytest.fixture
