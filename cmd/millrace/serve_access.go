@@ -48,12 +48,14 @@ func (c *serveConfig) checkAccess(f *cli.Flags) {
 	if a.File != "" && (!slices.Equal(c.allow, []string{"read"}) || a.InsecureData || a.InsecureAdmin) {
 		f.Fault("--access: the file says who may do what; --allow, --insecure-no-auth and --insecure-admin are for a gateway without one")
 	}
-	c.checkPort(f, "listen", c.Listen, a.File != "" || a.InsecureData, "--insecure-no-auth")
+	for _, address := range node.Addresses(c.Listen) {
+		c.checkPort(f, "listen", address, a.File != "" || a.InsecureData, "--insecure-no-auth")
+	}
 	if c.AdminListen == "" {
 		return
 	}
 	c.checkPort(f, "admin-listen", c.AdminListen, a.File != "" || a.InsecureAdmin, "--insecure-admin")
-	if c.AdminListen == c.Listen && !strings.HasSuffix(c.Listen, ":0") {
+	if slices.Contains(node.Addresses(c.Listen), c.AdminListen) && !strings.HasSuffix(c.AdminListen, ":0") {
 		f.Fault("--admin-listen %s: the same address as --listen", c.AdminListen)
 	}
 }

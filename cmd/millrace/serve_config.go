@@ -37,7 +37,7 @@ func (c *serveConfig) define(f *cli.Flags) {
 	f.Section("data")
 	c.defineData(f)
 	f.Section("ports")
-	f.Text(&c.Listen, "listen", "127.0.0.1:8080", "`ADDRESS` of the data port: HOST:PORT, or unix:PATH for a socket that only this user reaches")
+	f.Text(&c.Listen, "listen", "127.0.0.1:8080", "`ADDRESS,...` of the data port: HOST:PORT, or unix:PATH for a Unix socket")
 	f.Text(&c.AdminListen, "admin-listen", "", "`ADDRESS` of a port of their own for metrics, statistics and profiles")
 	f.Duration(&c.Deadline, "first-byte-timeout", time.Minute, "time to the first byte of an answer; a request that takes longer gets 504")
 	f.Duration(&c.LameDuck, "lame-duck", defaultLameDuck, "after SIGTERM, time to go on serving while not ready")

@@ -71,13 +71,12 @@ func (s *Node) allowed() []auth.Right {
 	return rights
 }
 
-// Loopback reports whether only this machine can reach an address of a port.
-func Loopback(address string) bool {
-	if SocketOf(address) != "" {
-		return true
-	}
-	host, _, err := net.SplitHostPort(address)
-	return err == nil && discovery.Loopback(host)
+// Loopback reports whether only this machine can reach the addresses of a port.
+func Loopback(list string) bool {
+	return !slices.ContainsFunc(Addresses(list), func(address string) bool {
+		host, _, err := net.SplitHostPort(address)
+		return SocketOf(address) == "" && (err != nil || !discovery.Loopback(host))
+	})
 }
 
 func (s *Node) accessChanged(err error) {

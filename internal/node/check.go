@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -54,8 +55,8 @@ func (c *Config) Complete() []error {
 	c.checkQuotas(&f)
 	if c.Cluster.Name != "" {
 		c.Cluster.complete(&f)
-		if c.Cluster.Listen == c.Listen {
-			f.add("peer-listen", "%s: the same address as listen", c.Listen)
+		if slices.Contains(Addresses(c.Listen), c.Cluster.Listen) {
+			f.add("peer-listen", "%s: the same address as listen", c.Cluster.Listen)
 		}
 	}
 	return f

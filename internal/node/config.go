@@ -22,7 +22,7 @@ type Config struct {
 	Quotas       []Quota          // of datasets that need not be there yet if there is a file
 	Stores       location.Stores
 
-	Listen      string       // address of the data port; unix:PATH is a Unix socket
+	Listen      string       // addresses of the data port, with commas between them; unix:PATH is a Unix socket
 	Bound       net.Listener // the data port, where it is bound already
 	AdminListen string       // address of a port for metrics, statistics and profiles; "": the data port has them
 	Access      AccessConfig

@@ -24,6 +24,9 @@ func SocketOf(address string) string {
 	return path
 }
 
+// Addresses divides a list of addresses with commas between them.
+func Addresses(list string) []string { return strings.Split(list, ",") }
+
 // Listen binds an address, HOST:PORT or unix:PATH. An error names it.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
 	l, err := Bind(ctx, address)

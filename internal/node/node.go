@@ -161,18 +161,21 @@ func (s *Node) openTraces(ctx context.Context) error {
 func (s *Node) Handler() http.Handler { return s.gateway.Handler() }
 
 // Run binds the listeners and serves until ctx ends, then drains. ready, if not nil, is called with the data
-// port's address once it accepts connections.
+// port's first address once all accept connections.
 func (s *Node) Run(ctx context.Context, ready func(net.Addr)) error {
 	l, err := s.ports(ctx)
 	if err != nil {
 		return err
 	}
-	if s.guard == nil && l.data.Addr().Network() != "unix" && !Loopback(l.data.Addr().String()) {
-		s.log.Warn().Msg("insecure-no-auth: every machine that reaches this address may read every dataset")
+	for _, ln := range l.data {
+		at, socket := ln.Addr(), ln.Addr().Network() == "unix"
+		if s.guard == nil && !socket && !Loopback(at.String()) {
+			s.log.Warn().Msg("insecure-no-auth: every machine that reaches this address may read every dataset")
+		}
+		s.log.Info().Stringer("listen", at).Bool("tls", s.tls != nil && !socket).Msg("serving")
 	}
-	s.log.Info().Stringer("listen", l.data.Addr()).Bool("tls", s.tls != nil).Msg("serving")
 	if ready != nil {
-		ready(l.data.Addr())
+		ready(l.data[0].Addr())
 	}
 	return s.join(ctx, l)
 }
@@ -197,14 +200,17 @@ func (s *Node) During(ctx context.Context, body func(ctx context.Context, at net
 
 // listeners are the ports of a gateway.
 type listeners struct {
-	data, admin, peers net.Listener // admin and peers may be nil
+	data         []net.Listener
+	admin, peers net.Listener // nil: there is none
 }
 
 // ports binds all ports, the peer port first: a gateway that finds this one ready finds its peer port too.
 func (s *Node) ports(ctx context.Context) (l listeners, err error) {
-	l.data = s.cfg.Bound
+	if s.cfg.Bound != nil {
+		l.data = []net.Listener{s.cfg.Bound}
+	}
 	if l.peers, err = s.listenPeers(ctx); err == nil && l.data == nil {
-		l.data, err = Listen(ctx, s.cfg.Listen)
+		l.data, err = listenAll(ctx, s.cfg.Listen)
 	}
 	if err == nil && s.cfg.AdminListen != "" {
 		if l.admin, err = Listen(ctx, s.cfg.AdminListen); err == nil {
@@ -212,13 +218,25 @@ func (s *Node) ports(ctx context.Context) (l listeners, err error) {
 		}
 	}
 	if err != nil {
-		for _, ln := range []net.Listener{l.peers, l.data} {
+		for _, ln := range append(l.data, l.peers) {
 			if ln != nil {
 				ln.Close()
 			}
 		}
 	}
 	return l, err
+}
+
+// listenAll binds addresses. With an error it returns those that it has bound.
+func listenAll(ctx context.Context, list string) (all []net.Listener, err error) {
+	for _, address := range Addresses(list) {
+		ln, err := Listen(ctx, address)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, ln)
+	}
+	return all, nil
 }
 
 // join runs everything until ctx ends or a part fails. The peer port stays up until the data port is closed: what others
@@ -298,7 +316,7 @@ func (s *Node) joinPeers(failed, rest context.Context, g *errgroup.Group, ln net
 }
 
 // serveData serves readers until failed ends, then drains.
-func (s *Node) serveData(ctx, failed context.Context, data net.Listener) error {
+func (s *Node) serveData(ctx, failed context.Context, data []net.Listener) error {
 	defer context.AfterFunc(ctx, func() {
 		s.log.Info().Dur("lame_duck", s.cfg.LameDuck).Dur("drain_timeout", s.cfg.Drain).Msg("draining")
 	})()
@@ -307,7 +325,7 @@ func (s *Node) serveData(ctx, failed context.Context, data net.Listener) error {
 		cause := context.Cause(ctx)
 		return errors.Is(cause, errReleased) || errors.Is(cause, ErrInterrupted) && s.unused()
 	}
-	err := gateway.NewServer(s.gateway, gateway.ServerConfig{DrainTime: drain, TLS: s.tls, Leave: leave}).Serve(failed, data)
+	err := gateway.NewServer(s.gateway, gateway.ServerConfig{DrainTime: drain, TLS: s.tls, Leave: leave}).Serve(failed, data...)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		err = fmt.Errorf("requests were still open after %s: %w", s.cfg.Drain, err)

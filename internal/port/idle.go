@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 
 	"github.com/millrace-data/millrace/internal/socket"
@@ -13,7 +14,7 @@ import (
 // idle knows the connections that are kept open between requests. Where a new one finds no place, the connection that
 // was idle longest gives way: connections that ask nothing must not lock out those who do.
 type idle struct {
-	listener *socket.Listener
+	listeners []*socket.Listener
 
 	mu    sync.Mutex // guards what follows
 	order list.List  // of net.Conn, longest idle first
@@ -22,10 +23,12 @@ type idle struct {
 }
 
 // shedIdle makes the idle connections of a server give way.
-func shedIdle(s *http.Server, ln *socket.Listener) *idle {
-	i := &idle{listener: ln, at: map[net.Conn]*list.Element{}}
+func shedIdle(s *http.Server, listeners []*socket.Listener) *idle {
+	i := &idle{listeners: listeners, at: map[net.Conn]*list.Element{}}
 	s.ConnState = i.changed
-	ln.Full = i.shed
+	for _, ln := range listeners {
+		ln.Full = i.shed
+	}
 	return i
 }
 
@@ -33,7 +36,7 @@ func shedIdle(s *http.Server, ln *socket.Listener) *idle {
 func (i *idle) changed(c net.Conn, state http.ConnState) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if state == http.StateIdle && (i.ended || i.listener.Waits()) {
+	if state == http.StateIdle && (i.ended || slices.ContainsFunc(i.listeners, (*socket.Listener).Waits)) {
 		closeNow(c)
 		return
 	}

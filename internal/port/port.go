@@ -51,7 +51,7 @@ const (
 	leaveTime          = 5 * time.Second // for handlers whose connections are closed
 )
 
-// Server serves a handler on a listener, and drains its service.
+// Server serves a handler on listeners, and drains its service.
 type Server struct {
 	cfg  Config
 	http *http.Server
@@ -78,13 +78,13 @@ const adminConnections = 64
 // ServeAdmin serves the handler of an admin port until ctx ends, as plain HTTP where secret is nil. It has no
 // drain: it is the last port to go.
 func ServeAdmin(ctx context.Context, h http.Handler, base func(net.Listener) context.Context, log zerolog.Logger, ln net.Listener, secret *tls.Config) error {
-	s, limited := newHTTPServer(h, base, log), socket.Limit(ln, adminConnections)
+	s, limited := newHTTPServer(h, base, log), socket.Limit(adminConnections, ln)
 	kept := shedIdle(s, limited)
 	defer context.AfterFunc(ctx, func() {
 		kept.end()
 		_ = s.Close()
 	})()
-	if err := s.Serve(encrypt(limited, secret)); !errors.Is(err, http.ErrServerClosed) {
+	if err := s.Serve(encrypt(limited[0], secret)); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve %s: %w", ln.Addr(), err)
 	}
 	return nil
@@ -120,37 +120,44 @@ func MostConnections() int {
 	return int(min(defaultConnections, (limit.Cur-reservedFiles)/2))
 }
 
-// encrypt puts TLS, where there is any, on top of the bound on connections.
+// encrypt puts TLS, where there is any, on top of the bound on connections. Nobody reads what goes through a Unix socket: there is none.
 func encrypt(ln net.Listener, secret *tls.Config) net.Listener {
-	if secret == nil {
+	if secret == nil || ln.Addr().Network() == "unix" {
 		return ln
 	}
 	return tls.NewListener(ln, secret)
 }
 
-// Serve answers connections of ln until ctx ends, and then drains: not ready at once, keep-alive off,
+// Serve answers connections of all listeners until ctx ends, and then drains: not ready at once, keep-alive off,
 // batches served for the lame-duck time (none where cfg.Leave says so), then refused as draining until those in flight are through.
-// It closes ln, and returns when everything has ended.
-func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
-	stopped := make(chan error, 1)
-	limited := socket.Limit(ln, s.cfg.Connections)
+// It closes the listeners, and returns when everything has ended.
+func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
+	limited := socket.Limit(s.cfg.Connections, listeners...)
 	kept := shedIdle(s.http, limited)
-	go func() { stopped <- s.http.Serve(encrypt(limited, s.cfg.TLS)) }()
+	stopped := make(chan error, len(limited))
+	for _, ln := range limited {
+		go func() { stopped <- fmt.Errorf("serve %s: %w", ln.Addr(), s.http.Serve(encrypt(ln, s.cfg.TLS))) }()
+	}
 	select {
-	case err := <-stopped: // nobody can come any more, and those who are here are told so
-		err = errors.Join(fmt.Errorf("serve %s: %w", ln.Addr(), err), s.http.Close())
+	case err := <-stopped: // nobody can come there any more, and those who are here are told so
+		err = errors.Join(err, s.http.Close())
 		s.leave()
+		for range limited[1:] {
+			<-stopped
+		}
 		return err
 	case <-ctx.Done():
 	}
 	s.cfg.Service.Drain()
 	kept.end()
 	s.http.SetKeepAlivesEnabled(false)
-	drainErr := s.drain()
-	if err := <-stopped; !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve %s: %w", ln.Addr(), err)
+	err := s.drain()
+	for range limited {
+		if stop := <-stopped; !errors.Is(stop, http.ErrServerClosed) {
+			err = stop
+		}
 	}
-	return drainErr
+	return err
 }
 
 // drain waits for the lame-duck time, then for what is in flight, and closes what is left.

@@ -26,14 +26,20 @@ type Listener struct {
 
 	waits  atomic.Bool   // Accept waits for a place
 	spare  chan []byte   // memory for writes that are gathered
-	open   chan struct{} // one token for each open connection
+	open   chan struct{} // one token for each open connection, of all listeners that share the bound
 	closed chan struct{}
 	once   sync.Once
 }
 
-// Limit lets a listener have n connections open at a time.
-func Limit(ln net.Listener, n int) *Listener {
-	return &Listener{Listener: ln, open: make(chan struct{}, n), closed: make(chan struct{}), spare: newSpare()}
+// Limit lets listeners have n connections open at a time, all together. Each of them holds a place while it waits for a connection, so n
+// is as many as there are listeners at least.
+func Limit(n int, listeners ...net.Listener) []*Listener {
+	open, spare := make(chan struct{}, max(n, len(listeners))), newSpare()
+	var limited []*Listener
+	for _, ln := range listeners {
+		limited = append(limited, &Listener{Listener: ln, open: open, closed: make(chan struct{}), spare: spare})
+	}
+	return limited
 }
 
 // Accept waits for a connection, and for a place for it.

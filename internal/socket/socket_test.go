@@ -13,7 +13,7 @@ func TestServerEndsItsOwnSideFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limited := Limit(ln, 1)
+	limited := Limit(1, ln)[0]
 	defer limited.Close()
 	client, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", ln.Addr().String())
 	if err != nil {
