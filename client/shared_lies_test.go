@@ -207,18 +207,13 @@ func sharingClient(t *testing.T, address string) *client.Client {
 	return newClient(t, client.Config{Gateways: []string{address}, SharedMemory: true, Deadline: 4 * time.Second})
 }
 
-// TestSharedMemoryLies: a reply that contradicts itself is an error, and leaves nothing open or mapped.
-func TestSharedMemoryLies(t *testing.T) {
-	framed := client.Options{Format: "framed"}
-	before := leaks(t)
-	_, address := startLiar(t, nil)
-	c := sharingClient(t, address)
-	b, err := c.Batch(t.Context(), framed, 0)
-	if err != nil || !b.Shared() || len(b.Sample(1)) != 60000 {
-		t.Fatalf("got %v, %v, want the batch of an honest server", b, err)
-	}
-	b.Close()
-	c.CloseIdle()
+// lie is a reply that contradicts itself, and what a client says to it; nil: any error.
+type lie struct {
+	tell func(*reply)
+	want error
+}
+
+func lies() map[string]lie {
 	header := func(text string) func(*reply) { return func(r *reply) { r.shared = text } }
 	size := func(n int64) func(*reply) { return func(r *reply) { r.size = n } }
 	seals := func(n int) func(*reply) { return func(r *reply) { r.seals = n } }
@@ -228,10 +223,7 @@ func TestSharedMemoryLies(t *testing.T) {
 			r.crc = castagnoli(append(bytes.Clone(r.table), r.samples...))
 		}
 	}
-	cases := map[string]struct {
-		lie  func(*reply)
-		want error
-	}{
+	return map[string]lie{
 		"no descriptor":      {func(r *reply) { r.passes = 0 }, client.ErrProtocol},
 		"two descriptors":    {func(r *reply) { r.passes = 2 }, client.ErrProtocol},
 		"twenty descriptors": {func(r *reply) { r.passes = 20 }, client.ErrProtocol},
@@ -265,9 +257,23 @@ func TestSharedMemoryLies(t *testing.T) {
 		"ends in its header":        {func(r *reply) { r.cut = 100 }, nil},
 		"ends in the table":         {func(r *reply) { r.cut = -20 }, client.ErrShort},
 	}
+}
+
+// TestSharedMemoryLies: a reply that contradicts itself is an error, and leaves nothing open or mapped.
+func TestSharedMemoryLies(t *testing.T) {
+	framed := client.Options{Format: "framed"}
+	before := leaks(t)
+	_, address := startLiar(t, nil)
+	c := sharingClient(t, address)
+	b, err := c.Batch(t.Context(), framed, 0)
+	if err != nil || !b.Shared() || len(b.Sample(1)) != 60000 {
+		t.Fatalf("got %v, %v, want the batch of an honest server", b, err)
+	}
+	b.Close()
+	c.CloseIdle()
 	var all sync.WaitGroup // they wait a while before they ask again
-	for name, one := range cases {
-		_, address := startLiar(t, one.lie)
+	for name, one := range lies() {
+		_, address := startLiar(t, one.tell)
 		c := sharingClient(t, address)
 		all.Go(func() {
 			b, err := c.Batch(t.Context(), framed, 0)
