@@ -36,19 +36,26 @@ func (s *suite) shared(ctx context.Context) error {
 func (s *suite) sharedSet(ctx context.Context, d set) error {
 	s.logf("shared memory, %s: %d rounds of 2 arms", d.name, s.rounds)
 	socket := filepath.Join(s.dir, "socket")
-	budget := 2 * s.room() // half of it is for readers
-	gw, err := s.world.serveAt(ctx, socket, budget, nil)
+	addr, err := freePort()
 	if err != nil {
 		return err
 	}
-	defer gw.stop()
-	if _, err := read(ctx, gw.addr, conns, 0, d.once(0)); err != nil {
+	budget := 2 * s.room() // half of it is for readers
+	near, err := s.world.serveAt(ctx, addr, "unix:"+socket, budget, []string{"--admin-listen", addr})
+	if err != nil {
 		return err
 	}
+	defer near.stop()
+	bare, err := s.world.serve(ctx, budget, nil)
+	if err != nil {
+		return err
+	}
+	defer bare.stop()
 	query := fmt.Sprintf("shuffle=window&window=%d", window)
-	pid := fmt.Sprint(gw.cmd.Process.Pid)
+	pid := fmt.Sprint(near.cmd.Process.Pid)
 	var found sharedRates
-	if err := s.script(ctx, &found, "shared.py", socket, "http://"+gw.addr, d.name, query, fmt.Sprint(s.span.Seconds()), fmt.Sprint(s.rounds), pid); err != nil {
+	if err := s.script(ctx, &found, "shared.py", socket, "http://"+bare.addr, d.name, query, fmt.Sprint(s.span.Seconds()), fmt.Sprint(s.rounds),
+		pid, fmt.Sprint(bare.cmd.Process.Pid)); err != nil {
 		return err
 	}
 	goal := 1.6

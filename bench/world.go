@@ -191,19 +191,15 @@ func (w *world) close() {
 
 // serve starts a gateway with an empty cache. more are flags of its own.
 func (w *world) serve(ctx context.Context, cache int64, more []string, env ...string) (*process, error) {
-	return w.serveAt(ctx, "", cache, more, env...)
-}
-
-// serveAt is serve for a gateway that listens at a Unix socket too, unless its path is "".
-func (w *world) serveAt(ctx context.Context, socket string, cache int64, more []string, env ...string) (*process, error) {
 	addr, err := freePort()
 	if err != nil {
 		return nil, err
 	}
-	listen := addr
-	if socket != "" {
-		listen += ",unix:" + socket
-	}
+	return w.serveAt(ctx, addr, addr, cache, more, env...)
+}
+
+// serveAt is serve for a gateway that listens elsewhere, and answers at addr that it is ready.
+func (w *world) serveAt(ctx context.Context, addr, listen string, cache int64, more []string, env ...string) (*process, error) {
 	args := []string{
 		"serve", "--listen", listen, "--cache-size", fmt.Sprint(cache), "--log-level", "warn",
 		"--dataset", "photos=s3://" + bucket + "/photos", "--dataset", "text=s3://" + bucket + "/text", "--s3-path-style",

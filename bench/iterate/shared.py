@@ -1,8 +1,9 @@
 """Goal 18: batches in shared memory against a bare loop of readinto over loopback, with every sample summed in both.
 
-shared.py SOCKET GATEWAY DATASET QUERY SPAN ROUNDS PID
+shared.py SOCKET GATEWAY DATASET QUERY SPAN ROUNDS PID PID
 
-SOCKET and GATEWAY are two addresses of one gateway, whose process is PID. Arms alternate; each reads for SPAN seconds. Prints samples per
+SOCKET and GATEWAY are the addresses of two gateways that serve the same, with their process numbers. Both have read the dataset before the
+first round that counts. Arms alternate; each reads for SPAN seconds. Prints samples per
 second and processor seconds per sample, of the gateway and the reader together: {"shared": [...], "socket": [...], "shared_cpu": [...],
 "socket_cpu": [...]}. The sums have to be equal.
 """
@@ -86,16 +87,21 @@ def measured(batches: Iterator[tuple[int, int]], pid: int, span: float) -> tuple
 
 
 def main() -> None:
-    socket, gateway, dataset, words, span, rounds, pid = sys.argv[1:]
+    socket, gateway, dataset, words, span, rounds, near, bare = sys.argv[1:]
     query: dict[str, Any] = {k: int(v) if v.isdigit() else v for k, v in (w.split("=") for w in words.split("&"))}
     found: dict[str, list[float]] = {"shared": [], "socket": [], "shared_cpu": [], "socket_cpu": []}
     conn, buffer = http.client.HTTPConnection(urlsplit(gateway).netloc), memoryview(bytearray(64 << 20))
     with millrace.Client(f"unix:{socket}", dataset=dataset, check="never") as client:
+        for reader in (by_memory(client, query, 0), by_readinto(conn, buffer, f"/v1/datasets/{dataset}", words, 0)):
+            left = client.describe()["samples"]
+            while left > 0:
+                left -= next(reader)[0]
+            reader.close()  # type: ignore[attr-defined]
         for turn in range(int(rounds) + 1):  # the first one makes memory and connections, and does not count
             sums = []
-            for arm, batches in (
-                ("shared", by_memory(client, query, turn * 1000)),
-                ("socket", by_readinto(conn, buffer, f"/v1/datasets/{dataset}", words, turn * 1000)),
+            for arm, pid, batches in (
+                ("shared", near, by_memory(client, query, turn * 1000)),
+                ("socket", bare, by_readinto(conn, buffer, f"/v1/datasets/{dataset}", words, turn * 1000)),
             ):
                 rate, cost, some = measured(batches, int(pid), float(span))
                 batches.close()  # type: ignore[attr-defined]

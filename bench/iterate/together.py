@@ -8,6 +8,7 @@ second}. A page that n processes have mapped counts as 1/n in each (PSS).
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -37,8 +38,9 @@ def shares(pids: list[int]) -> int:
     """The memory of processes together."""
     total = 0
     for pid in pids:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-        total += next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) << 10
+        with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # it has just ended
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+            total += next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) << 10
     return total
 
 
