@@ -63,7 +63,10 @@ func (c *serveConfig) checkAccess(f *cli.Flags) {
 // checkPort notes an address that is none, or that others can reach although nobody is asked for credentials there.
 func (c *serveConfig) checkPort(f *cli.Flags, name, address string, open bool, flag string) {
 	if node.SocketOf(address) != "" {
-		return // its mode says who may
+		if !open && !node.Private(c.SocketMode) {
+			f.Fault("--socket-mode %04o: other users may connect to %s: add --access FILE, which says who may do what, or %s", c.SocketMode, address, flag)
+		}
+		return
 	}
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		f.Fault("--%s %q: want HOST:PORT or unix:PATH", name, address)

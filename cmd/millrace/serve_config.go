@@ -1,7 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"strconv"
 	"strings"
 	"time"
 
@@ -38,6 +41,9 @@ func (c *serveConfig) define(f *cli.Flags) {
 	c.defineData(f)
 	f.Section("ports")
 	f.Text(&c.Listen, "listen", "127.0.0.1:8080", "`ADDRESS,...` of the data port: HOST:PORT, or unix:PATH for a Unix socket")
+	c.SocketMode = 0o600
+	cli.Var(f, &c.SocketMode, "socket-mode", "MODE", parseMode, func(m fs.FileMode) string { return fmt.Sprintf("%04o", m) },
+		"permissions of Unix sockets, which say who may connect: 0600 this user, 0660 its group too, 0666 everybody")
 	f.Text(&c.AdminListen, "admin-listen", "", "`ADDRESS` of a port of their own for metrics, statistics and profiles")
 	f.Duration(&c.Deadline, "first-byte-timeout", time.Minute, "time to the first byte of an answer; a request that takes longer gets 504")
 	f.Duration(&c.LameDuck, "lame-duck", defaultLameDuck, "after SIGTERM, time to go on serving while not ready")
@@ -66,6 +72,15 @@ func (c *serveConfig) define(f *cli.Flags) {
 	f.Choice(&c.logFormat, "log-format", "auto", "form of the log; auto is text on a terminal and else JSON", "auto", "text", "json")
 	f.Section("")
 	f.Flag(&c.Check, "check", "validate everything, print the effective settings and exit")
+}
+
+// parseMode reads permissions that let this user connect.
+func parseMode(s string) (fs.FileMode, error) {
+	n, err := strconv.ParseUint(s, 8, 32)
+	if err != nil || n&^0o777 != 0 || n&0o600 != 0o600 {
+		return 0, errors.New("want permissions such as 0600, 0660 or 0666")
+	}
+	return fs.FileMode(n), nil
 }
 
 func (c *serveConfig) defineData(f *cli.Flags) {

@@ -85,11 +85,11 @@ const ports = 100
 // at may be taken by the time it is needed.
 func Listen(ctx context.Context, asked string) (net.Listener, error) {
 	if asked != "" {
-		return node.Listen(ctx, asked)
+		return node.Listen(ctx, asked, 0)
 	}
 	for port := 8080; port < 8080+ports; port++ {
 		at := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-		l, err := node.Bind(ctx, at)
+		l, err := node.Bind(ctx, at, 0)
 		if err == nil {
 			return l, nil
 		}

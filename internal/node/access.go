@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/millrace-data/millrace/cluster/discovery"
@@ -53,8 +54,8 @@ func (s *Node) openAccess(ctx context.Context, c *gateway.Config) (err error) {
 	return nil
 }
 
-// allowed are the rights of everybody where there is no access file. Statistics are for this machine alone, unless
-// InsecureAdmin says otherwise: they are served on the admin port, or on the data port where there is no other.
+// allowed are the rights of everybody where there is no access file. Statistics are for this machine alone, and through a socket for
+// this user alone, unless InsecureAdmin says otherwise: they are served on the admin port, or on the data port where there is no other.
 func (s *Node) allowed() []auth.Right {
 	c := s.cfg
 	rights := slices.Clone(c.Access.Allow)
@@ -65,7 +66,7 @@ func (s *Node) allowed() []auth.Right {
 	if at == "" {
 		at = c.Listen
 	}
-	if c.Access.InsecureAdmin || c.Bound != nil || Loopback(at) {
+	if c.Access.InsecureAdmin || c.Bound != nil || Loopback(at) && (Private(c.SocketMode) || !strings.Contains(at, "unix:")) {
 		rights = append(rights, auth.Admin)
 	}
 	return rights

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"io/fs"
 	"net"
 	"os"
 	"time"
@@ -23,6 +24,7 @@ type Config struct {
 	Stores       location.Stores
 
 	Listen      string       // addresses of the data port, with commas between them; unix:PATH is a Unix socket
+	SocketMode  fs.FileMode  // of Unix sockets: who may connect; 0: 0600, this user alone
 	Bound       net.Listener // the data port, where it is bound already
 	AdminListen string       // address of a port for metrics, statistics and profiles; "": the data port has them
 	Access      AccessConfig

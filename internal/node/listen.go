@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,19 +28,25 @@ func SocketOf(address string) string {
 // Addresses divides a list of addresses with commas between them.
 func Addresses(list string) []string { return strings.Split(list, ",") }
 
-// Listen binds an address, HOST:PORT or unix:PATH. An error names it.
-func Listen(ctx context.Context, address string) (net.Listener, error) {
-	l, err := Bind(ctx, address)
+// privateMode is that of a Unix socket which only its user reaches.
+const privateMode fs.FileMode = 0o600
+
+// Private reports whether a Unix socket of this mode lets nobody connect but its user. 0 stands for 0600.
+func Private(mode fs.FileMode) bool { return mode&0o066 == 0 }
+
+// Listen binds an address, HOST:PORT or unix:PATH with a mode. An error names it.
+func Listen(ctx context.Context, address string, mode fs.FileMode) (net.Listener, error) {
+	l, err := Bind(ctx, address, mode)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %v", address, err) //nolint:errorlint // no store: the exit code must not say so
 	}
 	return l, nil
 }
 
-// Bind binds an address, HOST:PORT or unix:PATH.
-func Bind(ctx context.Context, address string) (net.Listener, error) {
+// Bind binds an address, HOST:PORT or unix:PATH with a mode; 0 stands for 0600.
+func Bind(ctx context.Context, address string, mode fs.FileMode) (net.Listener, error) {
 	if path := SocketOf(address); path != "" {
-		return bindSocket(ctx, path)
+		return bindSocket(ctx, path, cmp.Or(mode, privateMode))
 	}
 	lc := net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 3}}
 	return lc.Listen(ctx, "tcp", address)
@@ -52,10 +59,10 @@ type socket struct {
 	is   fs.FileInfo
 }
 
-// bindSocket makes a Unix socket that only this user can reach. It takes the place of one that nobody listens on any more. The socket is
-// bound under another name and then renamed: so nobody can connect to it before its mode is set, and two gateways that begin at once do not remove each
-// other's.
-func bindSocket(ctx context.Context, path string) (_ net.Listener, err error) {
+// bindSocket makes a Unix socket of a mode. It takes the place of one of this user's that nobody listens on any more. The socket is
+// bound under another name and then renamed: so nobody can connect to it before its mode is set, and two gateways that begin at once
+// do not remove each other's.
+func bindSocket(ctx context.Context, path string, mode fs.FileMode) (_ net.Listener, err error) {
 	fresh := fmt.Sprintf("%s.%d", path, os.Getpid())
 	if len(fresh) > mostOfPath {
 		return nil, fmt.Errorf("the path of a Unix socket may have %d bytes, with a process number behind it, and this one has %d: choose a shorter one", mostOfPath, len(fresh))
@@ -71,10 +78,10 @@ func bindSocket(ctx context.Context, path string) (_ net.Listener, err error) {
 	defer func() {
 		if err != nil {
 			ln.Close()
-			err = errors.Join(err, os.Remove(fresh))
+			_ = os.Remove(fresh) // it is not there any more once it has its name
 		}
 	}()
-	if err := os.Chmod(fresh, 0o600); err != nil {
+	if err := os.Chmod(fresh, mode); err != nil {
 		return nil, err
 	}
 	is, err := os.Lstat(fresh)
@@ -84,10 +91,34 @@ func bindSocket(ctx context.Context, path string) (_ net.Listener, err error) {
 	if err := os.Rename(fresh, path); err != nil {
 		return nil, err
 	}
-	return &socket{ln, path, is}, nil
+	s := &socket{ln, path, is}
+	if err := bound(path, is, mode); err != nil {
+		_ = s.Close()
+		return nil, err
+	}
+	return s, nil
 }
 
-// replaceable refuses a path at which something lies that is in use, or is no socket.
+// bound refuses a socket that is not the one which was made, or not as it was made: the file system has no modes, or whoever else may
+// write to the directory has put something else there.
+func bound(path string, made fs.FileInfo, mode fs.FileMode) error {
+	is, err := os.Lstat(path)
+	switch {
+	case err != nil:
+		return err
+	case !os.SameFile(is, made):
+		return errors.New("another process has put something else there: choose a directory where only this user may write")
+	case is.Mode() != fs.ModeSocket|mode || owner(is) != os.Geteuid():
+		return fmt.Errorf("the socket has mode %v and uid %d, want %v and uid %d: choose a directory of another file system",
+			is.Mode(), owner(is), fs.ModeSocket|mode, os.Geteuid())
+	}
+	return nil
+}
+
+// owner is the uid to which a file belongs.
+func owner(is fs.FileInfo) int { return int(is.Sys().(*syscall.Stat_t).Uid) }
+
+// replaceable refuses a path at which something lies that is in use, is no socket, or is another user's.
 func replaceable(ctx context.Context, path string) error {
 	is, err := os.Lstat(path)
 	switch {
@@ -97,6 +128,8 @@ func replaceable(ctx context.Context, path string) error {
 		return err
 	case is.Mode().Type() != fs.ModeSocket:
 		return errors.New("something else than a socket lies there: remove it, or choose another path")
+	case owner(is) != os.Geteuid():
+		return fmt.Errorf("a socket of another user lies there, of uid %d: remove it, or choose another path", owner(is))
 	}
 	c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", path)
 	if err == nil {

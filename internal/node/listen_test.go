@@ -25,7 +25,7 @@ func shortDir(t *testing.T) string {
 
 func TestAUnixSocket(t *testing.T) {
 	path := filepath.Join(shortDir(t), "s")
-	ln, err := Listen(t.Context(), "unix:"+path)
+	ln, err := Listen(t.Context(), "unix:"+path, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func TestAUnixSocket(t *testing.T) {
 	if ln.Addr().Network() != "unix" || ln.Addr().String() != path {
 		t.Errorf("got the address %s", ln.Addr())
 	}
-	if _, err := Listen(t.Context(), "unix:"+path); err == nil || !strings.Contains(err.Error(), "another process listens there") {
+	if _, err := Listen(t.Context(), "unix:"+path, 0); err == nil || !strings.Contains(err.Error(), "another process listens there") {
 		t.Errorf("got %v, want a refusal", err)
 	}
 	if err := ln.Close(); err != nil {
@@ -56,7 +56,7 @@ func TestAStaleSocketIsReplaced(t *testing.T) {
 	}
 	dead.(*net.UnixListener).SetUnlinkOnClose(false)
 	dead.Close()
-	ln, err := Listen(t.Context(), "unix:"+path)
+	ln, err := Listen(t.Context(), "unix:"+path, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,22 +73,24 @@ func TestAStaleSocketIsReplaced(t *testing.T) {
 		t.Errorf("the socket of another process was removed: %v", err)
 	}
 	for name, make := range map[string]func(string) error{
-		"a file":      func(p string) error { return os.WriteFile(p, nil, 0o600) },
-		"a directory": func(p string) error { return os.Mkdir(p, 0o700) },
-		"a link":      func(p string) error { return os.Symlink(path, p) },
+		"a file":             func(p string) error { return os.WriteFile(p, nil, 0o600) },
+		"a directory":        func(p string) error { return os.Mkdir(p, 0o700) },
+		"a link to a socket": func(p string) error { return os.Symlink(path, p) },
+		"a link to a file":   func(p string) error { return os.Symlink("/etc/passwd", p) },
+		"a link to nothing":  func(p string) error { return os.Symlink("nothing", p) },
 	} {
 		p := filepath.Join(shortDir(t), "s")
 		if err := make(p); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Listen(t.Context(), "unix:"+p); err == nil || !strings.Contains(err.Error(), "something else than a socket lies there") {
+		if _, err := Listen(t.Context(), "unix:"+p, 0); err == nil || !strings.Contains(err.Error(), "something else than a socket lies there") {
 			t.Errorf("%s: got %v, want a refusal", name, err)
 		}
 		if _, err := os.Lstat(p); err != nil {
 			t.Errorf("%s was removed", name)
 		}
 	}
-	if _, err := Listen(t.Context(), "unix:/"+strings.Repeat("x", 120)); err == nil || !strings.Contains(err.Error(), "choose a shorter one") {
+	if _, err := Listen(t.Context(), "unix:/"+strings.Repeat("x", 120), 0); err == nil || !strings.Contains(err.Error(), "choose a shorter one") {
 		t.Errorf("got %v, want a word on the length", err)
 	}
 }

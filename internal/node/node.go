@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"runtime/debug"
@@ -169,7 +170,11 @@ func (s *Node) Run(ctx context.Context, ready func(net.Addr)) error {
 	}
 	for _, ln := range l.data {
 		at, socket := ln.Addr(), ln.Addr().Network() == "unix"
-		if s.guard == nil && !socket && !Loopback(at.String()) {
+		switch {
+		case s.guard != nil:
+		case socket && !Private(s.cfg.SocketMode):
+			s.log.Warn().Msg("insecure-no-auth: every user who may connect to this socket may read every dataset")
+		case !socket && !Loopback(at.String()):
 			s.log.Warn().Msg("insecure-no-auth: every machine that reaches this address may read every dataset")
 		}
 		s.log.Info().Stringer("listen", at).Bool("tls", s.tls != nil && !socket).Msg("serving")
@@ -210,10 +215,10 @@ func (s *Node) ports(ctx context.Context) (l listeners, err error) {
 		l.data = []net.Listener{s.cfg.Bound}
 	}
 	if l.peers, err = s.listenPeers(ctx); err == nil && l.data == nil {
-		l.data, err = listenAll(ctx, s.cfg.Listen)
+		l.data, err = listenAll(ctx, s.cfg.Listen, s.cfg.SocketMode)
 	}
 	if err == nil && s.cfg.AdminListen != "" {
-		if l.admin, err = Listen(ctx, s.cfg.AdminListen); err == nil {
+		if l.admin, err = Listen(ctx, s.cfg.AdminListen, s.cfg.SocketMode); err == nil {
 			s.log.Info().Stringer("listen", l.admin.Addr()).Msg("admin port")
 		}
 	}
@@ -228,9 +233,9 @@ func (s *Node) ports(ctx context.Context) (l listeners, err error) {
 }
 
 // listenAll binds addresses. With an error it returns those that it has bound.
-func listenAll(ctx context.Context, list string) (all []net.Listener, err error) {
+func listenAll(ctx context.Context, list string, mode fs.FileMode) (all []net.Listener, err error) {
 	for _, address := range Addresses(list) {
-		ln, err := Listen(ctx, address)
+		ln, err := Listen(ctx, address, mode)
 		if err != nil {
 			return all, err
 		}

@@ -165,7 +165,7 @@ func (s *Node) listenPeers(ctx context.Context) (net.Listener, error) {
 	ln := s.cfg.Cluster.Bound
 	if ln == nil {
 		var err error
-		if ln, err = Listen(ctx, s.cfg.Cluster.Listen); err != nil {
+		if ln, err = Listen(ctx, s.cfg.Cluster.Listen, 0); err != nil {
 			return nil, err
 		}
 	}

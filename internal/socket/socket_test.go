@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"runtime"
 	"testing"
 )
 
@@ -40,5 +41,46 @@ func TestServerEndsItsOwnSideFirst(t *testing.T) {
 	}
 	if n, err := conn.Read(make([]byte, 1)); n != 1 || err != nil {
 		t.Errorf("got %d bytes and %v from the other side, want 1", n, err)
+	}
+}
+
+// TestListenersShareTheirBound: all of them together have no more connections than one may have.
+func TestListenersShareTheirBound(t *testing.T) {
+	var both []net.Listener
+	for range 2 {
+		ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		both = append(both, ln)
+	}
+	limited, accepted := Limit(1, both...), make(chan net.Conn) // 2: one for each listener
+	for _, ln := range limited {
+		defer ln.Close()
+		go func() {
+			for c, err := ln.Accept(); err == nil; c, err = ln.Accept() {
+				accepted <- c
+			}
+		}()
+	}
+	for i := range 6 {
+		client, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", both[i%2].Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+	}
+	open := []net.Conn{<-accepted, <-accepted}
+	for range 4 {
+		for !limited[0].Waits() || !limited[1].Waits() {
+			select {
+			case <-accepted:
+				t.Fatal("got a third connection, want two at most")
+			default:
+				runtime.Gosched()
+			}
+		}
+		open[0].Close()
+		open = append(open[1:], <-accepted)
 	}
 }
