@@ -5,6 +5,7 @@ examples:
   check.py gateway                                 a gateway of its own, over the kit's datasets
   check.py data ./kit                              write the datasets and their indexes, and say how to serve them
   check.py gateway http://10.0.0.7:8080            a gateway that serves those datasets
+  check.py gateway unix:/run/millrace/socket       the same at a Unix socket, with batches in shared memory
   check.py client ./my-reader --fast               a client: faults, retries, resumes (README.md says how it is run)
   check.py client --verbose python3 clients/stdlib.py
 
@@ -15,11 +16,13 @@ import argparse
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterable
+from typing import Any
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from kit import client, gateway, serving, vectors
+from kit import client, gateway, lending, serving, vectors
 from kit.http import ask
 from kit.report import Report
 
@@ -38,7 +41,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     said.add_argument("--verbose", action="store_true", help="print what is right, too")
 
     g = commands.add_parser("gateway", parents=[own, said], help="hold a gateway against the vectors and the interface")
-    g.add_argument("url", metavar="URL", nargs="?", help="base URL of a gateway that serves the kit's datasets (default: start one)")
+    g.add_argument("url", metavar="URL", nargs="?", help="base URL of a gateway that serves the kit's datasets, or unix:PATH (default: start one)")
+    commands.add_parser("shared", parents=[own, said], help="hold a gateway at a Unix socket against what is promised of shared memory (Linux)")
     c = commands.add_parser("client", parents=[own, said], help="hold a client against gateways that fail")
     c.add_argument("client", metavar="CLIENT...", nargs=argparse.REMAINDER, help="the client's command; the kit's own options go before it")
     d = commands.add_parser("data", parents=[own], help="write the datasets and their indexes, and say how to serve them")
@@ -52,11 +56,26 @@ def check_gateway(args: argparse.Namespace) -> int:
     loaded = vectors.load()
     if args.url:
         reach([args.url])
-        gateway.check(args.url, loaded, report)
+        hold(args.url, loaded, report)
     else:
         with serving.Gateway(args.millrace) as own:
-            gateway.check(own.url, loaded, report)
+            hold(own.url, loaded, report)
     return report.end("gateway")
+
+
+def hold(url: str, loaded: dict[str, Any], report: Report) -> None:
+    gateway.check(url, loaded, report)
+    if url.startswith("unix:") and not lending.check(url[len("unix:") :], report):
+        print("note  batches in shared memory: the gateway lends none, and sends bytes")
+
+
+def check_shared(args: argparse.Namespace) -> int:
+    """The part of it that is about shared memory, at a socket of its own."""
+    report = Report(args.verbose)
+    with tempfile.TemporaryDirectory() as at, serving.Gateway(args.millrace, listen=f"unix:{at}/socket") as own:
+        if not lending.check(f"{at}/socket", report):
+            raise serving.KitError(f"the gateway lends no memory here: {own.log().strip()}")
+    return report.end("shared memory")
 
 
 def check_client(args: argparse.Namespace) -> int:
@@ -96,7 +115,7 @@ def reach(urls: Iterable[str]) -> None:
 
 def main() -> int:
     args = parse(sys.argv[1:])
-    commands = {"gateway": check_gateway, "client": check_client, "data": write_data, "vectors": write_vectors}
+    commands = {"gateway": check_gateway, "shared": check_shared, "client": check_client, "data": write_data, "vectors": write_vectors}
     try:
         return commands[args.command](args)
     except serving.KitError as e:

@@ -87,6 +87,8 @@ def main():
         else:
             work.append((f"client {name}", check_client, (compiling, command)))
     work += [("gateway", run, ([sys.executable, CHECK, "gateway"],)), ("types and style", types, ())]
+    if sys.platform == "linux":
+        work.append(("shared memory", run, ([sys.executable, CHECK, "shared"],)))
     with concurrent.futures.ThreadPoolExecutor(max_workers=max(2, os.cpu_count() or 1)) as pool:
         jobs = [(name, pool.submit(do, *args)) for name, do, args in work if not words or any(w in name for w in words)]
     for name, job in jobs:

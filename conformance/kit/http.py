@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import socket
 import urllib.parse
 from typing import Any, Optional
 
@@ -19,11 +20,29 @@ class Answer:
         return json.loads(self.body)
 
 
+class Local(http.client.HTTPConnection):
+    """A connection to a Unix socket."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=TIMEOUT)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(TIMEOUT)
+        self.sock.connect(self._path)
+
+
 def ask(base: str, path: str, method: str = "GET", headers: Optional[dict[str, str]] = None) -> Answer:
     """Asks a gateway. A body that is shorter than announced raises http.client.IncompleteRead."""
     url = urllib.parse.urlsplit(base)
-    make = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
-    connection = make(url.netloc, timeout=TIMEOUT)
+    if url.scheme == "unix":
+        connection: http.client.HTTPConnection = Local(url.path)
+        url = url._replace(path="")
+    elif url.scheme == "https":
+        connection = http.client.HTTPSConnection(url.netloc, timeout=TIMEOUT)
+    else:
+        connection = http.client.HTTPConnection(url.netloc, timeout=TIMEOUT)
     try:
         connection.request(method, url.path.rstrip("/") + path, headers=headers or {})
         response = connection.getresponse()

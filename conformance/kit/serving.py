@@ -66,7 +66,7 @@ class Gateway:
             self._clean()
             raise
         try:
-            self.url = f"http://{self._wait()}"
+            self.url = self._wait()
         except BaseException:
             self.close()
             raise
@@ -74,9 +74,9 @@ class Gateway:
     def _wait(self) -> str:
         end = time.monotonic() + STARTING
         while time.monotonic() < end:
-            found = re.search(r'"listen":"([^"]+:\d+)"', self.log())
+            found = re.search(r'"listen":"(/[^"]+|[^"]+:\d+)"', self.log())
             if found:
-                return found[1]
+                return f"unix:{found[1]}" if found[1].startswith("/") else f"http://{found[1]}"
             if self._process.poll() is not None:
                 break
             time.sleep(0.01)
