@@ -347,7 +347,7 @@ class Wire:
         if isinstance(r.sock, ssl.SSLSocket):
             self._sessions[gateway.name] = r.sock.session  # the next connection shakes hands quicker
         with self._lock:
-            if r.whole and not self.closed and not (isinstance(r.sock, LocalSocket) and r.sock.refuses):
+            if r.whole and not self.closed and not _refuses(r.sock):
                 self._idle.setdefault(gateway.name, []).append((time.monotonic(), r.sock))
                 return
         r.sock.close()
@@ -359,7 +359,7 @@ class Wire:
                 if not idle:
                     return None
                 since, sock = idle.pop()
-            if time.monotonic() - since < IDLE_TIME:
+            if time.monotonic() - since < IDLE_TIME and not _refuses(sock):  # this process may have been forked meanwhile
                 return sock
             sock.close()
 
@@ -445,6 +445,10 @@ def _written(method: str, target: str, headers: dict[str, str], body: bytes = b"
     if not _TARGET.fullmatch(target) or head.count("\n") != len(headers) or "\r" in head or "\0" in head:
         raise ValueError
     return memoryview((f"{method} {target} HTTP/1.1\n{head}\n".replace("\n", "\r\n")).encode("latin-1") + body)
+
+
+def _refuses(sock: socket.socket) -> bool:
+    return isinstance(sock, LocalSocket) and sock.refuses
 
 
 def _letting_go(request: memoryview, sock: socket.socket) -> memoryview:

@@ -66,6 +66,7 @@ class Job:
 
     def __init__(self, job: dict[str, Any]) -> None:
         self.url, self.tls = job["url"], job["tls"]
+        PLAN["fields"] = job.get("fields", "cls")
         self.client = self.open()
         self.epoch = self.client.epoch(0, **PLAN)
         self.want = [list(b["cls"]) for b in self.epoch]
@@ -74,7 +75,7 @@ class Job:
         if job["torch"]:
             import millrace.torch
 
-            self.dataset = millrace.torch.Dataset(self.client, "photos", batch_size=100, decode={"cls": label}, fields="cls")
+            self.dataset = millrace.torch.Dataset(self.client, "photos", batch_size=100, decode={"cls": label}, fields=PLAN["fields"])
         self.readers = [self.epoch.read(), self.epoch.read()]
 
     def open(self) -> millrace.Client:

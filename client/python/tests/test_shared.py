@@ -257,6 +257,22 @@ def test_memory_that_is_gone_stays_for_its_views(lends: Callable[..., Lender], w
         assert mapped() == 1  # at once, since nothing comes there any more
 
 
+def test_a_process_that_forks_makes_new_connections(lends: Callable[..., Lender], wanted: list[bytes]) -> None:
+    lend = lends()
+    with millrace.Client(lend.url) as client:
+        epoch = client.epoch(0)
+        kept = [epoch.batch(n) for n in range(3)]
+        before = lend.connections
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        kept += [epoch.batch(n) for n in range(3, 6)]
+        assert [bytes(b.data) for b in kept] == wanted[:6]
+        assert lend.connections > before
+        assert len([head for head in lend.asked if harness.is_batch(head)]) == 6  # none failed and was asked for again
+
+
 def test_descriptors_beside_bytes_are_closed(lends: Callable[..., Lender], wanted: list[bytes]) -> None:
     """With a batch that comes as bytes after all."""
     lend = lends()

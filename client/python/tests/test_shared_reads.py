@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import harness
@@ -131,6 +134,19 @@ def test_forks(neighbour: harness.Gateway) -> None:
         os.close(told)
         del last
     await_none_lent(neighbour)
+
+
+def test_forks_at_many_lines(neighbour: harness.Gateway) -> None:
+    """As tests/test_forks.py has it, with memory."""
+    torch = importlib.util.find_spec("torch") is not None
+    job = {"url": neighbour.url, "tls": False, "torch": torch, "fields": "jpg,cls", "every": 1 if harness.LONG else 60}
+    command = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("forks.py")), json.dumps(job)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=3600 if harness.LONG else 300, env=harness.without(), check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["faults"] == [], done.stderr
+    assert found["forks"] >= 10
+    assert neighbour.count(CAME) > 0
 
 
 def test_a_fork_that_python_does_not_see(neighbour: harness.Gateway) -> None:

@@ -25,6 +25,7 @@ from . import (
     index,
     judges,
     lent,
+    lent_python,
     living,
     local,
     named,
@@ -38,8 +39,9 @@ from . import (
     release,
     samples,
     selections,
+    shared_clients,
     stores,
     watching,
 )
 
-PLANTS = [plant for room in (stores, index, packing, parquet, named, fields, caches, datapath, closing, order, gateway, gateway_rights, auth, certs, judges, lent, cluster, clients, programs, living, local, pages, page, page_live, selections, samples, frameworks, release, watching) for plant in room.PLANTS]
+PLANTS = [plant for room in (stores, index, packing, parquet, named, fields, caches, datapath, closing, order, gateway, gateway_rights, auth, certs, judges, lent, lent_python, cluster, clients, shared_clients, programs, living, local, pages, page, page_live, selections, samples, frameworks, release, watching) for plant in room.PLANTS]
