@@ -42,7 +42,7 @@ WRONG_BODIES = 4  # how often a body may arrive damaged before that is the answe
 MAX_RETRY_AFTER = 30.0
 MAX_JSON = 512 << 20
 IDLE_BUFFERS = 32 << 20  # bytes of buffers that stay for the next reader, so that short epochs do not begin with page faults
-IDLE_MEMORY = 128 << 20  # bytes of a gateway's memory that stay mapped for the next reader: new memory costs more than a batch
+IDLE_MEMORY = 256 << 20  # bytes of a gateway's memory that stay mapped for the next reader: new memory costs more than a batch
 SILENCE = 2.0  # seconds after which a wait is told
 
 

@@ -149,6 +149,12 @@ class Segments:
         """Bytes that are mapped."""
         return sum(map(len, self._mapped.values()))
 
+    @property
+    def ready(self) -> bool:
+        """Whether there is memory that nobody looks at."""
+        with no_fork:
+            return any(is_free(memory) for memory in self._mapped.values())
+
     def let_go(self) -> str:
         """Returns the leases that nobody looks at any more, for the header Millrace-Release; empty: there are none."""
         with no_fork:

@@ -358,7 +358,9 @@ class Wire:
                 idle = self._idle.get(gateway.name)
                 if not idle:
                     return None
-                since, sock = idle.pop()
+                # Of connections to this machine, one whose memory can be used again, before the gateway makes more.
+                at = next((i for i, (_, s) in enumerate(idle) if isinstance(s, LocalSocket) and s.segments.ready), -1)
+                since, sock = idle.pop(at)
             if time.monotonic() - since < IDLE_TIME and not _refuses(sock):  # this process may have been forked meanwhile
                 return sock
             sock.close()
