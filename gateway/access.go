@@ -14,6 +14,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/admission"
 	"github.com/millrace-data/millrace/gateway/auth"
 	"github.com/millrace-data/millrace/gateway/origin"
+	"github.com/millrace-data/millrace/internal/socket"
 )
 
 // authorize says who asks, finds the dataset that the path names, and refuses a caller that lacks the route's right.
@@ -66,6 +67,9 @@ func (g *Gateway) identify(x *exchange) (auth.Principal, error) {
 	credentials := auth.Credentials{Authorization: x.r.Header.Values("Authorization")}
 	if x.r.TLS != nil && len(x.r.TLS.VerifiedChains) > 0 {
 		credentials.Certificates = x.r.TLS.VerifiedChains[0]
+	}
+	if local := socket.LocalOf(x.r.Context()); local != nil {
+		credentials.UID = local.UID
 	}
 	p, err := g.access.Authenticate(credentials)
 	if errors.Is(err, auth.ErrNoKeys) {

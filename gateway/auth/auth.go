@@ -1,7 +1,7 @@
 // Package auth says who asks a gateway, and what the caller may do.
 //
 // A caller shows credentials: a token, a JWT of an issuer that the operator trusts, a client
-// certificate, or none. A Guard makes a principal of them, and answers which rights the principal
+// certificate, or none. Of a process on the gateway's machine the kernel may say which user's it is. A Guard makes a principal of them, and answers which rights the principal
 // has on which dataset. It knows neither routes nor status codes: package gateway asks it once for
 // each request, and again for each batch of a long answer.
 //
@@ -47,7 +47,7 @@ const anonymous = "anonymous"
 // Principal is who asks.
 type Principal struct {
 	// Name is what logs call the principal: "token:trainer", "jwt:corp#alice",
-	// "certificate:ops.example" or "anonymous".
+	// "certificate:ops.example", "uid:1000" or "anonymous".
 	Name string
 
 	// who are the names by which grants and limits mean the principal: Name, its groups, and the
@@ -68,11 +68,14 @@ func Anonymous() Principal { return Principal{Name: anonymous, who: []string{ano
 func (p Principal) Anonymous() bool { return p.Name == anonymous }
 
 // Credentials are what a request shows of its caller. Where there is an Authorization header, it
-// alone decides, and the certificate is not looked at: a proxy that has a certificate of its own
-// passes on the tokens of its callers.
+// alone decides, and neither the certificate nor the user is looked at: a proxy that has a
+// certificate of its own passes on the tokens of its callers.
 type Credentials struct {
 	Authorization []string            // values of the header
 	Certificates  []*x509.Certificate // of a verified client, its own first
+
+	// UID is the user whose process has connected to a Unix socket, if the kernel can tell. nil: the request came otherwise.
+	UID func() (uid uint32, ok bool)
 }
 
 // ErrInvalid is the cause of every refusal of credentials. The text around it is for logs: it never

