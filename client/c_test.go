@@ -72,9 +72,12 @@ func TestCLies(t *testing.T) {
 		t.Fatalf("got %.300s, want the batches of a server that does not lie until there are too many", out)
 	}
 	for name, one := range lies() {
+		if name == "an unreadable header" {
+			continue // the header for C looks for the members that it knows, and does not read the others
+		}
 		_, address := startLiar(t, one.tell)
 		out, err := exec.CommandContext(t.Context(), program, strings.TrimPrefix(address, "unix:"), "/epoch/0", "").CombinedOutput()
-		if err == nil || strings.Contains(string(out), "Sanitizer") || strings.Contains(string(out), "runtime error") {
+		if err == nil || strings.Contains(string(out), "memory\n") || strings.Contains(string(out), "Sanitizer") || strings.Contains(string(out), "runtime error") {
 			t.Errorf("%s: got %v\n%s", name, err, out)
 		}
 	}

@@ -166,7 +166,8 @@ func TestSharedMemoryOfThoseWhoForget(t *testing.T) {
 			if all = append(all, b); b.Shared() {
 				inMemory++
 			}
-			break // the others have been asked for
+			await(t, "the others have been asked for", func() bool { s := pool.Stats(); return s.Leases+s.Refused >= 3*int64(opt.Epoch+1) })
+			break
 		}
 	}
 	if inMemory == 0 || inMemory == len(all) {
