@@ -12,3 +12,20 @@ func AnswerSRV(c *Client, records func() ([]*net.SRV, error)) {
 		return "", found, err
 	}
 }
+
+// ReadFrame reads the framed form of a batch of so many samples, and touches all that its table says.
+func ReadFrame(body []byte, count int) error {
+	b := &Batch{data: body, count: count}
+	if err := b.readFrame(); err != nil {
+		return err
+	}
+	for i := range count {
+		b.Sample(i)
+		for j := range b.frame.parts {
+			for _, p := range b.frame.parts[j] {
+				b.Part(j, p.name)
+			}
+		}
+	}
+	return nil
+}

@@ -5,6 +5,7 @@ package client_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"net"
 	"net/http"
@@ -262,5 +263,38 @@ func TestSocketOfSomebodyElse(t *testing.T) {
 	}
 	if err := read(path); err != nil {
 		t.Errorf("somebody else's socket where only we may put one: %v", err)
+	}
+}
+
+// TestFramedLies: no table makes the client look outside of the batch, whatever number is another one.
+func TestFramedLies(t *testing.T) {
+	address, _ := sharing(t, 64<<20)
+	c := newClient(t, client.Config{Gateways: []string{address}})
+	b, err := c.Batch(t.Context(), client.Options{Format: "framed", Table: "keys,parts", BatchSize: 4}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := b.Bytes()
+	if err := client.ReadFrame(whole, 4); err != nil {
+		t.Fatal(err)
+	}
+	refused := 0
+	table := int(binary.LittleEndian.Uint32(whole[28:]))
+	for at := range table {
+		for _, other := range []byte{0, 1, 0x7f, 0xff} {
+			damaged := bytes.Clone(whole)
+			damaged[at] = other
+			if client.ReadFrame(damaged, 4) != nil {
+				refused++
+			}
+		}
+	}
+	for n := range table {
+		if client.ReadFrame(whole[:n], 4) == nil {
+			t.Errorf("%d bytes of a table of %d were taken", n, table)
+		}
+	}
+	if refused < table { // keys, names and zeros may be any
+		t.Errorf("got %d of %d damaged tables refused", refused, 4*table)
 	}
 }
