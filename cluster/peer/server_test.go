@@ -10,7 +10,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strconv"
 	"strings"
@@ -392,8 +391,12 @@ func TestServeEndsWhatIsInFlightAndNothingElse(t *testing.T) {
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
 	for closes := false; !closes; { // until it drains
-		r := httptest.NewRequest(http.MethodPost, "http://"+ln.Addr().String()+helloPath, strings.NewReader("{}"))
-		r.RequestURI, r.Header = "", header()
+		r, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodPost, "http://"+ln.Addr().String()+helloPath, strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header = header()
+		r.Header.Set("Idempotency-Key", "hello") // it is sent once more where the server has just closed the idle connection
 		resp, err := transport.RoundTrip(r)
 		if err != nil {
 			t.Fatal(err)
