@@ -40,8 +40,9 @@ from . import (
     samples,
     selections,
     shared_clients,
+    sockets,
     stores,
     watching,
 )
 
-PLANTS = [plant for room in (stores, index, packing, parquet, named, fields, caches, datapath, closing, order, gateway, gateway_rights, auth, certs, judges, lent, lent_python, cluster, clients, shared_clients, programs, living, local, pages, page, page_live, selections, samples, frameworks, release, watching) for plant in room.PLANTS]
+PLANTS = [plant for room in (stores, index, packing, parquet, named, fields, caches, datapath, closing, order, gateway, gateway_rights, auth, certs, judges, lent, lent_python, cluster, clients, shared_clients, programs, living, local, sockets, pages, page, page_live, selections, samples, frameworks, release, watching) for plant in room.PLANTS]
