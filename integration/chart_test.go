@@ -24,8 +24,8 @@ const chart = "../deploy/helm/millrace"
 func examples(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("../deploy/helm/examples/*.yaml")
-	if err != nil || len(files) != 10 {
-		t.Fatalf("got %d files and %v, want ten files of values", len(files), err)
+	if err != nil || len(files) != 11 {
+		t.Fatalf("got %d files and %v, want eleven files of values", len(files), err)
 	}
 	return files
 }
@@ -137,10 +137,12 @@ func TestChartRefusesWrongValues(t *testing.T) {
 		"replica=2":                    "replica",
 		"cacheSize=4GB":                "/cacheSize",
 		"disk.size=1Gi,mode=daemonset": "/disk/hostPath",
-		"peers.enabled=true":           "/peers",
-		"mode=deployment":              "/mode",
-		"datasets=null":                "datasets",
-		"datasets[0].nme=x":            "/datasets/0",
+		"socket.hostPath=/run/millrace,access.grants[0].who[0]=anonymous": "/mode",
+		"socket.hostPath=/run/millrace,mode=daemonset":                    "/access",
+		"peers.enabled=true": "/peers",
+		"mode=deployment":    "/mode",
+		"datasets=null":      "datasets",
+		"datasets[0].nme=x":  "/datasets/0",
 	} {
 		out, err := tried(t, "helm", "template", "gateways", chart, "--values", "../deploy/helm/examples/s3.yaml", "--set", set)
 		if err == nil || !strings.Contains(out, want) {
@@ -261,6 +263,34 @@ func TestChartResources(t *testing.T) {
 	}
 	if headless := all["Service/gateways"]; field(headless, "spec", "clusterIP") != "None" || field(headless, "spec", "publishNotReadyAddresses") != true {
 		t.Errorf("service gateways: got %v, want headless, with gateways that are not ready", field(headless, "spec"))
+	}
+}
+
+// TestChartSocket: where a directory of the node is named, the gateway listens there too, and its pod mounts that directory.
+func TestChartSocket(t *testing.T) {
+	for values, listen := range map[string]string{"socket": ":8080,unix:/run/millrace/socket", "daemonset": ":8080"} {
+		all := objects(t, rendered(t, "--values", "../deploy/helm/examples/"+values+".yaml"))
+		ports := field(all["ConfigMap/gateways"], "data", "millrace.yaml", "ports").(object)
+		if got := ports["listen"]; got != listen {
+			t.Errorf("%s: got %v, want %s", values, got, listen)
+		}
+		mode, mount, directory := any(nil), any(nil), any(nil)
+		if values == "socket" {
+			mode, mount, directory = "0666", object{"name": "socket", "mountPath": "/run/millrace"}, object{"path": "/run/millrace", "type": "Directory"}
+		}
+		pod := field(all["DaemonSet/gateways"], "spec", "template", "spec")
+		named := func(list any) any {
+			for _, one := range list.([]any) {
+				if field(one, "name") == "socket" {
+					return one
+				}
+			}
+			return nil
+		}
+		got := []any{ports["socket-mode"], named(field(field(pod, "containers").([]any)[0], "volumeMounts")), field(named(field(pod, "volumes")), "hostPath")}
+		if want := []any{mode, mount, directory}; !cmp.Equal(got, want) {
+			t.Errorf("%s: got %v, want %v", values, got, want)
+		}
 	}
 }
 

@@ -15,6 +15,7 @@ var variants = []struct{ name, set string }{
 	{"disk", "disk.size=1Ti,disk.storageClassName=local-nvme"},
 	{"daemonset", "mode=daemonset"},
 	{"daemonset-disk", "mode=daemonset,disk.size=1Ti,disk.hostPath=/mnt/nvme/millrace"},
+	{"daemonset-socket", "mode=daemonset,socket.hostPath=/run/millrace,access.grants[0].who[0]=anonymous"},
 	{"https", "tls.secret=gateways-tls"},
 	{"https-issuer", "tls.issuer.name=internal,tls.issuer.kind=ClusterIssuer"},
 	{"peers", "peers.enabled=true,peers.secret=gateways-peers,replicas=3"},

@@ -51,6 +51,9 @@ containers:
       {{- if .Values.disk.size }}
       - {name: disk, mountPath: /var/lib/millrace}
       {{- end }}
+      {{- if .Values.socket.hostPath }}
+      - {name: socket, mountPath: /run/millrace}
+      {{- end }}
       {{- with .Values.volumeMounts }}
       {{- toYaml . | nindent 6 }}
       {{- end }}
@@ -68,6 +71,9 @@ volumes:
   {{- end }}
   {{- if and .Values.disk.size (eq .Values.mode "daemonset") }}
   - {name: disk, hostPath: {path: {{ .Values.disk.hostPath }}, type: Directory}}
+  {{- end }}
+  {{- with .Values.socket.hostPath }}
+  - {name: socket, hostPath: {path: {{ . }}, type: Directory}}
   {{- end }}
   {{- with .Values.volumes }}
   {{- toYaml . | nindent 2 }}

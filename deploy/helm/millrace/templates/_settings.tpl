@@ -7,7 +7,10 @@ data:
   index-dir: /var/lib/millrace/indexes
   {{- end }}
 ports:
-  listen: ":8080"
+  listen: ":8080{{ if .Values.socket.hostPath }},unix:/run/millrace/socket{{ end }}"
+  {{- if .Values.socket.hostPath }}
+  socket-mode: "0666" # pods have users of their own; the access file says who may read
+  {{- end }}
   admin-listen: ":9090"
   lame-duck: {{ .Values.lameDuckSeconds }}s
   drain-timeout: {{ .Values.drainSeconds }}s
