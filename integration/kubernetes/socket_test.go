@@ -16,7 +16,7 @@ import (
 // readBySocket installs a gateway on a node with a socket in a directory of that node, and reads through it in a pod: without a token
 // nothing, and with one all samples, in shared memory.
 func readBySocket(t *testing.T, l *lab) {
-	dir, token := t.TempDir(), "mr_" + (rand.Text() + rand.Text())[:43]
+	dir, token := t.TempDir(), "mr_"+(rand.Text() + rand.Text())[:43]
 	if err := os.Chown(dir, 65532, 65532); err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ PLANTS = [
     (
         "the unit of systemd has a setting that systemd does not know",
         "./integration/release TestUnit",
-        [("deploy/systemd/millrace.service", "\nProtectProc=invisible\n", "\nProtectProcess=invisible\n")],
+        [("deploy/systemd/millrace.service", "\nPrivateDevices=yes\n", "\nPrivateDevice=yes\n")],
     ),
     (
         "the unit of systemd starts a program that no package brings",

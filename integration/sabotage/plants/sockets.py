@@ -79,4 +79,14 @@ PLANTS = [
         "./integration TestPortsThatOthersReach",
         [("cmd/millrace/serve_access.go", "if !open && !node.Private(c.SocketMode) {", "if !open && c.SocketMode > 0o777 {")],
     ),
+    (
+        "sockets: the chart opens the socket to all pods without an access file",
+        "./integration TestChartRefusesWrongValues",
+        [("deploy/helm/millrace/values.schema.json", '"access": {"minProperties": 1}', '"access": {"minProperties": 0}')],
+    ),
+    (
+        "sockets: the chart's pod listens at a socket that the node does not see",
+        "./integration TestChartSocket",
+        [("deploy/helm/millrace/templates/_pod.tpl", "- {name: socket, hostPath: {path: {{ . }}, type: Directory}}", "- {name: socket, emptyDir: {}}")],
+    ),
 ]
