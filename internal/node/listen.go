@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -70,25 +71,31 @@ func bindSocket(ctx context.Context, path string, mode fs.FileMode) (_ net.Liste
 	if err := replaceable(ctx, path); err != nil {
 		return nil, err
 	}
+	dir, err := os.OpenRoot(filepath.Dir(path)) // a link that is put in the socket's place leads nowhere else
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
 	ln, err := (&net.ListenConfig{}).Listen(ctx, "unix", fresh)
 	if err != nil {
 		return nil, err
 	}
 	ln.(*net.UnixListener).SetUnlinkOnClose(false)
+	own, name := filepath.Base(fresh), filepath.Base(path)
 	defer func() {
 		if err != nil {
 			ln.Close()
-			_ = os.Remove(fresh) // it is not there any more once it has its name
+			_ = dir.Remove(own) // it is not there any more once it has its name
 		}
 	}()
-	if err := os.Chmod(fresh, mode); err != nil {
+	if err := dir.Chmod(own, mode); err != nil {
 		return nil, err
 	}
-	is, err := os.Lstat(fresh)
+	is, err := dir.Lstat(own)
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Rename(fresh, path); err != nil {
+	if err := dir.Rename(own, name); err != nil {
 		return nil, err
 	}
 	s := &socket{ln, path, is}

@@ -4,7 +4,7 @@ PLANTS = [
     (
         "everybody reaches a Unix socket",
         "./internal/node TestAUnixSocket",
-        [("internal/node/listen.go", "os.Chmod(fresh, mode)", "os.Chmod(fresh, 0o666)")],
+        [("internal/node/listen.go", "dir.Chmod(own, mode)", "dir.Chmod(own, 0o666)")],
     ),
     (
         "a gateway takes the socket of another that runs",
