@@ -49,8 +49,9 @@ spec:
           command: [/bin/bash, -euo, pipefail, -c]
           args:
             - |
-              MILLRACE_TOKEN_FILE= /millrace fetch unix:/run/millrace/socket --discard > /tmp/said 2>&1 && exit 1
-              grep -E '401|credentials' /tmp/said
+              env -u MILLRACE_TOKEN_FILE /millrace fetch unix:/run/millrace/socket --discard > /tmp/said 2>&1 && exit 1
+              cat /tmp/said
+              grep -qE '401|credentials' /tmp/said
               "$PYTHON" - <<'END'
               import millrace
               with millrace.Client("unix:/run/millrace/socket") as data:
