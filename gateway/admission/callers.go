@@ -80,41 +80,31 @@ func (a *Account) Request() (wait time.Duration) {
 // Hold takes n bytes out of the memory that the caller may hold. One that holds nothing may have any number: no share is
 // too small for the batches of a job.
 func (a *Account) Hold(n int64) (release func(), ok bool) {
-	if a == nil || a.Memory <= 0 {
-		return func() {}, true
-	}
-	c := a.Callers
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	one := c.get(a.Name, time.Now())
-	if one.bodies > 0 && one.bodies+n > a.Memory {
-		return nil, false
-	}
-	one.bodies += n
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		one.bodies -= n
-	}, true
+	return a.take(n, func(c *caller) *int64 { return &c.bodies }, true)
 }
 
 // Lend takes n bytes out of the memory that the caller may hold, for its processes to keep. What they keep never hinders an answer that
 // is sent: Hold does not count it.
 func (a *Account) Lend(n int64) (release func(), ok bool) {
+	return a.take(n, func(c *caller) *int64 { return &c.lent }, false)
+}
+
+// take adds n bytes to a count of the caller, as far as its share allows. first says that the first bytes are allowed in any case.
+func (a *Account) take(n int64, count func(*caller) *int64, first bool) (release func(), ok bool) {
 	if a == nil || a.Memory <= 0 {
 		return func() {}, true
 	}
 	c := a.Callers
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	one := c.get(a.Name, time.Now())
-	if one.lent+n > a.Memory {
+	held := count(c.get(a.Name, time.Now()))
+	if *held+n > a.Memory && !(first && *held == 0) {
 		return nil, false
 	}
-	one.lent += n
+	*held += n
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		one.lent -= n
+		*held -= n
 	}, true
 }
