@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 )
 
-// sharedRates are what readers on the gateway's machine reach, by round: samples per second, and processor seconds of gateway and reader
-// together for each sample, in shared memory and over a socket.
+// sharedRates has a figure for each round: samples per second of a reader on the gateway's machine, and the processor seconds that gateway
+// and reader together take for a sample; in shared memory, and over a socket.
 type sharedRates struct {
 	Shared    []float64 `json:"shared"`
 	Socket    []float64 `json:"socket"`

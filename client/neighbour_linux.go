@@ -40,7 +40,7 @@ func receive(c *net.UnixConn, p []byte) (got int, descriptors []int, err error) 
 
 func closeDescriptor(d int) { _ = syscall.Close(d) }
 
-// mapMemory maps memory for reading, if it is size bytes long for ever and nobody else can get to write it.
+// mapMemory maps memory for reading. It refuses memory that has not size bytes, or whose seals would let another process shorten, lengthen or write it.
 func mapMemory(descriptor int, size int64) ([]byte, error) {
 	var is syscall.Stat_t
 	if err := syscall.Fstat(descriptor, &is); err != nil {

@@ -129,8 +129,8 @@ func parseShared(text string) (shared, error) {
 	return s, nil
 }
 
-// Close lets go of the batch's memory, if it lies in memory that the gateway shares (Config.SharedMemory): what Sample and Part
-// have returned must not be used any more, since the next batch may be written there. Of any other batch it does nothing.
+// Close lets go of a batch that lies in memory which the gateway shares (Config.SharedMemory). The slices that Sample and Part have
+// returned must not be used afterwards: the gateway may write the next batch there. For any other batch Close does nothing.
 func (b *Batch) Close() {
 	if b.lease != nil && b.frame != nil {
 		b.frame, b.data = nil, nil

@@ -37,7 +37,7 @@ func sharing(t *testing.T, total int64) (address string, pool *shared.Pool) {
 	t.Helper()
 	cfg := gateway.Config{Budget: budget.New(total, time.Second), LameDuck: time.Millisecond}
 	var err error
-	if pool, err = shared.New(shared.Config{Budget: cfg.Budget}); err != nil {
+	if pool, err = shared.New(cfg.Budget); err != nil {
 		t.Fatal(err)
 	}
 	cfg.Shared = pool

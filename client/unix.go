@@ -63,7 +63,7 @@ func dialer(shares bool) func(ctx context.Context, network, address string) (net
 	}
 }
 
-// checkSocket refuses a path where somebody else may have put what answers. That nothing is there is left to the dial.
+// checkSocket refuses a path where another user may have put a socket of its own. A path with nothing at it is left to the dial.
 func checkSocket(path string) error {
 	is, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {

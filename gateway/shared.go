@@ -42,8 +42,8 @@ func (g *Gateway) lender(local *socket.Local) *shared.Lender {
 	return local.Holds(func() io.Closer { return g.cfg.Shared.Lender() }).(*shared.Lender)
 }
 
-// lend answers with a whole body in the framed form: the table as bytes, and the samples as memory that the reader maps. It reports
-// whether it could. Where it cannot, nothing was sent, and the bytes are to be sent as always.
+// lend answers with a whole body in the framed form: it sends the table as bytes, and the samples as memory that the reader maps. If it
+// returns false, it has sent nothing, and the caller sends the bytes as always.
 func (g *Gateway) lend(x *exchange, d *dataset, answer body.Answer, held *held) bool {
 	local := socket.LocalOf(x.r.Context())
 	if g.cfg.Shared == nil || local == nil || !answer.View.Form.Table || !address.Names(x.accept(), body.SharedType) {
@@ -99,8 +99,7 @@ func describeLease(l shared.Lease, length int64) string {
 		text += ", descriptor"
 	}
 	if len(l.Gone) > 0 {
-		text += ", gone=" + strings.ReplaceAll(fmt.Sprintf("%d", l.Gone), "[", "(")
-		text = strings.ReplaceAll(text, "]", ")")
+		text += ", gone=(" + strings.Trim(fmt.Sprint(l.Gone), "[]") + ")"
 	}
 	return text
 }

@@ -125,7 +125,7 @@ func serveNeighbours(t *testing.T, samples, meanSize int, total int64) (*rig, *s
 	r := newRig(t, samples, meanSize, func(cfg *gateway.Config) {
 		cfg.Budget, cfg.LameDuck = budget.New(total, time.Second), time.Millisecond
 		var err error
-		if pool, err = shared.New(shared.Config{Budget: cfg.Budget}); err != nil {
+		if pool, err = shared.New(cfg.Budget); err != nil {
 			t.Fatal(err)
 		}
 		cfg.Shared = pool

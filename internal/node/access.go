@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/millrace-data/millrace/cluster/discovery"
@@ -54,8 +53,8 @@ func (s *Node) openAccess(ctx context.Context, c *gateway.Config) (err error) {
 	return nil
 }
 
-// allowed are the rights of everybody where there is no access file. Statistics are for this machine alone, and through a socket for
-// this user alone, unless InsecureAdmin says otherwise: they are served on the admin port, or on the data port where there is no other.
+// allowed are the rights of everybody where there is no access file. The admin port serves statistics, and the data port where there is
+// no admin port. Without InsecureAdmin they are for this machine alone, and at a Unix socket for this user alone.
 func (s *Node) allowed() []auth.Right {
 	c := s.cfg
 	rights := slices.Clone(c.Access.Allow)
@@ -66,7 +65,7 @@ func (s *Node) allowed() []auth.Right {
 	if at == "" {
 		at = c.Listen
 	}
-	if c.Access.InsecureAdmin || c.Bound != nil || Loopback(at) && (Private(c.SocketMode) || !strings.Contains(at, "unix:")) {
+	if c.Access.InsecureAdmin || c.Bound != nil || Loopback(at) && (Private(c.SocketMode) || !hasSocket(at)) {
 		rights = append(rights, auth.Admin)
 	}
 	return rights

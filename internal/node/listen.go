@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -28,6 +29,11 @@ func SocketOf(address string) string {
 
 // Addresses divides a list of addresses with commas between them.
 func Addresses(list string) []string { return strings.Split(list, ",") }
+
+// hasSocket reports whether one of a list of addresses is that of a Unix socket.
+func hasSocket(list string) bool {
+	return slices.ContainsFunc(Addresses(list), func(address string) bool { return SocketOf(address) != "" })
+}
 
 // privateMode is that of a Unix socket which only its user reaches.
 const privateMode fs.FileMode = 0o600

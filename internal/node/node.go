@@ -123,9 +123,7 @@ func (s *Node) open(ctx context.Context) error {
 		return err
 	}
 	cfg.Budget = s.main().budget
-	if cfg.Shared, err = s.openShared(); err != nil {
-		return err
-	}
+	cfg.Shared = s.openShared()
 	if s.peers != nil {
 		cfg.Cluster, cfg.Awaits = s.clusterPage, s.peers.cluster.Awaits
 	}

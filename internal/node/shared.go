@@ -1,25 +1,23 @@
 package node
 
 import (
-	"strings"
-
 	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/internal/shared"
 )
 
-// openShared makes what lends memory to readers that come over a Unix socket; nil where nobody can come so, or no memory can be lent.
-func (s *Node) openShared() (*shared.Pool, error) {
-	if s.cfg.NoShared || !strings.Contains(s.cfg.Listen, "unix:") {
-		return nil, nil
+// openShared makes the pool that lends memory to readers at a Unix socket. It returns nil where there is no socket, or no memory can be lent.
+func (s *Node) openShared() *shared.Pool {
+	if s.cfg.NoShared || !hasSocket(s.cfg.Listen) {
+		return nil
 	}
-	pool, err := shared.New(shared.Config{Budget: s.main().budget})
+	pool, err := shared.New(s.main().budget)
 	if err != nil {
 		s.log.Info().Str("cause", err.Error()).Msg("no shared memory: readers on this machine get bytes")
-		return nil, nil
+		return nil
 	}
 	s.shared = pool
 	s.closers = append(s.closers, pool.Close)
-	return pool, nil
+	return pool
 }
 
 // sharedStats names the counters of memory that is lent.

@@ -2,8 +2,8 @@
 // of what is written there.
 //
 // Memory comes in segments. A segment belongs to one connection and serves one purpose, so a process that has a descriptor never sees
-// what is written for somebody else. It is lent to one reader at a time, and written again only after the reader has let go. A segment
-// whose connection has ended is never written again: whoever has mapped it keeps what is there.
+// what is written for somebody else. A segment is lent for one batch at a time. It is written again only after the reader has let go of
+// that batch, and never after its connection has ended: a process that has mapped it then keeps what is there.
 //
 // Readers die, forget, and leave their sockets to children. So the kernel is asked whether any other process has a segment open or
 // mapped: it grants a write lease on a file (F_SETLEASE) only to one who has it alone. Where a kernel does not answer this question

@@ -21,16 +21,11 @@ const (
 	settleEvery      = time.Second
 )
 
-// Config of a Pool.
-type Config struct {
-	Budget *budget.Budget // segments are taken from it
-}
-
 // Pool lends memory. It is safe for concurrent use.
 type Pool struct {
-	cfg         Config
-	most        int64 // bytes of all segments
-	descriptors int   // segments of all connections
+	budget      *budget.Budget // segments are taken from it
+	most        int64          // bytes of all segments
+	descriptors int            // segments of all connections
 
 	mu      sync.Mutex // guards what follows, and the states of all segments
 	lenders map[*Lender]struct{}
@@ -47,12 +42,12 @@ type Stats struct {
 	Refused  int64 // leases that were asked for and not given
 }
 
-// New returns a pool, or an error that says why no memory can be lent on this machine.
-func New(cfg Config) (*Pool, error) {
+// New returns a pool that takes its memory from a budget, or an error that says why no memory can be lent on this machine.
+func New(b *budget.Budget) (*Pool, error) {
 	if err := probe(); err != nil {
 		return nil, err
 	}
-	return &Pool{cfg: cfg, most: cfg.Budget.Total() / budgetShare, descriptors: mostDescriptors(), lenders: map[*Lender]struct{}{}}, nil
+	return &Pool{budget: b, most: b.Total() / budgetShare, descriptors: mostDescriptors(), lenders: map[*Lender]struct{}{}}, nil
 }
 
 // state of a segment.
@@ -62,7 +57,6 @@ const (
 	free    state = iota
 	filling       // a batch is being written to it or sent
 	lent          // a reader has it
-	dropped       // nothing is written to it any more
 )
 
 // segment is memory that belongs to a connection.
@@ -71,7 +65,7 @@ type segment struct {
 	number      uint64
 	size        int64
 	purpose     Purpose
-	state       state
+	state       state     // while the connection has it
 	since       time.Time // when it became free
 	lease       uint64
 	ended       func() // of the lease; nil: there is none
@@ -181,7 +175,7 @@ func (l *Lender) take(n int64, purpose Purpose) (s *segment, fresh bool) {
 // make makes a segment that is counted already; nil: there is no memory.
 func (l *Lender) make(size int64, purpose Purpose) *segment {
 	p := l.pool
-	reservation, ok := p.cfg.Budget.ReserveNow(size)
+	reservation, ok := p.budget.ReserveNow(size)
 	var m *memory
 	if ok {
 		var err error
@@ -237,8 +231,8 @@ func (l *Lender) Release(leases []uint64) {
 	}
 }
 
-// drop takes a segment, which nobody writes to, from its connection. What is lent of it counts until no reader has it. The pool's mutex
-// is held.
+// drop takes a segment away from its connection: nothing is written there any more. Its bytes count as lent until no reader has it open
+// or mapped. The caller holds the pool's mutex, and no request writes to the segment.
 func (p *Pool) drop(l *Lender, s *segment) {
 	l.segments = slices.DeleteFunc(l.segments, func(one *segment) bool { return one == s })
 	l.gone = append(l.gone, s.number)
@@ -246,7 +240,6 @@ func (p *Pool) drop(l *Lender, s *segment) {
 	if s.state == free {
 		p.stats.Lent += s.size // until the reader has unmapped it
 	}
-	s.state = dropped
 	p.left = append(p.left, s)
 }
 

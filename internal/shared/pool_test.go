@@ -21,7 +21,7 @@ var alice = Purpose{Principal: "alice", Dataset: "photos"}
 
 func newPool(t *testing.T, total int64) *Pool {
 	t.Helper()
-	p, err := New(Config{Budget: budget.New(total, time.Millisecond)})
+	p, err := New(budget.New(total, time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,8 +107,8 @@ func wantStats(t *testing.T, p *Pool, lent int64, segments int) {
 	t.Helper()
 	p.settle(time.Now())
 	s := p.Stats()
-	if s.Lent != lent || s.Segments != segments || p.cfg.Budget.InUse() != s.Bytes || (segments == 0) != (s.Bytes == 0) {
-		t.Errorf("got %+v and %d bytes of the budget, want %d bytes lent of %d segments", s, p.cfg.Budget.InUse(), lent, segments)
+	if s.Lent != lent || s.Segments != segments || p.budget.InUse() != s.Bytes || (segments == 0) != (s.Bytes == 0) {
+		t.Errorf("got %+v and %d bytes of the budget, want %d bytes lent of %d segments", s, p.budget.InUse(), lent, segments)
 	}
 }
 
@@ -236,7 +236,7 @@ func TestLimits(t *testing.T) {
 	if len(taken) != 3 || p.Stats().Refused != 1 { // each is a little longer than asked for
 		t.Errorf("got %d leases and %+v, want 3 within half of the budget", len(taken), p.Stats())
 	}
-	others, ok := p.cfg.Budget.TryReserve(4 * length)
+	others, ok := p.budget.TryReserve(4 * length)
 	if !ok {
 		t.Fatal("the other half of the budget is not free")
 	}
@@ -258,7 +258,7 @@ func TestLimits(t *testing.T) {
 	}
 
 	full := newPool(t, 8*length)
-	all, err := full.cfg.Budget.Reserve(t.Context(), 8*length)
+	all, err := full.budget.Reserve(t.Context(), 8*length)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,8 @@ func keepLocal(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, localKey{}, &Local{own, peer})
 }
 
-// UID returns the user whose process has connected, if the number means the same user to this process. It is asked for once.
+// UID returns the number of the user whose process has connected. ok says that the number means the same user here. The kernel is asked
+// once a connection.
 func (l *Local) UID() (uid uint32, ok bool) { return l.peer() }
 
 // Holds returns what the connection holds and closes when it is closed itself. make is called the first time. Of a connection that is

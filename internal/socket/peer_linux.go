@@ -39,7 +39,8 @@ func peerOf(c *net.UnixConn) (uid uint32, ok bool) {
 // isNeighbour reports whether a process lives in the user and PID namespaces of this one. The links in /proc/PID/ns would say so, but
 // not to a gateway of another user.
 func isNeighbour(process int, number string) bool {
-	// The numbers of the process in each PID namespace from that of /proc down to its own: one number, the one that it has here.
+	// NSpid lists the number that the process has in each PID namespace, from that of /proc down to its own. A process of this namespace
+	// has one number.
 	info, err := os.ReadFile("/proc/self/fdinfo/" + strconv.Itoa(process))
 	if err != nil || !bytes.Contains(info, []byte("\nNSpid:\t"+number+"\n")) {
 		return false

@@ -186,7 +186,7 @@ class Segments:
             return memoryview(memory)[:length]
 
     def drop(self) -> None:
-        """Unmaps what nobody looks at. The rest goes with its views."""
+        """Unmaps the segments without a view. A segment with views is unmapped when its last view goes."""
         with no_fork:
             self._lent.clear()
             while self._mapped:
