@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
@@ -82,19 +81,16 @@ func newGateway(t *testing.T) *gateway {
 		}
 	}
 	g := &gateway{socket: filepath.Join(dir, "socket")}
-	access := "tokens:\n"
-	grants := "grants:\n"
-	for i, dataset := range []string{"photos", "secrets"} {
-		name, token := []string{"alice", "bob"}[i], "mr_"+(rand.Text() + rand.Text())[:43]
-		sum := sha256.Sum256([]byte(token))
-		access += fmt.Sprintf("  - {name: %s, sha256: %s}\n", name, hex.EncodeToString(sum[:]))
-		grants += fmt.Sprintf("  - {who: [\"token:%s\"], datasets: [%s], rights: [read]}\n", name, dataset)
-		g.who += " " + token + " " + dataset
+	access, grants := "tokens:\n", "grants:\n"
+	tokens := map[string]string{}
+	for name, rights := range map[string]string{
+		"alice": "datasets: [photos], rights: [read]", "bob": "datasets: [secrets], rights: [read]", "watcher": "rights: [admin]",
+	} {
+		tokens[name] = "mr_" + (rand.Text() + rand.Text())[:43]
+		access += fmt.Sprintf("  - {name: %s, sha256: %x}\n", name, sha256.Sum256([]byte(tokens[name])))
+		grants += fmt.Sprintf("  - {who: [\"token:%s\"], %s}\n", name, rights)
 	}
-	admin := "mr_" + (rand.Text() + rand.Text())[:43]
-	sum := sha256.Sum256([]byte(admin))
-	access += fmt.Sprintf("  - {name: watcher, sha256: %s}\n", hex.EncodeToString(sum[:]))
-	grants += "  - {who: [\"token:watcher\"], rights: [admin]}\n"
+	g.who = fmt.Sprintf(" %s photos %s secrets", tokens["alice"], tokens["bob"])
 	file := filepath.Join(dir, "access.yaml")
 	if err := os.WriteFile(file, []byte(access+grants), 0o600); err != nil {
 		t.Fatal(err)
@@ -105,7 +101,7 @@ func newGateway(t *testing.T) *gateway {
 	})
 	g.Process = harness.Start(t, "millrace serve", poisoning, os.Environ(), "serve", "photos="+filepath.Join(dir, "photos"),
 		"secrets="+filepath.Join(dir, "secrets"), "--listen", "unix:"+g.socket, "--access", file, "--cache-size", strconv.Itoa(budget), "--log-level", "error")
-	g.client = &http.Client{Transport: asAdmin{admin, &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	g.client = &http.Client{Transport: asAdmin{tokens["watcher"], &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", g.socket)
 	}}}}
 	g.Ready(t, func(ctx context.Context) error { _, err := g.metrics(ctx); return err })
@@ -148,7 +144,7 @@ func (g *gateway) metrics(ctx context.Context) (map[string]float64, error) {
 	return found, lines.Err()
 }
 
-// proc reads a file of the gateway's in /proc and returns the number after a word.
+// resident returns the bytes that the gateway has in memory.
 func (g *gateway) resident(t *testing.T) int64 {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", g.Pid()))
