@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -35,16 +36,42 @@ type browser struct {
 func open(t *testing.T, more ...chromedp.ExecAllocatorOption) *browser {
 	t.Helper()
 	quiet := chromedp.WithErrorf(func(string, ...any) {}) // events that the library does not know yet
+	profile, command := t.TempDir(), (*exec.Cmd)(nil)
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(installed(t)),
-		chromedp.NoSandbox, chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.UserDataDir(t.TempDir()))
-	ctx, cancel := chromedp.NewExecAllocator(t.Context(), append(options, more...)...)
-	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewContext(ctx, quiet)
+		chromedp.NoSandbox, chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.UserDataDir(profile),
+		chromedp.ModifyCmdFunc(func(cmd *exec.Cmd) {
+			command, cmd.SysProcAttr = cmd, harness.ChildAttributes()
+			cmd.SysProcAttr.Setpgid = true
+		}))
+	ctx, stop := chromedp.NewExecAllocator(t.Context(), append(options, more...)...)
+	t.Cleanup(func() {
+		stop()
+		if command != nil && command.Process != nil {
+			end(t, command.Process.Pid, profile)
+		}
+	})
+	ctx, cancel := chromedp.NewContext(ctx, quiet)
 	t.Cleanup(cancel)
 	if err := chromedp.Run(ctx); err != nil {
 		t.Fatalf("start Chromium: %v", err)
 	}
 	return &browser{t, ctx}
+}
+
+// end kills what Chromium's first process has left, its group, and removes their profile: the processes that keep cookies and
+// storage outlive the first one by some tenths of a second, and write meanwhile.
+func end(t *testing.T, group int, profile string) {
+	if err := syscall.Kill(-group, syscall.SIGKILL); err != nil && err != syscall.ESRCH {
+		t.Errorf("kill Chromium's processes: %v", err)
+	}
+	until := time.Now().Add(patience)
+	for err := os.RemoveAll(profile); err != nil; err = os.RemoveAll(profile) {
+		if time.Now().After(until) {
+			t.Errorf("remove Chromium's profile: %v", err)
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
 }
 
 // installed is Debian's Chromium, which tools/deps.sh installs.

@@ -76,7 +76,7 @@ func StartAt(t testing.TB, at *Node, name, path string, env []string, args ...st
 	p.cmd.Env = env
 	p.cmd.Stdout = p.log
 	p.cmd.Stderr = p.log
-	p.cmd.SysProcAttr = childAttributes()
+	p.cmd.SysProcAttr = ChildAttributes()
 	// A grandchild that holds our pipes must not keep Wait from returning.
 	p.cmd.WaitDelay = 5 * time.Second
 	if err := at.Do(p.cmd.Start); err != nil {

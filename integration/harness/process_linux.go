@@ -2,7 +2,7 @@ package harness
 
 import "syscall"
 
-// childAttributes lets the kernel kill children whose parent died without cleaning up.
-func childAttributes() *syscall.SysProcAttr {
+// ChildAttributes lets the kernel kill children whose parent died without cleaning up.
+func ChildAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

@@ -4,4 +4,5 @@ package harness
 
 import "syscall"
 
-func childAttributes() *syscall.SysProcAttr { return nil }
+// ChildAttributes is empty where the kernel knows no such thing.
+func ChildAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{} }
