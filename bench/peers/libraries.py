@@ -151,10 +151,10 @@ def _content_and_class(batch: dict[str, Any]) -> Any:
 
 
 def from_millrace(job: Job, dataset: str, decode: Mapping[str, Callable[[Any], Any]], build: Callable[[dict[str, Any]], Any]) -> Reader:
-    """Batches of a dataset in the bucket. build makes of the columns what the set's batches are."""
+    """Batches of a dataset in the bucket. build makes of the columns what the set's batches are. The decoders only read: copy=False."""
     from millrace.torch import DataLoader, Dataset
 
-    data = Dataset(f"s3://peers/{dataset}", batch_size=job.batch * job.ranks, seed=job.seed, decode=decode)
+    data = Dataset(f"s3://peers/{dataset}", batch_size=job.batch * job.ranks, seed=job.seed, decode=decode, copy=False)
     if job.state is not None:
         data.load_state_dict(job.state)
     loader = DataLoader(data, **loader_options(job))

@@ -10,10 +10,12 @@ import gc
 import json
 import multiprocessing
 import os
+import subprocess
 import sys
 import threading
 import time
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 import columnar
@@ -53,6 +55,16 @@ def epoch(reader: libraries.Reader, since: float, stop: int, digest: bool, sampl
     }
 
 
+def in_memory(*directories: str) -> int:
+    """The bytes that the system keeps in memory of the files below directories."""
+    files = [str(path) for directory in directories for path in Path(directory).rglob("*") if path.is_file()]
+    if not files:
+        return 0
+    command = ["fincore", "--bytes", "--noheadings", "--output", "RES", "--", *files]
+    told = subprocess.run(command, check=False, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)  # some may go meanwhile
+    return sum(map(int, told.stdout.split()))
+
+
 def end_within(seconds: float) -> None:
     """Has the process and its workers end by force if they have not ended in the regular way by then."""
 
@@ -69,7 +81,7 @@ def end_within(seconds: float) -> None:
 def main() -> None:
     name, options = sys.argv[1], {"ranks": 1, **json.loads(sys.argv[2])}
     epochs, stop, counts, digest = (options.pop(x) for x in ("epochs", "stop", "counts", "digest"))
-    saw: dict[str, Any] = {"epochs": [], "state": None, "error": None}
+    saw: dict[str, Any] = {"epochs": [], "state": None, "error": None, "files": 0}
     reader = None
     try:
         if options["ranks"] > 1:  # as a training script does, and LitData's only way to learn of RANK
@@ -84,6 +96,7 @@ def main() -> None:
             if last and stop:
                 saw["state"] = reader.state(stop)
             since = time.monotonic()
+        saw["files"] = in_memory(options["local"], os.environ["TMPDIR"])
     except Exception as e:  # what a library raises is a result
         saw["error"] = f"{type(e).__name__}: {e}"[:300]
     print("RESULT " + json.dumps(saw), flush=True)

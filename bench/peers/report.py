@@ -70,6 +70,7 @@ RATES: list[Column] = [
 ]
 COSTS: list[Column] = [
     ("first", False, lambda v: f"{v:.2f}", "first batch, s"), ("memory", False, lambda v: f"{v / (1 << 20):.0f}", "memory, MiB"),
+    ("whole", False, lambda v: f"{v / (1 << 20):.0f}", "with its files in memory, MiB"),
     ("gateway", False, lambda v: f"{v / (1 << 20):.0f}" if v else "", "the gateway's part, MiB"),
     ("cpu", False, lambda v: f"{v * 1e6:.0f}", "processor, us/sample"),
     ("requests", False, lambda v: f"{v:.0f}", "store requests"), ("read", False, lambda v: f"{v / (1 << 20):.0f}", "store, MiB"),
@@ -116,8 +117,9 @@ WebDataset's and MosaicML Streaming's), into one MinIO; requests and bytes are c
 How each is set up:
 `bench/peers/libraries.py`. Cold: nothing of the set on the machine. Warm: the second epoch of the same reader. First batch: from
 making the reader to its first batch. Memory: the most that all processes of a reader hold together, shared pages counted once;
-torch alone, imported by one process, is {torch} of it; files in local directories and what the system keeps of them in memory
-are not counted. Processor time: that of all these processes, from making the reader on, the store's not.
+torch alone, imported by one process, is {torch} of it. With its files: also what the system keeps in memory, after the second epoch, of the
+files that a library has put into local directories; the system can take that back, and then they are read from the disk.
+Processor time: that of all these processes, from making the reader on, the store's not.
 Unevenness: chi-square of the classes of a batch over its degrees of freedom, 1 for a perfect shuffle. The best of
 each group is bold. The shaped line: 20 ms to the first byte, 80 MB/s a stream, 500 MB/s in all{fewer}.
 
@@ -194,7 +196,8 @@ and came at twice the rate in the same process. Cold images: the default order d
 set, so the first batch waits for all of it and serving begins after reading; pyarrow's first batch waits for the first row groups
 only. A row group lies in memory twice while it is decoded, as it is stored and as rows, and the memory stays with the gateway for the
 next row groups: it is counted, and to provide it takes the kernel more than a second of processor time (with 0.82 GB of it the gateway
-had 1.7 s of system time, with 1.93 GB 3.6 s). Files on the local disk, as LitData has them, are not counted. Where row groups do not
+had 1.7 s of system time, with 1.93 GB 3.6 s). The files that LitData has on the local disk are counted as far as the system keeps
+them in memory. Where row groups do not
 fit into the gateway's memory side by side while they are decoded ([formats](formats.md#parquet) says what that takes), each batch reads
 and decodes some of them anew: a larger `--cache-size` or smaller row groups help. With 4 workers all are slower than with none: there
 are two processors.

@@ -174,7 +174,7 @@ class Bench:
     def speed(self, name: str, data: sets.Set, line: str, workers: int, turn: int) -> dict[str, Any]:
         """Two epochs, cold and warm."""
         saw = self.read(name, data, line, workers=workers, epochs=2, seed=turn + 1)
-        return {x: saw[x] for x in ("epochs", "error", "memory", "gateway", "cpu", "code")}
+        return {x: saw[x] for x in ("epochs", "error", "memory", "files", "gateway", "cpu", "code")}
 
     def resume(self, name: str, data: sets.Set) -> dict[str, Any]:
         """Stops after 60 % of an epoch; goes on in another process on a machine that holds nothing."""

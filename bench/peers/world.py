@@ -236,6 +236,7 @@ class Run:
 
         Processor time counts from when the reader was made: imports of torch are not the libraries' doing.
         "memory" is the most that both held together, pages that processes share counted once, and "gateway" the gateway's part.
+        "files" is what the system keeps in memory of the files that the reader has on this machine.
         "code" is how it ended: read.FORCED is no failure.
         """
         try:
@@ -246,7 +247,11 @@ class Run:
         cpu = self.watch.close()
         lines = [x for x in out.decode().splitlines() if x.startswith("RESULT ")]
         tail = err.decode(errors="replace").strip().splitlines()[-1:] or ["nothing"]
-        saw = json.loads(lines[0][7:]) if lines else {"epochs": [], "state": None, "error": f"ended with {self.child.returncode}: {tail[0][:200]}"}
+        if lines:
+            saw = json.loads(lines[0][7:])
+        else:
+            error = f"ended with {self.child.returncode}: {tail[0][:200]}"
+            saw = {"epochs": [], "state": None, "files": 0, "error": error}
         before = saw.pop("before", 0.0)
         return {**saw, "memory": self.watch.memory, "gateway": self.watch.of_gateway, "cpu": cpu - before, "code": self.child.returncode}
 
