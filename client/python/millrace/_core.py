@@ -99,7 +99,7 @@ class Process:
         self.fleet = Fleet(s.sources, s.home, self.wire.probe, s.lookup or system_lookup)
         self._buffers: list[Buffers] = []  # that no reader uses
         self.told = False  # whether it was logged that a gateway is waited for
-        self.lent: Optional[bool] = None  # whether the last batch came as memory; None: none was asked for so
+        self.transport = ""  # how the last batch came from a Unix socket, and why
 
     def take_buffers(self, most: int) -> Buffers:
         """Lends buffers to a reader, those of the one before if there are any."""

@@ -11,7 +11,7 @@ from torch.utils import data as torch_data
 from ._agree import AGREE, refuse, settle
 from ._parameters import Decode, Order, Shuffle, checked
 from ._ranks import find_ranks
-from ._tensors import AUTOMATIC, gives_views
+from ._tensors import AUTOMATIC, allow_read_only, gives_views
 from .client import ClientOwner, Origin
 from .errors import InvalidArgument
 
@@ -30,7 +30,7 @@ class MapDataset(ClientOwner, torch_data.Dataset):  # type: ignore[misc,type-arg
     torch asks for all samples of a batch together (`__getitems__`, since 1.13), and a request of the gateway brings them. What asks for
     `dataset[i]` makes a request for each. An epoch that is read in its order, by Dataset, comes faster: nothing is read ahead here.
 
-    epoch, shuffle, decode, keys, generation, seed, window, strata, subset, quarantine, importance, fields, allow_pickle
+    epoch, shuffle, decode, keys, copy, generation, seed, window, strata, subset, quarantine, importance, fields, allow_pickle
                    as Dataset has them
     transform      function of one sample: what it returns is the dataset's item. A sample's generators give the same in every process
     on_error       as Client.epoch has it. "skip" leaves a sample out of the list of its batch; asked for alone it raises
@@ -41,7 +41,7 @@ class MapDataset(ClientOwner, torch_data.Dataset):  # type: ignore[misc,type-arg
     @checked(Order)
     def __init__(
         self, source: Origin, dataset: Optional[str] = None, *, epoch: int = 0, shuffle: Shuffle = False, decode: Decode = True,
-        keys: bool = False, threads: int = 1, **options: Unpack[Order],
+        keys: bool = False, copy: bool = True, threads: int = 1, **options: Unpack[Order],
     ) -> None:
         """Opens the order; nothing is read yet."""
         options["generation"], alone = settle(self._read_from(source, dataset), options.get("generation"))
@@ -50,7 +50,9 @@ class MapDataset(ClientOwner, torch_data.Dataset):  # type: ignore[misc,type-arg
         self._epoch = self.client.epoch(
             epoch, dataset=dataset, shuffle=shuffle, decode=AUTOMATIC if decode is True else decode, keys=keys, progress=False, **options
         )
-        self._epoch.copies = gives_views(decode, options.get("transform"))
+        self._epoch.writable = copy and gives_views(decode, options.get("transform"))
+        if not copy:
+            allow_read_only()
         self._threads = threads
 
     def __repr__(self) -> str:

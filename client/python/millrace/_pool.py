@@ -170,7 +170,7 @@ class Pool:
         now = self._now
         del self._slots[now.batches]
         now.batches += 1
-        now.bytes += 0 if slot.batch is None else len(slot.batch.data)
+        now.bytes += 0 if slot.batch is None else slot.batch.nbytes
         now.ahead_bytes -= slot.reserved
         now.decoded_bytes -= slot.decoded
         now.waiting_seconds += waited

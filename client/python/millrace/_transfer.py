@@ -25,6 +25,9 @@ _OPEN: dict[str, Callable[[Head, memoryview], tuple[memoryview, Layout]]] = {
     _framed.MEDIA_TYPE: _framed.open_framed, _npy.MEDIA_TYPE: _npy.open_npy,
 }  # fmt: skip
 
+_NONE_TO_GIVE = "bytes: the gateway had no memory to give, or the last batch has less than 64 KiB"
+_WRITABLE = "bytes: functions of yours may write into them; with copy=False they are given the gateway's memory"
+
 
 @dataclass(frozen=True)
 class Expected:
@@ -41,8 +44,11 @@ class Expected:
 class Transfer:
     """What came of a body that broke is kept: the ETag says that the rest of it, from whichever gateway, belongs to the same bytes."""
 
-    def __init__(self, core: Core, want: Expected, take: Take, announced: Optional[Callable[[int], None]] = None) -> None:
-        self._core, self._want, self._take, self._announced = core, want, take, announced
+    def __init__(
+        self, core: Core, want: Expected, take: Take, announced: Optional[Callable[[int], None]] = None, *, writable: bool = False
+    ) -> None:
+        """take gives the memory for a body; writable has bytes asked for, since a gateway's memory is for reading alone."""
+        self._core, self._want, self._take, self._announced, self._writable = core, want, take, announced, writable
         self._check = checksum(core.settings.check)
         self._drop()
 
@@ -79,8 +85,8 @@ class Transfer:
                 self._begin(r.length, head, g)
             self._read(r, g)
             lent = head.content_type == _shared.MEDIA_TYPE
-            if asks:
-                self._core.here().lent = lent
+            if asks or self._writable:
+                self._core.here().transport = "shared memory" if lent else _WRITABLE if self._writable else _NONE_TO_GIVE
             if lent:
                 return self._take_memory(r, head, g)
         body = self._body
@@ -93,7 +99,8 @@ class Transfer:
 
     def _asks_for_memory(self, g: Gateway) -> bool:
         s = self._core.settings
-        return _shared.SUPPORTED and s.shared_memory and bool(g.address.socket) and self._want.query.get("format") == "framed"
+        may = _shared.SUPPORTED and s.shared_memory and bool(g.address.socket) and not self._writable
+        return may and self._want.query.get("format") == "framed"
 
     def _take_memory(self, r: Answer, head: Head, g: Gateway) -> Answered:
         """Takes samples that came as memory beside their table."""

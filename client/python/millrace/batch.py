@@ -92,6 +92,8 @@ class Batch(Sequence["Sample"]):
         """CRC-32C of the answer's body, from the index."""
         self.data: memoryview = data
         """All bytes of the samples, in the form that was asked for."""
+        self.nbytes: int = len(data)
+        """How many bytes these are; it stays when the batch is closed."""
         self.layout = layout
         """Where the samples lie in data; with `form="npy"` the type and shape of the array; None in the other forms."""
         self.value: Any = None
@@ -397,6 +399,11 @@ class Batch(Sequence["Sample"]):
         for name, some in self._some.items():
             self._some[name] = {at: some[i] for at, i in enumerate(keep) if i in some}
         self._kept = [self._kept[i] for i in keep]
+
+    def let_go(self) -> None:
+        """Lets go of the bytes and the decoded parts, without asking who still looks at them: what does keeps them."""
+        self.forget_decoded()
+        self.data, self.layout = _CLOSED, None
 
     def forget_decoded(self) -> None:
         """Lets go of the decoded parts: what a loader made of them is `value`. Asked for again, a part is decoded again."""

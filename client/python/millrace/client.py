@@ -217,9 +217,7 @@ class Client(Selecting, Closing):
             return "bytes: this system or this Python cannot be given memory"
         if not any(g.address.socket for g in here.fleet.gateways):
             return "bytes: the gateway is not at a Unix socket"
-        if here.lent is None:
-            return "shared memory, if the gateway gives it: no batch was read yet"
-        return "shared memory" if here.lent else "bytes: the gateway had no memory to give, or the last batch has less than 64 KiB"
+        return here.transport or "shared memory, if the gateway gives it: no batch was read yet"
 
     def version(self) -> str:
         """Returns the version of a gateway."""

@@ -112,8 +112,8 @@ class Epoch:
         """How many batches a reader decodes ahead; None: as many as it reads ahead."""
         self.gather: Optional[Gather] = None
         """Makes a column of so many decoded values, as they come; None: a list."""
-        self.copies = False
-        """Whether memory that a gateway has lent is copied, since functions may write into what they are given."""
+        self.writable = False
+        """Whether functions may write into what they are given: batches then come as bytes, and not in memory that a gateway lends."""
         self._base = f"/v1/datasets/{quote(plan.dataset, safe='')}/epochs/{plan.epoch}"
         self._query = target_of("", plan.parameters)
 
@@ -165,7 +165,7 @@ class Epoch:
         path, asked = self._path("samples"), self._asked(positions, OF_BATCHES)
         head, body, layout = self._read(self._expected(path, asked), Task(), None, new)
         source = replace(self._source(), manifest=partial(self._read_manifest, path, asked), positions=lambda _: positions)
-        b = Batch(head, self._own(body, new), source, layout)
+        b = Batch(head, body, source, layout)
         self.steps.run(b)
         return b
 
@@ -209,15 +209,7 @@ class Epoch:
         p = self.plan
         want = Expected(self._path(f"batches/{number}") + self._query, p.epoch, number, p.parameters, p.dataset, p.batches)
         head, body, layout = self._read(want, task, announced, take)
-        return Batch(head, self._own(body, take), source, layout)
-
-    def _own(self, body: memoryview, take: Callable[[int], memoryview]) -> memoryview:
-        """Returns the bytes where functions may write into them: lent memory is copied, if the epoch is told so."""
-        if not (self.copies and body.readonly):
-            return body
-        copy = take(len(body))
-        copy[:] = body
-        return copy
+        return Batch(head, body, source, layout)
 
     def _asked(self, positions: Sequence[int], without: Collection[str]) -> dict[str, str]:
         return {k: v for k, v in self.plan.parameters.items() if k not in without} | {"at": ",".join(map(str, positions))}
@@ -229,7 +221,7 @@ class Epoch:
         self, want: Expected, task: Task, announced: Optional[Callable[[int], None]], take: Callable[[int], memoryview]
     ) -> tuple[Head, memoryview, Union[Table, ArrayHeader, None]]:
         try:
-            return Transfer(self.core, want, take, announced).run(self.plan.rank, self.plan.world_size, task)
+            return Transfer(self.core, want, take, announced, writable=self.writable).run(self.plan.rank, self.plan.world_size, task)
         except InvalidArgument as e:
             if any(parameter == "fields" for parameter, _ in e.faults):
                 e.cure = f"the parts are {', '.join(map(repr, self._all_parts()))}"
@@ -323,7 +315,7 @@ class Reader(Iterator[Batch], Closing):
         self._taken, self._came, self._kept = self._taken + 1, self._came + batch.came, self._kept + len(batch)
         if self.ledger is not None:
             self.ledger.add(batch)
-        self._progress.add(len(batch), len(batch.data))
+        self._progress.add(len(batch), batch.nbytes)
         return batch
 
     @property

@@ -93,6 +93,13 @@ def collate_columns(batch: Batch, *, keys: bool = False) -> Columns:
     return out
 
 
+def _columns_alone(batch: Batch, *, keys: bool) -> Columns:
+    """Makes columns of a batch, and lets go of its bytes: a batch that waits for the trainer holds its columns alone."""
+    columns = collate_columns(batch, keys=keys)
+    batch.let_go()
+    return columns
+
+
 def _stack_as_they_come(take: Callable[[int], memoryview], n: int, values: Iterator[Any]) -> Any:
     """Stacks tensors while they are decoded, and lets go of each: a thread needs memory for one sample beside the batch's.
 
@@ -183,8 +190,8 @@ class Dataset(ClientOwner, torch_data.IterableDataset):  # type: ignore[misc,typ
     collate        function of a list of samples: what transform has returned, else dicts from part to value. What it returns is yielded
     batch_transform  function of a Batch, for what collate cannot do, such as reporting losses; what it returns is yielded instead
     keys           yield the samples' names too
-    copy           what a gateway lends of its memory is copied for functions of yours, which may write into it. copy=False: they are given
-                   the memory itself, and a tensor over it (torch.frombuffer) is for reading only: writing into one ends the process
+    copy           functions of yours may write into what they are given, so batches come as bytes. copy=False: a gateway on this machine lends
+                   its memory, and a tensor over it (torch.frombuffer) is for reading only: writing into one ends the process
     seed, shuffle, window, strata, tail, balance, split, homes, subset, quarantine, importance, fields, form
                    what is read, in which order and form: as Client.epoch has them. shuffle=False is stored order
 
@@ -208,9 +215,9 @@ class Dataset(ClientOwner, torch_data.IterableDataset):  # type: ignore[misc,typ
             raise InvalidArgument("new dataset: of collate and batch_transform only one can make what is yielded")
         one_by_one = collate is not None or options.get("transform") is not None
         value = partial(_value_of, keys=keys) if collate is None else attrgetter("value")
-        make = batch_transform or (value if one_by_one else partial(collate_columns, keys=keys))
+        make = batch_transform or (value if one_by_one else partial(_columns_alone, keys=keys))
         self._views = not copy
-        self._copies = copy and gives_views(decode, options.get("filter"), options.get("transform"), collate, batch_transform)
+        self._writable = copy and gives_views(decode, options.get("filter"), options.get("transform"), collate, batch_transform)
         about = self._read_from(source, dataset)
         self._ranks = None if rank is None or world_size is None else (rank, world_size)
         self._ranks_of_parent: Optional[tuple[int, int]] = None
@@ -281,7 +288,7 @@ class Dataset(ClientOwner, torch_data.IterableDataset):  # type: ignore[misc,typ
                 allow_read_only()
             self._open = {**dict(list(self._open.items())[-1:]), want: epoch}
         epoch = self._open[want]
-        epoch.prefetch_factor, epoch.gather, epoch.copies = self.prefetch_factor, self._gather, self._copies
+        epoch.prefetch_factor, epoch.gather, epoch.writable = self.prefetch_factor, self._gather, self._writable
         return epoch
 
     def epoch_for(self, place: Place, request: Request) -> Epoch:

@@ -65,8 +65,18 @@ PLANTS = [
         [(SHARED, "    memory.madvise(mmap.MADV_DONTFORK)", "    pass")],
     ),
     (
-        "a function of torch's dataset writes into lent memory",
+        "a function of torch's dataset is given lent memory to write into",
         "client/python/tests/torch/test_torch_shared.py test_who_sees_the_memory",
-        [("client/python/millrace/epoch.py", "        if not (self.copies and body.readonly):\n", "        if not self.copies or body.readonly:\n")],
+        [("client/python/millrace/epoch.py", ", writable=self.writable)", ")")],
+    ),
+    (
+        "samples by number never come as memory where functions are given",
+        "client/python/tests/torch/test_torch_shared.py test_samples_by_number",
+        [("client/python/millrace/_map.py", "        self._epoch.writable = copy and ", "        self._epoch.writable = ")],
+    ),
+    (
+        "a batch that waits for the trainer holds its bytes beside its columns",
+        "client/python/tests/torch/test_torch_shared.py test_a_batch_that_waits_holds_its_columns_alone",
+        [("client/python/millrace/torch.py", "    batch.let_go()\n", "")],
     ),
 ]

@@ -1,8 +1,9 @@
-"""Memory that a gateway lends, in torch: copies for functions that may write, and workers that read it themselves."""
+"""Memory that a gateway lends, in torch: bytes for functions that may write, and workers that read the memory themselves."""
 
 from __future__ import annotations
 
 import sys
+import time
 import warnings
 from functools import partial
 from typing import Any
@@ -22,9 +23,14 @@ def doubled(view: memoryview) -> torch.Tensor:
     return torch.frombuffer(view, dtype=torch.uint8)[:1000].mul_(2)
 
 
+def plain(view: memoryview) -> torch.Tensor:
+    """A decoder that does not."""
+    return torch.frombuffer(view, dtype=torch.uint8)[:1000]
+
+
 def looking(seen: list[bool], view: memoryview) -> torch.Tensor:
     seen.append(view.readonly)
-    return torch.frombuffer(view, dtype=torch.uint8)[:1000]
+    return plain(view)
 
 
 def columns_of(url: str, **options: Any) -> list[tuple[Any, Any]]:
@@ -41,11 +47,14 @@ def same(a: list[tuple[Any, Any]], b: list[tuple[Any, Any]]) -> bool:
 
 
 @pytest.mark.parametrize("workers", ["", "fork", "spawn"])
-def test_functions_may_write_into_copies(neighbour: harness.Gateway, gateway: harness.Gateway, workers: str) -> None:
+def test_functions_may_write_and_others_take_memory(neighbour: harness.Gateway, gateway: harness.Gateway, workers: str) -> None:
     """Each worker has a connection, and memory, of its own."""
     loader = {"num_workers": 2, "multiprocessing_context": workers} if workers else {}
-    want = columns_of(gateway.url)
-    assert same(columns_of(neighbour.url, loader=loader), want)
+    assert same(columns_of(neighbour.url, loader=loader), columns_of(gateway.url))
+    assert neighbour.count("millrace_shared_batches_total") == 0
+    decode = {"jpg": plain, "cls": int}
+    want = columns_of(gateway.url, decode=decode)
+    assert same(columns_of(neighbour.url, loader=loader, decode=decode, copy=False), want)
     assert neighbour.count("millrace_shared_batches_total") >= len(want) - 1  # the last one is small
 
 
@@ -56,16 +65,35 @@ def test_who_sees_the_memory(neighbour: harness.Gateway) -> None:
             warnings.simplefilter("error")
             with millrace.torch.Dataset(neighbour.url, decode={"jpg": partial(looking, seen), "cls": int}, copy=copy) as dataset:
                 assert next(iter(dataset))["jpg"].shape == (32, 1000)
+                told = dataset.client.describe()["transport"]
         assert set(seen) == {not copy}
-    for options, copies in (
+        assert told.startswith("bytes: functions of yours") if copy else told == "shared memory"
+    for options, writable in (
         ({}, False), ({"decode": False}, False), ({"decode": {"cls": int}}, False), ({"transform": dict}, True), ({"collate": list}, True),
         ({"filter": bool}, True), ({"batch_transform": len}, True), ({"decode": {"jpg": doubled}}, True), ({"transform": dict, "copy": False}, False),
     ):  # fmt: skip
         with millrace.torch.Dataset(neighbour.url, **options) as dataset:
-            assert dataset.epoch().copies == copies, options
+            assert dataset.epoch().writable == writable, options
 
 
 def test_samples_by_number(neighbour: harness.Gateway, gateway: harness.Gateway) -> None:
-    read = [millrace.torch.MapDataset(g.url, decode={"jpg": doubled}).__getitems__(range(100)) for g in (neighbour, gateway)]
-    assert all(torch.equal(a["jpg"], b["jpg"]) for a, b in zip(*read))
-    assert neighbour.count("millrace_shared_batches_total") > 0
+    for decoder, copy in ((doubled, True), (plain, False)):
+        read = [millrace.torch.MapDataset(g.url, decode={"jpg": decoder}, copy=copy).__getitems__(range(100)) for g in (neighbour, gateway)]
+        assert all(torch.equal(a["jpg"], b["jpg"]) for a, b in zip(*read))
+        assert (neighbour.count("millrace_shared_batches_total") > 0) is not copy
+
+
+def test_a_batch_that_waits_holds_its_columns_alone(neighbour: harness.Gateway) -> None:
+    """The gateway has its memory back while the trainer still has the columns."""
+    with millrace.torch.Dataset(neighbour.url, decode={"jpg": plain, "cls": int}, copy=False) as dataset:
+        rows = iter(dataset)
+        columns = [next(rows) for _ in range(3)]
+        with rows._reader as reader:  # type: ignore[attr-defined]
+            end = time.monotonic() + 30
+            while (stats := reader.stats).ready < dataset.prefetch_factor and time.monotonic() < end:
+                time.sleep(0.01)
+            waiting = [slot.batch for slot in reader._pool._slots.values() if slot.batch is not None and slot.batch.value is not None]
+            assert len(waiting) >= dataset.prefetch_factor
+            assert all(batch.closed and batch.nbytes > 0 for batch in waiting)
+            assert stats.bytes == sum(reader.epoch.batch(n).nbytes for n in range(3)) > 0
+        assert all(column["jpg"].shape == (32, 1000) for column in columns)
