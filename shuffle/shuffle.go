@@ -12,6 +12,7 @@ import (
 	"slices"
 	"sort"
 	"sync"
+	"sync/atomic"
 )
 
 // Names of the shuffles. Once released a name never changes its meaning.
@@ -98,6 +99,8 @@ type Plan struct {
 
 	homeOnce  sync.Once
 	homeLanes *lanes // of Slot with Importance: those of phase 0, made when first asked for
+
+	variance atomic.Pointer[variance] // what was asked for last: every reader of an epoch asks for the same
 }
 
 // NewPlan builds a plan over chunks whose sample counts are given as prefix sums:

@@ -19,10 +19,28 @@ const (
 	lookStored = 1 << 12 // batches in stored order
 )
 
+// variance is the answer to one question of BatchVariance.
+type variance struct {
+	BatchVariance
+	batchSize uint64
+	known     bool
+}
+
 // BatchVariance returns the variance that batches of batchSize samples have on average over all seeds and epochs.
 // With importance it counts draws in place of samples, with a subset the members. It costs O(chunks), whatever the number
-// of samples. False: no batch has two samples to compare, so there is no such figure.
+// of samples, and nothing if batchSize is that of the call before. False: no batch has two samples to compare, so there is no such
+// figure.
 func (p *Plan) BatchVariance(batchSize uint64) (BatchVariance, bool) {
+	v := p.variance.Load()
+	if v == nil || v.batchSize != batchSize {
+		v = &variance{batchSize: batchSize}
+		v.BatchVariance, v.known = p.batchVariance(batchSize)
+		p.variance.Store(v)
+	}
+	return v.BatchVariance, v.known
+}
+
+func (p *Plan) batchVariance(batchSize uint64) (BatchVariance, bool) {
 	if p.weights != nil {
 		p = p.drawn(newDraws(p, 0))
 	}

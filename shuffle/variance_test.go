@@ -169,6 +169,22 @@ func TestBatchVarianceCostsChunksNotSamples(t *testing.T) {
 	}
 }
 
+// TestBatchVarianceIsFoundOnce for a batch size: a thousand ranks that open an epoch ask for the same figure.
+func TestBatchVarianceIsFoundOnce(t *testing.T) {
+	params, first := Params{Shuffle: Window, Window: 4}, logNormal(640, 100)
+	p := mustPlan(t, params, first)
+	for _, batch := range []uint64{256, 32, 256, 1, 1 << 40} { // of the last two nothing is known, or all
+		got, ok := p.BatchVariance(batch)
+		want, known := mustPlan(t, params, first).BatchVariance(batch)
+		if math.Abs(got.Worst()-want.Worst()) > 1e-9*want.Worst() || ok != known { // sums are made in any order
+			t.Errorf("batches of %d: got %+v, %v after other sizes, want %+v, %v", batch, got, ok, want, known)
+		}
+		if n := testing.AllocsPerRun(10, func() { p.BatchVariance(batch) }); n != 0 {
+			t.Errorf("batches of %d: %.0f allocations to ask again", batch, n)
+		}
+	}
+}
+
 // TestBatchVarianceOfDraws: with importance the figure is that of the draws, with a subset of its members.
 func TestBatchVarianceOfDraws(t *testing.T) {
 	first, totals, members := equal(300, 100), make([]uint64, 300), make([]uint64, 301)
