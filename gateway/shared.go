@@ -3,7 +3,6 @@ package gateway
 import (
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -67,7 +66,7 @@ func (g *Gateway) lend(x *exchange, d *dataset, answer body.Answer, held *held) 
 	sent := false
 	defer func() { lease.Sent(sent) }()
 	x.log.Enter(timing.Send)
-	gather(lease.Bytes, samples.Fill(held.read.Segments))
+	shared.Gather(lease.Bytes, samples.Fill(held.read.Segments))
 	held.read.Close()
 	h := x.w.Header()
 	h.Set("Content-Type", body.SharedType)
@@ -83,13 +82,6 @@ func (g *Gateway) lend(x *exchange, d *dataset, answer body.Answer, held *held) 
 	x.w.Bytes += samples.Size()
 	sent = true
 	return true
-}
-
-// gather copies parts, one after the other.
-func gather(to []byte, parts net.Buffers) {
-	for _, p := range parts {
-		to = to[copy(to, p):]
-	}
 }
 
 // describeLease is the header that tells the reader which memory holds the samples.

@@ -2,6 +2,7 @@
 
 POOL = "internal/shared/pool.go"
 LINUX = "internal/shared/memory_linux.go"
+STREAM = "internal/shared/gather_amd64.s"
 SHARED = "gateway/shared.go"
 FRAMED = "./gateway TestSharedIsTheFramedForm"
 BYTES = "./gateway TestBytesWhereMemoryIsNotAskedFor"
@@ -30,7 +31,9 @@ PLANTS = [
     ("memory goes while a batch is written to it", "./internal/shared TestWhatWasNotSentIsNotUsedAgain", [(POOL, "if s.state != filling { // else", "if true { // else")]),
     ("readers can write", "./internal/shared TestReadersCannotWrite", [(LINUX, " | unix.F_SEAL_FUTURE_WRITE", "")]),
     ("readers can shorten memory", "./internal/shared TestReadersCannotWrite", [(LINUX, "unix.F_SEAL_SHRINK | ", "")]),
-    ("samples in memory begin with the table", FRAMED, [(SHARED, "gather(lease.Bytes, samples.Fill(", "gather(lease.Bytes, held.part.Fill(")]),
+    ("a streamed sample loses its last bytes", "./internal/shared TestGather", [(STREAM, "\tVMOVDQU Y4, -32(DI)(CX*1)\n", "")]),
+    ("a streamed sample is written beyond its end", "./internal/shared TestStream", [(STREAM, "\tSHRQ $7, CX\n", "\tADDQ $127, CX\n\tSHRQ $7, CX\n")]),
+    ("samples in memory begin with the table", FRAMED, [(SHARED, "Gather(lease.Bytes, samples.Fill(", "Gather(lease.Bytes, held.part.Fill(")]),
     ("the descriptor is closed before it is sent", FRAMED, [(SHARED, "\tif x.w.FlushError() != nil {", "\tif false {")]),
     ("leases are not let go", FRAMED, [("gateway/handler.go", "\t\tg.letGo(x)\n", "")]),
     ("memory is given to those who take any type", BYTES, [(SHARED, "!address.Names(x.accept(), body.SharedType)", "address.Quality(x.accept(), body.SharedType) == 0")]),

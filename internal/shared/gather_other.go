@@ -1,0 +1,7 @@
+//go:build !amd64
+
+package shared
+
+const canStream = false
+
+func stream(_, _ []byte) {}
