@@ -3,7 +3,6 @@ package shared
 import (
 	"bytes"
 	"math/rand/v2"
-	"net"
 	"testing"
 )
 
@@ -15,7 +14,7 @@ func TestGather(t *testing.T) {
 		noise[i] = byte(draw.Uint32())
 	}
 	for turn := range 200 {
-		var parts net.Buffers
+		var parts [][]byte
 		var want []byte
 		for len(want) < streamedBatch {
 			n := 1 + draw.IntN(3*streamedPart)
@@ -81,15 +80,15 @@ func BenchmarkGather(b *testing.B) {
 	draw := rand.New(rand.NewPCG(1, 2))
 	for _, arm := range []struct {
 		name string
-		copy func(to []byte, parts net.Buffers)
-	}{{"streamed", Gather}, {"copied", func(to []byte, parts net.Buffers) {
+		copy func(to []byte, parts [][]byte)
+	}{{"streamed", Gather}, {"copied", func(to []byte, parts [][]byte) {
 		for _, p := range parts {
 			to = to[copy(to, p):]
 		}
 	}}} {
 		b.Run(arm.name, func(b *testing.B) {
 			b.SetBytes(samples * length)
-			parts := make(net.Buffers, samples)
+			parts := make([][]byte, samples)
 			for i := 0; b.Loop(); i++ {
 				for j := range parts {
 					at := draw.IntN(len(chunks) - length)
