@@ -2,6 +2,16 @@
 
 PLANTS = [
     (
+        "how a plan mixes is told of another batch size",
+        "./shuffle TestBatchVarianceIsFoundOnce",
+        [("shuffle/variance.go", "if v == nil || v.batchSize != batchSize {", "if v == nil {")],
+    ),
+    (
+        "how a plan mixes is reckoned for each who asks",
+        "./shuffle TestBatchVarianceIsFoundOnce",
+        [("shuffle/variance.go", "if v == nil || v.batchSize != batchSize {", "if true {")],
+    ),
+    (
         "shuffle gives the last rank one sample less",
         "./shuffle TestSharesTileEveryBatch",
         [("shuffle/batch.go", "Count: hi - lo}", "Count: hi - lo - min(rank, 1)*min(hi-lo, 1)}")],
