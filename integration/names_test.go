@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/millrace-data/millrace/cluster/discovery"
+	"github.com/millrace-data/millrace/integration/harness"
 )
 
 // zone is what a name server knows: it is a real one, on a port of loopback.
@@ -66,11 +67,11 @@ func (z *zone) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 // resolver starts the name server, and returns a resolver that asks it alone.
 func (z *zone) resolver(t *testing.T) *net.Resolver {
 	t.Helper()
-	udp, err := net.ListenPacket("udp", "127.0.0.1:0")
+	address := harness.FreeAddress(t)
+	udp, err := net.ListenPacket("udp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := udp.LocalAddr().String()
 	tcp, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)

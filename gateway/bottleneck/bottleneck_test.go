@@ -121,6 +121,23 @@ func TestFigures(t *testing.T) {
 	}
 }
 
+// TestFewChunks: where memory has no room for chunks, few are brought, and samples are read by themselves. One chunk that left too early
+// says enough then, and nothing else.
+func TestFewChunks(t *testing.T) {
+	for _, c := range []struct {
+		unused, loads, ranges float64
+		want                  string
+	}{{2, 3, 90e6, "cache"}, {1, 1, 60e6, "cache"}, {2, 3, 40e6, "store"}, {0, 0, 90e6, "store"}, {1, 20, 90e6, "store"}} {
+		now := situations()["store"]
+		now.At = time.Unix(period, 0)
+		now.Counters["millrace_store_read_bytes_total"], now.Counters["millrace_store_range_bytes_total"] = 100e6, c.ranges
+		now.Counters["millrace_cache_expected_evictions_total"], now.Counters["millrace_cache_loads_total"] = c.unused, c.loads
+		if got := find(Look{At: time.Unix(0, 0)}, now); got.Code != c.want {
+			t.Errorf("%+v: got %+v", c, got)
+		}
+	}
+}
+
 // TestRanksThatStandStill: a rank that stopped is slow for a minute, and no more once it goes on. A job that has ended is
 // not named beside one that reads. Who waits for an answer reads, however long ago the question was.
 func TestRanksThatStandStill(t *testing.T) {

@@ -210,7 +210,11 @@ func (c *change) last() (r *reader, after uint64) {
 
 func cache(c *change) (sentence, cure string) {
 	unused, loads := c.rose("millrace_cache_expected_evictions_total"), c.rose("millrace_cache_loads_total")
-	if unused < fewest || unused <= unwanted*loads || !c.waitsFor("store") {
+	few := unused < fewest
+	if c.rose("millrace_store_range_bytes_total") > c.rose("millrace_store_read_bytes_total")/2 {
+		few = unused == 0 // chunks that have no room are not brought: their samples are read by themselves
+	}
+	if few || unused <= unwanted*loads || !c.waitsFor("store") {
 		return "", ""
 	}
 	return fmt.Sprintf("The memory is too small: %.0f chunks left it before the readers that came for them, while %.0f were brought. %s.",

@@ -14,7 +14,12 @@ PLANTS = [
     (
         "a store that is slow is taken for a memory that is too small",
         "./gateway/bottleneck TestEachRuleHasItsSituation",
-        [("gateway/bottleneck/rules.go", "unused < fewest || unused <= unwanted*loads || ", "")],
+        [("gateway/bottleneck/rules.go", "few || unused <= unwanted*loads || ", "")],
+    ),
+    (
+        "a memory without room for chunks is taken for a slow store",
+        "./gateway/bottleneck TestFewChunks",
+        [("gateway/bottleneck/rules.go", "		few = unused == 0 //", "		few = unused < fewest //")],
     ),
     (
         "looks of a moment ago are what is compared with",
