@@ -14,7 +14,7 @@ PLANTS = [
     (
         "a store that is slow is taken for a memory that is too small",
         "./gateway/bottleneck TestEachRuleHasItsSituation",
-        [("gateway/bottleneck/rules.go", "few || unused <= unwanted*loads || ", "")],
+        [("gateway/bottleneck/rules.go", "few || unused <= unwanted*loads || ", "few && loads < 0 || ")],
     ),
     (
         "a memory without room for chunks is taken for a slow store",
