@@ -401,7 +401,7 @@ class Batch(Sequence["Sample"]):
         self._kept = [self._kept[i] for i in keep]
 
     def let_go(self) -> None:
-        """Lets go of the bytes and the decoded parts, without asking who still looks at them: what does keeps them."""
+        """Lets go of the bytes and the decoded parts. Unlike close it asks nothing: a view that is left keeps its memory."""
         self.forget_decoded()
         self.data, self.layout = _CLOSED, None
 
