@@ -17,7 +17,7 @@ func TestEachGatewayIsAskedByItself(t *testing.T) {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			asked[name+r.URL.String()]++
 			w.WriteHeader(status)
-			w.Write([]byte(`{"name":"` + name + `"}`)) //nolint:errcheck // the test sees it
+			w.Write([]byte(`{"name":"` + name + `"}`))
 		}))
 		t.Cleanup(s.Close)
 		return s.URL

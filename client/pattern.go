@@ -28,8 +28,8 @@ func expand(address string) ([]string, error) {
 		return nil, fmt.Errorf("gateway %q: want one {FIRST..LAST} of whole numbers, as in gateways-{0..7}.gateways:8080", shown)
 	}
 	digits := address[at[2]:at[3]]
-	first, _ := strconv.Atoi(digits)              //nolint:errcheck // nine digits
-	last, _ := strconv.Atoi(address[at[4]:at[5]]) //nolint:errcheck // nine digits
+	first, _ := strconv.Atoi(digits)
+	last, _ := strconv.Atoi(address[at[4]:at[5]])
 	switch {
 	case last < first:
 		return nil, fmt.Errorf("gateway %q: want {FIRST..LAST} with FIRST at most LAST, as in {%d..%d}", shown, last, first)

@@ -50,7 +50,7 @@ func newTarget(r *net.SRV) target {
 	t := target{host: strings.TrimSuffix(r.Target, "."), port: r.Port, number: -1}
 	if m := numbered.FindStringSubmatch(t.host); m != nil {
 		t.before, t.after = m[1], m[3]
-		t.number, _ = strconv.Atoi(m[2]) //nolint:errcheck // nine digits at most
+		t.number, _ = strconv.Atoi(m[2])
 	}
 	return t
 }

@@ -83,7 +83,7 @@ func (r *asking) race(ctx context.Context, q *peer.Query, dst [][]byte) error {
 			if err == nil {
 				r.outdone = true
 				giveUp(errLate)
-				<-done
+				<-done //nolint:errcheck // it was given up, and fails so
 				return fmt.Errorf("no answer for %v: %w", time.Since(r.begun).Round(time.Millisecond), errLate)
 			}
 		}

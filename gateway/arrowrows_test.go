@@ -17,8 +17,10 @@ import (
 // every row comes once, with its values, nulls and types.
 func TestRowsOfArrowFilesComeBack(t *testing.T) {
 	schema := arrow.NewSchema([]arrow.Field{
-		{Name: "id", Type: arrow.PrimitiveTypes.Int64}, {Name: "score", Type: arrow.PrimitiveTypes.Float32, Nullable: true},
-		{Name: "tokens", Type: arrow.ListOf(arrow.PrimitiveTypes.Uint16), Nullable: true}, {Name: "captions", Type: arrow.ListOf(arrow.BinaryTypes.String), Nullable: true},
+		{Name: "id", Type: arrow.PrimitiveTypes.Int64},
+		{Name: "score", Type: arrow.PrimitiveTypes.Float32, Nullable: true},
+		{Name: "tokens", Type: arrow.ListOf(arrow.PrimitiveTypes.Uint16), Nullable: true},
+		{Name: "captions", Type: arrow.ListOf(arrow.BinaryTypes.String), Nullable: true},
 	}, nil)
 	var out bytes.Buffer
 	w := ipc.NewWriter(&out, ipc.WithSchema(schema), ipc.WithZstd())

@@ -54,8 +54,12 @@ func fieldsOf(r *rig, dataset string) []format.Field {
 func TestDescriptionTellsFields(t *testing.T) {
 	r := serveGolden(t, "../chunkindex/mds/testdata", nil, "shard.00000.mds", "index.json")
 	want := []format.Field{
-		{Name: "id", Encoding: "raw", Type: "int64"}, {Name: "q\"\\uote\n\x7fé😀</a>", Encoding: "json"}, {Name: "raw", Encoding: "raw", Type: "binary"},
-		{Name: "text", Encoding: "raw", Type: "utf8"}, {Name: "v", Encoding: "raw", Type: "float", Shape: []uint64{2}}, {Name: "w", Encoding: "mds:ndarray"},
+		{Name: "id", Encoding: "raw", Type: "int64"},
+		{Name: "q\"\\uote\n\x7fé😀</a>", Encoding: "json"},
+		{Name: "raw", Encoding: "raw", Type: "binary"},
+		{Name: "text", Encoding: "raw", Type: "utf8"},
+		{Name: "v", Encoding: "raw", Type: "float", Shape: []uint64{2}},
+		{Name: "w", Encoding: "mds:ndarray"},
 		{Name: "x", Encoding: "raw", Type: "float"},
 	}
 	if d := cmp.Diff(want, fieldsOf(r, "photos")); d != "" {
@@ -72,8 +76,10 @@ func TestDescriptionTellsClasses(t *testing.T) {
 	role.Name, content.Name = "role", "content"
 	message := format.Field{Encoding: "nested", Type: "struct", Nullable: true, Children: []format.Field{role, content}}
 	want := []format.Field{
-		{Name: "image.bytes", Encoding: "raw", Type: "binary", Nullable: true}, {Name: "image.path", Encoding: "raw", Type: "utf8", Nullable: true},
-		{Name: "label", Encoding: "raw", Type: "int64", Nullable: true, Classes: []string{"cat", "dog"}}, {Name: "caption", Encoding: "raw", Type: "utf8", Nullable: true},
+		{Name: "image.bytes", Encoding: "raw", Type: "binary", Nullable: true},
+		{Name: "image.path", Encoding: "raw", Type: "utf8", Nullable: true},
+		{Name: "label", Encoding: "raw", Type: "int64", Nullable: true, Classes: []string{"cat", "dog"}},
+		{Name: "caption", Encoding: "raw", Type: "utf8", Nullable: true},
 		{Name: "messages", Encoding: "nested", Type: "list<struct<role: utf8, content: utf8>>", Nullable: true, Children: []format.Field{message}},
 		{Name: "embedding", Encoding: "raw", Type: "list<float>", Nullable: true},
 	}

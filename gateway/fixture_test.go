@@ -198,6 +198,7 @@ func newRig(t testing.TB, samples, meanSize int, edit func(*gateway.Config)) *ri
 
 // checkPhases holds the phases of each request against its time: together they are all of it.
 func checkPhases(t testing.TB, log string) {
+	t.Helper()
 	for line := range strings.Lines(log) {
 		var fields map[string]any
 		if json.Unmarshal([]byte(line), &fields) != nil || fields["message"] != "request" {

@@ -166,9 +166,12 @@ func TestAccessChangesUnderLoad(t *testing.T) {
 	c.long = g.MustGet(t, "/v1/datasets/"+dataset+"/epochs/0/batches"+throngShare+"&from=0&count=8", bearer...).Body
 	before := g.Metric(t, "go_goroutines", "")
 	visitors := []visitor{
-		{"steady", text["steady"], []int{200}, []int{404}}, {"coming", text["coming"], []int{200, 401}, []int{404, 401}},
-		{"moving", text["moving"], []int{200, 404}, []int{200, 404}}, {"idle", text["idle"], []int{404}, []int{404}},
-		{"unknown", text["unknown"], []int{401}, []int{401}}, {"nobody", "", []int{401}, []int{401}},
+		{"steady", text["steady"], []int{200}, []int{404}},
+		{"coming", text["coming"], []int{200, 401}, []int{404, 401}},
+		{"moving", text["moving"], []int{200, 404}, []int{200, 404}},
+		{"idle", text["idle"], []int{404}, []int{404}},
+		{"unknown", text["unknown"], []int{401}, []int{401}},
+		{"nobody", "", []int{401}, []int{401}},
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), lasts)
 	defer cancel()

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-
 	"testing"
 	"time"
 

@@ -160,7 +160,7 @@ func tellsAbsence(err error) bool {
 	if err == nil {
 		return false
 	}
-	if several, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // looks at each error of the tree
+	if several, ok := err.(interface{ Unwrap() []error }); ok {
 		return slices.ContainsFunc(several.Unwrap(), tellsAbsence)
 	}
 	refused, ok := err.(*client.Error) //nolint:errorlint // looks at each error of the tree
@@ -191,7 +191,7 @@ func (l *jobLoad) gone(ctx context.Context, d client.Dataset, err error) error {
 	if errors.Is(found, objstore.ErrNotFound) {
 		return errRemoved
 	}
-	return fmt.Errorf("in the store there is generation %.12s (%v): %w", d.Generation, found, err)
+	return fmt.Errorf("in the store there is generation %.12s (%w): %w", d.Generation, found, err)
 }
 
 // train reads some epochs of the generation that rank 0 has found. Some jobs rest between two.
@@ -278,7 +278,7 @@ func (l *jobLoad) right(d client.Dataset, opt client.Options, b *client.Batch) e
 			}
 			data, err := io.ReadAll(archive)
 			if want, ok := l.content[of][header.Name]; err != nil || !ok || string(data) != want {
-				return fmt.Errorf("%s of %v: got %d bytes that were not packed under this name, %v", header.Name, b.Describe(i), len(data), err)
+				return fmt.Errorf("%s of %v: got %d bytes that were not packed under this name, %w", header.Name, b.Describe(i), len(data), err)
 			}
 		}
 	}

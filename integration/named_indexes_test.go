@@ -52,8 +52,16 @@ func TestSeveralIndexes(t *testing.T) {
 		t.Errorf("no default index: got exit code %d, want 4 and the names: %s", r.Code, r.Stderr)
 	}
 	for _, args := range [][]string{
-		{"verify", train}, {"plan", train}, {"info", train}, {"subset", train, "--split", "a=1,b=1"}, {"subset", "list", train},
-		{"quarantine", train, "--key", "./train-1-2"}, {"quarantine", "list", train}, {"reports", "list", train}, {"gc", train}, {"simulate", train, "--ranks", "2", "--rate", "1000/s", "--cache-size", "1MiB"},
+		{"verify", train},
+		{"plan", train},
+		{"info", train},
+		{"subset", train, "--split", "a=1,b=1"},
+		{"subset", "list", train},
+		{"quarantine", train, "--key", "./train-1-2"},
+		{"quarantine", "list", train},
+		{"reports", "list", train},
+		{"gc", train},
+		{"simulate", train, "--ranks", "2", "--rate", "1000/s", "--cache-size", "1MiB"},
 	} {
 		if r := harness.Run(t, store, args...); r.Code != 0 {
 			t.Errorf("%v: got exit code %d: %s", args, r.Code, r.Stderr)

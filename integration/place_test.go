@@ -134,8 +134,12 @@ func TestReadOnlyBucketWithTheIndexElsewhere(t *testing.T) {
 	store := elsewhere(t, sealed, sealed.Dataset("public"))
 	address := store.Dataset(dataset)
 	for _, args := range [][]string{
-		{"index", address, "--batch-size", "4"}, {"verify", address}, {"gc", address}, {"plan", address},
-		{"subset", address, "--split", "train=1,val=1"}, {"quarantine", address, "--key", "./000000001", "--shard", "coyo/00000.tar"},
+		{"index", address, "--batch-size", "4"},
+		{"verify", address},
+		{"gc", address},
+		{"plan", address},
+		{"subset", address, "--split", "train=1,val=1"},
+		{"quarantine", address, "--key", "./000000001", "--shard", "coyo/00000.tar"},
 	} {
 		harness.MustRun(t, store, args...)
 	}

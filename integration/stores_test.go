@@ -83,8 +83,13 @@ func TestTwoCloudsAndADirectory(t *testing.T) {
 		files, _ := harness.Files(t, 60+i, 4000) // other bytes in each
 		harness.MustRun(t, c.env, append([]string{"pack", files, c.address(name), "--batch-size", "12"}, small()...)...)
 		for _, args := range [][]string{
-			{"index", c.address(name), "--batch-size", "12", "--chunk-size", "32KiB"}, {"verify", c.address(name)}, {"info", c.address(name)}, {"gc", c.address(name), "--dry-run"},
-			{"plan", c.address(name)}, {"reports", "list", c.address(name)}, {"subset", c.address(name), "--split", "a=1,b=1"},
+			{"index", c.address(name), "--batch-size", "12", "--chunk-size", "32KiB"},
+			{"verify", c.address(name)},
+			{"info", c.address(name)},
+			{"gc", c.address(name), "--dry-run"},
+			{"plan", c.address(name)},
+			{"reports", "list", c.address(name)},
+			{"subset", c.address(name), "--split", "a=1,b=1"},
 			{"simulate", c.address(name), "--rate", "3000/s", "--cache-size", "64MiB"},
 		} {
 			harness.MustRun(t, c.env, args...)

@@ -39,10 +39,10 @@ func inTerminal(t *testing.T, columns, lines int, env []string, args ...string) 
 	answered := make(chan struct{})
 	go func() { // what the terminal answers to questions of the program
 		defer close(answered)
-		io.Copy(x.pty, x.screen) //nolint:errcheck // until it is closed
+		io.Copy(x.pty, x.screen)
 	}()
 	go func() {
-		io.Copy(io.MultiWriter(x.raw, x.screen), x.pty) //nolint:errcheck // ends with EIO when the program does
+		io.Copy(io.MultiWriter(x.raw, x.screen), x.pty)
 		x.ended <- x.cmd.Wait()
 	}()
 	t.Cleanup(func() {
@@ -112,7 +112,7 @@ func TestTopWatchesAGateway(t *testing.T) {
 		defer close(done)
 		read := func(ctx context.Context, rank int) {
 			for m := 0; ctx.Err() == nil; m = (m + 1) % 10 {
-				harness.Do(ctx, "GET", "http://"+free[0]+batchPath(0, m)+share(16, rank, 2)) //nolint:errcheck // the gateway is killed
+				harness.Do(ctx, "GET", "http://"+free[0]+batchPath(0, m)+share(16, rank, 2))
 				pause(ctx, 20*time.Millisecond)
 			}
 		}

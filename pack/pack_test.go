@@ -194,8 +194,10 @@ func TestEveryFileComesBack(t *testing.T) {
 			t.Errorf("%s: %d bytes, more than the target", key, len(data))
 		}
 	}
-	want := Report{Files: len(files), Samples: len(files) - 40, Shards: len(shards(store)), Bytes: total, MultiMember: 40, Example: "class0/img0000",
-		Extensions: map[string]int{"": 2, "bin": 1, "cls": 40, "jpg": 40, "png": 1, "txt": 7}}
+	want := Report{
+		Files: len(files), Samples: len(files) - 40, Shards: len(shards(store)), Bytes: total, MultiMember: 40, Example: "class0/img0000",
+		Extensions: map[string]int{"": 2, "bin": 1, "cls": 40, "jpg": 40, "png": 1, "txt": 7},
+	}
 	if diff := cmp.Diff(want, r); diff != "" {
 		t.Error(diff)
 	}

@@ -83,7 +83,7 @@ func (b *Backend) hedged(ctx context.Context, ref objstore.Ref, from, n int64) (
 		end context.CancelCauseFunc
 	}
 	for i := range race {
-		race[i].ctx, race[i].end = context.WithCancelCause(ctx)
+		race[i].ctx, race[i].end = context.WithCancelCause(ctx) //nolint:fatcontext // each has one of its own
 	}
 	ask := func(i int) (r reply) {
 		r.answer, r.err = b.get(race[i].ctx, ref, from, n)
@@ -108,7 +108,7 @@ func (b *Backend) hedged(ctx context.Context, ref objstore.Ref, from, n int64) (
 				return
 			}
 			var span tracing.Span
-			race[1].ctx, span = tracing.Call(race[1].ctx, "store hedge")
+			race[1].ctx, span = tracing.Call(race[1].ctx, "store hedge") //nolint:fatcontext // once
 			r := ask(1)
 			span.Ended(r.err)
 			if errors.Is(r.err, objstore.ErrThrottled) {

@@ -71,8 +71,11 @@ func canonical(text []byte, req *http.Request) (_ []byte, names string) {
 	text = add(text, req.Method, "\n", req.URL.EscapedPath(), "\n", req.URL.RawQuery, "\nhost:", req.URL.Host, "\n")
 	names = "host"
 	for _, h := range [...]struct{ name, lower string }{
-		{"If-Match", ";if-match"}, {"Range", ";range"}, {"X-Amz-Content-Sha256", ";x-amz-content-sha256"},
-		{"X-Amz-Date", ";x-amz-date"}, {"X-Amz-Security-Token", ";x-amz-security-token"},
+		{"If-Match", ";if-match"},
+		{"Range", ";range"},
+		{"X-Amz-Content-Sha256", ";x-amz-content-sha256"},
+		{"X-Amz-Date", ";x-amz-date"},
+		{"X-Amz-Security-Token", ";x-amz-security-token"},
 	} {
 		if value := req.Header[h.name]; len(value) > 0 {
 			text = add(text, h.lower[1:], ":", value[0], "\n")

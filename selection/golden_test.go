@@ -45,7 +45,8 @@ func TestGoldenSplits(t *testing.T) {
 			"train": {0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 13, 14}, "val": {8, 9, 12, 15},
 		}},
 		"split-by-shard": {
-			sharded{keys, []string{"data/train-0.tar", "data/val-0.tar", "data/train-1.tar"}}, mustRule(t, "train=train-*,val=data/val-*,rest=*", ""),
+			sharded{keys, []string{"data/train-0.tar", "data/val-0.tar", "data/train-1.tar"}},
+			mustRule(t, "train=train-*,val=data/val-*,rest=*", ""),
 			map[string][]uint64{"train": {0, 1, 2}, "val": {3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 15}, "rest": {12, 14}},
 		},
 	} {

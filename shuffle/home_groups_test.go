@@ -13,8 +13,12 @@ func TestHomeGroupsAreThoseOfTheSamples(t *testing.T) {
 		first = append(first, first[len(first)-1]+n)
 	}
 	for _, params := range []Params{
-		{Shuffle: Slot, Window: 3, Seed: 1}, {Shuffle: Slot, Window: 12, Seed: 1}, {Shuffle: Slot, Window: 500, Seed: 1},
-		{Shuffle: Window, Window: 4, Strata: 4, Seed: 1}, {Shuffle: Window, Window: 4, Seed: 1}, {Shuffle: Full},
+		{Shuffle: Slot, Window: 3, Seed: 1},
+		{Shuffle: Slot, Window: 12, Seed: 1},
+		{Shuffle: Slot, Window: 500, Seed: 1},
+		{Shuffle: Window, Window: 4, Strata: 4, Seed: 1},
+		{Shuffle: Window, Window: 4, Seed: 1},
+		{Shuffle: Full},
 	} {
 		p, err := NewPlan(params, first)
 		if err != nil {

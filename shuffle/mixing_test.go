@@ -74,8 +74,14 @@ func places(p *Plan, epochs uint64) (chiSquare, correlation float64) {
 // than chunks and with fewer. Lanes are some fifty samples long: a shorter one shows that it may lack a sample of the last row.
 func TestSlotMixesAfreshInEveryEpoch(t *testing.T) {
 	for _, d := range []mixed{
-		{2, 3000, false}, {5, 1200, false}, {40, 150, false}, {300, 20, false},
-		{2, 3000, true}, {5, 1200, true}, {40, 150, true}, {300, 20, true},
+		{2, 3000, false},
+		{5, 1200, false},
+		{40, 150, false},
+		{300, 20, false},
+		{2, 3000, true},
+		{5, 1200, true},
+		{40, 150, true},
+		{300, 20, true},
 	} {
 		p := mustPlan(t, Params{Shuffle: Slot, Window: 128, Seed: 3}, d.first())
 		chi, correlation := places(p, 300)
@@ -95,8 +101,11 @@ func TestSlotMixesClasses(t *testing.T) {
 		chunks, each uint64
 		want         [3]float64 // of batches of 32, 128 and 256
 	}{
-		{2, 1000, [3]float64{.76, .03, .03}}, {64, 250, [3]float64{.76, .03, .03}}, {128, 128, [3]float64{.76, .03, .03}},
-		{130, 128, [3]float64{.85, .34, .65}}, {640, 128, [3]float64{.95, .79, 1.55}},
+		{2, 1000, [3]float64{.76, .03, .03}},
+		{64, 250, [3]float64{.76, .03, .03}},
+		{128, 128, [3]float64{.76, .03, .03}},
+		{130, 128, [3]float64{.85, .34, .65}},
+		{640, 128, [3]float64{.95, .79, 1.55}},
 	} {
 		for i, batch := range []uint64{32, 128, 256} {
 			got := classVariance(t, Params{Shuffle: Slot, Window: 128}, equal(c.chunks, c.each), batch)

@@ -27,8 +27,13 @@ func logNormal(n, c uint64) []uint64 {
 func TestBatchVarianceIsThatOfEpochs(t *testing.T) {
 	long := os.Getenv("MILLRACE_LONG") != ""
 	for _, params := range []Params{
-		{Shuffle: Slot, Window: 128}, {Shuffle: Slot, Window: 16}, {Shuffle: Window, Window: 128}, {Shuffle: Window, Window: 16},
-		{Shuffle: Window, Window: 64, Strata: 16}, {Shuffle: Full}, {Shuffle: None},
+		{Shuffle: Slot, Window: 128},
+		{Shuffle: Slot, Window: 16},
+		{Shuffle: Window, Window: 128},
+		{Shuffle: Window, Window: 16},
+		{Shuffle: Window, Window: 64, Strata: 16},
+		{Shuffle: Full},
+		{Shuffle: None},
 	} {
 		for _, n := range []uint64{1, 2, 5, 16, 40, 128, 130, 300, 640} {
 			if !long && !slices.Contains([]uint64{1, 2, 40, 130}, n) {

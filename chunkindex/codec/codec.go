@@ -117,8 +117,15 @@ func Of(key string) (c Codec, bare string) {
 		suffix, instead string
 		codec           Codec
 	}{
-		{".gz", "", Gzip}, {".tgz", ".tar", Gzip}, {".zst", "", Zstd}, {".zstd", "", Zstd},
-		{".xz", "", Xz}, {".txz", ".tar", Xz}, {".bz2", "", Bzip2}, {".tbz", ".tar", Bzip2}, {".tbz2", ".tar", Bzip2},
+		{".gz", "", Gzip},
+		{".tgz", ".tar", Gzip},
+		{".zst", "", Zstd},
+		{".zstd", "", Zstd},
+		{".xz", "", Xz},
+		{".txz", ".tar", Xz},
+		{".bz2", "", Bzip2},
+		{".tbz", ".tar", Bzip2},
+		{".tbz2", ".tar", Bzip2},
 	} {
 		if n := len(key) - len(s.suffix); n >= 0 && strings.EqualFold(key[n:], s.suffix) {
 			if bare = key[:n] + s.instead; bare == "" || strings.HasSuffix(bare, "/") {

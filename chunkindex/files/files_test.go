@@ -41,14 +41,14 @@ func TestSurveyRefuses(t *testing.T) {
 		"a.jpg (image) and a.txt (text) may not":  {"a.jpg": []byte("a"), "a.txt": []byte("b")},
 		"object b.dat: its name is not one":       {"a.jpg": []byte("a"), "b.dat": []byte("b")},
 	} {
-		if _, err := (files.Format()).Survey(t.Context(), objects, format.Options{}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := files.Format().Survey(t.Context(), objects, format.Options{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
-	if d, err := (files.Format()).Survey(t.Context(), scantest.Objects{}, format.Options{}); d != nil || err != nil {
+	if d, err := files.Format().Survey(t.Context(), scantest.Objects{}, format.Options{}); d != nil || err != nil {
 		t.Errorf("nothing: got %v, %v", d, err)
 	}
-	if _, err := (files.Format()).Framing([]byte("{}")); err == nil {
+	if _, err := files.Format().Framing([]byte("{}")); err == nil {
 		t.Error("constants: got no error")
 	}
 }

@@ -129,7 +129,7 @@ func TestFraming(t *testing.T) {
 	if before, after, err := f.Frame([]uint32{17}); before != nil || after != nil || err != nil {
 		t.Errorf("got %q, %q, %v, want nothing", before, after, err)
 	}
-	if _, err := (jsonl.Format()).Framing([]byte("{}")); err == nil {
+	if _, err := jsonl.Format().Framing([]byte("{}")); err == nil {
 		t.Error("constants: got no error")
 	}
 }

@@ -121,7 +121,7 @@ func TestNotLitData(t *testing.T) {
 		if d, err := survey(o); d != nil || err != nil {
 			t.Errorf("%s: got %v, %v, want neither a dataset nor an error", name, d, err)
 		}
-		if _, err := (litdata.Format()).Survey(context.Background(), o, format.Options{Named: true}); err == nil || !strings.Contains(err.Error(), "chunks") {
+		if _, err := litdata.Format().Survey(context.Background(), o, format.Options{Named: true}); err == nil || !strings.Contains(err.Error(), "chunks") {
 			t.Errorf("%s, asked for by name: got %v, want an error that says what is missing", name, err)
 		}
 	}
@@ -200,7 +200,7 @@ func TestFraming(t *testing.T) {
 		if constants != "" {
 			raw = json.RawMessage(constants)
 		}
-		if _, err := (litdata.Format()).Framing(raw); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := litdata.Format().Framing(raw); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want an error with %q", constants, err, want)
 		}
 	}
@@ -249,7 +249,7 @@ func FuzzSurvey(f *testing.F) {
 			if err != nil || d == nil {
 				continue
 			}
-			if _, err := (litdata.Format()).Framing(d.Framing); err != nil {
+			if _, err := litdata.Format().Framing(d.Framing); err != nil {
 				t.Errorf("constants of a survey: %v", err)
 			}
 			_, err = scantest.Scan(context.Background(), litdata.Format(), options, o)

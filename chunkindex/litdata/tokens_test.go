@@ -94,7 +94,7 @@ func TestLengthOfBlocksIsTold(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := (litdata.Format()).Framing(d.Framing); err != nil {
+		if _, err := litdata.Format().Framing(d.Framing); err != nil {
 			t.Error(err)
 		}
 		return d
@@ -123,16 +123,16 @@ func TestRefusedTokens(t *testing.T) {
 			t.Errorf("got %v, want an error with %q", err, want)
 		}
 	}
-	if _, err := (litdata.Format()).Survey(context.Background(), golden(t), format.Options{SequenceLength: 3}); err == nil || !strings.Contains(err.Error(), "says nothing of the items") {
+	if _, err := litdata.Format().Survey(context.Background(), golden(t), format.Options{SequenceLength: 3}); err == nil || !strings.Contains(err.Error(), "says nothing of the items") {
 		t.Errorf("length of a sample of other items: got %v, want an error", err)
 	}
 	two := tokens(t, []int{8}, []int{8})
 	other := edit(t, two, func(_, _, k object) { k["chunk_bytes"], k["dim"] = 28, 4 })
-	if _, err := (litdata.Format()).Survey(context.Background(), other, format.Options{SequenceLength: 3}); err == nil || !strings.Contains(err.Error(), `"chunk-0-1.bin": 8 tokens cannot`) {
+	if _, err := litdata.Format().Survey(context.Background(), other, format.Options{SequenceLength: 3}); err == nil || !strings.Contains(err.Error(), `"chunk-0-1.bin": 8 tokens cannot`) {
 		t.Errorf("tokens of another length in another chunk: got %v, want an error with its name", err)
 	}
 	for _, n := range []int64{format.MaxSample / 2, 1<<63 - 1} {
-		if _, err := (litdata.Format()).Survey(context.Background(), two, format.Options{SequenceLength: n}); err == nil || !strings.Contains(err.Error(), "more than a sample can have") {
+		if _, err := litdata.Format().Survey(context.Background(), two, format.Options{SequenceLength: n}); err == nil || !strings.Contains(err.Error(), "more than a sample can have") {
 			t.Errorf("%d tokens: got %v, want an error", n, err)
 		}
 	}

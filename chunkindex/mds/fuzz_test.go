@@ -51,7 +51,7 @@ func FuzzSurvey(f *testing.F) {
 		if err != nil || d == nil {
 			return
 		}
-		if _, err := (mds.Format()).Framing(d.Framing); err != nil {
+		if _, err := mds.Format().Framing(d.Framing); err != nil {
 			t.Errorf("constants of a survey: %v", err)
 		}
 		_, err = scan(o)

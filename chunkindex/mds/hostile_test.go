@@ -161,7 +161,7 @@ func TestFraming(t *testing.T) {
 		if constants != "" {
 			raw = json.RawMessage(constants)
 		}
-		if _, err := (mds.Format()).Framing(raw); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := mds.Format().Framing(raw); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want an error with %q", constants, err, want)
 		}
 		if _, err := mds.Index(raw, nil); err == nil || !strings.Contains(err.Error(), want) {

@@ -178,10 +178,10 @@ func TestNotMDS(t *testing.T) {
 		"nothing": {}, "tars": {"a.tar": nil}, "an index of LitData": {"index.json": []byte(`{"chunks":[],"config":{}}`)},
 		"an index that is no JSON": {"index.json": []byte(`{"shar`)}, "a list": {"index.json": []byte(`["shards"]`)},
 	} {
-		if d, err := (mds.Format()).Survey(context.Background(), o, format.Options{}); d != nil || err != nil {
+		if d, err := mds.Format().Survey(context.Background(), o, format.Options{}); d != nil || err != nil {
 			t.Errorf("%s: got %v, %v, want neither a dataset nor an error", name, d, err)
 		}
-		if _, err := (mds.Format()).Survey(context.Background(), o, format.Options{Named: true}); err == nil || !strings.Contains(err.Error(), "shards") {
+		if _, err := mds.Format().Survey(context.Background(), o, format.Options{Named: true}); err == nil || !strings.Contains(err.Error(), "shards") {
 			t.Errorf("%s, asked for by name: got %v, want an error that says what is missing", name, err)
 		}
 	}

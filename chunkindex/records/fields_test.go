@@ -52,7 +52,8 @@ func TestFieldsOfCIFAR(t *testing.T) {
 	}
 	fields := format.FieldsOf(f)
 	want := []format.Field{
-		{Name: "coarse", Encoding: "raw", Type: "uint8"}, {Name: "cls", Encoding: "raw", Type: "uint8"},
+		{Name: "coarse", Encoding: "raw", Type: "uint8"},
+		{Name: "cls", Encoding: "raw", Type: "uint8"},
 		{Name: "bin", Encoding: "raw", Type: "uint8", Shape: []uint64{3, 32, 32}},
 	}
 	if d := cmp.Diff(want, fields); d != "" {

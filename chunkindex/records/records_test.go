@@ -283,7 +283,7 @@ func TestFraming(t *testing.T) {
 		`{"dtype":"|u1","shape":[8],"parts":[{"name":"a","encoding":"raw","type":"int32"},{"name":"a","encoding":"raw","type":"int32"}]}`,
 		`{"dtype":"|u1","shape":[2],"parts":[{"name":"a","encoding":"jpeg"}]}`, `{"dtype":"|u1","shape":[2],"parts":[{"name":"","encoding":"raw","type":"int16"}]}`,
 	} {
-		if f, err := (records.Format()).Framing([]byte(raw)); err == nil {
+		if f, err := records.Format().Framing([]byte(raw)); err == nil {
 			t.Errorf("constants %q: got %v, want an error", raw, f)
 		}
 	}

@@ -39,6 +39,7 @@ func example() []*rows.Node {
 }
 
 func layout(t testing.TB, fields []*rows.Node) *rows.Layout {
+	t.Helper()
 	l, err := rows.NewLayout(fields)
 	if err != nil {
 		t.Fatal(err)
@@ -56,14 +57,16 @@ func TestExample(t *testing.T) {
 		want  string
 		parts []rows.Part
 	}{
-		{func() {
-			b.Fixed([]byte{7, 0, 0, 0})
-			b.Variable([]byte{0xff, 0xd8})
-			b.Null(3)
-			b.Variable([]byte{0, 0, 0x80, 0x3f})
-			b.Variable(tags)
-		}, "04 02000000 04000000 0e000000 07000000 ffd8 0000803f 03000000 02 01000000 61 00000000",
-			[]rows.Part{{Path: "id", Length: 4}, {Path: "image.bytes", Length: 2}, {Path: "embedding", Length: 4}, {Path: "tags", Length: 14}}},
+		{
+			func() {
+				b.Fixed([]byte{7, 0, 0, 0})
+				b.Variable([]byte{0xff, 0xd8})
+				b.Null(3)
+				b.Variable([]byte{0, 0, 0x80, 0x3f})
+				b.Variable(tags)
+			}, "04 02000000 04000000 0e000000 07000000 ffd8 0000803f 03000000 02 01000000 61 00000000",
+			[]rows.Part{{Path: "id", Length: 4}, {Path: "image.bytes", Length: 2}, {Path: "embedding", Length: 4}, {Path: "tags", Length: 14}},
+		},
 		{func() {
 			b.Fixed([]byte{8, 0, 0, 0})
 			b.Null(2)

@@ -171,7 +171,7 @@ func TestFraming(t *testing.T) {
 	if before, after, err := f.Frame([]uint32{17}); before != nil || after != nil || err != nil {
 		t.Errorf("got %q, %q, %v, want nothing", before, after, err)
 	}
-	if _, err := (tfrecord.Format()).Framing([]byte("{}")); err == nil {
+	if _, err := tfrecord.Format().Framing([]byte("{}")); err == nil {
 		t.Error("constants: got no error")
 	}
 }

@@ -221,7 +221,7 @@ func TestFraming(t *testing.T) {
 	if dtype, shape := a.Item(); dtype != "<u2" || !cmp.Equal(shape, []uint64{5}) {
 		t.Errorf("got %s %d, want <u2 [5]", dtype, shape)
 	}
-	if _, err := (tokens.Format()).Framing(nil); err == nil {
+	if _, err := tokens.Format().Framing(nil); err == nil {
 		t.Error("no constants: got no error")
 	}
 }

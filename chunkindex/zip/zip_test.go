@@ -93,8 +93,17 @@ func parts(b []byte, key string, of ...string) scantest.Sample {
 func TestGrouping(t *testing.T) {
 	members := func(method uint16) []entry {
 		return []entry{
-			{"d/", "", 0}, {"d/1.jpg", "<one>", method}, {"d/._1.txt", "finder", method}, {"d/1.txt", "<words>", method}, {"d/1.seg.png", "<mask>", method},
-			{"d/2.jpg", "<two>", method}, {"e/", "", 0}, {"e/2.jpg", "<other>", method}, {"README", "<about>", method}, {"3.cls", "", method}, {"3.jpg", "<three>", method},
+			{"d/", "", 0},
+			{"d/1.jpg", "<one>", method},
+			{"d/._1.txt", "finder", method},
+			{"d/1.txt", "<words>", method},
+			{"d/1.seg.png", "<mask>", method},
+			{"d/2.jpg", "<two>", method},
+			{"e/", "", 0},
+			{"e/2.jpg", "<other>", method},
+			{"README", "<about>", method},
+			{"3.cls", "", method},
+			{"3.jpg", "<three>", method},
 		}
 	}
 	for name, c := range map[string]struct {

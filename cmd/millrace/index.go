@@ -174,16 +174,13 @@ func formats() string {
 	return "  " + strings.Join(chunkindex.Recognised(), "\n  ")
 }
 
-func (a *app) index() *cobra.Command {
-	return a.Build(cli.Command{
-		Use: "index DATASET", Short: "Index shards that are there already, in place",
-		Long: `Reads the shards under DATASET once and publishes an index of them beside them.
+const indexManual = `Reads the shards under DATASET once and publishes an index of them beside them.
 Nothing is copied. A second run with the same options reads only what has changed. One after
 a kill reads what the first had not read, the shards that it was reading, and about 64 MiB, or
 1,000 shards, that it had read just before.
 
 The format is found out by looking for
-` + formats() + `
+%s
 Shards may be compressed by gzip, zstd, xz or bzip2. Where objects of several kinds lie together,
 the error has a command for each kind. --format takes every object as one of its shards, but what
 describes data (README, LICENSE) and empty markers (_SUCCESS), or says which one it cannot take.
@@ -211,8 +208,9 @@ and says of which parts; --part rest scans them here. Loose objects are shared b
 The index lies beside the shards unless --index-url says where: nothing is written beside them
 then. That of a directory that takes no writes, or of class folders of pictures, which
 torchvision's ImageFolder reads too, is put into ~/.cache/millrace, where this user's commands find
-it. index prints the address that all commands take for such a dataset: DATASET,index=URL.`,
-		Example: `  millrace index s3://bucket/imagenet                # tar shards, .tar.gz, .tgz, .tar.zst
+it. index prints the address that all commands take for such a dataset: DATASET,index=URL.`
+
+const indexExamples = `  millrace index s3://bucket/imagenet                # tar shards, .tar.gz, .tgz, .tar.zst
   millrace index ./shards --chunk-size 64MiB --batch-size 1024
   millrace index s3://bucket/mds-dataset             # index.json says it all: mds, litdata
   millrace index s3://bucket/tfrecords --format tfrecord
@@ -231,7 +229,12 @@ it. index prints the address that all commands take for such a dataset: DATASET,
   millrace index s3://bucket/laion                   # the index of what all parts found
   millrace index 's3://texts/c4?endpoint=https://minio.example:9000&profile=team-b'
   millrace index ~/.cache/huggingface/hub/datasets--me--pairs/snapshots/0a1b2c --split train \
-    --index-url ./pairs`,
+    --index-url ./pairs`
+
+func (a *app) index() *cobra.Command {
+	return a.Build(cli.Command{
+		Use: "index DATASET", Short: "Index shards that are there already, in place",
+		Long: fmt.Sprintf(indexManual, formats()), Example: indexExamples,
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var x indexFlags
 			var l location.Location

@@ -73,8 +73,12 @@ func TestEveryCommandTakesTheIndexElsewhere(t *testing.T) {
 		t.Errorf("by its address: got %s", again.stdout)
 	}
 	for _, args := range [][]string{
-		{"verify", address}, {"plan", address}, {"gc", address, "--grace", "0s"}, {"subset", address, "--split", "a=1,b=1"},
-		{"quarantine", address, "--key", "f007"}, {"simulate", address, "--rate", "10/s", "--cache-size", "1MiB"},
+		{"verify", address},
+		{"plan", address},
+		{"gc", address, "--grace", "0s"},
+		{"subset", address, "--split", "a=1,b=1"},
+		{"quarantine", address, "--key", "f007"},
+		{"simulate", address, "--rate", "10/s", "--cache-size", "1MiB"},
 		{"serve", "--dataset", "files=" + address, "--check"},
 	} {
 		ok(t, args...)

@@ -30,8 +30,15 @@ func TestInfoIsTheSameFromStoreAndGateway(t *testing.T) {
 		t.Fatalf("got %+v, want all that the index says", want)
 	}
 	want.Default = true
-	for _, args := range [][]string{{url}, {url + "/"}, {strings.TrimPrefix(url, "http://")}, {url + "/files"}, {url + "/v1/datasets/files"},
-		{strings.TrimPrefix(url, "http://") + "/files"}, {url, "--dataset", "files"}} {
+	for _, args := range [][]string{
+		{url},
+		{url + "/"},
+		{strings.TrimPrefix(url, "http://")},
+		{url + "/files"},
+		{url + "/v1/datasets/files"},
+		{strings.TrimPrefix(url, "http://") + "/files"},
+		{url, "--dataset", "files"},
+	} {
 		if got := read[client.Dataset](t, append([]string{"info"}, args...)...); !cmp.Equal(got, want) {
 			t.Errorf("%q: got %+v, want %+v", args, got, want)
 		}

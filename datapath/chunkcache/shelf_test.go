@@ -123,8 +123,19 @@ func TestAChunkGoesForOneDueSooner(t *testing.T) {
 		is, limit int64
 		goes      bool
 	}{
-		{3, 2, true}, {3, 3, false}, {3, 4, false}, {3, Soon, false}, {3, Never, false}, {3, Whatever, true}, {0, Whatever, true},
-		{Soon + 9, 3, true}, {Soon + 9, Soon, true}, {Soon + 9, Soon + 8, true}, {Soon + 9, Soon + 9, false}, {Never, Soon + 9, true}, {Never, Never, true},
+		{3, 2, true},
+		{3, 3, false},
+		{3, 4, false},
+		{3, Soon, false},
+		{3, Never, false},
+		{3, Whatever, true},
+		{0, Whatever, true},
+		{Soon + 9, 3, true},
+		{Soon + 9, Soon, true},
+		{Soon + 9, Soon + 8, true},
+		{Soon + 9, Soon + 9, false},
+		{Never, Soon + 9, true},
+		{Never, Never, true},
 	} {
 		s, _ := stocked(1, func(int) int64 { return c.is })
 		if got := s.Goes(c.limit); got != c.goes {

@@ -7,6 +7,7 @@ type Limits struct {
 	Fits     bool  // all that is read fits into the gateway's memory
 }
 
+// Sizes of questions, and of what runs may hold.
 const (
 	QuestionBytes   = 8 << 20 // the usual Limits.Question
 	SampleCost      = 128     // bytes that a sample takes in a question beside its own

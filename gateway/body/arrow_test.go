@@ -31,8 +31,11 @@ func TestNullsHaveTheirRoom(t *testing.T) {
 	b.layColumn(c.t, places[0], 0)
 	b.layColumn(c.t, places[1], 4)
 	want := []piece{
-		{sample: 0, offset: 5, length: 3}, {sample: 1, offset: 5, length: 3},
-		{sample: 0, offset: 1, length: 4}, {sample: literal, length: 4}, {sample: 2, offset: 1, length: 4},
+		{sample: 0, offset: 5, length: 3},
+		{sample: 1, offset: 5, length: 3},
+		{sample: 0, offset: 1, length: 4},
+		{sample: literal, length: 4},
+		{sample: 2, offset: 1, length: 4},
 	}
 	if d := cmp.Diff(want, b.pieces, cmp.AllowUnexported(piece{})); d != "" {
 		t.Error(d)

@@ -22,6 +22,7 @@ func rank(number uint64, planning, bytes, sending float64, think time.Duration) 
 func phase(name string) string {
 	return `millrace_http_phase_seconds_total{dataset="photos",phase="` + name + `"}`
 }
+
 func tier(name string) string {
 	return `millrace_tier_wait_seconds_total{dataset="photos",tier="` + name + `"}`
 }

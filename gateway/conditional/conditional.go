@@ -69,6 +69,7 @@ func Select(r *http.Request, etag string, size int64) (Range, Kind) {
 // Kind is what a request asks for.
 type Kind int
 
+// What a request may ask for.
 const (
 	Whole   Kind = iota // nothing but the whole body is the answer
 	Part                // one range of bytes

@@ -125,8 +125,12 @@ func TestPicturesAreExact(t *testing.T) {
 	drawn := narrow
 	drawn.Axis = axisDrawn
 	for _, params := range []shuffle.Params{
-		{Shuffle: shuffle.None}, {Shuffle: shuffle.Full, Seed: 4}, {Shuffle: shuffle.Window, Window: 8, Seed: 4},
-		{Shuffle: shuffle.Window, Window: 8, Strata: 4, Seed: 4}, {Shuffle: shuffle.Slot, Window: 16, Seed: 4}, {Shuffle: shuffle.Slot, Window: 500, Seed: 4},
+		{Shuffle: shuffle.None},
+		{Shuffle: shuffle.Full, Seed: 4},
+		{Shuffle: shuffle.Window, Window: 8, Seed: 4},
+		{Shuffle: shuffle.Window, Window: 8, Strata: 4, Seed: 4},
+		{Shuffle: shuffle.Slot, Window: 16, Seed: 4},
+		{Shuffle: shuffle.Slot, Window: 500, Seed: 4},
 	} {
 		for name, d := range map[string]drawing{
 			"all":                  {table: small, batch: 7, tail: shuffle.Short, in: Rectangle{Columns: 512, Rows: 512}},

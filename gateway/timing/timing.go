@@ -14,6 +14,7 @@ import (
 // Phase is a part of the work on a request.
 type Phase int
 
+// The phases, in their order.
 const (
 	Edge   Phase = iota // what every request has: limits, rights, headers
 	Decode              // what the address means: subsets, names of parts, keys

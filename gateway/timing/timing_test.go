@@ -17,14 +17,21 @@ func TestShortStretchesAreJoined(t *testing.T) {
 		want   []stretch
 	}{
 		"a fast request": {
-			[]Phase{Edge, Decode, Wait, Plan, Locate, Read, Edge, Send}, []time.Duration{short, 5, 5, 5, 5, 5, 5, long},
+			[]Phase{Edge, Decode, Wait, Plan, Locate, Read, Edge, Send},
+			[]time.Duration{short, 5, 5, 5, 5, 5, 5, long},
 			[]stretch{{Edge, 0, short + 20}, {Read, short + 20, short + 25}, {Send, short + 25, short + 30 + long}},
 		},
 		"a slow one": {
-			[]Phase{Edge, Decode, Edge, Wait, Edge, Plan, Locate, Read, Edge, Send}, []time.Duration{long, long, 0, long, 5, long, long, short, 0, long},
+			[]Phase{Edge, Decode, Edge, Wait, Edge, Plan, Locate, Read, Edge, Send},
+			[]time.Duration{long, long, 0, long, 5, long, long, short, 0, long},
 			[]stretch{
-				{Edge, 0, long}, {Decode, long, 2 * long}, {Wait, 2 * long, 3*long + 5}, {Plan, 3*long + 5, 4*long + 5},
-				{Locate, 4*long + 5, 5*long + 5}, {Read, 5*long + 5, 5*long + 5 + short}, {Send, 5*long + 5 + short, 6*long + 5 + short},
+				{Edge, 0, long},
+				{Decode, long, 2 * long},
+				{Wait, 2 * long, 3*long + 5},
+				{Plan, 3*long + 5, 4*long + 5},
+				{Locate, 4*long + 5, 5*long + 5},
+				{Read, 5*long + 5, 5*long + 5 + short},
+				{Send, 5*long + 5 + short, 6*long + 5 + short},
 			},
 		},
 		"one phase in parts": {[]Phase{Edge, Wait, Edge}, []time.Duration{long, 5, long}, []stretch{{Edge, 0, 2*long + 5}}},

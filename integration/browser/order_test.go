@@ -196,7 +196,7 @@ func TestOrdersZoom(t *testing.T) {
 }
 
 func valueOf(query, name string) string {
-	values, _ := url.ParseQuery(query) //nolint:errcheck // written by Encode
+	values, _ := url.ParseQuery(query)
 	return values.Get(name)
 }
 

@@ -33,7 +33,7 @@ func (s *Store) Temporary(t testing.TB) *Store {
 	}
 	var got struct {
 		Result struct {
-			Credentials struct{ AccessKeyId, SecretAccessKey, SessionToken string } //nolint:revive // as the answer names them
+			Credentials struct{ AccessKeyId, SecretAccessKey, SessionToken string }
 		} `xml:"AssumeRoleResult"`
 	}
 	v := &got.Result.Credentials

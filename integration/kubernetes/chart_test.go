@@ -31,8 +31,12 @@ func TestChart(t *testing.T) {
 		name string
 		run  func(*testing.T, *lab)
 	}{
-		{"each byte once", readOnce}, {"other clients", readOtherwise}, {"socket", readBySocket}, {"scale", scale},
-		{"kill", kill}, {"rolling restart", roll},
+		{"each byte once", readOnce},
+		{"other clients", readOtherwise},
+		{"socket", readBySocket},
+		{"scale", scale},
+		{"kill", kill},
+		{"rolling restart", roll},
 	} {
 		if !t.Run(step.name, func(t *testing.T) { step.run(t, l) }) {
 			return

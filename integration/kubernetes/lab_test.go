@@ -150,10 +150,12 @@ spec:
 // install installs or changes the release, by Helm, and waits until it is rolled out.
 func (l *lab) install(t *testing.T, settings ...string) {
 	t.Helper()
-	args := []string{"upgrade", "--install", release, chart, "--namespace", namespace,
+	args := []string{
+		"upgrade", "--install", release, chart, "--namespace", namespace,
 		"--set-json", fmt.Sprintf(`datasets=[{"name":%q,"url":"s3://%s/%s"}]`, dataset, harness.Bucket, dataset),
 		"--set", "s3.secret=bucket,s3.endpoint=http://minio.jobs.svc:9000,s3.pathStyle=true,s3.region=us-east-1",
-		"--set", "cacheSize=256Mi,lameDuckSeconds=2,drainSeconds=20"}
+		"--set", "cacheSize=256Mi,lameDuckSeconds=2,drainSeconds=20",
+	}
 	for _, s := range settings {
 		args = append(args, "--set", s)
 	}
@@ -328,17 +330,4 @@ func (l *lab) past(t *testing.T, into string, epoch int) {
 		}
 		return nil
 	})
-}
-
-// number reads a number that a job has left.
-func (l *lab) number(t *testing.T, file string) (n int) {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(l.dir, file))
-	if err == nil {
-		_, err = fmt.Sscan(string(text), &n)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
 }

@@ -22,6 +22,7 @@ func Test(t *testing.T, f func(*testing.T)) {
 	synctest.Test(t, f)
 }
 
+//nolint:gochecknoglobals // the processors of the process are global
 var (
 	mu      sync.Mutex // guards bubbles and before
 	bubbles int        // that run now

@@ -32,8 +32,10 @@ func New(env []string, stdout, stderr io.Writer) *App {
 	if _, ok := stderr.(*os.File); !ok && stderr != nil {
 		stderr = zerolog.SyncWriter(stderr) // progress writes beside the command; a file takes both
 	}
-	a := &App{Env: make(map[string]string, len(env)), Stdout: stdout, Stderr: stderr, faults: stderr, Hide: func(s string) string { return s },
-		Detail: func(ctx context.Context) context.Context { return ctx }}
+	a := &App{
+		Env: make(map[string]string, len(env)), Stdout: stdout, Stderr: stderr, faults: stderr, Hide: func(s string) string { return s },
+		Detail: func(ctx context.Context) context.Context { return ctx },
+	}
 	for _, kv := range env {
 		k, v, _ := strings.Cut(kv, "=")
 		a.Env[k] = v

@@ -61,6 +61,7 @@ func (f *Flags) Size(p *int64, name string, def int64, usage string) {
 	Var(f, p, name, "SIZE", ParseSize, FormatSize, usage)
 }
 
+// ParseSize reads a number of bytes with or without a unit, such as 4GiB.
 func ParseSize(s string) (int64, error) {
 	n, err := humanize.ParseBytes(s)
 	if err != nil || n > 1<<62 {
@@ -166,6 +167,7 @@ func FormatDuration(d time.Duration) string {
 	return s
 }
 
+// Text declares a flag of a text.
 func (f *Flags) Text(p *string, name, def, usage string) {
 	*p = def
 	parse := func(s string) (string, error) { return s, nil }

@@ -85,7 +85,7 @@ func isOption(part string) bool {
 	return strings.HasPrefix(part, indexOption) || strings.HasPrefix(part, linksOption)
 }
 
-// splitAddresses divides a list of addresses at its commas, but for those before an option.
+// Split divides a list of addresses at its commas, but for those before an option.
 func Split(s string) []string {
 	var all []string
 	for part := range strings.SplitSeq(s, ",") {
@@ -118,7 +118,7 @@ func cutOptions(s string) (address string, options []string) {
 	return address, options
 }
 
-// parseDataset reads [name=]s3://bucket/prefix, [name=]file:///dir or a plain directory, and the options behind it.
+// Parse reads [name=]s3://bucket/prefix, [name=]file:///dir or a plain directory, and the options behind it.
 // Without a name the last element of the path is the name.
 func Parse(s string) (Location, error) {
 	where, options := cutOptions(s)
@@ -228,6 +228,7 @@ func (l Location) defaultName() string {
 	return path.Base(l.Prefix)
 }
 
+// ParseAddress reads an address, without a name and without options behind it.
 func ParseAddress(s string) (Location, error) {
 	if err := refusePattern(s); err != nil {
 		return Location{}, err

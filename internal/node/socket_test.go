@@ -145,8 +145,14 @@ func TestStatisticsAreNotForAllUsers(t *testing.T) {
 		mode   fs.FileMode
 		want   bool
 	}{
-		{"127.0.0.1:0", 0, true}, {"unix:/s", 0, true}, {"127.0.0.1:0,unix:/s", 0o600, true}, {"127.0.0.1:0", 0o666, true},
-		{"unix:/s", 0o666, false}, {"127.0.0.1:0,unix:/s", 0o660, false}, {"unix:/s,0.0.0.0:0", 0, false}, {"0.0.0.0:0,unix:/s", 0, false},
+		{"127.0.0.1:0", 0, true},
+		{"unix:/s", 0, true},
+		{"127.0.0.1:0,unix:/s", 0o600, true},
+		{"127.0.0.1:0", 0o666, true},
+		{"unix:/s", 0o666, false},
+		{"127.0.0.1:0,unix:/s", 0o660, false},
+		{"unix:/s,0.0.0.0:0", 0, false},
+		{"0.0.0.0:0,unix:/s", 0, false},
 	} {
 		s := &Node{cfg: &Config{Listen: c.listen, SocketMode: c.mode}}
 		if got := len(s.allowed()) == 2; got != c.want {

@@ -38,7 +38,7 @@ func UnevenPlan(plan map[string]any) string {
 	var worst float64
 	for _, name := range []string{"expected_batch_variance", "expected_batch_variance_10", "expected_batch_variance_100"} {
 		if n, ok := plan[name].(json.Number); ok {
-			x, _ := n.Float64() //nolint:errcheck // a gateway's number
+			x, _ := n.Float64()
 			worst = max(worst, x)
 		}
 	}

@@ -143,7 +143,7 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 		err = errors.Join(err, s.http.Close())
 		s.leave()
 		for range limited[1:] {
-			<-stopped
+			<-stopped //nolint:errcheck // they were closed, and say so
 		}
 		return err
 	case <-ctx.Done():

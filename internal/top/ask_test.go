@@ -20,7 +20,7 @@ func TestASlowNameHoldsNobodyUp(t *testing.T) {
 			if wait {
 				<-let
 			}
-			w.Write([]byte(`{"counters":{"millrace_ready":1}}`)) //nolint:errcheck // the test sees it
+			w.Write([]byte(`{"counters":{"millrace_ready":1}}`))
 		}))
 		t.Cleanup(s.Close)
 		return s.URL

@@ -269,10 +269,22 @@ func (f *Figures) add(o Figures) {
 		sum *float64
 		x   float64
 	}{
-		{&f.SamplesPerSecond, o.SamplesPerSecond}, {&f.BytesPerSecond, o.BytesPerSecond}, {&f.RequestsPS, o.RequestsPS},
-		{&f.StoreReadsPS, o.StoreReadsPS}, {&f.StoreBytesPS, o.StoreBytesPS}, {&f.StoreRequestsPS, o.StoreRequestsPS}, {&f.StoreErrorsPS, o.StoreErrorsPS},
-		{&f.RefusedPS, o.RefusedPS}, {&f.MemoryBytes, o.MemoryBytes}, {&f.MemoryUsed, o.MemoryUsed}, {&f.MemoryPinned, o.MemoryPinned},
-		{&f.CacheBytes, o.CacheBytes}, {&f.DiskBytes, o.DiskBytes}, {&f.DiskUsed, o.DiskUsed}, {&f.InFlight, o.InFlight}, {&f.WaitForMemory, o.WaitForMemory},
+		{&f.SamplesPerSecond, o.SamplesPerSecond},
+		{&f.BytesPerSecond, o.BytesPerSecond},
+		{&f.RequestsPS, o.RequestsPS},
+		{&f.StoreReadsPS, o.StoreReadsPS},
+		{&f.StoreBytesPS, o.StoreBytesPS},
+		{&f.StoreRequestsPS, o.StoreRequestsPS},
+		{&f.StoreErrorsPS, o.StoreErrorsPS},
+		{&f.RefusedPS, o.RefusedPS},
+		{&f.MemoryBytes, o.MemoryBytes},
+		{&f.MemoryUsed, o.MemoryUsed},
+		{&f.MemoryPinned, o.MemoryPinned},
+		{&f.CacheBytes, o.CacheBytes},
+		{&f.DiskBytes, o.DiskBytes},
+		{&f.DiskUsed, o.DiskUsed},
+		{&f.InFlight, o.InFlight},
+		{&f.WaitForMemory, o.WaitForMemory},
 	} {
 		*p.sum += p.x
 	}

@@ -57,8 +57,10 @@ func answer(gateway string, seconds, up float64, limits Limits, readers ...Reade
 
 // scene is two looks at four gateways.
 func scene() [][]Look {
-	store := Limits{"store", "The store limits: it gives 48 MB/s in 60 reads. Rank 0 of 4 of photos waits 90 % of its time for bytes.",
-		"more memory or a disk tier, if epochs repeat (millrace simulate says what they save); else a store that is nearer or faster"}
+	store := Limits{
+		"store", "The store limits: it gives 48 MB/s in 60 reads. Rank 0 of 4 of photos waits 90 % of its time for bytes.",
+		"more memory or a disk tier, if epochs repeat (millrace simulate says what they save); else a store that is nearer or faster",
+	}
 	nobody := Limits{"nobody", "Nobody has asked for a batch in the last minute.", ""}
 	job := photos(4)
 	readers := []Reader{
@@ -72,7 +74,8 @@ func scene() [][]Look {
 	looks := func(seconds float64) []Look {
 		return []Look{
 			answer("http://gw-1:8081", seconds, 100+seconds, nobody), answer("http://gw-0:8081", seconds, 1000+seconds, store, readers...),
-			{Gateway: "https://gw-9:8081", At: at(seconds), Err: refused}, answer("http://gw-2:8081", seconds, 100+seconds, nobody),
+			{Gateway: "https://gw-9:8081", At: at(seconds), Err: refused},
+			answer("http://gw-2:8081", seconds, 100+seconds, nobody),
 		}
 	}
 	return [][]Look{looks(0), looks(2)}
@@ -168,8 +171,15 @@ func TestRates(t *testing.T) {
 			name      string
 			got, want float64
 		}{
-			{"seconds", f.Seconds, 2}, {"bytes", f.BytesPerSecond, 480e6}, {"requests", f.RequestsPS, 50}, {"first byte", f.FirstByteMS, 12},
-			{"memory", f.Tiers["memory"], 360e6}, {"store", f.Tiers["store"], 30e6}, {"reads", f.StoreReadsPS, 60}, {"errors", f.StoreErrorsPS, 6}, {"in flight", f.InFlight, 12},
+			{"seconds", f.Seconds, 2},
+			{"bytes", f.BytesPerSecond, 480e6},
+			{"requests", f.RequestsPS, 50},
+			{"first byte", f.FirstByteMS, 12},
+			{"memory", f.Tiers["memory"], 360e6},
+			{"store", f.Tiers["store"], 30e6},
+			{"reads", f.StoreReadsPS, 60},
+			{"errors", f.StoreErrorsPS, 6},
+			{"in flight", f.InFlight, 12},
 		} {
 			if diff := c.got - c.want; diff > c.want/1e6 || -diff > c.want/1e6 {
 				t.Errorf("%s, %s: got %v, want %v", when, c.name, c.got, c.want)

@@ -59,8 +59,15 @@ func makeAll(root string) (err error) {
 		name string
 		make func() error
 	}{
-		{"commit", r.readCommit}, {"programs", r.buildPrograms}, {"papers", r.collectPapers}, {"archives", r.writeArchives},
-		{"packages", r.writePackages}, {"image", r.writeImage}, {"chart", r.writeChart}, {"parts", r.writeParts}, {"sums", r.writeSums},
+		{"commit", r.readCommit},
+		{"programs", r.buildPrograms},
+		{"papers", r.collectPapers},
+		{"archives", r.writeArchives},
+		{"packages", r.writePackages},
+		{"image", r.writeImage},
+		{"chart", r.writeChart},
+		{"parts", r.writeParts},
+		{"sums", r.writeSums},
 	} {
 		start := time.Now()
 		if err := step.make(); err != nil {

@@ -2,6 +2,7 @@ package arrowbatch_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -30,15 +31,20 @@ func columns() []column {
 	inner := arrow.StructOf(arrow.Field{Name: "role", Type: arrow.BinaryTypes.String, Nullable: true}, arrow.Field{Name: "n", Type: arrow.ListOf(arrow.PrimitiveTypes.Int32), Nullable: true})
 	return []column{
 		{arrow.FixedWidthTypes.Boolean, `[null, true, false, true]`},
-		{arrow.PrimitiveTypes.Int8, `[1, null, -3, 4]`}, {arrow.PrimitiveTypes.Uint16, `[1, 2, 65535, null]`},
-		{arrow.PrimitiveTypes.Int64, `[1, null, -9223372036854775808, 4]`}, {arrow.PrimitiveTypes.Float64, `[0.5, null, -1.25, 4]`},
+		{arrow.PrimitiveTypes.Int8, `[1, null, -3, 4]`},
+		{arrow.PrimitiveTypes.Uint16, `[1, 2, 65535, null]`},
+		{arrow.PrimitiveTypes.Int64, `[1, null, -9223372036854775808, 4]`},
+		{arrow.PrimitiveTypes.Float64, `[0.5, null, -1.25, 4]`},
 		{arrow.FixedWidthTypes.Date32, `["2020-01-02", null, "1969-12-31", "2000-02-29"]`},
 		{&arrow.TimestampType{Unit: arrow.Microsecond, TimeZone: "UTC"}, `["2020-01-02T03:04:05.000006Z", null, null, "1969-12-31T00:00:00Z"]`},
 		{&arrow.Decimal128Type{Precision: 20, Scale: 2}, `["1.25", null, "-3.50", "12345678901234567.89"]`},
 		{&arrow.FixedSizeBinaryType{ByteWidth: 3}, `["YWJj", null, "eHl6", "MTIz"]`},
-		{arrow.BinaryTypes.String, `["", null, "é", "abc"]`}, {arrow.BinaryTypes.LargeString, `[null, "", "xyz", "a"]`},
-		{arrow.BinaryTypes.Binary, `["AAE=", "", null, "Ag=="]`}, {arrow.BinaryTypes.StringView, `["short", null, "a text that is longer than a view", ""]`},
-		{arrow.ListOf(arrow.PrimitiveTypes.Float32), `[[1, 2], null, [], [3]]`}, {arrow.LargeListOf(arrow.PrimitiveTypes.Int16), `[[], [1], null, [2, 3]]`},
+		{arrow.BinaryTypes.String, `["", null, "é", "abc"]`},
+		{arrow.BinaryTypes.LargeString, `[null, "", "xyz", "a"]`},
+		{arrow.BinaryTypes.Binary, `["AAE=", "", null, "Ag=="]`},
+		{arrow.BinaryTypes.StringView, `["short", null, "a text that is longer than a view", ""]`},
+		{arrow.ListOf(arrow.PrimitiveTypes.Float32), `[[1, 2], null, [], [3]]`},
+		{arrow.LargeListOf(arrow.PrimitiveTypes.Int16), `[[], [1], null, [2, 3]]`},
 		{arrow.ListOf(arrow.FixedWidthTypes.Boolean), `[[true, false], null, [], [true]]`},
 		{arrow.FixedSizeListOf(2, arrow.PrimitiveTypes.Float32), `[[1, 2], null, [5, 6], [7, 8]]`},
 		{arrow.ListOf(arrow.BinaryTypes.String), `[["a", null, ""], null, [], ["bc"]]`},
@@ -99,7 +105,7 @@ func messages(t testing.TB, b []byte) (*arrowbatch.Schema, [][]byte) {
 	var batches [][]byte
 	for {
 		n, err := arrowbatch.HeadLength(b)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return schema, batches
 		}
 		if err != nil {
@@ -138,7 +144,7 @@ func rowsOf(schema *arrowbatch.Schema, batches [][]byte) ([]byte, error) {
 		at := len(out)
 		for {
 			var err error
-			if out, err = d.Next(out, 1<<20); err == io.EOF {
+			if out, err = d.Next(out, 1<<20); errors.Is(err, io.EOF) {
 				break
 			}
 			if err != nil {

@@ -47,7 +47,7 @@ PLANTS = [
     (
         "s3backend leaves the session token of temporary credentials out of the signature",
         "./s3backend TestSignsAsMinIOGoDoes",
-        [("s3backend/sign.go", '{"X-Amz-Date", ";x-amz-date"}, {"X-Amz-Security-Token", ";x-amz-security-token"},', '{"X-Amz-Date", ";x-amz-date"},')],
+        [("s3backend/sign.go", '\t\t{"X-Amz-Security-Token", ";x-amz-security-token"},\n', "")],
     ),
     (
         "s3backend leaves a plus sign in a path as it is",

@@ -3,11 +3,10 @@
 package main
 
 import (
+	"github.com/coredns/coredns/coremain"
 	_ "github.com/coredns/coredns/plugin/errors"
 	_ "github.com/coredns/coredns/plugin/kubernetes"
 	_ "github.com/coredns/coredns/plugin/ready"
-
-	"github.com/coredns/coredns/coremain"
 )
 
 func main() { coremain.Run() }
