@@ -4,7 +4,7 @@
 import { bytes, json, read, request, sleep } from "./api.js";
 import { count, el, fill, size } from "./dom.js";
 import { samplesOf } from "./framed.js";
-import { about, and, classOf, datasetPath, describe, goTo, orderNames, orderOf, planOf, wholeOf } from "./plan.js";
+import { about, and, classOf, datasetPath, describe, goTo, jobsThatRead, orderNames, orderOf, planOf, wholeOf } from "./plan.js";
 import { details, load, mostLoaded, show as sampleView } from "./sample.js";
 import { Blobs, isSeen, line, whole } from "./show.js";
 import { look, visible } from "./values.js";
@@ -12,6 +12,9 @@ import { look, visible } from "./values.js";
 const perPage = 64;
 const groupBytes = 4 << 20, groupSamples = 16, groupsAtOnce = 3;
 let focused = ""; // the link that has led here by the keyboard: it gets the focus again
+
+// isOwn says that an address names no order: the batch is one of the dataset's own plan.
+const isOwn = (plan) => !orderNames.some((n) => plan[n]);
 
 export function show(place) {
   if (place.path[1] === "sample") return sampleView(place);
@@ -34,7 +37,7 @@ class Batch {
   async show() {
     const { place } = this, { signal } = place, plan = planOf(place.query);
     place.title(`Batch ${this.batch}, epoch ${this.epoch}, ${visible(this.dataset)}`);
-    const [description, answer] = await Promise.all([describe(this.dataset, signal), request(`${this.path}/batches/${this.batch}/manifest?${and(plan).slice(1)}`, { signal })]);
+    const [description, answer, jobs] = await Promise.all([describe(this.dataset, signal), request(`${this.path}/batches/${this.batch}/manifest?${and(plan).slice(1)}`, { signal }), isOwn(plan) && jobsThatRead(place, this.dataset)]);
     this.description = description;
     this.batches = Number(answer.headers.get("Millrace-Batches")) || 0;
     this.samples = (await read(answer)).samples;
@@ -44,7 +47,7 @@ class Batch {
     const total = this.samples.reduce((sum, s) => sum + s.length, 0);
     this.of = this.batches ? ` of ${count(this.batches)}` : "";
     fill(place.main, el("h1", null, `Batch ${count(this.batch)}${this.of}, epoch ${count(this.epoch)}, `, el("a", { href: place.to(["data", this.dataset], plan) }, visible(this.dataset))),
-      el("p", { id: "summary" }, `${count(this.samples.length)} samples, ${size(total)}${plan.world_size ? `, the share of rank ${plan.rank ?? 0} of ${plan.world_size}` : ""}, ${this.order(plan)}. Batches count from 0. The keys j and k lead to the next batch and back.`), this.unread,
+      el("p", { id: "summary" }, `${count(this.samples.length)} samples, ${size(total)}${plan.world_size ? `, the share of rank ${plan.rank ?? 0} of ${plan.world_size}` : ""}, ${this.order(plan)}. Batches count from 0. The keys j and k lead to the next batch and back.`), jobs, this.unread,
       this.links(plan), goTo(place, this.dataset, { epoch: this.epoch, batch: this.batch }), this.grid, this.pages, this.panel);
     this.panel.addEventListener("close", () => this.closed());
     this.panel.addEventListener("click", (e) => { if (e.target === this.panel) this.panel.close(); });
@@ -68,7 +71,7 @@ class Batch {
   // order says which order this is: a job may read another one.
   order(plan) {
     const p = { ...this.description.default_plan, ...plan };
-    return `${p.shuffle ? `shuffle ${p.shuffle}${p.window && p.shuffle !== "none" && p.shuffle !== "full" ? ` ${p.window}` : ""}, ` : ""}seed ${p.seed ?? 0}${orderNames.some((n) => plan[n]) ? "" : ", the dataset's own plan"}${plan.quarantine ? `, without the samples of ${plan.quarantine.slice(0, 40)}` : ""}`;
+    return `${p.shuffle ? `shuffle ${p.shuffle}${p.window && p.shuffle !== "none" && p.shuffle !== "full" ? ` ${p.window}` : ""}, ` : ""}seed ${p.seed ?? 0}${isOwn(plan) ? ", the dataset's own plan" : ""}${plan.quarantine ? `, without the samples of ${plan.quarantine.slice(0, 40)}` : ""}`;
   }
 
   address(epoch, batch) {
@@ -205,7 +208,7 @@ class Batch {
     const main = parts.find((x) => isSeen(x.found)), only = parts.length === 1 && !main && parts[0].found.kind !== "value";
     const rest = parts.filter((x) => x !== main).slice(0, 8);
     fill(tile.seen, main && whole(main.found, main.bytes ?? main.p.bytes, blobs, `${visible(main.name.slice(0, 60))} of ${visible(s.key.slice(0, 100))}`),
-      only ? el("div", { class: "only" }, whole(parts[0].found, parts[0].p.bytes, blobs, "", 700)) : el("ul", { class: "lines" }, rest.map((x) => el("li", null, x.name && el("span", { class: "dim" }, `${visible(x.name.slice(0, 60))} `), line(x.found)))),
+      only ? el("div", { class: "only" }, whole(parts[0].found, parts[0].p.bytes, blobs, "", 700)) : el("ul", { class: "lines" }, rest.map((x) => el("li", { class: x.found.broken ? "broken" : null }, x.name && el("span", { class: "dim" }, `${visible(x.name.slice(0, 60))} `), line(x.found)))),
       s.length > mostLoaded && el("p", { class: "small" }, `${size(s.length)}: only how it begins is loaded.`));
     for (const stop of tile.seen.querySelectorAll("[tabindex]")) stop.removeAttribute("tabindex"); // a tile has one stop: its key
     tile.node.dataset.state = "shown";

@@ -6,7 +6,7 @@ import { bytes, json, query } from "./api.js";
 import { chart } from "./charts.js";
 import { samplesOf } from "./framed.js";
 import { picture } from "./picture.js";
-import { datasetPath, orderNames } from "./plan.js";
+import { datasetPath, jobsThatRead, orderNames } from "./plan.js";
 
 const usesWindow = (shuffle) => shuffle === "window" || shuffle === "slot";
 const usual = [16, 64, 256]; // windows to compare
@@ -33,12 +33,14 @@ export async function show(place) {
   const describe = (more) => ask("", more);
   const measure = (more) => ask("/draws", more, { columns: 1, rows: 1, to_chunk: 1 }).then((p) => p.mixing ?? {}, () => ({}));
   const stats = place.root.links?.statistics ? json("v1/stats", {}, place.signal).catch(() => null) : null; // the reader may lack the right
-  const [own, mixing, gateway] = await Promise.all([describe({}), measure({}), stats]);
+  const jobs = !orderNames.some((n) => place.query.get(n)) && jobsThatRead(place, name); // the dataset's own plan may be one that no job reads
+  const [own, mixing, gateway, read] = await Promise.all([describe({}), measure({}), stats, jobs]);
+  const memory = gateway?.counters.millrace_budget_bytes;
   const at = { place, name, dataset, plan, own, mixing, describe, measure, first: drawn };
   const better = el("span");
-  if (judged(at) > enough) cure(at).then((text) => fill(better, text), () => {}); // the table says what has failed
-  fill(place.main, el("h1", null, `Order of ${name}`), el("section", null, el("h2", null, "Is the data mixed?"), el("p", { id: "mixed" }, mixed(at), better), "expected_batch_variance" in own && !("class_variance" in mixing) && byLabel(at),
-      el("h2", null, "Is the cache large enough?"), el("p", { id: "fits" }, fits(own, gateway?.counters.millrace_budget_bytes))),
+  if (judged(at) > enough) cure(at, memory).then((text) => fill(better, text), () => {}); // the table says what has failed
+  fill(place.main, el("h1", null, `Order of ${name}`), read, el("section", null, el("h2", null, "Is the data mixed?"), el("p", { id: "mixed" }, mixed(at), better), "expected_batch_variance" in own && !("class_variance" in mixing) && byLabel(at),
+      el("h2", null, "Is the cache large enough?"), el("p", { id: "fits" }, fits(own, memory))),
     form(place, name, plan), drawing(at), buys(at), side(at));
 }
 
@@ -94,15 +96,18 @@ function mixed(at) {
     + `classes vary ${asMuch(v)}${sure(at) ? `, measured in ${count(mixing.batches)} batches` : ""}${v <= fine ? ": as well as a full shuffle" : ""}. `;
 }
 
-// cure names the order that mixes well and takes least memory.
-async function cure({ describe, plan }) {
+// need is the --cache-size that a plan takes: seven tenths of it are for chunks.
+const need = (p) => p.window_memory / 0.7;
+
+// cure names the order that mixes well and takes least memory, where the gateway has as much of it as `has`.
+async function cure({ describe, plan }, has) {
   const all = await Promise.all([...rowsOf(plan), ...slider.map((w) => ["slot", w])].map(async ([shuffle, window]) => [await describe({ shuffle, window }), nameOf(shuffle, window)]));
   const [p, order] = all.filter(([p]) => worst(p) <= enough).sort(([a], [b]) => a.window_memory - b.window_memory)[0] ?? [];
-  return p && `Shuffle ${order} brings that to ${short(worst(p))} with ${size(p.window_memory)} of memory.`;
+  return p && `Shuffle ${order} brings that to ${short(worst(p))}. It takes a --cache-size of ${size(need(p))}${has < need(p) ? `, and this gateway has ${size(has)}` : ""}.`;
 }
 
 function fits(own, has) {
-  const want = own.window_memory / 0.7;
+  const want = need(own);
   const keeps = `The plan keeps ${size(own.window_memory)} of chunks in memory. That takes a --cache-size of ${size(want)}, of which seven tenths are for chunks.`;
   if (has === undefined) return `${keeps} Waiting shows what the gateway has.`;
   return has >= want ? `Yes: this gateway has ${size(has)}. ${keeps}`
@@ -136,7 +141,7 @@ function byLabel({ place, name, dataset, plan, own }) {
       fill(said, "Reading ...");
       measure(e.target.elements.label.value).catch((x) => x.message).then((text) => fill(said, text));
     },
-  }, el("label", null, "Measure the label ", el("input", { name: "label", value: guess, required: true, size: 10 })), el("button", null, `Read ${n} batches`), said);
+  }, el("label", null, "Measure this data by the label ", el("input", { name: "label", value: guess, required: true, size: 10 })), el("button", null, `Read ${n} batches`), said);
 }
 
 function drawing({ place, name, plan, dataset, own, first }) {

@@ -31,14 +31,14 @@ export function line(found) {
     case "array": return `${found.array.dtype} [${found.array.shape.join(" x ")}]: ${found.array.first.slice(0, 4).join(", ")}${found.array.wanted > 4 ? " ..." : ""}`;
     case "tokens": return visible((textOf(found.array.first.slice(0, 96)) ?? found.array.first.slice(0, 48).join(" ")));
     case "rows": return found.rows.slice(0, 8).map(([name, v]) => `${visible(name.slice(0, 60))}: ${line(v)}`).join("; ");
-    case "hex": return [...found.bytes.subarray(0, 16)].map((b) => b.toString(16).padStart(2, "0")).join(" ") + (found.bytes.length > 16 ? " ..." : "");
+    case "hex": return found.broken ? found.note : [...found.bytes.subarray(0, 16)].map((b) => b.toString(16).padStart(2, "0")).join(" ") + (found.bytes.length > 16 ? " ..." : "");
     default: return visible(found.text.slice(0, 600).replace(/\r?\n$/, ""));
   }
 }
 
 // whole is a value as large as the page shows it. `most` bounds the letters of texts, and label names the value for screen readers.
 export function whole(found, bytes, blobs, label, most = 1 << 16) {
-  const note = found.note && el("p", { class: "small" }, found.note);
+  const note = found.note && el("p", { class: found.broken ? "broken" : "small" }, found.note);
   const own = found.bytes ?? bytes;
   switch (found.kind) {
     case "image": return el("div", null, image(found, own, blobs, label), note);

@@ -83,7 +83,7 @@ function byContent(bytes, { name, whole, field }) {
   if (found?.kind === "other") return { kind: "hex", bytes, note: `This is ${found.name}: no browser shows it.` };
   if (found) return whole ? found : { kind: "hex", bytes, note: found.width ? `The beginning of a picture of ${found.width} x ${found.height} pixels.` : `The beginning of ${found.type}.` };
   if (bytes[0] === 0x93 && strict.decode(bytes.subarray(1, 6)) === "NUMPY") return npy(bytes);
-  if (field?.encoding === "jpeg" || field?.encoding === "png" || /\.?(jpe?g|png|webp|gif)$/i.test(name)) return { kind: "hex", bytes, note: "These bytes are not a readable picture." };
+  if (field?.encoding === "jpeg" || field?.encoding === "png" || /\.?(jpe?g|png|webp|gif)$/i.test(name)) return { kind: "hex", bytes, broken: true, note: "These bytes are not a readable picture." };
   const suffix = /[^.]*$/.exec(name)[0].toLowerCase();
   if (["pt", "pth", "pkl", "pickle", "joblib"].includes(suffix)) return { kind: "hex", bytes, note: pickled };
   const text = utf8(bytes, whole);

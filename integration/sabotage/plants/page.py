@@ -78,4 +78,19 @@ PLANTS = [
         "./integration/browser TestUnreadableSamples",
         [(PAGE + "batch.js", 'if (tile.seen.querySelector(".broken")) this.tell();', "")],
     ),
+    (
+        "a picture whose first bytes are lost is not told of",
+        "./integration/browser TestUnreadableSamples",
+        [(PAGE + "values.js", "bytes, broken: true, note: \"These bytes are not a readable picture.\"", "bytes, note: \"These bytes are not a readable picture.\"")],
+    ),
+    (
+        "the order of the dataset's own plan does not say that a job reads another one",
+        "./integration/browser TestJobsPlan",
+        [(PAGE + "order.js", "!orderNames.some((n) => place.query.get(n)) && jobsThatRead(place, name)", "false && jobsThatRead(place, name)")],
+    ),
+    (
+        "a batch of the dataset's own plan does not say that a job reads another one",
+        "./integration/browser TestJobsPlan",
+        [(PAGE + "batch.js", "isOwn(plan) && jobsThatRead", "false && jobsThatRead")],
+    ),
 ]
