@@ -259,7 +259,7 @@ PLANTS = [
     (
         "the page compares the chunks of a plan with all of a gateway's memory",
         "./integration/browser TestThePageSaysThatTheCacheIsTooSmall",
-        [("gateway/dashboard/page/order.js", "own.window_memory / 0.7;", "own.window_memory / 7;")],
+        [("gateway/dashboard/page/order.js", "p.window_memory / 0.7;", "p.window_memory / 7;")],
     ),
     (
         "the page draws chunks as the epoch takes them where stored order is asked for",
