@@ -44,6 +44,7 @@ func TestREDbotFindsNoFault(t *testing.T) {
 		g.URL + epoch + "/batches/0?format=multipart": nil,
 		g.URL + epoch + "/mds/index.json":             nil,
 		g.URL + epoch + "/wds/000000.tar":             nil,
+
 		g.URL + "/v1/datasets/photos/sample?key=class-00%2Fsample-000000":                             nil,
 		g.URL + "/v1/datasets/photos/occurrences?key=class-00%2Fsample-000000&epochs=0-9":             nil,
 		g.URL + "/v1/datasets/photos/occurrences?key=class-00%2Fsample-000000&epochs=0&" + pinned[1:]: {public},

@@ -66,16 +66,16 @@ func TestCardsWithoutClasses(t *testing.T) {
 	for i := range 12 {
 		laughs += fmt.Sprintf("x%d: &x%d [%s]\n", i+1, i+1, strings.Repeat(fmt.Sprintf("{name: a, struct: *x%d},", i), 3))
 	}
-	for features, want := range map[string]string{
-		"[{name: n, dtype: {class_label: {names: {'0': cat, '2': dog}}}}]":          "do not count from 0",
-		"[{name: n, dtype: {class_label: {names: {'0': cat, 'x': dog}}}}]":          "do not count from 0",
-		"[{name: n, dtype: {class_label: 7}}]":                                      `column "n"`,
-		"[7]":                                                                       "cannot unmarshal",
-		strings.Repeat("[{name: a, struct: ", 40) + "[]" + strings.Repeat("}]", 40): "deep",
-		"*x12": "one too many",
+	for _, c := range []struct{ features, want string }{
+		{"[{name: n, dtype: {class_label: {names: {'0': cat, '2': dog}}}}]", "do not count from 0"},
+		{"[{name: n, dtype: {class_label: {names: {'0': cat, 'x': dog}}}}]", "do not count from 0"},
+		{"[{name: n, dtype: {class_label: 7}}]", `column "n"`},
+		{"[7]", "cannot unmarshal"},
+		{strings.Repeat("[{name: a, struct: ", 40) + "[]" + strings.Repeat("}]", 40), "deep"},
+		{"*x12", "one too many"},
 	} {
-		if got, err := hub.CardClasses([]byte("---\n"+laughs+"dataset_info:\n  features: "+features+"\n---\n"), ""); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%.80s: got %v, %v, want %q", features, got, err, want)
+		if got, err := hub.CardClasses([]byte("---\n"+laughs+"dataset_info:\n  features: "+c.features+"\n---\n"), ""); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%.80s: got %v, %v, want %q", c.features, got, err, c.want)
 		}
 	}
 }
