@@ -4,7 +4,7 @@
 import { bytes, json, read, request, sleep } from "./api.js";
 import { count, el, fill, size } from "./dom.js";
 import { samplesOf } from "./framed.js";
-import { about, and, classOf, datasetPath, describe, goTo, jobsThatRead, orderNames, orderOf, planOf, wholeOf } from "./plan.js";
+import { about, and, classOf, datasetPath, describe, goTo, isOwn, jobsThatRead, orderOf, planOf, wholeOf } from "./plan.js";
 import { details, load, mostLoaded, show as sampleView } from "./sample.js";
 import { Blobs, isSeen, line, whole } from "./show.js";
 import { look, visible } from "./values.js";
@@ -12,9 +12,6 @@ import { look, visible } from "./values.js";
 const perPage = 64;
 const groupBytes = 4 << 20, groupSamples = 16, groupsAtOnce = 3;
 let focused = ""; // the link that has led here by the keyboard: it gets the focus again
-
-// isOwn says that an address names no order: the batch is one of the dataset's own plan.
-const isOwn = (plan) => !orderNames.some((n) => plan[n]);
 
 export function show(place) {
   if (place.path[1] === "sample") return sampleView(place);
@@ -37,7 +34,7 @@ class Batch {
   async show() {
     const { place } = this, { signal } = place, plan = planOf(place.query);
     place.title(`Batch ${this.batch}, epoch ${this.epoch}, ${visible(this.dataset)}`);
-    const [description, answer, jobs] = await Promise.all([describe(this.dataset, signal), request(`${this.path}/batches/${this.batch}/manifest?${and(plan).slice(1)}`, { signal }), isOwn(plan) && jobsThatRead(place, this.dataset)]);
+    const [description, answer, jobs] = await Promise.all([describe(this.dataset, signal), request(`${this.path}/batches/${this.batch}/manifest?${and(plan).slice(1)}`, { signal }), isOwn(place.query) && jobsThatRead(place, this.dataset)]);
     this.description = description;
     this.batches = Number(answer.headers.get("Millrace-Batches")) || 0;
     this.samples = (await read(answer)).samples;
@@ -71,7 +68,7 @@ class Batch {
   // order says which order this is: a job may read another one.
   order(plan) {
     const p = { ...this.description.default_plan, ...plan };
-    return `${p.shuffle ? `shuffle ${p.shuffle}${p.window && p.shuffle !== "none" && p.shuffle !== "full" ? ` ${p.window}` : ""}, ` : ""}seed ${p.seed ?? 0}${isOwn(plan) ? ", the dataset's own plan" : ""}${plan.quarantine ? `, without the samples of ${plan.quarantine.slice(0, 40)}` : ""}`;
+    return `${p.shuffle ? `shuffle ${p.shuffle}${p.window && p.shuffle !== "none" && p.shuffle !== "full" ? ` ${p.window}` : ""}, ` : ""}seed ${p.seed ?? 0}${isOwn(this.place.query) ? ", the dataset's own plan" : ""}${plan.quarantine ? `, without the samples of ${plan.quarantine.slice(0, 40)}` : ""}`;
   }
 
   address(epoch, batch) {

@@ -6,7 +6,7 @@ import { bytes, json, query } from "./api.js";
 import { chart } from "./charts.js";
 import { samplesOf } from "./framed.js";
 import { picture } from "./picture.js";
-import { datasetPath, jobsThatRead, orderNames } from "./plan.js";
+import { datasetPath, isOwn, jobsThatRead, orderNames } from "./plan.js";
 
 const usesWindow = (shuffle) => shuffle === "window" || shuffle === "slot";
 const usual = [16, 64, 256]; // windows to compare
@@ -33,7 +33,7 @@ export async function show(place) {
   const describe = (more) => ask("", more);
   const measure = (more) => ask("/draws", more, { columns: 1, rows: 1, to_chunk: 1 }).then((p) => p.mixing ?? {}, () => ({}));
   const stats = place.root.links?.statistics ? json("v1/stats", {}, place.signal).catch(() => null) : null; // the reader may lack the right
-  const jobs = !orderNames.some((n) => place.query.get(n)) && jobsThatRead(place, name); // the dataset's own plan may be one that no job reads
+  const jobs = isOwn(place.query) && jobsThatRead(place, name); // the dataset's own plan may be one that no job reads
   const [own, mixing, gateway, read] = await Promise.all([describe({}), measure({}), stats, jobs]);
   const memory = gateway?.counters.millrace_budget_bytes;
   const at = { place, name, dataset, plan, own, mixing, describe, measure, first: drawn };

@@ -14,6 +14,7 @@ const pick = (query, names) => Object.fromEntries(names.map((n) => [n, query.get
 export const planOf = (query) => pick(query, planNames);
 export const orderOf = (query) => pick(query, order);
 export const wholeOf = (query) => pick(query, orderNames); // of whole batches
+export const isOwn = (query) => Object.keys(wholeOf(query)).length === 0; // an address that names no order is of the dataset's own plan
 export const soughtOf = (query) => (query.get("world_size") ? pick(query, [...order, ...shares]) : wholeOf(query));
 
 export const datasetPath = (name) => `/v1/datasets/${encodeURIComponent(name)}`;

@@ -86,11 +86,11 @@ PLANTS = [
     (
         "the order of the dataset's own plan does not say that a job reads another one",
         "./integration/browser TestJobsPlan",
-        [(PAGE + "order.js", "!orderNames.some((n) => place.query.get(n)) && jobsThatRead(place, name)", "false && jobsThatRead(place, name)")],
+        [(PAGE + "order.js", "isOwn(place.query) && jobsThatRead(place, name)", "false && jobsThatRead(place, name)")],
     ),
     (
         "a batch of the dataset's own plan does not say that a job reads another one",
         "./integration/browser TestJobsPlan",
-        [(PAGE + "batch.js", "isOwn(plan) && jobsThatRead", "false && jobsThatRead")],
+        [(PAGE + "batch.js", "isOwn(place.query) && jobsThatRead", "false && jobsThatRead")],
     ),
 ]
