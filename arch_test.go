@@ -41,9 +41,10 @@ func floorPlan() map[string]room {
 		"internal/provenance": {never: []string{"net"}},                                                // bench and experiments run git
 		"internal/vectors":    {outside: []string{"github.com/google/go-cmp"}, never: []string{"net"}}, // tests only
 		"internal/unnamed":    {never: []string{"net"}},
-		"internal/seeds":      {ours: []string{"internal/race"}, never: []string{"net"}},       // tests only
-		"internal/bubble":     {ours: []string{"internal/race"}, never: []string{"net", "os"}}, // tests only
-		"internal/race":       {never: []string{"net", "os"}},                                  // tests only
+		"internal/seeds":      {ours: []string{"internal/race"}, never: []string{"net"}},         // tests only
+		"internal/bubble":     {ours: []string{"internal/race"}, never: []string{"net", "os"}},   // tests only
+		"internal/race":       {never: []string{"net", "os"}},                                    // tests only
+		"internal/leaks":      {outside: []string{"go.uber.org/goleak"}, never: []string{"net"}}, // tests only
 		"internal/budget":     {never: []string{"net", "os"}},
 		"internal/arrival":    {never: []string{"net", "os"}},
 		"internal/pause":      {never: []string{"context", "net", "os"}},

@@ -1,0 +1,70 @@
+// Package leaks verifies that a test returns what it takes from the system: goroutines and file descriptors.
+package leaks
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// Check fails tb at its end if goroutines run or descriptors are open that were not when Check was called. Call it before
+// anything that cleans up at the end of the test, and never in tests that run in parallel. A test that has failed already
+// is not checked.
+func Check(tb testing.TB) {
+	tb.Helper()
+	others, before := goleak.IgnoreCurrent(), descriptors(tb)
+	tb.Cleanup(func() {
+		if tb.Failed() {
+			return
+		}
+		var err error
+		for range 5 { // each waits for half a second: a busy machine is slow to end goroutines
+			if err = goleak.Find(others); err == nil {
+				break
+			}
+		}
+		if err != nil {
+			tb.Error(err)
+		}
+		left := slices.DeleteFunc(descriptors(tb), func(d string) bool { return slices.Contains(before, d) })
+		if len(left) > 0 {
+			tb.Errorf("descriptors left open: %q", left)
+		}
+	})
+}
+
+// descriptors returns the open descriptors of the process, on Linux with the file of each.
+func descriptors(tb testing.TB) []string {
+	tb.Helper()
+	r, w, err := os.Pipe() // the first pipe makes the runtime open descriptors of its own, for good
+	if err != nil {
+		tb.Fatal(err)
+	}
+	r.Close()
+	w.Close()
+	dir := "/dev/fd"
+	if runtime.GOOS == "linux" {
+		dir = "/proc/self/fd"
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var open []string
+	for _, e := range entries {
+		name := e.Name()
+		if runtime.GOOS == "linux" {
+			file, err := os.Readlink(filepath.Join(dir, name))
+			if err != nil {
+				continue // the descriptor of the directory itself
+			}
+			name += " " + file
+		}
+		open = append(open, name)
+	}
+	return open
+}
