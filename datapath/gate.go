@@ -59,7 +59,7 @@ func (g *gate) enter(ctx context.Context, store any) error {
 // enterWarm waits for a place for a read that warms.
 func (g *gate) enterWarm(ctx context.Context) error {
 	g.mu.Lock()
-	return g.wait(ctx, &g.later, nil, func() { g.leaveWarm(true) })
+	return g.wait(ctx, &g.later, nil, func() { g.leaveWarm(false) })
 }
 
 // free reports whether a request's read of a store may run now. The caller holds mu.

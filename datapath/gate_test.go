@@ -2,6 +2,7 @@ package datapath
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -66,6 +67,42 @@ func TestStoresShareThePlaces(t *testing.T) {
 			t.Errorf("got %d places taken, %d reads waiting and %d stores in the end, want none", g.demand, len(g.queue), len(g.stores))
 		}
 	})
+}
+
+// TestGate_GivesBackPlaceGrantedAsContextEnds lets the context of a read that waits end first, and then grants it a place: the read
+// has left, and its place is free for others, who are told of it.
+func TestGate_GivesBackPlaceGrantedAsContextEnds(t *testing.T) {
+	for name, wait := range map[string]func(g *gate, ctx context.Context) error{
+		"request": func(g *gate, ctx context.Context) error { return g.enter(ctx, "store") },
+		"warm":    (*gate).enterWarm,
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
+				told := false
+				g := &gate{limit: 1, idle: func() { told = true }}
+				must(t, g.enter(t.Context(), "store"))
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- wait(g, ctx) }()
+				synctest.Wait()
+				g.mu.Lock() // the read that waits has left its select when cancel returns, and waits for mu
+				cancel()
+				g.demand--
+				g.count("store", share{running: -1})
+				g.admit()
+				g.mu.Unlock()
+				if err := <-ended; !errors.Is(err, context.Canceled) {
+					t.Errorf("got %v, want the error of the context", err)
+				}
+				if g.demand+g.ahead+g.warm != 0 || len(g.stores) != 0 {
+					t.Errorf("got %d places of requests, %d of reads ahead, %d of those that warm and %d stores, want none", g.demand, g.ahead, g.warm, len(g.stores))
+				}
+				if !told {
+					t.Error("nobody was told of the place")
+				}
+			})
+		})
+	}
 }
 
 // The last read of a store that ends leaves its place to one that waits, though all others are those of a store that hangs.
