@@ -243,11 +243,13 @@ func TestAlerts(t *testing.T) {
 			t.Parallel()
 			pace := harness.WatchPace(t)
 			r := record(t, s.meet(t))
-			if fault := pace.Fault(); fault != "" && len(s.alerts) == 0 { // then all was not well
-				t.Logf("not judged: %s", fault)
-				return
+			fault := ""
+			if len(s.alerts) == 0 { // a machine that stands still may be the reason for an alert
+				fault = pace.Fault()
 			}
-			r.judge(t, fired(s.alerts...))
+			if harness.Judge(t, fault) {
+				r.judge(t, fired(s.alerts...))
+			}
 		})
 	}
 	for name := range alertRules(t) {

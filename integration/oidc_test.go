@@ -149,6 +149,7 @@ grants:
 		t.Errorf("with another signature: got status %d, want 401", got)
 	}
 	if !long() {
+		t.Log("only with long counts: another key of the issuer")
 		return
 	}
 	p.rotate()

@@ -169,6 +169,7 @@ func TestSlowReadersLeaveRoomForOthers(t *testing.T) {
 		"a little of many chunks":       {size / 3, "window&window=5"},
 	} {
 		if !long() && c.shuffle != "full" {
+			t.Logf("only with long counts: %s", name)
 			continue
 		}
 		t.Run(name, func(t *testing.T) {

@@ -11,12 +11,19 @@ nobody sees. The totals are appended to bin/test-summary of the repository, so t
 can be shown again at the end, and lines that a test logs as "figure: ..." to
 bin/figures-NAME.json. Exit code: 0, or 1 when anything failed.
 
+A test that compares what it measured with a bound logs "judged", or "not judged: REASON" if the machine paused meanwhile
+(integration/harness, Judge). Tests with either line can be judged. When CI=true, more than a tenth of them without a judgement
+is a failure. The summary lists them, and what tests log as "only with long counts: NAME".
+
+pgregory.net/rapid starts from RAPID_SEED: a constant by default, a new one with MILLRACE_LONG. The seed is printed.
+
 A package in which the race detector itself breaks ("ThreadSanitizer: CHECK failed", a fault of the detector and not a race) is
 run again, twice at most, and that is said.
 """
 
 import json
 import os
+import random
 import re
 import subprocess
 import sys
@@ -24,7 +31,10 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BROKEN = "ThreadSanitizer: CHECK failed"
+LOGGED = re.compile(r" +\S+\.go:\d+: (.*)")
 AGAIN = 2
+SEED = 1
+MOST_NOT_JUDGED = 0.1  # of the tests that can be judged
 
 
 class Run:
@@ -34,6 +44,8 @@ class Run:
         self.passed = self.skipped = self.failed = self.packages = 0
         self.skips = []
         self.figures = []  # what tests have measured: package, test, text
+        self.judged = {}  # package and test -> whether the test compared all that it measured with its bounds
+        self.long = []  # what is tested only with long counts
         self.detector = set()  # packages in which the race detector broke
         self.passes = {}  # package -> tests passed, until the package ends
 
@@ -52,12 +64,26 @@ class Run:
             key = (event.get("Package"), event.get("Test"))
             if BROKEN in event["Output"]:
                 self.detector.add(key[0])
-            _, mark, figure = event["Output"].partition(": figure: ")
-            if mark:
-                self.figures.append([key[0], key[1], figure.strip()])
+            self.logged(*key, event["Output"])
             self.output.setdefault(key, []).append(event["Output"])
         elif action in ("pass", "fail", "skip"):
             self.ended(event, action)
+
+    def logged(self, package, test, line):
+        """Keeps what a test logs for the summary."""
+        logged = LOGGED.match(line)
+        text = logged[1] if logged else ""
+        if text == "judged":
+            self.judged.setdefault((package, test), True)
+        elif text.startswith("not judged: "):
+            self.judged[package, test] = False
+        elif text.startswith("figure: "):
+            self.figures.append([package, test, text.removeprefix("figure: ")])
+        elif text.startswith("only with long counts: "):
+            self.long.append(f"{package} {test}: {text.removeprefix('only with long counts: ')}")
+
+    def not_judged(self):
+        return [f"{package} {test}" for (package, test), judged in self.judged.items() if not judged]
 
     def ended(self, event, action):
         package, test = event.get("Package", "?"), event.get("Test")
@@ -127,6 +153,9 @@ def main():
         args.remove("--plain")
         args += plain()
     run, start = Run(), time.monotonic()
+    long = os.environ.get("MILLRACE_LONG")
+    seed = os.environ.setdefault("RAPID_SEED", str(random.randrange(1, 1 << 63) if long else SEED))
+    print(f"{name}: RAPID_SEED={seed}", flush=True)
     bad = test(run, args)
     for _ in range(AGAIN):
         if not run.detector:
@@ -135,13 +164,20 @@ def main():
         bad = test(run, [a for a in args if not a.startswith("./")] + packages) or bad
     bad = bad or bool(run.detector)
     strict = os.environ.get("CI") == "true"
-    for skip in run.skips:
-        print(f"skipped: {skip}")
-    bad = bad or run.failed or run.passed == 0 or (strict and run.skipped)
+    not_judged = run.not_judged()
+    few = len(not_judged) > MOST_NOT_JUDGED * len(run.judged)
+    notes = [
+        *(f"skipped: {skip}" for skip in run.skips),
+        *(f"not judged: {test}" for test in not_judged),
+        *(f"only with long counts: {test}" for test in run.long),
+    ]
+    bad = bad or run.failed or run.passed == 0 or (strict and (run.skipped or few))
     total = (
         f"{'FAIL' if bad else 'ok  '}  {name}: {run.passed} passed, {run.failed} failed, {run.skipped} skipped, "
-        f"{run.packages} packages, {time.monotonic() - start:.0f} s"
+        + (f"{len(not_judged)} of {len(run.judged)} not judged, " if run.judged else "")
+        + f"{run.packages} packages, RAPID_SEED={seed}, {time.monotonic() - start:.0f} s"
     )
+    total = "\n".join([total, *(f"      {note}" for note in notes)])
     print(total)
     os.makedirs(os.path.join(ROOT, "bin"), exist_ok=True)
     with open(os.path.join(ROOT, "bin", f"figures-{name}.json"), "w", encoding="utf-8") as out:

@@ -11,6 +11,7 @@ import datetime
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import time
@@ -85,7 +86,7 @@ def run(step):
     start = time.monotonic()
     env = dict(os.environ, MILLRACE_LONG="1", FUZZTIME=os.environ.get("FUZZTIME") or "10m")
     code = subprocess.run(["make", "--no-print-directory", step], cwd=ROOT, env=env, stdin=subprocess.DEVNULL).returncode
-    said = [line.split(": ", 1)[-1] for line in lines_of(SUMMARY)[before:]]
+    said = [re.sub(r"^\S+ +[^:]+: ", "", line).strip() for line in lines_of(SUMMARY)[before:]]
     return step, "ok" if code == 0 else "FAILED", time.monotonic() - start, "; ".join(said)
 
 

@@ -82,14 +82,16 @@ func (l *lab) cold(t *testing.T, which ...int) {
 // still meanwhile: gateways take each other for dead then, and are right to turn to the store.
 func (l *lab) frugal(t *testing.T, ok bool, format string, args ...any) {
 	t.Helper()
-	if ok {
-		return
+	fault := ""
+	if !ok {
+		fault = l.pace.Fault()
 	}
-	if fault := l.pace.Fault(); fault != "" {
-		t.Logf("figure: %s; not judged: %s", fmt.Sprintf(format, args...), fault)
-		return
+	switch judged := harness.Judge(t, fault); {
+	case !judged:
+		t.Logf("figure: %s; the bound was not judged", fmt.Sprintf(format, args...))
+	case !ok:
+		t.Errorf(format, args...)
 	}
-	t.Errorf(format, args...)
 }
 
 func (l *lab) newFleet(t *testing.T) {

@@ -84,6 +84,18 @@ func (p *Pace) Fault() string {
 	return ""
 }
 
+// Judge reports whether a test can hold its measurements against a bound: not if fault, from Pace.Fault, is set.
+// It logs "judged" or "not judged: FAULT"; tools/gotest.py counts both.
+func Judge(t testing.TB, fault string) bool {
+	t.Helper()
+	if fault != "" {
+		t.Logf("not judged: %s", fault)
+		return false
+	}
+	t.Log("judged")
+	return true
+}
+
 // processors returns for how many ticks the processors wanted to work and were kept from it by a
 // hypervisor, and for how many they worked. Zeros where the system does not say.
 func processors() (stolen, busy uint64) {

@@ -22,6 +22,17 @@ from millrace import _local
 SAMPLES = 500
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out the tests marked long, unless MILLRACE_LONG=1, and names them: tools/pytest.py lists them in its summary."""
+    if harness.LONG:
+        return
+    long = [item for item in items if item.get_closest_marker("long")]
+    config.hook.pytest_deselected(items=long)
+    for item in long:
+        items.remove(item)
+        config.get_terminal_writer().line(f"only with long counts: {item.nodeid}")
+
+
 @pytest.fixture(scope="session")
 def files() -> dict[str, tuple[bytes, bytes]]:
     """The samples of the dataset: key -> (jpg, cls)."""

@@ -24,7 +24,6 @@ import harness
 import numpy as np
 import pytest
 import torch
-from harness import LONG
 from test_torch_accuracy import BATCH, CLASSES, EACH, SIDE, batches, picture, pixels
 from torch import nn
 
@@ -96,8 +95,9 @@ def accuracy(gateway: harness.Gateway, held_out: tuple[torch.Tensor, torch.Tenso
         return float((net(held_out[0]).argmax(1) == held_out[1]).float().mean())
 
 
-if LONG and not os.environ.get("HIDDEN"):  # minutes of training, in which a package that is hidden changes nothing
+if not os.environ.get("HIDDEN"):  # minutes of training, in which a package that is hidden changes nothing
 
+    @pytest.mark.long
     @pytest.mark.usefixtures("_one_thread")
     def test_the_default_order_teaches_as_well_as_a_uniform_one(
         pictures: harness.Gateway, held_out: tuple[torch.Tensor, torch.Tensor], capsys: pytest.CaptureFixture[str]
