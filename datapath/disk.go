@@ -235,12 +235,17 @@ func (d *disk) run(ctx context.Context, started *sync.WaitGroup) {
 	}
 }
 
-// writeHeld writes a chunk to disk if it is in memory.
+// writeHeld writes a chunk to disk if it is in memory. One that was evicted before it was written is dropped.
 func (s *Source) writeHeld(chunk int) {
-	if l, ok := s.path.cache.Lease(s.chunks, 1, false, func(int) int { return chunk }); ok {
-		s.write(chunk, l.Bytes(0))
-		l.Close()
+	l, ok := s.path.cache.Lease(s.chunks, 1, false, func(int) int { return chunk })
+	if !ok {
+		if !s.isOnDisk(chunk) {
+			s.path.disk.dropped.Add(1)
+		}
+		return
 	}
+	defer l.Close()
+	s.write(chunk, l.Bytes(0))
 }
 
 // write writes a chunk to disk, and reports whether it is there then.

@@ -293,6 +293,40 @@ func TestDiskFollowsTheReaders(t *testing.T) {
 	})
 }
 
+// TestDisk_CountsChunksEvictedBeforeTheirWrite evicts all chunks from memory while they wait to be written.
+func TestDisk_CountsChunksEvictedBeforeTheirWrite(t *testing.T) {
+	d := newDataset(t, 74, same(40, 3000), 10, 1<<20) // 4 chunks
+	plan := d.plan(t, shuffle.None, 0)
+	bubble.Test(t, func(t *testing.T) {
+		disk, err := diskcache.Open(diskcache.Config{Dir: t.TempDir(), MaxBytes: 1 << 20, Datasets: []string{"here"}})
+		must(t, err)
+		defer disk.Close()
+		p := newPath(t, Config{NoPrefetch: true, Budget: bud(4 << 20), Disk: disk})
+		s := d.opened(p, "here")
+		ctx, stop := context.WithCancel(t.Context())
+		var writers sync.WaitGroup
+		write := func(when string, written, dropped uint64) {
+			t.Helper()
+			p.disk.run(ctx, &writers)
+			synctest.Wait()
+			if got := p.Stats(); got.Disk.Writes != written || got.DiskDropped != dropped {
+				t.Errorf("%s: got %d chunks written and %d dropped, want %d and %d", when, got.Disk.Writes, got.DiskDropped, written, dropped)
+			}
+		}
+		d.readEpoch(t, s, plan, 0, 10)
+		p.cache.Reclaim(p.budget.Total(), chunkcache.Whatever)
+		write("evicted first", 0, 4)
+		d.readEpoch(t, s, plan, 1, 10)
+		write("written", 4, 4)
+		p.cache.Reclaim(p.budget.Total(), chunkcache.Whatever)
+		s.keep(0)
+		write("evicted, and on disk already", 4, 4)
+		stop()
+		writers.Wait()
+		s.Close()
+	})
+}
+
 // A disk that is slower than the store is passed over, and tried now and then.
 func TestSlowDiskIsPassedOver(t *testing.T) {
 	var store rates

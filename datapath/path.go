@@ -325,7 +325,7 @@ type Stats struct {
 	OpenLeases, TableBytes, HotBytes      int64
 	BudgetTotal, BudgetInUse, BudgetPeak  int64
 	Disk                                  diskcache.Stats
-	DiskDropped                           uint64 // chunks not written since too many waited
+	DiskDropped                           uint64 // chunks not written: too many waited, or memory evicted them first
 }
 
 // Stats returns the counters.

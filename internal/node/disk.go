@@ -94,7 +94,7 @@ func diskStats(t datapath.Stats) []gateway.Stat {
 		{Name: "disk_evictions_total", Help: "Chunks removed from disk to make room.", Value: float64(d.Evictions)},
 		{Name: "disk_refused_total", Help: "Chunks not written since those on disk are needed sooner, or nearly as soon.", Value: float64(d.Refused)},
 		{Name: "disk_skipped_total", Help: "Chunks not written since writes are off.", Value: float64(d.Skipped)},
-		{Name: "disk_dropped_total", Help: "Chunks not written since too many waited to be.", Value: float64(t.DiskDropped)},
+		{Name: "disk_dropped_total", Help: "Chunks not written to disk since the queue was full, or memory evicted them first.", Value: float64(t.DiskDropped)},
 		{Name: "disk_corrupt_total", Help: "Files removed from disk since they were not what their names said.", Value: float64(d.Corrupt)},
 		{Name: "disk_read_errors_total", Help: "Reads of the disk that failed.", Value: float64(d.ReadErrors)},
 		{Name: "disk_write_errors_total", Help: "Writes to the disk that failed.", Value: float64(d.WriteErrors)},
