@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/datapath/diskcache"
 	"github.com/millrace-data/millrace/datapath/lookahead"
 	"github.com/millrace-data/millrace/internal/tracing"
@@ -104,13 +105,19 @@ func (d *disk) answers(s *Source, chunk int) bool {
 }
 
 // Load reads what is on disk, several chunks side by side, and offers the disk the chunks that came from elsewhere.
-func (d *disk) Load(ctx context.Context, l *load, fills []*fill) error {
+func (d *disk) Load(ctx context.Context, l *load, fills []*fill) (err error) {
 	if !l.source.onDisk {
 		return d.next.Load(ctx, l, fills)
 	}
 	rest := d.bring(ctx, l, fills)
 	if len(rest) == 0 {
 		return nil
+	}
+	if l.held == &d.gate { // which is no place at the store: without a free one there, a request that joined reads for itself
+		if l.held = d.path.gate; !l.held.enterAhead(l.held.places()) {
+			return chunkcache.ErrNoRoom
+		}
+		defer func() { l.held.leaveAhead(err != nil) }()
 	}
 	if err := d.next.Load(ctx, l, rest); err != nil {
 		return err

@@ -3,6 +3,7 @@ package datapath
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/datapath/diskcache"
+	"github.com/millrace-data/millrace/datapath/lookahead"
 	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 	"github.com/millrace-data/millrace/shuffle"
@@ -325,6 +327,52 @@ func TestDisk_CountsChunksEvictedBeforeTheirWrite(t *testing.T) {
 		writers.Wait()
 		s.Close()
 	})
+}
+
+// TestDisk_ReadAheadWithDamagedFileStaysAhead reads a chunk ahead whose file is damaged: at the store the read is one made ahead, not
+// a request's, and where requests hold all places it gives up.
+func TestDisk_ReadAheadWithDamagedFileStaysAhead(t *testing.T) {
+	d := newDataset(t, 75, same(40, 3000), 10, 1<<20) // 4 chunks
+	for busy, want := range map[bool]string{false: "0 requests, 0 waiting, 1 ahead", true: "1 requests, 0 waiting, 0 ahead"} {
+		bubble.Test(t, func(t *testing.T) {
+			dir := t.TempDir()
+			disk, err := diskcache.Open(diskcache.Config{Dir: dir, MaxBytes: 1 << 20, Datasets: []string{"here"}})
+			must(t, err)
+			defer disk.Close()
+			p := newPath(t, Config{NoPrefetch: true, Fetchers: 1, Budget: bud(4 << 20), Disk: disk})
+			s := d.opened(p, "here")
+			if !s.write(0, d.packed[d.start[0]:][:d.index.Chunk(0).Length]) {
+				t.Fatal("the chunk is not on disk")
+			}
+			files, err := filepath.Glob(filepath.Join(dir, "chunks", "*", "*"))
+			must(t, err)
+			must(t, os.Truncate(files[0], 10))
+			d.store.SetFault(func(memstore.Call) memstore.Fault { return memstore.Fault{Delay: time.Minute} })
+			defer d.store.SetFault(nil)
+			var started sync.WaitGroup
+			if busy {
+				started.Go(func() {
+					body, err := s.Read(t.Context(), shuffle.Cursor{}, d.ranges(t, []uint64{30}))
+					must(t, err)
+					body.Close()
+				})
+				synctest.Wait()
+			}
+			if !p.disk.gate.enterAhead(diskReads) {
+				t.Fatal("no place at the disk")
+			}
+			p.start(t.Context(), []lookahead.Need{{Dataset: s, Chunk: 0}}, &p.disk.gate, &started)
+			synctest.Wait()
+			if got := fmt.Sprintf("%d requests, %d waiting, %d ahead", p.gate.demand, len(p.gate.queue), p.gate.ahead); got != want {
+				t.Errorf("at the store: got %s, want %s", got, want)
+			}
+			started.Wait()
+			if p.gate.demand+p.gate.ahead+p.disk.gate.ahead != 0 || p.failed.Paused(s.key(0), time.Now()) {
+				t.Errorf("in the end: got %d, %d and %d places taken, want none and the chunk not paused", p.gate.demand, p.gate.ahead, p.disk.gate.ahead)
+			}
+			s.Close()
+		})
+	}
 }
 
 // A disk that is slower than the store is passed over, and tried now and then.
