@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/internal/bubble"
+	"github.com/millrace-data/millrace/internal/leaks"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
@@ -44,6 +45,7 @@ func inBubble(t *testing.T, lim limits, handler http.HandlerFunc, do func(*testi
 	t.Helper()
 	t.Setenv("AWS_ACCESS_KEY_ID", "id")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+	leaks.Check(t)
 	bubble.Test(t, func(t *testing.T) {
 		p := make(pipes)
 		srv := &http.Server{Handler: handler}
@@ -55,9 +57,8 @@ func inBubble(t *testing.T, lim limits, handler http.HandlerFunc, do func(*testi
 		}
 		b.transport.Proxy, b.transport.DialContext = nil, p.dial
 		do(t, b)
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
+		synctest.Wait()
+		closeIdle(t, b)
 		synctest.Wait() // no dial is under way any more
 		if err := srv.Close(); err != nil {
 			t.Error(err)

@@ -45,13 +45,9 @@ func TestPrivateAuthority(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Setenv("AWS_CA_BUNDLE", tc.env)
-			b, err := newBackend(Config{Bucket: "train", Endpoint: srv.URL, PathStyle: true, CAFile: tc.flag}, quick())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer b.Close()
+			b := opened(t, Config{Bucket: "train", Endpoint: srv.URL, PathStyle: true, CAFile: tc.flag}, quick())
 			dst := make([]byte, 3)
-			err = b.ReadRange(t.Context(), ref, 0, dst)
+			err := b.ReadRange(t.Context(), ref, 0, dst)
 			if tc.trusted && (err != nil || string(dst) != "abc") {
 				t.Errorf("got %q, %v, want abc", dst, err)
 			}
@@ -102,11 +98,7 @@ func TestCredentialsFound(t *testing.T) {
 				w.WriteHeader(http.StatusNotFound)
 			}))
 			defer srv.Close()
-			b, err := newBackend(Config{Bucket: "train", Endpoint: srv.URL, PathStyle: true}, quick())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer b.Close()
+			b := opened(t, Config{Bucket: "train", Endpoint: srv.URL, PathStyle: true}, quick())
 			if _, err := b.Stat(t.Context(), testKey); !errors.Is(err, objstore.ErrNotFound) {
 				t.Errorf("got %v, want %v", err, objstore.ErrNotFound)
 			}
@@ -160,11 +152,8 @@ func TestFailedPartsLeaveNothing(t *testing.T) {
 			srv := httptest.NewServer(&tc.store)
 			t.Setenv("AWS_ACCESS_KEY_ID", "id")
 			t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
-			b, err := newBackend(Config{Bucket: "train", Endpoint: srv.URL, PathStyle: true, PartSize: minPart}, quick())
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, err = b.Put(t.Context(), testKey, strings.NewReader(strings.Repeat("x", minPart+1)), minPart+1, objstore.Condition{IfAbsent: true})
+			b := opened(t, Config{Bucket: "train", Endpoint: srv.URL, PathStyle: true, PartSize: minPart}, quick())
+			_, err := b.Put(t.Context(), testKey, strings.NewReader(strings.Repeat("x", minPart+1)), minPart+1, objstore.Condition{IfAbsent: true})
 			b.Close()
 			srv.Close() // waits for its requests: what follows is read alone
 			if !errors.Is(err, tc.want) {
@@ -190,12 +179,8 @@ func TestNoCredentials(t *testing.T) {
 	for _, id := range []string{"", "id"} {
 		t.Setenv("AWS_ACCESS_KEY_ID", id)
 		t.Setenv("AWS_SECRET_ACCESS_KEY", id)
-		b, err := newBackend(Config{Bucket: "train", Endpoint: srv.URL, PathStyle: true}, quick())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer b.Close()
-		err = b.ReadRange(t.Context(), ref, 0, make([]byte, 1))
+		b := opened(t, Config{Bucket: "train", Endpoint: srv.URL, PathStyle: true}, quick())
+		err := b.ReadRange(t.Context(), ref, 0, make([]byte, 1))
 		if !errors.Is(err, objstore.ErrDenied) || strings.Contains(err.Error(), "no credentials") != (id == "") {
 			t.Errorf("id %q: got %v", id, err)
 		}

@@ -82,16 +82,7 @@ func rotating(t *testing.T, r *rotation, lim limits) *Backend {
 	}
 	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", filepath.Join(t.TempDir(), "missing"))
 	t.Setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", srv.URL+"/credentials")
-	b, err := newBackend(Config{Bucket: "train", Endpoint: srv.URL, PathStyle: true}, lim)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return b
+	return opened(t, Config{Bucket: "train", Endpoint: srv.URL, PathStyle: true}, lim)
 }
 
 // readAll reads one byte for each of many callers at once and returns their errors.
@@ -254,18 +245,14 @@ func TestNoEndpointIsSet(t *testing.T) {
 	} {
 		t.Setenv("AWS_ACCESS_KEY_ID", c.id)
 		t.Setenv("AWS_SECRET_ACCESS_KEY", c.id)
-		b, err := newBackend(Config{Bucket: "pics", Endpoint: c.endpoint}, quick())
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := opened(t, Config{Bucket: "pics", Endpoint: c.endpoint}, quick())
 		b.transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
 			return nil, &net.DNSError{Err: "no such host", Name: "pics.s3.amazonaws.com", IsNotFound: true}
 		}
-		_, err = b.Stat(t.Context(), "a")
+		_, err := b.Stat(t.Context(), "a")
 		if !errors.Is(err, objstore.ErrUnavailable) || !strings.HasSuffix(err.Error(), "unavailable: "+c.want) {
 			t.Errorf("endpoint %q, key %q: got %v, want %q", c.endpoint, c.id, err, c.want)
 		}
-		b.Close()
 	}
 }
 

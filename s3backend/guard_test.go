@@ -70,6 +70,32 @@ func TestStragglersBringNoSecondProbe(t *testing.T) {
 	})
 }
 
+// TestWait_StaysWithinItsBounds draws waits before ever more retries: up to a bound that doubles until it reaches the greatest.
+func TestWait_StaysWithinItsBounds(t *testing.T) {
+	l := defaultLimits()
+	for _, throttled := range []bool{false, true} {
+		most := l.base
+		if throttled {
+			most *= 10
+		}
+		top := max(l.top, most)
+		for n := 1; n <= 200; n++ {
+			longest := time.Duration(0)
+			for range 200 {
+				got := l.wait(n, throttled)
+				if got < 0 || got > most {
+					t.Fatalf("retry %d: waits %v, want at most %v", n, got, most)
+				}
+				longest = max(longest, got)
+			}
+			if longest < most/2 { // once in 2^200
+				t.Errorf("retry %d: waits at most %v of %v", n, longest, most)
+			}
+			most = min(2*most, top)
+		}
+	}
+}
+
 // TestBudget retries everything for a minute: beyond ten a second, a tenth is paid.
 func TestBudget(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
@@ -88,16 +114,18 @@ func TestBudget(t *testing.T) {
 	})
 }
 
-// idle reports whether all places of a limiter are free, as many as it allows and no more.
-func idle(l *limiter) bool {
-	n := int64(l.current())
-	ok := l.places.TryAcquire(n)
-	if ok {
-		ok = !l.try()
-		l.places.Release(n)
+// free returns how many places of a limiter are free.
+func free(l *limiter) int64 {
+	n := int64(0)
+	for l.try() {
+		n++
 	}
-	return ok
+	l.places.Release(n)
+	return n
 }
+
+// idle reports whether all places of a limiter are free, as many as it allows and no more.
+func idle(l *limiter) bool { return free(l) == int64(l.current()) }
 
 func TestLimiter(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"golang.org/x/sync/semaphore"
 )
 
 // scripted is a sound store that can be told how to answer its next requests.
@@ -159,12 +157,22 @@ func TestSecondRequestsAreFew(t *testing.T) {
 	})
 }
 
-// TestNoSecondRequest holds it back where it would do harm.
+// TestNoSecondRequest holds it back where it would do harm. Its place is free again at once, while the first request is under way.
 func TestNoSecondRequest(t *testing.T) {
 	for name, prevent := range map[string]func(*Backend){
-		"all places taken": func(b *Backend) { b.limiter.places = semaphore.NewWeighted(1) },
-		"breaker open":     func(b *Backend) { b.breaker.open = true },
-		"no credit":        func(b *Backend) { b.hedges.credit.saved = 0 },
+		"all places taken": func(b *Backend) { b.limiter = newLimiter(1) },
+		"breaker open": func(b *Backend) {
+			for range breakAfter {
+				b.breaker.report(failed)
+			}
+			time.Sleep(breakTime)
+			b.breaker.report(failed)
+			time.Sleep(probeInterval) // the read is the probe
+		},
+		"no credit": func(b *Backend) {
+			for b.hedges.credit.spend() {
+			}
+		},
 		"no budget": func(b *Backend) {
 			for b.budget.spend() {
 			}
@@ -176,8 +184,13 @@ func TestNoSecondRequest(t *testing.T) {
 				learned(t, b)
 				s.next(s.after(time.Second))
 				prevent(b)
-				start := time.Now()
-				if err := b.ReadRange(t.Context(), ref, 0, make([]byte, 10)); err != nil {
+				start, ended := time.Now(), make(chan error)
+				go func() { ended <- b.ReadRange(t.Context(), ref, 0, make([]byte, 10)) }()
+				time.Sleep(2 * late)
+				if got, want := free(b.limiter), int64(b.limiter.current()-1); got != want {
+					t.Errorf("got %d free places while one request is under way, want %d", got, want)
+				}
+				if err := <-ended; err != nil {
 					t.Fatal(err)
 				}
 				if took := time.Since(start); b.Stats().Hedges != 0 || took != time.Second {

@@ -102,12 +102,7 @@ func TestRegion(t *testing.T) {
 
 func homeless(t *testing.T, url, region string) *Backend {
 	t.Helper()
-	b, err := newBackend(Config{Bucket: "train", Endpoint: url, Region: region}, quick())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { b.Close() })
-	return b
+	return opened(t, Config{Bucket: "train", Endpoint: url, Region: region}, quick())
 }
 
 // TestRegionThatIsNone meets a store that names a host where it should name a region, and one that names another each time.
@@ -198,10 +193,7 @@ func TestOddKeysArrive(t *testing.T) {
 		{Config{Bucket: "train", Endpoint: srv.URL, PathStyle: true}, "/train/", strings.TrimPrefix(srv.URL, "http://")},
 		{Config{Bucket: "train", Endpoint: "http://s3.eu-west-1.amazonaws.com"}, "/", "train.s3.dualstack.eu-west-1.amazonaws.com"},
 	} {
-		b, err := newBackend(c.cfg, quick())
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := opened(t, c.cfg, quick())
 		b.transport.DialContext = dialTo(srv)
 		for _, key := range oddKeys() {
 			err := b.ReadRange(t.Context(), objstore.Ref{Key: key}, 0, make([]byte, 1))
@@ -209,6 +201,5 @@ func TestOddKeysArrive(t *testing.T) {
 				t.Errorf("%q: got %v at %s%s, want %v at %s%s", key, err, host, path, objstore.ErrNotFound, c.host, c.prefix+key)
 			}
 		}
-		b.Close()
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace-data/millrace/internal/leaks"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
@@ -68,6 +69,7 @@ func (g *giver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // asked has a backend of a profile ask for an object that is not there, and returns what the service saw.
 func (g *giver) asked(t *testing.T, name string) ([]string, error) {
 	t.Helper()
+	leaks.Check(t)
 	srv := httptest.NewServer(g)
 	defer srv.Close()
 	g.seen = nil
@@ -75,7 +77,7 @@ func (g *giver) asked(t *testing.T, name string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer b.Close()
+	defer closeIdle(t, b)
 	_, err = b.Stat(t.Context(), testKey)
 	return g.seen, err
 }
@@ -196,11 +198,7 @@ func TestRolesThatAreRefused(t *testing.T) {
 	g := &giver{fails: "AccessDenied"}
 	srv := httptest.NewServer(g)
 	defer srv.Close()
-	b, err := newBackend(Config{Bucket: "train", Endpoint: srv.URL, PathStyle: true, Profile: "role"}, quick())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
+	b := opened(t, Config{Bucket: "train", Endpoint: srv.URL, PathStyle: true, Profile: "role"}, quick())
 	for range 3 {
 		_, err := b.Stat(t.Context(), testKey)
 		if !errors.Is(err, objstore.ErrDenied) || !strings.Contains(err.Error(), `profile "role"`) || !strings.HasSuffix(err.Error(), "refuses: AccessDenied") {
@@ -219,11 +217,7 @@ func TestKeysOfAProfileAreReplaced(t *testing.T) {
 	r := &rotation{valid: "one"}
 	srv := httptest.NewServer(r)
 	defer srv.Close()
-	b, err := newBackend(Config{Bucket: "train", Endpoint: srv.URL, PathStyle: true, Profile: "team"}, quick())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
+	b := opened(t, Config{Bucket: "train", Endpoint: srv.URL, PathStyle: true, Profile: "team"}, quick())
 	if err := readAll(t, b, 4); err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/millrace-data/millrace/internal/leaks"
 )
 
 const (
@@ -146,14 +148,31 @@ func backend(t *testing.T, s *server, lim limits) *Backend {
 	t.Helper()
 	t.Setenv("AWS_ACCESS_KEY_ID", "AKIDCANARY")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "canary-secret-key")
-	b, err := newBackend(Config{Bucket: "train", Endpoint: s.url, PathStyle: true}, lim)
+	return opened(t, Config{Bucket: "train", Endpoint: s.url, PathStyle: true}, lim)
+}
+
+// opened returns a backend that the end of the test closes. It has to be idle then, and goroutines and descriptors as they were.
+func opened(t *testing.T, cfg Config, lim limits) *Backend {
+	t.Helper()
+	leaks.Check(t)
+	b, err := newBackend(cfg, lim)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { closeIdle(t, b) })
 	return b
+}
+
+// closeIdle closes a backend after its last request: every place of the limiter is free, and no probe is under way.
+func closeIdle(t *testing.T, b *Backend) {
+	t.Helper()
+	if !idle(b.limiter) {
+		t.Error("places of the limiter are still taken")
+	}
+	if b.breaker.probing {
+		t.Error("a probe is still under way")
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
 }
