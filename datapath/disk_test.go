@@ -35,10 +35,7 @@ func onDisk(t *testing.T, dir string, size int64, cfg Config, body func(p *Path)
 	synctest.Wait() // what is to be written is written
 	stop()
 	run.Wait()
-	p.Close()
-	if got := p.Stats(); got.OpenLeases != 0 || got.BudgetInUse != 0 {
-		t.Errorf("left over: %d leases, %d bytes of the budget, want 0 and 0", got.OpenLeases, got.BudgetInUse)
-	}
+	finish(t, p)
 }
 
 func (d *dataset) opened(p *Path, origin string) *Source {
@@ -451,6 +448,9 @@ func TestDiskReadsTakeNoPlaceAtTheStore(t *testing.T) {
 			read(10)
 			if got := time.Since(begin); got < diskStall || p.Stats().Disk.Hits != 1 {
 				t.Errorf("got %d reads of the disk after %v, want the store asked", p.Stats().Disk.Hits, got)
+			}
+			for range diskReads {
+				p.disk.gate.leave(p.disk)
 			}
 			slow.Wait()
 		})

@@ -15,6 +15,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/internal/budget"
+	"github.com/millrace-data/millrace/internal/leaks"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -48,6 +49,7 @@ func newDataset(tb testing.TB, seed uint64, lengths []int, perShard int, chunkSi
 // newDatasetOf stores samples of the given lengths in one of the forms. Objects have a byte more: none is empty.
 func newDatasetOf(tb testing.TB, form string, seed uint64, lengths []int, perShard int, chunkSize int64) *dataset {
 	tb.Helper()
+	leaks.Check(tb)
 	random := rand.NewChaCha8([32]byte{byte(seed)})
 	d := &dataset{store: memstore.New()}
 	if form == objects {
@@ -187,14 +189,10 @@ func (d *dataset) plan(tb testing.TB, name string, window uint64) *shuffle.Plan 
 // newPath returns a path in debug mode, and checks at the end that nothing is left over.
 func newPath(tb testing.TB, cfg Config) *Path {
 	tb.Helper()
+	leaks.Check(tb)
 	cfg.Debug = true
 	p := New(cfg)
-	tb.Cleanup(func() {
-		p.Close()
-		if got := p.Stats(); got.OpenLeases != 0 || got.BudgetInUse != 0 {
-			tb.Errorf("left over: %d leases, %d bytes of the budget, want 0 and 0", got.OpenLeases, got.BudgetInUse)
-		}
-	})
+	tb.Cleanup(func() { finish(tb, p) })
 	return p
 }
 

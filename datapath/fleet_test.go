@@ -76,11 +76,7 @@ func newFleet(tb testing.TB, d *dataset, plan *shuffle.Plan, n int, cfg Config, 
 		stop()
 		running.Wait()
 		for _, m := range f.members {
-			m.path.Close()
-			if got := m.path.Stats(); got.OpenLeases != 0 || got.BudgetInUse != 0 || got.BudgetPeak > got.BudgetTotal {
-				tb.Errorf("gateway %d: left over %d leases, %d bytes, peak %d of %d; want 0, 0 and no more than all",
-					m.number, got.OpenLeases, got.BudgetInUse, got.BudgetPeak, got.BudgetTotal)
-			}
+			finish(tb, m.path)
 		}
 	})
 	return f

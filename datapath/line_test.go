@@ -119,10 +119,12 @@ func TestReaderThatHasGoneGivesItsShareBack(t *testing.T) {
 					time.Sleep(c.pause)
 				}
 				time.Sleep(3*time.Second - c.pause)
-				p.readers.Asked(second, shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), End: 24, BatchSize: 24}, time.Now())
+				v := p.readers.Asked(second, shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), End: 24, BatchSize: 24}, time.Now())
 				if got := p.readers.Expected(first, int(d.chunkOfFourth(plan))); got != c.kept {
 					t.Errorf("got the first reader's chunks expected %v, want %v", got, c.kept)
 				}
+				v.Answered(time.Now())
+				v.Ended(time.Now())
 			})
 		})
 	}

@@ -170,11 +170,8 @@ func newMixing(rnd *rand.Rand, sets []*dataset, wait time.Duration) *mixing {
 func (m *mixing) close(t *testing.T) {
 	t.Helper()
 	m.stop()
-	for i, p := range m.paths {
-		p.Close()
-		if got := p.Stats(); got.OpenLeases != 0 || got.BudgetInUse != 0 || got.BudgetPeak > got.BudgetTotal {
-			t.Errorf("path %d: left over %+v, want nothing", i, got)
-		}
+	for _, p := range m.paths {
+		finish(t, p)
 	}
 }
 

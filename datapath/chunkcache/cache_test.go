@@ -18,6 +18,7 @@ import (
 
 	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/budget"
+	"github.com/millrace-data/millrace/internal/leaks"
 )
 
 // asking is a request with what its chunks are.
@@ -84,9 +85,18 @@ func tableOf(c *Cache[int]) *table {
 	return t.(*table)
 }
 
-// opened returns a cache with a table of chunks whose keys are their numbers.
-func opened(cfg Config, due func(int) int64) *Cache[int] {
+// ender is a test, of whatever library, with an end.
+type ender interface {
+	Helper()
+	Cleanup(f func())
+	Errorf(format string, args ...any)
+}
+
+// opened returns a cache with a table of chunks whose keys are their numbers. At its end the test must hold nothing of it.
+func opened(tb ender, cfg Config, due func(int) int64) *Cache[int] {
+	tb.Helper()
 	c := New[int](cfg)
+	tb.Cleanup(func() { empty(tb, c) })
 	t := &table{}
 	of := Dataset[int]{Chunk: func(k int) Chunk[int] {
 		w, _ := t.chunks.Load(k)
@@ -110,22 +120,31 @@ func newCache(tb testing.TB, total int64) (*Cache[int], *budget.Budget) {
 
 func newCacheWith(tb testing.TB, total int64, cfg Config, due func(int) int64) (*Cache[int], *budget.Budget) {
 	tb.Helper()
+	leaks.Check(tb)
 	b := budget.New(total, 0)
 	cfg.Budget = b
-	c := opened(cfg, due)
+	c := opened(tb, cfg, due)
 	b.SetReclaim(func(n int64) int64 { return c.Reclaim(n, Whatever) }, func() int64 { return c.Free() + c.Idle() })
 	return c, b
 }
 
-func empty(tb testing.TB, c *Cache[int], b *budget.Budget) {
+// empty drops a cache and fails the test unless everything that was taken of it has been given back.
+func empty(tb ender, c *Cache[int]) {
 	tb.Helper()
 	c.loads.Wait()
-	if got := b.Pinned(); got != 0 {
-		tb.Fatalf("got %d bytes pinned without a lease, want 0", got)
+	if c.budget.InUse() != c.Free()+c.Idle() {
+		tb.Errorf("got %d bytes of the budget held, want %d: those of free slots and idle chunks", c.budget.InUse(), c.Free()+c.Idle())
 	}
 	c.Drop()
-	if got := c.Stats(); got.OpenLeases != 0 || got.LoadsActive != 0 || got.Bytes != 0 || b.InUse() != 0 {
-		tb.Fatalf("left over: %+v and %d bytes of the budget, want nothing", got, b.InUse())
+	s := c.Stats()
+	for what, got := range map[string]int64{
+		"open leases": s.OpenLeases, "active loads": s.LoadsActive, "chunks": s.Chunks, "bytes of chunks": s.Bytes, "free bytes": s.FreeBytes,
+		"bytes of the budget": c.budget.InUse(), "waits for memory": int64(c.budget.Waiting()), "slots of the arena": int64(c.arena.used),
+		"mappings": int64(len(c.arena.all)), "entries": int64(len(c.entries)), "idle chunks": int64(c.idle.count()), "idle bytes": c.idle.bytes,
+	} {
+		if got != 0 {
+			tb.Errorf("everything was given back: got %d %s, want none", got, what)
+		}
 	}
 }
 
@@ -243,7 +262,6 @@ func concurrently(t *testing.T, due func(int) int64, soon *atomic.Int64) {
 		})
 	}
 	wg.Wait()
-	empty(t, c, b)
 	if got := b.Peak(); got > b.Total() {
 		t.Errorf("got a peak of %d, want at most %d", got, b.Total())
 	}
@@ -251,8 +269,7 @@ func concurrently(t *testing.T, due func(int) int64, soon *atomic.Int64) {
 
 func TestLoadEndsWithItsLastWaiter(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		c, b := newCache(t, 1<<20)
-		defer empty(t, c, b)
+		c, _ := newCache(t, 1<<20)
 		ended := make(chan struct{})
 		started := 0
 		req := asking{[]Chunk[int]{{Key: 1, Size: 100}}, Request[int]{Load: func(ctx context.Context, _ []*Fill[int]) error {
@@ -290,8 +307,7 @@ func TestLoadEndsWithItsLastWaiter(t *testing.T) {
 
 func TestNewcomerDoesNotJoinADyingLoad(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		c, b := newCache(t, 1<<20)
-		defer empty(t, c, b)
+		c, _ := newCache(t, 1<<20)
 		slow := make(chan struct{})
 		ctx, leave := context.WithCancel(t.Context())
 		go func() {
@@ -317,7 +333,7 @@ func TestNewcomerDoesNotJoinADyingLoad(t *testing.T) {
 }
 
 func TestFreedSlotsArePoisonedAndLeasesCloseOnce(t *testing.T) {
-	c, b := newCache(t, 1<<20)
+	c, _ := newCache(t, 1<<20)
 	l, err := acquire(t.Context(), c, asking{[]Chunk[int]{{Key: 7, Size: 1000}}, Request[int]{Load: load}})
 	if err != nil {
 		t.Fatal(err)
@@ -336,7 +352,6 @@ func TestFreedSlotsArePoisonedAndLeasesCloseOnce(t *testing.T) {
 		}()
 		l.Close()
 	}()
-	empty(t, c, b)
 }
 
 // No load takes the memory of chunks that readers come for sooner, but who waits for memory gets it.
@@ -370,7 +385,6 @@ func TestALoadTakesNoMemoryOfWhatIsDueSooner(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Release()
-	empty(t, c, b)
 }
 
 func TestObjectsStayWithinTheirBytes(t *testing.T) {
@@ -436,9 +450,9 @@ func TestObjectsInAFullBudget(t *testing.T) {
 	})
 }
 
-func hit(tb testing.TB, n int, due func(int) int64) (func(), func()) {
+func hit(tb testing.TB, n int, due func(int) int64) func() {
 	tb.Helper()
-	c, b := newCacheWith(tb, 64<<20, Config{}, due)
+	c, _ := newCacheWith(tb, 64<<20, Config{}, due)
 	req := asking{Request: Request[int]{Load: load}}
 	for k := range n {
 		req.Wants = append(req.Wants, Chunk[int]{Key: k, Size: 100 << 10})
@@ -453,7 +467,7 @@ func hit(tb testing.TB, n int, due func(int) int64) (func(), func()) {
 	for k := range n {
 		again.Chunks = append(again.Chunks, k)
 	}
-	do := func() {
+	return func() {
 		wait, err := c.Start(ctx, again)
 		if err != nil {
 			tb.Fatal(err)
@@ -464,22 +478,19 @@ func hit(tb testing.TB, n int, due func(int) int64) (func(), func()) {
 		}
 		l.Close()
 	}
-	return do, func() { empty(tb, c, b) }
 }
 
 func TestACacheHitAllocatesLittle(t *testing.T) {
-	do, done := hit(t, 1, func(k int) int64 { return int64(k) })
+	do := hit(t, 1, func(k int) int64 { return int64(k) })
 	if got := testing.AllocsPerRun(100, do); got > 8 {
 		t.Errorf("got %v allocations for a hit, want at most 8", got)
 	}
-	done()
 }
 
 func BenchmarkCacheHit(b *testing.B) {
 	for _, n := range []int{1, 32} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			do, done := hit(b, n, nil)
-			defer done()
+			do := hit(b, n, nil)
 			b.ReportAllocs()
 			for b.Loop() {
 				do()

@@ -58,7 +58,7 @@ func newModel(t *rapid.T, known bool) *model {
 	if known {
 		due = func(k int) int64 { return Soon + 1 + m.due[k] }
 	}
-	m.known, m.cache = known, opened(Config{Budget: m.budget, Debug: true}, due)
+	m.known, m.cache = known, opened(t, Config{Budget: m.budget, Debug: true}, due)
 	tableOf(m.cache).of.Gone = func(k int, _ bool) { m.evicted = append(m.evicted, k) }
 	return m
 }

@@ -15,7 +15,7 @@ import (
 // A table finds a chunk from when its load begins until it is evicted or its load has failed, however that ended.
 func TestATableFindsWhatIsThere(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		c := opened(Config{Budget: budget.New(2*Cost(100), 0)}, nil)
+		c := opened(t, Config{Budget: budget.New(2*Cost(100), 0)}, nil)
 		table := tableOf(c)
 		publish := func(_ context.Context, fills []*Fill[int]) error {
 			k := fills[0].Key()
@@ -200,7 +200,7 @@ func TestATableIsClosed(t *testing.T) {
 
 // The last choice of chunks to evict remembers those that went: they must not hold a table that is closed.
 func TestAnEvictedChunkHoldsNoTable(t *testing.T) {
-	c := opened(Config{Budget: budget.New(3*Cost(100), 0)}, nil)
+	c := opened(t, Config{Budget: budget.New(3*Cost(100), 0)}, nil)
 	for k := range 6 {
 		l, err := acquire(t.Context(), c, asking{[]Chunk[int]{{Key: k, Size: 100}}, Request[int]{Load: load}})
 		if err != nil {

@@ -125,6 +125,7 @@ func TestVictimsAmongMany(t *testing.T) {
 		var n name
 		binary.LittleEndian.PutUint64(n[:], ref*0x9e3779b97f4a7c15)
 		c.entries[n] = entry{size: block, ref: ref}
+		c.bytes += block
 	}
 	for range 100 {
 		if got := c.choose(block, coming); len(got) != 1 || got[0].ref < chunks/2 {

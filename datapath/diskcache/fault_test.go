@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/internal/bubble"
+	"github.com/millrace-data/millrace/internal/leaks"
 )
 
 // faulty fails chosen calls to the file system.
@@ -61,6 +62,7 @@ func byNumber(ref uint64) time.Duration { return time.Hour >> (2 * ref) }
 // with each part of a write done. Whatever fails, no wrong byte is served, no file is left over that is not on the list,
 // and once the fault is over the cache works again, also after a restart.
 func TestFaultAtEveryCall(t *testing.T) {
+	leaks.Check(t)
 	for name, fault := range map[string]struct {
 		err  error
 		part int
@@ -90,7 +92,7 @@ func faultAt(t *testing.T, at int, fault error, part int, last bool) (reached bo
 	bubble.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		cfg := Config{Dir: dir, MaxBytes: 4 * block}
-		c := open(t, cfg, byNumber)
+		c := opened(t, cfg, byNumber)
 		f := &faulty{part: part}
 		f.fails = func(call int, _ step) error {
 			if call == at || last && call > at {
@@ -114,7 +116,7 @@ func faultAt(t *testing.T, at int, fault error, part int, last bool) (reached bo
 		wantThere(t, c, 9, 3000, true)
 		bytes := c.Stats().Bytes
 		c.Close()
-		c = open(t, cfg, byNumber)
+		c = opened(t, cfg, byNumber)
 		defer c.Close()
 		if s := c.Stats(); s.Bytes > bytes || s.Bytes > cfg.MaxBytes {
 			t.Errorf("%v at call %d: got %d bytes after a restart, want the %d of before at most", fault, at, s.Bytes, bytes)

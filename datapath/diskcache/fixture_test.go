@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/millrace-data/millrace/internal/leaks"
 )
 
 // chunkOf returns chunk i of a test, of n bytes, and its key.
@@ -24,7 +26,14 @@ func chunkOf(i, n int) (Key, []byte) {
 
 const fixtureDataset = "s3://bucket/photos"
 
+// open opens a cache, and checks at the end of the test that nothing of it is left. Tests that run in parallel use opened.
 func open(t testing.TB, cfg Config, next ...func(uint64) time.Duration) *Cache {
+	t.Helper()
+	leaks.Check(t)
+	return opened(t, cfg, next...)
+}
+
+func opened(t testing.TB, cfg Config, next ...func(uint64) time.Duration) *Cache {
 	t.Helper()
 	if cfg.Datasets == nil {
 		cfg.Datasets = []string{fixtureDataset}
@@ -39,7 +48,20 @@ func open(t testing.TB, cfg Config, next ...func(uint64) time.Duration) *Cache {
 	for _, f := range next {
 		c.Follow(f)
 	}
+	t.Cleanup(func() { c.idle(t) })
 	return c
+}
+
+// idle fails the test if a file is being written or removed, or if the sum of bytes is not that of the list.
+func (c *Cache) idle(t testing.TB) {
+	t.Helper()
+	var bytes int64
+	for _, e := range c.entries {
+		bytes += e.size
+	}
+	if len(c.busy) != 0 || c.writing.Load() != 0 || c.bytes != bytes {
+		t.Errorf("got %d busy files, %d bytes being written, a sum of %d bytes; want none, none and %d", len(c.busy), c.writing.Load(), c.bytes, bytes)
+	}
 }
 
 func mustWrite(t testing.TB, c *Cache, i, n int) Key {

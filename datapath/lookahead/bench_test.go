@@ -14,7 +14,7 @@ func BenchmarkAsked(b *testing.B) {
 		b.Run(fmt.Sprintf("step=%d", step), func(b *testing.B) {
 			d := newData(4096, 128)
 			p := d.plan(b, shuffle.Slot, 128, 1)
-			r := New(Config{Budget: 1000})
+			r := newReaders(b, Config{Budget: 1000})
 			e, now := p.Epoch(0), begin()
 			for i := uint64(0); b.Loop(); i++ {
 				now = now.Add(time.Millisecond)
@@ -30,7 +30,7 @@ func BenchmarkAsked(b *testing.B) {
 func BenchmarkScale(b *testing.B) {
 	for _, c := range []struct{ readers, plans uint64 }{{1, 1}, {64, 64}, {1000, 64}} {
 		d := newData(1_000_000, 256)
-		r := New(Config{Budget: 8192})
+		r := newReaders(b, Config{Budget: 8192})
 		cursors := make([]shuffle.Cursor, c.readers)
 		plans := make([]*shuffle.Plan, c.plans)
 		epochs := make([]*shuffle.Epoch, c.plans)

@@ -24,7 +24,7 @@ func (r *Readers) dues(d Dataset) map[int]time.Duration {
 // In stored order chunk c holds positions 10c to 10c+10.
 func TestDueIsWhenTheFirstReaderComes(t *testing.T) {
 	d := newData(40, 10)
-	r := New(Config{Budget: 10})
+	r := newReaders(t, Config{Budget: 10})
 	if got := r.Due(d, 0); got != Never {
 		t.Errorf("without readers: got %v, want never", got)
 	}
@@ -59,7 +59,7 @@ func TestDueIsWhenTheFirstReaderComes(t *testing.T) {
 // First tells what all readers together tell where that is later than enough, and else that it is not.
 func TestFirstTellsWhatIsLaterThanEnough(t *testing.T) {
 	d := newData(400, 10)
-	r := New(Config{Budget: 10})
+	r := newReaders(t, Config{Budget: 10})
 	all := make([]Coming, d.chunks) // what each reader tells alone, put together
 	for c := range all {
 		all[c].Due = Never
@@ -67,7 +67,7 @@ func TestFirstTellsWhatIsLaterThanEnough(t *testing.T) {
 	for seed := range uint64(6) {
 		p := d.plan(t, shuffle.Slot, 16, seed)
 		for i := range uint64(3) {
-			alone, cursor := New(Config{Budget: 10}), at(p, i, 1000*(3-i)+100*seed, 10)
+			alone, cursor := newReaders(t, Config{Budget: 10}), at(p, i, 1000*(3-i)+100*seed, 10)
 			r.read(d, cursor, begin())
 			alone.read(d, cursor, begin())
 			for c := range all {
@@ -103,7 +103,7 @@ func TestWhatStaysComesEvenly(t *testing.T) {
 	p := d.plan(t, shuffle.Window, 4, 1)
 	var kept []map[int]bool
 	for epoch := range uint64(3) {
-		r := New(Config{Budget: 2})
+		r := newReaders(t, Config{Budget: 2})
 		r.read(d, at(p, epoch, 3990, 10), begin()) // all but the last window's chunks were read
 		due := r.dues(d)
 		chunks := slices.SortedFunc(maps.Keys(due), func(a, b int) int { return cmp.Compare(due[a], due[b]) })

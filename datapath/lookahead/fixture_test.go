@@ -36,6 +36,51 @@ func (d *data) plan(t testing.TB, name string, window, seed uint64) *shuffle.Pla
 	return p
 }
 
+// newReaders returns a table without readers. At the end of the test its sums must be those of the readers and ranks that are left, no
+// request may be open, and no data set may leave anything when it is dropped.
+func newReaders(tb testing.TB, cfg Config) *Readers {
+	tb.Helper()
+	r := New(cfg)
+	tb.Cleanup(func() {
+		r.unopened(tb)
+		for _, x := range slices.Clone(r.all) {
+			r.Drop(x.dataset)
+		}
+		if len(r.all)+len(r.plans)+len(r.lacking)+len(*r.known.Load()) > 0 || r.held != 0 {
+			tb.Errorf("all data sets are dropped: got %d readers of %d plans, %d of them known and %d that lack an epoch, and %d bytes held; want none",
+				len(r.all), len(r.plans), len(*r.known.Load()), len(r.lacking), r.held)
+		}
+	})
+	return r
+}
+
+// unopened fails the test unless all requests have ended, and what the table adds up is what its readers are.
+func (r *Readers) unopened(tb testing.TB) {
+	tb.Helper()
+	at := map[*reader]int{}
+	for _, key := range r.ranks.Keys() {
+		k, _ := r.ranks.Peek(key)
+		if k.open != 0 || k.clock.open != 0 || k.clock.missing != 0 {
+			tb.Errorf("rank %d: got %d open requests, %d of them on its clock, %d that wait for bytes; want none", key.rank, k.open, k.clock.open, k.clock.missing)
+		}
+		at[k.reader]++
+	}
+	known := 0
+	for _, readers := range *r.known.Load() {
+		known += len(readers)
+	}
+	if known != len(r.all) {
+		tb.Errorf("got %d readers published of %d", known, len(r.all))
+	}
+	for _, x := range r.all {
+		forgotten := r.ranks.Len() == maxRanks // the table of ranks has forgotten some
+		if x.reading != 0 || x.ranks != at[x] && !forgotten || len(x.missed) > lateBatches {
+			tb.Errorf("reader of %v: got %d open requests, %d ranks of %d that stand there, %d missed batches; want none, all and %d at most",
+				x.at.Plan.Params(), x.reading, x.ranks, at[x], len(x.missed), lateBatches)
+		}
+	}
+}
+
 // at is a cursor of rank 0 of 1.
 func at(p *shuffle.Plan, epoch, first, size uint64) shuffle.Cursor {
 	return shuffle.Cursor{Plan: p, Epoch: p.Epoch(epoch), First: first, End: min(first+size, p.Samples()), BatchSize: size}

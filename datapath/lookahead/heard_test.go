@@ -9,15 +9,15 @@ import (
 )
 
 // share is a table of readers of which this gateway keeps every n-th chunk only.
-func shareOf(n *int, budget int64) *Readers {
-	return New(Config{Budget: budget, Mine: func(_ Dataset, chunk int) bool { return chunk%*n == 0 }})
+func shareOf(tb testing.TB, n *int, budget int64) *Readers {
+	return newReaders(tb, Config{Budget: budget, Mine: func(_ Dataset, chunk int) bool { return chunk%*n == 0 }})
 }
 
 // What another gateway keeps is not expected, not needed and never next: so the memory reaches that much farther.
 func TestOnlyWhatIsKeptHereIsLookedAheadFor(t *testing.T) {
 	d := newData(400, 10)
 	for _, n := range []int{1, 2, 8} {
-		r := shareOf(&n, 10)
+		r := shareOf(t, &n, 10)
 		p := d.plan(t, shuffle.None, 0, 0)
 		now := begin()
 		for batch := range uint64(20) {
@@ -49,7 +49,7 @@ func TestOnlyWhatIsKeptHereIsLookedAheadFor(t *testing.T) {
 func TestReownedReadersComeForOtherChunks(t *testing.T) {
 	d := newData(400, 10)
 	n := 4
-	r := shareOf(&n, 10)
+	r := shareOf(t, &n, 10)
 	p := d.plan(t, shuffle.None, 0, 0)
 	r.read(d, at(p, 0, 0, 5), begin())
 	if r.Expected(d, 1) || !r.Expected(d, 4) || r.Due(d, 1) != Never {
@@ -67,7 +67,7 @@ func TestReownedReadersComeForOtherChunks(t *testing.T) {
 // for first, wherever he is.
 func TestAReaderElsewhereIsLookedAheadFor(t *testing.T) {
 	d := newData(400, 10)
-	r := New(Config{Budget: 100})
+	r := newReaders(t, Config{Budget: 100})
 	here, there := d.plan(t, shuffle.Window, 8, 1), d.plan(t, shuffle.Window, 8, 2)
 	now := pace(r, d, here, 5, time.Second, 0, begin()) // 10 samples a second
 	r.Heard(d, at(there, 0, 100, 10), 10*time.Millisecond, now)
@@ -105,7 +105,7 @@ func TestAReaderElsewhereIsLookedAheadFor(t *testing.T) {
 // those who were here have.
 func TestRanksHereAndElsewhereAreOneReader(t *testing.T) {
 	d := newData(400, 10)
-	r := New(Config{Budget: 100})
+	r := newReaders(t, Config{Budget: 100})
 	p := d.plan(t, shuffle.Window, 8, 1)
 	now := pace(r, d, p, 5, time.Second, 0, begin())
 	elsewhere := at(p, 0, 50, 10)
@@ -134,7 +134,7 @@ func TestRanksHereAndElsewhereAreOneReader(t *testing.T) {
 // An order without locality says nothing of what comes next, whoever reads it.
 func TestAReaderElsewhereWithoutLocality(t *testing.T) {
 	d := newData(40, 10)
-	r := New(Config{Budget: 100})
+	r := newReaders(t, Config{Budget: 100})
 	if r.Heard(d, at(d.plan(t, shuffle.Full, 0, 1), 0, 0, 10), time.Second, begin()); len(r.all) != 0 {
 		t.Errorf("got %d readers, want none", len(r.all))
 	}
@@ -143,7 +143,7 @@ func TestAReaderElsewhereWithoutLocality(t *testing.T) {
 // A visit tells where its reader stands as long as that is there.
 func TestAVisitTellsWhereItsReaderStands(t *testing.T) {
 	d := newData(40, 10)
-	r := New(Config{Budget: 100})
+	r := newReaders(t, Config{Budget: 100})
 	p := d.plan(t, shuffle.Window, 2, 1)
 	v := r.read(d, at(p, 0, 0, 10), begin())
 	r.read(d, at(p, 0, 10, 10), begin())

@@ -53,7 +53,7 @@ func expectHomes(t *testing.T, r *Readers, d *data, p *shuffle.Plan, now time.Ti
 func TestOnlyWhatIsAtHomeIsLookedAheadFor(t *testing.T) {
 	d := newData(400, 10)
 	p := d.plan(t, shuffle.Slot, 64, 1)
-	r := New(Config{Budget: 200})
+	r := newReaders(t, Config{Budget: 200})
 	now := begin()
 	r.homeRead(d, p, 2, 0, now) // ranks 2 and 3 are group 1
 	expectHomes(t, r, d, p, now, 1)
@@ -87,7 +87,7 @@ func comesLikeDue(r *Readers, d *data, v *Visit) bool {
 func TestAContiguousShareComesForEverything(t *testing.T) {
 	d := newData(400, 10)
 	p := d.plan(t, shuffle.Slot, 64, 1)
-	r := New(Config{Budget: 200})
+	r := newReaders(t, Config{Budget: 200})
 	now := begin()
 	r.homeRead(d, p, 2, 0, now)
 	r.read(d, at(p, 0, 0, 64), now)
@@ -99,7 +99,7 @@ func TestOwnersLookAheadForAllHomes(t *testing.T) {
 	d := newData(400, 10)
 	p := d.plan(t, shuffle.Slot, 64, 1)
 	n := 1
-	r := shareOf(&n, 200)
+	r := shareOf(t, &n, 200)
 	now := begin()
 	r.homeRead(d, p, 2, 0, now)
 	expectHomes(t, r, d, p, now, 0, 1, 2, 3)

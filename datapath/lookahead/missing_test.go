@@ -28,7 +28,7 @@ func pace(r *Readers, d Dataset, p *shuffle.Plan, batches uint64, think, wait ti
 func TestDeadlinesFollowDemand(t *testing.T) {
 	for _, wait := range []time.Duration{0, 300 * time.Millisecond} {
 		fast, slow := newData(400, 10), newData(400, 10)
-		r := New(Config{Budget: 1000})
+		r := newReaders(t, Config{Budget: 1000})
 		p := fast.plan(t, shuffle.None, 0, 0)
 		now := pace(r, slow, p, 4, 400*time.Millisecond, 0, begin())
 		pace(r, fast, p, 4, 100*time.Millisecond, wait, now)
@@ -62,7 +62,7 @@ func TestDeadlinesFollowDemand(t *testing.T) {
 // Ranks that train together wait for the one that waits for its data. That is no reason to bring it later.
 func TestRanksThatWaitForOneAnotherAreNotSlow(t *testing.T) {
 	d := newData(400, 10)
-	r := New(Config{Budget: 1000})
+	r := newReaders(t, Config{Budget: 1000})
 	p := d.plan(t, shuffle.None, 0, 0)
 	now := begin()
 	const compute, stall = 100 * time.Millisecond, time.Second
@@ -92,7 +92,7 @@ func TestRanksThatWaitForOneAnotherAreNotSlow(t *testing.T) {
 // A chunk that several readers need is listed once when it is on its way, with the first deadline.
 func TestReadersOfOneEpochShareTheirChunks(t *testing.T) {
 	d := newData(400, 10)
-	r := New(Config{Budget: 30})
+	r := newReaders(t, Config{Budget: 30})
 	p := d.plan(t, shuffle.None, 0, 0)
 	for _, first := range []uint64{0, 100} { // ten chunks apart
 		r.read(d, at(p, 0, first, 10), begin())
@@ -116,7 +116,7 @@ func TestReadersOfOneEpochShareTheirChunks(t *testing.T) {
 // until a chunk is lost, and what was passed over comes again.
 func TestCursorStandsAtTheFirstMissingChunk(t *testing.T) {
 	d := newData(400, 10)
-	r := New(Config{Budget: 1000})
+	r := newReaders(t, Config{Budget: 1000})
 	p := d.plan(t, shuffle.None, 0, 0)
 	r.read(d, at(p, 0, 0, 10), begin())
 	for n := range r.Missing() {
@@ -145,7 +145,7 @@ func TestCursorStandsAtTheFirstMissingChunk(t *testing.T) {
 func TestSoonReachesIntoTheNextEpoch(t *testing.T) {
 	d := newData(40, 10)
 	for name, window := range map[string]uint64{shuffle.None: 0, shuffle.Window: 4, shuffle.Slot: 4} {
-		r := New(Config{Budget: 1000})
+		r := newReaders(t, Config{Budget: 1000})
 		p := d.plan(t, name, window, 3)
 		now := begin()
 		r.read(d, at(p, 0, 380, 10), now)
@@ -168,7 +168,7 @@ func TestSoonReachesIntoTheNextEpoch(t *testing.T) {
 // What is left of a chunk counts from where the reader stands.
 func TestNeedsSayWhatIsLeft(t *testing.T) {
 	d := newData(80, 100)
-	r := New(Config{Budget: 1000})
+	r := newReaders(t, Config{Budget: 1000})
 	p := d.plan(t, shuffle.Window, 2, 3)
 	r.read(d, at(p, 0, 190, 10), begin()) // 200 positions of two chunks
 	for _, n := range r.missing()[:3] {
@@ -193,7 +193,7 @@ func TestWhatABatchNeedsIsExpected(t *testing.T) {
 		cursors = append(cursors, at(d.plan(t, shuffle.Slot, 2, i), 0, 0, 10))
 	}
 	for _, step := range []uint64{1, 4} { // batches from request to request
-		r := New(Config{Budget: 5})
+		r := newReaders(t, Config{Budget: 5})
 		for batch := range uint64(batches) {
 			for i, at := range cursors {
 				at.First = 10 * batch * step

@@ -10,7 +10,7 @@ import (
 // A reader that comes back before anybody else missed it is the same one.
 func TestReaderThatComesBackIsTheSame(t *testing.T) {
 	d := newData(4, 10)
-	r := New(Config{Budget: 100})
+	r := newReaders(t, Config{Budget: 100})
 	p := d.plan(t, shuffle.None, 0, 7)
 	now := begin()
 	for i, pause := range []time.Duration{0, time.Millisecond, time.Hour} {
@@ -24,7 +24,7 @@ func TestReaderThatComesBackIsTheSame(t *testing.T) {
 // A plan that was dropped and prepared again is the same plan, so its reader is the same.
 func TestReaderKeepsItsPlaceWhenItsPlanIsPreparedAgain(t *testing.T) {
 	d := newData(4, 10)
-	r := New(Config{Budget: 100})
+	r := newReaders(t, Config{Budget: 100})
 	for i, seed := range []uint64{7, 7, 8} {
 		p := d.plan(t, shuffle.Window, 2, seed)
 		if first, want := r.read(d, at(p, 0, uint64(i), 1), begin()).First, i != 1; first != want {
@@ -53,7 +53,7 @@ func TestReadersKeepFewLargePlans(t *testing.T) {
 	} {
 		chunks, want := c.chunks, c.want
 		d := newData(chunks, 10)
-		r := New(Config{Budget: 100, Plans: 2 << 20})
+		r := newReaders(t, Config{Budget: 100, Plans: 2 << 20})
 		var plans []*shuffle.Plan
 		for seed := range uint64(readerLimit + 10) {
 			plans = append(plans, d.plan(t, c.order, min(2, uint64(chunks)), seed))
@@ -80,7 +80,7 @@ func TestReadersKeepFewLargePlans(t *testing.T) {
 // Jobs that read one plan keep it alive together.
 func TestReadersOfOnePlanShareIt(t *testing.T) {
 	d := newData(1000, 10)
-	r := New(Config{Budget: 100, Plans: 5 * epochHolds * 1000})
+	r := newReaders(t, Config{Budget: 100, Plans: 5 * epochHolds * 1000})
 	p := d.plan(t, shuffle.Window, 2, 0)
 	for i := range uint64(6) {
 		r.read(d, at(p, 0, 1000*i, 1), begin())
@@ -93,7 +93,7 @@ func TestReadersOfOnePlanShareIt(t *testing.T) {
 // Whoever waits for bytes has not gone, and who was announced makes room for those who have come.
 func TestWhoMakesRoomForANewReader(t *testing.T) {
 	d := newData(100, 10)
-	r := New(Config{Budget: 100, Plans: 2 * epochHolds * 100})
+	r := newReaders(t, Config{Budget: 100, Plans: 2 * epochHolds * 100})
 	now := begin()
 	plan := func(seed uint64) shuffle.Cursor { return at(d.plan(t, shuffle.Window, 2, seed), 0, 0, 1) }
 	r.Announce(d, plan(1), now)
@@ -118,7 +118,7 @@ func TestWhoMakesRoomForANewReader(t *testing.T) {
 // However many ask, the table of ranks stays small.
 func TestRanksAreBounded(t *testing.T) {
 	d := newData(4, 1)
-	r := New(Config{Budget: 100})
+	r := newReaders(t, Config{Budget: 100})
 	p := d.plan(t, shuffle.None, 0, 0)
 	for rank := range uint64(maxRanks + 10) {
 		c := at(p, 0, 0, 4)
@@ -140,7 +140,7 @@ func TestRanksAreBounded(t *testing.T) {
 // The ranks of one job, some of them a little behind, are one reader; what the last of them needs stays.
 func TestRankALittleBehindKeepsItsChunks(t *testing.T) {
 	d := newData(40, 10)
-	r := New(Config{Budget: 20})
+	r := newReaders(t, Config{Budget: 20})
 	p := d.plan(t, shuffle.None, 0, 0)
 	for batch := range uint64(10) {
 		for rank := range uint64(2) {
@@ -170,7 +170,7 @@ func TestStragglerKeepsItsChunks(t *testing.T) {
 	d := newData(60, 10)
 	p := d.plan(t, shuffle.None, 0, 0)
 	for _, behind := range []uint64{0, 6} {
-		r := New(Config{Budget: 17})
+		r := newReaders(t, Config{Budget: 17})
 		for batch := range uint64(20) {
 			for _, late := range []uint64{0, behind} {
 				c := at(p, 0, 10*(batch-min(batch, late)), 10)
@@ -201,7 +201,7 @@ func TestReadersThatHaveGoneAreForgotten(t *testing.T) {
 		"slow":                 {5, time.Second, false, readerGaps * time.Second},
 		"asked once, and left": {1, 0, true, readerLeft},
 	} {
-		r := New(Config{Budget: 1000})
+		r := newReaders(t, Config{Budget: 1000})
 		now := begin()
 		for i := range c.batches {
 			if i > 0 {
@@ -229,7 +229,7 @@ func TestReadersThatHaveGoneAreForgotten(t *testing.T) {
 func TestTwinsAreTwoReaders(t *testing.T) {
 	d := newData(400, 10)
 	p := d.plan(t, shuffle.None, 0, 0)
-	r := New(Config{Budget: 1000})
+	r := newReaders(t, Config{Budget: 1000})
 	now := begin()
 	for i := range uint64(100) {
 		now = now.Add(100 * time.Millisecond)
@@ -245,7 +245,7 @@ func TestTwinsAreTwoReaders(t *testing.T) {
 func TestAnnouncedReaderIsWaitedFor(t *testing.T) {
 	d := newData(400, 10)
 	p := d.plan(t, shuffle.None, 0, 0)
-	r := New(Config{Budget: 1000})
+	r := newReaders(t, Config{Budget: 1000})
 	now := begin()
 	for _, first := range []uint64{0, 500, 2000} { // as far as was brought
 		r.Announce(d, at(p, 0, first, 10), now)
@@ -276,7 +276,7 @@ func TestAnnouncedReaderIsWaitedFor(t *testing.T) {
 func TestLateRequestIsNoReaderOfItsOwn(t *testing.T) {
 	d := newData(100, 10)
 	p := d.plan(t, shuffle.None, 0, 0)
-	r := New(Config{Budget: 100})
+	r := newReaders(t, Config{Budget: 100})
 	for batch := range uint64(40) {
 		if batch != 15 {
 			r.read(d, at(p, 0, 10*batch, 10), begin())
@@ -294,7 +294,7 @@ func TestLateRequestIsNoReaderOfItsOwn(t *testing.T) {
 
 // What is known of a data set goes at once, also an epoch that is about to be prepared; of others nothing does.
 func TestDropForgetsADataSet(t *testing.T) {
-	r := New(Config{Budget: 100})
+	r := newReaders(t, Config{Budget: 100})
 	goes, stays := newData(40, 10), newData(40, 10)
 	for _, d := range []*data{goes, stays} {
 		p := d.plan(t, shuffle.Window, 4, 1)
@@ -325,11 +325,11 @@ func TestDropForgetsADataSet(t *testing.T) {
 
 // Requests of one rank may look at the clock before another one ends, and be noted after that: nobody thinks for less than no time.
 func TestNobodyThinksForLessThanNoTime(t *testing.T) {
-	r := New(Config{Budget: 100})
+	r := newReaders(t, Config{Budget: 100})
 	d := newData(40, 10)
 	p := d.plan(t, shuffle.Window, 4, 1)
 	r.read(d, at(p, 0, 0, 10), begin().Add(time.Second))
-	if v := r.Asked(d, at(p, 0, 10, 10), begin()); v.Think != 0 {
+	if v := r.read(d, at(p, 0, 10, 10), begin()); v.Think != 0 {
 		t.Errorf("got %v of thinking, want none", v.Think)
 	}
 }

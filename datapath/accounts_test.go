@@ -1,0 +1,90 @@
+package datapath
+
+import (
+	"testing"
+	"time"
+
+	"github.com/millrace-data/millrace/datapath/lookahead"
+)
+
+// finish closes a path and fails the test unless everything that was taken has been given back.
+func finish(tb testing.TB, p *Path) {
+	tb.Helper()
+	p.Close()
+	held := p.holdings()
+	for what, got := range held {
+		if got != 0 {
+			tb.Errorf("path is closed: got %d %s, want none", got, what)
+		}
+	}
+	if got := p.Stats(); got.BudgetPeak > got.BudgetTotal {
+		tb.Errorf("got a peak of %d bytes in a budget of %d", got.BudgetPeak, got.BudgetTotal)
+	}
+}
+
+// holdings counts what a closed path still holds.
+func (p *Path) holdings() map[string]int64 {
+	c := p.cache.Stats()
+	held := map[string]int64{
+		"open leases": c.OpenLeases, "active loads": c.LoadsActive, "cached bytes": c.Bytes, "free bytes of slots": c.FreeBytes,
+		"bytes of the budget": p.budget.InUse(), "waits for memory": int64(p.budget.Waiting()),
+		"reads of first batches": p.ownReads.Load(), "bytes of hot samples": p.hot.held(),
+		"turns to decode": 1 - int64(len(p.decoding.kept)), "uses of sources": p.uses(), "readers": p.following(),
+	}
+	if !p.askLimit.bytes.TryAcquire(p.askLimit.max) {
+		held["turns to ask owners"] = 1
+	} else {
+		p.askLimit.bytes.Release(p.askLimit.max)
+	}
+	p.flights.Range(func(any, any) bool { held["reads ahead"]++; return true })
+	p.ahead.mu.Lock()
+	held["bytes of runs"], held["ranks with runs"] = p.ahead.held, int64(len(p.ahead.ranks))
+	p.ahead.mu.Unlock()
+	gates := map[string]*gate{"store": p.gate, "first batches": p.first, "samples that are objects": p.lone}
+	if p.disk != nil {
+		gates["disk"] = &p.disk.gate
+		p.disk.pace.mu.Lock()
+		held["reads of the disk"] = int64(len(p.disk.pace.open))
+		p.disk.pace.mu.Unlock()
+	}
+	for name, g := range gates {
+		for what, n := range g.holdings() {
+			held[what+" in the gate of "+name] = int64(n)
+		}
+	}
+	return held
+}
+
+// holdings counts the places of a gate that are taken, and the reads that wait for one.
+func (g *gate) holdings() map[string]int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return map[string]int{
+		"places of requests": g.demand, "places of reads ahead": g.ahead, "places of warming reads": g.warm, "paced reads": g.paced,
+		"waiting requests": len(g.queue), "waiting warming reads": len(g.later), "shares of stores": len(g.stores),
+	}
+}
+
+// uses counts the uses of all open sources.
+func (p *Path) uses() (n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.open {
+		n += s.uses.open.Load()
+	}
+	return n
+}
+
+// following counts the open sources with a reader that stays after an hour of silence: a read of it has not ended.
+func (p *Path) following() (n int64) {
+	p.readers.Forget(time.Now().Add(time.Hour))
+	for _, s := range p.open {
+		for chunk := range s.index.Chunks() {
+			if p.readers.Due(s, chunk) != lookahead.Never {
+				n++
+				break
+			}
+		}
+	}
+	return n
+}
