@@ -56,7 +56,9 @@ func survey(_ context.Context, l format.Listing, o format.Options) (*format.Data
 	if empty > 0 {
 		return nil, fmt.Errorf("%d objects without a byte, such as %s: remove them, or leave them out with --match '!NAME'", empty, last)
 	}
-	distinguish(d.Shards)
+	if err := distinguish(d.Shards); err != nil {
+		return nil, err
+	}
 	d.Scan = func(ctx context.Context, shard int, in io.Reader, out format.Sink) error {
 		key, ext := name(d.Shards[shard])
 		o := d.Shards[shard].Object

@@ -40,6 +40,10 @@ func TestSurveyRefuses(t *testing.T) {
 		"1 objects without a byte, such as b.jpg": {"a.jpg": []byte("a"), "b.jpg": nil},
 		"a.jpg (image) and a.txt (text) may not":  {"a.jpg": []byte("a"), "a.txt": []byte("b")},
 		"object b.dat: its name is not one":       {"a.jpg": []byte("a"), "b.dat": []byte("b")},
+		"objects c/a.b.jpg and c/a_b.jpg would have one key, c/a_b_jpg, in which a dot is an underscore: rename one of them, or leave it out with --match '!c/a_b.jpg'": {
+			"c/a.b.jpg": []byte("a"), "c/a0.jpg": []byte("b"), "c/a_b.jpg": []byte("c"),
+		},
+		"objects a.jpg and a_jpg.jpg would have one key, a_jpg,": {"a.jpg": []byte("a"), "a.png": []byte("b"), "a_jpg.jpg": []byte("c")},
 	} {
 		if _, err := files.Format().Survey(t.Context(), objects, format.Options{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
@@ -50,6 +54,19 @@ func TestSurveyRefuses(t *testing.T) {
 	}
 	if _, err := files.Format().Framing([]byte("{}")); err == nil {
 		t.Error("constants: got no error")
+	}
+}
+
+// TestSurvey_KeysAreUnique: where the dots of a name become underscores the name may meet another one, which stands anywhere in the listing.
+func TestSurvey_KeysAreUnique(t *testing.T) {
+	got, err := scantest.Scan(t.Context(), files.Format(), format.Options{}, scantest.Objects{"a.b.jpg": []byte("1"), "a0.jpg": []byte("2"), "a_b.png": []byte("3")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for object, want := range map[string]string{"a.b.jpg": "a_b_jpg", "a0.jpg": "a0", "a_b.png": "a_b_png"} {
+		if len(got[object]) != 1 || got[object][0].Key != want {
+			t.Errorf("%s: got %+v, want the key %s", object, got[object], want)
+		}
 	}
 }
 

@@ -2,7 +2,6 @@ package files
 
 import (
 	"fmt"
-	"path"
 	"strings"
 	"sync"
 
@@ -98,6 +97,9 @@ func split(name string) (key, ext string) {
 	if at == len(name) {
 		return name, ""
 	}
+	if base < at && strings.IndexByte(name[base+1:at], '.') < 0 { // as most are: no copy
+		return name[:at], name[at+1:]
+	}
 	return name[:base] + flat(name[base:at]), name[at+1:]
 }
 
@@ -121,38 +123,30 @@ func name(s format.Shard) (key, ext string) {
 	return key, ext
 }
 
-// distinguish marks the objects that differ by their extensions alone, such as a.jpg and a.png. In the order of keys they lie among those
-// that begin as they do up to the first dot.
-func distinguish(shards []format.Shard) {
-	stem := func(s format.Shard) string {
-		base := path.Base(s.Key)
-		at := strings.IndexByte(base[1:], '.') + 1
-		if at == 0 {
-			return s.Key
-		}
-		return s.Key[:len(s.Key)-len(base)+at]
-	}
-	for from := 0; from < len(shards); {
-		to := from + 1
-		for to < len(shards) && stem(shards[to]) == stem(shards[from]) {
-			to++
-		}
-		if to > from+1 {
-			mark(shards[from:to])
-		}
-		from = to
-	}
-}
-
-// mark marks those of some shards that have one key.
-func mark(shards []format.Shard) {
-	first := map[string]int{}
+// distinguish marks the objects that differ by their extensions alone, such as a.jpg and a.png, and refuses those of one key all the same, such as
+// a.b.jpg and a_b.jpg.
+func distinguish(shards []format.Shard) error {
+	first, marked := make(map[string]int, len(shards)), false
 	for i, s := range shards {
 		key, _ := split(s.Key)
 		if j, twice := first[key]; twice {
 			shards[i].Says, shards[j].Says = whole, whole
+			marked = true
 		} else {
 			first[key] = i
 		}
 	}
+	if !marked {
+		return nil
+	}
+	clear(first)
+	for i, s := range shards {
+		key, _ := name(s)
+		if j, twice := first[key]; twice {
+			other := shards[j].Key
+			return fmt.Errorf("objects %s and %s would have one key, %s, in which a dot is an underscore: rename one of them, or leave it out with --match '!%s'", other, s.Key, key, s.Key)
+		}
+		first[key] = i
+	}
+	return nil
 }
