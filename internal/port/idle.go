@@ -1,30 +1,35 @@
 package port
 
 import (
-	"container/list"
 	"crypto/tls"
 	"net"
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/millrace-data/millrace/internal/socket"
 )
 
-// idle knows the connections that are kept open between requests. Where a new one finds no place, the connection that
-// was idle longest gives way: connections that ask nothing must not lock out those who do.
+// silentTime is how long a new connection may take to send the head of its first request while no place is left.
+const silentTime = 250 * time.Millisecond
+
+// idle knows the connections that have no request: the silent ones, which have not sent a whole head yet (with TLS they may be in
+// their handshake), and those that are kept open between requests. Where a new connection finds no place, one of them gives way:
+// a silent one if there is any, else a kept one. Neither locks out clients that send requests.
 type idle struct {
 	listeners []*socket.Listener
 
-	mu    sync.Mutex // guards what follows
-	order list.List  // of net.Conn, longest idle first
-	at    map[net.Conn]*list.Element
-	ended bool // no connection stays open between requests any more
+	mu     sync.Mutex               // guards what follows
+	fresh  map[net.Conn]*time.Timer // silent for less than silentTime: they do not give way yet
+	silent queue
+	kept   queue
+	ended  bool // no connection stays open between requests any more
 }
 
-// shedIdle makes the idle connections of a server give way.
+// shedIdle makes the connections of a server that have no request give way.
 func shedIdle(s *http.Server, listeners []*socket.Listener) *idle {
-	i := &idle{listeners: listeners, at: map[net.Conn]*list.Element{}}
+	i := &idle{listeners: listeners, fresh: map[net.Conn]*time.Timer{}}
 	s.ConnState = i.changed
 	for _, ln := range listeners {
 		ln.Full = i.shed
@@ -32,47 +37,78 @@ func shedIdle(s *http.Server, listeners []*socket.Listener) *idle {
 	return i
 }
 
-// changed notes the state of a connection. It closes one that becomes idle while another waits for a place.
+// changed notes the state of a connection.
 func (i *idle) changed(c net.Conn, state http.ConnState) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if state == http.StateIdle && (i.ended || slices.ContainsFunc(i.listeners, (*socket.Listener).Waits)) {
+	if state == http.StateIdle && i.ended {
 		closeNow(c)
 		return
 	}
-	if e := i.at[c]; e != nil {
-		i.order.Remove(e)
-		delete(i.at, c)
+	if timer := i.fresh[c]; timer != nil {
+		timer.Stop()
+		delete(i.fresh, c)
 	}
-	if state == http.StateIdle {
-		i.at[c] = i.order.PushBack(c)
+	i.silent.remove(c)
+	i.kept.remove(c)
+	switch state { //nolint:exhaustive // in the other states a connection has a request, or is closed
+	case http.StateNew:
+		i.fresh[c] = time.AfterFunc(silentTime, func() { i.age(c) })
+	case http.StateIdle:
+		i.kept.add(c)
+		i.makeRoom()
 	}
 }
 
-// shed closes the connection that was idle longest.
+// age notes that a connection has been silent for silentTime.
+func (i *idle) age(c net.Conn) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.fresh[c] == nil { // it has sent a request meanwhile
+		return
+	}
+	delete(i.fresh, c)
+	i.silent.add(c)
+	i.makeRoom()
+}
+
+// makeRoom closes a connection if another one waits for a place. The caller holds mu, as in what follows.
+func (i *idle) makeRoom() {
+	if slices.ContainsFunc(i.listeners, (*socket.Listener).Waits) {
+		i.closeFirst()
+	}
+}
+
+// closeFirst closes the connection that gives way first.
+func (i *idle) closeFirst() {
+	c := i.silent.first()
+	if c == nil {
+		c = i.kept.first()
+	}
+	if c != nil {
+		i.silent.remove(c)
+		i.kept.remove(c)
+		closeNow(c)
+	}
+}
+
+// shed makes room for a connection that has found no place.
 func (i *idle) shed() {
 	i.mu.Lock()
 	defer i.mu.Unlock() // a request that begins meanwhile waits in changed, before its handler runs
-	oldest := i.order.Front()
-	if oldest == nil {
-		return
-	}
-	c := i.order.Remove(oldest).(net.Conn)
-	delete(i.at, c)
-	closeNow(c)
+	i.closeFirst()
 }
 
-// end closes the idle connections, and from now on each that becomes idle. The server would close
+// end closes the kept connections, and from now on each that becomes idle. The server would close
 // them too, but say goodbye to one after the other, and let nobody else in meanwhile.
 func (i *idle) end() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.ended = true
-	for e := i.order.Front(); e != nil; e = e.Next() {
-		closeNow(e.Value.(net.Conn))
+	for c := i.kept.first(); c != nil; c = i.kept.first() {
+		i.kept.remove(c)
+		closeNow(c)
 	}
-	i.order.Init()
-	clear(i.at)
 }
 
 // closeNow closes an idle connection at once. TLS would send a last word first, and wait five seconds for

@@ -16,25 +16,24 @@ const (
 	userTimeout    = 30 * time.Second // what is sent and not acknowledged for so long ends a connection
 )
 
-// Listener bounds the connections that are open at a time, and sets their sockets up. Above the bound new ones wait in the
-// kernel's queue.
+// Listener bounds the connections that are open at a time, and sets their sockets up. Above the bound one more waits in Accept for a place,
+// and others in the kernel's queue.
 type Listener struct {
 	net.Listener
 
-	// Full is called when a connection cannot be accepted since as many are open as may be. nil: nothing is called.
+	// Full is called when a new connection finds no place since as many are open as may be. nil: nothing is called.
 	Full func()
 
-	waits  atomic.Bool   // Accept waits for a place
+	waits  atomic.Bool   // a new connection waits for a place
 	spare  chan []byte   // memory for writes that are gathered
 	open   chan struct{} // one token for each open connection, of all listeners that share the bound
 	closed chan struct{}
 	once   sync.Once
 }
 
-// Limit lets listeners have n connections open at a time, all together. Each of them holds a place while it waits for a connection, so n
-// is as many as there are listeners at least.
+// Limit lets listeners have n connections open at a time, all together.
 func Limit(n int, listeners ...net.Listener) []*Listener {
-	open, spare := make(chan struct{}, max(n, len(listeners))), newSpare()
+	open, spare := make(chan struct{}, n), newSpare()
 	var limited []*Listener
 	for _, ln := range listeners {
 		limited = append(limited, &Listener{Listener: ln, open: open, closed: make(chan struct{}), spare: spare})
@@ -44,12 +43,12 @@ func Limit(n int, listeners ...net.Listener) []*Listener {
 
 // Accept waits for a connection, and for a place for it.
 func (l *Listener) Accept() (net.Conn, error) {
-	if err := l.place(); err != nil {
-		return nil, err
-	}
 	c, err := l.Listener.Accept()
 	if err != nil {
-		<-l.open
+		return nil, err
+	}
+	if err := l.place(); err != nil {
+		_ = c.Close()
 		return nil, err
 	}
 	if tcp, ok := c.(*net.TCPConn); ok {
@@ -85,7 +84,7 @@ func (l *Listener) place() error {
 	}
 }
 
-// Waits reports whether no more connections can be accepted.
+// Waits reports whether a new connection waits for a place.
 func (l *Listener) Waits() bool { return l.waits.Load() }
 
 // Close ends the listener and whoever waits in Accept.

@@ -54,7 +54,7 @@ func TestListenersShareTheirBound(t *testing.T) {
 		}
 		both = append(both, ln)
 	}
-	limited, accepted := Limit(1, both...), make(chan net.Conn) // 2: one for each listener
+	limited, accepted := Limit(2, both...), make(chan net.Conn)
 	for _, ln := range limited {
 		defer ln.Close()
 		go func() {
@@ -63,7 +63,7 @@ func TestListenersShareTheirBound(t *testing.T) {
 			}
 		}()
 	}
-	for i := range 6 {
+	for i := range 12 { // so many that both listeners have one that waits, whichever gets the places
 		client, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", both[i%2].Addr().String())
 		if err != nil {
 			t.Fatal(err)

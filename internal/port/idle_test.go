@@ -1,0 +1,230 @@
+package port
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/millrace-data/millrace/internal/bubble"
+	"github.com/millrace-data/millrace/internal/certs"
+	"github.com/millrace-data/millrace/internal/certs/certtest"
+)
+
+// pipes is a listener in memory, whose clients have the addresses that a test gives them.
+type pipes struct {
+	conns chan net.Conn
+	ended chan struct{}
+}
+
+func newPipes() *pipes { return &pipes{make(chan net.Conn, 1<<16), make(chan struct{})} }
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.ended:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	close(p.ended)
+	return nil
+}
+
+func (*pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80} }
+
+// from is a connection with the address of its client.
+type from struct {
+	net.Conn
+	address net.Addr
+}
+
+func (f from) RemoteAddr() net.Addr { return f.address }
+
+// dial connects from an address to the listener, and closes the connection after the test.
+func (p *pipes) dial(t *testing.T, address string) net.Conn {
+	near, far := net.Pipe()
+	t.Cleanup(func() { near.Close() })
+	p.conns <- from{far, &net.TCPAddr{IP: net.ParseIP(address), Port: 1}}
+	return near
+}
+
+// get sends a request and returns the answer's status, 0 without an answer.
+func get(c net.Conn, path string) int {
+	fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", path)
+	res, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		return 0
+	}
+	res.Body.Close()
+	return res.StatusCode
+}
+
+// closed reports whether the server has closed a connection. Nothing is read from it otherwise.
+func closed(c net.Conn) bool {
+	_ = c.SetReadDeadline(time.Now().Add(time.Millisecond))
+	defer c.SetReadDeadline(time.Time{})
+	_, err := c.Read(make([]byte, 1))
+	return err == io.EOF
+}
+
+// serveAdmin runs a test against an admin port, in a bubble. The path /busy is answered when the test closes leave.
+func serveAdmin(t *testing.T, secret *tls.Config, test func(t *testing.T, ln *pipes, leave chan struct{})) {
+	bubble.Test(t, func(t *testing.T) {
+		ln, leave, served := newPipes(), make(chan struct{}), make(chan error, 1)
+		h := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/busy" {
+				<-leave
+			}
+		})
+		ctx, end := context.WithCancel(t.Context())
+		go func() { served <- ServeAdmin(ctx, h, nil, zerolog.Nop(), ln, secret) }()
+		test(t, ln, leave)
+		end()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+const stranger, trainer = "192.0.2.1", "198.51.100.7"
+
+// TestServer_SilentConnectionsGiveWay: clients that open connections all the time and never send a whole request, from the address of the
+// probes too, keep no probe waiting for a second.
+func TestServer_SilentConnectionsGiveWay(t *testing.T) {
+	files, err := certs.NewPort(certtest.New(t).Issue(t, t.TempDir(), nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := files.Server()
+	for name, c := range map[string]struct {
+		secret *tls.Config
+		sends  string
+	}{
+		"send nothing":           {},
+		"send half a head":       {sends: "GET /healthz HTTP/1.1\r\nHost: "},
+		"send no TLS handshake":  {secret: served},
+		"send half a TLS record": {secret: served, sends: "\x16\x03\x01"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			serveAdmin(t, c.secret, func(t *testing.T, ln *pipes, _ chan struct{}) {
+				const perSecond = 40
+				answered := 0
+				for i := range 60 * perSecond {
+					silent := ln.dial(t, stranger)
+					go io.WriteString(silent, c.sends)
+					time.Sleep(time.Second / perSecond)
+					if i%perSecond != 0 {
+						continue
+					}
+					probe := ln.dial(t, stranger)
+					_ = probe.SetDeadline(time.Now().Add(time.Second))
+					if c.secret != nil {
+						probe = tls.Client(probe, &tls.Config{InsecureSkipVerify: true})
+					}
+					if get(probe, "/healthz") == http.StatusOK {
+						answered++
+					}
+					probe.Close()
+				}
+				if answered != 60 {
+					t.Errorf("got %d of 60 probes answered within a second, want all", answered)
+				}
+			})
+		})
+	}
+}
+
+// TestServer_SilentConnectionsGiveWayBeforeKeptOnes: a flood displaces neither a request in progress nor a connection that is kept between
+// requests.
+func TestServer_SilentConnectionsGiveWayBeforeKeptOnes(t *testing.T) {
+	serveAdmin(t, nil, func(t *testing.T, ln *pipes, leave chan struct{}) {
+		kept, busy, status := ln.dial(t, stranger), ln.dial(t, stranger), make(chan int)
+		if got := get(kept, "/"); got != http.StatusOK {
+			t.Fatalf("got status %d, want 200", got)
+		}
+		go func() { status <- get(busy, "/busy") }()
+		for range 10 * adminConnections {
+			ln.dial(t, stranger)
+			time.Sleep(2 * silentTime / adminConnections) // so that half of the places have been silent for long
+		}
+		close(leave)
+		if got := <-status; got != http.StatusOK {
+			t.Errorf("request in progress: got status %d, want 200", got)
+		}
+		if got := get(kept, "/"); got != http.StatusOK {
+			t.Errorf("kept connection: got status %d, want 200", got)
+		}
+	})
+}
+
+// TestServer_NewConnectionsHaveTimeToSpeak: a burst of more clients than there are places is served to the last one.
+func TestServer_NewConnectionsHaveTimeToSpeak(t *testing.T) {
+	serveAdmin(t, nil, func(t *testing.T, ln *pipes, _ chan struct{}) {
+		answers := make(chan int)
+		const clients = 3 * adminConnections
+		for range clients {
+			c := ln.dial(t, trainer)
+			go func() {
+				time.Sleep(silentTime / 4) // as a handshake over a long way takes it
+				answers <- get(c, "/")
+			}()
+		}
+		for range clients {
+			if got := <-answers; got != http.StatusOK {
+				t.Errorf("got status %d, want 200", got)
+			}
+		}
+	})
+}
+
+// TestServer_AddressWithMostIdleConnectionsGivesWay: an address that has filled a port loses its own connections to new ones, the oldest
+// first, and another address loses none.
+func TestServer_AddressWithMostIdleConnectionsGivesWay(t *testing.T) {
+	for name, strangers := range map[string][]string{
+		"one address":          {stranger},
+		"a network of IPv6":    {"2001:db8::1", "2001:db8::2", "2001:db8::ffff:1", "2001:db8::ffff:2"},
+		"an address both ways": {stranger, "::ffff:" + stranger},
+	} {
+		t.Run(name, func(t *testing.T) {
+			serveAdmin(t, nil, func(t *testing.T, ln *pipes, _ chan struct{}) {
+				ask := func(address string) net.Conn {
+					c := ln.dial(t, address)
+					if got := get(c, "/"); got != http.StatusOK {
+						t.Fatalf("got status %d, want 200", got)
+					}
+					synctest.Wait()
+					return c
+				}
+				var own, theirs []net.Conn
+				for range adminConnections / 3 {
+					own = append(own, ask(trainer))
+				}
+				for i := range 2 * adminConnections {
+					theirs = append(theirs, ask(strangers[i%len(strangers)]))
+				}
+				for i, c := range own {
+					if closed(c) {
+						t.Fatalf("connection %d of the other address is closed, want it kept", i)
+					}
+				}
+				most := adminConnections - len(own)
+				for i, c := range theirs {
+					if closed(c) != (i < len(theirs)-most) {
+						t.Fatalf("connection %d of %d: closed is %v, want the oldest closed", i, len(theirs), closed(c))
+					}
+				}
+			})
+		})
+	}
+}
