@@ -66,14 +66,10 @@ func (s *Source) room(ctx context.Context, b *batch, n int64) (room, error) {
 	return s.path.room(ctx, n, !b.tries)
 }
 
-// TryReserve takes n bytes of the budget for what a gateway holds beside chunks and bodies, if they
-// are free or can be had for chunks that nobody leases. It waits for nothing.
+// TryReserve takes n bytes of the budget for what a gateway holds in addition to chunks and bodies, if they
+// are free or can be had for chunks that are not leased. It does not wait, and evicts nothing if it refuses.
 func (p *Path) TryReserve(n int64) (release func(), ok bool) {
-	r, ok := p.budget.TryReserve(n)
-	if !ok && n <= p.budget.Total() && p.budget.Waiting() == 0 {
-		p.reclaim(n)
-		r, ok = p.budget.TryReserve(n)
-	}
+	r, ok := p.budget.ReserveNow(n)
 	if !ok {
 		return nil, false
 	}
