@@ -1,8 +1,8 @@
 // Package csv reads comma-separated and tab-separated values (RFC 4180): files of one record a row, with or without a header. A sample is
 // a record with its line end, and a batch begins with the header if there is one, so that a batch is such a file too.
 //
-// No byte says whether the first record is a header. Where it has a number the user has to say so: a sample that is taken for a header is
-// lost without a word.
+// No byte says whether the first record is a header. Where it has what the names of columns rarely have, such as a number, the user has to say
+// so: a sample that is taken for a header is lost.
 //
 // Quoting is checked, and that each record has as many fields as the header: a reader that finds a bad one in the middle of an epoch can
 // only give up. Where readers disagree about where a record ends, the record is refused.
@@ -18,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/millrace-data/millrace/chunkindex/files"
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
@@ -116,7 +117,7 @@ func firstRecord(ctx context.Context, l format.Listing, shards []format.Shard) (
 	return first, nil
 }
 
-// framing decides whether the first record is a header: as the user says, or because it has no number.
+// framing decides whether the first record is a header: as the user says, or because it looks like the names of columns.
 func (r record) framing(d *format.Dataset, header string) (framing, error) {
 	f := framing{Delimiter: string(delimiter(d.Shards[0].Key))}
 	if header == format.HeaderAbsent {
@@ -127,22 +128,47 @@ func (r record) framing(d *format.Dataset, header string) (framing, error) {
 	if header != "" || r.text == "" {
 		return f, nil
 	}
-	for field := range strings.SplitSeq(line(r.text), f.Delimiter) {
-		if number(strings.Trim(field, "\" ")) {
-			return f, fmt.Errorf("object %s: its first record, %.200q, has a number, so it may be a sample and no header: "+
-				"--header absent takes the first record of each shard for a sample, --header present for a header", r.key, line(r.text))
-		}
+	if data := dataIn(strings.Split(line(r.text), f.Delimiter)); data != "" {
+		return f, fmt.Errorf("object %s: its first record, %.200q, has %s, so it may be a sample and no header: "+
+			"--header absent takes the first record of each shard for a sample, --header present for a header", r.key, line(r.text), data)
 	}
 	d.Assumed = func() string {
-		return fmt.Sprintf("took the first record of each shard, %.200q, for a header: --header absent makes a sample of it", line(r.text))
+		return fmt.Sprintf("took the first record of each shard, %.200q, for a header, which is no sample: if it is one, index again with --header absent", line(r.text))
 	}
 	return f, nil
+}
+
+// dataIn returns what the fields of a record have that the names of columns rarely do; empty: nothing.
+func dataIn(fields []string) string {
+	seen := make(map[string]bool, len(fields))
+	for _, field := range fields {
+		field = strings.Trim(field, "\" ")
+		switch kind := files.Kind(field); {
+		case number(field):
+			return "a number"
+		case digitsAlone(field):
+			return "a date, or other digits"
+		case strings.Contains(field, "://"):
+			return "an address"
+		case kind != "" && kind != files.Text:
+			return "the name of a file"
+		case field != "" && seen[field]:
+			return "two equal fields"
+		}
+		seen[field] = true
+	}
+	return ""
 }
 
 // number says whether a field is a number, as few columns are called.
 func number(field string) bool {
 	_, err := strconv.ParseFloat(field, 64)
 	return err == nil && strings.ContainsAny(field, "0123456789") // "nan" and "infinity" may be names
+}
+
+// digitsAlone says whether a field is digits with what divides them in dates, times and the like.
+func digitsAlone(field string) bool {
+	return strings.ContainsAny(field, "0123456789") && strings.Trim(field, "0123456789-/:.+TZ ") == ""
 }
 
 // look reads the first record of an object.
