@@ -44,8 +44,8 @@ func TestShards(t *testing.T) {
 			map[string][]scantest.Sample{"a.csv": {sample("a/000000000", 4, int64(len(long)), 1), sample("a/000000001", int64(len(long))+5, 3, 1)}},
 		},
 		"one column": {
-			scantest.Objects{"a.csv": []byte("a\n1\n\"\"\n\n\" \"\n")},
-			map[string][]scantest.Sample{"a.csv": {sample("a/000000000", 2, 1, 1), sample("a/000000001", 4, 2, 1), sample("a/000000002", 8, 3, 1)}},
+			scantest.Objects{"a.csv": []byte("\n\na\n1\n\"\"\n\" \"\n")},
+			map[string][]scantest.Sample{"a.csv": {sample("a/000000000", 4, 1, 1), sample("a/000000001", 6, 2, 1), sample("a/000000002", 9, 3, 1)}},
 		},
 		"a table beside pictures is none": {scantest.Objects{"a.csv": []byte("a\n1\n"), "b.jpg": []byte("x")}, nil},
 		"no records":                      {scantest.Objects{"a.csv": nil, "b.csv": []byte("\n\n")}, map[string][]scantest.Sample{"a.csv": nil, "b.csv": nil}},
@@ -88,6 +88,7 @@ func TestTablesWithoutAHeader(t *testing.T) {
 		"1,2\n3\n":               "at offset 4: record 2: 1 fields, and 2 in the first record of a.csv",
 		"1,2\n\xef\xbb\xbf3,4\n": "at offset 4: record 2: a byte order mark",
 		"1,2\n3,\"4\n":           "record 2: the file ends in a field whose quote is not ended",
+		"x\n\ny\n":               "at offset 2: record 2: an empty line in a file of one column",
 	} {
 		scantest.Refuses(t, csv.Format(), absent, scantest.Objects{"a.csv": []byte(text)}, want)
 	}
@@ -114,6 +115,9 @@ func TestRefusals(t *testing.T) {
 		"a,b\n1,2\n1,2,3\n": "at offset 8: record 2: 3 fields, and 2 in the first record of a.csv",
 		"a,b\n \t\n":        "record 1: 1 fields",
 		"a\n \n":            "nothing but spaces",
+		"a\n1\n\n2\n":       "at offset 4: record 2: an empty line in a file of one column",
+		"a\r\n1\r\n\r\n":    "at offset 6: record 2: an empty line in a file of one column",
+		"a\n\n":             "at offset 2: record 1: an empty line in a file of one column",
 		"a,b\n\xff,1\n":     "record 1: not UTF-8",
 		"\xff,b\n1,1\n":     "header: not UTF-8",
 		"a,\"b\n1,2\n":      "object a.csv: first record: the file ends in a field",

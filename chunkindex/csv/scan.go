@@ -78,6 +78,9 @@ func (s *scanner) record() (ended bool, err error) {
 func (s *scanner) take(record []byte, p *parser) error {
 	text := bytes.TrimSuffix(bytes.TrimSuffix(record, []byte("\n")), []byte("\r"))
 	if len(text) == 0 {
+		if s.begun && s.fields == 1 {
+			return s.fail(0, errEmpty)
+		}
 		return s.Gap(int64(len(record)))
 	}
 	if !utf8.Valid(text) {
@@ -137,6 +140,7 @@ const (
 )
 
 var (
+	errEmpty  = errors.New(`an empty line in a file of one column, which is a null to some readers and nothing to others: sed -i 's/^\r\?$/""&/' makes samples of such lines, sed -i '/^\r\?$/d' removes them`)
 	errQuote  = errors.New("a quote inside a field that does not begin with one: quote the field, and double the quotes in it")
 	errBehind = errors.New("bytes behind the quote that ends a field: double the quotes in a field that has quotes")
 	errReturn = errors.New("a carriage return in the middle, where some readers end a record: quote the field")
