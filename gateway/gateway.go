@@ -251,3 +251,9 @@ func NewServer(g *Gateway, cfg ServerConfig) *port.Server {
 func ServeAdmin(ctx context.Context, g *Gateway, ln net.Listener, secret *tls.Config) error {
 	return port.ServeAdmin(ctx, g.admin, origin.OfListener, g.cfg.Log, ln, secret)
 }
+
+// ServeHealth serves the gateway's health port until ctx ends, as plain HTTP: nothing there needs a right. Its connections are its own,
+// so that clients of the other ports cannot keep probes waiting.
+func ServeHealth(ctx context.Context, g *Gateway, ln net.Listener) error {
+	return port.ServeAdmin(ctx, g.router(g.healthRoutes()), origin.OfListener, g.cfg.Log, ln, nil)
+}

@@ -64,16 +64,23 @@ func (g *Gateway) dataRoutes() []route {
 		{post, weights + "/snapshots", report, maxBody, g.postSnapshot},
 		// The pattern leaves "snapshots" out: it is the path of a POST.
 		{get, weights + "/{snapshot:[0-9A-Fa-f]+}", read, 0, g.getSnapshot},
-		{get, "/healthz", none, 0, g.getHealth},
-		{get, "/readyz", none, 0, g.getReady},
 		{get, "/openapi.json", none, 0, g.getSpec},
 		{get, "/", none, 0, g.getRoot},
 		{get, "/page/{file}", none, 0, g.getPage},
 	}
+	routes = append(routes, g.healthRoutes()...)
 	if !g.cfg.AdminListen {
 		routes = append(routes, g.statisticsRoutes()...)
 	}
 	return routes
+}
+
+// healthRoutes is the table of the health port. The other ports have these routes too.
+func (g *Gateway) healthRoutes() []route {
+	return []route{
+		{http.MethodGet, "/healthz", auth.None, 0, g.getHealth},
+		{http.MethodGet, "/readyz", auth.None, 0, g.getReady},
+	}
 }
 
 // statisticsRoutes are the routes that tell about the gateway itself.
@@ -88,11 +95,9 @@ func (g *Gateway) statisticsRoutes() []route {
 
 // adminRoutes is the table of the admin port: the only place of pprof.
 func (g *Gateway) adminRoutes() []route {
-	return append(g.statisticsRoutes(),
+	return append(append(g.statisticsRoutes(), g.healthRoutes()...),
 		route{http.MethodGet, "/", auth.None, 0, g.getAdminRoot},
 		route{http.MethodGet, "/page/{file}", auth.None, 0, g.getPage},
-		route{http.MethodGet, "/healthz", auth.None, 0, g.getHealth},
-		route{http.MethodGet, "/readyz", auth.None, 0, g.getReady},
 		route{http.MethodGet, "/debug/pprof/*", auth.Admin, 0, getProfile(pprof.Index)},
 		route{http.MethodGet, "/debug/pprof/cmdline", auth.Admin, 0, getProfile(pprof.Cmdline)},
 		route{http.MethodGet, "/debug/pprof/profile", auth.Admin, 0, getProfile(pprof.Profile)},

@@ -329,6 +329,37 @@ func TestJobsAreValid(t *testing.T) {
 	}
 }
 
+// TestChart_LivenessProbesHaveAPortOfTheirOwn: no client reaches the port that decides over restarts.
+func TestChart_LivenessProbesHaveAPortOfTheirOwn(t *testing.T) {
+	for _, file := range examples(t) {
+		all := objects(t, rendered(t, "--values", file))
+		var settings, workload object
+		for name, o := range all {
+			switch o["kind"] {
+			case "ConfigMap":
+				settings, _ = field(o, "data", "millrace.yaml").(object)
+			case "StatefulSet", "DaemonSet":
+				workload = o
+			case "Service", "NetworkPolicy":
+				if text, _ := json.Marshal(o["spec"]); strings.Contains(string(text), `"health"`) {
+					t.Errorf("%s: %s names the health port", file, name)
+				}
+			}
+		}
+		container, _ := field(workload, "spec", "template", "spec", "containers").([]any)[0].(object)
+		for _, probe := range []string{"startupProbe", "livenessProbe"} {
+			if got := field(container, probe, "httpGet"); !cmp.Equal(got, object{"path": "/healthz", "port": "health", "scheme": "HTTP"}) {
+				t.Errorf("%s: %s: got %v, want the health port", file, probe, got)
+			}
+		}
+		port := object{"name": "health", "containerPort": 8081}
+		ports, _ := container["ports"].([]any)
+		if got := field(settings, "ports", "health-listen"); got != ":8081" || !slices.ContainsFunc(ports, func(p any) bool { return cmp.Equal(p, any(port)) }) {
+			t.Errorf("%s: got health-listen %v and ports %v, want 8081 in both", file, got, ports)
+		}
+	}
+}
+
 // TestKustomizeIsTheChart compares what kustomize makes with what the chart makes for the same wishes.
 func TestKustomizeIsTheChart(t *testing.T) {
 	plain := []string{"--set", "datasets[0].name=photos,datasets[0].url=s3://bucket/photos,s3.secret=s3"}

@@ -51,6 +51,9 @@ func (c *serveConfig) checkAccess(f *cli.Flags) {
 	for _, address := range node.Addresses(c.Listen) {
 		c.checkPort(f, "listen", address, a.File != "" || a.InsecureData, "--insecure-no-auth")
 	}
+	if c.HealthListen != "" {
+		c.checkPort(f, "health-listen", c.HealthListen, true, "")
+	}
 	if c.AdminListen == "" {
 		return
 	}

@@ -27,10 +27,12 @@ type Config struct {
 	SocketMode  fs.FileMode  // of Unix sockets: who may connect; 0: 0600, this user alone
 	Bound       net.Listener // the data port, where it is bound already
 	AdminListen string       // address of a port for metrics, statistics and profiles; "": the data port has them
-	Access      AccessConfig
-	TLSCert     string // PEM file: certificate of the data and admin ports; "": plain HTTP
-	TLSKey      string // PEM file: its key
-	ClientCA    string // PEM file: authorities whose certificates clients may show; "": none is asked for
+	// HealthListen is the address of a port for probes only, plain HTTP; "": there is none. The other ports answer probes too.
+	HealthListen string
+	Access       AccessConfig
+	TLSCert      string // PEM file: certificate of the data and admin ports; "": plain HTTP
+	TLSKey       string // PEM file: its key
+	ClientCA     string // PEM file: authorities whose certificates clients may show; "": none is asked for
 
 	Memory      int64 // that the process may use
 	LimitHeap   bool  // set the collector's soft limit

@@ -203,8 +203,8 @@ func (s *Node) During(ctx context.Context, body func(ctx context.Context, at net
 
 // listeners are the ports of a gateway.
 type listeners struct {
-	data         []net.Listener
-	admin, peers net.Listener // nil: there is none
+	data                 []net.Listener
+	admin, health, peers net.Listener // nil: there is none
 }
 
 // ports binds all ports, the peer port first: a gateway that finds this one ready finds its peer port too.
@@ -220,8 +220,13 @@ func (s *Node) ports(ctx context.Context) (l listeners, err error) {
 			s.log.Info().Stringer("listen", l.admin.Addr()).Msg("admin port")
 		}
 	}
+	if err == nil && s.cfg.HealthListen != "" {
+		if l.health, err = Listen(ctx, s.cfg.HealthListen, s.cfg.SocketMode); err == nil {
+			s.log.Info().Stringer("listen", l.health.Addr()).Msg("health port")
+		}
+	}
 	if err != nil {
-		for _, ln := range append(l.data, l.peers) {
+		for _, ln := range append(l.data, l.peers, l.admin) {
 			if ln != nil {
 				ln.Close()
 			}
@@ -243,7 +248,7 @@ func listenAll(ctx context.Context, list string, mode fs.FileMode) (all []net.Li
 }
 
 // join runs everything until ctx ends or a part fails. The peer port stays up until the data port is closed: what others
-// ask meanwhile need not come from the store. The admin port, where there is one, stays up to the end,
+// ask meanwhile need not come from the store. The admin and health ports, where there are any, stay up to the end,
 // so that the drain can be watched; and so do loads, since open requests wait for them.
 func (s *Node) join(ctx context.Context, l listeners) error {
 	rest, endRest := context.WithCancel(context.WithoutCancel(ctx))
@@ -279,6 +284,9 @@ func (s *Node) join(ctx context.Context, l listeners) error {
 	}
 	if l.admin != nil {
 		g.Go(func() error { return gateway.ServeAdmin(rest, s.gateway, l.admin, s.tls) })
+	}
+	if l.health != nil {
+		g.Go(func() error { return gateway.ServeHealth(rest, s.gateway, l.health) })
 	}
 	endPeers := s.joinPeers(failed, rest, g, l.peers)
 	g.Go(func() error {

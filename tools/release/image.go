@@ -96,7 +96,7 @@ func (r *release) imageConfig(image v1.Image, p program) *v1.ConfigFile {
 	config.Config = v1.Config{
 		User: "65532:65532", Entrypoint: []string{"/millrace"}, Cmd: []string{"--help"}, WorkingDir: "/home/nonroot",
 		Env:          []string{"PATH=/", "HOME=/home/nonroot"},
-		ExposedPorts: map[string]struct{}{"8080/tcp": {}, "9090/tcp": {}, "7946/tcp": {}},
+		ExposedPorts: map[string]struct{}{"8080/tcp": {}, "8081/tcp": {}, "9090/tcp": {}, "7946/tcp": {}},
 		Labels: map[string]string{
 			"org.opencontainers.image.title": "millrace", "org.opencontainers.image.version": r.version, "org.opencontainers.image.revision": r.commit,
 			"org.opencontainers.image.source": "https://github.com/millrace-data/millrace", "org.opencontainers.image.licenses": "Apache-2.0",

@@ -22,6 +22,7 @@ containers:
     ports:
       - {name: http, containerPort: 8080}
       - {name: admin, containerPort: 9090}
+      - {name: health, containerPort: 8081}
       {{- if .Values.peers.enabled }}
       - {name: peer, containerPort: 7946}
       {{- end }}
@@ -102,15 +103,17 @@ env:
 {{- $scheme := include "millrace.tlsSecret" . | empty | ternary "HTTP" "HTTPS" -}}
 # The ports open when every dataset is open, which may take a while where an index is large.
 startupProbe:
-  httpGet: {path: /healthz, port: admin, scheme: {{ $scheme }}}
+  httpGet: {path: /healthz, port: health, scheme: HTTP}
   periodSeconds: 2
   failureThreshold: {{ div .Values.startSeconds 2 }}
-# The admin port has connections of its own: a gateway that is busy is not taken for one that hangs.
+# The health port has connections of its own, and no Service or policy names it: only the node reaches it. So a port that is
+# flooded does not make a gateway restart.
 livenessProbe:
-  httpGet: {path: /healthz, port: admin, scheme: {{ $scheme }}}
+  httpGet: {path: /healthz, port: health, scheme: HTTP}
   periodSeconds: 10
   timeoutSeconds: 5
   failureThreshold: 6
+# Readiness is for readers, so the data port answers.
 readinessProbe:
   httpGet: {path: /readyz, port: http, scheme: {{ $scheme }}}
   periodSeconds: 2

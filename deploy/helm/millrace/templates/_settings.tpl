@@ -12,6 +12,7 @@ ports:
   socket-mode: "0666" # pods have users of their own; the access file says who may read
   {{- end }}
   admin-listen: ":9090"
+  health-listen: ":8081"
   lame-duck: {{ .Values.lameDuckSeconds }}s
   drain-timeout: {{ .Values.drainSeconds }}s
 access:

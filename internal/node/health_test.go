@@ -1,0 +1,40 @@
+package node
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"testing"
+
+	"github.com/millrace-data/millrace/internal/certs/certtest"
+)
+
+// TestHealthPort_AnswersProbesOnly: plain HTTP also where the other ports have TLS, and nothing but health and readiness.
+func TestHealthPort_AnswersProbesOnly(t *testing.T) {
+	path, files := filepath.Join(shortDir(t), "s"), certtest.New(t).Issue(t, t.TempDir(), nil)
+	r := newRig(t, "  a: "+dataset(t)+"\n", func(c *Config) {
+		c.HealthListen, c.AdminListen = "unix:"+path, "127.0.0.1:0"
+		c.TLSCert, c.TLSKey = files.Cert, files.Key
+	})
+	defer r.Close()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", path)
+	}}}
+	if err := r.During(t.Context(), func(context.Context, net.Addr) error {
+		for target, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/": 404, "/v1/datasets": 404, "/metrics": 404, batchOf("a"): 404} {
+			a, err := client.Get("http://probe" + target)
+			if err != nil {
+				return err
+			}
+			text, err := io.ReadAll(a.Body)
+			if a.Body.Close(); err != nil || a.StatusCode != want {
+				t.Errorf("%s: got %d %s %v, want %d", target, a.StatusCode, text, err, want)
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
