@@ -1,0 +1,31 @@
+package lookahead
+
+import (
+	"testing"
+	"time"
+
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// Of the batches that a reader has passed over it remembers the last ones only: a late request for one of these is its own, and one for
+// a batch from long ago is another reader's.
+func TestReader_RemembersTheLastMissedBatches(t *testing.T) {
+	d := newData(400, 10)
+	r := newReaders(t, Config{Budget: 100})
+	p := d.plan(t, shuffle.None, 0, 0)
+	now := begin()
+	last := uint64(0)
+	for ; last < 2*(4*lateBatches); last += 2 {
+		now = now.Add(time.Millisecond)
+		r.read(d, at(p, 0, 10*last, 10), now)
+	}
+	last -= 2
+	for _, c := range []struct {
+		back uint64 // batches, an odd number: one that was passed over
+		own  bool
+	}{{2*lateBatches - 1, true}, {2*lateBatches + 1, false}} {
+		if first := r.read(d, at(p, 0, 10*(last-c.back), 10), now).First; first == c.own {
+			t.Errorf("a request for a missed batch %d behind: got a new reader: %v, want %v", c.back, first, !c.own)
+		}
+	}
+}
