@@ -165,6 +165,19 @@ func TestClusterFlagsAreChecked(t *testing.T) {
 	if err := os.WriteFile(list, []byte("gw-0\ngw-1:7946\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	bundle := filepath.Join(t.TempDir(), "bundle.crt") // clients of two authorities, one of which is that of the gateways
+	var both []byte
+	for _, file := range []string{certtest.New(t).File, files.CA} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		both = append(both, text...)
+	}
+	if err := os.WriteFile(bundle, both, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	clients := slices.Clip([]string{"--tls-cert", files.Cert, "--tls-key", files.Key, "--peer-shared-cert", "--client-ca"})
 	certs := []string{"--peer-cert", files.Cert, "--peer-key", files.Key, "--peer-ca", files.CA}
 	member := slices.Clip([]string{"--cluster", "job-a", "--join", "127.0.0.1", "--peer-listen", "127.0.0.1:7946"})
 	local := slices.Clip(append(member, "--peer-insecure"))
@@ -195,6 +208,9 @@ func TestClusterFlagsAreChecked(t *testing.T) {
 		"fits by a pattern":    {append(append(member, certs...), "--peer-allow", "gate*", "--member", "gateway"), ""},
 		"a malformed pattern":  {append(append(member, certs...), "--peer-allow", "gw-[0", "--member", "gateway"), "--peer-allow: \"gw-[0\": the part"},
 		"fits by a shared one": {append(append(member, certs...), "--peer-shared-cert"), ""},
+		"clients' authority":   {append(append(append(member, certs...), clients...), bundle), "--peer-allow: required, because peer-ca and client-ca hold the same authority"},
+		"clients, but allowed": {append(append(append(member, certs...), clients...), bundle, "--peer-allow", "gateway"), ""},
+		"clients of others":    {append(append(append(member, certs...), clients...), certtest.New(t).File), ""},
 		"a list":               {append(local, "--join", "file:"+secret), secret + ": line 1: "},
 		"no list":              {append(local, "--join", "file:"+data+"/none"), "--join: read the list of gateways: "},
 		"fits by a list":       {append(local, "--join", "file:"+list), ""},

@@ -14,6 +14,8 @@ import (
 type identity struct {
 	cert tls.Certificate
 	ca   *x509.CertPool // nil: no certificate of another is believed
+
+	authorities []*x509.Certificate // in ca
 }
 
 // pair makes sure that certificate and key belong together, and that the certificate is in its time.
@@ -31,9 +33,9 @@ func pair(role string, cfg Config, cert, key []byte, now time.Time) (tls.Certifi
 	return c, err
 }
 
-// authorities is AppendCertsFromPEM that says what is wrong.
-func authorities(text []byte) (*x509.CertPool, error) {
-	pool, n := x509.NewCertPool(), 0
+// believe reads the authorities of an identity from PEM.
+func (id *identity) believe(text []byte) error {
+	id.ca = x509.NewCertPool()
 	for {
 		var block *pem.Block
 		if block, text = pem.Decode(text); block == nil {
@@ -44,15 +46,15 @@ func authorities(text []byte) (*x509.CertPool, error) {
 		}
 		cert, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		pool.AddCert(cert)
-		n++
+		id.ca.AddCert(cert)
+		id.authorities = append(id.authorities, cert)
 	}
-	if n == 0 {
-		return nil, errors.New("no certificate in it")
+	if len(id.authorities) == 0 {
+		return errors.New("no certificate in it")
 	}
-	return pool, nil
+	return nil
 }
 
 // between returns the certificates between a leaf and its authority.

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -71,6 +72,41 @@ func TestMalformedPatternsAreRefused(t *testing.T) {
 		err := certs.CheckPattern(pattern)
 		if err == nil || pattern != "" && !strings.Contains(err.Error(), "malformed") {
 			t.Errorf("%q: got %v, want it refused", pattern, err)
+		}
+	}
+}
+
+// TestPeer_BelievesClientsOf compares authorities by what they sign, not by the names of their files.
+func TestPeer_BelievesClientsOf(t *testing.T) {
+	ours, theirs := certtest.New(t), certtest.New(t)
+	peer, err := certs.NewPeer(ours.Issue(t, t.TempDir(), nil), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signs := func(c *x509.Certificate) {
+		c.IsCA, c.BasicConstraintsValid, c.KeyUsage, c.ExtKeyUsage = true, true, x509.KeyUsageCertSign, nil
+	}
+	below := ours.Issue(t, t.TempDir(), signs).Cert
+	copied := filepath.Join(t.TempDir(), "clients.crt")
+	put(t, copied, append(get(t, theirs.File), get(t, ours.File)...))
+	for _, c := range []struct {
+		name, file string
+		want       bool
+	}{
+		{"no clients", "", false},
+		{"another authority", theirs.File, false},
+		{"the same file", ours.File, true},
+		{"a copy beside another authority", copied, true},
+		{"an authority that ours has signed", below, true},
+	} {
+		cfg := theirs.Issue(t, t.TempDir(), nil)
+		cfg.CA = c.file
+		port, err := certs.NewPort(cfg)
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		if got := peer.BelievesClientsOf(port.Files); got != c.want {
+			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
 		}
 	}
 }

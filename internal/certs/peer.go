@@ -36,19 +36,28 @@ func peerIdentity(cfg Config, texts [][]byte, now time.Time) (*identity, error) 
 	if err != nil {
 		return nil, err
 	}
-	ca, err := authorities(texts[2])
-	if err != nil {
+	id := &identity{cert: cert}
+	if err := id.believe(texts[2]); err != nil {
 		return nil, fmt.Errorf("peer CA %s: %w", cfg.CA, err)
 	}
 	for _, use := range []struct {
 		usage x509.ExtKeyUsage
 		whose string
 	}{{x509.ExtKeyUsageServerAuth, "server's"}, {x509.ExtKeyUsageClientAuth, "client's"}} {
-		if err := verify(ca, cert.Leaf, between(cert), use.usage, now); err != nil {
+		if err := verify(id.ca, cert.Leaf, between(cert), use.usage, now); err != nil {
 			return nil, fmt.Errorf("peer certificate %s against CA %s, as a %s: %w", cfg.Cert, cfg.CA, use.whose, err)
 		}
 	}
-	return &identity{cert, ca}, nil
+	return id, nil
+}
+
+// BelievesClientsOf reports whether the certificate of a port's client may pass for a gateway's: the authorities of both are the same, or those
+// of gateways have signed one of clients.
+func (p *Peer) BelievesClientsOf(port *Files) bool {
+	ours := p.current().ca
+	return slices.ContainsFunc(port.current().authorities, func(authority *x509.Certificate) bool {
+		return verify(ours, authority, nil, x509.ExtKeyUsageAny, time.Now()) == nil
+	})
 }
 
 // Leaf returns this gateway's own certificate.

@@ -39,7 +39,7 @@ func portIdentity(cfg Config, texts [][]byte, now time.Time) (*identity, error) 
 	}
 	id := &identity{cert: cert}
 	if cfg.CA != "" {
-		if id.ca, err = authorities(texts[2]); err != nil {
+		if err := id.believe(texts[2]); err != nil {
 			return nil, fmt.Errorf("client CA %s: %w", cfg.CA, err)
 		}
 	}

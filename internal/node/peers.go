@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -70,6 +72,9 @@ func (s *Node) joinCluster() error {
 		}
 		if err := peer.Certify(files.Leaf(), c.Member); err != nil && !c.SharedCert {
 			return &SettingError{"peer-cert", fmt.Errorf("%s: %w", c.Cert, err)}
+		}
+		if len(c.Allow) == 0 && slices.ContainsFunc(s.certificates, func(port certificate) bool { return files.BelievesClientsOf(port.Files) }) {
+			return &SettingError{"peer-allow", errors.New("required, because peer-ca and client-ca hold the same authority, so that every client could act as a gateway: name the gateways, or sign their certificates with another authority")}
 		}
 		client, served = files.Client(), files.Server()
 		s.certificates = append(s.certificates, certificate{"peer", c.Cert, files.Files})
