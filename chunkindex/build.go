@@ -74,10 +74,12 @@ type BuildReport struct {
 	Assumed        string `json:"assumed,omitempty"`         // what was taken for granted, and the flag that says otherwise
 	Tokens         string `json:"tokens,omitempty"`          // what a sample is, of token files; the caller fills it in
 	Hidden         int    `json:"hidden"`                    // objects that nobody looked at, such as .DS_Store
+	HiddenExample  string `json:"hidden_example,omitempty"`  // one of them
 	HadHidden      int    `json:"had_hidden"`                // those of them that are samples, or shards, of the index that was there
-	Members        int64  `json:"hidden_members"`            // hidden members of the archives that this run read: no part of any sample
-	Unmatched      int    `json:"unmatched,omitempty"`       // objects that Match leaves out, hidden ones not counted
-	Empty          int    `json:"empty_shards"`              // shards without a byte, as an upload that failed leaves them
+	HadExample     string `json:"had_hidden_example,omitempty"`
+	Members        int64  `json:"hidden_members"`      // hidden members of the archives that this run read: no part of any sample
+	Unmatched      int    `json:"unmatched,omitempty"` // objects that Match leaves out, hidden ones not counted
+	Empty          int    `json:"empty_shards"`        // shards without a byte, as an upload that failed leaves them
 	Shards         int    `json:"shards"`
 	Chunks         int    `json:"chunks"`
 	Samples        uint64 `json:"samples"`
@@ -224,7 +226,7 @@ func (b *builder) run(ctx context.Context) error {
 	if b.opt.SpareClassFolders && b.report.ClassFolders > 0 && b.pub.oldObj.ETag == "" {
 		return ErrClassFolders
 	}
-	b.report.HadHidden = b.hadHidden()
+	b.report.HadHidden, b.report.HadExample = b.hadHidden()
 	todo, err := b.reuse(ctx, b.share())
 	if err != nil {
 		return err
@@ -282,7 +284,9 @@ func (b *builder) list(ctx context.Context) error {
 				b.report.Unmatched++
 			}
 		case !b.opt.Hidden && format.Hidden(key):
-			b.hidden[key] = true
+			if b.hidden[key] = true; len(b.hidden) == 1 {
+				b.report.HiddenExample = key
+			}
 		default:
 			objects = append(objects, o)
 		}

@@ -53,17 +53,18 @@ type Options struct {
 
 // Report says what was packed.
 type Report struct {
-	Files        int            `json:"files"`
-	Samples      int            `json:"samples"`
-	Shards       int            `json:"shards"`
-	ReusedShards int            `json:"reused_shards"` // finished by an earlier, interrupted run
-	Bytes        int64          `json:"bytes"`
-	Classes      []string       `json:"classes,omitempty"`    // names of the labels, by their numbers
-	MultiMember  int            `json:"multi_member_samples"` // samples of more than one member
-	Example      string         `json:"example,omitempty"`    // one of them
-	Extensions   map[string]int `json:"extensions"`           // how many files have each
-	Hidden       int            `json:"hidden"`               // files that were left out, such as .DS_Store
-	Skipped      []string       `json:"skipped"`              // what is not a regular file, by name
+	Files         int            `json:"files"`
+	Samples       int            `json:"samples"`
+	Shards        int            `json:"shards"`
+	ReusedShards  int            `json:"reused_shards"` // finished by an earlier, interrupted run
+	Bytes         int64          `json:"bytes"`
+	Classes       []string       `json:"classes,omitempty"`        // names of the labels, by their numbers
+	MultiMember   int            `json:"multi_member_samples"`     // samples of more than one member
+	Example       string         `json:"example,omitempty"`        // one of them
+	Extensions    map[string]int `json:"extensions"`               // how many files have each
+	Hidden        int            `json:"hidden"`                   // files that were left out, such as .DS_Store
+	HiddenExample string         `json:"hidden_example,omitempty"` // one of them
+	Skipped       []string       `json:"skipped"`                  // what is not a regular file, by name
 
 	Part *chunkindex.PartReport `json:"part,omitempty"` // of a run for one part; the other numbers are those of all parts
 
@@ -95,14 +96,17 @@ func Pack(ctx context.Context, sources []string, store objstore.Store, prefix st
 	if err != nil {
 		return Report{}, err
 	}
-	if len(found.files) == 0 && found.hidden > 0 {
-		return Report{}, fmt.Errorf("pack: the sources hold no files but %d hidden ones: --hidden takes them", found.hidden)
+	if len(found.files) == 0 && len(found.hidden) > 0 {
+		return Report{}, fmt.Errorf("pack: the sources hold no files but %d hidden ones: --hidden takes them", len(found.hidden))
 	}
 	todo, err := newPlan(found.files, opt)
 	if err != nil {
 		return Report{}, err
 	}
-	todo.report.Skipped, todo.report.Hidden = found.skipped, found.hidden
+	todo.report.Skipped, todo.report.Hidden = found.skipped, len(found.hidden)
+	if len(found.hidden) > 0 {
+		todo.report.HiddenExample = found.hidden[0]
+	}
 	j := &job{plan: todo, opt: opt, store: store, prefix: prefix, done: map[string][]finished{}}
 	if err := j.prepare(ctx); err != nil {
 		return Report{}, err

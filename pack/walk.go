@@ -44,7 +44,7 @@ type sources struct {
 	files   []file
 	special []string // refused: neither a directory nor a regular file
 	skipped []string
-	hidden  int // left out
+	hidden  []string // left out
 }
 
 func (s *sources) close() {
@@ -127,7 +127,7 @@ func (s *sources) visit(root *os.Root, p string, opt Options) error {
 		return nil
 	}
 	if !opt.Hidden && format.Hidden(p) {
-		s.hidden++
+		s.hidden = append(s.hidden, p)
 		return nil
 	}
 	info, err := root.Lstat(filepath.FromSlash(p))

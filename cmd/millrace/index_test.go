@@ -53,13 +53,13 @@ func TestIndexSaysWhatItFound(t *testing.T) {
 
 // TestIndexLeavesHiddenObjectsOut counts them, warns where the index had them as samples, and takes them when it is told to.
 func TestIndexLeavesHiddenObjectsOut(t *testing.T) {
-	dir := write(t, map[string]string{"a.jpg": "a", "d/b.jpg": "b", ".DS_Store": "x", "d/Thumbs.db": "y"})
+	dir := write(t, map[string]string{"a.jpg": "a", "d/b.jpg": "b", ".nv-meta/x": "x", "d/Thumbs.db": "y"})
 	o := ok(t, "index", dir, "--hidden", "--format", "files")
 	if !strings.Contains(o.stdout, "4 samples") || strings.Contains(o.stdout, "hidden") {
 		t.Errorf("taken: got %s", o.stdout)
 	}
 	o = ok(t, "index", dir)
-	if !strings.Contains(o.stdout, "2 samples") || !strings.Contains(o.stdout, "left out 2 hidden objects, such as .DS_Store") || !strings.Contains(o.stderr, "2 objects of the index that was there left out") {
+	if !strings.Contains(o.stdout, "2 samples") || !strings.Contains(o.stdout, "left out 2 hidden objects, such as .nv-meta/x:") || !strings.Contains(o.stderr, "2 objects of the index that was there left out, being hidden, such as d/Thumbs.db:") {
 		t.Errorf("left out: got %s\n%s", o.stdout, o.stderr)
 	}
 	o = ok(t, "index", dir, "--json")
@@ -79,7 +79,7 @@ func TestIndexCountsWhatDoesNotMatch(t *testing.T) {
 func TestPackAndIndexCountWhatTheyLeaveOut(t *testing.T) {
 	photos := write(t, map[string]string{"0.jpg": "0", "0.cls": "5", "._0.jpg": "m", ".git/config": "m", "d/Thumbs.db": "m"})
 	shards := t.TempDir()
-	if o := ok(t, "pack", photos, shards); !strings.Contains(o.stdout, "1 sample in") || !strings.Contains(o.stdout, "left out 3 hidden files, such as .DS_Store: --hidden") {
+	if o := ok(t, "pack", photos, shards); !strings.Contains(o.stdout, "1 sample in") || !strings.Contains(o.stdout, "left out 3 hidden files, such as ._0.jpg: --hidden") {
 		t.Errorf("pack: got %s", o.stdout)
 	}
 	all := t.TempDir()
@@ -90,7 +90,7 @@ func TestPackAndIndexCountWhatTheyLeaveOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := ok(t, "index", all)
-	if !strings.Contains(o.stdout, "1 sample in") || !strings.Contains(o.stdout, "left out 3 hidden members of the shards that were read, such as ._a.jpg: --hidden") || !strings.Contains(o.stdout, "1 shard has no bytes") {
+	if !strings.Contains(o.stdout, "1 sample in") || !strings.Contains(o.stdout, "left out 3 hidden members of the shards that were read: --hidden") || !strings.Contains(o.stdout, "1 shard has no bytes") {
 		t.Errorf("index: got %s", o.stdout)
 	}
 }

@@ -89,7 +89,7 @@ func warnings(l location.Location, r chunkindex.BuildReport, uneven string) (lin
 		lines = append(lines, uneven)
 	}
 	if r.HadHidden > 0 {
-		say("%s of the index that was there left out, being hidden, such as .DS_Store: '--hidden' takes them back", cli.Count(uint64(r.HadHidden), "object", "objects"))
+		say("%s of the index that was there left out, being hidden, such as %s: '--hidden' takes them back", cli.Count(uint64(r.HadHidden), "object", "objects"), cli.Printable(r.HadExample))
 	}
 	if r.Unmatched > 0 {
 		say("%s: left out %s that --match does not take", l, cli.Count(r.Unmatched, "object", "objects"))
@@ -139,10 +139,10 @@ func Print(w io.Writer, l location.Location, r chunkindex.BuildReport) {
 		fmt.Fprintf(w, "  ignored %s, such as %s: no shards of this format\n", cli.Count(r.Ignored, "object", "objects"), cli.Printable(r.IgnoredExample))
 	}
 	if r.Hidden > 0 {
-		fmt.Fprintf(w, "  left out %s, such as .DS_Store: --hidden takes them too\n", cli.Count(r.Hidden, "hidden object", "hidden objects"))
+		fmt.Fprintf(w, "  left out %s, such as %s: --hidden takes them too\n", cli.Count(r.Hidden, "hidden object", "hidden objects"), cli.Printable(r.HiddenExample))
 	}
 	if r.Members > 0 {
-		fmt.Fprintf(w, "  left out %s of the shards that were read, such as ._a.jpg: --hidden takes them too\n", cli.Count(uint64(r.Members), "hidden member", "hidden members"))
+		fmt.Fprintf(w, "  left out %s of the shards that were read: --hidden takes them too\n", cli.Count(uint64(r.Members), "hidden member", "hidden members"))
 	}
 	if r.Empty > 0 {
 		fmt.Fprintf(w, "  %s no bytes: an upload may have failed\n", cli.Count(r.Empty, "shard has", "shards have"))

@@ -49,7 +49,7 @@ func (r *Packed) Print(w io.Writer, l location.Location) {
 		fmt.Fprintf(w, "  labels of %s: 0 is %s\n", cli.Count(n, "class", "classes"), cli.Printable(r.Classes[0]))
 	}
 	if r.Hidden > 0 {
-		fmt.Fprintf(w, "  left out %s, such as .DS_Store: --hidden takes them too\n", cli.Count(r.Hidden, "hidden file", "hidden files"))
+		fmt.Fprintf(w, "  left out %s, such as %s: --hidden takes them too\n", cli.Count(r.Hidden, "hidden file", "hidden files"), cli.Printable(r.HiddenExample))
 	}
 	for i, s := range r.Skipped {
 		if i == maxSkipped {
