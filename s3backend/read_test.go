@@ -232,6 +232,26 @@ func TestABodyThatIsTooLongIsGivenUp(t *testing.T) {
 	}
 }
 
+// TestBackend_BoundsResponseHeaders: a store that answers with endless headers takes no memory for them.
+func TestBackend_BoundsResponseHeaders(t *testing.T) {
+	data := sample(10)
+	for _, c := range []struct {
+		header int
+		want   error
+	}{{maxHeader / 2, nil}, {12 << 20, objstore.ErrUnavailable}} {
+		s := serve(t, func(w net.Conn, r request) bool {
+			line := "X-Amz-Meta-Note: " + strings.Repeat("x", 1000)
+			head(w, "206 Partial Content", append(slices.Repeat([]string{line}, c.header/len(line)), etag(testETag), contentRange(0, 9, 10), "Content-Length: 10")...)
+			w.Write(data)
+			return true
+		})
+		err := backend(t, s, quick()).ReadRange(t.Context(), ref, 0, make([]byte, len(data)))
+		if !errors.Is(err, c.want) || err != nil && !strings.Contains(err.Error(), "response headers exceeded 262144 bytes") {
+			t.Errorf("headers of %d bytes: got %v, want %v", c.header, err, c.want)
+		}
+	}
+}
+
 func TestAnswers(t *testing.T) {
 	lasting := defaultLimits().attempts
 	for _, c := range []struct {

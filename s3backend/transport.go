@@ -17,6 +17,9 @@ import (
 	"github.com/millrace-data/millrace/internal/socket"
 )
 
+// maxHeader bounds the header of an answer, which no budget counts. S3 keeps 2 KiB of metadata with an object; other services keep more.
+const maxHeader = 256 << 10
+
 // newTransport returns an HTTP/1.1 transport with bounded connections. HTTP/2 is off:
 // one wedged connection would hold every stream.
 func newTransport(conns int, tlsConfig *tls.Config, lim limits) *http.Transport {
@@ -36,6 +39,8 @@ func newTransport(conns int, tlsConfig *tls.Config, lim limits) *http.Transport 
 		DisableCompression:    true,
 		ReadBufferSize:        64 << 10,
 		ExpectContinueTimeout: time.Second,
+
+		MaxResponseHeaderBytes: maxHeader,
 	}
 }
 
