@@ -52,3 +52,42 @@ func present(t *testing.T, b []byte) (n int) {
 	}
 	return n
 }
+
+// Memory that is given back has no pages any more: of a slot that is cleared, and of what a buffer does without.
+func TestArena_GivesPagesBack(t *testing.T) {
+	const size = 8 << 20
+	c, _ := newCache(t, 4*Cost(size))
+	other, err := c.Buffer(t.Context(), size) // keeps the arena mapped
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	own, err := c.Buffer(t.Context(), size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := own.Bytes()
+	if got := present(t, whole); populates(t) && got != size {
+		t.Errorf("got %d bytes of memory in a buffer, want all %d before the first write", got, size)
+	}
+	whole[0], whole[size-1] = 1, 1
+	own.Shrink(size / 4)
+	if got := present(t, whole); got != size/4 {
+		t.Errorf("got %d bytes of memory in a buffer that was shrunk, want %d", got, size/4)
+	}
+	own.Close()
+	if got := present(t, whole); got != 0 {
+		t.Errorf("got %d bytes of memory in a slot that was given back, want none", got)
+	}
+}
+
+// populates reports whether the kernel provides pages when it is asked to: since Linux 5.14.
+func populates(t *testing.T) bool {
+	t.Helper()
+	b, err := mapRegion(os.Getpagesize())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Munmap(b) }()
+	return unix.Madvise(b, unix.MADV_POPULATE_WRITE) == nil
+}

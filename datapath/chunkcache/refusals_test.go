@@ -1,0 +1,356 @@
+package chunkcache
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/millrace-data/millrace/internal/bubble"
+	"github.com/millrace-data/millrace/internal/budget"
+)
+
+// unmapped is a length that no machine has address space for.
+const unmapped = 1 << 50
+
+// Where the system maps no more memory, each way to ask for some says so and keeps none of the budget.
+func TestCache_ReturnsTheBudgetWhereNoMemoryCanBeMapped(t *testing.T) {
+	const large = 2 * heapClass
+	c, b := newCache(t, 1<<20)
+	c.arena.region = unmapped
+	if _, err := c.Buffer(t.Context(), large); !errors.Is(err, unix.ENOMEM) {
+		t.Errorf("buffer: got %v, want %v", err, unix.ENOMEM)
+	}
+	if _, ok := c.TryBuffer(large); ok {
+		t.Error("got a buffer without memory")
+	}
+	if c.Populate(large) {
+		t.Error("populate: got room for another, want none")
+	}
+	if used, n := b.InUse(), c.arena.used; used != 0 || n != 0 {
+		t.Errorf("refused: got %d bytes of the budget and %d slots of the arena in use, want none", used, n)
+	}
+	loaded := false
+	_, err := acquire(t.Context(), c, asking{[]Chunk[int]{{Key: 1, Size: 100, Beside: large}, {Key: 2, Size: large}}, Request[int]{
+		Load: func(context.Context, []*Fill[int]) error { loaded = true; return nil },
+	}})
+	if !errors.Is(err, unix.ENOMEM) || loaded || tableOf(c).Contains(1) || tableOf(c).Contains(2) {
+		t.Errorf("load: got %v, called: %v, chunks there: %v and %v; want %v, and neither", err, loaded, tableOf(c).Contains(1), tableOf(c).Contains(2), unix.ENOMEM)
+	}
+	own, err := c.Buffer(t.Context(), 100) // the heap serves small ones
+	if err != nil {
+		t.Fatal(err)
+	}
+	own.Close()
+}
+
+// What is taken from the arena is the caller's alone, and is taken again once it is given back.
+func TestArena_CutsEachByteOnce(t *testing.T) {
+	const size = 2 * heapClass
+	a := newArena(8 * size)
+	seen := map[*byte]bool{}
+	var slots [][]byte
+	for i := range 8 {
+		b, err := a.cut(size, i%2 == 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for k := range b {
+			b[k] = byte(i + 1)
+		}
+		slots, seen[&b[0]] = append(slots, b), true
+	}
+	for i, b := range slots {
+		if !bytes.Equal(b, bytes.Repeat([]byte{byte(i + 1)}, size)) {
+			t.Errorf("slot %d was written through another one", i)
+		}
+	}
+	a.close()
+	if len(a.all) != 1 {
+		t.Fatalf("got %d mappings with slots in use, want the one that they fill", len(a.all))
+	}
+	for _, b := range slots {
+		a.clear(b)
+	}
+	again := map[*byte]bool{}
+	for range slots {
+		b, err := a.cut(size, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !seen[&b[0]] || again[&b[0]] {
+			t.Error("got address space that is new, or in use, with cleared slots of the class left")
+		}
+		again[&b[0]] = true
+	}
+	larger, err := a.cut(16*size, true)
+	if err != nil || len(larger) != 16*size {
+		t.Errorf("a slot larger than the region: got %d bytes, %v; want %d", len(larger), err, 16*size)
+	}
+	a.clear(larger)
+	for b := range again {
+		for _, s := range slots {
+			if &s[0] == b {
+				a.clear(s)
+			}
+		}
+	}
+	if a.close(); len(a.all)+len(a.left)+len(a.empty)+a.used != 0 {
+		t.Errorf("closed: got %d mappings, %d bytes left, %d classes and %d slots in use; want none", len(a.all), len(a.left), len(a.empty), a.used)
+	}
+}
+
+// A buffer shrinks within its slot only, and never beyond what it has.
+func TestBuffer_ShrinksOnlyWherePagesAreFree(t *testing.T) {
+	for _, size := range []int64{100, heapClass, 2 * heapClass} {
+		c, b := newCache(t, 1<<20)
+		own, err := c.Buffer(t.Context(), size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		held := b.InUse()
+		if own.Cost() != held {
+			t.Errorf("%d bytes: got a cost of %d, want the %d of the budget", size, own.Cost(), held)
+		}
+		for _, n := range []int64{size, size - 1} {
+			if own.Shrink(n); b.InUse() != held {
+				t.Errorf("%d bytes shrunk to %d: got %d bytes of the budget back, want none", size, n, held-b.InUse())
+			}
+		}
+		own.Shrink(10)
+		if size <= heapClass && b.InUse() != held {
+			t.Errorf("%d bytes of the heap: got %d bytes of the budget back, want none", size, held-b.InUse())
+		}
+		own.Close()
+		if got := b.InUse() - c.Free(); got != 0 {
+			t.Errorf("%d bytes: got %d bytes in use after the buffer is closed, want none", size, got)
+		}
+	}
+}
+
+// A buffer of nearly all there is takes what there is; a larger one is refused at once.
+func TestBuffer_MayTakeTheWholeBudget(t *testing.T) {
+	const total = 1000
+	for n := int64(total - entryCost - 100); n <= total; n++ {
+		c, b := newCache(t, total)
+		own, err := c.Buffer(t.Context(), n)
+		if err != nil || int64(len(own.Bytes())) != n || b.InUse() > total {
+			t.Fatalf("%d of %d bytes: got %v, %d bytes in use", n, total, err, b.InUse())
+		}
+		if _, ok := c.TryBuffer(1); ok && b.InUse() > total {
+			t.Fatalf("%d of %d bytes: got another buffer beside it", n, total)
+		}
+		own.Close()
+	}
+}
+
+// Memory is populated as far as it is free, and for chunks that live in mapped slots only.
+func TestCache_PopulatesFreeMemoryOnly(t *testing.T) {
+	const size = 2 * heapClass
+	c, b := newCache(t, Cost(size))
+	if !c.Populate(100) || b.InUse() != 0 || c.arena.used != 0 {
+		t.Errorf("a chunk of the heap: got %d bytes in use, want true and none", b.InUse())
+	}
+	if !c.Populate(size) || c.Free() != Cost(size) || c.Stats().FreeBytes != Cost(size) {
+		t.Errorf("a large chunk: got %d bytes of free slots, want %d", c.Free(), Cost(size))
+	}
+	if c.Populate(size) || b.InUse() != Cost(size) {
+		t.Errorf("no memory is left: got %d bytes in use, want false and %d", b.InUse(), Cost(size))
+	}
+}
+
+// A request that has ended starts nothing, and one that ends while it waits leaves nothing leased, whichever of its chunks it waits for.
+func TestStart_LeavesNothingWhenTheRequestEnds(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		c, _ := newCache(t, 1<<20)
+		cause := errors.New("the client has gone")
+		wants := []Chunk[int]{{Key: 1, Size: 100}, {Key: 2, Size: 100}, {Key: 3, Size: 100}}
+		ended, end := context.WithCancelCause(t.Context())
+		end(cause)
+		if _, err := acquire(ended, c, asking{wants, Request[int]{Load: load}}); !errors.Is(err, cause) || c.Stats().Loads != 0 {
+			t.Errorf("ended before: got %v and %d loads, want %v and none", err, c.Stats().Loads, cause)
+		}
+		for _, stalls := range []int{1, 2, 3} {
+			ctx, end := context.WithCancelCause(t.Context())
+			got := make(chan error)
+			go func() {
+				_, err := acquire(ctx, c, asking{wants, Request[int]{Load: func(ctx context.Context, fills []*Fill[int]) error {
+					if fills[0].Key() == stalls {
+						<-ctx.Done()
+						return context.Cause(ctx)
+					}
+					return load(ctx, fills)
+				}}})
+				got <- err
+			}()
+			synctest.Wait()
+			end(cause)
+			if err := <-got; !errors.Is(err, cause) {
+				t.Errorf("ended while chunk %d comes: got %v, want %v", stalls, err, cause)
+			}
+			synctest.Wait()
+			if s := c.Stats(); s.OpenLeases != 0 || s.LoadsActive != 0 || tableOf(c).Contains(stalls) {
+				t.Errorf("ended while chunk %d comes: got %d leases, %d loads; want none, and the chunk not there", stalls, s.OpenLeases, s.LoadsActive)
+			}
+			c.Reclaim(1<<20, Whatever)
+		}
+	})
+}
+
+// However a load ends without a chunk, each of its waiters gets the error, the data set is told, and the next request loads the chunk.
+func TestLoad_FailureReachesEachWaiter(t *testing.T) {
+	failure := errors.New("scripted")
+	for name, of := range map[string]struct {
+		load func(fills []*Fill[int]) error
+		want error // of chunk 1; chunk 2 has come
+	}{
+		"failed":   {func(f []*Fill[int]) error { f[1].Publish(); f[0].Fail(failure); return nil }, failure},
+		"returned": {func(f []*Fill[int]) error { f[1].Publish(); return failure }, failure},
+		"nothing":  {func(f []*Fill[int]) error { f[1].Publish(); return nil }, errAborted},
+		"first":    {func(f []*Fill[int]) error { f[1].Publish(); f[0].Fail(failure); f[0].Publish(); return nil }, failure},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
+				c, _ := newCache(t, 1<<20)
+				var gone []int
+				tableOf(c).of.Gone = func(k int, _ bool) { gone = append(gone, k) }
+				begin := make(chan struct{})
+				both := func(missing []int) [][]int { return [][]int{missing} }
+				req := Request[int]{Group: both, Load: func(_ context.Context, f []*Fill[int]) error { <-begin; return of.load(f) }}
+				errs := make(chan error)
+				for _, keys := range [][]Chunk[int]{{{Key: 1, Size: 100}, {Key: 2, Size: 100}}, {{Key: 1, Size: 100}}} {
+					go func() {
+						_, err := acquire(t.Context(), c, asking{keys, req})
+						errs <- err
+					}()
+					synctest.Wait()
+				}
+				close(begin)
+				for range 2 {
+					if err := <-errs; !errors.Is(err, of.want) {
+						t.Errorf("got %v, want %v", err, of.want)
+					}
+				}
+				synctest.Wait()
+				if !tableOf(c).Resident(2) || tableOf(c).Contains(1) || len(gone) != 1 || gone[0] != 1 {
+					t.Errorf("got chunk 2 in memory: %v, chunk 1 there: %v, and %v gone; want yes, no and chunk 1", tableOf(c).Resident(2), tableOf(c).Contains(1), gone)
+				}
+				if s := c.Stats(); s.Failures != 1 || s.Loads != 2 || s.Joins != 1 || s.Chunks != 1 {
+					t.Errorf("got %d failures, %d loads, %d joins, %d chunks; want 1, 2, 1 and 1", s.Failures, s.Loads, s.Joins, s.Chunks)
+				}
+				l, err := acquire(t.Context(), c, asking{[]Chunk[int]{{Key: 1, Size: 100}}, Request[int]{Load: load}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				l.Close()
+			})
+		})
+	}
+}
+
+// Who waits for memory is woken by each way in which some becomes free.
+func TestCache_WakesThoseWhoWaitForMemory(t *testing.T) {
+	const size = 1000
+	failure := errors.New("scripted")
+	for name, frees := range map[string]func(t *testing.T, c *Cache[int], ended chan error) func(){
+		"leases are closed": func(t *testing.T, c *Cache[int], _ chan error) func() {
+			l, err := acquire(t.Context(), c, asking{[]Chunk[int]{{Key: 1, Size: size}}, Request[int]{Load: load}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return l.Close
+		},
+		"a lease is dropped": func(t *testing.T, c *Cache[int], _ chan error) func() {
+			l, err := acquire(t.Context(), c, asking{[]Chunk[int]{{Key: 1, Size: size}}, Request[int]{Load: load}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(l.Close)
+			return func() { l.Drop(0) }
+		},
+		"a buffer is closed": func(t *testing.T, c *Cache[int], _ chan error) func() {
+			own, err := c.Buffer(t.Context(), size)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return own.Close
+		},
+		"a load fails": func(t *testing.T, c *Cache[int], ended chan error) func() {
+			fail := make(chan struct{})
+			go func() {
+				_, err := acquire(t.Context(), c, asking{[]Chunk[int]{{Key: 1, Size: size}}, Request[int]{
+					Load: func(context.Context, []*Fill[int]) error { <-fail; return failure },
+				}})
+				ended <- err
+			}()
+			synctest.Wait()
+			return func() { close(fail) }
+		},
+		"a load that all have left ends": func(t *testing.T, c *Cache[int], ended chan error) func() {
+			ctx, leave := context.WithCancelCause(t.Context())
+			done := make(chan struct{})
+			go func() {
+				_, err := acquire(ctx, c, asking{[]Chunk[int]{{Key: 1, Size: size}}, Request[int]{
+					Load: func(context.Context, []*Fill[int]) error { <-done; return failure },
+				}})
+				ended <- err
+			}()
+			synctest.Wait()
+			leave(failure)
+			return func() { close(done) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
+				b := budget.New(Cost(size), time.Hour)
+				c := opened(t, Config{Budget: b}, nil)
+				b.SetReclaim(func(n int64) int64 { return c.Reclaim(n, Whatever) }, func() int64 { return c.Free() + c.Idle() })
+				ended := make(chan error, 1)
+				free := frees(t, c, ended)
+				got := make(chan error)
+				go func() {
+					own, err := c.Buffer(t.Context(), size)
+					if err == nil {
+						own.Close()
+					}
+					got <- err
+				}()
+				synctest.Wait()
+				if b.Waiting() != 1 {
+					t.Fatal("the buffer waits for nothing")
+				}
+				begun := time.Now()
+				free()
+				if err := <-got; err != nil || time.Since(begun) != 0 {
+					t.Errorf("got %v after %v, want memory at once", err, time.Since(begun))
+				}
+			})
+		})
+	}
+}
+
+// Values of some keys go, with their bytes; the others stay.
+func TestObjects_DropsTheKeysOfOne(t *testing.T) {
+	b := budget.New(10_000, 0)
+	o := NewObjects[int](b, 5000, func(v []byte) int64 { return int64(len(v)) }, func(int64) {})
+	for k := range 6 {
+		o.Add(k, make([]byte, 100))
+	}
+	o.Drop(func(k int) bool { return k%2 == 0 })
+	for k := range 6 {
+		if _, ok := o.Get(k); ok != (k%2 == 1) {
+			t.Errorf("key %d: got it there: %v, want %v", k, ok, k%2 == 1)
+		}
+	}
+	if want := int64(3 * (100 + objectCost)); o.Bytes() != want || b.InUse() != want {
+		t.Errorf("got %d bytes, %d of the budget, want %d", o.Bytes(), b.InUse(), want)
+	}
+	o.Reclaim(1 << 20)
+	if b.InUse() != 0 {
+		t.Errorf("got %d bytes of the budget left, want none", b.InUse())
+	}
+}
