@@ -3,9 +3,11 @@ package gateway_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"syscall"
 	"testing"
 	"time"
 
@@ -23,14 +25,18 @@ func TestAnnouncedBodiesHoldNoMemory(t *testing.T) {
 	})
 	addr, _ := r.serve(gateway.ServerConfig{Connections: 64})
 	idle := b.InUse()
+	var conns []*net.TCPConn
 	for range 40 {
-		fmt.Fprintf(dial(t, addr), "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 120000\r\n\r\n{", importancePath)
+		conns = append(conns, post(t, addr, 120000, []byte("{")))
 	}
-	for range 30 {
-		time.Sleep(10 * time.Millisecond)
-		if got := b.InUse() - idle; got > 64<<10 {
-			t.Fatalf("got %d bytes held for 40 reports that do not come, want hardly any", got)
+	endBodies(t, conns)
+	for _, conn := range conns {
+		if got := statusOf(conn); got != 0 {
+			t.Errorf("a body that ends early: got status %d, want none", got)
 		}
+	}
+	if got := b.Peak() - idle; got > 64<<10 {
+		t.Errorf("got %d bytes held for 40 reports that do not come, want hardly any", got)
 	}
 }
 
@@ -44,22 +50,61 @@ func TestBodiesHaveAShareOfTheirOwn(t *testing.T) {
 		c.Budget = b
 	})
 	addr, _ := r.serve(gateway.ServerConfig{Connections: 64})
+	const all, fit = 32, 7 // each takes eight times what it has sent, seven of them nearly an eighth of the memory
 	idle := b.InUse()
 	sent := make([]byte, 64<<10+512)
-	for range 32 { // each of them takes eight times what it has sent: together four times their share
-		fmt.Fprintf(dial(t, addr), "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 250000\r\n\r\n%s", importancePath, sent)
+	statuses := make(chan int, all)
+	var conns []*net.TCPConn
+	for range all {
+		conn := post(t, addr, 250000, sent)
+		conns = append(conns, conn)
+		go func() { statuses <- statusOf(conn) }()
 	}
-	largest := int64(0)
-	for end := time.Now().Add(8 * time.Second); largest < b.Total()/16 && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		largest = max(largest, b.InUse()-idle)
+	for range all - fit { // the others hold what they have sent until their bodies end
+		if got := <-statuses; got != http.StatusServiceUnavailable {
+			t.Errorf("a report that finds no memory: got status %d, want 503", got)
+		}
 	}
-	for range 30 {
-		time.Sleep(10 * time.Millisecond)
-		largest = max(largest, b.InUse()-idle)
+	endBodies(t, conns)
+	for range fit {
+		if got := <-statuses; got != 0 {
+			t.Errorf("a body that ends early: got status %d, want none", got)
+		}
 	}
-	if least, most := b.Total()/16, b.Total()/8; largest < least || largest > most {
-		t.Errorf("got up to %d bytes held by bodies, want at least %d and at most %d", largest, least, most)
+	if got, least, most := b.Peak()-idle, b.Total()/16, b.Total()/8; got < least || got > most {
+		t.Errorf("got up to %d bytes held by bodies, want at least %d and at most %d", got, least, most)
 	}
+	if got := b.InUse(); got != idle {
+		t.Errorf("got %d bytes in use after the last answer, want %d as before", got, idle)
+	}
+}
+
+// post begins a report of n bytes over a connection of its own, and sends its beginning.
+func post(t *testing.T, addr string, n int, beginning []byte) *net.TCPConn {
+	t.Helper()
+	conn := dial(t, addr).(*net.TCPConn)
+	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", importancePath, n, beginning)
+	return conn
+}
+
+// endBodies sends nothing more over these connections.
+func endBodies(t *testing.T, conns []*net.TCPConn) {
+	t.Helper()
+	for _, conn := range conns {
+		if err := conn.CloseWrite(); err != nil && !errors.Is(err, syscall.ENOTCONN) { // the server has closed it
+			t.Error(err)
+		}
+	}
+}
+
+// statusOf returns the status of the answer; 0: the connection ends without one.
+func statusOf(conn net.Conn) int {
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return 0
+	}
+	res.Body.Close()
+	return res.StatusCode
 }
 
 // TestIdleConnectionsGiveWay: connections that ask nothing do not lock others out, though the rest of them is busy for long.
@@ -87,7 +132,6 @@ func TestIdleConnectionsGiveWay(t *testing.T) {
 	for range 3 {
 		healthy(dial(t, addr))
 	}
-	time.Sleep(100 * time.Millisecond) // the server notes that they are idle after their answers have come
 	fmt.Fprint(dial(t, addr), "GET /epoch/0/batch/0 HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	<-entered
 	for range 5 {
