@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace-data/millrace/experiments/images"
 	"github.com/millrace-data/millrace/experiments/lab"
+	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/objstore/shaped"
 )
 
@@ -95,8 +96,11 @@ func TestLearn(t *testing.T) {
 	settle(t, learn(learnSize{sets: []pictures{made(4096, 1024)}, epochs: 5, seeds: 1, cache: 0.1, repeat: 3}))
 }
 
+// Under a fake clock, what is read ahead while a reader thinks does not depend on how fast the machine is.
 func TestNopfs(t *testing.T) {
-	settle(t, nopfs(nopfsSize{chunks: 64, each: 32, shape: near(), window: 8, think: 2 * time.Millisecond}))
+	bubble.Test(t, func(t *testing.T) {
+		settle(t, nopfs(nopfsSize{chunks: 64, each: 32, shape: near(), window: 8, think: 2 * time.Millisecond}))
+	})
 }
 
 func TestLocality(t *testing.T) {
@@ -121,10 +125,12 @@ func TestDiesel(t *testing.T) {
 }
 
 func TestLobster(t *testing.T) {
-	settle(t, lobster(lobsterSize{ // more chunks than the steps read and two windows: the next epoch's first would count as read again
-		chunks: 112, each: 16, shape: near(), ranks: 4, fetchers: 8, window: 8, batch: 64, steps: 8, warm: 4,
-		think: time.Millisecond, skews: []float64{.8}, rounds: 1,
-	}))
+	bubble.Test(t, func(t *testing.T) {
+		settle(t, lobster(lobsterSize{ // more chunks than the steps read and two windows: the next epoch's first would count as read again
+			chunks: 112, each: 16, shape: near(), ranks: 4, fetchers: 8, window: 8, batch: 64, steps: 8, warm: 4,
+			think: time.Millisecond, skews: []float64{.8}, rounds: 1,
+		}))
+	})
 }
 
 // The program writes a page whose pictures are there.

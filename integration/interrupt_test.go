@@ -38,14 +38,23 @@ func TestInterruptLeavesOutTheLameDuckTimeWhereNobodyReads(t *testing.T) {
 				args = append(args, "--cluster", "job-a", "--join", "127.0.0.1", "--peer-listen", harness.FreeAddress(t), "--peer-insecure")
 			}
 			g := serve(t, store, args...)
+			var asked time.Time
 			for m := range c.batches {
 				g.MustGet(t, batchPath(0, m)+share(16, 0, 1))
+				asked = time.Now()
 				if m+1 < c.batches {
-					time.Sleep(300 * time.Millisecond) // a reader's pause: after ten more and five seconds it counts as gone
+					time.Sleep(300 * time.Millisecond) // a reader's pause
 				}
 			}
 			quiet()
 			c.signal(g.Process)
+			fault := ""
+			if silent := time.Since(asked); c.batches > 1 && silent > 5*time.Second { // after which a reader may count as gone
+				fault = fmt.Sprintf("the reader was silent for %v", silent)
+			}
+			if !harness.Judge(t, fault) {
+				return
+			}
 			ended := func(why string) {
 				t.Helper()
 				select {

@@ -162,22 +162,46 @@ func (p *Process) Ready(t testing.TB, probe func(context.Context) error) {
 // Ports for servers lie below those that the system gives to connections, which would take one before its server does. The tests in
 // Python have those above.
 const (
-	firstPort = 10_000
-	manyPorts = 10_000
+	firstPort  = 10_000
+	portBlocks = 20 // test programs that hand out ports at once
+	blockPorts = 500
 )
 
-// ports counts the ports that were handed out, from anywhere on: none comes twice.
-var ports = sync.OnceValue(func() *atomic.Uint32 {
-	handed := new(atomic.Uint32)
-	handed.Store(rand.Uint32N(manyPorts))
-	return handed
-})
+// portBlock is a range of ports that this process alone hands out.
+type portBlock struct {
+	lock   *os.File // stays locked until the process ends
+	first  uint32
+	handed atomic.Uint32
+}
 
-// FreeAddress returns a loopback address that nobody listens on.
+// claimPorts claims the first range of ports that no other test program has.
+func claimPorts() (*portBlock, error) {
+	for i := range uint32(portBlocks) {
+		lock, err := os.OpenFile(filepath.Join(os.TempDir(), fmt.Sprint("millrace-test-ports-", i)), os.O_CREATE|os.O_RDWR, 0o666)
+		if err != nil { // of another user
+			continue
+		}
+		if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+			b := &portBlock{lock: lock, first: firstPort + i*blockPorts}
+			b.handed.Store(rand.Uint32N(blockPorts)) // the test program before may have used the first ones
+			return b, nil
+		}
+		lock.Close()
+	}
+	return nil, fmt.Errorf("all %d ranges of ports are locked: %s", portBlocks, filepath.Join(os.TempDir(), "millrace-test-ports-*"))
+}
+
+var ports = sync.OnceValues(claimPorts)
+
+// FreeAddress returns a loopback address that nobody listens on. Other test programs that run now do not hand it out.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	for range manyPorts {
-		address := fmt.Sprint("127.0.0.1:", firstPort+ports().Add(1)%manyPorts)
+	b, err := ports()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range blockPorts {
+		address := fmt.Sprint("127.0.0.1:", b.first+b.handed.Add(1)%blockPorts)
 		if l, err := net.Listen("tcp", address); err == nil {
 			l.Close()
 			return address
