@@ -42,10 +42,11 @@ func (b *Backend) readRange(ctx context.Context, ref objstore.Ref, offset int64,
 		a.watch.rest()
 		ref.ETag = ans.etag // what is resumed must be what was begun
 		before := s.filled
+		s.sized = ans.sized
 		err = s.fill(b.pace(ctx, &watched{body: ans.body, watch: a.watch, lim: &b.lim}))
 		a.got = s.filled - before
 		if errors.Is(err, errMore) {
-			s.filled, a.got = 0, 0 // the bytes cannot be the ones asked for: none is kept, and none is progress
+			s.filled, a.got = before, 0 // the bytes cannot be the ones asked for: none is kept, and none is progress
 		}
 		return err
 	})
@@ -57,10 +58,11 @@ func (b *Backend) readRange(ctx context.Context, ref objstore.Ref, offset int64,
 type scatter struct {
 	dst    [][]byte
 	filled int64
+	sized  bool // the length of the current body is known, and is that of its range
 	report func(filled int64)
 }
 
-// filling counts and reports what is read into dst.
+// filling counts what is read into dst, and reports it unless the body may turn out to be too long.
 type filling struct {
 	body io.Reader
 	s    *scatter
@@ -69,7 +71,9 @@ type filling struct {
 func (f filling) Read(p []byte) (int, error) {
 	n, err := f.body.Read(p)
 	f.s.filled += int64(n)
-	f.s.report(f.s.filled)
+	if f.s.sized && n > 0 {
+		f.s.report(f.s.filled)
+	}
 	return n, err
 }
 
@@ -99,6 +103,9 @@ func (s *scatter) fill(body io.Reader) error {
 	if n, _ := io.ReadFull(body, extra[:]); n > 0 {
 		return errMore
 	}
+	if !s.sized {
+		s.report(s.filled)
+	}
 	return nil
 }
 
@@ -107,6 +114,7 @@ type answer struct {
 	body  io.ReadCloser
 	etag  string
 	total int64 // of the object
+	sized bool  // the answer gives the length of its body
 }
 
 // get asks for n bytes of ref at from, or for all from there if n is negative, and checks
@@ -148,13 +156,13 @@ func checkHead(resp *http.Response, want string, from, n int64) (answer, error) 
 	switch resp.StatusCode {
 	case http.StatusPartialContent:
 		total, err := checkPartial(contentRange, length, from, n)
-		return answer{resp.Body, etag, total}, err
+		return answer{resp.Body, etag, total, length >= 0}, err
 	case http.StatusOK:
 		switch {
 		case contentRange != "":
 			return answer{}, badAnswer("status 200 with a Content-Range")
 		case from == 0 && (n < 0 || length == n): // the range is the whole object
-			return answer{resp.Body, etag, length}, nil
+			return answer{resp.Body, etag, length, length >= 0}, nil
 		case length >= 0 && length < from+max(n, 0):
 			return answer{}, short("the object has %d bytes", length)
 		}

@@ -252,6 +252,43 @@ func TestBackend_BoundsResponseHeaders(t *testing.T) {
 	}
 }
 
+// Readers of a chunk that has been published must not see its bytes change.
+func TestReadRange_NeverWritesReportedBytesAgain(t *testing.T) {
+	const size, cut = 40, 10
+	data := sample(size)
+	wrong := bytes.Repeat([]byte{0xee}, size+1)
+	for _, f := range framings[1:] { // those that do not give the length
+		t.Run(f.name, func(t *testing.T) {
+			s := serve(t, func(c net.Conn, r request) bool {
+				switch r.n {
+				case 0:
+					head(c, "206 Partial Content", etag(testETag), contentRange(0, size-1, size), fmt.Sprintf("Content-Length: %d", size))
+					c.Write(data[:cut])
+				case 1: // too long
+					head(c, "206 Partial Content", append(f.head, etag(testETag), contentRange(cut, size-1, size))...)
+					f.body(c, wrong, size-cut+1)
+					if f.name == "chunked" {
+						fmt.Fprint(c, "0\r\n\r\n")
+					}
+				default:
+					return sound(c, r, data)
+				}
+				return false
+			})
+			got, last := make([]byte, size), int64(0)
+			ctx := objstore.WithProgress(t.Context(), func(n int64) {
+				if n < last || !bytes.Equal(got[:n], data[:n]) {
+					t.Errorf("reported %d bytes after %d: %x, want %x", n, last, got[:n], data[:n])
+				}
+				last = n
+			})
+			if err := backend(t, s, quick()).ReadRange(ctx, ref, 0, got); err != nil || last != size || s.n != 3 {
+				t.Errorf("got %v after %d requests and %d bytes reported, want 3 and %d", err, s.n, last, size)
+			}
+		})
+	}
+}
+
 func TestAnswers(t *testing.T) {
 	lasting := defaultLimits().attempts
 	for _, c := range []struct {

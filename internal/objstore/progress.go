@@ -4,9 +4,10 @@ import "context"
 
 type progressKey struct{}
 
-// WithProgress asks ReadRange to say how far it is: it may call report, from its own goroutine, each time more bytes of
-// dst are filled, with how many in all. Those bytes change no more, unless a smaller number says that it begins
-// again from there. So a caller can work on them while they are in the processor's cache. A store need not report.
+// WithProgress asks ReadRange to report its progress: it may call report, one call at a time and before it returns, when more
+// bytes of dst are filled, with their number in all. ReadRange does not write to these bytes again, even if it fails. So a
+// caller can use them while the rest is on its way. A report of the same number again says that the store begins to answer
+// another request, for the rest. A store need not report.
 func WithProgress(ctx context.Context, report func(filled int64)) context.Context {
 	return context.WithValue(ctx, progressKey{}, report)
 }
