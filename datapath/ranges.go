@@ -78,13 +78,14 @@ func (l layout) pieces(ps []piece, of *portion, part, most int64) []piece {
 
 // stretch is what one store read brings: pieces of one shard, and the gaps between them.
 type stretch struct {
-	pieces []piece
-	end    int64
-	wanted int64
-	waste  int64
-	gaps   []byte // memory for the gaps, as far as it reaches
-	seen   int64  // bytes that are in the checksums of the pieces
-	next   int    // the first piece whose checksum is not complete
+	pieces  []piece
+	end     int64
+	wanted  int64
+	waste   int64
+	gaps    []byte // memory for the gaps, as far as it reaches
+	seen    int64  // bytes that are in the checksums of the pieces
+	next    int    // the first piece whose checksum is not complete
+	checked int    // the first piece that checkFilled has not seen
 }
 
 func (r *stretch) ext() chunkindex.Extent {
@@ -119,15 +120,8 @@ func join(ps []piece, most int64, spare []byte) []stretch {
 }
 
 // filled works out the checksums of the pieces as far as n bytes of the stretch have come, while the bytes are still in the
-// processor's cache: to fetch them from memory again takes a tenth of a cold epoch. A smaller n than before says that the
-// read begins again from there.
+// processor's cache: to fetch them from memory again takes a tenth of a cold epoch.
 func (r *stretch) filled(n int64) {
-	if n < r.seen {
-		r.seen, r.next = 0, 0
-		for i := range r.pieces {
-			r.pieces[i].crc = 0
-		}
-	}
 	for ; r.next < len(r.pieces); r.next++ {
 		p := &r.pieces[r.next]
 		start := p.ext.Offset - r.pieces[0].ext.Offset

@@ -27,9 +27,12 @@ type portion struct {
 	gates  []*gate  // a read takes a place of each; none: the caller holds one for all reads
 	again  [][]byte // where a batch that holds a sample more than once wants it too
 
+	// publisher is told as soon as the portion is right, while other portions may still be on their way; nil: none.
+	publisher interface{ Publish() }
+
 	pieces int          // how many pieces it is read in
 	left   atomic.Int32 // pieces that have not come yet
-	right  bool         // the portion has come, and is what the index says
+	right  bool         // the portion has come, and is what the index says: its bytes do not change any more
 }
 
 // whole returns the portion that a chunk is. Where it is compressed its stored bytes come to memory of their own.
@@ -118,8 +121,7 @@ func (s *Source) read(ctx context.Context, portions []*portion, part int64, spar
 			p.pieces = len(ps) - n
 			p.left.Store(int32(p.pieces))
 			if p.pieces == 0 { // no bytes
-				var err error
-				if p.right, err = s.check(ctx, &piece{of: p}); err != nil {
+				if err := s.accept(ctx, &piece{of: p}); err != nil {
 					return err
 				}
 			}
@@ -164,31 +166,58 @@ func (s *Source) readStretches(ctx context.Context, stretches []stretch) (err er
 	return g.Wait()
 }
 
-// readStretch makes one store read, and checks the portions that have come with it.
+// readStretch makes one store read, and checks the portions that come with it: each when its bytes are there, and those that end
+// with the stretch after the read, when its place is free again.
 func (s *Source) readStretch(ctx context.Context, r *stretch) error {
-	if err := s.readRange(ctx, r); err != nil {
-		if cause := context.Cause(ctx); cause != nil { // it was its reader who ended it
+	var unread error // of the index
+	length := r.ext().Length
+	err := s.readRange(ctx, r, func(n int64) {
+		if r.filled(n); n < length && unread == nil {
+			unread = s.checkFilled(ctx, r)
+		}
+	})
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil { // its reader ended it
 			return cause
 		}
 		return s.rangeError(r.ext(), err)
 	}
-	if !r.pieces[0].of.whole {
-		s.path.rangeBytes.Add(uint64(r.ext().Length))
+	if unread != nil {
+		return unread
 	}
-	r.filled(r.ext().Length)
-	for i := range r.pieces {
-		if p := &r.pieces[i]; p.of.left.Add(-1) == 0 {
-			var err error
-			if p.of.right, err = s.check(ctx, p); err != nil {
-				return err
-			}
+	if !r.pieces[0].of.whole {
+		s.path.rangeBytes.Add(uint64(length))
+	}
+	r.filled(length)
+	return s.checkFilled(ctx, r)
+}
+
+// checkFilled checks the portions whose last piece has been filled since the last call.
+func (s *Source) checkFilled(ctx context.Context, r *stretch) error {
+	for ; r.checked < r.next; r.checked++ {
+		p := &r.pieces[r.checked]
+		if p.of.left.Add(-1) > 0 {
+			continue
+		}
+		if err := s.accept(ctx, p); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// readRange brings the bytes of a stretch, of the version of the shard that the index is bound to.
-func (s *Source) readRange(ctx context.Context, r *stretch) error {
+// accept checks the portion of which the last piece has come, and publishes it if it is right.
+func (s *Source) accept(ctx context.Context, last *piece) (err error) {
+	p := last.of
+	if p.right, err = s.check(ctx, last); p.right && p.publisher != nil {
+		p.publisher.Publish()
+	}
+	return err
+}
+
+// readRange brings the bytes of a stretch, of the version of the shard that the index is bound to. It calls filled with the number
+// of bytes that have come.
+func (s *Source) readRange(ctx context.Context, r *stretch, filled func(n int64)) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
@@ -212,7 +241,7 @@ func (s *Source) readRange(ctx context.Context, r *stretch) error {
 	m := s.path.rates.begin()
 	reporting := objstore.WithProgress(ctx, func(n int64) {
 		m.filled(n)
-		r.filled(n)
+		filled(n)
 	})
 	err := s.store.ReadRange(reporting, ref, ext.Offset, r.into()...)
 	if errors.Is(err, objstore.ErrThrottled) || errors.Is(err, objstore.ErrTimeout) {

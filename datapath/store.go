@@ -39,6 +39,7 @@ func (l *load) chunks(ctx context.Context, fills []*fill) error {
 	wholes := make([]*portion, len(fills))
 	for i, x := range fills {
 		wholes[i] = s.whole(x.Chunk, x.whole.Bytes(), x.whole.Beside())
+		wholes[i].publisher = x.whole
 		if l.held == s.path.gate {
 			wholes[i].gates = nil
 		}
@@ -46,8 +47,7 @@ func (l *load) chunks(ctx context.Context, fills []*fill) error {
 	err := s.read(ctx, wholes, l.part, nil)
 	for i, x := range fills {
 		switch p := wholes[i]; {
-		case p.right:
-			x.whole.Publish()
+		case p.right: // it has been published
 		case err != nil:
 			s.fail(ctx, x.whole, err)
 		default:
