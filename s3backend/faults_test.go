@@ -246,7 +246,7 @@ func TestPastEnd(t *testing.T) {
 }
 
 // large is stored in three parts.
-var large = sample(2*minPart + 100) //nolint:gochecknoglobals // never written to
+var large = sample(2*minPart + 100)
 
 // TestPut_Faults fails one request of a Put, in one request or in parts: what is stored, what is reported, and that no upload stays.
 func TestPut_Faults(t *testing.T) {

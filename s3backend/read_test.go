@@ -309,6 +309,24 @@ func TestAnswers(t *testing.T) {
 		{"502 Bad Gateway", "Oops", objstore.ErrUnavailable, lasting},
 		{"504 Gateway Timeout", "Oops", objstore.ErrTimeout, lasting},
 		{"501 Not Implemented", "NotImplemented", objstore.ErrUnavailable, 1},
+		{"400 Bad Request", "SlowDownRead", objstore.ErrThrottled, lasting},
+		{"400 Bad Request", "SlowDownWrite", objstore.ErrThrottled, lasting},
+		{"400 Bad Request", "TooManyRequests", objstore.ErrThrottled, lasting},
+		{"400 Bad Request", "RequestLimitExceeded", objstore.ErrThrottled, lasting},
+		{"400 Bad Request", "Throttling", objstore.ErrThrottled, lasting},
+		{"400 Bad Request", "ThrottlingException", objstore.ErrThrottled, lasting},
+		{"400 Bad Request", "ServiceBusy", objstore.ErrThrottled, lasting},
+		{"400 Bad Request", "RequestTimeout", objstore.ErrTimeout, lasting},
+		{"408 Request Timeout", "Oops", objstore.ErrTimeout, lasting},
+		{"400 Bad Request", "ConditionalRequestConflict", objstore.ErrChanged, lasting},
+		{"400 Bad Request", "OperationAborted", objstore.ErrChanged, lasting},
+		{"409 Conflict", "Oops", objstore.ErrChanged, lasting},
+		{"404 Not Found", "NoSuchUpload", objstore.ErrUnavailable, 1},
+		{"400 Bad Request", "InvalidToken", objstore.ErrDenied, 2},
+		{"400 Bad Request", "TokenRefreshRequired", objstore.ErrDenied, 2},
+		{"400 Bad Request", "InvalidAccessKeyId", objstore.ErrDenied, 2},
+		{"401 Unauthorized", "Oops", objstore.ErrDenied, 2},
+		{"400 Bad Request", "InvalidArgument", objstore.ErrDenied, 1},
 	} {
 		t.Run(c.status+" "+c.code, func(t *testing.T) {
 			s := serve(t, func(w net.Conn, r request) bool { return refuse(w, c.status, c.code) })
@@ -320,6 +338,9 @@ func TestAnswers(t *testing.T) {
 			st := b.Stats()
 			if s.n != c.requests || st.Requests != int64(c.requests) || st.Retries != int64(c.requests-1) {
 				t.Errorf("got %d requests, counted %+v, want %d", s.n, st, c.requests)
+			}
+			if kind := objstore.Kind(err); len(st.Errors) != 1 || st.Errors[kind] != int64(c.requests) {
+				t.Errorf("got errors counted %v, want %d of kind %s", st.Errors, c.requests, kind)
 			}
 			if throttled := errors.Is(c.want, objstore.ErrThrottled); throttled != (st.Limit < 256) {
 				t.Errorf("got a limit of %d requests", st.Limit)

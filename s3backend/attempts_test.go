@@ -1,0 +1,316 @@
+package s3backend
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// TestReport_TellsTheBreaker: answers show that a store is well, those without word of its health change nothing.
+func TestReport_TellsTheBreaker(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want int // failures in a row, after three
+	}{
+		{nil, 0},
+		{objstore.ErrNotFound, 0},
+		{objstore.ErrChanged, 0},
+		{objstore.ErrDenied, 0},
+		{objstore.ErrShort, 3},
+		{objstore.ErrThrottled, 3},
+		{context.Canceled, 3},
+		{objstore.ErrUnavailable, 4},
+		{objstore.ErrTimeout, 4},
+	} {
+		b := opened(t, Config{Bucket: "train", Endpoint: "http://store"}, quick())
+		b.breaker.failures, b.breaker.probing = 3, true
+		err := c.err
+		if err != nil {
+			err = fmt.Errorf("read: %w", err)
+		}
+		b.report(err)
+		if b.breaker.failures != c.want || b.breaker.probing {
+			t.Errorf("%v: got %d failures, a probe under way: %t, want %d and none", c.err, b.breaker.failures, b.breaker.probing, c.want)
+		}
+		if st := b.Stats(); err != nil && st.Errors[objstore.Kind(err)] != 1 || err == nil && len(st.Errors) > 0 {
+			t.Errorf("%v: got errors counted %v", c.err, st.Errors)
+		}
+		if slowed := b.limiter.current() < b.cfg.MaxConns; slowed != errors.Is(err, objstore.ErrThrottled) {
+			t.Errorf("%v: got a limit of %d requests", c.err, b.limiter.current())
+		}
+	}
+}
+
+// outage has the store answer nothing until the breaker is open.
+func outage(t *testing.T, b *Backend, s *scripted) {
+	t.Helper()
+	for !b.Stats().BreakerOpen {
+		s.next(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+		if err := b.ReadRange(t.Context(), ref, 0, make([]byte, 10)); !errors.Is(err, objstore.ErrUnavailable) {
+			t.Fatalf("got %v, want %v", err, objstore.ErrUnavailable)
+		}
+		time.Sleep(breakTime / (breakAfter - 1))
+	}
+}
+
+// TestProbeThatGetsNoPlaceIsOver lets the probe wait for a place until its caller gives up: the next one is sent in its time.
+func TestProbeThatGetsNoPlaceIsOver(t *testing.T) {
+	s := &scripted{data: sample(10), every: usual}
+	lim := quick()
+	lim.attempts = 1
+	inBubble(t, lim, s.ServeHTTP, func(t *testing.T, b *Backend) {
+		outage(t, b, s)
+		requests := b.Stats().Requests
+		err := b.ReadRange(t.Context(), ref, 0, make([]byte, 10))
+		wantError(t, "before the probe", err, objstore.ErrUnavailable, fmt.Sprintf("no answer in %d attempts, waiting for the next probe", requests))
+		time.Sleep(probeInterval)
+		taken := 0
+		for b.limiter.try() {
+			taken++
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if err := b.ReadRange(ctx, ref, 0, make([]byte, 10)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("without a place: got %v, want %v", err, context.DeadlineExceeded)
+		}
+		if got := b.Stats().Requests; got != requests {
+			t.Errorf("got %d requests, want no more than %d", got, requests)
+		}
+		for range taken {
+			b.limiter.release()
+		}
+		time.Sleep(probeInterval)
+		if err := b.ReadRange(t.Context(), ref, 0, make([]byte, 10)); err != nil || b.Stats().BreakerOpen {
+			t.Errorf("the next probe: got %v, breaker open: %t", err, b.Stats().BreakerOpen)
+		}
+	})
+}
+
+// TestNoPauseBeyondTheDeadline fails under a deadline that ends before the pause would: the caller hears of it at once. One who
+// leaves in a pause hears why it was made.
+func TestNoPauseBeyondTheDeadline(t *testing.T) {
+	lim := quick()
+	lim.base, lim.top = 1000*time.Hour, 1000*time.Hour
+	inBubble(t, lim, nameless, func(t *testing.T, b *Backend) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Microsecond)
+		defer cancel()
+		start := time.Now()
+		err := b.ReadRange(ctx, ref, 0, make([]byte, 1))
+		wantError(t, "read", err, objstore.ErrUnavailable, "(status 503, request r7)")
+		if took := time.Since(start); took != 0 || b.Stats().Requests != 1 {
+			t.Errorf("took %v on the fake clock and %d requests, want none, and one", took, b.Stats().Requests)
+		}
+		ctx, cancel = context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		err = b.ReadRange(ctx, ref, 0, make([]byte, 1))
+		if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "503") || time.Since(start) != time.Second {
+			t.Errorf("got %v after %v, want %v and the status after 1s", err, time.Since(start), context.Canceled)
+		}
+	})
+}
+
+// trickle answers with the range that is asked for, each piece of its bytes after a pause.
+func (s *scripted) trickle(piece int, pauses func(sent int) time.Duration) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("ETag", `"`+testETag+`"`)
+		w.Header().Set("Content-Length", strconv.Itoa(len(s.data)))
+		for sent := 0; sent < len(s.data) && objstore.Sleep(r.Context(), pauses(sent)) == nil; sent += piece {
+			_, _ = w.Write(s.data[sent:min(sent+piece, len(s.data))])
+			_ = http.NewResponseController(w).Flush()
+		}
+	}
+}
+
+// TestSlowBodyIsReplaced: a body that is slower than the least rate over a window is given up, whatever it brought in the window
+// before, and the rest comes with another attempt. One at the least rate is not.
+func TestSlowBodyIsReplaced(t *testing.T) {
+	const piece = 32 << 10
+	lim := quick()
+	lim.stall, lim.rateWindow, lim.minRate = 5*time.Second, 10*time.Second, 64<<10
+	lim.base, lim.top = 0, 0
+	s := &scripted{data: sample(100 * piece)}
+	for name, c := range map[string]struct {
+		pauses  func(sent int) time.Duration
+		least   time.Duration
+		most    time.Duration
+		retries int64
+	}{
+		"at the rate": {func(int) time.Duration { return time.Second / 2 }, 50 * time.Second, 50 * time.Second, 0},
+		"slow":        {func(int) time.Duration { return time.Second }, 10 * time.Second, 11 * time.Second, 1},
+		"quick, then slow": {func(sent int) time.Duration {
+			if sent < 60*piece {
+				return time.Second / 5
+			}
+			return 2 * time.Second
+		}, 22 * time.Second, 30 * time.Second, 1},
+		"stalled": {func(sent int) time.Duration {
+			if sent < 10*piece {
+				return 0
+			}
+			return time.Hour
+		}, 5 * time.Second, 5 * time.Second, 1},
+	} {
+		for _, open := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, in sequence %t", name, open), func(t *testing.T) {
+				inBubble(t, lim, s.ServeHTTP, func(t *testing.T, b *Backend) {
+					s.next(s.trickle(piece, c.pauses))
+					start := time.Now()
+					if got := readOne(t, b, open, len(s.data)); !bytes.Equal(got, s.data) {
+						t.Error("got other bytes")
+					}
+					took, st := time.Since(start), b.Stats()
+					if took < c.least || took > c.most || st.Retries != c.retries || st.Errors["timeout"] != c.retries {
+						t.Errorf("took %v with %d retries after %v, want %v to %v with %d", took, st.Retries, st.Errors, c.least, c.most, c.retries)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestOpen_Lies: what a second transfer says of the object must be what the first one said, and each must tell a length.
+func TestOpen_Lies(t *testing.T) {
+	data := sample(30)
+	for _, c := range []struct {
+		name  string
+		first []string // of the first answer's head
+		later []string // of those to "the rest"
+		text  string
+	}{
+		{"no length", []string{etag(testETag), "Connection: close"}, nil, "wrong answer: no length"},
+		{"another size", []string{etag(testETag), "Content-Length: 30"}, []string{etag(testETag), contentRange(10, 30, 31), "Content-Length: 21"}, "wrong answer: 31 bytes in all, before it were 30"},
+		{"another start", []string{etag(testETag), "Content-Length: 30"}, []string{etag(testETag), contentRange(9, 29, 30), "Content-Length: 21"}, "bytes for those from 10 to 29"},
+	} {
+		s := serve(t, func(w net.Conn, r request) bool {
+			if r.Header.Get("Range") == "" {
+				head(w, "200 OK", c.first...)
+				w.Write(data[:10])
+				return false
+			}
+			head(w, "206 Partial Content", c.later...)
+			return false
+		})
+		r, err := backend(t, s, quick()).Open(t.Context(), ref, 0)
+		if err == nil {
+			_, err = io.ReadAll(r)
+			r.Close()
+		}
+		wantError(t, c.name, err, objstore.ErrUnavailable, c.text)
+	}
+}
+
+// TestOpen_Ends: a reader that is closed or whose context has ended asks for nothing more.
+func TestOpen_Ends(t *testing.T) {
+	s := &scripted{data: sample(30), every: usual}
+	inBubble(t, quick(), s.ServeHTTP, func(t *testing.T, b *Backend) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var readers [2]io.ReadCloser
+		for i := range readers {
+			var err error
+			if readers[i], err = b.Open(ctx, ref, 0); err != nil {
+				t.Fatal(err)
+			}
+			if n, err := readers[i].Read(nil); n != 0 || err != nil {
+				t.Errorf("read of nothing: got %d bytes, %v", n, err)
+			}
+			if _, err := readers[i].Read(make([]byte, 3)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		readers[0].Close()
+		if n, err := readers[0].Read(make([]byte, 3)); n != 0 || err == nil || err.Error() != `read "a/shard.tar" at 3: it is closed` {
+			t.Errorf("closed: got %d bytes, %v", n, err)
+		}
+		cancel()
+		if n, err := readers[1].Read(make([]byte, 3)); n != 0 || !errors.Is(err, context.Canceled) {
+			t.Errorf("canceled: got %d bytes, %v, want %v", n, err, context.Canceled)
+		}
+		readers[1].Close()
+		if _, err := b.Open(ctx, ref, 0); !errors.Is(err, context.Canceled) || b.Stats().Requests != 2 {
+			t.Errorf("open: got %v after %d requests, want %v after 2", err, b.Stats().Requests, context.Canceled)
+		}
+	})
+}
+
+// TestOpen_GivesUpWithoutAnAnswer: the head has to come in its time, attempt by attempt.
+func TestOpen_GivesUpWithoutAnAnswer(t *testing.T) {
+	s := &scripted{data: sample(30)}
+	lim := quick()
+	lim.header, lim.base, lim.top = 5*time.Second, 0, 0
+	inBubble(t, lim, s.ServeHTTP, func(t *testing.T, b *Backend) {
+		s.next(s.never, s.never, s.never, s.never, s.never)
+		start := time.Now()
+		_, err := b.Open(t.Context(), ref, 0)
+		wantError(t, "open", err, objstore.ErrTimeout, "no progress")
+		synctest.Wait()
+		if took, want := time.Since(start), time.Duration(lim.attempts)*lim.header; took != want || s.ended != lim.attempts {
+			t.Errorf("took %v, %d requests ended, want %v and %d", took, s.ended, want, lim.attempts)
+		}
+	})
+}
+
+// TestVersionIsAskedFor names the version of a ref in every read.
+func TestVersionIsAskedFor(t *testing.T) {
+	var asked []string
+	inBubble(t, quick(), func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.Method+" "+r.URL.RawQuery)
+		if r.Method == http.MethodGet {
+			w.WriteHeader(http.StatusRequestedRangeNotSatisfiable)
+			return
+		}
+		w.Header().Set("ETag", `"`+testETag+`"`)
+		w.Header().Set("Last-Modified", "Mon, 02 Jan 2006 15:04:05 GMT")
+		w.Header().Set("Content-Length", "3")
+	}, func(t *testing.T, b *Backend) {
+		err := b.ReadRange(t.Context(), objstore.Ref{Key: testKey, VersionID: "v/1 +"}, 7, make([]byte, 1))
+		wantError(t, "read", err, objstore.ErrShort, "the object has 3 bytes")
+		if got, want := strings.Join(asked, ", "), "GET versionId=v%2F1%20%2B, HEAD versionId=v%2F1%20%2B"; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	})
+}
+
+// TestClassifyNetwork finds the word for each fault of the network.
+func TestClassifyNetwork(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+	for _, c := range []struct {
+		err  error
+		want error
+		text string
+		lost bool
+	}{
+		{context.DeadlineExceeded, objstore.ErrTimeout, "timeout: context deadline exceeded", true},
+		{context.Canceled, objstore.ErrTimeout, "timeout: context canceled", true},
+		{&net.OpError{Op: "read", Err: slow{}}, objstore.ErrTimeout, "timeout: the network timed out", true},
+		{&net.DNSError{Name: "store.test", Err: "no such host"}, objstore.ErrUnavailable, "unavailable: look up store.test: no such host", false},
+		{refused, objstore.ErrUnavailable, "unavailable: dial: connection refused", true},
+		{&url.Error{Op: "Get", URL: "http://secret", Err: refused}, objstore.ErrUnavailable, "unavailable: dial: connection refused", true},
+		{io.EOF, objstore.ErrUnavailable, "unavailable: the connection was closed", true},
+		{io.ErrUnexpectedEOF, objstore.ErrUnavailable, "unavailable: the connection was closed", true},
+		{errors.New("mal\nformed " + strings.Repeat("x", 200)), objstore.ErrUnavailable, "unavailable: the transfer broke: mal.formed " + strings.Repeat("x", 149) + "...", true},
+	} {
+		f := classify(c.err)
+		if f.Error() != c.text || !errors.Is(f, c.want) || !f.retry || f.lost != c.lost {
+			t.Errorf("%v: got %v, retry: %t, lost: %t, want %s, true, %t", c.err, f, f.retry, f.lost, c.text, c.lost)
+		}
+	}
+}
+
+// slow is a fault of the network that took too long.
+type slow struct{}
+
+func (slow) Error() string   { return "i/o timeout" }
+func (slow) Timeout() bool   { return true }
+func (slow) Temporary() bool { return true }
