@@ -1,0 +1,132 @@
+package lookahead
+
+import (
+	"math"
+	"testing"
+	"time"
+)
+
+// happening is one call of a clock.
+type happening struct {
+	at    float64 // seconds
+	what  string  // asked, planned (asked a second before), ahead, anew, anew planned, answered or ended
+	spent Spent   // in all by then
+}
+
+// The time of a rank is counted by what it waits for, and not counted as a wait while it has a batch.
+func TestClock_CountsWaitsByTheirCause(t *testing.T) {
+	for name, story := range map[string][]happening{
+		"one request at a time": {
+			{0, "asked", Spent{}},
+			{2, "answered", Spent{All: 2, Bytes: 2}},
+			{5, "ended", Spent{All: 5, Bytes: 2, Sending: 3}},
+			{9, "planned", Spent{All: 9, Bytes: 2, Sending: 3, Planning: 1}}, // it came at 8: three seconds with its batch
+			{10, "answered", Spent{All: 10, Bytes: 3, Sending: 3, Planning: 1}},
+			{9, "ended", Spent{All: 10, Bytes: 3, Sending: 3, Planning: 1}}, // by a clock that was read before
+		},
+		"two at a time": {
+			{0, "asked", Spent{}},
+			{0, "asked", Spent{}},
+			{1, "answered", Spent{All: 1, Bytes: 1}},
+			{2, "answered", Spent{All: 2, Bytes: 2}},
+			{3, "ended", Spent{All: 3, Bytes: 2, Sending: 1}},
+			{5, "planned", Spent{All: 5, Bytes: 2, Sending: 1, Planning: 1}}, // with one that was sent before: it has a batch until 4
+			{6, "ended", Spent{All: 6, Bytes: 3, Sending: 1, Planning: 1}},
+			{7, "answered", Spent{All: 7, Bytes: 3, Sending: 1, Planning: 1}}, // with one of two it has a batch
+			{8, "ended", Spent{All: 8, Bytes: 3, Sending: 1, Planning: 1}},
+			{9, "anew planned", Spent{All: 9, Bytes: 3, Sending: 1, Planning: 2}}, // it has one at a time now
+			{11, "answered", Spent{All: 11, Bytes: 5, Sending: 1, Planning: 2}},
+			{11, "ended", Spent{All: 11, Bytes: 5, Sending: 1, Planning: 2}},
+		},
+		"anew beside an open one": {
+			{0, "asked", Spent{}},
+			{0, "asked", Spent{}},
+			{1, "answered", Spent{All: 1, Bytes: 1}},
+			{1, "ended", Spent{All: 1, Bytes: 1}},
+			{2, "answered", Spent{All: 2, Bytes: 1}},
+			{2, "anew", Spent{All: 2, Bytes: 1}}, // two again
+			{3, "ended", Spent{All: 3, Bytes: 2}},
+			{5, "answered", Spent{All: 5, Bytes: 2}},
+			{5, "ended", Spent{All: 5, Bytes: 2}},
+		},
+		"an answer of many batches": {
+			{0, "asked", Spent{}},
+			{1, "answered", Spent{All: 1, Bytes: 1}},
+			{2, "ahead", Spent{All: 2, Bytes: 1, Sending: 1}},
+			{4, "ended", Spent{All: 4, Bytes: 1, Sending: 3}}, // the next one's bytes are missing, and the one before is sent
+			{5, "answered", Spent{All: 5, Bytes: 2, Sending: 3}},
+			{7, "ended", Spent{All: 7, Bytes: 2, Sending: 5}},
+		},
+	} {
+		var c clock
+		second := func(s float64) time.Time { return begin().Add(time.Duration(s * float64(time.Second))) }
+		for i, h := range story {
+			now := second(h.at)
+			switch h.what {
+			case "asked", "ahead", "anew":
+				c.asked(now, now, h.what == "ahead", h.what == "anew")
+			case "planned", "anew planned":
+				c.asked(second(h.at-1), now, false, h.what != "planned")
+			case "answered":
+				c.answered(now)
+			case "ended":
+				c.ended(now)
+			}
+			if c.spent != h.spent {
+				t.Fatalf("%s, step %d, %s at %v s: got %+v, want %+v", name, i, h.what, h.at, c.spent, h.spent)
+			}
+		}
+		if c.open != 0 || c.missing != 0 {
+			t.Errorf("%s: got %d open and %d missing in the end, want none", name, c.open, c.missing)
+		}
+	}
+}
+
+// Shares are parts of the time of late: what is long ago hardly counts.
+func TestClock_SharesFade(t *testing.T) {
+	var c clock
+	if got := c.shares(begin()); got != (Shares{}) {
+		t.Errorf("before any request: got %+v, want nothing", got)
+	}
+	now := begin()
+	wait := func(ask, answer, end time.Duration, want Shares) {
+		t.Helper()
+		came := now
+		now = now.Add(ask)
+		c.asked(came, now, false, false)
+		now = now.Add(answer)
+		c.answered(now)
+		now = now.Add(end)
+		c.ended(now)
+		got := c.shares(now)
+		for of, pair := range map[string][2]float64{"planning": {got.Planning, want.Planning}, "bytes": {got.Bytes, want.Bytes}, "sending": {got.Sending, want.Sending}} {
+			if math.Abs(pair[0]-pair[1]) > .01 {
+				t.Errorf("share of %s: got %.3f, want %.3f", of, pair[0], pair[1])
+			}
+		}
+	}
+	wait(0, time.Second, 3*time.Second, Shares{Bytes: .232, Sending: .768})
+	wait(10*ofLate, 0, 0, Shares{Planning: 1})
+	wait(0, 10*ofLate, 0, Shares{Bytes: 1})
+	wait(0, 0, 10*ofLate, Shares{Sending: 1})
+	now = now.Add(ofLate) // with its batch: of the 10 times as long before a part is left
+	if got, want := c.shares(now).Sending, 10/math.E/(10/math.E+1); math.Abs(got-want) > .01 {
+		t.Errorf("after a pause: got a share of sending of %.3f, want %.3f", got, want)
+	}
+}
+
+// A request counts from when it came, if that is known and not in the future.
+func TestArrival_From(t *testing.T) {
+	now := begin()
+	for name, c := range map[string]struct {
+		since, want time.Time
+	}{
+		"not known":     {time.Time{}, now},
+		"before":        {now.Add(-time.Second), now.Add(-time.Second)},
+		"in the future": {now.Add(time.Second), now},
+	} {
+		if got := (Arrival{Since: c.since}).from(now); !got.Equal(c.want) {
+			t.Errorf("%s: got %v, want %v", name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,224 @@
+package lookahead
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// A reader is new until its first batch is there: all requests that come before are for it, or for a batch soon after, and one that is
+// read sample by sample keeps nothing else from the line.
+func TestVisit_FirstBatchOfAReader(t *testing.T) {
+	d := newData(40, 10)
+	r := newReaders(t, Config{Budget: 100})
+	p := d.plan(t, shuffle.None, 0, 0)
+	now := begin()
+	ask := func(first uint64) *Visit { return r.Asked(d, at(p, 0, first, 10), now) }
+	waits := func() bool { return r.missing()[0].First }
+	a, b := ask(20), ask(30)
+	before := ask(10) // connections ask in any order
+	behind := ask(20) // another rank
+	for name, v := range map[string]struct {
+		*Visit
+		opens bool
+	}{"first": {a, true}, "next": {b, false}, "the one before": {before, true}, "again, behind that": {behind, false}} {
+		if !v.First || v.Opens != v.opens || !v.Followed() {
+			t.Errorf("%s: got first %v, opens %v, followed %v; want true, %v, true", name, v.First, v.Opens, v.Followed(), v.opens)
+		}
+	}
+	if !waits() {
+		t.Error("got needs of a reader that has its first batch, want those of one that waits for it")
+	}
+	if a.Alone(); waits() {
+		t.Error("got needs of a reader that waits, though its first batch waits for no whole chunk")
+	}
+	if !a.Answered(now) || b.Answered(now) || before.Answered(now) {
+		t.Error("got another answer than the first one as the reader's first")
+	}
+	if b.Alone(); r.all[0].state != served {
+		t.Error("a reader that had its first batch waits for it again")
+	}
+	if v := ask(40); v.First || v.Opens {
+		t.Errorf("a later batch: got first %v, opens %v, want neither", v.First, v.Opens)
+	} else {
+		v.Answered(now)
+		v.Ended(now)
+	}
+	behind.Answered(now)
+	for _, v := range []*Visit{a, b, before, behind} {
+		v.Ended(now)
+	}
+	if at, ok := a.Stands(); !ok || at.First != 40 || at.Plan != p || at.Epoch.Number() != 0 {
+		t.Errorf("got %+v, %v, want the reader at 40", at, ok)
+	}
+	r.Drop(d)
+	if _, ok := a.Stands(); ok {
+		t.Error("a reader that was dropped stands somewhere")
+	}
+	if !a.ComesFor(3) {
+		t.Error("nothing is known of a reader that was dropped, want any chunk as one it may come for")
+	}
+}
+
+// Who announces again keeps the reader waited for, from its first position on; anybody else's announcement does not.
+func TestReaders_AnnounceAgain(t *testing.T) {
+	d := newData(400, 10)
+	for name, c := range map[string]struct {
+		epoch, first uint64 // announced after five minutes
+		kept         bool   // six minutes later
+	}{
+		"farther on":    {1, 100, true},
+		"the same":      {1, 20, true},
+		"before":        {1, 0, false},
+		"another epoch": {0, 20, false},
+	} {
+		r := newReaders(t, Config{Budget: 1000})
+		p := d.plan(t, shuffle.None, 0, 0)
+		now := begin()
+		r.Announce(d, at(p, 1, 20, 10), now)
+		changes, x := r.Changes(), r.all[0]
+		if now = now.Add(readerComes / 2); !r.Expected(d, 3) {
+			t.Fatal("got a chunk that nobody comes for, want it announced")
+		}
+		r.Announce(d, at(p, c.epoch, c.first, 10), now)
+		now = now.Add(readerComes/2 + time.Minute)
+		r.Forget(now)
+		if kept := slices.Contains(r.all, x); kept != c.kept || (r.Changes() == changes) != c.kept {
+			t.Errorf("%s: got the reader waited for: %v, after %d changes; want %v", name, kept, r.Changes()-changes, c.kept)
+		}
+	}
+}
+
+// A reader that is there already is not announced beside itself.
+func TestReaders_AnnounceWhereAReaderStands(t *testing.T) {
+	d := newData(400, 10)
+	r := newReaders(t, Config{Budget: 1000})
+	p := d.plan(t, shuffle.None, 0, 0)
+	r.read(d, at(p, 0, 20, 10), begin())
+	if r.Announce(d, at(p, 0, 0, 10), begin()); len(r.all) != 1 || r.all[0].state != served {
+		t.Errorf("got %d readers, want the one that reads", len(r.all))
+	}
+}
+
+// Whoever was silent for longest makes room for a new reader, of those who may.
+func TestReaders_TheLongestSilentMakesRoom(t *testing.T) {
+	d := newData(100, 10)
+	for _, oldest := range []int{0, 1, 2} {
+		r := newReaders(t, Config{Budget: 100, Plans: 3 * 2 * epochHolds * 100})
+		var plans []shuffle.Cursor
+		for seed := range uint64(4) {
+			plans = append(plans, at(d.plan(t, shuffle.Window, 2, seed), 0, 0, 1))
+		}
+		now := begin()
+		for i := range 3 {
+			r.Announce(d, plans[(oldest+i)%3], now)
+			now = now.Add(time.Second)
+		}
+		if !r.read(d, plans[3], now).First {
+			t.Fatal("got no room for a reader that has come, with others only announced")
+		}
+		for i := range 3 {
+			if there := r.find(d, plans[i]) != nil; there == (i == oldest) {
+				t.Errorf("got reader %d there: %v, with %d announced first", i, there, oldest)
+			}
+		}
+	}
+}
+
+// Plans drawn by importance keep more alive than others; stored order keeps nothing.
+func TestReaders_HoldWhatTheirPlansKeep(t *testing.T) {
+	d := newData(100, 10)
+	r := newReaders(t, Config{Budget: 100})
+	for name, c := range map[string]struct {
+		params shuffle.Params
+		want   int64
+	}{
+		"none":             {shuffle.Params{Shuffle: shuffle.None}, 0},
+		"window":           {shuffle.Params{Shuffle: shuffle.Window, Window: 4}, 2 * epochHolds * 100},
+		"slot":             {shuffle.Params{Shuffle: shuffle.Slot, Window: 4}, 2 * epochHolds * 104},
+		"slot, many lanes": {shuffle.Params{Shuffle: shuffle.Slot, Window: 5000}, 2 * epochHolds * 1100},
+		"importance":       {shuffle.Params{Shuffle: shuffle.Window, Window: 4, Importance: "s"}, 2 * drawnHolds * 100},
+	} {
+		p := d.plan(t, shuffle.None, 0, 0)
+		if got := r.holds(planKey{d, c.params}, p); got != c.want {
+			t.Errorf("%s: got %d bytes, want %d", name, got, c.want)
+		}
+	}
+}
+
+// An epoch that comes near is prepared once, whoever has it, and for nobody who has gone meanwhile.
+func TestReaders_PrepareTheNextEpoch(t *testing.T) {
+	d := newData(100, 10)
+	r := newReaders(t, Config{Budget: 100})
+	p := d.plan(t, shuffle.Window, 2, 1)
+	now := begin()
+	r.read(d, at(p, 1, 500, 10), now)
+	r.read(d, at(p, 0, 980, 10), now)
+	first, second := r.all[0], r.all[1]
+	if second.next != first.at.Epoch {
+		t.Error("a reader has prepared the epoch that another one of its plan stands in")
+	}
+	for place := uint64(580); place < 1000; place += 80 {
+		now = now.Add(time.Millisecond)
+		r.read(d, at(p, 1, place, 10), now)
+	}
+	third := first.next
+	if third == nil || third.Number() != 2 || first.coming != 0 || len(r.lacking) != 0 {
+		t.Fatalf("got next epoch %v, %d on its way and %d lacking, want epoch 2 prepared", third, first.coming, len(r.lacking))
+	}
+	r.read(d, at(p, 1, 960, 10), now) // of another rank
+	if first.next != third {
+		t.Error("got the next epoch prepared once more")
+	}
+	r.read(d, at(p, 2, 0, 10), now.Add(time.Millisecond))
+	if first.at.Epoch.Number() != 2 || first.next == third {
+		t.Errorf("got a reader in epoch %d with epoch 2 as its next one", first.at.Epoch.Number())
+	}
+	r.mu.Lock()
+	r.remove(second)
+	r.publish()
+	r.lacking = append(r.lacking, second)
+	r.unlock() // must not look for the plan of one who has gone
+	if second.stands.Load() != nil || second.next != nil {
+		t.Error("a reader that has gone stands somewhere again")
+	}
+}
+
+// What others keep is never read here, and a reader's second use of a chunk counts where the first one is in memory already.
+func TestReaders_DistanceOfWhatIsKeptHere(t *testing.T) {
+	d := newData(100, 10)
+	here := true
+	r := newReaders(t, Config{Budget: 100, Mine: func(Dataset, int) bool { return here }})
+	p := d.plan(t, shuffle.None, 0, 0)
+	r.read(d, at(p, 0, 0, 10), begin())
+	r.read(d, at(p, 0, 500, 10), begin())
+	if once, again := r.Distance(d, 50, false), r.Distance(d, 50, true); once != 0 || again < 495 || again > 505 {
+		t.Errorf("got chunk 50 read in %v and again in %v, want at once by the reader that stands there and after 500 samples by the other", once, again)
+	}
+	if here = false; r.Distance(d, 50, false) != Never || r.Due(d, 50) != Never {
+		t.Error("got a chunk due here that another gateway keeps")
+	}
+}
+
+// A table that is told of new owners learns anew what its readers come for, and says so.
+func TestReaders_ReownedCountsAsAChange(t *testing.T) {
+	d := newData(100, 10)
+	mine := 0
+	r := newReaders(t, Config{Budget: 100, Mine: func(_ Dataset, chunk int) bool { return chunk%2 == mine }})
+	p := d.plan(t, shuffle.None, 0, 0)
+	r.read(d, at(p, 0, 0, 10), begin())
+	for range 2 {
+		for _, n := range r.missing() {
+			if n.Chunk%2 != mine {
+				t.Errorf("got chunk %d needed here, want those of remainder %d only", n.Chunk, mine)
+			}
+		}
+		changes := r.Changes()
+		mine = 1 - mine
+		if r.Reowned(); r.Changes() == changes {
+			t.Error("got no change, want one: reads ahead may be for nobody now")
+		}
+	}
+}
