@@ -94,7 +94,7 @@ deps: ## install MinIO, versitygw (built once, pinned), the proxies and the test
 	@tools/python.sh -- tools/schemas.py
 
 summary:
-	@cat "$(CURDIR)/bin/test-summary"
+	@python3 tools/gotest.py --summary
 
 demo: ## pack Go's own source tree, serve it, print curl lines: no server, no account
 	go run ./cmd/millrace demo
