@@ -80,6 +80,8 @@ def test_what_is_taken_in_many_steps() -> None:
 
 
 def test_a_body_that_trickles_comes_to_its_end() -> None:
+    begun = threading.Event()
+
     def trickle(s: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while True:
@@ -88,6 +90,7 @@ def test_a_body_that_trickles_comes_to_its_end() -> None:
                     conn.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
                     while True:
                         conn.sendall(b" ")
+                        begun.set()
                         time.sleep(_wire.TICK / 5)
 
     with socket.create_server(("127.0.0.1", 0)) as s:
@@ -98,8 +101,9 @@ def test_a_body_that_trickles_comes_to_its_end() -> None:
         reading.join(LONG / 4)
         assert [type(e) for e in came] == [millrace.DeadlineExceeded]
         client = millrace.Client(url)
+        begun.clear()
         reading, came = started(client.datasets)
-        reading.join(3 * _wire.TICK)
+        assert begun.wait(LONG)
         client.close()
         reading.join(LONG / 4)
         assert [type(e) for e in came] == [millrace.Closed]

@@ -94,21 +94,28 @@ def test_no_gateway_is_left(dataset: Path) -> None:
 
 
 READS = """
-import millrace, sys
+import millrace, os, sys
+from millrace import _core
+pause = _core._Request._pause
+def tell(self, seconds):
+    os.write(int(sys.argv[3]), b"waits")
+    pause(self, seconds)
+_core._Request._pause = tell
 plan = millrace.Client(sys.argv[1]).epoch(0, batch_size=250).plan
 print(len(millrace.Epoch(millrace.Client(sys.argv[1], deadline=float(sys.argv[2])).core, plan).batch(0)))
 """
 
 
-@pytest.mark.parametrize(("deadline", "busy"), [(1.5, 0), (3.5, 1)])
+@pytest.mark.parametrize(("deadline", "busy"), [(3, 0), (5, 1)])
 def test_a_job_is_suspended(through: Callable[[Fault], harness.Proxy], deadline: float, busy: int) -> None:
     # While it waits for an answer, or before it asks again, each time longer than it has in all.
     job: list[subprocess.Popen[str]] = []
     suspended: list[threading.Thread] = []
+    told, tells = os.pipe()
 
     def suspend() -> None:
         if busy:
-            time.sleep(0.7)  # it has read that it must wait
+            os.read(told, 5)  # it has read that it must wait
         job[0].send_signal(signal.SIGSTOP)
         time.sleep(deadline + 1.5)
         job[0].send_signal(signal.SIGCONT)
@@ -123,10 +130,12 @@ def test_a_job_is_suspended(through: Callable[[Fault], harness.Proxy], deadline:
         suspended[0].join()
         return answer
 
-    command = [sys.executable, "-c", READS, through(fault).url, str(deadline)]
-    job.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+    command = [sys.executable, "-c", READS, through(fault).url, str(deadline), str(tells)]
+    job.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, pass_fds=[tells]))
+    os.close(tells)
     out, err = job[0].communicate(timeout=60)
     suspended[0].join()
+    os.close(told)
     assert out == "250\n", err
 
 

@@ -45,6 +45,21 @@ def read(c: millrace.Client, epoch: int = 0) -> list[str]:
 
 WHOLE = sorted(f"text {key}" for key in KEYS)
 
+
+def wait_longer_than_gateways_linger(texts: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waits until a gateway has ended whose last user left after this call began: gateways that lost their last user before have ended too."""
+    before = set(harness.gateways_at(runtime))
+    with monkeypatch.context() as m:
+        m.setenv("AWS_PROFILE", "another")  # a gateway of its own
+        with millrace.open(texts):
+            other = set(harness.gateways_at(runtime)) - before
+    assert len(other) == 1
+    end = time.monotonic() + 60
+    while other & set(harness.gateways_at(runtime)):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
 READ = """
 import sys, time, millrace, millrace._local
 millrace._local.LINGER = "1s"
@@ -71,7 +86,7 @@ def test_a_folder(texts: Path, runtime: Path) -> None:
     c.close()
 
 
-def test_processes_share_it(texts: Path, runtime: Path) -> None:
+def test_processes_share_it(texts: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One index and one gateway for eight processes that begin at once; it outlives the one that started it, and ends after the last."""
     made = [another(texts) for _ in range(8)]
     said = {p.stdout.readline() for p in made if p.stdout}
@@ -83,7 +98,7 @@ def test_processes_share_it(texts: Path, runtime: Path) -> None:
     for p in made[:7]:
         p.kill()
         p.wait()
-    time.sleep(2.5)  # longer than it lingers
+    wait_longer_than_gateways_linger(texts, runtime, monkeypatch)
     assert harness.gateways_at(runtime) == before
     with millrace.open(texts) as c:
         assert sorted(read(c)) == WHOLE
@@ -152,7 +167,7 @@ def test_threads_and_forks_find_a_killed_gateway(texts: Path, runtime: Path) -> 
         assert len(harness.gateways_at(runtime)) == 1
 
 
-def test_a_forked_child_keeps_it(texts: Path, runtime: Path) -> None:
+def test_a_forked_child_keeps_it(texts: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     c = millrace.open(texts)
     whole = read(c)
     r, w = os.pipe()
@@ -163,14 +178,14 @@ def test_a_forked_child_keeps_it(texts: Path, runtime: Path) -> None:
         os._exit(0 if read(c) == whole else 1)
     before = harness.gateways_at(runtime)
     c.close()
-    time.sleep(2.5)
+    wait_longer_than_gateways_linger(texts, runtime, monkeypatch)
     assert harness.gateways_at(runtime) == before
     os.close(w)
     assert os.waitpid(pid, 0)[1] == 0
     os.close(r)
 
 
-def test_a_client_travels(texts: Path, runtime: Path) -> None:
+def test_a_client_travels(texts: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pickled client, as spawned workers get it, holds the gateway too, and starts it if it has gone meanwhile."""
     with millrace.open(texts) as c:
         whole, packed = read(c), pickle.dumps(c)
@@ -180,7 +195,7 @@ def test_a_client_travels(texts: Path, runtime: Path) -> None:
         time.sleep(0.05)
     with pickle.loads(packed) as c:
         assert read(c) == whole
-        time.sleep(2.5)
+        wait_longer_than_gateways_linger(texts, runtime, monkeypatch)
         assert len(harness.gateways_at(runtime)) == 1
 
 
