@@ -43,9 +43,6 @@ func (p *Path) holdings() map[string]int64 {
 	gates := map[string]*gate{"store": p.gate, "first batches": p.first, "samples that are objects": p.lone}
 	if p.disk != nil {
 		gates["disk"] = &p.disk.gate
-		p.disk.pace.mu.Lock()
-		held["reads of the disk"] = int64(len(p.disk.pace.open))
-		p.disk.pace.mu.Unlock()
 	}
 	for name, g := range gates {
 		for what, n := range g.holdings() {

@@ -27,8 +27,6 @@ const (
 	diskSlack = 1.25
 	// diskProbe is how long it is passed over before it is tried again.
 	diskProbe = time.Second
-	// diskStall is how long a read may take before no other is begun, and how long one waits to begin.
-	diskStall = 2 * time.Second
 )
 
 // disk is the tier between memory and store. Its reads take no place in the store's gate.
@@ -175,14 +173,14 @@ func (d *disk) read(ctx context.Context, l *load, x *fill) (came bool) {
 	if x.whole == nil {
 		return d.readRanges(ctx, k, x.Ranges, x.segments)
 	}
-	ended := d.pace.begin(time.Now())
+	begun := time.Now()
 	read := d.cache.Read(ctx, k, x.whole.Bytes())
-	ended(read, k.Length, time.Now())
+	d.pace.tried(read, k.Length, time.Since(begun), time.Now())
 	if !read {
 		return false
 	}
 	if s := l.source; s.path.cfg.CheckSHA && !s.intact(s.index.Chunk(x.Chunk), x.whole.Bytes(), k.CRC32C) {
-		d.cache.Reject(k)
+		d.cache.Reject(ctx, k)
 		return false
 	}
 	x.whole.Publish()
@@ -196,15 +194,15 @@ func (d *disk) readRanges(ctx context.Context, k diskcache.Key, ranges []chunkin
 			pieces = append(pieces, diskcache.Piece{Offset: int64(r.Offset), CRC32C: r.CRC32C, Dst: segments[r.Seq]})
 		}
 	}
-	ended := d.pace.begin(time.Now())
+	begun := time.Now()
 	read := d.cache.ReadPieces(ctx, k, pieces)
-	ended(read, 0, time.Now()) // many short reads say nothing of the rate
+	d.pace.tried(read, 0, time.Since(begun), time.Now()) // many short reads say nothing of the rate
 	return read
 }
 
 // enter waits for a place for a read, but not for long: the store is there too.
 func (d *disk) enter(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, diskStall)
+	ctx, cancel := context.WithTimeout(ctx, diskcache.Stall)
 	defer cancel()
 	return d.gate.enter(ctx, d)
 }
@@ -223,7 +221,7 @@ func (s *Source) keep(chunk int) {
 }
 
 // run writes chunks that are still in memory to disk until ctx ends. The writes never keep a request waiting; each holds a
-// lease on its chunk.
+// lease on its chunk, for a few seconds at most.
 func (d *disk) run(ctx context.Context, started *sync.WaitGroup) {
 	for range diskWriters {
 		started.Go(func() {
@@ -233,7 +231,7 @@ func (d *disk) run(ctx context.Context, started *sync.WaitGroup) {
 					return
 				case ref := <-d.queue:
 					if s, chunk := d.path.find(ref); s != nil {
-						s.writeHeld(chunk)
+						s.writeHeld(context.WithoutCancel(ctx), chunk)
 						s.leave()
 					}
 				}
@@ -243,7 +241,7 @@ func (d *disk) run(ctx context.Context, started *sync.WaitGroup) {
 }
 
 // writeHeld writes a chunk to disk if it is in memory. One that was evicted before it was written is dropped.
-func (s *Source) writeHeld(chunk int) {
+func (s *Source) writeHeld(ctx context.Context, chunk int) {
 	l, ok := s.path.cache.Lease(s.chunks, 1, false, func(int) int { return chunk })
 	if !ok {
 		if !s.isOnDisk(chunk) {
@@ -252,12 +250,12 @@ func (s *Source) writeHeld(chunk int) {
 		return
 	}
 	defer l.Close()
-	s.write(chunk, l.Bytes(0))
+	s.write(ctx, chunk, l.Bytes(0))
 }
 
 // write writes a chunk to disk, and reports whether it is there then.
-func (s *Source) write(chunk int, data []byte) bool {
-	return s.path.disk.cache.Write(s.diskKey(chunk), s.ref(chunk), data)
+func (s *Source) write(ctx context.Context, chunk int, data []byte) bool {
+	return s.path.disk.cache.Write(ctx, s.diskKey(chunk), s.ref(chunk), data)
 }
 
 // isOnDisk reports whether a chunk is on disk, whether that answers for it or not.
@@ -275,37 +273,26 @@ type pace struct {
 	reads   int
 	perByte float64 // seconds
 	last    time.Time
-	open    []*time.Time // when the reads under way began
 }
 
-// begin notes a read, until the function it returns is called.
-func (p *pace) begin(now time.Time) (ended func(ok bool, bytes int64, now time.Time)) {
-	begun := &now
+// tried notes a read that has ended, and what it says of the rate.
+func (p *pace) tried(ok bool, bytes int64, took time.Duration, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.open = append(p.open, begun)
-	return func(ok bool, bytes int64, now time.Time) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.open = slices.DeleteFunc(p.open, func(t *time.Time) bool { return t == begun })
-		p.last = now
-		if !ok || bytes < ratedBytes {
-			return
-		}
-		p.reads++
-		p.perByte += (now.Sub(*begun).Seconds()/float64(bytes) - p.perByte) * max(1/float64(p.reads), 1./8)
+	p.last = now
+	if !ok || bytes < ratedBytes {
+		return
 	}
+	p.reads++
+	p.perByte += (took.Seconds()/float64(bytes) - p.perByte) * max(1/float64(p.reads), 1./8)
 }
 
 // slower reports whether the disk takes longer than the store for a chunk, as far as both are measured, and was
-// tried lately; or whether it does not answer at all.
+// tried lately.
 func (p *pace) slower(store *rates, c chunkindex.Chunk, now time.Time) bool {
 	wait, known := store.takes(c.Stored)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.open) > 0 && now.Sub(*p.open[0]) >= diskStall {
-		return true
-	}
 	return known && p.reads >= ratedReads && now.Sub(p.last) < diskProbe &&
 		p.perByte*float64(c.Length) > diskSlack*wait.Seconds()
 }

@@ -338,7 +338,7 @@ func TestDisk_ReadAheadWithDamagedFileStaysAhead(t *testing.T) {
 			defer disk.Close()
 			p := newPath(t, Config{NoPrefetch: true, Fetchers: 1, Budget: bud(4 << 20), Disk: disk})
 			s := d.opened(p, "here")
-			if !s.write(0, d.packed[d.start[0]:][:d.index.Chunk(0).Length]) {
+			if !s.write(t.Context(), 0, d.packed[d.start[0]:][:d.index.Chunk(0).Length]) {
 				t.Fatal("the chunk is not on disk")
 			}
 			files, err := filepath.Glob(filepath.Join(dir, "chunks", "*", "*"))
@@ -386,7 +386,7 @@ func TestSlowDiskIsPassedOver(t *testing.T) {
 	}
 	read := func(d time.Duration) {
 		for range 4 * ratedReads {
-			disk.begin(now.Add(-d))(true, n, now)
+			disk.tried(true, n, d, now)
 		}
 	}
 	read(time.Second)
@@ -403,15 +403,6 @@ func TestSlowDiskIsPassedOver(t *testing.T) {
 	check("slower by half", true)
 	read(10 * time.Millisecond)
 	check("faster", false)
-	ended := disk.begin(now)
-	disk.begin(now)(false, n, now)
-	check("a read has begun", false)
-	now = now.Add(diskStall)
-	check("a read does not end", true)
-	now = now.Add(diskProbe)
-	check("it still does not", true)
-	ended(true, n, now.Add(-diskProbe))
-	check("it has ended a while ago", false)
 }
 
 // Reads of the disk wait for no read of the store, and not for long for each other.
@@ -446,7 +437,7 @@ func TestDiskReadsTakeNoPlaceAtTheStore(t *testing.T) {
 				must(t, p.disk.gate.enter(t.Context(), p.disk))
 			}
 			read(10)
-			if got := time.Since(begin); got < diskStall || p.Stats().Disk.Hits != 1 {
+			if got := time.Since(begin); got < diskcache.Stall || p.Stats().Disk.Hits != 1 {
 				t.Errorf("got %d reads of the disk after %v, want the store asked", p.Stats().Disk.Hits, got)
 			}
 			for range diskReads {

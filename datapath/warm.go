@@ -162,7 +162,7 @@ func (w *warming) bring(ctx context.Context, chunk int, stays bool) bool {
 			return
 		}
 		defer l.Close()
-		if f.toDisk && !s.write(chunk, l.Bytes(0)) && !stays {
+		if f.toDisk && !s.write(ctx, chunk, l.Bytes(0)) && !stays {
 			w.full.Store(true)
 		}
 		w.chunks.Add(1)

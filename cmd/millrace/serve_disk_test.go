@@ -21,7 +21,7 @@ func TestDiskCacheThatDoesNotFitIsAFaultOfUsage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !c.Write(diskcache.Key{}, 0, nil) { // an empty chunk
+	if !c.Write(t.Context(), diskcache.Key{}, 0, nil) { // an empty chunk
 		t.Fatal("got nothing kept")
 	}
 	c.Close()

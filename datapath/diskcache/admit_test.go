@@ -49,7 +49,7 @@ func TestAdmissionByPlan(t *testing.T) {
 		offer := func(i int, want bool) {
 			t.Helper()
 			key, data := chunkOf(i, n)
-			if got := c.Write(key, uint64(i), data); got != want {
+			if got := c.Write(t.Context(), key, uint64(i), data); got != want {
 				t.Errorf("offer chunk %d: got %v, want %v", i, got, want)
 			}
 		}
@@ -100,11 +100,11 @@ func TestOneLargeChunkTakesThePlaceOfSeveral(t *testing.T) {
 		}
 		needed[0], needed[1], needed[9] = true, true, true
 		key, data := chunkOf(9, 11000) // three blocks
-		if c.Write(key, 9, data) || c.Stats().Chunks != 4 {
+		if c.Write(t.Context(), key, 9, data) || c.Stats().Chunks != 4 {
 			t.Errorf("only two are needed by nobody: got %+v, want nothing changed", c.Stats())
 		}
 		delete(needed, 1)
-		if !c.Write(key, 9, data) || c.Stats().Chunks != 2 || c.Stats().Bytes != 4*block {
+		if !c.Write(t.Context(), key, 9, data) || c.Stats().Chunks != 2 || c.Stats().Bytes != 4*block {
 			t.Errorf("three are needed by nobody: got %+v, want the large one in their place", c.Stats())
 		}
 	})

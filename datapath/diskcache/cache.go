@@ -1,14 +1,13 @@
 package diskcache
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"os"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/millrace-data/millrace/internal/pause"
 )
 
 const (
@@ -19,19 +18,6 @@ const (
 	// EntryCost is what one chunk on disk takes in memory: between 63 and 105 bytes, measured, as the list grows.
 	EntryCost = 112
 )
-
-// A disk that fails 10 reads within 10 s, or one write, gets none for 10 s; then one that fails makes
-// the next pause twice as long, up to 5 min.
-const (
-	readErrors = 10
-	errorTime  = 10 * time.Second
-	longPause  = 5 * time.Minute
-)
-
-// pauses is about all calls of one kind.
-type pauses = pause.List[struct{}]
-
-var all struct{}
 
 // unowned is the number of a chunk that no dataset has asked for since the start: none is known to come for it.
 const unowned = math.MaxUint64
@@ -61,7 +47,7 @@ type Stats struct {
 	Strays             uint64 // files removed at start
 	ReadErrors         uint64
 	WriteErrors        uint64
-	ReadsOff           bool // the disk failed too often: one read at a time, now and then, finds out
+	ReadsOff           bool // the disk hangs, or failed too often: one read at a time, now and then, finds out
 	WritesOff          bool // the same for writes
 
 	Chunks, Bytes, MaxBytes int64
@@ -78,7 +64,7 @@ type Cache struct {
 
 	writing atomic.Int64 // bytes that will be taken by writes under way
 
-	pauses struct{ reads, writes *pauses } // of a disk that fails them
+	reads, writes *calls // nil in one that only checks
 
 	marking sync.Mutex // guards cfg.Datasets and the marker once the cache is open
 
@@ -115,8 +101,8 @@ func Open(cfg Config) (*Cache, error) {
 		entries: map[name]entry{},
 		busy:    map[name]bool{},
 	}
-	c.pauses.reads = pause.NewList[struct{}](pause.Rule{Failures: readErrors, First: errorTime, Longest: longPause})
-	c.pauses.writes = pause.NewList[struct{}](pause.Rule{Failures: 1, First: errorTime, Longest: longPause})
+	c.reads = newCalls(mostReads, readErrors, func(err error) { c.tell("reads", err) })
+	c.writes = newCalls(mostWrites, writeErrors, func(err error) { c.tell("writes", err) })
 	err := c.prepare()
 	if err == nil {
 		err = c.scan()
@@ -133,24 +119,38 @@ func Open(cfg Config) (*Cache, error) {
 // the cache is used.
 func (c *Cache) Follow(next func(ref uint64) time.Duration) { c.next = next }
 
-// Close gives the directory free for another process. Reads and writes must have ended.
+// Close gives the directory free for another process. Reads and writes must have returned. It waits for calls that have no caller
+// any more, and leaves a disk that hangs after Stall.
 func (c *Cache) Close() {
-	if c.lock != nil {
-		_ = c.lock.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), Stall)
+	defer cancel()
+	if c.reads != nil {
+		c.reads.end(ctx)
+		c.writes.end(ctx)
 	}
-	if c.disk.root != nil {
-		_ = c.disk.root.Close()
+	done := make(chan struct{})
+	go func() { // not waited for if the disk hangs
+		defer close(done)
+		if c.lock != nil {
+			_ = c.lock.Close()
+		}
+		if c.disk.root != nil {
+			_ = c.disk.root.Close()
+		}
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
 	}
 }
 
 // Stats returns the counters.
 func (c *Cache) Stats() Stats {
-	now := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.stats
 	s.Chunks, s.Bytes, s.MaxBytes = int64(len(c.entries)), c.bytes, c.cfg.MaxBytes
-	s.ReadsOff, s.WritesOff = c.pauses.reads.Paused(all, now), c.pauses.writes.Paused(all, now)
+	s.ReadsOff, s.WritesOff = c.reads.off(), c.writes.off()
 	return s
 }
 
@@ -164,7 +164,7 @@ func (c *Cache) Contains(key Key) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, ok := c.entries[n]
-	return ok && !e.dead && !c.pauses.reads.Paused(all, time.Now())
+	return ok && !e.dead && !c.reads.off()
 }
 
 // Adopt tells by which number the owner knows a chunk, so that it can be asked when one is needed that was there at the start.

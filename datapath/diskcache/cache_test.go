@@ -89,7 +89,7 @@ func list(c *Cache, key Key) {
 	defer c.mu.Unlock()
 	c.entries[key.name()] = entry{size: Cost(key.Length)}
 	c.bytes = Cost(key.Length)
-	c.pauses.reads.Forget(all)
+	c.reads.pauses.Forget(all)
 }
 
 // TestNoFlippedBitIsServed flips each bit of a chunk file.
@@ -213,7 +213,7 @@ func TestWrongBytesAreNotKept(t *testing.T) {
 	defer c.Close()
 	key, data := chunkOf(1, 100)
 	data[3] ^= 1
-	if c.Write(key, 1, data) || c.Write(key, 1, data[:99]) || c.Stats().Chunks != 0 {
+	if c.Write(t.Context(), key, 1, data) || c.Write(t.Context(), key, 1, data[:99]) || c.Stats().Chunks != 0 {
 		t.Errorf("write wrong bytes: got %+v, want nothing kept", c.Stats())
 	}
 }
@@ -222,7 +222,7 @@ func TestRejectedChunkIsRemoved(t *testing.T) {
 	dir := t.TempDir()
 	c := open(t, Config{Dir: dir})
 	defer c.Close()
-	c.Reject(mustWrite(t, c, 1, 100))
+	c.Reject(t.Context(), mustWrite(t, c, 1, 100))
 	if s := c.Stats(); s.Corrupt != 1 || s.Bytes != 0 || len(chunkFiles(t, dir)) != 0 {
 		t.Errorf("got %+v and %d files, want none", s, len(chunkFiles(t, dir)))
 	}
@@ -303,7 +303,7 @@ func TestFileRemovedByOthersIsOnlyAMiss(t *testing.T) {
 	}
 	wantThere(t, c, 1, 100, false)
 	key, data := chunkOf(1, 100)
-	if c.Write(key, 1, data) || len(told) != 1 || !errors.Is(told[0], os.ErrNotExist) {
+	if c.Write(t.Context(), key, 1, data) || len(told) != 1 || !errors.Is(told[0], os.ErrNotExist) {
 		t.Errorf("write without the directory: got it kept, or %v told, want the cause", told)
 	}
 	c.Close()
@@ -325,7 +325,7 @@ func TestModel(t *testing.T) {
 			key, data := chunkOf(i, sizes[i])
 			switch rapid.SampledFrom([]string{"write", "read", "plan", "restart"}).Draw(rt, "step") {
 			case "write":
-				if c.Write(key, uint64(i), data) {
+				if c.Write(t.Context(), key, uint64(i), data) {
 					kept[i] = true
 				}
 				if kept[i] && !c.Contains(key) {
@@ -382,7 +382,7 @@ func TestManyAtOnce(t *testing.T) {
 			for range 150 {
 				i := random.IntN(chunks)
 				key, data := chunkOf(i, n)
-				c.Write(key, uint64(i), data)
+				c.Write(t.Context(), key, uint64(i), data)
 			}
 		})
 		readers.Go(func() {

@@ -42,9 +42,9 @@ func (d *disk) do(s step, name string, call func() error) error {
 	return call()
 }
 
-// write makes a new file of the parts, on the medium when it returns, and removes what an error leaves of it. The errors
+// write makes a new file of what content adds, on the medium when it returns, and removes what an error leaves of it. The errors
 // of the file system name the call and the file.
-func (d *disk) write(name string, parts ...[]byte) (err error) {
+func (d *disk) write(name string, content func(add func(b []byte) error) error) (err error) {
 	f, err := d.create(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = d.mkdir(path.Dir(name)); err == nil {
@@ -60,10 +60,8 @@ func (d *disk) write(name string, parts ...[]byte) (err error) {
 			_ = d.remove(name) // what stays is a stray, removed at the next start
 		}
 	}()
-	for _, p := range parts {
-		if err := d.append(f, name, p); err != nil {
-			return err
-		}
+	if err := content(func(b []byte) error { return d.append(f, name, b) }); err != nil {
+		return err
 	}
 	if err := d.do(stepSync, name, f.Sync); err != nil {
 		return err

@@ -12,6 +12,8 @@
 //     disk that refuses writes gets none for a while, and then the next one finds out whether it works again; one that
 //     fails to read likewise. What can still be read of it is. Where others have filled the file system, chunks take the
 //     place of chunks.
+//   - A disk that hangs keeps no caller: Read, Write, Reject, Hold and Close return after a few seconds, and Read and
+//     Write when their context ends. Until the disk goes on it is left alone. Only Open waits for it.
 //   - No more than MaxBytes are taken, footers and the file system's rounding included.
 //   - A chunk is written over another only if the plans of the readers say that it saves a read: Belady's rule with
 //     bypass (L. A. Belady, "A study of replacement algorithms for a virtual-storage computer", 1966). What was

@@ -1,17 +1,22 @@
 package diskcache
 
+import "context"
+
 // Reject removes a chunk that its reader found wrong by a better proof than a CRC.
-func (c *Cache) Reject(key Key) {
+func (c *Cache) Reject(ctx context.Context, key Key) {
 	c.mu.Lock()
 	c.stats.Corrupt++
 	c.mu.Unlock()
-	c.drop(key.name())
+	_ = c.writes.do(ctx, func(*memory) error { // while the disk hangs the chunk stays, and its next reader finds it wrong too
+		c.drop(key.name())
+		return nil
+	})
 }
 
 // drop removes a wrong file.
 func (c *Cache) drop(n name) {
 	if err := c.evict(n, true); err != nil {
-		c.noted("writes", c.pauses.writes, err)
+		c.writes.noted(err)
 	}
 }
 

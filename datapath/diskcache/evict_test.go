@@ -31,7 +31,7 @@ func TestReadOnlyDiskKeepsItsChunks(t *testing.T) {
 		for range 100 {
 			for i := 10; i < 14; i++ {
 				key, data := chunkOf(i, 3000)
-				if c.Write(key, uint64(i), data) {
+				if c.Write(t.Context(), key, uint64(i), data) {
 					t.Fatalf("write chunk %d: got kept, on a disk that is read-only", i)
 				}
 			}
@@ -62,7 +62,7 @@ func TestFileThatStaysIsPassedOver(t *testing.T) {
 			return 0, nil
 		}
 		key, data := chunkOf(10, 3000)
-		if c.Write(key, 10, data) {
+		if c.Write(t.Context(), key, 10, data) {
 			t.Fatal("got kept, want an error first")
 		}
 		time.Sleep(errorTime)
@@ -88,7 +88,7 @@ func TestTooFewVictimsStay(t *testing.T) {
 			mustWrite(t, c, i, 3000)
 		}
 		key, data := chunkOf(10, 4*block-footerSize) // the fourth is needed at once
-		if c.Write(key, 10, data) {
+		if c.Write(t.Context(), key, 10, data) {
 			t.Fatal("got kept, want no room")
 		}
 		mustWrite(t, c, 11, 3000)
@@ -130,7 +130,7 @@ func TestDiskThatOthersFill(t *testing.T) {
 			t.Errorf("got %+v, want one eviction and no error", s)
 		}
 		free = 0
-		if key, data := chunkOf(0, 3000); c.Write(key, 0, data) || c.Stats().WritesOff || c.Stats().Refused != 1 {
+		if key, data := chunkOf(0, 3000); c.Write(t.Context(), key, 0, data) || c.Stats().WritesOff || c.Stats().Refused != 1 {
 			t.Errorf("needed later than all: got %+v, want it refused", c.Stats())
 		}
 		mustWrite(t, c, 11, 3000)

@@ -36,7 +36,7 @@ func workload(t *testing.T, c *Cache, dir string) {
 	const n = 3000
 	for i := range 6 {
 		key, data := chunkOf(i, n)
-		c.Write(key, uint64(i), data)
+		c.Write(t.Context(), key, uint64(i), data)
 	}
 	if files := chunkFiles(t, dir); len(files) > 0 {
 		for p := range files {
@@ -110,7 +110,7 @@ func faultAt(t *testing.T, at int, fault error, part int, last bool) (reached bo
 		}
 		time.Sleep(2 * longPause) // of the bubble's clock: the probes are due
 		key, data := chunkOf(9, 3000)
-		if !c.Write(key, 9, data) {
+		if !c.Write(t.Context(), key, 9, data) {
 			t.Errorf("%v at call %d: got no write after it, want one: %+v", fault, at, c.Stats())
 		}
 		wantThere(t, c, 9, 3000, true)
@@ -141,7 +141,7 @@ func TestFileIsNamedLast(t *testing.T) {
 		}
 		return 0, nil
 	}
-	if !c.Write(key, 1, data) {
+	if !c.Write(t.Context(), key, 1, data) {
 		t.Fatal("got nothing kept")
 	}
 	want := []step{stepCreate, stepMkdir, stepCreate, stepWrite, stepWrite, stepSync, stepClose, stepRename}
@@ -170,7 +170,7 @@ func TestWritesStepAsideAndComeBack(t *testing.T) {
 		}
 		write := func(i int) bool {
 			key, data := chunkOf(i, 100)
-			return c.Write(key, uint64(i), data)
+			return c.Write(t.Context(), key, uint64(i), data)
 		}
 		for i := range 20 {
 			if write(i) {
@@ -336,7 +336,7 @@ func TestTroubleIsTold(t *testing.T) {
 			for range 2 * readErrors {
 				wantThere(t, c, 1, 100, false)
 				key, data := chunkOf(2, 100)
-				c.Write(key, 2, data)
+				c.Write(t.Context(), key, 2, data)
 			}
 		}
 		round()

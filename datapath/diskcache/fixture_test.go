@@ -67,7 +67,7 @@ func (c *Cache) idle(t testing.TB) {
 func mustWrite(t testing.TB, c *Cache, i, n int) Key {
 	t.Helper()
 	key, data := chunkOf(i, n)
-	if !c.Write(key, uint64(i), data) {
+	if !c.Write(t.Context(), key, uint64(i), data) {
 		t.Fatalf("write chunk %d: not kept", i)
 	}
 	return key

@@ -1,6 +1,7 @@
 package diskcache
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -194,7 +195,7 @@ func (c *Cache) mark(before *marker) error {
 	if err != nil {
 		return err
 	}
-	if err := c.disk.write(markerTemp, append(text, '\n')); err != nil {
+	if err := c.disk.write(markerTemp, func(add func([]byte) error) error { return add(append(text, '\n')) }); err != nil {
 		return err
 	}
 	if err := c.disk.rename(markerTemp, markerFile); err != nil {
@@ -209,8 +210,17 @@ func (c *Cache) mark(before *marker) error {
 	return d.Sync()
 }
 
-// Hold adds datasets to those whose chunks the directory holds, so that it is known as theirs after a restart.
+// Hold adds datasets to those whose chunks the directory holds, so that it is known as theirs after a restart. While the disk
+// hangs it returns an error after Stall.
 func (c *Cache) Hold(datasets []string) error {
+	err := c.writes.do(context.Background(), func(*memory) error { return c.hold(datasets) })
+	if err != nil {
+		return fmt.Errorf("disk cache %s: %w", c.cfg.Dir, err)
+	}
+	return nil
+}
+
+func (c *Cache) hold(datasets []string) error {
 	c.marking.Lock()
 	defer c.marking.Unlock()
 	held := c.cfg.Datasets
@@ -230,9 +240,8 @@ func (c *Cache) Hold(datasets []string) error {
 	}
 	if err != nil {
 		c.cfg.Datasets = held
-		return fmt.Errorf("disk cache %s: %w", c.cfg.Dir, err)
 	}
-	return nil
+	return err
 }
 
 // checkSpace refuses a directory that this process may not write to, and a size that the file system cannot hold: ever,

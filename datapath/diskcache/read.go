@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io/fs"
-	"time"
+	"slices"
 )
 
 // Piece is a part of a chunk that has a checksum of its own.
@@ -17,7 +17,7 @@ type Piece struct {
 }
 
 // Read fills dst, of the key's length, with the chunk and reports whether it did. When it did not, what is in dst is
-// worthless.
+// worthless. It returns when ctx ends, and after Stall if the disk hangs; dst is the caller's again then.
 func (c *Cache) Read(ctx context.Context, key Key, dst []byte) bool {
 	return int64(len(dst)) == key.Length && c.ReadPieces(ctx, key, []Piece{{0, key.CRC32C, dst}})
 }
@@ -30,17 +30,19 @@ func (c *Cache) ReadPieces(ctx context.Context, key Key, pieces []Piece) bool {
 	if !ok {
 		return false
 	}
-	err := c.read(key, n.file(), pieces)
-	c.count(n, e, pieces, err)
-	if errors.Is(err, fs.ErrNotExist) { // which is an answer
-		c.noted("reads", c.pauses.reads, nil)
-	} else {
-		c.noted("reads", c.pauses.reads, err)
-	}
-	if errors.Is(err, errCorrupt) {
-		c.drop(n)
-	}
-	return err == nil
+	return nil == c.reads.do(ctx, func(m *memory) error {
+		err := c.read(key, n.file(), pieces, m)
+		c.count(n, e, pieces, err)
+		if errors.Is(err, fs.ErrNotExist) { // which is an answer
+			c.reads.noted(nil)
+		} else {
+			c.reads.noted(err)
+		}
+		if errors.Is(err, errCorrupt) {
+			c.drop(n)
+		}
+		return err
+	})
 }
 
 // enter reports whether a chunk is there and the disk may be read.
@@ -48,19 +50,11 @@ func (c *Cache) enter(ctx context.Context, n name) (e entry, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, ok = c.entries[n]
-	ok = ok && !e.dead && ctx.Err() == nil && !c.pauses.reads.Paused(all, time.Now())
+	ok = ok && !e.dead && ctx.Err() == nil && !c.reads.off()
 	if !ok {
 		c.stats.Misses++
 	}
 	return e, ok
-}
-
-// noted notes how a call to the disk has ended, and tells if such calls are off or on from now on.
-func (c *Cache) noted(what string, p *pauses, err error) {
-	now := time.Now()
-	if err == nil && p.Works(all, now) || err != nil && p.Failed(all, now) {
-		c.tell(what, err)
-	}
 }
 
 // count counts what became of a read of the file that e was.
@@ -82,6 +76,7 @@ func (c *Cache) count(n name, e entry, pieces []Piece, err error) {
 		}
 	case errors.Is(err, errCorrupt):
 		c.stats.Corrupt++
+	case errors.Is(err, errLeft):
 	default:
 		c.stats.ReadErrors++
 	}
@@ -90,7 +85,7 @@ func (c *Cache) count(n name, e entry, pieces []Piece, err error) {
 var errCorrupt = errors.New("not the chunk that its name says")
 
 // read reads and compares one file, or pieces of it.
-func (c *Cache) read(key Key, file string, pieces []Piece) error {
+func (c *Cache) read(key Key, file string, pieces []Piece, m *memory) error {
 	f, err := c.disk.open(file)
 	if err != nil {
 		return err
@@ -111,10 +106,18 @@ func (c *Cache) read(key Key, file string, pieces []Piece) error {
 		return fmt.Errorf("read %s: its footer: %w", file, errCorrupt)
 	}
 	for _, p := range pieces {
-		if err := c.disk.readAt(f, file, p.Dst, p.Offset); err != nil {
-			return err
+		offset, sum := p.Offset, uint32(0)
+		for part := range slices.Chunk(p.Dst, len(m.block)) {
+			b := m.block[:len(part)]
+			if err := c.disk.readAt(f, file, b, offset); err != nil {
+				return err
+			}
+			offset, sum = offset+int64(len(b)), crc32.Update(sum, castagnoli(), b)
+			if err := m.copy(part, b); err != nil {
+				return err
+			}
 		}
-		if crc32.Checksum(p.Dst, castagnoli()) != p.CRC32C {
+		if sum != p.CRC32C {
 			return fmt.Errorf("read %s: its checksum: %w", file, errCorrupt)
 		}
 	}

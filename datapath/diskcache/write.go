@@ -1,21 +1,35 @@
 package diskcache
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"hash/crc32"
-	"time"
+	"slices"
 )
 
 // Write keeps a chunk, which its owner knows by ref, if there is room or room worth making. It returns once the chunk is
-// on the medium, or somebody else is at it, and reports whether it was not refused; data must not change meanwhile.
-func (c *Cache) Write(key Key, ref uint64, data []byte) bool {
+// on the medium, or somebody else is at it, and reports whether it was not refused; data must not change meanwhile. It
+// returns when ctx ends, and after Stall if the disk hangs; data is the caller's again then.
+func (c *Cache) Write(ctx context.Context, key Key, ref uint64, data []byte) bool {
 	if int64(len(data)) != key.Length || crc32.Checksum(data, castagnoli()) != key.CRC32C {
 		return false
 	}
+	err := c.writes.do(ctx, func(m *memory) error { return c.write(key, ref, data, m) })
+	if errors.Is(err, errHangs) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.stats.Skipped++
+	}
+	return err == nil
+}
+
+// write writes a chunk, unless it is there.
+func (c *Cache) write(key Key, ref uint64, data []byte, m *memory) error {
 	n := key.name()
-	temp, there, ok := c.claim(n)
-	if !ok {
-		return there
+	temp, err := c.claim(n)
+	if temp == "" {
+		return err
 	}
 	need := Cost(key.Length)
 	c.writing.Add(need)
@@ -23,40 +37,54 @@ func (c *Cache) Write(key Key, ref uint64, data []byte) bool {
 	made, err := c.makeRoom(need, ref)
 	if !made {
 		c.end(n, entry{}, 0, err)
-		return false
+		return errRefused
 	}
-	err = c.disk.write(temp, data, key.appendFooter(nil))
+	err = c.disk.write(temp, func(add func([]byte) error) error {
+		for part := range slices.Chunk(data, len(m.block)) {
+			b := m.block[:len(part)]
+			if err := m.copy(b, part); err != nil {
+				return err
+			}
+			if err := add(b); err != nil {
+				return err
+			}
+		}
+		return add(key.appendFooter(nil))
+	})
 	if err == nil {
 		if err = c.disk.rename(temp, n.file()); err != nil {
 			_ = c.disk.remove(temp)
 		}
 	}
 	c.end(n, entry{size: need, ref: ref}, len(data), err)
-	return err == nil
+	return err
 }
 
-// claim makes a chunk the caller's to write, under a temporary name. It does not if the chunk is there, if somebody
-// is at it, or if the disk is not to be written to.
-func (c *Cache) claim(n name) (temp string, there, ok bool) {
+// errRefused says that a chunk is not kept.
+var errRefused = errors.New("not kept")
+
+// claim makes a chunk the caller's to write, under a temporary name. It returns no name if the chunk is there or somebody
+// is at it, and an error if the disk is not to be written to.
+func (c *Cache) claim(n name) (temp string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e, found := c.entries[n]; found && !e.dead || c.busy[n] {
-		return "", true, false
+		return "", nil
 	}
-	if c.pauses.writes.Paused(all, time.Now()) {
+	if c.writes.off() {
 		c.stats.Skipped++
-		return "", false, false
+		return "", errRefused
 	}
 	c.busy[n] = true
 	c.temp++
-	return fmt.Sprintf("%s.%d.tmp", n.file(), c.temp), false, true
+	return fmt.Sprintf("%s.%d.tmp", n.file(), c.temp), nil
 }
 
 // end ends a write: e is what was to be written, and its room was taken; of no size if no room was made, for an error
 // or for there is none.
 func (c *Cache) end(n name, e entry, bytes int, err error) {
 	if e.size > 0 || err != nil { // else the disk was not touched
-		defer func() { c.noted("writes", c.pauses.writes, err) }()
+		defer func() { c.writes.noted(err) }()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,7 +94,9 @@ func (c *Cache) end(n name, e entry, bytes int, err error) {
 		c.stats.Refused++
 	case e.size == 0: // what was to go could not be removed, and is counted
 	case err != nil:
-		c.stats.WriteErrors++
+		if !errors.Is(err, errLeft) {
+			c.stats.WriteErrors++
+		}
 		c.bytes -= e.size
 	default:
 		c.forget(n) // one that could not be removed, and is overwritten now

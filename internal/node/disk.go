@@ -54,7 +54,7 @@ func (s *Node) diskTrouble(dir, what string, err error) {
 	s.log.Warn().Err(err).Str("dir", dir).Msg("disk cache: " + what + " are off for a while")
 }
 
-// diskList returns what the list of the files on disk may take in memory.
+// diskList returns what the disk tier may take in memory: the list of its files, and what reads and writes pass through.
 func (v *division) diskList(indexes []*chunkindex.Index) int64 {
 	if v.dir == "" {
 		return 0
@@ -63,7 +63,7 @@ func (v *division) diskList(indexes []*chunkindex.Index) int64 {
 	for _, x := range indexes {
 		chunks += int64(x.Chunks())
 	}
-	return min(chunks, diskcache.MostChunks(v.quota.Disk)) * diskcache.EntryCost
+	return diskcache.Memory + min(chunks, diskcache.MostChunks(v.quota.Disk))*diskcache.EntryCost
 }
 
 // fitDisk refuses a disk tier that could not hold every chunk, if only one at a time: what it does not keep would
@@ -98,8 +98,8 @@ func diskStats(t datapath.Stats) []gateway.Stat {
 		{Name: "disk_corrupt_total", Help: "Files removed from disk since they were not what their names said.", Value: float64(d.Corrupt)},
 		{Name: "disk_read_errors_total", Help: "Reads of the disk that failed.", Value: float64(d.ReadErrors)},
 		{Name: "disk_write_errors_total", Help: "Writes to the disk that failed.", Value: float64(d.WriteErrors)},
-		{Name: "disk_reads_off", Help: "1 while the disk is not read since it failed too often.", Value: flag(d.ReadsOff)},
-		{Name: "disk_writes_off", Help: "1 while nothing is written to the disk since it failed or is full.", Value: flag(d.WritesOff)},
+		{Name: "disk_reads_off", Help: "1 while the disk is not read since it hangs or failed too often.", Value: flag(d.ReadsOff)},
+		{Name: "disk_writes_off", Help: "1 while nothing is written to the disk since it hangs, failed or is full.", Value: flag(d.WritesOff)},
 		{Name: "disk_chunks", Help: "Chunks on disk.", Value: float64(d.Chunks)},
 		{Name: "disk_bytes", Help: "Bytes that chunks take on disk.", Value: float64(d.Bytes)},
 		{Name: "disk_limit_bytes", Help: "Bytes that chunks may take on disk.", Value: float64(d.MaxBytes)},

@@ -99,7 +99,7 @@ PLANTS = [
     (
         "diskcache does not compare the checksum of what it reads",
         "./datapath/diskcache TestNoFlippedBitIsServed",
-        [("datapath/diskcache/read.go", "if crc32.Checksum(p.Dst, castagnoli()) != p.CRC32C {", "if crc32.Checksum(p.Dst, castagnoli()) != crc32.Checksum(p.Dst, castagnoli()) {")],
+        [("datapath/diskcache/read.go", "if sum != p.CRC32C {", "if false {")],
     ),
     (
         "diskcache does not compare the footer's key",
@@ -115,7 +115,7 @@ PLANTS = [
         "diskcache gives a file its name before it is whole",
         "./datapath/diskcache TestFileIsNamedLast",
         [
-            ("datapath/diskcache/write.go", "c.disk.write(temp, data,", "c.disk.write(n.file(), data,"),
+            ("datapath/diskcache/write.go", "c.disk.write(temp, func", "c.disk.write(n.file(), func"),
             ("datapath/diskcache/write.go", "err = c.disk.rename(temp, n.file()); err != nil {", "err != nil {"),
         ],
     ),
@@ -137,7 +137,7 @@ PLANTS = [
     (
         "diskcache goes on writing to a full disk",
         "./datapath/diskcache TestWritesStepAsideAndComeBack",
-        [("datapath/diskcache/cache.go", "pause.Rule{Failures: 1,", "pause.Rule{Failures: 1000,")],
+        [("datapath/diskcache/call.go", "writeErrors = 1\n", "writeErrors = 1000\n")],
     ),
     (
         "diskcache loses what it cannot remove",

@@ -1,0 +1,160 @@
+package diskcache
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace-data/millrace/internal/pause"
+)
+
+// Stall is how long the caller of a cache waits for a disk that hangs.
+const Stall = 2 * time.Second
+
+// A disk that fails 10 reads within 10 s, or one write, gets none for 10 s; then one that fails makes
+// the next pause twice as long, up to 5 min.
+const (
+	readErrors  = 10
+	writeErrors = 1
+	errorTime   = 10 * time.Second
+	longPause   = 5 * time.Minute
+)
+
+const (
+	mostReads  = 16 // concurrent
+	mostWrites = 4
+	blockBytes = 64 << 10 // what one of them reads or writes at a time
+)
+
+// Memory is what the reads and writes of a cache take.
+const Memory = (mostReads + mostWrites) * blockBytes
+
+var (
+	errHangs = errors.New("the disk hangs")
+	errLeft  = errors.New("the caller has left")
+)
+
+var all struct{}
+
+// calls runs the reads of a disk, or its writes. A goroutine that a disk keeps in the kernel can neither be ended nor waited for. So
+// each call runs in a goroutine of its own, which touches the memory of its caller only while that waits. A call
+// that hangs keeps its place and one block; while there is one, no other begins. At most as many hang as there are places.
+type calls struct {
+	tell   func(err error) // that such calls are off, or with no error on again
+	pauses *pause.List[struct{}]
+	blocks chan []byte  // a place for each concurrent call, with its memory; nil: not used yet
+	hung   atomic.Int64 // calls that have taken longer than Stall
+}
+
+func newCalls(most, failures int, tell func(err error)) *calls {
+	c := &calls{
+		tell:   tell,
+		pauses: pause.NewList[struct{}](pause.Rule{Failures: failures, First: errorTime, Longest: longPause}),
+		blocks: make(chan []byte, most),
+	}
+	for range most {
+		c.blocks <- nil
+	}
+	return c
+}
+
+// memory is what a call may touch: its own block, and the memory of its caller until that leaves.
+type memory struct {
+	block []byte
+
+	mu   sync.Mutex // guards left, and the caller's memory while it is copied
+	left bool
+}
+
+// copy copies from or to the memory of the caller, unless that has left.
+func (m *memory) copy(dst, src []byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.left {
+		return errLeft
+	}
+	copy(dst, src)
+	return nil
+}
+
+func (m *memory) leave() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.left = true
+}
+
+// do runs call in a goroutine and returns its error, or earlier, when ctx ends or the call has taken longer than Stall, that of the
+// wait. From then on the call finds that its caller has left. For a place do waits as long.
+func (c *calls) do(ctx context.Context, call func(m *memory) error) error {
+	if c.hung.Load() > 0 {
+		return errHangs
+	}
+	m := &memory{}
+	turn, cancel := context.WithTimeoutCause(ctx, Stall, errHangs)
+	defer cancel()
+	select {
+	case m.block = <-c.blocks:
+	case <-turn.Done():
+		return context.Cause(turn)
+	}
+	done, hangs := make(chan error, 1), make(chan struct{})
+	go c.run(m, call, done, hangs) // not waited for if the disk hangs
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		m.leave()
+		return context.Cause(ctx)
+	case <-hangs:
+		m.leave()
+		return errHangs
+	}
+}
+
+// run makes a call and sends its error. It closes hangs after Stall.
+func (c *calls) run(m *memory, call func(m *memory) error, done chan<- error, hangs chan<- struct{}) {
+	stall := time.AfterFunc(Stall, func() {
+		if c.hung.Add(1) == 1 {
+			c.tell(errHangs)
+		}
+		close(hangs)
+	})
+	if m.block == nil {
+		m.block = make([]byte, blockBytes)
+	}
+	err := call(m)
+	if !stall.Stop() && c.hung.Add(-1) == 0 {
+		c.tell(nil)
+	}
+	c.blocks <- m.block
+	done <- err
+}
+
+// off reports whether the disk is left alone: it hangs, or has failed too often.
+func (c *calls) off() bool { return c.hung.Load() > 0 || c.pauses.Paused(all, time.Now()) }
+
+// noted notes how a call has ended, and tells if such calls are off or on from now on. That its caller has left says nothing of
+// the disk.
+func (c *calls) noted(err error) {
+	now := time.Now()
+	if err == nil && c.pauses.Works(all, now) || err != nil && !errors.Is(err, errLeft) && c.pauses.Failed(all, now) {
+		c.tell(err)
+	}
+}
+
+// end waits until ctx ends for the calls that run.
+func (c *calls) end(ctx context.Context) {
+	ended := 0
+	for ended < cap(c.blocks) && ctx.Err() == nil {
+		select {
+		case <-c.blocks:
+			ended++
+		case <-ctx.Done():
+		}
+	}
+	for range ended {
+		c.blocks <- nil
+	}
+}
