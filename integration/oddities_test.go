@@ -24,6 +24,7 @@ type oddity struct {
 func oddities() []oddity {
 	const pictures = "mkdir cat; echo a >cat/frame.0001.png; echo b >cat/frame.0002.png; "
 	const members = "for i in 0 1; do echo $i >$i.jpg; echo $i >$i.cls; cp $i.jpg ._$i.jpg; cp $i.cls ._$i.cls; done; "
+	const array = "jq -n '[range(3) | {n: .}]' >a.json; "
 	return []oddity{
 		{"hidden members, by bsdtar", members + "bsdtar -cf a.tar ./._0.cls ./0.cls ./._0.jpg ./0.jpg ./._1.jpg ./1.jpg; rm *.jpg *.cls ._*", "", "samples=2 hidden_members=3 format=tar"},
 		{"hidden members, by GNU tar", members + "mkdir .git; echo x >.git/config; tar --sort=name -cf a.tar .git [01].*; rm -r [01].* .git ._*", "", "samples=2 hidden_members=1"},
@@ -68,6 +69,11 @@ func oddities() []oddity {
 		{"Parquet beside pictures", pictures + "$ODD parquet .; rm train-00001*", "", "--match '*.parquet'  # 1 parquet shard, such as train-00000-of-00002.parquet"},
 		{"a figure beside Parquet", pictures + "$ODD parquet .; rm cat/frame.0002.png", "", "shards=2 format=parquet ignored=2"},
 		{"what writers leave", "echo '{}' >a.jsonl; echo 1 >_SUCCESS; echo 1 >_committed_17; echo x >a.jsonl.md5; echo x >load.py; echo '{}' >metadata.json", "--format jsonl", "samples=1 ignored=5"},
+		{"an array of JSON", array, "", "--format files  # takes each object as one sample"},
+		{"an array of JSON, as lines", array + "jq -c '.[]' 'a.json' > 'a.jsonl'", "", "samples=3 format=jsonl ignored=1"},
+		{"JSON objects one after another", "seq 3 | jq '{n: .}' >a.json; jq -c '.' 'a.json' > 'a.jsonl'", "", "samples=3 format=jsonl"},
+		{"arrays of JSON, as lines", array + "mkdir d; cp a.json d/b.json; for f in 'a.json' 'd/b.json'; do jq -c \"arrays[], objects\" \"$f\" > \"${f%.json}.jsonl\"; done", "", "samples=6 format=jsonl"},
+		{"many arrays of JSON, as lines", array + "mkdir d; for i in $(seq 8); do cp a.json d/$i.json; done; find . -name '*.json' -not -path '*/.*' | while IFS= read -r f; do jq -c \"arrays[], objects\" \"$f\" > \"${f%.json}.jsonl\"; done", "", "samples=27 format=jsonl"},
 		{"pickle", "echo x >a.pkl", "", "object a.pkl: it is pickled by Python, which is not read"},
 		{"a table beside lines", "echo '{}' >a.jsonl; echo a,b >b.csv", "", "samples=1 format=jsonl ignored=1"},
 		{"tables with other headers", "printf 'a,b\\n1,2\\n' >1.csv; printf 'a,c\\n1,2\\n' >2.csv", "", "shards of one dataset have the same header"},

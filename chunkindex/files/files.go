@@ -29,12 +29,15 @@ func Format() format.Format {
 }
 
 // survey takes every object for a sample if the format was named. Else it does so only where names say that each is one: all
-// are images, or sound, or video, or text; what merely describes data is left out then.
-func survey(_ context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
+// are images, or sound, or video, or text, and no JSON holds many samples; what merely describes data is left out then.
+func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
 	objects := slices.DeleteFunc(slices.Clone(l.Objects()), format.Marker)
 	if !o.Named {
 		objects = format.Data(objects)
 		if err := ofOneKind(objects); err != nil {
+			return nil, err
+		}
+		if err := refuseCollections(ctx, l, objects); err != nil {
 			return nil, err
 		}
 	}

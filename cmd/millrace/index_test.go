@@ -231,3 +231,21 @@ func TestIndexRefusesADatasetWithoutSamples(t *testing.T) {
 		t.Errorf("tokens: got exit code %d, %s", o.code, o.stderr)
 	}
 }
+
+// TestIndex_AsksAboutJSONOfManySamples names the cause, and commands that keep the options given, and never pack.
+func TestIndex_AsksAboutJSONOfManySamples(t *testing.T) {
+	dir := write(t, map[string]string{"llava.json": "[\n {\"image\": \"1.jpg\"},\n {\"image\": \"2.jpg\"}\n]\n", "1.jpg": "x", "2.jpg": "y"})
+	o := millrace(t, nil, "index", dir, "--match", "*.json")
+	for _, want := range []string{
+		"object llava.json is an array of JSON",
+		"\n  cd " + dir + " && jq -c '.[]' 'llava.json' > 'llava.jsonl'  # ",
+		"\n  millrace index file://" + dir + " --match '*.json' --format files  # takes each object as one sample",
+	} {
+		if o.code == exitOK || !strings.Contains(o.stderr, want) {
+			t.Errorf("got exit code %d, %s, want %q", o.code, o.stderr, want)
+		}
+	}
+	if o := ok(t, "index", dir, "--match", "*.json", "--format", "files"); !strings.Contains(o.stdout, "1 sample ") || strings.Contains(o.stdout+o.stderr, "pack") {
+		t.Errorf("one sample: got %s%s", o.stdout, o.stderr)
+	}
+}

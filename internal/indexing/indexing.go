@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/files"
+	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/tokens"
 	"github.com/millrace-data/millrace/internal/cli"
 	"github.com/millrace-data/millrace/internal/location"
@@ -75,6 +76,9 @@ func explain(l location.Location, opt chunkindex.BuildOptions, err error) error 
 	if kinds, ok := errors.AsType[*chunkindex.KindsError](err); ok {
 		return askForKind(l, kinds, given(opt, "--match", "--format"))
 	}
+	if choose, ok := errors.AsType[*format.ChoiceError](err); ok {
+		return askForWay(l, choose, opt)
+	}
 	if unknown, ok := errors.AsType[*files.UnknownError](err); ok && tokens.Named(unknown.Key) {
 		return &question{fmt.Sprintf("index %s: what %s holds does not show. Choose:%s\n  Else say --record-size of records, leave such objects out with --match, or take each as a sample with --format files",
 			l, cli.Printable(unknown.Key), tokensChoice(l, given(opt))), err}
@@ -106,7 +110,7 @@ func warnings(l location.Location, r chunkindex.BuildReport, uneven string) (lin
 		say("%s: %s of pictures: torchvision's ImageFolder takes .millrace for one more class, and fails: remove %s and index again, which puts the index elsewhere",
 			l, cli.Count(r.ClassFolders, "folder", "folders"), filepath.Join(l.Dir, ".millrace"))
 	}
-	if r.Format == files.Name {
+	if r.Format == files.Name && r.Samples > 1 {
 		say("%s is loose objects, one a sample: 'millrace pack' would make reading it much faster", l)
 	}
 	return lines

@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/files"
+	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/tokens"
 	"github.com/millrace-data/millrace/internal/cli"
 	"github.com/millrace-data/millrace/internal/location"
@@ -47,6 +48,24 @@ func askForKind(l location.Location, e *chunkindex.KindsError, given []string) e
 		command("all of them, each a sample", "--format", files.Name)
 		if l.Bucket == "" {
 			fmt.Fprintf(&text, "\n  millrace pack %s DESTINATION  # makes shards in which files that differ in the extension alone are one sample", cli.Quoted(l.Dir))
+		}
+	}
+	return &question{text.String(), e}
+}
+
+// askForWay says why objects are not indexed as they are, and the command of each way to go on, with the options that were given.
+func askForWay(l location.Location, e *format.ChoiceError, opt chunkindex.BuildOptions) error {
+	var text strings.Builder
+	fmt.Fprintf(&text, "index %s: %s. Choose:", l, cli.Printable(e.Cause))
+	for _, w := range e.Ways {
+		switch {
+		case w.Options != "":
+			flag, _, _ := strings.Cut(w.Options, " ")
+			text.WriteString(choice(l, w.Effect, append(given(opt, flag), w.Options)...))
+		case l.Bucket == "":
+			fmt.Fprintf(&text, "\n  cd %s && %s  # %s", cli.Quoted(l.Dir), w.Command, w.Effect)
+		default:
+			fmt.Fprintf(&text, "\n  %s  # in a copy of the dataset's directory: %s", w.Command, w.Effect)
 		}
 	}
 	return &question{text.String(), e}
