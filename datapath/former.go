@@ -54,7 +54,7 @@ func (f *formers) Load(ctx context.Context, l *load, fills []*fill) error {
 	case f.ask(ctx, l.source, member, fills[0]):
 		f.silent.Forget(member)
 		return nil
-	default:
+	case ctx.Err() == nil: // else the question was given up, which says nothing of the member
 		f.silent.Failed(member, time.Now())
 	}
 	return f.next.Load(ctx, l, fills)

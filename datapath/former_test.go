@@ -1,6 +1,8 @@
 package datapath
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -73,6 +75,29 @@ func TestAFormerOwnerThatFails(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestFormers_DoNotCountQuestionsThatWereGivenUp(t *testing.T) {
+	d := newDataset(t, 81, same(240, 900), 60, 8<<10)
+	bubble.Test(t, func(t *testing.T) {
+		f := joined(t, d, shuffle.Window, 2<<20)
+		m := f.members[0]
+		m.lose(1) // it owns everything now
+		m.breaks(func(int, *peer.Query) (wireFault, error) { return wireFault{delay: formerWait / 2}, nil })
+		for chunk := range formerMisses {
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := d.reading(ctx, t, m.source, d.samplesOf(chunk))
+			synctest.Wait() // the former owner is asked
+			cancel()
+			if got := <-ended; !errors.Is(got.err, context.Canceled) {
+				t.Fatalf("got %v, want %v", got.err, context.Canceled)
+			}
+			synctest.Wait()
+		}
+		if len(m.questions()) != formerMisses || m.path.formers.silent.Paused(name(1), time.Now()) {
+			t.Errorf("after %d questions that were given up the former owner is left alone, want %d and that it is not", len(m.questions()), formerMisses)
+		}
+	})
 }
 
 // heldOf names chunks of one generation as they are told of.
