@@ -59,6 +59,7 @@ type measured struct {
 	first time.Time // when the first bytes came
 	came  int64     // with the first report
 	last  int64     // with the last one
+	anew  bool      // the store has begun to answer another request, after a retry
 }
 
 // begin begins to measure a read.
@@ -68,15 +69,18 @@ func (r *rates) begin() *measured { return &measured{rates: r, begun: time.Now()
 func (m *measured) filled(n int64) {
 	if m.first.IsZero() {
 		m.first, m.came = time.Now(), n
+	} else if n == m.last {
+		m.anew = true
 	}
 	m.rates.came.Add(max(n-m.last, 0))
 	m.last = n
 }
 
-// ended notes that the read has brought all its n bytes. The pace of one that was held back says nothing of stores.
+// ended notes that the read has brought all its n bytes. The pace of one that was held back, or that paused before a retry, says
+// nothing of stores.
 func (m *measured) ended(n int64, paced bool) {
 	m.rates.came.Add(n - m.last) // of a store that does not report
-	if m.first.IsZero() || paced {
+	if m.first.IsZero() || m.anew || paced {
 		return
 	}
 	rest, others := time.Since(m.first), n-m.came

@@ -39,6 +39,32 @@ func TestReadCostIsMeasured(t *testing.T) {
 	}
 }
 
+func TestRates_LeaveOutReadsThatPausedBeforeARetry(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		var r rates
+		for i := range int64(2 * ratedReads) {
+			m := r.begin()
+			time.Sleep(10 * time.Millisecond)
+			m.filled(0)
+			time.Sleep(100 * time.Millisecond)
+			m.filled(1e6)
+			if i%2 == 1 {
+				time.Sleep(10 * time.Second)
+				m.filled(1e6) // another answer begins
+			}
+			time.Sleep(100 * time.Millisecond)
+			m.filled(2e6)
+			m.ended(2e6, false)
+		}
+		if got, want := r.cost(), int64(1e5); got != want {
+			t.Errorf("got a cost of %d bytes a read, want %d: 10 ms of 10 MB per second", got, want)
+		}
+		if got := r.came.Load(); got != 2*ratedReads*2e6 {
+			t.Errorf("got %d bytes, want %d", got, int64(2*ratedReads*2e6))
+		}
+	})
+}
+
 // A job that begins in the middle of its epoch reads those chunks by their samples that it needs little of, and the others whole.
 func TestLittleOfAChunkIsReadBySamples(t *testing.T) {
 	d := newDataset(t, 61, same(320, 30_000), 160, 5<<20) // chunks of 4.9 MB of 160 samples
