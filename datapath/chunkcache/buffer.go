@@ -36,20 +36,26 @@ func (c *Cache[K]) Buffer(ctx context.Context, n int64) (*Buffer[K], error) {
 }
 
 // TryBuffer returns n bytes of any content, of memory that is free or of chunks that no reader comes for soon; false
-// if there are none, or somebody waits for them.
-func (c *Cache[K]) TryBuffer(n int64) (*Buffer[K], bool) {
-	if c.budget.Waiting() > 0 {
-		return nil, false
-	}
-	return c.tryBuffer(n, c.budget.TryReserve, false)
-}
+// if there are none, or not beside those that others wait for.
+func (c *Cache[K]) TryBuffer(n int64) (*Buffer[K], bool) { return c.tryOrPass(n, false) }
 
 // TryWork is TryBuffer for memory to work in: the kernel provides its pages when they are written, since much of it may never be.
-func (c *Cache[K]) TryWork(n int64) (*Buffer[K], bool) {
-	if c.budget.Waiting() > 0 {
+func (c *Cache[K]) TryWork(n int64) (*Buffer[K], bool) { return c.tryOrPass(n, true) }
+
+// tryOrPass is TryBuffer. While others wait it takes no free slot, since the budget counts only what is reserved as passing
+// those: the slot is given back, and its bytes are reserved.
+func (c *Cache[K]) tryOrPass(n int64, sparse bool) (*Buffer[K], bool) {
+	if c.budget.Waiting() == 0 {
+		return c.tryBuffer(n, c.budget.TryReserve, sparse)
+	}
+	held, ok := c.budget.ReserveFrom(Cost(n),
+		func(n int64) int64 { return c.Reclaim(n, Soon) },
+		func() int64 { return c.Free() + c.Idle() })
+	if !ok {
 		return nil, false
 	}
-	return c.tryBuffer(n, c.budget.TryReserve, true)
+	b, err := c.open(&slot{class: classOf(n), arena: c.arena, sparse: sparse, held: held}, n)
+	return b, err == nil
 }
 
 // tryBuffer takes a slot of memory that is free, that reserve grants, or of chunks that no reader comes for soon.
@@ -104,8 +110,8 @@ func (b *Buffer[K]) Close() {
 		return
 	}
 	b.slot = nil
-	if s.held.Size() != s.cost() {
-		s.drop() // not all of it is reserved, so it cannot become a free slot
+	if s.held.Size() != s.cost() || s.held.Passed() {
+		s.drop() // not all of it is reserved, so it cannot become a free slot; or others wait for it
 		return
 	}
 	c.mu.Lock()

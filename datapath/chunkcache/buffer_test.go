@@ -5,8 +5,9 @@ import (
 	"errors"
 	"os"
 	"testing"
-	"time"
+	"testing/synctest"
 
+	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/budget"
 )
 
@@ -61,54 +62,123 @@ func TestBuffersShareTheBudget(t *testing.T) {
 // TestLeasesAreSwappedForCopies: a lease ends for a smaller copy though others wait for memory, but not where the copies of
 // all who hold the chunk would take more than it does.
 func TestLeasesAreSwappedForCopies(t *testing.T) {
-	const size = 256 << 10
-	c, b := newCache(t, 5*(size+entryCost))
-	wants := []Chunk[int]{{Key: 1, Size: size}, {Key: 2, Size: size}, {Key: 3, Size: size}, {Key: 4, Size: size}}
-	l, err := acquire(t.Context(), c, asking{wants, Request[int]{Load: load}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	waits := make(chan error, 1)
-	go func() {
-		r, err := b.Reserve(t.Context(), 2*size)
-		if err == nil {
-			defer r.Release()
+	bubble.Test(t, func(t *testing.T) {
+		const size = 256 << 10
+		c, b := newCache(t, 5*(size+entryCost))
+		wants := []Chunk[int]{{Key: 1, Size: size}, {Key: 2, Size: size}, {Key: 3, Size: size}, {Key: 4, Size: size}}
+		l, err := acquire(t.Context(), c, asking{wants, Request[int]{Load: load}})
+		if err != nil {
+			t.Fatal(err)
 		}
-		waits <- err
-	}()
-	for b.Waiting() == 0 {
-		time.Sleep(time.Millisecond)
-	}
-	if _, ok := c.TryBuffer(size / 4); ok {
-		t.Error("got memory that another waits for, want none")
-	}
-	if _, ok := l.Instead(0, size); ok {
-		t.Error("got a copy as large as the chunk, want none")
-	}
-	second, ok := c.Lease(tableOf(c).Table, 1, false, func(int) int { return 1 })
-	if !ok {
-		t.Fatal("chunk 1 is not in memory")
-	}
-	if _, ok := l.Instead(0, size*2/3); ok {
-		t.Error("got a copy of two thirds of a chunk that two hold, want none")
-	}
-	second.Close()
-	for at := range 2 {
-		own, ok := l.Instead(at, size/4)
+		defer l.Close()
+		waits := make(chan error, 2)
+		for _, n := range []int64{b.Total(), 2 * size} {
+			go func() {
+				r, err := b.Reserve(t.Context(), n)
+				if err == nil {
+					r.Release()
+				}
+				waits <- err
+			}()
+			synctest.Wait()
+		}
+		if _, ok := c.TryBuffer(size / 4); ok {
+			t.Error("got memory beside one that waits for all, want none")
+		}
+		if _, ok := l.Instead(0, size); ok {
+			t.Error("got a copy as large as the chunk, want none")
+		}
+		second, ok := c.Lease(tableOf(c).Table, 1, false, func(int) int { return 1 })
 		if !ok {
-			t.Fatalf("got no memory for a copy of chunk %d, want some", at+1)
+			t.Fatal("chunk 1 is not in memory")
 		}
-		defer own.Close()
-		copy(own.Bytes(), l.Bytes(at)[size/2:])
-		l.Drop(at)
-		l.Drop(at)
-		if l.Holds(at) || !l.Holds(2) {
-			t.Errorf("got a lease of chunk %d held: %v, and of chunk 3: %v", at+1, l.Holds(at), l.Holds(2))
+		if _, ok := l.Instead(0, size*2/3); ok {
+			t.Error("got a copy of two thirds of a chunk that two hold, want none")
 		}
-	}
-	if err := <-waits; err != nil {
-		t.Errorf("got %v for the one that waited, want memory of the chunks", err)
+		second.Close()
+		for at := range 2 {
+			own, ok := l.Instead(at, size/4)
+			if !ok {
+				t.Fatalf("got no memory for a copy of chunk %d, want some", at+1)
+			}
+			defer own.Close()
+			copy(own.Bytes(), l.Bytes(at)[size/2:])
+			l.Drop(at)
+			l.Drop(at)
+			if l.Holds(at) || !l.Holds(2) {
+				t.Errorf("got a lease of chunk %d held: %v, and of chunk 3: %v", at+1, l.Holds(at), l.Holds(2))
+			}
+		}
+		if err := <-waits; err != nil {
+			t.Errorf("got %v for the one that waited for less, want memory of the chunks", err)
+		}
+		if err := <-waits; !errors.Is(err, budget.ErrOverloaded) {
+			t.Errorf("got %v for the one that waited for all, want %v", err, budget.ErrOverloaded)
+		}
+	})
+}
+
+// TestCache_TriesLeaveWaitersTheirMemory: while a buffer waits, tries get only what fits beside it, also where slots are free and
+// chunks could go. What they give back goes to the one that waits, which is served though the rest is held.
+func TestCache_TriesLeaveWaitersTheirMemory(t *testing.T) {
+	const size = 256 << 10
+	tries := map[string]func(c *Cache[int], n int64) (*Buffer[int], bool){"TryBuffer": (*Cache[int]).TryBuffer, "TryWork": (*Cache[int]).TryWork}
+	for name, try := range tries {
+		t.Run(name, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
+				c, b := newCache(t, 10*Cost(size))
+				var wants []Chunk[int]
+				for key := range 6 {
+					wants = append(wants, Chunk[int]{Key: key, Size: size})
+				}
+				held, err := acquire(t.Context(), c, asking{wants[:4], Request[int]{Load: load}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				idle, err := acquire(t.Context(), c, asking{wants[4:], Request[int]{Load: load}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				idle.Close()
+				free, ok := c.TryBuffer(size)
+				if !ok {
+					t.Fatal("got no memory of an empty cache")
+				}
+				free.Close()
+				waits := make(chan *Buffer[int])
+				go func() {
+					own, _ := c.Buffer(t.Context(), 8*size)
+					waits <- own
+				}()
+				synctest.Wait()
+				var own []*Buffer[int]
+				for i := range 3 {
+					got, ok := try(c, size)
+					if want := i < 2; ok != want {
+						t.Errorf("try %d of a tenth of all memory, past one that waits for eight: got %v, want %v", i+1, ok, want)
+					}
+					if ok {
+						own = append(own, got)
+						defer got.Close()
+					}
+				}
+				if got := c.Stats(); got.Chunks != 6 || got.FreeBytes != Cost(size) {
+					t.Errorf("got %d chunks and %d bytes free, want all chunks and the slot, which the one that waits needs", got.Chunks, got.FreeBytes)
+				}
+				own[0].Close()
+				got, ok := try(c, size)
+				if !ok {
+					t.Fatal("got no memory after as much was given back")
+				}
+				defer got.Close()
+				held.Close()
+				if large := <-waits; large == nil {
+					t.Errorf("the one that waits got none of %d bytes, of which tries hold %d", b.Total(), 2*Cost(size))
+				} else {
+					large.Close()
+				}
+			})
+		})
 	}
 }
 

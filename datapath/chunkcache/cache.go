@@ -142,6 +142,9 @@ func (c *Cache[K]) Populate(n int64) bool {
 	if class <= heapClass {
 		return true
 	}
+	if c.budget.Waiting() > 0 {
+		return false
+	}
 	held, ok := c.budget.TryReserve(class + entryCost)
 	if !ok {
 		return false

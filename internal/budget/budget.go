@@ -5,16 +5,23 @@
 // for the rest. What a cache holds for later yields to whoever needs bytes now: the
 // budget asks it through the hook of SetReclaim before it lets anybody wait.
 //
-// Of those that wait, the newest is served first, because it is the likeliest to be
-// still wanted when it is done; but whoever has waited for half of the limit goes
-// before everybody else and lets no newcomer pass, so that a large reservation is not
-// overtaken by small ones until it gives up.
+// Of the reservations that wait, the newest is served first, because it is the likeliest
+// to be still wanted when it is done. After half of the limit the oldest goes first, so
+// that a large reservation is not overtaken by small ones until it gives up.
+//
+// A reservation passes the oldest, because that goes first or because it does not wait
+// itself, only if both fit: it leaves the bytes that the oldest could take now, and all
+// that have passed hold at most as many bytes as the oldest waits for, and never more
+// than the total has beside those. So once it goes first, the oldest is served at the
+// latest when the bytes that were in use by then are released, even if those that passed
+// it keep theirs. And one that waits for much of the total does not stop small ones.
 package budget
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -38,14 +45,21 @@ type Budget struct {
 	peak    int64
 	refused int64     // waits that were given up
 	waiters []*waiter // in order of arrival
-	reclaim func(n int64) int64
-	idle    func() int64
+	holder  holder
 	freed   func()
 }
 
+// holder gives bytes back to those who need them. Its functions may be nil: it has none.
+type holder struct {
+	reclaim func(n int64) int64
+	idle    func() int64
+}
+
 type waiter struct {
-	since time.Time
-	wake  chan struct{} // holds one token: try again
+	n      int64
+	since  time.Time
+	wake   chan struct{} // holds one token: try again
+	passed int64         // bytes in use that were granted while it was the oldest and it was not their turn
 }
 
 // New returns a budget of total bytes. A reservation waits at most maxWait, 0 means DefaultWait.
@@ -63,7 +77,7 @@ func New(total int64, maxWait time.Duration) *Budget {
 func (b *Budget) SetReclaim(reclaim func(n int64) int64, idle func() int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.reclaim, b.idle = reclaim, idle
+	b.holder = holder{reclaim, idle}
 }
 
 // SetFreed names the function that is called when bytes were given back, or may be reclaimed now, and no reservation
@@ -89,7 +103,7 @@ func (b *Budget) InUse() int64 {
 // short of memory. It is a snapshot; while bytes change hands it may be off by those.
 func (b *Budget) Pinned() int64 {
 	b.mu.Lock()
-	inUse, idle := b.inUse, b.idle
+	inUse, idle := b.inUse, b.holder.idle
 	b.mu.Unlock()
 	if idle == nil {
 		return inUse
@@ -135,36 +149,33 @@ func (b *Budget) ReserveOr(ctx context.Context, n int64, have func() bool) (*Res
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	if !b.starving(nil) {
-		if have() {
-			return nil, nil
-		}
-		if b.take(n, true) {
-			return &Reservation{budget: b, n: n}, nil
-		}
+	if r, ok := b.serve(n, nil, have); ok {
+		return r, nil
 	}
 	return b.wait(ctx, n, have)
 }
 
-// TryReserve takes n bytes if they are free now and nobody waits. It asks nobody to give bytes back.
+// TryReserve takes n bytes if they are free now and fit beside the oldest reservation that waits. It reclaims nothing.
 func (b *Budget) TryReserve(n int64) (*Reservation, bool) {
-	if n < 0 {
-		return nil, false
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.waiters) > 0 || !b.grant(n) {
-		return nil, false
-	}
-	return &Reservation{budget: b, n: n}, true
+	return b.grant(n, b.oldest())
 }
 
 // ReserveNow is TryReserve for a caller that may have others give bytes back.
 func (b *Budget) ReserveNow(n int64) (*Reservation, bool) {
-	if n < 0 || n > b.total || b.Waiting() > 0 || !b.take(n, true) {
-		return nil, false
-	}
-	return &Reservation{budget: b, n: n}, true
+	b.mu.Lock()
+	h := b.holder
+	b.mu.Unlock()
+	return b.ReserveFrom(n, h.reclaim, h.idle)
+}
+
+// ReserveFrom is ReserveNow where bytes are given back by functions as those of SetReclaim.
+func (b *Budget) ReserveFrom(n int64, reclaim func(n int64) int64, idle func() int64) (*Reservation, bool) {
+	b.mu.Lock()
+	oldest := b.oldest()
+	b.mu.Unlock()
+	return b.take(n, oldest, holder{reclaim, idle})
 }
 
 // TrySwap takes n bytes if they are free now, though others may wait: for a caller that gives back more than n bytes as
@@ -172,10 +183,7 @@ func (b *Budget) ReserveNow(n int64) (*Reservation, bool) {
 func (b *Budget) TrySwap(n int64) (*Reservation, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if n < 0 || !b.grant(n) {
-		return nil, false
-	}
-	return &Reservation{budget: b, n: n}, true
+	return b.grant(n, nil)
 }
 
 // Nudge lets those that wait try again: something that reclaim gives back has become free to go.
@@ -189,7 +197,7 @@ func (b *Budget) Nudge() {
 func (b *Budget) wait(ctx context.Context, n int64, have func() bool) (*Reservation, error) {
 	timer := time.NewTimer(b.maxWait)
 	defer timer.Stop()
-	w := &waiter{since: time.Now(), wake: make(chan struct{}, 1)}
+	w := &waiter{n: n, since: time.Now(), wake: make(chan struct{}, 1)}
 	w.wake <- struct{}{} // bytes released since the first try woke nobody
 	b.mu.Lock()
 	b.waiters = append(b.waiters, w)
@@ -198,13 +206,8 @@ func (b *Budget) wait(ctx context.Context, n int64, have func() bool) (*Reservat
 	for {
 		select {
 		case <-w.wake:
-			if !b.starving(w) {
-				if have() {
-					return nil, nil
-				}
-				if b.take(n, true) {
-					return &Reservation{budget: b, n: n}, nil
-				}
+			if r, ok := b.serve(n, w, have); ok {
+				return r, nil
 			}
 			b.wakeNext(w)
 		case <-ctx.Done():
@@ -218,44 +221,71 @@ func (b *Budget) wait(ctx context.Context, n int64, have func() bool) (*Reservat
 	}
 }
 
-// take grants n bytes, having reclaimed some first if it must and may. It reclaims nothing where that would not be
-// enough: the bytes given up would serve nobody, and readers would have to bring them again.
-func (b *Budget) take(n int64, mayReclaim bool) bool {
-	for {
+// serve grants n bytes to a reservation that waits, or is about to (w is nil): in its turn, or past the oldest. A nil
+// reservation says that have reported true.
+func (b *Budget) serve(n int64, w *waiter, have func() bool) (*Reservation, bool) {
+	b.mu.Lock()
+	first := b.oldest()
+	if first == w || first != nil && !b.old(first) {
+		first = nil
+	}
+	h := b.holder
+	b.mu.Unlock()
+	if first == nil && have() {
+		return nil, true
+	}
+	return b.take(n, first, h)
+}
+
+// take is grant, and has h give back what is missing. It reclaims nothing where that would not be enough: the bytes given
+// up would serve nobody, and readers would have to bring them again.
+func (b *Budget) take(n int64, first *waiter, h holder) (*Reservation, bool) {
+	for mayReclaim := h.reclaim != nil; ; {
 		b.mu.Lock()
-		ok := b.grant(n)
-		missing, reclaim, idle := n-(b.total-b.inUse), b.reclaim, b.idle
+		r, ok := b.grant(n, first)
+		fits, missing := b.fits(n, first), n-(b.total-b.inUse)
 		b.mu.Unlock()
-		if ok || reclaim == nil || !mayReclaim || idle() < missing {
-			return ok
+		if ok || !fits || !mayReclaim || h.idle() < missing {
+			return r, ok
 		}
-		if reclaim(missing) <= 0 {
-			mayReclaim = false // one last look: others may have released theirs meanwhile
-		}
+		mayReclaim = h.reclaim(missing) > 0 // else one last look: others may have released theirs meanwhile
 	}
 }
 
-// grant takes n bytes if they are free. The caller holds mu.
-func (b *Budget) grant(n int64) bool {
-	if n > b.total-b.inUse {
-		return false
+// grant takes n bytes if they are free and fit beside the waiter that goes first; nil: it is their turn. The caller
+// holds mu, as in what follows.
+func (b *Budget) grant(n int64, first *waiter) (*Reservation, bool) {
+	if n < 0 || n > b.total-b.inUse || !b.fits(n, first) {
+		return nil, false
 	}
 	b.inUse += n
 	b.peak = max(b.peak, b.inUse)
-	return true
+	if first != nil {
+		first.passed += n
+	}
+	return &Reservation{budget: b, n: n, passed: first}, true
 }
 
-// starving reports whether somebody other than w has waited so long that nobody may pass.
-func (b *Budget) starving(w *waiter) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return len(b.waiters) > 0 && b.waiters[0] != w && b.old(b.waiters[0])
+// fits reports whether n bytes fit beside the waiter that goes first.
+func (b *Budget) fits(n int64, first *waiter) bool {
+	if first == nil {
+		return true
+	}
+	free := b.total - b.inUse
+	return free-n >= first.n || free < first.n && first.passed+n <= min(first.n, b.total-first.n)
+}
+
+// oldest returns the reservation that has waited longest, nil if none waits.
+func (b *Budget) oldest() *waiter {
+	if len(b.waiters) == 0 {
+		return nil
+	}
+	return b.waiters[0]
 }
 
 func (b *Budget) old(w *waiter) bool { return time.Since(w.since) >= b.maxWait/2 }
 
-// wakeFirst begins a round of tries: with the oldest if it has waited long, else with the
-// newest. The caller holds mu.
+// wakeFirst begins a round of tries.
 func (b *Budget) wakeFirst() {
 	if len(b.waiters) == 0 {
 		if b.freed != nil {
@@ -263,22 +293,25 @@ func (b *Budget) wakeFirst() {
 		}
 		return
 	}
-	first := b.waiters[len(b.waiters)-1]
-	if b.old(b.waiters[0]) {
-		first = b.waiters[0]
-	}
-	first.poke()
+	b.waiters[b.first()].poke()
 }
 
-// wakeNext hands the round on from w, which could not be served, to the one that came before it.
+// first returns which waiter begins a round: the oldest if it has waited long, else the newest.
+func (b *Budget) first() int {
+	if b.old(b.waiters[0]) {
+		return 0
+	}
+	return len(b.waiters) - 1
+}
+
+// wakeNext hands the round on from w, which could not be served: to the one that came before it, or from the oldest to
+// the newest.
 func (b *Budget) wakeNext(w *waiter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for i, v := range b.waiters {
-		if v == w && i > 0 {
-			b.waiters[i-1].poke()
-			return
-		}
+	n := len(b.waiters)
+	if next := (slices.Index(b.waiters, w) + n - 1) % n; next != b.first() {
+		b.waiters[next].poke()
 	}
 }
 
@@ -286,12 +319,8 @@ func (b *Budget) wakeNext(w *waiter) {
 func (b *Budget) leave(w *waiter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for i, v := range b.waiters {
-		if v == w {
-			b.waiters = append(b.waiters[:i], b.waiters[i+1:]...)
-			break
-		}
-	}
+	i := slices.Index(b.waiters, w)
+	b.waiters = slices.Delete(b.waiters, i, i+1)
 	b.wakeFirst()
 }
 
@@ -302,13 +331,16 @@ func (w *waiter) poke() {
 	}
 }
 
-func (b *Budget) release(n int64) {
+func (b *Budget) release(n int64, passed *waiter) {
 	if n == 0 {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.inUse -= n
+	if passed != nil {
+		passed.passed -= n
+	}
 	if b.inUse < 0 {
 		panic("budget: more bytes released than reserved")
 	}
@@ -318,8 +350,9 @@ func (b *Budget) release(n int64) {
 // Reservation is a share of a budget, given back by Release. It is safe for concurrent use.
 type Reservation struct {
 	budget *Budget
-	mu     sync.Mutex // guards n
+	mu     sync.Mutex // guards what follows
 	n      int64
+	passed *waiter // the one that all its bytes count for in waiter.passed; nil: none
 }
 
 // Size returns the bytes that the reservation holds now.
@@ -329,35 +362,47 @@ func (r *Reservation) Size() int64 {
 	return r.n
 }
 
+// Passed reports whether the reservation was granted before its turn. Such bytes are to be released as soon as they are
+// not needed, rather than kept to be used again: others wait for them.
+func (r *Reservation) Passed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.passed != nil
+}
+
 // Shrink gives back all but n bytes. It never grows.
 func (r *Reservation) Shrink(n int64) {
 	r.mu.Lock()
-	back := max(r.n-max(n, 0), 0)
+	back, passed := max(r.n-max(n, 0), 0), r.passed
 	r.n -= back
 	r.mu.Unlock()
-	r.budget.release(back)
+	r.budget.release(back, passed)
 }
 
 // Join moves all bytes of another reservation of the same budget into r.
 func (r *Reservation) Join(o *Reservation) {
-	n := o.move(o.Size())
+	n, passed := o.move(o.Size())
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.n += n
+	if r.passed != passed {
+		r.passed = nil // which of the bytes have passed is not known any more: they count until that waiter leaves
+	}
 }
 
 // Split moves n bytes, or as many as there are, into a reservation of their own.
 func (r *Reservation) Split(n int64) *Reservation {
-	return &Reservation{budget: r.budget, n: r.move(n)}
+	n, passed := r.move(n)
+	return &Reservation{budget: r.budget, n: n, passed: passed}
 }
 
 // move takes at most n bytes off a reservation that somebody else holds from now on.
-func (r *Reservation) move(n int64) int64 {
+func (r *Reservation) move(n int64) (moved int64, passed *waiter) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n = min(n, r.n)
 	r.n -= n
-	return n
+	return n, r.passed
 }
 
 // Release gives the bytes back. A second call does nothing.
