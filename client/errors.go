@@ -20,6 +20,7 @@ const (
 	CodeGenerationGone    = "generation_gone"
 	CodeBatchTooLarge     = "batch_too_large"
 	CodeConflict          = "conflict"
+	CodeTooManyEpochs     = "too_many_epochs"
 	CodeReloadRefused     = "reload_refused"
 	CodeAmbiguousKey      = "ambiguous_key"
 	CodeUnauthenticated   = "unauthenticated"

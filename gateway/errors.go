@@ -41,6 +41,7 @@ const (
 	codeTooLarge          = "content_too_large"
 	codeTimeout           = "request_timeout"
 	codeConflict          = "conflict"
+	codeTooManyEpochs     = "too_many_epochs"
 	codeReloadRefused     = "reload_refused"
 	codeAmbiguousKey      = "ambiguous_key"
 	codeReadOnly          = "read_only"
@@ -81,6 +82,7 @@ func title(code string) string {
 		codeTooLarge:          "The body is too large",
 		codeTimeout:           "The request was not sent in time",
 		codeConflict:          "Something else has been stored already",
+		codeTooManyEpochs:     "Too many epochs have reports that were never frozen",
 		codeReloadRefused:     "What is to be served cannot be read or opened",
 		codeAmbiguousKey:      "Several shards have this key",
 		codeReadOnly:          "The dataset's bucket takes no writes",
@@ -188,7 +190,7 @@ func storeRows() []storeRow {
 		{selection.ErrCorrupt, bad, codeStoreInconsistent, "a stored subset or quarantine is damaged", false, 0},
 		{selection.ErrVersion, bad, codeStoreInconsistent, "a newer version wrote a stored subset or quarantine", false, 0},
 		{importance.ErrNoSnapshot, http.StatusNotFound, codeNotFound, "there is no such snapshot of weights", false, 0},
-		{importance.ErrTooMany, http.StatusConflict, codeConflict, importance.ErrTooMany.Error(), false, 0},
+		{importance.ErrTooMany, http.StatusConflict, codeTooManyEpochs, importance.ErrTooMany.Error(), false, 0},
 		{importance.ErrNoReports, http.StatusNotFound, codeNotFound, "no losses were reported of this plan and epoch", false, 0},
 		{importance.ErrCorrupt, bad, codeStoreInconsistent, "a stored report or snapshot of weights is damaged", false, 0},
 		{importance.ErrVersion, bad, codeStoreInconsistent, "a newer version wrote a stored report or snapshot of weights", false, 0},

@@ -68,21 +68,30 @@ func TestReportersDoNotMix(t *testing.T) {
 	}
 }
 
-// TestInventedEpochsAreBounded: a caller cannot begin epochs, seeds and batches without end.
+// TestInventedEpochsAreBounded: a job cannot begin epochs and batches without end, and those that it invents do not block another job, whose
+// seed is another one.
 func TestInventedEpochsAreBounded(t *testing.T) {
 	r := newRig(t, 20, 800, nil)
 	before := len(r.store.Keys())
 	status := map[int]int{}
+	report := func(epoch, seed uint64) answer {
+		return r.post(importancePath, fmt.Sprintf(`{"url":"/v1/datasets/photos/epochs/%d/batches/0?batch_size=4&seed=%d&generation=%s","losses":[1,2,3,4]}`, epoch, seed, r.index.Generation()))
+	}
 	for i := range uint64(200) {
-		a := r.post(importancePath, fmt.Sprintf(`{"url":"/v1/datasets/photos/epochs/%d/batches/0?batch_size=4&seed=%d&generation=%s","losses":[1,2,3,4]}`, 1<<63+i%100, i, r.index.Generation()))
+		a := report(1<<63+i, 1)
 		status[a.StatusCode]++
 		if a.StatusCode == http.StatusConflict {
-			if p := checkProblem(t, a, http.StatusConflict, "conflict", false); !strings.Contains(p.Detail, "freeze") {
+			if p := checkProblem(t, a, http.StatusConflict, "too_many_epochs", false); !strings.Contains(p.Detail, "freeze") {
 				t.Errorf("got %q, want the cure", p.Detail)
 			}
 		}
 	}
-	if got := len(r.store.Keys()) - before; got > 2*64 || status[http.StatusOK] != 64 {
+	for epoch := range uint64(3) {
+		if a := report(epoch, 2); a.StatusCode != http.StatusOK {
+			t.Errorf("epoch %d of another job: got %d %s, want 200", epoch, a.StatusCode, a.body)
+		}
+	}
+	if got := len(r.store.Keys()) - before; got > 2*(64+3) || status[http.StatusOK] != 64 {
 		t.Errorf("got %d objects and statuses %v, want 64 reports taken", got, status)
 	}
 	many := strings.Repeat(`{"url":"/v1/datasets/photos/epochs/0/batches/0","losses":[1]},`, 1025)

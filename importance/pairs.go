@@ -12,31 +12,31 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// maxOpen is how many epochs of plans one reporter may have with reports that were never frozen. A job has one or two.
+// maxOpen is how many epochs one reporter may have of one plan with reports that were never frozen. A job has one or two.
 const maxOpen = 64
 
-// Endings of the empty objects that say what became of the epoch of a plan. They lie together by reporter, so that one
-// list of a few keys tells how many of a reporter's epochs are not frozen.
+// Endings of the empty objects that say what became of the epoch of a plan. They lie together by reporter and plan, so that one
+// list of a few keys tells how many of a job's epochs are not frozen.
 const (
 	pairDir = roomDir + "epochs/"
 	begun   = ".begun"
 	frozen  = ".frozen"
 )
 
-// pairPrefix begins the keys of all epochs that a reporter has reports of.
+// pairPrefix begins the keys of all epochs of a plan that its reporter has reports of.
 func (l *Log) pairPrefix(kept string) string {
 	_, reporter := splitPlan(kept)
 	sum := sha256.Sum256([]byte(reporter))
-	return l.cfg.Prefix + pairDir + hex.EncodeToString(sum[:]) + "/"
+	return l.cfg.Prefix + pairDir + hex.EncodeToString(sum[:]) + "/" + planHash(kept) + "-"
 }
 
 // pairKey names the epoch of a plan.
 func (l *Log) pairKey(kept string, epoch uint64) string {
-	return fmt.Sprintf("%s%s-%020d", l.pairPrefix(kept), planHash(kept), epoch)
+	return fmt.Sprintf("%s%020d", l.pairPrefix(kept), epoch)
 }
 
-// begin notes that an epoch has reports. It refuses a new one of a reporter who has too many that are not frozen: each is
-// work for who lists them, and a caller could invent as many epochs and seeds as there are numbers.
+// begin notes that an epoch has reports. It refuses a new one if too many of this plan are not frozen: a job that never freezes learns
+// of it, and no other job is blocked, as its plan is another one.
 func (l *Log) begin(ctx context.Context, r *Report) error {
 	key := l.pairKey(r.Plan, r.Epoch)
 	if _, known := l.pairs.Load(key); known {

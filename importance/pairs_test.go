@@ -59,7 +59,7 @@ func TestReportersAreApart(t *testing.T) {
 	}
 }
 
-// TestOpenEpochsAreBounded: what the bucket holds decides how many epochs one reporter may begin, whichever gateway is asked.
+// TestOpenEpochsAreBounded: what the bucket holds decides how many epochs of a plan one reporter may begin, whichever gateway is asked.
 // A snapshot makes room for another, and so does the removal of what Stored lists of an epoch.
 func TestOpenEpochsAreBounded(t *testing.T) {
 	store := memstore.New()
@@ -93,6 +93,11 @@ func TestOpenEpochsAreBounded(t *testing.T) {
 			t.Errorf("epoch %d of %q: %v", epoch, who, err)
 		}
 	}
+	elsewhere := report(losses, 0, 4)
+	elsewhere.Reporter, elsewhere.Plan = "mallory", testPlan+"&window=9"
+	if added, err := l.Add(t.Context(), elsewhere); err != nil || !added {
+		t.Errorf("another plan: got %v, %v, want it taken", added, err)
+	}
 	q := request()
 	q.Reporter, q.Epoch = "mallory", 1<<63
 	if _, err := l.Freeze(t.Context(), q); err != nil {
@@ -103,8 +108,8 @@ func TestOpenEpochsAreBounded(t *testing.T) {
 	}
 	refused(newLog(t, store), 4)
 	_, reports, err := l.Stored(t.Context())
-	if err != nil || len(reports) != maxOpen+3 {
-		t.Fatalf("got %d epochs and %v, want %d", len(reports), err, maxOpen+3)
+	if err != nil || len(reports) != maxOpen+4 {
+		t.Fatalf("got %d epochs and %v, want %d", len(reports), err, maxOpen+4)
 	}
 	for _, r := range reports {
 		if r.Epoch != 1<<63+5 {

@@ -143,6 +143,13 @@ class Conflict(MillraceError, code="conflict", cure="report the losses of a batc
     """Another loss is on record for the same position."""
 
 
+class TooManyEpochs(
+    MillraceError, code="too_many_epochs",
+    cure="freeze the epochs whose losses are wanted, and remove the others with `millrace gc --reports-older`",
+):
+    """Too many epochs of this plan have losses that were never frozen."""
+
+
 class ReloadRefused(MillraceError, code="reload_refused", cure="mend the file of datasets at the line that the message names, and reload again"):
     """What the gateway was to serve after a reload cannot be read or opened."""
 
@@ -278,7 +285,7 @@ _BY_CODE: dict[str, type[MillraceError]] = {
         kind.code: kind
         for kind in (
             AmbiguousKey, BatchTooLarge, Conflict, Denied, EndOfEpoch, GenerationGone, InternalError, InvalidArgument, Misdirected, NotAcceptable,
-            NotFound, Overloaded, ReadOnly, ReloadRefused, TooManyRequests, Unauthenticated,
+            NotFound, Overloaded, ReadOnly, ReloadRefused, TooManyEpochs, TooManyRequests, Unauthenticated,
         )
     },
 }  # fmt: skip
