@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/millrace-data/millrace/internal/leaks"
 )
 
 // fake is a small gateway: batches of two samples each, and faults on command.
@@ -133,6 +135,7 @@ func reset(t *testing.T, w http.ResponseWriter) {
 
 func serve(t *testing.T, f *fake) string {
 	t.Helper()
+	leaks.Check(t)
 	s := httptest.NewServer(f)
 	t.Cleanup(s.Close)
 	return s.URL

@@ -17,6 +17,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/internal/leaks"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 	"github.com/millrace-data/millrace/shuffle"
@@ -63,6 +64,7 @@ const realSamples = 60
 
 func newStored(t *testing.T) stored {
 	t.Helper()
+	leaks.Check(t)
 	ctx, random := t.Context(), rand.New(rand.NewPCG(5, 6))
 	s := stored{store: memstore.New()}
 	var shard bytes.Buffer
@@ -257,7 +259,8 @@ func TestBrokenBodyGoesOnElsewhere(t *testing.T) {
 	}
 }
 
-// TestRestOfOtherBytesIsNotTaken: what another gateway has under another ETag, length or checksum is read whole, or refused.
+// TestRestOfOtherBytesIsNotTaken: what another gateway has under another ETag, length or checksum is refused, and the batch is
+// read whole.
 func TestRestOfOtherBytesIsNotTaken(t *testing.T) {
 	s := newStored(t)
 	a, b := newReal(t, s, gateway.Config{}), newReal(t, s, gateway.Config{})
@@ -309,7 +312,36 @@ func TestRestOfOtherBytesIsNotTaken(t *testing.T) {
 			if changed != 1 || !bytes.Equal(got.Bytes(), want.Bytes()) {
 				t.Errorf("got %d answers changed and %d bytes, want 1 and %d bytes that are the batch's", changed, len(got.Bytes()), len(want.Bytes()))
 			}
+			if asked, sent, ranges := a.sent(); asked != 2 || ranges[1] != "" || sent != 5000+len(want.Bytes()) {
+				t.Errorf("got %d requests for %q with %d bytes, want a second one, for the whole batch", asked, ranges, sent)
+			}
 		})
+	}
+}
+
+// TestRestIsAskedForUnderAStrongETagOnly: without one nothing says that the rest belongs to the same bytes.
+func TestRestIsAskedForUnderAStrongETagOnly(t *testing.T) {
+	for tag, want := range map[string]string{`"e"`: `bytes=10- if "e"`, `W/"e"`: " if ", "e": " if ", "": " if "} {
+		var asked []string
+		f := &fake{batches: 1, generation: "g"}
+		f.fault = func(n int, w http.ResponseWriter, r *http.Request) bool {
+			asked = append(asked, r.Header.Get("Range")+" if "+r.Header.Get("If-Range"))
+			f.answer(w, r, func(h http.Header, b []byte) []byte {
+				h.Set("ETag", tag)
+				if n == 0 {
+					return b[:10]
+				}
+				return b
+			})
+			return true
+		}
+		got, err := newClient(t, client.Config{Gateways: []string{serve(t, f)}}).Batch(t.Context(), client.Options{}, 0)
+		if err != nil || !bytes.Equal(got.Bytes(), body(0, 0)) {
+			t.Errorf("ETag %s: got %v, or not the batch", tag, err)
+		}
+		if len(asked) < 2 || asked[0] != " if " || asked[1] != want {
+			t.Errorf("ETag %s: asked for %q, want all and then %q", tag, asked, want)
+		}
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/millrace-data/millrace/client"
+	"github.com/millrace-data/millrace/internal/leaks"
 )
 
 // reply is an answer of a gateway that shares memory, before anybody tells a lie in it.
@@ -156,6 +157,7 @@ func (l *liar) memory(r *reply) int {
 
 func startLiar(t *testing.T, lie func(r *reply)) (*liar, string) {
 	t.Helper()
+	leaks.Check(t)
 	path := socketPath(t)
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", path)
 	if err != nil {
@@ -186,8 +188,8 @@ func mappings(t *testing.T) int {
 	return strings.Count(string(maps), "millrace-liar")
 }
 
-// leaks counts mappings and descriptors of a liar's memory, and pipes.
-func leaks(t *testing.T) int {
+// liarsLeft counts mappings and descriptors of a liar's memory, and pipes.
+func liarsLeft(t *testing.T) int {
 	t.Helper()
 	n := mappings(t)
 	open, err := filepath.Glob("/proc/self/fd/*")
@@ -262,7 +264,7 @@ func lies() map[string]lie {
 // TestSharedMemoryLies: a reply that contradicts itself is an error, and leaves nothing open or mapped.
 func TestSharedMemoryLies(t *testing.T) {
 	framed := client.Options{Format: "framed"}
-	before := leaks(t)
+	before := liarsLeft(t)
 	_, address := startLiar(t, nil)
 	c := sharingClient(t, address)
 	b, err := c.Batch(t.Context(), framed, 0)
@@ -287,7 +289,7 @@ func TestSharedMemoryLies(t *testing.T) {
 		})
 	}
 	all.Wait()
-	await(t, "all is closed and unmapped", func() bool { return leaks(t) == before })
+	await(t, "all is closed and unmapped", func() bool { return liarsLeft(t) == before })
 }
 
 // TestSharedMemoryIsHeldByOneBatch: a gateway that lends memory that a batch still lies in is refused, and the batch stays.

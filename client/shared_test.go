@@ -18,6 +18,7 @@ import (
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/internal/budget"
+	"github.com/millrace-data/millrace/internal/leaks"
 	"github.com/millrace-data/millrace/internal/shared"
 )
 
@@ -35,6 +36,7 @@ func socketPath(t *testing.T) string {
 // sharing is a gateway at a Unix socket that lends memory of a budget.
 func sharing(t *testing.T, total int64) (address string, pool *shared.Pool) {
 	t.Helper()
+	leaks.Check(t)
 	cfg := gateway.Config{Budget: budget.New(total, time.Second), LameDuck: time.Millisecond}
 	var err error
 	if pool, err = shared.New(cfg.Budget); err != nil {
@@ -58,6 +60,7 @@ func sharing(t *testing.T, total int64) (address string, pool *shared.Pool) {
 				t.Error(err)
 			}
 		}
+		pool.Close()
 	})
 	return "unix:" + path, pool
 }

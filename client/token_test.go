@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/client"
+	"github.com/millrace-data/millrace/internal/leaks"
 )
 
 // guarded is a fake behind TLS that asks for a token.
@@ -31,6 +32,7 @@ type guarded struct {
 
 func serveGuarded(t *testing.T, batches uint64, valid ...string) *guarded {
 	t.Helper()
+	leaks.Check(t)
 	g := &guarded{fake: fake{batches: batches, generation: "g"}}
 	g.admit(valid...)
 	g.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -6,18 +6,25 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
 )
 
+var checked sync.Map //nolint:gochecknoglobals // the tests of a process are global
+
 // Check fails tb at its end if goroutines run or descriptors are open that were not when Check was called. Call it before
 // anything that cleans up at the end of the test, and never in tests that run in parallel. A test that has failed already
-// is not checked.
+// is not checked, and further calls for the same test do nothing.
 func Check(tb testing.TB) {
 	tb.Helper()
+	if _, again := checked.LoadOrStore(tb, true); again {
+		return
+	}
 	others, before := goleak.IgnoreCurrent(), descriptors(tb)
 	tb.Cleanup(func() {
+		checked.Delete(tb)
 		if tb.Failed() {
 			return
 		}
