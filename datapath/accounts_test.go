@@ -11,10 +11,14 @@ import (
 func finish(tb testing.TB, p *Path) {
 	tb.Helper()
 	p.Close()
-	held := p.holdings()
-	for what, got := range held {
+	p.idle(tb, "closed")
+	c := p.cache.Stats()
+	for what, got := range map[string]int64{
+		"cached bytes": c.Bytes, "free bytes of slots": c.FreeBytes, "bytes of the budget": p.budget.InUse(), "bytes of hot samples": p.hot.held(),
+		"bytes of tables": p.tables.Bytes(), "readers": p.following(),
+	} {
 		if got != 0 {
-			tb.Errorf("path is closed: got %d %s, want none", got, what)
+			tb.Errorf("closed: got %d %s, want none", got, what)
 		}
 	}
 	if got := p.Stats(); got.BudgetPeak > got.BudgetTotal {
@@ -22,14 +26,22 @@ func finish(tb testing.TB, p *Path) {
 	}
 }
 
-// holdings counts what a closed path still holds.
-func (p *Path) holdings() map[string]int64 {
+// idle fails the test if something is taken that only reads under way and open bodies take.
+func (p *Path) idle(tb testing.TB, when string) {
+	tb.Helper()
+	for what, got := range p.taken() {
+		if got != 0 {
+			tb.Errorf("%s: got %d %s, want none", when, got, what)
+		}
+	}
+}
+
+// taken counts what reads under way and open bodies have taken.
+func (p *Path) taken() map[string]int64 {
 	c := p.cache.Stats()
 	held := map[string]int64{
-		"open leases": c.OpenLeases, "active loads": c.LoadsActive, "cached bytes": c.Bytes, "free bytes of slots": c.FreeBytes,
-		"bytes of the budget": p.budget.InUse(), "waits for memory": int64(p.budget.Waiting()),
-		"reads of first batches": p.ownReads.Load(), "bytes of hot samples": p.hot.held(),
-		"turns to decode": 1 - int64(len(p.decoding.kept)), "uses of sources": p.uses(), "readers": p.following(),
+		"open leases": c.OpenLeases, "active loads": c.LoadsActive, "waits for memory": int64(p.budget.Waiting()),
+		"reads of first batches": p.ownReads.Load(), "turns to decode": 1 - int64(len(p.decoding.kept)), "uses of sources": p.uses(),
 	}
 	if !p.askLimit.bytes.TryAcquire(p.askLimit.max) {
 		held["turns to ask owners"] = 1

@@ -1,0 +1,200 @@
+package datapath
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/cluster/peer"
+	"github.com/millrace-data/millrace/internal/bubble"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// scripted is a cluster of gateways a, b and c, which own all chunks in this order and answer as a test says.
+type scripted struct {
+	alone
+	*dataset
+	answers map[string]answerScript
+
+	mu    sync.Mutex // guards what follows
+	asked []string
+	lies  []string
+}
+
+// answerScript is what becomes of a question to one gateway; instead is what brings the same from elsewhere.
+type answerScript = func(ctx context.Context, s *scripted, q *peer.Query, dst [][]byte, instead Instead) error
+
+func (s *scripted) Owner(_ peer.Chunk, asked ...string) string {
+	for _, name := range []string{"a", "b", "c"} {
+		if !slices.Contains(asked, name) {
+			return name
+		}
+	}
+	return ""
+}
+
+func (s *scripted) Lied(member string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lies = append(s.lies, member)
+}
+
+func (s *scripted) Read(ctx context.Context, member string, q *peer.Query, dst [][]byte, instead Instead) error {
+	s.mu.Lock()
+	s.asked = append(s.asked, member)
+	s.mu.Unlock()
+	return s.answers[member](ctx, s, q, dst, instead)
+}
+
+// send fills dst with what was asked for.
+func (s *scripted) send(q *peer.Query, dst [][]byte) {
+	n := 0
+	for _, c := range q.Chunks {
+		for _, r := range c.Ranges {
+			copy(dst[n], s.want(c.Chunk, r))
+			n++
+		}
+	}
+}
+
+var errSilent = errors.New("no answer")
+
+func sends(_ context.Context, s *scripted, q *peer.Query, dst [][]byte, _ Instead) error {
+	s.send(q, dst)
+	return nil
+}
+
+// lies fills the segments with other bytes.
+func lies(_ context.Context, s *scripted, q *peer.Query, dst [][]byte, _ Instead) error {
+	s.send(q, dst)
+	dst[0][0] ^= 1
+	return nil
+}
+
+// fails has the same brought from elsewhere once it has failed, as the client of peers does.
+func fails(ctx context.Context, _ *scripted, _ *peer.Query, dst [][]byte, instead Instead) error {
+	clear(dst[0])
+	if instead != nil && instead(ctx, false) == nil {
+		return errors.Join(peer.ErrOutdone, errSilent)
+	}
+	return errSilent
+}
+
+// beaten is late, and writes nonsense while the same comes from elsewhere.
+func beaten(ctx context.Context, _ *scripted, _ *peer.Query, dst [][]byte, instead Instead) error {
+	err := instead(ctx, true)
+	for _, b := range dst {
+		for i := range b {
+			b[i] = 0xEE
+		}
+	}
+	if err == nil {
+		return errors.Join(peer.ErrOutdone, errSilent)
+	}
+	return errSilent
+}
+
+// comes is late, and is there after all when the same has come from elsewhere.
+func comes(ctx context.Context, s *scripted, q *peer.Query, dst [][]byte, instead Instead) error {
+	_ = instead(ctx, true)
+	s.send(q, dst)
+	return nil
+}
+
+// breaks is late, and fails though the same has come from elsewhere: the client has taken that for lost too.
+func breaks(ctx context.Context, _ *scripted, _ *peer.Query, _ [][]byte, instead Instead) error {
+	_ = instead(ctx, true)
+	return errSilent
+}
+
+// However owners answer or do not, a batch has the right bytes, counts each sample for the tier that brought it, and nothing is left over.
+func TestOwners_AnyAnswerGivesTheRightBytes(t *testing.T) {
+	d := newDataset(t, 310, same(60, 900), 20, 8<<10)
+	chunks := d.ranges(t, []uint64{1, 2, 12, 33, 47})
+	const all = 5 * 1536 // bytes of the samples
+	for name, c := range map[string]struct {
+		answers     map[string]answerScript
+		asked, lied string
+		peer        int64 // bytes that peers brought; the store brought the rest
+		failed      uint64
+		full        bool // no memory is left for a second copy
+		down        bool // the store fails
+		want        error
+	}{
+		"sent":                                 {map[string]answerScript{"a": sends}, "a", "", all, 0, false, true, nil},
+		"one lies":                             {map[string]answerScript{"a": lies}, "a", "a", all - 1536, 0, false, false, nil},
+		"one lies, and the store fails":        {map[string]answerScript{"a": lies}, "a", "a", 0, 0, false, true, errDown},
+		"one fails":                            {map[string]answerScript{"a": fails, "b": sends}, "ab", "", all, 1, false, true, nil},
+		"two fail":                             {map[string]answerScript{"a": fails, "b": fails, "c": sends}, "abc", "", all, 2, false, true, nil},
+		"all fail":                             {map[string]answerScript{"a": fails, "b": fails, "c": fails}, "abc", "", 0, 3, false, false, nil},
+		"all fail, and the store":              {map[string]answerScript{"a": fails, "b": fails, "c": fails}, "abc", "", 0, 3, false, true, errDown},
+		"late and beaten":                      {map[string]answerScript{"a": beaten, "b": sends}, "ab", "", all, 1, false, true, nil},
+		"late and beaten by one who lies":      {map[string]answerScript{"a": beaten, "b": lies}, "ab", "b", all - 1536, 1, false, false, nil},
+		"late, and the other fails too":        {map[string]answerScript{"a": beaten, "b": fails, "c": sends}, "abc", "", all, 2, false, true, nil},
+		"late, and both late":                  {map[string]answerScript{"a": beaten, "b": beaten, "c": sends}, "abc", "", all, 2, false, true, nil},
+		"late, and the store is as quick":      {map[string]answerScript{"a": beaten, "b": fails, "c": fails}, "abc", "", 0, 3, false, false, nil},
+		"late, and all else fails":             {map[string]answerScript{"a": beaten, "b": fails, "c": fails}, "abc", "", 0, 3, false, true, errDown},
+		"late, and there after all":            {map[string]answerScript{"a": comes, "b": sends}, "ab", "", all, 0, false, true, nil},
+		"late, there after all, others not":    {map[string]answerScript{"a": comes, "b": fails, "c": fails}, "abc", "", all, 2, false, true, nil},
+		"late and there, no memory beside it":  {map[string]answerScript{"a": comes}, "a", "", all, 0, true, true, nil},
+		"late and lost, no memory beside it":   {map[string]answerScript{"a": beaten}, "a", "", 0, 1, true, false, nil},
+		"late and lost with what came instead": {map[string]answerScript{"a": breaks, "b": sends}, "ab", "", 0, 1, false, false, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
+				peers := &scripted{dataset: d, answers: c.answers}
+				total := int64(8 << 20)
+				if c.full {
+					total = 10 << 10
+				}
+				p := newPath(t, Config{Budget: bud(total), Peers: peers, NoPrefetch: true})
+				s := p.Open(d.index, d.store, "set/")
+				s.Share("set")
+				if c.down {
+					d.store.SetFault(down)
+					defer d.store.SetFault(nil)
+				}
+				body, err := s.Read(t.Context(), shuffle.Cursor{}, chunks)
+				if !errors.Is(err, c.want) {
+					t.Fatalf("got %v, want %v", err, c.want)
+				}
+				asked, lied := "", ""
+				for _, member := range peers.asked {
+					asked += member
+				}
+				for _, member := range peers.lies {
+					lied += member
+				}
+				if st := p.Stats(); asked != c.asked || lied != c.lied || st.PeerFailed != c.failed || int(st.PeerReads) != len(c.asked) || int(st.PeerLies) != len(c.lied) {
+					t.Errorf("got %q asked, lies of %q, %d failures; want %q, %q and %d", asked, lied, st.PeerFailed, c.asked, c.lied, c.failed)
+				}
+				if err == nil {
+					must(t, d.check(chunks, body))
+					tiersAre(t, body, all, c.peer)
+					body.Close()
+				}
+				synctest.Wait() // loads that were left have ended
+				p.idle(t, "answered")
+				if pinned := p.budget.Pinned(); pinned != 0 {
+					t.Errorf("got %d bytes pinned after the body is closed, want none", pinned)
+				}
+			})
+		})
+	}
+}
+
+// tiersAre compares what a body says of its tiers: so many bytes in all, of which peers sent some and the store the rest.
+func tiersAre(t *testing.T, body *chunkindex.Body, all, sent int64) {
+	t.Helper()
+	got := map[string]int64{}
+	for _, tier := range body.Tiers {
+		got[tier.Tier] += tier.Bytes
+	}
+	if got["peer"] != sent || got["store"] != all-sent || got["memory"] != 0 {
+		t.Errorf("got bytes by tier %v, want %d of peers and %d of the store", got, sent, all-sent)
+	}
+}
