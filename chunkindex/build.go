@@ -312,6 +312,9 @@ func (b *builder) list(ctx context.Context) error {
 	if several := b.mixture(b.shardKeys); several != nil {
 		return several
 	}
+	if err := b.refusePartitions(); err != nil {
+		return err
+	}
 	b.report.ClassFolders = classFolders(b.found)
 	b.divide()
 	b.scans = make([]scanned, len(b.units))

@@ -188,7 +188,7 @@ func tableOf(key string) string {
 // refuseTables refuses the files of a table that has a log: rows that were deleted or rewritten would become samples. Who chooses files by a pattern
 // knows which.
 func (b *builder) refuseTables(l *listing) error {
-	if b.opt.Match != "" && !strings.HasPrefix(b.opt.Match, leavesOut) {
+	if b.chosenByPattern() {
 		return nil
 	}
 	refuse := func(key string) error {

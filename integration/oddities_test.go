@@ -74,6 +74,7 @@ func oddities() []oddity {
 		{"JSON objects one after another", "seq 3 | jq '{n: .}' >a.json; jq -c '.' 'a.json' > 'a.jsonl'", "", "samples=3 format=jsonl"},
 		{"arrays of JSON, as lines", array + "mkdir d; cp a.json d/b.json; for f in 'a.json' 'd/b.json'; do jq -c \"arrays[], objects\" \"$f\" > \"${f%.json}.jsonl\"; done", "", "samples=6 format=jsonl"},
 		{"many arrays of JSON, as lines", array + "mkdir d; for i in $(seq 8); do cp a.json d/$i.json; done; find . -name '*.json' -not -path '*/.*' | while IFS= read -r f; do jq -c \"arrays[], objects\" \"$f\" > \"${f%.json}.jsonl\"; done", "", "samples=27 format=jsonl"},
+		{"Hive partitions", "mkdir a=1 a=2; echo '{}' | tee a=1/x.jsonl >a=2/x.jsonl", "", "--match '*'  # leaves these columns out"},
 		{"pickle", "echo x >a.pkl", "", "object a.pkl: it is pickled by Python, which is not read"},
 		{"a table beside lines", "echo '{}' >a.jsonl; echo a,b >b.csv", "", "samples=1 format=jsonl ignored=1"},
 		{"tables with other headers", "printf 'a,b\\n1,2\\n' >1.csv; printf 'a,c\\n1,2\\n' >2.csv", "", "shards of one dataset have the same header"},
