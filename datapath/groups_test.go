@@ -2,9 +2,12 @@ package datapath
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/internal/bubble"
@@ -114,4 +117,103 @@ func TestStore_PublishesAChunkBeforeTheRestOfItsGroup(t *testing.T) {
 			t.Errorf("got %d store reads, want one", n)
 		}
 	})
+}
+
+// failing is a group of chunks of one read that fails at the start of the first chunk, once all who read it have begun.
+func (d *dataset) failing(t *testing.T, err error) (p *Path, s *Source, store *gradual, fail func()) {
+	release := make(chan struct{})
+	store = &gradual{RangeReader: d.store, next: func(ctx context.Context, offset int64) error {
+		select {
+		case <-release:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if errors.Is(err, objstore.ErrShort) && offset > 0 {
+			return nil
+		}
+		time.Sleep(time.Second)
+		return err
+	}}
+	p = newPath(t, Config{NoPrefetch: true, Budget: bud(32 << 20)})
+	return p, p.Open(d.index, store, "set/"), store, func() { close(release) }
+}
+
+func TestStore_FailsOnlyTheChunkThatCannotBeRead(t *testing.T) {
+	d := newDataset(t, 2, same(40, 100<<10), 40, 1<<20)
+	bubble.Test(t, func(t *testing.T) {
+		p, s, store, fail := d.failing(t, objstore.ErrShort)
+		both := d.reading(t.Context(), t, s, d.samplesOf(0, 1))
+		synctest.Wait()
+		second := d.reading(t.Context(), t, s, d.samplesOf(1))
+		synctest.Wait()
+		fail()
+		got := <-second
+		if got.err != nil {
+			t.Errorf("a batch of the second chunk got %v, want its bytes", got.err)
+		} else {
+			got.body.Close()
+		}
+		var where *chunkindex.RangeError
+		if err := (<-both).err; !errors.As(err, &where) || where.Offset != 0 || where.Length != d.index.Extents(0)[0].Length {
+			t.Errorf("a batch of both chunks got %v, want the error of the first chunk", err)
+		}
+		if n := store.counted(); n != 3 {
+			t.Errorf("got %d store reads, want one of both chunks, and one of each", n)
+		}
+		for chunk, want := range []bool{true, false} {
+			if got := p.failed.Paused(s.key(chunk), time.Now()); got != want {
+				t.Errorf("chunk %d is left alone by what looks ahead: %v, want %v", chunk, got, want)
+			}
+		}
+	})
+}
+
+func TestStore_ReadsOnlyWantedChunksOfAFailedGroupAgain(t *testing.T) {
+	d := newDataset(t, 2, same(40, 100<<10), 40, 1<<20)
+	bubble.Test(t, func(t *testing.T) {
+		_, s, store, fail := d.failing(t, objstore.ErrShort)
+		ctx, leave := context.WithCancel(t.Context())
+		both := d.reading(ctx, t, s, d.samplesOf(0, 1))
+		synctest.Wait()
+		second := d.reading(t.Context(), t, s, d.samplesOf(1))
+		synctest.Wait()
+		leave()
+		if err := (<-both).err; !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want %v", err, context.Canceled)
+		}
+		fail()
+		got := <-second
+		must(t, got.err)
+		got.body.Close()
+		if want := []int64{0, d.index.Extents(1)[0].Offset}; !slices.Equal(store.reads, want) {
+			t.Errorf("got reads at %d, want %d", store.reads, want)
+		}
+	})
+}
+
+// A store that is down is asked twice at most, whatever the number of chunks, and one that throttles only once.
+func TestStore_FailsSoonWhereTheWholeStoreFails(t *testing.T) {
+	d := newDataset(t, 2, same(40, 100<<10), 40, 512<<10)
+	chunks := make([]int, d.index.Chunks())
+	for i := range chunks {
+		chunks[i] = i
+	}
+	for err, want := range map[error]struct {
+		reads int
+		after time.Duration
+	}{
+		objstore.ErrUnavailable: {1 + len(chunks), 2 * time.Second},
+		objstore.ErrThrottled:   {1, time.Second},
+		objstore.ErrNotFound:    {1, time.Second},
+	} {
+		bubble.Test(t, func(t *testing.T) {
+			_, s, store, fail := d.failing(t, err)
+			fail()
+			begun := time.Now()
+			got := <-d.reading(t.Context(), t, s, d.samplesOf(chunks...))
+			if took := time.Since(begun); !errors.Is(got.err, err) || took != want.after || store.counted() != want.reads {
+				t.Errorf("got %v after %v and %d reads, want %v after %v and %d", got.err, took, store.counted(), err, want.after, want.reads)
+			}
+		})
+	}
 }

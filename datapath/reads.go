@@ -17,22 +17,27 @@ import (
 
 // portion is what one checksum covers of what the store is asked for: a whole chunk, or one sample.
 type portion struct {
-	chunk  int
-	layout layout
-	offset int64    // in the chunk's stored bytes
-	stored []byte   // the bytes as they come
-	data   []byte   // the decoded bytes; the same memory where nothing is compressed
-	crc    uint32   // of a sample
-	whole  bool     // the portion is a chunk
-	gates  []*gate  // a read takes a place of each; none: the caller holds one for all reads
-	again  [][]byte // where a batch that holds a sample more than once wants it too
-
-	// publisher is told as soon as the portion is right, while other portions may still be on their way; nil: none.
-	publisher interface{ Publish() }
+	chunk    int
+	layout   layout
+	offset   int64    // in the chunk's stored bytes
+	stored   []byte   // the bytes as they come
+	data     []byte   // the decoded bytes; the same memory where nothing is compressed
+	crc      uint32   // of a sample
+	whole    bool     // the portion is a chunk
+	gates    []*gate  // a read takes a place of each; none: the caller holds one for all reads
+	again    [][]byte // where a batch that holds a sample more than once wants it too
+	receiver receiver // nil: only the caller of the read waits for the portion
 
 	pieces int          // how many pieces it is read in
 	left   atomic.Int32 // pieces that have not come yet
 	right  bool         // the portion has come, and is what the index says: its bytes do not change any more
+}
+
+// receiver waits for one portion of a read.
+type receiver interface {
+	Publish()       // the portion is right; others may still be on their way
+	Fail(err error) // the portion cannot be read
+	Wanted() bool   // reports whether it pays to read the portion by itself; once it does not, it never does again
 }
 
 // whole returns the portion that a chunk is. Where it is compressed its stored bytes come to memory of their own.
@@ -137,19 +142,63 @@ func (s *Source) read(ctx context.Context, portions []*portion, part int64, spar
 	return nil
 }
 
-// readStretches makes one store read for each stretch, side by side. If the caller holds a place for them, for a chunk
-// fetched ahead, the reads share that place, and take others only if they are free.
-func (s *Source) readStretches(ctx context.Context, stretches []stretch) (err error) {
-	if len(stretches) == 0 {
+// readEach reads portions for their receivers: each is published or fails. It returns an error if any of them fails. Where one store
+// read brings several and fails, it is open which of them has the error: those that are still wanted are read again, each by itself.
+func (s *Source) readEach(ctx context.Context, portions []*portion, part int64, spare []byte) (err error) {
+	failed := s.read(ctx, portions, part, spare)
+	left := slices.DeleteFunc(slices.Clone(portions), func(p *portion) bool { return p.right })
+	if len(left) < 2 || !local(failed) {
+		for _, p := range left {
+			err = s.fail(ctx, p, failed)
+		}
+		return err
+	}
+	return s.sideBySide(new(errgroup.Group), left[0].gates, len(left), func(i int) error {
+		again := failed
+		if left[i].receiver.Wanted() {
+			again = s.read(ctx, left[i:i+1], part, nil)
+		}
+		return s.fail(ctx, left[i], again)
+	})
+}
+
+// fail fails a portion unless it is right, after a read that has ended with err. It returns the error of the portion.
+func (s *Source) fail(ctx context.Context, p *portion, err error) error {
+	if p.right {
 		return nil
 	}
-	if len(stretches) == 1 {
+	if err == nil {
+		err = s.corrupt(ctx, p)
+	}
+	p.receiver.Fail(err)
+	return err
+}
+
+// local reports whether an error may be one of a place in an object: then other places can be read. The others are errors of the object or of
+// the whole store, which more reads would only repeat.
+func local(err error) bool {
+	return errors.Is(err, objstore.ErrUnavailable) || errors.Is(err, objstore.ErrTimeout) || errors.Is(err, objstore.ErrShort)
+}
+
+// readStretches makes one store read for each stretch, side by side. The first that fails ends the others.
+func (s *Source) readStretches(ctx context.Context, stretches []stretch) error {
+	switch len(stretches) {
+	case 0:
+		return nil
+	case 1:
 		return s.readStretch(ctx, &stretches[0])
 	}
+	g, ctx := errgroup.WithContext(ctx)
+	return s.sideBySide(g, stretches[0].pieces[0].of.gates, len(stretches), func(i int) error { return s.readStretch(ctx, &stretches[i]) })
+}
+
+// sideBySide calls read for each of n reads, as many at once as there are places. Without gates the caller holds a place, for chunks
+// fetched ahead: the reads share that place, and take others only if they are free.
+func (s *Source) sideBySide(g *errgroup.Group, gates []*gate, n int, read func(i int) error) (err error) {
 	places := s.path.gate.places()
-	if stretches[0].pieces[0].of.gates == nil {
+	if gates == nil {
 		most := places
-		for places = 1; places < len(stretches) && s.path.gate.enterAhead(most); {
+		for places = 1; places < n && s.path.gate.enterAhead(most); {
 			places++
 		}
 		defer func() {
@@ -158,10 +207,9 @@ func (s *Source) readStretches(ctx context.Context, stretches []stretch) (err er
 			}
 		}()
 	}
-	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(places)
-	for i := range stretches {
-		g.Go(func() error { return s.readStretch(ctx, &stretches[i]) })
+	for i := range n {
+		g.Go(func() error { return read(i) })
 	}
 	return g.Wait()
 }
@@ -209,8 +257,8 @@ func (s *Source) checkFilled(ctx context.Context, r *stretch) error {
 // accept checks the portion of which the last piece has come, and publishes it if it is right.
 func (s *Source) accept(ctx context.Context, last *piece) (err error) {
 	p := last.of
-	if p.right, err = s.check(ctx, last); p.right && p.publisher != nil {
-		p.publisher.Publish()
+	if p.right, err = s.check(ctx, last); p.right && p.receiver != nil {
+		p.receiver.Publish()
 	}
 	return err
 }

@@ -3,6 +3,7 @@ package datapath
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
@@ -39,31 +40,27 @@ func (l *load) chunks(ctx context.Context, fills []*fill) error {
 	wholes := make([]*portion, len(fills))
 	for i, x := range fills {
 		wholes[i] = s.whole(x.Chunk, x.whole.Bytes(), x.whole.Beside())
-		wholes[i].publisher = x.whole
+		wholes[i].receiver = chunkFill{x.whole, s.path}
 		if l.held == s.path.gate {
 			wholes[i].gates = nil
 		}
 	}
-	err := s.read(ctx, wholes, l.part, nil)
-	for i, x := range fills {
-		switch p := wholes[i]; {
-		case p.right: // it has been published
-		case err != nil:
-			s.fail(ctx, x.whole, err)
-		default:
-			s.fail(ctx, x.whole, s.corrupt(ctx, p))
-		}
-	}
-	return err
+	return s.readEach(ctx, wholes, l.part, nil)
 }
 
-// fail ends a fill with an error. It first notes the chunk in Path.failed, so that what looks ahead does not ask for it again
+// chunkFill is a chunk that the store is read for.
+type chunkFill struct {
+	*chunkcache.Fill[key]
+	path *Path
+}
+
+// Fail ends the fill with an error. It first notes the chunk in Path.failed, so that what looks ahead does not ask for it again
 // at once. A load that all waiters have left says nothing of the store, and is not noted.
-func (s *Source) fail(ctx context.Context, fill *chunkcache.Fill[key], err error) {
-	if ctx.Err() == nil {
-		s.path.failed.Failed(fill.Key(), time.Now())
+func (f chunkFill) Fail(err error) {
+	if !errors.Is(err, context.Canceled) {
+		f.path.failed.Failed(f.Key(), time.Now())
 	}
-	fill.Fail(err)
+	f.Fill.Fail(err)
 }
 
 // unpack brings samples of a compressed chunk that there is no room for in memory.

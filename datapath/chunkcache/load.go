@@ -62,6 +62,13 @@ func (f *Fill[K]) Beside() []byte {
 	return f.beside.bytes()
 }
 
+// Wanted reports whether a request waits for the chunk.
+func (f *Fill[K]) Wanted() bool {
+	f.cache.mu.Lock()
+	defer f.cache.mu.Unlock()
+	return f.entry.refs > 0
+}
+
 // Say says what the load is that brings the chunk, to all requests that wait for it. Load calls it before it
 // publishes or fails any chunk.
 func (f *Fill[K]) Say(what any) { f.group.says.Store(&what) }
