@@ -247,9 +247,21 @@ func TestChartResources(t *testing.T) {
 	all := objects(t, rendered(t, "--values", "../deploy/helm/examples/everything.yaml"))
 	pod := field(all["StatefulSet/gateways"], "spec", "template", "spec")
 	container := field(pod, "containers").([]any)[0]
-	want := object{"requests": object{"cpu": "4", "memory": "1664Mi"}, "limits": object{"memory": "1664Mi"}} // 1 GiB, an eighth of it, 512 MiB
+	want := object{"requests": object{"cpu": "4", "memory": "2688Mi"}, "limits": object{"memory": "2688Mi"}} // 1 GiB, an eighth of it, 512 MiB; TLS: 1 GiB
 	if got := field(container, "resources"); !cmp.Equal(got, any(want)) {
 		t.Errorf("resources: got %v, want %v", got, want)
+	}
+	for _, c := range []struct{ cache, tls, want string }{
+		{"1Gi", "", "1664Mi"},
+		{"256Mi", "", "800Mi"},
+		{"256Mi", "cert", "1312Mi"}, // 4096 connections of 128 KiB
+		{"16Gi", "cert", "19968Mi"}, // no more than 8192 connections
+	} {
+		all := objects(t, rendered(t, "--set", "datasets[0].name=photos,datasets[0].url=s3://bucket/photos,cacheSize="+c.cache+",tls.secret="+c.tls))
+		container := field(all["StatefulSet/gateways"], "spec", "template", "spec", "containers").([]any)[0]
+		if got := field(container, "resources", "limits", "memory"); got != c.want {
+			t.Errorf("cache of %s, certificate %q: got a limit of %v, want %s", c.cache, c.tls, got, c.want)
+		}
 	}
 	if got := field(pod, "terminationGracePeriodSeconds"); got != 20+120+5 {
 		t.Errorf("grace period: got %v, want the lame-duck time, the drain and five seconds", got)

@@ -38,9 +38,11 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
 {{/* What the container asks for. The cache is the largest part of the memory: an eighth of it and 512 MiB come on top for
-connections, Go's heap and the program. There is no limit of processor time: a gateway that is throttled answers late. */}}
+connections, Go's heap and the program. With TLS a connection takes 128 KiB, and there is one for each 64 KiB of the cache, but at most 8192:
+twice the cache, or 1 GiB. There is no limit of processor time: a gateway that is throttled answers late. */}}
 {{- define "millrace.resources" -}}
 {{- $cache := include "millrace.mebibytes" .Values.cacheSize | int64 -}}
-{{- $memory := printf "%dMi" (add $cache (div $cache 8) 512) -}}
+{{- $connections := include "millrace.tlsSecret" . | empty | ternary 0 (min 1024 (mul 2 $cache)) -}}
+{{- $memory := printf "%dMi" (add $cache (div $cache 8) 512 $connections) -}}
 {{- mergeOverwrite (dict "requests" (dict "cpu" "1" "memory" $memory) "limits" (dict "memory" $memory)) .Values.resources | toYaml -}}
 {{- end }}
