@@ -179,19 +179,19 @@ func startLiar(t *testing.T, lie func(r *reply)) (*liar, string) {
 }
 
 // mappings counts those of a liar's memory.
-func mappings(t *testing.T) int {
+func mappings(t *testing.T, name string) int {
 	t.Helper()
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.Count(string(maps), "millrace-liar")
+	return strings.Count(string(maps), name)
 }
 
 // liarsLeft counts mappings and descriptors of a liar's memory, and pipes.
 func liarsLeft(t *testing.T) int {
 	t.Helper()
-	n := mappings(t)
+	n := mappings(t, "millrace-liar")
 	open, err := filepath.Glob("/proc/self/fd/*")
 	if err != nil {
 		t.Fatal(err)
@@ -335,10 +335,10 @@ func TestSharedMemoryIsLetGo(t *testing.T) {
 		}
 		b.Close()
 		if i == 2 {
-			before = mappings(t)
+			before = mappings(t, "millrace-liar")
 		}
 	}
-	if got := mappings(t) - before; got != -1 { // two are gone, and one is new
+	if got := mappings(t, "millrace-liar") - before; got != -1 { // two are gone, and one is new
 		t.Errorf("got %d more mappings, want 1 less", got)
 	}
 	l.mu.Lock()

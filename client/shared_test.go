@@ -37,6 +37,11 @@ func socketPath(t *testing.T) string {
 func sharing(t *testing.T, total int64) (address string, pool *shared.Pool) {
 	t.Helper()
 	leaks.Check(t)
+	t.Cleanup(func() {
+		if n := mappings(t, "memfd:millrace "); n > 0 {
+			t.Errorf("%d pieces of memory are still mapped", n)
+		}
+	})
 	cfg := gateway.Config{Budget: budget.New(total, time.Second), LameDuck: time.Millisecond}
 	var err error
 	if pool, err = shared.New(cfg.Budget); err != nil {
