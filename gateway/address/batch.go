@@ -133,11 +133,11 @@ func (p Plan) Canonical() string {
 	if p.Params.Strata != 0 {
 		add("strata", num(p.Params.Strata))
 	}
-	if t := p.View.TableParameter(); t != "" {
-		add("table", t)
-	}
 	if p.Params.Subset != "" {
 		add("subset", p.Params.Subset)
+	}
+	if t := p.View.TableParameter(); t != "" {
+		add("table", t)
 	}
 	add("tail", string(p.Tail))
 	if UsesWindow(p.Params.Shuffle) {

@@ -41,30 +41,94 @@ func TestSubsetHasOneForm(t *testing.T) {
 }
 
 func TestSubsetRefuses(t *testing.T) {
-	for _, text := range []string{
-		"", "~", "train~", "~train", "train~val", "a/b", "x:train", strings.Repeat("ab", 32), "samples:", "samples:-1", "samples:1-", "samples:9-3",
-		"samples:3,3", "samples:4,3", "samples:03", "samples:1,,2", "samples:+1", "samples:9223372036854775808", "a=1", "a=1:", "a=1:b", "a=0:a", "a=-1:a",
-		"a=1,a=2:a", "a=01:a", "a=.9,b=.1:a", "a=4294967295,b=1:a", "a=1:a:b:c", "a=1:a:", "a=1:a: b", "-a=1:-a", "a=1,:a", "=1:", "a=1;b=1:a",
-		"a=1,b=1:a~c=1,d=1:c", "samples:0~samples:0~samples:0~samples:0~samples:0", "a=1:" + strings.Repeat("a", 300),
-		"samples:0" + strings.Repeat(",1000000000000", 700), strings.Repeat("ab", 32) + ":train~x", "a=1:a\n", "samples:1 ",
+	digest := strings.Repeat("ab", 32)
+	var parts []string
+	for i := range 65 {
+		parts = append(parts, fmt.Sprintf("p%d=1", i))
+	}
+	for _, c := range []struct{ text, want string }{
+		{"", "a name has letters, digits, dot, dash and underscore, at most 64"},
+		{"~", "a name has letters, digits, dot, dash and underscore, at most 64"},
+		{"train~", "want a split and a part of it, such as train=9,val=1:train, or samples:0-999"},
+		{"~train", "a name has letters, digits, dot, dash and underscore, at most 64"},
+		{"train~val", "want a split and a part of it, such as train=9,val=1:train, or samples:0-999"},
+		{"a/b", "a name has letters, digits, dot, dash and underscore, at most 64"},
+		{"x:train", "must be a name, or 64 hexadecimal digits in lower case, a colon and a name, or a split such as train=9,val=1:train, or samples:0-999"},
+		{digest, "a digest wants a colon and a name after it"},
+		{digest + ":", "a name has letters, digits, dot, dash and underscore, at most 64"},
+		{"samples:", "a number of a sample empty"},
+		{"samples:-1", "a number of a sample empty"},
+		{"samples:1-", "a number of a sample empty"},
+		{"samples:9-3", "numbers of samples must ascend, each once, below 2^62"},
+		{"samples:3,3", "numbers of samples must ascend, each once, below 2^62"},
+		{"samples:4,3", "numbers of samples must ascend, each once, below 2^62"},
+		{"samples:03", "a number of a sample must not have leading zeros"},
+		{"samples:1,,2", "a number of a sample empty"},
+		{"samples:+1", "a number of a sample must be an unsigned decimal number, digits only"},
+		{"samples:4611686018427387905", "numbers of samples must ascend, each once, below 2^62"},
+		{"samples:18446744073709551616", "a number of a sample must be below 2^64"},
+		{"a=1", "want a split and a part of it, such as train=9,val=1:train, or samples:0-999"},
+		{"a=1:", "the split has no part "},
+		{"a=1:b", "the split has no part b"},
+		{"a=0:a", "the size of a part is a whole number from 1 to 4294967295"},
+		{"a=-1:a", "the size of a part is a whole number from 1 to 4294967295"},
+		{"a=1,a=2:a", "part a is given twice"},
+		{"a=01:a", "the size of a part is a whole number from 1 to 4294967295"},
+		{"a=.9,b=.1:a", "the size of a part is a whole number from 1 to 4294967295"},
+		{"a=4294967295,b=1:a", "the sizes of the parts sum to 2^32 or more"},
+		{"a=4294967296:a", "the size of a part is a whole number from 1 to 4294967295"},
+		{"a=1:a:b:c", "want a split and a part of it, such as train=9,val=1:train, or samples:0-999"},
+		{"a=1:a:", "a salt has letters, digits, dot, dash and underscore, at most 64"},
+		{"a=1:a: b", "a salt has letters, digits, dot, dash and underscore, at most 64"},
+		{"-a=1:-a", "the name of a part has letters, digits, dot, dash and underscore, at most 64"},
+		{"a=1,:a", "the size of a part is a whole number from 1 to 4294967295"},
+		{"=1:", "the name of a part has letters, digits, dot, dash and underscore, at most 64"},
+		{"a=1;b=1:a", "the size of a part is a whole number from 1 to 4294967295"},
+		{"a=1,b=1:a~c=1,d=1:c", "a split of a split wants a salt of its own behind its name: by the same hash the parts would depend on each other"},
+		{"a=1:a:s~c=1:c:s", "a split of a split wants a salt of its own behind its name: by the same hash the parts would depend on each other"},
+		{"samples:0~samples:0~samples:0~samples:0~samples:0", "has more than 4 steps"},
+		{"a=1:" + strings.Repeat("a", 300), "the split has no part aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"},
+		{strings.Repeat("a", 65), "a name has letters, digits, dot, dash and underscore, at most 64"},
+		{strings.Repeat("a", 65) + "=1:a", "the name of a part has letters, digits, dot, dash and underscore, at most 64"},
+		{"a=1:a:" + strings.Repeat("a", 65), "a salt has letters, digits, dot, dash and underscore, at most 64"},
+		{strings.Join(parts, ",") + ":p1", "a split has at most 64 parts"},
+		{"samples:0" + strings.Repeat(",1000000000000", 700), "is longer than 8192 bytes"},
+		{digest + ":train~x", "want a split and a part of it, such as train=9,val=1:train, or samples:0-999"},
+		{"a=1:a\n", "the split has no part a?"},
+		{"samples:1 ", "a number of a sample must be an unsigned decimal number, digits only"},
 	} {
-		if s, reason := ParseSubset(text); reason == "" {
-			t.Errorf("%q: taken as %s", text, s)
+		if _, reason := ParseSubset(c.text); reason != c.want {
+			t.Errorf("%.99s: got %q, want %q", c.text, reason, c.want)
+		}
+	}
+	for _, text := range []string{strings.Join(parts[:64], ",") + ":p1", strings.Repeat("z", 64), "samples:" + strings.Repeat("1", 8), "a=1:a~b=1:b:s~samples:0~samples:0"} {
+		if _, reason := ParseSubset(text); reason != "" {
+			t.Errorf("%.40s: refused: it %s", text, reason)
 		}
 	}
 }
 
 func TestQuarantineRefuses(t *testing.T) {
-	for _, text := range []string{
-		"", "x", "7", "samples:", "samples:0-65536", "samples:3-1", "samples:" + strings.Repeat("1", 20), "samples:1~samples:2",
-		"samples:0" + strings.Repeat(",1000000000000", 700),
+	for _, c := range []struct{ text, want string }{
+		{"", "must be 64 hexadecimal digits in lower case, or samples: and the numbers of samples, such as samples:7,300-309"},
+		{"x", "must be 64 hexadecimal digits in lower case, or samples: and the numbers of samples, such as samples:7,300-309"},
+		{"7", "must be 64 hexadecimal digits in lower case, or samples: and the numbers of samples, such as samples:7,300-309"},
+		{"samples:", "a number of a sample empty"},
+		{"samples:0-65536", "has more than 65536 samples"},
+		{"samples:3-1", "numbers of samples must ascend, each once, below 2^62"},
+		{"samples:" + strings.Repeat("1", 20), "numbers of samples must ascend, each once, below 2^62"},
+		{"samples:1~samples:2", "a number of a sample must be an unsigned decimal number, digits only"},
+		{"samples:0" + strings.Repeat(",1000000000000", 700), "is longer than 8192 bytes: store the list with millrace quarantine, and name its digest"},
 	} {
-		if bad, reason := ParseQuarantine(text); reason == "" {
-			t.Errorf("%.40q: taken as %s", text, bad)
+		if _, reason := ParseQuarantine(c.text); reason != c.want {
+			t.Errorf("%.99s: got %q, want %q", c.text, reason, c.want)
 		}
 	}
 	if bad, reason := ParseQuarantine("samples:1,2,3,7-8"); reason != "" || WriteQuarantine(bad) != "samples:1-3,7-8" || bad.Count() != 5 {
 		t.Errorf("got %s %s", WriteQuarantine(bad), reason)
+	}
+	if bad, reason := ParseQuarantine("samples:0-65535"); reason != "" || bad.Count() != 1<<16 {
+		t.Errorf("as many as a list may have: got %s %s", WriteQuarantine(bad), reason)
 	}
 }
 
