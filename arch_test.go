@@ -45,6 +45,7 @@ func floorPlan() map[string]room {
 		"internal/bubble":     {ours: []string{"internal/race"}, never: []string{"net", "os"}},   // tests only
 		"internal/race":       {never: []string{"net", "os"}},                                    // tests only
 		"internal/leaks":      {outside: []string{"go.uber.org/goleak"}, never: []string{"net"}}, // tests only
+		"internal/fulldisk":   {never: []string{"net"}},                                          // tests only
 		"internal/budget":     {never: []string{"net", "os"}},
 		"internal/arrival":    {never: []string{"net", "os"}},
 		"internal/pause":      {never: []string{"context", "net", "os"}},

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace-data/millrace/internal/leaks"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 )
 
@@ -51,6 +52,7 @@ func testDataset(sizes ...int) dataset {
 
 func newStore(t testing.TB) (*Store, *memstore.Store) {
 	t.Helper()
+	leaks.Check(t)
 	st := memstore.New()
 	s, err := New(Config{Reader: st, Writer: st, Prefix: "data/set/"})
 	if err != nil {

@@ -1,0 +1,526 @@
+package selection
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/millrace-data/millrace/internal/fulldisk"
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
+)
+
+var errStore = errors.New("the store fails")
+
+const home = "data/set/"
+
+// named stores bytes in a directory under the digest that names them, and returns it.
+func named(st *memstore.Store, dir string, b []byte) string {
+	sum := sha256.Sum256(b)
+	digest := hex.EncodeToString(sum[:])
+	st.Set(home+dir+digest, b)
+	return digest
+}
+
+// Whichever request to the store fails, the operation fails with that error. The fixture verifies that no file stays open.
+func TestStore_ReturnsErrorsOfEveryRequest(t *testing.T) {
+	d := testDataset(10, 10)
+	rule := mustRule(t, "train=9,val=1", "")
+	for name, operation := range map[string]func(s *Store, digests [2]string) error{
+		"split": func(s *Store, _ [2]string) error { _, err := s.Split(t.Context(), d, rule); return err },
+		"other split": func(s *Store, _ [2]string) error {
+			_, err := s.Split(t.Context(), d, mustRule(t, "a=1", ""))
+			return err
+		},
+		"quarantine": func(s *Store, _ [2]string) error {
+			_, _, err := s.Quarantine(t.Context(), testQuarantine())
+			return err
+		},
+		"default": func(s *Store, _ [2]string) error { _, err := s.Default(t.Context(), d.Generation()); return err },
+		"open quarantine": func(s *Store, digests [2]string) error {
+			_, err := s.OpenQuarantine(t.Context(), digests[1])
+			return err
+		},
+		"open subset": func(s *Store, digests [2]string) error {
+			x, err := s.OpenSubset(t.Context(), digests[0], "val", d.Generation(), d.First())
+			if err == nil {
+				x.Close()
+			}
+			return err
+		},
+		"list": func(s *Store, _ [2]string) error {
+			all, err := s.Stored(t.Context())
+			if err != nil {
+				return err
+			}
+			for _, x := range all.Splits {
+				if x.Fault == nil && !x.Default { // the object that names the default one was not read
+					err = errStore
+				}
+				err = errors.Join(err, x.Fault)
+			}
+			for _, x := range all.Quarantines {
+				err = errors.Join(err, x.Fault)
+			}
+			return err
+		},
+	} {
+		for fails, struck := 0, true; struck; fails++ {
+			s, st := newStore(t)
+			var digests [2]string
+			m, err := s.Split(t.Context(), d, rule)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if digests[0] = m.Digest; name != "quarantine" {
+				if digests[1], _, err = s.Quarantine(t.Context(), testQuarantine()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			calls := 0
+			struck = false
+			st.SetFault(func(memstore.Call) memstore.Fault {
+				if calls++; calls-1 != fails {
+					return memstore.Fault{}
+				}
+				struck = true
+				return memstore.Fault{Err: errStore}
+			})
+			if err := operation(s, digests); errors.Is(err, errStore) != struck || !struck && err != nil {
+				t.Errorf("%s, request %d fails (%t): got %v", name, fails, struck, err)
+			}
+		}
+	}
+}
+
+// What the bucket has under a name that is taken must be of the same size. Rights that are missing make the store read-only.
+func TestPut_RefusesWhatTheBucketHas(t *testing.T) {
+	d := testDataset(10, 10)
+	s, st := newStore(t)
+	m, err := s.Split(t.Context(), d, mustRule(t, "train=9,val=1", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest, _, err := s.Quarantine(t.Context(), testQuarantine())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{home + subsetDir + m.Digest, home + quarantineDir + digest} {
+		whole := readObject(t, st, key)
+		for _, b := range [][]byte{whole[:len(whole)-1], append(bytes.Clone(whole), 0)} {
+			st.Set(key, b)
+			_, err := s.Split(t.Context(), d, mustRule(t, "train=9,val=1", ""))
+			if strings.Contains(key, quarantineDir) {
+				_, _, err = s.Quarantine(t.Context(), testQuarantine())
+			}
+			want := fmt.Sprintf("%s has %d bytes, want %d: remove it, and try again", strings.TrimPrefix(key, home), len(b), len(whole))
+			if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %q", err, want)
+			}
+		}
+		st.Set(key, whole)
+	}
+	st.SetFault(func(c memstore.Call) memstore.Fault {
+		if c.Op == memstore.Put {
+			return memstore.Fault{Err: objstore.ErrDenied}
+		}
+		return memstore.Fault{}
+	})
+	if _, err := s.Split(t.Context(), d, mustRule(t, "a=1", "")); !errors.Is(err, ErrReadOnly) || !errors.Is(err, objstore.ErrDenied) {
+		t.Errorf("without the right to write: got %v, want %v", err, ErrReadOnly)
+	}
+}
+
+// A bucket cannot make a reader take memory: the size is looked at before anything is read.
+func TestRead_BoundsTheSizeOfObjects(t *testing.T) {
+	s, st := newStore(t)
+	reads := 0
+	st.SetFault(func(c memstore.Call) memstore.Fault {
+		if c.Op == memstore.Read {
+			reads++
+		}
+		return memstore.Fault{}
+	})
+	for size, want := range map[int]string{
+		0:                 "corrupt: 0 bytes, want 1 to 4194304",
+		maxQuarantine:     "corrupt: not a quarantine",
+		maxQuarantine + 1: "corrupt: 4194305 bytes, want 1 to 4194304",
+	} {
+		reads = 0
+		digest := named(st, quarantineDir, make([]byte, size))
+		_, err := s.OpenQuarantine(t.Context(), digest)
+		if !errors.Is(err, ErrCorrupt) || err.Error() != "quarantine "+digest[:12]+": "+want || (reads > 0) != (size == maxQuarantine) {
+			t.Errorf("%d bytes: got %v and %d reads, want %q", size, err, reads, want)
+		}
+	}
+	st.Set(home+quarantineDir+strings.Repeat("ab", 32), []byte("x"))
+	if _, err := s.OpenQuarantine(t.Context(), strings.Repeat("ab", 32)); !errors.Is(err, ErrCorrupt) || !strings.HasSuffix(err.Error(), "its bytes have another digest") {
+		t.Errorf("other bytes: got %v, want %v", err, ErrCorrupt)
+	}
+	split := strings.Repeat("cd", 32)
+	right := fmt.Sprintf(`{"version":1,"subset":%q}`, split)
+	for text, want := range map[string]error{
+		right: nil,
+		right + strings.Repeat(" ", maxDefault-len(right)):   nil,
+		right + strings.Repeat(" ", maxDefault+1-len(right)): ErrCorrupt,
+		"":                                  ErrCorrupt,
+		"{":                                 ErrCorrupt,
+		strings.Replace(right, "1", "2", 1): ErrVersion,
+		`{"version":1,"subset":"cd"}`:       ErrCorrupt,
+		`{"version":1,"subset":"` + strings.Repeat("CD", 32) + `"}`: ErrCorrupt,
+	} {
+		st.Set(home+defaultPrefix+testGeneration(), []byte(text))
+		if got, err := s.Default(t.Context(), testGeneration()); !errors.Is(err, want) || err == nil && got != split {
+			t.Errorf("%.80q: got %s, %v, want %v", text, got, err, want)
+		}
+	}
+}
+
+func TestNew_Refuses(t *testing.T) {
+	for want, cfg := range map[string]Config{
+		"selection: no store":                              {},
+		`selection: prefix "data" does not end in a slash`: {Reader: memstore.New(), Prefix: "data"},
+	} {
+		if _, err := New(cfg); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	if _, err := New(Config{Reader: memstore.New()}); err != nil {
+		t.Errorf("without a prefix: %v", err)
+	}
+}
+
+// Temporary files lie in the configured directory, which is made.
+func TestSplit_WritesInItsDirectory(t *testing.T) {
+	_, st := newStore(t)
+	dir := filepath.Join(t.TempDir(), "a", "b")
+	d, digest := testDataset(5), ""
+	for _, c := range []struct {
+		dir  string
+		good bool
+	}{{dir, true}, {filepath.Join(dir, "file", "c"), false}} {
+		s, err := New(Config{Reader: st, Writer: st, Dir: c.dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := s.Split(t.Context(), d, mustRule(t, "a=1", ""))
+		if (err == nil) != c.good {
+			t.Errorf("%s: got %v", c.dir, err)
+		}
+		digest = cmp.Or(m.Digest, digest)
+		x, err := s.OpenSubset(t.Context(), digest, "a", d.Generation(), d.First())
+		if (err == nil) != c.good {
+			t.Errorf("%s: got %v", c.dir, err)
+		}
+		if err == nil {
+			x.Close()
+		}
+		if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A full disk is an error, and nothing is stored.
+func TestStore_FullDisk(t *testing.T) {
+	d := testDataset(500)
+	s, st := newStore(t)
+	m, err := s.Split(t.Context(), d, mustRule(t, "a=1", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := st.Keys()
+	free := fulldisk.At(t, 100)
+	if _, err := s.Split(t.Context(), d, mustRule(t, "a=2,b=1", "")); !errors.Is(err, syscall.EFBIG) {
+		t.Errorf("split: got %v, want %v", err, syscall.EFBIG)
+	}
+	if _, err := s.OpenSubset(t.Context(), m.Digest, "a", d.Generation(), d.First()); !errors.Is(err, syscall.EFBIG) {
+		t.Errorf("open: got %v, want %v", err, syscall.EFBIG)
+	}
+	free()
+	if got := st.Keys(); !slices.Equal(got, before) {
+		t.Errorf("got %q in the bucket, want %q", got, before)
+	}
+	digest := named(st, subsetDir, make([]byte, splitHeader-1))
+	if _, err := s.OpenSubset(t.Context(), digest, "a", d.Generation(), d.First()); !errors.Is(err, ErrCorrupt) || !strings.HasSuffix(err.Error(), "83 bytes are no split") {
+		t.Errorf("an object smaller than a header: got %v, want %v", err, ErrCorrupt)
+	}
+}
+
+// lying is a dataset whose chunks have other keys than they say.
+type lying struct {
+	dataset
+	more int
+	err  error
+}
+
+func (d lying) Keys(ctx context.Context, chunk int, visit func(uint64, []byte)) error {
+	keys := d.dataset[chunk]
+	for i := range len(keys) + d.more {
+		visit(uint64(i), []byte("k"))
+	}
+	return d.err
+}
+
+func TestSplit_Refuses(t *testing.T) {
+	s, st := newStore(t)
+	rule := mustRule(t, "a=1", "")
+	for _, c := range []struct {
+		d    Dataset
+		rule Rule
+		want string
+	}{
+		{lying{testDataset(8), -1, nil}, rule, "split a=1: keys of chunk 0: 7 keys of 8 samples"},
+		{lying{testDataset(8), 0, errStore}, rule, "split a=1: keys of chunk 0: the store fails"},
+		{testDataset(8), Rule{}, "split : invalid: 0 subsets, want 1 to 64"},
+		{testDataset(8), mustRule(t, "a=a-*", ""), "split a=a-*: keys of chunk 0: the dataset does not say in which shards its samples lie"},
+		{grownDataset{testDataset(8)}, rule, `split a=1: generation "22" is no digest`},
+	} {
+		if _, err := s.Split(t.Context(), c.d, c.rule); err == nil || err.Error() != c.want {
+			t.Errorf("got %v, want %s", err, c.want)
+		}
+	}
+	if keys := st.Keys(); len(keys) > 0 {
+		t.Errorf("got %q in the bucket, want nothing", keys)
+	}
+}
+
+// grownDataset is one whose generation is no digest.
+type grownDataset struct{ dataset }
+
+func (grownDataset) Generation() string { return "22" }
+
+// changedSplit returns a split in which one place has another number, with right checksums of header, rule and table.
+func changedSplit(whole []byte, at int, bits int, v uint64) []byte {
+	b := bytes.Clone(whole)
+	switch bits {
+	case 32:
+		binary.LittleEndian.PutUint32(b[at:], uint32(v))
+	case 64:
+		binary.LittleEndian.PutUint64(b[at:], v)
+	}
+	binary.LittleEndian.PutUint32(b[splitHeader-4:], crc32.Checksum(b[:splitHeader-4], castagnoli()))
+	return b
+}
+
+func TestParseSplit_Refuses(t *testing.T) {
+	d := testDataset(10, 10)
+	s, st := newStore(t)
+	m, err := s.Split(t.Context(), d, mustRule(t, "train=9,val=1", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := readObject(t, st, home+subsetDir+m.Digest)
+	rule := int(binary.LittleEndian.Uint32(whole[64:]))
+	withRule := func(text string) []byte { // of the same length
+		b := bytes.Clone(whole)
+		copy(b[splitHeader:splitHeader+rule], text+strings.Repeat(" ", rule))
+		binary.LittleEndian.PutUint32(b[68:], crc32.Checksum(b[splitHeader:splitHeader+rule], castagnoli()))
+		return changedSplit(b, 0, 0, 0)
+	}
+	table := splitHeader + rule
+	badTable := bytes.Clone(whole)
+	badTable[table+8] ^= 1 // of a block's checksum
+	badMagic := bytes.Clone(whole)
+	badMagic[0] ^= 1
+	badHead := bytes.Clone(whole)
+	badHead[16] ^= 1
+	for _, c := range []struct {
+		b    []byte
+		kind error
+		want string
+	}{
+		{nil, ErrCorrupt, "0 bytes are no split"},
+		{whole[:splitHeader-1], ErrCorrupt, "83 bytes are no split"},
+		{badMagic, ErrCorrupt, "not a split"},
+		{badHead, ErrCorrupt, "header: checksum is wrong"},
+		{changedSplit(whole, 8, 32, 0), ErrVersion, "split of version 0"},
+		{changedSplit(whole, 8, 32, 3), ErrVersion, "split of version 3"},
+		{changedSplit(whole, 8, 32, 2), ErrCorrupt, "its rule is none of version 2"},
+		{changedSplit(whole, 12, 32, 0), ErrCorrupt, "header: 0 subsets"},
+		{changedSplit(whole, 12, 32, maxParts+1), ErrCorrupt, "header: 65 subsets"},
+		{changedSplit(whole, 12, 32, maxParts), ErrCorrupt, "bytes, want"},
+		{changedSplit(whole, 64, 32, 0), ErrCorrupt, "header: 2 subsets by a rule of 0 bytes"},
+		{changedSplit(whole, 64, 32, maxRule+1), ErrCorrupt, "header: 2 subsets by a rule of 16385 bytes"},
+		{changedSplit(whole, 64, 32, maxRule), ErrCorrupt, "bytes, want"},
+		{changedSplit(whole, 76, 32, 1), ErrCorrupt, "header: 2 subsets by a rule of"},
+		{changedSplit(whole, 48, 64, maxSamples+1), ErrCorrupt, "header: 1099511627777 samples in 2 chunks"},
+		{changedSplit(whole, 48, 64, maxSamples), ErrCorrupt, "1099511627776 samples in 2 chunks, the dataset has 20 in 2"},
+		{changedSplit(whole, 56, 64, maxChunks+1), ErrCorrupt, "header: 20 samples in 33554433 chunks"},
+		{changedSplit(whole, 56, 64, maxChunks), ErrCorrupt, "20 samples in 33554432 chunks, the dataset has 20 in 2"},
+		{append(bytes.Clone(whole), 0), ErrCorrupt, fmt.Sprintf("%d bytes, want %d", len(whole)+1, len(whole))},
+		{changedSplit(whole, 68, 32, 0), ErrCorrupt, "checksum of its rule is wrong"},
+		{withRule("{"), ErrCorrupt, "its rule: "},
+		{withRule(`{"salt":"","parts":[{"name":"train","part":9}]}`), ErrCorrupt, "its rule: not in its one form"},
+		{withRule(`{"salt":"","parts":[{"name":"train","part":9},{"name":"val","part":0}]}`), ErrCorrupt, "its rule: invalid: subset"},
+		{withRule(`{"salt":"","parts":[{"name":"a","part":9},{"name":"val","part":1}]}{}`), ErrCorrupt, "its rule: more than one"},
+		{withRule(`{"salt":"","x":1}`), ErrCorrupt, "its rule: json: unknown field"},
+		{changedSplit(whole, table, 32, 11), ErrCorrupt, "chunk 0 has"},
+		{badTable, ErrCorrupt, "checksum of the table is wrong"},
+	} {
+		_, err := parseSplit(content{bytes.NewReader(c.b)}, int64(len(c.b)), "val", d.Generation(), d.First())
+		if !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.want) || c.kind != ErrCorrupt && errors.Is(err, ErrCorrupt) {
+			t.Errorf("got %v, want %v: %q", err, c.kind, c.want)
+		}
+	}
+	one := mustRule(t, "train=9", "")
+	text, err := one.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	one.Salt = strings.Repeat("s", rule-len(text))
+	if text, err = one.encode(); err != nil {
+		t.Fatal(err)
+	}
+	b := withRule(string(text))
+	if _, err := parseSplit(content{bytes.NewReader(b)}, int64(len(b)), "val", d.Generation(), d.First()); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "its rule has 1 subsets, want 2") {
+		t.Errorf("a rule of one subset: got %v", err)
+	}
+}
+
+// broken fails to read from one place on.
+type broken struct {
+	*bytes.Reader
+	from int64
+}
+
+func (b broken) ReadAt(p []byte, off int64) (int, error) {
+	if off >= b.from {
+		return 0, errStore
+	}
+	return b.Reader.ReadAt(p, off)
+}
+
+func (broken) Close() error { return nil }
+
+func TestSubset_ReturnsErrorsOfItsFile(t *testing.T) {
+	d := testDataset(10, 10)
+	s, st := newStore(t)
+	m, err := s.Split(t.Context(), d, mustRule(t, "train=9,val=1", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := readObject(t, st, home+subsetDir+m.Digest)
+	rule := int64(binary.LittleEndian.Uint32(whole[64:]))
+	for _, from := range []int64{0, splitHeader, splitHeader + rule} {
+		if _, err := parseSplit(broken{bytes.NewReader(whole), from}, int64(len(whole)), "val", d.Generation(), d.First()); !errors.Is(err, errStore) {
+			t.Errorf("unreadable from %d: got %v, want %v", from, err, errStore)
+		}
+	}
+	x, err := parseSplit(broken{bytes.NewReader(whole), int64(len(whole)) - 4}, int64(len(whole)), "val", d.Generation(), d.First())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := x.Bitmap(t.Context(), 0); err != nil {
+		t.Errorf("chunk 0: %v", err)
+	}
+	if _, err := x.Bitmap(t.Context(), 1); !errors.Is(err, errStore) || !strings.HasPrefix(err.Error(), "subset val: chunk 1: ") {
+		t.Errorf("chunk 1, which is unreadable: got %v", err)
+	}
+	for _, chunk := range []int{-1, 2} {
+		if _, err := x.Bitmap(t.Context(), chunk); err == nil || !strings.Contains(err.Error(), "the dataset has 2 chunks") {
+			t.Errorf("chunk %d: got %v", chunk, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := x.Bitmap(ctx, 0); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+	if got := x.Rule(); got.String() != "train=9,val=1" {
+		t.Errorf("rule: got %s", got)
+	}
+	if got := SubsetBytes(1000); got != 8<<10+20_000 {
+		t.Errorf("got %d bytes of a subset of 1000 chunks", got)
+	}
+}
+
+func TestCheckBitmap(t *testing.T) {
+	for _, c := range []struct {
+		b          []byte
+		n, members uint64
+		want       string
+	}{
+		{[]byte{0xff, 0x01}, 9, 9, ""},
+		{[]byte{0xff, 0x03}, 9, 10, "corrupt: bits beyond its samples"},
+		{[]byte{0xff, 0x01}, 9, 8, "corrupt: 9 members, want 8"},
+		{[]byte{0xff}, 8, 8, ""},
+	} {
+		err := checkBitmap(c.b, c.n, c.members)
+		if got := fmt.Sprint(err); c.want == "" && err != nil || c.want != "" && got != c.want {
+			t.Errorf("%x: got %v, want %q", c.b, err, c.want)
+		}
+	}
+}
+
+func TestStored_TellsWhatIsWrong(t *testing.T) {
+	s, st := newStore(t)
+	d := testDataset(10)
+	m, err := s.Split(t.Context(), d, mustRule(t, "train=9,val=1", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest, _, err := s.Quarantine(t.Context(), testQuarantine())
+	if err != nil {
+		t.Fatal(err)
+	}
+	split, list := readObject(t, st, home+subsetDir+m.Digest), readObject(t, st, home+quarantineDir+digest)
+	other := bytes.Clone(list)
+	other[7] = '2'
+	want := map[string]string{
+		m.Digest: "", digest: "",
+		named(st, subsetDir, split[:splitHeader-1]):         "corrupt: 83 bytes are no split",
+		named(st, subsetDir, split[:splitHeader]):           "corrupt: it ends within its rule",
+		named(st, subsetDir, changedSplit(split, 8, 32, 9)): "split of version 9: a newer program wrote it",
+		named(st, quarantineDir, list[:quarantineHeader-1]): "corrupt: 51 bytes are no quarantine",
+		named(st, quarantineDir, other):                     "corrupt: not a quarantine of this version",
+		named(st, quarantineDir, list[:quarantineHeader]):   "",
+	}
+	st.Set(home+subsetDir+"default-x", nil)
+	st.Set(home+subsetDir+"x", nil)
+	all, err := s.Stored(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	note := func(digest string, fault error) {
+		if got[digest] = ""; fault != nil {
+			got[digest] = fault.Error()
+		}
+	}
+	for _, x := range all.Splits {
+		note(x.Digest, x.Fault)
+		if x.Default != (x.Digest == m.Digest) || x.Fault == nil && (x.Generation != d.Generation() || x.Rule.String() != "train=9,val=1") {
+			t.Errorf("got %+v", x)
+		}
+	}
+	for _, x := range all.Quarantines {
+		note(x.Digest, x.Fault)
+		if x.Fault == nil && (x.Bad != 3 || x.Generation != testQuarantine().Generation) {
+			t.Errorf("got %+v", x)
+		}
+	}
+	if len(all.Defaults) != 1 || all.Defaults[0].Generation != d.Generation() {
+		t.Errorf("got defaults %+v, want that of the generation", all.Defaults)
+	}
+	for digest, fault := range want {
+		if found, ok := got[digest]; !ok || found != fault {
+			t.Errorf("%.12s: got %q, %t, want %q", digest, found, ok, fault)
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("got %d objects, want %d", len(got), len(want))
+	}
+}
