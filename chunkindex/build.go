@@ -312,7 +312,7 @@ func (b *builder) list(ctx context.Context) error {
 	if several := b.mixture(b.shardKeys); several != nil {
 		return several
 	}
-	if err := b.refusePartitions(); err != nil {
+	if err := cmp.Or(b.refusePartitions(), b.refuseCaches()); err != nil {
 		return err
 	}
 	b.report.ClassFolders = classFolders(b.found)
