@@ -80,16 +80,17 @@ func (c *Cache[K]) Stats() Stats {
 func (c *Cache[K]) Reclaim(n, due int64) (back int64) {
 	for back < n {
 		c.mu.Lock() // for one chunk at a time: to choose it takes a while, and requests wait
-		s := c.takeAny()
+		s, more := c.takeAny(), false
 		if s == nil {
-			s = c.evict(due)
+			s, more = c.evict(due)
 		}
 		c.mu.Unlock()
-		if s == nil {
+		if s != nil {
+			back += s.cost()
+			s.drop()
+		} else if !more {
 			break
 		}
-		back += s.cost()
-		s.drop()
 	}
 	return back
 }
@@ -100,16 +101,17 @@ func (c *Cache[K]) makeRoom(n, due int64) (any bool) {
 	for {
 		c.mu.Lock() // for one chunk at a time, as in Reclaim
 		var s *slot
+		var more bool
 		if missing := n - c.unused(); missing > 0 && missing <= c.idle.bytes {
-			if s = c.evict(due); s != nil {
+			if s, more = c.evict(due); s != nil {
 				c.putFree(s)
+				any = true
 			}
 		}
 		c.mu.Unlock()
-		if s == nil {
+		if s == nil && !more {
 			return any
 		}
-		any = true
 	}
 }
 
@@ -129,9 +131,14 @@ func (c *Cache[K]) Idle() int64 {
 
 // Goes reports whether some chunk would go for one that is due at a time.
 func (c *Cache[K]) Goes(due int64) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.idle.last(due) != nil
+	for {
+		c.mu.Lock()
+		e, more := c.idle.last(due)
+		c.mu.Unlock()
+		if !more {
+			return e != nil
+		}
+	}
 }
 
 // Populate provides memory for a chunk of n bytes before its load needs it, which is a quarter of what a first load
@@ -189,17 +196,19 @@ func (c *Cache[K]) unlease(e *entry[K]) bool {
 // unused returns the bytes that are free in the budget or in slots.
 func (c *Cache[K]) unused() int64 { return c.budget.Total() - c.budget.InUse() + c.freeBytes }
 
-// evict evicts the chunk that goes first for what is due at a time, and returns its slot; nil: none does.
-func (c *Cache[K]) evict(due int64) *slot {
-	e := c.idle.take(due)
+// evict evicts the chunk that goes first for what is due at a time, and returns its slot; nil: none does, or more are
+// to be asked in another call (idle.last).
+func (c *Cache[K]) evict(due int64) (s *slot, more bool) {
+	e, more := c.idle.last(due)
 	if e == nil {
-		return nil
+		return nil, more
 	}
+	c.idle.remove(e)
 	c.stats.Evictions++
 	if e.due <= Soon {
 		c.stats.Expected++
 	}
-	return c.takeOut(e)
+	return c.takeOut(e), false
 }
 
 // takeOut takes a chunk out of memory that is not listed as idle any more, and returns its slot.

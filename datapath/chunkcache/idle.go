@@ -27,7 +27,12 @@ const (
 	drawn    = 8 // others, by chance
 	looks    = oldest + newest + runnerUp + drawn
 	again    = 4 // of those that readers came for soon are asked whether they still do
+
+	latest = 32 // of those idle last are asked at most to find newest that readers come for later
 )
+
+// mostAsked is how many chunks are asked at most while the cache is locked.
+const mostAsked = again + (runnerUp + 1) + oldest + latest + drawn
 
 // idle holds the chunks without a lease. A released chunk is first listed among the others. Once it has
 // been asked when it is due, it is listed where it belongs.
@@ -87,20 +92,12 @@ func (l *idle[K]) release(e *entry[K]) bool {
 	return true
 }
 
-// take takes the entry off the list that goes for one that is due at a time. nil: none does.
-func (l *idle[K]) take(due int64) *entry[K] {
-	e := l.last(due)
-	if e != nil {
-		l.remove(e)
-	}
-	return e
-}
-
 // last chooses the chunk to evict for one that is due at a time: of the idle entries that it asks, the one due
-// last. nil: none of these is due later than that, or never.
-func (l *idle[K]) last(due int64) *entry[K] {
+// last. nil: none of these is due later than that, or never. more says that readers come soon for all that it has
+// asked, and that it is to be called again: it asks mostAsked at most.
+func (l *idle[K]) last(due int64) (e *entry[K], more bool) {
 	if l.count() == 0 {
-		return nil
+		return nil, false
 	}
 	for _, e := range l.soon.oldest(again) {
 		l.soon.remove(e)
@@ -112,9 +109,11 @@ func (l *idle[K]) last(due int64) *entry[K] {
 	}
 	was := l.runners
 	l.runners = make([]*entry[K], 0, runnerUp+2)
-	for l.sample(was); len(l.runners) == 0 && l.others.count > 0; l.sample(nil) {
-	}
-	if len(l.runners) == 0 {
+	if l.others.count > 0 {
+		if l.sample(was); len(l.runners) == 0 {
+			return nil, true
+		}
+	} else {
 		for _, e := range l.soon.oldest(looks / 2) {
 			l.note(e, l.next(e, l.enough(due)))
 		}
@@ -124,9 +123,9 @@ func (l *idle[K]) last(due int64) *entry[K] {
 		}
 	}
 	if e := l.runners[0]; e.due > due || e.due == Never {
-		return e
+		return e, false
 	}
-	return nil
+	return nil, false
 }
 
 // enough returns a time: an entry that is due by then is not the one to go.
@@ -157,12 +156,14 @@ func (l *idle[K]) sample(runners []*entry[K]) {
 			return // nobody comes for it, and it is idle for longer than others
 		}
 	}
-	n := 0
+	asked, later := 0, 0
 	for e := range l.others.newest() {
+		asked++
 		if l.ask(e) > Soon {
-			if n++; n == newest {
-				break
-			}
+			later++
+		}
+		if asked == latest || later == newest {
+			break
 		}
 	}
 	for range drawn {

@@ -61,7 +61,15 @@ func (s *Shelf[K]) Lease(key K) bool {
 func (s *Shelf[K]) Release(key K) bool { return s.idle.release(s.entries[key]) }
 
 // Goes reports whether an idle chunk would go for one that is due at a time.
-func (s *Shelf[K]) Goes(due int64) bool { return s.idle.last(due) != nil }
+func (s *Shelf[K]) Goes(due int64) bool { return s.last(due) != nil }
+
+func (s *Shelf[K]) last(due int64) *entry[K] {
+	for {
+		if e, more := s.idle.last(due); !more {
+			return e
+		}
+	}
+}
 
 // Evict takes chunks away for n bytes that are due at a time, and returns the bytes: chunks that are
 // due later, the last of them first, and those that nobody comes for. It takes none if those that it
@@ -91,10 +99,11 @@ func (s *Shelf[K]) EvictSome(n, due int64) (bytes int64) {
 // choose takes entries off the idle ones that go for n bytes that are due at a time, or what there is.
 func (s *Shelf[K]) choose(n, due int64) (chosen []*entry[K], bytes int64) {
 	for bytes < n {
-		e := s.idle.take(due)
+		e := s.last(due)
 		if e == nil {
 			break
 		}
+		s.idle.remove(e)
 		chosen = append(chosen, e)
 		bytes += e.cost
 	}

@@ -3,6 +3,8 @@ package chunkcache
 import (
 	"slices"
 	"testing"
+
+	"pgregory.net/rapid"
 )
 
 // gone takes all away, one after the other, and returns the keys in that order.
@@ -235,4 +237,35 @@ func TestShelfEvictsEnoughOrNothing(t *testing.T) {
 		}
 	}()
 	s.Put(7, 10, 0)
+}
+
+// TestIdle_AsksFewChunksAtATime: readers come soon for most of the idle chunks. Each call asks mostAsked at most, and calls go on until
+// one is found that readers come for later, if there is any.
+func TestIdle_AsksFewChunksAtATime(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 2000).Draw(t, "chunks")
+		later := rapid.SliceOfNDistinct(rapid.IntRange(0, n-1), 0, min(n, 3), rapid.ID[int]).Draw(t, "due later")
+		asked := 0
+		s, _ := stocked(n, func(k int) int64 {
+			asked++
+			if slices.Contains(later, k) {
+				return Soon + 1 + int64(k)
+			}
+			return int64(k)
+		})
+		for {
+			asked = 0
+			e, more := s.idle.last(Soon)
+			if asked > mostAsked {
+				t.Fatalf("got %d of %d chunks asked in one call, want %d at most", asked, n, mostAsked)
+			}
+			if more {
+				continue
+			}
+			if (e != nil) != (len(later) > 0) || e != nil && !slices.Contains(later, e.key) {
+				t.Errorf("got %v of %v that readers come for later", e, later)
+			}
+			return
+		}
+	})
 }
