@@ -354,3 +354,127 @@ func TestObjects_DropsTheKeysOfOne(t *testing.T) {
 		t.Errorf("got %d bytes of the budget left, want none", b.InUse())
 	}
 }
+
+// A second end of the same leases or buffer does nothing outside debug mode, also when others hold the memory by then.
+func TestLeases_SecondCloseDoesNothing(t *testing.T) {
+	c, b := newCacheWith(t, 2*Cost(100), Config{}, nil)
+	get := func() *Leases[int] {
+		l, err := acquire(t.Context(), c, asking{[]Chunk[int]{{Key: 1, Size: 100}}, Request[int]{Load: load}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	first, second := get(), get()
+	first.Close()
+	first.Close()
+	if s := c.Stats(); s.OpenLeases != 1 || c.Idle() != 0 {
+		t.Errorf("closed twice: got %d leases and %d idle bytes, want the other one's lease", s.OpenLeases, c.Idle())
+	}
+	second.Close()
+	own, err := c.Buffer(t.Context(), 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own.Close()
+	other, err := c.Buffer(t.Context(), 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if own.Close(); c.Free() != 0 {
+		t.Errorf("got %d bytes free, want none: the slot is another one's", c.Free())
+	}
+	other.Close()
+	if b.InUse() != c.Free()+c.Idle() {
+		t.Errorf("got %d bytes in use, want %d", b.InUse(), c.Free()+c.Idle())
+	}
+}
+
+// Evictions are counted, and of these the chunks that a reader was coming for soon.
+func TestCache_CountsEvictions(t *testing.T) {
+	c, b := newCacheWith(t, 4*Cost(100), Config{Debug: true}, func(k int) int64 {
+		if k < 2 {
+			return 1 // soon
+		}
+		return Never
+	})
+	for k := range 4 {
+		l, err := acquire(t.Context(), c, asking{[]Chunk[int]{{Key: k, Size: 100}}, Request[int]{Load: load}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Close()
+	}
+	for n, want := range [][2]uint64{{0, 0}, {1, 0}, {2, 0}, {3, 1}, {4, 2}} {
+		if s := c.Stats(); s.Evictions != want[0] || s.Expected != want[1] || s.Chunks != int64(4-n) || s.Bytes != int64(4-n)*classOf(100) {
+			t.Errorf("after %d: got %d evictions, %d of them expected, %d chunks of %d bytes; want %d and %d", n, s.Evictions, s.Expected, s.Chunks, s.Bytes, want[0], want[1])
+		}
+		c.Reclaim(1, Whatever)
+	}
+	if b.InUse() != 0 {
+		t.Errorf("got %d bytes in use, want none", b.InUse())
+	}
+}
+
+// A chunk gets the smallest free slot that suits it, and none that is much too large.
+func TestCache_TakesTheSmallestSlotThatSuits(t *testing.T) {
+	c, _ := newCache(t, 1<<20)
+	var open []*Buffer[int]
+	for _, n := range []int64{1000, 1150, 1024, 4000} {
+		own, err := c.Buffer(t.Context(), n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		open = append(open, own)
+	}
+	for _, own := range open {
+		own.Close()
+	}
+	before := c.Free()
+	for _, want := range []int64{1024, 1024, 1152, 0} { // the last one is new: 4096 are too many
+		own, err := c.Buffer(t.Context(), 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer own.Close()
+		if want == 0 {
+			if got := c.Free(); got != before {
+				t.Errorf("got a slot of %d bytes for 1000, want a new one", before-got-entryCost)
+			}
+		} else if got := before - c.Free() - entryCost; got != want {
+			t.Errorf("got a slot of %d bytes for 1000, want %d", got, want)
+		}
+		before = c.Free()
+	}
+}
+
+// Drop waits for the loads, also those that all have left.
+func TestCache_DropWaitsForLoads(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		c, b := newCache(t, 1<<20)
+		ctx, leave := context.WithCancel(t.Context())
+		go func() {
+			_, _ = acquire(ctx, c, asking{[]Chunk[int]{{Key: 1, Size: 100}}, Request[int]{Load: func(context.Context, []*Fill[int]) error {
+				time.Sleep(time.Minute) // does not look at its context
+				return errAborted
+			}}})
+		}()
+		synctest.Wait()
+		leave()
+		begun := time.Now()
+		if c.Drop(); time.Since(begun) != time.Minute || b.InUse() != 0 {
+			t.Errorf("got all dropped after %v with %d bytes in use, want 1m0s and none", time.Since(begun), b.InUse())
+		}
+	})
+}
+
+// A shelf of chunks that are never due lets the oldest go, and tells nobody where nobody wants to know.
+func TestShelf_WithoutDueTimes(t *testing.T) {
+	s := NewShelf[int](nil, nil)
+	for k := range 3 {
+		s.Put(k, 10, 0)
+	}
+	if got := s.Evict(15, Soon); got != 20 || s.Bytes() != 10 || s.Has(0) || s.Has(1) || !s.Has(2) {
+		t.Errorf("got %d bytes evicted and %d left, want the oldest two gone", got, s.Bytes())
+	}
+}
