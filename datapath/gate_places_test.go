@@ -1,0 +1,154 @@
+package datapath
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/millrace-data/millrace/internal/bubble"
+)
+
+// wants compares what is taken of a gate. waiting and shares of stores are derived from the requests.
+func (g *gate) wants(t *testing.T, when string, demand, ahead, warm, queue, later int) {
+	t.Helper()
+	got := g.holdings()
+	if got["places of requests"] != demand || got["places of reads ahead"] != ahead || got["places of warming reads"] != warm ||
+		got["waiting requests"] != queue || got["waiting warming reads"] != later {
+		t.Errorf("%s: got %v, want %d places of requests, %d ahead, %d of these warming, and %d and %d waiting", when, got, demand, ahead, warm, queue, later)
+	}
+}
+
+// Whoever leaves a gate makes the next one enter: requests first, then those who warm, and Run is told where nobody waits.
+func TestGate_GivesPlacesOn(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		told := 0
+		g := &gate{limit: 2, idle: func() { told++ }}
+		entered := make(chan string, 10)
+		wait := func(name string, enter func(context.Context) error) {
+			go func() {
+				if enter(t.Context()) == nil {
+					entered <- name
+				}
+			}()
+			synctest.Wait()
+		}
+		next := func(want string) {
+			t.Helper()
+			synctest.Wait()
+			select {
+			case got := <-entered:
+				if got != want {
+					t.Errorf("got %s entered, want %s", got, want)
+				}
+			default:
+				t.Errorf("got nobody entered, want %s", want)
+			}
+		}
+		request := func(ctx context.Context) error { return g.enter(ctx, "store") }
+		if !g.enterAhead(1) || g.enterAhead(1) {
+			t.Error("got another number of places ahead than one of at most one")
+		}
+		if !g.enterAhead(2) || g.enterAhead(3) || !g.full() {
+			t.Error("got a place ahead beyond the limit")
+		}
+		wait("warm", g.enterWarm)
+		must(t, request(t.Context()))
+		must(t, request(t.Context()))
+		wait("request", request)
+		g.wants(t, "all waiting", 2, 2, 0, 1, 1)
+		g.leave("store")
+		next("request")
+		if told != 0 {
+			t.Error("Run was told of a place that a request took")
+		}
+		g.leaveAhead(true)
+		if told != 0 {
+			t.Error("Run was told of a place after a read that failed")
+		}
+		g.leave("store")
+		g.leaveAhead(false)
+		next("warm") // one request, and one of two places is left
+		if told != 2 {
+			t.Errorf("got Run told %d times, want twice: of a request's place, and of one ahead", told)
+		}
+		g.wants(t, "one of each", 1, 1, 1, 0, 0)
+		if g.full() {
+			t.Error("got a gate full with a place that who warms would leave")
+		}
+		g.starve(true)
+		if !g.full() {
+			t.Error("got a gate with room, though it starves")
+		}
+		g.leave("store")
+		wait("second", g.enterWarm) // half of two places is one
+		g.wants(t, "starved", 0, 1, 1, 0, 1)
+		g.starve(false)
+		next("second")
+		g.leaveWarm(false)
+		g.leaveWarm(true)
+		g.wants(t, "left", 0, 0, 0, 0, 0)
+		if told != 4 {
+			t.Errorf("got Run told %d times, want four times", told)
+		}
+	})
+}
+
+// A wait that ends leaves no trace, and a place that comes at the same moment goes to the next one.
+func TestGate_WaitsEndWithTheirContext(t *testing.T) {
+	gone := errors.New("the client has gone")
+	for name, c := range map[string]struct {
+		enter func(g *gate, ctx context.Context) error
+		leave func(g *gate)
+		free  func(g *gate) // leave for a caller that holds mu
+	}{
+		"request": {
+			func(g *gate, ctx context.Context) error { return g.enter(ctx, "store") },
+			func(g *gate) { g.leave("store") },
+			func(g *gate) { g.demand--; g.count("store", share{running: -1}) },
+		},
+		"warming": {
+			func(g *gate, ctx context.Context) error { return g.enterWarm(ctx) },
+			func(g *gate) { g.leaveWarm(false) },
+			func(g *gate) { g.ahead--; g.warm-- },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
+				g := &gate{limit: 1, idle: func() {}}
+				must(t, c.enter(g, t.Context()))
+				for _, moment := range []bool{false, true} {
+					for range 50 {
+						ctx, leave := context.WithCancelCause(t.Context())
+						ended := make(chan error)
+						go func() { ended <- c.enter(g, ctx) }()
+						synctest.Wait()
+						if moment {
+							g.mu.Lock()
+							leave(gone)
+							c.free(g)
+							g.admit()
+							g.mu.Unlock()
+						} else {
+							leave(gone)
+						}
+						switch err := <-ended; {
+						case err == nil && moment:
+						case !errors.Is(err, gone):
+							t.Fatalf("got %v, want %v", err, gone)
+						case moment:
+							g.wants(t, "the place came too late", 0, 0, 0, 0, 0)
+							must(t, c.enter(g, t.Context()))
+						}
+					}
+				}
+				c.leave(g)
+				for what, n := range g.holdings() {
+					if n != 0 {
+						t.Errorf("got %d %s in the end, want none", n, what)
+					}
+				}
+			})
+		})
+	}
+}
