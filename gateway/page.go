@@ -30,10 +30,13 @@ func (g *Gateway) getRoot(x *exchange) error {
 	return g.sendRoot(x, map[string]any{
 		"service": "millrace",
 		"version": g.cfg.Version,
-		"try":     fmt.Sprintf("curl '%s://%s/epoch/0/batch/0?format=tar' | tar -t", scheme, x.r.Host), // datasets have other forms too
+		"try":     fmt.Sprintf("curl %s | tar -t", quoted(scheme+"://"+x.r.Host+"/epoch/0/batch/0?format=tar")), // datasets have other forms too
 		"links":   links,
 	})
 }
+
+// quoted makes a text one word of a shell: Host may hold quotes.
+func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // getAdminRoot is getRoot of the admin port.
 func (g *Gateway) getAdminRoot(x *exchange) error {

@@ -1,8 +1,10 @@
 package gateway_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -38,6 +40,31 @@ func TestPeopleGetThePageAndProgramsGetLinks(t *testing.T) {
 			if a := r.do("GET", "/page/"+file); a.StatusCode != http.StatusNotFound && a.StatusCode != http.StatusMovedPermanently {
 				t.Errorf("%s: got status %d, want 404", file, a.StatusCode)
 			}
+		}
+	}
+}
+
+// TestRoot_QuotesTheHost: the line to try is one command of a shell, whatever the Host header holds.
+func TestRoot_QuotesTheHost(t *testing.T) {
+	r := newRig(t, 20, 800, nil)
+	for _, host := range []string{"data.example:8080", "a';id;'", "a'$(id)"} {
+		req, err := http.NewRequestWithContext(t.Context(), "GET", r.server.URL+"/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = host
+		res, err := r.server.Client().Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var root struct{ Try string }
+		err = json.NewDecoder(res.Body).Decode(&root)
+		if res.Body.Close(); err != nil {
+			t.Fatal(err)
+		}
+		out, err := exec.CommandContext(t.Context(), "sh", "-c", `curl() { printf '%s %s' $# "$1"; }; tar() { cat; }; `+root.Try).Output()
+		if want := "1 http://" + host + "/epoch/0/batch/0?format=tar"; err != nil || string(out) != want {
+			t.Errorf("%s: curl got %q, %v, want %q", root.Try, out, err, want)
 		}
 	}
 }
