@@ -228,7 +228,10 @@ func (s *Store) openOnce(ctx context.Context, ref objstore.Ref) (*os.File, objst
 	}
 	f, err := s.openFile(ref.Key)
 	if err != nil {
-		return nil, objstore.Object{}, unnamed(err)
+		if err = unnamed(err); ref.ETag != "" && errors.Is(err, errEscapes) { // it was a file when its ETag was listed
+			err = fmt.Errorf("%w: %w", objstore.ErrChanged, errEscapes)
+		}
+		return nil, objstore.Object{}, err
 	}
 	o, err := current(f, ref.Key, ref.ETag)
 	if err != nil {
@@ -368,6 +371,9 @@ func (r *reader) read(p []byte) (int, error) {
 
 func (r *reader) Close() error { return r.file.Close() }
 
+// errEscapes says that a link is not followed.
+var errEscapes = errors.New("a link leads out of the directory, and links=follow in the dataset's address was not given")
+
 // mapError puts an error of the file system into the store's vocabulary.
 func mapError(err error) error {
 	kind := objstore.ErrUnavailable
@@ -383,7 +389,7 @@ func mapError(err error) error {
 		kind = objstore.ErrDenied
 	}
 	if strings.Contains(err.Error(), "path escapes") {
-		return fmt.Errorf("%w: a link leads out of the directory, and links=follow in the dataset's address was not given", kind)
+		err = errEscapes
 	}
 	return fmt.Errorf("%w: %w", kind, err)
 }

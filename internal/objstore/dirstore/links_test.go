@@ -71,6 +71,28 @@ func TestLinksThatArePassedOver(t *testing.T) {
 	}
 }
 
+// TestStore_FileReplacedByALinkIsChanged: a file that became a link out of the directory after it was listed is another version, which no
+// credentials cure.
+func TestStore_FileReplacedByALinkIsChanged(t *testing.T) {
+	dir, outside := linked(t)
+	s, err := dirstore.New(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	a, err := s.Stat(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Remove(filepath.Join(dir, "a")), os.Symlink(filepath.Join(outside, "blob"), filepath.Join(dir, "a"))); err != nil {
+		t.Fatal(err)
+	}
+	err = s.ReadRange(t.Context(), a.Ref(), 0, make([]byte, 1))
+	if !errors.Is(err, objstore.ErrChanged) || errors.Is(err, objstore.ErrDenied) || !strings.Contains(err.Error(), "a link leads out") {
+		t.Errorf("got %v, want %v and the cause", err, objstore.ErrChanged)
+	}
+}
+
 func TestLinksThatAreFollowed(t *testing.T) {
 	dir, outside := linked(t)
 	s, err := dirstore.Follow(dir)
