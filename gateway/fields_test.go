@@ -6,15 +6,18 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/routers/legacy"
 	"github.com/google/go-cmp/cmp"
@@ -199,6 +202,34 @@ func TestColumnsOfArrowHaveTheTypesOfTheFields(t *testing.T) {
 	}
 	if got, want := text(readColumns(t, r.do("GET", path+"&fields=x,id"))), []string{"__key__ utf8 false ", "x float32 false ", "id int64 false "}; !cmp.Equal(got, want) {
 		t.Errorf("fields=x,id: got %q, want %q", got, want)
+	}
+}
+
+// TestArrow_NamesEachColumnOnce where the samples have a column with the name of the keys.
+func TestArrow_NamesEachColumnOnce(t *testing.T) {
+	schema := arrow.NewSchema([]arrow.Field{{Name: "__key__", Type: arrow.BinaryTypes.String}, {Name: "txt", Type: arrow.BinaryTypes.String}}, nil)
+	rows := array.NewRecordBuilder(memory.DefaultAllocator, schema)
+	rows.Field(0).(*array.StringBuilder).AppendValues([]string{"n01/1", "n01/2"}, nil)
+	rows.Field(1).(*array.StringBuilder).AppendValues([]string{"one", "two"}, nil)
+	var table bytes.Buffer
+	w := ipc.NewWriter(&table, ipc.WithSchema(schema))
+	if err := errors.Join(w.Write(rows.NewRecordBatch()), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	r := serveObjects(t, map[string][]byte{"a.arrow": table.Bytes()}, nil)
+	for query, want := range map[string]string{
+		"":                "millrace:__key__=[\"a/000000000\" \"a/000000001\"] __key__=[\"n01/1\" \"n01/2\"] txt=[\"one\" \"two\"]",
+		"&fields=txt":     "__key__=[\"a/000000000\" \"a/000000001\"] txt=[\"one\" \"two\"]",
+		"&fields=__key__": "millrace:__key__=[\"a/000000000\" \"a/000000001\"] __key__=[\"n01/1\" \"n01/2\"]",
+	} {
+		batch := readColumns(t, r.do("GET", "/epoch/0/batch/0?shuffle=none&format=arrow"+query))
+		var got []string
+		for i, f := range batch.Schema().Fields() {
+			got = append(got, fmt.Sprintf("%s=%v", f.Name, batch.Column(i)))
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: got %s, want %s", query, got, want)
+		}
 	}
 }
 

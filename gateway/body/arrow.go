@@ -116,13 +116,22 @@ func logicalField(f arrow.Field, told format.Field) arrow.Field {
 	return f
 }
 
+// key is the name of the column of keys, which no part has: tables that were converted from WebDataset have a column __key__ of their own.
+func (c columns) key() string {
+	name := keyColumn
+	for slices.Contains(c.names, name) {
+		name = "millrace:" + name
+	}
+	return name
+}
+
 // layArrow makes a stream of one record batch: the keys, then one column a part, whose bytes are stretches of samples.
 func layArrow(ctx context.Context, b *Body, a Answer) error {
 	c, err := readColumns(ctx, b, a)
 	if err != nil {
 		return err
 	}
-	fields := []arrow.Field{{Name: "__key__", Type: arrow.Text()}}
+	fields := []arrow.Field{{Name: c.key(), Type: arrow.Text()}}
 	for _, name := range c.names {
 		fields = append(fields, c.field(name))
 	}
