@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace-data/millrace/internal/leaks"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/dirstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
@@ -57,6 +58,7 @@ func epochReports(losses []float64) []Report {
 
 func newLog(t *testing.T, store objstore.Store, change ...func(*Config)) *Log {
 	t.Helper()
+	leaks.Check(t)
 	cfg := Config{Reader: store, Writer: store, Prefix: "data/set/", Location: "s3://bucket/data/set/"}
 	for _, c := range change {
 		c(&cfg)

@@ -1,0 +1,464 @@
+package importance
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/millrace-data/millrace/internal/fulldisk"
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
+)
+
+var errStore = errors.New("the store fails")
+
+// Whichever request to the store fails, the operation fails with that error. The fixture verifies that no file stays open.
+func TestLog_ReturnsErrorsOfEveryRequest(t *testing.T) {
+	reports := epochReports(epochLosses(43, 1))
+	base := request()
+	base.Epoch = 4
+	for name, operation := range map[string]func(l *Log, digest string) error{
+		"add":       func(l *Log, _ string) error { _, err := l.Add(t.Context(), reports[5]); return err },
+		"add again": func(l *Log, _ string) error { _, err := l.Add(t.Context(), reports[0]); return err },
+		"add a new epoch": func(l *Log, _ string) error {
+			r := reports[0]
+			r.Epoch = 9
+			_, err := l.Add(t.Context(), r)
+			return err
+		},
+		"freeze": func(l *Log, _ string) error {
+			q := request()
+			q.HotShare = .3
+			_, err := l.Freeze(t.Context(), q)
+			return err
+		},
+		"freeze again": func(l *Log, _ string) error { _, err := l.Freeze(t.Context(), request()); return err },
+		"flush":        func(l *Log, _ string) error { _, err := l.Flush(t.Context()); return err },
+		"open": func(l *Log, digest string) error {
+			s, err := l.Open(t.Context(), digest, testGeneration(), testFirst())
+			if err == nil {
+				s.Close()
+			}
+			return err
+		},
+		"list": func(l *Log, _ string) error {
+			snapshots, all, err := l.Stored(t.Context())
+			for _, s := range snapshots {
+				err = errors.Join(err, s.Fault)
+			}
+			for _, r := range all {
+				err = errors.Join(err, r.Fault)
+			}
+			return err
+		},
+	} {
+		for fails, struck := 0, true; struck; fails++ {
+			store := memstore.New()
+			l := newLog(t, store, func(c *Config) { c.Dir = t.TempDir() })
+			add(t, l, reports[:5]...)
+			digest := freeze(t, l, request()).Digest
+			denied(store, true)
+			r := reports[4]
+			r.Epoch = 5
+			keepAll(t, l, r)
+			calls := 0
+			struck = false
+			store.SetFault(func(memstore.Call) memstore.Fault {
+				if calls++; calls-1 != fails {
+					return memstore.Fault{}
+				}
+				struck = true
+				return memstore.Fault{Err: errStore}
+			})
+			if err := operation(l, digest); errors.Is(err, errStore) != struck || !struck && err != nil {
+				t.Errorf("%s, request %d fails (%t): got %v", name, fails, struck, err)
+			}
+			if name == "flush" && struck {
+				wantKept(t, l, 1)
+			}
+		}
+	}
+}
+
+// A write that finds its object there, written by another gateway or by itself, compares the two: errors of that come through.
+func TestAdd_ReturnsErrorsOfComparing(t *testing.T) {
+	r := report(epochLosses(43, 1), 8, 16)
+	for _, op := range []memstore.Op{memstore.Stat, memstore.Read, memstore.Delete} {
+		store := memstore.New()
+		l := newLog(t, store)
+		written := false
+		store.SetFault(func(c memstore.Call) memstore.Fault {
+			switch {
+			case c.Op == memstore.Put && strings.Contains(c.Key, logDir):
+				written = true
+				return memstore.Fault{Applied: true, Err: objstore.ErrChanged}
+			case written && c.Op == op:
+				return memstore.Fault{Err: errStore}
+			}
+			return memstore.Fault{}
+		})
+		added, err := l.Add(t.Context(), r)
+		if wants := op != memstore.Delete; added || errors.Is(err, errStore) != wants || !wants && err != nil {
+			t.Errorf("%s fails: got %t, %v", op, added, err)
+		}
+	}
+}
+
+// What the bucket has under a snapshot's name must be of its size. Rights that are missing make the log read-only.
+func TestFreeze_RefusesWhatTheBucketHas(t *testing.T) {
+	store := memstore.New()
+	l := newLog(t, store)
+	add(t, l, epochReports(epochLosses(43, 1))...)
+	digest := freeze(t, l, request()).Digest
+	key := "data/set/" + roomDir + digest
+	whole, ok := store.Bytes(key)
+	if !ok {
+		t.Fatalf("no object %s", key)
+	}
+	if again := freeze(t, l, request()); again.Digest != digest {
+		t.Errorf("frozen again: got %s, want %s", again.Digest, digest)
+	}
+	for _, b := range [][]byte{whole[:len(whole)-1], append(bytes.Clone(whole), 0)} {
+		store.Set(key, b)
+		_, err := l.Freeze(t.Context(), request())
+		want := fmt.Sprintf("%s: corrupt: %d bytes, want %d (remove the object, and freeze again)", key, len(b), len(whole))
+		if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	store.Set(key, whole)
+	denied(store, true)
+	q := request()
+	q.HotShare = .3
+	if _, err := l.Freeze(t.Context(), q); !errors.Is(err, ErrReadOnly) || !errors.Is(err, objstore.ErrDenied) {
+		t.Errorf("without the right to write: got %v, want %v", err, ErrReadOnly)
+	}
+}
+
+// A report that does not fit on the disk is not kept, and leaves no part of itself behind: the file has whole records only, and
+// takes the report when there is room.
+func TestAdd_FullDisk(t *testing.T) {
+	store, dir := memstore.New(), t.TempDir()
+	inDir := func(c *Config) { c.Dir = dir }
+	denied(store, true)
+	l := newLog(t, store, inDir)
+	reports := epochReports(epochLosses(43, 1))
+	keepAll(t, l, reports[0])
+	path := filepath.Join(dir, keptName)
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	free := fulldisk.At(t, uint64(len(before))+20)
+	_, err = l.Add(t.Context(), reports[1])
+	free()
+	var refused *ReadOnlyError
+	if !errors.As(err, &refused) || refused.Kept || !errors.Is(err, objstore.ErrDenied) || !strings.Contains(err.Error(), "local log: ") || !strings.Contains(err.Error(), syscall.EFBIG.Error()) {
+		t.Errorf("got %v, want a report that is lost, with both reasons", err)
+	}
+	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, before) {
+		t.Errorf("the file has %d bytes, %v, want the %d of before", len(after), err, len(before))
+	}
+	wantKept(t, l, 1)
+	keepAll(t, l, reports[1], reports[2])
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again := newLog(t, store, inDir)
+	wantKept(t, again, 3)
+	denied(store, false)
+	if done, err := again.Flush(t.Context()); err != nil || done.Sent != 3 || done.Lost != 0 {
+		t.Errorf("flush: got %+v, %v, want three reports sent and nothing lost", done, err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Size() != keptHeader {
+		t.Errorf("after the flush: got %d bytes, %v, want the header", info.Size(), err)
+	}
+}
+
+// A snapshot that does not fit on the disk is an error, and leaves no file.
+func TestSnapshot_FullDisk(t *testing.T) {
+	store, dir := memstore.New(), t.TempDir()
+	l := newLog(t, store, func(c *Config) { c.CacheDir = dir })
+	add(t, l, epochReports(epochLosses(43, 1))...)
+	digest := freeze(t, l, request()).Digest
+	before := store.Keys()
+	free := fulldisk.At(t, 50)
+	q := request()
+	q.HotShare = .3
+	if _, err := l.Freeze(t.Context(), q); !errors.Is(err, syscall.EFBIG) {
+		t.Errorf("freeze: got %v, want %v", err, syscall.EFBIG)
+	}
+	if _, err := l.Open(t.Context(), digest, testGeneration(), testFirst()); !errors.Is(err, syscall.EFBIG) {
+		t.Errorf("open: got %v, want %v", err, syscall.EFBIG)
+	}
+	free()
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		t.Errorf("got files %v, %v, want none", entries, err)
+	}
+	if got := store.Keys(); !slices.Equal(got, before) {
+		t.Errorf("got %q in the bucket, want %q", got, before)
+	}
+	open(t, l, digest)
+}
+
+func TestNew_RefusesDirectories(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, keptName), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{filepath.Join(dir, "file", "a"), dir} {
+		if l, err := New(Config{Reader: memstore.New(), Dir: dir}); err == nil {
+			t.Errorf("%s: got no error", dir)
+			l.Close()
+		}
+	}
+}
+
+// A report of a newer version is no damage: it must not be passed over, and lost with the next flush.
+func TestLocalLog_RefusesNewerReports(t *testing.T) {
+	b, _ := keptFile(t)
+	newer := report(epochLosses(43, 1), 24, 32)
+	record := reseal(append([]byte("MRLOSS02"), newer.canonical().encode()[8:]...))
+	head := binary.LittleEndian.AppendUint32(nil, uint32(len(record)))
+	crc := crc32.Update(crc32.Checksum(head, castagnoli()), castagnoli(), record)
+	b = append(append(b, binary.LittleEndian.AppendUint32(head, crc)...), record...)
+	dir := t.TempDir()
+	path := filepath.Join(dir, keptName)
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := New(Config{Reader: memstore.New(), Prefix: "data/set/", Location: "s3://bucket/data/set/", Dir: dir})
+	if !errors.Is(err, ErrVersion) || !strings.Contains(err.Error(), "record at ") {
+		t.Errorf("got %v, want %v", err, ErrVersion)
+	}
+	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, b) {
+		t.Errorf("the file was changed: %v", err)
+	}
+}
+
+// A report whose request ends while the local log is in use elsewhere is not kept, and nothing is sent for a caller that has gone.
+func TestLocalLog_WaitsNoLongerThanItsCaller(t *testing.T) {
+	store := memstore.New()
+	denied(store, true)
+	l := newLog(t, store, func(c *Config) { c.Dir = t.TempDir() })
+	reports := epochReports(epochLosses(43, 1))
+	keepAll(t, l, reports[0])
+	if err := l.kept.lock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := l.Flush(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("flush: got %v, want %v", err, context.Canceled)
+	}
+	var refused *ReadOnlyError
+	if err := l.keep(ctx, reports[1].canonical(), objstore.ErrDenied); !errors.As(err, &refused) || refused.Kept || !strings.Contains(err.Error(), context.Canceled.Error()) {
+		t.Errorf("keep: got %v, want a report that is lost", err)
+	}
+	l.kept.unlock()
+	wantKept(t, l, 1)
+	keepAll(t, l, reports[1])
+}
+
+func TestDecodeReport_Refuses(t *testing.T) {
+	r := report(epochLosses(43, 1), 8, 12)
+	whole := r.canonical().encode()
+	plan, n := len(testPlan), 4
+	half := func(at int, v uint32) []byte {
+		b := bytes.Clone(whole)
+		binary.LittleEndian.PutUint32(b[at:], v)
+		return reseal(b)
+	}
+	loss := bytes.Clone(whole)
+	binary.LittleEndian.PutUint64(loss[reportHeader+plan+4*n:], math.Float64bits(math.Copysign(0, -1)))
+	bad := bytes.Clone(whole)
+	bad[len(bad)-1] ^= 1
+	for _, c := range []struct {
+		b    []byte
+		want string
+	}{
+		{whole[:reportHeader+3], "corrupt: not a report of losses"},
+		{append([]byte("MRLOST"), whole[6:]...), "corrupt: not a report of losses"},
+		{bad, "corrupt: checksum is wrong"},
+		{half(36, 3), "corrupt: counts do not fit its"},
+		{half(36, MaxBatch+1), "corrupt: counts do not fit its"},
+		{half(40, uint32(plan)+1), "corrupt: counts do not fit its"},
+		{half(40, maxPlan+1), "corrupt: counts do not fit its"},
+		{half(44, 1), "corrupt: counts do not fit its"},
+		{half(reportHeader+plan+4, 0), "corrupt: positions do not ascend"},
+		{reseal(loss), "corrupt: position 8: negative zero"},
+		{half(reportHeader+plan+12, 8), "corrupt: report of batch 1 of epoch 3: invalid: position 16 is none of global batch 1"},
+		{half(32, 0), "corrupt: report of batch 1 of epoch 3: invalid: global batch of 0 positions"},
+	} {
+		if _, err := decodeReport(c.b); !errors.Is(err, ErrCorrupt) || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("got %v, want %q", err, c.want)
+		}
+	}
+}
+
+func TestParseName_Refuses(t *testing.T) {
+	hash := strings.Repeat("ab", 32)
+	n := name{batch: 1234, first: 1, last: MaxBatch - 1, hash: hash}
+	if got, err := parseName(n.String()); err != nil || got != n {
+		t.Errorf("got %+v, %v, want %+v", got, err, n)
+	}
+	past, behind := n, n
+	past.last, behind.first = MaxBatch, MaxBatch+1
+	for _, s := range []string{
+		"", n.String() + "x", n.String()[1:], strings.Replace(n.String(), "0001234", "0001334", 1), strings.Replace(n.String(), hash, strings.ToUpper(hash), 1),
+		past.String(), behind.String(), strings.Replace(n.String(), "-", "+", 1),
+	} {
+		if _, err := parseName(s); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: got %v, want %v", s, err, ErrCorrupt)
+		}
+	}
+}
+
+func TestParseKey_Refuses(t *testing.T) {
+	hash := strings.Repeat("ab", 32)
+	key := "log/" + hash + "/00000000000000000003/" + name{batch: 7, last: 1, hash: hash}.String()
+	if dir, epoch, n, ok := parseKey(key); !ok || dir != "log/"+hash+"/00000000000000000003/" || epoch != 3 || n.batch != 7 {
+		t.Errorf("got %s, %d, %+v, %t", dir, epoch, n, ok)
+	}
+	for _, s := range []string{
+		"", "log/" + hash + "/00000000000000000003/", strings.Replace(key, "log", "logs", 1), strings.Replace(key, "ab", "aB", 1), strings.Replace(key, "00003/", "003/", 1),
+		strings.Replace(key, "00003/", "x0003/", 1), key + "x", strings.Replace(key, "00000000000000000003", "99999999999999999999", 1),
+	} {
+		if _, _, _, ok := parseKey(s); ok {
+			t.Errorf("%s is taken for a report", s)
+		}
+	}
+}
+
+func TestStored_TellsWhatIsWrong(t *testing.T) {
+	store := memstore.New()
+	l := newLog(t, store)
+	add(t, l, epochReports(epochLosses(43, 1))...)
+	digest := freeze(t, l, request()).Digest
+	snapshot, _ := store.Bytes("data/set/" + roomDir + digest)
+	other := bytes.Clone(snapshot)
+	other[0] ^= 1
+	want := map[string]string{digest: ""}
+	for i, c := range []struct {
+		b    []byte
+		want string
+	}{
+		{snapshot[:snapshotHeader-1], fmt.Sprintf("corrupt: %d bytes are no snapshot", snapshotHeader-1)},
+		{snapshot[:snapshotHeader], "corrupt: it ends within its plan"},
+		{snapshot[:snapshotHeader+len(testPlan)], ""},
+		{other, "corrupt: not a snapshot"},
+	} {
+		name := strings.Repeat(fmt.Sprintf("%02x", i), 32)
+		store.Set("data/set/"+roomDir+name, c.b)
+		want[name] = c.want
+	}
+	snapshots, _, err := l.Stored(t.Context())
+	if err != nil || len(snapshots) != len(want) {
+		t.Fatalf("got %d snapshots, %v, want %d", len(snapshots), err, len(want))
+	}
+	for _, s := range snapshots {
+		if got := fmt.Sprint(s.Fault); want[s.Digest] == "" && (s.Fault != nil || s.Plan != testPlan || s.Generation != testGeneration()) || want[s.Digest] != "" && !strings.HasPrefix(got, want[s.Digest]) {
+			t.Errorf("%.8s: got %+v, want %q", s.Digest, s, want[s.Digest])
+		}
+	}
+	key := logged(store)[0]
+	whole, _ := store.Bytes(key)
+	planned := bytes.Clone(whole)
+	planned[reportHeader] ^= 1
+	long := bytes.Clone(whole)
+	binary.LittleEndian.PutUint32(long[40:], uint32(len(long)-reportHeader+1))
+	for _, c := range []struct {
+		b    []byte
+		want string
+	}{
+		{whole[:reportHeader-1], "corrupt: 47 bytes are no report"},
+		{whole[:reportHeader], "is a report of another plan"},
+		{planned, "is a report of another plan"},
+		{long, "is a report of another plan"},
+	} {
+		store.Set(key, c.b)
+		_, reports, err := l.Stored(t.Context())
+		if err != nil || len(reports) != 1 || !errors.Is(reports[0].Fault, ErrCorrupt) || !strings.Contains(reports[0].Fault.Error(), c.want) || reports[0].Generation != "" {
+			t.Errorf("got %+v, %v, want %q", reports, err, c.want)
+		}
+	}
+	for plan, want := range map[string]string{"a=1&generation=" + testGeneration(): testGeneration(), "generation=11": "", "xgeneration=" + testGeneration(): ""} {
+		if got := generationOf(plan); got != want {
+			t.Errorf("%s: got generation %q, want %q", plan, got, want)
+		}
+	}
+}
+
+func TestSnapshot_RefusesChunksThatItHasNot(t *testing.T) {
+	l := newLog(t, memstore.New())
+	add(t, l, epochReports(epochLosses(43, 1))...)
+	digest := freeze(t, l, request()).Digest
+	s := open(t, l, digest)
+	for _, chunk := range []int{-1, 6} {
+		want := fmt.Sprintf("importance %.12s: chunk %d of 6", digest, chunk)
+		_, err := s.Weights(t.Context(), chunk)
+		_, hot := s.Hot(t.Context(), chunk)
+		if err == nil || hot == nil || err.Error() != want || hot.Error() != want {
+			t.Errorf("chunk %d: got %v and %v, want %s", chunk, err, hot, want)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Weights(ctx, 2); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+	if _, err := l.Open(t.Context(), digest, testGeneration(), []uint64{0, maxSamples + 1}); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "are beyond the limits") {
+		t.Errorf("too many samples: got %v, want %v", err, ErrInvalid)
+	}
+}
+
+// broken fails to read from one place on.
+type broken struct {
+	*bytes.Reader
+	from int64
+}
+
+func (b broken) ReadAt(p []byte, off int64) (int, error) {
+	if off >= b.from {
+		return 0, errStore
+	}
+	return b.Reader.ReadAt(p, off)
+}
+
+func (broken) Close() error { return nil }
+
+func TestParseContent_ReturnsErrorsOfItsFile(t *testing.T) {
+	store := memstore.New()
+	l := newLog(t, store)
+	add(t, l, epochReports(epochLosses(43, 1))...)
+	digest := freeze(t, l, request()).Digest
+	whole, _ := store.Bytes("data/set/" + roomDir + digest)
+	want := expected{digest, testGeneration(), testFirst()}
+	for _, from := range []int64{0, snapshotHeader, snapshotHeader + 1} { // header, tables, blocks
+		if _, err := parseContent(t.Context(), broken{bytes.NewReader(whole), from}, int64(len(whole)), want); !errors.Is(err, errStore) {
+			t.Errorf("unreadable from %d: got %v, want %v", from, err, errStore)
+		}
+	}
+	changed := bytes.Clone(whole)
+	changed[snapshotHeader] ^= 1
+	if _, err := parseContent(t.Context(), broken{bytes.NewReader(changed), 1 << 40}, int64(len(changed)), want); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "checksum of the plan or the chunk table is wrong") {
+		t.Errorf("another plan: got %v, want %v", err, ErrCorrupt)
+	}
+	b := whole[:snapshotHeader-1]
+	if _, err := parseContent(t.Context(), broken{bytes.NewReader(b), 1 << 40}, int64(len(b)), want); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("%d bytes: got %v, want %v", len(b), err, ErrCorrupt)
+	}
+}
