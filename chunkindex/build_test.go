@@ -15,6 +15,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/indextest"
+	"github.com/millrace-data/millrace/internal/leaks"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/dirstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
@@ -28,6 +29,7 @@ func spec() indextest.Spec {
 
 func build(t *testing.T, s objstore.Store, opt chunkindex.BuildOptions) chunkindex.BuildReport {
 	t.Helper()
+	leaks.Check(t)
 	rep, err := chunkindex.Build(t.Context(), s, prefix, opt)
 	if err != nil {
 		t.Fatal(err)

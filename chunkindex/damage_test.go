@@ -31,7 +31,7 @@ func smallIndex(t testing.TB) []byte {
 func smallStore(t testing.TB) (*memstore.Store, BuildReport) {
 	t.Helper()
 	store := memstore.New()
-	for shard, names := range map[string][]string{"a.tar": {"x.jpg", "x.cls", "y.jpg"}, "b.tar": {"dir/z"}} {
+	for i, names := range [][]string{{"x.jpg", "x.cls", "y.jpg"}, {"dir/z"}} {
 		var b bytes.Buffer
 		w := tar.NewWriter(&b)
 		for _, n := range names {
@@ -45,7 +45,7 @@ func smallStore(t testing.TB) (*memstore.Store, BuildReport) {
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
 		}
-		store.Set(shard, b.Bytes())
+		store.Set([]string{"a.tar", "b.tar"}[i], b.Bytes())
 	}
 	rep, err := Build(t.Context(), store, "", BuildOptions{})
 	if err != nil {

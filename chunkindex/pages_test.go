@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace-data/millrace/internal/leaks"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 )
@@ -35,6 +36,7 @@ func linesStore(t testing.TB, lines int) (*memstore.Store, BuildReport) {
 // openInPart opens an index of which only what stays in memory is fetched.
 func openInPart(t testing.TB, store *memstore.Store, generation string) *Index {
 	t.Helper()
+	leaks.Check(t)
 	s := indexSource{store: store, key: indexObject("", generation), generation: generation}
 	x, err := s.download(t.Context(), t.TempDir(), 0)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/millrace-data/millrace/internal/leaks"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 )
@@ -16,6 +17,7 @@ import (
 // buildInPart indexes a dataset whose earlier index is copied in part, as a large one is.
 func buildInPart(t *testing.T, store *memstore.Store) (BuildReport, error) {
 	t.Helper()
+	leaks.Check(t)
 	b, err := newBuilder(store, "", BuildOptions{ChunkSize: 8 << 10, TempDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)

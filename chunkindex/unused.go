@@ -165,7 +165,11 @@ func (u *Unused) neededBindings(bindings []objstore.Object, needed map[string][]
 // anew meanwhile: an index run that goes back to an old generation does that before it moves the pointer.
 func (u *Unused) Remove(ctx context.Context, objects []objstore.Object, removed func(objstore.Object)) error {
 	same := func(a, b publishedPointer) bool { return a.name == b.name && a.pointer == b.pointer }
-	if now, err := readPointers(ctx, u.store, u.prefix); err != nil || !slices.EqualFunc(now, u.at, same) {
+	now, err := readPointers(ctx, u.store, u.prefix)
+	if err != nil {
+		return fmt.Errorf("gc %q: %w", u.prefix, err)
+	}
+	if !slices.EqualFunc(now, u.at, same) {
 		return fmt.Errorf("gc %q: the current generation changed meanwhile: %w", u.prefix, objstore.ErrChanged)
 	}
 	var mu sync.Mutex // guards calls of removed
