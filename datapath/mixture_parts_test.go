@@ -23,6 +23,7 @@ type pair struct {
 	paths   []*Path
 	sources []*Source
 	mixture *Mixture
+	at      shuffle.Cursor           // zero: the reader stands nowhere
 	chunks  []chunkindex.ChunkRanges // of one batch: samples of a, and then as many of b
 }
 
@@ -62,6 +63,15 @@ func (m *pair) right(t *testing.T, body *chunkindex.Body) {
 	}
 }
 
+// planned makes the reader one of plans, so that whole chunks are worth their memory.
+func (m *pair) planned(t *testing.T) *pair {
+	t.Helper()
+	for _, d := range []*dataset{m.a, m.b} {
+		m.at.Parts = append(m.at.Parts, first(d.plan(t, shuffle.None, 0), 0, 20))
+	}
+	return m
+}
+
 func (m *pair) idle(t *testing.T, when string) {
 	t.Helper()
 	synctest.Wait() // loads that were left have ended
@@ -73,46 +83,58 @@ func (m *pair) idle(t *testing.T, when string) {
 	}
 }
 
-// The first part of a batch that fails ends the others, and names its source and the shard in the numbers of the mixture.
+// The first part of a batch that fails ends the others, gives back what they have brought, and names its source and the shard in the
+// numbers of the mixture.
 func TestMixture_OnePartThatFailsEndsTheOthers(t *testing.T) {
 	a, b := newDataset(t, 320, same(40, 3000), 10, 16<<10), newDataset(t, 321, same(40, 3000), 10, 16<<10)
+	trial := func(t *testing.T, fails int, total int64, other memstore.Fault) {
+		m := newPair(t, a, b, total).planned(t)
+		sets := []*dataset{a, b}
+		sets[fails].store.SetFault(func(memstore.Call) memstore.Fault { return memstore.Fault{Delay: time.Second, Err: objstore.ErrDenied} })
+		sets[1-fails].store.SetFault(func(memstore.Call) memstore.Fault { return other })
+		_, err := m.mixture.Read(t.Context(), m.at, m.chunks)
+		var at *chunkindex.RangeError
+		name := []string{"a", "b"}[fails]
+		if !errors.Is(err, objstore.ErrDenied) || !errors.As(err, &at) || !strings.HasPrefix(err.Error(), "source "+name+": ") {
+			t.Fatalf("got %v, want %v of source %s", err, objstore.ErrDenied, name)
+		}
+		if !strings.HasPrefix(at.Key, name+"/") || (at.Shard >= a.index.Shards()) != (fails == 1) {
+			t.Errorf("got shard %d, %s, want one of source %s", at.Shard, at.Key, name)
+		}
+		m.idle(t, "failed")
+		a.store.SetFault(nil)
+		b.store.SetFault(nil)
+		body, err := m.mixture.Read(t.Context(), m.at, m.chunks)
+		must(t, err)
+		m.right(t, body)
+		body.Close()
+		m.idle(t, "read")
+	}
 	for _, fails := range []int{0, 1} {
-		bubble.Test(t, func(t *testing.T) {
-			m := newPair(t, a, b, 8<<20)
-			sets := []*dataset{a, b}
-			sets[fails].store.SetFault(func(memstore.Call) memstore.Fault { return memstore.Fault{Delay: time.Second, Err: objstore.ErrDenied} })
-			sets[1-fails].store.SetFault(func(memstore.Call) memstore.Fault { return memstore.Fault{Stall: true} })
-			_, err := m.mixture.Read(t.Context(), shuffle.Cursor{}, m.chunks)
-			var at *chunkindex.RangeError
-			name := []string{"a", "b"}[fails]
-			if !errors.Is(err, objstore.ErrDenied) || !errors.As(err, &at) || !strings.HasPrefix(err.Error(), "source "+name+": ") {
-				t.Fatalf("got %v, want %v of source %s", err, objstore.ErrDenied, name)
+		for _, total := range []int64{8 << 20, tight} {
+			for _, other := range []memstore.Fault{{}, {Stall: true}} {
+				bubble.Test(t, func(t *testing.T) { trial(t, fails, total, other) })
 			}
-			if !strings.HasPrefix(at.Key, name+"/") || (at.Shard >= a.index.Shards()) != (fails == 1) {
-				t.Errorf("got shard %d, %s, want one of source %s", at.Shard, at.Key, name)
-			}
-			m.idle(t, "failed")
-			a.store.SetFault(nil)
-			b.store.SetFault(nil)
-			body, err := m.mixture.Read(t.Context(), shuffle.Cursor{}, m.chunks)
-			must(t, err)
-			m.right(t, body)
-			body.Close()
-			m.idle(t, "read")
-		})
+		}
 	}
 }
+
+// tight is a budget that has room for the bytes of a pair's batch, and for no part of it with gaps beside the other.
+const tight = 24 << 10
 
 // Parts that find no room for their chunks are copied into memory that is taken for all of them; a body says once what each tier brought.
 func TestMixture_TakesMemoryInOneStep(t *testing.T) {
 	a, b := newDataset(t, 320, same(40, 3000), 10, 16<<10), newDataset(t, 321, same(40, 3000), 10, 16<<10)
 	const bytes = 6 * 3584
-	for name, totals := range map[string][]int64{"plenty": {8 << 20}, "little": {30 << 10}, "little of two": {16 << 10, 16 << 10}} {
+	for name, totals := range map[string][]int64{"plenty": {8 << 20}, "little": {tight}, "little of two": {tight / 2, tight / 2}} {
 		t.Run(name, func(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {
 				m := newPair(t, a, b, totals...)
+				if name == "plenty" {
+					m.planned(t)
+				}
 				for range 3 {
-					body, err := m.mixture.Read(t.Context(), shuffle.Cursor{}, m.chunks)
+					body, err := m.mixture.Read(t.Context(), m.at, m.chunks)
 					must(t, err)
 					m.right(t, body)
 					tiers, seen := int64(0), map[string]bool{}
