@@ -1,0 +1,282 @@
+package chunkcache
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/millrace-data/millrace/internal/bubble"
+	"github.com/millrace-data/millrace/internal/budget"
+)
+
+// running is a load of chunks 1 and 2 together that does what a test says, and those who wait for them.
+type running struct {
+	*testing.T
+	cache *Cache[int]
+	ctx   context.Context
+	fills map[int]*Fill[int]
+	end   chan error
+}
+
+// startBoth starts the load for one who waits for both chunks until leave is called; got is what that one gets.
+func startBoth(t *testing.T, c *Cache[int]) (r *running, leave func(), got chan error) {
+	t.Helper()
+	r = &running{T: t, cache: c, fills: map[int]*Fill[int]{}, end: make(chan error)}
+	ctx, cancel := context.WithCancel(t.Context())
+	got = make(chan error, 1)
+	req := Request[int]{
+		Group: func(missing []int) [][]int { return [][]int{missing} },
+		Load: func(ctx context.Context, fills []*Fill[int]) error {
+			r.ctx = ctx
+			for _, f := range fills {
+				copy(f.Bytes(), content(f.Key(), len(f.Bytes())))
+				r.fills[f.Key()] = f
+			}
+			return <-r.end
+		},
+	}
+	go func() {
+		l, err := acquire(ctx, c, asking{[]Chunk[int]{{Key: 1, Size: 100}, {Key: 2, Size: 100}}, req})
+		if err == nil {
+			l.Close()
+		}
+		got <- err
+	}()
+	synctest.Wait()
+	return r, cancel, got
+}
+
+// join waits for one of the chunks, without starting a load.
+func (r *running) join(k int) (got chan error, leave func()) {
+	r.Helper()
+	got = make(chan error, 1)
+	ctx, cancel := context.WithCancel(r.Context())
+	loads := r.cache.Stats().Loads
+	go func() {
+		l, err := acquire(ctx, r.cache, asking{[]Chunk[int]{{Key: k, Size: 100}}, Request[int]{Load: load}})
+		if err == nil {
+			if !bytes.Equal(l.Bytes(0), content(k, 100)) {
+				err = errors.New("other bytes")
+			}
+			l.Close()
+		}
+		got <- err
+	}()
+	synctest.Wait()
+	if r.cache.Stats().Loads != loads {
+		r.Errorf("chunk %d: got a load of its own, want the one under way joined", k)
+	}
+	return got, cancel
+}
+
+// A load ends when nobody waits for any chunk that it has still to bring, and not before.
+func TestLoad_EndsWhenItsOpenChunksAreLeft(t *testing.T) {
+	for name, story := range map[string]func(t *testing.T, r *running, leave func(), got chan error){
+		"one is there, and the other is left": func(t *testing.T, r *running, leave func(), got chan error) {
+			r.fills[1].Publish()
+			if synctest.Wait(); r.ctx.Err() != nil {
+				t.Error("the load ended with a chunk still waited for")
+			}
+			leave()
+			if err := <-got; !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v, want %v", err, context.Canceled)
+			}
+			if synctest.Wait(); r.ctx.Err() == nil {
+				t.Error("the load goes on though nobody waits for what is missing")
+			}
+			r.end <- r.ctx.Err()
+		},
+		"one is left and fails, and the other is joined": func(t *testing.T, r *running, leave func(), got chan error) {
+			joined, _ := r.join(2)
+			leave()
+			<-got
+			r.fills[1].Fail(errAborted)
+			if synctest.Wait(); r.ctx.Err() != nil {
+				t.Error("the load ended with a chunk still waited for")
+			}
+			r.fills[2].Publish()
+			if err := <-joined; err != nil {
+				t.Errorf("got %v for the one who joined, want the chunk", err)
+			}
+			r.end <- nil
+		},
+		"all leave, one after another": func(t *testing.T, r *running, leave func(), got chan error) {
+			joined, leaveToo := r.join(1)
+			leave()
+			<-got
+			if synctest.Wait(); r.ctx.Err() != nil {
+				t.Error("the load ended with a chunk still waited for")
+			}
+			leaveToo()
+			<-joined
+			if synctest.Wait(); r.ctx.Err() == nil {
+				t.Error("the load goes on though nobody waits for it")
+			}
+			r.end <- r.ctx.Err()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
+				c, _ := newCache(t, 1<<20)
+				r, leave, got := startBoth(t, c)
+				defer leave()
+				story(t, r, leave, got)
+			})
+		})
+	}
+}
+
+// A load that all have left does not disturb the one that came after it for the same chunk, however the two end.
+func TestLoad_LeftBehindDoesNotDisturbTheNextOne(t *testing.T) {
+	for name, c := range map[string]struct {
+		publishes bool // the one left behind
+		before    bool // it ends before the next one
+	}{"fails before": {false, true}, "publishes before": {true, true}, "fails after": {false, false}, "publishes after": {true, false}} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
+				cache, _ := newCache(t, 1<<20)
+				old, leave, got := startBoth(t, cache)
+				leave()
+				<-got
+				next, leaveNext, gotNext := startBoth(t, cache)
+				defer leaveNext()
+				endOld := func() {
+					for _, k := range []int{1, 2} {
+						if c.publishes {
+							old.fills[k].Publish()
+						}
+					}
+					old.end <- errAborted
+					synctest.Wait()
+				}
+				if c.before {
+					endOld()
+				}
+				third, _ := next.join(1)
+				for _, k := range []int{1, 2} {
+					next.fills[k].Publish()
+				}
+				next.end <- nil
+				if err := <-gotNext; err != nil {
+					t.Errorf("got %v, want the chunks", err)
+				}
+				if err := <-third; err != nil {
+					t.Errorf("got %v for the one who joined, want the chunk", err)
+				}
+				if !c.before {
+					endOld()
+				}
+				if s := cache.Stats(); s.Chunks != 2 || !resident(cache, 1) || !resident(cache, 2) || len(cache.Names()) != 2 {
+					t.Errorf("got %d chunks with %d names, want both", s.Chunks, len(cache.Names()))
+				}
+			})
+		})
+	}
+}
+
+// What a load brings after all have left it is kept, and found by whoever comes next.
+func TestLoad_LeftBehindKeepsItsChunk(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		c, _ := newCache(t, 1<<20)
+		r, leave, got := startBoth(t, c)
+		leave()
+		<-got
+		r.fills[1].Publish()
+		r.end <- errAborted
+		synctest.Wait()
+		if !resident(c, 1) || resident(c, 2) || len(c.Names()) != 1 || c.Idle() != Cost(100) {
+			t.Errorf("got chunk 1 there %v, chunk 2 %v, %d names and %d idle bytes; want the first one idle", resident(c, 1), resident(c, 2), len(c.Names()), c.Idle())
+		}
+		other := NewTable(2, Dataset[int]{Chunk: func(k int) Chunk[int] { return Chunk[int]{Key: k, Size: 100} }})
+		if !c.Resident(other, 1) || c.Resident(other, 0) {
+			t.Error("got another table without the chunk of the same key")
+		}
+	})
+}
+
+// One request may name a chunk twice, or two chunks of one key: one load brings them.
+func TestStart_LoadsAKeyOnce(t *testing.T) {
+	c, _ := newCache(t, 1<<20)
+	of := Dataset[int]{Chunk: func(k int) Chunk[int] { return Chunk[int]{Key: k / 2, Size: 100} }}
+	wait, err := c.Start(t.Context(), Request[int]{Table: NewTable(10, of), Chunks: []int{2, 3, 2, 4}, Load: load})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, k := range []int{1, 1, 1, 2} {
+		if !bytes.Equal(l.Bytes(i), content(k, 100)) {
+			t.Errorf("place %d: got other bytes than those of key %d", i, k)
+		}
+	}
+	if s := c.Stats(); s.Loads != 2 || s.Chunks != 2 || s.OpenLeases != 4 || s.LoadBytes != 200 {
+		t.Errorf("got %d loads of %d bytes, %d chunks, %d leases; want 2 of 200, 2 and 4", s.Loads, s.LoadBytes, s.Chunks, s.OpenLeases)
+	}
+	l.Close()
+}
+
+// Chunks are leased together or not at all, and only those in memory; requests of readers count as hits and misses.
+func TestLease_TakesWhatIsInMemory(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		c, _ := newCache(t, 1<<20)
+		table := tableOf(c).Table
+		own := func(i int) int { return i + 1 }
+		if _, ok := c.Lease(table, 1, true, own); ok {
+			t.Error("got a lease of a chunk that is not there")
+		}
+		r, leave, got := startBoth(t, c)
+		defer leave()
+		r.fills[1].Publish()
+		if _, ok := c.Lease(table, 2, true, own); ok || c.Resident(table, 2) {
+			t.Error("got a lease of a chunk that is on its way")
+		}
+		before := c.Stats()
+		if before.Hits != 0 || before.Misses != 2 || before.OpenLeases != 1 {
+			t.Errorf("got %d hits, %d misses and %d leases; want none, 2 and 1", before.Hits, before.Misses, before.OpenLeases)
+		}
+		for _, reader := range []bool{true, false} {
+			l, ok := c.Lease(table, 1, reader, own)
+			if !ok {
+				t.Fatal("got no lease of a chunk in memory")
+			}
+			l.Close()
+		}
+		if s := c.Stats(); s.Hits != 1 || s.HitBytes != 100 {
+			t.Errorf("got %d hits of %d bytes, want the reader's one of 100", s.Hits, s.HitBytes)
+		}
+		r.fills[2].Publish()
+		r.end <- nil
+		if err := <-got; err != nil {
+			t.Fatal(err)
+		}
+		ahead := asking{[]Chunk[int]{{Key: 1, Size: 100}, {Key: 3, Size: 100}}, Request[int]{Load: load, Ahead: true}}
+		l, err := acquire(t.Context(), c, ahead)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Close()
+		if s := c.Stats(); s.Hits != 1 || s.Misses != 2 || s.Loads != 3 {
+			t.Errorf("ahead of readers: got %d hits, %d misses, %d loads; want 1 and 2 as before, and 3", s.Hits, s.Misses, s.Loads)
+		}
+	})
+}
+
+// A value larger than all that may be kept is not, and drives out nothing.
+func TestObjects_RefuseWhatNeverFits(t *testing.T) {
+	b := budget.New(10_000, 0)
+	asked := 0
+	o := NewObjects[int](b, 1000, func(v []byte) int64 { return int64(len(v)) }, func(int64) { asked++ })
+	o.Add(1, make([]byte, 500))
+	o.Add(2, make([]byte, 1000))
+	if _, ok := o.Get(2); ok || asked != 0 || o.Bytes() != 500+objectCost {
+		t.Errorf("got the large one kept: %v, %d bytes in all; want the small one's", ok, o.Bytes())
+	}
+	if _, ok := o.Get(1); !ok {
+		t.Error("the small one is gone")
+	}
+	o.Reclaim(1 << 20)
+}
