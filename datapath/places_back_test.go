@@ -1,0 +1,214 @@
+package datapath
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/cluster/peer"
+	"github.com/millrace-data/millrace/datapath/chunkcache"
+	"github.com/millrace-data/millrace/datapath/lookahead"
+	"github.com/millrace-data/millrace/internal/bubble"
+	"github.com/millrace-data/millrace/internal/budget"
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// A read ahead gives its place and its use of the source back, whatever becomes of it.
+func TestPrefetch_GivesItsPlaceBack(t *testing.T) {
+	d := newDataset(t, 330, same(40, 3000), 20, 10_000)
+	for name, c := range map[string]struct {
+		before  func(p *Path, s *Source) (after func())
+		started bool
+		brought uint64
+		told    bool // Run looks for another read
+	}{
+		"brought":       {func(*Path, *Source) func() { return func() {} }, true, 2, true},
+		"closed before": {func(_ *Path, s *Source) func() { s.Close(); return func() {} }, false, 0, false},
+		"given up meanwhile": {func(p *Path, s *Source) func() {
+			d.store.SetFault(func(memstore.Call) memstore.Fault { return memstore.Fault{Stall: true} })
+			return p.giveUp // nobody comes for the chunks
+		}, true, 0, true},
+		"the store fails": {func(*Path, *Source) func() {
+			d.store.SetFault(func(memstore.Call) memstore.Fault { return memstore.Fault{Err: objstore.ErrDenied} })
+			return func() {}
+		}, true, 0, true},
+		"no memory": {func(p *Path, _ *Source) func() {
+			all, err := p.budget.Reserve(t.Context(), p.budget.Total())
+			must(t, err)
+			return all.Release
+		}, false, 0, false},
+		"memory for one of two": {func(p *Path, s *Source) func() {
+			all, err := p.budget.Reserve(t.Context(), p.budget.Total()-s.Cost(0)-s.Cost(1)/2)
+			must(t, err)
+			return all.Release
+		}, false, 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
+				defer d.store.SetFault(nil)
+				p := newPath(t, Config{Budget: bud(8 << 20)})
+				s := p.Open(d.index, d.store, "set/")
+				if !p.gate.enterAhead(1) {
+					t.Fatal("got no place ahead")
+				}
+				after := c.before(p, s)
+				for len(p.kick) > 0 {
+					<-p.kick
+				}
+				var started sync.WaitGroup
+				group := []lookahead.Need{{Dataset: s, Chunk: 0}, {Dataset: s, Chunk: 1}}
+				if got := p.start(t.Context(), group, p.gate, &started); got != c.started {
+					t.Errorf("got all started: %v, want %v", got, c.started)
+				}
+				synctest.Wait()
+				after()
+				started.Wait()
+				synctest.Wait()
+				if got := p.Stats().PrefetchedChunks; got != c.brought || (len(p.kick) > 0) != c.told {
+					t.Errorf("got %d chunks brought, Run told: %v; want %d and %v", got, len(p.kick) > 0, c.brought, c.told)
+				}
+				p.idle(t, "ended")
+			})
+		})
+	}
+}
+
+// A peer gets a chunk of the disk if there is memory for it and the disk has it whole, and else nothing is kept for it.
+func TestAnswer_WholeChunkOfTheDisk(t *testing.T) {
+	d := newDataset(t, 331, same(40, 3000), 10, 1<<20)
+	dir := t.TempDir()
+	bubble.Test(t, func(t *testing.T) {
+		onDisk(t, dir, 4<<20, Config{Budget: bud(1 << 20), Peers: alone{}, NoPrefetch: true}, func(p *Path) {
+			s := d.opened(p, "here")
+			s.Share("set")
+			d.readEpoch(t, s, d.plan(t, shuffle.None, 0), 0, 20)
+			synctest.Wait()
+			for p.Stats().Disk.Chunks < int64(d.index.Chunks()) {
+				time.Sleep(time.Millisecond)
+			}
+			p.cache.Reclaim(p.budget.Total(), chunkcache.Whatever)
+			q, r := d.whole(0)
+			ask := func(when string, want error) {
+				t.Helper()
+				body, err := p.Answer(t.Context(), q)
+				if !errors.Is(err, want) || (err == nil) != (want == nil) {
+					t.Fatalf("%s: got %v, want %v", when, err, want)
+				}
+				if err == nil {
+					must(t, d.compare([]chunkindex.ChunkRanges{{Chunk: 0, Ranges: []chunkindex.Range{r}}}, body))
+					body.Close()
+				}
+				p.idle(t, when)
+				if got := p.budget.InUse() - p.cache.Free() - p.tables.Bytes(); when != "no memory" && got != 0 {
+					t.Errorf("%s: got %d bytes in use, want none", when, got)
+				}
+			}
+			ask("on disk", nil)
+			all, err := p.budget.Reserve(t.Context(), p.budget.Total())
+			must(t, err)
+			ask("no memory", peer.ErrNoRoom)
+			all.Release()
+			must(t, filepath.Walk(filepath.Join(dir, "chunks"), func(name string, info os.FileInfo, err error) error {
+				if err != nil || info.IsDir() {
+					return err
+				}
+				return os.Truncate(name, 10)
+			}))
+			ask("damaged", peer.ErrNotHere)
+			ask("gone", peer.ErrNotHere)
+		})
+	})
+}
+
+// Batches that wait for owners take turns by their bytes; one that waits for no memory is refused, and none waits for ever.
+func TestAskLimit_TurnsComeBack(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		a := newAskLimit(200) // turns for 100 bytes
+		whole, err := a.turn(t.Context(), &batch{bytes: 1000, tries: true})
+		must(t, err)
+		if _, err := a.turn(t.Context(), &batch{bytes: 1, tries: true}); !errors.Is(err, chunkcache.ErrNoRoom) {
+			t.Errorf("tries without a turn: got %v, want %v", err, chunkcache.ErrNoRoom)
+		}
+		lent, err := a.turn(t.Context(), &batch{bytes: 1, tries: true, lent: []byte{0}})
+		must(t, err)
+		lent()
+		ended, end := context.WithCancel(t.Context())
+		end()
+		for name, c := range map[string]struct {
+			ctx  context.Context
+			took time.Duration
+		}{"waits": {t.Context(), budget.DefaultWait}, "has gone": {ended, 0}} {
+			begun := time.Now()
+			without, err := a.turn(c.ctx, &batch{bytes: 50})
+			must(t, err)
+			if took := time.Since(begun); took != c.took {
+				t.Errorf("%s: asked after %v, want %v", name, took, c.took)
+			}
+			without()
+		}
+		if a.bytes.TryAcquire(1) {
+			t.Error("got a turn that is taken: one who asks without a turn has given one back")
+		}
+		time.AfterFunc(time.Second, whole)
+		begun := time.Now()
+		half, err := a.turn(t.Context(), &batch{bytes: 50})
+		must(t, err)
+		if took := time.Since(begun); took != time.Second {
+			t.Errorf("got a turn after %v, want 1s", took)
+		}
+		other, err := a.turn(t.Context(), &batch{bytes: 50, tries: true})
+		must(t, err)
+		half()
+		other()
+		if !a.bytes.TryAcquire(a.max) {
+			t.Error("got turns missing in the end")
+		}
+	})
+}
+
+// What an index does not hold is refused by name, and takes nothing.
+func TestSource_RefusesWhatTheIndexDoesNotHold(t *testing.T) {
+	d := newDataset(t, 332, same(40, 3000), 10, 1<<20)
+	p := newPath(t, Config{Budget: bud(1 << 20)})
+	s := p.Open(d.index, d.store, "set/")
+	length := uint32(d.index.Chunk(0).Length)
+	for name, c := range map[string]struct {
+		chunks []chunkindex.ChunkRanges
+		want   error // nil: an error without a class
+	}{
+		"chunk -1":         {[]chunkindex.ChunkRanges{{Chunk: -1}}, nil},
+		"chunk behind all": {[]chunkindex.ChunkRanges{{Chunk: d.index.Chunks()}}, nil},
+		"a byte too many":  {[]chunkindex.ChunkRanges{{Chunk: 0, Ranges: []chunkindex.Range{{Offset: 1, Length: length}}}}, chunkindex.ErrCorrupt},
+		"an offset behind": {[]chunkindex.ChunkRanges{{Chunk: 0, Ranges: []chunkindex.Range{{Offset: length + 1}}}}, chunkindex.ErrCorrupt},
+	} {
+		if _, err := s.Read(t.Context(), shuffle.Cursor{}, c.chunks); err == nil || c.want != nil && !errors.Is(err, c.want) {
+			t.Errorf("%s: got %v, want %v", name, err, c.want)
+		}
+		p.idle(t, name)
+	}
+	if got := d.store.Stats().Total; got != 0 {
+		t.Errorf("got %d requests to the store, want none", got)
+	}
+}
+
+// What an open dataset takes is its table of chunks, and memory for its largest compressed chunk if there is one.
+func TestTakes(t *testing.T) {
+	plain, packed := newDataset(t, 333, same(40, 3000), 10, 1<<20), newDatasetOf(t, gzips, 334, same(40, 3000), 10, 1<<20)
+	if table, decoding := Takes(plain.index); table != 8*int64(plain.index.Chunks()) || decoding != 0 {
+		t.Errorf("got %d and %d bytes, want 8 for each of %d chunks and none", table, decoding, plain.index.Chunks())
+	}
+	p := newPath(t, Config{Budget: bud(1 << 20)})
+	s := p.Open(packed.index, packed.store, "set/")
+	if _, decoding := Takes(packed.index); decoding != p.budget.InUse() || decoding == 0 {
+		t.Errorf("got %d bytes to decode in, want the %d that are taken when the dataset is opened", decoding, p.budget.InUse())
+	}
+	s.Close()
+}
