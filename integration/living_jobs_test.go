@@ -11,7 +11,9 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,7 +29,8 @@ import (
 
 const (
 	jobRanks = 8
-	jobBatch = 16 // samples: two for each rank
+	jobBatch = 16       // samples: two for each rank
+	jobChunk = "256KiB" // a dozen samples or more: some are read by themselves
 )
 
 // jobLoad is a cluster of gateways that serve what a yard changes, and the jobs that read from them.
@@ -38,6 +41,8 @@ type jobLoad struct {
 	think time.Duration                     // of a rank between two batches, on average
 	sleep time.Duration                     // of a job that rests: meanwhile its generation is closed
 	rests time.Duration                     // in which a gateway has certainly closed what nothing uses
+	disk  *harness.Disk                     // of the first gateway's disk cache
+	hang  time.Duration                     // how long it hangs, now and then; a request may take half of that to its first byte
 
 	objects objstore.Store // that the datasets lie in, without faults
 	set     listed
@@ -95,7 +100,14 @@ var excused = []string{
 }
 
 func (s listener) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	deadline := s.load.hang / 2
+	r.Header.Set("Millrace-Deadline-Ms", strconv.FormatInt(deadline.Milliseconds(), 10))
+	begun := time.Now()
 	resp, err := s.RoundTripper.RoundTrip(r)
+	if took := time.Since(begun); took > deadline+time.Second {
+		s.load.fail("%s: ended after %v (%v), want %v and 1s at most", r.URL, took, err, deadline)
+	}
 	switch {
 	case err != nil:
 		if r.Context().Err() == nil {
@@ -285,10 +297,12 @@ func (l *jobLoad) right(d client.Dataset, opt client.Options, b *client.Batch) e
 	return nil
 }
 
-// startJobLoad packs datasets and starts a cluster of two gateways, of a program or of the one that Build made.
-func startJobLoad(t *testing.T, program string, later int, think time.Duration) *jobLoad {
+// startJobLoad packs datasets and starts a cluster of two gateways, of a program or of the one that Build made. The first one has a
+// disk cache, and so much memory.
+func startJobLoad(t *testing.T, program, memory string, later int, think, hang time.Duration) *jobLoad {
 	t.Helper()
 	l := &jobLoad{
+		disk: harness.NewDisk(t), hang: hang,
 		yard: newYardIn(t, "minio", 20000, later), fault: &atomic.Pointer[http.HandlerFunc]{}, think: think,
 		seen: map[string]int{}, samples: map[string]uint64{}, newest: map[string]string{}, absent: map[string]time.Time{},
 	}
@@ -303,7 +317,7 @@ func startJobLoad(t *testing.T, program string, later int, think time.Duration) 
 			"--datasets", l.file, "--follow", "1s", "--allow", "read,report", "--cache-size", "16MiB", "--lame-duck", "0s", "--log-level", "warn",
 		},
 	})
-	l.fleet.Start(t, 0, "--index-dir", t.TempDir(), "--disk-cache", t.TempDir(), "--disk-cache-size", "32MiB")
+	l.fleet.Start(t, 0, "--index-dir", t.TempDir(), "--disk-cache", l.disk.Dir, "--disk-cache-size", "32MiB", "--cache-size", memory)
 	l.fleet.Start(t, 1)
 	l.fleet.Agree(t)
 	return l
@@ -326,7 +340,7 @@ func (l *jobLoad) write() {
 // index indexes a dataset and notes what its newest generation holds.
 func (l *jobLoad) index(name string) {
 	l.t.Helper()
-	text := harness.MustRun(l.t, l.store, "index", l.store.Dataset(name), "--chunk-size", chunkSize, "--json")
+	text := harness.MustRun(l.t, l.store, "index", l.store.Dataset(name), "--chunk-size", jobChunk, "--json")
 	var r struct {
 		Generation string
 		Samples    uint64
@@ -363,6 +377,17 @@ func hangs(_ http.ResponseWriter, r *http.Request) {
 	answered(r)
 	pause(r.Context(), 6*time.Second)
 	panic(http.ErrAbortHandler)
+}
+
+// hangDisk lets the disk hang again and again, until ctx ends.
+func (l *jobLoad) hangDisk(ctx context.Context, random *rand.Rand) {
+	for ctx.Err() == nil {
+		pause(ctx, time.Duration(random.Int64N(int64(l.hang))))
+		l.disk.Hang()
+		l.count("hangs of the disk")
+		pause(ctx, l.hang)
+		l.disk.GoOn()
+	}
 }
 
 // growth is the change that comes twice as often as any other.
@@ -424,6 +449,8 @@ func (l *jobLoad) load(jobs int, lasts, every time.Duration, random *rand.Rand) 
 		all.Go(func() { l.job(ctx, own) })
 	}
 	defer all.Wait()
+	own := rand.New(rand.NewPCG(random.Uint64(), 4))
+	all.Go(func() { l.hangDisk(ctx, own) })
 	changes := l.changes(random)
 	names := append(slices.Sorted(maps.Keys(changes)), growth)
 	for tick := time.NewTicker(every); ; {
@@ -492,17 +519,18 @@ func hasty(t *testing.T) string {
 }
 
 // TestJobsWhileAllChanges has jobs of eight ranks read from two gateways while each second a dataset, a generation, an index, the file
-// or the store changes. Every epoch of every job has each sample once, of one generation and with the bytes that were packed;
-// errors are those of the store; afterwards the gateways hold what they held before.
+// or the store changes, and the disk of one hangs now and then. Every epoch of every job has each sample once, of one generation and
+// with the bytes that were packed; each request ends within a second of its deadline; errors are those of the store; afterwards the
+// gateways hold what they held before.
 func TestJobsWhileAllChanges(t *testing.T) {
 	jobs, first, lasts, every, idle, think, later, spread := 8, 8*time.Second, 22*time.Second, 500*time.Millisecond, 3*time.Second, 200*time.Millisecond, 20, int64(64<<20)
-	program, sleep, rests := "", 100*time.Second, 4*time.Minute
+	program, memory, sleep, rests, hang := "", "16MiB", 100*time.Second, 4*time.Minute, 30*time.Second
 	if long() {
 		jobs, first, lasts, every, idle, think, later, spread = 25, 3*time.Minute, 57*time.Minute, time.Second, 2*time.Minute, 2500*time.Millisecond, 600, 24<<20
 	} else {
-		program, sleep, rests = hasty(t), 6*time.Second, 30*time.Second
+		program, memory, sleep, rests, hang = hasty(t), "8MiB", 6*time.Second, 30*time.Second, 6*time.Second
 	}
-	l := startJobLoad(t, program, later, think)
+	l := startJobLoad(t, program, memory, later, think, hang)
 	l.rests, l.sleep = rests, sleep
 	random := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 3))
 	l.load(jobs, first, every, random)
@@ -528,11 +556,15 @@ func TestJobsWhileAllChanges(t *testing.T) {
 	if lost := l.seen["requests without an answer"]; lost > l.seen["answers"]/1000 { // some are lost when the machine stands still
 		t.Errorf("%d requests were not answered", lost)
 	}
+	if runtime.GOOS == "linux" && l.disk.Hung() == 0 {
+		t.Error("no call to the disk has hung")
+	}
 	for _, what := range []string{"epochs", "jobs that ended well", "ranks that were killed", "reloads that were answered 200", "requests to the store that were throttled"} {
 		if l.seen[what] == 0 {
 			t.Errorf("no %s", what)
 		}
 	}
+	t.Logf("figure: %d calls to the disk that hung", l.disk.Hung())
 	for _, what := range slices.Sorted(maps.Keys(l.seen)) {
 		t.Logf("figure: %d %s", l.seen[what], what)
 	}
