@@ -49,7 +49,7 @@ func (e *SplitsError) Error() string {
 		all = append(all, s.Label())
 	}
 	if len(e.Splits) == 0 {
-		return fmt.Sprintf("no %s here: no name of an object, and no README.md or dataset_dict.json, tells of splits: choose objects with --match", e.Wanted)
+		return fmt.Sprintf("no %s here: no name of an object, and no README.md, dataset_dict.json or .nv-meta/split.yaml, tells of splits: choose objects with --match", e.Wanted)
 	}
 	if e.Wanted != "" {
 		return fmt.Sprintf("no %s here, but %s", e.Wanted, strings.Join(all, ", "))
@@ -110,10 +110,12 @@ func wordOf(name string) string {
 	return ""
 }
 
-// splitRules returns the splits of a dataset: those of the metadata in README.md or of a dataset_dict.json, and of objects that
-// these do not name, those that names tell of.
-func splitRules(ctx context.Context, l *listing) ([]splitRule, error) {
-	rules, err := hubRules(ctx, l)
+// splitRules returns the splits of a dataset: those that list their shards, or else those of the metadata in README.md or of a dataset_dict.json, and
+// of objects that these do not name, those that names tell of.
+func splitRules(ctx context.Context, l *listing, listed []splitRule) (rules []splitRule, err error) {
+	if rules = listed; rules == nil {
+		rules, err = hubRules(ctx, l)
+	}
 	config, described := "", slices.Clone(rules)
 	for _, r := range described {
 		if r.config != described[0].config {
@@ -130,6 +132,28 @@ func splitRules(ctx context.Context, l *listing) ([]splitRule, error) {
 		}})
 	}
 	return rules, err
+}
+
+// energonRules returns the splits of a dataset of Megatron Energon, whose shards' names tell nothing of them. One that cannot be read is an error:
+// shards that are held out would be trained on.
+func energonRules(ctx context.Context, l *listing) (rules []splitRule, err error) {
+	for _, key := range hub.EnergonFiles() {
+		text, err := l.beside(ctx, key, hub.MaxEnergon)
+		if err != nil {
+			return nil, err
+		}
+		splits, err := hub.ReadEnergon(text)
+		if err != nil {
+			return nil, fmt.Errorf("object %s: %w", key, err)
+		}
+		for _, s := range splits {
+			rules = append(rules, splitRule{name: s.Name, takes: func(key string) bool { return s.Keys[key] }})
+		}
+		if text != nil {
+			break
+		}
+	}
+	return rules, nil
 }
 
 // hubRules returns the splits that a repository of Hugging Face's hub, or save_to_disk, describes.
@@ -221,7 +245,11 @@ func (b *builder) choose(ctx context.Context, l *listing) (*listing, error) {
 	if b.opt.Split == AllSplits && b.opt.Config == "" {
 		return l, nil
 	}
-	rules, err := splitRules(ctx, l)
+	listed, err := energonRules(ctx, l)
+	if err != nil {
+		return nil, err
+	}
+	rules, err := splitRules(ctx, l, listed)
 	if b.opt.Split == "" && b.opt.Config == "" {
 		b.rules = rules // a description that cannot be read is no description, unless the user goes by it
 		return l, ctx.Err()

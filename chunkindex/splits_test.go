@@ -168,3 +168,25 @@ func TestRepositoriesOfACacheAreNotSnapshots(t *testing.T) {
 		t.Errorf("got %q, want the snapshot named", got)
 	}
 }
+
+// TestSplits_OfEnergon: its shards are called alike, and .nv-meta says which are held out.
+func TestSplits_OfEnergon(t *testing.T) {
+	const three = "exclude: []\nsplit_parts:\n  train:\n  - shards/{0..1}.tar\n  val:\n  - shards/2.tar\n  test: []\n"
+	for _, c := range []struct{ name, text, split, want string }{
+		{".nv-meta/split.yaml", three, "", "? train 2, val 1"},
+		{".nv-meta/split.yaml", three, "train", "shards/0.tar shards/1.tar"},
+		{".nv-meta/split.yaml", three, "validation", "shards/2.tar"},
+		{".nv-meta/split.yaml", three, "all", "shards/0.tar shards/1.tar shards/2.tar"},
+		{".nv-meta/split.json", `{"split_parts": {"train": ["shards/0.tar"], "val": ["shards/1.tar", "shards/2.tar"]}}`, "", "? train 1, val 2"},
+		{".nv-meta/split.yaml", "exclude: [shards/1.tar]\nsplit_parts: {train: ['shards/{0..2}.tar']}", "", "? train 2, excluded 1"},
+		{".nv-meta/split.yaml", "split_parts: {train: ['shards/{0..2}.tar']}", "", "shards/0.tar shards/1.tar shards/2.tar"},
+		{".nv-meta/split.yaml", "split_parts: {train: ['shards/{a..c}.tar']}", "", "index \"\": object .nv-meta/split.yaml: braces in \"shards/{a..c}.tar\": want {000..012} or {a,b}"},
+		{".nv-meta/dataset.yaml", "sample_type: {}", "", "shards/0.tar shards/1.tar shards/2.tar"},
+	} {
+		store := shards(t, "shards/0.tar", "shards/1.tar", "shards/2.tar")
+		store.Set(c.name, []byte(c.text))
+		if got := told(t, store, chunkindex.BuildOptions{Split: c.split}); got != c.want {
+			t.Errorf("%s %q: got %q, want %q", c.name, c.split, got, c.want)
+		}
+	}
+}
