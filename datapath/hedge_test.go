@@ -7,10 +7,12 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/cluster/peer"
 	"github.com/millrace-data/millrace/internal/bubble"
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -197,4 +199,92 @@ func tiersAre(t *testing.T, body *chunkindex.Body, all, sent int64) {
 	if got["peer"] != sent || got["store"] != all-sent || got["memory"] != 0 {
 		t.Errorf("got bytes by tier %v, want %d of peers and %d of the store", got, sent, all-sent)
 	}
+}
+
+// halves is a cluster in which a owns all chunks but the first.
+type halves struct{ scripted }
+
+func (h *halves) Owner(c peer.Chunk, asked ...string) string {
+	if c.Number == 0 {
+		return ""
+	}
+	return h.scripted.Owner(c, asked...)
+}
+
+// A batch whose own part fails does not wait for its owners, and one whose client leaves waits for neither.
+func TestOwners_AreLeftWhenTheOwnPartFails(t *testing.T) {
+	d := newDataset(t, 311, same(60, 900), 20, 8<<10)
+	chunks := d.ranges(t, []uint64{1, 12, 33, 47})
+	hangs := func(ctx context.Context, _ *scripted, _ *peer.Query, _ [][]byte, _ Instead) error {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	gone := errors.New("the client has gone")
+	for name, c := range map[string]struct {
+		fault memstore.Fault
+		want  error
+	}{
+		"fails":   {memstore.Fault{Delay: time.Second, Err: errDown}, errDown},
+		"is left": {memstore.Fault{Stall: true}, gone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
+				peers := &halves{scripted{dataset: d, answers: map[string]answerScript{"a": hangs, "b": sends, "c": sends}}}
+				p := newPath(t, Config{Budget: bud(8 << 20), Peers: peers, NoPrefetch: true})
+				s := p.Open(d.index, d.store, "set/")
+				s.Share("set")
+				d.store.SetFault(func(memstore.Call) memstore.Fault { return c.fault })
+				defer d.store.SetFault(nil)
+				ctx, leave := context.WithCancelCause(t.Context())
+				time.AfterFunc(2*time.Second, func() { leave(gone) })
+				begun := time.Now()
+				_, err := s.Read(ctx, shuffle.Cursor{}, chunks)
+				if took, most := time.Since(begun), 2*time.Second; !errors.Is(err, c.want) || took > most || name == "fails" && took != time.Second {
+					t.Errorf("got %v after %v, want %v", err, took, c.want)
+				}
+				synctest.Wait()
+				p.idle(t, "ended")
+				leave(nil)
+			})
+		})
+	}
+}
+
+// What a leaving gateway tells others that it holds is in memory, and of datasets that they share, the soonest due first.
+func TestHeld_ListsSharedChunksInMemory(t *testing.T) {
+	d := newDataset(t, 312, same(60, 900), 20, 8<<10)
+	bubble.Test(t, func(t *testing.T) {
+		p := newPath(t, Config{Budget: bud(8 << 20), Peers: alone{}, NoPrefetch: true})
+		shared, own := p.Open(d.index, d.store, "set/"), p.Open(d.index, d.store, "set/")
+		shared.Share("set")
+		plan := d.plan(t, shuffle.None, 0)
+		read := func(s *Source, lo, hi uint64) {
+			at := shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), First: lo, End: hi, BatchSize: 10}
+			body, err := s.Read(t.Context(), at, d.ranges(t, at.Epoch.Append(nil, lo, hi)))
+			must(t, err)
+			body.Close()
+		}
+		for lo := uint64(0); lo < 30; lo += 10 {
+			read(shared, lo, lo+10)
+			read(own, lo, lo+10)
+		}
+		d.store.SetFault(func(memstore.Call) memstore.Fault { return memstore.Fault{Delay: time.Second} })
+		defer d.store.SetFault(nil)
+		var late sync.WaitGroup
+		late.Go(func() { read(shared, 50, 60) })
+		synctest.Wait()
+		got := p.Held()
+		var due []time.Duration
+		for _, c := range got {
+			if c.Dataset != "set" || c.Generation != d.index.Generation() || c.Digest != d.index.Chunk(c.Number).Digest || !shared.Resident(c.Number) || shared.whereIs(c.Number) != inMemory {
+				t.Errorf("got %+v, want a chunk of the shared dataset in memory", c)
+			}
+			due = append(due, p.readers.Due(shared, c.Number))
+		}
+		last := d.index.ChunkOf(29)
+		if len(got) != last+1 || !slices.IsSorted(due) {
+			t.Errorf("got %d chunks due in %v, want %d, the soonest first", len(got), due, last+1)
+		}
+		late.Wait()
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"os"
 	"testing"
 	"testing/synctest"
 
@@ -279,4 +280,62 @@ func TestObjects_RefuseWhatNeverFits(t *testing.T) {
 		t.Error("the small one is gone")
 	}
 	o.Reclaim(1 << 20)
+}
+
+// A chunk with several names is due when the first reader of any of them comes.
+func TestEntry_IsDueByItsFirstReader(t *testing.T) {
+	for _, soonest := range []int{0, 1, 2} {
+		c, _ := newCache(t, 1<<20)
+		var tables []*Table[int]
+		for i := range 3 {
+			tables = append(tables, NewTable(10, Dataset[int]{
+				Chunk: func(k int) Chunk[int] { return Chunk[int]{Key: k, Size: 100} },
+				Due: func(k int, _ int64) int64 {
+					if k == 1 && i != soonest {
+						return Never
+					}
+					return Soon + 10*int64(k)
+				},
+			}))
+			for k := range 3 {
+				wait, err := c.Start(t.Context(), Request[int]{Table: tables[i], Chunks: []int{k}, Load: load})
+				if err != nil {
+					t.Fatal(err)
+				}
+				l, err := wait()
+				if err != nil {
+					t.Fatal(err)
+				}
+				l.Close()
+			}
+		}
+		for _, goes := range []int{2, 1, 0} {
+			c.Reclaim(1, Whatever)
+			for k := range 3 {
+				if got := tables[0].Resident(k); got != (k < goes) {
+					t.Errorf("soonest reader %d, chunk %d is to go: got chunk %d there: %v", soonest, goes, k, got)
+				}
+			}
+		}
+		for _, table := range tables {
+			c.Close(table)
+		}
+	}
+}
+
+// Slots hold what they are for: small ones step by step, large ones in whole pages.
+func TestClassOf_Boundaries(t *testing.T) {
+	page := int64(os.Getpagesize())
+	for n, want := range map[int64]int64{
+		0: 64, 1: 64, 64: 64, 65: 72, 128: 128, 129: 144, heapClass: heapClass, heapClass + 1: heapClass + max(heapClass/8, page),
+	} {
+		if got := classOf(n); got != want {
+			t.Errorf("class of %d: got %d, want %d", n, got, want)
+		}
+	}
+	for n := int64(heapClass + 1); n < 4<<20; n += 4097 {
+		if got := classOf(n); got%page != 0 || got < n {
+			t.Fatalf("class of %d: got %d, want whole pages", n, got)
+		}
+	}
 }
