@@ -9,7 +9,7 @@ import (
 // happening is one call of a clock.
 type happening struct {
 	at    float64 // seconds
-	what  string  // asked, planned (asked a second before), ahead, anew, anew planned, answered or ended
+	what  string  // asked, ahead, anew, these planned (a second before), answered or ended
 	spent Spent   // in all by then
 }
 
@@ -49,6 +49,34 @@ func TestClock_CountsWaitsByTheirCause(t *testing.T) {
 			{5, "answered", Spent{All: 5, Bytes: 2}},
 			{5, "ended", Spent{All: 5, Bytes: 2}},
 		},
+		"one of two for a while": {
+			{0, "asked", Spent{}},
+			{0, "asked", Spent{}},
+			{1, "answered", Spent{All: 1, Bytes: 1}},
+			{1, "answered", Spent{All: 1, Bytes: 1}},
+			{1, "ended", Spent{All: 1, Bytes: 1}},
+			{1, "ended", Spent{All: 1, Bytes: 1}},
+			{3, "planned", Spent{All: 3, Bytes: 1}}, // it goes on where it was: another is to come
+			{5, "answered", Spent{All: 5, Bytes: 1}},
+			{6, "ahead planned", Spent{All: 6, Bytes: 1, Sending: 1}}, // nobody waits for it yet, but for the one that is sent
+			{8, "answered", Spent{All: 8, Bytes: 1, Sending: 3}},
+			{9, "ended", Spent{All: 9, Bytes: 1, Sending: 4}},
+			{10, "ended", Spent{All: 10, Bytes: 1, Sending: 5}},
+		},
+		"anew beside two of three": {
+			{0, "asked", Spent{}},
+			{0, "asked", Spent{}},
+			{0, "asked", Spent{}},
+			{1, "answered", Spent{All: 1, Bytes: 1}},
+			{1, "ended", Spent{All: 1, Bytes: 1}},
+			{2, "answered", Spent{All: 2, Bytes: 1}},
+			{2, "ended", Spent{All: 2, Bytes: 1}},
+			{3, "anew", Spent{All: 3, Bytes: 1}}, // three are still what it may have
+			{5, "answered", Spent{All: 5, Bytes: 1}},
+			{5, "answered", Spent{All: 5, Bytes: 1}},
+			{6, "ended", Spent{All: 6, Bytes: 1}},
+			{7, "ended", Spent{All: 7, Bytes: 1}},
+		},
 		"an answer of many batches": {
 			{0, "asked", Spent{}},
 			{1, "answered", Spent{All: 1, Bytes: 1}},
@@ -65,8 +93,8 @@ func TestClock_CountsWaitsByTheirCause(t *testing.T) {
 			switch h.what {
 			case "asked", "ahead", "anew":
 				c.asked(now, now, h.what == "ahead", h.what == "anew")
-			case "planned", "anew planned":
-				c.asked(second(h.at-1), now, false, h.what != "planned")
+			case "planned", "ahead planned", "anew planned":
+				c.asked(second(h.at-1), now, h.what == "ahead planned", h.what == "anew planned")
 			case "answered":
 				c.answered(now)
 			case "ended":

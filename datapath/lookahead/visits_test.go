@@ -222,3 +222,31 @@ func TestReaders_ReownedCountsAsAChange(t *testing.T) {
 		}
 	}
 }
+
+// What only ranks behind the foremost one may need is due at once where one is known to be behind, and else after what is needed soon.
+func TestReaders_DueOfWhatLiesBehind(t *testing.T) {
+	d := newData(60, 10)
+	p := d.plan(t, shuffle.None, 0, 0)
+	for _, straggles := range []bool{false, true} {
+		r := newReaders(t, Config{Budget: 17})
+		for batch := range uint64(20) {
+			r.read(d, at(p, 0, 10*batch, 10), begin())
+		}
+		if straggles {
+			c := at(p, 0, 180, 10)
+			c.Rank, c.WorldSize = 1, 2
+			r.read(d, c, begin())
+		}
+		behind, now, soon, late := r.Coming(d, 18), r.Coming(d, 19), r.Coming(d, 30), r.Coming(d, 50)
+		if straggles {
+			if !behind.Soon || behind.Due != behindDue {
+				t.Errorf("a rank is at chunk 18: got %+v, want it due at once", behind)
+			}
+		} else if behind.Soon || behind.Due <= soon.Due || behind.Due >= late.Due {
+			t.Errorf("no rank is known behind 19: got chunk 18 %+v, want it due after chunk 30 in %v and before chunk 50 in %v", behind, soon.Due, late.Due)
+		}
+		if !now.Soon || now.Due != 0 || !soon.Soon || late.Soon {
+			t.Errorf("got %+v, %+v and %+v of chunks 19, 30 and 50; want now, soon and later", now, soon, late)
+		}
+	}
+}
