@@ -187,6 +187,21 @@ func TestEveryRequestMayFail(t *testing.T) {
 			said, err := opened(ctx, store, OpenOptions{})
 			return fmt.Sprint(rep.Generation, said), err
 		}},
+		"take over kept scans": {killed, true, func(ctx context.Context, _ *testing.T, store *memstore.Store) (string, error) {
+			rep, err := Build(ctx, store, "", BuildOptions{Parallel: 1})
+			if err != nil {
+				return "", err
+			}
+			var left []string
+			for _, key := range store.Keys() {
+				if strings.HasPrefix(key, scanDir) || strings.HasPrefix(key, probeDir) {
+					left = append(left, key)
+				}
+			}
+			store.SetFault(nil)
+			said, err := opened(ctx, store, OpenOptions{})
+			return fmt.Sprint(rep.Generation, said, len(left) > 1), err // one probe may be left
+		}},
 		"verify": {small, false, func(ctx context.Context, _ *testing.T, store *memstore.Store) (string, error) {
 			x, err := Open(ctx, store, "", OpenOptions{})
 			if err != nil {
@@ -247,6 +262,33 @@ func TestEveryRequestMayFail(t *testing.T) {
 			}
 		})
 	}
+}
+
+// killed returns a store beside whose shards a run that was killed has left its scans.
+func killed(t *testing.T) *memstore.Store {
+	t.Helper()
+	store, _ := smallStore(t)
+	for _, key := range store.Keys() {
+		if strings.HasPrefix(key, stateDir) {
+			if err := store.Delete(t.Context(), key); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	store.SetFault(func(c memstore.Call) memstore.Fault {
+		if c.Op == memstore.Put && strings.HasPrefix(c.Key, indexDir) {
+			return memstore.Fault{Err: objstore.ErrUnavailable}
+		}
+		return memstore.Fault{}
+	})
+	if _, err := BuildKeeping(t.Context(), store, "", BuildOptions{Parallel: 1}, 1, 1); err == nil {
+		t.Fatal("the run was not killed")
+	}
+	store.SetFault(nil)
+	if len(store.Keys()) < 4 {
+		t.Fatalf("got keys %q, want two scans", store.Keys())
+	}
+	return store
 }
 
 // firstGeneration returns the generation of a history that no pointer names.

@@ -10,7 +10,7 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// Open implements objstore.Store.
+// Open implements objstore.Store. The request ends when the reader is closed.
 func (s *Store) Open(ctx context.Context, ref objstore.Ref, offset int64) (io.ReadCloser, error) {
 	r, err := s.open(ctx, ref, offset)
 	if err != nil {
@@ -19,7 +19,7 @@ func (s *Store) Open(ctx context.Context, ref objstore.Ref, offset int64) (io.Re
 	return r, nil
 }
 
-func (s *Store) open(ctx context.Context, ref objstore.Ref, offset int64) (io.ReadCloser, error) {
+func (s *Store) open(ctx context.Context, ref objstore.Ref, offset int64) (_ io.ReadCloser, err error) {
 	if offset < 0 {
 		return nil, fmt.Errorf("negative offset %d", offset)
 	}
@@ -27,7 +27,11 @@ func (s *Store) open(ctx context.Context, ref objstore.Ref, offset int64) (io.Re
 	if err != nil {
 		return nil, err
 	}
-	defer done()
+	defer func() {
+		if err != nil {
+			done()
+		}
+	}()
 	if f.After == 0 {
 		if err := f.strike(ctx); err != nil {
 			return nil, err
@@ -50,7 +54,7 @@ func (s *Store) open(ctx context.Context, ref objstore.Ref, offset int64) (io.Re
 	if f.After > 0 && (f.Err != nil || f.Stall) {
 		data = data[:min(f.After, int64(len(data)))]
 	}
-	return &reader{ctx: ctx, store: s, key: ref.Key, data: data, fault: f}, nil
+	return &reader{ctx: ctx, store: s, key: ref.Key, data: data, fault: f, done: done}, nil
 }
 
 type reader struct {
@@ -59,6 +63,7 @@ type reader struct {
 	key    string
 	data   []byte
 	fault  Fault
+	done   func()
 	closed bool
 }
 
@@ -82,6 +87,9 @@ func (r *reader) Read(p []byte) (int, error) {
 }
 
 func (r *reader) Close() error {
-	r.closed = true
+	if !r.closed {
+		r.closed = true
+		r.done()
+	}
 	return nil
 }
