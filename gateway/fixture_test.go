@@ -25,6 +25,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/auth"
 	"github.com/millrace-data/millrace/importance"
 	"github.com/millrace-data/millrace/internal/budget"
+	"github.com/millrace-data/millrace/internal/leaks"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 	"github.com/millrace-data/millrace/selection"
@@ -131,6 +132,7 @@ const oddSample = 3
 // newRig serves samples of about meanSize bytes in three shards.
 func newRig(t testing.TB, samples, meanSize int, edit func(*gateway.Config)) *rig {
 	t.Helper()
+	leaks.Check(t)
 	ctx := context.Background()
 	r := &rig{t: t, store: memstore.New(), log: &lockedBuffer{}, samples: map[string][]byte{}}
 	const shards = 3

@@ -130,6 +130,7 @@ func serveNeighbours(t *testing.T, samples, meanSize int, total int64) (*rig, *s
 		}
 		cfg.Shared = pool
 	})
+	t.Cleanup(pool.Close) // once no connection is left
 	path := filepath.Join(t.TempDir(), "socket")
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", path)
 	if err != nil {

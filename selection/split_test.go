@@ -119,6 +119,7 @@ func TestOpenSubsetRefuses(t *testing.T) {
 		want                     error
 	}{
 		"no digest":        {"train", "train", d.Generation(), d.First(), ErrNotFound},
+		"of the default":   {"default-" + d.Generation(), "train", d.Generation(), d.First(), ErrNotFound},
 		"not there":        {strings.Repeat("00", 32), "train", d.Generation(), d.First(), ErrNotFound},
 		"other subset":     {m.Digest, "test", d.Generation(), d.First(), ErrNoSubset},
 		"other generation": {m.Digest, "train", strings.Repeat("22", 32), d.First(), ErrGeneration},

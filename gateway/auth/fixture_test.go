@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/millrace-data/millrace/internal/leaks"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -39,6 +41,7 @@ type accessFile string
 
 func newFile(t testing.TB, text string) accessFile {
 	t.Helper()
+	leaks.Check(t)
 	f := accessFile(filepath.Join(t.TempDir(), "access.yaml"))
 	f.put(t, text)
 	return f

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/millrace-data/millrace/internal/leaks"
 )
 
 // provider is an issuer that tests run: a TLS server with an OpenID configuration and keys.
@@ -38,6 +40,7 @@ type provider struct {
 
 func newProvider(t testing.TB, keys ...any) *provider {
 	t.Helper()
+	leaks.Check(t) // before the server of the provider runs
 	p := &provider{keys: keys, asked: map[string]int{}, clock: newClock()}
 	p.Server = httptest.NewTLSServer(p)
 	p.issuer = p.URL

@@ -84,6 +84,25 @@ grants:
 }
 
 // TestTokensAreComparedWhole writes digests that differ from a token's in one byte.
+// Logs show no secret that a caller put in a wrong place, also where the text was cut.
+func TestConceal(t *testing.T) {
+	token, _ := NewToken()
+	const jwt = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJ4In0.c2lnbmF0dXJl"
+	for text, want := range map[string]string{
+		"dataset photos is not served":   "dataset photos is not served",
+		"/epoch/0?token=" + token + "&a": "/epoch/0?token=[concealed]&a",
+		token[:23]:                       "[concealed]",
+		token[:22]:                       token[:22], // 19 characters of a secret: names such as mr_smith stay
+		"Bearer " + jwt + ", mr_smith":   "Bearer [concealed], mr_smith",
+		"eyJhbGciOiJ.x":                  "[concealed]",
+		"a " + token + " b " + token:     "a [concealed] b [concealed]",
+	} {
+		if got := Conceal(text); got != want {
+			t.Errorf("%s: got %s, want %s", text, got, want)
+		}
+	}
+}
+
 func TestTokensAreComparedWhole(t *testing.T) {
 	text, digest := NewToken()
 	for i := 0; i < len(digest); i += 2 {
