@@ -9,7 +9,7 @@ GOTEST  := python3 tools/gotest.py
 TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
 FUZZTIME ?= $(if $(filter test-long,$(MAKECMDGOALS)),10m,5s)
 
-.PHONY: help build test test-long unit fuzz arch vet lint cross python-test frameworks-test conformance integration browser-test cluster-test kubernetes-test slurm-test release-test deps docs pictures demo dev dev-cluster dev-stop smoke bench bench-peers bench-train bench-compare experiments experiments-short sabotage histories wheels release changelog fmt clean summary
+.PHONY: help build test test-long unit fuzz arch vet lint cross python-test frameworks-test conformance integration browser-test cluster-test kubernetes-test slurm-test release-test deps docs pictures demo dev dev-cluster dev-stop smoke bench bench-peers bench-train bench-compare experiments experiments-short sabotage histories wheels release changelog vulncheck pin-images fmt clean summary
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -85,7 +85,7 @@ slurm-test: deps ## the scripts of deploy/slurm under Slurm itself, its machines
 
 release-test: deps ## a release made twice, byte for byte; its image and packages used in roots of their own; Linux, root
 	@tools/packages.sh
-	cd tools/release && go vet ./...
+	cd tools/release && go vet ./... && python3 ../gotest.py release-tools -count=1 ./...
 	cd integration && python3 ../tools/gotest.py release-test -count=1 -v ./release
 
 deps: ## install MinIO, versitygw (built once, pinned), the proxies and the tests' Python environment when they are missing
@@ -146,6 +146,15 @@ release: ## write all that a release consists of into dist, from a checkout with
 
 changelog: ## move changes/unreleased to CHANGELOG.md: make changelog VERSION=v0.1.0
 	@cd tools/release && go run . changelog "$(VERSION)" "$(CURDIR)"
+
+vulncheck: ## look for known vulnerabilities that the code calls, all modules (asks vuln.go.dev)
+	$(TOOL) govulncheck ./...
+	cd integration && $(TOOL) govulncheck ./...
+	cd experiments && $(TOOL) govulncheck ./...
+	cd tools/release && $(TOOL) govulncheck ./...
+
+pin-images: ## write the digests of base images into the Dockerfiles, as their registries have them now
+	cd tools/release && go run . pin "$(CURDIR)/deploy/Dockerfile" "$(CURDIR)/deploy/minio.Dockerfile"
 
 docs: ## build the documentation as pages into site, with the Python API from its docstrings; strict: a link that leads nowhere is an error
 	@NO_MKDOCS_2_WARNING=1 tools/python.sh -- -m mkdocs build --strict

@@ -4,6 +4,7 @@
 // usage: release ROOT             of a checkout without changes; two runs at one commit write the same bytes
 //
 //	release changelog VERSION ROOT   moves changes/unreleased to CHANGELOG.md
+//	release pin DOCKERFILE...        writes the digests of base images, as their registries have them
 package main
 
 import (
@@ -25,12 +26,14 @@ func main() {
 
 func run(args []string) error {
 	switch {
+	case len(args) > 1 && args[0] == "pin":
+		return pinImages(args[1:]...)
 	case len(args) == 1:
 		return makeAll(args[0])
 	case len(args) == 3 && args[0] == "changelog":
 		return writeChangelog(args[1], args[2], time.Now().UTC())
 	}
-	return fmt.Errorf("expected ROOT, or changelog VERSION ROOT, got %q", args)
+	return fmt.Errorf("expected ROOT, changelog VERSION ROOT, or pin DOCKERFILE..., got %q", args)
 }
 
 // release is what all parts of a release know.
