@@ -25,11 +25,10 @@ import (
 // memory for its other samples at once. A batch that waits for a peer holds memory, so no peer waits
 // for memory while it answers: else two gateways could wait for each other.
 type gathering struct {
-	load     // of the near part; came counts both
+	load     // of the near part; came and room are of both
 	near     *batch
-	far      batch     // but for what is in the run
-	run      *batchRun // nil: none
-	room     room
+	far      batch                     // but for what is in the run
+	run      *batchRun                 // nil: none
 	used     int64                     // bytes of the room that segments lie in
 	list     *[][]byte                 // of the path's pool
 	segments [][]byte                  // of the whole body, in the list
@@ -66,7 +65,7 @@ func (s *Source) gather(ctx context.Context, near *batch, far batch, run *batchR
 	}
 	whole, ranged := s.chooseReads(g.near)
 	err := chunkcache.ErrNoRoom
-	if len(ranged) == 0 && near.lent == nil {
+	if len(ranged) == 0 && near.lent.own == nil {
 		err = g.slices(ctx, whole)
 	}
 	if errors.Is(err, chunkcache.ErrNoRoom) {

@@ -12,21 +12,36 @@ import (
 	"github.com/millrace-data/millrace/internal/tracing"
 )
 
-// room is memory for the body of a batch.
+// room is memory for the body of a batch. It is given back when the last holder closes it.
 type room struct {
-	bytes []byte
-	own   *chunkcache.Buffer[key] // nil: the bytes are a piece of a mixture's body, which the mixture gives back
+	bytes   []byte
+	own     *chunkcache.Buffer[key] // nil: there are no bytes
+	holders *atomic.Int32
+}
+
+// newRoom returns a room with one holder.
+func newRoom(own *chunkcache.Buffer[key]) room {
+	r := room{own.Bytes(), own, new(atomic.Int32)}
+	return r.hold()
+}
+
+// hold returns the room for one more holder.
+func (r room) hold() room {
+	if r.own != nil {
+		r.holders.Add(1)
+	}
+	return r
 }
 
 func (r room) close() {
-	if r.own != nil {
+	if r.own != nil && r.holders.Add(-1) == 0 {
 		r.own.Close()
 	}
 }
 
-// shrink gives back what lies behind the first n bytes: the gaps between samples.
+// shrink gives back what lies behind the first n bytes, the gaps between samples, unless the room has other holders.
 func (r room) shrink(n int64) {
-	if r.own != nil {
+	if r.own != nil && r.holders.Load() == 1 {
 		r.own.Shrink(n)
 	}
 }
@@ -50,18 +65,18 @@ func (p *Path) room(ctx context.Context, n int64, waits bool) (room, error) {
 		if err != nil {
 			return room{}, err
 		}
-		return room{own.Bytes(), own}, nil
+		return newRoom(own), nil
 	}
 	if own, ok := p.cache.TryBuffer(n); ok {
-		return room{own.Bytes(), own}, nil
+		return newRoom(own), nil
 	}
 	return room{}, chunkcache.ErrNoRoom
 }
 
 // room takes memory for n bytes of a batch, all of it at most: what a mixture has lent, or else as Path.room does.
 func (s *Source) room(ctx context.Context, b *batch, n int64) (room, error) {
-	if b.lent != nil {
-		return room{bytes: b.lent}, nil
+	if b.lent.own != nil {
+		return b.lent.hold(), nil
 	}
 	return s.path.room(ctx, n, !b.tries)
 }

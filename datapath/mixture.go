@@ -253,18 +253,19 @@ func (o *ofPath) lend(ctx context.Context) (leave func(), body room, err error) 
 		leave = o.path.askLimit.enter(ctx, far)
 	}
 	if body, err = o.path.room(ctx, o.path.withGaps(o.bytes), true); err == nil {
-		o.share(body.bytes)
+		o.share(body)
 	}
 	return leave, body, err
 }
 
 // share lends memory to the parts: to each as much as it has, and of what is left an eighth more as far as that reaches.
-func (o *ofPath) share(body []byte) {
-	spare := int64(len(body)) - o.bytes
+func (o *ofPath) share(body room) {
+	spare := int64(len(body.bytes)) - o.bytes
 	for _, h := range o.some {
 		more := min(h.batch.bytes/8, spare)
 		n := h.batch.bytes + more
-		h.batch.lent, body, spare = body[:n:n], body[n:], spare-more
+		h.batch.lent, spare = body, spare-more
+		h.batch.lent.bytes, body.bytes = body.bytes[:n:n], body.bytes[n:]
 	}
 }
 

@@ -239,7 +239,7 @@ func newAskLimit(total int64) *askLimit {
 // gets a turn now or ErrNoRoom, and a part of a mixture has got one with its memory.
 func (a *askLimit) turn(ctx context.Context, far *batch) (leave func(), err error) {
 	switch n := min(far.bytes, a.max); {
-	case far.lent != nil:
+	case far.lent.own != nil:
 		return func() {}, nil
 	case !far.tries:
 		return a.enter(ctx, n), nil

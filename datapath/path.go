@@ -77,6 +77,8 @@ type Path struct {
 	askLimit *askLimit
 	formers  formers
 
+	sampleReads sampleReads
+
 	reowning sync.Mutex    // held to change view
 	view     atomic.Uint64 // the one that the table of readers was told of last
 
@@ -96,9 +98,10 @@ func New(cfg Config) *Path {
 		cfg.PartSize = DefaultPartSize
 	}
 	p := &Path{
-		cfg:    cfg,
-		budget: cfg.Budget,
-		kick:   make(chan struct{}, 1),
+		cfg:         cfg,
+		budget:      cfg.Budget,
+		kick:        make(chan struct{}, 1),
+		sampleReads: sampleReads{reads: map[samplePlace]*sampleRead{}},
 	}
 	p.cache = chunkcache.New[key](chunkcache.Config{
 		Budget: cfg.Budget, Debug: cfg.Debug,

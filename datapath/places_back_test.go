@@ -137,7 +137,7 @@ func TestAskLimit_TurnsComeBack(t *testing.T) {
 		if _, err := a.turn(t.Context(), &batch{bytes: 1, tries: true}); !errors.Is(err, chunkcache.ErrNoRoom) {
 			t.Errorf("tries without a turn: got %v, want %v", err, chunkcache.ErrNoRoom)
 		}
-		lent, err := a.turn(t.Context(), &batch{bytes: 1, tries: true, lent: []byte{0}})
+		lent, err := a.turn(t.Context(), &batch{bytes: 1, tries: true, lent: room{own: new(chunkcache.Buffer[key])}})
 		must(t, err)
 		lent()
 		ended, end := context.WithCancel(t.Context())

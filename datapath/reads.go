@@ -53,13 +53,13 @@ func (s *Source) whole(chunk int, data, beside []byte) *portion {
 // them into the load's spare memory, as far as that reaches.
 func (s *Source) readSamples(ctx context.Context, l *load, fills []*fill) error {
 	samples := s.samples(l, fills)
-	if err := s.read(ctx, samples, s.path.cfg.PartSize, l.spare); err != nil {
+	if len(samples) == 0 {
+		return nil
+	}
+	if err := s.path.sampleReads.read(ctx, l, samples); err != nil {
 		return err
 	}
 	for _, p := range samples {
-		if !p.right {
-			return s.corrupt(ctx, p)
-		}
 		for _, dst := range p.again {
 			copy(dst, p.data)
 		}

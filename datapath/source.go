@@ -137,7 +137,7 @@ type batch struct {
 	reader   *peer.Reader // who reads, for peers; nil: they are not told
 	asked    []string     // members that are not asked for it: they have failed, or are late
 	twins    [][2]int     // segments that are one sample: the one that is not asked for, and the one that is
-	lent     []byte       // its piece of the body that a mixture has taken for all its parts; nil: none
+	lent     room         // its piece of the body that a mixture has taken and holds for all its parts; zero: none
 }
 
 // origin is where a batch comes from.

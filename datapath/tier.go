@@ -23,7 +23,8 @@ type load struct {
 	part   int64  // bytes of one store read of whole chunks at most
 	toDisk bool   // the caller writes the chunks to disk
 	alone  bool   // the samples are of a first batch that does not wait for whole chunks
-	spare  []byte // memory for what lies between samples that one read brings
+	room   room   // of the samples: the load's caller holds it
+	spare  []byte // its memory for what lies between samples that one read brings
 	came   tally  // bytes of samples
 }
 

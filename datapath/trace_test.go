@@ -213,6 +213,20 @@ func TestWaitsForMemoryAndPlacesAreSpans(t *testing.T) {
 			}
 		})
 	})
+	t.Run("samples of another request", func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
+			_, r := open(t)
+			defer d.slowly(20 * time.Millisecond)()
+			r.ask(t, "first", 0, 4, time.Minute)
+			r.ask(t, "second", 0, 4, time.Minute)
+			r.ended()
+			wait := r.one(t, "wait for samples")
+			if got := wait.End.Sub(wait.Start); got != 20*time.Millisecond || wait.Parent != r.one(t, "second").ID ||
+				!slices.Equal(wait.Links, []string{r.one(t, "first").ID}) {
+				t.Errorf("got a wait of %v below %s with links %v, want 20ms below the second request with one to the first", got, wait.Parent, wait.Links)
+			}
+		})
+	})
 	t.Run("turn", func(t *testing.T) {
 		bubble.Test(t, func(t *testing.T) {
 			r := &requests{}

@@ -78,6 +78,12 @@ func Inject(ctx context.Context, header map[string][]string) {
 	}
 }
 
+// Of returns the span of ctx, for Link.
+func Of(ctx context.Context) Span {
+	_, s := started(ctx, trace.SpanFromContext(ctx))
+	return s
+}
+
 // Span is a stretch of work, from where it was begun to its End. The zero value records nothing.
 type Span struct{ of trace.Span }
 

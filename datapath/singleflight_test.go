@@ -1,0 +1,238 @@
+package datapath
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/internal/bubble"
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/seeds"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// held is a source whose store reads wait for release, and fail where fails says so.
+func (d *dataset) held(t *testing.T, fails func(offset int64) error) (s *Source, store *gradual, release func()) {
+	open := make(chan struct{})
+	store = &gradual{RangeReader: d.store, next: func(ctx context.Context, offset int64) error {
+		select {
+		case <-open:
+			return fails(offset)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}}
+	p := newPath(t, Config{NoPrefetch: true, Budget: bud(32 << 20)})
+	return p.Open(d.index, store, "set/"), store, func() { close(open) }
+}
+
+func sound(int64) error { return nil }
+
+// offsetOf returns where a sample is stored in its shard.
+func (d *dataset) offsetOf(t *testing.T, sample uint64) int64 {
+	c := d.ranges(t, []uint64{sample})[0]
+	return d.index.Extents(c.Chunk)[0].Offset + int64(c.Ranges[0].Offset)
+}
+
+func TestSampleReads_ReadASampleOnceHoweverManyAsk(t *testing.T) {
+	d := newDataset(t, 3, same(40, 100<<10), 40, 4<<20)
+	bubble.Test(t, func(t *testing.T) {
+		s, store, release := d.held(t, sound)
+		var all []<-chan result
+		for _, samples := range [][]uint64{{5}, {5}, {5, 20}, {20, 5, 5}, {30, 20}} {
+			all = append(all, d.reading(t.Context(), t, s, samples))
+			synctest.Wait()
+		}
+		release()
+		for _, ended := range all {
+			got := <-ended
+			must(t, got.err)
+			got.body.Close()
+		}
+		slices.Sort(store.reads)
+		if want := []int64{d.offsetOf(t, 5), d.offsetOf(t, 20), d.offsetOf(t, 30)}; !slices.Equal(store.reads, want) {
+			t.Errorf("got store reads at %d, want %d: one for each sample", store.reads, want)
+		}
+	})
+}
+
+func TestSampleReads_EndWhenTheLastBatchLeaves(t *testing.T) {
+	d := newDataset(t, 3, same(40, 100<<10), 40, 4<<20)
+	for _, stays := range []bool{true, false} {
+		bubble.Test(t, func(t *testing.T) {
+			s, store, release := d.held(t, sound)
+			begins, leaveFirst := context.WithCancel(t.Context())
+			joins, leaveLast := context.WithCancel(t.Context())
+			defer leaveLast()
+			first := d.reading(begins, t, s, []uint64{5, 20})
+			synctest.Wait()
+			last := d.reading(joins, t, s, []uint64{20})
+			synctest.Wait()
+			leaveFirst()
+			if err := (<-first).err; !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v, want %v", err, context.Canceled)
+			}
+			if s.path.Stats().BudgetInUse == 0 {
+				t.Error("the memory that the read fills has been given back")
+			}
+			if stays {
+				release()
+				got := <-last
+				must(t, got.err)
+				got.body.Close()
+			} else {
+				leaveLast()
+				if err := (<-last).err; !errors.Is(err, context.Canceled) {
+					t.Errorf("got %v, want %v", err, context.Canceled)
+				}
+				release()
+				got := <-d.reading(t.Context(), t, s, []uint64{20}) // a newcomer does not join what was given up
+				must(t, got.err)
+				got.body.Close()
+			}
+			want := 2
+			if !stays {
+				want = 3
+			}
+			if n := store.counted(); n != want {
+				t.Errorf("the other batch stays: %v; got %d store reads, want %d", stays, n, want)
+			}
+		})
+	}
+}
+
+// Samples 5 and 6 are stored side by side, so one store read brings both.
+func TestSampleReads_GiveAnErrorToThoseWhoAskForItsSample(t *testing.T) {
+	d := newDataset(t, 3, same(40, 100<<10), 40, 4<<20)
+	bubble.Test(t, func(t *testing.T) {
+		bad, length := d.offsetOf(t, 5), int64(d.ranges(t, []uint64{5})[0].Ranges[0].Length)
+		s, store, release := d.held(t, func(offset int64) error {
+			if offset == bad {
+				return objstore.ErrUnavailable
+			}
+			return nil
+		})
+		both := d.reading(t.Context(), t, s, []uint64{5, 6})
+		synctest.Wait()
+		good, also := d.reading(t.Context(), t, s, []uint64{6}), d.reading(t.Context(), t, s, []uint64{5})
+		synctest.Wait()
+		release()
+		got := <-good
+		if got.err != nil {
+			t.Errorf("a batch of the sample that can be read got %v", got.err)
+		} else {
+			got.body.Close()
+		}
+		for _, ended := range []<-chan result{both, also} {
+			var where *chunkindex.RangeError
+			if err := (<-ended).err; !errors.As(err, &where) || where.Offset != bad || where.Length != length {
+				t.Errorf("got %v, want the error of the sample at %d", err, bad)
+			}
+		}
+		if n := store.counted(); n != 3 {
+			t.Errorf("got %d store reads, want one of both samples, and one of each", n)
+		}
+	})
+}
+
+func TestSampleReads_LetNoBatchJoinAReadThatIsNotRepeated(t *testing.T) {
+	d := newDataset(t, 3, same(40, 100<<10), 40, 4<<20)
+	bubble.Test(t, func(t *testing.T) {
+		s, store, release := d.held(t, sound)
+		all := []<-chan result{d.reading(t.Context(), t, s, []uint64{5})}
+		synctest.Wait()
+		for _, x := range s.path.sampleReads.reads {
+			if x.Wanted() {
+				t.Error("got that another batch waits for the sample")
+			}
+		}
+		all = append(all, d.reading(t.Context(), t, s, []uint64{5}))
+		synctest.Wait()
+		release()
+		for _, ended := range all {
+			got := <-ended
+			must(t, got.err)
+			got.body.Close()
+		}
+		if n := store.counted(); n != 2 {
+			t.Errorf("got %d store reads, want one for each batch", n)
+		}
+	})
+}
+
+// Batches of few samples come and leave at random, in front of a store that fails, lies and is slow: they get the stored bytes, their
+// own cancellation or an error of the store.
+func TestSampleReads_Storm(t *testing.T) {
+	d := newDataset(t, 3, same(40, 100<<10), 40, 4<<20)
+	from, to, few := seeds.Range(t, 200, 20_000)
+	ended := map[string]int{}
+	for seed := from; seed < to; seed++ {
+		bubble.Test(t, func(t *testing.T) { d.sampleStorm(t, seed, ended) })
+		if t.Failed() {
+			t.Fatalf("storm %d", seed)
+		}
+	}
+	for _, kind := range []string{"bytes", "canceled", "deadline", "store"} {
+		if !few && ended[kind] == 0 {
+			t.Errorf("got none of %q: %v", kind, ended)
+		}
+	}
+	t.Logf("reads ended so: %v", ended)
+}
+
+func (d *dataset) sampleStorm(t *testing.T, seed uint64, ended map[string]int) {
+	rnd := rand.New(rand.NewPCG(seed, 31))
+	d.store.SetFault(script(rnd.Uint64(), rnd.IntN(3)))
+	defer d.store.SetFault(nil)
+	store := &gradual{RangeReader: d.store, next: func(context.Context, int64) error { return nil }}
+	p := newPath(t, Config{NoPrefetch: true, Budget: bud(4 << 20), Fetchers: 1 + rnd.IntN(4)})
+	s := p.Open(d.index, store, "set/")
+	var mu sync.Mutex // guards ended
+	var readers sync.WaitGroup
+	for range 2 + rnd.IntN(6) {
+		own := rand.New(rand.NewPCG(rnd.Uint64(), 32))
+		readers.Go(func() {
+			for range 1 + own.IntN(4) {
+				time.Sleep(time.Duration(own.IntN(20)) * time.Millisecond) // the bubble's clock, as in what follows
+				kind := d.sampleReader(t, s, own)
+				mu.Lock()
+				ended[kind]++
+				mu.Unlock()
+			}
+		})
+	}
+	readers.Wait()
+	if n := len(p.sampleReads.reads); n != 0 {
+		t.Errorf("%d samples are still being read", n)
+	}
+}
+
+// sampleReader reads one batch of neighbouring samples, and says how that ended.
+func (d *dataset) sampleReader(t *testing.T, s *Source, rnd *rand.Rand) string {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+rnd.IntN(4000))*time.Millisecond)
+	defer cancel()
+	if rnd.IntN(3) == 0 {
+		defer time.AfterFunc(time.Duration(rnd.IntN(30))*time.Millisecond, cancel).Stop()
+	}
+	samples := make([]uint64, 1+rnd.IntN(4))
+	for i := range samples {
+		samples[i] = 10 + rnd.Uint64N(6)
+	}
+	chunks := d.ranges(t, samples)
+	body, err := s.Read(ctx, shuffle.Cursor{}, chunks)
+	if err != nil {
+		return readEnd(ctx, t, err)
+	}
+	defer body.Close()
+	time.Sleep(time.Duration(rnd.IntN(30)) * time.Millisecond) // a slow client
+	if err := d.check(chunks, body); err != nil {
+		t.Error(err)
+	}
+	return "bytes"
+}
