@@ -212,3 +212,65 @@ func TestTakes(t *testing.T) {
 	}
 	s.Close()
 }
+
+// A peer may ask for samples and for whole chunks; any other range has no sum, so it is refused.
+func TestResolve_FindsTheSumOfEachRange(t *testing.T) {
+	d := newDataset(t, 335, []int{3000, 0, 900, 3000}, 4, 1<<20)
+	p := newPath(t, Config{Budget: bud(1 << 20)})
+	s := p.Open(d.index, d.store, "set/")
+	table, err := d.index.Table(t.Context(), 0)
+	must(t, err)
+	length := uint32(d.index.Chunk(0).Length)
+	sums := map[chunkindex.Range]uint32{{Length: length}: d.index.Chunk(0).CRC32C}
+	for i, offset := range table.Offset {
+		sums[chunkindex.Range{Offset: offset, Length: table.Length[i]}] = table.CRC32C[i]
+	}
+	for r, want := range sums {
+		b := &batch{chunks: []chunkindex.ChunkRanges{{Ranges: []chunkindex.Range{r}}}}
+		if err := s.resolve(t.Context(), b); err != nil || b.chunks[0].Ranges[0].CRC32C != want {
+			t.Errorf("%d bytes at %d: got sum %x, %v, want %x", r.Length, r.Offset, b.chunks[0].Ranges[0].CRC32C, err, want)
+		}
+	}
+	last := table.Offset[3]
+	for _, r := range []chunkindex.Range{
+		{Offset: table.Offset[0], Length: table.Length[0] - 1}, {Offset: table.Offset[2] + 1, Length: 1}, {Offset: last + 1, Length: 1}, {Length: length - 1},
+		{Offset: 1, Length: length - 1},
+	} {
+		b := &batch{chunks: []chunkindex.ChunkRanges{{Ranges: []chunkindex.Range{r}}}}
+		if err := s.resolve(t.Context(), b); !errors.Is(err, peer.ErrMismatch) {
+			t.Errorf("%d bytes at %d: got %v, want %v", r.Length, r.Offset, err, peer.ErrMismatch)
+		}
+	}
+}
+
+// A peer is asked for samples that have bytes, and the run finds these and no others.
+func TestReadAhead_FindsWhatWasSent(t *testing.T) {
+	d := newDatasetOf(t, tars, 336, []int{3000, 900, 3000, 900}, 2, 1<<20)
+	peers := &scripted{dataset: d, answers: map[string]answerScript{"a": sends}}
+	p := newPath(t, Config{Budget: bud(1 << 20), Peers: peers, NoPrefetch: true})
+	s := p.Open(d.index, d.store, "set/")
+	s.Share("set")
+	far := s.farOf(t.Context(), []uint64{3, 0, 2})
+	if len(far.chunks) != 2 || far.origin != ofRun || far.bytes != int64(far.chunks[0].Ranges[0].Length)+bytesOf(far.chunks[1]) {
+		t.Fatalf("got %+v, want one sample of the first chunk and two of the second", far)
+	}
+	g, err := s.gather(t.Context(), &batch{tries: true}, far, nil)
+	must(t, err)
+	defer g.close()
+	for sample, want := range []bool{true, false, true, true} {
+		chunk := d.index.ChunkOf(uint64(sample))
+		table, err := d.index.Table(t.Context(), chunk)
+		must(t, err)
+		i := uint64(sample) - d.index.Chunk(chunk).First
+		r := chunkindex.Range{Offset: table.Offset[i], Length: table.Length[i]}
+		if got := g.find(chunk, r); (got != nil) != want || want && string(got) != string(d.want(chunk, r)) {
+			t.Errorf("sample %d: got %d bytes, want it sent: %v", sample, len(got), want)
+		}
+	}
+	if g.find(1<<20, chunkindex.Range{}) != nil {
+		t.Error("got a sample of a chunk that was not asked for")
+	}
+	if got := s.farOf(t.Context(), nil); len(got.chunks) != 0 {
+		t.Errorf("got %+v for no samples, want nothing", got)
+	}
+}
