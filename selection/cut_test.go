@@ -1,10 +1,12 @@
 package selection
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -180,6 +182,47 @@ func TestCutRefuses(t *testing.T) {
 		t.Errorf("more names than are hashed: got %v, want ErrInvalid", err)
 	}
 }
+
+// A chunk of which all or none is left needs no bitmap, and there is none of a chunk that the dataset has not.
+func TestCut_Bitmap(t *testing.T) {
+	d := testDataset(7, 9, 16)
+	c, err := NewCut(t.Context(), d, d.First(), nil, []Step{{Places: []Places{{0, 6}, {16, 17}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for chunk, want := range [][]byte{{0x7f}, {0, 0}, {3, 0}} {
+		if got, err := c.Bitmap(t.Context(), chunk); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("chunk %d: got %x, %v, want %x", chunk, got, err, want)
+		}
+	}
+	if got, want := c.Bytes(), int64(8<<10+16*4+2); got != want {
+		t.Errorf("got %d bytes of memory, want %d: the bitmap of one chunk", got, want)
+	}
+	for runs, want := range map[int]int64{-1: 2 * 5, 0: 0, 1: 2 * 4, 9: 2 * 5} {
+		if got := CutBytes(d.First(), runs); got != 8<<10+16*4+want {
+			t.Errorf("a cut of %d runs: got %d bytes at most, want %d", runs, got, 8<<10+16*4+want)
+		}
+	}
+	for _, chunk := range []int{-1, 3} {
+		if _, err := c.Bitmap(t.Context(), chunk); err == nil || err.Error() != fmt.Sprintf("cut: chunk %d of 3", chunk) {
+			t.Errorf("chunk %d: got %v, want a refusal", chunk, err)
+		}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.Bitmap(ended, 0); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+	if _, err := NewCut(t.Context(), d, d.First(), unreadable{}, []Step{{Places: []Places{{0, 6}}}}); !errors.Is(err, errStore) || !strings.HasPrefix(err.Error(), "cut: chunk 0: ") {
+		t.Errorf("a base that cannot be read: got %v, want %v", err, errStore)
+	}
+}
+
+// unreadable is a subset whose bitmaps cannot be read.
+type unreadable struct{}
+
+func (unreadable) Bitmap(context.Context, int) ([]byte, error) { return nil, errStore }
 
 func BenchmarkCut(b *testing.B) {
 	d := testDataset(1000, 1000, 1000, 1000)
