@@ -75,24 +75,42 @@ func (p *Path) sharedAs(name, generation string) *Source {
 const spread = 1.07
 
 // owners remembers who owns the chunks of one dataset in one view: to ask for it anew takes a hash
-// for each member.
+// for each member. Its pages are made when they are first used, since that may be under locks: all of them take 8 bytes
+// for each chunk.
 type owners struct {
 	view  uint64
-	of    []atomic.Pointer[string] // of each chunk: its owner, "" for this gateway; nil: not asked for yet
-	names sync.Map                 // of members, each to the one copy of it in memory
-	held  int64                    // bytes of memory that the chunks take that are to be held here
+	pages []atomic.Pointer[ownersPage]
+	names sync.Map // of members, each to the one copy of it in memory
+	held  int64    // bytes of memory that the chunks take that are to be held here
+}
+
+// ownersPage has the owners of consecutive chunks, "" for this gateway; nil: not asked for yet.
+type ownersPage [1024]atomic.Pointer[string]
+
+func newOwners(view uint64, chunks int, held int64) *owners {
+	return &owners{view: view, pages: make([]atomic.Pointer[ownersPage], (chunks+len(ownersPage{})-1)/len(ownersPage{})), held: held}
+}
+
+// of returns where the owner of a chunk is.
+func (o *owners) of(chunk int) *atomic.Pointer[string] {
+	p := &o.pages[chunk/len(ownersPage{})]
+	if p.Load() == nil {
+		p.CompareAndSwap(nil, new(ownersPage))
+	}
+	return &p.Load()[chunk%len(ownersPage{})]
 }
 
 // owner returns the member that is to hold a chunk, "" if that is this gateway. It takes no lock but for the first answer
 // about a chunk in a view.
 func (s *Source) owner(chunk int) string {
 	o := s.ownersNow()
-	if member := o.of[chunk].Load(); member != nil {
+	of := o.of(chunk)
+	if member := of.Load(); member != nil {
 		return *member
 	}
 	member := s.path.cfg.Peers.Owner(s.peerChunk(chunk))
 	name, _ := o.names.LoadOrStore(member, &member)
-	o.of[chunk].Store(name.(*string))
+	of.Store(name.(*string))
 	return member
 }
 
@@ -105,7 +123,7 @@ func (s *Source) ownersNow() *owners {
 			return is
 		}
 		held := float64(s.cost) * peers.Share(s.index.Generation()) * spread
-		fresh := &owners{view: view, of: make([]atomic.Pointer[string], s.index.Chunks()), held: min(int64(held), s.cost)}
+		fresh := newOwners(view, s.index.Chunks(), min(int64(held), s.cost))
 		if s.owners.CompareAndSwap(is, fresh) {
 			return fresh
 		}

@@ -2,6 +2,8 @@ package datapath
 
 import (
 	"fmt"
+	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,6 +42,27 @@ func TestOwnersAreThoseOfTheView(t *testing.T) {
 			t.Errorf("got %d bytes in use, want none", used)
 		}
 	})
+}
+
+// TestOwners_FirstQuestionInAViewMakesOnePage: the first question about a dataset in a new view comes under locks, so it makes a small
+// part of the memory for a million owners. Each chunk has a place of its own.
+func TestOwners_FirstQuestionInAViewMakesOnePage(t *testing.T) {
+	const chunks = 1_000_001
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	o := newOwners(1, chunks, 0)
+	last := o.of(chunks - 1)
+	runtime.ReadMemStats(&after)
+	if got, most := after.TotalAlloc-before.TotalAlloc, uint64(64<<10); got > most {
+		t.Errorf("got %d bytes allocated for the owner of one chunk of %d, want %d at most", got, chunks, most)
+	}
+	places := map[*atomic.Pointer[string]]bool{last: true}
+	for chunk := range 3000 {
+		places[o.of(chunk)] = true
+	}
+	if got := len(places); got != 3001 || o.of(chunks-1) != last {
+		t.Errorf("got %d places for 3001 chunks, want as many, and the same ones each time", got)
+	}
 }
 
 // What a run brings is dealt to its rank once, and remembered until the rank has read it.
