@@ -32,13 +32,13 @@ func TestReaderThatHasGoneIsForgotten(t *testing.T) {
 		plan := d.plan(t, shuffle.None, 0)
 		read(shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), End: 1, BatchSize: 1}, 0)
 		p.cache.Reclaim(p.budget.Total(), chunkcache.Soon)
-		if !s.resident(0) {
+		if !s.chunks.Resident(0) {
 			t.Error("a chunk went that its reader comes for again")
 		}
 		time.Sleep(31 * time.Second) // the bubble's clock: longer than one who asked once is waited for
 		read(shuffle.Cursor{}, 395)
 		p.cache.Reclaim(p.budget.Total(), chunkcache.Soon)
-		if s.resident(0) {
+		if s.chunks.Resident(0) {
 			t.Error("a chunk stayed whose reader has gone")
 		}
 		if got := slices.Collect(p.readers.Missing()); len(got) != 0 {

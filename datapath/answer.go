@@ -178,7 +178,7 @@ func (p *Path) Held() []peer.Chunk {
 	p.mu.Unlock()
 	var all []held
 	for s, chunk := range p.inMemory() {
-		if shared[s] && s.resident(chunk) {
+		if shared[s] && s.chunks.Resident(chunk) {
 			all = append(all, held{s.peerChunk(chunk), p.readers.Due(s, chunk)})
 		}
 	}

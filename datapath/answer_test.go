@@ -155,8 +155,8 @@ func TestWhoDoesNotOwnAChunkAnswersFromTheStore(t *testing.T) {
 		must(t, err)
 		must(t, d.check(chunks, body))
 		body.Close()
-		if got := m.path.Stats(); got.StoreBytes >= uint64(d.index.Chunk(0).Length) || got.PeerReads != 0 || m.source.resident(0) {
-			t.Errorf("got %d bytes from the store, %d questions, kept: %v; want less than the chunk, none, no", got.StoreBytes, got.PeerReads, m.source.resident(0))
+		if got := m.path.Stats(); got.StoreBytes >= uint64(d.index.Chunk(0).Length) || got.PeerReads != 0 || m.source.chunks.Resident(0) {
+			t.Errorf("got %d bytes from the store, %d questions, kept: %v; want less than the chunk, none, no", got.StoreBytes, got.PeerReads, m.source.chunks.Resident(0))
 		}
 		q := d.wants(chunks)
 		q.Chunks[0].Ranges[1].Length--
@@ -196,13 +196,13 @@ func TestWhatIsCachedIsSent(t *testing.T) {
 		synctest.Wait()
 		must(t, ask())
 		m.path.cache.Drop()
-		if m.source.resident(2) || !m.source.isOnDisk(2) {
-			t.Fatalf("in memory: %v, on disk: %v; want no, yes", m.source.resident(2), m.source.isOnDisk(2))
+		if m.source.chunks.Resident(2) || !m.source.isOnDisk(2) {
+			t.Fatalf("in memory: %v, on disk: %v; want no, yes", m.source.chunks.Resident(2), m.source.isOnDisk(2))
 		}
 		before := m.path.Stats().StoreReads
 		must(t, ask())
-		if got := m.path.Stats(); got.StoreReads != before || m.source.resident(2) {
-			t.Errorf("got %d more reads of the store, and in memory: %v; want 0 and no", got.StoreReads-before, m.source.resident(2))
+		if got := m.path.Stats(); got.StoreReads != before || m.source.chunks.Resident(2) {
+			t.Errorf("got %d more reads of the store, and in memory: %v; want 0 and no", got.StoreReads-before, m.source.chunks.Resident(2))
 		}
 	})
 }

@@ -144,7 +144,7 @@ const (
 // whereIs returns where a chunk is now. It asks the disk only for what is not in memory.
 func (s *Source) whereIs(chunk int) nearest {
 	switch {
-	case s.resident(chunk):
+	case s.chunks.Resident(chunk):
 		return inMemory
 	case s.chunks.Contains(chunk):
 		return coming
@@ -154,9 +154,16 @@ func (s *Source) whereIs(chunk int) nearest {
 	return notHere
 }
 
-// resident reports whether a chunk is in memory, also where another data set or generation brought it.
-func (s *Source) resident(chunk int) bool {
-	return s.chunks.Resident(chunk) || s.number == 0 && s.path.cache.Resident(s.chunks, chunk)
+// hidden reports whether a chunk that the table of chunks does not find may be there all the same: another dataset or
+// generation has brought it, or brings it. Cache.Find lets the table find it, under the cache's lock.
+func (s *Source) hidden(chunk int) bool { return s.number == 0 && !s.chunks.Contains(chunk) }
+
+// finds reports whether a chunk is in memory, or on its way there, whoever has brought it.
+func (s *Source) finds(chunk int) bool {
+	if s.hidden(chunk) {
+		s.path.cache.Find(s.chunks, chunk)
+	}
+	return s.chunks.Contains(chunk)
 }
 
 func (s *Source) key(chunk int) key {
@@ -170,8 +177,8 @@ func (s *Source) Chunks() int { return s.index.Chunks() }
 // Cost returns the bytes of memory that a chunk takes.
 func (s *Source) Cost(chunk int) int64 { return chunkcache.Cost(s.index.Chunk(chunk).Length) }
 
-// Resident reports whether a chunk is in memory, or on its way there.
-func (s *Source) Resident(chunk int) bool { return s.resident(chunk) || s.chunks.Contains(chunk) }
+// Resident reports whether a chunk is in memory, or on its way there, as far as the table of chunks knows. It takes no lock.
+func (s *Source) Resident(chunk int) bool { return s.chunks.Contains(chunk) }
 
 // objects returns of how many objects, or ranges of one, a chunk is: so many reads bring it as a whole, but for ranges that lie so close
 // that one read brings them.

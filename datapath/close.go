@@ -138,7 +138,7 @@ func (s *Source) takeOver(chunks map[key]bool, files map[diskcache.Key]bool, onD
 	}
 	for i := range s.index.Chunks() {
 		if chunks[s.key(i)] {
-			s.path.cache.Resident(s.chunks, i)
+			s.path.cache.Find(s.chunks, i)
 		}
 		if onDisk && files[s.diskKey(i)] {
 			s.path.disk.cache.Adopt(s.diskKey(i), s.ref(i))

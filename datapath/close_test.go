@@ -168,7 +168,7 @@ func TestClosedGenerationLeavesItsChunksToTheNextOne(t *testing.T) {
 		before.over()
 		got := map[string]int{}
 		for i := range grown.index.Chunks() {
-			if after.resident(i) {
+			if after.chunks.Resident(i) {
 				got["in memory"]++
 			}
 			if disk.Disown(after.diskKey(i), after.ref(i)) {

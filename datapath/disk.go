@@ -90,7 +90,7 @@ func (p *Path) untilRead(ref uint64) time.Duration {
 		return diskcache.Never
 	}
 	defer s.leave()
-	t := p.readers.Distance(s, chunk, s.resident(chunk))
+	t := p.readers.Distance(s, chunk, s.chunks.Resident(chunk))
 	if t == lookahead.Never {
 		return diskcache.Never
 	}

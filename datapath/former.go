@@ -99,7 +99,7 @@ func (p *Path) Pull(ctx context.Context, member string, held peer.Held) {
 	defer w.running.Wait()
 	for _, n := range held.Chunks {
 		chunk := int(n)
-		if chunk >= s.index.Chunks() || s.Resident(chunk) || s.isOnDisk(chunk) {
+		if chunk >= s.index.Chunks() || s.finds(chunk) || s.isOnDisk(chunk) {
 			continue
 		}
 		if p.gate.enterWarm(ctx) != nil {

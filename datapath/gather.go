@@ -326,7 +326,7 @@ func (t tally) tiers(total int64, wait time.Duration) []chunkindex.TierTime {
 func (s *Source) missing(b *batch, which []int) (n tally) {
 	for _, i := range which {
 		switch c := b.chunks[i]; {
-		case s.resident(c.Chunk):
+		case s.chunks.Resident(c.Chunk):
 		case s.path.disk.answers(s, c.Chunk):
 			n.disk += bytesOf(c)
 		default:

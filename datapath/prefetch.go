@@ -90,7 +90,8 @@ func (p *Path) prefetch(ctx context.Context, now time.Time, started *sync.WaitGr
 // fetch starts a read of what one reader needs, if there are memory and a place for the read. It reports
 // whether to look for the next need, and sets full if the store's gate has no place.
 func (p *Path) fetch(ctx context.Context, n lookahead.Need, now time.Time, started *sync.WaitGroup, full *bool) (goesOn bool) {
-	if !p.brings(n, now) {
+	s := n.Dataset.(*Source)
+	if s.finds(n.Chunk) || !p.brings(n, now) {
 		return true
 	}
 	p.short.Store(true) // before memory is looked at: what is freed from here on makes Run look again
@@ -98,7 +99,7 @@ func (p *Path) fetch(ctx context.Context, n lookahead.Need, now time.Time, start
 		return false
 	}
 	gate, group := p.gate, []lookahead.Need{n}
-	if p.disk.answers(n.Dataset.(*Source), n.Chunk) {
+	if p.disk.answers(s, n.Chunk) {
 		gate = &p.disk.gate
 	} else {
 		group = p.together(n, now)
@@ -160,7 +161,7 @@ func (p *Path) together(n lookahead.Need, now time.Time) []lookahead.Need {
 	group, chunks := []lookahead.Need{n}, []int{n.Chunk}
 	for {
 		next := lookahead.Need{Dataset: s, Chunk: n.Chunk + len(group)}
-		if next.Chunk == s.Chunks() || s.Resident(next.Chunk) {
+		if next.Chunk == s.Chunks() || s.finds(next.Chunk) {
 			return group
 		}
 		coming := p.readers.Coming(s, next.Chunk)

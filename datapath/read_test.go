@@ -184,7 +184,7 @@ func TestADataSetThatGrewStartsWarm(t *testing.T) {
 			t.Errorf("proved %v: got %d store reads and %d misses for what is in memory, want some only where nothing is proved",
 				proved, after.StoreReads-before.StoreReads, after.Misses-before.Misses)
 		}
-		if !grown.resident(0) {
+		if !grown.chunks.Resident(0) {
 			t.Error("the chunks that were read are not found")
 		}
 	}

@@ -162,10 +162,14 @@ const (
 // newBatch adds a request up and refuses what the index does not hold or the budget never could.
 func (s *Source) newBatch(chunks []chunkindex.ChunkRanges) (*batch, error) {
 	b := &batch{chunks: slices.Clone(chunks)}
+	var hidden []int
 	slices.SortFunc(b.chunks, func(x, y chunkindex.ChunkRanges) int { return x.Chunk - y.Chunk })
 	for _, c := range b.chunks {
 		if c.Chunk < 0 || c.Chunk >= s.index.Chunks() {
 			return nil, fmt.Errorf("read chunk %d of %d: no such chunk", c.Chunk, s.index.Chunks())
+		}
+		if s.hidden(c.Chunk) {
+			hidden = append(hidden, c.Chunk)
 		}
 		length := s.index.Chunk(c.Chunk).Length
 		for _, r := range c.Ranges {
@@ -175,6 +179,9 @@ func (s *Source) newBatch(chunks []chunkindex.ChunkRanges) (*batch, error) {
 			b.bytes += int64(r.Length)
 			b.segments = max(b.segments, r.Seq+1)
 		}
+	}
+	if len(hidden) > 0 {
+		s.path.cache.Find(s.chunks, hidden...) // at once: whatever the batch asks later takes no lock
 	}
 	return b, s.path.couldHold(b.bytes)
 }

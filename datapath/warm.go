@@ -104,7 +104,7 @@ type warming struct {
 func (w *warming) begin(ctx, until context.Context, chunk int) bool {
 	s := w.source
 	cost := s.Cost(chunk)
-	if s.Resident(chunk) || cost > w.room && s.isOnDisk(chunk) {
+	if s.finds(chunk) || cost > w.room && s.isOnDisk(chunk) {
 		return true
 	}
 	if w.failed.Load() != nil || until.Err() != nil || s.path.gate.enterWarm(until) != nil {

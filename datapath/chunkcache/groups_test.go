@@ -191,7 +191,7 @@ func TestLoad_LeftBehindKeepsItsChunk(t *testing.T) {
 			t.Errorf("got chunk 1 there %v, chunk 2 %v, %d names and %d idle bytes; want the first one idle", resident(c, 1), resident(c, 2), len(c.Names()), c.Idle())
 		}
 		other := NewTable(2, Dataset[int]{Chunk: func(k int) Chunk[int] { return Chunk[int]{Key: k, Size: 100} }})
-		if !c.Resident(other, 1) || c.Resident(other, 0) {
+		if c.Find(other, 0, 1); !other.Resident(1) || other.Contains(0) {
 			t.Error("got another table without the chunk of the same key")
 		}
 	})
@@ -232,7 +232,7 @@ func TestLease_TakesWhatIsInMemory(t *testing.T) {
 		r, leave, got := startBoth(t, c)
 		defer leave()
 		r.fills[1].Publish()
-		if _, ok := c.Lease(table, 2, true, own); ok || c.Resident(table, 2) {
+		if _, ok := c.Lease(table, 2, true, own); ok || table.Resident(2) {
 			t.Error("got a lease of a chunk that is on its way")
 		}
 		before := c.Stats()

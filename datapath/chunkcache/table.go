@@ -190,12 +190,13 @@ func (c *Cache[K]) Names() []Name {
 	return names
 }
 
-// Resident reports whether a chunk of a table is in memory, or one that another table has brought equals it.
-func (c *Cache[K]) Resident(t *Table[K], chunk int) bool {
+// Find lets a table find those of some chunks that other tables have brought, or bring.
+func (c *Cache[K]) Find(t *Table[K], chunks ...int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e, _ := c.find(t, chunk)
-	return e != nil && e.resident()
+	for _, chunk := range chunks {
+		c.find(t, chunk)
+	}
 }
 
 // Lease leases n chunks of a table, of which chunk names each by its number, if all are in memory. They count as hits

@@ -112,7 +112,7 @@ func TestChunksOfOneKeyAreOne(t *testing.T) {
 	if grown.Contains(2) {
 		t.Error("a table finds a chunk that nobody has asked it for")
 	}
-	if !c.Resident(grown, 2) || !grown.Resident(2) || c.Resident(grown, 0) {
+	if c.Find(grown, 0, 2); !grown.Resident(2) || grown.Contains(0) {
 		t.Error("a chunk that another table brought is not taken over, or one that nobody brought is")
 	}
 	get(grown, 1).Close()

@@ -40,7 +40,7 @@ PLANTS = [
     (
         "datapath counts a chunk that is in memory for its next use as needed at once",
         "./datapath TestChunkInMemoryIsReadAfterItsNextUse",
-        [("datapath/disk.go", "p.readers.Distance(s, chunk, s.resident(chunk))", "p.readers.Distance(s, chunk, false)")],
+        [("datapath/disk.go", "p.readers.Distance(s, chunk, s.chunks.Resident(chunk))", "p.readers.Distance(s, chunk, false)")],
     ),
     (
         "datapath takes a chunk from disk without its SHA-256",
