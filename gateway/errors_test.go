@@ -295,6 +295,20 @@ func TestDeadline(t *testing.T) {
 	checkProblem(t, r.do("GET", "/epoch/0/batch/0", "Millrace-Deadline-Ms: 5"), 504, "store_timeout", true)
 }
 
+// The deadline holds for a request that waits for its generation to be opened, too.
+func TestDeadline_EndsWaitForGeneration(t *testing.T) {
+	opening := make(chan struct{})
+	r := newRig(t, 20, 800, func(c *gateway.Config) {
+		c.Open = func(context.Context, string, string) (gateway.Dataset, error) {
+			<-opening
+			return gateway.Dataset{}, objstore.ErrNotFound
+		}
+	})
+	defer close(opening)
+	generation := strings.Repeat("0", 64)
+	checkProblem(t, r.do("GET", "/v1/datasets/photos/epochs/0/batches/0?generation="+generation, "Millrace-Deadline-Ms: 5"), 504, "store_timeout", true)
+}
+
 func TestDraining(t *testing.T) {
 	r := newRig(t, 20, 800, func(c *gateway.Config) { c.LameDuck = time.Nanosecond })
 	r.do("GET", "/readyz")

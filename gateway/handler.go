@@ -117,15 +117,15 @@ func (g *Gateway) guard(ctx context.Context, x *exchange) (abort bool, cause err
 		abort, cause = x.w.Wrote, fmt.Errorf("panic: %v", v)
 	}()
 	limit, err := g.admit(x)
-	if err == nil {
-		err = g.authorize(x)
-	}
 	if err != nil {
 		return false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	x.r = x.r.WithContext(ctx)
+	if err = g.authorize(x); err != nil { // which may open a generation, and wait for its store
+		return false, err
+	}
 	err = x.route.handler(x)
 	return err != nil && x.w.Wrote, err
 }
