@@ -77,9 +77,11 @@ type BuildReport struct {
 	HiddenExample  string `json:"hidden_example,omitempty"`  // one of them
 	HadHidden      int    `json:"had_hidden"`                // those of them that are samples, or shards, of the index that was there
 	HadExample     string `json:"had_hidden_example,omitempty"`
-	Members        int64  `json:"hidden_members"`      // hidden members of the archives that this run read: no part of any sample
-	Unmatched      int    `json:"unmatched,omitempty"` // objects that Match leaves out, hidden ones not counted
-	Empty          int    `json:"empty_shards"`        // shards without a byte, as an upload that failed leaves them
+	Members        int64  `json:"hidden_members"`         // hidden members of the archives that this run read: no part of any sample
+	Outside        uint64 `json:"names_outside"`          // samples of the shards that this run read whose names lead out of a directory, as format.Outside has it
+	OutsideExample string `json:"name_outside,omitempty"` // one of these names
+	Unmatched      int    `json:"unmatched,omitempty"`    // objects that Match leaves out, hidden ones not counted
+	Empty          int    `json:"empty_shards"`           // shards without a byte, as an upload that failed leaves them
 	Shards         int    `json:"shards"`
 	Chunks         int    `json:"chunks"`
 	Samples        uint64 `json:"samples"`

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"hash"
 	"hash/crc32"
+	"slices"
+	"strings"
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/chunkindex/format"
@@ -42,6 +44,11 @@ type cutter struct {
 	codec     codec.Codec
 	frames    format.Frames
 	emit      func(*chunkRecord) error
+
+	outside struct { // samples with a part whose name leads out of a directory
+		count   uint64
+		example string
+	}
 
 	object int    // the shard at hand, by its place in the run
 	base   int64  // where that shard begins in the run
@@ -317,9 +324,27 @@ func (c *cutter) End(s *format.Sample) error {
 		c.take()
 	}
 	c.sample.state = ended
+	c.checkNames(s.Parts)
 	c.open.add(&c.sample, s.Parts, Extent{Shard: c.object, Offset: c.sample.start - c.base, Length: end - c.sample.start})
 	c.forget(c.sample.start) // where the next sample may begin, if it shares bytes
 	return nil
+}
+
+// checkNames counts the sample if the name of a part, as a tar of it has it, leads out of a directory.
+func (c *cutter) checkNames(parts []format.Part) {
+	name := c.sample.key
+	if !format.Outside(name) {
+		at := slices.IndexFunc(parts, func(p format.Part) bool {
+			return strings.Contains(p.Ext, "/") && format.Outside(c.sample.key+"."+p.Ext)
+		})
+		if at < 0 {
+			return
+		}
+		name += "." + parts[at].Ext
+	}
+	if c.outside.count++; c.outside.count == 1 {
+		c.outside.example = name
+	}
 }
 
 // forget drops the frames before an offset, but keeps those of the first and the last byte of the open chunk, of the

@@ -72,8 +72,19 @@ func (b *builder) scan(ctx context.Context, i int, w *scanWriter) error {
 		return err
 	}
 	b.scans[i] = s
+	b.countOutside(cut)
 	b.step(Progress{Shards: u.to - u.from, Samples: s.sum.samples})
 	return b.keep(ctx, u, s)
+}
+
+// countOutside adds what a cutter has counted to the report, whose example does not depend on which unit ends first.
+func (b *builder) countOutside(cut *cutter) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n := cut.outside; n.count > 0 && (b.report.Outside == 0 || n.example < b.report.OutsideExample) {
+		b.report.OutsideExample = n.example
+	}
+	b.report.Outside += cut.outside.count
 }
 
 func (b *builder) readShard(ctx context.Context, i int, cut *cutter) error {

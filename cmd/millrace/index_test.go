@@ -1,7 +1,12 @@
 package main
 
 import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
 	"encoding/json"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -247,5 +252,38 @@ func TestIndex_AsksAboutJSONOfManySamples(t *testing.T) {
 	}
 	if o := ok(t, "index", dir, "--match", "*.json", "--format", "files"); !strings.Contains(o.stdout, "1 sample ") || strings.Contains(o.stdout+o.stderr, "pack") {
 		t.Errorf("one sample: got %s%s", o.stdout, o.stderr)
+	}
+}
+
+// TestIndex_WarnsOfNamesOutside a directory: members of tar and zip archives, of which batches have the names as they are.
+func TestIndex_WarnsOfNamesOutside(t *testing.T) {
+	var inTar, inZip bytes.Buffer
+	archive, zipped := tar.NewWriter(&inTar), zip.NewWriter(&inZip)
+	for _, name := range []string{"../../x.txt", "/etc/y.txt", "a/../z.txt", "a..b/fine.txt"} {
+		if err := archive.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: 1}); err != nil {
+			t.Fatal(err)
+		}
+		to, err := zipped.Create(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range []io.Writer{archive, to} {
+			if _, err := w.Write([]byte("x")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := errors.Join(archive.Close(), zipped.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for name, body := range map[string]string{"a.tar": inTar.String(), "a.zip": inZip.String()} {
+		dir := write(t, map[string]string{name: body})
+		if o := ok(t, "index", dir, "--json"); !strings.Contains(o.stdout, `"names_outside": 3`) || !strings.Contains(o.stdout, `"name_outside": "../../x"`) ||
+			!strings.Contains(o.stderr, "3 samples have names that are absolute or contain '..', such as ../../x: ") {
+			t.Errorf("%s: got %s%s", name, o.stdout, o.stderr)
+		}
+	}
+	if o := ok(t, "index", write(t, map[string]string{"a..b.jpg": "x"})); strings.Contains(o.stderr, "absolute") {
+		t.Errorf("a safe name: got %s", o.stderr)
 	}
 }

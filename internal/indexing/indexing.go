@@ -106,6 +106,10 @@ func warnings(l location.Location, r chunkindex.BuildReport, uneven string) (lin
 		say("%s: passed over %s, such as %s, that lead out of the directory, to a directory or nowhere%s",
 			l, cli.Count(r.Links, "link", "links"), cli.Printable(r.Link), cure)
 	}
+	if r.Outside > 0 {
+		say("%s: %s names that are absolute or contain '..', such as %s: batches pass them on as they are stored, so extract them only with a filter, such as tarfile's filter='data'",
+			l, cli.Count(r.Outside, "sample has", "samples have"), cli.Printable(r.OutsideExample))
+	}
 	if r.ClassFolders > 0 && l.Bucket == "" && l.Index == nil {
 		say("%s: %s of pictures: torchvision's ImageFolder takes .millrace for one more class, and fails: remove %s and index again, which puts the index elsewhere",
 			l, cli.Count(r.ClassFolders, "folder", "folders"), filepath.Join(l.Dir, ".millrace"))
