@@ -100,6 +100,28 @@ func TestReaders_AnnounceWhereAReaderStands(t *testing.T) {
 	if r.Announce(d, at(p, 0, 0, 10), begin()); len(r.all) != 1 || r.all[0].state != served {
 		t.Errorf("got %d readers, want the one that reads", len(r.all))
 	}
+	if r.Announce(d, at(p, 0, 2000, 10), begin()); len(r.all) != 2 || !r.Expected(d, 203) {
+		t.Errorf("got %d readers, want one more where another is announced", len(r.all))
+	}
+}
+
+// A reader of another gateway stands where it was heard of last, and stays as long as it is heard of.
+func TestReaders_FollowWhatTheyHear(t *testing.T) {
+	d := newData(400, 10)
+	r := newReaders(t, Config{Budget: 1000})
+	p := d.plan(t, shuffle.None, 0, 0)
+	now := begin()
+	for batch := range uint64(60) {
+		now = now.Add(time.Second)
+		r.Heard(d, at(p, 0, 10*batch, 10), time.Second, now)
+		r.Forget(now)
+		if here, passed := r.Expected(d, int(batch)+3), r.Expected(d, max(int(batch)-5, 0)); batch > 5 && (!here || passed) {
+			t.Fatalf("heard of at chunk %d: got chunk %d expected: %v, and %d: %v", batch, batch+3, here, batch-5, passed)
+		}
+	}
+	if len(r.all) != 1 || len(r.List(now)) != 0 {
+		t.Errorf("got %d readers and %d ranks listed, want one that is not listed", len(r.all), len(r.List(now)))
+	}
 }
 
 // Whoever was silent for longest makes room for a new reader, of those who may.
@@ -112,8 +134,8 @@ func TestReaders_TheLongestSilentMakesRoom(t *testing.T) {
 			plans = append(plans, at(d.plan(t, shuffle.Window, 2, seed), 0, 0, 1))
 		}
 		now := begin()
-		for i := range 3 {
-			r.Announce(d, plans[(oldest+i)%3], now)
+		for i := range 4 { // the first one once more
+			r.Announce(d, plans[(oldest+2+i)%3], now)
 			now = now.Add(time.Second)
 		}
 		if !r.read(d, plans[3], now).First {
