@@ -126,6 +126,13 @@ func TestEveryRequestMayFail(t *testing.T) {
 				return "", err
 			}
 			defer x.Close()
+			if err := x.Fetch(ctx, []uint64{0, x.Samples() / 2, x.Samples() - 1}); err != nil {
+				return "", err
+			}
+			n := uint64(0)
+			if err := x.Keys(ctx, x.Chunks()-1, func(sample uint64, _ []byte) { n = sample }); err != nil || n != x.Samples()-1 {
+				return "", cmpOr(err, fmt.Errorf("the last key is that of sample %d", n))
+			}
 			return summary(ctx, x)
 		}},
 		"watch": {old, false, func(ctx context.Context, _ *testing.T, store *memstore.Store) (string, error) {
