@@ -1,7 +1,9 @@
 package chunkcache
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -11,14 +13,29 @@ import (
 // to unmap takes the lock that all of the process's page faults take, and a hole for each slot would
 // be a mapping for each slot, of which the kernel allows 65,530.
 type arena struct {
-	region int64 // length of a mapping
+	length int64 // of a mapping
 
-	mu    sync.Mutex // guards what follows
-	all   [][]byte   // the mappings
-	left  []byte     // of the last one
-	empty map[int64][][]byte
-	used  int // slots that are not empty
+	mu      sync.Mutex // guards what follows
+	regions []*region
+	used    int // slots that are not empty
 }
+
+// region is one mapping. Its free spans serve slots of any class: some systems count address space.
+type region struct {
+	bytes []byte
+	free  []span // by address, without neighbours
+}
+
+// span is a part of a region.
+type span struct{ from, to int64 }
+
+// piece is the address space of a slot.
+type piece struct {
+	region *region
+	span
+}
+
+func (p piece) bytes() []byte { return p.region.bytes[p.from:p.to:p.to] }
 
 // regionSize is the length of a mapping: large, so that there are few, and small against the memory of
 // a machine, since some systems count address space.
@@ -26,47 +43,74 @@ const regionSize = 256 << 20
 
 // newArena returns an arena for a budget of so many bytes.
 func newArena(total int64) *arena {
-	return &arena{region: classOf(min(max(total, heapClass+1), regionSize)), empty: map[int64][][]byte{}}
+	return &arena{length: classOf(min(max(total, heapClass+1), regionSize))}
 }
 
 // cut returns the address space of a slot of a class. Unless it is sparse its memory is populated, so that no read or fill
 // stops at a page fault, where the kernel can do that.
-func (a *arena) cut(class int64, sparse bool) ([]byte, error) {
-	b, err := a.take(class)
+func (a *arena) cut(class int64, sparse bool) (piece, error) {
+	p, err := a.take(class)
 	if err == nil && !sparse {
-		populate(b)
+		populate(p.bytes())
 	}
-	return b, err
+	return p, err
 }
 
-func (a *arena) take(class int64) ([]byte, error) {
+func (a *arena) take(class int64) (piece, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if list := a.empty[class]; len(list) > 0 {
-		a.empty[class] = list[:len(list)-1]
-		a.used++
-		return list[len(list)-1], nil
-	}
-	if int64(len(a.left)) < class {
-		b, err := mapRegion(int(max(class, a.region)))
-		if err != nil {
-			return nil, fmt.Errorf("map %d bytes: %w", max(class, a.region), err)
+	for _, r := range a.regions {
+		if s, ok := r.take(class); ok {
+			a.used++
+			return piece{r, s}, nil
 		}
-		a.all, a.left = append(a.all, b), b
 	}
-	b := a.left[:class:class]
-	a.left = a.left[class:]
+	n := max(class, a.length)
+	b, err := mapRegion(int(n))
+	if err != nil {
+		return piece{}, fmt.Errorf("map %d bytes: %w", n, err)
+	}
+	r := &region{bytes: b, free: []span{{0, n}}}
+	a.regions = append(a.regions, r)
+	s, _ := r.take(class)
 	a.used++
-	return b, nil
+	return piece{r, s}, nil
+}
+
+// take takes n bytes of the first free span that has so many.
+func (r *region) take(n int64) (span, bool) {
+	i := slices.IndexFunc(r.free, func(s span) bool { return s.to-s.from >= n })
+	if i < 0 {
+		return span{}, false
+	}
+	s := span{r.free[i].from, r.free[i].from + n}
+	if r.free[i].from = s.to; s.to == r.free[i].to {
+		r.free = slices.Delete(r.free, i, i+1)
+	}
+	return s, true
+}
+
+// give makes a span free, together with its neighbours.
+func (r *region) give(s span) {
+	i, _ := slices.BinarySearchFunc(r.free, s, func(x, y span) int { return cmp.Compare(x.from, y.from) })
+	next := i
+	if i > 0 && r.free[i-1].to == s.from {
+		i--
+		s.from = r.free[i].from
+	}
+	if next < len(r.free) && r.free[next].from == s.to {
+		s.to = r.free[next].to
+		next++
+	}
+	r.free = slices.Replace(r.free, i, next, s)
 }
 
 // clear gives the memory of a slot back. Nothing may read the slot afterwards.
-func (a *arena) clear(b []byte) {
-	discard(b)
-	class := int64(len(b))
+func (a *arena) clear(p piece) {
+	discard(p.bytes())
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.empty[class] = append(a.empty[class], b)
+	p.region.give(p.span)
 	a.used--
 }
 
@@ -77,13 +121,12 @@ func (a *arena) close() {
 	if a.used > 0 {
 		return
 	}
-	for _, b := range a.all {
-		if err := unix.Munmap(b); err != nil {
-			panic(fmt.Sprintf("chunkcache: unmap %d bytes: %v", len(b), err))
+	for _, r := range a.regions {
+		if err := unix.Munmap(r.bytes); err != nil {
+			panic(fmt.Sprintf("chunkcache: unmap %d bytes: %v", len(r.bytes), err))
 		}
 	}
-	a.all, a.left = nil, nil
-	clear(a.empty)
+	a.regions = nil
 }
 
 // discard gives the memory of pages back. Where that fails, they stay until the arena is closed.

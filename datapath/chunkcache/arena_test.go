@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"os"
 	"runtime"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"pgregory.net/rapid"
 
 	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/budget"
@@ -125,4 +128,70 @@ func TestSlotsOfOtherClassesGiveTheirMemory(t *testing.T) {
 		}
 		large.Close()
 	}
+}
+
+// TestArena_AddressSpaceServesAnyClass: what slots of one class leave serves slots of others, so that mixed sizes take little more
+// address space than memory.
+func TestArena_AddressSpaceServesAnyClass(t *testing.T) {
+	const total = 64 << 20
+	a := newArena(total)
+	defer a.close()
+	for _, size := range []int64{8 << 20, 100 << 10, 3 << 20, 1 << 20, 68 << 10, 5 << 20, total} {
+		class := classOf(size)
+		var all []piece
+		for range total / class {
+			p, err := a.cut(class, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, p)
+		}
+		for first := range 2 { // so that the spans between are joined with both neighbours
+			for i := first; i < len(all); i += 2 {
+				a.clear(all[i])
+			}
+		}
+		if got := len(a.regions); got != 1 {
+			t.Fatalf("got %d mappings of %d bytes for %d bytes of slots, now of %d bytes each, want 1", got, a.length, total, class)
+		}
+	}
+}
+
+// TestArena_PiecesShareNoBytes runs random programs: pieces never overlap, and where all are given back their regions are whole again.
+func TestArena_PiecesShareNoBytes(t *testing.T) {
+	page := int64(os.Getpagesize())
+	rapid.Check(t, func(t *rapid.T) {
+		a := &arena{length: 64 * page}
+		defer a.close()
+		var open []piece
+		t.Repeat(map[string]func(*rapid.T){
+			"cut": func(t *rapid.T) {
+				p, err := a.cut(rapid.Int64Range(1, 80).Draw(t, "pages")*page, true)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, o := range open {
+					if o.region == p.region && p.from < o.to && o.from < p.to {
+						t.Fatalf("got %v while %v is in use", p.span, o.span)
+					}
+				}
+				open = append(open, p)
+			},
+			"clear": func(t *rapid.T) {
+				if len(open) > 0 {
+					i := rapid.IntRange(0, len(open)-1).Draw(t, "piece")
+					a.clear(open[i])
+					open = slices.Delete(open, i, i+1)
+				}
+			},
+		})
+		for _, p := range open {
+			a.clear(p)
+		}
+		for _, r := range a.regions {
+			if want := []span{{0, int64(len(r.bytes))}}; !slices.Equal(r.free, want) {
+				t.Errorf("got %v free of a region of which all was given back, want %v", r.free, want)
+			}
+		}
+	})
 }

@@ -140,7 +140,7 @@ func empty(tb ender, c *Cache[int]) {
 	for what, got := range map[string]int64{
 		"open leases": s.OpenLeases, "active loads": s.LoadsActive, "chunks": s.Chunks, "bytes of chunks": s.Bytes, "free bytes": s.FreeBytes,
 		"bytes of the budget": c.budget.InUse(), "waits for memory": int64(c.budget.Waiting()), "slots of the arena": int64(c.arena.used),
-		"mappings": int64(len(c.arena.all)), "entries": int64(len(c.entries)), "idle chunks": int64(c.idle.count()), "idle bytes": c.idle.bytes,
+		"mappings": int64(len(c.arena.regions)), "entries": int64(len(c.entries)), "idle chunks": int64(c.idle.count()), "idle bytes": c.idle.bytes,
 	} {
 		if got != 0 {
 			tb.Errorf("everything was given back: got %d %s, want none", got, what)

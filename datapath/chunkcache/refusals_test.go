@@ -21,7 +21,7 @@ const unmapped = 1 << 50
 func TestCache_ReturnsTheBudgetWhereNoMemoryCanBeMapped(t *testing.T) {
 	const large = 2 * heapClass
 	c, b := newCache(t, 1<<20)
-	c.arena.region = unmapped
+	c.arena.length = unmapped
 	if _, err := c.Buffer(t.Context(), large); !errors.Is(err, unix.ENOMEM) {
 		t.Errorf("buffer: got %v, want %v", err, unix.ENOMEM)
 	}
@@ -53,54 +53,56 @@ func TestArena_CutsEachByteOnce(t *testing.T) {
 	const size = 2 * heapClass
 	a := newArena(8 * size)
 	seen := map[*byte]bool{}
-	var slots [][]byte
+	var slots []piece
 	for i := range 8 {
-		b, err := a.cut(size, i%2 == 0)
+		p, err := a.cut(size, i%2 == 0)
 		if err != nil {
 			t.Fatal(err)
 		}
+		b := p.bytes()
 		for k := range b {
 			b[k] = byte(i + 1)
 		}
-		slots, seen[&b[0]] = append(slots, b), true
+		slots, seen[&b[0]] = append(slots, p), true
 	}
-	for i, b := range slots {
-		if !bytes.Equal(b, bytes.Repeat([]byte{byte(i + 1)}, size)) {
+	for i, p := range slots {
+		if !bytes.Equal(p.bytes(), bytes.Repeat([]byte{byte(i + 1)}, size)) {
 			t.Errorf("slot %d was written through another one", i)
 		}
 	}
 	a.close()
-	if len(a.all) != 1 {
-		t.Fatalf("got %d mappings with slots in use, want the one that they fill", len(a.all))
+	if len(a.regions) != 1 {
+		t.Fatalf("got %d mappings with slots in use, want the one that they fill", len(a.regions))
 	}
-	for _, b := range slots {
-		a.clear(b)
+	for _, p := range slots {
+		a.clear(p)
 	}
 	again := map[*byte]bool{}
 	for range slots {
-		b, err := a.cut(size, true)
+		p, err := a.cut(size, true)
 		if err != nil {
 			t.Fatal(err)
 		}
+		b := p.bytes()
 		if !seen[&b[0]] || again[&b[0]] {
-			t.Error("got address space that is new, or in use, with cleared slots of the class left")
+			t.Error("got address space that is new, or in use, with cleared slots left")
 		}
 		again[&b[0]] = true
 	}
 	larger, err := a.cut(16*size, true)
-	if err != nil || len(larger) != 16*size {
-		t.Errorf("a slot larger than the region: got %d bytes, %v; want %d", len(larger), err, 16*size)
+	if err != nil || len(larger.bytes()) != 16*size {
+		t.Errorf("a slot larger than the region: got %d bytes, %v; want %d", len(larger.bytes()), err, 16*size)
 	}
 	a.clear(larger)
 	for b := range again {
 		for _, s := range slots {
-			if &s[0] == b {
+			if &s.bytes()[0] == b {
 				a.clear(s)
 			}
 		}
 	}
-	if a.close(); len(a.all)+len(a.left)+len(a.empty)+a.used != 0 {
-		t.Errorf("closed: got %d mappings, %d bytes left, %d classes and %d slots in use; want none", len(a.all), len(a.left), len(a.empty), a.used)
+	if a.close(); len(a.regions)+a.used != 0 {
+		t.Errorf("closed: got %d mappings and %d slots in use; want none", len(a.regions), a.used)
 	}
 }
 

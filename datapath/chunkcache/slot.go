@@ -21,6 +21,7 @@ type slot struct {
 	class  int64
 	arena  *arena
 	buf    []byte // nil until the first load makes it ready
+	piece  piece  // where buf lies, unless that is in Go's heap
 	sparse bool   // much of it may never be written, so the kernel provides each page when it is
 	length int64  // of what lies in it
 	held   *budget.Reservation
@@ -64,7 +65,9 @@ func (s *slot) ready() (err error) {
 	case s.class <= heapClass:
 		s.buf = make([]byte, s.class)
 	default:
-		s.buf, err = s.arena.cut(s.class, s.sparse)
+		if s.piece, err = s.arena.cut(s.class, s.sparse); err == nil {
+			s.buf = s.piece.bytes()
+		}
 	}
 	return err
 }
@@ -87,7 +90,7 @@ func (s *slot) drop() {
 // clear gives the memory back.
 func (s *slot) clear() {
 	if s.buf != nil && s.class > heapClass {
-		s.arena.clear(s.buf)
+		s.arena.clear(s.piece)
 	}
 	s.buf = nil
 }

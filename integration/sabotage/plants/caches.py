@@ -84,7 +84,7 @@ PLANTS = [
     (
         "each slot is a mapping of its own",
         "./datapath/chunkcache TestSlotsGivenBackLeaveFewMappings",
-        [("datapath/chunkcache/arena.go", "\tdiscard(b)\n", "\t_ = unix.Mprotect(b, unix.PROT_READ)\n")],
+        [("datapath/chunkcache/arena.go", "\tdiscard(p.bytes())\n", "\t_ = unix.Mprotect(p.bytes(), unix.PROT_READ)\n")],
     ),
     (
         "a slot made of others' bytes leaves them their memory",
