@@ -180,10 +180,15 @@ func (s signless) WriteHeader(status int) {
 	}
 }
 
-// TestConnectionsAtATimeAreBounded: one more waits until one of them ends.
+// TestConnectionsAtATimeAreBounded: while all have a question, one more waits until one of them ends.
 func TestConnectionsAtATimeAreBounded(t *testing.T) {
 	onPipes(t, func(t *testing.T, ln *pipes, client *Client) {
-		cfg := serverOf(newShelf(1, 100))
+		s := newShelf(1, 100)
+		s.answer = func(ctx context.Context, _ *Query) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		cfg := serverOf(s)
 		cfg.Connections = 2
 		serve(t, ln, cfg)
 		var held []net.Conn
@@ -194,6 +199,17 @@ func TestConnectionsAtATimeAreBounded(t *testing.T) {
 			}
 			defer conn.Close()
 			held = append(held, conn)
+			q, _, _ := s.question(1, 10)
+			text, err := q.AppendBinary(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := httptest.NewRequest(http.MethodPost, "http://b:1"+readPath, strings.NewReader(string(text)))
+			r.RequestURI, r.Header = "", header()
+			if err := r.Write(conn); err != nil {
+				t.Fatal(err)
+			}
+			go io.Copy(io.Discard, conn) // signs of life
 		}
 		greet := func() error {
 			_, err := client.Hello(t.Context(), "b:1", Hello{Cluster: testCluster, ID: "a"})
