@@ -210,3 +210,29 @@ func TestDrawsHaveNoBias(t *testing.T) {
 	}
 	checkUniform(t, "thirds", got[:], even(bins))
 }
+
+// TestSlot_LastRowIsOfLongerLanes: whatever the seed and the epoch, an incomplete last row has none of the samples of shorter lanes, and all others
+// equally often.
+func TestSlot_LastRowIsOfLongerLanes(t *testing.T) {
+	const lanes, whole, longer = 8, 9, 6
+	first := equal(13, 6) // 78 samples
+	got, share := make([]uint64, first[13]), make([]float64, first[13])
+	shape := mustPlan(t, Params{Shuffle: Slot, Window: lanes}, first)
+	for place, c := range layout(first) {
+		for i := range uint64(6) {
+			if shape.lanes.length(shape.lanes.of(uint64(place)*6+i)) == whole+1 {
+				share[first[c]+i] = 1. / (longer * (whole + 1))
+			}
+		}
+	}
+	for seed := range uint64(10) {
+		p := mustPlan(t, Params{Shuffle: Slot, Window: lanes, Seed: seed}, first)
+		for epoch := range trials(1000) {
+			e := p.Epoch(epoch)
+			for at := p.Samples() - longer; at < p.Samples(); at++ {
+				got[e.At(at)]++
+			}
+		}
+	}
+	checkUniform(t, "last row", got, share)
+}

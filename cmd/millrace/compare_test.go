@@ -155,3 +155,18 @@ func TestPlanSaysWhatOtherGatewaysReadOnceMore(t *testing.T) {
 		}
 	}
 }
+
+// TestPlan_StatesTheLastRowBelow64Rows of a dataset and of a gateway, and says nothing of 64.
+func TestPlan_StatesTheLastRowBelow64Rows(t *testing.T) {
+	for lines, stated := range map[int]bool{62*8 + 3: true, 63*8 + 3: false} { // 63 and 64 rows of eight lanes
+		dir := write(t, map[string]string{"a.jsonl": strings.Repeat("{}\n", lines)})
+		ok(t, "index", dir, "--window", "8", "--batch-size", "16")
+		for _, from := range []string{dir, gatewayFor(t, dir)} {
+			o := ok(t, "plan", from)
+			want := "millrace: shuffle slot 8 has 63 rows, the last of 3 longer lanes: the 310 samples of the other lanes never stand there; tail=drop leaves out 3 samples an epoch, never one of these\n"
+			if strings.Contains(o.stderr, want) != stated || strings.Contains(o.stderr, "rows") != stated {
+				t.Errorf("%d samples, plan %s: got %q, want the last row stated: %t", lines, from, o.stderr, stated)
+			}
+		}
+	}
+}

@@ -90,7 +90,8 @@ the store once more when they take over a job, its homes as they are. Neither re
 
 The variance compares with uniform sampling (1.0) on data sorted by class: 4.0 means that a
 class's share of a batch varies four times as much. Every chunk is a class, or the data has
-10 or 100 classes. Above 2 a warning says what helps.`,
+10 or 100 classes. Above 2 a warning says what helps. Where shuffle slot has fewer than 64 rows,
+a line states how many samples never stand in the last one, and what --tail drop leaves out.`,
 		Example: `  millrace plan http://gw:8080 --epoch 3 --batch 17
   millrace plan http://gw:8080 --shuffle window --window 64 --strata 16 --split locality \
     --world-size 8
@@ -146,8 +147,10 @@ func (a *app) planRemote(ctx context.Context, gateway string, p *planFlags, batc
 	if err != nil {
 		return err
 	}
-	if line := orders.UnevenPlan(e.Plan); line != "" {
-		a.Say("%s", line)
+	for _, line := range []string{orders.UnevenPlan(e.Plan), orders.LastRowOfPlan(e.Plan)} {
+		if line != "" {
+			a.Say("%s", line)
+		}
 	}
 	show := func(w io.Writer) { e.Print(w, strings.TrimSuffix(location.HideSecrets(gateway), "/")) }
 	if batch == nil {

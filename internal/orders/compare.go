@@ -115,7 +115,7 @@ func Compare(x *chunkindex.Index, q Question) (Comparison, error) {
 	if len(splits) > 0 {
 		c.Locality = &Locality{Shuffle: chosen.Shuffle, Splits: splits, Strata: chosen.Strata, Takeovers: q.takeovers(plan, x, splits), Window: chosen.Window}
 	}
-	for _, line := range []string{Uneven(plan, q.BatchSize, x), unevenRanks(splits)} {
+	for _, line := range []string{Uneven(plan, q.BatchSize, x), unevenRanks(splits), LastRow(chosen, c.Samples, q.BatchSize)} {
 		if line != "" {
 			c.warnings = append(c.warnings, line)
 		}
@@ -123,7 +123,7 @@ func Compare(x *chunkindex.Index, q Question) (Comparison, error) {
 	return c, nil
 }
 
-// Warnings returns a line for each thing about the chosen order that is likely not what the user wants.
+// Warnings returns a line for each thing about the chosen order that a user may not expect.
 func (c *Comparison) Warnings() []string { return c.warnings }
 
 // orders returns the dataset's own order, and the one that the question makes of it.
