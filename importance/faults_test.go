@@ -249,6 +249,21 @@ func TestLocalLog_RefusesNewerReports(t *testing.T) {
 	}
 }
 
+// The file may become as large as the configuration says, and no larger.
+func TestLocalLog_HasALimit(t *testing.T) {
+	r := report(epochLosses(43, 1), 8, 16)
+	size := int64(keptHeader + recordHeader + len(r.canonical().encode()))
+	for most, fits := range map[int64]bool{size: true, size - 1: false} {
+		store := memstore.New()
+		denied(store, true)
+		l := newLog(t, store, func(c *Config) { c.Dir, c.MaxKept = t.TempDir(), most })
+		var refused *ReadOnlyError
+		if _, err := l.Add(t.Context(), r); !errors.As(err, &refused) || refused.Kept != fits {
+			t.Errorf("%d bytes at most: got %v, want a report that is kept: %t", most, err, fits)
+		}
+	}
+}
+
 // A report whose request ends while the local log is in use elsewhere is not kept, and nothing is sent for a caller that has gone.
 func TestLocalLog_WaitsNoLongerThanItsCaller(t *testing.T) {
 	store := memstore.New()
@@ -373,6 +388,13 @@ func TestStored_TellsWhatIsWrong(t *testing.T) {
 		if got := fmt.Sprint(s.Fault); want[s.Digest] == "" && (s.Fault != nil || s.Plan != testPlan || s.Generation != testGeneration()) || want[s.Digest] != "" && !strings.HasPrefix(got, want[s.Digest]) {
 			t.Errorf("%.8s: got %+v, want %q", s.Digest, s, want[s.Digest])
 		}
+	}
+	dated := report(epochLosses(43, 1), 0, 8)
+	dated.Plan = strings.Replace(testPlan, "generation=11", "generation="+testGeneration(), 1)
+	ofDigest := newLog(t, memstore.New())
+	add(t, ofDigest, dated)
+	if _, reports, err := ofDigest.Stored(t.Context()); err != nil || len(reports) != 1 || reports[0].Plan != dated.Plan || reports[0].Generation != testGeneration() || reports[0].Fault != nil {
+		t.Errorf("a plan that names its generation: got %+v, %v", reports, err)
 	}
 	key := logged(store)[0]
 	whole, _ := store.Bytes(key)

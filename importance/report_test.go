@@ -54,6 +54,25 @@ func TestReportIsRefusedWithAllItsFaults(t *testing.T) {
 	}
 }
 
+// A report at all limits at once is accepted, and read back.
+func TestReport_TakesWhatTheLimitsAllow(t *testing.T) {
+	r := Report{Plan: strings.Repeat("x", maxPlan), Batch: 1, First: math.MaxInt64 - MaxBatch, Count: MaxBatch}
+	for p := r.First; p < r.First+r.Count; p++ {
+		r.Positions, r.Losses = append(r.Positions, p), append(r.Losses, 1)
+	}
+	if err := r.Check(); err != nil {
+		t.Fatal(err)
+	}
+	b := r.canonical().encode()
+	if again, err := decodeReport(b); err != nil || len(b) != maxReport || len(again.Positions) != MaxBatch || again.Plan != r.Plan {
+		t.Errorf("%d bytes: got %v, want the report back", len(b), err)
+	}
+	eight := Report{Plan: "x", Count: 8, Positions: []uint64{8, 9, 10, 11, 12, 13, 14, 15}, Losses: make([]float64, 8)}
+	if err := eight.Check(); err == nil || strings.Contains(err.Error(), "more faults") || !strings.Contains(err.Error(), "position 15 ") {
+		t.Errorf("eight faults: got %v, want each by name", err)
+	}
+}
+
 func TestReportHasOneForm(t *testing.T) {
 	r := report(epochLosses(43, 1), 8, 12)
 	other := r

@@ -138,6 +138,27 @@ func TestCanonical_IsReadBackAsThePlan(t *testing.T) {
 	})
 }
 
+func TestParseQuery_AcceptsAsManyParametersAsThereMayBe(t *testing.T) {
+	names := make([]string, maxParams)
+	for i := range names {
+		names[i] = fmt.Sprintf("p%d", i)
+	}
+	q := ParseQuery(strings.Join(names, "=1&")+"=1", names...)
+	if q.Err() != nil || !q.Has(names[maxParams-1]) {
+		t.Errorf("%d parameters: got %v", maxParams, q.Err())
+	}
+}
+
+func TestPlan_AcceptsAsManyFieldsAsThereMayBe(t *testing.T) {
+	names := make([]string, maxFields)
+	for i := range names {
+		names[i] = fmt.Sprintf("f%d", i)
+	}
+	if b, err := decode(photos(), "fields="+strings.Join(names, ","), "0", "0"); err != nil || !slices.Equal(b.View.Fields, names) {
+		t.Errorf("got %d fields, %v, want all %d", len(b.View.Fields), err, maxFields)
+	}
+}
+
 func TestPlan_RefusesParameters(t *testing.T) {
 	for _, c := range []struct{ raw, want string }{
 		{"x=1", "x: unknown parameter"},
