@@ -442,6 +442,11 @@ func TestSnapshot_RefusesChunksThatItHasNot(t *testing.T) {
 	if _, err := s.Weights(ctx, 2); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
+	for _, first := range [][]uint64{nil, {0}, {1, 43}, {0, 0}, {0, 5, 4, 43}, {0, maxChunkSamples + 1}} {
+		if _, err := l.Open(t.Context(), digest, testGeneration(), first); !errors.Is(err, ErrInvalid) {
+			t.Errorf("chunks %v: got %v, want %v", first, err, ErrInvalid)
+		}
+	}
 	if _, err := l.Open(t.Context(), digest, testGeneration(), []uint64{0, maxSamples + 1}); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "are beyond the limits") {
 		t.Errorf("too many samples: got %v, want %v", err, ErrInvalid)
 	}

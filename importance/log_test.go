@@ -2,7 +2,11 @@ package importance
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -71,6 +75,26 @@ func TestOtherWorldSizeMayReportAgain(t *testing.T) {
 	}
 	if got, want := len(logged(store)), 3; got != want {
 		t.Errorf("objects: got %d, want %d", got, want)
+	}
+}
+
+// Reports of one batch whose first and last positions are the same have names of their own: the hash is of all positions.
+func TestAdd_NamesReportsByAllPositions(t *testing.T) {
+	losses := epochLosses(43, 1)
+	whole := report(losses, 8, 12)
+	ends := whole
+	ends.Positions, ends.Losses = []uint64{8, 11}, []float64{losses[8], losses[11]}
+	store := memstore.New()
+	l := newLog(t, store)
+	add(t, l, ends, whole)
+	var text []byte
+	for _, p := range whole.Positions {
+		text = binary.LittleEndian.AppendUint64(text, p)
+	}
+	if keys := logged(store); len(keys) != 2 || !slices.ContainsFunc(keys, func(k string) bool {
+		return strings.HasSuffix(k, fmt.Sprintf("-0000000-0000003-%x", sha256.Sum256(text)))
+	}) {
+		t.Errorf("got %q, want two reports, the second under the hash of its four positions", keys)
 	}
 }
 

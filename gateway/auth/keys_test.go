@@ -192,6 +192,13 @@ func TestAnswersOfAnIssuerThatAreRefused(t *testing.T) {
 		"a missing page": {func(p *provider) {
 			p.answer = func(w http.ResponseWriter, _ string) bool { w.WriteHeader(404); return true }
 		}, "404"},
+		"a body that ends early": {func(p *provider) {
+			p.answer = func(w http.ResponseWriter, _ string) bool {
+				w.Header().Set("Content-Length", "100")
+				_, _ = w.Write([]byte("{"))
+				return true
+			}
+		}, "unexpected EOF"},
 		"keys that are no JSON": {says(keys, `{"keys":[{]}`), "invalid character"},
 	} {
 		t.Run(name, func(t *testing.T) {
