@@ -202,6 +202,7 @@ func TestBudget_SmallReservationsPassOneThatWaits(t *testing.T) {
 			t.Error("a newcomer of 31 of 100 bytes passed one that waits for 70")
 		}
 		time.Sleep(time.Second)
+		synctest.Wait()
 		if !errors.Is(oldest.err, ErrOverloaded) || behind.got != nil {
 			t.Errorf("got %v for 70 of 60 free bytes and %v for 31 of 30, want %v and a wait", oldest.err, behind.got, ErrOverloaded)
 		}
