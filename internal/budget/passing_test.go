@@ -3,6 +3,7 @@ package budget
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,18 +15,38 @@ import (
 
 // pending is a reservation that may wait.
 type pending struct {
-	n    int64
-	got  *Reservation
-	err  error
-	done bool
+	n   int64
+	end atomic.Pointer[outcome] // nil: it waits
+}
+
+type outcome struct {
+	got *Reservation
+	err error
+}
+
+func (p *pending) done() bool { return p.end.Load() != nil }
+
+// got returns the reservation, nil if there is none.
+func (p *pending) got() *Reservation {
+	if o := p.end.Load(); o != nil {
+		return o.got
+	}
+	return nil
+}
+
+func (p *pending) err() error {
+	if o := p.end.Load(); o != nil {
+		return o.err
+	}
+	return nil
 }
 
 // begin starts a reservation and lets it come as far as it can.
 func begin(ctx context.Context, b *Budget, n int64) *pending {
 	p := &pending{n: n}
 	go func() {
-		p.got, p.err = b.Reserve(ctx, n)
-		p.done = true
+		r, err := b.Reserve(ctx, n)
+		p.end.Store(&outcome{r, err})
 	}()
 	synctest.Wait()
 	return p
@@ -106,8 +127,8 @@ func TestBudget_TriesFitBesideTheWaiter(t *testing.T) {
 			},
 			"": func(t *rapid.T) {
 				synctest.Wait()
-				if w != nil && w.done {
-					before, passed, w = append(append(before, passed...), w.got), nil, nil
+				if w != nil && w.done() {
+					before, passed, w = append(append(before, passed...), w.got()), nil, nil
 					joined = 0
 				}
 				if free := total - b.InUse(); w != nil && w.n <= free {
@@ -119,7 +140,7 @@ func TestBudget_TriesFitBesideTheWaiter(t *testing.T) {
 			r.Release()
 		}
 		synctest.Wait()
-		if w != nil && !w.done {
+		if w != nil && !w.done() {
 			t.Errorf("a reservation of %d of %d bytes waits for tries that hold %d", w.n, total, sum(passed))
 		}
 	})
@@ -141,7 +162,9 @@ func TestBudget_ServesTheOldestAfterThoseBefore(t *testing.T) {
 			if rapid.Bool().Draw(t, "waits") {
 				all = append(all, begin(ctx, b, n))
 			} else if r, ok := b.TryReserve(n); ok {
-				all = append(all, &pending{n: n, got: r, done: true})
+				p := &pending{n: n}
+				p.end.Store(&outcome{got: r})
+				all = append(all, p)
 			}
 		}
 		for range rapid.IntRange(0, 12).Draw(t, "before") {
@@ -151,8 +174,8 @@ func TestBudget_ServesTheOldestAfterThoseBefore(t *testing.T) {
 		var before []*Reservation
 		for _, p := range all {
 			switch {
-			case p.got != nil:
-				before = append(before, p.got)
+			case p.got() != nil:
+				before = append(before, p.got())
 			case oldest == nil:
 				oldest = p
 			}
@@ -170,8 +193,8 @@ func TestBudget_ServesTheOldestAfterThoseBefore(t *testing.T) {
 			r.Release()
 		}
 		synctest.Wait()
-		if oldest != nil && oldest.got == nil {
-			t.Errorf("the oldest, of %d of %d bytes, got %v with %d bytes in use, want its bytes", oldest.n, total, oldest.err, b.InUse())
+		if oldest != nil && oldest.got() == nil {
+			t.Errorf("the oldest, of %d of %d bytes, got %v with %d bytes in use, want its bytes", oldest.n, total, oldest.err(), b.InUse())
 		}
 	})
 }
@@ -194,17 +217,17 @@ func TestBudget_SmallReservationsPassOneThatWaits(t *testing.T) {
 		time.Sleep(1100 * time.Millisecond)
 		behind := begin(t.Context(), b, 31)
 		for _, n := range []int64{20, 10} {
-			if p := begin(t.Context(), b, n); p.got == nil {
+			if p := begin(t.Context(), b, n); p.got() == nil {
 				t.Errorf("a newcomer of %d bytes waits behind one of 70 with 60 bytes free, want it served", n)
 			}
 		}
-		if behind.got != nil {
+		if behind.got() != nil {
 			t.Error("a newcomer of 31 of 100 bytes passed one that waits for 70")
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if !errors.Is(oldest.err, ErrOverloaded) || behind.got != nil {
-			t.Errorf("got %v for 70 of 60 free bytes and %v for 31 of 30, want %v and a wait", oldest.err, behind.got, ErrOverloaded)
+		if !errors.Is(oldest.err(), ErrOverloaded) || behind.got() != nil {
+			t.Errorf("got %v for 70 of 60 free bytes and %v for 31 of 30, want %v and a wait", oldest.err(), behind.got(), ErrOverloaded)
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
@@ -226,7 +249,7 @@ func TestBudget_TriesLeaveWhatTheWaiterIsAboutToTake(t *testing.T) {
 			t.Error("got none of 70 free bytes while a reservation waits for 60, want 10")
 		}
 		synctest.Wait()
-		if w.got == nil {
+		if w.got() == nil {
 			t.Error("the reservation waits for bytes that were free")
 		}
 	})
@@ -248,7 +271,7 @@ func TestBudget_TriesTakeLittleOfWhatComesFree(t *testing.T) {
 		}
 		all.Shrink(all.Size() - 1)
 		synctest.Wait()
-		if w.got == nil {
+		if w.got() == nil {
 			t.Error("the reservation waits for 10 of 10 free bytes")
 		}
 	})
@@ -262,22 +285,22 @@ func TestBudget_EachWaiterIsTried(t *testing.T) {
 		large, small, newest := begin(t.Context(), b, 40), begin(t.Context(), b, 10), begin(t.Context(), b, 50)
 		all.Shrink(90)
 		synctest.Wait()
-		if small.got == nil {
+		if small.got() == nil {
 			t.Error("one of 10 bytes waits while 10 are free, since the newest waits for 50")
 		}
 		time.Sleep(600 * time.Millisecond)
 		small = begin(t.Context(), b, 5)
 		all.Shrink(80)
 		synctest.Wait()
-		if small.got == nil || large.done || newest.done {
-			t.Errorf("got %v, %v and %v with 10 bytes free, want those of 40 and 50 bytes to wait", small.got, large.done, newest.done)
+		if small.got() == nil || large.done() || newest.done() {
+			t.Errorf("got %v, %v and %v with 10 bytes free, want those of 40 and 50 bytes to wait", small.got(), large.done(), newest.done())
 		}
 		all.Release()
 		synctest.Wait()
-		if large.got == nil || newest.got != nil {
-			t.Errorf("got %v for 40 and %v for 50 of 85 bytes, want the older one served", large.got, newest.got)
+		if large.got() == nil || newest.got() != nil {
+			t.Errorf("got %v for 40 and %v for 50 of 85 bytes, want the older one served", large.got(), newest.got())
 		}
-		large.got.Release()
+		large.got().Release()
 		synctest.Wait()
 	})
 }
