@@ -26,9 +26,38 @@ func TestError_OfAProxy(t *testing.T) {
 		}
 		_, err := newClient(t, client.Config{Gateways: []string{serve(t, f)}}).Batch(t.Context(), client.Options{}, 0)
 		var e *client.Error
-		if again && err != nil || !again && (!errors.As(err, &e) || e.Status != status || e.Code != "" || e.RequestID != "r 7" || strings.Contains(err.Error(), "busy")) {
+		if again && err != nil || !again && (!errors.As(err, &e) || e.Status != status || e.Code != "" || e.RequestID != "r 7" || !strings.Contains(err.Error(), fmt.Sprint(status, " ", http.StatusText(status), " (request r 7)")) || strings.Contains(err.Error(), "busy")) {
 			t.Errorf("status %d: got %v, want it asked for again: %t", status, err, again)
 		}
+	}
+}
+
+// TestGatewayBehindAProxyThatFailsIsPassedOver for a while: a page of a proxy says that its gateway does not answer.
+func TestGatewayBehindAProxyThatFailsIsPassedOver(t *testing.T) {
+	for status, want := range map[int]int{http.StatusBadGateway: 1, http.StatusTooManyRequests: 3} {
+		lost := &fake{fault: func(_ int, w http.ResponseWriter, _ *http.Request) bool { http.Error(w, "busy", status); return true }}
+		c := newClient(t, client.Config{Gateways: []string{serve(t, lost), serve(t, &fake{batches: 3, generation: "g"})}, Home: inOrder})
+		for n := range uint64(3) {
+			if _, err := c.Batch(t.Context(), client.Options{}, n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := len(lost.seen()); got != want {
+			t.Errorf("status %d: got %d requests, want %d", status, got, want)
+		}
+	}
+}
+
+// TestManifest_NeedsTheNameOfItsDataset from the batch, where the client has none.
+func TestManifest_NeedsTheNameOfItsDataset(t *testing.T) {
+	f := &fake{batches: 1, generation: "g"}
+	f.fault = func(_ int, w http.ResponseWriter, r *http.Request) bool {
+		f.answer(w, r, func(h http.Header, b []byte) []byte { h.Del("Content-Location"); return b })
+		return true
+	}
+	_, err := newClient(t, client.Config{Gateways: []string{serve(t, f)}}).Batch(t.Context(), client.Options{Manifest: true}, 0)
+	if want := "manifest: no Content-Location names the dataset"; !errors.Is(err, client.ErrProtocol) || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }
 

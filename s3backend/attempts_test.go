@@ -53,6 +53,19 @@ func TestReport_TellsTheBreaker(t *testing.T) {
 	}
 }
 
+// TestReport_OfSuccessGivesPlacesBack after the store has asked to slow down.
+func TestReport_OfSuccessGivesPlacesBack(t *testing.T) {
+	b := opened(t, Config{Bucket: "train", Endpoint: "http://store"}, quick())
+	b.report(objstore.ErrThrottled)
+	low := b.Stats().Limit
+	for range b.cfg.MaxConns {
+		b.report(nil)
+	}
+	if got := b.Stats().Limit; got <= low {
+		t.Errorf("got a limit of %d requests, want more than %d", got, low)
+	}
+}
+
 // outage has the store answer nothing until the breaker is open.
 func outage(t *testing.T, b *Backend, s *scripted) {
 	t.Helper()
