@@ -379,13 +379,17 @@ func hangs(_ http.ResponseWriter, r *http.Request) {
 	panic(http.ErrAbortHandler)
 }
 
-// hangDisk lets the disk hang again and again, until ctx ends.
+// hangDisk lets the disk hang again and again, each time until a call has met it, until ctx ends.
 func (l *jobLoad) hangDisk(ctx context.Context, random *rand.Rand) {
 	for ctx.Err() == nil {
 		pause(ctx, time.Duration(random.Int64N(int64(l.hang))))
 		l.disk.Hang()
 		l.count("hangs of the disk")
-		pause(ctx, l.hang)
+		for before := l.disk.Hung(); ctx.Err() == nil; {
+			if pause(ctx, l.hang); l.disk.Hung() > before {
+				break
+			}
+		}
 		l.disk.GoOn()
 	}
 }
