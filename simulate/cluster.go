@@ -219,7 +219,7 @@ func between(from, to *gateway, n int64, done func()) {
 	to.count.PeerBytes += n
 	from.count.LinkOut += n
 	to.count.LinkIn += n
-	through(n, done, from.up, to.down)
+	through(n, atEnd(n, done), from.up, to.down)
 }
 
 // send carries an answer to a rank.
@@ -229,24 +229,23 @@ func (g *gateway) send(n int64, done func()) {
 		return
 	}
 	g.count.LinkOut += n
-	through(n, done, g.out, g.up)
+	through(n, atEnd(n, done), g.out, g.up)
 }
 
-// through carries bytes over lines that lie behind one another: they are there when the slowest has carried them.
-func through(n int64, done func(), lines ...*line) {
-	left := 1
-	for _, l := range lines[1:] {
-		if l.bounded() {
-			left++
-		}
-	}
+// through carries bytes over lines that are connected in series, and calls came with how many the slowest has carried.
+func through(n int64, came func(total int64), lines ...*line) {
+	var carried []int64 // by each line; -1: nothing yet
 	for i, l := range lines {
 		if i > 0 && !l.bounded() {
 			continue
 		}
-		l.send(n, func() {
-			if left--; left == 0 {
-				done()
+		at := len(carried)
+		carried = append(carried, -1)
+		l.carry(n, func(total int64) {
+			before := slices.Min(carried)
+			carried[at] = total
+			if least := slices.Min(carried); least > before {
+				came(least)
 			}
 		})
 	}

@@ -28,17 +28,11 @@ func (g *gateway) group(chunks []int32, part int64) [][]int32 {
 // load brings chunks whose memory is taken, by one read or by the parts of one chunk side by side, and calls done. ahead says
 // that the caller holds a place of the gate of the tier that answers.
 func (g *gateway) load(chunks []int32, part int64, ahead bool, done func()) {
-	arrived := func() {
-		for _, c := range chunks {
-			g.memory.arrived(c)
-			if n := g.data.Chunks[c].beside(); n > 0 {
-				g.memory.give(n)
-			}
-		}
-		done()
-	}
 	if g.readsDisk(chunks[0]) {
-		g.readDisk(chunks[0], ahead, arrived)
+		g.readDisk(chunks[0], ahead, func() {
+			g.arrived(chunks[0])
+			done()
+		})
 		return
 	}
 	var n int64
@@ -51,12 +45,29 @@ func (g *gateway) load(chunks []int32, part int64, ahead bool, done func()) {
 	} else if len(chunks) == 1 {
 		parts = g.parts(n, part)
 	}
-	g.readParts(parts, ahead, func() {
-		arrived()
+	left := chunks
+	var end int64 // of the first chunk that is left, in the read
+	g.readParts(parts, ahead, func(total int64) {
+		for len(left) > 1 && end+g.data.Chunks[left[0]].stored() <= total {
+			end += g.data.Chunks[left[0]].stored()
+			g.arrived(left[0])
+			left = left[1:]
+		}
+	}, func() {
+		g.arrived(left[0])
+		done()
 		for _, c := range chunks {
 			g.keep(c)
 		}
 	})
+}
+
+// arrived hands a chunk to those that wait for it.
+func (g *gateway) arrived(chunk int32) {
+	g.memory.arrived(chunk)
+	if n := g.data.Chunks[chunk].beside(); n > 0 {
+		g.memory.give(n)
+	}
 }
 
 // parts cuts a chunk into reads of about part bytes, never more than half as much again.
@@ -88,8 +99,8 @@ func (g *gateway) objects(c *Chunk) []int64 {
 }
 
 // readParts reads the parts of one load: each in its own turn where somebody waits, else in the place that is held and
-// in others as far as nobody needs them.
-func (g *gateway) readParts(parts []int64, ahead bool, done func()) {
+// in others as far as nobody needs them. came is told how much of each part has come.
+func (g *gateway) readParts(parts []int64, ahead bool, came func(total int64), done func()) {
 	places := len(parts)
 	if ahead {
 		for places = 1; places < len(parts) && g.gate.enterAhead(g.gate.limit); {
@@ -98,9 +109,15 @@ func (g *gateway) readParts(parts []int64, ahead bool, done func()) {
 	}
 	tasks := make([]func(func()), len(parts))
 	for i, n := range parts {
-		tasks[i] = func(read func()) { g.demand(n, read) }
+		read := g.demand
 		if ahead {
-			tasks[i] = func(read func()) { g.fetch(n, read) }
+			read = g.fetch
+		}
+		tasks[i] = func(done func()) {
+			read(n, func(total int64) {
+				came(total)
+				atEnd(n, done)(total)
+			})
 		}
 	}
 	abreast(tasks, places, func() {
@@ -114,45 +131,38 @@ func (g *gateway) readParts(parts []int64, ahead bool, done func()) {
 }
 
 // demand is one store read for somebody who waits.
-func (g *gateway) demand(n int64, done func()) {
-	g.gate.enter(func() {
-		g.fetch(n, func() {
-			g.gate.leave()
-			done()
-		})
-	})
-}
+func (g *gateway) demand(n int64, came func(total int64)) { g.within(&g.gate, g.fetch, n, came) }
 
 // demandFirst is one store read of a first batch's own ranges, beside those of whole chunks.
-func (g *gateway) demandFirst(n int64, done func()) {
-	g.first.enter(func() {
-		g.fetch(n, func() {
-			g.first.leave()
-			done()
-		})
-	})
-}
+func (g *gateway) demandFirst(n int64, came func(total int64)) { g.within(&g.first, g.fetch, n, came) }
 
 // demandLone is one store read of an object whose chunk comes ahead too.
-func (g *gateway) demandLone(n int64, done func()) {
-	g.lone.enter(func() {
-		g.demand(n, func() {
-			g.lone.leave()
-			done()
+func (g *gateway) demandLone(n int64, came func(total int64)) { g.within(&g.lone, g.demand, n, came) }
+
+// within makes a store read in a place of a gate.
+func (*gateway) within(gate *gate, read func(n int64, came func(total int64)), n int64, came func(total int64)) {
+	gate.enter(func() {
+		read(n, func(total int64) {
+			if total == n {
+				gate.leave()
+			}
+			came(total)
 		})
 	})
 }
 
-// fetch is one store read.
-func (g *gateway) fetch(n int64, done func()) {
+// fetch is one store read. came is told how many bytes have come.
+func (g *gateway) fetch(n int64, came func(total int64)) {
 	g.count.Reads++
 	g.count.StoreBytes += n
 	g.count.LinkIn += n
 	g.clock.after(g.set.FirstByte, func() {
 		begin := g.clock.now
-		through(n, func() {
-			g.rates.note(n, g.set.FirstByte, g.clock.now-begin)
-			done()
+		through(n, func(total int64) {
+			if total == n {
+				g.rates.note(n, g.set.FirstByte, g.clock.now-begin)
+			}
+			came(total)
 		}, g.store, g.down)
 	})
 }

@@ -22,9 +22,21 @@ const (
 func (l *line) bounded() bool { return l.total > 0 || l.stream > 0 }
 
 // send carries n bytes, then calls done.
-func (l *line) send(n int64, done func()) {
-	if !l.bounded() || n <= 0 {
-		l.clock.after(0, done)
+func (l *line) send(n int64, done func()) { l.carry(n, atEnd(n, done)) }
+
+// atEnd returns a function that calls done when all of n bytes have come.
+func atEnd(n int64, done func()) func(total int64) {
+	return func(total int64) {
+		if total == n {
+			done()
+		}
+	}
+}
+
+// carry carries n bytes, and calls came after each piece with how many have come.
+func (l *line) carry(n int64, came func(total int64)) {
+	if !l.bounded() || n == 0 {
+		l.clock.after(0, func() { came(n) })
 		return
 	}
 	pieces := l.pieces
@@ -33,14 +45,17 @@ func (l *line) send(n int64, done func()) {
 	}
 	size := max(pieceSize, (n+pieces-1)/pieces)
 	var mine time.Duration // when this transfer's own bound lets the next piece end
+	var sent int64
 	var next func()
 	next = func() {
-		if n == 0 {
-			done()
+		if sent > 0 {
+			came(sent)
+		}
+		if sent == n {
 			return
 		}
-		piece := min(n, size)
-		n -= piece
+		piece := min(n-sent, size)
+		sent += piece
 		until := l.clock.now
 		if l.stream > 0 {
 			mine = max(mine, l.clock.now) + seconds(float64(piece)/l.stream)

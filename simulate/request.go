@@ -377,7 +377,7 @@ func (g *gateway) readRanges(r *request, uses []use, all func()) {
 		}
 		for _, n := range g.data.ranges(u, g.set.PartSize) {
 			g.count.Ranges++
-			tasks = append(tasks, func(done func()) { read(n, done) })
+			tasks = append(tasks, func(done func()) { read(n, atEnd(n, done)) })
 		}
 	}
 	abreast(tasks, g.set.Fetchers, all)

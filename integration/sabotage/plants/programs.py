@@ -49,7 +49,7 @@ PLANTS = [
     (
         "simulate forgets the link of the gateway that answers",
         "./simulate TestLinkBinds",
-        [("simulate/cluster.go", "through(n, done, from.up, to.down)", "through(n, done, to.down)")],
+        [("simulate/cluster.go", "through(n, atEnd(n, done), from.up, to.down)", "through(n, atEnd(n, done), to.down)")],
     ),
     (
         "simulate lets a gateway fetch ahead what others own",
