@@ -85,6 +85,8 @@ func TestCutByPlaces(t *testing.T) {
 		{[]Step{{Places: []Places{{7, 70}, {72, 1000}}}}, append(slices.Clone(all[7:71]), all[72:]...)},
 		{[]Step{{Places: []Places{{5, 80}}}, {Places: []Places{{1, 2}, {70, 90}}}}, []uint64{6, 7, 75, 76, 77, 78, 79, 80}},
 		{[]Step{{Places: []Places{{1000, 1001}}}}, all[:0]},
+		{[]Step{{Places: []Places{{5, 7}}}}, all[5:8]}, // the last one begins a later chunk
+		{[]Step{{Places: []Places{{5, 6}, {71, 71}}}}, []uint64{5, 6, 71}},
 	} {
 		if got := cutOf(t, d, nil, c.steps...); !slices.Equal(got, c.want) {
 			t.Errorf("%v: got %v, want %v", c.steps, got, c.want)
@@ -180,6 +182,74 @@ func TestCutRefuses(t *testing.T) {
 	huge := []uint64{0, MostHashed + 1}
 	if _, err := NewCut(t.Context(), d, huge, nil, byName); !errors.Is(err, ErrInvalid) {
 		t.Errorf("more names than are hashed: got %v, want ErrInvalid", err)
+	}
+}
+
+// failsAt is a dataset and a base of which one chunk ends with an error, after some of its keys.
+type failsAt struct {
+	dataset
+	chunk, after int
+	fails        func() error
+}
+
+func (f failsAt) Keys(ctx context.Context, chunk int, visit func(uint64, []byte)) error {
+	if chunk != f.chunk {
+		return f.dataset.Keys(ctx, chunk, visit)
+	}
+	for _, key := range f.dataset[chunk][:f.after] {
+		visit(0, []byte(key))
+	}
+	return f.fails()
+}
+
+func (f failsAt) Bitmap(_ context.Context, chunk int) ([]byte, error) {
+	if chunk != f.chunk {
+		return ones(uint64(len(f.dataset[chunk]))), nil
+	}
+	return nil, f.fails()
+}
+
+// TestNewCut_ReturnsErrorsOfWhatItReads has the keys and the base fail in each chunk, after any number of its keys.
+func TestNewCut_ReturnsErrorsOfWhatItReads(t *testing.T) {
+	d := testDataset(3, 0, 2)
+	byName := []Step{{Rule: mustRule(t, "a=1,b=1", ""), Name: "a"}}
+	for _, chunk := range []int{0, 2} {
+		want := fmt.Sprintf("cut: chunk %d: %v", chunk, errStore)
+		for after := range len(d[chunk]) + 1 {
+			f := failsAt{d, chunk, after, func() error { return errStore }}
+			if _, err := NewCut(t.Context(), f, d.First(), nil, byName); !errors.Is(err, errStore) || err.Error() != want {
+				t.Errorf("after %d keys: got %v, want %s", after, err, want)
+			}
+			if _, err := NewCut(t.Context(), d, d.First(), f, byName); !errors.Is(err, errStore) || err.Error() != want {
+				t.Errorf("the base: got %v, want %s", err, want)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			f.fails = func() error { cancel(); return ctx.Err() }
+			if _, err := NewCut(ctx, f, d.First(), nil, byName); !errors.Is(err, context.Canceled) {
+				t.Errorf("cancelled after %d keys of chunk %d: got %v, want %v", after, chunk, err, context.Canceled)
+			}
+		}
+	}
+}
+
+// TestCutter_BoundsTheNamesOfAllStepsAndChunks lets a cut hash as many names as it may, and one chunk more.
+func TestCutter_BoundsTheNamesOfAllStepsAndChunks(t *testing.T) {
+	d := testDataset(5, 5)
+	byName := Step{Rule: mustRule(t, "a=1", ""), Name: "a"}
+	w, err := newCutter(d, d.First(), nil, []Step{byName, byName})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.hashed = MostHashed - 15
+	if _, n, err := w.chunk(t.Context(), 0); err != nil || n != 5 {
+		t.Errorf("got %d samples, %v, want 5", n, err)
+	}
+	if _, _, err := w.chunk(t.Context(), 1); !errors.Is(err, ErrInvalid) {
+		t.Errorf("five names too many: got %v, want %v", err, ErrInvalid)
+	}
+	w.hashed = MostHashed - 10
+	if _, n, err := w.chunk(t.Context(), 1); err != nil || n != 5 {
+		t.Errorf("got %d samples, %v, want 5", n, err)
 	}
 }
 

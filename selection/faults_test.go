@@ -34,35 +34,43 @@ func named(st *memstore.Store, dir string, b []byte) string {
 	return digest
 }
 
-// Whichever request to the store fails, the operation fails with that error. The fixture verifies that no file stays open.
-func TestStore_ReturnsErrorsOfEveryRequest(t *testing.T) {
-	d := testDataset(10, 10)
-	rule := mustRule(t, "train=9,val=1", "")
-	for name, operation := range map[string]func(s *Store, digests [2]string) error{
-		"split": func(s *Store, _ [2]string) error { _, err := s.Split(t.Context(), d, rule); return err },
-		"other split": func(s *Store, _ [2]string) error {
-			_, err := s.Split(t.Context(), d, mustRule(t, "a=1", ""))
+// operations returns what a store of a dataset does. All are given the digests of a split and of a quarantine that are stored.
+func operations(t *testing.T, d dataset, rule Rule) map[string]func(ctx context.Context, s *Store, digests [2]string) error {
+	return map[string]func(context.Context, *Store, [2]string) error{
+		"split": func(ctx context.Context, s *Store, _ [2]string) error { _, err := s.Split(ctx, d, rule); return err },
+		"other split": func(ctx context.Context, s *Store, _ [2]string) error {
+			_, err := s.Split(ctx, d, mustRule(t, "a=1", ""))
 			return err
 		},
-		"quarantine": func(s *Store, _ [2]string) error {
-			_, _, err := s.Quarantine(t.Context(), testQuarantine())
+		"split of another generation": func(ctx context.Context, s *Store, _ [2]string) error {
+			m, err := s.Split(ctx, generated{d, strings.Repeat("22", 32)}, rule)
+			if err == nil && m.Default != m.Digest {
+				err = fmt.Errorf("got the default split %s, want %s", m.Default, m.Digest)
+			}
 			return err
 		},
-		"default": func(s *Store, _ [2]string) error { _, err := s.Default(t.Context(), d.Generation()); return err },
-		"open quarantine": func(s *Store, digests [2]string) error {
-			_, err := s.OpenQuarantine(t.Context(), digests[1])
+		"quarantine": func(ctx context.Context, s *Store, _ [2]string) error {
+			_, _, err := s.Quarantine(ctx, testQuarantine())
 			return err
 		},
-		"open subset": func(s *Store, digests [2]string) error {
-			x, err := s.OpenSubset(t.Context(), digests[0], "val", d.Generation(), d.First())
+		"default": func(ctx context.Context, s *Store, _ [2]string) error {
+			_, err := s.Default(ctx, d.Generation())
+			return err
+		},
+		"open quarantine": func(ctx context.Context, s *Store, digests [2]string) error {
+			_, err := s.OpenQuarantine(ctx, digests[1])
+			return err
+		},
+		"open subset": func(ctx context.Context, s *Store, digests [2]string) error {
+			x, err := s.OpenSubset(ctx, digests[0], "val", d.Generation(), d.First())
 			if err == nil {
 				x.Close()
 			}
 			return err
 		},
-		"list": func(s *Store, _ [2]string) error {
-			all, err := s.Stored(t.Context())
-			if err != nil {
+		"list": func(ctx context.Context, s *Store, _ [2]string) error {
+			all, err := s.Stored(ctx)
+			if err != nil || ctx.Err() != nil {
 				return err
 			}
 			for _, x := range all.Splits {
@@ -76,30 +84,55 @@ func TestStore_ReturnsErrorsOfEveryRequest(t *testing.T) {
 			}
 			return err
 		},
-	} {
-		for fails, struck := 0, true; struck; fails++ {
-			s, st := newStore(t)
-			var digests [2]string
-			m, err := s.Split(t.Context(), d, rule)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if digests[0] = m.Digest; name != "quarantine" {
-				if digests[1], _, err = s.Quarantine(t.Context(), testQuarantine()); err != nil {
+	}
+}
+
+// Whichever request to the store fails, or is cancelled, the operation fails with that error. The same operation again succeeds and
+// leaves the same objects. The fixture verifies that no file stays open.
+func TestStore_ReturnsErrorsOfEveryRequest(t *testing.T) {
+	d := testDataset(10, 10)
+	rule := mustRule(t, "train=9,val=1", "")
+	for name, operation := range operations(t, d, rule) {
+		for _, fault := range []error{errStore, context.Canceled} {
+			var left []string // in the bucket
+			for fails, struck := 0, true; struck; fails++ {
+				s, st := newStore(t)
+				var digests [2]string
+				m, err := s.Split(t.Context(), d, rule)
+				if err != nil {
 					t.Fatal(err)
 				}
-			}
-			calls := 0
-			struck = false
-			st.SetFault(func(memstore.Call) memstore.Fault {
-				if calls++; calls-1 != fails {
-					return memstore.Fault{}
+				if digests[0] = m.Digest; name != "quarantine" {
+					if digests[1], _, err = s.Quarantine(t.Context(), testQuarantine()); err != nil {
+						t.Fatal(err)
+					}
 				}
-				struck = true
-				return memstore.Fault{Err: errStore}
-			})
-			if err := operation(s, digests); errors.Is(err, errStore) != struck || !struck && err != nil {
-				t.Errorf("%s, request %d fails (%t): got %v", name, fails, struck, err)
+				ctx, cancel := context.WithCancel(t.Context())
+				calls := 0
+				struck = false
+				st.SetFault(func(memstore.Call) memstore.Fault {
+					if calls++; calls-1 != fails {
+						return memstore.Fault{}
+					}
+					if struck = true; errors.Is(fault, context.Canceled) {
+						cancel()
+					}
+					return memstore.Fault{Err: fault}
+				})
+				if err := operation(ctx, s, digests); errors.Is(err, fault) != struck || !struck && err != nil {
+					t.Errorf("%s, request %d fails (%t) with %v: got %v", name, fails, struck, fault, err)
+				}
+				cancel()
+				st.SetFault(nil)
+				if err := operation(t.Context(), s, digests); err != nil {
+					t.Errorf("%s, again after request %d failed with %v: got %v", name, fails, fault, err)
+				}
+				if left == nil {
+					left = st.Keys()
+				}
+				if got := st.Keys(); !slices.Equal(got, left) {
+					t.Errorf("%s, again after request %d failed with %v: got %q in the bucket, want %q", name, fails, fault, got, left)
+				}
 			}
 		}
 	}
@@ -479,11 +512,13 @@ func TestStored_TellsWhatIsWrong(t *testing.T) {
 	split, list := readObject(t, st, home+subsetDir+m.Digest), readObject(t, st, home+quarantineDir+digest)
 	other := bytes.Clone(list)
 	other[7] = '2'
+	zero := bytes.Replace(split, []byte(`"val","part":1`), []byte(`"val","part":0`), 1)
 	want := map[string]string{
 		m.Digest: "", digest: "",
 		named(st, subsetDir, split[:splitHeader-1]):         "corrupt: 83 bytes are no split",
 		named(st, subsetDir, split[:splitHeader]):           "corrupt: it ends within its rule",
 		named(st, subsetDir, changedSplit(split, 8, 32, 9)): "split of version 9: a newer program wrote it",
+		named(st, subsetDir, zero):                          `rule: invalid: subset "val": its part is 0, want 1 or more`,
 		named(st, quarantineDir, list[:quarantineHeader-1]): "corrupt: 51 bytes are no quarantine",
 		named(st, quarantineDir, other):                     "corrupt: not a quarantine of this version",
 		named(st, quarantineDir, list[:quarantineHeader]):   "",
@@ -504,6 +539,9 @@ func TestStored_TellsWhatIsWrong(t *testing.T) {
 		note(x.Digest, x.Fault)
 		if x.Default != (x.Digest == m.Digest) || x.Fault == nil && (x.Generation != d.Generation() || x.Rule.String() != "train=9,val=1") {
 			t.Errorf("got %+v", x)
+		}
+		if x.Fault != nil && (x.Generation != "" || len(x.Rule.Parts) > 0) {
+			t.Errorf("got %+v, want no more than a digest and the fault", x)
 		}
 	}
 	for _, x := range all.Quarantines {

@@ -101,10 +101,12 @@ func (s *Store) describeSplit(ctx context.Context, x *StoredSplit) error {
 	if err := s.cfg.Reader.ReadRange(ctx, x.Ref(), splitHeader, rule); err != nil {
 		return err
 	}
-	if x.Rule, err = decodeRule(rule); err == nil {
-		x.Generation = h.generation
+	r, err := decodeRule(rule)
+	if err != nil {
+		return err
 	}
-	return err
+	x.Generation, x.Rule = h.generation, r
+	return nil
 }
 
 func (s *Store) describeQuarantine(ctx context.Context, x *StoredQuarantine) error {

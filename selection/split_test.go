@@ -386,3 +386,103 @@ func TestSplitByShards(t *testing.T) {
 		t.Errorf("with a salt: got %v", err)
 	}
 }
+
+// TestOpenSubset_LargerThanItsBuffers opens a split of more chunks and bytes than are read at once.
+func TestOpenSubset_LargerThanItsBuffers(t *testing.T) {
+	sizes := make([]int, 2*tableAtOnce+1)
+	for i := range sizes {
+		sizes[i] = 20 + i%20
+	}
+	d := testDataset(sizes...)
+	var rule Rule
+	for i := range maxParts {
+		rule.Parts = append(rule.Parts, Part{Name: fmt.Sprint("p", i), Size: uint64(i + 1)})
+	}
+	s, st := newStore(t)
+	quick := rememberedFirst{d, d.First()}
+	m, err := s.Split(t.Context(), quick, rule)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st.Reset()
+	x, err := s.OpenSubset(t.Context(), m.Digest, "p63", d.Generation(), quick.first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	if got := len(st.Reads()); got != 3 {
+		t.Errorf("got %d reads, want 3: the header, and the object in two parts", got)
+	}
+	if x.Samples() != m.Counts[63] {
+		t.Errorf("got %d samples, want %d", x.Samples(), m.Counts[63])
+	}
+	sort := newSorter(rule)
+	for chunk, keys := range d {
+		want := make([]byte, bitmapSize(uint64(len(keys))))
+		for i, key := range keys {
+			if sort.part([]byte(key)) == 63 {
+				want[i/8] |= 1 << (i % 8)
+			}
+		}
+		if got, err := x.Bitmap(t.Context(), chunk); err != nil || !bytes.Equal(got, want) {
+			t.Fatalf("chunk %d: got %x, %v, want %x", chunk, got, err, want)
+		}
+	}
+}
+
+// rememberedFirst is a dataset of many chunks, whose sums are made once.
+type rememberedFirst struct {
+	dataset
+	first []uint64
+}
+
+func (d rememberedFirst) First() []uint64 { return d.first }
+
+func (d rememberedFirst) Keys(_ context.Context, chunk int, visit func(uint64, []byte)) error {
+	for i, key := range d.dataset[chunk] {
+		visit(d.first[chunk]+uint64(i), []byte(key))
+	}
+	return nil
+}
+
+// TestOpenSubset_FetchesNoSplitOfOtherData reads the header only, and finds out which generation or dataset it is of.
+func TestOpenSubset_FetchesNoSplitOfOtherData(t *testing.T) {
+	d := testDataset(10, 10)
+	s, st := newStore(t)
+	m, err := s.Split(t.Context(), d, mustRule(t, "a=1,b=1", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for generation, first := range map[string][]uint64{strings.Repeat("22", 32): d.First(), d.Generation(): {0, 10, 21}} {
+		st.Reset()
+		if _, err := s.OpenSubset(t.Context(), m.Digest, "a", generation, first); err == nil {
+			t.Error("a split of other data was opened")
+		}
+		if got := st.Reads(); len(got) != 1 || got[0].Length != splitHeader {
+			t.Errorf("got the reads %+v, want that of the header", got)
+		}
+	}
+}
+
+// cancelling is a dataset during whose first shard the call is cancelled.
+type cancelling struct {
+	sharded
+	cancel func()
+	asked  map[string]bool
+}
+
+func (d cancelling) ShardKey(sample uint64) string {
+	d.cancel()
+	shard := d.sharded.ShardKey(sample)
+	d.asked[shard] = true
+	return shard
+}
+
+func TestSplit_ByShardsIsCancelled(t *testing.T) {
+	s, st := newStore(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	d := cancelling{sharded{testDataset(3, 9), []string{"a.tar", "b.tar"}}, cancel, map[string]bool{}}
+	if _, err := s.Split(ctx, d, mustRule(t, "a=*", "")); !errors.Is(err, context.Canceled) || len(d.asked) != 1 || len(st.Keys()) > 0 {
+		t.Errorf("got %v after the shards %v, and %q in the bucket, want %v after one shard", err, d.asked, st.Keys(), context.Canceled)
+	}
+}
