@@ -375,6 +375,42 @@ func TestDealsOfManyBatchesAtOnce(t *testing.T) {
 	}
 }
 
+// TestDealHomes_RemembersTheVeryBatch asks one epoch for batches that share a place in its memory, for several ranks and homes: it
+// answers as one that has dealt nothing yet.
+func TestDealHomes_RemembersTheVeryBatch(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := drawPlan(t, drawHomes(t))
+		if p.Samples() == 0 {
+			return
+		}
+		e := p.Epoch(1)
+		for range 12 {
+			batch := Share{Count: rapid.SampledFrom([]uint64{9, 12}).Draw(t, "count")}
+			batch.First = batch.Count * rapid.SampledFrom([]uint64{0, 1, KeptDeals}).Draw(t, "batch")
+			worldSize := rapid.SampledFrom([]uint64{3, 4}).Draw(t, "world size")
+			homes := rapid.SampledFrom([]uint64{2, 3}).Draw(t, "homes")
+			for rank := range worldSize {
+				got, want := e.DealHomes(batch, rank, worldSize, homes), p.Epoch(1).DealHomes(batch, rank, worldSize, homes)
+				if !slices.Equal(got, want) {
+					t.Fatalf("rank %d of %d of %+v, %d homes: got %v, want %v", rank, worldSize, batch, homes, got, want)
+				}
+			}
+		}
+	})
+}
+
+// Memory is bounded: a deal of more than 2^20 samples is made anew each time.
+func TestDealHomes_ForgetsLargeBatches(t *testing.T) {
+	p := mustPlan(t, Params{Shuffle: Slot, Window: 4}, []uint64{0, keptSamples, 2 * keptSamples})
+	for count, want := range map[uint64]bool{keptSamples: true, keptSamples + 1: false} {
+		e := p.Epoch(0)
+		e.DealHomes(Share{Count: count}, 0, 2, 2)
+		if got := e.deals[0].deal != nil; got != want {
+			t.Errorf("a batch of %d: got remembered %v, want %v", count, got, want)
+		}
+	}
+}
+
 func TestLater(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := drawPlan(t, drawHomes(t))

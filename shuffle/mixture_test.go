@@ -44,10 +44,8 @@ func TestMixtureTakesEachOwnPositionOnce(t *testing.T) {
 			for position := range m.Samples() {
 				turn := m.At(epoch, position)
 				n := counts[turn.Source]
-				if m.batch == 0 || position%m.batch == 0 {
-					if got := m.Counts(epoch, position); !slices.Equal(got, counts) {
-						t.Fatalf("counts at %d/%d: got %v, want %v", epoch, position, got, counts)
-					}
+				if got := m.Counts(epoch, position); !slices.Equal(got, counts) {
+					t.Fatalf("counts at %d/%d: got %v, want %v", epoch, position, got, counts)
 				}
 				own := turn.Epoch*from[turn.Source].Samples + turn.Position
 				if m.batch == 0 && own != n {
@@ -135,21 +133,33 @@ func TestMixtureStaysNearItsWeights(t *testing.T) {
 	})
 }
 
-func TestMixtureEndsBefore2To63(t *testing.T) {
-	m, err := NewMixture(1, 1<<62, []Ingredient{{Samples: 3, Weight: 1}, {Samples: 5, Weight: 2}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := m.Epochs(); got != 1 {
-		t.Errorf("got %d epochs, want 1", got)
-	}
-	last := m.Counts(0, m.Samples())
-	if _, _, ok := m.Find(0, last[0]); ok {
-		t.Errorf("sample %d of source 0 is found after the last epoch", last[0])
-	}
-	if e, p, ok := m.Find(0, last[0]-1); !ok || m.At(e, p).Source != 0 {
-		t.Errorf("the last sample of source 0: got %d/%d %v", e, p, ok)
-	}
+// TestMixture_EndsWithItsLastEpoch has epochs so long that there are few below 2^63: the samples at each border are found in the
+// epochs that it parts, and those after the last epoch in none.
+func TestMixture_EndsWithItsLastEpoch(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		_, from := drawMixture(t)
+		most := rapid.Uint64Range(1, 4).Draw(t, "epochs")
+		m, err := NewMixture(rapid.Uint64().Draw(t, "seed"), maxSamples/most-rapid.Uint64Range(60, 120).Draw(t, "less"), from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := m.Epochs(); got != most {
+			t.Fatalf("got %d epochs of %d positions, want %d", got, m.Samples(), most)
+		}
+		for epoch := range most {
+			for i, n := range m.Counts(epoch, m.Samples()) {
+				if e, p, ok := m.Find(i, n); ok != (epoch+1 < most) || ok && (e != epoch+1 || m.At(e, p) != m.turn(i, n)) {
+					t.Fatalf("sample %d of source %d, the first after epoch %d of %d: got %d/%d %v", n, i, epoch, most, e, p, ok)
+				}
+				if n == 0 {
+					continue // too light for an epoch
+				}
+				if e, p, ok := m.Find(i, n-1); !ok || e != epoch || m.At(e, p) != m.turn(i, n-1) {
+					t.Fatalf("sample %d of source %d, the last of epoch %d: got %d/%d %v", n-1, i, epoch, e, p, ok)
+				}
+			}
+		}
+	})
 }
 
 func TestMixtureRefuses(t *testing.T) {
