@@ -29,3 +29,11 @@ func ReadFrame(body []byte, count int) error {
 	}
 	return nil
 }
+
+// WithManifest returns a batch that has these samples, of which the last ones only pad it.
+func WithManifest(padded uint64, samples ...Sample) *Batch {
+	return &Batch{Padded: padded, manifest: samples}
+}
+
+// Nearer and CompareNear say which of two times to an answer is preferred.
+var Nearer, CompareNear = nearer, compareNear //nolint:gochecknoglobals // never changed
