@@ -1,0 +1,133 @@
+package chunkindex
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"testing"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
+)
+
+// reads are the ways to read of an index, each with its chunk or sample.
+var reads = map[string]func(ctx context.Context, x *Index) error{
+	"table":      func(ctx context.Context, x *Index) error { _, err := x.Table(ctx, 0); return err },
+	"names":      func(ctx context.Context, x *Index) error { _, err := x.Names(ctx, 0); return err },
+	"parts":      func(ctx context.Context, x *Index) error { _, err := x.Parts(ctx, 0); return err },
+	"part names": func(ctx context.Context, x *Index) error { _, err := x.PartNames(ctx, 0); return err },
+	"key":        func(ctx context.Context, x *Index) error { _, err := x.Key(ctx, x.Samples()-1); return err },
+	"keys":       func(ctx context.Context, x *Index) error { return x.Keys(ctx, 0, func(uint64, []byte) {}) },
+	"lookup":     func(ctx context.Context, x *Index) error { _, _, err := x.Lookup(ctx, "x", ""); return err },
+	"repeats":    func(ctx context.Context, x *Index) error { _, err := x.repeats(ctx); return err },
+	"fetch":      func(ctx context.Context, x *Index) error { return x.Fetch(ctx, []uint64{0, x.Samples() - 1}) },
+	"touched": func(ctx context.Context, x *Index) error {
+		return x.Touched(ctx, BadRange{Length: 1}, func(uint64, []byte) {})
+	},
+}
+
+// partlyStored returns an index of archives of which only the resident part is local.
+func partlyStored(t *testing.T) (*memstore.Store, *Index) {
+	t.Helper()
+	store, _ := smallStore(t)
+	rep, err := Build(t.Context(), store, "", BuildOptions{ChunkSize: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store, openInPart(t, store, rep.Generation)
+}
+
+// TestIndex_ReadsReturnTheErrorOfTheStore fails each way to read while the store does, and repeats it afterwards.
+func TestIndex_ReadsReturnTheErrorOfTheStore(t *testing.T) {
+	for name, read := range reads {
+		for _, want := range []error{objstore.ErrUnavailable, objstore.ErrDenied, objstore.ErrNotFound} {
+			store, x := partlyStored(t)
+			// The pages of these sections came with the resident ones: a small index has one page for all.
+			x.pages.recent[0].b, x.pages.from = nil, func(context.Context, int64, []byte) error { return &fetchError{want} }
+			if err := x.pages.file.Truncate(x.pages.begin); err != nil {
+				t.Fatal(err)
+			}
+			if err := x.pages.file.Truncate(x.size); err != nil {
+				t.Fatal(err)
+			}
+			if err := read(t.Context(), x); !errors.Is(err, want) || errors.Is(err, ErrCorrupt) {
+				t.Errorf("%s: got %v, want %v", name, err, want)
+			}
+			s := &indexSource{store: store, key: indexObject("", x.digest)}
+			x.pages.from = s.read
+			if err := read(t.Context(), x); err != nil {
+				t.Errorf("%s, after %v: %v", name, want, err)
+			}
+		}
+	}
+}
+
+// TestIndex_ReadsEndWithTheirContext, whether the index is local or not.
+func TestIndex_ReadsEndWithTheirContext(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	store, part := partlyStored(t)
+	whole, err := Open(t.Context(), store, "", OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer whole.Close()
+	for name, read := range reads {
+		for _, x := range []*Index{part, whole} {
+			if err := read(ended, x); !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: got %v, want %v", name, err, context.Canceled)
+			}
+		}
+	}
+}
+
+// TestIndex_BlockRefusesPlacesBeyondItsBounds: the rows of section 6 and the sections bound what is read, and what is allocated for it.
+func TestIndex_BlockRefusesPlacesBeyondItsBounds(t *testing.T) {
+	const row = 8 * 4
+	for _, c := range []struct {
+		name     string
+		from, to uint64
+		length   int64 // of the section
+		placed   bool  // by section 6; only the bounds of the section refuse it
+		ok       bool
+	}{
+		{"whole section", 0, 100, 100, true, true},
+		{"at its end", 100, 100, 100, true, true},
+		{"one byte past its end", 1, 101, 100, true, false},
+		{"begins past its end", 101, 101, 100, true, false},
+		{"ends before it begins", 11, 10, 100, false, false},
+		{"longest block", 0, maxTable, 1 << 40, true, true},
+		{"longer than any block", 0, maxTable + 1, 1 << 40, false, false},
+		{"beyond 63 bits", 1 << 63, 1<<63 + 5, 1 << 40, false, false},
+	} {
+		b := make([]byte, 2*row)
+		binary.LittleEndian.PutUint64(b, c.from)
+		binary.LittleEndian.PutUint64(b[row:], c.to)
+		f := fileOf(t, b)
+		if err := f.Truncate(2*row + maxTable + 200); err != nil {
+			t.Fatal(err)
+		}
+		x := &Index{file: f, lengths: []uint32{1}, head: header{version: 2}}
+		x.head.sections[secBlocks] = section{length: 2 * row}
+		x.head.sections[secTables] = section{offset: 2 * row, length: c.length}
+		off, length, err := x.placeOf(t.Context(), secTables, 0)
+		if (err == nil) != c.placed || err != nil && !errors.Is(err, errMalformed) || err == nil && (off != int64(c.from) || off+length != int64(c.to)) {
+			t.Errorf("%s: got [%d, +%d), %v, want accepted: %v", c.name, off, length, err, c.placed)
+		}
+		got, err := x.block(t.Context(), secTables, 0)
+		if (err == nil) != c.ok || err != nil && !errors.Is(err, errMalformed) || err == nil && uint64(len(got)) != c.to-c.from {
+			t.Errorf("%s: got %d bytes, %v, want accepted: %v", c.name, len(got), err, c.ok)
+		}
+	}
+	const samples = maxTable/tableRowV1 + 1 // version 1 has no place of a table to bound
+	x := &Index{file: fileOf(t, nil), first: []uint64{0, samples}, lengths: []uint32{1}, head: header{version: 1}}
+	x.head.sections[secTables].length = 1 << 40
+	if _, err := x.block(t.Context(), secTables, 0); !errors.Is(err, errMalformed) {
+		t.Errorf("version 1, longer than any block: got %v, want %v", err, errMalformed)
+	}
+	for _, chunk := range []int{-1, 1} {
+		if _, err := x.block(t.Context(), secTables, chunk); err == nil {
+			t.Errorf("chunk %d of one: got a block", chunk)
+		}
+	}
+}
