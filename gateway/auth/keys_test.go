@@ -265,6 +265,64 @@ func TestAReloadKeepsTheKeysOfAnIssuer(t *testing.T) {
 	refused(t, p.guard, ErrNoKeys.Error(), "Bearer "+p.sign(t, e, nil, nil))
 }
 
+// TestFetchKeys_CanceledAtEachStep: a fetch whose context ends counts as failed and is not reported. The next one is due as after any
+// failure.
+func TestFetchKeys_CanceledAtEachStep(t *testing.T) {
+	for _, step := range []string{"/.well-known/openid-configuration", "/keys"} {
+		e := newEC(t, "e")
+		p := newProvider(t, e.public())
+		for i, soon := range []time.Duration{fetchFirst, fetchSoon} { // without keys, and with some
+			ctx, cancel := context.WithCancel(t.Context())
+			left := make(chan struct{})
+			p.set(func(p *provider) {
+				p.answer = func(_ http.ResponseWriter, path string) bool {
+					if path == step {
+						cancel()
+						<-left
+					}
+					return false
+				}
+			})
+			p.guard.FetchKeys(ctx)
+			close(left)
+			p.set(func(p *provider) { p.answer = nil })
+			p.mustHave(t, i, int64(i+1))
+			if told := p.fetch(t); told != nil {
+				t.Errorf("%s: got %v told, want nothing", step, told)
+			}
+			p.clock.add(soon)
+			if told := p.fetch(t); len(told) != 1 || told[0] != nil {
+				t.Errorf("%s: the next fetch: got %v told, want one nil", step, told)
+			}
+			mustBe(t, p.guard, p.sign(t, e, nil, nil))
+			p.clock.add(fetchEvery)
+		}
+	}
+}
+
+// TestReload_KeysBelongToTheURL: an issuer keeps its keys under another name, and its name keeps none under another URL.
+func TestReload_KeysBelongToTheURL(t *testing.T) {
+	e := newEC(t, "e")
+	p := newProvider(t, e.public())
+	p.fetch(t)
+	const other = "https://other.example"
+	fields := "audience: millrace, groups: groups"
+	p.file.put(t, strings.ReplaceAll(p.access(fields), "corp", "works"))
+	must(t, p.guard.Reload())
+	if who := mustBe(t, p.guard, p.sign(t, e, nil, nil)); who.Name != "jwt:works#alice" {
+		t.Errorf("got %s, want the new name of the issuer", who.Name)
+	}
+	p.file.put(t, strings.ReplaceAll(p.access(fields), p.URL, other))
+	must(t, p.guard.Reload())
+	refused(t, p.guard, ErrNoKeys.Error(), "Bearer "+p.sign(t, e, nil, members{"iss": other}))
+	refused(t, p.guard, "of an issuer that the access file does not name", "Bearer "+p.sign(t, e, nil, nil))
+	two := strings.Replace(p.access(fields), "issuers: [", `issuers: [{name: new, issuer: "`+other+`", audience: millrace}, `, 1)
+	p.file.put(t, two)
+	must(t, p.guard.Reload())
+	refused(t, p.guard, ErrNoKeys.Error(), "Bearer "+p.sign(t, e, nil, members{"iss": other}))
+	refused(t, p.guard, ErrNoKeys.Error(), "Bearer "+p.sign(t, e, nil, nil)) // its keys were forgotten meanwhile
+}
+
 // TestARequestDoesNotWaitForAnIssuer holds the issuer's answer back.
 func TestARequestDoesNotWaitForAnIssuer(t *testing.T) {
 	e := newEC(t, "e")
