@@ -23,6 +23,7 @@ func TestSubsetHasOneForm(t *testing.T) {
 		"samples:5-5,6,8-9,10-12":         "samples:5-6,8-12",
 		"train~samples:0-9":               "train~samples:0-9",
 		"a=1:a~b=1,c=1:c:2":               "a=1:a~b=1,c=1:c:2",
+		"samples:0-9~a=2,b=2:a":           "samples:0-9~a=1,b=1:a",
 		digest + ":train~samples:3,9-10":  digest + ":train~samples:3,9-10",
 		"a=4294967295:a":                  "a=1:a",
 		"samples:0-4611686018427387904":   "samples:0-4611686018427387904",
