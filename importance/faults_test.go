@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -22,37 +23,36 @@ import (
 
 var errStore = errors.New("the store fails")
 
-// Whichever request to the store fails, the operation fails with that error. The fixture verifies that no file stays open.
-func TestLog_ReturnsErrorsOfEveryRequest(t *testing.T) {
+// Whichever request to the store fails, loses its answer or ends with its context, the operation fails with that error and leaves no
+// file. The same operation then works, and the bucket is as if nothing had failed.
+func TestLog_WorksAgainAfterAnyRequestFails(t *testing.T) {
 	reports := epochReports(epochLosses(43, 1))
-	base := request()
-	base.Epoch = 4
-	for name, operation := range map[string]func(l *Log, digest string) error{
-		"add":       func(l *Log, _ string) error { _, err := l.Add(t.Context(), reports[5]); return err },
-		"add again": func(l *Log, _ string) error { _, err := l.Add(t.Context(), reports[0]); return err },
-		"add a new epoch": func(l *Log, _ string) error {
-			r := reports[0]
-			r.Epoch = 9
-			_, err := l.Add(t.Context(), r)
-			return err
-		},
-		"freeze": func(l *Log, _ string) error {
+	added := func(r Report) func(context.Context, *Log, string) error {
+		return func(ctx context.Context, l *Log, _ string) error { _, err := l.Add(ctx, r); return err }
+	}
+	frozenOf := func(epoch uint64) func(context.Context, *Log, string) error {
+		return func(ctx context.Context, l *Log, _ string) error {
 			q := request()
-			q.HotShare = .3
-			_, err := l.Freeze(t.Context(), q)
+			q.Epoch = epoch
+			_, err := l.Freeze(ctx, q)
 			return err
-		},
-		"freeze again": func(l *Log, _ string) error { _, err := l.Freeze(t.Context(), request()); return err },
-		"flush":        func(l *Log, _ string) error { _, err := l.Flush(t.Context()); return err },
-		"open": func(l *Log, digest string) error {
-			s, err := l.Open(t.Context(), digest, testGeneration(), testFirst())
+		}
+	}
+	newEpoch := reports[0]
+	newEpoch.Epoch = 9
+	operations := map[string]func(ctx context.Context, l *Log, digest string) error{
+		"add": added(reports[5]), "add again": added(reports[0]), "add a new epoch": added(newEpoch),
+		"freeze": frozenOf(5), "freeze again": frozenOf(3),
+		"flush": func(ctx context.Context, l *Log, _ string) error { _, err := l.Flush(ctx); return err },
+		"open": func(ctx context.Context, l *Log, digest string) error {
+			s, err := l.Open(ctx, digest, testGeneration(), testFirst())
 			if err == nil {
 				s.Close()
 			}
 			return err
 		},
-		"list": func(l *Log, _ string) error {
-			snapshots, all, err := l.Stored(t.Context())
+		"list": func(ctx context.Context, l *Log, _ string) error {
+			snapshots, all, err := l.Stored(ctx)
 			for _, s := range snapshots {
 				err = errors.Join(err, s.Fault)
 			}
@@ -61,33 +61,66 @@ func TestLog_ReturnsErrorsOfEveryRequest(t *testing.T) {
 			}
 			return err
 		},
-	} {
-		for fails, struck := 0, true; struck; fails++ {
-			store := memstore.New()
-			l := newLog(t, store, func(c *Config) { c.Dir = t.TempDir() })
-			add(t, l, reports[:5]...)
-			digest := freeze(t, l, request()).Digest
-			denied(store, true)
-			r := reports[4]
-			r.Epoch = 5
-			keepAll(t, l, r)
-			calls := 0
-			struck = false
-			store.SetFault(func(memstore.Call) memstore.Fault {
-				if calls++; calls-1 != fails {
-					return memstore.Fault{}
+	}
+	for fault, want := range map[string]error{"an error": errStore, "a lost answer": errStore, "the end of the context": context.Canceled} {
+		for name, operation := range operations {
+			var whole map[string]string // the bucket after an operation without a fault
+			for fails, struck := -1, true; struck; fails++ {
+				store := memstore.New()
+				l := newLog(t, store, func(c *Config) { c.Dir, c.CacheDir = t.TempDir(), t.TempDir() })
+				add(t, l, reports[:5]...)
+				digest := freeze(t, l, request()).Digest
+				denied(store, true)
+				r := reports[4]
+				r.Epoch = 5
+				keepAll(t, l, r)
+				ctx, cancel := context.WithCancel(t.Context())
+				calls := 0
+				struck = false
+				store.SetFault(func(memstore.Call) memstore.Fault {
+					if calls++; calls-1 != fails {
+						return memstore.Fault{}
+					}
+					struck = true
+					if want == context.Canceled {
+						return memstore.Fault{Before: cancel, Stall: true}
+					}
+					return memstore.Fault{Applied: fault == "a lost answer", Err: errStore}
+				})
+				err := operation(ctx, l, digest)
+				there := fault == "a lost answer" && err == nil // that a condition is not met comes before it
+				if errors.Is(err, want) != struck && !there || !struck && err != nil {
+					t.Errorf("%s, request %d meets %s (%t): got %v", name, fails, fault, struck, err)
 				}
-				struck = true
-				return memstore.Fault{Err: errStore}
-			})
-			if err := operation(l, digest); errors.Is(err, errStore) != struck || !struck && err != nil {
-				t.Errorf("%s, request %d fails (%t): got %v", name, fails, struck, err)
-			}
-			if name == "flush" && struck {
-				wantKept(t, l, 1)
+				cancel()
+				if name == "flush" && struck {
+					wantKept(t, l, 1)
+				}
+				if left, err := filepath.Glob(filepath.Join(l.cfg.CacheDir, tempPrefix+"*")); err != nil || len(left) > 0 {
+					t.Errorf("%s, request %d meets %s: got files %v, %v, want none", name, fails, fault, left, err)
+				}
+				store.SetFault(nil)
+				if err := operation(t.Context(), l, digest); err != nil {
+					t.Errorf("%s, after request %d met %s: got %v", name, fails, fault, err)
+				}
+				if whole == nil {
+					whole, struck = contentsOf(store), true
+				}
+				if got := contentsOf(store); !maps.Equal(got, whole) {
+					t.Errorf("%s, after request %d met %s: got objects %q, want %q", name, fails, fault, slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(whole)))
+				}
 			}
 		}
 	}
+}
+
+func contentsOf(store *memstore.Store) map[string]string {
+	all := map[string]string{}
+	for _, key := range store.Keys() {
+		b, _ := store.Bytes(key)
+		all[key] = string(b)
+	}
+	return all
 }
 
 // A write that finds its object there, written by another gateway or by itself, compares the two: errors of that come through.

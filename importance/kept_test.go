@@ -92,20 +92,36 @@ func TestReadOnlyBucketKeepsReports(t *testing.T) {
 	}
 }
 
-func TestFlushCountsWhatTheBucketHasOtherwise(t *testing.T) {
-	store := memstore.New()
-	l := newLog(t, store, func(c *Config) { c.Dir = t.TempDir() })
-	losses := epochLosses(43, 1)
-	bad := report(losses, 8, 16)
-	bad.Losses[4]++
-	denied(store, true)
-	keepAll(t, l, bad, report(losses, 0, 8))
-	denied(store, false)
-	add(t, newLog(t, store), report(losses, 8, 16))
-	if done, err := l.Flush(t.Context()); err != nil || done != (Flushed{Sent: 1, Conflicts: 1}) {
-		t.Errorf("got %+v, %v, want one sent and one conflict", done, err)
+// TestFlush_DropsWhatTheBucketNeverTakes has a report that each later attempt would meet the same way: it stops neither the flush nor
+// the reports after it.
+func TestFlush_DropsWhatTheBucketNeverTakes(t *testing.T) {
+	all := epochLosses(43, 1)
+	other, shorter, late := report(all, 8, 16), report(all, 8, 12), report(all, 8, 16)
+	other.Losses[4]++
+	shorter.Count--
+	late.Epoch = 1000
+	var begun []Report
+	for epoch := range uint64(maxOpen) {
+		begun = append(begun, report(all, 0, 4))
+		begun[epoch].Epoch = 100 + epoch
 	}
-	wantKept(t, l, 0)
+	for name, c := range map[string]struct {
+		kept   Report
+		bucket []Report
+	}{"another loss": {other, []Report{report(all, 8, 16)}}, "another batch": {shorter, []Report{report(all, 8, 16)}}, "too many epochs": {late, begun}} {
+		store := memstore.New()
+		l := newLog(t, store, func(c *Config) { c.Dir = t.TempDir() })
+		good := report(all, 16, 24)
+		good.Epoch = c.bucket[0].Epoch
+		denied(store, true)
+		keepAll(t, l, c.kept, good)
+		denied(store, false)
+		add(t, newLog(t, store), c.bucket...)
+		if done, err := l.Flush(t.Context()); err != nil || done != (Flushed{Sent: 1, Conflicts: 1}) {
+			t.Errorf("%s: got %+v, %v, want one sent and one dropped", name, done, err)
+		}
+		wantKept(t, l, 0)
+	}
 }
 
 func TestFlushKeepsAllWhenTheStoreFails(t *testing.T) {
