@@ -11,12 +11,14 @@ import (
 	"github.com/millrace-data/millrace/internal/socket"
 )
 
-// silentTime is how long a new connection may take to send the head of its first request while no place is left.
+// silentTime is how long a new connection may take to send its first bytes, and then the rest of the head of its first request, while no
+// place is left.
 const silentTime = 250 * time.Millisecond
 
 // idle knows the connections that have no request: the silent ones, which have not sent a whole head yet (with TLS they may be in
 // their handshake), and those that are kept open between requests. Where a new connection finds no place, one of them gives way:
-// a silent one if there is any, else a kept one. Neither locks out clients that send requests.
+// a silent one if there is any, else a kept one. Neither locks out clients that send requests. A connection whose bytes the server has
+// not read yet does not give way.
 type idle struct {
 	listeners []*socket.Listener
 
@@ -53,14 +55,17 @@ func (i *idle) changed(c net.Conn, state http.ConnState) {
 	i.kept.remove(c)
 	switch state { //nolint:exhaustive // in the other states a connection has a request, or is closed
 	case http.StateNew:
-		i.fresh[c] = time.AfterFunc(silentTime, func() { i.age(c) })
+		i.watch(c)
 	case http.StateIdle:
 		i.kept.add(c)
 		i.makeRoom()
 	}
 }
 
-// age notes that a connection has been silent for silentTime.
+// watch lets a connection be fresh for silentTime. The caller holds mu.
+func (i *idle) watch(c net.Conn) { i.fresh[c] = time.AfterFunc(silentTime, func() { i.age(c) }) }
+
+// age notes that a connection has been fresh for silentTime.
 func (i *idle) age(c net.Conn) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -68,6 +73,10 @@ func (i *idle) age(c net.Conn) {
 		return
 	}
 	delete(i.fresh, c)
+	if !socket.Quiet(c, silentTime) {
+		i.watch(c)
+		return
+	}
 	i.silent.add(c)
 	i.makeRoom()
 }
@@ -79,16 +88,23 @@ func (i *idle) makeRoom() {
 	}
 }
 
-// closeFirst closes the connection that gives way first.
+// closeFirst closes the connection that gives way first. One that has just sent bytes is about to have a request.
 func (i *idle) closeFirst() {
-	c := i.silent.first()
-	if c == nil {
-		c = i.kept.first()
-	}
-	if c != nil {
+	for {
+		c, since := i.silent.first(), silentTime
+		if c == nil {
+			c, since = i.kept.first(), 0
+		}
+		if c == nil {
+			return
+		}
 		i.silent.remove(c)
 		i.kept.remove(c)
-		closeNow(c)
+		if socket.Quiet(c, since) {
+			closeNow(c)
+			return
+		}
+		i.watch(c)
 	}
 }
 

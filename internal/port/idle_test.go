@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/certs"
 	"github.com/millrace-data/millrace/internal/certs/certtest"
+	"github.com/millrace-data/millrace/internal/socket"
 )
 
 // pipes is a listener in memory, whose clients have the addresses that a test gives them.
@@ -226,5 +228,56 @@ func TestServer_AddressWithMostIdleConnectionsGivesWay(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestIdle_KeepsConnectionsWhoseBytesAreUnread: a server that is short of processor time reads requests late. Their connections do not
+// give way; those without bytes do.
+func TestIdle_KeepsConnectionsWhoseBytesAreUnread(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	limited := socket.Limit(10, ln)
+	defer limited[0].Close()
+	open := func() (near, far net.Conn) {
+		near, err := net.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { near.Close() })
+		far, err = limited[0].Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { far.Close() })
+		return near, far
+	}
+	for _, state := range []http.ConnState{http.StateNew, http.StateIdle} {
+		for name, sends := range map[string]string{"nothing": "", "a request": "GET / HTTP/1.1\r\n\r\n", "a request of which a byte was read": "GET / HTTP/1.1\r\n\r\n"} {
+			t.Run(fmt.Sprintf("%v, %s", state, name), func(t *testing.T) {
+				i := shedIdle(&http.Server{}, limited)
+				near, far := open()
+				if _, err := io.WriteString(near, sends); err != nil {
+					t.Fatal(err)
+				}
+				for sends != "" && socket.Quiet(far, 0) {
+					time.Sleep(time.Millisecond)
+				}
+				if strings.HasPrefix(name, "a request of") {
+					if _, err := far.Read(make([]byte, 1)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				i.changed(far, state)
+				i.age(far)
+				i.shed()
+				i.changed(far, http.StateActive)
+				_, err := far.Write([]byte("answer"))
+				if kept := err == nil; kept != (sends != "") {
+					t.Errorf("got the connection kept: %v, want %v", kept, sends != "")
+				}
+			})
+		}
 	}
 }

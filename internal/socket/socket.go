@@ -100,11 +100,12 @@ type conn struct {
 	release func()
 	spare   chan []byte // the listener's memory for writes that are gathered
 
-	gathers atomic.Bool // writes wait for those that follow them
-	mu      sync.Mutex  // guards the fields below
-	waiting []byte      // writes that wait; nil: the connection has no memory for them
-	failed  error       // of a write
-	passes  []byte      // control message with a descriptor, for the next write
+	heard   atomic.Pointer[time.Time] // when the first bytes of the client were read
+	gathers atomic.Bool               // writes wait for those that follow them
+	mu      sync.Mutex                // guards the fields below
+	waiting []byte                    // writes that wait; nil: the connection has no memory for them
+	failed  error                     // of a write
+	passes  []byte                    // control message with a descriptor, for the next write
 
 	holding sync.Mutex // guards what follows
 	held    io.Closer  // closed with the connection
