@@ -457,6 +457,23 @@ func TestStored_TellsWhatIsWrong(t *testing.T) {
 	}
 }
 
+// A list whose context ends while headers are read is no list of damaged objects.
+func TestStored_EndsWithItsContext(t *testing.T) {
+	store := memstore.New()
+	l := newLog(t, store)
+	add(t, l, epochReports(epochLosses(43, 1))...)
+	ctx, cancel := context.WithCancel(t.Context())
+	store.SetFault(func(c memstore.Call) memstore.Fault {
+		if c.Op == memstore.Read {
+			return memstore.Fault{Before: cancel, Stall: true}
+		}
+		return memstore.Fault{}
+	})
+	if _, _, err := l.Stored(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+}
+
 func TestSnapshot_RefusesChunksThatItHasNot(t *testing.T) {
 	l := newLog(t, memstore.New())
 	add(t, l, epochReports(epochLosses(43, 1))...)
