@@ -156,14 +156,7 @@ func TestCredentials_SourceFails(t *testing.T) {
 		"[profile bare]\nrole_arn = arn:aws:iam::1:role/reader\ncredential_source = Environment\n[profile zero]\nrole_arn = a\ncredential_source = Environment\nduration_seconds = 0\n", "")
 	const noKey = `<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleResult><Credentials>` +
 		`<SecretAccessKey>canary</SecretAccessKey><Expiration>2100-01-01T00:00:00Z</Expiration></Credentials></AssumeRoleResult></AssumeRoleResponse>`
-	var answer func(http.ResponseWriter)
 	s := newService()
-	s.faults(func(w http.ResponseWriter, r *http.Request) bool {
-		if r.Method == http.MethodPost {
-			answer(w)
-		}
-		return true
-	})
 	for _, c := range []struct {
 		profile string
 		answer  func(http.ResponseWriter)
@@ -175,7 +168,12 @@ func TestCredentials_SourceFails(t *testing.T) {
 		{"role", func(w http.ResponseWriter) { fmt.Fprint(w, noKey) }, objstore.ErrDenied, `profile "role": its source gave no credentials`},
 		{"bare", nil, objstore.ErrDenied, "role arn:aws:iam::1:role/reader: the source of the credentials to assume it with gave none"},
 	} {
-		answer = c.answer
+		s.faults(func(w http.ResponseWriter, r *http.Request) bool {
+			if r.Method == http.MethodPost {
+				c.answer(w)
+			}
+			return true
+		})
 		b := serviceBackend(t, s)
 		t.Setenv("AWS_SHARED_CREDENTIALS_FILE", os.Getenv("AWS_CONFIG_FILE")+"-none")
 		b = opened(t, Config{Bucket: "train", Endpoint: b.cfg.Endpoint, PathStyle: true, Profile: c.profile}, quick())
