@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/millrace-data/millrace/client"
+	"github.com/millrace-data/millrace/internal/bubble"
 )
 
 // TestLedger_CountsAsAModelDoes positions and keys that come once, again, beyond the epoch, or as padding.
@@ -205,10 +206,12 @@ func TestBatch_RefusesAnotherPlan(t *testing.T) {
 		{client.Options{WorldSize: 2, Generation: "g"}, "&batch_size=3", false},
 		{client.Options{WorldSize: 2, Generation: "g"}, "&batch_size=2", true},
 	} {
-		f := &fake{batches: 1, generation: "g", plan: tc.plan}
-		c := newClient(t, client.Config{Gateways: []string{"gw"}, HTTP: &http.Client{Transport: transport{f}}})
-		if _, err := c.Batch(t.Context(), tc.opt, 0); errors.Is(err, client.ErrProtocol) != tc.refuse || !tc.refuse && err != nil {
-			t.Errorf("%+v answered by %s: got %v, want a refusal: %t", tc.opt, tc.plan, err, tc.refuse)
-		}
+		bubble.Test(t, func(t *testing.T) {
+			f := &fake{batches: 1, generation: "g", plan: tc.plan}
+			c := newClient(t, client.Config{Gateways: []string{"gw"}, HTTP: &http.Client{Transport: transport{f}}})
+			if _, err := c.Batch(t.Context(), tc.opt, 0); errors.Is(err, client.ErrProtocol) != tc.refuse || !tc.refuse && err != nil {
+				t.Errorf("%+v answered by %s: got %v, want a refusal: %t", tc.opt, tc.plan, err, tc.refuse)
+			}
+		})
 	}
 }
