@@ -2,12 +2,14 @@ package gateway_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -80,7 +82,8 @@ func TestReadersThatLeaveAnywhere(t *testing.T) {
 }
 
 // TestBurst opens far more connections at once than the server takes at a time: each is served or told to come again, and
-// afterwards all is as before.
+// afterwards all is as before. On a busy machine the server may read a head so late that the connection counts as silent and gives way:
+// such a client connects again.
 func TestBurst(t *testing.T) {
 	s := newStack(t, 256, 4<<10, 256<<10, 8<<20)
 	burst := 150 // 64 are served at a time; the rest fits into the shortest queue that a kernel keeps
@@ -90,10 +93,15 @@ func TestBurst(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range burst {
 		all.Go(func() {
-			c := dial(t, s.addr)
-			defer c.Close()
-			fmt.Fprintf(c, "GET /epoch/%d/batch/1?batch_size=32 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", i%3)
-			res, err := http.ReadResponse(bufio.NewReader(c), nil)
+			ask := func() (*http.Response, error) {
+				c := dial(t, s.addr)
+				fmt.Fprintf(c, "GET /epoch/%d/batch/1?batch_size=32 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", i%3)
+				return http.ReadResponse(bufio.NewReader(c), nil)
+			}
+			res, err := ask()
+			for errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.ErrUnexpectedEOF) {
+				res, err = ask()
+			}
 			if err != nil {
 				t.Errorf("connection %d: %v", i, err)
 				return
