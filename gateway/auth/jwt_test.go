@@ -168,8 +168,6 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// TestTheSubjectIsTheClaimThatTheFileNames also holds that no groups are read unless the file names
-// their claim.
 func TestValidSubject(t *testing.T) {
 	for subject, valid := range map[string]bool{
 		"": false, "a b/é": true, strings.Repeat("x", maxName): true, strings.Repeat("x", maxName+1): false, "a\n": false, "\xff": false, "\u0085": false,
@@ -180,6 +178,8 @@ func TestValidSubject(t *testing.T) {
 	}
 }
 
+// TestTheSubjectIsTheClaimThatTheFileNames also holds that no groups are read unless the file names
+// their claim.
 func TestTheSubjectIsTheClaimThatTheFileNames(t *testing.T) {
 	e := newEC(t, "e")
 	p := newProvider(t, e.public())

@@ -83,8 +83,7 @@ grants:
 	}
 }
 
-// TestTokensAreComparedWhole writes digests that differ from a token's in one byte.
-// Logs show no secret that a caller put in a wrong place, also where the text was cut.
+// TestConceal: logs show no secret that a caller put in a wrong place, also where the text was cut.
 func TestConceal(t *testing.T) {
 	token, _ := NewToken()
 	const jwt = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJ4In0.c2lnbmF0dXJl"
@@ -103,6 +102,7 @@ func TestConceal(t *testing.T) {
 	}
 }
 
+// TestTokensAreComparedWhole writes digests that differ from a token's in one byte.
 func TestTokensAreComparedWhole(t *testing.T) {
 	text, digest := NewToken()
 	for i := 0; i < len(digest); i += 2 {
