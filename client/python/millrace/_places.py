@@ -55,6 +55,11 @@ class Places:
         """Whether a pass has begun at the last place."""
         return bool(self._cells[_BEGUN])
 
+    def own(self) -> None:
+        """Gives a forked process cells of its own. Call it before reading cells to change them: the parent changes its own meanwhile."""
+        if self._pid != os.getpid():
+            self._cells, self._pid = self._cells.clone().share_memory_(), os.getpid()
+
     def go_to(self, place: Place) -> None:
         """Has the next pass begin there."""
         self._note(_EPOCH, *place, 0, 0, -1)
@@ -62,6 +67,7 @@ class Places:
 
     def fix(self, epoch: int) -> None:
         """Has the next pass be of this epoch. A place in it where no pass has begun yet stays."""
+        self.own()
         if epoch != self.last.epoch:
             self.go_to(Place(epoch))
         elif self.begun:
@@ -88,8 +94,7 @@ class Places:
         return 0 if next_out < 0 else taken - min(taken, max(0, -((first - next_out) // step)))
 
     def _note(self, at: int, *values: int) -> None:
-        if self._pid != os.getpid():  # a forked process leaves its parent's place alone
-            self._cells, self._pid = self._cells.clone().share_memory_(), os.getpid()
+        self.own()
         self._cells[at : at + len(values)] = torch.tensor(values)
 
     # What workers do: they write to their parent's cells.

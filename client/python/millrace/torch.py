@@ -411,6 +411,7 @@ class Dataset(ClientOwner, torch_data.IterableDataset):  # type: ignore[misc,typ
     def __iter__(self) -> Iterator[Any]:
         request, worker = request_of_caller(), torch_data.get_worker_info()
         if worker is None:
+            self.places.own()
             if self.places.begun:
                 self.go_to(self.places.next)
             self._yielded = PassState(self.places.next, self.places.moves, request.processes)

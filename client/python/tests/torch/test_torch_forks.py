@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import random
 import re
 import subprocess
@@ -12,6 +14,9 @@ from pathlib import Path
 import harness
 import pytest
 from harness import LONG, without
+
+from millrace._places import _BEGUN, Places
+from millrace._state import Place
 
 HERE = Path(__file__).parent
 
@@ -31,6 +36,28 @@ def test_a_process_ends_while_threads_are_in_torch(gateway: harness.Gateway) -> 
     for _ in range(5):
         done = subprocess.run([sys.executable, str(HERE / "ends.py"), gateway.url], capture_output=True, text=True, timeout=600, check=False)
         assert done.returncode == 0, done.stderr
+
+
+def test_a_forked_child_chooses_its_epoch_while_its_parent_reads() -> None:
+    """The parent notes its first batch just after the child has looked at the place that both have."""
+    places = Places()
+    child = os.fork()
+    if child == 0:
+        of_parent = places._cells
+
+        class Late(Places):
+            @property
+            def begun(self) -> bool:
+                found = bool(self._cells[_BEGUN])
+                of_parent[_BEGUN] = 1
+                return found
+
+        places.__class__ = Late
+        with contextlib.suppress(BaseException):
+            places.fix(0)
+            os._exit(0 if places.next == Place(0) else 1)
+        os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def slow_trainer(tmp_path: Path, workers: int) -> None:
