@@ -330,6 +330,25 @@ func TestSplit_Refuses(t *testing.T) {
 	}
 }
 
+// TestStore_RefusesDatasetsWithTooManyKeys gives a chunk of eight samples more keys, so that its bitmap has no bit for them.
+func TestStore_RefusesDatasetsWithTooManyKeys(t *testing.T) {
+	s, st := newStore(t)
+	for more := 1; more <= 9; more++ {
+		d := lying{testDataset(8), more, nil}
+		want := fmt.Sprintf("split a=1: keys of chunk 0: %d keys of 8 samples", 8+more)
+		if _, err := s.Split(t.Context(), d, mustRule(t, "a=1", "")); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+		_, err := NewCut(t.Context(), d, d.First(), nil, []Step{{Rule: mustRule(t, "a=1,b=1", ""), Name: "b"}})
+		if want := "cut: chunk 0: it has not as many keys as samples"; err == nil || err.Error() != want {
+			t.Errorf("%d keys more: got %v, want %s", more, err, want)
+		}
+	}
+	if keys := st.Keys(); len(keys) > 0 {
+		t.Errorf("got %q in the bucket, want nothing", keys)
+	}
+}
+
 // grownDataset is one whose generation is no digest.
 type grownDataset struct{ dataset }
 

@@ -147,8 +147,10 @@ func (w *splitWriter) block(ctx context.Context, chunk int, n uint64) ([]byte, e
 	b, each := make([]byte, w.head.block(n)), bitmapSize(n)
 	counts, k := make([]uint32, w.head.parts), uint64(0)
 	put := func(part int) {
-		counts[part]++
-		b[int64(part)*each+int64(k/8)] |= 1 << (k % 8)
+		if k < n { // more keys than samples are refused below
+			counts[part]++
+			b[int64(part)*each+int64(k/8)] |= 1 << (k % 8)
+		}
 		k++
 	}
 	err := w.parts(ctx, chunk, n, put)
