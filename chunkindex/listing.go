@@ -93,10 +93,14 @@ func (l *listing) Open(ctx context.Context, key string, offset int64) (io.ReadCl
 		return l.store.Open(ctx, ref, offset)
 	}
 	in, err := l.open(ctx, ref, c)
-	if err == nil {
-		_, err = io.CopyN(io.Discard, in, offset)
+	if err != nil {
+		return nil, err
 	}
-	return in, err
+	if _, err := io.CopyN(io.Discard, in, offset); err != nil {
+		in.Close()
+		return nil, err
+	}
+	return in, nil
 }
 
 // open reads an object from its beginning.
