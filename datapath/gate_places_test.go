@@ -3,6 +3,7 @@ package datapath
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -150,5 +151,61 @@ func TestGate_WaitsEndWithTheirContext(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestGate_FullOnlyForReadsAhead: a gate is full if all places are taken, and none of them by a read that warms and would leave it.
+func TestGate_FullOnlyForReadsAhead(t *testing.T) {
+	for _, c := range []struct {
+		demand, ahead, warm int
+		starved, full       bool
+	}{
+		{0, 0, 0, false, false}, {3, 0, 0, true, false}, {1, 2, 2, true, false}, {4, 0, 0, false, true}, {2, 2, 0, false, true},
+		{0, 5, 0, true, true}, {2, 2, 1, false, false}, {2, 2, 1, true, true}, {6, 0, 0, false, true},
+	} {
+		g := &gate{limit: 4, demand: c.demand, ahead: c.ahead, warm: c.warm, starved: c.starved}
+		if got := g.full(); got != c.full {
+			t.Errorf("%+v: got full: %v", c, got)
+		}
+		more := c.demand+c.ahead < 4
+		if got := g.enterAhead(c.ahead); got {
+			t.Errorf("%+v: got a place beyond the most", c)
+		}
+		if got := g.enterAhead(c.ahead + 1); got != more {
+			t.Errorf("%+v: got a place ahead: %v, want %v", c, got, more)
+		}
+	}
+}
+
+// TestGate_HoldsAndSlowsDown: a round in which a store held reads back counts as paced, also one that begins meanwhile; a store that
+// throttles takes a place from this gate and from the one below.
+func TestGate_HoldsAndSlowsDown(t *testing.T) {
+	below := &gate{}
+	g := &gate{below: below}
+	g.resize(6)
+	g.slower()
+	if g.limit != 6 || below.limit != 5 {
+		t.Errorf("got %d and %d places of a gate that does not climb, want 6 and 5", g.limit, below.limit)
+	}
+	g.climb = &climb{least: 4, most: 8, came: new(atomic.Int64)}
+	for _, want := range []int{5, 4, 4} {
+		if g.slower(); g.limit != want || below.limit != want-1 {
+			t.Errorf("got %d and %d places, want %d and one less", g.limit, below.limit, want)
+		}
+	}
+	if g.resize(1); below.limit != 1 {
+		t.Errorf("got %d places below one, want 1", below.limit)
+	}
+	for _, begins := range []bool{true, true, false} {
+		g.hold(begins)
+	}
+	if g.resize(4); !g.round.paced || g.paced != 1 {
+		t.Errorf("got %d reads held back and a round paced: %v, want 1 and so", g.paced, g.round.paced)
+	}
+	if g.hold(false); !g.round.paced {
+		t.Error("got a round not paced in which a read was held back")
+	}
+	if g.resize(4); g.round.paced {
+		t.Error("got a round paced in which no read was held back")
 	}
 }

@@ -2,9 +2,12 @@ package datapath
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/internal/bubble"
@@ -90,4 +93,65 @@ func TestPath_SmallBodiesPassOneThatWaits(t *testing.T) {
 		}
 		pinned.close()
 	})
+}
+
+// TestOfPath_SharesItsMemory: each part of a mixture gets its bytes and an eighth more as far as that reaches, none of them twice.
+func TestOfPath_SharesItsMemory(t *testing.T) {
+	for name, c := range map[string]struct {
+		sizes []int64
+		total int64
+		want  []int64
+	}{
+		"exactly": {[]int64{80, 40}, 120, []int64{80, 40}},
+		"plenty":  {[]int64{80, 40}, 135, []int64{90, 45}},
+		"some":    {[]int64{80, 40, 160}, 292, []int64{90, 42, 160}},
+		"none":    {[]int64{0, 8}, 8, []int64{0, 8}},
+	} {
+		o := &ofPath{}
+		for _, n := range c.sizes {
+			o.some, o.bytes = append(o.some, &helping{batch: &batch{bytes: n}}), o.bytes+n
+		}
+		body := room{bytes: make([]byte, c.total), own: new(chunkcache.Buffer[key])}
+		o.share(body)
+		at := int64(0)
+		for i, h := range o.some {
+			got := h.batch.lent
+			if int64(len(got.bytes)) != c.want[i] || cap(got.bytes) != len(got.bytes) || got.own != body.own {
+				t.Errorf("%s: got %d bytes lent to part %d, want %d", name, len(got.bytes), i, c.want[i])
+				continue
+			}
+			if len(got.bytes) > 0 && unsafe.SliceData(got.bytes) != &body.bytes[at] {
+				t.Errorf("%s: got part %d at another place than byte %d", name, i, at)
+			}
+			at += c.want[i]
+		}
+	}
+}
+
+// TestPath_ReclaimAsksInOrder: each holder is asked for what those before it did not give, and nobody after that.
+func TestPath_ReclaimAsksInOrder(t *testing.T) {
+	var asked []string
+	gives := func(name string, most int64) yielding {
+		return yielding{func(n int64) int64 {
+			asked = append(asked, fmt.Sprintf("%s %d", name, n))
+			return most
+		}, func() int64 { return most }}
+	}
+	p := &Path{yield: []yielding{gives("a", 3), gives("b", 0), gives("c", 10), gives("d", 100)}}
+	for n, want := range map[int64]struct {
+		back  int64
+		asked []string
+	}{
+		3:  {3, []string{"a 3"}},
+		8:  {13, []string{"a 8", "b 5", "c 5"}},
+		14: {113, []string{"a 14", "b 11", "c 11", "d 1"}},
+	} {
+		asked = nil
+		if got := p.reclaim(n); got != want.back || !slices.Equal(asked, want.asked) {
+			t.Errorf("%d bytes: got %d of %q, want %d of %q", n, got, asked, want.back, want.asked)
+		}
+	}
+	if got := p.reclaimable(); got != 113 {
+		t.Errorf("got %d bytes that could be given back, want 113", got)
+	}
 }

@@ -3,6 +3,7 @@ package datapath
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -262,4 +263,33 @@ func TestWarmDoesNotTakeTheLineFromAReader(t *testing.T) {
 			t.Errorf("got a reader that waited for %v after its first shard, want hardly any", waited)
 		}
 	})
+}
+
+// TestWarm_OrderWithoutLocalityGoesAsStored: warming goes on at the chunk of the sample at which it stopped.
+func TestWarm_OrderWithoutLocalityGoesAsStored(t *testing.T) {
+	d := newDataset(t, 1, same(40, 900), 10, 4<<10)
+	p := newPath(t, Config{Budget: bud(1 << 20)})
+	s := p.Open(d.index, d.store, "set/")
+	plan := d.plan(t, shuffle.Full, 0)
+	from := func(sample uint64) (chunks []int) {
+		for span := range s.inOrder(shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), First: sample}) {
+			if want := d.index.Chunk(int(span.Chunk)).First; span.From != want {
+				t.Errorf("got chunk %d from sample %d, want %d", span.Chunk, span.From, want)
+			}
+			chunks = append(chunks, int(span.Chunk))
+		}
+		return chunks
+	}
+	for sample := range uint64(40) {
+		var want []int
+		for c := d.index.ChunkOf(sample); c < d.index.Chunks(); c++ {
+			want = append(want, c)
+		}
+		if got := from(sample); !slices.Equal(got, want) {
+			t.Errorf("from sample %d: got chunks %v, want %v", sample, got, want)
+		}
+	}
+	for range s.inOrder(shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0)}) {
+		break
+	}
 }

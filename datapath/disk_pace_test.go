@@ -1,0 +1,72 @@
+package datapath
+
+import (
+	"testing"
+	"time"
+)
+
+// TestDisk_FindsSourcesByNumber: the disk tier knows a chunk by the number of its source and its own, until the source is closed.
+func TestDisk_FindsSourcesByNumber(t *testing.T) {
+	d := newDataset(t, 1, same(40, 900), 10, 4<<10)
+	p := newPath(t, Config{Budget: bud(1 << 20)})
+	var sources []*Source
+	for range 3 {
+		sources = append(sources, p.Open(d.index, d.store, "set/"))
+	}
+	check := func(s *Source, chunk int, want bool) {
+		t.Helper()
+		got, n := p.find(s.ref(chunk))
+		if (got == s && n == chunk) != want || !want && got != nil {
+			t.Errorf("source %d: got %v, chunk %d, want it found: %v", s.place, got == s, n, want)
+		}
+		if got != nil {
+			got.leave()
+		}
+	}
+	for _, chunk := range []int{0, 7, 1<<refChunks - 1} {
+		for _, s := range sources {
+			check(s, chunk, true)
+		}
+	}
+	sources[1].Close()
+	for i, want := range []bool{true, false, true} {
+		check(sources[i], 3, want)
+	}
+	if later := p.Open(d.index, d.store, "set/"); later.ref(0) == sources[1].ref(0) || later.ref(0) == sources[2].ref(0) {
+		t.Error("got the number of a source that was opened before")
+	}
+}
+
+// TestPace_IsAMeanOfLongReads: the first reads weigh alike, later ones an eighth, short or failed ones nothing.
+func TestPace_IsAMeanOfLongReads(t *testing.T) {
+	var p pace
+	now := time.Unix(1000, 0)
+	p.tried(false, 1<<20, time.Hour, now)
+	p.tried(true, ratedBytes-1, time.Hour, now.Add(time.Second))
+	if p.reads != 0 || p.perByte != 0 || !p.last.Equal(now.Add(time.Second)) {
+		t.Errorf("got %d reads noted, last at %v; want none that failed or was short", p.reads, p.last)
+	}
+	p.tried(true, ratedBytes, ratedBytes*time.Microsecond, now)
+	p.tried(true, ratedBytes, 3*ratedBytes*time.Microsecond, now)
+	if got := p.perByte * 1e6; p.reads != 2 || got < 1.99 || got > 2.01 {
+		t.Errorf("got %v microseconds for a byte, want the mean of 1 and 3", got)
+	}
+	for range 1000 {
+		p.tried(true, ratedBytes, ratedBytes*time.Microsecond, now)
+	}
+	p.tried(true, ratedBytes, 9*ratedBytes*time.Microsecond, now)
+	if got := p.perByte * 1e6; got < 1.99 || got > 2.01 {
+		t.Errorf("got %v microseconds for a byte, want 1 and an eighth of 8 more", got)
+	}
+	var r rates
+	for range ratedReads - 1 {
+		r.note(time.Second, 1<<20, time.Second)
+	}
+	if _, known := r.takes(1); known {
+		t.Errorf("got a store known after %d reads, want %d", ratedReads-1, ratedReads)
+	}
+	r.note(time.Second, 1<<20, time.Second)
+	if took, known := r.takes(2 << 20); !known || took != 3*time.Second {
+		t.Errorf("got %v, %v for two seconds' bytes after one of waiting, want 3s", took, known)
+	}
+}
