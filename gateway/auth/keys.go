@@ -28,7 +28,7 @@ const (
 	fetchLasts  = 10 * time.Second // both answers together
 	maxAnswer   = 1 << 20          // bytes of an issuer's answer
 	minRSA      = 2048             // bits: smaller keys are broken, or will be
-	maxRSA      = 8192             // bits: larger keys make each request slow
+	maxRSA      = 4096             // bits: jose reads no larger keys, and they would make each request slow
 	maxRedirect = 3
 )
 

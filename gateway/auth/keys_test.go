@@ -182,7 +182,7 @@ func TestAnswersOfAnIssuerThatAreRefused(t *testing.T) {
 		"1 MiB and a byte":        {says(keys, `{"keys":[]}`+strings.Repeat(" ", maxAnswer-10)), "more than 1048576 bytes"},
 		"a list":                  {says(keys, `[]`), "cannot unmarshal"},
 		"no keys":                 {func(p *provider) { p.keys = nil }, "none of 0 keys"},
-		"keys that are too short": {func(p *provider) { p.keys = []any{weak} }, "none of 1 keys is for RS256 (2048 to 8192 bits)"},
+		"keys that are too short": {func(p *provider) { p.keys = []any{weak} }, "none of 1 keys is for RS256 (2048 to 4096 bits)"},
 		"keys of other kinds": {func(p *provider) {
 			p.keys = []any{members{"kty": "new", "kid": "e"}, members{"kid": "e"}, "text", jose.JSONWebKey{Key: []byte("secret"), KeyID: "oct"}}
 		}, "none of 4 keys"},
