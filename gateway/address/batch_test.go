@@ -94,6 +94,9 @@ func TestShare_CoversTheBatch(t *testing.T) {
 			if !scattered && share.Count > 0 && share.First != whole.First+sum {
 				t.Fatalf("%+v: got %+v, want it to begin at %d", b, share, whole.First+sum)
 			}
+			if even := b.Batching().Share(b.Number, b.Rank, world); !b.Deals() && share.Count != even.Count {
+				t.Fatalf("%+v: got %d samples, want %d, as of a contiguous share", b, share.Count, even.Count)
+			}
 			sum, least, most = sum+share.Count, min(least, share.Count), max(most, share.Count)
 			if want := shuffle.Deal(make([]uint32, whole.Count), b.Rank, world); b.Deals() && int(share.Count) != len(want) {
 				t.Fatalf("%+v: got %d samples, want the %d that are dealt", b, share.Count, len(want))
@@ -242,6 +245,8 @@ func TestNegotiate(t *testing.T) {
 func TestCheckSplit_RefusesMoreHomesThanLanes(t *testing.T) {
 	for _, c := range []struct{ raw, want string }{
 		{"world_size=4", "accepted"},
+		{"world_size=8&shuffle=full", "accepted"},
+		{"world_size=8", "accepted"},
 		{"world_size=2&split=locality", "accepted"},
 		{"world_size=8&split=locality", "split: 8 homes share 4 lanes, want homes of at most 4"},
 		{"world_size=8&split=locality&homes=6", "homes: 6 homes share 4 lanes, want homes of at most 4"},

@@ -181,6 +181,8 @@ func TestPlan_RefusesParameters(t *testing.T) {
 		{"shuffle=slot&window=1048577", "window: must be at most 1048576"},
 		{"strata=65537", "strata: must be at most 65536"},
 		{"shuffle=full&strata=2", "strata: strata is 2, want 0: only window has strata"},
+		{"shuffle=random&strata=2", "shuffle: must be one of none, window, slot, full"},
+		{"shuffle=window&window=0&strata=2", "window: must be at least 1"},
 		{"tail=long", "tail: must be one of short, drop, pad"},
 		{"importance=x", "importance: must be 64 hexadecimal digits in lower case"},
 		{"importance=" + strings.ToUpper(digest), "importance: must be 64 hexadecimal digits in lower case"},
