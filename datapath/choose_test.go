@@ -213,3 +213,20 @@ func TestStore_ReadsNothingForThoseWhoHaveGone(t *testing.T) {
 		t.Errorf("got %d requests to the store and %+v counted, want none", got, l.came)
 	}
 }
+
+// TestLater_FactorAndBounds: a chunk goes for one that is read ahead only if it is due four times as late, and never one soon for one later.
+func TestLater_FactorAndBounds(t *testing.T) {
+	for due, want := range map[int64]int64{
+		0: 0, 1: 4, 1000: 4000, chunkcache.Soon / 4: min(chunkcache.Soon/4*4, chunkcache.Soon-1), chunkcache.Soon - 1: chunkcache.Soon - 1,
+		chunkcache.Soon: chunkcache.Soon, chunkcache.Soon + 1: chunkcache.Soon + 1, chunkcache.Never: chunkcache.Never,
+	} {
+		if got := later(due); got != want {
+			t.Errorf("due at %d: got %d, want %d", due, got, want)
+		}
+	}
+	for places, want := range map[int]int{1: 1, 3: 1, 4: 1, 7: 1, 8: 2, 12: 3, 48: 12} {
+		if got := early(places); got != want {
+			t.Errorf("got %d of %d places to work ahead, want %d", got, places, want)
+		}
+	}
+}

@@ -464,3 +464,51 @@ func (f *fleet) rejoin(t *testing.T, m *member) openedOnce {
 	m.source = nil
 	return was
 }
+
+// TestSource_UsesEndOnce: no use begins after Close, a context of a use tells that the dataset is closed, and Close waits for each.
+func TestSource_UsesEndOnce(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		d := newDataset(t, 1, same(4, 900), 4, 8<<10)
+		p := newPath(t, Config{Budget: bud(1 << 20)})
+		s := p.Open(d.index, d.store, "set/")
+		if !s.enter() || !s.enter() {
+			t.Fatal("got no use of an open dataset")
+		}
+		ctx, end := s.until(t.Context())
+		other, endOther := s.until(t.Context())
+		endOther()
+		if !errors.Is(context.Cause(other), context.Canceled) || ctx.Err() != nil {
+			t.Errorf("got %v and %v, want only the second one ended", context.Cause(other), ctx.Err())
+		}
+		closed := make(chan struct{})
+		go func() {
+			s.Close()
+			close(closed)
+		}()
+		<-ctx.Done()
+		if got := context.Cause(ctx); !errors.Is(got, ErrClosed) {
+			t.Errorf("got %v for a use of a dataset that closes, want %v", got, ErrClosed)
+		}
+		end()
+		if s.enter() {
+			t.Error("got a use of a dataset that closes")
+		}
+		failed := errors.New("scripted")
+		if _, err := leaveAfter(s.leave, nil, failed); !errors.Is(err, failed) {
+			t.Errorf("got %v, want %v", err, failed)
+		}
+		select {
+		case <-closed:
+			t.Error("got the dataset closed during a use")
+		default:
+		}
+		body, err := leaveAfter(s.leave, chunkindex.NewBody(nil, nil, func() {}), nil)
+		must(t, err)
+		body.Close()
+		<-closed
+		s.Close()
+		if s.enter() {
+			t.Error("got a use of a closed dataset")
+		}
+	})
+}

@@ -3,9 +3,11 @@ package datapath
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 
+	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/budget"
 )
@@ -52,4 +54,51 @@ func TestDecoding_GivesTheTurnBack(t *testing.T) {
 			t.Errorf("got %d bytes in use when no dataset is compressed, want those of %d free slots", got, p.cache.Free())
 		}
 	})
+}
+
+// TestDecoding_KeepsWhatTheSizeAsks: memory to decode in follows the largest open dataset. Without memory for a larger one the smaller stays.
+func TestDecoding_KeepsWhatTheSizeAsks(t *testing.T) {
+	const page = 128 << 10
+	p := newPath(t, Config{Budget: bud(8 << 20)})
+	d := p.decoding
+	steps := []struct {
+		size int64
+		full bool // no other memory is free
+		want int64
+	}{{page, false, page}, {page, true, page}, {4 * page, true, page}, {4 * page, false, 4 * page}, {2 * page, true, 2 * page}, {2 * page, false, 2 * page}, {0, false, 0}, {page, true, 0}}
+	for i, c := range steps {
+		p.cache.Reclaim(p.budget.Total(), chunkcache.Whatever)
+		var all *budget.Reservation
+		if c.full {
+			var err error
+			all, err = p.budget.Reserve(t.Context(), p.budget.Total()-p.budget.InUse())
+			must(t, err)
+		}
+		d.size.Store(c.size)
+		d.grow()
+		kept := <-d.kept
+		var got int64
+		if kept != nil {
+			got = int64(len(kept.Bytes()))
+		}
+		d.kept <- kept
+		if got != c.want {
+			t.Errorf("step %d: got %d bytes kept, want %d", i, got, c.want)
+		}
+		if all != nil {
+			all.Release()
+		}
+	}
+}
+
+// TestDecoding_NamesWhatItLacks: a chunk for which there is no memory to decode in is refused with its size.
+func TestDecoding_NamesWhatItLacks(t *testing.T) {
+	p := newPath(t, Config{Budget: bud(1 << 20)})
+	all, err := p.budget.Reserve(t.Context(), 1<<20)
+	must(t, err)
+	defer all.Release()
+	_, _, err = p.decoding.enter(t.Context(), 12345)
+	if want := fmt.Sprintf("decode a chunk of 12345 bytes, stored and decoded: %v", budget.ErrOverloaded); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
 }

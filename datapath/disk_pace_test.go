@@ -70,3 +70,28 @@ func TestPace_IsAMeanOfLongReads(t *testing.T) {
 		t.Errorf("got %v, %v for two seconds' bytes after one of waiting, want 3s", took, known)
 	}
 }
+
+// TestSource_KeepOffersWithoutWaiting: a chunk from the store is offered to the disk, and dropped where too many wait; a dataset that is
+// not to be kept offers none.
+func TestSource_KeepOffersWithoutWaiting(t *testing.T) {
+	d := newDataset(t, 1, same(4, 900), 4, 8<<10)
+	p := newPath(t, Config{Budget: bud(1 << 20)})
+	s := p.Open(d.index, d.store, "set/")
+	s.KeepOnDisk("there is no disk")
+	if s.keep(0); s.onDisk || s.isOnDisk(0) {
+		t.Error("got chunks on disk without one")
+	}
+	tier := &disk{path: p, queue: make(chan uint64, 2)}
+	kept := &Source{path: &Path{disk: tier}, onDisk: true, place: 5}
+	for chunk := range 5 {
+		kept.keep(chunk)
+	}
+	if got := tier.dropped.Load(); got != 3 || len(tier.queue) != 2 {
+		t.Errorf("got %d chunks dropped and %d waiting, want 3 and 2", got, len(tier.queue))
+	}
+	for chunk := range 2 {
+		if got := <-tier.queue; got != kept.ref(chunk) || got != 5<<refChunks|uint64(chunk) {
+			t.Errorf("got %x offered, want %x", got, kept.ref(chunk))
+		}
+	}
+}
