@@ -341,3 +341,31 @@ func TestBlockCache_KeepsTheFirstBlock(t *testing.T) {
 		t.Errorf("a block as large as the cache: got %d bytes of %d chunks", c.bytes, len(c.chunks))
 	}
 }
+
+// TestFlush_FailsWithThePartThatFails has a local log that is sent in two parts, the first of which fails once: the second stays kept.
+func TestFlush_FailsWithThePartThatFails(t *testing.T) {
+	store := memstore.New()
+	l := newLog(t, store, func(c *Config) { c.Dir = t.TempDir() })
+	const n = flushBytes / 12
+	large, small := Report{Plan: testPlan, Epoch: 3, Count: n, Losses: make([]float64, n)}, report(epochLosses(43, 1), 8, 16)
+	for p := range uint64(n) {
+		large.Positions = append(large.Positions, p)
+	}
+	small.Plan += "&window=9"
+	denied(store, true)
+	keepAll(t, l, large, small)
+	calls := 0
+	store.SetFault(func(memstore.Call) (f memstore.Fault) {
+		if calls++; calls == 1 {
+			f.Err = objstore.ErrUnavailable
+		}
+		return f
+	})
+	if done, err := l.Flush(t.Context()); !errors.Is(err, objstore.ErrUnavailable) || done.Sent != 0 {
+		t.Errorf("got %+v, %v, want %v", done, err, objstore.ErrUnavailable)
+	}
+	wantKept(t, l, 2)
+	if done, err := l.Flush(t.Context()); err != nil || done != (Flushed{Sent: 2}) {
+		t.Errorf("again: got %+v, %v, want both sent", done, err)
+	}
+}
