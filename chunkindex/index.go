@@ -229,7 +229,7 @@ func (x *Index) Resident() int64 {
 		n += 80 + len(s.Key) + len(s.ETag) + len(s.VersionID) + len(s.says)
 	}
 	if x.pages != nil {
-		n += len(x.pages.digests) + len(x.pages.proved) + recentPages*proofSize
+		n += x.pages.resident()
 	}
 	return int64(n) + 2048
 }

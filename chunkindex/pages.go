@@ -233,6 +233,11 @@ func (p *pages) keep(n int64, b []byte) {
 	r.page, r.b = n, b
 }
 
+// resident returns the bytes that the pages take in memory at most: no more pages are recent than the file has.
+func (p *pages) resident() int {
+	return len(p.digests) + len(p.proved) + int(min(recentPages*proofSize, p.end-p.begin))
+}
+
 // sumPages returns the digests of the pages of a file that has all of its sections.
 func sumPages(f io.ReaderAt, begin, end int64) ([]byte, error) {
 	digests := make([]byte, 0, digestsSize(end-begin))

@@ -46,6 +46,25 @@ func openInPart(t testing.TB, store *memstore.Store, generation string) *Index {
 	return x
 }
 
+// TestIndex_ResidentCountsPagesThatAreThere: once all of an index was read, it holds what it reserves, but for a page at most.
+func TestIndex_ResidentCountsPagesThatAreThere(t *testing.T) {
+	for _, lines := range []int{10, 60_000} {
+		store, rep := linesStore(t, lines)
+		p := openInPart(t, store, rep.Generation).pages
+		if err := p.read(t.Context(), p.begin, make([]byte, p.end-p.begin)); err != nil {
+			t.Fatal(err)
+		}
+		holds := len(p.digests) + len(p.proved)
+		for _, r := range p.recent {
+			holds += len(r.b)
+		}
+		if got := p.resident(); got < holds || got >= holds+proofSize {
+			t.Errorf("%d lines: %d bytes are reserved and %d held", lines, got, holds)
+		}
+		t.Logf("%d lines: %d pages, %d bytes reserved", lines, len(p.proved), p.resident())
+	}
+}
+
 // An index that is fetched in part says the same as one that is there as a whole, and fetches hardly a byte twice.
 func TestIndexInPart(t *testing.T) {
 	store, rep := linesStore(t, 30000)

@@ -32,6 +32,11 @@ PLANTS = [
         [("chunkindex/pages.go", "if sha256.Sum256(b) != [sha256.Size]byte(p.digests[sha256.Size*n:]) {", "if sha256.Sum256(b) == [sha256.Size]byte{} {")],
     ),
     (
+        "a small index reserves memory for pages that it does not have",
+        "./chunkindex TestIndex_ResidentCountsPagesThatAreThere",
+        [("chunkindex/pages.go", "int(min(recentPages*proofSize, p.end-p.begin))", "recentPages*proofSize")],
+    ),
+    (
         "sample tables are fetched one after another",
         "./chunkindex TestFetchSideBySide",
         [("chunkindex/index.go", "return sideBySide(ctx, fetchersAtOnce, len(chunks),", "return sideBySide(ctx, 1, len(chunks),")],
