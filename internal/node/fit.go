@@ -77,8 +77,8 @@ func (k *keeper) fits(ctx context.Context, v *division, fresh []*generation) err
 		if decoding > 0 {
 			toDecode = fmt.Sprintf(" + %d (to decode in)", decoding)
 		}
-		return &SettingError{v.setting(), fmt.Errorf("%s is too small: %d (indexes) + %d (plans)%s + %d x %d (largest chunk of %s) + %d (batch) = %d bytes are the least",
-			humanize.IBytes(uint64(v.budget.Total())), resident, plans, toDecode, chunks, hungry.chunk, name, hungry.body, least)}
+		return &SettingError{v.setting(), fmt.Errorf("%s is too small: %d (indexes) + %d (plans)%s + %d x %d (largest chunk of %s) + %d (batch) = %d bytes are the least%s",
+			humanize.IBytes(uint64(v.budget.Total())), resident, plans, toDecode, chunks, hungry.chunk, name, hungry.body, least, k.olderOpen(v))}
 	}
 	asked = asked[len(all)-len(fresh):]
 	if err := v.reserve(ctx, list, fresh, asked); err != nil {
@@ -95,6 +95,20 @@ func (k *keeper) fits(ctx context.Context, v *division, fresh []*generation) err
 		}
 	}
 	return v.fitDisk(fresh)
+}
+
+// olderOpen says how many older generations take memory of a division, and when they no longer do; "": there is none.
+func (k *keeper) olderOpen(v *division) string {
+	n := 0
+	for _, g := range of(v, k.all()) {
+		if k.meant(g.at.Loc.Name) != g {
+			n++
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; older generations that are open: %d, and each closes a minute after its last use", n)
 }
 
 // reserve takes the memory of new generations, and what the list of the files on disk may take more than before. Whoever reads

@@ -358,6 +358,39 @@ func TestWhatIsNewMustFit(t *testing.T) {
 	}
 }
 
+// TestReload_OlderGenerationsOfSmallIndexesFit: memory for dozens of small indexes that are still open does not refuse a newer one.
+func TestReload_OlderGenerationsOfSmallIndexesFit(t *testing.T) {
+	a := dataset(t)
+	r := newRig(t, "  a: "+a+"\n", func(c *Config) { c.CacheSize = 12 << 20 })
+	defer r.Close()
+	for i := range 30 {
+		grow(t, a, fmt.Sprintf("more-%d.txt", i))
+		if diff := cmp.Diff([]string{"a generation"}, r.reload()); diff != "" {
+			t.Error(diff)
+		}
+	}
+	if got := r.stat("datasets_open"); got != 31 {
+		t.Errorf("got %v generations open, want 31", got)
+	}
+}
+
+// TestReload_RefusalNamesOlderGenerations that take memory, and when they close.
+func TestReload_RefusalNamesOlderGenerations(t *testing.T) {
+	a := dataset(t)
+	r := newRig(t, "  a: "+a+"\n", func(c *Config) { c.CacheSize = 16 << 20 })
+	defer r.Close()
+	grow(t, a, "more.txt")
+	r.reload()
+	if err := os.WriteFile(filepath.Join(a, "wide.bin"), make([]byte, 12<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	grow(t, a, "one.txt")
+	_, err := r.Reload(t.Context(), "")
+	if want := "older generations that are open: 1, and each closes a minute after its last use"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+}
+
 // TestAQuotaWaitsForItsDataset, whose disk tier knows it after a restart.
 func TestAQuotaWaitsForItsDataset(t *testing.T) {
 	a, b, disk := dataset(t), dataset(t), filepath.Join(t.TempDir(), "disk")
