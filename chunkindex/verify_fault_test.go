@@ -281,3 +281,30 @@ func TestJoinable_RefusesByTheNoteOfItsOptions(t *testing.T) {
 		}
 	}
 }
+
+// TestVerify_BlamesTheRangeWhereNoSampleIsWrong: bytes between samples, and those of a compressed chunk that decodes.
+func TestVerify_BlamesTheRangeWhereNoSampleIsWrong(t *testing.T) {
+	plain, _ := smallStore(t)
+	packed := packedStore(t)
+	if _, err := Build(t.Context(), packed, "", BuildOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for name, store := range map[string]*memstore.Store{"plain": plain, "packed": packed} {
+		for what, change := range map[string]func(x *Index){
+			"checksum": func(x *Index) { x.crcs[0] ^= 1 },
+			"digest":   func(x *Index) { x.hashes[0][0] ^= 1 },
+		} {
+			x, err := Open(t.Context(), store, "", OpenOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer x.Close()
+			change(x)
+			e := x.Extents(0)[0]
+			want := BadRange{Shard: x.Shard(0).Key, Offset: e.Offset, Length: e.Length, Cause: "corrupt"}
+			if bad, err := verified(t.Context(), x, store); err != nil || !slices.Equal(bad, []BadRange{want}) {
+				t.Errorf("%s, %s: got %+v, %v, want %+v", name, what, bad, err, want)
+			}
+		}
+	}
+}
