@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 
 from ._contents import PICTURES, Contents
+from ._draws import Watch
 from .batch import Batch, Decoder, Sample
 from .decode import Automatic
 from .errors import InvalidArgument, MillraceError, SampleError, TransformError
@@ -75,10 +76,11 @@ def on_error_of(said: OnError) -> Optional[Failures]:
     return None if said == "raise" else Failures(said if callable(said) else None)
 
 
-def _run(step: str, function: Callable[[Sample], Any], sample: Sample) -> Any:
+def _run(step: str, function: Callable[[Sample], Any], sample: Sample, watch: Watch) -> Any:
     """Calls the reader's filter or transform, and says which sample failed. A TransformError that it raises was shown to on_error."""
     try:
-        return function(sample)
+        with watch.of(step):
+            return function(sample)
     except Exception as e:
         if isinstance(e, MillraceError) and type(e) is not InvalidArgument:  # a DecodeError, or no fault of the sample's
             raise
@@ -111,6 +113,7 @@ class Steps:
     collate: Optional[Callable[[list[Any]], Any]] = None
     batch_transform: Optional[Callable[[Batch], Any]] = None
     keys: bool = False  # a sample that becomes a dict has its name in it
+    watch: Watch = field(default_factory=Watch, compare=False)
 
     def __bool__(self) -> bool:
         return bool(self.decode) or any(s is not None for s in (self.automatic, self.filter, self.transform, self.collate, self.batch_transform))
@@ -145,7 +148,8 @@ class Steps:
                 if one_by_one:
                     if draws is not None:
                         draws.begin(batch[0], "/batch")
-                    batch.value = values if self.collate is None else self.collate(values)
+                    with self.watch.of("collate"):
+                        batch.value = values if self.collate is None else self.collate(values)
         # A batch_transform has parts decoded as it asks for them, unless all have to be tried.
         if not one_by_one and (self.automatic is None or self.batch_transform is None or self.on_error is not None):
             batch.decode_all()
@@ -162,7 +166,7 @@ class Steps:
             if draws is not None:
                 draws.begin(sample)
             try:
-                if self.filter is not None and not _run("filter", self.filter, sample):
+                if self.filter is not None and not _run("filter", self.filter, sample, self.watch):
                     refused.append(sample.index)
                 else:
                     values.append(self._value(sample))
@@ -182,7 +186,7 @@ class Steps:
         if self.transform is None and self.collate is None:
             sample.batch.keep(sample)
             return None
-        value = sample if self.transform is None else _run("transform", self.transform, sample)
+        value = sample if self.transform is None else _run("transform", self.transform, sample, self.watch)
         if isinstance(value, Sample):
             return value.plain(self.keys)
         return {**value, "__key__": sample.key} if self.keys and type(value) is dict else value

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from typing import Any, Callable, Optional
 
 import torch
+from torch.nn import functional
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from .batch import Sample
 from .decode import Automatic, library
@@ -48,19 +50,31 @@ AUTOMATIC = Automatic(finish=as_tensor)
 """What finds a decoder for each part, and makes tensors of images and arrays."""
 
 _OF_TENSORS = ("bernoulli", "bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_", "multinomial", "normal_", "random_", "uniform_")
-_LIKE = {torch.rand_like: torch.Tensor.uniform_, torch.randn_like: torch.Tensor.normal_}  # which take no generator
-_DRAWING = {
-    *_LIKE,
-    *(getattr(torch, name) for name in ("bernoulli", "multinomial", "normal", "poisson", "rand", "randint", "randn", "randperm")),
-    *(getattr(torch.Tensor, name) for name in _OF_TENSORS),
+_OF_TORCH = (
+    "_sample_dirichlet", "_standard_gamma", "bernoulli", "binomial", "multinomial", "normal", "poisson", "rand", "randint", "randn", "randperm",
+)  # fmt: skip
+_DRAWING = {*(getattr(torch, name) for name in _OF_TORCH), *(getattr(torch.Tensor, name) for name in _OF_TENSORS)}
+"""Functions that take a generator."""
+
+_LAYERS = ("alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout", "gumbel_softmax", "rrelu")
+_DRAWING_INSIDE = {
+    *(getattr(functional, name) for name in _LAYERS if hasattr(functional, name)),
+    *(getattr(torch, name) for name in ("alpha_dropout", "dropout", "feature_alpha_dropout", "feature_dropout", "rrelu")),
 }
+"""Functions that take none, and draw by operators that do."""
+
+_LIKE = {torch.rand_like: torch.Tensor.uniform_, torch.randn_like: torch.Tensor.normal_}  # they take no generator
+
+
+def _randint_like(like: Any, low: int, high: Optional[int] = None, *, generator: torch.Generator, **options: Any) -> Any:
+    return torch.Tensor.random_(torch.empty_like(like, **options), *((0, low) if high is None else (low, high)), generator=generator)
 
 
 class Draws(TorchFunctionMode):  # type: ignore[misc,unused-ignore]
     """Has torch's random functions draw from a generator of the sample's own, in the thread that enters this.
 
     torch's own generator is one for all threads, the training loop's among them: what a transform drew from it would be different in each
-    run. torchvision's transforms draw by these functions alone. A generator that is given, and devices other than the CPU, stay.
+    run. A generator that is given, and devices other than the CPU, stay.
     """
 
     _generator: Optional[torch.Generator] = None
@@ -78,11 +92,52 @@ class Draws(TorchFunctionMode):  # type: ignore[misc,unused-ignore]
     def __torch_function__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Calls a function of torch's."""
         kwargs = kwargs or {}
-        if func not in _DRAWING or kwargs.get("generator") is not None or not _on_cpu(args, kwargs.get("device")):
+        if func in _DRAWING_INSIDE:
+            with _Seeded(self._own):  # type: ignore[no-untyped-call,unused-ignore]
+                return func(*args, **kwargs)
+        if func not in _DRAWING and func not in _LIKE and func is not torch.randint_like:
+            return func(*args, **kwargs)
+        if kwargs.get("generator") is not None or not _on_cpu(args, kwargs.get("device")):
             return func(*args, **kwargs)
         if func in _LIKE:
             return _LIKE[func](torch.empty_like(*args, **kwargs), generator=self._own())
-        return func(*args, **{**kwargs, "generator": self._own()})
+        return (_randint_like if func is torch.randint_like else func)(*args, **{**kwargs, "generator": self._own()})
+
+
+class _Seeded(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
+    """Gives a generator to the operators that one function of torch's consists of."""
+
+    def __init__(self, own: Callable[[], torch.Generator]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call,unused-ignore]
+        self._own = own
+
+    def __torch_dispatch__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Calls an operator."""
+        kwargs = kwargs or {}
+        if _draws_without(func, args, kwargs) and _on_cpu(args, None) and any(a.name == "generator" for a in func._schema.arguments):
+            kwargs = {**kwargs, "generator": self._own()}
+        return func(*args, **kwargs)
+
+
+class Unseeded(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
+    """Calls a function for each operator that draws from torch's own generator, in the thread that enters this."""
+
+    def __init__(self, found: Callable[[], None]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call,unused-ignore]
+        self._found = found
+
+    def __torch_dispatch__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Calls an operator."""
+        if _draws_without(func, args, kwargs or {}):
+            self._found()
+        return func(*args, **(kwargs or {}))
+
+
+def _draws_without(operator: Any, args: Any, kwargs: Mapping[str, Any]) -> bool:
+    """Whether an operator draws, and no generator is given to it."""
+    if torch.Tag.nondeterministic_seeded not in operator.tags:  # type: ignore[attr-defined,unused-ignore]
+        return False
+    return not any(isinstance(a, torch.Generator) for a in (*args, *kwargs.values()))
 
 
 def _on_cpu(args: Any, device: Any) -> bool:
