@@ -531,6 +531,8 @@ func TestStored_TellsWhatIsWrong(t *testing.T) {
 	split, list := readObject(t, st, home+subsetDir+m.Digest), readObject(t, st, home+quarantineDir+digest)
 	other := bytes.Clone(list)
 	other[7] = '2'
+	foreign := bytes.Clone(list)
+	foreign[0] = 'x'
 	zero := bytes.Replace(split, []byte(`"val","part":1`), []byte(`"val","part":0`), 1)
 	want := map[string]string{
 		m.Digest: "", digest: "",
@@ -539,7 +541,8 @@ func TestStored_TellsWhatIsWrong(t *testing.T) {
 		named(st, subsetDir, changedSplit(split, 8, 32, 9)): "split of version 9: a newer program wrote it",
 		named(st, subsetDir, zero):                          `rule: invalid: subset "val": its part is 0, want 1 or more`,
 		named(st, quarantineDir, list[:quarantineHeader-1]): "corrupt: 51 bytes are no quarantine",
-		named(st, quarantineDir, other):                     "corrupt: not a quarantine of this version",
+		named(st, quarantineDir, other):                     `quarantine of version "02": a newer program wrote it`,
+		named(st, quarantineDir, foreign):                   "corrupt: not a quarantine",
 		named(st, quarantineDir, list[:quarantineHeader]):   "",
 	}
 	st.Set(home+subsetDir+"default-x", nil)

@@ -117,8 +117,8 @@ func (s *Store) describeQuarantine(ctx context.Context, x *StoredQuarantine) err
 	if err := s.cfg.Reader.ReadRange(ctx, x.Ref(), 0, b); err != nil {
 		return err
 	}
-	if string(b[:8]) != quarantineMagic {
-		return corrupt("not a quarantine of this version")
+	if err := checkMagic(b); err != nil {
+		return err
 	}
 	x.Generation, x.Bad = hex.EncodeToString(b[8:40]), uint64(binary.LittleEndian.Uint32(b[48:]))
 	return nil

@@ -106,17 +106,28 @@ func (q Quarantine) encode() ([]byte, error) {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli())), nil
 }
 
+// checkMagic tells a list of another version from what is no list.
+func checkMagic(b []byte) error {
+	switch {
+	case string(b[:6]) != quarantineMagic[:6]:
+		return corrupt("not a quarantine")
+	case string(b[:8]) != quarantineMagic:
+		return fmt.Errorf("quarantine of version %q: %w", b[6:8], ErrVersion)
+	}
+	return nil
+}
+
 // decodeQuarantine reads a list as encode writes it. Memory is taken for what stands in b, not for what it promises.
 func decodeQuarantine(b []byte) (Quarantine, error) {
-	if len(b) < quarantineHeader+4 || string(b[:6]) != quarantineMagic[:6] {
+	if len(b) < quarantineHeader+4 {
 		return Quarantine{}, corrupt("not a quarantine")
+	}
+	if err := checkMagic(b); err != nil {
+		return Quarantine{}, err
 	}
 	rest := b[:len(b)-4]
 	if crc32.Checksum(rest, castagnoli()) != binary.LittleEndian.Uint32(b[len(rest):]) {
 		return Quarantine{}, corrupt("checksum is wrong")
-	}
-	if string(b[:8]) != quarantineMagic {
-		return Quarantine{}, fmt.Errorf("quarantine of version %q: %w", b[6:8], ErrVersion)
 	}
 	q := Quarantine{Generation: hex.EncodeToString(b[8:40]), Samples: binary.LittleEndian.Uint64(b[40:])}
 	count := binary.LittleEndian.Uint32(b[48:])
