@@ -104,7 +104,7 @@ func (j *journal) load(dir, location string) error {
 func allZero(b []byte) bool { return len(bytes.TrimLeft(b, "\x00")) == 0 }
 
 // each calls visit for every whole record from one record's begin on, up to size, passing over what is damaged, and returns how many
-// bytes lie between whole records that are none.
+// bytes belong to no whole record.
 func (j *journal) each(from, size int64, visit func(r *Report, digest [sha256.Size]byte, end int64) error) (lost int64, err error) {
 	end := from // of the last whole record
 	for at := end; at < size; {
@@ -129,7 +129,7 @@ func (j *journal) each(from, size int64, visit func(r *Report, digest [sha256.Si
 			return lost, err
 		}
 	}
-	return lost, nil
+	return lost + size - end, nil
 }
 
 // record reads the report of the record at an offset; nothing if there is no whole one.

@@ -332,6 +332,24 @@ func TestTornTailIsCutOff(t *testing.T) {
 	}
 }
 
+func TestFlush_CountsADamagedLastRecord(t *testing.T) {
+	store, dir := memstore.New(), t.TempDir()
+	denied(store, true)
+	l := newLog(t, store, func(c *Config) { c.Dir = dir })
+	var ends []int64
+	for _, r := range epochReports(epochLosses(24, 1)) {
+		keepAll(t, l, r)
+		ends = append(ends, l.kept.size)
+	}
+	if _, err := l.kept.file.WriteAt([]byte{0xff}, ends[2]-1); err != nil {
+		t.Fatal(err)
+	}
+	denied(store, false)
+	if done, err := l.Flush(t.Context()); err != nil || done.Sent != 2 || done.Lost != ends[2]-ends[1] {
+		t.Errorf("got %+v, %v, want 2 reports sent and %d bytes lost", done, err, ends[2]-ends[1])
+	}
+}
+
 func TestDamageCostsOneRecord(t *testing.T) {
 	b, ends := keptFile(t)
 	for i := ends[0]; i < ends[1]; i += 1 + i%7 {
