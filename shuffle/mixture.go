@@ -68,7 +68,7 @@ func NewMixture(seed, samples uint64, from []Ingredient) (*Mixture, error) {
 		m.samples = ceilDiv(m.samples, m.batch) * m.batch // below 2^64, as both are below 2^63
 	}
 	if m.samples > maxSamples {
-		return nil, fmt.Errorf("mixture of %d positions an epoch, want at most %d", samples, uint64(maxSamples))
+		return nil, fmt.Errorf("mixture of %d positions an epoch, want at most %d", m.samples, uint64(maxSamples))
 	}
 	for i := range m.sources {
 		s := &m.sources[i]

@@ -92,7 +92,7 @@ func TestPlans_Refuse(t *testing.T) {
 		{mixture(0, Ingredient{Samples: 1, PerBatch: maxSamples}, Ingredient{Samples: 1, PerBatch: 1}), "mixture: samples, weights or counts of its sources sum to 2^63 or more"},
 		{mixture(maxSamples, Ingredient{Samples: maxSamples, Weight: maxSamples}), "accepted"},
 		{mixture(maxSamples+1, Ingredient{Samples: 1, Weight: 1}), "mixture of 9223372036854775808 positions an epoch, want at most 9223372036854775807"},
-		{mixture(maxSamples, Ingredient{Samples: 1, PerBatch: 2}), "mixture of 9223372036854775807 positions an epoch, want at most 9223372036854775807"},
+		{mixture(maxSamples, Ingredient{Samples: 1, PerBatch: 2}), "mixture of 9223372036854775808 positions an epoch, want at most 9223372036854775807"},
 	} {
 		got := "accepted"
 		if err := c.do(); err != nil {
