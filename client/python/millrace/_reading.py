@@ -29,6 +29,12 @@ class PassState:
     processes: int = 1  # as Request has them
 
 
+def threads_of_worker(workers: int) -> int:
+    """Returns how many threads each of a loader's workers decodes with: the cores divided by the workers, from 1 to 2."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(2, cores // workers))
+
+
 class Parcel(NamedTuple):
     """A batch on its way to this package's DataLoader, which counts it: an emptied one, or one with errors for a list of the main process."""
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import threading
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, Optional
 
@@ -49,6 +52,22 @@ def big_classes(sample: millrace.Sample) -> bool:
 def dataset_of(gateway: harness.Gateway, **options: Any) -> millrace.torch.Dataset:
     settings: dict[str, Any] = {"batch_size": BATCH_SIZE, "seed": 3, "decode": {"jpg": pixels, "cls": int}, "transform": augment, **options}
     return millrace.torch.Dataset(gateway.url, "photos", **settings)
+
+
+def thread_of(_: millrace.Sample) -> tuple[int, int]:
+    return os.getpid(), threading.get_ident()
+
+
+@pytest.mark.parametrize(("cores", "workers", "threads"), [(1, 4, 1), (2, 4, 1), (2, 2, 1), (4, 2, 2), (64, 2, 2)])
+def test_workers_share_the_cores(gateway: harness.Gateway, monkeypatch: pytest.MonkeyPatch, cores: int, workers: int, threads: int) -> None:
+    """Forked workers have the cores that are set here."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)), raising=False)
+    dataset = dataset_of(gateway, transform=thread_of, batch_size=10)
+    loader = millrace.torch.DataLoader(dataset, num_workers=workers)
+    found = {one for pids, idents in loader for one in zip(pids.tolist(), idents.tolist())}
+    each = Counter(pid for pid, _ in found)
+    assert len(each) == workers
+    assert max(each.values()) <= threads
 
 
 def augmented(batches: Iterable[Any], into: Optional[Augmented] = None) -> Augmented:
