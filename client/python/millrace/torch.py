@@ -38,7 +38,7 @@ try:
     from ._loader import PREFETCH_FACTOR, DataLoader
     from ._map import MapDataset
     from ._places import Places
-    from ._reading import PassState, Reading
+    from ._reading import PassState, Reading, threads_of_worker
     from ._state import Place, State
     from ._tensors import AUTOMATIC, allow_read_only, gives_views
 except ImportError as e:
@@ -287,7 +287,9 @@ class Dataset(ClientOwner, torch_data.IterableDataset):  # type: ignore[misc,typ
             if self._views:
                 allow_read_only()
             self._open = {**dict(list(self._open.items())[-1:]), want: epoch}
-        epoch = self._open[want]
+        epoch, worker = self._open[want], torch_data.get_worker_info()
+        if worker is not None and "threads" not in self._options:
+            epoch.threads = threads_of_worker(worker.num_workers)
         epoch.prefetch_factor, epoch.gather, epoch.writable = self.prefetch_factor, self._gather, self._writable
         return epoch
 
