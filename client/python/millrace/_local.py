@@ -53,6 +53,7 @@ PROGRAM = "MILLRACE_PROGRAM"
 LINGER = "1m"  # that a gateway stays when nobody uses it
 SHARED = "/tmp"  # where a gateway's directory may lie if the environment names no place
 START_TIME = 120.0  # indexes of many datasets may have to be fetched
+_RIGHTS = ["read", "report", "warm"]  # of the user of the gateway
 _ATTEMPTS = 5
 _LONGEST_SOCKET = 90  # bytes of a path, so that a process number fits behind it
 _LISTENS = re.compile(rb'"listen":"127\.0\.0\.1:(\d+)"')  # in the log of a gateway
@@ -198,12 +199,12 @@ class Local:
     def _listen(self) -> list[str]:
         """Returns what serve is told of where it listens and whom it answers."""
         if not self.loopback:
-            return ["--listen", f"unix:{self.directory}/socket"]
+            return ["--listen", f"unix:{self.directory}/socket", "--allow", ",".join(_RIGHTS)]
         token = f"mr_{secrets.token_urlsafe(32)}"
         me = ["token:user"]
         access = {
             "tokens": [{"name": "user", "sha256": digest(token)}],
-            "grants": [{"who": me, "datasets": ["*"], "rights": ["read"]}, {"who": me, "rights": ["admin"]}],
+            "grants": [{"who": me, "datasets": ["*"], "rights": _RIGHTS}, {"who": me, "rights": ["admin"]}],
         }
         with contextlib.suppress(FileNotFoundError):
             Path(self.directory, "port").unlink()  # of the gateway before

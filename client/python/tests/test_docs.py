@@ -23,7 +23,7 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.M | re.S)
 
 
-@pytest.mark.parametrize("name", ["README.md", *PAGES])
+@pytest.mark.parametrize("name", ["README.md", "docs/importance.md", *PAGES])
 def test_python(
     name: str, gateway: harness.Gateway, dataset: Path, tmp_path: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch  # noqa: ARG001
 ) -> None:
@@ -31,7 +31,7 @@ def test_python(
         (tmp_path / place).symlink_to(dataset)
     monkeypatch.chdir(tmp_path)
     found = blocks(harness.ROOT / name, "python")
-    space: dict[str, object] = {}
+    space: dict[str, object] = {"__name__": "__main__"}
     assert found
     for text in found:
         with contextlib.redirect_stdout(io.StringIO()):
@@ -50,7 +50,7 @@ def test_training(name: str, tmp_path: Path, runtime: Path, monkeypatch: pytest.
     harness.run("pack", str(tmp_path / "source"), str(tmp_path / "photos"))
     monkeypatch.chdir(tmp_path)
     page = harness.ROOT / name
-    space: dict[str, object] = {}
+    space: dict[str, object] = {"__name__": "__main__"}
     for text in blocks(page, "python"):
         exec(compile(text.replace("s3://train/photos", str(tmp_path / "photos")), str(page), "exec"), space)
     assert (tmp_path / "checkpoint.pt").is_file()

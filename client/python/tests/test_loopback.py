@@ -18,7 +18,7 @@ import pytest
 from test_local import WHOLE, another, folder, read
 
 import millrace
-from millrace import _local
+from millrace import _local, importance
 
 READ = """
 import os, sys, millrace, millrace._local
@@ -97,6 +97,18 @@ def test_every_path_is_too_long(texts: Path, deep: Path) -> None:
             assert p.stdout.readline() == f"200 {at}\n"
             assert harness.gateways_at(deep) == [pid]
             p.communicate("")
+
+
+@pytest.mark.parametrize("place", ["runtime", "deep"])
+def test_the_user_reports_losses_and_draws_by_them(texts: Path, place: str, request: pytest.FixtureRequest) -> None:
+    """Through a socket and through a port."""
+    request.getfixturevalue(place)
+    with millrace.open(texts) as c:
+        batch = c.epoch(0, batch_size=50, shuffle=True, progress=False).batch(0)
+        importance.report(c, batch, range(50))
+        snapshot = importance.freeze(c, batch)
+        assert len(c.epoch(1, batch_size=50, importance=snapshot, progress=False)) == 4
+        c.json("POST", f"/v1/datasets/{c.dataset}/warm", {"epoch": "0"})
 
 
 def test_sockets_cannot_be_bound(texts: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
