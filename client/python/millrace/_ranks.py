@@ -43,11 +43,15 @@ def find_ranks(environment: Optional[Mapping[str, str]] = None) -> tuple[int, in
 
 
 def warn_of_uneven_shares(plan: Plan) -> None:
-    """Warns where even a full batch has more samples for one rank than for another: a mean over ranks is then no mean over samples."""
+    """Warns where a full batch has more samples for one rank than for another, and where the last batch has none for some."""
     size, ranks = plan.batch_size, plan.world_size
     if size % ranks:
         shares = f"some get {size // ranks} samples of every batch, others {size // ranks + 1}; choose a batch_size that the ranks divide"
         warnings.warn(f"{ranks} ranks share batch_size={size} unevenly: {shares}", stacklevel=2)
+    left = plan.delivered % size
+    if 0 < left < ranks and plan.parameters.get("tail") != "pad":
+        cure = 'tail="pad" fills the batch with repeated samples, tail="drop" leaves it out'
+        warnings.warn(f"the last batch has {left} samples for {ranks} ranks, so {ranks - left} get empty tensors; {cure}", stacklevel=2)
 
 
 def advise_homes(core: Core, plan: Plan) -> None:

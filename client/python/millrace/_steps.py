@@ -146,10 +146,7 @@ class Steps:
                 if batch.emptied:
                     return
                 if one_by_one:
-                    if draws is not None:
-                        draws.begin(batch[0], "/batch")
-                    with self.watch.of("collate"):
-                        batch.value = values if self.collate is None else self.collate(values)
+                    batch.value = self._together(batch, values, draws)
         # A batch_transform has parts decoded as it asks for them, unless all have to be tried.
         if not one_by_one and (self.automatic is None or self.batch_transform is None or self.on_error is not None):
             batch.decode_all()
@@ -181,6 +178,15 @@ class Steps:
         for i, sample in enumerate(kept):  # a transform may have handed it on
             sample.index = i
         return values
+
+    def _together(self, batch: Batch, values: list[Any], draws: Optional[Draws]) -> Any:
+        """Collates the values of a batch. Those of an empty share stay a list: collate functions require a sample."""
+        if self.collate is None or not values:
+            return values
+        if draws is not None:
+            draws.begin(batch[0], "/batch")
+        with self.watch.of("collate"):
+            return self.collate(values)
 
     def _value(self, sample: Sample) -> Any:
         if self.transform is None and self.collate is None:

@@ -95,6 +95,8 @@ class Batch(Sequence["Sample"]):
         self.nbytes: int = len(data)
         """How many bytes these are; it stays when the batch is closed."""
         self.layout = layout
+        self.like: Optional[Batch] = None
+        """Samples of the same global batch, of which the value of an empty share is made. For this package's own modules."""
         """Where the samples lie in data; with `form="npy"` the type and shape of the array; None in the other forms."""
         self.value: Any = None
         """What the reader's `batch_transform` or `collate` returned; without them a list of what `transform` returned for each sample."""
@@ -143,8 +145,8 @@ class Batch(Sequence["Sample"]):
 
     @property
     def emptied(self) -> bool:
-        """Whether it had samples, and filter or on_error left out all of them."""
-        return len(self._kept) == 0 < self.came
+        """Whether it, or what an empty share is made of, had samples, and filter or on_error left out all of them."""
+        return len(self) == 0 < self.came if self.like is None else self.like.emptied
 
     def _pick(self, values: Sequence[Any]) -> Sequence[Any]:
         """Of values for all samples of the table those of the samples that are left."""

@@ -113,6 +113,8 @@ class Epoch:
         self.gather: Optional[Gather] = None
         """Makes a column of so many decoded values, as they come; None: a list."""
         self.writable = False
+        self.cut: Optional[Callable[[Any], Any]] = None
+        """Makes the value of an empty share of the value of other samples; None: the steps are taken on no samples."""
         """Whether functions may write into what they are given: batches then come as bytes, and not in memory that a gateway lends."""
         self._base = f"/v1/datasets/{quote(plan.dataset, safe='')}/epochs/{plan.epoch}"
         self._query = target_of("", plan.parameters)
@@ -154,7 +156,7 @@ class Epoch:
         if number < 0 or number >= len(self):
             raise EndOfEpoch(f"batch {number} of epoch {self.number}: there are {len(self)}", batches=len(self))
         b = self._fetch(number, self._source(), Task(), None, new)
-        self.steps.run(b)
+        self._run(b)
         return b
 
     def samples(self, positions: Sequence[int]) -> Batch:
@@ -162,10 +164,7 @@ class Epoch:
 
         With shuffle=False positions are those of stored order. Nothing is read ahead: iterating is faster where the order is the epoch's.
         """
-        path, asked = self._path("samples"), self._asked(positions, OF_BATCHES)
-        head, body, layout = self._read(self._expected(path, asked), Task(), None, new)
-        source = replace(self._source(), manifest=partial(self._read_manifest, path, asked), positions=lambda _: positions)
-        b = Batch(head, body, source, layout)
+        b = self._at(positions, Task())
         self.steps.run(b)
         return b
 
@@ -210,8 +209,26 @@ class Epoch:
         want = Expected(self._path(f"batches/{number}") + self._query, p.epoch, number, p.parameters, p.dataset, p.batches)
         head, body, layout = self._read(want, task, announced, take)
         return Batch(head, body, source, layout)
+        b = Batch(head, body, source, layout)
+        if self.cut is not None and not b.came:
+            first = number * self.plan.batch_size
+            b.like = self._at(range(first, min(first + self.plan.world_size, self.plan.samples)), task)
+        return b
+
+    def _at(self, positions: Sequence[int], task: Task) -> Batch:
+        path, asked = self._path("samples"), self._asked(positions, OF_BATCHES)
+        head, body, layout = self._read(self._expected(path, asked), task, None, new)
+        source = replace(self._source(), manifest=partial(self._read_manifest, path, asked), positions=lambda _: positions)
 
     def _asked(self, positions: Sequence[int], without: Collection[str]) -> dict[str, str]:
+    def _run(self, b: Batch) -> None:
+        """Takes the steps of a batch, or those of the samples that it is made of."""
+        if b.like is None or self.cut is None:
+            self.steps.run(b)
+            return
+        self.steps.run(b.like)
+        b.value = self.cut(b.like.value)
+
         return {k: v for k, v in self.plan.parameters.items() if k not in without} | {"at": ",".join(map(str, positions))}
 
     def _expected(self, path: str, asked: Mapping[str, str]) -> Expected:
@@ -276,7 +293,7 @@ class Reader(Iterator[Batch], Closing):
         self._pool = Pool(
             numbers,
             lambda number, task, announced: epoch._fetch(number, source, task, announced, buffers.take),
-            epoch.steps.run if epoch.steps else None,
+            epoch._run if epoch.steps else None,
             threads=threads, room=epoch.prefetch_bytes, most=most, guess=epoch.expected_bytes(),
             decoded_most=epoch.prefetch_factor or most, decoded_room=epoch.decoded_bytes,
         )  # fmt: skip

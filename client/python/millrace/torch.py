@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import replace
 from functools import partial
 from multiprocessing.reduction import ForkingPickler
@@ -73,8 +73,7 @@ def collate_columns(batch: Batch, *, keys: bool = False) -> Columns:
     """Makes a dict of columns of a batch: tensors where values stack, lists otherwise.
 
     Tensors, NumPy arrays and numbers are stacked as torch's default_collate does it, everything else is a list; a part without a
-    decoder is a list of bytes. With keys the names of the samples are added as "__key__". A rank's share of the last batch of an
-    epoch may be empty, and has no columns then: `tail="drop"` and `tail="pad"` have no such shares.
+    decoder is a list of bytes. With keys the names of the samples are added as "__key__".
     """
     out: Columns = {}
     names = list(batch[0]) if len(batch) else []
@@ -172,6 +171,20 @@ def _stack(batch: Batch, what: str, values: list[Any], part: str = "") -> Any:
         raise InvalidArgument(f"stack {what}: {e}", cure="have the decoder or transform make values of one type, or give collate") from e
 
 
+def _without_rows(value: Any) -> Any:
+    """Returns columns of the same types without their rows. Values that are no columns stay."""
+    if isinstance(value, MutableMapping):
+        columns = copy.copy(value)
+        columns.update({name: _without_rows(column) for name, column in value.items()})
+        return columns
+    if isinstance(value, tuple):
+        cut = map(_without_rows, value)
+        return type(value)(*cut) if hasattr(value, "_fields") else tuple(cut)
+    if isinstance(value, list):  # a column, or columns that default_collate has made of tuples
+        return [_without_rows(column) for column in value] if any(isinstance(column, torch.Tensor) for column in value) else []
+    return value[:0] if getattr(value, "shape", ()) else value
+
+
 class Dataset(ClientOwner, torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-ignore]
     """The batches of one epoch for this rank, in order. Iterating yields a dict of columns per batch: see collate_columns.
 
@@ -234,6 +247,7 @@ class Dataset(ClientOwner, torch_data.IterableDataset):  # type: ignore[misc,typ
         self.prefetch_factor = PREFETCH_FACTOR
         """How many batches each process decodes ahead; those in the queues of this module's DataLoader count."""
         self._makes_batches = "collate" if collate is not None else "batch_transform" if batch_transform is not None else ""
+        self._cut = _without_rows if batch_transform is None else None
         self._gather = _stack_as_they_come if not one_by_one and batch_transform is None else None
         self._loaded = State(Place(epoch), {})  # holds all orders to what the latest loaded state says
         self._open: dict[tuple[int, int, int, str], Epoch] = {}
@@ -290,7 +304,7 @@ class Dataset(ClientOwner, torch_data.IterableDataset):  # type: ignore[misc,typ
         epoch, worker = self._open[want], torch_data.get_worker_info()
         if worker is not None and "threads" not in self._options:
             epoch.threads = threads_of_worker(worker.num_workers)
-        epoch.prefetch_factor, epoch.gather, epoch.writable = self.prefetch_factor, self._gather, self._writable
+        epoch.prefetch_factor, epoch.gather, epoch.cut, epoch.writable = self.prefetch_factor, self._gather, self._cut, self._writable
         return epoch
 
     def epoch_for(self, place: Place, request: Request) -> Epoch:
@@ -305,7 +319,7 @@ class Dataset(ClientOwner, torch_data.IterableDataset):  # type: ignore[misc,typ
                 cure="give collate_fn to that loader, or batch_size=None, or read with millrace.torch.DataLoader",
             )
         epoch = copy.copy(epoch)
-        epoch.steps, epoch.gather = replace(epoch.steps, collate=list, batch_transform=None), None
+        epoch.steps, epoch.gather, epoch.cut = replace(epoch.steps, collate=list, batch_transform=None), None, None
         return epoch
 
     def _ranks_for(self, request: Request) -> tuple[int, int]:

@@ -285,13 +285,6 @@ def test_without_a_decoder_a_part_is_bytes(gateway: harness.Gateway, files: dict
     assert batch == {"cls": [files[k][1] for k in batch["__key__"]], "__key__": batch["__key__"]}
 
 
-def test_a_share_may_be_empty(gateway: harness.Gateway) -> None:
-    """499 of 500 samples, and one for two ranks."""
-    shares = [list(dataset_of(gateway, batch_size=499, rank=r, world_size=2)) for r in range(2)]
-    assert [len(share[1].get("cls", [])) for share in shares] == [0, 1]
-    assert shares[0][1] == {"__key__": []}
-
-
 @pytest.mark.parametrize("kind", [millrace.torch.Dataset, millrace.torch.MapDataset])
 def test_a_closed_dataset_lets_go_of_its_own_client(gateway: harness.Gateway, kind: Any) -> None:
     with kind(gateway.url, "photos", decode=False) as dataset:

@@ -1,0 +1,114 @@
+"""Ranks whose shares of a batch differ, of which some have no samples."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import harness
+import pytest
+import torch
+from ddp import pair
+from test_torch_distributed import run_ranks
+from training import features
+
+import millrace
+import millrace.torch
+
+BATCH_SIZE = 83  # six batches, and two samples
+
+
+def dataset_of(gateway: harness.Gateway, rank: int = 0, **options: Any) -> millrace.torch.Dataset:
+    settings = {"batch_size": BATCH_SIZE, "decode": {"jpg": features, "cls": int}, **options}
+    return millrace.torch.Dataset(gateway.url, "photos", rank=rank, world_size=4, **settings)
+
+
+def _dict(sample: millrace.Sample) -> Any:
+    return {"x": sample["jpg"], "name": sample.key}
+
+
+def _number(sample: millrace.Sample) -> Any:
+    return sample["cls"]
+
+
+def _stacked(samples: list[Any]) -> Any:
+    """As most collate functions, it has no value for an empty list."""
+    return [torch.stack([s["jpg"] for s in samples]), torch.tensor([s["cls"] for s in samples]), "said"]
+
+
+def _kind(value: Any) -> Any:
+    """The structure of a batch, without its number of samples."""
+    if isinstance(value, dict):
+        return {name: _kind(one) for name, one in value.items()}
+    if isinstance(value, (tuple, list)):
+        return type(value), [_kind(one) for one in value if not isinstance(one, str)]
+    return (value.dtype, value.shape[1:]) if isinstance(value, torch.Tensor) else value
+
+
+@pytest.mark.parametrize("workers", [0, 4])
+@pytest.mark.parametrize(
+    "functions",
+    [{}, {"keys": True}, {"decode": {"cls": int}, "transform": pair}, {"transform": _dict}, {"transform": _number}, {"collate": _stacked}],
+    ids=["columns", "keys", "tuples", "dicts", "numbers", "collate"],
+)
+def test_an_empty_share_has_the_structure_of_others(gateway: harness.Gateway, functions: Any, workers: int) -> None:
+    shares = [list(millrace.torch.DataLoader(dataset_of(gateway, r, **functions), num_workers=workers)) for r in range(4)]
+    assert [len(share) for share in shares] == [7] * 4
+    ends = [share[-1] for share in shares]
+    assert [_kind(end) for end in ends] == [_kind(shares[0][0])] * 4
+    columns = [list(end.values()) if isinstance(end, dict) else [end] if isinstance(end, torch.Tensor) else end for end in ends]
+    assert [{len(c) for c in cs if not isinstance(c, str)} for cs in columns] == [{0}, {1}, {0}, {1}]
+
+
+def test_an_empty_share_is_read_first_on_resume(gateway: harness.Gateway) -> None:
+    dataset = dataset_of(gateway, decode={"cls": int}, transform=pair)
+    loader = millrace.torch.DataLoader(dataset)
+    state = copy.deepcopy(loader.state_dict())
+    state["batch"] = 6
+    loader.load_state_dict(state)
+    ((x, y),) = loader
+    assert (x.shape, y.shape, y.dtype) == ((0, 16), (0,), torch.int64)
+
+
+def test_samples_one_by_one_pass_over_an_empty_share(gateway: harness.Gateway) -> None:
+    dataset = dataset_of(gateway, transform=_dict)
+    assert sum(len(batch["x"]) for batch in torch.utils.data.DataLoader(dataset, batch_size=20)) == sum(83 // 4 for _ in range(6))
+
+
+def test_an_empty_share_is_passed_over_where_the_filter_refuses_its_batch(gateway: harness.Gateway) -> None:
+    with millrace.Client(gateway.url, "photos") as client:
+        kept = {key for b in client.epoch(0, batch_size=BATCH_SIZE, keys=True, progress=False) if b.number < 6 for key in b.keys}
+    shares = [list(dataset_of(gateway, r, decode={"cls": int}, transform=pair, filter=lambda s: s.key in kept)) for r in range(4)]
+    assert [len(share) for share in shares] == [6] * 4
+
+
+def test_a_batch_transform_is_given_an_empty_share(gateway: harness.Gateway) -> None:
+    assert [*dataset_of(gateway, batch_transform=len)] == [20, 20, 20, 20, 20, 20, 0]
+
+
+def test_a_client_collates_no_empty_share(gateway: harness.Gateway) -> None:
+    with millrace.Client(gateway.url, "photos") as client:
+        epoch = client.epoch(0, batch_size=BATCH_SIZE, rank=0, world_size=4, decode={"cls": int}, collate=_stacked, transform=_both, progress=False)
+        assert [len(b) for b in epoch] == [20] * 6 + [0]
+        assert epoch.batch(6).value == []
+
+
+def _both(sample: millrace.Sample) -> Any:
+    return {"jpg": features(sample["jpg"]), "cls": sample["cls"]}
+
+
+def test_ddp_takes_equal_steps_with_empty_shares(gateway: harness.Gateway) -> None:
+    ranks = run_ranks("ddp.py", 4, gateway.url)
+    assert [rank["sizes"][-1] for rank in ranks] == [0, 1, 0, 1]
+    assert [len(rank["sizes"]) for rank in ranks] == [4] * 4
+    assert all(rank["finite"] for rank in ranks)
+    assert len({rank["digest"] for rank in ranks}) == 1
+
+
+@pytest.mark.parametrize(("batch_size", "tail", "told"), [(83, "short", True), (83, "pad", False), (83, "drop", False), (124, "short", False)])
+def test_empty_shares_are_warned_of(gateway: harness.Gateway, batch_size: int, tail: str, told: bool, recwarn: Any) -> None:
+    next(iter(dataset_of(gateway, batch_size=batch_size, tail=tail)))
+    texts = [str(w.message) for w in recwarn if "last batch" in str(w.message)]
+    assert len(texts) == told
+    for text in texts:
+        assert text.startswith('the last batch has 2 samples for 4 ranks, so 2 get empty tensors; tail="pad" fills the batch with repeated samples,')
