@@ -7,6 +7,7 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/millrace-data/millrace/chunkindex/files"
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
@@ -103,14 +104,29 @@ func withoutSplits(dir string) string {
 	return strings.Join(slices.DeleteFunc(strings.Split(dir, "/"), func(element string) bool { return wordOf(element) != "" }), "/")
 }
 
-// ClassFolders returns the names of the classes of a dataset of pictures in class folders, in byte order: the class of a sample is the place
-// in this list of the folder that the sample's key lies in. nil: folders are no classes, or the names are too many to be kept.
-func (x *Index) ClassFolders() []string { return x.meta.Classes }
+// ClassPart is the part of a sample with the number of its class: the place of the class in the field's names of classes.
+const ClassPart = "cls"
+
+// IsPicture reports whether the extension of a part is a suffix of pictures in class folders.
+func IsPicture(ext string) bool { return slices.Contains(pictures(), "."+strings.ToLower(ext)) }
+
+// InClassFolders reports whether all samples are pictures in class folders. They store no class: ClassOf knows it.
+func (x *Index) InClassFolders() bool {
+	return x.meta.Classes != nil && x.meta.Format == files.Name && uint64(len(x.shards)) == x.head.samples
+}
+
+// ClassOf returns the class of a sample in class folders. ok is false for a sample of any other dataset.
+func (x *Index) ClassOf(sample uint64) (class int, ok bool) {
+	if !x.InClassFolders() {
+		return 0, false
+	}
+	return slices.BinarySearch(x.meta.Classes, path.Base(path.Dir(x.shards[sample].Key)))
+}
 
 // ClassRun is a row of samples of one class, which begins where the run before ends.
 type ClassRun struct {
 	End   uint64 // the number of the first sample behind it
-	Class int    // place in ClassFolders
+	Class int
 }
 
 // maxClassRuns bounds the rows of one class: folders, of which each class may have one in each split.
@@ -143,7 +159,7 @@ func ClassesOf(runs []ClassRun) (n int) {
 	return n
 }
 
-// ClassSamples returns how many samples each of the ClassFolders has; nil where ClassRuns is.
+// ClassSamples returns how many samples each class has; nil where ClassRuns is.
 func (x *Index) ClassSamples() []uint64 {
 	runs := x.ClassRuns()
 	if runs == nil {

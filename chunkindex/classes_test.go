@@ -13,7 +13,11 @@ import (
 func classesOf(t *testing.T, keys []string, opt chunkindex.BuildOptions) (classes []string) {
 	t.Helper()
 	opt.Format, opt.Split = "files", chunkindex.AllSplits
-	opt.Inspect = func(x *chunkindex.Index) { classes = x.ClassFolders() }
+	opt.Inspect = func(x *chunkindex.Index) {
+		for _, f := range x.Fields() {
+			classes = f.Classes
+		}
+	}
 	if _, err := chunkindex.Build(t.Context(), shards(t, keys...), "", opt); err != nil {
 		t.Fatal(err)
 	}

@@ -132,8 +132,16 @@ func (x *Index) Framing() format.Framing { return x.framing }
 // Constants are those of the dataset that its framing was made of; nil: the format has none.
 func (x *Index) Constants() json.RawMessage { return x.meta.Framing }
 
-// Fields says what the parts of samples hold; nil where the format does not know it.
-func (x *Index) Fields() []format.Field { return format.FieldsOf(x.framing) }
+// Fields says what the parts of samples hold; nil where it is not known.
+func (x *Index) Fields() []format.Field {
+	if x.meta.Classes != nil {
+		return []format.Field{{Name: ClassPart, Encoding: format.Decimal, Type: "int64", Classes: x.meta.Classes}}
+	}
+	return format.FieldsOf(x.framing)
+}
+
+// OtherParts reports whether samples have parts that Fields does not list: pictures beside their classes.
+func (x *Index) OtherParts() bool { return x.meta.Classes != nil }
 
 // Typed says that answers go by Fields. An index of version 1 is answered as it was before there were any.
 func (x *Index) Typed() bool { return x.head.version > 1 }

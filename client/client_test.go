@@ -383,16 +383,6 @@ func TestManifestLaysSamplesOverTheBody(t *testing.T) {
 	}
 }
 
-// TestClassOfAKey: a sample is of the class whose folder its key lies in.
-func TestClassOfAKey(t *testing.T) {
-	d := client.Dataset{Classes: []string{"cat", "dog"}}
-	for key, want := range map[string]int{"cat/1": 0, "train/dog/1": 1, "dog/cat/1": 0, "cow/1": -1, "1": -1, "cat": -1} {
-		if n, ok := d.Class(key); ok != (want >= 0) || ok && n != want {
-			t.Errorf("%s: got class %d, %v, want %d", key, n, ok, want)
-		}
-	}
-}
-
 func TestDescribeTellsFields(t *testing.T) {
 	told := `[{"name":"label","encoding":"raw","type":"int64","nullable":true,"classes":["cat","dog"]},{"name":"x","encoding":"raw","type":"float","shape":[3,4]}]`
 	f := &fake{generation: "g", fields: json.RawMessage(told)}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"path"
-	"slices"
 )
 
 // Dataset is what a gateway says of a dataset that it serves.
@@ -20,15 +18,9 @@ type Dataset struct {
 	Shards     uint64   `json:"shards"`
 	Bytes      uint64   `json:"bytes"`
 	Plan       Defaults `json:"default_plan"`
-	Follows    bool     `json:"follows,omitempty"`       // the gateways move to new generations by themselves
-	Classes    []string `json:"class_folders,omitempty"` // names of the folders that are the classes of pictures: a sample is of the class whose folder its key lies in
-	Fields     []Field  `json:"fields,omitempty"`        // what the parts of samples hold; empty: it is not known
-}
-
-// Class returns the number of the class of a sample with this key, from 0: the place of its folder in Classes.
-func (d Dataset) Class(key string) (n int, ok bool) {
-	n = slices.Index(d.Classes, path.Base(path.Dir(key)))
-	return n, n >= 0
+	Follows    bool     `json:"follows,omitempty"`     // the gateways move to new generations by themselves
+	Fields     []Field  `json:"fields,omitempty"`      // what the parts of samples hold; empty: it is not known
+	OtherParts bool     `json:"other_parts,omitempty"` // samples have parts that Fields does not list
 }
 
 // Field says what a part of a sample holds. The words of its encodings and types are explained in docs/api.md.

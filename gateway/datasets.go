@@ -27,9 +27,9 @@ type datasetInfo struct {
 	ContentType string              `json:"content_type"`
 	Forms       []formInfo          `json:"forms"`
 	Constants   json.RawMessage     `json:"constants,omitempty"`
-	Fields      []format.Field      `json:"fields,omitempty"`        // what the parts hold, of formats that know it
-	Classes     []string            `json:"class_folders,omitempty"` // names of the folders that are the classes of pictures, in byte order
-	ClassCounts []uint64            `json:"class_samples,omitempty"` // of each class, where the index tells
+	Fields      []format.Field      `json:"fields,omitempty"`        // what the parts hold, where it is known
+	OtherParts  bool                `json:"other_parts,omitempty"`   // samples have parts that the fields do not list
+	ClassCounts []uint64            `json:"class_samples,omitempty"` // of each class of class folders, where the index tells
 	Samples     uint64              `json:"samples"`
 	Chunks      int                 `json:"chunks"`
 	Shards      int                 `json:"shards"`
@@ -58,6 +58,7 @@ type formInfo struct {
 
 func (g *Gateway) info(d *dataset) datasetInfo {
 	x, self := d.Index, "/v1/datasets/"+d.Name()
+	fields := x.Fields()
 	forms := make([]formInfo, len(d.Address.Forms))
 	for i, f := range d.Address.Forms {
 		forms[i] = formInfo{f.Name, f.ContentType, f.Fields}
@@ -71,7 +72,8 @@ func (g *Gateway) info(d *dataset) datasetInfo {
 	}
 	return datasetInfo{
 		Name: d.Name(), Default: d == g.standard(), Generation: x.Generation(), Format: x.Format(),
-		ContentType: d.Address.Forms[0].ContentType, Forms: forms, Constants: x.Constants(), Fields: x.Fields(), Classes: x.ClassFolders(), ClassCounts: x.ClassSamples(), Samples: x.Samples(), Chunks: x.Chunks(), Shards: x.Shards(),
+		ContentType: d.Address.Forms[0].ContentType, Forms: forms, Constants: x.Constants(), Fields: fields, OtherParts: len(fields) > 0 && x.OtherParts(),
+		ClassCounts: x.ClassSamples(), Samples: x.Samples(), Chunks: x.Chunks(), Shards: x.Shards(),
 		Bytes: x.Bytes(), MaxChunk: x.MaxChunk(), MaxSample: x.MaxSample(), Plan: x.Defaults(), Sources: d.Sources(), Generations: generations, Follows: g.cfg.Follows,
 		Links: datasetLinks{Self: self, Epoch: self + "/epochs/0", Batch: self + "/epochs/0/batches/0", Index: self + "/index"},
 	}

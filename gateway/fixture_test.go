@@ -102,6 +102,7 @@ type rig struct {
 	store   *memstore.Store
 	index   *chunkindex.Index
 	source  *source
+	opened  gateway.Source // of serveObjects
 	gateway *gateway.Gateway
 	server  *httptest.Server
 	log     *lockedBuffer

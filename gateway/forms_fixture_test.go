@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -43,6 +44,7 @@ type sampleOf struct {
 type written struct {
 	objects map[string][]byte
 	samples []sampleOf // in any order
+	folders bool       // the samples are pictures in class folders
 }
 
 // formatsWritten returns small datasets of formats that differ in what forms have to do.
@@ -140,13 +142,14 @@ func writeArray() written {
 	return w
 }
 
+// writeFiles has pictures of two kinds in twelve class folders, whose numbers differ in length.
 func writeFiles() written {
-	w := written{objects: map[string][]byte{}}
+	w := written{objects: map[string][]byte{}, folders: true}
 	for i := range 40 {
-		ext, key := []string{"png", "jpg"}[i%2], fmt.Sprintf("c%d/photo%d", i%3, i)
+		ext, key := []string{"png", "jpg"}[i%2], fmt.Sprintf("c%02d/photo%d", i%12, i)
 		content := bytes.Repeat([]byte{byte(i)}, i+1)
 		w.objects[key+"."+ext] = content
-		w.samples = append(w.samples, sampleOf{key, []partOf{{ext, content}}})
+		w.samples = append(w.samples, sampleOf{key, []partOf{{ext, content}, {"cls", []byte(strconv.Itoa(i % 12))}}})
 	}
 	return w
 }
@@ -182,8 +185,9 @@ func serveObjects(t testing.TB, objects map[string][]byte, edit func(*gateway.Co
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { r.index.Close() })
+	r.opened = path.Open(r.index, r.store, "data/")
 	cfg := gateway.Config{
-		Datasets: []gateway.Dataset{{Name: "photos", Index: r.index, Source: path.Open(r.index, r.store, "data/")}},
+		Datasets: []gateway.Dataset{{Name: "photos", Index: r.index, Source: r.opened}},
 		Budget:   memory, Version: "test", Log: zerolog.New(r.log), Allow: []auth.Right{auth.Read, auth.Report, auth.Warm, auth.Admin},
 	}
 	if edit != nil {

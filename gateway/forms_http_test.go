@@ -31,6 +31,10 @@ func TestEveryFormIsOneBody(t *testing.T) {
 			for _, form := range formsShown(r) {
 				paths = append(paths, formBatch+"2?format="+form.Name)
 			}
+			paths = append(paths, formBatch+"2?format=framed&table=keys,parts")
+			if w.folders {
+				paths = append(paths, formBatch+"2?format=framed&fields=cls", formBatch+"2?format=arrow&fields=cls,jpg", "/v1/datasets/photos/epochs/3/batches?count=3&format=framed&fields=cls&table=parts")
+			}
 			etags := map[string]string{}
 			for _, path := range paths {
 				etag := holdsToHeaders(t, r, path, random)

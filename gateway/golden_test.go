@@ -202,7 +202,8 @@ func TestGoldenIndexesAreKeptOrUpgraded(t *testing.T) {
 				t.Errorf("verify: %v", err)
 			}
 			for _, path := range goldenPaths() {
-				if path != "/v1/datasets/photos/index" && after.Bodies[path] != before.Bodies[path] {
+				same := path != "/v1/datasets/photos/index" && !upgraded.index.InClassFolders() // whose classes version 1 does not know
+				if same && after.Bodies[path] != before.Bodies[path] {
 					t.Errorf("%s: got other bytes after the upgrade", path)
 				}
 			}

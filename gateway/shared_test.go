@@ -118,7 +118,7 @@ func (n *neighbour) memory(said map[string]string) []byte {
 	return n.segments[said["segment"]][:length]
 }
 
-// serveNeighbours serves the rig at a Unix socket too, and returns what connects to it.
+// serveNeighbours serves samples to neighbours, which connect to them.
 func serveNeighbours(t *testing.T, samples, meanSize int, total int64) (*rig, *shared.Pool, func() *neighbour) {
 	t.Helper()
 	var pool *shared.Pool
@@ -131,6 +131,12 @@ func serveNeighbours(t *testing.T, samples, meanSize int, total int64) (*rig, *s
 		cfg.Shared = pool
 	})
 	t.Cleanup(pool.Close) // once no connection is left
+	return r, pool, listenToNeighbours(t, r)
+}
+
+// listenToNeighbours serves the rig at a Unix socket too, and returns what connects to it.
+func listenToNeighbours(t *testing.T, r *rig) (connect func() *neighbour) {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "socket")
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", path)
 	if err != nil {
@@ -145,7 +151,7 @@ func serveNeighbours(t *testing.T, samples, meanSize int, total int64) (*rig, *s
 			t.Error(err)
 		}
 	})
-	return r, pool, func() *neighbour {
+	return func() *neighbour {
 		conn, err := (&net.Dialer{}).DialContext(t.Context(), "unix", path)
 		if err != nil {
 			t.Fatal(err)
@@ -191,6 +197,34 @@ func TestSharedIsTheFramedForm(t *testing.T) {
 			t.Errorf("%s: got %v after the release of %v", query, again.said, got.said)
 		}
 		n.get("GET", "/healthz", "Millrace-Release: "+again.said["lease"]+"\r\n")
+	}
+}
+
+// TestShared_ClassesFollowTheTable: the table is cut from the classes that the gateway writes behind it.
+func TestShared_ClassesFollowTheTable(t *testing.T) {
+	objects := writeFiles().objects
+	for key := range objects {
+		objects[key] = make([]byte, 16<<10)
+	}
+	var pool *shared.Pool
+	r := serveObjects(t, objects, func(cfg *gateway.Config) {
+		var err error
+		if pool, err = shared.New(cfg.Budget); err != nil {
+			t.Fatal(err)
+		}
+		cfg.Shared = pool
+	})
+	t.Cleanup(pool.Close)
+	n := listenToNeighbours(t, r)()
+	for _, query := range []string{"?format=framed&fields=cls,jpg", "?format=framed&table=keys,parts"} {
+		want := n.get("GET", "/epoch/1/batch/0"+query, "Accept: application/vnd.millrace.framed\r\n")
+		got := n.get("GET", "/epoch/1/batch/0"+query, "Accept: "+sharedType+"\r\n")
+		if table := binary.LittleEndian.Uint32(want.body[28:]); got.said == nil || int(table) != len(got.body) {
+			t.Errorf("%s: got a body of %d bytes, want the table alone, %d", query, len(got.body), table)
+		}
+		if whole := append(got.body, got.data...); !bytes.Equal(whole, want.body) {
+			t.Errorf("%s: got %d bytes of table and memory, want the %d of the framed form", query, len(whole), len(want.body))
+		}
 	}
 }
 

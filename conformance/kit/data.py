@@ -261,6 +261,12 @@ def loose() -> tuple[TREE, list[bytes]]:
     return files, [files[name] for name in sorted(files)]
 
 
+def folders() -> tuple[TREE, list[bytes]]:
+    """Pictures in class folders. Their classes are the part cls, which no file stores."""
+    files = {f"{('ant', 'bee', 'cat')[i % 3]}/f{i:03d}.jpg": stream(f"folders/{i}", 20 + number(f"folders/{i}", 400)) for i in range(40)}
+    return files, [files[name] for name in sorted(files)]
+
+
 TAR_END = bytes(1024)
 
 DATASETS = (
@@ -284,6 +290,7 @@ DATASETS = (
     Dataset("zip", "tar", (), lambda: archives("zip", False), "jpg,cls", None),
     Dataset("zipdeflated", "tar", (), lambda: archives("zipdeflated", True), "cls", None),
     Dataset("files", "tar", ("--format", "files"), loose, "bin", None),
+    Dataset("folders", "tar", (), folders, "cls,jpg", None),
 )
 
 # Small chunks, so that a window has several; batches of 8, in the order `slot` over four lanes.

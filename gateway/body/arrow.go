@@ -2,11 +2,13 @@ package body
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/gateway/body/arrow"
@@ -18,6 +20,8 @@ type columns struct {
 	t     texts
 	names []string
 	types map[string]format.Field // by name; empty: nothing is known, or the index is older than types
+
+	classes bool // every sample has an added part for its class
 }
 
 // readColumns reads what the columns of a body hold: the parts that fields names, or those that the dataset's format tells of, or
@@ -26,10 +30,11 @@ func readColumns(ctx context.Context, b *Body, a Answer) (c columns, err error) 
 	if c.t, err = b.readTexts(ctx, a); err != nil {
 		return c, err
 	}
-	c.names, c.types = a.View.Fields, map[string]format.Field{}
-	for _, f := range typesOf(a.Dataset.Index) {
+	x := a.Dataset.Index
+	c.names, c.types, c.classes = a.View.Fields, map[string]format.Field{}, x.InClassFolders()
+	for _, f := range typesOf(x) {
 		c.types[f.Name] = f
-		if a.View.Fields == nil {
+		if a.View.Fields == nil && !x.OtherParts() {
 			c.names = append(c.names, f.Name)
 		}
 	}
@@ -82,6 +87,10 @@ func (c columns) field(name string) arrow.Field {
 		return f
 	}
 	f.Nullable = told.Nullable
+	if name == chunkindex.ClassPart && c.classes {
+		f.Type, _ = arrow.ParseType(told.Type)
+		return f
+	}
 	if told.Encoding == format.Raw {
 		t, ok := arrow.ParseType(told.Type)
 		if ok && told.Shape != nil {
@@ -184,10 +193,14 @@ func (b *Body) layColumn(t texts, places []int32, width uint32) {
 			continue
 		}
 		p := t.parts[i][n]
-		if width > 0 && p.Length > width {
-			p = narrowed(p, width)
+		switch {
+		case p.added && width > 0:
+			b.put(binary.LittleEndian.AppendUint64(nil, uint64(p.class))...)
+		case width > 0 && p.Length > width:
+			b.stretchPart(i, narrowed(p, width))
+		default:
+			b.stretchPart(i, p)
 		}
-		b.stretchPart(i, p)
 	}
 }
 
@@ -218,8 +231,9 @@ func (c columns) column(places []int32, f *arrow.Field) arrow.Column {
 	_, narrows := narrow(c.types[f.Name])
 	for row, n := range places {
 		if n >= 0 {
-			v.Lengths[row] = c.t.parts[row][n].Length
-			if narrows && v.Lengths[row] == wide {
+			p := &c.t.parts[row][n]
+			v.Lengths[row] = p.Length
+			if narrows && p.Length == wide || p.added && c.classes {
 				v.Lengths[row] = uint32(f.Type.Width())
 			}
 			continue

@@ -13,9 +13,9 @@ import (
 
 // someColumns are those of three samples, of which the second lacks "n" and the third "t".
 func someColumns() columns {
-	number, text := chunkindex.Part{Ext: "n", Offset: 1, Length: 4}, chunkindex.Part{Ext: "t", Offset: 5, Length: 3}
+	number, text := part{Part: chunkindex.Part{Ext: "n", Offset: 1, Length: 4}}, part{Part: chunkindex.Part{Ext: "t", Offset: 5, Length: 3}}
 	return columns{
-		t:     texts{keys: []string{"a", "b", "c"}, parts: [][]chunkindex.Part{{number, text}, {text}, {number, {Ext: "more"}}}},
+		t:     texts{keys: []string{"a", "b", "c"}, parts: [][]part{{number, text}, {text}, {number, {Part: chunkindex.Part{Ext: "more"}}}}},
 		names: []string{"t", "n"},
 		types: map[string]format.Field{"n": {Name: "n", Encoding: format.Raw, Type: "float", Nullable: true}, "t": {Name: "t", Encoding: format.Raw, Type: "utf8"}},
 	}

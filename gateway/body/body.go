@@ -48,6 +48,7 @@ type Body struct {
 	places  []int    // of a scattered share: the distance of each sample from first; nil: they follow each other
 	pieces  []piece
 	text    []byte // the literal pieces, one after the other
+	table   int    // bytes of the text that are the table of the framed form
 	texts   *texts // of the samples, where they were read for several bodies together; nil: they are not read yet
 
 	numbers []uint64
@@ -319,7 +320,13 @@ func (b *Body) stretch(i int, offset, length, crc uint32) {
 }
 
 // stretchPart adds a part of sample i to the body.
-func (b *Body) stretchPart(i int, p chunkindex.Part) { b.stretch(i, p.Offset, p.Length, p.CRC32C) }
+func (b *Body) stretchPart(i int, p part) {
+	if p.added {
+		b.putString(p.text())
+		return
+	}
+	b.stretch(i, p.Offset, p.Length, p.CRC32C)
+}
 
 // whole adds all samples to the body, one after the other.
 func (b *Body) whole() {
@@ -385,8 +392,7 @@ func (p Part) Size() int64 { return p.span.Length }
 
 // Divide returns the table of a whole body in the framed form, and the part of the body that follows it.
 func (p Part) Divide() (table []byte, samples Part) {
-	first := p.body.pieces[0]
-	table = p.body.text[first.offset : first.offset+first.length]
+	table = p.body.text[:p.body.table]
 	return table, p.body.Part(Span{int64(len(table)), p.span.Length - int64(len(table))})
 }
 

@@ -80,7 +80,7 @@ func layoutOf(f address.Form) layout {
 	case f.Name == formArrow:
 		return layout{layArrow, 128}
 	}
-	return layout{layFramed, 64}
+	return layout{layFramed, 96}
 }
 
 // Answer is what a body is laid out for.
@@ -98,8 +98,6 @@ func (a Answer) shows() (keys, parts bool, fields []string) {
 		return false, false, nil
 	case v.Form.Name == formFramed:
 		return v.Keys, v.Parts || v.Fields != nil, v.Fields
-	case v.Form.Name == mds.Name:
-		return true, true, nil
 	}
 	return true, true, v.Fields
 }

@@ -3,8 +3,7 @@ package body
 import (
 	"context"
 	"encoding/binary"
-
-	"github.com/millrace-data/millrace/chunkindex"
+	"slices"
 )
 
 // The framed form, as docs/answers.md describes it.
@@ -29,13 +28,16 @@ func layFramed(ctx context.Context, b *Body, a Answer) error {
 	t := framedTable{lengths: b.lengths, hasKeys: v.Keys, hasParts: v.Parts, keys: shown.keys, parts: stored}
 	if v.Fields != nil {
 		t.lengths, t.parts = joined(stored)
+	} else {
+		t.lengths = withAdded(b.lengths, stored)
 	}
 	if err := b.checkText(t.most()); err != nil {
 		return err
 	}
 	b.put(t.encode()...)
+	b.table = len(b.text)
 	if v.Fields == nil {
-		b.whole()
+		b.wholeWithAdded(stored)
 		return nil
 	}
 	for i, all := range stored {
@@ -46,11 +48,41 @@ func layFramed(ctx context.Context, b *Body, a Answer) error {
 	return nil
 }
 
+// withAdded returns how long samples are with the parts that they do not store.
+func withAdded(lengths []uint32, parts [][]part) []uint32 {
+	lengths = slices.Clone(lengths)
+	for i, all := range parts {
+		for _, p := range all {
+			if p.added {
+				lengths[i] += p.Length
+			}
+		}
+	}
+	return lengths
+}
+
+// wholeWithAdded adds all samples to the body, each before the parts that it does not store.
+func (b *Body) wholeWithAdded(parts [][]part) {
+	if parts == nil {
+		b.whole()
+		return
+	}
+	for i := range b.samples {
+		s := &b.samples[i]
+		b.stretch(i, 0, s.length, s.crc)
+		for _, p := range parts[i] {
+			if p.added {
+				b.stretchPart(i, p)
+			}
+		}
+	}
+}
+
 // joined says where parts lie if those of a sample follow each other, and how long samples are then.
-func joined(stored [][]chunkindex.Part) (lengths []uint32, parts [][]chunkindex.Part) {
-	lengths, parts = make([]uint32, len(stored)), make([][]chunkindex.Part, len(stored))
+func joined(stored [][]part) (lengths []uint32, parts [][]part) {
+	lengths, parts = make([]uint32, len(stored)), make([][]part, len(stored))
 	for i, all := range stored {
-		parts[i] = make([]chunkindex.Part, len(all))
+		parts[i] = make([]part, len(all))
 		for j, p := range all {
 			p.Offset = lengths[i]
 			parts[i][j] = p
@@ -65,7 +97,7 @@ type framedTable struct {
 	lengths           []uint32
 	hasKeys, hasParts bool
 	keys              []string
-	parts             [][]chunkindex.Part
+	parts             [][]part
 }
 
 // most bounds the bytes of the table.
@@ -139,15 +171,15 @@ func (t *framedTable) appendParts(b []byte) (_ []byte, names []string, count int
 			}
 		}
 	}
-	each := func(of func(p chunkindex.Part) uint32) {
+	each := func(of func(p part) uint32) {
 		for _, all := range t.parts {
 			for _, p := range all {
 				b = binary.LittleEndian.AppendUint32(b, of(p))
 			}
 		}
 	}
-	each(func(p chunkindex.Part) uint32 { return number[p.Ext] })
-	each(func(p chunkindex.Part) uint32 { return p.Offset })
-	each(func(p chunkindex.Part) uint32 { return p.Length })
+	each(func(p part) uint32 { return number[p.Ext] })
+	each(func(p part) uint32 { return p.Offset })
+	each(func(p part) uint32 { return p.Length })
 	return b, names, count
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/millrace-data/millrace/chunkindex"
@@ -54,11 +55,23 @@ func readKeys(ctx context.Context, x index, samples []sample) ([]string, error) 
 	return keys, err
 }
 
+// part is a part of a sample: a stretch of its bytes, or the number of its class in decimal digits, which it does not store.
+type part struct {
+	chunkindex.Part
+	class int32
+	added bool // it is the class, and begins where the sample ends
+}
+
+// text is the class in decimal digits.
+func (p part) text() string { return strconv.Itoa(int(p.class)) }
+
 // readParts returns the parts of some samples: those that fields names, in its order, or all in stored order. A sample
 // may lack a part. Of two parts of one name, which no format here writes, the first counts.
-func readParts(ctx context.Context, x index, samples []sample, fields []string) ([][]chunkindex.Part, error) {
-	out := make([][]chunkindex.Part, len(samples))
-	var all, kept []chunkindex.Part // kept holds the parts of many samples, one after the other
+func readParts(ctx context.Context, x index, samples []sample, fields []string) ([][]part, error) {
+	out := make([][]part, len(samples))
+	picture := slices.IndexFunc(fields, chunkindex.IsPicture)
+	var stored []chunkindex.Part
+	var all, kept []part // kept holds the parts of many samples, one after the other
 	err := byChunk(samples, func(chunk int, places []int) error {
 		parts, err := x.Parts(ctx, chunk)
 		if err != nil {
@@ -66,7 +79,17 @@ func readParts(ctx context.Context, x index, samples []sample, fields []string) 
 		}
 		first := x.First()[chunk]
 		for _, at := range places {
-			all = parts.Append(all[:0], int(samples[at].number-first))
+			s := &samples[at]
+			stored, all = parts.Append(stored[:0], int(s.number-first)), all[:0]
+			for _, p := range stored {
+				all = append(all, part{Part: p})
+			}
+			if class, ok := x.ClassOf(s.number); ok {
+				if picture >= 0 {
+					renamePicture(all, fields, fields[picture])
+				}
+				all = append(all, classPart(class, s.length))
+			}
 			from := len(kept)
 			kept = appendFields(kept, all, fields)
 			out[at] = kept[from:len(kept):len(kept)]
@@ -76,10 +99,26 @@ func readParts(ctx context.Context, x index, samples []sample, fields []string) 
 	return out, err
 }
 
+// renamePicture gives the picture of a sample in class folders the name that fields has for pictures, unless fields has its own.
+func renamePicture(all []part, fields []string, name string) {
+	for i := range all {
+		if !slices.Contains(fields, all[i].Ext) {
+			all[i].Ext = name
+		}
+	}
+}
+
+// classPart returns the part for the class of a sample.
+func classPart(class int, sample uint32) part {
+	p := part{Part: chunkindex.Part{Ext: chunkindex.ClassPart, Offset: sample}, class: int32(class), added: true}
+	p.Length = uint32(len(p.text()))
+	return p
+}
+
 // texts are the keys and the parts of some samples; nil: a form does not show them.
 type texts struct {
 	keys  []string
-	parts [][]chunkindex.Part
+	parts [][]part
 }
 
 // readTexts reads what a form shows of some samples.
@@ -105,7 +144,7 @@ func (b *Body) readTexts(ctx context.Context, a Answer) (texts, error) {
 }
 
 // appendFields appends the parts that fields names, in its order; nil means all.
-func appendFields(dst, all []chunkindex.Part, fields []string) []chunkindex.Part {
+func appendFields(dst, all []part, fields []string) []part {
 	if fields == nil {
 		return append(dst, all...)
 	}
@@ -118,6 +157,6 @@ func appendFields(dst, all []chunkindex.Part, fields []string) []chunkindex.Part
 }
 
 // partNamed returns the place of the first part of a name, -1 if there is none.
-func partNamed(all []chunkindex.Part, name string) int {
-	return slices.IndexFunc(all, func(p chunkindex.Part) bool { return p.Ext == name })
+func partNamed(all []part, name string) int {
+	return slices.IndexFunc(all, func(p part) bool { return p.Ext == name })
 }

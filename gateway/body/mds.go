@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/mds"
 	"github.com/millrace-data/millrace/gateway/address"
@@ -80,7 +79,7 @@ func mdsFraming(constants json.RawMessage) (format.Framing, error) {
 }
 
 // sizeColumns returns the length of every column of every sample, one sample after another, and those of the samples.
-func sizeColumns(names, keys []string, parts [][]chunkindex.Part) (sizes, lengths []uint32, err error) {
+func sizeColumns(names, keys []string, parts [][]part) (sizes, lengths []uint32, err error) {
 	sizes, lengths = make([]uint32, 0, len(keys)*len(names)), make([]uint32, len(keys))
 	for i, key := range keys {
 		total := uint64(4 * len(names))

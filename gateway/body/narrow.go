@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 
-	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/gateway/body/arrow"
 )
@@ -27,7 +26,7 @@ func narrow(f format.Field) (t arrow.Type, ok bool) {
 
 // narrowed returns the first bytes of a part of four. Their checksum follows from that of the part, because CRC-32C takes the strings of
 // four bytes to 32 bits one to one: no data is read for it.
-func narrowed(p chunkindex.Part, width uint32) chunkindex.Part {
+func narrowed(p part, width uint32) part {
 	value := fourBytes(p.CRC32C)
 	p.Length, p.CRC32C = width, Checksum(value[:width])
 	return p

@@ -18,7 +18,7 @@ func TestNarrowed(t *testing.T) {
 			b = []byte{0, 0, 0, byte(i) * 85}
 		}
 		for width := range uint32(4) {
-			p := narrowed(chunkindex.Part{Offset: 7, Length: 4, CRC32C: Checksum(b)}, width)
+			p := narrowed(part{Part: chunkindex.Part{Offset: 7, Length: 4, CRC32C: Checksum(b)}}, width).Part
 			if want := (chunkindex.Part{Offset: 7, Length: width, CRC32C: Checksum(b[:width])}); p != want {
 				t.Fatalf("%x: got %+v, want %+v", b, p, want)
 			}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/importance"
 	"github.com/millrace-data/millrace/selection"
@@ -101,18 +102,18 @@ const (
 // PartNames learns from the index which parts the samples of a dataset have. It reads chunk after chunk, each once, until
 // the names that are asked for are found. Only a name that no sample has makes it read the whole index, and only once.
 type PartNames struct {
-	index  Texts
-	chunks int
-	turn   chan struct{} // a lock that respects contexts: it holds a token while a request uses the fields below
+	index Index
+	turn  chan struct{} // a lock that respects contexts: it holds a token while a request uses the fields below
 
-	known map[string]bool
-	bytes int
-	next  int  // the first chunk that was not read yet
-	many  bool // there are more names than are kept
+	known    map[string]bool
+	bytes    int
+	next     int  // the first chunk that was not read yet
+	many     bool // there are more names than are kept
+	pictures bool // some samples are pictures in class folders, which go by any suffix of pictures
 }
 
 func newPartNames(x Index) *PartNames {
-	return &PartNames{index: x, chunks: x.Chunks(), turn: make(chan struct{}, 1), known: map[string]bool{}}
+	return &PartNames{index: x, turn: make(chan struct{}, 1), known: map[string]bool{}}
 }
 
 // enter locks n.
@@ -137,11 +138,11 @@ func (n *PartNames) missing(ctx context.Context, names []string) ([]string, erro
 	defer leave()
 	absent := slices.Clone(names)
 	for {
-		absent = slices.DeleteFunc(absent, func(name string) bool { return n.known[name] })
+		absent = slices.DeleteFunc(absent, func(name string) bool { return n.known[name] || n.pictures && chunkindex.IsPicture(name) })
 		if len(absent) == 0 || n.many {
 			return nil, nil
 		}
-		if n.next == n.chunks {
+		if n.next == n.index.Chunks() {
 			return absent, nil
 		}
 		if err := n.read(ctx); err != nil {
@@ -157,7 +158,7 @@ func (n *PartNames) All(ctx context.Context) (names []string, ok bool, err error
 		return nil, false, err
 	}
 	defer leave()
-	for n.next < n.chunks && !n.many {
+	for n.next < n.index.Chunks() && !n.many {
 		if err := n.read(ctx); err != nil {
 			return nil, false, err
 		}
@@ -177,6 +178,9 @@ func (n *PartNames) read(ctx context.Context) error {
 	names, err := n.index.PartNames(ctx, n.next)
 	if err != nil {
 		return fmt.Errorf("part names: chunk %d: %w", n.next, err)
+	}
+	if _, ok := n.index.ClassOf(n.index.First()[n.next]); ok {
+		n.pictures, names = true, append(names, chunkindex.ClassPart)
 	}
 	for _, name := range names {
 		if n.known[name] {

@@ -61,8 +61,9 @@ type Layout interface {
 	Shard(i int) chunkindex.Shard
 }
 
-// Texts tells the keys and the parts of samples, chunk by chunk.
+// Texts tells the keys and the parts of samples, chunk by chunk, and the classes of pictures in class folders.
 type Texts interface {
+	ClassOf(sample uint64) (class int, ok bool)
 	Names(ctx context.Context, chunk int) (*chunkindex.Names, error)
 	Parts(ctx context.Context, chunk int) (*chunkindex.Parts, error)
 	PartNames(ctx context.Context, chunk int) ([]string, error)
@@ -78,8 +79,9 @@ type Framing interface {
 // Types says what the parts of samples hold. It has no fields where that is not known, or where sources of a mixture differ.
 type Types interface {
 	Fields() []format.Field
-	ClassFolders() []string
-	ClassSamples() []uint64           // of each of the ClassFolders; nil: unknown
+	OtherParts() bool                 // samples have parts that the fields do not list
+	InClassFolders() bool             // Texts.ClassOf knows the class of every sample
+	ClassSamples() []uint64           // of each class; nil: unknown
 	ClassRuns() []chunkindex.ClassRun // the class of each sample; nil: unknown
 	Typed() bool                      // answers go by the fields; from an index of version 1 they stay what they were
 }

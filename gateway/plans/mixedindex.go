@@ -89,15 +89,48 @@ func (x *mixedIndex) Constants() json.RawMessage {
 	return x.parts[0].Constants()
 }
 
-// Fields are those that all sources have.
+// Fields are those that all sources have. Where sources number their classes differently, the numbers have no names.
 func (x *mixedIndex) Fields() []format.Field {
-	fields := x.parts[0].Fields()
-	for _, p := range x.parts[1:] {
-		if !reflect.DeepEqual(fields, p.Fields()) {
-			return nil
+	var fields []format.Field
+	for _, f := range x.parts[0].Fields() {
+		everywhere := true
+		for _, p := range x.parts[1:] {
+			own := p.Fields()
+			i := slices.IndexFunc(own, func(other format.Field) bool { return sameBytes(f, other) })
+			if everywhere = i >= 0; !everywhere {
+				break
+			}
+			if !slices.Equal(f.Classes, own[i].Classes) {
+				f.Classes = nil
+			}
+		}
+		if everywhere {
+			fields = append(fields, f)
 		}
 	}
 	return fields
+}
+
+// sameBytes reports whether two fields describe the same bytes, whatever classes these number.
+func sameBytes(a, b format.Field) bool {
+	a.Classes, b.Classes = nil, nil
+	return reflect.DeepEqual(a, b)
+}
+
+// OtherParts reports whether a source has parts that not all sources have.
+func (x *mixedIndex) OtherParts() bool {
+	common := len(x.Fields())
+	return slices.ContainsFunc(x.parts, func(p Index) bool { return p.OtherParts() || len(p.Fields()) != common })
+}
+
+func (x *mixedIndex) InClassFolders() bool {
+	return !slices.ContainsFunc(x.parts, func(p Index) bool { return !p.InClassFolders() })
+}
+
+// ClassOf returns the number that the sample's own source gives its class.
+func (x *mixedIndex) ClassOf(sample uint64) (class int, ok bool) {
+	part := x.partOf(sample)
+	return x.parts[part].ClassOf(sample - x.samples[part])
 }
 
 // ClassSamples is unknown: a mixture takes more of one source than of another.
@@ -105,15 +138,6 @@ func (*mixedIndex) ClassSamples() []uint64 { return nil }
 
 // ClassRuns are unknown as well.
 func (*mixedIndex) ClassRuns() []chunkindex.ClassRun { return nil }
-
-// ClassFolders are those that all sources have.
-func (x *mixedIndex) ClassFolders() []string {
-	classes := x.parts[0].ClassFolders()
-	if slices.ContainsFunc(x.parts, func(p Index) bool { return !slices.Equal(p.ClassFolders(), classes) }) {
-		return nil
-	}
-	return classes
-}
 
 func (x *mixedIndex) Typed() bool {
 	return !slices.ContainsFunc(x.parts, func(p Index) bool { return !p.Typed() })
@@ -140,8 +164,13 @@ func (x *mixedIndex) MaxSample() (n int64) {
 	return n
 }
 
+// partOf returns the source of a sample.
+func (x *mixedIndex) partOf(sample uint64) int {
+	return sort.Search(len(x.parts), func(i int) bool { return x.samples[i+1] > sample })
+}
+
 func (x *mixedIndex) ChunkOf(sample uint64) int {
-	part := sort.Search(len(x.parts), func(i int) bool { return x.samples[i+1] > sample })
+	part := x.partOf(sample)
 	return x.chunks[part] + x.parts[part].ChunkOf(sample-x.samples[part])
 }
 

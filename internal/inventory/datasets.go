@@ -33,7 +33,7 @@ func Indexed(ctx context.Context, o location.Opened) Described {
 	return Described{Address: o.Loc.Address(), Tokens: o.Tokens(ctx), Changes: changesOf(ctx, o), cure: cure.Address(), Dataset: client.Dataset{
 		Name: o.Loc.Name, Generation: x.Generation(), Format: x.Format(), Samples: x.Samples(), Chunks: uint64(x.Chunks()), Shards: uint64(x.Shards()),
 		Bytes: uint64(x.Bytes()), Plan: client.Defaults{BatchSize: d.BatchSize, Window: d.Window, Shuffle: d.Shuffle, Seed: d.Seed, Tail: d.Tail},
-		Fields: fieldsOf(x.Fields()), Classes: x.ClassFolders(),
+		Fields: fieldsOf(x.Fields()), OtherParts: x.OtherParts(),
 	}}
 }
 

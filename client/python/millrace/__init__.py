@@ -15,7 +15,7 @@ from ._pool import Stats
 from ._select import mix
 from ._version import __version__
 from .batch import Batch, Sample
-from .classes import ClassFolders, class_names
+from .classes import class_names
 from .client import Client, open
 from .decode import load_json
 from .epoch import Epoch, Plan, Reader
@@ -59,7 +59,6 @@ __all__ = [
     "Batch",
     "BatchTooLarge",
     "CannotDecode",
-    "ClassFolders",
     "Client",
     "Closed",
     "Conflict",

@@ -1,4 +1,4 @@
-"""What is known of the parts of a dataset's samples before a sample is read: columns that may be null, names of parts, classes of folders."""
+"""What is known of the parts of a dataset's samples before a sample is read: columns that may be null, and names of parts."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from difflib import get_close_matches
 from typing import Any, Optional, Union
 from urllib.parse import unquote_plus
 
-from .classes import ClassFolders
 from .errors import InvalidArgument
 
 _BY_SUFFIX = ("files", "tar", "zip")  # formats whose parts are called by the suffixes of files
 PICTURES = ("jpg", "png", "webp", "bmp", "tif", "tiff", "ppm", "pgm")
-# Pictures that keep their own names.
-_OTHERS = ("jpe", "jfif", "gif", "pbm", "pnm", "heic", "heif", "avif", "jp2", "jxl", "exr", "hdr", "dng", "svg", "dcm", "gz", "nii")
+
+
+def columns_of(about: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Returns the fields of a dataset's description if they are all parts of its samples, else none."""
+    return [] if about.get("other_parts") else [f for f in about.get("fields") or () if f.get("name")]
 
 
 @dataclass(frozen=True)
@@ -23,8 +25,7 @@ class Contents:
 
     columns  the columns that the dataset's description names and that are read, and whether a value may be null; empty: not known
     fields   the names that `fields=` gives; None: all parts are read
-    classes  of class folders: what says a sample's number, which is its part cls
-    picture  of class folders: the name that `fields=` or `decode=` gives to the pictures, whatever their suffixes; empty: none
+    folders  samples are pictures in class folders: a suffix of pictures in `fields=` names all of them
     known    the names that a part can have; None: not known
     sources  of a mixture whose sources differ in their columns: the parts of each source's samples, by the name of the source
     """
@@ -32,8 +33,7 @@ class Contents:
     columns: Mapping[str, bool] = field(default_factory=dict)
     fields: Optional[Sequence[str]] = None
     by_suffix: bool = False
-    classes: Optional[ClassFolders] = None
-    picture: str = ""
+    folders: bool = False
     known: Optional[Collection[str]] = None
     sources: Mapping[str, Contents] = field(default_factory=dict)
     _markers: frozenset[str] = frozenset()  # parts that say only that all columns of a row or struct are null
@@ -43,10 +43,11 @@ class Contents:
     @classmethod
     def of(cls, about: Mapping[str, Any], fields: Union[str, Sequence[str], None], decode: Collection[str]) -> Contents:
         """Returns what a dataset's description says of the parts that are read."""
-        if described := about.get("described"):
+        described = about.get("described") or {}
+        if any(map(columns_of, described.values())):
             return cls._mixed(described, fields, decode)
         names = [unquote_plus(name) for name in fields.split(",")] if isinstance(fields, str) else fields
-        columns = {f["name"]: bool(f.get("nullable")) for f in about.get("fields") or () if f.get("name")}
+        columns = {f["name"]: bool(f.get("nullable")) for f in columns_of(about)}
         if columns:
             for name in decode:
                 if name not in columns:
@@ -57,20 +58,13 @@ class Contents:
                 columns = {name: columns.get(name, False) for name in names}
             structs = {"__null__", *(name[:at] for name in columns for at, letter in enumerate(name) if letter == ".")}
             return cls(columns, names, known=columns, _markers=frozenset(structs.difference(columns)))
-        here = cls(fields=names, known=names, by_suffix=about.get("format") in _BY_SUFFIX)
-        if not about.get("class_folders") or about.get("format") != "files":
-            return here
-        for name in (*(names or ()), *decode):
-            if name != "cls" and here.name_of(name).rpartition(".")[2] not in PICTURES + _OTHERS:
-                cure = "those of pictures in class folders are the picture, by any suffix of pictures, and its class: 'jpg', 'cls'"
-                raise InvalidArgument(f"read part {name!r}: no sample has such a part", cure=cure)
-        pictures = {name for name in map(here.name_of, (*(names or ()), *decode)) if name in PICTURES}
-        classes = ClassFolders(about) if names is None or "cls" in names else None
-        return replace(here, classes=classes, picture=pictures.pop() if len(pictures) == 1 else "")
+        by_suffix = all(one.get("format") in _BY_SUFFIX for one in described.values() or (about,))
+        folders = about.get("format") == "files" and bool(about.get("fields"))
+        return cls(fields=names, known=names, by_suffix=by_suffix, folders=folders)
 
     @classmethod
     def _mixed(cls, described: Mapping[str, Any], fields: Union[str, Sequence[str], None], decode: Collection[str]) -> Contents:
-        own = {name: one.get("fields") or [] for name, one in described.items()}
+        own = {name: columns_of(one) for name, one in described.items()}
         told = all(own.values())  # else a source may have parts of any name
         whole = cls.of({"fields": [column for columns in own.values() for column in columns]}, fields, decode if told else ())
         whole = replace(whole, known=whole.columns if told else whole.fields)
@@ -78,35 +72,18 @@ class Contents:
         sources = {name: replace(one, known=whole.known, missed=whole.missed) for name, one in each.items()}
         return replace(whole, sources=sources)
 
-    @property
-    def asked(self) -> Optional[Sequence[str]]:
-        """The names of parts that a gateway is asked for; None: all parts. A sample of class folders is one picture, and stores no class."""
-        return None if self.classes or self.picture else self.fields
-
-    @property
-    def label_only(self) -> bool:
-        """Whether `fields=` asks for the class of a folder, and for no picture. Pictures come all the same."""
-        return self.classes is not None and self.fields is not None and set(self.fields) == {"cls"}
-
-    def suffix(self, name: str) -> str:
-        """Returns a name as suffixes are compared: capitals do not count, and jpeg is jpg."""
+    def name_of(self, name: str) -> str:
+        """Returns the name of a stored part. Of suffixes capitals do not count, and jpeg is jpg."""
         if not self.by_suffix:
             return name
         head, dot, last = name.lower().rpartition(".")
         return f"{head}{dot}{'jpg' if last == 'jpeg' else last}"
-
-    def name_of(self, stored: str) -> str:
-        """Returns the name of a stored part."""
-        name = self.suffix(stored)
-        return self.picture if self.picture and name.rpartition(".")[2] in PICTURES else name
 
     def find(self, name: str, present: Collection[str]) -> Optional[str]:
         """Returns which of the parts that are present a name means; None: no part."""
         if name in present:
             return name
         name = self.name_of(name)
-        if name in PICTURES and self.classes:
-            return next((other for other in present if other in PICTURES), None)
         return name if name in present else None
 
     def names(self, found: Collection[str]) -> list[str]:
@@ -127,6 +104,12 @@ class Contents:
         if near := _inside(name, known) or get_close_matches(name, known, 1):
             return f"did you mean {' or '.join(map(repr, near))}?"
         return "the dataset has no such part" if self.fields is None else "fields= leaves it out"
+
+    def absent(self, name: str) -> str:
+        """Says what is to be done about a part that a sample does not have; empty if nothing is known."""
+        if self.folders and self.fields is None and self.name_of(name) in PICTURES:
+            return f"fields='{name},cls' gives this name to all pictures"
+        return self.unknown(name)
 
 
 def _inside(struct: str, columns: Collection[str]) -> list[str]:

@@ -300,7 +300,7 @@ def _parts(client: Any) -> tuple[str, tuple[str, ...]]:
     """Returns the name of a dataset, and those of its parts."""
     epoch, names = client.epoch(0, shuffle=False, progress=False), ()
     with contextlib.suppress(MillraceError):
-        names = epoch._all_parts()
+        names = tuple(map(epoch.steps.contents.name_of, epoch._all_parts()))
     return epoch.plan.dataset, tuple(sorted(names))
 
 

@@ -63,7 +63,6 @@ class Batch(Sequence["Sample"]):
         self._head, self._source = head, source
         if isinstance(layout, Table):
             layout.name_of = source.contents.name_of
-        self._labels: Optional[list[memoryview]] = None  # of all samples of the table, where class folders say them
         self._manifest: Optional[Manifest] = None
         self._decoded: dict[str, list[Any]] = {}
         self._decoders: dict[tuple[str, str], Optional[Decoder]] = {}  # those found so far, by part and source
@@ -250,29 +249,24 @@ class Batch(Sequence["Sample"]):
 
     def raw(self, name: str) -> list[memoryview]:
         """One part of all samples, as views; None where it is null."""
-        where = None if self._source.contents.label_only else self.table.column(name)
+        where = self.table.column(name)
         if where is None:  # some samples lack it
             return [self.parts(i)[name] for i in range(len(self))]
         data = self.data
         return [data[a:b] for a, b in self._pick(where)]
 
     def parts(self, i: int) -> Parts:
-        """The parts of sample i by their names, as views; None where a column is null. The class of a folder is a part as if it was stored."""
+        """The parts of sample i by their names, as views; None where a column is null."""
         contents = self._source.contents
         contents = contents.sources.get(self._source_of(i), contents)
-        found = {} if contents.label_only else {name: self.data[a:b] for name, a, b in self.table.parts(self._kept[i])}
-        if contents.classes is not None:
-            if self._labels is None:
-                self._labels = [memoryview(b"%d" % contents.classes(key)) for key in self._all_keys()]
-            found["cls"] = self._labels[self._kept[i]]
-        return Parts(contents, contents.fill(found))
+        return Parts(contents, contents.fill({name: self.data[a:b] for name, a, b in self.table.parts(self._kept[i])}))
 
     def names(self) -> list[str]:
         """The names of all parts that samples have."""
         contents = self._source.contents
         if contents.sources:
             return list(dict.fromkeys(name for i in range(len(self)) for name in self.parts(i)))
-        return ([] if contents.label_only else contents.names(self.table.names())) + ["cls"] * (contents.classes is not None)
+        return contents.names(self.table.names())
 
     def _source_of(self, i: int) -> str:
         """The source of sample i, of a mixture whose sources differ in their columns."""
@@ -434,7 +428,7 @@ class Parts(dict[str, Any]):
         other = self.contents.find(name, self)
         if other is not None:
             return self[other]
-        why = self.contents.unknown(name)
+        why = self.contents.absent(name)
         raise KeyError(f"no part {name!r} in this sample, which has {', '.join(map(repr, self)) or 'none'}{why and '; '}{why}")
 
 
@@ -547,9 +541,10 @@ class Sample(MutableMapping[str, Any]):
         self._own.discard(name)
 
     def __contains__(self, name: object) -> bool:
-        contents = self._all().contents
-        if name in self._all() or contents.suffix(str(name)) in self._all():
+        content = self._all()
+        if self._named(str(name)) in content:
             return True
+        contents = content.contents
         if why := contents.unknown(str(name)):
             contents.missed.add(f"no part {name!r}: {why}")
             warnings.warn(f"the answer is the same for every sample: no part {name!r}: {why}", stacklevel=2)

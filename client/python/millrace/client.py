@@ -15,7 +15,7 @@ from urllib.parse import quote, quote_plus, urlsplit
 
 from ._agree import refuse
 from ._closing import Closing
-from ._contents import Contents
+from ._contents import Contents, columns_of
 from ._core import Core, Settings
 from ._gateways import Home, home_by_rank, sources_of
 from ._indexing import PLACES, Wanted
@@ -163,7 +163,7 @@ class Client(Selecting, Closing):
             gateways = ", ".join(dict.fromkeys(s.name for s in self.core.settings.sources))
             text = f"{self.dataset or about.get('name', 'the default dataset')} at {gateways}"
         if about:
-            parts = ", ".join(str(f.get("name")) for f in about.get("fields") or ())
+            parts = ", ".join(str(f["name"]) for f in columns_of(about))
             text += f": {about.get('samples'):,} samples" + (f" of {parts}" if parts else "")
         return f"<Client of {text}{f'; subset {chosen:.60}' if chosen else ''}>"
 
@@ -291,11 +291,11 @@ class Client(Selecting, Closing):
         decoders = dict(decode) if isinstance(decode, Mapping) else {}
         columns = self._with_sources(about)
         contents = Contents.of(columns, o.get("fields"), decoders)
-        if contents.asked:
-            shape["fields"] = ",".join(map(quote_plus, contents.asked))
+        if contents.fields:
+            shape["fields"] = ",".join(map(quote_plus, contents.fields))
         shape["format"] = form
         if cut:
-            shape["table"] = "keys,parts" if keys or contents.classes is not None else "parts"
+            shape["table"] = "keys,parts" if keys else "parts"
         plan = self._plan(str(about["name"]), number, query, shape, about)
         if not multiprocessing.current_process().daemon:  # of a loader's workers one says it: see torch.py
             advise_homes(self.core, plan)
@@ -311,15 +311,15 @@ class Client(Selecting, Closing):
     def _with_sources(self, about: Mapping[str, Any]) -> Mapping[str, Any]:
         """Returns the description of a mixture with `fields`, if those of all sources are alike, else with all sources `described`."""
         described: dict[str, Any] = {}
-        for name in dict.fromkeys(source["dataset"] for source in about.get("sources") or () if not about.get("fields")):
+        for name in dict.fromkeys(source["dataset"] for source in about.get("sources") or () if not columns_of(about)):
             described[name] = {}
             with contextlib.suppress(NotFound, Denied):  # who may read a mixture may be refused its sources
                 described[name] = self.core.json("GET", "/v1/datasets/" + quote(name, safe=""))
-        fields = [one.get("fields") or [] for one in described.values()]
-        if not any(fields):
-            return about
-        named = [{f.get("name"): f for f in one} for one in fields]
-        return {**about, "fields": fields[0]} if all(one == named[0] for one in named) else {**about, "described": described}
+        fields = [columns_of(one) for one in described.values()]
+        named = [{f["name"]: f for f in one} for one in fields]
+        if any(fields) and all(one == named[0] for one in named):
+            return {**about, "fields": fields[0], "other_parts": False}
+        return {**about, "described": described}
 
     def _plan(self, name: str, number: int, query: dict[str, str], shape: dict[str, str], about: dict[str, Any]) -> Plan:
         path = f"/v1/datasets/{quote(name, safe='')}/epochs/{number}"

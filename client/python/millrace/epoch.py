@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from ._buffers import Buffers, new
 from ._closing import Closing
+from ._contents import columns_of
 from ._core import Core, target_of
 from ._framed import Table
 from ._head import Head
@@ -246,7 +247,7 @@ class Epoch:
 
     def _all_parts(self) -> Sequence[str]:
         """The names of parts: those that the description tells, else those of the first sample."""
-        columns = [f["name"] for f in self.plan.dataset_description.get("fields") or () if f.get("name")]
+        columns = [f["name"] for f in columns_of(self.plan.dataset_description)]
         want = self._expected(self._path("samples"), self._asked([0], (*OF_BATCHES, "fields")))
         if columns:
             return columns

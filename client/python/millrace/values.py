@@ -35,11 +35,13 @@ def value(field: Field, data: Union[bytes, memoryview]) -> Any:
 
     Numbers are int, float and bool, decimals Decimal, text is str, all else bytes. A list is a list, a struct a dict, a map a list of
     pairs, and a null in one of these None. Dates, times and durations are the integers that are stored, in the unit that the type
-    names. JSON is parsed. Of any other encoding, and of arrays with a shape, nothing is decoded: InvalidArgument.
+    names. Decimal digits are int, and JSON is parsed. Of any other encoding, and of arrays with a shape, nothing is decoded: InvalidArgument.
     """
     view, encoding = memoryview(data), field.get("encoding")
     if encoding == "json":
         return _json(view)
+    if encoding == "decimal":
+        return _integer(view)
     if encoding == "nested" and field.get("children"):
         nested = _Nested(view)
         out = nested.list(field)
@@ -63,7 +65,7 @@ def _known(field: Field) -> bool:
     if encoding == "nested":
         return bool(field.get("children")) and all(map(_known, field["children"]))
     if encoding != "raw" or field.get("shape"):
-        return encoding == "json"
+        return encoding in ("json", "decimal")
     try:
         _type(str(field.get("type")))
     except InvalidArgument:
@@ -105,6 +107,13 @@ def _json(view: memoryview) -> Any:
         return json.loads(bytes(view))
     except (ValueError, RecursionError) as e:
         raise _malformed(f"no JSON: {e}") from None
+
+
+def _integer(view: memoryview) -> int:
+    try:
+        return int(bytes(view))
+    except ValueError:
+        raise _malformed(f"no integer in decimal digits: {bytes(view[:20])!r}") from None
 
 
 def _text(view: memoryview) -> str:

@@ -210,16 +210,20 @@ def test_decoders() -> None:
         raw("int64", "label"), raw("utf8", "text"), nested("list<utf8>", raw("utf8"), name="tags"), {"name": "meta", "encoding": "json"},
         {"name": "image", "encoding": "jpeg"}, raw("float", "array", shape=[2]), raw("int128", "wide"), raw("int32"),
         {"name": "old", "encoding": "nested", "type": "list<utf8>"}, nested("list<x>", raw("int128"), name="odd"),
+        {"name": "cls", "encoding": "decimal", "type": "int64"},
     ]  # fmt: skip
     found = pickle.loads(pickle.dumps(millrace.decoders({"fields": fields})))
-    assert sorted(found) == ["label", "meta", "tags", "text"]
+    assert sorted(found) == ["cls", "label", "meta", "tags", "text"]
+    assert found["cls"](memoryview(b"17")) == 17
+    with pytest.raises(ProtocolError, match="no integer in decimal digits: b'x'"):
+        found["cls"](memoryview(b"x"))
     assert found["label"](memoryview(b"\2" + b"\0" * 7)) == 2
     assert found["meta"](memoryview(b'{"a": [1]}')) == {"a": [1]}
     assert millrace.decoders({"name": "tars"}) == {}
 
 
 def test_class_names() -> None:
-    described = {"name": "d", "fields": [raw("int64", "label", classes=["cat", "dog"]), raw("int64", "n")], "class_folders": ["a", "b"]}
+    described = {"name": "d", "fields": [raw("int64", "label", classes=["cat", "dog"]), raw("int64", "n"), {"name": "cls", "encoding": "decimal", "type": "int64", "classes": ["a", "b"]}]}
     assert millrace.class_names(described, "label") == ["cat", "dog"]
     assert millrace.class_names(described) == ["a", "b"]
     for part in ("n", "nothing"):

@@ -4,7 +4,7 @@
 import { bytes, json, read, request, sleep } from "./api.js";
 import { count, el, fill, size } from "./dom.js";
 import { samplesOf } from "./framed.js";
-import { about, and, classOf, datasetPath, describe, goTo, isOwn, jobsThatRead, orderOf, planOf, wholeOf } from "./plan.js";
+import { about, and, datasetPath, describe, goTo, isOwn, jobsThatRead, orderOf, planOf, wholeOf } from "./plan.js";
 import { details, load, mostLoaded, show as sampleView } from "./sample.js";
 import { Blobs, isSeen, line, whole } from "./show.js";
 import { look, visible } from "./values.js";
@@ -142,10 +142,9 @@ class Batch {
 
   tile(s, i) {
     const seen = el("div", { class: "seen" }, el("p", { class: "dim" }, "...")), key = visible(s.key.slice(0, 300));
-    const label = classOf(this.description, s.source, s.key);
     const node = el("li", { class: "tile", data: { position: s.position } }, seen,
       el("a", { class: "key", href: this.place.to(["data", ...this.place.path], { ...planOf(this.place.query), from: this.from || undefined, sample: s.position }), title: key }, ends(key)),
-      el("p", { class: "small" }, `${count(i)} in the batch, ${size(s.length)}${s.source ? `, ${visible(s.source)}` : ""}${label && `, ${visible(label)}`}`));
+      el("p", { class: "small" }, `${count(i)} in the batch, ${size(s.length)}${s.source ? `, ${visible(s.source)}` : ""}`));
     return { s, node, seen };
   }
 

@@ -59,16 +59,17 @@ const tails = { short: "shorter than the others", drop: "left out if it is not f
 const mostLabels = 1000;
 
 function labels(d) {
-  if (!d.class_folders) return null;
-  const n = d.class_samples;
-  return [table(`Classes, by folder: ${count(d.class_folders.length)}`, [{ text: "Number", number: true }, "Class", ...(n ? [{ text: "Samples", number: true }, "Share"] : [])],
-    d.class_folders.slice(0, mostLabels).map((c, i) => [i, visible(c), ...(n ? [count(n[i]), `${(100 * n[i] / d.samples).toFixed(1)} %`] : [])])),
-  d.class_folders.length > mostLabels && el("p", { class: "small" }, `The first ${count(mostLabels)} of ${count(d.class_folders.length)} classes.`)];
+  const n = d.class_samples, classes = n && d.fields.find((f) => f.name === "cls").classes;
+  if (!classes) return null;
+  return [table(`Classes, by folder: ${count(classes.length)}`, [{ text: "Number", number: true }, "Class", { text: "Samples", number: true }, "Share"],
+    classes.slice(0, mostLabels).map((c, i) => [i, visible(c), count(n[i]), `${(100 * n[i] / d.samples).toFixed(1)} %`])),
+  classes.length > mostLabels && el("p", { class: "small" }, `The first ${count(mostLabels)} of ${count(classes.length)} classes.`)];
 }
 
 function fieldsOf(d) {
   if (!d.fields) return null;
   const names = (f) => (f.classes ? `${count(f.classes.length)} classes: ${f.classes.slice(0, 12).map((c) => visible(String(c))).join(", ")}${f.classes.length > 12 ? ", ..." : ""}` : "");
-  return table("Parts of a sample", ["Name", "Type", "Shape", "Stored as", "May be missing", "Classes"], d.fields.slice(0, mostLabels).map((f) => [
-    visible(f.name) || "(the sample itself)", f.logical ? `${f.logical} in ${f.type}` : f.type ?? "", f.shape?.join(" x ") ?? "", f.encoding, f.nullable ? "yes" : "no", names(f)]));
+  return [table("Parts of a sample", ["Name", "Type", "Shape", "Stored as", "May be missing", "Classes"], d.fields.slice(0, mostLabels).map((f) => [
+    visible(f.name) || "(the sample itself)", f.logical ? `${f.logical} in ${f.type}` : f.type ?? "", f.shape?.join(" x ") ?? "", f.encoding, f.nullable ? "yes" : "no", names(f)])),
+  d.other_parts && el("p", { class: "small" }, "Samples have other parts too, which are called by the suffixes of their files.")];
 }

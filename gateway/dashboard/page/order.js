@@ -84,7 +84,7 @@ function form(place, name, plan) {
 const worst = (p) => Math.max(p.expected_batch_variance, p.expected_batch_variance_10, p.expected_batch_variance_100);
 
 // judged is the variance by which the plan is judged: the measured one if it is sure, else the worst.
-const sure = ({ dataset, mixing: m }) => "class_variance" in m && m.batches * (dataset.class_folders?.length - 1) >= fewest;
+const sure = ({ dataset, mixing: m }) => "class_variance" in m && m.batches * (dataset.class_samples?.length - 1) >= fewest;
 const judged = (at) => (sure(at) ? at.mixing.class_variance : worst(at.own));
 const verdict = (v) => (v <= fine ? "Yes" : v <= enough ? "Nearly" : "No");
 const asMuch = (v) => `${short(v)} times as much as by chance`;

@@ -46,13 +46,6 @@ export function about(description, source, part) {
   };
 }
 
-// classOf is the class folder that a key lies in.
-export function classOf(description, source, key) {
-  const folders = (description.described?.get(source) ?? description).class_folders;
-  const found = folders && key.split("/").slice(0, -1).reverse().find((part) => folders.includes(part));
-  return found === undefined ? "" : `${folders.indexOf(found)} (${found})`;
-}
-
 // A key is UTF-8, or comes in base 64. These are the parameters of a request for the sample.
 export const keyBytes = (s) => (s.key_base64 ? Uint8Array.from(atob(s.key_base64), (c) => c.charCodeAt(0)) : new TextEncoder().encode(s.key));
 const percent = (s) => (s.key_base64 ? [...keyBytes(s)].map((b) => `%${b.toString(16).padStart(2, "0")}`).join("") : encodeURIComponent(s.key.toWellFormed()));

@@ -3,7 +3,7 @@
 import { bytes, json, request } from "./api.js";
 import { copyable, count, el, facts, fill, size, table } from "./dom.js";
 import { samplesOf } from "./framed.js";
-import { about, and, byKey, classOf, curl, datasetPath, describe, fileName, goTo, keyQuery, orderOf, planOf, quarantine, soughtOf } from "./plan.js";
+import { about, and, byKey, curl, datasetPath, describe, fileName, goTo, keyQuery, orderOf, planOf, quarantine, soughtOf } from "./plan.js";
 import { Blobs, whole } from "./show.js";
 import { look, visible } from "./values.js";
 import { readTokenizer, tokenizerName } from "./tokens.js";
@@ -27,9 +27,8 @@ export function details(place, description, s, { at, epoch, batch }) {
   const generation = s.dataset === description.name ? place.query.get("generation") : "";
   const file = fileName(s.key), stored = `${own}${generation ? `&generation=${generation}` : ""}`;
   const parts = el("div", { class: "parts" }, el("p", { class: "loading" }, "Loading the sample ..."));
-  const label = classOf(description, s.source, s.key);
   const node = el("div", { class: "sample" },
-    facts([["Key", el("span", { class: "key", tabindex: s.key.length > 200 ? 0 : null }, visible(s.key))], ["Class", label && visible(label)], ["Source", s.source && visible(s.source)], ["Shard", visible(s.shard)], ["Position in epoch", epoch === undefined ? null : `${count(s.position)} of epoch ${epoch}`],
+    facts([["Key", el("span", { class: "key", tabindex: s.key.length > 200 ? 0 : null }, visible(s.key))], ["Source", s.source && visible(s.source)], ["Shard", visible(s.shard)], ["Position in epoch", epoch === undefined ? null : `${count(s.position)} of epoch ${epoch}`],
       ["Batch", batch === undefined ? null : count(batch)], ["Size", `${size(s.length)}${s.length < 1024 ? "" : ` (${count(s.length)} bytes)`}`], ["Begins in the shard at", `byte ${count(s.offset)}`], ["CRC-32C", s.crc32c]]),
     el("h2", null, "What it holds"), parts,
     el("p", { class: "buttons" }, s.length <= mostSaved && el("button", { type: "button", class: "save", onclick: (e) => save(e.target, stored, `${file}.${(description.described.get(s.source) ?? description).forms?.[0]?.name ?? "bin"}`, signal) }, `Download the sample, ${size(s.length)}`)),

@@ -100,6 +100,7 @@ function byField(bytes, about) {
   switch (kind) {
     case "raw": return raw(bytes, about);
     case "json": return textOr(bytes, "json", whole);
+    case "decimal": return { kind: "value", text: className(utf8(bytes, whole), field) };
     case "csv": case "tsv": return record(bytes, about);
     case "pickle": return { kind: "hex", bytes, note: pickled };
     case "nested": return whole ? { kind: "json", text: JSON.stringify(nested(bytes, field), (_, v) => (typeof v === "bigint" ? JSON.rawJSON?.(String(v)) ?? String(v) : v)) } : null;

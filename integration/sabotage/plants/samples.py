@@ -87,14 +87,24 @@ PLANTS = [
         [("client/python/millrace/_tensors.py", 'kwargs.get("generator") is not None', "False")],
     ),
     (
-        "a picture is in a sample by every name of pictures",
-        "client/python/tests/test_contents.py test_a_picture_is_in_a_sample_by_one_name",
-        [("client/python/millrace/batch.py", "contents.suffix(str(name)) in self._all()", "self._named(str(name)) in self._all()")],
+        "fields= has one name for pictures, and those of another suffix are left out",
+        "./gateway TestMixture_SamplesHaveTheirClasses",
+        [("gateway/body/keys.go", "			all[i].Ext = name\n", "			_ = name\n")],
     ),
     (
-        "the class of a folder is read, and the picture is decoded too",
-        "client/python/tests/test_contents.py test_classes_of_folders_alone",
-        [("client/python/millrace/batch.py", "found = {} if contents.label_only else", "found = {} if False else")],
+        "a class that follows the table is sent as a part of the table",
+        "./gateway TestShared_ClassesFollowTheTable",
+        [("gateway/body/body.go", "p.body.text[:p.body.table]", "p.body.text[:p.body.pieces[0].length]")],
+    ),
+    (
+        "a mixture has the names of its first source's classes",
+        "./gateway TestClassFolders_DeclareTheirClasses",
+        [("gateway/plans/mixedindex.go", "				f.Classes = nil\n", "				continue\n")],
+    ),
+    (
+        "a mixture of folders and tars has classes of no length in Arrow",
+        "./gateway TestMixture_SamplesHaveTheirClasses",
+        [("gateway/plans/mixedindex.go", "return !slices.ContainsFunc(x.parts, func(p Index) bool { return !p.InClassFolders() })", "return x.parts[0].InClassFolders()")],
     ),
     (
         "a transform that returns nothing makes batches of nothing",
@@ -122,9 +132,9 @@ PLANTS = [
         [("client/python/millrace/_contents.py", " and name not in self._markers]", "]")],
     ),
     (
-        "a sample of class folders takes the class of another one where a batch has lost samples",
-        "client/python/tests/test_contents.py test_folders_are_the_part_cls",
-        [("client/python/millrace/batch.py", "self._labels[self._kept[i]]", "self._labels[i]")],
+        "a sample of class folders takes the class of another one",
+        "./gateway TestEveryFormShowsTheSamples",
+        [("gateway/body/keys.go", "x.ClassOf(s.number)", "x.ClassOf(first)")],
     ),
     (
         "two parts of a sample become one, since their names differ in capitals",
