@@ -335,6 +335,38 @@ func TestCache_WakesThoseWhoWaitForMemory(t *testing.T) {
 	}
 }
 
+func TestLeases_CloseWakesWaitersWhenAnotherHoldsTheLastChunk(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		const size = 1000
+		b := budget.New(2*Cost(size), time.Hour)
+		c := opened(t, Config{Budget: b}, nil)
+		b.SetReclaim(func(n int64) int64 { return c.Reclaim(n, Whatever) }, func() int64 { return c.Free() + c.Idle() })
+		both, err := acquire(t.Context(), c, asking{[]Chunk[int]{{Key: 1, Size: size}, {Key: 2, Size: size}}, Request[int]{Load: load}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		last, err := acquire(t.Context(), c, asking{[]Chunk[int]{{Key: 2, Size: size}}, Request[int]{Load: load}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer last.Close()
+		got := make(chan error)
+		go func() {
+			own, err := c.Buffer(t.Context(), size)
+			if err == nil {
+				own.Close()
+			}
+			got <- err
+		}()
+		synctest.Wait()
+		begun := time.Now()
+		both.Close()
+		if err := <-got; err != nil || time.Since(begun) != 0 {
+			t.Errorf("got %v after %v, want memory at once", err, time.Since(begun))
+		}
+	})
+}
+
 // Values of some keys go, with their bytes; the others stay.
 func TestObjects_DropsTheKeysOfOne(t *testing.T) {
 	b := budget.New(10_000, 0)

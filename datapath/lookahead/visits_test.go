@@ -208,6 +208,30 @@ func TestReaders_PrepareTheNextEpoch(t *testing.T) {
 	}
 }
 
+// A reader may move to another epoch while the one that came next is prepared, without a lock.
+func TestReaders_PrepareAfterAJump(t *testing.T) {
+	d := newData(100, 10)
+	r := newReaders(t, Config{Budget: 100})
+	p := d.plan(t, shuffle.Window, 2, 1)
+	r.read(d, at(p, 5, 500, 10), begin())
+	x := r.all[0]
+	r.mu.Lock()
+	x.coming = 2 // as it was asked for before the jump
+	r.lacking = append(r.lacking, x)
+	r.unlock()
+	if x.next != nil || x.coming != 0 {
+		t.Fatalf("got next epoch %v and %d on its way, want neither of the epoch that was left", x.next, x.coming)
+	}
+	now := begin()
+	for place := uint64(580); place < 1000; place += 80 {
+		now = now.Add(time.Millisecond)
+		r.read(d, at(p, 5, place, 10), now)
+	}
+	if x.next == nil || x.next.Number() != 6 {
+		t.Errorf("got next epoch %v, want epoch 6", x.next)
+	}
+}
+
 // What others keep is never read here, and a reader's second use of a chunk counts where the first one is in memory already.
 func TestReaders_DistanceOfWhatIsKeptHere(t *testing.T) {
 	d := newData(100, 10)
