@@ -76,7 +76,7 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ig
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override,unused-ignore]
         dataset = self._batches
-        dataset.go_to(dataset.places.next)
+        dataset.leave()
         if self._count is not None and self._count.failed:
             self._iterator = None  # persistent workers, which have ended
         # Opened here, so that what is wrong is said here, and forked workers need not ask.

@@ -88,6 +88,11 @@ class Places:
         """Whether the loader that has begun a pass is this package's, which counts batches by their number."""
         return int(self._cells[_HANDED]) >= 0
 
+    @property
+    def handed_out(self) -> Place:
+        """The place of the batch that the loader hands out next."""
+        return Place(self.last.epoch, int(self._cells[_HANDED]))
+
     def in_queues(self, first: int, step: int, taken: int) -> int:
         """How many of the batches that a worker's reader has given wait in the queues of their loader, if it is this package's."""
         next_out = int(self._cells[_HANDED])

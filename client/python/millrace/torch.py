@@ -12,6 +12,7 @@ batch_size makes its own batches: it gets single samples.
 from __future__ import annotations
 
 import copy
+import logging
 import sys
 from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import replace
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 __all__ = ["DataLoader", "Dataset", "MapDataset", "StateError", "collate_columns"]
+
+_LOG = logging.getLogger("millrace")
 
 Columns = dict[str, Any]
 _GATEWAYS_CHECK = {"fields", "form", "importance", "quarantine", "strata", "subset", "window"}  # values that only a gateway can judge
@@ -255,6 +258,7 @@ class Dataset(ClientOwner, torch_data.IterableDataset):  # type: ignore[misc,typ
         self.places = Places()
         """For this package's own modules."""
         self._yielded: Optional[PassState] = None  # by the pass of this process that was begun last
+        self._left = False  # whether it was logged that a pass was left before its end
         self.set_epoch(epoch)
 
     def __repr__(self) -> str:
@@ -369,6 +373,25 @@ class Dataset(ClientOwner, torch_data.IterableDataset):  # type: ignore[misc,typ
         self.places.go_to(place)
         self._yielded = None
 
+    def leave(self) -> None:
+        """Begins a pass, of the next epoch if one has begun. Rank 0 logs the first pass that was left before its end. For this package's own modules."""
+        places, left, begins = self.places, self._reached(), self.places.next
+        batches = next((len(epoch) for (number, *_), epoch in self._open.items() if left and number == left.epoch), 0)
+        if places.begun and left and left.batch < batches and not self._left and self.ranks()[0] == 0:
+            self._left = True
+            samples = f" and {left.sample} samples" if left.sample else ""
+            _LOG.warning(
+                "%s: epoch %d was left after %d of %d batches%s, and this pass reads epoch %d: set_epoch(%d) begins epoch %d again (logged once)",
+                self._options["dataset"], left.epoch, left.batch, batches, samples, begins.epoch, left.epoch, left.epoch,
+            )  # fmt: skip
+        self.go_to(begins)
+
+    def _reached(self) -> Optional[Place]:
+        """What the last pass would have yielded next; None: only its loader's workers know."""
+        if self.places.counted:
+            return self.places.handed_out
+        return self._yielded.place if self._yielded is not None and not self.places.workers_read else None
+
     def state_dict(self) -> dict[str, Any]:
         """Returns what a checkpoint needs to go on after the batches that were yielded in this process.
 
@@ -429,7 +452,7 @@ class Dataset(ClientOwner, torch_data.IterableDataset):  # type: ignore[misc,typ
         if worker is None:
             self.places.own()
             if self.places.begun:
-                self.go_to(self.places.next)
+                self.leave()
             self._yielded = PassState(self.places.next, self.places.moves, request.processes)
             return Reading(self, request, self._yielded)
         self.places.enter_worker()

@@ -90,6 +90,52 @@ def test_a_state_goes_on_with_a_pass_that_was_left(gateway: harness.Gateway, wor
     assert keys_of(loader) == core_order(gateway, 1)
 
 
+def _own_loader(dataset: millrace.torch.Dataset) -> Any:
+    return torch_data.DataLoader(dataset, batch_size=None)
+
+
+def _single_samples(dataset: millrace.torch.Dataset) -> Any:
+    return torch_data.DataLoader(dataset, batch_size=40)
+
+
+def _workers(dataset: millrace.torch.Dataset) -> Any:
+    return millrace.torch.DataLoader(dataset, num_workers=2)
+
+
+@pytest.mark.parametrize(
+    ("make", "place"),
+    [
+        (iter, "1 of 17 batches"), (millrace.torch.DataLoader, "1 of 17 batches"), (_workers, "1 of 17 batches"), (_own_loader, "1 of 17 batches"),
+        (_single_samples, "1 of 17 batches and 10 samples"),
+    ],
+)  # fmt: skip
+def test_a_pass_that_was_left_is_logged_once(gateway: harness.Gateway, make: Any, place: str, caplog: pytest.LogCaptureFixture) -> None:
+    dataset = dataset_of(gateway)
+    next(iter(make(dataset)))
+    assert not caplog.messages
+    for _ in range(2):
+        next(iter(make(dataset)))
+    assert caplog.messages == [
+        f"photos: epoch 0 was left after {place}, and this pass reads epoch 1: set_epoch(0) begins epoch 0 again (logged once)"
+    ]
+    dataset.set_epoch(0)
+    assert keys_of(millrace.torch.DataLoader(dataset)) == core_order(gateway, 0)
+
+
+@pytest.mark.parametrize("make", [iter, millrace.torch.DataLoader, _workers, _own_loader, _single_samples])
+def test_a_pass_is_not_logged_as_left(gateway: harness.Gateway, make: Any, caplog: pytest.LogCaptureFixture) -> None:
+    dataset = dataset_of(gateway)
+    for _ in range(2):  # to the end
+        list(make(dataset))
+    for _, _ in zip(range(len(make(dataset)) if make is not iter else 17), make(dataset)):  # without asking for more
+        pass
+    list(make(dataset))
+    for _ in range(2):  # where set_epoch says what comes
+        dataset.set_epoch(0)
+        next(iter(make(dataset)))
+    assert not caplog.messages
+
+
 @pytest.mark.parametrize("persistent", [False, True])
 def test_torchs_own_loader(gateway: harness.Gateway, persistent: bool) -> None:
     dataset = dataset_of(gateway)
