@@ -216,7 +216,7 @@ func TestReaders_PrepareAfterAJump(t *testing.T) {
 	r.read(d, at(p, 5, 500, 10), begin())
 	x := r.all[0]
 	r.mu.Lock()
-	x.coming = 2 // as it was asked for before the jump
+	x.next, x.coming = nil, 2 // as it was asked for before the jump
 	r.lacking = append(r.lacking, x)
 	r.unlock()
 	if x.next != nil || x.coming != 0 {
