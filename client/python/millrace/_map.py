@@ -11,6 +11,7 @@ from torch.utils import data as torch_data
 from ._agree import AGREE, refuse, settle
 from ._parameters import Decode, Order, Shuffle, checked
 from ._ranks import find_ranks
+from ._spawn import send_checked
 from ._tensors import AUTOMATIC, allow_read_only, gives_views
 from .client import ClientOwner, Origin
 from .errors import InvalidArgument
@@ -53,7 +54,7 @@ class MapDataset(ClientOwner, torch_data.Dataset):  # type: ignore[misc,type-arg
         self._epoch.writable = copy and gives_views(decode, options.get("transform"))
         if not copy:
             allow_read_only()
-        self._threads = threads
+        self._threads, self._options = threads, {"decode": decode, **options}
 
     def __repr__(self) -> str:
         return f"<MapDataset of {self.client!r}>"
@@ -96,3 +97,6 @@ class MapDataset(ClientOwner, torch_data.Dataset):  # type: ignore[misc,type-arg
         if steps.transform is not None:
             return iter(batch.value or ())
         return (sample.plain(steps.keys) for sample in batch)
+
+
+send_checked(MapDataset, "_options")

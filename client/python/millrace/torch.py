@@ -40,6 +40,7 @@ try:
     from ._map import MapDataset
     from ._places import Places
     from ._reading import PassState, Reading, threads_of_worker
+    from ._spawn import send_checked
     from ._state import Place, State
     from ._tensors import AUTOMATIC, allow_read_only, gives_views
 except ImportError as e:
@@ -460,6 +461,9 @@ class Dataset(ClientOwner, torch_data.IterableDataset):  # type: ignore[misc,typ
         ForkingPickler.register(memoryview, _view_as_bytes)
         request = request._replace(processes=max(request.processes, self._processes_of_parent))
         return Reading(self, request, None, worker.id, worker.num_workers)
+
+
+send_checked(Dataset, "_options")
 
 
 def _view_as_bytes(view: memoryview) -> tuple[type[memoryview], tuple[bytes]]:

@@ -90,7 +90,21 @@ def test_persistent_workers(gateway: harness.Gateway) -> None:
     assert keys_of(loader) == core_order(gateway, 4)
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+@pytest.mark.parametrize("kind", [millrace.torch.Dataset, millrace.torch.MapDataset])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("transform", {"transform": lambda sample: sample["cls"]}), ("decode['cls']", {"decode": {"cls": lambda view: int(view)}})],
+)
+def test_a_lambda_is_refused_before_a_worker_is_spawned(gateway: harness.Gateway, method: str, kind: Any, name: str, options: Any) -> None:
+    with kind(gateway.url, **options) as dataset:
+        loader = torch_data.DataLoader(dataset, batch_size=None, num_workers=1, multiprocessing_context=method)
+        with pytest.raises(millrace.InvalidArgument, match=rf"start a worker: {re.escape(name)} cannot be sent .*; write the function with def"):
+            next(iter(loader))
+        assert copy.deepcopy(dataset) is not None
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_passes_of_workers_that_begin_at_the_same_time(gateway: harness.Gateway, method: str) -> None:
     """Each pass is of one epoch, though the workers of both start as they please, with one seed of torch's."""
     loader = torch_data.DataLoader(dataset_of(gateway), batch_size=None, num_workers=3, multiprocessing_context=method)

@@ -50,7 +50,7 @@ def keys_of(batches: Any) -> list[list[str]]:
     return [b["__key__"] for b in batches]
 
 
-@pytest.mark.parametrize(("workers", "method"), [(0, None), (1, "fork"), (4, "fork"), (1, "spawn"), (4, "spawn")])
+@pytest.mark.parametrize(("workers", "method"), [(0, None), (1, "fork"), (4, "fork"), (1, "spawn"), (4, "spawn"), (2, "forkserver")])
 def test_any_workers_yield_the_order(
     gateway: harness.Gateway, files: dict[str, tuple[bytes, bytes]], workers: int, method: Optional[str]
 ) -> None:
