@@ -48,7 +48,7 @@ def test_folders_of_pictures(folders: millrace.Client) -> None:  # noqa: F811
     with pytest.raises(millrace.InvalidArgument, match=r"has 'jpg', 'cls'|has 'png', 'cls'") as raised:
         list(millrace.torch.Dataset(folders, batch_size=13))
     assert 'fields="jpg,cls"' in str(raised.value)
-    pairs = list(millrace.torch.Dataset(folders, transform=lambda sample: (sample["jpg"], sample["cls"])))
+    pairs = list(millrace.torch.Dataset(folders, fields="jpg,cls", transform=lambda sample: (sample["jpg"], sample["cls"])))
     assert sum(len(y) for _, y in pairs) == 13
     one = millrace.torch.MapDataset(folders)[0]
     assert one["cls"] in (0, 1, 2)
