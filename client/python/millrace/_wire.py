@@ -9,6 +9,7 @@ with its parent.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import errno
 import json
@@ -21,6 +22,7 @@ import struct
 import threading
 import time
 import urllib.request
+import weakref
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Callable, Optional
@@ -279,7 +281,7 @@ class Answer:
 
 
 class Wire:
-    """The connections of one process."""
+    """The connections of one process. They are closed when it is closed or dropped, or the interpreter ends."""
 
     def __init__(self, user_agent: str, tokens: Tokens, headers: dict[str, str], new_context: Callable[[], ssl.SSLContext]) -> None:
         self._tokens, self._new_context = tokens, new_context
@@ -288,8 +290,10 @@ class Wire:
         self._context: Optional[ssl.SSLContext] = None
         self._sessions: dict[str, Optional[ssl.SSLSession]] = {}
         self._lock = threading.Lock()  # guards what follows
-        self._idle: dict[str, list[tuple[float, socket.socket]]] = {}
+        self._idle: _Idle = {}
         self.closed = False
+        weakref.finalize(self, _drain, self._idle).atexit = False
+        _live.add(self)
 
     def probe(self, gateway: Gateway, limit: float) -> None:
         """Raises if a gateway does not answer that it takes requests."""
@@ -435,10 +439,28 @@ class Wire:
         """Closes the connections that are kept. Attempts see that the wire is closed, and close theirs."""
         with self._lock:
             self.closed = True
-            idle, self._idle = self._idle, {}
-        for kept in idle.values():
-            for _, sock in kept:
-                sock.close()
+            _drain(self._idle)
+
+
+_Idle = dict[str, list[tuple[float, socket.socket]]]
+_live: weakref.WeakSet[Wire] = weakref.WeakSet()
+
+
+@atexit.register
+def _end() -> None:
+    """Closes idle connections, after the threads of readers have ended: _pool registers later, and so comes first."""
+    for wire in list(_live):
+        _drain(wire._idle)
+
+
+def _drain(idle: _Idle) -> None:
+    """Closes connections without a lock, which a forked child may find held, and the thread of the garbage collector too.
+
+    So it does not unmap their memory: Segments goes with its connection.
+    """
+    while idle:
+        for _, sock in idle.popitem()[1]:
+            socket.socket.close(sock)
 
 
 def _written(method: str, target: str, headers: dict[str, str], body: bytes = b"") -> memoryview:

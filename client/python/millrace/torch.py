@@ -375,7 +375,7 @@ class Dataset(ClientOwner, torch_data.IterableDataset):  # type: ignore[misc,typ
         self._yielded = None
 
     def leave(self) -> None:
-        """Begins a pass, of the next epoch if one has begun. Rank 0 logs the first pass that was left before its end. For this package's own modules."""
+        """Begins a pass, of the next epoch if one has begun. Rank 0 logs the first that was left. For this package's own modules."""
         places, left, begins = self.places, self._reached(), self.places.next
         batches = next((len(epoch) for (number, *_), epoch in self._open.items() if left and number == left.epoch), 0)
         if places.begun and left and left.batch < batches and not self._left and self.ranks()[0] == 0:

@@ -273,3 +273,27 @@ for _ in range(3):
         [sys.executable, "-X", "dev", "-W", "ignore", "-c", program, proxy.url], capture_output=True, text=True, timeout=LONG, env=env, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+DROPS = """
+import gc, sys, millrace
+
+def read(url):
+    client = millrace.Client(url, "photos")
+    client.cycle = client
+    return len(client.epoch(0).batch(0)), next(iter(client.epoch(0)))
+
+read(sys.argv[1])
+gc.collect()
+kept = millrace.Client(sys.argv[1], "photos")
+epoch = iter(kept.epoch(0))
+next(epoch)
+print("read")
+"""
+
+
+@pytest.mark.parametrize("transport", ["gateway", "neighbour"])
+def test_a_client_that_is_dropped_closes_its_connections(request: pytest.FixtureRequest, transport: str) -> None:
+    warns = [sys.executable, "-W", "error::ResourceWarning", "-c", DROPS, request.getfixturevalue(transport).url]
+    done = subprocess.run(warns, capture_output=True, text=True, timeout=LONG, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "read\n", "")

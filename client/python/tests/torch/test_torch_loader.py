@@ -363,3 +363,18 @@ def test_without_torch() -> None:
     program = "import sys; sys.modules['torch'] = None\nimport millrace\ntry:\n  import millrace.torch\nexcept ImportError as e: print(e)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "millrace.torch needs torch, which is not installed: pip install 'millrace-data[torch]'\n"
+
+
+DROPS = """
+import sys, millrace.torch
+
+for make in (millrace.torch.Dataset, millrace.torch.MapDataset):
+    dataset = make(sys.argv[1], "photos", decode=False)
+    next(iter(millrace.torch.DataLoader(dataset))) if make is millrace.torch.Dataset else dataset[0]
+"""
+
+
+def test_a_dataset_that_is_dropped_closes_its_connections(gateway: harness.Gateway) -> None:
+    warns = [sys.executable, "-W", "error::ResourceWarning", "-c", DROPS, gateway.url]
+    done = subprocess.run(warns, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
