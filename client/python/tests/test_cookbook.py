@@ -7,6 +7,8 @@ import gzip
 import json
 import re
 import shlex
+import subprocess
+import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -128,13 +130,37 @@ def test_every_recipe_is_run() -> None:
     assert set(RECIPES) == set(KINDS)
 
 
+PREAMBLE = """
+import multiprocessing
+
+def train(*columns):
+    print(len(columns[0]))
+
+if __name__ == "__main__":
+    multiprocessing.set_start_method({method!r})
+"""
+
+
+@pytest.mark.parametrize(("name", "method"), [("ImageFolder", "spawn"), ("ImageFolder", "forkserver"), ("Audio", "spawn")])
+def test_recipe_runs_as_a_script_whose_workers_import_it(name: str, method: str, tmp_path: Path, runtime: Path) -> None:  # noqa: ARG001
+    make, samples, _ = KINDS[name]
+    make(tmp_path)
+    for command in re.findall(r"^\$ (millrace .*)$", RECIPES[name], re.M):
+        harness.run(*(word.replace("./", f"{tmp_path}/") for word in shlex.split(command)[1:]))
+    script = tmp_path / "recipe.py"
+    script.write_text(PREAMBLE.format(method=method) + "\n".join(re.findall(r"^```python\n(.*?)^```$", RECIPES[name], re.M | re.S)))
+    done = subprocess.run([sys.executable, script.name], cwd=tmp_path, capture_output=True, text=True, timeout=300, env=harness.without(), check=False)
+    assert done.returncode == 0, done.stderr
+    assert sum(map(int, done.stdout.split())) == samples
+
+
 @pytest.mark.parametrize("name", KINDS)
 def test_recipe(name: str, tmp_path: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001
     make, samples, check = KINDS[name]
     make(tmp_path)
     monkeypatch.chdir(tmp_path)
     seen: Rows = []
-    space: dict[str, Any] = {"train": lambda *columns: seen.append(columns), "__name__": "recipe"}
+    space: dict[str, Any] = {"train": lambda *columns: seen.append(columns), "__name__": "__main__"}
     for language, text in re.findall(r"^```(\w+)\n(.*?)^```$", RECIPES[name], re.M | re.S):
         if language == "console":
             for line in text.splitlines():
