@@ -282,6 +282,8 @@ func unstored(err error) *problem {
 			p.Detail = "the bucket takes no writes: what was reported is kept in the local log of this gateway, on its disk"
 		}
 		return p
+	case errors.Is(err, selection.ErrReadOnly):
+		return &problem{Status: http.StatusForbidden, Code: codeReadOnly, Detail: "the bucket takes no writes: no subset can be stored", Cause: err}
 	case errors.Is(err, importance.ErrReadOnly):
 		return &problem{Status: http.StatusForbidden, Code: codeReadOnly, Detail: "the bucket takes no writes: no snapshot can be stored", Cause: err}
 	}

@@ -65,6 +65,9 @@ func (g *generations) questions() []question {
 	for _, body := range g.reports(1, old+"&seed=3", 2) {
 		all = append(all, question{"POST", importancePath, body})
 	}
+	const even = `{"subset":"samples:0,2,4"}`
+	g.post(subsetsPath+"?"+old, even)
+	all = append(all, question{"POST", subsetsPath + "?" + old, even})
 	epoch := g.do("HEAD", "/v1/datasets/photos/epochs/0?seed=3&"+old).Header.Get("Content-Location")
 	return append(all, question{"POST", importancePath + "/snapshots", fmt.Sprintf(`{"url":%q}`, epoch)})
 }

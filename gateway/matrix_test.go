@@ -23,7 +23,7 @@ func needs(method, pattern string) string {
 		return "admin"
 	case method == "POST" && strings.HasSuffix(pattern, "{dataset}/warm"):
 		return "warm"
-	case method == "POST" && strings.Contains(pattern, "{dataset}/importance"):
+	case method == "POST" && (strings.Contains(pattern, "{dataset}/importance") || strings.HasSuffix(pattern, "{dataset}/subsets")):
 		return "report"
 	case method == "GET" && (strings.HasPrefix(pattern, "/epoch/") || strings.HasPrefix(pattern, "/v1/datasets")):
 		return "read"
@@ -100,6 +100,8 @@ func (m *matrix) address(row gateway.RouteRow, dataset string) (path, body, of s
 		body = strings.ReplaceAll(m.lost["report"], "photos", of)
 	case strings.HasSuffix(row.Pattern, "/snapshots"):
 		body = strings.ReplaceAll(m.lost["freeze"], "photos", of)
+	case strings.HasSuffix(row.Pattern, "/subsets"):
+		body = `{"subset":"samples:0-3"}`
 	}
 	if len(query) > 0 {
 		path += "?" + query.Encode()

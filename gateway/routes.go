@@ -60,6 +60,7 @@ func (g *Gateway) dataRoutes() []route {
 		{get, dataset + "/occurrences", read, 0, g.getOccurrences},
 		{get, dataset + "/index", read, 0, g.getIndex},
 		{post, dataset + "/warm", warm, 0, g.postWarm},
+		{post, dataset + "/subsets", report, maxSubset, g.postSubset},
 		{post, weights, report, maxReports, g.postReports},
 		{post, weights + "/snapshots", report, maxBody, g.postSnapshot},
 		// The pattern leaves "snapshots" out: it is the path of a POST.

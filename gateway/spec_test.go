@@ -159,6 +159,9 @@ func TestLiveAnswersMatchTheSpecification(t *testing.T) {
 		{importancePath, strings.Replace(report, "[", "[9", 1), 409},
 		{importancePath + "/snapshots", `{"url":"` + epoch + `"}`, 201},
 		{importancePath + "/snapshots", `{"url":"` + epoch + `"}`, 200},
+		{subsetsPath, `{"subset":"samples:0-9"}`, 201},
+		{subsetsPath + "?generation=" + r.index.Generation(), `{"subset":"samples:0-9"}`, 200},
+		{subsetsPath, `{"keys":["nowhere"]}`, 400},
 		{"/v1/datasets/photos/warm?epoch=1&from=3&shuffle=full", "", 200},
 		{"/v1/datasets/other/warm", "", 404},
 	} {

@@ -399,7 +399,7 @@ func TestParseSplit_Refuses(t *testing.T) {
 		{badMagic, ErrCorrupt, "not a split"},
 		{badHead, ErrCorrupt, "header: checksum is wrong"},
 		{changedSplit(whole, 8, 32, 0), ErrVersion, "split of version 0"},
-		{changedSplit(whole, 8, 32, 3), ErrVersion, "split of version 3"},
+		{changedSplit(whole, 8, 32, 4), ErrVersion, "split of version 4"},
 		{changedSplit(whole, 8, 32, 2), ErrCorrupt, "its rule is none of version 2"},
 		{changedSplit(whole, 12, 32, 0), ErrCorrupt, "header: 0 subsets"},
 		{changedSplit(whole, 12, 32, maxParts+1), ErrCorrupt, "header: 65 subsets"},

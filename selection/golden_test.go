@@ -33,7 +33,7 @@ func golden(t *testing.T, name string, made []byte) (b []byte, digest string) {
 	return b, hex.EncodeToString(sum[:])
 }
 
-// TestGoldenSplits reads splits of both versions that older programs stored, and makes them again byte for byte.
+// TestGoldenSplits reads splits of the versions that older programs stored, and makes them again byte for byte.
 func TestGoldenSplits(t *testing.T) {
 	keys := testDataset(3, 9, 0, 4)
 	for name, c := range map[string]struct {
@@ -62,6 +62,21 @@ func TestGoldenSplits(t *testing.T) {
 			if got := numbersOf(t, s, keys, digest, part); !slices.Equal(got, want) {
 				t.Errorf("%s: %s: got %d, want %d", name, part, got, want)
 			}
+		}
+	}
+}
+
+// TestGoldenSubset reads a listed subset that an older program stored, and makes it again byte for byte.
+func TestGoldenSubset(t *testing.T) {
+	keys := testDataset(3, 9, 0, 4)
+	s, st := newStore(t)
+	m := keep(t, s, keys, Places{1, 1}, Places{3, 12})
+	stored, digest := golden(t, "listed", readObject(t, st, "data/set/"+subsetDir+m.Digest))
+	s, st = newStore(t)
+	writeObject(t, st, "data/set/"+subsetDir+digest, stored)
+	for part, want := range map[string][]uint64{Listed: {1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, Rest: {0, 2, 13, 14, 15}} {
+		if got := numbersOf(t, s, keys, digest, part); !slices.Equal(got, want) {
+			t.Errorf("%s: got %d, want %d", part, got, want)
 		}
 	}
 }

@@ -13,6 +13,7 @@ const (
 	splitMagic   = "MRSUBSET"
 	splitVersion = 1 // where the rule goes by keys
 	shardVersion = 2 // where it goes by shards
+	listVersion  = 3 // where a list stands for the rule
 	splitHeader  = 84
 	maxRule      = 16 << 10
 	maxChunks    = 1 << 25
@@ -62,7 +63,7 @@ func decodeHead(b []byte) (*head, error) {
 	}
 	half := func(at int) uint32 { return binary.LittleEndian.Uint32(b[at:]) }
 	v := half(8)
-	if v != splitVersion && v != shardVersion {
+	if v < splitVersion || v > listVersion {
 		return nil, fmt.Errorf("split of version %d: %w", v, ErrVersion)
 	}
 	h := &head{

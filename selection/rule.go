@@ -36,8 +36,11 @@ type Part struct {
 
 // String returns the part as ParseRule reads it.
 func (p Part) String() string {
-	if p.Match != "" {
+	switch {
+	case p.Match != "":
 		return p.Name + "=" + p.Match
+	case p.Size == 0: // of a list
+		return p.Name
 	}
 	return p.Name + "=" + strconv.FormatUint(p.Size, 10)
 }
@@ -110,9 +113,15 @@ func (r Rule) Check() error {
 // ByShard says whether the subsets have patterns.
 func (r Rule) ByShard() bool { return len(r.Parts) > 0 && r.Parts[0].Match != "" }
 
+// byList says whether a list says which samples are of which subset.
+func (r Rule) byList() bool { return r.Salt == "" && slices.Equal(r.Parts, listedRule().Parts) }
+
 // version returns that of a split by the rule.
 func (r Rule) version() uint32 {
-	if r.ByShard() {
+	switch {
+	case r.byList():
+		return listVersion
+	case r.ByShard():
 		return shardVersion
 	}
 	return splitVersion
@@ -197,7 +206,7 @@ func decodeRule(b []byte) (Rule, error) {
 	if _, err := d.Token(); err != io.EOF {
 		return r, fmt.Errorf("rule: more than one")
 	}
-	if err := r.Check(); err != nil {
+	if err := r.Check(); err != nil && !r.byList() {
 		return r, fmt.Errorf("rule: %w", err)
 	}
 	if again, err := r.encode(); err != nil || !bytes.Equal(again, b) {

@@ -29,7 +29,7 @@ type Shards interface {
 type Made struct {
 	Digest  string   // its name
 	New     bool     // else the bucket had it
-	Default string   // the split that is meant where none is named: the first one that was made of this generation
+	Default string   // the split that is meant where none is named: the first one that was made of this generation by a rule; of a kept subset empty
 	Counts  []uint64 // samples of each subset, in the order of the rule
 }
 
@@ -47,7 +47,17 @@ func (s *Store) split(ctx context.Context, d Dataset, rule Rule) (Made, error) {
 	if err := rule.Check(); err != nil {
 		return Made{}, err
 	}
-	text, err := rule.encode()
+	m, err := s.store(ctx, &splitWriter{data: d, rule: rule, sorter: newSorter(rule)})
+	if err != nil {
+		return Made{}, err
+	}
+	m.Default, err = s.setDefault(ctx, d.Generation(), m.Digest)
+	return m, err
+}
+
+// store lays out a split in a local file, and puts it into the bucket.
+func (s *Store) store(ctx context.Context, w *splitWriter) (Made, error) {
+	text, err := w.rule.encode()
 	if err != nil {
 		return Made{}, err
 	}
@@ -56,38 +66,37 @@ func (s *Store) split(ctx context.Context, d Dataset, rule Rule) (Made, error) {
 		return Made{}, err
 	}
 	defer f.Close()
-	first := d.First()
-	w := &splitWriter{
-		head: &head{
-			version: rule.version(), parts: uint32(len(rule.Parts)), generation: d.Generation(), samples: first[len(first)-1], chunks: uint64(len(first) - 1),
-			rule: uint32(len(text)), ruleCRC: crc32.Checksum(text, castagnoli()),
-		},
-		data: d, rule: rule, sorter: newSorter(rule), counts: make([]uint64, len(rule.Parts)),
+	first, parts := w.data.First(), len(w.rule.Parts)
+	w.counts = make([]uint64, parts)
+	w.head = &head{
+		version: w.rule.version(), parts: uint32(parts), generation: w.data.Generation(), samples: first[len(first)-1], chunks: uint64(len(first) - 1),
+		rule: uint32(len(text)), ruleCRC: crc32.Checksum(text, castagnoli()),
 	}
 	size, err := w.writeTo(ctx, f, text)
 	if err != nil {
 		return Made{}, err
+	}
+	if w.members != nil && w.counts[0] == 0 {
+		return Made{}, invalid("no sample is left")
 	}
 	sum := sha256.New()
 	if _, err := io.Copy(sum, io.NewSectionReader(f, 0, size)); err != nil {
 		return Made{}, err
 	}
 	m := Made{Digest: hex.EncodeToString(sum.Sum(nil)), Counts: w.counts}
-	if m.New, err = s.put(ctx, subsetDir+m.Digest, f, size); err != nil {
-		return Made{}, err
-	}
-	m.Default, err = s.setDefault(ctx, d.Generation(), m.Digest)
+	m.New, err = s.put(ctx, subsetDir+m.Digest, f, size)
 	return m, err
 }
 
 // splitWriter lays out a split: the blocks first, chunk by chunk, then what stands before them.
 type splitWriter struct {
-	head   *head
-	data   Dataset
-	rule   Rule
-	sorter *sorter
-	counts []uint64
-	table  []byte
+	head    *head
+	data    Dataset
+	rule    Rule
+	sorter  *sorter // nil: members says it
+	members Base    // of the subset Listed
+	counts  []uint64
+	table   []byte
 }
 
 func (w *splitWriter) writeTo(ctx context.Context, f *os.File, rule []byte) (size int64, err error) {
@@ -121,6 +130,16 @@ func (w *splitWriter) writeTo(ctx context.Context, f *os.File, rule []byte) (siz
 
 // parts calls put with the number of the subset of each sample of a chunk of n samples.
 func (w *splitWriter) parts(ctx context.Context, chunk int, n uint64, put func(part int)) error {
+	if w.members != nil {
+		b, err := w.members.Bitmap(ctx, chunk)
+		if err != nil {
+			return err
+		}
+		for k := range n {
+			put(1 - int(b[k/8]>>(k%8)&1)) // Listed is the first part
+		}
+		return nil
+	}
 	if !w.rule.ByShard() {
 		return w.data.Keys(ctx, chunk, func(_ uint64, key []byte) { put(w.sorter.part(key)) })
 	}

@@ -128,7 +128,7 @@ func parseSplit(f file, size int64, name, generation string, first []uint64) (*S
 	if len(x.rule.Parts) != int(h.parts) {
 		return nil, corrupt("its rule has %d subsets, want %d", len(x.rule.Parts), h.parts)
 	}
-	if x.rule.ByShard() != (h.version == shardVersion) {
+	if x.rule.version() != h.version {
 		return nil, corrupt("its rule is none of version %d", h.version)
 	}
 	if x.part = x.rule.number(name); x.part < 0 {

@@ -247,3 +247,46 @@ func TestSubsetByShards(t *testing.T) {
 		t.Errorf("got exit code %d: %s", o.code, o.stderr)
 	}
 }
+
+// TestSubset_Keys stores the samples that a file names, and reads them through a gateway.
+func TestSubset_Keys(t *testing.T) {
+	dir := shards(t)
+	list := filepath.Join(t.TempDir(), "train.txt")
+	write := func(text string) {
+		if err := os.WriteFile(list, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("f007\r\nf003\n\nf040\nf003\n")
+	o := ok(t, "subset", dir, "--keys", list, "--json")
+	var rep subsetReport
+	if err := json.Unmarshal([]byte(o.stdout), &rep); err != nil {
+		t.Fatal(err)
+	}
+	if len(rep.Subsets) != 2 || rep.Subsets[0].Name != "listed" || rep.Subsets[0].Samples != 3 || rep.Default != "" || !rep.New {
+		t.Errorf("got %+v", rep)
+	}
+	if !strings.Contains(o.stderr, "1 sample is named again") {
+		t.Errorf("got stderr %s", o.stderr)
+	}
+	write("f003\nf007\nf040\n")
+	if o := ok(t, "subset", dir, "--keys", list); !strings.Contains(o.stdout, "was cut so already") || !strings.Contains(o.stdout, rep.Digest) {
+		t.Errorf("in another order: got %s", o.stdout)
+	}
+	if o := ok(t, "subset", "list", dir); !strings.Contains(o.stdout, "listed") {
+		t.Errorf("list: got %s", o.stdout)
+	}
+	url := gatewayFor(t, dir)
+	if o := ok(t, "fetch", url, "--subset", rep.Digest+":listed", "--discard"); !strings.Contains(o.stdout, "every sample came exactly once") {
+		t.Errorf("got %s", o.stdout)
+	}
+	write("f003\nnone\n")
+	if o := millrace(t, nil, "subset", dir, "--keys", list); o.code != exitFailure || !strings.Contains(o.stderr, `no sample has 1 of 2 keys: "none"`) {
+		t.Errorf("an unknown key: got exit code %d: %s", o.code, o.stderr)
+	}
+	for _, args := range [][]string{{}, {"--keys", list, "--split", "a=1"}, {"--keys", list, "--salt", "x"}} {
+		if o := millrace(t, nil, append([]string{"subset", dir}, args...)...); o.code != exitUsage {
+			t.Errorf("%v: got exit code %d, want %d", args, o.code, exitUsage)
+		}
+	}
+}

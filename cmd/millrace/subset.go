@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
+	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -18,7 +21,7 @@ type subsetReport struct {
 	Digest     string        `json:"subset"` // of the split
 	Generation string        `json:"generation"`
 	New        bool          `json:"new"`
-	Default    string        `json:"default"` // the split that a name alone means
+	Default    string        `json:"default,omitempty"` // the split that a name alone means
 	Salt       string        `json:"salt,omitempty"`
 	Subsets    []subsetCount `json:"subsets"`
 }
@@ -32,8 +35,8 @@ type subsetCount struct {
 
 func (a *app) subset() *cobra.Command {
 	cmd := a.Build(cli.Command{
-		Use: "subset DATASET --split NAME=PART,...", Short: "Cut a dataset into named subsets, such as train and val",
-		Long: `Puts every sample into one of some named subsets, by a hash of its name: the parts are
+		Use: "subset DATASET", Short: "Cut a dataset into named subsets, such as train and val",
+		Long: `With --split, puts every sample into one of some named subsets, by a hash of its name: the parts are
 relative to each other. With patterns in place of parts, --split 'train=train-*,val=val-*', a
 sample goes with its shard: a pattern is as --match of 'millrace index' has it, and the first one
 that takes the shard counts. Data that is added later moves no sample from one subset to another,
@@ -42,26 +45,41 @@ object beside the index. The same command again changes nothing.
 
 The first split of a generation is its default one: subset=train in a URL means it. Others are
 named by their digests, subset=DIGEST:train. Another salt makes another split, independent
-of the first.`,
-		Example: "  millrace subset s3://bucket/imagenet --split train=90,val=10\n  millrace subset ./shards --split a=1,b=1 --salt experiment-7 --json\n  millrace subset s3://bucket/pairs --split 'val=val-*,train=*'",
+of the first.
+
+With --keys, stores the samples that a file names, as a published train list does: a URL names
+them subset=DIGEST:listed, and all other samples subset=DIGEST:rest. A line of the file is a key, or
+a key, a tab and a shard where several shards have the key. The order of the lines does not matter,
+and a key that is given twice counts once.`,
+		Example: "  millrace subset s3://bucket/imagenet --split train=90,val=10\n  millrace subset ./shards --split a=1,b=1 --salt experiment-7 --json\n  millrace subset s3://bucket/pairs --split 'val=val-*,train=*'\n  millrace subset ./shards --keys train.txt",
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var s location.Stores
 			var l location.Location
-			var split, salt string
+			var split, salt, file string
 			var rule selection.Rule
 			f.Text(&split, "split", "", "`NAME=PART,...`, the subsets and their parts, whole numbers, or patterns of shards")
 			f.Text(&salt, "salt", "", "`TEXT` that makes another split of the same parts")
+			f.Text(&file, "keys", "", "`FILE` of lines: a key, or key, tab, shard; - is stdin")
 			defineStores(&s, f)
 			f.Output(a.App)
 			check := func(args []string) {
 				checkStores(&s, f)
 				l = one(f, args[0])
+				if (split == "") == (file == "") {
+					f.Fault("want either --split or --keys")
+				}
+				if file != "" {
+					if salt != "" {
+						f.Fault("--salt: it belongs to --split")
+					}
+					return
+				}
 				var err error
 				if rule, err = selection.ParseRule(split, salt); err != nil {
 					f.Fault("--split %q: %v", split, err)
 				}
 			}
-			return check, func(ctx context.Context, _ []string) error { return a.runSubset(ctx, &s, l, rule) }
+			return check, func(ctx context.Context, _ []string) error { return a.runSubset(ctx, &s, l, rule, file) }
 		},
 	})
 	cmd.AddCommand(a.list("subset", "List the subsets of a dataset",
@@ -69,7 +87,8 @@ of the first.`,
 	return cmd
 }
 
-func (a *app) runSubset(ctx context.Context, s *location.Stores, l location.Location, rule selection.Rule) error {
+// runSubset cuts a dataset by a rule, or by the keys in a file.
+func (a *app) runSubset(ctx context.Context, s *location.Stores, l location.Location, rule selection.Rule, file string) error {
 	d, err := s.OpenIndex(ctx, l, chunkindex.OpenOptions{})
 	if err != nil {
 		return err
@@ -79,26 +98,85 @@ func (a *app) runSubset(ctx context.Context, s *location.Stores, l location.Loca
 	if err != nil {
 		return err
 	}
+	if file != "" {
+		return a.keepKeys(ctx, d, st, file)
+	}
 	made, err := st.Split(ctx, d.Index, rule)
 	if err != nil {
 		return fmt.Errorf("%s: %w", l, err)
 	}
-	rep := subsetReport{Digest: made.Digest, Generation: d.Index.Generation(), New: made.New, Default: made.Default, Salt: rule.Salt}
-	for i, p := range rule.Parts {
-		rep.Subsets = append(rep.Subsets, subsetCount{p.Name, p.Size, p.Match, made.Counts[i]})
-	}
+	rep := newSubsetReport(d, made, rule.Parts)
+	rep.Salt = rule.Salt
 	return a.Print(rep, func(w io.Writer) {
-		if made.New {
-			fmt.Fprintf(w, "cut %s\n", l)
-		} else {
-			fmt.Fprintf(w, "%s was cut so already\n", l)
-		}
-		for _, x := range rep.Subsets {
-			fmt.Fprintf(w, "  %s: %s\n", x.Name, cli.Count(x.Samples, "sample", "samples"))
-		}
-		fmt.Fprintf(w, "  subset %s\n", made.Digest)
+		rep.print(w, l)
 		if made.Default != made.Digest {
 			fmt.Fprintf(w, "  name it in URLs, as subset=%s:%s: the default split stays %s\n", made.Digest, rule.Parts[0].Name, made.Default)
 		}
 	})
+}
+
+// keepKeys stores the subset of the samples that a file names.
+func (a *app) keepKeys(ctx context.Context, d location.Opened, st *selection.Store, file string) error {
+	named, err := readKeys(file)
+	if err != nil {
+		return err
+	}
+	runs, repeated, err := selection.FindKeys(ctx, d.Index, named)
+	if err != nil {
+		return fmt.Errorf("%s: keys of %s: %w", d.Loc, file, err)
+	}
+	c, err := selection.NewCut(ctx, d.Index, d.Index.First(), nil, []selection.Step{{Places: runs}})
+	if err != nil {
+		return fmt.Errorf("%s: %w", d.Loc, err)
+	}
+	made, err := st.KeepSubset(ctx, d.Index, c)
+	if err != nil {
+		return fmt.Errorf("%s: %w", d.Loc, err)
+	}
+	if repeated > 0 {
+		fmt.Fprintf(a.Stderr, "millrace: %s: %s again by another key: each counts once\n", file, cli.Count(repeated, "sample is named", "samples are named"))
+	}
+	rep := newSubsetReport(d, made, []selection.Part{{Name: selection.Listed}, {Name: selection.Rest}})
+	return a.Print(rep, func(w io.Writer) { rep.print(w, d.Loc) })
+}
+
+func newSubsetReport(d location.Opened, made selection.Made, parts []selection.Part) subsetReport {
+	rep := subsetReport{Digest: made.Digest, Generation: d.Index.Generation(), New: made.New, Default: made.Default}
+	for i, p := range parts {
+		rep.Subsets = append(rep.Subsets, subsetCount{p.Name, p.Size, p.Match, made.Counts[i]})
+	}
+	return rep
+}
+
+func (rep subsetReport) print(w io.Writer, l location.Location) {
+	if rep.New {
+		fmt.Fprintf(w, "cut %s\n", l)
+	} else {
+		fmt.Fprintf(w, "%s was cut so already\n", l)
+	}
+	for _, x := range rep.Subsets {
+		fmt.Fprintf(w, "  %s: %s\n", x.Name, cli.Count(x.Samples, "sample", "samples"))
+	}
+	fmt.Fprintf(w, "  subset %s\n", rep.Digest)
+}
+
+// readKeys returns the lines of a file, or of stdin, that are not empty.
+func readKeys(file string) (keys []string, err error) {
+	in := os.Stdin
+	if file != "-" {
+		if in, err = os.Open(file); err != nil {
+			return nil, fmt.Errorf("read keys: %w", err)
+		}
+		defer in.Close()
+	}
+	lines := bufio.NewScanner(in)
+	for lines.Scan() {
+		if key := strings.TrimSuffix(lines.Text(), "\r"); key != "" {
+			keys = append(keys, key)
+		}
+	}
+	if lines.Err() != nil {
+		return nil, fmt.Errorf("read keys from %s: %w", file, lines.Err())
+	}
+	return keys, nil
 }

@@ -41,8 +41,13 @@ type Part struct {
 // ParseSubset reads a subset as subset= has it. It returns the reason where the text is none.
 func ParseSubset(text string) (s Subset, reason string) {
 	if len(text) > maxSubsetText {
-		return s, "is longer than " + strconv.Itoa(maxSubsetText) + " bytes"
+		return s, "is longer than " + strconv.Itoa(maxSubsetText) + " bytes: store it by POST /v1/datasets/{dataset}/subsets, and name its digest"
 	}
+	return ParseLongSubset(text)
+}
+
+// ParseLongSubset is ParseSubset for a text of any length: no address holds it.
+func ParseLongSubset(text string) (s Subset, reason string) {
 	steps := strings.Split(text, "~")
 	if len(steps) > maxSteps {
 		return s, "has more than " + strconv.Itoa(maxSteps) + " steps"

@@ -93,7 +93,7 @@ func TestSubsetRefuses(t *testing.T) {
 		{strings.Repeat("a", 65) + "=1:a", "the name of a part has letters, digits, dot, dash and underscore, at most 64"},
 		{"a=1:a:" + strings.Repeat("a", 65), "a salt has letters, digits, dot, dash and underscore, at most 64"},
 		{strings.Join(parts, ",") + ":p1", "a split has at most 64 parts"},
-		{"samples:0" + strings.Repeat(",1000000000000", 700), "is longer than 8192 bytes"},
+		{"samples:0" + strings.Repeat(",1000000000000", 700), "is longer than 8192 bytes: store it by POST /v1/datasets/{dataset}/subsets, and name its digest"},
 		{digest + ":train~x", "want a split and a part of it, such as train=9,val=1:train, or samples:0-999"},
 		{"a=1:a\n", "the split has no part a?"},
 		{"samples:1 ", "a number of a sample must be an unsigned decimal number, digits only"},

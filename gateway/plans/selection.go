@@ -114,12 +114,11 @@ func (p *Plans) cut(ctx context.Context, d *Dataset, s address.Subset) (subset, 
 		defer leave()
 		base = stored
 	}
-	select { // names are hashed for one subset at a time: it takes a processor
-	case p.cutting <- struct{}{}:
-		defer func() { <-p.cutting }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	leave, err := p.enterCutting(ctx)
+	if err != nil {
+		return nil, err
 	}
+	defer leave()
 	c, err := selection.NewCut(ctx, d.Index, d.Index.First(), base, stepsOf(s))
 	if errors.Is(err, selection.ErrInvalid) {
 		return nil, address.RefuseParameter("subset", "%v", err)
@@ -128,6 +127,16 @@ func (p *Plans) cut(ctx context.Context, d *Dataset, s address.Subset) (subset, 
 		return nil, err
 	}
 	return c, nil
+}
+
+// enterCutting waits until no other subset is worked out: it takes a processor to read all names.
+func (p *Plans) enterCutting(ctx context.Context) (leave func(), err error) {
+	select {
+	case p.cutting <- struct{}{}:
+		return func() { <-p.cutting }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 func stepsOf(s address.Subset) []selection.Step {

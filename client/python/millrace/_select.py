@@ -7,18 +7,20 @@ import copy
 import logging
 import math
 import operator
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import reduce
-from typing import TYPE_CHECKING, Any, NoReturn, Optional, TypeVar, Union
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, Optional, TypeVar, Union, cast
 from urllib.parse import quote
 
 from ._core import Core
 from ._local import Local
 from ._parameters import checked
-from .errors import GenerationGone, InvalidArgument, MillraceError, NotFound, ProtocolError, SampleError
+from .errors import Denied, GenerationGone, InvalidArgument, MillraceError, NotFound, ProtocolError, ReadOnly, SampleError
 
 log = logging.getLogger("millrace")
 
@@ -38,11 +40,18 @@ _Samples = tuple[tuple[str, str, str], ...]
 
 
 @dataclass(frozen=True)
+class _Listed:
+    """Samples that the gateway stores as a subset."""
+
+    keys: tuple[str, ...] = field(repr=False)  # with a tab and the shard where several have the key
+
+
+@dataclass(frozen=True)
 class Selection:
     """What a client reads of its dataset; by default all of it. What addresses have follows from what was chosen, and from the generation
     where samples are named: they have other numbers in each."""
 
-    steps: tuple[Union[str, _Samples], ...] = ()  # of the subset, one after the other: as `subset=` has them, or samples that are left out
+    steps: tuple[Union[str, _Listed, _Samples], ...] = ()  # of the subset, one after the other: as `subset=` has them, or samples that are left out
     replaced: Union[str, _Samples] = ()  # samples in whose place others come; or the digest of a list of them
     sources: tuple[tuple[str, Selection, int], ...] = ()  # of a mixture: datasets, what is read of them, and shares
     tail: str = ""  # of the definition of a mixture
@@ -53,8 +62,13 @@ class Selection:
     @property
     def bad(self) -> dict[str, str]:
         """Reasons, by the keys of the samples that are replaced or left out, but for those of a stored list."""
-        own = {key: why for some in (*self.steps, self.replaced) if not isinstance(some, str) for key, _, why in some}
+        own = {key: why for some in (*self.steps, self.replaced) if isinstance(some, tuple) for key, _, why in some}
         return {key: why for _, chosen, _ in self.sources for key, why in chosen.bad.items()} or own
+
+    @property
+    def names_samples(self) -> bool:
+        """Whether it names samples by their keys."""
+        return bool(self.bad) or any(isinstance(step, _Listed) for step in self.steps)
 
     def told(self, about: dict[str, Any]) -> dict[str, Any]:
         """Returns the description of a dataset as it is for this client."""
@@ -122,14 +136,36 @@ class Selecting:
         """
         return self.subset(range(n))
 
-    def subset(self: C, which: Union[str, range, Sequence[int]]) -> C:
-        """Returns a client for some samples.
+    def subset(
+        self: C, which: Union[str, range, Sequence[int], None] = None, *, keys: Union[str, os.PathLike[str], Iterable[Key], None] = None,
+        generation: Optional[str] = None,
+    ) -> C:
+        """Returns a client for some samples, in stored order where nothing shuffles.
 
-        which   the name of a subset that `millrace subset` made, or its split's digest, a colon and its name; or numbers of samples in
-                stored order, such as range(1000, 2000), each once: several hundred runs at most
+            train = client.subset(keys="train.txt")
+            folds = [client.subset(keys=table.loc[table.fold == k, "key"]) for k in range(5)]
+
+        which       the name of a subset that `millrace subset` made, or its split's digest, a colon and its name; or numbers of samples in
+                    stored order, such as range(1000, 2000), each once, ascending
+        keys        names of samples in any order, or pairs of a name and the shard where several shards have it; or the path of a file of
+                    them, one a line, with a tab before the shard. A name that is given twice counts once
+        generation  of the dataset, to look the names up in, by default the present one. The client reads it from now on
+
+        Keys, and numbers that an address has no room for (8 KiB), are stored beside the index, as `millrace subset --keys` does: the
+        gateway needs the right `report`, and the bucket takes writes, else it is Denied or ReadOnly. A name that no sample has is InvalidArgument.
         """
-        step = which if isinstance(which, str) else _PLACES + _runs("subset", which)
-        return self._with(replace(self.selection, steps=(*self.selection.steps, step)))
+        if (which is None) == (keys is None):
+            raise InvalidArgument("subset: want either a subset or keys", cure="write subset('train'), subset(range(1000)) or subset(keys=[...])")
+        if generation and keys is None:
+            raise InvalidArgument("subset: generation says where keys are looked up", cure="leave it out, or give it to epoch()")
+        step: Union[str, _Listed]
+        if keys is None:
+            step = which if isinstance(which, str) else _PLACES + _runs("subset", which or ())
+        elif self.selection.steps:
+            raise InvalidArgument("subset: keys are chosen from the whole dataset", cure="write client.subset(keys=...).split(...): keys first")
+        else:
+            step = _Listed(_listed(keys))
+        return self._with(replace(self.selection, steps=(*self.selection.steps, step)), generation)
 
     def exclude(self: C, keys: Union[Key, Iterable[Key]], *, reason: str = "", generation: Optional[str] = None) -> C:
         """Returns a client for all samples but these: an epoch is shorter by them. About five hundred fit into an address.
@@ -137,8 +173,8 @@ class Selecting:
         The order is another one, so a run that stopped in mid-epoch goes on by `quarantine` instead. Parameters are those of `quarantine`.
         """
         steps, named = self.selection.steps, _named(keys, reason)
-        if steps and not isinstance(steps[-1], str):
-            steps, named = steps[:-1], (*steps[-1], *named)
+        if steps and not isinstance(before := steps[-1], (str, _Listed)):
+            steps, named = steps[:-1], (*before, *named)
         return self._with(replace(self.selection, steps=(*steps, named)), generation)
 
     def quarantine(self: C, keys: Union[Key, Iterable[Key]], *, reason: str = "", generation: Optional[str] = None) -> C:
@@ -187,10 +223,12 @@ class Selecting:
         vars(self).setdefault("_known", {})  # one for all that are made of this client
         made = copy.copy(self)
         made.dataset, made.selection = dataset, Selection()
-        if chosen.bad and not chosen.sources:
+        if chosen.names_samples and not chosen.sources:
             generation = generation or str(made.describe()["generation"])
         subset, quarantine = "", chosen.replaced
         for step in chosen.steps:
+            if isinstance(step, _Listed):
+                step, _ = made._stored(step, generation)
             if not isinstance(step, str):
                 if not (bad := made._places(step, generation, subset, again)):
                     continue
@@ -202,22 +240,26 @@ class Selecting:
         if not isinstance(quarantine, str):
             bad = made._places(quarantine, generation, "", again)
             quarantine = _PLACES + _runs("quarantine", bad) if bad else ""
-        if max(len(subset.encode()), len(quarantine)) > _MOST:
+        named = generation if chosen.names_samples else None
+        if len(subset.encode()) > _MOST:
+            subset, named = made._stored(subset, generation)
+        if len(quarantine) > _MOST:
             raise InvalidArgument(
-                f"{len(subset)} bytes of a subset, {len(quarantine)} of bad samples: an address holds {_MOST} of each",
+                f"{len(quarantine)} bytes of bad samples: an address holds {_MOST}",
                 cure="write keys to a file, one a line; `millrace quarantine DATASET --from FILE` stores them and says the digest for quarantine()",
             )
-        made.selection = replace(chosen, subset=subset, quarantine=quarantine, generation=generation or "" if chosen.bad else "")
+        made.selection = replace(chosen, subset=subset, quarantine=quarantine, generation=named or "")
         return made._mixing(generation, again) if chosen.sources else made
 
     def _mixing(self: C, generation: Optional[str], again: bool) -> C:
-        chosen, texts, read = self.selection, [], []
+        chosen, texts, read, pinned = self.selection, [], [], False
         given: Sequence[Optional[str]] = generation.split(",") if generation else [part.generation for _, part, _ in chosen.sources]
         if len(given) != len(chosen.sources):
             raise InvalidArgument(f"generation {generation!r}: want one of each of {len(chosen.sources)} sources, with commas between them")
         for (name, part, share), one in zip(chosen.sources, given):
             source = self._reading(name, part, one, again)
             own = source.selection
+            pinned = pinned or bool(own.generation)
             read.append(one or str(source.describe()["generation"]))
             query = [f"quarantine={own.quarantine}"] if own.quarantine else []
             if own.subset:  # the gateway says its one form, and the digest of a stored split
@@ -225,7 +267,7 @@ class Selecting:
                 query.append(f"subset={source._get(asked, 'epochs/0', 'parameters', 'subset')}")
             texts.append((f"{name}({'&'.join(query)})" if query else name) + f":{share}")
         self.dataset = "mix:" + ",".join(texts) + chosen.tail
-        self.selection = replace(chosen, generation=",".join(read) if chosen.bad else "")
+        self.selection = replace(chosen, generation=",".join(read) if pinned else "")
         return self
 
     def _places(self, named: _Samples, generation: Optional[str], subset: str, again: bool) -> list[int]:
@@ -241,6 +283,27 @@ class Selecting:
                     raise
                 log.info("sample %s is not in generation %s", key, generation)
         return sorted(found)
+
+    def _stored(self, chosen: Union[str, _Listed], generation: Optional[str]) -> tuple[str, str]:
+        """Has a subset stored, and returns its name and its generation."""
+        path = f"/v1/datasets/{quote(self.dataset, safe='')}/subsets"
+        known, of = vars(self)["_known"], (path, chosen, generation)
+        if of not in known:
+            wish: dict[str, Any] = {"subset": chosen} if isinstance(chosen, str) else {"keys": chosen.keys}
+            try:
+                answer = self.core.json("POST", path, {"generation": generation} if generation else None, wish)
+                known[of] = str(answer["subset"]), str(answer["generation"])
+                repeated = int(answer["repeated"])
+            except (Denied, ReadOnly, InvalidArgument) as e:
+                e.message = f"subset: {e.message}"
+                if not isinstance(e, InvalidArgument):
+                    e.cure = "`millrace subset DATASET --keys FILE` stores one, with credentials that may write; subset('DIGEST:listed') reads it"
+                raise
+            except (KeyError, TypeError, ValueError) as e:
+                raise ProtocolError(f"{path}: an answer without a subset: {type(e).__name__}: {e}") from None
+            if repeated:
+                log.warning("subset: %d keys are given more than once, and count once", repeated)
+        return cast("tuple[str, str]", known[of])
 
     def _get(self, query: Mapping[str, Optional[str]], what: str, *within: str) -> Any:
         """Asks for something of the dataset: once, if it is of one generation."""
@@ -359,6 +422,21 @@ def _named(keys: Union[Key, Iterable[Key]], reason: str) -> _Samples:
         else:
             raise InvalidArgument(f"{key!r} is no key", cure="give names of samples, or the SampleErrors that on_error got")
     return tuple(named)
+
+
+def _listed(keys: Union[str, os.PathLike[str], Iterable[Key]]) -> tuple[str, ...]:
+    """Returns keys as gateways have them."""
+    if isinstance(keys, (str, os.PathLike)):
+        try:
+            found = tuple(line for line in Path(keys).read_text().splitlines() if line)
+        except (OSError, UnicodeDecodeError) as e:
+            cure = "give the path of a file of keys, one a line, or a list of keys"
+            raise InvalidArgument(f"subset: keys={os.fspath(keys)!r}: {e}", cure=cure) from None
+    else:
+        found = tuple(f"{key}\t{shard}" if shard else key for key, shard, _ in _named(keys, ""))
+    if not found:
+        raise InvalidArgument("subset: keys: no sample is named")
+    return found
 
 
 def _run(first: int, last: int) -> str:

@@ -81,7 +81,7 @@ class Gateway:
     def __init__(self, *datasets: str, port: int = 0, args: tuple[str, ...] = (), unix: str = "") -> None:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
         self.args = [binary(), "serve", "--lame-duck", "0s", "--log-format", "json", *args]
-        if "--access" not in args:
+        if not {"--access", "--allow"} & {*args}:
             self.args += ["--allow", "read,report,warm"]
         for d in datasets:
             self.args += ["--dataset", d]

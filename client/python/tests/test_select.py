@@ -7,6 +7,7 @@ import json
 import math
 import os
 import pickle
+import random
 import signal
 from collections import Counter
 from collections.abc import Iterator
@@ -90,6 +91,88 @@ def test_stored_subsets(tmp_path: Path) -> None:
         assert read(c.subset(f"{made['subset']}:train").take(3), shuffle=False) == train[:3]
         mixed = millrace.mix({c.subset("train"): 1})
         assert Counter(read(mixed)) == Counter(train)
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> Iterator[millrace.Client]:
+    """A dataset of 5,000 samples, at a gateway that stores subsets."""
+    at = lines(tmp_path / "many", "n", 5000)
+    gateway = harness.Gateway(f"many={at}", args=("--allow", "read,report"))
+    with harness.closing(gateway), millrace.Client(gateway.url) as c:
+        yield c
+
+
+def test_subset_by_keys(many: millrace.Client, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A random half, from a list, an iterator and a file, in any order: one subset, in stored order."""
+    whole = read(many, shuffle=False, batch_size=500)
+    half = random.Random(7).sample(whole, 2500)
+    listed = many.subset(keys=half)
+    want = [key for key in whole if key in set(half)]
+    assert read(listed, shuffle=False, batch_size=500) == want
+    assert sorted(read(listed, 3, batch_size=500)) == sorted(half)
+    (tmp_path / "train.txt").write_text("\n".join([*reversed(half), half[0]]))
+    for again in (many.subset(keys=tmp_path / "train.txt"), many.subset(keys=str(tmp_path / "train.txt")), many.subset(keys=iter(half))):
+        assert again.selection.subset == listed.selection.subset
+    assert "1 keys are given more than once" in caplog.text
+    assert read(pickle.loads(pickle.dumps(listed)), shuffle=False, batch_size=500) == want
+    assert read(listed.take(3), shuffle=False) == want[:3]
+    assert read(listed.exclude(want[:2]), shuffle=False, batch_size=500) == want[2:]
+    parts = listed.split(a=0.5, b=0.5).values()
+    assert sorted(key for part in parts for key in read(part, batch_size=500)) == sorted(half)
+    both = millrace.mix({listed: 1, many.subset(keys=set(whole) - set(half)): 1})
+    assert sorted(read(both, batch_size=500)) == sorted(whole)
+
+
+def test_folds_are_the_whole(many: millrace.Client) -> None:
+    whole = read(many, batch_size=500)
+    folds = [many.subset(keys=whole[k::5]) for k in range(5)]
+    read_back = [read(fold, batch_size=100) for fold in folds]
+    assert [len(keys) for keys in read_back] == [1000] * 5
+    assert sorted(key for keys in read_back for key in keys) == sorted(whole)
+
+
+def test_subset_of_unknown_keys(many: millrace.Client) -> None:
+    with pytest.raises(millrace.InvalidArgument, match=r'no sample has 4 of 5 keys: "n1", "n2", "n3", \.\.\.') as e:
+        many.subset(keys=[*read(many.take(1)), "n4", "n3", "n2", "n1"])
+    assert "quarantine" not in str(e.value)
+
+
+def test_numbers_beyond_an_address(many: millrace.Client) -> None:
+    """They are stored; what is chosen among them still fits an address."""
+    whole = read(many, shuffle=False, batch_size=500)
+    scattered = many.subset(range(0, 5000, 2))
+    assert scattered.selection.subset.endswith(":listed")
+    assert read(scattered, shuffle=False, batch_size=500) == whole[::2]
+    assert read(many.split(a=9, b=1)["a"].subset(range(0, 4000, 2)), shuffle=False, batch_size=500) == (
+        read(many.split(a=9, b=1)["a"], shuffle=False, batch_size=500)[0:4000:2]
+    )
+
+
+def test_listed_subsets_follow_generations(tmp_path: Path) -> None:
+    """A client reads the generation that its keys were looked up in, and finds them again in another one."""
+    at = lines(tmp_path / "a", "a", 200)
+    with harness.closing(g := harness.Gateway(f"a={at}", args=("--allow", "read,report"))), millrace.Client(g.url) as c:
+        keys = read(c, shuffle=False)[3:150:7]
+        part = c.subset(keys=keys)
+        (at / "0.jsonl").write_text('{"a": 1000}\n' * 30)
+        harness.run("index", str(at), "--batch-size", "16")
+        c.json("POST", "/v1/reload")
+        now, old = c.describe()["generation"], part.selection.generation
+        assert now != old
+        assert read(part, shuffle=False) == keys == read(c.subset(keys=keys), shuffle=False)
+        assert [key for batch in part.epoch(0, generation=now, shuffle=False, keys=True, progress=False) for key in batch.keys] == keys
+        assert c.subset(keys=keys, generation=old).selection == part.selection
+
+
+def test_a_gateway_that_stores_no_subset(tmp_path: Path) -> None:
+    a = lines(tmp_path / "a", "a", 200)
+    with harness.closing(g := harness.Gateway(f"a={a}", args=("--allow", "read"))), millrace.Client(g.url) as c:
+        keys = read(c, shuffle=False)[:5]
+        with pytest.raises(millrace.Denied, match="millrace subset DATASET --keys FILE"):
+            c.subset(keys=keys)
+        (tmp_path / "keys.txt").write_text("\n".join(keys))
+        made = json.loads(harness.run("subset", str(a), "--keys", str(tmp_path / "keys.txt"), "--json"))
+        assert read(c.subset(f"{made['subset']}:listed"), shuffle=False) == keys
 
 
 def test_bad_samples(two: tuple[millrace.Client, millrace.Client]) -> None:
@@ -344,6 +427,7 @@ def test_without_a_server(tmp_path: Path, runtime: Path) -> None:
             assert got == want
             assert {v[:1] for v in want} == {b"a", b"b"}
             travelled = pickle.loads(pickle.dumps(mixed))
+            assert sorted(read(a.subset(keys=["a07", "a03"]))) == ["a03", "a07"]
             with pytest.raises(millrace.TransformError) as failed:
                 mixed.epoch(0, batch_size=8, transform=lambda _: 1 / 0, progress=False).batch(0)
             assert failed.value.source in map(str, places)
@@ -376,8 +460,10 @@ def test_refusals(two: tuple[millrace.Client, millrace.Client]) -> None:
             a.split(wrong)
     call: Any
     for call in (
-        lambda: a.take(0), lambda: a.take(-1), lambda: a.subset([3, 3]), lambda: a.subset([4, 3]), lambda: a.subset(range(0, 9000, 2)),
-        lambda: a.subset(["a.jsonl/3"]),
+        lambda: a.take(0), lambda: a.take(-1), lambda: a.subset([3, 3]), lambda: a.subset([4, 3]), lambda: a.subset(["a.jsonl/3"]),
+        lambda: a.subset(), lambda: a.subset("train", keys=["x"]), lambda: a.subset(keys=[]), lambda: a.subset(keys="/nowhere"),
+        lambda: a.subset(keys=[3]),
+        lambda: a.take(5).subset(keys=["x"]), lambda: a.subset(range(3), generation="x"),
         lambda: a.quarantine("ab" * 32), lambda: a.exclude(read(a)), lambda: a.exclude("nosuch"), lambda: a.exclude([3]),
         lambda: a.split([0.8, 0.2]), lambda: a.split("train"), lambda: millrace.mix([a, b]), lambda: millrace.mix({"s3://train/a": 1}),
         lambda: millrace.mix({a: 0.0, b: 0}), lambda: millrace.mix({a: 1, b: 1}).exclude("x"),

@@ -17,6 +17,21 @@ PLANTS = [
         [("selection/layout.go", "shardVersion = 2 ", "shardVersion = 3 ")],
     ),
     (
+        "a listed subset has the samples that the list leaves out",
+        "./selection TestGoldenSubset",
+        [("selection/split.go", "put(1 - int(b[k/8]>>(k%8)&1))", "put(int(b[k/8] >> (k % 8) & 1))")],
+    ),
+    (
+        "a key that several shards have names one of their samples",
+        "./selection TestFindKeys_WrongKeys",
+        [("selection/listed.go", "f.ambiguous = append(f.ambiguous, string(key))", "f.found[string(key)] = sample")],
+    ),
+    (
+        "keys that no sample has are passed over",
+        "./selection TestFindKeys_WrongKeys",
+        [("selection/listed.go", "missing = append(missing, key)", "continue")],
+    ),
+    (
         "states of the release before are refused",
         "client/python/tests/torch/test_torch_state.py test_a_state_that_an_older_release_saved",
         [("client/python/millrace/_state.py", "_FORM = 2 ", "_FORM = 3 ")],
@@ -95,7 +110,7 @@ PLANTS = [
     (
         "a client that names bad samples reads another generation",
         "client/python/tests/test_select.py test_bad_samples_belong_to_a_generation",
-        [("client/python/millrace/_select.py", 'generation=",".join(read) if chosen.bad else "")', 'generation="")')],
+        [("client/python/millrace/_select.py", 'generation=",".join(read) if pinned else "")', 'generation="")')],
     ),
     (
         "a part of a dataset closes the client that it was made from",

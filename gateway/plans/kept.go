@@ -1,0 +1,84 @@
+package plans
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/millrace-data/millrace/gateway/address"
+	"github.com/millrace-data/millrace/selection"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// KeptSubset is a subset that is stored by the samples that it has.
+type KeptSubset struct {
+	Subset     string `json:"subset"` // as subset= names it
+	Dataset    string `json:"dataset"`
+	Generation string `json:"generation"`
+	Samples    uint64 `json:"samples"`
+	Repeated   int    `json:"repeated"` // keys that name a sample which another key names
+	New        bool   `json:"-"`        // else the bucket had it
+}
+
+// KeepKeys stores the samples that some keys name as a subset.
+func (p *Plans) KeepKeys(ctx context.Context, d *Dataset, keys []string) (KeptSubset, error) {
+	if n := d.Index.Samples(); n > selection.MostHashed {
+		return KeptSubset{}, address.Refuse(address.Invalid, "keys of more than %d samples are read by `millrace subset --keys FILE` only", selection.MostHashed)
+	}
+	leave, err := p.enterCutting(ctx)
+	if err != nil {
+		return KeptSubset{}, err
+	}
+	runs, repeated, err := selection.FindKeys(ctx, d.Index, keys)
+	leave()
+	if err != nil {
+		return KeptSubset{}, refuseKept("keys", err)
+	}
+	c, err := selection.NewCut(ctx, d.Index, d.Index.First(), nil, []selection.Step{{Places: runs}})
+	if err != nil {
+		return KeptSubset{}, err
+	}
+	kept, err := d.keep(ctx, "keys", c)
+	kept.Repeated = repeated
+	return kept, err
+}
+
+// KeepText stores a subset that is written as subset= has it, of any length.
+func (p *Plans) KeepText(ctx context.Context, d *Dataset, text string) (KeptSubset, error) {
+	s, reason := address.ParseLongSubset(text)
+	if reason != "" {
+		return KeptSubset{}, address.RefuseParameter("subset", "%s", reason)
+	}
+	params := shuffle.Params{Subset: s.Stored}
+	if err := d.nameSplit(ctx, &params); err != nil {
+		return KeptSubset{}, err
+	}
+	s.Stored = params.Subset
+	c, err := p.cut(ctx, d, s)
+	if err != nil {
+		return KeptSubset{}, err
+	}
+	return d.keep(ctx, "subset", c)
+}
+
+// KeepBytes is the memory to store a subset, besides what names it.
+func (d *Dataset) KeepBytes() int64 { return selection.CutBytes(d.Index.First(), -1) }
+
+func (d *Dataset) keep(ctx context.Context, what string, members subset) (KeptSubset, error) {
+	made, err := d.Selection.KeepSubset(ctx, d.Index, members)
+	if err != nil {
+		return KeptSubset{}, refuseKept(what, err)
+	}
+	return KeptSubset{
+		Subset: made.Digest + ":" + selection.Listed, Dataset: d.Name(), Generation: d.Index.Generation(), Samples: made.Counts[0], New: made.New,
+	}, nil
+}
+
+// refuseKept turns what the sender caused into a refusal.
+func refuseKept(what string, err error) error {
+	if !errors.Is(err, selection.ErrInvalid) {
+		return err
+	}
+	_, reason, _ := strings.Cut(err.Error(), selection.ErrInvalid.Error()+": ")
+	return address.RefuseParameter(what, "%s", reason)
+}

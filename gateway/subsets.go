@@ -1,0 +1,67 @@
+package gateway
+
+import (
+	"net/http"
+
+	"github.com/millrace-data/millrace/gateway/address"
+	"github.com/millrace-data/millrace/gateway/plans"
+)
+
+// Limits of a request that stores a subset.
+const (
+	maxSubset   = 64 << 20 // bytes
+	subsetTimes = 6        // what it takes in memory, to its bytes
+)
+
+// postSubset stores a subset by the keys of its samples, or one whose text is too long for an address. The same samples have the same
+// name, so a client may ask again, and ask any gateway.
+func (g *Gateway) postSubset(x *exchange) error {
+	d := x.dataset
+	if err := d.Address.Check(address.ParseQuery(x.r.URL.RawQuery, "generation")); err != nil {
+		return err
+	}
+	if err := d.RefuseMixture("a stored subset"); err != nil {
+		return err
+	}
+	if d.Selection == nil {
+		return address.Refuse(address.NotFound, "this gateway keeps no subsets of the dataset")
+	}
+	if err := g.refuseDraining(); err != nil {
+		return err
+	}
+	sent, release, err := g.body(x, maxSubset, subsetTimes)
+	if err != nil {
+		return err
+	}
+	defer release()
+	var wish struct {
+		Keys   []string `json:"keys"`
+		Subset string   `json:"subset"`
+	}
+	if err := decodeJSON(sent, &wish); err != nil {
+		return err
+	}
+	if (len(wish.Keys) > 0) == (wish.Subset != "") {
+		return invalid("the body must have either keys, a list that is not empty, or subset")
+	}
+	free, err := g.await(x, d.KeepBytes())
+	if err != nil {
+		return err
+	}
+	defer free()
+	var kept plans.KeptSubset
+	if wish.Subset != "" {
+		kept, err = g.plans.KeepText(x.r.Context(), d.Dataset, wish.Subset)
+	} else {
+		kept, err = g.plans.KeepKeys(x.r.Context(), d.Dataset, wish.Keys)
+	}
+	if err != nil {
+		return err
+	}
+	x.w.Header().Set("Cache-Control", "no-store")
+	status := http.StatusOK
+	if kept.New {
+		status = http.StatusCreated
+	}
+	return sendJSONStatus(x, status, kept)
+}

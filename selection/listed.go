@@ -1,0 +1,131 @@
+package selection
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// The subsets of a split that a list of samples makes.
+const (
+	Listed = "listed" // the samples of the list
+	Rest   = "rest"   // all others
+)
+
+// maxNamed bounds the keys that one error names.
+const maxNamed = 3
+
+// listedRule is the one rule of splits that lists make: the table says all of them.
+func listedRule() Rule { return Rule{Parts: []Part{{Name: Listed}, {Name: Rest}}} }
+
+// FindKeys returns the runs of samples that some keys name, in any order, and how many keys name a sample again. A key that
+// several shards have is followed by a tab and its shard: d is a Shards then. It reads the names of all samples once. A key that no sample or several shards
+// have is ErrInvalid, with how many there are.
+func FindKeys(ctx context.Context, d Dataset, keys []string) (runs []Places, repeated int, err error) {
+	f := finder{found: make(map[string]uint64, len(keys))}
+	for _, key := range keys {
+		if key == "" {
+			return nil, 0, invalid("a key is empty")
+		}
+		f.found[key] = noSample
+		if strings.Contains(key, "\t") {
+			f.shards, _ = d.(Shards)
+		}
+	}
+	for i := range len(d.First()) - 1 {
+		if err := d.Keys(ctx, i, f.visit); err != nil {
+			return nil, 0, fmt.Errorf("keys of chunk %d: %w", i, err)
+		}
+	}
+	if runs, err = f.runs(); err != nil {
+		return nil, 0, err
+	}
+	samples := 0
+	for _, r := range runs {
+		samples += int(r.Last - r.First + 1)
+	}
+	return runs, len(keys) - samples, nil
+}
+
+const noSample = ^uint64(0)
+
+// finder finds the samples of keys.
+type finder struct {
+	found     map[string]uint64 // by key, or by key, tab and shard
+	shards    Shards            // nil: no key has a shard
+	ambiguous []string
+}
+
+func (f *finder) visit(sample uint64, key []byte) {
+	n, ok := f.found[string(key)]
+	switch {
+	case ok && n != noSample:
+		f.ambiguous = append(f.ambiguous, string(key))
+	case ok:
+		f.found[string(key)] = sample
+	}
+	if f.shards == nil {
+		return
+	}
+	if full := string(key) + "\t" + f.shards.ShardKey(sample); f.found[full] == noSample {
+		f.found[full] = sample
+	}
+}
+
+func (f *finder) runs() ([]Places, error) {
+	var missing []string
+	numbers := make([]uint64, 0, len(f.found))
+	for key, n := range f.found {
+		if n == noSample {
+			missing = append(missing, key)
+		}
+		numbers = append(numbers, n)
+	}
+	if err := wrongKeys("no sample has", missing, len(f.found)); err != nil {
+		return nil, err
+	}
+	if err := wrongKeys("several shards have, so each needs a tab and its shard behind it,", f.ambiguous, len(f.found)); err != nil {
+		return nil, err
+	}
+	slices.Sort(numbers)
+	var runs []Places
+	for _, n := range numbers {
+		switch last := len(runs) - 1; {
+		case last >= 0 && n == runs[last].Last: // named with its shard and without
+		case last >= 0 && n == runs[last].Last+1:
+			runs[last].Last = n
+		default:
+			runs = append(runs, Places{n, n})
+		}
+	}
+	return runs, nil
+}
+
+// wrongKeys counts keys, and names the first ones.
+func wrongKeys(why string, keys []string, all int) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	slices.Sort(keys)
+	keys = slices.Compact(keys)
+	named := make([]string, 0, maxNamed)
+	for _, key := range keys[:min(len(keys), maxNamed)] {
+		named = append(named, fmt.Sprintf("%.200q", key))
+	}
+	more := ""
+	if len(keys) > maxNamed {
+		more = ", ..."
+	}
+	return invalid("%s %d of %d keys: %s%s", why, len(keys), all, strings.Join(named, ", "), more)
+}
+
+// KeepSubset stores a subset that was worked out, as the subset Listed of a split whose other one is Rest. It makes no split the
+// default one. A subset without samples is ErrInvalid.
+func (s *Store) KeepSubset(ctx context.Context, d Dataset, members Base) (Made, error) {
+	m, err := s.store(ctx, &splitWriter{data: d, rule: listedRule(), members: members})
+	if err != nil {
+		return Made{}, fmt.Errorf("store a subset: %w", err)
+	}
+	return m, nil
+}
