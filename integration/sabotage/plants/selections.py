@@ -150,7 +150,7 @@ PLANTS = [
     (
         "samples that are left out in two steps are the last ones",
         "client/python/tests/test_select.py test_samples_that_are_left_out",
-        [("client/python/millrace/_select.py", "steps, named = steps[:-1], (*steps[-1], *named)", "steps = steps[:-1]")],
+        [("client/python/millrace/_select.py", "steps, named = steps[:-1], (*before, *named)", "steps = steps[:-1]")],
     ),
     (
         "bad samples keep their numbers in another generation",
