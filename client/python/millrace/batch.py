@@ -94,9 +94,9 @@ class Batch(Sequence["Sample"]):
         self.nbytes: int = len(data)
         """How many bytes these are; it stays when the batch is closed."""
         self.layout = layout
+        """Where the samples lie in data; with `form="npy"` the type and shape of the array; None in the other forms."""
         self.like: Optional[Batch] = None
         """Samples of the same global batch, of which the value of an empty share is made. For this package's own modules."""
-        """Where the samples lie in data; with `form="npy"` the type and shape of the array; None in the other forms."""
         self.value: Any = None
         """What the reader's `batch_transform` or `collate` returned; without them a list of what `transform` returned for each sample."""
 

@@ -113,9 +113,9 @@ class Epoch:
         """How many batches a reader decodes ahead; None: as many as it reads ahead."""
         self.gather: Optional[Gather] = None
         """Makes a column of so many decoded values, as they come; None: a list."""
-        self.writable = False
         self.cut: Optional[Callable[[Any], Any]] = None
         """Makes the value of an empty share of the value of other samples; None: the steps are taken on no samples."""
+        self.writable = False
         """Whether functions may write into what they are given: batches then come as bytes, and not in memory that a gateway lends."""
         self._base = f"/v1/datasets/{quote(plan.dataset, safe='')}/epochs/{plan.epoch}"
         self._query = target_of("", plan.parameters)
@@ -209,7 +209,6 @@ class Epoch:
         p = self.plan
         want = Expected(self._path(f"batches/{number}") + self._query, p.epoch, number, p.parameters, p.dataset, p.batches)
         head, body, layout = self._read(want, task, announced, take)
-        return Batch(head, body, source, layout)
         b = Batch(head, body, source, layout)
         if self.cut is not None and not b.came:
             first = number * self.plan.batch_size
@@ -220,8 +219,8 @@ class Epoch:
         path, asked = self._path("samples"), self._asked(positions, OF_BATCHES)
         head, body, layout = self._read(self._expected(path, asked), task, None, new)
         source = replace(self._source(), manifest=partial(self._read_manifest, path, asked), positions=lambda _: positions)
+        return Batch(head, body, source, layout)
 
-    def _asked(self, positions: Sequence[int], without: Collection[str]) -> dict[str, str]:
     def _run(self, b: Batch) -> None:
         """Takes the steps of a batch, or those of the samples that it is made of."""
         if b.like is None or self.cut is None:
@@ -230,6 +229,7 @@ class Epoch:
         self.steps.run(b.like)
         b.value = self.cut(b.like.value)
 
+    def _asked(self, positions: Sequence[int], without: Collection[str]) -> dict[str, str]:
         return {k: v for k, v in self.plan.parameters.items() if k not in without} | {"at": ",".join(map(str, positions))}
 
     def _expected(self, path: str, asked: Mapping[str, str]) -> Expected:
