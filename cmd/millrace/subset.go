@@ -36,21 +36,22 @@ type subsetCount struct {
 func (a *app) subset() *cobra.Command {
 	cmd := a.Build(cli.Command{
 		Use: "subset DATASET", Short: "Cut a dataset into named subsets, such as train and val",
-		Long: `With --split, puts every sample into one of some named subsets, by a hash of its name: the parts are
-relative to each other. With patterns in place of parts, --split 'train=train-*,val=val-*', a
-sample goes with its shard: a pattern is as --match of 'millrace index' has it, and the first one
-that takes the shard counts. Data that is added later moves no sample from one subset to another,
-once the new generation is cut by the same rule. Nothing is copied: the bucket gets one small
-object beside the index. The same command again changes nothing.
+		Long: `With --split, puts every sample into one of some named subsets, by a hash of its name: the
+parts are relative to each other. With patterns in place of parts, such as
+--split 'train=train-*,val=val-*', a sample goes with its shard: a pattern is as --match of
+'millrace index' has it, and the first one that takes the shard counts. Data that is added later
+moves no sample from one subset to another, once the new generation is cut by the same rule.
+Nothing is copied: the bucket gets one small object beside the index. The same command again
+changes nothing.
 
 The first split of a generation is its default one: subset=train in a URL means it. Others are
 named by their digests, subset=DIGEST:train. Another salt makes another split, independent
 of the first.
 
-With --keys, stores the samples that a file names, as a published train list does: a URL names
-them subset=DIGEST:listed, and all other samples subset=DIGEST:rest. A line of the file is a key, or
-a key, a tab and a shard where several shards have the key. The order of the lines does not matter,
-and a key that is given twice counts once.`,
+With --keys, stores the samples that a file names, such as a published train list. A URL names
+them subset=DIGEST:listed, and all other samples subset=DIGEST:rest. A line of the file is a
+key, or a key, a tab and a shard where several shards have the key. The order of the lines does
+not matter, and a key that is given twice counts once.`,
 		Example: "  millrace subset s3://bucket/imagenet --split train=90,val=10\n  millrace subset ./shards --split a=1,b=1 --salt experiment-7 --json\n  millrace subset s3://bucket/pairs --split 'val=val-*,train=*'\n  millrace subset ./shards --keys train.txt",
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var s location.Stores
