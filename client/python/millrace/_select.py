@@ -1,4 +1,8 @@
-"""Parts of datasets and mixtures of them, as clients. A part is written into every address that its client asks for: nothing is stored."""
+"""Parts of datasets and mixtures of them, as clients.
+
+A part is written into every address that its client asks for. A list of samples, or a part that an address has no room for, is stored by the
+gateway, and addresses have its digest.
+"""
 
 from __future__ import annotations
 
