@@ -73,6 +73,12 @@ type Config struct {
 	// each batch: memory that is not let go stays held until the process ends, and later batches come as bytes.
 	SharedMemory bool
 
+	// FailRefused returns the error at once where every gateway refuses the connection, instead of retrying until Deadline.
+	FailRefused bool
+
+	// Retrying is called with the last fault before each wait between attempts. It must not block. nil: nothing is called.
+	Retrying func(err error)
+
 	Deadline       time.Duration // one batch, all attempts and waits included: 2 min
 	AttemptTimeout time.Duration // one attempt, its body included: 1 min
 	MaxBatchBytes  int64         // a larger body is refused unread; memory is taken as bytes arrive: 4 GiB

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/http"
+	"syscall"
 	"time"
 )
 
@@ -44,9 +46,15 @@ func retry[T any](ctx context.Context, c *Client, who reader, try func(context.C
 				return zero, t.final(err)
 			}
 		}
+		if c.cfg.FailRefused && t.gateways > 0 && t.refused == t.gateways {
+			return zero, err
+		}
 		if ctx.Err() == nil {
 			c.fleet.allFailed()
 			renew()
+		}
+		if c.cfg.Retrying != nil && ctx.Err() == nil {
+			c.cfg.Retrying(err)
 		}
 		if ctx.Err() != nil || !sleep(ctx, max(t.pause, backoff(round))) {
 			return zero, giveUp(ctx, err, &t)
@@ -63,6 +71,7 @@ type tally struct {
 	// Of the present round:
 	gateways int
 	asked    int
+	refused  int           // gateways where nothing listens
 	absent   int           // gateways that do not know what was asked for
 	pause    time.Duration // the shortest wait that any gateway asked for
 
@@ -70,7 +79,9 @@ type tally struct {
 }
 
 // begin begins a round of so many gateways.
-func (t *tally) begin(gateways int) { t.gateways, t.asked, t.absent, t.pause = gateways, 0, 0, 0 }
+func (t *tally) begin(gateways int) {
+	t.gateways, t.asked, t.refused, t.absent, t.pause = gateways, 0, 0, 0, 0
+}
 
 // note takes the answer of a gateway and says whether it is final. That one gateway does
 // not know a dataset, a generation or a token is not: in the middle of an update, or with a
@@ -100,12 +111,20 @@ func (t *tally) note(err error) (final bool) {
 	case errors.Is(err, ErrCRC), errors.Is(err, ErrProtocol):
 		t.wrong++
 		final = t.wrong >= max(wrongBodies, t.gateways)
-	} // else the connection: refused, reset, ended early, too slow
+	case refused(err):
+		t.refused++
+	} // else the connection: reset, ended early, too slow
 	if t.asked == 0 || wait < t.pause {
 		t.pause = wait
 	}
 	t.asked++
 	return final
+}
+
+// refused reports whether nothing listens at the address: a port refuses the connection, or a Unix socket does not exist.
+func refused(err error) bool {
+	var dial *net.OpError
+	return errors.As(err, &dial) && dial.Op == "dial" && (errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT))
 }
 
 // final is the answer where err was the last one and ends the asking.

@@ -26,7 +26,7 @@ batch that was begun in that time counts; if one of them fails the exit code is 
 			x.define(f)
 			f.Output(a.App)
 			return func(args []string) { x.check(f, args) }, func(ctx context.Context, args []string) error {
-				x.Gateway, x.Dataset, x.Options = args[0], x.plan.dataset, x.plan.opt
+				x.Gateway, x.Dataset, x.Options, x.Retrying = args[0], x.plan.dataset, x.plan.opt, a.retrying()
 				return a.runBench(ctx, x.Config)
 			}
 		},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/internal/cli"
+	"github.com/millrace-data/millrace/internal/load"
+	"github.com/millrace-data/millrace/internal/location"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -152,7 +155,13 @@ func (x *fetchFlags) config(gateways []string) client.Config {
 }
 
 func (a *app) runFetch(ctx context.Context, x *fetchFlags, args []string) (fetchReport, error) {
-	c, err := client.New(x.config(args))
+	cfg := x.config(args)
+	cfg.Retrying = a.retrying()
+	var answer *client.Error // such as "starting", which is worth --deadline
+	if err := load.Reach(ctx, cfg); err != nil && !errors.As(err, &answer) {
+		return fetchReport{}, fmt.Errorf("%s: %w", location.HideSecrets(strings.Join(args, ", ")), err)
+	}
+	c, err := client.New(cfg)
 	if err != nil {
 		return fetchReport{}, err
 	}

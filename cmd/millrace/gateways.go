@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
+	"time"
 
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/internal/cli"
@@ -27,10 +29,22 @@ func gatewaysOf(f *cli.Flags, cfg client.Config) {
 	}
 }
 
-// reached returns a client of a gateway that answers. A person who asks is told soon of one that does not.
-func reached(ctx context.Context, gateway, dataset string) (*client.Client, error) {
-	if err := load.Reach(ctx, gateway, nil); err != nil {
+// reached returns a client of a gateway that answers. It fails at once where nothing listens, and after load.ReachTime where nothing answers.
+func (a *app) reached(ctx context.Context, gateway, dataset string) (*client.Client, error) {
+	cfg := client.Config{Gateways: []string{gateway}, Dataset: dataset, Retrying: a.retrying()}
+	if err := load.Reach(ctx, cfg); err != nil {
 		return nil, fmt.Errorf("%s: %w", location.HideSecrets(gateway), err)
 	}
-	return client.New(client.Config{Gateways: []string{gateway}, Dataset: dataset})
+	return client.New(cfg)
+}
+
+// retrying returns a function that prints why a client waits, at most every 5 s.
+func (a *app) retrying() func(error) {
+	var next atomic.Int64
+	return func(err error) {
+		now := time.Now()
+		if due := next.Load(); now.UnixNano() >= due && next.CompareAndSwap(due, now.Add(5*time.Second).UnixNano()) {
+			a.Say("millrace: retrying: %v", err)
+		}
+	}
 }

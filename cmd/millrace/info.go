@@ -43,7 +43,7 @@ that comparison takes at most 2 s, and nothing is told where that is too short.`
 				}
 			}
 			return check, func(ctx context.Context, args []string) error {
-				d, err := describe(ctx, args[0], name, &s, l)
+				d, err := a.describe(ctx, args[0], name, &s, l)
 				if err != nil {
 					return err
 				}
@@ -53,9 +53,9 @@ that comparison takes at most 2 s, and nothing is told where that is too short.`
 	})
 }
 
-func describe(ctx context.Context, gateway, name string, s *location.Stores, l location.Location) (d inventory.Described, err error) {
+func (a *app) describe(ctx context.Context, gateway, name string, s *location.Stores, l location.Location) (d inventory.Described, err error) {
 	if l.Name == "" {
-		c, err := reached(ctx, gateway, name)
+		c, err := a.reached(ctx, gateway, name)
 		if err != nil {
 			return d, err
 		}
@@ -80,7 +80,7 @@ func (a *app) datasets() *cobra.Command {
 			f.Output(a.App)
 			check := func(args []string) { gateways(f, args) }
 			return check, func(ctx context.Context, args []string) error {
-				c, err := reached(ctx, args[0], "")
+				c, err := a.reached(ctx, args[0], "")
 				if err != nil {
 					return err
 				}

@@ -38,7 +38,7 @@ is read.`,
 				if offline != "" {
 					l = one(f, offline)
 				}
-				q.URL = args[0]
+				q.URL, q.Retrying = args[0], a.retrying()
 				if err := q.Check(offline != ""); err != nil {
 					f.Fault("%w", err)
 				}

@@ -138,7 +138,7 @@ a line states how many samples never stand in the last one, and what --tail drop
 
 // planRemote shows what the gateway says; the gateway's own JSON is the answer.
 func (a *app) planRemote(ctx context.Context, gateway string, p *planFlags, batch *uint64) error {
-	c, err := reached(ctx, gateway, p.dataset)
+	c, err := a.reached(ctx, gateway, p.dataset)
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ Give the plan parameters that the job will use, since they decide what comes fir
 }
 
 func (a *app) runWarm(ctx context.Context, gateway string, p *planFlags) (warmReport, error) {
-	c, err := reached(ctx, gateway, p.dataset)
+	c, err := a.reached(ctx, gateway, p.dataset)
 	if err != nil {
 		return warmReport{}, err
 	}

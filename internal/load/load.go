@@ -28,6 +28,7 @@ type Config struct {
 	Duration    time.Duration // in which readers begin batches
 	Patience    time.Duration // with batches that are under way at the end; 0: ReachTime
 	HTTP        *http.Client  // nil: the client's own
+	Retrying    func(error)   // as in client.Config
 }
 
 // Report is what a load measured.
@@ -66,9 +67,11 @@ type load struct {
 // not worth the patience of a training job.
 const ReachTime = 5 * time.Second
 
-// Reach returns an error where a gateway does not answer at all. h may be nil.
-func Reach(ctx context.Context, gateway string, h *http.Client) error {
-	c, err := client.New(client.Config{Gateways: []string{gateway}, Deadline: ReachTime, AttemptTimeout: ReachTime, HTTP: h})
+// Reach returns an error where the gateways of a client do not answer: at once if all refuse the connection, else after ReachTime.
+func Reach(ctx context.Context, cfg client.Config) error {
+	cfg.Deadline, cfg.AttemptTimeout, cfg.FailRefused = ReachTime, ReachTime, true
+	start := time.Now()
+	c, err := client.New(cfg)
 	if err != nil {
 		return err
 	}
@@ -83,7 +86,10 @@ func Reach(ctx context.Context, gateway string, h *http.Client) error {
 	if errors.As(err, &network) {
 		err = network.Err // the caller names the gateway
 	}
-	return fmt.Errorf("%w in %s: %w", ErrUnreachable, ReachTime, err)
+	if took := time.Since(start).Round(time.Second); took > 0 {
+		return fmt.Errorf("%w in %s: %w", ErrUnreachable, took, err)
+	}
+	return fmt.Errorf("%w: %w", ErrUnreachable, err)
 }
 
 // Run loads a gateway. A load without a single batch is an error; with some batches, Report.Failed tells of the others.
@@ -91,10 +97,11 @@ func Run(ctx context.Context, x Config) (Report, error) {
 	if x.Patience == 0 {
 		x.Patience = ReachTime
 	}
-	if err := Reach(ctx, x.Gateway, x.HTTP); err != nil {
+	cfg := client.Config{Gateways: []string{x.Gateway}, Dataset: x.Dataset, HTTP: x.HTTP, Retrying: x.Retrying}
+	if err := Reach(ctx, cfg); err != nil {
 		return Report{}, err
 	}
-	c, err := client.New(client.Config{Gateways: []string{x.Gateway}, Dataset: x.Dataset, HTTP: x.HTTP})
+	c, err := client.New(cfg)
 	if err != nil {
 		return Report{}, err
 	}

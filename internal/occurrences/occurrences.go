@@ -31,6 +31,8 @@ type Question struct {
 	URL        string // of a batch or an epoch, as Content-Location has it
 	Key, Shard string
 	Epochs     string // 3 or 0-9
+
+	Retrying func(error) // as in client.Config
 }
 
 // Answer is where the sample comes.
@@ -62,10 +64,11 @@ func (q Question) Answer(ctx context.Context, s *location.Stores, l location.Loc
 		return q.find(ctx, s, l)
 	}
 	gateway, _, _ := location.Served(q.URL, "")
-	if err := load.Reach(ctx, gateway, nil); err != nil {
+	cfg := client.Config{Gateways: []string{gateway}, Retrying: q.Retrying}
+	if err := load.Reach(ctx, cfg); err != nil {
 		return Answer{}, fmt.Errorf("%s: %w", location.HideSecrets(gateway), err)
 	}
-	c, err := client.New(client.Config{Gateways: []string{gateway}})
+	c, err := client.New(cfg)
 	if err != nil {
 		return Answer{}, err
 	}

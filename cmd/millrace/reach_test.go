@@ -1,0 +1,54 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// deadGateway returns an address that refuses connections.
+func deadGateway(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln.Close()
+	return "http://" + ln.Addr().String()
+}
+
+func TestCommands_FailOnTheFirstRefusedConnection(t *testing.T) {
+	gateway := deadGateway(t)
+	batch := gateway + "/v1/datasets/d/epochs/0/batches/0?generation=" + strings.Repeat("a", 64)
+	for _, args := range [][]string{
+		{"datasets", gateway}, {"info", gateway}, {"plan", gateway}, {"warm", gateway}, {"bench", gateway},
+		{"fetch", gateway, "--discard"}, {"fetch", gateway, gateway, "--discard"}, {"fetch", "unix:" + t.TempDir() + "/none", "--discard"},
+		{"occurrences", batch, "--key", "k", "--epochs", "0"},
+	} {
+		t.Run(args[0], func(t *testing.T) {
+			o := millrace(t, nil, args...)
+			if o.code != exitStore || strings.Contains(o.stderr, "retrying") || !strings.Contains(o.stderr, "no answer: ") {
+				t.Errorf("%q: got exit code %d, %q, want %d at once", args, o.code, o.stderr, exitStore)
+			}
+		})
+	}
+}
+
+func TestDatasets_PrintsThatItRetries(t *testing.T) {
+	var asked atomic.Bool
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if !asked.Swap(true) {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprint(w, `{"datasets":[{"name":"d"}]}`)
+	}))
+	defer srv.Close()
+	if o, want := ok(t, "datasets", srv.URL), "millrace: retrying: "; !strings.HasPrefix(o.stderr, want) {
+		t.Errorf("got %q, want %q", o.stderr, want)
+	}
+}
