@@ -145,11 +145,12 @@ if __name__ == "__main__":
 def test_recipe_runs_as_a_script_whose_workers_import_it(name: str, method: str, tmp_path: Path, runtime: Path) -> None:  # noqa: ARG001
     make, samples, _ = KINDS[name]
     make(tmp_path)
-    for command in re.findall(r"^\$ (millrace .*)$", RECIPES[name], re.M):
-        harness.run(*(word.replace("./", f"{tmp_path}/") for word in shlex.split(command)[1:]))
+    for line in re.findall(r"^\$ (millrace .*)$", RECIPES[name], re.M):
+        harness.run(*(word.replace("./", f"{tmp_path}/") for word in shlex.split(line)[1:]))
     script = tmp_path / "recipe.py"
     script.write_text(PREAMBLE.format(method=method) + "\n".join(re.findall(r"^```python\n(.*?)^```$", RECIPES[name], re.M | re.S)))
-    done = subprocess.run([sys.executable, script.name], cwd=tmp_path, capture_output=True, text=True, timeout=300, env=harness.without(), check=False)
+    command = [sys.executable, script.name]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, env=harness.without(), check=False)
     assert done.returncode == 0, done.stderr
     assert sum(map(int, done.stdout.split())) == samples
 

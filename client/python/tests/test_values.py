@@ -223,7 +223,8 @@ def test_decoders() -> None:
 
 
 def test_class_names() -> None:
-    described = {"name": "d", "fields": [raw("int64", "label", classes=["cat", "dog"]), raw("int64", "n"), {"name": "cls", "encoding": "decimal", "type": "int64", "classes": ["a", "b"]}]}
+    folders = {"name": "cls", "encoding": "decimal", "type": "int64", "classes": ["a", "b"]}
+    described = {"name": "d", "fields": [raw("int64", "label", classes=["cat", "dog"]), raw("int64", "n"), folders]}
     assert millrace.class_names(described, "label") == ["cat", "dog"]
     assert millrace.class_names(described) == ["a", "b"]
     for part in ("n", "nothing"):
