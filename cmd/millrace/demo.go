@@ -108,7 +108,7 @@ func (a *app) demoPack(ctx context.Context, source string, l location.Location) 
 
 // demoHints says where the demo is served. It is served whether or not anybody can read that.
 func (a *app) demoHints(base, name string) {
-	where := map[string]string{"url": base, "dataset": name, "batch": base + "/epoch/0/batch/17"}
+	where := map[string]string{"url": base, "dataset": name, "batch": base + "/epoch/0/batch/0"}
 	_ = a.Print(where, func(w io.Writer) { fmt.Fprint(w, demo.Hints(base)) })
 }
 

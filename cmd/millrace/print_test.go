@@ -58,6 +58,9 @@ func TestDemoSaysWhereItServes(t *testing.T) {
 		if form == "--json" && (where.Dataset != "demo" || !strings.HasPrefix(where.URL, "http://127.0.0.1:")) {
 			t.Errorf("got %+v, want the dataset demo and its address", where)
 		}
+		if text := stdout.String(); strings.Count(text, "/epoch/0/batch/") != strings.Count(text, "/epoch/0/batch/0") || strings.Count(text, "curl -") != strings.Count(text, "curl -fsS") {
+			t.Errorf("got %s, want batches of a dataset of one batch, and curl -fsS", text)
+		}
 	}
 }
 

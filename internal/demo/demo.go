@@ -119,13 +119,13 @@ func typed() string {
 const text = `
 Serving on %[1]s. In another terminal, try:
 
-    curl -s %[1]s/epoch/0/batch/17 | tar -t
-    curl -s %[1]s/epoch/0/batch/17 | sha256sum      # the same bytes, always and from any gateway
-    curl -s %[1]s/epoch/1/batch/17 | tar -t         # another epoch, another order
-    curl -sI %[1]s/epoch/0/batch/17                 # its headers
-    curl -s '%[1]s/epoch/0/batch/17?rank=1&world_size=4' | tar -t
-    curl -s %[1]s/v1/datasets/demo/epochs/0/batches/17/manifest
-    curl -s %[1]s/v1/datasets/demo
+    curl -fsS %[1]s/epoch/0/batch/0 | tar -t
+    curl -fsS %[1]s/epoch/0/batch/0 | sha256sum    # the same bytes, always and from any gateway
+    curl -fsS %[1]s/epoch/1/batch/0 | tar -t       # another epoch, another order
+    curl -fsSI %[1]s/epoch/0/batch/0               # its headers
+    curl -fsS '%[1]s/epoch/0/batch/0?rank=1&world_size=4' | tar -t
+    curl -fsS %[1]s/v1/datasets/demo/epochs/0/batches/0/manifest
+    curl -fsS %[1]s/v1/datasets/demo
     %[2]s fetch %[1]s --epoch 0 --discard
 
 Press Ctrl-C to end.
