@@ -11,7 +11,7 @@ const tarBlock = 512
 
 // place finds where each sample of a manifest lies in the body, by the sample's CRC-32C, so that a manifest of another batch cannot slip
 // in. Samples lie one after another: from the first byte on, or, in forms that begin with a table or a header, up to the last byte. In a
-// tar of samples that are not stored as tars, each comes after a header of its own, and is padded.
+// tar of samples that are not stored as tars, each comes after a header of its own, and is padded. The class of a folder may follow it.
 func (b *Batch) place(samples []Sample) ([]int64, error) {
 	starts := make([]int64, 0, len(samples))
 	at := b.begin(samples)
@@ -30,8 +30,23 @@ func (b *Batch) place(samples []Sample) ([]int64, error) {
 		}
 		starts = append(starts, at+head)
 		at += head + s.Length + padding
+		if head > 0 {
+			at += classMember(b.data[at:], s)
+		}
 	}
 	return starts, nil
+}
+
+// classMember returns how long the member of a tar is with which p begins, if it is the class of the sample; else 0.
+func classMember(p []byte, s Sample) int64 {
+	in := bytes.NewReader(p)
+	h, err := tar.NewReader(in).Next()
+	if err != nil || h.Name != s.Key+".cls" {
+		return 0
+	}
+	all := int64(len(p))
+	size := (min(h.Size, all) + tarBlock - 1) &^ (tarBlock - 1)
+	return min(all-int64(in.Len())+size, all)
 }
 
 // begin returns where the first sample begins: behind a table or a header, if all samples fit and the first of them is not at the first byte.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -59,8 +60,9 @@ func loose(count int) form {
 	for i := range count {
 		b := make([]byte, 500+i%1500)
 		_, _ = random.Read(b) // never fails
-		name := fmt.Sprintf("class-%02d/sample-%06d.jpg", i%7, i)
-		f.objects[name], f.content[name] = b, string(b)
+		key := fmt.Sprintf("class-%02d/sample-%06d", i%7, i)
+		f.objects[key+".jpg"], f.content[key+".jpg"] = b, string(b)
+		f.content[key+".cls"] = strconv.Itoa(i % 7)
 	}
 	return f
 }
