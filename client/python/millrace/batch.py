@@ -222,7 +222,7 @@ class Batch(Sequence["Sample"]):
         return self._asked().positions if known is None else known
 
     def sample(self, i: int) -> memoryview:
-        """The bytes of sample i, as it is stored."""
+        """The bytes of sample i, as it is stored. In class folders its class follows."""
         bounds, at = self.table.bounds, self._kept[i]
         return self.data[bounds[at] : bounds[at + 1]]
 
