@@ -15,10 +15,11 @@ import (
 
 // BuildOptions says how an index is made. The zero value of a field means its default.
 type BuildOptions struct {
-	ChunkSize    int64    // target length of a chunk, 8 MiB
-	Defaults     Defaults // plan parameters stored in the index; zero fields: slot, 128, 0, 256, short
-	Parallel     int      // shards scanned side by side
-	SingleWriter bool     // publish without conditional writes: the caller promises to be the only writer
+	ChunkSize    int64                                                 // target length of a chunk, 8 MiB
+	Defaults     Defaults                                              // plan parameters stored in the index; zero fields: slot, 128, 0, 256, short
+	Parallel     int                                                   // shards scanned side by side
+	Inherit      func(was Defaults, chunkSize int64) (Defaults, int64) // returns Defaults and ChunkSize, given those of the index that is there; nil: they hold as they are
+	SingleWriter bool                                                  // publish without conditional writes: the caller promises to be the only writer
 	Progress     func(Progress)
 	Inspect      func(*Index) // called with the index once it is published; it is closed afterwards
 	Upgrade      bool         // write an index of the present format version even where one of an older version says the same
@@ -354,6 +355,9 @@ func (b *builder) previous(ctx context.Context) error {
 	}
 	if err == nil {
 		b.pub.index = b.old
+		if inherit := b.opt.Inherit; inherit != nil {
+			b.opt.Defaults, b.opt.ChunkSize = inherit(b.old.meta.Defaults, b.old.meta.ChunkSize)
+		}
 		return nil
 	}
 	b.pub.old = pointer{} // whatever is there will be written anew

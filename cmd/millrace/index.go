@@ -32,6 +32,8 @@ type indexFlags struct {
 	indexURL    string
 	followLinks bool
 	part        string
+	inherited   []string // flags as in the earlier index
+	changed     []string // flags that differ from the earlier index
 }
 
 func (x *indexFlags) define(f *cli.Flags) {
@@ -46,7 +48,42 @@ func (x *indexFlags) define(f *cli.Flags) {
 	f.Text(&x.part, "part", "", "do part `I/N` of the work, 0/N to N-1/N, and publish nothing; rest: publish, and do here what parts have left undone")
 	f.Flag(&x.opt.Upgrade, "upgrade", "replace an index of an older format version that is still right: its generation changes, no data are read")
 	f.Flag(&x.opt.SingleWriter, "single-writer", "publish without conditional writes: you promise that nobody else writes")
+	x.opt.Inherit = func(was chunkindex.Defaults, chunkSize int64) (chunkindex.Defaults, int64) {
+		return x.inherit(f, was, chunkSize)
+	}
 	defineStores(&x.store, f)
+}
+
+// inherit returns the defaults of the earlier index, except those that the command line sets.
+func (x *indexFlags) inherit(f *cli.Flags, was chunkindex.Defaults, chunkSize int64) (chunkindex.Defaults, int64) {
+	x.inherited, x.changed = nil, nil
+	number := func(n uint64) string { return strconv.FormatUint(n, 10) }
+	for _, flag := range [][2]string{
+		{"batch-size", number(was.BatchSize)}, {"shuffle", was.Shuffle}, {"window", number(was.Window)}, {"seed", number(was.Seed)}, {"tail", was.Tail},
+		{"chunk-size", cli.FormatSize(chunkSize)},
+	} {
+		name, before := flag[0], flag[1]
+		value := f.Set.Lookup(name).Value
+		switch now := value.String(); {
+		case now == before:
+		case f.Given(name):
+			x.changed = append(x.changed, fmt.Sprintf("--%s %s instead of %s", name, now, before))
+		default:
+			_ = value.Set(before) // a value of an index is valid
+			x.inherited = append(x.inherited, fmt.Sprintf("--%s %s", name, before))
+		}
+	}
+	return x.opt.Defaults, x.opt.ChunkSize
+}
+
+// sayInherited prints what the index has of the earlier one, and what differs.
+func (x *indexFlags) sayInherited(a *app, l location.Location) {
+	if len(x.inherited) > 0 {
+		a.Say("millrace: %s: as in the earlier index: %s", l, strings.Join(x.inherited, " "))
+	}
+	if len(x.changed) > 0 {
+		a.Say("millrace: %s: other defaults than the earlier index, so the generation changes: %s", l, strings.Join(x.changed, ", "))
+	}
 }
 
 // defineFormat defines what says of shards what their bytes do not. pack has none of it: it makes its shards itself.
@@ -175,7 +212,8 @@ func formats() string {
 }
 
 const indexManual = `Reads the shards under DATASET once and publishes an index of them beside them.
-Nothing is copied. A second run with the same options reads only what has changed. One after
+Nothing is copied. A second run reads only what has changed, and keeps the earlier values of
+--batch-size, --shuffle, --window, --seed, --tail and --chunk-size unless it sets them. One after
 a kill reads what the first had not read, the shards that it was reading, and about 64 MiB, or
 1,000 shards, that it had read just before.
 
@@ -250,6 +288,7 @@ func (a *app) index() *cobra.Command {
 					if err != nil {
 						return indexing.AskForParts(join, l, err)
 					}
+					x.sayInherited(a, l)
 					named := struct {
 						Address string `json:"address"` // of the dataset, for other commands
 						chunkindex.BuildReport

@@ -73,6 +73,7 @@ cat, 1 for dog. The index keeps the names.`,
 					if err != nil {
 						return indexing.AskForParts(join, l, err)
 					}
+					x.sayInherited(a, l)
 					return a.Print(rep, func(w io.Writer) { rep.Print(w, l); x.printJoin(w, join) })
 				})
 			}
