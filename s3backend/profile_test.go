@@ -47,8 +47,9 @@ func (g *giver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer g.mu.Unlock()
 	_, key, _ := strings.Cut(r.Header.Get("Authorization"), "Credential=")
 	key, _, _ = strings.Cut(key, "/")
+	key = strings.TrimSpace(key + " " + r.Header.Get("X-Amz-Security-Token"))
 	if r.Method != http.MethodPost {
-		g.seen = append(g.seen, strings.TrimSpace(key+" "+r.Header.Get("X-Amz-Security-Token")))
+		g.seen = append(g.seen, key)
 		w.WriteHeader(http.StatusNotFound)
 		return
 	}
@@ -132,8 +133,8 @@ aws_secret_access_key = s
 	const arn = "arn:aws:iam::1:role/"
 	for name, want := range map[string]string{
 		"keys": "OFKEYS session", "in-config": "OFCONFIG", "in both": "OFBOTH", "process": "OFPROCESSx",
-		"role":                "OFKEYS " + arn + "reader,millrace,ours,1800; OFREADER session-reader",
-		"role-of-role":        "OFKEYS " + arn + "reader,millrace,ours,1800; OFREADER " + arn + "deep,millrace-of-a,,; OFDEEP session-deep",
+		"role":                "OFKEYS session " + arn + "reader,millrace,ours,1800; OFREADER session-reader",
+		"role-of-role":        "OFKEYS session " + arn + "reader,millrace,ours,1800; OFREADER session-reader " + arn + "deep,millrace-of-a,,; OFDEEP session-deep",
 		"role-of-itself":      "OFITSELF " + arn + "own,millrace,,; OFOWN session-own",
 		"role-of-environment": "FROMENV " + arn + "env,millrace,,; OFENV session-env",
 	} {

@@ -1,0 +1,260 @@
+package s3backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/millrace-data/millrace/internal/bubble"
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// distinct returns limits of which no two are equal, and one attempt.
+func distinct() limits {
+	lim := quick()
+	lim.header, lim.upload, lim.stall, lim.write, lim.attempts = 5*time.Second, 10*time.Second, 20*time.Second, time.Minute, 1
+	return lim
+}
+
+// TestRequests_EndWithTheLimitOfTheirKind asks a store that takes each request and never answers.
+func TestRequests_EndWithTheLimitOfTheirKind(t *testing.T) {
+	lim := distinct()
+	never := (&scripted{}).never
+	put := func(t *testing.T, size int64) func(*Backend) error {
+		t.Helper()
+		return func(b *Backend) error {
+			_, err := b.Put(t.Context(), testKey, strings.NewReader(string(sample(int(size)))), size, objstore.Condition{})
+			return err
+		}
+	}
+	for kind, want := range map[string]time.Duration{
+		"read": lim.header, "stat": lim.header, "list": lim.header, "delete": lim.write, "put": lim.write, "put of nothing": lim.write, "put in parts": lim.write,
+	} {
+		inBubble(t, lim, func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodHead && kind != "stat" { // which looks for the write that may have been made
+				w.WriteHeader(http.StatusNotFound)
+				return
+			}
+			_, _ = io.Copy(io.Discard, r.Body)
+			never(w, r)
+		}, func(t *testing.T, b *Backend) {
+			b.cfg.PartSize = minPart
+			ask := kinds(t)
+			ask["put of nothing"], ask["put in parts"] = put(t, 0), put(t, minPart+1)
+			start := time.Now()
+			err := ask[kind](b)
+			wantError(t, kind, err, objstore.ErrTimeout, "no progress")
+			if took := time.Since(start); took != want {
+				t.Errorf("%s: took %v, want %v", kind, took, want)
+			}
+		})
+	}
+}
+
+// TestPut_WaitsWhileTheBodyIsTaken: each piece of the body and then the answer have a limit of their own.
+func TestPut_WaitsWhileTheBodyIsTaken(t *testing.T) {
+	const piece, pieces = 64 << 10, 10
+	lim := distinct()
+	for _, c := range []struct {
+		name          string
+		size          int64
+		piece, answer time.Duration // pauses of the store
+		want          error
+	}{
+		{"slow and late", piece * pieces, lim.upload - time.Second, lim.write / 2, nil}, // the last piece is sent long before it is taken
+		{"empty and late", 0, 0, lim.write - time.Second, nil},
+		{"stalled body", piece * pieces, lim.upload + time.Second, 0, objstore.ErrTimeout},
+		{"no answer", piece * pieces, 0, lim.write + time.Second, objstore.ErrTimeout},
+		{"empty without an answer", 0, 0, lim.write + time.Second, objstore.ErrTimeout},
+	} {
+		inBubble(t, lim, func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodHead {
+				w.WriteHeader(http.StatusNotFound)
+				return
+			}
+			for more := c.size > 0; more; {
+				time.Sleep(c.piece)
+				_, err := io.CopyN(io.Discard, r.Body, piece)
+				more = err == nil
+			}
+			time.Sleep(c.answer)
+			w.Header().Set("ETag", `"`+testETag+`"`)
+		}, func(t *testing.T, b *Backend) {
+			o, err := b.Put(t.Context(), testKey, strings.NewReader(string(sample(int(c.size)))), c.size, objstore.Condition{})
+			if c.want == nil && (err != nil || o != objstore.Object{Key: testKey, Size: c.size, ETag: testETag}) {
+				t.Errorf("%s: got %+v, %v", c.name, o, err)
+			}
+			if c.want != nil {
+				wantError(t, c.name, err, c.want, "no progress")
+			}
+			time.Sleep(time.Hour) // the store comes to its end
+		})
+	}
+}
+
+// listing answers with pages of one key each, "a" to "d". fault may answer in its place.
+func listing(fault func(w http.ResponseWriter, r *http.Request, after string) bool) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		after := max(q.Get("start-after"), q.Get("continuation-token"))
+		if fault(w, r, after) {
+			return
+		}
+		page := listed{IsTruncated: after < "c"}
+		page.NextContinuationToken = "a"
+		if after != "" {
+			page.NextContinuationToken = string(after[0] + 1)
+		}
+		page.Contents = []listedObject{{Key: page.NextContinuationToken, Size: 1, ETag: `"e"`, LastModified: "2006-01-02T15:04:05Z"}}
+		writeList(w, &page)
+	}
+}
+
+// TestList_LimitsPagesNotVisitors: a visitor may take its time, a page may not, the first or a later one.
+func TestList_LimitsPagesNotVisitors(t *testing.T) {
+	lim := distinct()
+	visit := func(got *[]string) func(objstore.Object) error {
+		return func(o objstore.Object) error {
+			time.Sleep(time.Hour)
+			*got = append(*got, o.Key)
+			return nil
+		}
+	}
+	for hangs, want := range map[string][]string{"none": {"a", "b", "c", "d"}, "": nil, "b": {"a", "b"}} {
+		never := (&scripted{}).never
+		inBubble(t, lim, listing(func(w http.ResponseWriter, r *http.Request, after string) bool {
+			if after == hangs {
+				never(w, r)
+			}
+			return after == hangs
+		}), func(t *testing.T, b *Backend) {
+			var got []string
+			start := time.Now()
+			err := b.List(t.Context(), "", visit(&got))
+			took, waited := time.Since(start), time.Duration(0)
+			if hangs != "none" {
+				wantError(t, "hangs after "+hangs, err, objstore.ErrTimeout, "no progress")
+				waited = lim.header
+			} else if err != nil {
+				t.Errorf("slow visitor: %v", err)
+			}
+			if took != time.Duration(len(want))*time.Hour+waited || !slices.Equal(got, want) {
+				t.Errorf("hangs after %q: got %q after %v, want %q", hangs, got, took, want)
+			}
+		})
+	}
+}
+
+// TestList_CountsAttemptsFromTheLastKey: a list ends when too many attempts in a row bring no key, however many failed before.
+func TestList_CountsAttemptsFromTheLastKey(t *testing.T) {
+	lim := quick()
+	lim.attempts = 3
+	for fails, want := range map[int]error{lim.attempts - 1: nil, lim.attempts: objstore.ErrUnavailable} {
+		failed := map[string]int{}
+		inBubble(t, lim, listing(func(w http.ResponseWriter, _ *http.Request, after string) bool {
+			if failed[after] == fails {
+				return false
+			}
+			failed[after]++
+			say(w, http.StatusInternalServerError, "InternalError")
+			return true
+		}), func(t *testing.T, b *Backend) {
+			keys := ""
+			err := b.List(t.Context(), "", func(o objstore.Object) error { keys += o.Key; return nil })
+			if !errors.Is(err, want) || (keys == "abcd") != (want == nil) {
+				t.Errorf("%d failures a page: got %q, %v, want %v", fails, keys, err, want)
+			}
+		})
+	}
+}
+
+// TestPaced_EndsItsWaitWithTheTransfer: the bytes are delivered with the context's error, and an error of the body comes without a wait.
+func TestPaced_EndsItsWaitWithTheTransfer(t *testing.T) {
+	fault := errors.New("fault")
+	for _, c := range []struct {
+		name string
+		with error // comes with the bytes
+		ends bool
+		want error
+		took time.Duration
+	}{
+		{"bytes", nil, false, nil, time.Second},
+		{"last bytes", io.EOF, false, io.EOF, time.Second},
+		{"bytes, ended", nil, true, context.Canceled, time.Second / 2},
+		{"last bytes, ended", io.EOF, true, context.Canceled, time.Second / 2},
+		{"fault", fault, false, fault, 0},
+		{"fault, ended", fault, true, fault, 0},
+	} {
+		bubble.Test(t, func(t *testing.T) {
+			limit := rate.NewLimiter(10, 10)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if c.ends {
+				time.AfterFunc(time.Second/2, cancel)
+			}
+			limit.ReserveN(time.Now(), 10) // by another reader
+			r := paced{ctx, iotest.DataErrReader(io.MultiReader(strings.NewReader("ten bytes."), iotest.ErrReader(c.with))), limit}
+			if c.with == nil {
+				r.body = strings.NewReader("ten bytes and more")
+			}
+			start := time.Now()
+			n, err := r.Read(make([]byte, 100))
+			if took := time.Since(start); n != 10 || err != c.want || took != c.took { //nolint:errorlint // as it is
+				t.Errorf("%s: got %d bytes, %v after %v, want 10, %v after %v", c.name, n, err, took, c.want, c.took)
+			}
+			if left := limit.TokensAt(start); left != -10 {
+				t.Errorf("%s: got %v bytes of the limit left, want those read to be taken", c.name, left)
+			}
+		})
+	}
+}
+
+func TestNewPace(t *testing.T) {
+	for bandwidth, burst := range map[int64]int{1: leastBurst, 20 * leastBurst: leastBurst, 20*leastBurst + 20: leastBurst + 1, 20 * mostBurst: mostBurst, 1 << 40: mostBurst} {
+		if l := newPace(bandwidth); l.Burst() != burst || l.Limit() != rate.Limit(bandwidth) {
+			t.Errorf("%d bytes per second: got %v at once, %v per second, want %d", bandwidth, l.Burst(), l.Limit(), burst)
+		}
+	}
+	if l := newPace(0); l != nil {
+		t.Errorf("no limit: got %v", l)
+	}
+}
+
+// TestOpen_EndsAnswersItRefuses: the connection of an answer without a length, or with another one than before, is closed. That the server
+// would keep it open shows at the end of the test.
+func TestOpen_EndsAnswersItRefuses(t *testing.T) {
+	data := sample(30)
+	s := serve(t, func(c net.Conn, r request) bool {
+		switch r.n {
+		case 0:
+			head(c, "200 OK", etag(testETag), "Transfer-Encoding: chunked")
+			fmt.Fprint(c, "1\r\nx\r\n")
+		case 1:
+			head(c, "200 OK", etag(testETag), "Content-Length: 30")
+			c.Write(data[:10])
+			return false
+		default:
+			head(c, "206 Partial Content", etag(testETag), contentRange(10, 30, 31), "Content-Length: 21")
+		}
+		_, _ = io.Copy(io.Discard, c) // until the client gives the connection up
+		return false
+	})
+	r, err := backend(t, s, quick()).Open(context.WithoutCancel(t.Context()), ref, 0) // or the end of the test would end the answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if got, err := io.ReadAll(r); !errors.Is(err, objstore.ErrUnavailable) || len(got) != 10 {
+		t.Errorf("got %d bytes, %v, want 10 and %v", len(got), err, objstore.ErrUnavailable)
+	}
+}
