@@ -16,7 +16,7 @@ import (
 
 func (a *app) bench() *cobra.Command {
 	return a.Build(cli.Command{
-		Use: "bench GATEWAY", Short: "Load a gateway and print rates and latencies",
+		Use: "bench GATEWAY[/NAME]", Short: "Load a gateway and print rates and latencies",
 		Long: `Reads batches one after another over --connections for --duration, epoch after epoch, and
 checks each body. The latency of a batch is from the request to the last byte checked. Each
 batch that was begun in that time counts; if one of them fails the exit code is not 0.`,
@@ -45,6 +45,7 @@ func (x *benchFlags) define(f *cli.Flags) {
 }
 
 func (x *benchFlags) check(f *cli.Flags, args []string) {
+	served(f, args, &x.plan.dataset)
 	gateways(f, args)
 	x.plan.check(f)
 	if x.Connections == 0 {

@@ -46,6 +46,7 @@ func (x *fetchFlags) define(f *cli.Flags) {
 }
 
 func (x *fetchFlags) check(f *cli.Flags, args []string) {
+	served(f, args, &x.plan.dataset)
 	gatewaysOf(f, x.config(args))
 	x.plan.check(f)
 	if x.discard == (x.output != "") {
@@ -97,7 +98,7 @@ func proved(p client.Proof) string {
 
 func (a *app) fetch() *cobra.Command {
 	return a.Build(cli.Command{
-		Use: "fetch GATEWAY... --discard|--output DIR", Short: "Read an epoch, check every byte, print the rate",
+		Use: "fetch GATEWAY[/NAME]... --discard|--output DIR", Short: "Read an epoch, check every byte, print the rate",
 		Long: `Reads the batches of an epoch from one or more gateways. Every body is compared with its
 length and CRC-32C; the manifests prove that no sample came twice and, if the whole epoch
 was read, that every sample came. With --output each batch becomes a file. Running the same

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,21 @@ import (
 
 // gateways checks the arguments that name gateways, and the token that the gateways are to get.
 func gateways(f *cli.Flags, args []string) { gatewaysOf(f, client.Config{Gateways: args}) }
+
+// served checks gateways, each as GATEWAY or GATEWAY/NAME. It takes the dataset's name out of args and into dataset.
+func served(f *cli.Flags, args []string, dataset *string) {
+	given := *dataset
+	for i, arg := range args {
+		gateway, name, ok := location.Served(arg, given)
+		switch {
+		case !ok:
+			continue // gateways names the fault
+		case name != "" && *dataset != "" && name != *dataset:
+			f.Fault("%s: names dataset %s, and another gateway %s", location.HideSecrets(arg), cli.Printable(name), cli.Printable(*dataset))
+		}
+		args[i], *dataset = gateway, cmp.Or(name, *dataset)
+	}
+}
 
 // gatewaysOf does the same for a client with other settings too.
 func gatewaysOf(f *cli.Flags, cfg client.Config) {

@@ -40,7 +40,7 @@ func (p *planFlags) defineShare(f *cli.Flags) {
 }
 
 func (p *planFlags) defineEpoch(f *cli.Flags) {
-	f.Text(&p.dataset, "dataset", "", "`NAME` of the dataset (default the gateway's default one)")
+	f.Text(&p.dataset, "dataset", "", "`NAME` of the dataset (default the one in the address, or the gateway's default one)")
 	f.Count(&p.opt.Epoch, "epoch", 0, "number of the epoch, from 0")
 }
 
@@ -76,7 +76,7 @@ func (p *planFlags) check(f *cli.Flags) {
 
 func (a *app) plan() *cobra.Command {
 	return a.Build(cli.Command{
-		Use: "plan GATEWAY|DATASET", Short: "Explain a batch, or compare orders, without reading data",
+		Use: "plan GATEWAY[/NAME]|DATASET", Short: "Explain a batch, or compare orders, without reading data",
 		Long: `With a gateway's address, prints the plan of an epoch, and with --batch where each sample
 of that batch comes from; with --split locality also what share of the samples is read by
 a rank other than the one at home. With a dataset (s3://bucket/prefix, file:///dir or a directory)
@@ -104,6 +104,7 @@ a line states how many samples never stand in the last one, and what --tail drop
 			var s location.Stores
 			var l location.Location
 			var batch *uint64
+			var remote bool // a gateway answers
 			f.Optional(&batch, "batch", "number of a batch to explain")
 			p.defineEpoch(f)
 			p.defineRank(f)
@@ -114,7 +115,8 @@ a line states how many samples never stand in the last one, and what --tail drop
 			f.Output(a.App)
 			check := func(args []string) {
 				checkStores(&s, f)
-				if location.IsGateway(args[0]) {
+				if _, _, remote = location.Served(args[0], ""); remote {
+					served(f, args, &p.dataset)
 					gateways(f, args)
 					c.checkGateway(f, &p)
 					p.check(f)
@@ -127,7 +129,7 @@ a line states how many samples never stand in the last one, and what --tail drop
 				}
 			}
 			return check, func(ctx context.Context, args []string) error {
-				if location.IsGateway(args[0]) {
+				if remote {
 					return a.planRemote(ctx, args[0], &p, batch)
 				}
 				return a.compare(ctx, &s, l, &p, &c)

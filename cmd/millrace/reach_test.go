@@ -38,6 +38,22 @@ func TestCommands_FailOnTheFirstRefusedConnection(t *testing.T) {
 	}
 }
 
+func TestCommands_TakeTheDatasetFromTheAddress(t *testing.T) {
+	url := gatewayFor(t, shards(t))
+	for _, args := range [][]string{
+		{"info"}, {"plan"}, {"plan", "--batch", "0"}, {"warm"}, {"bench", "--duration", "1ms"}, {"fetch", "--discard"}, {"fetch", url, "--discard"},
+	} {
+		ok(t, append(args, url+"/files")...)
+		if o := millrace(t, nil, append(args, url+"/other")...); o.code != exitNotFound || !strings.Contains(o.stderr, "other") {
+			t.Errorf("%q of a dataset that is not served: got exit code %d, %q, want %d", args, o.code, o.stderr, exitNotFound)
+		}
+	}
+	o := millrace(t, nil, "fetch", url+"/files", url+"/other", "--discard")
+	if want := "names dataset other, and another gateway files"; o.code != exitUsage || !strings.Contains(o.stderr, want) {
+		t.Errorf("got exit code %d, %q, want %d, %q", o.code, o.stderr, exitUsage, want)
+	}
+}
+
 func TestDatasets_PrintsThatItRetries(t *testing.T) {
 	var asked atomic.Bool
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

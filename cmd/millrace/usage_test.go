@@ -141,19 +141,12 @@ func TestAGatewayIsItsHostAndPort(t *testing.T) {
 	}
 }
 
-func TestAPersonIsToldSoonOfAGatewayThatIsNotThere(t *testing.T) {
-	t.Parallel()
-	o := millrace(t, nil, "plan", "127.0.0.1:1")
-	if want := "millrace: 127.0.0.1:1: no answer in 5s: connect: connection refused\n"; o.code != exitStore || o.stderr != want {
-		t.Errorf("got exit code %d and %s, want 5 and %s", o.code, o.stderr, want)
-	}
-}
-
-// TestAnUnreachableGatewayIsNamedOnce: the person who reads the line wants the address and the cause, each once.
+// TestAnUnreachableGatewayIsNamedOnce: the error has the address and the cause, each once.
 func TestAnUnreachableGatewayIsNamedOnce(t *testing.T) {
-	o := millrace(t, nil, "fetch", "127.0.0.1:1", "--discard", "--deadline", "1s")
-	if o.code != exitStore || strings.Count(o.stderr, "127.0.0.1:1:") > 2 || strings.Contains(o.stderr, "Get ") || strings.Contains(o.stderr, "of the batch") ||
-		!strings.Contains(o.stderr, "no answer before the deadline") || !strings.Contains(o.stderr, "http://127.0.0.1:1: dial tcp") || !strings.Contains(o.stderr, "connection refused") {
-		t.Errorf("got exit code %d and %s, want 5, the gateway and the cause", o.code, o.stderr)
+	for _, command := range [][]string{{"plan"}, {"fetch", "--discard"}} {
+		o := millrace(t, nil, append(command, "127.0.0.1:1")...)
+		if want := "millrace: http://127.0.0.1:1: no answer: connect: connection refused\n"; o.code != exitStore || o.stderr != want {
+			t.Errorf("%s: got exit code %d and %s, want 5 and %s", command[0], o.code, o.stderr, want)
+		}
 	}
 }

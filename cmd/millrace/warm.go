@@ -21,7 +21,7 @@ type warmReport struct {
 
 func (a *app) warm() *cobra.Command {
 	return a.Build(cli.Command{
-		Use: "warm GATEWAY", Short: "Fill memory and disk of a gateway for an epoch",
+		Use: "warm GATEWAY[/NAME]", Short: "Fill memory and disk of a gateway for an epoch",
 		Long: `Has a gateway bring what an epoch needs before a job asks for it, in the order in which
 the job will: into memory as far as it looks ahead, then to its disk tier (--disk-cache
 of millrace serve). It ends when the whole epoch is warm, or when neither has room for
@@ -36,7 +36,7 @@ Give the plan parameters that the job will use, since they decide what comes fir
 			p.defineEpoch(f)
 			p.defineOrder(f)
 			f.Output(a.App)
-			check := func(args []string) { gateways(f, args) }
+			check := func(args []string) { served(f, args, &p.dataset); gateways(f, args) }
 			return check, func(ctx context.Context, args []string) error {
 				rep, err := a.runWarm(ctx, args[0], &p)
 				if err != nil {

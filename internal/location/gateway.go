@@ -47,7 +47,7 @@ func Served(arg, given string) (gateway, name string, ok bool) {
 		return "", "", false
 	}
 	if given != "" {
-		return gateway + "/" + path, given, true
+		return strings.TrimSuffix(gateway+"/"+path, "/"), given, true
 	}
 	name, err := url.PathUnescape(strings.TrimPrefix(strings.Trim(path, "/"), "v1/datasets/"))
 	if err != nil {
