@@ -135,7 +135,7 @@ func TestListsSayWhatLiesBesideADataset(t *testing.T) {
 		if r.Epoch != 4 || r.Batches != 1 || r.Reports != 1 || !r.Frozen || r.Current != current || r.Bytes == 0 || r.Plan != s.Plan || s.Positions != 8 || s.Samples != 50 || s.Epoch != 4 {
 			t.Errorf("got %+v and %+v, want epoch 4 with one batch of 8 positions", r, s)
 		}
-		ok(t, "index", dir, "--chunk-size", "64KiB")
+		ok(t, "index", dir, "--seed", "1")
 	}
 	text := ok(t, "subset", "list", dir).stdout + ok(t, "quarantine", "list", dir).stdout + ok(t, "reports", "list", dir).stdout
 	for _, part := range []string{first.Digest + " (default)", "a=1,b=2", bad.Digest, "plan 1: batch_size=8&"} {

@@ -459,7 +459,7 @@ func TestVerifyOfACopy(t *testing.T) {
 	if o := millrace(t, nil, "quarantine", other, "--from-verify"); o.code != exitFailure || !strings.Contains(o.stderr, "run 'millrace index file://"+other+"'") {
 		t.Errorf("quarantine: got exit code %d, want %d and the cure\n%s%s", o.code, exitFailure, o.stdout, o.stderr)
 	}
-	generation := func(dir string) string { return strings.Fields(ok(t, "index", dir).stdout)[3] }
+	generation := func(dir string) string { return strings.Fields(ok(t, "index", dir, "--chunk-size", "8MiB").stdout)[3] }
 	if was, is := generation(dir), generation(other); was != is || len(was) != 64 {
 		t.Errorf("got generation %s of the copy, want %s", is, was)
 	}

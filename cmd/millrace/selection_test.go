@@ -180,7 +180,7 @@ func TestSubsetIsCutOnce(t *testing.T) {
 func TestGCShowsBeforeItRemoves(t *testing.T) {
 	dir := shards(t)
 	ok(t, "subset", dir, "--split", "a=1,b=1")
-	ok(t, "index", dir, "--chunk-size", "64KiB")
+	ok(t, "index", dir, "--seed", "1")
 	ok(t, "subset", dir, "--split", "a=1,b=1")
 	err := filepath.WalkDir(filepath.Join(dir, ".millrace"), func(path string, _ os.DirEntry, err error) error {
 		return errors.Join(err, os.Chtimes(path, time.Time{}, time.Now().Add(-time.Hour)))
