@@ -38,6 +38,20 @@ func TestCommands_FailOnTheFirstRefusedConnection(t *testing.T) {
 	}
 }
 
+func TestToken_PrintsOnlyTheTokenOnStdout(t *testing.T) {
+	o := ok(t, "token", "trainer")
+	if token := strings.TrimSuffix(o.stdout, "\n"); len(token) != 46 || !strings.HasPrefix(token, "mr_") || !strings.Contains(o.stderr, "- {name: trainer, sha256: ") || strings.Contains(o.stderr, token) {
+		t.Errorf("got %q on stdout, %q on stderr", o.stdout, o.stderr)
+	}
+}
+
+func TestPlan_NamesTheCureForABatchOfADataset(t *testing.T) {
+	o := millrace(t, nil, "plan", "./photos", "--batch", "3", "--epoch", "1")
+	if want := "run 'millrace serve ./photos', then 'millrace plan http://127.0.0.1:8080 --batch 3'"; o.code != exitUsage || !strings.Contains(o.stderr, want) {
+		t.Errorf("got exit code %d, %q, want %d, %q", o.code, o.stderr, exitUsage, want)
+	}
+}
+
 func TestCommands_TakeTheDatasetFromTheAddress(t *testing.T) {
 	url := gatewayFor(t, shards(t))
 	for _, args := range [][]string{

@@ -14,11 +14,12 @@ import (
 func (a *app) token() *cobra.Command {
 	return a.Build(cli.Command{
 		Use: "token NAME", Short: "Make a token for callers of a gateway",
-		Long: `Prints a new token and the line for the access file, which holds its digest alone. The
-token is shown once: nobody can get it back from the file.
+		Long: `Prints a new token on stdout, and on stderr the line for the access file, which holds only
+the token's digest. The token is shown once: the file does not reveal it.
 
 Callers have it in MILLRACE_TOKEN, or in a file that MILLRACE_TOKEN_FILE names.`,
 		Example: `  millrace token trainer
+  export MILLRACE_TOKEN=$(millrace token trainer)
   millrace token trainer --json`,
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			f.Output(a.App)
@@ -30,9 +31,10 @@ Callers have it in MILLRACE_TOKEN, or in a file that MILLRACE_TOKEN_FILE names.`
 			return check, func(_ context.Context, args []string) error {
 				text, digest := auth.NewToken()
 				line := fmt.Sprintf("- {name: %s, sha256: %s}", args[0], digest)
-				return a.Print(map[string]string{"name": args[0], "token": text, "sha256": digest}, func(w io.Writer) {
-					fmt.Fprintf(w, "%s\n\nUnder tokens: in the access file:\n  %s\n", text, line)
-				})
+				if !a.JSON {
+					a.Say("Under tokens: in the access file:\n  %s", line)
+				}
+				return a.Print(map[string]string{"name": args[0], "token": text, "sha256": digest}, func(w io.Writer) { fmt.Fprintln(w, text) })
 			}
 		},
 	})
