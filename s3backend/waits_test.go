@@ -258,3 +258,26 @@ func TestOpen_EndsAnswersItRefuses(t *testing.T) {
 		t.Errorf("got %d bytes, %v, want 10 and %v", len(got), err, objstore.ErrUnavailable)
 	}
 }
+
+// TestOpen_WaitsForSlowReaders before the first byte, between two, and after the last one.
+func TestOpen_WaitsForSlowReaders(t *testing.T) {
+	s := &scripted{data: sample(1 << 20)}
+	lim := distinct()
+	inBubble(t, lim, s.ServeHTTP, func(t *testing.T, b *Backend) {
+		r, err := b.Open(t.Context(), ref, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []byte
+		for part := make([]byte, 1<<18); err == nil; {
+			time.Sleep(time.Hour)
+			var n int
+			n, err = io.ReadFull(r, part)
+			got = append(got, part[:n]...)
+		}
+		if err != io.EOF || string(got) != string(s.data) || b.Stats().Requests != 1 { //nolint:errorlint // as it is
+			t.Errorf("got %d bytes, %v in %d requests, want all in one", len(got), err, b.Stats().Requests)
+		}
+		r.Close()
+	})
+}
