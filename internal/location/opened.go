@@ -144,10 +144,14 @@ func Explain(ctx context.Context, op string, l Location, st objstore.Store, err 
 	if listed := st.List(ctx, l.Prefix, func(objstore.Object) error { return enough }); errors.Is(listed, objstore.ErrNotFound) {
 		return fmt.Errorf("%s %s: %w", op, l, listed)
 	}
-	if none, ok := errors.AsType[*chunkindex.NoIndexError](err); ok && len(none.Has) > 0 {
+	none, ok := errors.AsType[*chunkindex.NoIndexError](err)
+	switch {
+	case ok && len(none.Has) > 0:
 		return fmt.Errorf("%s %s: %w", op, l, none)
+	case ok:
+		err = none
 	}
-	return fmt.Errorf("%s %s: %w (run 'millrace index' on it first?)", op, l, err)
+	return fmt.Errorf("%s %s: %w: run 'millrace index %s'", op, l, err, l.Address())
 }
 
 // Selections is where the subsets and quarantines of a dataset lie.
