@@ -1,6 +1,7 @@
 package client
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -22,8 +23,8 @@ func receive(c *net.UnixConn, p []byte) (got int, descriptors []int, err error) 
 	var control [controlLen]byte
 	got, length, flags, _, err := c.ReadMsgUnix(p, control[:])
 	if err != nil || length == 0 {
-		if err == nil && got == 0 && len(p) > 0 {
-			err = io.EOF
+		if errors.Is(err, io.EOF) {
+			err = io.EOF // which net wraps, and net/http compares
 		}
 		return max(got, 0), nil, err // -1 with an error
 	}
