@@ -281,3 +281,39 @@ func TestOpen_WaitsForSlowReaders(t *testing.T) {
 		r.Close()
 	})
 }
+
+// TestOpen_EndsWithItsCaller in the middle of a body: that is no fault of the store, and nothing more is asked for.
+func TestOpen_EndsWithItsCaller(t *testing.T) {
+	s := &scripted{data: sample(30)}
+	inBubble(t, distinct(), s.ServeHTTP, func(t *testing.T, b *Backend) {
+		s.next(s.trickle(10, func(sent int) time.Duration { return time.Duration(sent) * time.Second }))
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		r, err := b.Open(ctx, ref, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		got, err := io.ReadAll(r)
+		if st := b.Stats(); len(got) != 10 || !errors.Is(err, context.Canceled) || st.Requests != 1 || len(st.Errors) != 0 {
+			t.Errorf("got %d bytes, %v, counted %+v, want 10, %v and no error of the store", len(got), err, st, context.Canceled)
+		}
+	})
+}
+
+// TestOpen_LetsTheConnectionGoAtTheEnd, before Close: here the body has no length, and its end does not come.
+func TestOpen_LetsTheConnectionGoAtTheEnd(t *testing.T) {
+	s := serve(t, func(c net.Conn, _ request) bool {
+		head(c, "206 Partial Content", etag(testETag), contentRange(1, 9, 10), "Transfer-Encoding: chunked")
+		fmt.Fprint(c, "9\r\nnine more\r\n")
+		_, _ = io.Copy(io.Discard, c) // until the client gives the connection up
+		return false
+	})
+	r, err := backend(t, s, quick()).Open(context.WithoutCancel(t.Context()), ref, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(r); string(got) != "nine more" || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
