@@ -327,3 +327,64 @@ type slow struct{}
 func (slow) Error() string   { return "i/o timeout" }
 func (slow) Timeout() bool   { return true }
 func (slow) Temporary() bool { return true }
+
+// TestSettle_TellsWhoEndedAnAttempt: the caller, the fault of its own body, our watch, or else the store.
+func TestSettle_TellsWhoEndedAnAttempt(t *testing.T) {
+	fault, watched := errors.New("fault"), &failure{kind: objstore.ErrTimeout, detail: "no progress"}
+	own := &failure{detail: "read the body: fault", own: true}
+	live := t.Context()
+	ended, cancel := context.WithCancel(live)
+	cancel()
+	timedOut, end := context.WithCancelCause(live)
+	end(watched)
+	for name, c := range map[string]struct {
+		caller, attempt context.Context
+		err             error
+		want            error  // itself
+		text            string // of another one
+	}{
+		"success":                         {live, live, nil, nil, ""},
+		"success though it was ended":     {ended, timedOut, nil, nil, ""},
+		"the caller left":                 {ended, timedOut, fault, fault, ""},
+		"our watch":                       {live, timedOut, fault, watched, ""},
+		"our watch, while the body fails": {live, timedOut, own, own, ""},
+		"the body":                        {live, live, own, own, ""},
+		"the store":                       {live, live, fault, nil, "unavailable: the transfer broke: fault"},
+		"ended by another":                {live, ended, fault, nil, "unavailable: the transfer broke: fault"},
+	} {
+		err := settle(c.caller, c.attempt, c.err)
+		if c.text == "" && err != c.want || c.text != "" && (err == nil || err.Error() != c.text) { //nolint:errorlint // as it is
+			t.Errorf("%s: got %v, want %v%s", name, err, c.want, c.text)
+		}
+	}
+}
+
+// TestAnother_PausesLongerWhenThrottled: ten times as long, and longer after each attempt without progress.
+func TestAnother_PausesLongerWhenThrottled(t *testing.T) {
+	lim := quick()
+	lim.base, lim.top, lim.attempts = time.Minute, time.Hour, 3
+	for _, c := range []struct {
+		kind      error
+		fruitless int
+		got       int64
+		most      time.Duration
+	}{
+		{objstore.ErrUnavailable, 0, 0, time.Minute}, {objstore.ErrUnavailable, 1, 0, 2 * time.Minute}, {objstore.ErrUnavailable, 1, lim.progress, time.Minute},
+		{objstore.ErrUnavailable, 1, lim.progress - 1, 2 * time.Minute}, {objstore.ErrThrottled, 0, 0, 10 * time.Minute}, {objstore.ErrThrottled, 1, 0, 20 * time.Minute},
+	} {
+		inBubble(t, lim, nameless, func(t *testing.T, b *Backend) {
+			longest := time.Duration(0)
+			for range 50 {
+				start, fruitless := time.Now(), c.fruitless
+				if err := b.another(t.Context(), &failure{kind: c.kind, retry: true}, &fruitless, c.got); err != nil {
+					t.Fatal(err)
+				}
+				longest = max(longest, time.Since(start))
+				time.Sleep(time.Second) // the budget has ten retries a second
+			}
+			if longest > c.most || longest <= c.most/2 {
+				t.Errorf("%v after %d in a row: got pauses of %v at most, want %v", c.kind, c.fruitless, longest, c.most)
+			}
+		})
+	}
+}
