@@ -471,8 +471,10 @@ func TestSource_UsesEndOnce(t *testing.T) {
 		d := newDataset(t, 1, same(4, 900), 4, 8<<10)
 		p := newPath(t, Config{Budget: bud(1 << 20)})
 		s := p.Open(d.index, d.store, "set/")
-		if !s.enter() || !s.enter() {
-			t.Fatal("got no use of an open dataset")
+		for range 2 {
+			if !s.enter() {
+				t.Fatal("got no use of an open dataset")
+			}
 		}
 		ctx, end := s.until(t.Context())
 		other, endOther := s.until(t.Context())
