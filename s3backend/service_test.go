@@ -200,7 +200,7 @@ func (s *service) complete(w http.ResponseWriter, r *http.Request, key, upload s
 		s.mu.Lock()
 		delete(s.parts, upload)
 		s.mu.Unlock()
-		fmt.Fprintf(w, `<CompleteMultipartUploadResult><ETag>"%s"</ETag></CompleteMultipartUploadResult>`, o.ETag)
+		fmt.Fprintf(w, `<CompleteMultipartUploadResult><Bucket>train</Bucket><ETag>"%s"</ETag></CompleteMultipartUploadResult>`, o.ETag)
 	}
 }
 
