@@ -354,3 +354,22 @@ func TestSharedMemoryIsLetGo(t *testing.T) {
 		t.Errorf("got %q let go, want %q", said, want)
 	}
 }
+
+// TestSharedMemoryIsNoMoreThanTheLimit: a table and its samples count together.
+func TestSharedMemoryIsNoMoreThanTheLimit(t *testing.T) {
+	before := liarsLeft(t)
+	_, address := startLiar(t, nil)
+	whole := int64(honest().length + len(honest().samples))
+	for most, want := range map[int64]error{whole: nil, whole - 1: &client.Error{Code: client.CodeBatchTooLarge}} {
+		c := newClient(t, client.Config{Gateways: []string{address}, SharedMemory: true, MaxBatchBytes: most})
+		b, err := c.Batch(t.Context(), client.Options{Format: "framed"}, 0)
+		if !errors.Is(err, want) || want != nil && !strings.Contains(fmt.Sprint(err), fmt.Sprintf("a batch of %d bytes, more than the client's limit of %d", whole, most)) {
+			t.Errorf("%d bytes of %d at most: got %v, want %v", whole, most, err, want)
+		}
+		if err == nil {
+			b.Close()
+		}
+		c.CloseIdle()
+	}
+	await(t, "all is closed and unmapped", func() bool { return liarsLeft(t) == before })
+}
