@@ -292,7 +292,9 @@ func TestBatch_IsAtMostMaxBatchBytes(t *testing.T) {
 			if body == "" {
 				want = nil
 			}
-			client, _ := answering(t, Config{MaxBatchBytes: most}, func(*http.Request) (int, http.Header, io.Reader) { return 200, batchHeader(body), strings.NewReader(body) })
+			client, _ := answering(t, Config{MaxBatchBytes: most}, func(*http.Request) (int, http.Header, io.Reader) {
+				return 200, batchHeader(body), strings.NewReader(body)
+			})
 			b, err := client.Batch(t.Context(), Options{}, 0)
 			if !errors.Is(err, want) || want == nil && (err != nil || string(b.Bytes()) != body) {
 				t.Errorf("%q of %d bytes at most: got %v, want %v", body, most, err, want)

@@ -3,10 +3,14 @@ package client
 import (
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"net"
+	"net/http"
+	"net/url"
 	"os"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -285,5 +289,55 @@ func TestParseShared_RefusesWhatIsNotWhole(t *testing.T) {
 		case want != nil && (err != nil || fmt.Sprint(got) != fmt.Sprint(*want)):
 			t.Errorf("%s: got %+v, %v, want %+v", text, got, err, *want)
 		}
+	}
+}
+
+// TestTakeShared_ClosesTheConnectionOfALie, since nothing that it says is to be believed, and maps nothing of it.
+func TestTakeShared_ClosesTheConnectionOfALie(t *testing.T) {
+	table := append([]byte("MLRF\x01\x00\x00\x00"), make([]byte, 32)...)
+	table[28] = framedHead // a table of no samples
+	crc := fmt.Sprintf("%08x", crc32.Checksum(table, castagnoli()))
+	for name, c := range map[string]struct {
+		header map[string]string
+		table  string
+		most   int64
+		want   error
+	}{
+		"the truth":     {nil, string(table), framedHead, nil},
+		"wrong head":    {map[string]string{"Millrace-Epoch": "1"}, string(table), framedHead, ErrProtocol},
+		"no memory":     {map[string]string{"Millrace-Shared": "lease=1"}, string(table), framedHead, ErrProtocol},
+		"no table":      {map[string]string{"Content-Length": "39"}, string(table), framedHead, ErrProtocol},
+		"not announced": {map[string]string{"Millrace-Shared": "lease=1, segment=1, size=4096, length=0"}, string(table), framedHead, ErrProtocol},
+		"too large":     {nil, string(table), framedHead - 1, &Error{Code: CodeBatchTooLarge}},
+		"short":         {nil, string(table[1:]), framedHead, ErrShort},
+		"not a table":   {nil, "X" + string(table[1:]), framedHead, ErrProtocol},
+		"wrong bytes":   {map[string]string{"Millrace-Crc32c": "1"}, string(table), framedHead, ErrCRC},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, _ := neighbours(t)
+			n.begin(true)
+			n.came = sealed(t, 4096)
+			resp := &http.Response{Header: batchHeader(""), Body: io.NopCloser(strings.NewReader(c.table)), ContentLength: framedHead}
+			resp.Header.Set("Millrace-Samples", "0")
+			resp.Header.Set("Millrace-Crc32c", crc)
+			resp.Header.Set("Millrace-Shared", "lease=1, segment=1, size=4096, length=0, descriptor")
+			for name, value := range c.header {
+				resp.Header.Set(name, value)
+			}
+			if resp.Header.Get("Content-Length") == "39" {
+				resp.ContentLength = 39
+			}
+			tr := &transfer{client: &Client{cfg: Config{MaxBatchBytes: c.most}}}
+			b, err := tr.takeShared(&gateway{base: &url.URL{Host: "a"}}, resp, n, new(atomic.Int64))
+			if !errors.Is(err, c.want) || (b == nil) != (c.want != nil) || n.ended != (c.want != nil) || n.came >= 0 || len(tr.data) > 0 && c.want == nil {
+				t.Errorf("got %+v, %v, closed: %t, descriptor %d, want %v", b, err, n.ended, n.came, c.want)
+			}
+			if want := map[bool]int{true: 1}[c.want == nil]; lentMappings(t) != want {
+				t.Errorf("got %d mappings, want %d", lentMappings(t), want)
+			}
+			if b != nil {
+				b.Close()
+			}
+		})
 	}
 }
