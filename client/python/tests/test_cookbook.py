@@ -132,6 +132,9 @@ def test_every_recipe_is_run() -> None:
 
 PREAMBLE = """
 import multiprocessing
+from millrace import _local
+
+_local.LINGER = "1s"
 
 def train(*columns):
     print(len(columns[0]))
