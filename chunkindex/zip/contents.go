@@ -91,7 +91,13 @@ func (c *checker) take(m *member, p []byte) (n int, err error) {
 		}
 		n = int(min(want-int64(len(c.header)), int64(len(p))))
 		c.header = append(c.header, p[:n]...)
-		if len(c.header) < codec.MemberHeader || int64(len(c.header)) < headerLength(c.header) {
+		if len(c.header) < codec.MemberHeader {
+			return n, nil
+		}
+		if err := m.fits(c.header); err != nil {
+			return 0, err
+		}
+		if int64(len(c.header)) < headerLength(c.header) {
 			return n, nil
 		}
 		if err := m.agrees(c.header); err != nil {
@@ -117,6 +123,18 @@ func (c *checker) ended(m *member, next int64) error {
 	return nil
 }
 
+// fits refuses a header, of which the first bytes are given, that is none, or that does not end before the next member: its end would be
+// awaited behind the members that follow, and none of them would be checked.
+func (m *member) fits(header []byte) error {
+	if string(header[:4]) != codec.MemberMagic {
+		return m.fail("no header is where the directory says")
+	}
+	if m.head+headerLength(header)+m.stored > m.next {
+		return m.fail("it reaches into the next member or the directory")
+	}
+	return nil
+}
+
 // agrees compares a member's own header with the directory.
 func (m *member) agrees(header []byte) error {
 	const (
@@ -128,10 +146,6 @@ func (m *member) agrees(header []byte) error {
 	says := func(short uint32, long int64) bool { return short == 1<<32-1 || int64(short) == long }
 	flags := binary.LittleEndian.Uint16(header[6:])
 	switch {
-	case string(header[:4]) != codec.MemberMagic:
-		return m.fail("no header is where the directory says")
-	case m.head+int64(len(header))+m.stored > m.next:
-		return m.fail("it reaches into the next member or the directory")
 	case m.kind != dataMember:
 		return nil
 	case string(name) != m.name || binary.LittleEndian.Uint16(header[8:]) != m.method || (flags^m.flags)&(described|encrypted) != 0:

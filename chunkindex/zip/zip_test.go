@@ -297,6 +297,7 @@ func TestRefusals(t *testing.T) {
 	deflated := write(t, false, entry{"1.jpg", strings.Repeat("one", 100), archive.Deflate})
 	directory := bytes.Index(good, []byte("PK\x01\x02"))
 	second := bytes.LastIndex(good, []byte("PK\x03\x04"))
+	hidden := write(t, true, entry{"1.jpg", "one", 0}, entry{".x", "more", 0}, entry{"2.jpg", "two", 0})
 	end := len(good) - 22
 	// with returns an archive with other bytes at an offset.
 	with := func(b []byte, at int, bytes ...byte) []byte {
@@ -327,6 +328,7 @@ func TestRefusals(t *testing.T) {
 		"another content":                {with(good, second+35, 'x'), "its checksum is wrong"},
 		"overlap":                        {with(good, directory+20, 9, 0, 0, 0, 9), "reaches into the next member"},
 		"two at one place":               {with(good, len(good)-22-9, 0), "reaches into the next member"},
+		"a hidden header without end":    {with(hidden, second+28, 0xff, 0xff), `".x" at offset 38: it reaches into the next member`},
 		"another deflated content":       {with(deflated, 36, 0xff), "its content does not decode"},
 		"a bomb that lies":               {lying(deflated, 299), "more bytes than the directory says"},
 		"fewer bytes than it says":       {lying(deflated, 301), "it has 300 bytes"},
