@@ -452,7 +452,7 @@ PLANTS = [
     (
         "members of a zip archive may overlap",
         "./chunkindex/zip TestRefusals",
-        [("chunkindex/zip/directory.go", "if m.stored > m.next-m.head-codec.MemberHeader-int64(len(m.name)) {", "if m.stored < 0 {"), ("chunkindex/zip/contents.go", "case m.head+int64(len(header))+m.stored > m.next:", "case m.next < 0:")],
+        [("chunkindex/zip/directory.go", "if m.stored > m.next-m.head-codec.MemberHeader-int64(len(m.name)) {", "if m.stored < 0 {"), ("chunkindex/zip/contents.go", "if m.head+headerLength(header)+m.stored > m.next {", "if m.next < 0 {")],
     ),
     (
         "members of a zip archive are samples each though they have one key",
