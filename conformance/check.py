@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks any Millrace gateway, and any client of it. Python 3.9, nothing else.
+"""Checks any Millrace gateway, and any client of it. Python 3.10, nothing else.
 
 examples:
   check.py gateway                                 a gateway of its own, over the kit's datasets

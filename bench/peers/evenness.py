@@ -22,7 +22,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "client" / "python"))
 import torch
 from read import chi_square
 
-from millrace import order
+from millrace import proof
 
 SAMPLES, SHARDS, CLASSES, BATCH, SEED = 16_384, 256, 32, 256, 1
 SHARD = SAMPLES // SHARDS
@@ -92,7 +92,7 @@ def tfrecord(_: str) -> Iterator[int]:
 
 
 def millrace(shuffle: str, window: int = 128) -> Iterator[int]:
-    drawn = order.shuffle(shuffle, [SHARD] * SHARDS, window=window, seed=SEED, epoch=0)
+    drawn = proof.shuffle(shuffle, [SHARD] * SHARDS, window=window, seed=SEED, epoch=0)
     return (drawn.at(t) for t in range(SAMPLES))
 
 

@@ -1,1 +1,1 @@
-"""The parts of conformance/check.py. Nothing here needs more than Python 3.9."""
+"""The parts of conformance/check.py. Nothing here needs more than Python 3.10."""

@@ -3,6 +3,7 @@
 https://arrow.apache.org/docs/format/Columnar.html and the schemas of its flatbuffers.
 """
 
+import itertools
 import struct
 from typing import NamedTuple, Optional
 
@@ -137,10 +138,10 @@ class Batch:
             offsets = struct.unpack_from(f"<{rows + 1}i", self.buffers.pop(0)) if rows else (0,)
             if kind == LIST:
                 inner = self.column(field.tables(5)[0])
-                values = [joined(inner[a:b]) for a, b in zip(offsets, offsets[1:])]
+                values = [joined(inner[a:b]) for a, b in itertools.pairwise(offsets)]
             else:
                 data = self.buffers.pop(0)
-                values = [data[a:b] for a, b in zip(offsets, offsets[1:])]
+                values = [data[a:b] for a, b in itertools.pairwise(offsets)]
         elif kind == FIXED_SIZE_LIST:
             size = field.table(3).number(0, "i")
             inner = self.column(field.tables(5)[0])

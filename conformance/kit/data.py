@@ -9,8 +9,8 @@ import json
 import os
 import struct
 import tarfile
-from collections.abc import Sequence
-from typing import Callable, NamedTuple, Optional
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Optional
 
 from . import rows, tables
 from .containers import RECORDIO, gzip_stored, recordio, xz_stored, zip_archive, zip_member, zstd_stored

@@ -1,5 +1,6 @@
 """An MDS shard, read by the letter of MosaicML Streaming's format."""
 
+import itertools
 import json
 import struct
 
@@ -13,7 +14,7 @@ def mds(body: bytes) -> list[dict[str, bytes]]:
     if offsets[-1] != len(body) or header["format"] != "mds":
         raise ValueError(f"a shard of {len(body)} bytes whose last offset is {offsets[-1]}")
     out = []
-    for begin, end in zip(offsets, offsets[1:]):
+    for begin, end in itertools.pairwise(offsets):
         lengths = iter(struct.unpack_from(f"<{sizes.count(None)}I", body, begin))
         at, sample = begin + 4 * sizes.count(None), {}
         for column, size in zip(header["column_names"], sizes):

@@ -8,8 +8,8 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterator
-from typing import Any, Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 

@@ -4,7 +4,7 @@ import re
 from bisect import bisect_left, bisect_right
 from functools import lru_cache
 from hashlib import sha256
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import isqrt
 
 MASK = (1 << 64) - 1
@@ -385,7 +385,7 @@ class Quarantine:
 def subset_counts(counts, members):
     """How many samples of each chunk belong to a subset, which has these samples, ascending."""
     first = prefix(counts)
-    return [bisect_left(members, b) - bisect_left(members, a) for a, b in zip(first, first[1:])]
+    return [bisect_left(members, b) - bisect_left(members, a) for a, b in pairwise(first)]
 
 
 def subset_part(parts, salt, name):
@@ -499,7 +499,7 @@ def order_digest(shuffle, counts, window, seed, importance="", weights=(), strat
         name = importance.encode("ascii")
         words += [len(name)] + [int.from_bytes(name[i : i + 8], "little") for i in range(0, len(name), 8)]
         sums = prefix(weights)
-        words += [len(counts)] + [sums[b] - sums[a] for a, b in zip(first, first[1:])]
+        words += [len(counts)] + [sums[b] - sums[a] for a, b in pairwise(first)]
     if subset:
         name = subset.encode("ascii")
         words += [key("subset"), len(name)] + [int.from_bytes(name[i : i + 8], "little") for i in range(0, len(name), 8)]

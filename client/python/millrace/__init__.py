@@ -16,88 +16,32 @@ from ._select import mix
 from ._version import __version__
 from .batch import Batch, Sample
 from .classes import class_names
-from .client import Client, open
+from .client import Client
+from .client import open as open
 from .decode import load_json
 from .epoch import Epoch, Plan, Reader
-from .errors import (
-    AmbiguousKey,
-    BatchTooLarge,
-    CannotDecode,
-    Closed,
-    Conflict,
-    DeadlineExceeded,
-    DecodeError,
-    Denied,
-    EndOfEpoch,
-    GatewayUnavailable,
-    GenerationGone,
-    IntegrityError,
-    InternalError,
-    InvalidArgument,
-    LedgerError,
-    MillraceError,
-    Misdirected,
-    NotAcceptable,
-    NotFound,
-    Overloaded,
-    ProtocolError,
-    ReadOnly,
-    ReloadRefused,
-    SampleError,
-    StateError,
-    StoreError,
-    TooManyEpochs,
-    TooManyRequests,
-    TransformError,
-    Unauthenticated,
-)
+from .errors import GatewayUnavailable, InvalidArgument, MillraceError, NotFound, SampleError
 from .ledger import Ledger
 from .values import decoders
 
-__all__ = [
-    "AmbiguousKey",
+__all__ = [  # without open: `import *` is not to shadow the built-in
     "Batch",
-    "BatchTooLarge",
-    "CannotDecode",
     "Client",
-    "Closed",
-    "Conflict",
-    "DeadlineExceeded",
-    "DecodeError",
-    "Denied",
-    "EndOfEpoch",
     "Epoch",
     "GatewayUnavailable",
-    "GenerationGone",
-    "IntegrityError",
-    "InternalError",
     "InvalidArgument",
     "Ledger",
-    "LedgerError",
     "MillraceError",
-    "Misdirected",
-    "NotAcceptable",
     "NotFound",
-    "Overloaded",
     "Plan",
-    "ProtocolError",
-    "ReadOnly",
     "Reader",
-    "ReloadRefused",
     "Sample",
     "SampleError",
-    "StateError",
     "Stats",
-    "StoreError",
-    "TooManyEpochs",
-    "TooManyRequests",
-    "TransformError",
-    "Unauthenticated",
     "__version__",
     "class_names",
     "decoders",
     "home_by_rank",
     "load_json",
     "mix",
-    "open",
 ]

@@ -8,9 +8,9 @@ import logging
 import os
 import random
 import ssl
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Callable, Optional, TypeVar
+from typing import Any, Optional, TypeVar
 from urllib.parse import quote
 
 from ._buffers import Buffers

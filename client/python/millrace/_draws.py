@@ -10,11 +10,11 @@ import random
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
-from typing import Any, Callable, Optional
+from typing import Any, Optional
 
 _WATCHED = 32  # samples: what draws from a shared generator mostly does so for each
 _SURE = 3  # so many draws at one line are the function's own, and not another thread's

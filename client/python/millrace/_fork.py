@@ -11,7 +11,7 @@ import importlib
 import os
 import sys
 import threading
-from typing import Callable
+from collections.abc import Callable
 
 no_fork = threading.RLock()
 """A fork waits for this lock. Hold it for short work alone, never while you wait for the network or for a caller's function."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from itertools import accumulate
-from typing import Callable, Optional
+from collections.abc import Callable, Sequence
+from itertools import accumulate, pairwise
+from typing import Optional
 
 from ._head import Head
 from .errors import ProtocolError
@@ -76,7 +76,7 @@ class Table:
         raw, bounds = bytes(self._raw[begin:end]), [0, *accumulate(lengths)]
         if bounds[-1] > len(raw):
             raise ProtocolError("a framed table whose names are longer than their text")
-        return [raw[a:b].decode("utf-8", "surrogateescape") for a, b in zip(bounds, bounds[1:])]
+        return [raw[a:b].decode("utf-8", "surrogateescape") for a, b in pairwise(bounds)]
 
     @property
     def keys(self) -> Optional[Sequence[str]]:
@@ -98,7 +98,7 @@ class Table:
             if called != names:
                 number = {name: i for i, name in reversed(list(enumerate(called)))}
                 merged = tuple(number[called[n]] for n in which)
-                if all(len(set(merged[a:b])) == b - a for a, b in zip(first, first[1:])):  # else a sample has two parts of one name
+                if all(len(set(merged[a:b])) == b - a for a, b in pairwise(first)):  # else a sample has two parts of one name
                     names, which = called, merged
             self._layout = names, which, offsets, lengths, first
         return self._layout

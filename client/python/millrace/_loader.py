@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from torch.utils import data as torch_data
 from torch.utils.data._utils import signal_handling

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from reprlib import repr as short
-from typing import Any, Callable, NamedTuple, Optional, SupportsIndex, TypedDict, TypeVar, Union, cast
+from typing import Any, NamedTuple, Optional, SupportsIndex, TypedDict, TypeVar, Union, cast
 
 from ._habits import INSTEAD, near
 from ._steps import OnError

@@ -19,9 +19,9 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Callable, Optional
+from typing import Optional
 
 from ._wire import Task
 from .batch import Batch

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ipaddress
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Callable, Optional, Union
+from typing import Optional, Union
 
 from ._gateways import Source
 from .errors import InvalidArgument

@@ -23,9 +23,9 @@ import threading
 import time
 import urllib.request
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Any, Callable, Optional
+from typing import Any, Optional
 
 from ._fork import no_fork
 from ._gateways import PORTS, Address, Gateway, parse
@@ -98,7 +98,7 @@ class Attempt:
         if self._over():
             raise Closed("closed")
         if now >= self.ends:
-            raise socket.timeout("the attempt took too long")
+            raise TimeoutError("the attempt took too long")
         if self._quiet is not None and now - self._heard >= QUIET_TIME:
             self._quiet(self)
 
@@ -109,7 +109,7 @@ class Attempt:
             return
         self._owed += 1
         if self._owed == MOST_SIGNS:
-            raise socket.timeout("the gateway gives no sign of life")
+            raise TimeoutError("the gateway gives no sign of life")
 
     def wait(self, sock: socket.socket, event: int) -> None:
         """Waits until a socket takes bytes, or has some."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import mmap
 import random
 import warnings
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Callable, Optional, Union, overload
+from typing import TYPE_CHECKING, Any, Optional, Union, overload
 
 from ._contents import Contents
 from ._fork import no_fork
@@ -229,7 +230,7 @@ class Batch(Sequence["Sample"]):
     def views(self) -> list[memoryview]:
         """The bytes of all samples."""
         data, bounds = self.data, self.table.bounds
-        each = zip(bounds, bounds[1:])
+        each = itertools.pairwise(bounds)
         return [data[a:b] for a, b in (each if len(self._kept) == self._head.samples else self._pick(list(each)))]
 
     def get(self, name: str, default: Any = None) -> Any:

@@ -7,10 +7,10 @@ import inspect
 import multiprocessing
 import os
 import ssl
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from reprlib import repr as short
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Callable, NoReturn, Optional, Union
+from typing import TYPE_CHECKING, Any, NoReturn, Optional, Union
 from urllib.parse import quote, quote_plus, urlsplit
 
 from ._agree import refuse

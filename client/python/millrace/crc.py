@@ -6,8 +6,9 @@ so it is computed where a package for it is installed (`pip install 'millrace-da
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Callable, Optional, Union
+from typing import Optional, Union
 
 Buffer = Union[bytes, bytearray, memoryview]
 Checksum = Callable[[Buffer, int], int]

@@ -22,11 +22,11 @@ import json
 import pickle
 import re
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cache, partial
-from typing import Any, Callable, Optional
+from typing import Any, Optional
 
 from .batch import Decoder
 from .errors import CannotDecode

@@ -6,10 +6,10 @@ import _thread
 import contextlib
 import warnings
 import weakref
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Callable, Optional, Union
+from typing import Any, Optional, Union
 from urllib.parse import quote
 
 from ._buffers import Buffers, new
@@ -29,7 +29,7 @@ from ._wire import Task
 from .batch import Batch, Source
 from .errors import EndOfEpoch, InvalidArgument
 from .ledger import Ledger
-from .order import Order, shuffle
+from .proof import Order, shuffle
 
 MiB = 1 << 20
 PREFETCH_BYTES = 64 * MiB
@@ -174,20 +174,20 @@ class Epoch:
         return Ledger(self.plan.delivered, name=f"{self.plan.order_digest}/{self.number}")
 
     def chunks(self) -> list[int]:
-        """Returns the sample counts of the dataset's chunks, from its index: what `millrace.order` computes the order from."""
+        """Returns the sample counts of the dataset's chunks, from its index: what `millrace.proof` computes the order from."""
         return chunk_counts(self.core, self.plan.dataset, self.plan.generation)
 
     def order(self) -> Order:
         """Returns this epoch's order, computed here: which sample, as numbered in stored order, stands at which position.
 
-        Not for subsets, quarantines and importance, which need more than the chunks' counts: see millrace.order.
+        Not for subsets, quarantines and importance, which need more than the chunks' counts: see millrace.proof.
         """
         p = self.plan.parameters
         for name in ("importance", "subset", "quarantine"):
             if p.get(name):
-                raise InvalidArgument(f"order: {name} needs more than the counts of the chunks: see millrace.order")
+                raise InvalidArgument(f"order: {name} needs more than the counts of the chunks: see millrace.proof")
         if self.plan.dataset_description.get("sources"):
-            raise InvalidArgument("order: a mixture is made of several orders: see millrace.order.Mixture")
+            raise InvalidArgument("order: a mixture is made of several orders: see millrace.proof.Mixture")
         return shuffle(
             p["shuffle"], self.chunks(), window=int(p.get("window", "0")), seed=int(p.get("seed", "0")), epoch=self.number,
             strata=int(p.get("strata", "0")),

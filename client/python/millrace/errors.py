@@ -1,6 +1,7 @@
 """What can go wrong, by whose fault it is and what to do about it.
 
-Every exception of this package is a MillraceError. Act on its class, `code` and `retryable`, never on its words.
+Every exception of this package is a MillraceError. `millrace` itself has the five that most programs catch: MillraceError, InvalidArgument,
+NotFound, GatewayUnavailable and SampleError. Act on an exception's class, `code` and `retryable`, never on its words.
 """
 
 from __future__ import annotations

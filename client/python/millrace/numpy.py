@@ -11,8 +11,9 @@ Tokens and records need no decoding: `array` has them without a copy.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Callable, Optional
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Optional
 
 from ._buffers import LARGE
 from ._npy import ArrayHeader
@@ -92,7 +93,7 @@ def array(batch: Batch, dtype: Any = None, shape: Optional[Sequence[int]] = None
     if part is None:
         bounds = batch.table.bounds
         size = bounds[1] - bounds[0]
-        if bounds[-1] - bounds[0] == n * size and all(b - a == size for a, b in zip(bounds, bounds[1:])):
+        if bounds[-1] - bounds[0] == n * size and all(b - a == size for a, b in itertools.pairwise(bounds)):
             return np.frombuffer(batch.data[bounds[0] : bounds[-1]], dtype=kind).reshape(n, *axes)
         raise InvalidArgument("array: the samples differ in length")
     views = batch.raw(part)

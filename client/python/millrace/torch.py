@@ -14,12 +14,12 @@ from __future__ import annotations
 import copy
 import logging
 import sys
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import replace
 from functools import partial
 from multiprocessing.reduction import ForkingPickler
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Callable, NoReturn, Optional
+from typing import TYPE_CHECKING, Any, NoReturn, Optional
 
 from ._agree import AGREE, refuse, settle
 from ._buffers import LARGE

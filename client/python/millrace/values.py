@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import re
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache, partial
-from typing import Any, Callable, Literal, Union
+from typing import Any, Literal, Union
 
 from .batch import Decoder
 from .errors import InvalidArgument, ProtocolError

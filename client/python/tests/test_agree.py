@@ -77,7 +77,7 @@ def test_a_generation_that_is_gone_is_final(through: Through, codes: tuple[str, 
 
     proxies = [through(answer(code)) for code in codes]
     with millrace.Client([p.url for p in proxies], "photos", home=lambda *_: 0) as client:
-        with pytest.raises(millrace.GenerationGone, match="begin a new job without generation=") as e:
+        with pytest.raises(millrace.errors.GenerationGone, match="begin a new job without generation=") as e:
             client.epoch(0, generation="5" * 64)
         assert not e.value.retryable
         assert [len(p.asked(b"/epochs/")) for p in proxies] == [1, 1]
@@ -94,6 +94,6 @@ def test_a_generation_that_another_gateway_has_open(through: Through, gateway: h
 def test_the_cure_is_said_once(through: Through) -> None:
     said = "generation 5 is not kept any more: begin a new job without generation=, or restore its index and shards"
     proxy = through(lambda _, head, answer: answer if b"/epochs/" not in head else refuse("generation_gone", said))
-    with millrace.Client(proxy.url, "photos") as client, pytest.raises(millrace.GenerationGone) as e:
+    with millrace.Client(proxy.url, "photos") as client, pytest.raises(millrace.errors.GenerationGone) as e:
         client.epoch(0, generation="5" * 64)
     assert str(e.value).count("begin a new job") == 1

@@ -189,16 +189,16 @@ def misspelt(sample: millrace.Sample) -> Any:
 
 
 def test_a_slip_is_not_a_matter_of_samples(rows: millrace.Client, caplog: pytest.LogCaptureFixture) -> None:
-    with pytest.raises(millrace.TransformError, match=r"did you mean 'caption'\?.*; look at the transform function") as raised:
+    with pytest.raises(millrace.errors.TransformError, match=r"did you mean 'caption'\?.*; look at the transform function") as raised:
         list(rows.epoch(0, transform=misspelt))
     assert "skip" not in str(raised.value)
     bad: list[millrace.SampleError] = []
     for on_error in ("skip", bad.append):
-        with pytest.raises(millrace.TransformError, match="the first 8 samples all fail so: on_error is for single samples"):
+        with pytest.raises(millrace.errors.TransformError, match="the first 8 samples all fail so: on_error is for single samples"):
             list(rows.epoch(0, filter=misspelt, on_error=on_error))
-        with pytest.raises(millrace.TransformError, match="the first 9 samples all fail so"):
+        with pytest.raises(millrace.errors.TransformError, match="the first 9 samples all fail so"):
             list(rows.epoch(0, filter=misspelt, on_error=on_error, batch_size=3, threads=1))
-    with pytest.raises(millrace.DecodeError, match="the first 8 samples all fail so"):
+    with pytest.raises(millrace.errors.DecodeError, match="the first 8 samples all fail so"):
         list(rows.epoch(0, decode={"label": lambda _: 1 // 0}, on_error="skip"))
     worker = str(type(raised.value)(f"Caught TransformError in DataLoader worker process 0.\n{raised.value}"))
     assert worker.endswith(str(raised.value))
@@ -226,7 +226,7 @@ def test_what_fails_in_a_mixture_names_its_source(rows: millrace.Client) -> None
     parts = rows.split(a=0.5, b=0.5)
     mixed = millrace.mix({parts["a"]: 0.5, parts["b"]: 0.5})
     for keys in (True, False):
-        with pytest.raises(millrace.DecodeError, match=r", source 'rows.*quarantine") as raised:
+        with pytest.raises(millrace.errors.DecodeError, match=r", source 'rows.*quarantine") as raised:
             list(mixed.epoch(0, decode={"label": lambda _: 1 // 0}, keys=keys))
         assert raised.value.source is not None
         assert raised.value.source.startswith("rows")

@@ -91,7 +91,7 @@ def test_parts_by_their_suffix(client: millrace.Client) -> None:
             assert (sample["cls"], sample["txt"], sample["json"]) == (i, f"é {i}", {"i": i})
             assert np.array_equal(sample["npy"], np.arange(3) + i)
             assert np.array_equal(np.array(sample["png"]), np.array(picture(i)))
-            with pytest.raises(millrace.CannotDecode, match=r"'pkl'.*allow_pickle=True"):
+            with pytest.raises(millrace.errors.CannotDecode, match=r"'pkl'.*allow_pickle=True"):
                 sample["pkl"]
             seen.append(i)
     assert sorted(seen) == [i for i in range(SAMPLES) if i != BAD]
@@ -112,15 +112,15 @@ def test_a_transform_decodes_what_it_asks_for(client: millrace.Client) -> None:
 def test_which_sample_cannot_be_decoded(client: millrace.Client) -> None:
     order = [(b.number, i, s.position) for b in client.epoch(2, keys=True) for i, s in enumerate(b) if s.key == key(BAD)]
     for keys in (False, True):
-        with pytest.raises(millrace.DecodeError, match="UnidentifiedImageError") as raised:
+        with pytest.raises(millrace.errors.DecodeError, match="UnidentifiedImageError") as raised:
             list(client.epoch(2, decode=True, keys=keys))
-        for e in (raised.value, pickle.loads(pickle.dumps(raised.value)), millrace.DecodeError(f"Caught in a worker: {raised.value}")):
+        for e in (raised.value, pickle.loads(pickle.dumps(raised.value)), millrace.errors.DecodeError(f"Caught in a worker: {raised.value}")):
             assert (e.part, e.key, e.epoch) == ("png", key(BAD), 2)
             assert [(e.batch, e.sample, e.position)] == order
             assert e.report("s3://a b/c") == (
                 """millrace quarantine 's3://a b/c' --key 'it'"'"'s 07' --reason 'part png does not decode'"""
             )
-    bare = millrace.DecodeError("something else")
+    bare = millrace.errors.DecodeError("something else")
     assert (bare.key, bare.part, bare.position) == (None, None, None)
     with pytest.raises(millrace.InvalidArgument, match="keys=True"):
         bare.report()
@@ -153,7 +153,7 @@ def test_samples_are_left_out(client: millrace.Client, caplog: pytest.LogCapture
 def test_another_value_stands_in(client: millrace.Client) -> None:
     errors = []
 
-    def grey(e: millrace.DecodeError) -> Any:
+    def grey(e: millrace.errors.DecodeError) -> Any:
         errors.append(e.key)
         return "grey"
 
@@ -185,7 +185,7 @@ with millrace.Client({mixed.url!r}) as client:
         print(sum(batch["cls"]), batch["json"][0]["i"] == batch["cls"][0])
         for part in ("png", "npy"):
             try: batch[part]
-            except millrace.CannotDecode as e: print(e)
+            except millrace.errors.CannotDecode as e: print(e)
         break
 """
     done = subprocess.run(
@@ -208,7 +208,7 @@ def test_sounds_and_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
     samples, rate = decoded("a.WAV", b"\1\2\3\4\5\6")
     assert (samples.tolist(), samples.dtype, rate) == ([[1, 3, 5], [2, 4, 6]], np.float32, 8000)
     for part in ("pt", "x.pth", "pkl", "pyd"):
-        with pytest.raises(millrace.CannotDecode, match="a pickle runs"):
+        with pytest.raises(millrace.errors.CannotDecode, match="a pickle runs"):
             decoded(part, pickle.dumps(1))
     torch = pytest.importorskip("torch")
     out = io.BytesIO()
@@ -293,7 +293,7 @@ def test_other_fields() -> None:
     assert same(decoded("image", saved(picture(1), "PNG"), encoding="png"), picture(1))
     with pytest.raises(ValueError, match="3 bytes for an image of 4096 x 4096"):
         decoded("image", struct.pack("<3I", 4096, 4096, 3) + b"RGBabc", encoding="mds:pil")
-    with pytest.raises(millrace.CannotDecode):
+    with pytest.raises(millrace.errors.CannotDecode):
         decoded("0", pickle.dumps(1), encoding="pickle")
     assert decoded("0", pickle.dumps(1), allow_pickle=True, encoding="pickle") == 1
     with pytest.raises(ValueError, match="allow_pickle"):

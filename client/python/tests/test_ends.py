@@ -99,14 +99,14 @@ def test_a_body_that_trickles_comes_to_its_end() -> None:
         client = millrace.Client(url, deadline=1, attempt_timeout=0.4)
         reading, came = started(client.datasets)
         reading.join(LONG / 4)
-        assert [type(e) for e in came] == [millrace.DeadlineExceeded]
+        assert [type(e) for e in came] == [millrace.errors.DeadlineExceeded]
         client = millrace.Client(url)
         begun.clear()
         reading, came = started(client.datasets)
         assert begun.wait(LONG)
         client.close()
         reading.join(LONG / 4)
-        assert [type(e) for e in came] == [millrace.Closed]
+        assert [type(e) for e in came] == [millrace.errors.Closed]
         s.shutdown(socket.SHUT_RDWR)
         t.join(LONG)
 
@@ -137,7 +137,7 @@ def test_asking_for_a_sign_of_life_holds_nothing_up(
     assert held.wait(LONG)
     client.close()
     t.join(LONG / 2)
-    assert [type(e) for e in came] == [millrace.Closed]
+    assert [type(e) for e in came] == [millrace.errors.Closed]
 
 
 def test_closing_while_dialing() -> None:
@@ -152,7 +152,7 @@ def test_closing_while_dialing() -> None:
         t.join(0.3)
         client.close()
         t.join(_wire.DIAL_TIME / 2)
-        assert [type(e) for e in came] == [millrace.Closed]
+        assert [type(e) for e in came] == [millrace.errors.Closed]
 
 
 def test_an_address_that_does_not_answer_is_passed_over(gateway: harness.Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +179,7 @@ def test_closing_while_waiting_to_ask_again(through: Callable[[Fault], harness.P
     until(lambda: proxy.heads)
     client.close()
     t.join(LONG / 4)
-    assert [type(e) for e in came] == [millrace.Closed]
+    assert [type(e) for e in came] == [millrace.errors.Closed]
 
 
 def test_the_collector_finds_a_reader(gateway: harness.Gateway) -> None:

@@ -88,7 +88,7 @@ def test_no_gateway_is_left(dataset: Path) -> None:
         with pytest.raises(millrace.GatewayUnavailable, match=r"read epoch 0 batch \d+: given up .* check the address") as e:
             list(reader)
         assert e.value.retryable
-        with pytest.raises(millrace.Closed):
+        with pytest.raises(millrace.errors.Closed):
             next(reader)
     assert not harness.ours()
 
@@ -177,7 +177,7 @@ def test_bodies_that_never_come_whole(through: Callable[[Fault], harness.Proxy])
     proxy = through(lambda _, head, answer: answer[: body_of(answer) + 10] if is_batch(head) else answer)
     epoch = impatient(proxy.url, 1.5)
     with contextlib.closing(epoch.core):
-        with pytest.raises(millrace.IntegrityError, match=r"body ends after .* of \d+ bytes") as e:
+        with pytest.raises(millrace.errors.IntegrityError, match=r"body ends after .* of \d+ bytes") as e:
             list(epoch)
         assert e.value.gateway == proxy.url
     assert not harness.ours()
@@ -193,7 +193,7 @@ def test_bytes_are_changed(through: Callable[[Fault], harness.Proxy], right: lis
     def always(_: int, head: bytes, answer: bytes) -> bytes:
         return answer[:-1] + bytes([answer[-1] ^ 1]) if is_batch(head) else answer
 
-    with millrace.Client(through(always).url, check="always") as client, pytest.raises(millrace.IntegrityError, match="CRC-32C"):
+    with millrace.Client(through(always).url, check="always") as client, pytest.raises(millrace.errors.IntegrityError, match="CRC-32C"):
         list(client.epoch(0, threads=1))
     with millrace.Client(through(always).url, check="never") as client:
         assert len(list(client.epoch(0))) == 16
@@ -224,9 +224,9 @@ PAGE = b"HTTP/1.1 %s\r\nContent-Type: text/html\r\nContent-Length: 5\r\n%s\r\nhe
 @pytest.mark.parametrize(
     ("answer", "kind", "text"),
     [
-        (PAGE % (b"200 OK", b""), millrace.ProtocolError, "no JSON"),
-        (PAGE % (b"302 Found", b"Location: /login\r\n"), millrace.ProtocolError, "a redirect to '/login', which no gateway sends"),
-        (PAGE % (b"401 Unauthorized", b""), millrace.Unauthenticated, "token"),
+        (PAGE % (b"200 OK", b""), millrace.errors.ProtocolError, "no JSON"),
+        (PAGE % (b"302 Found", b"Location: /login\r\n"), millrace.errors.ProtocolError, "a redirect to '/login', which no gateway sends"),
+        (PAGE % (b"401 Unauthorized", b""), millrace.errors.Unauthenticated, "token"),
         (PAGE % (b"404 Not Found", b""), millrace.NotFound, "404 Not Found; check that the address is that of `millrace serve`"),
         (PAGE % (b"502 Bad Gateway", b""), millrace.GatewayUnavailable, "502 Bad Gateway"),
         (b"SSH-2.0-OpenSSH\r\n\r\n", millrace.GatewayUnavailable, "SSH"),
@@ -252,7 +252,7 @@ def test_answers_of_another_batch(through: Callable[[Fault], harness.Proxy]) -> 
         (rb"MLRF\x01", b"MLRF\x02", "version 2"),
     ]:
         proxy = through(lambda _, head, answer, w=was, b=becomes: re.sub(w, b, answer) if is_batch(head) else answer)  # type: ignore[misc]
-        with millrace.Client(proxy.url, check="never") as client, pytest.raises(millrace.ProtocolError, match=text):
+        with millrace.Client(proxy.url, check="never") as client, pytest.raises(millrace.errors.ProtocolError, match=text):
             client.epoch(0).batch(3)
 
 
@@ -301,7 +301,7 @@ def test_a_gateway_that_is_slow_is_waited_for(through: Callable[[Fault], harness
 def test_attempts_end(through: Callable[[Fault], harness.Proxy]) -> None:
     proxy = through(lambda _, head, answer: None if is_batch(head) else answer)
     epoch = impatient(proxy.url, 1, attempt_timeout=0.4)
-    with contextlib.closing(epoch.core), pytest.raises(millrace.DeadlineExceeded, match="too long"):
+    with contextlib.closing(epoch.core), pytest.raises(millrace.errors.DeadlineExceeded, match="too long"):
         epoch.batch(0)
 
 
@@ -330,9 +330,9 @@ def test_closing_ends_what_is_under_way(through: Callable[[Fault], harness.Proxy
             time.sleep(0.01)
         reader.close()
         taker.join(60)
-        assert [type(e) for e in raised] == [millrace.Closed]
+        assert [type(e) for e in raised] == [millrace.errors.Closed]
         assert not harness.ours()
-    with pytest.raises(millrace.Closed):
+    with pytest.raises(millrace.errors.Closed):
         client.epoch(0)
 
 
@@ -399,7 +399,7 @@ def test_a_store_that_changes(tmp_path: Path) -> None:
     with harness.closing(g := harness.Gateway(f"d={packed}")), millrace.Client(g.url) as client:
         epoch = client.epoch(0)
         shard.write_bytes(shard.read_bytes()[:1000])
-        with pytest.raises(millrace.StoreError, match="store_inconsistent") as e:
+        with pytest.raises(millrace.errors.StoreError, match="store_inconsistent") as e:
             epoch.batch(0)
         assert (e.value.status, e.value.retryable) == (502, False)
         assert e.value.request_id in g.log()

@@ -113,7 +113,7 @@ def test_the_rest_of_other_bytes(through: Callable[[Fault], harness.Proxy]) -> N
 )
 def test_descriptions_that_are_none(through: Callable[[Fault], harness.Proxy], was: bytes, becomes: bytes) -> None:
     proxy = through(lambda _, __, answer: changed(answer, was, becomes))
-    with millrace.Client(proxy.url) as client, pytest.raises(millrace.ProtocolError):
+    with millrace.Client(proxy.url) as client, pytest.raises(millrace.errors.ProtocolError):
         client.epoch(0)
 
 

@@ -239,7 +239,7 @@ def test_a_dataset_that_cannot_be_opened_is_in_nobodys_way(texts: Path, tmp_path
             millrace.open(empty, cache="16MiB")
         wide.mkdir()
         (wide / "wide.jpg").write_bytes(bytes(40 << 20))
-        with pytest.raises(millrace.ReloadRefused, match="16 MiB is too small"):
+        with pytest.raises(millrace.errors.ReloadRefused, match="16 MiB is too small"):
             millrace.open(wide, cache="16MiB")
         broken = folder(tmp_path / "broken")
         harness.run("index", str(broken))

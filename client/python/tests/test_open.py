@@ -264,7 +264,7 @@ def test_a_refusal_names_no_file_that_no_user_has_written(texts: Path, monkeypat
     assert local
     detail = f"{local.directory}/datasets.yaml:3: dataset {local.name}: no index here yet"
     monkeypatch.setattr(Local, "_ask", lambda *_: (409, json.dumps({"detail": detail}).encode()))
-    with pytest.raises(millrace.ReloadRefused) as e:
+    with pytest.raises(millrace.errors.ReloadRefused) as e:
         local._reload()
     assert str(e.value) == f"open {texts}: no index here yet; the gateway's log is {local.directory}/log"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import json
 import re
 import shutil
@@ -47,7 +48,7 @@ def test_wheel_and_sdist(copy: Path, tmp_path: Path) -> None:
     assert Metadata.from_email(meta, validate=True).metadata_version == "2.4"  # which package indexes and their tools take
     assert "Name: millrace-data\n" in meta
     assert f"Version: {millrace.__version__}\n" in meta
-    assert "Requires-Python: >=3.9\n" in meta
+    assert "Requires-Python: >=3.10\n" in meta
     assert all("extra ==" in line for line in meta.splitlines() if line.startswith("Requires-Dist:"))
     licence = (harness.ROOT / "LICENSE").read_bytes()
     assert inside.read(next(n for n in inside.namelist() if n.endswith("licenses/LICENSE"))) == licence
@@ -101,7 +102,7 @@ def test_types_and_style() -> None:
 
 def test_files_are_of_the_oldest_python() -> None:
     for path in HERE.rglob("*.py"):
-        ast.parse(path.read_text(), feature_version=(3, 9))
+        ast.parse(path.read_text(), feature_version=(3, 10))
         assert len(path.read_text().splitlines()) < 600, path
 
 
@@ -135,12 +136,17 @@ def test_modules_import_each_other_in_one_direction() -> None:
     assert circles <= {"torch", "_loader", "_reading"}  # loaders and passes name the type of their dataset
 
 
-def test_every_exception_is_exported() -> None:
+def test_five_exceptions_are_at_the_top_and_all_are_in_errors() -> None:
     from millrace import errors
 
-    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, millrace.MillraceError)]
+    kinds = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, millrace.MillraceError)}
     assert len(kinds) > 25
-    assert not [kind.__name__ for kind in kinds if getattr(millrace, kind.__name__, None) is not kind or kind.__name__ not in millrace.__all__]
+    assert kinds & vars(millrace).keys() == {"MillraceError", "InvalidArgument", "NotFound", "GatewayUnavailable", "SampleError"}
+
+
+def test_import_of_everything_shadows_no_builtin() -> None:
+    assert not set(millrace.__all__) & vars(builtins).keys()
+    assert callable(millrace.open)
 
 
 def test_help_names_what_a_user_has() -> None:

@@ -146,14 +146,14 @@ def test_ranks_share_every_batch(client: millrace.Client, more: dict[str, Any]) 
             for batch in reader:
                 keys[batch.number] += batch.keys
     assert [sorted(k) for k in keys] == [sorted(b.keys) for b in whole]
-    with pytest.raises(millrace.LedgerError, match="missing"):
+    with pytest.raises(millrace.errors.LedgerError, match="missing"):
         ledgers[0].check()
     ledgers[0].check(part=True)
     for other in ledgers[1:]:
         ledgers[0].merge(millrace.Ledger.from_json(other.to_json()))
     ledgers[0].check()
     ledgers[0].merge(ledgers[1])
-    with pytest.raises(millrace.LedgerError, match="came again") as e:
+    with pytest.raises(millrace.errors.LedgerError, match="came again") as e:
         ledgers[0].check()
     assert e.value.duplicates == ledgers[1].seen
 
@@ -192,7 +192,7 @@ def test_decoders_and_transforms(client: millrace.Client) -> None:
     def breaks(view: memoryview) -> float:
         return len(view) / 0
 
-    with pytest.raises(millrace.DecodeError, match=r"decode part 'jpg' of sample 0 of batch 0 .*ZeroDivisionError: division by zero") as e:
+    with pytest.raises(millrace.errors.DecodeError, match=r"decode part 'jpg' of sample 0 of batch 0 .*ZeroDivisionError: division by zero") as e:
         list(client.epoch(0, decode={"jpg": breaks}))
     assert isinstance(e.value.__cause__, ZeroDivisionError)
 
@@ -223,7 +223,7 @@ def test_refusals_name_the_cure(client: millrace.Client, gateway: harness.Gatewa
         client.epoch(0, dataset="nowhere")
     with pytest.raises(millrace.NotFound):
         millrace.Client(gateway.url, "no/where").epoch(0)
-    with pytest.raises(millrace.EndOfEpoch) as end:
+    with pytest.raises(millrace.errors.EndOfEpoch) as end:
         client.epoch(0).batch(16)
     assert end.value.batches == 16
     with pytest.raises(millrace.InvalidArgument, match="rank 3"):
@@ -232,7 +232,7 @@ def test_refusals_name_the_cure(client: millrace.Client, gateway: harness.Gatewa
         client.epoch(0, form="parquet")
     with pytest.raises(millrace.InvalidArgument, match="fields"):
         client.epoch(0, fields="a,a")
-    with millrace.Client(gateway.url, max_batch_bytes=1000) as small, pytest.raises(millrace.BatchTooLarge, match="of 1000"):
+    with millrace.Client(gateway.url, max_batch_bytes=1000) as small, pytest.raises(millrace.errors.BatchTooLarge, match="of 1000"):
         small.epoch(0).batch(0)
     again = pickle.loads(pickle.dumps(e.value))
     assert (str(again), again.faults, type(again)) == (str(e.value), e.value.faults, type(e.value))
@@ -262,7 +262,7 @@ def test_other_processes(client: millrace.Client, method: str) -> None:
 def test_nothing_but_the_standard_library(gateway: harness.Gateway) -> None:
     program = """
 import sys
-import millrace, millrace.order, millrace.importance, millrace.__main__
+import millrace, millrace.proof, millrace.importance, millrace.__main__
 with millrace.Client(sys.argv[1], check="never") as c:
     assert sum(len(b) for b in c.epoch(0)) == 500
 """
@@ -281,13 +281,13 @@ def test_importance(client: millrace.Client) -> None:
         importance.report(client, batch, [float("nan")] * 32)
     importance.report(client, batch, [0.0] * 31 + [100.0])
     importance.report(client, batch, [0.0] * 31 + [100.0])
-    with pytest.raises(millrace.Conflict):
+    with pytest.raises(millrace.errors.Conflict):
         importance.report(client, batch, [1.0] * 32)
     snapshot = importance.freeze(client, batch, hot_share=0.002, repeat=40)
     drawn = [key for b in client.epoch(1, importance=snapshot, seed=99, keys=True) for key in b.keys]
     assert len(drawn) == 500
     assert drawn.count(batch.keys[31]) > 10
-    with pytest.raises(millrace.InvalidArgument, match=r"millrace\.order"):
+    with pytest.raises(millrace.InvalidArgument, match=r"millrace\.proof"):
         client.epoch(1, importance=snapshot).order()
 
 
@@ -353,7 +353,7 @@ def test_a_key_of_several_shards_needs_its_shard(tmp_path: Path) -> None:
     gateway = harness.Gateway(f"laion={tmp_path}")
     with harness.closing(gateway), millrace.Client(gateway.url) as client:
         where = {"key": "000000017", "epochs": "0"}
-        with pytest.raises(millrace.AmbiguousKey, match=r"2 shards .* the parameter `shard`") as e:
+        with pytest.raises(millrace.errors.AmbiguousKey, match=r"2 shards .* the parameter `shard`") as e:
             client.json("GET", "/v1/datasets/laion/occurrences", where)
         assert e.value.shards == ("0.tar", "1.tar")
         assert (e.value.code, e.value.status, e.value.retryable) == ("ambiguous_key", 409, False)

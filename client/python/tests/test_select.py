@@ -19,7 +19,7 @@ import harness
 import pytest
 
 import millrace
-from millrace import order
+from millrace import proof
 
 
 def lines(at: Path, word: str, count: int) -> Path:
@@ -60,7 +60,7 @@ def test_a_split(two: tuple[millrace.Client, millrace.Client]) -> None:
     assert sorted(train + val) == sorted(whole)
     for i, keys in enumerate((train, val)):
         assert keys
-        assert all(order.subset_part([3, 1], "", key.encode()) == i for key in keys)
+        assert all(proof.subset_part([3, 1], "", key.encode()) == i for key in keys)
     assert sorted(read(parts["train"], 5, batch_size=7)) == sorted(train)
     assert read(a.split({"train": 3, "val": 1})["val"]) == read(parts["val"]) == read(a, subset="train=3,val=1:val")
     assert read(a.split(train=0.75)["train"]) == read(parts["train"])  # what is left has no name
@@ -168,7 +168,7 @@ def test_a_gateway_that_stores_no_subset(tmp_path: Path) -> None:
     a = lines(tmp_path / "a", "a", 200)
     with harness.closing(g := harness.Gateway(f"a={a}", args=("--allow", "read"))), millrace.Client(g.url) as c:
         keys = read(c, shuffle=False)[:5]
-        with pytest.raises(millrace.Denied, match="millrace subset DATASET --keys FILE"):
+        with pytest.raises(millrace.errors.Denied, match="millrace subset DATASET --keys FILE"):
             c.subset(keys=keys)
         (tmp_path / "keys.txt").write_text("\n".join(keys))
         made = json.loads(harness.run("subset", str(a), "--keys", str(tmp_path / "keys.txt"), "--json"))
@@ -315,7 +315,7 @@ def test_mixtures_of_parts(two: tuple[millrace.Client, millrace.Client]) -> None
     assert 5 not in {v["b"] for v in values(only)}
     with pytest.raises(millrace.InvalidArgument, match=r"generation '000.*3 sources"):
         mixed.epoch(0, generation="0" * 64)
-    with pytest.raises(millrace.GenerationGone):
+    with pytest.raises(millrace.errors.GenerationGone):
         mixed.epoch(0, generation=",".join(["0" * 64] * 3))
 
 
@@ -377,7 +377,7 @@ def test_each_client_is_one_of_its_own(two: tuple[millrace.Client, millrace.Clie
     a.close()
     assert read(part) == read(travelled) == want
     part.close()
-    with pytest.raises(millrace.Closed):
+    with pytest.raises(millrace.errors.Closed):
         read(part)
     assert read(travelled) == want
     travelled.close()
@@ -403,7 +403,7 @@ def test_rights(tmp_path: Path) -> None:
                 one.json("GET", "/v1/datasets/mix:a:1,b:1")
             with pytest.raises(millrace.NotFound):
                 millrace.mix({one: 1, millrace.Client(g.url, "b", token=held["one"]): 1})
-        with millrace.Client(g.url, "a") as nobody, pytest.raises(millrace.Unauthenticated):
+        with millrace.Client(g.url, "a") as nobody, pytest.raises(millrace.errors.Unauthenticated):
             nobody.json("GET", "/v1/datasets/mix:a:1,b:1")
 
 
@@ -428,7 +428,7 @@ def test_without_a_server(tmp_path: Path, runtime: Path) -> None:
             assert {v[:1] for v in want} == {b"a", b"b"}
             travelled = pickle.loads(pickle.dumps(mixed))
             assert sorted(read(a.subset(keys=["a07", "a03"]))) == ["a03", "a07"]
-            with pytest.raises(millrace.TransformError) as failed:
+            with pytest.raises(millrace.errors.TransformError) as failed:
                 mixed.epoch(0, batch_size=8, transform=lambda _: 1 / 0, progress=False).batch(0)
             assert failed.value.source in map(str, places)
         a.close()

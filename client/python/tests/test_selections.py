@@ -9,7 +9,7 @@ import harness
 import pytest
 
 import millrace
-from millrace import order
+from millrace import proof
 
 
 @pytest.fixture
@@ -37,10 +37,10 @@ def test_subsets(words: Path) -> None:
         assert sorted(parts[0] + parts[1]) == sorted(everything)
         for i, keys in enumerate(parts):
             assert keys
-            assert all(order.subset_part([90, 10], "", key.encode()) == i for key in keys)
+            assert all(proof.subset_part([90, 10], "", key.encode()) == i for key in keys)
         with pytest.raises(millrace.MillraceError, match="test"):
             client.epoch(0, subset="test")
-        with pytest.raises(millrace.InvalidArgument, match=r"millrace\.order"):
+        with pytest.raises(millrace.InvalidArgument, match=r"millrace\.proof"):
             train.order()
 
 
@@ -53,7 +53,7 @@ def test_quarantine(words: Path) -> None:
         digest = next(v for v in made.values() if isinstance(v, str) and len(v) == 64 and v != plain.generation)
         epoch = client.epoch(1, quarantine=digest, keys=True)
         after = read(epoch)
-        q = order.Quarantine(int(epoch.plan.parameters["seed"]), counts, bad)
+        q = proof.Quarantine(int(epoch.plan.parameters["seed"]), counts, bad)
         o = plain.order()
         assert after == [stored[q.sub(1, o.at(t))] for t in range(len(stored))]
         assert [t for t in range(200) if before[t] != after[t]] == sorted(o.position(x) for x in bad)
@@ -67,7 +67,7 @@ def test_mixture(words: Path) -> None:
         assert (epoch.plan.samples, len(read(epoch))) == (400, 400)
         got = [row["word"] for batch in epoch for row in batch["json"]]
         assert sorted(set(got)) == list(range(200))
-        m = order.Mixture(int(epoch.plan.parameters["seed"]), [(200, 3, 0), (200, 1, 0)], 400)
+        m = proof.Mixture(int(epoch.plan.parameters["seed"]), [(200, 3, 0), (200, 1, 0)], 400)
         assert sum(m.at(0, t)[0] for t in range(400)) == 100
         with pytest.raises(millrace.InvalidArgument, match="mixture"):
             epoch.order()

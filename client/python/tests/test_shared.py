@@ -157,7 +157,7 @@ def test_lies_are_refused(lends: Callable[..., Lender], wanted: list[bytes], lie
     always = lends(LIES[lie])
     with millrace.Client(always.url, check="never") as client:
         epoch = client.epoch(0)
-        with pytest.raises(millrace.ProtocolError, match=r"batch 3: .*(Millrace-Shared|table)"):
+        with pytest.raises(millrace.errors.ProtocolError, match=r"batch 3: .*(Millrace-Shared|table)"):
             epoch.batch(3)
         once.close()
         always.close()
@@ -190,7 +190,7 @@ def test_other_bytes_than_the_checksum(lends: Callable[..., Lender], wanted: lis
     with millrace.Client(lend.url, check="always") as client:
         assert bytes(client.epoch(0).batch(3).data) == wanted[3]
         lend._lie = lambda _, reply: spoil(0, reply)
-        with pytest.raises(millrace.IntegrityError, match="CRC-32C"):
+        with pytest.raises(millrace.errors.IntegrityError, match="CRC-32C"):
             client.epoch(0).batch(4)
 
 
@@ -237,7 +237,7 @@ def test_a_gateway_that_lends_what_is_held_is_refused(lends: Callable[..., Lende
     with millrace.Client(lend.url) as client:
         epoch = client.epoch(0)
         kept = epoch.batch(0)
-        with pytest.raises(millrace.ProtocolError, match="Millrace-Shared"):
+        with pytest.raises(millrace.errors.ProtocolError, match="Millrace-Shared"):
             epoch.batch(1)
         assert bytes(kept.data) == wanted[0]
 

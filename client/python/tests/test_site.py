@@ -10,10 +10,11 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Callable
+from typing import Any
 from unittest.mock import patch
 
 import harness

@@ -23,7 +23,7 @@ import pytest
 from harness import Fault, is_batch
 
 import millrace
-from millrace import _wire
+from millrace import _wire, errors
 
 CANARY = "canary-a"
 PROBLEM = b"HTTP/1.1 %d x\r\nContent-Type: application/problem+json\r\nContent-Length: %d\r\n%s\r\n%s"
@@ -135,7 +135,7 @@ def test_a_refused_token_is_read_again(guarded: Serve, authority: harness.Author
         ]:
             change()
             before = len(proxy.heads)
-            with pytest.raises(millrace.Unauthenticated, match=text) as e:
+            with pytest.raises(millrace.errors.Unauthenticated, match=text) as e:
                 epoch.batch(2)
             assert "canary" not in str(e.value)
             assert (e.value.code, e.value.status, e.value.retryable) == ("unauthenticated", 401, False)
@@ -367,7 +367,7 @@ def test_redirects_are_not_followed(guarded: Serve, authority: harness.Authority
     thief = guarded(lambda *a: a[2])
     for there in (thief.url, thief.url.replace("127.0.0.1", "localhost")):
         proxy = guarded(lambda *_, to=there: problem(307, "", b"Location: %s/v1/datasets\r\n" % to.encode()))  # type: ignore[misc]
-        with millrace.Client(proxy.url, token=CANARY, ca_file=authority.file) as client, pytest.raises(millrace.ProtocolError) as e:
+        with millrace.Client(proxy.url, token=CANARY, ca_file=authority.file) as client, pytest.raises(millrace.errors.ProtocolError) as e:
             client.datasets()
         assert e.value.status == 307
     assert not thief.heads
@@ -380,7 +380,7 @@ def test_gateways_must_prove_their_names(
     named = proxy.url.replace("127.0.0.1", "localhost")
     for url, ca in ((proxy.url, None), (named, authority.file)):
         begun = time.monotonic()
-        with millrace.Client(url, token=CANARY, ca_file=ca) as client, pytest.raises(millrace.ProtocolError, match=r"certificate.*SSL_CERT_FILE"):
+        with millrace.Client(url, token=CANARY, ca_file=ca) as client, pytest.raises(errors.ProtocolError, match=r"certificate.*SSL_CERT_FILE"):
             client.datasets()
         assert time.monotonic() - begun < client.core.settings.first_answer / 2  # waiting would not help
     assert not proxy.heads
@@ -467,10 +467,10 @@ def test_tls_sessions_are_resumed(guarded: Serve, authority: harness.Authority) 
 @pytest.mark.parametrize(
     ("status", "code", "kind", "cure"),
     [
-        (401, "unauthenticated", millrace.Unauthenticated, "MILLRACE_TOKEN_FILE"),
-        (403, "forbidden", millrace.Denied, "access file"),
+        (401, "unauthenticated", millrace.errors.Unauthenticated, "MILLRACE_TOKEN_FILE"),
+        (403, "forbidden", millrace.errors.Denied, "access file"),
         (404, "not_found", millrace.NotFound, "datasets"),
-        (421, "misdirected_request", millrace.Misdirected, "--host"),
+        (421, "misdirected_request", millrace.errors.Misdirected, "--host"),
     ],
 )
 def test_refusals_have_classes_and_cures(
@@ -496,7 +496,7 @@ def test_too_many_requests_wait(through: Callable[[Fault], harness.Proxy]) -> No
         assert client.datasets()
     assert begun[1] - begun[0] >= 1
     always = through(lambda *_: problem(429, "too_many_requests", b"Retry-After: 9\r\n", retryable=True))
-    with millrace.Client(always.url, deadline=1) as client, pytest.raises(millrace.TooManyRequests, match="raise the limit"):
+    with millrace.Client(always.url, deadline=1) as client, pytest.raises(millrace.errors.TooManyRequests, match="raise the limit"):
         client.datasets()
 
 

@@ -114,7 +114,7 @@ import millrace
 with millrace.Client({gateway.url!r}) as client:
     print(len(client.epoch(0, transform=lambda sample: sample.rng.random()).batch(0).value))
     try: client.epoch(0, transform=lambda sample: sample.numpy_rng, on_error="skip").batch(0)
-    except millrace.CannotDecode as e: print(e)
+    except millrace.errors.CannotDecode as e: print(e)
 """
     done = subprocess.run([sys.executable, "-c", program], env=harness.without("numpy"), capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout == "32\nnumpy_rng: numpy is not installed; pip install 'millrace-data[numpy]', or draw from sample.rng\n", done.stderr
@@ -170,9 +170,9 @@ def fails_at(bad: str, step: str) -> dict[str, Any]:
 def test_a_step_that_fails_names_its_sample(client: millrace.Client, step: str, keys: bool) -> None:
     bad = "img-123"
     found = [(b.number, i, s.position) for b in client.epoch(1, keys=True) for i, s in enumerate(b) if s.key == bad]
-    with pytest.raises(millrace.TransformError, match="ArithmeticError: no crop") as raised:
+    with pytest.raises(millrace.errors.TransformError, match="ArithmeticError: no crop") as raised:
         list(client.epoch(1, keys=keys, **fails_at(bad, step)))
-    for e in (raised.value, pickle.loads(pickle.dumps(raised.value)), millrace.TransformError(f"Caught in a worker: {raised.value}")):
+    for e in (raised.value, pickle.loads(pickle.dumps(raised.value)), millrace.errors.TransformError(f"Caught in a worker: {raised.value}")):
         assert (e.step, e.part, e.key, e.epoch) == (step, None, bad, 1)
         assert [(e.batch, e.sample, e.position)] == found
         assert e.report("photos").endswith(f"--key {bad} --reason '{step} fails'")
@@ -215,8 +215,8 @@ def test_a_decoder_that_a_step_asks_for(client: millrace.Client) -> None:
     assert got.count(-1) == 25
     assert len(told) == 50
     assert set(got) == {-1, *range(7)}
-    assert all(isinstance(e, millrace.DecodeError) and e.part == "cls" for e in told)
-    with pytest.raises(millrace.DecodeError, match="seven"):
+    assert all(isinstance(e, millrace.errors.DecodeError) and e.part == "cls" for e in told)
+    with pytest.raises(millrace.errors.DecodeError, match="seven"):
         list(client.epoch(0, **steps))
 
 
@@ -227,6 +227,6 @@ def test_a_decoder_without_a_part(client: millrace.Client) -> None:
 
 
 def test_a_decoder_that_returns_nothing(client: millrace.Client) -> None:
-    with pytest.raises(millrace.DecodeError, match=r"'cls' of sample 0 .* returned None") as raised:
+    with pytest.raises(millrace.errors.DecodeError, match=r"'cls' of sample 0 .* returned None") as raised:
         client.epoch(0, decode={"cls": lambda _: None}).batch(0)
     assert raised.value.part == "cls"

@@ -1,9 +1,10 @@
 """A repository of Hugging Face's hub: docs/moving.md."""
 
 import os
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 Train = Callable[..., None]
 

@@ -1,6 +1,6 @@
 """LitData: docs/moving.md."""
 
-from typing import Callable
+from collections.abc import Callable
 
 Train = Callable[..., None]
 

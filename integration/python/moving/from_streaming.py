@@ -1,6 +1,7 @@
 """MosaicML Streaming: docs/moving.md."""
 
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 Train = Callable[..., None]
 

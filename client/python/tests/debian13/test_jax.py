@@ -19,7 +19,8 @@ from jax.sharding import NamedSharding, PartitionSpec
 from PIL import Image
 
 import millrace.jax
-from millrace import Client, Closed, InvalidArgument, StateError
+from millrace import Client, InvalidArgument
+from millrace.errors import Closed, StateError
 
 jax.config.update("jax_num_cpu_devices", 8)
 

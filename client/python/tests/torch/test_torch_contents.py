@@ -83,9 +83,9 @@ def test_pictures_of_several_bands(tmp_path: Path, runtime: Path) -> None:  # no
 def test_torchvision_on_a_sample(folders: millrace.Client) -> None:  # noqa: F811
     whole = torchvision.transforms.Compose([torchvision.transforms.RandomCrop(4)])
     for transform in (whole, torchvision.transforms.ToTensor(), lambda sample: sample.size):
-        with pytest.raises(millrace.TransformError, match=r"is a mapping of parts: give it s\['(jpg|png)'\], as in transform=lambda s"):
+        with pytest.raises(millrace.errors.TransformError, match=r"is a mapping of parts: give it s\['(jpg|png)'\], as in transform=lambda s"):
             list(millrace.torch.Dataset(folders, transform=transform))
-    with pytest.raises(millrace.TransformError, match=r"uint8 tensors already: write s\['(jpg|png)'\] / 255 in place of ToTensor"):
+    with pytest.raises(millrace.errors.TransformError, match=r"uint8 tensors already: write s\['(jpg|png)'\] / 255 in place of ToTensor"):
         list(millrace.torch.Dataset(folders, transform=lambda sample: torchvision.transforms.ToTensor()(sample["jpg"])))
 
 
@@ -156,7 +156,7 @@ def test_errors_of_workers_reach_the_list(gateway: harness.Gateway, workers: int
     )
     assert sorted({int(label) for batch in loader for label in batch}) == [1, 2, 3, 4, 5, 6, 7, 9, 10]
     assert len(bad) == len({error.key for error in bad}) == 50
-    assert all(isinstance(error, millrace.TransformError) and error.key for error in bad)
+    assert all(isinstance(error, millrace.errors.TransformError) and error.key for error in bad)
 
 
 def _plus_one(labels: torch.Tensor) -> torch.Tensor:

@@ -54,7 +54,7 @@ def test_samples_by_number(mixed: harness.Gateway) -> None:  # noqa: F811
     assert isinstance(millrace.torch.MapDataset(mixed.url, fields="txt", decode=False)[0]["txt"], bytes)
     bare = next(iter(millrace.torch.Dataset(mixed.url, fields="txt", decode=False)))
     assert all(isinstance(v, bytes) for v in bare["txt"])
-    with pytest.raises(millrace.CannotDecode, match="'pkl'"):
+    with pytest.raises(millrace.errors.CannotDecode, match="'pkl'"):
         next(iter(millrace.torch.Dataset(mixed.url)))
 
 
@@ -67,12 +67,12 @@ def test_a_sample_that_cannot_be_decoded_has_a_name(mixed: harness.Gateway, work
     else:
         loader = torch_data.DataLoader(dataset, batch_size=None, num_workers=workers)
     batches = iter(loader)
-    with pytest.raises(millrace.DecodeError) as raised:
+    with pytest.raises(millrace.errors.DecodeError) as raised:
         list(batches)
     assert (raised.value.part, raised.value.key, raised.value.epoch) == ("png", key(BAD), 0)
     assert "--key" in raised.value.report()
     if ours:
-        with pytest.raises(millrace.Closed, match="with the exception before") as closed:
+        with pytest.raises(millrace.errors.Closed, match="with the exception before") as closed:
             next(batches)
         assert "address" not in str(closed.value)
 

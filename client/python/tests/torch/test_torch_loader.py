@@ -223,12 +223,12 @@ def test_a_decoder_that_fails_in_a_worker(gateway: harness.Gateway) -> None:
         before = set(multiprocessing.active_children())
         batches = iter(loader)
         ours = set(multiprocessing.active_children()) - before
-        with pytest.raises(millrace.DecodeError, match="this is no photo") as raised:
+        with pytest.raises(millrace.errors.DecodeError, match="this is no photo") as raised:
             next(batches)
         assert str(raised.value).count("leave such samples out") == 1
         assert len(ours) == 2
         assert not [p for p in ours if p.is_alive()]
-        with pytest.raises(millrace.Closed, match="ended at batch 0, with the exception before"):
+        with pytest.raises(millrace.errors.Closed, match="ended at batch 0, with the exception before"):
             next(batches)
 
 
@@ -335,7 +335,7 @@ def test_without_a_decoder_a_part_is_bytes(gateway: harness.Gateway, files: dict
 def test_a_closed_dataset_lets_go_of_its_own_client(gateway: harness.Gateway, kind: Any) -> None:
     with kind(gateway.url, "photos", decode=False) as dataset:
         next(iter(dataset))
-    with pytest.raises(millrace.Closed):
+    with pytest.raises(millrace.errors.Closed):
         next(iter(dataset))
     with millrace.Client(gateway.url, "photos") as client:
         with kind(client):

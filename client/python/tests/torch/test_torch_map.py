@@ -95,7 +95,7 @@ def odd(view: memoryview) -> int:
 
 def test_samples_that_cannot_be_decoded(gateway: harness.Gateway, files: dict[str, tuple[bytes, bytes]]) -> None:
     samples = photos(gateway, decode={"cls": odd}, keys=False)
-    with pytest.raises(millrace.DecodeError) as caught:
+    with pytest.raises(millrace.errors.DecodeError) as caught:
         samples.__getitems__([1, 3, 7, 8])
     good = photos(gateway)
     bad = next(i for i in (1, 3, 7, 8) if good[i]["cls"] % 2 == 0)

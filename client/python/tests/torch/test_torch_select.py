@@ -49,7 +49,7 @@ def test_a_mixture_goes_on_with_other_ranks(tmp_path: Path, workers: int) -> Non
         assert [x + y for x, y in zip(*ranks)] == whole[5:]
         assert not {"a 0", "a 1"} & {n for x in whole for n in x}
         other = millrace.torch.Dataset(millrace.mix({millrace.Client(g.url, "a"): 1, millrace.Client(g.url, "b"): 1}))
-        with pytest.raises(millrace.StateError):
+        with pytest.raises(millrace.errors.StateError):
             other.load_state_dict(state)
 
 
@@ -87,7 +87,7 @@ def test_a_checkpoint_goes_on_without_bad_samples_although_the_data_have_grown(t
         dataset = of(g.url, bad)
         dataset.load_state_dict(state)
         after = [names(x) for x in dataset]
-        with pytest.raises(millrace.StateError, match="seed"):
+        with pytest.raises(millrace.errors.StateError, match="seed"):
             of(g.url, bad, seed=5).load_state_dict(state)
     gone = {n for x in before[3:5] for n in x if n.startswith("a")}
     assert gone
@@ -95,5 +95,5 @@ def test_a_checkpoint_goes_on_without_bad_samples_although_the_data_have_grown(t
     assert [[n in gone or n == m for n, m in zip(x, y)] for x, y in zip(before, after)] == [[True] * len(x) for x in before]
     with harness.closing(g := harness.Gateway(f"a={a}", f"b={b}")), millrace.Client(g.url, "a") as client:
         other = millrace.torch.Dataset(client.split(train=0.8)["train"].exclude(bad), rank=0, world_size=1)
-        with pytest.raises(millrace.InvalidArgument if mixed else millrace.StateError):
+        with pytest.raises(millrace.InvalidArgument if mixed else millrace.errors.StateError):
             other.load_state_dict(state)

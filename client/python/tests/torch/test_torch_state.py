@@ -18,6 +18,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 
 import millrace
 import millrace.torch
+from millrace import errors
 from millrace.torch import DataLoader, StateError
 
 
@@ -172,7 +173,7 @@ def test_a_state_goes_on_with_a_copy_of_the_data(tmp_path: Path) -> None:
         assert next(iter(dataset)) == want
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "a.jsonl").write_text('{"n": 1}\n' * 100)
-    gone = pytest.raises(millrace.GenerationGone, match=r"^load state: it is of other data.*since: generation [0-9a-f]{12} of 'one-[0-9a-f]{8}'")
+    gone = pytest.raises(errors.GenerationGone, match=r"^load state: it is of other data.*since: generation [0-9a-f]{12} of 'one-[0-9a-f]{8}'")
     with millrace.torch.Dataset(tmp_path / "other", batch_size=10, seed=3) as dataset, gone:
         dataset.load_state_dict(state)
 
@@ -188,7 +189,7 @@ def test_data_that_were_indexed_again_are_named(tmp_path: Path, runtime: Path) -
     (rows / "a.csv").write_text("name,n\n" + "x,2\n" * 120)
     shutil.rmtree(rows / ".millrace")
     gone = r"^load state: the data were indexed again since the state was saved: generation .* is not here: .*; restore that index"
-    with millrace.torch.Dataset(rows, batch_size=10) as dataset, pytest.raises(millrace.GenerationGone, match=gone):
+    with millrace.torch.Dataset(rows, batch_size=10) as dataset, pytest.raises(millrace.errors.GenerationGone, match=gone):
         dataset.load_state_dict(state)
 
 

@@ -159,7 +159,7 @@ def test_a_filter_and_a_resume(gateway: harness.Gateway, want: Augmented, worker
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_transform_that_fails_has_a_name(gateway: harness.Gateway, workers: int) -> None:
     loader = millrace.torch.DataLoader(dataset_of(gateway, transform=_fails_at_seven), num_workers=workers)
-    with pytest.raises(millrace.TransformError) as raised:
+    with pytest.raises(millrace.errors.TransformError) as raised:
         list(loader)
     assert (raised.value.step, raised.value.epoch) == ("transform", 0)
     assert raised.value.key is not None

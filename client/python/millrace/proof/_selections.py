@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from ._generator import key, perm, prefix, word, word_bytes
 
@@ -19,7 +19,7 @@ def subset_part(parts: Sequence[int], salt: str, name: bytes) -> int:
 def subset_counts(counts: Sequence[int], members: Sequence[int]) -> list[int]:
     """How many samples of each chunk belong to a subset that has these samples, ascending."""
     first = prefix(counts)
-    return [bisect_left(members, b) - bisect_left(members, a) for a, b in zip(first, first[1:])]
+    return [bisect_left(members, b) - bisect_left(members, a) for a, b in pairwise(first)]
 
 
 class Quarantine:

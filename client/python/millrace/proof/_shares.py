@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from hashlib import sha256
 from typing import Optional
@@ -73,7 +74,7 @@ def order_digest(
     if importance:
         text = importance.encode("ascii")
         sums = prefix(weights)
-        words += [len(text), *name_words(text), len(counts), *(sums[b] - sums[a] for a, b in zip(first, first[1:]))]
+        words += [len(text), *name_words(text), len(counts), *(sums[b] - sums[a] for a, b in itertools.pairwise(first))]
     if subset:
         text = subset.encode("ascii")
         words += [key("subset"), len(text), *name_words(text)]
