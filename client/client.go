@@ -48,7 +48,7 @@ type Config struct {
 	// Unix socket; it wants the client's own HTTP.
 	Gateways []string
 
-	// Home says which of the gateways, numbered as in Gateways, a rank asks first: HomeByRank is for split=locality, and
+	// Home says which of the gateways, numbered as in Gateways, a rank asks first: HomeByRank is for share=locality, and
 	// else spreads the ranks over a list, a pattern or SRV records. nil: the one that answers quickest, and of those alike the
 	// first; the addresses of a name are in another order for each client.
 	Home func(rank, worldSize uint64, gateways int) int

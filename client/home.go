@@ -8,7 +8,7 @@ import (
 )
 
 // HomeByRank gives rank r of w, of p gateways that all ranks list in one order, the gateway floor(r*p/w): with
-// split=locality the one that holds what the rank reads (Config.Home).
+// share=locality the one that holds what the rank reads (Config.Home).
 func HomeByRank(rank, worldSize uint64, gateways int) int {
 	if rank >= worldSize {
 		return 0
@@ -25,7 +25,7 @@ func (c *Client) adviseHomes(opt Options, b *Batch) {
 	switch {
 	case gateways < 2 || gateways > opt.WorldSize || opt.Rank != 0:
 		return // nothing to share out, or another rank says it
-	case c.cfg.Home != nil || opt.Split != "" || opt.Balance == "bytes":
+	case c.cfg.Home != nil || opt.Share != "" || opt.Balance == "bytes":
 		return // the job has chosen
 	case slices.ContainsFunc(c.fleet.sources, func(s source) bool { return s.means == addresses }):
 		return // they have no order
@@ -34,7 +34,7 @@ func (c *Client) adviseHomes(opt Options, b *Batch) {
 	}
 	c.fleet.advised.Do(func() {
 		slog.Warn("each gateway reads the whole dataset from the store, unless they are a cluster: "+
-			"with home=rank, split=locality and homes=GATEWAYS they read it once together",
+			"with home=rank, share=locality and homes=GATEWAYS they read it once together",
 			"dataset", b.Dataset, "gateways", gateways, "reads", gateways, "homes", gateways)
 	})
 }

@@ -196,7 +196,7 @@ func TestBatch_RefusesAnotherPlan(t *testing.T) {
 		{client.Options{Quarantine: "a"}, "&quarantine=b", true},
 		{client.Options{Strata: 2}, "&strata=3", true},
 		{client.Options{Balance: "bytes"}, "&balance=samples", true},
-		{client.Options{Split: "locality"}, "&split=contiguous", true},
+		{client.Options{Share: "locality"}, "&share=contiguous", true},
 		{client.Options{Homes: 2}, "&homes=3", true},
 		{client.Options{Subset: "val"}, "&subset=aa:val", false},
 		{client.Options{Subset: "val"}, "&subset=aa:train", true},

@@ -28,7 +28,7 @@ type Options struct {
 	Quarantine string // digest of a list of bad samples that healthy ones replace
 	Strata     uint64 // strata that the chunks of a window come from; 0: none
 	Balance    string // what the ranks' shares are to be alike in: samples or bytes
-	Split      string // how a global batch is shared out: contiguous, or locality (by where chunks are held)
+	Share      string // how a global batch is shared out: contiguous, or locality (by where chunks are held)
 	Homes      uint64 // of locality: how many homes, and groups of ranks, there are, such as gateways; 0: as many as ranks
 	Format     string // form of the batches, as docs/answers.md names it; empty: the dataset's own
 	Table      string // what the table of the form framed tells beside lengths: keys, parts or keys,parts; see Batch.Key and Batch.Part
@@ -104,7 +104,7 @@ func (o *Options) query(generation string) url.Values {
 	text("quarantine", o.Quarantine)
 	num("strata", o.Strata, o.Strata != 0)
 	text("balance", o.Balance)
-	text("split", o.Split)
+	text("share", o.Share)
 	num("homes", o.Homes, o.Homes != 0)
 	text("generation", generation)
 	return q

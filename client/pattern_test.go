@@ -98,7 +98,7 @@ func TestAdviceAboutHomesComesOnce(t *testing.T) {
 		{what: "one name with several addresses", gateways: []string{"http://gw:80"}},
 		{what: "one gateway", gateways: []string{"gw"}},
 		{what: "home", gateways: []string{"a", "b"}, home: client.HomeByRank},
-		{what: "locality", gateways: []string{"a", "b"}, opt: client.Options{Split: "locality"}},
+		{what: "locality", gateways: []string{"a", "b"}, opt: client.Options{Share: "locality"}},
 		{what: "another rank", gateways: []string{"a", "b"}, opt: client.Options{Rank: 1}},
 		{what: "fewer ranks than gateways", gateways: []string{"gw-{0..4}"}},
 	} {

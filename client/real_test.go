@@ -198,7 +198,7 @@ func TestNoBatchIsReadTwice(t *testing.T) {
 		ledger := client.NewLedger(realSamples)
 		bodies, batches := 0, 0
 		for rank := range uint64(6) {
-			for b, err := range c.Batches(t.Context(), client.Options{Rank: rank, WorldSize: 6, Split: "locality", Manifest: true}) {
+			for b, err := range c.Batches(t.Context(), client.Options{Rank: rank, WorldSize: 6, Share: "locality", Manifest: true}) {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -229,7 +229,7 @@ func TestNoBatchIsReadTwice(t *testing.T) {
 func TestBrokenBodyGoesOnElsewhere(t *testing.T) {
 	s := newStored(t)
 	a, b := newReal(t, s, gateway.Config{}), newReal(t, s, gateway.Config{})
-	for _, opt := range []client.Options{{}, {Rank: 1, WorldSize: 2, Split: "locality"}, {Generation: s.index.Generation()}} {
+	for _, opt := range []client.Options{{}, {Rank: 1, WorldSize: 2, Share: "locality"}, {Generation: s.index.Generation()}} {
 		c := newClient(t, client.Config{Gateways: []string{a.url, b.url}, Home: inOrder})
 		whole, err := c.Batch(t.Context(), opt, 2)
 		if err != nil {

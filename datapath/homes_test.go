@@ -87,7 +87,7 @@ func (d *dataset) readHome(t *testing.T, s *Source, plan *shuffle.Plan, e *shuff
 			chunks := d.ranges(t, samples)
 			at := shuffle.Cursor{
 				Plan: plan, Epoch: e, First: first, End: first + all.Count, BatchSize: batch,
-				Rank: rank, WorldSize: ranks, Split: shuffle.Locality, Homes: homes,
+				Rank: rank, WorldSize: ranks, Sharing: shuffle.Locality, Homes: homes,
 			}
 			body, err := s.Read(t.Context(), at, chunks)
 			must(t, err)

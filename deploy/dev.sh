@@ -118,7 +118,7 @@ logs:     $dir
 
   curl -s http://${listen[0]}/v1/cluster
   curl -s http://${listen[1]}/epoch/0/batch/17 | tar -t
-  curl -s 'http://${listen[2]}/epoch/0/batch/17?rank=2&world_size=3&split=locality' | tar -t
+  curl -s 'http://${listen[2]}/epoch/0/batch/17?rank=2&world_size=3&share=locality' | tar -t
   $millrace fetch $(printf 'http://%s ' "${listen[@]}")--epoch 0 --discard
 
 Stop them with: make dev-stop

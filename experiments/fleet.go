@@ -227,11 +227,11 @@ func (f *fleet) traffic() (t traffic) {
 
 // task is how a training job reads an epoch from a fleet: one rank at each gateway, or ranks of them.
 type task struct {
-	params shuffle.Params
-	epoch  uint64
-	ranks  int
-	split  shuffle.Split
-	rate   float64 // bytes a second that a rank takes; 0: as fast as they come
+	params  shuffle.Params
+	epoch   uint64
+	ranks   int
+	sharing shuffle.Sharing
+	rate    float64 // bytes a second that a rank takes; 0: as fast as they come
 }
 
 // epochRead is what a job saw of an epoch.
@@ -271,7 +271,7 @@ func (f *fleet) rank(ctx context.Context, t task, rank int, c *census) error {
 		for n := range b.Batches() {
 			at := shuffle.Cursor{
 				Plan: plan, Epoch: epoch, First: n * batchSize, End: min((n+1)*batchSize, plan.Samples()), BatchSize: batchSize,
-				Rank: uint64(rank), WorldSize: uint64(t.ranks), Split: t.split, Tail: b.Tail,
+				Rank: uint64(rank), WorldSize: uint64(t.ranks), Sharing: t.sharing, Tail: b.Tail,
 			}
 			got, err := m.share(ctx, at, b.Share(n, 0, 1), b.Share(n, uint64(rank), uint64(t.ranks)), c)
 			if err != nil {
@@ -304,7 +304,7 @@ const readAhead = 2
 // share reads one rank's part of one global batch, and returns how many samples it has.
 func (m *member) share(ctx context.Context, at shuffle.Cursor, all, own shuffle.Share, c *census) (int, error) {
 	var samples []uint64
-	if at.Split == shuffle.Locality {
+	if at.Sharing == shuffle.Locality {
 		whole := at.Epoch.AppendShare(nil, all)
 		for _, place := range at.Epoch.DealHomes(all, at.Rank, at.WorldSize, at.WorldSize) {
 			samples = append(samples, whole[place])

@@ -28,7 +28,7 @@ func links() lab.Experiment {
 		},
 		Arms: []lab.Arm{
 			{Name: "one", What: "one gateway"},
-			{Name: "plain, by rank", What: "gateways that know nothing of each other, split=locality, as many homes as gateways, each rank at the gateway of its home"},
+			{Name: "plain, by rank", What: "gateways that know nothing of each other, share=locality, as many homes as gateways, each rank at the gateway of its home"},
 			{Name: "plain", What: "the same with contiguous shares, so that each gateway reads everything"},
 			{Name: "peers", What: "one cluster, contiguous shares"},
 		},

@@ -54,8 +54,8 @@ func locality(z localitySize) lab.Experiment {
 		},
 		Arms: []lab.Arm{
 			{Name: "published", What: "as its authors have it: a directory of all samples at every learner, frozen after the first epoch; surplus goes to deficit, largest first"},
-			{Name: "slot", What: fmt.Sprintf("`split=locality` with `slot` of %d lanes: a lane is at home with one rank; no directory. A chunk that a lane's end cuts is kept where most of it is at home", z.lanes)},
-			{Name: "window", What: fmt.Sprintf("`split=locality` with `window` of %d and as many strata", z.strata)},
+			{Name: "slot", What: fmt.Sprintf("`share=locality` with `slot` of %d lanes: a lane is at home with one rank; no directory. A chunk that a lane's end cuts is kept where most of it is at home", z.lanes)},
+			{Name: "window", What: fmt.Sprintf("`share=locality` with `window` of %d and as many strata", z.strata)},
 			{Name: "by hash", What: "the same window without strata, were chunks at home by a hash of their number"},
 		},
 		Pass: []lab.Mark{
@@ -224,7 +224,7 @@ func (z localitySize) deal(params shuffle.Params, w uint64) (dealt, error) {
 	if err != nil {
 		return dealt{}, err
 	}
-	if err := p.CheckSplit(w, w); err != nil {
+	if err := p.CheckSharing(w, w); err != nil {
 		return dealt{}, err
 	}
 	e := p.Epoch(0)

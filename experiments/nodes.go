@@ -42,7 +42,7 @@ func nodes(z nodesSize) lab.Experiment {
 			fmt.Sprintf("short memory: the same with room for half of the data in each gateway and ranks that take %.3g MB/s, so that only store and links bind", z.fast/1e6),
 		},
 		Arms: []lab.Arm{
-			{Name: "storage", What: "an epoch that finds nothing in memory, split=locality, of gateways that know nothing of each other"},
+			{Name: "storage", What: "an epoch that finds nothing in memory, share=locality, of gateways that know nothing of each other"},
 			{Name: "locality", What: "the epoch after it"},
 			{Name: "spread", What: "a second epoch of gateways that are one cluster, contiguous shares: the cache is spread over the gateways, and who holds a sample is not who reads it"},
 			{Name: "half", What: "a second epoch with room for half of the data in each gateway, contiguous shares"},
@@ -128,7 +128,7 @@ func (z nodesSize) epochs(ctx context.Context, d *data, p int) (arms [3]nodeArm,
 		return arms, err
 	}
 	all, n := float64(d.bytes()), float64(p)
-	job := task{params: z.plan(), ranks: p, split: shuffle.Locality, rate: z.rank}
+	job := task{params: z.plan(), ranks: p, sharing: shuffle.Locality, rate: z.rank}
 	lanesFirst := float64(z.lanes) * float64(d.chunkBytes()) / z.store // the first batch needs a chunk of each lane
 	for i, model := range []float64{max(all/(n*z.rank)+lanesFirst, all/z.store), all / (n * z.rank)} {
 		arms[i].model, job.epoch = model, uint64(i)
@@ -148,7 +148,7 @@ func (z nodesSize) epochs(ctx context.Context, d *data, p int) (arms [3]nodeArm,
 		a := &arms[2]
 		a.peers = all * (n - 1) / n
 		a.model = max(all/(n*z.rank), most*all*(n-1)/n/z.link)
-		if a.epochRead, err = f.read(ctx, task{params: z.plan(), epoch: uint64(i), ranks: p, split: shuffle.Contiguous, rate: z.rank}); err != nil {
+		if a.epochRead, err = f.read(ctx, task{params: z.plan(), epoch: uint64(i), ranks: p, sharing: shuffle.Contiguous, rate: z.rank}); err != nil {
 			return arms, fmt.Errorf("cluster, epoch %d: %w", i, err)
 		}
 	}
@@ -170,7 +170,7 @@ func (z nodesSize) half(ctx context.Context, r *lab.Report, d *data) error {
 		}
 		var a epochRead
 		for e := range uint64(2) {
-			if a, err = f.read(ctx, task{params: z.plan(), epoch: e, ranks: p, split: shuffle.Contiguous, rate: z.fast}); err != nil {
+			if a, err = f.read(ctx, task{params: z.plan(), epoch: e, ranks: p, sharing: shuffle.Contiguous, rate: z.fast}); err != nil {
 				return fmt.Errorf("half, %d gateways: %w", p, err)
 			}
 		}

@@ -95,7 +95,7 @@ func (z tasksSize) loss(ctx context.Context, r *lab.Report, exact *bool) error {
 	}
 	t := r.Table("Two jobs on one store, epoch by epoch.", "epoch", "job", "store reads", "questions between gateways", "between gateways MB")
 	job := func(f *fleet, name string, epoch uint64) (epochRead, error) {
-		got, err := f.read(ctx, task{params: z.plan(z.chunks), epoch: epoch, ranks: len(f.members), split: shuffle.Contiguous})
+		got, err := f.read(ctx, task{params: z.plan(z.chunks), epoch: epoch, ranks: len(f.members), sharing: shuffle.Contiguous})
 		*exact = *exact && got.twice+got.never == 0
 		t.Row(fmt.Sprint(epoch), name, got.storeReads, got.peerReads, float64(got.peerBytes)/1e6)
 		return got, err
@@ -173,7 +173,7 @@ func (z tasksSize) refill(ctx context.Context, r *lab.Report, exact *bool) error
 					return err
 				}
 			}
-			if got, err = f.read(ctx, task{params: z.plan(chunks), epoch: epoch, ranks: z.gateways, split: shuffle.Contiguous}); err != nil {
+			if got, err = f.read(ctx, task{params: z.plan(chunks), epoch: epoch, ranks: z.gateways, sharing: shuffle.Contiguous}); err != nil {
 				return err
 			}
 			*exact = *exact && got.twice+got.never == 0
@@ -211,7 +211,7 @@ func (z tasksSize) along(ctx context.Context, r *lab.Report, exact *bool) error 
 		}
 		var got epochRead
 		for epoch := range uint64(2) {
-			if got, err = f.read(ctx, task{params: z.plan(z.chunks), epoch: epoch, ranks: 1, split: shuffle.Contiguous}); err != nil {
+			if got, err = f.read(ctx, task{params: z.plan(z.chunks), epoch: epoch, ranks: 1, sharing: shuffle.Contiguous}); err != nil {
 				return err
 			}
 			*exact = *exact && got.twice+got.never == 0

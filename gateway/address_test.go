@@ -41,7 +41,7 @@ func TestAddressesStay(t *testing.T) {
 		if strings.Contains(c.path, "?") {
 			sep = "&"
 		}
-		for _, path := range []string{c.path, c.path + sep + "split=contiguous&strata=0"} {
+		for _, path := range []string{c.path, c.path + sep + "share=contiguous&strata=0"} {
 			h := r.do("HEAD", path).Header
 			if got := h.Get("Content-Location"); got != c.location {
 				t.Errorf("%s: got Content-Location %s, want %s", path, got, c.location)

@@ -77,7 +77,7 @@ func (g *Gateway) answerShare(
 	if err := body.CheckShare(positions); err != nil {
 		return err
 	}
-	if err := g.checkSplit(x, a); err != nil {
+	if err := g.checkSharing(x, a); err != nil {
 		return err
 	}
 	h := x.w.Header()
@@ -268,13 +268,13 @@ func (x *exchange) checkFields(d *dataset, v address.View) error {
 	return d.CheckFields(x.r.Context(), v)
 }
 
-// checkSplit refuses shares by homes that the dataset cannot have.
-func (g *Gateway) checkSplit(x *exchange, a asked) error {
-	if a.Split == shuffle.Contiguous {
+// checkSharing refuses shares by homes that the dataset cannot have.
+func (g *Gateway) checkSharing(x *exchange, a asked) error {
+	if a.Sharing == shuffle.Contiguous {
 		return nil
 	}
 	defer x.log.Leave(x.log.Enter(timing.Plan))
-	return g.plans.CheckSplit(x.r.Context(), a.dataset.Dataset, a.Plan)
+	return g.plans.CheckSharing(x.r.Context(), a.dataset.Dataset, a.Plan)
 }
 
 // accept joins the lines of the Accept header.

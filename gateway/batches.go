@@ -55,7 +55,7 @@ func (g *Gateway) getBatches(x *exchange) error {
 	if err := x.checkFields(a.dataset, a.View); err != nil {
 		return err
 	}
-	if err := g.checkSplit(x, a); err != nil {
+	if err := g.checkSharing(x, a); err != nil {
 		return err
 	}
 	etag := a.BatchesETag(count)

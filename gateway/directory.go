@@ -73,7 +73,7 @@ func (g *Gateway) getDirectoryIndex(x *exchange, v body.Directory, a asked) erro
 	if err := body.CheckShare(positions); err != nil {
 		return err
 	}
-	if err := g.checkSplit(x, a); err != nil {
+	if err := g.checkSharing(x, a); err != nil {
 		return err
 	}
 	h := x.w.Header()

@@ -190,7 +190,7 @@ func TestPicturesRefuse(t *testing.T) {
 		"from_chunk=1000&to_chunk=1000":          "from_chunk to_chunk",
 		"shuffle=full&axis=drawn":                "axis",
 		"balance=bytes&world_size=2":             "balance",
-		"split=locality&world_size=2&window=8":   "split",
+		"share=locality&world_size=2&window=8":   "share",
 		"rank=3":                                 "rank",
 		"from=-1&to=1e3&seed=x":                  "from seed to",
 		"tail=drop&batch_size=1000&from=1&to=2":  "from to",
@@ -208,7 +208,7 @@ func TestPicturesRefuse(t *testing.T) {
 			t.Errorf("%s: got faults of %v, want %s", query, names, faults)
 		}
 	}
-	served := []string{"balance=bytes", "balance=samples&split=contiguous&world_size=2&rank=1", "format=framed&table=keys&fields=cls", "columns=512&rows=512&from=0&to=7&from_chunk=0&to_chunk=1"}
+	served := []string{"balance=bytes", "balance=samples&share=contiguous&world_size=2&rank=1", "format=framed&table=keys&fields=cls", "columns=512&rows=512&from=0&to=7&from_chunk=0&to_chunk=1"}
 	for _, query := range served {
 		if a := r.do("GET", "/v1/datasets/photos/epochs/0/draws?"+query); a.StatusCode != http.StatusOK {
 			t.Errorf("%s: got status %d, want 200: %s", query, a.StatusCode, a.body)

@@ -11,7 +11,7 @@ func (g *Gateway) getEpoch(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	if err := g.checkSplit(x, a); err != nil {
+	if err := g.checkSharing(x, a); err != nil {
 		return err
 	}
 	h := x.w.Header()

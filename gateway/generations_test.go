@@ -42,7 +42,7 @@ func (g *generations) questions() []question {
 	}
 	for _, plan := range []string{
 		"", "&shuffle=full&seed=9", "&tail=pad&batch_size=7", "&rank=1&world_size=3", "&rank=1&world_size=3&balance=bytes",
-		"&shuffle=slot&window=4&split=locality&rank=1&world_size=2", "&importance=" + snapshot, "&subset=train", "&subset=" + split.Digest + ":val&batch_size=4",
+		"&shuffle=slot&window=4&share=locality&rank=1&world_size=2", "&importance=" + snapshot, "&subset=train", "&subset=" + split.Digest + ":val&batch_size=4",
 		"&quarantine=" + bad, "&subset=train&quarantine=" + bad,
 	} {
 		query := old + plan

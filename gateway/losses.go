@@ -137,7 +137,7 @@ func (g *Gateway) decodeReport(x *exchange, d *dataset, s lossReport, q *address
 	if err := a.CheckEnd(); err != nil {
 		return importance.Report{}, err
 	}
-	if err := g.plans.CheckSplit(x.r.Context(), d.Dataset, a.Plan); err != nil {
+	if err := g.plans.CheckSharing(x.r.Context(), d.Dataset, a.Plan); err != nil {
 		return importance.Report{}, err
 	}
 	share, positions := a.Share()

@@ -142,7 +142,7 @@ func TestMixingOfUnknownClasses(t *testing.T) {
 // TestEpochsLinkToTheirPictures where there are such, and the link leads to the plan's own.
 func TestEpochsLinkToTheirPictures(t *testing.T) {
 	r := newRig(t, 100, 800, nil)
-	for query, linked := range map[string]bool{"window=5&seed=9": true, "balance=bytes": true, "balance=bytes&world_size=2": false, "split=locality&world_size=2&window=8": false} {
+	for query, linked := range map[string]bool{"window=5&seed=9": true, "balance=bytes": true, "balance=bytes&world_size=2": false, "share=locality&world_size=2&window=8": false} {
 		var plan struct{ Links struct{ Draws string } }
 		r.json("/v1/datasets/photos/epochs/2?"+query, &plan)
 		if (plan.Links.Draws != "") != linked {

@@ -46,8 +46,8 @@ func TestOccurrencesNameTheRank(t *testing.T) {
 	r.split("train=3,val=1", "")
 	for _, query := range []string{
 		"batch_size=7", "batch_size=7&tail=pad", "batch_size=16&balance=bytes", "batch_size=16&balance=bytes&tail=pad", "batch_size=8&subset=train&balance=bytes",
-		"batch_size=16&shuffle=slot&window=8&split=locality", "batch_size=16&shuffle=slot&window=8&split=locality&homes=2&tail=pad",
-		"batch_size=16&shuffle=window&window=8&strata=4&split=locality&homes=3",
+		"batch_size=16&shuffle=slot&window=8&share=locality", "batch_size=16&shuffle=slot&window=8&share=locality&homes=2&tail=pad",
+		"batch_size=16&shuffle=window&window=8&strata=4&share=locality&homes=3",
 	} {
 		want := r.delivered(3, query, 3)
 		ranks := map[uint64]bool{}
@@ -70,6 +70,6 @@ func TestOccurrencesNameTheRank(t *testing.T) {
 	}
 	const one = "/v1/datasets/photos/occurrences?key=d0%2Fs00001&epochs=3&"
 	checkProblem(t, r.do("GET", one+"world_size=3&rank=1"), http.StatusBadRequest, "invalid_argument", false)
-	checkProblem(t, r.do("GET", one+"world_size=9&shuffle=slot&window=4&split=locality"), http.StatusBadRequest, "invalid_argument", false)
-	checkProblem(t, r.do("GET", one+"world_size=9&shuffle=full&split=locality"), http.StatusBadRequest, "invalid_argument", false)
+	checkProblem(t, r.do("GET", one+"world_size=9&shuffle=slot&window=4&share=locality"), http.StatusBadRequest, "invalid_argument", false)
+	checkProblem(t, r.do("GET", one+"world_size=9&shuffle=full&share=locality"), http.StatusBadRequest, "invalid_argument", false)
 }

@@ -126,7 +126,7 @@ func TestSamplesByPositionRefuse(t *testing.T) {
 	const path = "/v1/datasets/photos/epochs/0/samples"
 	for _, query := range []string{
 		"", "at=", "at=1,", "at=,1", "at=1,,2", "at=01", "at=-1", "at=+1", "at=1%2b", "at=x", "at=1&at=2", "at=18446744073709551616", "at=50", "at=0,50",
-		"at=1&batch_size=2", "at=1&rank=0", "at=1&world_size=1", "at=1&tail=pad", "at=1&balance=bytes", "at=1&split=locality", "at=1&homes=1", "at=1&from=0",
+		"at=1&batch_size=2", "at=1&rank=0", "at=1&world_size=1", "at=1&tail=pad", "at=1&balance=bytes", "at=1&share=locality", "at=1&homes=1", "at=1&from=0",
 		"at=" + listed(make([]uint64, address.MaxPositions+1)),
 	} {
 		for _, suffix := range []string{"?", "/manifest?"} {

@@ -136,7 +136,7 @@ func TestSubsetsAreSharedOut(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
 	r.split("train=3,val=1", "")
 	const base = "subset=train&batch_size=8&tail=pad&seed=3"
-	for _, how := range []string{"", "&balance=bytes", "&split=locality&shuffle=slot&window=4", "&split=locality&shuffle=window&window=4&strata=4"} {
+	for _, how := range []string{"", "&balance=bytes", "&share=locality&shuffle=slot&window=4", "&share=locality&shuffle=window&window=4&strata=4"} {
 		whole := r.manifest("/v1/datasets/photos/epochs/1/batches/1/manifest?" + base + strings.Replace(how, "&balance=bytes", "", 1))
 		var shared []string
 		for rank := range 3 {
@@ -281,7 +281,7 @@ func TestSelectionRefuses(t *testing.T) {
 		"importance=" + none + "&quarantine=" + none:                     400,
 		"subset=val&quarantine=" + r.quarantine(val...):                  400, // nothing healthy is left
 		"quarantine=" + r.quarantine(all...) + "&subset=":                400,
-		"subset=train&split=locality&shuffle=slot&window=1&world_size=9": 400,
+		"subset=train&share=locality&shuffle=slot&window=1&world_size=9": 400,
 	} {
 		code := map[int]string{400: "invalid_argument", 404: "not_found"}[want]
 		checkProblem(t, r.do("GET", "/epoch/0/batch/0?"+query), want, code, false)

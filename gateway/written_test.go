@@ -209,7 +209,7 @@ func TestWrittenMixtureRefuses(t *testing.T) {
 	}
 	for _, query := range []string{
 		"generation=" + r.index.Generation(), "generation=" + strings.Repeat(r.index.Generation()+",", 2) + r.index.Generation(), "generation=x", "subset=samples:0", "quarantine=samples:0",
-		"importance=" + none, "split=locality",
+		"importance=" + none, "share=locality",
 	} {
 		checkProblem(t, r.do("GET", "/v1/datasets/mix:photos:1,scans:1/epochs/0/batches/0?"+query), 400, "invalid_argument", false)
 	}

@@ -110,7 +110,7 @@ func TestClusterReadsEachByteOnce(t *testing.T) {
 			if got := storeBytes(t, f.Members...); got < stored || got > stored && harness.Overdue(t, f.Members...) == 0 {
 				t.Errorf("three gateways read %.0f bytes of the store, a single one %.0f", got, stored)
 			}
-			ranksRead(t, f, alone, client.Options{Epoch: 1, Window: 12, Split: "locality"})
+			ranksRead(t, f, alone, client.Options{Epoch: 1, Window: 12, Share: "locality"})
 			if got := storeBytes(t, f.Members...); got > stored && harness.Overdue(t, f.Members...) == 0 {
 				t.Errorf("after a second epoch: got %.0f bytes of the store, want %.0f still", got, stored)
 			}
@@ -295,9 +295,9 @@ func TestClusterOfOne(t *testing.T) {
 	ranksRead(t, f, serve(t, store), client.Options{Window: 12})
 	for _, c := range []struct{ query, want string }{
 		{"?rank=1&world_size=1", "rank"},
-		{"?rank=3&world_size=3&split=locality", "rank"},
-		{"?split=locality&world_size=13&window=12", "split"},
-		{"?split=sideways", "split"},
+		{"?rank=3&world_size=3&share=locality", "rank"},
+		{"?share=locality&world_size=13&window=12", "share"},
+		{"?share=sideways", "share"},
 	} {
 		if r := f.Members[0].Get(t, batchPath(0, 0)+c.query); r.Status != http.StatusBadRequest || !strings.Contains(string(r.Body), c.want) {
 			t.Errorf("%s: got %d %s, want 400 about %s", c.query, r.Status, r.Body, c.want)

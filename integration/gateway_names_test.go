@@ -31,7 +31,7 @@ func TestRanksFindTheirGatewaysByName(t *testing.T) {
 		}
 		cfg, lose := how(t, gateways)
 		cfg.Dataset, cfg.Home = dataset, client.HomeByRank
-		opt := client.Options{WorldSize: 2 * homed, BatchSize: 256, Split: "locality", Homes: homed}
+		opt := client.Options{WorldSize: 2 * homed, BatchSize: 256, Share: "locality", Homes: homed}
 		// The two ranks of the gateway that is lost go to two others, each of which reads that gateway's quarter once. Above that come
 		// parts of the chunks that a border between two homes cuts, 0.1 to 0.9 % of the data, as the reads of both meet; a rank that
 		// goes to a gateway that is not its home would cost 12 % and more.

@@ -24,7 +24,7 @@ func TestPlainGatewaysReadTheStoreOnce(t *testing.T) {
 			for i := range gateways {
 				gateways[i] = serve(t, store, "--cache-size", "16MiB", "--lame-duck", "0s")
 			}
-			opt := client.Options{WorldSize: ranks, BatchSize: 256, Split: "locality", Homes: homed}
+			opt := client.Options{WorldSize: ranks, BatchSize: 256, Share: "locality", Homes: homed}
 			moved := movedShare(t, gateways[0], opt)
 			for epoch, most := range []float64{1.01 + moved, .005 + moved} {
 				reads.Forget()
@@ -56,7 +56,7 @@ func homedStore(t *testing.T, samples int) (store *harness.Store, reads *harness
 // movedShare returns what share of the samples moves between homes, by a gateway's description of the epoch.
 func movedShare(t *testing.T, g *harness.Gateway, opt client.Options) float64 {
 	t.Helper()
-	path := fmt.Sprintf("/v1/datasets/%s/epochs/0?batch_size=%d&split=locality&homes=%d&world_size=%d", dataset, opt.BatchSize, opt.Homes, opt.WorldSize)
+	path := fmt.Sprintf("/v1/datasets/%s/epochs/0?batch_size=%d&share=locality&homes=%d&world_size=%d", dataset, opt.BatchSize, opt.Homes, opt.WorldSize)
 	var epoch struct{ Moved float64 }
 	if r := g.Get(t, path); r.Status != 200 || json.Unmarshal(r.Body, &epoch) != nil {
 		t.Fatalf("describe the epoch: got %d %s", r.Status, r.Body)

@@ -39,7 +39,7 @@ func TestProxiesSendRanksHome(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, %d ranks", f.name, ranks), func(t *testing.T) {
 				gateways, addresses := serveHomes(t, store)
 				proxy, _ := startFront(t, f, asItIs, addresses...)
-				opt := client.Options{WorldSize: ranks, BatchSize: 256, Split: "locality", Homes: min(homed, ranks)}
+				opt := client.Options{WorldSize: ranks, BatchSize: 256, Share: "locality", Homes: min(homed, ranks)}
 				reads.Forget()
 				ranksReadHomes(t, []*harness.Gateway{proxy}, opt, samples)
 				moved := movedShare(t, gateways[0], opt)
@@ -77,7 +77,7 @@ func TestHashOfURLIsNoHome(t *testing.T) {
 		return strings.NewReplacer("  use-server", "  #", "balance leastconn", "balance uri whole").Replace(config)
 	}, addresses...)
 	reads.Forget()
-	ranksReadHomes(t, []*harness.Gateway{proxy}, client.Options{WorldSize: 8, BatchSize: 256, Split: "locality", Homes: homed}, samples)
+	ranksReadHomes(t, []*harness.Gateway{proxy}, client.Options{WorldSize: 8, BatchSize: 256, Share: "locality", Homes: homed}, samples)
 	got := float64(reads.Bytes()) / alone
 	t.Logf("%.2f of the data read from the store", got)
 	if got < 2 {
@@ -126,7 +126,7 @@ func checkDead(t *testing.T, gateways []*harness.Gateway, proxy *harness.Gateway
 	t.Helper()
 	gateways[1].Kill()
 	for n := range 64 {
-		path := fmt.Sprintf("/epoch/5/batch/%d?batch_size=64&split=locality&homes=%d&rank=%d&world_size=8", n/8, homed, n%8)
+		path := fmt.Sprintf("/epoch/5/batch/%d?batch_size=64&share=locality&homes=%d&rank=%d&world_size=8", n/8, homed, n%8)
 		want := gateways[0].MustGet(t, path)
 		if got := proxy.Get(t, path); got.Status != http.StatusOK || !bytes.Equal(got.Body, want.Body) {
 			t.Errorf("%s, a gateway was killed: got %d, %d bytes and %.200s; want those of the others", path, got.Status, len(got.Body), got.Body)

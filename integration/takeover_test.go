@@ -23,7 +23,7 @@ func TestGatewaysChangeUnderAJob(t *testing.T) {
 			for i := range gateways {
 				gateways[i] = serve(t, store, "--lame-duck", "0s")
 			}
-			j := homedJob{single: single, opt: client.Options{WorldSize: ranks, BatchSize: batch, Split: "locality", Homes: homed}}
+			j := homedJob{single: single, opt: client.Options{WorldSize: ranks, BatchSize: batch, Share: "locality", Homes: homed}}
 			moved := movedShare(t, gateways[0], j.opt)
 			j.reads(t, gateways[:homed], 0, 0, 0)
 			j.ledger = client.NewLedger(samples)

@@ -10,13 +10,13 @@ const (
 	Pad   Tail = "pad"   // the last batch is filled: position S+i is position i mod S of the same epoch
 )
 
-// Split says which samples of a global batch are whose.
-type Split string
+// Sharing is how the ranks share a global batch.
+type Sharing string
 
-// The splits.
+// The ways to share.
 const (
-	Contiguous Split = ""         // a stretch of the batch for each rank (Batching.Share)
-	Locality   Split = "locality" // to each group of ranks what its home holds, as far as shares stay equal (Epoch.DealHomes)
+	Contiguous Sharing = ""         // a stretch of the batch for each rank (Batching.Share)
+	Locality   Sharing = "locality" // to each group of ranks what its home holds, as far as shares stay equal (Epoch.DealHomes)
 )
 
 // Batching cuts an epoch of Samples samples into global batches, and those into the shares of ranks.
@@ -74,7 +74,7 @@ type Cursor struct {
 	BatchSize uint64
 	Rank      uint64 // who reads, of WorldSize; WorldSize 0 counts as 1
 	WorldSize uint64
-	Split     Split
+	Sharing   Sharing
 	Homes     uint64 // of Locality: groups of ranks; 0 counts as WorldSize
 	Dealt     bool   // shares are dealt by the lengths of samples (Deal), which no plan knows
 	Tail      Tail
@@ -98,7 +98,7 @@ func (c Cursor) Later(dst []uint64, n uint64) (samples []uint64, ok bool) {
 	if batch.Count < c.BatchSize && c.Tail != Short && c.Tail != "" {
 		return dst, false // left out, or padded
 	}
-	if c.Split != Locality {
+	if c.Sharing != Locality {
 		lo, hi := mulDiv(c.Rank, batch.Count, ranks), mulDiv(c.Rank+1, batch.Count, ranks)
 		return c.Epoch.Append(dst, first+lo, first+hi), true
 	}
@@ -119,7 +119,7 @@ func (c Cursor) homes() uint64 {
 // Group returns the group of ranks that this reader is of, and how many groups there are: 1 where shares do not follow homes.
 func (c Cursor) Group() (group, of uint64) {
 	ranks := max(1, c.WorldSize)
-	if c.Split != Locality || c.Rank >= ranks {
+	if c.Sharing != Locality || c.Rank >= ranks {
 		return 0, 1
 	}
 	return mulDiv(c.Rank, c.homes(), ranks), c.homes()

@@ -236,15 +236,15 @@ func TestCursor_LaterOfTails(t *testing.T) {
 	p := mustPlan(t, Params{Shuffle: Slot, Window: 2}, prefix(5, 5))
 	e := p.Epoch(0)
 	for tail, want := range map[Tail]bool{Short: true, "": true, Drop: false, Pad: false} {
-		for _, split := range []Split{Contiguous, Locality} {
-			c := Cursor{Plan: p, Epoch: e, BatchSize: 4, Tail: tail, Split: split}
+		for _, sharing := range []Sharing{Contiguous, Locality} {
+			c := Cursor{Plan: p, Epoch: e, BatchSize: 4, Tail: tail, Sharing: sharing}
 			for n, whole := range []bool{true, true, want, false} {
 				got, ok := c.Later(nil, uint64(n))
 				if ok != whole {
-					t.Errorf("tail %q, split %q, %d batches later: got %t, want %t", tail, split, n, ok, whole)
+					t.Errorf("tail %q, sharing %q, %d batches later: got %t, want %t", tail, sharing, n, ok, whole)
 				}
 				if ok && fmt.Sprint(got) != fmt.Sprint(e.Append(nil, uint64(4*n), min(10, uint64(4*n+4)))) {
-					t.Errorf("tail %q, split %q, %d batches later: got %v", tail, split, n, got)
+					t.Errorf("tail %q, sharing %q, %d batches later: got %v", tail, sharing, n, got)
 				}
 			}
 		}

@@ -8,24 +8,24 @@ import (
 	"sync"
 )
 
-// CheckSplit reports why the shares of worldSize ranks cannot follow a number of homes (split=locality), or nil if they can.
-func (p *Plan) CheckSplit(worldSize, homes uint64) error {
+// CheckSharing reports why the shares of worldSize ranks cannot follow a number of homes (share=locality), or nil if they can.
+func (p *Plan) CheckSharing(worldSize, homes uint64) error {
 	name := p.params.Shuffle
 	switch most := p.mostHomes(); {
 	case worldSize == 0:
-		return fmt.Errorf("split %s: world size is 0, want at least 1", Locality)
+		return fmt.Errorf("share %s: world size is 0, want at least 1", Locality)
 	case homes == 0:
-		return fmt.Errorf("split %s: homes is 0, want at least 1", Locality)
+		return fmt.Errorf("share %s: homes is 0, want at least 1", Locality)
 	case homes > worldSize:
-		return fmt.Errorf("split %s: %d homes for %d ranks, want at most one home for each rank", Locality, homes, worldSize)
+		return fmt.Errorf("share %s: %d homes for %d ranks, want at most one home for each rank", Locality, homes, worldSize)
 	case name == Slot && homes > most:
-		return fmt.Errorf("split %s: %d homes share %d lanes, want homes of at most %[3]d", Locality, homes, most)
+		return fmt.Errorf("share %s: %d homes share %d lanes, want homes of at most %[3]d", Locality, homes, most)
 	case p.strata != nil && homes > most:
-		return fmt.Errorf("split %s: %d homes share %d strata, want homes of at most %[3]d", Locality, homes, most)
+		return fmt.Errorf("share %s: %d homes share %d strata, want homes of at most %[3]d", Locality, homes, most)
 	case name == Window && p.strata == nil:
-		return fmt.Errorf("split %s: shuffle %s without strata has no homes, want strata of at least %d", Locality, name, homes)
+		return fmt.Errorf("share %s: shuffle %s without strata has no homes, want strata of at least %d", Locality, name, homes)
 	case name != Slot && name != Window:
-		return fmt.Errorf("split %s: shuffle %s has no homes, want %s, or %s with strata", Locality, name, Slot, Window)
+		return fmt.Errorf("share %s: shuffle %s has no homes, want %s, or %s with strata", Locality, name, Slot, Window)
 	}
 	return nil
 }
@@ -130,7 +130,7 @@ func (l *lanes) lanesOf(chunk uint32) (first, last uint64, ok bool) {
 	return first, first + uint64(to-from) - 1, true
 }
 
-// DealHomes returns the share of one rank where shares follow homes (split=locality): the places within a whole global batch,
+// DealHomes returns the share of one rank where shares follow homes (share=locality): the places within a whole global batch,
 // padded ones included, ascending, of its samples. Ranks are in groups, one for each of so many homes: rank r is of group
 // floor(r*homes/worldSize). A group takes the samples of the lanes or strata that are its own: lane or stratum s of k is at home with
 // group floor(s*homes/k). What a group has beyond its quota, the sizes of its ranks' contiguous shares, goes to groups that lack some,
@@ -366,7 +366,7 @@ const (
 // batch it looks at the first 2^18 samples. 0 where samples have no homes.
 func (p *Plan) Moved(batching Batching, worldSize, homes uint64) float64 {
 	batches := batching.Batches()
-	if p.CheckSplit(worldSize, homes) != nil || batches == 0 || p.samples == 0 {
+	if p.CheckSharing(worldSize, homes) != nil || batches == 0 || p.samples == 0 {
 		return 0
 	}
 	e := p.Epoch(0)

@@ -74,7 +74,7 @@ func dealtModel(home []int, worldSize, homes int) (shares [][]int, moves int) {
 	return shares, moves
 }
 
-// checkDeal holds the shares of a batch against the model and against what every split promises.
+// checkDeal holds the shares of a batch against the model and against what every sharing promises.
 func checkDeal(e *Epoch, batch Share, worldSize, homes uint64) error {
 	home := make([]int, batch.Count)
 	for place := range home {
@@ -172,7 +172,7 @@ func TestRepairBreaksTiesByGroup(t *testing.T) {
 	}
 }
 
-// TestGradientsSumAlike is what a split must not change: the sum over all ranks of anything that a sample contributes, in
+// TestGradientsSumAlike is what sharing must not change: the sum over all ranks of anything that a sample contributes, in
 // integers to the bit.
 func TestGradientsSumAlike(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -308,7 +308,7 @@ func TestHomeWithImportance(t *testing.T) {
 	}
 }
 
-func TestCheckSplit(t *testing.T) {
+func TestCheckSharing(t *testing.T) {
 	first := prefix(3, 0, 5, 2, 4, 0, 7)
 	for _, c := range []struct {
 		params           Params
@@ -317,27 +317,27 @@ func TestCheckSplit(t *testing.T) {
 	}{
 		{Params{Shuffle: Slot, Window: 4}, 4, 4, ""},
 		{Params{Shuffle: Slot, Window: 4}, 400, 4, ""},
-		{Params{Shuffle: Slot, Window: 4}, 5, 5, "split locality: 5 homes share 4 lanes, want homes of at most 4"},
+		{Params{Shuffle: Slot, Window: 4}, 5, 5, "share locality: 5 homes share 4 lanes, want homes of at most 4"},
 		{Params{Shuffle: Slot, Window: 40}, 21, 21, ""},
-		{Params{Shuffle: Slot, Window: 40}, 22, 22, "split locality: 22 homes share 21 lanes, want homes of at most 21"},
-		{Params{Shuffle: Slot, Window: 40}, 0, 0, "split locality: world size is 0"},
-		{Params{Shuffle: Slot, Window: 40}, 2, 0, "split locality: homes is 0"},
-		{Params{Shuffle: Slot, Window: 40}, 2, 3, "split locality: 3 homes for 2 ranks, want at most one home for each rank"},
+		{Params{Shuffle: Slot, Window: 40}, 22, 22, "share locality: 22 homes share 21 lanes, want homes of at most 21"},
+		{Params{Shuffle: Slot, Window: 40}, 0, 0, "share locality: world size is 0"},
+		{Params{Shuffle: Slot, Window: 40}, 2, 0, "share locality: homes is 0"},
+		{Params{Shuffle: Slot, Window: 40}, 2, 3, "share locality: 3 homes for 2 ranks, want at most one home for each rank"},
 		{Params{Shuffle: Window, Window: 8, Strata: 4}, 4, 4, ""},
 		{Params{Shuffle: Window, Window: 8, Strata: 4}, 5, 4, ""},
-		{Params{Shuffle: Window, Window: 8, Strata: 4}, 5, 5, "split locality: 5 homes share 4 strata, want homes of at most 4"},
-		{Params{Shuffle: Window, Window: 8}, 1, 1, "split locality: shuffle window without strata has no homes, want strata of at least 1"},
-		{Params{Shuffle: Full}, 1, 1, "split locality: shuffle full has no homes"},
-		{Params{Shuffle: None}, 1, 1, "split locality: shuffle none has no homes"},
+		{Params{Shuffle: Window, Window: 8, Strata: 4}, 5, 5, "share locality: 5 homes share 4 strata, want homes of at most 4"},
+		{Params{Shuffle: Window, Window: 8}, 1, 1, "share locality: shuffle window without strata has no homes, want strata of at least 1"},
+		{Params{Shuffle: Full}, 1, 1, "share locality: shuffle full has no homes"},
+		{Params{Shuffle: None}, 1, 1, "share locality: shuffle none has no homes"},
 	} {
-		err := mustPlan(t, c.params, first).CheckSplit(c.worldSize, c.homes)
+		err := mustPlan(t, c.params, first).CheckSharing(c.worldSize, c.homes)
 		if got := fmt.Sprint(err); c.want == "" && err != nil || !strings.Contains(got, c.want) {
 			t.Errorf("%+v, %d ranks, %d homes: got %v, want %q", c.params, c.worldSize, c.homes, err, c.want)
 		}
 	}
 	w := &weighing{first: equal(4, 2), weights: []uint32{1, 1, 0, 0, 5, 1, 0, 0}}
 	p := w.plan(t, Params{Shuffle: Slot, Window: 4})
-	if err := p.CheckSplit(4, 4); err != nil {
+	if err := p.CheckSharing(4, 4); err != nil {
 		t.Errorf("8 draws in 4 lanes, 4 homes: got %v, want nil", err)
 	}
 }
@@ -427,7 +427,7 @@ func TestLater(t *testing.T) {
 		m := rapid.Uint64Range(0, b.Batches()-1).Draw(t, "batch")
 		c := Cursor{
 			Plan: p, Epoch: e, First: m * b.BatchSize, BatchSize: b.BatchSize, Rank: rank, WorldSize: ranks, Tail: b.Tail, Homes: homes,
-			Split: rapid.SampledFrom([]Split{Contiguous, Locality}).Draw(t, "split"),
+			Sharing: rapid.SampledFrom([]Sharing{Contiguous, Locality}).Draw(t, "sharing"),
 		}
 		if homes == 0 {
 			homes = ranks
@@ -439,7 +439,7 @@ func TestLater(t *testing.T) {
 				t.Fatalf("Later(%d) of batch %d of %d: got %v, want %v", n, m, b.Batches(), ok, want)
 			}
 			want := []uint64{99}
-			if ok && c.Split == Contiguous {
+			if ok && c.Sharing == Contiguous {
 				want = e.AppendShare(want, b.Share(m+n, rank, ranks))
 			} else if ok {
 				for _, place := range e.DealHomes(whole, rank, ranks, homes) {

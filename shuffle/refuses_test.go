@@ -17,13 +17,13 @@ func TestPlans_Refuse(t *testing.T) {
 	subset := func(p Params, members ...uint64) func() error {
 		return func() error { _, err := NewSubsetPlan(p, first, members); return err }
 	}
-	split := func(p Params, worldSize, homes uint64) func() error {
+	check := func(p Params, worldSize, homes uint64) func() error {
 		return func() error {
 			plan, err := NewPlan(p, []uint64{0, 100, 200, 300, 400})
 			if err != nil {
 				return err
 			}
-			return plan.CheckSplit(worldSize, homes)
+			return plan.CheckSharing(worldSize, homes)
 		}
 	}
 	quarantine := func(first []uint64, bad ...uint64) func() error {
@@ -68,15 +68,15 @@ func TestPlans_Refuse(t *testing.T) {
 		{subset(part, 0, 5, 5, 12), "accepted"},
 		{subset(part, 0, 6, 6, 12), "subset s: chunk 0 has 6 members and 5 samples"},
 		{subset(part, 0, 2, 1, 1), "subset s: plan full: prefix sums of the chunks descend at chunk 1"},
-		{split(slot, 0, 1), "split locality: world size is 0, want at least 1"},
-		{split(slot, 2, 0), "split locality: homes is 0, want at least 1"},
-		{split(slot, 2, 3), "split locality: 3 homes for 2 ranks, want at most one home for each rank"},
-		{split(slot, 2, 2), "accepted"},
-		{split(Params{Shuffle: Slot, Window: 2}, 400, 400), "split locality: 400 homes share 2 lanes, want homes of at most 2"},
-		{split(Params{Shuffle: Window, Window: 4, Strata: 2}, 8, 4), "split locality: 4 homes share 2 strata, want homes of at most 2"},
-		{split(Params{Shuffle: Window, Window: 4, Strata: 2}, 8, 2), "accepted"},
-		{split(Params{Shuffle: Window, Window: 4}, 2, 2), "split locality: shuffle window without strata has no homes, want strata of at least 2"},
-		{split(Params{Shuffle: Full}, 2, 2), "split locality: shuffle full has no homes, want slot, or window with strata"},
+		{check(slot, 0, 1), "share locality: world size is 0, want at least 1"},
+		{check(slot, 2, 0), "share locality: homes is 0, want at least 1"},
+		{check(slot, 2, 3), "share locality: 3 homes for 2 ranks, want at most one home for each rank"},
+		{check(slot, 2, 2), "accepted"},
+		{check(Params{Shuffle: Slot, Window: 2}, 400, 400), "share locality: 400 homes share 2 lanes, want homes of at most 2"},
+		{check(Params{Shuffle: Window, Window: 4, Strata: 2}, 8, 4), "share locality: 4 homes share 2 strata, want homes of at most 2"},
+		{check(Params{Shuffle: Window, Window: 4, Strata: 2}, 8, 2), "accepted"},
+		{check(Params{Shuffle: Window, Window: 4}, 2, 2), "share locality: shuffle window without strata has no homes, want strata of at least 2"},
+		{check(Params{Shuffle: Full}, 2, 2), "share locality: shuffle full has no homes, want slot, or window with strata"},
 		{quarantine(first, 12), "quarantine: sample 12 of 12"},
 		{quarantine(first, 3, 3), "quarantine: sample 3 after sample 3"},
 		{quarantine(first, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11), "quarantine: all 12 samples are bad"},
@@ -155,7 +155,7 @@ func TestOrders_PanicAtWhatThereIsNot(t *testing.T) {
 func TestCursor_Group(t *testing.T) {
 	for _, c := range []struct {
 		rank, worldSize, homes uint64
-		split                  Split
+		sharing                Sharing
 		group, of              uint64
 	}{
 		{5, 8, 0, Contiguous, 0, 1},
@@ -166,7 +166,7 @@ func TestCursor_Group(t *testing.T) {
 		{8, 8, 4, Locality, 0, 1},
 		{0, 0, 0, Locality, 0, 1},
 	} {
-		group, of := Cursor{Rank: c.rank, WorldSize: c.worldSize, Homes: c.homes, Split: c.split}.Group()
+		group, of := Cursor{Rank: c.rank, WorldSize: c.worldSize, Homes: c.homes, Sharing: c.sharing}.Group()
 		if group != c.group || of != c.of {
 			t.Errorf("%+v: got group %d of %d", c, group, of)
 		}

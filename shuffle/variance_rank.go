@@ -1,12 +1,12 @@
 package shuffle
 
-// RankVariance returns what BatchVariance is of the share that one rank has of a batch where shares follow homes (split=locality):
+// RankVariance returns what BatchVariance is of the share that one rank has of a batch where shares follow homes (share=locality):
 // on average over the ranks, relative to as many samples drawn independently from the whole dataset. What a rank alone sees, such as
 // batch normalisation does, is less mixed than the batch, since the rank's homes hold a part of the chunks only. It deals real batches
 // of several epochs, at most 64 of them and 2^18 samples. False: shares cannot follow these homes, or have no two samples to compare.
 func (p *Plan) RankVariance(batching Batching, worldSize, homes uint64) (BatchVariance, bool) {
 	batches := batching.Samples / max(1, batching.BatchSize) // whole ones
-	if p.CheckSplit(worldSize, homes) != nil || batches == 0 || p.samples < 2 {
+	if p.CheckSharing(worldSize, homes) != nil || batches == 0 || p.samples < 2 {
 		return BatchVariance{}, false
 	}
 	size := min(batching.BatchSize, movedSamples)

@@ -91,7 +91,7 @@ func (r *run) choose() {
 		r.steps = (batches + joined - 1) / joined
 		r.say("followed chunk by chunk, not sample by sample, %d batches at a time, the %d ranks as %d", joined, s.Ranks, n)
 	}
-	if s.Split == shuffle.Locality {
+	if s.Sharing == shuffle.Locality {
 		b := shuffle.Batching{Samples: samples, BatchSize: s.BatchSize, Tail: shuffle.Short}
 		r.result.Moved = r.plan.Moved(b, uint64(s.Ranks), uint64(s.Ranks))
 		if r.coarse && s.cluster() > 1 {

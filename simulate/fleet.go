@@ -61,11 +61,11 @@ func (r *run) join() {
 
 // newCourse begins to follow an epoch.
 func (r *run) newCourse(number int) *course {
-	c := &course{epoch: r.plan.Epoch(uint64(number)), split: r.set.Split, stays: r.stays}
+	c := &course{epoch: r.plan.Epoch(uint64(number)), sharing: r.set.Sharing, stays: r.stays}
 	if !r.coarse {
 		return c
 	}
-	if c.split == shuffle.Locality {
+	if c.sharing == shuffle.Locality {
 		c.homes = make([][]shuffle.Span, len(r.ranks))
 	}
 	for span := range c.epoch.Spans(0) {

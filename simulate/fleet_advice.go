@@ -33,12 +33,12 @@ func linkAdvice(r *Result, e *Epoch) []string {
 	f := r.Formula()
 	line := fmt.Sprintf("Link: yours binds: %s over the busiest one in an epoch, %s of all bytes delivered between gateways.", Bytes(e.Busiest), percent(e.PeerBytes, e.Served))
 	switch {
-	case s.Split == shuffle.Locality:
+	case s.Sharing == shuffle.Locality:
 		line += " Locality spares it where the gateways share nothing (--no-cluster): a cluster's owners follow no homes."
 	case s.homes() < uint64(s.Ranks):
 		line += fmt.Sprintf(" Locality would spare the links nearly all of that, but needs a home for each of the %d ranks: a slot order of as many lanes, or as many strata.", s.Ranks)
 	default:
-		line += fmt.Sprintf(" Gateways that share nothing and locality (--no-cluster --split locality) would spare the links nearly all of that: by the model an epoch of %s instead of %s.", Span(f.Local()), Span(f.Distributed()))
+		line += fmt.Sprintf(" Gateways that share nothing and locality (--no-cluster --share locality) would spare the links nearly all of that: by the model an epoch of %s instead of %s.", Span(f.Local()), Span(f.Distributed()))
 	}
 	return []string{line}
 }

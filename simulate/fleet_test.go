@@ -50,7 +50,7 @@ func TestLocalityWantsNoCluster(t *testing.T) {
 	d := uniform(t, 512*64, 64, 4096)
 	for _, name := range []string{shuffle.Slot, shuffle.Window} {
 		s := fleet(d, 4, 2)
-		s.Order.Shuffle, s.Split = name, shuffle.Locality
+		s.Order.Shuffle, s.Sharing = name, shuffle.Locality
 		if name == shuffle.Window {
 			s.Order.Strata = 32
 		}
@@ -159,7 +159,7 @@ func TestFewStandForMany(t *testing.T) {
 		{2, func(*Setting) {}},
 		{.5, func(*Setting) {}},
 		{2, func(s *Setting) { s.LinkRate = 8e6 }},
-		{2, func(s *Setting) { s.Split, s.Alone = shuffle.Locality, true }},
+		{2, func(s *Setting) { s.Sharing, s.Alone = shuffle.Locality, true }},
 		{2, func(s *Setting) { s.Rate = 3e4 }},
 		{2, func(s *Setting) { s.Order.Shuffle, s.Order.Strata = shuffle.Window, 64 }},
 	} {

@@ -32,7 +32,7 @@ func (r *Result) Formula() Formula {
 		Samples: float64(r.Samples), Nodes: p, Train: s.Rate / p, Storage: s.StoreRate / each, Prepare: s.ServeRate / each,
 		Link: s.LinkRate / each, Cached: min(float64(ahead(s.CacheSize)+s.DiskSize)*float64(s.apart())/float64(r.Bytes), 1), Moved: r.Moved,
 	}
-	if s.Split != shuffle.Locality {
+	if s.Sharing != shuffle.Locality {
 		f.Moved = 0
 	}
 	return f

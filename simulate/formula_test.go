@@ -50,7 +50,7 @@ func TestFormulaAgreesWithTheModel(t *testing.T) {
 		warm := fleet(d, p, 2)
 		warm.Rate, warm.LinkRate, warm.RanksNear = 1e6*float64(p), 10e6, true
 		near := warm
-		near.Split, near.Alone = shuffle.Locality, true // whose own caches hold what their ranks read
+		near.Sharing, near.Alone = shuffle.Locality, true // whose own caches hold what their ranks read
 		for i, s := range []Setting{cold, warm, near} {
 			r := predict(t, d, s)
 			f := r.Formula()
@@ -79,7 +79,7 @@ func TestAdviceForFleets(t *testing.T) {
 		r    Result
 		want []string
 	}{
-		{link, []string{"Link: yours binds", "--no-cluster --split locality", "Yang and Cong's model, which adds up what here overlaps, D = 32768 samples, p = 4", "locality pays with links below", "p = R/V"}},
+		{link, []string{"Link: yours binds", "--no-cluster --share locality", "Yang and Cong's model, which adds up what here overlaps, D = 32768 samples, p = 4", "locality pays with links below", "p = R/V"}},
 		{many, []string{"needs a home for each of the 64 ranks"}},
 		{small, []string{"Fleet: a cache of", "would hold all"}},
 	} {

@@ -81,7 +81,7 @@ func (k *rank) request(step uint64) {
 	q := &request{
 		at: shuffle.Cursor{
 			Plan: r.plan, Epoch: r.course.epoch, First: lo, End: hi, BatchSize: r.step,
-			Rank: uint64(k.number), WorldSize: uint64(len(r.ranks)), Split: r.set.Split,
+			Rank: uint64(k.number), WorldSize: uint64(len(r.ranks)), Sharing: r.set.Sharing,
 		},
 		uses: uses,
 	}

@@ -11,7 +11,7 @@ type Result struct {
 	Bytes   int64 // of the data
 	Samples uint64
 	Epochs  []Epoch
-	Moved   float64 // part of the samples that ranks take from homes other than their own, with split locality
+	Moved   float64 // part of the samples that ranks take from homes other than their own, with share locality
 	Peak    int64   // bytes of the budget of one gateway in use at one time, at most
 	Coarse  string  // how much less finely than sample by sample it was followed; empty: not
 }

@@ -51,7 +51,7 @@ func follow(ctx context.Context, d *Data, s Setting, coarse bool) (Result, error
 	}
 	r := &run{clock: &clock{}, result: Result{Setting: s, Bytes: d.Bytes(), Samples: d.Samples(), Epochs: make([]Epoch, 0, s.Epochs)}}
 	r.fits = s.held(d) <= ahead(s.CacheSize)
-	if err := s.CheckSplit(d); err != nil {
+	if err := s.CheckSharing(d); err != nil {
 		return Result{}, err
 	}
 	r.coarse = coarse || s.Order.Shuffle != shuffle.Full && s.large(d)

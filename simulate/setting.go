@@ -36,7 +36,7 @@ type Setting struct {
 	RanksNear   bool    // ranks run on their gateway's machine: answers to them stay off its link
 	PeerLatency time.Duration
 	NoReadAhead bool // nothing is asked of other gateways in the background for the next batches
-	Split       shuffle.Split
+	Sharing     shuffle.Sharing
 
 	StoreRate   float64 // bytes per second of all reads together; 0: no bound
 	StoreStream float64 // of one read; 0: no bound
@@ -79,17 +79,17 @@ func (s *Setting) Check() error {
 	return errors.Join(faults...)
 }
 
-// CheckSplit reports why ranks cannot have the split that they ask for.
-func (s *Setting) CheckSplit(d *Data) error {
-	if s.Split != shuffle.Locality {
+// CheckSharing reports why ranks cannot share a batch as they ask to.
+func (s *Setting) CheckSharing(d *Data) error {
+	if s.Sharing != shuffle.Locality {
 		return nil
 	}
 	p, err := shuffle.NewPlan(s.Order, d.First)
 	if err == nil {
-		err = p.CheckSplit(uint64(s.Ranks), uint64(s.Ranks))
+		err = p.CheckSharing(uint64(s.Ranks), uint64(s.Ranks))
 	}
 	if err != nil {
-		return fmt.Errorf("split %s: %w", s.Split, err)
+		return fmt.Errorf("share %s: %w", s.Sharing, err)
 	}
 	return nil
 }
@@ -112,7 +112,7 @@ func (s *Setting) cluster() int {
 // apart is how many gateways hold different parts of the data: those of a cluster, and with locality all, for each holds what is
 // at home with its ranks.
 func (s *Setting) apart() int {
-	if s.Split == shuffle.Locality {
+	if s.Sharing == shuffle.Locality {
 		return s.Gateways
 	}
 	return s.cluster()

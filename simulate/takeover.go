@@ -68,7 +68,7 @@ func (s span) without(other span) int {
 func takeoverAdvice(d *Data, results []Result) []string {
 	s := &results[0].Setting
 	numbers := distinct(results, func(s *Setting) int64 { return int64(s.Gateways) })
-	if !s.Alone || s.Split != shuffle.Locality || len(numbers) < 2 {
+	if !s.Alone || s.Sharing != shuffle.Locality || len(numbers) < 2 {
 		return nil
 	}
 	plan, err := shuffle.NewPlan(s.Order, d.First)

@@ -74,11 +74,11 @@ func (d *Data) ranges(u use, part int64) []int64 {
 
 // course is one epoch, as far as it is followed: which chunks each step of it needs.
 type course struct {
-	epoch *shuffle.Epoch
-	split shuffle.Split
-	spans []shuffle.Span   // where samples are not followed: all of the epoch, in the order of need
-	homes [][]shuffle.Span // those of each rank that holds them, with locality; nil: all ranks need all
-	stays bool             // what is in use stays in memory
+	epoch   *shuffle.Epoch
+	sharing shuffle.Sharing
+	spans   []shuffle.Span   // where samples are not followed: all of the epoch, in the order of need
+	homes   [][]shuffle.Span // those of each rank that holds them, with locality; nil: all ranks need all
+	stays   bool             // what is in use stays in memory
 }
 
 // pace is where one rank stands in a course that is followed span by span.
@@ -134,7 +134,7 @@ func merge(uses []use) []use {
 
 // samples are those of one rank's share of the batch between two positions.
 func (c *course) samples(lo, hi uint64, share shuffle.Share, rank, world int) []uint64 {
-	if c.split != shuffle.Locality {
+	if c.sharing != shuffle.Locality {
 		return c.epoch.AppendShare(nil, share)
 	}
 	batch := shuffle.Share{First: lo, Count: hi - lo}

@@ -72,7 +72,7 @@ func (m *member) Read(ctx context.Context, to string, q *peer.Query, dst [][]byt
 	if r := q.Reader; r != nil {
 		at := shuffle.Cursor{
 			Plan: w.plan, Epoch: w.plan.Epoch(r.Epoch), First: r.First, End: r.End, BatchSize: r.BatchSize, Rank: r.Rank, WorldSize: r.WorldSize,
-			Split: w.set.Split,
+			Sharing: w.set.Sharing,
 		}
 		owner.path.Heard(q.Dataset, q.Generation, at, r.Think)
 	}
@@ -148,7 +148,7 @@ func fleets() map[string]func(*simulate.Setting) {
 		"four, job-bound": func(s *simulate.Setting) { slot(s); s.Gateways, s.Rate, s.CacheSize = 4, 1024, s.CacheSize/2 },
 		"locality": func(s *simulate.Setting) {
 			slot(s)
-			s.Gateways, s.Split = 4, shuffle.Locality
+			s.Gateways, s.Sharing = 4, shuffle.Locality
 		},
 		"link": func(s *simulate.Setting) {
 			slot(s)
@@ -163,7 +163,7 @@ func fleets() map[string]func(*simulate.Setting) {
 		"link, locality": func(s *simulate.Setting) {
 			slot(s)
 			s.CacheSize *= 4
-			s.LinkRate, s.Split = 600*sampleBytes, shuffle.Locality
+			s.LinkRate, s.Sharing = 600*sampleBytes, shuffle.Locality
 		},
 		"latency of peers":   func(s *simulate.Setting) { slot(s); s.CacheSize *= 4; s.PeerLatency = 20 * time.Millisecond },
 		"nothing along":      func(s *simulate.Setting) { slot(s); s.CacheSize *= 4; s.NoReadAhead = true },
@@ -248,7 +248,7 @@ func TestTwoHalvesAreOneWhole(t *testing.T) {
 // share lists the samples of one rank's share.
 func (w *wires) share(epoch *shuffle.Epoch, b shuffle.Batching, n, rank uint64) []uint64 {
 	world := uint64(w.set.Ranks)
-	if w.set.Split != shuffle.Locality {
+	if w.set.Sharing != shuffle.Locality {
 		return epoch.AppendShare(nil, b.Share(n, rank, world))
 	}
 	batch := b.Share(n, 0, 1)

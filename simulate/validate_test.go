@@ -153,7 +153,7 @@ func (d *real) rank(t *testing.T, w *wires, m *member, epoch *shuffle.Epoch, ran
 				defer close(done)
 				at := shuffle.Cursor{
 					Plan: plan, Epoch: epoch, First: n * s.BatchSize, End: min((n+1)*s.BatchSize, plan.Samples()), BatchSize: s.BatchSize,
-					Rank: uint64(rank), WorldSize: uint64(s.Ranks), Split: s.Split,
+					Rank: uint64(rank), WorldSize: uint64(s.Ranks), Sharing: s.Sharing,
 				}
 				samples := w.share(epoch, b, n, uint64(rank))
 				body, err := m.source.Read(t.Context(), at, d.ranges(t, samples))

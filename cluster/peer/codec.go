@@ -180,7 +180,7 @@ func (r *Reader) check() error {
 	if err := checkTexts(maxSubset, r.Params.Subset); err != nil {
 		return err
 	}
-	return checkNames(r.Params.Shuffle, r.Params.Importance, string(r.Split), string(r.Tail))
+	return checkNames(r.Params.Shuffle, r.Params.Importance, string(r.Sharing), string(r.Tail))
 }
 
 func checkNames(names ...string) error { return checkTexts(maxNameBytes, names...) }

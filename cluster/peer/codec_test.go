@@ -33,7 +33,7 @@ func goldenQuery() *Query {
 			Epoch:  2,
 			Cursor: shuffle.Cursor{
 				First: 4096, End: 8192, BatchSize: 512, Rank: 3, WorldSize: 8, Homes: 4,
-				Split: shuffle.Locality, Dealt: true, Tail: shuffle.Pad,
+				Sharing: shuffle.Locality, Dealt: true, Tail: shuffle.Pad,
 			},
 			Think: 1500 * time.Microsecond,
 		},
@@ -114,7 +114,7 @@ func drawReader(t *rapid.T) *Reader {
 	r.WorldSize = rapid.Uint64Range(0, math.MaxInt64).Draw(t, "world size")
 	r.Rank = rapid.Uint64Range(0, max(r.WorldSize, 1)-1).Draw(t, "rank")
 	r.Homes = rapid.Uint64Range(0, max(r.WorldSize, 1)).Draw(t, "homes")
-	r.Split = rapid.SampledFrom([]shuffle.Split{shuffle.Contiguous, shuffle.Locality}).Draw(t, "split")
+	r.Sharing = rapid.SampledFrom([]shuffle.Sharing{shuffle.Contiguous, shuffle.Locality}).Draw(t, "sharing")
 	r.Tail = rapid.SampledFrom([]shuffle.Tail{"", shuffle.Short, shuffle.Drop, shuffle.Pad}).Draw(t, "tail")
 	r.Think = time.Duration(rapid.Int64Range(0, int64(maxThink/time.Microsecond)).Draw(t, "think")) * time.Microsecond
 	return r

@@ -17,7 +17,7 @@ type compareFlags struct{ orders.Question }
 
 func (c *compareFlags) define(f *cli.Flags) {
 	f.Numbers(&c.WorldSizes, "world-size", nil, "`N`, the ranks that share each batch (default 1); of a dataset N,..., to say what locality moves")
-	f.Numbers(&c.Homes, "homes", nil, "`N`, the homes of --split locality, such as gateways (default the world size); of a dataset N,...")
+	f.Numbers(&c.Homes, "homes", nil, "`N`, the homes of --share locality, such as gateways (default the world size); of a dataset N,...")
 	f.Numbers(&c.Gateways, "gateways", nil, "of a dataset, `N`,... gateways that take the place of one for each home, to say what they read again")
 	f.Size(&c.Cache, "cache-size", 0, "size of a cache with which to count the store's requests in later epochs too")
 	f.Price(&c.Price, "request-price", "price of a million requests of the store, to print what an epoch costs (default none)")
@@ -45,7 +45,7 @@ func (c *compareFlags) checkGateway(f *cli.Flags, p *planFlags) {
 
 // checkDataset refuses what only a gateway answers.
 func (c *compareFlags) checkDataset(f *cli.Flags, dataset string) {
-	for _, name := range []string{"dataset", "epoch", "rank", "balance", "split", "seed", "tail", "importance", "subset", "quarantine", "generation"} {
+	for _, name := range []string{"dataset", "epoch", "rank", "balance", "share", "seed", "tail", "importance", "subset", "quarantine", "generation"} {
 		if f.Given(name) {
 			f.Fault("--%s is a gateway's to answer; the orders of %s do not depend on it", name, dataset)
 		}

@@ -89,16 +89,16 @@ func TestPlanSaysWhatLocalityMoves(t *testing.T) {
 	var out struct {
 		Locality struct {
 			Shuffle string
-			Splits  []orders.Split
+			Shares  []orders.Sharing
 		}
 	}
 	o := ok(t, "plan", dir, "--batch-size", "32", "--world-size", "6,8", "--homes", "1,4,8", "--json")
 	if err := json.Unmarshal([]byte(o.stdout), &out); err != nil {
 		t.Fatal(err)
 	}
-	rows := out.Locality.Splits
+	rows := out.Locality.Shares
 	if out.Locality.Shuffle != "slot" || len(rows) != 6 {
-		t.Fatalf("got %+v, want six splits of the slot order", out.Locality)
+		t.Fatalf("got %+v, want six rows of the slot order", out.Locality)
 	}
 	for _, r := range rows {
 		switch possible := r.Homes <= r.WorldSize; {
@@ -111,8 +111,8 @@ func TestPlanSaysWhatLocalityMoves(t *testing.T) {
 	if *rows[5].Variance <= 2 || !strings.Contains(o.stderr, "fewer homes mix it better") {
 		t.Errorf("eight homes: got %v and %q, want a warning of what ranks alone see", *rows[5].Variance, o.stderr)
 	}
-	if text := ok(t, "plan", dir, "--world-size", "4").stdout; !strings.Contains(text, "nothing") || !strings.Contains(text, "split by locality, shuffle slot 8") {
-		t.Errorf("got\n%s\nwant a split that moves nothing", text)
+	if text := ok(t, "plan", dir, "--world-size", "4").stdout; !strings.Contains(text, "nothing") || !strings.Contains(text, "shared by locality, shuffle slot 8") {
+		t.Errorf("got\n%s\nwant a row that moves nothing", text)
 	}
 	text := ok(t, "plan", dir, "--world-size", "4", "--shuffle", "window", "--window", "8", "--strata", "4").stdout
 	if !strings.Contains(text, "8 in 4 strata") || !strings.Contains(text, "%") {
@@ -133,7 +133,7 @@ func TestPlanSaysWhatOtherGatewaysReadOnceMore(t *testing.T) {
 	}
 	rows := out.Locality.Takeovers
 	if len(rows) != 3 {
-		t.Fatalf("got %+v, want a row for each number of gateways of the split that is possible", rows)
+		t.Fatalf("got %+v, want a row for each number of gateways of the sharing that is possible", rows)
 	}
 	for i, least := range []float64{0.5, 0, 1} { // of ranks 0 to 7: at three gateways 2, 4, 6 and 7 move, at eight all but 0
 		r := rows[i]

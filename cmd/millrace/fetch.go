@@ -39,7 +39,7 @@ func (x *fetchFlags) define(f *cli.Flags) {
 	f.Duration(&x.deadline, "deadline", client.DefaultDeadline, "time for one batch, retries included")
 	f.Flag(&x.discard, "discard", "check the batches and keep none")
 	f.Text(&x.output, "output", "", "write each batch to a file in `DIR`")
-	f.Choice(&x.home, "home", "", "the gateway that a rank asks first: rank R of W that at place R*P/W of P (default the near one; rank with --split locality)", "rank")
+	f.Choice(&x.home, "home", "", "the gateway that a rank asks first: rank R of W that at place R*P/W of P (default the near one; rank with --share locality)", "rank")
 	f.Text(&x.plan.opt.Format, "format", "", "`FORMAT` of the batches, with --no-manifest (default the dataset's own)")
 	f.Text(&x.plan.opt.Fields, "fields", "", "`NAMES` of the parts to keep, with --no-manifest (default all)")
 	f.Flag(&x.noManifest, "no-manifest", "do not fetch manifests: bytes are checked, exactly-once is not")
@@ -108,14 +108,14 @@ http://gateways-{0..7}.NAME:PORT stands for eight gateways, srv:_http._tcp.NAME 
 of a service's SRV records, dns:NAME:PORT for all addresses of a name, unix:PATH for one
 that listens at a Unix socket. The gateway that answers quickest is asked, and another
 one where it fails; what a broken body lacks is asked for alone. With --home rank, and with
---split locality where several gateways are named, rank R of W is read from the gateway at
+--share locality where several gateways are named, rank R of W is read from the gateway at
 place R*P/W of the P named: name them in one order for all ranks, and give the number that
 the job began with as --homes.`,
 		Example: `  millrace fetch http://gw:8080 --epoch 0 --discard
   millrace fetch http://gw-0:8080 http://gw-1:8080 --epoch 3 --from 170 --rank 1 --world-size 4 \
     --output ./batches
   millrace fetch dns:gateways.job-a.svc:8080 --discard
-  millrace fetch http://gateways-{0..3}.gateways:8080 --world-size 8 --all-ranks --split locality \
+  millrace fetch http://gateways-{0..3}.gateways:8080 --world-size 8 --all-ranks --share locality \
     --homes 4 --home rank --discard`,
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var x fetchFlags
@@ -149,7 +149,7 @@ func (x *fetchFlags) config(gateways []string) client.Config {
 		return slices.ContainsFunc(gateways, func(g string) bool { return strings.HasPrefix(g, prefix) })
 	}
 	inOrder := !begins("dns:") && (len(gateways) > 1 || begins("srv:") || strings.Contains(gateways[0], "{"))
-	if x.home == "rank" || x.plan.opt.Split == string(shuffle.Locality) && inOrder {
+	if x.home == "rank" || x.plan.opt.Share == string(shuffle.Locality) && inOrder {
 		cfg.Home = client.HomeByRank
 	}
 	return cfg

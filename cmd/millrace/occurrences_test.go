@@ -16,7 +16,7 @@ func TestOccurrencesFromAGatewayAndFromItsIndex(t *testing.T) {
 	ok(t, "subset", dir, "--split", "train=3,val=1")
 	gateway := gatewayFor(t, dir)
 	said := map[string]string{}
-	for _, plan := range []string{"world_size=3&rank=1&format=framed", "world_size=3&balance=bytes&tail=pad", "shuffle=slot&window=4&split=locality&world_size=2", "subset=val", "seed=9&fields=txt"} {
+	for _, plan := range []string{"world_size=3&rank=1&format=framed", "world_size=3&balance=bytes&tail=pad", "shuffle=slot&window=4&share=locality&world_size=2", "subset=val", "seed=9&fields=txt"} {
 		resp, err := http.Head(gateway + "/epoch/2/batch/1?" + plan)
 		if err != nil {
 			t.Fatal(err)

@@ -25,7 +25,7 @@ func (p *planFlags) define(f *cli.Flags) {
 	p.defineRank(f)
 	f.Count(&p.opt.WorldSize, "world-size", 0, "ranks that share each batch (default 1)")
 	p.defineShare(f)
-	f.Count(&p.opt.Homes, "homes", 0, "homes of --split locality, such as gateways (default the world size)")
+	f.Count(&p.opt.Homes, "homes", 0, "homes of --share locality, such as gateways (default the world size)")
 	p.defineOrder(f)
 }
 
@@ -36,7 +36,7 @@ func (p *planFlags) defineRank(f *cli.Flags) {
 // defineShare defines the parameters that say how ranks share a batch.
 func (p *planFlags) defineShare(f *cli.Flags) {
 	f.Choice(&p.opt.Balance, "balance", "", "what every rank gets an equal share of (default samples)", "samples", "bytes")
-	f.Choice(&p.opt.Split, "split", "", "how ranks share a batch (default contiguous)", "contiguous", "locality")
+	f.Choice(&p.opt.Share, "share", "", "how ranks share a batch (default contiguous)", "contiguous", "locality")
 }
 
 func (p *planFlags) defineEpoch(f *cli.Flags) {
@@ -62,13 +62,13 @@ func (p *planFlags) check(f *cli.Flags) {
 	if n := max(p.opt.WorldSize, 1); p.opt.Rank >= n {
 		f.Fault("--rank %d: want less than --world-size, %d", p.opt.Rank, n)
 	}
-	if p.opt.Split == string(shuffle.Locality) && p.opt.Balance == "bytes" {
-		f.Fault("--split locality and --balance bytes exclude each other")
+	if p.opt.Share == string(shuffle.Locality) && p.opt.Balance == "bytes" {
+		f.Fault("--share locality and --balance bytes exclude each other")
 	}
 	switch {
 	case p.opt.Homes == 0:
-	case p.opt.Split != string(shuffle.Locality):
-		f.Fault("--homes %d: has no meaning without --split locality", p.opt.Homes)
+	case p.opt.Share != string(shuffle.Locality):
+		f.Fault("--homes %d: has no meaning without --share locality", p.opt.Homes)
 	case p.opt.Homes > max(p.opt.WorldSize, 1):
 		f.Fault("--homes %d: want at most --world-size, %d", p.opt.Homes, max(p.opt.WorldSize, 1))
 	}
@@ -78,13 +78,13 @@ func (a *app) plan() *cobra.Command {
 	return a.Build(cli.Command{
 		Use: "plan GATEWAY[/NAME]|DATASET", Short: "Explain a batch, or compare orders, without reading data",
 		Long: `With a gateway's address, prints the plan of an epoch, and with --batch where each sample
-of that batch comes from; with --split locality also what share of the samples is read by
+of that batch comes from; with --share locality also what share of the samples is read by
 a rank other than the one at home. With a dataset (s3://bucket/prefix, file:///dir or a directory)
 prints several orders side by side: the memory each wants, how well it mixes and how many
 requests of the store an epoch makes, with --cache-size also a later epoch, with
 --request-price what they cost; --window adds one, --shuffle shows those of one kind. Each chunk,
 or part of one, counts as one request; a gateway may fetch neighbours together, or a chunk in
-parts. With --world-size and --homes, lists, it also prints what a split by locality moves and
+parts. With --world-size and --homes, lists, it also prints what sharing by locality moves and
 how mixed a rank's own share is, and with --gateways what other numbers of gateways read from
 the store once more when they take over a job, its homes as they are. Neither reads any data.
 
@@ -93,7 +93,7 @@ class's share of a batch varies four times as much. Every chunk is a class, or t
 10 or 100 classes. Above 2 a warning says what helps. Where shuffle slot has fewer than 64 rows,
 a line states how many samples never stand in the last one, and what --tail drop leaves out.`,
 		Example: `  millrace plan http://gw:8080 --epoch 3 --batch 17
-  millrace plan http://gw:8080 --shuffle window --window 64 --strata 16 --split locality \
+  millrace plan http://gw:8080 --shuffle window --window 64 --strata 16 --share locality \
     --world-size 8
   millrace plan s3://bucket/imagenet --batch-size 1024 --cache-size 64GiB --request-price 0.40
   millrace plan s3://bucket/imagenet --batch-size 2048 --world-size 8,96 --homes 1,4,8

@@ -175,18 +175,18 @@ func TestUsageFaultsExitWithTwo(t *testing.T) {
 		{"plan", "x", "--seed", "1"},
 		{"plan", "x", "--epoch", "1"},
 		{"plan", "x", "--balance", "bytes"},
-		{"plan", "x", "--split", "locality"},
+		{"plan", "x", "--share", "locality"},
 		{"plan", "x", "--homes", "2"},
 		{"plan", "x", "--request-price", "-1"},
 		{"plan", "http://gw", "--cache-size", "1GiB"},
 		{"plan", "http://gw", "--request-price", "1"},
 		{"plan", "http://gw", "--world-size", "2,4"},
-		{"fetch", "http://gw", "--discard", "--split", "locality", "--balance", "bytes"},
+		{"fetch", "http://gw", "--discard", "--share", "locality", "--balance", "bytes"},
 		{"fetch", "dns:gw", "--discard"},
 		{"fetch", "unix:", "--discard"},
 		{"fetch", "unix:socket", "--discard"},
 		{"fetch", "dns:user:secret@gw:80", "--discard"},
-		{"plan", "http://gw", "--split", "near"},
+		{"plan", "http://gw", "--share", "near"},
 		{"plan", "x", "--importance", "abc"},
 		{"warm"},
 		{"warm", "gw"},
@@ -306,7 +306,7 @@ func TestPackServeFetchPlanBench(t *testing.T) {
 	dir := shards(t)
 	url := gatewayFor(t, dir)
 	var rep fetchReport
-	for _, more := range [][]string{{}, {"--world-size", "3", "--all-ranks"}, {"--balance", "bytes", "--world-size", "3", "--all-ranks"}, {"--split", "locality", "--world-size", "3", "--all-ranks"}, {"--shuffle", "window", "--window", "4", "--strata", "2", "--split", "locality", "--world-size", "2", "--all-ranks"}, {"--tail", "drop"}, {"--tail", "pad"}, {"--tail", "drop", "--batch-size", "1000"}, {"--tail", "drop", "--batch-size", "1000", "--world-size", "2", "--all-ranks"}, {"--from", "2", "--until", "5"}, {"--no-manifest"}} {
+	for _, more := range [][]string{{}, {"--world-size", "3", "--all-ranks"}, {"--balance", "bytes", "--world-size", "3", "--all-ranks"}, {"--share", "locality", "--world-size", "3", "--all-ranks"}, {"--shuffle", "window", "--window", "4", "--strata", "2", "--share", "locality", "--world-size", "2", "--all-ranks"}, {"--tail", "drop"}, {"--tail", "pad"}, {"--tail", "drop", "--batch-size", "1000"}, {"--tail", "drop", "--batch-size", "1000", "--world-size", "2", "--all-ranks"}, {"--from", "2", "--until", "5"}, {"--no-manifest"}} {
 		args := append([]string{"fetch", url, "--epoch", "1", "--discard", "--json"}, more...)
 		if err := json.Unmarshal([]byte(ok(t, args...).stdout), &rep); err != nil {
 			t.Fatal(err)
@@ -355,7 +355,7 @@ func TestFetchFromSeveralGatewaysAndFromAName(t *testing.T) {
 	a, b := gatewayFor(t, dir), gatewayFor(t, dir)
 	port := a[strings.LastIndex(a, ":")+1:]
 	for _, args := range [][]string{
-		{a, b, "--split", "locality", "--world-size", "4", "--all-ranks"},
+		{a, b, "--share", "locality", "--world-size", "4", "--all-ranks"},
 		{"http://127.0.0.1:1", b},
 		{"dns:localhost:" + port},
 	} {
@@ -367,11 +367,11 @@ func TestFetchFromSeveralGatewaysAndFromAName(t *testing.T) {
 			t.Errorf("%v: got %d samples and %q, want 50, each exactly once", args, rep.Samples, rep.Proved)
 		}
 	}
-	o := ok(t, "plan", a, "--split", "locality", "--world-size", "2")
-	if !strings.Contains(o.stdout, "moved ") || !strings.Contains(o.stdout, "parameters.split") {
-		t.Errorf("got %s, want the split and what moves", o.stdout)
+	o := ok(t, "plan", a, "--share", "locality", "--world-size", "2")
+	if !strings.Contains(o.stdout, "moved ") || !strings.Contains(o.stdout, "parameters.share") {
+		t.Errorf("got %s, want the share and what moves", o.stdout)
 	}
-	if o := millrace(t, nil, "plan", a, "--split", "locality", "--shuffle", "none"); o.code == 0 || !strings.Contains(o.stderr, "has no homes") {
+	if o := millrace(t, nil, "plan", a, "--share", "locality", "--shuffle", "none"); o.code == 0 || !strings.Contains(o.stderr, "has no homes") {
 		t.Errorf("got exit code %d and %s, want the gateway's reason", o.code, o.stderr)
 	}
 }

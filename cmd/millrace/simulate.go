@@ -39,7 +39,7 @@ type simulateFlags struct {
 	disks    []int64
 	gateways []int
 	strata   uint64
-	split    string
+	share    string
 	picture  string
 }
 
@@ -63,7 +63,7 @@ func (x *simulateFlags) define(f *cli.Flags) {
 	f.Bandwidth(&s.DiskRate, "disk-bandwidth", 2e9, "bytes a second of a gateway's disk")
 	f.Numbers(&x.gateways, "gateways", []int{1}, "`N,...` gateways, 1 to 1000, that are one cache, and among which the ranks are shared out")
 	f.Flag(&s.Alone, "no-cluster", "gateways share nothing: each has a cache of its own")
-	f.Choice(&x.split, "split", "contiguous", "how ranks share a batch", "contiguous", "locality")
+	f.Choice(&x.share, "share", "contiguous", "how ranks share a batch", "contiguous", "locality")
 	f.Whole(&x.strata, "strata", 0, "strata of a window order, which must divide the window")
 	f.Bandwidth(&s.LinkRate, "link", 0, "bytes a second of a gateway's link each way, such as 100Gbit/s, for store, other gateways and ranks (default no bound)")
 	f.Flag(&s.RanksNear, "ranks-near", "ranks run on their gateway's machine: answers to them stay off its link")
@@ -122,7 +122,7 @@ What it leaves out: processor time, failures, other users of the store. See docs
     --batch-size 320000 --window 16000 --rate 5e6/s --cache-size 1TiB --link 100Gbit/s \
     --store-bandwidth 100GB/s
   millrace simulate s3://bucket/imagenet --gateways 1,2,4,8 --ranks 64 --rate 20000/s \
-    --cache-size 32GiB --link 25Gbit/s --split locality`,
+    --cache-size 32GiB --link 25Gbit/s --share locality`,
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var x simulateFlags
 			x.define(f)
@@ -148,7 +148,7 @@ func (a *app) runSimulate(ctx context.Context, x *simulateFlags) error {
 				simulate.Size(settings[i].CacheSize), simulate.Bytes(least)), "millrace simulate")
 		}
 	}
-	if err := settings[0].CheckSplit(data); err != nil {
+	if err := settings[0].CheckSharing(data); err != nil {
 		return cli.Usage(err, "millrace simulate")
 	}
 	results := make([]simulate.Result, len(settings))
@@ -201,9 +201,9 @@ func (x *simulateFlags) data(ctx context.Context) (*simulate.Data, error) {
 	if x.window != 0 {
 		s.Order.Window = x.window
 	}
-	s.Order.Strata, s.Split = x.strata, shuffle.Contiguous
-	if x.split == "locality" {
-		s.Split = shuffle.Locality
+	s.Order.Strata, s.Sharing = x.strata, shuffle.Contiguous
+	if x.share == "locality" {
+		s.Sharing = shuffle.Locality
 	}
 	if x.seed != nil {
 		s.Order.Seed = *x.seed

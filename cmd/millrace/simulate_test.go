@@ -76,7 +76,7 @@ func TestSimulatePrintsATable(t *testing.T) {
 func TestSimulateAFleet(t *testing.T) {
 	args := []string{
 		"simulate", "--samples", "20000", "--chunk-samples", "100", "--sample-size", "4KiB", "--rate", "100000/s", "--window", "32", "--ranks", "6",
-		"--cache-size", "48MiB", "--gateways", "1,4", "--link", "1Gbit/s", "--store-bandwidth", "20MB/s", "--split", "locality",
+		"--cache-size", "48MiB", "--gateways", "1,4", "--link", "1Gbit/s", "--store-bandwidth", "20MB/s", "--share", "locality",
 	}
 	o := ok(t, append(args, "--json")...)
 	var got struct {
@@ -105,7 +105,7 @@ func TestSimulateAFleet(t *testing.T) {
 		t.Errorf("four gateways: got %+v, want one cache that holds all", four)
 	}
 	o = ok(t, args...)
-	for _, want := range []string{"split by locality", "busiest link", "Gateways: 4 instead of 1 help", "They are one cache", "Yang and Cong's model"} {
+	for _, want := range []string{"shared by locality", "busiest link", "Gateways: 4 instead of 1 help", "They are one cache", "Yang and Cong's model"} {
 		if !strings.Contains(o.stdout, want) {
 			t.Errorf("got\n%s\nwant %q in it", o.stdout, want)
 		}
@@ -119,11 +119,11 @@ func TestSimulateAFleet(t *testing.T) {
 		t.Errorf("got\n%s\nwant gateways that share nothing, not even homes", o.stdout)
 	}
 	for want, more := range map[string][]string{
-		"split locality":       {"--split", "locality", "--ranks", "33"},
+		"share locality":       {"--share", "locality", "--ranks", "33"},
 		"1001 gateways":        {"--gateways", "1001", "--ranks", "1001", "--batch-size", "2002"},
 		"such as 100Gbit/s":    {"--link", "fast"},
 		"want 1 to 10000":      {"--ranks", "10001", "--batch-size", "20002"},
-		"contiguous, locality": {"--split", "near"},
+		"contiguous, locality": {"--share", "near"},
 	} {
 		if o := millrace(t, nil, append(args[:len(args)-2:len(args)-2], more...)...); o.code != exitUsage || !strings.Contains(o.stderr, want) {
 			t.Errorf("%v: got exit code %d and %q, want 2 and %q", more, o.code, o.stderr, want)

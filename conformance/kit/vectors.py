@@ -48,7 +48,7 @@ PLANS: tuple[tuple[int, int, dict[str, str]], ...] = (
     (2, LAST, {"batch_size": "9", "tail": "pad", "rank": "3", "world_size": "4"}),
     (2, 0, {"rank": "9", "world_size": "16"}),
     (2, 1, {"rank": "1", "world_size": "2", "balance": "bytes"}),
-    (2, 1, {"shuffle": "window", "window": "2", "strata": "2", "rank": "1", "world_size": "2", "split": "locality"}),
+    (2, 1, {"shuffle": "window", "window": "2", "strata": "2", "rank": "1", "world_size": "2", "share": "locality"}),
     (1, 0, {"subset": "train"}),
     (1, 0, {"subset": "val", "shuffle": "full"}),
     (1, 0, {"subset": "train=2,val=1:val", "shuffle": "full"}),

@@ -6,7 +6,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// group is one of the groups of ranks among which shares are dealt by homes (split=locality).
+// group is one of the groups of ranks among which shares are dealt by homes (share=locality).
 type group struct {
 	number uint64
 	of     uint64 // groups in all; 1: shares do not follow homes

@@ -16,7 +16,7 @@ const (
 // homeRead is one request of a rank of that job.
 func (r *Readers) homeRead(d Dataset, p *shuffle.Plan, rank, first uint64, now time.Time) *Visit {
 	c := at(p, 0, first, 64)
-	c.Rank, c.WorldSize, c.Split, c.Homes = rank, homeRanks, shuffle.Locality, homes
+	c.Rank, c.WorldSize, c.Sharing, c.Homes = rank, homeRanks, shuffle.Locality, homes
 	return r.read(d, c, now)
 }
 

@@ -55,7 +55,7 @@ func (p Plan) Batching() shuffle.Batching {
 func (p Plan) Deals() bool { return p.Balance == BalanceBytes && p.WorldSize > 1 }
 
 // Follows reports whether shares follow homes. With one home the shares are the same as without.
-func (p Plan) Follows() bool { return p.Split == shuffle.Locality && p.Homes > 1 }
+func (p Plan) Follows() bool { return p.Sharing == shuffle.Locality && p.Homes > 1 }
 
 // Scattered reports whether the share of a rank is no contiguous run of the global batch.
 func (p Plan) Scattered() bool { return p.Deals() || p.Follows() }
@@ -126,10 +126,10 @@ func (p Plan) Canonical() string {
 	}
 	add("rank", num(p.Rank))
 	add("seed", num(p.Params.Seed))
-	add("shuffle", p.Params.Shuffle)
-	if p.Split != shuffle.Contiguous {
-		add("split", string(p.Split))
+	if p.Sharing != shuffle.Contiguous {
+		add("share", string(p.Sharing))
 	}
+	add("shuffle", p.Params.Shuffle)
 	if p.Params.Strata != 0 {
 		add("strata", num(p.Params.Strata))
 	}
@@ -150,7 +150,7 @@ func (p Plan) Canonical() string {
 // Identity names the order of a plan, whoever reads it and however it is shared out. Losses of one identity are
 // folded together.
 func (p Plan) Identity() string {
-	return p.canonicalWithout("balance", "fields", "format", "homes", "rank", "split", "table", "world_size")
+	return p.canonicalWithout("balance", "fields", "format", "homes", "rank", "share", "table", "world_size")
 }
 
 // canonicalWithout is Canonical without some parameters.

@@ -76,11 +76,11 @@ func TestShare_CoversTheBatch(t *testing.T) {
 			WorldSize: world, Homes: world, Balance: rapid.SampledFrom([]string{BalanceSamples, BalanceBytes}).Draw(t, "balance"),
 		}}
 		if b.Balance == BalanceSamples && rapid.Bool().Draw(t, "locality") {
-			b.Split = shuffle.Locality
+			b.Sharing = shuffle.Locality
 		}
 		b.Number = rapid.Uint64Range(0, b.Batches()-1).Draw(t, "number")
 		whole := b.Batching().Share(b.Number, 0, 1)
-		scattered := world > 1 && (b.Balance == BalanceBytes || b.Split == shuffle.Locality)
+		scattered := world > 1 && (b.Balance == BalanceBytes || b.Sharing == shuffle.Locality)
 		if b.Scattered() != scattered {
 			t.Fatalf("%+v: got scattered %t", b, b.Scattered())
 		}
@@ -242,14 +242,14 @@ func TestNegotiate(t *testing.T) {
 	}
 }
 
-func TestCheckSplit_RefusesMoreHomesThanLanes(t *testing.T) {
+func TestCheckSharing_RefusesMoreHomesThanLanes(t *testing.T) {
 	for _, c := range []struct{ raw, want string }{
 		{"world_size=4", "accepted"},
 		{"world_size=8&shuffle=full", "accepted"},
 		{"world_size=8", "accepted"},
-		{"world_size=2&split=locality", "accepted"},
-		{"world_size=8&split=locality", "split: 8 homes share 4 lanes, want homes of at most 4"},
-		{"world_size=8&split=locality&homes=6", "homes: 6 homes share 4 lanes, want homes of at most 4"},
+		{"world_size=2&share=locality", "accepted"},
+		{"world_size=8&share=locality", "share: 8 homes share 4 lanes, want homes of at most 4"},
+		{"world_size=8&share=locality&homes=6", "homes: 6 homes share 4 lanes, want homes of at most 4"},
 	} {
 		b, err := decode(photos(), c.raw, "0", "0")
 		if err != nil {
@@ -259,7 +259,7 @@ func TestCheckSplit_RefusesMoreHomesThanLanes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := refused(t, b.CheckSplit(plan)); got != c.want {
+		if got := refused(t, b.CheckSharing(plan)); got != c.want {
 			t.Errorf("%s: got %q, want %q", c.raw, got, c.want)
 		}
 	}

@@ -18,7 +18,7 @@ const (
 	MaxWindow    = 1 << 31
 	MaxStrata    = 1 << 16
 
-	// maxHomes bounds the homes of split=locality: the work to share out a batch grows with them.
+	// maxHomes bounds the homes of share=locality: the work to share out a batch grows with them.
 	maxHomes = 1 << 16
 
 	// MaxPositions bounds the samples that one URL names by their positions. With the longest numbers they fill a URL.
@@ -34,9 +34,9 @@ const (
 	BalanceBytes   = "bytes"   // the samples are dealt to the ranks by length (docs/order.md)
 )
 
-// splitContiguous is the neutral value of the parameter split, which no URL holds: each rank takes a contiguous run
+// shareContiguous is the neutral value of the parameter share, which no URL holds: each rank takes a contiguous run
 // of the global batch. The other value is shuffle.Locality.
-const splitContiguous = "contiguous"
+const shareContiguous = "contiguous"
 
 // validName bounds the names of datasets and subsets to what a path carries without escapes.
 var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
@@ -51,7 +51,7 @@ func PlanNames() []string {
 
 // BatchNames are the parameters of a batch and of an epoch.
 func BatchNames() []string {
-	return append(PlanNames(), "rank", "world_size", "balance", "split", "homes", "format", "fields", "table")
+	return append(PlanNames(), "rank", "world_size", "balance", "share", "homes", "format", "fields", "table")
 }
 
 // SamplesNames are the parameters of samples that are named by their positions.
@@ -79,8 +79,8 @@ type Plan struct {
 	Rank       uint64
 	WorldSize  uint64
 	Balance    string
-	Split      shuffle.Split
-	Homes      uint64 // of split=locality: as many as groups of ranks
+	Sharing    shuffle.Sharing
+	Homes      uint64 // of share=locality: as many as groups of ranks
 	View       View
 	Pinned     bool // the URL fixes all data: it names the generation, and the split of a subset by its digest
 }
@@ -88,13 +88,13 @@ type Plan struct {
 // UsesWindow reports whether a shuffle has a window: none and full have none.
 func UsesWindow(name string) bool { return name == shuffle.Window || name == shuffle.Slot }
 
-// CheckSplit refuses split=locality where a plan has too few lanes for its homes.
-func (p *Plan) CheckSplit(plan *shuffle.Plan) error {
-	if p.Split == shuffle.Contiguous {
+// CheckSharing refuses share=locality where a plan has too few lanes for its homes.
+func (p *Plan) CheckSharing(plan *shuffle.Plan) error {
+	if p.Sharing == shuffle.Contiguous {
 		return nil
 	}
 	q := &Query{}
-	q.failSplit(p, plan.CheckSplit(p.WorldSize, p.Homes))
+	q.failSharing(p, plan.CheckSharing(p.WorldSize, p.Homes))
 	return q.Err()
 }
 

@@ -64,14 +64,14 @@ func TestCanonical_WritesEveryParameter(t *testing.T) {
 	const start = "batch_size=16&format=tar&generation=GEN&"
 	for raw, want := range map[string]string{
 		"": start + "rank=0&seed=7&shuffle=slot&tail=short&window=4&world_size=1",
-		"balance=samples&split=contiguous&strata=0": start + "rank=0&seed=7&shuffle=slot&tail=short&window=4&world_size=1",
+		"balance=samples&share=contiguous&strata=0": start + "rank=0&seed=7&shuffle=slot&tail=short&window=4&world_size=1",
 		"seed=0&shuffle=full":                       start + "rank=0&seed=0&shuffle=full&tail=short&world_size=1",
 		"shuffle=none&tail=drop":                    start + "rank=0&seed=7&shuffle=none&tail=drop&world_size=1",
 		"shuffle=window&window=9&strata=3":          start + "rank=0&seed=7&shuffle=window&strata=3&tail=short&window=9&world_size=1",
 		"world_size=4&rank=3&balance=bytes":         "balance=bytes&" + start + "rank=3&seed=7&shuffle=slot&tail=short&window=4&world_size=4",
-		"world_size=4&split=locality":               start + "rank=0&seed=7&shuffle=slot&split=locality&tail=short&window=4&world_size=4",
-		"world_size=4&split=locality&homes=4":       start + "rank=0&seed=7&shuffle=slot&split=locality&tail=short&window=4&world_size=4",
-		"world_size=4&split=locality&homes=2":       start + "homes=2&rank=0&seed=7&shuffle=slot&split=locality&tail=short&window=4&world_size=4",
+		"world_size=4&share=locality":               start + "rank=0&seed=7&share=locality&shuffle=slot&tail=short&window=4&world_size=4",
+		"world_size=4&share=locality&homes=4":       start + "rank=0&seed=7&share=locality&shuffle=slot&tail=short&window=4&world_size=4",
+		"world_size=4&share=locality&homes=2":       start + "homes=2&rank=0&seed=7&share=locality&shuffle=slot&tail=short&window=4&world_size=4",
 		"importance=DIG":                            start + "importance=DIG&rank=0&seed=7&shuffle=slot&tail=short&window=4&world_size=1",
 		"quarantine=DIG&subset=train":               start + "quarantine=DIG&rank=0&seed=7&shuffle=slot&subset=train&tail=short&window=4&world_size=1",
 		"quarantine=samples:1,2":                    start + "quarantine=samples:1-2&rank=0&seed=7&shuffle=slot&tail=short&window=4&world_size=1",
@@ -110,7 +110,7 @@ func TestCanonical_IsReadBackAsThePlan(t *testing.T) {
 		maybe("world_size", "1", "4")
 		maybe("rank", "0", "3")
 		maybe("balance", "samples", "bytes")
-		maybe("split", "contiguous", "locality")
+		maybe("share", "contiguous", "locality")
 		maybe("homes", "1", "2", "4")
 		maybe("importance", digest)
 		maybe("subset", "train", "a=1,b=3:a")
@@ -191,15 +191,15 @@ func TestPlan_RefusesParameters(t *testing.T) {
 		{"world_size=0", "world_size: must be at least 1"},
 		{"world_size=2147483649", "world_size: must be at most 2147483648"},
 		{"balance=size", "balance: must be one of samples, bytes"},
-		{"split=none", "split: must be one of contiguous, locality"},
-		{"homes=2", "homes: has no meaning without split=locality"},
-		{"split=locality&balance=bytes&world_size=2", "split: locality and balance=bytes exclude each other"},
-		{"split=locality&world_size=65537", "split: locality for more than 65536 ranks takes homes, at most as many"},
-		{"split=locality&world_size=65537&homes=65537", "homes: must be at most 65536"},
-		{"split=locality&world_size=2&homes=3", "homes: must be at most world_size"},
-		{"split=locality&world_size=0&homes=3", "world_size: must be at least 1"},
-		{"split=locality&world_size=4&shuffle=full", "split: shuffle full has no homes, want slot, or window with strata"},
-		{"split=locality&world_size=4&homes=2&shuffle=full", "homes: shuffle full has no homes, want slot, or window with strata"},
+		{"share=none", "share: must be one of contiguous, locality"},
+		{"homes=2", "homes: has no meaning without share=locality"},
+		{"share=locality&balance=bytes&world_size=2", "share: locality and balance=bytes exclude each other"},
+		{"share=locality&world_size=65537", "share: locality for more than 65536 ranks takes homes, at most as many"},
+		{"share=locality&world_size=65537&homes=65537", "homes: must be at most 65536"},
+		{"share=locality&world_size=2&homes=3", "homes: must be at most world_size"},
+		{"share=locality&world_size=0&homes=3", "world_size: must be at least 1"},
+		{"share=locality&world_size=4&shuffle=full", "share: shuffle full has no homes, want slot, or window with strata"},
+		{"share=locality&world_size=4&homes=2&shuffle=full", "homes: shuffle full has no homes, want slot, or window with strata"},
 		{"subset=", "subset: empty"},
 		{"subset=a/b", "subset: a name has letters, digits, dot, dash and underscore, at most 64"},
 		{"subset=%zz", "subset: bad escape"},

@@ -298,7 +298,7 @@ func DecodePlan(q *Query, d Dataset) Plan {
 	if p.Rank >= p.WorldSize {
 		q.Fail("rank", "must be below world_size")
 	}
-	p.decodeSplit(q)
+	p.decodeSharing(q)
 	p.decodeSelection(q)
 	p.View = decodeView(q, d.Forms)
 	p.Pinned = q.Has("generation") && (p.Params.Subset == "" || SubsetNamesItsData(p.Params.Subset))
@@ -328,23 +328,23 @@ func (p *Plan) decodeOrder(q *Query, def chunkindex.Defaults) {
 	p.Params.Importance = q.Digest("importance")
 }
 
-// decodeSplit reads how the ranks share a global batch. It finds the faults that parameters alone can show; how
+// decodeSharing reads how the ranks share a global batch. It finds the faults that parameters alone can show; how
 // many lanes a slot order has, the dataset decides.
-func (p *Plan) decodeSplit(q *Query) {
+func (p *Plan) decodeSharing(q *Query) {
 	p.Balance = q.Word("balance", BalanceSamples, BalanceSamples, BalanceBytes)
-	if q.Word("split", splitContiguous, splitContiguous, string(shuffle.Locality)) != splitContiguous {
-		p.Split = shuffle.Locality
+	if q.Word("share", shareContiguous, shareContiguous, string(shuffle.Locality)) != shareContiguous {
+		p.Sharing = shuffle.Locality
 	}
 	p.Homes = q.Number("homes", p.WorldSize, 1, maxHomes)
 	switch {
-	case p.Split == shuffle.Contiguous:
+	case p.Sharing == shuffle.Contiguous:
 		if q.Has("homes") {
-			q.Fail("homes", "has no meaning without split=locality")
+			q.Fail("homes", "has no meaning without share=locality")
 		}
 	case p.Balance == BalanceBytes:
-		q.Fail("split", "locality and balance=bytes exclude each other")
+		q.Fail("share", "locality and balance=bytes exclude each other")
 	case p.Homes > maxHomes:
-		q.Fail("split", "locality for more than %d ranks takes homes, at most as many", maxHomes)
+		q.Fail("share", "locality for more than %d ranks takes homes, at most as many", maxHomes)
 	case p.Homes > p.WorldSize:
 		if !q.Failed("homes", "world_size") {
 			q.Fail("homes", "must be at most world_size")
@@ -354,20 +354,20 @@ func (p *Plan) decodeSplit(q *Query) {
 		params.Importance = ""
 		plan, err := shuffle.NewPlan(params, []uint64{0})
 		if err == nil {
-			err = plan.CheckSplit(p.WorldSize, p.Homes)
+			err = plan.CheckSharing(p.WorldSize, p.Homes)
 		}
-		q.failSplit(p, err)
+		q.failSharing(p, err)
 	}
 }
 
-// failSplit names the parameter to blame: homes where the request gives their number, else split.
-func (q *Query) failSplit(p *Plan, err error) {
+// failSharing names the parameter to blame: homes where the request gives their number, else share.
+func (q *Query) failSharing(p *Plan, err error) {
 	switch {
 	case err == nil:
 	case p.Homes != p.WorldSize:
 		q.Fail("homes", "%s", reason(err))
 	default:
-		q.Fail("split", "%s", reason(err))
+		q.Fail("share", "%s", reason(err))
 	}
 }
 

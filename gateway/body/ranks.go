@@ -10,7 +10,7 @@ import (
 
 // AddRanks says of each occurrence which rank of the plan gets it. The caller has reserved the memory to plan a batch.
 func (p *Pool) AddRanks(ctx context.Context, all *plans.Plans, d *plans.Dataset, a address.Plan, found []plans.Occurrence) error {
-	if err := all.CheckSplit(ctx, d, a); err != nil {
+	if err := all.CheckSharing(ctx, d, a); err != nil {
 		return err
 	}
 	for i := range found {

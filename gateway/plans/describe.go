@@ -20,7 +20,7 @@ type PlanInfo struct {
 	Rank       uint64 `json:"rank"`
 	WorldSize  uint64 `json:"world_size"`
 	Balance    string `json:"balance,omitempty"`
-	Split      string `json:"split,omitempty"`
+	Sharing    string `json:"share,omitempty"`
 	Homes      uint64 `json:"homes,omitempty"`
 	Importance string `json:"importance,omitempty"`
 	Subset     string `json:"subset,omitempty"`
@@ -35,7 +35,7 @@ type PlanInfo struct {
 func newPlanInfo(d *Dataset, a address.Plan) PlanInfo {
 	info := PlanInfo{
 		BatchSize: a.BatchSize, Seed: a.Params.Seed, Shuffle: a.Params.Shuffle, Window: a.Params.Window, Strata: a.Params.Strata,
-		Tail: string(a.Tail), Rank: a.Rank, WorldSize: a.WorldSize, Split: string(a.Split), Importance: a.Params.Importance,
+		Tail: string(a.Tail), Rank: a.Rank, WorldSize: a.WorldSize, Sharing: string(a.Sharing), Importance: a.Params.Importance,
 		Subset: a.Params.Subset, Quarantine: a.Quarantine, Mixture: d.mixture != nil, Generation: a.Generation,
 		Format: a.View.Form.Name, Fields: a.View.FieldsParameter(), Table: a.View.TableParameter(),
 	}
@@ -62,7 +62,7 @@ type EpochInfo struct {
 	First         uint64       `json:"first_batch_chunks,omitempty"` // that its samples come from, at most; left out of a mixture
 	*varianceInfo              // left out of a mixture, and where no batch has two samples
 	Memory        uint64       `json:"window_memory"`
-	Moved         *float64     `json:"moved,omitempty"` // with split=locality: the share of samples that ranks take from other homes
+	Moved         *float64     `json:"moved,omitempty"` // with share=locality: the share of samples that ranks take from other homes
 	*weightsInfo               // with importance
 	Sources       []SourceInfo `json:"sources,omitempty"` // of a mixture
 	Links         EpochLinks   `json:"links"`
@@ -101,7 +101,7 @@ func firstChunks(d *Dataset, a address.Plan) uint64 {
 	return most
 }
 
-// DescribeBytes is the memory to describe an epoch: the length of each chunk, and with split=locality an epoch and the
+// DescribeBytes is the memory to describe an epoch: the length of each chunk, and with share=locality an epoch and the
 // homes of 2^18 samples of it.
 func DescribeBytes(d *Dataset, a address.Plan) int64 {
 	const perChunk, homes = 8, 2 << 20
@@ -121,7 +121,7 @@ func (p *Plans) Describe(ctx context.Context, d *Dataset, b address.Batch) (Epoc
 	if info.Batches > 0 {
 		info.Links.Batch = b.URL(address.Body, 0)
 	}
-	if d.mixture == nil && !b.Deals() && b.Split == shuffle.Contiguous {
+	if d.mixture == nil && !b.Deals() && b.Sharing == shuffle.Contiguous {
 		info.Links.Draws = fmt.Sprintf("/v1/datasets/%s/epochs/%d/draws?%s", b.Dataset, b.Epoch, b.Canonical())
 	}
 	if d.mixture != nil {
@@ -133,7 +133,7 @@ func (p *Plans) Describe(ctx context.Context, d *Dataset, b address.Batch) (Epoc
 		return EpochInfo{}, err
 	}
 	defer leave()
-	if err := b.CheckSplit(plan); err != nil {
+	if err := b.CheckSharing(plan); err != nil {
 		return EpochInfo{}, err
 	}
 	info.OrderDigest, info.Reads = c.orderDigest(plan), plan.Reads()
@@ -145,7 +145,7 @@ func (p *Plans) Describe(ctx context.Context, d *Dataset, b address.Batch) (Epoc
 		drawn := c.weights.info()
 		info.weightsInfo = &drawn
 	}
-	if b.Split != shuffle.Contiguous {
+	if b.Sharing != shuffle.Contiguous {
 		moved := plan.Moved(b.Batching(), b.WorldSize, b.Homes)
 		info.Moved = &moved
 	}

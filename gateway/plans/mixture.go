@@ -102,8 +102,8 @@ func (m *mixture) complete(a *address.Plan) error {
 	if b := order.BatchSize(); b > 0 && a.BatchSize != b {
 		q.Fail("batch_size", "must be %d: the mixture fixes how many samples of each source a batch has; leave batch_size out, or take shares that sum to it", b)
 	}
-	if a.Split != shuffle.Contiguous {
-		q.Fail("split", "locality has no meaning for a mixture: its chunks have no homes in common")
+	if a.Sharing != shuffle.Contiguous {
+		q.Fail("share", "locality has no meaning for a mixture: its chunks have no homes in common")
 	}
 	for _, of := range [][2]string{{"importance", a.Params.Importance}, {"subset", a.Params.Subset}, {"quarantine", a.Quarantine}} {
 		if of[1] != "" {

@@ -30,7 +30,7 @@ type Sought struct {
 
 // SoughtNames are the parameters of a question for the places of a sample.
 func SoughtNames() []string {
-	return append(address.PlanNames(), "world_size", "balance", "split", "homes", "key", "shard", "epochs")
+	return append(address.PlanNames(), "world_size", "balance", "share", "homes", "key", "shard", "epochs")
 }
 
 // DecodeSought reads a question for the places of a sample.

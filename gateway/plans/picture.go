@@ -44,8 +44,8 @@ func DecodePicture(q *address.Query, d *Dataset, epoch string) (b address.Batch,
 	if b.Deals() {
 		q.Fail("balance", "bytes has no picture: the share of a rank depends on the lengths of the samples; ask for the whole batch, without world_size")
 	}
-	if b.Split != shuffle.Contiguous && !q.Failed("split") {
-		q.Fail("split", "locality has no picture: the share of a rank is found batch by batch; ask for the whole batch, without world_size and split")
+	if b.Sharing != shuffle.Contiguous && !q.Failed("share") {
+		q.Fail("share", "locality has no picture: the share of a rank is found batch by batch; ask for the whole batch, without world_size and share")
 	}
 	chunks := uint64(d.Index.Chunks())
 	r = Rectangle{From: q.Number("from", 0, 0, math.MaxUint64), To: q.Number("to", 0, 1, math.MaxUint64), toGiven: q.Has("to")}

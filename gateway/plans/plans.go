@@ -87,9 +87,9 @@ func (p *Plans) Complete(ctx context.Context, d *Dataset, a *address.Plan) error
 	return err
 }
 
-// CheckSplit refuses split=locality where the dataset has too few lanes for the homes. It reads nothing.
-func (p *Plans) CheckSplit(ctx context.Context, d *Dataset, a address.Plan) error {
-	if a.Split == shuffle.Contiguous || a.Params.Shuffle != shuffle.Slot {
+// CheckSharing refuses share=locality where the dataset has too few lanes for the homes. It reads nothing.
+func (p *Plans) CheckSharing(ctx context.Context, d *Dataset, a address.Plan) error {
+	if a.Sharing == shuffle.Contiguous || a.Params.Shuffle != shuffle.Slot {
 		return nil
 	}
 	a.Params.Importance, a.Quarantine = "", "" // they do not change the lanes
@@ -98,7 +98,7 @@ func (p *Plans) CheckSplit(ctx context.Context, d *Dataset, a address.Plan) erro
 		return err
 	}
 	defer leave()
-	return a.CheckSplit(plan)
+	return a.CheckSharing(plan)
 }
 
 // plan returns the plan of an address, what it is made with, and the function that ends its use.
@@ -183,7 +183,7 @@ func (p *Plans) Read(ctx context.Context, d *Dataset, b address.Batch) (_ Readin
 	if err != nil {
 		return Reading{}, err
 	}
-	if err := b.CheckSplit(plan); err != nil {
+	if err := b.CheckSharing(plan); err != nil {
 		leavePlan()
 		return Reading{}, err
 	}
@@ -194,7 +194,7 @@ func (p *Plans) Read(ctx context.Context, d *Dataset, b address.Batch) (_ Readin
 		r.Cursor = shuffle.Cursor{
 			Plan: plan, Epoch: epoch,
 			First: first, End: min(first+b.BatchSize, b.Samples), BatchSize: b.BatchSize,
-			Rank: b.Rank, WorldSize: b.WorldSize, Split: b.Split, Homes: b.Homes, Dealt: b.Deals(), Tail: b.Tail,
+			Rank: b.Rank, WorldSize: b.WorldSize, Sharing: b.Sharing, Homes: b.Homes, Dealt: b.Deals(), Tail: b.Tail,
 		}
 	}
 	return r, nil

@@ -212,7 +212,7 @@ type comparison struct {
 		Reads       json.Number `json:"reads_per_epoch"`
 	}
 	Locality struct {
-		Splits []struct{ Moved json.Number }
+		Shares []struct{ Moved json.Number }
 	}
 }
 
@@ -222,9 +222,9 @@ func TestOrdersHaveThePlansFigures(t *testing.T) {
 	dir, _ := harness.Files(t, 800, 1000)
 	harness.Pack(t, store, dir, dataset, "--batch-size", "16", "--chunk-size", "8KiB")
 	g := harness.Serve(t, store, dataset, "--cache-size", "64MiB")
-	var want, split comparison
-	unmarshal(t, harness.MustRun(t, store, "plan", store.Dataset(dataset), "--shuffle", "slot", "--window", "64", "--world-size", "4", "--json"), &split)
-	moved := split.Locality.Splits[0].Moved
+	var want, shared comparison
+	unmarshal(t, harness.MustRun(t, store, "plan", store.Dataset(dataset), "--shuffle", "slot", "--window", "64", "--world-size", "4", "--json"), &shared)
+	moved := shared.Locality.Shares[0].Moved
 	unmarshal(t, harness.MustRun(t, store, "plan", store.Dataset(dataset), "--json"), &want)
 	v := open(t).tab(t, g.URL)
 	v.size(1280, 1600, "light")

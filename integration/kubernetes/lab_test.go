@@ -253,7 +253,7 @@ func epochs(into string, homes int) string {
 	return fmt.Sprintf(`
 mkdir -p /out/%[1]s; epoch=0
 while true; do
-  /millrace fetch %[2]s --world-size 4 --all-ranks --split locality --homes %[3]d --epoch $epoch --output /out/%[1]s/$epoch
+  /millrace fetch %[2]s --world-size 4 --all-ranks --share locality --homes %[3]d --epoch $epoch --output /out/%[1]s/$epoch
   epoch=$((epoch + 1)); echo $epoch > /out/%[1]s/count
   if [ -e /out/%[1]s/stop ]; then break; fi
 done`, into, gateways(homes), homes)
@@ -272,7 +272,7 @@ func (l *lab) right(t *testing.T, into string, homes int) (n int) {
 		}
 		n++
 		want := t.TempDir()
-		harness.MustRun(t, l.store, "fetch", l.alone.URL, "--world-size", "4", "--all-ranks", "--split", "locality",
+		harness.MustRun(t, l.store, "fetch", l.alone.URL, "--world-size", "4", "--all-ranks", "--share", "locality",
 			"--homes", fmt.Sprint(homes), "--epoch", e.Name(), "--output", want)
 		got, right := sums(t, filepath.Join(l.dir, into, e.Name())), sums(t, want)
 		if len(right) < 4 || got != right {

@@ -190,7 +190,7 @@ func (b *lab) epoch(t *testing.T, w clustersim.Way, gateways []*harness.Gateway,
 		Shuffle: "slot", Window: b.Lanes, Epoch: epoch, BatchSize: b.Batch, WorldSize: uint64(b.Ranks), Prefetch: b.Ahead,
 	}
 	if w.Locality {
-		opt.Split, opt.Homes = "locality", uint64(w.Gateways)
+		opt.Share, opt.Homes = "locality", uint64(w.Gateways)
 	}
 	step := &steps{ranks: b.Ranks, last: time.Now(), open: make(chan struct{})}
 	ranks, ctx := errgroup.WithContext(t.Context())

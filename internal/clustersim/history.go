@@ -17,7 +17,7 @@ type History struct {
 	Data      *Data
 	Old       *Data // an earlier generation of the same dataset, which only lying gateways speak of
 	Params    shuffle.Params
-	Locality  bool   // split=locality
+	Locality  bool   // share=locality
 	Homes     uint64 // of it; 0: as many as ranks
 	Apart     bool   // the gateways know nothing of each other
 	Batch     uint64
@@ -202,7 +202,7 @@ func (h *History) drawPlan(rnd *rand.Rand) {
 		h.Params.Window = h.Params.Strata * (1 + rnd.Uint64N(3))
 	}
 	if plan, err := shuffle.NewPlan(h.Params, h.Data.Index.First()); err == nil && rnd.IntN(2) == 0 {
-		h.Locality = plan.CheckSplit(uint64(len(h.Ranks)), uint64(len(h.Ranks))) == nil
+		h.Locality = plan.CheckSharing(uint64(len(h.Ranks)), uint64(len(h.Ranks))) == nil
 	}
 }
 

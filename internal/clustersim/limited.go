@@ -28,7 +28,7 @@ type Way struct {
 	Name     string
 	Gateways int
 	Peers    bool // they are one cluster
-	Locality bool // split=locality, with as many homes as gateways
+	Locality bool // share=locality, with as many homes as gateways
 	Epochs   uint64
 	Share    float64       // of the data that a gateway has room for; 0: all
 	Think    time.Duration // of all ranks after each batch

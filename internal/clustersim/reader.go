@@ -116,7 +116,7 @@ func (r *reader) share(b shuffle.Batching, epoch *shuffle.Epoch, m uint64) (shuf
 	if !h.Locality {
 		return at, epoch.AppendShare(nil, mine)
 	}
-	at.Split, at.Homes = shuffle.Locality, cmp.Or(h.Homes, ranks)
+	at.Sharing, at.Homes = shuffle.Locality, cmp.Or(h.Homes, ranks)
 	all := epoch.AppendShare(nil, whole)
 	var samples []uint64
 	for _, place := range epoch.DealHomes(whole, r.rank, ranks, at.Homes) {

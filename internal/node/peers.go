@@ -138,7 +138,7 @@ func (p *peers) follow(ctx context.Context, g *gateway.Gateway, h heard) {
 	if r.Homes == 0 {
 		r.Homes = r.WorldSize
 	}
-	if r.Split == shuffle.Locality && (r.BatchSize > mostFollowed || plan.CheckSplit(r.WorldSize, r.Homes) != nil) {
+	if r.Sharing == shuffle.Locality && (r.BatchSize > mostFollowed || plan.CheckSharing(r.WorldSize, r.Homes) != nil) {
 		return // no gateway would have taken such a request
 	}
 	at := r.Cursor

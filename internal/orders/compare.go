@@ -73,17 +73,17 @@ func newVariances(v shuffle.BatchVariance, known bool) Variances {
 	return Variances{digits(v.Chunk), digits(v.Ten), digits(v.Hundred)}
 }
 
-// Locality is what a split by locality does to the order that was chosen.
+// Locality is what sharing by locality does to the order that was chosen.
 type Locality struct {
 	Shuffle   string     `json:"shuffle"`
-	Splits    []Split    `json:"splits"`
+	Shares    []Sharing  `json:"shares"`
 	Strata    uint64     `json:"strata"`
 	Takeovers []Takeover `json:"takeovers,omitempty"`
 	Window    uint64     `json:"window"`
 }
 
-// Split is a split by locality among some ranks with some homes.
-type Split struct {
+// Sharing is how some ranks with some homes share batches by locality.
+type Sharing struct {
 	WorldSize uint64  `json:"world_size"`
 	Homes     uint64  `json:"homes"`
 	Moved     float64 `json:"moved"` // share of the samples
@@ -111,11 +111,11 @@ func Compare(x *chunkindex.Index, q Question) (Comparison, error) {
 	if err != nil {
 		return Comparison{}, fmt.Errorf("plan %s: %w", chosen.Shuffle, err)
 	}
-	splits := q.splits(plan)
-	if len(splits) > 0 {
-		c.Locality = &Locality{Shuffle: chosen.Shuffle, Splits: splits, Strata: chosen.Strata, Takeovers: q.takeovers(plan, x, splits), Window: chosen.Window}
+	shares := q.shares(plan)
+	if len(shares) > 0 {
+		c.Locality = &Locality{Shuffle: chosen.Shuffle, Shares: shares, Strata: chosen.Strata, Takeovers: q.takeovers(plan, x, shares), Window: chosen.Window}
 	}
-	for _, line := range []string{Uneven(plan, q.BatchSize, x), unevenRanks(splits), LastRow(chosen, c.Samples, q.BatchSize)} {
+	for _, line := range []string{Uneven(plan, q.BatchSize, x), unevenRanks(shares), LastRow(chosen, c.Samples, q.BatchSize)} {
 		if line != "" {
 			c.warnings = append(c.warnings, line)
 		}
@@ -204,17 +204,17 @@ func (q Question) cost(requests *uint64) *float64 {
 	return &x
 }
 
-// splits returns what locality does for every number of ranks and of homes asked for.
-func (q Question) splits(plan *shuffle.Plan) []Split {
-	var rows []Split
+// shares returns what locality does for every number of ranks and of homes asked for.
+func (q Question) shares(plan *shuffle.Plan) []Sharing {
+	var rows []Sharing
 	for _, ranks := range q.WorldSizes {
 		homes := q.Homes
 		if len(homes) == 0 {
 			homes = []int{ranks}
 		}
 		for _, h := range homes {
-			row := Split{WorldSize: uint64(ranks), Homes: uint64(h)}
-			if err := plan.CheckSplit(row.WorldSize, row.Homes); err != nil {
+			row := Sharing{WorldSize: uint64(ranks), Homes: uint64(h)}
+			if err := plan.CheckSharing(row.WorldSize, row.Homes); err != nil {
 				row.Fault = err.Error()
 			} else {
 				batching := shuffle.Batching{Samples: plan.Samples(), BatchSize: q.BatchSize, Tail: shuffle.Short}

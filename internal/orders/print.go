@@ -17,7 +17,7 @@ func (c *Comparison) Print(w io.Writer, name string) {
 		cli.Count(c.Chunks, "chunk", "chunks"), humanize.IBytes(uint64(c.Bytes)), c.BatchSize)
 	c.printOrders(w)
 	if c.Locality != nil {
-		fmt.Fprintf(w, "\nsplit by locality, shuffle %s:\n\n", describe(c.chosen))
+		fmt.Fprintf(w, "\nshared by locality, shuffle %s:\n\n", describe(c.chosen))
 		c.Locality.print(w)
 		if len(c.Locality.Takeovers) > 0 {
 			fmt.Fprintf(w, "\nother numbers of gateways under a job that began with one for each home:\n\n")
@@ -68,7 +68,7 @@ func (c *Comparison) printOrders(w io.Writer) {
 func (l *Locality) print(w io.Writer) {
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(t, "ranks\thomes\tmoved\ta rank's variance by chunk\tof 10 classes\tof 100\t")
-	for _, r := range l.Splits {
+	for _, r := range l.Shares {
 		moved := "nothing"
 		switch {
 		case r.Fault != "":

@@ -16,11 +16,11 @@ type Takeover struct {
 	Share     float64 `json:"share"`  // of the data
 }
 
-// takeovers returns what each number of gateways that was asked for reads once more, for each split that is possible.
-func (q Question) takeovers(plan *shuffle.Plan, x *chunkindex.Index, splits []Split) []Takeover {
+// takeovers returns what each number of gateways that was asked for reads once more, for each sharing that is possible.
+func (q Question) takeovers(plan *shuffle.Plan, x *chunkindex.Index, shares []Sharing) []Takeover {
 	var rows []Takeover
 	data := Model(x)
-	for _, s := range splits {
+	for _, s := range shares {
 		for _, n := range q.Gateways {
 			if s.Fault != "" || uint64(n) > s.WorldSize {
 				continue // a gateway without a rank reads nothing

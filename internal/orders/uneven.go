@@ -59,8 +59,8 @@ func unevenLine(worst float64, batch any, order, cure string) string {
 }
 
 // unevenRanks says where ranks alone would see sorted classes badly mixed.
-func unevenRanks(rows []Split) string {
-	worst := Split{worst: evenEnough}
+func unevenRanks(rows []Sharing) string {
+	worst := Sharing{worst: evenEnough}
 	for _, r := range rows {
 		if r.worst > worst.worst {
 			worst = r

@@ -132,12 +132,12 @@ func (r *Report) Print(w io.Writer) {
 	if address.UsesWindow(order) {
 		order += " " + strconv.FormatUint(s.Order.Window, 10)
 	}
-	split := ""
-	if s.Split == shuffle.Locality {
-		split = fmt.Sprintf(", split by locality, which moves %.1f %%", 100*results[0].Moved)
+	sharing := ""
+	if s.Sharing == shuffle.Locality {
+		sharing = fmt.Sprintf(", shared by locality, which moves %.1f %%", 100*results[0].Moved)
 	}
 	fmt.Fprintf(w, "%s in %s, %s; %s order, batches of %d, %s at %.6g samples/s together%s\n", cli.Count(d.Samples(), "sample", "samples"),
-		cli.Count(len(d.Chunks), "chunk", "chunks"), simulate.Bytes(d.Bytes()), order, s.BatchSize, cli.Count(s.Ranks, "rank", "ranks"), s.Rate, split)
+		cli.Count(len(d.Chunks), "chunk", "chunks"), simulate.Bytes(d.Bytes()), order, s.BatchSize, cli.Count(s.Ranks, "rank", "ranks"), s.Rate, sharing)
 	said := map[string]bool{"": true}
 	fleet := false
 	for i := range results {

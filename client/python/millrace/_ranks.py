@@ -61,7 +61,7 @@ def advise_homes(core: Core, plan: Plan) -> None:
     """
     sources, home, given = core.settings.sources, core.settings.home, plan.parameters
     several = 1 < len(sources) <= plan.world_size and all(s.means != ADDRESSES for s in sources)
-    chosen = home is not None or "split" in given or given.get("balance") == "bytes"
+    chosen = home is not None or "share" in given or given.get("balance") == "bytes"
     homes = given.get("shuffle") == "slot" or "strata" in given
     if several and homes and not chosen and plan.rank == 0 and not core.advised:
         core.advised = True

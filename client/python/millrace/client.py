@@ -284,6 +284,7 @@ class Client(Selecting, Closing):
         if "generation" not in o:
             refuse(about, rank, world_size)
         asked = {name: o.get(name) for name in _IN_ADDRESS}
+        asked["share"] = asked.pop("split")  # as addresses call it
         if isinstance(asked["shuffle"], bool):
             asked["shuffle"] = None if asked["shuffle"] else "none"
         query = {k: str(v) for k, v in chosen.selection.over(asked).items() if v is not None}

@@ -38,7 +38,7 @@ THREADS = 4
 Gather = Callable[[Callable[[int], memoryview], int, Iterator[Any]], Any]
 """(memory, n, values) -> the column of n decoded values, whose memory, if it is large, memory(bytes) gives."""
 
-OF_BATCHES = ("balance", "batch_size", "homes", "rank", "split", "tail", "world_size")  # parameters that do not change the order
+OF_BATCHES = ("balance", "batch_size", "homes", "rank", "share", "tail", "world_size")  # parameters that do not change the order
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Plan:
     def share(self, batch: int) -> Optional[range]:
         """The positions of this rank's share of a batch; None where they depend on the samples' lengths or homes."""
         p = self.parameters
-        if p.get("balance", "samples") != "samples" or p.get("split", "contiguous") != "contiguous":
+        if p.get("balance", "samples") != "samples" or p.get("share", "contiguous") != "contiguous":
             return None
         first, size = batch * self.batch_size, self.batch_size
         n = size if p.get("tail") == "pad" else min(size, self.samples - first)

@@ -48,16 +48,16 @@ export async function show(place) {
 function parameters(plan) {
   const params = Object.fromEntries(orderNames.map((n) => [n, plan[n]]));
   if (!usesWindow(plan.shuffle)) params.window = "";
-  return plan.split ? { ...params, split: plan.split, world_size: plan.world_size } : params;
+  return plan.share ? { ...params, share: plan.share, world_size: plan.world_size } : params;
 }
 
 // planOf reads the plan of an address; what it leaves out is the dataset's own.
 const planOf = (query, own) => ({
-  epoch: "0", window: "128", axis: "stored", world_size: "8", ...Object.fromEntries([...Object.entries(own ?? {}), ...query].filter(([, v]) => v !== "").map(([n, v]) => [n, String(v)])), split: "",
+  epoch: "0", window: "128", axis: "stored", world_size: "8", ...Object.fromEntries([...Object.entries(own ?? {}), ...query].filter(([, v]) => v !== "").map(([n, v]) => [n, String(v)])), share: "",
 });
 
 // addressOf is the query of this view.
-const addressOf = ({ split, from, to, from_chunk: first, to_chunk: end, ...plan }, more) => ({ ...plan, window: usesWindow(plan.shuffle) ? plan.window : "", ...more });
+const addressOf = ({ share, from, to, from_chunk: first, to_chunk: end, ...plan }, more) => ({ ...plan, window: usesWindow(plan.shuffle) ? plan.window : "", ...more });
 
 function choose(place, title, names) {
   if (names.length === 1) return location.replace(place.to(["order", names[0]]));
@@ -176,7 +176,7 @@ function side(at) {
     if (!place.signal.aborted) fill(box, place.fail(e));
   });
   return el("section", null, el("h2", null, "Shuffles side by side"),
-    el("p", { class: "small" }, `Variance: how much the number of a class's samples varies from batch to batch, if data is stored sorted by class; 1 is chance.${"class_variance" in mixing ? " Measured: the same of the samples' own classes." : ""} Moved: the share of samples that ${count(plan.world_size)} ranks with split=locality take from other homes.`), box);
+    el("p", { class: "small" }, `Variance: how much the number of a class's samples varies from batch to batch, if data is stored sorted by class; 1 is chance.${"class_variance" in mixing ? " Measured: the same of the samples' own classes." : ""} Moved: the share of samples that ${count(plan.world_size)} ranks with share=locality take from other homes.`), box);
 }
 
 async function compare(at) {
@@ -190,11 +190,11 @@ async function compare(at) {
   return table("Figures of each shuffle", ["Shuffle", ...["Variance by chunk", "of 10 classes", "of 100", ...(measured ? ["Measured"] : []), "Chunks a batch", "Memory", "Chunk reads", "Moved"].map(figure)], cells);
 }
 
-// movedOf asks what split=locality moves, which slot alone can have without strata.
+// movedOf asks what share=locality moves, which slot alone can have without strata.
 async function movedOf(describe, plan, shuffle, window) {
   if (shuffle !== "slot" || window < Number(plan.world_size) || Number(plan.world_size) < 2) return "-";
   try {
-    const p = await describe({ shuffle, window, split: "locality" });
+    const p = await describe({ shuffle, window, share: "locality" });
     return p.moved === undefined ? "-" : share(p.moved);
   } catch {
     return "-"; // the dataset has fewer lanes than ranks

@@ -6,7 +6,7 @@ import { jobsOf, plan as planSaid, planOfJob } from "./looks.js";
 
 // order are the parameters that fix an order; shares those that cut it into batches and ranks.
 const order = ["seed", "shuffle", "window", "strata", "importance", "subset", "quarantine", "generation"];
-const shares = ["batch_size", "tail", "world_size", "balance", "split", "homes"];
+const shares = ["batch_size", "tail", "world_size", "balance", "share", "homes"];
 export const orderNames = [...order, "batch_size", "tail"];
 export const planNames = [...shares, "rank", ...order];
 

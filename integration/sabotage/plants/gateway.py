@@ -142,9 +142,9 @@ PLANTS = [
         [("gateway/address/batch.go", 'add("importance", p.Params.Importance)', "_ = add")],
     ),
     (
-        "gateway's addresses and ETags leave the split out",
+        "gateway's addresses and ETags leave the share out",
         "./gateway TestLocalityKeepsWhatAddressesPromise",
-        [("gateway/address/batch.go", 'add("split", string(p.Split))', "_ = add")],
+        [("gateway/address/batch.go", 'add("share", string(p.Sharing))', "_ = add")],
     ),
     (
         "gateway reports a share that follows homes as if it were contiguous",
@@ -174,7 +174,7 @@ PLANTS = [
     (
         "gateway keeps the losses of each rank apart",
         "./gateway TestImportanceIsTheSameWhoeverReports",
-        [("gateway/address/batch.go", '"homes", "rank", "split", "table", "world_size"', '"homes", "split", "table", "world_size"')],
+        [("gateway/address/batch.go", '"homes", "rank", "share", "table", "world_size"', '"homes", "share", "table", "world_size"')],
     ),
     (
         "gateway weighs the sample behind a virtual position by the number of the draw",

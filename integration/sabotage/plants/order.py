@@ -234,7 +234,7 @@ PLANTS = [
     (
         "gateway links an epoch that ranks share by bytes to a picture that it refuses",
         "./gateway TestEpochsLinkToTheirPictures",
-        [("gateway/plans/describe.go", "d.mixture == nil && !b.Deals() && b.Split", "d.mixture == nil && b.Split")],
+        [("gateway/plans/describe.go", "d.mixture == nil && !b.Deals() && b.Sharing", "d.mixture == nil && b.Sharing")],
     ),
     (
         "the page's address does not follow its picture of an order",

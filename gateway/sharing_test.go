@@ -67,7 +67,7 @@ func (r *rig) checkLocality(query string, order *shuffle.Epoch, batching shuffle
 			positions, keys = append(positions, at), append(keys, key)
 		}
 		want.Write(make([]byte, 1024))
-		address := fmt.Sprintf("/v1/datasets/photos/epochs/2/batches/%d%%s?%s&batch_size=20&tail=%s&split=locality&rank=%d&world_size=%d&homes=%d",
+		address := fmt.Sprintf("/v1/datasets/photos/epochs/2/batches/%d%%s?%s&batch_size=20&tail=%s&share=locality&rank=%d&world_size=%d&homes=%d",
 			m, query, batching.Tail, rank, world, homes)
 		a := r.do("GET", fmt.Sprintf(address, ""))
 		if a.StatusCode != http.StatusOK || !bytes.Equal(a.body, want.Bytes()) {
@@ -105,7 +105,7 @@ func (r *rig) checkLocality(query string, order *shuffle.Epoch, batching shuffle
 func TestLocalityKeepsWhatAddressesPromise(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
 	const path = "/v1/datasets/photos/epochs/0/batches/0?shuffle=window&window=8&strata=8&rank=1&world_size=3"
-	plain, local := r.do("GET", path), r.do("GET", path+"&split=locality")
+	plain, local := r.do("GET", path), r.do("GET", path+"&share=locality")
 	if got := local.Header.Get("ETag"); got == plain.Header.Get("ETag") || bytes.Equal(local.body, plain.body) {
 		t.Errorf("got ETag %s and %d bytes as with contiguous shares, want others", got, len(local.body))
 	}
@@ -113,17 +113,17 @@ func TestLocalityKeepsWhatAddressesPromise(t *testing.T) {
 		t.Errorf("got ETag %s as without strata, want another", got)
 	}
 	canonical := local.Header.Get("Content-Location")
-	if a := r.do("GET", canonical); !strings.Contains(canonical, "&shuffle=window&split=locality&strata=8&tail=short&window=8&") || !bytes.Equal(a.body, local.body) {
-		t.Errorf("%s: got status %d and other bytes, want split and strata in it and the same", canonical, a.StatusCode)
+	if a := r.do("GET", canonical); !strings.Contains(canonical, "&share=locality&shuffle=window&strata=8&tail=short&window=8&") || !bytes.Equal(a.body, local.body) {
+		t.Errorf("%s: got status %d and other bytes, want share and strata in it and the same", canonical, a.StatusCode)
 	}
-	if got := local.Header.Get("Link"); !strings.Contains(got, "split=locality&strata=8") {
-		t.Errorf("got Link %s, want split and strata in it", got)
+	if got := local.Header.Get("Link"); !strings.Contains(got, "share=locality&shuffle=window&strata=8") {
+		t.Errorf("got Link %s, want share and strata in it", got)
 	}
-	grouped := r.do("GET", path+"&split=locality&homes=2")
+	grouped := r.do("GET", path+"&share=locality&homes=2")
 	if got := grouped.Header.Get("Content-Location"); !strings.Contains(got, "&homes=2&rank=1&") || grouped.Header.Get("ETag") == local.Header.Get("ETag") {
 		t.Errorf("got address %s and ETag %s with homes=2, want homes in it and another ETag", got, grouped.Header.Get("ETag"))
 	}
-	if a := r.do("GET", path+"&split=locality&homes=3"); a.Header.Get("Content-Location") != canonical || a.Header.Get("ETag") != local.Header.Get("ETag") {
+	if a := r.do("GET", path+"&share=locality&homes=3"); a.Header.Get("Content-Location") != canonical || a.Header.Get("ETag") != local.Header.Get("ETag") {
 		t.Errorf("got address %s with a home for each rank, want it as without: %s", a.Header.Get("Content-Location"), canonical)
 	}
 	n := len(local.body)
@@ -138,7 +138,7 @@ func TestLocalityKeepsWhatAddressesPromise(t *testing.T) {
 	if head.ContentLength != int64(n) || head.Header.Get("Millrace-Crc32c") != local.Header.Get("Millrace-Crc32c") {
 		t.Errorf("HEAD: got length %d and checksum %s, want %d and %s", head.ContentLength, head.Header.Get("Millrace-Crc32c"), n, local.Header.Get("Millrace-Crc32c"))
 	}
-	alone, whole := r.do("GET", "/epoch/0/batch/1?split=locality"), r.do("GET", "/epoch/0/batch/1")
+	alone, whole := r.do("GET", "/epoch/0/batch/1?share=locality"), r.do("GET", "/epoch/0/batch/1")
 	if !bytes.Equal(alone.body, whole.body) {
 		t.Errorf("one rank: got %d bytes that differ from the %d of the batch", len(alone.body), len(whole.body))
 	}
@@ -148,18 +148,18 @@ func TestPlanSaysWhatMoves(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
 	type resource struct {
 		Parameters struct {
-			Split  string
+			Share  string
 			Strata uint64
 		}
 		Moved *float64
 	}
 	var plain, local resource
 	r.json("/v1/datasets/photos/epochs/0?world_size=3", &plain)
-	if plain.Moved != nil || plain.Parameters.Split != "" || plain.Parameters.Strata != 0 {
-		t.Errorf("got %+v, want neither split nor strata nor what moves", plain)
+	if plain.Moved != nil || plain.Parameters.Share != "" || plain.Parameters.Strata != 0 {
+		t.Errorf("got %+v, want neither share nor strata nor what moves", plain)
 	}
 	const query = "shuffle=window&window=16&strata=8"
-	r.json("/v1/datasets/photos/epochs/0?batch_size=20&world_size=3&split=locality&"+query, &local)
+	r.json("/v1/datasets/photos/epochs/0?batch_size=20&world_size=3&share=locality&"+query, &local)
 	plan, err := shuffle.NewPlan(homely()[query], r.index.First())
 	if err != nil {
 		t.Fatal(err)
@@ -168,30 +168,30 @@ func TestPlanSaysWhatMoves(t *testing.T) {
 	if local.Moved == nil || *local.Moved != want || want == 0 {
 		t.Errorf("got %v moved, want %v, above 0", local.Moved, want)
 	}
-	if p := local.Parameters; p.Split != "locality" || p.Strata != 8 {
-		t.Errorf("got split %q and strata %d, want locality and 8", p.Split, p.Strata)
+	if p := local.Parameters; p.Share != "locality" || p.Strata != 8 {
+		t.Errorf("got share %q and strata %d, want locality and 8", p.Share, p.Strata)
 	}
 }
 
-func TestSplitsThatCannotBeHad(t *testing.T) {
+func TestSharing_RefusesWhatThePlanCannotHave(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
 	for query, want := range map[string]string{
-		"split=locality&shuffle=none&world_size=2":                             "has no homes",
-		"split=locality&shuffle=full":                                          "has no homes",
-		"split=locality&shuffle=window&window=8&world_size=2":                  "without strata",
-		"split=locality&shuffle=window&window=8&strata=4&world_size=5":         "5 homes share 4 strata",
-		"split=locality&shuffle=slot&window=4&world_size=5":                    "5 homes share 4 lanes",
-		"split=locality&shuffle=slot&window=1048576&world_size=51":             "51 homes share 50 lanes",
-		"split=locality&shuffle=slot&window=1048576&world_size=65537":          "more than 65536 ranks takes homes",
-		"split=locality&shuffle=slot&balance=bytes&world_size=2":               "exclude each other",
-		"homes=5&split=locality&shuffle=slot&window=4&world_size=8":            "5 homes share 4 lanes, want homes of at most 4",
-		"homes=5&split=locality&shuffle=window&window=8&strata=4&world_size=8": "5 homes share 4 strata",
-		"homes=3&split=locality&shuffle=slot&window=4&world_size=2":            "at most world_size",
-		"homes=2&shuffle=slot&window=4&world_size=2":                           "no meaning without split=locality",
-		"homes=0&split=locality&shuffle=slot&window=4&world_size=2":            "at least 1",
-		"homes=65537&split=locality&shuffle=slot&window=4&world_size=70000":    "at most 65536",
-		"split=home":                               "one of contiguous, locality",
-		"split=":                                   "empty",
+		"share=locality&shuffle=none&world_size=2":                             "has no homes",
+		"share=locality&shuffle=full":                                          "has no homes",
+		"share=locality&shuffle=window&window=8&world_size=2":                  "without strata",
+		"share=locality&shuffle=window&window=8&strata=4&world_size=5":         "5 homes share 4 strata",
+		"share=locality&shuffle=slot&window=4&world_size=5":                    "5 homes share 4 lanes",
+		"share=locality&shuffle=slot&window=1048576&world_size=51":             "51 homes share 50 lanes",
+		"share=locality&shuffle=slot&window=1048576&world_size=65537":          "more than 65536 ranks takes homes",
+		"share=locality&shuffle=slot&balance=bytes&world_size=2":               "exclude each other",
+		"homes=5&share=locality&shuffle=slot&window=4&world_size=8":            "5 homes share 4 lanes, want homes of at most 4",
+		"homes=5&share=locality&shuffle=window&window=8&strata=4&world_size=8": "5 homes share 4 strata",
+		"homes=3&share=locality&shuffle=slot&window=4&world_size=2":            "at most world_size",
+		"homes=2&shuffle=slot&window=4&world_size=2":                           "no meaning without share=locality",
+		"homes=0&share=locality&shuffle=slot&window=4&world_size=2":            "at least 1",
+		"homes=65537&share=locality&shuffle=slot&window=4&world_size=70000":    "at most 65536",
+		"share=home":                               "one of contiguous, locality",
+		"share=":                                   "empty",
 		"strata=4&shuffle=slot":                    "only window has strata",
 		"strata=3&shuffle=window&window=8":         "divides the window",
 		"strata=16&shuffle=window&window=8":        "divides the window",
@@ -215,17 +215,17 @@ func TestSplitsThatCannotBeHad(t *testing.T) {
 	}
 }
 
-func TestEveryFaultOfASplitIsNamed(t *testing.T) {
+func TestSharing_NamesEveryFault(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
 	for query, want := range map[string]string{
 		"sede=1&seed=x&shuffle=window&window=8&strata=3":                         "sede seed strata",
-		"tail=long&shuffle=full&split=locality&rank=5&world_size=5":              "tail rank split",
-		"rank=3&shuffle=window&window=8&strata=2&split=locality&world_size=3":    "rank split",
-		"window=08&shuffle=window&strata=3&split=locality&world_size=4":          "window",
-		"shuffle=window&window=8&strata=03&split=locality&world_size=4":          "strata",
-		"shuffle=window&window=8&strata=4&split=locality&world_size=05":          "world_size",
-		"shuffle=window&window=8&strata=3&split=locality&world_size=4&epochs=0":  "epochs strata",
-		"shuffle=any&window=8&strata=3&split=locality&world_size=4&importance=a": "shuffle importance",
+		"tail=long&shuffle=full&share=locality&rank=5&world_size=5":              "tail rank share",
+		"rank=3&shuffle=window&window=8&strata=2&share=locality&world_size=3":    "rank share",
+		"window=08&shuffle=window&strata=3&share=locality&world_size=4":          "window",
+		"shuffle=window&window=8&strata=03&share=locality&world_size=4":          "strata",
+		"shuffle=window&window=8&strata=4&share=locality&world_size=05":          "world_size",
+		"shuffle=window&window=8&strata=3&share=locality&world_size=4&epochs=0":  "epochs strata",
+		"shuffle=any&window=8&strata=3&share=locality&world_size=4&importance=a": "shuffle importance",
 	} {
 		a := r.do("GET", "/epoch/0/batch/0?"+query)
 		checkProblem(t, a, http.StatusBadRequest, "invalid_argument", false)
@@ -251,17 +251,17 @@ func TestLossesOfScatteredShares(t *testing.T) {
 	for _, body := range alone.reports(0, query, 1) {
 		alone.accept(body)
 	}
-	for _, body := range ranks.reports(0, query+"&split=locality", 3) {
+	for _, body := range ranks.reports(0, query+"&share=locality", 3) {
 		ranks.accept(body)
 	}
 	want := alone.freeze(http.StatusCreated, 0, query, "")
-	if got := ranks.freeze(http.StatusCreated, 0, query+"&split=locality&world_size=3", ""); got != want {
+	if got := ranks.freeze(http.StatusCreated, 0, query+"&share=locality&world_size=3", ""); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	draws := query + "&importance=" + want.Snapshot
 	var keys []string
 	for rank := range 3 {
-		a := alone.do("GET", fmt.Sprintf("/epoch/1/batch/0?%s&split=locality&rank=%d&world_size=3", draws, rank))
+		a := alone.do("GET", fmt.Sprintf("/epoch/1/batch/0?%s&share=locality&rank=%d&world_size=3", draws, rank))
 		if a.StatusCode != http.StatusOK {
 			t.Fatalf("rank %d: got status %d, want 200: %s", rank, a.StatusCode, a.body)
 		}
@@ -294,26 +294,26 @@ func TestCursorTellsTheShare(t *testing.T) {
 	c := &cursors{}
 	r := newRig(t, 50, 800, func(cfg *gateway.Config) { c.Source, cfg.Datasets[0].Source = cfg.Datasets[0].Source, c })
 	const path = "/epoch/0/batch/1?shuffle=slot&window=8&rank=1&world_size=3"
-	for _, query := range []string{"&tail=drop", "&tail=pad&split=locality", "&balance=bytes"} {
+	for _, query := range []string{"&tail=drop", "&tail=pad&share=locality", "&balance=bytes"} {
 		if a := r.do("GET", path+query); a.StatusCode != http.StatusOK {
 			t.Fatalf("%s: got status %d, want 200", query, a.StatusCode)
 		}
 	}
 	type share struct {
-		Split shuffle.Split
-		Dealt bool
-		Tail  shuffle.Tail
+		Sharing shuffle.Sharing
+		Dealt   bool
+		Tail    shuffle.Tail
 	}
 	var got []share
 	for _, at := range c.all {
-		got = append(got, share{at.Split, at.Dealt, at.Tail})
+		got = append(got, share{at.Sharing, at.Dealt, at.Tail})
 	}
 	want := []share{{"", false, shuffle.Drop}, {shuffle.Locality, false, shuffle.Pad}, {"", true, shuffle.Short}}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	later, ok := c.all[1].Later(nil, 1)
-	next := r.do("GET", strings.Replace(path, "batch/1", "batch/2", 1)+"&tail=pad&split=locality")
+	next := r.do("GET", strings.Replace(path, "batch/1", "batch/2", 1)+"&tail=pad&share=locality")
 	var keys []string
 	for _, n := range later {
 		key, _, _ := strings.Cut(r.order[n], " ") // the odd one has more in its name
