@@ -9,7 +9,7 @@ GOTEST  := python3 tools/gotest.py
 TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
 FUZZTIME ?= $(if $(filter test-long,$(MAKECMDGOALS)),10m,5s)
 
-.PHONY: help build test test-long unit fuzz arch vet lint cross python-test frameworks-test conformance integration browser-test cluster-test kubernetes-test slurm-test release-test deps docs pictures demo dev dev-cluster dev-stop smoke bench bench-peers bench-train bench-compare experiments experiments-short sabotage histories wheels release changelog vulncheck pin-images fmt clean summary
+.PHONY: help build test test-long unit fuzz arch vet lint cross python-test frameworks-test conformance integration browser-test cluster-test kubernetes-test slurm-test release-test deps docs pictures demo dev dev-cluster dev-stop smoke bench bench-peers bench-train bench-compare experiments experiments-short sabotage histories wheel wheels release changelog vulncheck pin-images fmt clean summary
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -134,6 +134,10 @@ histories: ## simulated histories of clusters, HISTORIES (200000) in all, in par
 
 sabotage: ## plant known bugs one by one in a copy of the tree: the tests must notice each
 	integration/sabotage/run.sh
+
+wheel: ## build the Python package's wheel for this machine into dist, with the program inside; needs Go and Python 3
+	@rm -rf dist
+	@python3 tools/wheel.py
 
 wheels: ## build the Python package into dist: wheels for Linux and macOS with the program inside, one without it, an sdist
 	@rm -rf dist

@@ -3,7 +3,8 @@
 
 usage: tools/python.sh -- tools/wheels.py [--out DIR] [PART...]
 
-PART is a platform (linux/amd64, linux/arm64, darwin/amd64, darwin/arm64), `pure` or `sdist`; without one, all are built.
+PART is a platform (linux/amd64, linux/arm64, darwin/amd64, darwin/arm64), `host` for this machine's, `pure` or `sdist`; without
+one, all are built. `make wheel` (tools/wheel.py) builds `host` without the environment of the tests.
 They go to DIR (dist), and their paths are printed. The version is the program's: Go takes it from the repository's tags.
 Two builds of one commit give the same bytes; SOURCE_DATE_EPOCH sets the time of the files inside.
 """
@@ -57,12 +58,22 @@ class ProgramWheelBuilder(WheelBuilder):
         return {**super().get_default_build_data(), **self.inside}
 
 
+def host():
+    """Returns the platform of this machine."""
+    system, machine = os.uname().sysname.lower(), os.uname().machine
+    found = f"{system}/{ {'x86_64': 'amd64', 'aarch64': 'arm64'}.get(machine, machine)}"
+    if found not in PLATFORMS:
+        raise SystemExit(f"wheels: no wheel with the program for {found}, only for {', '.join(PLATFORMS)}; build the part pure")
+    return found
+
+
 def build_program(platform, path):
     system, architecture = platform.split("/")
     environment = {**os.environ, "CGO_ENABLED": "0", "GOOS": system, "GOARCH": architecture}
     # -buildvcs=auto is Go's default, and is what gives the program its version: GOFLAGS may say otherwise.
     command = ["go", "build", "-trimpath", "-buildvcs=auto", "-ldflags", "-s -w", "-o", path, "./cmd/millrace"]
-    subprocess.run(command, cwd=ROOT, env=environment, check=True)
+    if subprocess.run(command, cwd=ROOT, env=environment).returncode != 0:
+        raise SystemExit(f"wheels: cannot build the program for {platform}: go's reason is above; a first build downloads Go modules")
 
 
 def program_version(path):
@@ -124,14 +135,15 @@ def build(parts, out):
 
 def main():
     every = ["sdist", "pure", *PLATFORMS]
+    choices = [*every, "host"]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", default=os.path.join(ROOT, "dist"))
-    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(every))
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(choices))
     given = parser.parse_args()
     for part in given.parts:
-        if part not in every:
-            parser.error(f"{part}: not one of {', '.join(every)}")
-    for path in build(given.parts or every, os.path.abspath(given.out)):
+        if part not in choices:
+            parser.error(f"{part}: not one of {', '.join(choices)}")
+    for path in build([host() if part == "host" else part for part in given.parts or every], os.path.abspath(given.out)):
         print(os.path.relpath(path))
 
 

@@ -75,6 +75,11 @@ def build_wheels(out: Path) -> Path:
     return out
 
 
+def wheel_with_program(dist: Path) -> Path:
+    """The wheel of a folder of `build_wheels` that has the program inside."""
+    return next(p for p in dist.glob("*.whl") if not p.name.endswith("-none-any.whl"))
+
+
 class Gateway:
     """One `millrace serve`."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sysconfig
 import time
@@ -29,7 +30,7 @@ LINGER = "import millrace._local; millrace._local.LINGER = '1s'"  # of the gatew
 
 @pytest.fixture
 def kernel(fresh: Path, dist: Path, runtime: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:  # noqa: ARG001
-    """A kernel of an environment that has torch, as on a trainer's machine, and no Millrace; pip installs what `make wheels` builds."""
+    """A kernel of an environment that has torch, as on a trainer's machine, and no Millrace; pip installs what `make wheel` builds."""
     site = subprocess.run(
         [str(fresh / "python"), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], check=True, capture_output=True, text=True
     )
@@ -48,8 +49,10 @@ def kernel(fresh: Path, dist: Path, runtime: Path, tmp_path: Path, monkeypatch: 
     for variable in ("PYTHONPATH", "MILLRACE_PROGRAM"):  # which lead to the checkout
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(dist))
-    monkeypatch.chdir(tmp_path)
+    (tmp_path / "dist").mkdir()
+    shutil.copy(harness.wheel_with_program(dist), tmp_path / "dist")
+    (tmp_path / "docs/notebooks").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "docs/notebooks")
     return "fresh"
 
 
@@ -149,8 +152,8 @@ def in_bucket(notebook: Notebook, servers: contextlib.ExitStack, tmp_path: Path,
     notebook.choose(2, "s3://bucket/photos", "s3://bucket/photos")
 
     def move() -> None:
-        server.upload(tmp_path / "photos", "photos")
-        (tmp_path / "photos").rename(tmp_path / "elsewhere")
+        server.upload(Path("photos"), "photos")
+        Path("photos").rename(tmp_path / "elsewhere")
 
     return move
 
@@ -159,7 +162,7 @@ def at_gateway(notebook: Notebook, servers: contextlib.ExitStack, tmp_path: Path
     """A gateway serves the pictures, which have gone from the notebook's folder."""
 
     def move() -> None:
-        (tmp_path / "photos").rename(tmp_path / "elsewhere")
+        Path("photos").rename(tmp_path / "elsewhere")
         for part in ("train", "test"):
             harness.run("index", str(tmp_path / "elsewhere" / part))
         gateway = harness.Gateway(*(f"{part}={tmp_path / 'elsewhere' / part}" for part in ("train", "test")))

@@ -1,4 +1,4 @@
-"""What `make wheels` builds: wheels with the program inside, read by nothing else; versions, tags, equal bytes."""
+"""What `make wheel` and `make wheels` build: wheels with the program inside, read by nothing else; versions, tags, equal bytes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import hashlib
 import importlib.util
 import json
 import os
+import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -31,10 +33,6 @@ def tool() -> ModuleType:
     return module
 
 
-def wheel_with_program(dist: Path) -> Path:
-    return next(p for p in dist.glob("*.whl") if not p.name.endswith("-none-any.whl"))
-
-
 def test_versions(tool: ModuleType) -> None:
     """Python's versions are as old and as new as Go's."""
     again = {
@@ -53,7 +51,7 @@ def test_versions(tool: ModuleType) -> None:
 
 
 def test_the_wheel_has_the_program(dist: Path, tool: ModuleType) -> None:
-    wheel = wheel_with_program(dist)
+    wheel = harness.wheel_with_program(dist)
     name, _, _, tags = parse_wheel_filename(wheel.name)
     assert name == "millrace-data"
     assert {f"py3-none-{p}" for p in tool.PLATFORMS[harness.PLATFORM].split(".")} == {str(t) for t in tags}
@@ -92,14 +90,35 @@ print(millrace.__version__, millrace._local._program())
 """
 
 
+def copy_checkout(target: Path) -> Path:
+    """Copies the files of the repository, as they are now."""
+    listed = subprocess.run(["git", "ls-files", "-z", "-co", "--exclude-standard"], cwd=harness.ROOT, check=True, capture_output=True)
+    for name in filter(None, listed.stdout.decode().split("\0")):
+        if (harness.ROOT / name).is_file():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(harness.ROOT / name, target / name)
+    return target
+
+
 @pytest.mark.usefixtures("runtime")
-def test_it_reads_without_anything_else(dist: Path, fresh: Path, tmp_path: Path, tool: ModuleType) -> None:
-    """Installs the wheel by docs/python.md's line, and opens a folder where no other program is to be found."""
-    harness.pip_install(fresh, "--find-links", str(dist), "millrace-data")
+def test_make_wheel_installs_a_package_that_reads_without_anything_else(tmp_path: Path, tool: ModuleType) -> None:
+    """Runs the commands of docs/python.md without the tests' environment, and opens a folder where there is no other program."""
+    block = re.search(r"^## Install\n.*?^```console\n(.*?)^```", (harness.ROOT / "docs/python.md").read_text(), re.M | re.S)
+    assert block is not None
+    fresh = tmp_path / "venv/bin"
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True, timeout=120)
+    environment = {k: v for k, v in os.environ.items() if k not in ("MILLRACE_PROGRAM", "PYTHONPATH")}
+    cache = subprocess.run(["go", "env", "GOCACHE"], check=True, capture_output=True, text=True).stdout.strip()
+    building = {"GOCACHE": cache, "XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": f"{fresh}:{environment['PATH']}"}
+    done = subprocess.run(
+        ["bash", "-euc", block[1].replace("$ ", "")],
+        cwd=copy_checkout(tmp_path / "checkout"), env={**environment, **building}, capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not (tmp_path / "cache/millrace").exists(), "the environment of the tests was made"
     (tmp_path / "texts").mkdir()
     for i in range(100):
         (tmp_path / "texts" / f"{i:02d}.txt").write_text(f"text {i}")
-    environment = {k: v for k, v in os.environ.items() if k not in ("MILLRACE_PROGRAM", "PYTHONPATH")}
     environment["PATH"] = str(tmp_path / "empty")
     command = [str(fresh / "python"), "-c", READ, str(tmp_path / "texts")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path, env=environment, check=False)
@@ -110,3 +129,20 @@ def test_it_reads_without_anything_else(dist: Path, fresh: Path, tmp_path: Path,
     for command in (program, str(fresh / "millrace")):
         said = json.loads(subprocess.run([command, "version", "--json"], check=True, capture_output=True, env=environment).stdout)
         assert tool.python_version(said["version"]) == version
+
+
+@pytest.mark.parametrize(
+    ("tool", "missing", "cure"),
+    [
+        ("wheel.py", {"PATH": "/nonexistent"}, "install Go, "),
+        ("wheel.py", {"PIP_INDEX_URL": "http://127.0.0.1:1", "PIP_FIND_LINKS": "", "PIP_RETRIES": "0"}, "check that pip reaches PyPI"),
+        ("wheels.py", {"GOPROXY": "off", "GOMODCACHE": "/nonexistent"}, "a first build downloads Go modules"),
+    ],
+)
+def test_make_wheel_names_culprit_and_cure(tool: str, missing: dict[str, str], cure: str, tmp_path: Path) -> None:
+    command = [sys.executable, str(TOOL.with_name(tool)), *(["--out", str(tmp_path), "host"] if tool == "wheels.py" else [str(tmp_path)])]
+    done = subprocess.run(command, env={**os.environ, **missing}, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith(("make wheel: ", "wheels: ")), done.stderr
+    assert cure in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
