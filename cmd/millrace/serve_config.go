@@ -44,6 +44,7 @@ func (c *serveConfig) define(f *cli.Flags) {
 	c.SocketMode = 0o600
 	cli.Var(f, &c.SocketMode, "socket-mode", "MODE", parseMode, func(m fs.FileMode) string { return fmt.Sprintf("%04o", m) },
 		"permissions of Unix sockets, which say who may connect: 0600 this user, 0660 its group too, 0666 everybody")
+	f.Text(&c.PortFile, "port-file", "", "`FILE` that gets the bound addresses of the data port, one per line (default none)")
 	f.Text(&c.AdminListen, "admin-listen", "", "`ADDRESS` of a port of their own for metrics, statistics and profiles")
 	f.Text(&c.HealthListen, "health-listen", "", "`ADDRESS` of a port of its own for /healthz and /readyz, plain HTTP")
 	f.Duration(&c.Deadline, "first-byte-timeout", time.Minute, "time to the first byte of an answer; a request that takes longer gets 504")

@@ -26,6 +26,7 @@ type Config struct {
 	Listen      string       // addresses of the data port, with commas between them; unix:PATH is a Unix socket
 	SocketMode  fs.FileMode  // of Unix sockets: who may connect; 0: 0600, this user alone
 	Bound       net.Listener // the data port, where it is bound already
+	PortFile    string       // file that gets the bound addresses of the data port; "": none
 	AdminListen string       // address of a port for metrics, statistics and profiles; "": the data port has them
 	// HealthListen is the address of a port for probes only, plain HTTP; "": there is none. The other ports answer probes too.
 	HealthListen string

@@ -18,9 +18,12 @@ import (
 // mostOfPath is how long the path of a Unix socket may be on every system: macOS takes 104 bytes, the zero at its end included.
 const mostOfPath = 103
 
+// socketPrefix begins the address of a Unix socket.
+const socketPrefix = "unix:"
+
 // SocketOf returns the path that an address unix:PATH names, and "" for any other address.
 func SocketOf(address string) string {
-	path, _ := strings.CutPrefix(address, "unix:")
+	path, _ := strings.CutPrefix(address, socketPrefix)
 	if path == address {
 		return ""
 	}
@@ -33,6 +36,36 @@ func Addresses(list string) []string { return strings.Split(list, ",") }
 // hasSocket reports whether one of a list of addresses is that of a Unix socket.
 func hasSocket(list string) bool {
 	return slices.ContainsFunc(Addresses(list), func(address string) bool { return SocketOf(address) != "" })
+}
+
+// writePorts replaces a file by the addresses at which clients reach the listeners, one per line: HOST:PORT, or unix:PATH. Readers see the
+// old file or the whole new one, and only this user may read it.
+func writePorts(path string, listeners []net.Listener) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("write --port-file: %w", err)
+		}
+	}()
+	var lines strings.Builder
+	for _, l := range listeners {
+		at := l.Addr().String()
+		if l.Addr().Network() == "unix" {
+			at = socketPrefix + at
+		}
+		lines.WriteString(at + "\n")
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // with mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(lines.String())
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name()) // the error says enough
+	}
+	return err
 }
 
 // privateMode is that of a Unix socket which only its user reaches.

@@ -225,8 +225,11 @@ func (s *Node) ports(ctx context.Context) (l listeners, err error) {
 			s.log.Info().Stringer("listen", l.health.Addr()).Msg("health port")
 		}
 	}
+	if err == nil && s.cfg.PortFile != "" {
+		err = writePorts(s.cfg.PortFile, l.data)
+	}
 	if err != nil {
-		for _, ln := range append(l.data, l.peers, l.admin) {
+		for _, ln := range append(l.data, l.peers, l.admin, l.health) {
 			if ln != nil {
 				ln.Close()
 			}

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"io/fs"
 	"net"
 	"net/http"
@@ -17,14 +18,22 @@ import (
 // TestSeveralAddresses: a gateway with TLS speaks https on TCP and plain HTTP through its socket, and both end with it.
 func TestSeveralAddresses(t *testing.T) {
 	path, ca := filepath.Join(shortDir(t), "s"), certtest.New(t)
+	ports := filepath.Join(t.TempDir(), "ports")
+	if err := os.WriteFile(ports, []byte("127.0.0.1:1\n"), 0o666); err != nil { // of an earlier gateway
+		t.Fatal(err)
+	}
 	files := ca.Issue(t, t.TempDir(), nil)
 	r := newRig(t, "  a: "+dataset(t)+"\n", func(c *Config) {
-		c.Listen, c.TLSCert, c.TLSKey = "127.0.0.1:0,unix:"+path, files.Cert, files.Key
+		c.Listen, c.TLSCert, c.TLSKey, c.PortFile = "127.0.0.1:0,unix:"+path, files.Cert, files.Key, ports
 	})
 	defer r.Close()
 	var tcp string
 	if err := r.During(t.Context(), func(_ context.Context, at net.Addr) error {
 		tcp = at.String()
+		text, err := os.ReadFile(ports)
+		if is, fault := os.Stat(ports); errors.Join(err, fault) != nil || is.Mode() != 0o600 || string(text) != tcp+"\nunix:"+path+"\n" {
+			t.Errorf("--port-file: got %q (%v), want both addresses for this user alone", text, errors.Join(err, fault))
+		}
 		for base, dial := range map[string]func(context.Context) (net.Conn, error){
 			"https://" + tcp:   func(ctx context.Context) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, "tcp", tcp) },
 			"http://localhost": func(ctx context.Context) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, "unix", path) },
@@ -71,6 +80,11 @@ func TestABusyAddressLeavesNothingBehind(t *testing.T) {
 	defer r.Close()
 	if err := r.Run(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "listen on "+busy.Addr().String()) {
 		t.Errorf("got %v, want a refusal that names the address", err)
+	}
+	r = newRig(t, "  a: "+dataset(t)+"\n", func(c *Config) { c.Listen, c.PortFile = "unix:"+path, "/no/such/dir/ports" })
+	defer r.Close()
+	if err := r.Run(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "write --port-file: open /no/such/dir/ports") {
+		t.Errorf("got %v, want a refusal that names the file", err)
 	}
 	if _, err := os.Lstat(path); err == nil {
 		t.Error("the socket is left behind")

@@ -67,19 +67,19 @@ class Address:
     named: str = ""  # what its address was looked up from, with the port: the Host header; empty: host says it
     authorization: str = field(default="", repr=False)  # of a proxy
     socket: str = ""  # path of a Unix socket, in place of host and port
-    port_file: str = ""  # that holds the number of a port on this machine's loopback, in place of host and port
+    port_file: str = ""  # written by `millrace serve --port-file`: 127.0.0.1:PORT, in place of host and port
 
     def here(self) -> Optional[tuple[int, Any]]:
         """The family and address that a socket connects to, of a gateway of this user's; None of any other.
 
-        A port is read each time: a gateway that is started again has another one. A file without a port in it is like a gateway
-        that does not listen yet: an OSError, after which it is asked again.
+        The file is read each time: a restarted gateway has another port. Without a port in it the gateway does not listen yet: an
+        OSError, which is retryable.
         """
         if self.port_file:
-            port = Path(self.port_file).read_bytes().strip()
-            if not port.isdigit() or not 0 < int(port) < 1 << 16:
+            host, _, port = Path(self.port_file).read_text(errors="replace").strip().rpartition(":")
+            if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 1 << 16:
                 raise ConnectionRefusedError(f"{self.port_file} holds no port: the gateway is just starting, or was cut short")
-            return socket.AF_INET, ("127.0.0.1", int(port))
+            return socket.AF_INET, (host, int(port))
         if not self.socket:
             return None
         _check_socket(self.socket)

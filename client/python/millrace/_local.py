@@ -4,7 +4,7 @@ A gateway has a directory that only its user can enter:
 
     socket          where it listens (mode 0600). Where no Unix socket can be, for want of a short path or of a file system that has them,
                     it listens on a port of this machine's loopback, and there are in place of it:
-    port            the number, for clients
+    port            its address, 127.0.0.1:PORT, which it writes once it listens (serve --port-file)
     token           what clients show (mode 0600): others who use this machine reach the port too, and are refused. Each start has its own
     access.yaml     the token's digest, and that nobody else may do anything
     users           every process that uses the gateway holds a shared lock on it; the kernel takes the lock back however a process ends, and a
@@ -56,8 +56,6 @@ START_TIME = 120.0  # indexes of many datasets may have to be fetched
 _RIGHTS = ["read", "report", "warm"]  # of the user of the gateway
 _ATTEMPTS = 5
 _LONGEST_SOCKET = 90  # bytes of a path, so that a process number fits behind it
-_LISTENS = re.compile(rb'"listen":"127\.0\.0\.1:(\d+)"')  # in the log of a gateway
-_BEGINNING = 1 << 16  # bytes of a log that tell where the gateway listens
 _IN_FILE = re.compile(r"^\S*datasets\.yaml(:\d+)?: (dataset \S+: )?")  # in a message: a place in a file that no user has written
 _SETTINGS = re.compile(r"(AWS_|SSL_CERT_|OTEL_)|(https?|all|no)_proxy$", re.IGNORECASE)
 
@@ -163,7 +161,6 @@ class Local:
 
     def _answers(self) -> bool:
         if self.loopback:
-            self._note_port()
             try:
                 # The port may have become that of another program, or of another user's gateway: this one wants the token, and takes it.
                 return self._ask("GET", "/v1/datasets", shown=False)[0] == 401 and self._ask("GET", "/v1/datasets")[0] == 200
@@ -176,15 +173,6 @@ class Local:
             except (ConnectionRefusedError, FileNotFoundError):
                 return False
         return True
-
-    def _note_port(self) -> None:
-        """Writes down the port for clients, if the gateway has told it: whoever comes does, for the starting process may have been killed."""
-        port, said = Path(self.directory, "port"), None
-        if not port.exists():
-            with contextlib.suppress(OSError), Path(self.directory, "log").open("rb") as f:
-                said = _LISTENS.search(f.read(_BEGINNING))
-        if said:
-            _put(port, said[1].decode())
 
     def _ask(self, method: str, target: str, *, shown: bool = True) -> tuple[int, bytes]:
         """Sends a request, with the token if it is to be shown, and returns status and body."""
@@ -210,7 +198,7 @@ class Local:
             Path(self.directory, "port").unlink()  # of the gateway before
         _put(Path(self.directory, "token"), token)
         _put(Path(self.directory, "access.yaml"), json.dumps(access, indent=1))
-        return ["--listen", "127.0.0.1:0", "--access", f"{self.directory}/access.yaml"]
+        return ["--listen", "127.0.0.1:0", "--port-file", f"{self.directory}/port", "--access", f"{self.directory}/access.yaml"]
 
     def _served(self) -> dict[str, str]:
         try:

@@ -147,7 +147,7 @@ def test_every_name_is_asked_under_its_own(gateway: harness.Gateway) -> None:
     assert seen
 
 
-@pytest.mark.parametrize("half", [b"", b"\n", b"\xff", b"0", b"123456"])
+@pytest.mark.parametrize("half", [b"", b"\n", b"\xff", b"8080", b"127.0.0.1:0", b"127.0.0.1:123456"])
 def test_a_port_that_is_not_written_yet(gateway: harness.Gateway, tmp_path: Path, half: bytes) -> None:
     """As of a gateway that is just starting: it is asked again."""
     at = tmp_path / "port"
@@ -156,7 +156,7 @@ def test_a_port_that_is_not_written_yet(gateway: harness.Gateway, tmp_path: Path
         c.version()
     assert caught.value.retryable
     with millrace.Client(f"port:{at}", first_answer=30) as c:
-        written = threading.Timer(0.2, at.write_text, [f"{gateway.port}\n"])
+        written = threading.Timer(0.2, at.write_text, [f"127.0.0.1:{gateway.port}\n"])
         written.start()
         assert c.version()
         written.join()
