@@ -13,6 +13,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/files"
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/parquet"
+	"github.com/millrace-data/millrace/chunkindex/webdataset"
 	"github.com/millrace-data/millrace/chunkindex/zip"
 )
 
@@ -27,7 +28,11 @@ type Kind struct {
 }
 
 // KindsError says that objects of several kinds lie together, of which the caller has to choose one, with BuildOptions.Match.
-type KindsError struct{ Kinds []Kind }
+type KindsError struct {
+	Kinds []Kind
+	Pairs int      // names that loose objects of several kinds share up to the extension, such as an image and its label; 0: fewer than half
+	Pair  []string // the objects of one such name
+}
 
 func (e *KindsError) Error() string {
 	var choices, refusals []string
@@ -76,7 +81,33 @@ func (s kindSet) err() error {
 	slices.SortFunc(e.Kinds, func(a, b Kind) int {
 		return cmp.Or(cmp.Compare(min(len(a.Refusal), 1), min(len(b.Refusal), 1)), cmp.Compare(b.Objects, a.Objects), cmp.Compare(a.Name, b.Name))
 	})
+	if pairs := s.pairs(); 2*len(pairs) >= e.Kinds[0].Objects {
+		e.Pairs, e.Pair = len(pairs), pairs[slices.Min(slices.Collect(maps.Keys(pairs)))]
+	}
 	return e
+}
+
+// pairs returns the loose objects of several kinds that share a name up to the extension, by that name.
+func (s kindSet) pairs() map[string][]string {
+	objects, first, several := map[string][]string{}, map[string]string{}, map[string]bool{}
+	for kind, k := range s {
+		if k.Format {
+			continue
+		}
+		for _, key := range k.keys {
+			name, _ := webdataset.Split(key)
+			objects[name] = append(objects[name], key)
+			if one, known := first[name]; known && one != kind {
+				several[name] = true
+			}
+			first[name] = kind
+		}
+	}
+	maps.DeleteFunc(objects, func(name string, keys []string) bool {
+		slices.Sort(keys)
+		return !several[name]
+	})
+	return objects
 }
 
 // maxSuffixes bounds a pattern to what people can read.

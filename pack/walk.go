@@ -13,6 +13,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/internal/objstore"
 )
 
 // file is one regular file as it was when the sources were walked.
@@ -87,6 +88,9 @@ func walk(ctx context.Context, from []string, opt Options) (*sources, error) {
 // add walks one source. What format.Hidden calls hidden is counted and left out, as index leaves it out of what lies in a store.
 func (s *sources) add(ctx context.Context, source string, opt Options) error {
 	info, err := os.Stat(source)
+	if errors.Is(err, fs.ErrNotExist) {
+		return objstore.ErrNotFound
+	}
 	if err != nil {
 		return err
 	}

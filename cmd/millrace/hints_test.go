@@ -126,6 +126,9 @@ func TestFaultsNameTheDatasetOnce(t *testing.T) {
 			}
 		}
 	}
+	if o, want := millrace(t, nil, "pack", none, empty), "millrace: pack "+none+": not found\n"; o.code != exitNotFound || o.stderr != want {
+		t.Errorf("got exit code %d, %q, want %d, %q", o.code, o.stderr, exitNotFound, want)
+	}
 	o := millrace(t, nil, "index", empty)
 	if want := "millrace: index file://" + empty + ": no shards here: "; o.code != exitNotFound || !strings.HasPrefix(o.stderr, want) {
 		t.Errorf("got exit code %d, %q, want %d, %q", o.code, o.stderr, exitNotFound, want)

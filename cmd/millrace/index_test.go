@@ -210,11 +210,35 @@ func TestIndexAsksForOneKind(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	pairs := write(t, map[string]string{"a.jpg": "x", "a.txt": "x"})
-	if o := millrace(t, nil, "index", pairs); !strings.Contains(o.stderr, "millrace pack "+pairs+" DESTINATION") || len(run(o.stderr)) != 3 {
+	if o := millrace(t, nil, "index", pairs); len(run(o.stderr)) != 3 {
 		t.Errorf("got %s", o.stderr)
 	}
 	if o := millrace(t, nil, "index", write(t, map[string]string{"a.jpg": "x", "b.h5": "x", "noextension": "x"})); !strings.Contains(o.stderr, "b.h5: it is HDF5") || !strings.Contains(o.stderr, "--match '*.jpg'") {
 		t.Errorf("got %s", o.stderr)
+	}
+}
+
+// TestIndex_SuggestsPackForPairs: an image and its label beside it are one sample. The command works as it is printed; what shares no names gets none.
+func TestIndex_SuggestsPackForPairs(t *testing.T) {
+	for label, comment := range map[string]string{
+		"cls": "2 samples of several files, such as cat/1.cls and cat/1.jpg", "txt": "2 samples of several files, such as cat/1.jpg and cat/1.txt",
+		"json": "2 samples of several files, such as cat/1.jpg and cat/1.json",
+	} {
+		dir := write(t, map[string]string{"cat/1.jpg": "x", "cat/1." + label: "7", "dog/1.jpg": "x", "dog/1." + label: "8", "dog/2.jpg": "x"})
+		o := millrace(t, nil, "index", dir)
+		_, after, _ := strings.Cut(o.stderr, "Choose:\n  millrace ")
+		command, said, _ := strings.Cut(after, "  # ")
+		said, _, _ = strings.Cut(said, "\n")
+		if want := "pack " + dir + " file://" + dir + "-shards"; o.code != exitUsage || command != want || said != comment {
+			t.Fatalf("%s: got exit code %d, %s, want first %s", label, o.code, o.stderr, want)
+		}
+		if o := ok(t, strings.Fields(command)...); !strings.Contains(o.stdout, "5 files") || !strings.Contains(o.stdout, "3 samples") {
+			t.Errorf("%s: got %s", label, o.stdout)
+		}
+	}
+	apart := write(t, map[string]string{"1.jpg": "x", "2.jpg": "x", "3.jpg": "x", "3.txt": "x", "about.txt": "x"})
+	if o := millrace(t, nil, "index", apart); o.code != exitUsage || strings.Contains(o.stderr, "pack") {
+		t.Errorf("one pair of five files: got %s", o.stderr)
 	}
 }
 

@@ -47,8 +47,8 @@ func TestServeCountsTheMemoryToDecodeIn(t *testing.T) {
 	}
 	ok(t, "index", data)
 	o := millrace(t, nil, "serve", "--dataset", "d="+data, "--check", "--cache-size", "12MiB")
-	if want := "(to decode in)"; o.code != exitUsage || !strings.Contains(o.stderr, want) || !strings.Contains(o.stderr, "cache-size: 12 MiB is too small") {
-		t.Errorf("12 MiB: got %d %s, want 2 and an error that says %s", o.code, o.stderr, want)
+	if want := "cache-size: 12 MiB is too small"; o.code != exitUsage || !strings.Contains(o.stderr, want) {
+		t.Errorf("12 MiB: got %d %s, want 2 and %q", o.code, o.stderr, want)
 	}
 	ok(t, "serve", "--dataset", "d="+data, "--check", "--cache-size", "24MiB")
 }

@@ -14,12 +14,18 @@ import (
 	"github.com/millrace-data/millrace/internal/location"
 )
 
+// packedSuffix is what the place of shards has behind the name of the place of their files.
+const packedSuffix = "-shards"
+
 // askForKind names the kinds of objects that lie at a location, and the command that indexes each, with the options that were given.
 func askForKind(l location.Location, e *chunkindex.KindsError, given []string) error {
 	var text strings.Builder
 	fmt.Fprintf(&text, "index %s: objects of several kinds lie here, and an index is of one. Choose:", l)
 	command := func(comment string, options ...string) {
 		text.WriteString(choice(l, comment, slices.Concat(given, options)...))
+	}
+	if e.Pairs > 0 {
+		text.WriteString(packChoice(l, fmt.Sprintf("%s of several files, such as %s", cli.Count(e.Pairs, "sample", "samples"), cli.Printable(strings.Join(e.Pair, " and ")))))
 	}
 	loose := 0
 	for _, k := range e.Kinds {
@@ -46,11 +52,18 @@ func askForKind(l location.Location, e *chunkindex.KindsError, given []string) e
 	}
 	if loose > 1 && loose == len(e.Kinds) {
 		command("all of them, each a sample", "--format", files.Name)
-		if l.Bucket == "" {
-			fmt.Fprintf(&text, "\n  millrace pack %s DESTINATION  # makes shards in which files that differ in the extension alone are one sample", cli.Quoted(l.Dir))
-		}
 	}
 	return &question{text.String(), e}
+}
+
+// packChoice is the line for files that belong together by their names: pack reads them from a directory and puts the shards beside it.
+func packChoice(l location.Location, comment string) string {
+	source := cli.Quoted(l.Dir)
+	if l.Bucket != "" {
+		source, comment = "DIRECTORY", comment+", of a DIRECTORY with a copy of them"
+	}
+	l.Dir, l.Prefix = l.Dir+packedSuffix, strings.TrimSuffix(l.Prefix, "/")+packedSuffix
+	return fmt.Sprintf("\n  millrace pack %s %s  # %s", source, cli.Quoted(l.Shards()), comment)
 }
 
 // askForWay says why objects are not indexed as they are, and the command of each way to go on, with the options that were given.

@@ -12,6 +12,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
+const mebibyte = 1 << 20
+
 // need is what a dataset asks of the memory budget.
 type need struct {
 	resident int64 // of the index, and the table of its chunks in memory
@@ -71,14 +73,9 @@ func (k *keeper) fits(ctx context.Context, v *division, fresh []*generation) err
 	list := v.diskList(indexes)
 	resident += list
 	planned := k.planned(v, fresh)
-	least, plans := leastBudget(resident+decoding+hungry.serving(chunks), planned)
-	if least > v.budget.Total() {
-		toDecode := ""
-		if decoding > 0 {
-			toDecode = fmt.Sprintf(" + %d (to decode in)", decoding)
-		}
-		return &SettingError{v.setting(), fmt.Errorf("%s is too small: %d (indexes) + %d (plans)%s + %d x %d (largest chunk of %s) + %d (batch) = %d bytes are the least%s",
-			humanize.IBytes(uint64(v.budget.Total())), resident, plans, toDecode, chunks, hungry.chunk, name, hungry.body, least, k.olderOpen(v))}
+	if least := leastBudget(resident+decoding+hungry.serving(chunks), planned); least > v.budget.Total() {
+		return &SettingError{v.setting(), fmt.Errorf("%s is too small: must be at least %d MiB: the largest chunk of %s takes %s%s",
+			humanize.IBytes(uint64(v.budget.Total())), (least+mebibyte-1)/mebibyte, name, humanize.IBytes(uint64(hungry.chunk)), k.olderOpen(v))}
 	}
 	asked = asked[len(all)-len(fresh):]
 	if err := v.reserve(ctx, list, fresh, asked); err != nil {
@@ -140,14 +137,15 @@ func (k *keeper) planned(v *division, fresh []*generation) (all []*chunkindex.In
 }
 
 // leastBudget adds the memory of the plans, which grows with the budget that they are part of.
-func leastBudget(rest int64, indexes []*chunkindex.Index) (total, plans int64) {
-	for len(indexes) > 0 {
-		total = rest + plans
-		more := gateway.PlanMemory(total, indexes)
-		if more == plans {
-			return total, plans
-		}
-		plans = more
+func leastBudget(rest int64, indexes []*chunkindex.Index) int64 {
+	if len(indexes) == 0 {
+		return rest
 	}
-	return rest, 0
+	for total := rest; ; {
+		more := rest + gateway.PlanMemory(total, indexes)
+		if more == total {
+			return total
+		}
+		total = more
+	}
 }
