@@ -147,7 +147,8 @@ func TestTopWatchesAGateway(t *testing.T) {
 
 // TestTopEndsWithASignal, and gives the terminal back; with colours where they are wanted.
 func TestTopEndsWithASignal(t *testing.T) {
-	x := inTerminal(t, 100, 30, nil, "top", "http://"+harness.FreeAddress(t))
+	g := serve(t, packed(t, "dir"))
+	x := inTerminal(t, 100, 30, nil, "top", g.Admin, "http://"+harness.FreeAddress(t))
 	x.shows("connection refused")
 	if err := x.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -155,6 +156,15 @@ func TestTopEndsWithASignal(t *testing.T) {
 	x.exits(0)
 	if out := x.raw.String(); !strings.Contains(out, "31m") || !strings.Contains(out, "\x1b[?1049l") {
 		t.Errorf("got no colour, or the terminal is not put back: %q", out)
+	}
+}
+
+// TestTop_ShowsNoScreenOfADeadGateway: the error alone, in a terminal too.
+func TestTop_ShowsNoScreenOfADeadGateway(t *testing.T) {
+	x := inTerminal(t, 100, 30, nil, "top", "http://"+harness.FreeAddress(t))
+	x.exits(5)
+	if out := x.raw.String(); !strings.Contains(out, "connection refused: start it, or correct the address") || strings.Contains(out, "No rank has read") {
+		t.Errorf("got %q, want the error alone", out)
 	}
 }
 
@@ -180,10 +190,10 @@ func TestTopInAPipe(t *testing.T) {
 	if len(report.Gateways) != 1 || report.Gateways[0].State != "ready" || report.Gateways[0].Version == "" || len(report.Ranks) != 1 || report.Totals.Seconds <= 0 {
 		t.Errorf("got %+v, want a ready gateway, a rank and a rate", report)
 	}
-	if r := harness.Run(t, store, "top", g.URL, "--once", "--interval", "200ms"); r.Code != 4 || !strings.Contains(r.Stdout, "admin port") {
+	if r := harness.Run(t, store, "top", g.URL, "--once", "--interval", "200ms"); r.Code != 4 || r.Stdout != "" || !strings.Contains(r.Stderr, "admin port") {
 		t.Errorf("the data port: got exit code %d and %s%s, want 4 and where to look", r.Code, r.Stdout, r.Stderr)
 	}
-	if r := harness.Run(t, store, "top", "http://"+harness.FreeAddress(t), "--interval", "200ms"); r.Code != 5 || !strings.Contains(r.Stdout, "connection refused") {
+	if r := harness.Run(t, store, "top", "http://"+harness.FreeAddress(t), "--interval", "1h"); r.Code != 5 || r.Stdout != "" || !strings.Contains(r.Stderr, "connection refused: start it") {
 		t.Errorf("nobody there: got exit code %d and %s%s, want 5", r.Code, r.Stdout, r.Stderr)
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -74,7 +75,8 @@ func (a *app) describe(ctx context.Context, gateway, name string, s *location.St
 func (a *app) datasets() *cobra.Command {
 	return a.Build(cli.Command{
 		Use: "datasets GATEWAY", Short: "List what a gateway serves",
-		Long:    `Lists the datasets that a gateway serves, the default one first.`,
+		Long: `Lists the datasets that a gateway serves, the default one first,
+by the addresses that other commands take.`,
 		Example: "  millrace datasets http://gw:8080\n  millrace datasets http://gw:8080 --json",
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			f.Output(a.App)
@@ -85,7 +87,7 @@ func (a *app) datasets() *cobra.Command {
 					return err
 				}
 				defer c.CloseIdle()
-				all, err := c.Datasets(ctx)
+				all, err := inventory.ServedBy(ctx, c, args[0])
 				if err != nil {
 					return err
 				}
@@ -105,7 +107,14 @@ func (a *app) list(kind, short, long string, find func(context.Context, objstore
 			var l location.Location
 			defineStores(&s, f)
 			f.Output(a.App)
-			check := func(args []string) { checkStores(&s, f); l = one(f, args[0]).OfIndex() }
+			check := func(args []string) {
+				checkStores(&s, f)
+				if location.IsGateway(args[0]) {
+					f.Fault("%s is a gateway: want the dataset's store, which holds its %s, such as s3://bucket/imagenet", location.HideSecrets(args[0]), strings.TrimSuffix(kind, "s")+"s")
+					return
+				}
+				l = one(f, args[0]).OfIndex()
+			}
 			return check, func(ctx context.Context, _ []string) error {
 				return s.With(ctx, l, false, func(ctx context.Context, st objstore.Store) error {
 					all, err := find(ctx, st, l.Prefix)

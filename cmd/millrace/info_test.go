@@ -77,8 +77,14 @@ func TestDatasetsListsThem(t *testing.T) {
 	if len(all) != 1 || all[0].Name != "files" || !all[0].Default {
 		t.Errorf("got %+v, want one, the default one", all)
 	}
-	if text := ok(t, "datasets", url).stdout; !strings.Contains(text, "files") || !strings.Contains(text, "default") {
-		t.Errorf("got\n%s\nwant the dataset and its mark", text)
+	text := ok(t, "datasets", strings.TrimPrefix(url, "http://")).stdout
+	_, row, _ := strings.Cut(text, "\n")
+	address, _, _ := strings.Cut(row, " ")
+	if address != url+"/files" || !strings.Contains(row, "default") {
+		t.Errorf("got\n%s\nwant the address of the dataset and its mark", text)
+	}
+	for _, command := range [][]string{{"info"}, {"plan"}, {"fetch", "--discard"}} {
+		ok(t, append(command, address)...)
 	}
 }
 
@@ -143,7 +149,7 @@ func TestListsSayWhatLiesBesideADataset(t *testing.T) {
 			t.Errorf("got\n%s\nwant %q in it", text, part)
 		}
 	}
-	for args, code := range map[string]int{"reports lst " + dir: exitUsage, "subset list /nope": exitNotFound, "subset list": exitUsage} {
+	for args, code := range map[string]int{"reports lst " + dir: exitUsage, "reports list http://gw:8080/imagenet": exitUsage, "subset list /nope": exitNotFound, "subset list": exitUsage} {
 		if o := millrace(t, nil, strings.Fields(args)...); o.code != code {
 			t.Errorf("%s: got exit code %d and %s, want %d", args, o.code, o.stderr, code)
 		}

@@ -12,13 +12,14 @@ import (
 
 func (a *app) occurrences() *cobra.Command {
 	return a.Build(cli.Command{
-		Use: "occurrences URL --key KEY --epochs N-N", Short: "Say which batches of a job had a sample, and which ranks got it",
+		Use: "occurrences GATEWAY[/NAME]|URL --key KEY --epochs N-N", Short: "Say which batches of a job had a sample, and which ranks got it",
 		Long: `Works out where a sample comes in some epochs of a job, long after the job has ended: from the
 URL of any one of its batches (the Content-Location of an answer), which holds the whole plan,
 and the sample's key. With world_size in the URL it says which rank got the sample. The gateway
 of the URL answers, or with --offline the index of the generation that the URL names. No data
-is read.`,
-		Example: `  millrace occurrences "http://gw:8080/v1/datasets/photos/epochs/0/batches/3?..." --key img-123 \
+is read. GATEWAY/NAME stands for the default plan of the generation that is served now.`,
+		Example: `  millrace occurrences http://gw:8080/photos --key img-123 --epochs 0-9
+  millrace occurrences "http://gw:8080/v1/datasets/photos/epochs/0/batches/3?..." --key img-123 \
     --epochs 0-9
   millrace occurrences "/v1/datasets/photos/epochs/0/batches/3?..." --key img-123 --epochs 0-9 \
     --offline s3://bucket/photos`,

@@ -38,6 +38,13 @@ func TestOccurrencesFromAGatewayAndFromItsIndex(t *testing.T) {
 		}
 		said[batch] = found
 	}
+	args := []string{"--key", "f007", "--epochs", "0-9", "--json"}
+	want := ok(t, append([]string{"occurrences", gateway + "/epoch/0/batch/0?generation=" + read[client.Dataset](t, "info", dir).Generation}, args...)...).stdout
+	for _, address := range []string{gateway, gateway + "/files", strings.TrimPrefix(gateway, "http://")} {
+		if got := ok(t, append([]string{"occurrences", address}, args...)...).stdout; got != want {
+			t.Errorf("%s: got %s, want the occurrences of the default plan: %s", address, got, want)
+		}
+	}
 	ok(t, "index", dir, "--chunk-size", "32KiB")
 	for batch, want := range said {
 		if got := ok(t, "occurrences", batch, "--offline", dir, "--key", "f007", "--epochs", "0-9", "--json").stdout; got != want {
@@ -57,11 +64,12 @@ func TestOccurrencesSaysWhatIsMissing(t *testing.T) {
 	generation := strings.Repeat("ab", 32)
 	batch := "http://127.0.0.1:1/epoch/0/batch/3?generation=" + generation
 	for want, args := range map[string][]string{
-		"want the URL of a batch":       {"http://127.0.0.1:1/v1/stats", "--key", "k", "--epochs", "0"},
-		"the URL names no generation":   {"http://127.0.0.1:1/epoch/0/batch/3", "--key", "k", "--epochs", "0"},
-		"want --key and --epochs":       {batch, "--key", "k"},
-		"want it whole, or --offline":   {strings.TrimPrefix(batch, "http://127.0.0.1:1"), "--key", "k", "--epochs", "0"},
-		"expected URL, got no argument": {"--key", "k"},
+		"want the URL of a batch":                      {"http://127.0.0.1:1/v1/stats", "--key", "k", "--epochs", "0"},
+		"the URL names no generation":                  {"http://127.0.0.1:1/epoch/0/batch/3", "--key", "k", "--epochs", "0"},
+		"--offline requires the URL":                   {"http://127.0.0.1:1/photos", "--key", "k", "--epochs", "0", "--offline", "/"},
+		"want --key and --epochs":                      {batch, "--key", "k"},
+		"want it whole, or --offline":                  {strings.TrimPrefix(batch, "http://127.0.0.1:1"), "--key", "k", "--epochs", "0"},
+		"expected GATEWAY[/NAME]|URL, got no argument": {"--key", "k"},
 	} {
 		o := millrace(t, nil, append([]string{"occurrences"}, args...)...)
 		if o.code != exitUsage || !strings.Contains(o.stderr, want) {

@@ -38,6 +38,22 @@ func TestCommands_FailOnTheFirstRefusedConnection(t *testing.T) {
 	}
 }
 
+// TestServe_NamesAPortInUse before it opens anything: the error is all that it prints.
+func TestServe_NamesAPortInUse(t *testing.T) {
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	at, dir := busy.Addr().String(), shards(t)
+	want := "millrace: listen on " + at + ": the port is in use: end the process that uses it, or choose another port\n"
+	for _, ports := range [][]string{{"--listen", at}, {"--listen", "127.0.0.1:0", "--admin-listen", at}, {"--listen", "127.0.0.1:0", "--health-listen", at}} {
+		if o := millrace(t, nil, append([]string{"serve", dir, "--cache-size", "64MiB"}, ports...)...); o.code != exitFailure || o.stderr != want {
+			t.Errorf("%q: got exit code %d, %q, want %d, %q", ports, o.code, o.stderr, exitFailure, want)
+		}
+	}
+}
+
 func TestToken_PrintsOnlyTheTokenOnStdout(t *testing.T) {
 	o := ok(t, "token", "trainer")
 	if token := strings.TrimSuffix(o.stdout, "\n"); len(token) != 46 || !strings.HasPrefix(token, "mr_") || !strings.Contains(o.stderr, "- {name: trainer, sha256: ") || strings.Contains(o.stderr, token) {

@@ -50,6 +50,9 @@ OTEL_EXPORTER_OTLP_ENDPOINT says.`,
 				if c.Check {
 					return a.checkServe(ctx, &c, f)
 				}
+				if err := node.CheckPorts(ctx, &c.Config); err != nil {
+					return err
+				}
 				s, err := a.compose(ctx, &c)
 				if err != nil {
 					return err

@@ -28,7 +28,8 @@ memory, store, and every rank: its rate, what it waits, how far it is behind; th
 look first. Keys change the order and filter; ? explains. Statistics want the right admin, and are
 on the admin port where a gateway has one.
 
-With --once or --json, or where the output is no terminal, it takes two looks and prints them once.`,
+With --once or --json, or where the output is no terminal, it takes two looks and prints them once.
+It fails at once if no gateway answers the first look.`,
 		Example: `  millrace top http://gw:8081
   millrace top 'http://gateways-{0..7}.gateways:8081' --interval 5s
   millrace top http://gw:8081 --json`,
@@ -64,14 +65,11 @@ With --once or --json, or where the output is no terminal, it takes two looks an
 	})
 }
 
-// topOnce prints one report. What gateways have said is printed even if none of them has said more than an error.
+// topOnce prints one report.
 func (a *app) topOnce(ctx context.Context, fleet *top.Fleet, every time.Duration) error {
-	r, fault := top.Once(ctx, fleet, every)
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	if err := a.Print(r, func(w io.Writer) { io.WriteString(w, r.Print(textWidth)) }); err != nil { //nolint:errcheck // a buffer
+	r, err := top.Once(ctx, fleet, every)
+	if err != nil {
 		return err
 	}
-	return fault
+	return a.Print(r, func(w io.Writer) { io.WriteString(w, r.Print(textWidth)) }) //nolint:errcheck // a buffer
 }

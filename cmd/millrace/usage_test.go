@@ -17,6 +17,8 @@ func TestSlipsOfTheFingersGetASuggestion(t *testing.T) {
 		{[]string{"serve", "--datset", "x"}, "millrace serve: unknown flag: --datset: did you mean --dataset?\n"},
 		{[]string{"serve", "--cache", "x"}, "unknown flag: --cache: did you mean --cache-size?\n"},
 		{[]string{"fetch", "--quite"}, "unknown flag: --quite: did you mean --quiet?\n"},
+		{[]string{"serve", "--port", "8080"}, "unknown flag: --port: did you mean --listen?\n"},
+		{[]string{"plan", "--split", "locality"}, "unknown flag: --split: did you mean --share?\n"},
 		{[]string{"fetch", "--x"}, "unknown flag: --x\n"},
 		{[]string{"fetch", "-x"}, "unknown shorthand flag: 'x' in -x\n"},
 	} {

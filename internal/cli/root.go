@@ -115,8 +115,16 @@ func allUnknown(cmd *cobra.Command, args []string, first error) error {
 	return errors.Join(faults...)
 }
 
-// suggest asks whether the closest of the known names was meant, if one is close enough to be a slip of the fingers.
+// synonyms are names that other programs have for a flag, each with its name here.
+func synonyms() map[string]string {
+	return map[string]string{"address": "listen", "bind": "listen", "port": "listen", "split": "share"}
+}
+
+// suggest asks whether the closest of the known names was meant, if one is close enough to be a slip of the fingers, or means the same elsewhere.
 func suggest(before, name string, known []string) string {
+	if same := synonyms()[name]; slices.Contains(known, same) {
+		return fmt.Sprintf(": did you mean %s%s?", before, same)
+	}
 	best, least := "", max(2, len(name)/3)+1 // two letters exchanged count as two
 	if len(name) < 4 {
 		least = 2

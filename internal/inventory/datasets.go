@@ -2,6 +2,7 @@
 package inventory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -69,8 +70,18 @@ func PrintDataset(w io.Writer, d Described) {
 	t.Flush()
 }
 
+// ServedBy lists what a gateway serves, the default dataset first, with the addresses that other commands take.
+func ServedBy(ctx context.Context, c *client.Client, gateway string) ([]Described, error) {
+	served, err := c.Datasets(ctx)
+	all := make([]Described, len(served))
+	for i, d := range served {
+		all[i] = Described{Dataset: d, Address: location.OfServed(gateway, d.Name)}
+	}
+	return all, err
+}
+
 // PrintDatasets writes a table of datasets.
-func PrintDatasets(w io.Writer, all []client.Dataset) {
+func PrintDatasets(w io.Writer, all []Described) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "dataset\tformat\tsamples\tshards\tsize\tgeneration\t")
 	for _, d := range all {
@@ -78,7 +89,7 @@ func PrintDatasets(w io.Writer, all []client.Dataset) {
 		if d.Default {
 			mark = "default"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%.12s\t%s\n", cli.Printable(d.Name), d.Format, humanize.Comma(int64(d.Samples)),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%.12s\t%s\n", cli.Printable(cmp.Or(d.Address, d.Name)), d.Format, humanize.Comma(int64(d.Samples)),
 			humanize.Comma(int64(d.Shards)), humanize.IBytes(d.Bytes), d.Generation, mark)
 	}
 	t.Flush()

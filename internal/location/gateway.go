@@ -31,6 +31,15 @@ func IsGateway(arg string) bool {
 	return strings.HasPrefix(arg, "http://") || strings.HasPrefix(arg, "https://") || hasScheme(arg) || hostPort(arg)
 }
 
+// OfServed is the address of a dataset that a gateway serves, as Served divides it. It is empty for gateways whose addresses end in no dataset's name.
+func OfServed(gateway, name string) string {
+	at, _, ok := Served(gateway, "")
+	if !ok || hasScheme(gateway) {
+		return ""
+	}
+	return at + "/" + url.PathEscape(name)
+}
+
 // Served divides the address of a dataset that a gateway serves, GATEWAY/NAME, unless a name is given already. A socket's path names no dataset, and
 // neither does what is behind dns: and srv:. ok says whether it is a gateway's address at all.
 func Served(arg, given string) (gateway, name string, ok bool) {

@@ -99,6 +99,14 @@ func TestAddressesAsPeopleTypeThem(t *testing.T) {
 			t.Errorf("%s: got %v, want %q", in, err, want)
 		}
 	}
+	for gateway, want := range map[string]string{
+		"gw:8080": "http://gw:8080/a%20b", "https://gw/": "https://gw/a%20b", "unix:/run/socket": "", "dns:gw:80": "", "./gw": "",
+	} {
+		got := OfServed(gateway, "a b")
+		if at, name, ok := Served(got, ""); got != want || ok != (want != "") || ok && (name != "a b" || at+"/a%20b" != want) {
+			t.Errorf("%s: got %q, which divides into %q and %q, want %q", gateway, got, at, name, want)
+		}
+	}
 	if gateway, name, ok := Served("HTTP://gw:8080/Photos", ""); gateway != "http://gw:8080" || name != "Photos" || !ok {
 		t.Errorf("got %s and %s", gateway, name)
 	}

@@ -77,10 +77,32 @@ func Private(mode fs.FileMode) bool { return mode&0o066 == 0 }
 // Listen binds an address, HOST:PORT or unix:PATH with a mode. An error names it.
 func Listen(ctx context.Context, address string, mode fs.FileMode) (net.Listener, error) {
 	l, err := Bind(ctx, address, mode)
+	if errors.Is(err, syscall.EADDRINUSE) && SocketOf(address) == "" {
+		return nil, fmt.Errorf("listen on %s: the port is in use: end the process that uses it, or choose another port", address)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %v", address, err) //nolint:errorlint // no store: the exit code must not say so
 	}
 	return l, nil
+}
+
+// CheckPorts fails if a TCP port of a gateway is in use. It leaves none bound: clients see the gateway once its datasets are open.
+func CheckPorts(ctx context.Context, c *Config) error {
+	all := append(Addresses(c.Listen), c.AdminListen, c.HealthListen)
+	if c.Cluster.Name != "" {
+		all = append(all, c.Cluster.Listen)
+	}
+	for _, address := range all {
+		if address == "" || SocketOf(address) != "" {
+			continue
+		}
+		l, err := Listen(ctx, address, 0)
+		if err != nil {
+			return err
+		}
+		l.Close()
+	}
+	return nil
 }
 
 // Bind binds an address, HOST:PORT or unix:PATH with a mode; 0 stands for 0600.

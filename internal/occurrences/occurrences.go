@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/millrace-data/millrace/chunkindex"
@@ -28,7 +30,7 @@ import (
 
 // Question asks where a sample comes in some epochs of the plan that a URL names.
 type Question struct {
-	URL        string // of a batch or an epoch, as Content-Location has it
+	URL        string // of a batch or an epoch, as Content-Location has it; or GATEWAY/NAME, whose plan is the default one
 	Key, Shard string
 	Epochs     string // 3 or 0-9
 
@@ -42,13 +44,14 @@ type Answer struct {
 
 // Check returns what is wrong with a question to the gateway of its URL, or to an index.
 func (q Question) Check(offline bool) error {
-	_, query, ok := address.DatasetOf(q.URL)
-	values, err := url.ParseQuery(query)
+	_, values, ok := q.plan()
 	_, _, isGateway := location.Served(q.URL, "")
 	switch {
 	case !ok:
-		return errors.New("want the URL of a batch or an epoch, as the Content-Location of an answer has it")
-	case err != nil || !address.IsDigest(values.Get("generation")):
+		return errors.New("want the URL of a batch or an epoch, as the Content-Location of an answer has it, or GATEWAY/NAME")
+	case values == nil && offline:
+		return errors.New("--offline requires the URL of a batch or an epoch, which names the generation")
+	case values != nil && !address.IsDigest(values.Get("generation")):
 		return errors.New("the URL names no generation: want that of the Content-Location of an answer, which does")
 	case q.Key == "" || q.Epochs == "":
 		return errors.New("want --key and --epochs")
@@ -76,10 +79,22 @@ func (q Question) Answer(ctx context.Context, s *location.Stores, l location.Loc
 	return q.ask(ctx, c)
 }
 
+// plan returns the dataset and the parameters that the URL names; no parameters of GATEWAY/NAME.
+func (q Question) plan() (dataset string, values url.Values, ok bool) {
+	dataset, query, ok := address.DatasetOf(q.URL)
+	if !ok {
+		_, dataset, ok = location.Served(q.URL, "")
+		return dataset, nil, ok && !strings.ContainsAny(dataset, "/?")
+	}
+	values, err := url.ParseQuery(query)
+	return dataset, values, err == nil
+}
+
 // query returns the dataset that the URL names, and what a gateway is asked about it.
 func (q Question) query() (dataset string, ask url.Values) {
-	dataset, query, _ := address.DatasetOf(q.URL)
-	ask, _ = url.ParseQuery(query) // as Check has seen
+	dataset, values, _ := q.plan() // as Check has seen
+	ask = url.Values{}
+	maps.Copy(ask, values)
 	for name := range ask {
 		if !slices.Contains(plans.SoughtNames(), name) { // which rank and which form do not matter
 			ask.Del(name)

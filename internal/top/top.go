@@ -28,10 +28,13 @@ type Terminal struct {
 	Env []string // as of os.Environ: TERM, NO_COLOR
 }
 
-// Watch shows the gateways until the user ends it, or ctx ends.
+// Watch shows the gateways until the user ends it, or ctx ends. If all of them refuse at the first look, it shows nothing and returns why.
 func Watch(ctx context.Context, f *Fleet, every time.Duration, t Terminal) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if err := silent(f.Ask(ctx, patience)); err != nil && !errors.Is(err, errLate) && ctx.Err() == nil {
+		return err
+	}
 	m := newModel(every, func() []Look { return f.Ask(ctx, patience) })
 	// The process has a handler of signals already, which ends ctx.
 	_, err := tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(t.In), tea.WithOutput(t.Out), tea.WithEnvironment(t.Env), tea.WithoutSignalHandler()).Run()
@@ -44,10 +47,14 @@ func Watch(ctx context.Context, f *Fleet, every time.Duration, t Terminal) error
 	return nil
 }
 
-// Once asks the gateways twice, so that there are rates, and returns what they said. If no gateway has said anything, the error of the first one comes too.
+// Once asks the gateways twice, so that there are rates, and returns what they said. If none answers the first look, it returns why at once.
 func Once(ctx context.Context, f *Fleet, every time.Duration) (Report, error) {
 	var h History
-	h.Next(f.Ask(ctx, attemptTime))
+	looks := f.Ask(ctx, attemptTime)
+	if err := silent(looks); err != nil {
+		return Report{}, err
+	}
+	h.Next(looks)
 	timer := time.NewTimer(every)
 	defer timer.Stop()
 	select {
@@ -55,22 +62,27 @@ func Once(ctx context.Context, f *Fleet, every time.Duration) (Report, error) {
 	case <-ctx.Done():
 		return Report{}, ctx.Err()
 	}
-	looks := f.Ask(ctx, attemptTime)
+	looks = f.Ask(ctx, attemptTime)
 	if err := ctx.Err(); err != nil {
 		return Report{}, err
 	}
-	return h.Next(looks), silent(looks)
+	return h.Next(looks), nil
 }
 
-// silent returns the first error if every look is one.
+// silent returns why no gateway answers, and what to do; nil if one does. A gateway that may still answer comes first, and is errLate.
 func silent(looks []Look) error {
-	for _, l := range looks {
-		if l.Err == nil {
-			return nil
-		}
-	}
 	if len(looks) == 0 {
 		return errors.New("no gateway is known")
 	}
-	return looks[0].Err
+	first := looks[0].Err
+	for _, l := range looks {
+		switch {
+		case l.Err == nil:
+			return nil
+		case errors.Is(l.Err, errLate):
+			first = l.Err
+		}
+	}
+	_, limits := fault(first)
+	return fmt.Errorf("%w: %s", first, limits.Do)
 }

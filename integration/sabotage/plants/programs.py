@@ -180,7 +180,7 @@ PLANTS = [
     (
         "memory is not looked at when datasets come",
         "./internal/node TestWhatIsNewMustFit",
-        [("internal/node/fit.go", "if least > v.budget.Total() {", "if least > v.budget.Total() && len(all) == len(fresh) {")],
+        [("internal/node/fit.go", "planned); least > v.budget.Total() {", "planned); least > v.budget.Total() && len(all) == len(fresh) {")],
     ),
     (
         "a dataset that moved is read where it was",
