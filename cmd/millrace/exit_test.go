@@ -1,0 +1,45 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestExitCodes_AgreeInAllCommands holds every command to the table of docs/operations.md: 2 for a flag that it does not have, 4 for a dataset
+// or a source that is not there, 5 for a gateway that does not answer.
+func TestExitCodes_AgreeInAllCommands(t *testing.T) {
+	missing, gateway := filepath.Join(t.TempDir(), "none"), deadGateway(t)
+	batch := "/epoch/0/batch/0?generation=" + strings.Repeat("ab", 32)
+	dataset := map[string]string{ // arguments behind a command that reads a dataset
+		"gc": missing, "index": missing, "info": missing, "occurrences": batch + " --key k --epochs 0 --offline " + missing, "pack": missing + " " + t.TempDir(),
+		"plan": missing, "quarantine": missing + " --key k", "quarantine list": missing, "reports list": missing, "serve": missing,
+		"simulate": missing + " --rate 1/s --cache-size 1GiB --store-bandwidth 1GB/s", "subset": missing + " --split a=1,b=1", "subset list": missing, "verify": missing,
+	}
+	served := map[string]string{ // and behind one that asks a gateway
+		"bench": gateway, "datasets": gateway, "fetch": gateway + " --discard", "info": gateway + "/photos", "occurrences": gateway + "/photos --key k --epochs 0",
+		"plan": gateway, "top": gateway, "warm": gateway,
+	}
+	neither := map[string]bool{"demo": true, "reports": true, "token": true, "version": true}
+	check := func(code int, args ...string) {
+		if o := millrace(t, nil, args...); o.code != code || strings.Contains(o.stderr, "\n\n") {
+			t.Errorf("%q: got exit code %d, want %d\n%s", args, o.code, code, o.stderr)
+		}
+	}
+	for _, c := range commands(t) {
+		name := strings.TrimPrefix(c.CommandPath(), "millrace ")
+		words := strings.Fields(name)
+		check(exitUsage, append(words, "--no-such-flag")...)
+		of, stored := dataset[name]
+		at, asks := served[name]
+		if stored {
+			check(exitNotFound, append(words, strings.Fields(of)...)...)
+		}
+		if asks {
+			check(exitStore, append(words, strings.Fields(at)...)...)
+		}
+		if !stored && !asks && !neither[name] {
+			t.Errorf("%s: want it in a list of this test", name)
+		}
+	}
+}
