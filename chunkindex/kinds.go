@@ -87,7 +87,8 @@ func (s kindSet) err() error {
 	return e
 }
 
-// pairs returns the loose objects of several kinds that share a name up to the extension, by that name.
+// pairs returns the loose objects of several kinds that share a name up to its first dot, by that name. Two of one suffix, as frame.0001.png and
+// frame.0002.png, may be no pair.
 func (s kindSet) pairs() map[string][]string {
 	objects, first, several := map[string][]string{}, map[string]string{}, map[string]bool{}
 	for kind, k := range s {
@@ -105,7 +106,11 @@ func (s kindSet) pairs() map[string][]string {
 	}
 	maps.DeleteFunc(objects, func(name string, keys []string) bool {
 		slices.Sort(keys)
-		return !several[name]
+		suffixes := map[string]bool{}
+		for _, key := range keys {
+			suffixes[path.Ext(key)] = true
+		}
+		return !several[name] || len(suffixes) < len(keys)
 	})
 	return objects
 }

@@ -236,9 +236,13 @@ func TestIndex_SuggestsPackForPairs(t *testing.T) {
 			t.Errorf("%s: got %s", label, o.stdout)
 		}
 	}
-	apart := write(t, map[string]string{"1.jpg": "x", "2.jpg": "x", "3.jpg": "x", "3.txt": "x", "about.txt": "x"})
-	if o := millrace(t, nil, "index", apart); o.code != exitUsage || strings.Contains(o.stderr, "pack") {
-		t.Errorf("one pair of five files: got %s", o.stderr)
+	for what, files := range map[string]map[string]string{
+		"one pair of five files": {"1.jpg": "x", "2.jpg": "x", "3.jpg": "x", "3.txt": "x", "about.txt": "x"},
+		"frames of one name":     {"frame.0001.jpg": "x", "frame.0001.txt": "x", "frame.0002.jpg": "x"},
+	} {
+		if o := millrace(t, nil, "index", write(t, files)); o.code != exitUsage || strings.Contains(o.stderr, "of several files") {
+			t.Errorf("%s: got %s", what, o.stderr)
+		}
 	}
 }
 

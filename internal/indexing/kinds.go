@@ -52,6 +52,9 @@ func askForKind(l location.Location, e *chunkindex.KindsError, given []string) e
 	}
 	if loose > 1 && loose == len(e.Kinds) {
 		command("all of them, each a sample", "--format", files.Name)
+		if e.Pairs == 0 {
+			text.WriteString(packChoice(l, "makes shards in which files that differ in the extension alone are one sample"))
+		}
 	}
 	return &question{text.String(), e}
 }

@@ -33,7 +33,7 @@ def deal(lengths: Sequence[int], world_size: int) -> list[list[int]]:
 
 
 def deal_homes(homes: Sequence[int], world_size: int, groups: Optional[int] = None) -> list[list[int]]:
-    """The shares of all ranks by split=locality; homes are the groups at home with the batch's samples, one group a rank unless said."""
+    """The shares of all ranks by share=locality; homes are the groups at home with the batch's samples, one group a rank unless said."""
     n, groups = len(homes), groups or world_size
     quota = [(r + 1) * n // world_size - r * n // world_size for r in range(world_size)]
     group_of = [r * groups // world_size for r in range(world_size)]
