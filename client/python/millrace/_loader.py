@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Optional
 from torch.utils import data as torch_data
 from torch.utils.data._utils import signal_handling
 
-from ._caller import BATCHES, Request
 from ._parameters import checked
 from ._reading import Parcel
 from ._state import Place
@@ -65,7 +64,7 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ig
         if num_workers:
             options["prefetch_factor"] = prefetch_factor
         options["collate_fn"] = partial(_collate, options.get("collate_fn"))
-        super().__init__(dataset, batch_size=None, num_workers=num_workers, **options)
+        super().__init__(dataset.batches(), batch_size=None, num_workers=num_workers, **options)
         # Where Lightning calls set_epoch. torch refuses to have it changed, and uses it to repeat None.
         self.__dict__["sampler"] = _EpochSampler(dataset)
         self._batches = dataset
@@ -81,7 +80,7 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ig
             self._iterator = None  # persistent workers, which have ended
         # Opened here, so that what is wrong is said here, and forked workers need not ask.
         place = dataset.places.next
-        self._count = _Count(place, dataset.places.moves, len(dataset.epoch_for(place, Request(BATCHES))))
+        self._count = _Count(place, dataset.places.moves, len(dataset.epoch_for(place)))
         dataset.places.hand_out(place.batch)
         return _Pass(dataset, super().__iter__(), self._count)
 

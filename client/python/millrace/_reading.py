@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from torch.utils import data as torch_data
 
-from ._caller import SAMPLES, Request
 from ._state import Place, State
 from .batch import Batch, Sample
-from .epoch import Reader
+from .epoch import Epoch, Reader
 from .errors import InvalidArgument, SampleError, StateError
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ class PassState:
 
     place: Place
     moves: int  # of the dataset when the pass began
-    processes: int = 1  # as Request has them
+    processes: int = 1  # among which Accelerate shares the samples out; 1: it does not
 
 
 def threads_of_worker(workers: int) -> int:
@@ -44,16 +43,28 @@ class Parcel(NamedTuple):
 
 
 class Reading(Iterator[Any]):
-    """The batches or the samples of a pass. It opens nothing before the first item is asked for, and counts the items it yields."""
+    """The batches of a pass. It opens nothing before the first item is asked for, and counts the items it yields."""
 
-    def __init__(self, dataset: Dataset, request: Request, yielded: Optional[PassState], worker: int = 0, step: int = 1) -> None:
+    def __init__(self, dataset: Dataset, yielded: Optional[PassState], processes: int, worker: int = 0, step: int = 1) -> None:
         """yielded says where to begin. With None a worker finds the place when the first item is asked for."""
-        self._dataset, self._request, self._yielded, self._worker, self._step = dataset, request, yielded, worker, step
+        self._dataset, self._yielded, self._processes, self._worker, self._step = dataset, yielded, processes, worker, step
         self._in_worker = torch_data.get_worker_info() is not None
-        self._counted = dataset.places.counted and request.kind != SAMPLES
+        self._counted = self._is_counted()
         self._reader: Optional[Reader] = None
         self._items: list[Any] = []  # of the batch that was read last, the next one at the end
         self._pid = os.getpid()
+
+    def _is_counted(self) -> bool:
+        """Whether this package's DataLoader counts the items."""
+        return self._dataset.places.counted
+
+    def _epoch_at(self, place: Place) -> Epoch:
+        return self._dataset.epoch_for(place)
+
+    def _items_of(self, batch: Batch, done: int, collects: bool) -> list[Any]:  # noqa: ARG002
+        """Returns what a batch yields after so many items of it, the next one at the end. collects: errors go to a list of the main process."""
+        told = batch.failures if self._counted and self._in_worker and collects else []
+        return [Parcel(batch.value, batch.emptied, told) if batch.emptied or told else batch.value]
 
     @property
     def place(self) -> Place:
@@ -66,10 +77,10 @@ class Reading(Iterator[Any]):
     def _open(self) -> tuple[PassState, Reader]:
         places = self._dataset.places
         if self._yielded is None:
-            self._yielded = PassState(self._share_of(places.claim(self._worker)), 0, self._request.processes)
+            self._yielded = PassState(self._share_of(places.claim(self._worker)), 0, self._processes)
         if self._reader is None:
             first = self._yielded.place
-            self._reader = self._dataset.epoch_for(first, self._request).read(first.batch, step=self._step)
+            self._reader = self._epoch_at(first).read(first.batch, step=self._step)
             if self._in_worker:
                 if not self._counted:
                     self._reader.epoch.steps.warn_of_copies()
@@ -103,16 +114,12 @@ class Reading(Iterator[Any]):
             raise
         epoch, number, sample = yielded.place
         done = sample if batch.number == number else 0
-        if self._request.kind == SAMPLES:
-            self._items = batch.value[done:][::-1]
-        else:
-            told = batch.failures if self._counted and self._in_worker and reader.epoch.steps.collects else []
-            self._items = [Parcel(batch.value, batch.emptied, told) if batch.emptied or told else batch.value]
+        self._items = self._items_of(batch, done, reader.epoch.steps.collects)
         yielded.place = Place(epoch, batch.number, done)
 
     def state_dict(self) -> dict[str, Any]:
         """What torchdata's StatefulDataLoader saves of each worker, after each batch that it hands out."""
-        state = self._dataset.state_at(self.place, self._request.processes)
+        state = self._dataset.state_at(self.place, self._processes)
         return {**state, "worker": self._worker, "workers": self._step}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -127,5 +134,18 @@ class Reading(Iterator[Any]):
             State.parse(state).tell_age(self._dataset.present)
         self._reader, self._items = None, []
         if self._yielded is None:
-            self._yielded = PassState(self._dataset.places.claim(self._worker, place), 0, self._request.processes)
+            self._yielded = PassState(self._dataset.places.claim(self._worker, place), 0, self._processes)
         self._yielded.place = place
+
+
+class SampleReading(Reading):
+    """The samples of a pass, one by one."""
+
+    def _is_counted(self) -> bool:
+        return False
+
+    def _epoch_at(self, place: Place) -> Epoch:
+        return self._dataset.epoch_of_samples(place.epoch, self._processes)
+
+    def _items_of(self, batch: Batch, done: int, collects: bool) -> list[Any]:  # noqa: ARG002
+        return list(batch.value[done:][::-1])

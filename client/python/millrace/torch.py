@@ -6,14 +6,13 @@
 
 The gateway puts batches together, and DataLoader of this module yields them. batch_size counts the samples of a global batch, all
 ranks together. Each rank gets its share of every batch, and its workers take turns with the batches. A loader of torch's that has a
-batch_size makes its own batches: it gets single samples.
+batch_size makes its own batches: give it dataset.samples().
 """
 
 from __future__ import annotations
 
 import copy
 import logging
-import sys
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import replace
 from functools import partial
@@ -28,18 +27,18 @@ from ._parameters import Decode, Shares, checked
 from ._ranks import advise_homes, find_ranks, warn_of_uneven_shares
 from .batch import Batch, Sample
 from .client import ClientOwner, Origin
-from .epoch import OF_BATCHES, Epoch, Plan
+from .epoch import OF_BATCHES, Epoch
 from .errors import InvalidArgument, SampleError, StateError
 
 try:
     import torch
     from torch.utils import data as torch_data
 
-    from ._caller import BATCHES, SAMPLES, USER, Request, caller_skips_batches, processes_of, request_of_caller
     from ._loader import PREFETCH_FACTOR, DataLoader
     from ._map import MapDataset
     from ._places import Places
     from ._reading import PassState, Reading, threads_of_worker
+    from ._samples import BatchDataset, SampleDataset
     from ._spawn import send_checked
     from ._state import Place, State
     from ._tensors import AUTOMATIC, allow_read_only, gives_views
@@ -189,11 +188,12 @@ def _without_rows(value: Any) -> Any:
     return value[:0] if getattr(value, "shape", ()) else value
 
 
-class Dataset(ClientOwner, torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-ignore]
+class Dataset(ClientOwner):
     """The batches of one epoch for this rank, in order. Iterating yields a dict of columns per batch: see collate_columns.
 
-    torch's DataLoader with a batch_size, and whatever is built on it, such as Hugging Face's Trainer, gets single samples instead: what
-    transform returns, else a dict of decoded parts. That loader makes batches of them. len(dataset) is samples, of all ranks together.
+    Read it with DataLoader of this module. Loaders of others take IterableDatasets of torch's: dataset.samples(), for those that have a
+    batch_size and make batches by themselves, as Hugging Face's Trainer does; dataset.batches() for DataLoader(..., batch_size=None).
+    len(dataset) is the number of batches.
 
     source         a Client; a directory or `s3://bucket/prefix`, read without a server (millrace.open); or the URL of a gateway or several
     rank, world_size  found if left out: torch.distributed's, else the environment's (torchrun, mpirun, srun), else one process
@@ -213,10 +213,9 @@ class Dataset(ClientOwner, torch_data.IterableDataset):  # type: ignore[misc,typ
                    what is read, in which order and form: as Client.epoch has them. shuffle=False is stored order
 
     The gateway is asked at once for the dataset's generation, which then holds for all epochs, workers and resumed runs. All processes
-    of torch.distributed take the same one, if it is initialized by then; generation gives another. Use it with DataLoader of this
-    module, with torch's, or with torchdata's StatefulDataLoader. Workers may be forked or spawned; in spawned ones all these functions
-    must be importable. A dataset that was made of a directory or a bucket holds its gateway until it is closed or collected as garbage:
-    it is a context manager too.
+    of torch.distributed take the same one, if it is initialized by then; generation gives another. Workers may be forked
+    or spawned; in spawned ones all these functions must be importable. A dataset that was made of a directory or a bucket holds its
+    gateway until it is closed or collected as garbage: it is a context manager too.
     """
 
     @checked(Shares)
@@ -255,7 +254,6 @@ class Dataset(ClientOwner, torch_data.IterableDataset):  # type: ignore[misc,typ
         self._gather = _stack_as_they_come if not one_by_one and batch_transform is None else None
         self._loaded = State(Place(epoch), {})  # holds all orders to what the latest loaded state says
         self._open: dict[tuple[int, int, int, str], Epoch] = {}
-        self._processes_of_parent = 1  # as processes of Request; in a spawned worker, what its parent found
         self.places = Places()
         """For this package's own modules."""
         self._yielded: Optional[PassState] = None  # by the pass of this process that was begun last
@@ -267,11 +265,14 @@ class Dataset(ClientOwner, torch_data.IterableDataset):  # type: ignore[misc,typ
         return f"<Dataset of {self.client!r}{''.join(said)}>"
 
     def __getitem__(self, which: object) -> NoReturn:
-        raise InvalidArgument("a Dataset has no samples by number", cure="read it in its order, or make a millrace.torch.MapDataset")
+        raise InvalidArgument(
+            "a Dataset has batches, in its order, and no samples by number",
+            cure="read millrace.torch.DataLoader(dataset); other loaders take dataset.samples(); millrace.torch.MapDataset has samples by number",
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         # A spawned worker has no torch.distributed to ask.
-        return {**self.__dict__, "_yielded": None, "_ranks_of_parent": self.ranks(), "_processes_of_parent": processes_of(sys._getframe(1))}
+        return {**self.__dict__, "_yielded": None, "_ranks_of_parent": self.ranks()}
 
     # Where things stand.
 
@@ -279,6 +280,11 @@ class Dataset(ClientOwner, torch_data.IterableDataset):  # type: ignore[misc,typ
     def place(self) -> tuple[int, int]:
         """Where the next pass begins: the epoch's number and the batch's."""
         return self.places.next[:2]
+
+    @property
+    def ranks_given(self) -> bool:
+        """Whether rank and world_size were said, rather than found."""
+        return self._ranks is not None
 
     def ranks(self) -> tuple[int, int]:
         """Returns rank and world size."""
@@ -312,51 +318,40 @@ class Dataset(ClientOwner, torch_data.IterableDataset):  # type: ignore[misc,typ
         epoch.prefetch_factor, epoch.gather, epoch.cut, epoch.writable = self.prefetch_factor, self._gather, self._cut, self._writable
         return epoch
 
-    def epoch_for(self, place: Place, request: Request) -> Epoch:
-        """Returns the Epoch that a pass from a place reads. For this package's own modules."""
-        epoch = self._of(place.epoch, *self._ranks_for(request))
-        if request.kind != SAMPLES:
-            place.refuse_samples()
-            return epoch
-        if self._makes_batches:
-            raise InvalidArgument(
-                f"a loader with a batch_size asks for samples, and {self._makes_batches} makes batches",
-                cure="give collate_fn to that loader, or batch_size=None, or read with millrace.torch.DataLoader",
-            )
-        epoch = copy.copy(epoch)
+    def epoch_for(self, place: Place) -> Epoch:
+        """Returns the Epoch that a pass over batches reads from a place. For this package's own modules."""
+        place.refuse_samples()
+        return self._of(place.epoch, *self.ranks())
+
+    def epoch_of_samples(self, number: int, processes: int) -> Epoch:
+        """Returns the Epoch whose values are lists of samples: all of them, where Accelerate shares them out. For this package's own modules."""
+        epoch = copy.copy(self._of(number, *((0, 1) if processes > 1 else self.ranks())))
         epoch.steps, epoch.gather, epoch.cut = replace(epoch.steps, collate=list, batch_transform=None), None, None
         return epoch
 
-    def _ranks_for(self, request: Request) -> tuple[int, int]:
-        """Returns rank and world size of a pass: rank 0 of 1 where the caller shares the samples of all ranks out by itself."""
-        rank, world_size = self.ranks()
-        if request.processes == 1:
-            return rank, world_size
-        if self._ranks is not None and world_size > 1:
-            raise InvalidArgument(
-                f"read for rank {rank} of {world_size}: Accelerate shares samples out too, among {request.processes} processes",
-                cure="leave out rank= and world_size=, or read with millrace.torch.DataLoader and without Accelerate's prepare",
-            )
-        return 0, 1
-
     def __len__(self) -> int:
-        """How many samples an epoch has, all ranks together. A loader that asks for its own length is told what it will get."""
-        request = request_of_caller()
-        if request.kind == USER:
-            return self.samples
-        plan = self._of(self.place[0], *self._ranks_for(request)).plan
-        return plan.batches if request.kind == BATCHES else _samples_of(plan)
+        """How many batches an epoch has. An epoch of samples() has len(dataset.samples())."""
+        return self.epoch().plan.batches
 
-    @property
-    def samples(self) -> int:
-        """How many samples an epoch has, all ranks together."""
-        return self.epoch().plan.delivered
+    def batches(self) -> BatchDataset:
+        """Returns the batches as an IterableDataset of torch's, for loaders of others: DataLoader(dataset.batches(), batch_size=None)."""
+        return BatchDataset(self)
+
+    def samples(self) -> SampleDataset:
+        """Returns the samples one by one as an IterableDataset of torch's: for loaders that have a batch_size, and what is built on them.
+
+        A sample is what transform returns, else a dict of decoded parts. len() is how many of them this rank gets. The dataset and what
+        it returns here have one place: a state that one of them saved is loaded by the other.
+        """
+        if self._makes_batches:
+            raise InvalidArgument(
+                f"read samples: {self._makes_batches} makes batches of them", cure="give collate_fn to the loader of samples() instead",
+            )  # fmt: skip
+        return SampleDataset(self)
 
     @checked()
     def set_epoch(self, epoch: int) -> None:
         """Chooses the epoch of the next pass, which would else be that after the last pass. A place in it that a state gave stays."""
-        if caller_skips_batches():
-            return
         if epoch != self.places.last.epoch:
             self._yielded = None
         self.places.fix(epoch)
@@ -449,18 +444,21 @@ class Dataset(ClientOwner, torch_data.IterableDataset):  # type: ignore[misc,typ
         self._options["on_error"](error)
 
     def __iter__(self) -> Iterator[Any]:
-        request, worker = request_of_caller(), torch_data.get_worker_info()
+        return self.begin(Reading)
+
+    def begin(self, reading: type[Reading], processes: int = 1) -> Reading:
+        """Begins a pass of this process, or of this worker for its share. For this package's own modules."""
+        worker = torch_data.get_worker_info()
         if worker is None:
             self.places.own()
             if self.places.begun:
                 self.leave()
-            self._yielded = PassState(self.places.next, self.places.moves, request.processes)
-            return Reading(self, request, self._yielded)
+            self._yielded = PassState(self.places.next, self.places.moves, processes)
+            return reading(self, self._yielded, processes)
         self.places.enter_worker()
         # What cannot be pickled would keep the loader waiting for ever: views travel as copies.
         ForkingPickler.register(memoryview, _view_as_bytes)
-        request = request._replace(processes=max(request.processes, self._processes_of_parent))
-        return Reading(self, request, None, worker.id, worker.num_workers)
+        return reading(self, None, processes, worker.id, worker.num_workers)
 
 
 send_checked(Dataset, "_options")
@@ -468,11 +466,3 @@ send_checked(Dataset, "_options")
 
 def _view_as_bytes(view: memoryview) -> tuple[type[memoryview], tuple[bytes]]:
     return memoryview, (bytes(view),)
-
-
-def _samples_of(plan: Plan) -> int:
-    """How many samples a rank gets of an epoch; about so many where shares follow the samples' lengths or homes."""
-    first, last = plan.share(0), plan.share(plan.batches - 1)
-    if first is None or last is None:
-        return -(-plan.delivered // plan.world_size)
-    return len(first) * (plan.batches - 1) + len(last) if plan.batches else 0

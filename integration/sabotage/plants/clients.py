@@ -432,14 +432,9 @@ PLANTS = [
         [("client/python/millrace/_places.py", "            self._note(_BATCH, 0, 0, 0, 0, -1)\n", "            pass\n")],
     ),
     (
-        "a loader of torch's with a batch_size gets batches where it has workers",
-        "client/python/tests/torch/test_torch_samples.py test_a_batch_size_of_the_loaders_own",
-        [("client/python/millrace/_caller.py", "kind = SAMPLES if caller.auto_collation else", "kind = SAMPLES if caller.auto_collation and not torch_data.get_worker_info() else")],
-    ),
-    (
         "samples that were yielded of a batch come again after a resume",
         "client/python/tests/torch/test_torch_samples.py test_resume_amid_a_batch",
-        [("client/python/millrace/_reading.py", "self._items = batch.value[done:][::-1]", "self._items = batch.value[::-1]")],
+        [("client/python/millrace/_reading.py", "return list(batch.value[done:][::-1])", "return list(batch.value[::-1])")],
     ),
     (
         "each worker of torch's leaves out the samples that its parent has yielded of one batch",
@@ -454,17 +449,17 @@ PLANTS = [
     (
         "a torch dataset gives a rank's share to Accelerate, which shares it out again",
         "client/python/tests/frameworks/test_frameworks.py test_accelerate",
-        [("client/python/millrace/_caller.py", "return int(caller.state.num_processes)", "return 1")],
+        [("client/python/millrace/_samples.py", "            return processes\n", "            return 1\n")],
     ),
     (
         "spawned workers do not know that their parent's loader shares samples out",
         "client/python/tests/torch/test_torch_samples.py test_who_shares_out_gets_all_samples",
-        [("client/python/millrace/torch.py", '"_processes_of_parent": processes_of(sys._getframe(1))', '"_processes_of_parent": 1')],
+        [("client/python/millrace/_samples.py", "self._processes() if loader_of(self) is not None else 0", "0")],
     ),
     (
         "a torch dataset goes back to epoch 0 when Accelerate skips batches of a later one",
         "client/python/tests/frameworks/test_frameworks.py test_trainer",
-        [("client/python/millrace/torch.py", "        if caller_skips_batches():\n            return\n", "")],
+        [("client/python/millrace/_samples.py", "if epoch or not getattr(loader, \"skip_batches\", 0):", "if loader is loader:")],
     ),
     (
         "whoever waits for a gateway is told at each attempt",

@@ -20,7 +20,8 @@ def main() -> None:
     if JOB["loader"] == "millrace":
         loader = millrace.torch.DataLoader(dataset(), num_workers=JOB["workers"])
     else:
-        loader = DataLoader(dataset(), batch_size=JOB["loader_batch"], num_workers=JOB["workers"], multiprocessing_context=JOB.get("method"))
+        samples = dataset().samples()
+        loader = DataLoader(samples, batch_size=JOB["loader_batch"], num_workers=JOB["workers"], multiprocessing_context=JOB.get("method"))
     model = Model()
     model, optimizer, loader = accelerator.prepare(model, SGD(model.parameters(), lr=0.1), loader)
     steps, step = len(loader), 0

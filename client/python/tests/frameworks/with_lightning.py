@@ -39,7 +39,7 @@ class OfTorch(lightning.LightningDataModule):  # type: ignore[misc]
     """torch's own loader, which keeps no state: without workers the dataset knows what it has yielded."""
 
     def train_dataloader(self) -> Any:
-        return DataLoader(data, batch_size=JOB["loader_batch"], num_workers=workers)
+        return DataLoader(data.samples(), batch_size=JOB["loader_batch"], num_workers=workers)
 
     def state_dict(self) -> dict[str, Any]:
         return {} if workers else data.state_dict()
@@ -51,7 +51,7 @@ class OfTorch(lightning.LightningDataModule):  # type: ignore[misc]
 loader = {
     "millrace": lambda: millrace.torch.DataLoader(data, num_workers=workers),
     "torch": OfTorch,
-    "torchdata": lambda: StatefulDataLoader(data, batch_size=JOB["loader_batch"], num_workers=workers),
+    "torchdata": lambda: StatefulDataLoader(data.samples(), batch_size=JOB["loader_batch"], num_workers=workers),
 }[JOB["loader"]]()
 trainer = lightning.Trainer(
     accelerator="cpu", devices=JOB["ranks"], strategy="ddp" if JOB["ranks"] > 1 else "auto", max_epochs=JOB["epochs"], logger=False,

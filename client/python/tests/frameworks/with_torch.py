@@ -16,7 +16,7 @@ data = dataset()
 if JOB["loader"] == "nodes":
     loader = Loader(Prefetcher(IterableWrapper(data), prefetch_factor=3))
 else:
-    loader = StatefulDataLoader(data, batch_size=JOB["loader_batch"], num_workers=JOB["workers"])
+    loader = StatefulDataLoader(data.samples(), batch_size=JOB["loader_batch"], num_workers=JOB["workers"])
     assert len(loader) * JOB["epochs"] == JOB["steps"]
 model: torch.nn.Module = Model()
 if JOB["ranks"] > 1:

@@ -1,4 +1,4 @@
-"""Hugging Face's Trainer, which is given the dataset as it is. See jobs.py."""
+"""Hugging Face's Trainer, which is given the dataset's samples. See jobs.py."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ arguments = TrainingArguments(
     ddp_backend="gloo" if JOB["ranks"] > 1 else None, report_to=[], disable_tqdm=True, dataloader_num_workers=JOB["workers"],
     accelerator_config={"dispatch_batches": JOB["dispatch"]},
 )
-trainer = Recording(Model(), arguments, train_dataset=dataset())
+trainer = Recording(Model(), arguments, train_dataset=dataset().samples())
 done = trainer.train(resume_from_checkpoint=JOB["resume"])
 assert done.global_step == trainer.state.max_steps == JOB["steps"], (done.global_step, trainer.state.max_steps)

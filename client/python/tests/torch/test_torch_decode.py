@@ -65,7 +65,7 @@ def test_a_sample_that_cannot_be_decoded_has_a_name(mixed: harness.Gateway, work
     if ours:
         loader: Any = millrace.torch.DataLoader(dataset, num_workers=workers)
     else:
-        loader = torch_data.DataLoader(dataset, batch_size=None, num_workers=workers)
+        loader = torch_data.DataLoader(dataset.batches(), batch_size=None, num_workers=workers)
     batches = iter(loader)
     with pytest.raises(millrace.errors.DecodeError) as raised:
         list(batches)

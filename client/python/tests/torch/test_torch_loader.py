@@ -56,7 +56,7 @@ def test_any_workers_yield_the_order(
 ) -> None:
     dataset = dataset_of(gateway)
     loader = millrace.torch.DataLoader(dataset, num_workers=workers, multiprocessing_context=method)
-    assert (len(loader), len(dataset)) == (17, 500)
+    assert (len(loader), len(dataset), len(dataset.samples())) == (17, 17, 500)
     batches = list(loader)
     assert keys_of(batches) == core_order(gateway, 0)
     for b in batches:
@@ -91,11 +91,11 @@ def test_a_state_goes_on_with_a_pass_that_was_left(gateway: harness.Gateway, wor
 
 
 def _own_loader(dataset: millrace.torch.Dataset) -> Any:
-    return torch_data.DataLoader(dataset, batch_size=None)
+    return torch_data.DataLoader(dataset.batches(), batch_size=None)
 
 
 def _single_samples(dataset: millrace.torch.Dataset) -> Any:
-    return torch_data.DataLoader(dataset, batch_size=40)
+    return torch_data.DataLoader(dataset.samples(), batch_size=40)
 
 
 def _workers(dataset: millrace.torch.Dataset) -> Any:
@@ -139,7 +139,7 @@ def test_a_pass_is_not_logged_as_left(gateway: harness.Gateway, make: Any, caplo
 @pytest.mark.parametrize("persistent", [False, True])
 def test_torchs_own_loader(gateway: harness.Gateway, persistent: bool) -> None:
     dataset = dataset_of(gateway)
-    loader = torch_data.DataLoader(dataset, batch_size=None, num_workers=3, persistent_workers=persistent)
+    loader = torch_data.DataLoader(dataset.batches(), batch_size=None, num_workers=3, persistent_workers=persistent)
     for epoch in (0, 1, 4):
         dataset.set_epoch(epoch)
         assert keys_of(loader) == core_order(gateway, epoch)

@@ -1,10 +1,9 @@
-"""Loaders of torch's with a batch_size: the dataset yields samples one by one, and they make the batches."""
+"""Loaders of torch's with a batch_size: dataset.samples() yields samples one by one, and they make the batches."""
 
 from __future__ import annotations
 
 import itertools
 import random
-import types
 import warnings
 from collections.abc import Iterator
 from typing import Any, Optional
@@ -12,6 +11,8 @@ from typing import Any, Optional
 import harness
 import pytest
 import torch
+from accelerate import Accelerator
+from accelerate.state import GradientState, PartialState
 from test_torch_loader import ALL, core_order, dataset_of, keys_of
 from torch.utils import data as torch_data
 from torchdata.stateful_dataloader import StatefulDataLoader
@@ -41,7 +42,7 @@ def order(gateway: harness.Gateway, epoch: int) -> list[str]:
 def test_a_batch_size_of_the_loaders_own(
     gateway: harness.Gateway, files: dict[str, tuple[bytes, bytes]], make: Any, workers: int, method: Optional[str]
 ) -> None:
-    loader = make(dataset_of(gateway), batch_size=8, num_workers=workers, multiprocessing_context=method)
+    loader = make(dataset_of(gateway).samples(), batch_size=8, num_workers=workers, multiprocessing_context=method)
     assert len(loader) == 63
     for epoch in range(2):
         batches = list(loader)
@@ -54,32 +55,42 @@ def test_a_batch_size_of_the_loaders_own(
 
 
 def test_a_chain_of_datasets(gateway: harness.Gateway) -> None:
-    chain = dataset_of(gateway) + dataset_of(gateway, epoch=1)
-    assert flat(torch_data.DataLoader(chain, batch_size=7)) == order(gateway, 0) + order(gateway, 1)
-    assert keys_of(torch_data.DataLoader(chain, batch_size=None)) == core_order(gateway, 1) + core_order(gateway, 2)
-    assert [len(torch_data.DataLoader(chain, batch_size=size)) for size in (7, None)] == [143, 34]
+    one, two = dataset_of(gateway), dataset_of(gateway, epoch=1)
+    samples, batches = one.samples() + two.samples(), one.batches() + two.batches()
+    assert flat(torch_data.DataLoader(samples, batch_size=7)) == order(gateway, 0) + order(gateway, 1)
+    assert keys_of(torch_data.DataLoader(batches, batch_size=None)) == core_order(gateway, 1) + core_order(gateway, 2)
+    assert (len(torch_data.DataLoader(samples, batch_size=7)), len(torch_data.DataLoader(batches, batch_size=None))) == (143, 34)
 
 
 def test_torchs_defaults(gateway: harness.Gateway) -> None:
-    loader = torch_data.DataLoader(dataset_of(gateway))
+    loader = torch_data.DataLoader(dataset_of(gateway).samples())
     assert len(loader) == 500
     assert next(iter(loader))["jpg"].shape == (1, 16)
-    assert len(torch_data.DataLoader(dataset_of(gateway), batch_size=8, drop_last=True)) == 62
+    assert len(torch_data.DataLoader(dataset_of(gateway).samples(), batch_size=8, drop_last=True)) == 62
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("options", [{}, {"batch_size": 8}, {"batch_size": None}, {"shuffle": True}])
+def test_a_loader_of_torchs_refuses_a_dataset_of_batches(gateway: harness.Gateway, options: dict[str, Any], workers: int) -> None:
+    """It would make batches of batches."""
+    loader = torch_data.DataLoader(dataset_of(gateway), num_workers=workers, **options)
+    with pytest.raises(millrace.InvalidArgument, match=r"a Dataset has batches.*; read millrace.torch.DataLoader\(dataset\); .* dataset.samples\(\)"):
+        next(iter(loader))
 
 
 def test_the_tutorials_line(gateway: harness.Gateway, files: dict[str, tuple[bytes, bytes]]) -> None:
     """size = len(dataloader.dataset), num_batches = len(dataloader), correct / size."""
-    for loader in (torch_data.DataLoader(dataset_of(gateway), batch_size=64), millrace.torch.DataLoader(dataset_of(gateway))):
-        correct = sum((b["cls"] == 3).sum().item() for b in loader)
-        assert correct / len(loader.dataset) == sum(cls == b"3" for _, cls in files.values()) / 500
+    loader = torch_data.DataLoader(dataset_of(gateway).samples(), batch_size=64)
+    correct = sum((b["cls"] == 3).sum().item() for b in loader)
+    assert correct / len(loader.dataset) == sum(cls == b"3" for _, cls in files.values()) / 500  # type: ignore[arg-type]
 
 
 def test_ranks_get_their_own_samples(gateway: harness.Gateway) -> None:
     seen = []
     for rank in range(3):
-        loader = torch_data.DataLoader(dataset_of(gateway, rank=rank, world_size=3), batch_size=7)
-        assert len(loader.dataset) == 500  # type: ignore[arg-type]
+        loader = torch_data.DataLoader(dataset_of(gateway, rank=rank, world_size=3).samples(), batch_size=7)
         batches = list(loader)
+        assert len(loader.dataset) == len(flat(batches))  # type: ignore[arg-type]
         assert len(batches) == len(loader)
         seen += flat(batches)
     assert sorted(seen) == ALL
@@ -95,9 +106,9 @@ def _pair(sample: millrace.Sample) -> tuple[torch.Tensor, int]:
 
 def test_transform_and_filter(gateway: harness.Gateway, files: dict[str, tuple[bytes, bytes]]) -> None:
     dataset = dataset_of(gateway, transform=_pair, filter=_third, keys=False)
-    got = [label for images, labels in torch_data.DataLoader(dataset, batch_size=8) for label in labels.tolist()]
+    got = [label for images, labels in torch_data.DataLoader(dataset.samples(), batch_size=8) for label in labels.tolist()]
     assert sorted(got) == sorted(int(cls) for _, cls in files.values() if int(cls) % 3 == 0)
-    assert next(iter(dataset))[0].shape[1:] == (16,)  # other callers get batches
+    assert next(iter(dataset))[0].shape[1:] == (16,)
 
 
 def _keys(samples: list[dict[str, Any]]) -> list[str]:
@@ -106,10 +117,9 @@ def _keys(samples: list[dict[str, Any]]) -> list[str]:
 
 def test_what_makes_batches_is_refused(gateway: harness.Gateway) -> None:
     for name, function in (("collate", _keys), ("batch_transform", len)):
-        for workers in (0, 1):
-            with pytest.raises(millrace.InvalidArgument, match=rf"asks for samples, and {name} makes batches; give collate_fn"):
-                next(iter(torch_data.DataLoader(dataset_of(gateway, **{name: function}), batch_size=8, num_workers=workers)))
-    assert next(iter(torch_data.DataLoader(dataset_of(gateway), batch_size=8, collate_fn=_keys))) == order(gateway, 0)[:8]
+        with pytest.raises(millrace.InvalidArgument, match=rf"read samples: {name} makes batches of them; give collate_fn"):
+            dataset_of(gateway, **{name: function}).samples()
+    assert next(iter(torch_data.DataLoader(dataset_of(gateway).samples(), batch_size=8, collate_fn=_keys))) == order(gateway, 0)[:8]
 
 
 def test_filtered_batches_are_counted(gateway: harness.Gateway) -> None:
@@ -125,7 +135,7 @@ def test_filtered_batches_are_counted(gateway: harness.Gateway) -> None:
         other = millrace.torch.DataLoader(dataset_of(gateway, batch_size=1, filter=_first_twenty), num_workers=2)
         other.load_state_dict(state)
         assert got + keys_of(other) == want
-        plain = torch_data.DataLoader(dataset_of(gateway, batch_size=1, filter=_first_twenty), batch_size=None, num_workers=workers)
+        plain = torch_data.DataLoader(dataset_of(gateway, batch_size=1, filter=_first_twenty).batches(), batch_size=None, num_workers=workers)
         assert sorted(keys_of(plain)) == sorted(want)
 
 
@@ -143,7 +153,7 @@ def test_resume_amid_a_batch(gateway: harness.Gateway) -> None:
             dataset.load_state_dict(state)
         left = -len(seen) % 500 or 500
         size = r.choice([1, 7, 8, 30, 64])
-        seen += flat(itertools.islice(torch_data.DataLoader(dataset, batch_size=size), min(r.randrange(1, 9), -(-left // size))))
+        seen += flat(itertools.islice(torch_data.DataLoader(dataset.samples(), batch_size=size), min(r.randrange(1, 9), -(-left // size))))
         state = dataset.state_dict()
         assert state.get("sample", 0) == len(seen) % 500 % 30
         assert seen == want[: len(seen)], f"seed {seed}"
@@ -152,21 +162,21 @@ def test_resume_amid_a_batch(gateway: harness.Gateway) -> None:
 @pytest.mark.parametrize("workers", [1, 3])
 def test_workers_begin_amid_a_batch(gateway: harness.Gateway, workers: int) -> None:
     dataset = dataset_of(gateway)
-    next(iter(torch_data.DataLoader(dataset, batch_size=47)))
+    next(iter(torch_data.DataLoader(dataset.samples(), batch_size=47)))
     other = dataset_of(gateway)
     other.load_state_dict(dataset.state_dict())
-    assert sorted(flat(torch_data.DataLoader(other, batch_size=8, num_workers=workers))) == sorted(order(gateway, 0)[47:])
+    assert sorted(flat(torch_data.DataLoader(other.samples(), batch_size=8, num_workers=workers))) == sorted(order(gateway, 0)[47:])
 
 
 @pytest.mark.parametrize("workers", [0, 1, 3])
 def test_a_stateful_loader_resumes_amid_a_batch(gateway: harness.Gateway, workers: int) -> None:
-    whole = flat(StatefulDataLoader(dataset_of(gateway), batch_size=8, num_workers=workers))
+    whole = flat(StatefulDataLoader(dataset_of(gateway).samples(), batch_size=8, num_workers=workers))
     assert sorted(whole) == ALL
     r = random.Random(workers)
     seen: list[str] = []
     state: Any = None
     while True:
-        loader = StatefulDataLoader(dataset_of(gateway), batch_size=8, num_workers=workers)
+        loader = StatefulDataLoader(dataset_of(gateway).samples(), batch_size=8, num_workers=workers)
         if state is not None:
             loader.load_state_dict(state)
         batches = iter(loader)
@@ -182,7 +192,7 @@ def test_a_stateful_loader_resumes_amid_a_batch(gateway: harness.Gateway, worker
 
 def test_states_amid_a_batch_are_refused_where_they_do_not_fit(gateway: harness.Gateway) -> None:
     dataset = dataset_of(gateway)
-    next(iter(torch_data.DataLoader(dataset, batch_size=47)))
+    next(iter(torch_data.DataLoader(dataset.samples(), batch_size=47)))
     state = dataset.state_dict()
     assert (state["batch"], state["sample"], state["world_size"]) == (1, 17, 1)
     with pytest.raises(millrace.torch.StateError, match="world_size is 2, and was 1"):
@@ -197,41 +207,69 @@ def test_states_amid_a_batch_are_refused_where_they_do_not_fit(gateway: harness.
         other.load_state_dict({**state, "sample": -1})
 
 
-SHARES_OUT = """
-class DataLoaderDispatcher:
-    def __init__(self, loader, processes):
-        self.loader, self.state = loader, types.SimpleNamespace(num_processes=processes)
+class Prepared:
+    """A loader that Accelerate has prepared, and that is being iterated, as its state tells; it sends samples to other processes."""
 
-    def __iter__(self):
+    def __init__(self, loader: Any) -> None:
+        self.loader, self.dataset, self.skip_batches = loader, loader.dataset, 0
+
+    def __iter__(self) -> Iterator[Any]:
+        GradientState()._add_dataloader(self)
         yield from self.loader
-
-    def __len__(self):
-        return len(self.loader)
-"""
+        GradientState()._remove_dataloader(self)
 
 
-def sharing(loader: Any, processes: int) -> Any:
-    """A loader that sends samples to other processes, as Accelerate's does."""
-    space: dict[str, Any] = {"__name__": "accelerate.data_loader", "types": types}
-    exec(SHARES_OUT, space)
-    return space["DataLoaderDispatcher"](loader, processes)
-
-
-@pytest.mark.parametrize(("workers", "method"), [(0, None), (2, "fork"), (2, "spawn")])
-def test_who_shares_out_gets_all_samples(gateway: harness.Gateway, workers: int, method: Optional[str], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def two_processes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What Accelerate says in the second of two processes."""
+    Accelerator(cpu=True)
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
-    loader = torch_data.DataLoader(dataset_of(gateway), batch_size=10, num_workers=workers, multiprocessing_context=method)
-    assert (len(loader), len(sharing(loader, 2)), len(sharing(loader, 1))) == (25, 50, 25)
-    assert sorted(flat(sharing(loader, 2))) == ALL
-    assert len(flat(sharing(loader, 1))) == len(flat(loader)) == 250
+    monkeypatch.setitem(PartialState._shared_state, "num_processes", 2)
+    yield
+    GradientState._reset_state()
 
 
+@pytest.mark.usefixtures("two_processes")
+@pytest.mark.parametrize(("workers", "method"), [(0, None), (2, "fork"), (2, "spawn")])
+def test_who_shares_out_gets_all_samples(gateway: harness.Gateway, workers: int, method: Optional[str]) -> None:
+    loader = torch_data.DataLoader(dataset_of(gateway).samples(), batch_size=10, num_workers=workers, multiprocessing_context=method)
+    assert len(loader) == 50
+    assert sorted(flat(Prepared(loader))) == ALL
+    assert len(keys_of(millrace.torch.DataLoader(dataset_of(gateway), num_workers=workers, multiprocessing_context=method))) == 17  # of 250 samples
+    half = dataset_of(gateway, rank=1, world_size=2).samples()
+    own = torch_data.DataLoader(half, batch_size=10, num_workers=workers, multiprocessing_context=method)
+    assert len(own) == 25
+    assert len(flat(own)) == 250
+
+
+@pytest.mark.usefixtures("two_processes")
 @pytest.mark.parametrize("workers", [0, 2])
 def test_what_cannot_be_shared_out_is_refused(gateway: harness.Gateway, workers: int) -> None:
-    loader = sharing(torch_data.DataLoader(dataset_of(gateway, rank=0, world_size=2), batch_size=10, num_workers=workers), 2)
+    loader = Prepared(torch_data.DataLoader(dataset_of(gateway, rank=0, world_size=2).samples(), batch_size=10, num_workers=workers))
     with pytest.raises(millrace.InvalidArgument, match=r"rank 0 of 2: Accelerate shares samples out too, among 2 processes; leave out rank="):
         next(iter(loader))
-    stateful = StatefulDataLoader(dataset_of(gateway), batch_size=10, num_workers=workers)
+    plain = torch_data.DataLoader(dataset_of(gateway).samples(), batch_size=10, num_workers=workers)
+    with pytest.raises(millrace.InvalidArgument, match=r"runs 2 processes, and has not prepared this loader: .*; give .* to Accelerator.prepare"):
+        next(iter(plain))
+    batches = Prepared(torch_data.DataLoader(dataset_of(gateway).batches(), batch_size=None, num_workers=workers))
+    with pytest.raises(millrace.InvalidArgument, match=r"share the batches of one rank out among 2 processes; prepare millrace.torch.DataLoader"):
+        next(iter(batches))
+    stateful = StatefulDataLoader(dataset_of(gateway).samples(), batch_size=10, num_workers=workers)
     with pytest.raises(millrace.torch.StateError, match="Accelerate shares samples out among 2 processes, and reads ahead"):
-        [stateful.state_dict() for _ in sharing(stateful, 2)]
+        [stateful.state_dict() for _ in Prepared(stateful)]
+
+
+@pytest.mark.usefixtures("two_processes")
+def test_a_loader_that_skips_begins_the_epoch_that_it_resumes(gateway: harness.Gateway) -> None:
+    """Until Accelerate 1.14 it calls set_epoch(0), whatever epoch that is."""
+    dataset = dataset_of(gateway)
+    loader = Prepared(torch_data.DataLoader(dataset.samples(), batch_size=10))
+    loader.skip_batches = 3
+    GradientState()._add_dataloader(loader)
+    loader.dataset.set_epoch(4)
+    loader.dataset.set_epoch(0)
+    assert dataset.place == (4, 0)
+    loader.skip_batches = 0
+    loader.dataset.set_epoch(0)
+    assert dataset.place == (0, 0)

@@ -72,7 +72,7 @@ def test_an_empty_share_is_read_first_on_resume(gateway: harness.Gateway) -> Non
 
 def test_samples_one_by_one_pass_over_an_empty_share(gateway: harness.Gateway) -> None:
     dataset = dataset_of(gateway, transform=_dict)
-    assert sum(len(batch["x"]) for batch in torch.utils.data.DataLoader(dataset, batch_size=20)) == sum(83 // 4 for _ in range(6))
+    assert sum(len(batch["x"]) for batch in torch.utils.data.DataLoader(dataset.samples(), batch_size=20)) == sum(83 // 4 for _ in range(6))
 
 
 def test_an_empty_share_is_passed_over_where_the_filter_refuses_its_batch(gateway: harness.Gateway) -> None:

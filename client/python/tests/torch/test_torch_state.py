@@ -91,7 +91,7 @@ def test_stateful_data_loader(gateway: harness.Gateway, workers: int) -> None:
     seen: list[list[str]] = []
     state: Any = None
     while True:
-        loader = StatefulDataLoader(dataset_of(gateway), batch_size=None, num_workers=workers)
+        loader = StatefulDataLoader(dataset_of(gateway).batches(), batch_size=None, num_workers=workers)
         if state is not None:
             loader.load_state_dict(state)
         batches = iter(loader)
@@ -106,7 +106,7 @@ def test_stateful_data_loader(gateway: harness.Gateway, workers: int) -> None:
 
 
 def test_stateful_data_loader_wants_its_workers_back(gateway: harness.Gateway) -> None:
-    loader = StatefulDataLoader(dataset_of(gateway), batch_size=None, num_workers=0)
+    loader = StatefulDataLoader(dataset_of(gateway).batches(), batch_size=None, num_workers=0)
     batches = iter(loader)
     next(batches)
     state = loader.state_dict()["fetcher_state"]["dataset_iter_state"] if "fetcher_state" in loader.state_dict() else None

@@ -95,7 +95,7 @@ def test_accelerate_saves_a_registered_loader(gateway: harness.Gateway, tmp_path
 def test_accelerate_prepares_a_loader_of_one_process(gateway: harness.Gateway) -> None:
     """With one process nothing is shared out, and Accelerate calls set_epoch of the dataset."""
     accelerator = Accelerator(cpu=True)
-    prepared = accelerator.prepare(torch.utils.data.DataLoader(dataset_of(gateway), batch_size=None, num_workers=1))
+    prepared = accelerator.prepare(torch.utils.data.DataLoader(dataset_of(gateway).batches(), batch_size=None, num_workers=1))
     for epoch in range(2):
         assert keys_of(prepared) == core_order(gateway, epoch)
 

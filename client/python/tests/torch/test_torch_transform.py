@@ -108,9 +108,9 @@ def test_augmentation_repeats(gateway: harness.Gateway, want: Augmented, ranks: 
 def test_augmentation_repeats_in_other_loaders(gateway: harness.Gateway, want: Augmented, method: str) -> None:
     stateful_dataloader = pytest.importorskip("torchdata.stateful_dataloader")
     for loader in (torch_data.DataLoader, stateful_dataloader.StatefulDataLoader):
-        batches = loader(dataset_of(gateway), batch_size=None, num_workers=2, multiprocessing_context=method)
+        batches = loader(dataset_of(gateway).batches(), batch_size=None, num_workers=2, multiprocessing_context=method)
         assert augmented(batches) == want
-    single = torch_data.DataLoader(dataset_of(gateway), batch_size=16, num_workers=3, multiprocessing_context="fork")
+    single = torch_data.DataLoader(dataset_of(gateway).samples(), batch_size=16, num_workers=3, multiprocessing_context="fork")
     assert augmented(single) == want
 
 
