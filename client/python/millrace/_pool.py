@@ -84,7 +84,7 @@ class _Average:
 
 
 _working: weakref.WeakSet[Pool] = weakref.WeakSet()  # pools that have threads, or had some
-_LAST = 5.0  # seconds that threads have to end before the interpreter does: a decoder may take longer
+_LAST = 30.0  # seconds that threads have to end before the interpreter does: decoders on a busy machine may take most of them
 
 
 @atexit.register

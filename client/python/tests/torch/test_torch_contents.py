@@ -169,8 +169,9 @@ import millrace.torch
 from torch.utils.data import DataLoader
 bad = []
 def inverse(sample): return 1 / (sample["cls"] - 7)
-for data in (millrace.torch.Dataset, millrace.torch.MapDataset):
-    loader = DataLoader(data({gateway.url!r}, fields="cls", transform=inverse, on_error=bad.append), batch_size=10, num_workers=1)
+def data(kind): return kind({gateway.url!r}, fields="cls", transform=inverse, on_error=bad.append)
+for samples in (data(millrace.torch.Dataset).samples(), data(millrace.torch.MapDataset)):
+    loader = DataLoader(samples, batch_size=10, num_workers=1)
     print(sum(len(batch) for batch in loader), bad)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
