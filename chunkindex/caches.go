@@ -33,8 +33,8 @@ func (b *builder) refuseCaches() error {
 	}
 	e := &format.ChoiceError{Cause: fmt.Sprintf("object %s was made of other tables here, as map and filter of Hugging Face's datasets do, so rows would come twice", made)}
 	if read > 0 {
-		e.Ways = append(e.Ways, format.Way{Options: "--match '!cache-*.arrow'", Effect: fmt.Sprintf("takes what was not made so: %d of %d", read, len(b.found.Shards))})
+		e.Ways = append(e.Ways, format.Way{Flag: "match", Value: "!cache-*.arrow", Effect: fmt.Sprintf("takes what was not made so: %d of %d", read, len(b.found.Shards))})
 	}
-	e.Ways = append(e.Ways, format.Way{Options: "--match '" + call + "*.arrow'", Effect: fmt.Sprintf("takes what one call has made: %d of %d", calls[call], len(b.found.Shards))})
+	e.Ways = append(e.Ways, format.Way{Flag: "match", Value: call + "*.arrow", Effect: fmt.Sprintf("takes what one call has made: %d of %d", calls[call], len(b.found.Shards))})
 	return e
 }

@@ -58,9 +58,9 @@ func TestBuild_RefusesTablesBesideThoseTheyWereMadeOf(t *testing.T) {
 		}
 		var got []uint64
 		for _, w := range choice.Ways {
-			rep, err := Build(t.Context(), store, "", BuildOptions{Match: strings.Trim(strings.TrimPrefix(w.Options, "--match "), "'")})
+			rep, err := Build(t.Context(), store, "", BuildOptions{Match: w.Value})
 			if err != nil {
-				t.Errorf("%s: %s: %v", c.keys, w.Options, err)
+				t.Errorf("%s: %s: %v", c.keys, w.Value, err)
 			}
 			got = append(got, rep.Samples)
 		}

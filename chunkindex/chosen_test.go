@@ -134,7 +134,7 @@ func TestFieldsAreRefused(t *testing.T) {
 	for key, want := range map[string]string{
 		"a.tar":     "--fields says nothing of webdataset shards",
 		"a.jsonl":   "--fields says nothing of jsonl shards, which lie here: it is for parquet (--format); fields= in a request leaves parts out of its answer",
-		"a.parquet": `--fields: no column is called "json"`,
+		"a.parquet": `no column is called "json"`,
 	} {
 		store := memstore.New()
 		switch key {

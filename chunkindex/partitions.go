@@ -38,7 +38,7 @@ func (b *builder) refusePartitions() error {
 					path.Ext(other), name),
 				Effect: "writes Parquet files that have these columns",
 			},
-			{Options: "--match '*'", Effect: "leaves these columns out"},
+			{Flag: "match", Value: "*", Effect: "leaves these columns out"},
 		},
 	}
 }

@@ -42,7 +42,7 @@ func TestBuild_RefusesPartitions(t *testing.T) {
 			if err != nil || c.as != "" {
 				t.Errorf("%s %s %s: got %v, want refused as %q", c.keys, c.match, c.split, err, c.as)
 			}
-		case c.as == "" || !strings.Contains(choice.Ways[0].Command, "format='"+c.as+"', partitioning='hive')") || choice.Ways[1].Options != "--match '*'":
+		case c.as == "" || !strings.Contains(choice.Ways[0].Command, "format='"+c.as+"', partitioning='hive')") || choice.Ways[1].Flag != "match" || choice.Ways[1].Value != "*":
 			t.Errorf("%s %s %s: got %v, want %q", c.keys, c.match, c.split, err, c.as)
 		}
 	}

@@ -30,7 +30,7 @@ func refuseCollections(ctx context.Context, l format.Listing, objects []format.O
 			Cause: fmt.Sprintf("object %s is %s, of which each is likely a sample, and JSON is read with a sample a line", o.Key, what),
 			Ways: []format.Way{
 				{Command: toLines(all, filter), Effect: "writes JSON Lines, which are indexed in place of JSON"},
-				{Options: "--format " + Name, Effect: "takes each object as one sample"},
+				{Flag: "format", Value: Name, Effect: "takes each object as one sample"},
 			},
 		}
 	})

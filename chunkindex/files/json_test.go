@@ -63,7 +63,7 @@ func TestSurvey_RefusesJSONOfManySamples(t *testing.T) {
 	} {
 		_, err := files.Format().Survey(t.Context(), c.objects, format.Options{})
 		choice, ok := errors.AsType[*format.ChoiceError](err)
-		if !ok || !strings.Contains(choice.Cause, c.what) || len(choice.Ways) != 2 || choice.Ways[0].Command != c.command || choice.Ways[1].Options != "--format files" {
+		if !ok || !strings.Contains(choice.Cause, c.what) || len(choice.Ways) != 2 || choice.Ways[0].Command != c.command || choice.Ways[1].Flag != "format" || choice.Ways[1].Value != "files" {
 			t.Errorf("%s: got %v, want %q, and %q or --format files", name, err, c.what, c.command)
 		}
 	}

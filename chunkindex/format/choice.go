@@ -1,7 +1,7 @@
 package format
 
 import (
-	"cmp"
+	"fmt"
 	"strings"
 )
 
@@ -11,17 +11,21 @@ type ChoiceError struct {
 	Ways  []Way
 }
 
-// Way is one of them: options of millrace index, or the command of another program.
+// Way is one of them: an option of millrace index, or the command of another program.
 type Way struct {
-	Options string // as a user types them, with quotes
-	Command string // in place of options, run in the dataset's directory
-	Effect  string // a verb first
+	Flag, Value string // the option, without dashes and quotes
+	Command     string // in place of the option, run in the dataset's directory
+	Effect      string // a verb first
 }
 
 func (e *ChoiceError) Error() string {
 	var ways []string
 	for _, w := range e.Ways {
-		ways = append(ways, cmp.Or(w.Options, w.Command)+" "+w.Effect)
+		way := w.Command
+		if w.Flag != "" {
+			way = fmt.Sprintf("--%s '%s'", w.Flag, w.Value)
+		}
+		ways = append(ways, way+" "+w.Effect)
 	}
 	return e.Cause + ": " + strings.Join(ways, ", ")
 }

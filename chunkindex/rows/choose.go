@@ -22,10 +22,20 @@ func Choose(fields []*Node, names []string) (*Choice, error) {
 	left := c.choose(fields, "", len(names) == 0)
 	for i, used := range c.used {
 		if !used {
-			return nil, fmt.Errorf("--fields: no column is called %.200q: the columns are %s", names[i], listed(c.paths))
+			return nil, &ChoiceError{names[i], c.paths}
 		}
 	}
 	return &Choice{left, c.kept}, nil
+}
+
+// ChoiceError is the fault of a name that takes no column.
+type ChoiceError struct {
+	Name    string
+	Columns []string // that can be chosen
+}
+
+func (e *ChoiceError) Error() string {
+	return fmt.Sprintf("no column is called %.200q: the columns are %s", e.Name, listed(e.Columns))
 }
 
 type chooser struct {

@@ -1,14 +1,18 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
+	"slices"
+	"strings"
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/internal/cli"
 	"github.com/millrace-data/millrace/internal/load"
+	"github.com/millrace-data/millrace/internal/location"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
@@ -23,72 +27,93 @@ const (
 	exitInterrupted = 130
 )
 
-// exitWord names an exit code in errors as JSON.
-func exitWord(code int) string {
-	switch code {
-	case exitUsage:
-		return "usage"
-	case exitCorrupt:
-		return "corrupt"
-	case exitNotFound:
-		return "not_found"
-	case exitStore:
-		return "unreachable"
-	case exitInterrupted:
-		return "interrupted"
-	}
-	return "failed"
-}
-
 // errCorrupt says that bytes differ from their digests, or that an epoch was not delivered exactly once.
 var errCorrupt = errors.New("corruption found")
 
-// exitCode maps an error to the exit code that scripts see.
-func exitCode(ctx context.Context, err error) int {
+// Codes of failures that no gateway has; the others are those of client.
+const (
+	codeFailed      = "failed"
+	codeCorrupt     = "corrupt"
+	codeNoGateway   = "gateway_unavailable"
+	codeInterrupted = "interrupted"
+)
+
+// exits has the exit code of each code of a failure; all others exit with 1.
+func exits() map[string]int {
+	return map[string]int{
+		client.CodeInvalidArgument:   exitUsage,
+		codeCorrupt:                  exitCorrupt,
+		client.CodeStoreInconsistent: exitCorrupt,
+		client.CodeNotFound:          exitNotFound,
+		client.CodeEndOfEpoch:        exitNotFound,
+		client.CodeGenerationGone:    exitNotFound,
+		client.CodeReadOnly:          exitStore,
+		client.CodeStoreDenied:       exitStore,
+		client.CodeStoreUnavailable:  exitStore,
+		client.CodeStoreTimeout:      exitStore,
+		codeNoGateway:                exitStore,
+		codeInterrupted:              exitInterrupted,
+	}
+}
+
+// codeOf names an error in one word.
+func codeOf(ctx context.Context, err error) string {
 	var usage *cli.UsageError
 	var ledger *client.LedgerError
 	var remote *client.Error
 	var network *net.OpError
 	var splits *chunkindex.SplitsError
 	var kinds *chunkindex.KindsError
+	var refusal *cli.Refusal
+	var parts *chunkindex.PartsError
 	is := func(targets ...error) bool {
-		for _, t := range targets {
-			if errors.Is(err, t) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 	}
 	switch {
-	case errors.As(err, &usage):
-		return exitUsage
-	case is(client.ErrNoGeneration), errors.As(err, &splits), errors.As(err, &kinds):
-		return exitUsage
+	case errors.As(err, &usage), is(client.ErrNoGeneration), errors.As(err, &splits), errors.As(err, &kinds):
+		return client.CodeInvalidArgument
 	case ctx.Err() != nil && is(ctx.Err()):
-		return exitInterrupted
+		return codeInterrupted
 	case is(errCorrupt, chunkindex.ErrCorrupt, client.ErrCRC), errors.As(err, &ledger):
-		return exitCorrupt
+		return codeCorrupt
 	case errors.As(err, &remote):
-		return remoteCode(remote)
+		return cmp.Or(remote.Code, codeFailed)
 	case is(objstore.ErrNotFound):
-		return exitNotFound
-	case is(objstore.ErrDenied, objstore.ErrUnavailable, objstore.ErrTimeout, objstore.ErrThrottled, load.ErrUnreachable),
-		errors.As(err, &network):
-		return exitStore
+		return client.CodeNotFound
+	case is(chunkindex.ErrReadOnly):
+		return client.CodeReadOnly
+	case is(objstore.ErrDenied):
+		return client.CodeStoreDenied
+	case is(objstore.ErrUnavailable, objstore.ErrTimeout, objstore.ErrThrottled):
+		return client.CodeStoreUnavailable
+	case is(load.ErrUnreachable), errors.As(err, &network):
+		return codeNoGateway
+	case errors.As(err, &refusal) && !errors.As(err, &parts):
+		return client.CodeInvalidArgument
 	}
-	return exitFailure
+	return codeFailed
 }
 
-func remoteCode(e *client.Error) int {
-	switch e.Code {
-	case client.CodeInvalidArgument:
-		return exitUsage
-	case client.CodeStoreInconsistent:
-		return exitCorrupt
-	case client.CodeNotFound, client.CodeEndOfEpoch, client.CodeGenerationGone:
-		return exitNotFound
-	case client.CodeStoreDenied, client.CodeStoreTimeout, client.CodeStoreUnavailable:
-		return exitStore
+// failureOf says why a command failed and what to do, as far as the error knows it.
+func failureOf(ctx context.Context, err error) cli.Failure {
+	code := codeOf(ctx, err)
+	f := cli.Failure{Code: code, Exit: cmp.Or(exits()[code], exitFailure), Advice: cli.Advice{Message: err.Error()}}
+	if code == codeInterrupted {
+		f.Message = "interrupted"
+		return f
 	}
-	return exitFailure
+	if refusal, ok := errors.AsType[*cli.Refusal](err); ok {
+		f.Advice = refusal.Advice
+	}
+	if cured, ok := errors.AsType[*location.CureError](err); ok {
+		f.Message, f.Cure = strings.TrimSuffix(f.Message, ": "+cured.Cure), cured.Cure
+	}
+	if none, ok := errors.AsType[*chunkindex.NoIndexError](err); ok {
+		for _, name := range none.Has {
+			if name != "" { // that of the default index
+				f.Indexes = append(f.Indexes, "#"+name)
+			}
+		}
+	}
+	return f
 }

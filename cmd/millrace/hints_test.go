@@ -204,7 +204,7 @@ func TestBenchOfAGatewayThatDies(t *testing.T) {
 		if rep.Batches != 3 || rep.Errors != 2 || rep.P50 > rep.Max || rep.FirstError == "" {
 			t.Errorf("got %+v, want three batches and one error of each connection", rep)
 		}
-		if got := exitCode(t.Context(), err); got != exitStore || !strings.Contains(err.Error(), "bench http://gw: 2 of 5 batches failed, the first: ") {
+		if got := failureOf(t.Context(), err).Exit; got != exitStore || !strings.Contains(err.Error(), "bench http://gw: 2 of 5 batches failed, the first: ") {
 			t.Errorf("got exit code %d, %v, want %d", got, err, exitStore)
 		}
 	})

@@ -127,7 +127,7 @@ func TestIndexElsewhereIsRefused(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"index", other, "--index-url", home}, exitFailure, "belongs to file://" + dir},
+		{[]string{"index", other, "--index-url", home}, exitUsage, "belongs to file://" + dir},
 		{[]string{"index", dir + ",index=" + home, "--index-url", home}, exitUsage, "names file://" + home + " already"},
 		{[]string{"index", dir, "--index-url", "http://x"}, exitUsage, "want s3:// or file://"},
 		{[]string{"index", "s3://bucket/x", "--follow-links"}, exitUsage, "only directories have links"},
@@ -200,8 +200,8 @@ func TestSplitsAreAskedForAndClassFoldersWarnedOf(t *testing.T) {
 			t.Errorf("got exit code %d and %s, want %d and %q", o.code, o.stderr, exitUsage, want)
 		}
 	}
-	if o := millrace(t, nil, "index", dir, "--split", "test", "--json"); o.code != exitUsage || !strings.Contains(o.stderr, "there is no split test") {
-		t.Errorf("a split that is not there: got exit code %d: %s", o.code, o.stderr)
+	if o := millrace(t, nil, "index", dir, "--split", "test", "--json"); o.code != exitUsage || !strings.Contains(o.stdout, "there is no split test") {
+		t.Errorf("a split that is not there: got exit code %d: %s", o.code, o.stdout)
 	}
 	for _, split := range []string{"train", "val"} { // as the refusal says
 		if o := ok(t, "index", dir, "--split", split); !strings.Contains(o.stdout, "indexed file://"+dir+"#"+split+"\n") || !strings.Contains(o.stdout, "3 samples") {
@@ -295,7 +295,7 @@ func TestIndexFolderByMistake(t *testing.T) {
 			ok(t, "info", address)
 		}
 	}
-	if o := millrace(t, nil, "index", home); o.code != exitFailure || !strings.Contains(o.stderr, "belongs to file://"+dir) {
+	if o := millrace(t, nil, "index", home); o.code != exitUsage || !strings.Contains(o.stderr, "belongs to file://"+dir) {
 		t.Errorf("got exit code %d and %s, want the owner", o.code, o.stderr)
 	}
 }
@@ -314,7 +314,7 @@ func TestTokensAreAskedFor(t *testing.T) {
 	put(t, filepath.Join(flat, "meta.pkl"), "as nanoGPT has it")
 	for range 2 {
 		o := millrace(t, nil, "index", flat)
-		if command := "\n  millrace index file://" + flat + " --sequence-length 1024 --dtype uint16  # if these are tokens"; o.code != exitNotFound || !strings.Contains(o.stderr, command) || len(o.stderr) > 600 {
+		if command := "\n  millrace index file://" + flat + " --sequence-length 1024 --dtype uint16  # if these are tokens"; o.code != exitUsage || !strings.Contains(o.stderr, command) || len(o.stderr) > 600 {
 			t.Errorf("got exit code %d and %s, want %q", o.code, o.stderr, command)
 		}
 		put(t, filepath.Join(flat, "vocab.txt"), "beside them")

@@ -162,7 +162,7 @@ func TestIndexOfSomeColumns(t *testing.T) {
 	if o := ok(t, "verify", dir+"#captions"); !strings.Contains(o.stdout, "0 bad") {
 		t.Errorf("verify: got %s", o.stdout)
 	}
-	if o := millrace(t, nil, "index", dir, "--fields", "caption"); o.code == exitOK || !strings.Contains(o.stderr, `--fields: no column is called "caption": the columns are image.bytes, image.path, embedding`) {
+	if o := millrace(t, nil, "index", dir, "--fields", "caption"); o.code == exitOK || !strings.Contains(o.stderr, `no column is called "caption": the columns are image.bytes, image.path, embedding`) {
 		t.Errorf("a column that is not there: got exit code %d, %s", o.code, o.stderr)
 	}
 	raw := write(t, map[string]string{"a.jsonl": "{}\n"})

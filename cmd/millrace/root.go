@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -22,12 +21,9 @@ func run(ctx context.Context, args, env []string, stdout, stderr io.Writer) int 
 	if err == nil {
 		return exitOK
 	}
-	code := exitCode(ctx, err)
-	if code == exitInterrupted {
-		err = errors.New("interrupted")
-	}
-	a.Report(err, cli.Exit{Code: code, Word: exitWord(code)})
-	return code
+	f := failureOf(ctx, err)
+	a.Report(err, f)
+	return f.Exit
 }
 
 const rootLong = `Millrace is a training-data gateway. Point it at shards in any S3-compatible bucket
@@ -46,7 +42,7 @@ what they need to ask a gateway:
 
 Exit codes: 0 ok, 1 failure, 2 usage or configuration, 3 corruption found,
 4 not found, 5 store or gateway unreachable, or store denied, 130 interrupted.
-With --json an error is one JSON object on stderr.`
+With --json a failure is one JSON object, {"error": {...}}, on stdout.`
 
 func (a *app) root(args []string) *cobra.Command {
 	root := &cobra.Command{

@@ -497,7 +497,7 @@ func TestVerifyThatEndsEarlySaysSo(t *testing.T) {
 		err := verdict(l, c.bad, c.more, c.err)
 		code := exitOK
 		if err != nil {
-			code = exitCode(t.Context(), err)
+			code = failureOf(t.Context(), err).Exit
 		}
 		if code != c.code || code != exitOK && code != exitStore && !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%v and %v: got exit code %d and %v, want %d and %q", c.bad, c.err, code, err, c.code, c.text)

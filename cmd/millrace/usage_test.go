@@ -1,9 +1,20 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/client"
+	"github.com/millrace-data/millrace/internal/objstore"
 )
 
 func TestSlipsOfTheFingersGetASuggestion(t *testing.T) {
@@ -44,30 +55,80 @@ func TestArgumentsThatAreMissingAreNamed(t *testing.T) {
 	}
 }
 
-func TestWithJSONAnErrorIsJSON(t *testing.T) {
-	for _, c := range []struct {
-		args   []string
-		code   string
-		exit   int
-		faults int
-	}{
-		{[]string{"verify", t.TempDir()}, "not_found", exitNotFound, 1},
-		{[]string{"serve", "--no-such", "--nor-this", "3"}, "usage", exitUsage, 2},
-		{[]string{"serve", "--check", "--budget-wait", "0s", "--part-size", "1B"}, "usage", exitUsage, 3},
-		{[]string{"serv"}, "usage", exitUsage, 1},
-		{[]string{"bench", "http://127.0.0.1:1"}, "unreachable", exitStore, 1},
+func TestReport_WithJSONFailuresAreJSON(t *testing.T) {
+	empty, mixed, splits, named, columns := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
+	file, err := os.ReadFile("../../chunkindex/codec/rowgroup/testdata/nested.parquet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	damaged := write(t, map[string]string{"a.txt": "x"})
+	for path, text := range map[string]string{
+		mixed + "/a.jpg": "a", mixed + "/b.csv": "x,y\n1,2\n", splits + "/train-0.jsonl": "{}\n", splits + "/val-0.jsonl": "{}\n", named + "/a.txt": "x",
+		columns + "/a.parquet": string(file), damaged + "/.millrace/current": "{",
 	} {
-		o := millrace(t, nil, append(c.args, "--json")...)
-		var got struct {
-			Error, Code string
-			Exit        int
-			Faults      []string
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o777), os.WriteFile(path, []byte(text), 0o666)); err != nil {
+			t.Fatal(err)
 		}
-		if err := json.Unmarshal([]byte(o.stderr), &got); err != nil {
-			t.Errorf("%v: got %s (%v), want JSON alone", c.args, o.stderr, err)
+	}
+	numbers := write(t, map[string]string{"train.bin": "0123456789"})
+	array := write(t, map[string]string{"x.json": "[\n {\"a\": 1},\n {\"a\": 2}\n]\n"})
+	ok(t, "index", named, "--name", "one")
+	t.Setenv("AWS_ACCESS_KEY_ID", "id")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "key")
+	bucket := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+		fmt.Fprint(w, "<Error><Code>AccessDenied</Code></Error>")
+	}))
+	defer bucket.Close()
+	for _, c := range []struct {
+		args string
+		exit int
+		want string // in the object
+	}{
+		{"verify " + empty, exitNotFound, `"code":"not_found","exit":4,"message":"open dataset file://` + empty + `: no index here yet","cure":"run 'millrace index file://` + empty + `'"}`},
+		{"info " + empty + "/none", exitNotFound, `"code":"not_found"`},
+		{"info " + named, exitNotFound, `"indexes":["#one"]`},
+		{"info " + damaged, exitCorrupt, `"code":"corrupt"`},
+		{"info http://127.0.0.1:1", exitStore, `"code":"gateway_unavailable"`},
+		{"info s3://bucket/p --s3-endpoint " + bucket.URL, exitStore, `"code":"store_denied"`},
+		{"info s3://bucket/p --s3-endpoint http://127.0.0.1:1", exitStore, `"code":"store_unavailable"`},
+		{"index " + mixed, exitUsage, `"choices":[{"match":"*.csv"},{"match":"*.jpg"}]`},
+		{"index " + splits + " --hidden", exitUsage, `"choices":[{"hidden":true,"split":"train"},{"hidden":true,"split":"val"},{"hidden":true,"split":"all"}]`},
+		{"index " + numbers, exitUsage, `"choices":[{"dtype":"uint16","sequence_length":1024}]`},
+		{"index " + array, exitUsage, `"choices":[{"format":"files"}],"commands":["cd ` + array + ` && jq -c '.[]' 'x.json' > 'x.jsonl'"]`},
+		{"index " + columns + " --fields caption", exitUsage, `"fields":["image.bytes","image.path","embedding",`},
+		{"index " + numbers + " --sequence-length 4", exitUsage, `"code":"invalid_argument","exit":2,"message":"index file://` + numbers + `: `},
+		{"serve --no-such --nor-this 3", exitUsage, `"message":"unknown flag: --no-such; unknown flag: --nor-this"`},
+		{"serv", exitUsage, `"code":"invalid_argument"`},
+	} {
+		o := millrace(t, nil, append(strings.Fields(c.args), "--json")...)
+		if o.code != c.exit || !strings.HasPrefix(o.stdout, `{"error":{"code":"`) || !strings.Contains(o.stdout, c.want) || strings.Count(o.stdout, "\n") != 1 {
+			t.Errorf("%s: got exit code %d and %s, want %d and %s", c.args, o.code, o.stdout, c.exit, c.want)
 		}
-		if o.code != c.exit || got.Exit != c.exit || got.Code != c.code || len(got.Faults) != c.faults || !strings.Contains(got.Error, got.Faults[0]) || o.stdout != "" {
-			t.Errorf("%v: got exit code %d and %s, want %+v", c.args, o.code, o.stderr, c)
+		if !json.Valid([]byte(o.stdout)) || strings.Contains(o.stderr, "rror") {
+			t.Errorf("%s: got %s and %s, want JSON alone", c.args, o.stdout, o.stderr)
+		}
+	}
+}
+
+// TestReport_TheCauseGivesTheCode for causes that need a store without writes, or a signal.
+func TestReport_TheCauseGivesTheCode(t *testing.T) {
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for _, c := range []struct {
+		ctx  context.Context
+		err  error
+		code string
+		exit int
+	}{
+		{t.Context(), fmt.Errorf("%w: %w", chunkindex.ErrReadOnly, objstore.ErrDenied), "read_only", exitStore},
+		{ended, fmt.Errorf("index: %w", context.Canceled), "interrupted", exitInterrupted},
+		{t.Context(), errors.New("odd"), "failed", exitFailure},
+		{t.Context(), &client.Error{Code: "end_of_epoch"}, "end_of_epoch", exitNotFound},
+		{t.Context(), &client.Error{}, "failed", exitFailure},
+	} {
+		if f := failureOf(c.ctx, c.err); f.Code != c.code || f.Exit != c.exit {
+			t.Errorf("%v: got %s and %d, want %s and %d", c.err, f.Code, f.Exit, c.code, c.exit)
 		}
 	}
 }

@@ -23,8 +23,9 @@ type App struct {
 	Detail func(ctx context.Context) context.Context // with --verbose, has what the body of a command does printed
 	Hide   func(string) string                       // takes the secrets out of an argument or a value before it is printed
 
-	quiet  bool
-	faults io.Writer // the process's stderr: errors and logs, with --quiet too
+	quiet   bool
+	printed bool      // Print has printed
+	faults  io.Writer // the process's stderr: errors and logs, with --quiet too
 }
 
 // New returns an app. env has the form of os.Environ.
@@ -46,6 +47,7 @@ func New(env []string, stdout, stderr io.Writer) *App {
 // Print writes v as JSON if that was asked for, else as text.
 func (a *App) Print(v any, text func(w io.Writer)) error {
 	var out bytes.Buffer
+	a.printed = true
 	if a.JSON {
 		enc := json.NewEncoder(&out)
 		enc.SetIndent("", "  ")

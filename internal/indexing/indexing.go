@@ -6,13 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path/filepath"
+	"slices"
 
 	"github.com/dustin/go-humanize"
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/files"
 	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/rows"
 	"github.com/millrace-data/millrace/chunkindex/tokens"
 	"github.com/millrace-data/millrace/internal/cli"
 	"github.com/millrace-data/millrace/internal/location"
@@ -68,22 +71,43 @@ func Build(ctx context.Context, s *location.Stores, st objstore.Store, l *locati
 // explain adds the cure to a fault, or the commands to choose from.
 func explain(l location.Location, opt chunkindex.BuildOptions, err error) error {
 	if errors.Is(err, chunkindex.ErrReadOnly) {
-		return fmt.Errorf("%w: --index-url URL puts the index where you may write, and writes nothing beside the shards", err)
+		return &cli.Refusal{Advice: cli.Advice{Message: err.Error(), Cure: "--index-url URL puts the index where you may write, and writes nothing beside the shards"}, Cause: err}
 	}
 	if several, ok := errors.AsType[*chunkindex.SplitsError](err); ok {
-		return askForSplit(l, several, given(opt, "--split", "--config"))
+		return askForSplit(l, several, given(opt, "split", "config"))
 	}
 	if kinds, ok := errors.AsType[*chunkindex.KindsError](err); ok {
-		return askForKind(l, kinds, given(opt, "--match", "--format"))
+		return askForKind(l, kinds, given(opt, "match", "format"))
 	}
 	if choose, ok := errors.AsType[*format.ChoiceError](err); ok {
 		return askForWay(l, choose, opt)
 	}
 	if unknown, ok := errors.AsType[*files.UnknownError](err); ok && tokens.Named(unknown.Key) {
-		return &question{fmt.Sprintf("index %s: what %s holds does not show. Choose:%s\n  Else say --record-size of records, leave such objects out with --match, or take each as a sample with --format files",
-			l, cli.Printable(unknown.Key), tokensChoice(l, given(opt))), err}
+		return &cli.Refusal{Advice: cli.Advice{
+			Message: fmt.Sprintf("index %s: the bytes of %s do not show what they hold", l, cli.Printable(unknown.Key)),
+			Choices: []cli.Choice{tokensChoice(l, given(opt))},
+			Cure:    "else give --record-size of records, leave such objects out with --match, or take each as a sample with --format files",
+		}, Cause: unknown}
+	}
+	if columns, ok := errors.AsType[*rows.ChoiceError](err); ok {
+		return &cli.Refusal{Advice: cli.Advice{Message: err.Error(), Fields: columns.Columns}, Cause: err}
+	}
+	if ofData(err) {
+		return &cli.Refusal{Advice: cli.Advice{Message: err.Error()}, Cause: err}
 	}
 	return err
+}
+
+// ofData reports whether an error is a fault of what the objects hold, or of the options, rather than of a store, of a file system or of an
+// earlier index.
+func ofData(err error) bool {
+	others := append(objstore.Vocabulary(), context.Canceled, context.DeadlineExceeded, chunkindex.ErrCorrupt, chunkindex.ErrVersion)
+	if slices.ContainsFunc(others, func(other error) bool { return errors.Is(err, other) }) {
+		return false
+	}
+	_, parts := errors.AsType[*chunkindex.PartsError](err)
+	_, file := errors.AsType[*fs.PathError](err)
+	return !parts && !file
 }
 
 // warnings returns a line for each thing about an index that is likely not what the user wants, with the cure.

@@ -3,7 +3,6 @@ package indexing
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/millrace-data/millrace/chunkindex"
@@ -18,14 +17,10 @@ import (
 const packedSuffix = "-shards"
 
 // askForKind names the kinds of objects that lie at a location, and the command that indexes each, with the options that were given.
-func askForKind(l location.Location, e *chunkindex.KindsError, given []string) error {
-	var text strings.Builder
-	fmt.Fprintf(&text, "index %s: objects of several kinds lie here, and an index is of one. Choose:", l)
-	command := func(comment string, options ...string) {
-		text.WriteString(choice(l, comment, slices.Concat(given, options)...))
-	}
+func askForKind(l location.Location, e *chunkindex.KindsError, given cli.Options) error {
+	a := cli.Advice{Message: fmt.Sprintf("index %s: objects of several kinds lie here, and an index is of one", l)}
 	if e.Pairs > 0 {
-		text.WriteString(packChoice(l, fmt.Sprintf("%s of several files, such as %s", cli.Count(e.Pairs, "sample", "samples"), cli.Printable(strings.Join(e.Pair, " and ")))))
+		a.Choices = append(a.Choices, packChoice(l, fmt.Sprintf("%s of several files, such as %s", cli.Count(e.Pairs, "sample", "samples"), cli.Printable(strings.Join(e.Pair, " and ")))))
 	}
 	loose := 0
 	for _, k := range e.Kinds {
@@ -33,10 +28,10 @@ func askForKind(l location.Location, e *chunkindex.KindsError, given []string) e
 		objects := cli.Count(k.Objects, k.Name+" object", k.Name+" objects")
 		switch {
 		case k.Refusal != "" && tokens.Named(k.Example):
-			text.WriteString(tokensChoice(l, given))
+			a.Choices = append(a.Choices, tokensChoice(l, given))
 			continue
 		case k.Refusal != "":
-			fmt.Fprintf(&text, "\n  %s", cli.Printable(k.Refusal))
+			a.Message += "; " + cli.Printable(k.Refusal)
 			continue
 		case k.Format:
 			objects = cli.Count(k.Objects, k.Name+" shard", k.Name+" shards")
@@ -45,83 +40,78 @@ func askForKind(l location.Location, e *chunkindex.KindsError, given []string) e
 			loose++
 		}
 		if k.Match == "" {
-			fmt.Fprintf(&text, "\n  %s, such as %s: with a --match that takes them alone", objects, example)
+			a.Message += fmt.Sprintf("; %s, such as %s, require a --match that takes only them", objects, example)
 			continue
 		}
-		command(fmt.Sprintf("%s, such as %s", objects, example), "--match", cli.Quoted(k.Match))
+		a.Choices = append(a.Choices, choice(l, fmt.Sprintf("%s, such as %s", objects, example), given, cli.Option{Flag: "match", Value: k.Match}))
 	}
 	if loose > 1 && loose == len(e.Kinds) {
-		command("all of them, each a sample", "--format", files.Name)
+		a.Choices = append(a.Choices, choice(l, "all of them, each a sample", given, cli.Option{Flag: "format", Value: files.Name}))
 		if e.Pairs == 0 {
-			text.WriteString(packChoice(l, "makes shards in which files that differ in the extension alone are one sample"))
+			a.Choices = append(a.Choices, packChoice(l, "makes shards in which files that differ in the extension alone are one sample"))
 		}
 	}
-	return &question{text.String(), e}
+	return &cli.Refusal{Advice: a, Cause: e}
 }
 
-// packChoice is the line for files that belong together by their names: pack reads them from a directory and puts the shards beside it.
-func packChoice(l location.Location, comment string) string {
+// packChoice is the command for files that belong together by their names: pack reads them from a directory and puts the shards beside it.
+func packChoice(l location.Location, effect string) cli.Choice {
 	source := cli.Quoted(l.Dir)
 	if l.Bucket != "" {
-		source, comment = "DIRECTORY", comment+", of a DIRECTORY with a copy of them"
+		source, effect = "DIRECTORY", effect+", of a DIRECTORY with a copy of them"
 	}
 	l.Dir, l.Prefix = l.Dir+packedSuffix, strings.TrimSuffix(l.Prefix, "/")+packedSuffix
-	return fmt.Sprintf("\n  millrace pack %s %s  # %s", source, cli.Quoted(l.Shards()), comment)
+	return cli.Choice{Command: fmt.Sprintf("millrace pack %s %s", source, cli.Quoted(l.Shards())), Effect: effect}
 }
 
 // askForWay says why objects are not indexed as they are, and the command of each way to go on, with the options that were given.
 func askForWay(l location.Location, e *format.ChoiceError, opt chunkindex.BuildOptions) error {
-	var text strings.Builder
-	fmt.Fprintf(&text, "index %s: %s. Choose:", l, cli.Printable(e.Cause))
+	a := cli.Advice{Message: fmt.Sprintf("index %s: %s", l, cli.Printable(e.Cause))}
 	for _, w := range e.Ways {
+		c := cli.Choice{Command: w.Command, Effect: w.Effect}
 		switch {
-		case w.Options != "":
-			flag, _, _ := strings.Cut(w.Options, " ")
-			text.WriteString(choice(l, w.Effect, append(given(opt, flag), w.Options)...))
+		case w.Flag != "":
+			c = choice(l, w.Effect, given(opt, w.Flag), cli.Option{Flag: w.Flag, Value: w.Value})
 		case l.Bucket == "":
-			fmt.Fprintf(&text, "\n  cd %s && %s  # %s", cli.Quoted(l.Dir), w.Command, w.Effect)
+			c.Command = fmt.Sprintf("cd %s && %s", cli.Quoted(l.Dir), w.Command)
 		default:
-			fmt.Fprintf(&text, "\n  %s  # in a copy of the dataset's directory: %s", w.Command, w.Effect)
+			c.Effect = "in a copy of the dataset's directory: " + w.Effect
 		}
+		a.Choices = append(a.Choices, c)
 	}
-	return &question{text.String(), e}
+	return &cli.Refusal{Advice: a, Cause: e}
 }
 
-// choice is a line of a refusal: a command to type, and what it does.
-func choice(l location.Location, comment string, options ...string) string {
-	return fmt.Sprintf("\n  %s  # %s", strings.Join(slices.Concat([]string{"millrace index", cli.Quoted(l.Address())}, options), " "), comment)
+// choice is a command that indexes a location with the options that were given and some more.
+func choice(l location.Location, effect string, given cli.Options, more ...cli.Option) cli.Choice {
+	all := slices.Concat(given, more)
+	return cli.Choice{Command: strings.Join([]string{"millrace index", cli.Quoted(l.Address()), all.String()}, " "), Options: all, Effect: effect}
 }
 
-// tokensChoice is the line for files of tokens, which do not say what they hold.
-func tokensChoice(l location.Location, given []string) string {
-	return choice(l, "if these are tokens: 1,024 and the next one are a sample", slices.Concat(given, []string{"--sequence-length 1024 --dtype uint16"})...)
+// tokensChoice is the command for files of tokens, which do not say what they hold.
+func tokensChoice(l location.Location, given cli.Options) cli.Choice {
+	return choice(l, "if these are tokens: 1,024 and the next one are a sample", given,
+		cli.Option{Flag: "sequence-length", Value: 1024}, cli.Option{Flag: "dtype", Value: "uint16"})
 }
 
-// given returns the options that say what an index is of, as a user types them, but those that an answer replaces.
-func given(o chunkindex.BuildOptions, replaced ...string) (words []string) {
-	add := func(flag, value string) {
-		if value != "" && !slices.Contains(replaced, flag) {
-			words = append(words, flag, cli.Quoted(value))
+// given returns the options that say what an index is of, except those that an answer replaces.
+func given(o chunkindex.BuildOptions, replaced ...string) (all cli.Options) {
+	add := func(flag string, value any, set bool) {
+		if set && !slices.Contains(replaced, flag) {
+			all = append(all, cli.Option{Flag: flag, Value: value})
 		}
 	}
-	number := func(n int64) string {
-		if n == 0 {
-			return ""
-		}
-		return strconv.FormatInt(n, 10)
-	}
-	add("--format", o.Format)
-	add("--match", o.Match)
-	add("--config", o.Config)
-	add("--split", o.Split)
-	add("--fields", strings.Join(o.Hints.Fields, ","))
-	add("--record-size", number(o.Hints.RecordSize))
-	add("--sequence-length", number(o.Hints.SequenceLength))
-	add("--dtype", o.Hints.DType)
-	add("--key", o.Hints.Key)
-	add("--header", o.Hints.Header)
-	if o.Hidden {
-		words = append(words, "--hidden")
-	}
-	return words
+	h := o.Hints
+	add("format", o.Format, o.Format != "")
+	add("match", o.Match, o.Match != "")
+	add("config", o.Config, o.Config != "")
+	add("split", o.Split, o.Split != "")
+	add("fields", strings.Join(h.Fields, ","), len(h.Fields) > 0)
+	add("record-size", h.RecordSize, h.RecordSize != 0)
+	add("sequence-length", h.SequenceLength, h.SequenceLength != 0)
+	add("dtype", h.DType, h.DType != "")
+	add("key", h.Key, h.Key != "")
+	add("header", h.Header, h.Header != "")
+	add("hidden", true, o.Hidden)
+	return all
 }

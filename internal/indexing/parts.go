@@ -15,11 +15,11 @@ import (
 
 // scanOptions are the options that scans depend on, as a user types them.
 func scanOptions(o chunkindex.BuildOptions) string {
-	words := given(o)
+	all := given(o)
 	if o.ChunkSize != 8<<20 {
-		words = append(words, "--chunk-size", cli.FormatSize(o.ChunkSize))
+		all = append(all, cli.Option{Flag: "chunk-size", Value: cli.FormatSize(o.ChunkSize)})
 	}
-	return strings.Join(words, " ")
+	return all.String()
 }
 
 // AskForParts says what is missing of what several machines make, and the commands to choose from. command is the one that joins the
@@ -46,16 +46,20 @@ func AskForParts(command string, l location.Location, err error) error {
 	for _, o := range e.Other {
 		fmt.Fprintf(&text, " The scans of %d parts that were begun with %s are of no use to this command.", o.Parts, begunWith(o))
 	}
-	text.WriteString(" Run the parts, then this command again, or scan here what is missing:")
+	text.WriteString(" Run the parts, then this command again, or scan here what is missing")
+	a := cli.Advice{Message: text.String()}
+	add := func(part, effect string) {
+		a.Choices = append(a.Choices, cli.Choice{Command: command + " --part " + part, Effect: effect})
+	}
 	for i, l := range e.Lacks {
 		if i == maxAsked {
-			fmt.Fprintf(&text, "\n  and %d more", len(e.Lacks)-i)
+			a.Cure = fmt.Sprintf("and %d more", len(e.Lacks)-i)
 			break
 		}
-		fmt.Fprintf(&text, "\n  %s --part %d/%d  # %s, such as %s", command, l.Part, e.Parts, cli.Count(l.Shards, "shard", "shards"), cli.Printable(l.Example))
+		add(fmt.Sprintf("%d/%d", l.Part, e.Parts), fmt.Sprintf("%s, such as %s", cli.Count(l.Shards, "shard", "shards"), cli.Printable(l.Example)))
 	}
-	fmt.Fprintf(&text, "\n  %s --part rest  # %s", command, cli.Count(missing, "shard", "shards"))
-	return &question{text.String(), e}
+	add("rest", cli.Count(missing, "shard", "shards"))
+	return &cli.Refusal{Advice: a, Cause: e}
 }
 
 func were(n int) string {

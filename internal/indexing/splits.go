@@ -2,7 +2,6 @@ package indexing
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/millrace-data/millrace/chunkindex"
@@ -14,48 +13,35 @@ import (
 const maxAsked = 20
 
 // askForSplit names the splits that lie at a location, and the command that indexes each, with the options that were given.
-func askForSplit(l location.Location, e *chunkindex.SplitsError, given []string) error {
+func askForSplit(l location.Location, e *chunkindex.SplitsError, given cli.Options) error {
 	if len(e.Splits) == 0 {
-		return fmt.Errorf("index %s: %w", l, e)
+		return &cli.Refusal{Advice: cli.Advice{Message: fmt.Sprintf("index %s: %s", l, e)}, Cause: e}
 	}
 	l.IndexName = ""
-	var text strings.Builder
+	a := cli.Advice{Message: fmt.Sprintf("index %s: several splits lie here, and one index of them would mix them", l)}
 	if e.Wanted != "" {
-		fmt.Fprintf(&text, "index %s: there is no %s. Choose one of these:", l, cli.Printable(e.Wanted))
-	} else {
-		fmt.Fprintf(&text, "index %s: several splits lie here, and one index of them would mix them. Choose one:", l)
-	}
-	command := func(options, comment string) {
-		text.WriteString(choice(l, comment, append(slices.Clone(given), options)...))
+		a.Message = fmt.Sprintf("index %s: there is no %s", l, cli.Printable(e.Wanted))
 	}
 	for i, s := range e.Splits {
 		if i == maxAsked {
-			fmt.Fprintf(&text, "\n  and %d more", len(e.Splits)-i)
+			a.Cure = fmt.Sprintf("and %d more", len(e.Splits)-i)
 			break
 		}
-		command(options(s), fmt.Sprintf("%s, such as %s", cli.Count(s.Shards, "shard", "shards"), cli.Printable(s.Example)))
+		a.Choices = append(a.Choices, choice(l, fmt.Sprintf("%s, such as %s", cli.Count(s.Shards, "shard", "shards"), cli.Printable(s.Example)), given, options(s)...))
 	}
 	if e.Wanted == "" {
-		command("--split "+chunkindex.AllSplits, "all of them in one index")
+		a.Choices = append(a.Choices, choice(l, "all of them in one index", given, cli.Option{Flag: "split", Value: chunkindex.AllSplits}))
 	}
-	return &question{text.String(), e}
+	return &cli.Refusal{Advice: a, Cause: e}
 }
-
-// question is a refusal in words for people, with the commands to type.
-type question struct {
-	text  string
-	cause error
-}
-
-func (e *question) Error() string { return e.text }
-func (e *question) Unwrap() error { return e.cause }
 
 // options are those that choose a split.
-func options(s chunkindex.Split) string {
+func options(s chunkindex.Split) cli.Options {
+	split := cli.Option{Flag: "split", Value: cli.Printable(s.Name)}
 	if s.Config == "" {
-		return "--split " + cli.Quoted(cli.Printable(s.Name))
+		return cli.Options{split}
 	}
-	return "--config " + cli.Quoted(cli.Printable(s.Config)) + " --split " + cli.Quoted(cli.Printable(s.Name))
+	return cli.Options{{Flag: "config", Value: cli.Printable(s.Config)}, split}
 }
 
 // IndexName returns the name of the index of a split and a configuration; empty: the default index, which has all splits.

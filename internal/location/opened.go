@@ -151,8 +151,17 @@ func Explain(ctx context.Context, op string, l Location, st objstore.Store, err 
 	case ok:
 		err = none
 	}
-	return fmt.Errorf("%s %s: %w: run 'millrace index %s'", op, l, err, l.Address())
+	return &CureError{fmt.Errorf("%s %s: %w", op, l, err), fmt.Sprintf("run 'millrace index %s'", l.Address())}
 }
+
+// CureError is an error with what to do about it.
+type CureError struct {
+	Err  error
+	Cure string // one line
+}
+
+func (e *CureError) Error() string { return e.Err.Error() + ": " + e.Cure }
+func (e *CureError) Unwrap() error { return e.Err }
 
 // Selections is where the subsets and quarantines of a dataset lie.
 func (d Opened) Selections() (*selection.Store, error) {

@@ -11,21 +11,21 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional, Union
 from urllib.parse import unquote
 
 from ._habits import near
-from .errors import InvalidArgument, MillraceError, NotFound, StoreError
+from .errors import InvalidArgument, MillraceError, NotFound, by_program
 
 log = logging.getLogger("millrace")
 
 PathLike = Union[str, "os.PathLike[str]"]
 
-_NOT_FOUND, _STORE = 4, 5  # exit codes of the program
+OPTIONS = ("match", "format", "split", "sequence_length", "dtype", "fields")  # of `millrace index` that open takes too
+_DIGITS = 8  # of a digest, in the name of an index
 PLACES = "give a directory, s3://bucket/prefix, or a gateway's http:// address"
 
 
@@ -41,7 +41,7 @@ class Wanted:
     @property
     def flags(self) -> list[str]:
         """The options as the command line takes them."""
-        return list(itertools.chain.from_iterable((f"--{name.replace('_', '-')}", value) for name, value in self.options.items()))
+        return _flags(self.options)
 
     @property
     def address(self) -> str:
@@ -52,7 +52,7 @@ class Wanted:
             if "#" in where:
                 raise InvalidArgument(f"open {where}: the address names an index, and {', '.join(self.options)} another one", cure="give one of them")
             said = re.sub(r"[^a-z0-9._]+", "-", "-".join(itertools.chain(*self.options.items())).lower()).strip("-.")
-            where += f"#{said[:50]}-{digest(json.dumps(self.options))[:8]}"
+            where += f"#{said[:50]}-{digest(json.dumps(self.options))[:_DIGITS]}"
         if not place:
             return where
         return f"{where},index={_path(place) or _url(place)}"
@@ -60,14 +60,14 @@ class Wanted:
     def found(self, program: str) -> Optional[Found]:
         """Describes the dataset by its index. None: it has no index yet."""
         address = self.address
-        code, words = _run(program, "info", address, "--json", quiet=True)
-        if code == _NOT_FOUND and self._in_bucket and self._spare.exists():  # the bucket took no writes when it was indexed
+        said, failure = _run(program, "info", address, quiet=True)
+        if failure and failure.code == "not_found" and self._in_bucket and self._spare.exists():  # the bucket took no writes when it was indexed
             address = f"{address},index={self._spare}"
-            code, words = _run(program, "info", address, "--json", quiet=True)
-        if code == 0:
-            return Found.of(address, json.loads(words))
-        if code != _NOT_FOUND or (" here, but " in words and not self.options and not _only_of_options(words)):  # indexes that users have named
-            raise _failed("info", address, code, words)
+            said, failure = _run(program, "info", address, quiet=True)
+        if not failure:
+            return Found.of(address, said)
+        if failure.code != "not_found" or (not self.options and not all(_of_options(name) for name in failure.indexes)):
+            raise failure.error(address)
         return None
 
     def indexed(self, program: str) -> Found:
@@ -79,16 +79,16 @@ class Wanted:
             address = found.address
         if not found:
             print(f"millrace: {address} has no index yet: it is read once, and indexed", file=sys.stderr)
-        code, words = _run(program, "index", address, *self.flags)
-        if code == _STORE and self._in_bucket and "--index-url" in (words or "--index-url"):  # it takes no writes; a terminal has the words
+        _, failure = _run(program, "index", address, *self.flags)
+        if failure and failure.code == "read_only" and self._in_bucket:
             address = f"{self.address},index={self._spare}"
-            code, words = _run(program, "index", address, *self.flags)
-        if code != 0:
-            raise _failed("index", address, code, words)
-        code, words = _run(program, "info", address, "--json", quiet=True)
-        if code != 0:
-            raise _failed("info", address, code, words)
-        return Found.of(address, json.loads(words))
+            _, failure = _run(program, "index", address, *self.flags)
+        if failure:
+            raise failure.error(address, self.options.get("fields", ""))
+        said, failure = _run(program, "info", address, quiet=True)
+        if failure:
+            raise failure.error(address)
+        return Found.of(address, said)
 
     @property
     def _in_bucket(self) -> bool:
@@ -116,8 +116,8 @@ class Found:
     @classmethod
     def of_served(cls, program: str, address: str) -> Found:
         """Looks once more at the files of a dataset that is served already. What is in a bucket is not compared."""
-        code, words = (1, "") if "://" in address.partition(",index=")[0] else _run(program, "info", address, "--json", quiet=True)
-        return cls(address, json.loads(words).get("changes", {}) if code == 0 else {})
+        said = {} if "://" in address.partition(",index=")[0] else _run(program, "info", address, quiet=True)[0]
+        return cls(address, said.get("changes", {}))
 
     def tell_changes(self) -> None:
         """Warns if files of a directory have come, gone or changed since it was indexed.
@@ -134,11 +134,50 @@ class Found:
             )
 
 
-def _only_of_options(words: str) -> bool:
-    """Says whether all indexes that the program lists are named by Wanted.address: open made them, and the default one may be made too."""
-    listed = words.partition("no default index here, but ")[2].partition(":")[0]
-    names = "match|format|split|sequence_length|dtype|fields"
-    return bool(listed) and all(re.fullmatch(rf"#({names})-[a-z0-9._-]*[0-9a-f]{{8}}", name) for name in listed.split(", "))
+@dataclass(frozen=True)
+class Failure:
+    """Why `millrace index` or `info` failed: the member `error` of what it prints with --json."""
+
+    code: str
+    message: str
+    exit: int = 1
+    cure: str = ""
+    choices: Sequence[Mapping[str, Any]] = ()  # sets of options of `millrace index`, of which each would work
+    commands: Sequence[str] = ()  # other commands that would help
+    indexes: Sequence[str] = ()  # of the dataset, as #NAME
+    fields: Sequence[str] = ()  # columns of the dataset
+
+    def error(self, address: str, fields: str = "") -> MillraceError:
+        """Returns the exception, whose cure is in Python where open can do it. fields are those that open was given."""
+        missing = [name for name in fields.split(",") if name not in self.fields]
+        where = address.partition(",index=")[0].partition("#")[0]
+        cures = [self.cure] if self.cure else []
+        if "--" in self.message:
+            cures.append("in Python, options are keywords: match='*.jpg' is --match '*.jpg'")
+        if self.indexes:
+            cures.append(f"give the options that it was opened with, or its name: millrace.open({where + self.indexes[0]!r})")
+        cures += [near(name, self.fields, "'") or f"fields= takes {', '.join(self.fields)}" for name in missing if self.fields]
+        cures += [f"`{command}`" for command in self.commands]
+        own = [one for one in self.choices if set(one) <= set(OPTIONS)]
+        cures += [f"millrace.open({where!r}, {_keywords(own[0])})"] if own else []
+        cures += [_keywords(one) for one in own[1:]]
+        cures += [f"`millrace index {shlex.quote(where)} {shlex.join(_flags(one))}`" for one in self.choices if one not in own]
+        return by_program(self.code)(self.message, code=self.code, cure=", or ".join(cures))
+
+
+def _keywords(options: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in options.items())
+
+
+def _flags(options: Mapping[str, Any]) -> list[str]:
+    """The options as the command line takes them."""
+    return [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", *([] if value is True else [str(value)]))]
+
+
+def _of_options(name: str) -> bool:
+    """Whether an index has its name from Wanted.address: open made it, so that the default one may be made too."""
+    option, _, digits = name[1:].partition("-")
+    return option in OPTIONS and len(digits.rpartition("-")[2]) == _DIGITS
 
 
 def _absolute(text: str) -> str:
@@ -176,52 +215,23 @@ def _url(text: str) -> str:
     return f"{scheme.lower()}://{re.sub(r'/+(?=$|#)', '', at)}{question}{more}"
 
 
-def _run(program: str, *args: str, quiet: bool = False) -> tuple[int, str]:
-    """Runs a command, and returns its exit code and what it printed, or said of its failure. Its progress is shown on a terminal."""
+def _run(program: str, what: str, address: str, *flags: str, quiet: bool = False) -> tuple[dict[str, Any], Optional[Failure]]:
+    """Runs `millrace index` or `info`, and returns what it printed, or why it failed. Its progress is shown on a terminal."""
     shown = not quiet and sys.stderr is sys.__stderr__ and sys.stderr is not None and sys.stderr.isatty()
     done = subprocess.run(
-        [program, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=None if shown else subprocess.PIPE, text=True,
-        check=False, env=environment(),
+        [program, what, address, *flags, "--json"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=None if shown else subprocess.PIPE,
+        text=True, check=False, env=environment(),
     )
-    words = (done.stderr or "").strip() if done.returncode else done.stdout
-    if done.returncode and "--json" in args:
-        with suppress(ValueError, KeyError):
-            words = json.loads(words)["error"]
-    return done.returncode, words
+    try:
+        said = json.loads(done.stdout)
+        return (said, None) if done.returncode == 0 else ({}, Failure(**said["error"]))
+    except (ValueError, KeyError, TypeError):  # it was killed, or is of another version
+        return {}, Failure("failed", f"{what} {address}: exit code {done.returncode}: {(done.stderr or '').strip()[-1000:]}", done.returncode)
 
 
 def environment() -> dict[str, str]:
     """The environment without the settings of other gateways."""
     return {k: v for k, v in os.environ.items() if not k.startswith("MILLRACE_")}
-
-
-def _failed(what: str, address: str, code: int, words: str) -> MillraceError:
-    """Returns what the program said, all of it: it lists the choices where there are some, and the first one is shown as Python too."""
-    kinds: dict[int, type[MillraceError]] = {2: InvalidArgument, _NOT_FOUND: NotFound, _STORE: StoreError}
-    lines = [line for line in words.splitlines() if not line.startswith("Run 'millrace ")] or [f"{what} {address}: exit code {code}"]
-    text, where, cure = "\n".join(lines).removeprefix("millrace: ").removeprefix(f"millrace {what}: "), address.partition("#")[0], ""
-    if other := re.search(r" here, but (?:the default one, )?(#[a-z0-9._-]+)", text):
-        cure = f"give the options that it was opened with, or its name: millrace.open({where + other[1]!r})"
-    if "--fields" in text:
-        code = 2
-    if of := re.search(r'--fields: no column is called "(.*)": the columns are (.*)', text):
-        cure = near(of[1], of[2].split(", "), "'")
-    if choice := re.search(r"\n  millrace index \S+((?: --[a-z-]+ (?:'[^']*'|\S+))+)", text):
-        flags = shlex.split(choice[1])
-        options = dict(zip(flags[::2], flags[1::2]))  # the program repeats one that was given
-        given = "".join(f", {name[2:].replace('-', '_')}={v if v.isdigit() else repr(v)}" for name, v in options.items())
-        text += f"\nIn Python the first of these is millrace.open({where!r}{given})"
-    text = "\n".join(line if "millrace index " in line else _FLAG.sub(_as_python, line) for line in text.splitlines())
-    return kinds.get(code, MillraceError)(text, cure=cure)
-
-
-_FLAG = re.compile(r"--(match|format|split|sequence-length|dtype|fields)(?: (files|parquet|arrow|'[^']*'))?(?![\w-])")
-"""An option of `millrace index` that `open` takes too, and a value that a message gives it."""
-
-
-def _as_python(flag: re.Match[str]) -> str:
-    value = flag[2] or ""
-    return flag[1].replace("-", "_") + "=" + (repr(value) if value and value[0] != "'" else value)
 
 
 def cache() -> Path:

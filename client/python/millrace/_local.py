@@ -56,7 +56,6 @@ START_TIME = 120.0  # indexes of many datasets may have to be fetched
 _RIGHTS = ["read", "report", "warm"]  # of the user of the gateway
 _ATTEMPTS = 5
 _LONGEST_SOCKET = 90  # bytes of a path, so that a process number fits behind it
-_IN_FILE = re.compile(r"^\S*datasets\.yaml(:\d+)?: (dataset \S+: )?")  # in a message: a place in a file that no user has written
 _SETTINGS = re.compile(r"(AWS_|SSL_CERT_|OTEL_)|(https?|all|no)_proxy$", re.IGNORECASE)
 
 Size = Union[int, str]
@@ -274,7 +273,8 @@ class Local:
         if status != http.client.OK:
             with contextlib.suppress(ValueError, TypeError, KeyError):
                 body = json.loads(body)["detail"].encode()
-            why = _IN_FILE.sub("", body[:4096].decode(errors="replace"))
+            said = body[:4096].decode(errors="replace")
+            why = said.partition(f": dataset {self.name}: ")[2] or said  # what is before it names a file that no user has written
             raise ReloadRefused(f"open {self.address}: {why}", cure=f"the gateway's log is {self.directory}/log")
 
 

@@ -297,6 +297,14 @@ _BY_STATUS: dict[int, type[MillraceError]] = {
 }  # fmt: skip
 
 
+_BY_PROGRAM: dict[str, type[MillraceError]] = {"corrupt": IntegrityError, "gateway_unavailable": GatewayUnavailable}
+
+
+def by_program(code: str) -> type[MillraceError]:
+    """Returns the class for a code of `millrace index --json` and its like: theirs are those of gateways and some more."""
+    return _BY_PROGRAM.get(code) or _BY_CODE.get(code, MillraceError)
+
+
 def by_code(code: str, status: int) -> type[MillraceError]:
     """Returns the class for a gateway's code, or for a bare status of something in between."""
     return _BY_CODE.get(code) or _BY_STATUS.get(status, ProtocolError)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import harness
 import pyarrow as pa
@@ -19,7 +20,7 @@ import pytest
 from test_local import KEYS, WHOLE, folder, read
 
 import millrace
-from millrace._indexing import Wanted
+from millrace._indexing import Failure, Wanted
 from millrace._local import Local, is_gateway, served
 
 pytestmark = pytest.mark.usefixtures("runtime")
@@ -130,7 +131,7 @@ def test_options_of_the_index(mixed: Path, capfd: pytest.CaptureFixture[str]) ->
     """Each set of options has an index of its own, so none takes the place of another."""
     with pytest.raises(millrace.InvalidArgument, match=r"several kinds") as e:
         millrace.open(mixed)
-    assert str(e.value).endswith(f"millrace.open('{mixed}', match='*.jpg')")
+    assert str(e.value).endswith(f"`, or millrace.open('{mixed}', match='*.jpg'), or match='*.txt', or format='files'")
     assert capfd.readouterr().err.count("has no index yet") == 1
     pictures = ["content of a.jpg", "content of b.jpg"]
     with millrace.open(mixed, match="*.jpg") as a, millrace.open(mixed, match="*.txt") as b:
@@ -272,9 +273,48 @@ def test_a_refusal_names_no_file_that_no_user_has_written(texts: Path, monkeypat
 def test_what_the_program_refuses_is_said_in_names_of_python(tmp_path: Path) -> None:
     (tmp_path / "rows").mkdir()
     pq.write_table(pa.table({"caption": ["a"] * 9, "label": [1] * 9}), tmp_path / "rows" / "a.parquet")
-    with pytest.raises(millrace.InvalidArgument, match=r"[^-]fields=: no column is called \"captoin\".*did you mean 'caption'\?"):
+    with pytest.raises(millrace.InvalidArgument, match=r": no column is called \"captoin\".*; did you mean 'caption'\?"):
         millrace.open(tmp_path / "rows", fields="captoin")
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts" / "a.txt").write_text("x")
-    with pytest.raises(millrace.InvalidArgument, match=r"[^-]fields= says nothing of files shards.*\(format=\)"):
+    with pytest.raises(millrace.InvalidArgument, match=r"--fields says nothing of files shards.*; in Python, options are keywords"):
         millrace.open(tmp_path / "texts", fields="caption")
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("invalid_argument", "InvalidArgument"), ("not_found", "NotFound"), ("corrupt", "IntegrityError"), ("store_denied", "StoreError"),
+        ("store_unavailable", "StoreError"), ("read_only", "ReadOnly"), ("gateway_unavailable", "GatewayUnavailable"), ("internal", "InternalError"),
+        ("failed", "MillraceError"), ("interrupted", "MillraceError"),
+    ],
+)
+def test_a_code_of_the_program_has_one_class(code: str, kind: str) -> None:
+    e = Failure(code, "index /d: why", cure="do this").error("/d")
+    assert (type(e).__name__, e.code, str(e)) == (kind, code, "index /d: why; do this")
+
+
+@pytest.mark.parametrize(
+    ("of", "cure"),
+    [
+        ({"choices": [{"match": "*.jpg"}]}, "millrace.open('/d', match='*.jpg')"),
+        ({"choices": [{"dtype": "uint16", "sequence_length": 1024}]}, "millrace.open('/d', dtype='uint16', sequence_length=1024)"),
+        ({"choices": [{"split": "a"}, {"split": "b"}]}, "millrace.open('/d', split='a'), or split='b'"),
+        ({"choices": [{"hidden": True, "header": "absent"}]}, "`millrace index /d --hidden --header absent`"),
+        ({"commands": ["jq . x"], "choices": [{"format": "files"}]}, "`jq . x`, or millrace.open('/d', format='files')"),
+        ({"indexes": ["#a", "#b"]}, "give the options that it was opened with, or its name: millrace.open('/d#a')"),
+        ({"fields": ["caption", "label"]}, "did you mean 'caption'?"),
+        ({"fields": ["label"]}, "fields= takes label"),
+        ({}, ""),
+    ],
+)
+def test_choices_of_the_program_are_written_in_python(of: dict[str, Any], cure: str) -> None:
+    assert Failure("invalid_argument", "why", **of).error("/d#x,index=/i", "captoin").cure == cure
+
+
+def test_a_program_that_prints_no_failure_is_quoted(tmp_path: Path) -> None:
+    program = tmp_path / "millrace"
+    program.write_text("#!/bin/sh\necho no such library >&2\nexit 127\n")
+    program.chmod(0o755)
+    with pytest.raises(millrace.MillraceError, match=r"info /.*: exit code 127: no such library$"):
+        Wanted(str(tmp_path)).found(str(program))

@@ -487,7 +487,7 @@ PLANTS = [
     (
         "the command of an answer forgets the options that were given",
         "./cmd/millrace TestIndexAsksForOneKind",
-        [("internal/indexing/kinds.go", 'add("--match", o.Match)', 'add("--match", "")')],
+        [("internal/indexing/kinds.go", 'add("match", o.Match, o.Match != "")', 'add("match", o.Match, false)')],
     ),
     (
         "a container of several objects is known by its first object alone",

@@ -102,14 +102,9 @@ PLANTS = [
         [("client/python/millrace/_local.py", "return self._ask(\"GET\", \"/v1/datasets\", shown=False)[0] == 401 and self._ask(\"GET\", \"/v1/datasets\")[0] == 200", "return bool(self._ask(\"GET\", \"/v1/datasets\"))")],
     ),
     (
-        "a client keeps to the port that a gateway had when it was opened",
-        "client/python/tests/test_loopback.py test_a_killed_gateway_has_another_port_and_token",
-        [("client/python/millrace/_local.py", "        if not port.exists():\n", "        if True:\n"), ("client/python/millrace/_local.py", "Path(self.directory, \"port\").unlink()  # of the gateway before", "pass"), ("client/python/millrace/_local.py", "        if said:\n", "        if said and not port.exists():\n")],
-    ),
-    (
         "files that change in class folders are not told, as their index lies elsewhere",
         "client/python/tests/test_open.py test_class_folders_that_change",
-        [("client/python/millrace/_indexing.py", "code, words = (1, \"\") if \"://\" in address.partition(\",index=\")[0] else", "code, words = (1, \"\") if \",index=\" in address else")],
+        [("client/python/millrace/_indexing.py", "said = {} if \"://\" in address.partition(\",index=\")[0] else", "said = {} if \",index=\" in address else")],
     ),
     (
         "another web server is taken for a gateway without the dataset",
@@ -142,9 +137,9 @@ PLANTS = [
         [("client/python/millrace/_gateways.py", "raise ConnectionRefusedError(f\"{self.port_file} holds", "raise ValueError(f\"{self.port_file} holds")],
     ),
     (
-        "what the program said of a folder is cut to its last line",
-        "client/python/tests/test_local.py test_what_cannot_be_opened_is_said_in_full",
-        [("client/python/millrace/_indexing.py", "\"\\n\".join(lines).removeprefix", "lines[-1].removeprefix")],
+        "the second choice of the program is left out in Python",
+        "client/python/tests/test_open.py test_choices_of_the_program_are_written_in_python",
+        [("client/python/millrace/_indexing.py", "_keywords(one) for one in own[1:]]", "_keywords(one) for one in own[2:]]")],
     ),
     (
         "no place is this directory",
@@ -169,12 +164,12 @@ PLANTS = [
     (
         "two sets of options share an index",
         "client/python/tests/test_open.py test_options_of_the_index",
-        [("client/python/millrace/_indexing.py", "-{digest(json.dumps(self.options))[:8]}", "-")],
+        [("client/python/millrace/_indexing.py", "-{digest(json.dumps(self.options))[:_DIGITS]}", "-")],
     ),
     (
         "an index of options is made without them",
         "client/python/tests/test_open.py test_options_of_the_index",
-        [("client/python/millrace/_indexing.py", "        code, words = _run(program, \"index\", address, *self.flags)\n        if code == _STORE", "        code, words = _run(program, \"index\", address)\n        if code == _STORE")],
+        [("client/python/millrace/_indexing.py", "        _, failure = _run(program, \"index\", address, *self.flags)\n        if failure and failure.code", "        _, failure = _run(program, \"index\", address)\n        if failure and failure.code")],
     ),
     (
         "files that are gone are not told",
@@ -204,7 +199,7 @@ PLANTS = [
     (
         "a name that open made of options keeps the default index from being made",
         "client/python/tests/test_open.py test_the_default_index_is_made_beside_those_of_options",
-        [("client/python/millrace/_indexing.py", " and not _only_of_options(words)", "")],
+        [("client/python/millrace/_indexing.py", "not all(_of_options(name) for name in failure.indexes)", "failure.indexes")],
     ),
     (
         "a misspelt option is found after the data were read",
@@ -219,7 +214,7 @@ PLANTS = [
     (
         "users are sent to a file that no user has written",
         "client/python/tests/test_open.py test_a_refusal_names_no_file_that_no_user_has_written",
-        [("client/python/millrace/_local.py", "why = _IN_FILE.sub(\"\", body[:4096].decode(errors=\"replace\"))", "why = body[:4096].decode(errors=\"replace\")")],
+        [("client/python/millrace/_local.py", "why = said.partition(f\": dataset {self.name}: \")[2] or said", "why = said")],
     ),
     (
         "faults of the store do not say where the log is",

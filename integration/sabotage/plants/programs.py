@@ -109,7 +109,7 @@ PLANTS = [
     ),
     (
         "cmd/millrace prints errors as text where JSON was asked for",
-        "./cmd/millrace TestWithJSONAnErrorIsJSON",
+        "./cmd/millrace TestReport_WithJSONFailuresAreJSON",
         [("internal/cli/root.go", 'a.JSON = slices.Contains(beforeDashes(args), "--json")', "a.JSON = false && slices.Contains(args, args[0])")],
     ),
     (

@@ -57,7 +57,7 @@ PLANTS = [
     (
         "sockets: what was bound before a busy address stays",
         "./internal/node TestABusyAddressLeavesNothingBehind",
-        [("internal/node/node.go", "for _, ln := range append(l.data, l.peers, l.admin) {", "for _, ln := range []net.Listener{l.peers, l.admin} {")],
+        [("internal/node/node.go", "for _, ln := range append(l.data, l.peers, l.admin, l.health) {", "for _, ln := range []net.Listener{l.peers, l.admin, l.health} {")],
     ),
     (
         "sockets: the place of another user's dead socket is taken",
