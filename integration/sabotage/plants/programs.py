@@ -262,4 +262,19 @@ PLANTS = [
         "./cmd/millrace TestListsSayWhatLiesBesideADataset",
         [("selection/list.go", "x.Default = chosen[x.Digest]", "x.Default = len(chosen) > 0")],
     ),
+    (
+        "pack of a directory that is not there ends as any failure",
+        "./cmd/millrace TestExitCodes_AgreeInAllCommands",
+        [("pack/walk.go", "errors.Is(err, fs.ErrNotExist) {\n\t\treturn objstore", "errors.Is(err, fs.ErrExist) {\n\t\treturn objstore")],
+    ),
+    (
+        "top shows a screen of gateways that all refuse",
+        "./cmd/millrace TestExitCodes_AgreeInAllCommands",
+        [("internal/top/top.go", "if err := silent(looks); err != nil {", "if err := silent(looks); err != nil && len(looks) > 1 {")],
+    ),
+    (
+        "index suggests pack where it puts several samples into one",
+        "./cmd/millrace TestIndex_SuggestsPackForPairs",
+        [("chunkindex/kinds.go", "|| len(suffixes) < len(keys)", "|| len(suffixes) > len(keys)")],
+    ),
 ]
