@@ -1,16 +1,19 @@
 #!/usr/bin/env bash
-# Makes a root of Debian 13, in which the Python package meets current frameworks; --help says how to use it.
+# Makes roots of Debian, in which the Python package meets current frameworks and the newest CPython; --help says how to use it.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 usage() {
   cat <<'HELP'
-usage: tools/frameworks.sh            make what is missing and print the root's path
-       tools/frameworks.sh -- ARGS    run the root's Python with ARGS, in this directory, with client/python on its path
+usage: tools/frameworks.sh [ROOT]            make what is missing and print the root's path
+       tools/frameworks.sh [ROOT] -- ARGS    run the root's Python with ARGS, in this directory, with client/python on its path
 
-Debian 13 has torch 2.6 without CUDA, for CPython 3.13. mmdebstrap unpacks it, and what it needs, into a directory of the user's
-cache (millrace/frameworks-HASH, HASH that of what is installed); PyPI's pip adds the packages of tools/requirements-frameworks.txt,
-among them jax, ray, transformers and accelerate. ARGS are run by chroot, in namespaces of their own for mounts and processes: the checkout,
+ROOT    Debian            CPython  torch, without CUDA  from PyPI
+stable  13                3.13     2.6                  tools/requirements-frameworks.txt; the default
+plain   testing           3.14     none                 tools/requirements-plain.txt
+
+mmdebstrap unpacks Debian's packages into a directory of the user's cache (millrace/frameworks-HASH, HASH that of what is installed);
+pip adds the others, among them jax, ray, transformers and accelerate. ARGS are run by chroot, in namespaces of their own for mounts and processes: the checkout,
 the home directory and the directory of temporary files are there under their own names, and no process is left at the end.
 Needs Linux, root or sudo, and apt.
 HELP
@@ -20,12 +23,19 @@ as_root() {
   if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo -n -E "$@"; fi
 }
 
-# procps and openssl are what the tests call.
-packages=python3-torch,python3-torchvision,python3-pip,procps,openssl,ca-certificates
-archive=http://deb.debian.org/debian
-cache=${XDG_CACHE_HOME:-$HOME/.cache}/millrace
-hash=$({ cat "$here/requirements-frameworks.txt"; echo "layout 1, $packages"; } | sha256sum | cut -c1-12)
-root=$cache/frameworks-$hash
+# Sets what a root is made of. procps and openssl are what the tests call.
+choose() { # name
+  local tools=python3-pip,procps,openssl,ca-certificates torch=python3-torch,python3-torchvision
+  requirements=$here/requirements-frameworks.txt try="import numpy, torch; assert int(torch.from_numpy(numpy.arange(4)).sum()) == 6"
+  case $1 in
+  stable) suite=trixie python=/usr/bin/python3.13 packages=$torch,$tools ;;
+  plain) suite=forky python=/usr/bin/python3.14 packages=python3.14,$tools requirements=$here/requirements-plain.txt try="import pytest" ;;
+  *)
+    echo "tools/frameworks.sh: there is no root $1; --help lists them" >&2
+    exit 2
+    ;;
+  esac
+}
 
 # Runs a program in a root: mounts and processes end with it. A shell stays its first process, since that one has to wait for orphans.
 inside() { # root program arguments...
@@ -50,20 +60,20 @@ inside() { # root program arguments...
 
 install() {
   local began=$SECONDS making=$root.making
-  echo "making $root: Debian 13 with torch 2 and other frameworks (once)" >&2
+  echo "making $root: Debian's $suite for the Python tests (once)" >&2
   if ! command -v mmdebstrap >/dev/null; then
     as_root apt-get update -qq >&2
     DEBIAN_FRONTEND=noninteractive as_root apt-get install -y -qq --no-install-recommends mmdebstrap debian-archive-keyring >/dev/null
   fi
   as_root rm -rf --one-file-system "$making"
   as_root mmdebstrap --quiet --mode=root --variant=essential --include="$packages" \
-    --aptopt='Acquire::Retries "3"' \
+    --aptopt='Acquire::Retries "3"' --aptopt='Acquire::Check-Valid-Until "false"' \
     --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
-    trixie "$making" "$archive" >&2
+    "$suite" "$making" "$archive" >&2
   # Over Debian's own packages, which stay: /usr/local comes first on the path.
-  inside "$making" /usr/bin/python3 -m pip --disable-pip-version-check --no-cache-dir install -qq --no-deps --no-compile --ignore-installed \
-    --break-system-packages --root-user-action ignore -r "$here/requirements-frameworks.txt" >&2
-  inside "$making" /usr/bin/python3 -W ignore -c 'import numpy, torch; assert int(torch.from_numpy(numpy.arange(4)).sum()) == 6'
+  inside "$making" "$python" -m pip --disable-pip-version-check --no-cache-dir install -qq --no-deps --no-compile --ignore-installed \
+    --break-system-packages --root-user-action ignore -r "$requirements" >&2
+  inside "$making" "$python" -W ignore -c "$try"
   as_root touch "$making/complete"
   as_root mv "$making" "$root"
   prune
@@ -81,9 +91,17 @@ prune() {
   done
 }
 
+archive=http://deb.debian.org/debian # testing's copies may be old: only the signature has to be valid
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/millrace
+name=stable
 case ${1:-} in
 -h | --help) usage && exit ;;
+'' | --) ;;
+*) name=$1 && shift ;;
 esac
+choose "$name"
+hash=$({ cat "$requirements"; echo "layout 1, $packages"; } | sha256sum | cut -c1-12)
+root=$cache/frameworks-$hash
 if [ "$(uname)" != Linux ]; then
   echo "a root of Debian wants Linux" >&2
   exit 1
@@ -101,7 +119,7 @@ as_root touch "$root/complete" # it is in use, whatever its age
 if [ "${1:-}" = -- ]; then
   shift
   # Debian's torch is built without libuv, which torch.distributed's store uses unless it is told not to.
-  inside "$root" env PYTHONPATH="$here/../client/python${PYTHONPATH:+:$PYTHONPATH}" USE_LIBUV=0 /usr/bin/python3 "$@"
+  inside "$root" env PYTHONPATH="$here/../client/python${PYTHONPATH:+:$PYTHONPATH}" USE_LIBUV=0 "$python" "$@"
 else
   echo "$root"
 fi

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Runs the tests of client/python in the environment of tools/python.sh, against bin/millrace.
 
-usage: pytest.py [--frameworks] [ARGS of pytest...]
+usage: pytest.py [--plain | --frameworks] [ARGS of pytest...]
 
 Without ARGS it runs all of them, then those of torch and of forks again without the optional package crc32c, which most users
 do not have. mypy and ruff are among the tests. With --frameworks it runs those of torch, of trainers and of the pages, and that of JAX, which is run
 nowhere else, in the root of tools/frameworks.sh: with torch 2 and current frameworks, and with the short counts. That of Ray Train,
 which takes a minute or two, belongs to the long tests.
+With --plain it runs tests that require no other package under the oldest and the newest CPython (tools/plain.sh), and with long
+counts under those between too. An interpreter that this machine lacks is named in the totals.
 The totals are appended to bin/test-summary of the repository, with the names of the tests that run only with long counts
 (MILLRACE_LONG=1): those with pytest's mark "long". A skipped test is a failure when CI=true.
 Exit code: 0, or 1 when anything failed.
@@ -24,16 +26,25 @@ CLIENT = os.path.join(ROOT, "client", "python")
 LONG = os.environ.get("MILLRACE_LONG") == "1"
 RAY = "tests/debian13/test_ray.py"
 FRAMEWORKS = ["tests/torch", "tests/frameworks", "tests/debian13", "tests/test_docs.py", *([] if LONG else [f"--ignore={RAY}"])]
+PLAIN = [
+    *(f"tests/test_{name}.py" for name in ("agree", "gateways", "parts", "pool", "problems", "read", "selections", "shared", "tokens", "values")),
+    "tests/test_forks.py::test_a_fork_at_every_line[plain-no-crc32c-numpy-torch]",
+    "--deselect=tests/test_read.py::test_forms_that_others_read",  # requires pyarrow
+]
+VERSIONS = ["3.10", "3.14", *(["3.12", "3.13"] if LONG else [])]  # python.sh has 3.11
+ABSENT = 3  # exit code of plain.sh
+HIDDEN = os.path.join(CLIENT, "tests", "hidden")
 ONLY_LONG = "only with long counts: "  # written by client/python/tests/conftest.py
 WITHOUT_CRC32C = ["tests/torch", "--ignore=tests/torch/test_torch_forks.py", "tests/test_ends.py"]  # test_torch_forks.py hides it itself
 
 
-def run(name, arguments, python="python.sh", notes=(), **environment):
+def run(name, arguments, python=("python.sh",), notes=(), **environment):
+    """Runs pytest by a script of tools, writes its totals, and reports whether all passed."""
     start = time.monotonic()
     notes = list(notes)
     with tempfile.TemporaryDirectory() as out:
         report = os.path.join(out, "report.xml")
-        command = [os.path.join(ROOT, "tools", python), "--", "-m", "pytest", "--durations=5", f"--junitxml={report}", *arguments]
+        command = [os.path.join(ROOT, "tools", python[0]), *python[1:], "--", "-m", "pytest", "--durations=5", f"--junitxml={report}", *arguments]
         process = subprocess.Popen(command, cwd=CLIENT, env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True, errors="replace")
         for line in process.stdout:
             print(line, end="", flush=True)
@@ -52,22 +63,46 @@ def run(name, arguments, python="python.sh", notes=(), **environment):
         f"{'FAIL' if failed else 'ok  '}  {name}: {passed} passed, {bad} failed, {counts['skipped']} skipped, "
         f"{time.monotonic() - start:.0f} s"
     )
-    total = "\n".join([total, *(f"      {note}" for note in notes)])
-    print(total)
-    os.makedirs(os.path.join(ROOT, "bin"), exist_ok=True)
-    with open(os.path.join(ROOT, "bin", "test-summary"), "a", encoding="utf-8") as summary:
-        summary.write(total + "\n")
+    write("\n".join([total, *(f"      {note}" for note in notes)]))
     return not failed
 
 
+def write(text):
+    """Prints a text and appends it to the summary."""
+    print(text)
+    os.makedirs(os.path.join(ROOT, "bin"), exist_ok=True)
+    with open(os.path.join(ROOT, "bin", "test-summary"), "a", encoding="utf-8") as summary:
+        summary.write(text + "\n")
+
+
+def hiding(*packages):
+    """Returns the environment of a Python that lacks packages."""
+    return {"HIDDEN": ",".join(packages), "PYTHONPATH": os.pathsep.join(filter(None, [HIDDEN, os.environ.get("PYTHONPATH")]))}
+
+
+def run_plain(arguments):
+    good, absent = True, []
+    for version in VERSIONS:
+        if subprocess.run([os.path.join(ROOT, "tools", "plain.sh"), version]).returncode == ABSENT:
+            absent.append(version)
+            continue
+        # Without torch, the folder tests/torch would be taken for it.
+        good = run(f"plain-test {version}", arguments or PLAIN, python=("plain.sh", version), MILLRACE_LONG="", **hiding("torch")) and good
+    if absent:
+        write(f"      plain-test: this machine has no CPython {', '.join(absent)}")
+    return good
+
+
 def main():
-    if sys.argv[1:2] == ["--frameworks"]:
-        notes = [] if LONG or sys.argv[2:] else [ONLY_LONG + RAY]
-        return 0 if run("frameworks-test", sys.argv[2:] or FRAMEWORKS, python="frameworks.sh", notes=notes, MILLRACE_LONG="") else 1
+    kind, rest = sys.argv[1:2], sys.argv[2:]
+    if kind == ["--plain"]:
+        return 0 if run_plain(rest) else 1
+    if kind == ["--frameworks"]:
+        notes = [] if LONG or rest else [ONLY_LONG + RAY]
+        return 0 if run("frameworks-test", rest or FRAMEWORKS, python=("frameworks.sh",), notes=notes, MILLRACE_LONG="") else 1
     good = run("python-test", sys.argv[1:])
-    if not sys.argv[1:]:
-        path = os.pathsep.join(filter(None, [os.path.join(CLIENT, "tests", "hidden"), os.environ.get("PYTHONPATH")]))
-        good = run("python-test without crc32c", WITHOUT_CRC32C, HIDDEN="crc32c", PYTHONPATH=path) and good
+    if not kind:
+        good = run("python-test without crc32c", WITHOUT_CRC32C, **hiding("crc32c")) and good
     return 0 if good else 1
 
 

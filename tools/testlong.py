@@ -21,8 +21,8 @@ BIN = os.path.join(ROOT, "bin")
 SUMMARY = os.path.join(BIN, "test-summary")
 PAGE = os.path.join(ROOT, "docs", "testing-long.md")
 STEPS = [
-    "deps", "vet", "unit", "cross", "python-test", "frameworks-test", "conformance", "integration", "browser-test", "cluster-test", "kubernetes-test",
-    "slurm-test", "release-test", "experiments-short", "histories", "fuzz", "sabotage",
+    "deps", "vet", "unit", "cross", "python-test", "plain-test", "frameworks-test", "conformance", "integration", "browser-test",
+    "cluster-test", "kubernetes-test", "slurm-test", "release-test", "experiments-short", "histories", "fuzz", "sabotage",
 ]
 
 # What tests have measured lies in bin/figures-NAME.json: each name with the step that writes it.

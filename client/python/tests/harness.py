@@ -315,7 +315,8 @@ class Authority:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self.file, self._key = directory / "ca.pem", directory / "ca.key"
-        self._openssl("req", "-x509", "-subj", "/CN=millrace test", "-out", str(self.file), "-keyout", str(self._key), *_NEW_KEY)
+        usage = ["-addext", "keyUsage=critical,keyCertSign,cRLSign"]  # which CPython requires from 3.13 on
+        self._openssl("req", "-x509", "-subj", "/CN=millrace test", *usage, "-out", str(self.file), "-keyout", str(self._key), *_NEW_KEY)
 
     def certify(self, name: str, *names: str) -> tuple[Path, Path]:
         """Makes a certificate for names such as IP:127.0.0.1 or DNS:gw, and its key."""
