@@ -58,7 +58,7 @@ func TestBuild_RefusesTablesBesideThoseTheyWereMadeOf(t *testing.T) {
 		}
 		var got []uint64
 		for _, w := range choice.Ways {
-			rep, err := Build(t.Context(), store, "", BuildOptions{Match: w.Value})
+			rep, err := Build(t.Context(), store, "", BuildOptions{Match: w.Value.(string)})
 			if err != nil {
 				t.Errorf("%s: %s: %v", c.keys, w.Value, err)
 			}

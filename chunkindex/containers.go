@@ -134,6 +134,9 @@ func (b *builder) unread(ctx context.Context, l *listing, key string) (refusal, 
 	if err != nil {
 		return nil, err
 	}
+	if len(head) == 0 {
+		return fmt.Errorf("object %s has no bytes: remove it, or upload it again", key), nil
+	}
 	for _, c := range containers() {
 		if c.magic != "" && len(head) > c.at && strings.HasPrefix(string(head[c.at:]), c.magic) || c.name == zarrName && b.inZarr() {
 			return fmt.Errorf("object %s: %w", key, c.refusal()), nil

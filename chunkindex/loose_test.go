@@ -238,7 +238,7 @@ func TestLooseObjectsThatAreRefused(t *testing.T) {
 		match   string
 		want    string
 	}{
-		"empty object":       {map[string]string{"a.jpg": "a", "b.jpg": ""}, "", "b.jpg: remove them, or leave them out with --match '!NAME'"},
+		"empty object":       {map[string]string{"a.jpg": "a", "b.jpg": ""}, "", "object b.jpg has no bytes: --match '!b.jpg' leaves it out"},
 		"empty one left out": {map[string]string{"d/a.jpg": "a", "d/b.jpg": ""}, "!b.jpg", ""},
 		"left out":           {map[string]string{"a.jpg": "a", "b.txt": ""}, "*.jpg", ""},
 		"of two kinds":       {map[string]string{"d/a.jpg": "a", "d/a.json": "b"}, "", "1 image (*.jpg), 1 text (*.json): choose those of one with --match"},

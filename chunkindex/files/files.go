@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path"
 	"slices"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
@@ -56,8 +57,15 @@ func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Da
 		}
 		d.Shards = append(d.Shards, format.Shard{Object: o})
 	}
-	if empty > 0 {
-		return nil, fmt.Errorf("%d objects without a byte, such as %s: remove them, or leave them out with --match '!NAME'", empty, last)
+	switch empty {
+	case 0:
+	case 1:
+		return nil, &format.ChoiceError{
+			Cause: fmt.Sprintf("object %s has no bytes", last),
+			Ways:  []format.Way{{Flag: "match", Value: "!" + path.Base(last), Effect: "leaves it out"}},
+		}
+	default:
+		return nil, fmt.Errorf("%d objects have no bytes, such as %s: remove them", empty, last)
 	}
 	if err := distinguish(d.Shards); err != nil {
 		return nil, err

@@ -37,9 +37,10 @@ func TestEachObjectIsASample(t *testing.T) {
 
 func TestSurveyRefuses(t *testing.T) {
 	for want, objects := range map[string]scantest.Objects{
-		"1 objects without a byte, such as b.jpg": {"a.jpg": []byte("a"), "b.jpg": nil},
-		"a.jpg (image) and a.txt (text) may not":  {"a.jpg": []byte("a"), "a.txt": []byte("b")},
-		"object b.dat: its name is not one":       {"a.jpg": []byte("a"), "b.dat": []byte("b")},
+		"object b.jpg has no bytes: --match '!b.jpg' leaves it out": {"a.jpg": []byte("a"), "b.jpg": nil},
+		"2 objects have no bytes, such as c.jpg":                    {"a.jpg": []byte("a"), "b.jpg": nil, "c.jpg": nil},
+		"a.jpg (image) and a.txt (text) may not":                    {"a.jpg": []byte("a"), "a.txt": []byte("b")},
+		"object b.dat: its name is not one":                         {"a.jpg": []byte("a"), "b.dat": []byte("b")},
 		"objects c/a.b.jpg and c/a_b.jpg would have one key, c/a_b_jpg, in which a dot is an underscore: rename one of them, or leave it out with --match '!c/a_b.jpg'": {
 			"c/a.b.jpg": []byte("a"), "c/a0.jpg": []byte("b"), "c/a_b.jpg": []byte("c"),
 		},

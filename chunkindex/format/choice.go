@@ -13,9 +13,10 @@ type ChoiceError struct {
 
 // Way is one of them: an option of millrace index, or the command of another program.
 type Way struct {
-	Flag, Value string // the option, without dashes and quotes
-	Command     string // in place of the option, run in the dataset's directory
-	Effect      string // a verb first
+	Flag    string // the option, without dashes
+	Value   any    // of the option: a string or a number
+	Command string // in place of the option, run in the dataset's directory
+	Effect  string // a verb first
 }
 
 func (e *ChoiceError) Error() string {
@@ -23,7 +24,7 @@ func (e *ChoiceError) Error() string {
 	for _, w := range e.Ways {
 		way := w.Command
 		if w.Flag != "" {
-			way = fmt.Sprintf("--%s '%s'", w.Flag, w.Value)
+			way = fmt.Sprintf("--%s '%v'", w.Flag, w.Value)
 		}
 		ways = append(ways, way+" "+w.Effect)
 	}

@@ -3,7 +3,6 @@ package tokens
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 
@@ -63,7 +62,10 @@ func (s *survey) flat(o format.Object, head []byte) (file, error) {
 		return file{Object: o, dtype: d, start: llmcHeader, count: count}, s.agrees(d)
 	}
 	if s.o.DType == "" {
-		return file{}, errors.New("it does not say of which type its tokens are: say --dtype, such as '<u2'")
+		return file{}, &format.ChoiceError{
+			Cause: "object " + o.Key + " does not say of which type its tokens are",
+			Ways:  []format.Way{{Flag: "dtype", Value: "uint16", Effect: "takes each two bytes for a token"}, {Flag: "dtype", Value: "uint32", Effect: "takes each four bytes for a token"}},
+		}
 	}
 	d, err := s.dtype()
 	if err == nil && stored && o.Size%int64(d.Size()) != 0 {

@@ -168,9 +168,14 @@ func (s *survey) sort() {
 
 // unsaid is the fault of a dataset that is one of tokens, when nobody said how long a window is.
 func (s *survey) unsaid(ctx context.Context) error {
-	how := "say --sequence-length, the tokens of a window"
+	ask := func(cause string) error {
+		return &format.ChoiceError{
+			Cause: cause + " does not say how many tokens make a sample",
+			Ways:  []format.Way{{Flag: "sequence-length", Value: 1024, Effect: "takes 1,024 tokens and the next one for a sample"}},
+		}
+	}
 	if s.o.Named {
-		return errors.New(how)
+		return ask("format tokens")
 	}
 	if len(s.pairs) > 0 {
 		idx := format.Stem(s.pairs[0].Key, ".bin") + ".idx"
@@ -179,7 +184,7 @@ func (s *survey) unsaid(ctx context.Context) error {
 			return err
 		}
 		if isIndex(head) {
-			return fmt.Errorf("object %s is an index of Megatron: %s", idx, how)
+			return ask("object " + idx + ", an index of Megatron,")
 		}
 	}
 	if len(s.bins) > 0 {
@@ -188,7 +193,7 @@ func (s *survey) unsaid(ctx context.Context) error {
 			return err
 		}
 		if _, _, ok := llmc(head); ok {
-			return fmt.Errorf("object %s is a token file of llm.c: %s", s.bins[0].Key, how)
+			return ask("object " + s.bins[0].Key + ", a token file of llm.c,")
 		}
 	}
 	return nil

@@ -151,15 +151,15 @@ func TestRefusals(t *testing.T) {
 		objects scantest.Objects
 		want    string
 	}{
-		{format.Options{}, pair(good), "object a.idx is an index of Megatron: say --sequence-length"},
-		{format.Options{}, scantest.Objects{"a.bin": llmc(20240520, 1, 0, nil)}, "object a.bin is a token file of llm.c: say --sequence-length"},
-		{format.Options{Named: true, DType: "<u2"}, scantest.Objects{"a.bin": nil}, "say --sequence-length"},
+		{format.Options{}, pair(good), "object a.idx, an index of Megatron, does not say how many tokens make a sample: --sequence-length '1024'"},
+		{format.Options{}, scantest.Objects{"a.bin": llmc(20240520, 1, 0, nil)}, "object a.bin, a token file of llm.c, does not say how many tokens make a sample: --sequence-length '1024'"},
+		{format.Options{Named: true, DType: "<u2"}, scantest.Objects{"a.bin": nil}, "format tokens does not say how many tokens make a sample"},
 		{format.Options{SequenceLength: 4, RecordSize: 4}, scantest.Objects{"a.bin": nil}, "say one of --sequence-length and --record-size"},
 		{format.Options{SequenceLength: -1, DType: "<u2"}, scantest.Objects{"a.bin": nil}, "a sequence length of -1: want 1 to 33554431"},
 		{format.Options{SequenceLength: 1 << 25, DType: "<u2"}, scantest.Objects{"a.bin": nil}, "want 1 to 33554431"},
 		{format.Options{SequenceLength: math.MaxInt64, DType: "<u8"}, scantest.Objects{"a.bin": nil}, "want 1 to 8388607"},
 		{four, scantest.Objects{"a.jpg": nil}, "no object's name ends in .bin"},
-		{four, scantest.Objects{"a.bin": text(4, 2)}, "object a.bin: it does not say of which type its tokens are: say --dtype"},
+		{four, scantest.Objects{"a.bin": text(4, 2)}, "object a.bin does not say of which type its tokens are: --dtype 'uint16'"},
 		{format.Options{SequenceLength: 4, DType: "<f4"}, scantest.Objects{"a.bin": text(4, 2)}, "dtype <f4: tokens are whole numbers"},
 		{format.Options{SequenceLength: 4, DType: "word"}, scantest.Objects{"a.bin": text(4, 2)}, "want one as NumPy writes it"},
 		{flat, scantest.Objects{"a.bin": text(4, 2)[1:]}, "object a.bin: 7 bytes are no multiple of the 2 of <u2"},

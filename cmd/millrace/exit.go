@@ -78,10 +78,10 @@ func codeOf(ctx context.Context, err error) string {
 		return codeCorrupt
 	case errors.As(err, &remote):
 		return cmp.Or(remote.Code, codeFailed)
+	case is(chunkindex.ErrReadOnly, chunkindex.ErrClassFolders):
+		return client.CodeReadOnly
 	case is(objstore.ErrNotFound):
 		return client.CodeNotFound
-	case is(chunkindex.ErrReadOnly):
-		return client.CodeReadOnly
 	case is(objstore.ErrDenied):
 		return client.CodeStoreDenied
 	case is(objstore.ErrUnavailable, objstore.ErrTimeout, objstore.ErrThrottled):

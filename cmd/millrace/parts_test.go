@@ -69,7 +69,7 @@ func TestPartsThatAreNone(t *testing.T) {
 // TestPartsWantAPlaceForAll: an index in the cache of one user on one machine joins nothing.
 func TestPartsWantAPlaceForAll(t *testing.T) {
 	dir := write(t, map[string]string{"cat/a.jpg": "a", "cat/b.jpg": "b", "dog/c.jpg": "c"})
-	if o := millrace(t, nil, "index", dir, "--part", "0/2"); o.code != exitFailure || !strings.Contains(o.stderr, "--index-url URL puts the parts and the index into a place that all machines reach") {
+	if o := millrace(t, nil, "index", dir, "--part", "0/2"); o.code != exitStore || !strings.Contains(o.stderr, "--index-url URL puts the parts and the index into a place that all machines reach") {
 		t.Errorf("got exit code %d, %s", o.code, o.stderr)
 	}
 	at := t.TempDir()

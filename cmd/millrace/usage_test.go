@@ -122,6 +122,8 @@ func TestReport_TheCauseGivesTheCode(t *testing.T) {
 		exit int
 	}{
 		{t.Context(), fmt.Errorf("%w: %w", chunkindex.ErrReadOnly, objstore.ErrDenied), "read_only", exitStore},
+		{t.Context(), chunkindex.ErrClassFolders, "read_only", exitStore},
+		{t.Context(), fmt.Errorf("%w: %w", chunkindex.ErrReadOnly, objstore.ErrNotFound), "read_only", exitStore},
 		{ended, fmt.Errorf("index: %w", context.Canceled), "interrupted", exitInterrupted},
 		{t.Context(), errors.New("odd"), "failed", exitFailure},
 		{t.Context(), &client.Error{Code: "end_of_epoch"}, "end_of_epoch", exitNotFound},

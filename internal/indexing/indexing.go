@@ -59,8 +59,11 @@ func Build(ctx context.Context, s *location.Stores, st objstore.Store, l *locati
 			said := fmt.Sprintf("millrace: %s: %v: it is put into %s, where your commands find it; --index-url puts it elsewhere, or beside the shards", l, why, apart.Index.Dir)
 			*l = apart
 			rep, lines, err := Build(ctx, s, st, l, opt)
-			if errors.Is(err, objstore.ErrDenied) {
-				err = fmt.Errorf("%w: XDG_CACHE_HOME or --index-url names a place that takes writes", err)
+			if errors.Is(err, objstore.ErrDenied) || errors.Is(err, objstore.ErrNotFound) { // the shards were there: it is the directory of the index
+				err = &cli.Refusal{
+					Advice: cli.Advice{Message: err.Error(), Cure: "XDG_CACHE_HOME or --index-url names a place that takes writes"},
+					Cause:  fmt.Errorf("%w: %w", chunkindex.ErrReadOnly, err),
+				}
 			}
 			return rep, append([]string{said}, lines...), err
 		}
@@ -70,7 +73,7 @@ func Build(ctx context.Context, s *location.Stores, st objstore.Store, l *locati
 
 // explain adds the cure to a fault, or the commands to choose from.
 func explain(l location.Location, opt chunkindex.BuildOptions, err error) error {
-	if errors.Is(err, chunkindex.ErrReadOnly) {
+	if errors.Is(err, chunkindex.ErrReadOnly) || errors.Is(err, chunkindex.ErrClassFolders) {
 		return &cli.Refusal{Advice: cli.Advice{Message: err.Error(), Cure: "--index-url URL puts the index where you may write, and writes nothing beside the shards"}, Cause: err}
 	}
 	if several, ok := errors.AsType[*chunkindex.SplitsError](err); ok {

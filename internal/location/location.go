@@ -238,6 +238,9 @@ func ParseAddress(s string) (Location, error) {
 		if s == "" {
 			return Location{}, errors.New("empty address")
 		}
+		if rest, one := strings.CutPrefix(s, "s3:/"); one {
+			return Location{}, fmt.Errorf("want s3://%s, with two slashes", HideSecrets(rest))
+		}
 		return parsePath(s)
 	}
 	u, err := url.Parse(s)
@@ -285,14 +288,18 @@ func parsePath(s string) (l Location, err error) {
 	return l, err
 }
 
+// braceRange is a range of numbers as WebDataset writes it: {000000..000004}.
+var braceRange = regexp.MustCompile(`\{[^{},/]*\.\.[^{},/]*\}`)
+
 // refusePattern refuses an address with a pattern in it, which names no single place.
 func refusePattern(s string) error {
 	address, _, _ := strings.Cut(s, "?")
-	if _, err := os.Stat(strings.TrimPrefix(s, "file://")); err == nil || !strings.Contains(address, "*") {
+	if _, err := os.Stat(strings.TrimPrefix(s, "file://")); err == nil || !strings.ContainsAny(address, "*{") {
 		return nil
 	}
-	place, _ := path.Split(address[:strings.Index(address, "*")])
-	return fmt.Errorf("a pattern is no address: give %s, and index it with --match '%s'", HideSecrets(cmp.Or(place, ".")), address[len(place):])
+	place, _ := path.Split(address[:strings.IndexAny(address, "*{")])
+	match := braceRange.ReplaceAllString(address[len(place):], "*")
+	return fmt.Errorf("a pattern is no address: give %s, and index it with --match '%s'", HideSecrets(cmp.Or(place, ".")), match)
 }
 
 // cutLast cuts a text at the last separator.

@@ -25,6 +25,9 @@ log = logging.getLogger("millrace")
 PathLike = Union[str, "os.PathLike[str]"]
 
 OPTIONS = ("match", "format", "split", "sequence_length", "dtype", "fields")  # of `millrace index` that open takes too
+_PATTERN = re.compile(r"[*?[{]")  # in a path: it names several files
+_RANGE = re.compile(r"\{[^{},/]*\.\.[^{},/]*\}")  # of numbers, as WebDataset writes it: {000000..000004}
+_ONE_SLASH = re.compile(r"((?:s3|https?):)/(?!/)", re.IGNORECASE)
 _DIGITS = 8  # of a digest, in the name of an index
 PLACES = "give a directory, s3://bucket/prefix, or a gateway's http:// address"
 
@@ -60,10 +63,10 @@ class Wanted:
     def found(self, program: str) -> Optional[Found]:
         """Describes the dataset by its index. None: it has no index yet."""
         address = self.address
-        said, failure = _run(program, "info", address, quiet=True)
+        said, failure = run(program, "info", address)
         if failure and failure.code == "not_found" and self._in_bucket and self._spare.exists():  # the bucket took no writes when it was indexed
             address = f"{address},index={self._spare}"
-            said, failure = _run(program, "info", address, quiet=True)
+            said, failure = run(program, "info", address)
         if not failure:
             return Found.of(address, said)
         if failure.code != "not_found" or (not self.options and not all(_of_options(name) for name in failure.indexes)):
@@ -79,13 +82,13 @@ class Wanted:
             address = found.address
         if not found:
             print(f"millrace: {address} has no index yet: it is read once, and indexed", file=sys.stderr)
-        _, failure = _run(program, "index", address, *self.flags)
+        _, failure = run(program, "index", address, *self.flags, shown=True)
         if failure and failure.code == "read_only" and self._in_bucket:
             address = f"{self.address},index={self._spare}"
-            _, failure = _run(program, "index", address, *self.flags)
+            _, failure = run(program, "index", address, *self.flags, shown=True)
         if failure:
             raise failure.error(address, self.options.get("fields", ""))
-        said, failure = _run(program, "info", address, quiet=True)
+        said, failure = run(program, "info", address)
         if failure:
             raise failure.error(address)
         return Found.of(address, said)
@@ -116,7 +119,7 @@ class Found:
     @classmethod
     def of_served(cls, program: str, address: str) -> Found:
         """Looks once more at the files of a dataset that is served already. What is in a bucket is not compared."""
-        said = {} if "://" in address.partition(",index=")[0] else _run(program, "info", address, quiet=True)[0]
+        said = {} if "://" in address.partition(",index=")[0] else run(program, "info", address)[0]
         return cls(address, said.get("changes", {}))
 
     def tell_changes(self) -> None:
@@ -151,18 +154,20 @@ class Failure:
         """Returns the exception, whose cure is in Python where open can do it. fields are those that open was given."""
         missing = [name for name in fields.split(",") if name not in self.fields]
         where = address.partition(",index=")[0].partition("#")[0]
-        cures = [self.cure] if self.cure else []
-        if "--" in self.message:
-            cures.append("in Python, options are keywords: match='*.jpg' is --match '*.jpg'")
+        own = [one for one in self.choices if set(one) <= set(OPTIONS)]
+        ways = [f"`{command}`" for command in self.commands]
+        ways += [f"millrace.open({where!r}, {_keywords(own[0])})"] if own else []
+        ways += [_keywords(one) for one in own[1:]]
+        ways += [f"`millrace index {shlex.quote(where)} {shlex.join(_flags(one))}`" for one in self.choices if one not in own]
+        cures = [", or ".join(ways)]
         if self.indexes:
             cures.append(f"give the options that it was opened with, or its name: millrace.open({where + self.indexes[0]!r})")
         cures += [near(name, self.fields, "'") or f"fields= takes {', '.join(self.fields)}" for name in missing if self.fields]
-        cures += [f"`{command}`" for command in self.commands]
-        own = [one for one in self.choices if set(one) <= set(OPTIONS)]
-        cures += [f"millrace.open({where!r}, {_keywords(own[0])})"] if own else []
-        cures += [_keywords(one) for one in own[1:]]
-        cures += [f"`millrace index {shlex.quote(where)} {shlex.join(_flags(one))}`" for one in self.choices if one not in own]
-        return by_program(self.code)(self.message, code=self.code, cure=", or ".join(cures))
+        if self.code == "read_only":
+            cures.append(f"millrace.open({where!r}, index=DIRECTORY) puts the index where you may write")
+        else:
+            cures += [self.cure, "in Python, options are keywords: match='*.jpg' is --match '*.jpg'" if "--" in self.message + self.cure else ""]
+        return by_program(self.code)(self.message, code=self.code, cure="; ".join(filter(None, cures)))
 
 
 def _keywords(options: Mapping[str, Any]) -> str:
@@ -180,6 +185,14 @@ def _of_options(name: str) -> bool:
     return option in OPTIONS and len(digits.rpartition("-")[2]) == _DIGITS
 
 
+def text_of(where: object) -> str:
+    """Returns what open was given as a text."""
+    try:
+        return os.fspath(where)  # type: ignore[call-overload, no-any-return]
+    except TypeError:
+        raise InvalidArgument(f"open {where!r}: this is no address", cure=PLACES) from None
+
+
 def _absolute(text: str) -> str:
     """Returns a URL without slashes at its end, or the absolute path of a directory that is there; `#NAME` stays behind it."""
     if not text:
@@ -188,9 +201,14 @@ def _absolute(text: str) -> str:
     path = _path(where)
     if path is None:
         return _url(text)
-    if path.is_file() or (re.search(r"[*?[]", path.name) and not path.exists()):
-        kind = "a file" if path.is_file() else "a pattern"
-        raise InvalidArgument(f"open {path}: this is {kind}", cure=f"give the directory: millrace.open({str(path.parent)!r}, match={path.name!r})")
+    if slip := _ONE_SLASH.match(where):
+        raise InvalidArgument(f"open {where}: a URL has two slashes", cure=f"write {slip[1]}//{where[slip.end():]}")
+    for at in () if path.exists() else (*reversed(path.parents), path):
+        if _PATTERN.search(at.name):
+            match = _RANGE.sub("*", str(path.relative_to(at.parent)))
+            raise InvalidArgument(f"open {path}: this is a pattern", cure=f"give the directory: millrace.open({str(at.parent)!r}, match={match!r})")
+    if path.is_file():
+        raise InvalidArgument(f"open {path}: this is a file", cure=f"give the directory: millrace.open({str(path.parent)!r}, match={path.name!r})")
     if not path.is_dir():
         raise NotFound(f"open {path}: there is no such directory", cure=PLACES)
     if "," in str(path):
@@ -210,23 +228,26 @@ def _url(text: str) -> str:
     """Returns a URL with its scheme in small letters and without slashes at the end of its path."""
     scheme, _, rest = text.partition("://")
     at, question, more = rest.partition("?")
-    if "*" in at:
-        raise InvalidArgument(f"open {text}: this is a pattern", cure="give the prefix before it, and the end as match='*...'")
+    if found := _PATTERN.search(at):
+        prefix = at[: found.start()].rpartition("/")[0]
+        match = _RANGE.sub("*", at[len(prefix) + 1 :])
+        raise InvalidArgument(f"open {text}: this is a pattern", cure=f"give the prefix: millrace.open({f'{scheme}://{prefix}'!r}, match={match!r})")
     return f"{scheme.lower()}://{re.sub(r'/+(?=$|#)', '', at)}{question}{more}"
 
 
-def _run(program: str, what: str, address: str, *flags: str, quiet: bool = False) -> tuple[dict[str, Any], Optional[Failure]]:
-    """Runs `millrace index` or `info`, and returns what it printed, or why it failed. Its progress is shown on a terminal."""
-    shown = not quiet and sys.stderr is sys.__stderr__ and sys.stderr is not None and sys.stderr.isatty()
+def run(*command: str, shown: bool = False) -> tuple[dict[str, Any], Optional[Failure]]:
+    """Runs the program with --json, and returns what it printed, or why it failed. shown: its progress is shown on a terminal."""
+    shown = shown and sys.stderr is sys.__stderr__ and sys.stderr is not None and sys.stderr.isatty()
     done = subprocess.run(
-        [program, what, address, *flags, "--json"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=None if shown else subprocess.PIPE,
-        text=True, check=False, env=environment(),
+        [*command, "--json"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=None if shown else subprocess.PIPE, text=True, check=False,
+        env=environment(),
     )
     try:
         said = json.loads(done.stdout)
         return (said, None) if done.returncode == 0 else ({}, Failure(**said["error"]))
     except (ValueError, KeyError, TypeError):  # it was killed, or is of another version
-        return {}, Failure("failed", f"{what} {address}: exit code {done.returncode}: {(done.stderr or '').strip()[-1000:]}", done.returncode)
+        said = f"{shlex.join(command[1:3])}: exit code {done.returncode}: {(done.stderr or '').strip()[-1000:]}"
+        return {}, Failure("failed", said, done.returncode)
 
 
 def environment() -> dict[str, str]:

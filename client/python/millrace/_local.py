@@ -43,9 +43,9 @@ from typing import Optional, Union
 from urllib.parse import unquote
 
 from ._gateways import Address, parse
-from ._indexing import Found, Wanted, cache, cannot, digest, environment
+from ._indexing import Found, Wanted, cache, cannot, digest, environment, run
 from ._names import expand
-from .errors import GatewayUnavailable, IntegrityError, InternalError, InvalidArgument, MillraceError, ReloadRefused, StoreError
+from .errors import GatewayUnavailable, IntegrityError, InternalError, InvalidArgument, MillraceError, ReloadRefused, StoreError, by_program
 
 log = logging.getLogger("millrace")
 
@@ -137,6 +137,8 @@ class Local:
             e.cure = f"the gateway's log is {self.directory}/log"
             if isinstance(e, (IntegrityError, StoreError)):
                 e.cure = f"`millrace verify {shlex.quote(self.address)}` compares the data with their index; {e.cure}"
+            if e.code == "store_inconsistent":
+                e.cure = f"client.exclude(KEYS) leaves out samples of a file that is gone, client.quarantine(KEYS) replaces them; {e.cure}"
 
     def _own_directory(self) -> None:
         """Makes the directory, and refuses one into which others can put things."""
@@ -245,9 +247,19 @@ class Local:
             except BlockingIOError:
                 gone = False
             if gone or time.monotonic() - begun > START_TIME:
+                if gone and (refusal := self._refusal()):
+                    raise refusal
                 why = "has ended" if gone else f"does not listen after {START_TIME:.0f} s"
                 raise GatewayUnavailable(f"the gateway of this user {why}: {self._last_words()}", cure=f"see {self.directory}/log")
             time.sleep(0.02)
+
+    def _refusal(self) -> Optional[MillraceError]:
+        """Asks the program whether it refuses the settings or the datasets of this gateway. None: it does not."""
+        failure = run(*self.command, "--datasets", f"{self.directory}/datasets.yaml", "--check")[1]
+        if failure is None:
+            return None
+        named = "cache= is --cache-size, disk_cache=(DIRECTORY, SIZE) is --disk-cache and --disk-cache-size"
+        return by_program(failure.code)(f"open {self.address}: {failure.message}", code=failure.code, cure=failure.cure or named)
 
     def _last_words(self) -> str:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Optional
@@ -83,7 +84,12 @@ class MapDataset(ClientOwner, torch_data.Dataset):  # type: ignore[misc,type-arg
 
     def _at(self, position: int) -> int:
         count = len(self)
-        at = int(position) + count if position < 0 else int(position)
+        try:
+            at = operator.index(position)
+        except TypeError:
+            cure = "read several by torch.utils.data.Subset(dataset, range(first, last))"
+            raise InvalidArgument(f"sample {position!r}: a position is a whole number", cure=cure) from None
+        at += count if at < 0 else 0
         if not 0 <= at < count:
             raise IndexError(f"sample {position} of {count}")
         return at

@@ -18,7 +18,7 @@ from ._closing import Closing
 from ._contents import Contents, columns_of
 from ._core import Core, Settings
 from ._gateways import Home, home_by_rank, sources_of
-from ._indexing import PLACES, Wanted
+from ._indexing import PLACES, Wanted, text_of
 from ._local import Local, Size, find, is_gateway, served
 from ._parameters import DEFAULTS, Whole, checked, refuse_slips
 from ._ranks import advise_homes
@@ -394,14 +394,14 @@ def open(
     """
     own = [n for f in (open, Client) for n in inspect.signature(f).parameters if n not in ("where", "gateways", "options", "_local")]
     refuse_slips("millrace.open", own, options)
-    text = os.fspath(where)
+    text = text_of(where)
     if fields is not None and not isinstance(fields, str):
         fields = ",".join(fields)
     asked = {
         "match": match, "format": format, "split": split, "sequence_length": sequence_length, "dtype": getattr(dtype, "__name__", dtype),
         "fields": fields,
     }
-    wanted = Wanted(text, {name: str(value) for name, value in asked.items() if value is not None}, os.fspath(index), reindex)
+    wanted = Wanted(text, {name: str(value) for name, value in asked.items() if value is not None}, text_of(index), reindex)
     if is_gateway(text):
         if cache is not None or disk_cache is not None or wanted != Wanted(text):
             cure = f"leave out cache, disk_cache, index, reindex, {', '.join(asked)}"

@@ -70,15 +70,70 @@ def test_one_spelling_of_a_directory(texts: Path, monkeypatch: pytest.MonkeyPatc
         assert one.address == f"{texts},index={texts.parent}/idx"
 
 
-def test_what_is_no_directory_is_told_what_to_write(mixed: Path) -> None:
-    for where, said in (
-        (mixed / "a.jpg", f"this is a file; give the directory: millrace.open('{mixed}', match='a.jpg')"),
-        (mixed / "*.jpg", f"this is a pattern; give the directory: millrace.open('{mixed}', match='*.jpg')"),
-        ("s3://pics/shapes/*.parquet", "this is a pattern; give the prefix before it"),
-    ):
-        with pytest.raises(millrace.InvalidArgument) as e:
-            millrace.open(where)
-        assert said in str(e.value)
+def files(at: Path, **contents: bytes) -> Path:
+    at.mkdir()
+    for name, body in contents.items():
+        (at / name.replace("_", ".")).write_bytes(body)
+    return at
+
+
+MEGATRON = b"MMIDIDX\0\0" + struct.pack("<QBQQiqqq", 1, 8, 1, 2, 8, 0, 0, 1)
+TEXT = {"a_txt": b"a"}
+
+
+@pytest.mark.parametrize(
+    ("contents", "where", "options", "said"),
+    [
+        (TEXT, None, {}, "open None: this is no address; give a directory"),
+        (TEXT, ["data"], {}, r"open \['data'\]: this is no address; give a directory"),
+        (TEXT, "", {}, "open '': no place is given; give a directory"),
+        (TEXT, "{}/a.txt", {}, r"this is a file; give the directory: millrace.open\('{}', match='a.txt'\)$"),
+        (TEXT, "{}/*.jpg", {}, r"this is a pattern; give the directory: millrace.open\('{}', match='\*.jpg'\)$"),
+        (TEXT, "{}/s-{{0000..0004}}.tar", {}, r"this is a pattern; give the directory: millrace.open\('{}', match='s-\*.tar'\)$"),
+        (TEXT, "{}/{{train,val}}/*.tar", {}, r"give the directory: millrace.open\('{}', match='{{train,val}}/\*.tar'\)$"),
+        (TEXT, "s3://pics/p/*.parquet", {}, r"give the prefix: millrace.open\('s3://pics/p', match='\*.parquet'\)$"),
+        (TEXT, "s3://pics/p/s-{{00..04}}.tar?profile=a", {}, r"give the prefix: millrace.open\('s3://pics/p', match='s-\*.tar'\)$"),
+        (TEXT, "s3:/pics/shapes", {}, "a URL has two slashes; write s3://pics/shapes$"),
+        (TEXT, "http:/gw:8080", {}, "a URL has two slashes; write http://gw:8080$"),
+        (TEXT, "{}", {"index": 3}, "open 3: this is no address"),
+        (TEXT, "{}", {"cache": "4GBs"}, 'open {}: --cache-size "4GBs": want a size such as 512MiB or 2GB; cache= is --cache-size'),
+        (TEXT, "{}", {"disk_cache": ("/d", "lots")}, r'--disk-cache-size "lots": want a size .*; cache= is --cache-size, disk_cache='),
+        ({"a_txt": bytes(3 << 20)}, "{}", {"cache": "1MiB"}, "open {}: --cache-size: 1.0 MiB is too small: .*; cache= is --cache-size"),
+        ({"a_parquet": b""}, "{}", {}, "object a.parquet has no bytes: remove it, or upload it again$"),
+        ({"a_jpg": b""}, "{}", {}, r"object a.jpg has no bytes; millrace.open\('{}', match='!a.jpg'\)$"),
+        ({"a_bin": bytes(16), "a_idx": MEGATRON}, "{}", {}, r"a.idx, an index of Megatron, .*; millrace.open\('{}', sequence_length=1024\)$"),
+        ({"a_bin": bytes(16)}, "{}", {}, r"bytes of a.bin do not show.*; millrace.open\('{}', dtype='uint16', sequence_length=1024\); else give"),
+        ({"a_bin": bytes(16)}, "{}", {"sequence_length": 4}, r"a.bin does not say .*; millrace.open\('{}', dtype='uint16', sequence_length=4\), or"),
+        ({"a_bin": bytes(16)}, "{}", {"sequence_length": 4, "dtype": "foo"}, 'object a.bin: dtype "foo": want one as NumPy writes it, such as "<u2"'),
+        ({"a_bin": bytes(16)}, "{}", {"sequence_length": 4, "dtype": "<f9"}, 'object a.bin: dtype "<f9": NumPy has no such type'),
+    ],
+)
+def test_a_mistake_in_open_names_the_culprit_and_the_cure(
+    contents: dict[str, bytes], where: Any, options: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    at = files(tmp_path / "data", **contents)
+    given = where.format(at) if isinstance(where, str) else where
+    with pytest.raises(millrace.InvalidArgument, match=said.format(at)) as e:
+        millrace.open(given, **options)
+    assert "\n" not in str(e.value)
+
+
+def test_an_index_that_can_be_put_nowhere_wants_a_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Class folders have theirs in the user's cache directory."""
+    for name in ("cat", "dog"):
+        files(tmp_path / name, a_jpg=b"x")
+    place = tmp_path / "file"
+    place.touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(place / "cache"))
+    shutil.rmtree(tmp_path / "cache", ignore_errors=True)
+    pictures = tmp_path / "pictures"
+    pictures.mkdir()
+    for name in ("cat", "dog"):
+        (tmp_path / name).rename(pictures / name)
+    with pytest.raises(millrace.errors.ReadOnly, match=rf"; millrace.open\('{pictures}', index=DIRECTORY\) puts the index where you may write$"):
+        millrace.open(pictures)
+    with millrace.open(pictures, index=tmp_path / "index") as c:
+        assert c.describe()["samples"] == 2
 
 
 def test_addresses_of_gateways() -> None:
@@ -257,6 +312,7 @@ def test_errors_say_where_to_look(texts: Path) -> None:
         assert f"the gateway's log is {log}" in str(e.value)
         assert log.is_file()
         assert f"`millrace verify {texts}`" in str(e.value)
+        assert "client.exclude(KEYS) leaves out samples of a file that is gone, client.quarantine(KEYS) replaces them" in str(e.value)
 
 
 def test_a_refusal_names_no_file_that_no_user_has_written(texts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,7 +347,8 @@ def test_what_the_program_refuses_is_said_in_names_of_python(tmp_path: Path) -> 
 )
 def test_a_code_of_the_program_has_one_class(code: str, kind: str) -> None:
     e = Failure(code, "index /d: why", cure="do this").error("/d")
-    assert (type(e).__name__, e.code, str(e)) == (kind, code, "index /d: why; do this")
+    cure = "millrace.open('/d', index=DIRECTORY) puts the index where you may write" if code == "read_only" else "do this"
+    assert (type(e).__name__, e.code, str(e)) == (kind, code, f"index /d: why; {cure}")
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,12 @@ def test_numbers_out_of_reach(gateway: harness.Gateway) -> None:
         photos(gateway, threads=0)
 
 
+@pytest.mark.parametrize("position", [slice(0, 2), "3", None, 1.5])
+def test_a_position_that_is_no_whole_number_is_refused_with_the_cure(gateway: harness.Gateway, position: Any) -> None:
+    with pytest.raises(millrace.InvalidArgument, match=r"a position is a whole number; read several by torch.utils.data.Subset\("):
+        photos(gateway)[position]
+
+
 def test_numbers_are_positions_of_an_order(gateway: harness.Gateway) -> None:
     """Of every plan that a Dataset has, and its generators give the same."""
 
