@@ -28,6 +28,7 @@ OPTIONS = ("match", "format", "split", "sequence_length", "dtype", "fields")  # 
 _PATTERN = re.compile(r"[*?[{]")  # in a path: it names several files
 _RANGE = re.compile(r"\{[^{},/]*\.\.[^{},/]*\}")  # of numbers, as WebDataset writes it: {000000..000004}
 _ONE_SLASH = re.compile(r"((?:s3|https?):)/(?!/)", re.IGNORECASE)
+_AT_ONCE = 1.0  # seconds in which the program refuses what it does not index
 _DIGITS = 8  # of a digest, in the name of an index
 PLACES = "give a directory, s3://bucket/prefix, or a gateway's http:// address"
 
@@ -80,9 +81,8 @@ class Wanted:
             return found
         if found and self._in_bucket:
             address = found.address
-        if not found:
-            print(f"millrace: {address} has no index yet: it is read once, and indexed", file=sys.stderr)
-        _, failure = run(program, "index", address, *self.flags, shown=True)
+        note = "" if found else f"millrace: {address} has no index yet: it is read once, and indexed"
+        _, failure = run(program, "index", address, *self.flags, shown=True, note=note)
         if failure and failure.code == "read_only" and self._in_bucket:
             address = f"{self.address},index={self._spare}"
             _, failure = run(program, "index", address, *self.flags, shown=True)
@@ -235,19 +235,40 @@ def _url(text: str) -> str:
     return f"{scheme.lower()}://{re.sub(r'/+(?=$|#)', '', at)}{question}{more}"
 
 
-def run(*command: str, shown: bool = False) -> tuple[dict[str, Any], Optional[Failure]]:
-    """Runs the program with --json, and returns what it printed, or why it failed. shown: its progress is shown on a terminal."""
+def run(*command: str, shown: bool = False, note: str = "") -> tuple[dict[str, Any], Optional[Failure]]:
+    """Runs the program with --json, and returns what it printed, or why it failed.
+
+    shown  its progress is shown on a terminal
+    note   is printed unless the program refuses its arguments or the data, which it does at once
+    """
     shown = shown and sys.stderr is sys.__stderr__ and sys.stderr is not None and sys.stderr.isatty()
-    done = subprocess.run(
-        [*command, "--json"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=None if shown else subprocess.PIPE, text=True, check=False,
-        env=environment(),
-    )
+    pipe, own = subprocess.PIPE, environment()
+    with subprocess.Popen(
+        [*command, "--json"], stdin=subprocess.DEVNULL, stdout=pipe, stderr=None if shown else pipe, text=True, env=own
+    ) as process:
+        try:
+            out, err = process.communicate(timeout=_AT_ONCE)
+        except subprocess.TimeoutExpired:
+            _print(note)
+            note = ""
+            out, err = process.communicate()
+        except BaseException:
+            process.kill()
+            raise
     try:
-        said = json.loads(done.stdout)
-        return (said, None) if done.returncode == 0 else ({}, Failure(**said["error"]))
+        said = json.loads(out)
+        if process.returncode != 0:
+            return {}, Failure(**said["error"])
     except (ValueError, KeyError, TypeError):  # it was killed, or is of another version
-        said = f"{shlex.join(command[1:3])}: exit code {done.returncode}: {(done.stderr or '').strip()[-1000:]}"
-        return {}, Failure("failed", said, done.returncode)
+        text = f"{shlex.join(command[1:3])}: exit code {process.returncode}: {(err or '').strip()[-1000:]}"
+        return {}, Failure("failed", text, process.returncode)
+    _print(note)
+    return said, None
+
+
+def _print(note: str) -> None:
+    if note:
+        print(note, file=sys.stderr)
 
 
 def environment() -> dict[str, str]:

@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import pytest
 from test_local import KEYS, WHOLE, folder, read
 
 import millrace
+from millrace import _indexing
 from millrace._indexing import Failure, Wanted
 from millrace._local import Local, is_gateway, served
 
@@ -187,7 +189,7 @@ def test_options_of_the_index(mixed: Path, capfd: pytest.CaptureFixture[str]) ->
     with pytest.raises(millrace.InvalidArgument, match=r"several kinds") as e:
         millrace.open(mixed)
     assert str(e.value).endswith(f"`, or millrace.open('{mixed}', match='*.jpg'), or match='*.txt', or format='files'")
-    assert capfd.readouterr().err.count("has no index yet") == 1
+    assert "has no index yet" not in capfd.readouterr().err  # nothing was read
     pictures = ["content of a.jpg", "content of b.jpg"]
     with millrace.open(mixed, match="*.jpg") as a, millrace.open(mixed, match="*.txt") as b:
         assert parts_of(a) == pictures
@@ -375,3 +377,23 @@ def test_a_program_that_prints_no_failure_is_quoted(tmp_path: Path) -> None:
     program.chmod(0o755)
     with pytest.raises(millrace.MillraceError, match=r"info /.*: exit code 127: no such library$"):
         Wanted(str(tmp_path)).found(str(program))
+
+
+def test_indexing_that_takes_long_is_told_when_it_begins(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """And one that is done at once when it has succeeded; either is told once."""
+    program = tmp_path / "millrace"
+    program.write_text(f"#!/bin/sh\nwhile ! test -e {tmp_path}/go; do :; done\necho '{{}}'\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(_indexing, "_AT_ONCE", 0.05)
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(_indexing.run, str(program), "index", "/d", note="it has no index yet")
+        told = ""
+        while "it has no index yet\n" not in told and not running.done():
+            told += capfd.readouterr().err
+        assert not running.done()
+        (tmp_path / "go").touch()
+        assert running.result() == ({}, None)
+    assert not capfd.readouterr().err
+    monkeypatch.setattr(_indexing, "_AT_ONCE", 60)
+    assert _indexing.run(str(program), "index", "/d", note="it has no index yet") == ({}, None)
+    assert capfd.readouterr().err == "it has no index yet\n"
