@@ -148,6 +148,15 @@ func (s *survey) npy(ctx context.Context) (*format.Dataset, error) {
 	if err != nil {
 		return nil, fmt.Errorf("object %s: %w", s.npys[0].Key, err)
 	}
+	if len(a.Shape) == 1 && !s.o.Named && strings.ContainsAny(a.DType.String(), "iu") {
+		return nil, &format.ChoiceError{
+			Cause: fmt.Sprintf("object %s is an array of one dimension, of which each sample would be one number", s.npys[0].Key),
+			Ways: []format.Way{
+				{Flag: "sequence-length", Value: 1024, Effect: "takes 1,024 tokens and the next one for a sample"},
+				{Flag: "format", Value: Name, Effect: "takes each number for a sample"},
+			},
+		}
+	}
 	layout, err := a.Layout()
 	if err != nil {
 		return nil, fmt.Errorf("object %s: %w", s.npys[0].Key, err)

@@ -153,6 +153,7 @@ func TestRefusals(t *testing.T) {
 		{format.Options{RecordSize: 4, SequenceLength: 4}, scantest.Objects{"a.bin": nil}, "say one of --record-size and --sequence-length"},
 		{format.Options{Named: true, SequenceLength: 4}, scantest.Objects{"a.npy": npy(1)}, "say one of"},
 		{format.Options{Named: true}, scantest.Objects{"a.bin": nil}, "say --record-size"},
+		{format.Options{}, scantest.Objects{"a.npy": dict("'<u2'", "False", "(4,)")}, "a.npy is an array of one dimension, of which each sample would be one number: --sequence-length '1024' takes"},
 		{format.Options{DType: "<f4"}, scantest.Objects{"a.npy": npy(1)}, "object a.npy has elements of <u2, not <f4"},
 		{format.Options{}, scantest.Objects{"a.npy": npy(1), "b.npy": dict("'<u2'", "False", "(1, 4)")}, "shard b.npy: at offset 0: samples are of <u2 [4], those of a.npy of <u2 [2 3]"},
 		{format.Options{}, scantest.Objects{"a.npy": npy(2)[:140]}, `"a/000000001" at offset 140: shard is truncated: 12 bytes are missing`},
@@ -174,6 +175,11 @@ func TestRefusals(t *testing.T) {
 		{named, scantest.Objects{"train.bin": bytes.Repeat([]byte{20}, 3074)}, "label 20 of record 0 is not one of 20 classes"},
 	} {
 		scantest.Refuses(t, records.Format(), c.o, c.objects, c.want)
+	}
+	for dtype, o := range map[string]format.Options{"'<u2'": named, "'<f2'": {}} {
+		if got, err := scan(o, scantest.Objects{"a.npy": dict(dtype, "False", "(4,)")}); err != nil || got == nil {
+			t.Errorf("%s: got %v, %v, want a sample for each number", dtype, got, err)
+		}
 	}
 }
 

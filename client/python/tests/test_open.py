@@ -80,6 +80,7 @@ def files(at: Path, **contents: bytes) -> Path:
 
 
 MEGATRON = b"MMIDIDX\0\0" + struct.pack("<QBQQiqqq", 1, 8, 1, 2, 8, 0, 0, 1)
+NPY = b"\x93NUMPY\1\0\x76\0" + b"{'descr': '<u2', 'fortran_order': False, 'shape': (8,), }".ljust(117) + b"\n" + bytes(16)
 TEXT = {"a_txt": b"a"}
 
 
@@ -104,6 +105,7 @@ TEXT = {"a_txt": b"a"}
         ({"a_parquet": b""}, "{}", {}, "object a.parquet has no bytes: remove it, or upload it again$"),
         ({"a_jpg": b""}, "{}", {}, r"object a.jpg has no bytes; millrace.open\('{}', match='!a.jpg'\)$"),
         ({"a_bin": bytes(16), "a_idx": MEGATRON}, "{}", {}, r"a.idx, an index of Megatron, .*; millrace.open\('{}', sequence_length=1024\)$"),
+        ({"a_npy": NPY}, "{}", {}, r"a.npy is an array of one dimension.*; millrace.open\('{}', sequence_length=1024\), or format='records'$"),
         ({"a_bin": bytes(16)}, "{}", {}, r"bytes of a.bin do not show.*; millrace.open\('{}', dtype='uint16', sequence_length=1024\); else give"),
         ({"a_bin": bytes(16)}, "{}", {"sequence_length": 4}, r"a.bin does not say .*; millrace.open\('{}', dtype='uint16', sequence_length=4\), or"),
         ({"a_bin": bytes(16)}, "{}", {"sequence_length": 4, "dtype": "foo"}, 'object a.bin: dtype "foo": want one as NumPy writes it, such as "<u2"'),
