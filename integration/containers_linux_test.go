@@ -172,7 +172,7 @@ func TestTwoContainers(t *testing.T) {
 	const program = `
 import sys, millrace
 with millrace.Client(sys.argv[1]) as data:
-    samples = sum(len(batch) for batch in data.epoch(0, progress=False))
+    samples = sum(len(batch) for batch in data.epoch(0))
     print(samples, data.describe()["transport"])`
 	words := append(contained(0), path, "-c", program, "unix:"+n.at)
 	cmd := exec.CommandContext(t.Context(), words[0], words[1:]...)

@@ -26,11 +26,11 @@ import millrace
 IN_FLIGHT = 16  # requests of the arm with one GET per sample
 
 
-def by_client(client: millrace.Client, query: dict[str, Any], first: int, span: float) -> float:
+def by_client(client: millrace.Client, plan: dict[str, Any], first: int, span: float) -> float:
     """Every sample as a memoryview of its own."""
     begun, samples = time.monotonic(), 0
     for number in itertools.count(first):
-        for batch in client.epoch(number, progress=False, **query):
+        for batch in client.epoch(number, **plan, reading=millrace.Reading(progress=False)):
             samples += len(batch.views())
             if time.monotonic() - begun > span:
                 return samples / (time.monotonic() - begun)
@@ -83,7 +83,7 @@ def by_get(store: str, urls: list[str], span: float) -> float:
 def main() -> None:
     gateway, dataset, words, span, rounds, store, prefix = sys.argv[1:]
     query = dict(w.split("=") for w in words.split("&"))
-    typed: dict[str, Any] = {k: int(v) if v.isdigit() else v for k, v in query.items()}
+    plan = {"shuffle": query["shuffle"], "order": millrace.Order(window=int(query["window"]))}
     s3 = boto3.client("s3", endpoint_url=store)
     bucket, _, under = prefix.partition("/")
     listed = s3.list_objects_v2(Bucket=bucket, Prefix=under, MaxKeys=1000)["Contents"]
@@ -93,13 +93,13 @@ def main() -> None:
         urls.append(f"{at.path}?{at.query}")
     found: dict[str, list[float]] = {"client": [], "checked": [], "readinto": [], "get1": []}
     conn, buffer = http.client.HTTPConnection(urlsplit(gateway).netloc), memoryview(bytearray(64 << 20))
-    plain, checked = (millrace.Client(gateway, dataset=dataset, check=check) for check in ("never", "auto"))
+    plain, checked = (millrace.Client(gateway, dataset=dataset, routing=millrace.Routing(check=check)) for check in ("never", "auto"))
     with plain, checked:
         for turn in range(int(rounds) + 1):  # the first one makes buffers and connections, and does not count
             first = turn * 1000
             found["readinto"].append(by_readinto(conn, buffer, f"/v1/datasets/{dataset}", words, first, float(span)))
-            found["client"].append(by_client(plain, typed, first, float(span)))
-            found["checked"].append(by_client(checked, typed, first, float(span)))
+            found["client"].append(by_client(plain, plan, first, float(span)))
+            found["checked"].append(by_client(checked, plan, first, float(span)))
             found["get1"].append(by_get(store, urls, float(span)))
     found = {arm: rates[1:] for arm, rates in found.items()}
     print(json.dumps(found))

@@ -41,10 +41,10 @@ def total(view: memoryview) -> int:
     return int(np.frombuffer(view, np.uint64, len(view) // 8).sum())
 
 
-def by_memory(client: millrace.Client, query: dict[str, Any], first: int) -> Iterator[tuple[int, int]]:
+def by_memory(client: millrace.Client, plan: dict[str, Any], first: int) -> Iterator[tuple[int, int]]:
     """Gives samples and sum of each batch that the client hands out."""
     for number in itertools.count(first):
-        for batch in client.epoch(number, progress=False, **query):
+        for batch in client.epoch(number, **plan, reading=millrace.Reading(progress=False)):
             views = batch.views()
             yield len(views), sum(map(total, views))
 
@@ -88,11 +88,12 @@ def measured(batches: Iterator[tuple[int, int]], pid: int, span: float) -> tuple
 
 def main() -> None:
     socket, gateway, dataset, words, span, rounds, near, bare = sys.argv[1:]
-    query: dict[str, Any] = {k: int(v) if v.isdigit() else v for k, v in (w.split("=") for w in words.split("&"))}
+    query = dict(w.split("=") for w in words.split("&"))
+    plan: dict[str, Any] = {"shuffle": query["shuffle"], "order": millrace.Order(window=int(query["window"]))}
     found: dict[str, list[float]] = {"shared": [], "socket": [], "shared_cpu": [], "socket_cpu": []}
     conn, buffer = http.client.HTTPConnection(urlsplit(gateway).netloc), memoryview(bytearray(64 << 20))
-    with millrace.Client(f"unix:{socket}", dataset=dataset, check="never") as client:
-        for reader in (by_memory(client, query, 0), by_readinto(conn, buffer, f"/v1/datasets/{dataset}", words, 0)):
+    with millrace.Client(f"unix:{socket}", dataset=dataset, routing=millrace.Routing(check="never")) as client:
+        for reader in (by_memory(client, plan, 0), by_readinto(conn, buffer, f"/v1/datasets/{dataset}", words, 0)):
             left = client.describe()["samples"]
             while left > 0:
                 left -= next(reader)[0]
@@ -100,7 +101,7 @@ def main() -> None:
         for turn in range(int(rounds) + 1):  # the first one makes memory and connections, and does not count
             sums = []
             for arm, pid, batches in (
-                ("shared", near, by_memory(client, query, turn * 1000)),
+                ("shared", near, by_memory(client, plan, turn * 1000)),
                 ("socket", bare, by_readinto(conn, buffer, f"/v1/datasets/{dataset}", words, turn * 1000)),
             ):
                 rate, cost, some = measured(batches, int(pid), float(span))

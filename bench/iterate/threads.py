@@ -44,16 +44,16 @@ WORKS: dict[str, tuple[bool, Decode]] = {
 }
 
 
-def moving(client: millrace.Client, query: dict[str, Any], decode: Decode, number: int) -> Iterator[millrace.Batch]:
-    with client.epoch(number, progress=False, threads=THREADS, batch_transform=decode, **query).read() as reader:
+def moving(client: millrace.Client, plan: dict[str, Any], decode: Decode, number: int) -> Iterator[millrace.Batch]:
+    with client.epoch(number, **plan, reading=millrace.Reading(progress=False, threads=THREADS, batch_transform=decode)).read() as reader:
         yield from reader
 
 
-def fixed(client: millrace.Client, query: dict[str, Any], decode: Decode, fetching: int, number: int) -> Iterator[millrace.Batch]:
+def fixed(client: millrace.Client, plan: dict[str, Any], decode: Decode, fetching: int, number: int) -> Iterator[millrace.Batch]:
     """What one writes with a pool of threads from the standard library."""
     with (
         ThreadPoolExecutor(THREADS - fetching) as pool,
-        client.epoch(number, progress=False, threads=fetching, **query).read() as reader,
+        client.epoch(number, **plan, reading=millrace.Reading(progress=False, threads=fetching)).read() as reader,
     ):
         ahead: deque[tuple[millrace.Batch, Future[float]]] = deque()
         for batch in reader:
@@ -78,16 +78,18 @@ def rate(epochs: Callable[[int], Iterator[millrace.Batch]], first: int, span: fl
 
 def main() -> None:
     gateway, line, dataset, words, span, rounds = sys.argv[1:]
-    query = {k: int(v) if v.isdigit() else v for k, v in (w.split("=") for w in words.split("&"))}
+    query = dict(w.split("=") for w in words.split("&"))
+    order = millrace.Order(window=int(query["window"]))
+    plan = {"shuffle": query["shuffle"], "order": order, "global_batch_size": int(query["batch_size"])}
     found: dict[str, dict[str, list[float]]] = {}
     with millrace.Client(gateway, dataset=dataset) as near, millrace.Client(line, dataset=dataset) as far:
-        rate(partial(moving, far, query, lambda _: 0.0), 0, float(span))  # makes connections and brings what the gateway lacks
+        rate(partial(moving, far, plan, lambda _: 0.0), 0, float(span))  # makes connections and brings what the gateway lacks
         for turn, (work, (distant, decode)) in itertools.product(range(int(rounds)), WORKS.items()):
             client, arms = far if distant else near, found.setdefault(work, {})
-            arms.setdefault("moving", []).append(rate(partial(moving, client, query, decode), turn * 1000, float(span)))
+            arms.setdefault("moving", []).append(rate(partial(moving, client, plan, decode), turn * 1000, float(span)))
             for fetching in range(1, THREADS):
                 arm = arms.setdefault(f"{fetching}+{THREADS - fetching}", [])
-                arm.append(rate(partial(fixed, client, query, decode, fetching), turn * 1000, float(span)))
+                arm.append(rate(partial(fixed, client, plan, decode, fetching), turn * 1000, float(span)))
     print(json.dumps(found))
 
 

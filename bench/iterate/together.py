@@ -52,13 +52,14 @@ def family() -> list[int]:
 
 def main() -> None:
     socket, dataset, words, workers, pid = sys.argv[1:]
-    query: dict[str, Any] = {k: int(v) if v.isdigit() else v for k, v in (w.split("=") for w in words.split("&"))}
+    query = dict(w.split("=") for w in words.split("&"))
+    plan: dict[str, Any] = {"shuffle": query["shuffle"], "order": millrace.Order(window=int(query["window"]))}
     nothing = iter(DataLoader(Nothing(), batch_size=None, num_workers=int(workers)))
     for _ in range(10 * int(workers)):
         next(nothing)
     alone = shares(family())
     del nothing
-    data = millrace.torch.Dataset(f"unix:{socket}", dataset, **query)
+    data = millrace.torch.Dataset(f"unix:{socket}", dataset, **plan)
     loader = millrace.torch.DataLoader(data, num_workers=int(workers))
     samples, most, epoch, begun = 0, 0, 0, time.monotonic()
     while time.monotonic() - begun < LONG:

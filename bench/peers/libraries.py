@@ -152,9 +152,11 @@ def _content_and_class(batch: dict[str, Any]) -> Any:
 
 def from_millrace(job: Job, dataset: str, decode: Mapping[str, Callable[[Any], Any]], build: Callable[[dict[str, Any]], Any]) -> Reader:
     """Batches of a dataset in the bucket. build makes of the columns what the set's batches are. The decoders only read: copy=False."""
+    from millrace import Reading
     from millrace.torch import DataLoader, Dataset
 
-    data = Dataset(f"s3://peers/{dataset}", batch_size=job.batch * job.ranks, seed=job.seed, decode=decode, copy=False)
+    samples = job.batch * job.ranks
+    data = Dataset(f"s3://peers/{dataset}", global_batch_size=samples, seed=job.seed, decode=decode, reading=Reading(copy=False))
     if job.state is not None:
         data.load_state_dict(job.state)
     loader = DataLoader(data, **loader_options(job))

@@ -146,7 +146,7 @@ def millrace(job: Job, fixed: bool) -> Reader:
         crop = of["jpg"][:, top : top + CROP, left : left + CROP]
         return crop.flip(2) if flip else crop, numbers(of[part])
 
-    data = Dataset(f"s3://peers/tar-{job.set}", batch_size=job.batch, seed=job.seed, transform=sample)
+    data = Dataset(f"s3://peers/tar-{job.set}", global_batch_size=job.batch, seed=job.seed, transform=sample)
     loader = DataLoader(data, **loader_options(job))
     return Reader(lambda: iter(loader), lambda _: loader.state_dict())
 

@@ -184,9 +184,9 @@ func (l *lab) python(program string) string {
 	return fmt.Sprintf(`
 "$PYTHON" - <<'END'
 import millrace
-client = millrace.Client("%s".split(), dataset="%s", home="rank")
+client = millrace.Client("%s".split(), dataset="%s", routing=millrace.Routing(home="rank"))
 def epoch(rank):
-    return client.epoch(0, rank=rank, world_size=4, split="locality", homes=2, generation="%s")
+    return client.epoch(0, order=millrace.Order(generation="%s"), share=millrace.Share(rank=rank, world_size=4, by="locality", homes=2))
 %s
 END`, gateways(2), dataset, l.generation, strings.TrimSpace(program))
 }

@@ -55,7 +55,7 @@ spec:
               "$PYTHON" - <<'END'
               import millrace
               with millrace.Client("unix:/run/millrace/socket") as data:
-                  print("read", sum(len(batch) for batch in data.epoch(0, batch_size=64, progress=False)), data.describe()["transport"])
+                  print("read", sum(len(batch) for batch in data.epoch(0, global_batch_size=64)), data.describe()["transport"])
               END
           env: [{name: MILLRACE_TOKEN_FILE, value: /etc/millrace-token/token}]
           volumeMounts:

@@ -112,7 +112,7 @@ def of_millrace(client: Any, split: str) -> tuple[Any, list[Any]]:
         put(about, field["name"], told(field))
         named(field, field["name"], classes)
     rows = []
-    with client.epoch(0, dataset=split, shuffle="none", batch_size=7, decode=millrace.decoders(description)).read() as reader:
+    with client.epoch(0, dataset=split, shuffle="none", global_batch_size=7, decode=millrace.decoders(description)).read() as reader:
         for sample in (s for batch in reader for s in batch):
             row: dict[str, Any] = {}
             for field in fields:

@@ -8,5 +8,6 @@ from millrace import _local
 
 _local.LINGER = "1s"
 with millrace.open(sys.argv[1]) as data:
-    epochs = [[key for batch in data.epoch(n, batch_size=4, keys=True, progress=False) for key in batch.keys] for n in range(2)]
+    reading = millrace.Reading(keys=True, progress=False)
+    epochs = [[key for batch in data.epoch(n, global_batch_size=4, reading=reading) for key in batch.keys] for n in range(2)]
     print(json.dumps({"epochs": epochs, "gateway": data.core.settings.sources[0].base.name}))

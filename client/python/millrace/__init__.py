@@ -3,14 +3,14 @@
     import millrace
 
     with millrace.Client("http://gateway:8080", dataset="photos") as client:
-        for batch in client.epoch(0, batch_size=256, decode={"cls": int}):
+        for batch in client.epoch(0, global_batch_size=256, decode={"cls": int}):
             images, labels = batch["jpg"], batch["cls"]
 
 A batch is an address: its bytes depend on the generation of the index, the plan, the epoch and the batch's number, and on
 nothing that a gateway remembers. So any gateway may be asked, asked again after a fault, and a job goes on from two integers.
 """
 
-from ._gateways import home_by_rank
+from ._parameters import TLS, Order, Reading, Routing, Share
 from ._pool import Stats
 from ._select import mix
 from ._version import __version__
@@ -25,6 +25,7 @@ from .ledger import Ledger
 from .values import decoders
 
 __all__ = [  # without open: `import *` is not to shadow the built-in
+    "TLS",
     "Batch",
     "Client",
     "Epoch",
@@ -33,15 +34,18 @@ __all__ = [  # without open: `import *` is not to shadow the built-in
     "Ledger",
     "MillraceError",
     "NotFound",
+    "Order",
     "Plan",
     "Reader",
+    "Reading",
+    "Routing",
     "Sample",
     "SampleError",
+    "Share",
     "Stats",
     "__version__",
     "class_names",
     "decoders",
-    "home_by_rank",
     "load_json",
     "mix",
 ]

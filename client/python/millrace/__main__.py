@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import Optional
 
-from . import MillraceError, __version__
+from . import MillraceError, Order, Reading, Share, __version__
 from .client import client_of
 from .epoch import THREADS
 
@@ -48,8 +48,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 def _run(a: argparse.Namespace) -> int:
     with client_of(a.url if len(a.url) > 1 else a.url[0], a.dataset) as client:
         epoch = client.epoch(
-            a.epoch, batch_size=a.batch_size, seed=a.seed, shuffle=a.shuffle, window=a.window, rank=a.rank, world_size=a.world_size,
-            generation=a.generation, fields=a.fields, threads=a.threads, start=a.start,
+            a.epoch, global_batch_size=a.batch_size, seed=a.seed, shuffle=a.shuffle, fields=a.fields,
+            order=Order(window=a.window, generation=a.generation), share=Share(rank=a.rank, world_size=a.world_size),
+            reading=Reading(threads=a.threads, start=a.start),
         )
         ledger = epoch.ledger()
         samples = batches = size = 0

@@ -8,7 +8,7 @@ from typing import Any, Optional
 
 from .errors import InvalidArgument
 
-ASK = "give all ranks the same generation=: rank 0 asks client.describe()['generation'] and tells the others"
+ASK = "give all ranks the same order=millrace.Order(generation=...): rank 0 asks client.describe()['generation'] and tells the others"
 AGREE = f"call torch.distributed.init_process_group before the dataset is made, or {ASK}"
 
 

@@ -129,7 +129,8 @@ class Core:
 
     def __getstate__(self) -> dict[str, Any]:
         if self.settings.ssl_context is not None:
-            raise InvalidArgument("an ssl_context cannot be pickled", cure="give ca_file, client_cert and client_key: their names can")
+            cure = "give ca_file, client_cert and client_key: their names can"
+            raise InvalidArgument("the context of TLS(context=...) cannot be pickled", cure=cure)
         return {"settings": self.settings, "answered": self.answered, "advised": self.advised}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -52,7 +52,7 @@ _TOKEN_FORM = re.compile(r"mr_[A-Za-z0-9_-]{43}")  # of the tokens that `millrac
 
 
 def home_by_rank(rank: int, world_size: int, gateways: int) -> int:
-    """Gives rank r of w, of p gateways that all ranks list in one order, the gateway floor(r*p/w): for split=locality."""
+    """Gives rank r of w, of p gateways that all ranks list in one order, the gateway floor(r*p/w): for share=locality."""
     return rank * gateways // world_size if rank < world_size else 0
 
 

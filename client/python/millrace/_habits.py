@@ -10,7 +10,7 @@ _LOADER = "give it to the loader: millrace.torch.DataLoader(dataset, NAME=...)"
 _CACHE = "leave it out: the gateway has the cache (millrace.open(where, cache=..., disk_cache=...))"
 _SOURCE = "the first argument says where the data are: a directory, s3://bucket/prefix or http://gateway:8080"
 _ORDER = "leave it out, or choose by shuffle='slot', 'window', 'full' or 'none'"
-_RANKS = "leave it out: ranks are found, or given by rank= and world_size="
+_RANKS = "leave it out: ranks are found, or given by share=millrace.Share(rank=..., world_size=...)"
 _MAP = "samples by number are those of millrace.torch.MapDataset, which torch's DataLoader and its samplers take"
 _CLIENT = "give a client in place of the address: millrace.Client(gateways, NAME=...)"
 
@@ -25,17 +25,20 @@ INSTEAD = {
     **dict.fromkeys(("shuffle_algo", "shuffle_block_size", "shardshuffle", "sampling_method"), _ORDER),
     **dict.fromkeys(("num_canonical_nodes", "num_replicas", "nodesplitter", "workersplitter"), _RANKS),
     **dict.fromkeys(("sampler", "batch_sampler"), _MAP),
-    **dict.fromkeys(("home", "token", "deadline"), _CLIENT),
+    **dict.fromkeys(("token", "token_file", "deadline", "routing", "tls"), _CLIENT),
+    "home": "give a client in place of the address: millrace.Client(gateways, routing=millrace.Routing(home=...))",
     **dict.fromkeys(("columns", "parts"), "say fields="),
-    "batching_method": "leave it out, or give strata=",
-    "collate_fn": "say collate=",
+    "batch_size": "write global_batch_size= (samples of all ranks together) or batch_size_per_rank=",
+    "batching_method": "leave it out, or write order=millrace.Order(strata=...)",
+    "collate_fn": "write reading=millrace.Reading(collate=...)",
     "decoders": "say decode={part: function}",
-    "drop_last": "say tail='drop'",
+    "drop_last": "write share=millrace.Share(tail='drop')",
     "generator": "say seed=: order is a matter of seed and epoch",
-    "handler": "say on_error='skip', or on_error=function",
-    "progress": "leave it out: a bar of the training loop's own counts its batches",
+    "handler": "write reading=millrace.Reading(on_error='skip'), or on_error=function",
+    "ssl_context": "write tls=millrace.TLS(context=...)",
     "shuffle_seed": "say seed=",
-    "start": "say epoch=; within an epoch load_state_dict goes on",
+    "split": "ranks share by share=millrace.Share(by='locality'); a part of the data is millrace.open(where, split='train'), or "
+    "client.split(train=.9, val=.1)['train']",
     "target_transform": "say decode={part: function} for the part that holds the target",
     "transforms": "say decode={part: function}, or transform=",
     "weights": "give them as values of the mapping: mix({a: .7, b: .3})",

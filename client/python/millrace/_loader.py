@@ -24,8 +24,8 @@ PREFETCH_FACTOR = 2  # torch's own default
 _END = 0.5  # seconds in which a worker that was killed has ended
 
 _NOT_HERE = {  # what torch's loader takes and this one cannot do
-    "batch_size": "say batch_size to the Dataset: it counts the samples of all ranks together",
-    "drop_last": "say tail='drop' to the Dataset",
+    "batch_size": "give global_batch_size= or batch_size_per_rank= to the Dataset",
+    "drop_last": "give share=millrace.Share(tail='drop') to the Dataset",
 }
 
 
@@ -53,7 +53,7 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ig
     ) -> None:
         """shuffle=False has the dataset read in stored order; True, and none, in its own. options are torch's."""
         if not hasattr(dataset, "epoch_for"):
-            cure = "write DataLoader(millrace.torch.Dataset(source, batch_size=...)), and give a MapDataset to torch's own DataLoader"
+            cure = "write DataLoader(millrace.torch.Dataset(source, global_batch_size=...)), and give a MapDataset to torch's own DataLoader"
             raise InvalidArgument(f"new loader: {dataset!r} is no millrace.torch.Dataset", cure=cure)
         for name, cure in _NOT_HERE.items():
             if options.get(name):

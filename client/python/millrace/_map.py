@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Optional
 from torch.utils import data as torch_data
 
 from ._agree import AGREE, refuse, settle
-from ._parameters import Decode, Order, Shuffle, checked
+from ._parameters import Decode, SampleOptions, Shuffle, checked, flat
 from ._ranks import find_ranks
 from ._spawn import send_checked
 from ._tensors import AUTOMATIC, allow_read_only, gives_views
@@ -23,6 +23,17 @@ if TYPE_CHECKING:
 _MOST = 256  # samples of a request: the URL names each position, and proxies take 8 KiB
 _LEAST = 16  # fewer than this a request costs more than a thread gains
 
+_TO_LOADER = "give batch_size= to torch's DataLoader"
+_UNFIT = {
+    **dict.fromkeys(("batch_size", "global_batch_size", "batch_size_per_rank"), _TO_LOADER),
+    "share": "leave it out: torch's samplers share samples out among ranks",
+    "filter": "read with millrace.torch.Dataset, or choose samples by a sampler",
+    **dict.fromkeys(("collate", "batch_transform"), "give collate_fn= to torch's DataLoader"),
+    **dict.fromkeys(("prefetch_bytes", "decoded_bytes", "start"), "leave it out: a MapDataset reads what it is asked for"),
+    "form": "read with Client.epoch: a MapDataset has samples",
+    "progress": "leave it out: a bar of the training loop's own counts its batches",
+}
+
 
 class MapDataset(ClientOwner, torch_data.Dataset):  # type: ignore[misc,type-arg,unused-ignore]
     """Samples by number, for torch's samplers: `DataLoader(dataset, batch_size=64, sampler=...)`.
@@ -32,30 +43,31 @@ class MapDataset(ClientOwner, torch_data.Dataset):  # type: ignore[misc,type-arg
     torch asks for all samples of a batch together (`__getitems__`, since 1.13), and a request of the gateway brings them. What asks for
     `dataset[i]` makes a request for each. An epoch that is read in its order, by Dataset, comes faster: nothing is read ahead here.
 
-    epoch, shuffle, decode, keys, copy, generation, seed, window, strata, subset, quarantine, importance, fields, allow_pickle
+    epoch, seed, shuffle, fields, decode, order
                    as Dataset has them
     transform      function of one sample: what it returns is the dataset's item. A sample's generators give the same in every process
-    on_error       as Client.epoch has it. "skip" leaves a sample out of the list of its batch; asked for alone it raises
-    threads        how many requests the samples of one batch are cut into, 16 samples each or more, to be read and decoded side by side: for
-                   images without workers. Small samples come fastest in one request
+    reading        millrace.Reading: on_error, keys, allow_pickle, copy, threads. on_error="skip" leaves a sample out of the list of its batch;
+                   asked for alone it raises. threads is the number of requests that the samples of one batch are cut into, 16 samples each
+                   or more, to be read and decoded concurrently: for images without workers. Small samples come fastest in one request
     """
 
-    @checked(Order)
+    @checked(SampleOptions, unfit=_UNFIT)
     def __init__(
         self, source: Origin, dataset: Optional[str] = None, *, epoch: int = 0, shuffle: Shuffle = False, decode: Decode = True,
-        keys: bool = False, copy: bool = True, threads: int = 1, **options: Unpack[Order],
+        **options: Unpack[SampleOptions],
     ) -> None:
         """Opens the order; nothing is read yet."""
-        options["generation"], alone = settle(self._read_from(source, dataset), options.get("generation"))
+        given = flat(options)
+        copy, threads = given.pop("copy", True), given.pop("threads", 1)
+        given["generation"], alone = settle(self._read_from(source, dataset), given.get("generation"))
         if alone is not None:
             refuse(alone, *find_ranks(), AGREE)
-        self._epoch = self.client.epoch(
-            epoch, dataset=dataset, shuffle=shuffle, decode=AUTOMATIC if decode is True else decode, keys=keys, progress=False, **options
-        )
-        self._epoch.writable = copy and gives_views(decode, options.get("transform"))
+        automatic = AUTOMATIC if decode is True else decode
+        self._epoch = self.client._epoch(epoch, dataset=dataset, shuffle=shuffle, decode=automatic, progress=False, **given)
+        self._epoch.writable = copy and gives_views(decode, given.get("transform"))
         if not copy:
             allow_read_only()
-        self._threads, self._options = threads, {"decode": decode, **options}
+        self._threads, self._options = threads, {"decode": decode, **given}
 
     def __repr__(self) -> str:
         return f"<MapDataset of {self.client!r}>"

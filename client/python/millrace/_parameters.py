@@ -1,4 +1,4 @@
-"""The parameters of an epoch, for Client.epoch, numpy.epoch, torch.Dataset, MapDataset and jax.DataLoader: types, defaults, checks.
+"""Parameters: those of a Client, and those of an epoch for Client.epoch, numpy.epoch, torch.Dataset, MapDataset and jax.DataLoader.
 
 Each of them names the set that it takes, so that type checkers and help() know the names. A slip is refused where it is written.
 """
@@ -7,76 +7,30 @@ from __future__ import annotations
 
 import inspect
 import operator
+import os
+import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import wraps
 from reprlib import repr as short
+from types import MappingProxyType
 from typing import Any, NamedTuple, Optional, SupportsIndex, TypedDict, TypeVar, Union, cast
 
+from ._gateways import Home
 from ._habits import INSTEAD, near
 from ._steps import OnError
+from ._token import secret
+from ._version import __version__
 from .batch import Batch, Decoder, Sample
-from .decode import Automatic
+from .crc import CHECKS
 from .epoch import DECODED_BYTES, PREFETCH_BYTES, THREADS
 from .errors import InvalidArgument
 
 Shuffle = Union[str, bool, None]
 """"slot", "window", "full" or "none"; False: stored order, "none"; True and None: the dataset's default."""
 
-
+Path = Union[str, "os.PathLike[str]", None]
 Decode = Union[bool, Mapping[str, Decoder], None]
-
-
-class Order(TypedDict, total=False):
-    """Which samples there are, and in which order: what MapDataset takes of an epoch."""
-    generation: Optional[str]
-    seed: Optional[int]
-    window: Optional[int]
-    strata: Optional[int]
-    subset: Optional[str]
-    quarantine: Optional[str]
-    importance: Optional[str]
-    fields: Union[str, Sequence[str], None]
-    allow_pickle: bool
-    on_error: OnError
-    transform: Optional[Callable[[Sample], Any]]
-
-
-class Batches(Order, total=False):
-    """Batches and how they are read ahead: what jax.DataLoader takes of an epoch."""
-    shuffle: Shuffle
-    batch_size: Optional[int]
-    form: Optional[str]
-    threads: int
-    prefetch_bytes: int
-    decoded_bytes: int
-
-
-class Shares(Batches, total=False):
-    """A rank's shares of batches, and what becomes of them: what torch.Dataset takes of an epoch."""
-    tail: Optional[str]
-    balance: Optional[str]
-    split: Optional[str]
-    homes: Optional[int]
-    keys: bool
-    filter: Optional[Callable[[Sample], Any]]
-    collate: Optional[Callable[[list[Any]], Any]]
-    batch_transform: Optional[Callable[[Batch], Any]]
-
-
-class Whole(Shares, total=False):
-    """All parameters of an epoch but its number and decode."""
-    dataset: Optional[str]
-    rank: int
-    world_size: int
-    start: int
-    progress: Optional[bool]
-
-
-DEFAULTS: Mapping[str, Any] = {
-    "allow_pickle": False, "on_error": "raise", "keys": False, "rank": 0, "world_size": 1, "start": 0,
-    "threads": THREADS, "prefetch_bytes": PREFETCH_BYTES, "decoded_bytes": DECODED_BYTES,
-}  # fmt: skip
-"""The defaults that are not None; None stands for the default everywhere."""
 
 
 class _Check(NamedTuple):
@@ -96,19 +50,32 @@ def _word(*words: str, more: str = "", fits: Callable[[Any], bool] = lambda _: F
 
 
 _CHECKS = {
-    **dict.fromkeys(("batch_size", "window", "homes", "world_size", "threads", "ahead", "samples", "prefetch_factor"), _whole(1)),
+    **dict.fromkeys(("global_batch_size", "batch_size_per_rank", "window", "homes", "world_size", "threads"), _whole(1)),
+    **dict.fromkeys(("ahead", "samples", "prefetch_factor"), _whole(1)),
     **dict.fromkeys(("number", "epoch", "seed", "strata", "rank", "start", "prefetch_bytes", "decoded_bytes", "num_workers"), _whole(0)),
     **dict.fromkeys(("generation", "subset", "quarantine", "importance", "form"), _Check("a text", lambda v: isinstance(v, str))),
     **dict.fromkeys(("keys", "allow_pickle", "progress", "per_batch", "copy"), _Check("True or False", lambda v: isinstance(v, bool))),
     **dict.fromkeys(("filter", "transform", "collate", "batch_transform"), _Check("a function", callable)),
-    "dataset": _Check("the name of one of a gateway's datasets", lambda v: not isinstance(v, SupportsIndex), cure="say batch_size="),
+    "order": _Check("a millrace.Order", lambda v: isinstance(v, Order), cure="write order=millrace.Order(window=...)"),
+    "share": _Check("a millrace.Share", lambda v: isinstance(v, Share), cure="write share=millrace.Share(rank=..., world_size=...)"),
+    "reading": _Check("a millrace.Reading", lambda v: isinstance(v, Reading), cure="write reading=millrace.Reading(keys=True)"),
+    "routing": _Check("a millrace.Routing", lambda v: isinstance(v, Routing), cure="write routing=millrace.Routing(home=...)"),
+    "tls": _Check("a millrace.TLS", lambda v: isinstance(v, TLS), cure="write tls=millrace.TLS(ca_file=...)"),
+    **dict.fromkeys(("deadline", "first_answer", "attempt_timeout"), _Check("seconds, more than 0", lambda v: isinstance(v, (int, float)) and v > 0)),
+    **dict.fromkeys(("shared_memory", "insecure_plain_http"), _Check("True or False", lambda v: isinstance(v, bool))),
+    **dict.fromkeys(("ca_file", "client_cert", "client_key"), _Check("the path of a file", lambda v: isinstance(v, (str, os.PathLike)))),
+    "max_batch_bytes": _whole(1),
+    "check": _word(*CHECKS),
+    "home": _word("rank", more=" or a function", fits=callable),
+    "lookup": _Check("a function", callable),
+    "context": _Check("an ssl.SSLContext", lambda v: isinstance(v, ssl.SSLContext)),
+    "headers": _Check("a mapping from names to values", lambda v: isinstance(v, Mapping)),
+    "user_agent": _Check("a text", lambda v: isinstance(v, str)),
+    "dataset": _Check("the name of one of a gateway's datasets", lambda v: not isinstance(v, SupportsIndex), cure="write global_batch_size="),
     "shuffle": _word("slot", "window", "full", "none", more=", True or False", fits=lambda v: isinstance(v, bool)),
     "tail": _word("short", "drop", "pad"),
     "balance": _word("samples", "bytes"),
-    "split": _word(
-        "contiguous", "locality",
-        cure="a part of the data is millrace.open(where, split='train'), or client.split(train=.9, val=.1)['train']",
-    ),
+    "by": _word("contiguous", "locality"),
     "on_error": _word("raise", "skip", more=" or a function", fits=callable),
     "fields": _Check(
         "names of parts, such as 'jpg,cls'",
@@ -116,31 +83,47 @@ _CHECKS = {
     ),
     "decode": _Check(
         "True, False, or a mapping from names of parts to functions",
-        lambda v: isinstance(v, (bool, Automatic)) or (isinstance(v, Mapping) and all(map(callable, v.values()))),
+        lambda v: isinstance(v, bool) or (isinstance(v, Mapping) and all(map(callable, v.values()))),
     ),
 }
 
 
-def refuse_slips(function: str, own: Sequence[str], given: Mapping[str, Any]) -> None:
-    """Refuses a name that is none of a function's own, and a value that a parameter of this name cannot have."""
+def _cure(function: str, name: str, own: Sequence[str]) -> str:
+    """Says what to write instead of a name that is none of a function's own."""
+    for group, kind in GROUPS.items():
+        if group in own and name in {f.name for f in fields(kind)}:
+            return f"write {group}=millrace.{kind.__name__}({name}=...)"
+    if function in {kind.__name__ for kind in GROUPS.values()} and name in EpochOptions.__annotations__:
+        return f"give {name}= to the function that takes the {function}"
+    return INSTEAD.get(name, "").replace("NAME", name) or near(name, own) or f"help({function}) lists the parameters"
+
+
+def refuse_slips(function: str, own: Sequence[str], given: Mapping[str, Any], unfit: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Refuses a name that is none of a function's own, and a value that a parameter of this name cannot have.
+
+    unfit   names that the function cannot take, in its dataclasses either, and what to write instead
+    """
     for name, value in given.items():
-        if name not in own:
-            cure = INSTEAD.get(name, "").replace("NAME", name) or near(name, own) or f"help({function}) lists the parameters"
-            raise InvalidArgument(f"{name} is no parameter here", cure=cure)
+        if name in unfit or name not in own:
+            raise InvalidArgument(f"{name} is no parameter here", cure=unfit.get(name) or _cure(function, name, own))
         rule = _CHECKS.get(name)
         if rule is not None and value is not None and not rule.fits(value):
             cure = near(value, rule.words, "'") or rule.cure
             raise InvalidArgument(f"{name}={short(value)}: want {rule.want}", cure=cure, faults=((name, f"want {rule.want}"),))
+        if name in GROUPS:
+            for inner in _chosen(value).keys() & unfit.keys():
+                raise InvalidArgument(f"{name}={GROUPS[name].__name__}({inner}=...): {function} has no {inner}", cure=unfit[inner])
 
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def checked(options: Optional[type] = None, *, passed: Iterable[str] = ()) -> Callable[[F], F]:
+def checked(options: Optional[type] = None, *, passed: Iterable[str] = (), unfit: Mapping[str, str] = MappingProxyType({})) -> Callable[[F], F]:
     """Has a function refuse values that a parameter cannot have, and names that are none of its own or of the set that it takes.
 
     options  the set of parameters that the function takes by **options
     passed   names that the function passes on to another library's
+    unfit    names that the function cannot take, in the dataclasses of the set either, and what to write instead
     """
 
     def wrap(function: F) -> F:
@@ -149,15 +132,17 @@ def checked(options: Optional[type] = None, *, passed: Iterable[str] = ()) -> Ca
         places = [name for name, p in own.items() if p.kind is not p.KEYWORD_ONLY]
         for name, kind in options.__annotations__.items() if options else ():
             said = getattr(kind, "__forward_arg__", kind)
-            own.setdefault(name, inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=DEFAULTS.get(name), annotation=said))
+            own.setdefault(name, inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=said))
 
         @wraps(function)
         def checking(*args: Any, **given: Any) -> Any:
             called = function.__qualname__.replace(".__init__", "")
+            if "token" in given:
+                given["token"] = secret(given["token"])  # no traceback shows it
             if len(args) > len(places):
                 value = short(args[len(places)])
                 raise InvalidArgument(f"{called}: {value} stands without a name", cure=f"write NAME={value}; help({called}) lists the parameters")
-            refuse_slips(called, [*own, *passed], {**dict(zip(own, args)), **given})
+            refuse_slips(called, [*own, *passed], {**dict(zip(own, args)), **given}, unfit)
             return function(*args, **given)
 
         if options:
@@ -165,3 +150,209 @@ def checked(options: Optional[type] = None, *, passed: Iterable[str] = ()) -> Ca
         return cast(F, checking)
 
     return wrap
+
+
+C = TypeVar("C", bound=type)
+
+
+def _refusing(kind: C) -> C:
+    """Has a dataclass refuse wrong names and values where it is made, and take None as the default."""
+    bare, known = checked()(vars(kind)["__init__"]), kind.__annotations__
+
+    @wraps(bare)
+    def init(*args: Any, **given: Any) -> None:
+        bare(*args, **{name: value for name, value in given.items() if value is not None or name not in known})
+
+    setattr(kind, "__init__", init)  # noqa: B010
+    return kind
+
+
+@_refusing
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """Which samples an epoch has and in which order, beside `seed` and `shuffle`. None is the dataset's default.
+
+    window      shuffle="window": how many chunks are shuffled together; "slot": from how many lanes samples are taken in turn
+    strata      shuffle="window": how many strata the chunks are dealt to, a divisor of window; 0: none
+    subset      samples to read: the name of a stored subset, or a subset written out, as Client.subset writes it
+    quarantine  bad samples that healthy ones replace: the digest of a stored list, or the list written out
+    importance  snapshot of weights to draw samples by, which millrace.importance.freeze returns
+    generation  version of the dataset's index to read, as Client.describe()["generation"] names it. All ranks of a job give the same
+
+    The page HTTP interface has all values: https://github.com/millrace-data/millrace/blob/main/docs/api.md
+    """
+
+    window: Optional[int] = None
+    strata: Optional[int] = None
+    subset: Optional[str] = None
+    quarantine: Optional[str] = None
+    importance: Optional[str] = None
+    generation: Optional[str] = None
+
+
+@_refusing
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """Which share of every global batch this process reads, and what becomes of the last batch.
+
+    rank, world_size
+                number of this process, from 0, and how many there are: both or none. torch.Dataset finds them by itself: those of
+                torch.distributed, else the environment's (torchrun, mpirun, srun). Elsewhere the default is 0 of 1
+    tail        samples that fill no batch at the end: "short" is a smaller last batch, "drop" leaves them out, "pad" repeats others.
+                None is the dataset's default
+    balance     "samples": shares of equal numbers (default); "bytes": shares of about equal size
+    by          "contiguous": a rank's samples follow each other in the batch (default); "locality": a rank gets the samples of its own
+                lanes or strata, so that its gateway reads only their chunks
+    homes       by="locality": how many groups the ranks form, such as the number of gateways; None: one for each rank
+    """
+
+    rank: Optional[int] = None
+    world_size: Optional[int] = None
+    tail: Optional[str] = None
+    balance: Optional[str] = None
+    by: Optional[str] = None
+    homes: Optional[int] = None
+
+    def __post_init__(self) -> None:
+        if (self.rank is None) != (self.world_size is None):
+            raise InvalidArgument("rank and world_size belong together", cure="give both or none")
+        if self.rank is not None and self.world_size is not None and self.rank >= self.world_size:
+            raise InvalidArgument(f"rank {self.rank}: want less than the world size, {self.world_size}")
+
+
+@_refusing
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How an epoch is read: functions called by the reader's threads, failures, forms and memory.
+
+    filter          function of a Sample; samples for which it returns False are left out. A batch that loses all its samples is skipped
+    collate         function of the list of a batch's samples: results of transform, else dicts of decoded parts. `batch.value` is its result
+    batch_transform function of the Batch, the last step; `batch.value` is its result
+    on_error        what to do about a sample at which a decoder, filter or transform fails: "raise"; "skip" leaves it out and logs the
+                    SampleError; a function of the SampleError returns a value to use instead, or None to leave the sample out
+    keys            send the samples' names with every batch
+    form            form of the bodies (page Forms of an answer), for `batch.data`: such a batch has no samples to decode. None: framed
+    allow_pickle    decode=True reads pickles too: they run whatever code their writer put into them
+    threads         threads that fetch and decode. None: 4; in a torch worker the cores divided by the workers, 2 at most; MapDataset: 1
+    prefetch_bytes  stored bytes to read ahead: a JPEG counts with the length of its file; 0: one batch at a time
+    decoded_bytes   bytes of decoded batches to hold ready: an image counts with its pixels. The next batch is always decoded
+    copy            for torch: your functions may write into the bytes they are given. False: they are given memory of a gateway on this
+                    machine, for reading only: writing into a tensor over it ends the process
+    start           batch that iterating begins with
+    progress        show a progress bar; None: if standard error is a terminal
+    """
+
+    filter: Optional[Callable[[Sample], Any]] = None
+    collate: Optional[Callable[[list[Any]], Any]] = None
+    batch_transform: Optional[Callable[[Batch], Any]] = None
+    on_error: OnError = "raise"
+    keys: bool = False
+    form: Optional[str] = None
+    allow_pickle: bool = False
+    threads: Optional[int] = None
+    prefetch_bytes: int = PREFETCH_BYTES
+    decoded_bytes: int = DECODED_BYTES
+    copy: bool = True
+    start: int = 0
+    progress: Optional[bool] = None
+
+
+@_refusing
+@dataclass(frozen=True, kw_only=True)
+class Routing:
+    """Which gateway a client asks, how long it waits, and how bodies come.
+
+    home            the gateway that a rank asks first: "rank", for Share(by="locality"): rank r of w asks gateway floor(r*gateways/w); or a
+                    function of (rank, world_size, gateways). Gateways are a list, a pattern or SRV records then. None: the near one
+    lookup          function that turns a name into addresses; None: the system's
+    first_answer    seconds for one batch as long as no gateway has ever answered: a wrong address is reported soon
+    attempt_timeout seconds for one attempt, its body included
+    max_batch_bytes a larger body is refused unread
+    check           CRC-32C of bodies: "auto" (where a package for it is installed), "always" or "never"
+    shared_memory   ask a gateway at a Unix socket (`unix:/run/millrace/socket`) for batches as memory; `describe()["transport"]` says whether
+                    they come so
+    user_agent      sent with each request
+    """
+
+    home: Union[Home, str, None] = None
+    lookup: Optional[Callable[[str], Iterable[str]]] = None
+    first_answer: float = 20.0
+    attempt_timeout: float = 60.0
+    max_batch_bytes: int = 4 << 30
+    check: str = "auto"
+    shared_memory: bool = True
+    user_agent: str = f"millrace-python/{__version__}"
+
+
+@_refusing
+@dataclass(frozen=True, kw_only=True)
+class TLS:
+    """Certificates for https:// gateways, and what may go over plain http.
+
+    ca_file         authorities to trust, in PEM, in place of the system's; so does the environment's SSL_CERT_FILE
+    client_cert, client_key
+                    the certificate that the client shows, in PEM, and its key, if that is in another file
+    context         an ssl.SSLContext in place of these files: cannot go to spawned workers
+    insecure_plain_http
+                    the token may go to http:// gateways on other machines, on a network that encrypts by itself; also
+                    MILLRACE_INSECURE_PLAIN_HTTP=true
+    """
+
+    ca_file: Path = None
+    client_cert: Path = None
+    client_key: Path = None
+    context: Optional[ssl.SSLContext] = None
+    insecure_plain_http: bool = False
+
+    def __post_init__(self) -> None:
+        if self.context is not None and (self.ca_file or self.client_cert):
+            raise InvalidArgument("context takes the place of ca_file and client_cert", cure="give one or the other")
+        if self.client_key is not None and self.client_cert is None:
+            raise InvalidArgument("client_key is the key of client_cert", cure="give client_cert too")
+
+
+class SampleOptions(TypedDict, total=False):
+    """What MapDataset takes of an epoch."""
+    seed: Optional[int]
+    fields: Union[str, Sequence[str], None]
+    transform: Optional[Callable[[Sample], Any]]
+    order: Optional[Order]
+    reading: Optional[Reading]
+
+
+class BatchOptions(SampleOptions, total=False):
+    """What jax.DataLoader takes of an epoch."""
+    global_batch_size: Optional[int]
+    shuffle: Shuffle
+    share: Optional[Share]
+
+
+class EpochOptions(BatchOptions, total=False):
+    """What Client.epoch, numpy.epoch and torch.Dataset take."""
+    batch_size_per_rank: Optional[int]
+
+
+GROUPS: Mapping[str, type] = {"order": Order, "share": Share, "reading": Reading, "routing": Routing, "tls": TLS}
+"""The dataclasses that hold parameters, by the name of the parameter that takes one."""
+
+DEFAULTS: Mapping[str, Any] = {
+    "allow_pickle": False, "on_error": "raise", "keys": False, "rank": 0, "world_size": 1, "start": 0,
+    "threads": THREADS, "prefetch_bytes": PREFETCH_BYTES, "decoded_bytes": DECODED_BYTES,
+}  # fmt: skip
+"""The defaults that are not None; None stands for the default everywhere."""
+
+
+def _chosen(group: Any) -> dict[str, Any]:
+    """Returns the values of a dataclass that differ from its defaults."""
+    known = fields(group) if group is not None else ()
+    return {f.name: value for f in known if (value := getattr(group, f.name)) is not None and (f.default is None or value != f.default)}
+
+
+def flat(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the parameters of an epoch, those of the dataclasses among them. Defaults are left out."""
+    out = {name: value for name, value in options.items() if value is not None and name not in GROUPS}
+    for name in GROUPS:
+        out |= _chosen(options.get(name))
+    if "global_batch_size" in out and "batch_size_per_rank" in out:
+        raise InvalidArgument("global_batch_size and batch_size_per_rank say the same", cure="give one of them")
+    return out

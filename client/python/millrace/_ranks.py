@@ -46,11 +46,11 @@ def warn_of_uneven_shares(plan: Plan) -> None:
     """Warns where a full batch has more samples for one rank than for another, and where the last batch has none for some."""
     size, ranks = plan.batch_size, plan.world_size
     if size % ranks:
-        shares = f"some get {size // ranks} samples of every batch, others {size // ranks + 1}; choose a batch_size that the ranks divide"
-        warnings.warn(f"{ranks} ranks share batch_size={size} unevenly: {shares}", stacklevel=2)
+        shares = f"some get {size // ranks} samples of every batch, others {size // ranks + 1}; choose a global_batch_size that the ranks divide"
+        warnings.warn(f"{ranks} ranks share a batch of {size} unevenly: {shares}", stacklevel=2)
     left = plan.delivered % size
     if 0 < left < ranks and plan.parameters.get("tail") != "pad":
-        cure = 'tail="pad" fills the batch with repeated samples, tail="drop" leaves it out'
+        cure = 'millrace.Share(tail="pad") fills the batch with repeated samples, tail="drop" leaves it out'
         warnings.warn(f"the last batch has {left} samples for {ranks} ranks, so {ranks - left} get empty tensors; {cure}", stacklevel=2)
 
 
@@ -66,6 +66,7 @@ def advise_homes(core: Core, plan: Plan) -> None:
     if several and homes and not chosen and plan.rank == 0 and not core.advised:
         core.advised = True
         _LOG.warning(
-            "%s: each of the %d gateways reads the whole dataset from the store, unless they are a cluster: with home='rank' for the client, "
-            "and split='locality', homes=%d for its epochs, they read it once together", plan.dataset, len(sources), len(sources),
+            "%s: each of the %d gateways reads the whole dataset from the store, unless they are a cluster: with "
+            "millrace.Routing(home='rank') for the client, and "
+            "millrace.Share(by='locality', homes=%d) for its epochs, they read it once together", plan.dataset, len(sources), len(sources),
         )  # fmt: skip

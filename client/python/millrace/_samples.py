@@ -86,13 +86,13 @@ class SampleDataset(BatchDataset):
             if not prepared:
                 raise InvalidArgument(
                     f"read samples: Accelerate runs {processes} processes, and has not prepared this loader: each process would read all of them",
-                    cure="give the loader of samples() to Accelerator.prepare, or say rank= and world_size= to the dataset",
+                    cure="give the loader of samples() to Accelerator.prepare, or share=millrace.Share(rank=..., world_size=...) to the dataset",
                 )
             return processes
         if prepared and world_size > 1:
             raise InvalidArgument(
                 f"read for rank {rank} of {world_size}: Accelerate shares samples out too, among {processes} processes",
-                cure="leave out rank= and world_size=, or read with millrace.torch.DataLoader and without Accelerate's prepare",
+                cure="leave out Share(rank=..., world_size=...), or read with millrace.torch.DataLoader and without Accelerate's prepare",
             )
         return 1
 

@@ -365,7 +365,7 @@ def mix(
 
 def _parts(client: Any) -> tuple[str, tuple[str, ...]]:
     """Returns the name of a dataset, and those of its parts."""
-    epoch, names = client.epoch(0, shuffle=False, progress=False), ()
+    epoch, names = client.epoch(0, shuffle=False), ()
     with contextlib.suppress(MillraceError):
         names = tuple(map(epoch.steps.contents.name_of, epoch._all_parts()))
     return epoch.plan.dataset, tuple(sorted(names))
@@ -419,7 +419,8 @@ def _named(keys: Union[Key, Iterable[Key]], reason: str) -> _Samples:
     for key in [keys] if isinstance(keys, (str, tuple, SampleError)) else keys:
         if isinstance(key, SampleError):
             if key.key is None:
-                raise InvalidArgument(f"the key of the sample is not known: {key.message}", cure="open the epoch with keys=True")
+                cure = "open the epoch with reading=millrace.Reading(keys=True)"
+                raise InvalidArgument(f"the key of the sample is not known: {key.message}", cure=cure)
             named.append((key.key, "", reason or (f"part {key.part} does not decode" if key.part else f"{key.step} fails")))
         elif isinstance(key, (str, tuple)):
             named.append((key, "", reason) if isinstance(key, str) else (*key, reason))

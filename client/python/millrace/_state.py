@@ -16,7 +16,8 @@ log = logging.getLogger("millrace")
 
 _FORM = 2  # of what State.to_dict returns
 _CURES = {
-    "batch_size": "read this epoch to its end with the batch size that it was begun with; set_epoch begins another one with any",
+    "batch_size": "read this epoch to its end with the batch size that it was begun with; set_epoch begins another one with any; "
+    "on another number of ranks, give global_batch_size= instead of batch_size_per_rank=",
 }
 _BAD = re.compile(r"quarantine=[^&)]*&?")  # in the definition of a mixture
 
@@ -115,7 +116,8 @@ class State:
         subset = plan.order.get("subset", "")
         if "samples:" not in subset or subset == self.order.get("subset", ""):
             return None
-        return "exclude(...) is for a new run: to go on from this checkpoint, use quarantine(...) in its place, or on_error=\"skip\""
+        instead = 'quarantine(...) in its place, or reading=millrace.Reading(on_error="skip")'
+        return f"exclude(...) is for a new run: to go on from this checkpoint, use {instead}"
 
     def check_end(self, plan: Plan) -> None:
         """Raises StateError if the place is beyond the end of its epoch. That of one of several workers may be, by less than their number."""

@@ -108,7 +108,8 @@ def keep_off_plain_networks(sources: Sequence[Source], allowed: bool) -> None:
         if s.base.scheme == "http" and not _is_here(s.base.host):
             raise InvalidArgument(
                 f"gateway {s.base.name}: a token is not sent over a network without TLS",
-                cure=f"give an https:// address, or say insecure_plain_http=True ({PLAIN}=true) where the network encrypts by itself",
+                cure=f"give an https:// address, or say tls=millrace.TLS(insecure_plain_http=True) ({PLAIN}=true) where the network encrypts "
+                "by itself",
             )
 
 

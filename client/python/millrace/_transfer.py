@@ -26,7 +26,7 @@ _OPEN: dict[str, Callable[[Head, memoryview], tuple[memoryview, Layout]]] = {
 }  # fmt: skip
 
 _NONE_TO_GIVE = "bytes: the gateway had no memory to give, or the last batch has less than 64 KiB"
-_WRITABLE = "bytes: functions of yours may write into them; with copy=False they are given the gateway's memory"
+_WRITABLE = "bytes: functions of yours may write into them; with millrace.Reading(copy=False) they are given the gateway's memory"
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class Transfer:
     def _refuse_above(self, length: int, g: Gateway) -> None:
         limit = self._core.settings.max_batch_bytes
         if length > limit:
-            raise BatchTooLarge(f"{g.name}: a batch of {length} bytes, more than the client's max_batch_bytes of {limit}", gateway=g.name)
+            raise BatchTooLarge(f"{g.name}: a batch of {length} bytes, more than the client's Routing(max_batch_bytes={limit})", gateway=g.name)
 
     def _go_on(self, r: Answer, head: Head, g: Gateway) -> None:
         """Refuses an answer that is not the rest of the body."""

@@ -501,7 +501,7 @@ def _shake_hands(a: Attempt, sock: ssl.SSLSocket) -> None:
 
 
 UNTRUSTED = (
-    "the gateway's certificate must be of that name and of a known authority: name a private one's file by ca_file= or "
+    "the gateway's certificate must be of that name and of a known authority: name a private one's file by tls=millrace.TLS(ca_file=...) or "
     "SSL_CERT_FILE, and give the address that the certificate has"
 )
 

@@ -95,7 +95,7 @@ class Batch(Sequence["Sample"]):
         self.nbytes: int = len(data)
         """How many bytes these are; it stays when the batch is closed."""
         self.layout = layout
-        """Where the samples lie in data; with `form="npy"` the type and shape of the array; None in the other forms."""
+        """Where the samples lie in data; with `Reading(form="npy")` the type and shape of the array; None in the other forms."""
         self.like: Optional[Batch] = None
         """Samples of the same global batch, of which the value of an empty share is made. For this package's own modules."""
         self.value: Any = None
@@ -200,7 +200,7 @@ class Batch(Sequence["Sample"]):
 
     @property
     def keys(self) -> Sequence[str]:
-        """The names of the samples. They are asked for apart, unless `keys=True` had them sent along."""
+        """The names of the samples. They are asked for apart, unless `Reading(keys=True)` had them sent along."""
         return _Keys(self._pick(self._all_keys()))
 
     def _all_keys(self) -> Sequence[str]:

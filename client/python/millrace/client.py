@@ -6,8 +6,7 @@ import contextlib
 import inspect
 import multiprocessing
 import os
-import ssl
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from reprlib import repr as short
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn, Optional, Union
@@ -17,18 +16,16 @@ from ._agree import refuse
 from ._closing import Closing
 from ._contents import Contents, columns_of
 from ._core import Core, Settings
-from ._gateways import Home, home_by_rank, sources_of
+from ._gateways import home_by_rank, sources_of
 from ._indexing import PLACES, Wanted, text_of
 from ._local import Local, Size, find, is_gateway, served
-from ._parameters import DEFAULTS, Whole, checked, refuse_slips
+from ._parameters import DEFAULTS, TLS, Decode, EpochOptions, Path, Routing, checked, flat, refuse_slips
 from ._ranks import advise_homes
 from ._select import Selecting, Selection
 from ._shared import SUPPORTED
 from ._steps import Steps, on_error_of
 from ._token import Token, secret
-from ._version import __version__
 from .batch import Decoder
-from .crc import CHECKS
 from .decode import Automatic
 from .epoch import Epoch, Plan
 from .errors import Denied, InvalidArgument, NotFound, ProtocolError
@@ -37,16 +34,11 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 DEADLINE = 120.0
-FIRST_ANSWER = 20.0
-ATTEMPT_TIMEOUT = 60.0
-MAX_BATCH_BYTES = 4 << 30
 _IN_ADDRESS = (
-    "batch_size", "seed", "shuffle", "window", "strata", "tail", "rank", "world_size", "balance", "split", "homes", "subset", "quarantine",
+    "batch_size", "seed", "shuffle", "window", "strata", "tail", "rank", "world_size", "balance", "share", "homes", "subset", "quarantine",
     "importance", "generation",
 )  # fmt: skip
 _MOST = 1 << 62  # batches and samples that an epoch may have here: what range and len can count
-
-Path = Union[str, "os.PathLike[str]", None]
 
 
 def _path(path: Path) -> Optional[str]:
@@ -81,28 +73,15 @@ class Client(Selecting, Closing):
                     refuses the token (401). Without token and token_file the environment's MILLRACE_TOKEN or MILLRACE_TOKEN_FILE gives it
     token_file      a file that holds the token. It is read again when a gateway refuses the token, and the request is sent once more
                     if the file has another token by then
-    insecure_plain_http
-                    the token may go to http:// gateways on other machines, on a network that encrypts by itself; also
-                    MILLRACE_INSECURE_PLAIN_HTTP=true
     headers         sent with each request, for what stands in front of the gateways
     deadline        seconds for one batch, all attempts and waits included
-    first_answer    the same as long as no gateway has ever answered: a wrong address is reported soon
-    attempt_timeout seconds for one attempt, its body included
-    max_batch_bytes a larger body is refused unread
-    check           CRC-32C of bodies: "auto" (where a package for it is installed), "always" or "never"
-    home            which gateway a rank asks first: a function of (rank, world_size, gateways), or "rank", for split=locality: rank r of w asks
-                    gateway floor(r*gateways/w). Gateways are a list, a pattern or SRV records then
-    ca_file         for https: authorities to trust, in PEM, in place of the system's; so does the environment's SSL_CERT_FILE
-    client_cert, client_key
-                    for https: the certificate that the client shows, in PEM, and its key, if that is in another file
-    ssl_context     for https, in place of these files: cannot go to spawned workers
-    lookup          how a name becomes addresses; the default is the system's
-    shared_memory   a gateway at a Unix socket (`unix:/run/millrace/socket`) is asked for batches as memory; `describe()["transport"]` says
-                    whether they come so
+    routing         millrace.Routing: which gateway is asked, how long, and how bodies come
+    tls             millrace.TLS: certificates, and leave to send a token over plain http
     """
 
     _about: Mapping[str, Any] = MappingProxyType({})  # what a gateway said of the dataset last, for repr
 
+    @checked()
     def __init__(
         self,
         gateways: Union[str, Sequence[str]],
@@ -110,40 +89,20 @@ class Client(Selecting, Closing):
         *,
         token: Token = None,
         token_file: Path = None,
-        insecure_plain_http: bool = False,
         headers: Optional[Mapping[str, str]] = None,
         deadline: float = DEADLINE,
-        first_answer: float = FIRST_ANSWER,
-        attempt_timeout: float = ATTEMPT_TIMEOUT,
-        max_batch_bytes: int = MAX_BATCH_BYTES,
-        check: str = "auto",
-        home: Union[Home, str, None] = None,
-        user_agent: str = f"millrace-python/{__version__}",
-        ca_file: Path = None,
-        client_cert: Path = None,
-        client_key: Path = None,
-        ssl_context: Optional[ssl.SSLContext] = None,
-        lookup: Optional[Callable[[str], Iterable[str]]] = None,
-        shared_memory: bool = True,
+        routing: Optional[Routing] = None,
+        tls: Optional[TLS] = None,
         _local: Optional[Local] = None,
     ) -> None:
         token = secret(token)
         listed = _addresses(gateways)
-        if min(deadline, first_answer, attempt_timeout, max_batch_bytes) <= 0:
-            raise InvalidArgument("new client: deadline, first_answer, attempt_timeout and max_batch_bytes must be above 0")
-        if check not in CHECKS:
-            raise InvalidArgument(f"new client: check {check!r}: want one of {', '.join(CHECKS)}")
-        if isinstance(home, str):
-            if home != "rank":
-                raise InvalidArgument(f"new client: home {home!r}: want 'rank' or a function")
-            home = home_by_rank
-        sources = sources_of(listed, home)
-        if (ssl_context is not None and (ca_file or client_cert)) or (client_key is not None and client_cert is None):
-            raise InvalidArgument("new client: want ssl_context alone, or ca_file, or client_cert, with or without client_key")
+        routing, tls = routing or Routing(), tls or TLS()
+        home = home_by_rank if isinstance(routing.home, str) else routing.home
         settings = Settings(
-            sources, deadline, first_answer, attempt_timeout, max_batch_bytes, check, user_agent,
-            token, _path(token_file), insecure_plain_http, dict(headers or {}), home,
-            _path(ca_file), _path(client_cert), _path(client_key), ssl_context, lookup, shared_memory, _local,
+            sources_of(listed, home), deadline, routing.first_answer, routing.attempt_timeout, routing.max_batch_bytes, routing.check,
+            routing.user_agent, token, _path(token_file), tls.insecure_plain_http, dict(headers or {}), home,
+            _path(tls.ca_file), _path(tls.client_cert), _path(tls.client_key), tls.context, routing.lookup, routing.shared_memory, _local,
         )
         settings.tokens()  # its faults are better known now than in a worker
         self.dataset = dataset or ""
@@ -212,7 +171,7 @@ class Client(Selecting, Closing):
         """Says how batches come, and why."""
         settings, here = self.core.settings, self.core.here()
         if not settings.shared_memory:
-            return "bytes: shared_memory=False"
+            return "bytes: Routing(shared_memory=False)"
         if not SUPPORTED:
             return "bytes: this system or this Python cannot be given memory"
         if not any(g.address.socket for g in here.fleet.gateways):
@@ -232,46 +191,37 @@ class Client(Selecting, Closing):
 
     # Epochs.
 
-    @checked(Whole)
-    def epoch(self, number: int, *, decode: Union[bool, Mapping[str, Decoder], Automatic, None] = None, **options: Unpack[Whole]) -> Epoch:
-        """Opens an epoch: resolves its plan and pins the generation. Nothing is read of it yet.
+    @checked(EpochOptions, unfit={"copy": "leave it out: millrace.torch.Dataset has it"})
+    def epoch(self, number: int, *, dataset: Optional[str] = None, decode: Decode = None, **options: Unpack[EpochOptions]) -> Epoch:
+        """Opens an epoch: resolves its plan and pins the generation. No sample is read yet.
 
-        dataset, batch_size, seed, shuffle, window, strata, tail, rank, world_size, balance, split, homes, subset, quarantine, importance and
-        generation fix the order; what is left out is the dataset's default. The page HTTP interface explains each
-        (https://github.com/millrace-data/millrace/blob/main/docs/api.md). All ranks of a job give the same generation: where gateways
-        move to new ones by themselves, one of several ranks without it is refused.
+        global_batch_size    samples of a batch, all ranks together; None: the dataset's default
+        batch_size_per_rank  the same for each rank: times the world size it is the global size
+        seed            another seed is another order
+        shuffle         "slot", "window", "full" or "none"; False: stored order, "none"; None and True: the dataset's default
+        fields          parts to read, such as "jpg,cls": the others are not sent
+        decode          True: every part by itself, as help(millrace.decode) says. A mapping such as {"jpg": decode_image, "cls": int}: these
+                        parts by these functions, the others stay bytes. A function gets the part's bytes, a memoryview, and returns a
+                        value of any type, but not None; `batch["jpg"]` is the list of them, one for each sample
+        transform       function of a Sample, a mapping that may be changed, with `key`, `position`, `epoch`, and `rng` and `numpy_rng`, generators
+                        of its own: they draw the same with any number of ranks, workers and threads, and after a resume. If it returns
+                        the sample itself, that becomes a dict. `batch.value` is a list of what it returned
+        order           millrace.Order: window, strata, subset, quarantine, importance, generation. All ranks of a job give the same generation:
+                        where gateways move to new ones by themselves, one of several ranks without it is refused
+        share           millrace.Share: rank, world_size, tail, balance, by, homes
+        reading         millrace.Reading: filter, collate, batch_transform, on_error, keys, form, threads and memory
+        dataset         another dataset of the gateway than the client's
 
-        shuffle        also False: stored order, "none"; True: the dataset's default
-        fields         parts to read, such as "jpg,cls": the others are not sent
-        form           form of the bodies, as the page Forms of an answer has them: a batch is bytes then, `batch.data`, and has no samples to
-                       decode; None: lengths and parts come in a table before the samples
-        keys           have the samples' names sent with every batch
-        start          batch that iterating begins with
-        decode         True: every part by itself, as help(millrace.decode) says. A mapping such as {"jpg": decode_image, "cls": int}: these
-                       parts by these functions, the others stay bytes. A function gets the part's bytes, a memoryview, and returns a
-                       value of any type, but not None; `batch["jpg"]` is the list of them, one for each sample
-        allow_pickle   have decode=True read pickles too: they run whatever code their writer put into them
-        on_error       what is done about a sample at which a decoder, the filter or the transform fails: "raise"; "skip", which leaves it out
-                       of its batch and logs the SampleError; or a function of the SampleError that returns a value in place of the one
-                       that failed, or None to leave the sample out
-        filter         function of a Sample; what it answers False to is left out. A batch that loses all its samples is passed over
-        transform      function of a Sample, a mapping that may be changed, with `key`, `position`, `epoch`, and `rng` and `numpy_rng`, generators
-                       of its own: they draw the same with any number of ranks, workers and threads, and after a resume. If it returns
-                       the sample itself, that becomes a dict. `batch.value` is a list of what it returned
-        collate        function of the list of a batch's transformed samples; without transform they are dicts of decoded parts, bytes where
-                       there is no decoder. Its result is `batch.value`
-        batch_transform
-                       function of the whole Batch, the last step; its result is `batch.value`. All steps are run by the reader's threads
-        threads        threads that fetch and decode
-        prefetch_bytes bytes that are read ahead, as they are stored: a JPEG counts with the length of its file; 0: one batch at a time
-        decoded_bytes  bytes of the values in memory, of the batches that wait decoded: an image counts with its pixels. The batch that
-                       comes next is always decoded
-        progress       show a progress bar; None: if standard error is a terminal
+        InvalidArgument says which parameter is wrong, NotFound that there is no such dataset, generation or epoch.
         """
+        return self._epoch(number, decode=decode, **flat({**options, "dataset": dataset}))
+
+    def _epoch(self, number: int, *, decode: Union[bool, Mapping[str, Decoder], Automatic, None] = None, **options: Any) -> Epoch:
+        """Opens an epoch with options as `flat` returns them."""
         o: dict[str, Any] = {**DEFAULTS, **{name: value for name, value in options.items() if value is not None}}
+        size, each = o.get("global_batch_size"), o.get("batch_size_per_rank")
+        o |= {"batch_size": size if each is None else each * o["world_size"], "share": o.get("by")}  # as addresses have them
         rank, world_size, dataset, form, keys = o["rank"], o["world_size"], o.get("dataset"), o.get("form", "framed"), o["keys"]
-        if rank >= world_size:
-            raise InvalidArgument(f"rank {rank}: want less than the world size, {world_size}")
         if dataset not in (None, "", self.dataset) and self.selection != Selection():
             raise InvalidArgument(f"epoch of {dataset}: this client reads a part of {self.dataset}")
         cut = form == "framed"
@@ -284,7 +234,6 @@ class Client(Selecting, Closing):
         if "generation" not in o:
             refuse(about, rank, world_size)
         asked = {name: o.get(name) for name in _IN_ADDRESS}
-        asked["share"] = asked.pop("split")  # as addresses call it
         if isinstance(asked["shuffle"], bool):
             asked["shuffle"] = None if asked["shuffle"] else "none"
         query = {k: str(v) for k, v in chosen.selection.over(asked).items() if v is not None}
@@ -370,7 +319,7 @@ def open(
     """Opens a dataset: a directory, `s3://bucket/prefix`, or `http://gateway:8080/NAME`. Nothing has to be started before.
 
         data = millrace.open("s3://train/photos")
-        for batch in data.epoch(0, batch_size=256):
+        for batch in data.epoch(0, global_batch_size=256):
             images = batch["jpg"]
 
     For a directory or a bucket the first process of a user starts a gateway on this machine; all processes that open datasets with the

@@ -150,7 +150,8 @@ def _of_torch(how: Automatic, view: memoryview) -> Any:
 
 def _refuse(how: Automatic) -> None:
     if not how.allow_pickle:
-        raise CannotDecode("a pickle runs whatever code its writer put into it", cure=f"say allow_pickle=True if you trust the data, or {_YOURS}")
+        cure = f"say reading=millrace.Reading(allow_pickle=True) if you trust the data, or {_YOURS}"
+        raise CannotDecode("a pickle runs whatever code its writer put into it", cure=cure)
 
 
 # Arrays. All are copies: a view would keep the bytes of the whole batch.

@@ -116,9 +116,9 @@ class NotAcceptable(
 
 class BatchTooLarge(
     InvalidArgument, code="batch_too_large",
-    cure="take a smaller batch_size or more ranks, or raise the limit that the message names",
+    cure="take a smaller global_batch_size or more ranks, or raise the limit that the message names",
 ):
-    """A batch larger than a gateway's budget or the client's `max_batch_bytes`."""
+    """A batch larger than a gateway's budget or the client's `Routing(max_batch_bytes=...)`."""
 
 
 class NotFound(
@@ -204,7 +204,7 @@ class SampleError(MillraceError, code="sample_error"):
 
     step      "decode", "filter" or "transform"
     part      name of the part that was decoded, else None
-    key       the sample's name, None if it is not known: without `keys=True` the gateway is asked for it
+    key       the sample's name, None if it is not known: without `Reading(keys=True)` the gateway is asked for it
     source    in a mixture the dataset that the sample is of, by its name or what it was opened by, else None
     position  the sample's place in the order of the epoch, None if it is not known
     epoch, batch, sample
@@ -225,20 +225,24 @@ class SampleError(MillraceError, code="sample_error"):
     def report(self, dataset: str = "DATASET") -> str:
         """Returns the command that has healthy samples delivered in place of this one. dataset is what was indexed, such as s3://train/photos."""
         if self.key is None:
-            raise InvalidArgument("report: the sample's key is not known", cure="open the epoch with keys=True")
+            raise InvalidArgument("report: the sample's key is not known", cure="open the epoch with reading=millrace.Reading(keys=True)")
         reason = f"part {self.part} does not decode" if self.part else f"{self.step} fails"
         return f"millrace quarantine {shlex.quote(dataset)} --key {shlex.quote(self.key)} --reason {shlex.quote(reason)}"
 
 
 class DecodeError(
     SampleError, code="decode_error",
-    cure='leave such samples out with on_error="skip", now and after a resume; or with Client.exclude(errors) for a new run; to go on from this '
-    "checkpoint, Client.quarantine(errors) has others come in their place; a decoder gets a memoryview (bytes(view) copies it)",
+    cure='leave such samples out with reading=millrace.Reading(on_error="skip"), now and after a resume; or with '
+    "Client.exclude(errors) for a new run; to go on from this checkpoint, Client.quarantine(errors) has others come in their place; "
+    "a decoder gets a memoryview (bytes(view) copies it)",
 ):
     """A part that could not be decoded."""
 
 
-class TransformError(SampleError, code="transform_error", cure='leave such samples out with on_error="skip", or have the function take them'):
+class TransformError(
+    SampleError, code="transform_error",
+    cure='leave such samples out with reading=millrace.Reading(on_error="skip"), or have the function take them',
+):
     """A sample at which the reader's filter or transform failed."""
 
 

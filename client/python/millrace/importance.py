@@ -4,7 +4,7 @@
         losses = train(batch)
         millrace.importance.report(client, batch, losses)
     snapshot = millrace.importance.freeze(client, batch)        # one rank, when all have reported
-    epoch = client.epoch(4, importance=snapshot)
+    epoch = client.epoch(4, order=millrace.Order(importance=snapshot))
 
 The page Importance says how weights follow from losses: https://github.com/millrace-data/millrace/blob/main/docs/importance.md.
 """

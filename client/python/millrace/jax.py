@@ -2,7 +2,7 @@
 
     mesh = jax.make_mesh((jax.device_count(),), ("data",))
     sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
-    loader = millrace.jax.DataLoader("http://gateway:8080", "photos", batch_size=256, sharding=sharding, fields="jpg,cls")
+    loader = millrace.jax.DataLoader("http://gateway:8080", "photos", global_batch_size=256, sharding=sharding, fields="jpg,cls")
     for batch in loader:                    # {"jpg": uint8 (256, 224, 224, 3), "cls": int32 (256,)}
         state = train_step(state, batch)
 
@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Optional
 
 from ._agree import refuse
-from ._parameters import Batches, Decode, checked
+from ._parameters import BatchOptions, Decode, checked, flat
 from ._state import Place, State
 from .batch import Batch
 from .client import ClientOwner, Origin
@@ -39,6 +39,16 @@ if TYPE_CHECKING:
 
 __all__ = ["DataLoader"]
 
+_UNFIT = {
+    "batch_size_per_rank": "write global_batch_size=: the samples of all processes together",
+    **dict.fromkeys(("rank", "world_size", "balance", "by", "homes"), "leave it out: the sharding says which rows a process reads"),
+    **dict.fromkeys(("filter", "collate", "batch_transform"), "use transform=: all batches have one shape, and are stacked here"),
+    "keys": "leave it out: names are nothing for a device",
+    "copy": "leave it out: arrays are copied to devices",
+    "progress": "leave it out: a bar of the training loop's own counts its batches",
+    "start": "say epoch=; within an epoch load_state_dict goes on",
+}
+
 
 def rows_of(sharding: Any, rows: int) -> tuple[int, int]:
     """Returns which rank this process is, of how many, where a sharding lays out so many rows.
@@ -51,7 +61,7 @@ def rows_of(sharding: Any, rows: int) -> tuple[int, int]:
     try:
         held = sharding.addressable_devices_indices_map((rows, *others)).values()
     except ValueError as e:
-        raise InvalidArgument(f"new loader: a batch of {rows} samples on this mesh: {e}", cure="a batch_size that the devices divide") from e
+        raise InvalidArgument(f"new loader: a batch of {rows} samples on this mesh: {e}", cure="a global_batch_size that the devices divide") from e
     spans = sorted({at[0].indices(rows)[:2] for at in held})
     first, end = spans[0][0], max(stop for _, stop in spans)
     if rows % (end - first) or first % (end - first) or sum(stop - start for start, stop in spans) != end - first:
@@ -67,48 +77,51 @@ class DataLoader(ClientOwner):
 
     source        a Client; a directory or `s3://bucket/prefix`, read without a server (millrace.open); or the URL of a gateway or several
     sharding      jax.sharding.NamedSharding whose first axis is the batch's, for all arrays; or a mapping from part to sharding
-    batch_size    samples of a global batch, all processes together; the devices along the first axis divide it
+    global_batch_size
+                  samples of a batch, all processes together; the devices along the first axis divide it
     epoch         the first epoch; set_epoch changes it
     decode        True: as help(millrace.decode) says, images uint8 arrays of height x width x bands. A mapping, such as {"cls": int}: these parts
     transform     function of one sample, as Client.epoch has it; what it returns, any tree of arrays and numbers, is stacked
     ahead         how many batches are on the devices, or on their way to them: the one that is yielded and the next
-    tail          what becomes of the samples that do not fill a last batch: "drop" or "pad". Shapes are the same in all batches
-    allow_pickle, on_error, threads, prefetch_bytes, decoded_bytes, generation, and the names of order (seed to importance)
-                  as Client.epoch has them. on_error is "raise" or a function that returns a value: samples cannot be left out
-    fields, form  parts to read; form="npy" yields one array of tokens or records, without a copy
+    seed, shuffle, fields, order
+                  as Client.epoch has them
+    share         millrace.Share(tail=...) alone: "drop" (default) or "pad", since shapes are the same in all batches
+    reading       millrace.Reading: allow_pickle, on_error, form, threads, prefetch_bytes, decoded_bytes. on_error is "raise" or a function
+                  that returns a value: samples cannot be left out. form="npy" yields one array of tokens or records, without a copy
 
-    What is yielded is a dict from part to jax.Array, the first axis batch_size long; types are NumPy's, less 64 bits unless jax_enable_x64
+    What is yielded is a dict from part to jax.Array, the first axis global_batch_size long; types are NumPy's, less 64 bits unless jax_enable_x64
     is set. All processes make the loader alike, after jax.distributed.initialize. The dataset's generation is fixed when it is made. A loader
     that was made of a directory or a bucket holds its gateway until it is closed or collected as garbage: it is a context manager too.
     """
 
-    @checked(Batches)
+    @checked(BatchOptions, unfit=_UNFIT)
     def __init__(
         self, source: Origin, dataset: Optional[str] = None, *, sharding: Any, epoch: int = 0, decode: Decode = True, ahead: int = 2,
-        tail: str = "drop", **options: Unpack[Batches],
+        **options: Unpack[BatchOptions],
     ) -> None:
-        form, on_error = options.get("form"), options.get("on_error")
+        given = {"tail": "drop", **flat(options)}
+        tail, form, on_error = given["tail"], given.get("form"), given.get("on_error")
         whole = form == "npy"
         if tail == "short" or on_error == "skip":
             raise InvalidArgument(f"new loader: tail {tail!r}, on_error {on_error!r}: want 'drop' or 'pad', and no 'skip'")
-        if form not in (None, "npy") or (whole and options.get("transform") is not None):
+        if form not in (None, "npy") or (whole and given.get("transform") is not None):
             raise InvalidArgument(f"new loader: form {form!r}: want 'npy' without a transform, or none")
         self._sharding, self._ahead = sharding, ahead
         about = self._read_from(source, dataset)
-        self.batch_size: int = options.get("batch_size") or int(about["default_plan"]["batch_size"])
+        self.batch_size: int = given.get("global_batch_size") or int(about["default_plan"]["batch_size"])
         """Samples of a global batch."""
         shardings = list(sharding.values()) if isinstance(sharding, Mapping) else [sharding]
         ranks = {rows_of(s, self.batch_size) for s in shardings}
         if len(ranks) != 1:
             raise InvalidArgument(f"new loader: shardings that give a process rows of different ranks: {sorted(ranks)}")
         self.rank, self.world_size = ranks.pop()
-        if options.get("generation") is None:
+        if "generation" not in given:
             refuse(about, jax.process_index(), jax.process_count())
-        self.generation: str = options.get("generation") or str(about["generation"])
+        self.generation: str = given.get("generation") or str(about["generation"])
         automatic = Automatic(finish=as_array) if decode is True else decode
         self._options: dict[str, Any] = {
-            **options, "dataset": str(about["name"]), "batch_size": self.batch_size, "rank": self.rank, "world_size": self.world_size,
-            "tail": tail, "decode": None if whole else automatic, "collate": None if whole else _stack,
+            **given, "dataset": str(about["name"]), "global_batch_size": self.batch_size, "rank": self.rank, "world_size": self.world_size,
+            "decode": None if whole else automatic, "collate": None if whole else _stack,
             "batch_transform": array if whole else None, "progress": False,
         }  # fmt: skip
         self._options.pop("generation", None)
@@ -124,7 +137,7 @@ class DataLoader(ClientOwner):
     def _epoch(self, number: int, generation: Optional[str] = None) -> Epoch:
         want = number, generation or self.generation
         if self._opened is None or self._opened[0] != want:
-            self._opened = want, self.client.epoch(number, generation=want[1], **self._options)
+            self._opened = want, self.client._epoch(number, generation=want[1], **self._options)
         return self._opened[1]
 
     def __len__(self) -> int:

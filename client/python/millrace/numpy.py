@@ -1,11 +1,11 @@
 """Batches as arrays of NumPy. Importing this module imports numpy; importing millrace does not.
 
-    for batch in millrace.numpy.epoch("./photos", 0, batch_size=256):
+    for batch in millrace.numpy.epoch("./photos", 0, global_batch_size=256):
         images, labels = batch["jpg"], batch["cls"]     # uint8 (256, height, width, bands); int64 (256,)
 
 Tokens and records need no decoding: `array` has them without a copy.
 
-    for batch in client.epoch(0, form="npy"):
+    for batch in client.epoch(0, reading=millrace.Reading(form="npy")):
         tokens = millrace.numpy.array(batch)            # (samples, sequence_length + 1)
 """
 
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from ._buffers import LARGE
 from ._npy import ArrayHeader
-from ._parameters import Decode, Whole, checked
+from ._parameters import Decode, EpochOptions, checked, flat
 from .batch import Batch
 from .client import Origin, client_of
 from .decode import Automatic
@@ -60,15 +60,16 @@ def _stack(take: Callable[[int], memoryview], n: int, values: Iterator[Any]) -> 
     return column if numbers is None or numbers.dtype == object else numbers
 
 
-@checked(Whole)
-def epoch(source: Origin, number: int, *, decode: Decode = True, **options: Unpack[Whole]) -> Epoch:
+@checked(EpochOptions, unfit={"copy": "leave it out: millrace.torch.Dataset has it"})
+def epoch(source: Origin, number: int, *, dataset: Optional[str] = None, decode: Decode = True, **options: Unpack[EpochOptions]) -> Epoch:
     """Opens an epoch whose batches have columns of arrays, for what millrace.open takes, or a Client. Options are those of Client.epoch.
 
     `batch["jpg"]` is an array whose first axis is the batch: of images samples x height x width x bands, uint8 where a band has 8 bits; of
     arrays of one shape samples x shape, in their own type; of numbers samples. What has no equal shapes, text and bytes are lists.
     Parts are decoded by themselves, unless decode names their decoders; `decode=False` leaves all of them bytes.
     """
-    opened = client_of(source).epoch(number, decode=Automatic(finish=as_array) if decode is True else decode, **options)
+    automatic = Automatic(finish=as_array) if decode is True else decode
+    opened = client_of(source)._epoch(number, decode=automatic, **flat({**options, "dataset": dataset}))
     opened.gather = _stack
     return opened
 
@@ -85,7 +86,7 @@ def array(batch: Batch, dtype: Any = None, shape: Optional[Sequence[int]] = None
         rows: np.ndarray[Any, Any] = np.frombuffer(batch.data, dtype=np.dtype(_descr(layout.dtype))).reshape(layout.shape)
         return rows if dtype is None else rows.view(dtype)
     if dtype is None:
-        raise InvalidArgument('array: give a dtype, or open the epoch with form="npy"')
+        raise InvalidArgument('array: give a dtype, or open the epoch with reading=millrace.Reading(form="npy")')
     kind, n = np.dtype(dtype), len(batch)
     axes = tuple(shape) if shape is not None else (-1,)
     if n == 0:

@@ -1,10 +1,10 @@
 """Datasets and a loader for PyTorch. Importing this module imports torch; importing millrace does not.
 
-    dataset = millrace.torch.Dataset("http://gateway:8080", "photos", batch_size=256, decode={"jpg": to_tensor, "cls": int})
+    dataset = millrace.torch.Dataset("http://gateway:8080", "photos", global_batch_size=256, decode={"jpg": to_tensor, "cls": int})
     for batch in millrace.torch.DataLoader(dataset, num_workers=4):
         images, labels = batch["jpg"], batch["cls"]
 
-The gateway puts batches together, and DataLoader of this module yields them. batch_size counts the samples of a global batch, all
+The gateway puts batches together, and DataLoader of this module yields them. global_batch_size counts the samples of a batch, all
 ranks together. Each rank gets its share of every batch, and its workers take turns with the batches. A loader of torch's that has a
 batch_size makes its own batches: give it dataset.samples().
 """
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Optional
 from ._agree import AGREE, refuse, settle
 from ._buffers import LARGE
 from ._memory import own
-from ._parameters import Decode, Shares, checked
+from ._parameters import Decode, EpochOptions, checked, flat
 from ._ranks import advise_homes, find_ranks, warn_of_uneven_shares
 from .batch import Batch, Sample
 from .client import ClientOwner, Origin
@@ -53,6 +53,11 @@ __all__ = ["DataLoader", "Dataset", "MapDataset", "StateError", "collate_columns
 _LOG = logging.getLogger("millrace")
 
 Columns = dict[str, Any]
+_UNSAID = {"dataset", "decode", "progress"}
+_UNFIT = {
+    "progress": "leave it out: a bar of the training loop's own counts its batches",
+    "start": "say epoch=; within an epoch load_state_dict goes on",
+}
 _GATEWAYS_CHECK = {"fields", "form", "importance", "quarantine", "strata", "subset", "window"}  # values that only a gateway can judge
 
 
@@ -159,7 +164,8 @@ def _stack(batch: Batch, what: str, values: list[Any], part: str = "") -> Any:
     if nulls := sum(value is None for value in values):
         raise InvalidArgument(
             f"stack {what}: {nulls} of {len(values)} values are null, and a tensor has no place for them",
-            cure="leave these samples out (filter=lambda sample: sample[NAME] is not None), or have transform put another value there",
+            cure="leave these samples out (reading=millrace.Reading(filter=lambda sample: sample[NAME] is not None)), or have transform put "
+            "another value there",
         )
     at = {tuple(value.shape): i for i, value in reversed(list(enumerate(values))) if hasattr(value, "shape")}
     shapes = sorted(at, key=at.__getitem__)
@@ -196,21 +202,18 @@ class Dataset(ClientOwner):
     len(dataset) is the number of batches.
 
     source         a Client; a directory or `s3://bucket/prefix`, read without a server (millrace.open); or the URL of a gateway or several
-    rank, world_size  found if left out: torch.distributed's, else the environment's (torchrun, mpirun, srun), else one process
     epoch          the first epoch; set_epoch changes it
     decode         what parts are turned into, by the reader's threads. True: as help(millrace.decode) says, images uint8 tensors of bands x
                    height x width. A mapping, such as {"jpg": to_tensor, "cls": int}: these parts, the others stay bytes. False: none
-    allow_pickle, on_error
-                   as Client.epoch has them: pickles that are read, and what is done about a sample that cannot be decoded
-    filter, transform
-                   functions of a sample, as Client.epoch has them; dicts and tuples that transform returns become columns
-    collate        function of a list of samples: what transform has returned, else dicts from part to value. What it returns is yielded
-    batch_transform  function of a Batch, for what collate cannot do, such as reporting losses; what it returns is yielded instead
-    keys           yield the samples' names too
-    copy           functions of yours may write into what they are given, so batches come as bytes. copy=False: a gateway on this machine lends
-                   its memory, and a tensor over it (torch.frombuffer) is for reading only: writing into one ends the process
-    seed, shuffle, window, strata, tail, balance, split, homes, subset, quarantine, importance, fields, form
-                   what is read, in which order and form: as Client.epoch has them. shuffle=False is stored order
+    transform      function of a sample, as Client.epoch has it; dicts and tuples that it returns become columns
+    global_batch_size, batch_size_per_rank
+                   samples of a batch: of all ranks together, or of each. A run that resumes on another number of ranks gives the first
+    seed, shuffle, fields, order
+                   as Client.epoch has them; shuffle=False is stored order
+    share          millrace.Share; rank and world_size are found if left out: torch.distributed's, else the environment's (torchrun, mpirun,
+                   srun), else one process
+    reading        millrace.Reading. What collate or batch_transform returns is yielded: the first is a function of a list of samples, the
+                   second of a Batch, for what collate cannot do, such as reporting losses. keys=True yields the samples' names too
 
     The gateway is asked at once for the dataset's generation, which then holds for all epochs, workers and resumed runs. All processes
     of torch.distributed take the same one, if it is initialized by then; generation gives another. Workers may be forked
@@ -218,35 +221,34 @@ class Dataset(ClientOwner):
     gateway until it is closed or collected as garbage: it is a context manager too.
     """
 
-    @checked(Shares)
+    @checked(EpochOptions, unfit=_UNFIT)
     def __init__(
-        self, source: Origin, dataset: Optional[str] = None, *, rank: Optional[int] = None, world_size: Optional[int] = None,
-        epoch: int = 0, decode: Decode = True, copy: bool = True, **options: Unpack[Shares],
+        self, source: Origin, dataset: Optional[str] = None, *, epoch: int = 0, decode: Decode = True, **options: Unpack[EpochOptions],
     ) -> None:
         super().__init__()
-        if (rank is None) != (world_size is None):
-            raise InvalidArgument("new dataset: rank and world_size belong together: give both or none")
-        collate, batch_transform, keys = options.get("collate"), options.get("batch_transform"), options.get("keys", False)
+        given = flat(options)
+        rank, world_size, copy = given.pop("rank", None), given.pop("world_size", None), given.pop("copy", True)
+        collate, batch_transform, keys = given.get("collate"), given.get("batch_transform"), given.get("keys", False)
         if collate is not None and batch_transform is not None:
             raise InvalidArgument("new dataset: of collate and batch_transform only one can make what is yielded")
-        one_by_one = collate is not None or options.get("transform") is not None
+        one_by_one = collate is not None or given.get("transform") is not None
         value = partial(_value_of, keys=keys) if collate is None else attrgetter("value")
         make = batch_transform or (value if one_by_one else partial(_columns_alone, keys=keys))
         self._views = not copy
-        self._writable = copy and gives_views(decode, options.get("filter"), options.get("transform"), collate, batch_transform)
+        self._writable = copy and gives_views(decode, given.get("filter"), given.get("transform"), collate, batch_transform)
         about = self._read_from(source, dataset)
         self._ranks = None if rank is None or world_size is None else (rank, world_size)
         self._ranks_of_parent: Optional[tuple[int, int]] = None
-        self.generation, self._alone = settle(about, options.get("generation"))
+        self.generation, self._alone = settle(about, given.get("generation"))
         self.present = self.generation
         """The generation that a run begins with; that of a state may be another one. For this package's own modules."""
         self._options: dict[str, Any] = {
-            **options, "dataset": str(about["name"]), "decode": AUTOMATIC if decode is True else decode,
+            **given, "dataset": str(about["name"]), "decode": AUTOMATIC if decode is True else decode,
             "collate": collate, "batch_transform": partial(_build, make=make), "progress": False,
         }  # fmt: skip
         self._options.pop("generation", None)
         if self._alone is None and self._options.keys() & _GATEWAYS_CHECK:  # for one rank: torch.distributed may be initialized later
-            self.client.epoch(epoch, generation=self.generation, **{k: v for k, v in self._options.items() if k not in OF_BATCHES})
+            self.client._epoch(epoch, generation=self.generation, **{k: v for k, v in self._options.items() if k not in OF_BATCHES})
         self.prefetch_factor = PREFETCH_FACTOR
         """How many batches each process decodes ahead; those in the queues of this module's DataLoader count."""
         self._makes_batches = "collate" if collate is not None else "batch_transform" if batch_transform is not None else ""
@@ -261,7 +263,7 @@ class Dataset(ClientOwner):
         self.set_epoch(epoch)
 
     def __repr__(self) -> str:
-        said = [f", {name}={value!r}" for name, value in self._options.items() if name in Shares.__annotations__ and isinstance(value, (int, str))]
+        said = [f", {name}={value!r}" for name, value in self._options.items() if name not in _UNSAID and isinstance(value, (int, str))]
         return f"<Dataset of {self.client!r}{''.join(said)}>"
 
     def __getitem__(self, which: object) -> NoReturn:
@@ -303,7 +305,7 @@ class Dataset(ClientOwner):
             refuse(self._alone, *self.ranks(), AGREE)
         want = number, rank, world_size, self.generation
         if want not in self._open:
-            epoch = self.client.epoch(number, rank=rank, world_size=world_size, generation=self.generation, **self._options)
+            epoch = self.client._epoch(number, rank=rank, world_size=world_size, generation=self.generation, **self._options)
             self._loaded.check(epoch.plan)
             worker = torch_data.get_worker_info()
             if rank == 0 and (worker is None or worker.id == 0):

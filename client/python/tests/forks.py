@@ -68,26 +68,26 @@ class Job:
         self.url, self.tls = job["url"], job["tls"]
         PLAN["fields"] = job.get("fields", "cls")
         self.client = self.open()
-        self.epoch = self.client.epoch(0, **PLAN)
+        self.epoch = self.client.epoch(0, **harness.grouped(**PLAN))
         self.want = [list(b["cls"]) for b in self.epoch]
         self.ledger = self.epoch.ledger()
         self.dataset: Any = None
         if job["torch"]:
             import millrace.torch
 
-            self.dataset = millrace.torch.Dataset(self.client, "photos", batch_size=100, decode={"cls": label}, fields=PLAN["fields"])
+            self.dataset = millrace.torch.Dataset(self.client, "photos", global_batch_size=100, decode={"cls": label}, fields=PLAN["fields"])
         self.readers = [self.epoch.read(), self.epoch.read()]
 
     def open(self) -> millrace.Client:
         context = harness.tls_context(_wire.ssl.PROTOCOL_TLS_CLIENT) if self.tls else None
         patient = {"deadline": 1e6, "first_answer": 1e6, "attempt_timeout": 1e6}  # its threads stand still for every fork
-        return millrace.Client(self.url, "photos", ssl_context=context, **patient)
+        return millrace.Client(self.url, "photos", **harness.grouped(context=context, **patient))
 
     def read(self, every: list[Exception]) -> None:
         """Reads in a thread of the parent's, over new connections and over kept ones."""
         try:
             for _ in range(2):
-                with self.open() as client, client.epoch(0, **PLAN).read(ledger=self.ledger) as reader:
+                with self.open() as client, client.epoch(0, **harness.grouped(**PLAN)).read(ledger=self.ledger) as reader:
                     assert [list(b["cls"]) for b in reader] == self.want
             if self.dataset is not None:
                 assert [b["cls"].tolist() for b in self.dataset] == self.want
@@ -99,7 +99,7 @@ class Job:
     def child(self) -> None:
         """What a forked child does: all of it must come to an end."""
         with self.open() as fresh:
-            assert list(fresh.epoch(0, **PLAN).batch(1)["cls"]) == self.want[1]
+            assert list(fresh.epoch(0, **harness.grouped(**PLAN)).batch(1)["cls"]) == self.want[1]
         with self.epoch.read(1, 3) as reader:
             assert [list(b["cls"]) for b in reader] == self.want[1:3]
         if self.dataset is not None:
@@ -117,7 +117,7 @@ class Job:
         self.client.close()
 
 
-PLAN: dict[str, Any] = {"batch_size": 100, "decode": {"cls": label}, "fields": "cls", "progress": False}
+PLAN: dict[str, Any] = {"global_batch_size": 100, "decode": {"cls": label}, "fields": "cls", "progress": False}
 
 
 def forked(job: Job) -> int:

@@ -19,8 +19,11 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from pathlib import Path
-from typing import Optional, Union
+from typing import Any, Optional, Union
+
+from millrace._parameters import GROUPS
 
 ROOT = Path(__file__).resolve().parents[3]
 LONG = os.environ.get("MILLRACE_LONG") == "1"
@@ -381,3 +384,12 @@ def begin() -> None:
 def ours() -> list[str]:
     """The threads of clients that are alive and were not there when the test began."""
     return [t.name for t in threading.enumerate() if t.name.startswith("millrace-") and t not in _before]
+
+
+def grouped(**parameters: Any) -> dict[str, Any]:
+    """Returns the parameters of an epoch or a client as functions take them: those of each dataclass put together."""
+    out = dict(parameters)
+    for name, kind in GROUPS.items():
+        if chosen := {f.name: out.pop(f.name) for f in fields(kind) if f.name in out}:
+            out[name] = kind(**chosen)
+    return out

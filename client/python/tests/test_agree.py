@@ -11,18 +11,20 @@ import harness
 import pytest
 
 import millrace
+from millrace import Order, Routing, Share
 
 
 def test_a_rank_without_a_generation_is_refused(moving: harness.Moving, gateway: harness.Gateway) -> None:
     with millrace.Client(moving.url, "photos") as client:
         with pytest.raises(millrace.InvalidArgument, match=rf"rank 1 of 4 names no generation.*now it is {moving.older}") as e:
-            client.epoch(0, rank=1, world_size=4)
+            client.epoch(0, share=Share(rank=1, world_size=4))
         assert "rank 0 asks client.describe()['generation']" in str(e.value)
         assert len(moving.heads) == 1  # the description, and nothing else
-        assert client.epoch(0, rank=1, world_size=4, generation=client.describe()["generation"]).batch(0).generation == moving.older
+        present = Order(generation=client.describe()["generation"])
+        assert client.epoch(0, order=present, share=Share(rank=1, world_size=4)).batch(0).generation == moving.older
         assert client.epoch(0).batch(0).generation == moving.older  # alone there is nobody to agree with
     with millrace.Client(gateway.url, "photos") as client:
-        assert client.epoch(0, rank=1, world_size=4).batch(0).generation == moving.older  # this one stays
+        assert client.epoch(0, share=Share(rank=1, world_size=4)).batch(0).generation == moving.older  # this one stays
 
 
 def test_the_command_names_the_cure(moving: harness.Moving) -> None:
@@ -33,7 +35,7 @@ def test_the_command_names_the_cure(moving: harness.Moving) -> None:
 
     done = run()
     assert done.returncode == 1
-    assert "give all ranks the same generation=" in done.stderr
+    assert "give all ranks the same order=millrace.Order(generation=...)" in done.stderr
     assert json.loads(run("--generation", moving.older).stdout)["generation"] == moving.older
 
 
@@ -43,7 +45,7 @@ def test_an_epoch_stays_with_its_generation(moving: harness.Moving) -> None:
         generation = client.describe()["generation"]
         epochs = []
         for rank in range(2):
-            epochs.append(client.epoch(4, rank=rank, world_size=2, generation=generation))
+            epochs.append(client.epoch(4, order=Order(generation=generation), share=Share(rank=rank, world_size=2)))
             moving.move()
         moving.move(moving.older)
         epochs.append(client.epoch(4))
@@ -76,18 +78,18 @@ def test_a_generation_that_is_gone_is_final(through: Through, codes: tuple[str, 
         return lambda _, head, answer: answer if b"/readyz" in head or b"/datasets/photos HTTP" in head else refuse(code, "not kept")
 
     proxies = [through(answer(code)) for code in codes]
-    with millrace.Client([p.url for p in proxies], "photos", home=lambda *_: 0) as client:
+    with millrace.Client([p.url for p in proxies], "photos", routing=Routing(home=lambda *_: 0)) as client:
         with pytest.raises(millrace.errors.GenerationGone, match="begin a new job without generation=") as e:
-            client.epoch(0, generation="5" * 64)
+            client.epoch(0, order=Order(generation="5" * 64))
         assert not e.value.retryable
         assert [len(p.asked(b"/epochs/")) for p in proxies] == [1, 1]
 
 
 def test_a_generation_that_another_gateway_has_open(through: Through, gateway: harness.Gateway) -> None:
     lost = through(lambda _, head, answer: answer if b"generation=" not in head else refuse("generation_gone", "not kept"))
-    with millrace.Client([lost.url, gateway.url], "photos", home=lambda *_: 0) as client:
+    with millrace.Client([lost.url, gateway.url], "photos", routing=Routing(home=lambda *_: 0)) as client:
         generation = client.describe()["generation"]
-        assert client.epoch(0, generation=generation).batch(0).generation == generation
+        assert client.epoch(0, order=Order(generation=generation)).batch(0).generation == generation
     assert len(lost.asked(b"/epochs/")) == 1
 
 
@@ -95,5 +97,5 @@ def test_the_cure_is_said_once(through: Through) -> None:
     said = "generation 5 is not kept any more: begin a new job without generation=, or restore its index and shards"
     proxy = through(lambda _, head, answer: answer if b"/epochs/" not in head else refuse("generation_gone", said))
     with millrace.Client(proxy.url, "photos") as client, pytest.raises(millrace.errors.GenerationGone) as e:
-        client.epoch(0, generation="5" * 64)
+        client.epoch(0, order=Order(generation="5" * 64))
     assert str(e.value).count("begin a new job") == 1

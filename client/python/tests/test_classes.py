@@ -88,7 +88,7 @@ def seen(client: millrace.Client, **options: Any) -> list[tuple[int, int]]:
     """The height of each picture and its label, of an epoch."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        batches = list(client.epoch(0, decode=True, **options))
+        batches = list(client.epoch(0, decode=True, **harness.grouped(**options)))
     return sorted((next(s[name] for name in ("jpg", "JPEG", "png") if name in s.parts).height, s["cls"]) for b in batches for s in b)
 
 

@@ -18,6 +18,7 @@ import pytest
 from PIL import Image
 
 import millrace
+from millrace import Reading
 
 ROWS = 40
 EMPTY = (1, 11, 21)  # rows with an image, all of which is null
@@ -56,11 +57,12 @@ def test_a_null_is_none(rows: millrace.Client) -> None:
                 seen.append((int(sample["label"]) if decode else int.from_bytes(sample["label"], "little"), sample["caption"] is None))
                 assert (sample["image.bytes"] is None) == (seen[-1][0] % 5 == 0 or seen[-1][0] in EMPTY)
         assert sorted(seen) == [(i, i % 4 == 0) for i in range(ROWS)]
-    kept = [b["caption"] for b in rows.epoch(0, decode=True, fields="caption,label", filter=lambda sample: sample["caption"] is not None)]
+    captioned = Reading(filter=lambda sample: sample["caption"] is not None)
+    kept = [b["caption"] for b in rows.epoch(0, decode=True, fields="caption,label", reading=captioned)]
     assert sum(map(len, kept)) == ROWS * 3 // 4
     alone = [sample["caption"] for batch in rows.epoch(0, decode=True, fields="caption") for sample in batch]
     assert alone.count(None) == ROWS // 4
-    decoded = [v for b in rows.epoch(0, decode={"caption": lambda view: bytes(view).decode()}, batch_size=2) for v in b["caption"]]
+    decoded = [v for b in rows.epoch(0, decode={"caption": lambda view: bytes(view).decode()}, global_batch_size=2) for v in b["caption"]]
     assert decoded.count(None) == ROWS // 4
 
 
@@ -75,9 +77,9 @@ def test_the_name_of_a_struct_stands_for_its_columns(rows: millrace.Client) -> N
 def test_names_that_no_sample_has(rows: millrace.Client, tmp_path: Path) -> None:
     left_out = pytest.raises(millrace.InvalidArgument, match=r"left out all 40 samples.*; no part 'captoin': did you mean 'caption'\?")
     with pytest.warns(UserWarning, match="the answer is the same for every sample"), left_out:
-        list(rows.epoch(0, decode=True, filter=lambda sample: sample.get("captoin") is not None))
+        list(rows.epoch(0, decode=True, reading=Reading(filter=lambda sample: sample.get("captoin") is not None)))
     with pytest.warns(UserWarning, match="left out all 40 samples"):
-        assert not list(rows.epoch(0, filter=lambda _: False))
+        assert not list(rows.epoch(0, reading=Reading(filter=lambda _: False)))
     for wrong, cure in (("captoin", r"did you mean 'caption'\?; the parts are 'caption', 'label'"), ("image", "did you mean 'image.bytes' or")):
         with pytest.raises(millrace.InvalidArgument, match=f"decode part '{wrong}': {cure}"):
             rows.epoch(0, decode={"label": int, wrong: str}, fields="label")
@@ -125,9 +127,9 @@ def test_folders_are_the_part_cls(folders: millrace.Client) -> None:
     sized = {"jpg": lambda view: Image.open(io.BytesIO(view)).size, "cls": int}
     assert all(set(batch["jpg"]) == {(8, 6)} and max(batch["cls"]) < 3 for batch in folders.epoch(0, decode=sized, fields="jpg,cls"))
     assert [bytes(v) in (b"0", b"1", b"2") for v in folders.epoch(0).batch(0)["cls"]] == [True] * 4
-    for batch in folders.epoch(0, filter=lambda sample: sample.position % 2):
+    for batch in folders.epoch(0, reading=Reading(filter=lambda sample: sample.position % 2)):
         assert all(sample.key.startswith(classes[int(bytes(v))]) for v, sample in zip(batch["cls"], batch))
-    left = [s["cls"] for b in folders.epoch(0, decode=True, filter=lambda sample: sample["cls"] == 2) for s in b]
+    left = [s["cls"] for b in folders.epoch(0, decode=True, reading=Reading(filter=lambda sample: sample["cls"] == 2)) for s in b]
     assert left == [2] * 5
     assert all(batch.names() == ["jpg"] for batch in folders.epoch(0, fields="jpg"))
 
@@ -167,7 +169,7 @@ def test_capitals_of_suffixes_do_not_count(folders: millrace.Client, tmp_path: P
     (tmp_path / "source/both.jpg").write_bytes(b"small")
     harness.run("pack", str(tmp_path / "source"), str(tmp_path / "packed"))
     with harness.closing(g := harness.Gateway(f"d={tmp_path / 'packed'}")), millrace.Client(g.url) as client:
-        both, one = sorted(client.epoch(0, keys=True).batch(0), key=lambda sample: sample.key)
+        both, one = sorted(client.epoch(0, reading=Reading(keys=True)).batch(0), key=lambda sample: sample.key)
         assert {name: bytes(part) for name, part in both.items()} == {"JPEG": b"large", "jpg": b"small"}
         assert bytes(one["jpg"] if "jpg" in one else one["JPEG"]) == b"large"
         alone = client.epoch(0, fields="JPEG").batch(0)
@@ -195,16 +197,17 @@ def test_a_slip_is_not_a_matter_of_samples(rows: millrace.Client, caplog: pytest
     bad: list[millrace.SampleError] = []
     for on_error in ("skip", bad.append):
         with pytest.raises(millrace.errors.TransformError, match="the first 8 samples all fail so: on_error is for single samples"):
-            list(rows.epoch(0, filter=misspelt, on_error=on_error))
+            list(rows.epoch(0, reading=Reading(filter=misspelt, on_error=on_error)))
         with pytest.raises(millrace.errors.TransformError, match="the first 9 samples all fail so"):
-            list(rows.epoch(0, filter=misspelt, on_error=on_error, batch_size=3, threads=1))
+            list(rows.epoch(0, global_batch_size=3, reading=Reading(filter=misspelt, on_error=on_error, threads=1)))
     with pytest.raises(millrace.errors.DecodeError, match="the first 8 samples all fail so"):
-        list(rows.epoch(0, decode={"label": lambda _: 1 // 0}, on_error="skip"))
+        list(rows.epoch(0, decode={"label": lambda _: 1 // 0}, reading=Reading(on_error="skip")))
     worker = str(type(raised.value)(f"Caught TransformError in DataLoader worker process 0.\n{raised.value}"))
     assert worker.endswith(str(raised.value))
     caplog.clear()
     with caplog.at_level(logging.WARNING, "millrace"):
-        kept = [v for b in rows.epoch(0, decode=True, transform=lambda sample: 1 // (sample["label"] // 30), on_error="skip") for v in b.value]
+        epoch = rows.epoch(0, decode=True, transform=lambda sample: 1 // (sample["label"] // 30), reading=Reading(on_error="skip"))
+        kept = [v for b in epoch for v in b.value]
     assert len(kept) == 10
     assert len(caplog.records) == 10  # of 30
 
@@ -219,7 +222,7 @@ def test_a_transform_that_returns_nothing(rows: millrace.Client) -> None:
 def test_on_error_may_refuse_a_whole_batch(rows: millrace.Client) -> None:
     """A function that is asked for a value and has none decides itself."""
     with pytest.warns(UserWarning, match="left out all"):
-        assert not list(rows.epoch(0, filter=misspelt, on_error=lambda _: None))
+        assert not list(rows.epoch(0, reading=Reading(filter=misspelt, on_error=lambda _: None)))
 
 
 def test_what_fails_in_a_mixture_names_its_source(rows: millrace.Client) -> None:
@@ -227,7 +230,7 @@ def test_what_fails_in_a_mixture_names_its_source(rows: millrace.Client) -> None
     mixed = millrace.mix({parts["a"]: 0.5, parts["b"]: 0.5})
     for keys in (True, False):
         with pytest.raises(millrace.errors.DecodeError, match=r", source 'rows.*quarantine") as raised:
-            list(mixed.epoch(0, decode={"label": lambda _: 1 // 0}, keys=keys))
+            list(mixed.epoch(0, decode={"label": lambda _: 1 // 0}, reading=Reading(keys=keys)))
         assert raised.value.source is not None
         assert raised.value.source.startswith("rows")
         assert raised.value.key is not None
@@ -254,7 +257,7 @@ def test_sources_of_other_columns(tmp_path: Path) -> None:
         each = {name: stack.enter_context(millrace.Client(g.url, name)) for name in (*tables, "files")}
 
         def samples(client: millrace.Client, **options: Any) -> list[str]:
-            epoch = client.epoch(0, progress=False, **{"decode": True, **options})
+            epoch = client.epoch(0, **harness.grouped(progress=False, **{"decode": True, **options}))
             by_column = [[b.column(part) for part in ("n", "word") if all(part in s.parts for s in b)] for b in epoch]
             assert all(not isinstance(v, memoryview) for b in by_column for column in b for v in column)
             return sorted(repr(sorted(s.items())) for batch in epoch for s in batch)
@@ -264,11 +267,11 @@ def test_sources_of_other_columns(tmp_path: Path) -> None:
         for other in tables:
             mixed = millrace.mix({each["wide"]: 1, each[other].take(30): 1}, samples=60)
             assert samples(mixed) == samples(mixed, keys=True, balance="bytes") == sorted(alone["wide"] + alone[other])
-            kept = mixed.epoch(0, decode=True, progress=False, filter=lambda s: None not in s.values())
+            kept = mixed.epoch(0, decode=True, reading=Reading(progress=False, filter=lambda s: None not in s.values()))
             assert sum(map(len, kept)) == 40
         both = millrace.mix({each["wide"]: 1, each["named"]: 1})
         assert len(samples(both, fields="word,s")) == 60
-        batch = pickle.loads(pickle.dumps(both.epoch(0, decode=True, progress=False))).batch(0)
+        batch = pickle.loads(pickle.dumps(both.epoch(0, decode=True, reading=Reading(progress=False)))).batch(0)
         one = next(s for s in batch if "number" in s.parts)
         assert batch.names() == [*dict.fromkeys(name for s in batch for name in s)]
         with warnings.catch_warnings():
@@ -277,9 +280,10 @@ def test_sources_of_other_columns(tmp_path: Path) -> None:
         with pytest.raises(KeyError, match=r"no part 'numbr'.*did you mean 'number'"):
             next(s for s in batch if "n" in s.parts)["numbr"]
         with pytest.warns(UserWarning, match="numbr"), pytest.raises(millrace.InvalidArgument, match="no part 'numbr'"):
-            list(both.epoch(0, progress=False, filter=lambda s: s.get("numbr")))
+            list(both.epoch(0, reading=Reading(progress=False, filter=lambda s: s.get("numbr"))))
         apart = millrace.mix({each["wide"]: 1, each["files"]: 1})
-        batch = apart.epoch(0, decode={"n": lambda view: view[0], "txt": str}, progress=False).batch(0)  # no word on txt, which only files have
+        # no word on txt, which only files have
+        batch = apart.epoch(0, decode={"n": lambda view: view[0], "txt": str}, reading=Reading(progress=False)).batch(0)
         assert {type(s.get("n")) for s in batch} == {int, type(None)}
         with warnings.catch_warnings():
             warnings.simplefilter("error")

@@ -23,6 +23,7 @@ import pytest
 from PIL import Image
 
 import millrace
+from millrace import Reading, Share
 from millrace.decode import Automatic
 
 SAMPLES = 23
@@ -83,7 +84,7 @@ def client(mixed: harness.Gateway) -> Iterator[millrace.Client]:
 
 def test_parts_by_their_suffix(client: millrace.Client) -> None:
     seen = []
-    for batch in client.epoch(0, decode=True, on_error="skip", keys=True):
+    for batch in client.epoch(0, decode=True, reading=Reading(on_error="skip", keys=True)):
         for sample in batch:
             i = int(bytes(sample["xyz"]))
             assert isinstance(sample["xyz"], memoryview)
@@ -95,7 +96,7 @@ def test_parts_by_their_suffix(client: millrace.Client) -> None:
                 sample["pkl"]
             seen.append(i)
     assert sorted(seen) == [i for i in range(SAMPLES) if i != BAD]
-    epoch = client.epoch(0, decode=True, allow_pickle=True, fields="pkl,cls")
+    epoch = client.epoch(0, decode=True, fields="pkl,cls", reading=Reading(allow_pickle=True))
     assert all(batch["pkl"] == [[i] for i in batch["cls"]] for batch in epoch)
     assert isinstance(client.epoch(0, decode=False).batch(0)["cls"][0], memoryview)
     assert isinstance(client.epoch(0, decode={"cls": int}).batch(0)["txt"][0], memoryview)
@@ -105,15 +106,15 @@ def test_parts_by_their_suffix(client: millrace.Client) -> None:
 
 def test_a_transform_decodes_what_it_asks_for(client: millrace.Client) -> None:
     """The image that is none is not looked at."""
-    epoch = client.epoch(0, decode=True, batch_transform=lambda batch: sum(batch["cls"]))
+    epoch = client.epoch(0, decode=True, reading=Reading(batch_transform=lambda batch: sum(batch["cls"])))
     assert sum(batch.value for batch in epoch) == sum(range(SAMPLES))
 
 
 def test_which_sample_cannot_be_decoded(client: millrace.Client) -> None:
-    order = [(b.number, i, s.position) for b in client.epoch(2, keys=True) for i, s in enumerate(b) if s.key == key(BAD)]
+    order = [(b.number, i, s.position) for b in client.epoch(2, reading=Reading(keys=True)) for i, s in enumerate(b) if s.key == key(BAD)]
     for keys in (False, True):
         with pytest.raises(millrace.errors.DecodeError, match="UnidentifiedImageError") as raised:
-            list(client.epoch(2, decode=True, keys=keys))
+            list(client.epoch(2, decode=True, reading=Reading(keys=keys)))
         for e in (raised.value, pickle.loads(pickle.dumps(raised.value)), millrace.errors.DecodeError(f"Caught in a worker: {raised.value}")):
             assert (e.part, e.key, e.epoch) == ("png", key(BAD), 2)
             assert [(e.batch, e.sample, e.position)] == order
@@ -128,8 +129,8 @@ def test_which_sample_cannot_be_decoded(client: millrace.Client) -> None:
 
 @pytest.mark.parametrize("decode", [True, {"cls": int, "png": lambda view: Image.open(io.BytesIO(view)).size}])
 def test_samples_are_left_out(client: millrace.Client, caplog: pytest.LogCaptureFixture, decode: Any) -> None:
-    whole = {b.number: (list(b.keys), list(b.positions)) for b in client.epoch(1, keys=True)}
-    epoch = client.epoch(1, decode=decode, on_error="skip")
+    whole = {b.number: (list(b.keys), list(b.positions)) for b in client.epoch(1, reading=Reading(keys=True))}
+    epoch = client.epoch(1, decode=decode, reading=Reading(on_error="skip"))
     ledger, short = epoch.ledger(), 0
     with caplog.at_level(logging.WARNING, "millrace"), epoch.read(ledger=ledger) as reader:
         for batch in reader:
@@ -157,10 +158,10 @@ def test_another_value_stands_in(client: millrace.Client) -> None:
         errors.append(e.key)
         return "grey"
 
-    got = [value for batch in client.epoch(0, decode=True, on_error=grey) for value in batch["png"]]
+    got = [value for batch in client.epoch(0, decode=True, reading=Reading(on_error=grey)) for value in batch["png"]]
     assert (len(got), got.count("grey"), errors) == (SAMPLES, 1, [key(BAD)])
     with pytest.raises(millrace.InvalidArgument, match="on_error='ignore'"):
-        client.epoch(0, on_error="ignore")
+        client.epoch(0, reading=Reading(on_error="ignore"))
 
 
 def test_padding_that_is_left_out(client: millrace.Client) -> None:
@@ -170,7 +171,7 @@ def test_padding_that_is_left_out(client: millrace.Client) -> None:
         return lambda view: 1 // (int(bytes(view)) != at)
 
     for i in range(SAMPLES):
-        epoch = client.epoch(0, decode={"cls": one_class(i)}, on_error="skip", tail="pad")
+        epoch = client.epoch(0, decode={"cls": one_class(i)}, share=Share(tail="pad"), reading=Reading(on_error="skip"))
         ledger = epoch.ledger()
         with epoch.read(ledger=ledger) as reader:
             left = sum(map(len, reader))
@@ -181,7 +182,7 @@ def test_without_libraries(mixed: harness.Gateway) -> None:
     program = f"""
 import millrace
 with millrace.Client({mixed.url!r}) as client:
-    for batch in client.epoch(0, decode=True, on_error="skip"):
+    for batch in client.epoch(0, decode=True, reading=millrace.Reading(on_error="skip")):
         print(sum(batch["cls"]), batch["json"][0]["i"] == batch["cls"][0])
         for part in ("png", "npy"):
             try: batch[part]

@@ -20,7 +20,7 @@ import pytest
 from harness import Fault, is_batch
 
 import millrace
-from millrace import _core, _wire
+from millrace import TLS, Routing, _core, _wire
 from millrace._buffers import _free
 
 LONG = 60.0  # nothing takes so long, also on a machine that stands still for a while
@@ -54,8 +54,8 @@ def test_what_comes_in_many_steps(gateway: harness.Gateway, monkeypatch: pytest.
     monkeypatch.setattr(_wire, "TICK", 1e-5)  # a thread that waits for a body looks up again and again
     proxy = harness.Proxy(gateway.port, lambda _, __, answer: answer, tls=tls)
     context = harness.tls_context(_wire.ssl.PROTOCOL_TLS_CLIENT) if tls else None
-    with harness.closing(proxy), millrace.Client(proxy.url, ssl_context=context, check="always", deadline=30) as client:
-        assert [len(b) for b in client.epoch(0, batch_size=250)] == [250, 250]
+    with harness.closing(proxy), millrace.Client(proxy.url, deadline=30, routing=Routing(check="always"), tls=TLS(context=context)) as client:
+        assert [len(b) for b in client.epoch(0, global_batch_size=250)] == [250, 250]
         assert sum(is_batch(head) for head in proxy.heads) == 2  # whole, at the first time
 
 
@@ -96,7 +96,7 @@ def test_a_body_that_trickles_comes_to_its_end() -> None:
     with socket.create_server(("127.0.0.1", 0)) as s:
         t, _ = started(lambda: trickle(s))
         url = f"http://127.0.0.1:{s.getsockname()[1]}"
-        client = millrace.Client(url, deadline=1, attempt_timeout=0.4)
+        client = millrace.Client(url, deadline=1, routing=Routing(attempt_timeout=0.4))
         reading, came = started(client.datasets)
         reading.join(LONG / 4)
         assert [type(e) for e in came] == [millrace.errors.DeadlineExceeded]
@@ -124,14 +124,14 @@ def test_asking_for_a_sign_of_life_holds_nothing_up(
         return None if held.is_set() or is_batch(head) else answer
 
     stuck = through(silent)
-    with millrace.Client([stuck.url, gateway.url], home=lambda *_: 0, attempt_timeout=3) as client:
+    with millrace.Client([stuck.url, gateway.url], routing=Routing(home=lambda *_: 0, attempt_timeout=3)) as client:
         epoch = client.epoch(0)
         t, came = started(lambda: epoch.batch(0).number)
         assert held.wait(LONG)
         t.join(LONG)
         assert came == [0]  # from the other one
     held.clear()
-    client = millrace.Client([stuck.url, gateway.url], home=lambda *_: 0)
+    client = millrace.Client([stuck.url, gateway.url], routing=Routing(home=lambda *_: 0))
     epoch = client.epoch(0)
     t, came = started(lambda: epoch.batch(0))
     assert held.wait(LONG)
@@ -147,7 +147,7 @@ def test_closing_while_dialing() -> None:
         for waiting in (first, second):  # nobody accepts them: there is no room for more
             waiting.setblocking(False)
             waiting.connect_ex(s.getsockname())
-        client = millrace.Client(f"http://127.0.0.1:{s.getsockname()[1]}", first_answer=LONG)
+        client = millrace.Client(f"http://127.0.0.1:{s.getsockname()[1]}", routing=Routing(first_answer=LONG))
         t, came = started(lambda: client.epoch(0))
         t.join(0.3)
         client.close()

@@ -20,7 +20,7 @@ import pytest
 from harness import Fault, is_batch
 
 import millrace
-from millrace import _gateways, _wire
+from millrace import Reading, Routing, _gateways, _wire
 
 
 def body_of(answer: bytes) -> int:
@@ -29,7 +29,7 @@ def body_of(answer: bytes) -> int:
 
 
 def read_all(client: millrace.Client, **options: object) -> list[list[str]]:
-    epoch = client.epoch(0, keys=True, **options)  # type: ignore[arg-type]
+    epoch = client.epoch(0, **harness.grouped(keys=True, **options))  # type: ignore[arg-type]
     ledger = epoch.ledger()
     with epoch.read(ledger=ledger) as reader:
         keys = [list(b.keys) for b in reader]
@@ -41,7 +41,8 @@ def impatient(url: str, deadline: float, **options: float) -> millrace.Epoch:
     """An epoch that is read with little patience, and was opened with as much as it takes."""
     with millrace.Client(url) as client:
         plan = client.epoch(0).plan
-    return millrace.Epoch(millrace.Client(url, deadline=deadline, **options).core, plan, threads=1, prefetch_bytes=0)  # type: ignore[arg-type]
+    core = millrace.Client(url, deadline=deadline, **options).core  # type: ignore[arg-type]
+    return millrace.Epoch(core, plan, threads=1, prefetch_bytes=0)
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +53,8 @@ def right(gateway: harness.Gateway) -> list[list[str]]:
 
 def test_a_gateway_is_killed_in_mid_epoch(dataset: Path, gateway: harness.Gateway, right: list[list[str]]) -> None:
     first = harness.Gateway(f"photos={dataset}")
-    with harness.closing(first), millrace.Client([first.url, gateway.url], "photos", home=lambda *_: 0) as client:
-        epoch = client.epoch(0, keys=True, threads=2, prefetch_bytes=1 << 18)
+    with harness.closing(first), millrace.Client([first.url, gateway.url], "photos", routing=Routing(home=lambda *_: 0)) as client:
+        epoch = client.epoch(0, reading=Reading(keys=True, threads=2, prefetch_bytes=1 << 18))
         ledger = epoch.ledger()
         keys = []
         with epoch.read(ledger=ledger) as reader:
@@ -69,7 +70,7 @@ def test_a_gateway_comes_back(dataset: Path, right: list[list[str]]) -> None:
     first = harness.Gateway(f"photos={dataset}")
     with harness.closing(first), millrace.Client(first.url) as client:
         keys = []
-        for batch in client.epoch(0, keys=True, threads=2, prefetch_bytes=1 << 18):
+        for batch in client.epoch(0, reading=Reading(keys=True, threads=2, prefetch_bytes=1 << 18)):
             keys.append(list(batch.keys))
             if batch.number == 4:
                 first.kill()
@@ -101,7 +102,7 @@ def tell(self, seconds):
     os.write(int(sys.argv[3]), b"waits")
     pause(self, seconds)
 _core._Request._pause = tell
-plan = millrace.Client(sys.argv[1]).epoch(0, batch_size=250).plan
+plan = millrace.Client(sys.argv[1]).epoch(0, global_batch_size=250).plan
 print(len(millrace.Epoch(millrace.Client(sys.argv[1], deadline=float(sys.argv[2])).core, plan).batch(0)))
 """
 
@@ -148,7 +149,7 @@ def test_another_librarys_finalizer_takes_long(gateway: harness.Gateway, monkeyp
         time.sleep(2.5)
         return real(*args, **kw)
 
-    with millrace.Client(gateway.url, deadline=2, first_answer=2) as client:
+    with millrace.Client(gateway.url, deadline=2, routing=Routing(first_answer=2)) as client:
         monkeypatch.setattr(*where, stalled)
         assert client.describe()
 
@@ -164,9 +165,9 @@ def test_bodies_are_cut(through: Callable[[Fault], harness.Proxy], right: list[l
         return answer[:most]
 
     proxy = through(cut)
-    with millrace.Client(proxy.url, check="always") as client:
+    with millrace.Client(proxy.url, routing=Routing(check="always")) as client:
         keys = [key for batch in right for key in batch]
-        assert read_all(client, batch_size=250, threads=2) == [keys[:250], keys[250:]]
+        assert read_all(client, global_batch_size=250, threads=2) == [keys[:250], keys[250:]]
     ranges = [int(m[1]) for m in (re.search(rb"Range: bytes=(\d+)-", h) for h in proxy.asked(b"If-Range")) if m]
     assert len(ranges) >= 4
     assert all(r > 0 for r in ranges)
@@ -187,15 +188,16 @@ def test_bytes_are_changed(through: Callable[[Fault], harness.Proxy], right: lis
     def flip(number: int, head: bytes, answer: bytes) -> bytes:
         return answer[:-1] + bytes([answer[-1] ^ 1]) if is_batch(head) and number % 2 else answer
 
-    with millrace.Client(through(flip).url, check="always") as client:
+    with millrace.Client(through(flip).url, routing=Routing(check="always")) as client:
         assert read_all(client, threads=1) == right
 
     def always(_: int, head: bytes, answer: bytes) -> bytes:
         return answer[:-1] + bytes([answer[-1] ^ 1]) if is_batch(head) else answer
 
-    with millrace.Client(through(always).url, check="always") as client, pytest.raises(millrace.errors.IntegrityError, match="CRC-32C"):
-        list(client.epoch(0, threads=1))
-    with millrace.Client(through(always).url, check="never") as client:
+    client = millrace.Client(through(always).url, routing=Routing(check="always"))
+    with client, pytest.raises(millrace.errors.IntegrityError, match="CRC-32C"):
+        list(client.epoch(0, reading=Reading(threads=1)))
+    with millrace.Client(through(always).url, routing=Routing(check="never")) as client:
         assert len(list(client.epoch(0))) == 16
 
 
@@ -204,12 +206,12 @@ def test_wrong_addresses() -> None:
         port = s.getsockname()[1]
     begun = time.monotonic()
     with pytest.raises(millrace.GatewayUnavailable, match=r"refused.*check the address"):
-        millrace.Client(f"http://127.0.0.1:{port}", first_answer=0.5).epoch(0)
+        millrace.Client(f"http://127.0.0.1:{port}", routing=Routing(first_answer=0.5)).epoch(0)
     with pytest.raises(millrace.GatewayUnavailable):
-        millrace.Client("http://no-such-host.invalid:80", first_answer=0.5).epoch(0)
+        millrace.Client("http://no-such-host.invalid:80", routing=Routing(first_answer=0.5)).epoch(0)
     with pytest.raises(millrace.GatewayUnavailable):
-        millrace.Client("dns:no-such-host.invalid:80", first_answer=0.5).epoch(0)
-    assert time.monotonic() - begun < millrace.client.FIRST_ANSWER
+        millrace.Client("dns:no-such-host.invalid:80", routing=Routing(first_answer=0.5)).epoch(0)
+    assert time.monotonic() - begun < millrace.Routing().first_answer
     for wrong in ("", "ftp://x", "http://", "http://x?y=1", "dns:x", "dns:u:p@x:1", "http://x:port", []):
         with pytest.raises(millrace.InvalidArgument):
             millrace.Client(wrong)
@@ -252,7 +254,7 @@ def test_answers_of_another_batch(through: Callable[[Fault], harness.Proxy]) -> 
         (rb"MLRF\x01", b"MLRF\x02", "version 2"),
     ]:
         proxy = through(lambda _, head, answer, w=was, b=becomes: re.sub(w, b, answer) if is_batch(head) else answer)  # type: ignore[misc]
-        with millrace.Client(proxy.url, check="never") as client, pytest.raises(millrace.errors.ProtocolError, match=text):
+        with millrace.Client(proxy.url, routing=Routing(check="never")) as client, pytest.raises(millrace.errors.ProtocolError, match=text):
             client.epoch(0).batch(3)
 
 
@@ -276,7 +278,7 @@ def test_a_gateway_that_has_stopped_is_left(
     gateway: harness.Gateway, through: Callable[[Fault], harness.Proxy], right: list[list[str]]
 ) -> None:
     stuck = through(lambda _, head, answer: None if is_batch(head) or b"/readyz" in head else answer)
-    with millrace.Client([stuck.url, gateway.url], home=lambda *_: 0, attempt_timeout=30) as client:
+    with millrace.Client([stuck.url, gateway.url], routing=Routing(home=lambda *_: 0, attempt_timeout=30)) as client:
         assert read_all(client, threads=2) == right
     assert stuck.asked(b"/readyz")
 
@@ -291,7 +293,7 @@ def test_a_gateway_that_is_slow_is_waited_for(through: Callable[[Fault], harness
         return answer
 
     proxy = through(wait)
-    with millrace.Client([proxy.url, gateway.url], home=lambda *_: 0) as client:
+    with millrace.Client([proxy.url, gateway.url], routing=Routing(home=lambda *_: 0)) as client:
         assert len(client.epoch(0).batch(0)) == 32
     assert slow[0]
     assert len(proxy.asked(b"/readyz")) >= 1
@@ -300,7 +302,7 @@ def test_a_gateway_that_is_slow_is_waited_for(through: Callable[[Fault], harness
 
 def test_attempts_end(through: Callable[[Fault], harness.Proxy]) -> None:
     proxy = through(lambda _, head, answer: None if is_batch(head) else answer)
-    epoch = impatient(proxy.url, 1, attempt_timeout=0.4)
+    epoch = impatient(proxy.url, 1, routing=Routing(attempt_timeout=0.4))
     with contextlib.closing(epoch.core), pytest.raises(millrace.errors.DeadlineExceeded, match="too long"):
         epoch.batch(0)
 

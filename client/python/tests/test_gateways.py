@@ -12,7 +12,7 @@ import harness
 import pytest
 
 import millrace
-from millrace import _gateways
+from millrace import Routing, _gateways
 from millrace._gateways import Fleet, Gateway, home_by_rank, sources_of
 
 
@@ -131,7 +131,7 @@ def test_cooldown_grows() -> None:
 def test_a_list_out_of_step(gateway: harness.Gateway, dataset: Any) -> None:
     # One of two gateways does not know the dataset: in the middle of an update another may serve it.
     other = harness.Gateway(f"others={dataset}")
-    with harness.closing(other), millrace.Client([other.url, gateway.url], "photos", home=lambda *_: 0) as client:
+    with harness.closing(other), millrace.Client([other.url, gateway.url], "photos", routing=Routing(home=lambda *_: 0)) as client:
         assert len(client.epoch(0).batch(3)) == 32
         with pytest.raises(millrace.NotFound):
             client.epoch(0, dataset="nowhere")
@@ -141,7 +141,7 @@ def test_every_name_is_asked_under_its_own(gateway: harness.Gateway) -> None:
     seen: list[bytes] = []
     proxy = harness.Proxy(gateway.port, lambda _, head, answer: (seen.append(head), answer)[1])
     name = f"dns:gateways.example:{proxy.port}"
-    with harness.closing(proxy), millrace.Client(name, lookup=lambda _: ["127.0.0.1"]) as client:
+    with harness.closing(proxy), millrace.Client(name, routing=Routing(lookup=lambda _: ["127.0.0.1"])) as client:
         client.epoch(0).batch(0)
     assert all(f"Host: gateways.example:{proxy.port}\r\n".encode() in h for h in seen)
     assert seen
@@ -152,10 +152,11 @@ def test_a_port_that_is_not_written_yet(gateway: harness.Gateway, tmp_path: Path
     """As of a gateway that is just starting: it is asked again."""
     at = tmp_path / "port"
     at.write_bytes(half)
-    with millrace.Client(f"port:{at}", first_answer=0.2) as c, pytest.raises(millrace.GatewayUnavailable, match="holds no port") as caught:
+    unavailable = pytest.raises(millrace.GatewayUnavailable, match="holds no port")
+    with millrace.Client(f"port:{at}", routing=Routing(first_answer=0.2)) as c, unavailable as caught:
         c.version()
     assert caught.value.retryable
-    with millrace.Client(f"port:{at}", first_answer=30) as c:
+    with millrace.Client(f"port:{at}", routing=Routing(first_answer=30)) as c:
         written = threading.Timer(0.2, at.write_text, [f"127.0.0.1:{gateway.port}\n"])
         written.start()
         assert c.version()

@@ -15,11 +15,12 @@ import pytest
 from harness import Fault, is_batch
 
 import millrace
+from millrace import Reading, Routing
 from millrace._progress import Progress
 
 
 def read_all(client: millrace.Client, **options: object) -> int:
-    epoch = client.epoch(0, **options)  # type: ignore[arg-type]
+    epoch = client.epoch(0, **harness.grouped(**options))  # type: ignore[arg-type]
     ledger = epoch.ledger()
     with epoch.read(ledger=ledger) as reader:
         for _ in reader:
@@ -64,7 +65,7 @@ def test_cut_anywhere(through: Callable[[Fault], harness.Proxy], at: int) -> Non
 def test_cut_at_random(through: Callable[[Fault], harness.Proxy]) -> None:
     r = random.Random(3)
     proxy = through(lambda number, _, answer: answer[: r.randrange(len(answer))] if number % 2 else answer)
-    with millrace.Client(proxy.url, check="always") as client:
+    with millrace.Client(proxy.url, routing=Routing(check="always")) as client:
         assert read_all(client) == 500
 
 
@@ -75,7 +76,7 @@ def test_a_wrong_length_once(through: Callable[[Fault], harness.Proxy]) -> None:
             return answer
         return re.sub(rb"Content-Length: (\d+)", lambda m: b"Content-Length: %d" % (int(m[1]) + by), answer)
 
-    with millrace.Client(through(wrong).url, check="never") as client:
+    with millrace.Client(through(wrong).url, routing=Routing(check="never")) as client:
         assert read_all(client, threads=2) == 500
 
 
@@ -91,7 +92,7 @@ def test_the_rest_of_other_bytes(through: Callable[[Fault], harness.Proxy]) -> N
         return answer[: len(answer) // 2] if whole[0] % 2 else answer
 
     proxy = through(wrong)
-    with millrace.Client(proxy.url, check="always") as client:
+    with millrace.Client(proxy.url, routing=Routing(check="always")) as client:
         assert len(client.epoch(0).batch(3)) == 32
         assert len(client.epoch(0).batch(4)) == 32
     assert proxy.asked(b"If-Range")
@@ -140,7 +141,7 @@ def test_a_transform_that_stops(gateway: harness.Gateway) -> None:
 
     # It must not look as if the epoch were over.
     with millrace.Client(gateway.url) as client, pytest.raises(RuntimeError, match="StopIteration"):
-        for _ in client.epoch(0, batch_transform=stops):
+        for _ in client.epoch(0, reading=Reading(batch_transform=stops)):
             pass
 
 

@@ -22,6 +22,7 @@ import harness
 import pytest
 
 import millrace
+from millrace import Reading, Routing, _gateways
 from millrace._gateways import Fleet, sources_of
 from millrace._local import is_gateway, served
 from millrace._names import in_order
@@ -31,7 +32,7 @@ SERVICE = "_http._tcp.gateways.test"
 
 
 def names(address: str, rank: int = 0, world_size: int = 1) -> list[str]:
-    home = millrace.home_by_rank
+    home = _gateways.home_by_rank
     return [g.name for g in Fleet(sources_of([address], home), home, lambda *_: None, lambda _: []).order(rank, world_size)]
 
 
@@ -62,7 +63,7 @@ def test_patterns_stand_for_gateways_in_order() -> None:
 )
 def test_addresses_that_are_refused(address: str, told: str) -> None:
     with pytest.raises(millrace.InvalidArgument) as caught:
-        millrace.Client(address, home="rank")
+        millrace.Client(address, routing=Routing(home="rank"))
     assert told in str(caught.value)
     assert "a" * 43 not in str(caught.value)
 
@@ -148,15 +149,15 @@ def test_ranks_find_their_gateways_by_srv_records(name_server: NameServer, datas
         records = [f"0 10 {g.port} gw-{i}.gateways.test." for i, g in enumerate(gateways)]
         name_server.records = records[::-1]
         alone = millrace.Client(gateways[0].url, "photos")
-        want = [s.key for batch in ended.enter_context(alone).epoch(0, keys=True) for s in batch]
+        want = [s.key for batch in ended.enter_context(alone).epoch(0, reading=Reading(keys=True)) for s in batch]
 
         def read(epoch: int) -> list[set[object]]:
             """Reads an epoch by 8 ranks, and returns which of them each gateway was asked by."""
             got: list[list[str]] = []
-            with millrace.Client(f"srv:{SERVICE}", "photos", home="rank") as client:
+            with millrace.Client(f"srv:{SERVICE}", "photos", routing=Routing(home="rank")) as client:
                 for rank in range(2 * HOMED):
-                    shared = {"rank": rank, "world_size": 2 * HOMED, "split": "locality", "homes": HOMED}
-                    got += [[s.key for s in batch] for batch in client.epoch(epoch, keys=True, **shared)]
+                    shared = {"rank": rank, "world_size": 2 * HOMED, "by": "locality", "homes": HOMED}
+                    got += [[s.key for s in batch] for batch in client.epoch(epoch, **harness.grouped(keys=True, **shared))]
             assert sorted(k for keys in got for k in keys) == sorted(want)
             asked = [[r for r in g.requests("/batches/{batch}") if r["epoch"] == epoch] for g in gateways]
             return [{r["rank"] for r in requests} for requests in asked]
@@ -170,7 +171,7 @@ def test_ranks_find_their_gateways_by_srv_records(name_server: NameServer, datas
 
 def test_a_service_without_records(name_server: NameServer) -> None:
     assert name_server.records == []
-    client = millrace.Client(f"srv:{SERVICE}", first_answer=0.5)
+    client = millrace.Client(f"srv:{SERVICE}", routing=Routing(first_answer=0.5))
     with client, pytest.raises(millrace.GatewayUnavailable, match=f"srv:{SERVICE}"):
         client.version()
 
@@ -182,18 +183,19 @@ def test_advice_about_homes_comes_once(gateway: harness.Gateway, caplog: pytest.
 
     def told(where: Any = two, home: Any = None, **options: Any) -> int:
         caplog.clear()
-        with millrace.Client(where, "photos", home=home) as client:
+        plan = harness.grouped(**{"rank": 0, "world_size": 4, "shuffle": "slot", **options})
+        with millrace.Client(where, "photos", routing=Routing(home=home)) as client:
             for number in range(2):
-                client.epoch(number, **{"world_size": 4, "shuffle": "slot", **options})
-            pickle.loads(pickle.dumps(client)).epoch(0, **{"world_size": 4, "shuffle": "slot", **options})
+                client.epoch(number, **plan)
+            pickle.loads(pickle.dumps(client)).epoch(0, **plan)
         return sum("reads the whole dataset" in r.getMessage() for r in caplog.records)
 
     assert told() == 1
     assert "each of the 2 gateways" in caplog.text
-    assert "split='locality', homes=2" in caplog.text
+    assert "millrace.Share(by='locality', homes=2)" in caplog.text
     assert told(gateway.url) == 0
     assert told(home="rank") == 0
     assert told(rank=1) == 0
-    assert told(world_size=1) == 0
-    assert told(split="locality", homes=2) == 0
+    assert told(rank=0, world_size=1) == 0
+    assert told(by="locality", homes=2) == 0
     assert told(shuffle="full") == 0

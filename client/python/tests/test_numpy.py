@@ -16,6 +16,7 @@ from PIL import Image
 
 import millrace
 import millrace.numpy
+from millrace import Reading, Routing
 
 
 def test_json_lines(tmp_path: Path) -> None:
@@ -26,7 +27,7 @@ def test_json_lines(tmp_path: Path) -> None:
         epoch = client.epoch(0, decode={"json": millrace.load_json})
         assert epoch.plan.format == "jsonl"
         assert sorted((r for b in epoch for r in b["json"]), key=lambda r: r["i"]) == rows
-        native = client.epoch(0, form="jsonl").batch(0)
+        native = client.epoch(0, reading=Reading(form="jsonl")).batch(0)
         assert [json.loads(line) for line in bytes(native.data).splitlines()] == epoch.batch(0)["json"]
 
 
@@ -34,9 +35,9 @@ def test_records(tmp_path: Path) -> None:
     rows = np.arange(100 * 3 * 4, dtype="<i2").reshape(100, 3, 4)
     np.save(tmp_path / "a.npy", rows)
     harness.run("index", str(tmp_path), "--batch-size", "8")
-    with harness.closing(g := harness.Gateway(f"d={tmp_path}")), millrace.Client(g.url, check="always") as client:
+    with harness.closing(g := harness.Gateway(f"d={tmp_path}")), millrace.Client(g.url, routing=Routing(check="always")) as client:
         got = []
-        for batch in client.epoch(0, form="npy"):
+        for batch in client.epoch(0, reading=Reading(form="npy")):
             a = millrace.numpy.array(batch)
             assert (a.dtype, a.shape[1:]) == (np.dtype("<i2"), (3, 4))
             assert np.shares_memory(a, np.frombuffer(batch.data, "u1"))
@@ -48,8 +49,8 @@ def test_records(tmp_path: Path) -> None:
         framed = client.epoch(0).batch(0)
         assert np.array_equal(millrace.numpy.array(framed, "<i2", (3, 4)), got[0])
         assert np.array_equal(millrace.numpy.array(framed, "<i2", (3, 4), part="bin"), got[0])
-        assert bytes(client.epoch(0, form="records").batch(0).data) == got[0].tobytes()
-        assert np.array_equal(millrace.numpy.array(millrace.numpy.epoch(client, 0, form="npy").batch(0)), got[0])
+        assert bytes(client.epoch(0, reading=Reading(form="records")).batch(0).data) == got[0].tobytes()
+        assert np.array_equal(millrace.numpy.array(millrace.numpy.epoch(client, 0, reading=Reading(form="npy")).batch(0)), got[0])
         with pytest.raises(millrace.InvalidArgument, match="give a dtype"):
             millrace.numpy.array(framed)
 
@@ -59,7 +60,7 @@ def test_tokens(tmp_path: Path) -> None:
     (tmp_path / "a.bin").write_bytes(tokens.tobytes())
     harness.run("index", str(tmp_path), "--format", "tokens", "--dtype", "uint16", "--sequence-length", "10", "--batch-size", "8")
     with harness.closing(g := harness.Gateway(f"d={tmp_path}")), millrace.Client(g.url) as client:
-        rows = np.concatenate([millrace.numpy.array(b) for b in client.epoch(0, form="npy")])
+        rows = np.concatenate([millrace.numpy.array(b) for b in client.epoch(0, reading=Reading(form="npy"))])
         assert rows.shape == (100, 11)
         rows = rows[rows[:, 0].argsort()]
         assert np.array_equal(rows[:, 0], tokens[:-1:10])
@@ -99,7 +100,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[harness.Gateway]
 def test_columns_are_arrays(mixed: harness.Gateway) -> None:
     with millrace.Client(mixed.url) as client:
         seen = []
-        for batch in millrace.numpy.epoch(client, 0, on_error="skip"):
+        for batch in millrace.numpy.epoch(client, 0, reading=Reading(on_error="skip")):
             labels = batch["cls"]
             assert (labels.dtype, labels.shape) == (np.int64, (len(batch),))
             assert np.array_equal(batch["png"], np.stack([np.asarray(picture(i)) for i in labels]))

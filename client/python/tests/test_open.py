@@ -21,7 +21,7 @@ import pytest
 from test_local import KEYS, WHOLE, folder, read
 
 import millrace
-from millrace import _indexing
+from millrace import Reading, _indexing
 from millrace._indexing import Failure, Wanted
 from millrace._local import Local, is_gateway, served
 
@@ -47,7 +47,7 @@ def mixed(tmp_path: Path) -> Path:
 
 
 def parts_of(c: millrace.Client) -> list[str]:
-    return sorted(bytes(v).decode() for b in c.epoch(0, progress=False) for s in b for v in s.values())
+    return sorted(bytes(v).decode() for b in c.epoch(0, reading=Reading(progress=False)) for s in b for v in s.values())
 
 
 @pytest.mark.parametrize(
@@ -280,7 +280,7 @@ def test_class_folders_that_change(tmp_path: Path, caplog: pytest.LogCaptureFixt
         (at / f"{i}.jpg").write_text(f"picture {i}")
     (at / "notes.txt").write_text("no picture")
     with millrace.open(tmp_path / "pictures") as c:
-        assert sum(len(b) for b in c.epoch(0, progress=False)) == 30
+        assert sum(len(b) for b in c.epoch(0, reading=Reading(progress=False))) == 30
     with millrace.open(tmp_path / "pictures"):
         assert not changes(caplog)
     time.sleep(0.05)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import pickle
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,31 +18,58 @@ import pytest
 
 import millrace
 import millrace.numpy
+from millrace import Order
 
 WRONG = [
-    ({"batch_size": 0}, "batch_size=0: want a whole number, 1 or more"),
-    ({"batch_size": "64"}, "batch_size='64': want a whole number"),
-    ({"batch_size": True}, "batch_size=True: want a whole number"),
+    ({"global_batch_size": 0}, "global_batch_size=0: want a whole number, 1 or more"),
+    ({"global_batch_size": "64"}, "global_batch_size='64': want a whole number"),
+    ({"batch_size_per_rank": True}, "batch_size_per_rank=True: want a whole number"),
+    ({"global_batch_size": 64, "batch_size_per_rank": 32}, "global_batch_size and batch_size_per_rank say the same; give one"),
+    ({"batch_size": 64}, r"batch_size is no parameter here; write global_batch_size= \(samples of all ranks together\) or batch_size_per_rank="),
     ({"seed": "x"}, "seed='x': want a whole number, 0 or more"),
     ({"seed": -1}, "seed=-1: want a whole number, 0 or more"),
     ({"shuffle": "ful"}, r"shuffle='ful': want 'slot', 'window', 'full', 'none', True or False; did you mean 'full'\?"),
-    ({"tail": "dorp"}, r"tail='dorp': want 'short', 'drop', 'pad'; did you mean 'drop'\?"),
-    ({"balance": 3}, "balance=3: want 'samples', 'bytes'"),
-    ({"split": "localty"}, r"split='localty'.*did you mean 'locality'\?"),
-    ({"split": "train"}, r"split='train': .*millrace.open\(where, split='train'\)"),
+    ({"rank": 1, "world_size": 2}, r"rank is no parameter here; write share=millrace.Share\(rank=...\)"),
+    ({"window": 8}, r"window is no parameter here; write order=millrace.Order\(window=...\)"),
+    ({"on_error": "skip"}, r"on_error is no parameter here; write reading=millrace.Reading\(on_error=...\)"),
+    ({"drop_last": True}, r"drop_last is no parameter here; write share=millrace.Share\(tail='drop'\)"),
+    ({"split": "train"}, r"split is no parameter here; .*Share\(by='locality'\); .*millrace.open\(where, split='train'\)"),
+    ({"order": "full"}, r"order='full': want a millrace.Order; write order=millrace.Order\(window=...\)"),
+    ({"share": {"rank": 1}}, r"share={'rank': 1}: want a millrace.Share; write share="),
+    ({"reading": millrace.Order()}, r"reading=Order\(.*\): want a millrace.Reading; write reading="),
+    ({"reading": millrace.Reading(copy=False)}, r"reading=Reading\(copy=...\): .*epoch has no copy; leave it out"),
     ({"match": "*.jpg"}, r"match is no parameter here; give it to millrace.open"),
-    ({"on_error": "ignore"}, "on_error='ignore': want 'raise', 'skip' or a function"),
-    ({"filter": "caption"}, "filter='caption': want a function"),
     ({"transform": 3}, "transform=3: want a function"),
     ({"fields": 3}, "fields=3: want names of parts, such as 'jpg,cls'"),
     ({"fields": ["jpg", 2]}, r"fields=\['jpg', 2\]: want names"),
     ({"decode": {"cls": "int"}}, "decode={'cls': 'int'}: want True, False, or a mapping from names of parts to functions"),
-    ({"keys": "yes"}, "keys='yes': want True or False"),
-    ({"threads": 0}, "threads=0: want a whole number, 1 or more"),
-    ({"prefetch_bytes": -1}, "prefetch_bytes=-1: want a whole number, 0 or more"),
-    ({"batchsize": 3}, r"batchsize is no parameter here; did you mean batch_size\?"),
+    ({"global_batchsize": 3}, r"global_batchsize is no parameter here; did you mean global_batch_size\?"),
     ({"columns": "jpg"}, "columns is no parameter here; say fields="),
     ({"sugar": 1}, "sugar is no parameter here; help"),
+]
+WRONG_GROUPS: list[tuple[type, dict[str, Any], str]] = [
+    (millrace.Share, {"tail": "dorp"}, r"tail='dorp': want 'short', 'drop', 'pad'; did you mean 'drop'\?"),
+    (millrace.Share, {"balance": 3}, "balance=3: want 'samples', 'bytes'"),
+    (millrace.Share, {"by": "localty"}, r"by='localty'.*did you mean 'locality'\?"),
+    (millrace.Share, {"rank": 1}, "rank and world_size belong together; give both or none"),
+    (millrace.Share, {"rank": 3, "world_size": 3}, "rank 3: want less than the world size, 3"),
+    (millrace.Share, {"worldsize": 3}, r"worldsize is no parameter here; did you mean world_size\?"),
+    (millrace.Share, {"split": "locality"}, r"split is no parameter here; .*Share\(by='locality'\)"),
+    (millrace.Order, {"window": 0}, "window=0: want a whole number, 1 or more"),
+    (millrace.Order, {"subset": 3}, "subset=3: want a text"),
+    (millrace.Order, {"seed": 3}, "seed is no parameter here; give seed= to the function that takes the Order"),
+    (millrace.Reading, {"on_error": "ignore"}, "on_error='ignore': want 'raise', 'skip' or a function"),
+    (millrace.Reading, {"filter": "caption"}, "filter='caption': want a function"),
+    (millrace.Reading, {"keys": "yes"}, "keys='yes': want True or False"),
+    (millrace.Reading, {"threads": 0}, "threads=0: want a whole number, 1 or more"),
+    (millrace.Reading, {"prefetch_bytes": -1}, "prefetch_bytes=-1: want a whole number, 0 or more"),
+    (millrace.Routing, {"home": "near"}, "home='near': want 'rank' or a function"),
+    (millrace.Routing, {"check": "alway"}, r"check='alway': want 'auto', .*; did you mean 'always'\?"),
+    (millrace.Routing, {"first_answer": 0}, "first_answer=0: want seconds, more than 0"),
+    (millrace.Routing, {"max_batch_bytes": 0}, "max_batch_bytes=0: want a whole number, 1 or more"),
+    (millrace.TLS, {"ssl_context": None}, r"ssl_context is no parameter here; write tls=millrace.TLS\(context=...\)"),
+    (millrace.TLS, {"ca_file": "x", "context": ssl.create_default_context()}, "context takes the place of ca_file and client_cert; give one"),
+    (millrace.TLS, {"client_key": "x"}, "client_key is the key of client_cert; give client_cert too"),
 ]
 
 
@@ -57,6 +87,50 @@ def test_slips_are_refused_before_a_gateway_is_asked(nowhere: millrace.Client, o
             read(0, **options)
 
 
+@pytest.mark.parametrize(("kind", "options", "said"), WRONG_GROUPS)
+def test_slips_are_refused_where_they_are_written(kind: type, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(millrace.InvalidArgument, match=f"^{said}"):
+        kind(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"home": "rank"}, r"home is no parameter here; write routing=millrace.Routing\(home=...\)"),
+        ({"ca_file": "x"}, r"ca_file is no parameter here; write tls=millrace.TLS\(ca_file=...\)"),
+        ({"ssl_context": None}, r"ssl_context is no parameter here; write tls=millrace.TLS\(context=...\)"),
+        ({"deadline": -1}, "deadline=-1: want seconds, more than 0"),
+        ({"routing": "rank"}, r"routing='rank': want a millrace.Routing; write routing="),
+        ({"rank": 1}, r"rank is no parameter here; help\("),
+    ],
+)
+def test_slips_of_clients_are_refused_with_the_cure(options: dict[str, Any], said: str) -> None:
+    for make in (millrace.Client, millrace.open):
+        with pytest.raises(millrace.InvalidArgument, match=f"^{said}"):
+            make("http://127.0.0.1:1", **options)
+
+
+def test_none_is_the_default_of_groups() -> None:
+    for kind in (millrace.Order, millrace.Share, millrace.Reading, millrace.Routing, millrace.TLS):
+        assert kind(**dict.fromkeys(inspect.signature(kind).parameters)) == kind()
+
+
+@pytest.mark.parametrize("group", [millrace.Order(window=8), millrace.Share(rank=1, world_size=4), millrace.Reading(on_error="skip", threads=2)])
+def test_groups_are_values(group: Any) -> None:
+    assert pickle.loads(pickle.dumps(group)) == group == replace(group)
+    assert {group: 1}[replace(group)] == 1
+    with pytest.raises(FrozenInstanceError):
+        group.extra = 1
+
+
+def test_a_size_per_rank_times_the_ranks_is_the_global_size(gateway: harness.Gateway) -> None:
+    with millrace.Client(gateway.url) as client:
+        share = millrace.Share(rank=1, world_size=4)
+        plan = client.epoch(0, batch_size_per_rank=25, share=share).plan
+        assert plan == client.epoch(0, global_batch_size=100, share=share).plan
+        assert client.epoch(0, batch_size_per_rank=25).plan.batch_size == 25
+
+
 @pytest.mark.parametrize("number", [-1, "0", 1.0])
 def test_an_epoch_has_a_number(nowhere: millrace.Client, number: Any) -> None:
     with pytest.raises(millrace.InvalidArgument, match="want a whole number, 0 or more"):
@@ -68,34 +142,36 @@ def test_none_is_the_default_and_numbers_may_be_numpys(gateway: harness.Gateway)
         plain = client.epoch(0).plan
         names = [n for n in inspect.signature(client.epoch).parameters if n != "number"]
         assert client.epoch(0, **dict.fromkeys(names)).plan == plain  # type: ignore[arg-type]
-        assert len(client.epoch(np.int64(0), batch_size=np.int32(50), fields=("cls",))) == 10  # type: ignore[arg-type]
+        assert len(client.epoch(np.int64(0), global_batch_size=np.int32(50), fields=("cls",))) == 10  # type: ignore[arg-type]
 
 
 def test_help_names_the_parameters_and_their_defaults() -> None:
     for function in (millrace.Client.epoch, millrace.numpy.epoch):
         parameters = inspect.signature(function).parameters
-        assert {"batch_size", "seed", "tail", "fields", "on_error", "world_size", "progress", "decode"} <= set(parameters)
-        assert (parameters["threads"].default, parameters["seed"].default, parameters["on_error"].default) == (4, None, "raise")
+        assert {"global_batch_size", "batch_size_per_rank", "seed", "fields", "decode", "order", "share", "reading"} <= set(parameters)
         assert parameters["seed"].annotation == "Optional[int]"
+    reading = inspect.signature(millrace.Reading).parameters
+    assert (reading["threads"].default, reading["keys"].default, reading["on_error"].default) == (None, False, "raise")
 
 
 def test_types_are_checked(tmp_path: Path) -> None:
     program = tmp_path / "slips.py"
     program.write_text(
-        "from millrace import Client\nfrom millrace.numpy import epoch\n"
-        "Client('u').epoch(0, batch_size=3, shuffle=False)\nClient('u').epoch(0, batch_size='3')\nepoch('u', 0, sede=1)\n"
+        "import millrace\nfrom millrace import Client; from millrace.numpy import epoch\n"
+        "Client('u').epoch(0, global_batch_size=3, shuffle=False)\nClient('u').epoch(0, global_batch_size='3')\nepoch('u', 0, sede=1)\n"
+        "Client('u').epoch(0, share=millrace.Share(rank=0, world_size=2))\nmillrace.Share(rank='0')\nClient('u').epoch(0, order=3)\n"
     )
     done = subprocess.run(
         [sys.executable, "-m", "mypy", "--cache-dir", str(tmp_path / "cache"), str(program)],
         cwd=Path(millrace.__file__).parent.parent, capture_output=True, text=True, timeout=300, check=False,
     )
-    assert [line.split(":")[1] for line in done.stdout.splitlines() if "error:" in line] == ["4", "5"], done.stdout
+    assert [line.split(":")[1] for line in done.stdout.splitlines() if "error:" in line] == ["4", "5", "7", "8"], done.stdout
 
 
 def test_what_a_gateway_refuses_is_said_first(gateway: harness.Gateway) -> None:
     said = rf"^window: .*\(read /v1/datasets/photos/epochs/0: {gateway.url}\) \(request \w+\); help"
     with millrace.Client(gateway.url) as client, pytest.raises(millrace.InvalidArgument, match=said):
-        client.epoch(0, shuffle="full", window=8)
+        client.epoch(0, shuffle="full", order=Order(window=8))
 
 
 def test_a_client_says_what_it_is(gateway: harness.Gateway) -> None:

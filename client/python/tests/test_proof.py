@@ -7,11 +7,12 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+import harness
 import pytest
 from harness import ROOT
 
 import millrace
-from millrace import proof
+from millrace import Order, Reading, Share, proof
 
 
 def vectors(file: str, section: str) -> list[Any]:
@@ -153,10 +154,11 @@ def test_mixtures() -> None:
 
 def test_homes_are_those_of_the_gateway(gateway: Any) -> None:
     with millrace.Client(gateway.url) as client:
-        stored = [key for b in client.epoch(0, shuffle="none", keys=True) for key in b.keys]
+        stored = [key for b in client.epoch(0, shuffle="none", reading=Reading(keys=True)) for key in b.keys]
         shares: list[list[str]] = []
         for rank in range(5):
-            epoch = client.epoch(1, shuffle="slot", window=6, batch_size=40, split="locality", homes=2, rank=rank, world_size=5, keys=True)
+            share = Share(by="locality", homes=2, rank=rank, world_size=5)
+            epoch = client.epoch(1, shuffle="slot", global_batch_size=40, order=Order(window=6), share=share, reading=Reading(keys=True))
             shares.append(list(epoch.batch(1).keys))
             assert epoch.plan.parameters["homes"] == "2"
         o = proof.shuffle("slot", epoch.chunks(), window=6, seed=int(epoch.plan.parameters["seed"]), epoch=1)
@@ -188,8 +190,8 @@ def test_refusals() -> None:
 )
 def test_equal_to_the_gateway(gateway: Any, plan: dict[str, Any]) -> None:
     with millrace.Client(gateway.url) as client:
-        stored = [key for b in client.epoch(0, shuffle="none", keys=True) for key in b.keys]
-        epoch = client.epoch(3, keys=True, **plan)
+        stored = [key for b in client.epoch(0, shuffle="none", reading=Reading(keys=True)) for key in b.keys]
+        epoch = client.epoch(3, **harness.grouped(keys=True, **plan))
         o = epoch.order()
         assert [key for b in epoch for key in b.keys] == [stored[o.at(t)] for t in range(len(stored))]
         p = {k: int(v) for k, v in epoch.plan.parameters.items() if k in ("window", "seed", "strata")}

@@ -16,19 +16,19 @@ import harness
 import pytest
 
 import millrace
-from millrace import _core
+from millrace import Order, Reading, Routing, Share, _core
 
 Files = dict[str, tuple[bytes, bytes]]
 
 
 @pytest.fixture
 def client(gateway: harness.Gateway) -> Any:
-    with millrace.Client(gateway.url, check="always") as c:
+    with millrace.Client(gateway.url, routing=Routing(check="always")) as c:
         yield c
 
 
 def test_an_epoch_is_every_file_once(client: millrace.Client, files: Files) -> None:
-    epoch = client.epoch(0, keys=True, decode={"cls": int})
+    epoch = client.epoch(0, decode={"cls": int}, reading=Reading(keys=True))
     assert (len(epoch), epoch.plan.samples, epoch.plan.batch_size) == (16, 500, 32)
     got = {}
     ledger = epoch.ledger()
@@ -74,7 +74,7 @@ def test_views_share_the_bytes_of_the_batch(client: millrace.Client) -> None:
 
 
 def test_buffers_are_not_used_again_while_somebody_looks(client: millrace.Client) -> None:
-    epoch = client.epoch(0, batch_size=4, threads=2)
+    epoch = client.epoch(0, global_batch_size=4, reading=Reading(threads=2))
     kept = [(b["jpg"][0], bytes(b["jpg"][0])) for b in epoch]
     assert all(view == was for view, was in kept)
     addresses = set()
@@ -100,19 +100,19 @@ def test_the_next_reader_takes_buffers_over(client: millrace.Client, monkeypatch
 
 @pytest.mark.parametrize("form", ["tar", "framed"])
 def test_forms_say_the_same(client: millrace.Client, form: str) -> None:
-    plain, other = client.epoch(1).batch(2), client.epoch(1, form=form).batch(2)
+    plain, other = client.epoch(1).batch(2), client.epoch(1, reading=Reading(form=form)).batch(2)
     assert list(plain.keys) == list(other.keys)
     assert plain.positions == other.positions
     assert bytes(other.data).startswith(bytes(plain.data))  # a tar has two empty blocks at its end
     if form == "tar":
         assert other.content_type == "application/x-tar"
         with pytest.raises(millrace.InvalidArgument, match="framed form only"):
-            client.epoch(1, form=form, keys=True)
+            client.epoch(1, reading=Reading(form=form, keys=True))
 
 
 @pytest.mark.parametrize("ask", [lambda b: b[0], lambda b: b[1:3], list, lambda b: b["jpg"], lambda b: b.parts(0), lambda b: b.views()])
 def test_a_form_has_no_samples(client: millrace.Client, ask: Callable[[millrace.Batch], Any]) -> None:
-    batch = client.epoch(1, form="tar", decode=True).batch(2)
+    batch = client.epoch(1, decode=True, reading=Reading(form="tar")).batch(2)
     assert len(batch) == len(batch.keys) == len(batch.positions) == 32
     with pytest.raises(millrace.InvalidArgument, match=r"samples cannot be cut from application/x-tar: .*leave `form` out"):
         ask(batch)
@@ -121,7 +121,7 @@ def test_a_form_has_no_samples(client: millrace.Client, ask: Callable[[millrace.
 @pytest.mark.parametrize("step", [{"decode": {"cls": int}}, {"filter": bool}, {"transform": dict}, {"collate": list}])
 def test_steps_of_samples_want_no_form(client: millrace.Client, step: dict[str, Any]) -> None:
     with pytest.raises(millrace.InvalidArgument, match="the form tar is not cut into them; leave form out"):
-        client.epoch(0, form="tar", **step)
+        client.epoch(0, **harness.grouped(form="tar", **step))
 
 
 def test_fields(client: millrace.Client) -> None:
@@ -135,10 +135,10 @@ def test_fields(client: millrace.Client) -> None:
         part["jpg"]
 
 
-@pytest.mark.parametrize("more", [{}, {"tail": "pad"}, {"tail": "drop"}, {"balance": "bytes"}, {"split": "locality"}])
+@pytest.mark.parametrize("more", [{}, {"tail": "pad"}, {"tail": "drop"}, {"balance": "bytes"}, {"by": "locality"}])
 def test_ranks_share_every_batch(client: millrace.Client, more: dict[str, Any]) -> None:
-    epochs = [client.epoch(2, rank=r, world_size=3, batch_size=48, keys=True, **more) for r in range(3)]
-    whole = client.epoch(2, batch_size=48, keys=True, tail=more.get("tail"))
+    epochs = [client.epoch(2, **harness.grouped(rank=r, world_size=3, global_batch_size=48, keys=True, **more)) for r in range(3)]
+    whole = client.epoch(2, global_batch_size=48, share=Share(tail=more.get("tail")), reading=Reading(keys=True))
     ledgers = [e.ledger() for e in epochs]
     keys: list[list[str]] = [[] for _ in range(len(whole))]
     for e, ledger in zip(epochs, ledgers):
@@ -159,15 +159,15 @@ def test_ranks_share_every_batch(client: millrace.Client, more: dict[str, Any]) 
 
 
 def test_going_on_from_two_integers(client: millrace.Client) -> None:
-    whole = [list(b.keys) for b in client.epoch(4, keys=True)]
-    with client.epoch(4, keys=True).read() as reader:
+    whole = [list(b.keys) for b in client.epoch(4, reading=Reading(keys=True))]
+    with client.epoch(4, reading=Reading(keys=True)).read() as reader:
         before = [list(next(reader).keys) for _ in range(5)]
         position = reader.position
         assert len(reader) == 11
-    after = [list(b.keys) for b in client.epoch(4, keys=True, start=position)]
+    after = [list(b.keys) for b in client.epoch(4, reading=Reading(keys=True, start=position))]
     assert before + after == whole
-    assert list(client.epoch(4, start=16)) == []
-    assert list(client.epoch(4, start=99)) == []
+    assert list(client.epoch(4, reading=Reading(start=16))) == []
+    assert list(client.epoch(4, reading=Reading(start=99))) == []
     side_by_side = [[b.number for b in client.epoch(4).read(start=k, step=3)] for k in range(3)]
     assert sorted(n for some in side_by_side for n in some) == list(range(16))
     assert [b.number for b in client.epoch(4).read(2, 5)] == [2, 3, 4]
@@ -183,7 +183,7 @@ def test_decoders_and_transforms(client: millrace.Client) -> None:
         seen.add(harness.threading.current_thread().name)
         return len(view)
 
-    epoch = client.epoch(0, decode={"jpg": small, "cls": str}, batch_transform=lambda b: sum(b["jpg"]))
+    epoch = client.epoch(0, decode={"jpg": small, "cls": str}, reading=Reading(batch_transform=lambda b: sum(b["jpg"])))
     for batch in epoch:
         assert batch.value == sum(batch["jpg"]) == sum(len(v) for v in batch.raw("jpg"))
         assert batch[0]["cls"] == bytes(batch[0].parts["cls"]).decode()
@@ -199,10 +199,10 @@ def test_decoders_and_transforms(client: millrace.Client) -> None:
 
 def test_the_generation_is_pinned(client: millrace.Client) -> None:
     epoch = client.epoch(0)
-    assert client.epoch(0, generation=epoch.generation).batch(0).etag == epoch.batch(0).etag
+    assert client.epoch(0, order=Order(generation=epoch.generation)).batch(0).etag == epoch.batch(0).etag
     assert f"generation={epoch.generation}" in epoch.batch(0).location
     with pytest.raises(millrace.NotFound):
-        client.epoch(0, generation="0" * 64)
+        client.epoch(0, order=Order(generation="0" * 64))
 
 
 def test_what_is_served(client: millrace.Client, gateway: harness.Gateway) -> None:
@@ -214,7 +214,7 @@ def test_what_is_served(client: millrace.Client, gateway: harness.Gateway) -> No
 
 def test_refusals_name_the_cure(client: millrace.Client, gateway: harness.Gateway) -> None:
     with pytest.raises(millrace.InvalidArgument, match=r"^batch_size: must be at most 2147483648 .*request .*help\(millrace.Client.epoch\)") as e:
-        client.epoch(0, batch_size=1 << 40)
+        client.epoch(0, global_batch_size=1 << 40)
     assert e.value.faults == (("batch_size", "must be at most 2147483648"),)
     assert (e.value.code, e.value.status, e.value.retryable) == ("invalid_argument", 400, False)
     assert e.value.request_id
@@ -227,12 +227,12 @@ def test_refusals_name_the_cure(client: millrace.Client, gateway: harness.Gatewa
         client.epoch(0).batch(16)
     assert end.value.batches == 16
     with pytest.raises(millrace.InvalidArgument, match="rank 3"):
-        client.epoch(0, rank=3, world_size=3)
+        client.epoch(0, share=Share(rank=3, world_size=3))
     with pytest.raises(millrace.MillraceError):
-        client.epoch(0, form="parquet")
+        client.epoch(0, reading=Reading(form="parquet"))
     with pytest.raises(millrace.InvalidArgument, match="fields"):
         client.epoch(0, fields="a,a")
-    with millrace.Client(gateway.url, max_batch_bytes=1000) as small, pytest.raises(millrace.errors.BatchTooLarge, match="of 1000"):
+    with millrace.Client(gateway.url, routing=Routing(max_batch_bytes=1000)) as small, pytest.raises(millrace.errors.BatchTooLarge, match="=1000"):
         small.epoch(0).batch(0)
     again = pickle.loads(pickle.dumps(e.value))
     assert (str(again), again.faults, type(again)) == (str(e.value), e.value.faults, type(e.value))
@@ -245,7 +245,7 @@ def _keys(epoch: millrace.Epoch, out: Any) -> None:
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 def test_other_processes(client: millrace.Client, method: str) -> None:
-    epoch = client.epoch(1, keys=True)
+    epoch = client.epoch(1, reading=Reading(keys=True))
     reader = epoch.read()
     first = next(reader)
     context = multiprocessing.get_context(method)
@@ -263,7 +263,7 @@ def test_nothing_but_the_standard_library(gateway: harness.Gateway) -> None:
     program = """
 import sys
 import millrace, millrace.proof, millrace.importance, millrace.__main__
-with millrace.Client(sys.argv[1], check="never") as c:
+with millrace.Client(sys.argv[1], routing=millrace.Routing(check="never")) as c:
     assert sum(len(b) for b in c.epoch(0)) == 500
 """
     here = str(Path(millrace.__file__).parent.parent)
@@ -284,11 +284,11 @@ def test_importance(client: millrace.Client) -> None:
     with pytest.raises(millrace.errors.Conflict):
         importance.report(client, batch, [1.0] * 32)
     snapshot = importance.freeze(client, batch, hot_share=0.002, repeat=40)
-    drawn = [key for b in client.epoch(1, importance=snapshot, seed=99, keys=True) for key in b.keys]
+    drawn = [key for b in client.epoch(1, seed=99, order=Order(importance=snapshot), reading=Reading(keys=True)) for key in b.keys]
     assert len(drawn) == 500
     assert drawn.count(batch.keys[31]) > 10
     with pytest.raises(millrace.InvalidArgument, match=r"millrace\.proof"):
-        client.epoch(1, importance=snapshot).order()
+        client.epoch(1, order=Order(importance=snapshot)).order()
 
 
 def test_command(gateway: harness.Gateway, capsys: pytest.CaptureFixture[str]) -> None:
@@ -306,7 +306,7 @@ def test_forms_that_others_read(client: millrace.Client) -> None:
     import pyarrow
     import pyarrow.ipc
 
-    framed, batch = client.epoch(0, keys=True).batch(1), client.epoch(0, form="arrow").batch(1)
+    framed, batch = client.epoch(0, reading=Reading(keys=True)).batch(1), client.epoch(0, reading=Reading(form="arrow")).batch(1)
     table = pyarrow.ipc.open_stream(batch.data).read_all()
     assert table.num_rows == 32
     assert [bytes(v) for v in framed["jpg"]] == table["jpg"].to_pylist()

@@ -19,7 +19,7 @@ import harness
 import pytest
 
 import millrace
-from millrace import proof
+from millrace import Order, Reading, Share, proof
 
 
 def lines(at: Path, word: str, count: int) -> Path:
@@ -39,7 +39,7 @@ def two(tmp_path: Path) -> Iterator[tuple[millrace.Client, millrace.Client]]:
 
 
 def read(client: millrace.Client, number: int = 0, **how: Any) -> list[str]:
-    epoch = client.epoch(number, keys=True, progress=False, **how)
+    epoch = client.epoch(number, **harness.grouped(keys=True, progress=False, **how))
     ledger = epoch.ledger()
     with epoch.read(ledger=ledger) as reader:
         keys = [key for batch in reader for key in batch.keys]
@@ -48,7 +48,7 @@ def read(client: millrace.Client, number: int = 0, **how: Any) -> list[str]:
 
 
 def values(client: millrace.Client, number: int = 0, **how: Any) -> list[Any]:
-    return [json.loads(bytes(s.data)) for batch in client.epoch(number, progress=False, **how) for s in batch]
+    return [json.loads(bytes(s.data)) for batch in client.epoch(number, **harness.grouped(progress=False, **how)) for s in batch]
 
 
 def test_a_split(two: tuple[millrace.Client, millrace.Client]) -> None:
@@ -61,7 +61,7 @@ def test_a_split(two: tuple[millrace.Client, millrace.Client]) -> None:
     for i, keys in enumerate((train, val)):
         assert keys
         assert all(proof.subset_part([3, 1], "", key.encode()) == i for key in keys)
-    assert sorted(read(parts["train"], 5, batch_size=7)) == sorted(train)
+    assert sorted(read(parts["train"], 5, global_batch_size=7)) == sorted(train)
     assert read(a.split({"train": 3, "val": 1})["val"]) == read(parts["val"]) == read(a, subset="train=3,val=1:val")
     assert read(a.split(train=0.75)["train"]) == read(parts["train"])  # what is left has no name
     assert read(a.split(train=3, val=1, salt="x")["val"], shuffle=False) != val
@@ -74,7 +74,7 @@ def test_the_first_samples(two: tuple[millrace.Client, millrace.Client]) -> None
     a, _ = two
     whole = read(a, shuffle=False)
     assert read(a.take(5), shuffle=False) == whole[:5]
-    assert sorted(read(a.take(50), 3, batch_size=8)) == sorted(whole[:50])
+    assert sorted(read(a.take(50), 3, global_batch_size=8)) == sorted(whole[:50])
     assert read(a.take(1000), shuffle=False) == whole
     assert read(a.take(50).take(3), shuffle=False) == whole[:3]
     assert read(a.subset([3, 4, 9]), shuffle=False) == [whole[3], whole[4], whole[9]]
@@ -104,29 +104,29 @@ def many(tmp_path: Path) -> Iterator[millrace.Client]:
 
 def test_subset_by_keys(many: millrace.Client, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A random half, from a list, an iterator and a file, in any order: one subset, in stored order."""
-    whole = read(many, shuffle=False, batch_size=500)
+    whole = read(many, shuffle=False, global_batch_size=500)
     half = random.Random(7).sample(whole, 2500)
     listed = many.subset(keys=half)
     want = [key for key in whole if key in set(half)]
-    assert read(listed, shuffle=False, batch_size=500) == want
-    assert sorted(read(listed, 3, batch_size=500)) == sorted(half)
+    assert read(listed, shuffle=False, global_batch_size=500) == want
+    assert sorted(read(listed, 3, global_batch_size=500)) == sorted(half)
     (tmp_path / "train.txt").write_text("\n".join([*reversed(half), half[0]]))
     for again in (many.subset(keys=tmp_path / "train.txt"), many.subset(keys=str(tmp_path / "train.txt")), many.subset(keys=iter(half))):
         assert again.selection.subset == listed.selection.subset
     assert "1 keys are given more than once" in caplog.text
-    assert read(pickle.loads(pickle.dumps(listed)), shuffle=False, batch_size=500) == want
+    assert read(pickle.loads(pickle.dumps(listed)), shuffle=False, global_batch_size=500) == want
     assert read(listed.take(3), shuffle=False) == want[:3]
-    assert read(listed.exclude(want[:2]), shuffle=False, batch_size=500) == want[2:]
+    assert read(listed.exclude(want[:2]), shuffle=False, global_batch_size=500) == want[2:]
     parts = listed.split(a=0.5, b=0.5).values()
-    assert sorted(key for part in parts for key in read(part, batch_size=500)) == sorted(half)
+    assert sorted(key for part in parts for key in read(part, global_batch_size=500)) == sorted(half)
     both = millrace.mix({listed: 1, many.subset(keys=set(whole) - set(half)): 1})
-    assert sorted(read(both, batch_size=500)) == sorted(whole)
+    assert sorted(read(both, global_batch_size=500)) == sorted(whole)
 
 
 def test_folds_are_the_whole(many: millrace.Client) -> None:
-    whole = read(many, batch_size=500)
+    whole = read(many, global_batch_size=500)
     folds = [many.subset(keys=whole[k::5]) for k in range(5)]
-    read_back = [read(fold, batch_size=100) for fold in folds]
+    read_back = [read(fold, global_batch_size=100) for fold in folds]
     assert [len(keys) for keys in read_back] == [1000] * 5
     assert sorted(key for keys in read_back for key in keys) == sorted(whole)
 
@@ -139,12 +139,12 @@ def test_subset_of_unknown_keys(many: millrace.Client) -> None:
 
 def test_numbers_beyond_an_address(many: millrace.Client) -> None:
     """They are stored; what is chosen among them still fits an address."""
-    whole = read(many, shuffle=False, batch_size=500)
+    whole = read(many, shuffle=False, global_batch_size=500)
     scattered = many.subset(range(0, 5000, 2))
     assert scattered.selection.subset.endswith(":listed")
-    assert read(scattered, shuffle=False, batch_size=500) == whole[::2]
-    assert read(many.split(a=9, b=1)["a"].subset(range(0, 4000, 2)), shuffle=False, batch_size=500) == (
-        read(many.split(a=9, b=1)["a"], shuffle=False, batch_size=500)[0:4000:2]
+    assert read(scattered, shuffle=False, global_batch_size=500) == whole[::2]
+    assert read(many.split(a=9, b=1)["a"].subset(range(0, 4000, 2)), shuffle=False, global_batch_size=500) == (
+        read(many.split(a=9, b=1)["a"], shuffle=False, global_batch_size=500)[0:4000:2]
     )
 
 
@@ -160,7 +160,8 @@ def test_listed_subsets_follow_generations(tmp_path: Path) -> None:
         now, old = c.describe()["generation"], part.selection.generation
         assert now != old
         assert read(part, shuffle=False) == keys == read(c.subset(keys=keys), shuffle=False)
-        assert [key for batch in part.epoch(0, generation=now, shuffle=False, keys=True, progress=False) for key in batch.keys] == keys
+        epoch = part.epoch(0, shuffle=False, order=Order(generation=now), reading=Reading(keys=True, progress=False))
+        assert [key for batch in epoch for key in batch.keys] == keys
         assert c.subset(keys=keys, generation=old).selection == part.selection
 
 
@@ -185,7 +186,7 @@ def test_bad_samples(two: tuple[millrace.Client, millrace.Client]) -> None:
     after = read(clean, 1)
     assert [t for t in range(200) if before[t] != after[t]] == sorted(before.index(key) for key in bad)
     assert not set(after) & set(bad)
-    ranks = [clean.epoch(1, rank=r, world_size=3, keys=True, progress=False, start=4) for r in range(3)]
+    ranks = [clean.epoch(1, share=Share(rank=r, world_size=3), reading=Reading(keys=True, progress=False, start=4)) for r in range(3)]
     resumed = sorted(key for e in ranks for b in e for key in b.keys)
     assert resumed == sorted(after[4 * 16 :])  # on other ranks, in the middle
     train = a.split(train=0.5)["train"].quarantine(bad)
@@ -204,7 +205,7 @@ def test_samples_that_are_left_out(two: tuple[millrace.Client, millrace.Client])
     assert read(rest, shuffle=False) == [key for key in stored if key not in bad]
     after = read(rest, 1)
     assert sorted(after) == sorted(set(stored) - set(bad))  # each once
-    ranks = [rest.epoch(1, rank=r, world_size=3, keys=True, progress=False, start=4) for r in range(3)]
+    ranks = [rest.epoch(1, share=Share(rank=r, world_size=3), reading=Reading(keys=True, progress=False, start=4)) for r in range(3)]
     assert sorted(key for e in ranks for b in e for key in b.keys) == sorted(after[4 * 16 :])
     assert read(rest.take(3), shuffle=False) == stored[1:4]
     assert sorted(key for part in rest.split(x=0.5, y=0.5).values() for key in read(part)) == sorted(after)
@@ -229,7 +230,7 @@ def test_a_mixture_says_of_which_source_a_bad_sample_is(two: tuple[millrace.Clie
 
     for keys in (True, False):
         bad.clear()
-        for _batch in millrace.mix({a: 2, b: 1}).epoch(0, transform=check, on_error=bad.append, keys=keys, progress=False):
+        for _batch in millrace.mix({a: 2, b: 1}).epoch(0, transform=check, reading=Reading(on_error=bad.append, keys=keys, progress=False)):
             pass
         assert sorted((e.source, e.key) for e in bad) == [("a", read(a, shuffle=False)[7]), ("b", read(b, shuffle=False)[7])]
         assert all(f", source '{e.source}': ValueError" in str(e) for e in bad)
@@ -258,13 +259,13 @@ def test_bad_samples_that_readers_find(two: tuple[millrace.Client, millrace.Clie
         return value
 
     bad: list[millrace.SampleError] = []
-    for _batch in a.epoch(0, decode={"json": decode}, keys=True, on_error=bad.append, progress=False):
+    for _batch in a.epoch(0, decode={"json": decode}, reading=Reading(keys=True, on_error=bad.append, progress=False)):
         pass
     assert len(bad) == 3
     clean = a.quarantine(bad)
     assert clean.selection.quarantine == "samples:7-8,100"
     assert set(clean.selection.bad.values()) == {"part json does not decode"}
-    for _batch in clean.epoch(0, decode={"json": decode}, progress=False):
+    for _batch in clean.epoch(0, decode={"json": decode}, reading=Reading(progress=False)):
         pass
 
 
@@ -295,7 +296,7 @@ def test_mixtures(two: tuple[millrace.Client, millrace.Client]) -> None:
     assert mixed.dataset == "mix:a:7,b:3,samples=100"
     found = values(mixed)
     assert Counter(next(iter(v)) for v in found) == {"a": 70, "b": 30}
-    assert values(mixed, batch_size=9) == found
+    assert values(mixed, global_batch_size=9) == found
     assert values(millrace.mix([(a, 7), (b, 3)], samples=100)) == found
     fixed = values(millrace.mix({a: 3, b: 1}, per_batch=True))
     assert all(Counter(next(iter(v)) for v in fixed[i : i + 4]) == {"a": 3, "b": 1} for i in range(0, len(fixed), 4))
@@ -306,7 +307,7 @@ def test_mixtures_of_parts(two: tuple[millrace.Client, millrace.Client]) -> None
     parts = a.split(train=0.9, val=0.1)
     bad = read(b, shuffle=False)[5]
     mixed = millrace.mix({parts["train"]: 0.5, b.quarantine(bad): 0.25, b.take(10): 0.25}, samples=400)
-    found = values(mixed, batch_size=20)
+    found = values(mixed, global_batch_size=20)
     whole = {v["a"] for v in values(parts["train"])}
     assert {v["a"] for v in found if "a" in v} == whole
     assert Counter("a" in v for v in found) == {True: 200, False: 200}
@@ -314,9 +315,9 @@ def test_mixtures_of_parts(two: tuple[millrace.Client, millrace.Client]) -> None
     only = millrace.mix({b.quarantine(bad): 1})
     assert 5 not in {v["b"] for v in values(only)}
     with pytest.raises(millrace.InvalidArgument, match=r"generation '000.*3 sources"):
-        mixed.epoch(0, generation="0" * 64)
+        mixed.epoch(0, order=Order(generation="0" * 64))
     with pytest.raises(millrace.errors.GenerationGone):
-        mixed.epoch(0, generation=",".join(["0" * 64] * 3))
+        mixed.epoch(0, order=Order(generation=",".join(["0" * 64] * 3)))
 
 
 def test_mixtures_go_on_anywhere(tmp_path: Path) -> None:
@@ -324,14 +325,14 @@ def test_mixtures_go_on_anywhere(tmp_path: Path) -> None:
     a, b = lines(tmp_path / "a", "a", 200), lines(tmp_path / "b", "b", 100)
     with harness.closing(g := harness.Gateway(f"a={a}", f"b={b}")), millrace.Client(g.url) as c:
         mixed = millrace.mix({narrow(c, "a"): 2, narrow(c, "b"): 1})
-        epoch = mixed.epoch(0, progress=False)
+        epoch = mixed.epoch(0, reading=Reading(progress=False))
         want, generation = [bytes(x.data) for x in epoch], epoch.generation
     (b / "more.jsonl").write_text('{"b": 1000}\n' * 30)
     harness.run("index", str(b), "--batch-size", "16")
     with harness.closing(g := harness.Gateway(f"a={a}", f"b={b}")), millrace.Client(g.url) as c:
         mixed = millrace.mix({narrow(c, "a"): 2, narrow(c, "b"): 1})
-        assert [bytes(x.data) for x in mixed.epoch(0, generation=generation, start=5, progress=False)] == want[5:]
-        assert mixed.epoch(0, progress=False).generation != generation
+        assert [bytes(x.data) for x in mixed.epoch(0, order=Order(generation=generation), reading=Reading(start=5, progress=False))] == want[5:]
+        assert mixed.epoch(0, reading=Reading(progress=False)).generation != generation
 
 
 def test_bad_samples_belong_to_a_generation(tmp_path: Path) -> None:
@@ -339,7 +340,7 @@ def test_bad_samples_belong_to_a_generation(tmp_path: Path) -> None:
     a, b = lines(tmp_path / "a", "a", 200), lines(tmp_path / "b", "b", 100)
     with harness.closing(g := harness.Gateway(f"a={a}", f"b={b}")):
         c = millrace.Client(g.url, "a")
-        bad = [s.key for s in c.epoch(0, shuffle=False, keys=True, progress=False).batch(0)[:2]]
+        bad = [s.key for s in c.epoch(0, shuffle=False, reading=Reading(keys=True, progress=False)).batch(0)[:2]]
         clean = c.quarantine(bad)
         mixed = millrace.mix({clean: 1, millrace.Client(g.url, "b"): 1})
         want, both, old = values(clean), values(mixed), clean.selection.generation
@@ -352,14 +353,14 @@ def test_bad_samples_belong_to_a_generation(tmp_path: Path) -> None:
         assert c.quarantine(bad).selection.quarantine == "samples:30-31"
         assert values(c.quarantine(bad, generation=old)) == want
         for moved, chosen in (("quarantine=samples:30-31", clean), ("subset=samples:0-29,32-229", c.exclude(bad, generation=old))):
-            epoch = chosen.epoch(0, generation=c.describe()["generation"], keys=True, progress=False)
+            epoch = chosen.epoch(0, order=Order(generation=c.describe()["generation"]), reading=Reading(keys=True, progress=False))
             assert moved in "&".join(f"{k}={v}" for k, v in epoch.plan.parameters.items())
             assert not set(bad) & {key for batch in epoch for key in batch.keys}
         new = [millrace.Client(g.url, name).describe()["generation"] for name in "ab"]
         fresh = read(c.take(1))[0]  # of the data that were added
-        assert c.exclude([fresh, bad[0]]).epoch(0, generation=old, progress=False).plan.samples == 199
+        assert c.exclude([fresh, bad[0]]).epoch(0, order=Order(generation=old), reading=Reading(progress=False)).plan.samples == 199
         assert values(millrace.mix({c.quarantine(bad, generation=old): 1, millrace.Client(g.url, "b"): 1})) == both
-        assert mixed.epoch(0, generation=",".join(new), progress=False).plan.dataset == "mix:a(quarantine=samples:30-31):1,b:1"
+        assert mixed.epoch(0, order=Order(generation=",".join(new))).plan.dataset == "mix:a(quarantine=samples:30-31):1,b:1"
         assert values(mixed) == both
     for client in (c, clean, mixed):
         client.close()
@@ -417,8 +418,8 @@ def test_without_a_server(tmp_path: Path, runtime: Path) -> None:
             (places[-1] / f"{word}{i:02d}.txt").write_text(f"{word} {i}")
     with millrace.open(places[0], deadline=20) as a, millrace.open(places[1], deadline=20) as b:
         with millrace.mix({a.split(train=0.9)["train"]: 0.5, b: 0.5}) as mixed:
-            want = [bytes(v) for x in mixed.epoch(0, batch_size=8, progress=False) for v in x["txt"]]
-            epoch = mixed.epoch(0, batch_size=8, prefetch_bytes=0, progress=False)
+            want = [bytes(v) for x in mixed.epoch(0, global_batch_size=8, reading=Reading(progress=False)) for v in x["txt"]]
+            epoch = mixed.epoch(0, global_batch_size=8, reading=Reading(prefetch_bytes=0, progress=False))
             with epoch.read() as reader:
                 got = [bytes(v) for v in next(reader)["txt"]]
                 for pid in harness.gateways_at(runtime):
@@ -429,11 +430,11 @@ def test_without_a_server(tmp_path: Path, runtime: Path) -> None:
             travelled = pickle.loads(pickle.dumps(mixed))
             assert sorted(read(a.subset(keys=["a07", "a03"]))) == ["a03", "a07"]
             with pytest.raises(millrace.errors.TransformError) as failed:
-                mixed.epoch(0, batch_size=8, transform=lambda _: 1 / 0, progress=False).batch(0)
+                mixed.epoch(0, global_batch_size=8, transform=lambda _: 1 / 0, reading=Reading(progress=False)).batch(0)
             assert failed.value.source in map(str, places)
         a.close()
         b.close()
-        assert [bytes(v) for x in travelled.epoch(0, batch_size=8, progress=False) for v in x["txt"]] == want
+        assert [bytes(v) for x in travelled.epoch(0, global_batch_size=8, reading=Reading(progress=False)) for v in x["txt"]] == want
         travelled.close()
 
 
@@ -467,7 +468,7 @@ def test_refusals(two: tuple[millrace.Client, millrace.Client]) -> None:
         lambda: a.quarantine("ab" * 32), lambda: a.exclude(read(a)), lambda: a.exclude("nosuch"), lambda: a.exclude([3]),
         lambda: a.split([0.8, 0.2]), lambda: a.split("train"), lambda: millrace.mix([a, b]), lambda: millrace.mix({"s3://train/a": 1}),
         lambda: millrace.mix({a: 0.0, b: 0}), lambda: millrace.mix({a: 1, b: 1}).exclude("x"),
-        lambda: a.take(5).epoch(0, subset="train"), lambda: a.take(5).epoch(0, dataset="b"), lambda: a.quarantine("samples:3").epoch(0),
+        lambda: a.take(5).epoch(0, order=Order(subset="train")), lambda: a.take(5).epoch(0, dataset="b"), lambda: a.quarantine("samples:3").epoch(0),
         lambda: millrace.mix({}), lambda: millrace.mix({a: 0}), lambda: millrace.mix({a: 0.5}, per_batch=True),
         lambda: millrace.mix({a: 1}, samples=0).describe(),
         lambda: millrace.mix({millrace.mix({a: 1, b: 1}): 1, a: 1}), lambda: millrace.mix({a: 1, b: 1}).take(5),
@@ -484,4 +485,4 @@ def test_refusals(two: tuple[millrace.Client, millrace.Client]) -> None:
 def test_a_batch_size_beside_per_batch_is_refused_with_the_cure(two: tuple[millrace.Client, millrace.Client]) -> None:
     a, b = two
     with pytest.raises(millrace.InvalidArgument, match=r"must be 10: .*; leave batch_size out, or take shares that sum to it"):
-        millrace.mix({a: 7, b: 3}, per_batch=True).epoch(0, batch_size=64)
+        millrace.mix({a: 7, b: 3}, per_batch=True).epoch(0, global_batch_size=64)

@@ -9,7 +9,7 @@ import harness
 import pytest
 
 import millrace
-from millrace import proof
+from millrace import Order, Reading, proof
 
 
 @pytest.fixture
@@ -30,8 +30,8 @@ def read(epoch: millrace.Epoch) -> list[str]:
 def test_subsets(words: Path) -> None:
     harness.run("subset", str(words), "--split", "train=90,val=10")
     with harness.closing(g := harness.Gateway(f"d={words}")), millrace.Client(g.url) as client:
-        everything = read(client.epoch(0, keys=True))
-        train, val = (client.epoch(0, subset=name, keys=True) for name in ("train", "val"))
+        everything = read(client.epoch(0, reading=Reading(keys=True)))
+        train, val = (client.epoch(0, order=Order(subset=name), reading=Reading(keys=True)) for name in ("train", "val"))
         assert train.plan.parameters["subset"].endswith(":train")
         parts = read(train), read(val)
         assert sorted(parts[0] + parts[1]) == sorted(everything)
@@ -39,19 +39,19 @@ def test_subsets(words: Path) -> None:
             assert keys
             assert all(proof.subset_part([90, 10], "", key.encode()) == i for key in keys)
         with pytest.raises(millrace.MillraceError, match="test"):
-            client.epoch(0, subset="test")
+            client.epoch(0, order=Order(subset="test"))
         with pytest.raises(millrace.InvalidArgument, match=r"millrace\.proof"):
             train.order()
 
 
 def test_quarantine(words: Path) -> None:
     with harness.closing(g := harness.Gateway(f"d={words}")), millrace.Client(g.url) as client:
-        plain = client.epoch(1, keys=True)
-        before, counts, stored = read(plain), plain.chunks(), read(client.epoch(0, shuffle="none", keys=True))
+        plain = client.epoch(1, reading=Reading(keys=True))
+        before, counts, stored = read(plain), plain.chunks(), read(client.epoch(0, shuffle="none", reading=Reading(keys=True)))
         bad = [3, 77, 150]
         made = json.loads(harness.run("quarantine", str(words), "--json", *(w for x in bad for w in ("--key", stored[x]))))
         digest = next(v for v in made.values() if isinstance(v, str) and len(v) == 64 and v != plain.generation)
-        epoch = client.epoch(1, quarantine=digest, keys=True)
+        epoch = client.epoch(1, order=Order(quarantine=digest), reading=Reading(keys=True))
         after = read(epoch)
         q = proof.Quarantine(int(epoch.plan.parameters["seed"]), counts, bad)
         o = plain.order()

@@ -18,6 +18,7 @@ import pytest
 from lender import Lender, Lie, Reply
 
 import millrace
+from millrace import Routing
 from millrace._gateways import parse
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is lent on Linux alone")
@@ -155,7 +156,7 @@ def test_lies_are_refused(lends: Callable[..., Lender], wanted: list[bytes], lie
     with millrace.Client(once.url) as client:
         assert bytes(client.epoch(0).batch(3).data) == wanted[3]  # when they are over
     always = lends(LIES[lie])
-    with millrace.Client(always.url, check="never") as client:
+    with millrace.Client(always.url, routing=Routing(check="never")) as client:
         epoch = client.epoch(0)
         with pytest.raises(millrace.errors.ProtocolError, match=r"batch 3: .*(Millrace-Shared|table)"):
             epoch.batch(3)
@@ -187,7 +188,7 @@ def test_other_bytes_than_the_checksum(lends: Callable[..., Lender], wanted: lis
             lend.memory[int(reply.said["segment"])][40] ^= 1
 
     lend._lie = spoil
-    with millrace.Client(lend.url, check="always") as client:
+    with millrace.Client(lend.url, routing=Routing(check="always")) as client:
         assert bytes(client.epoch(0).batch(3).data) == wanted[3]
         lend._lie = lambda _, reply: spoil(0, reply)
         with pytest.raises(millrace.errors.IntegrityError, match="CRC-32C"):
@@ -345,10 +346,10 @@ def test_a_closed_client_leaves_nothing_lent(lends: Callable[..., Lender], wante
 
 def test_who_does_not_want_memory(lends: Callable[..., Lender], gateway: harness.Gateway, wanted: list[bytes]) -> None:
     lend = lends()
-    with millrace.Client(lend.url, shared_memory=False) as client:
+    with millrace.Client(lend.url, routing=Routing(shared_memory=False)) as client:
         assert [bytes(b.data) for b in client.epoch(0)] == wanted
         assert not [head for head in lend.asked if b"vnd.millrace.shared" in head]
-        assert client.describe()["transport"] == "bytes: shared_memory=False"
+        assert client.describe()["transport"] == "bytes: Routing(shared_memory=False)"
     with millrace.Client(gateway.url) as client:
         assert client.describe()["transport"] == "bytes: the gateway is not at a Unix socket"
 

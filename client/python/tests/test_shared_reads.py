@@ -18,6 +18,7 @@ import harness
 import pytest
 
 import millrace
+from millrace import Reading, Routing
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is lent on Linux alone")
 
@@ -38,13 +39,13 @@ def await_none_lent(gateway: harness.Gateway) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"fields": "jpg"}, {"keys": True}, {"seed": 7, "batch_size": 100, "rank": 1, "world_size": 3}, {"form": "arrow"}, {"fields": "cls"}],
+    [{}, {"fields": "jpg"}, {"keys": True}, {"seed": 7, "global_batch_size": 100, "rank": 1, "world_size": 3}, {"form": "arrow"}, {"fields": "cls"}],
 )
 def test_the_same_bytes(neighbour: harness.Gateway, gateway: harness.Gateway, options: dict[str, Any]) -> None:
     lends = options.get("form") is None and options.get("fields") != "cls"  # which is too small
-    with millrace.Client(neighbour.url, check="always") as near, millrace.Client(gateway.url) as far:
+    with millrace.Client(neighbour.url, routing=Routing(check="always")) as near, millrace.Client(gateway.url) as far:
         for number in (0, 1, 0):
-            here, there = list(near.epoch(number, **options)), list(far.epoch(number, **options))
+            here, there = list(near.epoch(number, **harness.grouped(**options))), list(far.epoch(number, **harness.grouped(**options)))
             assert [bytes(b.data) for b in here] == [bytes(b.data) for b in there]
             assert [(b.etag, b.crc32c, b.padded, len(b)) for b in here] == [(b.etag, b.crc32c, b.padded, len(b)) for b in there]
             if "form" not in options:
@@ -91,7 +92,7 @@ def test_all_that_can_be_held(neighbour: harness.Gateway) -> None:
 def test_threads(neighbour: harness.Gateway, gateway: harness.Gateway) -> None:
     with millrace.Client(gateway.url) as far, millrace.Client(neighbour.url) as client, ThreadPoolExecutor(6) as pool:
         want = [digests(far.epoch(n)) for n in range(6)]
-        assert list(pool.map(lambda n: digests(client.epoch(n, threads=2)), range(6))) == want
+        assert list(pool.map(lambda n: digests(client.epoch(n, reading=Reading(threads=2))), range(6))) == want
     await_none_lent(neighbour)
 
 

@@ -72,7 +72,7 @@ def test_the_reference_shows_every_parameter(name: str, site: Path) -> None:
     found = re.search(rf'id="millrace\.{name}".*?<pre>(.*?)</pre>', page, re.DOTALL)
     assert found, name
     shown: dict[str, Any] = {}
-    exec(f"from __future__ import annotations\ndef {html.unescape(re.sub('<.*?>', '', found[1])).strip()}: ...", shown)
+    exec(f"from __future__ import annotations\ndef {html.unescape(re.sub('(?s)<.*?>', '', found[1])).strip()}: ...", shown)
     with patch.dict(sys.modules, jax=ModuleType("jax")):  # millrace.jax imports jax; its signatures need nothing of it
         importlib.import_module("millrace.jax")
     assert parameters(shown[name.rpartition(".")[2]]) == parameters(attrgetter(name)(millrace))

@@ -23,7 +23,7 @@ import pytest
 from harness import Fault, is_batch
 
 import millrace
-from millrace import _wire, errors
+from millrace import TLS, Routing, _wire, errors
 
 CANARY = "canary-a"
 PROBLEM = b"HTTP/1.1 %d x\r\nContent-Type: application/problem+json\r\nContent-Length: %d\r\n%s\r\n%s"
@@ -98,7 +98,7 @@ def test_ways_to_give_a_token(
     given: dict[str, object] = {"token" if way == "function" else way: options[way]} if way in options else {}
     if not given:
         monkeypatch.setenv(way, CANARY if way == "MILLRACE_TOKEN" else str(file))
-    with millrace.Client([one.url, two.url], ca_file=authority.file, **given) as client:  # type: ignore[arg-type]
+    with millrace.Client([one.url, two.url], **harness.grouped(ca_file=authority.file, **given)) as client:  # type: ignore[arg-type]
         assert len(client.epoch(0).batch(0)) == 32
         for what in (repr(client), repr(client.core.settings), repr(vars(client.core.here().wire)), repr(vars(client.core))):
             assert CANARY not in what
@@ -112,7 +112,7 @@ def test_ways_to_give_a_token(
 def test_a_refused_token_is_read_again(guarded: Serve, authority: harness.Authority, tmp_path: Path) -> None:
     file, guard = put(tmp_path / "token", "canary-a\n"), Guard("canary-a")
     proxy = guarded(guard)
-    with millrace.Client(proxy.url, "photos", token_file=file, ca_file=authority.file) as client:
+    with millrace.Client(proxy.url, "photos", token_file=file, tls=TLS(ca_file=authority.file)) as client:
         epoch = client.epoch(0)
         put(file, "canary-b")
         epoch.batch(0)  # the old token is as good as it was: nobody looks at the file
@@ -187,8 +187,8 @@ def test_tokens_change_during_an_epoch(guarded: Serve, authority: harness.Author
         return said
 
     proxy = guarded(changing)
-    with millrace.Client(proxy.url, token_file=file, ca_file=authority.file) as client:
-        epoch = client.epoch(0, batch_size=8)
+    with millrace.Client(proxy.url, token_file=file, tls=TLS(ca_file=authority.file)) as client:
+        epoch = client.epoch(0, global_batch_size=8)
         ledger = epoch.ledger()
         with epoch.read(ledger=ledger) as reader:
             for _ in reader:
@@ -200,7 +200,7 @@ def test_tokens_change_during_an_epoch(guarded: Serve, authority: harness.Author
 
 def test_a_gateway_that_does_not_know_a_new_token_yet(guarded: Serve, authority: harness.Authority) -> None:
     late, early = guarded(Guard("canary-a")), guarded(Guard("canary-b"))
-    with millrace.Client([late.url, early.url], home=lambda *_: 0, token="canary-b", ca_file=authority.file) as client:
+    with millrace.Client([late.url, early.url], token="canary-b", routing=Routing(home=lambda *_: 0), tls=TLS(ca_file=authority.file)) as client:
         assert len(client.epoch(0).batch(0)) == 32
     assert late.heads
 
@@ -220,7 +220,7 @@ def test_spawned_workers(
     proxy, file = guarded(guard), put(tmp_path / "token", "canary-a")
     monkeypatch.setenv("MILLRACE_TOKEN", "canary-a") if way == "MILLRACE_TOKEN" else None
     given = {"token": {"token": "canary-a"}, "token_file": {"token_file": file}}.get(way, {})
-    client = millrace.Client(proxy.url, ca_file=authority.file, **given)  # type: ignore[arg-type]
+    client = millrace.Client(proxy.url, **harness.grouped(ca_file=authority.file, **given))  # type: ignore[arg-type]
     packed = pickle.dumps(client)
     assert (b"canary" in packed) == (way == "token")  # all other workers look where the client has looked
     assert "canary" not in repr(pickle.loads(packed).core.settings)
@@ -235,7 +235,7 @@ def test_spawned_workers(
     assert came.get(timeout=60) == 32
     worker.join(60)
     with pytest.raises(millrace.InvalidArgument, match="cannot be pickled; give ca_file"):
-        pickle.dumps(millrace.Client(proxy.url, ssl_context=ssl.create_default_context()))
+        pickle.dumps(millrace.Client(proxy.url, tls=TLS(context=ssl.create_default_context())))
 
 
 def variables(e: BaseException) -> str:
@@ -273,13 +273,13 @@ def test_nothing_shows_a_token(
         lambda *_: b"SSH\r\n\r\n",
     ]
     for fault in faults:
-        client = millrace.Client(guarded(fault).url, token=CANARY, ca_file=authority.file, deadline=0.5)
+        client = millrace.Client(guarded(fault).url, token=CANARY, deadline=0.5, tls=TLS(ca_file=authority.file))
         with client, pytest.raises(millrace.MillraceError) as e:
             client.epoch(0).batch(0)
         logging.getLogger().debug("failed", exc_info=e.value)
         for text in (str(e.value), repr(e.value), repr(vars(e.value)), variables(e.value), repr(pickle.dumps(e.value))):
             assert "canary" not in text
-    client = millrace.Client(guarded(Guard()).url, token=CANARY, headers={"X-A": "€"}, ca_file=authority.file)
+    client = millrace.Client(guarded(Guard()).url, token=CANARY, headers={"X-A": "€"}, tls=TLS(ca_file=authority.file))
     with client, pytest.raises(millrace.InvalidArgument, match="a header has characters") as g:
         client.datasets()
     assert "canary" not in variables(g.value)
@@ -318,15 +318,13 @@ def test_a_request_that_is_cut_shows_no_token() -> None:
         ({"token": "canary€"}, {}, "ASCII"),
         ({"token": b"other"}, {}, "a token is a str, not bytes"),
         ({"token": "canary"}, {"MILLRACE_INSECURE_PLAIN_HTTP": "perhaps"}, "MILLRACE_INSECURE_PLAIN_HTTP 'perhaps': want true or false"),
-        ({"ca_file": "x", "ssl_context": ssl.create_default_context()}, {}, "want ssl_context alone"),
-        ({"client_key": "x"}, {}, "want ssl_context alone, or ca_file, or client_cert"),
     ],
 )
 def test_tokens_that_cannot_be(given: dict[str, object], env: dict[str, str], text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in env.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(millrace.InvalidArgument, match=re.escape(text)) as e:
-        millrace.Client("https://gw", **given)  # type: ignore[arg-type]
+        millrace.Client("https://gw", **harness.grouped(**given))  # type: ignore[arg-type]
     assert "canary" not in str(e.value) + variables(e.value)
 
 
@@ -338,7 +336,7 @@ def test_tokens_stay_off_plain_networks(monkeypatch: pytest.MonkeyPatch) -> None
     }.items():
         gateways = ["https://other", url]
         millrace.Client(gateways)
-        millrace.Client(gateways, token="canary", insecure_plain_http=True)
+        millrace.Client(gateways, token="canary", tls=TLS(insecure_plain_http=True))
         if safe:
             millrace.Client(gateways, token="canary")
             continue
@@ -367,7 +365,7 @@ def test_redirects_are_not_followed(guarded: Serve, authority: harness.Authority
     thief = guarded(lambda *a: a[2])
     for there in (thief.url, thief.url.replace("127.0.0.1", "localhost")):
         proxy = guarded(lambda *_, to=there: problem(307, "", b"Location: %s/v1/datasets\r\n" % to.encode()))  # type: ignore[misc]
-        with millrace.Client(proxy.url, token=CANARY, ca_file=authority.file) as client, pytest.raises(millrace.errors.ProtocolError) as e:
+        with millrace.Client(proxy.url, token=CANARY, tls=TLS(ca_file=authority.file)) as client, pytest.raises(millrace.errors.ProtocolError) as e:
             client.datasets()
         assert e.value.status == 307
     assert not thief.heads
@@ -380,7 +378,8 @@ def test_gateways_must_prove_their_names(
     named = proxy.url.replace("127.0.0.1", "localhost")
     for url, ca in ((proxy.url, None), (named, authority.file)):
         begun = time.monotonic()
-        with millrace.Client(url, token=CANARY, ca_file=ca) as client, pytest.raises(errors.ProtocolError, match=r"certificate.*SSL_CERT_FILE"):
+        refused = pytest.raises(errors.ProtocolError, match=r"certificate.*SSL_CERT_FILE")
+        with millrace.Client(url, token=CANARY, tls=TLS(ca_file=ca)) as client, refused:
             client.datasets()
         assert time.monotonic() - begun < client.core.settings.first_answer / 2  # waiting would not help
     assert not proxy.heads
@@ -389,7 +388,8 @@ def test_gateways_must_prove_their_names(
         assert client.datasets()
     empty = put(tmp_path / "empty.pem", "")
     for given, text in (({"ca_file": "/nowhere.pem"}, "ca_file '/nowhere.pem': "), ({"client_cert": empty}, f"client_cert '{empty}': ")):
-        with millrace.Client(proxy.url, **given) as client, pytest.raises(millrace.InvalidArgument, match=text):  # type: ignore[arg-type]
+        client = millrace.Client(proxy.url, **harness.grouped(**given))  # type: ignore[arg-type]
+        with client, pytest.raises(millrace.InvalidArgument, match=text):
             client.datasets()
 
 
@@ -402,9 +402,9 @@ def test_client_certificates(gateway: harness.Gateway, authority: harness.Author
     proxy = harness.Proxy(gateway.port, lambda *a: a[2], tls=wanting)
     with harness.closing(proxy):
         for given in ({"client_cert": cert, "client_key": key}, {"client_cert": both}):
-            with millrace.Client(proxy.url, ca_file=authority.file, **given) as client:
+            with millrace.Client(proxy.url, **harness.grouped(ca_file=authority.file, **given)) as client:
                 assert len(client.epoch(0).batch(0)) == 32
-        with millrace.Client(proxy.url, ca_file=authority.file, deadline=0.5) as client, pytest.raises(millrace.GatewayUnavailable):
+        with millrace.Client(proxy.url, deadline=0.5, tls=TLS(ca_file=authority.file)) as client, pytest.raises(millrace.GatewayUnavailable):
             client.datasets()
 
 
@@ -440,7 +440,7 @@ def test_tls_beyond_a_proxy(gateway: harness.Gateway, authority: harness.Authori
         t = threading.Thread(target=_tunnels, args=(s, heads, opened))
         t.start()
         monkeypatch.setenv("https_proxy", f"http://me:p%40ss@127.0.0.1:{s.getsockname()[1]}")
-        with millrace.Client(f"https://192.0.2.0:{proxy.port}", "photos", token=CANARY, ca_file=authority.file) as client:
+        with millrace.Client(f"https://192.0.2.0:{proxy.port}", "photos", token=CANARY, tls=TLS(ca_file=authority.file)) as client:
             client.core.settings.__dict__["deadline"] = 0.5
             with pytest.raises(millrace.GatewayUnavailable, match=r"the tunnel was refused: 407 Who  are you \(through .*no_proxy"):
                 client.datasets()
@@ -456,7 +456,7 @@ def test_tls_beyond_a_proxy(gateway: harness.Gateway, authority: harness.Authori
 
 def test_tls_sessions_are_resumed(guarded: Serve, authority: harness.Authority) -> None:
     proxy = guarded(lambda *a: a[2])
-    with millrace.Client(proxy.url, ca_file=authority.file) as client:
+    with millrace.Client(proxy.url, tls=TLS(ca_file=authority.file)) as client:
         client.datasets()
         for kept in client.core.here().wire._idle.values():
             kept.clear()
@@ -508,7 +508,7 @@ def test_tokens_of_functions(guarded: Serve, authority: harness.Authority) -> No
         return f"canary-{len(calls)}"
 
     guard = Guard("canary-1")
-    with millrace.Client(guarded(guard).url, token=token, ca_file=authority.file) as client:
+    with millrace.Client(guarded(guard).url, token=token, tls=TLS(ca_file=authority.file)) as client:
         assert not calls
         epoch = client.epoch(0)
         epoch.batch(0)

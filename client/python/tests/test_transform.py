@@ -13,6 +13,7 @@ import pytest
 from conftest import SAMPLES
 
 import millrace
+from millrace import Reading, Share
 
 Drawn = dict[int, tuple[Any, ...]]
 
@@ -32,7 +33,7 @@ def crop_with_noise(sample: millrace.Sample) -> tuple[Any, ...]:
 
 def drawn(client: millrace.Client, epoch: int = 0, **options: Any) -> Drawn:
     out: Drawn = {}
-    for batch in client.epoch(epoch, batch_size=24, seed=5, transform=crop_with_noise, **options):
+    for batch in client.epoch(epoch, seed=5, transform=crop_with_noise, **harness.grouped(global_batch_size=24, **options)):
         assert isinstance(batch.value, list)
         out.update({position: rest for position, *rest in batch.value})
     return out
@@ -52,7 +53,7 @@ def test_random_draws_repeat_whatever_reads(client: millrace.Client) -> None:
     assert all(want[position] == rest for position, rest in resumed.items())
     by_size = [drawn(client, rank=r, world_size=3, balance="bytes") for r in range(3)]
     assert {k: v for share in by_size for k, v in share.items()} == want
-    single = client.epoch(0, batch_size=24, seed=5, transform=crop_with_noise).batch(3).value
+    single = client.epoch(0, global_batch_size=24, seed=5, transform=crop_with_noise).batch(3).value
     assert {position: rest for position, *rest in single}.items() <= want.items()
     another = drawn(client, 1)
     assert all(another[position][-1] != rest[-1] for position, rest in want.items())
@@ -68,8 +69,8 @@ def test_filter(client: millrace.Client, files: dict[str, tuple[bytes, bytes]]) 
         return len(view)
 
     wanted = {key for key, (_, cls) in files.items() if cls == b"3"}
-    options: dict[str, Any] = {"batch_size": 8, "decode": {"cls": int, "jpg": size}, "keys": True, "filter": lambda sample: sample["cls"] == 3}
-    epoch = client.epoch(0, **options)
+    options: dict[str, Any] = {"global_batch_size": 8, "decode": {"cls": int, "jpg": size}, "keys": True, "filter": lambda sample: sample["cls"] == 3}
+    epoch = client.epoch(0, **harness.grouped(**options))
     ledger, got, numbers = epoch.ledger(), [], []
     with epoch.read(ledger=ledger) as reader:
         for batch in reader:
@@ -83,20 +84,21 @@ def test_filter(client: millrace.Client, files: dict[str, tuple[bytes, bytes]]) 
     assert len(numbers) < len(epoch)
     ledger.check()
     middle = numbers[len(numbers) // 2]
-    assert [b.number for b in client.epoch(0, **options, start=middle + 1)] == numbers[len(numbers) // 2 + 1 :]
+    assert [b.number for b in client.epoch(0, **harness.grouped(**options, start=middle + 1))] == numbers[len(numbers) // 2 + 1 :]
     with epoch.read() as reader:
         assert [next(reader).number for _ in range(3)] == numbers[:3]
     with epoch.read() as reader:
         emptied = [reader.advance().emptied for _ in range(len(epoch))]
     assert [m for m in range(len(epoch)) if not emptied[m]] == numbers
     with pytest.warns(UserWarning, match="have left out all 500 samples"):
-        assert not list(client.epoch(0, filter=lambda _: False, collate=lambda samples: samples[0]))
+        assert not list(client.epoch(0, reading=Reading(filter=lambda _: False, collate=lambda samples: samples[0])))
 
 
 def test_a_filter_asks_for_no_positions(gateway: harness.Gateway, client: millrace.Client) -> None:
     """Where only a manifest has them, a ledger alone asks for them."""
     before = len(gateway.requests("/manifest"))
-    epoch = client.epoch(0, decode={"cls": int}, filter=lambda sample: sample["cls"] > 4, balance="bytes", world_size=2)
+    share, reading = Share(balance="bytes", rank=0, world_size=2), Reading(filter=lambda sample: sample["cls"] > 4)
+    epoch = client.epoch(0, decode={"cls": int}, share=share, reading=reading)
     assert 100 < sum(len(batch) for batch in epoch) < 150
     assert len(gateway.requests("/manifest")) == before
     ledger = epoch.ledger()
@@ -113,7 +115,7 @@ def test_without_numpy(gateway: harness.Gateway) -> None:
 import millrace
 with millrace.Client({gateway.url!r}) as client:
     print(len(client.epoch(0, transform=lambda sample: sample.rng.random()).batch(0).value))
-    try: client.epoch(0, transform=lambda sample: sample.numpy_rng, on_error="skip").batch(0)
+    try: client.epoch(0, transform=lambda sample: sample.numpy_rng, reading=millrace.Reading(on_error="skip")).batch(0)
     except millrace.errors.CannotDecode as e: print(e)
 """
     done = subprocess.run([sys.executable, "-c", program], env=harness.without("numpy"), capture_output=True, text=True, timeout=60, check=False)
@@ -127,7 +129,7 @@ def test_a_filter_decodes_no_part_twice(client: millrace.Client) -> None:
         decoded.append(view)
         return int(bytes(view))
 
-    kept = [label for b in client.epoch(0, decode={"cls": label}, filter=lambda sample: sample["cls"] > 4) for label in b["cls"]]
+    kept = [label for b in client.epoch(0, decode={"cls": label}, reading=Reading(filter=lambda sample: sample["cls"] > 4)) for label in b["cls"]]
     assert sorted(kept) == sorted(list(range(5, 10)) * (SAMPLES // 10))
     assert len(decoded) == SAMPLES
 
@@ -145,14 +147,14 @@ def test_samples_become_dicts(client: millrace.Client, files: dict[str, tuple[by
         return sample
 
     steps: dict[str, Any] = {"decode": {"cls": int}, "keys": True}
-    for batch in client.epoch(0, transform=change, **steps):
+    for batch in client.epoch(0, transform=change, **harness.grouped(**steps)):
         assert batch.value == [{"cls": int(files[k][1]) + 1, "size": len(files[k][0]), "__key__": k} for k in batch.keys]
         assert batch["cls"] == [int(files[k][1]) for k in batch.keys]
-    for batch in client.epoch(0, collate=list, **steps):
+    for batch in client.epoch(0, **harness.grouped(collate=list, **steps)):
         assert batch.value == [{"jpg": files[k][0], "cls": int(files[k][1]), "__key__": k} for k in batch.keys]
-    handed_on = client.epoch(0, transform=lambda sample: [sample, sample.key], filter=lambda sample: sample["cls"] > 4, **steps)
+    handed_on = client.epoch(0, transform=lambda sample: [sample, sample.key], **harness.grouped(filter=lambda sample: sample["cls"] > 4, **steps))
     assert all(sample.key == key for batch in handed_on for sample, key in batch.value)
-    whole = client.epoch(0, transform=change, batch_transform=lambda batch: (len(batch.value), batch.number), **steps)
+    whole = client.epoch(0, transform=change, **harness.grouped(batch_transform=lambda batch: (len(batch.value), batch.number), **steps))
     assert [batch.value for batch in whole][:2] == [(32, 0), (32, 1)]
 
 
@@ -169,9 +171,9 @@ def fails_at(bad: str, step: str) -> dict[str, Any]:
 @pytest.mark.parametrize("keys", [False, True])
 def test_a_step_that_fails_names_its_sample(client: millrace.Client, step: str, keys: bool) -> None:
     bad = "img-123"
-    found = [(b.number, i, s.position) for b in client.epoch(1, keys=True) for i, s in enumerate(b) if s.key == bad]
+    found = [(b.number, i, s.position) for b in client.epoch(1, reading=Reading(keys=True)) for i, s in enumerate(b) if s.key == bad]
     with pytest.raises(millrace.errors.TransformError, match="ArithmeticError: no crop") as raised:
-        list(client.epoch(1, keys=keys, **fails_at(bad, step)))
+        list(client.epoch(1, **harness.grouped(keys=keys, **fails_at(bad, step))))
     for e in (raised.value, pickle.loads(pickle.dumps(raised.value)), millrace.errors.TransformError(f"Caught in a worker: {raised.value}")):
         assert (e.step, e.part, e.key, e.epoch) == (step, None, bad, 1)
         assert [(e.batch, e.sample, e.position)] == found
@@ -188,10 +190,10 @@ def test_on_error_covers_every_step(client: millrace.Client, step: str) -> None:
         told.append((error.step, error.key))
         return ("another",)
 
-    kept = [k for b in client.epoch(1, on_error="skip", **fails_at(bad, step)) for (k,) in b.value]
+    kept = [k for b in client.epoch(1, **harness.grouped(on_error="skip", **fails_at(bad, step))) for (k,) in b.value]
     assert len(kept) == SAMPLES - 1
     assert bad not in kept
-    given = [k for b in client.epoch(1, on_error=instead, **fails_at(bad, step)) for (k,) in b.value]
+    given = [k for b in client.epoch(1, **harness.grouped(on_error=instead, **fails_at(bad, step))) for (k,) in b.value]
     assert len(given) == SAMPLES
     assert ("another" in given) == (step == "transform")  # a filter's answer is yes or no
     assert told == [(step, bad)]
@@ -211,19 +213,19 @@ def test_a_decoder_that_a_step_asks_for(client: millrace.Client) -> None:
         return -1 if len(told) % 2 else None
 
     steps: dict[str, Any] = {"decode": {"cls": picky}, "filter": lambda sample: sample["cls"] < 8, "transform": lambda sample: sample["cls"]}
-    got = [value for b in client.epoch(0, on_error=instead, threads=1, **steps) for value in b.value]
+    got = [value for b in client.epoch(0, **harness.grouped(on_error=instead, threads=1, **steps)) for value in b.value]
     assert got.count(-1) == 25
     assert len(told) == 50
     assert set(got) == {-1, *range(7)}
     assert all(isinstance(e, millrace.errors.DecodeError) and e.part == "cls" for e in told)
     with pytest.raises(millrace.errors.DecodeError, match="seven"):
-        list(client.epoch(0, **steps))
+        list(client.epoch(0, **harness.grouped(**steps)))
 
 
 def test_a_decoder_without_a_part(client: millrace.Client) -> None:
     for step in ({}, {"filter": bool}, {"transform": len}, {"collate": len}):
         with pytest.raises(millrace.InvalidArgument, match="no sample has a part 'gif': the first one has"):
-            client.epoch(0, decode={"gif": len}, **step).batch(0)
+            client.epoch(0, decode={"gif": len}, **harness.grouped(**step)).batch(0)
 
 
 def test_a_decoder_that_returns_nothing(client: millrace.Client) -> None:

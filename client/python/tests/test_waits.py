@@ -11,6 +11,7 @@ import harness
 import pytest
 
 import millrace
+from millrace import Routing
 
 
 def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -30,7 +31,7 @@ def test_a_refused_connection_is_told_at_once_and_once(caplog: pytest.LogCapture
     listen = _Listen()
     logging.getLogger("millrace").addHandler(listen)
     try:
-        with millrace.Client(f"http://127.0.0.1:{port}", first_answer=3) as client, pytest.raises(millrace.GatewayUnavailable):
+        with millrace.Client(f"http://127.0.0.1:{port}", routing=Routing(first_answer=3)) as client, pytest.raises(millrace.GatewayUnavailable):
             client.datasets()
     finally:
         logging.getLogger("millrace").removeHandler(listen)
@@ -48,7 +49,7 @@ def test_a_gateway_that_is_lost_is_told_after_two_seconds(
     proxy = harness.Proxy(gateway.port, lambda _n, _head, answer: b"" if down.is_set() else answer)
     try:
         with millrace.Client(proxy.url, "photos", deadline=30) as client:
-            epoch = client.epoch(0, batch_size=32)
+            epoch = client.epoch(0, global_batch_size=32)
             down.set()
             raiser = threading.Timer(4, down.clear)
             raiser.start()

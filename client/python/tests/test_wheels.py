@@ -85,7 +85,7 @@ READ = """
 import sys, millrace, millrace._local
 millrace._local.LINGER = "1s"
 with millrace.open(sys.argv[1]) as data:
-    print(sum(len(batch) for batch in data.epoch(0, batch_size=8)))
+    print(sum(len(batch) for batch in data.epoch(0, global_batch_size=8)))
 print(millrace.__version__, millrace._local._program())
 """
 

@@ -12,8 +12,8 @@ import millrace.torch
 
 dist.init_process_group("gloo")  # of the variables that train.yaml sets
 gateways = int(os.environ["GATEWAYS"])
-client = millrace.Client(f"http://gateways-{{0..{gateways - 1}}}.gateways:8080", dataset="pictures", home="rank")
-dataset = millrace.torch.Dataset(client, split="locality", homes=gateways, batch_size=64, tail="drop", fields="jpg,cls")
+client = millrace.Client(f"http://gateways-{{0..{gateways - 1}}}.gateways:8080", dataset="pictures", routing=millrace.Routing(home="rank"))
+dataset = millrace.torch.Dataset(client, global_batch_size=64, fields="jpg,cls", share=millrace.Share(by="locality", homes=gateways, tail="drop"))
 loader = millrace.torch.DataLoader(dataset)
 torch.manual_seed(1)
 model = DistributedDataParallel(nn.Sequential(nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(48, 10)))

@@ -72,7 +72,7 @@ def after(gateway: str, train: Train) -> None:
     def row(sample: Any) -> Any:
         return sample["image.bytes"] / 255, sample["captions"], sample["label"]
 
-    dataset = millrace.torch.Dataset(gateway, "huggingface", batch_size=16, seed=1, transform=row)
+    dataset = millrace.torch.Dataset(gateway, "huggingface", global_batch_size=16, seed=1, transform=row)
     for images, captions, labels in millrace.torch.DataLoader(dataset, num_workers=2):
         train(images, captions, labels)
     # end

@@ -40,7 +40,7 @@ def after(gateway: str, train: Train) -> None:
     # begin: after
     import millrace.torch
 
-    dataset = millrace.torch.Dataset(gateway, "litdata", batch_size=16, seed=1)
+    dataset = millrace.torch.Dataset(gateway, "litdata", global_batch_size=16, seed=1)
     for batch in millrace.torch.DataLoader(dataset, num_workers=2):
         train(batch["0"], batch["1"])
     # end

@@ -42,7 +42,7 @@ def after(gateway: str, train: Train) -> None:
     def pair(sample: Any) -> Any:
         return sample["image"] / 255, sample["label"]
 
-    dataset = millrace.torch.Dataset(gateway, "streaming", batch_size=16, seed=1, transform=pair)
+    dataset = millrace.torch.Dataset(gateway, "streaming", global_batch_size=16, seed=1, transform=pair)
     for images, labels in millrace.torch.DataLoader(dataset, num_workers=2):
         train(images, labels)
     # end

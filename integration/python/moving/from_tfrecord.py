@@ -58,7 +58,8 @@ def after(gateway: str, train: Train) -> None:
     def collate(samples: list[dict[str, Any]]) -> Any:
         return default_collate([s["tfrecord"] for s in samples])
 
-    dataset = millrace.torch.Dataset(gateway, "tfrecord", batch_size=16, seed=1, decode={"tfrecord": parse}, collate=collate)
+    reading = millrace.Reading(collate=collate)
+    dataset = millrace.torch.Dataset(gateway, "tfrecord", global_batch_size=16, seed=1, decode={"tfrecord": parse}, reading=reading)
     for images, labels in millrace.torch.DataLoader(dataset, num_workers=2):
         train(images, labels)
     # end

@@ -42,7 +42,7 @@ def after(gateway: str, train: Train) -> None:
         tokens = sample["bin"].long()
         return tokens[:-1], tokens[1:]
 
-    dataset = millrace.torch.Dataset(gateway, "tokens", batch_size=16, seed=1, transform=window)
+    dataset = millrace.torch.Dataset(gateway, "tokens", global_batch_size=16, seed=1, transform=window)
     for x, y in millrace.torch.DataLoader(dataset, num_workers=2):
         train(x, y)
     # end

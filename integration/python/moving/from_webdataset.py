@@ -38,7 +38,7 @@ def after(gateway: str, train: Train) -> None:
     def pair(sample: Any) -> Any:
         return sample["jpg"] / 255, sample["cls"]
 
-    dataset = millrace.torch.Dataset(gateway, "webdataset", batch_size=16, seed=1, transform=pair)
+    dataset = millrace.torch.Dataset(gateway, "webdataset", global_batch_size=16, seed=1, transform=pair)
     for images, labels in millrace.torch.DataLoader(dataset, num_workers=2):
         train(images, labels)
     # end

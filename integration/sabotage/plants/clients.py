@@ -363,7 +363,7 @@ PLANTS = [
     (
         "None is sent in place of a default",
         "client/python/tests/test_parameters.py test_none_is_the_default_and_numbers_may_be_numpys",
-        [("client/python/millrace/client.py", "for name, value in options.items() if value is not None}}", "for name, value in options.items()}}")],
+        [("client/python/millrace/_parameters.py", "if value is not None and name not in GROUPS}", "if name not in GROUPS}")],
     ),
     (
         "torch's dataset leaves it to the first batch to find out what the gateway refuses",

@@ -17,6 +17,7 @@ import optax
 from jax.sharding import NamedSharding, PartitionSpec
 
 import millrace.jax
+from millrace import Reading
 
 FEATURES = 16
 
@@ -45,8 +46,8 @@ def main(job: dict[str, Any]) -> dict[str, Any]:
     mesh = jax.make_mesh((jax.device_count(),), ("data",))
     everywhere = NamedSharding(mesh, PartitionSpec())
     loader = millrace.jax.DataLoader(
-        job["url"], "photos", sharding=NamedSharding(mesh, PartitionSpec("data")), batch_size=40, seed=7,
-        decode={"cls": int}, transform=prepare, threads=2,
+        job["url"], "photos", sharding=NamedSharding(mesh, PartitionSpec("data")), global_batch_size=40, seed=7, decode={"cls": int},
+        transform=prepare, reading=Reading(threads=2),
     )
     optimizer = optax.sgd(0.05, momentum=0.9)
     first, second = jax.random.split(jax.random.key(0))

@@ -20,6 +20,7 @@ from ray.train import Checkpoint, CheckpointConfig, FailureConfig, RunConfig, Sc
 from ray.train.torch import TorchTrainer, prepare_model
 
 import millrace.torch
+from millrace import Reading, Share
 
 FEATURES, STEPS, SAVE, FAIL = 16, 22, 5, 18  # of 12 batches an epoch
 
@@ -44,7 +45,8 @@ def train(job: dict[str, Any]) -> None:
     torch.manual_seed(0)
     rank = ray.train.get_context().get_world_rank()
     dataset = millrace.torch.Dataset(
-        job["url"], "photos", batch_size=40, seed=7, tail="drop", decode={"jpg": features, "cls": int}, keys=True, threads=2
+        job["url"], "photos", global_batch_size=40, seed=7, decode={"jpg": features, "cls": int}, share=Share(tail="drop"),
+        reading=Reading(keys=True, threads=2),
     )
     loader = millrace.torch.DataLoader(dataset)  # not prepared: each rank reads its share
     model = prepare_model(torch.nn.Linear(FEATURES, 10))

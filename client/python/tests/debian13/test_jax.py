@@ -19,7 +19,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from PIL import Image
 
 import millrace.jax
-from millrace import Client, InvalidArgument
+from millrace import Client, InvalidArgument, Reading, Share
 from millrace.errors import Closed, StateError
 
 jax.config.update("jax_num_cpu_devices", 8)
@@ -40,13 +40,14 @@ def start_of(view: memoryview) -> Any:
 
 def loader_of(gateway: harness.Gateway, **options: Any) -> millrace.jax.DataLoader:
     options.setdefault("sharding", over("data"))
-    return millrace.jax.DataLoader(gateway.url, "photos", **{"batch_size": BATCH, "seed": 3, "decode": {"jpg": start_of, "cls": int}, **options})
+    settings = {"global_batch_size": BATCH, "seed": 3, "decode": {"jpg": start_of, "cls": int}, **options}
+    return millrace.jax.DataLoader(gateway.url, "photos", **harness.grouped(**settings))
 
 
 def order(gateway: harness.Gateway, epoch: int, files: dict[str, tuple[bytes, bytes]]) -> list[tuple[list[int], list[int]]]:
     """The batches of an epoch as the core reads them: labels, and the first bytes of the images."""
     with Client(gateway.url, dataset="photos") as client:
-        batches = client.epoch(epoch, batch_size=BATCH, seed=3, tail="drop", keys=True)
+        batches = client.epoch(epoch, global_batch_size=BATCH, seed=3, share=Share(tail="drop"), reading=Reading(keys=True))
         return [([int(files[k][1]) for k in b.keys], [files[k][0][0] for k in b.keys]) for b in batches]
 
 
@@ -136,21 +137,21 @@ def test_a_closed_loader_lets_go_of_its_own_client(gateway: harness.Gateway) -> 
     with pytest.raises(Closed):
         next(iter(loader))
     with Client(gateway.url) as client:
-        with millrace.jax.DataLoader(client, "photos", sharding=over("data"), batch_size=BATCH, fields="cls", decode={"cls": int}) as loader:
+        with millrace.jax.DataLoader(client, "photos", sharding=over("data"), global_batch_size=BATCH, fields="cls", decode={"cls": int}) as loader:
             next(iter(loader))
         assert client.version()
 
 
 def test_what_does_not_fit_is_refused(gateway: harness.Gateway) -> None:
     for options, message in [
-        ({"batch_size": 50}, "batch of 50 samples on this mesh.*the devices divide"),
+        ({"global_batch_size": 50}, "batch of 50 samples on this mesh.*the devices divide"),
         ({"tail": "short"}, "tail 'short'"),
         ({"on_error": "skip"}, "no 'skip'"),
         ({"ahead": 0}, "ahead=0"),
         ({"form": "tar"}, "form 'tar'"),
         ({"form": "npy", "transform": dict}, "'npy' without a transform"),
         ({"drop_last": True}, "drop_last is no parameter here"),
-        ({"sharding": {"jpg": over("data"), "cls": over("data"), "x": over("data", shape=(4, 2))}, "batch_size": 50}, "batch of 50"),
+        ({"sharding": {"jpg": over("data"), "cls": over("data"), "x": over("data", shape=(4, 2))}, "global_batch_size": 50}, "batch of 50"),
     ]:
         with pytest.raises(InvalidArgument, match=message):
             loader_of(gateway, **options)
@@ -214,7 +215,7 @@ def test_images(tmp_path: Path) -> None:
     with harness.closing(g := harness.Gateway(f"d={tmp_path / 'packed'}")):
 
         def loader(**options: Any) -> millrace.jax.DataLoader:
-            return millrace.jax.DataLoader(g.url, sharding=over("data"), batch_size=16, **options)
+            return millrace.jax.DataLoader(g.url, sharding=over("data"), **harness.grouped(global_batch_size=16, **options))
 
         batch = next(iter(loader(decode={"png": colours}, fields="png")))
         assert (batch["png"].shape, batch["png"].dtype) == ((16, 4, 6, 3), np.uint8)
@@ -231,7 +232,7 @@ def test_tokens(tmp_path: Path) -> None:
     (tmp_path / "a.bin").write_bytes(tokens.tobytes())
     harness.run("index", str(tmp_path), "--format", "tokens", "--dtype", "uint16", "--sequence-length", "10", "--batch-size", "8")
     with harness.closing(g := harness.Gateway(f"d={tmp_path}")):
-        whole = list(millrace.jax.DataLoader(g.url, sharding=over("data"), form="npy"))
+        whole = list(millrace.jax.DataLoader(g.url, sharding=over("data"), reading=Reading(form="npy")))
         assert [(b.shape, b.dtype) for b in whole] == [((8, 11), np.uint16)] * 12
         assert all(np.array_equal(row, np.arange(row[0], row[0] + 11)) for b in whole for row in np.asarray(b))
         parts = list(millrace.jax.DataLoader(g.url, sharding=over("data")))

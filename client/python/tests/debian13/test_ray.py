@@ -13,6 +13,7 @@ import harness
 from ray_training import FAIL, SAVE, STEPS
 
 import millrace
+from millrace import Reading, Share
 
 HERE = Path(__file__).parent
 
@@ -37,7 +38,8 @@ def test_ray_train_resumes(gateway: harness.Gateway, tmp_path: Path) -> None:
     assert told["same"], "the resumed model differs"
     assert told["states"][0] == told["states"][1]
     with millrace.Client(gateway.url, dataset="photos") as client:
-        epochs = [client.epoch(e, batch_size=40, seed=7, tail="drop", keys=True, progress=False) for e in range(2)]
+        how = {"share": Share(tail="drop"), "reading": Reading(keys=True, progress=False)}
+        epochs = [client.epoch(e, global_batch_size=40, seed=7, **how) for e in range(2)]
         want = dict(enumerate([list(b.keys) for epoch in epochs for b in epoch][:STEPS], 1))
     whole = [dict(steps_of(tmp_path, "whole", rank)) for rank in range(2)]
     assert {step: whole[0][step] + whole[1][step] for step in want} == want

@@ -40,7 +40,8 @@ def row(sample: millrace.Sample) -> dict[str, Any]:
 
 
 def dataset() -> millrace.torch.Dataset:
-    return millrace.torch.Dataset(JOB["url"], "photos", batch_size=JOB["batch_size"], seed=7, decode={"jpg": number_of, "cls": int}, transform=row)
+    decode = {"jpg": number_of, "cls": int}
+    return millrace.torch.Dataset(JOB["url"], "photos", global_batch_size=JOB["batch_size"], seed=7, decode=decode, transform=row)
 
 
 class Model(torch.nn.Module):

@@ -8,11 +8,12 @@ import sys
 import torch.distributed as dist
 
 import millrace.torch
+from millrace import Reading
 
 
 def main(url: str) -> None:
     dist.init_process_group("gloo")
-    dataset = millrace.torch.Dataset(url, "photos", keys=True, decode=False)
+    dataset = millrace.torch.Dataset(url, "photos", decode=False, reading=Reading(keys=True))
     again = millrace.torch.Dataset(url, "photos")  # one of several ranks alone may make it, too
     samples = millrace.torch.MapDataset(url, "photos") if dist.get_rank() == 0 else None
     keys = [b["__key__"] for b in millrace.torch.DataLoader(dataset, num_workers=1)]

@@ -11,6 +11,7 @@ import warnings
 from typing import Any
 
 import millrace.torch
+from millrace import Reading
 
 HANGS = 60  # seconds without a batch, on a machine that does much else besides
 
@@ -24,13 +25,13 @@ def label(view: memoryview) -> int:
 
 
 def dataset_of(url: str, batch_size: int, decoder: Any) -> millrace.torch.Dataset:
-    return millrace.torch.Dataset(url, "photos", batch_size=batch_size, decode={"cls": decoder}, fields="cls", threads=16)
+    return millrace.torch.Dataset(url, "photos", global_batch_size=batch_size, decode={"cls": decoder}, fields="cls", reading=Reading(threads=16))
 
 
 def begin(how: str, val: millrace.torch.Dataset) -> Any:
     """Has a reader of this process at work; what is returned keeps it so."""
     if how == "client":
-        batches = iter(val.client.epoch(0, dataset="photos", batch_size=2, decode={"cls": label}, threads=16, progress=False))
+        batches = iter(val.client.epoch(0, dataset="photos", global_batch_size=2, decode={"cls": label}, reading=Reading(threads=16, progress=False)))
         next(batches)
         return batches
     loader = millrace.torch.DataLoader(val)

@@ -13,6 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 from training import FEATURES, digest, features
 
 import millrace.torch
+from millrace import Reading
 
 BATCH_SIZE = 166  # three batches, and two samples
 
@@ -27,7 +28,7 @@ def main(url: str) -> dict[str, Any]:
     dist.init_process_group("gloo")
     model = DistributedDataParallel(torch.nn.Linear(FEATURES, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    dataset = millrace.torch.Dataset(url, "photos", batch_size=BATCH_SIZE, decode={"cls": int}, transform=pair, threads=2)
+    dataset = millrace.torch.Dataset(url, "photos", global_batch_size=BATCH_SIZE, decode={"cls": int}, transform=pair, reading=Reading(threads=2))
     sizes = []
     for x, y in millrace.torch.DataLoader(dataset):
         optimizer.zero_grad()

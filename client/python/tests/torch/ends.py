@@ -7,6 +7,7 @@ import sys
 import torch
 
 import millrace.torch
+from millrace import Reading
 
 
 def label(view: memoryview) -> int:
@@ -18,6 +19,6 @@ def label(view: memoryview) -> int:
 
 
 if __name__ == "__main__":
-    val = millrace.torch.Dataset(sys.argv[1], "photos", batch_size=2, decode={"cls": label}, fields="cls", threads=16)
+    val = millrace.torch.Dataset(sys.argv[1], "photos", global_batch_size=2, decode={"cls": label}, fields="cls", reading=Reading(threads=16))
     batches = iter(millrace.torch.DataLoader(val))
     next(batches)

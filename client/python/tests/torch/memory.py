@@ -34,7 +34,7 @@ def decoded(view: memoryview) -> Any:
 
 def loader_of(source: str, workers: int) -> Any:
     if source.startswith("http"):
-        dataset = millrace.torch.Dataset(source, "images", batch_size=BATCH, decode={"jpg": decoded, "cls": int})
+        dataset = millrace.torch.Dataset(source, "images", global_batch_size=BATCH, decode={"jpg": decoded, "cls": int})
         return millrace.torch.DataLoader(dataset, num_workers=workers)
     return torch.utils.data.DataLoader(
         datasets.ImageFolder(source, to_tensor), batch_size=BATCH, shuffle=True, num_workers=workers

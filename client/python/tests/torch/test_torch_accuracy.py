@@ -59,7 +59,8 @@ def pictures(folder: Path) -> Iterator[harness.Gateway]:
 
 def batches(gateway: harness.Gateway, seed: int, epoch: int, **order: Any) -> Iterator[tuple[list[int], Any]]:
     """The labels and pictures of an epoch."""
-    dataset = millrace.torch.Dataset(gateway.url, "pictures", batch_size=BATCH, seed=seed, decode={"jpg": pixels}, keys=True, **order)
+    how = harness.grouped(global_batch_size=BATCH, keys=True, **order)
+    dataset = millrace.torch.Dataset(gateway.url, "pictures", seed=seed, decode={"jpg": pixels}, **how)
     loader = millrace.torch.DataLoader(dataset, num_workers=0)
     loader.set_epoch(epoch)
     for b in loader:

@@ -12,12 +12,13 @@ from test_torch_loader import core_order, keys_of
 
 import millrace
 import millrace.torch
+from millrace import Order
 from millrace._agree import agree
 from millrace.torch import DataLoader
 
 
 def dataset_of(moving: harness.Moving, **options: Any) -> millrace.torch.Dataset:
-    return millrace.torch.Dataset(moving.url, "photos", batch_size=BATCH_SIZE, seed=3, keys=True, fields="cls", **options)
+    return millrace.torch.Dataset(moving.url, "photos", seed=3, fields="cls", **harness.grouped(global_batch_size=BATCH_SIZE, keys=True, **options))
 
 
 def test_processes_agree_while_the_gateway_moves(moving: harness.Moving) -> None:
@@ -36,19 +37,19 @@ def test_ranks_of_the_environment_cannot_agree(moving: harness.Moving, monkeypat
     for act in (len, lambda d: next(iter(d)), lambda d: d.state_dict(), lambda d: iter(DataLoader(d))):
         with pytest.raises(millrace.InvalidArgument, match=r"rank 1 of 4 .* torch\.distributed\.init_process_group before") as e:
             act(dataset_of(moving))
-        assert "give all ranks the same generation=" in str(e.value)
+        assert "give all ranks the same order=millrace.Order(generation=...)" in str(e.value)
     with pytest.raises(millrace.InvalidArgument, match="init_process_group"):
         millrace.torch.MapDataset(moving.url, "photos")
     assert not moving.asked(b"/epochs/")
     assert dataset_of(moving, generation=moving.newer).epoch().plan.samples == 540
     assert dataset_of(moving, rank=0, world_size=1).epoch().plan.samples == 500
-    assert len(millrace.torch.MapDataset(moving.url, "photos", generation=moving.newer)) == 540
+    assert len(millrace.torch.MapDataset(moving.url, "photos", order=Order(generation=moving.newer))) == 540
 
 
 def test_a_gateway_that_stays_asks_for_nothing(gateway: harness.Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "4")
-    assert len(millrace.torch.Dataset(gateway.url, "photos", batch_size=BATCH_SIZE)) == 17
+    assert len(millrace.torch.Dataset(gateway.url, "photos", global_batch_size=BATCH_SIZE)) == 17
     assert len(millrace.torch.MapDataset(gateway.url, "photos")) == 500
 
 

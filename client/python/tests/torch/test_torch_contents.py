@@ -20,6 +20,7 @@ from test_torch_transform import dataset_of
 
 import millrace
 import millrace.torch
+from millrace import Reading
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +37,7 @@ def test_nulls_in_batches(rows: millrace.Client) -> None:  # noqa: F811
     assert sum(batch["caption"].count(None) for batch in batches) == ROWS // 4
     with pytest.raises(millrace.InvalidArgument, match=r"stack part image.bytes of batch 0 .*: \d of 8 values are null.*is not None"):
         list(millrace.torch.Dataset(rows, fields="image.bytes"))
-    whole = list(millrace.torch.Dataset(rows, fields="image.bytes", filter=lambda sample: sample["image.bytes"] is not None))
+    whole = list(millrace.torch.Dataset(rows, fields="image.bytes", reading=Reading(filter=lambda sample: sample["image.bytes"] is not None)))
     assert sum(len(batch["image.bytes"]) for batch in whole) == ROWS * 4 // 5 - len(EMPTY)
 
 
@@ -46,7 +47,7 @@ def test_folders_of_pictures(folders: millrace.Client) -> None:  # noqa: F811
     labels = torch.cat([batch["cls"] for batch in batches])
     assert (labels.dtype, sorted(labels.tolist())) == (torch.int64, [0] * 4 + [1] * 4 + [2] * 5)
     with pytest.raises(millrace.InvalidArgument, match=r"has 'jpg', 'cls'|has 'png', 'cls'") as raised:
-        list(millrace.torch.Dataset(folders, batch_size=13))
+        list(millrace.torch.Dataset(folders, global_batch_size=13))
     assert 'fields="jpg,cls"' in str(raised.value)
     pairs = list(millrace.torch.Dataset(folders, fields="jpg,cls", transform=lambda sample: (sample["jpg"], sample["cls"])))
     assert sum(len(y) for _, y in pairs) == 13
@@ -169,7 +170,7 @@ import millrace.torch
 from torch.utils.data import DataLoader
 bad = []
 def inverse(sample): return 1 / (sample["cls"] - 7)
-def data(kind): return kind({gateway.url!r}, fields="cls", transform=inverse, on_error=bad.append)
+def data(kind): return kind({gateway.url!r}, fields="cls", transform=inverse, reading=millrace.Reading(on_error=bad.append))
 for samples in (data(millrace.torch.Dataset).samples(), data(millrace.torch.MapDataset)):
     loader = DataLoader(samples, batch_size=10, num_workers=1)
     print(sum(len(batch) for batch in loader), bad)

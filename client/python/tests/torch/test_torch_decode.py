@@ -16,6 +16,7 @@ from torchvision.transforms.functional import pil_to_tensor
 
 import millrace
 import millrace.torch
+from millrace import Reading
 from millrace._buffers import LARGE, Buffers
 from millrace._tensors import as_tensor
 from millrace.decode import Automatic
@@ -33,7 +34,7 @@ def _few_cores() -> Iterator[None]:
 
 @pytest.mark.parametrize(("workers", "method"), [(0, None), (2, "fork"), (1, "spawn")])
 def test_tensors(mixed: harness.Gateway, workers: int, method: Optional[str]) -> None:  # noqa: F811
-    dataset = millrace.torch.Dataset(mixed.url, fields=PARTS, on_error="skip", keys=True)
+    dataset = millrace.torch.Dataset(mixed.url, fields=PARTS, reading=Reading(on_error="skip", keys=True))
     seen = []
     for batch in millrace.torch.DataLoader(dataset, num_workers=workers, multiprocessing_context=method):
         labels = batch["cls"].tolist()
@@ -108,8 +109,8 @@ def test_large_columns_lie_in_memory_that_is_used_again(mixed: harness.Gateway, 
         return view
 
     monkeypatch.setattr(Buffers, "take", spy)
-    dataset = millrace.torch.Dataset(mixed.url, fields="cls", batch_size=2, decode={"cls": large})
-    want = [batch["cls"] for batch in dataset.client.epoch(0, fields="cls", batch_size=2, decode={"cls": int})]
+    dataset = millrace.torch.Dataset(mixed.url, fields="cls", global_batch_size=2, decode={"cls": large})
+    want = [batch["cls"] for batch in dataset.client.epoch(0, fields="cls", global_batch_size=2, decode={"cls": int})]
     held = list(dataset)  # nothing is lent again that is still held
     assert [column[:, 0].tolist() for column in (batch["cls"] for batch in held)] == want
     assert all(bool((row == row[0]).all()) for batch in held for row in batch["cls"])

@@ -101,7 +101,8 @@ def twice(gateway: harness.Gateway, **steps: Any) -> tuple[bool, list[str]]:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             with millrace.Client(gateway.url) as client:
-                passes.append([b.value for b in client.epoch(0, batch_size=100, decode={"cls": int}, progress=False, **steps)])
+                epoch = client.epoch(0, global_batch_size=100, decode={"cls": int}, **harness.grouped(progress=False, **steps))
+                passes.append([b.value for b in epoch])
         reports.append([str(w.message) for w in caught if "draws from" in str(w.message)])
     return repr([digest(value) for value in passes[0]]) == repr([digest(value) for value in passes[1]]), reports[0]
 
@@ -144,6 +145,6 @@ def test_a_draw_of_another_thread_is_not_reported(gateway: harness.Gateway) -> N
     assert torchvision.__version__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for _ in millrace.torch.Dataset(gateway.url, "photos", batch_size=20, decode={"cls": int}, transform=busy):
+        for _ in millrace.torch.Dataset(gateway.url, "photos", global_batch_size=20, decode={"cls": int}, transform=busy):
             functional.dropout(ONE)
             torch.rand(3)

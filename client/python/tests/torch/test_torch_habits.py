@@ -23,6 +23,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 
 import millrace
 import millrace.torch
+from millrace import Order, Reading, Share
 
 LOADERS: dict[str, Callable[[Any, int], Any]] = {
     "ours": lambda d, workers: millrace.torch.DataLoader(d, num_workers=workers),
@@ -180,7 +181,7 @@ def test_shuffle_is_yes_or_no(gateway: harness.Gateway) -> None:
     for said, loader_says in ((False, True), ("slot", False)):
         with pytest.raises(millrace.InvalidArgument, match="say it to one of them"):
             millrace.torch.DataLoader(dataset_of(gateway, shuffle=said), shuffle=loader_says)
-    samples = millrace.torch.MapDataset(gateway.url, "photos", keys=True, decode=False, seed=3, shuffle=True)
+    samples = millrace.torch.MapDataset(gateway.url, "photos", decode=False, seed=3, shuffle=True, reading=Reading(keys=True))
     assert [samples[i]["__key__"] for i in range(3)] != stored[0][:3]
 
 
@@ -191,7 +192,7 @@ def test_shuffle_is_yes_or_no(gateway: harness.Gateway) -> None:
         ("num_workers", 2, r"millrace.torch.DataLoader\(dataset, num_workers"),
         ("transforms", len, "decode="),
         ("collate_fn", len, "collate="),
-        ("start", 5, "load_state_dict"),
+        ("start", 5, "(load_state_dict|reads what it is asked for)"),
         ("progress", True, "bar"),
         ("remote", "s3://train/photos", "first argument"),
         ("shuffle_seed", 1, "seed="),
@@ -213,7 +214,7 @@ def test_slips_are_refused_at_construction_and_by_mypy(tmp_path: Path) -> None:
     program = tmp_path / "slips.py"
     program.write_text(
         "from millrace import Client\nfrom millrace.torch import Dataset, MapDataset\n"
-        "Dataset('u', batch_size=3, shuffle=False)\nDataset('u', batch_sise=3)\nMapDataset('u', shufle='none')\n"
+        "Dataset('u', global_batch_size=3, shuffle=False)\nDataset('u', batch_sise=3)\nMapDataset('u', shufle='none')\n"
         "Client('u').epoch(0, drop_last=True)\n"
     )
     done = subprocess.run(
@@ -228,12 +229,13 @@ def test_slips_are_refused_at_construction_and_by_mypy(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"on_error": "ignore"}, "on_error='ignore': want 'raise', 'skip' or a function"),
+        ({"on_error": "skip"}, r"on_error is no parameter here; write reading=millrace.Reading\(on_error=...\)"),
+        ({"reading": Reading(progress=True)}, r"reading=Reading\(progress=...\): .*Dataset has no progress; leave it out"),
         ({"seed": "x"}, "seed='x': want a whole number, 0 or more"),
         ({"shuffle": "ful"}, r"shuffle='ful': .*did you mean 'full'\?"),
         ({"transform": "jpg"}, "transform='jpg': want a function"),
-        ({"shuffle": "full", "window": 8}, "window: "),
-        ({"subset": "trian"}, "read /v1/datasets/photos/epochs/0: "),
+        ({"shuffle": "full", "order": Order(window=8)}, "window: "),
+        ({"order": Order(subset="trian")}, "read /v1/datasets/photos/epochs/0: "),
     ],
 )
 def test_what_cannot_be_read_is_refused_at_construction(gateway: harness.Gateway, kind: Any, options: dict[str, Any], said: str) -> None:
@@ -242,11 +244,25 @@ def test_what_cannot_be_read_is_refused_at_construction(gateway: harness.Gateway
 
 
 @pytest.mark.parametrize(
-    "options", [{"batch_size": 0}, {"batch_size": "64"}, {"tail": "dorp"}, {"filter": "x"}, {"epoch": -1}, {"rank": -1, "world_size": 1}]
+    "options", [{"global_batch_size": 0}, {"batch_size_per_rank": "64"}, {"tail": "dorp"}, {"filter": "x"}, {"epoch": -1}, {"rank": -1}]
 )
 def test_slips_are_refused_before_a_gateway_is_asked(options: dict[str, Any]) -> None:
     with pytest.raises(millrace.InvalidArgument, match="want"):
-        millrace.torch.Dataset("http://127.0.0.1:1", "photos", **options)
+        millrace.torch.Dataset("http://127.0.0.1:1", "photos", **harness.grouped(**options))
+
+
+def test_a_size_per_rank_times_the_ranks_is_the_global_size(gateway: harness.Gateway) -> None:
+    """Also where the ranks are found after the dataset was made."""
+    dataset = millrace.torch.Dataset(gateway.url, "photos", batch_size_per_rank=25, fields="cls", decode={"cls": int})
+    assert dataset.epoch().plan.batch_size == 25
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("RANK", "1")
+        environment.setenv("WORLD_SIZE", "4")
+        assert dataset.epoch().plan.batch_size == 100
+        assert len(next(iter(dataset))["cls"]) == 25
+    share = Share(rank=1, world_size=2)
+    with pytest.raises(millrace.InvalidArgument, match="global_batch_size and batch_size_per_rank say the same; give one of them"):
+        millrace.torch.Dataset(gateway.url, "photos", global_batch_size=50, batch_size_per_rank=25, share=share)
 
 
 def test_a_loader_is_of_a_dataset(gateway: harness.Gateway) -> None:
@@ -259,7 +275,7 @@ def test_a_loader_is_of_a_dataset(gateway: harness.Gateway) -> None:
 def test_datasets_and_loaders_say_what_they_are(gateway: harness.Gateway) -> None:
     dataset = dataset_of(gateway, tail="drop")
     client = f"<Client of photos at {gateway.url}: 500 samples>"
-    assert repr(dataset) == f"<Dataset of {client}, batch_size=30, seed=3, keys=True, tail='drop'>"
+    assert repr(dataset) == f"<Dataset of {client}, global_batch_size=30, seed=3, tail='drop', keys=True>"
     assert repr(millrace.torch.DataLoader(dataset, num_workers=2)) == f"<DataLoader of {dataset!r}, num_workers=2>"
     assert repr(millrace.torch.MapDataset(dataset.client, decode=False)) == f"<MapDataset of {client}>"
     with pytest.raises(millrace.InvalidArgument, match=r"no samples by number; .*millrace.torch.MapDataset"):
@@ -271,11 +287,11 @@ def test_datasets_and_loaders_say_what_they_are(gateway: harness.Gateway) -> Non
 def test_shares_of_different_lengths_are_told_once(gateway: harness.Gateway, which: str, workers: int, recwarn: Any) -> None:
     for world_size, rank, times in ((3, 0, 1), (3, 1, 0), (2, 0, 0)):
         recwarn.clear()
-        some(LOADERS[which](dataset_of(gateway, batch_size=64, rank=rank, world_size=world_size), workers), 2)
+        some(LOADERS[which](dataset_of(gateway, global_batch_size=64, rank=rank, world_size=world_size), workers), 2)
         told = [str(w.message) for w in recwarn if "unevenly" in str(w.message)]
         assert len(told) == (times if which == "ours" or not workers else 0)  # workers of other loaders warn by themselves
         for text in told:
-            assert text.startswith("3 ranks share batch_size=64 unevenly: some get 21 samples of every batch, others 22; choose a batch_size that")
+            assert text.startswith("3 ranks share a batch of 64 unevenly: some get 21 samples of every batch, others 22; choose a global_batch_size")
 
 
 def test_slips_of_a_loader_and_of_set_epoch(gateway: harness.Gateway) -> None:
@@ -289,7 +305,7 @@ def test_slips_of_a_loader_and_of_set_epoch(gateway: harness.Gateway) -> None:
         (lambda: loader(dataset, prefetch_factor=0), "prefetch_factor=0: want a whole number, 1 or more"),
         (lambda: loader(dataset).set_epoch("1"), "epoch='1': want a whole number, 0 or more"),
         (lambda: dataset.set_epoch(-1), "epoch=-1: want a whole number, 0 or more"),
-        (lambda: millrace.torch.Dataset("data", 64), "dataset=64: .*; say batch_size="),  # type: ignore[arg-type]
+        (lambda: millrace.torch.Dataset("data", 64), "dataset=64: .*; write global_batch_size="),  # type: ignore[arg-type]
         (lambda: millrace.torch.Dataset("data", workers=2), r"DataLoader\(dataset, num_workers=\.\.\.\)"),  # type: ignore[call-arg]
     ):
         with pytest.raises(millrace.InvalidArgument, match=said):

@@ -35,14 +35,14 @@ def _few_cores() -> Iterator[None]:
 
 
 def dataset_of(gateway: harness.Gateway, **options: Any) -> millrace.torch.Dataset:
-    settings = {"batch_size": BATCH_SIZE, "seed": 3, "decode": {"jpg": features, "cls": int}, "keys": True, **options}
-    return millrace.torch.Dataset(gateway.url, "photos", **settings)
+    settings = {"global_batch_size": BATCH_SIZE, "seed": 3, "decode": {"jpg": features, "cls": int}, "keys": True, **options}
+    return millrace.torch.Dataset(gateway.url, "photos", **harness.grouped(**settings))
 
 
 def core_order(gateway: harness.Gateway, epoch: int, **options: Any) -> list[list[str]]:
     """The samples' names batch by batch, as the core's Epoch has them."""
     with millrace.Client(gateway.url, "photos") as client:
-        opened = client.epoch(epoch, batch_size=BATCH_SIZE, seed=3, keys=True, progress=False, **options)
+        opened = client.epoch(epoch, seed=3, **harness.grouped(global_batch_size=BATCH_SIZE, keys=True, progress=False, **options))
         return [list(b.keys) for b in opened]
 
 
@@ -175,7 +175,7 @@ def test_workers_end_with_their_pass(gateway: harness.Gateway) -> None:
 
 
 def test_more_workers_than_batches(gateway: harness.Gateway) -> None:
-    loader = millrace.torch.DataLoader(dataset_of(gateway, batch_size=300), num_workers=4)
+    loader = millrace.torch.DataLoader(dataset_of(gateway, global_batch_size=300), num_workers=4)
     assert sorted(k for keys in keys_of(loader) for k in keys) == ALL
 
 
@@ -235,7 +235,7 @@ def test_a_decoder_that_fails_in_a_worker(gateway: harness.Gateway) -> None:
 @pytest.mark.parametrize(("workers", "factor"), [(0, 2), (0, 5), (2, 2), (2, 3)])
 def test_what_is_decoded_ahead_is_bounded(gateway: harness.Gateway, workers: int, factor: int) -> None:
     """prefetch_factor counts what a worker decodes, in its reader and in the queues of the loader together."""
-    dataset = dataset_of(gateway, batch_size=10, decode={"cls": _Counting()}, fields="cls", keys=False)
+    dataset = dataset_of(gateway, global_batch_size=10, decode={"cls": _Counting()}, fields="cls", keys=False)
     count = dataset._options["decode"]["cls"].count
     most = factor * max(workers, 1)
     for taken, _ in enumerate(millrace.torch.DataLoader(dataset, num_workers=workers, prefetch_factor=factor, timeout=60 * bool(workers)), 1):
@@ -250,7 +250,7 @@ def test_what_is_decoded_ahead_is_bounded(gateway: harness.Gateway, workers: int
 @pytest.mark.parametrize("decoded_bytes", [0, 60_000])
 def test_what_decoders_return_is_bounded(gateway: harness.Gateway, decoded_bytes: int) -> None:
     """50 samples of 400 bytes are 20,000 of a batch; what comes next is decoded even without room."""
-    dataset = dataset_of(gateway, batch_size=50, decode={"cls": _large}, fields="cls", keys=False, decoded_bytes=decoded_bytes)
+    dataset = dataset_of(gateway, global_batch_size=50, decode={"cls": _large}, fields="cls", keys=False, decoded_bytes=decoded_bytes)
     dataset.prefetch_factor = 100
     reader = dataset.epoch().read()
     with reader:
@@ -307,7 +307,7 @@ def itself(batch: millrace.Batch) -> millrace.Batch:
 
 def test_views_travel_as_copies_and_batches_not_at_all(gateway: harness.Gateway) -> None:
     with millrace.Client(gateway.url, "photos") as client:
-        want = client.epoch(0, batch_size=BATCH_SIZE, seed=3).batch(0)
+        want = client.epoch(0, global_batch_size=BATCH_SIZE, seed=3).batch(0)
     loader = millrace.torch.DataLoader(dataset_of(gateway, decode=None, keys=False, batch_transform=views_of), num_workers=1, timeout=60)
     got = next(iter(loader))
     assert (got["cls"], got["all"]) == (want["cls"], want.data[:10])

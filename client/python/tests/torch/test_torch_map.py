@@ -13,10 +13,11 @@ from torch.utils import data as torch_data
 
 import millrace
 import millrace.torch
+from millrace import Reading
 
 
 def photos(gateway: harness.Gateway, **options: Any) -> millrace.torch.MapDataset:
-    return millrace.torch.MapDataset(gateway.url, "photos", **{"decode": {"cls": int}, "keys": True, **options})
+    return millrace.torch.MapDataset(gateway.url, "photos", **harness.grouped(**{"decode": {"cls": int}, "keys": True, **options}))
 
 
 def keys_of(items: Sequence[dict[str, Any]]) -> list[str]:
@@ -24,7 +25,7 @@ def keys_of(items: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def test_map_style(gateway: harness.Gateway, files: dict[str, tuple[bytes, bytes]]) -> None:
-    dataset = millrace.torch.MapDataset(gateway.url, "photos", decode={"cls": int}, keys=True)
+    dataset = millrace.torch.MapDataset(gateway.url, "photos", decode={"cls": int}, reading=Reading(keys=True))
     assert len(dataset) == 500
     assert [s["__key__"] for s in dataset.__getitems__([3, 499, 0])] == [dataset[i]["__key__"] for i in (3, -1, 0)]
     with pytest.raises(IndexError):
@@ -83,7 +84,7 @@ def test_numbers_are_positions_of_an_order(gateway: harness.Gateway) -> None:
 
     with millrace.Client(gateway.url, "photos") as c:
         for plan in ({"shuffle": "full", "seed": 3}, {"shuffle": "window", "window": 2}, {"shuffle": True}):
-            epoch = c.epoch(4, transform=drawn, batch_size=50, keys=True, progress=False, **plan)
+            epoch = c.epoch(4, transform=drawn, **harness.grouped(global_batch_size=50, keys=True, progress=False, **plan))
             want = [value for batch in epoch for value in batch.value]
             samples = photos(gateway, epoch=4, transform=drawn, **plan)
             at = [417, 3, 3, 499, 0]

@@ -127,15 +127,15 @@ def test_filtered_batches_are_counted(gateway: harness.Gateway) -> None:
 
     want = [[k] for k in order(gateway, 0) if k < "img-020"]
     for workers in (0, 3):
-        loader = millrace.torch.DataLoader(dataset_of(gateway, batch_size=1, filter=_first_twenty), num_workers=workers)
+        loader = millrace.torch.DataLoader(dataset_of(gateway, global_batch_size=1, filter=_first_twenty), num_workers=workers)
         batches = iter(loader)
         got = [next(batches)["__key__"] for _ in range(7)]
         state = loader.state_dict()
         del batches
-        other = millrace.torch.DataLoader(dataset_of(gateway, batch_size=1, filter=_first_twenty), num_workers=2)
+        other = millrace.torch.DataLoader(dataset_of(gateway, global_batch_size=1, filter=_first_twenty), num_workers=2)
         other.load_state_dict(state)
         assert got + keys_of(other) == want
-        plain = torch_data.DataLoader(dataset_of(gateway, batch_size=1, filter=_first_twenty).batches(), batch_size=None, num_workers=workers)
+        plain = torch_data.DataLoader(dataset_of(gateway, global_batch_size=1, filter=_first_twenty).batches(), batch_size=None, num_workers=workers)
         assert sorted(keys_of(plain)) == sorted(want)
 
 
@@ -247,7 +247,7 @@ def test_who_shares_out_gets_all_samples(gateway: harness.Gateway, workers: int,
 @pytest.mark.parametrize("workers", [0, 2])
 def test_what_cannot_be_shared_out_is_refused(gateway: harness.Gateway, workers: int) -> None:
     loader = Prepared(torch_data.DataLoader(dataset_of(gateway, rank=0, world_size=2).samples(), batch_size=10, num_workers=workers))
-    with pytest.raises(millrace.InvalidArgument, match=r"rank 0 of 2: Accelerate shares samples out too, among 2 processes; leave out rank="):
+    with pytest.raises(millrace.InvalidArgument, match=r"rank 0 of 2: Accelerate shares samples out too, among 2 processes; leave out Share"):
         next(iter(loader))
     plain = torch_data.DataLoader(dataset_of(gateway).samples(), batch_size=10, num_workers=workers)
     with pytest.raises(millrace.InvalidArgument, match=r"runs 2 processes, and has not prepared this loader: .*; give .* to Accelerator.prepare"):

@@ -10,6 +10,7 @@ import pytest
 
 import millrace
 import millrace.torch
+from millrace import Reading, Share
 
 
 def lines(at: Path, word: str, count: int) -> Path:
@@ -30,9 +31,9 @@ def test_a_mixture_goes_on_with_other_ranks(tmp_path: Path, workers: int) -> Non
 
         def dataset(rank: int, world_size: int) -> millrace.torch.Dataset:
             ca, cb = millrace.Client(g.url, "a"), millrace.Client(g.url, "b")
-            bad = [s.key for s in ca.epoch(0, keys=True, shuffle=False, progress=False).batch(0)[:2]]
+            bad = [s.key for s in ca.epoch(0, shuffle=False, reading=Reading(keys=True, progress=False)).batch(0)[:2]]
             mixed = millrace.mix({ca.split(train=0.8)["train"].quarantine(bad): 0.75, cb.take(60): 0.25})
-            return millrace.torch.Dataset(mixed, rank=rank, world_size=world_size)
+            return millrace.torch.Dataset(mixed, share=Share(rank=rank, world_size=world_size))
 
         whole = [names(x) for x in millrace.torch.DataLoader(dataset(0, 1), num_workers=workers)]
         begun = millrace.torch.DataLoader(dataset(0, 1), num_workers=workers)
@@ -57,7 +58,8 @@ def test_parts_of_the_default_dataset(tmp_path: Path) -> None:
     a = lines(tmp_path / "a", "a", 50)
     with harness.closing(g := harness.Gateway(f"a={a}")), millrace.Client(g.url) as client:
         few = client.take(10)
-        assert sorted(n for x in millrace.torch.Dataset(few, rank=0, world_size=1) for n in names(x)) == sorted(f"a {i}" for i in range(10))
+        dataset = millrace.torch.Dataset(few, share=Share(rank=0, world_size=1))
+        assert sorted(n for x in dataset for n in names(x)) == sorted(f"a {i}" for i in range(10))
         chosen = millrace.torch.MapDataset(client.subset([3, 7]))
         assert [chosen[i]["json"]["n"] for i in range(len(chosen))] == [3, 7]
         mixed = millrace.torch.MapDataset(millrace.mix({few: 1, client.subset([20]): 1}), shuffle=True)
@@ -71,7 +73,8 @@ def test_a_checkpoint_goes_on_without_bad_samples_although_the_data_have_grown(t
 
     def of(url: str, bad: list[str], **how: Any) -> millrace.torch.Dataset:
         chosen = millrace.Client(url, "a").split(train=0.8)["train"].quarantine(bad)
-        return millrace.torch.Dataset(millrace.mix({chosen: 0.5, millrace.Client(url, "b"): 0.5}) if mixed else chosen, rank=0, world_size=1, **how)
+        source = millrace.mix({chosen: 0.5, millrace.Client(url, "b"): 0.5}) if mixed else chosen
+        return millrace.torch.Dataset(source, **harness.grouped(rank=0, world_size=1, **how))
 
     with harness.closing(g := harness.Gateway(f"a={a}", f"b={b}")):
         dataset = of(g.url, [])
@@ -79,7 +82,7 @@ def test_a_checkpoint_goes_on_without_bad_samples_although_the_data_have_grown(t
         next(batches)
         state, before = dataset.state_dict(), [names(x) for x in batches]
         with millrace.Client(g.url, "a") as client:
-            samples = [sample for batch in client.epoch(0, keys=True, decode=True, progress=False) for sample in batch]
+            samples = [sample for batch in client.epoch(0, decode=True, reading=Reading(keys=True, progress=False)) for sample in batch]
             bad = [s.key for s in samples if f"a {s['json']['n']}" in {*before[3], *before[4]}]
     (a / "0.jsonl").write_text('{"word": "new", "n": 0}\n' * 30)
     harness.run("index", str(a), "--batch-size", "12")
@@ -94,6 +97,6 @@ def test_a_checkpoint_goes_on_without_bad_samples_although_the_data_have_grown(t
     assert not gone & {n for x in after for n in x}
     assert [[n in gone or n == m for n, m in zip(x, y)] for x, y in zip(before, after)] == [[True] * len(x) for x in before]
     with harness.closing(g := harness.Gateway(f"a={a}", f"b={b}")), millrace.Client(g.url, "a") as client:
-        other = millrace.torch.Dataset(client.split(train=0.8)["train"].exclude(bad), rank=0, world_size=1)
+        other = millrace.torch.Dataset(client.split(train=0.8)["train"].exclude(bad), share=Share(rank=0, world_size=1))
         with pytest.raises(millrace.InvalidArgument if mixed else millrace.errors.StateError):
             other.load_state_dict(state)

@@ -14,6 +14,7 @@ import torch
 
 import millrace
 import millrace.torch
+from millrace import Reading
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is lent on Linux alone")
 
@@ -35,7 +36,7 @@ def looking(seen: list[bool], view: memoryview) -> torch.Tensor:
 
 def columns_of(url: str, **options: Any) -> list[tuple[Any, Any]]:
     loader = options.pop("loader", {})
-    dataset = millrace.torch.Dataset(url, **{"decode": {"jpg": doubled, "cls": int}, **options})
+    dataset = millrace.torch.Dataset(url, **harness.grouped(**{"decode": {"jpg": doubled, "cls": int}, **options}))
     with warnings.catch_warnings(), dataset:
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", message="This DataLoader will create")
@@ -63,7 +64,7 @@ def test_who_sees_the_memory(neighbour: harness.Gateway) -> None:
         seen: list[bool] = []
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            with millrace.torch.Dataset(neighbour.url, decode={"jpg": partial(looking, seen), "cls": int}, copy=copy) as dataset:
+            with millrace.torch.Dataset(neighbour.url, decode={"jpg": partial(looking, seen), "cls": int}, reading=Reading(copy=copy)) as dataset:
                 assert next(iter(dataset))["jpg"].shape == (32, 1000)
                 told = dataset.client.describe()["transport"]
         assert set(seen) == {not copy}
@@ -72,20 +73,21 @@ def test_who_sees_the_memory(neighbour: harness.Gateway) -> None:
         ({}, False), ({"decode": False}, False), ({"decode": {"cls": int}}, False), ({"transform": dict}, True), ({"collate": list}, True),
         ({"filter": bool}, True), ({"batch_transform": len}, True), ({"decode": {"jpg": doubled}}, True), ({"transform": dict, "copy": False}, False),
     ):  # fmt: skip
-        with millrace.torch.Dataset(neighbour.url, **options) as dataset:
+        with millrace.torch.Dataset(neighbour.url, **harness.grouped(**options)) as dataset:
             assert dataset.epoch().writable == writable, options
 
 
 def test_samples_by_number(neighbour: harness.Gateway, gateway: harness.Gateway) -> None:
     for decoder, copy in ((doubled, True), (plain, False)):
-        read = [millrace.torch.MapDataset(g.url, decode={"jpg": decoder}, copy=copy).__getitems__(range(100)) for g in (neighbour, gateway)]
+        both = [millrace.torch.MapDataset(g.url, decode={"jpg": decoder}, reading=Reading(copy=copy)) for g in (neighbour, gateway)]
+        read = [dataset.__getitems__(range(100)) for dataset in both]
         assert all(torch.equal(a["jpg"], b["jpg"]) for a, b in zip(*read))
         assert (neighbour.count("millrace_shared_batches_total") > 0) is not copy
 
 
 def test_a_batch_that_waits_holds_its_columns_alone(neighbour: harness.Gateway) -> None:
     """The gateway has its memory back while the trainer still has the columns."""
-    with millrace.torch.Dataset(neighbour.url, decode={"jpg": plain, "cls": int}, copy=False) as dataset:
+    with millrace.torch.Dataset(neighbour.url, decode={"jpg": plain, "cls": int}, reading=Reading(copy=False)) as dataset:
         rows = iter(dataset)
         columns = [next(rows) for _ in range(3)]
         with rows._reader as reader:  # type: ignore[attr-defined]

@@ -14,13 +14,14 @@ from training import features
 
 import millrace
 import millrace.torch
+from millrace import Reading, Share
 
 BATCH_SIZE = 83  # six batches, and two samples
 
 
 def dataset_of(gateway: harness.Gateway, rank: int = 0, **options: Any) -> millrace.torch.Dataset:
-    settings = {"batch_size": BATCH_SIZE, "decode": {"jpg": features, "cls": int}, **options}
-    return millrace.torch.Dataset(gateway.url, "photos", rank=rank, world_size=4, **settings)
+    settings = {"global_batch_size": BATCH_SIZE, "decode": {"jpg": features, "cls": int}, **options}
+    return millrace.torch.Dataset(gateway.url, "photos", **harness.grouped(rank=rank, world_size=4, **settings))
 
 
 def _dict(sample: millrace.Sample) -> Any:
@@ -77,7 +78,8 @@ def test_samples_one_by_one_pass_over_an_empty_share(gateway: harness.Gateway) -
 
 def test_an_empty_share_is_passed_over_where_the_filter_refuses_its_batch(gateway: harness.Gateway) -> None:
     with millrace.Client(gateway.url, "photos") as client:
-        kept = {key for b in client.epoch(0, batch_size=BATCH_SIZE, keys=True, progress=False) if b.number < 6 for key in b.keys}
+        whole = client.epoch(0, global_batch_size=BATCH_SIZE, reading=Reading(keys=True, progress=False))
+        kept = {key for b in whole if b.number < 6 for key in b.keys}
     shares = [list(dataset_of(gateway, r, decode={"cls": int}, transform=pair, filter=lambda s: s.key in kept)) for r in range(4)]
     assert [len(share) for share in shares] == [6] * 4
 
@@ -88,7 +90,10 @@ def test_a_batch_transform_is_given_an_empty_share(gateway: harness.Gateway) -> 
 
 def test_a_client_collates_no_empty_share(gateway: harness.Gateway) -> None:
     with millrace.Client(gateway.url, "photos") as client:
-        epoch = client.epoch(0, batch_size=BATCH_SIZE, rank=0, world_size=4, decode={"cls": int}, collate=_stacked, transform=_both, progress=False)
+        epoch = client.epoch(
+            0, global_batch_size=BATCH_SIZE, decode={"cls": int}, transform=_both, share=Share(rank=0, world_size=4),
+            reading=Reading(collate=_stacked, progress=False),
+        )
         assert [len(b) for b in epoch] == [20] * 6 + [0]
         assert epoch.batch(6).value == []
 
@@ -107,8 +112,9 @@ def test_ddp_takes_equal_steps_with_empty_shares(gateway: harness.Gateway) -> No
 
 @pytest.mark.parametrize(("batch_size", "tail", "told"), [(83, "short", True), (83, "pad", False), (83, "drop", False), (124, "short", False)])
 def test_empty_shares_are_warned_of(gateway: harness.Gateway, batch_size: int, tail: str, told: bool, recwarn: Any) -> None:
-    next(iter(dataset_of(gateway, batch_size=batch_size, tail=tail)))
+    next(iter(dataset_of(gateway, global_batch_size=batch_size, tail=tail)))
     texts = [str(w.message) for w in recwarn if "last batch" in str(w.message)]
     assert len(texts) == told
     for text in texts:
-        assert text.startswith('the last batch has 2 samples for 4 ranks, so 2 get empty tensors; tail="pad" fills the batch with repeated samples,')
+        assert text.startswith("the last batch has 2 samples for 4 ranks, so 2 get empty tensors; ")
+        assert 'millrace.Share(tail="pad") fills the batch with repeated samples,' in text

@@ -18,7 +18,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 
 import millrace
 import millrace.torch
-from millrace import errors
+from millrace import Reading, errors
 from millrace.torch import DataLoader, StateError
 
 
@@ -131,7 +131,7 @@ def test_the_datasets_own_state(gateway: harness.Gateway) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"batch_size": 31}, "batch_size is 31, and was 30 when"),
+        ({"global_batch_size": 31}, "batch_size is 31, and was 30 when"),
         ({"seed": 4}, "seed is 4, and was 3 when"),
         ({"shuffle": "full"}, "shuffle is full, and was "),
         ({"subset": "samples:0-99"}, "subset is .*, and was not given when"),
@@ -150,7 +150,7 @@ def test_between_two_epochs_the_batch_size_may_change(gateway: harness.Gateway) 
     keys_of(loader)
     state = loader.state_dict()
     assert (state["epoch"], state["batch"]) == (1, 0)
-    other = DataLoader(dataset_of(gateway, batch_size=100))
+    other = DataLoader(dataset_of(gateway, global_batch_size=100))
     other.load_state_dict(state)
     want = [k for batch in core_order(gateway, 1) for k in batch]
     assert [k for batch in keys_of(other) for k in batch] == want
@@ -162,19 +162,19 @@ def test_a_state_goes_on_with_a_copy_of_the_data(tmp_path: Path) -> None:
     one = tmp_path / "one"
     one.mkdir()
     (one / "a.jsonl").write_text("".join(f'{{"n": {i}}}\n' for i in range(100)))
-    with millrace.torch.Dataset(one, batch_size=10, seed=3) as dataset:
+    with millrace.torch.Dataset(one, global_batch_size=10, seed=3) as dataset:
         batches = iter(dataset)
         next(batches)
         state, want = dataset.state_dict(), next(batches)
     del batches
     shutil.copytree(one, tmp_path / "two", ignore=shutil.ignore_patterns(".millrace"))
-    with millrace.torch.Dataset(tmp_path / "two", batch_size=10, seed=3) as dataset:
+    with millrace.torch.Dataset(tmp_path / "two", global_batch_size=10, seed=3) as dataset:
         dataset.load_state_dict(state)
         assert next(iter(dataset)) == want
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "a.jsonl").write_text('{"n": 1}\n' * 100)
     gone = pytest.raises(errors.GenerationGone, match=r"^load state: it is of other data.*since: generation [0-9a-f]{12} of 'one-[0-9a-f]{8}'")
-    with millrace.torch.Dataset(tmp_path / "other", batch_size=10, seed=3) as dataset, gone:
+    with millrace.torch.Dataset(tmp_path / "other", global_batch_size=10, seed=3) as dataset, gone:
         dataset.load_state_dict(state)
 
 
@@ -182,14 +182,14 @@ def test_data_that_were_indexed_again_are_named(tmp_path: Path, runtime: Path) -
     rows = tmp_path / "rows"
     rows.mkdir()
     (rows / "a.csv").write_text("name,n\n" + "x,1\n" * 100)
-    with millrace.torch.Dataset(rows, batch_size=10) as dataset:
+    with millrace.torch.Dataset(rows, global_batch_size=10) as dataset:
         state = dataset.state_dict()
     while harness.gateways_at(runtime):  # which knows the generation
         time.sleep(0.05)
     (rows / "a.csv").write_text("name,n\n" + "x,2\n" * 120)
     shutil.rmtree(rows / ".millrace")
     gone = r"^load state: the data were indexed again since the state was saved: generation .* is not here: .*; restore that index"
-    with millrace.torch.Dataset(rows, batch_size=10) as dataset, pytest.raises(millrace.errors.GenerationGone, match=gone):
+    with millrace.torch.Dataset(rows, global_batch_size=10) as dataset, pytest.raises(millrace.errors.GenerationGone, match=gone):
         dataset.load_state_dict(state)
 
 
@@ -197,12 +197,12 @@ def test_data_that_were_indexed_again_are_named(tmp_path: Path, runtime: Path) -
 def test_a_state_of_an_older_generation_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "rows").mkdir()
     (tmp_path / "rows/a.csv").write_text("name,n\n" + "x,1\n" * 100)
-    with millrace.torch.Dataset(tmp_path / "rows", batch_size=10) as dataset:
+    with millrace.torch.Dataset(tmp_path / "rows", global_batch_size=10) as dataset:
         state = dataset.state_dict()
         dataset.load_state_dict(state)
         assert "indexed again" not in caplog.text
     (tmp_path / "rows/b.csv").write_text("name,n\n" + "x,2\n" * 20)
-    with millrace.torch.Dataset(millrace.open(tmp_path / "rows", reindex=True), batch_size=10) as dataset:
+    with millrace.torch.Dataset(millrace.open(tmp_path / "rows", reindex=True), global_batch_size=10) as dataset:
         now = dataset.generation
         dataset.load_state_dict(state)
     said = f"the state is of generation {state['generation'][:12]}; the data were indexed again since (generation {now[:12]}): reading goes on with"
@@ -211,7 +211,7 @@ def test_a_state_of_an_older_generation_is_told(tmp_path: Path, caplog: pytest.L
 
 def test_a_state_from_before_exclude_wants_quarantine(gateway: harness.Gateway) -> None:
     with millrace.Client(gateway.url) as client:
-        bad = client.epoch(0, keys=True).batch(0).keys[:1]
+        bad = client.epoch(0, reading=Reading(keys=True)).batch(0).keys[:1]
         state = millrace.torch.Dataset(client).state_dict()
         with pytest.raises(StateError, match=r"; exclude\(\.\.\.\) is for a new run: to go on from this checkpoint, use quarantine\(\.\.\.\)"):
             millrace.torch.Dataset(client.exclude(bad)).load_state_dict(state)

@@ -16,6 +16,7 @@ from torch.utils import data as torch_data
 
 import millrace
 import millrace.torch
+from millrace import Reading
 
 SAMPLES, BATCH_SIZE, SIDE = 500, 42, 12
 
@@ -50,8 +51,8 @@ def big_classes(sample: millrace.Sample) -> bool:
 
 
 def dataset_of(gateway: harness.Gateway, **options: Any) -> millrace.torch.Dataset:
-    settings: dict[str, Any] = {"batch_size": BATCH_SIZE, "seed": 3, "decode": {"jpg": pixels, "cls": int}, "transform": augment, **options}
-    return millrace.torch.Dataset(gateway.url, "photos", **settings)
+    settings: dict[str, Any] = {"global_batch_size": BATCH_SIZE, "seed": 3, "decode": {"jpg": pixels, "cls": int}, "transform": augment, **options}
+    return millrace.torch.Dataset(gateway.url, "photos", **harness.grouped(**settings))
 
 
 def thread_of(_: millrace.Sample) -> tuple[int, int]:
@@ -62,7 +63,7 @@ def thread_of(_: millrace.Sample) -> tuple[int, int]:
 def test_workers_share_the_cores(gateway: harness.Gateway, monkeypatch: pytest.MonkeyPatch, cores: int, workers: int, threads: int) -> None:
     """Forked workers have the cores that are set here."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)), raising=False)
-    dataset = dataset_of(gateway, transform=thread_of, batch_size=10)
+    dataset = dataset_of(gateway, transform=thread_of, global_batch_size=10)
     loader = millrace.torch.DataLoader(dataset, num_workers=workers)
     found = {one for pids, idents in loader for one in zip(pids.tolist(), idents.tolist())}
     each = Counter(pid for pid, _ in found)
@@ -85,7 +86,8 @@ def want(gateway: harness.Gateway) -> Augmented:
     """What the core's epoch gives to one rank, in one thread, one batch after another."""
     out: Augmented = {}
     with millrace.Client(gateway.url, "photos") as client:
-        epoch = client.epoch(0, batch_size=64, seed=3, decode={"jpg": pixels, "cls": int}, transform=augment, threads=1, prefetch_bytes=0)
+        alone = Reading(threads=1, prefetch_bytes=0)
+        epoch = client.epoch(0, global_batch_size=64, seed=3, decode={"jpg": pixels, "cls": int}, transform=augment, reading=alone)
         for batch in epoch:
             out.update({value["position"]: value["image"].numpy().tobytes() for value in batch.value})
     assert len(out) == len(set(out.values())) == SAMPLES
@@ -136,7 +138,7 @@ def test_augmentation_repeats_after_a_resume(gateway: harness.Gateway, want: Aug
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_filter_and_a_resume(gateway: harness.Gateway, want: Augmented, workers: int) -> None:
     """A batch that loses samples, or all of them, moves no other batch."""
-    options: dict[str, Any] = {"batch_size": 3, "filter": big_classes}
+    options: dict[str, Any] = {"global_batch_size": 3, "filter": big_classes}
     kept: Augmented = {}
     numbers: list[list[int]] = [batch["position"].tolist() for batch in dataset_of(gateway, **options)]
     augmented(dataset_of(gateway, **options), kept)
@@ -177,7 +179,7 @@ def _fails_at_seven(sample: millrace.Sample) -> int:
 
 @pytest.mark.parametrize("made", [(1.5, "a"), [1.5, "a"], 3.0, {"x": 1, "t": "b"}])
 def test_what_a_transform_returns_becomes_columns(gateway: harness.Gateway, made: Any) -> None:
-    batch = next(iter(dataset_of(gateway, batch_size=4, transform=lambda _: made)))
+    batch = next(iter(dataset_of(gateway, global_batch_size=4, transform=lambda _: made)))
     if isinstance(made, tuple):
         assert torch.equal(batch[0], torch.tensor([1.5] * 4, dtype=batch[0].dtype))
         assert batch[1] == ["a"] * 4

@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 
 import millrace.torch
+from millrace import Reading
 
 FEATURES = 16
 
@@ -28,7 +29,8 @@ def features(view: memoryview) -> torch.Tensor:
 
 def dataset_of(job: dict[str, Any]) -> millrace.torch.Dataset:
     return millrace.torch.Dataset(
-        job["url"], "photos", batch_size=job["batch_size"], seed=7, decode={"jpg": features, "cls": int}, keys=True, threads=2
+        job["url"], "photos", global_batch_size=job["batch_size"], seed=7, decode={"jpg": features, "cls": int},
+        reading=Reading(keys=True, threads=2),
     )
 
 
