@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Optional, Union
+from weakref import ref
 
 from ._contents import PICTURES, Contents
 from ._draws import Watch
@@ -158,7 +159,8 @@ class Steps:
     def _samples(self, batch: Batch, draws: Optional[Draws]) -> list[Any]:
         """Filters and transforms the samples of a batch, one after another, and leaves out those that are refused or fail."""
         batch.check_decoders()
-        lost, refused, kept, values = set[int](), [], [], []
+        lost, refused, values = set[int](), [], []
+        kept: list[ref[Sample]] = []  # not the samples, which have their decoded parts
         for sample in batch:
             if draws is not None:
                 draws.begin(sample)
@@ -167,7 +169,7 @@ class Steps:
                     refused.append(sample.index)
                 else:
                     values.append(self._value(sample))
-                    kept.append(sample)
+                    kept.append(ref(sample))
             except SampleError:
                 if self.on_error is None:
                     raise
@@ -175,8 +177,9 @@ class Steps:
         if self.transform is not None and batch.number == 0 and len(values) > 1 and all(value is None for value in values):
             raise InvalidArgument(f"transform returned None for all {len(values)} samples of the first batch", cure="is a return missing?")
         batch.leave_out(lost, refused)
-        for i, sample in enumerate(kept):  # a transform may have handed it on
-            sample.index = i
+        for i, one in enumerate(kept):
+            if (handed_on := one()) is not None:
+                handed_on.index = i
         return values
 
     def _together(self, batch: Batch, values: list[Any], draws: Optional[Draws]) -> Any:

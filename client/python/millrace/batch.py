@@ -440,7 +440,7 @@ class Sample(MutableMapping[str, Any]):
     `sample["jpg"] = crop(sample["jpg"])`. The batch's own columns stay as they are.
     """
 
-    __slots__ = ("_content", "_numpy_rng", "_own", "_rng", "batch", "index")
+    __slots__ = ("__weakref__", "_content", "_numpy_rng", "_own", "_rng", "batch", "index")
 
     def __init__(self, batch: Batch, index: int) -> None:
         self.batch = batch

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -132,6 +133,30 @@ def test_a_filter_decodes_no_part_twice(client: millrace.Client) -> None:
     kept = [label for b in client.epoch(0, decode={"cls": label}, reading=Reading(filter=lambda sample: sample["cls"] > 4)) for label in b["cls"]]
     assert sorted(kept) == sorted(list(range(5, 10)) * (SAMPLES // 10))
     assert len(decoded) == SAMPLES
+
+
+def test_a_transformed_sample_frees_its_decoded_parts(client: millrace.Client) -> None:
+    """Pictures are larger decoded than what a transform makes of them: a batch of them never is in memory at once."""
+
+    class Picture:
+        pass
+
+    alive = weakref.WeakSet[Picture]()
+    most = 0
+
+    def decode(_: memoryview) -> Picture:
+        alive.add(picture := Picture())
+        return picture
+
+    def transform(sample: millrace.Sample) -> int:
+        nonlocal most
+        assert isinstance(sample["jpg"], Picture)
+        most = max(most, len(alive))
+        return sample.position
+
+    for batch in client.epoch(0, decode={"jpg": decode}, transform=transform, **harness.grouped(global_batch_size=24, threads=1)):
+        assert len(batch.value) == len(batch)
+    assert 1 <= most <= 2
 
 
 def test_samples_become_dicts(client: millrace.Client, files: dict[str, tuple[bytes, bytes]]) -> None:

@@ -42,6 +42,11 @@ PLANTS = [
         [("client/python/millrace/_steps.py", "sample.batch.keep(sample)", "pass")],
     ),
     (
+        "a batch keeps the decoded parts of samples that are transformed already",
+        "client/python/tests/test_transform.py test_a_transformed_sample_frees_its_decoded_parts",
+        [("client/python/millrace/_steps.py", "kept.append(ref(sample))", "kept.append(lambda sample=sample: sample)")],
+    ),
+    (
         "a sample at which a transform fails is skipped though nobody said so",
         "client/python/tests/test_transform.py test_a_step_that_fails_names_its_sample",
         [("client/python/millrace/_steps.py", "                if self.on_error is None:\n                    raise\n", "")],
