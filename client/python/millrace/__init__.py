@@ -12,7 +12,6 @@ nothing that a gateway remembers. So any gateway may be asked, asked again after
 
 from ._parameters import TLS, Order, Reading, Routing, Share
 from ._pool import Stats
-from ._select import mix
 from ._version import __version__
 from .batch import Batch, Sample
 from .classes import class_names
@@ -23,6 +22,7 @@ from .epoch import Epoch, Plan, Reader
 from .errors import GatewayUnavailable, InvalidArgument, MillraceError, NotFound, SampleError
 from .ledger import Ledger
 from .values import decoders
+from .view import View, mix
 
 __all__ = [  # without open: `import *` is not to shadow the built-in
     "TLS",
@@ -43,6 +43,7 @@ __all__ = [  # without open: `import *` is not to shadow the built-in
     "SampleError",
     "Share",
     "Stats",
+    "View",
     "__version__",
     "class_names",
     "decoders",

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Optional
 
 from . import MillraceError, Order, Reading, Share, __version__
-from .client import client_of
+from .client import Client, open
 from .epoch import THREADS
 
 
@@ -46,7 +46,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def _run(a: argparse.Namespace) -> int:
-    with client_of(a.url if len(a.url) > 1 else a.url[0], a.dataset) as client:
+    with Client(a.url, a.dataset) if len(a.url) > 1 else open(a.url[0], dataset=a.dataset) as client:
         epoch = client.epoch(
             a.epoch, global_batch_size=a.batch_size, seed=a.seed, shuffle=a.shuffle, fields=a.fields,
             order=Order(window=a.window, generation=a.generation), share=Share(rank=a.rank, world_size=a.world_size),

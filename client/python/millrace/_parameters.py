@@ -136,7 +136,7 @@ def checked(options: Optional[type] = None, *, passed: Iterable[str] = (), unfit
 
         @wraps(function)
         def checking(*args: Any, **given: Any) -> Any:
-            called = function.__qualname__.replace(".__init__", "")
+            called = function.__qualname__.replace(".__init__", "").replace("Source.", f"{type(args[0]).__name__}." if args else "")
             if "token" in given:
                 given["token"] = secret(given["token"])  # no traceback shows it
             if len(args) > len(places):

@@ -9,7 +9,7 @@ from .errors import InvalidArgument
 
 
 class Described(Protocol):
-    """A Client."""
+    """A Client or View."""
 
     def describe(self) -> dict[str, Any]:
         """Returns what is known of its dataset."""
@@ -21,7 +21,7 @@ def class_names(of: Union[Described, Mapping[str, Any]], part: str = "cls") -> l
         names = millrace.class_names(client)
         labels = millrace.class_names(client, "label")
 
-    of is a client of the dataset, or what Client.describe says of the dataset. InvalidArgument: the values have no names, as in a mixture
+    of is a Client or View of the dataset, or what Client.describe says of the dataset. InvalidArgument: the values have no names, as in a mixture
     whose sources number their classes differently.
     """
     description = of if isinstance(of, Mapping) else of.describe()

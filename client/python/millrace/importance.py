@@ -16,11 +16,11 @@ from typing import Any, Optional
 from urllib.parse import quote
 
 from .batch import Batch
-from .client import Client
 from .errors import InvalidArgument, ProtocolError
+from .view import Source
 
 
-def report(client: Client, batch: Batch, losses: Iterable[Any]) -> None:
+def report(client: Source, batch: Batch, losses: Iterable[Any]) -> None:
     """Tells the gateways the losses of a batch's samples, in the order of the batch: numbers, an array or a tensor.
 
     The same losses may be reported again, by whoever and to whichever gateway; another loss for the same place of the same epoch is
@@ -31,10 +31,10 @@ def report(client: Client, batch: Batch, losses: Iterable[Any]) -> None:
         raise InvalidArgument(f"report: {len(plain)} losses for a batch of {len(batch)} samples")
     if any(x != x or x in (float("inf"), float("-inf")) for x in plain):
         raise InvalidArgument("report: a loss is not finite")
-    client.json("POST", _path(batch), None, {"url": batch.location, "losses": plain})
+    client.core.json("POST", _path(batch), None, {"url": batch.location, "losses": plain})
 
 
-def freeze(client: Client, batch: Batch, *, hot_share: Optional[float] = None, repeat: Optional[int] = None) -> str:
+def freeze(client: Source, batch: Batch, *, hot_share: Optional[float] = None, repeat: Optional[int] = None) -> str:
     """Makes a snapshot of the losses that were reported of the epoch that a batch belongs to, and returns its name.
 
     hot_share is the share of the samples that are hot, repeat how often their weight counts: .1 and 3 if left out. The same
@@ -45,7 +45,7 @@ def freeze(client: Client, batch: Batch, *, hot_share: Optional[float] = None, r
         body["hot_share"] = hot_share
     if repeat is not None:
         body["repeat"] = repeat
-    answer = client.json("POST", _path(batch) + "/snapshots", None, body)
+    answer = client.core.json("POST", _path(batch) + "/snapshots", None, body)
     if not isinstance(answer, dict) or not answer.get("snapshot"):
         raise ProtocolError("freeze: no snapshot is named")
     return str(answer["snapshot"])

@@ -182,7 +182,7 @@ def test_a_client_says_what_it_is(gateway: harness.Gateway) -> None:
         assert repr(client) == f"<Client of photos at {gateway.url}: 500 samples>"
         few = client.take(10)
         assert len(few) == 10
-        assert repr(few) == f"<Client of photos at {gateway.url}: 500 samples; subset samples:0-9>"
+        assert repr(few) == f"<View of photos at {gateway.url}: 500 samples; subset samples:0-9>"
     for use in (iter, list, lambda c: c[0]):
         with pytest.raises(millrace.InvalidArgument, match=r"`for batch in client.epoch\(0\)`; millrace.torch.MapDataset"):
             use(client)  # type: ignore[operator]
@@ -195,15 +195,15 @@ def test_what_open_returns_says_where_the_data_are(tmp_path: Path) -> None:
     with millrace.open(tmp_path / "rows") as data:
         assert repr(data).startswith(f"<Client of {tmp_path}/rows")
         assert ": 30 samples" in repr(data)
-        assert repr(millrace.mix({data: 1, data.take(3): 1})).startswith("<Client of mix:rows-")
+        assert repr(millrace.mix({data: 1, data.take(3): 1})).startswith("<View of mix:rows-")
 
 
 def test_what_is_no_place_is_refused(nowhere: millrace.Client) -> None:
     parts = nowhere.split(train=0.9, val=0.1)
     wrong: Any
     for wrong, said in (
-        (parts, "'train', 'val'; split returns a client of each part: choose one"),
-        (parts.values(), "split returns a client of each part: choose one"),
+        (parts, "'train', 'val'; split returns a View of each part: choose one"),
+        (parts.values(), "split returns a View of each part: choose one"),
         ([1, 2], r"\[1, 2\] says no place; give a directory"), (None, "None says no place; give a directory"), ([], r"\[\] says no place"),
     ):
         with pytest.raises(millrace.InvalidArgument, match=said):

@@ -11,6 +11,7 @@ import random
 import signal
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import FrozenInstanceError
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -362,26 +363,30 @@ def test_bad_samples_belong_to_a_generation(tmp_path: Path) -> None:
         assert values(millrace.mix({c.quarantine(bad, generation=old): 1, millrace.Client(g.url, "b"): 1})) == both
         assert mixed.epoch(0, order=Order(generation=",".join(new))).plan.dataset == "mix:a(quarantine=samples:30-31):1,b:1"
         assert values(mixed) == both
-    for client in (c, clean, mixed):
-        client.close()
+    for part in (clean, mixed):
+        part.client.close()
 
 
 def narrow(client: millrace.Client, dataset: str) -> millrace.Client:
     return millrace.Client([s.base.name for s in client.core.settings.sources], dataset).split(train=0.9)["train"]
 
 
-def test_each_client_is_one_of_its_own(two: tuple[millrace.Client, millrace.Client]) -> None:
-    a, _ = two
-    part = a.take(20)
+def test_a_part_ends_with_its_client_and_travels_alone(two: tuple[millrace.Client, millrace.Client]) -> None:
+    a, b = two
+    part, mixed = a.take(20), millrace.mix({a: 1, b: 1})
     want = read(part)
     travelled = pickle.loads(pickle.dumps(part))
-    a.close()
+    assert part.client is a
+    assert mixed.client not in (a, b)
+    with pytest.raises(FrozenInstanceError):
+        part.selection = mixed.selection  # type: ignore[misc]
+    mixed.client.close()
     assert read(part) == read(travelled) == want
-    part.close()
+    a.close()
     with pytest.raises(millrace.errors.Closed):
         read(part)
     assert read(travelled) == want
-    travelled.close()
+    travelled.client.close()
 
 
 def test_rights(tmp_path: Path) -> None:
@@ -417,7 +422,8 @@ def test_without_a_server(tmp_path: Path, runtime: Path) -> None:
         for i in range(60):
             (places[-1] / f"{word}{i:02d}.txt").write_text(f"{word} {i}")
     with millrace.open(places[0], deadline=20) as a, millrace.open(places[1], deadline=20) as b:
-        with millrace.mix({a.split(train=0.9)["train"]: 0.5, b: 0.5}) as mixed:
+        mixed = millrace.mix({a.split(train=0.9)["train"]: 0.5, b: 0.5})
+        with mixed.client:
             want = [bytes(v) for x in mixed.epoch(0, global_batch_size=8, reading=Reading(progress=False)) for v in x["txt"]]
             epoch = mixed.epoch(0, global_batch_size=8, reading=Reading(prefetch_bytes=0, progress=False))
             with epoch.read() as reader:
@@ -435,7 +441,7 @@ def test_without_a_server(tmp_path: Path, runtime: Path) -> None:
         a.close()
         b.close()
         assert [bytes(v) for x in travelled.epoch(0, global_batch_size=8, reading=Reading(progress=False)) for v in x["txt"]] == want
-        travelled.close()
+        travelled.client.close()
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ PLANTS = [
     (
         "Python finds out only while it reads that a form has no samples to filter",
         "client/python/tests/test_read.py test_steps_of_samples_want_no_form",
-        [("client/python/millrace/client.py", 'o.keys() & {"filter", "transform", "collate"}', 'o.keys() & {"transform", "collate"}')],
+        [("client/python/millrace/view.py", 'o.keys() & {"filter", "transform", "collate"}', 'o.keys() & {"transform", "collate"}')],
     ),
     (
         "Python takes a framed table without parts for one that has them",
@@ -287,8 +287,8 @@ PLANTS = [
     (
         "the Python client pins no generation",
         "client/python/tests/test_faults.py test_another_index_is_another_generation",
-        [("client/python/millrace/client.py", 'if k not in ("format", "fields", "table")}', 'if k not in ("format", "fields", "table", "generation")}'),
-         ("client/python/millrace/client.py", 'generation=said["generation"]', 'generation=d["parameters"]["generation"]')],
+        [("client/python/millrace/view.py", 'if k not in ("format", "fields", "table")}', 'if k not in ("format", "fields", "table", "generation")}'),
+         ("client/python/millrace/view.py", 'generation=said["generation"]', 'generation=d["parameters"]["generation"]')],
     ),
     (
         "the Python client's ledger overlooks what came twice",

@@ -99,33 +99,28 @@ PLANTS = [
     (
         "a split of a split from Python goes by the same hash",
         "client/python/tests/test_select.py test_a_split",
-        [("client/python/millrace/_select.py", "salt or (str(len(before) + 1) if before else \"\")", 'salt or ("same" if before else "")'),
-         ("client/python/millrace/_select.py", "f\"{rule}:{name}\" + (f\":{salt}\" if salt else \"\")", "f\"{rule}:{name}\"")],
+        [("client/python/millrace/view.py", "salt or (str(len(before) + 1) if before else \"\")", 'salt or ("same" if before else "")'),
+         ("client/python/millrace/view.py", "f\"{rule}:{name}\" + (f\":{salt}\" if salt else \"\")", "f\"{rule}:{name}\"")],
     ),
     (
         "fractions that leave samples out take them all",
         "client/python/tests/test_select.py test_fractions",
-        [("client/python/millrace/_select.py", "if total < 1 - Fraction(1, _FINEST):", "if total < 0:")],
+        [("client/python/millrace/view.py", "if total < 1 - Fraction(1, FINEST):", "if total < 0:")],
     ),
     (
         "a client that names bad samples reads another generation",
         "client/python/tests/test_select.py test_bad_samples_belong_to_a_generation",
-        [("client/python/millrace/_select.py", 'generation=",".join(read) if pinned else "")', 'generation="")')],
-    ),
-    (
-        "a part of a dataset closes the client that it was made from",
-        "client/python/tests/test_select.py test_each_client_is_one_of_its_own",
-        [("client/python/millrace/_select.py", "made.core = Core(self.core.settings)", "made.core = self.core")],
+        [("client/python/millrace/view.py", 'generation=",".join(read) if pinned else "")', 'generation="")')],
     ),
     (
         "a gateway that was killed comes back with one dataset of a mixture",
         "client/python/tests/test_select.py test_without_a_server",
-        [("client/python/millrace/_select.py", '"others": tuple(kept[1:])', '"others": ()')],
+        [("client/python/millrace/view.py", '"others": tuple(kept[1:])', '"others": ()')],
     ),
     (
         "a mixture of parts from Python mixes whole datasets",
         "client/python/tests/torch/test_torch_select.py test_a_mixture_goes_on_with_other_ranks",
-        [("client/python/millrace/_select.py", "f\"{name}({'&'.join(query)})\" if query else name", "name")],
+        [("client/python/millrace/view.py", "f\"{name}({'&'.join(query)})\" if query else name", "name")],
     ),
     (
         "a gateway keeps every mixture that an address has defined",
@@ -140,43 +135,43 @@ PLANTS = [
     (
         "a part of the default dataset is of whichever that is",
         "client/python/tests/torch/test_torch_select.py test_parts_of_the_default_dataset",
-        [("client/python/millrace/_select.py", 'self.dataset or str(self.describe()["name"])', "self.dataset")],
+        [("client/python/millrace/view.py", 'self.dataset or str(self.describe()["name"])', "self.dataset")],
     ),
     (
         "samples are left out at the places that they have in the whole dataset",
         "client/python/tests/test_select.py test_samples_that_are_left_out",
-        [("client/python/millrace/_select.py", "made._places(step, generation, subset, again)", 'made._places(step, generation, "", again)')],
+        [("client/python/millrace/view.py", "made._places(step, generation, subset, again)", 'made._places(step, generation, "", again)')],
     ),
     (
         "samples that are left out in two steps are the last ones",
         "client/python/tests/test_select.py test_samples_that_are_left_out",
-        [("client/python/millrace/_select.py", "steps, named = steps[:-1], (*before, *named)", "steps = steps[:-1]")],
+        [("client/python/millrace/view.py", "steps, named = steps[:-1], (*before, *named)", "steps = steps[:-1]")],
     ),
     (
         "bad samples keep their numbers in another generation",
         "client/python/tests/test_select.py test_bad_samples_belong_to_a_generation",
-        [("client/python/millrace/_select.py", "return self._reading(self.dataset, self.selection, generation, again=True)",
+        [("client/python/millrace/view.py", "return self._reading(self.dataset, self.selection, generation, again=True)",
           "return self._reading(self.dataset, replace(self.selection, replaced=self.selection.quarantine), generation, again=True)")],
     ),
     (
         "a sample that another generation does not have stops a client",
         "client/python/tests/test_select.py test_bad_samples_belong_to_a_generation",
-        [("client/python/millrace/_select.py", "if not again or isinstance(e, GenerationGone):", "if True:")],
+        [("client/python/millrace/view.py", "if not again or isinstance(e, GenerationGone):", "if True:")],
     ),
     (
         "a mixture reads the newest generation of a source with another one",
         "client/python/tests/test_select.py test_bad_samples_belong_to_a_generation",
-        [("client/python/millrace/_select.py", "[part.generation for _, part, _ in chosen.sources]", "[None] * len(chosen.sources)")],
+        [("client/python/millrace/view.py", "[part.generation for _, part, _ in chosen.sources]", "[None] * len(chosen.sources)")],
     ),
     (
         "a list that is not there is taken until it is used",
         "client/python/tests/test_select.py test_a_stored_list_of_bad_samples",
-        [("client/python/millrace/_select.py", "        if stored:  #", "        if False:  #")],
+        [("client/python/millrace/view.py", "        if stored:  #", "        if False:  #")],
     ),
     (
         "sources of other parts are mixed without a word",
         "client/python/tests/test_select.py test_sources_of_other_parts",
-        [("client/python/millrace/_select.py", "if len({names for _, names in parts}) > 1:", "if False:")],
+        [("client/python/millrace/view.py", "if len({names for _, names in parts}) > 1:", "if False:")],
     ),
     (
         "an error of a mixture does not say the source",

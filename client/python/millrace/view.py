@@ -1,0 +1,551 @@
+"""A part of a dataset, or a mixture of several: what is read through the connections of a client."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import multiprocessing
+import operator
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import reduce
+from typing import TYPE_CHECKING, Any, NoReturn, Optional, Protocol, Union, cast
+from urllib.parse import quote, quote_plus, urlsplit
+
+from ._agree import refuse
+from ._contents import Contents, columns_of
+from ._core import Core, Settings
+from ._local import Local
+from ._parameters import DEFAULTS, Decode, EpochOptions, checked, flat
+from ._ranks import advise_homes
+from ._select import (
+    DIGEST,
+    FINEST,
+    MOST,
+    PLACES,
+    Key,
+    Listed,
+    Samples,
+    Selection,
+    Weight,
+    fraction,
+    listed,
+    named_samples,
+    run_text,
+    runs_text,
+    whole,
+)
+from ._shared import SUPPORTED
+from ._steps import Steps, on_error_of
+from .batch import Decoder
+from .decode import Automatic
+from .epoch import Epoch, Plan
+from .errors import Denied, GenerationGone, InvalidArgument, MillraceError, NotFound, ProtocolError, ReadOnly
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+_IN_ADDRESS = (
+    "batch_size", "seed", "shuffle", "window", "strata", "tail", "rank", "world_size", "balance", "share", "homes", "subset", "quarantine",
+    "importance", "generation",
+)  # fmt: skip
+_COUNTED = 1 << 62  # batches and samples that an epoch may have here: what range and len can count
+
+log = logging.getLogger("millrace")
+
+
+class Connected(Protocol):
+    """A Client, as views use it."""
+
+    dataset: str
+    core: Core
+    known: dict[Any, Any]
+    about: Mapping[str, Any]
+
+    def datasets(self) -> list[dict[str, Any]]:
+        """Returns what is served."""
+
+    def joined(self, settings: Settings) -> Connected:
+        """Returns a client with other settings."""
+
+    def close(self) -> None:
+        """Closes the connections of this process."""
+
+
+class Source:
+    """What is read through the connections of a client: all of a dataset, by Client, or a part or a mixture, by View."""
+
+    if TYPE_CHECKING:
+        dataset: str
+        selection: Selection
+        core: Core
+
+    @property
+    def _client(self) -> Connected:
+        """Whose connections are used."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        local, chosen = self.core.settings.local, self.selection.subset
+        about = self._client.about
+        if self.dataset not in ("", about.get("name")):
+            about = {}
+        if local is not None and local.name == self.dataset:
+            text = local.address
+        else:
+            gateways = ", ".join(dict.fromkeys(s.name for s in self.core.settings.sources))
+            text = f"{self.dataset or about.get('name', 'the default dataset')} at {gateways}"
+        if about:
+            parts = ", ".join(str(f["name"]) for f in columns_of(about))
+            text += f": {about.get('samples'):,} samples" + (f" of {parts}" if parts else "")
+        return f"<{type(self).__name__} of {text}{f'; subset {chosen:.60}' if chosen else ''}>"
+
+    def __len__(self) -> int:
+        """How many samples an epoch has: a gateway is asked."""
+        return self.epoch(0).plan.samples
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self) -> NoReturn:
+        cure = "read `for batch in client.epoch(0)`; millrace.torch.MapDataset(client) has samples by number"
+        raise InvalidArgument("a client has no samples of its own", cure=cure)
+
+    def __getitem__(self, which: object) -> NoReturn:
+        self.__iter__()
+
+    def describe(self, dataset: Optional[str] = None) -> dict[str, Any]:
+        """Returns what is known of one dataset; of the default one without a name.
+
+        `fields` says what the parts hold, where the format tells it: name, encoding, type, shape, as the page HTTP interface explains them.
+        """
+        name = dataset or self.dataset
+        if name:
+            answer = self.core.json("GET", "/v1/datasets/" + quote(name, safe=""))
+            if not isinstance(answer, dict) or answer.get("name") != name:
+                raise ProtocolError(f"/v1/datasets/{name}: not the description of that dataset")
+        else:
+            answer = next((d for d in self._client.datasets() if d.get("default")), None)
+            if answer is None:
+                raise NotFound("the gateway has no default dataset")
+        self._client.about = answer
+        return self.selection.told({**answer, "transport": self._transport()})
+
+    def _transport(self) -> str:
+        """Says how batches come, and why."""
+        settings, here = self.core.settings, self.core.here()
+        if not settings.shared_memory:
+            return "bytes: Routing(shared_memory=False)"
+        if not SUPPORTED:
+            return "bytes: this system or this Python cannot be given memory"
+        if not any(g.address.socket for g in here.fleet.gateways):
+            return "bytes: the gateway is not at a Unix socket"
+        return here.transport or "shared memory, if the gateway gives it: no batch was read yet"
+
+    @checked(EpochOptions, unfit={"copy": "leave it out: millrace.torch.Dataset has it"})
+    def epoch(self, number: int, *, dataset: Optional[str] = None, decode: Decode = None, **options: Unpack[EpochOptions]) -> Epoch:
+        """Opens an epoch: resolves its plan and pins the generation. No sample is read yet.
+
+        global_batch_size    samples of a batch, all ranks together; None: the dataset's default
+        batch_size_per_rank  the same for each rank: times the world size it is the global size
+        seed            another seed is another order
+        shuffle         "slot", "window", "full" or "none"; False: stored order, "none"; None and True: the dataset's default
+        fields          parts to read, such as "jpg,cls": the others are not sent
+        decode          True: every part by itself, as help(millrace.decode) says. A mapping such as {"jpg": decode_image, "cls": int}: these
+                        parts by these functions, the others stay bytes. A function gets the part's bytes, a memoryview, and returns a
+                        value of any type, but not None; `batch["jpg"]` is the list of them, one for each sample
+        transform       function of a Sample, a mapping that may be changed, with `key`, `position`, `epoch`, and `rng` and `numpy_rng`, generators
+                        of its own: they draw the same with any number of ranks, workers and threads, and after a resume. If it returns
+                        the sample itself, that becomes a dict. `batch.value` is a list of what it returned
+        order           millrace.Order: window, strata, subset, quarantine, importance, generation. All ranks of a job give the same generation:
+                        where gateways move to new ones by themselves, one of several ranks without it is refused
+        share           millrace.Share: rank, world_size, tail, balance, by, homes
+        reading         millrace.Reading: filter, collate, batch_transform, on_error, keys, form, threads and memory
+        dataset         another dataset of the gateway than the client's
+
+        InvalidArgument says which parameter is wrong, NotFound that there is no such dataset, generation or epoch.
+        """
+        return self._epoch(number, decode=decode, **flat({**options, "dataset": dataset}))
+
+    def _epoch(self, number: int, *, decode: Union[bool, Mapping[str, Decoder], Automatic, None] = None, **options: Any) -> Epoch:
+        """Opens an epoch with options as `flat` returns them."""
+        o: dict[str, Any] = {**DEFAULTS, **{name: value for name, value in options.items() if value is not None}}
+        size, each = o.get("global_batch_size"), o.get("batch_size_per_rank")
+        o |= {"batch_size": size if each is None else each * o["world_size"], "share": o.get("by")}  # as addresses have them
+        rank, world_size, dataset, form, keys = o["rank"], o["world_size"], o.get("dataset"), o.get("form", "framed"), o["keys"]
+        if dataset not in (None, "", self.dataset) and self.selection != Selection():
+            raise InvalidArgument(f"epoch of {dataset}: this reads a part of {self.dataset}")
+        cut = form == "framed"
+        if keys and not cut:
+            raise InvalidArgument(f"keys come along in the framed form only, not in {form}")
+        if not cut and (isinstance(decode, Mapping) or o.keys() & {"filter", "transform", "collate"}):
+            raise InvalidArgument(f"the steps of an epoch want samples, and the form {form} is not cut into them", cure="leave form out")
+        chosen = self.at(o.get("generation"))
+        about = chosen.describe(None if dataset == self.dataset else dataset)
+        if "generation" not in o:
+            refuse(about, rank, world_size)
+        asked = {name: o.get(name) for name in _IN_ADDRESS}
+        if isinstance(asked["shuffle"], bool):
+            asked["shuffle"] = None if asked["shuffle"] else "none"
+        query = {k: str(v) for k, v in chosen.selection.over(asked).items() if v is not None}
+        shape: dict[str, str] = {}
+        decoders = dict(decode) if isinstance(decode, Mapping) else {}
+        columns = self._with_sources(about)
+        contents = Contents.of(columns, o.get("fields"), decoders)
+        if contents.fields:
+            shape["fields"] = ",".join(map(quote_plus, contents.fields))
+        shape["format"] = form
+        if cut:
+            shape["table"] = "keys,parts" if keys else "parts"
+        plan = self._plan(str(about["name"]), number, query, shape, about)
+        if not multiprocessing.current_process().daemon:  # of a loader's workers one says it: see torch.py
+            advise_homes(self.core, plan)
+        automatic = (Automatic() if decode is True else decode) if cut else None
+        steps = Steps(
+            {contents.name_of(part): decoder for part, decoder in decoders.items()},
+            automatic.of(columns, o["allow_pickle"]) if isinstance(automatic, Automatic) else None,
+            contents, on_error_of(o["on_error"]), o.get("filter"), o.get("transform"), o.get("collate"), o.get("batch_transform"), keys,
+        )
+        ahead: dict[str, Any] = {name: o.get(name) for name in ("start", "threads", "prefetch_bytes", "decoded_bytes", "progress")}
+        return Epoch(self.core, plan, steps=steps, **ahead)
+
+    def _with_sources(self, about: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Returns the description of a mixture with `fields`, if those of all sources are alike, else with all sources `described`."""
+        described: dict[str, Any] = {}
+        for name in dict.fromkeys(source["dataset"] for source in about.get("sources") or () if not columns_of(about)):
+            described[name] = {}
+            with contextlib.suppress(NotFound, Denied):  # who may read a mixture may be refused its sources
+                described[name] = self.core.json("GET", "/v1/datasets/" + quote(name, safe=""))
+        fields = [columns_of(one) for one in described.values()]
+        named = [{f["name"]: f for f in one} for one in fields]
+        if any(fields) and all(one == named[0] for one in named):
+            return {**about, "fields": fields[0], "other_parts": False}
+        return {**about, "described": described}
+
+    def _plan(self, name: str, number: int, query: dict[str, str], shape: dict[str, str], about: dict[str, Any]) -> Plan:
+        path = f"/v1/datasets/{quote(name, safe='')}/epochs/{number}"
+        d = self.core.json("GET", path, {**query, **shape})
+        try:
+            canonical = dict(pair.partition("=")[::2] for pair in urlsplit(d["links"]["self"]).query.split("&"))
+            said = {k: v for k, v in canonical.items() if k not in ("format", "fields", "table")}
+            stored, samples = int(about["bytes"]), int(d["samples"])
+            plan = Plan(
+                dataset=name, epoch=number, format=str(about["format"]), batches=int(d["batches"]), samples=samples,
+                bytes=int(d.get("bytes") or stored * samples // max(int(about["samples"]), 1)),
+                generation=said["generation"], order_digest=str(d["order_digest"]),
+                parameters={**query, **said, **shape}, description=d, dataset_description=about,
+            )
+            if not (0 <= plan.batches < _COUNTED and 0 <= plan.samples < _COUNTED and 0 <= plan.rank < plan.world_size and plan.batch_size > 0):
+                raise ValueError(f"{plan.batches} batches of {plan.batch_size}, {plan.samples} samples")
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as e:
+            raise ProtocolError(f"{path}: not the description of an epoch: {type(e).__name__}: {e}") from None
+        for k, v in query.items():
+            if plan.parameters[k] != v and not (k == "subset" and (plan.parameters[k].endswith(f":{v}") or "~" in v or "=" in v)):
+                raise ProtocolError(f"{path}: got {k} {plan.parameters[k]!r}, want {v!r}")
+        return plan
+
+    def split(self, parts: Optional[Mapping[str, Weight]] = None, *unnamed: NoReturn, salt: str = "", **named: Weight) -> dict[str, View]:
+        """Cuts the dataset by a hash of the samples' names, and returns a View of each part.
+
+            train, val = client.split(train=.9, val=.1).values()
+
+        The parts are fractions of all samples, on average; what they leave is in none of them. Whole numbers are parts relative to each
+        other: `train=9, val=1`. Every process gets the same parts, and data that is added moves no sample from one to another. The order
+        in which parts are named counts. The parts are those of `millrace subset --split`.
+
+        parts   the same as a mapping, for names that are no Python names
+        salt    another salt makes another split, independent of the first. A split of a split has one of its own
+        """
+        if unnamed or not isinstance(parts, (Mapping, type(None))) or not (given := {**(parts or {}), **named}):
+            raise InvalidArgument(
+                f"split: {parts!r} names no parts with their shares",
+                cure="write split(train=.9, val=.1); a part that `millrace subset` stored is subset('train')",
+            )
+        if "seed" in named:
+            raise InvalidArgument("split: seed is no name of a part", cure=f"say salt='{named['seed']}' for another split, or split({{'seed': ...}})")
+        sizes = dict(zip(given, whole("split", given)))
+        if not all(isinstance(v, int) for v in given.values()):
+            total = sum(map(fraction, given.values()))
+            if total > 1 + Fraction(1, FINEST):
+                raise InvalidArgument(f"split: the parts sum to {float(total):g}", cure="give fractions that sum to 1 at most, or whole numbers")
+            if total < 1 - Fraction(1, FINEST):
+                left = next(name for name in ("rest", "left", "others") if name not in given)
+                sizes = dict(zip([*given, left], whole("split", {**given, left: 1 - total})))
+        before = [step for step in self.selection.subset.split("~") if step and not step.startswith(PLACES)]
+        salt = salt or (str(len(before) + 1) if before else "")
+        rule = ",".join(f"{name}={size}" for name, size in sizes.items())
+        return {name: self.subset(f"{rule}:{name}" + (f":{salt}" if salt else "")) for name in given}
+
+    def take(self, n: int) -> View:
+        """Returns a View of the first n samples in stored order, or all if there are fewer.
+
+        Of data that is sorted by class these are of the first classes alone: `split(some=.1)["some"]` is a tenth of everything.
+        """
+        return self.subset(range(n))
+
+    def subset(
+        self, which: Union[str, range, Sequence[int], None] = None, *, keys: Union[str, os.PathLike[str], Iterable[Key], None] = None,
+        generation: Optional[str] = None,
+    ) -> View:
+        """Returns a View of some samples, in stored order where nothing shuffles.
+
+            train = client.subset(keys="train.txt")
+            folds = [client.subset(keys=table.loc[table.fold == k, "key"]) for k in range(5)]
+
+        which       the name of a subset that `millrace subset` made, or its split's digest, a colon and its name; or numbers of samples in
+                    stored order, such as range(1000, 2000), each once, ascending
+        keys        names of samples in any order, or pairs of a name and the shard where several shards have it; or the path of a file of
+                    them, one a line, with a tab before the shard. A name that is given twice counts once
+        generation  of the dataset, to look the names up in, by default the present one. The View reads it from now on
+
+        Keys, and numbers that an address has no room for (8 KiB), are stored beside the index, as `millrace subset --keys` does: the
+        gateway needs the right `report`, and the bucket takes writes, else it is Denied or ReadOnly. A name that no sample has is InvalidArgument.
+        """
+        if (which is None) == (keys is None):
+            raise InvalidArgument("subset: want either a subset or keys", cure="write subset('train'), subset(range(1000)) or subset(keys=[...])")
+        if generation and keys is None:
+            raise InvalidArgument("subset: generation says where keys are looked up", cure="leave it out, or give it to epoch()")
+        step: Union[str, Listed]
+        if keys is None:
+            step = which if isinstance(which, str) else PLACES + runs_text("subset", which or ())
+        elif self.selection.steps:
+            raise InvalidArgument("subset: keys are chosen from the whole dataset", cure="write client.subset(keys=...).split(...): keys first")
+        else:
+            step = Listed(listed(keys))
+        return self._with(replace(self.selection, steps=(*self.selection.steps, step)), generation)
+
+    def exclude(self, keys: Union[Key, Iterable[Key]], *, reason: str = "", generation: Optional[str] = None) -> View:
+        """Returns a View of all samples but these: an epoch is shorter by them. About five hundred fit into an address.
+
+        The order is another one, so a run that stopped in mid-epoch goes on by `quarantine` instead. Parameters are those of `quarantine`.
+        """
+        steps, named = self.selection.steps, named_samples(keys, reason)
+        if steps and not isinstance(before := steps[-1], (str, Listed)):
+            steps, named = steps[:-1], (*before, *named)
+        return self._with(replace(self.selection, steps=(*steps, named)), generation)
+
+    def quarantine(self, keys: Union[Key, Iterable[Key]], *, reason: str = "", generation: Optional[str] = None) -> View:
+        """Returns a View that gets a healthy sample in place of each bad one, so that some come twice. All other positions stay as they
+        are: a job goes on with the batches that it had.
+
+            bad = []                                    # collected by on_error=bad.append
+            client = client.quarantine(bad)
+
+        keys        names of samples, SampleErrors, or pairs of a name and the shard where several shards have it; or the digest of a list
+                    that `millrace quarantine` stored. Each name is looked up by a request. About a thousand fit, more where they lie side
+                    by side
+        reason      kept in `selection.bad`; a SampleError brings its own
+        generation  of the dataset, to look the names up in, by default the present one. The View reads it from now on. Where another one
+                    is asked for, as by a checkpoint, names are looked up there, and those that it does not have are passed over
+        """
+        before, stored = self.selection.replaced, isinstance(keys, str) and bool(DIGEST.fullmatch(keys))
+        if before not in ((), keys) and (stored or isinstance(before, str)):
+            raise InvalidArgument("quarantine: a stored list, and other bad samples beside it", cure="store one list that has all of them")
+        replaced: Any = keys if stored else (*before, *named_samples(keys, reason))
+        made = self._with(replace(self.selection, replaced=replaced), generation)
+        if stored:  # one that is not there is reported now
+            made._get({"quarantine": replaced}, "epochs/0", "parameters")
+        return made
+
+    def at(self, generation: Optional[str]) -> Source:
+        """Returns this part for another generation. For this package's own modules."""
+        if not self.selection.generation or generation in (None, self.selection.generation):
+            return self
+        return self._reading(self.dataset, self.selection, generation, again=True)
+
+    def _with(self, selection: Selection, generation: Optional[str] = None) -> View:
+        if self.selection.sources:
+            raise InvalidArgument("a mixture has no samples of its own", cure="choose from its sources, and mix then")
+        dataset = self.dataset or str(self.describe()["name"])  # a part is of one dataset, whichever is the default later
+        return self._reading(dataset, selection, generation or self.selection.generation)
+
+    def _reading(self, dataset: str, chosen: Selection, generation: Optional[str], again: bool = False) -> View:
+        """Returns a View that reads what was chosen.
+
+        again   samples were named in another generation: those that this one does not have are passed over
+        """
+        made = View(self._client, Selection(dataset=dataset))
+        if chosen.names_samples and not chosen.sources:
+            generation = generation or str(made.describe()["generation"])
+        subset, quarantine = "", chosen.replaced
+        for step in chosen.steps:
+            if isinstance(step, Listed):
+                step, _ = made._stored(step, generation)
+            if not isinstance(step, str):
+                if not (bad := made._places(step, generation, subset, again)):
+                    continue
+                count = int(made._get({"subset": subset, "generation": generation}, "epochs/0", "samples"))
+                if len(bad) == count:
+                    raise InvalidArgument("exclude: no sample is left")
+                step = PLACES + ",".join(run_text(a + 1, b - 1) for a, b in zip([-1, *bad], [*bad, count]) if a + 1 < b)
+            subset = f"{subset}~{step}" if subset else step
+        if not isinstance(quarantine, str):
+            bad = made._places(quarantine, generation, "", again)
+            quarantine = PLACES + runs_text("quarantine", bad) if bad else ""
+        named = generation if chosen.names_samples else None
+        if len(subset.encode()) > MOST:
+            subset, named = made._stored(subset, generation)
+        if len(quarantine) > MOST:
+            raise InvalidArgument(
+                f"{len(quarantine)} bytes of bad samples: an address holds {MOST}",
+                cure="write keys to a file, one a line; `millrace quarantine DATASET --from FILE` stores them and says the digest for quarantine()",
+            )
+        made = View(self._client, replace(chosen, dataset=dataset, subset=subset, quarantine=quarantine, generation=named or ""))
+        return made._mixing(generation, again) if chosen.sources else made
+
+    def _mixing(self, generation: Optional[str], again: bool) -> View:
+        chosen, texts, read, pinned = self.selection, [], [], False
+        given: Sequence[Optional[str]] = generation.split(",") if generation else [part.generation for _, part, _ in chosen.sources]
+        if len(given) != len(chosen.sources):
+            raise InvalidArgument(f"generation {generation!r}: want one of each of {len(chosen.sources)} sources, with commas between them")
+        for (name, part, share), one in zip(chosen.sources, given):
+            source = self._reading(name, part, one, again)
+            own = source.selection
+            pinned = pinned or bool(own.generation)
+            read.append(one or str(source.describe()["generation"]))
+            query = [f"quarantine={own.quarantine}"] if own.quarantine else []
+            if own.subset:  # the gateway says its one form, and the digest of a stored split
+                asked = {"subset": own.subset, "generation": own.generation or one}
+                query.append(f"subset={source._get(asked, 'epochs/0', 'parameters', 'subset')}")
+            texts.append((f"{name}({'&'.join(query)})" if query else name) + f":{share}")
+        dataset = "mix:" + ",".join(texts) + chosen.tail
+        return View(self._client, replace(chosen, dataset=dataset, generation=",".join(read) if pinned else ""))
+
+    def _places(self, named: Samples, generation: Optional[str], subset: str, again: bool) -> list[int]:
+        """Returns the numbers of samples in stored order, of the dataset or of a subset, ascending. What is not in the subset has none."""
+        found = set[int]()
+        for key, shard, _ in named:
+            asked = {"key": key, "shard": shard, "epochs": "0", "shuffle": "none", "tail": "short", "generation": generation, "subset": subset}
+            try:
+                found.update(int(one["position"]) for one in self._get(asked, "occurrences", "occurrences"))
+            except NotFound as e:
+                if not again or isinstance(e, GenerationGone):
+                    e.message, e.cure = f"sample {key!r}: {e.message}", e.cure if e.code == "generation_gone" else "batch.keys has the samples' names"
+                    raise
+                log.info("sample %s is not in generation %s", key, generation)
+        return sorted(found)
+
+    def _stored(self, chosen: Union[str, Listed], generation: Optional[str]) -> tuple[str, str]:
+        """Has a subset stored, and returns its name and its generation."""
+        path = f"/v1/datasets/{quote(self.dataset, safe='')}/subsets"
+        known, of = self._client.known, (path, chosen, generation)
+        if of not in known:
+            wish: dict[str, Any] = {"subset": chosen} if isinstance(chosen, str) else {"keys": chosen.keys}
+            try:
+                answer = self.core.json("POST", path, {"generation": generation} if generation else None, wish)
+                known[of] = str(answer["subset"]), str(answer["generation"])
+                repeated = int(answer["repeated"])
+            except (Denied, ReadOnly, InvalidArgument) as e:
+                e.message = f"subset: {e.message}"
+                if not isinstance(e, InvalidArgument):
+                    e.cure = "`millrace subset DATASET --keys FILE` stores one, with credentials that may write; subset('DIGEST:listed') reads it"
+                raise
+            except (KeyError, TypeError, ValueError) as e:
+                raise ProtocolError(f"{path}: an answer without a subset: {type(e).__name__}: {e}") from None
+            if repeated:
+                log.warning("subset: %d keys are given more than once, and count once", repeated)
+        return cast("tuple[str, str]", known[of])
+
+    def _get(self, query: Mapping[str, Optional[str]], what: str, *within: str) -> Any:
+        """Asks for something of the dataset: once, if it is of one generation."""
+        path, asked = f"/v1/datasets/{quote(self.dataset, safe='')}/{what}", {k: v for k, v in query.items() if v}
+        known, of = self._client.known, (path, *asked.items(), *within)
+        if of not in known or "generation" not in asked:
+            try:
+                known[of] = reduce(operator.getitem, within, self.core.json("GET", path, asked))
+            except (KeyError, TypeError) as e:
+                raise ProtocolError(f"{path}: an answer without {'.'.join(within)}: {type(e).__name__}: {e}") from None
+        return known[of]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class View(Source):
+    """A part of a dataset, or a mixture, as `split`, `take`, `subset`, `exclude`, `quarantine` and `mix` return it.
+
+    It is read as a Client is, by `epoch`, and taken wherever a Client is: by millrace.torch, by `mix`, by `split`. It has no connections of its
+    own: those are its client's, until `view.client.close()`. A mixture has a client to itself. It may be pickled,
+    and used from many threads and in forked children.
+    """
+
+    client: Connected
+    selection: Selection
+
+    @property
+    def _client(self) -> Connected:
+        return self.client
+
+    @property
+    def core(self) -> Core:  # type: ignore[override]
+        """For this package's own modules."""
+        return self.client.core
+
+    @property
+    def dataset(self) -> str:  # type: ignore[override]
+        """The name of the dataset in addresses."""
+        return self.selection.dataset or self.client.dataset
+
+
+@checked()
+def mix(
+    sources: Union[Mapping[Source, Weight], Iterable[tuple[Source, Weight]]], *, samples: Optional[int] = None, per_batch: bool = False
+) -> View:
+    """Mixes datasets, or parts of them, in one stream of batches, and returns a View of it.
+
+        photos, scans = millrace.open("s3://train/photos"), millrace.open("s3://train/scans")
+        both = millrace.mix({photos.split(train=.9)["train"]: .7, scans: .3})
+
+    sources    clients and their weights: fractions or whole numbers, relative to each other; 0: none of a source. All are served by one
+               gateway: those that `millrace.open` opened with the same settings are, and so are those of one address
+    samples    positions of an epoch; None: as many as the sources have samples. Each source begins again when it is used up
+    per_batch  the weights are samples of each batch, whole numbers
+    """
+    pairs: list[Any] = list(sources.items() if isinstance(sources, Mapping) else sources)
+    clients = all(isinstance(pair, tuple) and isinstance(pair[0], Source) for pair in pairs)
+    if not clients or not (pairs := [(client, share) for client, share in pairs if share != 0]):
+        raise InvalidArgument("mix: want clients and their shares", cure="write mix({a: .7, b: .3}), where a = millrace.open('s3://train/a')")
+    first: Source = pairs[0][0]
+    shares = whole("mix", dict(enumerate(share for _, share in pairs)), relative=not per_batch)
+    for client, _ in pairs:
+        if client.core.settings.sources != first.core.settings.sources:
+            raise InvalidArgument(
+                "mix: the datasets are served by different gateways",
+                cure="open them by one address; of directories and buckets, with the same cache and disk_cache",
+            )
+        if client.selection.sources:
+            raise InvalidArgument("mix: a source is a mixture itself", cure="mix its sources, with the products of the weights")
+    tail = (f",samples={samples}" if samples is not None else "") + (",per-batch" if per_batch else "")
+    parts = [_parts(client) for client, _ in pairs]
+    kept = [client.core.settings.local for client, _ in pairs if client.core.settings.local]
+    local = _Locals(**{**vars(kept[0]), "others": tuple(kept[1:])}) if kept else None
+    base = View(first._client.joined(replace(first.core.settings, local=local)), Selection())
+    if len({names for _, names in parts}) > 1:
+        told = "; ".join(f"{local.opened.get(name, name) if local else name} has {', '.join(names)}" for name, names in parts)
+        log.warning("mix: the samples of the sources have other parts: %s; name those that all have by fields=, or give transform=", told)
+    mixed = tuple((name, client.selection, share) for (name, _), (client, _), share in zip(parts, pairs, shares))
+    return base._reading("", Selection(sources=mixed, tail=tail), None)
+
+
+def _parts(client: Any) -> tuple[str, tuple[str, ...]]:
+    """Returns the name of a dataset, and those of its parts."""
+    epoch, names = client.epoch(0, shuffle=False), ()
+    with contextlib.suppress(MillraceError):
+        names = tuple(map(epoch.steps.contents.name_of, epoch._all_parts()))
+    return epoch.plan.dataset, tuple(sorted(names))
+
+
+@dataclass(frozen=True)
+class _Locals(Local):
+    """Several datasets at one gateway of this user's."""
+
+    others: tuple[Local, ...] = ()
+
+    @property
+    def opened(self) -> dict[str, str]:
+        """What was opened, by the names that the gateway has for it."""
+        return {name: address for one in self.others for name, address in one.opened.items()} | super().opened
+
+    def revive(self) -> bool:
+        """Has all of them served."""
+        return any([super().revive(), *(other.revive() for other in self.others)])
