@@ -27,7 +27,7 @@ from ._parameters import Decode, EpochOptions, checked, flat
 from ._ranks import advise_homes, find_ranks, warn_of_uneven_shares
 from .batch import Batch, Sample
 from .client import ClientOwner, Origin
-from .epoch import OF_BATCHES, Epoch
+from .epoch import Epoch
 from .errors import InvalidArgument, SampleError, StateError
 
 try:
@@ -58,7 +58,6 @@ _UNFIT = {
     "progress": "leave it out: a bar of the training loop's own counts its batches",
     "start": "say epoch=; within an epoch load_state_dict goes on",
 }
-_GATEWAYS_CHECK = {"fields", "form", "importance", "quarantine", "strata", "subset", "window"}  # values that only a gateway can judge
 
 
 def _build(batch: Batch, *, make: Callable[[Batch], Any]) -> Any:
@@ -247,8 +246,6 @@ class Dataset(ClientOwner):
             "collate": collate, "batch_transform": partial(_build, make=make), "progress": False,
         }  # fmt: skip
         self._options.pop("generation", None)
-        if self._alone is None and self._options.keys() & _GATEWAYS_CHECK:  # for one rank: torch.distributed may be initialized later
-            self.client._epoch(epoch, generation=self.generation, **{k: v for k, v in self._options.items() if k not in OF_BATCHES})
         self.prefetch_factor = PREFETCH_FACTOR
         """How many batches each process decodes ahead; those in the queues of this module's DataLoader count."""
         self._makes_batches = "collate" if collate is not None else "batch_transform" if batch_transform is not None else ""
@@ -261,6 +258,8 @@ class Dataset(ClientOwner):
         self._yielded: Optional[PassState] = None  # by the pass of this process that was begun last
         self._left = False  # whether it was logged that a pass was left before its end
         self.set_epoch(epoch)
+        if self._alone is None:
+            self.epoch()  # so that what cannot be read is refused here, and uneven shares are told
 
     def __repr__(self) -> str:
         said = [f", {name}={value!r}" for name, value in self._options.items() if name not in _UNSAID and isinstance(value, (int, str))]
