@@ -140,8 +140,8 @@ def checked(options: Optional[type] = None, *, passed: Iterable[str] = (), unfit
             if "token" in given:
                 given["token"] = secret(given["token"])  # no traceback shows it
             if len(args) > len(places):
-                value = short(args[len(places)])
-                raise InvalidArgument(f"{called}: {value} stands without a name", cure=f"write NAME={value}; help({called}) lists the parameters")
+                at = len(places) - (places[:1] == ["self"]) + 1  # its value may be a token
+                raise InvalidArgument(f"{called}: argument {at} stands without a name", cure=f"write NAME=VALUE; help({called}) lists the parameters")
             refuse_slips(called, [*own, *passed], {**dict(zip(own, args)), **given}, unfit)
             return function(*args, **given)
 

@@ -217,7 +217,7 @@ def test_slips_of_split_and_mix(nowhere: millrace.Client) -> None:
         (lambda: nowhere.split(train=0.9, val=0.1, seed=3), "seed is no name of a part; say salt='3'"),
         (lambda: millrace.mix({nowhere: 1}, sample=100), r"did you mean samples\?"),  # type: ignore[call-arg]
         (lambda: millrace.mix({nowhere: 1}, weights=[1]), "give them as values of the mapping"),  # type: ignore[call-arg]
-        (lambda: millrace.mix({nowhere: 1}, 100), "mix: 100 stands without a name; write NAME=100"),  # type: ignore[misc]
+        (lambda: millrace.mix({nowhere: 1}, 100), "mix: argument 2 stands without a name; write NAME=VALUE"),  # type: ignore[misc]
         (lambda: millrace.mix({nowhere: 1}, samples="9"), "samples='9': want a whole number, 1 or more"),  # type: ignore[arg-type]
     ):
         with pytest.raises(millrace.InvalidArgument, match=said):

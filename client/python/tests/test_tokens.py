@@ -288,6 +288,12 @@ def test_nothing_shows_a_token(
     assert "canary" not in caplog.text + out.out + out.err
 
 
+def test_a_token_without_a_name_is_not_shown() -> None:
+    with pytest.raises(millrace.InvalidArgument, match="argument 3 stands without a name") as e:
+        millrace.Client("http://127.0.0.1:1", "photos", "hidden-token")  # type: ignore[misc]
+    assert "hidden-token" not in str(e.value)
+
+
 def test_a_request_that_is_cut_shows_no_token() -> None:
     with socket.create_server(("127.0.0.1", 0)) as s:
         t = threading.Thread(target=_reset_within_bodies, args=(s,))

@@ -304,7 +304,7 @@ def test_slips_of_a_loader_and_of_set_epoch(gateway: harness.Gateway) -> None:
     call: Any
     for call, said in (
         (lambda: loader(dataset, num_worker=2), r"num_worker is no parameter here; did you mean num_workers\?"),
-        (lambda: loader(dataset, 64), "DataLoader: 64 stands without a name"),
+        (lambda: loader(dataset, 64), "DataLoader: argument 2 stands without a name"),
         (lambda: loader(dataset, num_workers="2"), "num_workers='2': want a whole number, 0 or more"),
         (lambda: loader(dataset, prefetch_factor=0), "prefetch_factor=0: want a whole number, 1 or more"),
         (lambda: loader(dataset).set_epoch("1"), "epoch='1': want a whole number, 0 or more"),
