@@ -59,7 +59,7 @@ sys.meta_path.insert(0, Watch)
 with millrace.Client(sys.argv[1]) as client:
     for check in ("auto", "always"):
         client.core.settings.__dict__["check"] = check
-        for batch in client.epoch(0, fields="cls", decode={"cls": int}, batch_transform=lambda b: b.keys):
+        for batch in client.epoch(0, fields="cls", decode={"cls": int}, reading=millrace.Reading(batch_transform=lambda b: b.keys)):
             pass
 print(found)
 """
