@@ -12,6 +12,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import harness
@@ -387,15 +388,17 @@ def test_indexing_that_takes_long_is_told_when_it_begins(tmp_path: Path, capfd: 
     program.write_text(f"#!/bin/sh\nwhile ! test -e {tmp_path}/go; do :; done\necho '{{}}'\n")
     program.chmod(0o755)
     monkeypatch.setattr(_indexing, "_AT_ONCE", 0.05)
-    with ThreadPoolExecutor(1) as pool:
+    said: SimpleQueue[str] = SimpleQueue()
+    with ThreadPoolExecutor(1) as pool, monkeypatch.context() as patched:
+        patched.setattr(_indexing, "_print", said.put)
         running = pool.submit(_indexing.run, str(program), "index", "/d", note="it has no index yet")
-        told = ""
-        while "it has no index yet\n" not in told and not running.done():
-            told += capfd.readouterr().err
-        assert not running.done()
-        (tmp_path / "go").touch()
+        try:
+            assert said.get(timeout=60) == "it has no index yet"
+            assert not running.done()
+        finally:
+            (tmp_path / "go").touch()
         assert running.result() == ({}, None)
-    assert not capfd.readouterr().err
+        assert (said.get(), said.empty()) == ("", True)
     monkeypatch.setattr(_indexing, "_AT_ONCE", 60)
     assert _indexing.run(str(program), "index", "/d", note="it has no index yet") == ({}, None)
     assert capfd.readouterr().err == "it has no index yet\n"
