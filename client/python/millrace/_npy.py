@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 from typing import NamedTuple
 
 from ._head import Head
+from ._literals import literal
 from .errors import ProtocolError
 
 MEDIA_TYPE = "application/x-npy"
@@ -26,7 +26,7 @@ def open_npy(head: Head, body: memoryview) -> tuple[memoryview, ArrayHeader]:
         wide = 2 if body[6] == 1 else 4
         start = 8 + wide
         end = start + int.from_bytes(body[8:start], "little")
-        fields = ast.literal_eval(bytes(body[start:end]).decode("utf-8"))
+        fields = literal(bytes(body[start:end]).decode("utf-8"))
         shape = tuple(int(n) for n in fields["shape"])
         if fields["fortran_order"] or not shape or shape[0] != head.samples or end > len(body):
             raise ValueError(f"an array of shape {shape} for {head.samples} samples")

@@ -28,6 +28,7 @@ from decimal import Decimal
 from functools import cache, partial
 from typing import Any, Optional
 
+from ._literals import parsing
 from .batch import Decoder
 from .errors import CannotDecode
 from .values import Field, decoders
@@ -163,7 +164,10 @@ def _array(dtype: str, shape: Sequence[int], how: Automatic, view: memoryview) -
 
 
 def _npy(how: Automatic, view: memoryview) -> Any:
-    return how.finished(library("numpy", "numpy").load(io.BytesIO(view), allow_pickle=how.allow_pickle))
+    load = library("numpy", "numpy").load
+    with parsing:
+        array = load(io.BytesIO(view), allow_pickle=how.allow_pickle)
+    return how.finished(array)
 
 
 _DTYPES = {  # of Arrow's words, and of NumPy's

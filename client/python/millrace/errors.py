@@ -6,10 +6,11 @@ NotFound, GatewayUnavailable and SampleError. Act on an exception's class, `code
 
 from __future__ import annotations
 
-import ast
 import re
 import shlex
 from typing import Any, Optional
+
+from ._literals import literal
 
 _PAGES = "https://github.com/millrace-data/millrace/blob/main/docs"  # of the documentation
 
@@ -217,9 +218,9 @@ class SampleError(MillraceError, code="sample_error"):
         found = _WHERE.search(message)
         decode, part, other, sample, batch, epoch, position, key, source = found.groups() if found else [None] * 9
         self.step = decode or other
-        self.part: Optional[str] = ast.literal_eval(part) if part else None
-        self.key: Optional[str] = ast.literal_eval(key) if key else None
-        self.source: Optional[str] = ast.literal_eval(source) if source else None
+        self.part: Optional[str] = literal(part) if part else None
+        self.key: Optional[str] = literal(key) if key else None
+        self.source: Optional[str] = literal(source) if source else None
         self.sample, self.batch, self.epoch, self.position = (None if n is None else int(n) for n in (sample, batch, epoch, position))
 
     def report(self, dataset: str = "DATASET") -> str:

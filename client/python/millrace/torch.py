@@ -310,9 +310,9 @@ class Dataset(ClientOwner):
             if rank == 0 and (worker is None or worker.id == 0):
                 warn_of_uneven_shares(epoch.plan)
                 advise_homes(self.client.core, epoch.plan)
-            if self._views:
-                allow_read_only()
             self._open = {**dict(list(self._open.items())[-1:]), want: epoch}
+        if self._views:
+            allow_read_only()
         epoch, worker = self._open[want], torch_data.get_worker_info()
         if worker is not None and "threads" not in self._options:
             epoch.threads = threads_of_worker(worker.num_workers)
