@@ -90,7 +90,7 @@ func TestFilesAsTheirOwnLibrariesReadThem(t *testing.T) {
 		name, rest, _ := strings.Cut(args, " ")
 		// Under another name, for which no index is there that could say it.
 		r := harness.Run(t, store, append([]string{"index", store.Dataset(name) + "#new"}, strings.Fields(rest)...)...)
-		if r.Code == 0 || !strings.Contains(r.Stderr, "say "+flag) {
+		if r.Code == 0 || !strings.Contains(r.Stderr, " "+flag+" ") {
 			t.Errorf("index %s: exit code %d, %s, want one that names %s", args, r.Code, r.Stderr, flag)
 		}
 	}
