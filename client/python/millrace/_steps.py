@@ -159,13 +159,15 @@ class Steps:
     def _samples(self, batch: Batch, draws: Optional[Draws]) -> list[Any]:
         """Filters and transforms the samples of a batch, one after another, and leaves out those that are refused or fail."""
         batch.check_decoders()
-        lost, refused, values = set[int](), [], []
+        lost, refused, values, judged = set[int](), [], [], []
         kept: list[ref[Sample]] = []  # not the samples, which have their decoded parts
         for sample in batch:
             if draws is not None:
                 draws.begin(sample)
             try:
-                if self.filter is not None and not _run("filter", self.filter, sample, self.watch):
+                if self.filter is not None:
+                    judged.append(_run("filter", self.filter, sample, self.watch))
+                if judged and not judged[-1]:
                     refused.append(sample.index)
                 else:
                     values.append(self._value(sample))
@@ -174,8 +176,9 @@ class Steps:
                 if self.on_error is None:
                     raise
                 lost.add(sample.index)
-        if self.transform is not None and batch.number == 0 and len(values) > 1 and all(value is None for value in values):
-            raise InvalidArgument(f"transform returned None for all {len(values)} samples of the first batch", cure="is a return missing?")
+        for step, returned in ("filter", judged), ("transform", values if self.transform is not None else []):
+            if batch.number == 0 and len(returned) > 1 and all(value is None for value in returned) and not self.contents.missed:
+                raise InvalidArgument(f"{step} returned None for all {len(returned)} samples of the first batch", cure="is a return missing?")
         batch.leave_out(lost, refused)
         for i, one in enumerate(kept):
             if (handed_on := one()) is not None:

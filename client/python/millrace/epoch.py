@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import contextlib
+import logging
 import warnings
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -37,6 +38,8 @@ DECODED_BYTES = 256 * MiB
 THREADS = 4
 Gather = Callable[[Callable[[int], memoryview], int, Iterator[Any]], Any]
 """(memory, n, values) -> the column of n decoded values, whose memory, if it is large, memory(bytes) gives."""
+
+_LOG = logging.getLogger("millrace")
 
 OF_BATCHES = ("balance", "batch_size", "homes", "rank", "share", "tail", "world_size")  # parameters that do not change the order
 
@@ -299,6 +302,7 @@ class Reader(Iterator[Batch], Closing):
             decoded_most=epoch.prefetch_factor or most, decoded_room=epoch.decoded_bytes,
         )  # fmt: skip
         self._numbers, self._taken, self._came, self._kept = numbers, 0, 0, 0
+        self._told = False  # that ranks take different numbers of steps
         self._progress = Progress(len(numbers), epoch.progress, label=f"epoch {epoch.number}")
         self._finalizer = weakref.finalize(self, _stop_elsewhere, self._pool)
 
@@ -331,6 +335,13 @@ class Reader(Iterator[Batch], Closing):
             self.close()
             raise StopIteration
         self._taken, self._came, self._kept = self._taken + 1, self._came + batch.came, self._kept + len(batch)
+        if batch.emptied and self.epoch.plan.world_size > 1 and not self._told:
+            self._told = True
+            _LOG.warning(
+                "%s: filter= or on_error= has left out all samples that rank %d has of batch %d, which is passed over: ranks that wait for each "
+                "other at every step, as DDP's do, need a larger global_batch_size",
+                self.epoch.plan.dataset, self.epoch.plan.rank, batch.number,
+            )  # fmt: skip
         if self.ledger is not None:
             self.ledger.add(batch)
         self._progress.add(len(batch), batch.nbytes)

@@ -212,6 +212,20 @@ def test_a_slip_is_not_a_matter_of_samples(rows: millrace.Client, caplog: pytest
     assert len(caplog.records) == 10  # of 30
 
 
+def test_a_filter_that_returns_nothing(rows: millrace.Client) -> None:
+    with pytest.raises(millrace.InvalidArgument, match=r"filter returned None for all 8 samples of the first batch; is a return missing\?"):
+        list(rows.epoch(0, reading=Reading(filter=lambda _: None)))
+
+
+def test_a_batch_without_samples_is_told_where_ranks_may_wait_for_each_other(rows: millrace.Client, caplog: pytest.LogCaptureFixture) -> None:
+    few = Reading(filter=lambda sample: sample.position < 2)
+    assert len(list(rows.epoch(0, reading=few))) == 1
+    assert not caplog.messages
+    assert len(list(rows.epoch(0, share=millrace.Share(rank=1, world_size=2), reading=few))) < 2
+    assert len(caplog.messages) == 1
+    assert "has left out all samples that rank 1 has of batch" in caplog.messages[0]
+
+
 def test_a_transform_that_returns_nothing(rows: millrace.Client) -> None:
     with pytest.raises(millrace.InvalidArgument, match=r"transform returned None for all 8 samples of the first batch; is a return missing\?"):
         list(rows.epoch(0, transform=lambda _: None))
