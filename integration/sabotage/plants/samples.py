@@ -114,7 +114,7 @@ PLANTS = [
     (
         "a transform that returns nothing makes batches of nothing",
         "client/python/tests/test_contents.py test_a_transform_that_returns_nothing",
-        [("client/python/millrace/_steps.py", "all(value is None for value in values)", "not values")],
+        [("client/python/millrace/_steps.py", "all(value is None for value in returned)", "not values")],
     ),
     (
         "samples of a mixture are decoded as another source says",
