@@ -79,6 +79,12 @@ class Wanted:
         found, address = self.found(program), self.address
         if found and not self.again:
             return found
+        if not found and "#" in self.where:  # a slip would read all of the data, which have no such part
+            where, _, name = self.where.partition("#")
+            raise NotFound(
+                f"open {self.where}: the dataset has no index #{name}", cure=f"`millrace index {shlex.quote(self.where)}` with options makes it; "
+                f"a part that the file names show is millrace.open({where!r}, split={name!r})",
+            )  # fmt: skip
         if found and self._in_bucket:
             address = found.address
         note = "" if found else f"millrace: {address} has no index yet: it is read once, and indexed"

@@ -382,6 +382,13 @@ def test_a_program_that_prints_no_failure_is_quoted(tmp_path: Path) -> None:
         Wanted(str(tmp_path)).found(str(program))
 
 
+def test_a_name_without_an_index_is_refused(texts: Path) -> None:
+    """A slip in it would read all of the data."""
+    for _ in range(2):
+        with pytest.raises(millrace.NotFound, match=r"the dataset has no index #val; .*millrace.open\(.*, split='val'\)"):
+            millrace.open(f"{texts}#val")
+
+
 def test_indexing_that_takes_long_is_told_when_it_begins(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """And one that is done at once when it has succeeded; either is told once."""
     program = tmp_path / "millrace"
