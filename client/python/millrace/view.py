@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
-from typing import TYPE_CHECKING, Any, NoReturn, Optional, Protocol, Union, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Optional, Protocol, SupportsIndex, Union, cast
 from urllib.parse import quote, quote_plus, urlsplit
 
 from ._agree import refuse
@@ -283,6 +283,8 @@ class Source:
 
         Of data that is sorted by class these are of the first classes alone: `split(some=.1)["some"]` is a tenth of everything.
         """
+        if isinstance(n, bool) or not isinstance(n, SupportsIndex) or operator.index(n) < 1:
+            raise InvalidArgument(f"take: {n!r} is no number of samples", cure="give a whole number, 1 or more")
         return self.subset(range(n))
 
     def subset(

@@ -492,3 +492,9 @@ def test_a_batch_size_beside_per_batch_is_refused_with_the_cure(two: tuple[millr
     a, b = two
     with pytest.raises(millrace.InvalidArgument, match=r"must be 10: .*; leave batch_size out, or take shares that sum to it"):
         millrace.mix({a: 7, b: 3}, per_batch=True).epoch(0, global_batch_size=64)
+
+
+@pytest.mark.parametrize("n", ["5", 2.5, True, 0, -1, None])
+def test_take_wants_a_number_of_samples(gateway: harness.Gateway, n: Any) -> None:
+    with millrace.Client(gateway.url) as client, pytest.raises(millrace.InvalidArgument, match=r"^take: .* is no number of samples; give a whole number, 1 or more"):
+        client.take(n)
