@@ -496,5 +496,6 @@ def test_a_batch_size_beside_per_batch_is_refused_with_the_cure(two: tuple[millr
 
 @pytest.mark.parametrize("n", ["5", 2.5, True, 0, -1, None])
 def test_take_wants_a_number_of_samples(gateway: harness.Gateway, n: Any) -> None:
-    with millrace.Client(gateway.url) as client, pytest.raises(millrace.InvalidArgument, match=r"^take: .* is no number of samples; give a whole number, 1 or more"):
+    said = "^take: .* is no number of samples; give a whole number, 1 or more"
+    with millrace.Client(gateway.url) as client, pytest.raises(millrace.InvalidArgument, match=said):
         client.take(n)
