@@ -14,6 +14,14 @@ _RANKS = "leave it out: ranks are found, or given by share=millrace.Share(rank=.
 _MAP = "samples by number are those of millrace.torch.MapDataset, which torch's DataLoader and its samplers take"
 _CLIENT = "give a client in place of the address: millrace.Client(gateways, NAME=...)"
 
+NOT_FOR_LOADERS = {
+    "progress": "leave it out: a bar of the training loop's own counts its batches",
+    "start": "say epoch=; within an epoch load_state_dict goes on",
+}
+"""Parameters of Client.epoch that loaders do not take, and what to write instead."""
+TORCH_ONLY = {"copy": "leave it out: millrace.torch.Dataset has it"}
+"""Parameters that only millrace.torch takes, and what to write elsewhere."""
+
 
 INSTEAD = {
     **dict.fromkeys(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Optional
 from torch.utils import data as torch_data
 
 from ._agree import AGREE, refuse, settle
+from ._habits import NOT_FOR_LOADERS
 from ._parameters import Decode, SampleOptions, Shuffle, checked, flat
 from ._ranks import find_ranks
 from ._spawn import send_checked
@@ -25,13 +26,13 @@ _LEAST = 16  # fewer than this a request costs more than a thread gains
 
 _TO_LOADER = "give batch_size= to torch's DataLoader"
 _UNFIT = {
+    **NOT_FOR_LOADERS,
     **dict.fromkeys(("batch_size", "global_batch_size", "batch_size_per_rank"), _TO_LOADER),
     "share": "leave it out: torch's samplers share samples out among ranks",
     "filter": "read with millrace.torch.Dataset, or choose samples by a sampler",
     **dict.fromkeys(("collate", "batch_transform"), "give collate_fn= to torch's DataLoader"),
     **dict.fromkeys(("prefetch_bytes", "decoded_bytes", "start"), "leave it out: a MapDataset reads what it is asked for"),
     "form": "read with Client.epoch: a MapDataset has samples",
-    "progress": "leave it out: a bar of the training loop's own counts its batches",
 }
 
 

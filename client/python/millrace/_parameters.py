@@ -45,32 +45,31 @@ def _whole(least: int) -> _Check:
     return _Check(f"a whole number, {least} or more", fits)
 
 
-def _word(*words: str, more: str = "", fits: Callable[[Any], bool] = lambda _: False, cure: str = "") -> _Check:
-    return _Check(f"{', '.join(map(repr, words))}{more}", lambda v: fits(v) or (isinstance(v, str) and v in words), words, cure)
+def _word(*words: str, more: str = "", fits: Callable[[Any], bool] = lambda _: False) -> _Check:
+    return _Check(f"{', '.join(map(repr, words))}{more}", lambda v: fits(v) or (isinstance(v, str) and v in words), words)
 
 
 _CHECKS = {
     **dict.fromkeys(("global_batch_size", "batch_size_per_rank", "window", "homes", "world_size", "threads"), _whole(1)),
-    **dict.fromkeys(("ahead", "samples", "prefetch_factor"), _whole(1)),
+    **dict.fromkeys(("ahead", "samples", "prefetch_factor", "max_batch_bytes"), _whole(1)),
     **dict.fromkeys(("number", "epoch", "seed", "strata", "rank", "start", "prefetch_bytes", "decoded_bytes", "num_workers"), _whole(0)),
-    **dict.fromkeys(("generation", "subset", "quarantine", "importance", "form"), _Check("a text", lambda v: isinstance(v, str))),
-    **dict.fromkeys(("keys", "allow_pickle", "progress", "per_batch", "copy"), _Check("True or False", lambda v: isinstance(v, bool))),
-    **dict.fromkeys(("filter", "transform", "collate", "batch_transform"), _Check("a function", callable)),
+    **dict.fromkeys(("generation", "subset", "quarantine", "importance", "form", "user_agent"), _Check("a text", lambda v: isinstance(v, str))),
+    **dict.fromkeys(
+        ("keys", "allow_pickle", "progress", "per_batch", "copy", "shared_memory", "insecure_plain_http"),
+        _Check("True or False", lambda v: isinstance(v, bool)),
+    ),
+    **dict.fromkeys(("filter", "transform", "collate", "batch_transform", "lookup"), _Check("a function", callable)),
     "order": _Check("a millrace.Order", lambda v: isinstance(v, Order), cure="write order=millrace.Order(window=...)"),
     "share": _Check("a millrace.Share", lambda v: isinstance(v, Share), cure="write share=millrace.Share(rank=..., world_size=...)"),
     "reading": _Check("a millrace.Reading", lambda v: isinstance(v, Reading), cure="write reading=millrace.Reading(keys=True)"),
     "routing": _Check("a millrace.Routing", lambda v: isinstance(v, Routing), cure="write routing=millrace.Routing(home=...)"),
     "tls": _Check("a millrace.TLS", lambda v: isinstance(v, TLS), cure="write tls=millrace.TLS(ca_file=...)"),
     **dict.fromkeys(("deadline", "first_answer", "attempt_timeout"), _Check("seconds, more than 0", lambda v: isinstance(v, (int, float)) and v > 0)),
-    **dict.fromkeys(("shared_memory", "insecure_plain_http"), _Check("True or False", lambda v: isinstance(v, bool))),
     **dict.fromkeys(("ca_file", "client_cert", "client_key"), _Check("the path of a file", lambda v: isinstance(v, (str, os.PathLike)))),
-    "max_batch_bytes": _whole(1),
     "check": _word(*CHECKS),
     "home": _word("rank", more=" or a function", fits=callable),
-    "lookup": _Check("a function", callable),
     "context": _Check("an ssl.SSLContext", lambda v: isinstance(v, ssl.SSLContext)),
     "headers": _Check("a mapping from names to values", lambda v: isinstance(v, Mapping)),
-    "user_agent": _Check("a text", lambda v: isinstance(v, str)),
     "dataset": _Check("the name of one of a gateway's datasets", lambda v: not isinstance(v, SupportsIndex), cure="write global_batch_size="),
     "shuffle": _word("slot", "window", "full", "none", more=", True or False", fits=lambda v: isinstance(v, bool)),
     "tail": _word("short", "drop", "pad"),
@@ -312,7 +311,7 @@ class TLS:
 
 
 class SampleOptions(TypedDict, total=False):
-    """What MapDataset takes of an epoch."""
+    """The parameters of an epoch that MapDataset takes."""
     seed: Optional[int]
     fields: Union[str, Sequence[str], None]
     transform: Optional[Callable[[Sample], Any]]
@@ -321,14 +320,14 @@ class SampleOptions(TypedDict, total=False):
 
 
 class BatchOptions(SampleOptions, total=False):
-    """What jax.DataLoader takes of an epoch."""
+    """The parameters of an epoch that jax.DataLoader takes."""
     global_batch_size: Optional[int]
     shuffle: Shuffle
     share: Optional[Share]
 
 
 class EpochOptions(BatchOptions, total=False):
-    """What Client.epoch, numpy.epoch and torch.Dataset take."""
+    """The parameters of an epoch that Client.epoch, numpy.epoch and torch.Dataset take."""
     batch_size_per_rank: Optional[int]
 
 

@@ -61,10 +61,9 @@ class Reading(Iterator[Any]):
     def _epoch_at(self, place: Place) -> Epoch:
         return self._dataset.epoch_for(place)
 
-    def _items_of(self, batch: Batch, done: int, collects: bool) -> list[Any]:  # noqa: ARG002
-        """Returns what a batch yields after so many items of it, the next one at the end. collects: errors go to a list of the main process."""
-        told = batch.failures if self._counted and self._in_worker and collects else []
-        return [Parcel(batch.value, batch.emptied, told) if batch.emptied or told else batch.value]
+    def _items_of(self, value: Any) -> list[Any]:
+        """Returns the items of a batch, which became this value."""
+        return [value]
 
     @property
     def place(self) -> Place:
@@ -114,7 +113,9 @@ class Reading(Iterator[Any]):
             raise
         epoch, number, sample = yielded.place
         done = sample if batch.number == number else 0
-        self._items = self._items_of(batch, done, reader.epoch.steps.collects)
+        told = batch.failures if self._counted and self._in_worker and reader.epoch.steps.collects else []
+        value = Parcel(batch.value, batch.emptied, told) if batch.emptied or told else batch.value
+        self._items = self._items_of(value)[done:][::-1]
         yielded.place = Place(epoch, batch.number, done)
 
     def state_dict(self) -> dict[str, Any]:
@@ -147,5 +148,5 @@ class SampleReading(Reading):
     def _epoch_at(self, place: Place) -> Epoch:
         return self._dataset.epoch_of_samples(place.epoch, self._processes)
 
-    def _items_of(self, batch: Batch, done: int, collects: bool) -> list[Any]:  # noqa: ARG002
-        return list(batch.value[done:][::-1])
+    def _items_of(self, value: Any) -> list[Any]:
+        return list(value)

@@ -40,17 +40,16 @@ class BatchDataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,un
 
     def set_epoch(self, epoch: int) -> None:
         """Calls set_epoch of the Dataset."""
-        loader = loader_of(self)
-        if epoch or not getattr(loader, "skip_batches", 0):
-            self.dataset.set_epoch(epoch)
         # Until 1.14, a loader that Accelerate's skip_first_batches has made begins its pass by set_epoch(0), whatever epoch it resumes.
+        if epoch or not getattr(loader_of(self), "skip_batches", 0):
+            self.dataset.set_epoch(epoch)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state of the Dataset."""
         return self.dataset.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Has the Dataset go on where state was saved."""
+        """Makes the Dataset continue where the state was saved."""
         self.dataset.load_state_dict(state)
 
 
@@ -78,10 +77,10 @@ class SampleDataset(BatchDataset):
 
     def _processes(self) -> int:
         """Returns among how many processes Accelerate shares the samples out; 1 means that it does not."""
-        processes, prepared = processes_of_accelerate(), loader_of(self) is not None
+        processes = processes_of_accelerate()
         if processes == 1:
             return 1
-        rank, world_size = self.dataset.ranks()
+        prepared, (rank, world_size) = loader_of(self) is not None, self.dataset.ranks()
         if not self.dataset.ranks_given:
             if not prepared:
                 raise InvalidArgument(

@@ -6,7 +6,6 @@ gateway, and addresses have its digest.
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 import re
@@ -17,8 +16,6 @@ from pathlib import Path
 from typing import Any, Union
 
 from .errors import InvalidArgument, SampleError
-
-log = logging.getLogger("millrace")
 
 Weight = Union[int, float, Fraction]
 Key = Union[str, tuple[str, str], SampleError]

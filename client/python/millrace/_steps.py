@@ -167,11 +167,11 @@ class Steps:
             try:
                 if self.filter is not None:
                     judged.append(_run("filter", self.filter, sample, self.watch))
-                if judged and not judged[-1]:
-                    refused.append(sample.index)
-                else:
-                    values.append(self._value(sample))
-                    kept.append(ref(sample))
+                    if not judged[-1]:
+                        refused.append(sample.index)
+                        continue
+                values.append(self._value(sample))
+                kept.append(ref(sample))
             except SampleError:
                 if self.on_error is None:
                     raise

@@ -6,7 +6,7 @@ import inspect
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from reprlib import repr as short
-from typing import TYPE_CHECKING, Any, Optional, Union
+from typing import Any, Optional, Union
 
 from ._closing import Closing
 from ._core import Core, Settings
@@ -15,12 +15,9 @@ from ._indexing import PLACES, Wanted, text_of
 from ._local import Local, Size, find, is_gateway, served
 from ._parameters import TLS, Path, Routing, checked, refuse_slips
 from ._select import Selection
-from ._token import Token, secret
+from ._token import Token
 from .errors import InvalidArgument, ProtocolError
 from .view import Source
-
-if TYPE_CHECKING:
-    pass
 
 DEADLINE = 120.0
 
@@ -80,7 +77,6 @@ class Client(Source, Closing):
         tls: Optional[TLS] = None,
         _local: Optional[Local] = None,
     ) -> None:
-        token = secret(token)
         listed = _addresses(gateways)
         routing, tls = routing or Routing(), tls or TLS()
         home = home_by_rank if isinstance(routing.home, str) else routing.home

@@ -18,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Optional
 
 from ._agree import refuse
+from ._habits import NOT_FOR_LOADERS
 from ._parameters import BatchOptions, Decode, checked, flat
 from ._state import Place, State
 from .batch import Batch
@@ -40,13 +41,12 @@ if TYPE_CHECKING:
 __all__ = ["DataLoader"]
 
 _UNFIT = {
+    **NOT_FOR_LOADERS,
     "batch_size_per_rank": "write global_batch_size=: the samples of all processes together",
     **dict.fromkeys(("rank", "world_size", "balance", "by", "homes"), "leave it out: the sharding says which rows a process reads"),
     **dict.fromkeys(("filter", "collate", "batch_transform"), "use transform=: all batches have one shape, and are stacked here"),
     "keys": "leave it out: names are nothing for a device",
     "copy": "leave it out: arrays are copied to devices",
-    "progress": "leave it out: a bar of the training loop's own counts its batches",
-    "start": "say epoch=; within an epoch load_state_dict goes on",
 }
 
 

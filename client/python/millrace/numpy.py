@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Optional
 
 from ._buffers import LARGE
+from ._habits import TORCH_ONLY
 from ._npy import ArrayHeader
 from ._parameters import Decode, EpochOptions, checked, flat
 from .batch import Batch
@@ -60,7 +61,7 @@ def _stack(take: Callable[[int], memoryview], n: int, values: Iterator[Any]) -> 
     return column if numbers is None or numbers.dtype == object else numbers
 
 
-@checked(EpochOptions, unfit={"copy": "leave it out: millrace.torch.Dataset has it"})
+@checked(EpochOptions, unfit=TORCH_ONLY)
 def epoch(source: Origin, number: int, *, dataset: Optional[str] = None, decode: Decode = True, **options: Unpack[EpochOptions]) -> Epoch:
     """Opens an epoch whose batches have columns of arrays, for what millrace.open takes, or a Client. Options are those of Client.epoch.
 

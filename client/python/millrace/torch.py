@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Optional
 
 from ._agree import AGREE, refuse, settle
 from ._buffers import LARGE
+from ._habits import NOT_FOR_LOADERS
 from ._memory import own
 from ._parameters import Decode, EpochOptions, checked, flat
 from ._ranks import advise_homes, find_ranks, warn_of_uneven_shares
@@ -54,10 +55,6 @@ _LOG = logging.getLogger("millrace")
 
 Columns = dict[str, Any]
 _UNSAID = {"dataset", "decode", "progress"}
-_UNFIT = {
-    "progress": "leave it out: a bar of the training loop's own counts its batches",
-    "start": "say epoch=; within an epoch load_state_dict goes on",
-}
 
 
 def _build(batch: Batch, *, make: Callable[[Batch], Any]) -> Any:
@@ -220,7 +217,7 @@ class Dataset(ClientOwner):
     gateway until it is closed or collected as garbage: it is a context manager too.
     """
 
-    @checked(EpochOptions, unfit=_UNFIT)
+    @checked(EpochOptions, unfit=NOT_FOR_LOADERS)
     def __init__(
         self, source: Origin, dataset: Optional[str] = None, *, epoch: int = 0, decode: Decode = True, **options: Unpack[EpochOptions],
     ) -> None:

@@ -17,6 +17,7 @@ from urllib.parse import quote, quote_plus, urlsplit
 from ._agree import refuse
 from ._contents import Contents, columns_of
 from ._core import Core, Settings
+from ._habits import TORCH_ONLY
 from ._local import Local
 from ._parameters import DEFAULTS, Decode, EpochOptions, checked, flat
 from ._ranks import advise_homes
@@ -75,7 +76,7 @@ class Connected(Protocol):
 
 
 class Source:
-    """What is read through the connections of a client: all of a dataset, by Client, or a part or a mixture, by View."""
+    """The methods that Client and View share: Client reads a whole dataset, View a part of one or a mixture."""
 
     if TYPE_CHECKING:
         dataset: str
@@ -144,7 +145,7 @@ class Source:
             return "bytes: the gateway is not at a Unix socket"
         return here.transport or "shared memory, if the gateway gives it: no batch was read yet"
 
-    @checked(EpochOptions, unfit={"copy": "leave it out: millrace.torch.Dataset has it"})
+    @checked(EpochOptions, unfit=TORCH_ONLY)
     def epoch(self, number: int, *, dataset: Optional[str] = None, decode: Decode = None, **options: Unpack[EpochOptions]) -> Epoch:
         """Opens an epoch: resolves its plan and pins the generation. No sample is read yet.
 

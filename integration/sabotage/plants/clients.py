@@ -434,7 +434,7 @@ PLANTS = [
     (
         "samples that were yielded of a batch come again after a resume",
         "client/python/tests/torch/test_torch_samples.py test_resume_amid_a_batch",
-        [("client/python/millrace/_reading.py", "return list(batch.value[done:][::-1])", "return list(batch.value[::-1])")],
+        [("client/python/millrace/_reading.py", "self._items_of(value)[done:][::-1]", "self._items_of(value)[::-1]")],
     ),
     (
         "each worker of torch's leaves out the samples that its parent has yielded of one batch",
@@ -459,7 +459,7 @@ PLANTS = [
     (
         "a torch dataset goes back to epoch 0 when Accelerate skips batches of a later one",
         "client/python/tests/frameworks/test_frameworks.py test_trainer",
-        [("client/python/millrace/_samples.py", "if epoch or not getattr(loader, \"skip_batches\", 0):", "if loader is loader:")],
+        [("client/python/millrace/_samples.py", "if epoch or not getattr(loader_of(self), \"skip_batches\", 0):", "if self is self:")],
     ),
     (
         "whoever waits for a gateway is told at each attempt",
