@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import report
+
 FIRST = "millrace-parquet"  # the reader that the others are held against, turn by turn
 
 
@@ -156,5 +158,5 @@ def ratios(firsts: list[dict[str, Any]], turns: list[dict[str, Any]]) -> dict[st
     for at, name in enumerate(("cold_ratio", "warm_ratio")):
         values = [rate(a[at]) / rate(b[at]) for a, b in pairs]
         if values:
-            found[name] = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
+            found[name] = report.quartiles(values)
     return found

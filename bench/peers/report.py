@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -157,6 +158,11 @@ once for a whole shard.
 def size(results: dict[str, Any], of: set[str]) -> str:
     """The sizes of sets in MiB, each once."""
     return ", ".join(dict.fromkeys(str(mebibytes) for name, mebibytes in results["sizes"].items() if name in of))
+
+
+def quartiles(values: list[float]) -> list[float]:
+    """The lower quartile, the median and the upper one; of a single value the value."""
+    return statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
 
 
 def spread(quartiles: list[float]) -> str:

@@ -102,8 +102,7 @@ def medians(book: dict[str, Any], of: Callable[[dict[str, Any]], float], **about
     if not rows or any(r["error"] for r in rows):
         return None
     ratios = [of(ours[r["turn"]]) / of(r) for r in rows if r["turn"] in ours and not ours[r["turn"]]["error"]]
-    quartiles = statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3
-    return statistics.median(map(of, rows)), report.spread(quartiles) if quartiles and about["library"] != "millrace" else ""
+    return statistics.median(map(of, rows)), report.spread(report.quartiles(ratios)) if ratios and about["library"] != "millrace" else ""
 
 
 def rate(row: dict[str, Any]) -> float:

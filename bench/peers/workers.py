@@ -16,7 +16,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -68,31 +67,21 @@ def measure(library: str, pictures: Path, workers: int, directory: Path) -> dict
     env = {**os.environ, "PYTHONPATH": str(world.ROOT / "client" / "python"), **gateway.env, "XDG_CACHE_HOME": str(directory.parent)}
     command = [sys.executable, __file__, "--read", library, str(workers), str(pictures)]
     child = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
-    most, gateways = {"memory": 0, "gateway": 0}, list[int]()
-    ended = threading.Event()
-
-    def look() -> None:
-        while not ended.wait(0.05):
-            most["memory"] = max(most["memory"], sum(map(world._memory, world.tree(child.pid))))
-            gateways[:] = gateway.processes() if library == "Millrace" else []
-            most["gateway"] = max(most["gateway"], sum(map(world._memory, gateways)))
-
-    watch = threading.Thread(target=look)
-    watch.start()
+    watch = world.Watch(child.pid, gateway if library == "Millrace" else None)
     try:
         said = json.loads(child.communicate(timeout=world.LIMIT)[0])
-        return {**said, **most, "gateway cpu": sum(map(world._cpu, gateways))}
+        cpu = sum(map(world._cpu, gateway.processes()))
     finally:
-        ended.set()
-        watch.join()
+        watch.close()
         for pid in world.tree(child.pid) if child.poll() is None else []:
             os.kill(pid, 9)
         gateway.close()
+    return {**said, "memory": watch.most_of_reader, "gateway": watch.most_of_gateway, "gateway cpu": cpu}
 
 
 def middle(values: list[float], digits: int = 0) -> str:
     """A median with its quartiles."""
-    low, median, high = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
+    low, median, high = report.quartiles(values)
     return f"{median:,.{digits}f} ({low:,.{digits}f} - {high:,.{digits}f})"
 
 
@@ -113,7 +102,7 @@ An epoch of {options.pictures:,} JPEGs in class folders, {training.SIDE} x {trai
 {SIDE} x {SIDE}, in batches of {BATCH}, with torch {torch.__version__.partition("+")[0]}: `millrace.torch.Dataset` against torchvision's `ImageFolder`
 in torch's `DataLoader`. Medians of {options.rounds} rounds with quartiles. PSS is the peak of the process and its workers together, torch's
 own memory included; the gateway that Millrace starts is counted apart.
-`make build && tools/python.sh -- bench/peers/workers.py --page docs/benchmarks.md` measures again.
+`make build && tools/python.sh -- bench/peers/workers.py --pictures {options.pictures} --page docs/benchmarks.md` measures again.
 
 {report.table(head, rows)}"""
 

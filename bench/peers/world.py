@@ -154,6 +154,7 @@ class Watch:
     def __init__(self, reader: int, gateway: Gateway | None) -> None:
         self.reader, self.gateway = reader, gateway
         self.memory = self.of_gateway = 0  # bytes when both together held the most, and the gateway's part of them
+        self.most_of_reader = self.most_of_gateway = 0  # bytes when each of them held the most
         self._cpu: dict[int, float] = {}  # seconds of each process
         self._gateways: set[int] = set()
         self._ended = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -170,7 +171,9 @@ class Watch:
             self._gateways.update(self.gateway.processes())
         readers = tree(self.reader)
         of_gateway = sum(map(_memory, self._gateways))
-        held = of_gateway + sum(map(_memory, readers))
+        of_reader = sum(map(_memory, readers))
+        self.most_of_reader, self.most_of_gateway = max(self.most_of_reader, of_reader), max(self.most_of_gateway, of_gateway)
+        held = of_gateway + of_reader
         if held > self.memory:
             self.memory, self.of_gateway = held, of_gateway
         for pid in (*readers, *self._gateways):
