@@ -30,7 +30,7 @@ type Kind struct {
 // KindsError says that objects of several kinds lie together, of which the caller has to choose one, with BuildOptions.Match.
 type KindsError struct {
 	Kinds []Kind
-	Pairs int      // names that loose objects of several kinds share up to the extension, such as an image and its label; 0: fewer than half
+	Pairs int      // number of names that objects of several kinds share, such as an image and its label; 0: less than half of the objects of the first kind
 	Pair  []string // the objects of one such name
 }
 

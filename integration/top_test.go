@@ -159,7 +159,7 @@ func TestTopEndsWithASignal(t *testing.T) {
 	}
 }
 
-// TestTop_ShowsNoScreenOfADeadGateway: the error alone, in a terminal too.
+// TestTop_ShowsNoScreenOfADeadGateway expects the error alone, in a terminal too.
 func TestTop_ShowsNoScreenOfADeadGateway(t *testing.T) {
 	x := inTerminal(t, 100, 30, nil, "top", "http://"+harness.FreeAddress(t))
 	x.exits(5)

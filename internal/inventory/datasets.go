@@ -70,7 +70,7 @@ func PrintDataset(w io.Writer, d Described) {
 	t.Flush()
 }
 
-// ServedBy lists what a gateway serves, the default dataset first, with the addresses that other commands take.
+// ServedBy lists the datasets that a gateway serves, the default one first, with the addresses that other commands accept.
 func ServedBy(ctx context.Context, c *client.Client, gateway string) ([]Described, error) {
 	served, err := c.Datasets(ctx)
 	all := make([]Described, len(served))

@@ -14,6 +14,7 @@ import (
 // model is what is on the screen.
 type model struct {
 	every time.Duration
+	begun []Look // the first looks
 	ask   func() []Look
 
 	history       History
@@ -30,8 +31,8 @@ type model struct {
 	width, height int
 }
 
-func newModel(every time.Duration, ask func() []Look) *model {
-	return &model{every: every, ask: ask, width: 80, height: 24}
+func newModel(every time.Duration, begun []Look, ask func() []Look) *model {
+	return &model{every: every, begun: begun, ask: ask, width: 80, height: 24}
 }
 
 // looked is that the gateways were asked.
@@ -42,7 +43,7 @@ type due struct{}
 
 func (m *model) Init() tea.Cmd {
 	m.asked = true
-	return m.look
+	return func() tea.Msg { return looked(m.begun) }
 }
 
 func (m *model) look() tea.Msg { return looked(m.ask()) }

@@ -32,10 +32,12 @@ type Terminal struct {
 func Watch(ctx context.Context, f *Fleet, every time.Duration, t Terminal) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if err := silent(f.Ask(ctx, patience)); err != nil && !errors.Is(err, errLate) && ctx.Err() == nil {
+	ask := func() []Look { return f.Ask(ctx, patience) }
+	begun := ask()
+	if err := silent(begun); err != nil && !errors.Is(err, errLate) && ctx.Err() == nil {
 		return err
 	}
-	m := newModel(every, func() []Look { return f.Ask(ctx, patience) })
+	m := newModel(every, begun, ask)
 	// The process has a handler of signals already, which ends ctx.
 	_, err := tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(t.In), tea.WithOutput(t.Out), tea.WithEnvironment(t.Env), tea.WithoutSignalHandler()).Run()
 	if ctx.Err() != nil && errors.Is(err, tea.ErrProgramKilled) {
@@ -69,7 +71,7 @@ func Once(ctx context.Context, f *Fleet, every time.Duration) (Report, error) {
 	return h.Next(looks), nil
 }
 
-// silent returns why no gateway answers, and what to do; nil if one does. A gateway that may still answer comes first, and is errLate.
+// silent returns why no gateway answers, and what to do; nil if one answers. It is errLate if a gateway may still answer.
 func silent(looks []Look) error {
 	if len(looks) == 0 {
 		return errors.New("no gateway is known")

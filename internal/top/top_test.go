@@ -83,7 +83,7 @@ func scene() [][]Look {
 
 // watched is a model that has got some looks.
 func watched(width, height int, looks [][]Look) *model {
-	m := newModel(2*time.Second, nil)
+	m := newModel(2*time.Second, nil, nil)
 	m.Update(tea.WindowSizeMsg{Width: width, Height: height})
 	for _, l := range looks {
 		m.Update(looked(l))
