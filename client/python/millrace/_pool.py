@@ -155,7 +155,7 @@ class Pool:
             self.stop()
             if isinstance(slot.error, StopIteration):
                 # It would end the caller's loop as if the epoch were over.
-                raise RuntimeError("a transform of batches raised StopIteration") from slot.error
+                raise RuntimeError("on_error raised StopIteration") from slot.error
             raise slot.error
         return slot.batch
 

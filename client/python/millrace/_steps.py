@@ -91,6 +91,16 @@ def _run(step: str, function: Callable[[Sample], Any], sample: Sample, watch: Wa
     return sample.batch.instead(error)
 
 
+def _run_whole(step: str, function: Callable[[Any], Any], given: Any, batch: Batch, cure: str = "") -> Any:
+    """Calls the reader's collate or batch_transform, and says which batch failed."""
+    try:
+        return function(given)
+    except MillraceError:
+        raise
+    except Exception as e:
+        raise InvalidArgument(f"{step} batch {batch.number} in epoch {batch.epoch}: {type(e).__name__}: {e}", cure=cure) from e
+
+
 def _hint(step: str, sample: Sample, e: Exception) -> str:
     """Says what a filter or transform has likely taken for something else. torchvision's names the type that it was given."""
     part = next((name for name in sample if name.rpartition(".")[2] in (*PICTURES, "bytes")), next(iter(sample), "NAME"))
@@ -154,7 +164,7 @@ class Steps:
             if batch.emptied:
                 return
         if self.batch_transform is not None:
-            batch.value = self.batch_transform(batch)
+            batch.value = _run_whole("batch_transform", self.batch_transform, batch, batch)
 
     def _samples(self, batch: Batch, draws: Optional[Draws]) -> list[Any]:
         """Filters and transforms the samples of a batch, one after another, and leaves out those that are refused or fail."""
@@ -192,7 +202,11 @@ class Steps:
         if draws is not None:
             draws.begin(batch[0], "/batch")
         with self.watch.of("collate"):
-            return self.collate(values)
+            cure = f"look at the collate function: it is given a list of {len(values)} values, of which the first is a {type(values[0]).__name__}"
+            value = _run_whole("collate", self.collate, values, batch, cure)
+        if value is None and batch.number == 0:
+            raise InvalidArgument("collate returned None for the first batch", cure="is a return missing?")
+        return value
 
     def _value(self, sample: Sample) -> Any:
         if self.transform is None and self.collate is None:

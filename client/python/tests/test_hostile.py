@@ -135,14 +135,13 @@ def test_headers_that_are_none(gateway: harness.Gateway) -> None:
             millrace.Client(url)
 
 
-def test_a_transform_that_stops(gateway: harness.Gateway) -> None:
-    def stops(_: millrace.Batch) -> None:
+def test_an_on_error_that_stops(gateway: harness.Gateway) -> None:
+    def stops(_: millrace.SampleError) -> None:
         next(iter([]))
 
     # It must not look as if the epoch were over.
-    with millrace.Client(gateway.url) as client, pytest.raises(RuntimeError, match="StopIteration"):
-        for _ in client.epoch(0, reading=Reading(batch_transform=stops)):
-            pass
+    with millrace.Client(gateway.url) as client, pytest.raises(RuntimeError, match="on_error raised StopIteration"):
+        list(client.epoch(0, transform=int, reading=Reading(on_error=stops)))
 
 
 def test_a_reader_in_a_forked_child(gateway: harness.Gateway) -> None:

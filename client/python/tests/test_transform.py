@@ -257,3 +257,35 @@ def test_a_decoder_that_returns_nothing(client: millrace.Client) -> None:
     with pytest.raises(millrace.errors.DecodeError, match=r"'cls' of sample 0 .* returned None") as raised:
         client.epoch(0, decode={"cls": lambda _: None}).batch(0)
     assert raised.value.part == "cls"
+
+
+def _refused(client: millrace.Client, **reading: Any) -> millrace.InvalidArgument:
+    with pytest.raises(millrace.InvalidArgument) as raised:
+        list(client.epoch(1, reading=Reading(**reading)))
+    return raised.value
+
+
+@pytest.mark.parametrize("step", ["collate", "batch_transform"])
+@pytest.mark.parametrize("cause", [KeyError("png"), StopIteration()])
+def test_a_function_of_a_batch_that_fails_names_the_batch(client: millrace.Client, step: str, cause: Exception) -> None:
+    """A StopIteration must not look like the end of the epoch."""
+    calls: list[Any] = []
+
+    def fail(given: Any) -> Any:
+        calls.append(given)
+        if len(calls) == 3:
+            raise cause
+        return len(given)
+
+    error = _refused(client, threads=1, **{step: fail})
+    assert error.message == f"{step} batch 2 in epoch 1: {type(cause).__name__}: {cause}"
+    assert error.__cause__ is cause
+    assert ("a list of 32 values, of which the first is a dict" in error.cure) == (step == "collate")
+
+
+def test_a_collate_that_returns_nothing_is_refused(client: millrace.Client) -> None:
+    """As of transform, only the first batch tells: a later batch may have no value."""
+    assert str(_refused(client, collate=lambda _: None)) == "collate returned None for the first batch; is a return missing?"
+    values = [batch.value for batch in client.epoch(0, reading=Reading(collate=lambda samples: len(samples) == 32 or None))]
+    assert values == [True] * 15 + [None]
+    assert [batch.value for batch in client.epoch(0, reading=Reading(batch_transform=lambda _: None))] == [None] * 16

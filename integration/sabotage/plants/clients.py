@@ -270,8 +270,8 @@ PLANTS = [
         [("client/python/millrace/_pool.py", "if self._choose() is not None:", "if False:")],
     ),
     (
-        "the Python client takes a transform's StopIteration for the end of the epoch",
-        "client/python/tests/test_hostile.py test_a_transform_that_stops",
+        "the Python client takes an on_error's StopIteration for the end of the epoch",
+        "client/python/tests/test_hostile.py test_an_on_error_that_stops",
         [("client/python/millrace/_pool.py", "if isinstance(slot.error, StopIteration):", "if False:")],
     ),
     (
