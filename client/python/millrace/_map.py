@@ -16,12 +16,12 @@ from ._ranks import find_ranks
 from ._spawn import send_checked
 from ._tensors import AUTOMATIC, allow_read_only, gives_views
 from .client import ClientOwner, Origin
+from .epoch import MOST_NAMED
 from .errors import InvalidArgument
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-_MOST = 256  # samples of a request: the URL names each position, and proxies take 8 KiB
 _LEAST = 16  # fewer than this a request costs more than a thread gains
 
 _TO_LOADER = "give batch_size= to torch's DataLoader"
@@ -88,7 +88,7 @@ class MapDataset(ClientOwner, torch_data.Dataset):  # type: ignore[misc,type-arg
         """Reads several samples together."""
         at = [self._at(p) for p in positions]
         count = len(at)
-        pieces = max(min(self._threads, count // _LEAST), -(-count // _MOST))
+        pieces = max(min(self._threads, count // _LEAST), -(-count // MOST_NAMED))
         if pieces < 2:
             return list(self._read(at))
         cut = [at[i * count // pieces : (i + 1) * count // pieces] for i in range(pieces)]

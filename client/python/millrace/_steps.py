@@ -38,9 +38,9 @@ _SLIPS = (KeyError, NameError, TypeError, AttributeError, ImportError)  # what a
 class Failures:
     """What is done about the samples of one reader that fail."""
 
-    def __init__(self, function: Optional[Callable[[SampleError], Any]]) -> None:
-        """function gives a value in place of one that failed; None: samples are left out."""
-        self._function, self._left_out, self._through = function, 0, False
+    def __init__(self, function: Optional[Callable[[SampleError], Any]], *, silent: bool = False) -> None:
+        """function gives a value in place of one that failed; None: samples are left out. silent logs none of them."""
+        self._function, self._silent, self._left_out, self._through = function, silent, 0, False
         self._alike: dict[tuple[Any, ...], int] = {}
 
     @property
@@ -50,7 +50,7 @@ class Failures:
 
     def __call__(self, error: SampleError) -> Any:
         value = None if self._function is None else self._function(error)
-        if value is None:
+        if value is None and not self._silent:
             self._left_out += 1
             if self._left_out <= _LINES:
                 _LOG.warning("a sample is left out: %s", error.message)
@@ -60,7 +60,7 @@ class Failures:
 
     def check(self, batch: Batch) -> None:
         """Raises the error by which the first samples of a pass all fail: another sample would not fare better."""
-        self._through = self._through or not batch.emptied or bool(batch._refused)
+        self._through = self._through or len(batch) > 0 or bool(batch._refused)
         if self._through or (self._function is not None and not self.collects):
             return
         for error in batch.failures:

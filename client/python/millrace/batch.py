@@ -47,6 +47,7 @@ class Source:
     mixed: Optional[Mapping[str, str]] = None  # samples are of several datasets, which the manifest names: what some were opened by
     contents: Contents = field(default_factory=Contents)
     seed: str = ""  # names the order of all epochs: what the samples' generators are seeded by, beside epoch and position
+    alone: bool = True  # one rank reads the epoch; several take equal numbers of steps, whatever filter and on_error leave out
 
 
 class Batch(Sequence["Sample"]):
@@ -96,8 +97,6 @@ class Batch(Sequence["Sample"]):
         """How many bytes these are; it stays when the batch is closed."""
         self.layout = layout
         """Where the samples lie in data; with `Reading(form="npy")` the type and shape of the array; None in the other forms."""
-        self.like: Optional[Batch] = None
-        """Samples of the same global batch, of which the value of an empty share is made. For this package's own modules."""
         self.value: Any = None
         """What the reader's `batch_transform` or `collate` returned; without them a list of what `transform` returned for each sample."""
 
@@ -145,8 +144,8 @@ class Batch(Sequence["Sample"]):
 
     @property
     def emptied(self) -> bool:
-        """Whether it, or what an empty share is made of, had samples, and filter or on_error left out all of them."""
-        return len(self) == 0 < self.came if self.like is None else self.like.emptied
+        """Whether it is passed over: filter or on_error have left out all its samples, and there are no other ranks to keep in step with."""
+        return self._source.alone and len(self) == 0 < self.came
 
     def _pick(self, values: Sequence[Any]) -> Sequence[Any]:
         """Of values for all samples of the table those of the samples that are left."""

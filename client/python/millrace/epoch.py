@@ -8,6 +8,7 @@ import logging
 import warnings
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Optional, Union
@@ -24,7 +25,7 @@ from ._manifest import Manifest, read_manifest
 from ._npy import ArrayHeader
 from ._pool import Pool, Stats
 from ._progress import Progress
-from ._steps import Steps
+from ._steps import Failures, Steps
 from ._transfer import Expected, Transfer
 from ._wire import Task
 from .batch import Batch, Source
@@ -36,6 +37,7 @@ MiB = 1 << 20
 PREFETCH_BYTES = 64 * MiB
 DECODED_BYTES = 256 * MiB
 THREADS = 4
+MOST_NAMED = 256  # samples of a request that names each position in its URL: proxies take 8 KiB
 Gather = Callable[[Callable[[int], memoryview], int, Iterator[Any]], Any]
 """(memory, n, values) -> the column of n decoded values, whose memory, if it is large, memory(bytes) gives."""
 
@@ -117,7 +119,7 @@ class Epoch:
         self.gather: Optional[Gather] = None
         """Makes a column of so many decoded values, as they come; None: a list."""
         self.cut: Optional[Callable[[Any], Any]] = None
-        """Makes the value of an empty share of the value of other samples; None: the steps are taken on no samples."""
+        """Of several ranks: makes the value of a share without samples of that of other samples; None: the steps are taken on none."""
         self.writable = False
         """Whether functions may write into what they are given: batches then come as bytes, and not in memory that a gateway lends."""
         self._base = f"/v1/datasets/{quote(plan.dataset, safe='')}/epochs/{plan.epoch}"
@@ -160,7 +162,9 @@ class Epoch:
         if number < 0 or number >= len(self):
             raise EndOfEpoch(f"batch {number} of epoch {self.number}: there are {len(self)}", batches=len(self))
         b = self._fetch(number, self._source(), Task(), None, new)
-        self._run(b)
+        self.steps.run(b)
+        if not len(b) and self.cut is not None:
+            b.value = self.cut(self._value_near(b))
         return b
 
     def samples(self, positions: Sequence[int]) -> Batch:
@@ -168,7 +172,10 @@ class Epoch:
 
         With shuffle=False positions are those of stored order. Nothing is read ahead: iterating is faster where the order is the epoch's.
         """
-        b = self._at(positions, Task())
+        path, asked = self._path("samples"), self._asked(positions, OF_BATCHES)
+        head, body, layout = self._read(self._expected(path, asked), Task(), None, new)
+        source = replace(self._source(), manifest=partial(self._read_manifest, path, asked), positions=lambda _: positions)
+        b = Batch(head, body, source, layout)
         self.steps.run(b)
         return b
 
@@ -212,25 +219,22 @@ class Epoch:
         p = self.plan
         want = Expected(self._path(f"batches/{number}") + self._query, p.epoch, number, p.parameters, p.dataset, p.batches)
         head, body, layout = self._read(want, task, announced, take)
-        b = Batch(head, body, source, layout)
-        if self.cut is not None and not b.came:
-            first = number * self.plan.batch_size
-            b.like = self._at(range(first, min(first + self.plan.world_size, self.plan.samples)), task)
-        return b
-
-    def _at(self, positions: Sequence[int], task: Task) -> Batch:
-        path, asked = self._path("samples"), self._asked(positions, OF_BATCHES)
-        head, body, layout = self._read(self._expected(path, asked), task, None, new)
-        source = replace(self._source(), manifest=partial(self._read_manifest, path, asked), positions=lambda _: positions)
         return Batch(head, body, source, layout)
 
-    def _run(self, b: Batch) -> None:
-        """Takes the steps of a batch, or those of the samples that it is made of."""
-        if b.like is None or self.cut is None:
-            self.steps.run(b)
-            return
-        self.steps.run(b.like)
-        b.value = self.cut(b.like.value)
+    def _value_near(self, b: Batch) -> Any:
+        """Returns what the steps make of samples near a batch, of all ranks: of the first ones that filter and on_error leave."""
+        near, n = copy(self), self.plan.samples
+        if self.steps.on_error is not None:
+            near.steps = replace(self.steps, on_error=Failures(None, silent=True))
+        done, size = 0, self.plan.world_size
+        while done < n:
+            size = min(size, MOST_NAMED, n - done)
+            found = near.samples([(b.number * self.plan.batch_size + done + i) % n for i in range(size)])
+            if len(found):
+                return found.value
+            done, size = done + size, 2 * size
+        text = f"{self!r}: filter= and on_error= leave out all {n} samples"
+        raise InvalidArgument(text, cure="; ".join(sorted(self.steps.contents.missed)) or None)
 
     def _asked(self, positions: Sequence[int], without: Collection[str]) -> dict[str, str]:
         return {k: v for k, v in self.plan.parameters.items() if k not in without} | {"at": ",".join(map(str, positions))}
@@ -265,7 +269,7 @@ class Epoch:
         mixed = (local.opened if local else {}) if self.plan.dataset_description.get("sources") else None
         return Source(
             self._manifest, steps.decode, steps.automatic, self._positions,
-            on_error=steps.on_error, mixed=mixed, contents=steps.contents, seed=seed, **gather,
+            on_error=steps.on_error, mixed=mixed, contents=steps.contents, seed=seed, alone=self.plan.world_size == 1, **gather,
         )  # fmt: skip
 
     def _positions(self, head: Head) -> Optional[Sequence[int]]:
@@ -297,12 +301,12 @@ class Reader(Iterator[Batch], Closing):
         self._pool = Pool(
             numbers,
             lambda number, task, announced: epoch._fetch(number, source, task, announced, buffers.take),
-            epoch._run if epoch.steps else None,
+            epoch.steps.run if epoch.steps else None,
             threads=threads, room=epoch.prefetch_bytes, most=most, guess=epoch.expected_bytes(),
             decoded_most=epoch.prefetch_factor or most, decoded_room=epoch.decoded_bytes,
         )  # fmt: skip
         self._numbers, self._taken, self._came, self._kept = numbers, 0, 0, 0
-        self._told = False  # that ranks take different numbers of steps
+        self._empty: Any = None  # the value of a share without samples
         self._progress = Progress(len(numbers), epoch.progress, label=f"epoch {epoch.number}")
         self._finalizer = weakref.finalize(self, _stop_elsewhere, self._pool)
 
@@ -322,6 +326,8 @@ class Reader(Iterator[Batch], Closing):
         """Returns the next batch, also one of which filter and on_error have left nothing, which iterating passes over."""
         try:
             batch = self._pool.take()
+            if batch is not None and not len(batch) and self.epoch.cut is not None:
+                self._fill(batch, self.epoch.cut)
         except BaseException:  # Ctrl-C included: nothing is to go on behind the caller's back
             self.close()
             raise
@@ -335,17 +341,21 @@ class Reader(Iterator[Batch], Closing):
             self.close()
             raise StopIteration
         self._taken, self._came, self._kept = self._taken + 1, self._came + batch.came, self._kept + len(batch)
-        if batch.emptied and self.epoch.plan.world_size > 1 and not self._told:
-            self._told = True
-            _LOG.warning(
-                "%s: filter= or on_error= has left out all samples that rank %d has of batch %d, which is passed over: ranks that wait for each "
-                "other at every step, as DDP's do, need a larger global_batch_size",
-                self.epoch.plan.dataset, self.epoch.plan.rank, batch.number,
-            )  # fmt: skip
         if self.ledger is not None:
             self.ledger.add(batch)
         self._progress.add(len(batch), batch.nbytes)
         return batch
+
+    def _fill(self, batch: Batch, cut: Callable[[Any], Any]) -> None:
+        """Gives a share without samples a value of the structure that the others have."""
+        if self._empty is None:
+            if batch.came:
+                _LOG.warning(
+                    "%s: filter= or on_error= has left out all samples that rank %d has of batch %d: it is yielded empty, since all ranks take "
+                    "the same number of steps", self.epoch.plan.dataset, self.epoch.plan.rank, batch.number,
+                )  # fmt: skip
+            self._empty = cut(self.epoch._value_near(batch))
+        batch.value = cut(self._empty)  # its own, which the trainer may change
 
     @property
     def position(self) -> int:

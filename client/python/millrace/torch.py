@@ -313,7 +313,8 @@ class Dataset(ClientOwner):
         epoch, worker = self._open[want], torch_data.get_worker_info()
         if worker is not None and "threads" not in self._options:
             epoch.threads = threads_of_worker(worker.num_workers)
-        epoch.prefetch_factor, epoch.gather, epoch.cut, epoch.writable = self.prefetch_factor, self._gather, self._cut, self._writable
+        epoch.prefetch_factor, epoch.gather, epoch.writable = self.prefetch_factor, self._gather, self._writable
+        epoch.cut = self._cut if epoch.plan.world_size > 1 else None
         return epoch
 
     def epoch_for(self, place: Place) -> Epoch:

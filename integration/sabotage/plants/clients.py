@@ -29,7 +29,7 @@ PLANTS = [
     (
         "samples that a sampler asks for together are asked for one by one",
         "client/python/tests/torch/test_torch_map.py test_samples_come_together",
-        [("client/python/millrace/_map.py", "pieces = max(min(self._threads, count // _LEAST), -(-count // _MOST))", "pieces = count")],
+        [("client/python/millrace/_map.py", "pieces = max(min(self._threads, count // _LEAST), -(-count // MOST_NAMED))", "pieces = count")],
     ),
     (
         "threads return the samples of a sampler in another order",

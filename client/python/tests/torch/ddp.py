@@ -1,4 +1,7 @@
-"""One rank of a job whose last batch has fewer samples than there are ranks: python ddp.py URL. Prints its steps and model as JSON."""
+"""One rank of a job whose shares of batches are empty at times. Prints its steps and model as JSON.
+
+usage: python ddp.py URL all|"one in forty"     how many samples the filter keeps; of the last batch two ranks have none even so
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 from training import FEATURES, digest, features
 
+import millrace
 import millrace.torch
 from millrace import Reading
 
@@ -22,13 +26,18 @@ def pair(sample: millrace.Sample) -> Any:
     return features(sample["jpg"]), sample["cls"]
 
 
-def main(url: str) -> dict[str, Any]:
+def one_in_forty(sample: millrace.Sample) -> bool:
+    return sample.position % 40 == 39
+
+
+def main(url: str, keep: str) -> dict[str, Any]:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     dist.init_process_group("gloo")
     model = DistributedDataParallel(torch.nn.Linear(FEATURES, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    dataset = millrace.torch.Dataset(url, "photos", global_batch_size=BATCH_SIZE, decode={"cls": int}, transform=pair, reading=Reading(threads=2))
+    reading = Reading(threads=2, filter=one_in_forty if keep == "one in forty" else None)
+    dataset = millrace.torch.Dataset(url, "photos", global_batch_size=BATCH_SIZE, decode={"cls": int}, transform=pair, reading=reading)
     sizes = []
     for x, y in millrace.torch.DataLoader(dataset):
         optimizer.zero_grad()
@@ -40,4 +49,4 @@ def main(url: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(sys.argv[1])))
+    print(json.dumps(main(*sys.argv[1:])))

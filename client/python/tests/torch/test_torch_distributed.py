@@ -17,7 +17,7 @@ BATCH_SIZE, EPOCHS = 30, 2
 BATCHES = -(-500 // BATCH_SIZE)
 
 
-def run_ranks(program: str, world_size: int, argument: str) -> list[dict[str, Any]]:
+def run_ranks(program: str, world_size: int, *arguments: str) -> list[dict[str, Any]]:
     """Runs a job's ranks as processes of their own, and returns what each of them prints."""
     here = Path(__file__).parent
     base = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
@@ -25,7 +25,7 @@ def run_ranks(program: str, world_size: int, argument: str) -> list[dict[str, An
     base["PYTHONPATH"] = os.pathsep.join([str(here.parents[1]), os.environ.get("PYTHONPATH", "")])
     ranks = [
         subprocess.Popen(
-            [sys.executable, "-W", "ignore", str(here / program), argument],
+            [sys.executable, "-W", "ignore", str(here / program), *arguments],
             env=base | {"RANK": str(r)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )
         for r in range(world_size)

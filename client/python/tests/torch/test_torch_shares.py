@@ -76,12 +76,66 @@ def test_samples_one_by_one_pass_over_an_empty_share(gateway: harness.Gateway) -
     assert sum(len(batch["x"]) for batch in torch.utils.data.DataLoader(dataset.samples(), batch_size=20)) == sum(83 // 4 for _ in range(6))
 
 
-def test_an_empty_share_is_passed_over_where_the_filter_refuses_its_batch(gateway: harness.Gateway) -> None:
+def _one_in_forty(sample: millrace.Sample) -> bool:
+    return int(sample.position) % 40 == 39
+
+
+def _fails(view: memoryview) -> int:
+    label = int(bytes(view))
+    if label < 5:
+        raise ValueError(label)
+    return label
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(
+    "functions",
+    [
+        {"filter": _one_in_forty},
+        {"filter": _one_in_forty, "keys": True, "transform": _dict},
+        {"filter": _one_in_forty, "decode": {"cls": int}, "transform": pair},
+        {"filter": _one_in_forty, "collate": _stacked},
+        {"decode": {"jpg": features, "cls": _fails}, "on_error": "skip"},
+        {"decode": {"cls": _fails}, "on_error": "skip", "transform": pair},
+    ],
+    ids=["columns", "dicts", "tuples", "collate", "failures", "failures in a transform"],
+)
+def test_a_share_of_which_nothing_is_left_has_the_structure_of_others(gateway: harness.Gateway, functions: Any, workers: int) -> None:
+    """Of shares of two samples filters and failures often leave nothing."""
+    shares = [list(millrace.torch.DataLoader(dataset_of(gateway, r, global_batch_size=8, **functions), num_workers=workers)) for r in range(4)]
+    assert [len(share) for share in shares] == [63] * 4
+    (kind,) = {repr(_kind(batch)) for share in shares for batch in share}
+    assert "torch." in kind
+    columns = [next(iter(batch.values())) if isinstance(batch, dict) else batch[0] for share in shares for batch in share]
+    assert 40 < [len(column) for column in columns].count(0) < 252
+    assert sum(map(len, columns)) == (12 if "filter" in functions else 250)
+
+
+def test_ranks_take_equal_steps_where_the_filter_refuses_their_batch(gateway: harness.Gateway) -> None:
     with millrace.Client(gateway.url, "photos") as client:
         whole = client.epoch(0, global_batch_size=BATCH_SIZE, reading=Reading(keys=True, progress=False))
         kept = {key for b in whole if b.number < 6 for key in b.keys}
     shares = [list(dataset_of(gateway, r, decode={"cls": int}, transform=pair, filter=lambda s: s.key in kept)) for r in range(4)]
-    assert [len(share) for share in shares] == [6] * 4
+    assert [[len(x) for x, _ in share][-1] for share in shares] == [0] * 4
+    assert [len(share) for share in shares] == [7] * 4
+
+
+def test_errors_of_other_ranks_samples_are_not_collected(gateway: harness.Gateway) -> None:
+    """Where a rank learns the structure of samples that are not its own, their errors are those of other ranks."""
+    failures: list[millrace.SampleError] = []
+    for r in range(4):
+        list(dataset_of(gateway, r, global_batch_size=8, decode={"cls": _fails}, on_error=failures.append))
+    assert len(failures) == 250
+
+
+def test_ranks_that_are_left_nothing_at_all_say_so(gateway: harness.Gateway) -> None:
+    with pytest.raises(millrace.InvalidArgument, match=r"rank 1 of 4>: filter= and on_error= leave out all 500 samples"):
+        next(iter(dataset_of(gateway, 1, filter=lambda _: False)))
+
+
+def test_one_rank_passes_over_batches_of_which_nothing_is_left(gateway: harness.Gateway) -> None:
+    one = millrace.torch.Dataset(gateway.url, "photos", global_batch_size=8, decode={"cls": int}, reading=Reading(filter=_one_in_forty))
+    assert [len(batch["cls"]) for batch in millrace.torch.DataLoader(one)] == [1] * 12
 
 
 def test_a_batch_transform_is_given_an_empty_share(gateway: harness.Gateway) -> None:
@@ -102,10 +156,12 @@ def _both(sample: millrace.Sample) -> Any:
     return {"jpg": features(sample["jpg"]), "cls": sample["cls"]}
 
 
-def test_ddp_takes_equal_steps_with_empty_shares(gateway: harness.Gateway) -> None:
-    ranks = run_ranks("ddp.py", 4, gateway.url)
-    assert [rank["sizes"][-1] for rank in ranks] == [0, 1, 0, 1]
+@pytest.mark.parametrize(("keep", "last", "samples"), [("all", [0, 1, 0, 1], 500), ("one in forty", [0, 0, 0, 0], 12)])
+def test_ddp_takes_equal_steps_with_empty_shares(gateway: harness.Gateway, keep: str, last: list[int], samples: int) -> None:
+    ranks = run_ranks("ddp.py", 4, gateway.url, keep)
+    assert [rank["sizes"][-1] for rank in ranks] == last
     assert [len(rank["sizes"]) for rank in ranks] == [4] * 4
+    assert sum(sum(rank["sizes"]) for rank in ranks) == samples
     assert all(rank["finite"] for rank in ranks)
     assert len({rank["digest"] for rank in ranks}) == 1
 
