@@ -66,6 +66,16 @@ def is_gateway(where: str) -> bool:
     return re.match(r"https?://|dns:|srv:|unix:|[^/@:\s]+:\d+(/|$)", where, re.IGNORECASE) is not None
 
 
+def is_path(where: object) -> bool:
+    """Reports whether something is a directory or file, or the address of a bucket, rather than of a gateway."""
+    if not isinstance(where, str):
+        return isinstance(where, os.PathLike)
+    if is_gateway(where) or where.startswith("port:/"):
+        return False
+    scheme = where.rpartition("://")[0].lower()
+    return scheme in ("s3", "hf", "file") or (not scheme and ("/" in where or Path(where).exists()))
+
+
 def served(where: str, dataset: Optional[str]) -> tuple[str, Optional[str]]:
     """Divides GATEWAY/NAME, as the program does. Where a dataset is given, the path in the address is that of a proxy."""
     if dataset or where.startswith(("dns:", "srv:", "unix:")):

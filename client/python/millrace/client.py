@@ -12,7 +12,7 @@ from ._closing import Closing
 from ._core import Core, Settings
 from ._gateways import home_by_rank, sources_of
 from ._indexing import PLACES, Wanted, text_of
-from ._local import Local, Size, find, is_gateway, served
+from ._local import Local, Size, find, is_gateway, is_path, served
 from ._parameters import TLS, Path, Routing, checked, refuse_slips
 from ._select import Selection
 from ._token import Token
@@ -28,11 +28,15 @@ def _path(path: Path) -> Optional[str]:
 
 def _addresses(gateways: object) -> list[str]:
     """Returns the addresses of gateways, and refuses whatever else was taken for the place of the data."""
-    listed: list[Any] = [gateways] if isinstance(gateways, str) else list(gateways) if isinstance(gateways, Iterable) else []
+    one = isinstance(gateways, (str, os.PathLike))
+    listed: list[Any] = [gateways] if one else list(gateways) if isinstance(gateways, Iterable) else []
     if isinstance(gateways, Mapping) or any(isinstance(one, Source) for one in listed):
         of = f": {', '.join(map(repr, listed))}" if isinstance(gateways, Mapping) else ""
         cure = "split returns a View of each part: choose one, such as parts['train']"
         raise InvalidArgument(f"new client: several parts are given{of}", cure=cure)
+    for path in map(os.fspath, filter(is_path, listed)):
+        cure = f"write millrace.open({path!r}) in its place; several folders are millrace.mix({{millrace.open(A): 1, millrace.open(B): 1}})"
+        raise InvalidArgument(f"new client: {path!r} is the path of data, and no address of a gateway", cure=cure)
     if not listed or not all(isinstance(one, str) for one in listed):
         raise InvalidArgument(f"new client: {short(gateways)} says no place", cure=PLACES)
     return listed

@@ -204,6 +204,9 @@ def test_what_is_no_place_is_refused(nowhere: millrace.Client) -> None:
     for wrong, said in (
         (parts, "'train', 'val'; split returns a View of each part: choose one"),
         (parts.values(), "split returns a View of each part: choose one"),
+        (["s3://a/b"], r"'s3://a/b' is the path of data, and no address of a gateway; write millrace.open\('s3://a/b'\) in its place"),
+        (["data/photos", "data/scans"], r"'data/photos' is the path of data.*; several folders are millrace.mix\({millrace.open\(A\): 1"),
+        ([Path("photos")], r"write millrace.open\('photos'\)"), ([__file__], "is the path of data"),
         ([1, 2], r"\[1, 2\] says no place; give a directory"), (None, "None says no place; give a directory"), ([], r"\[\] says no place"),
     ):
         with pytest.raises(millrace.InvalidArgument, match=said):
