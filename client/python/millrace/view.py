@@ -17,7 +17,7 @@ from urllib.parse import quote, quote_plus, urlsplit
 from ._agree import refuse
 from ._contents import Contents, columns_of
 from ._core import Core, Settings
-from ._habits import TORCH_ONLY
+from ._habits import TORCH_ONLY, near
 from ._local import Local
 from ._parameters import DEFAULTS, Decode, EpochOptions, checked, flat
 from ._ranks import advise_homes
@@ -277,7 +277,7 @@ class Source:
         before = [step for step in self.selection.subset.split("~") if step and not step.startswith(PLACES)]
         salt = salt or (str(len(before) + 1) if before else "")
         rule = ",".join(f"{name}={size}" for name, size in sizes.items())
-        return {name: self.subset(f"{rule}:{name}" + (f":{salt}" if salt else "")) for name in given}
+        return _Parts((name, self.subset(f"{rule}:{name}" + (f":{salt}" if salt else ""))) for name in given)
 
     def take(self, n: int) -> View:
         """Returns a View of the first n samples in stored order, or all if there are fewer.
@@ -488,6 +488,14 @@ class View(Source):
     def dataset(self) -> str:  # type: ignore[override]
         """The name of the dataset in addresses."""
         return self.selection.dataset or self.client.dataset
+
+
+class _Parts(dict[str, View]):
+    """The parts of a split, by their names."""
+
+    def __missing__(self, name: object) -> NoReturn:
+        has = near(name, list(self), "'") or f"it has {', '.join(map(repr, self))}"
+        raise KeyError(f"split has no part {name!r}: {has}")
 
 
 @checked()

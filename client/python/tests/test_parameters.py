@@ -213,6 +213,15 @@ def test_what_is_no_place_is_refused(nowhere: millrace.Client) -> None:
             millrace.numpy.epoch(wrong, 0)
 
 
+def test_a_part_that_a_split_lacks_is_refused_with_those_it_has(nowhere: millrace.Client) -> None:
+    parts = pickle.loads(pickle.dumps(nowhere.split(train=0.9, test=0.1)))
+    with pytest.raises(KeyError, match=r"split has no part 'tset': did you mean 'test'\?"):
+        parts["tset"]
+    with pytest.raises(KeyError, match="split has no part 0: it has 'train', 'test'"):
+        parts[0]
+    assert parts.get("tset") is None
+
+
 def test_slips_of_split_and_mix(nowhere: millrace.Client) -> None:
     call: Any
     for call, said in (
