@@ -25,7 +25,7 @@ _LIMIT = 1 << 32  # of what the shares of a split, as whole numbers, sum to
 MOST = 8 << 10  # bytes of a subset, and of a list of bad samples, that gateways take
 DIGEST = re.compile(r"[0-9a-f]{64}")
 PLACES = "samples:"
-
+_LAST = re.compile(rf"{PLACES}(?:.*[,-])?(\d{{1,20}})")  # of the numbers of a subset
 
 Samples = tuple[tuple[str, str, str], ...]
 """Samples that a user has named: keys, shards where several have the key, reasons."""
@@ -134,6 +134,13 @@ def listed(keys: Union[str, os.PathLike[str], Iterable[Key]]) -> tuple[str, ...]
     if not found:
         raise InvalidArgument("subset: keys: no sample is named")
     return found
+
+
+def refuse_beyond(step: str, count: int) -> None:
+    """Refuses numbers of samples beyond the count of those that they are chosen from."""
+    if (last := _LAST.fullmatch(step)) and int(last[1]) >= count:
+        said = f"subset {step:.60}: this takes {int(last[1]) + 1} samples, and there are {count}"
+        raise InvalidArgument(said, cure=f"take({count}) has all of them, numbered 0 to {count - 1}" if count else "there is none to choose")
 
 
 def run_text(first: int, last: int) -> str:

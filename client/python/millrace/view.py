@@ -19,7 +19,7 @@ from ._contents import Contents, columns_of
 from ._core import Core, Settings
 from ._habits import TORCH_ONLY, near
 from ._local import Local
-from ._parameters import DEFAULTS, Decode, EpochOptions, checked, flat
+from ._parameters import DEFAULTS, Decode, EpochOptions, Share, checked, flat
 from ._ranks import advise_homes
 from ._select import (
     DIGEST,
@@ -34,6 +34,7 @@ from ._select import (
     fraction,
     listed,
     named_samples,
+    refuse_beyond,
     run_text,
     runs_text,
     whole,
@@ -105,7 +106,7 @@ class Source:
 
     def __len__(self) -> int:
         """How many samples an epoch has: a gateway is asked."""
-        return self.epoch(0).plan.samples
+        return self._count(self.selection.subset, self.selection.generation)
 
     def __bool__(self) -> bool:
         return True
@@ -201,6 +202,8 @@ class Source:
         if cut:
             shape["table"] = "keys,parts" if keys else "parts"
         plan = self._plan(str(about["name"]), number, query, shape, about)
+        if not plan.batches:
+            self._refuse_empty(plan)
         if not multiprocessing.current_process().daemon:  # of a loader's workers one says it: see torch.py
             advise_homes(self.core, plan)
         automatic = (Automatic() if decode is True else decode) if cut else None
@@ -211,6 +214,14 @@ class Source:
         )
         ahead: dict[str, Any] = {name: o.get(name) for name in ("start", "threads", "prefetch_bytes", "decoded_bytes", "progress")}
         return Epoch(self.core, plan, steps=steps, **ahead)
+
+    def _refuse_empty(self, plan: Plan) -> NoReturn:
+        """Refuses an epoch without batches: a loop over it would do nothing, without a word."""
+        why, cure = "there are no samples", "give the part a larger share, or choose it from more samples; len() says how many it has"
+        if plan.samples:
+            why = f"{plan.samples} samples fill no batch of {plan.batch_size}, and tail='drop' leaves them out"
+            cure = "give a smaller global_batch_size, or share=millrace.Share(tail='short')"
+        raise InvalidArgument(f"epoch {plan.epoch} of {self!r}: {why}", cure=cure)
 
     def _with_sources(self, about: Mapping[str, Any]) -> Mapping[str, Any]:
         """Returns the description of a mixture with `fields`, if those of all sources are alike, else with all sources `described`."""
@@ -280,7 +291,7 @@ class Source:
         return _Parts((name, self.subset(f"{rule}:{name}" + (f":{salt}" if salt else ""))) for name in given)
 
     def take(self, n: int) -> View:
-        """Returns a View of the first n samples in stored order, or all if there are fewer.
+        """Returns a View of the first n samples in stored order. More than there are is InvalidArgument.
 
         Of data that is sorted by class these are of the first classes alone: `split(some=.1)["some"]` is a tenth of everything.
         """
@@ -298,7 +309,7 @@ class Source:
             folds = [client.subset(keys=table.loc[table.fold == k, "key"]) for k in range(5)]
 
         which       the name of a subset that `millrace subset` made, or its split's digest, a colon and its name; or numbers of samples in
-                    stored order, such as range(1000, 2000), each once, ascending
+                    stored order, such as range(1000, 2000), each once, ascending; a number beyond the last is InvalidArgument
         keys        names of samples in any order, or pairs of a name and the shard where several shards have it; or the path of a file of
                     them, one a line, with a tab before the shard. A name that is given twice counts once
         generation  of the dataset, to look the names up in, by default the present one. The View reads it from now on
@@ -376,11 +387,12 @@ class Source:
         for step in chosen.steps:
             if isinstance(step, Listed):
                 step, _ = made._stored(step, generation)
+            if isinstance(step, str) and step.startswith(PLACES):
+                refuse_beyond(step, made._count(subset, generation))
             if not isinstance(step, str):
                 if not (bad := made._places(step, generation, subset, again)):
                     continue
-                count = int(made._get({"subset": subset, "generation": generation}, "epochs/0", "samples"))
-                if len(bad) == count:
+                if len(bad) == (count := made._count(subset, generation)):
                     raise InvalidArgument("exclude: no sample is left")
                 step = PLACES + ",".join(run_text(a + 1, b - 1) for a, b in zip([-1, *bad], [*bad, count]) if a + 1 < b)
             subset = f"{subset}~{step}" if subset else step
@@ -451,9 +463,14 @@ class Source:
                 log.warning("subset: %d keys are given more than once, and count once", repeated)
         return cast("tuple[str, str]", known[of])
 
+    def _count(self, subset: str, generation: Optional[str]) -> int:
+        """Returns how many samples a subset has; of the whole dataset without one."""
+        return int(self._get({"subset": subset, "generation": generation}, "epochs/0", "samples"))
+
     def _get(self, query: Mapping[str, Optional[str]], what: str, *within: str) -> Any:
         """Asks for something of the dataset: once, if it is of one generation."""
-        path, asked = f"/v1/datasets/{quote(self.dataset, safe='')}/{what}", {k: v for k, v in query.items() if v}
+        name, asked = self.dataset or str(self.describe()["name"]), {k: v for k, v in query.items() if v}
+        path = f"/v1/datasets/{quote(name, safe='')}/{what}"
         known, of = self._client.known, (path, *asked.items(), *within)
         if of not in known or "generation" not in asked:
             try:
@@ -540,7 +557,7 @@ def mix(
 
 def _parts(client: Any) -> tuple[str, tuple[str, ...]]:
     """Returns the name of a dataset, and those of its parts."""
-    epoch, names = client.epoch(0, shuffle=False), ()
+    epoch, names = client.epoch(0, shuffle=False, share=Share(tail="short")), ()
     with contextlib.suppress(MillraceError):
         names = tuple(map(epoch.steps.contents.name_of, epoch._all_parts()))
     return epoch.plan.dataset, tuple(sorted(names))

@@ -76,11 +76,45 @@ def test_the_first_samples(two: tuple[millrace.Client, millrace.Client]) -> None
     whole = read(a, shuffle=False)
     assert read(a.take(5), shuffle=False) == whole[:5]
     assert sorted(read(a.take(50), 3, global_batch_size=8)) == sorted(whole[:50])
-    assert read(a.take(1000), shuffle=False) == whole
+    assert read(a.take(200), shuffle=False) == whole
     assert read(a.take(50).take(3), shuffle=False) == whole[:3]
     assert read(a.subset([3, 4, 9]), shuffle=False) == [whole[3], whole[4], whole[9]]
     train = a.split(train=0.5)["train"]
     assert read(train.take(4), shuffle=False) == read(train, shuffle=False)[:4]
+
+
+def test_more_samples_than_there_are_is_refused_with_both_numbers(two: tuple[millrace.Client, millrace.Client]) -> None:
+    a, _ = two
+    call: Any
+    for call, takes, there in (
+        (lambda: a.take(201), 201, 200), (lambda: a.subset(range(190, 500)), 500, 200), (lambda: a.subset([3, 200]), 201, 200),
+        (lambda: a.take(50).take(51), 51, 50), (lambda: a.subset("samples:0-200"), 201, 200),
+    ):
+        with pytest.raises(millrace.InvalidArgument, match=rf"this takes {takes} samples, and there are {there}; take\({there}\) has all"):
+            call()
+
+
+def test_an_epoch_without_batches_is_refused(two: tuple[millrace.Client, millrace.Client]) -> None:
+    """A loop over it would do nothing, without a word."""
+    a, _ = two
+    sizes = {len(part): part for part in a.take(1).split(x=0.5, y=0.5).values()}
+    assert set(sizes) == {0, 1}
+    assert len(read(sizes[1])) == 1
+    drop = Share(tail="drop")
+    for refused, said in (
+        (lambda: sizes[0].epoch(0), "there are no samples; give the part a larger share"),
+        (lambda: millrace.mix({a: 1, sizes[0]: 1}), "there are no samples; give the part a larger share"),
+        (lambda: a.take(15).epoch(0, share=drop), r"15 samples fill no batch of 16, and tail='drop' .*; give a smaller global_batch_size, or share="),
+    ):
+        with pytest.raises(millrace.InvalidArgument, match=f"^epoch 0 of <View of .* subset samples:0.*>: {said}"):
+            refused()
+
+
+def test_a_source_of_a_mixture_may_be_smaller_than_a_batch(tmp_path: Path) -> None:
+    at = lines(tmp_path / "a", "a", 20)
+    harness.run("index", str(at), "--tail", "drop")
+    with harness.closing(g := harness.Gateway(f"a={at}")), millrace.Client(g.url) as c:
+        assert len(read(millrace.mix({c: 1, c.take(15): 1}))) == 32
 
 
 def test_stored_subsets(tmp_path: Path) -> None:
