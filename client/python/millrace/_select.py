@@ -19,6 +19,9 @@ from .errors import InvalidArgument, SampleError
 
 Weight = Union[int, float, Fraction]
 Key = Union[str, tuple[str, str], SampleError]
+Keys = Union[Key, "os.PathLike[str]", Iterable[Key]]
+
+NAMES = "batch.keys has the samples' names; a file of them is given as a pathlib.Path"
 
 FINEST = 10**6  # the greatest denominator that a float is taken for
 _LIMIT = 1 << 32  # of what the shares of a split, as whole numbers, sum to
@@ -105,32 +108,42 @@ def whole(what: str, shares: Mapping[Any, Weight], *, relative: bool = True) -> 
     return numbers
 
 
-def named_samples(keys: Union[Key, Iterable[Key]], reason: str) -> Samples:
-    """Returns the keys, the shards and the reasons of samples."""
+def named_samples(what: str, keys: Keys, reason: str = "") -> Samples:
+    """Returns the keys, the shards and the reasons of samples. A text is one key; a path is of a file of them, one a line."""
+    if isinstance(keys, str) and os.path.isfile(keys):  # noqa: PTH113 (a key may be too long for a path)
+        cure = f"write pathlib.Path({keys!r}) for the names in the file, or [{keys!r}] for the sample"
+        raise InvalidArgument(f"{what}: {keys!r} names a sample, and there is a file of this name", cure=cure)
+    alone = isinstance(keys, (str, tuple, SampleError)) or not isinstance(keys, Iterable)
+    given: Any = _read_keys(what, keys) if isinstance(keys, os.PathLike) else [keys] if alone else keys
     named = []
-    for key in [keys] if isinstance(keys, (str, tuple, SampleError)) else keys:
+    for key in given:
         if isinstance(key, SampleError):
             if key.key is None:
                 cure = "open the epoch with reading=millrace.Reading(keys=True)"
                 raise InvalidArgument(f"the key of the sample is not known: {key.message}", cure=cure)
-            named.append((key.key, "", reason or (f"part {key.part} does not decode" if key.part else f"{key.step} fails")))
-        elif isinstance(key, (str, tuple)):
-            named.append((key, "", reason) if isinstance(key, str) else (*key, reason))
+            named.append((key.key, "", reason or key.reason))
+        elif isinstance(key, str):
+            named.append((key, "", reason))
+        elif isinstance(key, tuple) and len(key) == 2:
+            named.append((*key, reason))
         else:
-            raise InvalidArgument(f"{key!r} is no key", cure="give names of samples, or the SampleErrors that on_error got")
+            raise InvalidArgument(f"{what}: {key!r} is no key", cure=f"give names of samples, or the SampleErrors that on_error got; {NAMES}")
     return tuple(named)
 
 
-def listed(keys: Union[str, os.PathLike[str], Iterable[Key]]) -> tuple[str, ...]:
+def _read_keys(what: str, path: os.PathLike[str]) -> list[Key]:
+    """Reads a file of keys, one a line, with a tab before the shard."""
+    try:
+        lines = Path(path).read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as e:
+        raise InvalidArgument(f"{what}: read keys of {os.fspath(path)!r}: {e}", cure="give the path of a file of keys, one a line") from None
+    pairs = (line.partition("\t") for line in lines if line)
+    return [(key, shard) if shard else key for key, _, shard in pairs]
+
+
+def listed(keys: Keys) -> tuple[str, ...]:
     """Returns keys as gateways have them."""
-    if isinstance(keys, (str, os.PathLike)):
-        try:
-            found = tuple(line for line in Path(keys).read_text().splitlines() if line)
-        except (OSError, UnicodeDecodeError) as e:
-            cure = "give the path of a file of keys, one a line, or a list of keys"
-            raise InvalidArgument(f"subset: keys={os.fspath(keys)!r}: {e}", cure=cure) from None
-    else:
-        found = tuple(f"{key}\t{shard}" if shard else key for key, shard, _ in named_samples(keys, ""))
+    found = tuple(f"{key}\t{shard}" if shard else key for key, shard, _ in named_samples("subset", keys))
     if not found:
         raise InvalidArgument("subset: keys: no sample is named")
     return found

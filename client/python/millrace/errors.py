@@ -223,12 +223,16 @@ class SampleError(MillraceError, code="sample_error"):
         self.source: Optional[str] = literal(source) if source else None
         self.sample, self.batch, self.epoch, self.position = (None if n is None else int(n) for n in (sample, batch, epoch, position))
 
+    @property
+    def reason(self) -> str:
+        """What failed, in the words of a list of bad samples."""
+        return f"part {self.part} does not decode" if self.part else f"{self.step} fails"
+
     def report(self, dataset: str = "DATASET") -> str:
         """Returns the command that has healthy samples delivered in place of this one. dataset is what was indexed, such as s3://train/photos."""
         if self.key is None:
             raise InvalidArgument("report: the sample's key is not known", cure="open the epoch with reading=millrace.Reading(keys=True)")
-        reason = f"part {self.part} does not decode" if self.part else f"{self.step} fails"
-        return f"millrace quarantine {shlex.quote(dataset)} --key {shlex.quote(self.key)} --reason {shlex.quote(reason)}"
+        return f"millrace quarantine {shlex.quote(dataset)} --key {shlex.quote(self.key)} --reason {shlex.quote(self.reason)}"
 
 
 class DecodeError(

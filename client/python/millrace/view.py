@@ -6,7 +6,6 @@ import contextlib
 import logging
 import multiprocessing
 import operator
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -25,8 +24,9 @@ from ._select import (
     DIGEST,
     FINEST,
     MOST,
+    NAMES,
     PLACES,
-    Key,
+    Keys,
     Listed,
     Samples,
     Selection,
@@ -300,18 +300,18 @@ class Source:
         return self.subset(range(n))
 
     def subset(
-        self, which: Union[str, range, Sequence[int], None] = None, *, keys: Union[str, os.PathLike[str], Iterable[Key], None] = None,
+        self, which: Union[str, range, Sequence[int], None] = None, *, keys: Optional[Keys] = None,
         generation: Optional[str] = None,
     ) -> View:
         """Returns a View of some samples, in stored order where nothing shuffles.
 
-            train = client.subset(keys="train.txt")
+            train = client.subset(keys=pathlib.Path("train.txt"))
             folds = [client.subset(keys=table.loc[table.fold == k, "key"]) for k in range(5)]
 
         which       the name of a subset that `millrace subset` made, or its split's digest, a colon and its name; or numbers of samples in
                     stored order, such as range(1000, 2000), each once, ascending; a number beyond the last is InvalidArgument
-        keys        names of samples in any order, or pairs of a name and the shard where several shards have it; or the path of a file of
-                    them, one a line, with a tab before the shard. A name that is given twice counts once
+        keys        names of samples in any order, or pairs of a name and the shard where several shards have it; or a pathlib.Path of a file
+                    of them, one a line, with a tab before the shard. A text is one name. A name that is given twice counts once
         generation  of the dataset, to look the names up in, by default the present one. The View reads it from now on
 
         Keys, and numbers that an address has no room for (8 KiB), are stored beside the index, as `millrace subset --keys` does: the
@@ -330,26 +330,26 @@ class Source:
             step = Listed(listed(keys))
         return self._with(replace(self.selection, steps=(*self.selection.steps, step)), generation)
 
-    def exclude(self, keys: Union[Key, Iterable[Key]], *, reason: str = "", generation: Optional[str] = None) -> View:
+    def exclude(self, keys: Keys, *, reason: str = "", generation: Optional[str] = None) -> View:
         """Returns a View of all samples but these: an epoch is shorter by them. About five hundred fit into an address.
 
         The order is another one, so a run that stopped in mid-epoch goes on by `quarantine` instead. Parameters are those of `quarantine`.
         """
-        steps, named = self.selection.steps, named_samples(keys, reason)
+        steps, named = self.selection.steps, named_samples("exclude", keys, reason)
         if steps and not isinstance(before := steps[-1], (str, Listed)):
             steps, named = steps[:-1], (*before, *named)
         return self._with(replace(self.selection, steps=(*steps, named)), generation)
 
-    def quarantine(self, keys: Union[Key, Iterable[Key]], *, reason: str = "", generation: Optional[str] = None) -> View:
+    def quarantine(self, keys: Keys, *, reason: str = "", generation: Optional[str] = None) -> View:
         """Returns a View that gets a healthy sample in place of each bad one, so that some come twice. All other positions stay as they
         are: a job goes on with the batches that it had.
 
             bad = []                                    # collected by on_error=bad.append
             client = client.quarantine(bad)
 
-        keys        names of samples, SampleErrors, or pairs of a name and the shard where several shards have it; or the digest of a list
-                    that `millrace quarantine` stored. Each name is looked up by a request. About a thousand fit, more where they lie side
-                    by side
+        keys        names of samples, SampleErrors, or pairs of a name and the shard where several shards have it; or a pathlib.Path of a
+                    file of names, as subset has it; or the digest of a list that `millrace quarantine` stored. Any other text is one name.
+                    Each name is looked up by a request. About a thousand fit, more where they lie side by side
         reason      kept in `selection.bad`; a SampleError brings its own
         generation  of the dataset, to look the names up in, by default the present one. The View reads it from now on. Where another one
                     is asked for, as by a checkpoint, names are looked up there, and those that it does not have are passed over
@@ -357,7 +357,7 @@ class Source:
         before, stored = self.selection.replaced, isinstance(keys, str) and bool(DIGEST.fullmatch(keys))
         if before not in ((), keys) and (stored or isinstance(before, str)):
             raise InvalidArgument("quarantine: a stored list, and other bad samples beside it", cure="store one list that has all of them")
-        replaced: Any = keys if stored else (*before, *named_samples(keys, reason))
+        replaced: Any = keys if stored else (*before, *named_samples("quarantine", keys, reason))
         made = self._with(replace(self.selection, replaced=replaced), generation)
         if stored:  # one that is not there is reported now
             made._get({"quarantine": replaced}, "epochs/0", "parameters")
@@ -437,7 +437,7 @@ class Source:
                 found.update(int(one["position"]) for one in self._get(asked, "occurrences", "occurrences"))
             except NotFound as e:
                 if not again or isinstance(e, GenerationGone):
-                    e.message, e.cure = f"sample {key!r}: {e.message}", e.cure if e.code == "generation_gone" else "batch.keys has the samples' names"
+                    e.message, e.cure = f"sample {key!r}: {e.message}", e.cure if e.code == "generation_gone" else NAMES
                     raise
                 log.info("sample %s is not in generation %s", key, generation)
         return sorted(found)
@@ -453,7 +453,7 @@ class Source:
                 known[of] = str(answer["subset"]), str(answer["generation"])
                 repeated = int(answer["repeated"])
             except (Denied, ReadOnly, InvalidArgument) as e:
-                e.message = f"subset: {e.message}"
+                e.message, e.cure = f"subset: {e.message}", NAMES if isinstance(chosen, Listed) else e.cure
                 if not isinstance(e, InvalidArgument):
                     e.cure = "`millrace subset DATASET --keys FILE` stores one, with credentials that may write; subset('DIGEST:listed') reads it"
                 raise

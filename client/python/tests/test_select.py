@@ -146,7 +146,7 @@ def test_subset_by_keys(many: millrace.Client, tmp_path: Path, caplog: pytest.Lo
     assert read(listed, shuffle=False, global_batch_size=500) == want
     assert sorted(read(listed, 3, global_batch_size=500)) == sorted(half)
     (tmp_path / "train.txt").write_text("\n".join([*reversed(half), half[0]]))
-    for again in (many.subset(keys=tmp_path / "train.txt"), many.subset(keys=str(tmp_path / "train.txt")), many.subset(keys=iter(half))):
+    for again in (many.subset(keys=tmp_path / "train.txt"), many.subset(keys=iter(half))):
         assert again.selection.subset == listed.selection.subset
     assert "1 keys are given more than once" in caplog.text
     assert read(pickle.loads(pickle.dumps(listed)), shuffle=False, global_batch_size=500) == want
@@ -156,6 +156,29 @@ def test_subset_by_keys(many: millrace.Client, tmp_path: Path, caplog: pytest.Lo
     assert sorted(key for part in parts for key in read(part, global_batch_size=500)) == sorted(half)
     both = millrace.mix({listed: 1, many.subset(keys=set(whole) - set(half)): 1})
     assert sorted(read(both, global_batch_size=500)) == sorted(whole)
+
+
+@pytest.mark.parametrize("choose", ["subset", "exclude", "quarantine"])
+def test_a_text_is_one_key_and_a_path_is_a_file_of_keys(many: millrace.Client, choose: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    key, other = read(many.take(2), shuffle=False)
+    (tmp_path / "bad.txt").write_text(f"{key}\n\n{other}\ta.jsonl\n")
+
+    def chosen(keys: Any) -> tuple[str, str]:
+        made = many.subset(keys=keys) if choose == "subset" else getattr(many, choose)(keys)
+        return made.selection.subset, made.selection.quarantine
+
+    assert chosen(key) == chosen([key])
+    assert chosen(Path("bad.txt")) == chosen([key, other])
+    wrong: Any
+    for wrong, said in (
+        ("bad.txt", rf"^{choose}: 'bad.txt' names a sample, and there is a file of this name; write pathlib.Path\('bad.txt'\) .*, or \['bad.txt'\]"),
+        ("bda.txt", r"no sample has .*; batch.keys has the samples' names; a file of them is given as a pathlib.Path"),
+        (Path("bda.txt"), f"^{choose}: read keys of 'bda.txt': .*No such file.*; give the path of a file of keys, one a line"),
+        (3, f"^{choose}: 3 is no key; give names of samples"), ([b"x"], "b'x' is no key; give"), (("a", "b", "c"), "is no key; give"),
+    ):
+        with pytest.raises((millrace.InvalidArgument, millrace.NotFound), match=said):
+            chosen(wrong)
 
 
 def test_folds_are_the_whole(many: millrace.Client) -> None:
@@ -502,7 +525,7 @@ def test_refusals(two: tuple[millrace.Client, millrace.Client]) -> None:
     call: Any
     for call in (
         lambda: a.take(0), lambda: a.take(-1), lambda: a.subset([3, 3]), lambda: a.subset([4, 3]), lambda: a.subset(["a.jsonl/3"]),
-        lambda: a.subset(), lambda: a.subset("train", keys=["x"]), lambda: a.subset(keys=[]), lambda: a.subset(keys="/nowhere"),
+        lambda: a.subset(), lambda: a.subset("train", keys=["x"]), lambda: a.subset(keys=[]), lambda: a.subset(keys=Path("/nowhere")),
         lambda: a.subset(keys=[3]),
         lambda: a.take(5).subset(keys=["x"]), lambda: a.subset(range(3), generation="x"),
         lambda: a.quarantine("ab" * 32), lambda: a.exclude(read(a)), lambda: a.exclude("nosuch"), lambda: a.exclude([3]),
