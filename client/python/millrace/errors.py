@@ -141,7 +141,10 @@ class AmbiguousKey(MillraceError, LookupError, code="ambiguous_key", cure="name 
     """Several shards have a sample of this key; `shards` lists them, at most 100."""
 
 
-class Conflict(MillraceError, code="conflict", cure="report the losses of a batch once, from the rank that read it"):
+class Conflict(
+    MillraceError, code="conflict",
+    cure="the first report of a batch stands: a resumed run may pass over this error, a new run takes another seed",
+):
     """Another loss is on record for the same position."""
 
 

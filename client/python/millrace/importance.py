@@ -6,50 +6,105 @@
     snapshot = millrace.importance.freeze(client, batch)        # one rank, when all have reported
     epoch = client.epoch(4, order=millrace.Order(importance=snapshot))
 
-The page Importance says how weights follow from losses: https://github.com/millrace-data/millrace/blob/main/docs/importance.md.
+The page Importance shows the same for millrace.torch, and says how weights follow from losses:
+https://github.com/millrace-data/millrace/blob/main/docs/importance.md.
 """
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterable
-from typing import Any, Optional
-from urllib.parse import quote
+from reprlib import repr as short
+from typing import Any, Optional, Union
 
 from .batch import Batch
-from .errors import InvalidArgument, ProtocolError
+from .client import ClientOwner
+from .errors import InvalidArgument, NotFound, ProtocolError
 from .view import Source
 
+_BATCH = re.compile(r"(/v1/datasets/[^/?]+)/epochs/\d+/batches/\d+\?")
 
-def report(client: Source, batch: Batch, losses: Iterable[Any]) -> None:
-    """Tells the gateways the losses of a batch's samples, in the order of the batch: numbers, an array or a tensor.
 
-    The same losses may be reported again, by whoever and to whichever gateway; another loss for the same place of the same epoch is
-    a Conflict. A bucket that takes no writes is ReadOnly.
+def report(client: Union[Source, ClientOwner], batch: Union[Batch, str], losses: Iterable[Any]) -> None:
+    """Tells the gateways the losses of a batch's samples.
+
+    client  a client, a view, or a dataset that was made of one
+    batch   the Batch, or its `location`, which a batch_transform of millrace.torch passes on
+    losses  a finite number for each sample, in the order of the batch: numbers, an array or a tensor. Only their order counts, so they
+            may be negative
+
+    The first report of a batch stands. The same losses may be reported again, by any process and to any gateway; another loss for the
+    same place of the same epoch is a Conflict, and nothing of that report is taken. A resumed run may pass over it, a new run takes
+    another seed. A bucket that takes no writes is ReadOnly.
     """
-    plain = [float(x) for x in losses]
-    if len(plain) != len(batch):
+    path, location = _place("report", batch)
+    plain = _numbers(losses)
+    if isinstance(batch, Batch) and len(plain) != len(batch):
         raise InvalidArgument(f"report: {len(plain)} losses for a batch of {len(batch)} samples")
-    if any(x != x or x in (float("inf"), float("-inf")) for x in plain):
-        raise InvalidArgument("report: a loss is not finite")
-    client.core.json("POST", _path(batch), None, {"url": batch.location, "losses": plain})
+    if not plain:  # of an empty share
+        return
+    try:
+        _source("report", client).core.json("POST", path, None, {"url": location, "losses": plain})
+    except InvalidArgument as e:
+        e.cure = "give one loss for each sample; a batch of which filter or on_error has left out samples cannot be reported"
+        raise
 
 
-def freeze(client: Source, batch: Batch, *, hot_share: Optional[float] = None, repeat: Optional[int] = None) -> str:
+def freeze(client: Union[Source, ClientOwner], batch: Union[Batch, str], *, hot_share: Optional[float] = None, repeat: Optional[int] = None) -> str:
     """Makes a snapshot of the losses that were reported of the epoch that a batch belongs to, and returns its name.
 
     hot_share is the share of the samples that are hot, repeat how often their weight counts: .1 and 3 if left out. The same
-    losses make the same snapshot, whichever gateway is asked.
+    losses make the same snapshot, whichever gateway is asked. client and batch are as report has them.
     """
-    body: dict[str, Any] = {"url": batch.location}
+    path, location = _place("freeze", batch)
+    body: dict[str, Any] = {"url": location}
     if hot_share is not None:
         body["hot_share"] = hot_share
     if repeat is not None:
         body["repeat"] = repeat
-    answer = client.core.json("POST", _path(batch) + "/snapshots", None, body)
+    try:
+        answer = _source("freeze", client).core.json("POST", path + "/snapshots", None, body)
+    except NotFound as e:
+        e.cure = "losses belong to their dataset, order, epoch and reporter: freeze with a batch and a client that losses were reported with"
+        raise
     if not isinstance(answer, dict) or not answer.get("snapshot"):
         raise ProtocolError("freeze: no snapshot is named")
     return str(answer["snapshot"])
 
 
-def _path(batch: Batch) -> str:
-    return f"/v1/datasets/{quote(batch.dataset, safe='')}/importance"
+def _source(act: str, client: object) -> Source:
+    source = client.client if isinstance(client, ClientOwner) else client
+    if not isinstance(source, Source):
+        raise InvalidArgument(f"{act}: got {type(client).__name__}, want a client, which millrace.open returns, or a dataset")
+    return source
+
+
+def _place(act: str, batch: object) -> tuple[str, str]:
+    """Returns the path that losses of a batch are sent to, and the batch's location."""
+    location = batch.location if isinstance(batch, Batch) else batch
+    found = _BATCH.match(location) if isinstance(location, str) else None
+    if found is None:
+        raise InvalidArgument(
+            f"{act}: got {type(batch).__name__}, want a Batch or its `location`",
+            cure="have datasets of millrace.torch yield it: reading=millrace.Reading(batch_transform=f), where f returns (batch.location, "
+            "millrace.torch.collate_columns(batch))",
+        )
+    return f"{found[1]}/importance", str(location)
+
+
+def _numbers(losses: Any) -> list[float]:
+    values = losses.tolist() if hasattr(losses, "tolist") else losses
+    if not isinstance(values, Iterable):
+        got = "one loss" if isinstance(values, (int, float)) else type(values).__name__
+        raise InvalidArgument(f"report: got {got}, want one for each sample", cure='loss functions of torch return these with reduction="none"')
+    plain: list[float] = []
+    for i, value in enumerate(values):
+        try:
+            plain.append(float(value))
+        except (TypeError, ValueError) as e:
+            raise InvalidArgument(f"report: loss {i} is {short(value)}, want a finite number", cure="of several numbers report their mean") from e
+        if not math.isfinite(plain[-1]):
+            cure = "report none of this batch: a sample without a loss keeps its weight"
+            raise InvalidArgument(f"report: loss {i} is {plain[-1]}, want a finite number", cure=cure)
+    return plain

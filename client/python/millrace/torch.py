@@ -65,20 +65,18 @@ def _build(batch: Batch, *, make: Callable[[Batch], Any]) -> Any:
     return value
 
 
-def _value_of(batch: Batch, *, keys: bool) -> Any:
-    """Makes columns of what transform has returned. Names have a place in dicts alone."""
-    batch.value = collate_samples(batch)
-    if keys and not isinstance(batch.value, dict):
-        raise InvalidArgument("keys=True names samples in dicts, and transform returns no dict", cure="have it return sample.key too")
-    return batch.value
-
-
-def collate_columns(batch: Batch, *, keys: bool = False) -> Columns:
-    """Makes a dict of columns of a batch: tensors where values stack, lists otherwise.
+def collate_columns(batch: Batch, *, keys: bool = False) -> Any:
+    """Makes columns of a batch, as a Dataset without collate and batch_transform yields them: tensors where values stack, lists otherwise.
 
     Tensors, NumPy arrays and numbers are stacked as torch's default_collate does it, everything else is a list; a part without a
-    decoder is a list of bytes. With keys the names of the samples are added as "__key__".
+    decoder is a list of bytes. The columns are a dict, or what transform has returned decides: of dicts a dict, of tuples a tuple, else
+    one column. With keys the names of the samples are added to the dict as "__key__".
     """
+    if batch.value is not None:
+        columns = collate_samples(batch)
+        if keys and not isinstance(columns, dict):
+            raise InvalidArgument("keys=True names samples in dicts, and transform returns no dict", cure="have it return sample.key too")
+        return {**columns, "__key__": list(batch.keys)} if keys else columns
     out: Columns = {}
     names = list(batch[0]) if len(batch) else []
     for sample in batch:
@@ -96,7 +94,7 @@ def collate_columns(batch: Batch, *, keys: bool = False) -> Columns:
     return out
 
 
-def _columns_alone(batch: Batch, *, keys: bool) -> Columns:
+def _columns_alone(batch: Batch, *, keys: bool) -> Any:
     """Makes columns of a batch, and lets go of its bytes: a batch that waits for the trainer holds its columns alone."""
     columns = collate_columns(batch, keys=keys)
     batch.let_go()
@@ -209,7 +207,8 @@ class Dataset(ClientOwner):
     share          millrace.Share; rank and world_size are found if left out: torch.distributed's, else the environment's (torchrun, mpirun,
                    srun), else one process
     reading        millrace.Reading. What collate or batch_transform returns is yielded: the first is a function of a list of samples, the
-                   second of a Batch, for what collate cannot do, such as reporting losses. keys=True yields the samples' names too
+                   second of a Batch, for what collate cannot do, such as passing on the location under which losses are reported: see
+                   collate_columns and the page Importance. keys=True yields the samples' names too
 
     The gateway is asked at once for the dataset's generation, which then holds for all epochs, workers and resumed runs. All processes
     of torch.distributed take the same one, if it is initialized by then; generation gives another. Workers may be forked
@@ -228,8 +227,8 @@ class Dataset(ClientOwner):
         if collate is not None and batch_transform is not None:
             raise InvalidArgument("new dataset: of collate and batch_transform only one can make what is yielded")
         one_by_one = collate is not None or given.get("transform") is not None
-        value = partial(_value_of, keys=keys) if collate is None else attrgetter("value")
-        make = batch_transform or (value if one_by_one else partial(_columns_alone, keys=keys))
+        columns = partial(collate_columns if one_by_one else _columns_alone, keys=keys)
+        make = batch_transform or (columns if collate is None else attrgetter("value"))
         self._views = not copy
         self._writable = copy and gives_views(decode, given.get("filter"), given.get("transform"), collate, batch_transform)
         about = self._read_from(source, dataset)

@@ -36,6 +36,8 @@ def test_python(
     for text in found:
         with contextlib.redirect_stdout(io.StringIO()):
             exec(compile(text.replace(URL, gateway.url), name, "exec"), space)
+    space.clear()
+    gc.collect()  # the datasets go, and with them this process's share of the gateway
 
 
 @pytest.mark.parametrize("name", ["client/python/README.md", FIRST])
@@ -55,7 +57,7 @@ def test_training(name: str, tmp_path: Path, runtime: Path, monkeypatch: pytest.
         exec(compile(text.replace("s3://train/photos", str(tmp_path / "photos")), str(page), "exec"), space)
     assert (tmp_path / "checkpoint.pt").is_file()
     space.clear()
-    gc.collect()  # the datasets go, and with them this process's share of the gateway
+    gc.collect()
 
 
 def test_the_command(gateway: harness.Gateway) -> None:

@@ -270,27 +270,6 @@ with millrace.Client(sys.argv[1], routing=millrace.Routing(check="never")) as c:
     subprocess.run([sys.executable, "-S", "-c", program, gateway.url], check=True, timeout=60, env={"PYTHONPATH": here, "PATH": ""})
 
 
-def test_importance(client: millrace.Client) -> None:
-    from millrace import importance
-
-    epoch = client.epoch(0, seed=99)  # losses of one order belong together
-    batch = epoch.batch(3)
-    with pytest.raises(millrace.InvalidArgument, match="3 losses"):
-        importance.report(client, batch, [1, 2, 3])
-    with pytest.raises(millrace.InvalidArgument, match="finite"):
-        importance.report(client, batch, [float("nan")] * 32)
-    importance.report(client, batch, [0.0] * 31 + [100.0])
-    importance.report(client, batch, [0.0] * 31 + [100.0])
-    with pytest.raises(millrace.errors.Conflict):
-        importance.report(client, batch, [1.0] * 32)
-    snapshot = importance.freeze(client, batch, hot_share=0.002, repeat=40)
-    drawn = [key for b in client.epoch(1, seed=99, order=Order(importance=snapshot), reading=Reading(keys=True)) for key in b.keys]
-    assert len(drawn) == 500
-    assert drawn.count(batch.keys[31]) > 10
-    with pytest.raises(millrace.InvalidArgument, match=r"millrace\.proof"):
-        client.epoch(1, order=Order(importance=snapshot)).order()
-
-
 def test_command(gateway: harness.Gateway, capsys: pytest.CaptureFixture[str]) -> None:
     from millrace.__main__ import main
 

@@ -15,6 +15,7 @@ import torch
 from torch.utils import data as torch_data
 
 import millrace
+import millrace.importance
 import millrace.torch
 from millrace import Reading
 
@@ -190,3 +191,28 @@ def test_what_a_transform_returns_becomes_columns(gateway: harness.Gateway, made
         assert batch.tolist() == [3.0] * 4
     else:
         assert batch == [made] * 4
+
+
+def _label_and_position(sample: millrace.Sample) -> tuple[int, int]:
+    return sample["cls"], sample.position
+
+
+def _located(batch: millrace.Batch) -> Any:
+    return batch.location, millrace.torch.collate_columns(batch)
+
+
+@pytest.mark.parametrize("transform", [None, _label_and_position], ids=["columns", "tuples"])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_training_loop_reports_losses(gateway: harness.Gateway, workers: int, transform: Any) -> None:
+    """Of two ranks: those who report the same from batches that were read without torch would meet a Conflict if any loss had gone astray."""
+    seed = 50 + workers + (transform is None)
+    where = ""
+    for rank in range(2):
+        dataset = dataset_of(gateway, rank=rank, world_size=2, seed=seed, transform=transform, batch_transform=_located)
+        for where, columns in millrace.torch.DataLoader(dataset, num_workers=workers):
+            labels = columns["cls"] if transform is None else columns[0]
+            millrace.importance.report(dataset, where, (labels - 4.5).requires_grad_())
+    with millrace.Client(gateway.url, "photos") as client:
+        for batch in client.epoch(0, seed=seed, decode={"cls": int}, **harness.grouped(global_batch_size=BATCH_SIZE)):
+            millrace.importance.report(client, batch, [label - 4.5 for label in batch["cls"]])
+        assert millrace.importance.freeze(client, batch) == millrace.importance.freeze(dataset, where)
