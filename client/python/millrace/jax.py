@@ -78,7 +78,7 @@ class DataLoader(ClientOwner):
     source        a Client; a directory or `s3://bucket/prefix`, read without a server (millrace.open); or the URL of a gateway or several
     sharding      jax.sharding.NamedSharding whose first axis is the batch's, for all arrays; or a mapping from part to sharding
     global_batch_size
-                  samples of a batch, all processes together; the devices along the first axis divide it
+                  samples of a batch, all processes together; the devices along the first axis divide it. Left out: as Client.epoch has it
     epoch         the first epoch; set_epoch changes it
     decode        True: as help(millrace.decode) says, images uint8 arrays of height x width x bands. A mapping, such as {"cls": int}: these parts
     transform     function of one sample, as Client.epoch has it; what it returns, any tree of arrays and numbers, is stacked

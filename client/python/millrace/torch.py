@@ -201,7 +201,8 @@ class Dataset(ClientOwner):
                    height x width. A mapping, such as {"jpg": to_tensor, "cls": int}: these parts, the others stay bytes. False: none
     transform      function of a sample, as Client.epoch has it; dicts and tuples that it returns become columns
     global_batch_size, batch_size_per_rank
-                   samples of a batch: of all ranks together, or of each. A run that resumes on another number of ranks gives the first
+                   samples of a batch: of all ranks together, or of each. Without both: the dataset's default, 256 unless its index says
+                   otherwise. A run that resumes on another number of ranks gives the first
     seed, shuffle, fields, order
                    as Client.epoch has them; shuffle=False is stored order
     share          millrace.Share; rank and world_size are found if left out: torch.distributed's, else the environment's (torchrun, mpirun,

@@ -150,7 +150,7 @@ class Source:
     def epoch(self, number: int, *, dataset: Optional[str] = None, decode: Decode = None, **options: Unpack[EpochOptions]) -> Epoch:
         """Opens an epoch: resolves its plan and pins the generation. No sample is read yet.
 
-        global_batch_size    samples of a batch, all ranks together; None: the dataset's default
+        global_batch_size    samples of a batch, all ranks together; None: the dataset's default, 256 unless its index says otherwise
         batch_size_per_rank  the same for each rank: times the world size it is the global size
         seed            another seed is another order
         shuffle         "slot", "window", "full" or "none"; False: stored order, "none"; None and True: the dataset's default
