@@ -30,10 +30,10 @@ func ParseURL(d Dataset, isDefault bool, address string, q *Query) (b Batch, has
 	if err := d.Check(in); err != nil && len(in.Faults()) == 0 {
 		return b, at.hasBatch, err
 	}
-	if b.Params.Subset != "" || b.Quarantine != "" {
-		in.Fail("url", "names a subset or a quarantine: losses are taken of plans over all samples")
-	}
 	q.Adopt("url.", in.Faults())
+	if b.Params.Subset != "" || b.Quarantine != "" {
+		q.Fail("url", "names a subset or a quarantine: losses are taken of plans over all samples")
+	}
 	return b, at.hasBatch, nil
 }
 

@@ -77,8 +77,8 @@ func TestParseURL_RefusesAddresses(t *testing.T) {
 		{"/v1/datasets/photos/epochs/3/batches/18446744073709551616?" + of, "url.batch: must be below 2^64"},
 		{"/v1/datasets/photos/epochs/3?generation=x", "url.generation: must be 64 hexadecimal digits in lower case"},
 		{"/v1/datasets/photos/epochs/3?at=3&" + of, "url.at: unknown parameter"},
-		{"/v1/datasets/photos/epochs/3?subset=train&" + of, "url.url: names a subset or a quarantine: losses are taken of plans over all samples"},
-		{"/v1/datasets/photos/epochs/3?quarantine=samples:7&" + of, "url.url: names a subset or a quarantine: losses are taken of plans over all samples"},
+		{"/v1/datasets/photos/epochs/3?subset=train&" + of, "url: names a subset or a quarantine: losses are taken of plans over all samples"},
+		{"/v1/datasets/photos/epochs/3?quarantine=samples:7&" + of, "url: names a subset or a quarantine: losses are taken of plans over all samples"},
 		{"/epoch/x/batch/y?seed=z", "url.seed: must be an unsigned decimal number, digits only; url.epoch: must be an unsigned decimal number, digits only; " +
 			"url.batch: must be an unsigned decimal number, digits only; url.generation: missing: the Content-Location of an answer has it"},
 	} {

@@ -6,7 +6,8 @@
     snapshot = millrace.importance.freeze(client, batch)        # one rank, when all have reported
     epoch = client.epoch(4, order=millrace.Order(importance=snapshot))
 
-The page Importance shows the same for millrace.torch, and says how weights follow from losses:
+Losses are kept of a whole dataset only, not of a split, subset, quarantine or mixture. The page Importance shows the same for
+millrace.torch, and says how weights follow from losses:
 https://github.com/millrace-data/millrace/blob/main/docs/importance.md.
 """
 
@@ -26,13 +27,16 @@ from .view import Source
 _BATCH = re.compile(r"(/v1/datasets/[^/?]+)/epochs/\d+/batches/\d+\?")
 
 
-def report(client: Union[Source, ClientOwner], batch: Union[Batch, str], losses: Iterable[Any]) -> None:
+def report(
+    client: Union[Source, ClientOwner], batch: Union[Batch, str], losses: Iterable[Any], *, positions: Optional[Iterable[int]] = None
+) -> None:
     """Tells the gateways the losses of a batch's samples.
 
-    client  a client, a view, or a dataset that was made of one
-    batch   the Batch, or its `location`, which a batch_transform of millrace.torch passes on
-    losses  a finite number for each sample, in the order of the batch: numbers, an array or a tensor. Only their order counts, so they
-            may be negative
+    client     a client, a view, or a dataset that was made of one
+    batch      the Batch, or its `location`, which a batch_transform of millrace.torch passes on
+    losses     a finite number for each sample, in the order of the batch: numbers, an array or a tensor. Only their order counts, so they
+               may be negative
+    positions  `positions` of the batch, where its location is given and filter or on_error may have left out samples
 
     The first report of a batch stands. The same losses may be reported again, by any process and to any gateway; another loss for the
     same place of the same epoch is a Conflict, and nothing of that report is taken. A resumed run may pass over it, a new run takes
@@ -40,14 +44,24 @@ def report(client: Union[Source, ClientOwner], batch: Union[Batch, str], losses:
     """
     path, location = _place("report", batch)
     plain = _numbers(losses)
-    if isinstance(batch, Batch) and len(plain) != len(batch):
-        raise InvalidArgument(f"report: {len(plain)} losses for a batch of {len(batch)} samples")
+    if isinstance(batch, Batch):
+        if len(plain) != len(batch):
+            raise InvalidArgument(f"report: {len(plain)} losses for a batch of {len(batch)} samples")
+        if len(batch) < batch.came:
+            positions = batch.positions
     if not plain:  # of an empty share
         return
+    body: dict[str, Any] = {"url": location, "losses": plain}
+    if positions is not None:
+        body["positions"] = [int(position) for position in positions]
     try:
-        _source("report", client).core.json("POST", path, None, {"url": location, "losses": plain})
-    except InvalidArgument as e:
-        e.cure = "give one loss for each sample; a batch of which filter or on_error has left out samples cannot be reported"
+        _source("report", client).core.json("POST", path, None, body)
+    except (InvalidArgument, NotFound) as e:
+        faults = {name for name, _ in e.faults}
+        if "losses" in faults:
+            e.cure = "give one loss for each sample, and positions=batch.positions where filter or on_error leaves out samples"
+        elif "url" in faults or type(e) is NotFound:
+            e.cure = "losses are kept of a whole dataset only, not of a split, subset, quarantine or mixture"
         raise
 
 

@@ -47,7 +47,31 @@ def test_a_location_stands_for_its_batch(client: millrace.Client) -> None:
     assert importance.freeze(client, batch.location) == importance.freeze(client, batch)
     with pytest.raises(millrace.InvalidArgument, match=r"losses: 31 of them for the 32 samples .*; give one loss for each sample") as raised:
         importance.report(client, batch.location, range(31))
-    assert "filter or on_error" in str(raised.value)
+    assert "positions=batch.positions where filter or on_error" in str(raised.value)
+
+
+@pytest.mark.parametrize("tail", ["short", "pad"])
+def test_a_batch_that_lost_samples_is_reported_by_positions(client: millrace.Client, tail: str) -> None:
+    """A batch of which a filter has left nothing has no losses."""
+    order: dict[str, Any] = {"seed": 93, "share": Share(tail=tail)}
+    kept = Reading(filter=lambda sample: sample.position % 3 and sample.position // 32 != 2)
+    for batch in client.epoch(0, reading=kept, **order):
+        losses = [position % 7 for position in batch.positions]
+        importance.report(client, batch, losses)
+        importance.report(client, batch.location, losses, positions=batch.positions)
+        assert len(batch) < batch.came
+    with pytest.raises(millrace.InvalidArgument, match=r"losses: .*; give one loss for each sample, and positions=batch\.positions"):
+        importance.report(client, batch.location, losses)
+    for whole in client.epoch(0, **order):
+        importance.report(client, whole, [position % 7 for position in whole.positions])
+    assert importance.freeze(client, whole) == importance.freeze(client, batch)
+
+
+def test_only_whole_datasets_keep_losses(client: millrace.Client) -> None:
+    for part in (client.split(train=0.9, val=0.1)["train"], millrace.mix({client: 1.0}, samples=64)):
+        batch = part.epoch(0, global_batch_size=32).batch(0)
+        with pytest.raises(millrace.MillraceError, match=r"(url: names a subset|keeps no importance).*; losses are kept of a whole dataset only"):
+            importance.report(part, batch, range(32))
 
 
 def test_an_empty_share_has_no_losses_to_report(gateway: harness.Gateway, client: millrace.Client) -> None:
