@@ -159,19 +159,20 @@ type builder struct {
 	format  format.Format   // the one that found it to be its own
 	found   *format.Dataset
 
-	pub     publisher
-	old     *Index          // the current generation, if there is one that can be read
-	lent    []*Index        // of other indexes of the prefix, whose scans this run takes over
-	named   bool            // the prefix has, or is about to have, an index with a name
-	made    *Index          // the one of this run, before it is published
-	rules   []splitRule     // what the dataset says of splits, where the options choose none
-	config  string          // of the repository, that the objects belong to; empty: it has one, or the options choose none
-	hidden  map[string]bool // relative keys of objects that are left out
-	shards  []objstore.Object
-	units   []unit
-	scans   []scanned     // one a unit
-	writers []*scanWriter // one a worker; nil: not needed yet
-	report  BuildReport
+	pub       publisher
+	old       *Index          // the current generation, if there is one that can be read
+	lent      []*Index        // of other indexes of the prefix, whose scans this run takes over
+	named     bool            // the prefix has, or is about to have, an index with a name
+	made      *Index          // the one of this run, before it is published
+	rules     []splitRule     // what the dataset says of splits, where the options choose none
+	config    string          // of the repository, that the objects belong to; empty: it has one, or the options choose none
+	hidden    map[string]bool // relative keys of objects that are left out
+	unmatched string          // one of the objects that Match leaves out
+	shards    []objstore.Object
+	units     []unit
+	scans     []scanned     // one a unit
+	writers   []*scanWriter // one a worker; nil: not needed yet
+	report    BuildReport
 
 	keptBytes  int64 // how much is read before its scans are kept
 	keptShards int
@@ -285,6 +286,7 @@ func (b *builder) list(ctx context.Context) error {
 		case !Matches(b.opt.Match, key):
 			if !format.Hidden(key) {
 				b.report.Unmatched++
+				b.unmatched = cmp.Or(b.unmatched, key)
 			}
 		case !b.opt.Hidden && format.Hidden(key):
 			if b.hidden[key] = true; len(b.hidden) == 1 {

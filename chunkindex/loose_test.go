@@ -247,7 +247,7 @@ func TestLooseObjectsThatAreRefused(t *testing.T) {
 		"a marker":           {map[string]string{"a.jpg": "a", "_SUCCESS": "", "d/_done": ""}, "", ""},
 		"a note":             {map[string]string{"a.jpg": "a", "README.md": "about"}, "", ""},
 		"whole key":          {map[string]string{"d/a.jpg": "a", "e/b.jpg": ""}, "d/*", ""},
-		"nothing matches":    {map[string]string{"a.jpg": "a"}, "*.png", `0 objects that match "*.png"`},
+		"nothing matches":    {map[string]string{"a.jpg": "a"}, "*.png", `no shards here: 0 objects that match "*.png"; the pattern leaves out 1, such as a.jpg: not found`},
 		"other pattern":      {map[string]string{"a.jpg": "a"}, "[", "syntax error in pattern"},
 	} {
 		store := memstore.New()

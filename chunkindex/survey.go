@@ -93,6 +93,9 @@ func (b *builder) nothing(ctx context.Context, l *listing) error {
 	if len(l.seen) == 0 && among == "" {
 		return fmt.Errorf("no shards here: %s: %w", b.empty(ctx), objstore.ErrNotFound)
 	}
+	if len(l.seen) == 0 && b.unmatched != "" {
+		return fmt.Errorf("no shards here: 0 objects%s; the pattern leaves out %d, such as %s: %w", among, b.report.Unmatched, b.unmatched, objstore.ErrNotFound)
+	}
 	return fmt.Errorf("no shards here: %d objects%s, and none is one; looked for %s: %w", len(l.seen), among, strings.Join(what, "; "), objstore.ErrNotFound)
 }
 

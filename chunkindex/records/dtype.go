@@ -47,7 +47,7 @@ func parse(s string) (DType, error) {
 	case len(s) > 1 && s[1] == 'O':
 		return DType{}, fmt.Errorf("elements are Python objects, which have no size")
 	case parts == nil:
-		return DType{}, fmt.Errorf("want one as NumPy writes it, such as %q or %q", "<u2", "|u1")
+		return DType{}, fmt.Errorf("want one as NumPy writes it, such as %q or %q", "uint16", "<u2")
 	}
 	order, kind, unit := parts[1], parts[2], parts[4]
 	size, err := strconv.ParseUint(parts[3], 10, 40)

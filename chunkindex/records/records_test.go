@@ -149,7 +149,7 @@ func TestRefusals(t *testing.T) {
 		{format.Options{RecordSize: -1}, scantest.Objects{"a.bin": nil}, "want 1 to"},
 		{format.Options{RecordSize: 1 << 31}, scantest.Objects{"a.bin": nil}, "want 1 to"},
 		{format.Options{RecordSize: 6, DType: "<f4"}, scantest.Objects{"a.bin": nil}, "a multiple of the 4 of <f4"},
-		{format.Options{RecordSize: 4, DType: "f4"}, scantest.Objects{"a.bin": nil}, "want one as NumPy writes it"},
+		{format.Options{RecordSize: 4, DType: "f4"}, scantest.Objects{"a.bin": nil}, `want one as NumPy writes it, such as "uint16" or "<u2"`},
 		{format.Options{RecordSize: 4, SequenceLength: 4}, scantest.Objects{"a.bin": nil}, "say one of --record-size and --sequence-length"},
 		{format.Options{Named: true, SequenceLength: 4}, scantest.Objects{"a.npy": npy(1)}, "say one of"},
 		{format.Options{Named: true}, scantest.Objects{"a.bin": nil}, "say --record-size"},

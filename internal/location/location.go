@@ -256,6 +256,9 @@ func ParseAddress(s string) (Location, error) {
 	}
 	switch u.Scheme { // in small letters
 	case "s3":
+		if u.Host == "" {
+			return Location{}, errors.New("no bucket is named: want s3://bucket/prefix")
+		}
 		if !validBucket.MatchString(u.Host) {
 			return Location{}, fmt.Errorf("bucket %q is no bucket's name", u.Hostname())
 		}

@@ -96,6 +96,8 @@ func TestAddressesAsPeopleTypeThem(t *testing.T) {
 		dir + "/train-*.tar":               "give " + dir + "/, and index it with --match 'train-*.tar'",
 		"file://" + dir + "/x/*.tar":       "give file://" + dir + "/x/, and index it with --match '*.tar'",
 		"s3://bucket/p,index=s3://mine/p*": "a pattern is no address",
+		"s3://":                            "no bucket is named: want s3://bucket/prefix",
+		"s3:///prefix":                     "no bucket is named: want s3://bucket/prefix",
 		"hf://me/pairs":                    `scheme "hf": want s3:// or file://`,
 	} {
 		if _, err := Parse(in); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "canary") {
