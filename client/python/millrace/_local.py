@@ -53,6 +53,7 @@ PROGRAM = "MILLRACE_PROGRAM"
 LINGER = "1m"  # that a gateway stays when nobody uses it
 SHARED = "/tmp"  # where a gateway's directory may lie if the environment names no place
 START_TIME = 120.0  # indexes of many datasets may have to be fetched
+_NAMES = {"--cache-size": "cache", "--disk-cache-size": "disk_cache", "--disk-cache": "disk_cache"}  # of flags of serve, in open
 _RIGHTS = ["read", "report", "warm"]  # of the user of the gateway
 _ATTEMPTS = 5
 _LONGEST_SOCKET = 90  # bytes of a path, so that a process number fits behind it
@@ -268,8 +269,10 @@ class Local:
         failure = run(*self.command, "--datasets", f"{self.directory}/datasets.yaml", "--check")[1]
         if failure is None:
             return None
-        named = "cache= is --cache-size, disk_cache=(DIRECTORY, SIZE) is --disk-cache and --disk-cache-size"
-        return by_program(failure.code)(f"open {self.address}: {failure.message}", code=failure.code, cure=failure.cure or named)
+        said = [failure.message, failure.cure]
+        for flag, name in _NAMES.items():
+            said = [text.replace(flag, name) for text in said]
+        return by_program(failure.code)(f"open {self.address}: {said[0]}", code=failure.code, cure=said[1])
 
     def _last_words(self) -> str:
         try:

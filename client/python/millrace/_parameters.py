@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import operator
 import os
+import re
 import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -49,13 +50,20 @@ def _word(*words: str, more: str = "", fits: Callable[[Any], bool] = lambda _: F
     return _Check(f"{', '.join(map(repr, words))}{more}", lambda v: fits(v) or (isinstance(v, str) and v in words), words)
 
 
+_BYTES = "bytes, or a text such as '512MiB' or '2GB'"
+
+
+def _is_size(value: Any) -> bool:
+    return bool(re.fullmatch(r"[\d.,]+ *([kmgtpe]i?)?b?", value, re.IGNORECASE)) if isinstance(value, str) else _whole(1).fits(value)
+
+
 _CHECKS = {
     **dict.fromkeys(("global_batch_size", "batch_size_per_rank", "window", "homes", "world_size", "threads"), _whole(1)),
-    **dict.fromkeys(("ahead", "samples", "prefetch_factor", "max_batch_bytes"), _whole(1)),
+    **dict.fromkeys(("ahead", "samples", "sequence_length", "prefetch_factor", "max_batch_bytes"), _whole(1)),
     **dict.fromkeys(("number", "epoch", "seed", "strata", "rank", "start", "prefetch_bytes", "decoded_bytes", "num_workers"), _whole(0)),
     **dict.fromkeys(("generation", "subset", "quarantine", "importance", "form", "user_agent"), _Check("a text", lambda v: isinstance(v, str))),
     **dict.fromkeys(
-        ("keys", "allow_pickle", "progress", "per_batch", "copy", "shared_memory", "insecure_plain_http"),
+        ("keys", "allow_pickle", "progress", "per_batch", "copy", "shared_memory", "insecure_plain_http", "reindex"),
         _Check("True or False", lambda v: isinstance(v, bool)),
     ),
     **dict.fromkeys(("filter", "transform", "collate", "batch_transform", "lookup"), _Check("a function", callable)),
@@ -66,6 +74,14 @@ _CHECKS = {
     "tls": _Check("a millrace.TLS", lambda v: isinstance(v, TLS), cure="write tls=millrace.TLS(ca_file=...)"),
     **dict.fromkeys(("deadline", "first_answer", "attempt_timeout"), _Check("seconds, more than 0", lambda v: isinstance(v, (int, float)) and v > 0)),
     **dict.fromkeys(("ca_file", "client_cert", "client_key"), _Check("the path of a file", lambda v: isinstance(v, (str, os.PathLike)))),
+    **dict.fromkeys(("match", "format", "split"), _Check("a text", lambda v: isinstance(v, str))),
+    "dtype": _Check("a type's name such as 'uint16', or a type of NumPy's", lambda v: isinstance(v, (str, type)) or hasattr(v, "itemsize")),
+    "cache": _Check(_BYTES, _is_size),
+    "disk_cache": _Check(
+        f"a directory and its size: {_BYTES}",
+        lambda v: isinstance(v, (tuple, list)) and len(v) == 2 and isinstance(v[0], (str, os.PathLike)) and _is_size(v[1]),
+        cure="write disk_cache=('/nvme/millrace', '200GiB')",
+    ),
     "check": _word(*CHECKS),
     "home": _word("rank", more=" or a function", fits=callable),
     "context": _Check("an ssl.SSLContext", lambda v: isinstance(v, ssl.SSLContext)),

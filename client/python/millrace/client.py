@@ -185,14 +185,11 @@ def open(
     options     of Client
     """
     own = [n for f in (open, Client) for n in inspect.signature(f).parameters if n not in ("where", "gateways", "options", "_local")]
-    refuse_slips("millrace.open", own, options)
+    asked = {"match": match, "format": format, "split": split, "sequence_length": sequence_length, "dtype": dtype, "fields": fields}
+    named = {"cache": cache, "disk_cache": disk_cache, "reindex": reindex, "dataset": dataset}
+    refuse_slips("millrace.open", own, {**asked, **named, **options})
     text = text_of(where)
-    if fields is not None and not isinstance(fields, str):
-        fields = ",".join(fields)
-    asked = {
-        "match": match, "format": format, "split": split, "sequence_length": sequence_length, "dtype": getattr(dtype, "__name__", dtype),
-        "fields": fields,
-    }
+    asked |= {"dtype": getattr(dtype, "__name__", dtype), "fields": fields if fields is None or isinstance(fields, str) else ",".join(fields)}
     wanted = Wanted(text, {name: str(value) for name, value in asked.items() if value is not None}, text_of(index), reindex)
     if is_gateway(text):
         if cache is not None or disk_cache is not None or wanted != Wanted(text):

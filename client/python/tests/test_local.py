@@ -354,7 +354,7 @@ def test_faults_of_the_caller(texts: Path, tmp_path: Path, monkeypatch: pytest.M
         millrace.open(tmp_path / "a,b")
     with pytest.raises(millrace.InvalidArgument, match="has its own cache"):
         millrace.open("http://localhost:1", cache="1GiB")
-    with pytest.raises(millrace.InvalidArgument, match="cache-size"):
+    with pytest.raises(millrace.InvalidArgument, match="want bytes, or a text"):
         millrace.open(texts, cache="much")
     with pytest.raises(millrace.MillraceError):
         millrace.open("gopher://x/y")
