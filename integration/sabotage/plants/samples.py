@@ -161,4 +161,19 @@ PLANTS = [
         "client/python/tests/torch/test_torch_contents.py test_errors_of_workers_reach_the_list",
         [("client/python/millrace/_loader.py", "self._dataset.collect(error)", "pass")],
     ),
+    (
+        "a collate that returns nothing yields None for every batch",
+        "client/python/tests/test_transform.py test_a_collate_that_returns_nothing_is_refused",
+        [("client/python/millrace/_steps.py", "if value is None and batch.number == 0:", "if False:")],
+    ),
+    (
+        "the exception of a collate does not say which batch it was",
+        "client/python/tests/test_transform.py test_a_function_of_a_batch_that_fails_names_the_batch",
+        [("client/python/millrace/_steps.py", '_run_whole("collate", self.collate, values, batch, cure)', "self.collate(values)")],
+    ),
+    (
+        "losses of a batch that a filter has made smaller are reported as if it were whole",
+        "client/python/tests/test_importance.py test_a_batch_that_lost_samples_is_reported_by_positions",
+        [("client/python/millrace/importance.py", "if len(batch) < batch.came:", "if False:")],
+    ),
 ]
