@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from reprlib import repr as short
 from typing import Any, NamedTuple, Optional
 
 from .epoch import Plan
@@ -15,6 +16,8 @@ from .errors import GenerationGone, StateError
 log = logging.getLogger("millrace")
 
 _FORM = 2  # of what State.to_dict returns
+_NAMES = "state", "epoch", "batch", "dataset", "order"
+_NO_STATE = "load what state_dict of a dataset or loader returned, or do not load a state to begin at the beginning"
 _CURES = {
     "batch_size": "read this epoch to its end with the batch size that it was begun with; set_epoch begins another one with any; "
     "on another number of ranks, give global_batch_size= instead of batch_size_per_rank=",
@@ -63,17 +66,19 @@ class State:
     @classmethod
     def parse(cls, state: Optional[Mapping[str, Any]]) -> State:
         """Reads what to_dict has returned."""
-        if not state:
-            raise StateError(f"load state: it is {state!r}", cure="load what state_dict returned, or do not load a state to begin at the beginning")
+        if not state or not isinstance(state, Mapping):
+            raise StateError(f"load state: {short(state)} is no state", cure=_NO_STATE)
+        if lacks := [name for name in _NAMES if name not in state]:
+            raise StateError(f"load state: {short(list(state))} are no parts of a state: {', '.join(lacks)} are missing", cure=_NO_STATE)
+        if state["state"] != _FORM:
+            raise StateError(f"load state: its form is {short(state['state'])}, want {_FORM}", cure="load it by the release that saved it")
         try:
-            if state["state"] != _FORM:
-                raise StateError(f"load state: its form is {state['state']!r}, want {_FORM}")
             place = Place(int(state["epoch"]), int(state["batch"]), int(state.get("sample", 0)))
             found = cls(place, {name: state[name] for name in place.fixes}, str(state["dataset"]), dict(state["order"]))
         except (KeyError, TypeError, ValueError) as e:
-            raise StateError(f"load state: not what state_dict returned: {type(e).__name__}: {e}") from None
+            raise StateError(f"load state: not what state_dict returned: {type(e).__name__}: {e}", cure=_NO_STATE) from None
         if min(place) < 0:
-            raise StateError(f"load state: epoch {place.epoch}, batch {place.batch}, sample {place.sample}: want 0 or more")
+            raise StateError(f"load state: epoch {place.epoch}, batch {place.batch}, sample {place.sample}: want 0 or more", cure=_NO_STATE)
         return found
 
     @property

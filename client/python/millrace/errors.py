@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Mapping
 from typing import Any, Optional
 
 from ._literals import literal
@@ -102,6 +103,14 @@ class InvalidArgument(MillraceError, ValueError, code="invalid_argument"):
         super().__init__(message, **about)
         if self.status and not self.cure:
             self.cure = "help(millrace.Client.epoch) explains the parameters"
+
+    def call(self, names: Mapping[str, str]) -> None:
+        """Calls parameters that the gateway refuses by the names that they have here. For this package's own modules."""
+        words = re.compile(rf"\b({'|'.join(name for name in names if '_' in name)})\b")  # others are words of the language too
+        said = "; ".join(f"{name}: {reason}" for name, reason in self.faults)
+        self.faults = tuple((names.get(name, name), words.sub(lambda m: names[m[0]], reason)) for name, reason in self.faults)
+        self.message = self.message.replace(said, "; ".join(f"{name}: {reason}" for name, reason in self.faults), 1)
+        self.args = (self.message,)
 
 
 class CannotDecode(InvalidArgument, code="cannot_decode"):

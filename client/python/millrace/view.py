@@ -53,6 +53,7 @@ _IN_ADDRESS = (
     "batch_size", "seed", "shuffle", "window", "strata", "tail", "rank", "world_size", "balance", "share", "homes", "subset", "quarantine",
     "importance", "generation",
 )  # fmt: skip
+_NAMES = {"batch_size": "global_batch_size", "share": "by", "format": "form"}  # of parameters that addresses call otherwise
 _COUNTED = 1 << 62  # batches and samples that an epoch may have here: what range and len can count
 
 log = logging.getLogger("millrace")
@@ -238,7 +239,11 @@ class Source:
 
     def _plan(self, name: str, number: int, query: dict[str, str], shape: dict[str, str], about: dict[str, Any]) -> Plan:
         path = f"/v1/datasets/{quote(name, safe='')}/epochs/{number}"
-        d = self.core.json("GET", path, {**query, **shape})
+        try:
+            d = self.core.json("GET", path, {**query, **shape})
+        except InvalidArgument as e:
+            e.call(_NAMES)
+            raise
         try:
             canonical = dict(pair.partition("=")[::2] for pair in urlsplit(d["links"]["self"]).query.split("&"))
             said = {k: v for k, v in canonical.items() if k not in ("format", "fields", "table")}

@@ -168,6 +168,22 @@ def test_types_are_checked(tmp_path: Path) -> None:
     assert [line.split(":")[1] for line in done.stdout.splitlines() if "error:" in line] == ["4", "5", "7", "8"], done.stdout
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"global_batch_size": 10**10}, "global_batch_size: must be at most"),
+        ({"batch_size_per_rank": 10**10}, "global_batch_size: must be at most"),
+        ({"share": millrace.Share(by="locality"), "shuffle": "full"}, "by: "),
+        ({"reading": millrace.Reading(form="x")}, "form: must be one of"),
+    ],
+)
+def test_what_a_gateway_refuses_is_called_as_here(gateway: harness.Gateway, options: dict[str, Any], said: str) -> None:
+    with millrace.Client(gateway.url) as client, pytest.raises(millrace.InvalidArgument, match=f"^{said}") as e:
+        client.epoch(0, **options)
+    assert said.startswith(e.value.faults[0][0])
+    assert "batch_size" not in str(e.value).replace("global_batch_size", "")
+
+
 def test_what_a_gateway_refuses_is_said_first(gateway: harness.Gateway) -> None:
     said = rf"^window: .*\(read /v1/datasets/photos/epochs/0: {gateway.url}\) \(request \w+\); help"
     with millrace.Client(gateway.url) as client, pytest.raises(millrace.InvalidArgument, match=said):

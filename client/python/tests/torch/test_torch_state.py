@@ -226,10 +226,17 @@ def test_another_mixture_is_named(gateway: harness.Gateway) -> None:
             millrace.torch.Dataset(millrace.mix({a: 2, b: 1})).load_state_dict(state)
 
 
-@pytest.mark.parametrize("nothing", [{}, None])
-def test_a_checkpoint_without_a_state_is_refused(gateway: harness.Gateway, nothing: Any) -> None:
-    with pytest.raises(StateError, match="do not load a state to begin at the beginning"):
-        DataLoader(dataset_of(gateway)).load_state_dict(nothing)
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "{} is no state"), (None, "None is no state"), ("x", "'x' is no state"), ([1], r"\[1\] is no state"),
+        ({"state": {0: "moments"}, "groups": []}, r"\['state', 'groups'\] are no parts of a state: epoch, batch, dataset, order are missing"),
+        ({"state": 2, "epoch": "x", "batch": 0, "dataset": "", "order": {}}, "not what state_dict returned: ValueError: .*'x'"),
+    ],
+)
+def test_what_is_no_state_is_refused_with_the_cure(gateway: harness.Gateway, given: Any, said: str) -> None:
+    with pytest.raises(StateError, match=f"^load state: {said}; load what state_dict .* returned, or do not load a state to begin at the beginning$"):
+        DataLoader(dataset_of(gateway)).load_state_dict(given)
 
 
 def test_a_state_beyond_the_end_is_refused(gateway: harness.Gateway) -> None:
