@@ -317,7 +317,7 @@ PLANTS = [
     ),
     (
         "a checkpoint without a state begins at the beginning",
-        "client/python/tests/torch/test_torch_state.py test_a_checkpoint_without_a_state_is_refused",
+        "client/python/tests/torch/test_torch_state.py test_what_is_no_state_is_refused_with_the_cure",
         [("client/python/millrace/torch.py", "        if torch_data.get_worker_info() is not None:\n            return\n        before =", "        if torch_data.get_worker_info() is not None or not state:\n            return\n        before =")],
     ),
     (

@@ -204,7 +204,7 @@ PLANTS = [
     (
         "a misspelt option is found after the data were read",
         "client/python/tests/test_open.py test_a_slip_is_refused_before_data_are_read",
-        [("client/python/millrace/client.py", "    refuse_slips(\"millrace.open\", own, options)\n", "")],
+        [("client/python/millrace/client.py", "    refuse_slips(\"millrace.open\", own, {**asked, **named, **options})\n", "")],
     ),
     (
         "an index that is there stays when it is to be made again",

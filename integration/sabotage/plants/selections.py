@@ -135,7 +135,7 @@ PLANTS = [
     (
         "a part of the default dataset is of whichever that is",
         "client/python/tests/torch/test_torch_select.py test_parts_of_the_default_dataset",
-        [("client/python/millrace/view.py", 'self.dataset or str(self.describe()["name"])', "self.dataset")],
+        [("client/python/millrace/view.py", 'dataset = self.dataset or str(self.describe()["name"])', "dataset = self.dataset")],
     ),
     (
         "samples are left out at the places that they have in the whole dataset",
