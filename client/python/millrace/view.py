@@ -288,7 +288,7 @@ class Source:
             if total > 1 + Fraction(1, FINEST):
                 raise InvalidArgument(f"split: the parts sum to {float(total):g}", cure="give fractions that sum to 1 at most, or whole numbers")
             if total < 1 - Fraction(1, FINEST):
-                left = next(name for name in ("rest", "left", "others") if name not in given)
+                left = next(name for name in ("rest", "left", "others", *map("rest{}".format, range(len(given)))) if name not in given)
                 sizes = dict(zip([*given, left], whole("split", {**given, left: 1 - total})))
         before = [step for step in self.selection.subset.split("~") if step and not step.startswith(PLACES)]
         salt = salt or (str(len(before) + 1) if before else "")

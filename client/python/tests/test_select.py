@@ -508,6 +508,7 @@ def test_without_a_server(tmp_path: Path, runtime: Path) -> None:
         ({"x": 0.1 + 0.2, "y": 0.7}, "x=3,y=7"),
         ({"x": 90, "y": 10}, "x=9,y=1"), ({"x": Fraction(1, 7)}, "x=1,rest=6"),
         ({"x": 0.05, "rest": 0.05}, "x=1,rest=1,left=18"), ({"x": 1.0}, "x=1"),
+        ({"rest": 0.1, "left": 0.1, "others": 0.1}, "rest=1,left=1,others=1,rest0=7"),
         ({"x": 0.33, "y": 0.33, "z": 0.34}, "x=33,y=33,z=34"), ({"x": 1e-6}, "x=1,rest=999999"),
     ],
 )
