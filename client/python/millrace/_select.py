@@ -160,8 +160,10 @@ def run_text(first: int, last: int) -> str:
     return f"{first}-{last}" if last > first else str(first)
 
 
-def runs_text(what: str, numbers: Iterable[int]) -> str:
+def runs_text(what: str, numbers: object) -> str:
     """Writes numbers as gateways have them, runs put together."""
+    if not isinstance(numbers, Iterable):
+        raise InvalidArgument(f"{what}: {numbers!r} is no list of numbers", cure="write subset(range(1000)) or subset([3, 4, 9])")
     runs: list[list[int]] = []
     if isinstance(numbers, range) and numbers.step == 1:
         runs = [[numbers[0], numbers[-1]]] if numbers else []

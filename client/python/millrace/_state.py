@@ -69,7 +69,7 @@ class State:
         if not state or not isinstance(state, Mapping):
             raise StateError(f"load state: {short(state)} is no state", cure=_NO_STATE)
         if lacks := [name for name in _NAMES if name not in state]:
-            raise StateError(f"load state: {short(list(state))} are no parts of a state: {', '.join(lacks)} are missing", cure=_NO_STATE)
+            raise StateError(f"load state: it holds {short(list(state))} and lacks {', '.join(lacks)}", cure=_NO_STATE)
         if state["state"] != _FORM:
             raise StateError(f"load state: its form is {short(state['state'])}, want {_FORM}", cure="load it by the release that saved it")
         try:

@@ -18,7 +18,7 @@ from ._contents import Contents, columns_of
 from ._core import Core, Settings
 from ._habits import TORCH_ONLY, near
 from ._local import Local
-from ._parameters import DEFAULTS, Decode, EpochOptions, Share, checked, flat
+from ._parameters import DEFAULTS, Decode, EpochOptions, Share, checked, flat, refuse_slips
 from ._ranks import advise_homes
 from ._select import (
     DIGEST,
@@ -322,13 +322,13 @@ class Source:
         Keys, and numbers that an address has no room for (8 KiB), are stored beside the index, as `millrace subset --keys` does: the
         gateway needs the right `report`, and the bucket takes writes, else it is Denied or ReadOnly. A name that no sample has is InvalidArgument.
         """
-        if (which is None) == (keys is None):
+        if (which is None) == (keys is None) or (isinstance(which, str) and not which):
             raise InvalidArgument("subset: want either a subset or keys", cure="write subset('train'), subset(range(1000)) or subset(keys=[...])")
         if generation and keys is None:
             raise InvalidArgument("subset: generation says where keys are looked up", cure="leave it out, or give it to epoch()")
         step: Union[str, Listed]
         if keys is None:
-            step = which if isinstance(which, str) else PLACES + runs_text("subset", which or ())
+            step = which if isinstance(which, str) else PLACES + runs_text("subset", which)
         elif self.selection.steps:
             raise InvalidArgument("subset: keys are chosen from the whole dataset", cure="write client.subset(keys=...).split(...): keys first")
         else:
@@ -360,7 +360,7 @@ class Source:
                     is asked for, as by a checkpoint, names are looked up there, and those that it does not have are passed over
         """
         before, stored = self.selection.replaced, isinstance(keys, str) and bool(DIGEST.fullmatch(keys))
-        if before not in ((), keys) and (stored or isinstance(before, str)):
+        if (stored or isinstance(before, str)) and before not in ((), keys):
             raise InvalidArgument("quarantine: a stored list, and other bad samples beside it", cure="store one list that has all of them")
         replaced: Any = keys if stored else (*before, *named_samples("quarantine", keys, reason))
         made = self._with(replace(self.selection, replaced=replaced), generation)
@@ -377,6 +377,7 @@ class Source:
     def _with(self, selection: Selection, generation: Optional[str] = None) -> View:
         if self.selection.sources:
             raise InvalidArgument("a mixture has no samples of its own", cure="choose from its sources, and mix then")
+        refuse_slips("View", ["generation"], {"generation": generation})
         dataset = self.dataset or str(self.describe()["name"])  # a part is of one dataset, whichever is the default later
         return self._reading(dataset, selection, generation or self.selection.generation)
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import harness
+import numpy as np
 import pytest
 
 import millrace
@@ -544,6 +545,25 @@ def test_refusals(two: tuple[millrace.Client, millrace.Client]) -> None:
     with pytest.raises(millrace.NotFound):
         millrace.mix({a: 1, millrace.Client([s.base.name for s in a.core.settings.sources], "nosuch"): 1})
     assert read(a.take(5)) == read(a.take(5), subset="samples:0-4")
+
+
+@pytest.mark.parametrize(
+    ("which", "options", "said"),
+    [
+        (3, {}, "subset: 3 is no list of numbers; write subset"), ("", {}, "subset: want either a subset or keys"),
+        (None, {"keys": ["x"], "generation": 3}, "generation=3: want a text"), ([], {}, "subset: no sample is named"),
+    ],
+)
+def test_what_chooses_no_samples_is_refused(two: tuple[millrace.Client, millrace.Client], which: Any, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(millrace.InvalidArgument, match=f"^{said}"):
+        two[0].subset(which, **options)
+
+
+def test_samples_are_chosen_by_arrays(two: tuple[millrace.Client, millrace.Client]) -> None:
+    a, _ = two
+    whole = read(a, shuffle=False)
+    assert read(a.subset(np.flatnonzero(np.arange(200) % 50 == 7)), shuffle=False) == whole[7::50]  # type: ignore[arg-type]
+    assert read(a.quarantine(np.array(whole[:2])).quarantine(np.array(whole[2:4]))) == read(a.quarantine(whole[:4]))
 
 
 def test_a_batch_size_beside_per_batch_is_refused_with_the_cure(two: tuple[millrace.Client, millrace.Client]) -> None:

@@ -170,7 +170,7 @@ def test_what_does_not_fit_is_refused(gateway: harness.Gateway) -> None:
         ({**state, "state": 9}, "its form is 9, want 2"),
         ({**state, "batch": -1}, "batch -1"),
         ({**state, "sample": 3, "world_size": 1}, "the state was saved after 3 of its samples"),
-        ({"epoch": 1}, r"\['epoch'\] are no parts of a state: state, batch, dataset, order are missing"),
+        ({"epoch": 1}, r"it holds \['epoch'\] and lacks state, batch, dataset, order"),
         ({}, "do not load a state to begin at the beginning"),
     ]:
         with pytest.raises(StateError, match=said):

@@ -230,7 +230,7 @@ def test_another_mixture_is_named(gateway: harness.Gateway) -> None:
     ("given", "said"),
     [
         ({}, "{} is no state"), (None, "None is no state"), ("x", "'x' is no state"), ([1], r"\[1\] is no state"),
-        ({"state": {0: "moments"}, "groups": []}, r"\['state', 'groups'\] are no parts of a state: epoch, batch, dataset, order are missing"),
+        ({"state": {0: "moments"}, "groups": []}, r"it holds \['state', 'groups'\] and lacks epoch, batch, dataset, order"),
         ({"state": 2, "epoch": "x", "batch": 0, "dataset": "", "order": {}}, "not what state_dict returned: ValueError: .*'x'"),
     ],
 )
