@@ -213,9 +213,10 @@ def test_what_is_served(client: millrace.Client, gateway: harness.Gateway) -> No
 
 
 def test_refusals_name_the_cure(client: millrace.Client, gateway: harness.Gateway) -> None:
-    with pytest.raises(millrace.InvalidArgument, match=r"^batch_size: must be at most 2147483648 .*request .*help\(millrace.Client.epoch\)") as e:
+    said = r"^global_batch_size: must be at most 2147483648 .*request .*help\(millrace.Client.epoch\)"
+    with pytest.raises(millrace.InvalidArgument, match=said) as e:
         client.epoch(0, global_batch_size=1 << 40)
-    assert e.value.faults == (("batch_size", "must be at most 2147483648"),)
+    assert e.value.faults == (("global_batch_size", "must be at most 2147483648"),)
     assert (e.value.code, e.value.status, e.value.retryable) == ("invalid_argument", 400, False)
     assert e.value.request_id
     assert isinstance(e.value, ValueError)
