@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 PREFETCH_FACTOR = 2  # torch's own default
 _END = 0.5  # seconds in which a worker that was killed has ended
 
-_NOT_HERE = {  # what torch's loader takes and this one cannot do
-    "batch_size": "give global_batch_size= or batch_size_per_rank= to the Dataset",
-    "drop_last": "give share=millrace.Share(tail='drop') to the Dataset",
+_NOT_HERE = {  # what torch's loader takes and this one cannot do, and the value that changes nothing
+    "batch_size": (None, "give global_batch_size= or batch_size_per_rank= to the Dataset"),
+    "drop_last": (False, "give share=millrace.Share(tail='drop') to the Dataset"),
+    "in_order": (True, "leave it out: a state counts the batches in the order of the epoch"),
 }
 
 
@@ -55,8 +56,8 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ig
         if not hasattr(dataset, "epoch_for"):
             cure = "write DataLoader(millrace.torch.Dataset(source, global_batch_size=...)), and give a MapDataset to torch's own DataLoader"
             raise InvalidArgument(f"new loader: {dataset!r} is no millrace.torch.Dataset", cure=cure)
-        for name, cure in _NOT_HERE.items():
-            if options.get(name):
+        for name, (usual, cure) in _NOT_HERE.items():
+            if options.pop(name, usual) not in (usual, None):
                 raise InvalidArgument(f"new loader: {name} is not the loader's to say, since batches come as the gateway made them", cure=cure)
         if shuffle is not None:
             dataset.take_shuffle(shuffle)

@@ -315,3 +315,12 @@ def test_slips_of_a_loader_and_of_set_epoch(gateway: harness.Gateway) -> None:
         with pytest.raises(millrace.InvalidArgument, match=said):
             call()
     assert len(loader(dataset, pin_memory=False, timeout=0)) == 17
+
+
+@pytest.mark.parametrize("option", [{"batch_size": 8}, {"drop_last": True}, {"in_order": False}], ids=str)
+def test_a_loader_leaves_batches_and_their_order_as_they_are(gateway: harness.Gateway, option: dict[str, Any]) -> None:
+    dataset = dataset_of(gateway)
+    with pytest.raises(millrace.InvalidArgument, match=next(iter(option))):
+        millrace.torch.DataLoader(dataset, num_workers=2, **option)
+    usual = {"batch_size": None, "drop_last": False}
+    assert len(millrace.torch.DataLoader(dataset, num_workers=2, **{name: usual[name] for name in option if name in usual})) == 17
