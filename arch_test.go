@@ -192,11 +192,11 @@ func floorPlan() map[string]room {
 		"internal/occurrences": { // which batches had a sample, from a gateway or an index
 			ours: []string{
 				"chunkindex", "client", "gateway/address", "gateway/body", "gateway/plans", "importance", "internal/cli", "internal/inventory",
-				"internal/load", "internal/location", "internal/objstore",
+				"internal/location", "internal/objstore", "internal/reach",
 			},
 			never: []string{"net/http", "os"},
 		},
-		"internal/load": {ours: []string{"client"}}, // bench without flags
+		"internal/reach": {ours: []string{"client"}},
 		"internal/top": { // what gateways do, on a screen
 			ours:    []string{"client", "internal/cli"}, // cli: counts in words
 			outside: []string{"charm.land/bubbletea", "charm.land/lipgloss", "github.com/charmbracelet/x/ansi"},

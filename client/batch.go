@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"strconv"
+	"time"
 )
 
 // Batch is one rank's share of one global batch: a small, valid shard in the dataset's own format.
@@ -19,10 +20,11 @@ type Batch struct {
 	Location    string // canonical path and query of the batch
 	ContentType string // of Bytes
 
-	data     []byte // the whole; with a lease the table alone
-	lease    *lease // of memory that the samples lie in; nil: data has them
-	frame    *frame // of the framed form; nil: another form, or closed
-	kept     bool   // data was read from Options.folder
+	data     []byte        // the whole; with a lease the table alone
+	lease    *lease        // of memory that the samples lie in; nil: data has them
+	frame    *frame        // of the framed form; nil: another form, or closed
+	kept     bool          // data was read from Options.folder
+	took     time.Duration // from the first request until the batch, and its manifest, was checked
 	count    int
 	manifest []Sample
 	starts   []int64 // of the manifest's samples in data

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -34,8 +35,9 @@ type EpochReport struct {
 	Bytes      uint64 `json:"bytes"`
 	Reused     Reused `json:"reused"` // of the above, what was not fetched
 
-	Took  time.Duration `json:"-"`
-	Proof Proof         `json:"-"`
+	Took      time.Duration   `json:"-"`
+	Latencies []time.Duration `json:"-"` // of the batches that were fetched, ascending: from the request to the last byte checked, manifest included
+	Proof     Proof           `json:"-"`
 }
 
 // Reused are batches whose files were there whole: their length and CRC-32C are those that the gateway says.
@@ -138,6 +140,7 @@ func (c *Client) ReadEpoch(ctx context.Context, e Epoch) (EpochReport, error) {
 		return EpochReport{}, err
 	}
 	r.rep.Took = time.Since(start)
+	slices.Sort(r.rep.Latencies)
 	r.rep.Proof, err = r.prove()
 	return r.rep, err
 }
@@ -213,6 +216,8 @@ func (r *epochReader) take(b *Batch, opt Options) error {
 		r.rep.Reused.Batches++
 		r.rep.Reused.Samples += uint64(b.Samples())
 		r.rep.Reused.Bytes += uint64(b.size())
+	} else {
+		r.rep.Latencies = append(r.rep.Latencies, b.took)
 	}
 	r.done += b.size()
 	until := r.plan.Batches

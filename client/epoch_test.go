@@ -79,8 +79,8 @@ func TestReadEpoch_FetchesOnlyWhatIsNotThereWhole(t *testing.T) {
 		}
 		return n
 	}
-	if again.Reused != (client.Reused{Batches: 2, Samples: 24, Bytes: bytesOf(0, 3)}) || again.Proof != first.Proof || again.Bytes != first.Bytes {
-		t.Errorf("got %+v, want two batches reused", again)
+	if again.Reused != (client.Reused{Batches: 2, Samples: 24, Bytes: bytesOf(0, 3)}) || again.Proof != first.Proof || again.Bytes != first.Bytes || len(again.Latencies) != 3 {
+		t.Errorf("got %+v, want two batches reused, and latencies of the others", again)
 	}
 	// A HEAD of each file that is there also says how long its batch is.
 	if uint64(sent) < bytesOf(1, 2, 4) {

@@ -13,12 +13,14 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 )
 
 // Batch reads one batch: whole and checked, or an error.
 func (c *Client) Batch(ctx context.Context, opt Options, number uint64) (*Batch, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.Deadline, errDeadline)
 	defer cancel()
+	start := time.Now()
 	t := transfer{client: c, opt: opt, number: number}
 	var b *Batch
 	err := c.agree(ctx, opt)
@@ -37,6 +39,7 @@ func (c *Client) Batch(ctx context.Context, opt Options, number uint64) (*Batch,
 	if err != nil {
 		return nil, fmt.Errorf("read epoch %d batch %d: %w", opt.Epoch, number, err)
 	}
+	b.took = time.Since(start)
 	return b, nil
 }
 

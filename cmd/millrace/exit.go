@@ -11,9 +11,9 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/internal/cli"
-	"github.com/millrace-data/millrace/internal/load"
 	"github.com/millrace-data/millrace/internal/location"
 	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/reach"
 )
 
 // Exit codes, part of the contract with scripts.
@@ -86,7 +86,7 @@ func codeOf(ctx context.Context, err error) string {
 		return client.CodeStoreDenied
 	case is(objstore.ErrUnavailable, objstore.ErrTimeout, objstore.ErrThrottled):
 		return client.CodeStoreUnavailable
-	case is(load.ErrUnreachable), errors.As(err, &network):
+	case is(reach.ErrNoAnswer), errors.As(err, &network):
 		return codeNoGateway
 	case errors.As(err, &refusal) && !errors.As(err, &parts):
 		return client.CodeInvalidArgument

@@ -17,7 +17,7 @@ func TestExitCodes_AgreeInAllCommands(t *testing.T) {
 		"simulate": missing + " --rate 1/s --cache-size 1GiB --store-bandwidth 1GB/s", "subset": missing + " --split a=1,b=1", "subset list": missing, "verify": missing,
 	}
 	served := map[string]string{ // and behind one that asks a gateway
-		"bench": gateway, "datasets": gateway, "fetch": gateway + " --discard", "info": gateway + "/photos", "occurrences": gateway + "/photos --key k --epochs 0",
+		"datasets": gateway, "fetch": gateway + " --discard", "info": gateway + "/photos", "occurrences": gateway + "/photos --key k --epochs 0",
 		"plan": gateway, "top": gateway, "warm": gateway,
 	}
 	neither := map[string]bool{"demo": true, "reports": true, "token": true, "version": true}

@@ -14,8 +14,8 @@ import (
 
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/internal/cli"
-	"github.com/millrace-data/millrace/internal/load"
 	"github.com/millrace-data/millrace/internal/location"
+	"github.com/millrace-data/millrace/internal/reach"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -71,6 +71,9 @@ type fetchReport struct {
 	Seconds   float64 `json:"seconds"`
 	SamplesPS float64 `json:"samples_per_s"`
 	MBPS      float64 `json:"mb_per_s"`
+	P50       float64 `json:"p50_ms"` // latency of a batch
+	P99       float64 `json:"p99_ms"`
+	Max       float64 `json:"max_ms"`
 	Proved    string  `json:"proved"` // what was checked beyond the bytes
 }
 
@@ -79,6 +82,10 @@ func newFetchReport(r client.EpochReport) fetchReport {
 	if f.Seconds > 0 {
 		f.SamplesPS = float64(f.Samples-f.Reused.Samples) / f.Seconds
 		f.MBPS = float64(f.Bytes-f.Reused.Bytes) / f.Seconds / 1e6
+	}
+	if n := len(r.Latencies); n > 0 {
+		ms := func(i int) float64 { return float64(r.Latencies[i].Microseconds()) / 1000 }
+		f.P50, f.P99, f.Max = ms(n/2), ms(n*99/100), ms(n-1)
 	}
 	return f
 }
@@ -98,11 +105,13 @@ func proved(p client.Proof) string {
 
 func (a *app) fetch() *cobra.Command {
 	return a.Build(cli.Command{
-		Use: "fetch GATEWAY[/NAME]... --discard|--output DIR", Short: "Read an epoch, check every byte, print the rate",
+		Use: "fetch GATEWAY[/NAME]... --discard|--output DIR", Short: "Read an epoch, check every byte, print rates and latencies",
 		Long: `Reads the batches of an epoch from one or more gateways. Every body is compared with its
 length and CRC-32C; the manifests prove that no sample came twice and, if the whole epoch
 was read, that every sample came. With --output each batch becomes a file. Running the same
 command again goes on: a file with the length and CRC-32C of its batch is not fetched again.
+With --discard it measures a gateway: --connections sets the load. The latency of a batch is
+from the request until its last byte is checked, retries and manifest included.
 
 http://gateways-{0..7}.NAME:PORT stands for eight gateways, srv:_http._tcp.NAME for those
 of a service's SRV records, dns:NAME:PORT for all addresses of a name, unix:PATH for one
@@ -112,6 +121,7 @@ one where it fails; what a broken body lacks is asked for alone. With --home ran
 place R*P/W of the P named: name them in one order for all ranks, and give the number that
 the job began with as --homes.`,
 		Example: `  millrace fetch http://gw:8080 --epoch 0 --discard
+  millrace fetch http://gw:8080/photos --batch-size 1024 --connections 32 --no-manifest --discard
   millrace fetch http://gw-0:8080 http://gw-1:8080 --epoch 3 --from 170 --rank 1 --world-size 4 \
     --output ./batches
   millrace fetch dns:gateways.job-a.svc:8080 --discard
@@ -138,7 +148,8 @@ func printFetch(w io.Writer, r fetchReport) {
 	if n := r.Reused.Batches; n > 0 {
 		fmt.Fprintf(w, "  %s there already, %s\n", cli.Count(n, "batch was", "batches were"), humanize.IBytes(r.Reused.Bytes))
 	}
-	fmt.Fprintf(w, "  %s samples/s, %.1f MB/s\n", humanize.Comma(int64(r.SamplesPS)), r.MBPS)
+	fmt.Fprintf(w, "  %s samples/s, %.1f MB/s; latency of a batch: p50 %.2f ms, p99 %.2f ms, max %.2f ms\n",
+		humanize.Comma(int64(r.SamplesPS)), r.MBPS, r.P50, r.P99, r.Max)
 	fmt.Fprintf(w, "  every length and CRC-32C matched; %s\n", r.Proved)
 }
 
@@ -159,7 +170,7 @@ func (a *app) runFetch(ctx context.Context, x *fetchFlags, args []string) (fetch
 	cfg := x.config(args)
 	cfg.Retrying = a.retrying()
 	var answer *client.Error // such as "starting", which is worth --deadline
-	if err := load.Reach(ctx, cfg); err != nil && !errors.As(err, &answer) {
+	if err := reach.Check(ctx, cfg); err != nil && !errors.As(err, &answer) {
 		return fetchReport{}, fmt.Errorf("%s: %w", location.HideSecrets(strings.Join(args, ", ")), err)
 	}
 	c, err := client.New(cfg)

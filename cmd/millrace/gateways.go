@@ -10,8 +10,8 @@ import (
 
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/internal/cli"
-	"github.com/millrace-data/millrace/internal/load"
 	"github.com/millrace-data/millrace/internal/location"
+	"github.com/millrace-data/millrace/internal/reach"
 )
 
 // gateways checks the arguments that name gateways, and the token that the gateways are to get.
@@ -45,10 +45,10 @@ func gatewaysOf(f *cli.Flags, cfg client.Config) {
 	}
 }
 
-// reached returns a client of a gateway that answers. It fails at once where nothing listens, and after load.ReachTime where nothing answers.
+// reached returns a client of a gateway that answers. It fails at once where nothing listens, and after reach.Time where nothing answers.
 func (a *app) reached(ctx context.Context, gateway, dataset string) (*client.Client, error) {
 	cfg := client.Config{Gateways: []string{gateway}, Dataset: dataset, Retrying: a.retrying()}
-	if err := load.Reach(ctx, cfg); err != nil {
+	if err := reach.Check(ctx, cfg); err != nil {
 		return nil, fmt.Errorf("%s: %w", location.HideSecrets(gateway), err)
 	}
 	return client.New(cfg)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestARankOfAJobNeedsAGeneration of gateways that move to new ones by themselves: fetch and bench say how to give it.
+// TestARankOfAJobNeedsAGeneration of gateways that move to new ones by themselves: fetch says how to give it.
 func TestARankOfAJobNeedsAGeneration(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/v1/datasets" {
@@ -21,16 +21,15 @@ func TestARankOfAJobNeedsAGeneration(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(map[string]any{"datasets": []any{d}})
 	}))
 	defer srv.Close()
-	for _, args := range [][]string{{"fetch", srv.URL, "--discard"}, {"bench", srv.URL}} {
-		o := millrace(t, nil, append(args, "--rank", "1", "--world-size", "4")...)
-		if o.code != exitUsage || !strings.Contains(o.stderr, "give all ranks the same generation") || !strings.Contains(o.stderr, "now it is g1") {
-			t.Errorf("%s: got exit code %d, %q, want %d and the cure", args[0], o.code, o.stderr, exitUsage)
-		}
-		for _, more := range [][]string{{"--rank", "1", "--world-size", "4", "--generation", "g0"}, nil} {
-			o = millrace(t, nil, append(args, more...)...)
-			if o.code != exitNotFound || !strings.Contains(o.stderr, "begin a new job") {
-				t.Errorf("%s %v: got exit code %d, %q, want %d and the cure", args[0], more, o.code, o.stderr, exitNotFound)
-			}
+	args := []string{"fetch", srv.URL, "--discard"}
+	o := millrace(t, nil, append(args, "--rank", "1", "--world-size", "4")...)
+	if o.code != exitUsage || !strings.Contains(o.stderr, "give all ranks the same generation") || !strings.Contains(o.stderr, "now it is g1") {
+		t.Errorf("got exit code %d, %q, want %d and the cure", o.code, o.stderr, exitUsage)
+	}
+	for _, more := range [][]string{{"--rank", "1", "--world-size", "4", "--generation", "g0"}, nil} {
+		o = millrace(t, nil, append(args, more...)...)
+		if o.code != exitNotFound || !strings.Contains(o.stderr, "begin a new job") {
+			t.Errorf("%v: got exit code %d, %q, want %d and the cure", more, o.code, o.stderr, exitNotFound)
 		}
 	}
 }

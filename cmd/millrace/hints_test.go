@@ -1,25 +1,16 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
-	"syscall"
 	"testing"
-	"time"
 
-	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/cli"
-	"github.com/millrace-data/millrace/internal/load"
-	"github.com/millrace-data/millrace/internal/location"
-	"github.com/millrace-data/millrace/internal/node"
 )
 
 func TestAllUnknownFlagsAreNamedTogether(t *testing.T) {
@@ -58,22 +49,6 @@ func TestVariablesOfAKubernetesServiceAreNobodysFault(t *testing.T) {
 		if o := millrace(t, []string{kv}, "serve", "--check", "--dataset", dataset); o.code != want {
 			t.Errorf("%s: got exit code %d, want %d\n%s", kv, o.code, want, o.stderr)
 		}
-	}
-}
-
-func TestBenchOfADeadGatewayExitsWithFive(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	gateway := "http://" + ln.Addr().String()
-	ln.Close() // nobody listens there now
-	o := millrace(t, nil, "bench", gateway)
-	if o.code != exitStore {
-		t.Errorf("got exit code %d, want %d", o.code, exitStore)
-	}
-	if !strings.Contains(o.stderr, "bench "+gateway+": no answer") {
-		t.Errorf("got %q, want the gateway and that it gave no answer", o.stderr)
 	}
 }
 
@@ -165,49 +140,6 @@ func TestAMissingBucketIsNotAMissingIndex(t *testing.T) {
 			}
 		}
 	}
-}
-
-// mortal answers with a gateway's own handler a few times, and then like a machine on which nobody listens any more.
-type mortal struct {
-	gateway http.Handler
-	left    atomic.Int64
-}
-
-func (m *mortal) RoundTrip(r *http.Request) (*http.Response, error) {
-	if m.left.Add(-1) < 0 {
-		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
-	}
-	w := httptest.NewRecorder()
-	m.gateway.ServeHTTP(w, r)
-	return w.Result(), nil
-}
-
-// TestBenchOfAGatewayThatDies has a gateway that is gone after its fifth answer, in the middle of the load.
-func TestBenchOfAGatewayThatDies(t *testing.T) {
-	dir := shards(t)
-	bubble.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
-		a := &app{cli.New([]string{"GOMEMLIMIT=off"}, &out, &bytes.Buffer{})}
-		a.JSON = true
-		s, err := a.compose(t.Context(), &serveConfig{logLevel: "error", logFormat: "json", Config: node.Config{CacheSize: 64 << 20, Memory: 1 << 40, Locations: []location.Location{{Name: "files", Dir: dir}}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
-		m := &mortal{gateway: s.Handler()}
-		m.left.Store(5) // the list of datasets, the first batch, and three of the load
-		err = a.runBench(t.Context(), load.Config{Gateway: "http://gw", Connections: 2, Duration: time.Minute, HTTP: &http.Client{Transport: m}})
-		var rep load.Report
-		if wrong := json.Unmarshal(out.Bytes(), &rep); wrong != nil {
-			t.Fatal(wrong, err)
-		}
-		if rep.Batches != 3 || rep.Errors != 2 || rep.P50 > rep.Max || rep.FirstError == "" {
-			t.Errorf("got %+v, want three batches and one error of each connection", rep)
-		}
-		if got := failureOf(t.Context(), err).Exit; got != exitStore || !strings.Contains(err.Error(), "bench http://gw: 2 of 5 batches failed, the first: ") {
-			t.Errorf("got exit code %d, %v, want %d", got, err, exitStore)
-		}
-	})
 }
 
 func TestCount(t *testing.T) {

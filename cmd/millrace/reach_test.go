@@ -5,6 +5,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -25,7 +27,7 @@ func TestCommands_FailOnTheFirstRefusedConnection(t *testing.T) {
 	gateway := deadGateway(t)
 	batch := gateway + "/v1/datasets/d/epochs/0/batches/0?generation=" + strings.Repeat("a", 64)
 	for _, args := range [][]string{
-		{"datasets", gateway}, {"info", gateway}, {"plan", gateway}, {"warm", gateway}, {"bench", gateway},
+		{"datasets", gateway}, {"info", gateway}, {"plan", gateway}, {"warm", gateway},
 		{"fetch", gateway, "--discard"}, {"fetch", gateway, gateway, "--discard"}, {"fetch", "unix:" + t.TempDir() + "/none", "--discard"},
 		{"occurrences", batch, "--key", "k", "--epochs", "0"},
 	} {
@@ -35,6 +37,29 @@ func TestCommands_FailOnTheFirstRefusedConnection(t *testing.T) {
 				t.Errorf("%q: got exit code %d, %q, want %d at once", args, o.code, o.stderr, exitStore)
 			}
 		})
+	}
+}
+
+// TestFetch_FailsWhereItsGatewayDies after a few answers: it retries until --deadline, and then says that no gateway answers.
+func TestFetch_FailsWhereItsGatewayDies(t *testing.T) {
+	at, err := url.Parse(gatewayFor(t, shards(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	gateway := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(at) }}
+	var answers atomic.Int64
+	var srv *httptest.Server
+	srv = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if answers.Add(1) > 5 {
+			srv.Listener.Close()
+			panic(http.ErrAbortHandler)
+		}
+		gateway.ServeHTTP(w, r)
+	}))
+	defer srv.Close()
+	o := millrace(t, nil, "fetch", srv.URL, "--discard", "--json", "--no-manifest", "--connections", "1", "--deadline", "200ms")
+	if o.code != exitStore || !strings.Contains(o.stdout, `"code":"gateway_unavailable"`) {
+		t.Errorf("got exit code %d, %q, want %d", o.code, o.stdout, exitStore)
 	}
 }
 
@@ -71,7 +96,7 @@ func TestPlan_NamesTheCureForABatchOfADataset(t *testing.T) {
 func TestCommands_TakeTheDatasetFromTheAddress(t *testing.T) {
 	url := gatewayFor(t, shards(t))
 	for _, args := range [][]string{
-		{"info"}, {"plan"}, {"plan", "--batch", "0"}, {"warm"}, {"bench", "--duration", "1ms"}, {"fetch", "--discard"}, {"fetch", url, "--discard"},
+		{"info"}, {"plan"}, {"plan", "--batch", "0"}, {"warm"}, {"fetch", "--discard"}, {"fetch", url, "--discard"},
 	} {
 		ok(t, append(args, url+"/files")...)
 		if o := millrace(t, nil, append(args, url+"/other")...); o.code != exitNotFound || !strings.Contains(o.stderr, "other") {

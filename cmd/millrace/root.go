@@ -54,7 +54,7 @@ func (a *app) root(args []string) *cobra.Command {
 	}
 	root.AddCommand(
 		a.demo(), a.pack(), a.index(), a.serve(), a.token(), a.fetch(), a.plan(), a.warm(), a.simulate(), a.subset(), a.quarantine(),
-		a.verify(), a.gc(), a.occurrences(), a.bench(), a.top(), a.info(), a.datasets(), a.reports(), a.version())
+		a.verify(), a.gc(), a.occurrences(), a.top(), a.info(), a.datasets(), a.reports(), a.version())
 	a.Root(root, args)
 	return root
 }

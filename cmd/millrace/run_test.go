@@ -164,7 +164,7 @@ func TestUsageFaultsExitWithTwo(t *testing.T) {
 		{"fetch", "http://gw", "--discard", "--output", "x"},
 		{"fetch", "gw", "--discard"},
 		{"fetch", "http://gw", "--discard", "--rank", "2", "--world-size", "2"},
-		{"bench", "http://gw", "--connections", "0"},
+		{"fetch", "http://gw", "--discard", "--connections", "0"},
 		{"demo", "--from", "/no/such/dir"},
 		{"demo", "--listen", "0.0.0.0:1"},
 		{"serve", "--dataset", "a=/x", "--dataset", "a=/y"},
@@ -302,12 +302,12 @@ func shards(t *testing.T) string {
 	return to
 }
 
-func TestPackServeFetchPlanBench(t *testing.T) {
+func TestPackServeFetchPlan(t *testing.T) {
 	dir := shards(t)
 	url := gatewayFor(t, dir)
-	var rep fetchReport
 	for _, more := range [][]string{{}, {"--world-size", "3", "--all-ranks"}, {"--balance", "bytes", "--world-size", "3", "--all-ranks"}, {"--share", "locality", "--world-size", "3", "--all-ranks"}, {"--shuffle", "window", "--window", "4", "--strata", "2", "--share", "locality", "--world-size", "2", "--all-ranks"}, {"--tail", "drop"}, {"--tail", "pad"}, {"--tail", "drop", "--batch-size", "1000"}, {"--tail", "drop", "--batch-size", "1000", "--world-size", "2", "--all-ranks"}, {"--from", "2", "--until", "5"}, {"--no-manifest"}} {
 		args := append([]string{"fetch", url, "--epoch", "1", "--discard", "--json"}, more...)
+		var rep fetchReport
 		if err := json.Unmarshal([]byte(ok(t, args...).stdout), &rep); err != nil {
 			t.Fatal(err)
 		}
@@ -325,6 +325,9 @@ func TestPackServeFetchPlanBench(t *testing.T) {
 		if rep.Samples != want {
 			t.Errorf("%v: got %d samples, want %d", more, rep.Samples, want)
 		}
+		if measured := 0 < rep.P50 && rep.P50 <= rep.P99 && rep.P99 <= rep.Max; measured != (want > 0) {
+			t.Errorf("%v: got latencies p50 %v ms, p99 %v ms, max %v ms, want them in this order", more, rep.P50, rep.P99, rep.Max)
+		}
 	}
 	out := t.TempDir()
 	for range 2 {
@@ -334,7 +337,7 @@ func TestPackServeFetchPlanBench(t *testing.T) {
 			t.Errorf("got %v (%v), want batch-000000.tar to batch-000006.tar", files, err)
 		}
 	}
-	for _, args := range [][]string{{"plan", url, "--batch", "2"}, {"plan", dir}, {"verify", dir}, {"gc", dir}, {"index", dir}, {"bench", url, "--duration", "50ms"}} {
+	for _, args := range [][]string{{"plan", url, "--batch", "2"}, {"plan", dir}, {"verify", dir}, {"gc", dir}, {"index", dir}, {"fetch", url, "--discard"}} {
 		if o := ok(t, append(args, "--json")...); !json.Valid([]byte(o.stdout)) {
 			t.Errorf("%v --json: got %q, want JSON", args, o.stdout)
 		}
@@ -386,14 +389,14 @@ func TestCommandsReachAUnixSocket(t *testing.T) {
 	at := "unix:" + filepath.Join(short, "a socket")
 	gatewayAt(t, "files=file://"+shards(t), at)
 	for _, args := range [][]string{
-		{"fetch", at, "--discard"}, {"bench", at, "--duration", "50ms"}, {"plan", at}, {"info", at, "--dataset", "files"}, {"warm", at, "--epoch", "0"},
+		{"fetch", at, "--discard"}, {"plan", at}, {"info", at, "--dataset", "files"}, {"warm", at, "--epoch", "0"},
 	} {
 		if o := ok(t, append(args, "--json")...); !json.Valid([]byte(o.stdout)) {
 			t.Errorf("%v: got %q, want JSON", args, o.stdout)
 		}
 	}
 	gone := "unix:" + filepath.Join(short, "nobody")
-	if o := millrace(t, nil, "bench", gone, "--duration", "50ms"); o.code == 0 || !strings.Contains(o.stderr, gone) {
+	if o := millrace(t, nil, "fetch", gone, "--discard"); o.code == 0 || !strings.Contains(o.stderr, gone) {
 		t.Errorf("got exit code %d and %q, want a fault that names %s", o.code, o.stderr, gone)
 	}
 }

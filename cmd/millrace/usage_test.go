@@ -194,7 +194,7 @@ func TestQuietLeavesErrorsAlone(t *testing.T) {
 func TestAGatewayIsItsHostAndPort(t *testing.T) {
 	url := gatewayFor(t, shards(t))
 	address := strings.TrimPrefix(url, "http://")
-	for _, command := range [][]string{{"fetch", "--discard"}, {"plan", "--epoch", "1"}, {"warm"}, {"bench", "--duration", "20ms"}} {
+	for _, command := range [][]string{{"fetch", "--discard"}, {"plan", "--epoch", "1"}, {"warm"}} {
 		if o := millrace(t, nil, append(command, address)...); o.code != exitOK {
 			t.Errorf("%v: got exit code %d and %s, want 0", command, o.code, o.stderr)
 		}

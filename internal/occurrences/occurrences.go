@@ -23,9 +23,9 @@ import (
 	"github.com/millrace-data/millrace/importance"
 	"github.com/millrace-data/millrace/internal/cli"
 	"github.com/millrace-data/millrace/internal/inventory"
-	"github.com/millrace-data/millrace/internal/load"
 	"github.com/millrace-data/millrace/internal/location"
 	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/reach"
 )
 
 // Question asks where a sample comes in some epochs of the plan that a URL names.
@@ -68,7 +68,7 @@ func (q Question) Answer(ctx context.Context, s *location.Stores, l location.Loc
 	}
 	gateway, _, _ := location.Served(q.URL, "")
 	cfg := client.Config{Gateways: []string{gateway}, Retrying: q.Retrying}
-	if err := load.Reach(ctx, cfg); err != nil {
+	if err := reach.Check(ctx, cfg); err != nil {
 		return Answer{}, fmt.Errorf("%s: %w", location.HideSecrets(gateway), err)
 	}
 	c, err := client.New(cfg)

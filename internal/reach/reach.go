@@ -1,0 +1,44 @@
+// Package reach finds out whether gateways answer at all, before a command waits for them as patiently as a training job.
+package reach
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/millrace-data/millrace/client"
+)
+
+// ErrNoAnswer says that a gateway does not answer at all.
+var ErrNoAnswer = errors.New("no answer")
+
+// Time is how long Check waits for a first answer.
+const Time = 5 * time.Second
+
+// Check returns an error if no gateway of a client answers: at once if all refuse the connection, else after Time.
+func Check(ctx context.Context, cfg client.Config) error {
+	cfg.Deadline, cfg.AttemptTimeout, cfg.FailRefused = Time, Time, true
+	start := time.Now()
+	c, err := client.New(cfg)
+	if err != nil {
+		return err
+	}
+	defer c.CloseIdle()
+	var answer json.RawMessage
+	err = c.JSON(ctx, "/v1/datasets", nil, &answer)
+	var said *client.Error
+	if err == nil || ctx.Err() != nil || errors.As(err, &said) {
+		return err
+	}
+	var network *net.OpError
+	if errors.As(err, &network) {
+		err = network.Err // the caller names the gateway
+	}
+	if took := time.Since(start).Round(time.Second); took > 0 {
+		return fmt.Errorf("%w in %s: %w", ErrNoAnswer, took, err)
+	}
+	return fmt.Errorf("%w: %w", ErrNoAnswer, err)
+}
