@@ -202,7 +202,7 @@ func (w *world) serve(ctx context.Context, cache int64, more []string, env ...st
 func (w *world) serveAt(ctx context.Context, addr, listen string, cache int64, more []string, env ...string) (*process, error) {
 	args := []string{
 		"serve", "--listen", listen, "--cache-size", fmt.Sprint(cache), "--log-level", "warn",
-		"--dataset", "photos=s3://" + bucket + "/photos", "--dataset", "text=s3://" + bucket + "/text", "--s3-path-style",
+		"--dataset", "photos=s3://" + bucket + "/photos", "--dataset", "text=s3://" + bucket + "/text",
 	}
 	return start(ctx, scheme(more)+addr, "/readyz", append(env, w.env...), w.gateway, append(args, more...)...)
 }

@@ -3,6 +3,7 @@ package integration_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -227,7 +228,7 @@ func TestChartSettingsAreValid(t *testing.T) {
 				}
 				placed := strings.NewReplacer(
 					"/etc/millrace/", dir+"/", "/var/lib/millrace/", dir+"/",
-					"tls.crt", "tls.pem", "ca.crt", "ca.pem", "/etc/millrace-tls/", certificates+"/", "/etc/millrace-peer/", certificates+"/", "/etc/millrace-s3/", certificates+"/",
+					"tls.crt", "tls.pem", "ca.crt", "ca.pem", "/etc/millrace-tls/", certificates+"/", "/etc/millrace-peer/", certificates+"/",
 				).Replace(string(text))
 				if err := os.WriteFile(filepath.Join(dir, name), []byte(placed), 0o600); err != nil {
 					t.Fatal(err)
@@ -250,6 +251,9 @@ func TestChartResources(t *testing.T) {
 	want := object{"requests": object{"cpu": "4", "memory": "2688Mi"}, "limits": object{"memory": "2688Mi"}} // 1 GiB, an eighth of it, 512 MiB; TLS: 1 GiB
 	if got := field(container, "resources"); !cmp.Equal(got, any(want)) {
 		t.Errorf("resources: got %v, want %v", got, want)
+	}
+	if got := fmt.Sprint(field(container, "env")); !strings.Contains(got, "map[name:AWS_CA_BUNDLE value:/etc/millrace-s3/ca.crt]") {
+		t.Errorf("environment: got %s, want the authorities of the S3 service", got)
 	}
 	for _, c := range []struct{ cache, tls, want string }{
 		{"1Gi", "", "1664Mi"},

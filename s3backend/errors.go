@@ -150,7 +150,7 @@ func (f *failure) blameClock(skew time.Duration) {
 func (f *failure) blameRegion(status int, bucket, signed string) {
 	if errors.Is(f.kind, objstore.ErrDenied) && status <= http.StatusBadRequest && bucket != signed && regionName.MatchString(bucket) {
 		f.region, f.fresh = bucket, false
-		f.detail = fmt.Sprintf("the bucket is in region %s, not in %s: set region= of its address, --s3-region or AWS_REGION: %s", bucket, signed, f.detail)
+		f.detail = fmt.Sprintf("the bucket is in region %s, not in %s: set region= of its address or AWS_REGION: %s", bucket, signed, f.detail)
 	}
 }
 

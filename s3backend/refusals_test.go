@@ -99,7 +99,7 @@ func TestBlame(t *testing.T) {
 			t.Errorf("clock off by %v: got %v, fresh: %t, want %s, %t", c.skew, c.f, c.f.fresh, c.want, c.fresh)
 		}
 	}
-	const named = "denied: the bucket is in region eu, not in us: set region= of its address, --s3-region or AWS_REGION: x"
+	const named = "denied: the bucket is in region eu, not in us: set region= of its address or AWS_REGION: x"
 	for _, c := range []struct {
 		kind   error
 		status int

@@ -45,9 +45,8 @@ generation that stays for URLs that name it; one that is gone they serve until t
 			f.Duration(&opt.ReportsOlder, "reports-older", 0, "age from which reports go although they were never frozen (default: they stay)")
 			f.Set.Lookup("reports-older").DefValue = ""
 			f.Flag(&dry, "dry-run", "print what would go, and remove nothing")
-			defineStores(&s, f)
 			f.Output(a.App)
-			check := func(args []string) { checkStores(&s, f); l = one(f, args[0]).OfIndex() }
+			check := func(args []string) { l = one(f, args[0]).OfIndex() }
 			return check, func(ctx context.Context, _ []string) error {
 				return s.With(ctx, l, false, func(ctx context.Context, st objstore.Store) error { return a.runGC(ctx, st, l, opt, dry) })
 			}

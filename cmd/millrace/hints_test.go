@@ -128,7 +128,7 @@ func TestAMissingBucketIsNotAMissingIndex(t *testing.T) {
 		t.Setenv("AWS_ACCESS_KEY_ID", "id")
 		t.Setenv("AWS_SECRET_ACCESS_KEY", "key")
 		for _, command := range []string{"verify", "plan", "gc"} {
-			o := millrace(t, nil, command, "s3://nobody/x", "--s3-endpoint", srv.URL, "--s3-path-style", "--s3-region", "eu")
+			o := millrace(t, nil, command, "s3://nobody/x?region=eu&endpoint="+srv.URL)
 			if o.code != exitNotFound {
 				t.Errorf("%s: got exit code %d, want %d", command, o.code, exitNotFound)
 			}

@@ -51,7 +51,6 @@ func (x *indexFlags) define(f *cli.Flags) {
 	x.opt.Inherit = func(was chunkindex.Defaults, chunkSize int64) (chunkindex.Defaults, int64) {
 		return x.inherit(f, was, chunkSize)
 	}
-	defineStores(&x.store, f)
 }
 
 // inherit returns the defaults of the earlier index, except those that the command line sets.
@@ -155,7 +154,6 @@ const hiddenUsage = "take what is hidden too: names that begin with a dot, __MAC
 const maxDefault = 1 << 31
 
 func (x *indexFlags) check(f *cli.Flags) {
-	checkStores(&x.store, f)
 	if x.opt.ChunkSize < 1 || x.opt.ChunkSize > 1<<30 {
 		f.Fault("--chunk-size %s: want 1B to 1GiB", cli.FormatSize(x.opt.ChunkSize))
 	}
@@ -223,10 +221,10 @@ Shards may be compressed by gzip, zstd, xz or bzip2. Where objects of several ki
 the error has a command for each kind. --format takes every object as one of its shards, but what
 describes data (README, LICENSE) and empty markers (_SUCCESS), or says which one it cannot take.
 
-DATASET is s3://bucket/prefix, file:///dir or a directory. Behind a bucket's prefix may stand how
-its service is reached, ?endpoint=URL&region=NAME&profile=NAME&path_style=true&ca_file=FILE
-&bandwidth=SIZE, where the --s3-... flags do not. The plan parameters given here are stored in
-the index and are what a URL without parameters means.
+DATASET is s3://bucket/prefix, file:///dir or a directory. The address of a bucket may say how its
+service is reached, ?endpoint=URL&region=NAME&profile=NAME&path_style=true&ca_file=FILE
+&bandwidth=SIZE&max_conns=N; AWS_ENDPOINT_URL_S3, AWS_REGION and AWS_CA_BUNDLE are the defaults.
+The plan parameters given here are stored in the index and are what a URL without parameters means.
 
 A dataset may have several indexes, each of the shards that its --match takes. --name names one,
 and all other commands take DATASET#NAME then. A shard that two indexes share is read once.
@@ -342,10 +340,8 @@ copied with the same bytes are no corruption: 'millrace index' is the cure, the 
 			var l location.Location
 			var parallel int
 			f.Number(&parallel, "parallel", 8, "chunks read side by side")
-			defineStores(&s, f)
 			f.Output(a.App)
 			check := func(args []string) {
-				checkStores(&s, f)
 				l = one(f, args[0])
 				if parallel == 0 {
 					f.Fault("--parallel 0: want at least 1")

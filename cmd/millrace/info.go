@@ -29,10 +29,8 @@ that comparison takes at most 2 s, and nothing is told where that is too short.`
 			var l location.Location
 			var name string
 			f.Text(&name, "dataset", "", "`NAME` of a gateway's dataset (default the one in its address, or the gateway's default one)")
-			defineStores(&s, f)
 			f.Output(a.App)
 			check := func(args []string) {
-				checkStores(&s, f)
 				if address, dataset, ok := location.Served(args[0], name); ok {
 					args[0], name = address, dataset
 					gateways(f, args)
@@ -105,10 +103,8 @@ func (a *app) list(kind, short, long string, find func(context.Context, objstore
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var s location.Stores
 			var l location.Location
-			defineStores(&s, f)
 			f.Output(a.App)
 			check := func(args []string) {
-				checkStores(&s, f)
 				if location.IsGateway(args[0]) {
 					f.Fault("%s is a gateway: want the dataset's store, which holds its %s, such as s3://bucket/imagenet", location.HideSecrets(args[0]), strings.TrimSuffix(kind, "s")+"s")
 					return

@@ -32,10 +32,8 @@ is read. GATEWAY/NAME stands for the default plan of the generation that is serv
 			f.Text(&q.Shard, "shard", "", "`SHARD` of the sample, where several shards have the key")
 			f.Text(&q.Epochs, "epochs", "", "`N-N`, the first epoch and the last, or N")
 			f.Text(&offline, "offline", "", "`DATASET` whose index answers in place of a gateway")
-			defineStores(&s, f)
 			f.Output(a.App)
 			check := func(args []string) {
-				checkStores(&s, f)
 				if offline != "" {
 					l = one(f, offline)
 				}

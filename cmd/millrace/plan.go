@@ -111,10 +111,8 @@ a line states how many samples never stand in the last one, and what --tail drop
 			c.define(f)
 			p.defineShare(f)
 			p.defineOrder(f)
-			defineStores(&s, f)
 			f.Output(a.App)
 			check := func(args []string) {
-				checkStores(&s, f)
 				if _, _, remote = location.Served(args[0], ""); remote {
 					served(f, args, &p.dataset)
 					gateways(f, args)

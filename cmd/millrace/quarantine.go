@@ -59,10 +59,8 @@ the file's. The same samples with the same reasons have the same digest.`,
 			f.Text(&x.file, "from", "", "`FILE` of lines: key, tab, reason, tab, shard, the last two as needed; - is stdin")
 			f.Text(&x.reason, "reason", "", "`TEXT` to note with samples that have no reason of their own")
 			f.Flag(&x.verify, "from-verify", "read every chunk, and take what does not match the index")
-			defineStores(&x.store, f)
 			f.Output(a.App)
 			check := func(args []string) {
-				checkStores(&x.store, f)
 				l = one(f, args[0])
 				if len(x.keys) == 0 && x.file == "" && !x.verify {
 					f.Fault("no bad sample: want --key, --from or --from-verify")

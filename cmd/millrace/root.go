@@ -31,6 +31,9 @@ and every machine that trains reads its shuffled batches with one HTTP GET:
 
     curl 'http://gateway:8080/epoch/0/batch/17?format=tar' | tar -t
 
+An address names the bucket and how its service is reached, in quotes, since shells read ? and &:
+'s3://bucket/photos?endpoint=https://minio:9000&region=eu'; see 'millrace index --help'.
+
 The settings of serve can also be set by the environment (--cache-size is MILLRACE_CACHE_SIZE)
 and in a YAML file that --config names. The other commands read neither, but for AWS_... and
 what they need to ask a gateway:

@@ -32,7 +32,7 @@ func TestNothingPrintedHoldsASecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(dir, "c.yaml")
-	if err := os.WriteFile(file, []byte("s3-endpoint: http://u:canary-file@127.0.0.1:9\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("data: {dataset: 's3://train/p?endpoint=http://u:canary-file@127.0.0.1:9'}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	look := func(want int, args ...string) {
@@ -56,16 +56,15 @@ func TestNothingPrintedHoldsASecret(t *testing.T) {
 	} {
 		status, code = answer.status, answer.code
 		for _, c := range [][]string{{"index"}, {"verify"}, {"gc"}, {"pack", dir}} {
-			look(answer.exit, append(c, "s3://train/p", "--s3-endpoint", srv.URL, "--json")...)
+			look(answer.exit, append(c, "s3://train/p?endpoint="+srv.URL, "--json")...)
 		}
-		look(answer.exit, "serve", "--dataset", "p=s3://train/p", "--s3-endpoint", srv.URL, "--listen", "127.0.0.1:0", "--cache-size", "64MiB",
+		look(answer.exit, "serve", "--dataset", "p=s3://train/p?endpoint="+srv.URL, "--listen", "127.0.0.1:0", "--cache-size", "64MiB",
 			"--log-level", "debug", "--log-format", "json")
 	}
 	if asked == 0 {
 		t.Error("the store was never asked")
 	}
-	look(exitUsage, "index", "s3://train/p", "--s3-endpoint", "http://u:canary-flag@127.0.0.1:9")
-	look(exitUsage, "index", "s3://train/p", "--config", file)
+	look(exitUsage, "serve", "--config", file)
 	for _, address := range []string{
 		"p=s3://k:canary-name@b/x", "s3://k:canary/slash@b/x", "p=s3://k:canary%zz@b/x", "s3://k:canary@b/x", "p=http://canary@b/x", "s3://k:1/canary@b/x",
 		"p=s3://bk1/x?aws_secret_access_key=canary", "s3://bk1/x?endpoint=http://u:canary@h", "s3://bk1/x?endpoint=http:%2F%2Fu:canary%40h", "s3://bk1/x?canary",

@@ -67,7 +67,6 @@ func (c *serveConfig) define(f *cli.Flags) {
 	f.Number(&c.Fetchers, "fetchers", 0, fmt.Sprintf("store reads side by side; 0: %d at first, and then as many as the bandwidth of the store pays", datapath.DefaultFetchers))
 	f.Size(&c.PartSize, "part-size", datapath.DefaultPartSize, "size of one store read at most")
 	f.Flag(&c.CheckSHA, "check-sha256", "compare SHA-256 too when a chunk arrives; single samples from other gateways have CRC-32C only")
-	defineStores(&c.Stores, f)
 	f.Flag(&c.Stores.Traceparent, "s3-traceparent", "send the traceparent of traced reads to the S3 service")
 	f.Section("log")
 	f.Choice(&c.logLevel, "log-level", "info", "least level of the lines that are logged", "debug", "info", "warn", "error")
@@ -116,7 +115,6 @@ func (c *serveConfig) defineDisk(f *cli.Flags) {
 
 // validate notes every fault that can be seen without opening anything.
 func (c *serveConfig) validate(f *cli.Flags) {
-	checkStores(&c.Stores, f)
 	if err := export.Check(); err != nil {
 		f.Fault("%w", err)
 	}

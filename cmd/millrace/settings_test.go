@@ -53,6 +53,7 @@ func TestFaultsOfAConfigurationFile(t *testing.T) {
 		"listen: 127.0.0.1:1\n":                               `:1: key "listen" belongs to section ports, not beside the sections`,
 		"port:\n  listen: 127.0.0.1:1\n":                      `:1: unknown section "port": did you mean ports?: want data, ports, access, memory, disk, cluster, store, log`,
 		"memory:\n  cash-size: 8MiB\n":                        `:2: unknown key "cash-size" in section memory: did you mean cache-size?`,
+		"store:\n  s3-endpoint: http://x\n":                   `:2: unknown key "s3-endpoint" in section store: the address says it, as in 's3://bucket/prefix?endpoint=URL'`,
 		"data:\n  batch-size: 7\n":                            `:2: unknown key "batch-size" in section data`,
 		"data:\n  config: x\n":                                `:2: unknown key "config" in section data`,
 		"data:\n  check: true\n":                              `:2: unknown key "check" in section data`,

@@ -75,7 +75,6 @@ func (x *simulateFlags) define(f *cli.Flags) {
 	f.Bandwidth(&s.StoreStream, "store-stream", 0, "bytes a second of one store read (default no bound)")
 	f.Duration(&s.FirstByte, "store-latency", 20*time.Millisecond, "time to the first byte of a store read")
 	f.Text(&x.picture, "svg", "", "write a picture to `FILE`: the time of an epoch against the cache")
-	defineStores(&x.store, f)
 }
 
 func (x *simulateFlags) check(f *cli.Flags, args []string) {
@@ -85,7 +84,6 @@ func (x *simulateFlags) check(f *cli.Flags, args []string) {
 	case len(args) == 1 && x.samples > 0:
 		f.Fault("--samples %d: %s says how many there are", x.samples, location.HideSecrets(args[0]))
 	case len(args) == 1:
-		checkStores(&x.store, f)
 		x.loc = one(f, args[0])
 	case x.samples == 0:
 		f.Fault("want a dataset, or --samples, --chunk-samples and --sample-size")

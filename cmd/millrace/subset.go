@@ -61,10 +61,8 @@ not matter, and a key that is given twice counts once.`,
 			f.Text(&split, "split", "", "`NAME=PART,...`, the subsets and their parts, whole numbers, or patterns of shards")
 			f.Text(&salt, "salt", "", "`TEXT` that makes another split of the same parts")
 			f.Text(&file, "keys", "", "`FILE` of lines: a key, or key, tab, shard; - is stdin")
-			defineStores(&s, f)
 			f.Output(a.App)
 			check := func(args []string) {
-				checkStores(&s, f)
 				l = one(f, args[0])
 				if (split == "") == (file == "") {
 					f.Fault("want either --split or --keys")

@@ -30,6 +30,7 @@ func TestSlipsOfTheFingersGetASuggestion(t *testing.T) {
 		{[]string{"fetch", "--quite"}, "unknown flag: --quite: did you mean --quiet?\n"},
 		{[]string{"serve", "--port", "8080"}, "unknown flag: --port: did you mean --listen?\n"},
 		{[]string{"plan", "--split", "locality"}, "unknown flag: --split: did you mean --share?\n"},
+		{[]string{"index", "--s3-region", "eu"}, "unknown flag: --s3-region: the address says it, as in 's3://bucket/prefix?region=NAME'\n"},
 		{[]string{"fetch", "--x"}, "unknown flag: --x\n"},
 		{[]string{"fetch", "-x"}, "unknown shorthand flag: 'x' in -x\n"},
 	} {
@@ -90,8 +91,8 @@ func TestReport_WithJSONFailuresAreJSON(t *testing.T) {
 		{"info " + named, exitNotFound, `"indexes":["#one"]`},
 		{"info " + damaged, exitCorrupt, `"code":"corrupt"`},
 		{"info http://127.0.0.1:1", exitStore, `"code":"gateway_unavailable"`},
-		{"info s3://bucket/p --s3-endpoint " + bucket.URL, exitStore, `"code":"store_denied"`},
-		{"info s3://bucket/p --s3-endpoint http://127.0.0.1:1", exitStore, `"code":"store_unavailable"`},
+		{"info s3://bucket/p?endpoint=" + bucket.URL, exitStore, `"code":"store_denied"`},
+		{"info s3://bucket/p?endpoint=http://127.0.0.1:1", exitStore, `"code":"store_unavailable"`},
 		{"index " + mixed, exitUsage, `"choices":[{"match":"*.csv"},{"match":"*.jpg"}]`},
 		{"index " + splits + " --hidden", exitUsage, `"choices":[{"hidden":true,"split":"train"},{"hidden":true,"split":"val"},{"hidden":true,"split":"all"}]`},
 		{"index " + numbers, exitUsage, `"choices":[{"dtype":"uint16","sequence_length":1024}]`},

@@ -152,8 +152,8 @@ func (l *lab) install(t *testing.T, settings ...string) {
 	t.Helper()
 	args := []string{
 		"upgrade", "--install", release, chart, "--namespace", namespace,
-		"--set-json", fmt.Sprintf(`datasets=[{"name":%q,"url":"s3://%s/%s"}]`, dataset, harness.Bucket, dataset),
-		"--set", "s3.secret=bucket,s3.endpoint=http://minio.jobs.svc:9000,s3.pathStyle=true,s3.region=us-east-1",
+		"--set-json", fmt.Sprintf(`datasets=[{"name":%q,"url":"s3://%s/%s?endpoint=http://minio.jobs.svc:9000&region=us-east-1"}]`, dataset, harness.Bucket, dataset),
+		"--set", "s3.secret=bucket",
 		"--set", "cacheSize=256Mi,lameDuckSeconds=2,drainSeconds=20",
 	}
 	for _, s := range settings {

@@ -26,9 +26,9 @@ func readBySocket(t *testing.T, l *lab) {
 	access := fmt.Sprintf(`access={"tokens":[{"name":"trainer","sha256":"%x"}],"grants":[{"who":["token:trainer","uid:0","uid:65532"],"datasets":["*"],"rights":["read"]}]}`,
 		sha256.Sum256([]byte(token)))
 	if out, err := l.tool(t, "helm", "", "install", "neighbour", chart, "--namespace", "local", "--set-json", access,
-		"--set-json", fmt.Sprintf(`datasets=[{"name":%q,"url":"s3://%s/%s"}]`, dataset, harness.Bucket, dataset),
+		"--set-json", fmt.Sprintf(`datasets=[{"name":%q,"url":"s3://%s/%s?endpoint=http://minio.jobs.svc:9000&region=us-east-1"}]`, dataset, harness.Bucket, dataset),
 		"--set-json", `nodeSelector={"kubernetes.io/hostname":"node-a"}`, // the machines of this test have one file system
-		"--set", "mode=daemonset,socket.hostPath="+dir+",s3.secret=bucket,s3.endpoint=http://minio.jobs.svc:9000,s3.pathStyle=true,s3.region=us-east-1,cacheSize=256Mi"); err != nil {
+		"--set", "mode=daemonset,socket.hostPath="+dir+",s3.secret=bucket,cacheSize=256Mi"); err != nil {
 		t.Fatal(err, out)
 	}
 	l.kubectl(t, "", "-n", "local", "rollout", "status", "daemonset/neighbour", "--timeout", "1m")

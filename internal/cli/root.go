@@ -115,14 +115,22 @@ func allUnknown(cmd *cobra.Command, args []string, first error) error {
 	return errors.Join(faults...)
 }
 
-// synonyms are names that other programs have for a flag, each with its name here.
+// synonyms are names that other programs have for a flag, each with its name here, or with the address that says the same.
 func synonyms() map[string]string {
-	return map[string]string{"address": "listen", "bind": "listen", "port": "listen", "split": "share"}
+	return map[string]string{
+		"address": "listen", "bind": "listen", "port": "listen", "split": "share",
+		"s3-endpoint": "s3://bucket/prefix?endpoint=URL", "s3-region": "s3://bucket/prefix?region=NAME", "s3-path-style": "s3://bucket/prefix?path_style=true",
+		"s3-ca-file": "s3://bucket/prefix?ca_file=FILE", "s3-max-conns": "s3://bucket/prefix?max_conns=N", "endpoint-url": "s3://bucket/prefix?endpoint=URL",
+	}
 }
 
 // suggest asks whether the closest of the known names was meant, if one is close enough to be a slip of the fingers, or means the same elsewhere.
 func suggest(before, name string, known []string) string {
-	if same := synonyms()[name]; slices.Contains(known, same) {
+	same := synonyms()[name]
+	switch {
+	case strings.HasPrefix(same, "s3://"):
+		return fmt.Sprintf(": the address says it, as in '%s'", same)
+	case slices.Contains(known, same):
 		return fmt.Sprintf(": did you mean %s%s?", before, same)
 	}
 	best, least := "", max(2, len(name)/3)+1 // two letters exchanged count as two

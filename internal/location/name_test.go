@@ -60,8 +60,8 @@ func TestAddressesNameAnIndex(t *testing.T) {
 // TestNamesOfOneDatasetSharePlaces: chunks on disk and losses are those of the shards, by whichever index these are read.
 func TestNamesOfOneDatasetSharePlaces(t *testing.T) {
 	profiles(t, "")
-	s := &Stores{Endpoint: "http://minio:9000"}
-	a, b := parsed(t, "s3://bucket/p#train"), parsed(t, "s3://bucket/p")
+	s := &Stores{}
+	a, b := parsed(t, "s3://bucket/p?endpoint=http://minio:9000#train"), parsed(t, "s3://bucket/p?endpoint=http://minio:9000")
 	if s.Place(a) != s.Place(b) || a.Plain() != b.Plain() || a.Address() == b.Address() {
 		t.Errorf("got %s and %s, want one place of two addresses", s.Place(a), s.Place(b))
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// Service says how the S3 service of an address is reached. The flags decide what the address leaves out, and the environment
-// what they leave out too. It names credentials, and never holds any.
+// Service says how the S3 service of an address is reached. The AWS variables of the environment decide what the address leaves
+// out. It names credentials, and never holds any.
 type Service struct {
 	Endpoint  string // URL of the service
 	Region    string // of the bucket
@@ -23,6 +23,7 @@ type Service struct {
 	PathStyle Style
 	CAFile    string // PEM file with authorities that are trusted beside the system's
 	Bandwidth int64  // bytes per second that reads of one dataset take from the store at most; 0: no limit
+	MaxConns  int    // connections to the bucket at most; 0: the backend's choice
 }
 
 // Style says whether requests name the bucket in their path.
@@ -30,9 +31,9 @@ type Style uint8
 
 // Styles of requests.
 const (
-	StyleOfFlags Style = iota // as the flags have it
-	StylePath                 // in the path
-	StyleAuto                 // in the host name at services that are known to take it there, else in the path
+	StyleUnset Style = iota // StyleAuto
+	StylePath               // in the path
+	StyleAuto               // in the host name at services that are known to take it there, else in the path
 )
 
 // Names of the parameters of an address, in the order in which they are printed.
@@ -43,11 +44,12 @@ const (
 	pathStyleName = "path_style"
 	caFileName    = "ca_file"
 	bandwidthName = "bandwidth"
+	maxConnsName  = "max_conns"
 )
 
 // Parameters returns the names that Location.Set takes.
 func Parameters() []string {
-	return []string{endpointName, regionName, profileName, pathStyleName, caFileName, bandwidthName}
+	return []string{endpointName, regionName, profileName, pathStyleName, caFileName, bandwidthName, maxConnsName}
 }
 
 // minBandwidth is the least limit: with less, a store read of --part-size takes longer than four minutes.
@@ -106,6 +108,8 @@ func (s *Service) set(name, value string) (err error) {
 		s.CAFile = value
 	case bandwidthName:
 		s.Bandwidth, err = parseBandwidth(value)
+	case maxConnsName:
+		s.MaxConns, err = parseMaxConns(value)
 	}
 	return err
 }
@@ -120,9 +124,14 @@ func (s Service) text(name string) string {
 	case profileName:
 		return s.Profile
 	case pathStyleName:
-		return [...]string{StyleOfFlags: "", StylePath: "true", StyleAuto: "false"}[s.PathStyle]
+		return [...]string{StyleUnset: "", StylePath: "true", StyleAuto: "false"}[s.PathStyle]
 	case caFileName:
 		return s.CAFile
+	case maxConnsName:
+		if s.MaxConns > 0 {
+			return strconv.Itoa(s.MaxConns)
+		}
+		return ""
 	}
 	return formatBandwidth(s.Bandwidth)
 }
@@ -225,7 +234,15 @@ func parseStyle(s string) (Style, error) {
 	case "false":
 		return StyleAuto, nil
 	}
-	return StyleOfFlags, errors.New("want true or false")
+	return StyleUnset, errors.New("want true or false")
+}
+
+func parseMaxConns(s string) (int, error) {
+	n, err := strconv.ParseUint(s, 10, 16)
+	if err != nil || n == 0 {
+		return 0, errors.New("want a whole number from 1 to 65535")
+	}
+	return int(n), nil
 }
 
 func parseBandwidth(s string) (int64, error) {

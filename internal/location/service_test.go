@@ -8,8 +8,8 @@ import (
 // TestAddressesSayHowTheirServiceIsReached parses addresses and prints them again: what is printed means the same.
 func TestAddressesSayHowTheirServiceIsReached(t *testing.T) {
 	for in, want := range map[string]Location{
-		"s3://bucket/p?endpoint=https://minio:9000&region=eu-central-1&profile=team-b&path_style=true&ca_file=/etc/ca.pem&bandwidth=500MB": {
-			Service: Service{"https://minio:9000", "eu-central-1", "team-b", StylePath, "/etc/ca.pem", 500e6},
+		"s3://bucket/p?endpoint=https://minio:9000&region=eu-central-1&profile=team-b&path_style=true&ca_file=/etc/ca.pem&bandwidth=500MB&max_conns=64": {
+			Service: Service{"https://minio:9000", "eu-central-1", "team-b", StylePath, "/etc/ca.pem", 500e6, 64},
 		},
 		"s3://bucket/p?path_style=false&bandwidth=1GiB/s":                          {Service: Service{PathStyle: StyleAuto, Bandwidth: 1 << 30}},
 		"s3://bucket/p?endpoint=https%3A%2F%2Fminio%3A9000&ca_file=/a%2Cb%26c+d":   {Service: Service{Endpoint: "https://minio:9000", CAFile: "/a,b&c d"}},
@@ -64,6 +64,8 @@ func TestFaultsOfAddressesAreNamed(t *testing.T) {
 		"s3://bk1/p?path_style=yes":                                   "path_style: want true or false",
 		"s3://bk1/p?bandwidth=fast":                                   "bandwidth: want bytes per second",
 		"s3://bk1/p?bandwidth=1kB":                                    "at least 64KiB",
+		"s3://bk1/p?max_conns=0":                                      "max_conns: want a whole number from 1 to 65535",
+		"s3://bk1/p?max_conns=many":                                   "max_conns: want a whole number from 1 to 65535",
 		"s3://bk1/p?regoin=canary":                                    "parameter regoin: want one of endpoint, region, profile",
 		"s3://bk1/p?aws_access_key_id=canary":                         "parameter aws_access_key_id: credentials do not belong in an address",
 		"s3://bk1/p?profile=a&aws_secret_access_key=canary/x+y=":      "parameter aws_secret_access_key: credentials",
@@ -101,7 +103,7 @@ func TestParametersBySet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	values := map[string]string{"endpoint": "http://h:9", "profile": "a", "path_style": "false", "ca_file": "ca.pem", "bandwidth": "2GB"}
+	values := map[string]string{"endpoint": "http://h:9", "profile": "a", "path_style": "false", "ca_file": "ca.pem", "bandwidth": "2GB", "max_conns": "8"}
 	for _, name := range Parameters() {
 		if value, ok := values[name]; ok {
 			if err := l.Set(name, value); err != nil {
@@ -112,7 +114,7 @@ func TestParametersBySet(t *testing.T) {
 			t.Errorf("%s again: got %v", name, err)
 		}
 	}
-	if want := "s3://bucket/p?endpoint=http://h:9&region=eu&profile=a&path_style=false&ca_file=ca.pem&bandwidth=2GB"; l.String() != want {
+	if want := "s3://bucket/p?endpoint=http://h:9&region=eu&profile=a&path_style=false&ca_file=ca.pem&bandwidth=2GB&max_conns=8"; l.String() != want {
 		t.Errorf("got %s, want %s", l, want)
 	}
 	dir := Location{Dir: "/x"}

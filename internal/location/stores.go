@@ -1,7 +1,6 @@
 package location
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -13,15 +12,9 @@ import (
 	"github.com/millrace-data/millrace/s3backend"
 )
 
-// Stores opens the stores of addresses. Its fields say how S3 services are reached where an address does not. Credentials come
-// from the AWS chain, or from the profile that an address names. It is copied before its first use only.
+// Stores opens the stores of addresses. Credentials come from the AWS chain, or from the profile that an address names. It is
+// copied before its first use only.
 type Stores struct {
-	Endpoint  string // URL of the service; "": the environment's, then AWS
-	Region    string // of the bucket; "": the environment's
-	PathStyle bool   // buckets are addressed in the path, not in the host name
-	CAFile    string // PEM file with the authorities to trust; "": the system's
-	Conns     int    // connections to one bucket at most; 0: the backend's choice
-
 	Traceparent bool // traced reads tell the service of their spans
 
 	mu       sync.Mutex // guards what follows
@@ -45,9 +38,8 @@ type shared struct {
 func (s *Stores) config(l Location) s3backend.Config {
 	v := l.Service
 	return s3backend.Config{
-		Bucket: l.Bucket, Endpoint: cmp.Or(v.Endpoint, s.Endpoint), Region: cmp.Or(v.Region, s.Region), Profile: v.Profile,
-		PathStyle: v.PathStyle == StylePath || v.PathStyle == StyleOfFlags && s.PathStyle, CAFile: cmp.Or(v.CAFile, s.CAFile),
-		MaxConns: s.Conns, Bandwidth: v.Bandwidth, Traceparent: s.Traceparent,
+		Bucket: l.Bucket, Endpoint: v.Endpoint, Region: v.Region, Profile: v.Profile, PathStyle: v.PathStyle == StylePath, CAFile: v.CAFile,
+		MaxConns: v.MaxConns, Bandwidth: v.Bandwidth, Traceparent: s.Traceparent,
 	}
 }
 

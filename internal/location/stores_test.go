@@ -36,9 +36,9 @@ func parsed(t *testing.T, address string) Location {
 
 const twoTeams = "[a]\naws_access_key_id = KEYOFA\naws_secret_access_key = s\n[b]\naws_access_key_id = KEYOFB\naws_secret_access_key = s\n"
 
-// TestFlagsAreForAddressesThatSayNothing asks two services for objects: which one is asked, and by whose key, is what the address says, and
-// else what the flags say.
-func TestFlagsAreForAddressesThatSayNothing(t *testing.T) {
+// TestStores_TakeFromTheEnvironmentWhatAnAddressLeavesOut asks two services for objects: the address says which one and by whose key, else
+// the AWS variables.
+func TestStores_TakeFromTheEnvironmentWhatAnAddressLeavesOut(t *testing.T) {
 	profiles(t, twoTeams)
 	var asked string
 	serve := func(name string) string {
@@ -52,14 +52,16 @@ func TestFlagsAreForAddressesThatSayNothing(t *testing.T) {
 		t.Cleanup(srv.Close)
 		return srv.URL
 	}
-	ofFlags, own := serve("flags"), serve("own")
-	s := &Stores{Endpoint: ofFlags, Region: "us-flag-1", PathStyle: true}
+	usual, own := serve("usual"), serve("own")
+	t.Setenv("AWS_ENDPOINT_URL_S3", usual)
+	t.Setenv("AWS_REGION", "us-env-1")
+	s := &Stores{}
 	for address, want := range map[string]string{
-		"s3://bucket/p?profile=a":                               "flags KEYOFA us-flag-1 /bucket/p/x",
-		"s3://bucket/p?profile=b&region=eu-own-1":               "flags KEYOFB eu-own-1 /bucket/p/x",
-		"s3://bucket/p?profile=b&endpoint=" + own:               "own KEYOFB us-flag-1 /bucket/p/x",
+		"s3://bucket/p?profile=a":                               "usual KEYOFA us-env-1 /bucket/p/x",
+		"s3://bucket/p?profile=b&region=eu-own-1":               "usual KEYOFB eu-own-1 /bucket/p/x",
+		"s3://bucket/p?profile=b&endpoint=" + own:               "own KEYOFB us-env-1 /bucket/p/x",
 		"s3://other/?profile=a&region=eu-own-1&endpoint=" + own: "own KEYOFA eu-own-1 /other/x",
-		"s3://bucket/p": "flags   /bucket/p/x", // without a signature
+		"s3://bucket/p": "usual   /bucket/p/x", // without a signature
 	} {
 		l := parsed(t, address)
 		st, done, err := s.Open(l, false)
@@ -84,7 +86,8 @@ func TestEqualServicesShareABackend(t *testing.T) {
 	profiles(t, twoTeams)
 	srv := httptest.NewServer(http.NotFoundHandler())
 	defer srv.Close()
-	s := &Stores{Endpoint: srv.URL, PathStyle: true}
+	t.Setenv("AWS_ENDPOINT_URL_S3", srv.URL)
+	s := &Stores{}
 	var all []objstore.Store
 	var ends []func()
 	open := func(address string) objstore.Store {
@@ -103,8 +106,8 @@ func TestEqualServicesShareABackend(t *testing.T) {
 	}
 	one := open("x=s3://bucket/a")
 	for address, shared := range map[string]bool{
-		"y=s3://bucket/b": true, "y=s3://bucket/b?endpoint=" + srv.URL: true, "y=s3://bucket/b?path_style=true": true,
-		"y=s3://bucket/a?profile=a": false, "y=s3://other/a": false, "y=s3://bucket/a?region=eu": false, "y=s3://bucket/a?path_style=false": false,
+		"y=s3://bucket/b": true, "y=s3://bucket/b?path_style=false": true,
+		"y=s3://bucket/a?profile=a": false, "y=s3://other/a": false, "y=s3://bucket/a?region=eu": false, "y=s3://bucket/a?path_style=true": false, "y=s3://bucket/a?max_conns=8": false,
 	} {
 		if got := open(address) == one; got != shared {
 			t.Errorf("%s: shares the backend: %v, want %v", address, got, shared)
@@ -122,8 +125,8 @@ func TestEqualServicesShareABackend(t *testing.T) {
 			t.Error("got no error of a store without objects")
 		}
 	}
-	if got := s.Stats(); len(got) != 1+7 {
-		t.Errorf("got counts of %d backends, want 7", len(got)-1)
+	if got := s.Stats(); len(got) != 1+8 {
+		t.Errorf("got counts of %d backends, want 8", len(got)-1)
 	}
 	for i, done := range ends {
 		done()
@@ -162,9 +165,6 @@ func TestPlaces(t *testing.T) {
 	}
 	if s.Place(parsed(t, base+"?region=us-east-1")) == s.Place(parsed(t, base+"?region=cn-north-1")) {
 		t.Error("regions of AWS with buckets of their own are one place")
-	}
-	if got := (&Stores{Endpoint: "http://env:9000"}).Place(parsed(t, base)); got != place {
-		t.Errorf("by flag: got %s, want %s", got, place)
 	}
 	if got := s.Place(parsed(t, "/dir")); got != "file:///dir" {
 		t.Errorf("a directory: got %s", got)

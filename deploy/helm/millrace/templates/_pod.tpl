@@ -82,10 +82,13 @@ volumes:
 {{- include "millrace.placement" . }}
 {{- end }}
 
-{{/* A gateway's address for the others, and in a DaemonSet its name: both as they are in the pod. */}}
+{{/* The authorities of the S3 service; a gateway's address for the others, and in a DaemonSet its name: both as they are in the pod. */}}
 {{- define "millrace.environment" -}}
-{{- if or .Values.peers.enabled .Values.env }}
+{{- if or .Values.s3.caSecret .Values.peers.enabled .Values.env }}
 env:
+  {{- if .Values.s3.caSecret }}
+  - {name: AWS_CA_BUNDLE, value: /etc/millrace-s3/ca.crt}
+  {{- end }}
   {{- if .Values.peers.enabled }}
   - {name: POD_IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}
   - {name: MILLRACE_PEER_ADVERTISE, value: $(POD_IP):7946}

@@ -45,17 +45,6 @@ cluster:
   peer-allow: [{{ include "millrace.host" . }}]
   peer-shared-cert: true
 {{- end }}
-store:
-  {{- with .Values.s3.endpoint }}
-  s3-endpoint: {{ . }}
-  {{- end }}
-  {{- with .Values.s3.region }}
-  s3-region: {{ . }}
-  {{- end }}
-  s3-path-style: {{ .Values.s3.pathStyle }}
-  {{- if .Values.s3.caSecret }}
-  s3-ca-file: /etc/millrace-s3/ca.crt
-  {{- end }}
 log:
   log-format: json
 {{- end }}
