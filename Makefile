@@ -9,7 +9,7 @@ GOTEST  := python3 tools/gotest.py
 TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
 FUZZTIME ?= $(if $(filter test-long,$(MAKECMDGOALS)),10m,5s)
 
-.PHONY: help build test test-long unit fuzz arch vet lint cross python-test plain-test frameworks-test conformance integration browser-test cluster-test kubernetes-test slurm-test release-test deps docs pictures demo dev dev-cluster dev-stop smoke bench bench-peers bench-train bench-compare experiments experiments-short sabotage histories wheel wheels release changelog vulncheck pin-images fmt clean summary
+.PHONY: help build test test-long unit fuzz arch vet lint cross python-test plain-test frameworks-test conformance integration browser-test cluster-test kubernetes-test slurm-test release-test deps docs pictures demo dev dev-cluster dev-stop smoke bench bench-peers bench-train bench-compare experiments experiments-short sabotage histories wheel wheels release vulncheck pin-images fmt clean summary
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -146,13 +146,10 @@ wheels: ## build the Python package into dist: wheels for Linux and macOS with t
 	@rm -rf dist
 	@tools/python.sh -- tools/wheels.py
 
-release: ## write all that a release consists of into dist, from a checkout without changes: archives, packages, image, chart, wheels, sums
+release: ## write all that a release consists of into dist, from a checkout without changes: archives, packages, image, chart, wheels, notes, sums
 	@rm -rf dist
 	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) tools/python.sh -- tools/wheels.py
 	@cd tools/release && go run . "$(CURDIR)"
-
-changelog: ## move changes/unreleased to CHANGELOG.md: make changelog VERSION=v0.1.0
-	@cd tools/release && go run . changelog "$(VERSION)" "$(CURDIR)"
 
 vulncheck: ## look for known vulnerabilities that the code calls, all modules (asks vuln.go.dev)
 	$(TOOL) govulncheck ./...

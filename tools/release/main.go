@@ -1,10 +1,9 @@
 // Command release fills dist with what a release consists of: archives, packages of Debian and RPM, an image, the chart, lists of
-// what the programs are made of, and the sums of all files, those of the wheels too that lie there already.
+// what the programs are made of, the notes, and the sums of all files, those of the wheels too that lie there already.
 //
-// usage: release ROOT             of a checkout without changes; two runs at one commit write the same bytes
+// usage: release ROOT        of a checkout without changes; two runs at one commit write the same bytes
 //
-//	release changelog VERSION ROOT   moves changes/unreleased to CHANGELOG.md
-//	release pin DOCKERFILE...        writes the digests of base images, as their registries have them
+//	release pin DOCKERFILE...   writes the digests of base images, as their registries have them
 package main
 
 import (
@@ -30,10 +29,8 @@ func run(args []string) error {
 		return pinImages(args[1:]...)
 	case len(args) == 1:
 		return makeAll(args[0])
-	case len(args) == 3 && args[0] == "changelog":
-		return writeChangelog(args[1], args[2], time.Now().UTC())
 	}
-	return fmt.Errorf("expected ROOT, changelog VERSION ROOT, or pin DOCKERFILE..., got %q", args)
+	return fmt.Errorf("expected ROOT or pin DOCKERFILE..., got %q", args)
 }
 
 // release is what all parts of a release know.
@@ -70,6 +67,7 @@ func makeAll(root string) (err error) {
 		{"image", r.writeImage},
 		{"chart", r.writeChart},
 		{"parts", r.writeParts},
+		{"notes", r.writeNotes},
 		{"sums", r.writeSums},
 	} {
 		start := time.Now()
