@@ -203,14 +203,14 @@ func TestRuleVectors(t *testing.T) {
 		if err := rule.Check(); err != nil {
 			t.Fatal(err)
 		}
-		for _, shard := range []string{"train-00000-of-00012.parquet", "data/train-0.tar", "data/val-1.tar", "a1.tar", "d1.tar", "x.tar", "data/b/x.tar", "a*.tar", "é.tar", "ab\nc.tar"} {
+		for _, shard := range []string{"train-00000-of-00012.parquet", "data/train-0.tar", "data/train", "data/val-1.tar", "a1.tar", "b1.tar", "d1.tar", "x.tar", "data/b/x.tar", "a*.tar", "é.tar", "ab\nc.tar"} {
 			v.Shards, v.Subsets = append(v.Shards, shard), append(v.Subsets, rule.shardPart(shard))
 		}
 		got.Patterns = append(got.Patterns, v)
 	}
 	const path = "testdata/rules.json"
 	vectors.Hold(t, path, *update, got)
-	vectors.Python(t, "../shuffle/pyorder/check.py", path)
+	vectors.Python(t, "../client/python/tests/order_vectors.py", path)
 }
 
 // A rule that reads well and is another one than was written is refused for its checksum, which the error says.

@@ -185,5 +185,5 @@ func TestHomesVectors(t *testing.T) {
 }
 
 func TestPythonReproducesTheHomesVectors(t *testing.T) {
-	vectors.Python(t, "pyorder/check.py", homesFile)
+	vectors.Python(t, "../client/python/tests/order_vectors.py", homesFile)
 }

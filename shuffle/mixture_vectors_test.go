@@ -235,5 +235,5 @@ func TestMixtureVectors(t *testing.T) {
 }
 
 func TestPythonReproducesTheMixtureVectors(t *testing.T) {
-	vectors.Python(t, "pyorder/check.py", mixturesFile)
+	vectors.Python(t, "../client/python/tests/order_vectors.py", mixturesFile)
 }

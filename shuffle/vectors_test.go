@@ -200,5 +200,5 @@ func TestVectors(t *testing.T) {
 }
 
 func TestPythonReproducesTheVectors(t *testing.T) {
-	vectors.Python(t, "pyorder/check.py", vectorsFile)
+	vectors.Python(t, "../client/python/tests/order_vectors.py", vectorsFile)
 }

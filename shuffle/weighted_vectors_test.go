@@ -163,5 +163,5 @@ func TestWeightedVectors(t *testing.T) {
 }
 
 func TestPythonReproducesTheWeightedVectors(t *testing.T) {
-	vectors.Python(t, "pyorder/check.py", weightedFile)
+	vectors.Python(t, "../client/python/tests/order_vectors.py", weightedFile)
 }

@@ -12,7 +12,7 @@ the sample counts of the chunks, the shuffle, its window and the seed, as a plan
 
 from ..ledger import Ledger
 from ._generator import draw, key, perm, shuffled, word
-from ._selections import Mixture, Quarantine, subset_counts, subset_part
+from ._selections import Mixture, Quarantine, shard_part, subset_counts, subset_part
 from ._shares import batches, deal, deal_homes, order_digest, share
 from ._shuffles import Full, Homes, Importance, Order, Slot, Stored, Window, shuffle
 
@@ -34,6 +34,7 @@ __all__ = [
     "key",
     "order_digest",
     "perm",
+    "shard_part",
     "share",
     "shuffle",
     "shuffled",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
@@ -14,6 +15,39 @@ def subset_part(parts: Sequence[int], salt: str, name: bytes) -> int:
     """Which of some subsets a sample belongs to, by its key; parts are their sizes, relative to each other."""
     u = int.from_bytes(sha256(b"millrace subset\n" + salt.encode() + b"\n" + name).digest()[:8], "big")
     return bisect_right(list(accumulate(parts)), u * sum(parts) >> 64)
+
+
+def shard_part(patterns: Sequence[str], shard: str) -> int:
+    """Which of some subsets a sample belongs to, by the key of its shard: the first one whose pattern takes it; -1 if none does.
+
+    Raises ValueError where a pattern is malformed.
+    """
+    for i, pattern in enumerate(patterns):
+        name = shard if "/" in pattern else shard.rsplit("/", 1)[-1]
+        if re.fullmatch(_expression(pattern), name, re.DOTALL):
+            return i
+    return -1
+
+
+_PIECE = re.compile(r"(?P<any>[*?])|\[(?P<not>\^?)(?P<of>(?:\\.|[^\]\\])+)\]|\\(?P<kept>.)|(?P<plain>[^\[\\])", re.DOTALL)
+
+
+def _expression(pattern: str) -> str:
+    """The regular expression of a pattern of Go's path.Match: *, ?, [a-z], [^a-z] and \\ before any character."""
+    out, at = "", 0
+    while at < len(pattern):
+        piece = _PIECE.match(pattern, at)
+        if not piece:
+            raise ValueError(f"pattern {pattern!r}: {pattern[at:]!r} is incomplete; write \\ before a bracket that stands for itself")
+        at = piece.end()
+        if piece["any"]:
+            out += {"*": "[^/]*", "?": "[^/]"}[piece["any"]]
+        elif piece["of"]:
+            letters = re.findall(r"\\.|.", piece["of"], re.DOTALL)
+            out += f"[{piece['not']}{''.join(c if c == '-' else re.escape(c[-1]) for c in letters)}]"
+        else:
+            out += re.escape(piece["kept"] or piece["plain"])
+    return out
 
 
 def subset_counts(counts: Sequence[int], members: Sequence[int]) -> list[int]:
