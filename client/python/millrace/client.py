@@ -218,6 +218,15 @@ def client_of(source: Origin, dataset: Optional[str] = None) -> Source:
     return open(source, dataset=dataset) if isinstance(source, (str, os.PathLike)) else Client(source, dataset)
 
 
+def source_of(act: str, given: object) -> Source:
+    """Returns the client or view that was given, or that a dataset or loader reads by."""
+    source = given.client if isinstance(given, ClientOwner) else given
+    if not isinstance(source, Source):
+        cure = f"write {act}(millrace.open({os.fspath(given)!r}), ...)" if isinstance(given, (str, os.PathLike)) else None
+        raise InvalidArgument(f"{act}: got {type(given).__name__}, want a client, which millrace.open returns, or a dataset", cure=cure)
+    return source
+
+
 class ClientOwner(Closing):
     """Lets go of the client that a dataset or loader has opened; one that it was given stays open."""
 

@@ -18,9 +18,10 @@ import re
 from collections.abc import Iterable
 from reprlib import repr as short
 from typing import Any, Optional, Union
+from urllib.parse import unquote
 
 from .batch import Batch
-from .client import ClientOwner
+from .client import ClientOwner, source_of
 from .errors import InvalidArgument, NotFound, ProtocolError
 from .view import Source
 
@@ -32,7 +33,7 @@ def report(
 ) -> None:
     """Tells the gateways the losses of a batch's samples.
 
-    client     a client, a view, or a dataset that was made of one
+    client     what read the batch: a client, a view, or a dataset that was made of one
     batch      the Batch, or its `location`, which a batch_transform of millrace.torch passes on
     losses     a finite number for each sample, in the order of the batch: numbers, an array or a tensor. Only their order counts, so they
                may be negative
@@ -42,7 +43,7 @@ def report(
     same place of the same epoch is a Conflict, and nothing of that report is taken. A resumed run may pass over it, a new run takes
     another seed. A bucket that takes no writes is ReadOnly.
     """
-    path, location = _place("report", batch)
+    source, path, location = _place("report", client, batch)
     plain = _numbers(losses)
     if isinstance(batch, Batch):
         if len(plain) != len(batch):
@@ -55,7 +56,7 @@ def report(
     if positions is not None:
         body["positions"] = [int(position) for position in positions]
     try:
-        _source("report", client).core.json("POST", path, None, body)
+        source.core.json("POST", path, None, body)
     except (InvalidArgument, NotFound) as e:
         faults = {name for name, _ in e.faults}
         if "losses" in faults:
@@ -71,14 +72,14 @@ def freeze(client: Union[Source, ClientOwner], batch: Union[Batch, str], *, hot_
     hot_share is the share of the samples that are hot, repeat how often their weight counts: .1 and 3 if left out. The same
     losses make the same snapshot, whichever gateway is asked. client and batch are as report has them.
     """
-    path, location = _place("freeze", batch)
+    source, path, location = _place("freeze", client, batch)
     body: dict[str, Any] = {"url": location}
     if hot_share is not None:
         body["hot_share"] = hot_share
     if repeat is not None:
         body["repeat"] = repeat
     try:
-        answer = _source("freeze", client).core.json("POST", path + "/snapshots", None, body)
+        answer = source.core.json("POST", path + "/snapshots", None, body)
     except NotFound as e:
         e.cure = "losses belong to their dataset, order, epoch and reporter: freeze with a batch and a client that losses were reported with"
         raise
@@ -87,15 +88,9 @@ def freeze(client: Union[Source, ClientOwner], batch: Union[Batch, str], *, hot_
     return str(answer["snapshot"])
 
 
-def _source(act: str, client: object) -> Source:
-    source = client.client if isinstance(client, ClientOwner) else client
-    if not isinstance(source, Source):
-        raise InvalidArgument(f"{act}: got {type(client).__name__}, want a client, which millrace.open returns, or a dataset")
-    return source
-
-
-def _place(act: str, batch: object) -> tuple[str, str]:
-    """Returns the path that losses of a batch are sent to, and the batch's location."""
+def _place(act: str, client: object, batch: object) -> tuple[Source, str, str]:
+    """Returns who sends losses of a batch, the path that they are sent to, and the batch's location."""
+    source = source_of(act, client)
     location = batch.location if isinstance(batch, Batch) else batch
     found = _BATCH.match(location) if isinstance(location, str) else None
     if found is None:
@@ -104,7 +99,9 @@ def _place(act: str, batch: object) -> tuple[str, str]:
             cure="have datasets of millrace.torch yield it: reading=millrace.Reading(batch_transform=f), where f returns (batch.location, "
             "millrace.torch.collate_columns(batch))",
         )
-    return f"{found[1]}/importance", str(location)
+    if source.dataset not in ("", dataset := unquote(found[1].rpartition("/")[2])):
+        raise InvalidArgument(f"{act}: the batch is of dataset {dataset!r}, and {source!r} of {source.dataset!r}", cure="give what read it")
+    return source, f"{found[1]}/importance", str(location)
 
 
 def _numbers(losses: Any) -> list[float]:

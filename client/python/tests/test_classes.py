@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 import millrace
+from millrace.client import ClientOwner
 
 
 @pytest.fixture
@@ -44,6 +45,14 @@ def test_packed_labels(photos: Path, tmp_path: Path) -> None:
             labels = [(s["cls"], bytes(s["jpg"]).decode().split()[0]) for batch in reader for s in batch]
     assert len(labels) == 12
     assert all(names[cls] == name for cls, name in labels)
+
+
+def test_class_names_takes_a_dataset_and_refuses_a_path(sources: dict[str, millrace.Client]) -> None:
+    dataset = ClientOwner()
+    dataset.client = sources["one"]
+    assert millrace.class_names(dataset) == ["cat", "dog"]
+    with pytest.raises(millrace.InvalidArgument, match=r"class_names: got str.*; write class_names\(millrace.open\('./photos'\), ...\)"):
+        millrace.class_names("./photos")  # type: ignore[arg-type]
 
 
 def test_a_dataset_without_classes(tmp_path: Path) -> None:
@@ -108,7 +117,7 @@ def test_mixture_keeps_the_numbers_of_each_source(sources: dict[str, millrace.Cl
     differing = millrace.mix({sources["one"]: 1, sources["far"]: 1}, samples=60)
     labels = seen(differing, fields="jpg,cls")
     assert set(labels) == {(3, 0), (4, 1), (1, 0), (2, 1), (3, 2)}
-    with pytest.raises(millrace.InvalidArgument, match="the values of part 'cls' have no names"):
+    with pytest.raises(millrace.InvalidArgument, match="not all sources of the mixture have the same names for the values of part 'cls'"):
         millrace.class_names(differing)
 
 

@@ -119,6 +119,15 @@ def test_freezing_an_epoch_without_reports_says_what_to_do(client: millrace.Clie
         importance.freeze(client, client.epoch(0, seed=94).batch(0))
 
 
+def test_a_client_of_another_dataset_is_refused(gateway: harness.Gateway, client: millrace.Client) -> None:
+    batch = client.epoch(0, seed=95).batch(0)
+    with (
+        millrace.Client(gateway.url, "other") as other,
+        pytest.raises(millrace.InvalidArgument, match=r"report: the batch is of dataset '\w+', and <Client of other .*> of 'other'; give what"),
+    ):
+        importance.report(other, batch, range(32))
+
+
 def test_a_wrong_source_is_refused(client: millrace.Client) -> None:
     batch = client.epoch(0, seed=95).batch(0)
     source: Any = "http://gateway:8080"
