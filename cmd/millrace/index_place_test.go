@@ -281,6 +281,22 @@ func TestIndexInTheCache(t *testing.T) {
 	}
 }
 
+func TestIndex_WithoutACacheClassFoldersAreRefused(t *testing.T) {
+	photos := t.TempDir()
+	for i := range 24 {
+		put(t, filepath.Join(photos, []string{"cat", "dog"}[i%2], fmt.Sprint(i, ".jpg")), fmt.Sprint(i))
+	}
+	before := tree(t, photos)
+	t.Setenv("XDG_CACHE_HOME", "relative") // which is no place
+	o := millrace(t, nil, "index", photos)
+	if o.code != exitStore || !strings.Contains(o.stderr, "ImageFolder") || !strings.Contains(o.stderr, "--index-url URL or XDG_CACHE_HOME") {
+		t.Errorf("got exit code %d and %s, want %d and the cure", o.code, o.stderr, exitStore)
+	}
+	if after := tree(t, photos); !slices.Equal(after, before) {
+		t.Errorf("beside the pictures: got %q, want %q", after, before)
+	}
+}
+
 // TestIndexFolderByMistake: an index that lies apart says whose it is.
 func TestIndexFolderByMistake(t *testing.T) {
 	dir, home := twins(t), t.TempDir()

@@ -70,7 +70,7 @@ func Source(ctx context.Context, from, goroot string) (string, error) {
 func Place(source, cacheHome string) (location.Location, error) {
 	if !filepath.IsAbs(cacheHome) {
 		var err error
-		if cacheHome, err = os.UserCacheDir(); err != nil {
+		if cacheHome, err = location.CacheDir(); err != nil {
 			return location.Location{}, fmt.Errorf("find the cache directory: %w", err)
 		}
 	}

@@ -27,8 +27,8 @@ import (
 // Build indexes the shards of a location, which st holds. Where the index cannot, or is not to, lie beside the shards of a directory, it is put into the
 // user's cache, and l says so afterwards. The lines are warnings for people.
 func Build(ctx context.Context, s *location.Stores, st objstore.Store, l *location.Location, opt chunkindex.BuildOptions) (rep chunkindex.BuildReport, lines []string, err error) {
-	apart, possible := l.Apart()
-	opt.SpareClassFolders = opt.SpareClassFolders && possible
+	apart, possible, homeless := l.Apart()
+	opt.SpareClassFolders = opt.SpareClassFolders && (possible || homeless != nil)
 	opt.Links, opt.Name = l.Links, l.IndexName
 	opt.Share.Options = scanOptions(opt)
 	var uneven, each string
@@ -61,20 +61,27 @@ func Build(ctx context.Context, s *location.Stores, st objstore.Store, l *locati
 			rep, lines, err := Build(ctx, s, st, l, opt)
 			if errors.Is(err, objstore.ErrDenied) || errors.Is(err, objstore.ErrNotFound) { // the shards were there: it is the directory of the index
 				err = &cli.Refusal{
-					Advice: cli.Advice{Message: err.Error(), Cure: "XDG_CACHE_HOME or --index-url names a place that takes writes"},
+					Advice: cli.Advice{Message: err.Error(), Cure: elsewhere},
 					Cause:  fmt.Errorf("%w: %w", chunkindex.ErrReadOnly, err),
 				}
 			}
 			return rep, append([]string{said}, lines...), err
 		}
 	}
-	return rep, nil, explain(*l, opt, fmt.Errorf("index %s: %w", l, location.Cause(*l, err)))
+	err = location.Cause(*l, err)
+	if homeless != nil && (errors.Is(err, chunkindex.ErrReadOnly) || errors.Is(err, chunkindex.ErrClassFolders)) {
+		err = fmt.Errorf("%w, and no cache takes it: %w", err, homeless)
+	}
+	return rep, nil, explain(*l, opt, fmt.Errorf("index %s: %w", l, err))
 }
+
+// elsewhere is the cure for an index that can be neither beside the shards nor in the user's cache.
+const elsewhere = "--index-url URL or XDG_CACHE_HOME names a place that takes writes"
 
 // explain adds the cure to a fault, or the commands to choose from.
 func explain(l location.Location, opt chunkindex.BuildOptions, err error) error {
 	if errors.Is(err, chunkindex.ErrReadOnly) || errors.Is(err, chunkindex.ErrClassFolders) {
-		return &cli.Refusal{Advice: cli.Advice{Message: err.Error(), Cure: "--index-url URL puts the index where you may write, and writes nothing beside the shards"}, Cause: err}
+		return &cli.Refusal{Advice: cli.Advice{Message: err.Error(), Cure: elsewhere}, Cause: err}
 	}
 	if several, ok := errors.AsType[*chunkindex.SplitsError](err); ok {
 		return askForSplit(l, several, given(opt, "split", "config"))

@@ -3,7 +3,9 @@ package location
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"os"
+	"os/user"
 	"path/filepath"
 )
 
@@ -14,16 +16,32 @@ func hasState(dir string) bool {
 }
 
 // Apart returns a directory's location with its index in this user's cache, for an index that cannot lie beside the shards. ok is false where the address
-// says where the index lies, or one lies beside the shards.
-func (l Location) Apart() (at Location, ok bool) {
-	cache, err := os.UserCacheDir()
+// says where the index lies, or one lies beside the shards. An error says that the index should lie there, and that this user has no cache.
+func (l Location) Apart() (at Location, ok bool, err error) {
 	dir, fault := filepath.EvalSymlinks(l.Dir)
-	if l.Dir == "" || l.Index != nil || hasState(l.Dir) || err != nil || fault != nil {
-		return l, false
+	if l.Dir == "" || l.Index != nil || hasState(l.Dir) || fault != nil {
+		return l, false, nil
+	}
+	cache, err := CacheDir()
+	if err != nil {
+		return l, false, err
 	}
 	sum := sha256.Sum256([]byte(dir))
 	l.Index, l.cached = &Location{Dir: filepath.Join(cache, "millrace", "indexes", hex.EncodeToString(sum[:16]))}, true
-	return l, true
+	return l, true, nil
+}
+
+// CacheDir returns this user's cache directory. Without HOME, as in containers, the home is the one of the user database.
+func CacheDir() (string, error) {
+	dir, err := os.UserCacheDir()
+	if err == nil || os.Getenv("XDG_CACHE_HOME") != "" {
+		return dir, err
+	}
+	u, fault := user.Current()
+	if fault != nil || !filepath.IsAbs(u.HomeDir) {
+		return "", fmt.Errorf("no home directory: %w", err)
+	}
+	return filepath.Join(u.HomeDir, ".cache"), nil
 }
 
 // PutBeside has the index lie beside the shards, unless the address says where it lies.

@@ -142,7 +142,7 @@ func Parse(s string) (Location, error) {
 			return Location{}, fmt.Errorf("dataset %q: %w", HideSecrets(s), err)
 		}
 	}
-	if at, ok := l.Apart(); ok && hasState(at.Index.Dir) {
+	if at, ok, _ := l.Apart(); ok && hasState(at.Index.Dir) {
 		l = at
 	}
 	return l, nil
