@@ -33,7 +33,7 @@ type fetchFlags struct {
 func (x *fetchFlags) define(f *cli.Flags) {
 	x.plan.define(f)
 	f.Count(&x.plan.opt.From, "from", 0, "number of the first batch")
-	f.Count(&x.plan.opt.Until, "until", 0, "number of the batch to stop before (default the end)")
+	f.Positive(&x.plan.opt.Until, "until", "number of the batch to stop before (default the end)")
 	f.Flag(&x.allRanks, "all-ranks", "read the shares of all ranks side by side")
 	f.Number(&x.connections, "connections", 8, "batches under way at a time")
 	f.Duration(&x.deadline, "deadline", client.DefaultDeadline, "time for one batch, retries included")

@@ -23,9 +23,9 @@ type planFlags struct {
 func (p *planFlags) define(f *cli.Flags) {
 	p.defineEpoch(f)
 	p.defineRank(f)
-	f.Count(&p.opt.WorldSize, "world-size", 0, "ranks that share each batch (default 1)")
+	f.Positive(&p.opt.WorldSize, "world-size", "ranks that share each batch (default 1)")
 	p.defineShare(f)
-	f.Count(&p.opt.Homes, "homes", 0, "homes of --share locality, such as gateways (default the world size)")
+	f.Positive(&p.opt.Homes, "homes", "homes of --share locality, such as gateways (default the world size)")
 	p.defineOrder(f)
 }
 
@@ -46,10 +46,10 @@ func (p *planFlags) defineEpoch(f *cli.Flags) {
 
 // defineOrder defines the parameters that do not depend on who reads.
 func (p *planFlags) defineOrder(f *cli.Flags) {
-	f.Count(&p.opt.BatchSize, "batch-size", 0, "samples of a global batch (default the dataset's)")
+	f.Positive(&p.opt.BatchSize, "batch-size", "samples of a global batch (default the dataset's)")
 	f.Optional(&p.opt.Seed, "seed", "seed of the order (default the dataset's)")
 	f.Choice(&p.opt.Shuffle, "shuffle", "", "how the order is mixed (default the dataset's)", "none", "window", "slot", "full")
-	f.Count(&p.opt.Window, "window", 0, "chunks (window) or lanes (slot) in memory together (default the dataset's)")
+	f.Positive(&p.opt.Window, "window", "chunks (window) or lanes (slot) in memory together (default the dataset's)")
 	f.Count(&p.opt.Strata, "strata", 0, "strata that a window's chunks come from (default none)")
 	f.Choice(&p.opt.Tail, "tail", "", "what becomes of a last batch that is not full (default the dataset's)", "short", "drop", "pad")
 	f.Text(&p.opt.Importance, "importance", "", "`SNAPSHOT` of weights to draw samples by (default none: each comes once)")

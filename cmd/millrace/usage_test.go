@@ -40,6 +40,27 @@ func TestSlipsOfTheFingersGetASuggestion(t *testing.T) {
 	}
 }
 
+// TestSlips_AZeroThatIsGivenIsNotTheDefault, where 0 has no meaning.
+func TestSlips_AZeroThatIsGivenIsNotTheDefault(t *testing.T) {
+	for _, c := range []struct{ args, flags string }{
+		{"fetch gw:1 --discard", "--batch-size --window --world-size --until"},
+		{"fetch gw:1 --discard --share locality", "--homes"},
+		{"warm gw:1", "--batch-size --window"},
+		{"plan gw:1", "--batch-size --window"},
+		{"plan " + t.TempDir(), "--batch-size --window --world-size --gateways"},
+		{"plan " + t.TempDir() + " --world-size 8", "--homes"},
+		{"simulate " + t.TempDir(), "--batch-size --window"},
+		{"index " + t.TempDir(), "--batch-size --window --sequence-length"},
+	} {
+		for flag := range strings.FieldsSeq(c.flags) {
+			o := millrace(t, nil, append(strings.Fields(c.args), flag, "0")...)
+			if o.code != exitUsage || !strings.Contains(o.stderr, flag+" \"0\": want ") && !strings.Contains(o.stderr, flag+" 0: want ") {
+				t.Errorf("%s %s 0: got exit code %d and %s, want 2", c.args, flag, o.code, o.stderr)
+			}
+		}
+	}
+}
+
 func TestArgumentsThatAreMissingAreNamed(t *testing.T) {
 	for _, c := range []struct {
 		args []string

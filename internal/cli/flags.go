@@ -95,6 +95,18 @@ func parseCount(s string) (uint64, error) {
 	return n, nil
 }
 
+// Positive is a number from 1 that may be left out: p stays 0 then.
+func (f *Flags) Positive(p *uint64, name, usage string) {
+	parse := func(s string) (uint64, error) {
+		n, err := parseCount(s)
+		if err != nil || n == 0 {
+			return 0, errors.New("want a whole number from 1")
+		}
+		return n, nil
+	}
+	Var(f, p, name, "N", parse, func(n uint64) string { return strconv.FormatUint(n, 10) }, usage)
+}
+
 // Optional is a number that may be left out.
 func (f *Flags) Optional(p **uint64, name, usage string) {
 	parse := func(s string) (*uint64, error) {

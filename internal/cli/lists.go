@@ -41,12 +41,12 @@ func (f *Flags) Sizes(p *[]int64, name string, def []int64, usage string) {
 	listOf(f, p, name, def, ParseSize, FormatSize, usage)
 }
 
-// Numbers is a list of small counts.
+// Numbers is a list of small counts from 1.
 func (f *Flags) Numbers(p *[]int, name string, def []int, usage string) {
 	listOf(f, p, name, def, func(s string) (int, error) {
 		n, err := strconv.ParseUint(s, 10, 20)
-		if err != nil {
-			return 0, errors.New("want whole numbers with commas between them")
+		if err != nil || n == 0 {
+			return 0, errors.New("want whole numbers from 1 with commas between them")
 		}
 		return int(n), nil
 	}, strconv.Itoa, usage)
