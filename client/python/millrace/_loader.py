@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Optional
 from torch.utils import data as torch_data
 from torch.utils.data._utils import signal_handling
 
+from ._habits import INSTEAD
 from ._parameters import checked
 from ._reading import Parcel
 from ._state import Place
@@ -26,6 +27,7 @@ _END = 0.5  # seconds in which a worker that was killed has ended
 _NOT_HERE = {  # what torch's loader takes and this one cannot do, and the value that changes nothing
     "batch_size": (None, "give global_batch_size= or batch_size_per_rank= to the Dataset"),
     "drop_last": (False, "give share=millrace.Share(tail='drop') to the Dataset"),
+    **dict.fromkeys(("sampler", "batch_sampler"), (None, INSTEAD["sampler"])),
     "in_order": (True, "leave it out: a state counts the batches in the order of the epoch"),
 }
 

@@ -10,7 +10,7 @@ import operator
 import os
 import re
 import ssl
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import wraps
 from reprlib import repr as short
@@ -39,11 +39,18 @@ class _Check(NamedTuple):
     fits: Callable[[Any], bool]
     words: tuple[str, ...] = ()
     cure: str = ""
+    plain: Callable[[Any], Any] = lambda v: v
+    """Makes a value that fits one of Python's own."""
 
 
 def _whole(least: int) -> _Check:
-    fits: Callable[[Any], bool] = lambda v: isinstance(v, SupportsIndex) and not isinstance(v, bool) and operator.index(v) >= least  # noqa: E731
-    return _Check(f"a whole number, {least} or more", fits)
+    def fits(value: Any) -> bool:
+        try:
+            return not isinstance(value, bool) and operator.index(value) >= least
+        except TypeError:  # so do arrays and tensors of no whole number, which have __index__ too
+            return False
+
+    return _Check(f"a whole number, {least} or more", fits, plain=operator.index)
 
 
 def _word(*words: str, more: str = "", fits: Callable[[Any], bool] = lambda _: False) -> _Check:
@@ -113,16 +120,19 @@ def _cure(function: str, name: str, own: Sequence[str]) -> str:
     return INSTEAD.get(name, "").replace("NAME", name) or near(name, own) or f"help({function}) lists the parameters"
 
 
-def refuse_slips(function: str, own: Sequence[str], given: Mapping[str, Any], unfit: Mapping[str, str] = MappingProxyType({})) -> None:
+def refuse_slips(
+    function: str, own: Sequence[str], given: Mapping[str, Any], unfit: Mapping[str, str] = MappingProxyType({}), needed: Collection[str] = ()
+) -> None:
     """Refuses a name that is none of a function's own, and a value that a parameter of this name cannot have.
 
     unfit   names that the function cannot take, in its dataclasses either, and what to write instead
+    needed  names that have no default which None could stand for
     """
     for name, value in given.items():
         if name in unfit or name not in own:
             raise InvalidArgument(f"{name} is no parameter here", cure=unfit.get(name) or _cure(function, name, own))
         rule = _CHECKS.get(name)
-        if rule is not None and value is not None and not rule.fits(value):
+        if rule is not None and (value is not None or name in needed) and not rule.fits(value):
             cure = near(value, rule.words, "'") or rule.cure
             raise InvalidArgument(f"{name}={short(value)}: want {rule.want}", cure=cure, faults=((name, f"want {rule.want}"),))
         if name in GROUPS:
@@ -130,11 +140,17 @@ def refuse_slips(function: str, own: Sequence[str], given: Mapping[str, Any], un
                 raise InvalidArgument(f"{name}={GROUPS[name].__name__}({inner}=...): {function} has no {inner}", cure=unfit[inner])
 
 
+def _plain(name: str, value: Any) -> Any:
+    return _CHECKS[name].plain(value) if name in _CHECKS and value is not None else value
+
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def checked(options: Optional[type] = None, *, passed: Iterable[str] = (), unfit: Mapping[str, str] = MappingProxyType({})) -> Callable[[F], F]:
     """Has a function refuse values that a parameter cannot have, and names that are none of its own or of the set that it takes.
+
+    None stands for a parameter's default, and whole numbers of other types, such as a tensor with one, become int.
 
     options  the set of parameters that the function takes by **options
     passed   names that the function passes on to another library's
@@ -145,6 +161,8 @@ def checked(options: Optional[type] = None, *, passed: Iterable[str] = (), unfit
         bare = inspect.signature(function)
         own = {name: p for name, p in bare.parameters.items() if p.kind is not p.VAR_KEYWORD}
         places = [name for name, p in own.items() if p.kind is not p.KEYWORD_ONLY]
+        needed = [name for name, p in own.items() if p.default is p.empty]
+        usual = {name for name, p in own.items() if p.default not in (p.empty, None)}
         for name, kind in options.__annotations__.items() if options else ():
             said = getattr(kind, "__forward_arg__", kind)
             own.setdefault(name, inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=said))
@@ -157,8 +175,9 @@ def checked(options: Optional[type] = None, *, passed: Iterable[str] = (), unfit
             if len(args) > len(places):
                 at = len(places) - (places[:1] == ["self"]) + 1  # its value may be a token
                 raise InvalidArgument(f"{called}: argument {at} stands without a name", cure=f"write NAME=VALUE; help({called}) lists the parameters")
-            refuse_slips(called, [*own, *passed], {**dict(zip(own, args)), **given}, unfit)
-            return function(*args, **given)
+            refuse_slips(called, [*own, *passed], {**dict(zip(own, args)), **given}, unfit, needed)
+            stated = {name: _plain(name, value) for name, value in given.items() if value is not None or name not in usual}
+            return function(*map(_plain, own, args), **stated)
 
         if options:
             checking.__signature__ = bare.replace(parameters=list(own.values()))  # type: ignore[attr-defined]
@@ -172,13 +191,7 @@ C = TypeVar("C", bound=type)
 
 def _refusing(kind: C) -> C:
     """Has a dataclass refuse wrong names and values where it is made, and take None as the default."""
-    bare, known = checked()(vars(kind)["__init__"]), kind.__annotations__
-
-    @wraps(bare)
-    def init(*args: Any, **given: Any) -> None:
-        bare(*args, **{name: value for name, value in given.items() if value is not None or name not in known})
-
-    setattr(kind, "__init__", init)  # noqa: B010
+    setattr(kind, "__init__", checked()(vars(kind)["__init__"]))  # noqa: B010
     return kind
 
 

@@ -35,6 +35,9 @@ class BatchDataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,un
             )
         return self.dataset.begin(Reading)
 
+    def __getitem__(self, which: object) -> Any:
+        return self.dataset[which]
+
     def __len__(self) -> int:
         return len(self.dataset)
 

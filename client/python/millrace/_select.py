@@ -82,8 +82,10 @@ class Selection:
         return {**asked, **{name: value for name, value in own.items() if value}}
 
 
-def fraction(share: Weight) -> Fraction:
+def fraction(share: Union[Weight, str]) -> Fraction:
     try:
+        if isinstance(share, str):
+            raise TypeError
         exact = Fraction(share)
     except (TypeError, ValueError, OverflowError):
         raise InvalidArgument(f"share {share!r}: want a number above 0") from None
@@ -95,7 +97,8 @@ def whole(what: str, shares: Mapping[Any, Weight], *, relative: bool = True) -> 
     exact = [fraction(s) for s in shares.values()]
     for share, value in zip(shares.values(), exact):
         if value <= 0 or isinstance(share, bool):
-            raise InvalidArgument(f"{what}: share {share!r}, want a number above 0", cure="leave out what is to have no share")
+            want = f"want {1 / FINEST:f} or more" if share > 0 and not isinstance(share, bool) else "want a number above 0"
+            raise InvalidArgument(f"{what}: share {share!r}, {want}", cure="leave out what is to have no share")
     if not relative:
         if any(value.denominator != 1 for value in exact):
             raise InvalidArgument(f"{what}: per_batch wants whole numbers of samples, and got {list(shares.values())}")

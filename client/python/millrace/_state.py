@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import operator
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -73,7 +74,7 @@ class State:
         if state["state"] != _FORM:
             raise StateError(f"load state: its form is {short(state['state'])}, want {_FORM}", cure="load it by the release that saved it")
         try:
-            place = Place(int(state["epoch"]), int(state["batch"]), int(state.get("sample", 0)))
+            place = Place(*map(operator.index, (state["epoch"], state["batch"], state.get("sample", 0))))
             found = cls(place, {name: state[name] for name in place.fixes}, str(state["dataset"]), dict(state["order"]))
         except (KeyError, TypeError, ValueError) as e:
             raise StateError(f"load state: not what state_dict returned: {type(e).__name__}: {e}", cure=_NO_STATE) from None

@@ -424,11 +424,12 @@ class Parts(dict[str, Any]):
         super().__init__(found)
         self.contents = contents
 
-    def __missing__(self, name: str) -> Any:
-        other = self.contents.find(name, self)
-        if other is not None:
-            return self[other]
-        why = self.contents.absent(name)
+    def __missing__(self, name: object) -> Any:
+        why = "parts are known by their names"
+        if isinstance(name, str):
+            if (other := self.contents.find(name, self)) is not None:
+                return self[other]
+            why = self.contents.absent(name)
         raise KeyError(f"no part {name!r} in this sample, which has {', '.join(map(repr, self)) or 'none'}{why and '; '}{why}")
 
 
@@ -510,7 +511,7 @@ class Sample(MutableMapping[str, Any]):
     def _named(self, name: str) -> str:
         """Returns the name under which the sample has a part, or the name itself."""
         content = self._all()
-        return name if name in content else content.contents.find(name, content) or name
+        return name if name in content or not isinstance(name, str) else content.contents.find(name, content) or name
 
     def __getitem__(self, name: str) -> Any:
         content = self._all()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Optional, Union
+from typing import Any, Optional, SupportsIndex, Union
 from urllib.parse import quote
 
 from ._buffers import Buffers, new
@@ -153,12 +153,14 @@ class Epoch:
         """
         first = self.start if start is None else start
         last = len(self) if stop is None else min(stop, len(self))
-        if first < 0 or step < 1:
-            raise InvalidArgument(f"start {first}, step {step}: want start 0 or more and step 1 or more")
+        if first < 0 or step < 1 or (stop is not None and stop < first):
+            raise InvalidArgument(f"start {first}, stop {stop}, step {step}: want start 0 or more, stop from there on and step 1 or more")
         return Reader(self, range(first, max(first, last), step), ledger)
 
     def batch(self, number: int) -> Batch:
         """Reads one batch, whole and checked."""
+        if not isinstance(number, SupportsIndex):
+            raise InvalidArgument(f"batch {number!r}: want a whole number, from 0 on")
         if number < 0 or number >= len(self):
             raise EndOfEpoch(f"batch {number} of epoch {self.number}: there are {len(self)}", batches=len(self))
         b = self._fetch(number, self._source(), Task(), None, new)
@@ -172,6 +174,8 @@ class Epoch:
 
         With shuffle=False positions are those of stored order. Nothing is read ahead: iterating is faster where the order is the epoch's.
         """
+        if not isinstance(positions, Collection):
+            raise InvalidArgument(f"samples {positions!r}: want positions", cure="write samples([5]), or samples(range(100))")
         path, asked = self._path("samples"), self._asked(positions, OF_BATCHES)
         head, body, layout = self._read(self._expected(path, asked), Task(), None, new)
         source = replace(self._source(), manifest=partial(self._read_manifest, path, asked), positions=lambda _: positions)

@@ -72,6 +72,9 @@ def collate_columns(batch: Batch, *, keys: bool = False) -> Any:
     decoder is a list of bytes. The columns are a dict, or what transform has returned decides: of dicts a dict, of tuples a tuple, else
     one column. With keys the names of the samples are added to the dict as "__key__".
     """
+    if not issubclass(type(batch), Batch):
+        cure = "loaders of others yield no Batch: say reading=millrace.Reading(batch_transform=millrace.torch.collate_columns)"
+        raise InvalidArgument(f"collate columns: got {type(batch).__name__}, want a Batch", cure=cure)
     if batch.value is not None:
         columns = collate_samples(batch)
         if keys and not isinstance(columns, dict):

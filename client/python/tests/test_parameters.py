@@ -45,6 +45,7 @@ WRONG = [
     ({"decode": {"cls": "int"}}, "decode={'cls': 'int'}: want True, False, or a mapping from names of parts to functions"),
     ({"global_batchsize": 3}, r"global_batchsize is no parameter here; did you mean global_batch_size\?"),
     ({"columns": "jpg"}, "columns is no parameter here; say fields="),
+    ({"seed": np.ones(2)}, r"seed=array\(.*\): want a whole number"),
     ({"sugar": 1}, "sugar is no parameter here; help"),
 ]
 WRONG_GROUPS: list[tuple[type, dict[str, Any], str]] = [
@@ -131,7 +132,7 @@ def test_a_size_per_rank_times_the_ranks_is_the_global_size(gateway: harness.Gat
         assert client.epoch(0, batch_size_per_rank=25).plan.batch_size == 25
 
 
-@pytest.mark.parametrize("number", [-1, "0", 1.0])
+@pytest.mark.parametrize("number", [-1, "0", 1.0, None])
 def test_an_epoch_has_a_number(nowhere: millrace.Client, number: Any) -> None:
     with pytest.raises(millrace.InvalidArgument, match="want a whole number, 0 or more"):
         nowhere.epoch(number)
@@ -143,6 +144,23 @@ def test_none_is_the_default_and_numbers_may_be_numpys(gateway: harness.Gateway)
         names = [n for n in inspect.signature(client.epoch).parameters if n != "number"]
         assert client.epoch(0, **dict.fromkeys(names)).plan == plain  # type: ignore[arg-type]
         assert len(client.epoch(np.int64(0), global_batch_size=np.int32(50), fields=("cls",))) == 10  # type: ignore[arg-type]
+
+
+def test_numbers_beyond_an_epoch_are_refused(gateway: harness.Gateway) -> None:
+    call: Any
+    with millrace.Client(gateway.url) as client:
+        epoch = client.epoch(0)
+        for call, said in (
+            (lambda: client.epoch(0, reading=millrace.Reading(start=99)), "start=99: epoch 0 has 16 batches"),
+            (lambda: epoch.read(5, 2), "start 5, stop 2, step 1: want start 0 or more, stop from there on"),
+            (lambda: epoch.batch("0"), "batch '0': want a whole number"),  # type: ignore[arg-type]
+            (lambda: epoch.samples(5), r"samples 5: want positions; write samples\(\[5\]\)"),  # type: ignore[arg-type]
+        ):
+            with pytest.raises(millrace.InvalidArgument, match=said):
+                call()
+        assert list(client.epoch(0, reading=millrace.Reading(start=16))) == []
+        with pytest.raises(KeyError, match=r"no part 0 in this sample, which has .*; parts are known by their names"):
+            epoch.batch(0)[0][0]  # type: ignore[index]
 
 
 def test_help_names_the_parameters_and_their_defaults() -> None:
@@ -245,6 +263,8 @@ def test_slips_of_split_and_mix(nowhere: millrace.Client) -> None:
         (lambda: nowhere.split(train=0.9, val=0.1, seed=3), "seed is no name of a part; say salt='3'"),
         (lambda: millrace.mix({nowhere: 1}, sample=100), r"did you mean samples\?"),  # type: ignore[call-arg]
         (lambda: millrace.mix({nowhere: 1}, weights=[1]), "give them as values of the mapping"),  # type: ignore[call-arg]
+        (lambda: nowhere.split(train=1e-9, val=1), r"split: share 1e-09, want 0\.000001 or more"),
+        (lambda: millrace.mix({nowhere: "3"}), "share '3': want a number above 0"),  # type: ignore[dict-item]
         (lambda: millrace.mix({nowhere: 1}, 100), "mix: argument 2 stands without a name; write NAME=VALUE"),  # type: ignore[misc]
         (lambda: millrace.mix({nowhere: 1}, samples="9"), "samples='9': want a whole number, 1 or more"),  # type: ignore[arg-type]
     ):

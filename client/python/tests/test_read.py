@@ -167,7 +167,7 @@ def test_going_on_from_two_integers(client: millrace.Client) -> None:
     after = [list(b.keys) for b in client.epoch(4, reading=Reading(keys=True, start=position))]
     assert before + after == whole
     assert list(client.epoch(4, reading=Reading(start=16))) == []
-    assert list(client.epoch(4, reading=Reading(start=99))) == []
+    assert list(client.epoch(4).read(99)) == []
     side_by_side = [[b.number for b in client.epoch(4).read(start=k, step=3)] for k in range(3)]
     assert sorted(n for some in side_by_side for n in some) == list(range(16))
     assert [b.number for b in client.epoch(4).read(2, 5)] == [2, 3, 4]

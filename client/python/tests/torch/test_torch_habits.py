@@ -309,15 +309,20 @@ def test_slips_of_a_loader_and_of_set_epoch(gateway: harness.Gateway) -> None:
         (lambda: loader(dataset, prefetch_factor=0), "prefetch_factor=0: want a whole number, 1 or more"),
         (lambda: loader(dataset).set_epoch("1"), "epoch='1': want a whole number, 0 or more"),
         (lambda: dataset.set_epoch(-1), "epoch=-1: want a whole number, 0 or more"),
+        (lambda: dataset.set_epoch(None), "epoch=None: want a whole number"),  # type: ignore[arg-type]
+        (lambda: dataset.samples()[0], "MapDataset has samples by number"),
+        (lambda: millrace.torch.collate_columns([1]), "got list, want a Batch; .*batch_transform=millrace.torch.collate_columns"),  # type: ignore[arg-type]
+        (lambda: dataset_of(gateway, global_batch_size=torch.tensor(1.5)), r"global_batch_size=tensor\(1.5.*want a whole number"),
         (lambda: millrace.torch.Dataset("data", 64), "dataset=64: .*; write global_batch_size="),  # type: ignore[arg-type]
         (lambda: millrace.torch.Dataset("data", workers=2), r"DataLoader\(dataset, num_workers=\.\.\.\)"),  # type: ignore[call-arg]
     ):
         with pytest.raises(millrace.InvalidArgument, match=said):
             call()
     assert len(loader(dataset, pin_memory=False, timeout=0)) == 17
+    assert ", seed=3" in repr(dataset_of(gateway, epoch=None, seed=torch.tensor(3)))
 
 
-@pytest.mark.parametrize("option", [{"batch_size": 8}, {"drop_last": True}, {"in_order": False}], ids=str)
+@pytest.mark.parametrize("option", [{"batch_size": 8}, {"drop_last": True}, {"in_order": False}, {"sampler": [1]}, {"batch_sampler": [1]}], ids=str)
 def test_a_loader_leaves_batches_and_their_order_as_they_are(gateway: harness.Gateway, option: dict[str, Any]) -> None:
     dataset = dataset_of(gateway)
     with pytest.raises(millrace.InvalidArgument, match=next(iter(option))):

@@ -231,7 +231,7 @@ def test_another_mixture_is_named(gateway: harness.Gateway) -> None:
     [
         ({}, "{} is no state"), (None, "None is no state"), ("x", "'x' is no state"), ([1], r"\[1\] is no state"),
         ({"state": {0: "moments"}, "groups": []}, r"it holds \['state', 'groups'\] and lacks epoch, batch, dataset, order"),
-        ({"state": 2, "epoch": "x", "batch": 0, "dataset": "", "order": {}}, "not what state_dict returned: ValueError: .*'x'"),
+        ({"state": 2, "epoch": 1.5, "batch": 0, "dataset": "", "order": {}}, "not what state_dict returned: TypeError: 'float' .*"),
     ],
 )
 def test_what_is_no_state_is_refused_with_the_cure(gateway: harness.Gateway, given: Any, said: str) -> None:
