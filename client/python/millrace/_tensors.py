@@ -104,7 +104,16 @@ class Draws(TorchFunctionMode):  # type: ignore[misc,unused-ignore]
         return (_randint_like if func is torch.randint_like else func)(*args, **{**kwargs, "generator": self._own()})
 
 
-class _Seeded(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
+class _Operators(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
+    """Sees the operators of torch that are called in the thread that enters this."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Whether torch.compile is kept away: to do so torch imports its compiler, which takes seconds and 150 MB."""
+        return False
+
+
+class _Seeded(_Operators):
     """Gives a generator to the operators that one function of torch's consists of."""
 
     def __init__(self, own: Callable[[], torch.Generator]) -> None:
@@ -119,7 +128,7 @@ class _Seeded(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         return func(*args, **kwargs)
 
 
-class Unseeded(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
+class Unseeded(_Operators):
     """Calls a function for each operator that draws from torch's own generator, in the thread that enters this."""
 
     def __init__(self, found: Callable[[], None]) -> None:

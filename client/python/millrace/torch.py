@@ -132,11 +132,28 @@ def collate_samples(batch: Batch) -> Any:
     """Makes columns of what a transform has returned for each sample of a batch: of dicts a dict, of tuples a tuple, else one column."""
     values = batch.value
     first = values[0] if values else {}
+    odd = next((i for i, value in enumerate(values) if _form(value) != _form(first)), None)
+    if odd is not None:
+        raise InvalidArgument(
+            f"collate {batch.which(0)}: transform returned {_words(first)}, and of {batch.which(odd)} {_words(values[odd])}",
+            cure="have it return the same names, or as many values, for all samples; or give collate",
+        )
     if isinstance(first, Mapping):
         return {name: _stack(batch, f"{name!r} of transformed samples", [v[name] for v in values]) for name in first}
     if isinstance(first, tuple):
         return tuple(_stack(batch, f"element {i} of transformed samples", list(column)) for i, column in enumerate(zip(*values)))
     return _stack(batch, "transformed samples", values)
+
+
+def _form(value: Any) -> Any:
+    """What transformed samples of a batch have in common: the names of dicts, the length of tuples; None of other values."""
+    return value.keys() if isinstance(value, Mapping) else len(value) if isinstance(value, tuple) else None
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"a dict of {', '.join(map(repr, value)) or 'nothing'}"
+    return f"a tuple of {len(value)}" if isinstance(value, tuple) else f"a {type(value).__name__}"
 
 
 def _cure_of_shapes(shapes: list[tuple[int, ...]], part: str) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 import warnings
 from collections import Counter
@@ -157,6 +159,34 @@ def test_a_filter_and_a_resume(gateway: harness.Gateway, want: Augmented, worker
     except millrace.MillraceError as e:  # whose frames would keep the workers
         got = str(e)
     assert got == numbers
+
+
+UNLIKE: dict[str, Any] = {
+    "a dict of 'jpg', and of .* a dict of 'jpg', 'cls'": lambda s: {"jpg": 1, "cls": 2} if s.position % 2 else {"jpg": 1},
+    "a dict of 'jpg', 'cls', and of .* a dict of 'jpg'": lambda s: {"jpg": 1} if s.position % 2 else {"jpg": 1, "cls": 2},
+    "a tuple of 1, and of .* a tuple of 2": lambda s: (1, 2) if s.position % 2 else (1,),
+    "a dict of 'jpg', and of .* a tuple of 1": lambda s: (1,) if s.position % 2 else {"jpg": 1},
+    "a tuple of 1, and of .* a int": lambda s: 1 if s.position % 2 else (1,),
+}
+
+
+@pytest.mark.parametrize("words", list(UNLIKE))
+def test_transformed_samples_of_different_structure_are_refused(gateway: harness.Gateway, words: str) -> None:
+    with pytest.raises(millrace.InvalidArgument, match=rf"sample 0 of batch 0 .*: transform returned {words}; have it return"):
+        next(iter(dataset_of(gateway, transform=UNLIKE[words])))
+
+
+def test_a_transform_does_without_the_compiler_of_torch(gateway: harness.Gateway) -> None:
+    """It takes seconds and 150 MB to import."""
+    program = f"""
+import sys, torch, millrace.torch
+before = "torch._dynamo" in sys.modules
+dataset = millrace.torch.Dataset({gateway.url!r}, "photos", transform=lambda s: torch.rand(3) + torch.nn.functional.dropout(torch.ones(3)), decode={{"cls": int}})
+next(iter(dataset))
+print(before or "torch._dynamo" not in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout == "True\n", done.stderr
 
 
 @pytest.mark.parametrize("workers", [0, 2])
