@@ -58,16 +58,17 @@ class Failures:
                 _LOG.warning("%d samples were left out so far, the latest one is: %s", self._left_out, error.message)
         return value
 
-    def check(self, batch: Batch) -> None:
-        """Raises the error by which the first samples of a pass all fail: another sample would not fare better."""
-        self._through = self._through or len(batch) > 0 or bool(batch._refused)
+    def check(self, batch: Batch, fail_too: Callable[[], bool]) -> None:
+        """Raises the error by which the first samples of a pass all fail, if fail_too says that samples all over the epoch do."""
+        self._through = self._through or self._silent or len(batch) > 0 or bool(batch._refused)
         if self._through or (self._function is not None and not self.collects):
             return
         for error in batch.failures:
             kind = error.step, error.part, type(error.__cause__)
             self._alike[kind] = self._alike.get(kind, 0) + 1
         count = sum(self._alike.values())
-        if count >= _ALIKE and len(self._alike) == 1:
+        self._through = count >= _ALIKE and (len(self._alike) > 1 or not fail_too())
+        if count >= _ALIKE and not self._through:
             error = batch.failures[0]
             raise type(error)(error.message, cure=f"the first {count} samples all fail so: on_error is for single samples") from error.__cause__
 
@@ -129,11 +130,11 @@ class Steps:
     def __bool__(self) -> bool:
         return bool(self.decode) or any(s is not None for s in (self.automatic, self.filter, self.transform, self.collate, self.batch_transform))
 
-    def run(self, batch: Batch) -> None:
-        """Takes all steps. Of a batch that has lost all its samples nothing is collated."""
+    def run(self, batch: Batch, fail_too: Callable[[], bool]) -> None:
+        """Takes all steps. Of a batch that has lost all its samples nothing is collated. fail_too is what Failures.check asks."""
         self._take(batch)
         if self.on_error is not None:
-            self.on_error.check(batch)
+            self.on_error.check(batch, fail_too)
 
     @property
     def collects(self) -> bool:

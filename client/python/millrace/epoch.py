@@ -37,6 +37,7 @@ MiB = 1 << 20
 PREFETCH_BYTES = 64 * MiB
 DECODED_BYTES = 256 * MiB
 THREADS = 4
+_TRIED = 64  # samples that are tried where the first ones of a pass all fail
 MOST_NAMED = 256  # samples of a request that names each position in its URL: proxies take 8 KiB
 Gather = Callable[[Callable[[int], memoryview], int, Iterator[Any]], Any]
 """(memory, n, values) -> the column of n decoded values, whose memory, if it is large, memory(bytes) gives."""
@@ -164,7 +165,7 @@ class Epoch:
         if number < 0 or number >= len(self):
             raise EndOfEpoch(f"batch {number} of epoch {self.number}: there are {len(self)}", batches=len(self))
         b = self._fetch(number, self._source(), Task(), None, new)
-        self.steps.run(b)
+        self._run(b)
         if not len(b) and self.cut is not None:
             b.value = self.cut(self._value_near(b))
         return b
@@ -180,7 +181,7 @@ class Epoch:
         head, body, layout = self._read(self._expected(path, asked), Task(), None, new)
         source = replace(self._source(), manifest=partial(self._read_manifest, path, asked), positions=lambda _: positions)
         b = Batch(head, body, source, layout)
-        self.steps.run(b)
+        self._run(b)
         return b
 
     def ledger(self) -> Ledger:
@@ -225,11 +226,26 @@ class Epoch:
         head, body, layout = self._read(want, task, announced, take)
         return Batch(head, body, source, layout)
 
+    def _run(self, b: Batch) -> None:
+        """Takes the steps of a batch."""
+        self.steps.run(b, self._fails_everywhere)
+
+    def _silently(self) -> Epoch:
+        """This epoch, read without telling on_error what fails."""
+        other = copy(self)
+        if self.steps.on_error is not None:
+            other.steps = replace(self.steps, on_error=Failures(None, silent=True))
+        return other
+
+    def _fails_everywhere(self) -> bool:
+        """Reports whether samples at places all over the epoch fail, each of them."""
+        n = self.plan.samples
+        spread = sorted({i * n // _TRIED for i in range(_TRIED)})
+        return not len(self._silently().samples(spread))
+
     def _value_near(self, b: Batch) -> Any:
         """Returns what the steps make of samples near a batch, of all ranks: of the first ones that filter and on_error leave."""
-        near, n = copy(self), self.plan.samples
-        if self.steps.on_error is not None:
-            near.steps = replace(self.steps, on_error=Failures(None, silent=True))
+        near, n = self._silently(), self.plan.samples
         done, size = 0, self.plan.world_size
         while done < n:
             size = min(size, MOST_NAMED, n - done)
@@ -305,7 +321,7 @@ class Reader(Iterator[Batch], Closing):
         self._pool = Pool(
             numbers,
             lambda number, task, announced: epoch._fetch(number, source, task, announced, buffers.take),
-            epoch.steps.run if epoch.steps else None,
+            epoch._run if epoch.steps else None,
             threads=threads, room=epoch.prefetch_bytes, most=most, guess=epoch.expected_bytes(),
             decoded_most=epoch.prefetch_factor or most, decoded_room=epoch.decoded_bytes,
         )  # fmt: skip

@@ -28,16 +28,13 @@ from .view import Source
 _BATCH = re.compile(r"(/v1/datasets/[^/?]+)/epochs/\d+/batches/\d+\?")
 
 
-def report(
-    client: Union[Source, ClientOwner], batch: Union[Batch, str], losses: Iterable[Any], *, positions: Optional[Iterable[int]] = None
-) -> None:
+def report(client: Union[Source, ClientOwner], batch: Union[Batch, str], losses: Iterable[Any]) -> None:
     """Tells the gateways the losses of a batch's samples.
 
-    client     what read the batch: a client, a view, or a dataset that was made of one
-    batch      the Batch, or its `location`, which a batch_transform of millrace.torch passes on
-    losses     a finite number for each sample, in the order of the batch: numbers, an array or a tensor. Only their order counts, so they
-               may be negative
-    positions  `positions` of the batch, where its location is given and filter or on_error may have left out samples
+    client  what read the batch: a client, a view, or a dataset that was made of one
+    batch   the Batch, or its `location`, which a batch_transform of millrace.torch passes on
+    losses  a finite number for each sample, in the order of the batch: numbers, an array or a tensor. Only their order counts, so they
+            may be negative
 
     The first report of a batch stands. The same losses may be reported again, by any process and to any gateway; another loss for the
     same place of the same epoch is a Conflict, and nothing of that report is taken. A resumed run may pass over it, a new run takes
@@ -45,22 +42,19 @@ def report(
     """
     source, path, location = _place("report", client, batch)
     plain = _numbers(losses)
-    if isinstance(batch, Batch):
-        if len(plain) != len(batch):
-            raise InvalidArgument(f"report: {len(plain)} losses for a batch of {len(batch)} samples")
-        if len(batch) < batch.came:
-            positions = batch.positions
+    if isinstance(batch, Batch) and len(plain) != len(batch):
+        raise InvalidArgument(f"report: {len(plain)} losses for a batch of {len(batch)} samples")
     if not plain:  # of an empty share
         return
-    body: dict[str, Any] = {"url": location, "losses": plain}
-    if positions is not None:
-        body["positions"] = [int(position) for position in positions]
     try:
-        source.core.json("POST", path, None, body)
+        source.core.json("POST", path, None, {"url": location, "losses": plain})
     except (InvalidArgument, NotFound) as e:
         faults = {name for name, _ in e.faults}
         if "losses" in faults:
-            e.cure = "give one loss for each sample, and positions=batch.positions where filter or on_error leaves out samples"
+            e.cure = (
+                "give one loss for each sample; a batch of which filter or on_error has left out samples cannot be reported: samples without a "
+                "loss would be drawn more often than those with one"
+            )
         elif "url" in faults or type(e) is NotFound:
             e.cure = "losses are kept of a whole dataset only, not of a split, subset, quarantine or mixture"
         raise

@@ -212,6 +212,13 @@ def test_a_slip_is_not_a_matter_of_samples(rows: millrace.Client, caplog: pytest
     assert len(caplog.records) == 10  # of 30
 
 
+def test_samples_that_fail_side_by_side_are_left_out(rows: millrace.Client) -> None:
+    """A pass, or what a resume or a worker reads of one, may begin with many of them."""
+    for start in range(2):
+        epoch = rows.epoch(0, transform=lambda sample: 1 // (sample.position // 20), reading=Reading(on_error="skip", start=start))
+        assert sum(len(b) for b in epoch) == ROWS - 20
+
+
 def test_a_filter_that_returns_nothing(rows: millrace.Client) -> None:
     with pytest.raises(millrace.InvalidArgument, match=r"filter returned None for all 8 samples of the first batch; is a return missing\?"):
         list(rows.epoch(0, reading=Reading(filter=lambda _: None)))

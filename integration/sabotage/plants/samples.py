@@ -154,7 +154,7 @@ PLANTS = [
     (
         "a slip of a function is taken for bad samples, all of them",
         "client/python/tests/test_contents.py test_a_slip_is_not_a_matter_of_samples",
-        [("client/python/millrace/_steps.py", "            self.on_error.check(batch)\n", "            pass\n")],
+        [("client/python/millrace/_steps.py", "            self.on_error.check(batch, fail_too)\n", "            pass\n")],
     ),
     (
         "errors that workers meet stay there",
@@ -170,10 +170,5 @@ PLANTS = [
         "the exception of a collate does not say which batch it was",
         "client/python/tests/test_transform.py test_a_function_of_a_batch_that_fails_names_the_batch",
         [("client/python/millrace/_steps.py", '_run_whole("collate", self.collate, values, batch, cure)', "self.collate(values)")],
-    ),
-    (
-        "losses of a batch that a filter has made smaller are reported as if it were whole",
-        "client/python/tests/test_importance.py test_a_batch_that_lost_samples_is_reported_by_positions",
-        [("client/python/millrace/importance.py", "if len(batch) < batch.came:", "if False:")],
     ),
 ]

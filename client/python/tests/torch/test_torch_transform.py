@@ -181,7 +181,8 @@ def test_a_transform_does_without_the_compiler_of_torch(gateway: harness.Gateway
     program = f"""
 import sys, torch, millrace.torch
 before = "torch._dynamo" in sys.modules
-dataset = millrace.torch.Dataset({gateway.url!r}, "photos", transform=lambda s: torch.rand(3) + torch.nn.functional.dropout(torch.ones(3)), decode={{"cls": int}})
+drawn = lambda s: torch.rand(3) + torch.nn.functional.dropout(torch.ones(3))
+dataset = millrace.torch.Dataset({gateway.url!r}, "photos", transform=drawn, decode={{"cls": int}})
 next(iter(dataset))
 print(before or "torch._dynamo" not in sys.modules)
 """
