@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import inspect
-import time
+import signal
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing import connection
 from typing import TYPE_CHECKING, Any, Optional
 
 from torch.utils import data as torch_data
-from torch.utils.data._utils import signal_handling
 
 from ._habits import INSTEAD
 from ._parameters import checked
@@ -139,8 +139,7 @@ class _Pass(Iterator[Any]):
         except BaseException as e:
             try:
                 if isinstance(e, (OSError, EOFError)) and "in DataLoader worker" not in str(e):  # that of a connection, and not a worker's own
-                    time.sleep(_END)  # in which torch's handler of SIGCHLD says which worker was killed, or else:
-                    signal_handling._error_if_any_worker_fails()  # type: ignore[attr-defined,unused-ignore]
+                    self._report_killed()
             finally:
                 self._shut_down()
             raise
@@ -151,6 +150,16 @@ class _Pass(Iterator[Any]):
             places.begin(place, self._count.moves)
             places.hand_out(place.batch + 1)
         return batch
+
+    def _report_killed(self) -> None:
+        """Says which worker was killed, as torch's handler of SIGCHLD does; that one sees no children of a fork server."""
+        workers = getattr(self._batches, "_workers", ())
+        ended = connection.wait([worker.sentinel for worker in workers], _END)
+        for worker in workers:
+            if worker.sentinel in ended:
+                worker.join()
+                if worker.exitcode < 0:
+                    raise RuntimeError(f"DataLoader worker (pid {worker.pid}) is killed by signal: {signal.strsignal(-worker.exitcode)}")
 
     def __len__(self) -> int:
         return max(0, self._count.total - self._count.place.batch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from multiprocessing.context import get_spawning_popen
 from typing import TYPE_CHECKING, Any
 
 from torch.utils import data as torch_data
@@ -23,16 +24,18 @@ class BatchDataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,un
         super().__init__()
         self.dataset = dataset
         """The Dataset that is read."""
+        self._processes_of_parent = 0  # in a spawned worker, what its parent found
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.dataset!r}>"
 
+    def __getstate__(self) -> dict[str, Any]:
+        # A spawned worker sees nothing of Accelerate: its parent looks.
+        processes = self._processes() if get_spawning_popen() is not None else 1
+        return {**self.__dict__, "_processes_of_parent": processes if processes > 1 else 0}
+
     def __iter__(self) -> Iterator[Any]:
-        if loader_of(self) is not None and (processes := processes_of_accelerate()) > 1:
-            raise InvalidArgument(
-                f"read batches: Accelerate would share the batches of one rank out among {processes} processes",
-                cure="prepare millrace.torch.DataLoader(dataset), which has each rank read its own, or a loader of dataset.samples()",
-            )
+        self._processes()
         return self.dataset.begin(Reading)
 
     def __getitem__(self, which: object) -> Any:
@@ -55,6 +58,15 @@ class BatchDataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,un
         """Makes the Dataset continue where the state was saved."""
         self.dataset.load_state_dict(state)
 
+    def _processes(self) -> int:
+        """Returns among how many processes Accelerate shares out what is read; 1 means that it does not."""
+        if loader_of(self) is not None and (processes := processes_of_accelerate()) > 1:
+            raise InvalidArgument(
+                f"read batches: Accelerate would share the batches of one rank out among {processes} processes",
+                cure="prepare millrace.torch.DataLoader(dataset), which has each rank read its own, or a loader of dataset.samples()",
+            )
+        return 1
+
 
 class SampleDataset(BatchDataset):
     """The samples of a Dataset one by one. The place and the state are the Dataset's.
@@ -62,13 +74,6 @@ class SampleDataset(BatchDataset):
     Accelerate, and Hugging Face's Trainer by it, shares the samples of a loader that it has prepared out among its processes by itself.
     Such a loader gets the samples of all ranks. Accelerate's own state tells of its processes, and of the loader that is being read.
     """
-
-    def __init__(self, dataset: Dataset) -> None:
-        super().__init__(dataset)
-        self._processes_of_parent = 0  # in a spawned worker, what its parent found
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_processes_of_parent": self._processes() if loader_of(self) is not None else 0}
 
     def __iter__(self) -> Iterator[Any]:
         return self.dataset.begin(SampleReading, self._processes_of_parent or self._processes())
@@ -79,7 +84,6 @@ class SampleDataset(BatchDataset):
         return _share_of(self.dataset.epoch_of_samples(self.dataset.place[0], processes).plan)
 
     def _processes(self) -> int:
-        """Returns among how many processes Accelerate shares the samples out; 1 means that it does not."""
         processes = processes_of_accelerate()
         if processes == 1:
             return 1

@@ -193,12 +193,13 @@ def test_a_worker_that_is_killed(gateway: harness.Gateway) -> None:
             list(loader)
 
 
+@pytest.mark.parametrize("method", ["fork", "forkserver"])
 @pytest.mark.parametrize("error", [ConnectionResetError(104, "Connection reset by peer"), EOFError()])
 def test_a_worker_that_is_killed_while_its_tensors_are_asked_for(
-    gateway: harness.Gateway, monkeypatch: pytest.MonkeyPatch, error: Exception
+    gateway: harness.Gateway, monkeypatch: pytest.MonkeyPatch, error: Exception, method: str
 ) -> None:
     """torch may meet the closed socket of the worker before it has noticed its end."""
-    loader = millrace.torch.DataLoader(dataset_of(gateway), num_workers=2)
+    loader = millrace.torch.DataLoader(dataset_of(gateway), num_workers=2, multiprocessing_context=method)
     batches = iter(loader)
     next(batches)
     inner = batches._batches  # type: ignore[attr-defined]

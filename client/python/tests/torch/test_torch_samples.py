@@ -244,15 +244,16 @@ def test_who_shares_out_gets_all_samples(gateway: harness.Gateway, workers: int,
 
 
 @pytest.mark.usefixtures("two_processes")
-@pytest.mark.parametrize("workers", [0, 2])
-def test_what_cannot_be_shared_out_is_refused(gateway: harness.Gateway, workers: int) -> None:
-    loader = Prepared(torch_data.DataLoader(dataset_of(gateway, rank=0, world_size=2).samples(), batch_size=10, num_workers=workers))
+@pytest.mark.parametrize(("workers", "method"), [(0, None), (2, "fork"), (2, "spawn")])
+def test_what_cannot_be_shared_out_is_refused(gateway: harness.Gateway, workers: int, method: Optional[str]) -> None:
+    given: dict[str, Any] = {"num_workers": workers, "multiprocessing_context": method}
+    loader = Prepared(torch_data.DataLoader(dataset_of(gateway, rank=0, world_size=2).samples(), batch_size=10, **given))
     with pytest.raises(millrace.InvalidArgument, match=r"rank 0 of 2: Accelerate shares samples out too, among 2 processes; leave out Share"):
         next(iter(loader))
-    plain = torch_data.DataLoader(dataset_of(gateway).samples(), batch_size=10, num_workers=workers)
+    plain = torch_data.DataLoader(dataset_of(gateway).samples(), batch_size=10, **given)
     with pytest.raises(millrace.InvalidArgument, match=r"runs 2 processes, and has not prepared this loader: .*; give .* to Accelerator.prepare"):
         next(iter(plain))
-    batches = Prepared(torch_data.DataLoader(dataset_of(gateway).batches(), batch_size=None, num_workers=workers))
+    batches = Prepared(torch_data.DataLoader(dataset_of(gateway).batches(), batch_size=None, **given))
     with pytest.raises(millrace.InvalidArgument, match=r"share the batches of one rank out among 2 processes; prepare millrace.torch.DataLoader"):
         next(iter(batches))
     stateful = StatefulDataLoader(dataset_of(gateway).samples(), batch_size=10, num_workers=workers)
