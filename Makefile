@@ -9,7 +9,7 @@ GOTEST  := python3 tools/gotest.py
 TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
 FUZZTIME ?= $(if $(filter test-long,$(MAKECMDGOALS)),10m,5s)
 
-.PHONY: help build test test-long unit fuzz arch vet lint cross python-test plain-test frameworks-test conformance integration browser-test cluster-test kubernetes-test slurm-test release-test deps docs pictures demo dev dev-cluster dev-stop smoke bench bench-peers bench-train bench-compare experiments experiments-short sabotage histories wheel wheels release vulncheck pin-images fmt clean summary
+.PHONY: help build test test-nightly test-long unit fuzz arch vet lint cross python-test plain-test frameworks-test newest-test conformance integration browser-test cluster-test kubernetes-test slurm-test release-test deps docs pictures demo dev dev-cluster dev-stop smoke bench bench-peers bench-train bench-compare experiments experiments-short sabotage histories wheel wheels release vulncheck pin-images fmt clean summary
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,6 +23,10 @@ ON_LINUX := $(if $(filter Linux,$(shell uname)),frameworks-test browser-test clu
 test: ## everything: vet, units with -race, fuzzing, cross-compiling, real S3 servers, eight gateways, the README's tour
 	@rm -f "$(CURDIR)/bin/test-summary"
 	@$(MAKE) --no-print-directory deps vet unit fuzz cross python-test plain-test conformance integration $(ON_LINUX) experiments-short summary
+
+test-nightly: ## what is too large for every change: torch's newest release; Linux, root
+	@rm -f "$(CURDIR)/bin/test-summary"
+	@$(MAKE) --no-print-directory newest-test summary
 
 test-long: ## the same with the long counts, ten minutes of each fuzz target and the planted bugs
 	@rm -f "$(CURDIR)/bin/test-summary"
@@ -62,6 +66,10 @@ python-test: build deps ## the Python client against real gateways and a proxy t
 frameworks-test: build deps ## the Python client with torch 2, current trainers, JAX and Ray in a root of Debian 13; Linux, root
 	@tools/frameworks.sh >/dev/null
 	python3 tools/pytest.py --frameworks
+
+newest-test: build deps ## the same with torch's newest release and CPython 3.14 in a root of Debian testing; Linux, root
+	@tools/frameworks.sh newest >/dev/null
+	python3 tools/pytest.py --newest
 
 plain-test: build deps ## the Python client without other packages under CPython 3.10 and 3.14; with long counts also 3.12 and 3.13
 	python3 tools/pytest.py --plain

@@ -8,9 +8,10 @@ usage() {
 usage: tools/frameworks.sh [ROOT]            make what is missing and print the root's path
        tools/frameworks.sh [ROOT] -- ARGS    run the root's Python with ARGS, in this directory, with client/python on its path
 
-ROOT    Debian            CPython  torch, without CUDA  from PyPI
-stable  13                3.13     2.6                  tools/requirements-frameworks.txt; the default
-plain   testing           3.14     none                 tools/requirements-plain.txt
+ROOT    Debian   CPython  torch              from PyPI, by tools/requirements-*.txt
+stable  13       3.13     2.6 without CUDA   frameworks; the default
+newest  testing  3.14     2.15 with CUDA     frameworks and newest
+plain   testing  3.14     none               plain
 
 mmdebstrap unpacks Debian's packages into a directory of the user's cache (millrace/frameworks-HASH, HASH that of what is installed);
 pip adds the others, among them jax, ray, transformers and accelerate. ARGS are run by chroot, in namespaces of their own for mounts and processes: the checkout,
@@ -26,10 +27,13 @@ as_root() {
 # Sets what a root is made of. procps and openssl are what the tests call.
 choose() { # name
   local tools=python3-pip,procps,openssl,ca-certificates torch=python3-torch,python3-torchvision
-  requirements=$here/requirements-frameworks.txt try="import numpy, torch; assert int(torch.from_numpy(numpy.arange(4)).sum()) == 6"
+  suite=forky python=/usr/bin/python3.14 packages=python3.14,$tools libuv=1
+  try="import numpy, torch; assert int(torch.from_numpy(numpy.arange(4)).sum()) == 6"
   case $1 in
-  stable) suite=trixie python=/usr/bin/python3.13 packages=$torch,$tools ;;
-  plain) suite=forky python=/usr/bin/python3.14 packages=python3.14,$tools requirements=$here/requirements-plain.txt try="import pytest" ;;
+  # Debian's torch is built without libuv, which torch.distributed's store uses unless it is told not to.
+  stable) suite=trixie python=/usr/bin/python3.13 packages=$torch,$tools libuv=0 requirements=("$here/requirements-frameworks.txt") ;;
+  newest) packages+=,libstdc++6 requirements=("$here"/requirements-{frameworks,newest}.txt) ;;
+  plain) requirements=("$here/requirements-plain.txt") try="import pytest" ;;
   *)
     echo "tools/frameworks.sh: there is no root $1; --help lists them" >&2
     exit 2
@@ -72,7 +76,7 @@ install() {
     "$suite" "$making" "$archive" >&2
   # Over Debian's own packages, which stay: /usr/local comes first on the path.
   inside "$making" "$python" -m pip --disable-pip-version-check --no-cache-dir install -qq --no-deps --no-compile --ignore-installed \
-    --break-system-packages --root-user-action ignore -r "$requirements" >&2
+    --break-system-packages --root-user-action ignore "${requirements[@]/#/--requirement=}" >&2
   inside "$making" "$python" -W ignore -c "$try"
   as_root touch "$making/complete"
   as_root mv "$making" "$root"
@@ -100,7 +104,7 @@ case ${1:-} in
 *) name=$1 && shift ;;
 esac
 choose "$name"
-hash=$({ cat "$requirements"; echo "layout 1, $packages"; } | sha256sum | cut -c1-12)
+hash=$({ cat "${requirements[@]}"; echo "layout 1, $packages"; } | sha256sum | cut -c1-12)
 root=$cache/frameworks-$hash
 if [ "$(uname)" != Linux ]; then
   echo "a root of Debian wants Linux" >&2
@@ -118,8 +122,7 @@ as_root touch "$root/complete" # it is in use, whatever its age
 
 if [ "${1:-}" = -- ]; then
   shift
-  # Debian's torch is built without libuv, which torch.distributed's store uses unless it is told not to.
-  inside "$root" env PYTHONPATH="$here/../client/python${PYTHONPATH:+:$PYTHONPATH}" USE_LIBUV=0 "$python" "$@"
+  inside "$root" env PYTHONPATH="$here/../client/python${PYTHONPATH:+:$PYTHONPATH}" USE_LIBUV=$libuv "$python" "$@"
 else
   echo "$root"
 fi

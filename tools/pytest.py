@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Runs the tests of client/python in the environment of tools/python.sh, against bin/millrace.
 
-usage: pytest.py [--plain | --frameworks] [ARGS of pytest...]
+usage: pytest.py [--plain | --frameworks | --newest] [ARGS of pytest...]
 
 Without ARGS it runs all of them, then those of torch and of forks again without the optional package crc32c, which most users
 do not have. mypy and ruff are among the tests. With --frameworks it runs those of torch, of trainers and of the pages, and that of JAX, which is run
 nowhere else, in the root of tools/frameworks.sh: with torch 2 and current frameworks, and with the short counts. That of Ray Train,
-which takes a minute or two, belongs to the long tests.
+which takes a minute or two, belongs to the long tests. With --newest it runs the same in the root that has torch's newest release.
 With --plain it runs tests that require no other package under the oldest and the newest CPython (tools/plain.sh), and with long
 counts under those between too. An interpreter that this machine lacks is named in the totals.
 The totals are appended to bin/test-summary of the repository, with the names of the tests that run only with long counts
@@ -26,6 +26,7 @@ CLIENT = os.path.join(ROOT, "client", "python")
 LONG = os.environ.get("MILLRACE_LONG") == "1"
 RAY = "tests/debian13/test_ray.py"
 FRAMEWORKS = ["tests/torch", "tests/frameworks", "tests/debian13", "tests/test_docs.py", *([] if LONG else [f"--ignore={RAY}"])]
+ROOTS = {"--frameworks": ("frameworks-test", "stable"), "--newest": ("newest-test", "newest")}  # of frameworks.sh
 PLAIN = [
     *(f"tests/test_{name}.py" for name in ("agree", "gateways", "parts", "pool", "problems", "read", "selections", "shared", "tokens", "values")),
     "tests/test_forks.py::test_a_fork_at_every_line[plain-no-crc32c-numpy-torch]",
@@ -97,9 +98,10 @@ def main():
     kind, rest = sys.argv[1:2], sys.argv[2:]
     if kind == ["--plain"]:
         return 0 if run_plain(rest) else 1
-    if kind == ["--frameworks"]:
+    if kind and kind[0] in ROOTS:
+        name, root = ROOTS[kind[0]]
         notes = [] if LONG or rest else [ONLY_LONG + RAY]
-        return 0 if run("frameworks-test", rest or FRAMEWORKS, python=("frameworks.sh",), notes=notes, MILLRACE_LONG="") else 1
+        return 0 if run(name, rest or FRAMEWORKS, python=("frameworks.sh", root), notes=notes, MILLRACE_LONG="") else 1
     good = run("python-test", sys.argv[1:])
     if not kind:
         good = run("python-test without crc32c", WITHOUT_CRC32C, **hiding("crc32c")) and good

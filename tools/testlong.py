@@ -21,7 +21,7 @@ BIN = os.path.join(ROOT, "bin")
 SUMMARY = os.path.join(BIN, "test-summary")
 PAGE = os.path.join(ROOT, "docs", "testing-long.md")
 STEPS = [
-    "deps", "vet", "unit", "cross", "python-test", "plain-test", "frameworks-test", "conformance", "integration", "browser-test",
+    "deps", "vet", "unit", "cross", "python-test", "plain-test", "frameworks-test", "newest-test", "conformance", "integration", "browser-test",
     "cluster-test", "kubernetes-test", "slurm-test", "release-test", "experiments-short", "histories", "fuzz", "sabotage",
 ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import multiprocessing
 import os
 import random
 import shutil
@@ -20,6 +21,7 @@ import pytest
 from millrace import _local
 
 SAMPLES = 500
+multiprocessing.set_forkserver_preload(["torch"])  # since Python 3.14 each of torch's workers would import it: seconds for every loader
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -172,7 +172,7 @@ bad = []
 def inverse(sample): return 1 / (sample["cls"] - 7)
 def data(kind): return kind({gateway.url!r}, fields="cls", transform=inverse, reading=millrace.Reading(on_error=bad.append))
 for samples in (data(millrace.torch.Dataset).samples(), data(millrace.torch.MapDataset)):
-    loader = DataLoader(samples, batch_size=10, num_workers=1)
+    loader = DataLoader(samples, batch_size=10, num_workers=1, multiprocessing_context="fork")
     print(sum(len(batch) for batch in loader), bad)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
