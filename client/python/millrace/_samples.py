@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from multiprocessing.context import get_spawning_popen
 from typing import TYPE_CHECKING, Any
@@ -76,7 +77,14 @@ class SampleDataset(BatchDataset):
     """
 
     def __iter__(self) -> Iterator[Any]:
-        return self.dataset.begin(SampleReading, self._processes_of_parent or self._processes())
+        processes = self._processes_of_parent or self._processes()
+        if processes == 1 < self.dataset.ranks()[1] and self.dataset.leaves_out:
+            warnings.warn(
+                "filter= and on_error= leave out other numbers of samples on each rank, so their loaders of samples() differ in length: ranks that "
+                "wait for each other at every step, as DDP's do, read with millrace.torch.DataLoader",
+                stacklevel=2,
+            )
+        return self.dataset.begin(SampleReading, processes)
 
     def __len__(self) -> int:
         """How many samples this rank gets of an epoch; of all ranks, where Accelerate shares them out."""

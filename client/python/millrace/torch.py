@@ -458,6 +458,11 @@ class Dataset(ClientOwner):
         self.generation, self._alone, self._open = self._loaded.generation, None, {}
         return self._loaded.place
 
+    @property
+    def leaves_out(self) -> bool:
+        """Whether filter or on_error may leave out samples. For this package's own modules."""
+        return self._options.get("filter") is not None or self._options.get("on_error", "raise") != "raise"
+
     def collect(self, error: SampleError) -> None:
         """Puts a worker's error into the list of on_error. For this package's own modules."""
         self._options["on_error"](error)

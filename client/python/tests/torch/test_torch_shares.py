@@ -111,6 +111,13 @@ def test_a_share_of_which_nothing_is_left_has_the_structure_of_others(gateway: h
     assert sum(map(len, columns)) == (12 if "filter" in functions else 250)
 
 
+def test_a_filter_of_samples_is_warned_of_where_there_are_ranks(gateway: harness.Gateway) -> None:
+    for options in ({"filter": _one_in_forty}, {"on_error": "skip"}):
+        samples = dataset_of(gateway, 3, global_batch_size=8, decode={"cls": int}, **options).samples()
+        with pytest.warns(UserWarning, match=r"their loaders of samples\(\) differ in length"):
+            next(iter(torch.utils.data.DataLoader(samples, batch_size=2)))
+
+
 def test_ranks_take_equal_steps_where_the_filter_refuses_their_batch(gateway: harness.Gateway) -> None:
     with millrace.Client(gateway.url, "photos") as client:
         whole = client.epoch(0, global_batch_size=BATCH_SIZE, reading=Reading(keys=True, progress=False))
