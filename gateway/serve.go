@@ -39,6 +39,9 @@ func (d *dataset) Key() (name, generation string) { return d.Name(), d.Index.Gen
 // Needs are the sources of a mixture.
 func (d *dataset) Needs() []*dataset { return d.parts }
 
+// ErrConfiguration says that datasets, mixtures and limits do not fit together.
+var ErrConfiguration = errors.New("gateway configuration")
+
 // Serve says what is served from now on: datasets, the default one first, and mixtures of them. What is not among them any more goes
 // on for its readers for a while, and is closed when none has asked for a minute, after ten minutes at most. Requests that are
 // under way end as they have begun. A dataset whose generation is open already, of the same origin, is closed at once; of another
@@ -55,7 +58,7 @@ func (g *Gateway) Serve(datasets []Dataset, mixtures []Mixture) error {
 		err = g.reservePlans(all)
 	}
 	if err != nil {
-		return fmt.Errorf("gateway configuration: %w", err)
+		return fmt.Errorf("%w: %w", ErrConfiguration, err)
 	}
 	g.datasets.Set(all)
 	for _, given := range datasets {

@@ -4,13 +4,16 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io/fs"
 	"net"
 	"slices"
 	"strings"
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/client"
+	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/internal/cli"
+	"github.com/millrace-data/millrace/internal/inventory"
 	"github.com/millrace-data/millrace/internal/location"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/reach"
@@ -70,7 +73,7 @@ func codeOf(ctx context.Context, err error) string {
 		return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 	}
 	switch {
-	case errors.As(err, &usage), is(client.ErrNoGeneration), errors.As(err, &splits), errors.As(err, &kinds):
+	case errors.As(err, &usage), is(client.ErrNoGeneration, gateway.ErrConfiguration), errors.As(err, &splits), errors.As(err, &kinds):
 		return client.CodeInvalidArgument
 	case ctx.Err() != nil && is(ctx.Err()):
 		return codeInterrupted
@@ -80,7 +83,7 @@ func codeOf(ctx context.Context, err error) string {
 		return cmp.Or(remote.Code, codeFailed)
 	case is(chunkindex.ErrReadOnly, chunkindex.ErrClassFolders):
 		return client.CodeReadOnly
-	case is(objstore.ErrNotFound):
+	case is(objstore.ErrNotFound, inventory.ErrNoSample):
 		return client.CodeNotFound
 	case is(objstore.ErrDenied):
 		return client.CodeStoreDenied
@@ -88,6 +91,8 @@ func codeOf(ctx context.Context, err error) string {
 		return client.CodeStoreUnavailable
 	case is(reach.ErrNoAnswer), errors.As(err, &network):
 		return codeNoGateway
+	case is(fs.ErrNotExist): // such as the file of --keys
+		return client.CodeNotFound
 	case errors.As(err, &refusal) && !errors.As(err, &parts):
 		return client.CodeInvalidArgument
 	}

@@ -26,6 +26,12 @@ func TestExitCodes_AgreeInAllCommands(t *testing.T) {
 			t.Errorf("%q: got exit code %d, want %d\n%s", args, o.code, code, o.stderr)
 		}
 	}
+	dir := shards(t)
+	check(exitNotFound, "quarantine", dir, "--key", "nope")
+	check(exitNotFound, "quarantine", dir, "--from", missing)
+	check(exitNotFound, "subset", dir, "--keys", missing)
+	check(exitUsage, "serve", dir, "--check", "--mixture", "a=nope:1", "--cache-size", "64MiB")
+	check(exitUsage, "serve", dir, "--check", "--listen", "127.0.0.1:99999")
 	for _, c := range commands(t) {
 		name := strings.TrimPrefix(c.CommandPath(), "millrace ")
 		words := strings.Fields(name)

@@ -43,10 +43,10 @@ func TestSlipsOfTheFingersGetASuggestion(t *testing.T) {
 // TestSlips_AZeroThatIsGivenIsNotTheDefault, where 0 has no meaning.
 func TestSlips_AZeroThatIsGivenIsNotTheDefault(t *testing.T) {
 	for _, c := range []struct{ args, flags string }{
-		{"fetch gw:1 --discard", "--batch-size --window --world-size --until"},
-		{"fetch gw:1 --discard --share locality", "--homes"},
-		{"warm gw:1", "--batch-size --window"},
-		{"plan gw:1", "--batch-size --window"},
+		{"fetch 127.0.0.1:1 --discard", "--batch-size --window --world-size --until"},
+		{"fetch 127.0.0.1:1 --discard --share locality", "--homes"},
+		{"warm 127.0.0.1:1", "--batch-size --window"},
+		{"plan 127.0.0.1:1", "--batch-size --window"},
 		{"plan " + t.TempDir(), "--batch-size --window --world-size --gateways"},
 		{"plan " + t.TempDir() + " --world-size 8", "--homes"},
 		{"simulate " + t.TempDir(), "--batch-size --window"},
@@ -67,6 +67,7 @@ func TestArgumentsThatAreMissingAreNamed(t *testing.T) {
 		want string
 	}{
 		{[]string{"pack", "a"}, "millrace pack: expected SOURCE and DESTINATION, got 1 argument\nRun 'millrace pack --help' for its flags.\n"},
+		{[]string{"fetch"}, "millrace fetch: expected GATEWAY[/NAME], got no argument\nRun 'millrace fetch --help' for its flags.\n"},
 		{[]string{"index"}, "millrace index: expected DATASET, got no argument\nRun 'millrace index --help' for its flags.\n"},
 		{[]string{"index", "a", "s3://k:secret@b/x"}, "millrace index: expected DATASET, got 2 arguments: \"s3://***@b/x\" is one too many\nRun 'millrace index --help' for its flags.\n"},
 		{[]string{"version", "x"}, "millrace version: expected no argument, got 1 argument: \"x\" is one too many\nRun 'millrace version --help' for its flags.\n"},

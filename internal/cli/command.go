@@ -89,11 +89,13 @@ func argumentsOf(use string) arguments {
 			isValue = false
 		default:
 			name, repeated := strings.CutSuffix(word, "...")
-			a.names = append(a.names, strings.Trim(name, "[]"))
-			a.most++
-			if !strings.HasPrefix(word, "[") {
+			if strings.HasPrefix(word, "[") {
+				name = strings.Trim(name, "[]")
+			} else {
 				a.least++
 			}
+			a.names = append(a.names, name)
+			a.most++
 			if repeated {
 				a.most = manyArguments
 			}

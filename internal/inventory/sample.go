@@ -10,6 +10,9 @@ import (
 	"github.com/millrace-data/millrace/internal/location"
 )
 
+// ErrNoSample says that no sample of a dataset has a key.
+var ErrNoSample = errors.New("no sample")
+
 // FindSample returns the number of the sample that a key names, and a shard where several have the key.
 func FindSample(ctx context.Context, d location.Opened, key, shard string) (uint64, error) {
 	n, ok, err := d.Index.Lookup(ctx, key, shard)
@@ -20,9 +23,9 @@ func FindSample(ctx context.Context, d location.Opened, key, shard string) (uint
 	case err != nil:
 		return 0, fmt.Errorf("look up %s: %w", cli.Printable(key), err)
 	case !ok && shard != "":
-		return 0, fmt.Errorf("no sample of shard %s has the key %s", cli.Printable(shard), cli.Printable(key))
+		return 0, fmt.Errorf("%w of shard %s has the key %s", ErrNoSample, cli.Printable(shard), cli.Printable(key))
 	case !ok:
-		return 0, fmt.Errorf("no sample has the key %s", cli.Printable(key))
+		return 0, fmt.Errorf("%w has the key %s", ErrNoSample, cli.Printable(key))
 	}
 	return n, nil
 }
