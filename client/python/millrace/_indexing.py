@@ -31,6 +31,7 @@ _ONE_SLASH = re.compile(r"((?:s3|https?):)/(?!/)", re.IGNORECASE)
 _AT_ONCE = 1.0  # seconds in which the program refuses what it does not index
 _DIGITS = 8  # of a digest, in the name of an index
 PLACES = "give a directory, s3://bucket/prefix, or a gateway's http:// address"
+SEVERAL = "several folders are millrace.mix({millrace.open(A): 1, millrace.open(B): 1})"
 
 
 @dataclass(frozen=True)
@@ -196,7 +197,7 @@ def text_of(where: object) -> str:
     try:
         return os.fspath(where)  # type: ignore[call-overload, no-any-return]
     except TypeError:
-        raise InvalidArgument(f"open {where!r}: this is no address", cure=PLACES) from None
+        raise InvalidArgument(f"open {where!r}: this is no address", cure=SEVERAL if isinstance(where, (list, tuple)) else PLACES) from None
 
 
 def _absolute(text: str) -> str:

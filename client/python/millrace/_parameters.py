@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Optional, SupportsIndex, TypedDict, TypeVar, Union, cast
 
 from ._gateways import Home
-from ._habits import INSTEAD, near
+from ._habits import HERE, INSTEAD, near
 from ._steps import OnError
 from ._token import secret
 from ._version import __version__
@@ -93,7 +93,10 @@ _CHECKS = {
     "home": _word("rank", more=" or a function", fits=callable),
     "context": _Check("an ssl.SSLContext", lambda v: isinstance(v, ssl.SSLContext)),
     "headers": _Check("a mapping from names to values", lambda v: isinstance(v, Mapping)),
-    "dataset": _Check("the name of one of a gateway's datasets", lambda v: not isinstance(v, SupportsIndex), cure="write global_batch_size="),
+    "dataset": _Check(
+        "the name of one of a gateway's datasets", lambda v: not isinstance(v, SupportsIndex),
+        cure="give its name; the size of batches is global_batch_size=",
+    ),
     "shuffle": _word("slot", "window", "full", "none", more=", True or False", fits=lambda v: isinstance(v, bool)),
     "tail": _word("short", "drop", "pad"),
     "balance": _word("samples", "bytes"),
@@ -117,6 +120,8 @@ def _cure(function: str, name: str, own: Sequence[str]) -> str:
             return f"write {group}=millrace.{kind.__name__}({name}=...)"
     if function in {kind.__name__ for kind in GROUPS.values()} and name in EpochOptions.__annotations__:
         return f"give {name}= to the function that takes the {function}"
+    if HERE.get(name) in own:
+        return f"write {HERE[name]}="
     return INSTEAD.get(name, "").replace("NAME", name) or near(name, own) or f"help({function}) lists the parameters"
 
 

@@ -11,7 +11,7 @@ from typing import Any, Optional, Union
 from ._closing import Closing
 from ._core import Core, Settings
 from ._gateways import home_by_rank, sources_of
-from ._indexing import PLACES, Wanted, text_of
+from ._indexing import PLACES, SEVERAL, Wanted, text_of
 from ._local import Local, Size, find, is_gateway, is_path, served
 from ._parameters import TLS, Path, Routing, checked, refuse_slips
 from ._select import Selection
@@ -34,10 +34,10 @@ def _addresses(gateways: object) -> list[str]:
         of = f": {', '.join(map(repr, listed))}" if isinstance(gateways, Mapping) else ""
         cure = "split returns a View of each part: choose one, such as parts['train']"
         raise InvalidArgument(f"new client: several parts are given{of}", cure=cure)
-    for path in map(os.fspath, filter(is_path, listed)):
-        cure = f"write millrace.open({path!r}) in its place; several folders are millrace.mix({{millrace.open(A): 1, millrace.open(B): 1}})"
+    for path in map(os.fspath, filter(is_path, filter(None, listed))):
+        cure = f"write millrace.open({path!r}) in its place; {SEVERAL}"
         raise InvalidArgument(f"new client: {path!r} is the path of data, and no address of a gateway", cure=cure)
-    if not listed or not all(isinstance(one, str) for one in listed):
+    if not listed or not all(isinstance(one, str) and one for one in listed):
         raise InvalidArgument(f"new client: {short(gateways)} says no place", cure=PLACES)
     return listed
 
@@ -90,6 +90,8 @@ class Client(Source, Closing):
             _path(tls.ca_file), _path(tls.client_cert), _path(tls.client_key), tls.context, routing.lookup, routing.shared_memory, _local,
         )
         settings.tokens()  # its faults are better known now than in a worker
+        if tls.ca_file or tls.client_cert:
+            settings.new_context()  # so are theirs
         self._begin(dataset or "", settings)
 
     def _begin(self, dataset: str, settings: Settings) -> None:

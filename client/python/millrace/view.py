@@ -54,6 +54,10 @@ _IN_ADDRESS = (
     "importance", "generation",
 )  # fmt: skip
 _NAMES = {"batch_size": "global_batch_size", "share": "by", "format": "form"}  # of parameters that addresses call otherwise
+_STORED = {  # what parameters name that may not be there, and who makes it
+    "importance": "millrace.importance.freeze makes a snapshot, and returns its name",
+    "quarantine": "`millrace quarantine` stores a list, and says its digest",
+}
 _COUNTED = 1 << 62  # batches and samples that an epoch may have here: what range and len can count
 
 log = logging.getLogger("millrace")
@@ -242,7 +246,7 @@ class Source:
     def _plan(self, name: str, number: int, query: dict[str, str], shape: dict[str, str], about: dict[str, Any]) -> Plan:
         path = f"/v1/datasets/{quote(name, safe='')}/epochs/{number}"
         try:
-            d = self.core.json("GET", path, {**query, **shape})
+            d = self._answer(path, {**query, **shape})
         except InvalidArgument as e:
             e.call(_NAMES)
             raise
@@ -475,6 +479,14 @@ class Source:
         """Returns how many samples a subset has; of the whole dataset without one."""
         return int(self._get({"subset": subset, "generation": generation}, "epochs/0", "samples"))
 
+    def _answer(self, path: str, query: Mapping[str, str]) -> Any:
+        try:
+            return self.core.json("GET", path, query)
+        except NotFound as e:
+            if type(e) is NotFound:
+                e.cure = "; ".join(made for name, made in _STORED.items() if query.get(name)) or e.cure
+            raise
+
     def _get(self, query: Mapping[str, Optional[str]], what: str, *within: str) -> Any:
         """Asks for something of the dataset: once, if it is of one generation."""
         name, asked = self.dataset or str(self.describe()["name"]), {k: v for k, v in query.items() if v}
@@ -482,7 +494,7 @@ class Source:
         known, of = self._client.known, (path, *asked.items(), *within)
         if of not in known or "generation" not in asked:
             try:
-                known[of] = reduce(operator.getitem, within, self.core.json("GET", path, asked))
+                known[of] = reduce(operator.getitem, within, self._answer(path, asked))
             except (KeyError, TypeError) as e:
                 raise ProtocolError(f"{path}: an answer without {'.'.join(within)}: {type(e).__name__}: {e}") from None
         return known[of]

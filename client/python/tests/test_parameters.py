@@ -102,7 +102,9 @@ def test_slips_are_refused_where_they_are_written(kind: type, options: dict[str,
         ({"ssl_context": None}, r"ssl_context is no parameter here; write tls=millrace.TLS\(context=...\)"),
         ({"deadline": -1}, "deadline=-1: want seconds, more than 0"),
         ({"routing": "rank"}, r"routing='rank': want a millrace.Routing; write routing="),
-        ({"rank": 1}, r"rank is no parameter here; help\("),
+        ({"rank": 1}, r"rank is no parameter here; give share=millrace.Share\(rank=..., world_size=...\) to Client.epoch"),
+        ({"timeout": 3}, "timeout is no parameter here; write deadline="),
+        ({"tls": millrace.TLS(ca_file="/nope.pem")}, "ca_file '/nope.pem': .*No such file"),
     ],
 )
 def test_slips_of_clients_are_refused_with_the_cure(options: dict[str, Any], said: str) -> None:
@@ -241,10 +243,27 @@ def test_what_is_no_place_is_refused(nowhere: millrace.Client) -> None:
         (["s3://a/b"], r"'s3://a/b' is the path of data, and no address of a gateway; write millrace.open\('s3://a/b'\) in its place"),
         (["data/photos", "data/scans"], r"'data/photos' is the path of data.*; several folders are millrace.mix\({millrace.open\(A\): 1"),
         ([Path("photos")], r"write millrace.open\('photos'\)"), ([__file__], "is the path of data"),
-        ([1, 2], r"\[1, 2\] says no place; give a directory"), (None, "None says no place; give a directory"), ([], r"\[\] says no place"),
+        ([1, 2], r"\[1, 2\] says no place; give a directory"), (None, "None says no place; give a directory"),
+        ([], r"\[\] says no place"), ([""], r"\[''\] says no place"),
     ):
         with pytest.raises(millrace.InvalidArgument, match=said):
             millrace.numpy.epoch(wrong, 0)
+
+
+def test_what_is_not_stored_is_refused_with_who_makes_it(gateway: harness.Gateway) -> None:
+    with millrace.Client(gateway.url) as client:
+        for call, said in (
+            (lambda: client.epoch(0, order=Order(importance="0" * 64)), r"millrace\.importance\.freeze makes a snapshot, and returns its name$"),
+            (lambda: client.epoch(0, order=Order(quarantine="0" * 64)), "`millrace quarantine` stores a list, and says its digest$"),
+            (lambda: client.quarantine("0" * 64), "`millrace quarantine` stores a list, and says its digest$"),
+        ):
+            with pytest.raises(millrace.NotFound, match=said):
+                call()
+
+
+def test_several_places_are_mixed() -> None:
+    with pytest.raises(millrace.InvalidArgument, match=r"this is no address; several folders are millrace.mix\("):
+        millrace.open(["a", "b"])  # type: ignore[arg-type]
 
 
 def test_a_part_that_a_split_lacks_is_refused_with_those_it_has(nowhere: millrace.Client) -> None:

@@ -196,6 +196,12 @@ def test_shuffle_is_yes_or_no(gateway: harness.Gateway) -> None:
         ("progress", True, "bar"),
         ("remote", "s3://train/photos", "first argument"),
         ("shuffle_seed", 1, "seed="),
+        ("loader", len, "decode="),
+        ("buffer_size", 1000, "shuffle='slot'"),
+        ("resampled", True, "each sample once"),
+        ("streaming", True, "nothing is copied"),
+        ("root", "data", "first argument"),
+        ("train", True, "split='train'"),
     ],
 )
 def test_words_of_others_are_told_ours(word: str, value: Any, instead: str) -> None:
@@ -306,6 +312,7 @@ def test_slips_of_a_loader_and_of_set_epoch(gateway: harness.Gateway) -> None:
         (lambda: loader(dataset, num_worker=2), r"num_worker is no parameter here; did you mean num_workers\?"),
         (lambda: loader(dataset, 64), "DataLoader: argument 2 stands without a name"),
         (lambda: loader(dataset, num_workers="2"), "num_workers='2': want a whole number, 0 or more"),
+        (lambda: loader(dataset, rank=1), r"give share=millrace.Share\(rank=..., world_size=...\) to .*Dataset"),
         (lambda: loader(dataset, prefetch_factor=0), "prefetch_factor=0: want a whole number, 1 or more"),
         (lambda: loader(dataset).set_epoch("1"), "epoch='1': want a whole number, 0 or more"),
         (lambda: dataset.set_epoch(-1), "epoch=-1: want a whole number, 0 or more"),
@@ -313,7 +320,7 @@ def test_slips_of_a_loader_and_of_set_epoch(gateway: harness.Gateway) -> None:
         (lambda: dataset.samples()[0], "MapDataset has samples by number"),
         (lambda: millrace.torch.collate_columns([1]), "got list, want a Batch; .*batch_transform=millrace.torch.collate_columns"),  # type: ignore[arg-type]
         (lambda: dataset_of(gateway, global_batch_size=torch.tensor(1.5)), r"global_batch_size=tensor\(1.5.*want a whole number"),
-        (lambda: millrace.torch.Dataset("data", 64), "dataset=64: .*; write global_batch_size="),  # type: ignore[arg-type]
+        (lambda: millrace.torch.Dataset("data", 64), "dataset=64: .*; give its name; the size of batches is global_batch_size="),  # type: ignore[arg-type]
         (lambda: millrace.torch.Dataset("data", workers=2), r"DataLoader\(dataset, num_workers=\.\.\.\)"),  # type: ignore[call-arg]
     ):
         with pytest.raises(millrace.InvalidArgument, match=said):
