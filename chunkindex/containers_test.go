@@ -61,6 +61,7 @@ func TestUnreadContainersAreRefused(t *testing.T) {
 		{"t-train.array_record-00000-of-00002", "", "it is ArrayRecord"},
 		{"x/zarr.json", "{", "it is zarr"},
 		{"a.dat", "who knows", "may hold any number of samples"},
+		{"train.rec", "\x0a\x23\xd7\xce", "may hold any number of samples"},
 		{"README.md", "nothing else", "no shards here"},
 	} {
 		store := storeOf(map[string]string{"b.jpg": "image", c.key: c.body + " "})

@@ -9,7 +9,6 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/litdata"
 	"github.com/millrace-data/millrace/chunkindex/mds"
 	"github.com/millrace-data/millrace/chunkindex/parquet"
-	"github.com/millrace-data/millrace/chunkindex/recordio"
 	"github.com/millrace-data/millrace/chunkindex/records"
 	"github.com/millrace-data/millrace/chunkindex/tfrecord"
 	"github.com/millrace-data/millrace/chunkindex/tokens"
@@ -25,7 +24,6 @@ func formats() []format.Format {
 		litdata.Format(),
 		webdataset.Format(),
 		tfrecord.Format(),
-		recordio.Format(),
 		jsonl.Format(),
 		arrowipc.Format(),
 		tokens.Format(),

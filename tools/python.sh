@@ -15,7 +15,7 @@ those that nobody used for a day):
 pytest, mypy, ruff, build, numpy, pyarrow, redbot (tools/requirements-test.txt), mkdocs and Jupyter's kernel
 (tools/requirements-docs.txt), the libraries that the formats come from
 and those that trainers use (tools/requirements-peers.txt): webdataset, mosaicml-streaming, litdata, tfrecord,
-datasets, mxnet, duckdb, polars, fastparquet, torchdata, lightning, accelerate. torch and torchvision are Debian 12's (1.13, CPU, for CPython 3.11),
+datasets, duckdb, polars, fastparquet, torchdata, lightning, accelerate. torch and torchvision are Debian 12's (1.13, CPU, for CPython 3.11),
 of which the environment sees nothing else; on macOS they are PyPI's. Millrace itself is not
 installed: set PYTHONPATH=client/python, or use `--`. In Go: harness.Python(t).
 HELP

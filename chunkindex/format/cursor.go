@@ -56,9 +56,6 @@ func NewCursor(ctx context.Context, shard Object, in io.Reader, out Sink) *Curso
 // Offset returns the place of the next byte in the shard's decoded bytes.
 func (c *Cursor) Offset() int64 { return c.offset }
 
-// Context is that of the scan, for what a scanner reads beside the shard.
-func (c *Cursor) Context() context.Context { return c.ctx }
-
 // Fail returns an error that says what is wrong at the next byte.
 func (c *Cursor) Fail(reason string, args ...any) error {
 	return &Error{Offset: c.offset, Name: c.sample.Key, Reason: fmt.Sprintf(reason, args...)}

@@ -5,8 +5,6 @@ the compressed ones are whole, valid files whose blocks are stored as they are.
 import struct
 import zlib
 
-RECORDIO = 0xCED7230A  # the number with which a record of RecordIO begins
-
 
 def gzip_stored(data: bytes) -> bytes:
     """A gzip member whose blocks are stored."""
@@ -83,15 +81,3 @@ def zip_archive(members: list[tuple[str, bytes]], deflated: bool) -> bytes:
     size = sum(map(len, directory))
     end = struct.pack("<4s4H2IH", b"PK\x05\x06", 0, 0, len(members), len(members), size, at, 0)
     return b"".join([*out, *directory, end])
-
-
-def recordio(data: bytes) -> bytes:
-    """A record of RecordIO. One whose data hold the magic number at a multiple of four is stored in pieces without it."""
-    magic = le32(RECORDIO)
-    cuts = [at for at in range(0, len(data) - 3, 4) if data[at : at + 4] == magic]
-    begins, ends = [0, *(at + 4 for at in cuts)], [*cuts, len(data)]
-    out = []
-    for i, (begin, end) in enumerate(zip(begins, ends)):
-        kind = 0 if not cuts else 1 if i == 0 else 3 if i == len(cuts) else 2
-        out.append(magic + le32(kind << 29 | end - begin) + data[begin:end] + bytes(-(end - begin) % 4))
-    return b"".join(out)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Optional
 
 from . import rows, tables
-from .containers import RECORDIO, gzip_stored, recordio, xz_stored, zip_archive, zip_member, zstd_stored
+from .containers import gzip_stored, xz_stored, zip_archive, zip_member, zstd_stored
 from .crc32c import crc32c
 from .pseudorandom import number, stream
 
@@ -193,23 +193,6 @@ def tsvbz2() -> tuple[TREE, list[bytes]]:
     return files, samples
 
 
-def recordios() -> tuple[TREE, list[bytes]]:
-    """Every ninth record has the magic number in its data, and is split."""
-    files, samples = {}, []
-    for s in range(2):
-        mine = []
-        for i in range(27):
-            data = stream(f"recordio/{s}/{i}", 40 + number(f"recordio/{s}/{i}", 300))
-            if i % 9 == 4:
-                data = data[:16] + struct.pack("<I", RECORDIO) + data[16:]
-            mine.append(recordio(data))
-        files[f"train-{s}.rec"] = b"".join(mine)
-        places = [sum(map(len, mine[:i])) for i in range(len(mine))]
-        files[f"train-{s}.idx"] = b"".join(b"%d\t%d\n" % (1000 * s + 7 * i, at) for i, at in enumerate(places))
-        samples += mine
-    return files, samples
-
-
 def archives(label: str, deflated: bool) -> tuple[TREE, list[bytes]]:
     """Zip archives. Two samples of three have two members, which share a key; the other one has one.
 
@@ -275,7 +258,6 @@ DATASETS = (
     Dataset("mds", "mds", (), mds, "image", None),
     Dataset("litdata", "litdata", (), litdata, "1,0", None),
     Dataset("tfrecord", "tfrecord", (), tfrecord, "tfrecord"),
-    Dataset("recordio", "recordio", (), recordios, "rec"),
     Dataset("jsonl", "jsonl", (), jsonl, "json"),
     Dataset("jsonlzst", "jsonl", (), jsonlzst, "json"),
     Dataset("jsonlxz", "jsonl", (), jsonlxz, "json"),

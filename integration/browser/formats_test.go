@@ -36,7 +36,6 @@ func shownSets() []shownSet {
 		{"mds", "mds", nil, 8, pictures, 8, []string{"ndarray of a shape", "float, shape (2, 3)", "10000000000000000000000000000000000000001", "Pixels, RGB, 5 x 5.", "runs code when it is read", `"of": [`}},
 		{"litdata", "litdata", nil, 8, ".tile canvas, .tile img", 8, []string{"int32, shape (1, 2)", "0.14285714285714285"}},
 		{"tfrecord", "tfrecord", nil, 8, pictures, 8, []string{"label", "image"}},
-		{"recordio", "recordio", nil, 8, pictures, 8, []string{"label", "id"}},
 		{"jsonl", "jsonl", nil, 8, ".tile .text", 8, []string{`"deep": "xx"`, "0.2857142857142857"}},
 		{"csv", "csv", nil, 8, ".tile dl", 8, []string{"te,xt", "last"}},
 		{"tsv", "csv", nil, 8, ".tile dl", 8, []string{"te,xt"}},
@@ -96,8 +95,8 @@ func TestFormats(t *testing.T) {
 		}
 		formats[s.format] = true
 	}
-	if got := len(formats); got != 13 {
-		t.Errorf("got %d formats %v, want all 13 of docs/formats.md", got, slices.Sorted(maps.Keys(formats)))
+	if got := len(formats); got != 12 {
+		t.Errorf("got %d formats %v, want all 12 of docs/formats.md", got, slices.Sorted(maps.Keys(formats)))
 	}
 	g := harness.Serve(t, store, sets[0].name, args...)
 	v := open(t).tab(t, g.URL)

@@ -47,11 +47,6 @@ func example(name, text string) string {
 	return field(1, field(1, field(1, name)+field(2, field(1, field(1, text)))))
 }
 
-// recordio frames a record of MXNet's.
-func recordio(data string) string {
-	return "\x0a\x23\xd7\xce" + string(binary.LittleEndian.AppendUint32(nil, uint32(len(data)))) + data + strings.Repeat("\x00", (4-len(data)%4)%4)
-}
-
 // parquetColumns writes columns whose names and values are markup.
 func parquetColumns(t *testing.T, dir string) {
 	t.Helper()

@@ -72,7 +72,6 @@ func hostileSets(t *testing.T) []hostileSet {
 		{"mds", mdsColumns, nil, "onerror=alert(24)", ""},
 		{"litdata", litdataLeaves, nil, "onload=alert(3)", ""},
 		{"tfrecord", inFolder(file{"a.tfrecord", tfrecord(example(markup, markup)) + tfrecord(example("__proto__", "x")) + tfrecord("\x0a\xff\xff\xff\xff\x0f") + tfrecord(strings.Repeat("\x0a\x02\x0a\x00", 9999)) + tfrecord(markup)}), nil, "onload=alert(3)", ""},
-		{"recordio", inFolder(file{"a.rec", recordio("\xff\xff\xff\xff"+strings.Repeat("\x00", 20)+markup) + recordio("\x00\x10\x00\x00"+strings.Repeat("\x00", 20)+pngMark) + recordio("\x00\x00\x00\x00"+strings.Repeat("\xff", 20)+pngMark+markup)}), nil, "Not a readable png", ""},
 		{"tokens", inFolder(file{"a.bin", strings.Repeat("\x01\x00\x02\x00\xff\xff", 40)}), []string{"--sequence-length", "16", "--dtype", "uint16"}, "65535", ""},
 		{"zip", inZip(file{"a<img src=x onerror=alert(25)>.txt", markup}, file{"a.__proto__", "1"}), nil, "onerror=alert(25)", ""},
 		{"shards-of-markup", func(t *testing.T, dir string) {

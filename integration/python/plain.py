@@ -1,6 +1,6 @@
 """Writes and reads datasets of formats that other libraries have: plain.py write DIR | plain.py read KIND DIR...
 
-TFRecord by the tfrecord package and tensorboardX, RecordIO by MXNet, JSON Lines by json, jq and Polars, comma-separated values by csv,
+TFRecord by the tfrecord package and tensorboardX, JSON Lines by json, jq and Polars, comma-separated values by csv,
 pandas, Polars, DuckDB and pyarrow, zip archives by zipfile, zip and bsdtar, arrays by NumPy and npy-append-array, token files by Megatron's
 own indexed_dataset and by NumPy. Both print a JSON object: of every directory, and
 of every sample there by its id, a digest of what the library makes of it.
@@ -15,7 +15,6 @@ import io
 import json
 import lzma
 import os
-import struct
 import subprocess
 import sys
 import tarfile
@@ -203,53 +202,6 @@ def write_zip_tools(directory: Path) -> None:
             path.write_bytes(content)
         subprocess.run(["zip", "-qr", directory / "0.zip", "d0"], cwd=root, check=True)
         subprocess.run(["bsdtar", "--format=zip", "-cf", directory / "1.zip", "d1"], cwd=root, check=True)
-
-
-MAGIC = struct.pack("<I", 0xCED7230A)
-
-
-def write_recordio(directory: Path) -> None:
-    """By the definition in dmlc/recordio.h alone."""
-    for shard in range(2):
-        rec, idx = io.BytesIO(), ""
-        for i in range(shard, SAMPLES, 2):
-            idx += f"{i}\t{rec.tell()}\n"
-            data = struct.pack("<IfQQ", 0, i / 3, i, 0) + bytes([i]) * (i % 9) + MAGIC * (i % 4) + b"end"
-            cuts = [at for at in range(0, len(data) - 3, 4) if data[at : at + 4] == MAGIC]
-            pieces = [data[a:b] for a, b in zip([0] + [at + 4 for at in cuts], cuts + [len(data)])]
-            for n, piece in enumerate(pieces):
-                kind = 0 if not cuts else 1 if n == 0 else 3 if n == len(cuts) else 2
-                rec.write(MAGIC + struct.pack("<I", kind << 29 | len(piece)) + piece + bytes(-len(piece) % 4))
-        (directory / f"train-{shard}.rec").write_bytes(rec.getvalue())
-        (directory / f"train-{shard}.idx").write_text(idx)
-
-
-def recordio() -> Any:
-    """MXNet's module of RecordIO, as MXNet was written for: with the names that NumPy had then."""
-    for name, kind in {"bool": bool, "int": int, "float": float, "object": object}.items():
-        if name not in vars(np):
-            setattr(np, name, kind)
-    import mxnet.recordio
-
-    return mxnet.recordio
-
-
-def write_mxnet(directory: Path) -> None:
-    mx = recordio()
-    for shard in range(2):
-        out = mx.MXIndexedRecordIO(str(directory / f"train-{shard}.idx"), str(directory / f"train-{shard}.rec"), "w")
-        for i in range(shard, SAMPLES, 2):
-            out.write_idx(i, mx.pack(mx.IRHeader(0, i / 3, i, 0), bytes([i]) * (i % 9) + MAGIC * (i % 4) + b"end"))
-        out.close()
-
-
-def read_recordio(directory: Path) -> Iterator[tuple[int, Any]]:
-    mx = recordio()
-    for path in sorted(p for p in directory.iterdir() if p.suffix != ".idx"):
-        records = mx.MXRecordIO(str(path), "r")
-        while (data := records.read()) is not None:
-            yield mx.unpack(data)[0].id, data
-        records.close()
 
 
 def write_npy(directory: Path) -> None:
@@ -462,17 +414,17 @@ def read_megatron(directory: Path) -> Iterator[tuple[int, Any]]:
 WRITERS = {
     "tfrecord": write_tfrecord, "jsonl": write_jsonl, "jq": write_jq, "table": write_csv, "tabs": write_tsv, "arrow-table": write_arrow_csv,
     "bare-table": write_bare_table, "table-pandas": write_pandas, "tabs-polars": write_polars, "table-duckdb": write_duckdb,
-    "tfrecord-tensorboardx": write_tensorboardx, "jsonl-polars": write_polars_lines, "recordio-mxnet": write_mxnet, "npy-append": write_npy_append,
+    "tfrecord-tensorboardx": write_tensorboardx, "jsonl-polars": write_polars_lines, "npy-append": write_npy_append,
     "llmc": write_llmc,
-    "zipfile": write_zipfile, "zip-tools": write_zip_tools, "npy": write_npy, "flat": write_flat, "recordio": write_recordio,
+    "zipfile": write_zipfile, "zip-tools": write_zip_tools, "npy": write_npy, "flat": write_flat,
     "cifar": write_cifar, "tokens": write_tokens, "megatron": write_megatron,
 }  # fmt: skip
 READERS = {
     "tfrecord": read_tfrecord, "jsonl": read_jsonl, "jq": read_jq, "table": read_table, "tabs": read_table, "arrow-table": read_arrow_table,
     "bare-table": read_bare_table, "table-pandas": read_pandas, "tabs-polars": read_polars, "table-duckdb": read_duckdb,
-    "tfrecord-tensorboardx": read_tfrecord, "jsonl-polars": read_jsonl, "recordio-mxnet": read_recordio, "npy-append": read_npy,
+    "tfrecord-tensorboardx": read_tfrecord, "jsonl-polars": read_jsonl, "npy-append": read_npy,
     "llmc": read_llmc,
-    "zipfile": read_zip, "zip-tools": read_zip, "tar": read_tar, "npy": read_npy, "flat": read_flat, "recordio": read_recordio,
+    "zipfile": read_zip, "zip-tools": read_zip, "tar": read_tar, "npy": read_npy, "flat": read_flat,
     "cifar": read_cifar, "tokens": read_tokens, "megatron": read_megatron, "windows": read_windows,
 }  # fmt: skip
 

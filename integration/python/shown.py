@@ -49,14 +49,6 @@ def write_litdata(root: Path) -> None:
     cache.merge()
 
 
-def write_recordio(root: Path) -> None:
-    mx = plain.recordio()
-    out = mx.MXIndexedRecordIO(str(root / "train.idx"), str(root / "train.rec"), "w")
-    for i, _, jpeg, label in photos():
-        out.write_idx(i, mx.pack(mx.IRHeader(0, label, i, 0), jpeg))
-    out.close()
-
-
 def write_parquet(root: Path) -> None:
     columns = nested()
     del columns["vector"]  # pyarrow writes no nulls of it
@@ -93,7 +85,7 @@ def write(root: Path) -> None:
         [sys.executable, "-W", "ignore", str(here / "huggingface.py"), "write", str(root / "huggingface")], check=True, stdout=subprocess.DEVNULL
     )
     of_paths = {
-        "zip": write_zip, "mds": write_mds, "litdata": write_litdata, "recordio": write_recordio, "parquet": write_parquet,
+        "zip": write_zip, "mds": write_mds, "litdata": write_litdata, "parquet": write_parquet,
         "arrow": write_arrow, "media": write_media, "jsonl": plain.write_jsonl, "csv": plain.write_csv, "tsv": plain.write_tsv,
         "records": plain.write_cifar, "npy": plain.write_npy, "megatron": plain.write_megatron,
     }  # fmt: skip

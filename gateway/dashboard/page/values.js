@@ -130,7 +130,7 @@ function raw(bytes, about) {
   if (field.type === "binary" || !field.type) {
     const decimal = field.logical && byLogical(field.logical, new DataView(bytes.buffer, bytes.byteOffset, bytes.length));
     if (decimal !== undefined && decimal !== "" && field.logical) return { kind: "value", text: decimal };
-    return (format === "tfrecord" && whole && example(bytes)) || (format === "recordio" && whole && imageRecord(bytes)) || byContent(bytes, about);
+    return (format === "tfrecord" && whole && example(bytes)) || byContent(bytes, about);
   }
   const list = /^list<(.*)>$/.exec(field.type);
   if (list) return list[1] === "binary" || list[1] === "utf8" ? null : named(arrayOf(bytes, list[1]), field);
@@ -226,16 +226,6 @@ function litdata(bytes, name, number) {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length), axes = view.getUint32(4, true), shape = [];
   for (let i = 0; i < axes; i++) shape.push(view.getUint32(8 + 4 * i, true));
   return arrayOf(bytes.subarray(8 + 4 * axes), litdataTypes[kind][view.getUint32(0, true)], shape);
-}
-
-// imageRecord reads what follows MXNet's IRHeader: a label or several, and a picture.
-function imageRecord(bytes) {
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
-  const labels = bytes.length > 24 ? view.getUint32(0, true) : Infinity;
-  if (labels > 4096 || !media(bytes.subarray(24 + 4 * labels))) return null;
-  const label = labels ? array(bytes.subarray(24, 24 + 4 * labels), "float").first.join(", ") : String(view.getFloat32(4, true));
-  const inside = bytes.subarray(24 + 4 * labels);
-  return { kind: "rows", rows: [["image", { ...media(inside), bytes: inside }], ["label", { kind: "value", text: label }], ["id", { kind: "value", text: String(view.getBigUint64(8, true)) }]] };
 }
 
 // fields cuts a message of protocol buffers: [number, wire type, bytes or whole number] of each field. It throws where bytes are none.

@@ -245,16 +245,6 @@ PLANTS = [
         [("chunkindex/tfrecord/scan.go", "if size > format.MaxSample-headSize-footSize {", "if false {"), ("chunkindex/format/cursor.go", "if !c.open || n < 0 {", "if !c.open {")],
     ),
     (
-        "recordio passes the pieces of a split record off as its data",
-        "./chunkindex/recordio TestFilesOfMXNet",
-        [("chunkindex/recordio/scan.go", "err = record(c, Split, size)", "err = record(c, Part, size)")],
-    ),
-    (
-        "recordio takes the keys of an .idx that tells of other records",
-        "./chunkindex/recordio TestRefusals",
-        [("chunkindex/recordio/keys.go", "case at != c.Offset():", "case at < 0:")],
-    ),
-    (
         "a fault of the store is the end of a shard",
         "./chunkindex/format TestCursorPromises",
         [("chunkindex/format/cursor.go", "if err := c.fill(n); err == io.EOF {", "if err := c.fill(n); err != nil {")],
