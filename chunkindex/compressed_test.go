@@ -235,8 +235,6 @@ func TestCompressedShardsAreIndexed(t *testing.T) {
 		"tgz":      func(b []byte) ([]byte, string) { return packFrames(codec.Gzip, b, 300, 1100), ".tgz" },
 		"zstd":     func(b []byte) ([]byte, string) { return packFrames(codec.Zstd, b), ".tar.zst" },
 		"seekable": func(b []byte) ([]byte, string) { return seekable(b, 256), ".tar.zstd" },
-		"pbzip2":   func(b []byte) ([]byte, string) { return packFrames(codec.Bzip2, b, 512, 1100), ".tar.bz2" },
-		"tbz2":     func(b []byte) ([]byte, string) { return packFrames(codec.Bzip2, b), ".tbz2" },
 		"every one": func(b []byte) ([]byte, string) {
 			return packFrames(codec.Gzip, b, 0, 0, 512, 1024, 1024, 2048), ".tar.gz"
 		},

@@ -71,10 +71,10 @@ func containers() []container {
 		{"a rar archive", []string{".rar"}, 0, "Rar!\x1a\x07", false, entries},
 		{"compressed by lz4", []string{".lz4"}, 0, "\x04\x22\x4d\x18", true, frames},
 		{"compressed by LZMA, Brotli, Snappy or compress", []string{".lzma", ".br", ".snappy", ".sz", ".z"}, 0, "", true, frames},
+		{"compressed by bzip2", []string{".bz2", ".tbz", ".tbz2"}, 0, "BZh", true, frames},
 		{"compressed by gzip", nil, 0, "\x1f\x8b\x08", true, "let its name end in .gz"},
 		{"compressed by zstd", nil, 0, "\x28\xb5\x2f\xfd", true, "let its name end in .zst"},
 		{"compressed by xz", nil, 0, "\xfd7zXZ\x00", true, "let its name end in .xz"},
-		{"compressed by bzip2", nil, 0, "BZh", true, "let its name end in .bz2"},
 	}
 }
 

@@ -24,8 +24,6 @@ var plainCases = []plainCase{
 	{"jsonl", "jsonl", nil, "", "jsonl", "application/x-ndjson", 0},
 	{"tfrecord-gz", "tfrecord", nil, "", "tfrecord", "application/x-tfrecord", 0},
 	{"jsonl-gz", "jsonl", nil, "", "jsonl", "application/x-ndjson", 0},
-	{"jsonl-bzip2", "jsonl", nil, "", "jsonl", "application/x-ndjson", 0},
-	{"jsonl-pbzip2", "jsonl", nil, "", "jsonl", "application/x-ndjson", 0},
 	{"jsonl-xz", "jsonl", nil, "", "jsonl", "application/x-ndjson", 0},
 	{"jsonl-lzma", "jsonl", nil, "", "jsonl", "application/x-ndjson", 0},
 	{"table", "csv", nil, "", "table", "text/csv", 0},

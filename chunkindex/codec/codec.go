@@ -1,7 +1,7 @@
-// Package codec reads compressed shards: gzip, zstd, xz and bzip2, told by the end of an object's name and held to
+// Package codec reads compressed shards: gzip, zstd and xz, told by the end of an object's name and held to
 // it by their magic.
 //
-// A compressed shard is a row of frames (gzip calls them members, xz blocks, bzip2 streams), each decoded by itself. Reader decodes a shard in
+// A compressed shard is a row of frames (gzip calls them members, xz blocks), each decoded by itself. Reader decodes a shard in
 // sequence, for a scan, and says where its frames lie; Decode brings back the bytes of a chunk from the frames that hold
 // it. Both take input that nobody has checked, and neither takes memory for what the input merely promises: a zstd window
 // is at most MaxWindow, and a frame that decodes to more than MaxFrame is refused.
@@ -9,7 +9,6 @@ package codec
 
 import (
 	"bytes"
-	"compress/bzip2"
 	"errors"
 	"fmt"
 	"io"
@@ -31,7 +30,6 @@ const (
 	Zstd    Codec = 2 // RFC 8878, of any number of frames, without dictionaries
 	Parquet Codec = 3 // row groups, decoded into rows as docs/rows.md describes them
 	Xz      Codec = 4 // The .xz File Format 1.2.1, of any number of streams and blocks, with the filter LZMA2 alone
-	Bzip2   Codec = 5 // of any number of streams
 	Zip     Codec = 6 // members of a zip archive, stored or deflated
 	Arrow   Codec = 7 // record batches of Arrow, decoded into rows as Parquet's are
 )
@@ -62,8 +60,6 @@ func (c Codec) String() string {
 		return "parquet"
 	case Xz:
 		return "xz"
-	case Bzip2:
-		return "bzip2"
 	case Zip:
 		return "zip"
 	case Arrow:
@@ -75,14 +71,14 @@ func (c Codec) String() string {
 // Known says whether this program can decode it.
 func (c Codec) Known() bool {
 	switch c &^ LineFeed {
-	case None, Gzip, Zstd, Parquet, Xz, Bzip2, Zip, Arrow:
+	case None, Gzip, Zstd, Parquet, Xz, Zip, Arrow:
 		return true
 	}
 	return false
 }
 
 // Described says whether chunks of the codec have parameters, which their index holds: what of them decoding needs beside their stored
-// bytes. Frames of gzip, zstd and bzip2 say all of it themselves; of xz, the header of a stream says what check its blocks have, and of
+// bytes. Frames of gzip and zstd say all of it themselves; of xz, the header of a stream says what check its blocks have, and of
 // Parquet and zip, what stands at a file's end says how its row groups or its members are decoded, and of Arrow, its schema does.
 func (c Codec) Described() bool { return c&^LineFeed == Xz || c == Parquet || c == Zip || c == Arrow }
 
@@ -101,8 +97,6 @@ func (c Codec) Beside(stored, decoded int64) int64 {
 		return stored + arrowbatch.Room(decoded)
 	case c&^LineFeed == Xz:
 		return stored + MaxDictionary
-	case c&^LineFeed == Bzip2:
-		return stored + bzip2Memory
 	}
 	return stored
 }
@@ -123,9 +117,6 @@ func Of(key string) (c Codec, bare string) {
 		{".zstd", "", Zstd},
 		{".xz", "", Xz},
 		{".txz", ".tar", Xz},
-		{".bz2", "", Bzip2},
-		{".tbz", ".tar", Bzip2},
-		{".tbz2", ".tar", Bzip2},
 	} {
 		if n := len(key) - len(s.suffix); n >= 0 && strings.EqualFold(key[n:], s.suffix) {
 			if bare = key[:n] + s.instead; bare == "" || strings.HasSuffix(bare, "/") {
@@ -217,8 +208,6 @@ func open(c Codec, params []byte, in io.Reader) (decoded io.Reader, done func(),
 	case Xz:
 		x, err := insideXz(params, in)
 		return x, func() {}, err
-	case Bzip2:
-		return bzip2.NewReader(in), func() {}, nil
 	}
 	return nil, nil, fmt.Errorf("%v is not known", c)
 }

@@ -47,7 +47,7 @@ func TestOf(t *testing.T) {
 	}{
 		"a.tar": {codec.None, "a.tar"}, "a.tar.gz": {codec.Gzip, "a.tar"}, "d/a.tgz": {codec.Gzip, "d/a.tar"}, "a.jsonl.zst": {codec.Zstd, "a.jsonl"},
 		"a.mds.zstd": {codec.Zstd, "a.mds"}, "gz": {codec.None, "gz"}, ".gz": {codec.None, ".gz"}, "d/.zst": {codec.None, "d/.zst"}, ".tgz": {codec.Gzip, ".tar"}, "a.GZ": {codec.Gzip, "a"}, "d/A.TGZ": {codec.Gzip, "d/A.tar"}, "A.JSONL.ZSTD": {codec.Zstd, "A.JSONL"}, "a.gz/b": {codec.None, "a.gz/b"},
-		"a.jsonl.xz": {codec.Xz, "a.jsonl"}, "a.txz": {codec.Xz, "a.tar"}, "a.jsonl.bz2": {codec.Bzip2, "a.jsonl"}, "a.tbz2": {codec.Bzip2, "a.tar"}, "a.TBZ": {codec.Bzip2, "a.tar"},
+		"a.jsonl.xz": {codec.Xz, "a.jsonl"}, "a.txz": {codec.Xz, "a.tar"}, "a.jsonl.bz2": {codec.None, "a.jsonl.bz2"},
 	} {
 		if c, bare := codec.Of(key); c != want.codec || bare != want.bare {
 			t.Errorf("%q: got %v of %q, want %v of %q", key, c, bare, want.codec, want.bare)
@@ -57,7 +57,7 @@ func TestOf(t *testing.T) {
 
 // However data is cut into frames, a reader gives it back, and says of each byte which frame holds it.
 func TestReaderKnowsItsFrames(t *testing.T) {
-	longest := map[codec.Codec]int{codec.Gzip: 200_000, codec.Zstd: 200_000, codec.Xz: 20_000, codec.Bzip2: 20_000}
+	longest := map[codec.Codec]int{codec.Gzip: 200_000, codec.Zstd: 200_000, codec.Xz: 20_000}
 	for _, c := range codecs() {
 		rapid.Check(t, func(t *rapid.T) {
 			data := random(rapid.IntRange(0, longest[c]).Draw(t, "bytes"), rapid.Uint64().Draw(t, "seed"))
@@ -171,7 +171,6 @@ func TestReaderTruncated(t *testing.T) {
 	for _, c := range codecs() {
 		first := pack(c, random(500, 3))
 		stored := append(bytes.Clone(first), pack(c, random(501, 4))...)
-		const told = 10 // bytes of the second frame from which a reader of bzip2 knows that there is one
 		for n := 4; n < len(stored); n++ {
 			r, err := codec.NewReader(c, bytes.NewReader(stored[:n]))
 			if err == nil {
@@ -188,7 +187,7 @@ func TestReaderTruncated(t *testing.T) {
 				continue
 			}
 			least, at := 0, -1
-			if n >= len(first)+told {
+			if n > len(first) {
 				least = len(first)
 			}
 			_, rest, _ := strings.Cut(err.Error(), "stored offset ")

@@ -9,7 +9,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
-// Frame is a gzip member, a zstd frame, an xz block or a bzip2 stream that holds at least one byte.
+// Frame is a gzip member, a zstd frame or an xz block that holds at least one byte.
 type Frame struct {
 	Stored, StoredEnd   int64 // in the object; StoredEnd is 0 until the frame was read to its end
 	Decoded, DecodedEnd int64 // in the decoded bytes; DecodedEnd is that of the bytes read so far
@@ -82,8 +82,6 @@ func (c Codec) begins(head []byte) bool {
 		return len(head) >= 4 && (frameMagic(head) || skippable(head))
 	case Xz:
 		return len(head) >= 4 && string(head[:4]) == xzMagic[:4]
-	case Bzip2:
-		return len(head) >= 4 && string(head[:3]) == "BZh" && '1' <= head[3] && head[3] <= '9'
 	}
 	return false
 }
@@ -122,11 +120,8 @@ func (r *Reader) Read(p []byte) (int, error) {
 
 // smaller says how to make an object of smaller frames.
 func (c Codec) smaller() string {
-	switch c {
-	case Xz:
+	if c == Xz {
 		return "in smaller blocks, as xz --block-size=16MiB does, or by zstd in smaller frames"
-	case Bzip2:
-		return "by pbzip2, or by zstd in smaller frames"
 	}
 	return "in smaller frames"
 }

@@ -36,8 +36,6 @@ func newUnpacker(c Codec, in *bufio.Reader) (unpacker, error) {
 		return &zstdFrames{in: in}, nil
 	case Xz:
 		return &xzBlocks{in: in}, nil
-	case Bzip2:
-		return &bzip2Streams{in: in}, nil
 	}
 	return nil, fmt.Errorf("%v has no frames that are known", c)
 }

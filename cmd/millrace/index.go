@@ -217,7 +217,7 @@ a kill reads what the first had not read, the shards that it was reading, and ab
 
 The format is found out by looking for
 %s
-Shards may be compressed by gzip, zstd, xz or bzip2. Where objects of several kinds lie together,
+Shards may be compressed by gzip, zstd or xz. Where objects of several kinds lie together,
 the error has a command for each kind. --format takes every object as one of its shards, but what
 describes data (README, LICENSE) and empty markers (_SUCCESS), or says which one it cannot take.
 

@@ -6,7 +6,6 @@ own indexed_dataset and by NumPy. Both print a JSON object: of every directory, 
 of every sample there by its id, a digest of what the library makes of it.
 """
 
-import bz2
 import csv
 import gzip
 import hashlib
@@ -438,15 +437,6 @@ def digests(kind: str, directory: Path) -> dict[str, str]:
     return found
 
 
-def by_bzip2(data: bytes) -> bytes:
-    return subprocess.run(["bzip2", "-1"], input=data, stdout=subprocess.PIPE, check=True).stdout
-
-
-def by_pbzip2(data: bytes) -> bytes:
-    """Streams of a fixed length each, as pbzip2 writes them, and one without data."""
-    return b"".join(bz2.compress(data[at : at + 999]) for at in range(0, len(data), 999)) + bz2.compress(b"")
-
-
 def by_xz(data: bytes) -> bytes:
     """Blocks of a fixed length each, by threads."""
     return subprocess.run(["xz", "-T2", "--block-size=999"], input=data, stdout=subprocess.PIPE, check=True).stdout
@@ -481,9 +471,8 @@ def write(root: str) -> None:
         for path in (Path(root) / kind).iterdir():
             (packed / (path.name + ".gz")).write_bytes(gzip.compress(path.read_bytes(), mtime=0))
         found[packed.name] = found[kind]
-    compress(Path(root), "bz2", {"bzip2": by_bzip2, "pbzip2": by_pbzip2})
     compress(Path(root), "xz", {"xz": by_xz, "lzma": by_lzma})
-    for packing in "bzip2", "pbzip2", "xz", "lzma":
+    for packing in "xz", "lzma":
         found["jsonl-" + packing] = found["jsonl"]
     json.dump(found, sys.stdout)
 

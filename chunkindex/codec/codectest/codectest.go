@@ -14,21 +14,17 @@ import (
 )
 
 // Codecs are those of whole shards.
-func Codecs() []codec.Codec { return []codec.Codec{codec.Gzip, codec.Zstd, codec.Xz, codec.Bzip2} }
+func Codecs() []codec.Codec { return []codec.Codec{codec.Gzip, codec.Zstd, codec.Xz} }
 
 // Suffix is what the names of a codec's objects end in.
 func Suffix(c codec.Codec) string {
-	return map[codec.Codec]string{codec.Gzip: ".gz", codec.Zstd: ".zst", codec.Xz: ".xz", codec.Bzip2: ".bz2"}[c]
+	return map[codec.Codec]string{codec.Gzip: ".gz", codec.Zstd: ".zst", codec.Xz: ".xz"}[c]
 }
 
 // Pack compresses pieces, each to a frame of its own: an xz stream of one block, where the codec is xz.
 func Pack(c codec.Codec, pieces ...[]byte) []byte {
 	var out bytes.Buffer
 	for _, p := range pieces {
-		if c == codec.Bzip2 {
-			out.Write(Bzip2(p))
-			continue
-		}
 		w, err := writer(c, len(p), &out)
 		if err == nil {
 			_, err = w.Write(p)

@@ -495,11 +495,6 @@ PLANTS = [
         [("chunkindex/csv/csv.go", "\t\t\treturn nil, nil\n", "\t\t\tcontinue\n")],
     ),
     (
-        "a bzip2 stream goes on into the next one",
-        "./chunkindex/codec TestReaderKnowsItsFrames",
-        [("chunkindex/codec/bzip2.go", "if next[0] == 'B' && s.taken > 0 {", "if next[0] == 'B' && s.taken < 0 {")],
-    ),
-    (
         "an index that lies elsewhere writes beside the shards",
         "./chunkindex TestIndexElsewhere",
         [("chunkindex/build.go", "probe(ctx, b.index)", "probe(ctx, Place{b.store, b.prefix})")],
