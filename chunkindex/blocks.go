@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
-// plainBlocks say everything of each sample of a chunk, as an index of version 1 does. encode leaves out what follows from a rule.
+// plainBlocks say everything of each sample of a chunk. encode leaves out what follows from a rule.
 type plainBlocks struct {
 	table []byte // 12 bytes a sample: offset, length, CRC-32C
 	names []byte // per sample: uvarint length, key

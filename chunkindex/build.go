@@ -22,7 +22,6 @@ type BuildOptions struct {
 	SingleWriter bool                                                  // publish without conditional writes: the caller promises to be the only writer
 	Progress     func(Progress)
 	Inspect      func(*Index) // called with the index once it is published; it is closed afterwards
-	Upgrade      bool         // write an index of the present format version even where one of an older version says the same
 	Classes      []string     // names of the folders that are classes, in byte order, where the caller knows them; nil: found out of the names of pictures
 	AllowEmpty   bool         // publish a dataset without samples too, which nobody means to train on
 	TempDir      string       // for scans and the index while it is made; empty: the system's
@@ -97,7 +96,6 @@ type BuildReport struct {
 	ReusedShards   int    `json:"reused_shards"`           // taken from an earlier index, or from an interrupted run
 	Rebound        bool   `json:"rebound"`                 // same generation, new binding
 	Unchanged      bool   `json:"unchanged"`               // nothing to publish
-	OldVersion     int    `json:"old_version,omitempty"`   // the format version of the index, where an older one says the same and stays
 
 	Part *PartReport `json:"part,omitempty"` // of a run that left scans, and published nothing
 }
@@ -328,7 +326,7 @@ func (b *builder) list(ctx context.Context) error {
 	return nil
 }
 
-// previous opens the current generation. One that is damaged is not used, and replaced; one
+// previous opens the current generation. One that is damaged, or of an older version, is not used, and replaced; one
 // that a newer program wrote, even if this one can read it, is left alone: the two would undo each other's work.
 func (b *builder) previous(ctx context.Context) error {
 	b.pub = publisher{store: b.index.Store, prefix: b.index.Prefix, name: b.opt.Name, single: b.opt.SingleWriter, data: b.opt.Data, links: b.opt.Links}
@@ -363,7 +361,7 @@ func (b *builder) previous(ctx context.Context) error {
 		return nil
 	}
 	b.pub.old = pointer{} // whatever is there will be written anew
-	if errors.Is(err, objstore.ErrNotFound) || errors.Is(err, ErrCorrupt) {
+	if errors.Is(err, objstore.ErrNotFound) || errors.Is(err, ErrCorrupt) || errors.Is(err, ErrOldVersion) {
 		return nil
 	}
 	return err
@@ -402,7 +400,7 @@ func (b *builder) assemble(ctx context.Context) (*built, []byte, error) {
 	if err := b.checkEmpty(); err != nil {
 		return nil, nil, err
 	}
-	file, err := b.write(ctx, shards)
+	file, err := b.write(shards)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -416,17 +414,8 @@ func (b *builder) assemble(ctx context.Context) (*built, []byte, error) {
 	return file, binding, err
 }
 
-// write writes the index file, unless one of an older version says the same, and opens it.
-func (b *builder) write(ctx context.Context, shards []shardScan) (*built, error) {
-	same, err := b.saysTheSame(ctx, shards)
-	if err != nil {
-		return nil, err
-	}
-	if same {
-		b.made, b.old = b.old, nil
-		b.report.OldVersion = int(b.made.head.version)
-		return &built{file: b.made.file, size: b.made.size, generation: b.made.digest, version: b.report.OldVersion}, nil
-	}
+// write writes the index file and opens it.
+func (b *builder) write(shards []shardScan) (*built, error) {
 	file, err := writeIndex(b.opt.TempDir, b.meta(), shards)
 	if err != nil {
 		return nil, err

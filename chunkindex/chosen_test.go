@@ -78,13 +78,13 @@ func TestChosenColumnsAreExtents(t *testing.T) {
 }
 
 // A choice belongs to one run. Another one is another generation of the index of that name, all columns by their names are the
-// index without names, and --upgrade has nothing to do.
+// index without names.
 func TestChoicesAreGenerations(t *testing.T) {
 	store := memstore.New()
 	store.Set("a.parquet", parquetFile(t, "nested-pages-v1"))
 	none, x := buildChosen(t, store, BuildOptions{})
 	one, _ := buildChosen(t, store, BuildOptions{Name: "some"}, "captions")
-	again, _ := buildChosen(t, store, BuildOptions{Name: "some", Upgrade: true}, "captions")
+	again, _ := buildChosen(t, store, BuildOptions{Name: "some"}, "captions")
 	other, _ := buildChosen(t, store, BuildOptions{Name: "some"}, "captions", "image.path")
 	first, _ := buildChosen(t, store, BuildOptions{Name: "other"}, "captions", "captions")
 	var names []string

@@ -56,10 +56,6 @@ func smallStore(t testing.TB) (*memstore.Store, BuildReport) {
 
 // parseAny opens an index file whatever its generation.
 func parseAny(f *os.File, size int64) (*Index, error) {
-	foot := make([]byte, footerSize)
-	if _, err := f.ReadAt(foot, max(0, size-footerSize)); err == nil && string(foot[40:]) == footerMagic {
-		return parseIndex(f, size, hex.EncodeToString(foot[:32]), nil, true)
-	}
 	head := make([]byte, headerSize)
 	if _, err := f.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
@@ -97,10 +93,8 @@ func use(x *Index, err error) error {
 		if _, err := x.Parts(ctx, c); err != nil {
 			return err
 		}
-		if x.head.version > 1 {
-			if _, err := x.block(ctx, secDecoding, c); err != nil {
-				return err
-			}
+		if _, err := x.block(ctx, secDecoding, c); err != nil {
+			return err
 		}
 	}
 	for s := range x.Samples() {
@@ -177,9 +171,6 @@ func FuzzOpenIndex(f *testing.F) {
 	for _, b := range otherIndexes(f) {
 		f.Add(b, 0, uint32(0), true)
 	}
-	for _, name := range []string{"tar-zstd", "jsonl", "tokens", "files", "mds"} {
-		f.Add(goldenV1(f, name), 0, uint32(0), true)
-	}
 	f.Fuzz(func(t *testing.T, b []byte, at int, value uint32, mend bool) {
 		if len(b) > 1<<20 {
 			return
@@ -203,10 +194,6 @@ func FuzzOpenIndex(f *testing.F) {
 
 // remend makes all digests right of an index that was changed, as far as its list of sections is there, so that what lies behind them is reached.
 func remend(b []byte) {
-	if bytes.HasSuffix(b, []byte(footerMagic)) && len(b) >= minSizeV1 {
-		refoot(b)
-		return
-	}
 	if len(b) < headerSize {
 		return
 	}

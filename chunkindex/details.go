@@ -85,9 +85,6 @@ func (x *Index) Parts(ctx context.Context, chunk int) (*Parts, error) {
 		if err != nil {
 			return nil, err
 		}
-		if x.head.version == 1 {
-			return decodePlainParts(b, t.Length)
-		}
 		return decodeParts(b, t)
 	})
 }

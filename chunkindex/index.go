@@ -80,7 +80,7 @@ type TableCache interface {
 // Index is an opened, immutable index: one generation of one dataset. Safe for concurrent use.
 type Index struct {
 	file   *os.File
-	pages  *pages // nil: version 1, whose file was compared with its digest as a whole
+	pages  *pages
 	size   int64
 	digest string
 	head   header
@@ -142,9 +142,6 @@ func (x *Index) Fields() []format.Field {
 
 // OtherParts reports whether samples have parts that Fields does not list: pictures beside their classes.
 func (x *Index) OtherParts() bool { return x.meta.Classes != nil }
-
-// Typed says that answers go by Fields. An index of version 1 is answered as it was before there were any.
-func (x *Index) Typed() bool { return x.head.version > 1 }
 
 // Native names the form of a batch that needs no other name: the dataset's format, or "tar" for one without a framing of its own.
 func (x *Index) Native() string {
@@ -236,10 +233,7 @@ func (x *Index) Resident() int64 {
 	for _, s := range x.shards {
 		n += 80 + len(s.Key) + len(s.ETag) + len(s.VersionID) + len(s.says)
 	}
-	if x.pages != nil {
-		n += x.pages.resident()
-	}
-	return int64(n) + 2048
+	return int64(n+x.pages.resident()) + 2048
 }
 
 // ChunkOf returns the chunk that holds a sample.
@@ -265,12 +259,7 @@ func chunkOf(first []uint64, sample uint64) int {
 
 // MeanParts is about how many parts a sample has. It is no less than that.
 func (x *Index) MeanParts() int64 {
-	const row, least = 12, 17 // bytes of an index of version 1: a sample's row, and a part at least
-	samples := int64(max(1, x.head.samples))
-	if x.head.version == 1 {
-		return max(1, (x.size/samples-row)/least)
-	}
-	return int64(x.head.partCount/uint64(samples)) + 1
+	return int64(x.head.partCount/max(1, x.head.samples)) + 1
 }
 
 // Size is the number of bytes of the index object.
@@ -278,9 +267,6 @@ func (x *Index) Size() int64 { return x.size }
 
 // ReadAt reads the index object as it is stored.
 func (x *Index) ReadAt(p []byte, off int64) (int, error) {
-	if x.pages == nil {
-		return x.file.ReadAt(p, off)
-	}
 	before := 0
 	if off < x.pages.begin { // header and digests are in the file, and were compared when it was opened
 		n, err := x.file.ReadAt(p[:min(int64(len(p)), x.pages.begin-off)], off)
@@ -296,9 +282,6 @@ func (x *Index) ReadAt(p []byte, off int64) (int, error) {
 // Table returns the sample table of a chunk, from the cache or from the index, checked.
 func (x *Index) Table(ctx context.Context, chunk int) (*Table, error) {
 	return detail(ctx, x, secTables, chunk, func(b []byte) (*Table, error) {
-		if x.head.version == 1 {
-			return decodePlainTable(b, int64(x.lengths[chunk]), x.head.longest, x.meta.Overlap)
-		}
 		return decodeTable(b, uint32(x.first[chunk+1]-x.first[chunk]), int64(x.lengths[chunk]), x.head.longest, x.meta.Overlap)
 	})
 }
@@ -307,7 +290,7 @@ func (x *Index) Table(ctx context.Context, chunk int) (*Table, error) {
 const fetchersAtOnce = 16
 
 // InPart says that what is read of the index may have to be fetched first.
-func (x *Index) InPart() bool { return x.pages != nil && !x.pages.complete }
+func (x *Index) InPart() bool { return !x.pages.complete }
 
 // Fetch brings the sample tables of some samples side by side, where they would else be fetched from the store one after another, as Table
 // wants them.
@@ -336,15 +319,6 @@ func (x *Index) Fetch(ctx context.Context, samples []uint64) error {
 	})
 }
 
-// read fills b with bytes of the file that a page proves, or, in version 1, that carry a checksum of their own.
-func (x *Index) read(ctx context.Context, off int64, b []byte) error {
-	if x.pages != nil {
-		return x.pages.read(ctx, off, b)
-	}
-	_, err := x.file.ReadAt(b, off)
-	return err
-}
-
 // block reads what a section of blocks has of a chunk.
 func (x *Index) block(ctx context.Context, sec, chunk int) ([]byte, error) {
 	if chunk < 0 || chunk >= len(x.lengths) {
@@ -353,11 +327,7 @@ func (x *Index) block(ctx context.Context, sec, chunk int) ([]byte, error) {
 	if sec == secNames && x.head.hashed() == 0 {
 		return nil, nil // all names follow from a rule
 	}
-	place := x.placeOf
-	if x.head.version == 1 {
-		place = x.placeV1
-	}
-	off, length, err := place(ctx, sec, chunk)
+	off, length, err := x.placeOf(ctx, sec, chunk)
 	if err != nil {
 		return nil, err
 	}
@@ -366,26 +336,20 @@ func (x *Index) block(ctx context.Context, sec, chunk int) ([]byte, error) {
 		return nil, fmt.Errorf("section %d: %w", sec+1, errMalformed)
 	}
 	b := make([]byte, length)
-	if err := x.read(ctx, s.offset+off, b); err != nil {
+	if err := x.pages.read(ctx, s.offset+off, b); err != nil {
 		return nil, fmt.Errorf("section %d: %w", sec+1, err)
-	}
-	if x.head.version == 1 {
-		if b, err = unseal(b); err != nil {
-			return nil, fmt.Errorf("section %d: %w", sec+1, err)
-		}
 	}
 	return b, nil
 }
 
 // placeOf returns where a chunk's block lies in its section, which section 6 says.
 func (x *Index) placeOf(ctx context.Context, sec, chunk int) (off, length int64, err error) {
-	row := x.head.blockRow()
-	b := make([]byte, 2*row)
-	if err := x.read(ctx, x.head.sections[secBlocks].offset+row*int64(chunk), b); err != nil {
+	b := make([]byte, 2*blockRow)
+	if err := x.pages.read(ctx, x.head.sections[secBlocks].offset+blockRow*int64(chunk), b); err != nil {
 		return 0, 0, fmt.Errorf("block offsets: %w", err)
 	}
-	at := b[8*slices.Index(x.head.blockSections(), sec):]
-	from, to := binary.LittleEndian.Uint64(at), binary.LittleEndian.Uint64(at[row:])
+	at := b[8*slices.Index(blockSections(), sec):]
+	from, to := binary.LittleEndian.Uint64(at), binary.LittleEndian.Uint64(at[blockRow:])
 	if to < from || to-from > maxTable || from > math.MaxInt64 {
 		return 0, 0, fmt.Errorf("block offsets: %w", errMalformed)
 	}

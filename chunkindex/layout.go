@@ -17,6 +17,8 @@ const (
 	headerSize   = countsSize + numSections*entrySize + 8 + sha256.Size
 	chunkSize    = 56 // bytes of a record of the chunk table
 	extentSize   = 20
+	leastShard   = 13   // bytes of a shard whose key has one
+	blockRow     = 32   // of section 6: an offset for each of blockSections
 	pageSize     = 4096 // of the hash section
 	pageRecords  = 255
 	pageCRC      = pageSize - 4
@@ -40,28 +42,25 @@ const (
 
 // Limits of an index, beyond which it is refused.
 const (
-	maxShards     = 1 << 24
-	maxChunks     = maxChunkTable / chunkSizeV1
-	maxSamples    = 1 << 40
-	maxParts      = 1 << 50 // of all samples
-	maxChunkSize  = 1 << 30
-	maxMeta       = 4 << 20  // bytes; the constants of 10,000 columns or leaves with names of 100 bytes
-	maxChunkTable = 2 << 30  // bytes
-	maxTable      = 64 << 20 // one chunk's sample table, names, parts or parameters
-	maxSections   = 1 << 10  // of any version
-	maxObjectKey  = 1024     // of a shard
+	maxShards    = 1 << 24
+	maxChunks    = 1 << 25
+	maxSamples   = 1 << 40
+	maxParts     = 1 << 50 // of all samples
+	maxChunkSize = 1 << 30
+	maxMeta      = 4 << 20  // bytes; the constants of 10,000 columns or leaves with names of 100 bytes
+	maxTable     = 64 << 20 // one chunk's sample table, names, parts or parameters
+	maxSections  = 1 << 10  // of any version
+	maxObjectKey = 1024     // of a shard
 )
 
 type section struct {
-	crc            uint32 // version 1: of the whole section, where it is checked when the index is opened; else 0
 	offset, length int64
 }
 
 func (s section) end() int64 { return s.offset + s.length }
 
 type header struct {
-	version uint32
-	shards  uint64
+	shards uint64
 	totals
 	digest   [sha256.Size]byte // of the digests of pages
 	sections [numSections]section
@@ -70,15 +69,7 @@ type header struct {
 func hashPages(samples uint64) uint64 { return (samples + pageRecords - 1) / pageRecords }
 
 // blockSections are the sections of blocks, in the order in which a row of section 6 has their offsets.
-func (h *header) blockSections() []int {
-	if h.version == 1 {
-		return []int{secNames, secParts}
-	}
-	return []int{secTables, secNames, secParts, secDecoding}
-}
-
-// blockRow is the length of a row of section 6.
-func (h *header) blockRow() int64 { return 8 * int64(len(h.blockSections())) }
+func blockSections() []int { return []int{secTables, secNames, secParts, secDecoding} }
 
 // storedOrder is the order in which the sections lie behind the digests. Those that are fetched when an index is opened come first.
 func storedOrder() []int {
@@ -90,7 +81,7 @@ func (h *header) place(meta, shards int64) {
 	n := int64(h.chunks)
 	lengths := [numSections]int64{
 		secMeta: meta, secShards: shards, secChunks: chunkSize * n, secExtents: extentSize * int64(h.extents),
-		secTables: int64(h.tables), secBlocks: h.blockRow() * (n + 1),
+		secTables: int64(h.tables), secBlocks: blockRow * (n + 1),
 		secNames: int64(h.names), secParts: int64(h.parts),
 		secHash: pageSize * int64(hashPages(h.hashed())), secDecoding: int64(h.params),
 	}
@@ -115,12 +106,7 @@ func (h *header) hashed() uint64 {
 }
 
 // size of the whole file.
-func (h *header) size() int64 {
-	if h.version == 1 {
-		return h.sections[secHash].end() + footerSize
-	}
-	return h.sections[secDecoding].end()
-}
+func (h *header) size() int64 { return h.sections[secDecoding].end() }
 
 func (h *header) encode() []byte {
 	b := make([]byte, 0, headerSize)
@@ -145,7 +131,7 @@ func decodeHeader(b []byte, size int64) (*header, error) {
 	if len(b) != headerSize || binary.LittleEndian.Uint32(b[8:]) != indexVersion || binary.LittleEndian.Uint32(b[12:]) != numSections {
 		return nil, fmt.Errorf("header: %w", errMalformed)
 	}
-	h := &header{version: indexVersion}
+	h := new(header)
 	if err := h.decodeCounts(b); err != nil {
 		return nil, err
 	}
@@ -158,7 +144,7 @@ func decodeHeader(b []byte, size int64) (*header, error) {
 	return h, h.decodeSections(b[countsSize:], size)
 }
 
-// decodeCounts reads what the headers of all versions have.
+// decodeCounts reads the counts.
 func (h *header) decodeCounts(b []byte) error {
 	var v [6]uint64
 	for i := range v {
@@ -178,14 +164,14 @@ func (h *header) decodeCounts(b []byte) error {
 }
 
 // decodeEntries reads the list of sections, of which each must lie in the file.
-func (h *header) decodeEntries(b []byte, count int, size int64) error {
-	for i := range count {
+func (h *header) decodeEntries(b []byte, size int64) error {
+	for i := range h.sections {
 		e := b[entrySize*i:]
 		off, length := binary.LittleEndian.Uint64(e[8:]), binary.LittleEndian.Uint64(e[16:])
-		if binary.LittleEndian.Uint32(e) != uint32(i+1) || off > uint64(size) || length > uint64(size)-off {
+		if binary.LittleEndian.Uint64(e) != uint64(i+1) || off > uint64(size) || length > uint64(size)-off {
 			return fmt.Errorf("section %d: %w", i+1, errMalformed)
 		}
-		h.sections[i] = section{crc: binary.LittleEndian.Uint32(e[4:]), offset: int64(off), length: int64(length)}
+		h.sections[i] = section{offset: int64(off), length: int64(length)}
 	}
 	return nil
 }
@@ -193,7 +179,7 @@ func (h *header) decodeEntries(b []byte, count int, size int64) error {
 // decodeSections checks that the sections follow each other without a gap and that their
 // lengths are those which the counts ask for.
 func (h *header) decodeSections(b []byte, size int64) error {
-	if err := h.decodeEntries(b, numSections, size); err != nil {
+	if err := h.decodeEntries(b, size); err != nil {
 		return err
 	}
 	h.tables, h.names = uint64(h.sections[secTables].length), uint64(h.sections[secNames].length)

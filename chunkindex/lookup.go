@@ -196,7 +196,7 @@ func (x *Index) findPage(ctx context.Context, sought hashed, pages int) (int, er
 // page reads one page of the hash section and checks it.
 func (x *Index) page(ctx context.Context, n int) ([]hashed, error) {
 	b := make([]byte, pageSize)
-	if err := x.read(ctx, x.head.sections[secHash].offset+int64(n)*pageSize, b); err != nil {
+	if err := x.pages.read(ctx, x.head.sections[secHash].offset+int64(n)*pageSize, b); err != nil {
 		return nil, err
 	}
 	if crc32.Checksum(b[:pageCRC], castagnoli()) != binary.LittleEndian.Uint32(b[pageCRC:]) {

@@ -26,7 +26,7 @@ type OpenOptions struct {
 
 // Open reads the pointer of a dataset, fetches the index object that it names, or the part of a large one that stays in memory, to a local
 // file, checks it and opens it. What is not there yet is fetched, and checked, when it is wanted. prefix is where the dataset lies in the store: empty, or ending in a slash. An
-// index of a newer program is ErrVersion, one that does not match its digest ErrCorrupt.
+// index of a newer program is ErrVersion, one of an older version ErrOldVersion, one that does not match its digest ErrCorrupt.
 func Open(ctx context.Context, store objstore.Store, prefix string, opt OpenOptions) (*Index, error) {
 	x, err := open(ctx, store, prefix, opt)
 	if err != nil {
@@ -136,7 +136,7 @@ func (s *indexSource) openLocal(path string) (*Index, error) {
 func parseFile(f *os.File, size int64, generation string, from fetch, whole bool) (*Index, error) {
 	x, err := parseIndex(f, size, generation, from, whole)
 	var fetching *fetchError
-	if errors.Is(err, ErrVersion) || errors.As(err, &fetching) {
+	if errors.Is(err, ErrVersion) || errors.Is(err, ErrOldVersion) || errors.As(err, &fetching) {
 		return nil, fmt.Errorf("index %.12s: %w", generation, err)
 	}
 	if err != nil {
@@ -212,8 +212,8 @@ func (s *indexSource) copyTo(ctx context.Context, f *os.File, whole int64) (*Ind
 	return parseFile(f, obj.Size, s.generation, s.read, true)
 }
 
-// copyResident copies header, digests, the sections that stay in memory and the places of blocks, which lie before all others. It returns nil for an index of version 1,
-// which can only be checked as a whole, and for one whose header is not what it should be.
+// copyResident copies header, digests, the sections that stay in memory and the places of blocks, which lie before all others. It returns nil for an index whose
+// header is not what it should be.
 func (s *indexSource) copyResident(ctx context.Context, f *os.File, size int64) (*Index, error) {
 	head := make([]byte, headerSize)
 	if err := s.read(ctx, 0, head); err != nil {

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"math"
 	"os"
@@ -29,26 +28,13 @@ func parseIndex(f *os.File, size int64, generation string, from fetch, whole boo
 	if len(begin) < 16 || string(begin[:8]) != indexMagic {
 		return nil, errors.New("not an index")
 	}
-	var err error
-	if binary.LittleEndian.Uint32(begin[8:]) == 1 {
-		err = x.readV1()
-	} else {
-		err = x.readHead(begin, from, whole)
+	if version := binary.LittleEndian.Uint32(begin[8:]); version < indexVersion {
+		return nil, fmt.Errorf("version %d: %w", version, ErrOldVersion)
 	}
-	if err != nil {
+	if err := x.readHead(begin, from, whole); err != nil {
 		return nil, err
 	}
 	return x, x.readResident()
-}
-
-// readV1 reads the header of an index of version 1.
-func (x *Index) readV1() error {
-	h, err := readHeaderV1(x.file, x.size, x.digest)
-	if err != nil {
-		return err
-	}
-	x.head = *h
-	return x.checkBlocksV1()
 }
 
 // readHead reads the header of an index and the digests of its pages.
@@ -81,7 +67,7 @@ func (x *Index) readHead(b []byte, from fetch, whole bool) error {
 	return err
 }
 
-// checkNewer compares the header of a file, which has the length that its number of sections says in any version but the first, with the
+// checkNewer compares the header of a file, which has the length that its number of sections says in any version from this one on, with the
 // generation. One that is whole and of a newer version is ErrVersion.
 func checkNewer(f io.ReaderAt, size int64, generation string) error {
 	b := make([]byte, 16)
@@ -108,24 +94,16 @@ func checkNewer(f io.ReaderAt, size int64, generation string) error {
 
 // readResident reads the sections that stay in memory.
 func (x *Index) readResident() error {
-	from := io.ReaderAt(x.file)
-	if x.pages != nil {
-		from = x.pages
-	}
 	for _, p := range []struct {
 		sec  int
 		read func(*sectionReader) error
 	}{{secMeta, x.readMeta}, {secShards, x.readShards}, {secChunks, x.readChunks}, {secExtents, x.readExtents}} {
-		s := x.head.sections[p.sec]
-		in := newSectionReader(from, s)
+		in := newSectionReader(x.pages, x.head.sections[p.sec])
 		if err := p.read(in); err != nil {
 			return fmt.Errorf("section %d: %w", p.sec+1, err)
 		}
 		if in.left != 0 {
 			return fmt.Errorf("section %d: %d bytes too many: %w", p.sec+1, in.left, errMalformed)
-		}
-		if x.head.version == 1 && in.crc != s.crc {
-			return fmt.Errorf("section %d: checksum is wrong", p.sec+1)
 		}
 	}
 	return nil
@@ -135,7 +113,6 @@ func (x *Index) readResident() error {
 type sectionReader struct {
 	in   *bufio.Reader
 	left int64
-	crc  uint32
 	buf  []byte
 }
 
@@ -156,7 +133,6 @@ func (r *sectionReader) next(n int64) ([]byte, error) {
 		return nil, err
 	}
 	r.left -= n
-	r.crc = crc32.Update(r.crc, castagnoli(), b)
 	return b, nil
 }
 
@@ -190,8 +166,8 @@ func (x *Index) readMeta(in *sectionReader) error {
 }
 
 func (x *Index) readShards(in *sectionReader) error {
-	// Each shard takes 13 bytes at least, so the count cannot ask for more memory than the section justifies.
-	if int64(x.head.shards) > in.left/leastShardRow {
+	// The count cannot ask for more memory than the section justifies.
+	if int64(x.head.shards) > in.left/leastShard {
 		return errMalformed
 	}
 	x.shards = make([]Shard, x.head.shards)
@@ -200,17 +176,14 @@ func (x *Index) readShards(in *sectionReader) error {
 		if err != nil {
 			return err
 		}
-		size, n, stem := binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint32(b[8:]), 0
-		if x.head.version > 1 {
-			stem, n = int(n>>16), n&0xffff
-		}
-		if size > math.MaxInt64 || n == 0 || n > maxObjectKey || stem > int(n) {
+		size, n, stem := binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint16(b[8:]), binary.LittleEndian.Uint16(b[10:])
+		if size > math.MaxInt64 || n == 0 || n > maxObjectKey || stem > n {
 			return fmt.Errorf("shard %d: %w", i, errMalformed)
 		}
 		if b, err = in.next(int64(n)); err != nil {
 			return err
 		}
-		x.shards[i] = Shard{Key: string(b), Size: int64(size), stem: stem}
+		x.shards[i] = Shard{Key: string(b), Size: int64(size), stem: int(stem)}
 		if err := checkShardKey(x.shards[i].Key); err != nil {
 			return fmt.Errorf("shard %d: %w", i, err)
 		}
@@ -243,14 +216,14 @@ type chunkRow struct {
 }
 
 // decodeChunk reads a record of the chunk table.
-func decodeChunk(b []byte) (c chunkRow, err error) {
+func decodeChunk(b []byte) (c chunkRow) {
 	copy(c.digest[:], b)
 	c.codec = codec.Codec(binary.LittleEndian.Uint32(b[48:]))
 	for i, to := range []*uint32{&c.crc, &c.samples, &c.length, &c.extents} {
 		*to = binary.LittleEndian.Uint32(b[32+4*i:])
 	}
 	c.skip = binary.LittleEndian.Uint32(b[52:])
-	return c, nil
+	return c
 }
 
 // check holds a record to what any chunk can have.
@@ -269,20 +242,13 @@ func (x *Index) readChunks(in *sectionReader) error {
 	x.first, x.hashes = make([]uint64, 1, n+1), make([][32]byte, n)
 	x.crcs, x.lengths = make([]uint32, n), make([]uint32, n)
 	var extents, bytes uint64
-	size, decode := int64(chunkSize), decodeChunk
-	if x.head.version == 1 {
-		size, decode = chunkSizeV1, decodeChunkV1
-	}
 	for i := range n {
-		b, err := in.next(size)
+		b, err := in.next(chunkSize)
 		if err != nil {
 			return err
 		}
-		c, err := decode(b)
-		if err == nil {
-			err = c.check()
-		}
-		if err != nil {
+		c := decodeChunk(b)
+		if err := c.check(); err != nil {
 			return fmt.Errorf("chunk %d: %w", i, err)
 		}
 		x.hashes[i], x.crcs[i], x.lengths[i] = c.digest, c.crc, c.length
@@ -335,10 +301,6 @@ func (x *Index) readExtents(in *sectionReader) error {
 		e.length = make([]int64, x.head.extents)
 	}
 	order := extentOrder{shards: shardsNumbered(x.shards), overlap: x.meta.Overlap}
-	size, decode := int64(extentSize), decodeExtent
-	if x.head.version == 1 {
-		size, decode = extentSizeV1, decodeExtentV1
-	}
 	j := 0
 	for i, length := range x.lengths {
 		count := uint64(1)
@@ -350,11 +312,11 @@ func (x *Index) readExtents(in *sectionReader) error {
 			how = x.packed[i].codec
 		}
 		for range count {
-			b, err := in.next(size)
+			b, err := in.next(extentSize)
 			if err != nil {
 				return err
 			}
-			ext, err := decode(b, len(x.shards))
+			ext, err := decodeExtent(b, len(x.shards))
 			if err == nil {
 				err = order.next(ext, int64(length), how)
 			}

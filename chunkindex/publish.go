@@ -226,7 +226,7 @@ type publisher struct {
 // publish writes index, binding and pointer, in this order. It reports whether the
 // pointer named this already.
 func (p *publisher) publish(ctx context.Context, b *built, binding []byte) (unchanged bool, err error) {
-	next := pointer{Version: b.version, Generation: b.generation, Binding: bindingHash(binding), Data: p.data, Links: p.links}
+	next := pointer{Version: pointerVersion, Generation: b.generation, Binding: bindingHash(binding), Data: p.data, Links: p.links}
 	if p.old == next && p.intact(ctx, b) {
 		return true, nil
 	}
@@ -252,7 +252,7 @@ func (p *publisher) intact(ctx context.Context, b *built) bool {
 	if err != nil || obj.Size != b.size {
 		return false
 	}
-	return p.index == nil || p.index.pages == nil || p.index.pages.proveRest(ctx) == nil
+	return p.index == nil || p.index.pages.proveRest(ctx) == nil
 }
 
 func (p *publisher) point(ctx context.Context, next pointer) error {

@@ -83,7 +83,7 @@ func TestIndex_ReadsEndWithTheirContext(t *testing.T) {
 
 // TestIndex_BlockRefusesPlacesBeyondItsBounds: the rows of section 6 and the sections bound what is read, and what is allocated for it.
 func TestIndex_BlockRefusesPlacesBeyondItsBounds(t *testing.T) {
-	const row = 8 * 4
+	const row, size = blockRow, 2*blockRow + maxTable + 200
 	for _, c := range []struct {
 		name     string
 		from, to uint64
@@ -104,10 +104,14 @@ func TestIndex_BlockRefusesPlacesBeyondItsBounds(t *testing.T) {
 		binary.LittleEndian.PutUint64(b, c.from)
 		binary.LittleEndian.PutUint64(b[row:], c.to)
 		f := fileOf(t, b)
-		if err := f.Truncate(2*row + maxTable + 200); err != nil {
+		if err := f.Truncate(size); err != nil {
 			t.Fatal(err)
 		}
-		x := &Index{file: f, lengths: []uint32{1}, head: header{version: 2}}
+		digests, err := sumPages(f, 0, size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := &Index{lengths: []uint32{1}, pages: &pages{file: f, end: size, digests: digests, proved: make([]bool, pagesOf(size))}}
 		x.head.sections[secBlocks] = section{length: 2 * row}
 		x.head.sections[secTables] = section{offset: 2 * row, length: c.length}
 		off, length, err := x.placeOf(t.Context(), secTables, 0)
@@ -119,12 +123,7 @@ func TestIndex_BlockRefusesPlacesBeyondItsBounds(t *testing.T) {
 			t.Errorf("%s: got %d bytes, %v, want accepted: %v", c.name, len(got), err, c.ok)
 		}
 	}
-	const samples = maxTable/tableRowV1 + 1 // version 1 has no place of a table to bound
-	x := &Index{file: fileOf(t, nil), first: []uint64{0, samples}, lengths: []uint32{1}, head: header{version: 1}}
-	x.head.sections[secTables].length = 1 << 40
-	if _, err := x.block(t.Context(), secTables, 0); !errors.Is(err, errMalformed) {
-		t.Errorf("version 1, longer than any block: got %v, want %v", err, errMalformed)
-	}
+	x := &Index{lengths: []uint32{1}}
 	for _, chunk := range []int{-1, 1} {
 		if _, err := x.block(t.Context(), secTables, chunk); err == nil {
 			t.Errorf("chunk %d of one: got a block", chunk)

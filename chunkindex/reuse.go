@@ -62,7 +62,7 @@ func (b *builder) reuse(ctx context.Context, todo []int) ([]int, error) {
 }
 
 // other opens the current generation of another index of the prefix, if it is one of the same data. One that is damaged, or
-// that a newer program wrote, is passed over: nil.
+// of another version, is passed over: nil.
 func (b *builder) other(ctx context.Context, name string) (*Index, error) {
 	p, _, err := readPointer(ctx, b.index.Store, b.index.Prefix, name)
 	if err == nil && p.Data != b.opt.Data {
@@ -77,7 +77,7 @@ func (b *builder) other(ctx context.Context, name string) (*Index, error) {
 			x.Close()
 		}
 	}
-	if errors.Is(err, objstore.ErrNotFound) || errors.Is(err, ErrCorrupt) || errors.Is(err, ErrVersion) {
+	if errors.Is(err, objstore.ErrNotFound) || errors.Is(err, ErrCorrupt) || errors.Is(err, ErrVersion) || errors.Is(err, ErrOldVersion) {
 		return nil, nil
 	}
 	if err != nil {
@@ -222,7 +222,7 @@ func (s *shardsOf) take(visit func(*chunkRecord) error) error {
 // ranges says where the index has the blocks of chunks, from one to before another, in each section of blocks.
 func (s *shardsOf) ranges(from, to int) (all []section) {
 	x := s.x
-	for _, sec := range x.head.blockSections() {
+	for _, sec := range blockSections() {
 		ctx := context.Background() // section 6 was read when the index was opened
 		begin, _, err := x.placeOf(ctx, sec, from)
 		last, length, err2 := x.placeOf(ctx, sec, to-1)
@@ -235,7 +235,7 @@ func (s *shardsOf) ranges(from, to int) (all []section) {
 
 // release gives back the space of the blocks of some chunks: nothing reads them any more.
 func (s *shardsOf) release(from, to int) {
-	if from < to && s.x.pages != nil {
+	if from < to {
 		for _, r := range s.ranges(from, to) {
 			s.x.pages.release(r)
 		}
@@ -273,13 +273,9 @@ func (s *shardsOf) each(visit func(*chunkRecord) error) error {
 	return nil
 }
 
-// blocks gives the record of a chunk its blocks, which those of an index of version 1 become.
+// blocks gives the record of a chunk its blocks.
 func (s *shardsOf) blocks(r *chunkRecord, chunk int) error {
-	plain := plainBlocks{}
 	to := map[int]*[]byte{secTables: &r.table, secNames: &r.names, secParts: &r.parts}
-	if s.x.head.version == 1 {
-		to = map[int]*[]byte{secTables: &plain.table, secNames: &plain.names, secParts: &plain.parts}
-	}
 	if r.codec.Described() {
 		to[secDecoding] = &r.params
 	}
@@ -289,12 +285,8 @@ func (s *shardsOf) blocks(r *chunkRecord, chunk int) error {
 			return err
 		}
 	}
-	shard := r.extents[0].Shard
-	if s.x.head.version == 1 {
-		return r.encode(&plain, s.x.meta.Overlap, s.x.shards[shard].Key, s.x.first[chunk]-s.x.firstOf(shard))
-	}
 	if len(r.names) == 0 {
-		r.stem = s.x.shards[shard].stem
+		r.stem = s.x.shards[r.extents[0].Shard].stem
 	}
 	return nil
 }

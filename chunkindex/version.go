@@ -9,6 +9,9 @@ import (
 // it. It is never damage, so nothing replaces what it was found in.
 var ErrVersion = errors.New("a newer program wrote it")
 
+// ErrOldVersion says that an index is of a format version that is no longer read. Build replaces it.
+var ErrOldVersion = errors.New("an older program wrote it, in a format that is no longer read")
+
 // newer says which version of what was found.
 func newer(what string, version any) error {
 	return fmt.Errorf("%s %v: %w", what, version, ErrVersion)

@@ -88,6 +88,25 @@ func TestNewerProgram(t *testing.T) {
 	}
 }
 
+// TestOpen_RefusesAnOlderVersion, which Build replaces.
+func TestOpen_RefusesAnOlderVersion(t *testing.T) {
+	store, rep := smallStore(t)
+	key := indexObject("", rep.Generation)
+	index, _ := store.Bytes(key)
+	old := bytes.Clone(index)
+	old[8] = 1
+	store.Set(key, old)
+	if _, err := Open(t.Context(), store, "", OpenOptions{}); !errors.Is(err, ErrOldVersion) || errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), rep.Generation[:12]+": version 1: ") {
+		t.Errorf("got %v, want %v with the generation and its version", err, ErrOldVersion)
+	}
+	if again, err := Build(t.Context(), store, "", BuildOptions{}); err != nil || again.Generation != rep.Generation || again.Unchanged || again.ReadBytes != rep.Bytes {
+		t.Errorf("built again: got %+v, %v, want all shards read", again, err)
+	}
+	if now, _ := store.Bytes(key); !bytes.Equal(now, index) {
+		t.Error("the old index is still there")
+	}
+}
+
 // leftAlone checks that what a newer program wrote is not replaced, and opened only where this one can read it.
 func leftAlone(t *testing.T, store *memstore.Store, opens bool) {
 	t.Helper()

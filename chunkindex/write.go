@@ -38,7 +38,6 @@ type built struct {
 	file       *os.File
 	size       int64
 	generation string
-	version    int // of the format
 }
 
 // sectionWriter writes one section at its place, front to back.
@@ -76,7 +75,7 @@ func writeIndex(dir string, m meta, shards []shardScan) (*built, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &indexWriter{dir: dir, file: f, head: header{version: indexVersion}}
+	w := &indexWriter{dir: dir, file: f}
 	b, err := w.write(m, shards)
 	if err != nil {
 		f.Close()
@@ -174,7 +173,7 @@ func (w *indexWriter) record(shard uint32, key string, r *chunkRecord) error {
 	w.tmp = b
 	w.blockOffsets()
 	for i, block := range [][]byte{r.table, r.names, r.parts, r.params} {
-		w.out[w.head.blockSections()[i]].Write(block)
+		w.out[blockSections()[i]].Write(block)
 		w.blocks[i] += uint64(len(block))
 	}
 	if len(r.names) == 0 {
@@ -221,5 +220,5 @@ func (w *indexWriter) finish() (*built, error) {
 		return nil, err
 	}
 	generation := sha256.Sum256(head)
-	return &built{size: size, generation: hex.EncodeToString(generation[:]), version: indexVersion}, nil
+	return &built{size: size, generation: hex.EncodeToString(generation[:])}, nil
 }

@@ -2,9 +2,7 @@ package gateway_test
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -133,25 +131,6 @@ func TestFieldsOfMixtures(t *testing.T) {
 	}
 	if fields := fieldsOf(r, "unlike"); fields != nil {
 		t.Errorf("got %v of sources that differ, want none", fields)
-	}
-}
-
-// TestArrowOfOldIndexesIsUntyped: an index of version 1 answers in the form arrow with the bytes that it had before columns had types.
-func TestArrowOfOldIndexesIsUntyped(t *testing.T) {
-	b, err := os.ReadFile(filepath.Join(golden, "arrow.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var want map[string]string // SHA-256 of the body, by dataset
-	if err := json.Unmarshal(b, &want); err != nil || len(want) < 12 {
-		t.Fatalf("got %d answers, %v", len(want), err)
-	}
-	for name, digest := range want {
-		r := goldenGateway(t, goldenStore(t, filepath.Join(golden, name, "data")))
-		a := r.do("GET", "/epoch/1/batch/0?batch_size=2&format=arrow")
-		if sum := sha256.Sum256(a.body); hex.EncodeToString(sum[:]) != digest {
-			t.Errorf("%s: got another body of %d bytes than the release that made the index", name, len(a.body))
-		}
 	}
 }
 

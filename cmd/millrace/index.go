@@ -46,7 +46,6 @@ func (x *indexFlags) define(f *cli.Flags) {
 	f.Number(&x.opt.Parallel, "parallel", min(4*runtime.GOMAXPROCS(0), 16), "shards read side by side")
 	f.Set.Lookup("parallel").DefValue = "4 per processor, at most 16"
 	f.Text(&x.part, "part", "", "do part `I/N` of the work, 0/N to N-1/N, and publish nothing; rest: publish, and do here what parts have left undone")
-	f.Flag(&x.opt.Upgrade, "upgrade", "replace an index of an older format version that is still right: its generation changes, no data are read")
 	f.Flag(&x.opt.SingleWriter, "single-writer", "publish without conditional writes: you promise that nobody else writes")
 	x.opt.Inherit = func(was chunkindex.Defaults, chunkSize int64) (chunkindex.Defaults, int64) {
 		return x.inherit(f, was, chunkSize)

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -59,9 +60,10 @@ func TestInfoIsTheSameFromStoreAndGateway(t *testing.T) {
 // TestInfoTellsFieldsFromStoreAndGateway: those of an MDS dataset.
 func TestInfoTellsFieldsFromStoreAndGateway(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS("../../chunkindex/testdata/golden-v1/mds/data")); err != nil {
+	if err := os.CopyFS(dir, os.DirFS("../../chunkindex/mds/testdata")); err != nil {
 		t.Fatal(err)
 	}
+	ok(t, "index", dir)
 	stored, served := read[client.Dataset](t, "info", dir), read[client.Dataset](t, "info", gatewayFor(t, dir))
 	if want := (client.Field{Name: "id", Encoding: "raw", Type: "int64"}); len(stored.Fields) == 0 || !cmp.Equal(stored.Fields[0], want) {
 		t.Errorf("got fields %+v, want %+v first", stored.Fields, want)
@@ -69,6 +71,29 @@ func TestInfoTellsFieldsFromStoreAndGateway(t *testing.T) {
 	if d := cmp.Diff(stored.Fields, served.Fields); d != "" {
 		t.Errorf("a gateway tells other fields than the index has: %s", d)
 	}
+}
+
+// TestInfo_RefusesAnIndexOfAnOlderVersion with the command that makes it anew.
+func TestInfo_RefusesAnIndexOfAnOlderVersion(t *testing.T) {
+	dir := shards(t)
+	found, err := filepath.Glob(filepath.Join(dir, ".millrace", "index", "*"))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("got %q, %v, want one index", found, err)
+	}
+	b, err := os.ReadFile(found[0])
+	if err == nil {
+		b[8] = 1
+		err = os.WriteFile(found[0], b, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "version 1: an older program wrote it, in a format that is no longer read: run 'millrace index file://" + dir + "'"
+	if o := millrace(t, nil, "info", dir); o.code != exitFailure || !strings.Contains(o.stderr, want) {
+		t.Errorf("got exit code %d and %s, want %q", o.code, o.stderr, want)
+	}
+	ok(t, "index", dir)
+	ok(t, "info", dir)
 }
 
 func TestDatasetsListsThem(t *testing.T) {

@@ -12,14 +12,13 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/gateway/body/arrow"
-	"github.com/millrace-data/millrace/gateway/plans"
 )
 
 // columns are the parts of samples, by their names.
 type columns struct {
 	t     texts
 	names []string
-	types map[string]format.Field // by name; empty: nothing is known, or the index is older than types
+	types map[string]format.Field // by name; empty: nothing is known
 
 	classes bool // every sample has an added part for its class
 }
@@ -32,7 +31,7 @@ func readColumns(ctx context.Context, b *Body, a Answer) (c columns, err error) 
 	}
 	x := a.Dataset.Index
 	c.names, c.types, c.classes = a.View.Fields, map[string]format.Field{}, x.InClassFolders()
-	for _, f := range typesOf(x) {
+	for _, f := range x.Fields() {
 		c.types[f.Name] = f
 		if a.View.Fields == nil && !x.OtherParts() {
 			c.names = append(c.names, f.Name)
@@ -42,14 +41,6 @@ func readColumns(ctx context.Context, b *Body, a Answer) (c columns, err error) 
 		c.names, err = c.t.allNames(b)
 	}
 	return c, err
-}
-
-// typesOf returns the fields that columns are typed by. Answers from an index of the first version stay what they always were.
-func typesOf(x plans.Types) []format.Field {
-	if !x.Typed() {
-		return nil
-	}
-	return x.Fields()
 }
 
 // allNames returns the names of all parts in byte order.

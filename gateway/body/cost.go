@@ -16,7 +16,7 @@ func LayBytes(d *plans.Dataset, v address.View, samples uint64) int64 {
 	const perSample, perColumn = 256, 16
 	each := perSample + partsOf(d)*layoutOf(v.Form).perPart
 	if v.Form.Name == formArrow { // a column has a row where a sample lacks the part, too
-		each += perColumn * int64(len(typesOf(d.Index)))
+		each += perColumn * int64(len(d.Index.Fields()))
 	}
 	return int64(samples) * each
 }

@@ -83,7 +83,6 @@ type Types interface {
 	InClassFolders() bool             // Texts.ClassOf knows the class of every sample
 	ClassSamples() []uint64           // of each class; nil: unknown
 	ClassRuns() []chunkindex.ClassRun // the class of each sample; nil: unknown
-	Typed() bool                      // answers go by the fields; from an index of version 1 they stay what they were
 }
 
 // Keys finds a sample by its key, and tells the keys of a chunk in stored order, without keeping them.

@@ -139,10 +139,6 @@ func (*mixedIndex) ClassSamples() []uint64 { return nil }
 // ClassRuns are unknown as well.
 func (*mixedIndex) ClassRuns() []chunkindex.ClassRun { return nil }
 
-func (x *mixedIndex) Typed() bool {
-	return !slices.ContainsFunc(x.parts, func(p Index) bool { return !p.Typed() })
-}
-
 func (x *mixedIndex) Bytes() (n int64) {
 	for _, p := range x.parts {
 		n += p.Bytes()

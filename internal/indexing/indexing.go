@@ -191,9 +191,6 @@ func Print(w io.Writer, l location.Location, r chunkindex.BuildReport) {
 	}
 	printPlace(w, l)
 	fmt.Fprintf(w, "  read %s, reused %s\n", humanize.IBytes(uint64(r.ReadBytes)), cli.Count(r.ReusedShards, "shard", "shards"))
-	if r.OldVersion > 0 {
-		fmt.Fprintf(w, "  the index is of format version %d and stays: --upgrade makes it smaller, under another generation, and reads no data\n", r.OldVersion)
-	}
 	switch {
 	case r.Unchanged:
 		fmt.Fprintln(w, "  nothing has changed")

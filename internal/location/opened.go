@@ -133,10 +133,14 @@ func Cause(l Location, err error) error {
 	return inner
 }
 
-// Explain names the dataset that a fault is about, and the cure for an index that is missing: unless what is missing is
-// the bucket, which reading one object cannot tell.
+// Explain names the dataset that a fault is about, and the cure for an index that is missing or of an older version: unless what is
+// missing is the bucket, which reading one object cannot tell.
 func Explain(ctx context.Context, op string, l Location, st objstore.Store, err error) error {
 	err = Cause(l, err)
+	cure := fmt.Sprintf("run 'millrace index %s'", l.Address())
+	if errors.Is(err, chunkindex.ErrOldVersion) {
+		return &CureError{fmt.Errorf("%s %s: %w", op, l, err), cure}
+	}
 	if !errors.Is(err, objstore.ErrNotFound) {
 		return fmt.Errorf("%s %s: %w", op, l, err)
 	}
@@ -151,7 +155,7 @@ func Explain(ctx context.Context, op string, l Location, st objstore.Store, err 
 	case ok:
 		err = none
 	}
-	return &CureError{fmt.Errorf("%s %s: %w", op, l, err), fmt.Sprintf("run 'millrace index %s'", l.Address())}
+	return &CureError{fmt.Errorf("%s %s: %w", op, l, err), cure}
 }
 
 // CureError is an error with what to do about it.

@@ -27,11 +27,6 @@ PLANTS = [
         [("gateway/plans/mixedindex.go", "		if everywhere {\n", "		if everywhere || f.Name != \"\" {\n")],
     ),
     (
-        "an index of version 1 answers with other columns than it did",
-        "./gateway TestArrowOfOldIndexesIsUntyped",
-        [("chunkindex/index.go", "return x.head.version > 1", "return x.head.version > 0")],
-    ),
-    (
         "a value of another length than its type's moves all that come after",
         "./gateway TestLengthThatATypeDoesNotHaveIsRefused",
         [("gateway/body/arrow/stream.go", "!null && !fields[i].Type.Fits(n)", "null && !fields[i].Type.Fits(n)")],

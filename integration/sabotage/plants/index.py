@@ -17,11 +17,6 @@ PLANTS = [
         [("chunkindex/pages.go", "_, _ = p.file.WriteAt(b, p.begin+i*proofSize)", "_ = p.file")],
     ),
     (
-        "chunkindex does not check a block's CRC",
-        "./chunkindex TestDamagedIndexOfVersion1",
-        [("chunkindex/version1.go", "if crc32.Checksum(b[:n], castagnoli()) != binary.LittleEndian.Uint32(b[n:]) {", "if false {")],
-    ),
-    (
         "chunkindex lets samples overlap",
         "./chunkindex TestDecodeTableRefusesSamplesOutOfPlace",
         [("chunkindex/record.go", "if off < c.end-c.overlap || off <= c.begin || length <= 0 || length > c.longest || off+length <= c.end ||", "if length <= 0 || length > c.longest ||")],
@@ -50,11 +45,6 @@ PLANTS = [
         "names are numbered by the first key alone",
         "./chunkindex TestBlocksSayWhatPlainOnesDo",
         [("chunkindex/blocks.go", "} else if string(key) != format.Numbered(stem, n) {", "} else if stem == \"\" {")],
-    ),
-    (
-        "an index of version 1 that is still right is replaced",
-        "./gateway TestGoldenIndexesAreKeptOrUpgraded",
-        [("chunkindex/upgrade.go", "return says == said, err", "return says == said && len(now) == 0, err")],
     ),
     (
         "chunkindex publishes without a condition",
