@@ -119,7 +119,7 @@ PLANTS = [
     (
         "the index that lies in the cache is not found there",
         "./cmd/millrace TestIndexInTheCache",
-        [("internal/location/location.go", "if at, ok := l.Apart(); ok && hasState(at.Index.Dir) {", "if at, ok := l.Apart(); ok && hasState(l.Dir) {")],
+        [("internal/location/location.go", "if at, ok, _ := l.Apart(); ok && hasState(at.Index.Dir) {", "if at, ok, _ := l.Apart(); ok && hasState(l.Dir) {")],
     ),
     (
         "a directory and a link to it have an index each",
