@@ -121,10 +121,11 @@ func (t *tally) note(err error) (final bool) {
 	return final
 }
 
-// refused reports whether nothing listens at the address: a port refuses the connection, or a Unix socket does not exist.
+// refused reports whether nothing listens at the address: a port refuses the connection or speaks no TLS, or a Unix socket does not exist.
 func refused(err error) bool {
 	var dial *net.OpError
-	return errors.As(err, &dial) && dial.Op == "dial" && (errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT))
+	nothing := errors.As(err, &dial) && dial.Op == "dial" && (errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT))
+	return nothing || errors.Is(err, http.ErrSchemeMismatch)
 }
 
 // final is the answer where err was the last one and ends the asking.

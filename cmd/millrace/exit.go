@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"net"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -89,7 +90,7 @@ func codeOf(ctx context.Context, err error) string {
 		return client.CodeStoreDenied
 	case is(objstore.ErrUnavailable, objstore.ErrTimeout, objstore.ErrThrottled):
 		return client.CodeStoreUnavailable
-	case is(reach.ErrNoAnswer), errors.As(err, &network):
+	case is(reach.ErrNoAnswer, http.ErrSchemeMismatch), errors.As(err, &network):
 		return codeNoGateway
 	case is(fs.ErrNotExist): // such as the file of --keys
 		return client.CodeNotFound
@@ -109,6 +110,9 @@ func failureOf(ctx context.Context, err error) cli.Failure {
 	}
 	if refusal, ok := errors.AsType[*cli.Refusal](err); ok {
 		f.Advice = refusal.Advice
+	}
+	if errors.Is(err, reach.ErrNoAnswer) {
+		f.Cure = reach.Cure(err)
 	}
 	if cured, ok := errors.AsType[*location.CureError](err); ok {
 		f.Message, f.Cure = strings.TrimSuffix(f.Message, ": "+cured.Cure), cured.Cure

@@ -78,7 +78,12 @@ by the addresses that other commands take.`,
 		Example: "  millrace datasets http://gw:8080\n  millrace datasets http://gw:8080 --json",
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			f.Output(a.App)
-			check := func(args []string) { gateways(f, args) }
+			check := func(args []string) {
+				if gateway, name, _ := location.Served(args[0], ""); name != "" {
+					f.Fault("%s names a dataset: give %s, or run 'millrace info' with it", location.HideSecrets(args[0]), location.HideSecrets(gateway))
+				}
+				gateways(f, args)
+			}
 			return check, func(ctx context.Context, args []string) error {
 				c, err := a.reached(ctx, args[0], "")
 				if err != nil {

@@ -67,7 +67,8 @@ func TestOccurrencesSaysWhatIsMissing(t *testing.T) {
 		"want the URL of a batch":                      {"http://127.0.0.1:1/v1/stats", "--key", "k", "--epochs", "0"},
 		"the URL names no generation":                  {"http://127.0.0.1:1/epoch/0/batch/3", "--key", "k", "--epochs", "0"},
 		"--offline requires the URL":                   {"http://127.0.0.1:1/photos", "--key", "k", "--epochs", "0", "--offline", "/"},
-		"want --key and --epochs":                      {batch, "--key", "k"},
+		"occurrences: want --epochs N-N\n":             {batch, "--key", "k"},
+		"occurrences: want --key KEY\n":                {batch, "--epochs", "0"},
 		"want it whole, or --offline":                  {strings.TrimPrefix(batch, "http://127.0.0.1:1"), "--key", "k", "--epochs", "0"},
 		"expected GATEWAY[/NAME]|URL, got no argument": {"--key", "k"},
 	} {

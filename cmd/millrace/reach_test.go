@@ -33,10 +33,23 @@ func TestCommands_FailOnTheFirstRefusedConnection(t *testing.T) {
 	} {
 		t.Run(args[0], func(t *testing.T) {
 			o := millrace(t, nil, args...)
-			if o.code != exitStore || strings.Contains(o.stderr, "retrying") || !strings.Contains(o.stderr, "no answer: ") {
+			if o.code != exitStore || strings.Contains(o.stderr, "retrying") || !strings.Contains(o.stderr, "no answer: ") || !strings.HasSuffix(o.stderr, ": start it, or correct the address\n") {
 				t.Errorf("%q: got exit code %d, %q, want %d at once", args, o.code, o.stderr, exitStore)
 			}
 		})
+	}
+}
+
+// TestCommands_NameTheSchemeOfAGatewayWithoutTLS at once, instead of retrying.
+func TestCommands_NameTheSchemeOfAGatewayWithoutTLS(t *testing.T) {
+	plain := httptest.NewServer(http.NotFoundHandler())
+	defer plain.Close()
+	gateway := "https://" + plain.Listener.Addr().String()
+	for _, args := range [][]string{{"datasets", gateway}, {"fetch", gateway, "--discard"}, {"top", "--once", gateway}} {
+		o := millrace(t, nil, args...)
+		if o.code != exitStore || strings.Contains(o.stderr, "retrying") || !strings.HasSuffix(o.stderr, ": write http:// in place of https://\n") {
+			t.Errorf("%q: got exit code %d, %q, want %d at once, with the cure", args, o.code, o.stderr, exitStore)
+		}
 	}
 }
 

@@ -66,6 +66,7 @@ not matter, and a key that is given twice counts once.`,
 				l = one(f, args[0])
 				if (split == "") == (file == "") {
 					f.Fault("want either --split or --keys")
+					return
 				}
 				if file != "" {
 					if salt != "" {

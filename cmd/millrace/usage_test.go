@@ -32,6 +32,8 @@ func TestSlipsOfTheFingersGetASuggestion(t *testing.T) {
 		{[]string{"plan", "--split", "locality"}, "unknown flag: --split: did you mean --share?\n"},
 		{[]string{"index", "--s3-region", "eu"}, "unknown flag: --s3-region: the address says it, as in 's3://bucket/prefix?region=NAME'\n"},
 		{[]string{"fetch", "--x"}, "unknown flag: --x\n"},
+		{[]string{"subset", "a"}, "millrace subset: want either --split or --keys\n"},
+		{[]string{"datasets", "http://gw:1/photos"}, "millrace datasets: http://gw:1/photos names a dataset: give http://gw:1, or run 'millrace info' with it\n"},
 		{[]string{"fetch", "-x"}, "unknown shorthand flag: 'x' in -x\n"},
 	} {
 		if o := millrace(t, nil, c.args...); o.code != exitUsage || !strings.Contains(o.stderr, c.want) {

@@ -53,8 +53,10 @@ func (q Question) Check(offline bool) error {
 		return errors.New("--offline requires the URL of a batch or an epoch, which names the generation")
 	case values != nil && !address.IsDigest(values.Get("generation")):
 		return errors.New("the URL names no generation: want that of the Content-Location of an answer, which does")
-	case q.Key == "" || q.Epochs == "":
-		return errors.New("want --key and --epochs")
+	case q.Key == "":
+		return errors.New("want --key KEY")
+	case q.Epochs == "":
+		return errors.New("want --epochs N-N")
 	case !offline && !isGateway:
 		return errors.New("the URL names no gateway: want it whole, or --offline DATASET")
 	}

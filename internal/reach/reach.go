@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"time"
 
 	"github.com/millrace-data/millrace/client"
@@ -14,6 +15,14 @@ import (
 
 // ErrNoAnswer says that a gateway does not answer at all.
 var ErrNoAnswer = errors.New("no answer")
+
+// Cure says what to do about a gateway that does not answer.
+func Cure(err error) string {
+	if errors.Is(err, http.ErrSchemeMismatch) {
+		return "write http:// in place of https://"
+	}
+	return "start it, or correct the address"
+}
 
 // Time is how long Check waits for a first answer.
 const Time = 5 * time.Second

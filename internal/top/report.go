@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/client"
+	"github.com/millrace-data/millrace/internal/reach"
 )
 
 // Report is what is known of all gateways at one moment. It is what --json prints.
@@ -151,7 +152,7 @@ func describe(before, now Look) GatewayReport {
 // fault says why a gateway does not answer, and what to do.
 func fault(err error) (state string, l Limits) {
 	var said *client.Error
-	l = Limits{"silent", "It does not answer: " + cause(err) + ".", "start it, or correct the address"}
+	l = Limits{"silent", "It does not answer: " + cause(err) + ".", reach.Cure(err)}
 	switch {
 	case errors.Is(err, errLate):
 		return late, Limits{"late", "It has not answered yet.", ""}
