@@ -297,6 +297,18 @@ func TestIndex_WithoutACacheClassFoldersAreRefused(t *testing.T) {
 	}
 }
 
+func TestIndex_SaysThatATextIsOneSample(t *testing.T) {
+	const advice = "a.txt is one sample, whatever its lines"
+	dir := write(t, map[string]string{"a.txt": "one\ntwo\nthree\n"})
+	if o := ok(t, "index", dir); !strings.Contains(o.stderr, advice) || !strings.Contains(o.stderr, "jq -cR '{text: .}'") {
+		t.Errorf("got %s, want %q", o.stderr, advice)
+	}
+	put(t, filepath.Join(dir, "b.txt"), "another")
+	if o := ok(t, "index", dir); strings.Contains(o.stderr, advice) {
+		t.Errorf("of two texts: got %s", o.stderr)
+	}
+}
+
 // TestIndexFolderByMistake: an index that lies apart says whose it is.
 func TestIndexFolderByMistake(t *testing.T) {
 	dir, home := twins(t), t.TempDir()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path"
 	"path/filepath"
 	"slices"
 
@@ -31,11 +32,14 @@ func Build(ctx context.Context, s *location.Stores, st objstore.Store, l *locati
 	opt.SpareClassFolders = opt.SpareClassFolders && (possible || homeless != nil)
 	opt.Links, opt.Name = l.Links, l.IndexName
 	opt.Share.Options = scanOptions(opt)
-	var uneven, each string
+	var uneven, each, text string
 	opt.Inspect = func(x *chunkindex.Index) {
 		d := x.Defaults()
 		if plan, err := shuffle.NewPlan(shuffle.Params{Shuffle: d.Shuffle, Window: d.Window}, x.First()); err == nil {
 			uneven = orders.Uneven(plan, d.BatchSize, x)
+		}
+		if x.Shards() == 1 && path.Ext(x.Shard(0).Key) == ".txt" {
+			text = x.Shard(0).Key
 		}
 		each = location.Opened{Loc: *l, Store: st, Index: x}.Tokens(ctx)
 	}
@@ -49,7 +53,11 @@ func Build(ctx context.Context, s *location.Stores, st objstore.Store, l *locati
 	}
 	if rep, err = chunkindex.Build(ctx, st, l.Prefix, opt); err == nil {
 		rep.Tokens = each
-		return rep, warnings(*l, rep, uneven), nil
+		lines := warnings(*l, rep, uneven)
+		if text != "" && rep.Format == files.Name {
+			lines = append(lines, fmt.Sprintf("millrace: %s: %s is one sample, whatever its lines: if each is to be one, write JSON Lines: jq -cR '{text: .}' FILE.txt > FILE.jsonl", l, cli.Printable(text)))
+		}
+		return rep, lines, nil
 	}
 	for _, why := range []error{chunkindex.ErrReadOnly, chunkindex.ErrClassFolders} {
 		if possible && errors.Is(err, why) && opt.Share.Parts > 0 {
