@@ -19,6 +19,11 @@ def columns_of(about: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [] if about.get("other_parts") else [f for f in about.get("fields") or () if f.get("name")]
 
 
+def parts_are(names: Collection[str]) -> str:
+    """Says which parts there are."""
+    return f"the {'part is' if len(names) == 1 else 'parts are'} {', '.join(map(repr, names))}"
+
+
 @dataclass(frozen=True)
 class Contents:
     """The parts of one reader's samples.
@@ -46,13 +51,13 @@ class Contents:
         described = about.get("described") or {}
         if any(map(columns_of, described.values())):
             return cls._mixed(described, fields, decode)
-        names = [unquote_plus(name) for name in fields.split(",")] if isinstance(fields, str) else fields
+        names = [unquote_plus(name.strip()) for name in fields.split(",")] if isinstance(fields, str) else fields
         columns = {f["name"]: bool(f.get("nullable")) for f in columns_of(about)}
         if columns:
             for name in decode:
                 if name not in columns:
                     why = cls(columns, known=columns).unknown(name)
-                    raise InvalidArgument(f"decode part {name!r}: {why}", cure=f"the parts are {', '.join(map(repr, columns))}")
+                    raise InvalidArgument(f"decode part {name!r}: {why}", cure=parts_are(columns))
             if names is not None:  # the name of a struct stands for its columns
                 names = [one for name in names for one in ([name] if name in columns else _inside(name, columns) or [name])]
                 columns = {name: columns.get(name, False) for name in names}

@@ -25,6 +25,10 @@ log = logging.getLogger("millrace")
 PathLike = Union[str, "os.PathLike[str]"]
 
 OPTIONS = ("match", "format", "split", "sequence_length", "dtype", "fields")  # of `millrace index` that open takes too
+_NAMES = {  # of flags of `millrace index` and `serve`, in open
+    **{f"--{name.replace('_', '-')}": name for name in OPTIONS},
+    "--cache-size": "cache", "--disk-cache-size": "disk_cache", "--disk-cache": "disk_cache",
+}  # fmt: skip
 _PATTERN = re.compile(r"[*?[{]")  # in a path: it names several files
 _RANGE = re.compile(r"\{[^{},/]*\.\.[^{},/]*\}")  # of numbers, as WebDataset writes it: {000000..000004}
 _ONE_SLASH = re.compile(r"((?:s3|https?):)/(?!/)", re.IGNORECASE)
@@ -60,6 +64,7 @@ class Wanted:
             where += f"#{said[:50]}-{digest(json.dumps(self.options))[:_DIGITS]}"
         if not place:
             return where
+        _refuse_one_slash(place)
         return f"{where},index={_path(place) or _url(place)}"
 
     def found(self, program: str) -> Optional[Found]:
@@ -173,8 +178,13 @@ class Failure:
         if self.code == "read_only":
             cures.append(f"millrace.open({where!r}, index=DIRECTORY) puts the index where you may write")
         else:
-            cures += [self.cure, "in Python, options are keywords: match='*.jpg' is --match '*.jpg'" if "--" in self.message + self.cure else ""]
-        return by_program(self.code)(self.message, code=self.code, cure="; ".join(filter(None, cures)))
+            cures.append(said_here(self.cure))
+        return by_program(self.code)(said_here(self.message), code=self.code, cure="; ".join(filter(None, cures)))
+
+
+def said_here(text: str) -> str:
+    """Calls flags of the program as open calls them, but for those in a command between backticks."""
+    return re.sub("`[^`]*`|--[a-z-]+", lambda m: _NAMES.get(m[0], m[0]), text)
 
 
 def _keywords(options: Mapping[str, Any]) -> str:
@@ -208,8 +218,7 @@ def _absolute(text: str) -> str:
     path = _path(where)
     if path is None:
         return _url(text)
-    if slip := _ONE_SLASH.match(where):
-        raise InvalidArgument(f"open {where}: a URL has two slashes", cure=f"write {slip[1]}//{where[slip.end():]}")
+    _refuse_one_slash(where)
     for at in () if path.exists() else (*reversed(path.parents), path):
         if _PATTERN.search(at.name):
             match = _RANGE.sub("*", str(path.relative_to(at.parent)))
@@ -221,6 +230,11 @@ def _absolute(text: str) -> str:
     if "," in str(path):
         raise InvalidArgument(f"open {path}: the path has a comma", cure="give the directory another name")
     return f"{path}#{name}" if name else str(path)
+
+
+def _refuse_one_slash(text: str) -> None:
+    if slip := _ONE_SLASH.match(text):
+        raise InvalidArgument(f"open {text}: a URL has two slashes", cure=f"write {slip[1]}//{text[slip.end():]}")
 
 
 def _path(text: str) -> Optional[Path]:

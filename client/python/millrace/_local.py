@@ -43,7 +43,7 @@ from typing import Optional, Union
 from urllib.parse import unquote
 
 from ._gateways import Address, parse
-from ._indexing import Found, Wanted, cache, cannot, digest, environment, run
+from ._indexing import Found, Wanted, cache, cannot, digest, environment, run, said_here
 from ._names import expand
 from .errors import GatewayUnavailable, IntegrityError, InternalError, InvalidArgument, MillraceError, ReloadRefused, StoreError, by_program
 
@@ -53,7 +53,6 @@ PROGRAM = "MILLRACE_PROGRAM"
 LINGER = "1m"  # that a gateway stays when nobody uses it
 SHARED = "/tmp"  # where a gateway's directory may lie if the environment names no place
 START_TIME = 120.0  # indexes of many datasets may have to be fetched
-_NAMES = {"--cache-size": "cache", "--disk-cache-size": "disk_cache", "--disk-cache": "disk_cache"}  # of flags of serve, in open
 _RIGHTS = ["read", "report", "warm"]  # of the user of the gateway
 _ATTEMPTS = 5
 _LONGEST_SOCKET = 90  # bytes of a path, so that a process number fits behind it
@@ -269,10 +268,7 @@ class Local:
         failure = run(*self.command, "--datasets", f"{self.directory}/datasets.yaml", "--check")[1]
         if failure is None:
             return None
-        said = [failure.message, failure.cure]
-        for flag, name in _NAMES.items():
-            said = [text.replace(flag, name) for text in said]
-        return by_program(failure.code)(f"open {self.address}: {said[0]}", code=failure.code, cure=said[1])
+        return by_program(failure.code)(f"open {self.address}: {said_here(failure.message)}", code=failure.code, cure=said_here(failure.cure))
 
     def _last_words(self) -> str:
         try:

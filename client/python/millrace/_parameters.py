@@ -82,7 +82,10 @@ _CHECKS = {
     **dict.fromkeys(("deadline", "first_answer", "attempt_timeout"), _Check("seconds, more than 0", lambda v: isinstance(v, (int, float)) and v > 0)),
     **dict.fromkeys(("ca_file", "client_cert", "client_key"), _Check("the path of a file", lambda v: isinstance(v, (str, os.PathLike)))),
     **dict.fromkeys(("match", "format", "split"), _Check("a text", lambda v: isinstance(v, str))),
-    "dtype": _Check("a type's name such as 'uint16', or a type of NumPy's", lambda v: isinstance(v, (str, type)) or hasattr(v, "itemsize")),
+    "dtype": _Check(
+        "a type's name such as 'uint16', or a type of NumPy's or torch's",
+        lambda v: isinstance(v, (str, type)) or hasattr(v, "itemsize") or type(v).__module__ == "torch",
+    ),
     "cache": _Check(_BYTES, _is_size),
     "disk_cache": _Check(
         f"a directory and its size: {_BYTES}",

@@ -191,7 +191,9 @@ def open(
     named = {"cache": cache, "disk_cache": disk_cache, "reindex": reindex, "dataset": dataset}
     refuse_slips("millrace.open", own, {**asked, **named, **options})
     text = text_of(where)
-    asked |= {"dtype": getattr(dtype, "__name__", dtype), "fields": fields if fields is None or isinstance(fields, str) else ",".join(fields)}
+    named_parts = [name.strip() for name in fields.split(",")] if isinstance(fields, str) else fields
+    asked |= {"dtype": getattr(dtype, "__name__", str(dtype).removeprefix("torch.")) if dtype is not None else None}
+    asked |= {"fields": None if named_parts is None else ",".join(named_parts)}
     wanted = Wanted(text, {name: str(value) for name, value in asked.items() if value is not None}, text_of(index), reindex)
     if is_gateway(text):
         if cache is not None or disk_cache is not None or wanted != Wanted(text):

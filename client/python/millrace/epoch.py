@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from ._buffers import Buffers, new
 from ._closing import Closing
-from ._contents import columns_of
+from ._contents import columns_of, parts_are
 from ._core import Core, target_of
 from ._framed import Table
 from ._head import Head
@@ -269,7 +269,7 @@ class Epoch:
             return Transfer(self.core, want, take, announced, writable=self.writable).run(self.plan.rank, self.plan.world_size, task)
         except InvalidArgument as e:
             if any(parameter == "fields" for parameter, _ in e.faults):
-                e.cure = f"the parts are {', '.join(map(repr, self._all_parts()))}"
+                e.cure = parts_are(self._all_parts())
             raise
 
     def _all_parts(self) -> Sequence[str]:

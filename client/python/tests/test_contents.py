@@ -19,6 +19,7 @@ from PIL import Image
 
 import millrace
 from millrace import Reading
+from millrace._contents import parts_are
 
 ROWS = 40
 EMPTY = (1, 11, 21)  # rows with an image, all of which is null
@@ -80,6 +81,8 @@ def test_names_that_no_sample_has(rows: millrace.Client, tmp_path: Path) -> None
         list(rows.epoch(0, decode=True, reading=Reading(filter=lambda sample: sample.get("captoin") is not None)))
     with pytest.warns(UserWarning, match="left out all 40 samples"):
         assert not list(rows.epoch(0, reading=Reading(filter=lambda _: False)))
+    assert rows.epoch(0, fields="caption, label").batch(0).names() == ["caption", "label"]
+    assert parts_are(["json"]) == "the part is 'json'"
     for wrong, cure in (("captoin", r"did you mean 'caption'\?; the parts are 'caption', 'label'"), ("image", "did you mean 'image.bytes' or")):
         with pytest.raises(millrace.InvalidArgument, match=f"decode part '{wrong}': {cure}"):
             rows.epoch(0, decode={"label": int, wrong: str}, fields="label")

@@ -89,7 +89,7 @@ TEXT = {"a_txt": b"a"}
     ("contents", "where", "options", "said"),
     [
         (TEXT, None, {}, "open None: this is no address; give a directory"),
-        (TEXT, ["data"], {}, r"open \['data'\]: this is no address; give a directory"),
+        (TEXT, ["data"], {}, r"open \['data'\]: this is no address; several folders are millrace.mix"),
         (TEXT, "", {}, "open '': no place is given; give a directory"),
         (TEXT, "{}/a.txt", {}, r"this is a file; give the directory: millrace.open\('{}', match='a.txt'\)$"),
         (TEXT, "{}/*.jpg", {}, r"this is a pattern; give the directory: millrace.open\('{}', match='\*.jpg'\)$"),
@@ -99,6 +99,8 @@ TEXT = {"a_txt": b"a"}
         (TEXT, "s3://pics/p/s-{{00..04}}.tar?profile=a", {}, r"give the prefix: millrace.open\('s3://pics/p', match='s-\*.tar'\)$"),
         (TEXT, "s3:/pics/shapes", {}, "a URL has two slashes; write s3://pics/shapes$"),
         (TEXT, "http:/gw:8080", {}, "a URL has two slashes; write http://gw:8080$"),
+        (TEXT, "{}", {"index": "s3:/b"}, "open s3:/b: a URL has two slashes; write s3://b$"),
+        (TEXT, "{}", {"format": "jpeg"}, '^format "jpeg": want one of [^;-]*$'),
         (TEXT, "{}", {"index": 3}, "open 3: this is no address"),
         (TEXT, "{}", {"cache": "4GBs"}, "^cache='4GBs': want bytes, or a text such as '512MiB' or '2GB'$"),
         (TEXT, "{}", {"cache": True}, "^cache=True: want bytes"), (TEXT, "{}", {"cache": 1.5}, r"^cache=1.5: want bytes"),
@@ -110,7 +112,7 @@ TEXT = {"a_txt": b"a"}
         (TEXT, "{}", {"match": 3}, "^match=3: want a text$"), (TEXT, "{}", {"format": b"tar"}, "^format=b'tar': want a text$"),
         (TEXT, "{}", {"split": 3}, "^split=3: want a text$"), (TEXT, "{}", {"reindex": "maybe"}, "^reindex='maybe': want True or False$"),
         (TEXT, "{}", {"sequence_length": "x"}, "^sequence_length='x': want a whole number, 1 or more$"),
-        (TEXT, "{}", {"dtype": 3}, "^dtype=3: want a type's name such as 'uint16', or a type of NumPy's$"),
+        (TEXT, "{}", {"dtype": 3}, "^dtype=3: want a type's name such as 'uint16', or a type of NumPy's or torch's$"),
         (TEXT, "{}", {"fields": 3}, "^fields=3: want names of parts"), (TEXT, "s3:///p", {}, "no bucket is named: want s3://bucket/prefix$"),
         ({"a_parquet": b""}, "{}", {}, "object a.parquet has no bytes: remove it, or upload it again$"),
         ({"a_jpg": b""}, "{}", {}, r"object a.jpg has no bytes; millrace.open\('{}', match='!a.jpg'\)$"),
@@ -250,6 +252,14 @@ def test_tokens(tmp_path: Path) -> None:
             assert c.describe()["samples"] == samples
 
 
+def test_the_type_of_tokens_may_be_one_of_torch(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    (tmp_path / "tokens").mkdir()
+    (tmp_path / "tokens/train.bin").write_bytes(struct.pack("<65i", *range(65)))
+    with millrace.open(tmp_path / "tokens", sequence_length=16, dtype=torch.int32) as c:
+        assert c.describe()["samples"] == 4
+
+
 def changes(caplog: pytest.LogCaptureFixture) -> str:
     said = " ".join(r.getMessage() for r in caplog.records if "files have changed" in r.getMessage())
     caplog.clear()
@@ -347,7 +357,7 @@ def test_what_the_program_refuses_is_said_in_names_of_python(tmp_path: Path) -> 
         millrace.open(tmp_path / "rows", fields="captoin")
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts" / "a.txt").write_text("x")
-    with pytest.raises(millrace.InvalidArgument, match=r"--fields says nothing of files shards.*; in Python, options are keywords"):
+    with pytest.raises(millrace.InvalidArgument, match=r": fields says nothing of files shards"):
         millrace.open(tmp_path / "texts", fields="caption")
 
 
