@@ -235,7 +235,7 @@ func TestAGatewayIsItsHostAndPort(t *testing.T) {
 func TestAnUnreachableGatewayIsNamedOnce(t *testing.T) {
 	for _, command := range [][]string{{"plan"}, {"fetch", "--discard"}} {
 		o := millrace(t, nil, append(command, "127.0.0.1:1")...)
-		if want := "millrace: http://127.0.0.1:1: no answer: connect: connection refused\n"; o.code != exitStore || o.stderr != want {
+		if want := "millrace: http://127.0.0.1:1: no answer: connect: connection refused: start it, or correct the address\n"; o.code != exitStore || o.stderr != want {
 			t.Errorf("%s: got exit code %d and %s, want 5 and %s", command[0], o.code, o.stderr, want)
 		}
 	}
