@@ -1,8 +1,10 @@
 package unnamed
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -25,5 +27,12 @@ func TestFileLeavesNothing(t *testing.T) {
 	}
 	if _, err := File(filepath.Join(dir, "none")); err == nil {
 		t.Error("got no error, want one of a directory that is not there")
+	}
+}
+
+func TestFileNamesTMPDIRWhereNoFileCanBeMade(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir()+"/absent")
+	if _, err := File(""); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "set TMPDIR to a directory that takes temporary files") {
+		t.Errorf("got %v, want that TMPDIR is to be set", err)
 	}
 }
