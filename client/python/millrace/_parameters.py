@@ -100,7 +100,7 @@ _CHECKS = {
         "the name of one of a gateway's datasets", lambda v: not isinstance(v, SupportsIndex),
         cure="give its name; the size of batches is global_batch_size=",
     ),
-    "shuffle": _word("slot", "window", "full", "none", more=", True or False", fits=lambda v: isinstance(v, bool)),
+    "shuffle": _word("slot", "window", "full", "none", more=", True or False", fits=lambda v: v is None or isinstance(v, bool)),
     "tail": _word("short", "drop", "pad"),
     "balance": _word("samples", "bytes"),
     "by": _word("contiguous", "locality"),
@@ -111,7 +111,7 @@ _CHECKS = {
     ),
     "decode": _Check(
         "True, False, or a mapping from names of parts to functions",
-        lambda v: isinstance(v, bool) or (isinstance(v, Mapping) and all(map(callable, v.values()))),
+        lambda v: v is None or isinstance(v, bool) or (isinstance(v, Mapping) and all(map(callable, v.values()))),
     ),
 }
 
@@ -148,6 +148,11 @@ def refuse_slips(
                 raise InvalidArgument(f"{name}={GROUPS[name].__name__}({inner}=...): {function} has no {inner}", cure=unfit[inner])
 
 
+def _means_something(name: str) -> bool:
+    """Whether None is a value of a parameter as others are."""
+    return name in _CHECKS and _CHECKS[name].fits(None)
+
+
 def _plain(name: str, value: Any) -> Any:
     return _CHECKS[name].plain(value) if name in _CHECKS and value is not None else value
 
@@ -158,7 +163,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def checked(options: Optional[type] = None, *, passed: Iterable[str] = (), unfit: Mapping[str, str] = MappingProxyType({})) -> Callable[[F], F]:
     """Has a function refuse values that a parameter cannot have, and names that are none of its own or of the set that it takes.
 
-    None stands for a parameter's default, and whole numbers of other types, such as a tensor with one, become int.
+    None stands for a parameter's default where it has no meaning of its own, and whole numbers of other types, such as a tensor with one, become int.
 
     options  the set of parameters that the function takes by **options
     passed   names that the function passes on to another library's
@@ -170,7 +175,7 @@ def checked(options: Optional[type] = None, *, passed: Iterable[str] = (), unfit
         own = {name: p for name, p in bare.parameters.items() if p.kind is not p.VAR_KEYWORD}
         places = [name for name, p in own.items() if p.kind is not p.KEYWORD_ONLY]
         needed = [name for name, p in own.items() if p.default is p.empty]
-        usual = {name for name, p in own.items() if p.default not in (p.empty, None)}
+        usual = {name for name, p in own.items() if p.default not in (p.empty, None) and not _means_something(name)}
         for name, kind in options.__annotations__.items() if options else ():
             said = getattr(kind, "__forward_arg__", kind)
             own.setdefault(name, inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=said))

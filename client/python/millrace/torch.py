@@ -218,7 +218,7 @@ class Dataset(ClientOwner):
     source         a Client; a directory or `s3://bucket/prefix`, read without a server (millrace.open); or the URL of a gateway or several
     epoch          the first epoch; set_epoch changes it
     decode         what parts are turned into, by the reader's threads. True: as help(millrace.decode) says, images uint8 tensors of bands x
-                   height x width. A mapping, such as {"jpg": to_tensor, "cls": int}: these parts, the others stay bytes. False: none
+                   height x width. A mapping, such as {"jpg": to_tensor, "cls": int}: these parts, the others stay bytes. False, None: none
     transform      function of a sample, as Client.epoch has it; dicts and tuples that it returns become columns
     global_batch_size, batch_size_per_rank
                    samples of a batch: of all ranks together, or of each. Without both: the dataset's default, 256 unless its index says

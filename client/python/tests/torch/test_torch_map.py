@@ -60,6 +60,13 @@ def test_samples_come_together(dataset: Any, files: dict[str, tuple[bytes, bytes
         assert not own.requests("/batches/{batch}")
 
 
+def test_none_is_the_order_of_the_dataset_and_no_decoders(gateway: harness.Gateway) -> None:
+    """Elsewhere None stands for the parameter's default, which is stored order here."""
+    samples = photos(gateway, shuffle=None, decode=None)
+    assert keys_of([samples[0]]) != keys_of([photos(gateway)[0]])
+    assert isinstance(samples[0]["jpg"], bytes)
+
+
 def test_numbers_out_of_reach(gateway: harness.Gateway) -> None:
     samples = photos(gateway)
     for at in ([0, 500], [-501]):
