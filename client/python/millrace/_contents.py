@@ -19,6 +19,11 @@ def columns_of(about: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [] if about.get("other_parts") else [f for f in about.get("fields") or () if f.get("name")]
 
 
+def names_of(fields: Union[str, Sequence[str]]) -> Sequence[str]:
+    """Returns names of parts, which commas separate in a text."""
+    return [name.strip() for name in fields.split(",")] if isinstance(fields, str) else fields
+
+
 def parts_are(names: Collection[str]) -> str:
     """Says which parts there are."""
     return f"the {'part is' if len(names) == 1 else 'parts are'} {', '.join(map(repr, names))}"
@@ -51,7 +56,7 @@ class Contents:
         described = about.get("described") or {}
         if any(map(columns_of, described.values())):
             return cls._mixed(described, fields, decode)
-        names = [unquote_plus(name.strip()) for name in fields.split(",")] if isinstance(fields, str) else fields
+        names = [*map(unquote_plus, names_of(fields))] if isinstance(fields, str) else fields
         columns = {f["name"]: bool(f.get("nullable")) for f in columns_of(about)}
         if columns:
             for name in decode:

@@ -9,6 +9,7 @@ from reprlib import repr as short
 from typing import Any, Optional, Union
 
 from ._closing import Closing
+from ._contents import names_of
 from ._core import Core, Settings
 from ._gateways import home_by_rank, sources_of
 from ._indexing import PLACES, SEVERAL, Wanted, text_of
@@ -191,9 +192,8 @@ def open(
     named = {"cache": cache, "disk_cache": disk_cache, "reindex": reindex, "dataset": dataset}
     refuse_slips("millrace.open", own, {**asked, **named, **options})
     text = text_of(where)
-    named_parts = [name.strip() for name in fields.split(",")] if isinstance(fields, str) else fields
     asked |= {"dtype": getattr(dtype, "__name__", str(dtype).removeprefix("torch.")) if dtype is not None else None}
-    asked |= {"fields": None if named_parts is None else ",".join(named_parts)}
+    asked |= {"fields": None if fields is None else ",".join(names_of(fields))}
     wanted = Wanted(text, {name: str(value) for name, value in asked.items() if value is not None}, text_of(index), reindex)
     if is_gateway(text):
         if cache is not None or disk_cache is not None or wanted != Wanted(text):
