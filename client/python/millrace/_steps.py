@@ -130,12 +130,6 @@ class Steps:
     def __bool__(self) -> bool:
         return bool(self.decode) or any(s is not None for s in (self.automatic, self.filter, self.transform, self.collate, self.batch_transform))
 
-    def run(self, batch: Batch, fail_too: Callable[[], bool]) -> None:
-        """Takes all steps. Of a batch that has lost all its samples nothing is collated. fail_too is what Failures.check asks."""
-        self._take(batch)
-        if self.on_error is not None:
-            self.on_error.check(batch, fail_too)
-
     @property
     def collects(self) -> bool:
         """Whether on_error puts errors into a list of the user's."""
@@ -150,7 +144,8 @@ class Steps:
                 stacklevel=2,
             )
 
-    def _take(self, batch: Batch) -> None:
+    def run(self, batch: Batch) -> None:
+        """Takes all steps. Of a batch that has lost all its samples nothing is collated."""
         one_by_one = self.transform is not None or self.collate is not None
         if one_by_one or self.filter is not None:
             with _draws() as draws:

@@ -228,7 +228,9 @@ class Epoch:
 
     def _run(self, b: Batch) -> None:
         """Takes the steps of a batch."""
-        self.steps.run(b, self._fails_everywhere)
+        self.steps.run(b)
+        if self.steps.on_error is not None:
+            self.steps.on_error.check(b, self._fails_everywhere)
 
     def _silently(self) -> Epoch:
         """This epoch, read without telling on_error what fails."""

@@ -154,7 +154,7 @@ PLANTS = [
     (
         "a slip of a function is taken for bad samples, all of them",
         "client/python/tests/test_contents.py test_a_slip_is_not_a_matter_of_samples",
-        [("client/python/millrace/_steps.py", "            self.on_error.check(batch, fail_too)\n", "            pass\n")],
+        [("client/python/millrace/epoch.py", "            self.steps.on_error.check(b, self._fails_everywhere)\n", "            pass\n")],
     ),
     (
         "errors that workers meet stay there",
