@@ -212,8 +212,8 @@ func (s *indexSource) copyTo(ctx context.Context, f *os.File, whole int64) (*Ind
 	return parseFile(f, obj.Size, s.generation, s.read, true)
 }
 
-// copyResident copies header, digests, the sections that stay in memory and the places of blocks, which lie before all others. It returns nil for an index whose
-// header is not what it should be.
+// copyResident copies what lies before the blocks: the header, the digests, the sections that stay in memory and the places of blocks. It
+// returns nil for an index with an invalid header.
 func (s *indexSource) copyResident(ctx context.Context, f *os.File, size int64) (*Index, error) {
 	head := make([]byte, headerSize)
 	if err := s.read(ctx, 0, head); err != nil {
