@@ -111,8 +111,8 @@ func floorPlan() map[string]room {
 			ours:  []string{"datapath/chunkcache", "datapath/lookahead", "cluster/placement", "shuffle"},
 			never: []string{"crypto/rand", "log", "math/rand", "net", "os", "sync"},
 		},
-		"simulate/report": { // what people and scripts read of it
-			ours: []string{"gateway/address", "internal/cli", "shuffle", "simulate"}, never: []string{"net", "os"}, // cli: counts in words
+		"cmd/internal/predictions": { // what people and scripts read of it
+			ours: []string{"gateway/address", "cmd/internal/cli", "shuffle", "simulate"}, never: []string{"net", "os"}, // cli: counts in words
 		},
 		"s3backend": {
 			ours:    []string{"internal/objstore", "internal/socket", "internal/tracing"},
@@ -159,54 +159,54 @@ func floorPlan() map[string]room {
 			},
 			outside: []string{"github.com/rs/zerolog", "golang.org/x"},
 		},
-		"internal/node": { // the composed process, without flags
+		"cmd/internal/node": { // the composed process, without flags
 			ours: []string{
 				"chunkindex", "cluster", "cluster/discovery", "datapath", "datapath/diskcache", "gateway", "importance", "internal/budget", "internal/certs",
-				"internal/datasets", "internal/location", "internal/objstore", "internal/shared", "internal/tracing", "internal/watch", "cluster/peer", "s3backend", "selection", "shuffle",
+				"cmd/internal/datasets", "cmd/internal/location", "internal/objstore", "internal/shared", "internal/tracing", "internal/watch", "cluster/peer", "s3backend", "selection", "shuffle",
 			},
 			outside: []string{"github.com/rs/zerolog", "github.com/dustin/go-humanize", "golang.org/x"},
 		},
-		"internal/datasets": { // what is to be served, as files and flags name it
-			ours:    []string{"gateway", "gateway/address", "internal/location"}, // gateway: the type of a mixture
+		"cmd/internal/datasets": { // what is to be served, as files and flags name it
+			ours:    []string{"gateway", "gateway/address", "cmd/internal/location"}, // gateway: the type of a mixture
 			outside: []string{"go.yaml.in/yaml"},
 		},
-		"internal/location": {
+		"cmd/internal/location": {
 			ours:    []string{"chunkindex", "gateway/address", "internal/objstore", "s3backend", "selection"}, // address: the names of datasets
 			outside: []string{"github.com/dustin/go-humanize"},
 			never:   []string{"net/http"},
 		},
-		"internal/demo": {ours: []string{"chunkindex", "internal/location", "internal/node", "pack"}}, // demo without flags
-		"internal/garbage": { // what gc removes, and why
-			ours:    []string{"chunkindex", "importance", "internal/cli", "internal/objstore", "selection"}, // cli: counts in words
+		"cmd/internal/demo": {ours: []string{"chunkindex", "cmd/internal/location", "cmd/internal/node", "pack"}}, // demo without flags
+		"cmd/internal/garbage": { // what gc removes, and why
+			ours:    []string{"chunkindex", "importance", "cmd/internal/cli", "internal/objstore", "selection"}, // cli: counts in words
 			outside: []string{"github.com/dustin/go-humanize"},
 			never:   []string{"net", "os"},
 		},
-		"internal/indexing": { // index and pack in words
-			ours:    []string{"chunkindex", "internal/cli", "internal/location", "internal/objstore", "internal/orders", "pack", "shuffle"}, // cli: counts in words
+		"cmd/internal/indexing": { // index and pack in words
+			ours:    []string{"chunkindex", "cmd/internal/cli", "cmd/internal/location", "internal/objstore", "cmd/internal/orders", "pack", "shuffle"}, // cli: counts in words
 			outside: []string{"github.com/dustin/go-humanize"},
 		},
-		"internal/inventory": { // info and the lists in words
-			ours:    []string{"chunkindex", "chunkindex/format", "client", "importance", "internal/cli", "internal/location", "internal/objstore", "selection"},
+		"cmd/internal/inventory": { // info and the lists in words
+			ours:    []string{"chunkindex", "chunkindex/format", "client", "importance", "cmd/internal/cli", "cmd/internal/location", "internal/objstore", "selection"},
 			outside: []string{"github.com/dustin/go-humanize", "golang.org/x/sys"},
 		},
-		"internal/occurrences": { // which batches had a sample, from a gateway or an index
+		"cmd/internal/occurrences": { // which batches had a sample, from a gateway or an index
 			ours: []string{
-				"chunkindex", "client", "gateway/address", "gateway/body", "gateway/plans", "importance", "internal/cli", "internal/inventory",
-				"internal/location", "internal/objstore", "internal/reach",
+				"chunkindex", "client", "gateway/address", "gateway/body", "gateway/plans", "importance", "cmd/internal/cli", "cmd/internal/inventory",
+				"cmd/internal/location", "internal/objstore", "cmd/internal/reach",
 			},
 			never: []string{"net/http", "os"},
 		},
-		"internal/reach": {ours: []string{"client"}},
-		"internal/top": { // what gateways do, on a screen
-			ours:    []string{"client", "internal/cli", "internal/reach"}, // cli: counts in words; reach: the cure for silence
+		"cmd/internal/reach": {ours: []string{"client"}},
+		"cmd/internal/top": { // what gateways do, on a screen
+			ours:    []string{"client", "cmd/internal/cli", "cmd/internal/reach"}, // cli: counts in words; reach: the cure for silence
 			outside: []string{"charm.land/bubbletea", "charm.land/lipgloss", "github.com/charmbracelet/x/ansi"},
 		},
-		"internal/orders": { // compares the orders of a dataset, and explains the one that a gateway reads
-			ours:    []string{"chunkindex", "client", "gateway/address", "internal/cli", "shuffle", "simulate"}, // address: which shuffles have a window; cli: counts in words
+		"cmd/internal/orders": { // compares the orders of a dataset, and explains the one that a gateway reads
+			ours:    []string{"chunkindex", "client", "gateway/address", "cmd/internal/cli", "shuffle", "simulate"}, // address: which shuffles have a window; cli: counts in words
 			outside: []string{"github.com/dustin/go-humanize"},
 			never:   []string{"net", "os"},
 		},
-		"internal/cli": { // flags, environment, configuration file, exit, progress
+		"cmd/internal/cli": { // flags, environment, configuration file, exit, progress
 			ours: []string{"chunkindex"}, // the form of a progress report
 			outside: []string{
 				"github.com/spf13", "github.com/rs/zerolog", "github.com/vbauerster/mpb", "github.com/dustin/go-humanize",
@@ -216,7 +216,7 @@ func floorPlan() map[string]room {
 		},
 		"cmd/millrace": {
 			ours: []string{
-				"datapath/chunkcache", "chunkindex", "client", "cluster/discovery", "datapath", "datapath/diskcache", "gateway", "importance", "internal", "pack", "cluster/peer",
+				"datapath/chunkcache", "chunkindex", "client", "cluster/discovery", "datapath", "datapath/diskcache", "gateway", "importance", "internal", "cmd/internal", "pack", "cluster/peer",
 				"s3backend", "selection", "shuffle", "simulate",
 			},
 			outside: []string{
@@ -236,8 +236,8 @@ func onlyHere() map[string]string {
 		"github.com/go-jose/go-jose":      "gateway/auth",
 		"github.com/hashicorp/golang-lru": "datapath",
 		"go.opentelemetry.io/otel":        "internal/tracing",
-		"charm.land":                      "internal/top",
-		"github.com/charmbracelet/x/ansi": "internal/top",
+		"charm.land":                      "cmd/internal/top",
+		"github.com/charmbracelet/x/ansi": "cmd/internal/top",
 	}
 }
 

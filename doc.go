@@ -27,7 +27,7 @@
 // importance for drawing samples by their losses, selection for subsets and bad samples,
 // gateway for HTTP (gateway/address for URLs, gateway/plans for what a batch is answered
 // from, gateway/body for its form), pack for making shards, client for reading an epoch,
-// and internal/node for how it is wired. Of gateways that are one cache, cluster knows who is there,
+// and cmd/internal/node for how it is wired. Of gateways that are one cache, cluster knows who is there,
 // placement who holds which chunk, and peer how one asks another. internal/objstore is the
 // seam to every store. simulate runs order, readers and policies under a clock of its own;
 // experiments puts published ideas to the test. docs/datapath.md follows one batch

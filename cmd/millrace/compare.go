@@ -6,10 +6,10 @@ import (
 	"slices"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/cmd/internal/cli"
+	"github.com/millrace-data/millrace/cmd/internal/location"
+	"github.com/millrace-data/millrace/cmd/internal/orders"
 	"github.com/millrace-data/millrace/datapath"
-	"github.com/millrace-data/millrace/internal/cli"
-	"github.com/millrace-data/millrace/internal/location"
-	"github.com/millrace-data/millrace/internal/orders"
 )
 
 // compareFlags are what only the comparison of a dataset's orders asks for.

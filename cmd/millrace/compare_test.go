@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millrace-data/millrace/internal/orders"
+	"github.com/millrace-data/millrace/cmd/internal/orders"
 )
 
 // sorted packs samples, and says what is printed about it.

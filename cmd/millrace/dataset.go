@@ -1,8 +1,8 @@
 package main
 
 import (
-	"github.com/millrace-data/millrace/internal/cli"
-	"github.com/millrace-data/millrace/internal/location"
+	"github.com/millrace-data/millrace/cmd/internal/cli"
+	"github.com/millrace-data/millrace/cmd/internal/location"
 )
 
 // one parses the single dataset of a command and notes a fault.

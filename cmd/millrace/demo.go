@@ -12,10 +12,10 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/client"
-	"github.com/millrace-data/millrace/internal/cli"
-	"github.com/millrace-data/millrace/internal/demo"
-	"github.com/millrace-data/millrace/internal/location"
-	"github.com/millrace-data/millrace/internal/node"
+	"github.com/millrace-data/millrace/cmd/internal/cli"
+	"github.com/millrace-data/millrace/cmd/internal/demo"
+	"github.com/millrace-data/millrace/cmd/internal/location"
+	"github.com/millrace-data/millrace/cmd/internal/node"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 

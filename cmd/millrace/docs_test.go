@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/millrace-data/millrace/internal/cli"
+	"github.com/millrace-data/millrace/cmd/internal/cli"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
@@ -83,7 +83,7 @@ func TestMetricsInTheDocumentationExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A directory, and a gateway alone, do not have all of them.
-	sources, err := filepath.Glob("../../internal/node/*.go")
+	sources, err := filepath.Glob("../internal/node/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/client"
-	"github.com/millrace-data/millrace/internal/cli"
-	"github.com/millrace-data/millrace/internal/location"
-	"github.com/millrace-data/millrace/internal/reach"
+	"github.com/millrace-data/millrace/cmd/internal/cli"
+	"github.com/millrace-data/millrace/cmd/internal/location"
+	"github.com/millrace-data/millrace/cmd/internal/reach"
 )
 
 // gateways checks the arguments that name gateways, and the token that the gateways are to get.

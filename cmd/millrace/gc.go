@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/millrace-data/millrace/internal/cli"
-	"github.com/millrace-data/millrace/internal/garbage"
-	"github.com/millrace-data/millrace/internal/location"
+	"github.com/millrace-data/millrace/cmd/internal/cli"
+	"github.com/millrace-data/millrace/cmd/internal/garbage"
+	"github.com/millrace-data/millrace/cmd/internal/location"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 

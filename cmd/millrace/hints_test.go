@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millrace-data/millrace/internal/cli"
+	"github.com/millrace-data/millrace/cmd/internal/cli"
 )
 
 func TestAllUnknownFlagsAreNamedTogether(t *testing.T) {

@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/client"
-	"github.com/millrace-data/millrace/internal/cli"
-	"github.com/millrace-data/millrace/internal/location"
-	"github.com/millrace-data/millrace/internal/node"
+	"github.com/millrace-data/millrace/cmd/internal/cli"
+	"github.com/millrace-data/millrace/cmd/internal/location"
+	"github.com/millrace-data/millrace/cmd/internal/node"
 )
 
 // TestFetchByImportance reports the losses of an epoch through the client, and reads the next by what they weigh.

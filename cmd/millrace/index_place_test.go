@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millrace-data/millrace/internal/location"
+	"github.com/millrace-data/millrace/cmd/internal/location"
 )
 
 func TestAddressesWithOptions(t *testing.T) {

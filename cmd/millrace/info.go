@@ -8,9 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace-data/millrace/chunkindex"
-	"github.com/millrace-data/millrace/internal/cli"
-	"github.com/millrace-data/millrace/internal/inventory"
-	"github.com/millrace-data/millrace/internal/location"
+	"github.com/millrace-data/millrace/cmd/internal/cli"
+	"github.com/millrace-data/millrace/cmd/internal/inventory"
+	"github.com/millrace-data/millrace/cmd/internal/location"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 

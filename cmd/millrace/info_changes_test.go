@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/millrace-data/millrace/internal/inventory"
+	"github.com/millrace-data/millrace/cmd/internal/inventory"
 )
 
 // touch writes files into a directory, each with its name as its content.

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/millrace-data/millrace/client"
-	"github.com/millrace-data/millrace/internal/inventory"
+	"github.com/millrace-data/millrace/cmd/internal/inventory"
 )
 
 // read decodes what a command prints with --json.

@@ -11,7 +11,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/millrace-data/millrace/internal/node"
+	"github.com/millrace-data/millrace/cmd/internal/node"
 )
 
 func main() {

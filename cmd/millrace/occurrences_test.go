@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/client"
-	"github.com/millrace-data/millrace/internal/occurrences"
+	"github.com/millrace-data/millrace/cmd/internal/occurrences"
 )
 
 // TestOccurrencesFromAGatewayAndFromItsIndex: both say the same, and the index says so when its generation is no longer current.

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/millrace-data/millrace/internal/cli"
+	"github.com/millrace-data/millrace/cmd/internal/cli"
 )
 
 // TestCheckPrintsJSONThatServeAccepts, too.

@@ -22,12 +22,12 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/cmd/internal/cli"
+	"github.com/millrace-data/millrace/cmd/internal/location"
+	"github.com/millrace-data/millrace/cmd/internal/node"
+	"github.com/millrace-data/millrace/cmd/internal/orders"
 	"github.com/millrace-data/millrace/gateway/auth"
-	"github.com/millrace-data/millrace/internal/cli"
-	"github.com/millrace-data/millrace/internal/location"
-	"github.com/millrace-data/millrace/internal/node"
 	"github.com/millrace-data/millrace/internal/objstore"
-	"github.com/millrace-data/millrace/internal/orders"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace-data/millrace/internal/garbage"
+	"github.com/millrace-data/millrace/cmd/internal/garbage"
 )
 
 // quarantined returns the keys and reasons that a run of quarantine says.

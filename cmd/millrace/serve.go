@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/millrace-data/millrace/internal/cli"
-	"github.com/millrace-data/millrace/internal/node"
+	"github.com/millrace-data/millrace/cmd/internal/cli"
+	"github.com/millrace-data/millrace/cmd/internal/node"
 )
 
 func (a *app) serve() *cobra.Command {

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/millrace-data/millrace/cmd/internal/cli"
+	"github.com/millrace-data/millrace/cmd/internal/node"
 	"github.com/millrace-data/millrace/gateway/auth"
-	"github.com/millrace-data/millrace/internal/cli"
-	"github.com/millrace-data/millrace/internal/node"
 )
 
 func (c *serveConfig) defineAccess(f *cli.Flags) {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/millrace-data/millrace/cluster/discovery"
-	"github.com/millrace-data/millrace/internal/cli"
+	"github.com/millrace-data/millrace/cmd/internal/cli"
 )
 
 func (x *serveConfig) defineCluster(f *cli.Flags) {

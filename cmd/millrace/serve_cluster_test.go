@@ -17,10 +17,10 @@ import (
 
 	"github.com/millrace-data/millrace/cluster"
 	"github.com/millrace-data/millrace/cluster/discovery"
+	"github.com/millrace-data/millrace/cmd/internal/cli"
+	"github.com/millrace-data/millrace/cmd/internal/location"
+	"github.com/millrace-data/millrace/cmd/internal/node"
 	"github.com/millrace-data/millrace/internal/certs/certtest"
-	"github.com/millrace-data/millrace/internal/cli"
-	"github.com/millrace-data/millrace/internal/location"
-	"github.com/millrace-data/millrace/internal/node"
 )
 
 // fleetFor serves a directory by n gateways that are one cache, until the test ends.

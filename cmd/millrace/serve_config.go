@@ -8,12 +8,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millrace-data/millrace/cmd/internal/cli"
+	"github.com/millrace-data/millrace/cmd/internal/datasets"
+	"github.com/millrace-data/millrace/cmd/internal/location"
+	"github.com/millrace-data/millrace/cmd/internal/node"
 	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/internal/budget"
-	"github.com/millrace-data/millrace/internal/cli"
-	"github.com/millrace-data/millrace/internal/datasets"
-	"github.com/millrace-data/millrace/internal/location"
-	"github.com/millrace-data/millrace/internal/node"
 	"github.com/millrace-data/millrace/internal/tracing/export"
 )
 

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace-data/millrace/cmd/internal/location"
 	"github.com/millrace-data/millrace/datapath/diskcache"
-	"github.com/millrace-data/millrace/internal/location"
 )
 
 func TestDiskCacheThatDoesNotFitIsAFaultOfUsage(t *testing.T) {

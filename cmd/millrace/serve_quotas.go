@@ -4,8 +4,8 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/millrace-data/millrace/internal/cli"
-	"github.com/millrace-data/millrace/internal/node"
+	"github.com/millrace-data/millrace/cmd/internal/cli"
+	"github.com/millrace-data/millrace/cmd/internal/node"
 )
 
 // splitQuotas takes quotas apart at their commas. What follows a comma belongs to the quota before it if it says disk=.

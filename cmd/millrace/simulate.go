@@ -12,13 +12,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/cmd/internal/cli"
+	"github.com/millrace-data/millrace/cmd/internal/location"
+	"github.com/millrace-data/millrace/cmd/internal/orders"
+	"github.com/millrace-data/millrace/cmd/internal/predictions"
 	"github.com/millrace-data/millrace/datapath"
-	"github.com/millrace-data/millrace/internal/cli"
-	"github.com/millrace-data/millrace/internal/location"
-	"github.com/millrace-data/millrace/internal/orders"
 	"github.com/millrace-data/millrace/shuffle"
 	"github.com/millrace-data/millrace/simulate"
-	"github.com/millrace-data/millrace/simulate/report"
 )
 
 // simulateFlags are the data, the job, and the lists of settings to try.
@@ -167,7 +167,7 @@ func (a *app) runSimulate(ctx context.Context, x *simulateFlags) error {
 			return fmt.Errorf("write the picture: %w", err)
 		}
 	}
-	rep := report.New(data, results)
+	rep := predictions.New(data, results)
 	return a.Print(rep, rep.Print)
 }
 

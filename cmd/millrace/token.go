@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/millrace-data/millrace/cmd/internal/cli"
 	"github.com/millrace-data/millrace/gateway/auth"
-	"github.com/millrace-data/millrace/internal/cli"
 )
 
 func (a *app) token() *cobra.Command {

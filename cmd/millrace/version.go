@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/millrace-data/millrace/internal/cli"
+	"github.com/millrace-data/millrace/cmd/internal/cli"
 	"github.com/millrace-data/millrace/shuffle"
 )
 

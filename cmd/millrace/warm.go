@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace-data/millrace/client"
-	"github.com/millrace-data/millrace/internal/cli"
+	"github.com/millrace-data/millrace/cmd/internal/cli"
 )
 
 // warmReport is what a warming has done.

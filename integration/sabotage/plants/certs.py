@@ -147,11 +147,11 @@ PLANTS = [
     (
         "node forgets the client CA",
         "./integration TestClientsOverTLS",
-        [("internal/node/certificates.go", ", CA: c.ClientCA", "")],
+        [("cmd/internal/node/certificates.go", ", CA: c.ClientCA", "")],
     ),
     (
         "node says that certificate files are in use which are refused",
         "./internal/node TestCertificatesAreTold",
-        [("internal/node/certificates.go", "if c.Fault() != nil {", "if c.Fault() == nil {")],
+        [("cmd/internal/node/certificates.go", "if c.Fault() != nil {", "if c.Fault() == nil {")],
     ),
 ]

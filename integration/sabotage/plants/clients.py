@@ -24,7 +24,7 @@ PLANTS = [
     (
         "the address of a socket is taken for a dataset's",
         "./cmd/millrace TestCommandsReachAUnixSocket",
-        [("internal/location/gateway.go", ' || hasScheme(arg) || hostPort(arg)', ' || hostPort(arg)')],
+        [("cmd/internal/location/gateway.go", ' || hasScheme(arg) || hostPort(arg)', ' || hostPort(arg)')],
     ),
     (
         "samples that a sampler asks for together are asked for one by one",

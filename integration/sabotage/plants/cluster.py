@@ -82,7 +82,7 @@ PLANTS = [
     (
         "gateway of a cluster is ready as soon as its datasets are open",
         "./integration TestReadyOnceTheOthersAreMet",
-        [("internal/node/node.go", "cfg.Cluster, cfg.Awaits = s.clusterPage, s.peers.cluster.Awaits", "cfg.Cluster = s.clusterPage")],
+        [("cmd/internal/node/node.go", "cfg.Cluster, cfg.Awaits = s.clusterPage, s.peers.cluster.Awaits", "cfg.Cluster = s.clusterPage")],
     ),
     (
         "gateway that drains says that it starts",

@@ -467,7 +467,7 @@ PLANTS = [
     (
         "the command of an answer forgets the options that were given",
         "./cmd/millrace TestIndexAsksForOneKind",
-        [("internal/indexing/kinds.go", 'add("match", o.Match, o.Match != "")', 'add("match", o.Match, false)')],
+        [("cmd/internal/indexing/kinds.go", 'add("match", o.Match, o.Match != "")', 'add("match", o.Match, false)')],
     ),
     (
         "a container of several objects is known by its first object alone",
@@ -507,7 +507,7 @@ PLANTS = [
     (
         "losses, subsets and quarantines are written beside the shards",
         "./cmd/millrace TestEveryCommandTakesTheIndexElsewhere",
-        [("internal/location/opened.go", "Reader: d.Home, Writer: d.Home, Prefix: d.Loc.OfIndex().Prefix", "Reader: d.Store, Writer: d.Store, Prefix: d.Loc.Prefix")],
+        [("cmd/internal/location/opened.go", "Reader: d.Home, Writer: d.Home, Prefix: d.Loc.OfIndex().Prefix", "Reader: d.Store, Writer: d.Store, Prefix: d.Loc.Prefix")],
     ),
     (
         "links are passed over without a word",
@@ -532,7 +532,7 @@ PLANTS = [
     (
         "nobody is told that ImageFolder stumbles over an index",
         "./cmd/millrace TestSplitsAreAskedForAndClassFoldersWarnedOf",
-        [("internal/indexing/indexing.go", "if r.ClassFolders > 0 &&", "if r.ClassFolders > 1000 &&")],
+        [("cmd/internal/indexing/indexing.go", "if r.ClassFolders > 0 &&", "if r.ClassFolders > 1000 &&")],
     ),
     (
         "a ledger takes samples of two shards with one key for one",

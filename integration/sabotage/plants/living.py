@@ -1,7 +1,7 @@
 """Planted bugs of datasets that change under the jobs that read them: what only two gateways under load show."""
 
 LOAD = "./integration TestJobsWhileAllChanges"
-KEEPER = "internal/node/keeper.go"
+KEEPER = "cmd/internal/node/keeper.go"
 CATALOG = "gateway/catalog/catalog.go"
 HANGS = "./gateway/catalog TestAStoreThatHangsHoldsUpItsOwnDatasetAlone"
 
@@ -21,7 +21,7 @@ PLANTS = [
     (
         "a dataset that grows is not followed",
         LOAD,
-        [("internal/node/living.go", "\t\tif same {\n", "\t\tif same || err == nil {\n")],
+        [("cmd/internal/node/living.go", "\t\tif same {\n", "\t\tif same || err == nil {\n")],
     ),
     ("generations of all datasets are opened one after another", HANGS, [(CATALOG, "c.begin(ctx, k.name)", 'c.begin(ctx, "")')]),
     ("generations of one dataset are opened side by side", HANGS, [(CATALOG, "\t\tif other == nil {\n", "\t\tif other == nil || true {\n")]),
@@ -53,6 +53,6 @@ PLANTS = [
     (
         "a dataset whose store hangs keeps the others from being followed",
         "./internal/node TestFollowedBesideAStoreThatHangs",
-        [("internal/node/living.go", "\tif what.apart {\n\t\tvar cancel", "\tif !what.apart {\n\t\tvar cancel")],
+        [("cmd/internal/node/living.go", "\tif what.apart {\n\t\tvar cancel", "\tif !what.apart {\n\t\tvar cancel")],
     ),
 ]

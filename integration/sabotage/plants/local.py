@@ -4,17 +4,17 @@ PLANTS = [
     (
         "everybody reaches a Unix socket",
         "./internal/node TestAUnixSocket",
-        [("internal/node/listen.go", "dir.Chmod(own, mode)", "dir.Chmod(own, 0o666)")],
+        [("cmd/internal/node/listen.go", "dir.Chmod(own, mode)", "dir.Chmod(own, 0o666)")],
     ),
     (
         "a gateway takes the socket of another that runs",
         "./internal/node TestAUnixSocket",
-        [("internal/node/listen.go", "return errors.New(\"another process listens there\")", "return nil")],
+        [("cmd/internal/node/listen.go", "return errors.New(\"another process listens there\")", "return nil")],
     ),
     (
         "a gateway that ends removes the socket of the next",
         "./internal/node TestAStaleSocketIsReplaced",
-        [("internal/node/listen.go", "err == nil && os.SameFile(is, s.is)", "err == nil && is != nil")],
+        [("cmd/internal/node/listen.go", "err == nil && os.SameFile(is, s.is)", "err == nil && is != nil")],
     ),
     (
         "a Unix socket answers for every host",
@@ -24,22 +24,22 @@ PLANTS = [
     (
         "a gateway that ends lets go of the lock",
         "./internal/node TestServesWhileLocked",
-        [("internal/node/held.go", "\t\t\tend(errReleased)\n", "\t\t\tend(errReleased)\n\t\t\t_ = syscall.Flock(int(h.file.Fd()), syscall.LOCK_UN)\n")],
+        [("cmd/internal/node/held.go", "\t\t\tend(errReleased)\n", "\t\t\tend(errReleased)\n\t\t\t_ = syscall.Flock(int(h.file.Fd()), syscall.LOCK_UN)\n")],
     ),
     (
         "a gateway that nobody uses has a lame-duck time",
         "./internal/node TestServesWhileLocked",
-        [("internal/node/node.go", "errors.Is(cause, errReleased) || ", "")],
+        [("cmd/internal/node/node.go", "errors.Is(cause, errReleased) || ", "")],
     ),
     (
         "a reload of one dataset looks at all",
         "./internal/node TestReloadOfOneDataset",
-        [("internal/node/living.go", "return name == only }", "return name != \"\" }")],
+        [("cmd/internal/node/living.go", "return name == only }", "return name != \"\" }")],
     ),
     (
         "a reload of a dataset that is not there does nothing",
         "./internal/node TestReloadOfOneDataset",
-        [("internal/node/living.go", "what.only != \"\" && ", "what.only == \"-\" && ")],
+        [("cmd/internal/node/living.go", "what.only != \"\" && ", "what.only == \"-\" && ")],
     ),
     (
         "a client that was pickled does not hold its gateway",
@@ -179,22 +179,22 @@ PLANTS = [
     (
         "a copy that keeps its time is no new file",
         "client/python/tests/test_open.py test_files_that_come_and_go",
-        [("internal/inventory/changes.go", "file.Ctim.Unix()", "file.Mtim.Unix()")],
+        [("cmd/internal/inventory/changes.go", "file.Ctim.Unix()", "file.Mtim.Unix()")],
     ),
     (
         "files that an index left out count as new",
         "client/python/tests/test_open.py test_files_that_the_index_left_out_are_not_new",
-        [("internal/inventory/changes.go", "cameAfter(o.Loc.Dir, f.Key, made)", "cameAfter(o.Loc.Dir, f.Key, made.AddDate(-100, 0, 0))")],
+        [("cmd/internal/inventory/changes.go", "cameAfter(o.Loc.Dir, f.Key, made)", "cameAfter(o.Loc.Dir, f.Key, made.AddDate(-100, 0, 0))")],
     ),
     (
         "a copied directory counts as the one that was indexed",
         "client/python/tests/test_open.py test_a_copy_is_told",
-        [("internal/inventory/changes.go", "case known && etag != f.ETag:", "case known && etag[:strings.LastIndexByte(etag, '-')] != f.ETag[:strings.LastIndexByte(f.ETag, '-')]:")],
+        [("cmd/internal/inventory/changes.go", "case known && etag != f.ETag:", "case known && etag[:strings.LastIndexByte(etag, '-')] != f.ETag[:strings.LastIndexByte(f.ETag, '-')]:")],
     ),
     (
         "a note beside the shards counts as a new file",
         "./cmd/millrace TestInfoTellsFilesThatChanged",
-        [("internal/inventory/changes.go", "!known && kinds[kindOf(f.Key)] && ", "!known && ")],
+        [("cmd/internal/inventory/changes.go", "!known && kinds[kindOf(f.Key)] && ", "!known && ")],
     ),
     (
         "a name that open made of options keeps the default index from being made",

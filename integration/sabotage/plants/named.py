@@ -39,7 +39,7 @@ PLANTS = [
     (
         "the name of an index is forgotten where the index lies elsewhere",
         "./internal/location TestAddressesNameAnIndex",
-        [("internal/location/location.go", "	at.IndexName = l.IndexName\n", "")],
+        [("cmd/internal/location/location.go", "	at.IndexName = l.IndexName\n", "")],
     ),
     (
         "a link to a blob of another repository is followed",
@@ -119,12 +119,12 @@ PLANTS = [
     (
         "the index that lies in the cache is not found there",
         "./cmd/millrace TestIndexInTheCache",
-        [("internal/location/location.go", "if at, ok, _ := l.Apart(); ok && hasState(at.Index.Dir) {", "if at, ok, _ := l.Apart(); ok && hasState(l.Dir) {")],
+        [("cmd/internal/location/location.go", "if at, ok, _ := l.Apart(); ok && hasState(at.Index.Dir) {", "if at, ok, _ := l.Apart(); ok && hasState(l.Dir) {")],
     ),
     (
         "a directory and a link to it have an index each",
         "./cmd/millrace TestIndexInTheCache",
-        [("internal/location/apart.go", "sha256.Sum256([]byte(dir))", "sha256.Sum256([]byte(l.Dir + dir))")],
+        [("cmd/internal/location/apart.go", "sha256.Sum256([]byte(dir))", "sha256.Sum256([]byte(l.Dir + dir))")],
     ),
     (
         "captions beside pictures are passed over as stray texts",
@@ -134,7 +134,7 @@ PLANTS = [
     (
         "the folder of an index opens as a dataset",
         "./cmd/millrace TestIndexFolderByMistake",
-        [("internal/location/opened.go", "if d.Loc.Index == nil && d.Index.Data() == \"\" ||", "if d.Loc.Index == nil ||")],
+        [("cmd/internal/location/opened.go", "if d.Loc.Index == nil && d.Index.Data() == \"\" ||", "if d.Loc.Index == nil ||")],
     ),
     (
         "index forgets the windows of tokens that it made before",
@@ -149,6 +149,6 @@ PLANTS = [
     (
         "a pattern is taken for a prefix",
         "./internal/location TestAddressesAsPeopleTypeThem",
-        [("internal/location/location.go", "err == nil || !strings.ContainsAny(address, \"*{\") {", "err == nil || strings.Contains(address, \"\") {")],
+        [("cmd/internal/location/location.go", "err == nil || !strings.ContainsAny(address, \"*{\") {", "err == nil || strings.Contains(address, \"\") {")],
     ),
 ]

@@ -14,12 +14,12 @@ PLANTS = [
     (
         "plan says of a takeover what gateways read that begin with nothing",
         "./integration TestGatewaysChangeUnderAJob",
-        [("internal/orders/takeover.go", "s.Homes, int(s.Homes), n)", "s.Homes, 1, n)")],
+        [("cmd/internal/orders/takeover.go", "s.Homes, int(s.Homes), n)", "s.Homes, 1, n)")],
     ),
     (
         "a regular expression keeps megabytes in the heap of each gateway",
         "./integration TestLittleIsKeptInTheHeap",
-        [("internal/location/service.go", "`^[A-Za-z0-9._-]{1,64}$`", "`^[^\\s\\pC][^\\pC]{0,127}$`")],
+        [("cmd/internal/location/service.go", "`^[A-Za-z0-9._-]{1,64}$`", "`^[^\\s\\pC][^\\pC]{0,127}$`")],
     ),
     (
         "verify finds damage and exits as for any failure",
@@ -64,7 +64,7 @@ PLANTS = [
     (
         "cmd/millrace takes whoever the authority has signed for a member",
         "./integration TestStrangersAreRefused",
-        [("internal/node/peers.go", ", c.Allow)\n", ", nil)\n")],
+        [("cmd/internal/node/peers.go", ", c.Allow)\n", ", nil)\n")],
     ),
     (
         "cluster reads its file of gateways once and never again",
@@ -80,72 +80,72 @@ PLANTS = [
     (
         "cmd/millrace looks at what is alive once and never again",
         "./internal/node TestCollectionsAreNoticed",
-        [("internal/node/collector.go", "\t\tcollections(ctx, ended)\n\t}, ended)", "\t}, ended)")],
+        [("cmd/internal/node/collector.go", "\t\tcollections(ctx, ended)\n\t}, ended)", "\t}, ended)")],
     ),
     (
         "serve takes a key from any section of its file",
         "./cmd/millrace TestFaultsOfAConfigurationFile",
-        [("internal/cli/settings.go", "fl == nil || SectionOf(fl) != s.key.Value", "fl == nil")],
+        [("cmd/internal/cli/settings.go", "fl == nil || SectionOf(fl) != s.key.Value", "fl == nil")],
     ),
     (
         "serve forgets what follows the first document of its file",
         "./cmd/millrace TestFaultsOfAConfigurationFile",
-        [("internal/cli/settings.go", "case !errors.Is(read.Decode(&more), io.EOF):", "case read.Decode(&more) == nil && more.Line < 0:")],
+        [("cmd/internal/cli/settings.go", "case !errors.Is(read.Decode(&more), io.EOF):", "case read.Decode(&more) == nil && more.Line < 0:")],
     ),
     (
         "serve passes over a variable that is no setting",
         "./cmd/millrace TestOnlyServeReadsTheEnvironment",
-        [("internal/cli/settings.go", "\tf.unknownVariables()\n", "")],
+        [("cmd/internal/cli/settings.go", "\tf.unknownVariables()\n", "")],
     ),
     (
         "the last right of a list in a file of settings replaces the others",
         "./cmd/millrace TestPrintedSettingsAreAccepted",
-        [("internal/cli/settings.go", "case fl.Value.Type() == listKind:", "case false:")],
+        [("cmd/internal/cli/settings.go", "case fl.Value.Type() == listKind:", "case false:")],
     ),
     (
         "serve --check prints lists in a form that --config takes apart otherwise",
         "./cmd/millrace TestPrintedSettingsAreAccepted",
-        [("internal/cli/settings.go", "list, ok := fl.Value.(*value[[]string])\n\tif !ok {", "list, ok := fl.Value.(*value[[]string])\n\tif true || !ok {")],
+        [("cmd/internal/cli/settings.go", "list, ok := fl.Value.(*value[[]string])\n\tif !ok {", "list, ok := fl.Value.(*value[[]string])\n\tif true || !ok {")],
     ),
     (
         "cmd/millrace prints errors as text where JSON was asked for",
         "./cmd/millrace TestReport_WithJSONFailuresAreJSON",
-        [("internal/cli/root.go", 'a.JSON = slices.Contains(beforeDashes(args), "--json")', "a.JSON = false && slices.Contains(args, args[0])")],
+        [("cmd/internal/cli/root.go", 'a.JSON = slices.Contains(beforeDashes(args), "--json")', "a.JSON = false && slices.Contains(args, args[0])")],
     ),
     (
         "cmd/millrace --quiet swallows errors",
         "./cmd/millrace TestQuietLeavesErrorsAlone",
-        [("internal/cli/report.go", 'fmt.Fprintf(a.faults, "%s: %s\\n"', 'fmt.Fprintf(a.Stderr, "%s: %s\\n"')],
+        [("cmd/internal/cli/report.go", 'fmt.Fprintf(a.faults, "%s: %s\\n"', 'fmt.Fprintf(a.Stderr, "%s: %s\\n"')],
     ),
     (
         "cmd/millrace prints the password of an argument that is one too many",
         "./cmd/millrace TestArgumentsThatAreMissingAreNamed",
-        [("internal/cli/command.go", "f.app.Hide(args[a.most])", "args[a.most]")],
+        [("cmd/internal/cli/command.go", "f.app.Hide(args[a.most])", "args[a.most]")],
     ),
     (
         "shells get no words of a flag",
         "./cmd/millrace TestShellsCompleteWords",
-        [("internal/cli/complete.go", "words = choice.choices()", "_ = choice")],
+        [("cmd/internal/cli/complete.go", "words = choice.choices()", "_ = choice")],
     ),
     (
         "long work is silent without a terminal",
         "./internal/cli TestALineEveryHalfMinuteWithoutATerminal",
-        [("internal/cli/progress.go", "b.lines.Go(func() { b.print(a.Stderr) })", "_ = b.print")],
+        [("cmd/internal/cli/progress.go", "b.lines.Go(func() { b.print(a.Stderr) })", "_ = b.print")],
     ),
     (
         "a gateway without readers leaves an orchestrator no time",
         "./integration TestInterruptLeavesOutTheLameDuckTimeWhereNobodyReads",
-        [("internal/node/node.go", "errors.Is(cause, ErrInterrupted) && s.unused()", "s.unused()")],
+        [("cmd/internal/node/node.go", "errors.Is(cause, ErrInterrupted) && s.unused()", "s.unused()")],
     ),
     (
         "Ctrl-C takes a gateway from readers between two batches",
         "./integration TestInterruptLeavesOutTheLameDuckTimeWhereNobodyReads",
-        [("internal/node/interrupt.go", "pause > 0 && idle <", "pause < 0 && idle <")],
+        [("cmd/internal/node/interrupt.go", "pause > 0 && idle <", "pause < 0 && idle <")],
     ),
     (
         "Ctrl-C takes a member from its cluster at once",
         "./integration TestInterruptLeavesOutTheLameDuckTimeWhereNobodyReads",
-        [("internal/node/interrupt.go", "if s.peers != nil || ", "if ")],
+        [("cmd/internal/node/interrupt.go", "if s.peers != nil || ", "if ")],
     ),
     (
         "a gateway with one request under way counts as unused",
@@ -155,37 +155,37 @@ PLANTS = [
     (
         "serve forgets the memory to decode in when it checks the cache size",
         "./cmd/millrace TestServeCountsTheMemoryToDecodeIn",
-        [("internal/node/fit.go", "leastBudget(resident+decoding+", "leastBudget(resident+")],
+        [("cmd/internal/node/fit.go", "leastBudget(resident+decoding+", "leastBudget(resident+")],
     ),
     (
         "the good half of a faulty file comes into use",
         "./internal/node TestTheSetChanges",
-        [("internal/node/living.go", "content.Text)\n	if err != nil {", "content.Text)\n	if err != nil && len(more.Datasets) == 0 {")],
+        [("cmd/internal/node/living.go", "content.Text)\n	if err != nil {", "content.Text)\n	if err != nil && len(more.Datasets) == 0 {")],
     ),
     (
         "a dataset that cannot be followed keeps the others from it",
         "./internal/node TestFollowed",
-        [("internal/node/living.go", "look{at: atAll, apart: true}", "look{at: atAll}")],
+        [("cmd/internal/node/living.go", "look{at: atAll, apart: true}", "look{at: atAll}")],
     ),
     (
         "what a dataset held of the memory is not given back",
         "./internal/node TestNothingIsLeftOpen",
-        [("internal/node/keeper.go", "			g.memory.Release()\n", "			_ = g.memory\n")],
+        [("cmd/internal/node/keeper.go", "			g.memory.Release()\n", "			_ = g.memory\n")],
     ),
     (
         "a gateway leaves the stores of datasets that are gone open",
         "./internal/node TestNothingIsLeftOpen",
-        [("internal/node/keeper.go", "	p.users--\n", "")],
+        [("cmd/internal/node/keeper.go", "	p.users--\n", "")],
     ),
     (
         "memory is not looked at when datasets come",
         "./internal/node TestWhatIsNewMustFit",
-        [("internal/node/fit.go", "planned); least > v.budget.Total() {", "planned); least > v.budget.Total() && len(all) == len(fresh) {")],
+        [("cmd/internal/node/fit.go", "planned); least > v.budget.Total() {", "planned); least > v.budget.Total() && len(all) == len(fresh) {")],
     ),
     (
         "a dataset that moved is read where it was",
         "./internal/node TestADatasetMoves",
-        [("internal/node/keeper.go", "if p.Loc.Address() == l.Address() {", "if p.Loc.Name == l.Name {")],
+        [("cmd/internal/node/keeper.go", "if p.Loc.Address() == l.Address() {", "if p.Loc.Name == l.Name {")],
     ),
     (
         "a dataset of another origin is closed for the one that is open",
@@ -200,7 +200,7 @@ PLANTS = [
     (
         "the file of datasets is not tried again",
         "./internal/node TestTheNodeLooks",
-        [("internal/node/living.go", "k.again = time.Now().Add(openAgain)", "_ = openAgain")],
+        [("cmd/internal/node/living.go", "k.again = time.Now().Add(openAgain)", "_ = openAgain")],
     ),
     (
         "members do not hear of a generation before the next hello",
@@ -210,22 +210,22 @@ PLANTS = [
     (
         "gc removes subsets of a generation whose index stays",
         "./internal/garbage TestIndexThatStaysKeepsItsOwn",
-        [("internal/garbage/garbage.go", 'case of != nil || generation == "":', 'case of != nil && generation == "":')],
+        [("cmd/internal/garbage/garbage.go", 'case of != nil || generation == "":', 'case of != nil && generation == "":')],
     ),
     (
         "gc removes at once what a gateway may still serve",
         "./internal/garbage TestWhatIsLeftOfAGenerationGoes",
-        [("internal/garbage/garbage.go", "case !f.older(f.unused.Since, f.opt.Grace):", "case false:")],
+        [("cmd/internal/garbage/garbage.go", "case !f.older(f.unused.Since, f.opt.Grace):", "case false:")],
     ),
     (
         "gc --keep forgets which generations were current",
         "./internal/garbage TestKeep",
-        [("internal/garbage/generations.go", "case !f.older(g.Until, keep):", "case false:")],
+        [("cmd/internal/garbage/generations.go", "case !f.older(g.Until, keep):", "case false:")],
     ),
     (
         "gc removes a generation that losses are reported of",
         "./internal/garbage TestKeep",
-        [("internal/garbage/generations.go", "case b.objects > 0 && !f.older(b.newest, keep):", "case false:")],
+        [("cmd/internal/garbage/generations.go", "case b.objects > 0 && !f.older(b.newest, keep):", "case false:")],
     ),
     (
         "gc takes the newest binding from a generation that it keeps",
@@ -235,7 +235,7 @@ PLANTS = [
     (
         "gc removes reports that came after the freeze",
         "./internal/garbage TestReportsGoWhenASnapshotHoldsThem",
-        [("internal/garbage/garbage.go", "case at.Before(r.Newest):", "case false:")],
+        [("cmd/internal/garbage/garbage.go", "case at.Before(r.Newest):", "case false:")],
     ),
     (
         "gc removes what it only was to show",
@@ -270,7 +270,7 @@ PLANTS = [
     (
         "top shows a screen of gateways that all refuse",
         "./cmd/millrace TestExitCodes_AgreeInAllCommands",
-        [("internal/top/top.go", "if err := silent(looks); err != nil {", "if err := silent(looks); err != nil && len(looks) > 1 {")],
+        [("cmd/internal/top/top.go", "if err := silent(looks); err != nil {", "if err := silent(looks); err != nil && len(looks) > 1 {")],
     ),
     (
         "index suggests pack where it puts several samples into one",

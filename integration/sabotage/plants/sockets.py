@@ -57,22 +57,22 @@ PLANTS = [
     (
         "sockets: what was bound before a busy address stays",
         "./internal/node TestABusyAddressLeavesNothingBehind",
-        [("internal/node/node.go", "for _, ln := range append(l.data, l.peers, l.admin, l.health) {", "for _, ln := range []net.Listener{l.peers, l.admin, l.health} {")],
+        [("cmd/internal/node/node.go", "for _, ln := range append(l.data, l.peers, l.admin, l.health) {", "for _, ln := range []net.Listener{l.peers, l.admin, l.health} {")],
     ),
     (
         "sockets: the place of another user's dead socket is taken",
         "./internal/node TestAnotherUsersSocketStays",
-        [("internal/node/listen.go", "case owner(is) != os.Geteuid():\n\t\treturn fmt.Errorf(\"a socket of", "case owner(is) < 0:\n\t\treturn fmt.Errorf(\"a socket of")],
+        [("cmd/internal/node/listen.go", "case owner(is) != os.Geteuid():\n\t\treturn fmt.Errorf(\"a socket of", "case owner(is) < 0:\n\t\treturn fmt.Errorf(\"a socket of")],
     ),
     (
         "sockets: a link that has taken the socket's place is believed",
         "./internal/node TestSocketMode",
-        [("internal/node/listen.go", "case !os.SameFile(is, made):", "case !os.SameFile(made, made):")],
+        [("cmd/internal/node/listen.go", "case !os.SameFile(is, made):", "case !os.SameFile(made, made):")],
     ),
     (
         "sockets: all users may see statistics where all may connect",
         "./internal/node TestStatisticsAreNotForAllUsers",
-        [("internal/node/access.go", '(Private(c.SocketMode) || !hasSocket(at))', '(at != "" || hasSocket(at))')],
+        [("cmd/internal/node/access.go", '(Private(c.SocketMode) || !hasSocket(at))', '(at != "" || hasSocket(at))')],
     ),
     (
         "sockets: all users may read without an access file",

@@ -103,22 +103,22 @@ PLANTS = [
     (
         "buckets of one name are one place, whatever their endpoint",
         "./internal/location TestPlaces",
-        [("internal/location/stores.go", "Service{Endpoint: endpoint, Region: region,", "Service{Endpoint: endpoint[:0], Region: region,")],
+        [("cmd/internal/location/stores.go", "Service{Endpoint: endpoint, Region: region,", "Service{Endpoint: endpoint[:0], Region: region,")],
     ),
     (
         "the disk tier tells no endpoints apart",
         "integration TestSameBucketAtTwoEndpoints",
-        [("internal/node/keeper.go", "KeepOnDisk(k.node.cfg.Stores.Place(l))", "KeepOnDisk(l.Bucket + l.Prefix)")],
+        [("cmd/internal/node/keeper.go", "KeepOnDisk(k.node.cfg.Stores.Place(l))", "KeepOnDisk(l.Bucket + l.Prefix)")],
     ),
     (
         "an address that is refused is printed with its secret",
         "./cmd/millrace TestNothingPrintedHoldsASecret",
-        [("internal/location/location.go", '"://" + hideParameters(rest)', '"://" + rest')],
+        [("cmd/internal/location/location.go", '"://" + hideParameters(rest)', '"://" + rest')],
     ),
     (
         "two datasets share a limit of bandwidth",
         "./internal/location TestEqualServicesShareABackend",
-        [("internal/location/stores.go", "key.dataset = l.Name", "_ = l.Name")],
+        [("cmd/internal/location/stores.go", "key.dataset = l.Name", "_ = l.Name")],
     ),
     (
         "a store that holds reads back moves the places",

@@ -1,0 +1,178 @@
+package datasets
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/millrace-data/millrace/cmd/internal/location"
+	"github.com/millrace-data/millrace/gateway/address"
+)
+
+// MaxFile bounds a file of datasets, in bytes: 4 MiB hold 20,000 addresses.
+const MaxFile = 4 << 20
+
+// reader collects what a file names, and all its faults.
+type reader struct {
+	file   string
+	set    Set
+	faults []error
+}
+
+// Parse reads a file of datasets. An error lists all faults, each with the file and its line. No fault repeats a value that could
+// hold a secret.
+func Parse(file string, text []byte) (Set, error) {
+	r := &reader{file: file}
+	var doc, more yaml.Node
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	switch err := decoder.Decode(&doc); {
+	case errors.Is(err, io.EOF): // nothing, or comments
+		return Set{}, nil
+	case err != nil:
+		return Set{}, fmt.Errorf("%s: %w", file, err)
+	case !errors.Is(decoder.Decode(&more), io.EOF):
+		return Set{}, fmt.Errorf("%s: want one document: what follows its end would not be read", file)
+	}
+	r.root(doc.Content[0])
+	return r.set, errors.Join(r.faults...)
+}
+
+// at names a line of the file.
+func (r *reader) at(n *yaml.Node) string { return fmt.Sprintf("%s:%d", r.file, n.Line) }
+
+func (r *reader) fault(n *yaml.Node, format string, args ...any) {
+	r.faults = append(r.faults, At(r.at(n), fmt.Errorf(format, args...)))
+}
+
+// pairs calls visit for the entries of a mapping. An empty value has none.
+func (r *reader) pairs(n *yaml.Node, what string, visit func(key, value *yaml.Node)) {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" {
+		return
+	}
+	if n.Kind != yaml.MappingNode {
+		r.fault(n, "%s: want names with values, such as photos: s3://bucket/photos", what)
+		return
+	}
+	seen := map[string]bool{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key := n.Content[i]
+		if seen[key.Value] {
+			r.fault(key, "%s: %q is given twice", what, key.Value)
+			continue
+		}
+		seen[key.Value] = true
+		visit(key, n.Content[i+1])
+	}
+}
+
+func (r *reader) root(n *yaml.Node) {
+	r.pairs(n, "the file", func(key, value *yaml.Node) {
+		switch key.Value {
+		case "datasets":
+			r.pairs(value, "datasets", r.dataset)
+		case "mixtures":
+			r.pairs(value, "mixtures", r.mixture)
+		default:
+			r.fault(key, "unknown key %q: want datasets or mixtures", key.Value)
+		}
+	})
+}
+
+// text returns a plain value.
+func (r *reader) text(n *yaml.Node) (string, bool) {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	return n.Value, n.Kind == yaml.ScalarNode && n.Tag != "!!null" && n.Value != ""
+}
+
+func (r *reader) dataset(key, value *yaml.Node) {
+	name := key.Value
+	if !address.ValidName(name) {
+		r.fault(key, "dataset %.140q: want a name of letters, digits, dot, dash and underscore", name)
+		return
+	}
+	if l, ok := r.location(name, value); ok {
+		r.set.Datasets = append(r.set.Datasets, Dataset{l, r.at(key)})
+	}
+}
+
+// location reads an address, or the parts of one by their names. It notes the faults.
+func (r *reader) location(name string, value *yaml.Node) (l location.Location, ok bool) {
+	if text, ok := r.text(value); ok {
+		l, err := location.Parse(name + "=" + text)
+		if err != nil {
+			r.fault(value, "%w", err) // which names the dataset
+		}
+		return l, err == nil
+	}
+	known := len(r.faults)
+	parts := map[string]string{}
+	var order []*yaml.Node
+	r.pairs(value, "dataset "+name, func(key, value *yaml.Node) {
+		text, ok := r.text(value)
+		if !ok {
+			r.fault(key, "dataset %s: %s: want a plain value", name, key.Value)
+		}
+		parts[key.Value] = text
+		order = append(order, key)
+	})
+	switch {
+	case len(r.faults) > known:
+		return l, false
+	case parts["url"] == "":
+		r.fault(value, "dataset %s: want an address, or url: ADDRESS and more", name)
+		return l, false
+	}
+	l, err := location.Parse(name + "=" + parts["url"])
+	if err != nil {
+		r.fault(value, "%w", err)
+		return l, false
+	}
+	for _, key := range order {
+		if err := setPart(&l, key.Value, parts[key.Value]); err != nil {
+			r.fault(key, "dataset %s: %w", name, err)
+		}
+	}
+	return l, len(r.faults) == known
+}
+
+// setPart sets a part of an address by its name.
+func setPart(l *location.Location, name, value string) error {
+	switch name {
+	case "url":
+		return nil
+	case "index":
+		if err := l.PutIndex(value); err != nil {
+			return fmt.Errorf("index: %w", err)
+		}
+		return nil
+	case "links":
+		if value != "follow" {
+			return errors.New("links: want follow")
+		}
+		return l.FollowLinks()
+	}
+	return l.Set(name, value)
+}
+
+func (r *reader) mixture(key, value *yaml.Node) {
+	text, ok := r.text(value)
+	if !ok {
+		r.fault(key, "mixture %.140q: want SOURCE:WEIGHT,SOURCE:WEIGHT", key.Value)
+		return
+	}
+	m, err := ParseMixture(key.Value + "=" + strings.TrimSpace(text))
+	if err != nil {
+		r.fault(key, "mixture %.140q: %w", key.Value, err)
+		return
+	}
+	r.set.Mixtures = append(r.set.Mixtures, Mixture{m, r.at(key)})
+}

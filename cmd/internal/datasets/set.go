@@ -1,0 +1,87 @@
+// Package datasets reads what a gateway is to serve: the file of datasets and mixtures, and mixtures as flags name them.
+package datasets
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/millrace-data/millrace/cmd/internal/location"
+	"github.com/millrace-data/millrace/gateway"
+)
+
+// Set is what a gateway is to serve. The first dataset is the default one.
+type Set struct {
+	Datasets []Dataset
+	Mixtures []Mixture
+}
+
+// Dataset is a dataset and where it was named.
+type Dataset struct {
+	location.Location
+	At string // file and line; "": a flag
+}
+
+// Mixture is a mixture and where it was named.
+type Mixture struct {
+	gateway.Mixture
+	At string // file and line; "": a flag
+}
+
+// Flags is what flags name.
+func Flags(locations []location.Location, mixtures []gateway.Mixture) (s Set) {
+	for _, l := range locations {
+		s.Datasets = append(s.Datasets, Dataset{Location: l})
+	}
+	for _, m := range mixtures {
+		s.Mixtures = append(s.Mixtures, Mixture{Mixture: m})
+	}
+	return s
+}
+
+// And returns a set with what another one names behind it. No two datasets or mixtures may have one name, and there must be a
+// dataset.
+func (s Set) And(more Set) (Set, error) {
+	sum := Set{slices.Concat(s.Datasets, more.Datasets), slices.Concat(s.Mixtures, more.Mixtures)}
+	var faults []error
+	named := map[string]string{}
+	take := func(kind, name, at string) {
+		before, twice := named[name]
+		switch {
+		case twice && before == "":
+			faults = append(faults, At(at, fmt.Errorf("%s %s: a flag has this name already", kind, name)))
+		case twice:
+			faults = append(faults, At(at, fmt.Errorf("%s %s: the name is given twice, first at %s", kind, name, before)))
+		default:
+			named[name] = at
+		}
+	}
+	for _, d := range sum.Datasets {
+		take("dataset", d.Name, d.At)
+	}
+	for _, m := range sum.Mixtures {
+		take("mixture", m.Name, m.At)
+	}
+	if len(sum.Datasets) == 0 {
+		faults = append(faults, errors.New("no dataset: want at least one"))
+	}
+	return sum, errors.Join(faults...)
+}
+
+// Places returns the addresses of the datasets that are wanted, without how their services are reached.
+func (s Set) Places(wanted func(name string) bool) (all []string) {
+	for _, d := range s.Datasets {
+		if wanted(d.Name) {
+			all = append(all, d.Plain())
+		}
+	}
+	return all
+}
+
+// At puts the place where something was named before an error; a flag has none.
+func At(place string, err error) error {
+	if place == "" {
+		return err
+	}
+	return fmt.Errorf("%s: %w", place, err)
+}

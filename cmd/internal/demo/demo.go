@@ -1,0 +1,132 @@
+// Package demo finds real files, a place for their shards and a free port, for a gateway that can be tried without a server
+// or an account.
+package demo
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/cmd/internal/location"
+	"github.com/millrace-data/millrace/cmd/internal/node"
+	"github.com/millrace-data/millrace/pack"
+)
+
+// What the demo packs: small enough to be quick, cut finely enough that there is something to shuffle.
+const (
+	shardSize = 16 << 20
+	chunkSize = 512 << 10
+	batchSize = 64
+)
+
+// Packing says how files become shards. Links are left out, since a tree of the user's own may hold any.
+func Packing() pack.Options {
+	return pack.Options{ShardSize: shardSize, Key: pack.KeyGroup, SkipSpecial: true}
+}
+
+// Indexing says how the shards are cut.
+func Indexing() chunkindex.BuildOptions {
+	return chunkindex.BuildOptions{
+		ChunkSize: chunkSize, Defaults: chunkindex.Defaults{BatchSize: batchSize, Window: 32, Shuffle: "slot", Tail: "short"},
+	}
+}
+
+// Source returns a directory with real files: from, or else Go's source tree. goroot is where the tree lies if the go
+// command does not say.
+func Source(ctx context.Context, from, goroot string) (string, error) {
+	if from == "" {
+		out, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
+		root := strings.TrimSpace(string(out))
+		if err != nil || root == "" {
+			root = goroot
+		}
+		if root == "" {
+			return "", errors.New("no Go source tree found to pack; name a directory with --from DIR")
+		}
+		from = filepath.Join(root, "src")
+	}
+	from, err := filepath.Abs(from)
+	if err != nil {
+		return "", err
+	}
+	if info, err := os.Stat(from); err != nil || !info.IsDir() {
+		return "", fmt.Errorf("%s is not a directory; name one with --from DIR", from)
+	}
+	return from, nil
+}
+
+// Place returns where the shards of a source lie: in a directory that is named by the source, below cacheHome or else the
+// user's cache directory.
+func Place(source, cacheHome string) (location.Location, error) {
+	if !filepath.IsAbs(cacheHome) {
+		var err error
+		if cacheHome, err = location.CacheDir(); err != nil {
+			return location.Location{}, fmt.Errorf("find the cache directory: %w", err)
+		}
+	}
+	sum := sha256.Sum256([]byte(source))
+	return location.Location{Name: "demo", Dir: filepath.Join(cacheHome, "millrace", "demo", hex.EncodeToString(sum[:6]))}, nil
+}
+
+// ports is how many ports from 8080 on are tried.
+const ports = 100
+
+// Listen binds the port asked for, or else the first free one from 8080 on. The port stays bound: one that was only looked
+// at may be taken by the time it is needed.
+func Listen(ctx context.Context, asked string) (net.Listener, error) {
+	if asked != "" {
+		return node.Listen(ctx, asked, 0)
+	}
+	for port := 8080; port < 8080+ports; port++ {
+		at := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		l, err := node.Bind(ctx, at, 0)
+		if err == nil {
+			return l, nil
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			return nil, fmt.Errorf("listen on %s: %v", at, err) //nolint:errorlint // no store: the exit code must not say so
+		}
+	}
+	return nil, fmt.Errorf("no free port from 8080 to %d; name one with --listen", 8080+ports-1)
+}
+
+// Hints returns commands to try, for a demo that is served at base.
+func Hints(base string) string { return fmt.Sprintf(text, base, typed()) }
+
+// typed is how this program is called in another terminal: `go run` leaves none behind, and one that was built lies
+// where it lies.
+func typed() string {
+	if _, err := exec.LookPath("millrace"); err == nil {
+		return "millrace"
+	}
+	self, err := os.Executable()
+	if err != nil || strings.Contains(self, "go-build") {
+		return "go run ./cmd/millrace"
+	}
+	return self
+}
+
+const text = `
+Serving on %[1]s. In another terminal, try:
+
+    curl -fsS %[1]s/epoch/0/batch/0 | tar -t
+    curl -fsS %[1]s/epoch/0/batch/0 | sha256sum    # the same bytes, always and from any gateway
+    curl -fsS %[1]s/epoch/1/batch/0 | tar -t       # another epoch, another order
+    curl -fsSI %[1]s/epoch/0/batch/0               # its headers
+    curl -fsS '%[1]s/epoch/0/batch/0?rank=1&world_size=4' | tar -t
+    curl -fsS %[1]s/v1/datasets/demo/epochs/0/batches/0/manifest
+    curl -fsS %[1]s/v1/datasets/demo
+    %[2]s fetch %[1]s --epoch 0 --discard
+
+Press Ctrl-C to end.
+`

@@ -1,0 +1,235 @@
+// Package garbage finds what lies beside a dataset and is not needed any more, and removes it: generations that nothing keeps,
+// each with the subsets, quarantines, snapshots of weights and reported losses that belong to it.
+//
+// A generation stays as long as a job may read it. URLs name generations, and a gateway opens an older one from its index. So a
+// generation goes once others have been current for as long as the options say, and nothing was written for it
+// in that time. What belongs to it goes with it. Reports are never named by a URL: those of an epoch go once a snapshot
+// holds them.
+package garbage
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/cmd/internal/cli"
+	"github.com/millrace-data/millrace/importance"
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/selection"
+)
+
+// Kinds of what lies beside a dataset.
+const (
+	Index      = "index" // with bindings, scans and probes
+	Subset     = "subset"
+	Quarantine = "quarantine"
+	Snapshot   = "snapshot"
+	Reports    = "reports"
+)
+
+// Options say what to find.
+type Options struct {
+	Grace        time.Duration // what is younger stays
+	Keep         time.Duration // generations stay that were current within this time, or that something was written for; at least Grace
+	KeepLast     int           // as many generations stay as this, the current one and those that were current last
+	KeepUsed     bool          // generations stay that a subset, a quarantine, a snapshot or a report belongs to
+	ReportsOlder time.Duration // reports that are older go whether or not a snapshot holds them; 0: none of those
+}
+
+// Item is an object, or all reports of an epoch, with the reason why it goes or stays.
+type Item struct {
+	Kind    string `json:"kind"`
+	Key     string `json:"key,omitempty"` // ends in a slash where it begins the keys of several objects
+	Objects int    `json:"objects"`
+	Bytes   int64  `json:"bytes"`
+	Why     string `json:"why"`
+
+	objects []objstore.Object
+}
+
+// Found is what lies beside a dataset.
+type Found struct {
+	Generations []Generation // whose indexes lie there, the current one first
+	Remove      []Item
+	Keep        []Item
+
+	unused *chunkindex.Unused
+	opt    Options
+	now    time.Time
+}
+
+// Find looks at everything beside a dataset. It removes nothing.
+func Find(ctx context.Context, store objstore.Store, prefix string, opt Options) (*Found, error) {
+	unused, err := chunkindex.FindUnused(ctx, store, prefix, opt.Grace)
+	if err != nil {
+		return nil, err
+	}
+	selections, err := selection.New(selection.Config{Reader: store, Prefix: prefix})
+	if err != nil {
+		return nil, err
+	}
+	stored, err := selections.Stored(ctx)
+	if err != nil {
+		return nil, err
+	}
+	losses, err := importance.New(importance.Config{Reader: store, Prefix: prefix})
+	if err != nil {
+		return nil, err
+	}
+	snapshots, reports, err := losses.Stored(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f := &Found{unused: unused, opt: opt, now: time.Now()}
+	f.generations(belongings(stored, snapshots, reports))
+	for _, o := range unused.Objects {
+		f.Remove = append(f.Remove, newItem(Index, o, "no generation needs it"))
+	}
+	if unused.Younger > 0 {
+		f.Keep = append(f.Keep, Item{Kind: Index, Objects: unused.Younger, Why: f.young()})
+	}
+	f.selections(stored)
+	frozen := f.snapshots(snapshots)
+	for i := range reports {
+		f.reports(&reports[i], frozen)
+	}
+	return f, nil
+}
+
+func newItem(kind string, o objstore.Object, why string) Item {
+	return Item{Kind: kind, Key: o.Key, Objects: 1, Bytes: o.Size, Why: why, objects: []objstore.Object{o}}
+}
+
+func (f *Found) young() string { return "younger than " + cli.FormatDuration(f.opt.Grace) }
+
+func (f *Found) older(t time.Time, d time.Duration) bool { return t.Before(f.now.Add(-d)) }
+
+// verdict says whether what belongs to a generation goes, and why it goes or stays.
+func (f *Found) verdict(generation string, newest time.Time, fault error) (goes bool, why string) {
+	of := f.generation(generation)
+	switch {
+	case fault != nil:
+		return false, "not readable: " + fault.Error()
+	case f.unused.Current[generation] != nil:
+		return false, "of the current generation"
+	case of != nil && of.Remove:
+		return true, fmt.Sprintf("its generation %.12s goes", generation)
+	case of != nil || generation == "":
+		return false, "a URL may name its generation, which stays"
+	case !f.older(f.unused.Since, f.opt.Grace):
+		return false, fmt.Sprintf("the current generation is %s: a gateway may still serve the one before", f.young())
+	case !f.older(newest, f.opt.Grace):
+		return false, f.young()
+	}
+	return true, fmt.Sprintf("the index of generation %.12s is gone", generation)
+}
+
+func (f *Found) sort(i Item, goes bool, why string) {
+	i.Why = why
+	if goes {
+		f.Remove = append(f.Remove, i)
+	} else {
+		f.Keep = append(f.Keep, i)
+	}
+}
+
+// one sorts a single object of a generation.
+func (f *Found) one(kind, generation string, o objstore.Object, fault error) {
+	goes, why := f.verdict(generation, o.Modified, fault)
+	f.sort(newItem(kind, o, ""), goes, why)
+}
+
+func (f *Found) selections(s *selection.Stored) {
+	for _, x := range s.Splits {
+		f.one(Subset, x.Generation, x.Object, x.Fault)
+	}
+	for _, x := range s.Defaults {
+		f.one(Subset, x.Generation, x.Object, nil)
+	}
+	for _, x := range s.Quarantines {
+		f.one(Quarantine, x.Generation, x.Object, x.Fault)
+	}
+}
+
+// epoch is an epoch of a plan.
+type epoch struct {
+	plan   string
+	number uint64
+}
+
+// snapshots sorts the snapshots, and returns when the last one of each epoch was frozen.
+func (f *Found) snapshots(all []importance.StoredSnapshot) map[epoch]time.Time {
+	frozen := map[epoch]time.Time{}
+	for _, x := range all {
+		f.one(Snapshot, x.Generation, x.Object, x.Fault)
+		at := epoch{x.Plan, x.Epoch}
+		if x.Fault == nil && x.Modified.After(frozen[at]) {
+			frozen[at] = x.Modified
+		}
+	}
+	return frozen
+}
+
+// reports sorts the reports of an epoch: all go or all stay, since a snapshot is made of all.
+func (f *Found) reports(r *importance.StoredReports, frozen map[epoch]time.Time) {
+	item := Item{Kind: Reports, Key: r.Dir, Objects: len(r.Objects), Bytes: r.Bytes, objects: slices.Concat(r.Objects, r.Notes)}
+	goes, why := f.verdict(r.Generation, r.Newest, r.Fault)
+	at, isFrozen := frozen[epoch{r.Plan, r.Epoch}]
+	switch old := f.older(r.Newest, f.opt.Grace); {
+	case goes || r.Fault != nil:
+	case f.opt.ReportsOlder > 0 && f.older(r.Newest, max(f.opt.ReportsOlder, f.opt.Grace)):
+		goes, why = true, fmt.Sprintf("older than %s, as was asked for", cli.FormatDuration(f.opt.ReportsOlder))
+	case !isFrozen:
+		why = fmt.Sprintf("epoch %d is not frozen yet", r.Epoch)
+	case at.Before(r.Newest):
+		why = fmt.Sprintf("some came after epoch %d was frozen", r.Epoch)
+	case !old || !f.older(at, f.opt.Grace):
+		why = f.young()
+	default:
+		goes, why = true, fmt.Sprintf("a snapshot of epoch %d holds them", r.Epoch)
+	}
+	f.sort(item, goes, why)
+}
+
+// Apply removes what is to be removed. An object that was written anew meanwhile stays, and counts no more; with an error,
+// f.Remove is what was removed until then.
+func (f *Found) Apply(ctx context.Context) error {
+	var all []objstore.Object
+	from := map[string]int{} // item by key
+	for i, item := range f.Remove {
+		for _, o := range item.objects {
+			from[o.Key] = i
+		}
+		all = append(all, item.objects...)
+	}
+	done := make([]Item, len(f.Remove))
+	err := f.unused.Remove(ctx, all, func(o objstore.Object) {
+		i := from[o.Key]
+		done[i].Objects++
+		done[i].Bytes += o.Size
+	})
+	for i := range done {
+		f.Remove[i].Objects, f.Remove[i].Bytes = done[i].Objects, done[i].Bytes
+	}
+	f.Remove = slices.DeleteFunc(f.Remove, func(i Item) bool { return i.Objects == 0 })
+	return err
+}
+
+// Summary adds up items that are of one kind and have one reason, so that a line stands for each.
+func Summary(items []Item) []Item {
+	var out []Item
+	for _, i := range items {
+		at := slices.IndexFunc(out, func(o Item) bool { return o.Kind == i.Kind && o.Why == i.Why })
+		if at < 0 {
+			out = append(out, Item{Kind: i.Kind, Why: i.Why})
+			at = len(out) - 1
+		}
+		out[at].Objects += i.Objects
+		out[at].Bytes += i.Bytes
+	}
+	slices.SortStableFunc(out, func(a, b Item) int { return cmp.Compare(a.Kind, b.Kind) })
+	return out
+}

@@ -1,0 +1,128 @@
+package garbage
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/cmd/internal/cli"
+	"github.com/millrace-data/millrace/importance"
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/selection"
+)
+
+// Generation is a generation whose index lies there, and whether it goes.
+type Generation struct {
+	Generation string     `json:"generation"`
+	Indexes    []string   `json:"indexes,omitempty"` // that are this generation now, by their names; an empty name is the default index
+	Until      *time.Time `json:"until,omitempty"`   // when the next one became current; left out of the current one
+	Objects    int        `json:"objects"`           // of the generation and of what belongs to it
+	Bytes      int64      `json:"bytes"`             // of them
+	Remove     bool       `json:"remove"`
+	Why        string     `json:"why"`
+}
+
+// belonging is what belongs to a generation: subsets, quarantines, snapshots and reports.
+type belonging struct {
+	objects int
+	bytes   int64
+	newest  time.Time
+	kind    string // of the newest, in words
+}
+
+// belongings adds up what belongs to each generation.
+func belongings(s *selection.Stored, snapshots []importance.StoredSnapshot, reports []importance.StoredReports) map[string]*belonging {
+	all := map[string]*belonging{}
+	add := func(generation, kind string, objects int, o objstore.Object) {
+		b := all[generation]
+		if b == nil {
+			b = &belonging{}
+			all[generation] = b
+		}
+		b.objects, b.bytes = b.objects+objects, b.bytes+o.Size
+		if o.Modified.After(b.newest) {
+			b.newest, b.kind = o.Modified, kind
+		}
+	}
+	for _, x := range s.Splits {
+		add(x.Generation, Subset, 1, x.Object)
+	}
+	for _, x := range s.Defaults {
+		add(x.Generation, Subset, 1, x.Object)
+	}
+	for _, x := range s.Quarantines {
+		add(x.Generation, Quarantine, 1, x.Object)
+	}
+	for _, x := range snapshots {
+		add(x.Generation, Snapshot, 1, x.Object)
+	}
+	for _, x := range reports {
+		add(x.Generation, "report", len(x.Objects), objstore.Object{Size: x.Bytes, Modified: x.Newest})
+	}
+	return all
+}
+
+// generations decides which generations go.
+func (f *Found) generations(belongs map[string]*belonging) {
+	for i, g := range f.unused.Generations {
+		b := belongs[g.Generation]
+		if b == nil {
+			b = &belonging{}
+		}
+		row := Generation{Generation: g.Generation, Indexes: f.unused.Current[g.Generation], Objects: len(g.Objects) + b.objects, Bytes: b.bytes}
+		for _, o := range g.Objects {
+			row.Bytes += o.Size
+		}
+		if !g.Until.IsZero() {
+			until := g.Until.UTC()
+			row.Until = &until
+		}
+		keep := max(f.opt.Keep, f.opt.Grace)
+		switch {
+		case len(row.Indexes) > 0:
+			row.Why = namedBy(row.Indexes)
+		case i < f.opt.KeepLast:
+			row.Why = fmt.Sprintf("one of the last %d", f.opt.KeepLast)
+		case !f.older(g.Written, f.opt.Grace):
+			row.Why = f.young()
+		case !f.older(g.Until, keep):
+			row.Why = "was current within " + cli.FormatDuration(keep)
+		case b.objects > 0 && !f.older(b.newest, keep):
+			row.Why = fmt.Sprintf("a %s of it was written within %s", b.kind, cli.FormatDuration(keep))
+		case b.objects > 0 && f.opt.KeepUsed:
+			row.Why = fmt.Sprintf("%s to it", cli.Count(b.objects, "object belongs", "objects belong"))
+		default:
+			row.Remove, row.Why = true, "was current until "+clock(g.Until)
+			for _, o := range g.Objects {
+				f.Remove = append(f.Remove, newItem(Index, o, fmt.Sprintf("generation %.12s %s", g.Generation, row.Why)))
+			}
+		}
+		f.Generations = append(f.Generations, row)
+	}
+}
+
+// namedBy says which pointers name a generation.
+func namedBy(indexes []string) string {
+	if len(indexes) == 1 && indexes[0] == "" {
+		return "the pointer names it"
+	}
+	var names []string
+	for _, name := range indexes {
+		names = append(names, chunkindex.NameText(name))
+	}
+	return "current as " + strings.Join(names, ", ")
+}
+
+// clock is a time as people read it.
+func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
+
+// generation returns the row of a generation; nil: its index does not lie there.
+func (f *Found) generation(name string) *Generation {
+	for i := range f.Generations {
+		if f.Generations[i].Generation == name {
+			return &f.Generations[i]
+		}
+	}
+	return nil
+}

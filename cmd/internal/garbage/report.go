@@ -1,0 +1,61 @@
+package garbage
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/millrace-data/millrace/cmd/internal/cli"
+)
+
+// Report is what was found, for people and scripts.
+type Report struct {
+	DryRun      bool         `json:"dry_run"` // Removed would be removed, and is still there
+	Generations []Generation `json:"generations"`
+	Removed     []Item       `json:"removed"`
+	Kept        []Item       `json:"kept"` // added up
+}
+
+// Report returns what was removed, or would be.
+func (f *Found) Report(dry bool) Report {
+	return Report{
+		DryRun: dry, Generations: append([]Generation{}, f.Generations...),
+		Removed: append([]Item{}, f.Remove...), Kept: append([]Item{}, Summary(f.Keep)...),
+	}
+}
+
+// Print writes it for people.
+func (r Report) Print(w io.Writer) {
+	printGenerations(w, r.Generations)
+	verb, objects, bytes := "removed", 0, int64(0)
+	if r.DryRun {
+		verb = "would remove"
+	}
+	for _, i := range r.Removed {
+		fmt.Fprintf(w, "%s %s (%s, %s): %s\n", verb, cli.Printable(i.Key), cli.Count(i.Objects, "object", "objects"), humanize.IBytes(uint64(i.Bytes)), i.Why)
+		objects, bytes = objects+i.Objects, bytes+i.Bytes
+	}
+	for _, i := range r.Kept {
+		fmt.Fprintf(w, "kept %s of %s, %s: %s\n", cli.Count(i.Objects, "object", "objects"), i.Kind, humanize.IBytes(uint64(i.Bytes)), i.Why)
+	}
+	fmt.Fprintf(w, "%s %s, %s\n", verb, cli.Count(objects, "object", "objects"), humanize.IBytes(uint64(bytes)))
+}
+
+// printGenerations writes a line for each generation: whether it goes, and why.
+func printGenerations(w io.Writer, all []Generation) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "generation\tcurrent until\tobjects\tsize\tverdict")
+	for _, g := range all {
+		until, verdict := "now", "stays"
+		if g.Until != nil {
+			until = clock(*g.Until)
+		}
+		if g.Remove {
+			verdict = "goes"
+		}
+		fmt.Fprintf(t, "%.12s\t%s\t%s\t%s\t%s: %s\n", g.Generation, until, humanize.Comma(int64(g.Objects)), humanize.IBytes(uint64(g.Bytes)), verdict, g.Why)
+	}
+	t.Flush()
+}

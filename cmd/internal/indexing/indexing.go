@@ -1,0 +1,215 @@
+// Package indexing makes the index of a location, and says in words what was made, what is likely not wanted, and the cure.
+package indexing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/files"
+	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/rows"
+	"github.com/millrace-data/millrace/chunkindex/tokens"
+	"github.com/millrace-data/millrace/cmd/internal/cli"
+	"github.com/millrace-data/millrace/cmd/internal/location"
+	"github.com/millrace-data/millrace/cmd/internal/orders"
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// Build indexes the shards of a location, which st holds. Where the index cannot, or is not to, lie beside the shards of a directory, it is put into the
+// user's cache, and l says so afterwards. The lines are warnings for people.
+func Build(ctx context.Context, s *location.Stores, st objstore.Store, l *location.Location, opt chunkindex.BuildOptions) (rep chunkindex.BuildReport, lines []string, err error) {
+	apart, possible, homeless := l.Apart()
+	opt.SpareClassFolders = opt.SpareClassFolders && (possible || homeless != nil)
+	opt.Links, opt.Name = l.Links, l.IndexName
+	opt.Share.Options = scanOptions(opt)
+	var uneven, each, text string
+	opt.Inspect = func(x *chunkindex.Index) {
+		d := x.Defaults()
+		if plan, err := shuffle.NewPlan(shuffle.Params{Shuffle: d.Shuffle, Window: d.Window}, x.First()); err == nil {
+			uneven = orders.Uneven(plan, d.BatchSize, x)
+		}
+		if x.Shards() == 1 && path.Ext(x.Shard(0).Key) == ".txt" {
+			text = x.Shard(0).Key
+		}
+		each = location.Opened{Loc: *l, Store: st, Index: x}.Tokens(ctx)
+	}
+	if l.Index != nil {
+		at, done, err := s.Open(*l.Index, true)
+		if err != nil {
+			return rep, nil, err
+		}
+		defer done()
+		opt.Index, opt.Data = chunkindex.Place{Store: at, Prefix: l.Index.Prefix}, l.Shards()
+	}
+	if rep, err = chunkindex.Build(ctx, st, l.Prefix, opt); err == nil {
+		rep.Tokens = each
+		lines := warnings(*l, rep, uneven)
+		if text != "" && rep.Format == files.Name {
+			lines = append(lines, fmt.Sprintf("millrace: %s: %s is one sample, whatever its lines: if each is to be one, write JSON Lines: jq -cR '{text: .}' FILE.txt > FILE.jsonl", l, cli.Printable(text)))
+		}
+		return rep, lines, nil
+	}
+	for _, why := range []error{chunkindex.ErrReadOnly, chunkindex.ErrClassFolders} {
+		if possible && errors.Is(err, why) && opt.Share.Parts > 0 {
+			return rep, nil, fmt.Errorf("index %s: %w: --index-url URL puts the parts and the index into a place that all machines reach", l, why)
+		}
+		if possible && errors.Is(err, why) {
+			said := fmt.Sprintf("millrace: %s: %v: it is put into %s, where your commands find it; --index-url puts it elsewhere, or beside the shards", l, why, apart.Index.Dir)
+			*l = apart
+			rep, lines, err := Build(ctx, s, st, l, opt)
+			if errors.Is(err, objstore.ErrDenied) || errors.Is(err, objstore.ErrNotFound) { // the shards were there: it is the directory of the index
+				err = &cli.Refusal{
+					Advice: cli.Advice{Message: err.Error(), Cure: elsewhere},
+					Cause:  fmt.Errorf("%w: %w", chunkindex.ErrReadOnly, err),
+				}
+			}
+			return rep, append([]string{said}, lines...), err
+		}
+	}
+	err = location.Cause(*l, err)
+	if homeless != nil && (errors.Is(err, chunkindex.ErrReadOnly) || errors.Is(err, chunkindex.ErrClassFolders)) {
+		err = fmt.Errorf("%w, and no cache takes it: %w", err, homeless)
+	}
+	return rep, nil, explain(*l, opt, fmt.Errorf("index %s: %w", l, err))
+}
+
+// elsewhere is the cure for an index that can be neither beside the shards nor in the user's cache.
+const elsewhere = "--index-url URL or XDG_CACHE_HOME names a place that takes writes"
+
+// explain adds the cure to a fault, or the commands to choose from.
+func explain(l location.Location, opt chunkindex.BuildOptions, err error) error {
+	if errors.Is(err, chunkindex.ErrReadOnly) || errors.Is(err, chunkindex.ErrClassFolders) {
+		return &cli.Refusal{Advice: cli.Advice{Message: err.Error(), Cure: elsewhere}, Cause: err}
+	}
+	if several, ok := errors.AsType[*chunkindex.SplitsError](err); ok {
+		return askForSplit(l, several, given(opt, "split", "config"))
+	}
+	if kinds, ok := errors.AsType[*chunkindex.KindsError](err); ok {
+		return askForKind(l, kinds, given(opt, "match", "format"))
+	}
+	if choose, ok := errors.AsType[*format.ChoiceError](err); ok {
+		return askForWay(l, choose, opt)
+	}
+	if unknown, ok := errors.AsType[*files.UnknownError](err); ok && tokens.Named(unknown.Key) {
+		return &cli.Refusal{Advice: cli.Advice{
+			Message: fmt.Sprintf("index %s: the bytes of %s do not show what they hold", l, cli.Printable(unknown.Key)),
+			Choices: []cli.Choice{tokensChoice(l, given(opt))},
+			Cure:    "else give --record-size of records, leave such objects out with --match, or take each as a sample with --format files",
+		}, Cause: unknown}
+	}
+	if columns, ok := errors.AsType[*rows.ChoiceError](err); ok {
+		return &cli.Refusal{Advice: cli.Advice{Message: err.Error(), Fields: columns.Columns}, Cause: err}
+	}
+	if ofData(err) {
+		return &cli.Refusal{Advice: cli.Advice{Message: err.Error()}, Cause: err}
+	}
+	return err
+}
+
+// ofData reports whether an error is a fault of what the objects hold, or of the options, rather than of a store, of a file system or of an
+// earlier index.
+func ofData(err error) bool {
+	others := append(objstore.Vocabulary(), context.Canceled, context.DeadlineExceeded, chunkindex.ErrCorrupt, chunkindex.ErrVersion)
+	if slices.ContainsFunc(others, func(other error) bool { return errors.Is(err, other) }) {
+		return false
+	}
+	_, parts := errors.AsType[*chunkindex.PartsError](err)
+	_, file := errors.AsType[*fs.PathError](err)
+	return !parts && !file
+}
+
+// warnings returns a line for each thing about an index that is likely not what the user wants, with the cure.
+func warnings(l location.Location, r chunkindex.BuildReport, uneven string) (lines []string) {
+	say := func(format string, args ...any) { lines = append(lines, fmt.Sprintf("millrace: "+format, args...)) }
+	if uneven != "" {
+		lines = append(lines, uneven)
+	}
+	if r.HadHidden > 0 {
+		say("%s of the index that was there left out, being hidden, such as %s: '--hidden' takes them back", cli.Count(uint64(r.HadHidden), "object", "objects"), cli.Printable(r.HadExample))
+	}
+	if r.Unmatched > 0 {
+		say("%s: left out %s that --match does not take", l, cli.Count(r.Unmatched, "object", "objects"))
+	}
+	if r.Links > 0 {
+		cure := ": --follow-links follows those that lead somewhere"
+		if l.Links {
+			cure = ", or leads back to where it lies"
+		}
+		say("%s: passed over %s, such as %s, that lead out of the directory, to a directory or nowhere%s",
+			l, cli.Count(r.Links, "link", "links"), cli.Printable(r.Link), cure)
+	}
+	if r.Outside > 0 {
+		say("%s: %s names that are absolute or contain '..', such as %s: batches pass them on as they are stored, so extract them only with a filter, such as tarfile's filter='data'",
+			l, cli.Count(r.Outside, "sample has", "samples have"), cli.Printable(r.OutsideExample))
+	}
+	if r.ClassFolders > 0 && l.Bucket == "" && l.Index == nil {
+		say("%s: %s of pictures: torchvision's ImageFolder takes .millrace for one more class, and fails: remove %s and index again, which puts the index elsewhere",
+			l, cli.Count(r.ClassFolders, "folder", "folders"), filepath.Join(l.Dir, ".millrace"))
+	}
+	if r.Format == files.Name && r.Samples > 1 {
+		say("%s is loose objects, one a sample: 'millrace pack' would make reading it much faster", l)
+	}
+	return lines
+}
+
+// Print writes what was indexed for people.
+func Print(w io.Writer, l location.Location, r chunkindex.BuildReport) {
+	if r.Part != nil {
+		printPart(w, l, r)
+		return
+	}
+	fmt.Fprintf(w, "indexed %s\n", l)
+	fmt.Fprintf(w, "  generation %s\n", r.Generation)
+	fmt.Fprintf(w, "  %s in %s of %s, %s\n", cli.Count(r.Samples, "sample", "samples"), cli.Count(r.Chunks, "chunk", "chunks"),
+		cli.Count(r.Shards, r.Format+" shard", r.Format+" shards"), humanize.IBytes(uint64(r.Bytes)))
+	if r.LeftOut > 0 {
+		fmt.Fprintf(w, "  left out %s, which fill no window at the ends of shards\n", cli.Count(uint64(r.LeftOut), "token", "tokens"))
+	}
+	if r.Tokens != "" {
+		fmt.Fprintf(w, "  each sample is %s\n", r.Tokens)
+	}
+	if r.Assumed != "" {
+		fmt.Fprintf(w, "  %s\n", cli.Printable(r.Assumed))
+	}
+	if r.RepeatedKeys > 0 {
+		fmt.Fprintf(w, "  %s in more than one shard, such as %s: whoever looks one up names the shard too\n",
+			cli.Count(r.RepeatedKeys, "key", "keys"), cli.Printable(r.RepeatedKey))
+	}
+	if r.Ignored > 0 {
+		fmt.Fprintf(w, "  ignored %s, such as %s: no shards of this format\n", cli.Count(r.Ignored, "object", "objects"), cli.Printable(r.IgnoredExample))
+	}
+	if r.Hidden > 0 {
+		fmt.Fprintf(w, "  left out %s, such as %s: --hidden takes them too\n", cli.Count(r.Hidden, "hidden object", "hidden objects"), cli.Printable(r.HiddenExample))
+	}
+	if r.Members > 0 {
+		fmt.Fprintf(w, "  left out %s of the shards that were read: --hidden takes them too\n", cli.Count(uint64(r.Members), "hidden member", "hidden members"))
+	}
+	if r.Empty > 0 {
+		fmt.Fprintf(w, "  %s no bytes: an upload may have failed\n", cli.Count(r.Empty, "shard has", "shards have"))
+	}
+	printPlace(w, l)
+	fmt.Fprintf(w, "  read %s, reused %s\n", humanize.IBytes(uint64(r.ReadBytes)), cli.Count(r.ReusedShards, "shard", "shards"))
+	switch {
+	case r.Unchanged:
+		fmt.Fprintln(w, "  nothing has changed")
+	case r.Rebound:
+		fmt.Fprintln(w, "  same data at a new place or time: bound again, the generation stays")
+	}
+}
+
+// printPlace says where the index is, and what other commands call the dataset, where that is not its address alone.
+func printPlace(w io.Writer, l location.Location) {
+	if address := l.Address(); address != l.Shards() {
+		fmt.Fprintf(w, "  its address for other commands is %s\n", address)
+	}
+}

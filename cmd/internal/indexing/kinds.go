@@ -1,0 +1,117 @@
+package indexing
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/files"
+	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/tokens"
+	"github.com/millrace-data/millrace/cmd/internal/cli"
+	"github.com/millrace-data/millrace/cmd/internal/location"
+)
+
+// packedSuffix is what the place of shards has behind the name of the place of their files.
+const packedSuffix = "-shards"
+
+// askForKind names the kinds of objects that lie at a location, and the command that indexes each, with the options that were given.
+func askForKind(l location.Location, e *chunkindex.KindsError, given cli.Options) error {
+	a := cli.Advice{Message: fmt.Sprintf("index %s: objects of several kinds lie here, and an index is of one", l)}
+	if e.Pairs > 0 {
+		a.Choices = append(a.Choices, packChoice(l, fmt.Sprintf("%s of several files, such as %s", cli.Count(e.Pairs, "sample", "samples"), cli.Printable(strings.Join(e.Pair, " and ")))))
+	}
+	loose := 0
+	for _, k := range e.Kinds {
+		example := cli.Printable(k.Example)
+		objects := cli.Count(k.Objects, k.Name+" object", k.Name+" objects")
+		switch {
+		case k.Refusal != "" && tokens.Named(k.Example):
+			a.Choices = append(a.Choices, tokensChoice(l, given))
+			continue
+		case k.Refusal != "":
+			a.Message += "; " + cli.Printable(k.Refusal)
+			continue
+		case k.Format:
+			objects = cli.Count(k.Objects, k.Name+" shard", k.Name+" shards")
+		default:
+			objects += ", each a sample"
+			loose++
+		}
+		if k.Match == "" {
+			a.Message += fmt.Sprintf("; %s, such as %s, require a --match that takes only them", objects, example)
+			continue
+		}
+		a.Choices = append(a.Choices, choice(l, fmt.Sprintf("%s, such as %s", objects, example), given, cli.Option{Flag: "match", Value: k.Match}))
+	}
+	if loose > 1 && loose == len(e.Kinds) {
+		a.Choices = append(a.Choices, choice(l, "all of them, each a sample", given, cli.Option{Flag: "format", Value: files.Name}))
+		if e.Pairs == 0 {
+			a.Choices = append(a.Choices, packChoice(l, "makes shards in which files that differ in the extension alone are one sample"))
+		}
+	}
+	return &cli.Refusal{Advice: a, Cause: e}
+}
+
+// packChoice is the command for files that belong together by their names: pack reads them from a directory and puts the shards beside it.
+func packChoice(l location.Location, effect string) cli.Choice {
+	source := cli.Quoted(l.Dir)
+	if l.Bucket != "" {
+		source, effect = "DIRECTORY", effect+", of a DIRECTORY with a copy of them"
+	}
+	l.Dir, l.Prefix = l.Dir+packedSuffix, strings.TrimSuffix(l.Prefix, "/")+packedSuffix
+	return cli.Choice{Command: fmt.Sprintf("millrace pack %s %s", source, cli.Quoted(l.Shards())), Effect: effect}
+}
+
+// askForWay says why objects are not indexed as they are, and the command of each way to go on, with the options that were given.
+func askForWay(l location.Location, e *format.ChoiceError, opt chunkindex.BuildOptions) error {
+	a := cli.Advice{Message: fmt.Sprintf("index %s: %s", l, cli.Printable(e.Cause))}
+	for _, w := range e.Ways {
+		c := cli.Choice{Command: w.Command, Effect: w.Effect}
+		switch {
+		case w.Flag != "":
+			c = choice(l, w.Effect, given(opt, w.Flag), cli.Option{Flag: w.Flag, Value: w.Value})
+		case l.Bucket == "":
+			c.Command = fmt.Sprintf("cd %s && %s", cli.Quoted(l.Dir), w.Command)
+		default:
+			c.Effect = "in a copy of the dataset's directory: " + w.Effect
+		}
+		a.Choices = append(a.Choices, c)
+	}
+	return &cli.Refusal{Advice: a, Cause: e}
+}
+
+// choice is a command that indexes a location with the options that were given and some more.
+func choice(l location.Location, effect string, given cli.Options, more ...cli.Option) cli.Choice {
+	all := slices.Concat(given, more)
+	return cli.Choice{Command: strings.Join([]string{"millrace index", cli.Quoted(l.Address()), all.String()}, " "), Options: all, Effect: effect}
+}
+
+// tokensChoice is the command for files of tokens, which do not say what they hold.
+func tokensChoice(l location.Location, given cli.Options) cli.Choice {
+	return choice(l, "if these are tokens: 1,024 and the next one are a sample", given,
+		cli.Option{Flag: "sequence-length", Value: 1024}, cli.Option{Flag: "dtype", Value: "uint16"})
+}
+
+// given returns the options that say what an index is of, except those that an answer replaces.
+func given(o chunkindex.BuildOptions, replaced ...string) (all cli.Options) {
+	add := func(flag string, value any, set bool) {
+		if set && !slices.Contains(replaced, flag) {
+			all = append(all, cli.Option{Flag: flag, Value: value})
+		}
+	}
+	h := o.Hints
+	add("format", o.Format, o.Format != "")
+	add("match", o.Match, o.Match != "")
+	add("config", o.Config, o.Config != "")
+	add("split", o.Split, o.Split != "")
+	add("fields", strings.Join(h.Fields, ","), len(h.Fields) > 0)
+	add("record-size", h.RecordSize, h.RecordSize != 0)
+	add("sequence-length", h.SequenceLength, h.SequenceLength != 0)
+	add("dtype", h.DType, h.DType != "")
+	add("key", h.Key, h.Key != "")
+	add("header", h.Header, h.Header != "")
+	add("hidden", true, o.Hidden)
+	return all
+}

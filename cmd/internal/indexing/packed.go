@@ -1,0 +1,62 @@
+package indexing
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/cmd/internal/cli"
+	"github.com/millrace-data/millrace/cmd/internal/location"
+	"github.com/millrace-data/millrace/pack"
+)
+
+// maxSkipped bounds how many skipped files are named in text; JSON has all of them.
+const maxSkipped = 10
+
+// Packed is what packing files and indexing the shards has made.
+type Packed struct {
+	pack.Report
+	Index chunkindex.BuildReport `json:"index"`
+}
+
+// Print writes it for people.
+func (r *Packed) Print(w io.Writer, l location.Location) {
+	if p := r.Part; p != nil {
+		fmt.Fprintf(w, "packed part %d of %d of %s\n", p.Part, p.Parts, l)
+		fmt.Fprintf(w, "  %s of %s, %s (%d finished before)\n", cli.Count(p.Shards, "shard", "shards"), humanize.Comma(int64(r.Shards)), humanize.IBytes(uint64(p.Bytes)), r.ReusedShards)
+		return
+	}
+	fmt.Fprintf(w, "packed %s, %s, as %s in %s (%d finished before)\n", cli.Count(r.Files, "file", "files"),
+		humanize.IBytes(uint64(r.Bytes)), cli.Count(r.Samples, "sample", "samples"), cli.Count(r.Shards, "shard", "shards"), r.ReusedShards)
+	if r.MultiMember > 0 {
+		fmt.Fprintf(w, "  %s of more than one member, such as %q: files of one name with several extensions, read together;\n  --key path tells them apart where their names differ before the last dot\n",
+			cli.Count(r.MultiMember, "sample", "samples"), r.Example)
+	}
+	if n := len(r.Extensions); n > 1 && n <= maxSkipped {
+		var of []string
+		for _, ext := range slices.Sorted(maps.Keys(r.Extensions)) {
+			of = append(of, humanize.Comma(int64(r.Extensions[ext]))+" "+cmp.Or(cli.Printable(ext), "without one"))
+		}
+		fmt.Fprintf(w, "  files by extension, of which --match leaves some out: %s\n", strings.Join(of, ", "))
+	}
+	if n := len(r.Classes); n > 0 {
+		fmt.Fprintf(w, "  labels of %s: 0 is %s\n", cli.Count(n, "class", "classes"), cli.Printable(r.Classes[0]))
+	}
+	if r.Hidden > 0 {
+		fmt.Fprintf(w, "  left out %s, such as %s: --hidden takes them too\n", cli.Count(r.Hidden, "hidden file", "hidden files"), cli.Printable(r.HiddenExample))
+	}
+	for i, s := range r.Skipped {
+		if i == maxSkipped {
+			fmt.Fprintf(w, "  and %d more\n", len(r.Skipped)-i)
+			break
+		}
+		fmt.Fprintf(w, "  skipped %q: not a regular file\n", s)
+	}
+	Print(w, l, r.Index)
+}

@@ -1,0 +1,53 @@
+package indexing
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/cmd/internal/cli"
+	"github.com/millrace-data/millrace/cmd/internal/location"
+)
+
+// maxAsked is how many splits are listed with their commands: repositories have hundreds of configurations.
+const maxAsked = 20
+
+// askForSplit names the splits that lie at a location, and the command that indexes each, with the options that were given.
+func askForSplit(l location.Location, e *chunkindex.SplitsError, given cli.Options) error {
+	if len(e.Splits) == 0 {
+		return &cli.Refusal{Advice: cli.Advice{Message: fmt.Sprintf("index %s: %s", l, e)}, Cause: e}
+	}
+	l.IndexName = ""
+	a := cli.Advice{Message: fmt.Sprintf("index %s: several splits lie here, and one index of them would mix them", l)}
+	if e.Wanted != "" {
+		a.Message = fmt.Sprintf("index %s: there is no %s", l, cli.Printable(e.Wanted))
+	}
+	for i, s := range e.Splits {
+		if i == maxAsked {
+			a.Cure = fmt.Sprintf("and %d more", len(e.Splits)-i)
+			break
+		}
+		a.Choices = append(a.Choices, choice(l, fmt.Sprintf("%s, such as %s", cli.Count(s.Shards, "shard", "shards"), cli.Printable(s.Example)), given, options(s)...))
+	}
+	if e.Wanted == "" {
+		a.Choices = append(a.Choices, choice(l, "all of them in one index", given, cli.Option{Flag: "split", Value: chunkindex.AllSplits}))
+	}
+	return &cli.Refusal{Advice: a, Cause: e}
+}
+
+// options are those that choose a split.
+func options(s chunkindex.Split) cli.Options {
+	split := cli.Option{Flag: "split", Value: cli.Printable(s.Name)}
+	if s.Config == "" {
+		return cli.Options{split}
+	}
+	return cli.Options{{Flag: "config", Value: cli.Printable(s.Config)}, split}
+}
+
+// IndexName returns the name of the index of a split and a configuration; empty: the default index, which has all splits.
+func IndexName(config, split string) string {
+	if split == chunkindex.AllSplits {
+		split = ""
+	}
+	return strings.ToLower(strings.Trim(config+"-"+split, "-"))
+}

@@ -1,0 +1,96 @@
+// Package inventory lists datasets and what lies beside them, as JSON and as tables for people.
+package inventory
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/client"
+	"github.com/millrace-data/millrace/cmd/internal/cli"
+	"github.com/millrace-data/millrace/cmd/internal/location"
+)
+
+// Described is a dataset, and what only its store tells.
+type Described struct {
+	client.Dataset
+	Address string   `json:"address,omitempty"` // for other commands
+	Tokens  string   `json:"tokens,omitempty"`  // what a sample is, of token files
+	Changes *Changes `json:"changes,omitempty"` // of a directory's files since the index was made; nil: none is known
+	cure    string   // address that `millrace index` takes to index the changed files
+}
+
+// Indexed describes a dataset in a store as a gateway that serves it would.
+func Indexed(ctx context.Context, o location.Opened) Described {
+	x := o.Index
+	d := x.Defaults()
+	cure := o.Loc
+	cure.PutBeside() // `millrace index` finds the user's cache by itself
+	return Described{Address: o.Loc.Address(), Tokens: o.Tokens(ctx), Changes: changesOf(ctx, o), cure: cure.Address(), Dataset: client.Dataset{
+		Name: o.Loc.Name, Generation: x.Generation(), Format: x.Format(), Samples: x.Samples(), Chunks: uint64(x.Chunks()), Shards: uint64(x.Shards()),
+		Bytes: uint64(x.Bytes()), Plan: client.Defaults{BatchSize: d.BatchSize, Window: d.Window, Shuffle: d.Shuffle, Seed: d.Seed, Tail: d.Tail},
+		Fields: fieldsOf(x.Fields()), OtherParts: x.OtherParts(),
+	}}
+}
+
+func fieldsOf(fields []format.Field) []client.Field {
+	var all []client.Field
+	for _, f := range fields {
+		all = append(all, client.Field{
+			Name: f.Name, Encoding: f.Encoding, Type: f.Type, Logical: f.Logical, Shape: f.Shape, Nullable: f.Nullable, Classes: f.Classes, Children: fieldsOf(f.Children),
+		})
+	}
+	return all
+}
+
+// PrintDataset writes what is known of one dataset.
+func PrintDataset(w io.Writer, d Described) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row := func(name string, value any) { fmt.Fprintf(t, "%s\t%v\n", name, value) }
+	row("dataset", d.Name)
+	row("generation", d.Generation)
+	row("format", d.Format)
+	row("samples", humanize.Comma(int64(d.Samples)))
+	if d.Tokens != "" {
+		row("a sample", d.Tokens)
+	}
+	row("chunks", humanize.Comma(int64(d.Chunks)))
+	row("shards", humanize.Comma(int64(d.Shards)))
+	row("bytes", fmt.Sprintf("%s (%s)", humanize.Comma(int64(d.Bytes)), humanize.IBytes(d.Bytes)))
+	p := d.Plan
+	row("default plan", fmt.Sprintf("shuffle %s, window %d, batch size %d, seed %d, tail %s", p.Shuffle, p.Window, p.BatchSize, p.Seed, p.Tail))
+	if d.Changes != nil {
+		row("files changed", fmt.Sprintf("%s: 'millrace index %s' with the options of the first time takes the files that are there now", d.Changes, d.cure))
+	}
+	t.Flush()
+}
+
+// ServedBy lists the datasets that a gateway serves, the default one first, with the addresses that other commands accept.
+func ServedBy(ctx context.Context, c *client.Client, gateway string) ([]Described, error) {
+	served, err := c.Datasets(ctx)
+	all := make([]Described, len(served))
+	for i, d := range served {
+		all[i] = Described{Dataset: d, Address: location.OfServed(gateway, d.Name)}
+	}
+	return all, err
+}
+
+// PrintDatasets writes a table of datasets.
+func PrintDatasets(w io.Writer, all []Described) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "dataset\tformat\tsamples\tshards\tsize\tgeneration\t")
+	for _, d := range all {
+		mark := ""
+		if d.Default {
+			mark = "default"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%.12s\t%s\n", cli.Printable(cmp.Or(d.Address, d.Name)), d.Format, humanize.Comma(int64(d.Samples)),
+			humanize.Comma(int64(d.Shards)), humanize.IBytes(d.Bytes), d.Generation, mark)
+	}
+	t.Flush()
+}

@@ -1,0 +1,31 @@
+package inventory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/cmd/internal/cli"
+	"github.com/millrace-data/millrace/cmd/internal/location"
+)
+
+// ErrNoSample says that no sample of a dataset has a key.
+var ErrNoSample = errors.New("no sample")
+
+// FindSample returns the number of the sample that a key names, and a shard where several have the key.
+func FindSample(ctx context.Context, d location.Opened, key, shard string) (uint64, error) {
+	n, ok, err := d.Index.Lookup(ctx, key, shard)
+	var ambiguous *chunkindex.AmbiguousKeyError
+	switch {
+	case errors.As(err, &ambiguous):
+		return 0, fmt.Errorf("key %s: %w: name one with --shard", cli.Printable(key), ambiguous)
+	case err != nil:
+		return 0, fmt.Errorf("look up %s: %w", cli.Printable(key), err)
+	case !ok && shard != "":
+		return 0, fmt.Errorf("%w of shard %s has the key %s", ErrNoSample, cli.Printable(shard), cli.Printable(key))
+	case !ok:
+		return 0, fmt.Errorf("%w has the key %s", ErrNoSample, cli.Printable(key))
+	}
+	return n, nil
+}

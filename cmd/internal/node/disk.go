@@ -1,0 +1,107 @@
+package node
+
+import (
+	"fmt"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/cmd/internal/datasets"
+	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/datapath/diskcache"
+	"github.com/millrace-data/millrace/gateway"
+)
+
+// diskWriters is how many chunks the disk tier keeps in memory at most while it writes them.
+const diskWriters = 2
+
+// heldBy tells of which datasets a division's disk tier holds chunks. The main one names those with a quota too: its directory holds
+// theirs, and is the same cache when the quota is gone.
+func (s *Node) heldBy(v *division) func(name string) bool {
+	return func(name string) bool { return v == s.main() || v == s.division(name) }
+}
+
+// openDisk opens the disk tier of a division where it has one. With --check it is only looked at, for a gateway may be using it.
+func (s *Node) openDisk(v *division, set datasets.Set) error {
+	if v.dir == "" {
+		return nil
+	}
+	cfg := diskcache.Config{Dir: v.dir, MaxBytes: v.quota.Disk, Tell: func(what string, err error) { s.diskTrouble(v.dir, what, err) }}
+	cfg.Datasets = set.Places(s.heldBy(v))
+	if s.cfg.Check {
+		if err := diskcache.Check(cfg); err != nil {
+			return &SettingError{"disk-cache", err}
+		}
+		return nil
+	}
+	disk, err := diskcache.Open(cfg)
+	if err != nil {
+		return &SettingError{"disk-cache", err}
+	}
+	v.disk = disk
+	s.closers = append(s.closers, disk.Close)
+	t := disk.Stats()
+	s.log.Info().Str("dir", v.dir).Int64("chunks", t.Chunks).Int64("bytes", t.Bytes).Uint64("strays", t.Strays).Msg("disk cache opened")
+	return nil
+}
+
+// diskTrouble logs that a disk tier's reads or writes are off or on again.
+func (s *Node) diskTrouble(dir, what string, err error) {
+	if err == nil {
+		s.log.Info().Str("dir", dir).Msg("disk cache: " + what + " are on again")
+		return
+	}
+	s.log.Warn().Err(err).Str("dir", dir).Msg("disk cache: " + what + " are off for a while")
+}
+
+// diskList returns what the disk tier may take in memory: the list of its files, and what reads and writes pass through.
+func (v *division) diskList(indexes []*chunkindex.Index) int64 {
+	if v.dir == "" {
+		return 0
+	}
+	chunks := v.path.Stats().Disk.Chunks
+	for _, x := range indexes {
+		chunks += int64(x.Chunks())
+	}
+	return diskcache.Memory + min(chunks, diskcache.MostChunks(v.quota.Disk))*diskcache.EntryCost
+}
+
+// fitDisk refuses a disk tier that could not hold every chunk, if only one at a time: what it does not keep would
+// pass for what is not worth keeping.
+func (v *division) fitDisk(fresh []*generation) error {
+	for _, g := range fresh {
+		if least := diskcache.Cost(g.index.MaxChunk()); v.dir != "" && least > v.quota.Disk {
+			return &SettingError{v.diskSetting(), fmt.Errorf("%s is too small: the largest chunk of %s takes %s", humanize.IBytes(uint64(v.quota.Disk)), g.at.Loc.Name, humanize.IBytes(uint64(least)))}
+		}
+	}
+	return nil
+}
+
+// diskStats names the counters of the disk tier.
+func diskStats(t datapath.Stats) []gateway.Stat {
+	d := t.Disk
+	flag := func(on bool) float64 {
+		if on {
+			return 1
+		}
+		return 0
+	}
+	return []gateway.Stat{
+		{Name: "disk_hits_total", Help: "Reads from disk, of chunks or of samples of one chunk.", Value: float64(d.Hits)},
+		{Name: "disk_hit_bytes_total", Help: "Bytes read from disk.", Value: float64(d.HitBytes)},
+		{Name: "disk_writes_total", Help: "Chunks written to disk.", Value: float64(d.Writes)},
+		{Name: "disk_write_bytes_total", Help: "Bytes of chunks written to disk.", Value: float64(d.WriteBytes)},
+		{Name: "disk_evictions_total", Help: "Chunks removed from disk to make room.", Value: float64(d.Evictions)},
+		{Name: "disk_refused_total", Help: "Chunks not written since those on disk are needed sooner, or nearly as soon.", Value: float64(d.Refused)},
+		{Name: "disk_skipped_total", Help: "Chunks not written since writes are off.", Value: float64(d.Skipped)},
+		{Name: "disk_dropped_total", Help: "Chunks not written to disk since the queue was full, or memory evicted them first.", Value: float64(t.DiskDropped)},
+		{Name: "disk_corrupt_total", Help: "Files removed from disk since they were not what their names said.", Value: float64(d.Corrupt)},
+		{Name: "disk_read_errors_total", Help: "Reads of the disk that failed.", Value: float64(d.ReadErrors)},
+		{Name: "disk_write_errors_total", Help: "Writes to the disk that failed.", Value: float64(d.WriteErrors)},
+		{Name: "disk_reads_off", Help: "1 while the disk is not read since it hangs or failed too often.", Value: flag(d.ReadsOff)},
+		{Name: "disk_writes_off", Help: "1 while nothing is written to the disk since it hangs, failed or is full.", Value: flag(d.WritesOff)},
+		{Name: "disk_chunks", Help: "Chunks on disk.", Value: float64(d.Chunks)},
+		{Name: "disk_bytes", Help: "Bytes that chunks take on disk.", Value: float64(d.Bytes)},
+		{Name: "disk_limit_bytes", Help: "Bytes that chunks may take on disk.", Value: float64(d.MaxBytes)},
+	}
+}

@@ -1,0 +1,98 @@
+package node
+
+import (
+	"path/filepath"
+
+	"github.com/millrace-data/millrace/cmd/internal/datasets"
+	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/datapath/diskcache"
+	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/internal/budget"
+)
+
+// division is a data path and what it alone may use: the datasets of one division displace nothing of another's.
+// The main one serves every dataset without a quota, and its budget holds what all requests need: plans, reports.
+type division struct {
+	quota  Quota  // of the main one: no dataset, --cache-size and --disk-cache-size
+	dir    string // of its disk tier; "": none
+	budget *budget.Budget
+	disk   *diskcache.Cache
+	path   *datapath.Path
+	listed int64 // bytes that the list of the files on disk may take, reserved; guarded by keeper.fitting
+}
+
+// divide makes the divisions, the main one first, without anything in them. set is what is served at first.
+func (s *Node) divide(set datasets.Set) error {
+	c := s.cfg
+	s.divisions = []*division{{quota: Quota{Memory: c.CacheSize, Disk: c.DiskSize}, dir: c.DiskDir}}
+	for _, q := range c.Quotas {
+		v := &division{quota: q}
+		if q.Disk > 0 {
+			v.dir = filepath.Join(c.DiskDir, "quota-"+q.Dataset)
+		}
+		s.divisions = append(s.divisions, v)
+	}
+	var others datapath.Peers
+	if s.peers != nil {
+		others = s.peers.cluster
+	}
+	for _, v := range s.divisions {
+		v.budget = budget.New(v.quota.Memory, c.Wait)
+		if err := s.openDisk(v, set); err != nil {
+			return err
+		}
+		v.path = datapath.New(datapath.Config{
+			Budget: v.budget, Fetchers: c.Fetchers, PartSize: c.PartSize, CheckSHA: c.CheckSHA, NoPrefetch: c.NoPrefetch,
+			Policy: datapath.Policy(c.CachePolicy), Disk: v.disk, Peers: others, Trace: s.trace,
+		})
+		s.closers = append(s.closers, v.path.Close)
+	}
+	return nil
+}
+
+// main is the division of all datasets without a quota.
+func (s *Node) main() *division { return s.divisions[0] }
+
+// division returns that of a dataset.
+func (s *Node) division(dataset string) *division {
+	for _, v := range s.divisions[1:] {
+		if v.quota.Dataset == dataset {
+			return v
+		}
+	}
+	return s.main()
+}
+
+// paths returns the data paths of all divisions.
+func (s *Node) paths() []*datapath.Path {
+	paths := make([]*datapath.Path, 0, len(s.divisions))
+	for _, v := range s.divisions {
+		paths = append(paths, v.path)
+	}
+	return paths
+}
+
+// setting names the setting for the memory of the division.
+func (v *division) setting() string {
+	if v.quota.Dataset == "" {
+		return "cache-size"
+	}
+	return "quota " + v.quota.Dataset
+}
+
+// diskSetting names the setting for its disk.
+func (v *division) diskSetting() string {
+	if v.quota.Dataset == "" {
+		return "disk-cache-size"
+	}
+	return v.setting()
+}
+
+// mix makes the source of a mixture. Its sources may be of several divisions: the order of these is that in which their memory is taken.
+func (s *Node) mix(sources []gateway.Dataset) gateway.Source {
+	parts := make([]datapath.Part, 0, len(sources))
+	for _, d := range sources {
+		parts = append(parts, datapath.Part{Name: d.Name, Source: d.Source.(*datapath.Source)})
+	}
+	return datapath.Mix(s.paths(), parts)
+}

@@ -1,0 +1,362 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/cluster/peer"
+	"github.com/millrace-data/millrace/cmd/internal/datasets"
+	"github.com/millrace-data/millrace/cmd/internal/location"
+	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/importance"
+	"github.com/millrace-data/millrace/internal/budget"
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/selection"
+)
+
+// keeper opens the datasets of a node, and closes those that the gateway uses no more:
+//
+//	flags, file of datasets, pointers ──> keeper.change ──> gateway.Serve      see living.go
+//	a URL that names another generation ──> gateway ──> keeper.openOlder
+//	gateway (nothing uses it any more) ──> generation.close
+//	keeper.announce ──> cluster.Serve: the other gateways hear of what is open
+type keeper struct {
+	node *Node
+	living
+
+	fitting    sync.Mutex // held while memory is compared and taken, so that two datasets do not count on the same bytes
+	announcing sync.Mutex // held while peers are told, so that what they hear last is what is open last
+
+	mu      sync.Mutex // guards what follows, and the users of places
+	open    []*generation
+	places  []*place
+	current map[string]*generation // what a name means
+	start   func(work func(context.Context))
+	waiting []func(context.Context) // work for when start is known
+}
+
+// place is where a dataset lies: its stores, and what is kept beside its index. The generations of a dataset share it.
+type place struct {
+	location.Opened // without an index
+	losses          *importance.Log
+	selections      *selection.Store
+	users           int
+}
+
+// generation is one open generation of a dataset.
+type generation struct {
+	keeper   *keeper
+	at       *place
+	index    *chunkindex.Index
+	division *division
+	source   *datapath.Source    // nil: not admitted yet
+	memory   *budget.Reservation // of the index and its table
+	ended    sync.Once
+	ending   bool // guarded by keeper.mu: peers are not told of it any more
+}
+
+func newKeeper(s *Node) *keeper {
+	return &keeper{node: s, living: newLiving(), current: map[string]*generation{}}
+}
+
+// origin tells one place of a dataset from another, and one version of its shards from another.
+func (g *generation) origin() string { return g.at.Loc.Address() + " " + g.index.Binding() }
+
+// served is a generation as the gateway takes it.
+func (g *generation) served() gateway.Dataset {
+	return gateway.Dataset{
+		Name: g.at.Loc.Name, Index: g.index, Source: g.source, Importance: g.at.losses, Selection: g.at.selections,
+		Address: g.at.Loc.Address(), Origin: g.origin(), Close: g.close,
+	}
+}
+
+// openPlace returns the place of a dataset with one more use, opened if it is not open. The caller has the turn.
+func (k *keeper) openPlace(l location.Location) (*place, error) {
+	var beside *place // of the same losses
+	k.mu.Lock()
+	for _, p := range k.places {
+		if p.Loc.Name != l.Name {
+			continue
+		}
+		if p.Loc.Address() == l.Address() {
+			p.users++
+			k.mu.Unlock()
+			return p, nil
+		}
+		if p.Loc.OfIndex().Plain() == l.OfIndex().Plain() {
+			beside = p
+		}
+	}
+	if beside != nil {
+		beside.users++
+		defer k.leave(beside)
+	}
+	k.mu.Unlock()
+
+	stores, err := k.node.cfg.Stores.OpenStores(l)
+	if err != nil {
+		return nil, err
+	}
+	p := &place{Opened: stores, users: 1}
+	if p.losses, err = k.node.openLosses(stores, beside); err != nil {
+		stores.Close()
+		return nil, err
+	}
+	if p.selections, err = stores.Selections(); err != nil {
+		p.close(k.node)
+		return nil, err
+	}
+	k.mu.Lock()
+	k.places = append(k.places, p)
+	k.mu.Unlock()
+	k.begin(func(ctx context.Context) { k.sendLosses(ctx, p) })
+	return p, nil
+}
+
+// pin returns the place of what a name means, with one more use; nil if there is no dataset of the name.
+func (k *keeper) pin(name string) *place {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	g := k.current[name]
+	if g == nil { // it was taken out, and somebody still reads it
+		i := slices.IndexFunc(k.open, func(g *generation) bool { return g.at.Loc.Name == name && !g.ending })
+		if i < 0 {
+			return nil
+		}
+		g = k.open[i]
+	}
+	g.at.users++
+	return g.at
+}
+
+// leave ends one use of a place, and the place with the last one.
+func (k *keeper) leave(p *place) {
+	k.mu.Lock()
+	p.users--
+	last := p.users == 0
+	if last {
+		k.places = slices.DeleteFunc(k.places, func(q *place) bool { return q == p })
+	}
+	k.mu.Unlock()
+	if last {
+		p.close(k.node)
+	}
+}
+
+func (p *place) close(s *Node) {
+	if err := p.losses.Close(); err != nil {
+		s.log.Warn().Str("dataset", p.Loc.Name).Err(err).Msg("close the log of losses")
+	}
+	p.Close()
+}
+
+// read opens the index of a generation, "" for the one that the pointer names. The generation is not admitted yet, and has the
+// caller's use of the place.
+func (k *keeper) read(ctx context.Context, p *place, name string) (*generation, error) {
+	v := k.node.division(p.Loc.Name)
+	x, err := p.OpenIndex(ctx, chunkindex.OpenOptions{Generation: name, CacheDir: k.node.cfg.IndexDir, Tables: v.path.Tables()})
+	if err != nil {
+		k.leave(p)
+		return nil, err
+	}
+	return &generation{keeper: k, at: p, index: x, division: v}, nil
+}
+
+// admit takes memory for generations and opens their sources, for all of them or none. Those that are refused are closed.
+func (k *keeper) admit(ctx context.Context, fresh []*generation) error {
+	if len(fresh) == 0 {
+		return nil
+	}
+	k.fitting.Lock()
+	defer k.fitting.Unlock()
+	for _, v := range k.node.divisions {
+		if err := k.fits(ctx, v, of(v, fresh)); err != nil {
+			for _, g := range fresh {
+				g.close()
+			}
+			return err
+		}
+	}
+	for _, g := range fresh {
+		l := g.at.Loc
+		g.source = g.division.path.Open(g.index, g.at.Store, l.Prefix)
+		g.source.KeepOnDisk(k.node.cfg.Stores.Place(l))
+		g.source.Share(l.Name)
+		k.node.log.Info().Str("dataset", l.Name).Stringer("from", l).Str("generation", g.index.Generation()).
+			Uint64("samples", g.index.Samples()).Int("chunks", g.index.Chunks()).Int64("bytes", g.index.Bytes()).Msg("dataset opened")
+	}
+	k.mu.Lock()
+	k.open = append(k.open, fresh...)
+	k.mu.Unlock()
+	k.announce()
+	k.removeCopies()
+	return nil
+}
+
+// copiesStay is how long a copy of an index stays that is not open: a job that rests over a night goes on without a read of the store.
+const copiesStay = 24 * time.Hour
+
+// removeCopies removes old copies of indexes, so that a dataset that changes each minute does not fill the disk.
+func (k *keeper) removeCopies() {
+	dir := k.node.cfg.IndexDir
+	if dir == "" || k.node.cfg.Check {
+		return
+	}
+	open := map[string]bool{}
+	for _, g := range k.all() {
+		open[g.index.Generation()] = true
+	}
+	removed, err := chunkindex.RemoveCopies(dir, copiesStay, func(generation string) bool { return open[generation] })
+	if err != nil {
+		k.node.log.Warn().Err(err).Msg("--index-dir: old copies of indexes cannot be removed")
+	}
+	if removed > 0 {
+		k.node.log.Info().Int("files", removed).Msg("--index-dir: old copies of indexes are removed")
+	}
+}
+
+// of returns the generations that are in a division.
+func of(v *division, all []*generation) []*generation {
+	return slices.DeleteFunc(slices.Clone(all), func(g *generation) bool { return g.division != v })
+}
+
+// openOlder opens a generation that a URL names. Where its index is gone the error is objstore.ErrNotFound.
+func (k *keeper) openOlder(ctx context.Context, name, digest string) (gateway.Dataset, error) {
+	p := k.pin(name)
+	if p == nil {
+		return gateway.Dataset{}, fmt.Errorf("generation %.12s of mixture %s: its sources have other generations now: %w", digest, name, objstore.ErrNotFound)
+	}
+	g, err := k.read(ctx, p, digest)
+	if err != nil {
+		return gateway.Dataset{}, err
+	}
+	if err := k.admit(ctx, []*generation{g}); err != nil {
+		if _, never := errors.AsType[*SettingError](err); never { // beside what is open
+			err = fmt.Errorf("open generation %.12s of %s: %w: %w", digest, name, budget.ErrOverloaded, err)
+		}
+		return gateway.Dataset{}, err
+	}
+	return g.served(), nil
+}
+
+// close ends a generation that nothing uses any more, once.
+func (g *generation) close() {
+	g.ended.Do(func() {
+		k := g.keeper
+		k.mu.Lock()
+		g.ending = true
+		k.mu.Unlock()
+		if g.source != nil {
+			k.announce()
+			g.source.Close()
+			k.node.log.Info().Str("dataset", g.at.Loc.Name).Str("generation", g.index.Generation()).Msg("dataset closed")
+		}
+		_ = g.index.Close() // only read from
+		if g.memory != nil {
+			g.memory.Release()
+		}
+		k.mu.Lock()
+		k.open = slices.DeleteFunc(k.open, func(o *generation) bool { return o == g })
+		k.mu.Unlock()
+		k.leave(g.at)
+	})
+}
+
+// end closes all that is still open. It waits for what others are closing.
+func (k *keeper) end() {
+	for _, g := range k.all() {
+		g.close()
+	}
+}
+
+// all returns the generations that are open.
+func (k *keeper) all() []*generation {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.open)
+}
+
+// announce tells the other gateways what is served here.
+func (k *keeper) announce() {
+	if k.node.peers == nil {
+		return
+	}
+	k.announcing.Lock()
+	defer k.announcing.Unlock()
+	serves := map[peer.Served]int{}
+	k.mu.Lock()
+	for _, g := range k.open {
+		if !g.ending {
+			serves[peer.Served{Dataset: g.at.Loc.Name, Generation: g.index.Generation()}] = g.index.Chunks()
+		}
+	}
+	k.mu.Unlock()
+	k.node.peers.cluster.Serve(serves)
+}
+
+// names returns the names of the sources that are open.
+func (k *keeper) names() map[any]string {
+	names := map[any]string{}
+	for _, g := range k.all() {
+		names[g.source] = g.at.Loc.Name
+	}
+	return names
+}
+
+// begin does work beside requests, once the node runs.
+func (k *keeper) begin(work func(context.Context)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.start == nil {
+		k.waiting = append(k.waiting, work)
+		return
+	}
+	k.start(work)
+}
+
+// sendLosses sends what an earlier run kept of the losses of a dataset, as long as its place is open.
+func (k *keeper) sendLosses(ctx context.Context, p *place) {
+	k.mu.Lock()
+	open := p.users > 0
+	if open {
+		p.users++
+	}
+	k.mu.Unlock()
+	if open {
+		defer k.leave(p)
+		k.node.sendLosses(ctx, p.Loc.Name, p.losses)
+	}
+}
+
+// first opens what is served when the node is made.
+func (k *keeper) first(ctx context.Context, set datasets.Set) ([]gateway.Dataset, []gateway.Mixture, error) {
+	next, err := k.prepare(ctx, set, look{at: atNone})
+	if err != nil {
+		return nil, nil, err
+	}
+	k.use(set, next)
+	k.loaded.Store(time.Now().UnixNano())
+	return served(next), mixtures(set), nil
+}
+
+func served(all []*generation) []gateway.Dataset {
+	out := make([]gateway.Dataset, len(all))
+	for i, g := range all {
+		out[i] = g.served()
+	}
+	return out
+}
+
+func mixtures(set datasets.Set) []gateway.Mixture {
+	out := make([]gateway.Mixture, len(set.Mixtures))
+	for i, m := range set.Mixtures {
+		out[i] = m.Mixture
+	}
+	return out
+}

@@ -1,0 +1,550 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rs/zerolog"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/cmd/internal/location"
+	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/internal/bubble"
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/objstore/dirstore"
+)
+
+// grow adds a sample to a directory and indexes it again.
+func grow(t testing.TB, dir, name string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), bytes.Repeat([]byte(name), 500), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	store, err := dirstore.New(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if _, err := chunkindex.Build(context.Background(), store, "", chunkindex.BuildOptions{ChunkSize: 64 << 10, Format: "files", TempDir: t.TempDir()}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// rig is a node whose file of datasets can be written anew.
+type rig struct {
+	*Node
+	t    testing.TB
+	file string
+	log  bytes.Buffer
+}
+
+// newRig makes a node that serves what the lines of a file of datasets say.
+func newRig(t testing.TB, lines string, edit func(*Config)) *rig {
+	t.Helper()
+	r := &rig{t: t, file: filepath.Join(t.TempDir(), "sets.yaml")}
+	r.write(lines)
+	cfg := &Config{
+		CacheSize: 64 << 20, Memory: 1 << 40, DatasetsFile: r.file, Listen: "127.0.0.1:0",
+		Log: zerolog.New(zerolog.SyncWriter(&r.log)), Drain: time.Second, LameDuck: 1, Deadline: time.Minute,
+	}
+	if edit != nil {
+		edit(cfg)
+	}
+	var err error
+	if r.Node, err = New(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (r *rig) write(lines string) {
+	r.t.Helper()
+	if err := os.WriteFile(r.file, []byte("datasets:\n"+lines), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// reload reloads, and returns the changes as "name change".
+func (r *rig) reload() (changes []string) {
+	r.t.Helper()
+	all, err := r.Reload(r.t.Context(), "")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return said(all)
+}
+
+func said(all []gateway.Change) (changes []string) {
+	for _, c := range all {
+		changes = append(changes, c.Name+" "+c.Change)
+	}
+	return changes
+}
+
+// get asks for a path of the data port, and returns the status, the generation and the body.
+func (r *rig) get(path string) (int, string, string) {
+	r.t.Helper()
+	w := httptest.NewRecorder()
+	q := httptest.NewRequestWithContext(r.t.Context(), http.MethodGet, "http://127.0.0.1"+path, nil)
+	q.RemoteAddr = "127.0.0.1:1"
+	r.Handler().ServeHTTP(w, q)
+	return w.Code, w.Header().Get("Millrace-Generation"), w.Body.String()
+}
+
+// stat returns a metric.
+func (r *rig) stat(name string) float64 {
+	r.t.Helper()
+	for _, s := range r.stats() {
+		if s.Name == name {
+			return s.Value
+		}
+	}
+	r.t.Fatalf("there is no metric %s", name)
+	return 0
+}
+
+func batchOf(name string) string { return "/v1/datasets/" + name + "/epochs/0/batches/0" }
+
+// TestTheSetChanges: datasets come, change and go, and a file with a fault changes nothing.
+func TestTheSetChanges(t *testing.T) {
+	a, b := dataset(t), dataset(t)
+	grow(t, b, "more.txt")
+	r := newRig(t, "  a: "+a+"\n", nil)
+	defer r.Close()
+	r.write("  a: " + a + "\n  b: " + b + "\nmixtures:\n  both: a:1,b:2\n")
+	if diff := cmp.Diff([]string{"a none", "b new"}, r.reload()); diff != "" {
+		t.Error(diff)
+	}
+	for _, name := range []string{"a", "b", "both"} {
+		if code, _, body := r.get(batchOf(name)); code != http.StatusOK {
+			t.Errorf("%s: got %d %s", name, code, body)
+		}
+	}
+	for lines, want := range map[string]string{
+		"  a: " + a + "\n  c: ftp://x\n":               r.file + `:3: dataset "c=ftp://x": scheme "ftp"`,
+		"  a: " + a + "\n  c: " + t.TempDir() + "\n":   r.file + ":3: dataset c: open dataset file://",
+		"  b: " + b + "\nmixtures:\n  both: a:1,b:2\n": `source "a" is no dataset that is served`,
+		"": "no dataset: want at least one",
+	} {
+		r.write(lines)
+		failures := r.stat("datasets_reload_failures_total")
+		if _, err := r.Reload(t.Context(), ""); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want %q", lines, err, want)
+		}
+		if code, _, _ := r.get(batchOf("both")); code != http.StatusOK || r.stat("datasets_reload_failures_total") != failures+1 || r.stat("datasets_file_refused") != 1 || r.stat("datasets_open") != 2 {
+			t.Errorf("%q: got %d and %v open, want all as it was, and a failure", lines, code, r.stat("datasets_open"))
+		}
+	}
+	grow(t, a, "more.txt")
+	r.write("  a: " + a + "\n")
+	if diff := cmp.Diff([]string{"a generation", "b removed"}, r.reload()); diff != "" {
+		t.Error(diff)
+	}
+	if r.stat("datasets_file_refused") != 0 || r.stat("datasets_reloads_total") != 2 {
+		t.Errorf("refused %v after %v reloads, want 0 after 2", r.stat("datasets_file_refused"), r.stat("datasets_reloads_total"))
+	}
+	if _, _, body := r.get("/v1/datasets"); strings.Contains(body, `"name":"b"`) || strings.Contains(body, "both") {
+		t.Errorf("got %s, want a alone", body)
+	}
+}
+
+// TestFollowed: a new index is served where a URL names none, and the one before where it does.
+func TestFollowed(t *testing.T) {
+	a, broken := dataset(t), dataset(t)
+	r := newRig(t, "  a: "+a+"\n  broken: "+broken+"\n", nil)
+	defer r.Close()
+	_, old, before := r.get(batchOf("a"))
+	grow(t, a, "more.txt")
+	if err := os.RemoveAll(broken); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		r.keeper.follow(t.Context())
+	}
+	_, fresh, _ := r.get(batchOf("a"))
+	if fresh == old {
+		t.Error("got the generation of before, want the new one")
+	}
+	if code, got, body := r.get(batchOf("a") + "?generation=" + old); code != http.StatusOK || got != old || body != before {
+		t.Errorf("got %d of generation %.12s, want the bytes of before", code, got)
+	}
+	if got := strings.Count(r.log.String(), "dataset broken: look for a newer index of file://"+broken+": no index here yet"); got != 1 || strings.Contains(r.log.String(), r.file+":") {
+		t.Errorf("got %d lines about the other dataset, want one: %s", got, r.log.String())
+	}
+	if code, _, body := r.get("/v1/datasets/broken"); code != http.StatusOK {
+		t.Errorf("got %d %s, want the dataset that cannot be followed as it was", code, body)
+	}
+}
+
+// TestADirectoryThatIsMadeAgain: the directory of a dataset is removed, copied there again and indexed. A reload serves it, with the
+// generation of before.
+func TestADirectoryThatIsMadeAgain(t *testing.T) {
+	a := dataset(t)
+	kept := filepath.Join(t.TempDir(), "kept")
+	if err := os.CopyFS(kept, os.DirFS(a)); err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t, "  a: "+a+"\n", nil)
+	defer r.Close()
+	_, old, before := r.get(batchOf("a"))
+	if err := os.RemoveAll(a); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Reload(t.Context(), ""); err == nil || strings.Contains(err.Error(), r.file) || !strings.Contains(err.Error(), "file://"+a) {
+		t.Errorf("got %v, want an error that names the directory, and not the file of datasets", err)
+	}
+	if err := os.CopyFS(a, os.DirFS(kept)); err != nil {
+		t.Fatal(err)
+	}
+	r.reload()
+	store, err := dirstore.New(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	rep, err := chunkindex.Build(t.Context(), store, "", chunkindex.BuildOptions{ChunkSize: 64 << 10, Format: "files", TempDir: t.TempDir()})
+	if err != nil || rep.Generation != old {
+		t.Fatalf("got generation %.12s, %v, want %.12s: the bytes are the same", rep.Generation, err, old)
+	}
+	r.reload()
+	if code, got, body := r.get(batchOf("a")); code != http.StatusOK || got != old || body != before {
+		t.Errorf("got %d of generation %.12s, %.300s, want the bytes of before", code, got, body)
+	}
+}
+
+// hanging is a store that answers nothing.
+type hanging struct{ objstore.Store }
+
+func (hanging) Stat(ctx context.Context, _ string) (objstore.Object, error) {
+	<-ctx.Done()
+	return objstore.Object{}, context.Cause(ctx)
+}
+
+// TestFollowedBesideAStoreThatHangs: a new index is served although the store of another dataset does not answer.
+func TestFollowedBesideAStoreThatHangs(t *testing.T) {
+	a, silent := dataset(t), dataset(t)
+	r := newRig(t, "  a: "+a+"\n  silent: "+silent+"\n", nil)
+	defer r.Close()
+	_, old, _ := r.get(batchOf("a"))
+	grow(t, a, "more.txt")
+	r.keeper.meant("silent").at.Home = hanging{}
+	r.keeper.patience = 50 * time.Millisecond
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	r.keeper.follow(ctx)
+	if _, fresh, _ := r.get(batchOf("a")); fresh == old {
+		t.Error("got the generation of before, want the new one")
+	}
+	if got := r.log.String(); !strings.Contains(got, "dataset silent: its store has not answered within 50ms") {
+		t.Errorf("got no word of the store that hangs: %s", got)
+	}
+	if code, _, body := r.get("/v1/datasets/silent"); code != http.StatusOK {
+		t.Errorf("got %d %s, want the dataset whose store hangs as it was", code, body)
+	}
+}
+
+// TestOldCopiesOfIndexesAreRemoved when a newer generation is opened, but for what is open.
+func TestOldCopiesOfIndexesAreRemoved(t *testing.T) {
+	a, dir := dataset(t), t.TempDir()
+	r := newRig(t, "  a: "+a+"\n", func(c *Config) { c.IndexDir = dir })
+	defer r.Close()
+	copies := func() []string {
+		names, err := filepath.Glob(filepath.Join(dir, "*.index"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return names
+	}
+	open, long := copies(), time.Now().Add(-copiesStay-time.Hour)
+	left := filepath.Join(dir, strings.Repeat("0", 64)+".index") // of a generation that was served once
+	if err := os.WriteFile(left, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range append(open, left) {
+		if err := os.Chtimes(name, long, long); err != nil {
+			t.Fatal(err)
+		}
+	}
+	grow(t, a, "more.txt")
+	r.reload()
+	if got := copies(); len(open) != 1 || len(got) != 2 || slices.Contains(got, left) || !slices.Contains(got, open[0]) {
+		t.Errorf("got copies %v after %v, want the generation of before, which is open, and the new one", got, open)
+	}
+}
+
+// TestOlderGenerationsAreOpenedOnDemand, as long as their indexes are kept.
+func TestOlderGenerationsAreOpenedOnDemand(t *testing.T) {
+	a := dataset(t)
+	first := newRig(t, "  a: "+a+"\n", nil)
+	_, old, before := first.get(batchOf("a"))
+	first.Close()
+	grow(t, a, "more.txt")
+	r := newRig(t, "  a: "+a+"\n  same: "+a+"\nmixtures:\n  both: a,same\n", nil)
+	defer r.Close()
+	if code, got, body := r.get(batchOf("a") + "?generation=" + old); code != http.StatusOK || got != old || body != before {
+		t.Errorf("got %d of generation %.12s, want the bytes of before", code, got)
+	}
+	if got := r.stat("datasets_open"); got != 3 {
+		t.Errorf("%v generations are open, want 3", got)
+	}
+	objects, err := filepath.Glob(filepath.Join(a, ".millrace", "*", "*"+old+"*"))
+	if err != nil || len(objects) == 0 {
+		t.Fatalf("found %v, %v, want the index of the generation", objects, err)
+	}
+	for _, o := range objects {
+		if err := os.Remove(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"same", "both"} {
+		if code, _, body := r.get(batchOf(name) + "?generation=" + old); code != http.StatusNotFound || !strings.Contains(body, "generation_gone") {
+			t.Errorf("%s: got %d %s, want 404 generation_gone", name, code, body)
+		}
+	}
+	if code, _, _ := r.get(batchOf("a") + "?generation=" + old); code != http.StatusOK {
+		t.Errorf("got %d, want the batch of a generation that is open", code)
+	}
+}
+
+// TestADatasetMoves: the same generation elsewhere is read from there.
+func TestADatasetMoves(t *testing.T) {
+	a, log := dataset(t), t.TempDir()
+	r := newRig(t, "  a: "+a+"\n", func(c *Config) { c.LossLog = log })
+	defer r.Close()
+	_, old, before := r.get(batchOf("a"))
+	r.write("  a: {url: " + a + ", links: follow}\n") // the same place, otherwise reached: reports go on in the log of before
+	if diff := cmp.Diff([]string{"a none"}, r.reload()); diff != "" {
+		t.Error(diff)
+	}
+	if got := r.keeper.meant("a"); !got.at.Loc.Links {
+		t.Error("got the place of before")
+	}
+	code, got, body := r.get(batchOf("a"))
+	if code != http.StatusOK || got != old || body != before {
+		t.Errorf("got %d of generation %.12s, want the same bytes", code, got)
+	}
+}
+
+// TestWhatIsNewMustFit: what memory cannot hold is refused as at start, and leaves all as it was.
+func TestWhatIsNewMustFit(t *testing.T) {
+	a, wide := dataset(t), t.TempDir()
+	if err := os.WriteFile(filepath.Join(wide, "wide.bin"), make([]byte, 12<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	grow(t, wide, "one.txt")
+	r := newRig(t, "  a: "+a+"\n", func(c *Config) { c.CacheSize = 16 << 20 })
+	defer r.Close()
+	inUse := r.main().budget.InUse()
+	r.write("  a: " + a + "\n  wide: " + wide + "\n")
+	if _, err := r.Reload(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "16 MiB is too small") || !strings.Contains(err.Error(), "largest chunk of wide") {
+		t.Errorf("got %v, want the memory that is too small", err)
+	}
+	if got := r.main().budget.InUse(); got != inUse || r.stat("datasets_open") != 1 {
+		t.Errorf("%d bytes in use and %v open, want %d and 1", got, r.stat("datasets_open"), inUse)
+	}
+	if code, _, _ := r.get(batchOf("a")); code != http.StatusOK {
+		t.Errorf("got %d, want the dataset of before", code)
+	}
+}
+
+// TestReload_OlderGenerationsOfSmallIndexesFit: memory for dozens of small indexes that are still open does not refuse a newer one.
+func TestReload_OlderGenerationsOfSmallIndexesFit(t *testing.T) {
+	a := dataset(t)
+	r := newRig(t, "  a: "+a+"\n", func(c *Config) { c.CacheSize = 12 << 20 })
+	defer r.Close()
+	for i := range 30 {
+		grow(t, a, fmt.Sprintf("more-%d.txt", i))
+		if diff := cmp.Diff([]string{"a generation"}, r.reload()); diff != "" {
+			t.Error(diff)
+		}
+	}
+	if got := r.stat("datasets_open"); got != 31 {
+		t.Errorf("got %v generations open, want 31", got)
+	}
+}
+
+// TestReload_RefusalNamesOlderGenerations that take memory, and when they close.
+func TestReload_RefusalNamesOlderGenerations(t *testing.T) {
+	a := dataset(t)
+	r := newRig(t, "  a: "+a+"\n", func(c *Config) { c.CacheSize = 16 << 20 })
+	defer r.Close()
+	grow(t, a, "more.txt")
+	r.reload()
+	if err := os.WriteFile(filepath.Join(a, "wide.bin"), make([]byte, 12<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	grow(t, a, "one.txt")
+	_, err := r.Reload(t.Context(), "")
+	if want := "older generations that are open: 1, and each closes a minute after its last use"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+}
+
+// TestAQuotaWaitsForItsDataset, whose disk tier knows it after a restart.
+func TestAQuotaWaitsForItsDataset(t *testing.T) {
+	a, b, disk := dataset(t), dataset(t), filepath.Join(t.TempDir(), "disk")
+	quota := func(c *Config) {
+		c.DiskDir, c.DiskSize, c.Quotas = disk, 8<<20, []Quota{{Dataset: "b", Memory: 16 << 20, Disk: 4 << 20}}
+		if faults := c.Complete(); len(faults) > 0 && strings.Contains(fmt.Sprint(faults), "quota") {
+			t.Errorf("got %v, want a quota without its dataset taken", faults)
+		}
+	}
+	for range 2 {
+		r := newRig(t, "  a: "+a+"\n", quota)
+		r.write("  a: " + a + "\n  b: " + b + "\n")
+		r.reload()
+		if g := r.keeper.meant("b"); g.division == r.main() || g.division.quota.Dataset != "b" {
+			t.Errorf("got %+v, want the division of the quota", g.division.quota)
+		}
+		r.Close()
+		for _, dir := range []string{disk, filepath.Join(disk, "quota-b")} {
+			if text, err := os.ReadFile(filepath.Join(dir, "millrace-disk-cache.json")); err != nil || !strings.Contains(string(text), b) {
+				t.Errorf("got %s, %v, want the new dataset named", text, err)
+			}
+		}
+	}
+}
+
+// TestNothingIsLeftOpen: what came and went a hundred times is closed a while after.
+func TestNothingIsLeftOpen(t *testing.T) {
+	a, b := dataset(t), dataset(t)
+	bubble.Test(t, func(t *testing.T) {
+		r := newRig(t, "  a: "+a+"\n", nil)
+		defer r.Close()
+		inUse := r.main().budget.InUse()
+		var names []string
+		for i := range 100 {
+			name := fmt.Sprintf("b%d", i%7)
+			r.write("  a: " + a + "\n  " + name + ": " + b + "\nmixtures:\n  m" + name + ": a," + name + "\n")
+			names = append(names, strings.Join(r.reload(), " "))
+			if code, _, body := r.get(batchOf("m" + name)); code != http.StatusOK {
+				t.Fatalf("got %d %s", code, body)
+			}
+			time.Sleep(5 * time.Second)
+		}
+		r.write("  a: " + a + "\n")
+		r.reload()
+		time.Sleep(15 * time.Minute)
+		if n, places := r.stat("datasets_open"), len(r.keeper.places); n != 1 || places != 1 {
+			t.Errorf("%v generations at %d places are open, want 1: %v", n, places, names)
+		}
+		kept := r.main().path.Stats()
+		if got := r.main().budget.InUse() - kept.CachedBytes - kept.TableBytes; got > inUse+64<<10 {
+			t.Errorf("%d bytes are reserved beside chunks and tables, want about %d", got, inUse)
+		}
+		if code, _, _ := r.get(batchOf("a")); code != http.StatusOK {
+			t.Errorf("got %d, want the dataset that stayed", code)
+		}
+	})
+}
+
+// TestReadersWhileSetsChange: whoever reads a dataset that stays gets the same bytes throughout.
+func TestReadersWhileSetsChange(t *testing.T) {
+	a, b := dataset(t), dataset(t)
+	r := newRig(t, "  a: "+a+"\n", nil)
+	defer r.Close()
+	_, old, before := r.get(batchOf("a"))
+	ctx, end := context.WithCancel(t.Context())
+	var readers sync.WaitGroup
+	for range 4 {
+		readers.Go(func() {
+			for ctx.Err() == nil {
+				if code, _, body := r.get(batchOf("a") + "?generation=" + old); code != http.StatusOK || body != before {
+					t.Errorf("got %d and %d bytes, want the same as before", code, len(body))
+					return
+				}
+				_ = r.stats()
+				_ = r.readers()
+			}
+		})
+	}
+	for i := range 30 {
+		if i%3 == 0 {
+			grow(t, a, fmt.Sprintf("more%d.txt", i))
+		}
+		r.write(fmt.Sprintf("  a: %s\n  b%d: %s\n", a, i%2, b))
+		r.reload()
+	}
+	end()
+	readers.Wait()
+}
+
+// TestTheNodeLooks: a node that runs sees a change of the file and of a pointer, and does as a signal says.
+func TestTheNodeLooks(t *testing.T) {
+	a, b := dataset(t), dataset(t)
+	bubble.Test(t, func(t *testing.T) {
+		hangUp := make(chan os.Signal, 1)
+		r := newRig(t, "  a: "+a+"\n", func(c *Config) { c.Follow, c.HangUp = 30*time.Second, hangUp })
+		defer r.Close()
+		ctx, end := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- r.keeper.run(ctx, ctx) }()
+		r.write("  a: " + a + "\n  b: " + b + "\n")
+		time.Sleep(2 * time.Second)
+		if r.keeper.meant("b") == nil {
+			t.Error("the change of the file was not seen")
+		}
+		old := r.keeper.meant("a")
+		grow(t, a, "more.txt")
+		time.Sleep(10 * time.Second)
+		if r.keeper.meant("a") != old {
+			t.Error("the pointer was read too soon")
+		}
+		time.Sleep(30 * time.Second)
+		if r.keeper.meant("a") == old {
+			t.Error("the pointer was not read")
+		}
+		grow(t, b, "more.txt")
+		old = r.keeper.meant("b")
+		hangUp <- os.Interrupt
+		time.Sleep(time.Millisecond)
+		if r.keeper.meant("b") == old {
+			t.Error("the signal was not heard")
+		}
+		r.write("  a: " + a + "\n  c: " + filepath.Join(b, "none") + "\n") // is not there yet
+		time.Sleep(10 * time.Second)
+		if r.stat("datasets_reload_failures_total") != 1 || r.stat("datasets_file_refused") != 1 {
+			t.Errorf("got %v failures in 10 s, want one", r.stat("datasets_reload_failures_total"))
+		}
+		if err := os.Symlink(b, filepath.Join(b, "none")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(openAgain)
+		if r.keeper.meant("c") == nil || r.stat("datasets_file_refused") != 0 {
+			t.Error("the dataset was not tried again")
+		}
+		end()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestNamesOfFlagsStay: what flags name is the default, whatever the file says.
+func TestNamesOfFlagsStay(t *testing.T) {
+	a, b := dataset(t), dataset(t)
+	r := newRig(t, "  b: "+b+"\n", func(c *Config) { c.Locations = []location.Location{{Name: "a", Dir: a}} })
+	defer r.Close()
+	if diff := cmp.Diff([]string{"a none", "b none"}, r.reload()); diff != "" {
+		t.Error(diff)
+	}
+	r.write("  a: " + b + "\n")
+	if _, err := r.Reload(t.Context(), ""); err == nil || !strings.Contains(err.Error(), r.file+":2: dataset a: a flag has this name already") {
+		t.Errorf("got %v, want the name that a flag has", err)
+	}
+	r.write("")
+	if diff := cmp.Diff([]string{"a none", "b removed"}, r.reload()); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,205 @@
+// Package occurrences answers which batches of a job had a sample, and which ranks got it: from the plan that the URL of one of the
+// job's batches names, and the sample's key. A gateway is asked, or the index that the plan names is opened in its place. No data
+// is read.
+package occurrences
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/client"
+	"github.com/millrace-data/millrace/cmd/internal/cli"
+	"github.com/millrace-data/millrace/cmd/internal/inventory"
+	"github.com/millrace-data/millrace/cmd/internal/location"
+	"github.com/millrace-data/millrace/cmd/internal/reach"
+	"github.com/millrace-data/millrace/gateway/address"
+	"github.com/millrace-data/millrace/gateway/body"
+	"github.com/millrace-data/millrace/gateway/plans"
+	"github.com/millrace-data/millrace/importance"
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// Question asks where a sample comes in some epochs of the plan that a URL names.
+type Question struct {
+	URL        string // of a batch or an epoch, as Content-Location has it; or GATEWAY/NAME, whose plan is the default one
+	Key, Shard string
+	Epochs     string // 3 or 0-9
+
+	Retrying func(error) // as in client.Config
+}
+
+// Answer is where the sample comes.
+type Answer struct {
+	Occurrences []plans.Occurrence `json:"occurrences"`
+}
+
+// Check returns what is wrong with a question to the gateway of its URL, or to an index.
+func (q Question) Check(offline bool) error {
+	_, values, ok := q.plan()
+	_, _, isGateway := location.Served(q.URL, "")
+	switch {
+	case !ok:
+		return errors.New("want the URL of a batch or an epoch, as the Content-Location of an answer has it, or GATEWAY/NAME")
+	case values == nil && offline:
+		return errors.New("--offline requires the URL of a batch or an epoch, which names the generation")
+	case values != nil && !address.IsDigest(values.Get("generation")):
+		return errors.New("the URL names no generation: want that of the Content-Location of an answer, which does")
+	case q.Key == "":
+		return errors.New("want --key KEY")
+	case q.Epochs == "":
+		return errors.New("want --epochs N-N")
+	case !offline && !isGateway:
+		return errors.New("the URL names no gateway: want it whole, or --offline DATASET")
+	}
+	return nil
+}
+
+// Answer has the index at a location answer, or the gateway of the URL where there is no location.
+func (q Question) Answer(ctx context.Context, s *location.Stores, l location.Location) (Answer, error) {
+	if l.Name != "" {
+		return q.find(ctx, s, l)
+	}
+	gateway, _, _ := location.Served(q.URL, "")
+	cfg := client.Config{Gateways: []string{gateway}, Retrying: q.Retrying}
+	if err := reach.Check(ctx, cfg); err != nil {
+		return Answer{}, fmt.Errorf("%s: %w", location.HideSecrets(gateway), err)
+	}
+	c, err := client.New(cfg)
+	if err != nil {
+		return Answer{}, err
+	}
+	defer c.CloseIdle()
+	return q.ask(ctx, c)
+}
+
+// plan returns the dataset and the parameters that the URL names; no parameters of GATEWAY/NAME.
+func (q Question) plan() (dataset string, values url.Values, ok bool) {
+	dataset, query, ok := address.DatasetOf(q.URL)
+	if !ok {
+		_, dataset, ok = location.Served(q.URL, "")
+		return dataset, nil, ok && !strings.ContainsAny(dataset, "/?")
+	}
+	values, err := url.ParseQuery(query)
+	return dataset, values, err == nil
+}
+
+// query returns the dataset that the URL names, and what a gateway is asked about it.
+func (q Question) query() (dataset string, ask url.Values) {
+	dataset, values, _ := q.plan() // as Check has seen
+	ask = url.Values{}
+	maps.Copy(ask, values)
+	for name := range ask {
+		if !slices.Contains(plans.SoughtNames(), name) { // which rank and which form do not matter
+			ask.Del(name)
+		}
+	}
+	ask.Set("key", q.Key)
+	if q.Shard != "" {
+		ask.Set("shard", q.Shard)
+	}
+	ask.Set("epochs", q.Epochs)
+	return dataset, ask
+}
+
+// ask has a gateway answer.
+func (q Question) ask(ctx context.Context, c *client.Client) (a Answer, err error) {
+	dataset, ask := q.query()
+	if dataset == "" {
+		if dataset, err = c.DatasetName(ctx); err != nil {
+			return a, err
+		}
+	}
+	err = c.JSON(ctx, "/v1/datasets/"+dataset+"/occurrences", ask, &a)
+	return a, err
+}
+
+// find answers from the index of the generation that the URL names, with the words of a gateway.
+func (q Question) find(ctx context.Context, s *location.Stores, l location.Location) (a Answer, err error) {
+	name, values := q.query()
+	generation := values.Get("generation")
+	x, err := s.OpenIndex(ctx, l, chunkindex.OpenOptions{Generation: generation})
+	if errors.Is(err, objstore.ErrNotFound) {
+		return a, fmt.Errorf("generation %.12s is not kept at %s: %w", generation, l, objstore.ErrNotFound)
+	}
+	if err != nil {
+		return a, err
+	}
+	defer x.Close()
+	d := plans.NewDataset(name, x.Index, body.Forms(x.Index))
+	if d.Selection, err = x.Selections(); err != nil {
+		return a, err
+	}
+	if d.Importance, err = importance.New(importance.Config{Reader: x.Home, Prefix: l.OfIndex().Prefix}); err != nil {
+		return a, err
+	}
+	ask := address.ParseQuery(values.Encode(), plans.SoughtNames()...)
+	sought := plans.DecodeSought(ask, d.Address)
+	if err := d.Address.Check(ask); err != nil {
+		return a, err
+	}
+	n, err := inventory.FindSample(ctx, x, q.Key, q.Shard)
+	if err != nil {
+		return a, err
+	}
+	all := plans.New(keptPlans, machine{})
+	defer func() { err = errors.Join(err, all.Close()) }()
+	if err := all.Complete(ctx, d, &sought.Plan); err != nil {
+		return a, err
+	}
+	if a.Occurrences, err = all.Occurrences(ctx, d, sought.Plan, n, sought.In); err != nil || !sought.Ranked {
+		return a, err
+	}
+	return a, body.NewPool().AddRanks(ctx, all, d, sought.Plan, a.Occurrences)
+}
+
+// keptPlans is the memory for plans that are kept from one epoch to the next, in bytes: as much as a gateway has by default.
+const keptPlans = 64 << 20
+
+// machine is the memory of a program that answers one question: there is no budget.
+type machine struct{}
+
+// Reserve gives what is asked for.
+func (machine) Reserve(context.Context, int64) (func(), error) { return func() {}, nil }
+
+// Hold gives what is asked for.
+func (machine) Hold(context.Context, int64) (plans.Reservation, error) { return held{}, nil }
+
+// held is memory that nothing counts.
+type held struct{}
+
+// Shrink has nothing to give back.
+func (held) Shrink(int64) {}
+
+// Release has nothing to give back.
+func (held) Release() {}
+
+// Print writes the answer for people.
+func (a Answer) Print(w io.Writer) {
+	ranked := slices.ContainsFunc(a.Occurrences, func(o plans.Occurrence) bool { return o.Rank != nil })
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	head := "epoch\tbatch\tposition"
+	if ranked {
+		head += "\trank"
+	}
+	if len(a.Occurrences) > 0 {
+		fmt.Fprintln(t, head)
+	}
+	for _, o := range a.Occurrences {
+		fmt.Fprintf(t, "%d\t%d\t%d", o.Epoch, o.Batch, o.Position)
+		if o.Rank != nil {
+			fmt.Fprint(t, "\t"+strconv.FormatUint(*o.Rank, 10))
+		}
+		fmt.Fprintln(t)
+	}
+	t.Flush()
+	fmt.Fprintf(w, "the sample comes %s in these epochs\n", cli.Count(len(a.Occurrences), "time", "times"))
+}

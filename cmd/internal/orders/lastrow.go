@@ -1,0 +1,54 @@
+package orders
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/millrace-data/millrace/cmd/internal/cli"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// fewRows is the number of rows below which the last one, where it is incomplete, is a part of an epoch worth stating.
+const fewRows = 64
+
+// LastRow states which samples never stand in the last, incomplete row of a slot order, and what tail=drop then leaves out; "" where all rows are
+// complete, or there are many.
+func LastRow(params shuffle.Params, samples, batch uint64) string {
+	lanes := min(params.Window, samples)
+	if params.Shuffle != shuffle.Slot || lanes == 0 || batch == 0 {
+		return ""
+	}
+	whole, longer := samples/lanes, samples%lanes
+	if longer == 0 || whole+1 >= fewRows {
+		return ""
+	}
+	left, drop := samples%batch, "nothing"
+	switch {
+	case left == samples:
+		drop = "all samples"
+	case left > longer:
+		drop = cli.Count(left, "sample", "samples") + " an epoch, any of them, these more rarely"
+	case left > 0:
+		drop = cli.Count(left, "sample", "samples") + " an epoch, never one of these"
+	}
+	return fmt.Sprintf("millrace: shuffle %s has %d rows, the last of %s: the %d samples of the other lanes never stand there; tail=drop leaves out %s",
+		describe(params), whole+1, cli.Count(longer, "longer lane", "longer lanes"), (lanes-longer)*whole, drop)
+}
+
+// LastRowOfPlan does the same by a gateway's description of a plan, of one dataset whose samples come once each.
+func LastRowOfPlan(plan map[string]any) string {
+	of, _ := plan["parameters"].(map[string]any)
+	for _, other := range []any{plan["sources"], of["importance"], of["quarantine"]} {
+		if other != nil {
+			return ""
+		}
+	}
+	number := func(v any) uint64 {
+		n, _ := v.(json.Number)
+		x, _ := strconv.ParseUint(n.String(), 10, 64)
+		return x
+	}
+	name, _ := of["shuffle"].(string)
+	return LastRow(shuffle.Params{Shuffle: name, Window: number(of["window"])}, number(plan["samples"]), number(of["batch_size"]))
+}

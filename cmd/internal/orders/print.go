@@ -1,0 +1,125 @@
+package orders
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"text/tabwriter"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/millrace-data/millrace/cmd/internal/cli"
+)
+
+// Print writes the table for people. name is the dataset's.
+func (c *Comparison) Print(w io.Writer, name string) {
+	fmt.Fprintf(w, "%s: %s in %s, %s; batches of %d\n\n", name, cli.Count(c.Samples, "sample", "samples"),
+		cli.Count(c.Chunks, "chunk", "chunks"), humanize.IBytes(uint64(c.Bytes)), c.BatchSize)
+	c.printOrders(w)
+	if c.Locality != nil {
+		fmt.Fprintf(w, "\nshared by locality, shuffle %s:\n\n", describe(c.chosen))
+		c.Locality.print(w)
+		if len(c.Locality.Takeovers) > 0 {
+			fmt.Fprintf(w, "\nother numbers of gateways under a job that began with one for each home:\n\n")
+			c.Locality.printTakeovers(w)
+		}
+	}
+}
+
+func (c *Comparison) printOrders(w io.Writer) {
+	q := &c.question
+	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+	fmt.Fprint(t, "shuffle\twindow\tmemory\tvariance by chunk\tof 10 classes\tof 100\trequests an epoch\t")
+	if q.Cache > 0 {
+		fmt.Fprintf(t, "later, cache of %s\t", humanize.IBytes(uint64(q.Cache)))
+	}
+	if q.Price > 0 {
+		fmt.Fprint(t, "cost\t")
+		if q.Cache > 0 {
+			fmt.Fprint(t, "later\t")
+		}
+	}
+	fmt.Fprintln(t)
+	for _, r := range c.Orders {
+		window := blank(r.Window)
+		if r.Strata > 0 {
+			window += fmt.Sprintf(" in %d strata", r.Strata)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t", r.Shuffle, window, humanize.IBytes(r.Memory),
+			variance(r.Variance), variance(r.Variance10), variance(r.Variance100), humanize.Comma(int64(r.Reads)))
+		if q.Cache > 0 {
+			later := "-"
+			if r.LaterReads != nil {
+				later = humanize.Comma(int64(*r.LaterReads))
+			}
+			fmt.Fprintf(t, "%s\t", later)
+		}
+		if q.Price > 0 {
+			fmt.Fprintf(t, "%s\t", money(r.Cost))
+			if q.Cache > 0 {
+				fmt.Fprintf(t, "%s\t", money(r.LaterCost))
+			}
+		}
+		fmt.Fprintln(t, mark(r.Default))
+	}
+	t.Flush()
+}
+
+func (l *Locality) print(w io.Writer) {
+	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(t, "ranks\thomes\tmoved\ta rank's variance by chunk\tof 10 classes\tof 100\t")
+	for _, r := range l.Shares {
+		moved := "nothing"
+		switch {
+		case r.Fault != "":
+			fmt.Fprintf(t, "%d\t%d\t-\t-\t-\t-\t%s\n", r.WorldSize, r.Homes, r.Fault)
+			continue
+		case r.Moved > 0:
+			moved = fmt.Sprintf("%.2g %%", 100*r.Moved)
+		}
+		fmt.Fprintf(t, "%d\t%d\t%s\t%s\t%s\t%s\n", r.WorldSize, r.Homes, moved, variance(r.Variance), variance(r.Variance10), variance(r.Variance100))
+	}
+	t.Flush()
+}
+
+func (l *Locality) printTakeovers(w io.Writer) {
+	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(t, "ranks\thomes\tgateways\tchunks read once more\tbytes\tof the data\t")
+	for _, r := range l.Takeovers {
+		fmt.Fprintf(t, "%d\t%d\t%d\t%s\t%s\t%.3g %%\t\n", r.WorldSize, r.Homes, r.Gateways, humanize.Comma(int64(r.Chunks)), humanize.IBytes(uint64(r.Bytes)), 100*r.Share)
+	}
+	t.Flush()
+}
+
+func blank(n uint64) string {
+	if n == 0 {
+		return "-"
+	}
+	return fmt.Sprint(n)
+}
+
+func variance(v *float64) string {
+	if v == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f", *v)
+}
+
+// money writes an amount to three digits, in the unit that the price is in.
+func money(x *float64) string {
+	if x == nil {
+		return "-"
+	}
+	decimals := 2
+	for least := 1.0; *x > 0 && *x < least && decimals < 12; least /= 10 {
+		decimals++
+	}
+	return strconv.FormatFloat(*x, 'f', decimals, 64)
+}
+
+func mark(def bool) string {
+	if def {
+		return "default"
+	}
+	return ""
+}

@@ -1,0 +1,292 @@
+package top
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millrace-data/millrace/client"
+	"github.com/millrace-data/millrace/cmd/internal/reach"
+)
+
+// Report is what is known of all gateways at one moment. It is what --json prints.
+type Report struct {
+	At       time.Time       `json:"at"`
+	Gateways []GatewayReport `json:"gateways"` // the worst first
+	Totals   Figures         `json:"totals"`
+	Ranks    []Rank          `json:"ranks"` // those that need a look first
+}
+
+// GatewayReport is what one gateway says.
+type GatewayReport struct {
+	Gateway string   `json:"gateway"`
+	State   string   `json:"state"` // ready, not ready, restarted, late, silent or refuses
+	Version string   `json:"version,omitempty"`
+	Limits  Limits   `json:"limits"`             // of a gateway that does not answer: why, and what to do
+	LeftOut []Member `json:"left_out,omitempty"` // other members of its cluster that it does not read from
+	Figures Figures  `json:"figures"`
+}
+
+// Figures are rates, which are differences of two looks, and levels. They can be added up.
+type Figures struct {
+	Seconds          float64            `json:"seconds"` // between the looks that are compared; 0: there is one look, and no rate is known
+	SamplesPerSecond float64            `json:"samples_per_second"`
+	BytesPerSecond   float64            `json:"bytes_per_second"`    // that left for readers
+	RequestsPS       float64            `json:"requests_per_second"` // for datasets
+	FirstByteMS      float64            `json:"first_byte_ms"`       // that such requests waited on average
+	Tiers            map[string]float64 `json:"tier_bytes_per_second"`
+	StoreReadsPS     float64            `json:"store_reads_per_second"`
+	StoreBytesPS     float64            `json:"store_bytes_per_second"`
+	StoreRequestsPS  float64            `json:"store_requests_per_second"` // to S3 services
+	StoreErrorsPS    float64            `json:"store_errors_per_second"`
+	RefusedPS        float64            `json:"refused_per_second"` // requests that waited for memory in vain
+	MemoryBytes      float64            `json:"memory_bytes"`
+	MemoryUsed       float64            `json:"memory_used_bytes"`
+	MemoryPinned     float64            `json:"memory_pinned_bytes"`
+	CacheBytes       float64            `json:"cache_bytes"`
+	DiskBytes        float64            `json:"disk_bytes"`
+	DiskUsed         float64            `json:"disk_used_bytes"`
+	InFlight         float64            `json:"requests_in_flight"`
+	WaitForMemory    float64            `json:"requests_waiting_for_memory"`
+}
+
+// tiers are where bytes come from, the nearest first.
+func tiers() []string { return []string{"memory", "disk", "peer", "store"} }
+
+// Rank is one rank of a job at one gateway.
+type Rank struct {
+	Gateway string `json:"gateway"`
+	State   string `json:"state"` // stopped, slow, waits, reads or idle
+	Reader
+}
+
+// States of gateways.
+const (
+	ready     = "ready"
+	notReady  = "not ready"
+	restarted = "restarted"
+	late      = "late"
+	silentNow = "silent"
+	refuses   = "refuses"
+)
+
+// History has the last look of each gateway, which the next one is compared with. The zero value has none.
+type History struct {
+	before, now map[string]Look
+}
+
+// Next takes new looks and returns what they say. A look that has come before is compared with what it was compared with before.
+func (h *History) Next(looks []Look) Report {
+	r := Report{Gateways: []GatewayReport{}, Ranks: []Rank{}}
+	before, now := map[string]Look{}, map[string]Look{}
+	for _, l := range looks {
+		last, known := h.now[l.Gateway]
+		switch {
+		case known && last.At.Equal(l.At):
+			before[l.Gateway] = h.before[l.Gateway]
+		case known && last.Err == nil:
+			before[l.Gateway] = last
+		}
+		now[l.Gateway] = l
+		r.At = latest(r.At, l.At)
+	}
+	h.before, h.now = before, now
+	for _, l := range looks {
+		g := describe(before[l.Gateway], l)
+		r.Gateways = append(r.Gateways, g)
+		r.Totals.add(g.Figures)
+		for _, x := range l.Stats.readers() {
+			r.Ranks = append(r.Ranks, Rank{Gateway: l.Gateway, Reader: x})
+		}
+	}
+	judge(r.Ranks)
+	byNeed := order{by: need}
+	byNeed.sort(r.Ranks)
+	slices.SortStableFunc(r.Gateways, func(a, b GatewayReport) int { return cmp.Compare(severity(a), severity(b)) })
+	return r
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// describe says what a look shows, compared with the one before, which may be empty.
+func describe(before, now Look) GatewayReport {
+	g := GatewayReport{Gateway: now.Gateway, State: ready, Version: now.Stats.Version, Limits: now.Stats.Limits}
+	if now.Err != nil {
+		g.State, g.Limits = fault(now.Err)
+		return g
+	}
+	again := before.Stats.Counters != nil && now.Stats.value("uptime_seconds") < before.Stats.value("uptime_seconds")
+	if again {
+		before = Look{} // counters begin anew, so the look before says nothing about them
+	}
+	g.Figures = compare(before, now)
+	switch {
+	case now.Stats.value("ready") == 0:
+		g.State = notReady
+		g.Limits = Limits{"not-ready", "It takes no new jobs: it starts, or drains before its end.", "wait; if it stays so, read its log and GET /readyz"}
+	case again:
+		g.State = restarted
+	}
+	if now.Cluster != nil {
+		for _, m := range now.Cluster.Members {
+			if m.State != "alive" && m.State != "suspect" { // a suspect is asked
+				g.LeftOut = append(g.LeftOut, m)
+			}
+		}
+	}
+	return g
+}
+
+// fault says why a gateway does not answer, and what to do.
+func fault(err error) (state string, l Limits) {
+	var said *client.Error
+	l = Limits{"silent", "It does not answer: " + cause(err) + ".", reach.Cure(err)}
+	switch {
+	case errors.Is(err, errLate):
+		return late, Limits{"late", "It has not answered yet.", ""}
+	case errors.As(err, &said) && said.Status == http.StatusNotFound && said.Code != "":
+		l = Limits{"refuses", "It shows no statistics at this address.", "give the address of its admin port (--admin-listen of millrace serve)"}
+	case errors.As(err, &said) && said.Status == http.StatusUnauthorized:
+		l = Limits{"refuses", "It refuses: it wants a token that it knows.", said.Cure()}
+	case errors.As(err, &said) && said.Status == http.StatusForbidden:
+		l = Limits{"refuses", "It refuses: statistics want the admin right, which this token lacks.", said.Cure()}
+	case errors.As(err, &said) && said.Code != "":
+		l = Limits{"refuses", "It refuses: " + said.Code + ": " + cmp.Or(said.Detail, said.Title), said.Cure()}
+	case errors.Is(err, client.ErrProtocol), errors.As(err, &said):
+		return silentNow, Limits{"silent", "What answers there is no gateway: " + cause(err) + ".", "correct the address; a gateway's certificate may want SSL_CERT_FILE"}
+	default:
+		return silentNow, l
+	}
+	return refuses, l
+}
+
+// cause is an error without what the line says anyway: the resource and the gateway.
+func cause(err error) string {
+	var network *net.OpError
+	var call *os.SyscallError
+	var name *net.DNSError
+	switch {
+	case errors.As(err, &name):
+		return "look up " + name.Name + ": " + name.Err
+	case errors.As(err, &call):
+		return call.Err.Error()
+	case errors.As(err, &network) && network.Err != nil:
+		return network.Err.Error()
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Sprintf("nothing came in %v", attemptTime)
+	}
+	return strings.TrimPrefix(err.Error(), "read /v1/stats: ")
+}
+
+// severity orders gateways: 0 wants a look first.
+func severity(g GatewayReport) int {
+	switch g.State {
+	case silentNow, refuses:
+		return 0
+	case notReady:
+		return 1
+	case late:
+		return 2
+	}
+	at := slices.Index([]string{"memory", "store-fails", "peers", "cache", "store", "disk", "peer", "rank", "planning", "network"}, g.Limits.Code)
+	switch g.Limits.Code {
+	case "gateway", "readers", "nobody":
+		return readersLimit
+	}
+	return at + 4 // a code that is new here comes before them
+}
+
+// readersLimit is the severity of a gateway that could do more.
+const readersLimit = 100
+
+// compare makes figures of two looks.
+func compare(before, now Look) Figures {
+	s := &now.Stats
+	f := Figures{
+		SamplesPerSecond: s.value("readers_samples_per_second"),
+		MemoryBytes:      s.value("budget_bytes"), MemoryUsed: s.value("budget_used_bytes"), MemoryPinned: s.value("budget_pinned_bytes"),
+		CacheBytes: s.value("cache_bytes"), DiskBytes: s.value("disk_limit_bytes"), DiskUsed: s.value("disk_bytes"),
+		InFlight:      max(0, s.value("http_in_flight_requests")-1), // without the look itself
+		WaitForMemory: s.value("budget_waiting"), Tiers: map[string]float64{},
+	}
+	if before.Stats.Counters == nil {
+		return f
+	}
+	f.Seconds = now.At.Sub(before.At).Seconds()
+	rate := func(of func(*Stats) float64) float64 {
+		if f.Seconds <= 0 {
+			return 0
+		}
+		return max(0, of(s)-of(&before.Stats)) / f.Seconds
+	}
+	counter := func(name string) float64 { return rate(func(s *Stats) float64 { return s.value(name) }) }
+	series := func(name, label string) float64 { return rate(func(s *Stats) float64 { return s.sum(name, label) }) }
+	f.BytesPerSecond = series("http_response_bytes_total", "")
+	f.RequestsPS = series("http_requests_total", "")
+	if asked := series("http_first_byte_seconds_count", ""); asked > 0 {
+		f.FirstByteMS = 1000 * series("http_first_byte_seconds_sum", "") / asked
+	}
+	_, member := s.Counters["millrace_cluster_members"]
+	for _, tier := range tiers() {
+		if tier == "disk" && f.DiskBytes == 0 || tier == "peer" && !member {
+			continue // it has none
+		}
+		f.Tiers[tier] = series("tier_bytes_total", fmt.Sprintf("tier=%q", tier))
+	}
+	f.StoreReadsPS, f.StoreBytesPS = counter("store_reads_total"), counter("store_read_bytes_total")
+	f.StoreRequestsPS, f.RefusedPS = counter("store_requests_total"), counter("budget_refused_total")
+	for _, kind := range []string{"throttled", "denied", "unavailable", "timeout", "short", "not_found", "changed"} {
+		f.StoreErrorsPS += counter("store_errors_" + kind + "_total")
+	}
+	return f
+}
+
+// add adds the figures of another gateway. The mean of the first bytes is weighted by the requests.
+func (f *Figures) add(o Figures) {
+	if all := f.RequestsPS + o.RequestsPS; all > 0 {
+		f.FirstByteMS = (f.FirstByteMS*f.RequestsPS + o.FirstByteMS*o.RequestsPS) / all
+	}
+	if f.Tiers == nil {
+		f.Tiers = map[string]float64{}
+	}
+	for tier, x := range o.Tiers {
+		f.Tiers[tier] += x
+	}
+	f.Seconds = max(f.Seconds, o.Seconds)
+	for _, p := range []struct {
+		sum *float64
+		x   float64
+	}{
+		{&f.SamplesPerSecond, o.SamplesPerSecond},
+		{&f.BytesPerSecond, o.BytesPerSecond},
+		{&f.RequestsPS, o.RequestsPS},
+		{&f.StoreReadsPS, o.StoreReadsPS},
+		{&f.StoreBytesPS, o.StoreBytesPS},
+		{&f.StoreRequestsPS, o.StoreRequestsPS},
+		{&f.StoreErrorsPS, o.StoreErrorsPS},
+		{&f.RefusedPS, o.RefusedPS},
+		{&f.MemoryBytes, o.MemoryBytes},
+		{&f.MemoryUsed, o.MemoryUsed},
+		{&f.MemoryPinned, o.MemoryPinned},
+		{&f.CacheBytes, o.CacheBytes},
+		{&f.DiskBytes, o.DiskBytes},
+		{&f.DiskUsed, o.DiskUsed},
+		{&f.InFlight, o.InFlight},
+		{&f.WaitForMemory, o.WaitForMemory},
+	} {
+		*p.sum += p.x
+	}
+}

@@ -1,0 +1,364 @@
+package top
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/millrace-data/millrace/client"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func at(seconds float64) time.Time {
+	return time.Date(2031, 5, 6, 7, 8, 0, 0, time.UTC).Add(time.Duration(seconds * float64(time.Second)))
+}
+
+// counters are those of a gateway that has been up for so many seconds, and has done as much in each.
+func counters(up float64) map[string]float64 {
+	c := map[string]float64{"millrace_ready": 1, "millrace_uptime_seconds": up}
+	for name, value := range map[string]float64{
+		"readers_samples_per_second": 12345, "budget_bytes": 16e9, "budget_used_bytes": 8e9, "budget_pinned_bytes": 3e9, "cache_bytes": 5e9,
+		"disk_limit_bytes": 500e9, "disk_bytes": 100e9, "http_in_flight_requests": 13, "budget_waiting": 2,
+	} {
+		c["millrace_"+name] = value
+	}
+	for name, each := range map[string]float64{
+		`http_response_bytes_total{dataset="photos",route="/"}`: 480e6, `http_response_bytes_total{dataset="",route="/v1/stats"}`: 1e12,
+		`http_requests_total{code="200",dataset="photos",route="/"}`: 50, `http_first_byte_seconds_count{dataset="photos",route="/"}`: 50,
+		`http_first_byte_seconds_sum{dataset="photos",route="/"}`: 0.6, `tier_bytes_total{dataset="photos",tier="memory"}`: 360e6,
+		`tier_bytes_total{dataset="photos",tier="disk"}`: 90e6, `tier_bytes_total{dataset="photos",tier="store"}`: 30e6,
+		"store_reads_total": 60, "store_read_bytes_total": 48e6, "store_requests_total": 66, "store_errors_throttled_total": 6,
+	} {
+		c["millrace_"+name] = each * up
+	}
+	return c
+}
+
+func photos(world uint64) Job {
+	return Job{Dataset: "photos", Shuffle: "window", Seed: "7", BatchSize: 256, WorldSize: world}
+}
+
+// answer is what a gateway says after so many seconds.
+func answer(gateway string, seconds, up float64, limits Limits, readers ...Reader) Look {
+	return Look{Gateway: gateway, At: at(seconds), Stats: Stats{Version: "1.2.3", Counters: counters(up), Limits: limits, Readers: readers}}
+}
+
+// scene is two looks at four gateways.
+func scene() [][]Look {
+	store := Limits{
+		"store", "The store limits: it gives 48 MB/s in 60 reads. Rank 0 of 4 of photos waits 90 % of its time for bytes.",
+		"more memory or a disk tier, if epochs repeat (millrace simulate says what they save); else a store that is nearer or faster",
+	}
+	nobody := Limits{"nobody", "Nobody has asked for a batch in the last minute.", ""}
+	job := photos(4)
+	readers := []Reader{
+		{Job: job, Rank: 0, Epoch: 3, Batch: 1700, SamplesPerSecond: 900, ThinkMS: 12, WaitingShare: 0.9, IdleSeconds: 0.2},
+		{Job: job, Rank: 1, Epoch: 3, Batch: 1650, BatchesBehind: 50, SamplesPerSecond: 210, ThinkMS: 540, WaitingShare: 0.01, IdleSeconds: 0.1},
+		{Job: job, Rank: 2, Epoch: 3, Batch: 1200, BatchesBehind: 500, ThinkMS: 11, WaitingShare: 0.3, IdleSeconds: 90},
+		{Job: job, Rank: 3, Epoch: 3, Batch: 1698, BatchesBehind: 2, SamplesPerSecond: 890, ThinkMS: 13, WaitingShare: 0.1, IdleSeconds: 0.3},
+		{Job: Job{Dataset: "a/name that is rather long, as people give them", Seed: "1", WorldSize: 1}, Epoch: 1, Batch: 9, SamplesPerSecond: 3.25, IdleSeconds: 200},
+	}
+	refused := &client.Error{Gateway: "https://gw-9:8081", Status: http.StatusForbidden, Code: client.CodeForbidden}
+	looks := func(seconds float64) []Look {
+		return []Look{
+			answer("http://gw-1:8081", seconds, 100+seconds, nobody), answer("http://gw-0:8081", seconds, 1000+seconds, store, readers...),
+			{Gateway: "https://gw-9:8081", At: at(seconds), Err: refused},
+			answer("http://gw-2:8081", seconds, 100+seconds, nobody),
+		}
+	}
+	return [][]Look{looks(0), looks(2)}
+}
+
+// watched is a model that has got some looks.
+func watched(width, height int, looks [][]Look) *model {
+	m := newModel(2*time.Second, nil, nil)
+	m.Update(tea.WindowSizeMsg{Width: width, Height: height})
+	for _, l := range looks {
+		m.Update(looked(l))
+	}
+	return m
+}
+
+func press(m *model, keys ...string) {
+	named := map[string]rune{"enter": tea.KeyEnter, "esc": tea.KeyEscape, "down": tea.KeyDown, "end": tea.KeyEnd, "backspace": tea.KeyBackspace}
+	for _, k := range keys {
+		if code, ok := named[k]; ok {
+			m.Update(tea.KeyPressMsg{Code: code})
+			continue
+		}
+		m.Update(tea.KeyPressMsg{Code: []rune(k)[0], Text: k})
+	}
+}
+
+// TestScreens compares screens with those that were looked at.
+func TestScreens(t *testing.T) {
+	for name, keys := range map[string][]string{"ranks": nil, "gateways": {"g"}, "help": {"?"}} {
+		for _, width := range []int{60, 100, 160} {
+			m := watched(width, 30, scene())
+			press(m, keys...)
+			var got strings.Builder
+			lines := strings.Split(ansi.Strip(m.View().Content), "\n")
+			for _, l := range lines {
+				got.WriteString(strings.TrimRight(l, " ") + "\n")
+				if w := ansi.StringWidth(l); w > width {
+					t.Errorf("%s at %d columns: %q is %d wide", name, width, l, w)
+				}
+			}
+			if len(lines) != 30 {
+				t.Errorf("%s at %d columns: got %d lines, want 30", name, width, len(lines))
+			}
+			golden(t, fmt.Sprintf("%s-%d.golden", name, width), got.String())
+		}
+	}
+	var h History
+	h.Next(scene()[0])
+	r := h.Next(scene()[1])
+	golden(t, "printed.golden", r.Print(160))
+}
+
+// TestTheScreenInTheDocumentationIsTrue: it is what the program shows.
+func TestTheScreenInTheDocumentationIsTrue(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, l := range strings.Split(ansi.Strip(watched(100, 24, scene()).View().Content), "\n") {
+		lines = append(lines, strings.TrimRight(l, " "))
+	}
+	if want := "```text\n" + strings.Join(lines, "\n") + "\n```\n"; !strings.Contains(string(page), want) {
+		t.Errorf("docs/operations.md: want\n%s", want)
+	}
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil || got != string(want) {
+		t.Errorf("%s: got\n%s\nwant (%v)\n%s", name, got, err, want)
+	}
+}
+
+// TestRates are differences of two looks, each gateway's over its own time; the first look has none.
+func TestRates(t *testing.T) {
+	var h History
+	if f := h.Next([]Look{answer("a", 0, 500, Limits{})}).Totals; f.Seconds != 0 || f.BytesPerSecond != 0 {
+		t.Errorf("first look: got %+v, want no rates", f)
+	}
+	two := answer("a", 2, 502, Limits{})
+	for _, when := range []string{"a new look", "the same look again"} {
+		f := h.Next([]Look{two}).Totals
+		for _, c := range []struct {
+			name      string
+			got, want float64
+		}{
+			{"seconds", f.Seconds, 2},
+			{"bytes", f.BytesPerSecond, 480e6},
+			{"requests", f.RequestsPS, 50},
+			{"first byte", f.FirstByteMS, 12},
+			{"memory", f.Tiers["memory"], 360e6},
+			{"store", f.Tiers["store"], 30e6},
+			{"reads", f.StoreReadsPS, 60},
+			{"errors", f.StoreErrorsPS, 6},
+			{"in flight", f.InFlight, 12},
+		} {
+			if diff := c.got - c.want; diff > c.want/1e6 || -diff > c.want/1e6 {
+				t.Errorf("%s, %s: got %v, want %v", when, c.name, c.got, c.want)
+			}
+		}
+	}
+}
+
+// TestARestartGivesNoRates: neither negative ones nor those of all that was counted.
+func TestARestartGivesNoRates(t *testing.T) {
+	var h History
+	h.Next([]Look{answer("a", 0, 100000, Limits{})})
+	r := h.Next([]Look{answer("a", 2, 1, Limits{})})
+	if f := r.Totals; f.BytesPerSecond != 0 || f.Seconds != 0 || r.Gateways[0].State != restarted {
+		t.Errorf("got %s and %+v, want a restarted gateway without rates", r.Gateways[0].State, f)
+	}
+	// It was silent meanwhile, and has been up for longer than at the first look.
+	h = History{}
+	h.Next([]Look{answer("a", 0, 3, Limits{})})
+	h.Next([]Look{{Gateway: "a", At: at(2), Err: errors.New("gone")}})
+	if f := h.Next([]Look{answer("a", 60, 50, Limits{})}).Totals; f.BytesPerSecond != 0 {
+		t.Errorf("after a silence: got %v B/s, want no rate", f.BytesPerSecond)
+	}
+	if f := h.Next([]Look{answer("a", 62, 52, Limits{})}).Totals; f.BytesPerSecond < 479e6 || f.BytesPerSecond > 481e6 {
+		t.Errorf("then: got %v B/s, want 480 MB/s", f.BytesPerSecond)
+	}
+	// One counter alone falls: data paths go when datasets do.
+	less := answer("a", 64, 54, Limits{})
+	less.Stats.Counters["millrace_store_reads_total"] = 1
+	if f := h.Next([]Look{less}).Totals; f.StoreReadsPS != 0 {
+		t.Errorf("a counter that falls: got %v reads/s, want 0", f.StoreReadsPS)
+	}
+}
+
+// TestFaultsSayTheCure in the row of the gateway.
+func TestFaultsSayTheCure(t *testing.T) {
+	for want, err := range map[string]error{
+		"admin port":                 &client.Error{Status: 404, Code: client.CodeNotFound},
+		"MILLRACE_TOKEN_FILE":        &client.Error{Status: 401, Code: client.CodeUnauthenticated},
+		"admin right":                &client.Error{Status: 403, Code: client.CodeForbidden},
+		"not the answer":             fmt.Errorf("x: %w", client.ErrProtocol),
+		"use an address":             &client.Error{Status: 421, Code: "misdirected_request"},
+		"correct the address":        errors.New("connection refused"),
+		"It has not answered yet.":   errLate,
+		"look up x.y: no such host.": fmt.Errorf("z: %w", &net.DNSError{Err: "no such host", Name: "x.y", Server: "1.2.3.4:53"}),
+		"What answers there is no g": &client.Error{Status: 502},
+	} {
+		var h History
+		m := watched(200, 30, [][]Look{{{Gateway: "http://x:1", At: at(0), Err: err}, answer("http://y:1", 0, 1, Limits{})}})
+		if got := ansi.Strip(m.View().Content); !strings.Contains(got, want) || !strings.Contains(got, "Memory ") {
+			t.Errorf("%v: got\n%s\nwant %q in it", err, got, want)
+		}
+		if r := h.Next([]Look{{Gateway: "x", At: at(0), Err: err}}); r.Gateways[0].State == ready {
+			t.Errorf("%v: got a ready gateway", err)
+		}
+	}
+	draining := answer("a", 0, 1, Limits{"store", "x", "y"})
+	draining.Stats.Counters["millrace_ready"] = 0
+	var h History
+	if g := h.Next([]Look{draining}).Gateways[0]; g.State != notReady || !strings.Contains(g.Limits.Sentence, "drains") {
+		t.Errorf("got %+v, want a gateway that is not ready", g)
+	}
+}
+
+// TestMembersThatAreLeftOut are named below the sentence of the gateway that leaves them out.
+func TestMembersThatAreLeftOut(t *testing.T) {
+	l := answer("http://a:1", 0, 1, Limits{"peers", "Other gateways do not answer.", ""})
+	l.Cluster = &Cluster{Members: []Member{
+		{ID: "gw-1", State: "alive"}, {ID: "gw-2", State: "suspect"}, {ID: "gw-3", State: "ejected", Reason: "late"}, {ID: "gw-4", State: "gone"}, {ID: "gw-5", State: "gone"},
+	}}
+	got := ansi.Strip(watched(120, 30, [][]Look{{l}}).View().Content)
+	for _, want := range []string{"It leaves out the member gw-3, which is ejected: late\n", "the member gw-4, which is gone\n", "1 more member is left out"} {
+		if !strings.Contains(strings.ReplaceAll(got, " \n", "\n"), want) {
+			t.Errorf("got\n%s\nwant %q", got, want)
+		}
+	}
+	if strings.Contains(got, "gw-1") || strings.Contains(got, "gw-2") {
+		t.Errorf("got\n%s\nwant no member that answers", got)
+	}
+}
+
+// TestHostileNames do nothing to a terminal, and columns of other lengths nothing to the program.
+func TestHostileNames(t *testing.T) {
+	evil := "\x1b]0;owned\x07\x1b[2J\r\n\u202egnp\u009b31m" + strings.Repeat("x", 1<<20)
+	l := answer(evil, 0, 1, Limits{evil, evil, evil}, Reader{Job: Job{Dataset: evil}, SamplesPerSecond: -1e308, WaitingShare: 1e300, IdleSeconds: 1e300, Batch: 1<<64 - 1})
+	l.Stats.Version, l.Cluster = evil, &Cluster{Members: []Member{{ID: evil, State: evil, Reason: evil}}}
+	l.Stats.Jobs = []Ranks{{Job: Job{Dataset: evil}, Rank: []uint64{1, 2}, Epoch: []uint64{1}}}
+	for name := range l.Stats.Counters {
+		l.Stats.Counters[name] = 1e308
+	}
+	m := watched(100, 30, [][]Look{{l, {Gateway: evil, At: at(0), Err: errors.New(evil)}}})
+	var h History
+	r := h.Next([]Look{l, {Gateway: "b", At: at(0), Err: errors.New(evil)}})
+	screens := []string{r.Print(160)}
+	for _, keys := range [][]string{{}, {"g"}, {"g", "/", "x", "\x1b"}} {
+		press(m, keys...)
+		screens = append(screens, m.screen())
+		m.Update(tea.PasteMsg{Content: evil})
+	}
+	for _, s := range screens {
+		lines := strings.Split(ansi.Strip(strings.ReplaceAll(s, "\x1b[m", "")), "\n")
+		if strings.Contains(s, "owned\x07") || strings.Contains(s, "\x1b]") || strings.Contains(s, "\x1b[2J") || strings.ContainsAny(s, "\r\a\u202e\u009b") {
+			t.Errorf("a sequence reaches the screen:\n%q", s)
+		}
+		for _, line := range lines {
+			if ansi.StringWidth(line) > 160 {
+				t.Errorf("a line is %d wide", ansi.StringWidth(line))
+			}
+		}
+	}
+}
+
+// TestTenThousandRanks: a screen has its lines, and takes no time.
+func TestTenThousandRanks(t *testing.T) {
+	text := strings.Builder{}
+	text.WriteString(`{"counters":{"millrace_ready":1},"limits":{},"jobs":[{"dataset":"photos","seed":"7","world_size":10000,"rank":[0`)
+	for i := 1; i < 10000; i++ {
+		fmt.Fprintf(&text, ",%d", i)
+	}
+	text.WriteString(`]}]}`)
+	var s Stats
+	if err := json.Unmarshal([]byte(text.String()), &s); err != nil {
+		t.Fatal(err)
+	}
+	m := watched(100, 30, [][]Look{{{Gateway: "a", At: at(0), Stats: s}}})
+	press(m, "end")
+	start := time.Now()
+	const times = 20
+	for range times {
+		press(m, "k")
+		m.View()
+	}
+	if took := time.Since(start) / times; took > 50*time.Millisecond {
+		t.Errorf("a key takes %v, want 50 ms at most", took)
+	}
+	got := ansi.Strip(m.View().Content)
+	if n := strings.Count(got, "/10000"); n > 30 || n < 5 || !strings.Contains(got, "of 10000:") || !strings.Contains(got, "9979/10000") {
+		t.Errorf("got %d ranks:\n%s", n, got)
+	}
+}
+
+// TestKeys: orders, the filter, the pause and the end.
+func TestKeys(t *testing.T) {
+	m := watched(100, 30, scene())
+	first := func() string { return fmt.Sprintf("%s %d", m.shown[0].State, m.shown[0].Rank) }
+	for _, step := range []struct{ keys, want string }{
+		{"n", "idle 0"}, {"n", "stopped 2"}, {"w", "waits 0"}, {"b", "stopped 2"}, {"s", "stopped 2"}, {"t", "slow 1"}, {"i", "idle 0"}, {"d", "idle 0"}, {"d", "reads 3"}, {"n", "stopped 2"},
+	} {
+		press(m, step.keys)
+		if got := first(); got != step.want {
+			t.Errorf("%s: got %s first, want %s", step.keys, got, step.want)
+		}
+	}
+	press(m, "/", "P", "H", "q", "backspace", "o", "enter")
+	if len(m.shown) != 4 || m.filter != "PHo" || m.typing {
+		t.Errorf("got %d ranks of %q, want the 4 of photos", len(m.shown), m.filter)
+	}
+	press(m, "p")
+	later := scene()[1]
+	for i := range later {
+		later[i].At = at(4)
+	}
+	m.Update(looked(later))
+	if got := ansi.Strip(m.View().Content); !strings.Contains(got, "PAUSED") || !strings.Contains(got, "07:08:02") {
+		t.Errorf("paused: got\n%s", got)
+	}
+	if _, cmd := m.Update(due{}); cmd != nil {
+		t.Error("paused: gateways are asked")
+	}
+	if _, cmd := m.Update(tea.KeyPressMsg{Code: 'p', Text: "p"}); cmd == nil {
+		t.Error("after the pause: gateways are not asked")
+	}
+	press(m, "esc")
+	if len(m.shown) != 5 {
+		t.Errorf("got %d ranks, want all 5", len(m.shown))
+	}
+	for _, k := range []tea.KeyPressMsg{{Code: 'q', Text: "q"}, {Code: 'c', Mod: tea.ModCtrl}} {
+		if _, cmd := m.Update(k); cmd == nil || cmd() != tea.Quit() {
+			t.Errorf("%s: want the end", k)
+		}
+	}
+}
