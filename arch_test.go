@@ -38,42 +38,42 @@ func floorPlan() map[string]room {
 			ours:    []string{"chunkindex", "cluster", "datapath", "cluster/peer", "shuffle", "internal/budget", "internal/objstore"},
 			outside: []string{"github.com/klauspost/compress", "github.com/rs/zerolog"}, // compress: shards as people store them
 		},
-		"internal/provenance": {never: []string{"net"}},                                                // bench and experiments run git
-		"internal/vectors":    {outside: []string{"github.com/google/go-cmp"}, never: []string{"net"}}, // tests only
-		"internal/unnamed":    {never: []string{"net"}},
-		"internal/seeds":      {ours: []string{"internal/race"}, never: []string{"net"}},         // tests only
-		"internal/bubble":     {ours: []string{"internal/race"}, never: []string{"net", "os"}},   // tests only
-		"internal/race":       {never: []string{"net", "os"}},                                    // tests only
-		"internal/leaks":      {outside: []string{"go.uber.org/goleak"}, never: []string{"net"}}, // tests only
-		"internal/fulldisk":   {never: []string{"net"}},                                          // tests only
-		"internal/budget":     {never: []string{"net", "os"}},
-		"internal/arrival":    {never: []string{"net", "os"}},
-		"internal/pause":      {never: []string{"context", "net", "os"}},
-		"internal/certs":      {ours: []string{"internal/certs"}, never: []string{"net/http"}},
-		"internal/port":       {ours: []string{"internal/quiet", "internal/socket"}, outside: []string{"github.com/rs/zerolog"}},
-		"internal/sending":    {ours: []string{"internal/socket"}},
-		"internal/shared":     {ours: []string{"internal/budget"}, outside: []string{"golang.org/x/sys"}, never: []string{"net"}},
-		"internal/quiet":      {outside: []string{"github.com/rs/zerolog"}, never: []string{"net/http"}},
-		"internal/socket":     {outside: []string{"golang.org/x/sys"}, never: []string{"net/http"}}, // socket options
+		"internal/testing/provenance": {never: []string{"net"}},                                                // bench and experiments run git
+		"internal/testing/vectors":    {outside: []string{"github.com/google/go-cmp"}, never: []string{"net"}}, // tests only
+		"internal/tempfile":           {never: []string{"net"}},
+		"internal/testing/seeds":      {ours: []string{"internal/testing/race"}, never: []string{"net"}},       // tests only
+		"internal/testing/bubble":     {ours: []string{"internal/testing/race"}, never: []string{"net", "os"}}, // tests only
+		"internal/testing/race":       {never: []string{"net", "os"}},                                          // tests only
+		"internal/testing/leaks":      {outside: []string{"go.uber.org/goleak"}, never: []string{"net"}},       // tests only
+		"internal/testing/fulldisk":   {never: []string{"net"}},                                                // tests only
+		"internal/budget":             {never: []string{"net", "os"}},
+		"internal/arrival":            {never: []string{"net", "os"}},
+		"internal/pause":              {never: []string{"context", "net", "os"}},
+		"internal/certs":              {ours: []string{"internal/certs"}, never: []string{"net/http"}},
+		"internal/port":               {ours: []string{"internal/quiet", "internal/socket"}, outside: []string{"github.com/rs/zerolog"}},
+		"internal/sending":            {ours: []string{"internal/socket"}},
+		"internal/shared":             {ours: []string{"internal/budget"}, outside: []string{"golang.org/x/sys"}, never: []string{"net"}},
+		"internal/quiet":              {outside: []string{"github.com/rs/zerolog"}, never: []string{"net/http"}},
+		"internal/socket":             {outside: []string{"golang.org/x/sys"}, never: []string{"net/http"}}, // socket options
 		"shuffle": {
 			never: []string{"context", "crypto/rand", "io", "log", "math/rand", "net", "os", "time"},
 		},
 		"chunkindex": {
-			ours:    []string{"chunkindex", "internal/objstore", "internal/unnamed"},
+			ours:    []string{"chunkindex", "internal/objstore", "internal/tempfile"},
 			outside: []string{"github.com/andybalholm/brotli", "github.com/klauspost/compress", "github.com/pierrec/lz4", "github.com/ulikunitz/xz", "go.yaml.in/yaml", "github.com/zeebo/xxh3", "golang.org/x/sync"},
 			never:   []string{"net"},
 		},
-		"importance": {
+		"chunkindex/importance": {
 			ours:    []string{"internal/objstore", "shuffle"},
 			outside: []string{"golang.org/x/sync"},
 			never:   []string{"net"},
 		},
-		"selection": {
-			ours:  []string{"internal/objstore", "internal/unnamed"},
+		"chunkindex/selection": {
+			ours:  []string{"internal/objstore", "internal/tempfile"},
 			never: []string{"net"},
 		},
-		"pack": {
-			ours:    []string{"chunkindex", "internal/objstore", "internal/unnamed"},
+		"chunkindex/pack": {
+			ours:    []string{"chunkindex", "internal/objstore", "internal/tempfile"},
 			outside: []string{"github.com/klauspost/compress", "golang.org/x/sync"},
 			never:   []string{"net"},
 		},
@@ -107,12 +107,12 @@ func floorPlan() map[string]room {
 			outside: []string{"golang.org/x/sync", "golang.org/x/time"},
 			never:   []string{"net"},
 		},
-		"simulate": { // a clock of its own: nothing here may know another, or what is outside
+		"datapath/simulate": { // a clock of its own: nothing here may know another, or what is outside
 			ours:  []string{"datapath/chunkcache", "datapath/lookahead", "cluster/placement", "shuffle"},
 			never: []string{"crypto/rand", "log", "math/rand", "net", "os", "sync"},
 		},
 		"cmd/internal/predictions": { // what people and scripts read of it
-			ours: []string{"gateway/address", "cmd/internal/cli", "shuffle", "simulate"}, never: []string{"net", "os"}, // cli: counts in words
+			ours: []string{"gateway/address", "cmd/internal/cli", "shuffle", "datapath/simulate"}, never: []string{"net", "os"}, // cli: counts in words
 		},
 		"s3backend": {
 			ours:    []string{"internal/objstore", "internal/socket", "internal/tracing"},
@@ -120,7 +120,7 @@ func floorPlan() map[string]room {
 		},
 		"gateway/address": {ours: []string{"chunkindex", "shuffle"}, never: []string{"net/http", "os", "context", "time"}}, // chunkindex: defaults
 		"gateway/plans": {
-			ours:    []string{"gateway/address", "chunkindex", "importance", "selection", "shuffle"},
+			ours:    []string{"gateway/address", "chunkindex", "chunkindex/importance", "chunkindex/selection", "shuffle"},
 			outside: []string{"golang.org/x/sync"},
 			never:   []string{"net", "os"},
 		},
@@ -143,7 +143,7 @@ func floorPlan() map[string]room {
 		"gateway": {
 			ours: []string{
 				"gateway/address", "gateway/admission", "gateway/audit", "gateway/auth", "gateway/body", "gateway/bottleneck", "gateway/catalog", "gateway/conditional", "gateway/dashboard", "gateway/origin", "gateway/plans", "internal/arrival", "internal/port", "internal/sending", "internal/tracing", "gateway/timing",
-				"chunkindex", "importance", "selection", "shuffle", "internal/objstore", "internal/budget", "internal/quiet", "internal/shared", "internal/socket", // importance, selection: types, errors
+				"chunkindex", "chunkindex/importance", "chunkindex/selection", "shuffle", "internal/objstore", "internal/budget", "internal/quiet", "internal/shared", "internal/socket", // importance, selection: types, errors
 			},
 			outside: []string{
 				"github.com/go-chi/chi", "github.com/rs/zerolog", "github.com/prometheus/client_golang",
@@ -154,15 +154,15 @@ func floorPlan() map[string]room {
 		"conformance": {ours: []string{"client"}}, // a client to be read, as others would write it
 		"bench": { // measures the rooms as they are, so it may open every door
 			ours: []string{
-				"datapath/chunkcache", "chunkindex", "client", "cluster", "datapath", "datapath/diskcache", "gateway", "internal", "pack", "cluster/peer", "s3backend",
+				"datapath/chunkcache", "chunkindex", "client", "cluster", "datapath", "datapath/diskcache", "gateway", "internal", "chunkindex/pack", "cluster/peer", "s3backend",
 				"shuffle",
 			},
 			outside: []string{"github.com/rs/zerolog", "golang.org/x"},
 		},
 		"cmd/internal/node": { // the composed process, without flags
 			ours: []string{
-				"chunkindex", "cluster", "cluster/discovery", "datapath", "datapath/diskcache", "gateway", "importance", "internal/budget", "internal/certs",
-				"cmd/internal/datasets", "cmd/internal/location", "internal/objstore", "internal/shared", "internal/tracing", "internal/watch", "cluster/peer", "s3backend", "selection", "shuffle",
+				"chunkindex", "cluster", "cluster/discovery", "datapath", "datapath/diskcache", "gateway", "chunkindex/importance", "internal/budget", "internal/certs",
+				"cmd/internal/datasets", "cmd/internal/location", "internal/objstore", "internal/shared", "internal/tracing", "internal/watch", "cluster/peer", "s3backend", "chunkindex/selection", "shuffle",
 			},
 			outside: []string{"github.com/rs/zerolog", "github.com/dustin/go-humanize", "golang.org/x"},
 		},
@@ -171,27 +171,27 @@ func floorPlan() map[string]room {
 			outside: []string{"go.yaml.in/yaml"},
 		},
 		"cmd/internal/location": {
-			ours:    []string{"chunkindex", "gateway/address", "internal/objstore", "s3backend", "selection"}, // address: the names of datasets
+			ours:    []string{"chunkindex", "gateway/address", "internal/objstore", "s3backend", "chunkindex/selection"}, // address: the names of datasets
 			outside: []string{"github.com/dustin/go-humanize"},
 			never:   []string{"net/http"},
 		},
-		"cmd/internal/demo": {ours: []string{"chunkindex", "cmd/internal/location", "cmd/internal/node", "pack"}}, // demo without flags
+		"cmd/internal/demo": {ours: []string{"chunkindex", "cmd/internal/location", "cmd/internal/node", "chunkindex/pack"}}, // demo without flags
 		"cmd/internal/garbage": { // what gc removes, and why
-			ours:    []string{"chunkindex", "importance", "cmd/internal/cli", "internal/objstore", "selection"}, // cli: counts in words
+			ours:    []string{"chunkindex", "chunkindex/importance", "cmd/internal/cli", "internal/objstore", "chunkindex/selection"}, // cli: counts in words
 			outside: []string{"github.com/dustin/go-humanize"},
 			never:   []string{"net", "os"},
 		},
 		"cmd/internal/indexing": { // index and pack in words
-			ours:    []string{"chunkindex", "cmd/internal/cli", "cmd/internal/location", "internal/objstore", "cmd/internal/orders", "pack", "shuffle"}, // cli: counts in words
+			ours:    []string{"chunkindex", "cmd/internal/cli", "cmd/internal/location", "internal/objstore", "cmd/internal/orders", "chunkindex/pack", "shuffle"}, // cli: counts in words
 			outside: []string{"github.com/dustin/go-humanize"},
 		},
 		"cmd/internal/inventory": { // info and the lists in words
-			ours:    []string{"chunkindex", "chunkindex/format", "client", "importance", "cmd/internal/cli", "cmd/internal/location", "internal/objstore", "selection"},
+			ours:    []string{"chunkindex", "chunkindex/format", "client", "chunkindex/importance", "cmd/internal/cli", "cmd/internal/location", "internal/objstore", "chunkindex/selection"},
 			outside: []string{"github.com/dustin/go-humanize", "golang.org/x/sys"},
 		},
 		"cmd/internal/occurrences": { // which batches had a sample, from a gateway or an index
 			ours: []string{
-				"chunkindex", "client", "gateway/address", "gateway/body", "gateway/plans", "importance", "cmd/internal/cli", "cmd/internal/inventory",
+				"chunkindex", "client", "gateway/address", "gateway/body", "gateway/plans", "chunkindex/importance", "cmd/internal/cli", "cmd/internal/inventory",
 				"cmd/internal/location", "internal/objstore", "cmd/internal/reach",
 			},
 			never: []string{"net/http", "os"},
@@ -202,7 +202,7 @@ func floorPlan() map[string]room {
 			outside: []string{"charm.land/bubbletea", "charm.land/lipgloss", "github.com/charmbracelet/x/ansi"},
 		},
 		"cmd/internal/orders": { // compares the orders of a dataset, and explains the one that a gateway reads
-			ours:    []string{"chunkindex", "client", "gateway/address", "cmd/internal/cli", "shuffle", "simulate"}, // address: which shuffles have a window; cli: counts in words
+			ours:    []string{"chunkindex", "client", "gateway/address", "cmd/internal/cli", "shuffle", "datapath/simulate"}, // address: which shuffles have a window; cli: counts in words
 			outside: []string{"github.com/dustin/go-humanize"},
 			never:   []string{"net", "os"},
 		},
@@ -216,8 +216,8 @@ func floorPlan() map[string]room {
 		},
 		"cmd/millrace": {
 			ours: []string{
-				"datapath/chunkcache", "chunkindex", "client", "cluster/discovery", "datapath", "datapath/diskcache", "gateway", "importance", "internal", "cmd/internal", "pack", "cluster/peer",
-				"s3backend", "selection", "shuffle", "simulate",
+				"datapath/chunkcache", "chunkindex", "client", "cluster/discovery", "datapath", "datapath/diskcache", "gateway", "chunkindex/importance", "internal", "cmd/internal", "chunkindex/pack", "cluster/peer",
+				"s3backend", "chunkindex/selection", "shuffle", "datapath/simulate",
 			},
 			outside: []string{
 				"github.com/spf13", "github.com/rs/zerolog", "github.com/prometheus/client_golang",

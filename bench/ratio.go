@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace-data/millrace/internal/provenance"
+	"github.com/millrace-data/millrace/internal/testing/provenance"
 )
 
 // median of an unsorted list; 0 for an empty one.

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace-data/millrace/internal/leaks"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/internal/testing/leaks"
 )
 
 // touch writes a shard again, with the same bytes, and indexes: the generation gets another binding.

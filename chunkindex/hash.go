@@ -8,7 +8,7 @@ import (
 	"os"
 	"slices"
 
-	"github.com/millrace-data/millrace/internal/unnamed"
+	"github.com/millrace-data/millrace/internal/tempfile"
 )
 
 // hashKey is the first eight bytes, big-endian, of a key's SHA-256.
@@ -65,7 +65,7 @@ func newHashSorterOf(dir string, n uint64, limit int, skip uint) (*hashSorter, e
 		s.bits++
 	}
 	var err error
-	if s.file, err = unnamed.File(dir); err != nil {
+	if s.file, err = tempfile.File(dir); err != nil {
 		return nil, err
 	}
 	s.buckets = make([]bucket, 1<<s.bits)
@@ -172,7 +172,7 @@ func (s *hashSorter) each(b *bucket, visit func([]hashed) error) error {
 		if _, err := s.file.ReadAt(segment, at); err != nil {
 			return err
 		}
-		unnamed.Release(s.file, at, segmentSize)
+		tempfile.Release(s.file, at, segmentSize)
 		if err := take(segment); err != nil {
 			return err
 		}

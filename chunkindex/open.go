@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/internal/objstore"
-	"github.com/millrace-data/millrace/internal/unnamed"
+	"github.com/millrace-data/millrace/internal/tempfile"
 )
 
 // OpenOptions says where an opened index keeps what it needs.
@@ -173,7 +173,7 @@ func (s *indexSource) downloadTo(ctx context.Context, path string) (*Index, erro
 // download copies an index object to a file without a name in dir, so that a kill leaves nothing behind. One that is longer than whole is copied
 // in part.
 func (s *indexSource) download(ctx context.Context, dir string, whole int64) (*Index, error) {
-	f, err := unnamed.File(dir)
+	f, err := tempfile.File(dir)
 	if err != nil {
 		return nil, err
 	}

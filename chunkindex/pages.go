@@ -12,7 +12,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/millrace-data/millrace/internal/unnamed"
+	"github.com/millrace-data/millrace/internal/tempfile"
 )
 
 const (
@@ -213,7 +213,7 @@ func (p *pages) fetchPieces(ctx context.Context, pieces []int64, visit func(at i
 func (p *pages) release(r section) {
 	from, to := (r.offset-p.begin)/proofSize*proofSize, (r.end()-p.begin)/proofSize*proofSize
 	if from < to {
-		unnamed.Release(p.file, p.begin+from, to-from)
+		tempfile.Release(p.file, p.begin+from, to-from)
 	}
 }
 

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace-data/millrace/internal/leaks"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/internal/testing/leaks"
 )
 
 // linesStore holds two shards of many lines, and their index. Both have their names from a rule.

@@ -8,7 +8,7 @@ import (
 	"os"
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
-	"github.com/millrace-data/millrace/internal/unnamed"
+	"github.com/millrace-data/millrace/internal/tempfile"
 )
 
 // totals of one shard, or of an index, from which the layout of the index file follows.
@@ -77,7 +77,7 @@ const releaseAfter = 16 << 20
 func (s *scanFile) take(visit func(*chunkRecord) error) error {
 	var visited, released int64
 	release := func() {
-		unnamed.Release(s.file, s.off+released, visited-released)
+		tempfile.Release(s.file, s.off+released, visited-released)
 		released = visited
 	}
 	err := s.each(func(r *chunkRecord) error {
@@ -170,7 +170,7 @@ type scanWriter struct {
 }
 
 func newScanWriter(dir string) (*scanWriter, error) {
-	f, err := unnamed.File(dir)
+	f, err := tempfile.File(dir)
 	if err != nil {
 		return nil, err
 	}

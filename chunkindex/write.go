@@ -11,7 +11,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/millrace-data/millrace/internal/unnamed"
+	"github.com/millrace-data/millrace/internal/tempfile"
 )
 
 // meta is what an index says of the dataset as a whole.
@@ -71,7 +71,7 @@ type indexWriter struct {
 
 // writeIndex writes an index of shards, in the order given, to a new file in dir.
 func writeIndex(dir string, m meta, shards []shardScan) (*built, error) {
-	f, err := unnamed.File(dir)
+	f, err := tempfile.File(dir)
 	if err != nil {
 		return nil, err
 	}

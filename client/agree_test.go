@@ -14,8 +14,8 @@ import (
 
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/gateway"
-	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
 // TestARankWithoutAGenerationIsRefused where the gateways move to new generations by themselves, and nowhere else.

@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/millrace-data/millrace/client"
-	"github.com/millrace-data/millrace/internal/bubble"
+	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
 // modelGateway is what a client should know of a gateway.

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/millrace-data/millrace/internal/leaks"
+	"github.com/millrace-data/millrace/internal/testing/leaks"
 )
 
 // fake is a small gateway: batches of two samples each, and faults on command.

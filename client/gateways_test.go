@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/client"
-	"github.com/millrace-data/millrace/internal/bubble"
+	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
 // fleet answers for many gateways without a socket: each after a while of its own, or not at all.

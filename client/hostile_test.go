@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/client"
-	"github.com/millrace-data/millrace/internal/bubble"
+	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
 // hosts answers for several gateways without a socket.

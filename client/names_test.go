@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/client"
-	"github.com/millrace-data/millrace/internal/bubble"
+	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
 // TestNameServerThatHangsHoldsNobodyUp: batches are read on from the gateways that are known, and after a failure of all of them

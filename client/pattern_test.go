@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/client"
-	"github.com/millrace-data/millrace/internal/bubble"
+	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
 // TestPatternOfGateways: rank r of w asks gateway floor(r*G/w) by its name, and one that fails costs no other gateway its index.

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/millrace-data/millrace/client"
-	"github.com/millrace-data/millrace/internal/leaks"
+	"github.com/millrace-data/millrace/internal/testing/leaks"
 )
 
 // reply is an answer of a gateway that shares memory, before anybody tells a lie in it.

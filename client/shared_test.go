@@ -18,8 +18,8 @@ import (
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/internal/budget"
-	"github.com/millrace-data/millrace/internal/leaks"
 	"github.com/millrace-data/millrace/internal/shared"
+	"github.com/millrace-data/millrace/internal/testing/leaks"
 )
 
 // socketPath is a place for a socket: that of the test may be too long.

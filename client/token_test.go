@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/client"
-	"github.com/millrace-data/millrace/internal/leaks"
+	"github.com/millrace-data/millrace/internal/testing/leaks"
 )
 
 // guarded is a fake behind TLS that asks for a token.

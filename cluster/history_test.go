@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/cluster/peer"
-	"github.com/millrace-data/millrace/internal/seeds"
+	"github.com/millrace-data/millrace/internal/testing/seeds"
 )
 
 // TestHistories lets gateways start, die, drain, restart, lose links one way or both, fail reads and lie, as a seed has it. At any time

@@ -5,7 +5,7 @@ package datapath
 import (
 	"testing"
 
-	"github.com/millrace-data/millrace/internal/bubble"
+	"github.com/millrace-data/millrace/internal/testing/bubble"
 	"github.com/millrace-data/millrace/shuffle"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/millrace-data/millrace/cluster/peer"
 	"github.com/millrace-data/millrace/datapath/diskcache"
-	"github.com/millrace-data/millrace/internal/seeds"
+	"github.com/millrace-data/millrace/internal/testing/seeds"
 	"github.com/millrace-data/millrace/shuffle"
 )
 

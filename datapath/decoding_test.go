@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 
 	"github.com/millrace-data/millrace/datapath/chunkcache"
-	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/budget"
+	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
 // However a wait for memory to decode in ends, the turn is there for the next batch.

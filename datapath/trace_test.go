@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/cluster/peer"
-	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/testing/bubble"
 	"github.com/millrace-data/millrace/internal/tracing"
 	"github.com/millrace-data/millrace/internal/tracing/tracingtest"
 	"github.com/millrace-data/millrace/shuffle"

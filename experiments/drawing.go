@@ -9,7 +9,7 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/millrace-data/millrace/importance"
+	"github.com/millrace-data/millrace/chunkindex/importance"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 	"github.com/millrace-data/millrace/shuffle"
 )

@@ -19,7 +19,7 @@ import (
 
 	"github.com/millrace-data/millrace/experiments/images"
 	"github.com/millrace-data/millrace/experiments/lab"
-	"github.com/millrace-data/millrace/internal/provenance"
+	"github.com/millrace-data/millrace/internal/testing/provenance"
 )
 
 // all lists the experiments in the order of the page, at their full size.

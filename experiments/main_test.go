@@ -11,8 +11,8 @@ import (
 
 	"github.com/millrace-data/millrace/experiments/images"
 	"github.com/millrace-data/millrace/experiments/lab"
-	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/objstore/shaped"
+	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
 // near is a store so near that nothing waits long: for the short forms, which count.

@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/datapath/simulate"
 	"github.com/millrace-data/millrace/experiments/lab"
 	"github.com/millrace-data/millrace/internal/objstore/shaped"
 	"github.com/millrace-data/millrace/shuffle"
-	"github.com/millrace-data/millrace/simulate"
 )
 
 // simulateSize is how large the experiment is.

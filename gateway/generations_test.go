@@ -13,8 +13,8 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/importance"
 	"github.com/millrace-data/millrace/gateway"
-	"github.com/millrace-data/millrace/importance"
 	"github.com/millrace-data/millrace/shuffle"
 )
 

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/millrace-data/millrace/chunkindex/importance"
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/gateway/body"
 	"github.com/millrace-data/millrace/gateway/plans"
-	"github.com/millrace-data/millrace/importance"
 )
 
 // Limits of a request with reports.

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/gateway"
-	"github.com/millrace-data/millrace/internal/bubble"
+	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
 // TestMethodsThatNoRouteTakes: a path that is there names its methods, one that is not is a 404 for all of them.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace-data/millrace/chunkindex/selection"
 	"github.com/millrace-data/millrace/internal/objstore"
-	"github.com/millrace-data/millrace/selection"
 	"github.com/millrace-data/millrace/shuffle"
 )
 

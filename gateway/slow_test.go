@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/gateway"
-	"github.com/millrace-data/millrace/internal/bubble"
+	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
 // pipes is a listener whose connections live in memory, so that their deadlines follow the clock of a synctest bubble.

@@ -7,9 +7,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/millrace-data/millrace/chunkindex/importance"
 	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/gateway/plans"
-	"github.com/millrace-data/millrace/importance"
 	"github.com/millrace-data/millrace/internal/budget"
 )
 

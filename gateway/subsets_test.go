@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace-data/millrace/chunkindex/selection"
 	"github.com/millrace-data/millrace/gateway"
-	"github.com/millrace-data/millrace/selection"
 )
 
 const subsetsPath = "/v1/datasets/photos/subsets"

@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/gateway"
-	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/certs"
 	"github.com/millrace-data/millrace/internal/certs/certtest"
+	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
 // secret returns the settings of a server over TLS, and of a client that believes it.

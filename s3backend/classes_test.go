@@ -16,8 +16,8 @@ import (
 
 	"github.com/minio/minio-go/v7"
 
-	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
 // TestClassifyAnswer finds for each refusal its word, and whether it is worth another attempt, may have taken effect, or wants new credentials.

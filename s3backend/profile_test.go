@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace-data/millrace/internal/leaks"
 	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/testing/leaks"
 )
 
 // sharedFiles writes both files of AWS, and keys to the environment that no profile may use.

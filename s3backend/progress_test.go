@@ -11,8 +11,8 @@ import (
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
-	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
 // TestReads_GiveUpOnlyWithoutProgress cuts every answer after ten bytes: reads go on while these count as progress, and else end after so

@@ -14,8 +14,8 @@ import (
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
-	"github.com/millrace-data/millrace/internal/leaks"
 	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/testing/leaks"
 )
 
 // TestReadShared_ReadsSettings as the tools of AWS do: the file of credentials goes before the other one, setting by setting.

@@ -5,7 +5,7 @@ package shuffle
 import (
 	"testing"
 
-	"github.com/millrace-data/millrace/internal/vectors"
+	"github.com/millrace-data/millrace/internal/testing/vectors"
 )
 
 const homesFile = "testdata/homes.json"

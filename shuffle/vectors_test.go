@@ -6,7 +6,7 @@ import (
 	"flag"
 	"testing"
 
-	"github.com/millrace-data/millrace/internal/vectors"
+	"github.com/millrace-data/millrace/internal/testing/vectors"
 )
 
 var update = flag.Bool("update", false, "write testdata/vectors.json anew; an order that was released never changes")

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/millrace-data/millrace/internal/vectors"
+	"github.com/millrace-data/millrace/internal/testing/vectors"
 )
 
 const weightedFile = "testdata/weighted.json"

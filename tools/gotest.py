@@ -5,7 +5,7 @@ usage: gotest.py NAME [--plain] ARGS...
        gotest.py --summary
 
 --plain runs the tests of files that race builds leave out (//go:build !race), those of one thread, which the detector slows
-tenfold and finds nothing in; and random tests, of which race builds play a fourth (internal/seeds).
+tenfold and finds nothing in; and random tests, of which race builds play a fourth (internal/testing/seeds).
 
 A skipped test is a failure when CI=true: a skip there would be a hole in the proof that
 nobody sees. The totals are appended to bin/test-summary of the repository, so that they

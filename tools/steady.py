@@ -8,7 +8,7 @@ usage: steady.py packages [PACKAGE...]    packages with goroutines or clocks, RU
 A run of a package is one process, with the race detector, with GOMAXPROCS 1, 2 and 8 in turn, beside two busy loops. Packages take turns, so a run
 that is stopped has tried all of them alike. What was run is kept in bin/steady.json, and the next call goes on there; a
 package that failed begins anew when its test program has changed. Outputs of failed runs are kept in bin/steady/.
-Random tests play other seeds in each run (MILLRACE_TEST_STEADY, internal/seeds).
+Random tests play other seeds in each run (MILLRACE_TEST_STEADY, internal/testing/seeds).
 Exit code: 0, or 1 when something failed or has failed since it last changed.
 """
 

@@ -11,8 +11,8 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/quiet"
+	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
 // TestStrangersDoNotFillTheLog: whoever comes wrongly again and again is one line a minute, which

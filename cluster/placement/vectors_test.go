@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millrace-data/millrace/internal/vectors"
+	"github.com/millrace-data/millrace/internal/testing/vectors"
 )
 
 var update = flag.Bool("update", false, "write testdata/vectors.json anew; a placement that was released never changes")

@@ -17,8 +17,8 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/orders"
 	"github.com/millrace-data/millrace/cmd/internal/predictions"
 	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/datapath/simulate"
 	"github.com/millrace-data/millrace/shuffle"
-	"github.com/millrace-data/millrace/simulate"
 )
 
 // simulateFlags are the data, the job, and the lists of settings to try.

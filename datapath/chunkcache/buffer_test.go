@@ -7,8 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/budget"
+	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
 // A buffer's memory is reserved while it is open, serves the next one, and yields to chunks when it is free.

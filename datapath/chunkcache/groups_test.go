@@ -8,8 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/budget"
+	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
 // running is a load of chunks 1 and 2 together that does what a test says, and those who wait for them.

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace-data/millrace/internal/bubble"
+	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
 // TestWhoWaitsIsToldOfTheLoads: each request learns of the loads that it waits for, once of each, whichever request has started

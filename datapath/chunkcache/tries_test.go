@@ -6,8 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/budget"
+	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
 // TestCache_TryBufferTakesNothingFromReaders: a try takes a free slot first, then free memory, then chunks that nobody comes for

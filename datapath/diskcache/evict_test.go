@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace-data/millrace/internal/bubble"
+	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
 // TestReadOnlyDiskKeepsItsChunks: a full disk that can be read and not be written goes on answering for what it holds,

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace-data/millrace/internal/bubble"
-	"github.com/millrace-data/millrace/internal/leaks"
+	"github.com/millrace-data/millrace/internal/testing/bubble"
+	"github.com/millrace-data/millrace/internal/testing/leaks"
 )
 
 // faulty fails chosen calls to the file system.

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace-data/millrace/internal/bubble"
+	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
 // request asks for a caller with a limit of so many requests a second.

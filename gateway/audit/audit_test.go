@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace-data/millrace/internal/bubble"
+	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
 func mustOpen(t *testing.T, name string) *Log {

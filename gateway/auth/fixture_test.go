@@ -11,7 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/millrace-data/millrace/internal/leaks"
+	"github.com/millrace-data/millrace/internal/testing/leaks"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -20,7 +20,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
-	"github.com/millrace-data/millrace/internal/leaks"
+	"github.com/millrace-data/millrace/internal/testing/leaks"
 )
 
 // provider is an issuer that tests run: a TLS server with an OpenID configuration and keys.

@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/importance"
+	"github.com/millrace-data/millrace/chunkindex/selection"
 	"github.com/millrace-data/millrace/gateway/address"
-	"github.com/millrace-data/millrace/importance"
-	"github.com/millrace-data/millrace/selection"
 )
 
 // Importance keeps the losses that trainers report of a dataset, and the snapshots of weights made of them.

@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/selection"
 	"github.com/millrace-data/millrace/gateway/address"
-	"github.com/millrace-data/millrace/selection"
 	"github.com/millrace-data/millrace/shuffle"
 )
 

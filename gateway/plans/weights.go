@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/millrace-data/millrace/chunkindex/importance"
 	"github.com/millrace-data/millrace/gateway/address"
-	"github.com/millrace-data/millrace/importance"
 	"github.com/millrace-data/millrace/shuffle"
 )
 

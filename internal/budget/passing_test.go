@@ -10,7 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/millrace-data/millrace/internal/bubble"
+	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
 // pending is a reservation that may wait.

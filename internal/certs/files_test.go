@@ -16,9 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/certs"
 	"github.com/millrace-data/millrace/internal/certs/certtest"
+	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
 // TestFilesThatDoNotFitAreRefusedAtStart gives each use files with one fault.

@@ -9,8 +9,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/millrace-data/millrace/datapath"
-	"github.com/millrace-data/millrace/internal/bubble"
-	"github.com/millrace-data/millrace/internal/seeds"
+	"github.com/millrace-data/millrace/internal/testing/bubble"
+	"github.com/millrace-data/millrace/internal/testing/seeds"
 	"github.com/millrace-data/millrace/shuffle"
 )
 

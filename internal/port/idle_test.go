@@ -15,10 +15,10 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/certs"
 	"github.com/millrace-data/millrace/internal/certs/certtest"
 	"github.com/millrace-data/millrace/internal/socket"
+	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
 // pipes is a listener in memory, whose clients have the addresses that a test gives them.

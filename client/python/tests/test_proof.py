@@ -20,7 +20,7 @@ from millrace import Order, Reading, Share, proof
         "shuffle/testdata/weighted.json",
         "shuffle/testdata/homes.json",
         "shuffle/testdata/mixtures.json",
-        "selection/testdata/rules.json",
+        "chunkindex/selection/testdata/rules.json",
     ],
 )
 def test_vectors(file: str) -> None:

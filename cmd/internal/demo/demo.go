@@ -17,9 +17,9 @@ import (
 	"syscall"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/pack"
 	"github.com/millrace-data/millrace/cmd/internal/location"
 	"github.com/millrace-data/millrace/cmd/internal/node"
-	"github.com/millrace-data/millrace/pack"
 )
 
 // What the demo packs: small enough to be quick, cut finely enough that there is something to shuffle.

@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/importance"
+	"github.com/millrace-data/millrace/chunkindex/selection"
 	"github.com/millrace-data/millrace/cmd/internal/cli"
-	"github.com/millrace-data/millrace/importance"
 	"github.com/millrace-data/millrace/internal/objstore"
-	"github.com/millrace-data/millrace/selection"
 )
 
 // Kinds of what lies beside a dataset.

@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/importance"
+	"github.com/millrace-data/millrace/chunkindex/selection"
 	"github.com/millrace-data/millrace/cmd/internal/cli"
-	"github.com/millrace-data/millrace/importance"
 	"github.com/millrace-data/millrace/internal/objstore"
-	"github.com/millrace-data/millrace/selection"
 )
 
 // Generation is a generation whose index lies there, and whether it goes.

@@ -11,10 +11,10 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/importance"
+	"github.com/millrace-data/millrace/chunkindex/selection"
 	"github.com/millrace-data/millrace/cmd/internal/cli"
-	"github.com/millrace-data/millrace/importance"
 	"github.com/millrace-data/millrace/internal/objstore"
-	"github.com/millrace-data/millrace/selection"
 )
 
 // A List is some kind of what lies beside a dataset.

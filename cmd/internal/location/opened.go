@@ -10,9 +10,9 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/selection"
 	"github.com/millrace-data/millrace/chunkindex/tokens"
 	"github.com/millrace-data/millrace/internal/objstore"
-	"github.com/millrace-data/millrace/selection"
 )
 
 // Opened is an index with the stores of the shards and of the index.

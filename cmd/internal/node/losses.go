@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/millrace-data/millrace/chunkindex/importance"
 	"github.com/millrace-data/millrace/cmd/internal/location"
-	"github.com/millrace-data/millrace/importance"
 )
 
 // openLosses opens the log of reported losses of a dataset. Its local log is shared with a place that the same dataset has already. With

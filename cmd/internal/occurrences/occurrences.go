@@ -16,6 +16,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/importance"
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/cmd/internal/cli"
 	"github.com/millrace-data/millrace/cmd/internal/inventory"
@@ -24,7 +25,6 @@ import (
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/gateway/body"
 	"github.com/millrace-data/millrace/gateway/plans"
-	"github.com/millrace-data/millrace/importance"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 

@@ -7,9 +7,9 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/codec"
+	"github.com/millrace-data/millrace/datapath/simulate"
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/shuffle"
-	"github.com/millrace-data/millrace/simulate"
 )
 
 // Question says which orders to compare, and for whom. Zero values mean the dataset's own defaults.

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/client"
-	"github.com/millrace-data/millrace/simulate"
+	"github.com/millrace-data/millrace/datapath/simulate"
 )
 
 // TestRanksReadWhereClientsRead: what is predicted is predicted of the gateways that the clients ask.

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/cmd/internal/cli"
+	"github.com/millrace-data/millrace/datapath/simulate"
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/shuffle"
-	"github.com/millrace-data/millrace/simulate"
 )
 
 // Report is what some simulated settings come to.

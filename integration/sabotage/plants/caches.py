@@ -38,7 +38,7 @@ PLANTS = [
     ),
     (
         "the chunks idle last are not asked",
-        "./simulate TestPoliciesMeetTheirBounds",
+        "./datapath/simulate TestPoliciesMeetTheirBounds",
         [("datapath/chunkcache/idle.go", "if l.ask(e) > Soon {", "if e != nil {")],
     ),
     (

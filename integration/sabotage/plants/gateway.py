@@ -354,17 +354,17 @@ PLANTS = [
     (
         "gateway tells the reader of a snapshot who has made it",
         "./gateway TestReportersDoNotMix",
-        [("importance/snapshot.go", "\tplan, _ := splitPlan(s.plan)\n\treturn plan\n", "\treturn s.plan\n")],
+        [("chunkindex/importance/snapshot.go", "\tplan, _ := splitPlan(s.plan)\n\treturn plan\n", "\treturn s.plan\n")],
     ),
     (
         "a reporter may begin epochs without end",
-        "./importance TestOpenEpochsAreBounded",
-        [("importance/pairs.go", "!own && len(open) >= maxOpen", "!own && len(open) > maxOpen*maxOpen")],
+        "./chunkindex/importance TestOpenEpochsAreBounded",
+        [("chunkindex/importance/pairs.go", "!own && len(open) >= maxOpen", "!own && len(open) > maxOpen*maxOpen")],
     ),
     (
         "an epoch that was frozen counts as open",
-        "./importance TestOpenEpochsAreBounded",
-        [("importance/pairs.go", "\t\t\tdelete(open, strings.TrimSuffix(o.Key, frozen))", "\t\t\t_ = strings.TrimSuffix(o.Key, frozen)")],
+        "./chunkindex/importance TestOpenEpochsAreBounded",
+        [("chunkindex/importance/pairs.go", "\t\t\tdelete(open, strings.TrimSuffix(o.Key, frozen))", "\t\t\t_ = strings.TrimSuffix(o.Key, frozen)")],
     ),
     (
         "a request may report batches without end",

@@ -78,28 +78,28 @@ PLANTS = [
     ),
     (
         "the last pattern that takes a shard counts",
-        "./selection TestSplitByShards",
-        [("selection/rule.go", "	return slices.IndexFunc(r.Parts, func(p Part) bool {\n		key := shard", "	return len(r.Parts) - 1 - slices.IndexFunc(r.Parts, func(p Part) bool {\n		key := shard")],
+        "./chunkindex/selection TestSplitByShards",
+        [("chunkindex/selection/rule.go", "	return slices.IndexFunc(r.Parts, func(p Part) bool {\n		key := shard", "	return len(r.Parts) - 1 - slices.IndexFunc(r.Parts, func(p Part) bool {\n		key := shard")],
     ),
     (
         "a shard that no pattern takes is of the first subset",
-        "./selection TestSplitByShards",
-        [("selection/split.go", "		put(part)\n", "		put(max(part, 0))\n"), ("selection/split.go", "		if part < 0 {\n", "		if part < -1 {\n")],
+        "./chunkindex/selection TestSplitByShards",
+        [("chunkindex/selection/split.go", "		put(part)\n", "		put(max(part, 0))\n"), ("chunkindex/selection/split.go", "		if part < 0 {\n", "		if part < -1 {\n")],
     ),
     (
         "samples of a chunk go with the chunk's first shard",
-        "./selection TestSplitByShards",
-        [("selection/split.go", "w.data.First()[chunk] + i)", "w.data.First()[chunk] + 0*i)")],
+        "./chunkindex/selection TestSplitByShards",
+        [("chunkindex/selection/split.go", "w.data.First()[chunk] + i)", "w.data.First()[chunk] + 0*i)")],
     ),
     (
         "packed labels of other classes are taken for those that were sent before",
-        "./pack TestLabelsOfStampedShards",
-        [("pack/plan.go", '			fmt.Fprintf(w, "%s\\n", f.text)\n', "")],
+        "./chunkindex/pack TestLabelsOfStampedShards",
+        [("chunkindex/pack/plan.go", '			fmt.Fprintf(w, "%s\\n", f.text)\n', "")],
     ),
     (
         "labels are numbered in the order of samples",
-        "./pack TestLabelsAreTheDirectories",
-        [("pack/label.go", "classes := slices.Sorted(maps.Keys(names))", "classes := slices.Sorted(maps.Keys(names))\n	slices.Reverse(classes[1:])")],
+        "./chunkindex/pack TestLabelsAreTheDirectories",
+        [("chunkindex/pack/label.go", "classes := slices.Sorted(maps.Keys(names))", "classes := slices.Sorted(maps.Keys(names))\n	slices.Reverse(classes[1:])")],
     ),
     (
         "folders at different depths are classes",
@@ -144,7 +144,7 @@ PLANTS = [
     (
         "pack takes what does not match",
         "./cmd/millrace TestPackTakesWhatMatches",
-        [("pack/walk.go", "if !chunkindex.Matches(opt.Match, p) {", "if !chunkindex.Matches(opt.Match, p) && p == \"\" {")],
+        [("chunkindex/pack/walk.go", "if !chunkindex.Matches(opt.Match, p) {", "if !chunkindex.Matches(opt.Match, p) && p == \"\" {")],
     ),
     (
         "a pattern is taken for a prefix",

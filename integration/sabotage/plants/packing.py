@@ -3,8 +3,8 @@
 PLANTS = [
     (
         "pack trusts a finished shard that somebody has overwritten",
-        "./pack TestResumeLooksAtWhatIsThere",
-        [("pack/write.go", "obj.Size == f.Size && obj.ETag == f.ETag", "obj.Size == f.Size")],
+        "./chunkindex/pack TestResumeLooksAtWhatIsThere",
+        [("chunkindex/pack/write.go", "obj.Size == f.Size && obj.ETag == f.ETag", "obj.Size == f.Size")],
     ),
     (
         "a part loses the scans that no write was worth",
@@ -18,32 +18,32 @@ PLANTS = [
     ),
     (
         "a part of pack replaces what another machine has stored",
-        "./pack TestSecondMachineReplacesNothing",
-        [("pack/write.go", "objstore.Condition{IfAbsent: j.opt.Share.Parts > 0}", "objstore.Condition{}")],
+        "./chunkindex/pack TestSecondMachineReplacesNothing",
+        [("chunkindex/pack/write.go", "objstore.Condition{IfAbsent: j.opt.Share.Parts > 0}", "objstore.Condition{}")],
     ),
     (
         "a part of pack keeps a shard of older files",
-        "./pack TestPartReplacesShardsOfOlderFiles",
-        [("pack/write.go", "if hex.EncodeToString(sum.Sum(nil)) == body.sha256 {", "if sum != nil {")],
+        "./chunkindex/pack TestPartReplacesShardsOfOlderFiles",
+        [("chunkindex/pack/write.go", "if hex.EncodeToString(sum.Sum(nil)) == body.sha256 {", "if sum != nil {")],
     ),
     (
         "a join of packed parts packs what they lack by itself",
-        "./pack TestMissingPartsAreNamed",
-        [("pack/share.go", "if j.begun == 0 ||", "if j.begun >= 0 ||")],
+        "./chunkindex/pack TestMissingPartsAreNamed",
+        [("chunkindex/pack/share.go", "if j.begun == 0 ||", "if j.begun >= 0 ||")],
     ),
     (
         "pack does not look whether a file is still the one that it listed",
-        "./pack TestFileChangesWhileRead",
-        [("pack/write.go", "!os.SameFile(f.info, now) || now.Size() != f.info.Size() || !now.ModTime().Equal(f.info.ModTime())", "now.Size() != f.info.Size()")],
+        "./chunkindex/pack TestFileChangesWhileRead",
+        [("chunkindex/pack/write.go", "!os.SameFile(f.info, now) || now.Size() != f.info.Size() || !now.ModTime().Equal(f.info.ModTime())", "now.Size() != f.info.Size()")],
     ),
     (
         "pack takes hidden files",
-        "./pack TestHiddenFilesAreLeftOut",
-        [("pack/walk.go", "if !opt.Hidden && format.Hidden(p) {", "if !opt.Hidden && format.Hidden(p) && p == \"\" {")],
+        "./chunkindex/pack TestHiddenFilesAreLeftOut",
+        [("chunkindex/pack/walk.go", "if !opt.Hidden && format.Hidden(p) {", "if !opt.Hidden && format.Hidden(p) && p == \"\" {")],
     ),
     (
         "pack writes its whole state for each shard",
-        "./pack TestStatesCostWhatTheyTell",
-        [("pack/state.go", "return j.save(ctx, key, shards)", "return j.save(ctx, key, append(slices.Collect(maps.Values(j.stored)), shards...))")],
+        "./chunkindex/pack TestStatesCostWhatTheyTell",
+        [("chunkindex/pack/state.go", "return j.save(ctx, key, shards)", "return j.save(ctx, key, append(slices.Collect(maps.Values(j.stored)), shards...))")],
     ),
 ]

@@ -183,7 +183,7 @@ PLANTS = [
     ),
     (
         "the model of reads takes a chunk of some columns for loose objects",
-        "./simulate TestFormsOfChunks",
-        [("simulate/request.go", "c.Extents > 0 && c.Stored == 0 && ", "c.Extents > 0 && ")],
+        "./datapath/simulate TestFormsOfChunks",
+        [("datapath/simulate/request.go", "c.Extents > 0 && c.Stored == 0 && ", "c.Extents > 0 && ")],
     ),
 ]

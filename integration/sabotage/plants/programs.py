@@ -3,13 +3,13 @@
 PLANTS = [
     (
         "takeover counts chunks that a gateway holds already",
-        "./simulate TestTakeOverIsWhatGatewaysLack",
-        [("simulate/takeover.go", "return s.to - s.from + 1 - max(both, 0)", "return s.to - s.from + 1 - max(both, 0)*0")],
+        "./datapath/simulate TestTakeOverIsWhatGatewaysLack",
+        [("datapath/simulate/takeover.go", "return s.to - s.from + 1 - max(both, 0)", "return s.to - s.from + 1 - max(both, 0)*0")],
     ),
     (
         "takeover goes by other gateways than the clients ask",
         "./internal/orders TestRanksReadWhereClientsRead",
-        [("simulate/takeover.go", "int(rank * uint64(gateways) / ranks)", "int((rank*uint64(gateways) + 1) / ranks)")],
+        [("datapath/simulate/takeover.go", "int(rank * uint64(gateways) / ranks)", "int((rank*uint64(gateways) + 1) / ranks)")],
     ),
     (
         "plan says of a takeover what gateways read that begin with nothing",
@@ -28,38 +28,38 @@ PLANTS = [
     ),
     (
         "simulate gives every transfer the whole line",
-        "./simulate TestLine",
-        [("simulate/line.go", "l.free = max(l.free, l.clock.now) + seconds", "l.free = l.clock.now + seconds")],
+        "./datapath/simulate TestLine",
+        [("datapath/simulate/line.go", "l.free = max(l.free, l.clock.now) + seconds", "l.free = l.clock.now + seconds")],
     ),
     (
         "simulate forgets which chunks a reader comes for soon",
-        "./simulate TestPredictionsAreWhatTheDataPathDoes",
-        [("simulate/gateway.go", "return min(int64(c.Due), chunkcache.Soon-1)", "return chunkcache.Never")],
+        "./datapath/simulate TestPredictionsAreWhatTheDataPathDoes",
+        [("datapath/simulate/gateway.go", "return min(int64(c.Due), chunkcache.Soon-1)", "return chunkcache.Never")],
     ),
     (
         "simulate lets ranks ask for nothing ahead",
-        "./simulate TestBounds",
-        [("simulate/rank.go", "k.asked <= k.at+ahead", "k.asked <= k.at")],
+        "./datapath/simulate TestBounds",
+        [("datapath/simulate/rank.go", "k.asked <= k.at+ahead", "k.asked <= k.at")],
     ),
     (
         "simulate asks ahead before a batch has come",
-        "./simulate TestShortMemoryGoesToTheBatchFirst",
-        [("simulate/readahead.go", "\t\ta.Come(r.at)\n", "\t\ta.Come(r.at)\n\t\ta.next()\n")],
+        "./datapath/simulate TestShortMemoryGoesToTheBatchFirst",
+        [("datapath/simulate/readahead.go", "\t\ta.Come(r.at)\n", "\t\ta.Come(r.at)\n\t\ta.next()\n")],
     ),
     (
         "simulate forgets the link of the gateway that answers",
-        "./simulate TestLinkBinds",
-        [("simulate/cluster.go", "through(n, atEnd(n, done), from.up, to.down)", "through(n, atEnd(n, done), to.down)")],
+        "./datapath/simulate TestLinkBinds",
+        [("datapath/simulate/cluster.go", "through(n, atEnd(n, done), from.up, to.down)", "through(n, atEnd(n, done), to.down)")],
     ),
     (
         "simulate lets a gateway fetch ahead what others own",
-        "./simulate TestClusterHoldsMoreThanOne",
-        [("simulate/gateway.go", "return g.cluster.owner(int32(chunk)) == g }", "return true }")],
+        "./datapath/simulate TestClusterHoldsMoreThanOne",
+        [("datapath/simulate/gateway.go", "return g.cluster.owner(int32(chunk)) == g }", "return true }")],
     ),
     (
         "simulate gives a part of a fleet the whole store",
-        "./simulate TestFewStandForMany",
-        [("simulate/fleet.go", "s.Rate*by, s.StoreRate*by", "s.Rate*by, s.StoreRate")],
+        "./datapath/simulate TestFewStandForMany",
+        [("datapath/simulate/fleet.go", "s.Rate*by, s.StoreRate*by", "s.Rate*by, s.StoreRate")],
     ),
     (
         "cmd/millrace takes whoever the authority has signed for a member",
@@ -260,12 +260,12 @@ PLANTS = [
     (
         "subset list takes every split for the default one",
         "./cmd/millrace TestListsSayWhatLiesBesideADataset",
-        [("selection/list.go", "x.Default = chosen[x.Digest]", "x.Default = len(chosen) > 0")],
+        [("chunkindex/selection/list.go", "x.Default = chosen[x.Digest]", "x.Default = len(chosen) > 0")],
     ),
     (
         "pack of a directory that is not there ends as any failure",
         "./cmd/millrace TestExitCodes_AgreeInAllCommands",
-        [("pack/walk.go", "errors.Is(err, fs.ErrNotExist) {\n\t\treturn objstore", "errors.Is(err, fs.ErrExist) {\n\t\treturn objstore")],
+        [("chunkindex/pack/walk.go", "errors.Is(err, fs.ErrNotExist) {\n\t\treturn objstore", "errors.Is(err, fs.ErrExist) {\n\t\treturn objstore")],
     ),
     (
         "top shows a screen of gateways that all refuse",

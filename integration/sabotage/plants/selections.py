@@ -3,33 +3,33 @@
 PLANTS = [
     (
         "losses are stored in another form, and those of before are not read",
-        "./importance TestGoldenReport",
-        [("importance/report.go", "reportMagic  = \"MRLOSS01\"", "reportMagic  = \"MRLOSS02\"")],
+        "./chunkindex/importance TestGoldenReport",
+        [("chunkindex/importance/report.go", "reportMagic  = \"MRLOSS01\"", "reportMagic  = \"MRLOSS02\"")],
     ),
     (
         "quarantines are stored in another form, and those of before are not read",
-        "./selection TestGoldenQuarantine",
-        [("selection/quarantine.go", "b = binary.LittleEndian.AppendUint64(b, q.Samples)", "b = binary.BigEndian.AppendUint64(b, q.Samples)")],
+        "./chunkindex/selection TestGoldenQuarantine",
+        [("chunkindex/selection/quarantine.go", "b = binary.LittleEndian.AppendUint64(b, q.Samples)", "b = binary.BigEndian.AppendUint64(b, q.Samples)")],
     ),
     (
         "splits by shards are stored as those of another version",
-        "./selection TestGoldenSplits",
-        [("selection/layout.go", "shardVersion = 2 ", "shardVersion = 3 ")],
+        "./chunkindex/selection TestGoldenSplits",
+        [("chunkindex/selection/layout.go", "shardVersion = 2 ", "shardVersion = 3 ")],
     ),
     (
         "a listed subset has the samples that the list leaves out",
-        "./selection TestGoldenSubset",
-        [("selection/split.go", "put(1 - int(b[k/8]>>(k%8)&1))", "put(int(b[k/8] >> (k % 8) & 1))")],
+        "./chunkindex/selection TestGoldenSubset",
+        [("chunkindex/selection/split.go", "put(1 - int(b[k/8]>>(k%8)&1))", "put(int(b[k/8] >> (k % 8) & 1))")],
     ),
     (
         "a key that several shards have names one of their samples",
-        "./selection TestFindKeys_WrongKeys",
-        [("selection/listed.go", "f.ambiguous = append(f.ambiguous, string(key))", "f.found[string(key)] = sample")],
+        "./chunkindex/selection TestFindKeys_WrongKeys",
+        [("chunkindex/selection/listed.go", "f.ambiguous = append(f.ambiguous, string(key))", "f.found[string(key)] = sample")],
     ),
     (
         "keys that no sample has are passed over",
-        "./selection TestFindKeys_WrongKeys",
-        [("selection/listed.go", "missing = append(missing, key)", "continue")],
+        "./chunkindex/selection TestFindKeys_WrongKeys",
+        [("chunkindex/selection/listed.go", "missing = append(missing, key)", "continue")],
     ),
     (
         "states of the release before are refused",
@@ -43,13 +43,13 @@ PLANTS = [
     ),
     (
         "places of a step are counted over the whole dataset",
-        "./selection TestCutByPlaces",
-        [("selection/cut.go", "came := w.passed[i]", "came := w.first[chunk]")],
+        "./chunkindex/selection TestCutByPlaces",
+        [("chunkindex/selection/cut.go", "came := w.passed[i]", "came := w.first[chunk]")],
     ),
     (
         "the first samples of a split read the names of all",
-        "./selection TestCutReadsNoMoreNamesThanItNeeds",
-        [("selection/cut.go", "if w.over() {", "if false {")],
+        "./chunkindex/selection TestCutReadsNoMoreNamesThanItNeeds",
+        [("chunkindex/selection/cut.go", "if w.over() {", "if false {")],
     ),
     (
         "one split has several addresses",
@@ -190,8 +190,8 @@ PLANTS = [
     ),
     (
         "a stored list of bad samples keeps its numbers in another generation",
-        "./selection TestQuarantineIsCarriedOver",
-        [("selection/quarantine.go", "if !own {", "if false {")],
+        "./chunkindex/selection TestQuarantineIsCarriedOver",
+        [("chunkindex/selection/quarantine.go", "if !own {", "if false {")],
     ),
     (
         "a gateway says of another generation what a list has in its own",
@@ -200,8 +200,8 @@ PLANTS = [
     ),
     (
         "a subset of many runs takes more memory than was reserved",
-        "./selection TestCutOfManyRunsTakesWhatItSays",
-        [("selection/cut.go", "2*int64(runs)*largest", "largest")],
+        "./chunkindex/selection TestCutOfManyRunsTakesWhatItSays",
+        [("chunkindex/selection/cut.go", "2*int64(runs)*largest", "largest")],
     ),
     (
         "peers refuse the subsets that addresses may have",

@@ -12,12 +12,12 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/datapath"
-	"github.com/millrace-data/millrace/internal/bubble"
+	"github.com/millrace-data/millrace/datapath/simulate"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 	"github.com/millrace-data/millrace/internal/objstore/shaped"
+	"github.com/millrace-data/millrace/internal/testing/bubble"
 	"github.com/millrace-data/millrace/shuffle"
-	"github.com/millrace-data/millrace/simulate"
 )
 
 // Data of the validation: chunks of samples of 4 KiB, so many to a shard.

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace-data/millrace/internal/race"
+	"github.com/millrace-data/millrace/internal/testing/race"
 )
 
 // A bubble has one processor under the race detector, beside others too, and all are back when the last one ends.

@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"github.com/millrace-data/millrace/internal/objstore"
-	"github.com/millrace-data/millrace/internal/unnamed"
+	"github.com/millrace-data/millrace/internal/tempfile"
 )
 
 // Where the objects lie, below the dataset's prefix.
@@ -120,7 +120,7 @@ func (s *Store) tempFile() (*os.File, error) {
 			return nil, err
 		}
 	}
-	return unnamed.File(dir)
+	return tempfile.File(dir)
 }
 
 // defaultSplit is the object that names a generation's default split.

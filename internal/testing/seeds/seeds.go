@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millrace-data/millrace/internal/race"
+	"github.com/millrace-data/millrace/internal/testing/race"
 )
 
 // repeats is how many repeated runs together play as many seeds as an ordinary one does: a test that is

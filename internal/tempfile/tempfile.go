@@ -1,5 +1,5 @@
-// Package unnamed makes temporary files that nobody has to remove.
-package unnamed
+// Package tempfile makes temporary files that nobody has to remove.
+package tempfile
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package unnamed
+package tempfile
 
 import (
 	"errors"

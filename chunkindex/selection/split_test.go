@@ -14,7 +14,7 @@ import (
 
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
-	"github.com/millrace-data/millrace/internal/vectors"
+	"github.com/millrace-data/millrace/internal/testing/vectors"
 )
 
 func TestSplitPutsEverySampleIntoOneSubset(t *testing.T) {
@@ -210,7 +210,7 @@ func TestRuleVectors(t *testing.T) {
 	}
 	const path = "testdata/rules.json"
 	vectors.Hold(t, path, *update, got)
-	vectors.Python(t, "../client/python/tests/order_vectors.py", path)
+	vectors.Python(t, "../../client/python/tests/order_vectors.py", path)
 }
 
 // A rule that reads well and is another one than was written is refused for its checksum, which the error says.

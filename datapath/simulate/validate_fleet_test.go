@@ -11,11 +11,11 @@ import (
 	"github.com/millrace-data/millrace/cluster/peer"
 	"github.com/millrace-data/millrace/cluster/placement"
 	"github.com/millrace-data/millrace/datapath"
-	"github.com/millrace-data/millrace/internal/bubble"
+	"github.com/millrace-data/millrace/datapath/simulate"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/shaped"
+	"github.com/millrace-data/millrace/internal/testing/bubble"
 	"github.com/millrace-data/millrace/shuffle"
-	"github.com/millrace-data/millrace/simulate"
 )
 
 // wires join data paths as a network does: links that have a rate each way, and a latency.

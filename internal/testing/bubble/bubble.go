@@ -7,7 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/millrace-data/millrace/internal/race"
+	"github.com/millrace-data/millrace/internal/testing/race"
 )
 
 // Test is synctest.Test. Under the race detector it lets the program use one processor until the test ends: Go 1.26 runs

@@ -16,9 +16,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/millrace-data/millrace/internal/fulldisk"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/internal/testing/fulldisk"
 )
 
 var errStore = errors.New("the store fails")

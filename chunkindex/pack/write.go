@@ -15,7 +15,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/internal/objstore"
-	"github.com/millrace-data/millrace/internal/unnamed"
+	"github.com/millrace-data/millrace/internal/tempfile"
 )
 
 // inMemory is the length up to which a shard is built in memory.
@@ -114,7 +114,7 @@ func (j *job) build(ctx context.Context, s *shard) (*built, error) {
 		sum, err := j.write(ctx, s, buf)
 		return &built{content: bytes.NewReader(buf.Bytes()), sha256: sum}, err
 	}
-	temp, err := unnamed.File(j.opt.TempDir)
+	temp, err := tempfile.File(j.opt.TempDir)
 	if err != nil {
 		return nil, err
 	}

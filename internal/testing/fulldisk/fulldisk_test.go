@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/millrace-data/millrace/internal/fulldisk"
+	"github.com/millrace-data/millrace/internal/testing/fulldisk"
 )
 
 func TestAt_BoundsFilesUntilItIsFreed(t *testing.T) {

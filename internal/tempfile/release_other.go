@@ -1,6 +1,6 @@
 //go:build !linux
 
-package unnamed
+package tempfile
 
 import "os"
 
