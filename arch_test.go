@@ -34,10 +34,6 @@ func floorPlan() map[string]room {
 	return map[string]room{
 		".":                 {},
 		"internal/objstore": {ours: []string{"internal/objstore"}, never: []string{"net/http"}},
-		"internal/clustersim": { // runs whole clusters of the real thing
-			ours:    []string{"chunkindex", "cluster", "datapath", "cluster/peer", "shuffle", "internal/budget", "internal/objstore"},
-			outside: []string{"github.com/klauspost/compress", "github.com/rs/zerolog"}, // compress: shards as people store them
-		},
 		"internal/testing/provenance": {never: []string{"net"}},                                                // bench and experiments run git
 		"internal/testing/vectors":    {outside: []string{"github.com/google/go-cmp"}, never: []string{"net"}}, // tests only
 		"internal/tempfile":           {never: []string{"net"}},
@@ -151,14 +147,6 @@ func floorPlan() map[string]room {
 			},
 		},
 		"client":      {},
-		"conformance": {ours: []string{"client"}}, // a client to be read, as others would write it
-		"bench": { // measures the rooms as they are, so it may open every door
-			ours: []string{
-				"datapath/chunkcache", "chunkindex", "client", "cluster", "datapath", "datapath/diskcache", "gateway", "internal", "chunkindex/pack", "cluster/peer", "s3backend",
-				"shuffle",
-			},
-			outside: []string{"github.com/rs/zerolog", "golang.org/x"},
-		},
 		"cmd/internal/node": { // the composed process, without flags
 			ours: []string{
 				"chunkindex", "cluster", "cluster/discovery", "datapath", "datapath/diskcache", "gateway", "chunkindex/importance", "internal/budget", "internal/certs",
@@ -305,7 +293,7 @@ func (s source) imports() []string {
 
 // nested reports whether dir belongs to a module of its own, whose imports are free.
 func nested(dir string) bool {
-	return under(dir, "integration") || under(dir, "tools") || under(dir, "experiments")
+	return under(dir, "integration") || under(dir, "tools")
 }
 
 func under(p, prefix string) bool {

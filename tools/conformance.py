@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs conformance/: a gateway against the vectors, and every client whose language is on this machine.
+"""Runs integration/conformance/: a gateway against the vectors, and every client whose language is on this machine.
 
 usage: conformance.py [WORD...]    all of it, or what has one of the words in its name
 
@@ -16,7 +16,7 @@ import sys
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-KIT = os.path.join(ROOT, "conformance")
+KIT = os.path.join(ROOT, "integration", "conformance")
 BUILT = os.path.join(ROOT, "bin", "conformance")
 CHECK = os.path.join(KIT, "check.py")
 

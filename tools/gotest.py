@@ -135,9 +135,10 @@ def test(run, args):
 
 
 def plain():
-    """Arguments of go test that choose the tests which race builds leave out or cut short."""
+    """Arguments of go test that choose the tests of this module which race builds leave out or cut short."""
     tests, folders = set(), set()
-    for folder, _, names in os.walk("."):
+    for folder, below, names in os.walk("."):
+        below[:] = [name for name in below if not os.path.exists(os.path.join(folder, name, "go.mod"))]
         for path in (os.path.join(folder, name) for name in names if name.endswith("_test.go")):
             with open(path, encoding="utf-8") as f:
                 text = f.read()

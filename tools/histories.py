@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Plays simulated histories of clusters (internal/clustersim) in parts, and goes on where it was stopped.
+"""Plays simulated histories of clusters (integration/clustersim) in parts, and goes on where it was stopped.
 
 usage: histories.py
 
@@ -18,7 +18,8 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BIN = os.path.join(ROOT, "bin")
 STATE = os.path.join(BIN, "histories.json")
-PACKAGE = "./internal/clustersim"
+MODULE = os.path.join(ROOT, "integration")
+PACKAGE = "./clustersim"
 PROGRAM = os.path.join(BIN, "clustersim.test")
 
 
@@ -45,7 +46,7 @@ def play(first, last):
     env = dict(os.environ, MILLRACE_SEEDS=f"{first}:{last}")
     command = [PROGRAM, "-test.run", "TestHistories", "-test.v", "-test.timeout", "4h"]
     done = subprocess.run(
-        command, cwd=os.path.join(ROOT, PACKAGE), env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace"
+        command, cwd=os.path.join(MODULE, PACKAGE), env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace"
     )
     if done.returncode != 0:
         print(done.stdout[-20000:] + done.stderr[-5000:])
@@ -61,7 +62,7 @@ def finish(state, wanted, failed):
     total = f"{played:,} histories of {wanted:,} without a fault, {seconds:.0f} s in all, {len(state['parts'])} parts of {commits} commits"
     total = f"{'FAIL' if failed else 'ok  '}  histories: {total}"
     print(total)
-    figures = [["internal/clustersim", f"TestHistories, seeds {p['from']} to {p['to'] - 1}", text] for p in state["parts"] for text in p["said"]]
+    figures = [["integration/clustersim", f"TestHistories, seeds {p['from']} to {p['to'] - 1}", text] for p in state["parts"] for text in p["said"]]
     with open(os.path.join(BIN, "figures-histories.json"), "w", encoding="utf-8") as out:
         json.dump(figures, out, indent=1)
     with open(os.path.join(BIN, "test-summary"), "a", encoding="utf-8") as out:
@@ -72,7 +73,7 @@ def main():
     wanted, part = int(os.environ.get("HISTORIES") or 200_000), int(os.environ.get("PART") or 5_000)
     os.makedirs(BIN, exist_ok=True)
     os.nice(10)  # it runs for hours, beside others
-    subprocess.run(["go", "test", "-c", "-o", PROGRAM, PACKAGE], cwd=ROOT, check=True)
+    subprocess.run(["go", "test", "-c", "-o", PROGRAM, PACKAGE], cwd=MODULE, check=True)
     state, failed = load(), False
     commit = output("git", "rev-parse", "--short=12", "HEAD")
     while not failed:

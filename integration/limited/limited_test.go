@@ -19,9 +19,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/millrace-data/millrace/client"
+	"github.com/millrace-data/millrace/integration/clustersim"
 	"github.com/millrace-data/millrace/integration/harness"
 	"github.com/millrace-data/millrace/internal/certs/certtest"
-	"github.com/millrace-data/millrace/internal/clustersim"
 )
 
 func TestMain(m *testing.M) { os.Exit(harness.Main(m, "../..")) }

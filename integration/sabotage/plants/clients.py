@@ -474,12 +474,12 @@ PLANTS = [
     (
         "the client of the page takes a damaged body",
         "conformance client python",
-        [("conformance/clients/stdlib.py", "if crc32c(body) == int(", "if crc32c(body) != 0 or int(")],
+        [("integration/conformance/clients/stdlib.py", "if crc32c(body) == int(", "if crc32c(body) != 0 or int(")],
     ),
     (
         "the client of the page appends a whole body to a part of it",
         "conformance client node",
-        [("conformance/clients/reader.mjs", "(chunks = []), (have = 0), (size = ", "(size = ")],
+        [("integration/conformance/clients/reader.mjs", "(chunks = []), (have = 0), (size = ", "(size = ")],
     ),
     (
         "the Go client sends its token over any network without TLS",

@@ -164,7 +164,7 @@ PLANTS = [
     ),
     (
         "datapath keeps the leases of a batch that peers had a part in",
-        "./internal/clustersim TestHistories",
+        "./integration/clustersim TestHistories",
         [("datapath/gather.go", "\tif g.leases != nil {\n\t\tg.leases.Close()\n\t}\n", "")],
     ),
     (
@@ -179,7 +179,7 @@ PLANTS = [
     ),
     (
         "datapath tells peers of another rank than reads",
-        "./internal/clustersim TestHistories",
+        "./integration/clustersim TestHistories",
         [("datapath/owners.go", "b.reader.Plan, b.reader.Cursor.Epoch = nil, nil", "b.reader.Plan, b.reader.Cursor.Epoch, b.reader.Rank = nil, nil, at.Rank/2")],
     ),
     (

@@ -1,1 +1,0 @@
-"""The parts of conformance/check.py. Nothing here needs more than Python 3.10."""

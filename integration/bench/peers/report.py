@@ -1,0 +1,236 @@
+"""Turns what was measured into sections of the page: one of the formats that each library has for itself, one of Parquet."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import sets
+
+NAMES = {
+    "millrace": "Millrace, tar", "millrace-mds": "Millrace, MDS", "webdataset": "WebDataset", "webdataset-cache": "WebDataset, `cache_dir`",
+    "streaming": "MosaicML Streaming", "litdata": "LitData",
+    "millrace-parquet": "Millrace", "datasets": "`datasets`", "litdata-parquet": "LitData", "pyarrow": "pyarrow",
+}
+
+GATEWAY = """The gateway that Millrace starts for its user has its
+defaults, a quarter of the machine's memory at most and no disk, and is a new one in each measurement: its start, its memory and its
+processor time are counted with the reader's."""
+
+
+def sections(results: dict[str, Any]) -> dict[str, str]:
+    """The sections that the sets which were read have, by name."""
+    parquet = {name for name in results["sets"] if sets.SETS[name][3] is not None}
+    found = {}
+    for name, write, of in (("peers", shards, set(results["sets"]) - parquet), ("peers, parquet", in_parquet, parquet)):
+        if of:
+            found[name] = write({part: [r for r in rows if r["set"] in of] if part in PARTS else rows for part, rows in results.items()})
+    return found
+
+
+PARTS = ("same", "speed", "resume", "cut", "resize")
+
+
+def put(page: Path, name: str, text: str) -> None:
+    """Replaces a section of a page, or adds it."""
+    begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+    whole = page.read_text()
+    before, _, rest = whole.partition(begin)
+    _, _, after = rest.partition(end)
+    rest = "\n\n".join(part for part in (f"{begin}\n{text.strip()}\n{end}", after.strip()) if part)
+    page.write_text(f"{before.rstrip()}\n\n{rest}\n")
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return "\n".join(lines + ["| " + " | ".join(r) + " |" for r in rows]) + "\n"
+
+
+def best(rows: list[dict[str, Any]], key: str, most: bool) -> Any:
+    values = [r[key] for r in rows if not r["error"] and r[key] is not None]
+    return (max if most else min)(values, default=None)
+
+
+def failed(row: dict[str, Any]) -> str:
+    """What a library said when it failed, fit for a cell."""
+    text = " ".join((row["error"] or "").replace("|", "/").split())
+    return f"failed: {text[:160]}" if text else "none"
+
+
+def mark(value: str, is_best: bool) -> str:
+    return f"**{value}**" if value and is_best else value
+
+
+# A figure: its key, whether more is better, how it is shown, and what stands above it.
+Column = tuple[str, bool, Callable[[Any], str], str]
+RATES: list[Column] = [
+    ("cold", True, lambda v: f"{v:,.0f}", "cold, samples/s"), ("warm", True, lambda v: f"{v:,.0f}", "warm, samples/s"),
+    ("cold_bytes", True, lambda v: f"{v / 1e6:.0f}", "cold, MB/s"),
+]
+COSTS: list[Column] = [
+    ("first", False, lambda v: f"{v:.2f}", "first batch, s"), ("memory", False, lambda v: f"{v / (1 << 20):.0f}", "memory, MiB"),
+    ("whole", False, lambda v: f"{v / (1 << 20):.0f}", "with its files in memory, MiB"),
+    ("gateway", False, lambda v: f"{v / (1 << 20):.0f}" if v else "", "the gateway's part, MiB"),
+    ("cpu", False, lambda v: f"{v * 1e6:.0f}", "processor, us/sample"),
+    ("requests", False, lambda v: f"{v:.0f}", "store requests"), ("read", False, lambda v: f"{v / (1 << 20):.0f}", "store, MiB"),
+    ("warm_requests", False, lambda v: f"{v:.0f}", "requests, warm"), ("unevenness", False, lambda v: "" if v is None else f"{v:.2f}", "unevenness"),
+]
+
+
+def speed(results: dict[str, Any]) -> str:
+    columns, text = RATES + COSTS, ""
+    for line in dict.fromkeys(r["line"] for r in results["speed"]):
+        for name in dict.fromkeys(r["set"] for r in results["speed"]):
+            text += f"\n### {name}, {'MinIO on this machine' if line == 'plain' else 'behind a shaped line'}\n\n"
+            rows = []
+            of = [r for r in results["speed"] if r["line"] == line and r["set"] == name]
+            for workers in dict.fromkeys(r["workers"] for r in of):
+                group = [r for r in of if r["workers"] == workers]
+                for r in group:
+                    cells = [
+                        mark(show(r[key]), key != "gateway" and r[key] == best(group, key, most)) for key, most, show, _ in columns
+                    ] if not r["error"] else [failed(r)] + [""] * (len(columns) - 1)
+                    rows.append([str(workers), NAMES[r["library"]], *cells])
+            text += table(["workers", "", *(c[3] for c in columns)], rows)
+    return text
+
+
+def versions(results: dict[str, Any], *libraries: str) -> str:
+    return ", ".join(f"{NAMES[name]} {results['versions'][name]}" for name in libraries)
+
+
+def shards(results: dict[str, Any]) -> str:
+    """The section of the formats that each library has for itself."""
+    of = {r["set"] for r in results["speed"]}
+    shards = [n for prefix, n in results["shards"].items() if prefix.partition("-")[2] in of]
+    torch = f"{results['torch'] / (1 << 20):.0f} MiB"
+    shaped = ", ".join(map(str, results["shaped_workers"]))
+    fewer = f"; read there with {shaped} workers only" if results["shaped_workers"] != results["workers"] else ""
+    text = f"""## Against the libraries that people use now
+
+Written by `make bench-peers`. {versions(results, "webdataset", "streaming", "litdata")}; Millrace at commit
+{' and '.join(results['commits'])}, opened without a server. {GATEWAY} Sets of {size(results, of)} MiB,
+stored class by class, packed by each library's own writer into shards of one size, {min(shards)} to {max(shards)} a set (Millrace reads
+WebDataset's and MosaicML Streaming's), into one MinIO; requests and bytes are counted before the store. Readers take turns,
+{results['rounds']} rounds, every other one backwards, medians. All make the same batches of 256: a tensor of bytes and one of classes.
+How each is set up:
+`integration/bench/peers/libraries.py`. Cold: nothing of the set on the machine. Warm: the second epoch of the same reader. First batch: from
+making the reader to its first batch. Memory: the most that all processes of a reader hold together, shared pages counted once;
+torch alone, imported by one process, is {torch} of it. With its files: also what the system keeps in memory, after the second epoch, of the
+files that a library has put into local directories; the system can take that back, and then they are read from the disk.
+Processor time: that of all these processes, from making the reader on, the store's not.
+Unevenness: chi-square of the classes of a batch over its degrees of freedom, 1 for a perfect shuffle. The best of
+each group is bold. The shaped line: 20 ms to the first byte, 80 MB/s a stream, 500 MB/s in all{fewer}.
+
+Memory that a process takes for the first time is made zero by the kernel, which on a virtual machine can be slow: for the gateway's
+it was half of all the processor time that the gateway took in a cold epoch. So each library reads after different ones in turn.
+
+MosaicML Streaming is given what it lacks: its S3 client is dropped before workers are forked, which otherwise read each other's
+answers from one connection and wait a minute for bytes that another one took.
+
+Why Millrace is not first everywhere. First batch: the time has the start of the gateway in it, which the first reader on a machine
+waits for. The default order draws each batch from 128 chunks, which here is the whole set, so the first one waits for ranges of all of
+it, and is as mixed as the last; a smaller window is quicker and mixes less ([tuning](tuning.md#how-large-a-window)). Where samples are
+small, the gateway reads the first batch's samples one by one, since that is quicker from a store across a network. The store of the
+plain tables runs on the same two processors, and there these requests take longer than whole chunks would.
+Memory: the gateway's part is there once for all readers of all jobs, and is counted with this one; the reader holds batches that have come,
+their copies and the next ones. Store requests: a chunk is the unit of caching, and neighbours are one read of 16 MiB at most, where WebDataset asks
+once for a whole shard.
+"""
+    text += speed(results)
+    rows = []
+    for r in results["resume"]:
+        cells = [failed(r), "", ""]
+        if not r["error"]:
+            cells = [f"{r['first']:.2f}", f"{r['bytes'] / (1 << 20):.0f}", f"{r['samples']:,} of {r['of']:,}"]
+        rows.append([r["set"], NAMES[r["library"]], *cells])
+    text += "\n### Resume at 60 % of an epoch, on a machine that holds nothing\n\n"
+    text += table(["set", "", "first batch, s", "store, MiB, for the rest", "samples in all"], rows)
+    rows = [[r["set"], NAMES[r["library"]], failed(r), f"{r['samples']:,} of {r['of']:,}", f"{r['distinct']:,}"] for r in results["cut"]]
+    text += "\n### Three answers of the store cut in the middle\n\n" + table(["set", "", "error", "samples", "distinct"], rows)
+    rows = [[NAMES[r["library"]], failed(r), f"{r['twice']:,}", f"{r['never']:,}"] for r in results["resize"]]
+    text += "\n### Two ranks until half of the epoch, then four\n\n" + table(["", "error", "samples twice", "samples never"], rows)
+    return text
+
+
+def size(results: dict[str, Any], of: set[str]) -> str:
+    """The sizes of sets in MiB, each once."""
+    return ", ".join(dict.fromkeys(str(mebibytes) for name, mebibytes in results["sizes"].items() if name in of))
+
+
+def quartiles(values: list[float]) -> list[float]:
+    """The lower quartile, the median and the upper one; of a single value the value."""
+    return statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
+
+
+def spread(quartiles: list[float]) -> str:
+    """A median with its quartiles."""
+    low, middle, high = (f"{q:.{2 if q < 10 else 1}f}" for q in quartiles)
+    return f"{middle} x ({low} - {high})"
+
+
+def in_parquet(results: dict[str, Any]) -> str:
+    """The section of Parquet."""
+    of = list(dict.fromkeys(r["set"] for r in results["speed"]))
+    lengths = ", ".join(f"`{name}` {results['sizes'][name]} MiB ({results['indexed'][f'parquet-{name}']:.1f} s)" for name in of)
+    text = f"""## Parquet, against the libraries that read it from a store
+
+Written by `make bench-peers SETS="{' '.join(of)}"`.
+{versions(results, "datasets", "litdata", "pyarrow")}; Millrace at commit {' and '.join(results['commits'])}, opened without a server. {GATEWAY}
+What is measured is as [above](#against-the-libraries-that-people-use-now): readers take turns, {results['rounds']} rounds, every other
+one backwards, medians; how each is set up: `integration/bench/peers/columnar.py`. *Millrace against it* is Millrace's rate over the
+library's in the same round, with quartiles: above 1 Millrace is faster.
+
+The sets are {lengths}, each of four files. In brackets is how long
+`millrace index` took, which reads every row once; LitData's index is of footers alone, `datasets` and pyarrow need none. Images are
+100 KB that no codec makes smaller, with a label, and no reader decodes them; `images` has the row groups of 100 MB that `datasets`
+writes, `images-small-groups` row groups of 100 rows. Texts are of some 500 bytes in five columns, one row group a file: `texts-zstd`
+under zstd by pyarrow, `texts-snappy`, a set of its own, under snappy by `datasets`. Batches are of 256: a tensor of the images' bytes
+and one of labels; tensors of numbers and lists of strings. Each reader reads all columns.
+
+Each library shuffles as its documentation has it for training: `datasets` files and a buffer of 1,000 rows in each worker, LitData
+files and the rows of a file, Millrace by its default order. pyarrow has no shuffle: its batches come in stored order, and end where
+row groups do; it reads in one process, by threads of its own. `datasets` and pyarrow keep nothing, and read the store again in each
+epoch; LitData keeps the files on the local disk; the gateway keeps decoded rows in memory.
+
+Where Millrace is slower, and why. Texts: pyarrow hands over columns of a row group as they lie, 256 rows at a time, and mixes nothing.
+Millrace's reader, as the manual has it, makes a Python value of each value by itself, and that bounds it, not the gateway: some 9 us a
+row of five columns. Batches asked for as Arrow (`form="arrow"`, and a `batch_transform` that takes columns of them with pyarrow) took it 5 us,
+and came at twice the rate in the same process. Cold images: the default order draws each batch from 128 chunks, which here is the whole
+set, so the first batch waits for all of it and serving begins after reading; pyarrow's first batch waits for the first row groups
+only. A row group lies in memory twice while it is decoded, as it is stored and as rows, and the memory stays with the gateway for the
+next row groups: it is counted, and to provide it takes the kernel more than a second of processor time (with 0.82 GB of it the gateway
+had 1.7 s of system time, with 1.93 GB 3.6 s). The files that LitData has on the local disk are counted as far as the system keeps
+them in memory. Where row groups do not
+fit into the gateway's memory side by side while they are decoded ([formats](formats.md#parquet) says what that takes), each batch reads
+and decodes some of them anew: a larger `--cache-size` or smaller row groups help. With 4 workers all are slower than with none: there
+are two processors.
+"""
+    values = []
+    for r in results["same"]:
+        equal = "equal" if r["same"] else "**different**"
+        values.append([r["set"], NAMES[r["library"]], failed(r), f"{r['samples']:,} of {r['of']:,}", equal])
+    text += parquet_speed(results) + "\n### The values read, against those written\n\n"
+    return text + table(["set", "", "error", "rows", "digest of all values"], values)
+
+
+def parquet_speed(results: dict[str, Any]) -> str:
+    text = ""
+    head = ["workers", "", "cold, samples/s", "Millrace against it", "warm, samples/s", "Millrace against it", *(c[3] for c in COSTS)]
+    for name in dict.fromkeys(r["set"] for r in results["speed"]):
+        rows = []
+        of = [r for r in results["speed"] if r["set"] == name]
+        for r in of:
+            group = [x for x in of if x["workers"] == r["workers"]]
+            cells = [failed(r)] + [""] * (len(head) - 3)
+            if not r["error"]:
+                cells = []
+                for epoch in ("cold", "warm"):
+                    against = spread(r[f"{epoch}_ratio"]) if f"{epoch}_ratio" in r and not r["library"].startswith("millrace") else ""
+                    cells += [mark(f"{r[epoch]:,.0f}", r[epoch] == best(group, epoch, True)), against]
+                cells += [mark(show(r[key]), key != "gateway" and r[key] == best(group, key, False)) for key, _, show, _ in COSTS]
+            rows.append([str(r["workers"]), NAMES[r["library"]], *cells])
+        text += f"\n### {name}\n\n" + table(head, rows)
+    return text

@@ -1,0 +1,349 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/integration/experiments/lab"
+	"github.com/millrace-data/millrace/integration/experiments/published"
+	"github.com/millrace-data/millrace/integration/experiments/replay"
+	"github.com/millrace-data/millrace/internal/objstore/shaped"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// brandSize is how large the experiment is: the short form is the same with less.
+type brandSize struct {
+	chunks, each int
+	shape        shaped.Shape
+	windows      []int // W
+	lanes        []int // M
+	memory       int   // chunks that LRU and redirection hold
+	lruSamples   int   // of the epoch that LRU is timed on
+	fetchers     int
+}
+
+func fullBrand() brandSize {
+	return brandSize{
+		chunks: 512, each: 128, shape: distant(), windows: []int{16, 32, 64}, lanes: []int{8, 16, 32, 64, 128},
+		memory: 32, lruSamples: 16384, fetchers: 16,
+	}
+}
+
+// brandArm is one line of the table.
+type brandArm struct {
+	name   string
+	memory int // chunks that the order needs
+	lanes  int // of a slot order; 0: another arm
+	reading
+}
+
+func brand(z brandSize) lab.Experiment {
+	samples := z.chunks * z.each
+	return lab.Experiment{
+		Name:  "brand",
+		Title: "Brand (Redox): random access that reads whole chunks, each once",
+		Claim: "Storage is read in chunks only; a request for one sample may be answered with another, so that a loaded chunk is consumed whole and never loaded twice. Up to 4.57 x end to end against PyTorch.",
+		Setting: []string{
+			fmt.Sprintf("%d chunks of %d samples of 4 KB (%d KiB a chunk, %d MiB in all), batches of %d, one cold epoch per arm", z.chunks, z.each, z.each*sampleBytes>>10, samples*sampleBytes>>20, batchSize),
+			distantText,
+			fmt.Sprintf("every arm has %d store reads side by side and asks for one batch after the other", z.fetchers),
+			"a sample's read of 4 KB takes 20 ms of which the transfer is 0.05 ms: latency binds",
+		},
+		Arms: []lab.Arm{
+			{Name: "GET", What: "one ranged read per sample, in the order of `full`: what people do without us"},
+			{Name: "LRU", What: fmt.Sprintf("whole chunks in an LRU cache of %d under `full`; reads counted over the whole epoch by replay, timed on its first %d samples", z.memory, z.lruSamples)},
+			{Name: "redirection", What: fmt.Sprintf("the published protocol and its session, %d slots, a batch's loads side by side", z.memory)},
+			{Name: "window W", What: "the product, a window of W chunks"},
+			{Name: "slot M", What: "the product, M lanes"},
+		},
+		Pass: []lab.Mark{
+			{Name: "reads", Want: "`slot`: at most N + M - 1 store reads; `window`: at most N"},
+			{Name: "once", Want: "0 samples twice, 0 missing, in every arm"},
+			{Name: "speed", Want: "`slot`, every M: at least 4.57 x the samples/s of GET", Measured: true},
+		},
+		Run: func(ctx context.Context, r *lab.Report) error { return z.run(ctx, r) },
+	}
+}
+
+func (z brandSize) run(ctx context.Context, r *lab.Report) error {
+	r.Logf("writing %d chunks", z.chunks)
+	d, err := newData(ctx, z.chunks, z.each, z.shape)
+	if err != nil {
+		return err
+	}
+	defer d.close() // opened for reading only
+	var arms []brandArm
+	for _, f := range []func(context.Context, *data) (brandArm, error){z.get, z.lru, z.redirect} {
+		a, err := f(ctx, d)
+		if err != nil {
+			return err
+		}
+		r.Logf("%s: %d reads, %.0f samples/s in %s", a.name, a.reads, a.rate(), a.took.Round(time.Millisecond))
+		arms = append(arms, a)
+	}
+	var orders []shuffle.Params
+	for _, w := range z.windows {
+		orders = append(orders, shuffle.Params{Shuffle: shuffle.Window, Window: uint64(w)})
+	}
+	for _, m := range z.lanes {
+		orders = append(orders, shuffle.Params{Shuffle: shuffle.Slot, Window: uint64(m)})
+	}
+	for _, p := range orders {
+		a, err := z.ours(ctx, d, p)
+		if err != nil {
+			return fmt.Errorf("%s %d: %w", p.Shuffle, p.Window, err)
+		}
+		r.Logf("%s: %d reads, %.0f samples/s in %s", a.name, a.reads, a.rate(), a.took.Round(time.Millisecond))
+		arms = append(arms, a)
+	}
+	z.report(r, arms)
+	return nil
+}
+
+// get reads sample by sample.
+func (z brandSize) get(ctx context.Context, d *data) (brandArm, error) {
+	order, err := fullOrder(d)
+	if err != nil {
+		return brandArm{}, err
+	}
+	a := brandArm{name: "GET"}
+	a.reading, err = d.perSample(ctx, order, z.fetchers)
+	return a, err
+}
+
+// perSample reads some samples with one ranged read for each, so many of them side by side.
+func (d *data) perSample(ctx context.Context, order []uint64, sideBySide int) (reading, error) {
+	c := newCensus(d.chunks, d.each)
+	d.store.Reset()
+	begun := time.Now()
+	var next atomic.Int64
+	workers, ctx := errgroup.WithContext(ctx)
+	for range sideBySide {
+		workers.Go(func() error {
+			buf := make([]byte, sampleBytes)
+			for i := next.Add(1) - 1; i < int64(len(order)); i = next.Add(1) - 1 {
+				ref, at := d.ref(int(order[i]))
+				if err := d.store.ReadRange(ctx, ref, at, buf); err != nil {
+					return err
+				}
+				if got := numberOf(buf); got != order[i] {
+					return fmt.Errorf("got sample %d, want %d", got, order[i])
+				}
+			}
+			return nil
+		})
+	}
+	if err := workers.Wait(); err != nil {
+		return reading{}, err
+	}
+	took := time.Since(begun)
+	for batch := range slices.Chunk(order, batchSize) {
+		c.note(batch)
+	}
+	return d.counted(c, took, int64(sideBySide)*sampleBytes), nil
+}
+
+// counted makes a reading of what an arm did by itself since the store's counts were set to zero.
+func (d *data) counted(c *census, took time.Duration, peak int64) reading {
+	s := d.store.Stats()
+	return reading{
+		took: took, samples: c.total, twice: c.twice(), never: c.never(), spread: c.spread(),
+		reads: s.Reads, bytes: s.BytesRead, peak: peak,
+	}
+}
+
+func fullOrder(d *data) ([]uint64, error) {
+	p, err := shuffle.NewPlan(shuffle.Params{Shuffle: shuffle.Full}, d.index.First())
+	if err != nil {
+		return nil, err
+	}
+	return p.Epoch(0).Append(nil, 0, p.Samples()), nil
+}
+
+// loadChunks reads chunks side by side and throws them away.
+func (d *data) loadChunks(ctx context.Context, chunks []int, sideBySide int) error {
+	workers, ctx := errgroup.WithContext(ctx)
+	workers.SetLimit(sideBySide)
+	for _, c := range chunks {
+		workers.Go(func() error {
+			ref, at := d.ref(c * d.each)
+			return d.store.ReadRange(ctx, ref, at, make([]byte, d.chunkBytes()))
+		})
+	}
+	return workers.Wait()
+}
+
+// lru holds whole chunks under an order that knows no chunks.
+func (z brandSize) lru(ctx context.Context, d *data) (brandArm, error) {
+	a := brandArm{name: "LRU", memory: z.memory}
+	order, err := fullOrder(d)
+	if err != nil {
+		return a, err
+	}
+	c := newCensus(d.chunks, d.each)
+	shelf := replay.LRU[int](int64(z.memory))
+	var loads, most int64
+	d.store.Reset()
+	begun := time.Now()
+	for batch := range slices.Chunk(order, batchSize) {
+		var missing []int
+		for _, s := range batch {
+			chunk := int(s) / d.each
+			if shelf.Lease(chunk) {
+				shelf.Release(chunk)
+				continue
+			}
+			missing = append(missing, chunk)
+			shelf.Bring(chunk, 1, 0)
+		}
+		loads += int64(len(missing))
+		if c.total < z.lruSamples {
+			// The chunks of the cache, and those that are on their way side by side.
+			most = max(most, int64(z.memory+min(z.fetchers, len(missing))))
+			if err := d.loadChunks(ctx, missing, z.fetchers); err != nil {
+				return a, err
+			}
+			a.took = time.Since(begun)
+			a.samples += len(batch)
+		}
+		c.note(batch)
+	}
+	timed, n := a.took, a.samples
+	a.reading = d.counted(c, timed, most*d.chunkBytes())
+	a.samples, a.reads, a.bytes = n, loads, loads*d.chunkBytes()
+	return a, nil
+}
+
+// redirect runs the published protocol.
+func (z brandSize) redirect(ctx context.Context, d *data) (brandArm, error) {
+	a := brandArm{name: "redirection", memory: z.memory}
+	order := rand.New(rand.NewPCG(1, 1)).Perm(d.samples())
+	session := published.NewRedirection(d.chunks, d.each, z.memory)
+	c := newCensus(d.chunks, d.each)
+	d.store.Reset()
+	var most int64
+	begun := time.Now()
+	for batch := range slices.Chunk(order, batchSize) {
+		var loads []int
+		answers := make([]uint64, len(batch))
+		for i, s := range batch {
+			answer, load := session.Ask(s)
+			if answers[i] = uint64(answer); load >= 0 {
+				loads = append(loads, load)
+			}
+		}
+		// A slot's old chunk is needed until the batch is put together.
+		most = max(most, int64(z.memory+len(loads)))
+		if err := d.loadChunks(ctx, loads, z.fetchers); err != nil {
+			return a, err
+		}
+		c.note(answers)
+	}
+	a.reading = d.counted(c, time.Since(begun), most*d.chunkBytes())
+	return a, nil
+}
+
+// ours reads one epoch through the product.
+func (z brandSize) ours(ctx context.Context, d *data, p shuffle.Params) (brandArm, error) {
+	a := brandArm{name: fmt.Sprintf("%s %d", p.Shuffle, p.Window), memory: d.needs(p)}
+	if p.Shuffle == shuffle.Slot {
+		a.lanes = int(p.Window)
+	}
+	g, err := d.open(ctx, datapath.Config{Fetchers: z.fetchers}, d.room(a.memory))
+	if err != nil {
+		return a, err
+	}
+	got, err := g.read(ctx, job{params: p})
+	if stopped := g.stop(); err == nil {
+		err = stopped
+	}
+	if err != nil {
+		return a, err
+	}
+	a.reading = *got
+	return a, nil
+}
+
+// needs is how many chunks an order needs at one time, as the plan's description says.
+func (d *data) needs(p shuffle.Params) int {
+	lengths := make([]uint64, d.chunks)
+	for i := range lengths {
+		lengths[i] = 1
+	}
+	return int(shuffle.Memory(p, lengths))
+}
+
+func (z brandSize) report(r *lab.Report, arms []brandArm) {
+	t := r.Table("One cold epoch.", "arm", "chunks held", "store reads", "bytes / data", "twice", "missing", "peak MiB", "samples/s", "x GET", "variance")
+	total := float64(z.chunks * z.each * sampleBytes)
+	get := arms[0].rate()
+	reads, once, speed, slowest := true, true, true, 0.0
+	for _, a := range arms {
+		held := "-"
+		if a.memory > 0 {
+			held = fmt.Sprint(a.memory)
+		}
+		t.Row(a.name, held, a.reads, float64(a.bytes)/total, a.twice, a.never, float64(a.peak)/(1<<20), a.rate(), a.rate()/get, a.spread)
+		once = once && a.twice == 0 && a.never == 0
+		if a.lanes > 0 {
+			reads = reads && a.reads <= int64(z.chunks+a.lanes-1)
+			speed = speed && a.rate() >= 4.57*get
+			if slowest == 0 || a.rate()/get < slowest {
+				slowest = a.rate() / get
+			}
+		} else if a.name[0] == 'w' {
+			reads = reads && a.reads <= int64(z.chunks)
+		}
+	}
+	r.Add(lab.Note("Peak is what the arm held at most, chunks in flight included; the product's is the most its budget ever lent, which was the chunks that the plan's description asks for, divided by 0.7 (the rest is for bodies and tables), and four batches. Variance is that of a class's share in a batch of data sorted by class, relative to independent draws (1), from the batches that were read. A slot order's cut chunks are two ranged reads in theory; the data path reads a cut chunk whole, once more if it has gone by then, or not again if it is still there."))
+	z.figures(r, arms)
+	r.Judge("reads", reads, readsFound(arms, z.chunks), "the store was read more often than each piece needs")
+	r.Judge("once", once, fmt.Sprintf("%d arms checked sample by sample", len(arms)), "the table says which arm")
+	r.Judge("speed", speed, fmt.Sprintf("%.3g x at the least", slowest), "the table says which M")
+}
+
+func readsFound(arms []brandArm, chunks int) string {
+	s := ""
+	for _, a := range arms {
+		if a.lanes > 0 {
+			if s != "" {
+				s += ", "
+			}
+			s += fmt.Sprintf("%s %+d", a.name, a.reads-int64(chunks))
+		}
+	}
+	return "reads beyond N: " + s
+}
+
+func (z brandSize) figures(r *lab.Report, arms []brandArm) {
+	rate := &lab.Figure{Name: "speed", Title: "Samples per second of a cold epoch", X: "MiB held at most", Y: "samples/s", LogX: true, LogY: true}
+	spread := &lab.Figure{Name: "variance", Title: "Batch variance on data sorted by class", X: "MiB held at most", Y: "variance / independent draws", LogX: true, LogY: true}
+	lines := map[string]*lab.Line{}
+	names := []string{"GET", "LRU", "redirection", "window", "slot"}
+	add := func(f *lab.Figure, of func(brandArm) float64) {
+		for _, n := range names {
+			lines[n] = &lab.Line{Name: n}
+		}
+		for _, a := range arms {
+			for _, n := range names {
+				if len(a.name) >= len(n) && a.name[:len(n)] == n {
+					lines[n].X = append(lines[n].X, float64(a.peak)/(1<<20))
+					lines[n].Y = append(lines[n].Y, of(a))
+				}
+			}
+		}
+		for _, n := range names {
+			f.Lines = append(f.Lines, *lines[n])
+		}
+		r.Add(f)
+	}
+	add(rate, func(a brandArm) float64 { return a.rate() })
+	add(spread, func(a brandArm) float64 { return a.spread })
+}

@@ -1,0 +1,354 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sort"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/datapath/chunkcache"
+	"github.com/millrace-data/millrace/integration/experiments/lab"
+	"github.com/millrace-data/millrace/integration/experiments/replay"
+	"github.com/millrace-data/millrace/internal/objstore/shaped"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// cachesSize is how large the experiment is.
+type cachesSize struct {
+	items  int // chunks of the replayed orders
+	each   int // samples in a chunk of them
+	window int // W and M
+	epochs int
+	caches []float64 // shares of the data
+
+	chunks, chunkSamples int // of the dataset that is read through the data path
+	pathWindow           uint64
+	shape                shaped.Shape
+	jobs                 []int
+	apart                time.Duration // between the starts of jobs
+	think                time.Duration
+}
+
+func fullCaches() cachesSize {
+	return cachesSize{
+		items: 4096, each: 16, window: 64, epochs: 8, caches: []float64{.1, 0.35, 0.5, 0.65, .8},
+		chunks: 256, chunkSamples: 64, pathWindow: 16, shape: distant(), jobs: []int{1, 2, 4, 8},
+		apart: 40 * time.Millisecond, think: 10 * time.Millisecond,
+	}
+}
+
+// lruUniform is what an LRU cache hits under a fresh permutation each epoch, from a simulation of 20,000 items.
+func lruUniform() map[float64]float64 {
+	return map[float64]float64{.1: 0.005, 0.35: 0.070, 0.5: 0.154, 0.65: 0.283, 0.8: .480}
+}
+
+func policies() []datapath.Policy {
+	return []datapath.Policy{datapath.PolicyLRU, policyKeep, datapath.PolicyPlan}
+}
+
+// policyKeep is CoorDL's rule, which only the replay knows.
+const policyKeep datapath.Policy = "keep"
+
+func caches(z cachesSize) lab.Experiment {
+	return lab.Experiment{
+		Name:  "caches",
+		Title: "CoorDL, Lobster, NoPFS and Belady: what a cache can hit",
+		Claim: "With a cache of 65 % of the data CoorDL's never-evict cache misses 35 %, LRU 53 % or more; k jobs on one epoch read the store as much as one. Where each chunk is used once an epoch no policy hits more than the share of the data that it holds, and furthest next use always does.",
+		Setting: []string{
+			fmt.Sprintf("replay: %d equal chunks of %d samples, %d epochs; hit ratio of all epochs but the first, whose loads are all cold", z.items, z.each, z.epochs),
+			fmt.Sprintf("window W = %d (this window and the next are held), slot M = %d (its lanes and 16 chunks in flight are held); uniform: a window of one chunk, which is a fresh permutation of the chunks each epoch", z.window, z.window),
+			fmt.Sprintf("through the data path: %d chunks of %d samples of 4 KB, batches of %d, W = M = %d", z.chunks, z.chunkSamples, batchSize, z.pathWindow),
+			distantText + " (bound on counts: the replay has no store)",
+		},
+		Arms: []lab.Arm{
+			{Name: "lru", What: "the chunk used longest ago goes first"},
+			{Name: "keep", What: "CoorDL: what came first stays"},
+			{Name: "plan", What: "the chunk needed last goes first, the next epoch's order included"},
+		},
+		Pass: []lab.Mark{
+			{Name: "table", Want: "uniform: keep and plan hit C/N, lru what a simulation of 20,000 items gives (0.005, 0.070, 0.154, 0.283, 0.480), each within 0.02"},
+			{Name: "coordl", Want: "uniform, cache 0.65: keep and plan miss 35 % (within 1), lru at least 53 %"},
+			{Name: "window", Want: "window: plan hits C/N within 0.02; keep at least (C - 2W)/N, within 0.02"},
+			{Name: "plan", Want: "plan hits at least as much as lru and keep, in every order with every cache"},
+			{Name: "jobs", Want: "k jobs on one epoch, started together or apart: the store gives each chunk at most as often as one job's order asks (N, or N + M - 1)"},
+		},
+		Run: func(ctx context.Context, r *lab.Report) error { return z.run(ctx, r) },
+	}
+}
+
+func (z cachesSize) run(ctx context.Context, r *lab.Report) error {
+	if err := z.matrix(r); err != nil {
+		return err
+	}
+	d, err := newData(ctx, z.chunks, z.chunkSamples, z.shape)
+	if err != nil {
+		return err
+	}
+	defer d.close() // opened for reading only
+	if err := z.path(ctx, r, d); err != nil {
+		return err
+	}
+	return z.share(ctx, r, d)
+}
+
+func (z cachesSize) orders() []shuffle.Params {
+	return []shuffle.Params{
+		{Shuffle: shuffle.Window, Window: 1}, {Shuffle: shuffle.Window, Window: uint64(z.window)}, {Shuffle: shuffle.Slot, Window: uint64(z.window)},
+	}
+}
+
+// matrix replays all orders against all policies with all caches.
+func (z cachesSize) matrix(r *lab.Report) error {
+	head := []string{"order", "policy"}
+	for _, share := range z.caches {
+		head = append(head, fmt.Sprintf("cache %.2g", share))
+	}
+	t := r.Table("Hit ratio, replayed.", head...)
+	hits := map[string]map[datapath.Policy][]float64{}
+	for _, p := range z.orders() {
+		name := orderName(p)
+		uses, err := z.uses(p)
+		if err != nil {
+			return err
+		}
+		hits[name] = map[datapath.Policy][]float64{}
+		f := &lab.Figure{Name: p.Shuffle + fmt.Sprint(p.Window), Title: "Hit ratio, " + name, X: "cache / data", Y: "hit ratio"}
+		for _, policy := range policies() {
+			row := []any{name, string(policy)}
+			for _, share := range z.caches {
+				h := z.replay(p, uses, policy, int(share*float64(z.items)))
+				hits[name][policy] = append(hits[name][policy], h)
+				row = append(row, h)
+			}
+			t.Row(row...)
+			f.Lines = append(f.Lines, lab.Line{Name: string(policy), X: z.caches, Y: hits[name][policy]})
+			r.Logf("%s, %s", name, policy)
+		}
+		f.Lines = append(f.Lines, lab.Line{Name: "bound C/N", X: z.caches, Y: z.caches, Dashed: true})
+		r.Add(f)
+	}
+	z.judge(r, hits)
+	return nil
+}
+
+func orderName(p shuffle.Params) string {
+	if p.Shuffle == shuffle.Window && p.Window == 1 {
+		return "uniform"
+	}
+	return fmt.Sprintf("%s %d", p.Shuffle, p.Window)
+}
+
+// use is one span of the order of all epochs, as positions from the beginning of the first.
+type use struct {
+	chunk    int
+	from, to uint64
+}
+
+// uses lists them in the order of need.
+func (z cachesSize) uses(p shuffle.Params) ([]use, error) {
+	first := make([]uint64, z.items+1)
+	for i := range first {
+		first[i] = uint64(i * z.each)
+	}
+	plan, err := shuffle.NewPlan(p, first)
+	if err != nil {
+		return nil, err
+	}
+	var all []use
+	for e := range uint64(z.epochs) {
+		base := e * plan.Samples()
+		for s := range plan.Epoch(e).Spans(0) {
+			all = append(all, use{int(s.Chunk), base + s.From, base + s.To})
+		}
+	}
+	return all, nil
+}
+
+// replay returns the hit ratio of all epochs but the first. Chunks in use, and those that are needed next, are held: the
+// next window's, or 16 with slot. The policy chooses among the others.
+func (z cachesSize) replay(p shuffle.Params, uses []use, policy datapath.Policy, capacity int) float64 {
+	soon := 16
+	switch {
+	case p.Shuffle == shuffle.Window && p.Window == 1:
+		soon = 0
+	case p.Shuffle == shuffle.Window:
+		soon = int(p.Window)
+	}
+	coming := nextUses(uses, z.items)
+	at := 0 // the use that is brought now
+	next := func(chunk int) int64 {
+		list := coming[chunk]
+		if i := sort.SearchInts(list, at+1); i < len(list) {
+			return int64(uses[list[i]].from)
+		}
+		return chunkcache.Never
+	}
+	shelf := map[datapath.Policy]replay.Policy[int]{
+		datapath.PolicyLRU:  replay.LRU[int],
+		policyKeep:          replay.Keep[int],
+		datapath.PolicyPlan: replay.Plan(next),
+	}[policy](int64(capacity))
+	var open []int // uses that hold theirs
+	hits, counted := 0, 0
+	total := uint64(z.items * z.each)
+	for at = range uses {
+		now := uses[max(at-soon, 0)].from // the reader stands so far behind what is brought
+		kept := open[:0]
+		for _, i := range open {
+			if uses[i].to > now {
+				kept = append(kept, i)
+				continue
+			}
+			shelf.Release(uses[i].chunk)
+		}
+		open = append(kept, at)
+		u := uses[at]
+		if u.from >= total {
+			counted++
+		}
+		if shelf.Lease(u.chunk) {
+			if u.from >= total {
+				hits++
+			}
+			continue
+		}
+		shelf.Bring(u.chunk, 1, 1)
+	}
+	return float64(hits) / float64(counted)
+}
+
+// nextUses lists for each chunk which uses are its own.
+func nextUses(uses []use, items int) [][]int {
+	all := make([][]int, items)
+	for i, u := range uses {
+		all[u.chunk] = append(all[u.chunk], i)
+	}
+	return all
+}
+
+func (z cachesSize) judge(r *lab.Report, hits map[string]map[datapath.Policy][]float64) {
+	const near = 0.02
+	within := func(a, b, by float64) bool { return a-b <= by && b-a <= by }
+	table, coordl, window, best := true, true, true, true
+	found, off, short, lead := "", 0.0, 0.0, 1.0
+	windowName := orderName(z.orders()[1])
+	for i, share := range z.caches {
+		u := hits["uniform"]
+		for _, p := range []datapath.Policy{policyKeep, datapath.PolicyPlan} {
+			table = table && within(u[p][i], share, near)
+			off = max(off, math.Abs(u[p][i]-share))
+		}
+		if want, ok := lruUniform()[share]; ok {
+			table = table && within(u[datapath.PolicyLRU][i], want, near)
+			off = max(off, math.Abs(u[datapath.PolicyLRU][i]-want))
+		}
+		if share == 0.65 {
+			miss := func(p datapath.Policy) float64 { return 1 - u[p][i] }
+			coordl = within(miss(policyKeep), 0.35, 0.01) && within(miss(datapath.PolicyPlan), 0.35, 0.01) && miss(datapath.PolicyLRU) >= 0.53
+			found = fmt.Sprintf("keep %.3g, plan %.3g, lru %.3g", miss(policyKeep), miss(datapath.PolicyPlan), miss(datapath.PolicyLRU))
+		}
+		w := hits[windowName]
+		window = window && within(w[datapath.PolicyPlan][i], share, near) &&
+			w[policyKeep][i] >= share-2*float64(z.window)/float64(z.items)-near
+		short = max(short, share-w[datapath.PolicyPlan][i])
+		for _, h := range hits {
+			lead = min(lead, h[datapath.PolicyPlan][i]-max(h[datapath.PolicyLRU][i], h[policyKeep][i]))
+			best = best && h[datapath.PolicyPlan][i] >= h[datapath.PolicyLRU][i]-1e-9 && h[datapath.PolicyPlan][i] >= h[policyKeep][i]-1e-9
+		}
+	}
+	r.Judge("table", table, fmt.Sprintf("off by %.2g at the most", off), "the table says which")
+	r.Judge("coordl", coordl, found, "the table says which")
+	r.Judge("window", window, fmt.Sprintf("plan %.2g short of C/N at the most", short), "the table says which")
+	r.Judge("plan", best, fmt.Sprintf("by %.2g at the least", lead), "the table says where")
+}
+
+// path reads epochs through the data path with each policy.
+func (z cachesSize) path(ctx context.Context, r *lab.Report, d *data) error {
+	const share, epochs = 0.5, 3
+	t := r.Table(fmt.Sprintf("Through the data path, memory for half the data, %d epochs: chunks loaded, by the number of chunks. The bound is 0.5 and what of the memory bodies and tables take.", epochs),
+		"order", "policy", "epoch 0", "epoch 1", "epoch 2")
+	for _, order := range []string{shuffle.Window, shuffle.Slot} {
+		for _, policy := range []datapath.Policy{datapath.PolicyLRU, datapath.PolicyPlan} {
+			g, err := d.open(ctx, datapath.Config{Policy: policy}, int64(share*float64(d.chunks)*float64(chunkcache.Cost(d.chunkBytes()))))
+			if err != nil {
+				return err
+			}
+			p := shuffle.Params{Shuffle: order, Window: z.pathWindow}
+			row := []any{orderName(p), string(policy)}
+			before := uint64(0)
+			for e := range uint64(epochs) {
+				if _, err := g.read(ctx, job{params: p, epoch: e}); err != nil {
+					return err
+				}
+				loads := g.path.Stats().Loads
+				row = append(row, float64(loads-before)/float64(d.chunks))
+				before = loads
+			}
+			if err := g.stop(); err != nil {
+				return err
+			}
+			t.Row(row...)
+			r.Logf("data path, %s, %s", order, policy)
+		}
+	}
+	return nil
+}
+
+// share lets several jobs read one epoch.
+func (z cachesSize) share(ctx context.Context, r *lab.Report, d *data) error {
+	t := r.Table(fmt.Sprintf("k jobs read the same epoch, each thinking %s after a batch: chunks loaded, by the number of chunks.", z.think),
+		"order", "jobs", "together", fmt.Sprintf("%s apart", z.apart))
+	holds, worst := true, 0.0
+	for _, order := range []string{shuffle.Window, shuffle.Slot} {
+		p := shuffle.Params{Shuffle: order, Window: z.pathWindow}
+		most := uint64(d.chunks)
+		if order == shuffle.Slot {
+			most += z.pathWindow - 1
+		}
+		for _, k := range z.jobs {
+			row := []any{orderName(p), k}
+			for _, apart := range []time.Duration{0, z.apart} {
+				loads, err := z.together(ctx, d, p, k, apart)
+				if err != nil {
+					return err
+				}
+				holds = holds && loads <= most
+				worst = max(worst, float64(loads)/float64(most))
+				row = append(row, float64(loads)/float64(d.chunks))
+			}
+			t.Row(row...)
+			r.Logf("%s, %d jobs", order, k)
+		}
+	}
+	r.Judge("jobs", holds, fmt.Sprintf("%.3g of that at the most", worst), "what comes beyond it is the beginning of the next epoch, fetched ahead when the jobs come to the end of this one; one job alone reads as much")
+	return nil
+}
+
+// together returns how many chunks were loaded for k jobs on one epoch, with memory for half the data.
+func (z cachesSize) together(ctx context.Context, d *data, p shuffle.Params, k int, apart time.Duration) (uint64, error) {
+	g, err := d.open(ctx, datapath.Config{}, int64(.5*float64(d.chunks)*float64(chunkcache.Cost(d.chunkBytes())))+8<<20)
+	if err != nil {
+		return 0, err
+	}
+	jobs, jobsCtx := errgroup.WithContext(ctx)
+	for i := range k {
+		jobs.Go(func() error {
+			time.Sleep(time.Duration(i) * apart)
+			got, err := g.read(jobsCtx, job{params: p, think: z.think})
+			if err == nil && (got.twice > 0 || got.never > 0) {
+				err = fmt.Errorf("job %d: %d samples twice, %d missing", i, got.twice, got.never)
+			}
+			return err
+		})
+	}
+	err = jobs.Wait()
+	loads := g.path.Stats().Loads
+	if stopped := g.stop(); err == nil {
+		err = stopped
+	}
+	return loads, err
+}

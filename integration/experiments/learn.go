@@ -1,0 +1,300 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/millrace-data/millrace/integration/experiments/images"
+	"github.com/millrace-data/millrace/integration/experiments/lab"
+	"github.com/millrace-data/millrace/integration/experiments/published"
+	"github.com/millrace-data/millrace/integration/experiments/train"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// pictures is a data set to learn from. open reads it when it is needed.
+type pictures struct {
+	name string
+	open func() (train, test *images.Set, err error)
+}
+
+// model is a classifier and the rate it begins with.
+type model struct {
+	name   string
+	short  string
+	hidden int
+	rate   float64
+}
+
+// models are fixed for all experiments that learn.
+func models() []model {
+	return []model{{"softmax regression", "softmax", 0, .02}, {"64 hidden units, batch normalisation", "network", 64, .1}}
+}
+
+const modelsText = "softmax regression (rate 0.02) and a network with one hidden layer of 64 units and batch normalisation (rate 0.1); stochastic gradient descent with momentum 0.9"
+
+// learnSize is how large the experiment is.
+type learnSize struct {
+	sets   []pictures
+	epochs int
+	seeds  int
+	cache  float64 // share of the data, and of the samples that are hot
+	repeat int
+}
+
+func fullLearn() learnSize {
+	return learnSize{
+		sets:   []pictures{{"MNIST", images.MNIST}, {"CIFAR-10", images.CIFAR10}},
+		epochs: 8, seeds: 3, cache: 0.1, repeat: 3,
+	}
+}
+
+func learn(z learnSize) lab.Experiment {
+	return lab.Experiment{
+		Name:  "learn",
+		Title: "SHADE: what sampling by importance does to learning",
+		Claim: "Sampling by importance does not cost accuracy, and saves reads.",
+		Setting: []string{
+			"MNIST (60,000 pictures of 28 x 28) and CIFAR-10 (50,000, made 16 x 16 x 3), real images from packages of the npm registry; accuracy on their 10,000 test pictures",
+			modelsText + "; the rate falls in a straight line to 0",
+			fmt.Sprintf("batches of %d, %d epochs, means of %d seeds; models, rates and schedule were fixed before the first run", batchSize, z.epochs, z.seeds),
+			fmt.Sprintf("a cache of %.2g of the data; a sample that is not in it costs its bytes", z.cache),
+		},
+		Arms: []lab.Arm{
+			{Name: "uniform", What: "`full`; a cache that never evicts"},
+			{Name: "importance", What: fmt.Sprintf("`full` with `importance=<snapshot>`, a new snapshot after each epoch, hot set as large as the cache, repetition %d; as many samples as uniform", z.repeat)},
+			{Name: "importance, equal bytes", What: "the same for as many epochs as uniform's bytes last"},
+			{Name: "SHADE", What: "as its authors' code has it; as many samples as uniform"},
+		},
+		Pass: []lab.Mark{
+			{Name: "accuracy", Want: "importance: at equal samples at most 1 point worse than uniform, on every data set, with every model"},
+			{Name: "bytes", Want: "importance reads less than uniform with the same cache"},
+		},
+		Run: func(ctx context.Context, r *lab.Report) error { return z.run(ctx, r) },
+	}
+}
+
+// sampler gives the samples of an epoch, batch by batch, and is told of their losses.
+type sampler interface {
+	// order returns an epoch's samples and the share of them that was read from the store.
+	order(epoch int) ([]uint64, float64, error)
+	report(ctx context.Context, epoch, batch int, samples []uint64, losses []float64) error
+	ended(ctx context.Context, epoch int) error
+}
+
+// lesson is a classifier that has learned.
+type lesson struct{ accuracy, bytes, epochs float64 }
+
+// teach trains a model until all epochs are over, or, if limit is not 0, until so many bytes, in sizes of the data, are read.
+func teach(ctx context.Context, learned, test *images.Set, m model, s sampler, epochs int, seed uint64, limit float64) (lesson, error) {
+	n := train.New(learned.Width, m.hidden, images.Classes, seed)
+	var l lesson
+	batches := (learned.Len() + batchSize - 1) / batchSize
+	for epoch := 0; epoch < epochs && (limit == 0 || l.bytes < limit); epoch++ {
+		order, read, err := s.order(epoch)
+		if err != nil {
+			return l, err
+		}
+		if limit > 0 && l.bytes+read > limit { // the epoch ends where the bytes do
+			order = order[:int(float64(len(order))*(limit-l.bytes)/read)/batchSize*batchSize]
+			read = limit - l.bytes
+		}
+		l.epochs += float64(len(order)) / float64(learned.Len())
+		i := 0
+		for batch := range slices.Chunk(order, batchSize) {
+			if ctx.Err() != nil {
+				return l, ctx.Err()
+			}
+			left := 1 - float64(epoch*batches+i)/float64(epochs*batches)
+			if limit > 0 { // where bytes are the limit, they are of the schedule too
+				left = 1 - (l.bytes+read*float64(i*batchSize)/float64(len(order)))/limit
+			}
+			losses := n.Step(learned, learned.Class, batch, m.rate*left)
+			if err := s.report(ctx, epoch, i, batch, losses); err != nil {
+				return l, err
+			}
+			i++
+		}
+		l.bytes += read
+		if err := s.ended(ctx, epoch); err != nil {
+			return l, err
+		}
+	}
+	l.accuracy = n.Accuracy(test, test.Class)
+	return l, nil
+}
+
+// uniform is a full order with a cache that never evicts: after the first epoch it hits its share.
+type uniform struct {
+	plan  *shuffle.Plan
+	cache float64
+}
+
+func newUniform(samples int, seed uint64, cache float64) (*uniform, error) {
+	p, err := shuffle.NewPlan(shuffle.Params{Shuffle: shuffle.Full, Seed: seed}, []uint64{0, uint64(samples)})
+	return &uniform{p, cache}, err
+}
+
+func (u *uniform) order(epoch int) ([]uint64, float64, error) {
+	read := 1.0
+	if epoch > 0 {
+		read = 1 - u.cache
+	}
+	return u.plan.Epoch(uint64(epoch)).Append(nil, 0, u.plan.Samples()), read, nil
+}
+
+func (u *uniform) report(context.Context, int, int, []uint64, []float64) error { return nil }
+func (u *uniform) ended(context.Context, int) error                            { return nil }
+
+// weighted is the product's importance with a store of hot samples.
+type weighted struct {
+	*drawing
+	stored []bool
+}
+
+func newWeighted(samples int, seed uint64, cache float64, repeat int) (*weighted, error) {
+	const each = 128
+	d, err := newDrawing(shuffle.Params{Shuffle: shuffle.Full, Seed: seed}, samples, each, cache, uint32(repeat))
+	return &weighted{d, make([]bool, samples)}, err
+}
+
+func (w *weighted) order(epoch int) ([]uint64, float64, error) {
+	order, err := w.drawing.order(uint64(epoch))
+	if err != nil {
+		return nil, 0, err
+	}
+	misses := 0
+	for s := range w.stored {
+		w.stored[s] = w.stored[s] && w.hot[s]
+	}
+	for _, s := range order {
+		if !w.stored[s] {
+			misses++
+			w.stored[s] = w.hot[s]
+		}
+	}
+	return order, float64(misses) / float64(len(order)), nil
+}
+
+func (w *weighted) report(ctx context.Context, epoch, batch int, _ []uint64, losses []float64) error {
+	return w.drawing.report(ctx, uint64(epoch), uint64(batch), losses)
+}
+
+func (w *weighted) ended(ctx context.Context, epoch int) error { return w.freeze(ctx, uint64(epoch)) }
+
+// shaded is SHADE's sampler and cache.
+type shaded struct{ *published.Shade }
+
+func (s shaded) order(epoch int) ([]uint64, float64, error) {
+	order := s.Epoch(epoch)
+	out := make([]uint64, len(order))
+	misses := 0
+	for i, x := range order {
+		out[i] = uint64(x)
+		if !s.Access(x) {
+			misses++
+		}
+	}
+	return out, float64(misses) / float64(len(order)), nil
+}
+
+func (s shaded) report(_ context.Context, _, _ int, samples []uint64, losses []float64) error {
+	ints := make([]int, len(samples))
+	for i, x := range samples {
+		ints[i] = int(x)
+	}
+	s.Report(ints, losses)
+	return nil
+}
+
+func (s shaded) ended(context.Context, int) error { return nil }
+
+func (z learnSize) run(ctx context.Context, r *lab.Report) error {
+	t := r.Table("Mean over the seeds of the accuracy on the test pictures; bytes in sizes of the data.",
+		"data", "model", "arm", "epochs", "bytes", "accuracy", "against uniform, points")
+	worst, saves, found, saved := 100.0, true, []string{}, []string{}
+	f := &lab.Figure{Name: "accuracy", Title: "Accuracy against uniform sampling", Y: "points"}
+	arms := r.Experiment.Arms
+	groups := make([]lab.Bars, len(arms)-1)
+	for i := range groups {
+		groups[i].Name = arms[i+1].Name
+	}
+	for _, set := range z.sets {
+		learned, test, err := set.open()
+		if err != nil {
+			return err
+		}
+		for _, m := range models() {
+			means, err := z.arms(ctx, learned, test, m, r)
+			if err != nil {
+				return err
+			}
+			f.Names = append(f.Names, set.name+", "+m.short)
+			for i, l := range means {
+				points := (l.accuracy - means[0].accuracy) * 100
+				t.Row(set.name, m.name, arms[i].Name, l.epochs, l.bytes, fmt.Sprintf("%.4f", l.accuracy), fmt.Sprintf("%+.2f", points))
+				if i > 0 {
+					groups[i-1].Y = append(groups[i-1].Y, points)
+				}
+			}
+			points := (means[1].accuracy - means[0].accuracy) * 100
+			worst = min(worst, points)
+			found = append(found, fmt.Sprintf("%s, %s %+.2f", set.name, m.short, points))
+			saves = saves && means[1].bytes < means[0].bytes
+			saved = append(saved, fmt.Sprintf("%.3g against %.3g", means[1].bytes, means[0].bytes))
+		}
+	}
+	f.Groups = groups
+	r.Add(f)
+	r.Judge("accuracy", worst >= -1, strings.Join(found, "; ")+" points", "the hardest samples come most often, and a model that cannot fit them pays for it with the others: softmax regression gets less than half of CIFAR-10 right, and what it gets wrong is drawn again and again. SHADE as published loses there too; where a model can fit its data nothing is lost")
+	r.Judge("bytes", saves, strings.Join(saved, "; ")+" sizes of the data", "hot samples came too seldom")
+	return nil
+}
+
+// arms returns the means over all seeds, arm by arm.
+func (z learnSize) arms(ctx context.Context, learned, test *images.Set, m model, r *lab.Report) ([]lesson, error) {
+	means := make([]lesson, len(r.Experiment.Arms))
+	for seed := range uint64(z.seeds) {
+		var bytes float64
+		for i := range means {
+			l, err := z.arm(ctx, i, learned, test, m, seed, bytes)
+			if err != nil {
+				return nil, err
+			}
+			if i == 0 {
+				bytes = l.bytes
+			}
+			means[i].accuracy += l.accuracy / float64(z.seeds)
+			means[i].bytes += l.bytes / float64(z.seeds)
+			means[i].epochs += l.epochs / float64(z.seeds)
+		}
+		r.Logf("%d pictures of %d numbers, %s: seed %d of %d", learned.Len(), learned.Width, m.name, seed+1, z.seeds)
+	}
+	return means, nil
+}
+
+// arm trains once, as the experiment's arm i says. bytes is what uniform has read.
+func (z learnSize) arm(ctx context.Context, i int, learned, test *images.Set, m model, seed uint64, bytes float64) (lesson, error) {
+	n := learned.Len()
+	switch i {
+	case 0:
+		u, err := newUniform(n, seed, z.cache)
+		if err != nil {
+			return lesson{}, err
+		}
+		return teach(ctx, learned, test, m, u, z.epochs, seed, 0)
+	case 1, 2:
+		w, err := newWeighted(n, seed, z.cache, z.repeat)
+		if err != nil {
+			return lesson{}, err
+		}
+		defer w.close() // its files have no names
+		if i == 1 {
+			return teach(ctx, learned, test, m, w, z.epochs, seed, 0)
+		}
+		return teach(ctx, learned, test, m, w, 4*z.epochs, seed, bytes) // its bytes end before its epochs
+	}
+	s := shaded{published.NewShade(n, int(z.cache*float64(n)), z.repeat, seed)}
+	return teach(ctx, learned, test, m, s, z.epochs, seed, 0)
+}

@@ -1,0 +1,343 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/datapath/chunkcache"
+	"github.com/millrace-data/millrace/integration/experiments/lab"
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/objstore/shaped"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// lobsterSize is how large the experiment is.
+type lobsterSize struct {
+	chunks, each int // of each rank's own data
+	shape        shaped.Shape
+	ranks        int
+	fetchers     int // of all ranks together
+	window       uint64
+	batch        int // samples of a rank's step, in the mean
+	steps, warm  int // timed, and before
+	think        time.Duration
+	skews        []float64
+	rounds       int
+}
+
+func fullLobster() lobsterSize {
+	return lobsterSize{
+		chunks: 1152, each: 32, shape: shaped.Shape{FirstByte: 20 * time.Millisecond, Stream: 80e6}, ranks: 8, fetchers: 32,
+		window: 32, batch: 256, steps: 60, warm: 16, think: 10 * time.Millisecond, skews: []float64{0, 0.4, .8}, rounds: 3,
+	}
+}
+
+// least is what an arm has to be better by at a skew.
+func least(skew float64) float64 {
+	switch skew {
+	case 0.4:
+		return 1.2
+	case 0.8:
+		return 1.4
+	}
+	return 0
+}
+
+func lobster(z lobsterSize) lab.Experiment {
+	chunk := float64(z.each * sampleBytes)
+	return lab.Experiment{
+		Name:  "lobster",
+		Title: "Lobster: fetchers go where a rank would stall first",
+		Claim: "Ranks that train together wait for the slowest: threads shared out by need instead of equally, and a cache that does not evict what is needed soon, make a step up to 1.5 x faster.",
+		Setting: []string{
+			fmt.Sprintf("%d ranks that wait for each other after every step and think %s; rank r's step is %d samples of 4 KB times a factor from 1 - skew to 1 + skew", z.ranks, z.think, z.batch),
+			fmt.Sprintf("each rank reads its own plan (window of %d chunks of %d samples, so that a chunk is needed in one span) of its own dataset; %d steps are timed after %d others, median of %d rounds of alternating arms", z.window, z.each, z.steps, z.warm, z.rounds),
+			fmt.Sprintf("store in memory, shaped: %s to the first byte, %.0f MB/s a stream, no bound on all together; one read is one chunk of %.0f KiB, %.3g ms", z.shape.FirstByte, z.shape.Stream/1e6, chunk/1024, z.fetchTime().Seconds()*1e3),
+			fmt.Sprintf("one budget of %d store reads side by side, and memory for two windows and 16 chunks a rank", z.fetchers),
+			"the model: a step takes as long as all its reads, shared by all fetchers; with an equal split, as the reads of the rank with the most, shared by its own; thinking is hidden behind the reads",
+		},
+		Arms: []lab.Arm{
+			{Name: "equal split", What: fmt.Sprintf("%d data paths, one for each rank, each with %d fetchers and its part of the memory", z.ranks, z.fetchers/z.ranks)},
+			{Name: "deadline queue", What: fmt.Sprintf("the product: one data path with %d fetchers and all the memory; a free fetcher takes the chunk whose reader would stall first", z.fetchers)},
+		},
+		Pass: []lab.Mark{
+			{Name: "speed", Want: "steps per second: at least 1.2 x the equal split at skew 0.4, 1.4 x at 0.8", Measured: true},
+			{Name: "refetch", Want: "chunks read more than once within the epoch: 0 with the deadline queue"},
+			{Name: "model", Want: "the predicted step time of the deadline queue within 10 % of the measured one", Measured: true},
+			{Name: "deal", Want: "`balance=bytes`: the rank with the most bytes of a batch has less over the mean than before, at every spread of the lengths"},
+		},
+		Run: func(ctx context.Context, r *lab.Report) error { return z.run(ctx, r) },
+	}
+}
+
+// fetchTime is how long one read takes.
+func (z lobsterSize) fetchTime() time.Duration {
+	d := z.shape.FirstByte
+	if z.shape.Stream > 0 {
+		d += time.Duration(float64(z.each*sampleBytes) / z.shape.Stream * float64(time.Second))
+	}
+	return d
+}
+
+// samples is how many samples rank r takes in a step.
+func (z lobsterSize) samples(r int, skew float64) int {
+	place := 2*float64(r)/float64(max(z.ranks-1, 1)) - 1
+	return max(int(float64(z.batch)*(1+skew*place)+.5), 1)
+}
+
+// predict returns the model's step times of both arms.
+func (z lobsterSize) predict(skew float64) (equal, queue time.Duration) {
+	var sum, most float64
+	for r := range z.ranks {
+		reads := float64(z.samples(r, skew)) / float64(z.each)
+		sum, most = sum+reads, max(most, reads)
+	}
+	t := z.fetchTime().Seconds()
+	in := func(reads float64, fetchers int) time.Duration {
+		return max(time.Duration(reads/float64(fetchers)*t*float64(time.Second)), z.think)
+	}
+	return in(most, z.fetchers/z.ranks), in(sum, z.fetchers)
+}
+
+func (z lobsterSize) run(ctx context.Context, r *lab.Report) error {
+	d, err := newData(ctx, z.chunks, z.each, z.shape)
+	if err != nil {
+		return err
+	}
+	defer d.close() // opened for reading only
+	t := r.Table("Step times.", "skew", "equal split", "predicted", "deadline queue", "predicted", "faster, x", "read again, equal split", "read again, queue")
+	f := &lab.Figure{Name: "steps", Title: "Step time by skew", X: "skew of the bytes of a step", Y: "ms"}
+	lines := []lab.Line{{Name: "equal split"}, {Name: "deadline queue"}, {Name: "equal split, model", Dashed: true}, {Name: "queue, model", Dashed: true}}
+	speed, again, off := true, 0, 0.0
+	var found string
+	for _, skew := range z.skews {
+		var equal, queue []time.Duration
+		var equalAgain, queueAgain int
+		for round := range z.rounds {
+			e, err := z.arm(ctx, d, skew, false, uint64(round))
+			if err != nil {
+				return err
+			}
+			q, err := z.arm(ctx, d, skew, true, uint64(round))
+			if err != nil {
+				return err
+			}
+			equal, queue = append(equal, e.step), append(queue, q.step)
+			equalAgain, queueAgain = equalAgain+e.again, queueAgain+q.again
+			r.Logf("skew %.2g, round %d: equal %s, queue %s", skew, round+1, e.step, q.step)
+		}
+		e, q := quantile(equal, 0.5), quantile(queue, 0.5)
+		pe, pq := z.predict(skew)
+		faster := float64(e) / float64(q)
+		t.Row(skew, e, pe, q, pq, faster, equalAgain, queueAgain)
+		for i, d := range []time.Duration{e, q, pe, pq} {
+			lines[i].X, lines[i].Y = append(lines[i].X, skew), append(lines[i].Y, float64(d)/float64(time.Millisecond))
+		}
+		speed = speed && faster >= least(skew)
+		again += queueAgain
+		off = max(off, math.Abs(float64(pq)/float64(q)-1))
+		found += fmt.Sprintf("%.3g x at %.2g, ", faster, skew)
+	}
+	f.Lines = lines
+	r.Add(f)
+	r.Add(lab.Note("At skew 0 there is nothing to move: all ranks read as much, and both arms run at the rate of the fetchers. The gain grows with the skew as the model says, for the rank with the most bytes has a part of the fetchers in one arm and as many as it needs in the other."))
+	r.Judge("speed", speed, strings.TrimSuffix(found, ", "), "the table says where")
+	r.Judge("refetch", again == 0, fmt.Sprint(again), "chunks went before all of their samples were delivered")
+	r.Judge("model", off <= 0.1, fmt.Sprintf("%.2g %% off at the most", off*100), "the model knows neither the unevenness of windows nor the processor")
+	z.deal(r)
+	return nil
+}
+
+// stepping is what an arm did.
+type stepping struct {
+	step  time.Duration
+	again int // chunks that were read before, by the same rank
+}
+
+// arm lets the ranks go through their steps: each with a data path of its own, or all on one.
+func (z lobsterSize) arm(ctx context.Context, d *data, skew float64, shared bool, seed uint64) (stepping, error) {
+	room := int64(float64(2*int(z.window)+16)*float64(chunkcache.Cost(d.chunkBytes()))/.7) + int64(2*z.batch*sampleBytes)
+	cfg := datapath.Config{Fetchers: z.fetchers / z.ranks, PartSize: d.chunkBytes()}
+	if shared {
+		room, cfg.Fetchers = room*int64(z.ranks), z.fetchers
+	}
+	var all []*gateway
+	stores := make([]*repeats, z.ranks)
+	stop := func() (err error) {
+		for _, g := range all {
+			if e := g.stop(); err == nil {
+				err = e
+			}
+		}
+		return err
+	}
+	ranks := make([]*gateway, z.ranks)
+	for r := range ranks {
+		if len(all) == 0 || !shared {
+			g, err := d.open(ctx, cfg, room)
+			if err != nil {
+				return stepping{}, err
+			}
+			all = append(all, g)
+		}
+		own := *all[len(all)-1]
+		stores[r] = &repeats{next: d.store, seen: map[int64]bool{}}
+		own.source = own.path.Open(own.index, stores[r], prefix)
+		ranks[r] = &own
+	}
+	took, err := z.train(ctx, d, ranks, skew, seed)
+	if stopped := stop(); err == nil {
+		err = stopped
+	}
+	s := stepping{step: took / time.Duration(z.steps)}
+	for _, store := range stores {
+		s.again += store.again
+	}
+	return s, err
+}
+
+// train returns how long the timed steps took.
+func (z lobsterSize) train(ctx context.Context, d *data, ranks []*gateway, skew float64, seed uint64) (time.Duration, error) {
+	var begun time.Time
+	meet := newBarrier(len(ranks))
+	workers, ctx := errgroup.WithContext(ctx)
+	context.AfterFunc(ctx, meet.leave)
+	for r, g := range ranks {
+		workers.Go(func() error {
+			plan, err := shuffle.NewPlan(shuffle.Params{Shuffle: shuffle.Window, Window: z.window, Seed: seed*100 + uint64(r)}, g.index.First())
+			if err != nil {
+				return err
+			}
+			epoch := plan.Epoch(0)
+			b := shuffle.Batching{Samples: plan.Samples(), BatchSize: uint64(z.samples(r, skew)), Tail: shuffle.Short}
+			c := newCensus(d.chunks, d.each)
+			for m := range uint64(z.warm + z.steps) {
+				if r == 0 && m == uint64(z.warm) {
+					begun = time.Now()
+				}
+				if err := g.batch(ctx, plan, epoch, b, m, job{of: 1}, c); err != nil {
+					return fmt.Errorf("rank %d, step %d: %w", r, m, err)
+				}
+				time.Sleep(z.think)
+				if !meet.wait() {
+					return ctx.Err()
+				}
+			}
+			return nil
+		})
+	}
+	err := workers.Wait()
+	return time.Since(begun), err
+}
+
+// barrier lets ranks wait for each other.
+type barrier struct {
+	mu     sync.Mutex // guards what follows
+	turned *sync.Cond
+	ranks  int
+	here   int
+	turn   int
+	left   bool
+}
+
+func newBarrier(ranks int) *barrier {
+	b := &barrier{ranks: ranks}
+	b.turned = sync.NewCond(&b.mu)
+	return b
+}
+
+// wait returns true when all have come, false when one never will.
+func (b *barrier) wait() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	turn := b.turn
+	if b.here++; b.here == b.ranks {
+		b.here = 0
+		b.turn++
+		b.turned.Broadcast()
+	}
+	for b.turn == turn && !b.left {
+		b.turned.Wait()
+	}
+	return b.turn != turn
+}
+
+func (b *barrier) leave() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.left = true
+	b.turned.Broadcast()
+}
+
+// repeats counts reads of what was read before.
+type repeats struct {
+	next objstore.RangeReader
+
+	mu    sync.Mutex // guards what follows
+	seen  map[int64]bool
+	again int
+}
+
+// ReadRange implements objstore.RangeReader.
+func (s *repeats) ReadRange(ctx context.Context, ref objstore.Ref, offset int64, dst ...[]byte) error {
+	at := offset
+	for _, c := range ref.Key { // the shard's part of the place
+		at = at*31 + int64(c)
+	}
+	if err := s.next.ReadRange(ctx, ref, offset, dst...); err != nil {
+		return err // perhaps because nobody wanted it any more
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.seen[at] {
+		s.again++
+	}
+	s.seen[at] = true
+	return nil
+}
+
+// deal compares shares of bytes as they come with those of balance=bytes.
+func (z lobsterSize) deal(r *lab.Report) {
+	const batches, mean = 200, 4096.0
+	t := r.Table(fmt.Sprintf("`balance=bytes`: bytes of the rank with the most, over the mean, median of %d global batches of %d samples with log-normal lengths among %d ranks.", batches, batchSize, z.ranks),
+		"spread of the lengths (sigma)", "as they come", "balance=bytes")
+	better, found := true, ""
+	for _, sigma := range []float64{.3, 0.6, .9} {
+		random := rand.New(rand.NewPCG(1, uint64(sigma*10)))
+		var before, after []float64
+		for range batches {
+			lengths := make([]uint32, batchSize)
+			var total float64
+			for i := range lengths {
+				lengths[i] = uint32(mean*math.Exp(sigma*random.NormFloat64())) + 1
+				total += float64(lengths[i])
+			}
+			var plain, dealt float64
+			b := shuffle.Batching{Samples: batchSize, BatchSize: batchSize, Tail: shuffle.Short}
+			for rank := range uint64(z.ranks) {
+				share := b.Share(0, rank, uint64(z.ranks))
+				var sum, sumDealt float64
+				for _, l := range lengths[share.First : share.First+share.Count] {
+					sum += float64(l)
+				}
+				for _, i := range shuffle.Deal(lengths, rank, uint64(z.ranks)) {
+					sumDealt += float64(lengths[i])
+				}
+				plain, dealt = max(plain, sum), max(dealt, sumDealt)
+			}
+			before, after = append(before, plain/total*float64(z.ranks)), append(after, dealt/total*float64(z.ranks))
+		}
+		t.Row(sigma, median(before), median(after))
+		better = better && median(after) < median(before)
+		found += fmt.Sprintf("%.3g before, %.3g after at %.1g; ", median(before), median(after), sigma)
+	}
+	r.Judge("deal", better, strings.TrimSuffix(found, "; "), "the table says where")
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace-data/millrace/integration/experiments/images"
+	"github.com/millrace-data/millrace/integration/experiments/lab"
+	"github.com/millrace-data/millrace/internal/objstore/shaped"
+	"github.com/millrace-data/millrace/internal/testing/bubble"
+)
+
+// near is a store so near that nothing waits long: for the short forms, which count.
+func near() shaped.Shape { return shaped.Shape{FirstByte: 200 * time.Microsecond} }
+
+// settle runs the short form of an experiment and holds it to its marks, but for those that depend on how fast
+// the machine is.
+func settle(t *testing.T, e lab.Experiment) *lab.Report {
+	t.Helper()
+	r, err := lab.Run(t.Context(), e, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted := 0
+	for _, v := range r.Verdicts {
+		if v.Measured {
+			continue
+		}
+		counted++
+		if !v.Holds {
+			t.Errorf("%s: got %s, want %s", e.Name, v.Found, v.Want)
+		}
+	}
+	if counted == 0 {
+		t.Errorf("%s: no mark is judged by counts", e.Name)
+	}
+	for _, i := range r.Items {
+		if f, ok := i.(*lab.Figure); ok {
+			if err := f.Draw(io.Discard); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	return r
+}
+
+func TestBrand(t *testing.T) {
+	settle(t, brand(brandSize{
+		chunks: 128, each: 64, shape: near(), windows: []int{8}, lanes: []int{8, 16}, memory: 8, lruSamples: 512, fetchers: 8,
+	}))
+}
+
+func TestExperimentsHaveNamesAndMarks(t *testing.T) {
+	seen := map[string]bool{}
+	for _, e := range all() {
+		if seen[e.Name] || e.Name == "" || e.Title == "" || e.Claim == "" || len(e.Setting) == 0 || len(e.Arms) < 2 || len(e.Pass) == 0 {
+			t.Errorf("%q: a name of its own, title, claim, setting, arms and marks are wanted", e.Name)
+		}
+		seen[e.Name] = true
+	}
+}
+
+func TestShade(t *testing.T) {
+	settle(t, shade(shadeSize{samples: 2560, each: 32, epochs: 4, caches: []float64{.1, .35}, repeat: 3}))
+}
+
+// clouds is made-up pictures: points around a centre for each class.
+func clouds(n int, seed uint64) *images.Set {
+	const width = 24
+	random := rand.New(rand.NewPCG(seed, 1))
+	s := &images.Set{Width: width}
+	for range n {
+		class := random.IntN(images.Classes)
+		for j := range width {
+			v := random.NormFloat64()
+			if j%images.Classes == class {
+				v += 2
+			}
+			s.Pixels = append(s.Pixels, float32(v))
+		}
+		s.Class = append(s.Class, uint8(class))
+	}
+	return s
+}
+
+func made(train, test int) pictures {
+	return pictures{"clouds", func() (*images.Set, *images.Set, error) { return clouds(train, 1), clouds(test, 2), nil }}
+}
+
+func TestLearn(t *testing.T) {
+	settle(t, learn(learnSize{sets: []pictures{made(4096, 1024)}, epochs: 5, seeds: 1, cache: 0.1, repeat: 3}))
+}
+
+// Under a fake clock, what is read ahead while a reader thinks does not depend on how fast the machine is.
+func TestNopfs(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		settle(t, nopfs(nopfsSize{chunks: 64, each: 32, shape: near(), window: 8, think: 2 * time.Millisecond}))
+	})
+}
+
+func TestLocality(t *testing.T) {
+	settle(t, locality(localitySize{
+		samples: 1 << 16, learners: []int{4, 64}, local: []int{32, 64}, batches: 300,
+		chunks: 512, each: 128, batch: 2048, lanes: 128, strata: 64, ranks: []uint64{3, 8, 64}, seeds: 1,
+	}))
+}
+
+func TestCaches(t *testing.T) {
+	settle(t, caches(cachesSize{
+		items: 1024, each: 8, window: 16, epochs: 6, caches: []float64{.35, .65},
+		chunks: 64, chunkSamples: 32, pathWindow: 8, shape: near(), jobs: []int{1, 2, 4}, apart: time.Millisecond, think: 2 * time.Millisecond,
+	}))
+}
+
+func TestDiesel(t *testing.T) {
+	settle(t, diesel(dieselSize{
+		chunks: 64, each: 32, shape: near(), sizes: []int{4, 16}, files: 256, look: 20 * time.Millisecond,
+		pictures: made(4096, 1024), pictureChunk: 32, windows: []float64{.1, .25}, slots: []float64{.1}, sliding: 0.1, epochs: 1, seeds: 1,
+	}))
+}
+
+func TestLobster(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		settle(t, lobster(lobsterSize{ // more chunks than the steps read and two windows: the next epoch's first would count as read again
+			chunks: 112, each: 16, shape: near(), ranks: 4, fetchers: 8, window: 8, batch: 64, steps: 8, warm: 4,
+			think: time.Millisecond, skews: []float64{.8}, rounds: 1,
+		}))
+	})
+}
+
+// The program writes a page whose pictures are there.
+func TestPageAndPictures(t *testing.T) {
+	dir := t.TempDir()
+	o := options{out: filepath.Join(dir, "page.md"), plots: filepath.Join(dir, "page", "pictures")}
+	small := shade(shadeSize{samples: 1024, each: 32, epochs: 3, caches: []float64{.2}, repeat: 3})
+	page, err := o.do(t.Context(), []lab.Experiment{small}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pictures := 0
+	for _, after := range strings.Split(page.Markdown(), "](page/pictures/")[1:] {
+		name, _, _ := strings.Cut(after, ")")
+		if _, err := os.Stat(filepath.Join(o.plots, name)); err != nil {
+			t.Error(err)
+		}
+		pictures++
+	}
+	if pictures != 2 {
+		t.Errorf("got %d pictures on the page, want 2", pictures)
+	}
+}
+
+func TestWrongArguments(t *testing.T) {
+	for _, args := range [][]string{{"-only", "nobody"}, {"-only", "brand", "-out", filepath.Join(t.TempDir(), "page.md")}, {"-what"}} {
+		if err := run(t.Context(), args, io.Discard); err == nil {
+			t.Errorf("%v: got no error", args)
+		}
+	}
+}
+
+func TestNodes(t *testing.T) {
+	settle(t, nodes(nodesSize{chunks: 256, each: 32, lanes: 8, gateways: []int{1, 2, 4}, store: 200e6, rank: 400e6, link: 200e6, fast: 800e6}))
+}
+
+func TestTasks(t *testing.T) {
+	settle(t, tasks(tasksSize{chunks: 64, each: 32, lanes: 16, gateways: 4, others: 2, shapes: []int{32, 64}, carried: []int{0, 1, 3}}))
+}
+
+func TestLosses(t *testing.T) { settle(t, losses()) }
+
+func TestWorstRatio(t *testing.T) {
+	lines := []string{"kill: p99 1.05 x of healthy; 3 chunks", "well: p99 2ms", "stop: p99 1.25 x of healthy"}
+	if got := worstRatio(lines); got != 1.25 {
+		t.Errorf("got %v, want 1.25", got)
+	}
+}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/millrace-data/millrace/datapath/chunkcache"
+	"github.com/millrace-data/millrace/integration/experiments/lab"
+	"github.com/millrace-data/millrace/internal/objstore/shaped"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// nodesSize is how large the experiment is.
+type nodesSize struct {
+	chunks, each, lanes int
+	gateways            []int
+	store, rank, link   float64 // bytes a second: of the store in all, of a rank that trains, of a gateway's link
+	fast                float64 // of a rank that trains where memory is short
+}
+
+func fullNodes() nodesSize {
+	return nodesSize{chunks: 256, each: 32, lanes: 16, gateways: []int{1, 2, 4, 8}, store: 12e6, rank: 8e6, link: 3e6, fast: 64e6}
+}
+
+func (z nodesSize) plan() shuffle.Params {
+	return shuffle.Params{Shuffle: shuffle.Slot, Window: uint64(z.lanes)}
+}
+
+func nodes(z nodesSize) lab.Experiment {
+	data := float64(z.chunks*z.each*sampleBytes) / 1e6
+	return lab.Experiment{
+		Name:  "nodes",
+		Title: "Locality-aware loading (Yang and Cong, HiPC 2019): epoch time against the number of gateways",
+		Claim: "From storage an epoch takes max(D/(pV), D/R), which stops falling at p = R/V; a cache spread over the nodes moves the limit to their links, D (p-1)/(p Rc); where each rank reads what its own node holds, time falls as 1/p.",
+		Setting: []string{
+			fmt.Sprintf("D = %.3g MB in %d chunks of %d samples of 4 KB, slot order of %d lanes, global batches of %d, one rank at each of p gateways", data, z.chunks, z.each, z.lanes, batchSize),
+			fmt.Sprintf("store in memory, shaped: 5 ms to the first byte, R = %.3g MB/s in all; each rank trains at V = %.3g MB/s; each gateway sends %.3g MB/s to the others, so Rc = p times that", z.store/1e6, z.rank/1e6, z.link/1e6),
+			"real data paths, membership and protocol between gateways over loopback, in one process; a rank has up to two batches while it trains on another",
+			fmt.Sprintf("short memory: the same with room for half of the data in each gateway and ranks that take %.3g MB/s, so that only store and links bind", z.fast/1e6),
+		},
+		Arms: []lab.Arm{
+			{Name: "storage", What: "an epoch that finds nothing in memory, share=locality, of gateways that know nothing of each other"},
+			{Name: "locality", What: "the epoch after it"},
+			{Name: "spread", What: "a second epoch of gateways that are one cluster, contiguous shares: the cache is spread over the gateways, and who holds a sample is not who reads it"},
+			{Name: "half", What: "a second epoch with room for half of the data in each gateway, contiguous shares"},
+		},
+		Pass: []lab.Mark{
+			{Name: "once", Want: "every sample exactly once over all ranks, in all epochs"},
+			{Name: "store", Want: "all gateways together read at most N + m - 1 times from the store in the first epoch, and nothing later", Measured: true},
+			{Name: "bytes", Want: "bytes between gateways within 5 % of the formulas: D (p-1)/p spread, none with locality", Measured: true},
+			{Name: "flat", Want: "storage: within 10 % of max(D/(pV), D/R) and what a first batch waits for, for every p", Measured: true},
+			{Name: "falls", Want: "locality: within 10 % of D/(pV) for every p", Measured: true},
+			{Name: "links", Want: "spread: within 15 % of max(D/(pV), D (p-1)/(p Rc)) for every p", Measured: true},
+			{Name: "pooled", Want: "half: two gateways read nothing from the store, where one reads half of the data, from 0.4 to 0.6", Measured: true},
+			{Name: "model", Want: "half: both epochs within 10 % of the model", Measured: true},
+		},
+		Run: func(ctx context.Context, r *lab.Report) error { return z.run(ctx, r) },
+	}
+}
+
+// nodeArm is one epoch of one arm with what the model says of it.
+type nodeArm struct {
+	epochRead
+	model float64 // seconds
+	peers float64 // bytes between gateways
+}
+
+func (z nodesSize) run(ctx context.Context, r *lab.Report) error {
+	d, err := newData(ctx, z.chunks, z.each, shaped.Shape{FirstByte: 5 * time.Millisecond, Stream: z.store, Total: z.store})
+	if err != nil {
+		return err
+	}
+	defer d.close() // opened for reading only
+	t := r.Table("Epochs of all ranks together.", "gateways", "arm", "seconds", "model", "store reads", "store MB", "between gateways MB", "model MB")
+	figure := &lab.Figure{Name: "time", Title: "Epoch time and the number of gateways", X: "gateways", Y: "seconds", LogX: true, LogY: true}
+	lines := map[string]*lab.Line{}
+	names := []string{"storage", "locality", "spread"}
+	for _, n := range names {
+		lines[n], lines[n+", model"] = &lab.Line{Name: n}, &lab.Line{Name: n + ", model", Dashed: true}
+	}
+	once, store, worstBytes := true, true, 0.0
+	off := map[string]float64{}
+	for _, p := range z.gateways {
+		arms, err := z.epochs(ctx, d, p)
+		if err != nil {
+			return fmt.Errorf("%d gateways: %w", p, err)
+		}
+		for i, a := range arms {
+			name := names[i]
+			r.Logf("%d gateways, %s: %.2f s, model %.2f", p, name, a.took.Seconds(), a.model)
+			t.Row(p, name, a.took.Seconds(), a.model, a.storeReads, float64(a.storeBytes)/1e6, float64(a.peerBytes)/1e6, a.peers/1e6)
+			once = once && a.twice+a.never == 0
+			if i == 0 {
+				store = store && a.storeReads <= int64(z.chunks+z.lanes-1) && a.storeBytes == d.bytes()
+			} else {
+				store = store && a.storeReads == 0
+				worstBytes = max(worstBytes, math.Abs(float64(a.peerBytes)-a.peers)/float64(d.bytes()))
+			}
+			off[name] = max(off[name], math.Abs(a.took.Seconds()/a.model-1))
+			for suffix, y := range map[string]float64{"": a.took.Seconds(), ", model": a.model} {
+				l := lines[name+suffix]
+				l.X, l.Y = append(l.X, float64(p)), append(l.Y, y)
+			}
+		}
+	}
+	for _, n := range names {
+		figure.Lines = append(figure.Lines, *lines[n], *lines[n+", model"])
+	}
+	r.Add(figure)
+	r.Judge("once", once, "all of them", "some samples came twice, or not at all")
+	r.Judge("store", store, "as many as that", "the table says which epoch read more")
+	r.Judge("bytes", worstBytes <= 0.05, fmt.Sprintf("off by %.2g %% of D at the most", 100*worstBytes), "the table says where")
+	r.Judge("flat", off["storage"] <= 0.1, fmt.Sprintf("off by %.2g %% at the most", 100*off["storage"]), "the table says where")
+	r.Judge("falls", off["locality"] <= 0.1, fmt.Sprintf("off by %.2g %% at the most", 100*off["locality"]), "the table says where")
+	r.Judge("links", off["spread"] <= 0.15, fmt.Sprintf("off by %.2g %% at the most", 100*off["spread"]), "the table says where")
+	return z.half(ctx, r, d)
+}
+
+// epochs reads three epochs: two from p gateways that know nothing of each other, from the store and by locality, and one from
+// a cluster that holds everything.
+func (z nodesSize) epochs(ctx context.Context, d *data, p int) (arms [3]nodeArm, err error) {
+	room := d.room(2 * z.chunks)
+	apart, err := d.newFleet(ctx, fleetConfig{name: "apart", gateways: p, room: room, apart: true})
+	if err != nil {
+		return arms, err
+	}
+	all, n := float64(d.bytes()), float64(p)
+	job := task{params: z.plan(), ranks: p, sharing: shuffle.Locality, rate: z.rank}
+	lanesFirst := float64(z.lanes) * float64(d.chunkBytes()) / z.store // the first batch needs a chunk of each lane
+	for i, model := range []float64{max(all/(n*z.rank)+lanesFirst, all/z.store), all / (n * z.rank)} {
+		arms[i].model, job.epoch = model, uint64(i)
+		if arms[i].epochRead, err = apart.read(ctx, job); err != nil {
+			return arms, fmt.Errorf("epoch %d: %w", i, err)
+		}
+	}
+	if err := apart.stop(); err != nil {
+		return arms, err
+	}
+	f, err := d.newFleet(ctx, fleetConfig{name: "nodes", gateways: p, room: room, link: z.link})
+	if err != nil {
+		return arms, err
+	}
+	most := float64(slices.Max(f.owned())) / float64(z.chunks) // of the data: what the busiest link sends from
+	for i := range 2 {
+		a := &arms[2]
+		a.peers = all * (n - 1) / n
+		a.model = max(all/(n*z.rank), most*all*(n-1)/n/z.link)
+		if a.epochRead, err = f.read(ctx, task{params: z.plan(), epoch: uint64(i), ranks: p, sharing: shuffle.Contiguous, rate: z.rank}); err != nil {
+			return arms, fmt.Errorf("cluster, epoch %d: %w", i, err)
+		}
+	}
+	return arms, f.stop()
+}
+
+// beside is what a gateway needs beside chunks: for batches that are sent, and for what other gateways are asked for.
+const beside = 2 * batchSize * sampleBytes
+
+// half reads a second epoch with room for half of the data in each gateway.
+func (z nodesSize) half(ctx context.Context, r *lab.Report, d *data) error {
+	t := r.Table("A second epoch with room for half of the data in each gateway.", "gateways", "seconds", "model", "store MB", "between gateways MB")
+	var arms []epochRead
+	worst := 0.0
+	for _, p := range []int{1, 2} {
+		f, err := d.newFleet(ctx, fleetConfig{name: "half", gateways: p, room: int64(z.chunks/2)*chunkcache.Cost(d.chunkBytes()) + beside, link: z.link})
+		if err != nil {
+			return err
+		}
+		var a epochRead
+		for e := range uint64(2) {
+			if a, err = f.read(ctx, task{params: z.plan(), epoch: e, ranks: p, sharing: shuffle.Contiguous, rate: z.fast}); err != nil {
+				return fmt.Errorf("half, %d gateways: %w", p, err)
+			}
+		}
+		if err := f.stop(); err != nil {
+			return err
+		}
+		n := float64(p)
+		model := max(float64(d.bytes())/(n*z.fast), float64(a.storeBytes)/z.store, float64(d.bytes())*(n-1)/n/(n*z.link))
+		worst = max(worst, math.Abs(a.took.Seconds()/model-1))
+		t.Row(p, a.took.Seconds(), model, float64(a.storeBytes)/1e6, float64(a.peerBytes)/1e6)
+		arms = append(arms, a)
+	}
+	one, two := arms[0], arms[1]
+	share := float64(one.storeBytes) / float64(d.bytes())
+	r.Judge("pooled", two.storeReads == 0 && share >= 0.4 && share <= 0.6, fmt.Sprintf("two read %d times, one reads %.3g of the data", two.storeReads, share), "the table says what was read")
+	r.Judge("model", worst <= 0.1, fmt.Sprintf("off by %.2g %% at the most", 100*worst), "the table says where")
+	return nil
+}

@@ -1,0 +1,341 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/millrace-data/millrace/integration/experiments/lab"
+	"github.com/millrace-data/millrace/integration/experiments/published"
+	"github.com/millrace-data/millrace/integration/experiments/replay"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// shadeSize is how large the experiment is.
+type shadeSize struct {
+	samples, each int // each: in a chunk
+	epochs        int
+	caches        []float64 // shares of the data
+	repeat        int
+}
+
+func fullShade() shadeSize {
+	return shadeSize{samples: 20480, each: 64, epochs: 8, caches: []float64{.1, 0.2, 0.35, 0.5, .75}, repeat: 3}
+}
+
+func shade(z shadeSize) lab.Experiment {
+	return lab.Experiment{
+		Name:  "shade",
+		Title: "SHADE: importance makes a cache worth having",
+		Claim: "Random sampling makes caches useless; sampling by importance makes some samples come more often. Up to 4.5 x the hit ratio of LRU with a small cache.",
+		Setting: []string{
+			fmt.Sprintf("%d samples of 4 KB in chunks of %d, batches of %d, %d epochs; the cache holds samples; a hit is a sample that needs no store read", z.samples, z.each, batchSize, z.epochs),
+			"losses are made up: each sample has a difficulty of its own (log-normal, sigma 1), each epoch's loss is that times something random (sigma 0.5), so that ranks stay alike from epoch to epoch",
+			"epoch 0 is uniform in every arm and hits nothing: the figures are those of the epochs after it, cold misses counted; coverage is the share of the samples that an epoch delivers",
+			fmt.Sprintf("repetition %d for SHADE and for ours; the product's hot set is as large as the cache", z.repeat),
+		},
+		Arms: []lab.Arm{
+			{Name: "LRU, uniform", What: "a fresh permutation each epoch, least recently used goes first"},
+			{Name: "LRU, same stream", What: "the same cache under the stream of SHADE's sampler"},
+			{Name: "never evict", What: "a fresh permutation each epoch; what came first stays"},
+			{Name: "SHADE", What: "as its authors' code has it: multinomial draws, cached samples repeated and put first, a queue by score and a ghost cache; cold misses are counted here"},
+			{Name: "ours", What: "`importance=<snapshot>` with `full`: losses reported, folded and frozen by the product's own code after each epoch; a store of hot samples, brought when they are first drawn"},
+			{Name: "ours, slot", What: "the same with `slot`: what it reads are chunks, so that only its bytes can be compared"},
+		},
+		Pass: []lab.Mark{
+			{Name: "ratio", Want: "ours: at least 4.5 x the hit ratio of LRU on uniform sampling, for a cache of at most 0.35"},
+			{Name: "keep", Want: "ours: a higher hit ratio than never-evict, at the coverage printed"},
+			{Name: "same", Want: "the same reports in another order give the same snapshot and the same next epoch"},
+		},
+		Run: func(ctx context.Context, r *lab.Report) error { return z.run(ctx, r) },
+	}
+}
+
+// course is what became of an arm at one cache size, over all epochs but the first.
+type course struct {
+	hits, bytes, coverage float64 // shares of the samples, of the data, of the samples
+}
+
+func (z shadeSize) run(ctx context.Context, r *lab.Report) error {
+	arms := r.Experiment.Arms
+	found := make([][]course, len(z.caches))
+	for i, share := range z.caches {
+		r.Logf("cache %.2g of the data", share)
+		c, err := z.at(ctx, int(share*float64(z.samples)))
+		if err != nil {
+			return err
+		}
+		found[i] = c
+	}
+	head := []string{"arm"}
+	for _, share := range z.caches {
+		head = append(head, fmt.Sprintf("cache %.2g", share))
+	}
+	for _, table := range []struct {
+		title string
+		of    func(course) float64
+	}{
+		{"Hit ratio.", func(c course) float64 { return c.hits }},
+		{"Bytes read from the store, per epoch, by the data's size.", func(c course) float64 { return c.bytes }},
+		{"Coverage.", func(c course) float64 { return c.coverage }},
+	} {
+		t := r.Table(table.title, head...)
+		for a, arm := range arms {
+			row := []any{arm.Name}
+			for i := range z.caches {
+				row = append(row, table.of(found[i][a]))
+			}
+			t.Row(row...)
+		}
+	}
+	z.figures(r, found)
+	r.Add(lab.Note("A repeated sample is a hit and takes the place of another one: hits are bought with coverage, in SHADE as in ours. Systematic resampling loses less of it than independent draws do. From a cache of 0.35 on SHADE as published repeats what it has cached until that fills the epoch: it reads nothing and never sees the rest of the data again. Where an order has locality (slot) the chunks are read whole whatever is drawn of them: there importance saves no bytes, it only chooses."))
+	z.judge(r, found)
+	same, err := z.same(ctx)
+	if err != nil {
+		return err
+	}
+	r.Judge("same", same, fmt.Sprintf("%d batches reported forwards and backwards", z.samples/batchSize), "digests or orders differ")
+	return nil
+}
+
+func (z shadeSize) judge(r *lab.Report, found [][]course) {
+	least, better := -1.0, true
+	for i, share := range z.caches {
+		lru, keep, ours := found[i][0].hits, found[i][2].hits, found[i][4].hits
+		if share <= 0.35 && (least < 0 || ours/lru < least) {
+			least = ours / lru
+		}
+		better = better && ours > keep
+	}
+	r.Judge("ratio", least >= 4.5, fmt.Sprintf("%.3g x at the least", least), "see the table of hit ratios")
+	last := found[len(found)-1]
+	r.Judge("keep", better, fmt.Sprintf("%.3g against %.3g at cache %.2g, coverage %.3g; %.3g against %.3g at %.2g, coverage %.3g",
+		found[0][4].hits, found[0][2].hits, z.caches[0], found[0][4].coverage, last[4].hits, last[2].hits, z.caches[len(z.caches)-1], last[4].coverage),
+		"see the table of hit ratios")
+}
+
+func (z shadeSize) figures(r *lab.Report, found [][]course) {
+	hits := &lab.Figure{Name: "hits", Title: "Hit ratio by cache size", X: "cache / data", Y: "hit ratio"}
+	covered := &lab.Figure{Name: "coverage", Title: "Share of the samples that an epoch delivers", X: "cache / data", Y: "coverage"}
+	for a, arm := range r.Experiment.Arms {
+		h, c := lab.Line{Name: arm.Name, X: z.caches}, lab.Line{Name: arm.Name, X: z.caches}
+		for i := range z.caches {
+			h.Y, c.Y = append(h.Y, found[i][a].hits), append(c.Y, found[i][a].coverage)
+		}
+		if arm.Name != "ours, slot" {
+			hits.Lines = append(hits.Lines, h)
+		}
+		covered.Lines = append(covered.Lines, c)
+	}
+	r.Add(hits)
+	r.Add(covered)
+}
+
+// at runs all arms with a cache of so many samples, in the order of the experiment's arms.
+func (z shadeSize) at(ctx context.Context, capacity int) ([]course, error) {
+	var uniform [][]int
+	random := rand.New(rand.NewPCG(1, 2))
+	for range z.epochs {
+		uniform = append(uniform, random.Perm(z.samples))
+	}
+	stream, shade := z.published(capacity)
+	ours, slot, err := z.ours(ctx, capacity)
+	if err != nil {
+		return nil, err
+	}
+	return []course{
+		z.replay(replay.LRU[int], capacity, uniform),
+		z.replay(replay.LRU[int], capacity, stream),
+		z.replay(replay.Keep[int], capacity, uniform),
+		shade, ours, slot,
+	}, nil
+}
+
+// replay runs a stream of epochs against a rule by which chunks leave memory.
+func (z shadeSize) replay(policy replay.Policy[int], capacity int, stream [][]int) course {
+	var uses iter.Seq2[int, int64] = func(yield func(int, int64) bool) {
+		for _, s := range slices.Concat(stream...) {
+			if !yield(s, 1) {
+				return
+			}
+		}
+	}
+	r := replay.Replay(policy, int64(capacity), uses)
+	c := course{hits: float64(r.Hits)} // epoch 0 has none
+	return z.mean(c, float64(z.samples*(z.epochs-1)-r.Hits), stream)
+}
+
+// mean turns sums into shares.
+func (z shadeSize) mean(c course, misses float64, stream [][]int) course {
+	all := float64(z.samples * (z.epochs - 1))
+	c.hits /= all
+	c.bytes = misses / all
+	for _, epoch := range stream[1:] {
+		c.coverage += float64(distinct(epoch, z.samples)) / all
+	}
+	return c
+}
+
+func distinct[T int | uint64](order []T, samples int) (n int) {
+	seen := make([]bool, samples)
+	for _, s := range order {
+		if !seen[s] {
+			seen[s] = true
+			n++
+		}
+	}
+	return n
+}
+
+// published runs SHADE's own protocol and returns its stream too.
+func (z shadeSize) published(capacity int) ([][]int, course) {
+	s := published.NewShade(z.samples, capacity, z.repeat, 1)
+	d := newDifficulty(z.samples, 1)
+	var stream [][]int
+	var c course
+	misses := 0.0
+	for epoch := range z.epochs {
+		order := s.Epoch(epoch)
+		stream = append(stream, order)
+		for batch := range slices.Chunk(order, batchSize) {
+			losses := make([]float64, len(batch))
+			for i, x := range batch {
+				switch hit := s.Access(x); {
+				case epoch == 0:
+				case hit:
+					c.hits++
+				default:
+					misses++
+				}
+				losses[i] = d.loss(x)
+			}
+			s.Report(batch, losses)
+		}
+	}
+	return stream, z.mean(c, misses, stream)
+}
+
+// ours runs the product's importance with a hot set as large as the cache, under a full order and under slot.
+func (z shadeSize) ours(ctx context.Context, capacity int) (full, slot course, err error) {
+	if full, err = z.drawn(ctx, capacity, shuffle.Params{Shuffle: shuffle.Full}); err != nil {
+		return full, slot, err
+	}
+	slot, err = z.drawn(ctx, capacity, shuffle.Params{Shuffle: shuffle.Slot, Window: uint64(max(z.samples/z.each/8, 1))})
+	slot.hits = math.NaN() // all but the first sample of a chunk
+	return full, slot, err
+}
+
+func (z shadeSize) drawn(ctx context.Context, capacity int, params shuffle.Params) (course, error) {
+	d, err := newDrawing(params, z.samples, z.each, float64(capacity)/float64(z.samples), uint32(z.repeat))
+	if err != nil {
+		return course{}, err
+	}
+	defer d.close() // its files have no names
+	var c course
+	var stream [][]int
+	misses := 0.0
+	hard := newDifficulty(z.samples, 1)
+	stored := make([]bool, z.samples)
+	for epoch := range uint64(z.epochs) {
+		order, err := d.order(epoch)
+		if err != nil {
+			return c, err
+		}
+		ints := make([]int, len(order))
+		for i, s := range order {
+			ints[i] = int(s)
+		}
+		stream = append(stream, ints)
+		if epoch > 0 {
+			hits, missed := z.serve(d, order, stored)
+			c.hits += hits
+			misses += missed
+		}
+		for m := range slices.Collect(slices.Chunk(order, batchSize)) {
+			batch := order[m*batchSize : min((m+1)*batchSize, len(order))]
+			losses := make([]float64, len(batch))
+			for i, s := range batch {
+				losses[i] = hard.loss(int(s))
+			}
+			if err := d.report(ctx, epoch, uint64(m), losses); err != nil {
+				return c, err
+			}
+		}
+		if err := d.freeze(ctx, epoch); err != nil {
+			return c, err
+		}
+	}
+	return z.mean(c, misses, stream), nil
+}
+
+// serve counts what an epoch finds in the store of hot samples, and how many samples it reads. Under an order with locality a chunk
+// is read whole, once, unless all that is drawn of it is there.
+func (z shadeSize) serve(d *drawing, order []uint64, stored []bool) (hits, misses float64) {
+	for s := range stored {
+		stored[s] = stored[s] && d.hot[s] // what is no longer hot has made room
+	}
+	read := map[uint64]bool{}
+	for _, s := range order {
+		if stored[s] {
+			hits++
+			continue
+		}
+		stored[s] = d.hot[s]
+		chunk := s / uint64(z.each)
+		switch {
+		case d.params.Shuffle == shuffle.Full:
+			misses++
+		case read[chunk]:
+			hits++
+		default:
+			read[chunk] = true
+			misses += float64(d.first[chunk+1] - d.first[chunk])
+		}
+	}
+	return hits, misses
+}
+
+// same files the losses of an epoch with two logs, forwards and backwards.
+func (z shadeSize) same(ctx context.Context) (bool, error) {
+	var orders [2][]uint64
+	var digests [2]string
+	for i := range orders {
+		d, err := newDrawing(shuffle.Params{Shuffle: shuffle.Full}, z.samples, z.each, 0.1, uint32(z.repeat))
+		if err != nil {
+			return false, err
+		}
+		order, err := d.order(0)
+		if err != nil {
+			return false, err
+		}
+		hard := newDifficulty(z.samples, 1)
+		batches := z.samples / batchSize
+		for m := range batches {
+			if i == 1 {
+				m = batches - 1 - m
+			}
+			losses := make([]float64, batchSize)
+			for k := range losses {
+				losses[k] = hard.of[order[m*batchSize+k]]
+			}
+			if err := d.report(ctx, 0, uint64(m), losses); err != nil {
+				return false, err
+			}
+		}
+		if err := d.freeze(ctx, 0); err != nil {
+			return false, err
+		}
+		digests[i] = d.base.Digest()
+		if orders[i], err = d.order(1); err != nil {
+			return false, err
+		}
+		if err := d.close(); err != nil {
+			return false, err
+		}
+	}
+	return digests[0] == digests[1] && slices.Equal(orders[0], orders[1]), nil
+}

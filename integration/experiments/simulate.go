@@ -1,0 +1,236 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/datapath/simulate"
+	"github.com/millrace-data/millrace/integration/experiments/lab"
+	"github.com/millrace-data/millrace/internal/objstore/shaped"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// simulateSize is how large the experiment is.
+type simulateSize struct {
+	chunks, each int
+	shape        shaped.Shape
+	cases        []predicted
+}
+
+// predicted is one setting that is both predicted and measured.
+type predicted struct {
+	order  shuffle.Params
+	policy datapath.Policy
+	cache  float64 // of the data
+	ranks  int
+	job    float64 // rate of the job, of that at which the store could bring all samples
+	skew   float64
+	ahead  int // batches asked for beyond the one in use
+}
+
+func fullSimulate() simulateSize {
+	window, slot := predictedOrders(16)
+	return simulateSize{
+		chunks: 192, each: 128, shape: shaped.Shape{FirstByte: 20 * time.Millisecond, Stream: 20e6, Total: 40e6},
+		cases: []predicted{
+			{window, datapath.PolicyPlan, 0.5, 8, 4, 1, 2},
+			{window, datapath.PolicyLRU, 0.5, 8, 4, 1, 2},
+			{slot, datapath.PolicyPlan, 0.25, 8, 4, 1, 2},
+			{slot, datapath.PolicyLRU, 0.25, 1, 4, 1, 0},
+			{slot, datapath.PolicyPlan, 0.5, 8, 0.7, 1, 2},
+			{window, datapath.PolicyPlan, 1.6, 1, 1.2, 1, 2},
+			{window, datapath.PolicyPlan, 0.5, 8, 1, 2, 2},
+		},
+	}
+}
+
+func predictedOrders(n uint64) (window, slot shuffle.Params) {
+	return shuffle.Params{Shuffle: shuffle.Window, Window: n, Seed: 1}, shuffle.Params{Shuffle: shuffle.Slot, Window: n, Seed: 2}
+}
+
+func (c predicted) setting(d *data, shape shaped.Shape) simulate.Setting {
+	return simulate.Setting{
+		Order: c.order, BatchSize: batchSize, Epochs: 2, Ranks: c.ranks, Rate: c.job * shape.Total / sampleBytes, Skew: c.skew, ReadAhead: c.ahead,
+		Gateways: 1, CacheSize: int64(c.cache * float64(d.bytes())), Policy: string(c.policy),
+		Fetchers: datapath.DefaultFetchers, PartSize: datapath.DefaultPartSize,
+		StoreRate: shape.Total, StoreStream: shape.Stream, FirstByte: shape.FirstByte,
+	}
+}
+
+func simulated(z simulateSize) lab.Experiment {
+	return lab.Experiment{
+		Name:  "simulate",
+		Title: "Millrace's own: the prediction of millrace simulate",
+		Claim: "The time of an epoch, the first and the second one, is predicted within 10 % of what the data path measures on a shaped store, whatever the order, the policy, the cache, the ranks and the job's rate.",
+		Setting: []string{
+			fmt.Sprintf("%d chunks of %d samples of 4 KB, batches of %d; two epochs one after the other, the ranks begin each together", z.chunks, z.each, batchSize),
+			fmt.Sprintf("store in memory, shaped: %v to the first byte, %.0f MB/s a stream, %.0f MB/s in all", z.shape.FirstByte, z.shape.Stream/1e6, z.shape.Total/1e6),
+			"the model is given the dataset's index, the shape of the store and the job's rate, nothing that was measured",
+		},
+		Arms: []lab.Arm{
+			{Name: "predicted", What: "package simulate, under its virtual clock"},
+			{Name: "measured", What: "the data path in this process, ranks as goroutines that wait between two batches; each setting twice, and of each epoch the faster one, since what else the machine does can only delay it"},
+		},
+		Pass: []lab.Mark{
+			{Name: "time", Want: "predicted time within 10 % of the measured one, for each epoch of each setting", Measured: true},
+			{Name: "bytes", Want: "predicted bytes from the store within 5 % of the data of the measured ones, for both epochs together of each setting whose ranks keep step"},
+		},
+		Run: func(ctx context.Context, r *lab.Report) error { return runSimulate(ctx, r, z) },
+	}
+}
+
+func runSimulate(ctx context.Context, r *lab.Report, z simulateSize) error {
+	d, err := newData(ctx, z.chunks, z.each, z.shape)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	t := r.Table("Predicted and measured", "order", "policy", "cache", "ranks", "job", "epoch", "predicted", "measured", "error", "bytes predicted", "measured")
+	var worstTime, worstBytes float64
+	for _, c := range z.cases {
+		set := c.setting(d, z.shape)
+		guess, err := simulate.Run(ctx, d.known(), set)
+		if err != nil {
+			return err
+		}
+		r.Logf("%s, %s, cache %.2f, %d ranks: predicted %v", c.order.Shuffle, c.policy, c.cache, c.ranks, guess.Later().Time)
+		times, bytes, err := d.measureTwice(ctx, set)
+		if err != nil {
+			return err
+		}
+		var off int64
+		for i, took := range times {
+			e := &guess.Epochs[i]
+			err := float64(e.Time)/float64(took) - 1
+			worstTime = max(worstTime, math.Abs(err))
+			off += e.StoreBytes - bytes[i]
+			t.Row(fmt.Sprintf("%s %d", c.order.Shuffle, c.order.Window), string(c.policy), c.cache, c.ranks, fmt.Sprintf("%.3g x store", c.job), i,
+				e.Time, took, fmt.Sprintf("%+.1f %%", 100*err), simulate.Bytes(e.StoreBytes), simulate.Bytes(bytes[i]))
+		}
+		if c.skew == 1 { // where ranks drift apart, how much is read twice hangs on moments
+			worstBytes = max(worstBytes, math.Abs(float64(off))/float64(d.bytes()))
+		}
+	}
+	r.Judge("time", worstTime <= 0.1, fmt.Sprintf("off by %.1f %% at most", 100*worstTime), "the model leaves out what the machine adds: see the table")
+	r.Judge("bytes", worstBytes <= 0.05, fmt.Sprintf("off by %.1f %% of the data at most", 100*worstBytes), "reads whose order in time differs decide differently what goes")
+	return nil
+}
+
+// known is what the model needs of the dataset.
+func (d *data) known() *simulate.Data {
+	k := &simulate.Data{First: d.index.First(), Chunks: make([]simulate.Chunk, d.chunks)}
+	for i := range k.Chunks {
+		e := d.index.Extents(i)[0]
+		k.Chunks[i] = simulate.Chunk{Shard: e.Shard, Offset: e.Offset, Length: e.Length}
+	}
+	return k
+}
+
+// measureTwice returns the faster of two runs, epoch by epoch, and what it read.
+func (d *data) measureTwice(ctx context.Context, s simulate.Setting) (times []time.Duration, bytes []int64, err error) {
+	times, bytes, err = d.measure(ctx, s)
+	if err != nil {
+		return nil, nil, err
+	}
+	again, read, err := d.measure(ctx, s)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range again {
+		if again[i] < times[i] {
+			times[i], bytes[i] = again[i], read[i]
+		}
+	}
+	return times, bytes, nil
+}
+
+// measure reads the epochs of a setting through the data path, and returns what each took and read.
+func (d *data) measure(ctx context.Context, s simulate.Setting) (times []time.Duration, bytes []int64, err error) {
+	g, err := d.open(ctx, datapath.Config{Policy: datapath.Policy(s.Policy), Fetchers: s.Fetchers, PartSize: s.PartSize}, s.CacheSize)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() {
+		if e := g.stop(); err == nil {
+			err = e
+		}
+	}()
+	plan, err := shuffle.NewPlan(s.Order, g.index.First())
+	if err != nil {
+		return nil, nil, err
+	}
+	for epoch := range s.Epochs {
+		begun, before := time.Now(), d.store.Stats().BytesRead
+		ranks, ctx := errgroup.WithContext(ctx)
+		e := plan.Epoch(uint64(epoch))
+		for rank := range s.Ranks {
+			ranks.Go(func() error { return g.train(ctx, s, plan, e, rank) })
+		}
+		if err := ranks.Wait(); err != nil {
+			return nil, nil, err
+		}
+		times = append(times, time.Since(begun))
+		bytes = append(bytes, d.store.Stats().BytesRead-before)
+	}
+	return times, bytes, nil
+}
+
+// train is one rank: it asks for batches ahead of the one in use, and takes its time over each.
+func (g *gateway) train(ctx context.Context, s simulate.Setting, plan *shuffle.Plan, epoch *shuffle.Epoch, rank int) error {
+	batching := shuffle.Batching{Samples: plan.Samples(), BatchSize: s.BatchSize, Tail: shuffle.Short}
+	requests, ctx := errgroup.WithContext(ctx)
+	asked := make([]chan time.Time, 0, batching.Batches())
+	ask := func() {
+		m, done := uint64(len(asked)), make(chan time.Time, 1)
+		asked = append(asked, done)
+		requests.Go(func() error {
+			err := g.share(ctx, plan, epoch, batching, m, uint64(rank), uint64(s.Ranks))
+			if err == nil {
+				done <- time.Now()
+			}
+			return err
+		})
+	}
+	// A rank begins with a batch when it is there and the last one is done: not when this machine, which is busy, wakes
+	// it up.
+	free := time.Now()
+	for m := range batching.Batches() {
+		for uint64(len(asked)) < min(m+uint64(s.ReadAhead)+1, batching.Batches()) {
+			ask()
+		}
+		select {
+		case came := <-asked[m]:
+			if came.After(free) {
+				free = came
+			}
+		case <-ctx.Done():
+			return requests.Wait()
+		}
+		free = free.Add(s.Think(rank, batching.Share(m, uint64(rank), uint64(s.Ranks)).Count))
+		time.Sleep(time.Until(free))
+	}
+	return requests.Wait()
+}
+
+// share reads one rank's share of a batch.
+func (g *gateway) share(ctx context.Context, plan *shuffle.Plan, epoch *shuffle.Epoch, b shuffle.Batching, m, rank, of uint64) error {
+	share := b.Share(m, rank, of)
+	chunks, err := g.data.ranges(ctx, g.index, epoch.AppendShare(nil, share))
+	if err != nil {
+		return err
+	}
+	body, err := g.source.Read(ctx, shuffle.Cursor{
+		Plan: plan, Epoch: epoch, First: m * b.BatchSize, End: min((m+1)*b.BatchSize, plan.Samples()), BatchSize: b.BatchSize,
+		Rank: rank, WorldSize: of,
+	}, chunks)
+	if err != nil {
+		return err
+	}
+	body.Close()
+	return nil
+}

@@ -1,0 +1,233 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/millrace-data/millrace/integration/experiments/lab"
+	"github.com/millrace-data/millrace/internal/objstore/shaped"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// tasksSize is how large the experiment is.
+type tasksSize struct {
+	chunks, each, lanes int
+	gateways            int   // of job A
+	others              int   // of job B
+	shapes              []int // chunks of datasets of one size
+	carried             []int // batches that one question brings beside its own
+}
+
+func fullTasks() tasksSize {
+	return tasksSize{chunks: 256, each: 32, lanes: 32, gateways: 8, others: 4, shapes: []int{64, 128, 256, 512}, carried: []int{0, 1, 3, 7}}
+}
+
+func (z tasksSize) plan(chunks int) shuffle.Params {
+	return shuffle.Params{Shuffle: shuffle.Slot, Window: uint64(min(z.lanes, chunks))}
+}
+
+func tasks(z tasksSize) lab.Experiment {
+	return lab.Experiment{
+		Name:  "tasks",
+		Title: "DIESEL, HVAC and Brand between nodes: a cache that belongs to one job",
+		Claim: "A cache spans the nodes of one task only, so the failure of a node stays within that task, and recovery reads chunks, not files (DIESEL); who is lost costs 1/p of the data, read once (HVAC); a remote node sends along what will be needed soon (Brand).",
+		Setting: []string{
+			fmt.Sprintf("%d chunks of %d samples of 4 KB, slot order of %d lanes, global batches of %d, contiguous shares, one rank at each gateway", z.chunks, z.each, z.lanes, batchSize),
+			"store in memory, shaped: 5 ms to the first byte, 200 MB/s in all; every gateway has room for all data; real data paths, membership and protocol over loopback, in one process",
+			fmt.Sprintf("job A has %d gateways, job B %d; both have read one epoch. Then the server, the membership and the memory of one of A's gateways end at once, and its rank goes on at the next one", z.gateways, z.others),
+			fmt.Sprintf("refill: the same bytes in %v chunks, one of %d gateways lost", z.shapes, z.gateways),
+			fmt.Sprintf("sent along: two gateways, one rank, 192 batches, questions that may bring the samples of one batch and of %v more", z.carried),
+		},
+		Arms: []lab.Arm{
+			{Name: "A", What: "the job that loses a gateway"},
+			{Name: "B", What: "the job beside it"},
+			{Name: "k", What: "batches sent along with one"},
+		},
+		Pass: []lab.Mark{
+			{Name: "exact", Want: "every sample exactly once, in every epoch of both jobs, no error"},
+			{Name: "share", Want: "A reads again what the lost gateway owned, 1/p of the chunks, each once", Measured: true},
+			{Name: "apart", Want: "B reads nothing from the store, and its gateways send each other what they send beside a healthy A, within 1 %", Measured: true},
+			{Name: "chunks", Want: "refill: no more store reads than chunks were lost, each chunk once, however many samples they hold", Measured: true},
+			{Name: "lookups", Want: "look-ups by name ask neither store nor other gateways"},
+			{Name: "along", Want: "questions for a sample fall to at most 1.25 / (1 + k) of those without", Measured: true},
+		},
+		Run: func(ctx context.Context, r *lab.Report) error { return z.run(ctx, r) },
+	}
+}
+
+// fastStore is the store of this experiment: fast enough that reads are worth counting, not waiting for.
+func fastStore() shaped.Shape {
+	return shaped.Shape{FirstByte: 5 * time.Millisecond, Stream: 200e6, Total: 200e6}
+}
+
+func (z tasksSize) run(ctx context.Context, r *lab.Report) error {
+	exact := true
+	if err := z.loss(ctx, r, &exact); err != nil {
+		return err
+	}
+	if err := z.refill(ctx, r, &exact); err != nil {
+		return err
+	}
+	if err := z.along(ctx, r, &exact); err != nil {
+		return err
+	}
+	r.Judge("exact", exact, "all of them", "some samples came twice, or not at all")
+	return nil
+}
+
+// loss has two jobs read the same store, and one of them lose a gateway.
+func (z tasksSize) loss(ctx context.Context, r *lab.Report, exact *bool) error {
+	d, err := newData(ctx, z.chunks, z.each, fastStore())
+	if err != nil {
+		return err
+	}
+	defer d.close() // opened for reading only
+	a, err := d.newFleet(ctx, fleetConfig{name: "a", gateways: z.gateways, room: d.room(2 * z.chunks)})
+	if err != nil {
+		return err
+	}
+	b, err := d.newFleet(ctx, fleetConfig{name: "b", gateways: z.others, room: d.room(2 * z.chunks)})
+	if err != nil {
+		return errors.Join(err, a.stop())
+	}
+	t := r.Table("Two jobs on one store, epoch by epoch.", "epoch", "job", "store reads", "questions between gateways", "between gateways MB")
+	job := func(f *fleet, name string, epoch uint64) (epochRead, error) {
+		got, err := f.read(ctx, task{params: z.plan(z.chunks), epoch: epoch, ranks: len(f.members), sharing: shuffle.Contiguous})
+		*exact = *exact && got.twice+got.never == 0
+		t.Row(fmt.Sprint(epoch), name, got.storeReads, got.peerReads, float64(got.peerBytes)/1e6)
+		return got, err
+	}
+	lost := z.gateways - 2
+	owned := a.owned()[lost]
+	var lastA, healthyB, lastB epochRead
+	for epoch := range uint64(3) {
+		if epoch == 2 {
+			if err := a.members[lost].leave(); err != nil {
+				return err
+			}
+		}
+		if lastA, err = job(a, "A", epoch); err != nil {
+			return err
+		}
+		healthyB = lastB
+		if lastB, err = job(b, "B", epoch); err != nil {
+			return err
+		}
+	}
+	r.Judge("share", lastA.storeReads <= owned && lastA.storeBytes == owned*d.chunkBytes(),
+		fmt.Sprintf("%d reads of %.4g chunks for the %d chunks of 1/%d", lastA.storeReads, float64(lastA.storeBytes)/float64(d.chunkBytes()), owned, z.gateways), "the table says how many were read")
+	change := float64(lastB.peerBytes)/float64(healthyB.peerBytes) - 1
+	r.Judge("apart", lastB.storeReads == 0 && change < 0.01 && change > -.01,
+		fmt.Sprintf("%d store reads, bytes between gateways %+.2g %%", lastB.storeReads, 100*change), "the table says what B did")
+	if err := z.names(ctx, r, a); err != nil {
+		return err
+	}
+	return errors.Join(a.stop(), b.stop())
+}
+
+// names looks samples up by name at every gateway that lives.
+func (z tasksSize) names(ctx context.Context, r *lab.Report, f *fleet) error {
+	before, stored := f.traffic(), f.data.store.Stats().Reads
+	random := rand.New(rand.NewPCG(1, 2))
+	n := 0
+	for _, m := range f.members {
+		for range 1000 {
+			if m.gone {
+				break
+			}
+			want := random.IntN(f.data.samples())
+			got, ok, err := m.index.Lookup(ctx, sampleKey(want), "")
+			if err != nil || !ok || got != uint64(want) {
+				return fmt.Errorf("look up %s: got sample %d (%v), want %d: %w", sampleKey(want), got, ok, want, err)
+			}
+			n++
+		}
+	}
+	asked := f.traffic().minus(before).peerReads + f.data.store.Stats().Reads - stored
+	r.Judge("lookups", asked == 0, fmt.Sprintf("%d look-ups at %d gateways, %d requests: what one gateway answers costs no other one anything", n, len(f.members)-1, asked), "something was asked")
+	return nil
+}
+
+// refill loses a gateway of a fleet whose data come in few large chunks, or in many small ones.
+func (z tasksSize) refill(ctx context.Context, r *lab.Report, exact *bool) error {
+	t := r.Table("One gateway lost, the same bytes in chunks of several sizes.", "chunks", "samples in each", "chunks lost", "samples lost", "store reads", "seconds")
+	holds := true
+	for _, chunks := range z.shapes {
+		d, err := newData(ctx, chunks, z.chunks*z.each/chunks, fastStore())
+		if err != nil {
+			return err
+		}
+		f, err := d.newFleet(ctx, fleetConfig{name: "a", gateways: z.gateways, room: d.room(2 * chunks)})
+		if err != nil {
+			return err
+		}
+		var got epochRead
+		lost := z.gateways - 2
+		owned := f.owned()[lost]
+		for epoch := range uint64(2) {
+			if epoch == 1 {
+				if err := f.members[lost].leave(); err != nil {
+					return err
+				}
+			}
+			if got, err = f.read(ctx, task{params: z.plan(chunks), epoch: epoch, ranks: z.gateways, sharing: shuffle.Contiguous}); err != nil {
+				return err
+			}
+			*exact = *exact && got.twice+got.never == 0
+		}
+		holds = holds && got.storeReads <= owned && got.storeBytes <= owned*d.chunkBytes()
+		t.Row(chunks, d.each, owned, owned*int64(d.each), got.storeReads, got.took.Seconds())
+		if err := errors.Join(f.stop(), d.close()); err != nil {
+			return err
+		}
+	}
+	r.Judge("chunks", holds, "in every row", "the table says where")
+	return nil
+}
+
+// along reads an epoch with questions that bring ever more.
+func (z tasksSize) along(ctx context.Context, r *lab.Report, exact *bool) error {
+	const samples = 192 * batchSize // so many batches that the first few, for which a rank asks itself, hardly count
+	d, err := newData(ctx, z.chunks, samples/z.chunks, fastStore())
+	if err != nil {
+		return err
+	}
+	defer d.close() // opened for reading only
+	t := r.Table("Questions between two gateways, one rank.", "k", "questions", "a batch", "for a sample, of those without", "samples that had come along")
+	var none float64
+	holds, found := true, ""
+	for _, k := range z.carried {
+		carry := int64(-1)
+		if k > 0 {
+			// Half of a batch is at home at the other gateway, and a sample takes 128 bytes beside its own.
+			carry = int64(k+1) * batchSize / 2 * (sampleBytes + 128) * 9 / 8
+		}
+		f, err := d.newFleet(ctx, fleetConfig{name: "along", gateways: 2, room: d.room(3 * z.chunks), carry: carry})
+		if err != nil {
+			return err
+		}
+		var got epochRead
+		for epoch := range uint64(2) {
+			if got, err = f.read(ctx, task{params: z.plan(z.chunks), epoch: epoch, ranks: 1, sharing: shuffle.Contiguous}); err != nil {
+				return err
+			}
+			*exact = *exact && got.twice+got.never == 0
+		}
+		if err := f.stop(); err != nil {
+			return err
+		}
+		if k == 0 {
+			none = float64(got.peerReads)
+		}
+		share := float64(got.peerReads) / none
+		batches := float64((d.samples() + batchSize - 1) / batchSize)
+		t.Row(k, got.peerReads, float64(got.peerReads)/batches, share, got.carried)
+		holds = holds && share <= 1.25/float64(1+k)
+		found += fmt.Sprintf("k=%d %.2g; ", k, share)
+	}
+	r.Judge("along", holds, found+"of those without", "the table says where")
+	return nil
+}
