@@ -24,8 +24,9 @@ test: ## everything: vet, units with -race, fuzzing, cross-compiling, real S3 se
 	@rm -f "$(CURDIR)/bin/test-summary"
 	@$(MAKE) --no-print-directory deps vet unit fuzz cross python-test plain-test conformance integration $(ON_LINUX) experiments-short summary
 
-test-nightly: ## what is too large for every change: torch's newest release; Linux, root
+test-nightly: ## what is too large for every change: torch's newest release, whether the planted bugs fit; Linux, root
 	@rm -f "$(CURDIR)/bin/test-summary"
+	integration/sabotage/run.sh --check
 	@$(MAKE) --no-print-directory newest-test summary
 
 test-long: ## the same with the long counts, ten minutes of each fuzz target and the planted bugs
@@ -44,7 +45,6 @@ fuzz: ## run every fuzz target for FUZZTIME (5s), as many at once as there are c
 vet: ## go vet and staticcheck on all modules, ruff on all Python, mypy on that of the benchmarks
 	@tools/python.sh -- -m ruff check -q --no-cache .
 	@tools/python.sh -- -m mypy --config-file integration/bench/mypy.ini --cache-dir /dev/null --no-error-summary
-	integration/sabotage/run.sh --check
 	go vet ./...
 	cd integration && go vet ./...
 	$(TOOL) staticcheck ./...
