@@ -155,7 +155,7 @@ func floorPlan() map[string]room {
 			outside: []string{"github.com/rs/zerolog", "github.com/dustin/go-humanize", "golang.org/x"},
 		},
 		"cmd/internal/datasets": { // what is to be served, as files and flags name it
-			ours:    []string{"gateway", "gateway/address", "cmd/internal/location"}, // gateway: the type of a mixture
+			ours:    []string{"gateway/address", "cmd/internal/location"}, // address: the type of a mixture, names
 			outside: []string{"go.yaml.in/yaml"},
 		},
 		"cmd/internal/location": {

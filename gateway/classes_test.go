@@ -16,6 +16,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -45,7 +46,7 @@ func mixedFolders(t *testing.T) (r *rig, pictures, tars written) {
 			cfg.Datasets = append(cfg.Datasets, gateway.Dataset{Name: name, Index: from.index, Source: from.opened})
 		}
 		of := func(name, first, second string) {
-			cfg.Mixtures = append(cfg.Mixtures, gateway.Mixture{Name: name, Sources: []gateway.MixtureSource{{Dataset: first, Weight: 1}, {Dataset: second, Weight: 1}}})
+			cfg.Mixtures = append(cfg.Mixtures, gateway.Mixture{Name: name, Mixture: address.Mixture{Sources: []address.Source{{Dataset: first, Share: 1}, {Dataset: second, Share: 1}}}})
 		}
 		of("with-alike", "alike", "alike-too")
 		of("with-other", "photos", "other")

@@ -22,6 +22,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/gateway/address"
 )
 
 // serveGolden serves files that another library has written.
@@ -122,7 +123,7 @@ func TestFieldsOfMixtures(t *testing.T) {
 		same.Name = "same"
 		cfg.Datasets = append(cfg.Datasets, same, gateway.Dataset{Name: "tars", Index: tars.index, Source: same.Source})
 		of := func(name, second string) gateway.Mixture {
-			return gateway.Mixture{Name: name, Sources: []gateway.MixtureSource{{Dataset: "photos", Weight: 1}, {Dataset: second, Weight: 1}}}
+			return gateway.Mixture{Name: name, Mixture: address.Mixture{Sources: []address.Source{{Dataset: "photos", Share: 1}, {Dataset: second, Share: 1}}}}
 		}
 		cfg.Mixtures, cfg.Mix = []gateway.Mixture{of("alike", "same"), of("unlike", "tars")}, mix
 	}, "shard.00000.mds", "index.json")

@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/gateway/admission"
 	"github.com/millrace-data/millrace/gateway/audit"
 	"github.com/millrace-data/millrace/gateway/auth"
@@ -48,19 +49,10 @@ type Dataset struct {
 	Close      func()           // called once, when no request uses the dataset any more; nil: nothing is
 }
 
-// Mixture is a dataset whose batches are taken from several others.
+// Mixture is a dataset whose batches are taken from several others that are served.
 type Mixture struct {
-	Name    string
-	Sources []MixtureSource
-	Samples uint64 // positions of an epoch; 0: as many as the sources have samples
-}
-
-// MixtureSource is one source of a mixture: a dataset that is served, and its share by weight, or in samples of each
-// batch.
-type MixtureSource struct {
-	Dataset  string
-	Weight   uint64
-	PerBatch uint64 // of all sources of a mixture, or 0 of all
+	Name string
+	address.Mixture
 }
 
 // Change is what has become of a dataset when the gateway looked again at what it is to serve.

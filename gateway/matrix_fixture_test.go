@@ -21,6 +21,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/importance"
 	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/gateway/auth"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 	"github.com/millrace-data/millrace/shuffle"
@@ -157,7 +158,7 @@ grants:
 			cfg.Datasets = append(cfg.Datasets, d)
 		}
 		for _, name := range []string{"mix", "blend"} {
-			cfg.Mixtures = append(cfg.Mixtures, gateway.Mixture{Name: name, Sources: []gateway.MixtureSource{{Dataset: "photos", Weight: 1}, {Dataset: "scans", Weight: 1}}})
+			cfg.Mixtures = append(cfg.Mixtures, gateway.Mixture{Name: name, Mixture: address.Mixture{Sources: []address.Source{{Dataset: "photos", Share: 1}, {Dataset: "scans", Share: 1}}}})
 		}
 		cfg.Mix, cfg.Access, cfg.Allow = mix, m.guard, nil
 		cfg.Cluster = func() any { return map[string]string{} }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -117,8 +118,8 @@ func (r *rig) mixedSamples(m *shuffle.Mixture, params shuffle.Params, epoch uint
 }
 
 func TestMixtureDeliversWhatItsOrderSays(t *testing.T) {
-	weighed := gateway.Mixture{Name: "weighed", Samples: 70, Sources: []gateway.MixtureSource{{Dataset: "photos", Weight: 3}, {Dataset: "scans", Weight: 1}}}
-	fixed := gateway.Mixture{Name: "fixed", Sources: []gateway.MixtureSource{{Dataset: "photos", Weight: 1, PerBatch: 5}, {Dataset: "scans", Weight: 1, PerBatch: 2}}}
+	weighed := gateway.Mixture{Name: "weighed", Mixture: address.Mixture{Samples: 70, Sources: []address.Source{{Dataset: "photos", Share: 3}, {Dataset: "scans", Share: 1}}}}
+	fixed := gateway.Mixture{Name: "fixed", Mixture: address.Mixture{Sources: []address.Source{{Dataset: "photos", Share: 5}, {Dataset: "scans", Share: 2}}, PerBatch: true}}
 	r, _ := mixedRig(t, weighed, fixed)
 	for _, c := range []struct {
 		m     gateway.Mixture
@@ -163,7 +164,7 @@ func TestMixtureDeliversWhatItsOrderSays(t *testing.T) {
 
 // TestMixtureIsSharedOut reads one batch by three ranks, by both ways that a mixture has.
 func TestMixtureIsSharedOut(t *testing.T) {
-	r, other := mixedRig(t, gateway.Mixture{Name: "m", Sources: []gateway.MixtureSource{{Dataset: "photos", Weight: 1}, {Dataset: "scans", Weight: 1}}})
+	r, other := mixedRig(t, gateway.Mixture{Name: "m", Mixture: address.Mixture{Sources: []address.Source{{Dataset: "photos", Share: 1}, {Dataset: "scans", Share: 1}}}})
 	for _, how := range []string{"", "&balance=bytes"} {
 		whole := map[string]int{}
 		for _, key := range r.manifest("/v1/datasets/m/epochs/0/batches/1/manifest?batch_size=20") {
@@ -193,8 +194,8 @@ func TestMixtureIsSharedOut(t *testing.T) {
 
 func TestMixtureRefuses(t *testing.T) {
 	r, _ := mixedRig(t,
-		gateway.Mixture{Name: "m", Sources: []gateway.MixtureSource{{Dataset: "photos", Weight: 1}, {Dataset: "scans", Weight: 1}}},
-		gateway.Mixture{Name: "fixed", Sources: []gateway.MixtureSource{{Dataset: "photos", PerBatch: 3}, {Dataset: "scans", PerBatch: 1}}})
+		gateway.Mixture{Name: "m", Mixture: address.Mixture{Sources: []address.Source{{Dataset: "photos", Share: 1}, {Dataset: "scans", Share: 1}}}},
+		gateway.Mixture{Name: "fixed", Mixture: address.Mixture{Sources: []address.Source{{Dataset: "photos", Share: 3}, {Dataset: "scans", Share: 1}}, PerBatch: true}})
 	none := strings.Repeat("ab", 32)
 	for _, path := range []string{
 		"/v1/datasets/m/epochs/0/batches/0?share=locality", "/v1/datasets/m/epochs/0/batches/0?subset=train",
@@ -206,11 +207,11 @@ func TestMixtureRefuses(t *testing.T) {
 	}
 	checkProblem(t, r.post("/v1/datasets/m/warm", ""), http.StatusBadRequest, "invalid_argument", false)
 	for name, m := range map[string]gateway.Mixture{
-		"no such dataset": {Name: "x", Sources: []gateway.MixtureSource{{Dataset: "none", Weight: 1}}},
-		"a taken name":    {Name: "photos", Sources: []gateway.MixtureSource{{Dataset: "photos", Weight: 1}}},
-		"a bad name":      {Name: "a/b", Sources: []gateway.MixtureSource{{Dataset: "photos", Weight: 1}}},
+		"no such dataset": {Name: "x", Mixture: address.Mixture{Sources: []address.Source{{Dataset: "none", Share: 1}}}},
+		"a taken name":    {Name: "photos", Mixture: address.Mixture{Sources: []address.Source{{Dataset: "photos", Share: 1}}}},
+		"a bad name":      {Name: "a/b", Mixture: address.Mixture{Sources: []address.Source{{Dataset: "photos", Share: 1}}}},
 		"no source":       {Name: "x"},
-		"no weight":       {Name: "x", Sources: []gateway.MixtureSource{{Dataset: "photos"}}},
+		"no weight":       {Name: "x", Mixture: address.Mixture{Sources: []address.Source{{Dataset: "photos"}}}},
 	} {
 		cfg := gateway.Config{Datasets: []gateway.Dataset{{Name: "photos", Index: r.index, Source: r.source}}, Mixtures: []gateway.Mixture{m}, Mix: mix}
 		if _, err := gateway.New(cfg); err == nil {
@@ -219,7 +220,7 @@ func TestMixtureRefuses(t *testing.T) {
 	}
 	cfg := gateway.Config{
 		Datasets: []gateway.Dataset{{Name: "photos", Index: r.index, Source: r.source}},
-		Mixtures: []gateway.Mixture{{Name: "x", Sources: []gateway.MixtureSource{{Dataset: "photos", Weight: 1}}}},
+		Mixtures: []gateway.Mixture{{Name: "x", Mixture: address.Mixture{Sources: []address.Source{{Dataset: "photos", Share: 1}}}}},
 	}
 	if _, err := gateway.New(cfg); err == nil || !strings.Contains(err.Error(), "Mix") {
 		t.Errorf("nobody to read them: got %v, want an error that names Mix", err)
@@ -227,7 +228,7 @@ func TestMixtureRefuses(t *testing.T) {
 }
 
 func TestMixtureSaysItsParts(t *testing.T) {
-	r, _ := mixedRig(t, gateway.Mixture{Name: "m", Sources: []gateway.MixtureSource{{Dataset: "photos", Weight: 3}, {Dataset: "scans", Weight: 1}}})
+	r, _ := mixedRig(t, gateway.Mixture{Name: "m", Mixture: address.Mixture{Sources: []address.Source{{Dataset: "photos", Share: 3}, {Dataset: "scans", Share: 1}}}})
 	type part struct {
 		Dataset, Generation string
 		Samples, Weight     uint64

@@ -162,10 +162,7 @@ func (g *Gateway) mixWritten(x *exchange, m address.Mixture, parts []*dataset) (
 	}
 	sources := make([]plans.Source, len(parts))
 	for i, s := range m.Sources {
-		sources[i] = plans.Source{Dataset: parts[i].Dataset, Weight: s.Share, Subset: s.Subset, Quarantine: s.Quarantine}
-		if m.PerBatch {
-			sources[i].Weight, sources[i].PerBatch = 1, s.Share
-		}
+		sources[i] = sourceOf(parts[i], s, m.PerBatch)
 		own := address.Plan{Quarantine: s.Quarantine}
 		own.Params.Subset = s.Subset
 		if err := g.plans.Complete(x.r.Context(), parts[i].Dataset, &own); err != nil {
@@ -178,6 +175,15 @@ func (g *Gateway) mixWritten(x *exchange, m address.Mixture, parts []*dataset) (
 		return nil, address.RefuseParameter("dataset", "%v", err)
 	}
 	return g.newMixture(d, parts), nil
+}
+
+// sourceOf is dataset d as source s of a mixture.
+func sourceOf(d *dataset, s address.Source, perBatch bool) plans.Source {
+	of := plans.Source{Dataset: d.Dataset, Weight: s.Share, Subset: s.Subset, Quarantine: s.Quarantine}
+	if perBatch {
+		of.Weight, of.PerBatch = 1, s.Share
+	}
+	return of
 }
 
 // newMixture returns what is served of a mixture.

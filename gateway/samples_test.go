@@ -82,8 +82,8 @@ func TestSamplesByPositionAreThoseOfTheBatches(t *testing.T) {
 
 func TestSamplesByPositionOfMixtures(t *testing.T) {
 	r, _ := mixedRig(t,
-		gateway.Mixture{Name: "weighed", Samples: 70, Sources: []gateway.MixtureSource{{Dataset: "photos", Weight: 3}, {Dataset: "scans", Weight: 1}}},
-		gateway.Mixture{Name: "fixed", Sources: []gateway.MixtureSource{{Dataset: "photos", Weight: 1, PerBatch: 5}, {Dataset: "scans", Weight: 1, PerBatch: 2}}})
+		gateway.Mixture{Name: "weighed", Mixture: address.Mixture{Samples: 70, Sources: []address.Source{{Dataset: "photos", Share: 3}, {Dataset: "scans", Share: 1}}}},
+		gateway.Mixture{Name: "fixed", Mixture: address.Mixture{Sources: []address.Source{{Dataset: "photos", Share: 5}, {Dataset: "scans", Share: 2}}, PerBatch: true}})
 	for _, name := range []string{"weighed", "fixed"} {
 		var plan struct{ Batches int }
 		r.json("/v1/datasets/"+name+"/epochs/2", &plan)

@@ -181,7 +181,7 @@ func (g *Gateway) mix(m Mixture, all []*dataset) (*dataset, error) {
 		if d == nil {
 			return nil, fmt.Errorf("source %q is no dataset that is served", s.Dataset)
 		}
-		sources = append(sources, plans.Source{Dataset: d.Dataset, Weight: s.Weight, PerBatch: s.PerBatch})
+		sources = append(sources, sourceOf(d, s, m.PerBatch))
 		parts = append(parts, d)
 	}
 	d, err := plans.NewMixture(m.Name, m.Samples, sources, body.Forms)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
@@ -138,7 +139,7 @@ func newRigOf(t *testing.T, g *generations, d gateway.Dataset) *rig {
 // TestServeRefusesAsAWhole: what is wrong changes nothing.
 func TestServeRefusesAsAWhole(t *testing.T) {
 	g := newGenerations(t, nil)
-	err := g.gateway.Serve([]gateway.Dataset{g.newer}, []gateway.Mixture{{Name: "both", Sources: []gateway.MixtureSource{{Dataset: "texts", Weight: 1}}}})
+	err := g.gateway.Serve([]gateway.Dataset{g.newer}, []gateway.Mixture{{Name: "both", Mixture: address.Mixture{Sources: []address.Source{{Dataset: "texts", Share: 1}}}}})
 	if err == nil || !strings.Contains(err.Error(), `mixture "both"`) {
 		t.Errorf("got %v, want an error of the mixture", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/gateway/address"
 )
 
 // mixedKeys reads the sources and keys of an epoch from its manifests, and checks each body against the samples that they name.
@@ -39,8 +40,8 @@ func (r *rig) mixedKeys(dataset string, epoch int, query string) []string {
 // TestWrittenMixtureIsTheOperatorsOne compares mixtures that URLs define with the same ones of the operator's.
 func TestWrittenMixtureIsTheOperatorsOne(t *testing.T) {
 	r, _ := mixedRig(t,
-		gateway.Mixture{Name: "weighed", Samples: 70, Sources: []gateway.MixtureSource{{Dataset: "photos", Weight: 3}, {Dataset: "scans", Weight: 1}}},
-		gateway.Mixture{Name: "fixed", Sources: []gateway.MixtureSource{{Dataset: "photos", Weight: 1, PerBatch: 5}, {Dataset: "scans", Weight: 1, PerBatch: 2}}})
+		gateway.Mixture{Name: "weighed", Mixture: address.Mixture{Samples: 70, Sources: []address.Source{{Dataset: "photos", Share: 3}, {Dataset: "scans", Share: 1}}}},
+		gateway.Mixture{Name: "fixed", Mixture: address.Mixture{Sources: []address.Source{{Dataset: "photos", Share: 5}, {Dataset: "scans", Share: 2}}, PerBatch: true}})
 	for _, c := range []struct{ name, written, query string }{
 		{"weighed", "mix:photos:6,scans:2,samples=70", "batch_size=16"},
 		{"weighed", "mix:photos:3,scans:1,samples=70", "batch_size=16&shuffle=window&window=4&seed=9"},
@@ -156,7 +157,7 @@ func TestWrittenMixtureHasOneAddress(t *testing.T) {
 }
 
 func TestWrittenMixtureRefuses(t *testing.T) {
-	r, _ := mixedRig(t, gateway.Mixture{Name: "m", Sources: []gateway.MixtureSource{{Dataset: "photos", Weight: 1}, {Dataset: "scans", Weight: 1}}})
+	r, _ := mixedRig(t, gateway.Mixture{Name: "m", Mixture: address.Mixture{Sources: []address.Source{{Dataset: "photos", Share: 1}, {Dataset: "scans", Share: 1}}}})
 	var many []string
 	for i := range 65 {
 		many = append(many, fmt.Sprintf("photos(subset=samples:%d):1", i))

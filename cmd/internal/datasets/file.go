@@ -174,5 +174,6 @@ func (r *reader) mixture(key, value *yaml.Node) {
 		r.fault(key, "mixture %.140q: %w", key.Value, err)
 		return
 	}
-	r.set.Mixtures = append(r.set.Mixtures, Mixture{m, r.at(key)})
+	m.At = r.at(key)
+	r.set.Mixtures = append(r.set.Mixtures, m)
 }

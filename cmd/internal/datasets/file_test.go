@@ -42,7 +42,7 @@ func TestAWholeFile(t *testing.T) {
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if m := s.Mixtures; len(m) != 1 || m[0].At != "sets.yaml:15" || m[0].Name != "both" || m[0].Sources[0].Weight != 7 {
+	if m := s.Mixtures; len(m) != 1 || m[0].At != "sets.yaml:15" || m[0].Name != "both" || m[0].Sources[0].Share != 7 {
 		t.Errorf("got %+v, want one mixture", m)
 	}
 }

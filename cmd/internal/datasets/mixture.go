@@ -6,24 +6,23 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/gateway/address"
 )
 
 // ParseMixture reads NAME=SOURCE[:WEIGHT],...[,samples=N][,choose=N/N/...][,per-batch=N/N/...].
-func ParseMixture(text string) (gateway.Mixture, error) {
+func ParseMixture(text string) (Mixture, error) {
 	name, rest, ok := strings.Cut(text, "=")
 	if !ok || !address.ValidName(name) {
-		return gateway.Mixture{}, errors.New("want NAME=SOURCE:WEIGHT,SOURCE:WEIGHT")
+		return Mixture{}, errors.New("want NAME=SOURCE:WEIGHT,SOURCE:WEIGHT")
 	}
-	m := gateway.Mixture{Name: name}
+	m := Mixture{Name: name}
 	var choose, perBatch []uint64
 	for part := range strings.SplitSeq(rest, ",") {
 		option, value, isOption := strings.Cut(part, "=")
 		var err error
 		switch {
 		case !isOption:
-			err = addSource(&m, part)
+			err = addSource(&m.Mixture, part)
 		case option == "samples":
 			m.Samples, err = strconv.ParseUint(value, 10, 63)
 		case option == "choose":
@@ -34,16 +33,16 @@ func ParseMixture(text string) (gateway.Mixture, error) {
 			err = errors.New("want samples, choose or per-batch")
 		}
 		if err != nil {
-			return gateway.Mixture{}, fmt.Errorf("%s: %w", part, err)
+			return Mixture{}, fmt.Errorf("%s: %w", part, err)
 		}
 	}
-	return m, share(&m, choose, perBatch)
+	return m, share(&m.Mixture, choose, perBatch)
 }
 
 // addSource reads SOURCE or SOURCE:WEIGHT.
-func addSource(m *gateway.Mixture, text string) error {
+func addSource(m *address.Mixture, text string) error {
 	name, weight, weighed := strings.Cut(text, ":")
-	s := gateway.MixtureSource{Dataset: name, Weight: 1}
+	s := address.Source{Dataset: name, Share: 1}
 	if !address.ValidName(name) {
 		return errors.New("want the name of a dataset, or NAME:WEIGHT")
 	}
@@ -52,7 +51,7 @@ func addSource(m *gateway.Mixture, text string) error {
 		if err != nil || n == 0 {
 			return errors.New("its weight is no whole number from 1 on")
 		}
-		s.Weight = n
+		s.Share = n
 	}
 	m.Sources = append(m.Sources, s)
 	return nil
@@ -72,7 +71,7 @@ func parseCounts(text string) ([]uint64, error) {
 }
 
 // share sets what each source gives: choose, how many samples of an epoch; perBatch, how many of each batch.
-func share(m *gateway.Mixture, choose, perBatch []uint64) error {
+func share(m *address.Mixture, choose, perBatch []uint64) error {
 	if choose != nil && (perBatch != nil || m.Samples > 0) {
 		return errors.New("choose says how many samples an epoch has: it excludes samples and per-batch")
 	}
@@ -81,13 +80,14 @@ func share(m *gateway.Mixture, choose, perBatch []uint64) error {
 			return fmt.Errorf("%d numbers for %d sources", len(counts), len(m.Sources))
 		}
 	}
+	m.PerBatch = perBatch != nil
 	for i := range m.Sources {
 		if choose != nil {
-			m.Sources[i].Weight = choose[i]
+			m.Sources[i].Share = choose[i]
 			m.Samples += choose[i]
 		}
-		if perBatch != nil {
-			m.Sources[i].Weight, m.Sources[i].PerBatch = 1, perBatch[i]
+		if m.PerBatch {
+			m.Sources[i].Share = perBatch[i]
 		}
 	}
 	return nil

@@ -6,19 +6,17 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/gateway/address"
 )
 
 func TestParseMixture(t *testing.T) {
-	source := func(name string, weight, perBatch uint64) gateway.MixtureSource {
-		return gateway.MixtureSource{Dataset: name, Weight: weight, PerBatch: perBatch}
-	}
-	for text, want := range map[string]gateway.Mixture{
-		"m=a:3,b":                   {Name: "m", Sources: []gateway.MixtureSource{source("a", 3, 0), source("b", 1, 0)}},
-		"m=a:3,b:1,samples=100":     {Name: "m", Samples: 100, Sources: []gateway.MixtureSource{source("a", 3, 0), source("b", 1, 0)}},
-		"m=a,b,choose=1000/500":     {Name: "m", Samples: 1500, Sources: []gateway.MixtureSource{source("a", 1000, 0), source("b", 500, 0)}},
-		"m=a,b,per-batch=48/16":     {Name: "m", Sources: []gateway.MixtureSource{source("a", 1, 48), source("b", 1, 16)}},
-		"m=a,samples=9,per-batch=3": {Name: "m", Samples: 9, Sources: []gateway.MixtureSource{source("a", 1, 3)}},
+	source := func(name string, share uint64) address.Source { return address.Source{Dataset: name, Share: share} }
+	for text, want := range map[string]Mixture{
+		"m=a:3,b":                   {Name: "m", Mixture: address.Mixture{Sources: []address.Source{source("a", 3), source("b", 1)}}},
+		"m=a:3,b:1,samples=100":     {Name: "m", Mixture: address.Mixture{Samples: 100, Sources: []address.Source{source("a", 3), source("b", 1)}}},
+		"m=a,b,choose=1000/500":     {Name: "m", Mixture: address.Mixture{Samples: 1500, Sources: []address.Source{source("a", 1000), source("b", 500)}}},
+		"m=a,b,per-batch=48/16":     {Name: "m", Mixture: address.Mixture{Sources: []address.Source{source("a", 48), source("b", 16)}, PerBatch: true}},
+		"m=a,samples=9,per-batch=3": {Name: "m", Mixture: address.Mixture{Samples: 9, Sources: []address.Source{source("a", 3)}, PerBatch: true}},
 	} {
 		got, err := ParseMixture(text)
 		if err != nil {

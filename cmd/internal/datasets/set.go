@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/millrace-data/millrace/cmd/internal/location"
-	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/gateway/address"
 )
 
 // Set is what a gateway is to serve. The first dataset is the default one.
@@ -24,18 +24,17 @@ type Dataset struct {
 
 // Mixture is a mixture and where it was named.
 type Mixture struct {
-	gateway.Mixture
+	Name string
+	address.Mixture
 	At string // file and line; "": a flag
 }
 
 // Flags is what flags name.
-func Flags(locations []location.Location, mixtures []gateway.Mixture) (s Set) {
+func Flags(locations []location.Location, mixtures []Mixture) (s Set) {
 	for _, l := range locations {
 		s.Datasets = append(s.Datasets, Dataset{Location: l})
 	}
-	for _, m := range mixtures {
-		s.Mixtures = append(s.Mixtures, Mixture{Mixture: m})
-	}
+	s.Mixtures = mixtures
 	return s
 }
 

@@ -9,14 +9,14 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/millrace-data/millrace/cluster/discovery"
+	"github.com/millrace-data/millrace/cmd/internal/datasets"
 	"github.com/millrace-data/millrace/cmd/internal/location"
-	"github.com/millrace-data/millrace/gateway"
 )
 
 // Config of a node. Sizes are in bytes.
 type Config struct {
 	Locations    []location.Location // of the datasets; the first is the default one
-	Mixed        []gateway.Mixture
+	Mixed        []datasets.Mixture
 	DatasetsFile string           // YAML file of more datasets and mixtures, read again when it changes; "": none
 	Follow       time.Duration    // how often the pointers of all indexes are read again; 0: never
 	HangUp       <-chan os.Signal // each signal reads the file and all pointers again

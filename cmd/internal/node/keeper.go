@@ -356,7 +356,7 @@ func served(all []*generation) []gateway.Dataset {
 func mixtures(set datasets.Set) []gateway.Mixture {
 	out := make([]gateway.Mixture, len(set.Mixtures))
 	for i, m := range set.Mixtures {
-		out[i] = m.Mixture
+		out[i] = gateway.Mixture{Name: m.Name, Mixture: m.Mixture}
 	}
 	return out
 }
