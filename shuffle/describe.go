@@ -28,7 +28,7 @@ func (p *Plan) OrderDigest() string {
 	if p.params.Shuffle != None || p.weights != nil {
 		put(p.params.Seed)
 	}
-	if p.params.Shuffle == Window || p.params.Shuffle == Slot {
+	if UsesWindow(p.params.Shuffle) {
 		put(p.params.Window)
 		put(uint64(p.chunks.len()))
 		for _, end := range p.chunks[1:] {

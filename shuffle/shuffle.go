@@ -23,6 +23,9 @@ const (
 	Full   = "full"   // one uniform permutation of all samples
 )
 
+// UsesWindow reports whether a shuffle has a window: none and full have none.
+func UsesWindow(name string) bool { return name == Window || name == Slot }
+
 // OrderVersion names the generator and the definition of all shuffles together. It is part of every
 // plan's identity (the ETag), so two releases never disagree silently.
 const OrderVersion = 1

@@ -16,6 +16,7 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/cli"
 	"github.com/millrace-data/millrace/cmd/internal/location"
 	"github.com/millrace-data/millrace/cmd/internal/reach"
+	"github.com/millrace-data/millrace/cmd/internal/words"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -143,10 +144,10 @@ the job began with as --homes.`,
 }
 
 func printFetch(w io.Writer, r fetchReport) {
-	fmt.Fprintf(w, "epoch %d of %s: %s in %s, %s, in %.2f s\n", r.Epoch, r.Dataset, cli.Count(r.Samples, "sample", "samples"),
-		cli.Count(r.Batches, "batch", "batches"), humanize.IBytes(r.Bytes), r.Seconds)
+	fmt.Fprintf(w, "epoch %d of %s: %s in %s, %s, in %.2f s\n", r.Epoch, r.Dataset, words.Count(r.Samples, "sample", "samples"),
+		words.Count(r.Batches, "batch", "batches"), humanize.IBytes(r.Bytes), r.Seconds)
 	if n := r.Reused.Batches; n > 0 {
-		fmt.Fprintf(w, "  %s there already, %s\n", cli.Count(n, "batch was", "batches were"), humanize.IBytes(r.Reused.Bytes))
+		fmt.Fprintf(w, "  %s there already, %s\n", words.Count(n, "batch was", "batches were"), humanize.IBytes(r.Reused.Bytes))
 	}
 	fmt.Fprintf(w, "  %s samples/s, %.1f MB/s; latency of a batch: p50 %.2f ms, p99 %.2f ms, max %.2f ms\n",
 		humanize.Comma(int64(r.SamplesPS)), r.MBPS, r.P50, r.P99, r.Max)

@@ -12,6 +12,7 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/cli"
 	"github.com/millrace-data/millrace/cmd/internal/location"
 	"github.com/millrace-data/millrace/cmd/internal/reach"
+	"github.com/millrace-data/millrace/cmd/internal/words"
 )
 
 // gateways checks the arguments that name gateways, and the token that the gateways are to get.
@@ -26,7 +27,7 @@ func served(f *cli.Flags, args []string, dataset *string) {
 		case !ok:
 			continue // gateways names the fault
 		case name != "" && *dataset != "" && name != *dataset:
-			f.Fault("%s: names dataset %s, and another gateway %s", location.HideSecrets(arg), cli.Printable(name), cli.Printable(*dataset))
+			f.Fault("%s: names dataset %s, and another gateway %s", location.HideSecrets(arg), words.Printable(name), words.Printable(*dataset))
 		}
 		args[i], *dataset = gateway, cmp.Or(name, *dataset)
 	}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millrace-data/millrace/cmd/internal/cli"
+	"github.com/millrace-data/millrace/cmd/internal/words"
 )
 
 func TestAllUnknownFlagsAreNamedTogether(t *testing.T) {
@@ -144,7 +144,7 @@ func TestAMissingBucketIsNotAMissingIndex(t *testing.T) {
 
 func TestCount(t *testing.T) {
 	for n, want := range map[int]string{0: "0 shards", 1: "1 shard", 2000: "2,000 shards"} {
-		if got := cli.Count(n, "shard", "shards"); got != want {
+		if got := words.Count(n, "shard", "shards"); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/cli"
 	"github.com/millrace-data/millrace/cmd/internal/indexing"
 	"github.com/millrace-data/millrace/cmd/internal/location"
+	"github.com/millrace-data/millrace/cmd/internal/words"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
@@ -58,7 +59,7 @@ func (x *indexFlags) inherit(f *cli.Flags, was chunkindex.Defaults, chunkSize in
 	number := func(n uint64) string { return strconv.FormatUint(n, 10) }
 	for _, flag := range [][2]string{
 		{"batch-size", number(was.BatchSize)}, {"shuffle", was.Shuffle}, {"window", number(was.Window)}, {"seed", number(was.Seed)}, {"tail", was.Tail},
-		{"chunk-size", cli.FormatSize(chunkSize)},
+		{"chunk-size", words.Size(chunkSize)},
 	} {
 		name, before := flag[0], flag[1]
 		value := f.Set.Lookup(name).Value
@@ -154,7 +155,7 @@ const maxDefault = 1 << 31
 
 func (x *indexFlags) check(f *cli.Flags) {
 	if x.opt.ChunkSize < 1 || x.opt.ChunkSize > 1<<30 {
-		f.Fault("--chunk-size %s: want 1B to 1GiB", cli.FormatSize(x.opt.ChunkSize))
+		f.Fault("--chunk-size %s: want 1B to 1GiB", words.Size(x.opt.ChunkSize))
 	}
 	if w := x.opt.Defaults.Window; w < 1 || w > maxDefault {
 		f.Fault("--window %d: want 1 to %d", w, maxDefault)
@@ -364,9 +365,9 @@ func (a *app) runVerify(ctx context.Context, s *location.Stores, l location.Loca
 	start := time.Now()
 	b := a.NewBar(ctx, "verify")
 	err = chunkindex.Verify(ctx, x, d.Store, l.Prefix, parallel, b.Update, func(r chunkindex.BadRange) {
-		list, line := &rep.Bad, fmt.Sprintf("bad %s [%d,+%d) chunk %d: %s", cli.Printable(r.Shard), r.Offset, r.Length, r.Chunk, r.Cause)
+		list, line := &rep.Bad, fmt.Sprintf("bad %s [%d,+%d) chunk %d: %s", words.Printable(r.Shard), r.Offset, r.Length, r.Chunk, r.Cause)
 		if r.Cause == chunkindex.Rewritten {
-			list, line = &rep.Rewritten, cli.Printable(r.Shard)+": another version than the one indexed, with the same bytes"
+			list, line = &rep.Rewritten, words.Printable(r.Shard)+": another version than the one indexed, with the same bytes"
 		}
 		*list = append(*list, r)
 		if !a.JSON {
@@ -383,8 +384,8 @@ func (a *app) runVerify(ctx context.Context, s *location.Stores, l location.Loca
 		done = "verified a part of"
 	}
 	if err := a.Print(rep, func(w io.Writer) {
-		fmt.Fprintf(w, "%s %s: %s, %s, %s, %.1f s\n", done, l, cli.Count(rep.Chunks, "chunk", "chunks"), humanize.IBytes(uint64(rep.Bytes)),
-			cli.Count(len(rep.Bad), "bad range", "bad ranges"), rep.Seconds)
+		fmt.Fprintf(w, "%s %s: %s, %s, %s, %.1f s\n", done, l, words.Count(rep.Chunks, "chunk", "chunks"), humanize.IBytes(uint64(rep.Bytes)),
+			words.Count(len(rep.Bad), "bad range", "bad ranges"), rep.Seconds)
 	}); err != nil {
 		return err
 	}
@@ -398,7 +399,7 @@ func verdict(l location.Location, bad, rewritten []chunkindex.BadRange, err erro
 		return err
 	}
 	first := slices.Concat(bad, rewritten)[0]
-	said := fmt.Errorf("verify %s: %s", l, chunkindex.Explain(cli.Printable(first.Shard), first.Cause, l.Address()))
+	said := fmt.Errorf("verify %s: %s", l, chunkindex.Explain(words.Printable(first.Shard), first.Cause, l.Address()))
 	if len(bad) == 0 {
 		return said
 	}
@@ -406,5 +407,5 @@ func verdict(l location.Location, bad, rewritten []chunkindex.BadRange, err erro
 	if err != nil {
 		also = "; not everything was read: " + err.Error() // the exit code says what was found
 	}
-	return fmt.Errorf("%w (%s: %w%s)", said, cli.Count(len(bad), "bad range", "bad ranges"), errCorrupt, also)
+	return fmt.Errorf("%w (%s: %w%s)", said, words.Count(len(bad), "bad range", "bad ranges"), errCorrupt, also)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/cli"
 	"github.com/millrace-data/millrace/cmd/internal/location"
 	"github.com/millrace-data/millrace/cmd/internal/orders"
+	"github.com/millrace-data/millrace/cmd/internal/words"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -123,7 +124,7 @@ a line states how many samples never stand in the last one, and what --tail drop
 				l = one(f, args[0])
 				c.checkDataset(f, location.HideSecrets(args[0]))
 				if batch != nil {
-					f.Fault("--batch requires a gateway: run 'millrace serve %[1]s', then 'millrace plan http://127.0.0.1:8080 --batch %[2]d'", cli.Quoted(location.HideSecrets(args[0])), *batch)
+					f.Fault("--batch requires a gateway: run 'millrace serve %[1]s', then 'millrace plan http://127.0.0.1:8080 --batch %[2]d'", words.Quoted(location.HideSecrets(args[0])), *batch)
 				}
 			}
 			return check, func(ctx context.Context, args []string) error {

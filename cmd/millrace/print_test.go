@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/millrace-data/millrace/cmd/internal/cli"
+	"github.com/millrace-data/millrace/cmd/internal/words"
 )
 
 // TestCheckPrintsJSONThatServeAccepts, too.
@@ -69,7 +69,7 @@ func TestNamesAreFitForATerminal(t *testing.T) {
 		"a/b c.jpg": "a/b c.jpg", "\u65e5\u672c.png": "\u65e5\u672c.png", `a"b`: `a"b`,
 		"a\nb": `"a\nb"`, "\x1b[2Jx": `"\x1b[2Jx"`, "a\tb": `"a\tb"`, "\xff": `"\xff"`,
 	} {
-		if got := cli.Printable(name); got != want {
+		if got := words.Printable(name); got != want {
 			t.Errorf("%q: got %s, want %s", name, got, want)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/cli"
 	"github.com/millrace-data/millrace/cmd/internal/inventory"
 	"github.com/millrace-data/millrace/cmd/internal/location"
+	"github.com/millrace-data/millrace/cmd/internal/words"
 )
 
 type quarantineReport struct {
@@ -122,9 +123,9 @@ func (a *app) storeQuarantine(ctx context.Context, d location.Opened, bad map[ui
 	}
 	rep := quarantineReport{Digest: digest, Generation: q.Generation, New: created, Samples: q.Bad}
 	return a.Print(rep, func(w io.Writer) {
-		fmt.Fprintf(w, "%s of %s in quarantine\n", cli.Count(len(q.Bad), "sample", "samples"), d.Loc)
+		fmt.Fprintf(w, "%s of %s in quarantine\n", words.Count(len(q.Bad), "sample", "samples"), d.Loc)
 		for _, b := range q.Bad {
-			fmt.Fprintf(w, "  %s %s\n", cli.Printable(b.Key), cli.Printable(b.Reason))
+			fmt.Fprintf(w, "  %s %s\n", words.Printable(b.Key), words.Printable(b.Reason))
 		}
 		fmt.Fprintf(w, "  quarantine %s\n", digest)
 	})
@@ -165,7 +166,7 @@ func (a *app) findBad(ctx context.Context, d location.Opened, reason string, bad
 	}
 	for _, r := range found {
 		if r.Cause == chunkindex.Rewritten {
-			return fmt.Errorf("verify %s: %s", d.Loc, chunkindex.Explain(cli.Printable(r.Shard), r.Cause, d.Loc.Address()))
+			return fmt.Errorf("verify %s: %s", d.Loc, chunkindex.Explain(words.Printable(r.Shard), r.Cause, d.Loc.Address()))
 		}
 		err := d.Index.Touched(ctx, r, func(sample uint64, key []byte) {
 			bad[sample] = selection.Bad{Number: sample, Key: string(key), Reason: selection.ShortReason(cmp.Or(reason, r.Cause))}

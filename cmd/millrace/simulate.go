@@ -16,6 +16,7 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/location"
 	"github.com/millrace-data/millrace/cmd/internal/orders"
 	"github.com/millrace-data/millrace/cmd/internal/predictions"
+	"github.com/millrace-data/millrace/cmd/internal/words"
 	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/datapath/simulate"
 	"github.com/millrace-data/millrace/shuffle"
@@ -162,7 +163,7 @@ func (a *app) runSimulate(ctx context.Context, x *simulateFlags) error {
 		return err
 	}
 	if x.picture != "" {
-		title := fmt.Sprintf("Time of an epoch, %s order, %s at %.6g samples/s", x.base.Order.Shuffle, cli.Count(x.base.Ranks, "rank", "ranks"), x.base.Rate)
+		title := fmt.Sprintf("Time of an epoch, %s order, %s at %.6g samples/s", x.base.Order.Shuffle, words.Count(x.base.Ranks, "rank", "ranks"), x.base.Rate)
 		if err := os.WriteFile(x.picture, []byte(simulate.Picture(title, results)), 0o644); err != nil {
 			return fmt.Errorf("write the picture: %w", err)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/cli"
 	"github.com/millrace-data/millrace/cmd/internal/inventory"
 	"github.com/millrace-data/millrace/cmd/internal/location"
+	"github.com/millrace-data/millrace/cmd/internal/words"
 )
 
 type subsetReport struct {
@@ -134,7 +135,7 @@ func (a *app) keepKeys(ctx context.Context, d location.Opened, st *selection.Sto
 		return fmt.Errorf("%s: %w", d.Loc, err)
 	}
 	if repeated > 0 {
-		fmt.Fprintf(a.Stderr, "millrace: %s: %s again by another key: each counts once\n", file, cli.Count(repeated, "sample is named", "samples are named"))
+		fmt.Fprintf(a.Stderr, "millrace: %s: %s again by another key: each counts once\n", file, words.Count(repeated, "sample is named", "samples are named"))
 	}
 	rep := newSubsetReport(d, made, []selection.Part{{Name: selection.Listed}, {Name: selection.Rest}})
 	return a.Print(rep, func(w io.Writer) { rep.print(w, d.Loc) })
@@ -155,7 +156,7 @@ func (rep subsetReport) print(w io.Writer, l location.Location) {
 		fmt.Fprintf(w, "%s was cut so already\n", l)
 	}
 	for _, x := range rep.Subsets {
-		fmt.Fprintf(w, "  %s: %s\n", x.Name, cli.Count(x.Samples, "sample", "samples"))
+		fmt.Fprintf(w, "  %s: %s\n", x.Name, words.Count(x.Samples, "sample", "samples"))
 	}
 	fmt.Fprintf(w, "  subset %s\n", rep.Digest)
 }

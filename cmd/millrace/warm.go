@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/cmd/internal/cli"
+	"github.com/millrace-data/millrace/cmd/internal/words"
 )
 
 // warmReport is what a warming has done.
@@ -63,9 +64,9 @@ func (a *app) runWarm(ctx context.Context, gateway string, p *planFlags) (warmRe
 
 func printWarm(w io.Writer, r warmReport) {
 	fmt.Fprintf(w, "epoch %d of %s: %s, %s, brought in %.2f s\n", r.Epoch, r.Dataset,
-		cli.Count(r.Chunks, "chunk", "chunks"), humanize.IBytes(r.Bytes), r.Seconds)
+		words.Count(r.Chunks, "chunk", "chunks"), humanize.IBytes(r.Bytes), r.Seconds)
 	if r.Done {
-		fmt.Fprintf(w, "  all %s are warm\n", cli.Count(r.Samples, "sample", "samples"))
+		fmt.Fprintf(w, "  all %s are warm\n", words.Count(r.Samples, "sample", "samples"))
 		return
 	}
 	fmt.Fprintf(w, "  warm up to sample %s of %s: no tier has room for more\n", humanize.Comma(int64(r.Next)), humanize.Comma(int64(r.Samples)))

@@ -140,7 +140,7 @@ func (p Plan) Canonical() string {
 		add("table", t)
 	}
 	add("tail", string(p.Tail))
-	if UsesWindow(p.Params.Shuffle) {
+	if shuffle.UsesWindow(p.Params.Shuffle) {
 		add("window", num(p.Params.Window))
 	}
 	add("world_size", num(p.WorldSize))

@@ -85,9 +85,6 @@ type Plan struct {
 	Pinned     bool // the URL fixes all data: it names the generation, and the split of a subset by its digest
 }
 
-// UsesWindow reports whether a shuffle has a window: none and full have none.
-func UsesWindow(name string) bool { return name == shuffle.Window || name == shuffle.Slot }
-
 // CheckSharing refuses share=locality where a plan has too few lanes for its homes.
 func (p *Plan) CheckSharing(plan *shuffle.Plan) error {
 	if p.Sharing == shuffle.Contiguous {

@@ -314,7 +314,7 @@ func (p *Plan) decodeOrder(q *Query, def chunkindex.Defaults) {
 		mostWindow = shuffle.MaxLanes
 	}
 	window := q.Number("window", def.Window, 1, mostWindow)
-	if UsesWindow(p.Params.Shuffle) {
+	if shuffle.UsesWindow(p.Params.Shuffle) {
 		p.Params.Window = window
 	} else if q.Has("window") {
 		q.Fail("window", "has no meaning for shuffle %s", p.Params.Shuffle)

@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/millrace-data/millrace/cmd/internal/words"
 )
 
 // Command describes one command.
@@ -114,9 +116,9 @@ func (a arguments) check(f *Flags, args []string) {
 	case n < a.least && n == 0:
 		f.Fault("expected %s, got no argument", expected)
 	case n < a.least:
-		f.Fault("expected %s, got %s", expected, Count(n, "argument", "arguments"))
+		f.Fault("expected %s, got %s", expected, words.Count(n, "argument", "arguments"))
 	case n > a.most:
-		f.Fault("expected %s, got %s: %q is one too many", expected, Count(n, "argument", "arguments"), f.app.Hide(args[a.most]))
+		f.Fault("expected %s, got %s: %q is one too many", expected, words.Count(n, "argument", "arguments"), f.app.Hide(args[a.most]))
 	}
 }
 
@@ -166,26 +168,18 @@ func (f *Flags) Given(name string) bool { return f.Set.Lookup(name).Changed && f
 
 // CommandLine returns a command as it was typed, but for the flags that are left out, and without secrets.
 func (f *Flags) CommandLine(name string, args []string, without ...string) string {
-	words := []string{"millrace", name}
+	typed := []string{"millrace", name}
 	for _, a := range args {
-		words = append(words, Quoted(f.app.Hide(a)))
+		typed = append(typed, words.Quoted(f.app.Hide(a)))
 	}
 	f.Set.Visit(func(fl *pflag.Flag) {
 		switch {
 		case slices.Contains(without, fl.Name):
 		case fl.Value.Type() == "bool":
-			words = append(words, strings.TrimSuffix("--"+fl.Name+"="+fl.Value.String(), "=true"))
+			typed = append(typed, strings.TrimSuffix("--"+fl.Name+"="+fl.Value.String(), "=true"))
 		default:
-			words = append(words, "--"+fl.Name, Quoted(f.app.Hide(fl.Value.String())))
+			typed = append(typed, "--"+fl.Name, words.Quoted(f.app.Hide(fl.Value.String())))
 		}
 	})
-	return strings.Join(words, " ")
-}
-
-// Quoted is a word as a shell takes it.
-func Quoted(word string) string {
-	if strings.ContainsAny(word, " ?*&;|<>()[]{}$`\\\"'#~!") {
-		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-	}
-	return word
+	return strings.Join(typed, " ")
 }

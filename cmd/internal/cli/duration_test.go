@@ -3,6 +3,8 @@ package cli
 import (
 	"testing"
 	"time"
+
+	"github.com/millrace-data/millrace/cmd/internal/words"
 )
 
 func TestDurationsHaveDays(t *testing.T) {
@@ -13,8 +15,8 @@ func TestDurationsHaveDays(t *testing.T) {
 		if err != nil || got != want {
 			t.Errorf("%s: got %v, %v, want %v", text, got, err, want)
 		}
-		if again, err := parseDuration(FormatDuration(got)); err != nil || again != want {
-			t.Errorf("%s: is written as %s, which is %v, %v", text, FormatDuration(got), again, err)
+		if again, err := parseDuration(words.Duration(got)); err != nil || again != want {
+			t.Errorf("%s: is written as %s, which is %v, %v", text, words.Duration(got), again, err)
 		}
 	}
 	for _, text := range []string{"", "d", "14", "-1d", "1d-2h", "1.5d", "1dd", "65536d", "65535d2000000h", "-10s"} {
@@ -23,7 +25,7 @@ func TestDurationsHaveDays(t *testing.T) {
 		}
 	}
 	for d, want := range map[time.Duration]string{day: "24h", 2 * day: "2d", 36 * time.Hour: "36h", 14 * day: "14d", 90 * time.Second: "1m30s", 0: "0s"} {
-		if got := FormatDuration(d); got != want {
+		if got := words.Duration(d); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}

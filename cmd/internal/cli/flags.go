@@ -7,10 +7,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/dustin/go-humanize"
+
+	"github.com/millrace-data/millrace/cmd/internal/words"
 )
 
 // Var defines a flag of any type, in the section begun last. format must print a value so that parse gives it back. kind is
@@ -58,7 +58,7 @@ func (v *value[T]) choices() []string { return v.words }
 // Size is a number of bytes with a unit: 8MiB, 2GB, 512.
 func (f *Flags) Size(p *int64, name string, def int64, usage string) {
 	*p = def
-	Var(f, p, name, "SIZE", ParseSize, FormatSize, usage)
+	Var(f, p, name, "SIZE", ParseSize, words.Size, usage)
 }
 
 // ParseSize reads a number of bytes with or without a unit, such as 4GiB.
@@ -68,17 +68,6 @@ func ParseSize(s string) (int64, error) {
 		return 0, errors.New("want a size such as 512MiB or 2GB")
 	}
 	return int64(n), nil
-}
-
-// FormatSize prints a size so that parseSize gives it back exactly.
-func FormatSize(n int64) string {
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
-	i := 0
-	for n != 0 && n%1024 == 0 && i < len(units)-1 {
-		n /= 1024
-		i++
-	}
-	return strconv.FormatInt(n, 10) + units[i]
 }
 
 // Count is an unsigned number.
@@ -138,7 +127,7 @@ func (f *Flags) Number(p *int, name string, def int, usage string) {
 // Duration is a span of time with a unit: 10s, 1m30s, 14d.
 func (f *Flags) Duration(p *time.Duration, name string, def time.Duration, usage string) {
 	*p = def
-	Var(f, p, name, "DURATION", parseDuration, FormatDuration, usage)
+	Var(f, p, name, "DURATION", parseDuration, words.Duration, usage)
 }
 
 const day = 24 * time.Hour
@@ -161,22 +150,6 @@ func parseDuration(s string) (time.Duration, error) {
 		return 0, fault
 	}
 	return whole + d, nil
-}
-
-// FormatDuration leaves out the zero minutes and seconds of time.Duration's own form, and writes two days or more as days where they
-// are whole.
-func FormatDuration(d time.Duration) string {
-	if d >= 2*day && d%day == 0 {
-		return strconv.FormatInt(int64(d/day), 10) + "d"
-	}
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = s[:len(s)-2]
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = s[:len(s)-2]
-	}
-	return s
 }
 
 // Text declares a flag of a text.
@@ -232,19 +205,3 @@ func (f *Flags) Repeated(p *[]string, name, by string, split func(string) []stri
 
 // Output defines --json.
 func (f *Flags) Output(a *App) { f.Flag(&a.JSON, "json", "print JSON") }
-
-// Count is a number and what it counts: 1 shard, 2,000 shards.
-func Count[N ~int | ~uint64](n N, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return humanize.Comma(int64(n)) + " " + many
-}
-
-// Printable is a name as a terminal can take it, and as one line: quoted where it is neither.
-func Printable(name string) string {
-	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }) {
-		return strconv.Quote(name)
-	}
-	return name
-}

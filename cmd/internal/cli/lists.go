@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/millrace-data/millrace/cmd/internal/words"
 )
 
 // listKind is the type of the flags that hold several values with commas between them.
@@ -38,7 +40,7 @@ func listOf[T any](f *Flags, p *[]T, name string, def []T, parse func(string) (T
 
 // Sizes is a list of numbers of bytes: 16GiB,32GiB.
 func (f *Flags) Sizes(p *[]int64, name string, def []int64, usage string) {
-	listOf(f, p, name, def, ParseSize, FormatSize, usage)
+	listOf(f, p, name, def, ParseSize, words.Size, usage)
 }
 
 // Numbers is a list of small counts from 1.

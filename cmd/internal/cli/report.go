@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/millrace-data/millrace/cmd/internal/words"
 )
 
 // UsageError is a fault of the command line, the environment or the configuration file.
@@ -31,14 +33,14 @@ type Options []Option
 
 // String is how a user types them.
 func (o Options) String() string {
-	var words []string
+	var typed []string
 	for _, one := range o {
-		words = append(words, "--"+one.Flag)
+		typed = append(typed, "--"+one.Flag)
 		if one.Value != true {
-			words = append(words, Quoted(fmt.Sprint(one.Value)))
+			typed = append(typed, words.Quoted(fmt.Sprint(one.Value)))
 		}
 	}
-	return strings.Join(words, " ")
+	return strings.Join(typed, " ")
 }
 
 // MarshalJSON makes an object of them, by the flags' names with _ for -.

@@ -17,7 +17,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/importance"
 	"github.com/millrace-data/millrace/chunkindex/selection"
-	"github.com/millrace-data/millrace/cmd/internal/cli"
+	"github.com/millrace-data/millrace/cmd/internal/words"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
@@ -103,7 +103,7 @@ func newItem(kind string, o objstore.Object, why string) Item {
 	return Item{Kind: kind, Key: o.Key, Objects: 1, Bytes: o.Size, Why: why, objects: []objstore.Object{o}}
 }
 
-func (f *Found) young() string { return "younger than " + cli.FormatDuration(f.opt.Grace) }
+func (f *Found) young() string { return "younger than " + words.Duration(f.opt.Grace) }
 
 func (f *Found) older(t time.Time, d time.Duration) bool { return t.Before(f.now.Add(-d)) }
 
@@ -181,7 +181,7 @@ func (f *Found) reports(r *importance.StoredReports, frozen map[epoch]time.Time)
 	switch old := f.older(r.Newest, f.opt.Grace); {
 	case goes || r.Fault != nil:
 	case f.opt.ReportsOlder > 0 && f.older(r.Newest, max(f.opt.ReportsOlder, f.opt.Grace)):
-		goes, why = true, fmt.Sprintf("older than %s, as was asked for", cli.FormatDuration(f.opt.ReportsOlder))
+		goes, why = true, fmt.Sprintf("older than %s, as was asked for", words.Duration(f.opt.ReportsOlder))
 	case !isFrozen:
 		why = fmt.Sprintf("epoch %d is not frozen yet", r.Epoch)
 	case at.Before(r.Newest):

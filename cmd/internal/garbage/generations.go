@@ -8,7 +8,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/importance"
 	"github.com/millrace-data/millrace/chunkindex/selection"
-	"github.com/millrace-data/millrace/cmd/internal/cli"
+	"github.com/millrace-data/millrace/cmd/internal/words"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
@@ -87,11 +87,11 @@ func (f *Found) generations(belongs map[string]*belonging) {
 		case !f.older(g.Written, f.opt.Grace):
 			row.Why = f.young()
 		case !f.older(g.Until, keep):
-			row.Why = "was current within " + cli.FormatDuration(keep)
+			row.Why = "was current within " + words.Duration(keep)
 		case b.objects > 0 && !f.older(b.newest, keep):
-			row.Why = fmt.Sprintf("a %s of it was written within %s", b.kind, cli.FormatDuration(keep))
+			row.Why = fmt.Sprintf("a %s of it was written within %s", b.kind, words.Duration(keep))
 		case b.objects > 0 && f.opt.KeepUsed:
-			row.Why = fmt.Sprintf("%s to it", cli.Count(b.objects, "object belongs", "objects belong"))
+			row.Why = fmt.Sprintf("%s to it", words.Count(b.objects, "object belongs", "objects belong"))
 		default:
 			row.Remove, row.Why = true, "was current until "+clock(g.Until)
 			for _, o := range g.Objects {

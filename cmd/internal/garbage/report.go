@@ -7,7 +7,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/millrace-data/millrace/cmd/internal/cli"
+	"github.com/millrace-data/millrace/cmd/internal/words"
 )
 
 // Report is what was found, for people and scripts.
@@ -34,13 +34,13 @@ func (r Report) Print(w io.Writer) {
 		verb = "would remove"
 	}
 	for _, i := range r.Removed {
-		fmt.Fprintf(w, "%s %s (%s, %s): %s\n", verb, cli.Printable(i.Key), cli.Count(i.Objects, "object", "objects"), humanize.IBytes(uint64(i.Bytes)), i.Why)
+		fmt.Fprintf(w, "%s %s (%s, %s): %s\n", verb, words.Printable(i.Key), words.Count(i.Objects, "object", "objects"), humanize.IBytes(uint64(i.Bytes)), i.Why)
 		objects, bytes = objects+i.Objects, bytes+i.Bytes
 	}
 	for _, i := range r.Kept {
-		fmt.Fprintf(w, "kept %s of %s, %s: %s\n", cli.Count(i.Objects, "object", "objects"), i.Kind, humanize.IBytes(uint64(i.Bytes)), i.Why)
+		fmt.Fprintf(w, "kept %s of %s, %s: %s\n", words.Count(i.Objects, "object", "objects"), i.Kind, humanize.IBytes(uint64(i.Bytes)), i.Why)
 	}
-	fmt.Fprintf(w, "%s %s, %s\n", verb, cli.Count(objects, "object", "objects"), humanize.IBytes(uint64(bytes)))
+	fmt.Fprintf(w, "%s %s, %s\n", verb, words.Count(objects, "object", "objects"), humanize.IBytes(uint64(bytes)))
 }
 
 // printGenerations writes a line for each generation: whether it goes, and why.

@@ -21,6 +21,7 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/cli"
 	"github.com/millrace-data/millrace/cmd/internal/location"
 	"github.com/millrace-data/millrace/cmd/internal/orders"
+	"github.com/millrace-data/millrace/cmd/internal/words"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -55,7 +56,7 @@ func Build(ctx context.Context, s *location.Stores, st objstore.Store, l *locati
 		rep.Tokens = each
 		lines := warnings(*l, rep, uneven)
 		if text != "" && rep.Format == files.Name {
-			lines = append(lines, fmt.Sprintf("millrace: %s: %s is one sample, whatever its lines: if each is to be one, write JSON Lines: jq -cR '{text: .}' FILE.txt > FILE.jsonl", l, cli.Printable(text)))
+			lines = append(lines, fmt.Sprintf("millrace: %s: %s is one sample, whatever its lines: if each is to be one, write JSON Lines: jq -cR '{text: .}' FILE.txt > FILE.jsonl", l, words.Printable(text)))
 		}
 		return rep, lines, nil
 	}
@@ -102,7 +103,7 @@ func explain(l location.Location, opt chunkindex.BuildOptions, err error) error 
 	}
 	if unknown, ok := errors.AsType[*files.UnknownError](err); ok && tokens.Named(unknown.Key) {
 		return &cli.Refusal{Advice: cli.Advice{
-			Message: fmt.Sprintf("index %s: the bytes of %s do not show what they hold", l, cli.Printable(unknown.Key)),
+			Message: fmt.Sprintf("index %s: the bytes of %s do not show what they hold", l, words.Printable(unknown.Key)),
 			Choices: []cli.Choice{tokensChoice(l, given(opt))},
 			Cure:    "else give --record-size of records, leave such objects out with --match, or take each as a sample with --format files",
 		}, Cause: unknown}
@@ -135,10 +136,10 @@ func warnings(l location.Location, r chunkindex.BuildReport, uneven string) (lin
 		lines = append(lines, uneven)
 	}
 	if r.HadHidden > 0 {
-		say("%s of the index that was there left out, being hidden, such as %s: '--hidden' takes them back", cli.Count(uint64(r.HadHidden), "object", "objects"), cli.Printable(r.HadExample))
+		say("%s of the index that was there left out, being hidden, such as %s: '--hidden' takes them back", words.Count(uint64(r.HadHidden), "object", "objects"), words.Printable(r.HadExample))
 	}
 	if r.Unmatched > 0 {
-		say("%s: left out %s that --match does not take", l, cli.Count(r.Unmatched, "object", "objects"))
+		say("%s: left out %s that --match does not take", l, words.Count(r.Unmatched, "object", "objects"))
 	}
 	if r.Links > 0 {
 		cure := ": --follow-links follows those that lead somewhere"
@@ -146,15 +147,15 @@ func warnings(l location.Location, r chunkindex.BuildReport, uneven string) (lin
 			cure = ", or leads back to where it lies"
 		}
 		say("%s: passed over %s, such as %s, that lead out of the directory, to a directory or nowhere%s",
-			l, cli.Count(r.Links, "link", "links"), cli.Printable(r.Link), cure)
+			l, words.Count(r.Links, "link", "links"), words.Printable(r.Link), cure)
 	}
 	if r.Outside > 0 {
 		say("%s: %s names that are absolute or contain '..', such as %s: batches pass them on as they are stored, so extract them only with a filter, such as tarfile's filter='data'",
-			l, cli.Count(r.Outside, "sample has", "samples have"), cli.Printable(r.OutsideExample))
+			l, words.Count(r.Outside, "sample has", "samples have"), words.Printable(r.OutsideExample))
 	}
 	if r.ClassFolders > 0 && l.Bucket == "" && l.Index == nil {
 		say("%s: %s of pictures: torchvision's ImageFolder takes .millrace for one more class, and fails: remove %s and index again, which puts the index elsewhere",
-			l, cli.Count(r.ClassFolders, "folder", "folders"), filepath.Join(l.Dir, ".millrace"))
+			l, words.Count(r.ClassFolders, "folder", "folders"), filepath.Join(l.Dir, ".millrace"))
 	}
 	if r.Format == files.Name && r.Samples > 1 {
 		say("%s is loose objects, one a sample: 'millrace pack' would make reading it much faster", l)
@@ -170,35 +171,35 @@ func Print(w io.Writer, l location.Location, r chunkindex.BuildReport) {
 	}
 	fmt.Fprintf(w, "indexed %s\n", l)
 	fmt.Fprintf(w, "  generation %s\n", r.Generation)
-	fmt.Fprintf(w, "  %s in %s of %s, %s\n", cli.Count(r.Samples, "sample", "samples"), cli.Count(r.Chunks, "chunk", "chunks"),
-		cli.Count(r.Shards, r.Format+" shard", r.Format+" shards"), humanize.IBytes(uint64(r.Bytes)))
+	fmt.Fprintf(w, "  %s in %s of %s, %s\n", words.Count(r.Samples, "sample", "samples"), words.Count(r.Chunks, "chunk", "chunks"),
+		words.Count(r.Shards, r.Format+" shard", r.Format+" shards"), humanize.IBytes(uint64(r.Bytes)))
 	if r.LeftOut > 0 {
-		fmt.Fprintf(w, "  left out %s, which fill no window at the ends of shards\n", cli.Count(uint64(r.LeftOut), "token", "tokens"))
+		fmt.Fprintf(w, "  left out %s, which fill no window at the ends of shards\n", words.Count(uint64(r.LeftOut), "token", "tokens"))
 	}
 	if r.Tokens != "" {
 		fmt.Fprintf(w, "  each sample is %s\n", r.Tokens)
 	}
 	if r.Assumed != "" {
-		fmt.Fprintf(w, "  %s\n", cli.Printable(r.Assumed))
+		fmt.Fprintf(w, "  %s\n", words.Printable(r.Assumed))
 	}
 	if r.RepeatedKeys > 0 {
 		fmt.Fprintf(w, "  %s in more than one shard, such as %s: whoever looks one up names the shard too\n",
-			cli.Count(r.RepeatedKeys, "key", "keys"), cli.Printable(r.RepeatedKey))
+			words.Count(r.RepeatedKeys, "key", "keys"), words.Printable(r.RepeatedKey))
 	}
 	if r.Ignored > 0 {
-		fmt.Fprintf(w, "  ignored %s, such as %s: no shards of this format\n", cli.Count(r.Ignored, "object", "objects"), cli.Printable(r.IgnoredExample))
+		fmt.Fprintf(w, "  ignored %s, such as %s: no shards of this format\n", words.Count(r.Ignored, "object", "objects"), words.Printable(r.IgnoredExample))
 	}
 	if r.Hidden > 0 {
-		fmt.Fprintf(w, "  left out %s, such as %s: --hidden takes them too\n", cli.Count(r.Hidden, "hidden object", "hidden objects"), cli.Printable(r.HiddenExample))
+		fmt.Fprintf(w, "  left out %s, such as %s: --hidden takes them too\n", words.Count(r.Hidden, "hidden object", "hidden objects"), words.Printable(r.HiddenExample))
 	}
 	if r.Members > 0 {
-		fmt.Fprintf(w, "  left out %s of the shards that were read: --hidden takes them too\n", cli.Count(uint64(r.Members), "hidden member", "hidden members"))
+		fmt.Fprintf(w, "  left out %s of the shards that were read: --hidden takes them too\n", words.Count(uint64(r.Members), "hidden member", "hidden members"))
 	}
 	if r.Empty > 0 {
-		fmt.Fprintf(w, "  %s no bytes: an upload may have failed\n", cli.Count(r.Empty, "shard has", "shards have"))
+		fmt.Fprintf(w, "  %s no bytes: an upload may have failed\n", words.Count(r.Empty, "shard has", "shards have"))
 	}
 	printPlace(w, l)
-	fmt.Fprintf(w, "  read %s, reused %s\n", humanize.IBytes(uint64(r.ReadBytes)), cli.Count(r.ReusedShards, "shard", "shards"))
+	fmt.Fprintf(w, "  read %s, reused %s\n", humanize.IBytes(uint64(r.ReadBytes)), words.Count(r.ReusedShards, "shard", "shards"))
 	switch {
 	case r.Unchanged:
 		fmt.Fprintln(w, "  nothing has changed")

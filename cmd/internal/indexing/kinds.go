@@ -11,6 +11,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/tokens"
 	"github.com/millrace-data/millrace/cmd/internal/cli"
 	"github.com/millrace-data/millrace/cmd/internal/location"
+	"github.com/millrace-data/millrace/cmd/internal/words"
 )
 
 // packedSuffix is what the place of shards has behind the name of the place of their files.
@@ -20,21 +21,21 @@ const packedSuffix = "-shards"
 func askForKind(l location.Location, e *chunkindex.KindsError, given cli.Options) error {
 	a := cli.Advice{Message: fmt.Sprintf("index %s: objects of several kinds lie here, and an index is of one", l)}
 	if e.Pairs > 0 {
-		a.Choices = append(a.Choices, packChoice(l, fmt.Sprintf("%s of several files, such as %s", cli.Count(e.Pairs, "sample", "samples"), cli.Printable(strings.Join(e.Pair, " and ")))))
+		a.Choices = append(a.Choices, packChoice(l, fmt.Sprintf("%s of several files, such as %s", words.Count(e.Pairs, "sample", "samples"), words.Printable(strings.Join(e.Pair, " and ")))))
 	}
 	loose := 0
 	for _, k := range e.Kinds {
-		example := cli.Printable(k.Example)
-		objects := cli.Count(k.Objects, k.Name+" object", k.Name+" objects")
+		example := words.Printable(k.Example)
+		objects := words.Count(k.Objects, k.Name+" object", k.Name+" objects")
 		switch {
 		case k.Refusal != "" && tokens.Named(k.Example):
 			a.Choices = append(a.Choices, tokensChoice(l, given))
 			continue
 		case k.Refusal != "":
-			a.Message += "; " + cli.Printable(k.Refusal)
+			a.Message += "; " + words.Printable(k.Refusal)
 			continue
 		case k.Format:
-			objects = cli.Count(k.Objects, k.Name+" shard", k.Name+" shards")
+			objects = words.Count(k.Objects, k.Name+" shard", k.Name+" shards")
 		default:
 			objects += ", each a sample"
 			loose++
@@ -56,24 +57,24 @@ func askForKind(l location.Location, e *chunkindex.KindsError, given cli.Options
 
 // packChoice is the command for files that belong together by their names: pack reads them from a directory and puts the shards beside it.
 func packChoice(l location.Location, effect string) cli.Choice {
-	source := cli.Quoted(l.Dir)
+	source := words.Quoted(l.Dir)
 	if l.Bucket != "" {
 		source, effect = "DIRECTORY", effect+", of a DIRECTORY with a copy of them"
 	}
 	l.Dir, l.Prefix = l.Dir+packedSuffix, strings.TrimSuffix(l.Prefix, "/")+packedSuffix
-	return cli.Choice{Command: fmt.Sprintf("millrace pack %s %s", source, cli.Quoted(l.Shards())), Effect: effect}
+	return cli.Choice{Command: fmt.Sprintf("millrace pack %s %s", source, words.Quoted(l.Shards())), Effect: effect}
 }
 
 // askForWay says why objects are not indexed as they are, and the command of each way to go on, with the options that were given.
 func askForWay(l location.Location, e *format.ChoiceError, opt chunkindex.BuildOptions) error {
-	a := cli.Advice{Message: fmt.Sprintf("index %s: %s", l, cli.Printable(e.Cause))}
+	a := cli.Advice{Message: fmt.Sprintf("index %s: %s", l, words.Printable(e.Cause))}
 	for _, w := range e.Ways {
 		c := cli.Choice{Command: w.Command, Effect: w.Effect}
 		switch {
 		case w.Flag != "":
 			c = choice(l, w.Effect, given(opt, w.Flag), cli.Option{Flag: w.Flag, Value: w.Value})
 		case l.Bucket == "":
-			c.Command = fmt.Sprintf("cd %s && %s", cli.Quoted(l.Dir), w.Command)
+			c.Command = fmt.Sprintf("cd %s && %s", words.Quoted(l.Dir), w.Command)
 		default:
 			c.Effect = "in a copy of the dataset's directory: " + w.Effect
 		}
@@ -85,7 +86,7 @@ func askForWay(l location.Location, e *format.ChoiceError, opt chunkindex.BuildO
 // choice is a command that indexes a location with the options that were given and some more.
 func choice(l location.Location, effect string, given cli.Options, more ...cli.Option) cli.Choice {
 	all := slices.Concat(given, more)
-	return cli.Choice{Command: strings.Join([]string{"millrace index", cli.Quoted(l.Address()), all.String()}, " "), Options: all, Effect: effect}
+	return cli.Choice{Command: strings.Join([]string{"millrace index", words.Quoted(l.Address()), all.String()}, " "), Options: all, Effect: effect}
 }
 
 // tokensChoice is the command for files of tokens, which do not say what they hold.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/pack"
-	"github.com/millrace-data/millrace/cmd/internal/cli"
 	"github.com/millrace-data/millrace/cmd/internal/location"
+	"github.com/millrace-data/millrace/cmd/internal/words"
 )
 
 // maxSkipped bounds how many skipped files are named in text; JSON has all of them.
@@ -29,27 +29,27 @@ type Packed struct {
 func (r *Packed) Print(w io.Writer, l location.Location) {
 	if p := r.Part; p != nil {
 		fmt.Fprintf(w, "packed part %d of %d of %s\n", p.Part, p.Parts, l)
-		fmt.Fprintf(w, "  %s of %s, %s (%d finished before)\n", cli.Count(p.Shards, "shard", "shards"), humanize.Comma(int64(r.Shards)), humanize.IBytes(uint64(p.Bytes)), r.ReusedShards)
+		fmt.Fprintf(w, "  %s of %s, %s (%d finished before)\n", words.Count(p.Shards, "shard", "shards"), humanize.Comma(int64(r.Shards)), humanize.IBytes(uint64(p.Bytes)), r.ReusedShards)
 		return
 	}
-	fmt.Fprintf(w, "packed %s, %s, as %s in %s (%d finished before)\n", cli.Count(r.Files, "file", "files"),
-		humanize.IBytes(uint64(r.Bytes)), cli.Count(r.Samples, "sample", "samples"), cli.Count(r.Shards, "shard", "shards"), r.ReusedShards)
+	fmt.Fprintf(w, "packed %s, %s, as %s in %s (%d finished before)\n", words.Count(r.Files, "file", "files"),
+		humanize.IBytes(uint64(r.Bytes)), words.Count(r.Samples, "sample", "samples"), words.Count(r.Shards, "shard", "shards"), r.ReusedShards)
 	if r.MultiMember > 0 {
 		fmt.Fprintf(w, "  %s of more than one member, such as %q: files of one name with several extensions, read together;\n  --key path tells them apart where their names differ before the last dot\n",
-			cli.Count(r.MultiMember, "sample", "samples"), r.Example)
+			words.Count(r.MultiMember, "sample", "samples"), r.Example)
 	}
 	if n := len(r.Extensions); n > 1 && n <= maxSkipped {
 		var of []string
 		for _, ext := range slices.Sorted(maps.Keys(r.Extensions)) {
-			of = append(of, humanize.Comma(int64(r.Extensions[ext]))+" "+cmp.Or(cli.Printable(ext), "without one"))
+			of = append(of, humanize.Comma(int64(r.Extensions[ext]))+" "+cmp.Or(words.Printable(ext), "without one"))
 		}
 		fmt.Fprintf(w, "  files by extension, of which --match leaves some out: %s\n", strings.Join(of, ", "))
 	}
 	if n := len(r.Classes); n > 0 {
-		fmt.Fprintf(w, "  labels of %s: 0 is %s\n", cli.Count(n, "class", "classes"), cli.Printable(r.Classes[0]))
+		fmt.Fprintf(w, "  labels of %s: 0 is %s\n", words.Count(n, "class", "classes"), words.Printable(r.Classes[0]))
 	}
 	if r.Hidden > 0 {
-		fmt.Fprintf(w, "  left out %s, such as %s: --hidden takes them too\n", cli.Count(r.Hidden, "hidden file", "hidden files"), cli.Printable(r.HiddenExample))
+		fmt.Fprintf(w, "  left out %s, such as %s: --hidden takes them too\n", words.Count(r.Hidden, "hidden file", "hidden files"), words.Printable(r.HiddenExample))
 	}
 	for i, s := range r.Skipped {
 		if i == maxSkipped {

@@ -11,13 +11,14 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/cmd/internal/cli"
 	"github.com/millrace-data/millrace/cmd/internal/location"
+	"github.com/millrace-data/millrace/cmd/internal/words"
 )
 
 // scanOptions are the options that scans depend on, as a user types them.
 func scanOptions(o chunkindex.BuildOptions) string {
 	all := given(o)
 	if o.ChunkSize != 8<<20 {
-		all = append(all, cli.Option{Flag: "chunk-size", Value: cli.FormatSize(o.ChunkSize)})
+		all = append(all, cli.Option{Flag: "chunk-size", Value: words.Size(o.ChunkSize)})
 	}
 	return all.String()
 }
@@ -34,14 +35,14 @@ func AskForParts(command string, l location.Location, err error) error {
 	for _, l := range e.Lacks {
 		missing += l.Shards
 	}
-	fmt.Fprintf(&text, "%s: %s of %s (%s) are missing, ", l, humanize.Comma(int64(missing)), cli.Count(e.Shards, "shard", "shards"), humanize.IBytes(uint64(e.Bytes)))
+	fmt.Fprintf(&text, "%s: %s of %s (%s) are missing, ", l, humanize.Comma(int64(missing)), words.Count(e.Shards, "shard", "shards"), humanize.IBytes(uint64(e.Bytes)))
 	if e.Same {
 		fmt.Fprintf(&text, "unfinished parts: %d of %d.", len(e.Lacks), e.Parts)
 	} else {
 		text.WriteString("but no part was begun with these options.")
 	}
 	if e.Newer > 0 {
-		fmt.Fprintf(&text, " %s, such as %s, %s written after the parts were begun.", cli.Count(e.Newer, "shard", "shards"), cli.Printable(e.After), were(e.Newer))
+		fmt.Fprintf(&text, " %s, such as %s, %s written after the parts were begun.", words.Count(e.Newer, "shard", "shards"), words.Printable(e.After), were(e.Newer))
 	}
 	for _, o := range e.Other {
 		fmt.Fprintf(&text, " The scans of %d parts that were begun with %s are of no use to this command.", o.Parts, begunWith(o))
@@ -56,9 +57,9 @@ func AskForParts(command string, l location.Location, err error) error {
 			a.Cure = fmt.Sprintf("and %d more", len(e.Lacks)-i)
 			break
 		}
-		add(fmt.Sprintf("%d/%d", l.Part, e.Parts), fmt.Sprintf("%s, such as %s", cli.Count(l.Shards, "shard", "shards"), cli.Printable(l.Example)))
+		add(fmt.Sprintf("%d/%d", l.Part, e.Parts), fmt.Sprintf("%s, such as %s", words.Count(l.Shards, "shard", "shards"), words.Printable(l.Example)))
 	}
-	add("rest", cli.Count(missing, "shard", "shards"))
+	add("rest", words.Count(missing, "shard", "shards"))
 	return &cli.Refusal{Advice: a, Cause: e}
 }
 
@@ -74,13 +75,13 @@ func begunWith(b chunkindex.Begun) string {
 	if b.Options == "" {
 		return "no options"
 	}
-	return cli.Printable(b.Options)
+	return words.Printable(b.Options)
 }
 
 // printPart writes for people what a part has left.
 func printPart(w io.Writer, l location.Location, r chunkindex.BuildReport) {
 	p := r.Part
 	fmt.Fprintf(w, "scanned part %d of %d of %s\n", p.Part, p.Parts, l)
-	fmt.Fprintf(w, "  %s of %s, %s\n", cli.Count(p.Shards, "shard", "shards"), humanize.Comma(int64(r.Shards)), humanize.IBytes(uint64(p.Bytes)))
-	fmt.Fprintf(w, "  read %s, reused %s\n", humanize.IBytes(uint64(r.ReadBytes)), cli.Count(r.ReusedShards, "shard", "shards"))
+	fmt.Fprintf(w, "  %s of %s, %s\n", words.Count(p.Shards, "shard", "shards"), humanize.Comma(int64(r.Shards)), humanize.IBytes(uint64(p.Bytes)))
+	fmt.Fprintf(w, "  read %s, reused %s\n", humanize.IBytes(uint64(r.ReadBytes)), words.Count(r.ReusedShards, "shard", "shards"))
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/cmd/internal/cli"
 	"github.com/millrace-data/millrace/cmd/internal/location"
+	"github.com/millrace-data/millrace/cmd/internal/words"
 )
 
 // maxAsked is how many splits are listed with their commands: repositories have hundreds of configurations.
@@ -20,14 +21,14 @@ func askForSplit(l location.Location, e *chunkindex.SplitsError, given cli.Optio
 	l.IndexName = ""
 	a := cli.Advice{Message: fmt.Sprintf("index %s: several splits lie here, and one index of them would mix them", l)}
 	if e.Wanted != "" {
-		a.Message = fmt.Sprintf("index %s: there is no %s", l, cli.Printable(e.Wanted))
+		a.Message = fmt.Sprintf("index %s: there is no %s", l, words.Printable(e.Wanted))
 	}
 	for i, s := range e.Splits {
 		if i == maxAsked {
 			a.Cure = fmt.Sprintf("and %d more", len(e.Splits)-i)
 			break
 		}
-		a.Choices = append(a.Choices, choice(l, fmt.Sprintf("%s, such as %s", cli.Count(s.Shards, "shard", "shards"), cli.Printable(s.Example)), given, options(s)...))
+		a.Choices = append(a.Choices, choice(l, fmt.Sprintf("%s, such as %s", words.Count(s.Shards, "shard", "shards"), words.Printable(s.Example)), given, options(s)...))
 	}
 	if e.Wanted == "" {
 		a.Choices = append(a.Choices, choice(l, "all of them in one index", given, cli.Option{Flag: "split", Value: chunkindex.AllSplits}))
@@ -37,11 +38,11 @@ func askForSplit(l location.Location, e *chunkindex.SplitsError, given cli.Optio
 
 // options are those that choose a split.
 func options(s chunkindex.Split) cli.Options {
-	split := cli.Option{Flag: "split", Value: cli.Printable(s.Name)}
+	split := cli.Option{Flag: "split", Value: words.Printable(s.Name)}
 	if s.Config == "" {
 		return cli.Options{split}
 	}
-	return cli.Options{{Flag: "config", Value: cli.Printable(s.Config)}, split}
+	return cli.Options{{Flag: "config", Value: words.Printable(s.Config)}, split}
 }
 
 // IndexName returns the name of the index of a split and a configuration; empty: the default index, which has all splits.

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/importance"
 	"github.com/millrace-data/millrace/chunkindex/selection"
-	"github.com/millrace-data/millrace/cmd/internal/cli"
+	"github.com/millrace-data/millrace/cmd/internal/words"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
@@ -106,7 +106,7 @@ func (l Subsets) Print(w io.Writer) {
 		if s.Default {
 			name += " (default)"
 		}
-		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s", name, strings.Join(parts, ","), cli.Printable(s.Salt), s.end()))
+		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s", name, strings.Join(parts, ","), words.Printable(s.Salt), s.end()))
 	}
 	table(w, "subsets", "subset\tparts\tsalt\t"+end, rows)
 }
@@ -242,6 +242,6 @@ func (l Losses) Print(w io.Writer) {
 	fmt.Fprintln(w)
 	table(w, "snapshots", "snapshot\tplan\tepoch\tpositions reported\t"+end, rows)
 	for i, p := range plans {
-		fmt.Fprintf(w, "\nplan %d: %s\n", i+1, cli.Printable(p))
+		fmt.Fprintf(w, "\nplan %d: %s\n", i+1, words.Printable(p))
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
-	"github.com/millrace-data/millrace/cmd/internal/cli"
 	"github.com/millrace-data/millrace/cmd/internal/location"
+	"github.com/millrace-data/millrace/cmd/internal/words"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
@@ -100,7 +100,7 @@ func (c Changes) String() string {
 		what  string
 	}{{c.New, "new"}, {c.Gone, "gone"}, {c.Rewritten, "rewritten or copied"}} {
 		if kind.files != nil {
-			all = append(all, fmt.Sprintf("%d %s (such as %s)", kind.files.Files, kind.what, cli.Printable(kind.files.Example)))
+			all = append(all, fmt.Sprintf("%d %s (such as %s)", kind.files.Files, kind.what, words.Printable(kind.files.Example)))
 		}
 	}
 	return strings.Join(all, ", ")

@@ -12,8 +12,8 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/client"
-	"github.com/millrace-data/millrace/cmd/internal/cli"
 	"github.com/millrace-data/millrace/cmd/internal/location"
+	"github.com/millrace-data/millrace/cmd/internal/words"
 )
 
 // Described is a dataset, and what only its store tells.
@@ -89,7 +89,7 @@ func PrintDatasets(w io.Writer, all []Described) {
 		if d.Default {
 			mark = "default"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%.12s\t%s\n", cli.Printable(cmp.Or(d.Address, d.Name)), d.Format, humanize.Comma(int64(d.Samples)),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%.12s\t%s\n", words.Printable(cmp.Or(d.Address, d.Name)), d.Format, humanize.Comma(int64(d.Samples)),
 			humanize.Comma(int64(d.Shards)), humanize.IBytes(d.Bytes), d.Generation, mark)
 	}
 	t.Flush()

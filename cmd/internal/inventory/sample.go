@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	"github.com/millrace-data/millrace/chunkindex"
-	"github.com/millrace-data/millrace/cmd/internal/cli"
 	"github.com/millrace-data/millrace/cmd/internal/location"
+	"github.com/millrace-data/millrace/cmd/internal/words"
 )
 
 // ErrNoSample says that no sample of a dataset has a key.
@@ -19,13 +19,13 @@ func FindSample(ctx context.Context, d location.Opened, key, shard string) (uint
 	var ambiguous *chunkindex.AmbiguousKeyError
 	switch {
 	case errors.As(err, &ambiguous):
-		return 0, fmt.Errorf("key %s: %w: name one with --shard", cli.Printable(key), ambiguous)
+		return 0, fmt.Errorf("key %s: %w: name one with --shard", words.Printable(key), ambiguous)
 	case err != nil:
-		return 0, fmt.Errorf("look up %s: %w", cli.Printable(key), err)
+		return 0, fmt.Errorf("look up %s: %w", words.Printable(key), err)
 	case !ok && shard != "":
-		return 0, fmt.Errorf("%w of shard %s has the key %s", ErrNoSample, cli.Printable(shard), cli.Printable(key))
+		return 0, fmt.Errorf("%w of shard %s has the key %s", ErrNoSample, words.Printable(shard), words.Printable(key))
 	case !ok:
-		return 0, fmt.Errorf("%w has the key %s", ErrNoSample, cli.Printable(key))
+		return 0, fmt.Errorf("%w has the key %s", ErrNoSample, words.Printable(key))
 	}
 	return n, nil
 }

@@ -18,10 +18,10 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/importance"
 	"github.com/millrace-data/millrace/client"
-	"github.com/millrace-data/millrace/cmd/internal/cli"
 	"github.com/millrace-data/millrace/cmd/internal/inventory"
 	"github.com/millrace-data/millrace/cmd/internal/location"
 	"github.com/millrace-data/millrace/cmd/internal/reach"
+	"github.com/millrace-data/millrace/cmd/internal/words"
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/gateway/body"
 	"github.com/millrace-data/millrace/gateway/plans"
@@ -201,5 +201,5 @@ func (a Answer) Print(w io.Writer) {
 		fmt.Fprintln(t)
 	}
 	t.Flush()
-	fmt.Fprintf(w, "the sample comes %s in these epochs\n", cli.Count(len(a.Occurrences), "time", "times"))
+	fmt.Fprintf(w, "the sample comes %s in these epochs\n", words.Count(len(a.Occurrences), "time", "times"))
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/datapath/simulate"
-	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -138,7 +137,7 @@ func (q Question) orders(def chunkindex.Defaults) (own, chosen shuffle.Params) {
 	}
 	chosen.Strata = q.Strata
 	for _, params := range []*shuffle.Params{&own, &chosen} {
-		if !address.UsesWindow(params.Shuffle) {
+		if !shuffle.UsesWindow(params.Shuffle) {
 			params.Window = 0
 		}
 	}

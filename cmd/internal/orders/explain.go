@@ -15,7 +15,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/millrace-data/millrace/client"
-	"github.com/millrace-data/millrace/cmd/internal/cli"
+	"github.com/millrace-data/millrace/cmd/internal/words"
 )
 
 // Explained is a gateway's description of a plan, and of where the samples of one batch come from.
@@ -58,11 +58,11 @@ func (e *Explained) Print(w io.Writer, gateway string) {
 	if e.Batch == nil {
 		return
 	}
-	fmt.Fprintf(w, "\nbatch %d: %s\n", *e.Batch, cli.Count(len(e.Samples), "sample", "samples"))
+	fmt.Fprintf(w, "\nbatch %d: %s\n", *e.Batch, words.Count(len(e.Samples), "sample", "samples"))
 	t = tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "position\tshard\toffset\tlength\tcrc32c\tkey")
 	for _, s := range e.Samples {
-		fmt.Fprintf(t, "%d\t%s\t%d\t%d\t%08x\t%s\n", s.Position, cli.Printable(fmt.Sprint(s.Shard)), s.Offset, s.Length, uint32(s.CRC32C), cli.Printable(s.Key))
+		fmt.Fprintf(t, "%d\t%s\t%d\t%d\t%08x\t%s\n", s.Position, words.Printable(fmt.Sprint(s.Shard)), s.Offset, s.Length, uint32(s.CRC32C), words.Printable(s.Key))
 	}
 	t.Flush()
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/millrace-data/millrace/cmd/internal/cli"
+	"github.com/millrace-data/millrace/cmd/internal/words"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -28,12 +28,12 @@ func LastRow(params shuffle.Params, samples, batch uint64) string {
 	case left == samples:
 		drop = "all samples"
 	case left > longer:
-		drop = cli.Count(left, "sample", "samples") + " an epoch, any of them, these more rarely"
+		drop = words.Count(left, "sample", "samples") + " an epoch, any of them, these more rarely"
 	case left > 0:
-		drop = cli.Count(left, "sample", "samples") + " an epoch, never one of these"
+		drop = words.Count(left, "sample", "samples") + " an epoch, never one of these"
 	}
 	return fmt.Sprintf("millrace: shuffle %s has %d rows, the last of %s: the %d samples of the other lanes never stand there; tail=drop leaves out %s",
-		describe(params), whole+1, cli.Count(longer, "longer lane", "longer lanes"), (lanes-longer)*whole, drop)
+		describe(params), whole+1, words.Count(longer, "longer lane", "longer lanes"), (lanes-longer)*whole, drop)
 }
 
 // LastRowOfPlan does the same by a gateway's description of a plan, of one dataset whose samples come once each.

@@ -8,13 +8,13 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/millrace-data/millrace/cmd/internal/cli"
+	"github.com/millrace-data/millrace/cmd/internal/words"
 )
 
 // Print writes the table for people. name is the dataset's.
 func (c *Comparison) Print(w io.Writer, name string) {
-	fmt.Fprintf(w, "%s: %s in %s, %s; batches of %d\n\n", name, cli.Count(c.Samples, "sample", "samples"),
-		cli.Count(c.Chunks, "chunk", "chunks"), humanize.IBytes(uint64(c.Bytes)), c.BatchSize)
+	fmt.Fprintf(w, "%s: %s in %s, %s; batches of %d\n\n", name, words.Count(c.Samples, "sample", "samples"),
+		words.Count(c.Chunks, "chunk", "chunks"), humanize.IBytes(uint64(c.Bytes)), c.BatchSize)
 	c.printOrders(w)
 	if c.Locality != nil {
 		fmt.Fprintf(w, "\nshared by locality, shuffle %s:\n\n", describe(c.chosen))

@@ -7,7 +7,6 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/millrace-data/millrace/chunkindex"
-	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -78,7 +77,7 @@ func describe(params shuffle.Params) string {
 	switch {
 	case params.Strata > 0:
 		return fmt.Sprintf("%s %d in %d strata", params.Shuffle, params.Window, params.Strata)
-	case address.UsesWindow(params.Shuffle):
+	case shuffle.UsesWindow(params.Shuffle):
 		return fmt.Sprintf("%s %d", params.Shuffle, params.Window)
 	}
 	return params.Shuffle

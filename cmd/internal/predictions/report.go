@@ -10,9 +10,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/millrace-data/millrace/cmd/internal/cli"
+	"github.com/millrace-data/millrace/cmd/internal/words"
 	"github.com/millrace-data/millrace/datapath/simulate"
-	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -129,15 +128,15 @@ func (r *Report) Print(w io.Writer) {
 	d, results := r.data, r.results
 	s := &results[0].Setting
 	order := s.Order.Shuffle
-	if address.UsesWindow(order) {
+	if shuffle.UsesWindow(order) {
 		order += " " + strconv.FormatUint(s.Order.Window, 10)
 	}
 	sharing := ""
 	if s.Sharing == shuffle.Locality {
 		sharing = fmt.Sprintf(", shared by locality, which moves %.1f %%", 100*results[0].Moved)
 	}
-	fmt.Fprintf(w, "%s in %s, %s; %s order, batches of %d, %s at %.6g samples/s together%s\n", cli.Count(d.Samples(), "sample", "samples"),
-		cli.Count(len(d.Chunks), "chunk", "chunks"), simulate.Bytes(d.Bytes()), order, s.BatchSize, cli.Count(s.Ranks, "rank", "ranks"), s.Rate, sharing)
+	fmt.Fprintf(w, "%s in %s, %s; %s order, batches of %d, %s at %.6g samples/s together%s\n", words.Count(d.Samples(), "sample", "samples"),
+		words.Count(len(d.Chunks), "chunk", "chunks"), simulate.Bytes(d.Bytes()), order, s.BatchSize, words.Count(s.Ranks, "rank", "ranks"), s.Rate, sharing)
 	said := map[string]bool{"": true}
 	fleet := false
 	for i := range results {

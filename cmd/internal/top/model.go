@@ -8,7 +8,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/millrace-data/millrace/cmd/internal/cli"
+	"github.com/millrace-data/millrace/cmd/internal/words"
 )
 
 // model is what is on the screen.
@@ -194,7 +194,7 @@ func (m *model) head() []line {
 	if len(r.Gateways) == 0 {
 		return []line{{title, "millrace top"}, {plain, "Asking the gateways ..."}, {}}
 	}
-	words := []string{"millrace top", cli.Count(len(r.Gateways), "gateway", "gateways"), cli.Count(len(r.Ranks), "rank", "ranks"), r.At.Format(time.TimeOnly)}
+	words := []string{"millrace top", words.Count(len(r.Gateways), "gateway", "gateways"), words.Count(len(r.Ranks), "rank", "ranks"), r.At.Format(time.TimeOnly)}
 	if m.paused {
 		words = append(words, "PAUSED")
 	}

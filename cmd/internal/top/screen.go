@@ -7,7 +7,7 @@ import (
 	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
 
-	"github.com/millrace-data/millrace/cmd/internal/cli"
+	"github.com/millrace-data/millrace/cmd/internal/words"
 )
 
 // mark says what a line of the screen is, for its colour. The words alone say everything too.
@@ -102,7 +102,7 @@ func (s said) lines(width int) []line {
 	}
 	for i, o := range s.first.LeftOut {
 		if i == mostLeftOut {
-			return append(lines, line{plain, "  " + cli.Count(len(s.first.LeftOut)-i, "more member is", "more members are") + " left out"})
+			return append(lines, line{plain, "  " + words.Count(len(s.first.LeftOut)-i, "more member is", "more members are") + " left out"})
 		}
 		text := fmt.Sprintf("  It leaves out the member %s, which is %s", clean(o.ID), clean(o.State))
 		if o.Reason != "" {
@@ -142,7 +142,7 @@ func limits(r *Report, width, most int) []line {
 			for _, o := range all[i:] {
 				left += len(o.gateways)
 			}
-			return append(lines, line{dim, cli.Count(left, "more gateway says something else", "more gateways say other things") + ": key g lists all"})
+			return append(lines, line{dim, words.Count(left, "more gateway says something else", "more gateways say other things") + ": key g lists all"})
 		}
 		lines = append(lines, next...)
 	}

@@ -1,0 +1,64 @@
+// Package words writes counts, sizes, durations and names as people, flags and shells read them.
+package words
+
+import (
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/dustin/go-humanize"
+)
+
+// Count is a number and what it counts: 1 shard, 2,000 shards.
+func Count[N ~int | ~uint64](n N, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return humanize.Comma(int64(n)) + " " + many
+}
+
+// Size writes a number of bytes so that a flag reads it back exactly: 4GiB.
+func Size(n int64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	i := 0
+	for n != 0 && n%1024 == 0 && i < len(units)-1 {
+		n /= 1024
+		i++
+	}
+	return strconv.FormatInt(n, 10) + units[i]
+}
+
+// Duration leaves out the zero minutes and seconds of time.Duration's own form, and writes two days or more as days where they
+// are whole.
+func Duration(d time.Duration) string {
+	const day = 24 * time.Hour
+	if d >= 2*day && d%day == 0 {
+		return strconv.FormatInt(int64(d/day), 10) + "d"
+	}
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = s[:len(s)-2]
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = s[:len(s)-2]
+	}
+	return s
+}
+
+// Printable is a name as a terminal can take it, and as one line: quoted where it is neither.
+func Printable(name string) string {
+	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }) {
+		return strconv.Quote(name)
+	}
+	return name
+}
+
+// Quoted is a word as a shell takes it.
+func Quoted(word string) string {
+	if strings.ContainsAny(word, " ?*&;|<>()[]{}$`\\\"'#~!") {
+		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	}
+	return word
+}
