@@ -5,8 +5,8 @@ import (
 	"path"
 	"regexp"
 
-	"github.com/millrace-data/millrace/chunkindex/arrowipc"
 	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/format/arrowipc"
 )
 
 // cacheName is what Hugging Face's datasets calls the tables that map, filter and the like leave beside those they read: by a fingerprint, and with

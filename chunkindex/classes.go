@@ -7,8 +7,8 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/millrace-data/millrace/chunkindex/files"
 	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/format/files"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 

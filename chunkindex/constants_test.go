@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
-	"github.com/millrace-data/millrace/chunkindex/records"
+	"github.com/millrace-data/millrace/chunkindex/format/records"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 )
 

@@ -1,19 +1,19 @@
 package chunkindex
 
 import (
-	"github.com/millrace-data/millrace/chunkindex/arrowipc"
-	"github.com/millrace-data/millrace/chunkindex/csv"
-	"github.com/millrace-data/millrace/chunkindex/files"
 	"github.com/millrace-data/millrace/chunkindex/format"
-	"github.com/millrace-data/millrace/chunkindex/jsonl"
-	"github.com/millrace-data/millrace/chunkindex/litdata"
-	"github.com/millrace-data/millrace/chunkindex/mds"
-	"github.com/millrace-data/millrace/chunkindex/parquet"
-	"github.com/millrace-data/millrace/chunkindex/records"
-	"github.com/millrace-data/millrace/chunkindex/tfrecord"
-	"github.com/millrace-data/millrace/chunkindex/tokens"
-	"github.com/millrace-data/millrace/chunkindex/webdataset"
-	"github.com/millrace-data/millrace/chunkindex/zip"
+	"github.com/millrace-data/millrace/chunkindex/format/arrowipc"
+	"github.com/millrace-data/millrace/chunkindex/format/csv"
+	"github.com/millrace-data/millrace/chunkindex/format/files"
+	"github.com/millrace-data/millrace/chunkindex/format/jsonl"
+	"github.com/millrace-data/millrace/chunkindex/format/litdata"
+	"github.com/millrace-data/millrace/chunkindex/format/mds"
+	"github.com/millrace-data/millrace/chunkindex/format/parquet"
+	"github.com/millrace-data/millrace/chunkindex/format/records"
+	"github.com/millrace-data/millrace/chunkindex/format/tfrecord"
+	"github.com/millrace-data/millrace/chunkindex/format/tokens"
+	"github.com/millrace-data/millrace/chunkindex/format/webdataset"
+	"github.com/millrace-data/millrace/chunkindex/format/zip"
 )
 
 // formats lists all formats, in the order in which they look at a dataset: those that are surest of themselves first, loose

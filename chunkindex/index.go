@@ -12,7 +12,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/chunkindex/format"
-	"github.com/millrace-data/millrace/chunkindex/webdataset"
+	"github.com/millrace-data/millrace/chunkindex/format/webdataset"
 )
 
 // Defaults are the plan parameters stored in the index, so that no release of the

@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/format/webdataset"
 	"github.com/millrace-data/millrace/chunkindex/indextest"
-	"github.com/millrace-data/millrace/chunkindex/webdataset"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 )

@@ -9,12 +9,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/millrace-data/millrace/chunkindex/csv"
-	"github.com/millrace-data/millrace/chunkindex/files"
 	"github.com/millrace-data/millrace/chunkindex/format"
-	"github.com/millrace-data/millrace/chunkindex/parquet"
-	"github.com/millrace-data/millrace/chunkindex/webdataset"
-	"github.com/millrace-data/millrace/chunkindex/zip"
+	"github.com/millrace-data/millrace/chunkindex/format/csv"
+	"github.com/millrace-data/millrace/chunkindex/format/files"
+	"github.com/millrace-data/millrace/chunkindex/format/parquet"
+	"github.com/millrace-data/millrace/chunkindex/format/webdataset"
+	"github.com/millrace-data/millrace/chunkindex/format/zip"
 )
 
 // Kind is the objects of one kind, where objects of several kinds lie together.

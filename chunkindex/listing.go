@@ -9,7 +9,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/chunkindex/format"
-	"github.com/millrace-data/millrace/chunkindex/offsets"
+	"github.com/millrace-data/millrace/chunkindex/format/offsets"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 

@@ -6,11 +6,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/millrace-data/millrace/chunkindex/arrowipc"
-	"github.com/millrace-data/millrace/chunkindex/csv"
 	"github.com/millrace-data/millrace/chunkindex/format"
-	"github.com/millrace-data/millrace/chunkindex/jsonl"
-	"github.com/millrace-data/millrace/chunkindex/parquet"
+	"github.com/millrace-data/millrace/chunkindex/format/arrowipc"
+	"github.com/millrace-data/millrace/chunkindex/format/csv"
+	"github.com/millrace-data/millrace/chunkindex/format/jsonl"
+	"github.com/millrace-data/millrace/chunkindex/format/parquet"
 )
 
 // partition returns the directories of a key that stand for columns, as Hive writes them: "label=cat".

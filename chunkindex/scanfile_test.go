@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
-	"github.com/millrace-data/millrace/chunkindex/webdataset"
+	"github.com/millrace-data/millrace/chunkindex/format/webdataset"
 )
 
 // No tar shard has a scan longer than maxScan, however its names, samples and chunks are made.

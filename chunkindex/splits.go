@@ -9,9 +9,9 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/millrace-data/millrace/chunkindex/files"
 	"github.com/millrace-data/millrace/chunkindex/format"
-	"github.com/millrace-data/millrace/chunkindex/hub"
+	"github.com/millrace-data/millrace/chunkindex/format/files"
+	"github.com/millrace-data/millrace/chunkindex/format/hub"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millrace-data/millrace/chunkindex/mds"
+	"github.com/millrace-data/millrace/chunkindex/format/mds"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 )
 

@@ -54,7 +54,7 @@ func fieldsOf(r *rig, dataset string) []format.Field {
 // TestDescriptionTellsFields serves what MDSWriter has written, and holds the description of its columns to what was written and to the
 // specification.
 func TestDescriptionTellsFields(t *testing.T) {
-	r := serveGolden(t, "../chunkindex/mds/testdata", nil, "shard.00000.mds", "index.json")
+	r := serveGolden(t, "../chunkindex/format/mds/testdata", nil, "shard.00000.mds", "index.json")
 	want := []format.Field{
 		{Name: "id", Encoding: "raw", Type: "int64"},
 		{Name: "q\"\\uote\n\x7fé😀</a>", Encoding: "json"},
@@ -118,7 +118,7 @@ func TestDescriptionOfTarsHasNoFields(t *testing.T) {
 // TestFieldsOfMixtures: a mixture has the fields that all of its sources have.
 func TestFieldsOfMixtures(t *testing.T) {
 	tars := serveObjects(t, writeTars(t).objects, nil)
-	r := serveGolden(t, "../chunkindex/mds/testdata", func(cfg *gateway.Config) {
+	r := serveGolden(t, "../chunkindex/format/mds/testdata", func(cfg *gateway.Config) {
 		same := cfg.Datasets[0]
 		same.Name = "same"
 		cfg.Datasets = append(cfg.Datasets, same, gateway.Dataset{Name: "tars", Index: tars.index, Source: same.Source})
@@ -155,7 +155,7 @@ func readColumns(t *testing.T, a answer) arrow.RecordBatch {
 // TestColumnsOfArrowHaveTheTypesOfTheFields: all of them, in their order, or those that fields names; a length other than the type's is
 // refused by name.
 func TestColumnsOfArrowHaveTheTypesOfTheFields(t *testing.T) {
-	r := serveGolden(t, "../chunkindex/mds/testdata", nil, "shard.00000.mds", "index.json")
+	r := serveGolden(t, "../chunkindex/format/mds/testdata", nil, "shard.00000.mds", "index.json")
 	text := func(batch arrow.RecordBatch) (all []string) {
 		for _, f := range batch.Schema().Fields() {
 			encoding, _ := f.Metadata.GetValue("millrace:encoding")

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millrace-data/millrace/chunkindex/webdataset"
+	"github.com/millrace-data/millrace/chunkindex/format/webdataset"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 )
 

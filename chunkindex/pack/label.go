@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/millrace-data/millrace/chunkindex/webdataset"
+	"github.com/millrace-data/millrace/chunkindex/format/webdataset"
 )
 
 // LabelDirectory has each sample labelled by the directory that its files lie in.

@@ -60,7 +60,7 @@ func TestInfoIsTheSameFromStoreAndGateway(t *testing.T) {
 // TestInfoTellsFieldsFromStoreAndGateway: those of an MDS dataset.
 func TestInfoTellsFieldsFromStoreAndGateway(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS("../../chunkindex/mds/testdata")); err != nil {
+	if err := os.CopyFS(dir, os.DirFS("../../chunkindex/format/mds/testdata")); err != nil {
 		t.Fatal(err)
 	}
 	ok(t, "index", dir)

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
-	"github.com/millrace-data/millrace/chunkindex/records"
+	"github.com/millrace-data/millrace/chunkindex/format/records"
 )
 
 // layNPY puts an .npy header before samples that make a flat array.

@@ -3,23 +3,23 @@
 PLANTS = [
     (
         "an array of a dynamic shape counts as one of plain values",
-        "./chunkindex/mds TestFieldsOfEveryEncoding",
-        [("chunkindex/mds/fields.go", "!ok || number == \"bool\" || size == nil || bytesOf(plain) != *size", "!ok || number == \"bool\" || size == nil")],
+        "./chunkindex/format/mds TestFieldsOfEveryEncoding",
+        [("chunkindex/format/mds/fields.go", "!ok || number == \"bool\" || size == nil || bytesOf(plain) != *size", "!ok || number == \"bool\" || size == nil")],
     ),
     (
         "a list of numbers in LitData has no type",
-        "./chunkindex/litdata TestFieldsOfEverySerializer",
-        [("chunkindex/litdata/fields.go", '\tcase "no_header_numpy":\n', '\tcase "never":\n')],
+        "./chunkindex/format/litdata TestFieldsOfEverySerializer",
+        [("chunkindex/format/litdata/fields.go", '\tcase "no_header_numpy":\n', '\tcase "never":\n')],
     ),
     (
         "big-endian numbers are told as little-endian ones",
-        "./chunkindex/records TestFieldsOfArrays",
-        [("chunkindex/records/fields.go", "kind == \"\" || d.name[0] == '>'", 'kind == ""')],
+        "./chunkindex/format/records TestFieldsOfArrays",
+        [("chunkindex/format/records/fields.go", "kind == \"\" || d.name[0] == '>'", 'kind == ""')],
     ),
     (
         "an index may name parts that are shorter than their record",
-        "./chunkindex/records TestFraming",
-        [("chunkindex/records/fields.go", "if parts != nil && sum != uint64(l.size) {", "if false {")],
+        "./chunkindex/format/records TestFraming",
+        [("chunkindex/format/records/fields.go", "if parts != nil && sum != uint64(l.size) {", "if false {")],
     ),
     (
         "a mixture tells the fields of its first source",
@@ -53,8 +53,8 @@ PLANTS = [
     ),
     (
         "a stream of Arrow that was cut between two record batches is whole",
-        "./chunkindex/arrowipc TestRefused",
-        [("chunkindex/arrowipc/arrowipc.go", 'return nil, errors.New("the stream lacks the mark of its end: it may have been cut short, or its writer was not closed")', "return nil, io.EOF")],
+        "./chunkindex/format/arrowipc TestRefused",
+        [("chunkindex/format/arrowipc/arrowipc.go", 'return nil, errors.New("the stream lacks the mark of its end: it may have been cut short, or its writer was not closed")', "return nil, io.EOF")],
     ),
     (
         "a null of Arrow inside a list of numbers is a number",
@@ -78,8 +78,8 @@ PLANTS = [
     ),
     (
         "a record batch without a row stays among those of a chunk",
-        "./chunkindex/arrowipc TestEmptyBatchesAreNoFrames",
-        [("chunkindex/rows/rowscan/reader.go", "\t\tr.frames = r.frames[:len(r.frames)-1]\n", "")],
+        "./chunkindex/format/arrowipc TestEmptyBatchesAreNoFrames",
+        [("chunkindex/format/rowscan/reader.go", "\t\tr.frames = r.frames[:len(r.frames)-1]\n", "")],
     ),
     (
         "a number below 0 is looked up in a dictionary",
@@ -93,12 +93,12 @@ PLANTS = [
     ),
     (
         "a dictionary that is continued begins anew",
-        "./chunkindex/arrowipc TestDictionariesAreAnEncoding",
+        "./chunkindex/format/arrowipc TestDictionariesAreAnEncoding",
         [("chunkindex/codec/arrowbatch/dictionary.go", "\tcase !more:\n\t\tif was", "\tcase true:\n\t\tif was")],
     ),
     (
         "a dictionary is continued where it is replaced",
-        "./chunkindex/arrowipc TestDictionariesAreAnEncoding",
+        "./chunkindex/format/arrowipc TestDictionariesAreAnEncoding",
         [("chunkindex/codec/arrowbatch/dictionary.go", "\tcase !more:\n\t\tif was", "\tcase !more && was == nil:\n\t\tif was")],
     ),
     (
@@ -138,7 +138,7 @@ PLANTS = [
     ),
     (
         "the index keeps dictionaries of any length",
-        "./chunkindex/arrowipc TestValuesThatTheIndexWouldKeep",
+        "./chunkindex/format/arrowipc TestValuesThatTheIndexWouldKeep",
         [("chunkindex/codec/arrowbatch/dictionary.go", "len(b) > maxUsed {", "len(b) > 2*maxUsed {")],
     ),
 ]

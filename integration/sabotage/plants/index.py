@@ -146,8 +146,8 @@ PLANTS = [
     ),
     (
         "the tar scanner takes extensions for two that WebDataset takes for one",
-        "./chunkindex/webdataset TestExtensionsThatDifferInCapitals",
-        [("chunkindex/webdataset/group.go", "lower := strings.ToLower(ext)", "lower := ext")],
+        "./chunkindex/format/webdataset TestExtensionsThatDifferInCapitals",
+        [("chunkindex/format/webdataset/group.go", "lower := strings.ToLower(ext)", "lower := ext")],
     ),
     (
         "two formats that claim a dataset are not told apart",
@@ -156,43 +156,43 @@ PLANTS = [
     ),
     (
         "the tar scanner ignores the size in an extended header",
-        "./chunkindex/webdataset TestSizeOfAnExtendedHeader",
-        [("chunkindex/webdataset/scan.go", "if s.size >= 0 {", "if s.size > 1<<60 {")],
+        "./chunkindex/format/webdataset TestSizeOfAnExtendedHeader",
+        [("chunkindex/format/webdataset/scan.go", "if s.size >= 0 {", "if s.size > 1<<60 {")],
     ),
     (
         "the tar scanner passes over data behind the end of an archive",
-        "./chunkindex/webdataset TestRefusals",
-        [("chunkindex/webdataset/scan.go", "if !zero(b) {", "if len(b) < 0 {")],
+        "./chunkindex/format/webdataset TestRefusals",
+        [("chunkindex/format/webdataset/scan.go", "if !zero(b) {", "if len(b) < 0 {")],
     ),
     (
         "a batch of MDS or LitData forgets that its count takes room too",
-        "./chunkindex/mds TestBatchAndIndexAreAsMDSWriterWritesThem",
-        [("chunkindex/offsets/scan.go", "at := 8 + 4*uint64(len(lengths))", "at := 4 + 4*uint64(len(lengths))")],
+        "./chunkindex/format/mds TestBatchAndIndexAreAsMDSWriterWritesThem",
+        [("chunkindex/format/offsets/scan.go", "at := 8 + 4*uint64(len(lengths))", "at := 4 + 4*uint64(len(lengths))")],
     ),
     (
         "a batch of MDS or LitData of more than 4 GiB wraps its offsets around",
-        "./chunkindex/mds TestFraming",
-        [("chunkindex/offsets/scan.go", "if at > math.MaxUint32 {", "if at > math.MaxInt64 {")],
+        "./chunkindex/format/mds TestFraming",
+        [("chunkindex/format/offsets/scan.go", "if at > math.MaxUint32 {", "if at > math.MaxInt64 {")],
     ),
     (
         "the scanner of MDS and LitData takes samples that are longer than their fields",
-        "./chunkindex/mds TestRefusedShard",
-        [("chunkindex/offsets/scan.go", "sum := s.measure(sizes); sum != n", "sum := s.measure(sizes); sum > n")],
+        "./chunkindex/format/mds TestRefusedShard",
+        [("chunkindex/format/offsets/scan.go", "sum := s.measure(sizes); sum != n", "sum := s.measure(sizes); sum > n")],
     ),
     (
         "a sample of LitData's tokens lacks the one that comes next",
-        "./chunkindex/litdata TestBlocksOfTokens",
-        [("chunkindex/litdata/tokens.go", "bytes: (sequence + 1) * width", "bytes: sequence * width")],
+        "./chunkindex/format/litdata TestBlocksOfTokens",
+        [("chunkindex/format/litdata/tokens.go", "bytes: (sequence + 1) * width", "bytes: sequence * width")],
     ),
     (
         "MDS shards are read by other columns than their own",
-        "./chunkindex/mds TestRefusedShard",
-        [("chunkindex/mds/survey.go", "if !h.equal(s.columns) {", "if len(h.Names) != len(s.Names) {")],
+        "./chunkindex/format/mds TestRefusedShard",
+        [("chunkindex/format/mds/survey.go", "if !h.equal(s.columns) {", "if len(h.Names) != len(s.Names) {")],
     ),
     (
         "hashes of MDS shards are computed and not compared",
-        "./chunkindex/mds TestHashes",
-        [("chunkindex/mds/sums.go", "got != strings.ToLower(s.want[name])", "len(got) != len(strings.ToLower(s.want[name]))")],
+        "./chunkindex/format/mds TestHashes",
+        [("chunkindex/format/mds/sums.go", "got != strings.ToLower(s.want[name])", "len(got) != len(strings.ToLower(s.want[name]))")],
     ),
     (
         "chunkindex writes the constants of a dataset in another way than they were",
@@ -201,38 +201,38 @@ PLANTS = [
     ),
     (
         "tfrecord passes over the checksum of the data",
-        "./chunkindex/tfrecord TestEveryByteIsChecked",
-        [("chunkindex/tfrecord/scan.go", "if len(foot) == footSize && binary.", "if len(foot) < footSize && binary.")],
+        "./chunkindex/format/tfrecord TestEveryByteIsChecked",
+        [("chunkindex/format/tfrecord/scan.go", "if len(foot) == footSize && binary.", "if len(foot) < footSize && binary.")],
     ),
     (
         "jsonl loses a last line without a line feed",
-        "./chunkindex/jsonl TestShards",
+        "./chunkindex/format/jsonl TestShards",
         [("chunkindex/format/cursor.go", "if err != nil || len(more) == seen {\n\t\t\treturn more, err", "if err != nil || len(more) == seen {\n\t\t\treturn nil, err")],
     ),
     (
         "jsonl takes bytes that are no characters",
-        "./chunkindex/jsonl TestRefusals",
-        [("chunkindex/jsonl/scan.go", "if !utf8.Valid(text) {", "if !utf8.Valid(text[:0]) {")],
+        "./chunkindex/format/jsonl TestRefusals",
+        [("chunkindex/format/jsonl/scan.go", "if !utf8.Valid(text) {", "if !utf8.Valid(text[:0]) {")],
     ),
     (
         "records trusts that all arrays are like the first",
-        "./chunkindex/records TestRefusals",
-        [("chunkindex/records/scan.go", "if !have.Equal(want) {", "if have.Size() < 0 {")],
+        "./chunkindex/format/records TestRefusals",
+        [("chunkindex/format/records/scan.go", "if !have.Equal(want) {", "if have.Size() < 0 {")],
     ),
     (
         "records takes the test set of CIFAR for training",
-        "./chunkindex/records TestShards",
-        [("chunkindex/records/cifar.go", "if len(files) == 0 {", "if true {")],
+        "./chunkindex/format/records TestShards",
+        [("chunkindex/format/records/cifar.go", "if len(files) == 0 {", "if true {")],
     ),
     (
         "a shard that ends early has a last sample that is whole",
-        "./chunkindex/records TestConforms",
+        "./chunkindex/format/records TestConforms",
         [("chunkindex/format/cursor.go", 'return c.Fail("shard is truncated: %d bytes are missing", n)', "return nil")],
     ),
     (
         "tfrecord takes a length that is more than a sample can have",
-        "./chunkindex/tfrecord TestConforms",
-        [("chunkindex/tfrecord/scan.go", "if size > format.MaxSample-headSize-footSize {", "if false {"), ("chunkindex/format/cursor.go", "if !c.open || n < 0 {", "if !c.open {")],
+        "./chunkindex/format/tfrecord TestConforms",
+        [("chunkindex/format/tfrecord/scan.go", "if size > format.MaxSample-headSize-footSize {", "if false {"), ("chunkindex/format/cursor.go", "if !c.open || n < 0 {", "if !c.open {")],
     ),
     (
         "a fault of the store is the end of a shard",
@@ -246,13 +246,13 @@ PLANTS = [
     ),
     (
         "tokens leaves out the token that two windows share",
-        "./chunkindex/tokens TestWindows",
-        [("chunkindex/tokens/scan.go", "\t\t\tshared = token\n", "\t\t\tshared = 0 * token\n")],
+        "./chunkindex/format/tokens TestWindows",
+        [("chunkindex/format/tokens/scan.go", "\t\t\tshared = token\n", "\t\t\tshared = 0 * token\n")],
     ),
     (
         "tokens trusts an .idx whose sequences overlap",
-        "./chunkindex/tokens TestRefusals",
-        [("chunkindex/tokens/megatron.go", "if place != tokens*size {", "if place > tokens*size {")],
+        "./chunkindex/format/tokens TestRefusals",
+        [("chunkindex/format/tokens/megatron.go", "if place != tokens*size {", "if place > tokens*size {")],
     ),
     (
         "a join of parts scans what they lack by itself",
@@ -261,7 +261,7 @@ PLANTS = [
     ),
     (
         "the join takes scans of windows that share a token for damaged",
-        "./chunkindex/tokens TestConforms/npy/parts",
+        "./chunkindex/format/tokens TestConforms/npy/parts",
         [("chunkindex/keep.go", "if s.check(shards, b.found.Overlap) != nil {", "if s.check(shards, 0) != nil {")],
     ),
     (
@@ -276,8 +276,8 @@ PLANTS = [
     ),
     (
         "JSON Lines with long first lines are not seen",
-        "./chunkindex/jsonl TestShards",
-        [("chunkindex/jsonl/jsonl.go", "case !ended && !whole && n < maxLook:", "case !ended && !whole && n < 0*maxLook:")],
+        "./chunkindex/format/jsonl TestShards",
+        [("chunkindex/format/jsonl/jsonl.go", "case !ended && !whole && n < maxLook:", "case !ended && !whole && n < 0*maxLook:")],
     ),
     (
         "a format that was named takes what its names say",
@@ -286,13 +286,13 @@ PLANTS = [
     ),
     (
         "a damaged TFRecord shard is left out",
-        "./chunkindex/tfrecord TestRefusals",
-        [("chunkindex/tfrecord/tfrecord.go", "\treturn maybe, begin(ctx, l, maybe)\n", "\treturn maybe, nil\n")],
+        "./chunkindex/format/tfrecord TestRefusals",
+        [("chunkindex/format/tfrecord/tfrecord.go", "\treturn maybe, begin(ctx, l, maybe)\n", "\treturn maybe, nil\n")],
     ),
     (
         "whatever nobody knows is a sample",
         "./chunkindex TestUnreadContainersAreRefused",
-        [("chunkindex/files/names.go", "\t\t\treturn &UnknownError{o.Key}\n", "\t\t\tcontinue\n")],
+        [("chunkindex/format/files/names.go", "\t\t\treturn &UnknownError{o.Key}\n", "\t\t\tcontinue\n")],
     ),
     (
         "a shard of a compression that is not read is lost beside others",
@@ -301,13 +301,13 @@ PLANTS = [
     ),
     (
         "hidden members are samples",
-        "./chunkindex/webdataset TestHiddenMembers",
-        [("chunkindex/webdataset/scan.go", "if s.hidden != nil && format.Hidden(h.name) {", "if s.hidden != nil && format.Hidden(h.name) && h.size < 0 {")],
+        "./chunkindex/format/webdataset TestHiddenMembers",
+        [("chunkindex/format/webdataset/scan.go", "if s.hidden != nil && format.Hidden(h.name) {", "if s.hidden != nil && format.Hidden(h.name) && h.size < 0 {")],
     ),
     (
         "hidden members end a sample",
-        "./chunkindex/webdataset TestHiddenMembers",
-        [("chunkindex/webdataset/scan.go", "s.held+n > maxHeld {", "s.held+n > 0*maxHeld {")],
+        "./chunkindex/format/webdataset TestHiddenMembers",
+        [("chunkindex/format/webdataset/scan.go", "s.held+n > maxHeld {", "s.held+n > 0*maxHeld {")],
     ),
     (
         "a last line stands before others without a line feed",
@@ -326,8 +326,8 @@ PLANTS = [
     ),
     (
         "objects that differ by their extensions alone have one key",
-        "./chunkindex/files TestEachObjectIsASample",
-        [("chunkindex/files/names.go", "shards[i].Says, shards[j].Says = whole, whole", "shards[i].Says, shards[j].Says = \"\", \"\"")],
+        "./chunkindex/format/files TestEachObjectIsASample",
+        [("chunkindex/format/files/names.go", "shards[i].Says, shards[j].Says = whole, whole", "shards[i].Says, shards[j].Says = \"\", \"\"")],
     ),
     (
         "frames that nobody asks for are remembered",
@@ -396,58 +396,58 @@ PLANTS = [
     ),
     (
         "a line feed in quotes ends a record of CSV",
-        "./chunkindex/csv TestShards",
-        [("chunkindex/csv/scan.go", "if p.place == inQuotes {\n\t\t\tif i", "if p.place == inQuotes && b[p.at] != '\\n' {\n\t\t\tif i")],
+        "./chunkindex/format/csv TestShards",
+        [("chunkindex/format/csv/scan.go", "if p.place == inQuotes {\n\t\t\tif i", "if p.place == inQuotes && b[p.at] != '\\n' {\n\t\t\tif i")],
     ),
     (
         "a shard of CSV may have another header",
-        "./chunkindex/csv TestRefusals",
-        [("chunkindex/csv/scan.go", "if string(text) != s.header {", "if len(text) == 0 && s.header != \"\" {")],
+        "./chunkindex/format/csv TestRefusals",
+        [("chunkindex/format/csv/scan.go", "if string(text) != s.header {", "if len(text) == 0 && s.header != \"\" {")],
     ),
     (
         "a record of CSV may have fields of any number",
-        "./chunkindex/csv TestRefusals",
-        [("chunkindex/csv/scan.go", "if p.fields != s.fields {", "if p.fields < 0 {")],
+        "./chunkindex/format/csv TestRefusals",
+        [("chunkindex/format/csv/scan.go", "if p.fields != s.fields {", "if p.fields < 0 {")],
     ),
     (
         "a first record of numbers is taken for a header without a word",
-        "./chunkindex/csv TestTablesWithoutAHeader",
-        [("chunkindex/csv/csv.go", "case number(field):", "case field == \"\" && number(field):")],
+        "./chunkindex/format/csv TestTablesWithoutAHeader",
+        [("chunkindex/format/csv/csv.go", "case number(field):", "case field == \"\" && number(field):")],
     ),
     (
         "the first record of a table without a header is lost",
-        "./chunkindex/csv TestTablesWithoutAHeader",
-        [("chunkindex/csv/csv.go", "if header == format.HeaderAbsent {", "if header == format.HeaderAbsent && r.fields == 0 {")],
+        "./chunkindex/format/csv TestTablesWithoutAHeader",
+        [("chunkindex/format/csv/csv.go", "if header == format.HeaderAbsent {", "if header == format.HeaderAbsent && r.fields == 0 {")],
     ),
     (
         "the checksum of a deflated member is not looked at",
-        "./chunkindex/zip TestChecksums",
-        [("chunkindex/zip/contents.go", "if c.decoded != m.decoded || c.sum.Sum32() != m.crc {", "if c.decoded != m.decoded {")],
+        "./chunkindex/format/zip TestChecksums",
+        [("chunkindex/format/zip/contents.go", "if c.decoded != m.decoded || c.sum.Sum32() != m.crc {", "if c.decoded != m.decoded {")],
     ),
     (
         "a member's own header is not held to the directory",
-        "./chunkindex/zip TestRefusals",
-        [("chunkindex/zip/contents.go", "if err := m.agrees(c.header); err != nil {", "if err := m.agrees(c.header); err != nil && c.off < 0 {")],
+        "./chunkindex/format/zip TestRefusals",
+        [("chunkindex/format/zip/contents.go", "if err := m.agrees(c.header); err != nil {", "if err := m.agrees(c.header); err != nil && c.off < 0 {")],
     ),
     (
         "members of a zip archive may overlap",
-        "./chunkindex/zip TestRefusals",
-        [("chunkindex/zip/directory.go", "if m.stored > m.next-m.head-codec.MemberHeader-int64(len(m.name)) {", "if m.stored < 0 {"), ("chunkindex/zip/contents.go", "if m.head+headerLength(header)+m.stored > m.next {", "if m.next < 0 {")],
+        "./chunkindex/format/zip TestRefusals",
+        [("chunkindex/format/zip/directory.go", "if m.stored > m.next-m.head-codec.MemberHeader-int64(len(m.name)) {", "if m.stored < 0 {"), ("chunkindex/format/zip/contents.go", "if m.head+headerLength(header)+m.stored > m.next {", "if m.next < 0 {")],
     ),
     (
         "members of a zip archive are samples each though they have one key",
-        "./chunkindex/zip TestGrouping",
-        [("chunkindex/zip/zip.go", "if s.first != nil && (m.key != s.group.Key ||", "if s.first != nil && (m.key != s.group.Key || m.ext != s.first.ext ||")],
+        "./chunkindex/format/zip TestGrouping",
+        [("chunkindex/format/zip/zip.go", "if s.first != nil && (m.key != s.group.Key ||", "if s.first != nil && (m.key != s.group.Key || m.ext != s.first.ext ||")],
     ),
     (
         "a directory between two members of a zip archive does not end the sample",
-        "./chunkindex/zip TestDirectoriesEndASample",
-        [("chunkindex/zip/zip.go", "\tcase directoryMember:\n\t\treturn s.finish()", "\tcase directoryMember:\n\t\treturn nil")],
+        "./chunkindex/format/zip TestDirectoriesEndASample",
+        [("chunkindex/format/zip/zip.go", "\tcase directoryMember:\n\t\treturn s.finish()", "\tcase directoryMember:\n\t\treturn nil")],
     ),
     (
         "members of one sample of a zip archive are put together without a word",
-        "./chunkindex/zip TestSeveralMembersAreTold",
-        [("chunkindex/zip/zip.go", "if s.joined != \"\" {", "if s.joined != \"\" && shard < 0 {")],
+        "./chunkindex/format/zip TestSeveralMembersAreTold",
+        [("chunkindex/format/zip/zip.go", "if s.joined != \"\" {", "if s.joined != \"\" && shard < 0 {")],
     ),
     (
         "pictures beside a few shards are ignored, however many they are",
@@ -481,8 +481,8 @@ PLANTS = [
     ),
     (
         "a table beside pictures is a data set of its own",
-        "./chunkindex/csv TestShards",
-        [("chunkindex/csv/csv.go", "\t\t\treturn nil, nil\n", "\t\t\tcontinue\n")],
+        "./chunkindex/format/csv TestShards",
+        [("chunkindex/format/csv/csv.go", "\t\t\treturn nil, nil\n", "\t\t\tcontinue\n")],
     ),
     (
         "an index that lies elsewhere writes beside the shards",

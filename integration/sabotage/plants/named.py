@@ -53,13 +53,13 @@ PLANTS = [
     ),
     (
         "a pattern of README.md may lead out of the dataset",
-        "./chunkindex/hub TestCardsAreRefused",
-        [("chunkindex/hub/glob.go", 'case "", ".", "..":', 'case "", ".":')],
+        "./chunkindex/format/hub TestCardsAreRefused",
+        [("chunkindex/format/hub/glob.go", 'case "", ".", "..":', 'case "", ".":')],
     ),
     (
         "a star in a pattern crosses slashes",
-        "./chunkindex/hub TestPatterns",
-        [("chunkindex/hub/glob.go", 'if pattern[0] == "**" {', 'if strings.Contains(pattern[0], "*") {')],
+        "./chunkindex/format/hub TestPatterns",
+        [("chunkindex/format/hub/glob.go", 'if pattern[0] == "**" {', 'if strings.Contains(pattern[0], "*") {')],
     ),
     (
         "the split of another configuration is taken too",

@@ -81,17 +81,17 @@ PLANTS = [
     (
         "files of another schema are read",
         "./chunkindex TestParquetIsReused",
-        [("chunkindex/rows/rowscan/files.go", "if !bytes.Equal(own, d.schema) {", "if bytes.Equal(own, nil) {")],
+        [("chunkindex/format/rowscan/files.go", "if !bytes.Equal(own, d.schema) {", "if bytes.Equal(own, nil) {")],
     ),
     (
         "files that name classes otherwise than the first one are read",
-        "./chunkindex/parquet TestClasses",
-        [("chunkindex/rows/rowscan/files.go", "ok && !slices.Equal(its, names)", "ok && len(its) != len(names)")],
+        "./chunkindex/format/parquet TestClasses",
+        [("chunkindex/format/rowscan/files.go", "ok && !slices.Equal(its, names)", "ok && len(its) != len(names)")],
     ),
     (
         "what a file says of its classes goes before its README",
-        "./chunkindex/parquet TestClasses",
-        [("chunkindex/rows/rowscan/files.go", "maps.Copy(classes, card)", "maps.Copy(card, classes)")],
+        "./chunkindex/format/parquet TestClasses",
+        [("chunkindex/format/rowscan/files.go", "maps.Copy(classes, card)", "maps.Copy(card, classes)")],
     ),
     (
         "a README names the classes of the first configuration, whichever was chosen",
@@ -105,8 +105,8 @@ PLANTS = [
     ),
     (
         "names of classes are taken in the order of the README, not by their numbers",
-        "./chunkindex/hub TestCardClasses",
-        [("chunkindex/hub/card.go", "names[number], named[number] =", "names[i], named[number] =")],
+        "./chunkindex/format/hub TestCardClasses",
+        [("chunkindex/format/hub/card.go", "names[number], named[number] =", "names[i], named[number] =")],
     ),
     (
         "the elements of lists have no classes",
@@ -120,13 +120,13 @@ PLANTS = [
     ),
     (
         "the children of nested columns are not told",
-        "./chunkindex/parquet TestFields",
-        [("chunkindex/rows/rowscan/framing.go", "for _, c := range n.Children {", "for _, c := range n.Children[:0] {")],
+        "./chunkindex/format/parquet TestFields",
+        [("chunkindex/format/rowscan/framing.go", "for _, c := range n.Children {", "for _, c := range n.Children[:0] {")],
     ),
     (
         "the parameters of a chunk are those of its first frame alone",
         "./chunkindex TestRowGroupsJoin",
-        [("chunkindex/rows/rowscan/reader.go", "r.frames[to].decoded <= last {", "r.frames[to].decoded <= first {")],
+        [("chunkindex/format/rowscan/reader.go", "r.frames[to].decoded <= last {", "r.frames[to].decoded <= first {")],
     ),
     (
         "columns that are left out are read all the same",

@@ -1,0 +1,144 @@
+// Package arrowipc reads Arrow's IPC files and streams: what pyarrow, Polars and Feather write, and Hugging Face's save_to_disk. A sample
+// is a row, in the form of docs/rows.md, and a part is the value of a column.
+//
+// A record batch is a frame: it is read in one piece, and turned into rows when it enters a cache. Batches are Arrow streams.
+package arrowipc
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/millrace-data/millrace/chunkindex/codec"
+	"github.com/millrace-data/millrace/chunkindex/codec/arrowbatch"
+	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/format/hub"
+	"github.com/millrace-data/millrace/chunkindex/format/rowscan"
+	"github.com/millrace-data/millrace/chunkindex/rows"
+)
+
+// Name is what an index calls this format.
+const Name = "arrow"
+
+// magic is what a file begins and ends with. A stream has none.
+const magic = "ARROW1"
+
+// Format reads Arrow's files and streams.
+func Format() format.Format {
+	return format.Format{Name: Name, Shards: "names in .arrow, .arrows, .ipc, .feather", Survey: files().Survey, Framing: rowscan.NewFraming}
+}
+
+func files() rowscan.Files {
+	return rowscan.Files{
+		Kind:     rowscan.Kind{Codec: codec.Arrow, Frame: "record batch", Smaller: smaller},
+		Suffixes: []string{".arrow", ".arrows", ".ipc", ".feather"},
+		Packed:   "an Arrow file that is compressed as a whole is not read: decompress it, or write it with compressed buffers",
+		Open: func(ctx context.Context, in format.Ranges, size int64) ([]*rows.Node, rowscan.File, error) {
+			f, err := open(ctx, in, size)
+			if err != nil {
+				return nil, nil, err
+			}
+			f.decoder = arrowbatch.NewDecoder(f.schema, arrowbatch.MaxBatch)
+			hub.Label(f.schema.Fields, f.schema.Hub)
+			return f.schema.Fields, f, nil
+		},
+	}
+}
+
+// smaller is what to do where a record batch is too long.
+const smaller = "write the file again in smaller record batches"
+
+// file is a file or stream whose schema has been read.
+type file struct {
+	window
+	schema  *arrowbatch.Schema
+	decoder *arrowbatch.Decoder
+	footer  *arrowbatch.Footer // of a file: what is still to come; nil: it is a stream
+	at      int64              // of the next message of a stream
+	used    map[int64][]byte   // the values of dictionaries that record batches use, by offset, until they are in a chunk
+}
+
+// open reads the schema of a file, from its footer, or of a stream, from its first message.
+func open(ctx context.Context, in format.Ranges, size int64) (*file, error) {
+	f := &file{window: window{ctx: ctx, in: in, size: size}, used: map[int64][]byte{}}
+	head, err := f.bytes(0, min(size, int64(len(magic))+2))
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case bytes.HasPrefix(head, []byte(magic)):
+		return f, f.readFooter()
+	case bytes.HasPrefix(head, []byte("FEA1")):
+		return nil, errors.New("it is a Feather file of version 1, which is not read: write it again with pyarrow.feather.write_feather, whose default is version 2")
+	case len(head) < 8:
+		return nil, fmt.Errorf("it has %d bytes, too few for an Arrow file or stream", size)
+	}
+	m, err := f.message()
+	if err != nil {
+		return nil, fmt.Errorf("it begins neither as an Arrow file nor as a stream: %w", err)
+	}
+	if m.Kind != arrowbatch.KindSchema || m.Body != 0 {
+		return nil, errors.New("its first message is not a schema")
+	}
+	f.schema, err = m.ParseSchema()
+	return f, err
+}
+
+// tail is the length of what follows the footer: its own length, and the magic number.
+const tail = 4 + int64(len(magic))
+
+// readFooter reads a file's footer from its end.
+func (f *file) readFooter() error {
+	if f.size < 8+tail {
+		return fmt.Errorf("it has %d bytes, too few for an Arrow file", f.size)
+	}
+	b := make([]byte, tail)
+	if err := f.in.ReadRange(f.ctx, f.size-tail, b); err != nil {
+		return err
+	}
+	if string(b[4:]) != magic {
+		return fmt.Errorf("it does not end with %s as an Arrow file does: it may have been cut short", magic)
+	}
+	n := int64(binary.LittleEndian.Uint32(b))
+	if n > f.size-8-tail || n > arrowbatch.MaxMetadata {
+		return fmt.Errorf("its footer of %d bytes is longer than the file allows, or than %d", n, arrowbatch.MaxMetadata)
+	}
+	b = make([]byte, n)
+	if err := f.in.ReadRange(f.ctx, f.size-tail-n, b); err != nil {
+		return err
+	}
+	var err error
+	if f.footer, err = arrowbatch.ParseFooter(b); err == nil {
+		f.schema = f.footer.Schema
+	}
+	return err
+}
+
+// message reads the head of the next message of a stream. It returns io.EOF after the last one.
+func (f *file) message() (*arrowbatch.Message, error) {
+	if f.at == f.size {
+		return nil, errors.New("the stream lacks the mark of its end: it may have been cut short, or its writer was not closed")
+	}
+	b, err := f.bytes(f.at, min(8, f.size-f.at))
+	if err != nil {
+		return nil, err
+	}
+	n, err := arrowbatch.HeadLength(b)
+	if err != nil {
+		return nil, err
+	}
+	if b, err = f.bytes(f.at, n); err != nil {
+		return nil, err
+	}
+	m, err := arrowbatch.ParseMessage(b)
+	if err != nil {
+		return nil, err
+	}
+	if m.Body > f.size-f.at-n {
+		return nil, fmt.Errorf("message at offset %d: %d bytes are missing: the stream may have been cut short", f.at, m.Body-(f.size-f.at-n))
+	}
+	f.at += n + m.Body
+	return m, nil
+}

@@ -1,0 +1,43 @@
+package hub_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/millrace-data/millrace/chunkindex/format/hub"
+)
+
+func TestReadEnergon(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"as energon prepare writes it": {"exclude: []\nsplit_parts:\n  test: []\n  train:\n  - shard_0.tar\n  - shard_1.tar\n  val:\n  - shard_2.tar\n", "test: train: shard_0.tar shard_1.tar val: shard_2.tar"},
+		"JSON":                         {`{"split_parts": {"train": ["a/0.tar"]}, "exclude": []}`, "train: a/0.tar"},
+		"braces":                       {"split_parts:\n  train: ['s/{08..10}.tar', 'x{1..2}{a,b}.tar']\n", "train: s/08.tar s/09.tar s/10.tar x1a.tar x1b.tar x2a.tar x2b.tar"},
+		"shards that are excluded":     {"exclude: ['a/{1..2}.tar']\nsplit_parts:\n  train: ['a/{1..3}.tar']\n", "train: a/3.tar excluded: a/1.tar a/2.tar"},
+		"nothing":                      {"", ""},
+
+		"a sample that is excluded": {"exclude: [a.tar/17]\nsplit_parts: {train: [a.tar]}", `! excludes "a.tar/17", which is no shard: samples are excluded by millrace quarantine`},
+		"other braces":              {"split_parts: {train: ['{a..c}.tar']}", `! braces in "{a..c}.tar"`},
+		"nested braces":             {"split_parts: {train: ['{a,{b,c}}.tar']}", "! braces in"},
+		"a brace that is not ended": {"split_parts: {train: ['{1..2.tar']}", "! braces in"},
+		"too many":                  {"split_parts: {train: ['{0..999}{0..999}{0..9}.tar']}", "! too many"},
+		"a name":                    {"split_parts: {'a b': [a.tar]}", "! split: name"},
+		"no YAML":                   {"split_parts: [", "! yaml"},
+		"too long":                  {strings.Repeat("#", hub.MaxEnergon), "! longer than"},
+	} {
+		splits, err := hub.ReadEnergon([]byte(c.text))
+		got := ""
+		for _, s := range splits {
+			got += fmt.Sprintf("%s: %s ", s.Name, strings.Join(append(slices.Sorted(maps.Keys(s.Keys)), ""), " "))
+		}
+		got = strings.Join(strings.Fields(got), " ")
+		if err != nil {
+			got = "! " + err.Error()
+		}
+		if got != c.want && (err == nil || !strings.HasPrefix(got, c.want)) {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,213 @@
+// Package litdata reads the chunks that LitData's optimize writes, by the index.json beside them.
+//
+// For its PyTreeLoader, a sample is what the chunk has of it: the lengths of all leaves of its tree, then the leaves,
+// serialized as they are. The parts of a sample are its leaves, "0", "1", ... in the order of the tree. For its TokensLoader,
+// a sample is a block of tokens, as that cuts it (tokens.go). Chunks of Parquet, of Arrow rows, and those that are encrypted
+// or compressed inside, are refused by name.
+package litdata
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/format/offsets"
+)
+
+// Name is what an index calls this format.
+const Name = "litdata"
+
+// suffix is what the names of chunks end in.
+const suffix = ".bin"
+
+// Format reads LitData's chunks.
+func Format() format.Format {
+	return format.Format{
+		Name:    Name,
+		Shards:  "an index.json of LitData",
+		Takes:   []format.Option{format.SequenceLength},
+		Survey:  survey,
+		Framing: readFraming,
+	}
+}
+
+// config is what an index says of all chunks.
+type config struct {
+	Compression *string         `json:"compression"`
+	Level       *string         `json:"compression_level"`
+	DataFormat  []string        `json:"data_format"`
+	DataSpec    *string         `json:"data_spec"`
+	Encryption  json.RawMessage `json:"encryption"`
+	ItemLoader  string          `json:"item_loader"`
+}
+
+// chunk is what an index says of a chunk.
+type chunk struct {
+	Bytes    int64  `json:"chunk_bytes"` // before it is compressed
+	Samples  int64  `json:"chunk_size"`
+	Dim      *int64 `json:"dim"` // tokens, where items are such
+	Filename string `json:"filename"`
+}
+
+// constants are those of a dataset: how its samples are put together, which a batch does not say.
+type constants struct {
+	DataFormat []string `json:"data_format"`
+	DataSpec   string   `json:"data_spec"`
+	BlockSize  int64    `json:"block_size,omitempty"` // tokens of a sample
+}
+
+// survey takes the chunks for its own that an index.json with a list of "chunks" names.
+func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
+	var index struct {
+		Chunks []chunk `json:"chunks"`
+		Config *config `json:"config"`
+	}
+	found, err := offsets.ReadIndex(ctx, l, "chunks", &index)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		if o.Named {
+			return nil, fmt.Errorf("no %s with a list of \"chunks\"", offsets.IndexKey)
+		}
+		return nil, nil
+	}
+	if index.Config == nil || len(index.Chunks) == 0 {
+		return nil, fmt.Errorf("%s names no chunk, or has no config of them", offsets.IndexKey)
+	}
+	c := index.Config
+	if err := c.check(); err != nil {
+		return nil, fmt.Errorf("%s: %w", offsets.IndexKey, err)
+	}
+	var cut blocks
+	if c.ofTokens() {
+		if cut, err = newBlocks(index.Chunks, o.SequenceLength); err != nil {
+			return nil, fmt.Errorf("%s: %w", offsets.IndexKey, err)
+		}
+	} else if o.SequenceLength != 0 {
+		return nil, fmt.Errorf("--sequence-length says nothing of the items of %s: it is for those of %s", offsets.IndexKey, tokensLoader)
+	}
+	listed := make([]offsets.Listed, 0, len(index.Chunks))
+	for _, one := range index.Chunks {
+		s, err := one.listed(c, cut)
+		if err != nil {
+			return nil, fmt.Errorf("%s: chunk %.200q: %w", offsets.IndexKey, one.Filename, err)
+		}
+		listed = append(listed, s)
+	}
+	shards, listed, err := offsets.Match(l.Objects(), listed)
+	if err != nil {
+		return nil, err
+	}
+	framing, err := json.Marshal(constants{c.DataFormat, *c.DataSpec, cut.tokens})
+	if err != nil {
+		return nil, err
+	}
+	d := &format.Dataset{
+		Shards:  shards,
+		Framing: framing,
+		Beside:  []string{offsets.IndexKey},
+		Told:    true,
+		Scan: func(ctx context.Context, i int, in io.Reader, out format.Sink) error {
+			return listed[i].Scan(format.NewCursor(ctx, shards[i].Object, in, out))
+		},
+	}
+	if cut.tokens > 0 {
+		d.LeftOut = func(i int, windows uint64) int64 { return cut.leftOut(listed[i].Shard, windows) }
+	}
+	return d, nil
+}
+
+// check refuses what this package cannot read, and says what to do about it.
+func (c *config) check() error {
+	switch c.ItemLoader {
+	case "PyTreeLoader", tokensLoader, "":
+	default:
+		return fmt.Errorf("item_loader %.100q is not supported, only PyTreeLoader and %s", c.ItemLoader, tokensLoader)
+	}
+	if len(c.DataFormat) == 0 || len(c.DataFormat) > format.MaxParts || c.DataSpec == nil {
+		return fmt.Errorf("data_format of %d leaves, or no data_spec", len(c.DataFormat))
+	}
+	if c.ofTokens() && (len(c.DataFormat) != 1 || !strings.HasPrefix(c.DataFormat[0], "no_header_")) {
+		return fmt.Errorf("data_format %.100q is none of tokens", c.DataFormat)
+	}
+	if e := bytes.TrimSpace(c.Encryption); len(e) > 0 && string(e) != "null" {
+		return errors.New("encrypted chunks are not supported: optimize without encryption, and have the store encrypt")
+	}
+	if c.Level != nil && *c.Level != "chunk" {
+		return fmt.Errorf("compression_level %.100q is not supported, as its frames lie inside the chunks: optimize with compression_level=\"chunk\", or without compression", *c.Level)
+	}
+	if name := c.compression(); name != "" && name != "zstd" && !strings.HasPrefix(name, "zstd:") {
+		return fmt.Errorf("compression %.100q is not supported, only zstd", name)
+	}
+	return nil
+}
+
+func (c *config) compression() string {
+	if c.Compression == nil {
+		return ""
+	}
+	return *c.Compression
+}
+
+// listed checks what an index says of a chunk.
+func (k chunk) listed(c *config, cut blocks) (offsets.Listed, error) {
+	if k.Bytes < 0 || k.Samples < 0 {
+		return offsets.Listed{}, errors.New("chunk_bytes or chunk_size cannot be right")
+	}
+	stored := k.Bytes
+	if name := c.compression(); name != "" {
+		stored = -1
+		if !strings.HasSuffix(k.Filename, "."+name+suffix) {
+			return offsets.Listed{}, fmt.Errorf("its name does not end in .%s%s, as it is compressed", name, suffix)
+		}
+	} else if k.Filename != format.Plain(k.Filename) {
+		return offsets.Listed{}, errors.New("its name says that it is compressed, and compression that it is not")
+	}
+	fields := make([]offsets.Field, len(c.DataFormat))
+	for i := range fields {
+		fields[i].Name = strconv.Itoa(i)
+	}
+	return offsets.Listed{
+		Key: k.Filename, Size: stored, Says: fmt.Sprintf("%d leaves, %d samples, %d bytes, cut to %d", len(fields), k.Samples, k.Bytes, cut.bytes),
+		Shard: offsets.Shard{
+			Block: cut.bytes,
+			Stem:  format.Stem(k.Filename, suffix), Samples: uint64(k.Samples), Bytes: k.Bytes, Fields: fields,
+			Tail: ", as where LitData writes rows of Arrow, which are not supported: have optimize return a list or a tuple instead of a dict",
+		},
+	}, nil
+}
+
+// readFraming checks the constants of a dataset and turns samples of its chunks into a chunk.
+func readFraming(raw json.RawMessage) (format.Framing, error) {
+	if raw == nil {
+		return nil, errors.New("litdata has no constants")
+	}
+	var c constants
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&c); err != nil {
+		return nil, fmt.Errorf("litdata constants: %w", err)
+	}
+	if len(c.DataFormat) == 0 || len(c.DataFormat) > format.MaxParts || c.BlockSize < 0 {
+		return nil, fmt.Errorf("litdata constants: %d leaves, blocks of %d", len(c.DataFormat), c.BlockSize)
+	}
+	return framing{c.types()}, nil
+}
+
+type framing struct{ fields []format.Field }
+
+// ContentType of a batch.
+func (framing) ContentType() string { return "application/vnd.litdata.chunk" }
+
+// Frame returns the offsets of the samples. Nothing follows them.
+func (framing) Frame(lengths []uint32) (before, after []byte, err error) {
+	before, err = offsets.Table(nil, lengths)
+	return before, nil, err
+}

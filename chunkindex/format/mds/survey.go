@@ -1,0 +1,242 @@
+// Package mds reads MDS shards, the format of MosaicML Streaming, by the index.json that its writer leaves beside them.
+//
+// A sample is what the shard has of it: the lengths of the columns that have no fixed size, then all columns in the order
+// of their names, encoded as they are. The parts of a sample are its columns.
+package mds
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/format/offsets"
+)
+
+// Name is what an index calls this format.
+const Name = "mds"
+
+const suffix = ".mds"
+
+// Format reads MDS shards.
+func Format() format.Format {
+	return format.Format{
+		Name:    Name,
+		Shards:  "an index.json of MosaicML Streaming",
+		Survey:  survey,
+		Framing: readFraming,
+	}
+}
+
+// columns are the names, encodings and sizes of the columns of a dataset, side by side.
+type columns struct {
+	Encodings []string `json:"column_encodings"`
+	Names     []string `json:"column_names"`
+	Sizes     []*int64 `json:"column_sizes"` // nil: each sample says for itself
+}
+
+// file is what an index says of a file.
+type file struct {
+	Basename string            `json:"basename"`
+	Bytes    int64             `json:"bytes"`
+	Hashes   map[string]string `json:"hashes"`
+}
+
+// shard is what an index says of a shard.
+type shard struct {
+	columns
+	Compression *string `json:"compression"`
+	Format      string  `json:"format"`
+	Raw         *file   `json:"raw_data"`
+	Samples     int64   `json:"samples"`
+	Version     int     `json:"version"`
+	Zip         *file   `json:"zip_data"`
+}
+
+// says is what a scan depends on, of what an index says of a shard.
+type says struct {
+	columns
+	Bytes   int64             `json:"bytes"`
+	Hashes  map[string]string `json:"hashes,omitempty"`
+	Samples int64             `json:"samples"`
+}
+
+// survey takes the shards for its own that an index.json with a list of "shards" names.
+func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
+	var index struct {
+		Version int     `json:"version"`
+		Shards  []shard `json:"shards"`
+	}
+	found, err := offsets.ReadIndex(ctx, l, "shards", &index)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, stray(l, o)
+	}
+	if index.Version != 2 {
+		return nil, fmt.Errorf("%s is of version %d, and only version 2 is known", offsets.IndexKey, index.Version)
+	}
+	if len(index.Shards) == 0 {
+		return nil, fmt.Errorf("%s names no shard", offsets.IndexKey)
+	}
+	listed, hashes := make([]offsets.Listed, 0, len(index.Shards)), map[string]map[string]string{}
+	for i, s := range index.Shards {
+		one, err := s.listed(&index.Shards[0])
+		if err != nil {
+			return nil, fmt.Errorf("%s: shard %d: %w", offsets.IndexKey, i, err)
+		}
+		listed, hashes[one.Key] = append(listed, one), s.Raw.Hashes
+	}
+	shards, listed, err := offsets.Match(l.Objects(), listed)
+	if err != nil {
+		return nil, err
+	}
+	framing, err := json.Marshal(index.Shards[0].columns)
+	if err != nil {
+		return nil, err
+	}
+	return &format.Dataset{
+		Shards:  shards,
+		Framing: framing,
+		Beside:  []string{offsets.IndexKey},
+		Told:    true,
+		Scan: func(ctx context.Context, i int, in io.Reader, out format.Sink) error {
+			sums := newSums(hashes[listed[i].Key])
+			if err := listed[i].Scan(format.NewCursor(ctx, shards[i].Object, io.TeeReader(in, sums), out)); err != nil {
+				return err
+			}
+			return sums.check()
+		},
+	}, nil
+}
+
+// stray refuses shards that no index.json tells of, which nobody could read.
+func stray(l format.Listing, o format.Options) error {
+	for _, object := range l.Objects() {
+		switch {
+		case !strings.HasSuffix(format.Plain(object.Key), suffix):
+		case strings.Contains(object.Key, "/"):
+			return fmt.Errorf("shard %.200q has no %s above it that says what is in it: index the directory that has one, or make one of all by streaming.base.util.merge_index",
+				object.Key, offsets.IndexKey)
+		default:
+			return fmt.Errorf("shard %.200q has no %s beside it with a list of \"shards\", without which it cannot be read: copy the one that its writer left", object.Key, offsets.IndexKey)
+		}
+	}
+	if o.Named {
+		return fmt.Errorf("no %s with a list of \"shards\"", offsets.IndexKey)
+	}
+	return nil
+}
+
+// listed checks what an index says of a shard, by itself and against the first one.
+func (s *shard) listed(first *shard) (offsets.Listed, error) {
+	if s.Format != Name {
+		return offsets.Listed{}, fmt.Errorf("format %.100q is not supported, only %q: write the dataset anew with streaming.MDSWriter", s.Format, Name)
+	}
+	if s.Version != 2 {
+		return offsets.Listed{}, fmt.Errorf("version %d is not known, only 2 is", s.Version)
+	}
+	if err := s.check(); err != nil {
+		return offsets.Listed{}, err
+	}
+	if !s.equal(first.columns) {
+		return offsets.Listed{}, errors.New("its columns differ from those of shard 0")
+	}
+	if s.Raw == nil || s.Raw.Bytes < 0 || s.Samples < 0 {
+		return offsets.Listed{}, errors.New("raw_data or samples cannot be right")
+	}
+	stored := s.Raw
+	if s.Zip != nil {
+		stored = s.Zip
+	}
+	if err := s.compressed(stored.Basename); err != nil {
+		return offsets.Listed{}, err
+	}
+	said, err := json.Marshal(says{s.columns, s.Raw.Bytes, s.Raw.Hashes, s.Samples})
+	if err != nil {
+		return offsets.Listed{}, err
+	}
+	return offsets.Listed{Key: stored.Basename, Size: stored.Bytes, Says: string(said), Shard: offsets.Shard{
+		Stem: format.Stem(stored.Basename, suffix), Samples: uint64(s.Samples), Bytes: s.Raw.Bytes, Fields: s.fields(), Header: s.header,
+	}}, nil
+}
+
+// compressed holds the way in which a shard is compressed to its name, by which it will be read.
+func (s *shard) compressed(basename string) error {
+	if s.Compression == nil != (s.Zip == nil) {
+		return errors.New("compression and zip_data contradict each other")
+	}
+	name := ""
+	if s.Compression != nil {
+		name, _, _ = strings.Cut(*s.Compression, ":")
+	}
+	switch name {
+	case "":
+		if format.Plain(basename) != basename {
+			return fmt.Errorf("basename %.200q says that it is compressed, and compression that it is not", basename)
+		}
+	case "gz", "zstd":
+		if !strings.HasSuffix(basename, "."+name) {
+			return fmt.Errorf("basename %.200q does not end in .%s, as it is compressed", basename, name)
+		}
+	default:
+		return fmt.Errorf("compression %.100q is not supported, only gz and zstd: write the shards anew with one of these, or without", name)
+	}
+	return nil
+}
+
+// check holds the columns to what the writer and the reader take.
+func (c columns) check() error {
+	n := len(c.Names)
+	if n == 0 || n > format.MaxParts || len(c.Encodings) != n || len(c.Sizes) != n {
+		return fmt.Errorf("%d columns with %d encodings and %d sizes", n, len(c.Encodings), len(c.Sizes))
+	}
+	if !slices.IsSorted(c.Names) || len(slices.Compact(slices.Clone(c.Names))) != n {
+		return errors.New("columns are not sorted by their names, or two have the same name")
+	}
+	for i, name := range c.Names {
+		if len(name) > format.MaxKey {
+			return fmt.Errorf("column name of %d bytes is longer than %d", len(name), format.MaxKey)
+		}
+		if size := c.Sizes[i]; size != nil && (*size <= 0 || *size > format.MaxSample) {
+			return fmt.Errorf("column %.200q cannot have a size of %d bytes", name, *size)
+		}
+	}
+	return nil
+}
+
+func (c columns) equal(o columns) bool {
+	size := func(a, b *int64) bool { return a == b || a != nil && b != nil && *a == *b }
+	return slices.Equal(c.Names, o.Names) && slices.Equal(c.Encodings, o.Encodings) && slices.EqualFunc(c.Sizes, o.Sizes, size)
+}
+
+func (c columns) fields() []offsets.Field {
+	all := make([]offsets.Field, len(c.Names))
+	for i, name := range c.Names {
+		all[i].Name = name
+		if c.Sizes[i] != nil {
+			all[i].Size = *c.Sizes[i]
+		}
+	}
+	return all
+}
+
+// header holds the header of a shard to what the index says of it.
+func (s *shard) header(b []byte) error {
+	var h shard
+	if err := json.Unmarshal(b, &h); err != nil {
+		return err
+	}
+	if h.Format != Name || h.Version != 2 {
+		return fmt.Errorf("format %.100q of version %d", h.Format, h.Version)
+	}
+	if !h.equal(s.columns) {
+		return fmt.Errorf("its columns differ from those in %s", offsets.IndexKey)
+	}
+	return nil
+}

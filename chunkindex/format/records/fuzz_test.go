@@ -1,0 +1,85 @@
+package records_test
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/format/records"
+	"github.com/millrace-data/millrace/chunkindex/scantest"
+)
+
+// Whatever is taken for an array is one header and its records, one after another to the end, and the header that
+// Header writes for it says the same.
+func FuzzScanNPY(f *testing.F) {
+	f.Add(npy(3))
+	f.Add(literal(2, "{'descr': '<f4', 'fortran_order': False, 'shape': (0, 1)}\n"))
+	f.Add(literal(3, "{\"shape\":(1,),'descr':'|S3', 'fortran_order': False,}  \nabc"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		found, err := scan(format.Options{}, scantest.Objects{"a.npy": b})
+		scantest.Refused(t, err)
+		if err != nil || found == nil {
+			return
+		}
+		a, err := records.ReadHeader(b[:min(len(b), format.HeadSize)])
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := a.Start
+		for _, s := range found["a.npy"] {
+			if s.Offset != at {
+				t.Fatalf("sample %s lies at %d, want %d", s.Key, s.Offset, at)
+			}
+			at += s.Length
+		}
+		if at != int64(len(b)) || uint64(len(found["a.npy"])) != a.Shape[0] {
+			t.Fatalf("got %d samples up to %d of %d, want %d", len(found["a.npy"]), at, len(b), a.Shape[0])
+		}
+		again, err := records.ReadHeader(records.Header(a.DType.String(), a.Shape[0], a.Shape[1:]))
+		if err != nil || again.DType != a.DType || len(again.Shape) != len(a.Shape) {
+			t.Fatalf("written again: got %v, %v, want %v", again, err, a)
+		}
+	})
+}
+
+func FuzzScanFlat(f *testing.F) {
+	f.Add([]byte("abcdef"), int64(3), "")
+	f.Add(cifar(1, 1), int64(0), "data_batch_1")
+	f.Add(cifar(2, 1), int64(0), "train")
+	f.Fuzz(func(t *testing.T, b []byte, size int64, name string) {
+		found, err := scan(format.Options{RecordSize: size}, scantest.Objects{name + ".bin": b})
+		scantest.Refused(t, err)
+		if err != nil {
+			return
+		}
+		var joined []byte
+		for _, s := range found[name+".bin"] {
+			joined = append(joined, b[s.Offset:s.Offset+s.Length]...)
+		}
+		if found != nil && !bytes.Equal(joined, b) {
+			t.Fatalf("got %d bytes of samples, want all %d", len(joined), len(b))
+		}
+	})
+}
+
+// Constants come from an index, which may be anybody's.
+func FuzzConstants(f *testing.F) {
+	f.Add([]byte(`{"dtype":"<u2","shape":[2,3]}`))
+	f.Add([]byte(`{"dtype":"<M8[ns]","shape":[]}`))
+	f.Add([]byte(`{"dtype":"|u1","shape":[13],"parts":[{"name":"cls","encoding":"raw","type":"uint8"},{"name":"bin","encoding":"raw","type":"float","shape":[3]}]}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		l, err := records.NewFraming(b)
+		if err != nil {
+			return
+		}
+		again, err := records.NewFraming(l.Constants())
+		if err != nil || !again.Equal(l.Layout) || l.Size() < 1 || l.Size() > format.MaxSample {
+			t.Fatalf("got %v of %d bytes, %v, want %v", again, again.Size(), err, l)
+		}
+		for _, field := range l.Fields() {
+			if field.Encoding == "" {
+				t.Errorf("field %v has no encoding", field)
+			}
+		}
+	})
+}

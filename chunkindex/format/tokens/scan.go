@@ -1,0 +1,83 @@
+package tokens
+
+import (
+	"math"
+	"slices"
+
+	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/format/records"
+)
+
+// scan cuts the tokens of a shard into windows of so many bytes. Each begins with the last token of the window before it.
+func (f *file) scan(c *format.Cursor, window int64) error {
+	if err := c.Gap(f.start); err != nil {
+		return err
+	}
+	token := int64(f.dtype.Size())
+	end := int64(math.MaxInt64) // of the tokens, if the shard says how many it has
+	if f.count >= 0 {
+		end = f.start + f.count*token
+	}
+	stem := format.Stem(f.Key, ".bin", ".npy", ".tokens")
+	c.Keep(int(token))
+	for n := uint64(0); ; n++ {
+		shared := int64(0)
+		if n > 0 {
+			shared = token
+		}
+		b, err := c.Peek(min(window-shared, end-c.Offset()))
+		if err != nil {
+			return err
+		}
+		if int64(len(b)) < window-shared {
+			return f.rest(c, int64(len(b)), end)
+		}
+		if err := c.Back(int(shared)); err != nil {
+			return err
+		}
+		if err := c.Begin(format.Numbered(stem, n)); err != nil {
+			return err
+		}
+		if err := c.Part(records.Part, window); err != nil {
+			return err
+		}
+		if err := c.End(); err != nil {
+			return err
+		}
+	}
+}
+
+// Largest returns the largest of some tokens of a type as NumPy writes it. It changes b.
+func Largest(dtype string, b []byte) (most uint64) {
+	for token := range slices.Chunk(b, int(dtype[2]-'0')) {
+		if dtype[0] == '<' {
+			slices.Reverse(token)
+		}
+		value := uint64(0)
+		for _, digit := range token {
+			value = value<<8 | uint64(digit)
+		}
+		if negative := dtype[1] == 'i' && token[0] >= 0x80; !negative {
+			most = max(most, value)
+		}
+	}
+	return most
+}
+
+// rest leaves out the last n bytes, tokens that fill no window, after which the shard must end.
+func (f *file) rest(c *format.Cursor, n, end int64) error {
+	if err := c.Gap(n); err != nil {
+		return err
+	}
+	token := int64(f.dtype.Size())
+	if n%token != 0 {
+		return c.Fail("%d bytes at the end are no token of %s", n%token, f.dtype)
+	}
+	if missing := end - c.Offset(); f.count >= 0 && missing > 0 {
+		return c.Fail("%d of the %d tokens are missing", missing/token, f.count)
+	}
+	if ended, err := c.Ended(); ended || err != nil {
+		return err
+	}
+	return c.Fail("more bytes follow the %d tokens that there are", f.count)
+}

@@ -1,0 +1,227 @@
+// Package tokens reads token files: the .bin and .idx of Megatron, the .bin of llm.c, and flat files of nothing but
+// tokens, as nanoGPT has them. A sample is a window of a given number of tokens and the one that comes after them, so
+// that inputs and targets are both in it; the next window begins with that last token. Windows are cut from a shard's
+// tokens one after another, whatever documents they belong to, and what fills no window at a shard's end is left out.
+//
+// Megatron's layout is that of megatron/core/datasets/indexed_dataset.py in https://github.com/NVIDIA/Megatron-LM, the
+// one of llm.c that of dev/data/data_common.py in https://github.com/karpathy/llm.c.
+package tokens
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path"
+	"slices"
+
+	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/format/records"
+)
+
+// Name is what an index calls this format.
+const Name = "tokens"
+
+// maxWindow is the most bytes of a sample: one is held until it is known that all of it is there.
+const maxWindow = 64 << 20
+
+// Format reads token files.
+func Format() format.Format {
+	return format.Format{
+		Name:    Name,
+		Shards:  ".bin with .idx beside it, or --sequence-length",
+		Takes:   []format.Option{format.SequenceLength, format.DType},
+		Survey:  find,
+		Framing: readFraming,
+	}
+}
+
+// readFraming is that of flat arrays, of the tokens and window that Survey found.
+func readFraming(constants json.RawMessage) (format.Framing, error) {
+	f, err := records.NewFraming(constants)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// find takes token files if it was told how long a window is. Without that it refuses those that can be nothing else.
+func find(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
+	s := survey{l: l, o: o}
+	s.sort()
+	if o.SequenceLength == 0 && o.RecordSize != 0 && !o.Named {
+		return nil, nil
+	}
+	if o.SequenceLength == 0 {
+		return nil, s.unsaid(ctx)
+	}
+	if o.RecordSize != 0 {
+		return nil, errors.New("a record size says that these are records, and nothing that they are tokens: say one of --sequence-length and --record-size")
+	}
+	kind, err := s.choose()
+	if err != nil {
+		return nil, err
+	}
+	var files []file
+	err = kind.each(ctx, kind.objects, func(object format.Object, f file, err error) error {
+		if err != nil {
+			return fmt.Errorf("object %s: %w", object.Key, err)
+		}
+		if len(files) > 0 && f.dtype != files[0].dtype {
+			return fmt.Errorf("object %s has tokens of %s, object %s of %s", files[0].Key, files[0].dtype, f.Key, f.dtype)
+		}
+		files = append(files, f)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.dataset(files)
+}
+
+// file is a shard before its scan.
+type file struct {
+	format.Object
+	dtype records.DType
+	start int64 // of its first token
+	count int64 // of its tokens; -1: as many as there are
+}
+
+// leftOut counts the tokens that fill no window: 0 of a compressed file that does not say how many it has.
+func (f *file) leftOut(windows uint64, sequence int64) int64 {
+	n := f.count
+	if n < 0 {
+		if f.Key != format.Plain(f.Key) {
+			return 0
+		}
+		n = (f.Size - f.start) / int64(f.dtype.Size())
+	}
+	if windows > 0 {
+		n -= int64(windows)*sequence + 1
+	}
+	return max(0, n)
+}
+
+// Named reports whether an object's name is one of a token file, which other arrays have too.
+func Named(key string) bool {
+	return slices.Contains([]string{".bin", ".tokens", ".npy"}, format.Ext(key))
+}
+
+// dataset cuts files into windows.
+func (s *survey) dataset(files []file) (*format.Dataset, error) {
+	dtype := files[0].dtype
+	if s.o.SequenceLength < 1 || s.o.SequenceLength > maxWindow/int64(dtype.Size())-1 {
+		return nil, fmt.Errorf("a sequence length of %d: want 1 to %d, for windows of up to %d bytes", s.o.SequenceLength, maxWindow/int64(dtype.Size())-1, maxWindow)
+	}
+	layout, err := records.NewLayout(dtype, []uint64{uint64(s.o.SequenceLength) + 1})
+	if err != nil {
+		return nil, err
+	}
+	d := &format.Dataset{Framing: layout.Constants(), Overlap: int64(dtype.Size()), Beside: slices.Sorted(maps.Keys(s.idxs))}
+	for _, f := range files {
+		d.Shards = append(d.Shards, format.Shard{Object: f.Object, Says: fmt.Sprintf("%s %d %d", d.Framing, f.start, f.count)})
+	}
+	d.Scan = func(ctx context.Context, shard int, in io.Reader, out format.Sink) error {
+		return files[shard].scan(format.NewCursor(ctx, files[shard].Object, in, out), layout.Size())
+	}
+	d.LeftOut = func(shard int, windows uint64) int64 { return files[shard].leftOut(windows, s.o.SequenceLength) }
+	return d, nil
+}
+
+// survey is one look at a dataset.
+type survey struct {
+	l format.Listing
+	o format.Options
+
+	pairs, bins, npys, others []format.Object // .bin with an .idx, .bin without one, .npy, .tokens
+	idxs                      map[string]bool // the .idx of pairs
+}
+
+func (s *survey) sort() {
+	s.idxs = map[string]bool{}
+	every := map[string]bool{}
+	for _, o := range s.l.Objects() {
+		if path.Ext(o.Key) == ".idx" {
+			every[o.Key] = true
+		}
+	}
+	for _, o := range s.l.Objects() {
+		if path.Base(o.Key)[0] == '.' {
+			continue
+		}
+		switch format.Ext(o.Key) {
+		case ".bin":
+			if idx := format.Stem(o.Key, ".bin") + ".idx"; every[idx] {
+				s.pairs, s.idxs[idx] = append(s.pairs, o), true
+			} else {
+				s.bins = append(s.bins, o)
+			}
+		case ".npy":
+			s.npys = append(s.npys, o)
+		case ".tokens":
+			s.others = append(s.others, o)
+		}
+	}
+}
+
+// unsaid is the fault of a dataset that is one of tokens, when nobody said how long a window is.
+func (s *survey) unsaid(ctx context.Context) error {
+	ask := func(cause string) error {
+		return &format.ChoiceError{
+			Cause: cause + " does not say how many tokens make a sample",
+			Ways:  []format.Way{{Flag: "sequence-length", Value: 1024, Effect: "takes 1,024 tokens and the next one for a sample"}},
+		}
+	}
+	if s.o.Named {
+		return ask("format tokens")
+	}
+	if len(s.pairs) > 0 {
+		idx := format.Stem(s.pairs[0].Key, ".bin") + ".idx"
+		head, err := format.Head(ctx, s.l, idx)
+		if err != nil {
+			return err
+		}
+		if isIndex(head) {
+			return ask("object " + idx + ", an index of Megatron,")
+		}
+	}
+	if len(s.bins) > 0 {
+		head, err := format.Head(ctx, s.l, s.bins[0].Key)
+		if err != nil {
+			return err
+		}
+		if _, _, ok := llmc(head); ok {
+			return ask("object " + s.bins[0].Key + ", a token file of llm.c,")
+		}
+	}
+	return nil
+}
+
+// kind is one way in which tokens are kept.
+type kind struct {
+	objects []format.Object
+	each    func(context.Context, []format.Object, found) error
+}
+
+// found takes what was found out of an object, or what is wrong with it.
+type found func(format.Object, file, error) error
+
+// choose returns the one kind that is here.
+func (s *survey) choose() (kind, error) {
+	var here []kind
+	for _, k := range []kind{{s.pairs, s.eachPair}, {s.bins, s.byHead(s.flat)}, {s.others, s.byHead(s.flat)}, {s.npys, s.byHead(s.npy)}} {
+		if len(k.objects) > 0 {
+			here = append(here, k)
+		}
+	}
+	switch len(here) {
+	case 0:
+		return kind{}, errors.New("a sequence length was given, and no object's name ends in .bin, .tokens or .npy")
+	case 1:
+		return here[0], nil
+	}
+	return kind{}, fmt.Errorf("objects %s and %s are not kept in one way: of .bin with an .idx, .bin without one, .tokens and .npy, a dataset has one kind",
+		here[0].objects[0].Key, here[1].objects[0].Key)
+}
