@@ -9,7 +9,7 @@ GOTEST  := python3 tools/gotest.py
 TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
 FUZZTIME ?= $(if $(filter test-long,$(MAKECMDGOALS)),10m,5s)
 
-.PHONY: help build test test-nightly test-long unit fuzz arch vet lint cross python-test plain-test frameworks-test newest-test conformance integration browser-test cluster-test kubernetes-test slurm-test release-test deps docs pictures demo dev dev-cluster dev-stop smoke bench bench-peers bench-train bench-compare experiments experiments-short sabotage histories wheel wheels release vulncheck pin-images fmt clean summary
+.PHONY: help build test test-nightly test-long unit fuzz arch vet size lint cross python-test plain-test frameworks-test newest-test conformance integration browser-test cluster-test kubernetes-test slurm-test release-test deps docs pictures demo dev dev-cluster dev-stop smoke bench bench-peers bench-train bench-compare experiments experiments-short sabotage histories wheel wheels release vulncheck pin-images fmt clean summary
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ vet: ## go vet and staticcheck on all modules, ruff on all Python, mypy on that 
 	go vet ./...
 	cd integration && go vet ./...
 	$(TOOL) staticcheck ./...
+
+size: ## count the product's lines, functions and files, which a test bounds
+	@go test -count=1 -run TestSizeOfTheProduct -v . | sed -n 's/^ *size_test.go:[0-9]*: //p'
 
 lint: ## golangci-lint with the allow-list of .golangci.yml, all modules (compiles it once)
 	$(TOOL) golangci-lint run ./...

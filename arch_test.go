@@ -236,6 +236,7 @@ type source struct {
 	dir   string
 	test  bool
 	lines int
+	set   *token.FileSet
 	file  *ast.File
 }
 
@@ -244,6 +245,7 @@ type source struct {
 func sources(t *testing.T) []source {
 	t.Helper()
 	var all []source
+	set := token.NewFileSet()
 	err := filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -262,14 +264,14 @@ func sources(t *testing.T) []source {
 		if err != nil {
 			return err
 		}
-		f, err := parser.ParseFile(token.NewFileSet(), p, text, parser.ParseComments|parser.SkipObjectResolution)
+		f, err := parser.ParseFile(set, p, text, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			return err
 		}
 		slashed := filepath.ToSlash(p)
 		all = append(all, source{
 			path: slashed, dir: path.Dir(slashed), test: strings.HasSuffix(name, "_test.go"),
-			lines: strings.Count(string(text), "\n"), file: f,
+			lines: strings.Count(string(text), "\n"), set: set, file: f,
 		})
 		return nil
 	})

@@ -29,7 +29,7 @@ from . import (
     living,
     local,
     named,
-    order,
+    orders,
     packing,
     page,
     page_live,
@@ -45,4 +45,4 @@ from . import (
     watching,
 )
 
-PLANTS = [plant for room in (stores, index, packing, parquet, named, fields, caches, datapath, closing, order, gateway, gateway_rights, auth, certs, judges, lent, lent_python, cluster, clients, shared_clients, programs, living, local, sockets, pages, page, page_live, selections, samples, frameworks, release, watching) for plant in room.PLANTS]
+PLANTS = [plant for room in (stores, index, packing, parquet, named, fields, caches, datapath, closing, orders, gateway, gateway_rights, auth, certs, judges, lent, lent_python, cluster, clients, shared_clients, programs, living, local, sockets, pages, page, page_live, selections, samples, frameworks, release, watching) for plant in room.PLANTS]

@@ -151,7 +151,7 @@ PLANTS = [
     ),
     (
         "node says that certificate files are in use which are refused",
-        "./internal/node TestCertificatesAreTold",
+        "./cmd/internal/node TestCertificatesAreTold",
         [("cmd/internal/node/certificates.go", "if c.Fault() != nil {", "if c.Fault() == nil {")],
     ),
 ]

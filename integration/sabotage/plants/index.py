@@ -347,7 +347,7 @@ PLANTS = [
     (
         "blocks of an earlier index keep their space",
         "./chunkindex TestSpaceOfAnEarlierIndex",
-        [("chunkindex/pages.go", "unnamed.Release(p.file, p.begin+from, to-from)", "unnamed.Release(p.file, p.begin+from, 0)")],
+        [("chunkindex/pages.go", "tempfile.Release(p.file, p.begin+from, to-from)", "unnamed.Release(p.file, p.begin+from, 0)")],
     ),
     (
         "a run reads all shards again when its store fails at the earlier index",

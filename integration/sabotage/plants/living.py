@@ -32,12 +32,12 @@ PLANTS = [
     ),
     (
         "copies of indexes that are open are removed",
-        "./internal/node TestOldCopiesOfIndexesAreRemoved",
+        "./cmd/internal/node TestOldCopiesOfIndexesAreRemoved",
         [(KEEPER, "return open[generation] })", "return open[\"\"] })")],
     ),
     (
         "old copies of indexes stay",
-        "./internal/node TestOldCopiesOfIndexesAreRemoved",
+        "./cmd/internal/node TestOldCopiesOfIndexesAreRemoved",
         [(KEEPER, "\tk.announce()\n\tk.removeCopies()\n", "\tk.announce()\n")],
     ),
     (
@@ -52,7 +52,7 @@ PLANTS = [
     ),
     (
         "a dataset whose store hangs keeps the others from being followed",
-        "./internal/node TestFollowedBesideAStoreThatHangs",
+        "./cmd/internal/node TestFollowedBesideAStoreThatHangs",
         [("cmd/internal/node/living.go", "\tif what.apart {\n\t\tvar cancel", "\tif !what.apart {\n\t\tvar cancel")],
     ),
 ]

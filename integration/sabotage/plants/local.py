@@ -3,42 +3,42 @@
 PLANTS = [
     (
         "everybody reaches a Unix socket",
-        "./internal/node TestAUnixSocket",
+        "./cmd/internal/node TestAUnixSocket",
         [("cmd/internal/node/listen.go", "dir.Chmod(own, mode)", "dir.Chmod(own, 0o666)")],
     ),
     (
         "a gateway takes the socket of another that runs",
-        "./internal/node TestAUnixSocket",
+        "./cmd/internal/node TestAUnixSocket",
         [("cmd/internal/node/listen.go", "return errors.New(\"another process listens there\")", "return nil")],
     ),
     (
         "a gateway that ends removes the socket of the next",
-        "./internal/node TestAStaleSocketIsReplaced",
+        "./cmd/internal/node TestAStaleSocketIsReplaced",
         [("cmd/internal/node/listen.go", "err == nil && os.SameFile(is, s.is)", "err == nil && is != nil")],
     ),
     (
         "a Unix socket answers for every host",
-        "./internal/node TestServesWhileLocked",
+        "./cmd/internal/node TestServesWhileLocked",
         [("gateway/origin/origin.go", "ln.Addr().Network() == \"unix\" || ", "")],
     ),
     (
         "a gateway that ends lets go of the lock",
-        "./internal/node TestServesWhileLocked",
+        "./cmd/internal/node TestServesWhileLocked",
         [("cmd/internal/node/held.go", "\t\t\tend(errReleased)\n", "\t\t\tend(errReleased)\n\t\t\t_ = syscall.Flock(int(h.file.Fd()), syscall.LOCK_UN)\n")],
     ),
     (
         "a gateway that nobody uses has a lame-duck time",
-        "./internal/node TestServesWhileLocked",
+        "./cmd/internal/node TestServesWhileLocked",
         [("cmd/internal/node/node.go", "errors.Is(cause, errReleased) || ", "")],
     ),
     (
         "a reload of one dataset looks at all",
-        "./internal/node TestReloadOfOneDataset",
+        "./cmd/internal/node TestReloadOfOneDataset",
         [("cmd/internal/node/living.go", "return name == only }", "return name != \"\" }")],
     ),
     (
         "a reload of a dataset that is not there does nothing",
-        "./internal/node TestReloadOfOneDataset",
+        "./cmd/internal/node TestReloadOfOneDataset",
         [("cmd/internal/node/living.go", "what.only != \"\" && ", "what.only == \"-\" && ")],
     ),
     (

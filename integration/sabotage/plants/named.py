@@ -3,17 +3,17 @@
 PLANTS = [
     (
         "gc forgets the indexes that have names",
-        "./internal/garbage TestEveryPointerKeepsItsGeneration",
+        "./cmd/internal/garbage TestEveryPointerKeepsItsGeneration",
         [("chunkindex/unused.go", "	for _, p := range at {\n		u.Current", "	for _, p := range at[:1] {\n		u.Current")],
     ),
     (
         "a generation counts as replaced when another index is made",
-        "./internal/garbage TestEveryPointerKeepsItsGeneration",
+        "./cmd/internal/garbage TestEveryPointerKeepsItsGeneration",
         [("chunkindex/owner.go", "all[name] = append(all[name], tenure{generation, o.Modified})", 'all[name[:0]] = append(all[name[:0]], tenure{generation, o.Modified})')],
     ),
     (
         "gc goes on although the pointer of a named index has moved",
-        "./internal/garbage TestAPointerThatMovesEndsTheRemoval",
+        "./cmd/internal/garbage TestAPointerThatMovesEndsTheRemoval",
         [("chunkindex/unused.go", "!slices.EqualFunc(now, u.at, same)", "!slices.EqualFunc(now[:1], u.at[:1], same)")],
     ),
     (
@@ -38,7 +38,7 @@ PLANTS = [
     ),
     (
         "the name of an index is forgotten where the index lies elsewhere",
-        "./internal/location TestAddressesNameAnIndex",
+        "./cmd/internal/location TestAddressesNameAnIndex",
         [("cmd/internal/location/location.go", "	at.IndexName = l.IndexName\n", "")],
     ),
     (
@@ -148,7 +148,7 @@ PLANTS = [
     ),
     (
         "a pattern is taken for a prefix",
-        "./internal/location TestAddressesAsPeopleTypeThem",
+        "./cmd/internal/location TestAddressesAsPeopleTypeThem",
         [("cmd/internal/location/location.go", "err == nil || !strings.ContainsAny(address, \"*{\") {", "err == nil || strings.Contains(address, \"\") {")],
     ),
 ]

@@ -8,7 +8,7 @@ PLANTS = [
     ),
     (
         "takeover goes by other gateways than the clients ask",
-        "./internal/orders TestRanksReadWhereClientsRead",
+        "./cmd/internal/orders TestRanksReadWhereClientsRead",
         [("datapath/simulate/takeover.go", "int(rank * uint64(gateways) / ranks)", "int((rank*uint64(gateways) + 1) / ranks)")],
     ),
     (
@@ -79,7 +79,7 @@ PLANTS = [
     ),
     (
         "cmd/millrace looks at what is alive once and never again",
-        "./internal/node TestCollectionsAreNoticed",
+        "./cmd/internal/node TestCollectionsAreNoticed",
         [("cmd/internal/node/collector.go", "\t\tcollections(ctx, ended)\n\t}, ended)", "\t}, ended)")],
     ),
     (
@@ -129,7 +129,7 @@ PLANTS = [
     ),
     (
         "long work is silent without a terminal",
-        "./internal/cli TestALineEveryHalfMinuteWithoutATerminal",
+        "./cmd/internal/cli TestALineEveryHalfMinuteWithoutATerminal",
         [("cmd/internal/cli/progress.go", "b.lines.Go(func() { b.print(a.Stderr) })", "_ = b.print")],
     ),
     (
@@ -159,32 +159,32 @@ PLANTS = [
     ),
     (
         "the good half of a faulty file comes into use",
-        "./internal/node TestTheSetChanges",
+        "./cmd/internal/node TestTheSetChanges",
         [("cmd/internal/node/living.go", "content.Text)\n	if err != nil {", "content.Text)\n	if err != nil && len(more.Datasets) == 0 {")],
     ),
     (
         "a dataset that cannot be followed keeps the others from it",
-        "./internal/node TestFollowed",
+        "./cmd/internal/node TestFollowed",
         [("cmd/internal/node/living.go", "look{at: atAll, apart: true}", "look{at: atAll}")],
     ),
     (
         "what a dataset held of the memory is not given back",
-        "./internal/node TestNothingIsLeftOpen",
+        "./cmd/internal/node TestNothingIsLeftOpen",
         [("cmd/internal/node/keeper.go", "			g.memory.Release()\n", "			_ = g.memory\n")],
     ),
     (
         "a gateway leaves the stores of datasets that are gone open",
-        "./internal/node TestNothingIsLeftOpen",
+        "./cmd/internal/node TestNothingIsLeftOpen",
         [("cmd/internal/node/keeper.go", "	p.users--\n", "")],
     ),
     (
         "memory is not looked at when datasets come",
-        "./internal/node TestWhatIsNewMustFit",
+        "./cmd/internal/node TestWhatIsNewMustFit",
         [("cmd/internal/node/fit.go", "planned); least > v.budget.Total() {", "planned); least > v.budget.Total() && len(all) == len(fresh) {")],
     ),
     (
         "a dataset that moved is read where it was",
-        "./internal/node TestADatasetMoves",
+        "./cmd/internal/node TestADatasetMoves",
         [("cmd/internal/node/keeper.go", "if p.Loc.Address() == l.Address() {", "if p.Loc.Name == l.Name {")],
     ),
     (
@@ -199,7 +199,7 @@ PLANTS = [
     ),
     (
         "the file of datasets is not tried again",
-        "./internal/node TestTheNodeLooks",
+        "./cmd/internal/node TestTheNodeLooks",
         [("cmd/internal/node/living.go", "k.again = time.Now().Add(openAgain)", "_ = openAgain")],
     ),
     (
@@ -209,32 +209,32 @@ PLANTS = [
     ),
     (
         "gc removes subsets of a generation whose index stays",
-        "./internal/garbage TestIndexThatStaysKeepsItsOwn",
+        "./cmd/internal/garbage TestIndexThatStaysKeepsItsOwn",
         [("cmd/internal/garbage/garbage.go", 'case of != nil || generation == "":', 'case of != nil && generation == "":')],
     ),
     (
         "gc removes at once what a gateway may still serve",
-        "./internal/garbage TestWhatIsLeftOfAGenerationGoes",
+        "./cmd/internal/garbage TestWhatIsLeftOfAGenerationGoes",
         [("cmd/internal/garbage/garbage.go", "case !f.older(f.unused.Since, f.opt.Grace):", "case false:")],
     ),
     (
         "gc --keep forgets which generations were current",
-        "./internal/garbage TestKeep",
+        "./cmd/internal/garbage TestKeep",
         [("cmd/internal/garbage/generations.go", "case !f.older(g.Until, keep):", "case false:")],
     ),
     (
         "gc removes a generation that losses are reported of",
-        "./internal/garbage TestKeep",
+        "./cmd/internal/garbage TestKeep",
         [("cmd/internal/garbage/generations.go", "case b.objects > 0 && !f.older(b.newest, keep):", "case false:")],
     ),
     (
         "gc takes the newest binding from a generation that it keeps",
-        "./internal/garbage TestAKeptGenerationKeepsTheBindingThatItIsOpenedWith",
+        "./cmd/internal/garbage TestAKeptGenerationKeepsTheBindingThatItIsOpenedWith",
         [("chunkindex/unused.go", "found && !o.Modified.After(best.Modified):", "found && o.Modified.After(best.Modified):")],
     ),
     (
         "gc removes reports that came after the freeze",
-        "./internal/garbage TestReportsGoWhenASnapshotHoldsThem",
+        "./cmd/internal/garbage TestReportsGoWhenASnapshotHoldsThem",
         [("cmd/internal/garbage/garbage.go", "case at.Before(r.Newest):", "case false:")],
     ),
     (

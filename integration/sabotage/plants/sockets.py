@@ -46,7 +46,7 @@ PLANTS = [
     ),
     (
         "sockets: TLS is asked for through a socket too",
-        "./internal/node TestSeveralAddresses",
+        "./cmd/internal/node TestSeveralAddresses",
         [("internal/port/port.go", 'secret == nil || ln.Addr().Network() == "unix"', "secret == nil")],
     ),
     (
@@ -56,22 +56,22 @@ PLANTS = [
     ),
     (
         "sockets: what was bound before a busy address stays",
-        "./internal/node TestABusyAddressLeavesNothingBehind",
+        "./cmd/internal/node TestABusyAddressLeavesNothingBehind",
         [("cmd/internal/node/node.go", "for _, ln := range append(l.data, l.peers, l.admin, l.health) {", "for _, ln := range []net.Listener{l.peers, l.admin, l.health} {")],
     ),
     (
         "sockets: the place of another user's dead socket is taken",
-        "./internal/node TestAnotherUsersSocketStays",
+        "./cmd/internal/node TestAnotherUsersSocketStays",
         [("cmd/internal/node/listen.go", "case owner(is) != os.Geteuid():\n\t\treturn fmt.Errorf(\"a socket of", "case owner(is) < 0:\n\t\treturn fmt.Errorf(\"a socket of")],
     ),
     (
         "sockets: a link that has taken the socket's place is believed",
-        "./internal/node TestSocketMode",
+        "./cmd/internal/node TestSocketMode",
         [("cmd/internal/node/listen.go", "case !os.SameFile(is, made):", "case !os.SameFile(made, made):")],
     ),
     (
         "sockets: all users may see statistics where all may connect",
-        "./internal/node TestStatisticsAreNotForAllUsers",
+        "./cmd/internal/node TestStatisticsAreNotForAllUsers",
         [("cmd/internal/node/access.go", '(Private(c.SocketMode) || !hasSocket(at))', '(at != "" || hasSocket(at))')],
     ),
     (

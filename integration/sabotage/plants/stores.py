@@ -102,7 +102,7 @@ PLANTS = [
     ),
     (
         "buckets of one name are one place, whatever their endpoint",
-        "./internal/location TestPlaces",
+        "./cmd/internal/location TestPlaces",
         [("cmd/internal/location/stores.go", "Service{Endpoint: endpoint, Region: region,", "Service{Endpoint: endpoint[:0], Region: region,")],
     ),
     (
@@ -117,7 +117,7 @@ PLANTS = [
     ),
     (
         "two datasets share a limit of bandwidth",
-        "./internal/location TestEqualServicesShareABackend",
+        "./cmd/internal/location TestEqualServicesShareABackend",
         [("cmd/internal/location/stores.go", "key.dataset = l.Name", "_ = l.Name")],
     ),
     (

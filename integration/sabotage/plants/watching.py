@@ -3,32 +3,32 @@
 PLANTS = [
     (
         "names from a gateway reach the terminal as they are",
-        "./internal/top TestHostileNames",
+        "./cmd/internal/top TestHostileNames",
         [("cmd/internal/top/stats.go", "if !unicode.IsPrint(r) {", "if false && !unicode.IsPrint(r) {")],
     ),
     (
         "a restart of a gateway goes unseen",
-        "./internal/top TestARestartGivesNoRates",
+        "./cmd/internal/top TestARestartGivesNoRates",
         [("cmd/internal/top/report.go", "if again {", "if false {")],
     ),
     (
         "counters that fall give negative rates",
-        "./internal/top TestARestartGivesNoRates",
+        "./cmd/internal/top TestARestartGivesNoRates",
         [("cmd/internal/top/report.go", "return max(0, of(s)-of(&before.Stats)) / f.Seconds", "return (of(s) - of(&before.Stats)) / f.Seconds")],
     ),
     (
         "an answer that is shown again gives no rates",
-        "./internal/top TestRates",
+        "./cmd/internal/top TestRates",
         [("cmd/internal/top/report.go", "case known && last.At.Equal(l.At):", "case known && last.At.Equal(l.At) && false:")],
     ),
     (
         "all of 10,000 ranks are laid out",
-        "./internal/top TestTenThousandRanks",
+        "./cmd/internal/top TestTenThousandRanks",
         [("cmd/internal/top/model.go", "ranksTable(m.shown[m.first:last], ", "ranksTable(m.shown[m.first:], ")],
     ),
     (
         "gateways are asked while the screen is paused",
-        "./internal/top TestKeys",
+        "./cmd/internal/top TestKeys",
         [("cmd/internal/top/model.go", "	case due:\n		if m.paused {", "	case due:\n		if m.paused && false {")],
     ),
     (
@@ -38,7 +38,7 @@ PLANTS = [
     ),
     (
         "a name that is looked up for long holds up the answers of the others",
-        "./internal/top TestASlowNameHoldsNobodyUp",
+        "./cmd/internal/top TestASlowNameHoldsNobodyUp",
         [("cmd/internal/top/ask.go", "	case <-end.C:\n		return false", "	case <-make(chan struct{}):\n		return false")],
     ),
     (

@@ -1,0 +1,142 @@
+package millrace_test
+
+import (
+	"go/ast"
+	"go/scanner"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The product may not grow beyond these figures. Lower one when less is needed; a new capability takes away what it adds.
+const (
+	maxGoLines       = 77_600 // without blank lines and comments
+	maxPythonLines   = 8_800  // the same, with docstrings
+	maxPythonModules = 60
+	maxFunction      = 33  // lines of a function, of which 95 in 100 have fewer
+	minComments      = 7.5 // of 100 lines of Go with code or a comment
+)
+
+// TestSizeOfTheProduct counts the product: all Go but tests, integration, tools and internal/testing, and the Python client.
+// `make size` prints the figures.
+func TestSizeOfTheProduct(t *testing.T) {
+	goLines, comments := 0, 0
+	rooms := map[string]int{}
+	var functions, files []int
+	for _, s := range sources(t) {
+		if s.test || nested(s.dir) || under(s.dir, "internal/testing") {
+			continue
+		}
+		code, remarks := countGo(t, s.path)
+		goLines, comments = goLines+code, comments+remarks
+		top, _, _ := strings.Cut(s.path, "/")
+		rooms[top] += code
+		files = append(files, s.lines)
+		functions = append(functions, functionLines(s)...)
+	}
+	python, modules := countPython(t)
+	slices.Sort(functions)
+	slices.Sort(files)
+	p95 := functions[len(functions)*95/100]
+	share := 100 * float64(comments) / float64(goLines+comments)
+	for _, room := range slices.Sorted(maps.Keys(rooms)) {
+		t.Logf("%-12s %6d", room, rooms[room])
+	}
+	t.Logf("Go %d lines, comments %.1f %%; functions: median %d, p95 %d, longest %d lines; files: median %d, longest %d lines",
+		goLines, share, functions[len(functions)/2], p95, functions[len(functions)-1], files[len(files)/2], files[len(files)-1])
+	t.Logf("Python %d lines in %d modules", python, modules)
+	atMost(t, "lines of Go", goLines, maxGoLines)
+	atMost(t, "lines of Python", python, maxPythonLines)
+	atMost(t, "modules of Python", modules, maxPythonModules)
+	atMost(t, "lines of a function, p95", p95, maxFunction)
+	if share < minComments {
+		t.Errorf("comments: got %.1f %% of the lines, want at least %v %%", share, minComments)
+	}
+}
+
+func atMost(t *testing.T, what string, got, want int) {
+	t.Helper()
+	if got > want {
+		t.Errorf("%s: got %d, want at most %d: take away what nobody misses", what, got, want)
+	}
+}
+
+// countGo counts the lines of a file that hold code, and those that hold comments alone.
+func countGo(t *testing.T, name string) (code, comments int) {
+	t.Helper()
+	text := read(t, name)
+	files := token.NewFileSet()
+	file := files.AddFile(name, files.Base(), len(text))
+	var s scanner.Scanner
+	s.Init(file, text, nil, scanner.ScanComments)
+	held, remarked := map[int]bool{}, map[int]bool{}
+	for {
+		pos, tok, lit := s.Scan()
+		if tok == token.EOF {
+			break
+		}
+		if tok == token.SEMICOLON && lit == "\n" {
+			continue
+		}
+		lines := held
+		if tok == token.COMMENT {
+			lines = remarked
+		}
+		first := file.Line(pos)
+		for i := range 1 + strings.Count(lit, "\n") {
+			lines[first+i] = true
+		}
+	}
+	for line := range remarked {
+		if !held[line] {
+			comments++
+		}
+	}
+	return len(held), comments
+}
+
+// functionLines returns the length of each function of a file.
+func functionLines(s source) (lines []int) {
+	for _, decl := range s.file.Decls {
+		if f, ok := decl.(*ast.FuncDecl); ok {
+			lines = append(lines, s.set.Position(f.End()).Line-s.set.Position(f.Pos()).Line+1)
+		}
+	}
+	return lines
+}
+
+// countPython counts the modules of the Python client and their lines that are neither blank nor a comment; docstrings count.
+func countPython(t *testing.T) (lines, modules int) {
+	t.Helper()
+	err := filepath.WalkDir("client/python/millrace", func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || path.Ext(p) != ".py" {
+			return err
+		}
+		modules++
+		for line := range strings.Lines(string(read(t, p))) {
+			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+				lines++
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lines, modules
+}
+
+func read(t *testing.T, name string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
