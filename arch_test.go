@@ -78,6 +78,7 @@ func floorPlan() map[string]room {
 			outside: []string{"github.com/hashicorp/golang-lru", "golang.org/x/sync", "golang.org/x/sys"},
 			never:   []string{"net"},
 		},
+		"datapath/batch":     {never: []string{"context", "net", "os"}}, // the contract of a batch's bytes
 		"datapath/diskcache": {ours: []string{"internal/pause"}, never: []string{"net"}},
 		"datapath/lookahead": {
 			ours:    []string{"shuffle"},
@@ -88,7 +89,7 @@ func floorPlan() map[string]room {
 			never: []string{"context", "crypto/rand", "io", "log", "math/rand", "net", "os", "sync", "time"},
 		},
 		"cluster/peer": {
-			ours:    []string{"chunkindex", "shuffle", "internal/certs", "internal/port", "internal/quiet", "internal/sending", "internal/tracing"},
+			ours:    []string{"datapath/batch", "shuffle", "internal/certs", "internal/port", "internal/quiet", "internal/sending", "internal/tracing"},
 			outside: []string{"github.com/rs/zerolog", "golang.org/x/sync"},
 		},
 		"cluster/discovery": { // finds addresses
@@ -121,7 +122,7 @@ func floorPlan() map[string]room {
 			never:   []string{"net", "os"},
 		},
 		"gateway/body": {
-			ours:  []string{"gateway/address", "gateway/body/arrow", "gateway/plans", "chunkindex", "shuffle"},
+			ours:  []string{"gateway/address", "gateway/body/arrow", "gateway/plans", "chunkindex", "datapath/batch", "shuffle"},
 			never: []string{"net/http", "os"},
 		},
 		"internal/watch":          {never: []string{"net"}},
@@ -135,11 +136,11 @@ func floorPlan() map[string]room {
 		"gateway/origin":          {},
 		"internal/tracing":        {ours: []string{"internal/tracing"}, outside: []string{"go.opentelemetry.io/otel"}, never: []string{"net", "os"}},
 		"internal/tracing/export": {ours: []string{"internal/tracing"}, outside: []string{"go.opentelemetry.io/otel", "github.com/rs/zerolog", "golang.org/x/time"}},
-		"gateway/timing":          {ours: []string{"chunkindex"}, outside: []string{"github.com/prometheus/client_golang"}, never: []string{"net"}},
+		"gateway/timing":          {ours: []string{"datapath/batch"}, outside: []string{"github.com/prometheus/client_golang"}, never: []string{"net"}},
 		"gateway": {
 			ours: []string{
 				"gateway/address", "gateway/admission", "gateway/audit", "gateway/auth", "gateway/body", "gateway/bottleneck", "gateway/catalog", "gateway/conditional", "gateway/dashboard", "gateway/origin", "gateway/plans", "internal/arrival", "internal/port", "internal/sending", "internal/tracing", "gateway/timing",
-				"chunkindex", "chunkindex/importance", "chunkindex/selection", "shuffle", "internal/objstore", "internal/budget", "internal/quiet", "internal/shared", "internal/socket", // importance, selection: types, errors
+				"chunkindex", "chunkindex/importance", "chunkindex/selection", "datapath/batch", "shuffle", "internal/objstore", "internal/budget", "internal/quiet", "internal/shared", "internal/socket", // importance, selection: types, errors
 			},
 			outside: []string{
 				"github.com/go-chi/chi", "github.com/rs/zerolog", "github.com/prometheus/client_golang",
@@ -149,7 +150,7 @@ func floorPlan() map[string]room {
 		"client": {},
 		"cmd/internal/node": { // the composed process, without flags
 			ours: []string{
-				"chunkindex", "cluster", "cluster/discovery", "datapath", "datapath/diskcache", "gateway", "chunkindex/importance", "internal/budget", "internal/certs",
+				"chunkindex", "cluster", "cluster/discovery", "datapath", "gateway", "chunkindex/importance", "internal/budget", "internal/certs",
 				"cmd/internal/datasets", "cmd/internal/location", "internal/objstore", "internal/shared", "internal/tracing", "internal/watch", "cluster/peer", "s3backend", "chunkindex/selection", "shuffle",
 			},
 			outside: []string{"github.com/rs/zerolog", "github.com/dustin/go-humanize", "golang.org/x"},

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 	"github.com/millrace-data/millrace/internal/testing/leaks"
@@ -444,7 +445,7 @@ func TestOpen_CopyThatIsWrongIsMadeAgain(t *testing.T) {
 func TestBody_ClosesOnce(t *testing.T) {
 	var calls []string
 	call := func(name string) func() { return func() { calls = append(calls, name) } }
-	b := NewBody(nil, nil, call("release")).OnSettle(call("settle"))
+	b := batch.NewBody(nil, nil, call("release")).OnSettle(call("settle"))
 	b.OnClose(call("then"))
 	b.OnClose(call("last"))
 	b.Settle()
@@ -455,7 +456,7 @@ func TestBody_ClosesOnce(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	calls = nil
-	empty := NewBody(nil, nil, nil)
+	empty := batch.NewBody(nil, nil, nil)
 	empty.Settle()
 	empty.Close()
 	empty.OnClose(call("then"))

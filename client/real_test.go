@@ -16,6 +16,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/client"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
@@ -29,7 +30,7 @@ type stored struct {
 	store *memstore.Store
 }
 
-func (s stored) Read(ctx context.Context, _ shuffle.Cursor, chunks []chunkindex.ChunkRanges) (*chunkindex.Body, error) {
+func (s stored) Read(ctx context.Context, _ shuffle.Cursor, chunks []batch.ChunkRanges) (*batch.Body, error) {
 	var segments [][]byte
 	for _, c := range chunks {
 		segments = append(segments, make([][]byte, len(c.Ranges))...)
@@ -52,11 +53,11 @@ func (s stored) Read(ctx context.Context, _ shuffle.Cursor, chunks []chunkindex.
 			}
 		}
 	}
-	return chunkindex.NewBody(segments, nil, nil), nil
+	return batch.NewBody(segments, nil, nil), nil
 }
 
-func (s stored) Warm(context.Context, shuffle.Cursor) (chunkindex.Warmed, error) {
-	return chunkindex.Warmed{}, errors.New("not in this test")
+func (s stored) Warm(context.Context, shuffle.Cursor) (batch.Warmed, error) {
+	return batch.Warmed{}, errors.New("not in this test")
 }
 
 // realSamples is how many samples the real gateways serve.

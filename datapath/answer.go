@@ -9,8 +9,8 @@ import (
 	"sort"
 	"time"
 
-	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/cluster/peer"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/shuffle"
@@ -20,7 +20,7 @@ import (
 // owner its former one, who sends it at once or not at all; and it never waits for memory: those who ask hold some, and so might
 // wait for each other. Segments are the ranges in the order of the query. Errors: peer.ErrNotServed,
 // peer.ErrMismatch, peer.ErrNotHere, peer.ErrNoRoom, and those of Source.Read.
-func (p *Path) Answer(ctx context.Context, q *peer.Query) (*chunkindex.Body, error) {
+func (p *Path) Answer(ctx context.Context, q *peer.Query) (*batch.Body, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func (p *Path) Answer(ctx context.Context, q *peer.Query) (*chunkindex.Body, err
 }
 
 // answer brings what another gateway asks for, until the source is to be closed.
-func (s *Source) answer(ctx context.Context, q *peer.Query) (*chunkindex.Body, error) {
+func (s *Source) answer(ctx context.Context, q *peer.Query) (*batch.Body, error) {
 	ctx, end := s.until(ctx)
 	defer end()
 	p := s.path
@@ -45,11 +45,11 @@ func (s *Source) answer(ctx context.Context, q *peer.Query) (*chunkindex.Body, e
 	if err != nil {
 		return nil, err
 	}
-	var body *chunkindex.Body
+	var body *batch.Body
 	if q.Cached {
 		body, err = s.answerCached(ctx, b)
 	} else {
-		body, err = s.body(ctx, b, b, batch{}, nil)
+		body, err = s.body(ctx, b, b, request{}, nil)
 	}
 	if errors.Is(err, chunkcache.ErrNoRoom) {
 		err = fmt.Errorf("answer for %d bytes of %q: %w", b.bytes, q.Dataset, peer.ErrNoRoom)
@@ -63,8 +63,8 @@ func (s *Source) answer(ctx context.Context, q *peer.Query) (*chunkindex.Body, e
 }
 
 // questioned makes a batch of a query.
-func (s *Source) questioned(q *peer.Query) (*batch, error) {
-	var chunks []chunkindex.ChunkRanges
+func (s *Source) questioned(q *peer.Query) (*request, error) {
+	var chunks []batch.ChunkRanges
 	seq := 0
 	for _, w := range q.Chunks {
 		wrong := w.Chunk < 0 || w.Chunk >= s.index.Chunks()
@@ -75,12 +75,12 @@ func (s *Source) questioned(q *peer.Query) (*batch, error) {
 		if wrong {
 			return nil, fmt.Errorf("answer for %d ranges of chunk %d of %q: %w", len(w.Ranges), w.Chunk, q.Dataset, peer.ErrMismatch)
 		}
-		ranges := make([]chunkindex.Range, len(w.Ranges))
+		ranges := make([]batch.Range, len(w.Ranges))
 		for i, r := range w.Ranges {
-			ranges[i] = chunkindex.Range{Seq: seq, Offset: r.Offset, Length: r.Length}
+			ranges[i] = batch.Range{Seq: seq, Offset: r.Offset, Length: r.Length}
 			seq++
 		}
-		chunks = append(chunks, chunkindex.ChunkRanges{Chunk: w.Chunk, Ranges: ranges})
+		chunks = append(chunks, batch.ChunkRanges{Chunk: w.Chunk, Ranges: ranges})
 	}
 	b, err := s.newBatch(chunks)
 	switch {
@@ -100,11 +100,11 @@ func (s *Source) questioned(q *peer.Query) (*batch, error) {
 }
 
 // answerCached brings one whole chunk from memory or disk, and nothing else.
-func (s *Source) answerCached(ctx context.Context, b *batch) (*chunkindex.Body, error) {
+func (s *Source) answerCached(ctx context.Context, b *request) (*batch.Body, error) {
 	chunk := b.chunks[0].Chunk
 	onDisk := s.isOnDisk(chunk)
 	if l, ok := s.path.cache.Lease(s.chunks, 1, false, func(int) int { return chunk }); ok {
-		return chunkindex.NewBody([][]byte{l.Bytes(0)}, nil, l.Close), nil
+		return batch.NewBody([][]byte{l.Bytes(0)}, nil, l.Close), nil
 	}
 	if !onDisk {
 		return nil, peer.ErrNotHere
@@ -119,11 +119,11 @@ func (s *Source) answerCached(ctx context.Context, b *batch) (*chunkindex.Body, 
 		room.close()
 		return nil, peer.ErrNotHere
 	}
-	return chunkindex.NewBody(segments, nil, room.close), nil
+	return batch.NewBody(segments, nil, room.close), nil
 }
 
 // resolve finds the sums of what a query wants: samples, or whole chunks. What is read by itself is never sent unchecked.
-func (s *Source) resolve(ctx context.Context, b *batch) error {
+func (s *Source) resolve(ctx context.Context, b *request) error {
 	for _, c := range b.chunks {
 		desc := s.index.Chunk(c.Chunk)
 		for i, r := range c.Ranges {

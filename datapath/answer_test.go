@@ -8,15 +8,15 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/cluster/peer"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/datapath/diskcache"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
 // wants makes a query of what a batch wants.
-func (d *dataset) wants(chunks []chunkindex.ChunkRanges) *peer.Query {
+func (d *dataset) wants(chunks []batch.ChunkRanges) *peer.Query {
 	q := &peer.Query{Dataset: "set", Generation: d.index.Generation()}
 	for _, c := range chunks {
 		q.Chunks = append(q.Chunks, peer.Wanted{Chunk: c.Chunk, Digest: d.index.Chunk(c.Chunk).Digest, Ranges: c.Ranges})
@@ -25,9 +25,9 @@ func (d *dataset) wants(chunks []chunkindex.ChunkRanges) *peer.Query {
 }
 
 // whole asks for one chunk as a whole, if it is there.
-func (d *dataset) whole(chunk int) (*peer.Query, chunkindex.Range) {
-	r := chunkindex.Range{Length: uint32(d.index.Chunk(chunk).Length)}
-	q := d.wants([]chunkindex.ChunkRanges{{Chunk: chunk, Ranges: []chunkindex.Range{r}}})
+func (d *dataset) whole(chunk int) (*peer.Query, batch.Range) {
+	r := batch.Range{Length: uint32(d.index.Chunk(chunk).Length)}
+	q := d.wants([]batch.ChunkRanges{{Chunk: chunk, Ranges: []batch.Range{r}}})
 	q.Cached = true
 	return q, r
 }
@@ -52,7 +52,7 @@ func TestQuestionsThatAreRefused(t *testing.T) {
 		"more than the memory": {func(q *peer.Query) { q.Chunks = append(q.Chunks, many(q.Chunks[0], 1000)...) }, peer.ErrNoRoom},
 		"not there": {func(q *peer.Query) {
 			q.Cached, q.Chunks = true, q.Chunks[:1]
-			q.Chunks[0].Ranges = []chunkindex.Range{{Length: uint32(d.index.Chunk(0).Length)}}
+			q.Chunks[0].Ranges = []batch.Range{{Length: uint32(d.index.Chunk(0).Length)}}
 		}, peer.ErrNotHere},
 		"a part of a chunk that is there": {func(q *peer.Query) { q.Cached = true }, peer.ErrMismatch},
 	} {
@@ -187,7 +187,7 @@ func TestWhatIsCachedIsSent(t *testing.T) {
 				return err
 			}
 			defer body.Close()
-			return d.check([]chunkindex.ChunkRanges{{Chunk: 2, Ranges: []chunkindex.Range{r}}}, body)
+			return d.check([]batch.ChunkRanges{{Chunk: 2, Ranges: []batch.Range{r}}}, body)
 		}
 		if err := ask(); !errors.Is(err, peer.ErrNotHere) {
 			t.Errorf("before it is there: got %v, want %v", err, peer.ErrNotHere)

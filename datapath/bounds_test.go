@@ -11,8 +11,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/cluster/peer"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/datapath/lookahead"
 	"github.com/millrace-data/millrace/internal/budget"
@@ -92,7 +92,7 @@ func TestRoom_GoesWithItsLastHolder(t *testing.T) {
 	lent := room{bytes: []byte{1}, own: new(chunkcache.Buffer[key])}
 	lent.holders = second.holders
 	before := lent.holders.Load()
-	if got, err := (&Source{path: p}).room(t.Context(), &batch{lent: lent, tries: true}, 1); err != nil || got.own != lent.own || lent.holders.Load() != before+1 {
+	if got, err := (&Source{path: p}).room(t.Context(), &request{lent: lent, tries: true}, 1); err != nil || got.own != lent.own || lent.holders.Load() != before+1 {
 		t.Errorf("got %v for a part of a mixture, want what it has been lent, held once more", err)
 	}
 }
@@ -120,9 +120,9 @@ func TestTally_TiersAddUp(t *testing.T) {
 			t.Errorf("%+v: got %s, want %s", c.came, s, c.want)
 		}
 	}
-	a := []chunkindex.TierTime{{Tier: "memory", Bytes: 1, Wait: 2}, {Tier: "store", Bytes: 3, Wait: 9}}
-	b := []chunkindex.TierTime{{Tier: "memory", Bytes: 10}, {Tier: "disk", Bytes: 20, Wait: 5}, {Tier: "store", Bytes: 30, Wait: 4}}
-	want := []chunkindex.TierTime{{Tier: "memory", Bytes: 11, Wait: 2}, {Tier: "store", Bytes: 33, Wait: 9}, {Tier: "disk", Bytes: 20, Wait: 5}}
+	a := []batch.TierTime{{Tier: "memory", Bytes: 1, Wait: 2}, {Tier: "store", Bytes: 3, Wait: 9}}
+	b := []batch.TierTime{{Tier: "memory", Bytes: 10}, {Tier: "disk", Bytes: 20, Wait: 5}, {Tier: "store", Bytes: 30, Wait: 4}}
+	want := []batch.TierTime{{Tier: "memory", Bytes: 11, Wait: 2}, {Tier: "store", Bytes: 33, Wait: 9}, {Tier: "disk", Bytes: 20, Wait: 5}}
 	if got := addTiers(slices.Clone(a), b); !slices.Equal(got, want) {
 		t.Errorf("got %v of two sources, want %v", got, want)
 	}
@@ -131,8 +131,8 @@ func TestTally_TiersAddUp(t *testing.T) {
 // TestOnce_LeavesEachSampleOnce: the range of the lowest segment stays, in order of place, and every other one has it as its twin.
 func TestOnce_LeavesEachSampleOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		ranges := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) chunkindex.Range {
-			return chunkindex.Range{Offset: uint32(rapid.IntRange(0, 3).Draw(t, "offset")), Length: uint32(rapid.IntRange(1, 2).Draw(t, "length"))}
+		ranges := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) batch.Range {
+			return batch.Range{Offset: uint32(rapid.IntRange(0, 3).Draw(t, "offset")), Length: uint32(rapid.IntRange(1, 2).Draw(t, "length"))}
 		}), 1, 12).Draw(t, "ranges")
 		lowest := map[[2]uint32]int{}
 		for i := range ranges {
@@ -201,7 +201,7 @@ func TestOwners_ChoiceAsksFewMembers(t *testing.T) {
 		{t.Context(), nil, "a"}, {ended, nil, "a"}, {t.Context(), []string{"a"}, "b"}, {t.Context(), []string{"a", "b"}, "c"},
 		{ended, []string{"a"}, ""}, {t.Context(), []string{"x", "y", "z"}, ""}, {t.Context(), []string{"a", "b", "c"}, ""},
 	} {
-		if got := (ownersTier{batch: &batch{asked: c.asked}}).choice(c.ctx, s, 0); got != c.want {
+		if got := (ownersTier{batch: &request{asked: c.asked}}).choice(c.ctx, s, 0); got != c.want {
 			t.Errorf("after %q: got %q asked, want %q", c.asked, got, c.want)
 		}
 	}
@@ -213,7 +213,7 @@ func TestBatch_TellsPeersWhoReads(t *testing.T) {
 	plan := d.plan(t, shuffle.Full, 0)
 	at := shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(3), First: 10, End: 20, BatchSize: 10}
 	for think, want := range map[time.Duration]time.Duration{time.Second: time.Second, time.Hour: time.Hour, 25 * time.Hour: time.Hour} {
-		b := &batch{}
+		b := &request{}
 		b.forPeers(at, &visit{Visit: &lookahead.Visit{Think: think}})
 		r := b.reader
 		if r.Params != plan.Params() || r.Epoch != 3 || r.First != 10 || r.End != 20 || r.BatchSize != 10 || r.Think != want {

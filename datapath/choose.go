@@ -4,13 +4,13 @@
 package datapath
 
 import (
-	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/codec"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 )
 
 // chooseReads says which chunks are brought as a whole and which sample by sample, as numbers in b.chunks.
-func (s *Source) chooseReads(b *batch) (whole, ranged []int) {
+func (s *Source) chooseReads(b *request) (whole, ranged []int) {
 	whole = make([]int, 0, len(b.chunks))
 	for i, c := range b.chunks {
 		if s.pays(b, c) {
@@ -26,7 +26,7 @@ func (s *Source) chooseReads(b *batch) (whole, ranged []int) {
 }
 
 // pays reports whether a chunk should be in memory as a whole.
-func (s *Source) pays(b *batch, c chunkindex.ChunkRanges) bool {
+func (s *Source) pays(b *request, c batch.ChunkRanges) bool {
 	desc := s.index.Chunk(c.Chunk)
 	if desc.Codec != codec.None || bytesOf(c) >= desc.Length-desc.Length/8 {
 		return true
@@ -41,7 +41,7 @@ func (s *Source) pays(b *batch, c chunkindex.ChunkRanges) bool {
 }
 
 // used reports whether enough of a chunk will be used while it stays in memory, by what the plans say.
-func (s *Source) used(b *batch, c chunkindex.ChunkRanges) bool {
+func (s *Source) used(b *request, c batch.ChunkRanges) bool {
 	switch {
 	case s.name != "" && s.owner(c.Chunk) != "":
 		// Another member keeps the chunk. But a peer that asks here may know better, or the owner fails, and then more will be
@@ -69,7 +69,7 @@ func (s *Source) used(b *batch, c chunkindex.ChunkRanges) bool {
 // needs little. If the samples' own ranges come a third sooner, by takes, first moves the chunks that are missing from whole to
 // ranged. Prefetching brings these chunks meanwhile for the batches after it, so each byte of a first batch is read twice at most;
 // a smaller gain is not worth that. Chunks on disk, compressed ones and those of many objects stay whole.
-func (s *Source) first(b *batch, whole, ranged []int) (rest, moved []int) {
+func (s *Source) first(b *request, whole, ranged []int) (rest, moved []int) {
 	var reads, bytes, stored int64
 	rest, moved = make([]int, 0, len(whole)), ranged
 	for _, i := range whole {
@@ -124,7 +124,7 @@ func (s *Source) wholePays(chunk int, bytes, samples int64) bool {
 	return s.index.Chunk(chunk).Stored-bytes < (samples-int64(s.objects(chunk)))*s.path.rates.cost()
 }
 
-func bytesOf(c chunkindex.ChunkRanges) (n int64) {
+func bytesOf(c batch.ChunkRanges) (n int64) {
 	for _, r := range c.Ranges {
 		n += int64(r.Length)
 	}

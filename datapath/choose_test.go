@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/datapath/diskcache"
 	"github.com/millrace-data/millrace/datapath/lookahead"
@@ -168,9 +169,9 @@ func TestSource_NewBatchAddsUp(t *testing.T) {
 	p := newPath(t, Config{Budget: bud(1 << 20), NoPrefetch: true})
 	s := p.Open(d.index, d.store, "set/")
 	last := uint32(d.index.Chunk(3).Length)
-	asked := []chunkindex.ChunkRanges{
-		{Chunk: 3, Ranges: []chunkindex.Range{{Seq: 5, Offset: last - 7, Length: 7}, {Seq: 0, Offset: last}}},
-		{Chunk: 0, Ranges: []chunkindex.Range{{Seq: 2, Length: 100}}},
+	asked := []batch.ChunkRanges{
+		{Chunk: 3, Ranges: []batch.Range{{Seq: 5, Offset: last - 7, Length: 7}, {Seq: 0, Offset: last}}},
+		{Chunk: 0, Ranges: []batch.Range{{Seq: 2, Length: 100}}},
 		{Chunk: 2},
 	}
 	was := slices.Clone(asked)

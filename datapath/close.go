@@ -11,7 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/datapath/diskcache"
 )
 
@@ -60,7 +60,7 @@ func (s *Source) leave() {
 }
 
 // leaveAfter ends a use when the body that it has brought is closed, or now if it has brought an error.
-func leaveAfter(leave func(), body *chunkindex.Body, err error) (*chunkindex.Body, error) {
+func leaveAfter(leave func(), body *batch.Body, err error) (*batch.Body, error) {
 	if err != nil {
 		leave()
 		return nil, err

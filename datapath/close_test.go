@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/cluster/peer"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/datapath/diskcache"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
@@ -301,13 +302,13 @@ func TestCloseAfterFailures(t *testing.T) {
 	s, other := p.Open(d.index, d.store, "set/"), p.Open(d.index, d.store, "set/")
 	s.Share("set")
 	chunks := d.ranges(t, []uint64{1})
-	for what, read := range map[string]func() (*chunkindex.Body, error){
-		"read":   func() (*chunkindex.Body, error) { return s.Read(t.Context(), shuffle.Cursor{}, chunks) },
-		"answer": func() (*chunkindex.Body, error) { return p.Answer(t.Context(), d.wants(chunks)) },
-		"mixture": func() (*chunkindex.Body, error) {
+	for what, read := range map[string]func() (*batch.Body, error){
+		"read":   func() (*batch.Body, error) { return s.Read(t.Context(), shuffle.Cursor{}, chunks) },
+		"answer": func() (*batch.Body, error) { return p.Answer(t.Context(), d.wants(chunks)) },
+		"mixture": func() (*batch.Body, error) {
 			return Mix([]*Path{p}, []Part{{"a", s}, {"b", other}}).Read(t.Context(), shuffle.Cursor{}, chunks)
 		},
-		"warm": func() (*chunkindex.Body, error) {
+		"warm": func() (*batch.Body, error) {
 			plan := d.plan(t, shuffle.None, 0)
 			_, err := s.Warm(t.Context(), first(plan, 0, 20))
 			return nil, err
@@ -504,7 +505,7 @@ func TestSource_UsesEndOnce(t *testing.T) {
 			t.Error("got the dataset closed during a use")
 		default:
 		}
-		body, err := leaveAfter(s.leave, chunkindex.NewBody(nil, nil, func() {}), nil)
+		body, err := leaveAfter(s.leave, batch.NewBody(nil, nil, func() {}), nil)
 		must(t, err)
 		body.Close()
 		<-closed

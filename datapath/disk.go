@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/datapath/diskcache"
 	"github.com/millrace-data/millrace/datapath/lookahead"
@@ -187,7 +188,7 @@ func (d *disk) read(ctx context.Context, l *load, x *fill) (came bool) {
 	return true
 }
 
-func (d *disk) readRanges(ctx context.Context, k diskcache.Key, ranges []chunkindex.Range, segments [][]byte) bool {
+func (d *disk) readRanges(ctx context.Context, k diskcache.Key, ranges []batch.Range, segments [][]byte) bool {
 	pieces := make([]diskcache.Piece, 0, len(ranges))
 	for _, r := range ranges {
 		if r.Length > 0 {

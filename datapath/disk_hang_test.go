@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/cluster/peer"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/datapath/diskcache"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -59,20 +59,20 @@ func TestDisk_HangKeepsNoRequestPastItsDeadline(t *testing.T) {
 	question := func(cached bool) *peer.Query {
 		desc := d.index.Chunk(1)
 		return &peer.Query{Dataset: "set", Generation: d.index.Generation(), Cached: cached, Chunks: []peer.Wanted{{
-			Chunk: 1, Digest: desc.Digest, Ranges: []chunkindex.Range{{Length: uint32(desc.Length)}},
+			Chunk: 1, Digest: desc.Digest, Ranges: []batch.Range{{Length: uint32(desc.Length)}},
 		}}}
 	}
-	for name, read := range map[string]func(ctx context.Context, s *Source) (*chunkindex.Body, error){
-		"whole chunks": func(ctx context.Context, s *Source) (*chunkindex.Body, error) {
+	for name, read := range map[string]func(ctx context.Context, s *Source) (*batch.Body, error){
+		"whole chunks": func(ctx context.Context, s *Source) (*batch.Body, error) {
 			return s.Read(ctx, whole, d.ranges(t, []uint64{5, 15}))
 		},
-		"samples by range": func(ctx context.Context, s *Source) (*chunkindex.Body, error) {
+		"samples by range": func(ctx context.Context, s *Source) (*batch.Body, error) {
 			return s.Read(ctx, shuffle.Cursor{}, d.ranges(t, []uint64{5}))
 		},
-		"a peer's question": func(ctx context.Context, s *Source) (*chunkindex.Body, error) {
+		"a peer's question": func(ctx context.Context, s *Source) (*batch.Body, error) {
 			return s.path.Answer(ctx, question(false))
 		},
-		"a new owner's question": func(ctx context.Context, s *Source) (*chunkindex.Body, error) {
+		"a new owner's question": func(ctx context.Context, s *Source) (*batch.Body, error) {
 			return s.path.Answer(ctx, question(true))
 		},
 	} {

@@ -3,7 +3,7 @@ package datapath
 import (
 	"context"
 
-	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/internal/tracing"
 )
@@ -96,7 +96,7 @@ func (f *fetch) bring(ctx context.Context, wholes []*chunkcache.Fill[key]) (err 
 	defer func() { span.Ended(err) }()
 	fills := make([]*fill, len(wholes))
 	for i, whole := range wholes {
-		fills[i] = &fill{ChunkRanges: chunkindex.ChunkRanges{Chunk: whole.Chunk}, whole: whole}
+		fills[i] = &fill{ChunkRanges: batch.ChunkRanges{Chunk: whole.Chunk}, whole: whole}
 	}
 	l := f.load
 	return l.source.path.tiers.next.Load(ctx, &l, fills)

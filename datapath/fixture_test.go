@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 	"github.com/millrace-data/millrace/internal/testing/leaks"
@@ -127,32 +128,32 @@ func same(n, length int) []int {
 }
 
 // ranges locates samples: the k-th becomes segment k.
-func (d *dataset) ranges(tb testing.TB, samples []uint64) []chunkindex.ChunkRanges {
+func (d *dataset) ranges(tb testing.TB, samples []uint64) []batch.ChunkRanges {
 	tb.Helper()
 	place := map[int]int{}
-	var out []chunkindex.ChunkRanges
+	var out []batch.ChunkRanges
 	for seq, n := range samples {
 		c := d.index.ChunkOf(n)
 		t, err := d.index.Table(context.Background(), c)
 		must(tb, err)
 		if _, ok := place[c]; !ok {
 			place[c] = len(out)
-			out = append(out, chunkindex.ChunkRanges{Chunk: c})
+			out = append(out, batch.ChunkRanges{Chunk: c})
 		}
 		i := n - d.index.Chunk(c).First
 		r := &out[place[c]].Ranges
-		*r = append(*r, chunkindex.Range{Seq: seq, Offset: t.Offset[i], Length: t.Length[i], CRC32C: t.CRC32C[i]})
+		*r = append(*r, batch.Range{Seq: seq, Offset: t.Offset[i], Length: t.Length[i], CRC32C: t.CRC32C[i]})
 	}
 	return out
 }
 
 // want returns a range's bytes as they were packed.
-func (d *dataset) want(c int, r chunkindex.Range) []byte {
+func (d *dataset) want(c int, r batch.Range) []byte {
 	return d.packed[d.start[d.index.Chunk(c).First]+int64(r.Offset):][:r.Length]
 }
 
 // check compares a body with the stored bytes, before and after it settles.
-func (d *dataset) check(chunks []chunkindex.ChunkRanges, body *chunkindex.Body) error {
+func (d *dataset) check(chunks []batch.ChunkRanges, body *batch.Body) error {
 	if err := d.compare(chunks, body); err != nil {
 		return err
 	}
@@ -163,7 +164,7 @@ func (d *dataset) check(chunks []chunkindex.ChunkRanges, body *chunkindex.Body) 
 	return nil
 }
 
-func (d *dataset) compare(chunks []chunkindex.ChunkRanges, body *chunkindex.Body) error {
+func (d *dataset) compare(chunks []batch.ChunkRanges, body *batch.Body) error {
 	n := 0
 	for _, c := range chunks {
 		for _, r := range c.Ranges {

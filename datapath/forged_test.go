@@ -3,8 +3,8 @@ package datapath
 import (
 	"testing"
 
-	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/cluster/peer"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -42,8 +42,8 @@ func TestForgeryBySamplesIsNotFound(t *testing.T) {
 		}
 		desc := d.index.Chunk(0)
 		whole := make([]byte, desc.Length)
-		body, err := f.members[1].source.Read(t.Context(), shuffle.Cursor{}, []chunkindex.ChunkRanges{{
-			Chunk: 0, Ranges: []chunkindex.Range{{Length: uint32(desc.Length), CRC32C: desc.CRC32C}},
+		body, err := f.members[1].source.Read(t.Context(), shuffle.Cursor{}, []batch.ChunkRanges{{
+			Chunk: 0, Ranges: []batch.Range{{Length: uint32(desc.Length), CRC32C: desc.CRC32C}},
 		}})
 		must(t, err)
 		copy(whole, body.Segments[0])

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 	"github.com/millrace-data/millrace/shuffle"
@@ -338,7 +338,7 @@ func TestRequestsDoNotWaitForABurstOfReaders(t *testing.T) {
 		if got := d.store.InFlight(); got != 4 {
 			t.Fatalf("got %d reads ahead, want as many as there are fetchers", got)
 		}
-		var wanted [][]chunkindex.ChunkRanges
+		var wanted [][]batch.ChunkRanges
 		for c := 0; len(wanted) < 4; c++ {
 			if !x.source.Resident(c) { // nor on its way
 				wanted = append(wanted, d.ranges(t, []uint64{uint64(c) * perChunk}))

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/internal/tracing"
 )
@@ -26,8 +26,8 @@ import (
 // for memory while it answers: else two gateways could wait for each other.
 type gathering struct {
 	load     // of the near part; came and room are of both
-	near     *batch
-	far      batch                     // but for what is in the run
+	near     *request
+	far      request                   // but for what is in the run
 	run      *batchRun                 // nil: none
 	used     int64                     // bytes of the room that segments lie in
 	list     *[][]byte                 // of the path's pool
@@ -37,7 +37,7 @@ type gathering struct {
 }
 
 // body brings a batch.
-func (s *Source) body(ctx context.Context, b, near *batch, far batch, run *batchRun) (*chunkindex.Body, error) {
+func (s *Source) body(ctx context.Context, b, near *request, far request, run *batchRun) (*batch.Body, error) {
 	begun := time.Now()
 	g, err := s.gather(ctx, near, far, run)
 	if run != nil && errors.Is(err, chunkcache.ErrNoRoom) {
@@ -49,11 +49,11 @@ func (s *Source) body(ctx context.Context, b, near *batch, far batch, run *batch
 	for _, t := range far.twins {
 		g.segments[t[0]] = g.segments[t[1]]
 	}
-	return chunkindex.NewBody(g.segments, g.came.tiers(b.bytes, time.Since(begun)), g.close).OnSettle(g.settle), nil
+	return batch.NewBody(g.segments, g.came.tiers(b.bytes, time.Since(begun)), g.close).OnSettle(g.settle), nil
 }
 
 // gather brings both parts of a batch. With a run it waits for no memory.
-func (s *Source) gather(ctx context.Context, near *batch, far batch, run *batchRun) (*gathering, error) {
+func (s *Source) gather(ctx context.Context, near *request, far request, run *batchRun) (*gathering, error) {
 	list := s.path.segments.Get().(*[][]byte)
 	n := max(near.segments, far.segments)
 	*list = slices.Grow((*list)[:0], n)[:n]
@@ -125,7 +125,7 @@ func (g *gathering) copies(ctx context.Context, whole, ranged []int) error {
 
 // reserve takes memory for parts of the batch, none if they have no bytes, and lays their samples
 // out in it.
-func (g *gathering) reserve(ctx context.Context, parts ...*batch) (err error) {
+func (g *gathering) reserve(ctx context.Context, parts ...*request) (err error) {
 	g.used, g.spare, g.came = 0, nil, tally{}
 	for _, part := range parts {
 		g.used += part.bytes
@@ -204,7 +204,7 @@ func (g *gathering) close() {
 
 // begin leases chunks, each given by its number in b.chunks, in this order. wait returns the leases
 // once all chunks are there.
-func (s *Source) begin(ctx context.Context, b *batch, which []int) (wait func() (*chunkcache.Leases[key], error), err error) {
+func (s *Source) begin(ctx context.Context, b *request, which []int) (wait func() (*chunkcache.Leases[key], error), err error) {
 	if l, ok := s.lease(b, which); ok {
 		if b.next != unknown {
 			s.path.look()
@@ -235,12 +235,12 @@ func (s *Source) begin(ctx context.Context, b *batch, which []int) (wait func() 
 }
 
 // lease leases chunks if all of them are in memory.
-func (s *Source) lease(b *batch, which []int) (*chunkcache.Leases[key], bool) {
+func (s *Source) lease(b *request, which []int) (*chunkcache.Leases[key], bool) {
 	return s.path.cache.Lease(s.chunks, len(which), true, func(i int) int { return b.chunks[which[i]].Chunk })
 }
 
 // into brings a batch into segments of its own. It waits for no memory.
-func (l *load) into(ctx context.Context, b *batch, whole, ranged []int, segments [][]byte) error {
+func (l *load) into(ctx context.Context, b *request, whole, ranged []int, segments [][]byte) error {
 	s := l.source
 	rest, came, err := s.copyChunks(ctx, b, whole, segments)
 	l.came.add(came)
@@ -256,7 +256,7 @@ func (l *load) into(ctx context.Context, b *batch, whole, ranged []int, segments
 
 // copyChunks copies samples out of whole chunks, a few chunks at a time. It returns those
 // chunks that there was no room for, and how many bytes came from chunks that were not in memory.
-func (s *Source) copyChunks(ctx context.Context, b *batch, whole []int, segments [][]byte) (rest []int, came tally, err error) {
+func (s *Source) copyChunks(ctx context.Context, b *request, whole []int, segments [][]byte) (rest []int, came tally, err error) {
 	numbers := make([]int, len(whole))
 	for n, i := range whole {
 		numbers[n] = b.chunks[i].Chunk
@@ -310,9 +310,9 @@ func (t *tally) add(more tally) {
 
 // tiers says how much of a batch of total bytes each tier answered for, and that the wait was for
 // the last of them.
-func (t tally) tiers(total int64, wait time.Duration) []chunkindex.TierTime {
-	list := []chunkindex.TierTime{{Tier: "memory", Bytes: total - t.disk - t.peer - t.store}}
-	for _, tier := range []chunkindex.TierTime{{Tier: "disk", Bytes: t.disk}, {Tier: "peer", Bytes: t.peer}, {Tier: "store", Bytes: t.store}} {
+func (t tally) tiers(total int64, wait time.Duration) []batch.TierTime {
+	list := []batch.TierTime{{Tier: "memory", Bytes: total - t.disk - t.peer - t.store}}
+	for _, tier := range []batch.TierTime{{Tier: "disk", Bytes: t.disk}, {Tier: "peer", Bytes: t.peer}, {Tier: "store", Bytes: t.store}} {
 		if tier.Bytes > 0 {
 			list = append(list, tier)
 		}
@@ -323,7 +323,7 @@ func (t tally) tiers(total int64, wait time.Duration) []chunkindex.TierTime {
 
 // missing adds up what is wanted of those of some chunks, given by their numbers in b.chunks, that
 // are not in memory.
-func (s *Source) missing(b *batch, which []int) (n tally) {
+func (s *Source) missing(b *request, which []int) (n tally) {
 	for _, i := range which {
 		switch c := b.chunks[i]; {
 		case s.chunks.Resident(c.Chunk):
@@ -337,7 +337,7 @@ func (s *Source) missing(b *batch, which []int) (n tally) {
 }
 
 // lay gives each sample of a batch its segment of buf, and returns the rest.
-func (b *batch) lay(segments [][]byte, buf []byte) (spare []byte) {
+func (b *request) lay(segments [][]byte, buf []byte) (spare []byte) {
 	for _, c := range b.chunks {
 		for _, r := range c.Ranges {
 			segments[r.Seq], buf = buf[:r.Length:r.Length], buf[r.Length:]

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 	"github.com/millrace-data/millrace/shuffle"
@@ -67,7 +68,7 @@ func (d *dataset) samplesOf(chunks ...int) (samples []uint64) {
 
 // result is how a read has ended.
 type result struct {
-	body *chunkindex.Body
+	body *batch.Body
 	err  error
 }
 

@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/cluster/peer"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 	"github.com/millrace-data/millrace/shuffle"
@@ -190,7 +190,7 @@ func TestOwners_AnyAnswerGivesTheRightBytes(t *testing.T) {
 }
 
 // tiersAre compares what a body says of its tiers: so many bytes in all, of which peers sent some and the store the rest.
-func tiersAre(t *testing.T, body *chunkindex.Body, all, sent int64) {
+func tiersAre(t *testing.T, body *batch.Body, all, sent int64) {
 	t.Helper()
 	got := map[string]int64{}
 	for _, tier := range body.Tiers {

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 )
 
@@ -214,12 +214,12 @@ func (h hotTier) Load(ctx context.Context, l *load, fills []*fill) error {
 }
 
 // copy copies the samples of a fill that are here into their segments, and returns the others.
-func (h hotTier) copy(s *Source, x *fill) []chunkindex.Range {
-	var others []chunkindex.Range
+func (h hotTier) copy(s *Source, x *fill) []batch.Range {
+	var others []batch.Range
 	for n, r := range x.Ranges {
 		if r.Hot && h.read(hotKey{s, x.Chunk, r.Offset}, x.segments[r.Seq]) {
 			if others == nil {
-				others = append(make([]chunkindex.Range, 0, len(x.Ranges)), x.Ranges[:n]...)
+				others = append(make([]batch.Range, 0, len(x.Ranges)), x.Ranges[:n]...)
 			}
 		} else if others != nil {
 			others = append(others, r)

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath/batch"
 )
 
 // Slabs are filled to their last byte, hold each sample once, and drop the oldest samples first.
@@ -72,8 +72,8 @@ func TestHot_KeepsOnlyWhatHasCome(t *testing.T) {
 	all.Release()
 	failed := errors.New("scripted")
 	wants := func(s *Source) []*fill {
-		ranges := []chunkindex.Range{{Length: 1, Hot: true}, {Seq: 1, Offset: 1, Length: 1}}
-		return []*fill{{ChunkRanges: chunkindex.ChunkRanges{Ranges: ranges}, segments: [][]byte{{7}, {8}}}}
+		ranges := []batch.Range{{Length: 1, Hot: true}, {Seq: 1, Offset: 1, Length: 1}}
+		return []*fill{{ChunkRanges: batch.ChunkRanges{Ranges: ranges}, segments: [][]byte{{7}, {8}}}}
 	}
 	for _, c := range []struct {
 		source *Source

@@ -6,13 +6,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
 // hotBatch marks the samples of a batch below limit as hot.
-func hotBatch(tb testing.TB, d *dataset, samples []uint64, limit uint64) []chunkindex.ChunkRanges {
+func hotBatch(tb testing.TB, d *dataset, samples []uint64, limit uint64) []batch.ChunkRanges {
 	tb.Helper()
 	chunks := d.ranges(tb, samples)
 	for _, c := range chunks {

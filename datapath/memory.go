@@ -74,7 +74,7 @@ func (p *Path) room(ctx context.Context, n int64, waits bool) (room, error) {
 }
 
 // room takes memory for n bytes of a batch, all of it at most: what a mixture has lent, or else as Path.room does.
-func (s *Source) room(ctx context.Context, b *batch, n int64) (room, error) {
+func (s *Source) room(ctx context.Context, b *request, n int64) (room, error) {
 	if b.lent.own != nil {
 		return b.lent.hold(), nil
 	}

@@ -109,7 +109,7 @@ func TestOfPath_SharesItsMemory(t *testing.T) {
 	} {
 		o := &ofPath{}
 		for _, n := range c.sizes {
-			o.some, o.bytes = append(o.some, &helping{batch: &batch{bytes: n}}), o.bytes+n
+			o.some, o.bytes = append(o.some, &helping{batch: &request{bytes: n}}), o.bytes+n
 		}
 		body := room{bytes: make([]byte, c.total), own: new(chunkcache.Buffer[key])}
 		o.share(body)

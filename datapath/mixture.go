@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -52,13 +53,13 @@ type helping struct {
 	part   int
 	source *Source
 	at     shuffle.Cursor
-	batch  *batch
+	batch  *request
 	seqs   []int // its segments in the whole body
-	body   *chunkindex.Body
+	body   *batch.Body
 }
 
 // Read brings all ranges of one batch. at.Parts says where the reader stands in each source. Errors are those of Source.Read.
-func (m *Mixture) Read(ctx context.Context, at shuffle.Cursor, chunks []chunkindex.ChunkRanges) (*chunkindex.Body, error) {
+func (m *Mixture) Read(ctx context.Context, at shuffle.Cursor, chunks []batch.ChunkRanges) (*batch.Body, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
@@ -79,7 +80,7 @@ func leaveAll(parts []Part) {
 	}
 }
 
-func (m *Mixture) readBatch(ctx context.Context, at shuffle.Cursor, chunks []chunkindex.ChunkRanges) (*chunkindex.Body, error) {
+func (m *Mixture) readBatch(ctx context.Context, at shuffle.Cursor, chunks []batch.ChunkRanges) (*batch.Body, error) {
 	all, total, err := m.divide(at, chunks)
 	if err != nil {
 		return nil, err
@@ -95,14 +96,14 @@ func (m *Mixture) readBatch(ctx context.Context, at shuffle.Cursor, chunks []chu
 		return nil, err
 	}
 	segments := make([][]byte, total)
-	var tiers []chunkindex.TierTime
+	var tiers []batch.TierTime
 	for _, h := range all {
 		for k, seq := range h.seqs {
 			segments[seq] = h.body.Segments[k]
 		}
 		tiers = addTiers(tiers, h.body.Tiers)
 	}
-	return chunkindex.NewBody(segments, tiers, func() {
+	return batch.NewBody(segments, tiers, func() {
 		for _, h := range all {
 			h.body.Close()
 		}
@@ -128,14 +129,14 @@ func (h *helping) settle(segments [][]byte) {
 }
 
 // divide sorts what is wanted by source: segments are numbered anew there. total is how many there are.
-func (m *Mixture) divide(at shuffle.Cursor, chunks []chunkindex.ChunkRanges) (all []*helping, total int, err error) {
-	wanted, seqs := make([][]chunkindex.ChunkRanges, len(m.parts)), make([][]int, len(m.parts))
+func (m *Mixture) divide(at shuffle.Cursor, chunks []batch.ChunkRanges) (all []*helping, total int, err error) {
+	wanted, seqs := make([][]batch.ChunkRanges, len(m.parts)), make([][]int, len(m.parts))
 	for _, c := range chunks {
 		i := sort.SearchInts(m.chunks, c.Chunk+1) - 1
 		if i < 0 || i >= len(m.parts) {
 			return nil, 0, fmt.Errorf("read chunk %d of %d: no such chunk", c.Chunk, m.chunks[len(m.parts)])
 		}
-		own := chunkindex.ChunkRanges{Chunk: c.Chunk - m.chunks[i], Ranges: slices.Clone(c.Ranges)}
+		own := batch.ChunkRanges{Chunk: c.Chunk - m.chunks[i], Ranges: slices.Clone(c.Ranges)}
 		for k, r := range c.Ranges {
 			own.Ranges[k].Seq = len(seqs[i])
 			seqs[i] = append(seqs[i], r.Seq)
@@ -282,7 +283,7 @@ func (m *Mixture) named(h *helping, err error) error {
 }
 
 // addTiers adds what the tiers did for one source to what they did for others, which were read at the same time.
-func addTiers(all, more []chunkindex.TierTime) []chunkindex.TierTime {
+func addTiers(all, more []batch.TierTime) []batch.TierTime {
 next:
 	for _, t := range more {
 		for i := range all {
@@ -298,6 +299,6 @@ next:
 }
 
 // Warm is not asked of a mixture, but of its sources.
-func (m *Mixture) Warm(context.Context, shuffle.Cursor) (chunkindex.Warmed, error) {
-	return chunkindex.Warmed{}, errors.New("a mixture is warmed by its sources")
+func (m *Mixture) Warm(context.Context, shuffle.Cursor) (batch.Warmed, error) {
+	return batch.Warmed{}, errors.New("a mixture is warmed by its sources")
 }

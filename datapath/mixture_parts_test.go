@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
@@ -23,8 +24,8 @@ type pair struct {
 	paths   []*Path
 	sources []*Source
 	mixture *Mixture
-	at      shuffle.Cursor           // zero: the reader stands nowhere
-	chunks  []chunkindex.ChunkRanges // of one batch: samples of a, and then as many of b
+	at      shuffle.Cursor      // zero: the reader stands nowhere
+	chunks  []batch.ChunkRanges // of one batch: samples of a, and then as many of b
 }
 
 func newPair(t *testing.T, a, b *dataset, totals ...int64) *pair {
@@ -48,7 +49,7 @@ func newPair(t *testing.T, a, b *dataset, totals ...int64) *pair {
 }
 
 // right compares those segments of a body that are not nil with what is stored.
-func (m *pair) right(t *testing.T, body *chunkindex.Body) {
+func (m *pair) right(t *testing.T, body *batch.Body) {
 	t.Helper()
 	for _, c := range m.chunks {
 		d, chunk := m.a, c.Chunk
@@ -198,11 +199,11 @@ func TestMixture_RefusesAtOnce(t *testing.T) {
 			t.Errorf("more than the budget together: got %v, want %v", err, budget.ErrTooLarge)
 		}
 		for _, chunk := range []int{-1, a.index.Chunks() + b.index.Chunks()} {
-			if _, err := m.mixture.Read(t.Context(), shuffle.Cursor{}, []chunkindex.ChunkRanges{{Chunk: chunk}}); err == nil || !strings.Contains(err.Error(), "no such chunk") {
+			if _, err := m.mixture.Read(t.Context(), shuffle.Cursor{}, []batch.ChunkRanges{{Chunk: chunk}}); err == nil || !strings.Contains(err.Error(), "no such chunk") {
 				t.Errorf("chunk %d: got %v, want no such chunk", chunk, err)
 			}
 		}
-		beyond := []chunkindex.ChunkRanges{{Chunk: a.index.Chunks(), Ranges: []chunkindex.Range{{Offset: 1 << 20, Length: 1}}}}
+		beyond := []batch.ChunkRanges{{Chunk: a.index.Chunks(), Ranges: []batch.Range{{Offset: 1 << 20, Length: 1}}}}
 		if _, err := m.mixture.Read(t.Context(), shuffle.Cursor{}, beyond); !errors.Is(err, chunkindex.ErrCorrupt) || !strings.HasPrefix(err.Error(), "source b: ") {
 			t.Errorf("beyond a chunk of b: got %v, want %v of source b", err, chunkindex.ErrCorrupt)
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 	"github.com/millrace-data/millrace/internal/testing/seeds"
@@ -36,9 +37,9 @@ func mixedOf(paths []*Path, sets []*dataset, sources []*Source) *mixedSets {
 }
 
 // ranges locates samples, each given by its set and its number there, in the numbers of the mixture: the k-th becomes segment k.
-func (m *mixedSets) ranges(tb testing.TB, samples [][2]uint64) []chunkindex.ChunkRanges {
+func (m *mixedSets) ranges(tb testing.TB, samples [][2]uint64) []batch.ChunkRanges {
 	tb.Helper()
-	var out []chunkindex.ChunkRanges
+	var out []batch.ChunkRanges
 	first := 0
 	for i, d := range m.sets {
 		var own []uint64
@@ -61,7 +62,7 @@ func (m *mixedSets) ranges(tb testing.TB, samples [][2]uint64) []chunkindex.Chun
 }
 
 // check compares a body with the stored bytes, before and after it settles.
-func (m *mixedSets) check(chunks []chunkindex.ChunkRanges, body *chunkindex.Body) error {
+func (m *mixedSets) check(chunks []batch.ChunkRanges, body *batch.Body) error {
 	if err := m.compare(chunks, body); err != nil {
 		return err
 	}
@@ -72,7 +73,7 @@ func (m *mixedSets) check(chunks []chunkindex.ChunkRanges, body *chunkindex.Body
 	return nil
 }
 
-func (m *mixedSets) compare(chunks []chunkindex.ChunkRanges, body *chunkindex.Body) error {
+func (m *mixedSets) compare(chunks []batch.ChunkRanges, body *batch.Body) error {
 	n, first := 0, 0
 	for _, d := range m.sets {
 		for _, c := range chunks {
@@ -96,7 +97,7 @@ func (m *mixedSets) compare(chunks []chunkindex.ChunkRanges, body *chunkindex.Bo
 }
 
 // batch draws a batch with samples of every set, as a reader of plans that stands there or as somebody without one.
-func (m *mixedSets) batch(tb testing.TB, rnd *rand.Rand, plans []*shuffle.Plan) (at shuffle.Cursor, chunks []chunkindex.ChunkRanges) {
+func (m *mixedSets) batch(tb testing.TB, rnd *rand.Rand, plans []*shuffle.Plan) (at shuffle.Cursor, chunks []batch.ChunkRanges) {
 	tb.Helper()
 	var samples [][2]uint64
 	at.Parts = make([]shuffle.Cursor, len(m.sets))
@@ -345,9 +346,9 @@ func TestMixtureRefuses(t *testing.T) {
 	p := newPath(t, Config{Budget: bud(40 << 10)})
 	s := p.Open(d.index, d.store, "set/")
 	m := mixedOf([]*Path{p}, []*dataset{d, d}, []*Source{s, s})
-	for want, chunks := range map[string][]chunkindex.ChunkRanges{
-		"no such chunk":     {{Chunk: 2 * d.index.Chunks(), Ranges: []chunkindex.Range{{Length: 1}}}},
-		"source source-1: ": {{Chunk: d.index.Chunks(), Ranges: []chunkindex.Range{{Offset: 1 << 30, Length: 1}}}},
+	for want, chunks := range map[string][]batch.ChunkRanges{
+		"no such chunk":     {{Chunk: 2 * d.index.Chunks(), Ranges: []batch.Range{{Length: 1}}}},
+		"source source-1: ": {{Chunk: d.index.Chunks(), Ranges: []batch.Range{{Offset: 1 << 30, Length: 1}}}},
 	} {
 		if _, err := m.mixture.Read(t.Context(), shuffle.Cursor{}, chunks); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/cluster/peer"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/datapath/lookahead"
 	"github.com/millrace-data/millrace/internal/budget"
@@ -168,11 +168,11 @@ func (s *Source) held() int64 {
 // split divides a batch into its near part, which this gateway brings itself, and its far part, which
 // it asks others for: what they own and is not in memory here, nor on its way there, nor on disk. The
 // far part holds each sample once, in order of place.
-func (s *Source) split(b *batch) (near *batch, far batch) {
+func (s *Source) split(b *request) (near *request, far request) {
 	if s.name == "" {
-		return b, batch{}
+		return b, request{}
 	}
-	var here, away []chunkindex.ChunkRanges
+	var here, away []batch.ChunkRanges
 	var twins [][2]int
 	for _, c := range b.chunks {
 		if s.elsewhere(c.Chunk) == "" {
@@ -197,9 +197,9 @@ func (s *Source) elsewhere(chunk int) string {
 }
 
 // once leaves one range of each sample, in order of place, and adds the others to twins.
-func once(ranges []chunkindex.Range, twins [][2]int) ([]chunkindex.Range, [][2]int) {
+func once(ranges []batch.Range, twins [][2]int) ([]batch.Range, [][2]int) {
 	ranges = slices.Clone(ranges)
-	slices.SortFunc(ranges, func(a, b chunkindex.Range) int { return cmp.Or(byPlace(a, b), cmp.Compare(a.Seq, b.Seq)) })
+	slices.SortFunc(ranges, func(a, b batch.Range) int { return cmp.Or(byPlace(a, b), cmp.Compare(a.Seq, b.Seq)) })
 	out := ranges[:0]
 	for _, r := range ranges {
 		if n := len(out); n > 0 && byPlace(out[n-1], r) == 0 {
@@ -212,7 +212,7 @@ func once(ranges []chunkindex.Range, twins [][2]int) ([]chunkindex.Range, [][2]i
 }
 
 // byPlace compares the places of two samples in a chunk.
-func byPlace(a, b chunkindex.Range) int {
+func byPlace(a, b batch.Range) int {
 	return cmp.Or(cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Length, b.Length))
 }
 
@@ -221,13 +221,13 @@ func byPlace(a, b chunkindex.Range) int {
 const longThink = time.Hour
 
 // forPeers says who reads a batch, so that those who are asked for a part of it can fetch ahead.
-func (b *batch) forPeers(at shuffle.Cursor, v *visit) {
+func (b *request) forPeers(at shuffle.Cursor, v *visit) {
 	b.reader = &peer.Reader{Params: at.Plan.Params(), Epoch: at.Epoch.Number(), Cursor: at, Think: min(v.Think, longThink)}
 	b.reader.Plan, b.reader.Cursor.Epoch = nil, nil
 }
 
 // of returns the part of a batch that some of its chunks are.
-func (b *batch) of(chunks []chunkindex.ChunkRanges) *batch {
+func (b *request) of(chunks []batch.ChunkRanges) *request {
 	part := *b
 	part.chunks, part.bytes = chunks, 0
 	for _, c := range chunks {
@@ -255,7 +255,7 @@ func newAskLimit(total int64) *askLimit {
 
 // turn waits for a turn to ask owners for the far part of a batch. A batch that waits for no memory
 // gets a turn now or ErrNoRoom, and a part of a mixture has got one with its memory.
-func (a *askLimit) turn(ctx context.Context, far *batch) (leave func(), err error) {
+func (a *askLimit) turn(ctx context.Context, far *request) (leave func(), err error) {
 	switch n := min(far.bytes, a.max); {
 	case far.lent.own != nil:
 		return func() {}, nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/cluster/peer"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/datapath/lookahead"
 	"github.com/millrace-data/millrace/internal/budget"
@@ -103,7 +104,7 @@ func TestAnswer_WholeChunkOfTheDisk(t *testing.T) {
 					t.Fatalf("%s: got %v, want %v", when, err, want)
 				}
 				if err == nil {
-					must(t, d.compare([]chunkindex.ChunkRanges{{Chunk: 0, Ranges: []chunkindex.Range{r}}}, body))
+					must(t, d.compare([]batch.ChunkRanges{{Chunk: 0, Ranges: []batch.Range{r}}}, body))
 					body.Close()
 				}
 				p.idle(t, when)
@@ -132,12 +133,12 @@ func TestAnswer_WholeChunkOfTheDisk(t *testing.T) {
 func TestAskLimit_TurnsComeBack(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		a := newAskLimit(200) // turns for 100 bytes
-		whole, err := a.turn(t.Context(), &batch{bytes: 1000, tries: true})
+		whole, err := a.turn(t.Context(), &request{bytes: 1000, tries: true})
 		must(t, err)
-		if _, err := a.turn(t.Context(), &batch{bytes: 1, tries: true}); !errors.Is(err, chunkcache.ErrNoRoom) {
+		if _, err := a.turn(t.Context(), &request{bytes: 1, tries: true}); !errors.Is(err, chunkcache.ErrNoRoom) {
 			t.Errorf("tries without a turn: got %v, want %v", err, chunkcache.ErrNoRoom)
 		}
-		lent, err := a.turn(t.Context(), &batch{bytes: 1, tries: true, lent: room{own: new(chunkcache.Buffer[key])}})
+		lent, err := a.turn(t.Context(), &request{bytes: 1, tries: true, lent: room{own: new(chunkcache.Buffer[key])}})
 		must(t, err)
 		lent()
 		ended, end := context.WithCancel(t.Context())
@@ -147,7 +148,7 @@ func TestAskLimit_TurnsComeBack(t *testing.T) {
 			took time.Duration
 		}{"waits": {t.Context(), budget.DefaultWait}, "has gone": {ended, 0}} {
 			begun := time.Now()
-			without, err := a.turn(c.ctx, &batch{bytes: 50})
+			without, err := a.turn(c.ctx, &request{bytes: 50})
 			must(t, err)
 			if took := time.Since(begun); took != c.took {
 				t.Errorf("%s: asked after %v, want %v", name, took, c.took)
@@ -159,12 +160,12 @@ func TestAskLimit_TurnsComeBack(t *testing.T) {
 		}
 		time.AfterFunc(time.Second, whole)
 		begun := time.Now()
-		half, err := a.turn(t.Context(), &batch{bytes: 50})
+		half, err := a.turn(t.Context(), &request{bytes: 50})
 		must(t, err)
 		if took := time.Since(begun); took != time.Second {
 			t.Errorf("got a turn after %v, want 1s", took)
 		}
-		other, err := a.turn(t.Context(), &batch{bytes: 50, tries: true})
+		other, err := a.turn(t.Context(), &request{bytes: 50, tries: true})
 		must(t, err)
 		half()
 		other()
@@ -181,13 +182,13 @@ func TestSource_RefusesWhatTheIndexDoesNotHold(t *testing.T) {
 	s := p.Open(d.index, d.store, "set/")
 	length := uint32(d.index.Chunk(0).Length)
 	for name, c := range map[string]struct {
-		chunks []chunkindex.ChunkRanges
+		chunks []batch.ChunkRanges
 		want   error // nil: an error without a class
 	}{
-		"chunk -1":         {[]chunkindex.ChunkRanges{{Chunk: -1}}, nil},
-		"chunk behind all": {[]chunkindex.ChunkRanges{{Chunk: d.index.Chunks()}}, nil},
-		"a byte too many":  {[]chunkindex.ChunkRanges{{Chunk: 0, Ranges: []chunkindex.Range{{Offset: 1, Length: length}}}}, chunkindex.ErrCorrupt},
-		"an offset behind": {[]chunkindex.ChunkRanges{{Chunk: 0, Ranges: []chunkindex.Range{{Offset: length + 1}}}}, chunkindex.ErrCorrupt},
+		"chunk -1":         {[]batch.ChunkRanges{{Chunk: -1}}, nil},
+		"chunk behind all": {[]batch.ChunkRanges{{Chunk: d.index.Chunks()}}, nil},
+		"a byte too many":  {[]batch.ChunkRanges{{Chunk: 0, Ranges: []batch.Range{{Offset: 1, Length: length}}}}, chunkindex.ErrCorrupt},
+		"an offset behind": {[]batch.ChunkRanges{{Chunk: 0, Ranges: []batch.Range{{Offset: length + 1}}}}, chunkindex.ErrCorrupt},
 	} {
 		if _, err := s.Read(t.Context(), shuffle.Cursor{}, c.chunks); err == nil || c.want != nil && !errors.Is(err, c.want) {
 			t.Errorf("%s: got %v, want %v", name, err, c.want)
@@ -221,22 +222,22 @@ func TestResolve_FindsTheSumOfEachRange(t *testing.T) {
 	table, err := d.index.Table(t.Context(), 0)
 	must(t, err)
 	length := uint32(d.index.Chunk(0).Length)
-	sums := map[chunkindex.Range]uint32{{Length: length}: d.index.Chunk(0).CRC32C}
+	sums := map[batch.Range]uint32{{Length: length}: d.index.Chunk(0).CRC32C}
 	for i, offset := range table.Offset {
-		sums[chunkindex.Range{Offset: offset, Length: table.Length[i]}] = table.CRC32C[i]
+		sums[batch.Range{Offset: offset, Length: table.Length[i]}] = table.CRC32C[i]
 	}
 	for r, want := range sums {
-		b := &batch{chunks: []chunkindex.ChunkRanges{{Ranges: []chunkindex.Range{r}}}}
+		b := &request{chunks: []batch.ChunkRanges{{Ranges: []batch.Range{r}}}}
 		if err := s.resolve(t.Context(), b); err != nil || b.chunks[0].Ranges[0].CRC32C != want {
 			t.Errorf("%d bytes at %d: got sum %x, %v, want %x", r.Length, r.Offset, b.chunks[0].Ranges[0].CRC32C, err, want)
 		}
 	}
 	last := table.Offset[3]
-	for _, r := range []chunkindex.Range{
+	for _, r := range []batch.Range{
 		{Offset: table.Offset[0], Length: table.Length[0] - 1}, {Offset: table.Offset[2] + 1, Length: 1}, {Offset: last + 1, Length: 1}, {Length: length - 1},
 		{Offset: 1, Length: length - 1},
 	} {
-		b := &batch{chunks: []chunkindex.ChunkRanges{{Ranges: []chunkindex.Range{r}}}}
+		b := &request{chunks: []batch.ChunkRanges{{Ranges: []batch.Range{r}}}}
 		if err := s.resolve(t.Context(), b); !errors.Is(err, peer.ErrMismatch) {
 			t.Errorf("%d bytes at %d: got %v, want %v", r.Length, r.Offset, err, peer.ErrMismatch)
 		}
@@ -254,7 +255,7 @@ func TestReadAhead_FindsWhatWasSent(t *testing.T) {
 	if len(far.chunks) != 2 || far.origin != ofRun || far.bytes != int64(far.chunks[0].Ranges[0].Length)+bytesOf(far.chunks[1]) {
 		t.Fatalf("got %+v, want one sample of the first chunk and two of the second", far)
 	}
-	g, err := s.gather(t.Context(), &batch{tries: true}, far, nil)
+	g, err := s.gather(t.Context(), &request{tries: true}, far, nil)
 	must(t, err)
 	defer g.close()
 	for sample, want := range []bool{true, false, true, true} {
@@ -262,12 +263,12 @@ func TestReadAhead_FindsWhatWasSent(t *testing.T) {
 		table, err := d.index.Table(t.Context(), chunk)
 		must(t, err)
 		i := uint64(sample) - d.index.Chunk(chunk).First
-		r := chunkindex.Range{Offset: table.Offset[i], Length: table.Length[i]}
+		r := batch.Range{Offset: table.Offset[i], Length: table.Length[i]}
 		if got := g.find(chunk, r); (got != nil) != want || want && string(got) != string(d.want(chunk, r)) {
 			t.Errorf("sample %d: got %d bytes, want it sent: %v", sample, len(got), want)
 		}
 	}
-	if g.find(1<<20, chunkindex.Range{}) != nil {
+	if g.find(1<<20, batch.Range{}) != nil {
 		t.Error("got a sample of a chunk that was not asked for")
 	}
 	if got := s.farOf(t.Context(), nil); len(got.chunks) != 0 {

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/cluster/peer"
+	"github.com/millrace-data/millrace/datapath/batch"
 )
 
 const (
@@ -30,7 +30,7 @@ var errUnsent = errors.New("no gateway has sent what was asked")
 // ownersTier asks the gateways that own chunks for samples of one batch, and the next choices where
 // an owner fails or is late. What none of them sends the next tier brings.
 type ownersTier struct {
-	batch *batch // of which the samples are a part
+	batch *request // of which the samples are a part
 	next  tier
 }
 
@@ -95,7 +95,7 @@ func (o ownersTier) ask(ctx context.Context, l *load, member string, fills []*fi
 			// while some is held: without it the member is waited for.
 			hedge := others.of(chunksOf(fills))
 			hedge.origin, hedge.visit = afterPeers, nil
-			beside, err = s.gather(during, &batch{tries: true}, *hedge, nil)
+			beside, err = s.gather(during, &request{tries: true}, *hedge, nil)
 			return err
 		}
 		err = ownersTier{&others, o.next}.Load(ctx, l, fills)
@@ -128,7 +128,7 @@ func (o ownersTier) ask(ctx context.Context, l *load, member string, fills []*fi
 func (o ownersTier) check(ctx context.Context, l *load, member string, fills []*fill) error {
 	var wrong []*fill
 	for _, x := range fills {
-		var bad []chunkindex.Range
+		var bad []batch.Range
 		for _, r := range x.Ranges {
 			if checksum(x.segments[r.Seq]) == r.CRC32C {
 				l.came.peer += int64(r.Length)
@@ -137,7 +137,7 @@ func (o ownersTier) check(ctx context.Context, l *load, member string, fills []*
 			}
 		}
 		if bad != nil {
-			wrong = append(wrong, &fill{ChunkRanges: chunkindex.ChunkRanges{Chunk: x.Chunk, Ranges: bad}, segments: x.segments})
+			wrong = append(wrong, &fill{ChunkRanges: batch.ChunkRanges{Chunk: x.Chunk, Ranges: bad}, segments: x.segments})
 		}
 	}
 	if wrong == nil {
@@ -149,7 +149,7 @@ func (o ownersTier) check(ctx context.Context, l *load, member string, fills []*
 
 // hereTier brings samples of chunks that other gateways own as this one reads its own: from whole
 // chunks where that pays and there is room, else by their ranges.
-type hereTier struct{ batch *batch }
+type hereTier struct{ batch *request }
 
 func (h hereTier) Load(ctx context.Context, l *load, fills []*fill) error {
 	s, b := l.source, h.batch.of(chunksOf(fills))
@@ -173,12 +173,12 @@ func (u *unsent) Load(_ context.Context, _ *load, fills []*fill) error {
 }
 
 // chunksOf returns what fills want, in the order in which it is stored.
-func chunksOf(fills []*fill) []chunkindex.ChunkRanges {
-	chunks := make([]chunkindex.ChunkRanges, len(fills))
+func chunksOf(fills []*fill) []batch.ChunkRanges {
+	chunks := make([]batch.ChunkRanges, len(fills))
 	for i, x := range fills {
 		chunks[i] = x.ChunkRanges
 	}
-	slices.SortFunc(chunks, func(a, b chunkindex.ChunkRanges) int { return a.Chunk - b.Chunk })
+	slices.SortFunc(chunks, func(a, b batch.ChunkRanges) int { return a.Chunk - b.Chunk })
 	return chunks
 }
 

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/cluster/peer"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/datapath/lookahead"
 	"github.com/millrace-data/millrace/internal/tracing"
@@ -64,7 +64,7 @@ func newReadAhead(p *Path, total, most int64) *readAhead {
 }
 
 // come notes a request. A rank begins with the first batch of which a part is far. It returns nil where nothing is read ahead.
-func (a *readAhead) come(s *Source, at shuffle.Cursor, b *batch, far bool) *rank {
+func (a *readAhead) come(s *Source, at shuffle.Cursor, b *request, far bool) *rank {
 	if b.visit == nil || !b.visit.Followed() || a.limits.Question < 0 {
 		return nil
 	}
@@ -139,7 +139,7 @@ func (a *readAhead) bring(ctx context.Context, r *rank, n *batchRun, reader *pee
 		return
 	}
 	f.reader, f.fits = reader, limits.Fits
-	g, err := s.gather(ctx, &batch{tries: true}, f, nil)
+	g, err := s.gather(ctx, &request{tries: true}, f, nil)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err != nil {
@@ -181,10 +181,10 @@ func (a *readAhead) wait(ctx context.Context, r *rank, at shuffle.Cursor) *batch
 }
 
 // take gives the samples of a batch that are in its run their segments, and returns what is left.
-func (a *readAhead) take(n *batchRun, f *batch, segments [][]byte) batch {
-	var chunks []chunkindex.ChunkRanges
+func (a *readAhead) take(n *batchRun, f *request, segments [][]byte) request {
+	var chunks []batch.ChunkRanges
 	for _, c := range f.chunks {
-		var left []chunkindex.Range
+		var left []batch.Range
 		for _, r := range c.Ranges {
 			if segments[r.Seq] = n.Came.all.find(c.Chunk, r); segments[r.Seq] == nil {
 				left = append(left, r)
@@ -194,15 +194,15 @@ func (a *readAhead) take(n *batchRun, f *batch, segments [][]byte) batch {
 			a.bytes.Add(uint64(r.Length))
 		}
 		if len(left) > 0 {
-			chunks = append(chunks, chunkindex.ChunkRanges{Chunk: c.Chunk, Ranges: left})
+			chunks = append(chunks, batch.ChunkRanges{Chunk: c.Chunk, Ranges: left})
 		}
 	}
 	return *f.of(chunks)
 }
 
 // find returns the segment of a far sample, nil if that has not come.
-func (g *gathering) find(chunk int, want chunkindex.Range) []byte {
-	i, ok := slices.BinarySearchFunc(g.far.chunks, chunk, func(c chunkindex.ChunkRanges, chunk int) int { return c.Chunk - chunk })
+func (g *gathering) find(chunk int, want batch.Range) []byte {
+	i, ok := slices.BinarySearchFunc(g.far.chunks, chunk, func(c batch.ChunkRanges, chunk int) int { return c.Chunk - chunk })
 	if !ok {
 		return nil
 	}
@@ -284,25 +284,25 @@ func (e elsewhere) Mean(chunk int) int64 {
 }
 
 // farOf returns what peers are asked for of some samples: nothing, if their places cannot be read.
-func (s *Source) farOf(ctx context.Context, samples []uint64) batch {
+func (s *Source) farOf(ctx context.Context, samples []uint64) request {
 	slices.Sort(samples)
-	var chunks []chunkindex.ChunkRanges
+	var chunks []batch.ChunkRanges
 	for seq, sample := range samples {
 		chunk := s.index.ChunkOf(sample)
 		t, err := s.index.Table(ctx, chunk)
 		if err != nil {
-			return batch{}
+			return request{}
 		}
 		i := sample - s.index.Chunk(chunk).First
 		if t.Length[i] == 0 {
 			continue
 		}
 		if k := len(chunks); k == 0 || chunks[k-1].Chunk != chunk {
-			chunks = append(chunks, chunkindex.ChunkRanges{Chunk: chunk})
+			chunks = append(chunks, batch.ChunkRanges{Chunk: chunk})
 		}
 		last := &chunks[len(chunks)-1]
-		last.Ranges = append(last.Ranges, chunkindex.Range{Seq: seq, Offset: t.Offset[i], Length: t.Length[i], CRC32C: t.CRC32C[i]})
+		last.Ranges = append(last.Ranges, batch.Range{Seq: seq, Offset: t.Offset[i], Length: t.Length[i], CRC32C: t.CRC32C[i]})
 	}
-	_, f := s.split((&batch{segments: len(samples), origin: ofRun}).of(chunks))
+	_, f := s.split((&request{segments: len(samples), origin: ofRun}).of(chunks))
 	return f
 }

@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/cluster/peer"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
@@ -23,21 +23,21 @@ type way struct {
 	form   string
 	budget int64 // 0: plenty
 	full   error // where there is no memory
-	read   func(ctx context.Context, p *Path, s *Source, d *dataset, chunks []chunkindex.ChunkRanges) (*chunkindex.Body, error)
+	read   func(ctx context.Context, p *Path, s *Source, d *dataset, chunks []batch.ChunkRanges) (*batch.Body, error)
 }
 
 func ways() []way {
-	plain := func(ctx context.Context, _ *Path, s *Source, _ *dataset, chunks []chunkindex.ChunkRanges) (*chunkindex.Body, error) {
+	plain := func(ctx context.Context, _ *Path, s *Source, _ *dataset, chunks []batch.ChunkRanges) (*batch.Body, error) {
 		return s.Read(ctx, shuffle.Cursor{}, chunks)
 	}
-	planned := func(ctx context.Context, _ *Path, s *Source, d *dataset, chunks []chunkindex.ChunkRanges) (*chunkindex.Body, error) {
+	planned := func(ctx context.Context, _ *Path, s *Source, d *dataset, chunks []batch.ChunkRanges) (*batch.Body, error) {
 		plan, err := shuffle.NewPlan(shuffle.Params{Shuffle: shuffle.None}, d.index.First())
 		if err != nil {
 			return nil, err
 		}
 		return s.Read(ctx, shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), End: 20, BatchSize: 20}, chunks)
 	}
-	mixed := func(ctx context.Context, p *Path, s *Source, d *dataset, chunks []chunkindex.ChunkRanges) (*chunkindex.Body, error) {
+	mixed := func(ctx context.Context, p *Path, s *Source, d *dataset, chunks []batch.ChunkRanges) (*batch.Body, error) {
 		other := p.Open(d.index, d.store, "set/")
 		defer other.Close()
 		body, err := Mix([]*Path{p}, []Part{{"a", other}, {"b", s}}).Read(ctx, shuffle.Cursor{}, shifted(chunks, d.index.Chunks()))
@@ -50,7 +50,7 @@ func ways() []way {
 		}
 		return s.Read(ctx, shuffle.Cursor{}, chunks)
 	}
-	answered := func(ctx context.Context, p *Path, _ *Source, d *dataset, chunks []chunkindex.ChunkRanges) (*chunkindex.Body, error) {
+	answered := func(ctx context.Context, p *Path, _ *Source, d *dataset, chunks []batch.ChunkRanges) (*batch.Body, error) {
 		return p.Answer(ctx, d.wants(chunks))
 	}
 	return []way{
@@ -65,10 +65,10 @@ func ways() []way {
 }
 
 // shifted numbers chunks on from those of another source before.
-func shifted(chunks []chunkindex.ChunkRanges, by int) []chunkindex.ChunkRanges {
-	out := make([]chunkindex.ChunkRanges, len(chunks))
+func shifted(chunks []batch.ChunkRanges, by int) []batch.ChunkRanges {
+	out := make([]batch.ChunkRanges, len(chunks))
 	for i, c := range chunks {
-		out[i] = chunkindex.ChunkRanges{Chunk: c.Chunk + by, Ranges: c.Ranges}
+		out[i] = batch.ChunkRanges{Chunk: c.Chunk + by, Ranges: c.Ranges}
 	}
 	return out
 }

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/codec"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/datapath/diskcache"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/objstore"
@@ -222,11 +222,11 @@ func (r *simulated) comeAndGo(t *testing.T, p *Path) {
 
 // read reads one batch, checks what it got, and says how it ended.
 func (r *simulated) read(t *testing.T) string {
-	batch := 1 + r.rnd.Uint64N(64)
+	size := 1 + r.rnd.Uint64N(64)
 	e := r.plan.Epoch(r.rnd.Uint64N(2))
 	lo := r.rnd.Uint64N(r.plan.Samples())
-	hi := min(lo+batch, r.plan.Samples())
-	at := shuffle.Cursor{Plan: r.plan, Epoch: e, First: lo, End: hi, BatchSize: batch}
+	hi := min(lo+size, r.plan.Samples())
+	at := shuffle.Cursor{Plan: r.plan, Epoch: e, First: lo, End: hi, BatchSize: size}
 	if r.rnd.IntN(8) == 0 {
 		at = shuffle.Cursor{}
 	}
@@ -238,7 +238,7 @@ func (r *simulated) read(t *testing.T) string {
 		defer time.AfterFunc(limit/3, cancel).Stop()
 	}
 	start := time.Now()
-	var body *chunkindex.Body
+	var body *batch.Body
 	var err error
 	warm := at.Plan != nil && r.rnd.IntN(8) == 0
 	if warm {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/cluster/peer"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/datapath/lookahead"
 	"github.com/millrace-data/millrace/internal/arrival"
@@ -40,7 +41,7 @@ type Source struct {
 
 // Read brings all ranges of one batch. at says where the reader stands (zero: no plan); it changes speed only.
 // Errors: *chunkindex.RangeError, budget.ErrTooLarge, budget.ErrOverloaded, ErrClosed, or the context's.
-func (s *Source) Read(ctx context.Context, at shuffle.Cursor, chunks []chunkindex.ChunkRanges) (*chunkindex.Body, error) {
+func (s *Source) Read(ctx context.Context, at shuffle.Cursor, chunks []batch.ChunkRanges) (*batch.Body, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
@@ -51,7 +52,7 @@ func (s *Source) Read(ctx context.Context, at shuffle.Cursor, chunks []chunkinde
 	return leaveAfter(s.uses.leave, body, err)
 }
 
-func (s *Source) readBatch(ctx context.Context, at shuffle.Cursor, chunks []chunkindex.ChunkRanges) (*chunkindex.Body, error) {
+func (s *Source) readBatch(ctx context.Context, at shuffle.Cursor, chunks []batch.ChunkRanges) (*batch.Body, error) {
 	b, err := s.newBatch(chunks)
 	if err != nil {
 		return nil, err
@@ -69,7 +70,7 @@ type visit struct {
 }
 
 // visit notes in the table of readers that a batch is read, and sets what the batch knows of its reader. It ends with ended.
-func (s *Source) visit(ctx context.Context, at shuffle.Cursor, b *batch) *visit {
+func (s *Source) visit(ctx context.Context, at shuffle.Cursor, b *request) *visit {
 	if at.Plan == nil || at.Epoch == nil {
 		return nil
 	}
@@ -91,7 +92,7 @@ func (s *Source) visit(ctx context.Context, at shuffle.Cursor, b *batch) *visit 
 }
 
 // ended notes how the read has ended, and returns that: a body whose end is noted too, or the error.
-func (v *visit) ended(body *chunkindex.Body, err error) (*chunkindex.Body, error) {
+func (v *visit) ended(body *batch.Body, err error) (*batch.Body, error) {
 	if v == nil {
 		return body, err
 	}
@@ -108,7 +109,7 @@ func (v *visit) ended(body *chunkindex.Body, err error) (*chunkindex.Body, error
 }
 
 // bring brings a batch. If peers share the dataset, they are asked for what they own.
-func (s *Source) bring(ctx context.Context, at shuffle.Cursor, b *batch) (*chunkindex.Body, error) {
+func (s *Source) bring(ctx context.Context, at shuffle.Cursor, b *request) (*batch.Body, error) {
 	near, far := s.split(b)
 	ahead := s.path.ahead
 	rank := ahead.come(s, at, b, len(far.chunks) > 0)
@@ -125,8 +126,8 @@ func (s *Source) bring(ctx context.Context, at shuffle.Cursor, b *batch) (*chunk
 }
 
 // batch is one request, its chunks in stored order.
-type batch struct {
-	chunks   []chunkindex.ChunkRanges
+type request struct {
+	chunks   []batch.ChunkRanges
 	segments int
 	bytes    int64
 	origin   origin
@@ -160,10 +161,10 @@ const (
 )
 
 // newBatch adds a request up and refuses what the index does not hold or the budget never could.
-func (s *Source) newBatch(chunks []chunkindex.ChunkRanges) (*batch, error) {
-	b := &batch{chunks: slices.Clone(chunks)}
+func (s *Source) newBatch(chunks []batch.ChunkRanges) (*request, error) {
+	b := &request{chunks: slices.Clone(chunks)}
 	var hidden []int
-	slices.SortFunc(b.chunks, func(x, y chunkindex.ChunkRanges) int { return x.Chunk - y.Chunk })
+	slices.SortFunc(b.chunks, func(x, y batch.ChunkRanges) int { return x.Chunk - y.Chunk })
 	for _, c := range b.chunks {
 		if c.Chunk < 0 || c.Chunk >= s.index.Chunks() {
 			return nil, fmt.Errorf("read chunk %d of %d: no such chunk", c.Chunk, s.index.Chunks())

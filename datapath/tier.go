@@ -3,7 +3,7 @@ package datapath
 import (
 	"context"
 
-	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 )
 
@@ -30,9 +30,9 @@ type load struct {
 
 // fill is memory for one chunk, or for samples of one.
 type fill struct {
-	chunkindex.ChunkRanges                       // Ranges are the samples
-	whole                  *chunkcache.Fill[key] // memory of the cache for all of the chunk; nil: samples are wanted
-	segments               [][]byte              // memory for the samples, by Seq
+	batch.ChunkRanges                       // Ranges are the samples
+	whole             *chunkcache.Fill[key] // memory of the cache for all of the chunk; nil: samples are wanted
+	segments          [][]byte              // memory for the samples, by Seq
 }
 
 // chain puts the tiers one before the other. Samples are asked of the first, whole chunks of the one behind it.
@@ -50,7 +50,7 @@ func (p *Path) chain() hotTier {
 }
 
 // fills returns what some chunks of a batch, given by their numbers, want of the tiers.
-func (b *batch) fills(which []int, segments [][]byte) []*fill {
+func (b *request) fills(which []int, segments [][]byte) []*fill {
 	all := make([]fill, len(which))
 	fills := make([]*fill, len(which))
 	for n, i := range which {

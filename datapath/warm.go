@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/datapath/lookahead"
 	"github.com/millrace-data/millrace/shuffle"
@@ -21,12 +21,12 @@ const warmFor = time.Second
 // far as that may be used for what readers come for, then to the tiers behind it. It begins reads for about a second,
 // and says where to go on. What is there already costs nothing, so that a call that was lost can be repeated. Errors
 // are those of Read; what was brought before stays.
-func (s *Source) Warm(ctx context.Context, at shuffle.Cursor) (chunkindex.Warmed, error) {
+func (s *Source) Warm(ctx context.Context, at shuffle.Cursor) (batch.Warmed, error) {
 	if err := context.Cause(ctx); err != nil {
-		return chunkindex.Warmed{}, err
+		return batch.Warmed{}, err
 	}
 	if !s.enter() {
-		return chunkindex.Warmed{}, ErrClosed
+		return batch.Warmed{}, ErrClosed
 	}
 	defer s.leave()
 	ctx, end := s.until(ctx)
@@ -39,7 +39,7 @@ func (s *Source) Warm(ctx context.Context, at shuffle.Cursor) (chunkindex.Warmed
 	defer cancel()
 	next := w.walk(ctx, until, at)
 	w.running.Wait()
-	done := chunkindex.Warmed{Next: next, Chunks: int(w.chunks.Load()), Bytes: w.bytes.Load(), Full: w.full.Load()}
+	done := batch.Warmed{Next: next, Chunks: int(w.chunks.Load()), Bytes: w.bytes.Load(), Full: w.full.Load()}
 	if err := w.failed.Load(); err != nil {
 		return done, *err
 	}

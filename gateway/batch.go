@@ -12,7 +12,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
-	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/gateway/admission"
 	"github.com/millrace-data/millrace/gateway/body"
@@ -319,7 +319,7 @@ func (g *Gateway) send(x *exchange, d *dataset, answer body.Answer, at shuffle.C
 // held is a part of a body, with its bytes in memory.
 type held struct {
 	part body.Part
-	read *chunkindex.Body
+	read *batch.Body
 }
 
 // settle makes what is left of the part hold as little memory as it can, once so many bytes of it are sent. It returns
@@ -347,7 +347,7 @@ func (x *exchange) arrival() arrival.Arrival {
 }
 
 // readFrom is source.Read in its phase and span.
-func (x *exchange) readFrom(ctx context.Context, source Source, at shuffle.Cursor, wanted []chunkindex.ChunkRanges) (*chunkindex.Body, error) {
+func (x *exchange) readFrom(ctx context.Context, source Source, at shuffle.Cursor, wanted []batch.ChunkRanges) (*batch.Body, error) {
 	defer x.log.Leave(x.log.Enter(timing.Read))
 	ctx, span := tracing.Start(arrival.With(ctx, x.arrival()), timing.Read.String())
 	read, err := source.Read(ctx, at, wanted)
@@ -364,10 +364,10 @@ func (x *exchange) readFrom(ctx context.Context, source Source, at shuffle.Curso
 // read brings the samples that a part of a body needs, and checks that they are those that were asked for.
 func (g *Gateway) read(
 	ctx context.Context, x *exchange, d *dataset, at shuffle.Cursor, b *body.Body, part body.Part,
-) (*chunkindex.Body, error) {
+) (*batch.Body, error) {
 	wanted, n := part.Wanted()
 	if n == 0 {
-		return chunkindex.NewBody(nil, nil, nil), nil
+		return batch.NewBody(nil, nil, nil), nil
 	}
 	release, ok := x.account.Hold(part.Size())
 	if !ok { // an overload too: the next batch of a long answer is tried again once the one before has given its memory back

@@ -14,7 +14,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
-	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/gateway/body"
 	"github.com/millrace-data/millrace/gateway/plans"
@@ -165,7 +165,7 @@ type inHand struct {
 	parts net.Buffers
 	close func()
 	err   error
-	tiers []chunkindex.TierTime // that it came from, where that is not on the access line yet
+	tiers []batch.TierTime // that it came from, where that is not on the access line yet
 }
 
 // settle is held.settle for a batch that may have none of its bytes asked for.
@@ -315,7 +315,7 @@ func (g *Gateway) take(ctx context.Context, x *exchange, s *streamed, part body.
 	begin := s.at + streamHeader
 	mine := body.Span{Start: max(part.Start-begin, 0)}
 	mine.Length = max(min(part.End()-begin, s.size)-mine.Start, 0)
-	hand := held{part: b.Part(mine), read: chunkindex.NewBody(nil, nil, nil)}
+	hand := held{part: b.Part(mine), read: batch.NewBody(nil, nil, nil)}
 	var parts net.Buffers
 	if mine.Length > 0 {
 		if hand.read, err = g.read(ctx, x, s.request.dataset, r.Cursor, b, hand.part); err != nil {

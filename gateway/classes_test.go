@@ -13,8 +13,8 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/shuffle"
@@ -23,7 +23,7 @@ import (
 // unreadable is a source none of whose chunks can be read.
 type unreadable struct{ gateway.Source }
 
-func (unreadable) Read(context.Context, shuffle.Cursor, []chunkindex.ChunkRanges) (*chunkindex.Body, error) {
+func (unreadable) Read(context.Context, shuffle.Cursor, []batch.ChunkRanges) (*batch.Body, error) {
 	return nil, errors.New("read")
 }
 

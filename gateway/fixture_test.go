@@ -23,6 +23,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/importance"
 	"github.com/millrace-data/millrace/chunkindex/selection"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/gateway/auth"
 	"github.com/millrace-data/millrace/internal/budget"
@@ -44,14 +45,14 @@ type source struct {
 	hot    atomic.Int64 // of those, marked as hot
 	open   atomic.Int64 // bodies not closed
 	moved  atomic.Int64 // segments that were copied, and overwritten where they had been, while a body settled
-	warm   func(at shuffle.Cursor) (chunkindex.Warmed, error)
+	warm   func(at shuffle.Cursor) (batch.Warmed, error)
 }
 
-func (s *source) Warm(_ context.Context, at shuffle.Cursor) (chunkindex.Warmed, error) {
+func (s *source) Warm(_ context.Context, at shuffle.Cursor) (batch.Warmed, error) {
 	return s.warm(at)
 }
 
-func (s *source) Read(ctx context.Context, _ shuffle.Cursor, chunks []chunkindex.ChunkRanges) (*chunkindex.Body, error) {
+func (s *source) Read(ctx context.Context, _ shuffle.Cursor, chunks []batch.ChunkRanges) (*batch.Body, error) {
 	s.reads.Add(1)
 	if s.before != nil {
 		if err := s.before(ctx); err != nil {
@@ -84,8 +85,8 @@ func (s *source) Read(ctx context.Context, _ shuffle.Cursor, chunks []chunkindex
 		}
 	}
 	s.open.Add(1)
-	tiers := []chunkindex.TierTime{{Tier: "memory", Wait: time.Microsecond}, {Tier: "peer", Bytes: 2, Wait: 2 * time.Millisecond}, {Tier: "store", Bytes: 1, Wait: time.Millisecond}}
-	return chunkindex.NewBody(segments, tiers, func() { s.open.Add(-1) }).OnSettle(func() {
+	tiers := []batch.TierTime{{Tier: "memory", Wait: time.Microsecond}, {Tier: "peer", Bytes: 2, Wait: 2 * time.Millisecond}, {Tier: "store", Bytes: 1, Wait: time.Millisecond}}
+	return batch.NewBody(segments, tiers, func() { s.open.Add(-1) }).OnSettle(func() {
 		for i, old := range segments {
 			if old != nil {
 				segments[i] = bytes.Clone(old)

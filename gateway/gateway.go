@@ -11,7 +11,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/gateway/admission"
 	"github.com/millrace-data/millrace/gateway/audit"
@@ -30,11 +30,11 @@ import (
 
 // Source brings the bytes of a batch; datapath.Source is one. It keeps nothing of chunks once it has returned.
 type Source interface {
-	Read(ctx context.Context, at shuffle.Cursor, chunks []chunkindex.ChunkRanges) (*chunkindex.Body, error)
+	Read(ctx context.Context, at shuffle.Cursor, chunks []batch.ChunkRanges) (*batch.Body, error)
 
 	// Warm brings what the epoch of a cursor needs from its position First on, in order of need, into the tiers that have
 	// room, for about a second. It says where to go on.
-	Warm(ctx context.Context, at shuffle.Cursor) (chunkindex.Warmed, error)
+	Warm(ctx context.Context, at shuffle.Cursor) (batch.Warmed, error)
 }
 
 // Dataset is one dataset that is served.

@@ -12,8 +12,8 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
-	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/importance"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -24,8 +24,8 @@ type question struct{ method, path, body string }
 // questions are requests about the generation that g begins with, one or more for each route that is about a generation.
 func (g *generations) questions() []question {
 	g.t.Helper()
-	g.source.warm = func(at shuffle.Cursor) (chunkindex.Warmed, error) {
-		return chunkindex.Warmed{Next: at.First + 16, Chunks: 1, Bytes: 800}, nil
+	g.source.warm = func(at shuffle.Cursor) (batch.Warmed, error) {
+		return batch.Warmed{Next: at.First + 16, Chunks: 1, Bytes: 800}, nil
 	}
 	old := "generation=" + g.older.Index.Generation()
 	snapshot := g.snapshot().Snapshot

@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/importance"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/gateway/auth"
@@ -167,7 +167,7 @@ grants:
 			edit(cfg)
 		}
 	})
-	m.source.warm = func(at shuffle.Cursor) (chunkindex.Warmed, error) { return chunkindex.Warmed{Next: at.End}, nil }
+	m.source.warm = func(at shuffle.Cursor) (batch.Warmed, error) { return batch.Warmed{Next: at.End}, nil }
 	return m
 }
 

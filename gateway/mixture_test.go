@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/shuffle"
@@ -51,11 +51,11 @@ func mix(parts []gateway.Dataset) gateway.Source {
 	return m
 }
 
-func (m *mixed) Read(ctx context.Context, at shuffle.Cursor, chunks []chunkindex.ChunkRanges) (*chunkindex.Body, error) {
+func (m *mixed) Read(ctx context.Context, at shuffle.Cursor, chunks []batch.ChunkRanges) (*batch.Body, error) {
 	segments := map[int][]byte{}
-	var bodies []*chunkindex.Body
+	var bodies []*batch.Body
 	for i, p := range m.parts {
-		var own []chunkindex.ChunkRanges
+		var own []batch.ChunkRanges
 		var seqs []int
 		for _, c := range chunks {
 			c.Chunk -= m.before[i]
@@ -86,15 +86,15 @@ func (m *mixed) Read(ctx context.Context, at shuffle.Cursor, chunks []chunkindex
 	for seq, b := range segments {
 		list[seq] = b
 	}
-	return chunkindex.NewBody(list, nil, func() {
+	return batch.NewBody(list, nil, func() {
 		for _, b := range bodies {
 			b.Close()
 		}
 	}), nil
 }
 
-func (m *mixed) Warm(context.Context, shuffle.Cursor) (chunkindex.Warmed, error) {
-	return chunkindex.Warmed{}, errors.New("nobody warms this")
+func (m *mixed) Warm(context.Context, shuffle.Cursor) (batch.Warmed, error) {
+	return batch.Warmed{}, errors.New("nobody warms this")
 }
 
 // mixedSamples is what an epoch of a mixture of photos and scans delivers: source and key of each position.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/gateway/admission"
 	"github.com/millrace-data/millrace/gateway/auth"
@@ -77,7 +78,7 @@ func (g *Gateway) make(datasets []Dataset) (all []*dataset, err error) {
 	}
 	for _, d := range datasets {
 		switch {
-		case !address.ValidName(d.Name):
+		case !chunkindex.ValidName(d.Name):
 			faults = append(faults, fmt.Errorf("dataset name %q: letters, digits, dot, dash and underscore only", d.Name))
 		case named(all, d.Name) != nil:
 			faults = append(faults, fmt.Errorf("dataset name %q is given twice", d.Name))
@@ -167,7 +168,7 @@ func (g *Gateway) mixAll(all *[]*dataset, mixtures []Mixture) error {
 // mix makes the dataset of a mixture.
 func (g *Gateway) mix(m Mixture, all []*dataset) (*dataset, error) {
 	switch {
-	case !address.ValidName(m.Name):
+	case !chunkindex.ValidName(m.Name):
 		return nil, errors.New("a name has letters, digits, dot, dash and underscore only")
 	case named(all, m.Name) != nil:
 		return nil, errors.New("there is a dataset of this name")

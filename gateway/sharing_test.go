@@ -12,7 +12,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -282,7 +282,7 @@ type cursors struct {
 	all []shuffle.Cursor
 }
 
-func (c *cursors) Read(ctx context.Context, at shuffle.Cursor, chunks []chunkindex.ChunkRanges) (*chunkindex.Body, error) {
+func (c *cursors) Read(ctx context.Context, at shuffle.Cursor, chunks []batch.ChunkRanges) (*batch.Body, error) {
 	c.mu.Lock()
 	c.all = append(c.all, at)
 	c.mu.Unlock()

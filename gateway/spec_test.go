@@ -15,7 +15,7 @@ import (
 	"github.com/getkin/kin-openapi/routers/legacy"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/gateway/auth"
 	"github.com/millrace-data/millrace/shuffle"
@@ -24,7 +24,7 @@ import (
 // TestLiveAnswersMatchTheSpecification holds status, headers and body of every route to the document that is served.
 func TestLiveAnswersMatchTheSpecification(t *testing.T) {
 	r := newRig(t, 20, 800, func(c *gateway.Config) { c.Mix = mix })
-	r.source.warm = func(at shuffle.Cursor) (chunkindex.Warmed, error) { return chunkindex.Warmed{Next: at.First + 1}, nil }
+	r.source.warm = func(at shuffle.Cursor) (batch.Warmed, error) { return batch.Warmed{Next: at.First + 1}, nil }
 	doc, err := openapi3.NewLoader().LoadFromData(r.do("GET", "/openapi.json").body)
 	if err != nil {
 		t.Fatal(err)

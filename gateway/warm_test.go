@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -22,12 +22,12 @@ type warmedJSON struct {
 func TestWarmGoesOnWhereItIsTold(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
 	var asked []uint64
-	r.source.warm = func(at shuffle.Cursor) (chunkindex.Warmed, error) {
+	r.source.warm = func(at shuffle.Cursor) (batch.Warmed, error) {
 		asked = append(asked, at.First)
 		if p := at.Plan.Params(); at.Epoch.Number() != 3 || p.Shuffle != shuffle.Window || p.Window != 2 || p.Seed != 7 {
 			t.Errorf("got epoch %d of %+v, want epoch 3 of what was asked for", at.Epoch.Number(), p)
 		}
-		return chunkindex.Warmed{Next: min(at.First+20, 50), Chunks: 2, Bytes: 1000, Full: at.First > 0}, nil
+		return batch.Warmed{Next: min(at.First+20, 50), Chunks: 2, Bytes: 1000, Full: at.First > 0}, nil
 	}
 	var got warmedJSON
 	for range 10 {
@@ -59,8 +59,8 @@ func TestWarmGoesOnWhereItIsTold(t *testing.T) {
 
 func TestWarmRefuses(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
-	r.source.warm = func(shuffle.Cursor) (chunkindex.Warmed, error) {
-		return chunkindex.Warmed{}, fmt.Errorf("read train-0: %w", objstore.ErrThrottled)
+	r.source.warm = func(shuffle.Cursor) (batch.Warmed, error) {
+		return batch.Warmed{}, fmt.Errorf("read train-0: %w", objstore.ErrThrottled)
 	}
 	checkProblem(t, r.post("/v1/datasets/photos/warm", ""), http.StatusServiceUnavailable, "store_unavailable", true)
 	p := checkProblem(t, r.post("/v1/datasets/photos/warm?from=51&epoch=-1&rank=0&seed=x", ""), http.StatusBadRequest, "invalid_argument", false)

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath/batch"
 )
 
 // purse is a budget that remembers the most that was taken of it.
@@ -65,7 +65,7 @@ func post(t *testing.T, address, path, member string, body []byte) (status int, 
 func greedy(t *testing.T, size int) []byte {
 	t.Helper()
 	q := &Query{Dataset: testDataset, Generation: testGeneration, Chunks: []Wanted{{Digest: digestOf(0)}}}
-	q.Chunks[0].Ranges = slices.Repeat([]chunkindex.Range{{Offset: 1, Length: 1}}, (size-fixedBytes-maxHeadBytes-chunkBytes-checksumSize)/rangeBytes)
+	q.Chunks[0].Ranges = slices.Repeat([]batch.Range{{Offset: 1, Length: 1}}, (size-fixedBytes-maxHeadBytes-chunkBytes-checksumSize)/rangeBytes)
 	text, err := q.AppendBinary(nil)
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath/batch"
 )
 
 // A query on the wire. Numbers are of 4 bytes, little-endian:
@@ -117,7 +117,7 @@ func parseQuery(b []byte) (*Query, error) {
 // readChunks reads a table of chunks, and their ranges, which lie in one piece of memory. It reports whether they fit.
 func (q *Query) readChunks(table, text []byte) bool {
 	le := binary.LittleEndian
-	ranges := make([]chunkindex.Range, len(text)/rangeBytes)
+	ranges := make([]batch.Range, len(text)/rangeBytes)
 	for i := range ranges {
 		r := text[i*rangeBytes:]
 		ranges[i].Offset, ranges[i].Length = le.Uint32(r), le.Uint32(r[4:])

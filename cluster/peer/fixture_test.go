@@ -18,7 +18,7 @@ import (
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 
-	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath/batch"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -56,7 +56,7 @@ func digestOf(chunk int) (d [32]byte) {
 	return d
 }
 
-func (s *shelf) Answer(ctx context.Context, q *Query) (*chunkindex.Body, error) {
+func (s *shelf) Answer(ctx context.Context, q *Query) (*batch.Body, error) {
 	if !s.uncounted {
 		s.mu.Lock()
 		s.asked = append(s.asked, q)
@@ -83,7 +83,7 @@ func (s *shelf) Answer(ctx context.Context, q *Query) (*chunkindex.Body, error) 
 			segments = append(segments, text[r.Offset:][:r.Length])
 		}
 	}
-	return chunkindex.NewBody(segments, nil, func() {
+	return batch.NewBody(segments, nil, func() {
 		if !s.uncounted {
 			s.given <- struct{}{}
 		}
@@ -97,7 +97,7 @@ func (s *shelf) question(ranges, length int) (q *Query, dst, want [][]byte) {
 		w := Wanted{Chunk: i, Digest: digestOf(i)}
 		for k := range ranges {
 			offset := k * (len(s.chunks[i]) - length) / ranges
-			w.Ranges = append(w.Ranges, chunkindex.Range{Offset: uint32(offset), Length: uint32(length)})
+			w.Ranges = append(w.Ranges, batch.Range{Offset: uint32(offset), Length: uint32(length)})
 			want = append(want, s.chunks[i][offset:][:length])
 			dst = append(dst, make([]byte, length))
 		}

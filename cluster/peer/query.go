@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -38,7 +38,7 @@ type Query struct {
 type Wanted struct {
 	Chunk  int
 	Digest [32]byte
-	Ranges []chunkindex.Range // Offset and Length travel; what Seq and CRC32C say stays with the asker
+	Ranges []batch.Range // Offset and Length travel; what Seq and CRC32C say stays with the asker
 }
 
 // Reader is a rank of a job and where it stands, so that the gateway that is asked can fetch ahead of it as if the rank had come
@@ -55,7 +55,7 @@ type Reader struct {
 // above are told to the asker, whose client returns them again; any other one, such as those of datapath.Source.Read, is
 // told without its words.
 type Holder interface {
-	Answer(ctx context.Context, q *Query) (*chunkindex.Body, error)
+	Answer(ctx context.Context, q *Query) (*batch.Body, error)
 }
 
 // fits returns how many bytes the segments hold, or an error if they are not what q asks for.

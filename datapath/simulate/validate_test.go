@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/datapath/simulate"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
@@ -173,8 +174,8 @@ func (d *real) rank(t *testing.T, w *wires, m *member, epoch *shuffle.Epoch, ran
 }
 
 // ranges locates samples.
-func (d *real) ranges(t *testing.T, samples []uint64) []chunkindex.ChunkRanges {
-	var all []chunkindex.ChunkRanges
+func (d *real) ranges(t *testing.T, samples []uint64) []batch.ChunkRanges {
+	var all []batch.ChunkRanges
 	place := map[int]int{}
 	for seq, n := range samples {
 		c := d.index.ChunkOf(n)
@@ -185,11 +186,11 @@ func (d *real) ranges(t *testing.T, samples []uint64) []chunkindex.ChunkRanges {
 		}
 		if _, ok := place[c]; !ok {
 			place[c] = len(all)
-			all = append(all, chunkindex.ChunkRanges{Chunk: c})
+			all = append(all, batch.ChunkRanges{Chunk: c})
 		}
 		i := n - d.index.Chunk(c).First
 		r := &all[place[c]].Ranges
-		*r = append(*r, chunkindex.Range{Seq: seq, Offset: table.Offset[i], Length: table.Length[i], CRC32C: table.CRC32C[i]})
+		*r = append(*r, batch.Range{Seq: seq, Offset: table.Offset[i], Length: table.Length[i], CRC32C: table.CRC32C[i]})
 	}
 	return all
 }

@@ -1,6 +1,7 @@
 package address
 
 import (
+	"github.com/millrace-data/millrace/chunkindex"
 	"slices"
 	"strconv"
 	"strings"
@@ -92,7 +93,7 @@ func parseSource(q *Query, text string) (s Source) {
 	}
 	s.Share = share
 	name, more, narrowed := strings.Cut(text[:at], "(")
-	if s.Dataset = name; !ValidName(name) {
+	if s.Dataset = name; !chunkindex.ValidName(name) {
 		q.Fail("dataset", "%s: want the name of a dataset, or NAME(subset=...&quarantine=...), before the share", Bounded(text))
 		return s
 	}

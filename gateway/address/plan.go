@@ -2,7 +2,6 @@ package address
 
 import (
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,12 +36,6 @@ const (
 // shareContiguous is the neutral value of the parameter share, which no URL holds: each rank takes a contiguous run
 // of the global batch. The other value is shuffle.Locality.
 const shareContiguous = "contiguous"
-
-// validName bounds the names of datasets and subsets to what a path carries without escapes.
-var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
-
-// ValidName reports whether a dataset may have this name.
-func ValidName(name string) bool { return validName.MatchString(name) }
 
 // PlanNames are the parameters that fix the batches.
 func PlanNames() []string {

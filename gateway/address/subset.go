@@ -1,6 +1,7 @@
 package address
 
 import (
+	"github.com/millrace-data/millrace/chunkindex"
 	"math"
 	"slices"
 	"strconv"
@@ -95,7 +96,7 @@ func storedReason(s string) string {
 	return ""
 }
 
-func validPart(name string) bool { return len(name) <= maxSubsetName && ValidName(name) }
+func validPart(name string) bool { return len(name) <= maxSubsetName && chunkindex.ValidName(name) }
 
 // parseStep reads PART=SIZE,...:NAME, the same with a colon and a salt, or samples: and ranges.
 func parseStep(text string) (s Step, reason string) {

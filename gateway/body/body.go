@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/gateway/plans"
 	"github.com/millrace-data/millrace/shuffle"
@@ -56,8 +57,8 @@ type Body struct {
 	chunks  []*chunkindex.Table
 	seqs    []int32 // the number of the segment that a sample is read into; unread: none
 	counts  []int   // of wanted samples, by slot
-	ranges  []chunkindex.Range
-	wanted  []chunkindex.ChunkRanges
+	ranges  []batch.Range
+	wanted  []batch.ChunkRanges
 	out     net.Buffers // what is sent
 }
 
@@ -398,7 +399,7 @@ func (p Part) Divide() (table []byte, samples Part) {
 
 // Wanted returns the ranges of the samples that the part needs, chunk by chunk, and their number. Samples are always
 // read whole, so that they can be cached, shared and checked. The ranges are valid until the body is put back.
-func (p Part) Wanted() ([]chunkindex.ChunkRanges, int) {
+func (p Part) Wanted() ([]batch.ChunkRanges, int) {
 	b := p.body
 	b.seqs = slices.Grow(b.seqs[:0], len(b.samples))[:len(b.samples)]
 	for i := range b.seqs {
@@ -419,7 +420,7 @@ func (p Part) Wanted() ([]chunkindex.ChunkRanges, int) {
 		}
 	}
 	b.ranges = slices.Grow(b.ranges[:0], n)[:n]
-	b.wanted = append(b.wanted[:0], make([]chunkindex.ChunkRanges, len(b.chunks))...)
+	b.wanted = append(b.wanted[:0], make([]batch.ChunkRanges, len(b.chunks))...)
 	at := 0
 	for slot, n := range b.counts {
 		b.wanted[slot].Ranges = b.ranges[at : at : at+n]
@@ -432,9 +433,9 @@ func (p Part) Wanted() ([]chunkindex.ChunkRanges, int) {
 		s := &b.samples[i]
 		c := &b.wanted[s.slot]
 		c.Chunk = int(s.chunk)
-		c.Ranges = append(c.Ranges, chunkindex.Range{Seq: int(seq), Offset: s.offset, Length: s.length, CRC32C: s.crc, Hot: s.hot})
+		c.Ranges = append(c.Ranges, batch.Range{Seq: int(seq), Offset: s.offset, Length: s.length, CRC32C: s.crc, Hot: s.hot})
 	}
-	return slices.DeleteFunc(b.wanted, func(c chunkindex.ChunkRanges) bool { return len(c.Ranges) == 0 }), n
+	return slices.DeleteFunc(b.wanted, func(c batch.ChunkRanges) bool { return len(c.Ranges) == 0 }), n
 }
 
 // Check holds the segments that came against the ranges that Wanted returned.

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath/batch"
 )
 
 // Phase is a part of the work on a request.
@@ -34,7 +34,7 @@ func (p Phase) String() string {
 // Record is where the time of one request goes. At each moment from Begin to End the request is in just one phase, so the
 // phases add up to its time. What two goroutines do at once for one request has two records.
 type Record struct {
-	Tiers []chunkindex.TierTime // that the bytes came from
+	Tiers []batch.TierTime // that the bytes came from
 
 	start  time.Time
 	phase  Phase
@@ -117,9 +117,9 @@ func (r *Record) tell() {
 }
 
 // Came adds what tiers have brought.
-func (r *Record) Came(tiers []chunkindex.TierTime) {
+func (r *Record) Came(tiers []batch.TierTime) {
 	for _, t := range tiers {
-		i := slices.IndexFunc(r.Tiers, func(have chunkindex.TierTime) bool { return have.Tier == t.Tier })
+		i := slices.IndexFunc(r.Tiers, func(have batch.TierTime) bool { return have.Tier == t.Tier })
 		if i < 0 {
 			r.Tiers = append(r.Tiers, t)
 			continue

@@ -13,6 +13,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 )
 
@@ -190,18 +191,18 @@ func (d *Data) bytes(chunk int) []byte {
 func (d *Data) byReads() bool { return d.Index.ExtentCount(0) > 1 }
 
 // ranges locates samples: the k-th becomes segment k.
-func (d *Data) ranges(samples []uint64) []chunkindex.ChunkRanges {
+func (d *Data) ranges(samples []uint64) []batch.ChunkRanges {
 	place := map[int]int{}
-	var out []chunkindex.ChunkRanges
+	var out []batch.ChunkRanges
 	for seq, n := range samples {
 		c := d.Index.ChunkOf(n)
 		if _, ok := place[c]; !ok {
 			place[c] = len(out)
-			out = append(out, chunkindex.ChunkRanges{Chunk: c})
+			out = append(out, batch.ChunkRanges{Chunk: c})
 		}
 		t, i := d.tables[c], n-d.Index.Chunk(c).First
 		r := &out[place[c]].Ranges
-		*r = append(*r, chunkindex.Range{Seq: seq, Offset: t.Offset[i], Length: t.Length[i], CRC32C: t.CRC32C[i]})
+		*r = append(*r, batch.Range{Seq: seq, Offset: t.Offset[i], Length: t.Length[i], CRC32C: t.CRC32C[i]})
 	}
 	return out
 }

@@ -12,8 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/cluster/peer"
+	"github.com/millrace-data/millrace/datapath/batch"
 )
 
 // lies is what a machine does to the answers that it gives, while it does.
@@ -60,7 +60,7 @@ type holder struct {
 }
 
 // Answer implements peer.Holder.
-func (h *holder) Answer(ctx context.Context, q *peer.Query) (*chunkindex.Body, error) {
+func (h *holder) Answer(ctx context.Context, q *peer.Query) (*batch.Body, error) {
 	h.seen(ctx, q)
 	h.lies.mu.Lock()
 	refuse, full := h.lies.refuse, h.lies.full
@@ -78,7 +78,7 @@ func (h *holder) Answer(ctx context.Context, q *peer.Query) (*chunkindex.Body, e
 		return body, err
 	}
 	other, right := h.falsify(q, kind), body.Segments
-	return chunkindex.NewBody(h.twist(right, other, kind), body.Tiers, body.Close), nil
+	return batch.NewBody(h.twist(right, other, kind), body.Tiers, body.Close), nil
 }
 
 // falsify returns the bytes of other chunks (kind 0), or of an earlier generation (kind 1), at the

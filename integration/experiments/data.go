@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 	"github.com/millrace-data/millrace/internal/objstore/shaped"
@@ -104,8 +105,8 @@ func (d *data) ref(sample int) (objstore.Ref, int64) {
 }
 
 // ranges says what a batch wants of which chunks, as a gateway would.
-func (d *data) ranges(ctx context.Context, index *chunkindex.Index, samples []uint64) ([]chunkindex.ChunkRanges, error) {
-	var chunks []chunkindex.ChunkRanges
+func (d *data) ranges(ctx context.Context, index *chunkindex.Index, samples []uint64) ([]batch.ChunkRanges, error) {
+	var chunks []batch.ChunkRanges
 	place := map[int]int{}
 	for seq, s := range samples {
 		c := int(s) / d.each
@@ -117,10 +118,10 @@ func (d *data) ranges(ctx context.Context, index *chunkindex.Index, samples []ui
 		if !ok {
 			at = len(chunks)
 			place[c] = at
-			chunks = append(chunks, chunkindex.ChunkRanges{Chunk: c})
+			chunks = append(chunks, batch.ChunkRanges{Chunk: c})
 		}
 		k := int(s) % d.each
-		chunks[at].Ranges = append(chunks[at].Ranges, chunkindex.Range{Seq: seq, Offset: t.Offset[k], Length: t.Length[k], CRC32C: t.CRC32C[k]})
+		chunks[at].Ranges = append(chunks[at].Ranges, batch.Range{Seq: seq, Offset: t.Offset[k], Length: t.Length[k], CRC32C: t.CRC32C[k]})
 	}
 	return chunks, nil
 }

@@ -9,8 +9,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/cmd/internal/location"
-	"github.com/millrace-data/millrace/gateway/address"
 )
 
 // MaxFile bounds a file of datasets, in bytes: 4 MiB hold 20,000 addresses.
@@ -95,7 +95,7 @@ func (r *reader) text(n *yaml.Node) (string, bool) {
 
 func (r *reader) dataset(key, value *yaml.Node) {
 	name := key.Value
-	if !address.ValidName(name) {
+	if !chunkindex.ValidName(name) {
 		r.fault(key, "dataset %.140q: want a name of letters, digits, dot, dash and underscore", name)
 		return
 	}

@@ -6,13 +6,14 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/gateway/address"
 )
 
 // ParseMixture reads NAME=SOURCE[:WEIGHT],...[,samples=N][,choose=N/N/...][,per-batch=N/N/...].
 func ParseMixture(text string) (Mixture, error) {
 	name, rest, ok := strings.Cut(text, "=")
-	if !ok || !address.ValidName(name) {
+	if !ok || !chunkindex.ValidName(name) {
 		return Mixture{}, errors.New("want NAME=SOURCE:WEIGHT,SOURCE:WEIGHT")
 	}
 	m := Mixture{Name: name}
@@ -43,7 +44,7 @@ func ParseMixture(text string) (Mixture, error) {
 func addSource(m *address.Mixture, text string) error {
 	name, weight, weighed := strings.Cut(text, ":")
 	s := address.Source{Dataset: name, Share: 1}
-	if !address.ValidName(name) {
+	if !chunkindex.ValidName(name) {
 		return errors.New("want the name of a dataset, or NAME:WEIGHT")
 	}
 	if weighed {

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/millrace-data/millrace/chunkindex"
-	"github.com/millrace-data/millrace/gateway/address"
 )
 
 // Location is where a dataset's shards lie, and where its index lies.
@@ -123,7 +122,7 @@ func cutOptions(s string) (address string, options []string) {
 func Parse(s string) (Location, error) {
 	where, options := cutOptions(s)
 	name, rest, named := strings.Cut(where, "=")
-	if !named || strings.ContainsAny(name, "/.:") && !address.ValidName(name) {
+	if !named || strings.ContainsAny(name, "/.:") && !chunkindex.ValidName(name) {
 		name, rest, named = "", where, false
 	}
 	l, err := ParseAddress(rest)
@@ -134,7 +133,7 @@ func Parse(s string) (Location, error) {
 	if !named {
 		l.Name = l.defaultName()
 	}
-	if !address.ValidName(l.Name) {
+	if !chunkindex.ValidName(l.Name) {
 		return Location{}, fmt.Errorf("dataset %q: name %q: want letters, digits, dot, dash and underscore; give one as NAME=URL", HideSecrets(s), l.Name)
 	}
 	for _, o := range options {

@@ -13,11 +13,11 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/cluster"
 	"github.com/millrace-data/millrace/cluster/discovery"
 	"github.com/millrace-data/millrace/cluster/peer"
 	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/internal/certs"
 	"github.com/millrace-data/millrace/shuffle"
@@ -95,7 +95,7 @@ func (s *Node) joinCluster() error {
 }
 
 // Answer gives a question to the data path of its dataset.
-func (p *peers) Answer(ctx context.Context, q *peer.Query) (*chunkindex.Body, error) {
+func (p *peers) Answer(ctx context.Context, q *peer.Query) (*batch.Body, error) {
 	return p.path(q.Dataset).Answer(ctx, q)
 }
 

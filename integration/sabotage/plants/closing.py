@@ -109,7 +109,7 @@ PLANTS = [
     (
         "a source that is closed is warmed",
         "./datapath TestCallsAfterClose",
-        [("datapath/warm.go", "\tif !s.enter() {\n\t\treturn chunkindex.Warmed{}, ErrClosed\n\t}\n", "")],
+        [("datapath/warm.go", "\tif !s.enter() {\n\t\treturn batch.Warmed{}, ErrClosed\n\t}\n", "")],
     ),
     (
         "a mixture that cannot be read keeps its other sources from being closed",

@@ -95,7 +95,7 @@ PLANTS = [
     (
         "datapath asks peers for what a peer asks of it",
         "./datapath TestWhoDoesNotOwnAChunkAnswersFromTheStore",
-        [("datapath/answer.go", "body, err = s.body(ctx, b, b, batch{}, nil)", "b.origin = fromRank\n\t\tbody, err = s.bring(ctx, shuffle.Cursor{}, b)")],
+        [("datapath/answer.go", "body, err = s.body(ctx, b, b, request{}, nil)", "b.origin = fromRank\n\t\tbody, err = s.bring(ctx, shuffle.Cursor{}, b)")],
     ),
     (
         "datapath waits for memory while a peer waits for its answer",
