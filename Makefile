@@ -5,11 +5,13 @@ SHELL       := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-GOTEST  := python3 tools/gotest.py
+GOTEST  := python3 $(CURDIR)/tools/gotest.py
 TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
-FUZZTIME ?= $(if $(filter test-long,$(MAKECMDGOALS)),10m,5s)
+FUZZTIME ?= 5s
+# With long counts a package has as long as a part of test-nightly.
+TIMEOUT := $(if $(MILLRACE_LONG),1h,30m)
 
-.PHONY: help build test test-nightly test-long unit fuzz arch vet size lint cross python-test plain-test frameworks-test newest-test conformance integration browser-test cluster-test kubernetes-test slurm-test release-test deps docs pictures demo dev dev-cluster dev-stop smoke bench bench-peers bench-train bench-compare experiments experiments-short sabotage histories wheel wheels release vulncheck pin-images fmt clean summary
+.PHONY: help build test test-ci test-nightly unit race fuzz vet size types lint cross python-short python-test plain-test frameworks-test ray-test newest-test conformance integration-short integration browser-test cluster-test kubernetes-test slurm-test release-test deps docs pictures demo dev dev-cluster dev-stop smoke bench bench-peers bench-train bench-compare experiments experiments-short sabotage histories wheel wheels release vulncheck pin-images fmt clean summary
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -17,40 +19,48 @@ help: ## print this list
 build: ## build bin/millrace
 	go build -o bin/millrace ./cmd/millrace
 
+test: ## what every change needs: vet, units, Python without torch, a directory and an S3 server; no root, no system packages
+	@rm -f "$(CURDIR)/bin/test-summary"
+	@$(MAKE) --no-print-directory vet unit python-short integration-short summary
+
 # Networks of their own, and roots of Debian, are Linux's. A test that cannot run fails there, rather than be passed over.
-ON_LINUX := $(if $(filter Linux,$(shell uname)),frameworks-test browser-test cluster-test slurm-test)
+LINUX := $(filter Linux,$(shell uname))
+# Two of these run at once, since most of them wait much; each prints its output when it ends. The others judge what gateways do under load.
+TOGETHER := python-test race $(if $(LINUX),frameworks-test) fuzz plain-test cross experiments-short types conformance
+ALONE    := integration $(if $(LINUX),browser-test cluster-test slurm-test)
 
-test: ## everything: vet, units with -race, fuzzing, cross-compiling, real S3 servers, eight gateways, the README's tour
+test-ci: ## what `make test` leaves to CI: race in all packages, fuzzing, torch, MinIO, proxies, Chromium, eight gateways; Linux, root
 	@rm -f "$(CURDIR)/bin/test-summary"
-	@$(MAKE) --no-print-directory deps vet unit fuzz cross python-test plain-test conformance integration $(ON_LINUX) experiments-short summary
+	@$(MAKE) --no-print-directory --keep-going -j2 $(if $(filter output-sync,$(.FEATURES)),-O) $(TOGETHER)
+	@$(MAKE) --no-print-directory $(ALONE) summary
 
-test-nightly: ## what is too large for every change: torch's newest release, whether the planted bugs fit; Linux, root
-	@rm -f "$(CURDIR)/bin/test-summary"
-	integration/sabotage/run.sh --check
-	@$(MAKE) --no-print-directory newest-test summary
+test-nightly: ## long counts, planted bugs, histories, newest torch, Kubernetes, releases, in parts of an hour: resumes; PARTS="fuzz unit" for some
+	python3 tools/nightly.py $(PARTS)
 
-test-long: ## the same with the long counts, ten minutes of each fuzz target and the planted bugs
-	@rm -f "$(CURDIR)/bin/test-summary"
-	@FUZZTIME=$(FUZZTIME) python3 tools/testlong.py
+unit: ## unit, property and architecture tests; packages that start goroutines under the race detector
+	$(GOTEST) unit-race -race -timeout $(TIMEOUT) --concurrent
+	$(GOTEST) unit -timeout $(TIMEOUT) --others
+	$(GOTEST) unit-plain -timeout $(TIMEOUT) --concurrent --plain
 
-unit: ## unit, property and architecture tests, under the race detector; those of one thread without it
-	$(GOTEST) unit -race $(if $(MILLRACE_LONG),-timeout 4h,-timeout 30m) ./...
-	$(GOTEST) plain $(if $(MILLRACE_LONG),-timeout 4h,-timeout 30m) --plain
-	cd integration && python3 ../tools/gotest.py proof -race $(if $(MILLRACE_LONG),-timeout 4h,-timeout 30m) ./bench/... ./clustersim ./conformance/...
-	cd integration && python3 ../tools/gotest.py proof-plain $(if $(MILLRACE_LONG),-timeout 4h,-timeout 30m) --plain
+race: ## the other packages under the race detector, and simulated clusters
+	$(GOTEST) race -race -timeout $(TIMEOUT) --others
+	cd integration && $(GOTEST) proof -race -timeout $(TIMEOUT) ./bench/... ./clustersim ./conformance/...
+	cd integration && $(GOTEST) proof-plain -timeout $(TIMEOUT) --plain
 
 fuzz: ## run every fuzz target for FUZZTIME (5s), as many at once as there are cores
 	FUZZTIME=$(FUZZTIME) python3 tools/fuzz.py
 
-vet: ## go vet and staticcheck on all modules, ruff on all Python, mypy on that of the benchmarks
-	@tools/python.sh -- -m ruff check -q --no-cache .
-	@tools/python.sh -- -m mypy --config-file integration/bench/mypy.ini --cache-dir /dev/null --no-error-summary
+vet: ## go vet and staticcheck on all modules, ruff on all Python
+	@tools/plain.sh 3 -- -m ruff check -q --no-cache .
 	go vet ./...
 	cd integration && go vet ./...
 	$(TOOL) staticcheck ./...
 
 size: ## count the product's lines, functions and files, which a test bounds
 	@go test -count=1 -run TestSizeOfTheProduct -v . | sed -n 's/^ *size_test.go:[0-9]*: //p'
+
+types: deps-python ## mypy on the Python of the benchmarks
+	@tools/python.sh -- -m mypy --config-file integration/bench/mypy.ini --cache-dir /dev/null --no-error-summary
 
 lint: ## golangci-lint with the allow-list of .golangci.yml, all modules (compiles it once)
 	$(TOOL) golangci-lint run ./...
@@ -63,52 +73,68 @@ cross: ## compile for Linux and macOS on amd64 and arm64
 	  CGO_ENABLED=0 GOOS=$${target%/*} GOARCH=$${target#*/} go build -trimpath ./...; \
 	done
 
-python-test: build deps ## the Python client against real gateways and a proxy that cuts; torch's own loaders; mypy and ruff
+python-short: build ## the Python client against real gateways under the machine's own python3, without other packages
+	python3 tools/pytest.py --short
+
+python-test: build deps-minio deps-openssl deps-python ## the Python client against real gateways and a proxy that cuts; torch's own loaders; mypy and ruff
 	python3 tools/pytest.py
 
-frameworks-test: build deps ## the Python client with torch 2, current trainers, JAX and Ray in a root of Debian 13; Linux, root
+frameworks-test: build deps-openssl ## the Python client with torch 2 and current trainers in a root of Debian 13; Linux, root
 	@tools/frameworks.sh >/dev/null
 	python3 tools/pytest.py --frameworks
 
-newest-test: build deps ## the same with torch's newest release and CPython 3.14 in a root of Debian testing; Linux, root
+ray-test: build deps-minio ## the Python client with JAX and Ray in that root; Linux, root
+	@tools/frameworks.sh >/dev/null
+	python3 tools/pytest.py --ray
+
+newest-test: build deps-minio ## both with torch's newest release and CPython 3.14 in a root of Debian testing; Linux, root
 	@tools/frameworks.sh newest >/dev/null
 	python3 tools/pytest.py --newest
 
-plain-test: build deps ## the Python client without other packages under CPython 3.10 and 3.14; with long counts also 3.12 and 3.13
+plain-test: build ## the Python client without other packages under CPython 3.10 and 3.14; with long counts also 3.12 and 3.13
 	python3 tools/pytest.py --plain
 
-integration: deps ## the system through its front door: directory, MinIO, versitygw, odd requests, proxies, the README's tour
-	cd integration && python3 ../tools/gotest.py integration -count=1 $(if $(MILLRACE_LONG),-timeout 4h,-timeout 40m) . ./harness ./lent
+# On a directory and on versitygw, which builds in a minute.
+SHORT := TestReadme.*|TestShows.*|TestSmokeScript|TestServersHonourConditions|TestEverySampleExactlyOnce|TestInterfacePages
 
-browser-test: deps ## the page of real gateways in Chromium: every view and format, sizes, themes, hostile data; pictures in bin/screenshots; Linux
-	cd integration && python3 ../tools/gotest.py browser-test -count=1 $(if $(MILLRACE_LONG),-timeout 4h,-timeout 20m) ./browser
+integration-short: deps-versitygw ## the README's tour, smoke.sh and whole epochs, on a directory and versitygw
+	cd integration && $(GOTEST) integration-short -count=1 -run '^($(SHORT))$$/^(dir|versitygw|docs)$$' .
 
-conformance: build ## a gateway against the vectors of conformance/, and clients in Go, Python, curl, Node, Rust and Java, where these are
+PACKAGES := . ./harness ./lent
+
+integration: $(addprefix deps-,minio versitygw charts collector promtool proxies archivers openssl network python) ## the system through its front door: directory, MinIO, versitygw, odd requests, proxies, the README's tour
+	cd integration && $(GOTEST) integration -count=1 -timeout $(TIMEOUT) $(if $(ONLY),-run '^($(ONLY))$$') $(if $(SKIP),-skip '^($(SKIP))$$') $(PACKAGES)
+
+browser-test: deps-chromium deps-python ## the page of real gateways in Chromium: every view and format, sizes, themes, hostile data; pictures in bin/screenshots; Linux
+	cd integration && $(GOTEST) browser-test -count=1 -timeout $(TIMEOUT) ./browser
+
+conformance: build deps-python ## a gateway against the vectors of conformance/, and clients in Go, Python, curl, Node, Rust and Java, where these are
 	python3 tools/conformance.py
 
-cluster-test: deps ## eight gateways and MinIO on networks of their own, killed, stopped, cut off and replaced, and on narrow links; Linux, root
-	cd integration && python3 ../tools/gotest.py cluster-test -count=1 -p 1 -v $(if $(MILLRACE_LONG),-timeout 4h,-timeout 30m) ./fleet ./limited
+cluster-test: deps-minio deps-network ## eight gateways and MinIO on networks of their own, killed, stopped, cut off and replaced, and on narrow links; Linux, root
+	cd integration && $(GOTEST) cluster-test -count=1 -p 1 -v -timeout $(TIMEOUT) ./fleet ./limited
 
-kubernetes-test: deps ## the Helm chart on a real control plane, its gateways scaled, rolled and killed under load; Linux, root
+kubernetes-test: deps-minio deps-charts deps-network deps-python ## the Helm chart on a real control plane, its gateways scaled, rolled and killed under load; Linux, root
 	@tools/kubernetes.sh
-	cd integration && python3 ../tools/gotest.py kubernetes-test -count=1 -v ./kubernetes
+	cd integration && $(GOTEST) kubernetes-test -count=1 -v ./kubernetes
 
-slurm-test: deps ## the scripts of deploy/slurm under Slurm itself, its machines in networks of their own; Linux, root
+slurm-test: deps-minio deps-network deps-python ## the scripts of deploy/slurm under Slurm itself, its machines in networks of their own; Linux, root
 	@tools/slurm.sh
-	cd integration && python3 ../tools/gotest.py slurm-test -count=1 -v ./slurm
+	cd integration && $(GOTEST) slurm-test -count=1 -v ./slurm
 
-release-test: deps ## a release made twice, byte for byte; its image and packages used in roots of their own; Linux, root
+release-test: deps-charts deps-python ## a release made twice, byte for byte; its image and packages used in roots of their own; Linux, root
 	@tools/packages.sh
-	cd tools/release && go vet ./... && python3 ../gotest.py release-tools -count=1 ./...
-	cd integration && python3 ../tools/gotest.py release-test -count=1 -v ./release
+	cd tools/release && go vet ./... && $(GOTEST) release-tools -count=1 ./...
+	cd integration && $(GOTEST) release-test -count=1 -v ./release
 
-deps: ## install MinIO, versitygw (built once, pinned), the proxies and the tests' Python environment when they are missing
+deps: ## install all that tests run beside the gateway, where it is missing; each step installs its own
 	@tools/deps.sh
-	@tools/python.sh >/dev/null
-	@tools/python.sh -- tools/schemas.py
+
+deps-%:
+	@tools/deps.sh $*
 
 summary:
-	@python3 tools/gotest.py --summary
+	@$(GOTEST) --summary
 
 demo: ## pack Go's own source tree, serve it, print curl lines: no server, no account
 	go run ./cmd/millrace demo
@@ -141,10 +167,10 @@ experiments: ## put published ideas to the test and write docs/experiments.md wi
 	cd integration && go run ./experiments -fetch && go run ./experiments -out ../docs/experiments.md -plots ../docs/experiments
 
 experiments-short: ## the same in small: the counts hold, nothing is timed
-	cd integration && python3 ../tools/gotest.py experiments -count=1 -timeout 30m ./experiments/...
+	cd integration && $(GOTEST) experiments -count=1 -timeout $(TIMEOUT) ./experiments/...
 
-histories: ## simulated histories of clusters, HISTORIES (200000) in all, in parts: go on where it was stopped
-	python3 tools/histories.py
+histories: ## simulated histories of clusters: SEEDS=0:5000
+	cd integration && MILLRACE_SEEDS=$(or $(SEEDS),0:5000) $(GOTEST) histories -count=1 -run '^TestHistories$$' -timeout $(TIMEOUT) ./clustersim
 
 sabotage: ## plant known bugs one by one in a copy of the tree: the tests must notice each
 	integration/sabotage/run.sh
@@ -173,7 +199,7 @@ pin-images: ## write the digests of base images into the Dockerfiles, as their r
 docs: ## build the documentation as pages into site, with the Python API from its docstrings; strict: a link that leads nowhere is an error
 	@NO_MKDOCS_2_WARNING=1 tools/python.sh -- -m mkdocs build --strict
 
-pictures: deps ## draw the pictures of docs anew from the page, in Chromium: docs/pictures; two minutes; Linux
+pictures: deps-chromium deps-python ## draw the pictures of docs anew from the page, in Chromium: docs/pictures; two minutes; Linux
 	cd integration && go test -count=1 -run '^TestPictures$$' ./browser -update
 
 fmt: ## format every Go file

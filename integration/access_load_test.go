@@ -142,7 +142,7 @@ func (c *throng) visit(ctx context.Context, v visitor, kept bool, seed uint64) {
 func TestAccessChangesUnderLoad(t *testing.T) {
 	clients, lasts, samples, cache := 24, 5*time.Second, 1200, 16
 	if long() { // more data than memory, and memory for the many who read
-		clients, lasts, samples, cache = 200, time.Hour, 4800, 64
+		clients, lasts, samples, cache = 200, 50*time.Minute, 4800, 64
 	}
 	files, _ := harness.Files(t, samples, 20000)
 	store := harness.Open(t, "minio")

@@ -533,7 +533,7 @@ func TestJobsWhileAllChanges(t *testing.T) {
 	jobs, first, lasts, every, idle, think, later, spread := 8, 8*time.Second, 22*time.Second, 500*time.Millisecond, 3*time.Second, 200*time.Millisecond, 20, int64(64<<20)
 	program, memory, sleep, rests, hang := "", "16MiB", 100*time.Second, 4*time.Minute, 30*time.Second
 	if long() {
-		jobs, first, lasts, every, idle, think, later, spread = 25, 3*time.Minute, 57*time.Minute, time.Second, 2*time.Minute, 2500*time.Millisecond, 600, 24<<20
+		jobs, first, lasts, every, idle, think, later, spread = 25, 3*time.Minute, 47*time.Minute, time.Second, 2*time.Minute, 2500*time.Millisecond, 600, 24<<20
 	} else {
 		program, memory, sleep, rests, hang = hasty(t), "8MiB", 6*time.Second, 30*time.Second, 6*time.Second
 	}

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Runs `go test -json ARGS`, prints failures in full and one line per package, counts.
 
-usage: gotest.py NAME [--plain] ARGS...
+usage: gotest.py NAME [--concurrent | --others] [--plain] ARGS...
        gotest.py --summary
 
---plain runs the tests of files that race builds leave out (//go:build !race), those of one thread, which the detector slows
-tenfold and finds nothing in; and random tests, of which race builds play a fourth (internal/testing/seeds).
+--concurrent runs the packages of this module that start goroutines or have mutexes or atomics outside their tests, except for those
+that take minutes under the race detector (SLOW); --others the remaining packages. --plain runs the tests of files that race builds
+leave out (//go:build !race), those of one thread, which the detector slows tenfold and finds nothing in; and random tests, of which race
+builds play a fourth (internal/testing/seeds).
 
 A skipped test is a failure when CI=true: a skip there would be a hole in the proof that
 nobody sees. The totals are appended to bin/test-summary of the repository, so that they
@@ -35,6 +37,8 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BROKEN = "ThreadSanitizer: CHECK failed"
 LOGGED = re.compile(r" +\S+\.go:\d+: (.*)")
+CONCURRENT = re.compile(r"^\s*go (?:func\b|[\w.]+\()|\.Go\(|\bsync\.(?:RW)?Mutex\b|\bsync\.Cond\b|\batomic\.[A-Z]", re.M)
+SLOW = {"./chunkindex", "./chunkindex/format/webdataset", "./cmd/millrace", "./gateway"}  # `make race` has the detector for them
 AGAIN = 2
 SEED = 1
 MOST_NOT_JUDGED = 0.1  # of the tests that can be judged
@@ -134,21 +138,52 @@ def test(run, args):
     return process.wait() != 0 and (run.failed > failed or not run.detector)
 
 
-def plain():
-    """Arguments of go test that choose the tests of this module which race builds leave out or cut short."""
-    tests, folders = set(), set()
+def packages():
+    """The folders of this module that have tests, each with the texts of its files by name."""
     for folder, below, names in os.walk("."):
-        below[:] = [name for name in below if not os.path.exists(os.path.join(folder, name, "go.mod"))]
-        for path in (os.path.join(folder, name) for name in names if name.endswith("_test.go")):
-            with open(path, encoding="utf-8") as f:
-                text = f.read()
-            whole = text.startswith("//go:build !race\n")
-            for function in text.split("\nfunc ")[1:]:
-                test = re.match(r"Test\w+", function)
-                if test and (whole or "seeds.Range(" in function):
-                    tests.add(test[0])
-                    folders.add(folder)
-    return ["-run", f"^({'|'.join(sorted(tests))})$", *sorted(folders)]
+        below[:] = [name for name in below if name != "testdata" and not os.path.exists(os.path.join(folder, name, "go.mod"))]
+        texts = {}
+        for name in (name for name in names if name.endswith(".go")):
+            with open(os.path.join(folder, name), encoding="utf-8") as f:
+                texts[name] = f.read()
+        if any(name.endswith("_test.go") for name in texts):
+            yield folder, texts
+
+
+def concurrent():
+    """The folders of --concurrent."""
+    found = {folder for folder, texts in packages() if any(CONCURRENT.search(text) for name, text in texts.items() if not name.endswith("_test.go"))}
+    if gone := SLOW - found:
+        sys.exit(f"gotest.py: {', '.join(gone)} of SLOW: not a concurrent package")
+    return found - SLOW
+
+
+def unraced(texts):
+    """The tests of a package that race builds leave out or cut short."""
+    for text in (text for name, text in texts.items() if name.endswith("_test.go")):
+        whole = text.startswith("//go:build !race\n")
+        for function in text.split("\nfunc ")[1:]:
+            test = re.match(r"Test\w+", function)
+            if test and (whole or "seeds.Range(" in function):
+                yield test[0]
+
+
+def choose(args):
+    """Replaces --concurrent, --others and --plain by arguments of go test."""
+    options = {"--concurrent", "--others", "--plain"} & set(args)
+    if not options:
+        return args
+    folders, tests = [], set()
+    raced = set() if options == {"--plain"} else concurrent()
+    for folder, texts in packages():
+        if ("--others" if folder in raced else "--concurrent") in options:
+            continue
+        chosen = set(unraced(texts))
+        if chosen or "--plain" not in options:
+            folders.append(folder)
+            tests |= chosen
+    run = ["-run", f"^({'|'.join(sorted(tests))})$"] if "--plain" in options else []
+    return [*(arg for arg in args if arg not in options), *run, *sorted(folders)]
 
 
 def summary():
@@ -166,10 +201,7 @@ def summary():
 def main():
     if sys.argv[1:] == ["--summary"]:
         return summary()
-    name, args = sys.argv[1], sys.argv[2:]
-    if "--plain" in args:
-        args.remove("--plain")
-        args += plain()
+    name, args = sys.argv[1], choose(sys.argv[2:])
     run, start = Run(), time.monotonic()
     long = os.environ.get("MILLRACE_LONG")
     seed = os.environ.setdefault("RAPID_SEED", str(random.randrange(1, 1 << 63) if long else SEED))

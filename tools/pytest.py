@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Runs the tests of client/python in the environment of tools/python.sh, against bin/millrace.
 
-usage: pytest.py [--plain | --frameworks | --newest] [ARGS of pytest...]
+usage: pytest.py [--short | --plain | --frameworks | --newest | --ray] [ARGS of pytest...]
 
 Without ARGS it runs all of them, then those of torch and of forks again without the optional package crc32c, which most users
-do not have. mypy and ruff are among the tests. With --frameworks it runs those of torch, of trainers and of the pages, and that of JAX, which is run
-nowhere else, in the root of tools/frameworks.sh: with torch 2 and current frameworks, and with the short counts. That of Ray Train,
-which takes a minute or two, belongs to the long tests. With --newest it runs the same in the root that has torch's newest release.
+do not have. mypy and ruff are among the tests. With --frameworks it runs those of torch, of trainers and of the pages in the root of
+tools/frameworks.sh: with torch 2 and current frameworks, and with the short counts. With --ray it runs those of JAX and Ray there, and
+with --newest all of these in the root that has torch's newest release.
 With --plain it runs tests that require no other package under the oldest and the newest CPython (tools/plain.sh), and with long
-counts under those between too. An interpreter that this machine lacks is named in the totals.
+counts under those between too. An interpreter that this machine lacks is named in the totals. With --short it runs these, and the
+others that no package is missing for, under the machine's own python3.
 The totals are appended to bin/test-summary of the repository, with the names of the tests that run only with long counts
 (MILLRACE_LONG=1): those with pytest's mark "long". A skipped test is a failure when CI=true.
 Exit code: 0, or 1 when anything failed.
@@ -24,13 +25,24 @@ import xml.etree.ElementTree
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CLIENT = os.path.join(ROOT, "client", "python")
 LONG = os.environ.get("MILLRACE_LONG") == "1"
-RAY = "tests/debian13/test_ray.py"
-FRAMEWORKS = ["tests/torch", "tests/frameworks", "tests/debian13", "tests/test_docs.py", *([] if LONG else [f"--ignore={RAY}"])]
-ROOTS = {"--frameworks": ("frameworks-test", "stable"), "--newest": ("newest-test", "newest")}  # of frameworks.sh
+RAY = [f"tests/debian13/test_{name}.py" for name in ("jax", "ray", "ray_index")]
+FRAMEWORKS = ["tests/torch", "tests/frameworks", "tests/debian13/test_frameworks_docs.py", "tests/test_docs.py"]
+ROOTS = {  # of frameworks.sh, and the tests
+    "--frameworks": ("frameworks-test", "stable", FRAMEWORKS),
+    "--ray": ("ray-test", "stable", RAY),
+    "--newest": ("newest-test", "newest", FRAMEWORKS + RAY),
+}
 PLAIN = [
     *(f"tests/test_{name}.py" for name in ("agree", "gateways", "parts", "pool", "problems", "read", "selections", "shared", "tokens", "values")),
     "tests/test_forks.py::test_a_fork_at_every_line[plain-no-crc32c-numpy-torch]",
     "--deselect=tests/test_read.py::test_forms_that_others_read",  # requires pyarrow
+]
+ALSO_PLAIN = ("ends", "faults", "hostile", "importance", "local", "loopback", "proof", "tiers", "transform", "waits")
+SHORT = [
+    *PLAIN,
+    *(f"tests/test_{name}.py" for name in ALSO_PLAIN),
+    "--deselect=tests/test_local.py::test_class_folders_stay_as_they_are",  # requires torchvision
+    "--deselect=tests/test_transform.py::test_random_draws_repeat_whatever_reads",  # requires numpy
 ]
 VERSIONS = ["3.10", "3.14", *(["3.12", "3.13"] if LONG else [])]  # python.sh has 3.11
 ABSENT = 3  # exit code of plain.sh
@@ -81,27 +93,28 @@ def hiding(*packages):
     return {"HIDDEN": ",".join(packages), "PYTHONPATH": os.pathsep.join(filter(None, [HIDDEN, os.environ.get("PYTHONPATH")]))}
 
 
-def run_plain(arguments):
+def run_plain(name, versions, tests):
     good, absent = True, []
-    for version in VERSIONS:
+    for version in versions:
         if subprocess.run([os.path.join(ROOT, "tools", "plain.sh"), version]).returncode == ABSENT:
             absent.append(version)
             continue
         # Without torch, the folder tests/torch would be taken for it.
-        good = run(f"plain-test {version}", arguments or PLAIN, python=("plain.sh", version), MILLRACE_LONG="", **hiding("torch")) and good
+        good = run(f"{name} {version}", tests, python=("plain.sh", version), MILLRACE_LONG="", **hiding("torch")) and good
     if absent:
-        write(f"      plain-test: this machine has no CPython {', '.join(absent)}")
-    return good
+        write(f"      {name}: this machine has no CPython {', '.join(absent)}")
+    return good and len(absent) < len(versions)
 
 
 def main():
-    kind, rest = sys.argv[1:2], sys.argv[2:]
-    if kind == ["--plain"]:
-        return 0 if run_plain(rest) else 1
-    if kind and kind[0] in ROOTS:
-        name, root = ROOTS[kind[0]]
-        notes = [] if LONG or rest else [ONLY_LONG + RAY]
-        return 0 if run(name, rest or FRAMEWORKS, python=("frameworks.sh", root), notes=notes, MILLRACE_LONG="") else 1
+    kind, rest = sys.argv[1] if len(sys.argv) > 1 else "", sys.argv[2:]
+    if kind == "--short":
+        return 0 if run_plain("python-short", ["3"], rest or SHORT) else 1
+    if kind == "--plain":
+        return 0 if run_plain("plain-test", VERSIONS, rest or PLAIN) else 1
+    if kind in ROOTS:
+        name, root, tests = ROOTS[kind]
+        return 0 if run(name, rest or tests, python=("frameworks.sh", root), MILLRACE_LONG="") else 1
     good = run("python-test", sys.argv[1:])
     if not kind:
         good = run("python-test without crc32c", WITHOUT_CRC32C, **hiding("crc32c")) and good

@@ -39,10 +39,10 @@ const (
 	budget  = 256 << 20
 )
 
-// span is how long readers are tried: an hour among the long tests.
+// span is how long readers are tried: 50 minutes among the long tests.
 func span() time.Duration {
 	if os.Getenv("MILLRACE_LONG") == "1" {
-		return time.Hour
+		return 50 * time.Minute
 	}
 	return 20 * time.Second
 }

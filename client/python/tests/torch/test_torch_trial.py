@@ -1,7 +1,7 @@
 """What a newcomer's network learns from a small folder sorted by class: as much in the default order as in a uniform one.
 
 test_torch_accuracy.py looks at the order itself; here a network is trained with it, since accuracy is what an order is for. Only
-`make test-long` has the minutes that this takes. All is drawn from seeds and computed by one thread: a machine gives the same figures
+`make test-nightly` has the minutes that this takes. All is drawn from seeds and computed by one thread: a machine gives the same figures
 each time.
 
 The network sees the middle of each picture alone: of whole ones it soon knows all 3,000, and nothing is left to lose. What is set
