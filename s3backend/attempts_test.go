@@ -47,8 +47,8 @@ func TestReport_TellsTheBreaker(t *testing.T) {
 		if st := b.Stats(); err != nil && st.Errors[objstore.Kind(err)] != 1 || err == nil && len(st.Errors) > 0 {
 			t.Errorf("%v: got errors counted %v", c.err, st.Errors)
 		}
-		if slowed := b.limiter.current() < b.cfg.MaxConns; slowed != errors.Is(err, objstore.ErrThrottled) {
-			t.Errorf("%v: got a limit of %d requests", c.err, b.limiter.current())
+		if slowed := b.concurrency.current() < b.cfg.MaxConns; slowed != errors.Is(err, objstore.ErrThrottled) {
+			t.Errorf("%v: got a limit of %d requests", c.err, b.concurrency.current())
 		}
 	}
 }
@@ -67,7 +67,7 @@ func TestReport_OfSuccessGivesPlacesBack(t *testing.T) {
 }
 
 // outage has the store answer nothing until the breaker is open.
-func outage(t *testing.T, b *Backend, s *scripted) {
+func outage(t *testing.T, b *Backend, s *scriptedStore) {
 	t.Helper()
 	for !b.Stats().BreakerOpen {
 		s.next(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
@@ -80,17 +80,17 @@ func outage(t *testing.T, b *Backend, s *scripted) {
 
 // TestProbeThatGetsNoPlaceIsOver lets the probe wait for a place until its caller gives up: the next one is sent in its time.
 func TestProbeThatGetsNoPlaceIsOver(t *testing.T) {
-	s := &scripted{data: sample(10), every: usual}
-	lim := quick()
-	lim.attempts = 1
-	inBubble(t, lim, s.ServeHTTP, func(t *testing.T, b *Backend) {
+	s := &scriptedStore{data: sample(10), every: usual}
+	policy := quick()
+	policy.attempts = 1
+	inBubble(t, policy, s.ServeHTTP, func(t *testing.T, b *Backend) {
 		outage(t, b, s)
 		requests := b.Stats().Requests
 		err := b.ReadRange(t.Context(), ref, 0, make([]byte, 10))
 		wantError(t, "before the probe", err, objstore.ErrUnavailable, fmt.Sprintf("no answer in %d attempts, waiting for the next probe", requests))
 		time.Sleep(probeInterval)
 		taken := 0
-		for b.limiter.try() {
+		for b.concurrency.try() {
 			taken++
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
@@ -102,7 +102,7 @@ func TestProbeThatGetsNoPlaceIsOver(t *testing.T) {
 			t.Errorf("got %d requests, want no more than %d", got, requests)
 		}
 		for range taken {
-			b.limiter.release()
+			b.concurrency.release()
 		}
 		time.Sleep(probeInterval)
 		if err := b.ReadRange(t.Context(), ref, 0, make([]byte, 10)); err != nil || b.Stats().BreakerOpen {
@@ -114,9 +114,9 @@ func TestProbeThatGetsNoPlaceIsOver(t *testing.T) {
 // TestNoPauseBeyondTheDeadline fails under a deadline that ends before the pause would: the caller hears of it at once. One who
 // leaves in a pause hears why it was made.
 func TestNoPauseBeyondTheDeadline(t *testing.T) {
-	lim := quick()
-	lim.base, lim.top = 1000*time.Hour, 1000*time.Hour
-	inBubble(t, lim, nameless, func(t *testing.T, b *Backend) {
+	policy := quick()
+	policy.base, policy.top = 1000*time.Hour, 1000*time.Hour
+	inBubble(t, policy, nameless, func(t *testing.T, b *Backend) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Microsecond)
 		defer cancel()
 		start := time.Now()
@@ -135,7 +135,7 @@ func TestNoPauseBeyondTheDeadline(t *testing.T) {
 }
 
 // trickle answers with the range that is asked for, each piece of its bytes after a pause.
-func (s *scripted) trickle(piece int, pauses func(sent int) time.Duration) http.HandlerFunc {
+func (s *scriptedStore) trickle(piece int, pauses func(sent int) time.Duration) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("ETag", `"`+testETag+`"`)
 		w.Header().Set("Content-Length", strconv.Itoa(len(s.data)))
@@ -150,10 +150,10 @@ func (s *scripted) trickle(piece int, pauses func(sent int) time.Duration) http.
 // before, and the rest comes with another attempt. One at the least rate is not.
 func TestSlowBodyIsReplaced(t *testing.T) {
 	const piece = 32 << 10
-	lim := quick()
-	lim.stall, lim.rateWindow, lim.minRate = 5*time.Second, 10*time.Second, 64<<10
-	lim.base, lim.top = 0, 0
-	s := &scripted{data: sample(100 * piece)}
+	policy := quick()
+	policy.stall, policy.rateWindow, policy.minRate = 5*time.Second, 10*time.Second, 64<<10
+	policy.base, policy.top = 0, 0
+	s := &scriptedStore{data: sample(100 * piece)}
 	for name, c := range map[string]struct {
 		pauses  func(sent int) time.Duration
 		least   time.Duration
@@ -177,7 +177,7 @@ func TestSlowBodyIsReplaced(t *testing.T) {
 	} {
 		for _, open := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, in sequence %t", name, open), func(t *testing.T) {
-				inBubble(t, lim, s.ServeHTTP, func(t *testing.T, b *Backend) {
+				inBubble(t, policy, s.ServeHTTP, func(t *testing.T, b *Backend) {
 					s.next(s.trickle(piece, c.pauses))
 					start := time.Now()
 					if got := readOne(t, b, open, len(s.data)); !bytes.Equal(got, s.data) {
@@ -226,7 +226,7 @@ func TestOpen_Lies(t *testing.T) {
 
 // TestOpen_Ends: a reader that is closed or whose context has ended asks for nothing more.
 func TestOpen_Ends(t *testing.T) {
-	s := &scripted{data: sample(30), every: usual}
+	s := &scriptedStore{data: sample(30), every: usual}
 	inBubble(t, quick(), s.ServeHTTP, func(t *testing.T, b *Backend) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var readers [2]io.ReadCloser
@@ -259,17 +259,17 @@ func TestOpen_Ends(t *testing.T) {
 
 // TestOpen_GivesUpWithoutAnAnswer: the head has to come in its time, attempt by attempt.
 func TestOpen_GivesUpWithoutAnAnswer(t *testing.T) {
-	s := &scripted{data: sample(30)}
-	lim := quick()
-	lim.header, lim.base, lim.top = 5*time.Second, 0, 0
-	inBubble(t, lim, s.ServeHTTP, func(t *testing.T, b *Backend) {
+	s := &scriptedStore{data: sample(30)}
+	policy := quick()
+	policy.header, policy.base, policy.top = 5*time.Second, 0, 0
+	inBubble(t, policy, s.ServeHTTP, func(t *testing.T, b *Backend) {
 		s.next(s.never, s.never, s.never, s.never, s.never)
 		start := time.Now()
 		_, err := b.Open(t.Context(), ref, 0)
 		wantError(t, "open", err, objstore.ErrTimeout, "no progress")
 		synctest.Wait()
-		if took, want := time.Since(start), time.Duration(lim.attempts)*lim.header; took != want || s.ended != lim.attempts {
-			t.Errorf("took %v, %d requests ended, want %v and %d", took, s.ended, want, lim.attempts)
+		if took, want := time.Since(start), time.Duration(policy.attempts)*policy.header; took != want || s.ended != policy.attempts {
+			t.Errorf("took %v, %d requests ended, want %v and %d", took, s.ended, want, policy.attempts)
 		}
 	})
 }
@@ -361,18 +361,18 @@ func TestSettle_TellsWhoEndedAnAttempt(t *testing.T) {
 
 // TestAnother_PausesLongerWhenThrottled: ten times as long, and longer after each attempt without progress.
 func TestAnother_PausesLongerWhenThrottled(t *testing.T) {
-	lim := quick()
-	lim.base, lim.top, lim.attempts = time.Minute, time.Hour, 3
+	policy := quick()
+	policy.base, policy.top, policy.attempts = time.Minute, time.Hour, 3
 	for _, c := range []struct {
 		kind      error
 		fruitless int
 		got       int64
 		most      time.Duration
 	}{
-		{objstore.ErrUnavailable, 0, 0, time.Minute}, {objstore.ErrUnavailable, 1, 0, 2 * time.Minute}, {objstore.ErrUnavailable, 1, lim.progress, time.Minute},
-		{objstore.ErrUnavailable, 1, lim.progress - 1, 2 * time.Minute}, {objstore.ErrThrottled, 0, 0, 10 * time.Minute}, {objstore.ErrThrottled, 1, 0, 20 * time.Minute},
+		{objstore.ErrUnavailable, 0, 0, time.Minute}, {objstore.ErrUnavailable, 1, 0, 2 * time.Minute}, {objstore.ErrUnavailable, 1, policy.progress, time.Minute},
+		{objstore.ErrUnavailable, 1, policy.progress - 1, 2 * time.Minute}, {objstore.ErrThrottled, 0, 0, 10 * time.Minute}, {objstore.ErrThrottled, 1, 0, 20 * time.Minute},
 	} {
-		inBubble(t, lim, nameless, func(t *testing.T, b *Backend) {
+		inBubble(t, policy, nameless, func(t *testing.T, b *Backend) {
 			longest := time.Duration(0)
 			for range 50 {
 				start, fruitless := time.Now(), c.fruitless

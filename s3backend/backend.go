@@ -26,14 +26,14 @@ type Backend struct {
 	host      string
 	options   minio.Options
 	transport *http.Transport
-	lim       limits
-	home      atomic.Pointer[home]
+	policy    retryPolicy
+	endpoint  atomic.Pointer[endpoint]
 
-	budget  *budget
-	breaker breaker
-	limiter *limiter
-	limit   *rate.Limiter // of the bytes per second that reads take; nil: none
-	hedges  hedger
+	retries     *retryBudget
+	breaker     breaker
+	concurrency *concurrencyLimit
+	bandwidth   *rate.Limiter // of the bytes per second that reads take; nil: none
+	hedges      hedger
 
 	mu    sync.Mutex // guards stats
 	stats Stats
@@ -45,9 +45,9 @@ type Backend struct {
 var _ objstore.Store = (*Backend)(nil)
 
 // New returns the bucket as a store. It sends nothing yet.
-func New(cfg Config) (*Backend, error) { return newBackend(cfg, defaultLimits()) }
+func New(cfg Config) (*Backend, error) { return newBackend(cfg, defaultRetryPolicy()) }
 
-func newBackend(cfg Config, lim limits) (*Backend, error) {
+func newBackend(cfg Config, policy retryPolicy) (*Backend, error) {
 	cfg, err := cfg.complete()
 	if err != nil {
 		return nil, fmt.Errorf("s3: %w", err)
@@ -64,24 +64,24 @@ func newBackend(cfg Config, lim limits) (*Backend, error) {
 	if cfg.PathStyle {
 		lookup = minio.BucketLookupPath
 	}
-	transport := newTransport(cfg.MaxConns, tlsConfig, lim)
+	transport := newTransport(cfg.MaxConns, tlsConfig, policy)
 	b := &Backend{
 		cfg:  cfg,
 		host: host,
 		options: minio.Options{
-			Creds:        cfg.credentials(transport, lim.header/2),
+			Creds:        cfg.credentials(transport, policy.header/2),
 			Secure:       secure,
 			Transport:    transport,
 			BucketLookup: lookup,
 			MaxRetries:   1, // retries are ours
 		},
-		transport: transport,
-		lim:       lim,
-		budget:    newBudget(),
-		hedges:    hedger{credit: purse{share: hedgeShare, most: hedgeBurst}},
-		limiter:   newLimiter(cfg.MaxConns),
-		limit:     newPace(cfg.Bandwidth),
-		stats:     Stats{Errors: map[string]int64{}},
+		transport:   transport,
+		policy:      policy,
+		retries:     newRetryBudget(),
+		hedges:      hedger{credit: tokenBucket{share: hedgeShare, most: hedgeBurst}},
+		concurrency: newConcurrencyLimit(cfg.MaxConns),
+		bandwidth:   newBandwidthLimit(cfg.Bandwidth),
+		stats:       Stats{Errors: map[string]int64{}},
 	}
 	// Until the store names another region: one may stand in the name of a host of AWS.
 	if err := b.move(cmp.Or(cfg.Region, s3utils.GetRegionFromURL(url.URL{Host: host}), "us-east-1")); err != nil {
@@ -112,7 +112,7 @@ func (b *Backend) Stats() Stats {
 	s := b.stats
 	s.Errors = maps.Clone(s.Errors)
 	b.mu.Unlock()
-	s.Limit = b.limiter.current()
+	s.Limit = b.concurrency.current()
 	s.BreakerOpen = b.breaker.isOpen()
 	return s
 }
@@ -125,14 +125,14 @@ func (b *Backend) count(change func(*Stats)) {
 
 // attempt is one request under way.
 type attempt struct {
-	watch *watch
-	got   int64 // bytes of progress made
+	watchdog *watchdog
+	got      int64 // bytes of progress made
 }
 
 // run makes attempts until one succeeds or there is no use in another. first is how
 // long an attempt may take until its function sets another limit.
 func (b *Backend) run(ctx context.Context, first time.Duration, do func(context.Context, *attempt) error) error {
-	b.budget.earn()
+	b.retries.earn()
 	fruitless, refreshed, moved := 0, false, false
 	for n := 0; ; n++ {
 		if err := ctx.Err(); err != nil {
@@ -166,13 +166,13 @@ func (b *Backend) run(ctx context.Context, first time.Duration, do func(context.
 // another returns nil after a pause if another attempt is worth it, or the error to report. fruitless
 // counts the attempts in a row that made no progress; the last one made got.
 func (b *Backend) another(ctx context.Context, f *failure, fruitless *int, got int64) error {
-	if *fruitless++; got >= b.lim.progress {
+	if *fruitless++; got >= b.policy.progress {
 		*fruitless = 1
 	}
-	if !f.retry || *fruitless >= b.lim.attempts || !b.budget.spend() {
+	if !f.retry || *fruitless >= b.policy.attempts || !b.retries.spend() {
 		return b.explain(f)
 	}
-	if !pause(ctx, b.lim.wait(*fruitless, errors.Is(f.kind, objstore.ErrThrottled))) {
+	if !pause(ctx, b.policy.wait(*fruitless, errors.Is(f.kind, objstore.ErrThrottled))) {
 		return interrupted(ctx, f)
 	}
 	return nil
@@ -221,11 +221,11 @@ func (b *Backend) once(ctx context.Context, first time.Duration, n int, do func(
 	if err := b.breaker.allow(); err != nil {
 		return 0, err
 	}
-	if err := b.limiter.acquire(ctx); err != nil {
+	if err := b.concurrency.acquire(ctx); err != nil {
 		b.breaker.report(unclear)
 		return 0, err
 	}
-	defer b.limiter.release()
+	defer b.concurrency.release()
 	b.count(func(s *Stats) {
 		s.Requests++
 		if n > 0 {
@@ -234,8 +234,8 @@ func (b *Backend) once(ctx context.Context, first time.Duration, n int, do func(
 	})
 	actx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	a := &attempt{watch: newWatch(cancel, first)}
-	defer a.watch.rest()
+	a := &attempt{watchdog: newWatchdog(cancel, first)}
+	defer a.watchdog.rest()
 	err = settle(ctx, actx, do(actx, a))
 	b.report(err)
 	return a.got, err
@@ -256,7 +256,7 @@ func settle(caller, attempt context.Context, err error) error {
 func (b *Backend) report(err error) {
 	if err == nil {
 		b.breaker.report(healthy)
-		b.limiter.faster()
+		b.concurrency.faster()
 		return
 	}
 	kind := objstore.Kind(err)
@@ -266,7 +266,7 @@ func (b *Backend) report(err error) {
 		b.breaker.report(unclear)
 	case errors.Is(err, objstore.ErrThrottled):
 		b.breaker.report(unclear)
-		b.limiter.slower()
+		b.concurrency.slower()
 	case errors.Is(err, objstore.ErrUnavailable), errors.Is(err, objstore.ErrTimeout):
 		b.breaker.report(failed)
 	default: // the store is there and said no
@@ -282,7 +282,7 @@ func (b *Backend) refresh(started time.Time) bool {
 	if !b.refreshed.Before(started) {
 		return true
 	}
-	if !b.refreshed.IsZero() && time.Since(b.refreshed) < b.lim.refresh {
+	if !b.refreshed.IsZero() && time.Since(b.refreshed) < b.policy.refresh {
 		return false
 	}
 	b.options.Creds.Expire()

@@ -58,7 +58,7 @@ func TestClassifyAnswer(t *testing.T) {
 // TestLimiter_LeavesOnePlace however often the store asks to slow down, and gives the others back with success.
 func TestLimiter_LeavesOnePlace(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		l := newLimiter(3)
+		l := newConcurrencyLimit(3)
 		for range 8 {
 			l.slower()
 			time.Sleep(cutInterval)
@@ -89,8 +89,8 @@ func TestSource_IsLeftAloneAfterItsRequest(t *testing.T) {
 		{strings.NewReader("1234"), 2, io.EOF, objstore.ErrShort}, {broken{fault}, 1, io.ErrUnexpectedEOF, io.ErrUnexpectedEOF}, {broken{io.EOF}, 1, nil, nil},
 	} {
 		rested := make(chan struct{})
-		w := newWatch(func(error) { close(rested) }, time.Hour)
-		s := newSource(c.body, 0, 5, w, defaultLimits())
+		w := newWatchdog(func(error) { close(rested) }, time.Hour)
+		s := newUploadBody(c.body, 0, 5, w, defaultRetryPolicy())
 		for range c.reads {
 			_, _ = s.Read(make([]byte, 5))
 		}
@@ -187,9 +187,9 @@ func TestCredentials_AskTheMetadataServiceWhereItCanBe(t *testing.T) {
 		t.Setenv("AWS_SHARED_CREDENTIALS_FILE", t.TempDir()+"/none")
 		t.Setenv("AWS_EC2_METADATA_DISABLED", c.disabled)
 		t.Setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", c.container)
-		lim := quick()
-		lim.attempts = 1
-		b := opened(t, Config{Bucket: "train", Endpoint: c.endpoint, Region: "eu-west-1"}, lim)
+		policy := quick()
+		policy.attempts = 1
+		b := opened(t, Config{Bucket: "train", Endpoint: c.endpoint, Region: "eu-west-1"}, policy)
 		var mu sync.Mutex
 		asked := ""
 		b.transport.Proxy = nil
@@ -210,7 +210,7 @@ func TestCredentials_AskTheMetadataServiceWhereItCanBe(t *testing.T) {
 // TestProfile_FollowsNoRedirect: who gives out credentials is what the files name.
 func TestProfile_FollowsNoRedirect(t *testing.T) {
 	sharedFiles(t, "[profile role]\nrole_arn = arn:aws:iam::1:role/reader\nsource_profile = keys\n", "[keys]\naws_access_key_id = OFKEYS\naws_secret_access_key = s\n")
-	var elsewhere giver
+	var elsewhere credentialService
 	other := httptest.NewServer(&elsewhere)
 	defer other.Close()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -41,7 +41,7 @@ func (p pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 }
 
 // inBubble runs do against a backend on handler, under a fake clock.
-func inBubble(t *testing.T, lim limits, handler http.HandlerFunc, do func(*testing.T, *Backend)) {
+func inBubble(t *testing.T, policy retryPolicy, handler http.HandlerFunc, do func(*testing.T, *Backend)) {
 	t.Helper()
 	t.Setenv("AWS_ACCESS_KEY_ID", "id")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
@@ -51,7 +51,7 @@ func inBubble(t *testing.T, lim limits, handler http.HandlerFunc, do func(*testi
 		srv := &http.Server{Handler: handler}
 		ended := make(chan error)
 		go func() { ended <- srv.Serve(p) }()
-		b, err := newBackend(Config{Bucket: "train", Endpoint: "http://store", PathStyle: true}, lim)
+		b, err := newBackend(Config{Bucket: "train", Endpoint: "http://store", PathStyle: true}, policy)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,8 +71,8 @@ func inBubble(t *testing.T, lim limits, handler http.HandlerFunc, do func(*testi
 // TestNoPauseBeyondOurOwn fails every attempt, in each way: with no wait between attempts
 // the fake clock stands still, as nothing below has a wait of its own.
 func TestNoPauseBeyondOurOwn(t *testing.T) {
-	lim := quick()
-	lim.base, lim.top = 0, 0
+	policy := quick()
+	policy.base, policy.top = 0, 0
 	refuse := func(status int, code string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(status)
@@ -92,7 +92,7 @@ func TestNoPauseBeyondOurOwn(t *testing.T) {
 		"connection":  {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, objstore.ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, lim, tc.answer, func(t *testing.T, b *Backend) {
+			inBubble(t, policy, tc.answer, func(t *testing.T, b *Backend) {
 				start := time.Now()
 				readErr := b.ReadRange(t.Context(), ref, 0, make([]byte, 1))
 				_, statErr := b.Stat(t.Context(), testKey)
@@ -122,9 +122,9 @@ func nameless(w http.ResponseWriter, _ *http.Request) {
 
 // TestRequestIsNamed finds the name by which the service knows a request that failed.
 func TestRequestIsNamed(t *testing.T) {
-	lim := quick()
-	lim.attempts = 1
-	inBubble(t, lim, nameless, func(t *testing.T, b *Backend) {
+	policy := quick()
+	policy.attempts = 1
+	inBubble(t, policy, nameless, func(t *testing.T, b *Backend) {
 		if err := b.ReadRange(t.Context(), ref, 0, make([]byte, 1)); err == nil || !strings.Contains(err.Error(), "503, request r7") {
 			t.Errorf("got %v, want the status and the request's name", err)
 		}

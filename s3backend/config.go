@@ -34,8 +34,8 @@ type Config struct {
 	Traceparent bool // requests without a body name the span that they are made for
 }
 
-// limits are the times and counts of FAULTS that tests shorten.
-type limits struct {
+// retryPolicy holds the timeouts, attempts and backoff of requests. Tests shorten them.
+type retryPolicy struct {
 	dial, tls  time.Duration
 	header     time.Duration // request sent to answer's head
 	stall      time.Duration // without a byte of a body
@@ -49,8 +49,8 @@ type limits struct {
 	refresh    time.Duration // between two forced refreshes of the credentials
 }
 
-func defaultLimits() limits {
-	return limits{
+func defaultRetryPolicy() retryPolicy {
+	return retryPolicy{
 		dial:       3 * time.Second,
 		tls:        5 * time.Second,
 		header:     5 * time.Second,
@@ -150,7 +150,7 @@ func (c Config) credentials(transport http.RoundTripper, limit time.Duration) *c
 	client := &http.Client{Transport: transport, Timeout: limit}
 	if c.Profile != "" {
 		client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-		return credentials.New(&steady{source: &profile{name: c.Profile, cfg: c, client: client}})
+		return credentials.New(&stickyCredentials{source: &profile{name: c.Profile, cfg: c, client: client}})
 	}
 	providers := []credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}}
 	identity := cmp.Or(os.Getenv("AWS_WEB_IDENTITY_TOKEN_FILE"), os.Getenv("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"),
@@ -159,7 +159,7 @@ func (c Config) credentials(transport http.RoundTripper, limit time.Duration) *c
 	if identity || metadata {
 		providers = append(providers, &credentials.IAM{Client: client})
 	}
-	return credentials.New(&steady{source: &credentials.Chain{Providers: providers}})
+	return credentials.New(&stickyCredentials{source: &credentials.Chain{Providers: providers}})
 }
 
 // checkProfile says what is wrong with the profile, as far as its files tell.
@@ -167,7 +167,7 @@ func (c Config) checkProfile() error {
 	if c.Profile == "" {
 		return nil
 	}
-	files, err := readShared()
+	files, err := readSharedConfig()
 	if err == nil {
 		_, err = (&profile{name: c.Profile, cfg: c}).source(files, c.Profile, nil)
 	}

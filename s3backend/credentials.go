@@ -6,11 +6,10 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
-// steady is a source that keeps what it found while it finds nothing: a chain of providers
-// takes a file that is being written, or a metadata service that does not answer, for "there
-// are no credentials", and would send without a signature. It is used under the lock of a
-// credentials.Credentials.
-type steady struct {
+// stickyCredentials keeps the last credentials while its source finds none. A chain of providers reports a
+// file that is being written, or a metadata service that does not answer, as "no credentials", and requests
+// would then have no signature. The lock of a credentials.Credentials guards it.
+type stickyCredentials struct {
 	source credentials.Provider
 	last   credentials.Value
 	fault  error     // of the source, while nothing was found yet
@@ -20,9 +19,11 @@ type steady struct {
 // lookAgain is how long a source that gave no credentials is left alone.
 const lookAgain = 5 * time.Second
 
-func (s *steady) Retrieve() (credentials.Value, error) { return s.RetrieveWithCredContext(nil) }
+func (s *stickyCredentials) Retrieve() (credentials.Value, error) {
+	return s.RetrieveWithCredContext(nil)
+}
 
-func (s *steady) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
+func (s *stickyCredentials) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
 	if s.fault != nil && time.Now().Before(s.again) { // each request comes here, since none has got credentials
 		return credentials.Value{}, s.fault
 	}
@@ -39,7 +40,7 @@ func (s *steady) RetrieveWithCredContext(cc *credentials.CredContext) (credentia
 	return s.last, nil
 }
 
-func (s *steady) IsExpired() bool {
+func (s *stickyCredentials) IsExpired() bool {
 	if s.again.IsZero() {
 		return s.source.IsExpired()
 	}

@@ -73,7 +73,7 @@ func (r *rotation) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 }
 
 // rotating returns a backend whose credentials come from r, as in a container.
-func rotating(t *testing.T, r *rotation, lim limits) *Backend {
+func rotating(t *testing.T, r *rotation, policy retryPolicy) *Backend {
 	t.Helper()
 	srv := httptest.NewServer(r)
 	t.Cleanup(srv.Close)
@@ -82,7 +82,7 @@ func rotating(t *testing.T, r *rotation, lim limits) *Backend {
 	}
 	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", filepath.Join(t.TempDir(), "missing"))
 	t.Setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", srv.URL+"/credentials")
-	return opened(t, Config{Bucket: "train", Endpoint: srv.URL, PathStyle: true}, lim)
+	return opened(t, Config{Bucket: "train", Endpoint: srv.URL, PathStyle: true}, policy)
 }
 
 // readAll reads one byte for each of many callers at once and returns their errors.
@@ -162,9 +162,9 @@ func TestCredentialsOutliveTheirSource(t *testing.T) {
 // what the store says of the old one, and succeed once that is good again.
 func TestCredentialSourceThatHangsIsGivenUp(t *testing.T) {
 	r := &rotation{valid: "one", given: "one"}
-	lim := quick()
-	lim.header = time.Second
-	b := rotating(t, r, lim)
+	policy := quick()
+	policy.header = time.Second
+	b := rotating(t, r, policy)
 	if err := readAll(t, b, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func (s *provider) IsExpired() bool { return false }
 func TestSteadyLooksAgain(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		src := &provider{}
-		creds := credentials.New(&steady{source: &credentials.Chain{Providers: []credentials.Provider{src}}})
+		creds := credentials.New(&stickyCredentials{source: &credentials.Chain{Providers: []credentials.Provider{src}}})
 		for i, step := range []struct {
 			id     string
 			expire bool

@@ -81,7 +81,7 @@ func TestList_RefusesKeysOutOfOrder(t *testing.T) {
 	} {
 		s := newService()
 		s.faults(func(w http.ResponseWriter, r *http.Request) bool {
-			var page listed
+			var page listResult
 			for key := range strings.FieldsSeq(c.keys) {
 				if after := r.URL.Query().Get("start-after"); after == "" || key >= after { // one that repeats where it begins
 					page.Contents = append(page.Contents, listedObject{Key: key, Size: 1, ETag: `"e"`, LastModified: "2006-01-02T15:04:05Z"})
@@ -254,7 +254,7 @@ func TestPut_Faults(t *testing.T) {
 		return func(_ *service, w http.ResponseWriter, _ *http.Request) { say(w, status, code) }
 	}
 	lose := func(s *service, _ http.ResponseWriter, r *http.Request) { // does what is asked, and does not say so
-		s.ServeHTTP(&unheard{http.Header{}}, r)
+		s.ServeHTTP(&lostResponse{http.Header{}}, r)
 		panic(http.ErrAbortHandler)
 	}
 	noETag := func(_ *service, w http.ResponseWriter, r *http.Request) {
@@ -328,12 +328,12 @@ func TestPut_Faults(t *testing.T) {
 	}
 }
 
-// unheard is an answer that nobody gets.
-type unheard struct{ header http.Header }
+// lostResponse is an answer that nobody gets.
+type lostResponse struct{ header http.Header }
 
-func (u *unheard) Header() http.Header         { return u.header }
-func (u *unheard) Write(p []byte) (int, error) { return len(p), nil }
-func (u *unheard) WriteHeader(int)             {}
+func (u *lostResponse) Header() http.Header         { return u.header }
+func (u *lostResponse) Write(p []byte) (int, error) { return len(p), nil }
+func (u *lostResponse) WriteHeader(int)             {}
 
 // TestPut_AbortsWhatIsCanceled cancels while a part is under way: the upload is removed all the same. A service that does not
 // remove it is counted, and changes nothing.

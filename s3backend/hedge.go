@@ -15,7 +15,7 @@ import (
 // hedger knows how long the store lately took to begin its answers, and so when one is
 // late enough that a second request for the same bytes will probably be answered sooner.
 type hedger struct {
-	credit purse        // of second requests
+	credit tokenBucket  // of second requests
 	late   atomic.Int64 // nanoseconds within which 99 of 100 answers came; zero while too few were seen
 
 	mu     sync.Mutex
@@ -51,19 +51,19 @@ func (h *hedger) lateness() time.Duration { return time.Duration(h.late.Load()) 
 // mayHedge takes what a second request costs: a free place among those under way, a
 // hundredth of the requests, and a retry of the budget. It is not for a store that is down.
 func (b *Backend) mayHedge() bool {
-	if !b.limiter.try() {
+	if !b.concurrency.try() {
 		return false
 	}
-	if b.breaker.isOpen() || !b.hedges.credit.spend() || !b.budget.spend() {
-		b.limiter.release()
+	if b.breaker.isOpen() || !b.hedges.credit.spend() || !b.retries.spend() {
+		b.concurrency.release()
 		return false
 	}
 	b.count(func(s *Stats) { s.Requests++; s.Hedges++ })
 	return true
 }
 
-// reply is what became of one of two requests.
-type reply struct {
+// hedgeResult is the answer or error of one of two requests.
+type hedgeResult struct {
 	answer
 	err error
 }
@@ -85,7 +85,7 @@ func (b *Backend) hedged(ctx context.Context, ref objstore.Ref, from, n int64) (
 	for i := range race {
 		race[i].ctx, race[i].end = context.WithCancelCause(ctx) //nolint:fatcontext // each has one of its own
 	}
-	ask := func(i int) (r reply) {
+	ask := func(i int) (r hedgeResult) {
 		r.answer, r.err = b.get(race[i].ctx, ref, from, n)
 		switch {
 		case r.err != nil:
@@ -99,12 +99,12 @@ func (b *Backend) hedged(ctx context.Context, ref objstore.Ref, from, n int64) (
 		}
 		return r
 	}
-	second := make(chan reply, 1)
+	second := make(chan hedgeResult, 1)
 	var timer *time.Timer
 	if late > 0 {
 		timer = time.AfterFunc(late, func() {
 			if !b.mayHedge() {
-				second <- reply{err: errNotAsked}
+				second <- hedgeResult{err: errNotAsked}
 				return
 			}
 			var span tracing.Span
@@ -112,9 +112,9 @@ func (b *Backend) hedged(ctx context.Context, ref objstore.Ref, from, n int64) (
 			r := ask(1)
 			span.Ended(r.err)
 			if errors.Is(r.err, objstore.ErrThrottled) {
-				b.limiter.slower()
+				b.concurrency.slower()
 			}
-			b.limiter.release() // before the caller hears of the reply: then nothing of this request is left
+			b.concurrency.release() // before the caller hears of the reply: then nothing of this request is left
 			second <- r
 		})
 	}

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// scripted is a sound store that can be told how to answer its next requests.
-type scripted struct {
+// scriptedStore is a sound store that can be told how to answer its next requests.
+type scriptedStore struct {
 	data  []byte
 	every time.Duration // before each answer
 
@@ -23,13 +23,13 @@ type scripted struct {
 	ended  int                // requests that the client gave up
 }
 
-func (s *scripted) next(answers ...http.HandlerFunc) {
+func (s *scriptedStore) next(answers ...http.HandlerFunc) {
 	s.mu.Lock()
 	s.script = answers
 	s.mu.Unlock()
 }
 
-func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *scriptedStore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	var answer http.HandlerFunc
 	if len(s.script) > 0 {
@@ -44,18 +44,18 @@ func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.sound(w, r)
 }
 
-func (s *scripted) sound(w http.ResponseWriter, r *http.Request) {
+func (s *scriptedStore) sound(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("ETag", `"`+testETag+`"`)
 	http.ServeContent(w, r, "", time.Unix(1e9, 0), bytes.NewReader(s.data))
 }
 
 // after answers well after a while.
-func (s *scripted) after(d time.Duration) http.HandlerFunc {
+func (s *scriptedStore) after(d time.Duration) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) { time.Sleep(d); s.sound(w, r) }
 }
 
 // never answers only when the client has gone.
-func (s *scripted) never(_ http.ResponseWriter, r *http.Request) {
+func (s *scriptedStore) never(_ http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()
 	s.mu.Lock()
 	s.ended++
@@ -83,7 +83,7 @@ func learned(t *testing.T, b *Backend) {
 // TestLateAnswerIsAskedForAgain makes the first request late in each way. The fake clock
 // tells which answer was used.
 func TestLateAnswerIsAskedForAgain(t *testing.T) {
-	s := &scripted{data: sample(100), every: usual}
+	s := &scriptedStore{data: sample(100), every: usual}
 	abort := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 	for _, tc := range []struct {
 		name           string
@@ -105,9 +105,9 @@ func TestLateAnswerIsAskedForAgain(t *testing.T) {
 		{"both fail", []http.HandlerFunc{func(w http.ResponseWriter, r *http.Request) { time.Sleep(late + 10*time.Millisecond); abort(w, r) }, abort}, late + 10*time.Millisecond + usual, 1, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			lim := quick()
-			lim.base, lim.top = 0, 0
-			inBubble(t, lim, s.ServeHTTP, func(t *testing.T, b *Backend) {
+			policy := quick()
+			policy.base, policy.top = 0, 0
+			inBubble(t, policy, s.ServeHTTP, func(t *testing.T, b *Backend) {
 				learned(t, b)
 				s.next(tc.script...)
 				before, start, got := b.Stats(), time.Now(), make([]byte, 40)
@@ -121,7 +121,7 @@ func TestLateAnswerIsAskedForAgain(t *testing.T) {
 				if h, r := st.Hedges-before.Hedges, st.Retries-before.Retries; h != tc.hedges || r != tc.others || st.Requests-before.Requests != 1+h+r {
 					t.Errorf("got %d second requests and %d repetitions of %d, want %d and %d", h, r, st.Requests-before.Requests, tc.hedges, tc.others)
 				}
-				if !idle(b.limiter) {
+				if !idle(b.concurrency) {
 					t.Error("a place is still taken")
 				}
 				synctest.Wait()
@@ -134,7 +134,7 @@ func TestLateAnswerIsAskedForAgain(t *testing.T) {
 // TestSecondRequestsAreFew reads from a store of which a tenth of the answers is late: one
 // request in a hundred is sent twice, and no more.
 func TestSecondRequestsAreFew(t *testing.T) {
-	s := &scripted{data: sample(10), every: usual}
+	s := &scriptedStore{data: sample(10), every: usual}
 	inBubble(t, quick(), s.ServeHTTP, func(t *testing.T, b *Backend) {
 		learned(t, b)
 		const reads = 5000
@@ -160,7 +160,7 @@ func TestSecondRequestsAreFew(t *testing.T) {
 // TestNoSecondRequest holds it back where it would do harm. Its place is free again at once, while the first request is under way.
 func TestNoSecondRequest(t *testing.T) {
 	for name, prevent := range map[string]func(*Backend){
-		"all places taken": func(b *Backend) { b.limiter = newLimiter(1) },
+		"all places taken": func(b *Backend) { b.concurrency = newConcurrencyLimit(1) },
 		"breaker open": func(b *Backend) {
 			for range breakAfter {
 				b.breaker.report(failed)
@@ -174,12 +174,12 @@ func TestNoSecondRequest(t *testing.T) {
 			}
 		},
 		"no budget": func(b *Backend) {
-			for b.budget.spend() {
+			for b.retries.spend() {
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &scripted{data: sample(10), every: usual}
+			s := &scriptedStore{data: sample(10), every: usual}
 			inBubble(t, quick(), s.ServeHTTP, func(t *testing.T, b *Backend) {
 				learned(t, b)
 				s.next(s.after(time.Second))
@@ -187,7 +187,7 @@ func TestNoSecondRequest(t *testing.T) {
 				start, ended := time.Now(), make(chan error)
 				go func() { ended <- b.ReadRange(t.Context(), ref, 0, make([]byte, 10)) }()
 				time.Sleep(2 * late)
-				if got, want := free(b.limiter), int64(b.limiter.current()-1); got != want {
+				if got, want := free(b.concurrency), int64(b.concurrency.current()-1); got != want {
 					t.Errorf("got %d free places while one request is under way, want %d", got, want)
 				}
 				if err := <-ended; err != nil {
@@ -203,7 +203,7 @@ func TestNoSecondRequest(t *testing.T) {
 
 // TestSecondRequestIsToldToSlowDown lets the store throttle the second request only.
 func TestSecondRequestIsToldToSlowDown(t *testing.T) {
-	s := &scripted{data: sample(10), every: usual}
+	s := &scriptedStore{data: sample(10), every: usual}
 	inBubble(t, quick(), s.ServeHTTP, func(t *testing.T, b *Backend) {
 		learned(t, b)
 		s.next(s.after(later), func(w http.ResponseWriter, _ *http.Request) {
@@ -222,11 +222,11 @@ func TestSecondRequestIsToldToSlowDown(t *testing.T) {
 // TestTwoAnswersAtOnce lets both arrive in the same moment, again and again: one is whole, and
 // no connection or place is lost.
 func TestTwoAnswersAtOnce(t *testing.T) {
-	s := &scripted{data: sample(1000), every: usual}
+	s := &scriptedStore{data: sample(1000), every: usual}
 	inBubble(t, quick(), s.ServeHTTP, func(t *testing.T, b *Backend) {
 		learned(t, b)
 		for range 500 {
-			b.hedges.credit.saved = 1
+			b.hedges.credit.tokens = 1
 			b.hedges.late.Store(int64(late))
 			s.next(s.after(second))
 			got := make([]byte, len(s.data))
@@ -235,15 +235,15 @@ func TestTwoAnswersAtOnce(t *testing.T) {
 			}
 			time.Sleep(time.Second) // the budget has a retry again
 		}
-		if st := b.Stats(); st.Retries != 0 || st.Hedges != 500 || !idle(b.limiter) {
-			t.Errorf("got %d repetitions, %d second requests, all places free: %t, want none, 500, true", st.Retries, st.Hedges, idle(b.limiter))
+		if st := b.Stats(); st.Retries != 0 || st.Hedges != 500 || !idle(b.concurrency) {
+			t.Errorf("got %d repetitions, %d second requests, all places free: %t, want none, 500, true", st.Retries, st.Hedges, idle(b.concurrency))
 		}
 	})
 }
 
 // TestHedgeEndsWithItsCaller cancels while both requests are under way.
 func TestHedgeEndsWithItsCaller(t *testing.T) {
-	s := &scripted{data: sample(10), every: usual}
+	s := &scriptedStore{data: sample(10), every: usual}
 	inBubble(t, quick(), s.ServeHTTP, func(t *testing.T, b *Backend) {
 		learned(t, b)
 		s.next(s.never, s.never)
@@ -255,8 +255,8 @@ func TestHedgeEndsWithItsCaller(t *testing.T) {
 			t.Errorf("got %v after %v on the fake clock, want %v after 1 s", err, time.Since(start), want)
 		}
 		synctest.Wait()
-		if !idle(b.limiter) || s.ended != 2 {
-			t.Errorf("got all places free: %t, and %d requests ended, want true and 2", idle(b.limiter), s.ended)
+		if !idle(b.concurrency) || s.ended != 2 {
+			t.Errorf("got all places free: %t, and %d requests ended, want true and 2", idle(b.concurrency), s.ended)
 		}
 	})
 }

@@ -23,7 +23,7 @@ func (b *Backend) Stat(ctx context.Context, key string) (objstore.Object, error)
 
 // head returns an object and the token with which Put stored it, if one has.
 func (b *Backend) head(ctx context.Context, ref objstore.Ref) (o objstore.Object, token string, err error) {
-	err = b.run(ctx, b.lim.header, func(ctx context.Context, _ *attempt) error {
+	err = b.run(ctx, b.policy.header, func(ctx context.Context, _ *attempt) error {
 		resp, err := b.send(ctx, http.MethodHead, objstore.Ref{Key: ref.Key, VersionID: ref.VersionID}, make(http.Header, 8))
 		if err != nil {
 			return err
@@ -48,10 +48,10 @@ func (b *Backend) List(ctx context.Context, prefix string, visit func(objstore.O
 	var stop error // what visit returned
 	last := ""
 	ask := soundPrefix(prefix)
-	err := b.run(ctx, b.lim.header, func(ctx context.Context, a *attempt) error {
+	err := b.run(ctx, b.policy.header, func(ctx context.Context, a *attempt) error {
 		opts := minio.ListObjectsOptions{Prefix: ask, Recursive: true, StartAfter: last, FetchOwner: new(bool)}
-		for info := range b.home.Load().core.ListObjectsIter(ctx, b.cfg.Bucket, opts) {
-			a.watch.rest() // visit may take its time; the next page must not
+		for info := range b.endpoint.Load().core.ListObjectsIter(ctx, b.cfg.Bucket, opts) {
+			a.watchdog.rest() // visit may take its time; the next page must not
 			switch {
 			case info.Err != nil:
 				return info.Err
@@ -62,11 +62,11 @@ func (b *Backend) List(ctx context.Context, prefix string, visit func(objstore.O
 			if !strings.HasPrefix(info.Key, prefix) {
 				continue
 			}
-			a.got += b.lim.progress
+			a.got += b.policy.progress
 			if stop = visit(objstore.Object{Key: info.Key, Size: info.Size, ETag: info.ETag, VersionID: info.VersionID, Modified: info.LastModified}); stop != nil {
 				return nil
 			}
-			a.watch.arm(b.lim.header)
+			a.watchdog.arm(b.policy.header)
 		}
 		return ctx.Err()
 	})
@@ -101,8 +101,8 @@ func (b *Backend) Delete(ctx context.Context, key string) error {
 	if err := objstore.CheckKey(key); err != nil {
 		return fmt.Errorf("delete %q: %w", key, err)
 	}
-	err := b.run(ctx, b.lim.write, func(ctx context.Context, _ *attempt) error {
-		return b.home.Load().core.RemoveObject(ctx, b.cfg.Bucket, key, minio.RemoveObjectOptions{})
+	err := b.run(ctx, b.policy.write, func(ctx context.Context, _ *attempt) error {
+		return b.endpoint.Load().core.RemoveObject(ctx, b.cfg.Bucket, key, minio.RemoveObjectOptions{})
 	})
 	if errors.Is(err, objstore.ErrNotFound) && classify(err).code != "NoSuchBucket" {
 		return nil

@@ -50,7 +50,7 @@ type reader struct {
 // began it, so it has a context of its own.
 func (r *reader) connect() error {
 	b := r.backend
-	return b.run(r.ctx, b.lim.header, func(ctx context.Context, _ *attempt) error {
+	return b.run(r.ctx, b.policy.header, func(ctx context.Context, _ *attempt) error {
 		tctx, cancel := context.WithCancelCause(r.ctx)
 		stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
 		ans, err := b.get(tctx, r.ref, r.offset, -1)
@@ -66,10 +66,10 @@ func (r *reader) connect() error {
 			cancel(nil) // ends a body too
 			return err
 		}
-		w := newWatch(cancel, b.lim.stall)
+		w := newWatchdog(cancel, b.policy.stall)
 		w.rest()
 		r.ref.ETag, r.total, r.got = ans.etag, ans.total, 0
-		r.body = b.pace(tctx, &watched{body: ans.body, watch: w, lim: &b.lim})
+		r.body = b.throttle(tctx, &watchedBody{body: ans.body, watchdog: w, policy: &b.policy})
 		r.transfer = tctx
 		r.end = func() {
 			w.rest()

@@ -17,10 +17,10 @@ import (
 // bytes are delivered, then the error, and nothing more is asked for.
 func TestOpenEndsBehindTheLastBytes(t *testing.T) {
 	s := serve(t, func(c net.Conn, r request) bool { return sound(c, r, sample(30)) })
-	lim := quick()
-	lim.attempts = 1
+	policy := quick()
+	policy.attempts = 1
 	r := &reader{
-		ctx: t.Context(), backend: backend(t, s, lim), ref: ref, total: 30,
+		ctx: t.Context(), backend: backend(t, s, policy), ref: ref, total: 30,
 		body:     iotest.DataErrReader(io.MultiReader(strings.NewReader("ten bytes."), iotest.ErrReader(io.ErrUnexpectedEOF))),
 		end:      func() {},
 		transfer: t.Context(),
@@ -39,9 +39,9 @@ func TestOpenEndsBehindTheLastBytes(t *testing.T) {
 // TestReads_TellABodyThatEndsFromOneThatBreaks: a body that is short is a fault of its answer, one that is cut off one of the network.
 func TestReads_TellABodyThatEndsFromOneThatBreaks(t *testing.T) {
 	broken := &net.OpError{Op: "read", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
-	lim := quick()
-	lim.attempts = 1
-	b := opened(t, Config{Bucket: "train", Endpoint: "http://store"}, lim)
+	policy := quick()
+	policy.attempts = 1
+	b := opened(t, Config{Bucket: "train", Endpoint: "http://store"}, policy)
 	for _, c := range []struct {
 		with  error
 		class error

@@ -34,7 +34,7 @@ func (p *profile) Retrieve() (credentials.Value, error) { return p.RetrieveWithC
 
 // RetrieveWithCredContext implements credentials.Provider.
 func (p *profile) RetrieveWithCredContext(*credentials.CredContext) (credentials.Value, error) {
-	files, err := readShared()
+	files, err := readSharedConfig()
 	if err != nil {
 		return credentials.Value{}, denied(err)
 	}
@@ -77,7 +77,7 @@ func (p *profile) failed(err error) *failure {
 
 // source returns what gives the credentials of a profile: its keys, a role that is assumed with the credentials of another source, or
 // what minio-go knows of: SSO, and a process. above are the profiles that assume a role with those of this one.
-func (p *profile) source(files shared, name string, above []string) (credentials.Provider, error) {
+func (p *profile) source(files sharedConfig, name string, above []string) (credentials.Provider, error) {
 	set, err := files.profile(name)
 	if err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func (p *profile) source(files shared, name string, above []string) (credentials
 }
 
 // role returns what assumes the role of a profile.
-func (p *profile) role(files shared, name string, set map[string]string, above []string) (credentials.Provider, error) {
+func (p *profile) role(files sharedConfig, name string, set map[string]string, above []string) (credentials.Provider, error) {
 	var with credentials.Provider
 	switch other := set["source_profile"]; {
 	case other != "" && other != name && slices.Contains(above, other):
@@ -165,26 +165,26 @@ func (r *role) RetrieveWithCredContext(cc *credentials.CredContext) (credentials
 	return r.STSAssumeRole.RetrieveWithCredContext(cc)
 }
 
-// shared is what the two files of AWS hold, by profile and by name in lower case.
-type shared struct {
+// sharedConfig holds the settings of the two shared files of AWS, by profile and by lower-case name.
+type sharedConfig struct {
 	config, credentials string // their paths
 	profiles            map[string]map[string]string
 }
 
 // String names the files.
-func (s shared) String() string { return s.credentials + " and " + s.config }
+func (s sharedConfig) String() string { return s.credentials + " and " + s.config }
 
-func (s shared) profile(name string) (map[string]string, error) {
+func (s sharedConfig) profile(name string) (map[string]string, error) {
 	if set, ok := s.profiles[name]; ok {
 		return set, nil
 	}
 	return nil, fmt.Errorf("there is no profile %q: neither %s nor %s has it", name, s.credentials, s.config)
 }
 
-// readShared reads both files. What the file of credentials says goes before what the other one says.
-func readShared() (shared, error) {
+// readSharedConfig reads both files. What the file of credentials says goes before what the other one says.
+func readSharedConfig() (sharedConfig, error) {
 	home, _ := os.UserHomeDir() // without one both files have to be named
-	s := shared{
+	s := sharedConfig{
 		config:      cmp.Or(os.Getenv("AWS_CONFIG_FILE"), filepath.Join(home, ".aws", "config")),
 		credentials: cmp.Or(os.Getenv("AWS_SHARED_CREDENTIALS_FILE"), filepath.Join(home, ".aws", "credentials")),
 		profiles:    map[string]map[string]string{},
@@ -205,7 +205,7 @@ func readShared() (shared, error) {
 }
 
 // read adds the profiles of one file, which may be missing.
-func (s shared) read(path string, profileOf func(section string) string) error {
+func (s sharedConfig) read(path string, profileOf func(section string) string) error {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

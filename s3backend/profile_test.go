@@ -35,14 +35,14 @@ func sharedFiles(t *testing.T, config, credentials string) (configFile, credenti
 	return configFile, credentialsFile
 }
 
-// giver is a store, and the service that gives out the credentials of roles.
-type giver struct {
+// credentialService is a store, and the service that gives out the credentials of roles.
+type credentialService struct {
 	mu    sync.Mutex
 	seen  []string // what each request showed: a key, and a role or a session
 	fails string   // code with which roles are refused
 }
 
-func (g *giver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (g *credentialService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	_, key, _ := strings.Cut(r.Header.Get("Authorization"), "Credential=")
@@ -68,7 +68,7 @@ func (g *giver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // asked has a backend of a profile ask for an object that is not there, and returns what the service saw.
-func (g *giver) asked(t *testing.T, name string) ([]string, error) {
+func (g *credentialService) asked(t *testing.T, name string) ([]string, error) {
 	t.Helper()
 	leaks.Check(t)
 	srv := httptest.NewServer(g)
@@ -129,7 +129,7 @@ aws_session_token = session
 aws_access_key_id = OFBOTH
 aws_secret_access_key = s
 `)
-	var g giver
+	var g credentialService
 	const arn = "arn:aws:iam::1:role/"
 	for name, want := range map[string]string{
 		"keys": "OFKEYS session", "in-config": "OFCONFIG", "in both": "OFBOTH", "process": "OFPROCESSx",
@@ -169,7 +169,7 @@ role_arn = arn:aws:iam::1:role/reader
 credential_source = Environment
 duration_seconds = canary
 `, "[half]\naws_access_key_id = canary\n canary-line-without-a-sign\n")
-	var g giver
+	var g credentialService
 	for name, want := range map[string]string{
 		"none":      fmt.Sprintf("there is no profile %q: neither %s nor %s has it", "none", credentials, config),
 		"bare":      "there is no profile", // the file of settings calls it "profile bare"
@@ -196,7 +196,7 @@ duration_seconds = canary
 // TestRolesThatAreRefused: what the service says of a role is told by its code alone, and it is asked once, not for each read.
 func TestRolesThatAreRefused(t *testing.T) {
 	sharedFiles(t, "[profile role]\nrole_arn = arn:aws:iam::1:role/reader\nsource_profile = keys\n[profile keys]\naws_access_key_id = OFKEYS\naws_secret_access_key = s\n", "")
-	g := &giver{fails: "AccessDenied"}
+	g := &credentialService{fails: "AccessDenied"}
 	srv := httptest.NewServer(g)
 	defer srv.Close()
 	b := opened(t, Config{Bucket: "train", Endpoint: srv.URL, PathStyle: true, Profile: "role"}, quick())

@@ -27,9 +27,9 @@ func TestReads_GiveUpOnlyWithoutProgress(t *testing.T) {
 			c.Write(data[from:min(from+cut, len(data))])
 			return false
 		})
-		lim := quick()
-		lim.attempts, lim.progress = attempts, progress
-		b := backend(t, s, lim)
+		policy := quick()
+		policy.attempts, policy.progress = attempts, progress
+		b := backend(t, s, policy)
 		got := make([]byte, len(data)-1)
 		if err := b.ReadRange(t.Context(), ref, 1, got); !errors.Is(err, fails) || err == nil && !bytes.Equal(got, data[1:]) {
 			t.Errorf("read, %d bytes are progress: got %v, want %v", progress, err, fails)
@@ -82,7 +82,7 @@ func TestSteady_ForgetsTheFaultBeforeItsFirstKey(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		fault := errors.New("fault")
 		src := &faulty{err: fault}
-		s := &steady{source: src}
+		s := &stickyCredentials{source: src}
 		for i, step := range []struct {
 			id   string
 			err  error

@@ -33,17 +33,17 @@ func (b *Backend) readRange(ctx context.Context, ref objstore.Ref, offset int64,
 		return err
 	}
 	s := scatter{dst: dst, report: objstore.Progress(ctx)}
-	err = b.run(ctx, b.lim.header, func(ctx context.Context, a *attempt) error {
+	err = b.run(ctx, b.policy.header, func(ctx context.Context, a *attempt) error {
 		ans, err := b.hedged(ctx, ref, offset+s.filled, n-s.filled)
 		if err != nil {
 			return err
 		}
 		defer ans.body.Close()
-		a.watch.rest()
+		a.watchdog.rest()
 		ref.ETag = ans.etag // what is resumed must be what was begun
 		before := s.filled
 		s.sized = ans.sized
-		err = s.fill(b.pace(ctx, &watched{body: ans.body, watch: a.watch, lim: &b.lim}))
+		err = s.fill(b.throttle(ctx, &watchedBody{body: ans.body, watchdog: a.watchdog, policy: &b.policy}))
 		a.got = s.filled - before
 		if errors.Is(err, errMore) {
 			s.filled, a.got = before, 0 // the bytes cannot be the ones asked for: none is kept, and none is progress
@@ -62,13 +62,13 @@ type scatter struct {
 	report func(filled int64)
 }
 
-// filling counts what is read into dst, and reports it unless the body may turn out to be too long.
-type filling struct {
+// fillReader counts the bytes read into dst, and reports them unless the body may prove too long.
+type fillReader struct {
 	body io.Reader
 	s    *scatter
 }
 
-func (f filling) Read(p []byte) (int, error) {
+func (f fillReader) Read(p []byte) (int, error) {
 	n, err := f.body.Read(p)
 	f.s.filled += int64(n)
 	if f.s.sized && n > 0 {
@@ -88,7 +88,7 @@ func (s *scatter) fill(body io.Reader) error {
 			skip -= int64(len(d))
 			continue
 		}
-		_, err := io.ReadFull(filling{body, s}, d[skip:])
+		_, err := io.ReadFull(fillReader{body, s}, d[skip:])
 		skip = 0
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			return &failure{kind: objstore.ErrShort, detail: fmt.Sprintf("the body ends after %d bytes", s.filled), retry: true}

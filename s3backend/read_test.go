@@ -211,24 +211,24 @@ func TestLies(t *testing.T) {
 // TestABodyThatIsTooLongIsGivenUp sends one byte too many each time: the bytes thrown away are no progress, so
 // the attempts are counted, and the retries of others stay saved.
 func TestABodyThatIsTooLongIsGivenUp(t *testing.T) {
-	lim := quick()
-	lim.progress = defaultLimits().progress
-	data := sample(int(2 * lim.progress))
+	policy := quick()
+	policy.progress = defaultRetryPolicy().progress
+	data := sample(int(2 * policy.progress))
 	s := serve(t, func(w net.Conn, r request) bool {
 		head(w, "206 Partial Content", etag(testETag), contentRange(0, len(data)-2, len(data)), "Connection: close")
 		w.Write(data)
 		return false
 	})
-	b := backend(t, s, lim)
-	b.budget.saved = 100
-	b.budget.floor.SetLimit(0) // every retry is taken from those saved
-	b.budget.floor.SetBurst(0)
+	b := backend(t, s, policy)
+	b.retries.tokens = 100
+	b.retries.floor.SetLimit(0) // every retry is taken from those saved
+	b.retries.floor.SetBurst(0)
 	err := b.ReadRange(t.Context(), ref, 0, make([]byte, len(data)-1))
-	if !errors.Is(err, objstore.ErrUnavailable) || s.n != lim.attempts {
-		t.Errorf("got %v after %d requests, want %v after %d", err, s.n, objstore.ErrUnavailable, lim.attempts)
+	if !errors.Is(err, objstore.ErrUnavailable) || s.n != policy.attempts {
+		t.Errorf("got %v after %d requests, want %v after %d", err, s.n, objstore.ErrUnavailable, policy.attempts)
 	}
-	if least := float64(100 - lim.attempts + 1); b.budget.saved < least {
-		t.Errorf("got %.1f retries left of 100, want at least %.0f", b.budget.saved, least)
+	if least := float64(100 - policy.attempts + 1); b.retries.tokens < least {
+		t.Errorf("got %.1f retries left of 100, want at least %.0f", b.retries.tokens, least)
 	}
 }
 
@@ -290,7 +290,7 @@ func TestReadRange_NeverWritesReportedBytesAgain(t *testing.T) {
 }
 
 func TestAnswers(t *testing.T) {
-	lasting := defaultLimits().attempts
+	lasting := defaultRetryPolicy().attempts
 	for _, c := range []struct {
 		status, code string
 		want         error
@@ -377,8 +377,8 @@ func TestHidden(t *testing.T) {
 // TestStalls hangs before the head and in the middle of the body.
 func TestStalls(t *testing.T) {
 	data := sample(50)
-	lim := quick()
-	lim.header, lim.stall = 100*time.Millisecond, 100*time.Millisecond
+	policy := quick()
+	policy.header, policy.stall = 100*time.Millisecond, 100*time.Millisecond
 	for _, sent := range []int{-1, 0, 20} {
 		hang := func(c net.Conn) bool {
 			if sent >= 0 {
@@ -396,13 +396,13 @@ func TestStalls(t *testing.T) {
 				return sound(c, r, data)
 			})
 			got := make([]byte, 50)
-			if err := backend(t, s, lim).ReadRange(t.Context(), ref, 0, got); err != nil || !bytes.Equal(got, data) {
+			if err := backend(t, s, policy).ReadRange(t.Context(), ref, 0, got); err != nil || !bytes.Equal(got, data) {
 				t.Errorf("got %x, %v", got, err)
 			}
 		})
 		t.Run(fmt.Sprint("for ever after ", sent), func(t *testing.T) {
 			s := serve(t, func(c net.Conn, _ request) bool { return hang(c) })
-			err := backend(t, s, lim).ReadRange(t.Context(), ref, 0, make([]byte, 50))
+			err := backend(t, s, policy).ReadRange(t.Context(), ref, 0, make([]byte, 50))
 			if sent <= 0 && !errors.Is(err, objstore.ErrTimeout) || err == nil {
 				t.Errorf("got %v, want %v", err, objstore.ErrTimeout)
 			}
@@ -412,7 +412,7 @@ func TestStalls(t *testing.T) {
 		s := serve(t, func(c net.Conn, _ request) bool { _, _ = io.Copy(io.Discard, c); return false })
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		err := backend(t, s, defaultLimits()).ReadRange(ctx, ref, 0, make([]byte, 50))
+		err := backend(t, s, defaultRetryPolicy()).ReadRange(ctx, ref, 0, make([]byte, 50))
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
 		}

@@ -136,26 +136,26 @@ func refuse(c net.Conn, status, code string) bool {
 }
 
 // quick shortens every pause, so that a test spends no time waiting, and lets no attempt end because the machine stood still.
-func quick() limits {
-	l := defaultLimits()
+func quick() retryPolicy {
+	l := defaultRetryPolicy()
 	l.base, l.top = time.Microsecond, time.Millisecond
 	l.dial, l.tls, l.header, l.stall = time.Minute, time.Minute, time.Minute, time.Minute
 	l.progress = 1 << 30
 	return l
 }
 
-func backend(t *testing.T, s *server, lim limits) *Backend {
+func backend(t *testing.T, s *server, policy retryPolicy) *Backend {
 	t.Helper()
 	t.Setenv("AWS_ACCESS_KEY_ID", "AKIDCANARY")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "canary-secret-key")
-	return opened(t, Config{Bucket: "train", Endpoint: s.url, PathStyle: true}, lim)
+	return opened(t, Config{Bucket: "train", Endpoint: s.url, PathStyle: true}, policy)
 }
 
 // opened returns a backend that the end of the test closes. It has to be idle then, and goroutines and descriptors as they were.
-func opened(t *testing.T, cfg Config, lim limits) *Backend {
+func opened(t *testing.T, cfg Config, policy retryPolicy) *Backend {
 	t.Helper()
 	leaks.Check(t)
-	b, err := newBackend(cfg, lim)
+	b, err := newBackend(cfg, policy)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func opened(t *testing.T, cfg Config, lim limits) *Backend {
 // closeIdle closes a backend after its last request: every place of the limiter is free, and no probe is under way.
 func closeIdle(t *testing.T, b *Backend) {
 	t.Helper()
-	if !idle(b.limiter) {
+	if !idle(b.concurrency) {
 		t.Error("places of the limiter are still taken")
 	}
 	if b.breaker.probing {

@@ -204,8 +204,8 @@ func (s *service) complete(w http.ResponseWriter, r *http.Request, key, upload s
 	}
 }
 
-// listed is an answer to a request for a list.
-type listed struct {
+// listResult is an answer to a request for a list.
+type listResult struct {
 	XMLName               xml.Name `xml:"ListBucketResult"`
 	IsTruncated           bool
 	NextContinuationToken string
@@ -222,7 +222,7 @@ type listedObject struct {
 
 func (s *service) list(w http.ResponseWriter, r *http.Request, q url.Values) {
 	after := max(q.Get("start-after"), q.Get("continuation-token"))
-	page := listed{EncodingType: "url"}
+	page := listResult{EncodingType: "url"}
 	errFull := errors.New("page is full")
 	err := s.store.List(r.Context(), q.Get("prefix"), func(o objstore.Object) error {
 		if o.Key <= after {
@@ -243,7 +243,7 @@ func (s *service) list(w http.ResponseWriter, r *http.Request, q url.Values) {
 	writeList(w, &page)
 }
 
-func writeList(w io.Writer, page *listed) {
+func writeList(w io.Writer, page *listResult) {
 	_ = xml.NewEncoder(w).Encode(page) // the client checks what arrives
 }
 

@@ -25,11 +25,11 @@ type signer struct {
 // dayKey signs the requests of one day and one secret.
 type dayKey struct {
 	day, secret string
-	pens        sync.Pool // of *pen
+	buffers     sync.Pool // of *pen
 }
 
-// pen is what one signature is written with, again and again.
-type pen struct {
+// signingBuffer holds the memory of one signature, for reuse.
+type signingBuffer struct {
 	mac  hash.Hash // with the key of the day
 	text []byte
 }
@@ -50,8 +50,8 @@ func (s *signer) sign(req *http.Request, v *credentials.Value, now time.Time) {
 		set(req.Header, "X-Amz-Security-Token", v.SessionToken)
 	}
 	key := s.keyOf(day, v.SecretAccessKey)
-	p, _ := key.pens.Get().(*pen)
-	defer key.pens.Put(p)
+	p, _ := key.buffers.Get().(*signingBuffer)
+	defer key.buffers.Put(p)
 	text, names := canonical(p.text[:0], req)
 	sum := sha256.Sum256(text)
 	scope := day + "/" + s.region + "/" + s.service + "/aws4_request"
@@ -104,7 +104,7 @@ func (s *signer) keyOf(day, secret string) *dayKey {
 		mac.Write([]byte(part))
 		key = mac.Sum(nil)
 	}
-	k := &dayKey{day: day, secret: secret, pens: sync.Pool{New: func() any { return &pen{mac: hmac.New(sha256.New, key)} }}}
+	k := &dayKey{day: day, secret: secret, buffers: sync.Pool{New: func() any { return &signingBuffer{mac: hmac.New(sha256.New, key)} }}}
 	s.kept.Store(k)
 	return k
 }

@@ -13,7 +13,7 @@ import (
 // TestTraceShowsEachAttempt: a read that is refused once, and whose second attempt is late, is three requests to the store in
 // the trace of whoever reads, each of which named its span to the store.
 func TestTraceShowsEachAttempt(t *testing.T) {
-	s := &scripted{data: sample(100), every: usual}
+	s := &scriptedStore{data: sample(100), every: usual}
 	var mu sync.Mutex
 	var named []string
 	spanOf := func(r *http.Request) {
@@ -27,9 +27,9 @@ func TestTraceShowsEachAttempt(t *testing.T) {
 		}
 	}
 	handler := func(w http.ResponseWriter, r *http.Request) { spanOf(r); s.ServeHTTP(w, r) }
-	lim := quick()
-	lim.base, lim.top = 0, 0
-	inBubble(t, lim, handler, func(t *testing.T, b *Backend) {
+	policy := quick()
+	policy.base, policy.top = 0, 0
+	inBubble(t, policy, handler, func(t *testing.T, b *Backend) {
 		learned(t, b)
 		b.cfg.Traceparent = true
 		s.next(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }, s.never)

@@ -22,15 +22,15 @@ const maxHeader = 256 << 10
 
 // newTransport returns an HTTP/1.1 transport with bounded connections. HTTP/2 is off:
 // one wedged connection would hold every stream.
-func newTransport(conns int, tlsConfig *tls.Config, lim limits) *http.Transport {
-	d := &dialer{net: net.Dialer{Timeout: lim.dial}, good: map[string]addresses{}}
+func newTransport(conns int, tlsConfig *tls.Config, policy retryPolicy) *http.Transport {
+	d := &dialer{net: net.Dialer{Timeout: policy.dial}, good: map[string]addresses{}}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	return &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
 		DialContext:           d.dial,
 		TLSClientConfig:       tlsConfig,
-		TLSHandshakeTimeout:   lim.tls,
+		TLSHandshakeTimeout:   policy.tls,
 		Protocols:             protocols,
 		MaxConnsPerHost:       conns,
 		MaxIdleConns:          conns,
@@ -75,14 +75,14 @@ func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 	return conn, err
 }
 
-// refusing makes an answer that refuses a request an error. It knows of the answer what minio-go
-// does not hand on: the store's clock and the bucket's region.
-type refusing struct {
+// errorTransport turns a refusal into an error. It keeps what minio-go drops of the response: the store's
+// clock and the bucket's region.
+type errorTransport struct {
 	next   http.RoundTripper
 	region string // for which requests are signed
 }
 
-func (r refusing) RoundTrip(req *http.Request) (*http.Response, error) {
+func (r errorTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := r.next.RoundTrip(req)
 	if err != nil {
 		return nil, classify(err)
@@ -97,7 +97,7 @@ func (r refusing) RoundTrip(req *http.Request) (*http.Response, error) {
 // maxRefusal bounds what is read of an error's body.
 const maxRefusal = 64 << 10
 
-func (r refusing) refusal(resp *http.Response) *failure {
+func (r errorTransport) refusal(resp *http.Response) *failure {
 	a := minio.ErrorResponse{}
 	if xml.NewDecoder(io.LimitReader(resp.Body, maxRefusal)).Decode(&a) != nil || a.Code == "" {
 		a = minio.ErrorResponse{Code: codeOf(resp.StatusCode)}

@@ -13,21 +13,21 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// answering is a RoundTripper that gives one answer.
-type answering struct {
+// staticTransport is a RoundTripper that gives one answer.
+type staticTransport struct {
 	resp *http.Response
 	err  error
 }
 
-func (a answering) RoundTrip(*http.Request) (*http.Response, error) { return a.resp, a.err }
+func (a staticTransport) RoundTrip(*http.Request) (*http.Response, error) { return a.resp, a.err }
 
-// ending is a body that knows whether it was closed.
-type ending struct {
+// closeRecorder is a body that knows whether it was closed.
+type closeRecorder struct {
 	io.Reader
 	closed bool
 }
 
-func (e *ending) Close() error { e.closed = true; return nil }
+func (e *closeRecorder) Close() error { e.closed = true; return nil }
 
 // TestRefusing_MakesRefusalsErrors: what an answer with a status from 300 on says is in its error, and its body is closed. Others pass.
 func TestRefusing_MakesRefusalsErrors(t *testing.T) {
@@ -60,12 +60,12 @@ func TestRefusing_MakesRefusalsErrors(t *testing.T) {
 		{403, headers{"Date": "Mon, 02 Jan 2006 15:04:05 GMT"}, "", objstore.ErrDenied, "ahead of the store's, set it with NTP: AccessDenied (status 403)", ""},
 		{403, headers{"Date": "yesterday"}, "", objstore.ErrDenied, "denied: AccessDenied (status 403)", ""},
 	} {
-		body := &ending{Reader: strings.NewReader(c.body)}
+		body := &closeRecorder{Reader: strings.NewReader(c.body)}
 		given := &http.Response{StatusCode: c.status, Header: http.Header{}, Body: body}
 		for name, value := range c.header {
 			given.Header.Set(name, value)
 		}
-		resp, err := refusing{answering{resp: given}, "us"}.RoundTrip(nil)
+		resp, err := errorTransport{staticTransport{resp: given}, "us"}.RoundTrip(nil)
 		if c.kind == nil {
 			if resp != given || err != nil || body.closed {
 				t.Errorf("status %d: got %v, %v, closed: %t, want the answer", c.status, resp, err, body.closed)
@@ -77,7 +77,7 @@ func TestRefusing_MakesRefusalsErrors(t *testing.T) {
 			t.Errorf("status %d %.80s: got %+v in region %q, closed: %t, want %q", c.status, c.body, resp, f.region, body.closed, c.region)
 		}
 	}
-	_, err := refusing{answering{err: io.EOF}, "us"}.RoundTrip(nil)
+	_, err := errorTransport{staticTransport{err: io.EOF}, "us"}.RoundTrip(nil)
 	wantError(t, "no answer", err, objstore.ErrUnavailable, "the connection was closed")
 }
 
@@ -121,9 +121,9 @@ func TestTransport_GivesUpHandshakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { ln.Close() })
-	lim := quick()
-	lim.tls, lim.attempts = 10*time.Millisecond, 1
-	b := opened(t, Config{Bucket: "train", Endpoint: "https://" + ln.Addr().String(), PathStyle: true}, lim)
+	policy := quick()
+	policy.tls, policy.attempts = 10*time.Millisecond, 1
+	b := opened(t, Config{Bucket: "train", Endpoint: "https://" + ln.Addr().String(), PathStyle: true}, policy)
 	_, err = b.Stat(t.Context(), testKey)
 	wantError(t, "stat", err, objstore.ErrTimeout, "timeout: the network timed out, at the endpoint "+b.cfg.Endpoint+" (AWS_ENDPOINT_URL, or endpoint= of the address)")
 }

@@ -20,16 +20,16 @@ import (
 )
 
 // distinct returns limits of which no two are equal, and one attempt.
-func distinct() limits {
-	lim := quick()
-	lim.header, lim.upload, lim.stall, lim.write, lim.attempts = 5*time.Second, 10*time.Second, 20*time.Second, time.Minute, 1
-	return lim
+func distinct() retryPolicy {
+	policy := quick()
+	policy.header, policy.upload, policy.stall, policy.write, policy.attempts = 5*time.Second, 10*time.Second, 20*time.Second, time.Minute, 1
+	return policy
 }
 
 // TestRequests_EndWithTheLimitOfTheirKind asks a store that takes each request and never answers.
 func TestRequests_EndWithTheLimitOfTheirKind(t *testing.T) {
-	lim := distinct()
-	never := (&scripted{}).never
+	policy := distinct()
+	never := (&scriptedStore{}).never
 	put := func(t *testing.T, size int64) func(*Backend) error {
 		t.Helper()
 		return func(b *Backend) error {
@@ -38,9 +38,9 @@ func TestRequests_EndWithTheLimitOfTheirKind(t *testing.T) {
 		}
 	}
 	for kind, want := range map[string]time.Duration{
-		"read": lim.header, "stat": lim.header, "list": lim.header, "delete": lim.write, "put": lim.write, "put of nothing": lim.write, "put in parts": lim.write,
+		"read": policy.header, "stat": policy.header, "list": policy.header, "delete": policy.write, "put": policy.write, "put of nothing": policy.write, "put in parts": policy.write,
 	} {
-		inBubble(t, lim, func(w http.ResponseWriter, r *http.Request) {
+		inBubble(t, policy, func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodHead && kind != "stat" { // which looks for the write that may have been made
 				w.WriteHeader(http.StatusNotFound)
 				return
@@ -64,20 +64,20 @@ func TestRequests_EndWithTheLimitOfTheirKind(t *testing.T) {
 // TestPut_WaitsWhileTheBodyIsTaken: each piece of the body and then the answer have a limit of their own.
 func TestPut_WaitsWhileTheBodyIsTaken(t *testing.T) {
 	const piece, pieces = 64 << 10, 10
-	lim := distinct()
+	policy := distinct()
 	for _, c := range []struct {
 		name          string
 		size          int64
 		piece, answer time.Duration // pauses of the store
 		want          error
 	}{
-		{"slow and late", piece * pieces, lim.upload - time.Second, lim.write / 2, nil}, // the last piece is sent long before it is taken
-		{"empty and late", 0, 0, lim.write - time.Second, nil},
-		{"stalled body", piece * pieces, lim.upload + time.Second, 0, objstore.ErrTimeout},
-		{"no answer", piece * pieces, 0, lim.write + time.Second, objstore.ErrTimeout},
-		{"empty without an answer", 0, 0, lim.write + time.Second, objstore.ErrTimeout},
+		{"slow and late", piece * pieces, policy.upload - time.Second, policy.write / 2, nil}, // the last piece is sent long before it is taken
+		{"empty and late", 0, 0, policy.write - time.Second, nil},
+		{"stalled body", piece * pieces, policy.upload + time.Second, 0, objstore.ErrTimeout},
+		{"no answer", piece * pieces, 0, policy.write + time.Second, objstore.ErrTimeout},
+		{"empty without an answer", 0, 0, policy.write + time.Second, objstore.ErrTimeout},
 	} {
-		inBubble(t, lim, func(w http.ResponseWriter, r *http.Request) {
+		inBubble(t, policy, func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodHead {
 				w.WriteHeader(http.StatusNotFound)
 				return
@@ -110,7 +110,7 @@ func listing(fault func(w http.ResponseWriter, r *http.Request, after string) bo
 		if fault(w, r, after) {
 			return
 		}
-		page := listed{IsTruncated: after < "c"}
+		page := listResult{IsTruncated: after < "c"}
 		page.NextContinuationToken = "a"
 		if after != "" {
 			page.NextContinuationToken = string(after[0] + 1)
@@ -122,7 +122,7 @@ func listing(fault func(w http.ResponseWriter, r *http.Request, after string) bo
 
 // TestList_LimitsPagesNotVisitors: a visitor may take its time, a page may not, the first or a later one.
 func TestList_LimitsPagesNotVisitors(t *testing.T) {
-	lim := distinct()
+	policy := distinct()
 	visit := func(got *[]string) func(objstore.Object) error {
 		return func(o objstore.Object) error {
 			time.Sleep(time.Hour)
@@ -131,8 +131,8 @@ func TestList_LimitsPagesNotVisitors(t *testing.T) {
 		}
 	}
 	for hangs, want := range map[string][]string{"none": {"a", "b", "c", "d"}, "": nil, "b": {"a", "b"}} {
-		never := (&scripted{}).never
-		inBubble(t, lim, listing(func(w http.ResponseWriter, r *http.Request, after string) bool {
+		never := (&scriptedStore{}).never
+		inBubble(t, policy, listing(func(w http.ResponseWriter, r *http.Request, after string) bool {
 			if after == hangs {
 				never(w, r)
 			}
@@ -144,7 +144,7 @@ func TestList_LimitsPagesNotVisitors(t *testing.T) {
 			took, waited := time.Since(start), time.Duration(0)
 			if hangs != "none" {
 				wantError(t, "hangs after "+hangs, err, objstore.ErrTimeout, "no progress")
-				waited = lim.header
+				waited = policy.header
 			} else if err != nil {
 				t.Errorf("slow visitor: %v", err)
 			}
@@ -157,11 +157,11 @@ func TestList_LimitsPagesNotVisitors(t *testing.T) {
 
 // TestList_CountsAttemptsFromTheLastKey: a list ends when too many attempts in a row bring no key, however many failed before.
 func TestList_CountsAttemptsFromTheLastKey(t *testing.T) {
-	lim := quick()
-	lim.attempts = 3
-	for fails, want := range map[int]error{lim.attempts - 1: nil, lim.attempts: objstore.ErrUnavailable} {
+	policy := quick()
+	policy.attempts = 3
+	for fails, want := range map[int]error{policy.attempts - 1: nil, policy.attempts: objstore.ErrUnavailable} {
 		failed := map[string]int{}
-		inBubble(t, lim, listing(func(w http.ResponseWriter, _ *http.Request, after string) bool {
+		inBubble(t, policy, listing(func(w http.ResponseWriter, _ *http.Request, after string) bool {
 			if failed[after] == fails {
 				return false
 			}
@@ -203,7 +203,7 @@ func TestPaced_EndsItsWaitWithTheTransfer(t *testing.T) {
 				time.AfterFunc(time.Second/2, cancel)
 			}
 			limit.ReserveN(time.Now(), 10) // by another reader
-			r := paced{ctx, iotest.DataErrReader(io.MultiReader(strings.NewReader("ten bytes."), iotest.ErrReader(c.with))), limit}
+			r := throttledReader{ctx, iotest.DataErrReader(io.MultiReader(strings.NewReader("ten bytes."), iotest.ErrReader(c.with))), limit}
 			if c.with == nil {
 				r.body = strings.NewReader("ten bytes and more")
 			}
@@ -221,11 +221,11 @@ func TestPaced_EndsItsWaitWithTheTransfer(t *testing.T) {
 
 func TestNewPace(t *testing.T) {
 	for bandwidth, burst := range map[int64]int{1: leastBurst, 20 * leastBurst: leastBurst, 20*leastBurst + 20: leastBurst + 1, 20 * mostBurst: mostBurst, 1 << 40: mostBurst} {
-		if l := newPace(bandwidth); l.Burst() != burst || l.Limit() != rate.Limit(bandwidth) {
+		if l := newBandwidthLimit(bandwidth); l.Burst() != burst || l.Limit() != rate.Limit(bandwidth) {
 			t.Errorf("%d bytes per second: got %v at once, %v per second, want %d", bandwidth, l.Burst(), l.Limit(), burst)
 		}
 	}
-	if l := newPace(0); l != nil {
+	if l := newBandwidthLimit(0); l != nil {
 		t.Errorf("no limit: got %v", l)
 	}
 }
@@ -261,9 +261,9 @@ func TestOpen_EndsAnswersItRefuses(t *testing.T) {
 
 // TestOpen_WaitsForSlowReaders before the first byte, between two, and after the last one.
 func TestOpen_WaitsForSlowReaders(t *testing.T) {
-	s := &scripted{data: sample(1 << 20)}
-	lim := distinct()
-	inBubble(t, lim, s.ServeHTTP, func(t *testing.T, b *Backend) {
+	s := &scriptedStore{data: sample(1 << 20)}
+	policy := distinct()
+	inBubble(t, policy, s.ServeHTTP, func(t *testing.T, b *Backend) {
 		r, err := b.Open(t.Context(), ref, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -284,7 +284,7 @@ func TestOpen_WaitsForSlowReaders(t *testing.T) {
 
 // TestOpen_EndsWithItsCaller in the middle of a body: that is no fault of the store, and nothing more is asked for.
 func TestOpen_EndsWithItsCaller(t *testing.T) {
-	s := &scripted{data: sample(30)}
+	s := &scriptedStore{data: sample(30)}
 	inBubble(t, distinct(), s.ServeHTTP, func(t *testing.T, b *Backend) {
 		s.next(s.trickle(10, func(sent int) time.Duration { return time.Duration(sent) * time.Second }))
 		ctx, cancel := context.WithCancel(t.Context())

@@ -70,9 +70,9 @@ func conditional(opts minio.PutObjectOptions, cond objstore.Condition) minio.Put
 // putWhole stores the body with one request.
 func (b *Backend) putWhole(ctx context.Context, key string, body io.ReaderAt, size int64, named minio.PutObjectOptions, cond objstore.Condition) (o objstore.Object, lost bool, err error) {
 	opts := conditional(named, cond)
-	return b.store(ctx, b.lim.upload, key, size, func(ctx context.Context, a *attempt) (minio.UploadInfo, error) {
-		src := newSource(body, 0, size, a.watch, b.lim)
-		info, err := b.home.Load().core.PutObject(ctx, b.cfg.Bucket, key, src, size, "", "", opts)
+	return b.store(ctx, b.policy.upload, key, size, func(ctx context.Context, a *attempt) (minio.UploadInfo, error) {
+		src := newUploadBody(body, 0, size, a.watchdog, b.policy)
+		info, err := b.endpoint.Load().core.PutObject(ctx, b.cfg.Bucket, key, src, size, "", "", opts)
 		return info, src.detach(err)
 	})
 }
@@ -102,9 +102,9 @@ const uploadsAtOnce = 4
 func (b *Backend) putParts(ctx context.Context, key string, body io.ReaderAt, size int64, named minio.PutObjectOptions, cond objstore.Condition) (o objstore.Object, lost bool, err error) {
 	part := max(b.cfg.PartSize, (size+maxParts-1)/maxParts)
 	var id string
-	err = b.run(ctx, b.lim.write, func(ctx context.Context, _ *attempt) error {
+	err = b.run(ctx, b.policy.write, func(ctx context.Context, _ *attempt) error {
 		var err error
-		id, err = b.home.Load().core.NewMultipartUpload(ctx, b.cfg.Bucket, key, named)
+		id, err = b.endpoint.Load().core.NewMultipartUpload(ctx, b.cfg.Bucket, key, named)
 		return err
 	})
 	if err != nil {
@@ -123,8 +123,8 @@ func (b *Backend) putParts(ctx context.Context, key string, body io.ReaderAt, si
 	}
 	if err = g.Wait(); err == nil {
 		opts := conditional(minio.PutObjectOptions{}, cond)
-		o, lost, err = b.store(ctx, b.lim.write, key, size, func(ctx context.Context, _ *attempt) (minio.UploadInfo, error) {
-			return b.home.Load().core.CompleteMultipartUpload(ctx, b.cfg.Bucket, key, id, done, opts)
+		o, lost, err = b.store(ctx, b.policy.write, key, size, func(ctx context.Context, _ *attempt) (minio.UploadInfo, error) {
+			return b.endpoint.Load().core.CompleteMultipartUpload(ctx, b.cfg.Bucket, key, id, done, opts)
 		})
 	}
 	if err != nil && !lost {
@@ -138,10 +138,10 @@ func (b *Backend) putParts(ctx context.Context, key string, body io.ReaderAt, si
 
 func (b *Backend) putPart(ctx context.Context, key, id string, number int, body io.ReaderAt, at, size int64) (minio.CompletePart, error) {
 	var part minio.ObjectPart
-	err := b.run(ctx, b.lim.upload, func(ctx context.Context, a *attempt) error {
-		src := newSource(body, at, size, a.watch, b.lim)
+	err := b.run(ctx, b.policy.upload, func(ctx context.Context, a *attempt) error {
+		src := newUploadBody(body, at, size, a.watchdog, b.policy)
 		var err error
-		part, err = b.home.Load().core.PutObjectPart(ctx, b.cfg.Bucket, key, id, number, src, size, minio.PutObjectPartOptions{})
+		part, err = b.endpoint.Load().core.PutObjectPart(ctx, b.cfg.Bucket, key, id, number, src, size, minio.PutObjectPartOptions{})
 		if err = src.detach(err); err != nil {
 			return err
 		}
@@ -160,35 +160,35 @@ func (b *Backend) putPart(ctx context.Context, key, id string, number int, body 
 // abort frees what the parts of a failed Put occupy, also when ctx has ended. It is
 // no part of the result: what remains is removed by the bucket's lifecycle rules.
 func (b *Backend) abort(ctx context.Context, key, id string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.lim.header)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.policy.header)
 	defer cancel()
 	b.count(func(s *Stats) { s.Requests++ })
-	if err := b.home.Load().core.AbortMultipartUpload(ctx, b.cfg.Bucket, key, id); err != nil {
+	if err := b.endpoint.Load().core.AbortMultipartUpload(ctx, b.cfg.Bucket, key, id); err != nil {
 		b.count(func(s *Stats) { s.Errors[objstore.Kind(classify(err))]++ })
 	}
 }
 
-// source is a section of the body as a request reads it. The transport may still read after
+// uploadBody is the section of the caller's body that one request sends. The transport may still read after
 // the request has ended: detach keeps it away from the caller's body then.
-type source struct {
+type uploadBody struct {
 	mu       sync.Mutex
 	section  *io.SectionReader
 	size     int64
-	watch    *watch
-	lim      limits
+	watchdog *watchdog
+	policy   retryPolicy
 	err      error // what the body said
 	detached bool
 }
 
-func newSource(body io.ReaderAt, at, size int64, w *watch, lim limits) *source {
-	s := &source{section: io.NewSectionReader(body, at, size), size: size, watch: w, lim: lim}
+func newUploadBody(body io.ReaderAt, at, size int64, w *watchdog, policy retryPolicy) *uploadBody {
+	s := &uploadBody{section: io.NewSectionReader(body, at, size), size: size, watchdog: w, policy: policy}
 	if size == 0 {
-		w.arm(lim.write)
+		w.arm(policy.write)
 	}
 	return s
 }
 
-func (s *source) Read(p []byte) (int, error) {
+func (s *uploadBody) Read(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.detached {
@@ -203,20 +203,20 @@ func (s *source) Read(p []byte) (int, error) {
 	case err != nil && !errors.Is(err, io.EOF):
 		s.err = err
 	}
-	wait := s.lim.upload
+	wait := s.policy.upload
 	if at >= s.size {
-		wait = s.lim.write
+		wait = s.policy.write
 	}
-	s.watch.arm(wait)
+	s.watchdog.arm(wait)
 	return n, err
 }
 
 // detach ends the use of the body and returns the error to report.
-func (s *source) detach(err error) error {
+func (s *uploadBody) detach(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.detached = true
-	s.watch.rest()
+	s.watchdog.rest()
 	if err != nil && s.err != nil {
 		return bodyFailure(s.err)
 	}

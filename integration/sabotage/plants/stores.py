@@ -5,7 +5,7 @@ PLANTS = [
         "s3backend sends no If-Match and compares no ETag",
         "./s3backend TestLateAnswerIsAskedForAgain",
         [
-            ("s3backend/home.go", 'set(header, "If-Match", `"`+ref.ETag+`"`)', "_ = ref.ETag"),
+            ("s3backend/endpoint.go", 'set(header, "If-Match", `"`+ref.ETag+`"`)', "_ = ref.ETag"),
             ("s3backend/read.go", 'case want != "" && etag != want:', "case false:"),
         ],
     ),
@@ -72,7 +72,7 @@ PLANTS = [
     (
         "s3backend signs a read without credentials",
         "./s3backend TestNoCredentials",
-        [("s3backend/home.go", "if !v.SignerType.IsAnonymous() {", "if true {")],
+        [("s3backend/endpoint.go", "if !v.SignerType.IsAnonymous() {", "if true {")],
     ),
     (
         "s3backend takes the wait for bandwidth for slowness of the store",
@@ -80,15 +80,15 @@ PLANTS = [
         [
             (
                 "s3backend/read.go",
-                "s.fill(b.pace(ctx, &watched{body: ans.body, watch: a.watch, lim: &b.lim}))",
-                "s.fill(&watched{body: b.pace(ctx, ans.body), watch: a.watch, lim: &b.lim})",
+                "s.fill(b.throttle(ctx, &watchedBody{body: ans.body, watchdog: a.watchdog, policy: &b.policy}))",
+                "s.fill(&watchedBody{body: b.throttle(ctx, ans.body), watchdog: a.watchdog, policy: &b.policy})",
             )
         ],
     ),
     (
         "each read has the bandwidth of all",
         "./s3backend TestBandwidthIsShared",
-        [("s3backend/pace.go", "return paced{ctx, body, b.limit}", "return paced{ctx, body, newPace(int64(b.limit.Limit()))}")],
+        [("s3backend/bandwidth.go", "return throttledReader{ctx, body, b.bandwidth}", "return throttledReader{ctx, body, newPace(int64(b.bandwidth.Limit()))}")],
     ),
     (
         "a profile's credentials come behind those of the environment",

@@ -19,7 +19,7 @@ import (
 )
 
 // TestReadShared_ReadsSettings as the tools of AWS do: the file of credentials goes before the other one, setting by setting.
-func TestReadShared_ReadsSettings(t *testing.T) {
+func TestReadSharedConfig_ReadsSettings(t *testing.T) {
 	leaks.Check(t)
 	sharedFiles(t, `stray = before any section
 # comment = 1
@@ -44,7 +44,7 @@ external_id = one
 [profile both]
 duration_seconds = 7
 `, "\n[both]\nexternal_id=two\nempty\n\n[profile odd]\nx = y\n[ default ]\noutput = two\n")
-	got, err := readShared()
+	got, err := readSharedConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ duration_seconds = 7
 }
 
 // TestReadShared_NamesFilesThatItCannotRead, but one that is missing is like an empty one.
-func TestReadShared_NamesFilesThatItCannotRead(t *testing.T) {
+func TestReadSharedConfig_NamesFilesThatItCannotRead(t *testing.T) {
 	leaks.Check(t)
 	dir, below := t.TempDir(), ""
 	for _, variable := range []string{"AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"} {
@@ -75,7 +75,7 @@ func TestReadShared_NamesFilesThatItCannotRead(t *testing.T) {
 			below: "open " + below + ": not a directory", file + "-none": "",
 		} {
 			t.Setenv(variable, path)
-			if _, err := readShared(); want == "" && err != nil || want != "" && (err == nil || err.Error() != want) {
+			if _, err := readSharedConfig(); want == "" && err != nil || want != "" && (err == nil || err.Error() != want) {
 				t.Errorf("%s: got %v, want %s", variable, err, want)
 			}
 			_, err := New(Config{Bucket: "train", Profile: "other"})
@@ -97,7 +97,7 @@ func TestReadShared_NamesFilesThatItCannotRead(t *testing.T) {
 func TestProfile_RoleIsAssumedWhereItsRegionSays(t *testing.T) {
 	sharedFiles(t, "[profile here]\nrole_arn = a\nregion = eu-west-1\ncredential_source = Environment\nduration_seconds = 900\n"+
 		"[profile nowhere]\nrole_arn = a\ncredential_source = Ec2InstanceMetadata\n[profile container]\nrole_arn = a\ncredential_source = EcsContainer\n", "")
-	files, err := readShared()
+	files, err := readSharedConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func TestProfile_RoleIsAssumedWhereItsRegionSays(t *testing.T) {
 
 // TestRole_SignsWithAllOfItsSource: a source that was given out itself has a session, without which its key is worth nothing.
 func TestRole_SignsWithAllOfItsSource(t *testing.T) {
-	var g giver
+	var g credentialService
 	srv := httptest.NewServer(&g)
 	defer srv.Close()
 	fault := errors.New("fault")

@@ -18,31 +18,31 @@ const (
 	burstsSecond = 20
 )
 
-// newPace returns a limit of bytes per second, nil for none.
-func newPace(bandwidth int64) *rate.Limiter {
+// newBandwidthLimit returns a rate limit in bytes per second; nil: unlimited.
+func newBandwidthLimit(bandwidth int64) *rate.Limiter {
 	if bandwidth == 0 {
 		return nil
 	}
 	return rate.NewLimiter(rate.Limit(bandwidth), int(min(max(bandwidth/burstsSecond, leastBurst), mostBurst)))
 }
 
-// paced is the body of an answer that waits for its share of the bandwidth of all reads. It stands around what watches the store,
-// so that the wait counts as time that the reader takes, and never as slowness of the store.
-type paced struct {
+// throttledReader is a response body that waits for its share of the bandwidth of all reads. It wraps the
+// watchedBody, so that the wait never counts as slowness of the store.
+type throttledReader struct {
 	ctx   context.Context //nolint:containedctx // of the transfer
 	body  io.Reader
 	limit *rate.Limiter
 }
 
-// pace has a body wait for its share of the bandwidth, if that is limited.
-func (b *Backend) pace(ctx context.Context, body io.Reader) io.Reader {
-	if b.limit == nil {
+// throttle limits a body to its share of the bandwidth, if that is limited.
+func (b *Backend) throttle(ctx context.Context, body io.Reader) io.Reader {
+	if b.bandwidth == nil {
 		return body
 	}
-	return paced{ctx, body, b.limit}
+	return throttledReader{ctx, body, b.bandwidth}
 }
 
-func (r paced) Read(p []byte) (int, error) {
+func (r throttledReader) Read(p []byte) (int, error) {
 	n, err := r.body.Read(p[:min(len(p), r.limit.Burst())])
 	// What has come is paid for afterwards, also by an attempt that fails with it: it has used the line.
 	wait := r.limit.ReserveN(time.Now(), n).Delay()
@@ -55,4 +55,4 @@ func (r paced) Read(p []byte) (int, error) {
 }
 
 // Paced reports whether reads are held back for the sake of a limit.
-func (b *Backend) Paced() bool { return b.limit != nil }
+func (b *Backend) Paced() bool { return b.bandwidth != nil }

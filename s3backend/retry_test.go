@@ -72,7 +72,7 @@ func TestStragglersBringNoSecondProbe(t *testing.T) {
 
 // TestWait_StaysWithinItsBounds draws waits before ever more retries: up to a bound that doubles until it reaches the greatest.
 func TestWait_StaysWithinItsBounds(t *testing.T) {
-	l := defaultLimits()
+	l := defaultRetryPolicy()
 	for _, throttled := range []bool{false, true} {
 		most := l.base
 		if throttled {
@@ -97,10 +97,10 @@ func TestWait_StaysWithinItsBounds(t *testing.T) {
 }
 
 // TestBudget retries everything for a minute: beyond ten a second, a tenth is paid.
-func TestBudget(t *testing.T) {
+func TestRetryBudget(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		const perSecond, seconds = 1000, 60
-		b, spent := newBudget(), 0
+		b, spent := newRetryBudget(), 0
 		for range perSecond * seconds {
 			b.earn()
 			if b.spend() {
@@ -115,7 +115,7 @@ func TestBudget(t *testing.T) {
 }
 
 // free returns how many places of a limiter are free.
-func free(l *limiter) int64 {
+func free(l *concurrencyLimit) int64 {
 	n := int64(0)
 	for l.try() {
 		n++
@@ -125,11 +125,11 @@ func free(l *limiter) int64 {
 }
 
 // idle reports whether all places of a limiter are free, as many as it allows and no more.
-func idle(l *limiter) bool { return free(l) == int64(l.current()) }
+func idle(l *concurrencyLimit) bool { return free(l) == int64(l.current()) }
 
-func TestLimiter(t *testing.T) {
+func TestConcurrencyLimit(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		l := newLimiter(8)
+		l := newConcurrencyLimit(8)
 		time.Sleep(cutInterval)
 		l.slower()
 		l.slower() // at once with the first: one cut

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// limiter bounds the requests under way. It halves when the store asks to slow down, at most
-// once per interval, and grows by one for every full round of successes.
-type limiter struct {
+// concurrencyLimit bounds concurrent requests. It halves when the store asks to slow down, at most once
+// per interval, and grows by one for every full round of successes.
+type concurrencyLimit struct {
 	places *semaphore.Weighted
 
 	mu    sync.Mutex
@@ -22,16 +22,16 @@ type limiter struct {
 
 const cutInterval = 500 * time.Millisecond
 
-func newLimiter(most int) *limiter {
-	return &limiter{places: semaphore.NewWeighted(int64(most)), most: float64(most), limit: float64(most)}
+func newConcurrencyLimit(most int) *concurrencyLimit {
+	return &concurrencyLimit{places: semaphore.NewWeighted(int64(most)), most: float64(most), limit: float64(most)}
 }
 
-func (l *limiter) acquire(ctx context.Context) error { return l.places.Acquire(ctx, 1) }
+func (l *concurrencyLimit) acquire(ctx context.Context) error { return l.places.Acquire(ctx, 1) }
 
 // try takes a place if one is free at once.
-func (l *limiter) try() bool { return l.places.TryAcquire(1) }
+func (l *concurrencyLimit) try() bool { return l.places.TryAcquire(1) }
 
-func (l *limiter) release() {
+func (l *concurrencyLimit) release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.kept++
@@ -39,21 +39,21 @@ func (l *limiter) release() {
 }
 
 // giveBack gives back the places that were kept beyond need. The caller holds mu.
-func (l *limiter) giveBack() {
+func (l *concurrencyLimit) giveBack() {
 	if n := l.kept - (int(l.most) - int(l.limit)); n > 0 {
 		l.kept -= n
 		l.places.Release(int64(n))
 	}
 }
 
-func (l *limiter) faster() {
+func (l *concurrencyLimit) faster() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.limit = min(l.most, l.limit+1/l.limit)
 	l.giveBack()
 }
 
-func (l *limiter) slower() {
+func (l *concurrencyLimit) slower() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if now := time.Now(); now.Sub(l.cut) >= cutInterval {
@@ -65,7 +65,7 @@ func (l *limiter) slower() {
 	}
 }
 
-func (l *limiter) current() int {
+func (l *concurrencyLimit) current() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return int(l.limit)

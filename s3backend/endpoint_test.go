@@ -14,13 +14,13 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// regional is a store whose bucket is in one region. It refuses requests that are signed for another, in one of AWS's ways.
-type regional struct {
+// regionalStore is a store whose bucket is in one region. It refuses requests that are signed for another, in one of AWS's ways.
+type regionalStore struct {
 	region string
 	refuse http.HandlerFunc
 }
 
-func (s *regional) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *regionalStore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !strings.Contains(r.Header.Get("Authorization"), "/"+s.region+"/s3/aws4_request") {
 		s.refuse(w, r)
 		return
@@ -85,7 +85,7 @@ func TestRegion(t *testing.T) {
 				continue // the answer has none
 			}
 			t.Run(name+" "+kind, func(t *testing.T) {
-				srv := httptest.NewServer(&regional{region: "eu-west-1", refuse: refuse})
+				srv := httptest.NewServer(&regionalStore{region: "eu-west-1", refuse: refuse})
 				defer srv.Close()
 				b := homeless(t, srv.URL, "")
 				if err := errors.Join(ask(b), ask(b)); err != nil || b.Stats().Requests != 3 || b.Stats().Retries != 1 {
@@ -166,7 +166,7 @@ func TestHomes(t *testing.T) {
 			t.Errorf("%+v: %v", c.cfg, err)
 			continue
 		}
-		h := b.home.Load()
+		h := b.endpoint.Load()
 		if got := h.signer.region + "/" + h.signer.service; h.base.String() != c.base || got != c.scope {
 			t.Errorf("%+v: got %s, signed for %s, want %s, %s", c.cfg, h.base, got, c.base, c.scope)
 		}

@@ -16,7 +16,7 @@ import (
 // take as long as the limit says, and though each of them waits for longer than a store may stall, no attempt is given up.
 func TestBandwidthIsShared(t *testing.T) {
 	const bandwidth, size, readers = 64 << 10, 128 << 10, 32
-	s := &scripted{data: sample(size)}
+	s := &scriptedStore{data: sample(size)}
 	half := func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("ETag", `"`+testETag+`"`)
 		w.Header().Set("Content-Length", strconv.Itoa(size))
@@ -37,8 +37,8 @@ func TestBandwidthIsShared(t *testing.T) {
 		"a broken one": {script: []http.HandlerFunc{half}, bytes: readers * size, again: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, defaultLimits(), s.ServeHTTP, func(t *testing.T, b *Backend) {
-				b.limit = newPace(bandwidth)
+			inBubble(t, defaultRetryPolicy(), s.ServeHTTP, func(t *testing.T, b *Backend) {
+				b.bandwidth = newBandwidthLimit(bandwidth)
 				if c.learns {
 					learned(t, b)
 				}
@@ -88,9 +88,9 @@ func readOne(t *testing.T, b *Backend, open bool, size int) []byte {
 
 // TestReadersThatWaitForBandwidthCanLeave ends a read that would wait for a long time.
 func TestReadersThatWaitForBandwidthCanLeave(t *testing.T) {
-	s := &scripted{data: sample(1 << 20)}
-	inBubble(t, defaultLimits(), s.ServeHTTP, func(t *testing.T, b *Backend) {
-		b.limit = newPace(64 << 10)
+	s := &scriptedStore{data: sample(1 << 20)}
+	inBubble(t, defaultRetryPolicy(), s.ServeHTTP, func(t *testing.T, b *Backend) {
+		b.bandwidth = newBandwidthLimit(64 << 10)
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		start := time.Now()

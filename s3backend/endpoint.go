@@ -19,8 +19,8 @@ import (
 // regionName keeps a store from naming a host where it may name a region.
 var regionName = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
 
-// home is where a bucket is reached, and how requests are signed there.
-type home struct {
+// endpoint is the address of a bucket, with the signer for its region.
+type endpoint struct {
 	region string
 	core   *minio.Core // for all requests but GET and HEAD
 	base   *url.URL    // of the bucket, with a slash at its end
@@ -34,7 +34,7 @@ var noPause sync.Once //nolint:gochecknoglobals // minio-go's only switch for it
 func (b *Backend) move(region string) error {
 	noPause.Do(func() { minio.DefaultRetryUnit = 0 })
 	opts := b.options
-	opts.Region, opts.Transport = region, refusing{b.transport, region}
+	opts.Region, opts.Transport = region, errorTransport{b.transport, region}
 	core, err := minio.NewCore(b.host, &opts)
 	if err != nil {
 		return err
@@ -51,13 +51,13 @@ func (b *Backend) move(region string) error {
 	}
 	scope := strings.Split(base.Query().Get("X-Amz-Credential"), "/") // id, day, region, service, "aws4_request"
 	base.RawPath, base.RawQuery = escape(base.Path, false), ""
-	b.home.Store(&home{region: region, core: core, base: base, signer: signer{region: scope[2], service: scope[3]}})
+	b.endpoint.Store(&endpoint{region: region, core: core, base: base, signer: signer{region: scope[2], service: scope[3]}})
 	return nil
 }
 
 // send sends a request without a body and returns an answer that is no refusal. The caller closes its body.
 func (b *Backend) send(ctx context.Context, method string, ref objstore.Ref, header http.Header) (*http.Response, error) {
-	h := b.home.Load()
+	h := b.endpoint.Load()
 	at := *h.base
 	at.Path += ref.Key
 	at.RawPath += escape(ref.Key, false)
@@ -79,5 +79,5 @@ func (b *Backend) send(ctx context.Context, method string, ref objstore.Ref, hea
 	if b.cfg.Traceparent {
 		tracing.Inject(ctx, header) // without a signature: proxies on the way write their own
 	}
-	return refusing{b.transport, h.region}.RoundTrip(req)
+	return errorTransport{b.transport, h.region}.RoundTrip(req)
 }

@@ -1,0 +1,74 @@
+package s3backend
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// breaker is a circuit breaker. While the store answers only with failures, requests fail at once, and one
+// probe per interval finds out when the store is back.
+type breaker struct {
+	mu       sync.Mutex
+	failures int
+	since    time.Time // of the first failure in the row
+	open     bool
+	next     time.Time // of the next probe
+	probing  bool
+}
+
+const (
+	breakAfter    = 20
+	breakTime     = time.Second // a short burst does not open it
+	probeInterval = time.Second
+)
+
+// outcome is the health of the store after an attempt.
+type outcome int
+
+const (
+	unclear outcome = iota
+	healthy
+	failed
+)
+
+func (b *breaker) allow() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.open {
+		return nil
+	}
+	if b.probing || time.Now().Before(b.next) {
+		return &failure{kind: objstore.ErrUnavailable, detail: fmt.Sprintf("no answer in %d attempts, waiting for the next probe", b.failures)}
+	}
+	b.probing = true
+	b.next = time.Now().Add(probeInterval) // whatever stragglers report meanwhile
+	return nil
+}
+
+func (b *breaker) report(o outcome) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.probing = false
+	switch o {
+	case healthy:
+		b.open, b.failures = false, 0
+	case failed:
+		if b.failures == 0 {
+			b.since = time.Now()
+		}
+		b.failures++
+		if b.open || b.failures >= breakAfter && time.Since(b.since) >= breakTime {
+			b.open = true
+			b.next = time.Now().Add(probeInterval)
+		}
+	}
+}
+
+func (b *breaker) isOpen() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.open
+}

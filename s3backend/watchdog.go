@@ -1,0 +1,54 @@
+package s3backend
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// watchdog cancels an attempt that makes no progress.
+type watchdog struct {
+	cancel context.CancelCauseFunc
+	timer  *time.Timer
+}
+
+func newWatchdog(cancel context.CancelCauseFunc, first time.Duration) *watchdog {
+	w := &watchdog{cancel: cancel}
+	w.timer = time.AfterFunc(first, func() {
+		cancel(&failure{kind: objstore.ErrTimeout, detail: "no progress", retry: true, lost: true})
+	})
+	return w
+}
+
+func (w *watchdog) arm(d time.Duration) { w.timer.Reset(d) }
+func (w *watchdog) rest()               { w.timer.Stop() }
+
+// watchedBody is a response body that must keep a least rate. Only time spent in Read counts: a slow consumer is no stall.
+type watchedBody struct {
+	body     io.Reader
+	watchdog *watchdog
+	policy   *retryPolicy
+	spent    time.Duration // in the current window
+	bytes    int64
+}
+
+func (r *watchedBody) Read(p []byte) (int, error) {
+	r.watchdog.arm(r.policy.stall)
+	start := time.Now()
+	n, err := r.body.Read(p)
+	r.spent += time.Since(start)
+	r.watchdog.rest()
+	r.bytes += int64(n)
+	if r.spent >= r.policy.rateWindow {
+		if err == nil && float64(r.bytes) < float64(r.policy.minRate)*r.spent.Seconds() {
+			f := &failure{kind: objstore.ErrTimeout, detail: fmt.Sprintf("%d bytes in %s", r.bytes, r.spent.Round(time.Millisecond)), retry: true}
+			r.watchdog.cancel(f)
+			return n, f
+		}
+		r.spent, r.bytes = 0, 0
+	}
+	return n, err
+}
