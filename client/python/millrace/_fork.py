@@ -7,11 +7,14 @@ module takes care of what both share.
 
 from __future__ import annotations
 
+import ast
 import importlib
 import os
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 no_fork = threading.RLock()
 """A fork waits for this lock. Hold it for short work alone, never while you wait for the network or for a caller's function."""
@@ -46,3 +49,12 @@ def _begin_imports_anew() -> None:
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_begin_fork, after_in_parent=no_fork.release, after_in_child=no_fork._at_fork_reinit)  # type: ignore[attr-defined]
     os.register_at_fork(after_in_child=_begin_imports_anew)
+
+parsing: AbstractContextManager[Any] = no_fork if sys.version_info[:2] == (3, 11) else nullcontext()
+"""Hold it where a literal is parsed. CPython 3.11 counts the depth of trees for all threads together, and raises SystemError when two parse."""
+
+
+def literal(text: str) -> Any:
+    """Returns the value of one of Python's literals, as messages and the headers of NumPy's files have them."""
+    with parsing:
+        return ast.literal_eval(text)

@@ -42,9 +42,9 @@ from pathlib import Path
 from typing import Optional, Union
 from urllib.parse import unquote
 
-from ._gateways import Address, parse
+from ._http import Address, expand, parse
 from ._indexing import Found, Wanted, cache, cannot, digest, environment, run, said_here
-from ._names import expand
+from ._memory import Closing
 from .errors import GatewayUnavailable, IntegrityError, InternalError, InvalidArgument, MillraceError, ReloadRefused, StoreError, by_program
 
 log = logging.getLogger("millrace")
@@ -309,7 +309,7 @@ class _Connection(http.client.HTTPConnection):
         self.sock.connect(where)
 
 
-class Hold:
+class Hold(Closing):
     """A lock on a file, for as long as this object, or the same in a forked child, lives."""
 
     def __init__(self, path: Path, *, alone: bool = False) -> None:
@@ -325,12 +325,6 @@ class Hold:
     def close(self) -> None:
         """Lets go."""
         self._close()
-
-    def __enter__(self) -> Hold:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
 
 def find(

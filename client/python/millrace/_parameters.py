@@ -17,10 +17,9 @@ from reprlib import repr as short
 from types import MappingProxyType
 from typing import Any, NamedTuple, Optional, SupportsIndex, TypedDict, TypeVar, Union, cast
 
-from ._gateways import Home
 from ._habits import HERE, INSTEAD, near
+from ._http import Home, secret
 from ._steps import OnError
-from ._token import secret
 from ._version import __version__
 from .batch import Batch, Decoder, Sample
 from .crc import CHECKS

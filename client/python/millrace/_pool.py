@@ -23,11 +23,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Optional
 
-from ._wire import Task
 from .batch import Batch
 from .errors import Closed, InvalidArgument
 
-Fetch = Callable[[int, Task, Callable[[int], None]], Batch]
+Fetch = Callable[[int, threading.Event, Callable[[int], None]], Batch]
 
 _LOOK = 0.25  # seconds: how late a Ctrl-C is noticed at most
 
@@ -118,7 +117,7 @@ class Pool:
         self._room, self._most, self._decoded_most, self._decoded_room = room, most, decoded_most, decoded_room
         self.elsewhere: Callable[[int], int] = lambda _: 0
         """Says how many of the batches that were taken still wait for the trainer, in the queues of a DataLoader."""
-        self._task = Task()
+        self._task = threading.Event()
         self._pid = os.getpid()
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()  # wakes a consumer: its batch may be ready
         self._lock = threading.Lock()  # guards what follows

@@ -9,8 +9,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Optional
 
-from ._core import Core
-from ._gateways import ADDRESSES
+from ._http import Gateways
 from .epoch import Plan
 from .errors import InvalidArgument
 
@@ -54,19 +53,19 @@ def warn_of_uneven_shares(plan: Plan) -> None:
         warnings.warn(f"the last batch has {left} samples for {ranks} ranks, so {ranks - left} get empty tensors; {cure}", stacklevel=2)
 
 
-def advise_homes(core: Core, plan: Plan) -> None:
+def advise_homes(core: Gateways, plan: Plan) -> None:
     """Tells a job whose ranks read through a list of gateways, or a pattern, what homes would save: rank 0 once, if its order has homes.
 
     A client cannot see whether the gateways are one cluster.
     """
-    sources, home, given = core.settings.sources, core.settings.home, plan.parameters
-    several = 1 < len(sources) <= plan.world_size and all(s.means != ADDRESSES for s in sources)
-    chosen = home is not None or "share" in given or given.get("balance") == "bytes"
+    given = plan.parameters
+    several = 1 < core.listed <= plan.world_size
+    chosen = "share" in given or given.get("balance") == "bytes"
     homes = given.get("shuffle") == "slot" or "strata" in given
     if several and homes and not chosen and plan.rank == 0 and not core.advised:
         core.advised = True
         _LOG.warning(
             "%s: each of the %d gateways reads the whole dataset from the store, unless they are a cluster: with "
             "millrace.Routing(home='rank') for the client, and "
-            "millrace.Share(by='locality', homes=%d) for its epochs, they read it once together", plan.dataset, len(sources), len(sources),
+            "millrace.Share(by='locality', homes=%d) for its epochs, they read it once together", plan.dataset, core.listed, core.listed,
         )  # fmt: skip

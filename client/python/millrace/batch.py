@@ -16,12 +16,8 @@ from typing import TYPE_CHECKING, Any, Optional, Union, overload
 
 from ._contents import Contents
 from ._fork import no_fork
-from ._framed import Table
-from ._head import Head
-from ._manifest import Manifest
-from ._memory import own, size_of
-from ._npy import ArrayHeader
-from ._shared import is_free
+from ._layout import Head, Layout, Manifest, Table
+from ._memory import is_free, own, size_of
 from .errors import CannotDecode, DecodeError, InvalidArgument, MillraceError, SampleError
 
 if TYPE_CHECKING:
@@ -61,7 +57,7 @@ class Batch(Sequence["Sample"]):
     A batch that was asked for in a `form` is not cut into samples: it has `data`, `keys`, `positions` and what its header says.
     """
 
-    def __init__(self, head: Head, data: memoryview, source: Source, layout: Union[Table, ArrayHeader, None] = None) -> None:
+    def __init__(self, head: Head, data: memoryview, source: Source, layout: Optional[Layout] = None) -> None:
         self._head, self._source = head, source
         if isinstance(layout, Table):
             layout.name_of = source.contents.name_of

@@ -8,23 +8,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from reprlib import repr as short
 from typing import Any, Optional, Union
 
-from ._closing import Closing
 from ._contents import names_of
-from ._core import Core, Settings
-from ._gateways import home_by_rank, sources_of
+from ._http import Gateways, Settings, Token, home_by_rank, sources_of
 from ._indexing import PLACES, SEVERAL, Wanted, text_of
 from ._local import Local, Size, find, is_gateway, is_path, served
+from ._memory import Closing
 from ._parameters import TLS, Path, Routing, checked, refuse_slips
 from ._select import Selection
-from ._token import Token
 from .errors import InvalidArgument, ProtocolError
 from .view import Source
 
 DEADLINE = 120.0
-
-
-def _path(path: Path) -> Optional[str]:
-    return None if path is None else os.fspath(path)
 
 
 def _addresses(gateways: object) -> list[str]:
@@ -84,20 +78,14 @@ class Client(Source, Closing):
     ) -> None:
         listed = _addresses(gateways)
         routing, tls = routing or Routing(), tls or TLS()
-        home = home_by_rank if isinstance(routing.home, str) else routing.home
-        settings = Settings(
-            sources_of(listed, home), deadline, routing.first_answer, routing.attempt_timeout, routing.max_batch_bytes, routing.check,
-            routing.user_agent, token, _path(token_file), tls.insecure_plain_http, dict(headers or {}), home,
-            _path(tls.ca_file), _path(tls.client_cert), _path(tls.client_key), tls.context, routing.lookup, routing.shared_memory, _local,
-        )
-        settings.tokens()  # its faults are better known now than in a worker
-        if tls.ca_file or tls.client_cert:
-            settings.new_context()  # so are theirs
+        told: dict[str, Any] = {**vars(routing), **vars(tls), "home": home_by_rank if isinstance(routing.home, str) else routing.home}
+        sources = sources_of(listed, told["home"])
+        settings = Settings(sources, deadline, token, token_file, dict(headers or {}), _local, **told)
         self._begin(dataset or "", settings)
 
     def _begin(self, dataset: str, settings: Settings) -> None:
         self.dataset = dataset
-        self.core = Core(settings)
+        self.core = Gateways(settings)
         """For this package's own modules."""
         self.known: dict[Any, Any] = {}
         """What gateways have said of selections. For this package's own modules."""

@@ -28,7 +28,7 @@ from decimal import Decimal
 from functools import cache, partial
 from typing import Any, Optional
 
-from ._literals import parsing
+from ._fork import parsing
 from .batch import Decoder
 from .errors import CannotDecode
 from .values import Field, decoders

@@ -11,23 +11,16 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Optional, SupportsIndex, Union
+from typing import Any, Optional, SupportsIndex
 from urllib.parse import quote
 
-from ._buffers import Buffers, new
-from ._closing import Closing
 from ._contents import columns_of, parts_are
-from ._core import Core, target_of
-from ._framed import Table
-from ._head import Head
-from ._index import chunk_counts
-from ._manifest import Manifest, read_manifest
-from ._npy import ArrayHeader
+from ._http import Answered, Expected, Gateways, Task
+from ._layout import Head, Manifest, Table, chunk_counts, read_manifest
+from ._memory import Buffers, Closing, Take, new
 from ._pool import Pool, Stats
 from ._progress import Progress
 from ._steps import Failures, Steps
-from ._transfer import Expected, Transfer
-from ._wire import Task
 from .batch import Batch, Source
 from .errors import EndOfEpoch, InvalidArgument
 from .ledger import Ledger
@@ -108,7 +101,7 @@ class Epoch:
     """
 
     def __init__(
-        self, core: Core, plan: Plan, *, start: int = 0, steps: Optional[Steps] = None, threads: int = THREADS,
+        self, core: Gateways, plan: Plan, *, start: int = 0, steps: Optional[Steps] = None, threads: int = THREADS,
         prefetch_bytes: int = PREFETCH_BYTES, decoded_bytes: int = DECODED_BYTES, progress: Optional[bool] = None,
     ) -> None:
         """Use Client.epoch."""
@@ -124,7 +117,6 @@ class Epoch:
         self.writable = False
         """Whether functions may write into what they are given: batches then come as bytes, and not in memory that a gateway lends."""
         self._base = f"/v1/datasets/{quote(plan.dataset, safe='')}/epochs/{plan.epoch}"
-        self._query = target_of("", plan.parameters)
 
     @property
     def number(self) -> int:
@@ -178,7 +170,7 @@ class Epoch:
         if not isinstance(positions, Collection):
             raise InvalidArgument(f"samples {positions!r}: want positions", cure="write samples([5]), or samples(range(100))")
         path, asked = self._path("samples"), self._asked(positions, OF_BATCHES)
-        head, body, layout = self._read(self._expected(path, asked), Task(), None, new)
+        head, body, layout = self._read(self._expected("samples", asked), Task(), None, new)
         source = replace(self._source(), manifest=partial(self._read_manifest, path, asked), positions=lambda _: positions)
         b = Batch(head, body, source, layout)
         self._run(b)
@@ -190,7 +182,9 @@ class Epoch:
 
     def chunks(self) -> list[int]:
         """Returns the sample counts of the dataset's chunks, from its index: what `millrace.proof` computes the order from."""
-        return chunk_counts(self.core, self.plan.dataset, self.plan.generation)
+        path = f"/v1/datasets/{quote(self.plan.dataset, safe='')}/index"
+        query = {"generation": self.plan.generation}
+        return chunk_counts(lambda start, length: self.core.json("GET", path, query, span=range(start, start + length)), path)
 
     def order(self) -> Order:
         """Returns this epoch's order, computed here: which sample, as numbered in stored order, stands at which position.
@@ -219,10 +213,9 @@ class Epoch:
         return f"{self._base}/{what}"
 
     def _fetch(
-        self, number: int, source: Source, task: Task, announced: Optional[Callable[[int], None]], take: Callable[[int], memoryview]
+        self, number: int, source: Source, task: Task, announced: Optional[Callable[[int], None]], take: Take
     ) -> Batch:
-        p = self.plan
-        want = Expected(self._path(f"batches/{number}") + self._query, p.epoch, number, p.parameters, p.dataset, p.batches)
+        want = self._expected(f"batches/{number}", self.plan.parameters, number, self.plan.batches)
         head, body, layout = self._read(want, task, announced, take)
         return Batch(head, body, source, layout)
 
@@ -261,14 +254,13 @@ class Epoch:
     def _asked(self, positions: Sequence[int], without: Collection[str]) -> dict[str, str]:
         return {k: v for k, v in self.plan.parameters.items() if k not in without} | {"at": ",".join(map(str, positions))}
 
-    def _expected(self, path: str, asked: Mapping[str, str]) -> Expected:
-        return Expected(target_of(path, asked), self.plan.epoch, 0, asked, self.plan.dataset, 1)
+    def _expected(self, what: str, asked: Mapping[str, str], number: int = 0, batches: int = 1) -> Expected:
+        p = self.plan
+        return Expected(self._path(what), asked, p.dataset, p.epoch, number, batches, p.rank, p.world_size)
 
-    def _read(
-        self, want: Expected, task: Task, announced: Optional[Callable[[int], None]], take: Callable[[int], memoryview]
-    ) -> tuple[Head, memoryview, Union[Table, ArrayHeader, None]]:
+    def _read(self, want: Expected, task: Task, announced: Optional[Callable[[int], None]], take: Take) -> Answered:
         try:
-            return Transfer(self.core, want, take, announced, writable=self.writable).run(self.plan.rank, self.plan.world_size, task)
+            return self.core.batch(want, task, take, announced, writable=self.writable)
         except InvalidArgument as e:
             if any(parameter == "fields" for parameter, _ in e.faults):
                 e.cure = parts_are(self._all_parts())
@@ -277,10 +269,10 @@ class Epoch:
     def _all_parts(self) -> Sequence[str]:
         """The names of parts: those that the description tells, else those of the first sample."""
         columns = [f["name"] for f in columns_of(self.plan.dataset_description)]
-        want = self._expected(self._path("samples"), self._asked([0], (*OF_BATCHES, "fields")))
+        want = self._expected("samples", self._asked([0], (*OF_BATCHES, "fields")))
         if columns:
             return columns
-        layout = Transfer(self.core, want, new).run(self.plan.rank, self.plan.world_size, Task())[2]
+        layout = self.core.batch(want, Task())[2]
         return layout.names() if isinstance(layout, Table) else ()
 
     def _source(self, columns: Callable[[int], memoryview] = new) -> Source:
@@ -315,8 +307,7 @@ class Reader(Iterator[Batch], Closing):
         """Use Epoch.read."""
         self.epoch, self.ledger, threads = epoch, ledger, epoch.threads
         most = max(2 * threads, 16) if epoch.prefetch_bytes else 1
-        self._here = epoch.core.here()
-        self._buffers = buffers = self._here.take_buffers(most + threads + 2)
+        self._buffers = buffers = epoch.core.lend(most + threads + 2)
         columns = Buffers()
         columns.most = (epoch.prefetch_factor or most) + threads + 2
         source = epoch._source(columns.take)
@@ -397,7 +388,7 @@ class Reader(Iterator[Batch], Closing):
         """Calls requests off and waits for the threads."""
         self._pool.close()
         if self._finalizer.detach() and self._pool.ours():
-            self._here.give_back(self._buffers)
+            self.epoch.core.give_back(self._buffers)
         self._progress.close()
 
 

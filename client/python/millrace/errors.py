@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, Optional
 
-from ._literals import literal
+from ._fork import literal
 
 _PAGES = "https://github.com/millrace-data/millrace/blob/main/docs"  # of the documentation
 

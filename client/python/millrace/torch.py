@@ -21,9 +21,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NoReturn, Optional
 
 from ._agree import AGREE, refuse, settle
-from ._buffers import LARGE
 from ._habits import NOT_FOR_LOADERS
-from ._memory import own
+from ._memory import LARGE, own
 from ._parameters import Decode, EpochOptions, checked, flat
 from ._ranks import advise_homes, find_ranks, warn_of_uneven_shares
 from .batch import Batch, Sample

@@ -15,8 +15,8 @@ from urllib.parse import quote, quote_plus, urlsplit
 
 from ._agree import refuse
 from ._contents import Contents, columns_of
-from ._core import Core, Settings
 from ._habits import TORCH_ONLY, near
+from ._http import Gateways, Settings
 from ._local import Local
 from ._parameters import DEFAULTS, Decode, EpochOptions, Share, checked, flat, refuse_slips
 from ._ranks import advise_homes
@@ -39,7 +39,6 @@ from ._select import (
     runs_text,
     whole,
 )
-from ._shared import SUPPORTED
 from ._steps import Steps, on_error_of
 from .batch import Decoder
 from .decode import Automatic
@@ -67,7 +66,7 @@ class Connected(Protocol):
     """A Client, as views use it."""
 
     dataset: str
-    core: Core
+    core: Gateways
     known: dict[Any, Any]
     about: Mapping[str, Any]
 
@@ -87,7 +86,7 @@ class Source:
     if TYPE_CHECKING:
         dataset: str
         selection: Selection
-        core: Core
+        core: Gateways
 
     @property
     def _client(self) -> Connected:
@@ -102,8 +101,7 @@ class Source:
         if local is not None and local.name == self.dataset:
             text = local.address
         else:
-            gateways = ", ".join(dict.fromkeys(s.name for s in self.core.settings.sources))
-            text = f"{self.dataset or about.get('name', 'the default dataset')} at {gateways}"
+            text = f"{self.dataset or about.get('name', 'the default dataset')} at {self.core}"
         if about:
             parts = ", ".join(str(f["name"]) for f in columns_of(about))
             text += f": {about.get('samples'):,} samples" + (f" of {parts}" if parts else "")
@@ -138,18 +136,7 @@ class Source:
             if answer is None:
                 raise NotFound("the gateway has no default dataset")
         self._client.about = answer
-        return self.selection.told({**answer, "transport": self._transport()})
-
-    def _transport(self) -> str:
-        """Says how batches come, and why."""
-        settings, here = self.core.settings, self.core.here()
-        if not settings.shared_memory:
-            return "bytes: Routing(shared_memory=False)"
-        if not SUPPORTED:
-            return "bytes: this system or this Python cannot be given memory"
-        if not any(g.address.socket for g in here.fleet.gateways):
-            return "bytes: the gateway is not at a Unix socket"
-        return here.transport or "shared memory, if the gateway gives it: no batch was read yet"
+        return self.selection.told({**answer, "transport": self.core.transport})
 
     @checked(EpochOptions, unfit=TORCH_ONLY)
     def epoch(self, number: int, *, dataset: Optional[str] = None, decode: Decode = None, **options: Unpack[EpochOptions]) -> Epoch:
@@ -517,7 +504,7 @@ class View(Source):
         return self.client
 
     @property
-    def core(self) -> Core:  # type: ignore[override]
+    def core(self) -> Gateways:  # type: ignore[override]
         """For this package's own modules."""
         return self.client.core
 

@@ -22,8 +22,8 @@ from typing import Any, Optional
 import harness
 
 import millrace
-from millrace import _wire
 from millrace._fork import no_fork
+from millrace._http import wire
 
 WATCHDOG = 60  # seconds that a child may take, on a machine that does much else besides
 TRACED = ("millrace", "http/client.py", "socket.py", "ssl.py", "threading.py", "importlib", "torch/utils/data/_utils/collate.py")
@@ -79,7 +79,7 @@ class Job:
         self.readers = [self.epoch.read(), self.epoch.read()]
 
     def open(self) -> millrace.Client:
-        context = harness.tls_context(_wire.ssl.PROTOCOL_TLS_CLIENT) if self.tls else None
+        context = harness.tls_context(wire.ssl.PROTOCOL_TLS_CLIENT) if self.tls else None
         patient = {"deadline": 1e6, "first_answer": 1e6, "attempt_timeout": 1e6}  # its threads stand still for every fork
         return millrace.Client(self.url, "photos", **harness.grouped(context=context, **patient))
 

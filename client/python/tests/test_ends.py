@@ -20,8 +20,9 @@ import pytest
 from harness import Fault, is_batch
 
 import millrace
-from millrace import TLS, Routing, _core, _wire
-from millrace._buffers import _free
+from millrace import TLS, Routing
+from millrace._http import gateways, wire
+from millrace._memory import is_free
 
 LONG = 60.0  # nothing takes so long, also on a machine that stands still for a while
 
@@ -51,9 +52,9 @@ def started(what: Callable[[], object]) -> tuple[threading.Thread, list[object]]
 
 @pytest.mark.parametrize("tls", [False, True])
 def test_what_comes_in_many_steps(gateway: harness.Gateway, monkeypatch: pytest.MonkeyPatch, tls: bool) -> None:
-    monkeypatch.setattr(_wire, "TICK", 1e-5)  # a thread that waits for a body looks up again and again
+    monkeypatch.setattr(wire, "TICK", 1e-5)  # a thread that waits for a body looks up again and again
     proxy = harness.Proxy(gateway.port, lambda _, __, answer: answer, tls=tls)
-    context = harness.tls_context(_wire.ssl.PROTOCOL_TLS_CLIENT) if tls else None
+    context = harness.tls_context(wire.ssl.PROTOCOL_TLS_CLIENT) if tls else None
     with harness.closing(proxy), millrace.Client(proxy.url, deadline=30, routing=Routing(check="always"), tls=TLS(context=context)) as client:
         assert [len(b) for b in client.epoch(0, global_batch_size=250)] == [250, 250]
         assert sum(is_batch(head) for head in proxy.heads) == 2  # whole, at the first time
@@ -65,13 +66,13 @@ def test_what_is_taken_in_many_steps() -> None:
         t, came = started(lambda: client.json("POST", "/x", body="x" * (16 << 20)))
         conn, _ = s.accept()
         with conn:
-            t.join(3 * _wire.TICK)  # the socket is full, and the thread waits
+            t.join(3 * wire.TICK)  # the socket is full, and the thread waits
             head, _, body = conn.recv(1 << 16).partition(b"\r\n\r\n")
             got = len(body)
             while got < (16 << 20) + 2:
                 got += len(conn.recv(1 << 20))
             conn.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\n[1,\r\n")
-            t.join(3 * _wire.TICK)
+            t.join(3 * wire.TICK)
             conn.sendall(b"2\r\n2]\r\n0\r\nX-Behind: the body\r\n\r\n")
             t.join(LONG)
         assert came == [[1, 2]]
@@ -91,7 +92,7 @@ def test_a_body_that_trickles_comes_to_its_end() -> None:
                     while True:
                         conn.sendall(b" ")
                         begun.set()
-                        time.sleep(_wire.TICK / 5)
+                        time.sleep(wire.TICK / 5)
 
     with socket.create_server(("127.0.0.1", 0)) as s:
         t, _ = started(lambda: trickle(s))
@@ -114,8 +115,8 @@ def test_a_body_that_trickles_comes_to_its_end() -> None:
 def test_asking_for_a_sign_of_life_holds_nothing_up(
     through: Callable[[Fault], harness.Proxy], gateway: harness.Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_wire, "QUIET_TIME", 0.1)
-    monkeypatch.setattr(_core, "SIGN_TIME", LONG)
+    monkeypatch.setattr(wire, "QUIET_TIME", 0.1)
+    monkeypatch.setattr(gateways, "SIGN_TIME", LONG)
     held = threading.Event()
 
     def silent(_: int, head: bytes, answer: bytes) -> Optional[bytes]:
@@ -151,7 +152,7 @@ def test_closing_while_dialing() -> None:
         t, came = started(lambda: client.epoch(0))
         t.join(0.3)
         client.close()
-        t.join(_wire.DIAL_TIME / 2)
+        t.join(wire.DIAL_TIME / 2)
         assert [type(e) for e in came] == [millrace.errors.Closed]
 
 
@@ -163,8 +164,8 @@ def test_an_address_that_does_not_answer_is_passed_over(gateway: harness.Gateway
             waiting.setblocking(False)
             waiting.connect_ex(s.getsockname())
         places = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", at) for at in (s.getsockname(), ("127.0.0.1", gateway.port))]
-        monkeypatch.setattr(_wire.socket, "getaddrinfo", lambda *_, **__: places)
-        monkeypatch.setattr(_wire, "DIAL_TIME", 0.5)
+        monkeypatch.setattr(wire.socket, "getaddrinfo", lambda *_, **__: places)
+        monkeypatch.setattr(wire, "DIAL_TIME", 0.5)
         with millrace.Client("http://localhost:1") as client:
             begun = time.monotonic()
             assert client.datasets()
@@ -217,7 +218,7 @@ def test_a_fault_holds_no_buffer(through: Callable[[Fault], harness.Proxy]) -> N
             with client.epoch(0).read() as reader:
                 assert sum(len(b) for b in reader) == 500
             known = reader._buffers._known
-            assert [_free(b) for b in known] == [True] * len(known) != []
+            assert [is_free(b) for b in known] == [True] * len(known) != []
     finally:
         gc.enable()
 

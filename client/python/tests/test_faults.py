@@ -20,7 +20,8 @@ import pytest
 from harness import Fault, is_batch
 
 import millrace
-from millrace import Reading, Routing, _gateways, _wire
+from millrace import Reading, Routing
+from millrace._http import fleet, wire
 
 
 def body_of(answer: bytes) -> int:
@@ -96,12 +97,12 @@ def test_no_gateway_is_left(dataset: Path) -> None:
 
 READS = """
 import millrace, os, sys
-from millrace import _core
-pause = _core._Request._pause
+from millrace._http import gateways
+pause = gateways._Request._pause
 def tell(self, seconds):
     os.write(int(sys.argv[3]), b"waits")
     pause(self, seconds)
-_core._Request._pause = tell
+gateways._Request._pause = tell
 plan = millrace.Client(sys.argv[1]).epoch(0, global_batch_size=250).plan
 print(len(millrace.Epoch(millrace.Client(sys.argv[1], deadline=float(sys.argv[2])).core, plan).batch(0)))
 """
@@ -140,7 +141,7 @@ def test_a_job_is_suspended(through: Callable[[Fault], harness.Proxy], deadline:
     assert out == "250\n", err
 
 
-@pytest.mark.parametrize("where", [(_gateways.Fleet, "order"), (_wire.socket, "getaddrinfo")], ids=["order", "dial"])
+@pytest.mark.parametrize("where", [(fleet.Fleet, "order"), (wire.socket, "getaddrinfo")], ids=["order", "dial"])
 def test_another_librarys_finalizer_takes_long(gateway: harness.Gateway, monkeypatch: pytest.MonkeyPatch, where: tuple[Any, str]) -> None:
     """Garbage may be collected anywhere. A loader of torch's whose workers hang takes 5 s for each of them to go."""
     real = getattr(*where)

@@ -12,11 +12,12 @@ import harness
 import pytest
 
 import millrace
-from millrace import Routing, _gateways
-from millrace._gateways import Fleet, Gateway, home_by_rank, sources_of
+from millrace import Routing
+from millrace._http import fleet
+from millrace._http.fleet import Fleet, Gateway, home_by_rank, sources_of
 
 
-def fleet(*addresses: str, home: Any = None, lookup: Callable[[str], list[str]] = lambda _: [], probe: Any = None) -> Fleet:
+def a_fleet(*addresses: str, home: Any = None, lookup: Callable[[str], list[str]] = lambda _: [], probe: Any = None) -> Fleet:
     return Fleet(sources_of(addresses, home), home, probe or (lambda *_: None), lookup)
 
 
@@ -25,7 +26,7 @@ def names(gateways: list[Gateway]) -> list[str]:
 
 
 def test_addresses() -> None:
-    assert names(fleet("10.0.0.1:80", "https://gw/x/", "http://[::1]:8080", home=home_by_rank).order(0, 1)) == [
+    assert names(a_fleet("10.0.0.1:80", "https://gw/x/", "http://[::1]:8080", home=home_by_rank).order(0, 1)) == [
         "http://10.0.0.1:80",
         "https://gw:443/x",
         "http://[::1]:8080",
@@ -35,7 +36,7 @@ def test_addresses() -> None:
 def test_home_by_rank() -> None:
     assert [home_by_rank(r, 4, 2) for r in range(4)] == [0, 0, 1, 1]
     assert home_by_rank(9, 4, 2) == 0
-    f = fleet("a:1", "b:1", "c:1", "d:1", home=home_by_rank)
+    f = a_fleet("a:1", "b:1", "c:1", "d:1", home=home_by_rank)
     assert [names(f.order(r, 4))[0] for r in range(4)] == ["http://a:1", "http://b:1", "http://c:1", "http://d:1"]
     # Whoever loses his home goes elsewhere than the others.
     assert len({names(f.order(r, 4))[1] for r in range(4)}) > 1
@@ -43,7 +44,7 @@ def test_home_by_rank() -> None:
 
 def test_a_name_stands_for_its_addresses() -> None:
     found = ["10.0.0.1", "10.0.0.2"]
-    f = fleet("dns:gw:8080", lookup=lambda _: found)
+    f = a_fleet("dns:gw:8080", lookup=lambda _: found)
     assert sorted(names(f.order(0, 1))) == ["http://10.0.0.1:8080", "http://10.0.0.2:8080"]
     assert {g.address.named for g in f.gateways} == {"gw:8080"}
     first = f.gateways[0]
@@ -55,9 +56,9 @@ def test_a_name_stands_for_its_addresses() -> None:
     f.all_failed()
     assert len(f.order(0, 1)) == 2  # a name server that is gone takes nothing away
     with pytest.raises(millrace.GatewayUnavailable, match="look up gateways"):
-        fleet("dns:gw:8080").order(0, 1)
-    assert names(fleet("http://gw:8080").order(0, 1)) == ["http://gw:8080"]
-    assert names(fleet("http://gw:8080", lookup=lambda _: ["127.0.0.1", "::1"]).order(0, 1)) == ["http://gw:8080"]
+        a_fleet("dns:gw:8080").order(0, 1)
+    assert names(a_fleet("http://gw:8080").order(0, 1)) == ["http://gw:8080"]
+    assert names(a_fleet("http://gw:8080", lookup=lambda _: ["127.0.0.1", "::1"]).order(0, 1)) == ["http://gw:8080"]
 
 
 def test_the_near_one_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,11 +67,11 @@ def test_the_near_one_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     def probe(g: Gateway, _: float) -> None:
         time.sleep(took[g.address.host])
 
-    f = fleet("10.0.0.1:1", "10.0.0.2:1", probe=probe)
+    f = a_fleet("10.0.0.1:1", "10.0.0.2:1", probe=probe)
     assert names(f.order(0, 1))[0] == "http://10.0.0.2:1"
     took.update({"10.0.0.1": 0.001, "10.0.0.2": 0.04})
     assert names(f.order(0, 1))[0] == "http://10.0.0.2:1"  # not measured again so soon
-    monkeypatch.setattr(_gateways, "PROBE_EVERY", 0.0)
+    monkeypatch.setattr(fleet, "PROBE_EVERY", 0.0)
     for _ in range(8):
         f.order(0, 1)
     assert names(f.order(0, 1))[0] == "http://10.0.0.1:1"
@@ -83,13 +84,13 @@ def test_who_failed_rests(monkeypatch: pytest.MonkeyPatch) -> None:
         if g.address.host in dead:
             raise ConnectionRefusedError
 
-    f = fleet("a:1", "b:1", "c:1", home=lambda *_: 1, probe=probe)
+    f = a_fleet("a:1", "b:1", "c:1", home=lambda *_: 1, probe=probe)
     b = f.order(0, 1)[0]
     assert b.name == "http://b:1"
     f.failed(b, 0.0, 0.0)
     assert names(f.order(0, 1)) == ["http://a:1", "http://c:1", "http://b:1"]
     clock = time.monotonic() + 100
-    monkeypatch.setattr(_gateways.time, "monotonic", lambda: clock)
+    monkeypatch.setattr(fleet.time, "monotonic", lambda: clock)
     assert names(f.order(0, 1))[-1] == "http://b:1"  # probed, and still gone
     assert b.faults == 2
     dead.clear()
@@ -102,7 +103,7 @@ def test_who_failed_rests(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_one_that_starts_is_asked_last(
     through: Callable[[harness.Fault], harness.Proxy], gateway: harness.Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_gateways, "NEAR_GAIN", 60.0)  # of two that are ready, the first one is asked, however far it is
+    monkeypatch.setattr(fleet, "NEAR_GAIN", 60.0)  # of two that are ready, the first one is asked, however far it is
     starting = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
     comes = through(lambda _, head, answer: starting if b" /readyz " in head else answer)
     with millrace.Client([comes.url, gateway.url]) as client:
@@ -116,7 +117,7 @@ def test_one_that_starts_is_asked_last(
 
 
 def test_cooldown_grows() -> None:
-    f = fleet("a:1", "b:1", home=lambda *_: 0)
+    f = a_fleet("a:1", "b:1", home=lambda *_: 0)
     a = f.order(0, 1)[0]
     waits = []
     for _ in range(7):
@@ -124,7 +125,7 @@ def test_cooldown_grows() -> None:
         assert a.until is not None
         waits.append(a.until - time.monotonic())
         a.until = time.monotonic() - 1
-    assert all(w <= 1.3 * _gateways.MOST_COOLDOWN for w in waits)
+    assert all(w <= 1.3 * fleet.MOST_COOLDOWN for w in waits)
     assert waits[0] < 1.3 < waits[1] < waits[3]
 
 

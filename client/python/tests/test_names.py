@@ -22,17 +22,16 @@ import harness
 import pytest
 
 import millrace
-from millrace import Reading, Routing, _gateways
-from millrace._gateways import Fleet, sources_of
+from millrace import Reading, Routing
+from millrace._http.fleet import Fleet, home_by_rank, in_order, sources_of
 from millrace._local import is_gateway, served
-from millrace._names import in_order
 
 HOMED = 4
 SERVICE = "_http._tcp.gateways.test"
 
 
 def names(address: str, rank: int = 0, world_size: int = 1) -> list[str]:
-    home = _gateways.home_by_rank
+    home = home_by_rank
     return [g.name for g in Fleet(sources_of([address], home), home, lambda *_: None, lambda _: []).order(rank, world_size)]
 
 

@@ -120,20 +120,36 @@ def test_everything_public_says_what_it_is() -> None:
     assert not bare
 
 
+def imported(path: Path) -> set[str]:
+    """The modules of the package that one of them names, also within functions and for types alone."""
+    folder, found = path.relative_to(CLIENT).parent.parts, set[str]()
+    for n in ast.walk(ast.parse(path.read_text())):
+        if isinstance(n, ast.ImportFrom) and n.level:
+            base = ".".join([*folder[: len(folder) - n.level + 1], *([n.module] if n.module else [])])
+            found |= {name if name in MODULES else base for name in (f"{base}.{a.name}" for a in n.names)}
+    return found
+
+
+MODULES = {".".join(p.relative_to(CLIENT).with_suffix("").parts).removesuffix(".__init__"): p for p in HERE.rglob("*.py")}
+
+
 def test_modules_import_each_other_in_one_direction() -> None:
-    imports: dict[str, set[str]] = {}
-    for path in HERE.glob("*.py"):
-        found = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.ImportFrom) and n.level == 1]
-        imports[path.stem] = {name for n in found for name in ([n.module.split(".")[0]] if n.module else [a.name for a in n.names])}
+    imports = {name: imported(path) for name, path in MODULES.items()}
 
     def reached(module: str) -> set[str]:
         seen, new = set[str](), {module}
-        while new := {other for m in new for other in imports.get(m, ())} - seen:
+        while new := {other for m in new for other in imports[m]} - seen:
             seen |= new
         return seen
 
-    circles = {module for module in imports if module in reached(module)}
+    circles = {module.removeprefix("millrace.") for module in imports if module in reached(module)}
     assert circles <= {"torch", "_loader", "_reading", "_samples"}  # loaders and passes name the type of their dataset
+
+
+def test_only_http_knows_its_modules() -> None:
+    for name, path in MODULES.items():
+        if not name.startswith("millrace._http"):
+            assert not [other for other in imported(path) if other.startswith("millrace._http.")], name
 
 
 def test_five_exceptions_are_at_the_top_and_all_are_in_errors() -> None:

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from millrace import _framed, _npy, crc
-from millrace._head import Head
-from millrace._manifest import Manifest
+from millrace import crc
+from millrace._layout import Head, Manifest, open_framed, open_npy
 from millrace.batch import Batch, Source
 from millrace.errors import InvalidArgument, MillraceError, ProtocolError
 
@@ -47,7 +46,7 @@ def framed(samples: list[dict[str, bytes]], keys: list[str]) -> bytes:
 
 
 def opened(data: bytes, samples: int, **decode: Any) -> Batch:
-    body, table = _framed.open_framed(head(samples), memoryview(data))
+    body, table = open_framed(head(samples), memoryview(data))
     return Batch(head(samples), body, Source(lambda _: Manifest([], []), decode=decode), table)
 
 
@@ -100,7 +99,7 @@ def npy(text: str, data: bytes) -> bytes:
 
 
 def test_npy() -> None:
-    body, array = _npy.open_npy(head(2), memoryview(npy("{'descr': '<u2', 'fortran_order': False, 'shape': (2, 3), }\n", b"abcdefghijkl")))
+    body, array = open_npy(head(2), memoryview(npy("{'descr': '<u2', 'fortran_order': False, 'shape': (2, 3), }\n", b"abcdefghijkl")))
     assert (array.dtype, array.shape, bytes(body)) == ("<u2", (2, 3), b"abcdefghijkl")
 
 
@@ -126,7 +125,7 @@ def read_batch(open_: Callable[[bytes], Batch], data: bytes) -> None:
     ("whole", "read"),
     [
         (framed(TABLE, ["a", "b", "c"]), lambda d: read_batch(lambda x: opened(x, 3), d)),
-        (npy("{'descr': '<u2', 'fortran_order': False, 'shape': (2, 3), }", b"x" * 12), lambda d: _npy.open_npy(head(2), memoryview(d))),
+        (npy("{'descr': '<u2', 'fortran_order': False, 'shape': (2, 3), }", b"x" * 12), lambda d: open_npy(head(2), memoryview(d))),
     ],
 )
 def test_damaged_bytes_raise_what_is_documented(whole: bytes, read: Callable[[bytes], Any]) -> None:

@@ -11,11 +11,10 @@ from typing import Optional
 
 import pytest
 
-from millrace._buffers import Buffers
-from millrace._head import Head
-from millrace._manifest import Manifest
+from millrace._http import Task
+from millrace._layout import Head, Manifest
+from millrace._memory import Buffers
 from millrace._pool import Pool
-from millrace._wire import Task
 from millrace.batch import Batch, Source
 from millrace.errors import Closed
 

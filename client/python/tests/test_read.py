@@ -16,7 +16,8 @@ import harness
 import pytest
 
 import millrace
-from millrace import Order, Reading, Routing, Share, _core
+from millrace import Order, Reading, Routing, Share
+from millrace._http import gateways
 
 Files = dict[str, tuple[bytes, bytes]]
 
@@ -86,7 +87,7 @@ def test_buffers_are_not_used_again_while_somebody_looks(client: millrace.Client
 
 
 def test_the_next_reader_takes_buffers_over(client: millrace.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    epoch, idle = client.epoch(0), client.core.here()._buffers
+    epoch, idle = client.epoch(0), client.core.here().buffers
     with epoch.read() as reader, epoch.read() as other:
         assert reader._buffers is not other._buffers
         assert len(list(reader)) == 16
@@ -94,7 +95,7 @@ def test_the_next_reader_takes_buffers_over(client: millrace.Client, monkeypatch
     with epoch.read() as second:
         assert second._buffers in (reader._buffers, other._buffers)
         next(second)
-        monkeypatch.setattr(_core, "IDLE_BUFFERS", 1000)
+        monkeypatch.setattr(gateways, "IDLE_BUFFERS", 1000)
     assert second._buffers not in idle  # they are large
 
 

@@ -19,7 +19,7 @@ from lender import Lender, Lie, Reply
 
 import millrace
 from millrace import Routing
-from millrace._gateways import parse
+from millrace._http.fleet import parse
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is lent on Linux alone")
 
@@ -376,7 +376,8 @@ def test_sockets_that_others_can_have_put_there(place: Path) -> None:
 
 
 def test_the_probe(tmp_path: Path) -> None:
-    from millrace._shared import SUPPORTED, is_free
+    from millrace._http.shm import SUPPORTED
+    from millrace._memory import is_free
 
     assert SUPPORTED
     path = tmp_path / "f"

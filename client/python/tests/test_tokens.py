@@ -23,7 +23,8 @@ import pytest
 from harness import Fault, is_batch
 
 import millrace
-from millrace import TLS, Routing, _wire, errors
+from millrace import TLS, Routing, errors
+from millrace._http import wire
 
 CANARY = "canary-a"
 PROBLEM = b"HTTP/1.1 %d x\r\nContent-Type: application/problem+json\r\nContent-Length: %d\r\n%s\r\n%s"
@@ -144,8 +145,8 @@ def test_a_refused_token_is_read_again(guarded: Serve, authority: harness.Author
 
 def test_a_new_token_whose_request_is_cut(gateway: harness.Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file, cuts = put(tmp_path / "token", "canary-a"), [0]
-    send, used = _wire.Attempt.send, list[int]()
-    monkeypatch.setattr(_wire.Attempt, "send", lambda a, sock, data: (used.append(sock.fileno()), send(a, sock, data)))
+    send, used = wire.Attempt.send, list[int]()
+    monkeypatch.setattr(wire.Attempt, "send", lambda a, sock, data: (used.append(sock.fileno()), send(a, sock, data)))
 
     def cut(number: int, head: bytes, answer: bytes) -> bytes:
         if shown(head) == "canary-a":

@@ -9,7 +9,7 @@ PLANTS = [
     (
         "client in Python takes a gateway that starts for one that is ready",
         "client/python/tests/test_gateways.py test_one_that_starts_is_asked_last",
-        [("client/python/millrace/_wire.py", "return Answer(a, sock).status != 503", "return Answer(a, sock).status != 418")],
+        [("client/python/millrace/_http/wire.py", "return Answer(a, sock).status != 503", "return Answer(a, sock).status != 418")],
     ),
     (
         "the Go client asks the environment's proxy for a Unix socket",
@@ -79,7 +79,7 @@ PLANTS = [
     (
         "Python takes a framed table without parts for one that has them",
         "client/python/tests/test_parts.py test_a_table_without_parts_is_refused",
-        [("client/python/millrace/_framed.py", "if not flags & PARTS:", "if not flags:")],
+        [("client/python/millrace/_layout.py", "if not flags & PARTS:", "if not flags:")],
     ),
     (
         "Python hands out samples of a batch that cannot be cut",
@@ -136,7 +136,7 @@ PLANTS = [
     (
         "the Python client moves ranks when a gateway has no SRV record",
         "client/python/tests/test_names.py test_ranks_find_their_gateways_by_srv_records",
-        [("client/python/millrace/_names.py", "if not (fill and alike and targets):", "if targets:")],
+        [("client/python/millrace/_http/fleet.py", "if not (fill and alike and targets):", "if targets:")],
     ),
     (
         "client waits for a name server while gateways answer",
@@ -146,7 +146,7 @@ PLANTS = [
     (
         "the Python client takes a body that ends early",
         "client/python/tests/test_faults.py test_bodies_are_cut",
-        [("client/python/millrace/_transfer.py", 'raise ConnectionError("the connection was closed")', "break")],
+        [("client/python/millrace/_http/transfer.py", 'raise ConnectionError("the connection was closed")', "break")],
     ),
     (
         "nulls in a list are read as values",
@@ -181,83 +181,83 @@ PLANTS = [
     (
         "the Python client goes on with a body of whatever ETag",
         "client/python/tests/test_hostile.py test_the_rest_of_other_bytes",
-        [("client/python/millrace/_transfer.py", '-", "If-Range": self._head.etag}', '-"}')],
+        [("client/python/millrace/_http/transfer.py", '-", "If-Range": self._head.etag}', '-"}')],
     ),
     (
         "the Python client reads into a buffer that somebody looks at",
         "client/python/tests/test_pool.py test_buffers",
-        [("client/python/millrace/_buffers.py", "[b for b in self._known if _free(b)]", "list(self._known)")],
+        [("client/python/millrace/_memory.py", "[b for b in self._known if _free(b)]", "list(self._known)")],
     ),
     (
         "the Python client's buffers are not bounded in bytes",
         "client/python/tests/test_pool.py test_buffers_hold_little_more_than_what_is_looked_at",
-        [("client/python/millrace/_buffers.py", "if not any(other is f for f in free)][", "][")],
+        [("client/python/millrace/_memory.py", "if not any(other is f for f in free)][", "][")],
     ),
     (
         "a reader of the Python client begins with new buffers where the one before has left some",
         "client/python/tests/test_read.py test_the_next_reader_takes_buffers_over",
-        [("client/python/millrace/_core.py", "self._buffers.pop() if self._buffers else Buffers()", "Buffers()")],
+        [("client/python/millrace/_http/gateways.py", "self._buffers.pop() if self._buffers else Buffers()", "Buffers()")],
     ),
     (
         "a client that reads nothing holds large buffers",
         "client/python/tests/test_read.py test_the_next_reader_takes_buffers_over",
-        [("client/python/millrace/_core.py", "if buffers.held <= IDLE_BUFFERS:", "if buffers.held:")],
+        [("client/python/millrace/_http/gateways.py", "if buffers.held <= IDLE_BUFFERS:", "if buffers.held:")],
     ),
     (
         "the Python client waits for a whole body without end",
         "client/python/tests/test_ends.py test_a_body_that_trickles_comes_to_its_end",
-        [("client/python/millrace/_wire.py", "for way in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):", "for way in ():")],
+        [("client/python/millrace/_http/wire.py", "for way in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):", "for way in ():")],
     ),
     (
         "the Python client counts the time in which its process stood still",
         "client/python/tests/test_faults.py test_a_job_is_suspended",
-        [("client/python/millrace/_wire.py", "min(now - self._seen, step + STILL)", "now - self._seen")],
+        [("client/python/millrace/_http/wire.py", "min(now - self._seen, step + STILL)", "now - self._seen")],
     ),
     (
         "the Python client counts the time in which its process stood still before it asked again",
         "client/python/tests/test_faults.py test_a_job_is_suspended",
-        [("client/python/millrace/_core.py", "while self._watch.seconds() < until", "while self._watch.seconds(1e9) < until")],
+        [("client/python/millrace/_http/gateways.py", "while self._watch.seconds() < until", "while self._watch.seconds(1e9) < until")],
     ),
     (
         "the Python client takes another library's finalizer for a slow search for a name",
         "client/python/tests/test_faults.py test_another_librarys_finalizer_takes_long",
-        [("client/python/millrace/_core.py", "LOOKUP_TIME if self._here.fleet.names else TICK", "LOOKUP_TIME")],
+        [("client/python/millrace/_http/gateways.py", "LOOKUP_TIME if self._here.fleet.names else TICK", "LOOKUP_TIME")],
     ),
     (
         "the Python client takes another library's finalizer for a slow search for an address's number",
         "client/python/tests/test_faults.py test_another_librarys_finalizer_takes_long",
-        [("client/python/millrace/_wire.py", "LOOKUP_TIME if at.has_name else TICK", "LOOKUP_TIME")],
+        [("client/python/millrace/_http/wire.py", "LOOKUP_TIME if at.has_name else TICK", "LOOKUP_TIME")],
     ),
     (
         "the Python client takes a step of waiting for the end of the body",
         "client/python/tests/test_ends.py test_what_comes_in_many_steps",
-        [("client/python/millrace/_wire.py", "            except _STEP_OVER:\n                continue\n            self.note_sign(True)\n",
+        [("client/python/millrace/_http/wire.py", "            except _STEP_OVER:\n                continue\n            self.note_sign(True)\n",
           "            except _STEP_OVER:\n                return 0\n            self.note_sign(True)\n")],
     ),
     (
         "the Python client waits in silence for a gateway that accepts and says nothing",
         "client/python/tests/test_waits.py test_a_gateway_that_says_nothing_is_told_after_two_seconds",
-        [("client/python/millrace/_core.py", "        self._tell(f\"{a.gateway.name} says nothing\")\n", "")],
+        [("client/python/millrace/_http/gateways.py", "        self._tell(f\"{a.gateway.name} says nothing\")\n", "")],
     ),
     (
         "a thread of the Python client's that asks for a sign of life is not called off",
         "client/python/tests/test_ends.py test_asking_for_a_sign_of_life_holds_nothing_up",
-        [("client/python/millrace/_core.py", "a.ends - a.watch.seconds()), self._over)", "a.ends - a.watch.seconds()), lambda: False)")],
+        [("client/python/millrace/_http/gateways.py", "a.ends - a.watch.seconds()), self._over)", "a.ends - a.watch.seconds()), lambda: False)")],
     ),
     (
         "the first address of a name that does not answer takes the Python client's time for all of them",
         "client/python/tests/test_ends.py test_an_address_that_does_not_answer_is_passed_over",
-        [("client/python/millrace/_wire.py", "with contextlib.suppress(OSError), self.within(DIAL_TIME):", "with contextlib.suppress(OSError):")],
+        [("client/python/millrace/_http/wire.py", "with contextlib.suppress(OSError), self.within(DIAL_TIME):", "with contextlib.suppress(OSError):")],
     ),
     (
         "the Python client takes the length of a chunk for a part of the body",
         "client/python/tests/test_ends.py test_what_is_taken_in_many_steps",
-        [("client/python/millrace/_wire.py", "            yield size\n            self._until(b\"\\r\\n\")\n", "            yield size\n")],
+        [("client/python/millrace/_http/wire.py", "            yield size\n            self._until(b\"\\r\\n\")\n", "            yield size\n")],
     ),
     (
         "a gateway that sends a byte now and then holds the Python client for ever",
         "client/python/tests/test_ends.py test_a_body_that_trickles_comes_to_its_end",
-        [("client/python/millrace/_wire.py", "            self.go_on()  # after what has come too: a gateway may send a byte now and then\n", "")],
+        [("client/python/millrace/_http/wire.py", "            self.go_on()  # after what has come too: a gateway may send a byte now and then\n", "")],
     ),
     (
         "the Python client wakes no thread when a length that came makes room",
@@ -277,12 +277,12 @@ PLANTS = [
     (
         "the Python client takes an interim answer for the answer",
         "client/python/tests/test_hostile.py test_interim_answers",
-        [("client/python/millrace/_wire.py", "if not 100 <= self.status < 200:", "if True:")],
+        [("client/python/millrace/_http/wire.py", "if not 100 <= self.status < 200:", "if True:")],
     ),
     (
         "the Python client's deadline hides the fault that came before it",
         "client/python/tests/test_hostile.py test_interim_answers",
-        [("client/python/millrace/_core.py", "(isinstance(e, ShortBody) and self._watch.seconds() >= self._end())", "False")],
+        [("client/python/millrace/_http/gateways.py", "(isinstance(e, ShortBody) and self._watch.seconds() >= self._end())", "False")],
     ),
     (
         "the Python client pins no generation",
@@ -398,7 +398,7 @@ PLANTS = [
     (
         "a thread of the Python client's imports what is not there, again and again",
         "client/python/tests/test_forks.py test_no_thread_imports",
-        [("client/python/millrace/_transfer.py", "        self._check = checksum(",
+        [("client/python/millrace/_http/transfer.py", "        self._check = checksum(",
           "        try:\n            __import__('crc32c')\n        except ImportError:\n            pass\n        self._check = checksum(")],
     ),
     (
@@ -464,7 +464,7 @@ PLANTS = [
     (
         "whoever waits for a gateway is told at each attempt",
         "client/python/tests/test_waits.py test_a_refused_connection_is_told_at_once_and_once",
-        [("client/python/millrace/_core.py", "if not self._here.told and (", "if (")],
+        [("client/python/millrace/_http/gateways.py", "if not self._here.told and (", "if (")],
     ),
     (
         "a batch that waits for torch holds its decoded parts twice",
@@ -514,33 +514,33 @@ PLANTS = [
     (
         "a traceback with variables shows the Python client's token",
         "client/python/tests/test_tokens.py test_nothing_shows_a_token",
-        [("client/python/millrace/_wire.py", "head = Secret(", "head = str(")],
+        [("client/python/millrace/_http/wire.py", "head = Secret(", "head = str(")],
     ),
     (
         "the Python client shows its token in the repr of its settings and headers",
         "client/python/tests/test_tokens.py test_nothing_shows_a_token",
-        [("client/python/millrace/_token.py", "return \"'***'\"", "return str.__repr__(self)")],
+        [("client/python/millrace/_http/settings.py", "return \"'***'\"", "return str.__repr__(self)")],
     ),
     (
         "the Python client shows its token to a gateway of another name",
         "client/python/tests/test_tokens.py test_gateways_must_prove_their_names",
-        [("client/python/millrace/_core.py", "            if self.client_cert is not None:\n",
+        [("client/python/millrace/_http/gateways.py", "            if self.client_cert is not None:\n",
           "            context.check_hostname = False\n            if self.client_cert is not None:\n")],
     ),
     (
         "the Python client keeps a token that gateways refuse",
         "client/python/tests/test_tokens.py test_tokens_change_during_an_epoch",
-        [("client/python/millrace/_token.py", "return None if self._text == refused else self._text", "return None")],
+        [("client/python/millrace/_http/settings.py", "return None if self._text == refused else self._text", "return None")],
     ),
     (
         "a worker of the Python client sends its token over any network without TLS",
         "client/python/tests/test_tokens.py test_tokens_stay_off_plain_networks",
-        [("client/python/millrace/_core.py", "        if found.given:\n", "        if found.given and self.insecure_plain_http:\n")],
+        [("client/python/millrace/_http/gateways.py", "        if found.given:\n", "        if found.given and self.insecure_plain_http:\n")],
     ),
     (
         "the Python client sends its token to whoever asks for a sign of life",
         "client/python/tests/test_tokens.py test_ways_to_give_a_token",
-        [("client/python/millrace/_wire.py", "\"/readyz\", {}, None, None)", "\"/readyz\", {}, self._tokens.current(), None)")],
+        [("client/python/millrace/_http/wire.py", "\"/readyz\", {}, None, None)", "\"/readyz\", {}, self._tokens.current(), None)")],
     ),
     (
         "a reader leaves its threads to the end of the interpreter",

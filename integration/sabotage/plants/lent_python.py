@@ -1,18 +1,18 @@
 """Planted bugs of the Python client's readers of lent memory."""
 
-SHARED = "client/python/millrace/_shared.py"
+SHARED = "client/python/millrace/_http/shm.py"
 LIES = "client/python/tests/test_shared.py test_lies_are_refused"
 KEPT = "client/python/tests/test_shared.py test_memory_is_lent_again_only_when_nobody_looks"
 FORKS = "client/python/tests/test_shared_reads.py test_forks"
 
 PLANTS = [
     ("Python lets go of memory that it looks at", KEPT, [(SHARED, "for lease, segment in self._lent.items() if is_free(self._mapped[segment])]", "for lease, segment in self._lent.items()]")]),
-    ("Python never lets go of memory", KEPT, [("client/python/millrace/_wire.py", "    if not leases:\n        return request\n", "    if leases:\n        return request\n")]),
+    ("Python never lets go of memory", KEPT, [("client/python/millrace/_http/wire.py", "    if not leases:\n        return request\n", "    if leases:\n        return request\n")]),
     ("Python maps memory that can shrink", LIES + "[memory that can shrink]", [(SHARED, "_GET_SEALS, _SEALS = 1034, 0x2 | 0x4 | 0x10", "_GET_SEALS, _SEALS = 1034, 0x4 | 0x10")]),
     ("Python maps memory of another length", LIES + "[longer memory]", [(SHARED, "    if is_.st_size != size:\n", "    if is_.st_size < size:\n")]),
     ("Python leaves descriptors open that it refuses", LIES + "[many descriptors]", [(SHARED, "            for descriptor in came:\n                os.close(descriptor)\n", "            del came[:1]\n")]),
     ("Python takes samples of another length than the table's", LIES + "[shorter than the table says]", [(SHARED, " or length != table:", ":")]),
-    ("Python goes on with a connection that has lied", LIES + "[a short table]", [("client/python/millrace/_transfer.py", "r.sock.segments.spoiled = True", "pass")]),
+    ("Python goes on with a connection that has lied", LIES + "[a short table]", [("client/python/millrace/_http/transfer.py", "r.sock.segments.spoiled = True", "pass")]),
     (
         "Python takes memory that it still looks at",
         "client/python/tests/test_shared.py test_a_gateway_that_lends_what_is_held_is_refused",
@@ -31,12 +31,12 @@ PLANTS = [
     (
         "Python asks for the rest of a table that broke off",
         "client/python/tests/test_shared.py test_replies_that_end_early",
-        [("client/python/millrace/_transfer.py", " or self._head.content_type == _shared.MEDIA_TYPE:", ":")],
+        [("client/python/millrace/_http/transfer.py", " or self._head.content_type == shm.MEDIA_TYPE:", ":")],
     ),
     (
         "Python takes memory without its checksum",
         "client/python/tests/test_shared.py test_other_bytes_than_the_checksum",
-        [("client/python/millrace/_transfer.py", "            self._compare(head, g, table, data)\n", "")],
+        [("client/python/millrace/_http/transfer.py", "            self._compare(head, g, table, data)\n", "")],
     ),
     (
         "Python closes a batch that is looked at",
@@ -46,18 +46,18 @@ PLANTS = [
     (
         "Python trusts a link in a socket's place",
         "client/python/tests/test_shared.py test_sockets_that_others_can_have_put_there",
-        [("client/python/millrace/_gateways.py", "is_, directory = os.lstat(path),", "is_, directory = os.stat(path),")],
+        [("client/python/millrace/_http/fleet.py", "is_, directory = os.lstat(path),", "is_, directory = os.stat(path),")],
     ),
     (
         "Python trusts another user's socket",
         "client/python/tests/test_shared.py test_sockets_that_others_can_have_put_there",
-        [("client/python/millrace/_gateways.py", "is_.st_uid not in (0, os.geteuid())", "is_.st_uid < 0")],
+        [("client/python/millrace/_http/fleet.py", "is_.st_uid not in (0, os.geteuid())", "is_.st_uid < 0")],
     ),
     ("what a forked child sees changes", FORKS, [(SHARED, "            _copy_in_place(memory)\n", "            pass\n")]),
     (
         "a process that has forked goes on with its connections",
         "client/python/tests/test_shared.py test_a_process_that_forks_makes_new_connections",
-        [("client/python/millrace/_wire.py", " and not _refuses(sock):", ":")],
+        [("client/python/millrace/_http/wire.py", " and not _refuses(sock):", ":")],
     ),
     (
         "a child sees memory after a fork that Python does not",

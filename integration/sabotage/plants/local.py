@@ -44,7 +44,7 @@ PLANTS = [
     (
         "a client that was pickled does not hold its gateway",
         "client/python/tests/test_local.py test_a_client_travels",
-        [("client/python/millrace/_core.py", "self._hold = None if settings.local is None else settings.local.hold()", "self._hold = None")],
+        [("client/python/millrace/_http/gateways.py", "self._hold = None if settings.local is None else settings.local.hold()", "self._hold = None")],
     ),
     (
         "Ctrl-C ends the gateway of all",
@@ -54,12 +54,12 @@ PLANTS = [
     (
         "a gateway that was killed stays so",
         "client/python/tests/test_local.py test_a_killed_gateway_is_started_again",
-        [("client/python/millrace/_core.py", "(ShortBody, NotFound, Unauthenticated, ProtocolError)) and local.revive()", "(NotFound,)) and local.revive()")],
+        [("client/python/millrace/_http/gateways.py", "(ShortBody, NotFound, Unauthenticated, ProtocolError)) and local.revive()", "(NotFound,)) and local.revive()")],
     ),
     (
         "a gateway that is started again lacks the datasets of others",
         "client/python/tests/test_local.py test_a_killed_gateway_is_started_again",
-        [("client/python/millrace/_core.py", "(ShortBody, NotFound, Unauthenticated, ProtocolError)) and local.revive()", "(ShortBody,)) and local.revive()")],
+        [("client/python/millrace/_http/gateways.py", "(ShortBody, NotFound, Unauthenticated, ProtocolError)) and local.revive()", "(ShortBody,)) and local.revive()")],
     ),
     (
         "two versions share a gateway",
@@ -109,7 +109,7 @@ PLANTS = [
     (
         "another web server is taken for a gateway without the dataset",
         "client/python/tests/test_faults.py test_something_else_answers",
-        [("client/python/millrace/_wire.py", "cure = ProtocolError.cure if r.status == 404 else None", "cure = None")],
+        [("client/python/millrace/_http/wire.py", "cure = ProtocolError.cure if r.status == 404 else None", "cure = None")],
     ),
     (
         "users are told to install another project's package",
@@ -134,7 +134,7 @@ PLANTS = [
     (
         "a port that is not written yet is no port for ever",
         "client/python/tests/test_gateways.py test_a_port_that_is_not_written_yet",
-        [("client/python/millrace/_gateways.py", "raise ConnectionRefusedError(f\"{self.port_file} holds", "raise ValueError(f\"{self.port_file} holds")],
+        [("client/python/millrace/_http/fleet.py", "raise ConnectionRefusedError(f\"{self.port_file} holds", "raise ValueError(f\"{self.port_file} holds")],
     ),
     (
         "the second choice of the program is left out in Python",
@@ -219,7 +219,7 @@ PLANTS = [
     (
         "faults of the store do not say where the log is",
         "client/python/tests/test_open.py test_errors_say_where_to_look",
-        [("client/python/millrace/_core.py", "                self.settings.local.explain(e)\n", "                pass\n")],
+        [("client/python/millrace/_http/gateways.py", "                self.settings.local.explain(e)\n", "                pass\n")],
     ),
     (
         "the dataset in a gateway's address is dropped",

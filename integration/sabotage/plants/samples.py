@@ -144,7 +144,7 @@ PLANTS = [
     (
         "two parts of a sample become one, since their names differ in capitals",
         "client/python/tests/test_contents.py test_capitals_of_suffixes_do_not_count",
-        [("client/python/millrace/_framed.py", "if all(len(set(merged[a:b])) == b - a for a, b in pairwise(first)):", "if True:")],
+        [("client/python/millrace/_layout.py", "if all(len(set(merged[a:b])) == b - a for a, b in pairwise(first)):", "if True:")],
     ),
     (
         "a filter asks in silence for a part that no sample has",

@@ -17,7 +17,7 @@ from torchvision.transforms.functional import pil_to_tensor
 import millrace
 import millrace.torch
 from millrace import Reading
-from millrace._buffers import LARGE, Buffers
+from millrace._memory import LARGE, Buffers
 from millrace._tensors import as_tensor
 from millrace.decode import Automatic
 

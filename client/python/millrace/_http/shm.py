@@ -1,7 +1,7 @@
 """Batches in shared memory, from a gateway on this machine: docs/answers.md has the protocol.
 
 Memory is mapped once and used again for later batches. The gateway writes a batch where nobody looks at the one before: a mapping tells
-whether anything still looks at it, as _buffers asks a bytearray. What nobody looks at is let go of with the next request on its connection.
+whether anything still looks at it, as one tells of a bytearray. What nobody looks at is let go of with the next request on its connection.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import weakref
 from collections.abc import Mapping
 from typing import Any, Optional
 
-from ._fork import before_fork, no_fork
-from .errors import ProtocolError
+from .._fork import before_fork, no_fork
+from .._memory import is_free
+from ..errors import ProtocolError
 
 MEDIA_TYPE = "application/vnd.millrace.shared"
 MOST_BYTES = 1 << 40  # of a segment: more is a mistake
@@ -31,17 +32,6 @@ _MEMBER = re.compile(rf'[ \t]*([a-z*][a-z0-9_.*-]*)(?:=(\((?:{_TEXT}|[^"()])*\)|
 _NUMBERS = re.compile(r"\(([0-9 ]*)\)")
 _UNTRACKED: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}  # else each mapping keeps a descriptor
 _MAYMOVE, _FIXED = 1, 2  # of mremap
-
-
-def is_free(memory: mmap.mmap) -> bool:
-    """Reports whether nothing looks at memory that is mapped for reading."""
-    try:
-        memory.resize(len(memory))
-    except BufferError:
-        return False
-    except (TypeError, ValueError):  # it is only for reading, or has no descriptor: what is asked after the views
-        return True
-    return False
 
 
 def _works() -> bool:

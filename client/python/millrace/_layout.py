@@ -1,18 +1,38 @@
-"""The framed form of a batch: a table of lengths before the samples, as docs/answers.md has it byte by byte."""
+"""Answers as docs/answers.md has them byte by byte: a batch's header, its framed and .npy bodies, its manifest, and the index's chunks."""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import struct
 from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
-from typing import Optional
+from typing import Any, NamedTuple, Optional, Union
 
-from ._head import Head
+from ._fork import literal
 from .errors import ProtocolError
 
-MEDIA_TYPE = "application/vnd.millrace.framed"
+FRAMED = "application/vnd.millrace.framed"
+NPY = "application/x-npy"
 VERSION = 1
 KEYS, PARTS = 1, 2
+
+
+class Head(NamedTuple):
+    """What the header of an answer says about a batch."""
+
+    epoch: int
+    number: int
+    batches: int
+    samples: int
+    padded: int
+    generation: str
+    dataset: str
+    location: str  # canonical path and query of the batch
+    content_type: str
+    etag: str
+    crc32c: int
+
 
 Part = tuple[str, int, int]
 """Name, begin and end of one part, in the bytes of the batch."""
@@ -20,14 +40,14 @@ Part = tuple[str, int, int]
 _Layout = tuple[list[str], tuple[int, ...], tuple[int, ...], tuple[int, ...], list[int]]
 """Names; of all parts the numbers of their names, offsets and lengths; and where those of each sample begin."""
 
-_HEADER = struct.Struct("<4sHHIIIIIIQ")  # magic, version, flags, samples, names, parts, bytes of keys and names, table, data
+_FRAME = struct.Struct("<4sHHIIIIIIQ")  # magic, version, flags, samples, names, parts, bytes of keys and names, table, data
 
 
 def samples_after(head: Head, table: memoryview) -> int:
     """Returns how many bytes of samples belong to a table that stands alone."""
-    if len(table) < _HEADER.size:
+    if len(table) < _FRAME.size:
         raise ProtocolError(f"batch {head.number}: a framed table of {len(table)} bytes")
-    return int(_HEADER.unpack_from(table)[-1])
+    return int(_FRAME.unpack_from(table)[-1])
 
 
 def open_framed(head: Head, body: memoryview, apart: Optional[memoryview] = None) -> tuple[memoryview, Table]:
@@ -35,15 +55,15 @@ def open_framed(head: Head, body: memoryview, apart: Optional[memoryview] = None
 
     The samples follow the table, or lie apart.
     """
-    if len(body) < _HEADER.size:
+    if len(body) < _FRAME.size:
         raise ProtocolError(f"batch {head.number}: a framed body of {len(body)} bytes")
-    magic, version, flags, samples, names, parts, key_bytes, name_bytes, length, data = _HEADER.unpack_from(body)
+    magic, version, flags, samples, names, parts, key_bytes, name_bytes, length, data = _FRAME.unpack_from(body)
     if magic != b"MLRF" or version != VERSION:
         raise ProtocolError(f"batch {head.number}: a framed body of version {version}, want {VERSION}")
     if not flags & PARTS:
         raise ProtocolError(f"batch {head.number}: a framed table without parts")
     keyed = flags & KEYS
-    text = _HEADER.size + 4 * (samples * (2 + keyed) + 3 * parts + names)
+    text = _FRAME.size + 4 * (samples * (2 + keyed) + 3 * parts + names)
     if text + key_bytes + name_bytes > length or length + (0 if apart is not None else data) != len(body) or samples != head.samples:
         raise ProtocolError(f"batch {head.number}: a framed table that contradicts itself or the header")
     table = Table(body[:length], samples, names, parts, text if keyed else 0, text + key_bytes)
@@ -69,7 +89,7 @@ class Table:
 
     def _numbers(self, at: int, n: int) -> tuple[int, ...]:
         """n numbers of the table after the first `at`."""
-        return struct.unpack_from(f"<{n}I", self._raw, _HEADER.size + 4 * at)
+        return struct.unpack_from(f"<{n}I", self._raw, _FRAME.size + 4 * at)
 
     def _texts(self, begin: int, end: int, lengths: Sequence[int]) -> list[str]:
         """The texts of these lengths that lie there one after another."""
@@ -130,3 +150,87 @@ class Table:
         if any(z > end for (_, z), end in zip(out, self.bounds[1:])):
             raise ProtocolError(f"part {name!r} of a sample is longer than the sample")
         return out
+
+
+class ArrayHeader(NamedTuple):
+    """Type and shape of a batch that is an array, as NumPy's header spells them. The rows are the samples."""
+
+    dtype: object
+    shape: tuple[int, ...]
+
+
+def open_npy(head: Head, body: memoryview) -> tuple[memoryview, ArrayHeader]:
+    """Returns the bytes of a batch that is an array, and what its header says about it."""
+    try:
+        if bytes(body[:6]) != b"\x93NUMPY":
+            raise ValueError("no .npy header")
+        wide = 2 if body[6] == 1 else 4
+        start = 8 + wide
+        end = start + int.from_bytes(body[8:start], "little")
+        fields = literal(bytes(body[start:end]).decode("utf-8"))
+        shape = tuple(int(n) for n in fields["shape"])
+        if fields["fortran_order"] or not shape or shape[0] != head.samples or end > len(body):
+            raise ValueError(f"an array of shape {shape} for {head.samples} samples")
+        if (len(body) - end) % max(head.samples, 1):
+            raise ValueError(f"{len(body) - end} bytes for {head.samples} samples")
+    except (ValueError, KeyError, TypeError, SyntaxError, IndexError, MemoryError, RecursionError) as e:
+        raise ProtocolError(f"batch {head.number}: {e}") from None
+    return body[end:], ArrayHeader(fields["descr"], shape)
+
+
+Layout = Union[Table, ArrayHeader]
+"""What a body says of where its samples lie."""
+
+OPEN: dict[str, Callable[[Head, memoryview], tuple[memoryview, Layout]]] = {FRAMED: open_framed, NPY: open_npy}
+"""By media type: what returns the bytes of the samples and their layout."""
+
+
+class Manifest(NamedTuple):
+    """What the gateway says of the samples of a batch."""
+
+    keys: list[str]
+    positions: list[int]
+    sources: Sequence[str] = ()  # of a mixture: the dataset that each sample is of
+
+
+def read_manifest(answer: Any, head: Head) -> Manifest:
+    """Checks the manifest of a batch."""
+    of = Manifest([], [])
+    try:
+        for s in answer["samples"]:
+            position, key = s["position"], s["key"]
+            if not isinstance(position, int) or not isinstance(key, str):
+                raise TypeError("a sample without position or key")
+            of.keys.append(base64.b64decode(key).decode("utf-8", "surrogateescape") if s.get("key_base64") else key)
+            of.positions.append(position)
+    except (KeyError, TypeError, ValueError, binascii.Error) as e:
+        raise ProtocolError(f"the manifest of batch {head.number}: {e}") from None
+    if len(of.keys) != head.samples:
+        raise ProtocolError(f"the manifest of batch {head.number} has {len(of.keys)} samples, the batch {head.samples}")
+    return of._replace(sources=[str(s.get("source", "")) for s in answer["samples"]])
+
+
+_INDEX = 64  # what the header of every version of an index begins with; its list of sections follows
+_SECTION = struct.Struct("<IIQQ")  # number, CRC-32C or 0, offset, length
+_CHUNKS = 3  # the section with the chunks
+_VERSIONS = {1: (9, 64), 2: (11, 56)}  # how many sections an index has, and the length of a chunk's entry
+_SAMPLES = 36  # where a chunk's entry has its samples
+MAX_CHUNKS = 1 << 25
+
+
+def chunk_counts(read: Callable[[int, int], bytes], what: str) -> list[int]:
+    """Returns the sample counts of an index's chunks (docs/index-format.md). read(start, length) gives bytes of the index, and few are read."""
+    head = read(0, _INDEX + _CHUNKS * _SECTION.size)
+    version, sections = struct.unpack_from("<II", head, 8)
+    known, entry = _VERSIONS.get(version, (0, 0))
+    if head[:8] != b"MILLRACE" or known != sections:
+        raise ProtocolError(f"{what}: an index of another version")
+    chunks, samples = struct.unpack_from("<Q", head, 24)[0], struct.unpack_from("<Q", head, 40)[0]
+    number, _, offset, length = _SECTION.unpack_from(head, _INDEX + (_CHUNKS - 1) * _SECTION.size)
+    if number != _CHUNKS or chunks > MAX_CHUNKS or length != chunks * entry:
+        raise ProtocolError(f"{what}: a table of {length} bytes for {chunks} chunks")
+    table = read(offset, length) if length else b""
+    counts = [n for (n,) in struct.iter_unpack(f"<{_SAMPLES}xI{entry - _SAMPLES - 4}x", table)]
+    if sum(counts) != samples:
+        raise ProtocolError(f"{what}: chunks of {sum(counts)} samples, where there are {samples}")
+    return counts

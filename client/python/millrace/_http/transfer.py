@@ -5,25 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Optional, Union
-from urllib.parse import unquote
+from typing import Optional
+from urllib.parse import quote, unquote
 
-from . import _framed, _npy, _shared
-from ._core import Core
-from ._gateways import TIMEOUTS, Gateway
-from ._head import Head
-from ._wire import Answer, Attempt, ShortBody, Task, cause, no_answer, read_error
-from .crc import checksum
-from .errors import BatchTooLarge, EndOfEpoch, IntegrityError, MillraceError, ProtocolError
+from .._layout import OPEN, Head, Layout, open_framed, samples_after
+from .._memory import Take
+from ..crc import checksum
+from ..errors import BatchTooLarge, EndOfEpoch, IntegrityError, MillraceError, ProtocolError
+from . import shm
+from .fleet import TIMEOUTS, Gateway
+from .settings import Settings
+from .wire import Answer, Attempt, ShortBody, Wire, cause, no_answer, read_error
 
-Take = Callable[[int], memoryview]
-Layout = Union[_framed.Table, _npy.ArrayHeader]
 Answered = tuple[Head, memoryview, Optional[Layout]]
 """Header, bytes and layout of a batch."""
-
-_OPEN: dict[str, Callable[[Head, memoryview], tuple[memoryview, Layout]]] = {
-    _framed.MEDIA_TYPE: _framed.open_framed, _npy.MEDIA_TYPE: _npy.open_npy,
-}  # fmt: skip
 
 _NONE_TO_GIVE = "bytes: the gateway had no memory to give, or the last batch has less than 64 KiB"
 _WRITABLE = "bytes: functions of yours may write into them; with millrace.Reading(copy=False) they are given the gateway's memory"
@@ -31,49 +26,45 @@ _WRITABLE = "bytes: functions of yours may write into them; with millrace.Readin
 
 @dataclass(frozen=True)
 class Expected:
-    """What an answer must be, besides what it says itself."""
+    """What is asked for, and what an answer must be besides what it says itself."""
 
-    target: str
-    epoch: int
-    number: int
+    path: str
     query: Mapping[str, str]
     dataset: str
+    epoch: int
+    number: int
     batches: int
+    rank: int
+    world_size: int
 
 
 class Transfer:
     """What came of a body that broke is kept: the ETag says that the rest of it, from whichever gateway, belongs to the same bytes."""
 
-    def __init__(
-        self, core: Core, want: Expected, take: Take, announced: Optional[Callable[[int], None]] = None, *, writable: bool = False
-    ) -> None:
-        """take gives the memory for a body; writable has bytes asked for, since a gateway's memory is for reading alone."""
-        self._core, self._want, self._take, self._announced, self._writable = core, want, take, announced, writable
-        self._check = checksum(core.settings.check)
+    def __init__(self, settings: Settings, want: Expected, take: Take, announced: Optional[Callable[[int], None]], *, writable: bool) -> None:
+        self._settings, self._want, self._take, self._announced, self._writable = settings, want, take, announced, writable
+        self._target = target_of(want.path, want.query)
+        self._check = checksum(settings.check)
         self._drop()
 
     def _drop(self) -> None:
         self._head: Optional[Head] = None
         self._body, self._got = memoryview(b""), 0
 
-    def run(self, rank: int, world_size: int, task: Task) -> Answered:
-        """Returns the batch's header, the bytes of its whole, checked body, and what table came with them, or raises."""
-        what = f"read epoch {self._want.epoch} batch {self._want.number}"
-        return self._core.retry(what, self._ask, rank=rank, world_size=world_size, task=task)
-
-    def _ask(self, a: Attempt) -> Answered:
+    def ask(self, wire: Wire, a: Attempt) -> Answered:
+        """Returns the batch, or raises."""
         try:
-            return self._answer(a)
+            return self._answer(wire, a)
         except (ProtocolError, IntegrityError):
             self._drop()  # whose bytes are wrong is not known
             raise
 
-    def _answer(self, a: Attempt) -> Answered:
+    def _answer(self, wire: Wire, a: Attempt) -> Answered:
         g = a.gateway
         headers = {"Range": f"bytes={self._got}-", "If-Range": self._head.etag} if self._got and self._head else {}
         if asks := self._asks_for_memory(g):
-            headers["Accept"] = _shared.MEDIA_TYPE
-        with self._core.here().wire.send(a, "GET", self._want.target, headers) as r:
+            headers["Accept"] = shm.MEDIA_TYPE
+        with wire.send(a, "GET", self._target, headers) as r:
             if r.status not in (200, 206) or (r.status == 206 and not self._got):
                 raise self._refusal(read_error(g, r), g)
             head = read_head(r.headers, self._want, g)
@@ -84,22 +75,22 @@ class Transfer:
             else:
                 self._begin(r.length, head, g)
             self._read(r, g)
-            lent = head.content_type == _shared.MEDIA_TYPE
+            lent = head.content_type == shm.MEDIA_TYPE
             if asks or self._writable:
-                self._core.here().transport = "shared memory" if lent else _WRITABLE if self._writable else _NONE_TO_GIVE
+                wire.transport = "shared memory" if lent else _WRITABLE if self._writable else _NONE_TO_GIVE
             if lent:
                 return self._take_memory(r, head, g)
         body = self._body
         self._compare(head, g, body)
-        opened = _OPEN.get(head.content_type.split(";", maxsplit=1)[0].strip())
+        opened = OPEN.get(head.content_type.split(";", maxsplit=1)[0].strip())
         try:
             return (head, body, None) if opened is None else (head, *opened(head, body))
         except ProtocolError as e:
             raise no_answer(e.message, g) from None
 
     def _asks_for_memory(self, g: Gateway) -> bool:
-        s = self._core.settings
-        may = _shared.SUPPORTED and s.shared_memory and bool(g.address.socket) and not self._writable
+        s = self._settings
+        may = shm.SUPPORTED and s.shared_memory and bool(g.address.socket) and not self._writable
         return may and self._want.query.get("format") == "framed"
 
     def _take_memory(self, r: Answer, head: Head, g: Gateway) -> Answered:
@@ -107,17 +98,17 @@ class Transfer:
         table = self._body
         self._drop()  # a part of it would be of another answer
         try:
-            length = _framed.samples_after(head, table)
+            length = samples_after(head, table)
             self._refuse_above(len(table) + length, g)
             if self._announced is not None:
                 self._announced(len(table) + length)
-            if not isinstance(r.sock, _shared.LocalSocket):
+            if not isinstance(r.sock, shm.LocalSocket):
                 raise ProtocolError("no memory: this connection brings none")
             data = r.sock.take(r.headers.get("millrace-shared"), length)
             self._compare(head, g, table, data)
-            return (head, *_framed.open_framed(head, table, data))
+            return (head, *open_framed(head, table, data))
         except ProtocolError as e:
-            if isinstance(r.sock, _shared.LocalSocket):
+            if isinstance(r.sock, shm.LocalSocket):
                 r.sock.segments.spoiled = True  # whatever the table was, the memory beside it is in doubt
             raise no_answer(e.message, g) from None
 
@@ -145,7 +136,7 @@ class Transfer:
         """Takes the header of a whole body, which replaces what is there."""
         self._drop()
         self._refuse_above(length, g)
-        if head.content_type == _shared.MEDIA_TYPE:  # a table, whose length is not the batch's
+        if head.content_type == shm.MEDIA_TYPE:  # a table, whose length is not the batch's
             self._head, self._body = head, memoryview(bytearray(length))
             return
         if self._announced is not None:
@@ -153,7 +144,7 @@ class Transfer:
         self._head, self._body = head, self._take(length)
 
     def _refuse_above(self, length: int, g: Gateway) -> None:
-        limit = self._core.settings.max_batch_bytes
+        limit = self._settings.max_batch_bytes
         if length > limit:
             raise BatchTooLarge(f"{g.name}: a batch of {length} bytes, more than the client's Routing(max_batch_bytes={limit})", gateway=g.name)
 
@@ -178,7 +169,7 @@ class Transfer:
         except OSError as e:
             text = f"{g.name}: body ends after {self._got} of {size} bytes: {cause(e)}"
             # A strong ETag stands for these bytes, but not for those of a table whose samples lie elsewhere.
-            if self._head is None or not self._head.etag.startswith('"') or self._head.content_type == _shared.MEDIA_TYPE:
+            if self._head is None or not self._head.etag.startswith('"') or self._head.content_type == shm.MEDIA_TYPE:
                 self._drop()
             code = None if isinstance(e, TIMEOUTS) else "short_body"
             raise ShortBody(text, code=code, retryable=True, gateway=g.name) from e
@@ -238,3 +229,9 @@ def read_head(h: Mapping[str, str], want: Expected, g: Gateway) -> Head:
 def _said(query: str) -> dict[str, str]:
     """The parameters of a canonical location, which are the same for all batches of a rank."""
     return dict(pair.partition("=")[::2] for pair in query.split("&"))
+
+
+def target_of(path: str, query: Optional[Mapping[str, str]] = None) -> str:
+    """Returns path and query, in alphabetical order as gateways write them. They take values as they are, but for a key."""
+    written = (f"{name}={quote(value, safe='' if name == 'key' else ',:%+')}" for name, value in sorted((query or {}).items()))
+    return f"{path}?{'&'.join(written)}" if query else path

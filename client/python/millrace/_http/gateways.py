@@ -8,17 +8,11 @@ import logging
 import os
 import random
 import ssl
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Optional, TypeVar
-from urllib.parse import quote
 
-from ._buffers import Buffers
-from ._gateways import TIMEOUTS, Fleet, Gateway, Home, Source, system_lookup
-from ._local import Local
-from ._token import Token, Tokens, keep_off_plain_networks
-from ._wire import LOOKUP_TIME, SIGN_TIME, TICK, UNTRUSTED, Attempt, ShortBody, Stopwatch, Task, Wire, cause, no_answer, read_error
-from .errors import (
+from .._memory import Buffers, Take, new
+from ..errors import (
     Closed,
     DeadlineExceeded,
     EndOfEpoch,
@@ -33,8 +27,14 @@ from .errors import (
     StoreError,
     Unauthenticated,
 )
+from .fleet import ADDRESSES, TIMEOUTS, Fleet, Gateway, system_lookup
+from .settings import Settings
+from .shm import SUPPORTED
+from .transfer import Answered, Expected, Transfer, target_of
+from .wire import LOOKUP_TIME, SIGN_TIME, TICK, UNTRUSTED, Attempt, ShortBody, Stopwatch, Task, Wire, cause, no_answer, read_error
 
 T = TypeVar("T")
+Ask = Callable[[Wire, Attempt], T]
 
 _LOG = logging.getLogger("millrace")
 
@@ -46,75 +46,17 @@ IDLE_MEMORY = 256 << 20  # bytes of a gateway's memory that stay mapped for the 
 SILENCE = 2.0  # seconds after which a wait is told
 
 
-@dataclass(frozen=True)
-class Settings:
-    """How patient a client is, and who it says it is."""
-
-    sources: tuple[Source, ...]
-    deadline: float
-    first_answer: float
-    attempt_timeout: float
-    max_batch_bytes: int
-    check: str
-    user_agent: str
-    token: Token = field(repr=False)
-    token_file: Optional[str]
-    insecure_plain_http: bool
-    headers: Mapping[str, str] = field(repr=False)
-    home: Optional[Home]
-    ca_file: Optional[str]
-    client_cert: Optional[str]
-    client_key: Optional[str]
-    ssl_context: Optional[ssl.SSLContext]
-    lookup: Optional[Callable[[str], Iterable[str]]]
-    shared_memory: bool = True
-    local: Optional[Local] = None  # the gateway is this user's, and is started again if it has gone
-
-    def tokens(self) -> Tokens:
-        """Finds the token, in the environment of this process if no argument gives it."""
-        found = Tokens(self.token, self.token_file)
-        if found.given:
-            keep_off_plain_networks(self.sources, self.insecure_plain_http)
-        return found
-
-    def new_context(self) -> ssl.SSLContext:
-        """Makes what https needs."""
-        if self.ssl_context is not None:
-            return self.ssl_context
-        try:
-            context = ssl.create_default_context(cafile=self.ca_file)
-            if self.client_cert is not None:
-                context.load_cert_chain(self.client_cert, self.client_key, password=lambda: "")  # else OpenSSL asks on the terminal
-        except (OSError, ValueError) as e:
-            files = ", ".join(f"{n} {f!r}" for n in ("ca_file", "client_cert", "client_key") for f in (getattr(self, n),) if f is not None)
-            raise InvalidArgument(f"{files or 'certificates'}: {e}", cure="give PEM files, of a key without a password") from None
-        return context
-
-
 class Process:
     """What belongs to one process: connections, and what was seen of the gateways."""
 
     def __init__(self, s: Settings) -> None:
-        self.wire = Wire(s.user_agent, s.tokens(), dict(s.headers), s.new_context)
+        self.wire = Wire(s.user_agent, s.tokens(), s.headers, s.new_context)
         self.fleet = Fleet(s.sources, s.home, self.wire.probe, s.lookup or system_lookup)
-        self._buffers: list[Buffers] = []  # that no reader uses
+        self.buffers: list[Buffers] = []  # that no reader uses
         self.told = False  # whether it was logged that a gateway is waited for
-        self.transport = ""  # how the last batch came from a Unix socket, and why
-
-    def take_buffers(self, most: int) -> Buffers:
-        """Lends buffers to a reader, those of the one before if there are any."""
-        found = self._buffers.pop() if self._buffers else Buffers()
-        found.most = most
-        return found
-
-    def give_back(self, buffers: Buffers) -> None:
-        """Keeps the buffers of a reader that has ended for the next one, if they are small."""
-        if buffers.held <= IDLE_BUFFERS:
-            self._buffers.append(buffers)
-        self.wire.unmap(IDLE_MEMORY)
 
 
-class Core:
+class Gateways:
     """The gateways as one that answers. Pickled, it is its settings: connections belong to one process."""
 
     def __init__(self, settings: Settings) -> None:
@@ -128,7 +70,7 @@ class Core:
         self._hold = None if settings.local is None else settings.local.hold()
 
     def __getstate__(self) -> dict[str, Any]:
-        if self.settings.ssl_context is not None:
+        if self.settings.context is not None:
             cure = "give ca_file, client_cert and client_key: their names can"
             raise InvalidArgument("the context of TLS(context=...) cannot be pickled", cure=cure)
         return {"settings": self.settings, "answered": self.answered, "advised": self.advised}
@@ -156,28 +98,66 @@ class Core:
         if self._hold is not None:
             self._hold.close()
 
-    def retry(
-        self, what: str, ask: Callable[[Attempt], T], *, rank: int = 0, world_size: int = 1, task: Optional[Task] = None
-    ) -> T:
+    def __str__(self) -> str:
+        return ", ".join(dict.fromkeys(s.name for s in self.settings.sources))
+
+    @property
+    def listed(self) -> int:
+        """How many gateways are listed in an order that all ranks agree on, and without homes; 0 where there is no such list."""
+        sources = self.settings.sources
+        return 0 if self.settings.home is not None or any(s.means == ADDRESSES for s in sources) else len(sources)
+
+    @property
+    def transport(self) -> str:
+        """How batches come, and why."""
+        here = self.here()
+        if not self.settings.shared_memory:
+            return "bytes: Routing(shared_memory=False)"
+        if not SUPPORTED:
+            return "bytes: this system or this Python cannot be given memory"
+        if not any(g.address.socket for g in here.fleet.gateways):
+            return "bytes: the gateway is not at a Unix socket"
+        return here.wire.transport or "shared memory, if the gateway gives it: no batch was read yet"
+
+    def lend(self, most: int) -> Buffers:
+        """Lends buffers to a reader that uses so many at once: those of the one before, if there are any."""
+        idle = self.here().buffers
+        found = idle.pop() if idle else Buffers()
+        found.most = most
+        return found
+
+    def give_back(self, buffers: Buffers) -> None:
+        """Keeps the buffers of a reader that has ended for the next one, if they are small."""
+        here = self.here()
+        if buffers.held <= IDLE_BUFFERS:
+            here.buffers.append(buffers)
+        here.wire.unmap(IDLE_MEMORY)
+
+    def _retry(self, what: str, ask: Ask[T], rank: int, world_size: int, task: Task) -> T:
         """Asks one gateway after another until one answers, at once within a round, with a wait between rounds."""
         try:
-            return _Request(self, what, rank, world_size, task or Task()).run(ask)
+            return _Request(self, what, rank, world_size, task).run(ask)
         except MillraceError as e:
             if self.settings.local is not None:
                 self.settings.local.explain(e)
             raise
 
     def json(
-        self, method: str, path: str, query: Optional[Mapping[str, str]] = None, body: Any = None, *, task: Optional[Task] = None
+        self, method: str, path: str, query: Optional[Mapping[str, str]] = None, body: Any = None, *, span: Optional[range] = None
     ) -> Any:
-        """Reads a resource, or sends one, with the same patience as a batch."""
+        """Reads a resource, or sends one, with the same patience as a batch. With a span it returns bytes, those of the resource there."""
         sent = None if body is None else json.dumps(body, allow_nan=False).encode()
         target = target_of(path, query)
+        headers = {"Accept": "application/json"} if span is None else {"Range": f"bytes={span.start}-{span.stop - 1}"}
 
-        def ask(a: Attempt) -> Any:
-            with self.here().wire.send(a, method, target, {"Accept": "application/json"}, sent) as r:
-                if r.status not in (200, 201):
-                    raise read_error(a.gateway, r)
+        def ask(wire: Wire, a: Attempt) -> Any:
+            with wire.send(a, method, target, headers, sent) as r:
+                if r.status not in ((200, 201) if span is None else (206,)):
+                    raise no_answer(f"{path}: no parts", a.gateway) if r.status == 200 else read_error(a.gateway, r)
+                if span is not None:
+                    if r.length != len(span):
+                        raise no_answer(f"{path}: {r.length} bytes, want {len(span)}", a.gateway)
+                    return r.read(len(span))
                 raw = r.read(MAX_JSON)
             if len(raw) > MAX_JSON:
                 raise no_answer(f"more than {MAX_JSON} bytes of JSON", a.gateway)
@@ -186,27 +166,24 @@ class Core:
             except (ValueError, RecursionError) as e:
                 raise no_answer(f"{path}: no JSON: {e}", a.gateway) from None
 
-        return self.retry(f"{'read' if method == 'GET' else 'send'} {path}", ask, task=task)
+        return self._retry(f"{'read' if method == 'GET' else 'send'} {path}", ask, 0, 1, Task())
 
-    def part(self, path: str, query: Mapping[str, str], start: int, length: int) -> bytes:
-        """Reads bytes [start, start+length) of a resource, all of them."""
-        target = target_of(path, query)
+    def batch(
+        self, want: Expected, task: Task, take: Take = new, announced: Optional[Callable[[int], None]] = None, *, writable: bool = False
+    ) -> Answered:
+        """Reads a batch: its header, the bytes of its whole, checked body, and where its samples lie in them.
 
-        def ask(a: Attempt) -> bytes:
-            with self.here().wire.send(a, "GET", target, {"Range": f"bytes={start}-{start + length - 1}"}) as r:
-                if r.status != 206:
-                    raise no_answer(f"{path}: no parts", a.gateway) if r.status == 200 else read_error(a.gateway, r)
-                if r.length != length:
-                    raise no_answer(f"{path}: {r.length} bytes, want {length}", a.gateway)
-                return r.read(length)
-
-        return self.retry(f"read {path}", ask)
+        take gives the memory for a body, and announced is told how long it will be. writable has bytes asked for, since the memory that
+        a gateway on this machine lends is for reading alone. The task calls it off.
+        """
+        transfer = Transfer(self.settings, want, take, announced, writable=writable)
+        return self._retry(f"read epoch {want.epoch} batch {want.number}", transfer.ask, want.rank, want.world_size, task)
 
 
 class _Request:
     """What is asked of one gateway after another, until one answers."""
 
-    def __init__(self, core: Core, what: str, rank: int, world_size: int, task: Task) -> None:
+    def __init__(self, core: Gateways, what: str, rank: int, world_size: int, task: Task) -> None:
         self._core, self._here, self._what, self._task = core, core.here(), what, task
         self._rank, self._world_size = rank, world_size
         self._watch = Stopwatch()
@@ -214,7 +191,7 @@ class _Request:
         self._last: Optional[MillraceError] = None  # the fault that says most
         self._absence: Optional[MillraceError] = None  # that a gateway does not know a dataset or a token
 
-    def run(self, ask: Callable[[Attempt], T]) -> T:
+    def run(self, ask: Ask[T]) -> T:
         """Asks until an answer is there, or the time is over."""
         while True:
             for g in self._round():
@@ -251,11 +228,11 @@ class _Request:
                 return
             yield g
 
-    def _attempt(self, g: Gateway, ask: Callable[[Attempt], T]) -> T:
+    def _attempt(self, g: Gateway, ask: Ask[T]) -> T:
         self._begun = self._watch.seconds()
         ends = min(self._end(), self._begun + self._core.settings.attempt_timeout)
         try:
-            return ask(Attempt(g, self._watch, ends, self._over, self._quiet))
+            return ask(self._here.wire, Attempt(g, self._watch, ends, self._over, self._quiet))
         except ssl.SSLCertVerificationError as e:
             raise ProtocolError(f"{g.name}: {cause(e)}", gateway=g.name, cure=UNTRUSTED) from None
         except OSError as e:
@@ -351,12 +328,6 @@ class _Request:
             times = "once" if self._rounds < 2 else f"{self._rounds} times in {took:.0f} s"
             left = self._end() - took
             _LOG.warning("%s: waiting for a gateway, asked %s, for at most %.0f s more: %s", self._what, times, left, text)
-
-
-def target_of(path: str, query: Optional[Mapping[str, str]] = None) -> str:
-    """Returns path and query, in alphabetical order as gateways write them. They take values as they are, but for a key."""
-    written = (f"{name}={quote(value, safe='' if name == 'key' else ',:%+')}" for name, value in sorted((query or {}).items()))
-    return f"{path}?{'&'.join(written)}" if query else path
 
 
 def _elsewhere(e: MillraceError) -> bool:

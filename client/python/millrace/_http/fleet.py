@@ -6,6 +6,7 @@ The same course as the Go client's. Which one is asked changes speed, never byte
 from __future__ import annotations
 
 import base64
+import importlib.util
 import ipaddress
 import math
 import os
@@ -18,11 +19,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 from urllib.parse import unquote, urlsplit
 
-from ._names import check_service, expand, in_order, lookup_records
-from .errors import GatewayUnavailable, InvalidArgument
+from ..errors import GatewayUnavailable, InvalidArgument
 
 Home = Callable[[int, int, int], int]
 """(rank, world_size, gateways) -> which of the gateways the rank asks first."""
@@ -48,6 +48,12 @@ ITSELF = "itself"  # one gateway, whose name is left to who dials
 SEVERAL = "several"  # http://NAME:PORT: each address of the name is a gateway if it has several, else as itself
 ADDRESSES = "addresses"  # dns:NAME:PORT: each address of the name is a gateway
 RECORDS = "records"  # srv:NAME: each SRV record of the name is a gateway
+MOST_GATEWAYS = 4096  # that a pattern may stand for: four times as many as the largest fleet that is simulated
+_PATTERN = re.compile(r"([^{}]*)\{([0-9]{1,9})\.\.([0-9]{1,9})\}([^{}]*)")
+_SERVICE = re.compile(r"_[A-Za-z0-9-]+\._tcp\.[^\s/:@{}]+")
+# The number at the end of a host's first label, as the pods of a StatefulSet have it. A label that begins with a digit is made of an
+# address, and the number at its end counts nothing.
+_NUMBERED = re.compile(r"([A-Za-z_](?:[A-Za-z0-9_-]*[A-Za-z_-])?)([0-9]{1,9})(\..*)?")
 _TOKEN_FORM = re.compile(r"mr_[A-Za-z0-9_-]{43}")  # of the tokens that `millrace token` prints
 
 
@@ -158,6 +164,38 @@ def parse(text: str, what: str = "gateway") -> Address:
         pair = f"{unquote(u.username)}:{unquote(u.password or '')}"
         basic = "Basic " + base64.b64encode(pair.encode()).decode()
     return Address(u.scheme, host, port or PORTS[u.scheme], u.path.rstrip("/"), "", basic)
+
+
+def expand(address: str) -> list[str]:
+    """Returns the addresses that a pattern stands for, in order: gateways-{0..7}.gateways:8080.
+
+    FIRST with zeros in front, as in node-{01..16}, has all numbers as wide as itself. An address without braces stands for itself, and
+    so does a path.
+    """
+    if not re.search("[{}]", address) or address.startswith(("unix:", "port:")):
+        return [address]
+    shown = address.rsplit("@", 1)[-1]
+    found = _PATTERN.fullmatch(address)
+    if found is None:
+        raise InvalidArgument(f"gateway {shown!r}: want one {{FIRST..LAST}} of whole numbers, as in gateways-{{0..7}}.gateways:8080")
+    before, digits, end, after = found.groups()
+    first, last = int(digits), int(end)
+    if last < first:
+        raise InvalidArgument(f"gateway {shown!r}: want {{FIRST..LAST}} with FIRST at most LAST, as in {{{last}..{first}}}")
+    if last - first >= MOST_GATEWAYS:
+        raise InvalidArgument(f"gateway {shown!r}: stands for {last - first + 1} gateways, want at most {MOST_GATEWAYS}")
+    return [f"{before}{n:0{len(digits)}}{after}" for n in range(first, last + 1)]
+
+
+def check_service(name: str) -> None:
+    """Refuses what is behind srv: and names no service, and any where SRV records cannot be looked up."""
+    if not _SERVICE.fullmatch(name):
+        raise InvalidArgument(f"gateway {'srv:' + name.rsplit('@', 1)[-1]!r}: want srv:_http._tcp.NAME, or srv:_https._tcp.NAME")
+    if importlib.util.find_spec("dns") is None:
+        raise InvalidArgument(
+            f"gateway 'srv:{name}': Python looks up no SRV records by itself",
+            cure="install dnspython (pip install 'millrace-data[srv]'), or give a pattern such as http://gateways-{0..7}.NAME:PORT",
+        )
 
 
 @dataclass(frozen=True)
@@ -385,3 +423,44 @@ class Fleet:
 def system_lookup(host: str) -> list[str]:
     """Returns the addresses of a name, as the system resolves it."""
     return [str(info[4][0]).split("%")[0] for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
+
+
+class Target(NamedTuple):
+    """What an SRV record points to."""
+
+    number: int  # at the end of the host's first label; -1: none
+    host: str
+    port: int
+    around: tuple[str, str] = ("", "")  # the host without its number
+
+    @classmethod
+    def of(cls, host: str, port: int) -> Target:
+        """Finds the number in a host."""
+        found = _NUMBERED.fullmatch(host)
+        return cls(int(found[2]), host, port, (found[1], found[3] or "")) if found else cls(-1, host, port)
+
+
+def lookup_records(name: str) -> list[tuple[str, int]]:
+    """Returns host and port of each SRV record of a name."""
+    import dns.exception
+    import dns.resolver
+
+    try:
+        answer = dns.resolver.resolve(name, "SRV", search=True)
+    except dns.exception.DNSException as e:
+        raise OSError(f"srv:{name}: {e}") from None
+    return [(r.target.to_text(omit_final_dot=True), r.port) for r in answer]
+
+
+def in_order(records: Iterable[tuple[str, int]], fill: bool) -> list[tuple[str, int]]:
+    """Sorts targets by the numbers in their hosts. With fill, numbers from 0 on that have no record get one, if all are numbered alike.
+
+    So gateway i has index i while others have no record, as pods that are starting.
+    """
+    targets = sorted(Target.of(*r) for r in records)
+    known = {t.number: (t.host, t.port) for t in targets}
+    alike = len(known) == len(targets) == sum(t.around == targets[0].around and 0 <= t.number < MOST_GATEWAYS for t in targets)
+    if not (fill and alike and targets):
+        return [(t.host, t.port) for t in targets]
+    (before, after), port = targets[0].around, targets[0].port
+    return [known.get(n, (f"{before}{n}{after}", port)) for n in range(targets[-1].number + 1)]

@@ -23,15 +23,15 @@ import threading
 import time
 import urllib.request
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Optional
 
-from ._fork import no_fork
-from ._gateways import PORTS, Address, Gateway, parse
-from ._shared import SUPPORTED, LocalSocket
-from ._token import Secret, Tokens
-from .errors import Closed, GatewayUnavailable, InvalidArgument, MillraceError, ProtocolError, Unauthenticated, by_code
+from .._fork import no_fork
+from ..errors import Closed, GatewayUnavailable, InvalidArgument, MillraceError, ProtocolError, Unauthenticated, by_code
+from .fleet import PORTS, Address, Gateway, parse
+from .settings import Secret, Tokens
+from .shm import SUPPORTED, LocalSocket
 
 TICK = 0.1  # seconds: how late a thread that waits notices that its request was called off
 STILL = 1.0  # seconds: a thread that wakes so much too late was not slow, its process stood still
@@ -283,7 +283,7 @@ class Answer:
 class Wire:
     """The connections of one process. They are closed when it is closed or dropped, or the interpreter ends."""
 
-    def __init__(self, user_agent: str, tokens: Tokens, headers: dict[str, str], new_context: Callable[[], ssl.SSLContext]) -> None:
+    def __init__(self, user_agent: str, tokens: Tokens, headers: Mapping[str, str], new_context: Callable[[], ssl.SSLContext]) -> None:
         self._tokens, self._new_context = tokens, new_context
         # By the names under which this module writes them, so that a caller's takes the place of ours.
         self._headers = {"User-Agent": user_agent, "Accept-Encoding": "identity", **{name.title(): value for name, value in headers.items()}}
@@ -292,6 +292,7 @@ class Wire:
         self._lock = threading.Lock()  # guards what follows
         self._idle: _Idle = {}
         self.closed = False
+        self.transport = ""  # how the last batch came from a Unix socket, and why
         weakref.finalize(self, _drain, self._idle).atexit = False
         _live.add(self)
 
