@@ -19,19 +19,24 @@ help: ## print this list
 build: ## build bin/millrace
 	go build -o bin/millrace ./cmd/millrace
 
+# Steps that wait much run two at once; each line of a recipe prints its output when it ends.
+PAIRED := -j2 $(if $(filter output-sync,$(.FEATURES)),-Oline)
+
 test: ## what every change needs: vet, units, Python without torch, a directory and an S3 server; no root, no system packages
 	@rm -f "$(CURDIR)/bin/test-summary"
-	@$(MAKE) --no-print-directory vet unit python-short integration-short summary
+	@$(MAKE) --no-print-directory vet
+	@$(MAKE) --no-print-directory $(PAIRED) unit python-short integration-short
+	@$(MAKE) --no-print-directory summary
 
 # Networks of their own, and roots of Debian, are Linux's. A test that cannot run fails there, rather than be passed over.
 LINUX := $(filter Linux,$(shell uname))
-# Two of these run at once, since most of them wait much; each prints its output when it ends. The others judge what gateways do under load.
+# Those that judge what gateways do under load run alone.
 TOGETHER := python-test race $(if $(LINUX),frameworks-test) fuzz plain-test cross experiments-short types conformance
 ALONE    := integration $(if $(LINUX),browser-test cluster-test slurm-test)
 
 test-ci: ## what `make test` leaves to CI: race in all packages, fuzzing, torch, MinIO, proxies, Chromium, eight gateways; Linux, root
 	@rm -f "$(CURDIR)/bin/test-summary"
-	@$(MAKE) --no-print-directory --keep-going -j2 $(if $(filter output-sync,$(.FEATURES)),-O) $(TOGETHER)
+	@$(MAKE) --no-print-directory --keep-going $(PAIRED) $(TOGETHER)
 	@$(MAKE) --no-print-directory $(ALONE) summary
 
 test-nightly: ## long counts, planted bugs, histories, newest torch, Kubernetes, releases, in parts of an hour: resumes; PARTS="fuzz unit" for some

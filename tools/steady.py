@@ -2,7 +2,7 @@
 """Repeats tests on a busy machine until what fails once in a hundred runs has had its chance.
 
 usage: steady.py packages [PACKAGE...]    packages with goroutines or clocks, RUNS (300) times each under -race
-       steady.py suite                    `make test`, SUITES (20) times
+       steady.py suite                    `.ci/run`, SUITES (20) times
        steady.py page                     only write what was found so far to docs/testing.md
 
 A run of a package is one process, with the race detector, with GOMAXPROCS 1, 2 and 8 in turn, beside two busy loops. Packages take turns, so a run
@@ -133,11 +133,11 @@ def suite(state):
         number = len(state["suite"]) + 1
         log, start = os.path.join(DIR, f"suite-{number}.log"), time.monotonic()
         with open(log, "w", encoding="utf-8") as out:
-            done = subprocess.run(["make", "test"], cwd=ROOT, env=dict(os.environ, CI="true"), stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+            done = subprocess.run([os.path.join(ROOT, ".ci", "run")], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
         minutes = round((time.monotonic() - start) / 60, 1)
         state["suite"].append({"ok": done.returncode == 0, "minutes": minutes, "commit": output("git", "rev-parse", "--short=12", "HEAD")})
         save(state)
-        print(f"{'ok  ' if done.returncode == 0 else 'FAIL'}  make test: run {number} of {wanted}, {minutes} min", flush=True)
+        print(f"{'ok  ' if done.returncode == 0 else 'FAIL'}  .ci/run: run {number} of {wanted}, {minutes} min", flush=True)
 
 
 def page(state):
@@ -150,7 +150,7 @@ def page(state):
         text.append(f"| `{name}` | {row['runs']} | {row['seconds'] / 60:.0f} | {', '.join(row['failed']) or 'none'} |\n")
     if state["suite"]:
         good, minutes = sum(r["ok"] for r in state["suite"]), [r["minutes"] for r in state["suite"]]
-        text.append(f"\n`make test`: {good} of {len(minutes)} runs passed, in {min(minutes)} to {max(minutes)} minutes.\n")
+        text.append(f"\n`.ci/run`: {good} of {len(minutes)} runs passed, in {min(minutes)} to {max(minutes)} minutes.\n")
     with open(PAGE, encoding="utf-8") as f:
         old = f.read()
     before, _, rest = old.partition(HEADING)
