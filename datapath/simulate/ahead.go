@@ -20,7 +20,7 @@ func (g *gateway) heard(r *request) {
 
 // look makes the gateway look again for what to fetch ahead, once all that happens at this instant has happened.
 func (g *gateway) look() {
-	if g.passing || g.set.NoPrefetch {
+	if g.passing {
 		return
 	}
 	g.passing = true
@@ -79,7 +79,7 @@ func (g *gateway) pass() {
 func (g *gateway) together(n lookahead.Need) []int32 {
 	group := []int32{int32(n.Chunk)}
 	size := g.data.Chunks[n.Chunk].stored()
-	if g.readsDisk(group[0]) || size*2 > g.set.PartSize && g.coarse {
+	if g.readsDisk(group[0]) {
 		return group
 	}
 	for {

@@ -14,7 +14,6 @@ import (
 type cluster struct {
 	members []*gateway
 	owners  []int32 // of each chunk, in members
-	beyond  float64 // of what a member owns for its own ranks: the part that one of those it stands for owns
 }
 
 // owner returns the member that keeps a chunk and reads it from the store.
@@ -82,9 +81,6 @@ func (g *gateway) questions(r *request) (mine []use) {
 		}
 	}
 	r.asks = g.ownersOf(r.take(r.far))
-	if r.from != nil {
-		r.asks = g.roughly(r, r.asks)
-	}
 	return mine
 }
 
@@ -116,58 +112,15 @@ func (g *gateway) far(r *request) (n int64) {
 	if len(g.cluster.members) == 1 {
 		return 0
 	}
-	if r.from != nil {
-		for _, x := range r.from {
-			n += x
-		}
-		return max(int64(float64(n)*g.bodies), 1)
-	}
 	for _, u := range r.uses {
 		if g.elsewhere(u.chunk) {
 			n += g.data.bytesOf(u.chunk, u.samples)
 		}
 	}
-	return n
-}
-
-// roughly makes questions where chunks are followed instead of samples. Of a chunk that stays in memory uses tell only that it is needed
-// from now on; its bytes are asked for as long as the rank comes for them.
-func (g *gateway) roughly(r *request, others []question) []question {
-	for i := range others {
-		o := slices.Index(g.cluster.members, others[i].owner)
-		others[i].bytes, r.from[o] = r.from[o], 0
+	if n == 0 {
+		return 0
 	}
-	for i, n := range r.from {
-		o := g.cluster.members[i]
-		if o == g {
-			n = int64(g.cluster.beyond * float64(n))
-		}
-		if n > 0 {
-			others = append(others, question{owner: o, bytes: n})
-		}
-	}
-	return others
-}
-
-// dues is what a rank has yet to get of the chunks that are in use, by owner, where samples are not followed.
-type dues []float64
-
-// pay takes n bytes, of each owner as large a part as it has of what is due.
-func (d dues) pay(n int64) []int64 {
-	var all float64
-	for _, x := range d {
-		all += x
-	}
-	from := make([]int64, len(d))
-	if all <= 0 {
-		return from
-	}
-	part := min(float64(n)/all, 1)
-	for i := range d {
-		from[i] = int64(d[i] * part)
-		d[i] -= d[i] * part
-	}
-	return from
+	return max(int64(float64(n)*g.bodies), 1)
 }
 
 // ask brings what other gateways own: to each of them one question, which it answers over both links.
@@ -180,10 +133,6 @@ func (g *gateway) ask(r *request, done func()) {
 	}
 	for _, q := range r.asks {
 		g.count.PeerReads++
-		if len(q.uses) == 0 { // as good as there
-			g.clock.after(g.set.PeerLatency, func() { between(q.owner, g, q.bytes, one) })
-			continue
-		}
 		g.question(&request{at: r.at, think: r.visit.Think, full: func() { g.alone(r, q.uses, one) }}, q, one)
 	}
 	one()
@@ -216,6 +165,7 @@ func (g *gateway) alone(r *request, uses []use, done func()) {
 
 // between carries bytes from one gateway to another.
 func between(from, to *gateway, n int64, done func()) {
+	n = int64(float64(n) * to.beyond)
 	to.count.PeerBytes += n
 	from.count.LinkOut += n
 	to.count.LinkIn += n

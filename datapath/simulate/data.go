@@ -14,6 +14,8 @@ type Data struct {
 	First  []uint64 // cumulative samples: chunk i holds First[i] to First[i+1]-1
 	Chunks []Chunk
 	Digest func(chunk int) [32]byte // which gateway of a cluster owns it may go by that; nil: made up
+
+	joined int64 // samples of a chunk for which one stands; 0: it is itself
 }
 
 // Chunk is one chunk as it is stored.
@@ -72,6 +74,9 @@ const maxChunks = 1 << 24
 
 // Samples returns the number of samples.
 func (d *Data) Samples() uint64 { return d.First[len(d.First)-1] }
+
+// each is for how many samples of a chunk one stands.
+func (d *Data) each() int64 { return max(d.joined, 1) }
 
 // Bytes returns the length of all chunks together.
 func (d *Data) Bytes() (n int64) {

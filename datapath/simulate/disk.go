@@ -21,9 +21,9 @@ type disk struct {
 	writing int
 }
 
-func newDisk(c *clock, size int64, rate float64, next func(int32) int64, idle func()) *disk {
+func newDisk(l *line, size int64, next func(int32) int64, idle func()) *disk {
 	return &disk{
-		line: &line{clock: c, total: rate}, gate: gate{limit: diskReads, idle: idle}, total: size,
+		line: l, gate: gate{limit: diskReads, idle: idle}, total: size,
 		shelf: chunkcache.NewShelf(next, nil), next: next,
 	}
 }

@@ -10,7 +10,6 @@
 // Processor time, failures and other tenants of the store are not.
 //
 // Everything happens in one goroutine, in the order of the virtual clock, so that the same
-// question always has the same answer. A dataset of up to a few million samples is followed sample by sample
-// as the data path would; a larger one chunk by chunk, several batches at a time, and of a large cluster some gateways for all (see
-// Result.Coarse).
+// question always has the same answer. Up to a few million samples are followed one by one, as the data path would. A larger
+// question is scaled down first (scale.go), and Result.Coarse says how.
 package simulate

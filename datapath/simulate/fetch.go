@@ -73,10 +73,11 @@ func (g *gateway) arrived(chunk int32) {
 // parts cuts a chunk into reads of about part bytes, never more than half as much again.
 func (g *gateway) parts(length, part int64) []int64 {
 	n := max((length+part/2)/part, (length+g.set.PartSize-1)/g.set.PartSize, 1)
-	if g.coarse && n > 1 {
-		g.count.Reads += n - 1
-		return []int64{length}
-	}
+	return cut(length, n)
+}
+
+// cut cuts a length into n parts.
+func cut(length, n int64) []int64 {
 	parts := make([]int64, n)
 	for i := range n {
 		parts[i] = length*(i+1)/n - length*i/n
@@ -86,16 +87,7 @@ func (g *gateway) parts(length, part int64) []int64 {
 
 // objects returns the reads of a chunk that is many objects, or stretches of a shard.
 func (g *gateway) objects(c *Chunk) []int64 {
-	n := c.stored()
-	if g.coarse {
-		g.count.Reads += c.Extents - 1
-		return []int64{n}
-	}
-	reads := make([]int64, c.Extents)
-	for i := range c.Extents {
-		reads[i] = n*(i+1)/c.Extents - n*i/c.Extents
-	}
-	return reads
+	return cut(c.stored(), c.Extents)
 }
 
 // readParts reads the parts of one load: each in its own turn where somebody waits, else in the place that is held and

@@ -22,6 +22,13 @@ func fleet(d *Data, gateways int, cache float64) Setting {
 	return s
 }
 
+// quarter has about one of four samples stand for the others of its chunk.
+func quarter(d *Data, s Setting) limits {
+	most := standard()
+	most.samples = d.Samples()*uint64(s.Epochs) - 1
+	return most
+}
+
 // TestClusterHoldsMoreThanOne: two gateways with room for a part of the data each hold both parts, each chunk is read once, and half of
 // what a rank needs comes over the link.
 func TestClusterHoldsMoreThanOne(t *testing.T) {
@@ -119,7 +126,11 @@ func TestLinksWorkWhileRanksTrain(t *testing.T) {
 			s.LinkRate, s.RanksNear, s.ReadAhead, s.Order.Window = link, true, readAhead, 256
 			s.Rate = float64(d.Samples()) / (share * bytes / (p * link))
 			for _, coarse := range []bool{false, true} {
-				r, err := follow(t.Context(), d, s, coarse)
+				most := standard()
+				if coarse {
+					most = quarter(d, s)
+				}
+				r, err := follow(t.Context(), d, s, most)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -167,7 +178,7 @@ func TestFewStandForMany(t *testing.T) {
 		s.Order.Window, s.BatchSize, s.Rate = 128, 2048, 2e5
 		c.change(&s)
 		fine := predict(t, d, s)
-		coarse, err := follow(t.Context(), d, s, true)
+		coarse, err := follow(t.Context(), d, s, quarter(d, s))
 		if err != nil {
 			t.Fatal(err)
 		}

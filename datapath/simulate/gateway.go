@@ -30,7 +30,7 @@ type gateway struct {
 	readers   *lookahead.Readers
 	ownReads  int64   // of all requests
 	fits      bool    // all data may be in memory
-	coarse    bool    // large chunks are read in one piece
+	beyond    float64 // how many times as many bytes come from other gateways as are followed
 	bodies    float64 // the part of a request's bytes that are in memory at one time: many batches are followed as one
 	passing   bool    // a look at what to fetch ahead is set
 	short     bool    // the last look has found too little memory
@@ -42,12 +42,11 @@ type gateway struct {
 	count     Counts
 }
 
-func newGateway(c *clock, s *Setting, d *Data, store *line) *gateway {
+func newGateway(c *clock, q *scaled, store *line) *gateway {
+	s := &q.set
 	g := &gateway{
-		clock: c, set: s, data: d, store: store,
-		out:  &line{clock: c, total: s.ServeRate},
-		up:   &line{clock: c, total: s.LinkRate},
-		down: &line{clock: c, total: s.LinkRate},
+		clock: c, set: s, data: q.data, store: store, fits: q.fits, bodies: q.bodies, beyond: q.beyond,
+		out: q.line(c, s.ServeRate, 0), up: q.line(c, s.LinkRate, 0), down: q.line(c, s.LinkRate, 0),
 	}
 	followed := lookahead.Config{Budget: ahead(s.CacheSize)}
 	if s.cluster() > 1 {
@@ -62,7 +61,7 @@ func newGateway(c *clock, s *Setting, d *Data, store *line) *gateway {
 	g.memory = newMemory(s.CacheSize, g.due, g.gone)
 	g.memory.ahead, g.memory.freed = g.giveUp, g.memoryFreed
 	if s.DiskSize > 0 {
-		g.disk = newDisk(c, s.DiskSize, s.DiskRate, g.nextRead, g.look)
+		g.disk = newDisk(q.line(c, s.DiskRate, 0), s.DiskSize, g.nextRead, g.look)
 	}
 	return g
 }

@@ -9,15 +9,12 @@ type line struct {
 	clock  *clock
 	total  float64 // bytes per second of all together; 0: no bound
 	stream float64 // of one; 0: no bound
-	pieces int64   // that a transfer is cut into at most; 0: linePieces
+	pieces int64   // that a transfer is cut into at most
 
 	free time.Duration // when it has sent what was asked so far
 }
 
-const (
-	pieceSize  = 256 << 10 // of a piece, where there are few
-	linePieces = 16
-)
+const pieceSize = 256 << 10 // where there are few
 
 func (l *line) bounded() bool { return l.total > 0 || l.stream > 0 }
 
@@ -39,11 +36,7 @@ func (l *line) carry(n int64, came func(total int64)) {
 		l.clock.after(0, func() { came(n) })
 		return
 	}
-	pieces := l.pieces
-	if pieces == 0 {
-		pieces = linePieces
-	}
-	size := max(pieceSize, (n+pieces-1)/pieces)
+	size := max(pieceSize, (n+l.pieces-1)/l.pieces)
 	var mine time.Duration // when this transfer's own bound lets the next piece end
 	var sent int64
 	var next func()

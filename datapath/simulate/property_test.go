@@ -39,7 +39,7 @@ func TestAnySettingComesToItsEnd(t *testing.T) {
 			Policy: rapid.SampledFrom(Policies()).Draw(t, "policy"), Fetchers: draw("fetchers", 1, 14), PartSize: int64(draw("part", 1<<10, 16<<20)),
 			DiskSize: int64(draw("disk", 0, 2)) * d.Bytes() / 2, DiskRate: 1e8, ServeRate: float64(draw("serve", 0, 1)) * 1e9,
 			StoreRate: float64(draw("store", 0, 3)) * 1e8, StoreStream: float64(draw("stream", 0, 2)) * 1e7, FirstByte: time.Duration(draw("latency", 0, 20)) * time.Millisecond,
-			NoPrefetch: rapid.Bool().Draw(t, "no prefetch"), Alone: rapid.Bool().Draw(t, "alone"),
+			Alone:    rapid.Bool().Draw(t, "alone"),
 			LinkRate: float64(draw("link", 0, 2)) * 1e8, PeerLatency: time.Duration(draw("peer latency", 0, 2)) * time.Millisecond,
 			RanksNear: rapid.Bool().Draw(t, "ranks near"),
 		}

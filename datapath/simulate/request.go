@@ -19,7 +19,6 @@ type request struct {
 	ownReads int64            // store reads of its samples that it waits for, being a first batch that does not wait for whole chunks
 	visit    *lookahead.Visit // nil: another gateway asks
 	bytes    int64            // of its body; 0: as many as its uses
-	from     []int64          // bytes by owner, where samples are not followed
 	ahead    *readAhead       // of its rank; nil: nothing is read ahead
 	run      *batchRun        // that it is in; nil: in none
 	took     int64            // bytes of that
@@ -218,7 +217,7 @@ func (g *gateway) pays(r *request, u use) bool {
 	}
 	if r.visit == nil { // what is asked for is not known to be all that is wanted
 		spare := ahead(g.memory.total)-g.memory.inUse >= g.Cost(int(u.chunk))
-		return r.local && spare || length-g.data.bytesOf(u.chunk, u.samples) < (u.samples-1)*g.rates.cost()
+		return r.local && spare || length-g.data.bytesOf(u.chunk, u.samples) < (u.samples*g.data.each()-1)*g.rates.cost()
 	}
 	return most
 }
@@ -230,7 +229,7 @@ func (g *gateway) worth(chunk int32, samples uint64) bool {
 	if int64(samples) >= g.data.samplesOf(chunk) || g.readsDisk(chunk) || c.Stored > 0 {
 		return true
 	}
-	return c.Length-g.data.bytesOf(chunk, int64(samples)) < (int64(samples)-max(c.Extents, 1))*g.rates.cost()
+	return c.Length-g.data.bytesOf(chunk, int64(samples)) < (int64(samples)*g.data.each()-max(c.Extents, 1))*g.rates.cost()
 }
 
 // acquire leases chunks, loads those that are missing, and calls done when all are there and leased. It reports

@@ -25,8 +25,6 @@ type Epoch struct {
 	Half    time.Duration // median of what a rank waited for a batch, or where several are followed at a time, for those
 	Most    time.Duration // the 99th percentile
 	Busiest int64         // bytes over the busiest link of a gateway, in or out, whatever is more
-
-	quarter time.Duration // when the last quarter of its batches began
 }
 
 // Rank is how long one rank had nothing to compute on.
@@ -34,8 +32,6 @@ type Rank struct {
 	Stall   time.Duration
 	Longest time.Duration
 	Stalls  int // batches that were not there at once
-
-	late time.Duration // of Stall, in the last quarter
 }
 
 // percentiles takes them from all waits of the epoch, which it sorts.
@@ -57,14 +53,11 @@ func (e *Epoch) scale(by float64) {
 	}
 }
 
-func (k *Rank) waited(d time.Duration, late bool) {
+func (k *Rank) waited(d time.Duration) {
 	k.Stall += d
 	k.Longest = max(k.Longest, d)
 	if d > 0 {
 		k.Stalls++
-	}
-	if late {
-		k.late += d
 	}
 }
 

@@ -14,23 +14,12 @@ type run struct {
 	set      *Setting
 	data     *Data
 	plan     *shuffle.Plan
+	batching shuffle.Batching
 	gateways []*gateway
 	ranks    []*rank
 
-	before []Counts // of each gateway, when the epoch began
-
-	course  *course
-	mean    float64 // bytes of a sample
-	parts   float64 // how many times as much data there is as was followed
-	fleet   float64 // how many times as many gateways there are, with as many times the data, ranks and store
-	moved   float64 // part of a rank's samples that others hold, with locality
-	soon    int64   // of the memory, not thinned
-	fits    bool    // all data may be in memory
-	coarse  bool
-	stays   bool   // what is in use stays in memory
-	step    uint64 // samples of one request of all ranks together
-	steps   uint64 // of an epoch, as far as it is followed
-	think   []float64
+	before  []Counts // of each gateway, when the epoch began
+	epoch   *shuffle.Epoch
 	waiting int // ranks that have finished the epoch
 	done    bool
 	begun   time.Duration
@@ -39,42 +28,35 @@ type run struct {
 }
 
 // Run predicts what becomes of a setting. The error is that of Check, of the plan, or the context's.
-func Run(ctx context.Context, d *Data, s Setting) (Result, error) { return follow(ctx, d, s, false) }
+func Run(ctx context.Context, d *Data, s Setting) (Result, error) {
+	return follow(ctx, d, s, standard())
+}
 
-// follow predicts what becomes of a setting, coarsely if it is large or that is asked for.
-func follow(ctx context.Context, d *Data, s Setting, coarse bool) (Result, error) {
+// follow predicts what becomes of a setting, scaled down to some limits.
+func follow(ctx context.Context, d *Data, s Setting, most limits) (Result, error) {
 	if err := s.Check(); err != nil {
 		return Result{}, err
 	}
 	if least := s.Least(d); s.CacheSize < least {
 		return Result{}, fmt.Errorf("cache of %d bytes: two chunks and a batch, %d bytes, are the least", s.CacheSize, least)
 	}
-	r := &run{clock: &clock{}, result: Result{Setting: s, Bytes: d.Bytes(), Samples: d.Samples(), Epochs: make([]Epoch, 0, s.Epochs)}}
-	r.fits = s.held(d) <= ahead(s.CacheSize)
-	if err := s.CheckSharing(d); err != nil {
+	plan, err := shuffle.NewPlan(s.Order, d.First)
+	if err != nil {
 		return Result{}, err
 	}
-	r.coarse = coarse || s.Order.Shuffle != shuffle.Full && s.large(d)
-	r.thin(r.part(d, s))
-	var err error
-	if r.plan, err = shuffle.NewPlan(r.set.Order, r.data.First); err != nil {
-		return Result{}, err
-	}
-	r.choose()
-	store := &line{clock: r.clock, total: r.set.StoreRate, stream: s.StoreStream}
-	if r.coarse {
-		store.pieces = coarsePieces
-	}
-	for range r.set.Gateways {
-		g := newGateway(r.clock, r.set, r.data, store)
-		g.fits, g.coarse, g.bodies = r.fits, r.coarse, float64(r.set.BatchSize)/float64(r.step)
-		if r.coarse {
-			g.out.pieces, g.up.pieces, g.down.pieces = coarsePieces, coarsePieces, coarsePieces
+	result := Result{Setting: s, Bytes: d.Bytes(), Samples: d.Samples(), Epochs: make([]Epoch, 0, s.Epochs)}
+	if ranks := uint64(s.Ranks); s.Sharing == shuffle.Locality {
+		if err := plan.CheckSharing(ranks, ranks); err != nil {
+			return Result{}, err
 		}
-		r.gateways = append(r.gateways, g)
+		result.Moved = plan.Moved(shuffle.Batching{Samples: d.Samples(), BatchSize: s.BatchSize, Tail: shuffle.Short}, ranks, ranks)
 	}
-	r.join()
-	r.mean = float64(r.data.Bytes()) / float64(max(r.plan.Samples(), 1))
+	q := scale(d, s, most)
+	r, err := newRun(q)
+	if err != nil {
+		return Result{}, err
+	}
+	r.result = result
 	r.begin(0)
 	for n := 0; !r.done && r.clock.step(); n++ {
 		if n%4096 == 0 && ctx.Err() != nil {
@@ -87,13 +69,45 @@ func follow(ctx context.Context, d *Data, s Setting, coarse bool) (Result, error
 	for _, g := range r.gateways {
 		r.result.Peak = max(r.result.Peak, g.memory.peak)
 	}
-	r.thicken()
+	q.restore(&r.result)
 	return r.result, nil
+}
+
+// newRun makes the gateways and ranks of a question.
+func newRun(q *scaled) (*run, error) {
+	s := &q.set
+	plan, err := shuffle.NewPlan(s.Order, q.data.First)
+	if err != nil {
+		return nil, err
+	}
+	r := &run{
+		clock: &clock{}, set: s, data: q.data, plan: plan,
+		batching: shuffle.Batching{Samples: plan.Samples(), BatchSize: s.BatchSize, Tail: shuffle.Short},
+	}
+	store := q.line(r.clock, s.StoreRate, s.StoreStream)
+	all := &cluster{owners: owners(q.data, s.cluster())}
+	for range s.Gateways {
+		g := newGateway(r.clock, q, store)
+		if g.cluster = all; s.Alone {
+			g.cluster = &cluster{members: []*gateway{g}}
+		}
+		all.members = append(all.members, g)
+	}
+	r.gateways = all.members
+	_, speed := s.paces(s.Ranks)
+	for i := range s.Ranks {
+		g := r.gateways[GatewayOf(uint64(i), uint64(s.Ranks), s.Gateways)]
+		k := &rank{run: r, number: i, gateway: g, think: s.pace(i, s.Ranks) * speed / s.Rate} // together they consume Rate
+		k.ahead.gateway = g
+		g.aheads = append(g.aheads, &k.ahead)
+		r.ranks = append(r.ranks, k)
+	}
+	return r, nil
 }
 
 // begin starts an epoch: all ranks together.
 func (r *run) begin(number int) {
-	r.course, r.begun, r.before, r.waiting, r.waits = r.newCourse(number), r.clock.now, r.counts(), 0, r.waits[:0]
+	r.epoch, r.begun, r.before, r.waiting, r.waits = r.plan.Epoch(uint64(number)), r.clock.now, r.counts(), 0, r.waits[:0]
 	r.result.Epochs = append(r.result.Epochs, Epoch{Ranks: make([]Rank, len(r.ranks))})
 	for _, k := range r.ranks {
 		k.start()
@@ -122,7 +136,6 @@ func (r *run) arrived() {
 		e.Busiest = max(e.Busiest, c.LinkIn, c.LinkOut)
 	}
 	e.percentiles(r.waits)
-	r.extrapolate(e)
 	if len(r.result.Epochs) == r.set.Epochs {
 		r.done = true
 		return

@@ -21,16 +21,15 @@ type Setting struct {
 	ReadAhead int     // batches that a rank asks for beyond the one that it computes on
 	Skew      float64 // think time of the slowest rank, of the fastest one's; at least 1
 
-	Gateways   int  // each with its own memory, disk, fetchers and link, and an equal share of the ranks
-	Alone      bool // each gateway has a cache of its own; else they are one cluster, and each chunk has an owner among them
-	CacheSize  int64
-	Policy     string  // lru or plan
-	DiskSize   int64   // 0: no disk tier
-	DiskRate   float64 // bytes per second of a disk
-	Fetchers   int
-	NoPrefetch bool
-	PartSize   int64
-	ServeRate  float64 // bytes per second from one gateway to its ranks; 0: no bound
+	Gateways  int  // each with its own memory, disk, fetchers and link, and an equal share of the ranks
+	Alone     bool // each gateway has a cache of its own; else they are one cluster, and each chunk has an owner among them
+	CacheSize int64
+	Policy    string  // lru or plan
+	DiskSize  int64   // 0: no disk tier
+	DiskRate  float64 // bytes per second of a disk
+	Fetchers  int
+	PartSize  int64
+	ServeRate float64 // bytes per second from one gateway to its ranks; 0: no bound
 
 	LinkRate    float64 // bytes per second of a gateway's link, each way: for store, other gateways and ranks; 0: no bound
 	RanksNear   bool    // ranks run on their gateway's machine: answers to them stay off its link

@@ -39,7 +39,7 @@ PLANTS = [
     (
         "simulate lets ranks ask for nothing ahead",
         "./datapath/simulate TestBounds",
-        [("datapath/simulate/rank.go", "k.asked <= k.at+ahead", "k.asked <= k.at")],
+        [("datapath/simulate/rank.go", "k.asked <= k.at+uint64(s.ReadAhead)", "k.asked <= k.at")],
     ),
     (
         "simulate asks ahead before a batch has come",
@@ -59,7 +59,7 @@ PLANTS = [
     (
         "simulate gives a part of a fleet the whole store",
         "./datapath/simulate TestFewStandForMany",
-        [("datapath/simulate/fleet.go", "s.Rate*by, s.StoreRate*by", "s.Rate*by, s.StoreRate")],
+        [("datapath/simulate/scale.go", "s.Rate*by, s.StoreRate*by", "s.Rate*by, s.StoreRate")],
     ),
     (
         "cmd/millrace takes whoever the authority has signed for a member",

@@ -1,0 +1,191 @@
+package simulate
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/millrace-data/millrace/datapath/lookahead"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// limits is how much is simulated as it is. A larger question is scaled down until it is within them.
+type limits struct {
+	samples  uint64 // of all epochs; of more, one stands for several, until there are a quarter as many
+	requests uint64 // of all epochs and ranks; of more, one stands for several, until there are a sixteenth as many
+	chunks   int    // of all epochs
+	ranged   uint64 // samples of an epoch that are each read by itself
+	gateways int    // of a cluster
+}
+
+func standard() limits {
+	return limits{samples: 6 << 20, requests: 1 << 20, chunks: 1 << 17, ranged: 1 << 18, gateways: 16}
+}
+
+// scaled is a question that was made smaller. Its data path is the same; only the data, the gateways and the ranks are fewer.
+type scaled struct {
+	data   *Data
+	set    Setting
+	fits   bool    // all data may be in memory
+	fleet  float64 // how many times as many gateways there are, with as many times the data, ranks and store
+	beyond float64 // how many times as many bytes come from other gateways
+	parts  float64 // how many times as much data there is for the same gateways
+	bodies float64 // the part of a request's bytes that are in memory at one time: one stands for many
+	soon   int64   // of the memory, not scaled
+	note   string
+}
+
+// scale makes a question so small that it is within the limits.
+func scale(d *Data, s Setting, most limits) *scaled {
+	q := &scaled{data: d, set: s, fits: s.held(d) <= ahead(s.CacheSize), fleet: 1, beyond: 1, parts: 1, bodies: 1}
+	large := s.large(d, most)
+	if large {
+		q.fewerGateways(most.gateways)
+	}
+	chunks := len(q.data.Chunks) * s.Epochs
+	k := (chunks + most.chunks - 1) / most.chunks
+	byOne := s.Order.Shuffle == shuffle.Full && !q.fits
+	if byOne { // every batch is like every other, and each sample a read
+		k = max(k, int((q.data.Samples()+most.ranged-1)/most.ranged))
+	}
+	q.fewerChunks(min(k, max(len(q.data.Chunks)/thinRun, 1)))
+	if large && !byOne {
+		q.fewerSamples(most)
+	}
+	return q
+}
+
+// large reports whether there is too much to follow it sample by sample.
+func (s *Setting) large(d *Data, most limits) bool {
+	batches := shuffle.Batching{Samples: d.Samples(), BatchSize: s.BatchSize, Tail: shuffle.Short}.Batches()
+	requests := batches * uint64(s.Epochs*s.Ranks)
+	questions := requests * uint64(min(s.cluster(), int(s.BatchSize)/s.Ranks))
+	return d.Samples()*uint64(s.Epochs) > most.samples || requests > most.requests || questions > 4*most.requests
+}
+
+// fewerGateways has some of very many gateways stand for all. A cluster looks like itself: so many of its gateways, with that part of the
+// data, of the lanes, of the ranks and of the store's bandwidth, each with the memory, the disk, the link and the fetchers that it has,
+// take as long as all of them. Only less of what a rank needs is another gateway's, which counts for as much more.
+func (q *scaled) fewerGateways(most int) {
+	s, all := &q.set, q.set.Gateways
+	if s.Alone || all <= most {
+		return
+	}
+	n := most
+	for n > most/2 && all%n != 0 {
+		n--
+	}
+	if all%n != 0 {
+		n = most
+	}
+	by := float64(n) / float64(all)
+	of := func(x uint64) uint64 { return max(uint64(math.Round(float64(x)*by)), 1) }
+	t := q.data.thin(n, all)
+	q.fleet = float64(q.data.Bytes()) / float64(t.Bytes())
+	q.data = t
+	q.beyond = (1 - 1/float64(all)) / (1 - 1/float64(n))
+	s.Gateways, s.Ranks = n, max(int(of(uint64(s.Ranks))), n)
+	if k := s.Order.Strata; k > 0 {
+		s.Order.Strata, s.Order.Window = of(k), of(k)*(s.Order.Window/k)
+	} else if s.Order.Window > 0 {
+		s.Order.Window = of(s.Order.Window)
+	}
+	s.BatchSize, s.Rate, s.StoreRate = max(of(s.BatchSize), uint64(s.Ranks)), s.Rate*by, s.StoreRate*by
+	q.say("%d gateways stand for all, with as large a part of the data, the ranks and the store", n)
+}
+
+// fewerChunks has an even part of very many chunks stand for all. The memory for what readers come for soon stays; what lies beyond it
+// is a part of its size, like the data.
+func (q *scaled) fewerChunks(k int) {
+	if k <= 1 {
+		return
+	}
+	s, d := &q.set, q.data
+	soon := s.Wanted(d) / aheadTenths * 10
+	q.data = d.thin(1, k)
+	q.parts = float64(d.Bytes()) / float64(q.data.Bytes())
+	q.soon = min(soon, s.CacheSize)
+	if s.CacheSize > soon {
+		s.CacheSize = soon + int64(float64(s.CacheSize-soon)/q.parts)
+	}
+	s.DiskSize = int64(float64(s.DiskSize) / q.parts)
+	q.say("1 chunk in %d stands for all", k)
+}
+
+// fewerSamples has one sample stand for several of its chunk, up to four ranks for those of a gateway, and one batch for several.
+func (q *scaled) fewerSamples(most limits) {
+	const ranksOfOne = 4 // that stand for all of a gateway
+	s, before := &q.set, q.data.Samples()
+	each := max(4*before*uint64(s.Epochs)/most.samples, 1)
+	q.data = q.data.join(each)
+	by := float64(q.data.Samples()) / float64(before)
+	n := min(s.Ranks, max(ranksOfOne*s.Gateways/s.cluster(), s.Gateways))
+	batch := float64(s.BatchSize) * by
+	requests := most.requests / 16
+	s.BatchSize = max(uint64(math.Round(batch)), uint64(n), q.data.Samples()*uint64(s.Epochs*n)/requests)
+	q.bodies = min(batch/float64(s.BatchSize), 1)
+	q.say("one sample stands for %d of its chunk, one batch for %.3g, and %d ranks for the %d", each, 1/q.bodies, n, s.Ranks)
+	s.Rate, s.Ranks = s.Rate*by, n
+}
+
+// join returns data in which one sample stands for so many of its chunk.
+func (d *Data) join(each uint64) *Data {
+	t := &Data{First: []uint64{0}, Chunks: d.Chunks, Digest: d.Digest, joined: int64(each)}
+	for i := range d.Chunks {
+		n := d.First[i+1] - d.First[i]
+		t.First = append(t.First, t.First[i]+(n+each-1)/each)
+	}
+	return t
+}
+
+// restore makes the figures of a scaled question those of the whole.
+func (q *scaled) restore(r *Result) {
+	r.Coarse = q.note
+	for i := range r.Epochs {
+		e := &r.Epochs[i]
+		e.scale(q.parts)
+		e.Counts.scale(q.fleet)
+		if q.data.joined > 0 && e.PeerReads > 0 {
+			e.PeerReads = q.questions(r, e)
+		}
+	}
+	if r.Peak > q.soon {
+		r.Peak = q.soon + int64(float64(r.Peak-q.soon)*q.parts)
+	}
+}
+
+// line returns a way for bytes. Where samples stand for several so do the pieces that it carries.
+func (q *scaled) line(c *clock, total, stream float64) *line {
+	pieces := int64(16)
+	if q.data.joined > 1 {
+		pieces = 4
+	}
+	return &line{clock: c, total: total, stream: stream, pieces: pieces}
+}
+
+// say notes what stands for what.
+func (q *scaled) say(format string, args ...any) {
+	if q.note != "" {
+		q.note += "; "
+	}
+	q.note += fmt.Sprintf(format, args...)
+}
+
+// questions estimates how often gateways ask each other where batches and ranks stand for several: as many times as the samples of a run
+// of a rank's batches that others own have owners.
+func (q *scaled) questions(r *Result, e *Epoch) int64 {
+	s := &r.Setting
+	samples := float64(r.Samples)
+	mean := float64(r.Bytes) / samples
+	batches := math.Ceil(samples / float64(s.BatchSize))
+	others := float64(s.Gateways - 1)
+	foreign := float64(s.BatchSize) / float64(s.Ranks) * float64(e.PeerBytes) / float64(max(e.Served, 1))
+	runs := batches
+	if !s.NoReadAhead {
+		l := &lookahead.Limits{Memory: s.CacheSize, Fits: q.fits}
+		begun := float64(s.BatchSize) / samples * float64(len(q.data.Chunks)) * q.parts * q.fleet / float64(s.Gateways) // by a batch, of one owner
+		bytes := foreign / others * (mean + lookahead.SampleCost)
+		joined := max(min(lookahead.RunBatches, float64(l.Chunks())/begun, lookahead.QuestionBytes/bytes, float64(l.Run())/(foreign*mean)), 1)
+		runs = min(batches, 1+(batches-1)/joined)
+	}
+	return int64(runs * float64(s.Ranks) * others * (1 - math.Pow(1-1/others, foreign*batches/runs)))
+}
