@@ -21,7 +21,7 @@ func TestABatchFromMemoryAllocatesLittle(t *testing.T) {
 	path := "/v1/datasets/photos/epochs/0/batches/1?batch_size=64&generation=" + s.index.Generation()
 	h := s.gateway.Handler()
 	got := testing.AllocsPerRun(100, func() {
-		w := unkept{header: http.Header{}}
+		w := discardWriter{header: http.Header{}}
 		h.ServeHTTP(&w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
 		if w.status != http.StatusOK {
 			t.Fatalf("got status %d, want 200", w.status)
@@ -32,12 +32,12 @@ func TestABatchFromMemoryAllocatesLittle(t *testing.T) {
 	}
 }
 
-// unkept is the writer of an answer that nobody reads.
-type unkept struct {
+// discardWriter is the writer of an answer that nobody reads.
+type discardWriter struct {
 	header http.Header
 	status int
 }
 
-func (w *unkept) Header() http.Header         { return w.header }
-func (w *unkept) WriteHeader(status int)      { w.status = status }
-func (w *unkept) Write(p []byte) (int, error) { return len(p), nil }
+func (w *discardWriter) Header() http.Header         { return w.header }
+func (w *discardWriter) WriteHeader(status int)      { w.status = status }
+func (w *discardWriter) Write(p []byte) (int, error) { return len(p), nil }

@@ -46,7 +46,7 @@ func (g *Gateway) getSamples(x *exchange) error {
 }
 
 // answerAny answers with a batch in the form that the caller likes best.
-func (g *Gateway) answerAny(x *exchange, a asked) error {
+func (g *Gateway) answerAny(x *exchange, a batchRequest) error {
 	x.w.Header().Set("Vary", "Accept")
 	if err := a.View.Negotiate(x.accept(), a.Address.Forms); err != nil {
 		return err
@@ -58,9 +58,9 @@ func (g *Gateway) answerAny(x *exchange, a asked) error {
 }
 
 // answerBatch answers with a batch in the form that is settled.
-func (g *Gateway) answerBatch(x *exchange, a asked) error {
+func (g *Gateway) answerBatch(x *exchange, a batchRequest) error {
 	answer := a.answer()
-	return g.answerShare(x, a, address.Body, answer.ETag, func(r plans.Reading, b *body.Body) error {
+	return g.answerShare(x, a, address.Body, answer.ETag, func(r plans.BatchOrder, b *body.Body) error {
 		if err := g.lay(x.r.Context(), x, answer, b); err != nil {
 			return err
 		}
@@ -71,7 +71,7 @@ func (g *Gateway) answerBatch(x *exchange, a asked) error {
 // answerShare sets the headers that follow from the address alone. Where they do not suffice, it locates the samples
 // and calls send.
 func (g *Gateway) answerShare(
-	x *exchange, a asked, resource address.Resource, etag string, send func(plans.Reading, *body.Body) error,
+	x *exchange, a batchRequest, resource address.Resource, etag string, send func(plans.BatchOrder, *body.Body) error,
 ) error {
 	share, positions := a.Share()
 	if err := body.CheckShare(positions); err != nil {
@@ -134,7 +134,7 @@ func checkWork(work, most time.Duration) error {
 }
 
 // planningBytes is the memory to locate and lay out the samples of a batch.
-func planningBytes(a asked) int64 {
+func planningBytes(a batchRequest) int64 {
 	share, _ := a.Share()
 	return plans.PlanningBytes(a.dataset.Dataset, a.Batch) + body.LayBytes(a.dataset.Dataset, a.View, share.Count)
 }
@@ -151,14 +151,14 @@ func (g *Gateway) refuseDraining() error {
 }
 
 // locate prepares the epoch of a batch and finds its samples. leave ends the use of both.
-func (g *Gateway) locate(ctx context.Context, x *exchange, a asked) (_ plans.Reading, _ *body.Body, leave func(), err error) {
+func (g *Gateway) locate(ctx context.Context, x *exchange, a batchRequest) (_ plans.BatchOrder, _ *body.Body, leave func(), err error) {
 	free, err := g.place(ctx, x)
 	if err != nil {
-		return plans.Reading{}, nil, nil, err
+		return plans.BatchOrder{}, nil, nil, err
 	}
 	defer free()
 	defer x.log.Leave(x.log.Enter(timing.Plan))
-	r, err := g.plans.Read(ctx, a.dataset.Dataset, a.Batch)
+	r, err := g.plans.Order(ctx, a.dataset.Dataset, a.Batch)
 	x.log.Enter(timing.Locate)
 	if err != nil {
 		return r, nil, nil, err
@@ -203,19 +203,19 @@ func (g *Gateway) lay(ctx context.Context, x *exchange, answer body.Answer, b *b
 	return b.Lay(ctx, answer)
 }
 
-// asked is what a request asks for: a batch or an epoch of a dataset.
-type asked struct {
+// batchRequest is the batch, or the epoch, that a request names, with its dataset.
+type batchRequest struct {
 	*dataset
 	address.Batch
 }
 
 // answer is the body that the batch is to have.
-func (a asked) answer() body.Answer {
+func (a batchRequest) answer() body.Answer {
 	return body.Answer{Dataset: a.dataset.Dataset, View: a.View, ETag: a.ETag()}
 }
 
 // decodeEpoch reads the address of an epoch.
-func (g *Gateway) decodeEpoch(x *exchange) (asked, error) {
+func (g *Gateway) decodeEpoch(x *exchange) (batchRequest, error) {
 	defer x.log.Leave(x.log.Enter(timing.Decode))
 	d := x.dataset
 	q := address.ParseQuery(x.r.URL.RawQuery, address.BatchNames()...)
@@ -223,7 +223,7 @@ func (g *Gateway) decodeEpoch(x *exchange) (asked, error) {
 }
 
 // decodeBatch reads the address of a batch, and refuses one past the end of its epoch.
-func (g *Gateway) decodeBatch(x *exchange) (asked, error) {
+func (g *Gateway) decodeBatch(x *exchange) (batchRequest, error) {
 	defer x.log.Leave(x.log.Enter(timing.Decode))
 	d := x.dataset
 	q := address.ParseQuery(x.r.URL.RawQuery, address.BatchNames()...)
@@ -236,7 +236,7 @@ func (g *Gateway) decodeBatch(x *exchange) (asked, error) {
 }
 
 // decodeSamples reads the address of samples by their positions, and refuses those past the end of the epoch.
-func (g *Gateway) decodeSamples(x *exchange) (asked, error) {
+func (g *Gateway) decodeSamples(x *exchange) (batchRequest, error) {
 	defer x.log.Leave(x.log.Enter(timing.Decode))
 	d := x.dataset
 	q := address.ParseQuery(x.r.URL.RawQuery, address.SamplesNames()...)
@@ -248,15 +248,15 @@ func (g *Gateway) decodeSamples(x *exchange) (asked, error) {
 }
 
 // resolve ends the decoding of an address: it refuses a query with faults, and completes the plan.
-func (g *Gateway) resolve(x *exchange, d *dataset, q *address.Query, b address.Batch) (asked, error) {
+func (g *Gateway) resolve(x *exchange, d *dataset, q *address.Query, b address.Batch) (batchRequest, error) {
 	if err := d.Address.Check(q); err != nil {
-		return asked{}, err
+		return batchRequest{}, err
 	}
 	if err := g.plans.Complete(x.r.Context(), d.Dataset, &b.Plan); err != nil {
-		return asked{}, err
+		return batchRequest{}, err
 	}
 	x.log.batch, x.log.hasEpoch = b, true
-	return asked{d, b}, nil
+	return batchRequest{d, b}, nil
 }
 
 // checkFields refuses parts that no sample has.
@@ -269,7 +269,7 @@ func (x *exchange) checkFields(d *dataset, v address.View) error {
 }
 
 // checkSharing refuses shares by homes that the dataset cannot have.
-func (g *Gateway) checkSharing(x *exchange, a asked) error {
+func (g *Gateway) checkSharing(x *exchange, a batchRequest) error {
 	if a.Sharing == shuffle.Contiguous {
 		return nil
 	}
@@ -304,7 +304,7 @@ func (g *Gateway) send(x *exchange, d *dataset, answer body.Answer, at shuffle.C
 		return err
 	}
 	defer read.Close()
-	held := &held{part: part, read: read}
+	held := &loadedPart{part: part, read: read}
 	if status == http.StatusOK && g.lend(x, d, answer, held) {
 		return nil
 	}
@@ -316,15 +316,15 @@ func (g *Gateway) send(x *exchange, d *dataset, answer body.Answer, at shuffle.C
 	return nil
 }
 
-// held is a part of a body, with its bytes in memory.
-type held struct {
+// loadedPart is a part of a body whose bytes are in memory.
+type loadedPart struct {
 	part body.Part
 	read *batch.Body
 }
 
 // settle makes what is left of the part hold as little memory as it can, once so many bytes of it are sent. It returns
 // the bytes to go on with.
-func (h *held) settle(sent int64) net.Buffers {
+func (h *loadedPart) settle(sent int64) net.Buffers {
 	left := h.part.Left(sent, h.read.Segments)
 	h.read.Settle()
 	return left.Fill(h.read.Segments)

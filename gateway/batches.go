@@ -32,9 +32,9 @@ const (
 	defaultBatches = 16
 )
 
-// streamed is one batch of an answer that has many, as it is known before the first byte.
-type streamed struct {
-	request asked
+// streamEntry describes one batch of a stream of batches before the first byte is sent.
+type streamEntry struct {
+	request batchRequest
 	at      int64 // where its header begins in the body
 	size    int64 // of the batch without it
 	crc     uint32
@@ -87,7 +87,7 @@ func (g *Gateway) getBatches(x *exchange) error {
 }
 
 // decodeBatches reads the address of count consecutive batches, and returns the first of them.
-func (g *Gateway) decodeBatches(x *exchange) (a asked, count uint64, err error) {
+func (g *Gateway) decodeBatches(x *exchange) (a batchRequest, count uint64, err error) {
 	defer x.log.Leave(x.log.Enter(timing.Decode))
 	d := x.dataset
 	q := address.ParseQuery(x.r.URL.RawQuery, append(address.BatchNames(), "from", "count")...)
@@ -112,11 +112,11 @@ func (g *Gateway) decodeBatches(x *exchange) (a asked, count uint64, err error) 
 
 // measureBatches works out the length and the checksum of each batch, and the checksum of the whole answer: from the
 // index alone.
-func (g *Gateway) measureBatches(x *exchange, a asked, count uint64) (list []streamed, crc uint32, err error) {
-	list = make([]streamed, 0, count)
+func (g *Gateway) measureBatches(x *exchange, a batchRequest, count uint64) (list []streamEntry, crc uint32, err error) {
+	list = make([]streamEntry, 0, count)
 	at := int64(0)
-	err = g.measure(x, a, count, func(a asked, b *body.Body) error {
-		s := streamed{request: a, at: at, size: b.Size, crc: b.CRC, samples: uint64(b.Samples()), padded: b.Padded(a.Samples)}
+	err = g.measure(x, a, count, func(a batchRequest, b *body.Body) error {
+		s := streamEntry{request: a, at: at, size: b.Size, crc: b.CRC, samples: uint64(b.Samples()), padded: b.Padded(a.Samples)}
 		header := s.header()
 		crc = g.bodies.CombineCRC(crc, body.Checksum(header), streamHeader)
 		crc = g.bodies.CombineCRC(crc, s.crc, s.size)
@@ -128,7 +128,7 @@ func (g *Gateway) measureBatches(x *exchange, a asked, count uint64) (list []str
 }
 
 // laidOut locates a batch and lays its body out. leave ends the use of both results.
-func (g *Gateway) laidOut(ctx context.Context, x *exchange, a asked) (_ plans.Reading, _ *body.Body, leave func(), err error) {
+func (g *Gateway) laidOut(ctx context.Context, x *exchange, a batchRequest) (_ plans.BatchOrder, _ *body.Body, leave func(), err error) {
 	r, b, leave, err := g.locate(ctx, x, a)
 	if err != nil {
 		return r, nil, nil, err
@@ -141,7 +141,7 @@ func (g *Gateway) laidOut(ctx context.Context, x *exchange, a asked) (_ plans.Re
 }
 
 // header returns the bytes before a batch.
-func (s *streamed) header() []byte {
+func (s *streamEntry) header() []byte {
 	h := make([]byte, streamHeader)
 	copy(h, streamMagic)
 	binary.LittleEndian.PutUint16(h[4:], streamVersion)
@@ -158,18 +158,18 @@ func (s *streamed) header() []byte {
 	return h
 }
 
-// inHand is a batch whose bytes are all there.
-type inHand struct {
-	*streamed
-	held  held
+// loadedBatch is a batch of a stream whose bytes are in memory.
+type loadedBatch struct {
+	*streamEntry
+	held  loadedPart
 	parts net.Buffers
 	close func()
 	err   error
 	tiers []batch.TierTime // that it came from, where that is not on the access line yet
 }
 
-// settle is held.settle for a batch that may have none of its bytes asked for.
-func (b *inHand) settle(sent int64) net.Buffers {
+// settle is loadedPart.settle for a batch of which Range may select no bytes.
+func (b *loadedBatch) settle(sent int64) net.Buffers {
 	if len(b.parts) > 0 {
 		b.parts = b.held.settle(sent)
 	}
@@ -177,7 +177,7 @@ func (b *inHand) settle(sent int64) net.Buffers {
 }
 
 // sendBatches sends the batches, or the part of them that Range asks for: while one is sent, the next one is read.
-func (g *Gateway) sendBatches(x *exchange, list []streamed, crc uint32, etag string) error {
+func (g *Gateway) sendBatches(x *exchange, list []streamEntry, crc uint32, etag string) error {
 	h := x.w.Header()
 	h.Set("Content-Type", streamContent)
 	h.Set("Millrace-Crc32c", fmt.Sprintf("%08x", crc))
@@ -208,15 +208,15 @@ func (g *Gateway) sendBatches(x *exchange, list []streamed, crc uint32, etag str
 }
 
 // pump sends a batch that is in hand, and those after it. Once the client can be sent no more, nothing is read for it.
-func (g *Gateway) pump(x *exchange, now inHand, rest []streamed, part body.Span) error {
+func (g *Gateway) pump(x *exchange, now loadedBatch, rest []streamEntry, part body.Span) error {
 	defer func() { now.close() }()
 	ctx, cancel := context.WithCancel(x.whole.Context())
 	defer cancel()
 	for {
-		var next chan inHand
+		var next chan loadedBatch
 		if len(rest) > 0 {
-			next = make(chan inHand, 1)
-			go func(x *exchange, s *streamed) { next <- g.takeLater(ctx, x, s, part) }(x.beside(), &rest[0])
+			next = make(chan loadedBatch, 1)
+			go func(x *exchange, s *streamEntry) { next <- g.takeLater(ctx, x, s, part) }(x.beside(), &rest[0])
 		}
 		err := sendInHand(x, now, next, part)
 		if err != nil {
@@ -244,14 +244,14 @@ func (g *Gateway) pump(x *exchange, now inHand, rest []streamed, part body.Span)
 }
 
 // awaitNext waits for a batch that is being read.
-func (x *exchange) awaitNext(next <-chan inHand) inHand {
+func (x *exchange) awaitNext(next <-chan loadedBatch) loadedBatch {
 	defer x.log.Leave(x.log.Enter(timing.Read))
 	return <-next
 }
 
 // sendInHand sends a batch with its header, no more of it than part holds. Where the client is slow the batch that comes
 // next settles too: it waits as long.
-func sendInHand(x *exchange, b inHand, next chan inHand, part body.Span) error {
+func sendInHand(x *exchange, b loadedBatch, next chan loadedBatch, part body.Span) error {
 	head := []byte(nil)
 	if from, to := max(part.Start-b.at, 0), min(part.End()-b.at, streamHeader); from < to {
 		head = b.header()[from:to]
@@ -281,18 +281,18 @@ func (x *exchange) beside() *exchange {
 
 // takeLater takes a batch after the first byte was sent: under a deadline of its own, as long as the client is there. x is
 // beside the request's.
-func (g *Gateway) takeLater(ctx context.Context, x *exchange, s *streamed, part body.Span) (b inHand) {
+func (g *Gateway) takeLater(ctx context.Context, x *exchange, s *streamEntry, part body.Span) (b loadedBatch) {
 	defer func() {
 		x.log.End()
 		b.tiers = x.log.Tiers
 	}()
 	defer func() {
 		if v := recover(); v != nil {
-			b = inHand{close: func() {}, err: fmt.Errorf("batch %d: panic: %v", s.request.Number, v)}
+			b = loadedBatch{close: func() {}, err: fmt.Errorf("batch %d: panic: %v", s.request.Number, v)}
 		}
 	}()
 	if err := g.permitAgain(x); err != nil {
-		return inHand{close: func() {}, err: fmt.Errorf("batch %d: %w", s.request.Number, err)}
+		return loadedBatch{close: func() {}, err: fmt.Errorf("batch %d: %w", s.request.Number, err)}
 	}
 	ctx, cancel := context.WithTimeout(ctx, g.cfg.Deadline)
 	defer cancel()
@@ -300,9 +300,9 @@ func (g *Gateway) takeLater(ctx context.Context, x *exchange, s *streamed, part 
 }
 
 // take brings what part holds of a batch.
-func (g *Gateway) take(ctx context.Context, x *exchange, s *streamed, part body.Span) inHand {
-	fail := func(err error) inHand {
-		return inHand{streamed: s, close: func() {}, err: fmt.Errorf("batch %d: %w", s.request.Number, err)}
+func (g *Gateway) take(ctx context.Context, x *exchange, s *streamEntry, part body.Span) loadedBatch {
+	fail := func(err error) loadedBatch {
+		return loadedBatch{streamEntry: s, close: func() {}, err: fmt.Errorf("batch %d: %w", s.request.Number, err)}
 	}
 	r, b, leave, err := g.laidOut(ctx, x, s.request)
 	if err != nil {
@@ -315,7 +315,7 @@ func (g *Gateway) take(ctx context.Context, x *exchange, s *streamed, part body.
 	begin := s.at + streamHeader
 	mine := body.Span{Start: max(part.Start-begin, 0)}
 	mine.Length = max(min(part.End()-begin, s.size)-mine.Start, 0)
-	hand := held{part: b.Part(mine), read: batch.NewBody(nil, nil, nil)}
+	hand := loadedPart{part: b.Part(mine), read: batch.NewBody(nil, nil, nil)}
 	var parts net.Buffers
 	if mine.Length > 0 {
 		if hand.read, err = g.read(ctx, x, s.request.dataset, r.Cursor, b, hand.part); err != nil {
@@ -325,7 +325,7 @@ func (g *Gateway) take(ctx context.Context, x *exchange, s *streamed, part body.
 		parts = hand.part.Fill(hand.read.Segments)
 	}
 	open := true
-	return inHand{streamed: s, held: hand, parts: parts, close: func() {
+	return loadedBatch{streamEntry: s, held: hand, parts: parts, close: func() {
 		if !open {
 			return
 		}

@@ -20,19 +20,19 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// unreadable is a source none of whose chunks can be read.
-type unreadable struct{ gateway.Source }
+// unreadableSource is a source none of whose chunks can be read.
+type unreadableSource struct{ gateway.Source }
 
-func (unreadable) Read(context.Context, shuffle.Cursor, []batch.ChunkRanges) (*batch.Body, error) {
+func (unreadableSource) Read(context.Context, shuffle.Cursor, []batch.ChunkRanges) (*batch.Body, error) {
 	return nil, errors.New("read")
 }
 
 // mixedFolders serves class folders, and mixtures of them with-others that have the same classes, with-others that have classes of their
 // own, and with-tars.
-func mixedFolders(t *testing.T) (r *rig, pictures, tars written) {
+func mixedFolders(t *testing.T) (r *rig, pictures, tars storedDataset) {
 	t.Helper()
 	w, alike := writeFiles(), folders(2, 3)
-	other := written{objects: map[string][]byte{}}
+	other := storedDataset{objects: map[string][]byte{}}
 	for _, key := range []string{"b", "a"} {
 		other.objects[key+"/x"+key+".JPEG"] = []byte("picture " + key)
 	}
@@ -53,7 +53,7 @@ func mixedFolders(t *testing.T) (r *rig, pictures, tars written) {
 		of("with-tars", "photos", "tars")
 		cfg.Mix = mix
 	})
-	return r, written{samples: slices.Concat(w.samples, other.samples), folders: true}, tars
+	return r, storedDataset{samples: slices.Concat(w.samples, other.samples), folders: true}, tars
 }
 
 // TestClassFolders_DeclareTheirClasses: names of classes come with the field cls, of mixtures where all sources number them alike. Pictures
@@ -134,7 +134,7 @@ func TestArrow_ClassesAreIntegers(t *testing.T) {
 // TestClasses_NeedNoPictures: an answer with classes alone reads no chunk.
 func TestClasses_NeedNoPictures(t *testing.T) {
 	w := writeFiles()
-	r := serveObjects(t, w.objects, func(cfg *gateway.Config) { cfg.Datasets[0].Source = unreadable{cfg.Datasets[0].Source} })
+	r := serveObjects(t, w.objects, func(cfg *gateway.Config) { cfg.Datasets[0].Source = unreadableSource{cfg.Datasets[0].Source} })
 	for _, form := range []string{"tar", "multipart", "arrow", "framed&table=keys,parts", "mds"} {
 		path := formBatch + "0?fields=cls&format=" + form
 		a := r.do("GET", path)

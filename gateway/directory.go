@@ -40,14 +40,14 @@ func (g *Gateway) getDirectory(v body.Directory) handlerFunc {
 
 // decodeDirectory reads the plan of a directory from the query, or from a part of the path with the same text. That part
 // stays in place when a library appends the name of a file.
-func (g *Gateway) decodeDirectory(x *exchange, v body.Directory) (asked, error) {
+func (g *Gateway) decodeDirectory(x *exchange, v body.Directory) (batchRequest, error) {
 	defer x.log.Leave(x.log.Enter(timing.Decode))
 	d := x.dataset
 	raw := chi.URLParam(x.r, "plan")
 	if x.r.URL.RawPath != "" {
 		var err error
 		if raw, err = url.PathUnescape(raw); err != nil {
-			return asked{}, invalid("the plan in the path: bad escape")
+			return batchRequest{}, invalid("the plan in the path: bad escape")
 		}
 	}
 	if query := x.r.URL.RawQuery; raw != "" && query != "" {
@@ -64,7 +64,7 @@ func (g *Gateway) decodeDirectory(x *exchange, v body.Directory) (asked, error) 
 const shardBytes = 1 << 10
 
 // getDirectoryIndex answers with the list of the shards, whose lengths follow from the index alone.
-func (g *Gateway) getDirectoryIndex(x *exchange, v body.Directory, a asked) error {
+func (g *Gateway) getDirectoryIndex(x *exchange, v body.Directory, a batchRequest) error {
 	batches := a.Batching().Batches()
 	if batches > body.MaxSamples {
 		return invalid("the epoch has %d batches: at most %d can be listed, so take a larger batch_size", batches, body.MaxSamples)
@@ -99,7 +99,7 @@ func (g *Gateway) getDirectoryIndex(x *exchange, v body.Directory, a asked) erro
 	}
 	defer release()
 	shards := make([]mds.BatchInfo, 0, batches)
-	err = g.measure(x, a, batches, func(a asked, b *body.Body) error {
+	err = g.measure(x, a, batches, func(a batchRequest, b *body.Body) error {
 		shards = append(shards, mds.BatchInfo{Name: v.Name(a.Number), Samples: b.Samples(), Bytes: b.Size})
 		return nil
 	})

@@ -45,7 +45,7 @@ func (g *Gateway) getDraws(x *exchange) error {
 }
 
 // decodeDraws reads the address of a picture, and refuses one that shows batches past the end of the epoch.
-func (g *Gateway) decodeDraws(x *exchange) (asked, plans.Rectangle, error) {
+func (g *Gateway) decodeDraws(x *exchange) (batchRequest, plans.Rectangle, error) {
 	defer x.log.Leave(x.log.Enter(timing.Decode))
 	d := x.dataset
 	q := address.ParseQuery(x.r.URL.RawQuery, plans.PictureNames()...)

@@ -168,7 +168,7 @@ func newRig(t testing.TB, samples, meanSize int, edit func(*gateway.Config)) *ri
 	}
 	t.Cleanup(func() { index.Close() })
 	r.index = index
-	r.source = &source{index: index, store: prefixed{r.store, "data/"}}
+	r.source = &source{index: index, store: prefixStore{r.store, "data/"}}
 	cfg := gateway.Config{
 		Datasets: []gateway.Dataset{{Name: "photos", Index: index, Source: r.source, Importance: r.losses(importance.Config{Reader: r.store, Writer: r.store}), Selection: r.selections()}},
 		Budget:   budget.New(64<<20, time.Second), Version: "test", Log: zerolog.New(r.log), Allow: []auth.Right{auth.Read, auth.Report, auth.Warm, auth.Admin},
@@ -242,13 +242,13 @@ func (r *rig) selections() *selection.Store {
 	return s
 }
 
-// prefixed roots a store at a prefix.
-type prefixed struct {
+// prefixStore roots a store at a prefix.
+type prefixStore struct {
 	objstore.Store
 	prefix string
 }
 
-func (p prefixed) ReadRange(ctx context.Context, ref objstore.Ref, offset int64, dst ...[]byte) error {
+func (p prefixStore) ReadRange(ctx context.Context, ref objstore.Ref, offset int64, dst ...[]byte) error {
 	ref.Key = p.prefix + ref.Key
 	return p.Store.ReadRange(ctx, ref, offset, dst...)
 }

@@ -40,24 +40,24 @@ type sampleOf struct {
 	parts []partOf
 }
 
-// written is a dataset that a test has written, object by object.
-type written struct {
+// storedDataset is a dataset that a test has written, object by object.
+type storedDataset struct {
 	objects map[string][]byte
 	samples []sampleOf // in any order
 	folders bool       // the samples are pictures in class folders
 }
 
 // formatsWritten returns small datasets of formats that differ in what forms have to do.
-func formatsWritten(t testing.TB) map[string]written {
+func formatsWritten(t testing.TB) map[string]storedDataset {
 	t.Helper()
-	return map[string]written{"tar": writeTars(t), "jsonl": writeLines(), "records": writeArray(), "files": writeFiles()}
+	return map[string]storedDataset{"tar": writeTars(t), "jsonl": writeLines(), "records": writeArray(), "files": writeFiles()}
 }
 
 // writeTars has names that need every way to write them, samples that lack a part, an empty part, and one that is as long as
 // a block.
-func writeTars(t testing.TB) written {
+func writeTars(t testing.TB) storedDataset {
 	t.Helper()
-	w := written{objects: map[string][]byte{}}
+	w := storedDataset{objects: map[string][]byte{}}
 	random := rand.New(rand.NewPCG(3, 4))
 	for shard := range 2 {
 		var b bytes.Buffer
@@ -113,8 +113,8 @@ func writeTars(t testing.TB) written {
 	return w
 }
 
-func writeLines() written {
-	w := written{objects: map[string][]byte{}}
+func writeLines() storedDataset {
+	w := storedDataset{objects: map[string][]byte{}}
 	for shard := range 2 {
 		var b bytes.Buffer
 		for i := range 20 {
@@ -127,9 +127,9 @@ func writeLines() written {
 	return w
 }
 
-func writeArray() written {
+func writeArray() storedDataset {
 	b := records.Header("<u2", 40, []uint64{3, 5})
-	w := written{objects: map[string][]byte{}}
+	w := storedDataset{objects: map[string][]byte{}}
 	for i := range 40 {
 		var record []byte
 		for j := range 15 {
@@ -143,8 +143,8 @@ func writeArray() written {
 }
 
 // writeFiles has pictures of two kinds in twelve class folders, whose numbers differ in length.
-func writeFiles() written {
-	w := written{objects: map[string][]byte{}, folders: true}
+func writeFiles() storedDataset {
+	w := storedDataset{objects: map[string][]byte{}, folders: true}
 	for i := range 40 {
 		ext, key := []string{"png", "jpg"}[i%2], fmt.Sprintf("c%02d/photo%d", i%12, i)
 		content := bytes.Repeat([]byte{byte(i)}, i+1)
@@ -155,7 +155,7 @@ func writeFiles() written {
 }
 
 // byKey returns the samples by their keys.
-func (w written) byKey() map[string]sampleOf {
+func (w storedDataset) byKey() map[string]sampleOf {
 	all := map[string]sampleOf{}
 	for _, s := range w.samples {
 		all[s.key] = s

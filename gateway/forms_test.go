@@ -239,7 +239,7 @@ func (c *mdsColumns) parse(t *testing.T, b []byte) {
 }
 
 // expected is what a form shows of the samples of some keys.
-func (w written) expected(form string, keys, fields []string) (all []sampleOf) {
+func (w storedDataset) expected(form string, keys, fields []string) (all []sampleOf) {
 	known := w.byKey()
 	for _, key := range keys {
 		s := sampleOf{key: known[key].key}

@@ -113,7 +113,7 @@ type Gateway struct {
 	serving  sync.Mutex // one Serve at a time; guards planned
 	planned  int64      // bytes of plans that are reserved
 	datasets *catalog.Catalog[*dataset]
-	written  written // mixtures that URLs define
+	mixtures mixtureCache // mixtures that URLs define
 	access   *auth.Guard
 	plans    *plans.Plans
 	bodies   *body.Pool

@@ -164,7 +164,7 @@ func (g *Gateway) decodeReport(x *exchange, d *dataset, s lossReport, q *address
 }
 
 // positions returns the positions of a rank's share, in order.
-func (g *Gateway) positions(x *exchange, a asked) ([]uint64, error) {
+func (g *Gateway) positions(x *exchange, a batchRequest) ([]uint64, error) {
 	share, _ := a.Share()
 	out := make([]uint64, share.Count)
 	if !a.Scattered() {
@@ -190,8 +190,8 @@ func (g *Gateway) positions(x *exchange, a asked) ([]uint64, error) {
 }
 
 // decodeURL reads the address of a batch or an epoch in a body. Its faults go to q.
-func (g *Gateway) decodeURL(d *dataset, text string, q *address.Query) (a asked, hasBatch bool, err error) {
+func (g *Gateway) decodeURL(d *dataset, text string, q *address.Query) (a batchRequest, hasBatch bool, err error) {
 	b, hasBatch, err := address.ParseURL(d.Address, d.Name() == g.standard().Name(), text, q)
 	b.Samples = d.Index.Samples()
-	return asked{d, b}, hasBatch, err
+	return batchRequest{d, b}, hasBatch, err
 }

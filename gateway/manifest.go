@@ -29,16 +29,16 @@ func (g *Gateway) getSamplesManifest(x *exchange) error {
 	return g.answerManifest(x, a)
 }
 
-func (g *Gateway) answerManifest(x *exchange, a asked) error {
+func (g *Gateway) answerManifest(x *exchange, a batchRequest) error {
 	etag := a.DescriptionETag(string(address.Manifest))
-	return g.answerShare(x, a, address.Manifest, etag, func(_ plans.Reading, b *body.Body) error {
+	return g.answerShare(x, a, address.Manifest, etag, func(_ plans.BatchOrder, b *body.Body) error {
 		return sendManifest(x, a, b)
 	})
 }
 
 // sendManifest encodes a manifest once where it is short. A long one it encodes twice, to learn its length, which keys
 // of any length decide, and to send it: it never lies in memory as a whole.
-func sendManifest(x *exchange, a asked, b *body.Body) error {
+func sendManifest(x *exchange, a batchRequest, b *body.Body) error {
 	length, short := 0, make([]byte, 0, unreserved)
 	err := b.EncodeManifest(x.r.Context(), a.dataset.Dataset, func(p []byte) {
 		if length += len(p); length <= cap(short) {

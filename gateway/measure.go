@@ -13,7 +13,7 @@ import (
 const groupShare = 8
 
 // grouped returns how many of count batches are measured together.
-func (g *Gateway) grouped(a asked, count uint64) uint64 {
+func (g *Gateway) grouped(a batchRequest, count uint64) uint64 {
 	if g.cfg.Budget == nil {
 		return count
 	}
@@ -21,20 +21,20 @@ func (g *Gateway) grouped(a asked, count uint64) uint64 {
 }
 
 // groupBytes is the memory of a batch that is measured together with others.
-func groupBytes(a asked) int64 {
+func groupBytes(a batchRequest) int64 {
 	_, positions := a.Share()
 	return body.GroupBytes(a.dataset.Dataset, a.View, positions.Count)
 }
 
 // work is about the processor time to lay out count batches.
-func (g *Gateway) work(a asked, count uint64) time.Duration {
+func (g *Gateway) work(a batchRequest, count uint64) time.Duration {
 	together := g.grouped(a, count)
 	_, positions := a.Share()
 	return body.Work(a.dataset.Dataset, a.Batch, positions.Count*together) * time.Duration(count) / time.Duration(together)
 }
 
 // measure lays out count batches from a on, and calls visit for each of them in order.
-func (g *Gateway) measure(x *exchange, a asked, count uint64, visit func(a asked, b *body.Body) error) error {
+func (g *Gateway) measure(x *exchange, a batchRequest, count uint64, visit func(a batchRequest, b *body.Body) error) error {
 	together := g.grouped(a, count)
 	for count > 0 {
 		n := min(together, count)
@@ -70,7 +70,7 @@ func (g *Gateway) toMeasure(x *exchange, bytes int64) (leave func(), err error) 
 }
 
 // measureGroup is measure for batches that are in memory together.
-func (g *Gateway) measureGroup(x *exchange, a asked, count uint64, visit func(a asked, b *body.Body) error) error {
+func (g *Gateway) measureGroup(x *exchange, a batchRequest, count uint64, visit func(a batchRequest, b *body.Body) error) error {
 	leave, err := g.toMeasure(x, int64(count)*groupBytes(a)+planningBytes(a))
 	if err != nil {
 		return err
@@ -105,8 +105,8 @@ func (g *Gateway) measureGroup(x *exchange, a asked, count uint64, visit func(a 
 }
 
 // addToGroup adds a batch to those that are measured together.
-func (g *Gateway) addToGroup(ctx context.Context, group *body.Group, a asked) error {
-	r, err := g.plans.Read(ctx, a.dataset.Dataset, a.Batch)
+func (g *Gateway) addToGroup(ctx context.Context, group *body.Group, a batchRequest) error {
+	r, err := g.plans.Order(ctx, a.dataset.Dataset, a.Batch)
 	if err != nil {
 		return err
 	}

@@ -66,7 +66,7 @@ func (m memory) Reserve(ctx context.Context, n int64) (release func(), err error
 // Hold takes memory that is kept beyond a request.
 func (m memory) Hold(ctx context.Context, n int64) (plans.Reservation, error) {
 	if m.budget == nil {
-		return unbounded{}, nil
+		return unlimitedMemory{}, nil
 	}
 	r, err := m.budget.Reserve(ctx, n)
 	if err != nil {
@@ -75,14 +75,14 @@ func (m memory) Hold(ctx context.Context, n int64) (plans.Reservation, error) {
 	return r, nil
 }
 
-// unbounded is the memory of a gateway without a budget.
-type unbounded struct{}
+// unlimitedMemory is a reservation of a gateway without a memory budget.
+type unlimitedMemory struct{}
 
 // Shrink has nothing to give back.
-func (unbounded) Shrink(int64) {}
+func (unlimitedMemory) Shrink(int64) {}
 
 // Release has nothing to give back.
-func (unbounded) Release() {}
+func (unlimitedMemory) Release() {}
 
 // reserve takes memory for a request that is planned.
 func (g *Gateway) reserve(ctx context.Context, n int64) (release func(), err error) {

@@ -37,7 +37,7 @@ func newMetrics(g *Gateway) *metrics {
 		aborted:  counter("http_aborted_total", "Responses cut off after their first byte."),
 	}
 	m.requests = timing.NewMetrics(m.registry)
-	m.registry.MustRegister(m.panics, m.aborted, parts{g},
+	m.registry.MustRegister(m.panics, m.aborted, statsCollector{g},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.scrape = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true}) // for exemplars
 	return m
@@ -59,12 +59,13 @@ func (m *metrics) observe(route string, x *exchange, status int, took time.Durat
 	}
 }
 
-// parts collects what the parts below report, and the budget. It describes nothing beforehand: the parts decide.
-type parts struct{ g *Gateway }
+// statsCollector exports Config.Stats and the memory budget to Prometheus. It describes no metric
+// in advance.
+type statsCollector struct{ g *Gateway }
 
-func (p parts) Describe(chan<- *prometheus.Desc) {}
+func (p statsCollector) Describe(chan<- *prometheus.Desc) {}
 
-func (p parts) Collect(out chan<- prometheus.Metric) {
+func (p statsCollector) Collect(out chan<- prometheus.Metric) {
 	for _, s := range p.g.stats() {
 		kind := prometheus.GaugeValue
 		if strings.HasSuffix(s.Name, "_total") {
@@ -129,7 +130,7 @@ func (g *Gateway) getStats(x *exchange) error {
 	if g.cfg.Readers != nil {
 		readers = append(readers, g.cfg.Readers()...)
 	}
-	look := bottleneck.Look{At: time.Now(), Counters: counters, Ranks: ranks(readers), Address: g.addressOf}
+	look := bottleneck.Snapshot{At: time.Now(), Counters: counters, Ranks: ranks(readers), Address: g.addressOf}
 	limits := g.metrics.looks.Find(look, g.started)
 	answer := map[string]any{"version": g.cfg.Version, "counters": counters, "limits": limits}
 	if form == "jobs" {

@@ -35,14 +35,14 @@ func mixedRig(t *testing.T, all ...gateway.Mixture) (*rig, *source) {
 	return r, other
 }
 
-// mixed reads the parts of a batch one after another. How memory is taken for all of them is a matter of the data path, and tested there.
-type mixed struct {
+// mixtureSource reads the parts of a batch one after another. How memory is taken for all of them is a matter of the data path, and tested there.
+type mixtureSource struct {
 	parts  []gateway.Dataset
 	before []int // chunks before each part
 }
 
 func mix(parts []gateway.Dataset) gateway.Source {
-	m := &mixed{parts: parts}
+	m := &mixtureSource{parts: parts}
 	n := 0
 	for _, p := range parts {
 		m.before = append(m.before, n)
@@ -51,7 +51,7 @@ func mix(parts []gateway.Dataset) gateway.Source {
 	return m
 }
 
-func (m *mixed) Read(ctx context.Context, at shuffle.Cursor, chunks []batch.ChunkRanges) (*batch.Body, error) {
+func (m *mixtureSource) Read(ctx context.Context, at shuffle.Cursor, chunks []batch.ChunkRanges) (*batch.Body, error) {
 	segments := map[int][]byte{}
 	var bodies []*batch.Body
 	for i, p := range m.parts {
@@ -93,7 +93,7 @@ func (m *mixed) Read(ctx context.Context, at shuffle.Cursor, chunks []batch.Chun
 	}), nil
 }
 
-func (m *mixed) Warm(context.Context, shuffle.Cursor) (batch.Warmed, error) {
+func (m *mixtureSource) Warm(context.Context, shuffle.Cursor) (batch.Warmed, error) {
 	return batch.Warmed{}, errors.New("nobody warms this")
 }
 

@@ -12,19 +12,19 @@ import (
 	"github.com/millrace-data/millrace/gateway/plans"
 )
 
-// maxWritten mixtures are kept that URLs define. A job asks for one or two, batch after batch, and to make one takes
-// time and memory for each chunk of its sources.
-const maxWritten = 8
+// maxCachedMixtures bounds the mixtures of URLs that stay in memory. A job reads one or two, batch
+// after batch, and building one takes time and memory for each chunk of its sources.
+const maxCachedMixtures = 8
 
-// written keeps the mixtures that URLs define, as long as their sources are open. It is only there to save time: any of them can be made
-// from its name.
-type written struct {
-	mu   sync.Mutex // guards what follows
-	made []kept     // used last first
+// mixtureCache keeps the mixtures that URLs define while their sources are open. It only saves
+// time: the gateway can rebuild any of them from its name.
+type mixtureCache struct {
+	mu      sync.Mutex      // guards what follows
+	entries []cachedMixture // used last first
 }
 
-// kept is a mixture with the memory that it takes.
-type kept struct {
+// cachedMixture is a mixture with its reserved memory.
+type cachedMixture struct {
 	*dataset
 	memory plans.Reservation
 }
@@ -38,35 +38,35 @@ func mixtureBytes(parts []*dataset) (n int64) {
 	return perMixture + n
 }
 
-// find returns the mixture of a name that is made of these datasets.
-func (w *written) find(name string, parts []*dataset) *dataset {
+// find returns the cached mixture with this name and these sources, or nil.
+func (w *mixtureCache) find(name string, parts []*dataset) *dataset {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for i, d := range w.made {
+	for i, d := range w.entries {
 		if d.Name() == name && slices.Equal(d.parts, parts) {
-			w.made = slices.Insert(slices.Delete(w.made, i, i+1), 0, d)
+			w.entries = slices.Insert(slices.Delete(w.entries, i, i+1), 0, d)
 			return d.dataset
 		}
 	}
 	return nil
 }
 
-// keep takes a mixture in, and lets go of the one that was used longest ago.
-func (w *written) keep(d kept) {
+// keep adds a mixture and evicts the least recently used one beyond maxCachedMixtures.
+func (w *mixtureCache) keep(d cachedMixture) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.made = slices.Insert(w.made, 0, d)
-	if len(w.made) > maxWritten {
-		w.made[maxWritten].memory.Release()
-		w.made = slices.Delete(w.made, maxWritten, len(w.made))
+	w.entries = slices.Insert(w.entries, 0, d)
+	if len(w.entries) > maxCachedMixtures {
+		w.entries[maxCachedMixtures].memory.Release()
+		w.entries = slices.Delete(w.entries, maxCachedMixtures, len(w.entries))
 	}
 }
 
-// forget lets go of the mixtures that a dataset is part of.
-func (w *written) forget(d *dataset) {
+// forget evicts the mixtures that contain a dataset.
+func (w *mixtureCache) forget(d *dataset) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.made = slices.DeleteFunc(w.made, func(m kept) bool {
+	w.entries = slices.DeleteFunc(w.entries, func(m cachedMixture) bool {
 		of := slices.Contains(m.parts, d)
 		if of {
 			m.memory.Release()
@@ -138,25 +138,25 @@ func (g *Gateway) acquireMixture(x *exchange, name, generation string) (err erro
 			return address.RefuseParameter("dataset", "source %s is a mixture itself: mix its sources", s.Dataset)
 		}
 	}
-	d := g.written.find(m.Name(), parts)
+	d := g.mixtures.find(m.Name(), parts)
 	if d == nil {
 		held, err := memory{g.cfg.Budget}.Hold(x.r.Context(), mixtureBytes(parts))
 		if err != nil {
 			return err
 		}
-		if d, err = g.mixWritten(x, m, parts); err != nil {
+		if d, err = g.buildMixture(x, m, parts); err != nil {
 			held.Release()
 			return err
 		}
-		g.written.keep(kept{d, held})
+		g.mixtures.keep(cachedMixture{d, held})
 	}
 	made = true
 	x.holds(d, leave)
 	return nil
 }
 
-// mixWritten makes the dataset of a mixture that a URL defines.
-func (g *Gateway) mixWritten(x *exchange, m address.Mixture, parts []*dataset) (*dataset, error) {
+// buildMixture builds the dataset of a mixture that a URL defines.
+func (g *Gateway) buildMixture(x *exchange, m address.Mixture, parts []*dataset) (*dataset, error) {
 	if g.cfg.Mix == nil {
 		return nil, address.Refuse(address.NotFound, "this gateway mixes no datasets")
 	}

@@ -11,8 +11,8 @@ import (
 // getOccurrences answers where a sample comes in some epochs: the order, inverted.
 func (g *Gateway) getOccurrences(x *exchange) error {
 	d := x.dataset
-	q := address.ParseQuery(x.r.URL.RawQuery, plans.SoughtNames()...)
-	s := plans.DecodeSought(q, d.Address)
+	q := address.ParseQuery(x.r.URL.RawQuery, plans.OccurrenceNames()...)
+	s := plans.DecodeOccurrenceQuery(q, d.Address)
 	if err := d.Address.Check(q); err != nil {
 		return err
 	}

@@ -10,23 +10,23 @@ import (
 // Job is a plan that ranks read, and in how many shares.
 type Job = bottleneck.Job
 
-// Spent is where the time of a rank went.
-type Spent = bottleneck.Spent
+// RankTimes says how a rank spent its time.
+type RankTimes = bottleneck.RankTimes
 
 // Reader is one rank of one job, as its requests show it: where it is, how fast, and how much of its
 // time it waits for bytes. Of late means the last half minute or so.
 type Reader struct {
 	Job
-	Rank             uint64  `json:"rank"`
-	Epoch            uint64  `json:"epoch"`
-	Batch            uint64  `json:"batch"`              // the last one asked for
-	BatchesBehind    uint64  `json:"batches_behind"`     // the foremost rank of its plan and world size
-	SamplesPerSecond float64 `json:"samples_per_second"` // of this rank, of late
-	ThinkMS          float64 `json:"think_ms"`           // from the end of an answer to the next request, of late
-	WaitingShare     float64 `json:"waiting_share"`      // of its time, for bytes, 0 to 1
-	Spent            Spent   `json:"-"`
-	EpochLeftSeconds float64 `json:"epoch_left_seconds"` // at this rate; 0 while that is not known
-	IdleSeconds      float64 `json:"idle_seconds"`       // since it last asked
+	Rank             uint64    `json:"rank"`
+	Epoch            uint64    `json:"epoch"`
+	Batch            uint64    `json:"batch"`              // the last one asked for
+	BatchesBehind    uint64    `json:"batches_behind"`     // the foremost rank of its plan and world size
+	SamplesPerSecond float64   `json:"samples_per_second"` // of this rank, of late
+	ThinkMS          float64   `json:"think_ms"`           // from the end of an answer to the next request, of late
+	WaitingShare     float64   `json:"waiting_share"`      // of its time, for bytes, 0 to 1
+	Spent            RankTimes `json:"-"`
+	EpochLeftSeconds float64   `json:"epoch_left_seconds"` // at this rate; 0 while that is not known
+	IdleSeconds      float64   `json:"idle_seconds"`       // since it last asked
 }
 
 // Ranks are the readers of one job as columns: entry i of each column is of one rank. As a list of

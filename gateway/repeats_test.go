@@ -19,7 +19,7 @@ func newRepeatingRig(t *testing.T, shards []string) *rig {
 	var again *source
 	r := newRig(t, 6, 400, func(cfg *gateway.Config) {
 		photos := cfg.Datasets[0].Source.(*source)
-		store := photos.store.(prefixed).Store
+		store := photos.store.(prefixStore).Store
 		body := rawMember(t, "0.txt", []byte("zero"))
 		body = append(body, rawMember(t, "1.txt", []byte("one"))...)
 		body = append(body, make([]byte, 1024)...)
@@ -37,7 +37,7 @@ func newRepeatingRig(t *testing.T, shards []string) *rig {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { index.Close() })
-		again = &source{index: index, store: prefixed{store, "again/"}}
+		again = &source{index: index, store: prefixStore{store, "again/"}}
 		cfg.Datasets = append(cfg.Datasets, gateway.Dataset{Name: "again", Index: index, Source: again})
 	})
 	return r

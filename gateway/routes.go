@@ -145,15 +145,16 @@ func getProfile(h http.HandlerFunc) handlerFunc {
 				return invalid("seconds: must be a whole number, but for a trace")
 			}
 		}
-		h(unhurried{x.w}, x.whole)
+		h(untimedWriter{x.w}, x.whole)
 		return nil
 	}
 }
 
-// unhurried takes a trace, which comes as slowly as the program makes it: the reader is not to blame.
-type unhurried struct{ *sending.Writer }
+// untimedWriter sends a trace without the least rate of other answers: the program sets the pace,
+// not the reader.
+type untimedWriter struct{ *sending.Writer }
 
-func (w unhurried) Write(p []byte) (int, error) {
+func (w untimedWriter) Write(p []byte) (int, error) {
 	w.Renew(0)
 	return w.Writer.Write(p)
 }

@@ -103,7 +103,7 @@ func (g *Gateway) newDataset(d Dataset) *dataset {
 
 // Close ends a dataset that no request uses any more.
 func (d *dataset) Close() {
-	d.gateway.written.forget(d)
+	d.gateway.mixtures.forget(d)
 	if err := d.gateway.plans.Forget(d.Dataset); err != nil {
 		d.gateway.cfg.Log.Warn().Err(err).Str("dataset", d.Name()).Msg("close what plans were made with")
 	}

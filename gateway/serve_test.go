@@ -56,7 +56,7 @@ func newGenerations(t *testing.T, edit func(*gateway.Config)) *generations {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { x.Close() })
-	g.newer = g.closing(gateway.Dataset{Name: "photos", Index: x, Source: &source{index: x, store: prefixed{g.store, "data/"}}})
+	g.newer = g.closing(gateway.Dataset{Name: "photos", Index: x, Source: &source{index: x, store: prefixStore{g.store, "data/"}}})
 	return g
 }
 

@@ -43,7 +43,7 @@ func (g *Gateway) lender(local *socket.Local) *shared.Lender {
 
 // lend answers with a whole body in the framed form: it sends the table as bytes, and the samples as memory that the reader maps. If it
 // returns false, it has sent nothing, and the caller sends the bytes as always.
-func (g *Gateway) lend(x *exchange, d *dataset, answer body.Answer, held *held) bool {
+func (g *Gateway) lend(x *exchange, d *dataset, answer body.Answer, held *loadedPart) bool {
 	local := socket.LocalOf(x.r.Context())
 	if g.cfg.Shared == nil || local == nil || !answer.View.Form.Table || !address.Names(x.accept(), body.SharedType) {
 		return false

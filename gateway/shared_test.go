@@ -54,8 +54,8 @@ func (n *neighbour) Read(p []byte) (int, error) {
 	return got, nil
 }
 
-// answered is an answer to a neighbour.
-type answered struct {
+// sharedAnswer is an answer to a neighbour.
+type sharedAnswer struct {
 	*http.Response
 	body []byte
 	said map[string]string // of Millrace-Shared; nil: there is none
@@ -63,7 +63,7 @@ type answered struct {
 }
 
 // get asks for a path, with more lines for the head, each with its end.
-func (n *neighbour) get(method, path, lines string) answered {
+func (n *neighbour) get(method, path, lines string) sharedAnswer {
 	n.t.Helper()
 	if _, err := fmt.Fprintf(n.conn, "%s %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n", method, path, lines); err != nil {
 		n.t.Fatal(err)
@@ -76,7 +76,7 @@ func (n *neighbour) get(method, path, lines string) answered {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	a := answered{Response: resp, body: body}
+	a := sharedAnswer{Response: resp, body: body}
 	if text := resp.Header.Get("Millrace-Shared"); text != "" {
 		a.said = map[string]string{}
 		for _, m := range regexp.MustCompile(`([a-z]+)(?:=(\([\d ]*\)|\d+))?(?:, |$)`).FindAllStringSubmatch(text, -1) {

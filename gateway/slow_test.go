@@ -240,15 +240,15 @@ func readSlowly(r *rig, res *http.Response, piece int, pause time.Duration, bega
 	return n, <-finished
 }
 
-// faulty panics once so many bytes of a body were written through it.
-type faulty struct {
+// panicWriter panics once so many bytes of a body were written through it.
+type panicWriter struct {
 	http.ResponseWriter
 	left int
 }
 
-func (f *faulty) Unwrap() http.ResponseWriter { return f.ResponseWriter }
+func (f *panicWriter) Unwrap() http.ResponseWriter { return f.ResponseWriter }
 
-func (f *faulty) Write(p []byte) (int, error) {
+func (f *panicWriter) Write(p []byte) (int, error) {
 	if f.left -= len(p); f.left < 0 {
 		panic("SECRET: a bug in the middle of a body")
 	}
@@ -259,7 +259,7 @@ func (f *faulty) Write(p []byte) (int, error) {
 func TestPanicAfterTheFirstByteAbortsTheConnection(t *testing.T) {
 	r := newRig(t, 20, 100<<10, nil)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		r.gateway.Handler().ServeHTTP(&faulty{w, 300 << 10}, req)
+		r.gateway.Handler().ServeHTTP(&panicWriter{w, 300 << 10}, req)
 	}))
 	defer srv.Close()
 	c := dial(t, strings.TrimPrefix(srv.URL, "http://"))

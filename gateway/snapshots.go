@@ -77,7 +77,7 @@ func (g *Gateway) postSnapshot(x *exchange) error {
 }
 
 // decodeFreeze reads which losses to freeze, and how.
-func (g *Gateway) decodeFreeze(x *exchange) (a asked, want plans.FreezeWish, err error) {
+func (g *Gateway) decodeFreeze(x *exchange) (a batchRequest, want plans.FreezeOptions, err error) {
 	sent, release, err := g.body(x, maxBody, 1)
 	if err != nil {
 		return a, want, err

@@ -13,8 +13,8 @@ import (
 	"github.com/millrace-data/millrace/internal/budget"
 )
 
-// watched counts what is opened, and lets a test stand in the way.
-type watched struct {
+// countingOpener counts what is opened, and lets a test stand in the way.
+type countingOpener struct {
 	plans.Importance
 	before func(ctx context.Context) error
 
@@ -22,7 +22,7 @@ type watched struct {
 	opens map[string]int
 }
 
-func (w *watched) Open(ctx context.Context, digest, generation string, first []uint64) (*importance.Snapshot, error) {
+func (w *countingOpener) Open(ctx context.Context, digest, generation string, first []uint64) (*importance.Snapshot, error) {
 	w.mu.Lock()
 	w.opens[digest]++
 	w.mu.Unlock()
@@ -34,16 +34,16 @@ func (w *watched) Open(ctx context.Context, digest, generation string, first []u
 	return w.Importance.Open(ctx, digest, generation, first)
 }
 
-func (w *watched) opened(digest string) int {
+func (w *countingOpener) opened(digest string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.opens[digest]
 }
 
 // watchedRig has so many snapshots, and has opened none of them.
-func watchedRig(t *testing.T, snapshots int) (*rig, *watched, *budget.Budget, []string) {
+func watchedRig(t *testing.T, snapshots int) (*rig, *countingOpener, *budget.Budget, []string) {
 	t.Helper()
-	w := &watched{opens: map[string]int{}}
+	w := &countingOpener{opens: map[string]int{}}
 	var b *budget.Budget
 	r := newRig(t, 50, 800, func(c *gateway.Config) {
 		w.Importance = c.Datasets[0].Importance

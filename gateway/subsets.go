@@ -49,7 +49,7 @@ func (g *Gateway) postSubset(x *exchange) error {
 		return err
 	}
 	defer free()
-	var kept plans.KeptSubset
+	var kept plans.StoredSubset
 	if wish.Subset != "" {
 		kept, err = g.plans.KeepText(x.r.Context(), d.Dataset, wish.Subset)
 	} else {

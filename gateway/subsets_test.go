@@ -14,14 +14,14 @@ import (
 
 const subsetsPath = "/v1/datasets/photos/subsets"
 
-type kept struct {
+type storedSubset struct {
 	Subset, Generation string
 	Samples            uint64
 	Repeated           int
 }
 
 // keep stores a subset.
-func (r *rig) keep(status int, wish any) (k kept) {
+func (r *rig) keep(status int, wish any) (k storedSubset) {
 	r.t.Helper()
 	body, err := json.Marshal(wish)
 	if err != nil {

@@ -158,7 +158,7 @@ func TestHandshakesHaveTheTimeOfAHeader(t *testing.T) {
 			}
 		},
 		"says hello, and hears no answer": func(conn net.Conn, end chan struct{}) {
-			_ = tls.Client(deaf{conn, end}, client).HandshakeContext(context.Background())
+			_ = tls.Client(stalledConn{conn, end}, client).HandshakeContext(context.Background())
 		},
 		"asks nothing": func(conn net.Conn, _ chan struct{}) {
 			_ = tls.Client(conn, client).HandshakeContext(context.Background())
@@ -196,13 +196,13 @@ func TestHandshakesHaveTheTimeOfAHeader(t *testing.T) {
 	}
 }
 
-// deaf is a connection whose client writes and never reads.
-type deaf struct {
+// stalledConn is a connection whose client writes and never reads.
+type stalledConn struct {
 	net.Conn
 	end chan struct{}
 }
 
-func (d deaf) Read([]byte) (int, error) {
+func (d stalledConn) Read([]byte) (int, error) {
 	<-d.end
 	return 0, io.EOF
 }

@@ -34,26 +34,26 @@ func (g *Gateway) postWarm(x *exchange) error {
 	if err := g.refuseDraining(); err != nil {
 		return err
 	}
-	r, err := g.plans.Read(x.r.Context(), d.Dataset, b)
+	r, err := g.plans.Order(x.r.Context(), d.Dataset, b)
 	if err != nil {
 		return err
 	}
 	defer r.Leave()
-	answer := warmed{Next: samples, Samples: samples, Done: true}
+	answer := warmResult{Next: samples, Samples: samples, Done: true}
 	if at := r.Cursor; from < samples {
 		at.First, at.End = from, min(from+b.BatchSize, samples)
 		w, err := d.source.Warm(x.r.Context(), at)
 		if err != nil {
 			return fmt.Errorf("warm epoch %d from position %d: %w", b.Epoch, from, err)
 		}
-		answer = warmed{Next: w.Next, Samples: samples, Chunks: w.Chunks, Bytes: w.Bytes, Full: w.Full, Done: w.Next >= samples}
+		answer = warmResult{Next: w.Next, Samples: samples, Chunks: w.Chunks, Bytes: w.Bytes, Full: w.Full, Done: w.Next >= samples}
 	}
 	x.w.Header().Set("Cache-Control", "no-store")
 	return sendJSON(x, answer)
 }
 
-// warmed says what one request to warm has done.
-type warmed struct {
+// warmResult is the answer to one warm request.
+type warmResult struct {
 	Next    uint64 `json:"next"`    // position to go on from
 	Samples uint64 `json:"samples"` // positions of the epoch
 	Chunks  int    `json:"chunks"`  // brought by this request

@@ -53,12 +53,12 @@ func TestWrittenMixtureIsTheOperatorsOne(t *testing.T) {
 		if got := r.mixedKeys(c.written, 3, c.query); !slices.Equal(got, want) {
 			t.Errorf("%s: got %v, want %v", c.written, got, want)
 		}
-		type described struct {
+		type descriptionJSON struct {
 			Digest     string `json:"order_digest"`
 			Samples    uint64
 			Parameters struct{ Generation string }
 		}
-		var theirs, own described
+		var theirs, own descriptionJSON
 		r.json("/v1/datasets/"+c.name+"/epochs/3?"+c.query, &theirs)
 		r.json("/v1/datasets/"+c.written+"/epochs/3?"+c.query, &own)
 		if own.Digest != theirs.Digest || own.Parameters.Generation != r.index.Generation()+","+r.index.Generation() {

@@ -127,13 +127,13 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// narrow takes so many bytes, and then none.
-type narrow struct {
+// shortWriter takes so many bytes, and then none.
+type shortWriter struct {
 	room int
 	got  []byte
 }
 
-func (n *narrow) Write(p []byte) (int, error) {
+func (n *shortWriter) Write(p []byte) (int, error) {
 	took := min(n.room, len(p))
 	n.room -= took
 	n.got = append(n.got, p[:took]...)
@@ -146,7 +146,7 @@ func (n *narrow) Write(p []byte) (int, error) {
 // TestTornLines has the disk take any part of three lines, twice: each line is written whole once, and what was torn ends.
 func TestTornLines(t *testing.T) {
 	for room := range 700 {
-		disk := &narrow{room: room}
+		disk := &shortWriter{room: room}
 		l := &Log{out: disk, unknown: map[string]int{}}
 		for i := range 3 {
 			l.Add(Entry{Event: Write, Principal: fmt.Sprint("p", i)})
@@ -172,7 +172,7 @@ func TestTornLines(t *testing.T) {
 
 // TestRefusalsAreBounded: while the disk is full refusals take no more memory than mostKept, and are counted.
 func TestRefusalsAreBounded(t *testing.T) {
-	disk := &narrow{}
+	disk := &shortWriter{}
 	l := &Log{out: disk, unknown: map[string]int{}}
 	l.kept = append(make([]byte, mostKept), '\n') // as many lines
 	for range 10 {

@@ -19,8 +19,8 @@ const (
 	closes = "grants: [{who: [anonymous], datasets: [other], rights: [read]}]\n"
 )
 
-// watched is a guard that reads its file again in a bubble, and what it has told.
-type watched struct {
+// watchedGuard is a guard that reads its file again in a bubble, and what it has told.
+type watchedGuard struct {
 	*Guard
 	file accessFile
 
@@ -28,9 +28,9 @@ type watched struct {
 	said []error
 }
 
-func newWatched(t *testing.T, text string) *watched {
+func newWatched(t *testing.T, text string) *watchedGuard {
 	t.Helper()
-	w := &watched{file: newFile(t, text)}
+	w := &watchedGuard{file: newFile(t, text)}
 	g, err := Open(Config{File: string(w.file), Changed: func(err error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -53,7 +53,7 @@ func newWatched(t *testing.T, text string) *watched {
 }
 
 // told returns what Changed was told since the last call.
-func (w *watched) told() []error {
+func (w *watchedGuard) told() []error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	said := w.said

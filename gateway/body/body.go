@@ -110,7 +110,7 @@ func CheckShare(positions shuffle.Share) error {
 }
 
 // Locate finds the samples of a batch in the index.
-func (b *Body) Locate(ctx context.Context, x Tables, r plans.Reading, batch address.Batch) error {
+func (b *Body) Locate(ctx context.Context, x Tables, r plans.BatchOrder, batch address.Batch) error {
 	hot, err := b.name(ctx, r, batch)
 	if err != nil {
 		return err
@@ -125,7 +125,7 @@ func (b *Body) Locate(ctx context.Context, x Tables, r plans.Reading, batch addr
 }
 
 // name finds the numbers of the samples of a batch, and which of them the plan draws often.
-func (b *Body) name(ctx context.Context, r plans.Reading, batch address.Batch) (hot []bool, err error) {
+func (b *Body) name(ctx context.Context, r plans.BatchOrder, batch address.Batch) (hot []bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("plan epoch %d: %w", batch.Epoch, err)
 	}

@@ -28,7 +28,7 @@ func (g *Group) Close() {
 }
 
 // Add adds a batch.
-func (g *Group) Add(ctx context.Context, r plans.Reading, batch address.Batch) error {
+func (g *Group) Add(ctx context.Context, r plans.BatchOrder, batch address.Batch) error {
 	b := g.pool.Get()
 	g.bodies, g.batches = append(g.bodies, b), append(g.batches, batch)
 	_, err := b.name(ctx, r, batch)

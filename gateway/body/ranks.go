@@ -33,7 +33,7 @@ func (p *Pool) rank(ctx context.Context, all *plans.Plans, d *plans.Dataset, b a
 	if err := CheckShare(positions); err != nil {
 		return 0, err
 	}
-	r, err := all.Read(ctx, d, b)
+	r, err := all.Order(ctx, d, b)
 	if err != nil {
 		return 0, err
 	}

@@ -10,8 +10,8 @@ import (
 // Processor is the counter of the processor time of the gateway. It is the only counter of a look that has no prefix millrace_.
 const Processor = "process_cpu_seconds_total"
 
-// Look is what a gateway shows at one moment.
-type Look struct {
+// Snapshot holds the counters and the ranks of a gateway at one moment.
+type Snapshot struct {
 	At       time.Time
 	Counters map[string]float64 // by their names in /v1/stats, labels included
 	Ranks    []Rank
@@ -35,15 +35,15 @@ type Job struct {
 type Rank struct {
 	Job
 	Rank   uint64
-	Spent  Spent         // since the rank came
+	Spent  RankTimes     // since the rank came
 	Think  time.Duration // from the end of an answer to the next request, the mean of the last half minute
 	Rate   float64       // samples per second in the last half minute
 	Behind uint64        // batches behind the foremost rank of the job
 	Idle   time.Duration // since the rank last asked
 }
 
-// Spent is where the time of a rank went since it came, in seconds. It only grows.
-type Spent struct {
+// RankTimes says how a rank has spent its time since its first request, in seconds. It only grows.
+type RankTimes struct {
 	All      float64
 	Planning float64 // of All; the rank waited while the gateway found out what is in the batch, or had no memory to do so
 	Bytes    float64 // of All; it waited for bytes
@@ -69,27 +69,27 @@ const (
 	each = time.Second
 )
 
-// History keeps the looks of the last seconds. All who ask share them. The zero value has none. It is safe for
-// concurrent use.
+// History keeps the snapshots of the last seconds, for all callers of Find. The zero value is empty
+// and ready. It is safe for concurrent use.
 type History struct {
-	mu    sync.Mutex
-	looks []Look // guarded by mu; the first one is the start of the gateway
+	mu        sync.Mutex
+	snapshots []Snapshot // guarded by mu; the first one is the start of the gateway
 }
 
 // Find says what limits now. It compares a look with the last one that is five seconds older. Where no look is, it
 // takes the oldest one: at first that is the start of the gateway, when all counters were zero.
-func (h *History) Find(now Look, began time.Time) Finding {
+func (h *History) Find(now Snapshot, began time.Time) Finding {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.looks) == 0 {
-		h.looks = []Look{{At: began}}
+	if len(h.snapshots) == 0 {
+		h.snapshots = []Snapshot{{At: began}}
 	}
-	for len(h.looks) > 1 && now.At.Sub(h.looks[1].At) >= leastApart {
-		h.looks = h.looks[1:]
+	for len(h.snapshots) > 1 && now.At.Sub(h.snapshots[1].At) >= leastApart {
+		h.snapshots = h.snapshots[1:]
 	}
-	before := h.looks[0]
-	if now.At.Sub(h.looks[len(h.looks)-1].At) >= each {
-		h.looks = append(h.looks, now)
+	before := h.snapshots[0]
+	if now.At.Sub(h.snapshots[len(h.snapshots)-1].At) >= each {
+		h.snapshots = append(h.snapshots, now)
 	}
 	return find(before, now)
 }

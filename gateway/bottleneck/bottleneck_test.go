@@ -15,7 +15,7 @@ func rank(number uint64, planning, bytes, sending float64, think time.Duration) 
 	batches := uint64(period * (1 - planning - bytes - sending) / think.Seconds())
 	return Rank{
 		Job: Job{Dataset: "photos", Shuffle: "window", Window: 64, BatchSize: 32, WorldSize: 2}, Rank: number, Think: think, Rate: 100,
-		Spent: Spent{All: period, Planning: period * planning, Bytes: period * bytes, Sending: period * sending, Pauses: float64(batches) * think.Seconds(), Paused: batches},
+		Spent: RankTimes{All: period, Planning: period * planning, Bytes: period * bytes, Sending: period * sending, Pauses: float64(batches) * think.Seconds(), Paused: batches},
 	}
 }
 
@@ -33,14 +33,14 @@ const (
 )
 
 // situations are by how much the counters have risen in the period, and who reads.
-func situations() map[string]Look {
+func situations() map[string]Snapshot {
 	waiting := []Rank{rank(0, .02, .8, .08, fast), rank(1, 0, .5, 0, fast)}
 	slow := []Rank{rank(0, 0, .1, 0, 5*time.Millisecond), rank(1, 0, .01, 0, 500*time.Millisecond)}
 	slow[1].Behind = 20
 	idle := rank(0, 0, 0, 0, fast)
 	idle.Idle = time.Minute
 	planned, taken := rank(0, .8, .1, .05, fast), rank(0, .1, .1, .4, fast)
-	return map[string]Look{
+	return map[string]Snapshot{
 		"nobody":      {Ranks: []Rank{idle}},
 		"memory":      {Ranks: waiting, Counters: map[string]float64{"millrace_budget_refused_total": 3, "millrace_budget_bytes": 32e6, "millrace_budget_pinned_bytes": 31e6}},
 		"store-fails": {Ranks: waiting, Counters: map[string]float64{"millrace_store_errors_throttled_total": 7, "millrace_store_requests_total": 40}},
@@ -64,14 +64,14 @@ func TestEachRuleHasItsSituation(t *testing.T) {
 	said := map[string]bool{}
 	for want, now := range situations() {
 		now.At = time.Unix(1000, 0)
-		before := Look{At: now.At.Add(-period * time.Second), Counters: map[string]float64{}}
-		later := Look{At: now.At, Counters: map[string]float64{}}
+		before := Snapshot{At: now.At.Add(-period * time.Second), Counters: map[string]float64{}}
+		later := Snapshot{At: now.At, Counters: map[string]float64{}}
 		for _, r := range now.Ranks {
 			earlier := r
-			earlier.Spent = Spent{All: 1e4, Planning: 3e3, Bytes: 3e3, Sending: 3e3, Pauses: 3e3, Paused: 7}
+			earlier.Spent = RankTimes{All: 1e4, Planning: 3e3, Bytes: 3e3, Sending: 3e3, Pauses: 3e3, Paused: 7}
 			before.Ranks = append(before.Ranks, earlier)
 			s := r.Spent
-			r.Spent = Spent{1e4 + s.All, 3e3 + s.Planning, 3e3 + s.Bytes, 3e3 + s.Sending, 3e3 + s.Pauses, 7 + s.Paused}
+			r.Spent = RankTimes{1e4 + s.All, 3e3 + s.Planning, 3e3 + s.Bytes, 3e3 + s.Sending, 3e3 + s.Pauses, 7 + s.Paused}
 			later.Ranks = append(later.Ranks, r)
 		}
 		for _, of := range situations() {
@@ -110,7 +110,7 @@ func TestFigures(t *testing.T) {
 		now := situations()[code]
 		now.At = time.Unix(period, 0)
 		now.Address = func(string) string { return "file:///my data" }
-		got := find(Look{At: time.Unix(0, 0)}, now)
+		got := find(Snapshot{At: time.Unix(0, 0)}, now)
 		if !strings.Contains(got.Sentence, want) {
 			t.Errorf("%s: got %q, want %q in it", code, got.Sentence, want)
 		}
@@ -133,7 +133,7 @@ func TestFewChunks(t *testing.T) {
 		now.At = time.Unix(period, 0)
 		now.Counters["millrace_store_read_bytes_total"], now.Counters["millrace_store_range_bytes_total"] = 100e6, c.ranges
 		now.Counters["millrace_cache_expected_evictions_total"], now.Counters["millrace_cache_loads_total"] = c.unused, c.loads
-		if got := find(Look{At: time.Unix(0, 0)}, now); got.Code != c.want {
+		if got := find(Snapshot{At: time.Unix(0, 0)}, now); got.Code != c.want {
 			t.Errorf("%+v: got %+v", c, got)
 		}
 	}
@@ -144,31 +144,31 @@ func TestFewChunks(t *testing.T) {
 func TestRanksThatStandStill(t *testing.T) {
 	at := time.Unix(1000, 0)
 	reads, stopped, ended := rank(0, 0, .1, 0, fast), rank(1, 0, 0, 0, fast), rank(0, 0, 0, 0, fast)
-	ended.Seed, ended.Idle, ended.Spent = 7, 40*time.Second, Spent{}
-	before := Look{At: at.Add(-period * time.Second), Ranks: []Rank{stopped}}
+	ended.Seed, ended.Idle, ended.Spent = 7, 40*time.Second, RankTimes{}
+	before := Snapshot{At: at.Add(-period * time.Second), Ranks: []Rank{stopped}}
 	stopped.Spent.All += period
 	stopped.Behind, stopped.Idle = 400, 12*time.Second
-	got := find(before, Look{At: at, Ranks: []Rank{reads, stopped}})
+	got := find(before, Snapshot{At: at, Ranks: []Rank{reads, stopped}})
 	if got.Code != "rank" || !strings.Contains(got.Sentence, "has not asked for 12s") {
 		t.Errorf("a rank that stopped: got %+v", got)
 	}
 	pauses := reads
 	pauses.Idle = 12 * time.Second
-	if got := find(before, Look{At: at, Ranks: []Rank{pauses, stopped}}); got.Code != "readers" {
+	if got := find(before, Snapshot{At: at, Ranks: []Rank{pauses, stopped}}); got.Code != "readers" {
 		t.Errorf("a job that has stopped: got %+v, want readers", got)
 	}
-	before = Look{At: before.At, Ranks: []Rank{stopped}}
+	before = Snapshot{At: before.At, Ranks: []Rank{stopped}}
 	stopped.Idle, stopped.Think = 0, time.Second
 	stopped.Spent.All, stopped.Spent.Pauses, stopped.Spent.Paused = stopped.Spent.All+period, stopped.Spent.Pauses+period, stopped.Spent.Paused+900
-	if got := find(before, Look{At: at, Ranks: []Rank{reads, stopped}}); got.Code != "readers" {
+	if got := find(before, Snapshot{At: at, Ranks: []Rank{reads, stopped}}); got.Code != "readers" {
 		t.Errorf("a rank that goes on: got %+v, want readers", got)
 	}
-	if got := find(Look{At: before.At}, Look{At: at, Ranks: []Rank{ended, reads}}); got.Code != "readers" || !strings.Contains(got.Sentence, "10ms") {
+	if got := find(Snapshot{At: before.At}, Snapshot{At: at, Ranks: []Rank{ended, reads}}); got.Code != "readers" || !strings.Contains(got.Sentence, "10ms") {
 		t.Errorf("beside a job that has ended: got %+v, want readers, and 10ms", got)
 	}
 	waits := rank(0, 0, 1, 0, fast)
 	waits.Idle = 2 * time.Minute
-	if got := find(Look{At: before.At}, Look{At: at, Ranks: []Rank{waits}, Counters: map[string]float64{tier("store"): 1}}); got.Code != "store" {
+	if got := find(Snapshot{At: before.At}, Snapshot{At: at, Ranks: []Rank{waits}, Counters: map[string]float64{tier("store"): 1}}); got.Code != "store" {
 		t.Errorf("a rank that waits for two minutes: got %+v, want store", got)
 	}
 }
@@ -192,7 +192,7 @@ func TestRanksInStep(t *testing.T) {
 			r.Behind = behind
 			all = append(all, r)
 		}
-		if got := find(Look{At: time.Unix(0, 0)}, Look{At: time.Unix(period, 0), Ranks: all}); got.Code != "readers" || !strings.Contains(got.Sentence, c.want) {
+		if got := find(Snapshot{At: time.Unix(0, 0)}, Snapshot{At: time.Unix(period, 0), Ranks: all}); got.Code != "readers" || !strings.Contains(got.Sentence, c.want) {
 			t.Errorf("%s: got %+v, want %q", name, got, c.want)
 		}
 	}
@@ -205,7 +205,7 @@ func TestManyRanks(t *testing.T) {
 		all = append(all, rank(i, 0, .1, 0, fast))
 	}
 	all[4000].Behind, all[4000].Spent.Paused = 20, 3
-	if got := find(Look{At: time.Unix(0, 0)}, Look{At: time.Unix(period, 0), Ranks: all}); got.Code != "rank" || !strings.Contains(got.Sentence, "Rank 4000 ") {
+	if got := find(Snapshot{At: time.Unix(0, 0)}, Snapshot{At: time.Unix(period, 0), Ranks: all}); got.Code != "rank" || !strings.Contains(got.Sentence, "Rank 4000 ") {
 		t.Errorf("got %+v, want rank 4000", got)
 	}
 }
@@ -218,11 +218,11 @@ func TestWhatIsCompared(t *testing.T) {
 		{2, 2}, {3, 3}, {3.5, 3.5}, {6.9, 6.9}, {7, 5}, {8, 5}, {8.1, 5.1}, {9.4, 6.4}, {14.5, 5.1}, {300, 285.5}, {300.1, 285.6}, {301, 286.5}, {305, 5},
 	} {
 		at := began.Add(time.Duration(step.at * float64(time.Second)))
-		if got := h.Find(Look{At: at, Counters: map[string]float64{}}, began); fmt.Sprintf("%.1f", got.Seconds) != fmt.Sprintf("%.1f", step.want) {
+		if got := h.Find(Snapshot{At: at, Counters: map[string]float64{}}, began); fmt.Sprintf("%.1f", got.Seconds) != fmt.Sprintf("%.1f", step.want) {
 			t.Errorf("at %v s: got %.2f s, want %v", step.at, got.Seconds, step.want)
 		}
-		if len(h.looks) > 7 {
-			t.Errorf("got %d looks kept", len(h.looks))
+		if len(h.snapshots) > 7 {
+			t.Errorf("got %d looks kept", len(h.snapshots))
 		}
 	}
 }
@@ -236,7 +236,7 @@ func TestManyAskers(t *testing.T) {
 		if n%10 != 0 && n%10 != 1 && n%20 != 3 { // the second page asks just after the first one
 			continue
 		}
-		got := h.Find(Look{At: began.Add(time.Duration(n) * 100 * time.Millisecond)}, began)
+		got := h.Find(Snapshot{At: began.Add(time.Duration(n) * 100 * time.Millisecond)}, began)
 		if least := min(5, float64(n)/10); got.Seconds < least || got.Seconds > least+2 {
 			t.Errorf("at %.1f s: got %.1f s looked at, want %v to %v", at, got.Seconds, least, least+2)
 		}

@@ -39,7 +39,7 @@ func (r *reader) String() string {
 }
 
 // since says where a rank's time went after an earlier look. A rank that came later has none there.
-func (r Rank) since(before Spent, seconds float64) reader {
+func (r Rank) since(before RankTimes, seconds float64) reader {
 	s := r.Spent
 	out := reader{Rank: r, think: r.Think, asked: r.Idle.Seconds() < seconds}
 	if all := s.All - before.All; all > 0 {
@@ -53,25 +53,25 @@ func (r Rank) since(before Spent, seconds float64) reader {
 
 // change is what has happened between two looks.
 type change struct {
-	before, now Look
+	before, now Snapshot
 	readers     []reader // that have asked in the last minute, or wait for an answer
 	longest     *reader  // of these, the one that waits for the largest share of its time; nil: nobody reads
 }
 
-func between(before, now Look) *change {
+func between(before, now Snapshot) *change {
 	type key struct {
 		Job
 		rank uint64
 	}
 	c := &change{before: before, now: now}
-	spent := make(map[key]Spent, len(before.Ranks))
+	spent := make(map[key]RankTimes, len(before.Ranks))
 	for _, r := range before.Ranks {
 		spent[key{r.Job, r.Rank}] = r.Spent
 	}
 	for _, r := range now.Ranks {
 		earlier := spent[key{r.Job, r.Rank}]
 		if earlier.All > r.Spent.All {
-			earlier = Spent{} // the rank was forgotten, and has come again
+			earlier = RankTimes{} // the rank was forgotten, and has come again
 		}
 		if x := r.since(earlier, c.seconds()); r.Idle < reads || x.waiting() > 0 {
 			c.readers = append(c.readers, x)

@@ -60,7 +60,7 @@ func rules() []rule {
 	}
 }
 
-func find(before, now Look) Finding {
+func find(before, now Snapshot) Finding {
 	c := between(before, now)
 	for _, r := range rules() {
 		if sentence, cure := r.says(c); sentence != "" {
@@ -163,7 +163,7 @@ func readersLimit(c *change) (sentence, cure string) {
 		return "", ""
 	}
 	said := fmt.Sprintf("The readers limit themselves: none of %d waits more than %s of its time.", len(c.readers), share(max(c.longest.waiting(), 0.01)))
-	if r, after := c.last(); r != nil {
+	if r, after := c.straggler(); r != nil {
 		return fmt.Sprintf("%s %s is the last to ask, %d batches after the others of its job.", said, r, after),
 			"if the ranks train in step, the others wait for this one: look at what its machine does to its samples; faster data would change nothing"
 	}
@@ -176,16 +176,16 @@ func readersLimit(c *change) (sentence, cure string) {
 	return fmt.Sprintf("%s %s takes longest between two batches, %v.", said, &slowest, slowest.think.Round(time.Millisecond)), "faster data would change nothing"
 }
 
-// last returns the rank that asks after all others of its job, and how many batches after them; nil: no rank does. In a
+// straggler returns the rank that asks after all others of its job, and how many batches after them; nil: no rank does. In a
 // job that trains in step all ranks take as long between two batches as the slowest one. What tells that one apart is
 // that the others have read ahead, as far as they may.
-func (c *change) last() (r *reader, after uint64) {
-	type hindmost struct {
+func (c *change) straggler() (r *reader, after uint64) {
+	type straggler struct {
 		r     *reader
 		ranks int
 		next  uint64 // batches that the rank before it is behind the foremost one
 	}
-	jobs := map[Job]hindmost{}
+	jobs := map[Job]straggler{}
 	for i := range c.readers {
 		x := &c.readers[i]
 		h := jobs[x.Job]

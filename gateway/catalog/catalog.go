@@ -46,11 +46,11 @@ type Catalog[E Entry[E]] struct {
 	passing func(error) bool   // whether an error of open may be over soon
 	opening singleflight.Group // by key
 
-	mu      sync.Mutex // guards what follows
-	current []E        // in the order of Set
-	old     []*held[E] // another entry of their name and generation has taken their place
-	byName  map[string]*held[E]
-	byKey   map[key]*held[E]
+	mu      sync.Mutex      // guards what follows
+	current []E             // in the order of Set
+	old     []*openEntry[E] // another entry of their name and generation has taken their place
+	byName  map[string]*openEntry[E]
+	byKey   map[key]*openEntry[E]
 	gone    map[key]failure
 	busy    map[string]chan struct{} // names of which a generation is being opened; closed when it is open
 	timer   *time.Timer              // of the next sweep; nil: none is due
@@ -63,11 +63,11 @@ func keyOf[E Entry[E]](e E) (k key) {
 	return k
 }
 
-// held is an open entry.
-type held[E Entry[E]] struct {
+// openEntry is an open generation with its users.
+type openEntry[E Entry[E]] struct {
 	entry   E
-	needs   []*held[E] // a use of each
-	release func()     // ends one use of the entry
+	needs   []*openEntry[E] // a use of each
+	release func()          // ends one use of the entry
 	users   int
 	used    time.Time // when the last use ended
 	current bool
@@ -83,7 +83,7 @@ type failure struct {
 // New returns an empty catalog. An error of open that is passing is forgotten sooner than another.
 func New[E Entry[E]](open Opener[E], passing func(error) bool) *Catalog[E] {
 	return &Catalog[E]{
-		open: open, passing: passing, byName: map[string]*held[E]{}, byKey: map[key]*held[E]{}, gone: map[key]failure{}, busy: map[string]chan struct{}{},
+		open: open, passing: passing, byName: map[string]*openEntry[E]{}, byKey: map[key]*openEntry[E]{}, gone: map[key]failure{}, busy: map[string]chan struct{}{},
 	}
 }
 
@@ -126,10 +126,10 @@ func (c *Catalog[E]) Set(entries []E) {
 }
 
 // hold takes an entry in. The caller holds mu.
-func (c *Catalog[E]) hold(e E) *held[E] {
+func (c *Catalog[E]) hold(e E) *openEntry[E] {
 	k := keyOf(e)
 	delete(c.gone, k)
-	h := &held[E]{entry: e}
+	h := &openEntry[E]{entry: e}
 	h.release = func() { c.release(h) }
 	c.byKey[k] = h
 	for _, need := range e.Needs() {
@@ -248,14 +248,14 @@ func (c *Catalog[E]) acquireOpen(name, generation string) (e E, release func(), 
 	return h.entry, h.release, true, nil
 }
 
-func (c *Catalog[E]) release(h *held[E]) {
+func (c *Catalog[E]) release(h *openEntry[E]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.leave(h, time.Now())
 }
 
 // leave ends one use of an entry. The caller holds mu.
-func (c *Catalog[E]) leave(h *held[E], now time.Time) {
+func (c *Catalog[E]) leave(h *openEntry[E], now time.Time) {
 	if h.users--; h.users == 0 && !h.current {
 		if now.After(h.used) {
 			h.used = now
@@ -360,7 +360,7 @@ func (c *Catalog[E]) swept(now time.Time) (old []E) {
 			left = true
 		}
 	}
-	c.old = slices.DeleteFunc(c.old, func(h *held[E]) bool {
+	c.old = slices.DeleteFunc(c.old, func(h *openEntry[E]) bool {
 		if h.users > 0 {
 			left = true
 			return false
@@ -376,14 +376,14 @@ func (c *Catalog[E]) swept(now time.Time) (old []E) {
 }
 
 // leaveNeeds ends the uses that an entry has of others, as of when the entry was last used. The caller holds mu.
-func (c *Catalog[E]) leaveNeeds(h *held[E]) {
+func (c *Catalog[E]) leaveNeeds(h *openEntry[E]) {
 	for _, need := range h.needs {
 		c.leave(need, h.used)
 	}
 }
 
 // forget takes an entry out. The caller holds mu.
-func (c *Catalog[E]) forget(k key, h *held[E]) {
+func (c *Catalog[E]) forget(k key, h *openEntry[E]) {
 	c.leaveNeeds(h)
 	delete(c.byKey, k)
 	if c.byName[k.name] == h {
@@ -398,7 +398,7 @@ func (c *Catalog[E]) Close() {
 		c.timer.Stop()
 	}
 	all := slices.AppendSeq(c.old, maps.Values(c.byKey))
-	c.byKey, c.byName, c.current, c.old = map[key]*held[E]{}, map[string]*held[E]{}, nil, nil
+	c.byKey, c.byName, c.current, c.old = map[key]*openEntry[E]{}, map[string]*openEntry[E]{}, nil, nil
 	c.mu.Unlock()
 	for _, h := range all {
 		h.entry.Close()

@@ -58,7 +58,7 @@ type canvas struct {
 	places     []uint32            // chunk -> place in the sequence
 	rowBegin   []uint64            // first sample of each row, and the one after all, where places are the chunks' numbers
 	batching   shuffle.Batching
-	own        own // positions of the columns
+	own        rankPositions // positions of the columns
 	columns    axis
 	rows       axis
 	counts     []uint32 // column by column; a column has as many as rows
@@ -67,10 +67,10 @@ type canvas struct {
 }
 
 // newCanvas returns an empty canvas for a part of an epoch.
-func newCanvas(r Reading, b address.Batch, in Rectangle) *canvas {
+func newCanvas(r BatchOrder, b address.Batch, in Rectangle) *canvas {
 	c := &canvas{
 		epoch: r.epoch, quarantine: r.choice.quarantine, first: r.dataset.Index.First(), batching: b.Batching(),
-		own:     newOwn(b.Batching(), b.Rank, b.WorldSize, in.From, in.To),
+		own:     newRankPositions(b.Batching(), b.Rank, b.WorldSize, in.From, in.To),
 		columns: axis{in.From, in.To - in.From, in.Columns}, rows: axis{in.FromChunk, in.ToChunk - in.FromChunk, in.Rows},
 		counts: make([]uint32, in.Columns*in.Rows),
 	}
@@ -266,8 +266,8 @@ func (c *canvas) cells() [][]int64 {
 	return cells
 }
 
-// own is the positions of a rank in some batches, numbered from 0 one batch after another.
-type own struct {
+// rankPositions are the positions of one rank in consecutive batches, numbered from 0.
+type rankPositions struct {
 	shuffle.Batching
 	rank, world uint64
 	from        uint64        // the first batch
@@ -276,8 +276,8 @@ type own struct {
 	last        shuffle.Share // of the last one
 }
 
-func newOwn(b shuffle.Batching, rank, world, from, to uint64) own {
-	o := own{Batching: b, rank: rank, world: world, from: from}
+func newRankPositions(b shuffle.Batching, rank, world, from, to uint64) rankPositions {
+	o := rankPositions{Batching: b, rank: rank, world: world, from: from}
 	if from < to {
 		o.whole, o.last = to-1-from, b.Share(to-1, rank, world)
 	}
@@ -287,10 +287,10 @@ func newOwn(b shuffle.Batching, rank, world, from, to uint64) own {
 	return o
 }
 
-func (o own) count() uint64 { return o.whole*o.each + o.last.Count }
+func (o rankPositions) count() uint64 { return o.whole*o.each + o.last.Count }
 
 // at returns the position of number i, and how many follow it without a gap, itself included.
-func (o own) at(i uint64) (position, run uint64) {
+func (o rankPositions) at(i uint64) (position, run uint64) {
 	before := o.whole * o.each
 	switch {
 	case i >= before:
@@ -303,14 +303,14 @@ func (o own) at(i uint64) (position, run uint64) {
 }
 
 // has reports whether a position of a batch is the rank's.
-func (o own) has(batch, position uint64) bool {
+func (o rankPositions) has(batch, position uint64) bool {
 	share := o.Share(batch, o.rank, o.world)
 	return position >= share.First && position-share.First < share.Count
 }
 
 // times returns how often the rank gets the sample at a position in the last batch of the epoch, in which the order begins again
 // after its end.
-func (o own) times(last, position uint64) uint64 {
+func (o rankPositions) times(last, position uint64) uint64 {
 	share := o.Share(last, o.rank, o.world)
 	below := func(end uint64) uint64 { // how many times the sample comes before end
 		if end <= position {

@@ -25,7 +25,7 @@ type Mixing struct {
 }
 
 // measureMixing looks at some of the batches of a picture; nil: there are none, or one alone has too many samples.
-func measureMixing(ctx context.Context, r Reading, b address.Batch, in Rectangle) (*Mixing, error) {
+func measureMixing(ctx context.Context, r BatchOrder, b address.Batch, in Rectangle) (*Mixing, error) {
 	batching, most := b.Batching(), uint64(maxMixed)
 	if r.choice.virtual() {
 		most = maxMixedVirtual

@@ -158,7 +158,7 @@ func (d *Dataset) SourceOf(chunk int) string {
 	if d.mixture == nil {
 		return ""
 	}
-	i, _ := d.Index.(*mixedIndex).at(chunk)
+	i, _ := d.Index.(*mixtureIndex).at(chunk)
 	return d.mixture.sources[i].Name()
 }
 

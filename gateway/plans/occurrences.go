@@ -20,22 +20,22 @@ const (
 	maxEpochs = 1000 // of one question: each has to be prepared
 )
 
-// Sought is a question for the places of a sample.
-type Sought struct {
+// OccurrenceQuery asks at which places of some epochs a sample is delivered.
+type OccurrenceQuery struct {
 	Sample address.Sample
 	Plan   address.Plan
 	In     Epochs
 	Ranked bool // the ranks that get the sample are asked for too
 }
 
-// SoughtNames are the parameters of a question for the places of a sample.
-func SoughtNames() []string {
+// OccurrenceNames lists the query parameters of an OccurrenceQuery.
+func OccurrenceNames() []string {
 	return append(address.PlanNames(), "world_size", "balance", "share", "homes", "key", "shard", "epochs")
 }
 
-// DecodeSought reads a question for the places of a sample.
-func DecodeSought(q *address.Query, d address.Dataset) Sought {
-	s := Sought{Sample: address.DecodeSample(q, d), In: decodeEpochs(q), Ranked: q.Has("world_size")}
+// DecodeOccurrenceQuery reads an OccurrenceQuery from the query of a URL.
+func DecodeOccurrenceQuery(q *address.Query, d address.Dataset) OccurrenceQuery {
+	s := OccurrenceQuery{Sample: address.DecodeSample(q, d), In: decodeEpochs(q), Ranked: q.Has("world_size")}
 	s.Plan = address.DecodePlan(q, d)
 	return s
 }

@@ -157,7 +157,7 @@ func PictureBytes(d *Dataset, a address.Plan, r Rectangle) int64 {
 
 // Picture draws a picture of an epoch, of the share of the rank in b.
 func (p *Plans) Picture(ctx context.Context, d *Dataset, b address.Batch, r Rectangle) (Picture, error) {
-	reading, err := p.Read(ctx, d, b)
+	reading, err := p.Order(ctx, d, b)
 	if err != nil {
 		return Picture{}, err
 	}

@@ -22,9 +22,9 @@ type Reservation interface {
 type Plans struct {
 	memory      Memory
 	cache       *cache
-	weights     *opened[*Weights]
-	subsets     *opened[subset]
-	quarantines *opened[quarantine]
+	weights     *objectCache[*Weights]
+	subsets     *objectCache[subset]
+	quarantines *objectCache[quarantine]
 	cutting     chan struct{} // holds a token while a subset is worked out
 }
 
@@ -41,10 +41,10 @@ type Memory interface {
 // they take from memory.
 func New(limit int64, memory Memory) *Plans {
 	p := &Plans{cache: newCache(limit, memory.Reserve), memory: memory, cutting: make(chan struct{}, 1)}
-	p.weights = newOpened("snapshot", weightsBytes, openWeights, memory.Hold)
-	p.subsets = newOpened("subset", subsetBytes, p.openSubset, memory.Hold)
+	p.weights = newObjectCache("snapshot", weightsBytes, openWeights, memory.Hold)
+	p.subsets = newObjectCache("subset", subsetBytes, p.openSubset, memory.Hold)
 	p.subsets.held, p.subsets.roomy = heldBySubset, p.cache.allowed
-	p.quarantines = newOpened("quarantine", func(openedKey) int64 { return quarantineBytes }, p.openQuarantine, memory.Hold)
+	p.quarantines = newObjectCache("quarantine", func(objectKey) int64 { return quarantineBytes }, p.openQuarantine, memory.Hold)
 	p.quarantines.held = quarantine.bytes
 	return p
 }
@@ -148,29 +148,29 @@ func (p *Plans) ForReader(
 // maxKept bounds the samples of a batch whose division among homes an epoch keeps.
 const maxKept = 1 << 20
 
-// Reading is the place of one batch in the order of its epoch, with what its plan needs to name the samples.
-type Reading struct {
+// BatchOrder maps the positions of one batch to samples, by its prepared plan and epoch.
+type BatchOrder struct {
 	shuffle.Cursor // what the tiers below are told of the reader; zero: nothing
 
 	plan    *shuffle.Plan
 	epoch   *shuffle.Epoch
 	dataset *Dataset
 	choice  choice
-	mixed   *mixedReading // nil: the dataset is no mixture
+	mixed   *mixtureOrder // nil: the dataset is no mixture
 	leave   func()
 }
 
-// Leave ends the use of the plan and its epoch.
-func (r Reading) Leave() { r.leave() }
+// Leave releases the plan and its epoch.
+func (r BatchOrder) Leave() { r.leave() }
 
-// Read prepares the epoch of a batch.
-func (p *Plans) Read(ctx context.Context, d *Dataset, b address.Batch) (_ Reading, err error) {
+// Order prepares the epoch of a batch. The caller must call Leave.
+func (p *Plans) Order(ctx context.Context, d *Dataset, b address.Batch) (_ BatchOrder, err error) {
 	if d.mixture != nil {
-		return p.readMixed(ctx, d, b)
+		return p.orderOfMixture(ctx, d, b)
 	}
 	c, leaveChoice, err := p.choose(ctx, d, b.Plan)
 	if err != nil {
-		return Reading{}, err
+		return BatchOrder{}, err
 	}
 	left := leaveChoice
 	defer func() {
@@ -181,14 +181,14 @@ func (p *Plans) Read(ctx context.Context, d *Dataset, b address.Batch) (_ Readin
 	key := planKey{dataset: d, params: b.Params, epoch: b.Epoch, isEpoch: true, dealt: dealtBytes(b.Plan)}
 	plan, epoch, leavePlan, err := p.cache.epoch(ctx, key, c)
 	if err != nil {
-		return Reading{}, err
+		return BatchOrder{}, err
 	}
 	if err := b.CheckSharing(plan); err != nil {
 		leavePlan()
-		return Reading{}, err
+		return BatchOrder{}, err
 	}
 	left = nil
-	r := Reading{plan: plan, epoch: epoch, dataset: d, choice: c, leave: func() { leavePlan(); leaveChoice() }}
+	r := BatchOrder{plan: plan, epoch: epoch, dataset: d, choice: c, leave: func() { leavePlan(); leaveChoice() }}
 	if b.At == nil { // who names positions follows no order, and nothing is read ahead for him
 		first := b.Number * b.BatchSize
 		r.Cursor = shuffle.Cursor{
@@ -209,13 +209,13 @@ type Numbers struct {
 
 // Numbers names the samples at the positions of a share; where shares follow homes, those of them that fall to the
 // rank. It uses the memory of dst.
-func (r Reading) Numbers(ctx context.Context, b address.Batch, positions shuffle.Share, dst []uint64) (n Numbers, err error) {
+func (r BatchOrder) Numbers(ctx context.Context, b address.Batch, positions shuffle.Share, dst []uint64) (n Numbers, err error) {
 	n.Numbers = dst[:0]
 	for _, at := range b.At {
 		n.Places = append(n.Places, int(at))
 	}
 	if r.mixed != nil {
-		n.Numbers, err = r.mixed.appendNumbers(ctx, n.Numbers, r.dataset.Index.(*mixedIndex))
+		n.Numbers, err = r.mixed.appendNumbers(ctx, n.Numbers, r.dataset.Index.(*mixtureIndex))
 		return n, err
 	}
 	switch {
@@ -235,14 +235,14 @@ func (r Reading) Numbers(ctx context.Context, b address.Batch, positions shuffle
 }
 
 // samplesAt returns the samples at some positions.
-func (r Reading) samplesAt(ctx context.Context, positions []uint64) ([]uint64, error) {
+func (r BatchOrder) samplesAt(ctx context.Context, positions []uint64) ([]uint64, error) {
 	out, _, err := r.appendSamples(ctx, make([]uint64, 0, len(positions)), positions)
 	return out, err
 }
 
 // appendSamples appends the samples at some positions, best ascending ones, and says which of them the plan draws often. Positions
 // past the end of the epoch pad the last batch.
-func (r Reading) appendSamples(ctx context.Context, out, positions []uint64) (_ []uint64, hot []bool, err error) {
+func (r BatchOrder) appendSamples(ctx context.Context, out, positions []uint64) (_ []uint64, hot []bool, err error) {
 	samples := r.plan.Samples()
 	for len(positions) > 0 { // one contiguous run after the other
 		lo, n := positions[0]%samples, uint64(1)
@@ -317,13 +317,13 @@ func (p *Plans) choose(ctx context.Context, d *Dataset, a address.Plan) (c choic
 		leaves = append(leaves, end)
 	}
 	if a.Params.Subset != "" {
-		if c.subset, end, err = p.subsets.acquire(ctx, openedKey{dataset: d, name: a.Params.Subset}); err != nil {
+		if c.subset, end, err = p.subsets.acquire(ctx, objectKey{dataset: d, name: a.Params.Subset}); err != nil {
 			return c, nil, err
 		}
 		leaves = append(leaves, end)
 	}
 	if a.Quarantine != "" {
-		key := openedKey{dataset: d, name: a.Quarantine, params: shuffle.Params{Seed: a.Params.Seed, Subset: a.Params.Subset}}
+		key := objectKey{dataset: d, name: a.Quarantine, params: shuffle.Params{Seed: a.Params.Seed, Subset: a.Params.Subset}}
 		q, end, err := p.quarantines.acquire(ctx, key)
 		if err != nil {
 			return c, nil, err
@@ -342,9 +342,9 @@ func (p *Plans) chosen(d *Dataset, params shuffle.Params) (c choice, leave func(
 	case params.Importance != "" && params.Subset != "":
 		return c, leave, false
 	case params.Importance != "":
-		c.weights, leave, ok = p.weights.find(openedKey{dataset: d, name: params.Importance})
+		c.weights, leave, ok = p.weights.find(objectKey{dataset: d, name: params.Importance})
 	case params.Subset != "":
-		c.subset, leave, ok = p.subsets.find(openedKey{dataset: d, name: params.Subset})
+		c.subset, leave, ok = p.subsets.find(objectKey{dataset: d, name: params.Subset})
 	}
 	return c, leave, ok
 }
@@ -437,9 +437,9 @@ func (c choice) orderDigest(plan *shuffle.Plan) string {
 
 // target is one sample of the dataset, as the plans of a choice know it.
 type target struct {
-	drawn      *drawn // with importance: it is drawn by weight
-	number     uint64 // that the plan gives it
-	never      bool   // it is not in the subset
+	drawn      *weightedSample // with importance: it is drawn by weight
+	number     uint64          // that the plan gives it
+	never      bool            // it is not in the subset
 	quarantine *shuffle.Quarantine
 }
 

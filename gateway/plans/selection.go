@@ -51,7 +51,7 @@ type subset interface {
 
 // SubsetSamples returns how many samples a subset has, which is in its one form.
 func (p *Plans) SubsetSamples(ctx context.Context, d *Dataset, name string) (uint64, error) {
-	s, leave, err := p.subsets.acquire(ctx, openedKey{dataset: d, name: name})
+	s, leave, err := p.subsets.acquire(ctx, objectKey{dataset: d, name: name})
 	if err != nil {
 		return 0, err
 	}
@@ -61,7 +61,7 @@ func (p *Plans) SubsetSamples(ctx context.Context, d *Dataset, name string) (uin
 }
 
 // subsetBytes is the memory to open a subset.
-func subsetBytes(key openedKey) int64 {
+func subsetBytes(key objectKey) int64 {
 	x := key.dataset.Index
 	s, _ := address.ParseSubset(key.name)
 	if len(s.Steps) == 0 {
@@ -86,7 +86,7 @@ func heldBySubset(s subset) int64 {
 }
 
 // openSubset opens the stored subset that a key names, and works out what the steps behind it leave.
-func (p *Plans) openSubset(ctx context.Context, key openedKey) (subset, error) {
+func (p *Plans) openSubset(ctx context.Context, key objectKey) (subset, error) {
 	d := key.dataset
 	s, reason := address.ParseSubset(key.name)
 	switch {
@@ -107,7 +107,7 @@ func (p *Plans) openSubset(ctx context.Context, key openedKey) (subset, error) {
 func (p *Plans) cut(ctx context.Context, d *Dataset, s address.Subset) (subset, error) {
 	var base selection.Base
 	if s.Stored != "" {
-		stored, leave, err := p.subsets.acquire(ctx, openedKey{dataset: d, name: s.Stored})
+		stored, leave, err := p.subsets.acquire(ctx, objectKey{dataset: d, name: s.Stored})
 		if err != nil {
 			return nil, err
 		}
@@ -166,7 +166,7 @@ func (quarantine) Close() error { return nil }
 const quarantineBytes = 12 << 20
 
 // openQuarantine opens a list of bad samples for plans over a dataset, or over the subset that the key's parameters name.
-func (p *Plans) openQuarantine(ctx context.Context, key openedKey) (quarantine, error) {
+func (p *Plans) openQuarantine(ctx context.Context, key objectKey) (quarantine, error) {
 	d := key.dataset
 	bad, err := d.badSamples(ctx, key.name)
 	if err != nil {
@@ -174,7 +174,7 @@ func (p *Plans) openQuarantine(ctx context.Context, key openedKey) (quarantine, 
 	}
 	first := d.Index.First()
 	if key.params.Subset != "" {
-		s, leave, err := p.subsets.acquire(ctx, openedKey{dataset: d, name: key.params.Subset})
+		s, leave, err := p.subsets.acquire(ctx, objectKey{dataset: d, name: key.params.Subset})
 		if err != nil {
 			return quarantine{}, err
 		}

@@ -22,11 +22,11 @@ func (p *Plans) OpenWeights(ctx context.Context, d *Dataset, digest string) (*We
 	if err := d.CheckImportance(); err != nil {
 		return nil, nil, err
 	}
-	return p.weights.acquire(ctx, openedKey{dataset: d, name: digest})
+	return p.weights.acquire(ctx, objectKey{dataset: d, name: digest})
 }
 
 // openWeights opens the snapshot that a key names.
-func openWeights(ctx context.Context, key openedKey) (*Weights, error) {
+func openWeights(ctx context.Context, key objectKey) (*Weights, error) {
 	d := key.dataset
 	snapshot, err := d.Importance.Open(ctx, key.name, d.Index.Generation(), d.Index.First())
 	if err != nil {
@@ -41,7 +41,7 @@ const (
 	bytesPerWeighed  = 20
 )
 
-func weightsBytes(key openedKey) int64 {
+func weightsBytes(key objectKey) int64 {
 	return snapshotOverhead + bytesPerWeighed*int64(key.dataset.Index.Chunks())
 }
 
@@ -99,8 +99,8 @@ func (d *Dataset) addReport(ctx context.Context, r importance.Report) error {
 	return nil
 }
 
-// FreezeWish is what a trainer may choose of a snapshot. The zero value of a field means its default.
-type FreezeWish struct {
+// FreezeOptions are the options of a snapshot. The zero value of a field selects its default.
+type FreezeOptions struct {
 	HotShare float64 // of all samples, the share that is hot
 	Repeat   uint32  // how often the weight of a hot sample counts
 	Reporter string  // whose reports are frozen; empty: those of anonymous callers
@@ -115,8 +115,8 @@ func (d *Dataset) FreezeBytes() int64 {
 }
 
 // Freeze makes a snapshot of the losses that were reported of an epoch.
-func (p *Plans) Freeze(ctx context.Context, d *Dataset, b address.Batch, want FreezeWish) (importance.Frozen, error) {
-	r, err := p.Read(ctx, d, b)
+func (p *Plans) Freeze(ctx context.Context, d *Dataset, b address.Batch, want FreezeOptions) (importance.Frozen, error) {
+	r, err := p.Order(ctx, d, b)
 	if err != nil {
 		return importance.Frozen{}, err
 	}
@@ -169,24 +169,24 @@ func (w *Weights) Describe(d *Dataset) SnapshotInfo {
 	}
 }
 
-// drawn is a sample that epochs draw by weight.
-type drawn struct {
+// weightedSample is the place of a sample among the weights of its chunk.
+type weightedSample struct {
 	chunk   int
 	weights []uint32 // of the chunk's samples
 	place   uint64   // of the sample among them
 }
 
-func (w *Weights) find(ctx context.Context, x Places, sample uint64) (*drawn, error) {
+func (w *Weights) find(ctx context.Context, x Places, sample uint64) (*weightedSample, error) {
 	chunk := x.ChunkOf(sample)
 	all, err := w.Weights(ctx, chunk)
 	if err != nil {
 		return nil, fmt.Errorf("weights of chunk %d: %w", chunk, err)
 	}
-	return &drawn{chunk, all, sample - x.First()[chunk]}, nil
+	return &weightedSample{chunk, all, sample - x.First()[chunk]}, nil
 }
 
 // mostDraws bounds how often an epoch draws a sample: less than one above its expectation.
-func (w *Weights) mostDraws(s *drawn) uint64 {
+func (w *Weights) mostDraws(s *weightedSample) uint64 {
 	var total uint64
 	for _, t := range w.Totals() {
 		total += t
@@ -197,7 +197,7 @@ func (w *Weights) mostDraws(s *drawn) uint64 {
 }
 
 // positions returns the positions of an epoch's order at which the sample comes.
-func (s *drawn) positions(e *shuffle.Epoch) []uint64 {
+func (s *weightedSample) positions(e *shuffle.Epoch) []uint64 {
 	lo, hi := e.Draws().Of(s.chunk, s.weights, s.place)
 	var out []uint64
 	for v := lo; v < hi; v++ {

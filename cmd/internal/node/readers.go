@@ -20,7 +20,7 @@ func (s *Node) readers() []gateway.Reader {
 			},
 			Rank: r.Rank, Epoch: r.Epoch, Batch: r.Batch,
 			BatchesBehind: r.Behind, SamplesPerSecond: r.Rate, ThinkMS: float64(r.Think.Microseconds()) / 1000,
-			WaitingShare: r.Waits.Bytes, Spent: gateway.Spent(r.Spent), EpochLeftSeconds: r.Left.Seconds(), IdleSeconds: r.Idle.Seconds(),
+			WaitingShare: r.Waits.Bytes, Spent: gateway.RankTimes(r.Spent), EpochLeftSeconds: r.Left.Seconds(), IdleSeconds: r.Idle.Seconds(),
 		}
 	}
 	return out

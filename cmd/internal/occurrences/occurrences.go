@@ -98,7 +98,7 @@ func (q Question) query() (dataset string, ask url.Values) {
 	ask = url.Values{}
 	maps.Copy(ask, values)
 	for name := range ask {
-		if !slices.Contains(plans.SoughtNames(), name) { // which rank and which form do not matter
+		if !slices.Contains(plans.OccurrenceNames(), name) { // which rank and which form do not matter
 			ask.Del(name)
 		}
 	}
@@ -141,8 +141,8 @@ func (q Question) find(ctx context.Context, s *location.Stores, l location.Locat
 	if d.Importance, err = importance.New(importance.Config{Reader: x.Home, Prefix: l.OfIndex().Prefix}); err != nil {
 		return a, err
 	}
-	ask := address.ParseQuery(values.Encode(), plans.SoughtNames()...)
-	sought := plans.DecodeSought(ask, d.Address)
+	ask := address.ParseQuery(values.Encode(), plans.OccurrenceNames()...)
+	sought := plans.DecodeOccurrenceQuery(ask, d.Address)
 	if err := d.Address.Check(ask); err != nil {
 		return a, err
 	}

@@ -11,8 +11,8 @@ const (
 )
 
 // message wraps what write puts behind the reference that it is given.
-func message(kind uint64, body int64, write func(f *flat, reference int)) []byte {
-	f := &flat{b: make([]byte, 4)}
+func message(kind uint64, body int64, write func(f *flatbuffer, reference int)) []byte {
+	f := &flatbuffer{b: make([]byte, 4)}
 	start, at := f.table(value{2, metadataV5}, value{1, kind}, value{4, 0}, value{8, uint64(body)})
 	f.refer(0, start)
 	write(f, at[2])
@@ -22,8 +22,8 @@ func message(kind uint64, body int64, write func(f *flat, reference int)) []byte
 	return append(b, f.b...)
 }
 
-func schema(fields []Field) func(f *flat, reference int) {
-	return func(f *flat, reference int) {
+func schema(fields []Field) func(f *flatbuffer, reference int) {
+	return func(f *flatbuffer, reference int) {
 		start, at := f.table(value{2, 0}, value{4, 0})
 		f.refer(reference, start)
 		f.refer(at[1], f.fields(fields))
@@ -31,12 +31,12 @@ func schema(fields []Field) func(f *flat, reference int) {
 }
 
 // fields writes a vector of fields.
-func (f *flat) fields(fields []Field) (start int) {
+func (f *flatbuffer) fields(fields []Field) (start int) {
 	return f.references(len(fields), func(i int) int { return f.field(fields[i]) })
 }
 
 // references writes a vector of references to what write writes.
-func (f *flat) references(n int, write func(i int) (start int)) (start int) {
+func (f *flatbuffer) references(n int, write func(i int) (start int)) (start int) {
 	start = f.vector(n, 4)
 	f.b = append(f.b, make([]byte, 4*n)...)
 	for i := range n {
@@ -45,7 +45,7 @@ func (f *flat) references(n int, write func(i int) (start int)) (start int) {
 	return start
 }
 
-func (f *flat) field(c Field) (start int) {
+func (f *flatbuffer) field(c Field) (start int) {
 	t := c.Type
 	nullable := uint64(0)
 	if c.Nullable {
@@ -75,7 +75,7 @@ func (f *flat) field(c Field) (start int) {
 }
 
 // parameters writes the table of a type.
-func (f *flat) parameters(t Type) (start int) {
+func (f *flatbuffer) parameters(t Type) (start int) {
 	entries := t.params
 	if t.zone != "" {
 		entries = append(entries[:len(entries):len(entries)], value{4, 0})
@@ -87,7 +87,7 @@ func (f *flat) parameters(t Type) (start int) {
 	return start
 }
 
-func (f *flat) pair(p Pair) (start int) {
+func (f *flatbuffer) pair(p Pair) (start int) {
 	start, at := f.table(value{4, 0}, value{4, 0})
 	f.refer(at[0], f.text(p.Key))
 	f.refer(at[1], f.text(p.Value))
@@ -96,8 +96,8 @@ func (f *flat) pair(p Pair) (start int) {
 
 // records describes the record batch: of each column, and of the elements of lists, how many values it has and are none, and where
 // its buffers lie.
-func (w *Writer) records(rows int) func(f *flat, reference int) {
-	return func(f *flat, reference int) {
+func (w *Writer) records(rows int) func(f *flatbuffer, reference int) {
+	return func(f *flatbuffer, reference int) {
 		start, at := f.table(value{8, uint64(rows)}, value{4, 0}, value{4, 0})
 		f.refer(reference, start)
 		nodes, buffers := w.counts(rows)

@@ -24,7 +24,7 @@ PLANTS = [
     (
         "a mixture tells the fields of its first source",
         "./gateway TestFieldsOfMixtures",
-        [("gateway/plans/mixedindex.go", "		if everywhere {\n", "		if everywhere || f.Name != \"\" {\n")],
+        [("gateway/plans/mixtureindex.go", "		if everywhere {\n", "		if everywhere || f.Name != \"\" {\n")],
     ),
     (
         "a value of another length than its type's moves all that come after",

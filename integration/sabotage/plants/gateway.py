@@ -39,7 +39,7 @@ PLANTS = [
     (
         "samples by position of a mixture come from the first positions",
         "./gateway TestSamplesByPositionOfMixtures",
-        [("gateway/plans/mixedread.go", "turns = append(turns, m.At(b.Epoch, at))", "turns = append(turns, m.At(b.Epoch, at/2))")],
+        [("gateway/plans/mixtureorder.go", "turns = append(turns, m.At(b.Epoch, at))", "turns = append(turns, m.At(b.Epoch, at/2))")],
     ),
     (
         "two lists of positions have one ETag",
@@ -59,7 +59,7 @@ PLANTS = [
     (
         "the gateway holds for every quarantine what the longest takes",
         "./gateway TestQuarantineHoldsWhatItTakes",
-        [("gateway/plans/opened.go", "memory.Shrink(s.held(e.value))", "s.held(e.value)")],
+        [("gateway/plans/objects.go", "memory.Shrink(s.held(e.value))", "s.held(e.value)")],
     ),
     (
         "the gateway replaces a bad sample by one of another subset",

@@ -104,12 +104,12 @@ PLANTS = [
     (
         "a mixture has the names of its first source's classes",
         "./gateway TestClassFolders_DeclareTheirClasses",
-        [("gateway/plans/mixedindex.go", "				f.Classes = nil\n", "				continue\n")],
+        [("gateway/plans/mixtureindex.go", "				f.Classes = nil\n", "				continue\n")],
     ),
     (
         "a mixture of folders and tars has classes of no length in Arrow",
         "./gateway TestMixture_SamplesHaveTheirClasses",
-        [("gateway/plans/mixedindex.go", "return !slices.ContainsFunc(x.parts, func(p Index) bool { return !p.InClassFolders() })", "return x.parts[0].InClassFolders()")],
+        [("gateway/plans/mixtureindex.go", "return !slices.ContainsFunc(x.parts, func(p Index) bool { return !p.InClassFolders() })", "return x.parts[0].InClassFolders()")],
     ),
     (
         "a transform that returns nothing makes batches of nothing",

@@ -69,7 +69,7 @@ PLANTS = [
     (
         "a mixture of parts mixes whole datasets",
         "./gateway TestWrittenMixtureOfParts",
-        [("gateway/plans/mixedread.go", "if !c.virtual() && c.quarantine == nil {", "if true {")],
+        [("gateway/plans/mixtureorder.go", "if !c.virtual() && c.quarantine == nil {", "if true {")],
     ),
     (
         "a mixture in an address wants no right on its last source",
@@ -125,12 +125,12 @@ PLANTS = [
     (
         "a gateway keeps every mixture that an address has defined",
         "./gateway TestWrittenSelectionsHoldLittle",
-        [("gateway/mixtures.go", "if len(w.made) > maxWritten {", "if false {")],
+        [("gateway/mixtures.go", "if len(w.entries) > maxCachedMixtures {", "if false {")],
     ),
     (
         "a gateway keeps many subsets whatever they take",
         "./gateway TestWrittenSelectionsHoldLittle",
-        [("gateway/plans/opened.go", "left < 0 && n >= maxIdle", "left < -1<<40")],
+        [("gateway/plans/objects.go", "left < 0 && n >= maxIdle", "left < -1<<40")],
     ),
     (
         "a part of the default dataset is of whichever that is",

@@ -84,7 +84,7 @@ PLANTS = [
     (
         "the second one who asks is told about a tenth of a second",
         "./gateway/bottleneck TestManyAskers",
-        [("gateway/bottleneck/bottleneck.go", "		h.looks = []Look{{At: began}}", "		h.looks = []Look{now}")],
+        [("gateway/bottleneck/bottleneck.go", "		h.snapshots = []Snapshot{{At: began}}", "		h.snapshots = []Snapshot{now}")],
     ),
     (
         "the command that is advised does not name the dataset as a shell takes it",

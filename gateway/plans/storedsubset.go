@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// KeptSubset is a subset that is stored by the samples that it has.
-type KeptSubset struct {
+// StoredSubset describes a subset that is stored as the list of its samples.
+type StoredSubset struct {
 	Subset     string `json:"subset"` // as subset= names it
 	Dataset    string `json:"dataset"`
 	Generation string `json:"generation"`
@@ -21,22 +21,22 @@ type KeptSubset struct {
 }
 
 // KeepKeys stores the samples that some keys name as a subset.
-func (p *Plans) KeepKeys(ctx context.Context, d *Dataset, keys []string) (KeptSubset, error) {
+func (p *Plans) KeepKeys(ctx context.Context, d *Dataset, keys []string) (StoredSubset, error) {
 	if n := d.Index.Samples(); n > selection.MostHashed {
-		return KeptSubset{}, address.Refuse(address.Invalid, "keys of more than %d samples are read by `millrace subset --keys FILE` only", selection.MostHashed)
+		return StoredSubset{}, address.Refuse(address.Invalid, "keys of more than %d samples are read by `millrace subset --keys FILE` only", selection.MostHashed)
 	}
 	leave, err := p.enterCutting(ctx)
 	if err != nil {
-		return KeptSubset{}, err
+		return StoredSubset{}, err
 	}
 	runs, repeated, err := selection.FindKeys(ctx, d.Index, keys)
 	leave()
 	if err != nil {
-		return KeptSubset{}, refuseKept("keys", err)
+		return StoredSubset{}, refuseKept("keys", err)
 	}
 	c, err := selection.NewCut(ctx, d.Index, d.Index.First(), nil, []selection.Step{{Places: runs}})
 	if err != nil {
-		return KeptSubset{}, err
+		return StoredSubset{}, err
 	}
 	kept, err := d.keep(ctx, "keys", c)
 	kept.Repeated = repeated
@@ -44,19 +44,19 @@ func (p *Plans) KeepKeys(ctx context.Context, d *Dataset, keys []string) (KeptSu
 }
 
 // KeepText stores a subset that is written as subset= has it, of any length.
-func (p *Plans) KeepText(ctx context.Context, d *Dataset, text string) (KeptSubset, error) {
+func (p *Plans) KeepText(ctx context.Context, d *Dataset, text string) (StoredSubset, error) {
 	s, reason := address.ParseLongSubset(text)
 	if reason != "" {
-		return KeptSubset{}, address.RefuseParameter("subset", "%s", reason)
+		return StoredSubset{}, address.RefuseParameter("subset", "%s", reason)
 	}
 	params := shuffle.Params{Subset: s.Stored}
 	if err := d.nameSplit(ctx, &params); err != nil {
-		return KeptSubset{}, err
+		return StoredSubset{}, err
 	}
 	s.Stored = params.Subset
 	c, err := p.cut(ctx, d, s)
 	if err != nil {
-		return KeptSubset{}, err
+		return StoredSubset{}, err
 	}
 	return d.keep(ctx, "subset", c)
 }
@@ -64,12 +64,12 @@ func (p *Plans) KeepText(ctx context.Context, d *Dataset, text string) (KeptSubs
 // KeepBytes is the memory to store a subset, besides what names it.
 func (d *Dataset) KeepBytes() int64 { return selection.CutBytes(d.Index.First(), -1) }
 
-func (d *Dataset) keep(ctx context.Context, what string, members subset) (KeptSubset, error) {
+func (d *Dataset) keep(ctx context.Context, what string, members subset) (StoredSubset, error) {
 	made, err := d.Selection.KeepSubset(ctx, d.Index, members)
 	if err != nil {
-		return KeptSubset{}, refuseKept(what, err)
+		return StoredSubset{}, refuseKept(what, err)
 	}
-	return KeptSubset{
+	return StoredSubset{
 		Subset: made.Digest + ":" + selection.Listed, Dataset: d.Name(), Generation: d.Index.Generation(), Samples: made.Counts[0], New: made.New,
 	}, nil
 }

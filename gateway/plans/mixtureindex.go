@@ -17,9 +17,9 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// mixedIndex lays the indexes of a mixture's sources side by side: shards, chunks and samples are numbered on from one
+// mixtureIndex lays the indexes of a mixture's sources side by side: shards, chunks and samples are numbered on from one
 // source to the next. It holds 8 bytes a chunk.
-type mixedIndex struct {
+type mixtureIndex struct {
 	parts      []Index
 	generation string
 	defaults   chunkindex.Defaults
@@ -30,8 +30,8 @@ type mixedIndex struct {
 	first      []uint64
 }
 
-func newMixedIndex(m *mixture, order *shuffle.Mixture) (*mixedIndex, error) {
-	x := &mixedIndex{generation: m.generation(), shared: true, chunks: []int{0}, shards: []int{0}, samples: []uint64{0}, first: []uint64{0}}
+func newMixedIndex(m *mixture, order *shuffle.Mixture) (*mixtureIndex, error) {
+	x := &mixtureIndex{generation: m.generation(), shared: true, chunks: []int{0}, shards: []int{0}, samples: []uint64{0}, first: []uint64{0}}
 	for i, s := range m.sources {
 		p := s.Index
 		x.parts = append(x.parts, p)
@@ -54,35 +54,35 @@ func newMixedIndex(m *mixture, order *shuffle.Mixture) (*mixedIndex, error) {
 }
 
 // at returns the source of a chunk, and the chunk's number there.
-func (x *mixedIndex) at(chunk int) (part, own int) {
+func (x *mixtureIndex) at(chunk int) (part, own int) {
 	part = sort.SearchInts(x.chunks, chunk+1) - 1
 	return part, chunk - x.chunks[part]
 }
 
-func (x *mixedIndex) Generation() string            { return x.generation }
-func (x *mixedIndex) Format() string                { return "mixture" }
-func (x *mixedIndex) Defaults() chunkindex.Defaults { return x.defaults }
-func (x *mixedIndex) Samples() uint64               { return x.samples[len(x.parts)] }
-func (x *mixedIndex) Chunks() int                   { return x.chunks[len(x.parts)] }
-func (x *mixedIndex) Shards() int                   { return x.shards[len(x.parts)] }
-func (x *mixedIndex) First() []uint64               { return x.first }
+func (x *mixtureIndex) Generation() string            { return x.generation }
+func (x *mixtureIndex) Format() string                { return "mixture" }
+func (x *mixtureIndex) Defaults() chunkindex.Defaults { return x.defaults }
+func (x *mixtureIndex) Samples() uint64               { return x.samples[len(x.parts)] }
+func (x *mixtureIndex) Chunks() int                   { return x.chunks[len(x.parts)] }
+func (x *mixtureIndex) Shards() int                   { return x.shards[len(x.parts)] }
+func (x *mixtureIndex) First() []uint64               { return x.first }
 
 // Framing is the one that all sources share; else answers are tars.
-func (x *mixedIndex) Framing() format.Framing {
+func (x *mixtureIndex) Framing() format.Framing {
 	if !x.shared {
 		return nil
 	}
 	return x.parts[0].Framing()
 }
 
-func (x *mixedIndex) Native() string {
+func (x *mixtureIndex) Native() string {
 	if !x.shared {
 		return webdataset.Name
 	}
 	return x.parts[0].Native()
 }
 
-func (x *mixedIndex) Constants() json.RawMessage {
+func (x *mixtureIndex) Constants() json.RawMessage {
 	if !x.shared {
 		return nil
 	}
@@ -90,7 +90,7 @@ func (x *mixedIndex) Constants() json.RawMessage {
 }
 
 // Fields are those that all sources have. Where sources number their classes differently, the numbers have no names.
-func (x *mixedIndex) Fields() []format.Field {
+func (x *mixtureIndex) Fields() []format.Field {
 	var fields []format.Field
 	for _, f := range x.parts[0].Fields() {
 		everywhere := true
@@ -118,42 +118,42 @@ func sameBytes(a, b format.Field) bool {
 }
 
 // OtherParts reports whether a source has parts that not all sources have.
-func (x *mixedIndex) OtherParts() bool {
+func (x *mixtureIndex) OtherParts() bool {
 	common := len(x.Fields())
 	return slices.ContainsFunc(x.parts, func(p Index) bool { return p.OtherParts() || len(p.Fields()) != common })
 }
 
-func (x *mixedIndex) InClassFolders() bool {
+func (x *mixtureIndex) InClassFolders() bool {
 	return !slices.ContainsFunc(x.parts, func(p Index) bool { return !p.InClassFolders() })
 }
 
 // ClassOf returns the number that the sample's own source gives its class.
-func (x *mixedIndex) ClassOf(sample uint64) (class int, ok bool) {
+func (x *mixtureIndex) ClassOf(sample uint64) (class int, ok bool) {
 	part := x.partOf(sample)
 	return x.parts[part].ClassOf(sample - x.samples[part])
 }
 
 // ClassSamples is unknown: a mixture takes more of one source than of another.
-func (*mixedIndex) ClassSamples() []uint64 { return nil }
+func (*mixtureIndex) ClassSamples() []uint64 { return nil }
 
 // ClassRuns are unknown as well.
-func (*mixedIndex) ClassRuns() []chunkindex.ClassRun { return nil }
+func (*mixtureIndex) ClassRuns() []chunkindex.ClassRun { return nil }
 
-func (x *mixedIndex) Bytes() (n int64) {
+func (x *mixtureIndex) Bytes() (n int64) {
 	for _, p := range x.parts {
 		n += p.Bytes()
 	}
 	return n
 }
 
-func (x *mixedIndex) MaxChunk() (n int64) {
+func (x *mixtureIndex) MaxChunk() (n int64) {
 	for _, p := range x.parts {
 		n = max(n, p.MaxChunk())
 	}
 	return n
 }
 
-func (x *mixedIndex) MaxSample() (n int64) {
+func (x *mixtureIndex) MaxSample() (n int64) {
 	for _, p := range x.parts {
 		n = max(n, p.MaxSample())
 	}
@@ -161,23 +161,23 @@ func (x *mixedIndex) MaxSample() (n int64) {
 }
 
 // partOf returns the source of a sample.
-func (x *mixedIndex) partOf(sample uint64) int {
+func (x *mixtureIndex) partOf(sample uint64) int {
 	return sort.Search(len(x.parts), func(i int) bool { return x.samples[i+1] > sample })
 }
 
-func (x *mixedIndex) ChunkOf(sample uint64) int {
+func (x *mixtureIndex) ChunkOf(sample uint64) int {
 	part := x.partOf(sample)
 	return x.chunks[part] + x.parts[part].ChunkOf(sample-x.samples[part])
 }
 
-func (x *mixedIndex) Chunk(i int) chunkindex.Chunk {
+func (x *mixtureIndex) Chunk(i int) chunkindex.Chunk {
 	part, own := x.at(i)
 	c := x.parts[part].Chunk(own)
 	c.First += x.samples[part]
 	return c
 }
 
-func (x *mixedIndex) Extents(i int) []chunkindex.Extent {
+func (x *mixtureIndex) Extents(i int) []chunkindex.Extent {
 	part, own := x.at(i)
 	out := x.parts[part].Extents(own)
 	for k := range out {
@@ -186,38 +186,38 @@ func (x *mixedIndex) Extents(i int) []chunkindex.Extent {
 	return out
 }
 
-func (x *mixedIndex) Shard(i int) chunkindex.Shard {
+func (x *mixtureIndex) Shard(i int) chunkindex.Shard {
 	part := sort.SearchInts(x.shards, i+1) - 1
 	return x.parts[part].Shard(i - x.shards[part])
 }
 
-func (x *mixedIndex) Table(ctx context.Context, chunk int) (*chunkindex.Table, error) {
+func (x *mixtureIndex) Table(ctx context.Context, chunk int) (*chunkindex.Table, error) {
 	part, own := x.at(chunk)
 	return x.parts[part].Table(ctx, own)
 }
 
-func (x *mixedIndex) Names(ctx context.Context, chunk int) (*chunkindex.Names, error) {
+func (x *mixtureIndex) Names(ctx context.Context, chunk int) (*chunkindex.Names, error) {
 	part, own := x.at(chunk)
 	return x.parts[part].Names(ctx, own)
 }
 
-func (x *mixedIndex) Parts(ctx context.Context, chunk int) (*chunkindex.Parts, error) {
+func (x *mixtureIndex) Parts(ctx context.Context, chunk int) (*chunkindex.Parts, error) {
 	part, own := x.at(chunk)
 	return x.parts[part].Parts(ctx, own)
 }
 
-func (x *mixedIndex) PartNames(ctx context.Context, chunk int) ([]string, error) {
+func (x *mixtureIndex) PartNames(ctx context.Context, chunk int) ([]string, error) {
 	part, own := x.at(chunk)
 	return x.parts[part].PartNames(ctx, own)
 }
 
 // InPart says whether any of the sources is.
-func (x *mixedIndex) InPart() bool {
+func (x *mixtureIndex) InPart() bool {
 	return slices.ContainsFunc(x.parts, func(p Index) bool { return p.InPart() })
 }
 
 // Fetch has each source fetch its own samples.
-func (x *mixedIndex) Fetch(ctx context.Context, samples []uint64) error {
+func (x *mixtureIndex) Fetch(ctx context.Context, samples []uint64) error {
 	for i, p := range x.parts {
 		var own []uint64
 		for _, n := range samples {
@@ -233,7 +233,7 @@ func (x *mixedIndex) Fetch(ctx context.Context, samples []uint64) error {
 }
 
 // Lookup finds the sample of a key in the first source that has the key.
-func (x *mixedIndex) Lookup(ctx context.Context, key, shard string) (uint64, bool, error) {
+func (x *mixtureIndex) Lookup(ctx context.Context, key, shard string) (uint64, bool, error) {
 	for i, p := range x.parts {
 		if n, ok, err := p.Lookup(ctx, key, shard); err != nil || ok {
 			return x.samples[i] + n, ok, err
@@ -243,13 +243,13 @@ func (x *mixedIndex) Lookup(ctx context.Context, key, shard string) (uint64, boo
 }
 
 // Keys tells those of the source that the chunk belongs to.
-func (x *mixedIndex) Keys(ctx context.Context, chunk int, visit func(sample uint64, key []byte)) error {
+func (x *mixtureIndex) Keys(ctx context.Context, chunk int, visit func(sample uint64, key []byte)) error {
 	part, own := x.at(chunk)
 	return x.parts[part].Keys(ctx, own, func(sample uint64, key []byte) { visit(x.samples[part]+sample, key) })
 }
 
 // Size and ReadAt: a mixture has no index object.
-func (x *mixedIndex) Size() (n int64) {
+func (x *mixtureIndex) Size() (n int64) {
 	for _, p := range x.parts {
 		n += p.Size()
 	}
@@ -257,11 +257,11 @@ func (x *mixedIndex) Size() (n int64) {
 }
 
 // MeanParts is that of the source whose samples have most parts.
-func (x *mixedIndex) MeanParts() (most int64) {
+func (x *mixtureIndex) MeanParts() (most int64) {
 	for _, p := range x.parts {
 		most = max(most, p.MeanParts())
 	}
 	return most
 }
 
-func (x *mixedIndex) ReadAt([]byte, int64) (int, error) { return 0, io.EOF }
+func (x *mixtureIndex) ReadAt([]byte, int64) (int, error) { return 0, io.EOF }

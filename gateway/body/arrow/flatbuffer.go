@@ -2,8 +2,9 @@ package arrow
 
 import "encoding/binary"
 
-// flat is a flatbuffer that is written from front to back: what is referred to comes after what refers to it.
-type flat struct{ b []byte }
+// flatbuffer is a FlatBuffers buffer, written from front to back: an object follows those that
+// refer to it.
+type flatbuffer struct{ b []byte }
 
 // value is one entry of a table. A size of zero leaves it out.
 type value struct {
@@ -12,13 +13,13 @@ type value struct {
 }
 
 // align puts zero bytes until skip bytes further the position is a multiple of n.
-func (f *flat) align(n, skip int) {
+func (f *flatbuffer) align(n, skip int) {
 	for (len(f.b)+skip)%n != 0 {
 		f.b = append(f.b, 0)
 	}
 }
 
-func (f *flat) number(v value) (at int) {
+func (f *flatbuffer) number(v value) (at int) {
 	f.align(v.size, 0)
 	at = len(f.b)
 	var b [8]byte
@@ -29,7 +30,7 @@ func (f *flat) number(v value) (at int) {
 
 // table writes a table and the list of where its entries lie, and returns these places. Entries of four bytes may be
 // references, which refer fills in.
-func (f *flat) table(entries ...value) (start int, at []int) {
+func (f *flatbuffer) table(entries ...value) (start int, at []int) {
 	f.align(2, 0)
 	list := len(f.b)
 	f.b = append(f.b, make([]byte, 4+2*len(entries))...)
@@ -50,17 +51,19 @@ func (f *flat) table(entries ...value) (start int, at []int) {
 }
 
 // refer makes the reference at a place one to target.
-func (f *flat) refer(at, target int) { binary.LittleEndian.PutUint32(f.b[at:], uint32(target-at)) }
+func (f *flatbuffer) refer(at, target int) {
+	binary.LittleEndian.PutUint32(f.b[at:], uint32(target-at))
+}
 
 // vector begins a vector of n entries, which are aligned to so many bytes, and follow.
-func (f *flat) vector(n, align int) (start int) {
+func (f *flatbuffer) vector(n, align int) (start int) {
 	f.align(4, 0)
 	f.align(max(align, 4), 4)
 	return f.number(value{4, uint64(n)})
 }
 
 // text writes a string, with the zero byte that flatbuffers want after it.
-func (f *flat) text(s string) (start int) {
+func (f *flatbuffer) text(s string) (start int) {
 	start = f.vector(len(s), 1)
 	f.b = append(append(f.b, s...), 0)
 	return start

@@ -7,33 +7,33 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// maxOwnEpochs bounds how many epochs of its sources one batch of a mixture may go through: each has to be prepared.
-const maxOwnEpochs = 64
+// maxSourceEpochs bounds the epochs of sources in one batch of a mixture: each has to be prepared.
+const maxSourceEpochs = 64
 
-// ownEpoch names an epoch of one source.
-type ownEpoch struct {
+// sourceEpoch names an epoch of one source.
+type sourceEpoch struct {
 	source int
 	epoch  uint64
 }
 
-// mixedReading is the place of a batch in the order of a mixture, with the epochs of its sources.
-type mixedReading struct {
+// mixtureOrder is the order of one batch of a mixture, with the epochs of its sources.
+type mixtureOrder struct {
 	turns  []shuffle.Turn // of the positions that must be located
-	epochs map[ownEpoch]*shuffle.Epoch
-	plans  map[ownEpoch]*shuffle.Plan
+	epochs map[sourceEpoch]*shuffle.Epoch
+	plans  map[sourceEpoch]*shuffle.Plan
 	parts  map[int]choice // of the sources
 }
 
-// readMixed is Read for a mixture.
-func (p *Plans) readMixed(ctx context.Context, d *Dataset, b address.Batch) (_ Reading, err error) {
+// orderOfMixture is Order for a mixture.
+func (p *Plans) orderOfMixture(ctx context.Context, d *Dataset, b address.Batch) (_ BatchOrder, err error) {
 	m, err := d.mixture.order(b.Params.Seed)
 	if err != nil {
-		return Reading{}, err
+		return BatchOrder{}, err
 	}
 	if err := checkEpoch(m, b.Epoch); err != nil {
-		return Reading{}, err
+		return BatchOrder{}, err
 	}
-	r := &mixedReading{turns: turnsOf(m, b), epochs: map[ownEpoch]*shuffle.Epoch{}, plans: map[ownEpoch]*shuffle.Plan{}, parts: map[int]choice{}}
+	r := &mixtureOrder{turns: turnsOf(m, b), epochs: map[sourceEpoch]*shuffle.Epoch{}, plans: map[sourceEpoch]*shuffle.Plan{}, parts: map[int]choice{}}
 	var leaves []func()
 	leave := func() {
 		for _, l := range leaves {
@@ -47,33 +47,33 @@ func (p *Plans) readMixed(ctx context.Context, d *Dataset, b address.Batch) (_ R
 		}
 	}()
 	for _, t := range r.turns {
-		at := ownEpoch{t.Source, t.Epoch}
+		at := sourceEpoch{t.Source, t.Epoch}
 		if r.epochs[at] != nil {
 			continue
 		}
-		if len(r.epochs) >= maxOwnEpochs+m.Sources() {
-			return Reading{}, address.Refuse(address.TooLarge,
-				"the batch goes through more than %d epochs of its sources: ask for smaller batches", maxOwnEpochs)
+		if len(r.epochs) >= maxSourceEpochs+m.Sources() {
+			return BatchOrder{}, address.Refuse(address.TooLarge,
+				"the batch goes through more than %d epochs of its sources: ask for smaller batches", maxSourceEpochs)
 		}
 		own, source := d.mixture.sourcePlan(m, b.Params, t.Source), d.mixture.sources[t.Source].Dataset
 		c, known := r.parts[t.Source]
 		if !known {
 			var end func()
 			if c, end, err = p.choose(ctx, source, own); err != nil {
-				return Reading{}, err
+				return BatchOrder{}, err
 			}
 			leaves = append(leaves, end)
 			r.parts[t.Source] = c
 		}
 		plan, epoch, end, err := p.cache.epoch(ctx, planKey{dataset: source, params: own.Params, epoch: t.Epoch, isEpoch: true}, c)
 		if err != nil {
-			return Reading{}, err
+			return BatchOrder{}, err
 		}
 		leaves = append(leaves, end)
 		r.epochs[at], r.plans[at] = epoch, plan
 	}
 	ended = true
-	reading := Reading{dataset: d, mixed: r, leave: leave}
+	reading := BatchOrder{dataset: d, mixed: r, leave: leave}
 	if b.At == nil {
 		reading.Parts = r.cursors(m, d.mixture, b)
 	}
@@ -101,7 +101,7 @@ func turnsOf(m *shuffle.Mixture, b address.Batch) []shuffle.Turn {
 
 // cursors returns the place of the batch in the order of each source: it begins at the batch's first position there, and
 // its batch size is the source's share of a batch.
-func (r *mixedReading) cursors(m *shuffle.Mixture, of *mixture, b address.Batch) []shuffle.Cursor {
+func (r *mixtureOrder) cursors(m *shuffle.Mixture, of *mixture, b address.Batch) []shuffle.Cursor {
 	first := b.Number * b.BatchSize
 	before, after := m.Counts(b.Epoch, first), m.Counts(b.Epoch, min(first+b.BatchSize, b.Samples))
 	total := uint64(0)
@@ -110,7 +110,7 @@ func (r *mixedReading) cursors(m *shuffle.Mixture, of *mixture, b address.Batch)
 	}
 	out := make([]shuffle.Cursor, len(before))
 	for i, s := range of.sources {
-		at := ownEpoch{i, before[i] / s.Samples}
+		at := sourceEpoch{i, before[i] / s.Samples}
 		if r.epochs[at] == nil {
 			continue // nothing is read of this source, or only samples that pad the batch
 		}
@@ -127,10 +127,10 @@ func (r *mixedReading) cursors(m *shuffle.Mixture, of *mixture, b address.Batch)
 }
 
 // appendNumbers appends the numbers of the samples, in the mixture's index.
-func (r *mixedReading) appendNumbers(ctx context.Context, dst []uint64, x *mixedIndex) ([]uint64, error) {
+func (r *mixtureOrder) appendNumbers(ctx context.Context, dst []uint64, x *mixtureIndex) ([]uint64, error) {
 	begin := len(dst)
 	for _, t := range r.turns {
-		dst = append(dst, r.epochs[ownEpoch{t.Source, t.Epoch}].At(t.Position))
+		dst = append(dst, r.epochs[sourceEpoch{t.Source, t.Epoch}].At(t.Position))
 	}
 	for at, epoch := range r.epochs {
 		if err := r.resolve(ctx, at, epoch, dst[begin:], x); err != nil {
@@ -144,7 +144,7 @@ func (r *mixedReading) appendNumbers(ctx context.Context, dst []uint64, x *mixed
 }
 
 // resolve replaces what a source's plan numbers by the samples of the source, where a part of the source is mixed.
-func (r *mixedReading) resolve(ctx context.Context, at ownEpoch, epoch *shuffle.Epoch, all []uint64, x *mixedIndex) error {
+func (r *mixtureOrder) resolve(ctx context.Context, at sourceEpoch, epoch *shuffle.Epoch, all []uint64, x *mixtureIndex) error {
 	c := r.parts[at.source]
 	if !c.virtual() && c.quarantine == nil {
 		return nil

@@ -19,51 +19,51 @@ const maxIdle = 2
 // most, and to work one out again may take seconds.
 const maxIdleSubsets = 64
 
-// opened keeps the objects that plans are made with open: snapshots of weights, subsets or quarantines. Each is opened
-// once for all requests that use it at a time, and the ones used last stay open.
-type opened[V io.Closer] struct {
+// objectCache keeps snapshots of weights, subsets or quarantines open. Concurrent requests share
+// one open object, and the most recently used ones stay open.
+type objectCache[V io.Closer] struct {
 	what    string // the kind of object, for errors
-	size    func(key openedKey) int64
-	open    func(ctx context.Context, key openedKey) (V, error)
+	size    func(key objectKey) int64
+	open    func(ctx context.Context, key objectKey) (V, error)
 	reserve func(ctx context.Context, n int64) (Reservation, error)
 	held    func(V) int64 // the memory that an open object keeps; nil: as much as opening took
 	roomy   func() int64  // bytes that more than maxIdle idle objects may keep; nil: there are no more
 	loads   sync.WaitGroup
 
 	mu    sync.Mutex // guards what follows
-	byKey map[openedKey]*openedEntry[V]
-	idle  *list.List // of *openedEntry that nobody uses, last used first
+	byKey map[objectKey]*objectEntry[V]
+	idle  *list.List // of unused *objectEntry, most recently used first
 }
 
-type openedKey struct {
+type objectKey struct {
 	dataset *Dataset
 	name    string
 	params  shuffle.Params // of the plans that a quarantine is made for
 }
 
-// openedEntry is opened by the first request that asks, on behalf of all that wait. Opening is given up when the last
-// of them has left.
-type openedEntry[V io.Closer] struct {
-	key    openedKey
+// objectEntry is an object that the first request opens on behalf of all that wait. Opening is
+// canceled when the last of them has left.
+type objectEntry[V io.Closer] struct {
+	key    objectKey
 	done   chan struct{} // closed once what follows is set
 	value  V
 	memory Reservation
 	err    error
 	cancel context.CancelFunc
 
-	// Guarded by opened.mu:
+	// Guarded by objectCache.mu:
 	users int
 	place *list.Element // in idle
 }
 
-func newOpened[V io.Closer](
-	what string, size func(openedKey) int64, open func(context.Context, openedKey) (V, error), reserve func(context.Context, int64) (Reservation, error),
-) *opened[V] {
-	return &opened[V]{what: what, size: size, open: open, reserve: reserve, byKey: map[openedKey]*openedEntry[V]{}, idle: list.New()}
+func newObjectCache[V io.Closer](
+	what string, size func(objectKey) int64, open func(context.Context, objectKey) (V, error), reserve func(context.Context, int64) (Reservation, error),
+) *objectCache[V] {
+	return &objectCache[V]{what: what, size: size, open: open, reserve: reserve, byKey: map[objectKey]*objectEntry[V]{}, idle: list.New()}
 }
 
 // acquire opens the object of a key, or waits while another request opens it. The caller must leave.
-func (s *opened[V]) acquire(ctx context.Context, key openedKey) (_ V, leave func(), err error) {
+func (s *objectCache[V]) acquire(ctx context.Context, key objectKey) (_ V, leave func(), err error) {
 	var none V
 	e := s.enter(ctx, key)
 	select {
@@ -80,7 +80,7 @@ func (s *opened[V]) acquire(ctx context.Context, key openedKey) (_ V, leave func
 }
 
 // find is acquire for an object that is open already.
-func (s *opened[V]) find(key openedKey) (v V, leave func(), ok bool) {
+func (s *objectCache[V]) find(key objectKey) (v V, leave func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.byKey[key]
@@ -92,7 +92,7 @@ func (s *opened[V]) find(key openedKey) (v V, leave func(), ok bool) {
 }
 
 // use counts one more user of an entry. The caller holds mu.
-func (s *opened[V]) use(e *openedEntry[V]) {
+func (s *objectCache[V]) use(e *objectEntry[V]) {
 	if e.place != nil {
 		s.idle.Remove(e.place)
 		e.place = nil
@@ -100,13 +100,13 @@ func (s *opened[V]) use(e *openedEntry[V]) {
 	e.users++
 }
 
-func (s *opened[V]) enter(ctx context.Context, key openedKey) *openedEntry[V] {
+func (s *objectCache[V]) enter(ctx context.Context, key objectKey) *objectEntry[V] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.byKey[key]
 	if e == nil {
 		loading, cancel := context.WithCancel(context.WithoutCancel(ctx))
-		e = &openedEntry[V]{key: key, done: make(chan struct{}), err: errUnprepared, cancel: cancel}
+		e = &objectEntry[V]{key: key, done: make(chan struct{}), err: errUnprepared, cancel: cancel}
 		s.byKey[key] = e
 		s.loads.Go(func() { s.load(loading, e) })
 	}
@@ -116,7 +116,7 @@ func (s *opened[V]) enter(ctx context.Context, key openedKey) *openedEntry[V] {
 
 // load opens the object of an entry. Its memory is reserved before. A panic ends this attempt alone: no handler stands
 // above this goroutine.
-func (s *opened[V]) load(ctx context.Context, e *openedEntry[V]) {
+func (s *objectCache[V]) load(ctx context.Context, e *objectEntry[V]) {
 	defer e.cancel()
 	defer close(e.done)
 	memory, err := s.reserve(ctx, s.size(e.key))
@@ -139,14 +139,14 @@ func (s *opened[V]) load(ctx context.Context, e *openedEntry[V]) {
 }
 
 // leave ends one use. An object that could not be opened is tried again by the next request.
-func (s *opened[V]) leave(e *openedEntry[V]) {
+func (s *objectCache[V]) leave(e *objectEntry[V]) {
 	for _, old := range s.drop(e) {
 		_ = old.end() // a file that was only read
 	}
 }
 
 // drop takes one user off an entry, and returns the entries that are no longer kept.
-func (s *opened[V]) drop(e *openedEntry[V]) (old []*openedEntry[V]) {
+func (s *objectCache[V]) drop(e *objectEntry[V]) (old []*objectEntry[V]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e.users--; e.users > 0 {
@@ -154,20 +154,20 @@ func (s *opened[V]) drop(e *openedEntry[V]) (old []*openedEntry[V]) {
 	}
 	if !e.isOpen() {
 		delete(s.byKey, e.key)
-		return []*openedEntry[V]{e}
+		return []*objectEntry[V]{e}
 	}
 	e.place = s.idle.PushFront(e)
 	return s.shrink(s.most())
 }
 
 // most returns how many idle objects are kept. The caller holds mu.
-func (s *opened[V]) most() int {
+func (s *objectCache[V]) most() int {
 	if s.roomy == nil {
 		return maxIdle
 	}
 	n, left := 0, s.roomy()
 	for at := s.idle.Front(); at != nil && n < maxIdleSubsets; at = at.Next() {
-		if left -= s.held(at.Value.(*openedEntry[V]).value); left < 0 && n >= maxIdle {
+		if left -= s.held(at.Value.(*objectEntry[V]).value); left < 0 && n >= maxIdle {
 			break
 		}
 		n++
@@ -176,9 +176,9 @@ func (s *opened[V]) most() int {
 }
 
 // shrink takes out the entries that were idle longest, until at most so many are left. The caller holds mu.
-func (s *opened[V]) shrink(most int) (old []*openedEntry[V]) {
+func (s *objectCache[V]) shrink(most int) (old []*objectEntry[V]) {
 	for s.idle.Len() > most {
-		last := s.idle.Remove(s.idle.Back()).(*openedEntry[V])
+		last := s.idle.Remove(s.idle.Back()).(*objectEntry[V])
 		delete(s.byKey, last.key)
 		old = append(old, last)
 	}
@@ -186,7 +186,7 @@ func (s *opened[V]) shrink(most int) (old []*openedEntry[V]) {
 }
 
 // close closes the idle objects. No request may use any.
-func (s *opened[V]) close() error {
+func (s *objectCache[V]) close() error {
 	s.mu.Lock()
 	old := s.shrink(0)
 	s.mu.Unlock()
@@ -196,9 +196,9 @@ func (s *opened[V]) close() error {
 }
 
 // forget closes the idle objects of a dataset. No request may use any of them.
-func (s *opened[V]) forget(d *Dataset) error {
+func (s *objectCache[V]) forget(d *Dataset) error {
 	s.mu.Lock()
-	var old []*openedEntry[V]
+	var old []*objectEntry[V]
 	for key, e := range s.byKey {
 		if key.dataset == d && e.place != nil {
 			s.idle.Remove(e.place)
@@ -210,7 +210,7 @@ func (s *opened[V]) forget(d *Dataset) error {
 	return endAll(old)
 }
 
-func endAll[V io.Closer](old []*openedEntry[V]) error {
+func endAll[V io.Closer](old []*objectEntry[V]) error {
 	var faults []error
 	for _, e := range old {
 		faults = append(faults, e.end())
@@ -219,7 +219,7 @@ func endAll[V io.Closer](old []*openedEntry[V]) error {
 }
 
 // isOpen reports whether opening has succeeded.
-func (e *openedEntry[V]) isOpen() bool {
+func (e *objectEntry[V]) isOpen() bool {
 	select {
 	case <-e.done:
 		return e.err == nil
@@ -229,7 +229,7 @@ func (e *openedEntry[V]) isOpen() bool {
 }
 
 // end gives up an attempt to open, or closes an open object. No request uses the entry any more.
-func (e *openedEntry[V]) end() error {
+func (e *objectEntry[V]) end() error {
 	e.cancel()
 	<-e.done
 	if e.err != nil {
