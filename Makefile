@@ -14,7 +14,7 @@ TIMEOUT := $(if $(MILLRACE_LONG),1h,30m)
 .PHONY: help build test test-ci test-nightly unit race fuzz vet size types lint cross python-short python-test plain-test frameworks-test ray-test newest-test conformance integration-short integration browser-test cluster-test kubernetes-test slurm-test release-test deps docs pictures demo dev dev-cluster dev-stop smoke bench bench-peers bench-train bench-compare experiments experiments-short sabotage histories wheel wheels release vulncheck pin-images fmt clean summary
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build bin/millrace
 	go build -o bin/millrace ./cmd/millrace
