@@ -26,7 +26,7 @@ func TestSamplesOfEveryFraming(t *testing.T) {
 	} {
 		golden[kind] = map[string][]byte{}
 		for _, name := range names {
-			b, err := os.ReadFile(filepath.Join("..", "chunkindex", kind, "testdata", name))
+			b, err := os.ReadFile(filepath.Join("..", "chunkindex", "format", kind, "testdata", name))
 			if err != nil {
 				t.Fatal(err)
 			}
