@@ -29,26 +29,25 @@ def _begin_fork() -> None:
         do()
 
 
-def _begin_imports_anew() -> None:
-    """Opens the locks of the modules that other threads of the parent were importing, and forgets their unfinished modules.
+def import_whole(module: str) -> Any:
+    """Imports a library for a reader's thread. A fork waits: a child would wait for ever for a module that its parent has half imported."""
+    with no_fork:
+        found = importlib.import_module(module)
+        finish_imports()
+        return found
 
-    A caller's decoder may import in a reader's thread, as Pillow does with the first image. The child imports such a module again.
-    """
-    bootstrap = getattr(importlib, "_bootstrap", None)  # CPython's; it repairs its own lock at a fork, but not those of modules
-    me = threading.get_ident()
-    for name, find in list(getattr(bootstrap, "_module_locks", {}).items()):
-        lock = find()
-        if getattr(lock, "owner", me) == me:
-            continue
-        lock.__init__(name)
-        if getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", False):
-            del sys.modules[name]
-    getattr(bootstrap, "_blocking_on", {}).clear()
+
+def finish_imports() -> None:
+    """Has Pillow, if it was imported, import its formats before readers' threads begin: else it does so with the first image that one opens."""
+    pillow: Any = sys.modules.get("PIL.Image")
+    if hasattr(pillow, "init"):
+        with no_fork:
+            pillow.preinit()  # the usual ones first: formats are tried in the order in which they came
+            pillow.init()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_begin_fork, after_in_parent=no_fork.release, after_in_child=no_fork._at_fork_reinit)  # type: ignore[attr-defined]
-    os.register_at_fork(after_in_child=_begin_imports_anew)
 
 parsing: AbstractContextManager[Any] = no_fork if sys.version_info[:2] == (3, 11) else nullcontext()
 """Hold it where a literal is parsed. CPython 3.11 counts the depth of trees for all threads together, and raises SystemError when two parse."""

@@ -23,6 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Optional
 
+from ._fork import finish_imports
 from .batch import Batch
 from .errors import Closed, InvalidArgument
 
@@ -159,6 +160,8 @@ class Pool:
         return slot.batch
 
     def _start(self) -> None:
+        if not self._threads:
+            finish_imports()
         while len(self._threads) < self._wanted and not self._stopped:
             _working.add(self)
             t = threading.Thread(target=self._run, name=f"millrace-{len(self._threads)}", daemon=True)

@@ -16,7 +16,6 @@ such as Pillow, is imported when the first part wants it.
 
 from __future__ import annotations
 
-import importlib
 import io
 import json
 import pickle
@@ -28,7 +27,7 @@ from decimal import Decimal
 from functools import cache, partial
 from typing import Any, Optional
 
-from ._fork import parsing
+from ._fork import import_whole, parsing
 from .batch import Decoder
 from .errors import CannotDecode
 from .values import Field, decoders
@@ -83,7 +82,7 @@ class Automatic:
 def library(module: str, install: str) -> Any:
     """Returns a module that is not of the standard library; CannotDecode says how to install it."""
     try:
-        return importlib.import_module(module)
+        return import_whole(module)
     except ImportError as e:
         raise CannotDecode(f"{install} is not installed", cure=f"pip install {install}, or {_YOURS}") from e
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import importlib.util
 import json
@@ -19,6 +18,7 @@ from harness import LONG, is_batch, without
 
 import millrace
 from millrace._fork import no_fork
+from millrace.decode import library
 
 HERE = Path(__file__).parent
 
@@ -47,9 +47,14 @@ def test_a_fork_at_every_line(gateway: harness.Gateway, way: str, hidden: tuple[
 
 
 def test_no_thread_imports(gateway: harness.Gateway) -> None:
-    """Nothing is left to be imported when threads begin: what is looked for in vain is looked for each time."""
+    """Nothing is left to be imported when threads begin, formats of Pillow neither: what is looked for in vain is looked for each time."""
     program = """
-import sys, threading, millrace
+import contextlib, io, sys, threading, millrace
+import PIL.Image
+def image(view):
+    with contextlib.suppress(PIL.UnidentifiedImageError):
+        PIL.Image.open(io.BytesIO(view))
+    return 1
 found = []
 class Watch:
     def find_spec(name, *_):
@@ -59,7 +64,7 @@ sys.meta_path.insert(0, Watch)
 with millrace.Client(sys.argv[1]) as client:
     for check in ("auto", "always"):
         client.core.settings.__dict__["check"] = check
-        for batch in client.epoch(0, fields="cls", decode={"cls": int}, reading=millrace.Reading(batch_transform=lambda b: b.keys)):
+        for batch in client.epoch(0, decode={"cls": int, "jpg": image}, reading=millrace.Reading(batch_transform=lambda b: b.keys)):
             pass
 print(found)
 """
@@ -68,37 +73,27 @@ print(found)
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
 
 
-def test_a_fork_amid_an_import(gateway: harness.Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A decoder imports a module in a reader's thread; the child of a fork at this moment can import it too."""
-    (tmp_path / "slow_to_import.py").write_text("import harness\nharness.gate()\ndone = True\n")
+def test_a_fork_waits_for_the_import_of_a_decoders_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "slow_to_import.py").write_text("import harness\nharness.gate()\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    begun, go_on = threading.Event(), threading.Event()
+    begun, forking, order = threading.Event(), threading.Event(), []
 
     def gate() -> None:
         begun.set()
-        go_on.wait(60)
-
-    def decoder(_: memoryview) -> bool:
-        return bool(importlib.import_module("slow_to_import").done)
+        order.append("forked" if forking.wait(0.2) else "waited")
 
     monkeypatch.setattr(harness, "gate", gate, raising=False)
-    with millrace.Client(gateway.url) as client:
-        epoch = client.epoch(0, decode={"cls": decoder}, fields="cls")
-        with epoch.read() as reader:
-            first = threading.Thread(target=next, args=(reader,))
-            first.start()
-            assert begun.wait(60)
-            child = os.fork()
-            if child == 0:
-                signal.alarm(60)
-                with contextlib.suppress(BaseException):
-                    harness.gate = lambda: None  # type: ignore[attr-defined]
-                    os._exit(0 if epoch.batch(1)["cls"] == [True] * 32 else 2)
-                os._exit(1)
-            go_on.set()
-            first.join()
-            assert next(reader)["cls"] == [True] * 32
-        assert os.waitpid(child, 0)[1] == 0
+    t = threading.Thread(target=library, args=("slow_to_import", "nothing"))
+    t.start()
+    assert begun.wait(60)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        os._exit(0 if library("slow_to_import", "nothing") is sys.modules["slow_to_import"] else 1)
+    forking.set()
+    t.join()
+    assert order == ["waited"]
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_a_fork_waits_for_what_a_child_must_not_find_half_done() -> None:

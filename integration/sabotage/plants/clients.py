@@ -402,11 +402,6 @@ PLANTS = [
           "        try:\n            __import__('crc32c')\n        except ImportError:\n            pass\n        self._check = checksum(")],
     ),
     (
-        "a forked child of the Python client waits for what its parent was importing",
-        "client/python/tests/test_forks.py test_a_fork_amid_an_import",
-        [("client/python/millrace/_fork.py", "    os.register_at_fork(after_in_child=_begin_imports_anew)\n", "")],
-    ),
-    (
         "a fork does not wait for a TLS handshake or a ledger's change",
         "client/python/tests/test_forks.py test_a_fork_waits_for_what_a_child_must_not_find_half_done",
         [("client/python/millrace/_fork.py", "before=_begin_fork, after_in_parent=no_fork.release, ", "")],
