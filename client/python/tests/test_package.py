@@ -106,13 +106,17 @@ def test_files_are_of_the_oldest_python() -> None:
         assert len(path.read_text().splitlines()) < 600, path
 
 
+def private(path: Path) -> bool:
+    return any(part.startswith("_") for part in path.relative_to(HERE).parts if part != "__init__.py")
+
+
 def test_everything_public_says_what_it_is() -> None:
     bare = []
     for path in HERE.rglob("*.py"):
         tree = ast.parse(path.read_text())
         if not ast.get_docstring(tree):
             bare.append(str(path))
-        if path.name.startswith("_") and path.name != "__init__.py":
+        if private(path):
             continue
         for node in tree.body:
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_") and not ast.get_docstring(node):
@@ -168,7 +172,7 @@ def test_import_of_everything_shadows_no_builtin() -> None:
 def test_help_names_what_a_user_has() -> None:
     """An installed package has no folder docs: help() names whole addresses, of pages that are there."""
     for path in HERE.rglob("*.py"):
-        if path.name.startswith("_") and path.name != "__init__.py":
+        if private(path):
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and not getattr(node, "name", "").startswith("_"):
