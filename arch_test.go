@@ -21,7 +21,7 @@ const maxLines = 600
 
 // room is one row of the floor plan: what a package may import outside its tests.
 // Paths of ours are relative to the module. A row holds for the packages below it too,
-// unless they have a row of their own.
+// unless they have a row of their own. A path that ends in "/." is that package alone.
 type room struct {
 	ours    []string
 	outside []string // path prefixes outside the standard library
@@ -55,10 +55,50 @@ func floorPlan() map[string]room {
 			never: []string{"context", "crypto/rand", "io", "log", "math/rand", "net", "os", "time"},
 		},
 		"chunkindex": {
-			ours:    []string{"chunkindex", "internal/objstore", "internal/tempfile"},
-			outside: []string{"github.com/andybalholm/brotli", "github.com/klauspost/compress", "github.com/pierrec/lz4", "github.com/ulikunitz/xz", "go.yaml.in/yaml", "github.com/zeebo/xxh3", "golang.org/x/sync"},
-			never:   []string{"net"},
+			ours:  []string{"chunkindex/codec/.", "chunkindex/format", "chunkindex/framing", "internal/objstore", "internal/tempfile"},
+			never: []string{"net"},
 		},
+		"chunkindex/rows":    {ours: []string{"chunkindex/rows"}, never: []string{"net", "os"}},
+		"chunkindex/framing": {ours: []string{"chunkindex/format/.", "chunkindex/rows"}, never: []string{"context", "net", "os"}}, // what serving knows of a format
+		"chunkindex/codec": {
+			ours:    []string{"chunkindex/codec/.", "chunkindex/rows"},
+			outside: []string{"github.com/klauspost/compress", "github.com/ulikunitz/xz"},
+			never:   []string{"net", "os"},
+		},
+		"chunkindex/codec/rowgroup": {
+			ours:    []string{"chunkindex/rows"},
+			outside: []string{"github.com/andybalholm/brotli", "github.com/klauspost/compress", "github.com/pierrec/lz4"},
+			never:   []string{"net", "os"},
+		},
+		"chunkindex/codec/arrowbatch": {
+			ours:    []string{"chunkindex/rows"},
+			outside: []string{"github.com/klauspost/compress", "github.com/pierrec/lz4"},
+			never:   []string{"net", "os"},
+		},
+		// The seam to the formats, what several of them share, and the formats, of which none imports another.
+		"chunkindex/format":            {ours: []string{"chunkindex/codec/.", "chunkindex/rows"}, never: []string{"net", "os"}},
+		"chunkindex/format/hub":        {ours: []string{"chunkindex/rows"}, outside: []string{"go.yaml.in/yaml"}, never: []string{"net", "os"}},
+		"chunkindex/format/naming":     {ours: []string{"chunkindex/format/."}, never: []string{"context", "net", "os"}},
+		"chunkindex/format/offsets":    {ours: []string{"chunkindex/format/."}, never: []string{"net", "os"}},
+		"chunkindex/format/rowscan":    {ours: []string{"chunkindex/codec/.", "chunkindex/format/.", "chunkindex/rows"}, never: []string{"net", "os"}},
+		"chunkindex/format/arrowipc":   columnar("chunkindex/codec/arrowbatch"),
+		"chunkindex/format/csv":        flat("chunkindex/format/naming"),
+		"chunkindex/format/files":      flat("chunkindex/format/naming"),
+		"chunkindex/format/jsonl":      flat(),
+		"chunkindex/format/litdata":    flat("chunkindex/format/offsets"),
+		"chunkindex/format/mds":        {ours: flat("chunkindex/format/offsets").ours, outside: []string{"github.com/zeebo/xxh3"}, never: []string{"net", "os"}},
+		"chunkindex/format/parquet":    columnar("chunkindex/codec/rowgroup"),
+		"chunkindex/format/records":    flat(),
+		"chunkindex/format/tfrecord":   flat(),
+		"chunkindex/format/tokens":     flat("chunkindex/format/offsets"),
+		"chunkindex/format/webdataset": flat("chunkindex/format/naming"),
+		"chunkindex/format/zip": {
+			ours:    flat("chunkindex/codec/.", "chunkindex/format/naming", "chunkindex/rows").ours,
+			outside: []string{"github.com/klauspost/compress"},
+			never:   []string{"net", "os"},
+		},
+		"chunkindex/indextest": {ours: []string{"chunkindex", "internal/objstore"}, never: []string{"net"}}, // tests only
+		"chunkindex/scantest":  {ours: []string{"chunkindex", "internal/objstore"}, never: []string{"net"}}, // tests only
 		"chunkindex/importance": {
 			ours:    []string{"internal/objstore", "shuffle"},
 			outside: []string{"golang.org/x/sync"},
@@ -100,7 +140,7 @@ func floorPlan() map[string]room {
 			outside: []string{"github.com/rs/zerolog", "golang.org/x/sync"},
 		},
 		"datapath": {
-			ours:    []string{"datapath/chunkcache", "chunkindex", "datapath/lookahead", "datapath/diskcache", "cluster/peer", "shuffle", "internal/objstore", "internal/arrival", "internal/budget", "internal/pause", "internal/tracing"},
+			ours:    []string{"datapath/chunkcache", "chunkindex/.", "chunkindex/codec/.", "datapath/lookahead", "datapath/diskcache", "cluster/peer", "shuffle", "internal/objstore", "internal/arrival", "internal/budget", "internal/pause", "internal/tracing"},
 			outside: []string{"golang.org/x/sync", "golang.org/x/time"},
 			never:   []string{"net"},
 		},
@@ -115,14 +155,14 @@ func floorPlan() map[string]room {
 			ours:    []string{"internal/objstore", "internal/socket", "internal/tracing"},
 			outside: []string{"github.com/minio/minio-go", "golang.org/x/sync", "golang.org/x/time"},
 		},
-		"gateway/address": {ours: []string{"chunkindex", "shuffle"}, never: []string{"net/http", "os", "context", "time"}}, // chunkindex: defaults
+		"gateway/address": {ours: []string{"chunkindex/.", "shuffle"}, never: []string{"net/http", "os", "context", "time"}}, // chunkindex: defaults
 		"gateway/plans": {
-			ours:    []string{"gateway/address", "chunkindex", "chunkindex/importance", "chunkindex/selection", "shuffle"},
+			ours:    []string{"gateway/address", "chunkindex/.", "chunkindex/format/.", "chunkindex/framing", "chunkindex/importance", "chunkindex/selection", "shuffle"},
 			outside: []string{"golang.org/x/sync"},
 			never:   []string{"net", "os"},
 		},
 		"gateway/body": {
-			ours:  []string{"gateway/address", "gateway/body/arrow", "gateway/plans", "chunkindex", "datapath/batch", "shuffle"},
+			ours:  []string{"gateway/address", "gateway/body/arrow", "gateway/plans", "chunkindex/.", "chunkindex/format/.", "chunkindex/framing", "datapath/batch", "shuffle"},
 			never: []string{"net/http", "os"},
 		},
 		"internal/watch":          {never: []string{"net"}},
@@ -140,7 +180,7 @@ func floorPlan() map[string]room {
 		"gateway": {
 			ours: []string{
 				"gateway/address", "gateway/admission", "gateway/audit", "gateway/auth", "gateway/body", "gateway/bottleneck", "gateway/catalog", "gateway/conditional", "gateway/dashboard", "gateway/origin", "gateway/plans", "internal/arrival", "internal/port", "internal/sending", "internal/tracing", "gateway/timing",
-				"chunkindex", "chunkindex/importance", "chunkindex/selection", "datapath/batch", "shuffle", "internal/objstore", "internal/budget", "internal/quiet", "internal/shared", "internal/socket", // importance, selection: types, errors
+				"chunkindex/.", "chunkindex/format/.", "chunkindex/framing", "chunkindex/importance", "chunkindex/selection", "datapath/batch", "shuffle", "internal/objstore", "internal/budget", "internal/quiet", "internal/shared", "internal/socket", // importance, selection: types, errors
 			},
 			outside: []string{
 				"github.com/go-chi/chi", "github.com/rs/zerolog", "github.com/prometheus/client_golang",
@@ -156,7 +196,7 @@ func floorPlan() map[string]room {
 			outside: []string{"github.com/rs/zerolog", "github.com/dustin/go-humanize", "golang.org/x"},
 		},
 		"cmd/internal/datasets": { // what is to be served, as files and flags name it
-			ours:    []string{"gateway/address", "cmd/internal/location"}, // address: the type of a mixture, names
+			ours:    []string{"gateway/address", "chunkindex/.", "cmd/internal/location"}, // address: the type of a mixture, names
 			outside: []string{"go.yaml.in/yaml"},
 		},
 		"cmd/internal/location": {
@@ -216,6 +256,16 @@ func floorPlan() map[string]room {
 			},
 		},
 	}
+}
+
+// flat is the room of a format whose samples lie in the shards as they are, with what else it imports.
+func flat(more ...string) room {
+	return room{ours: append([]string{"chunkindex/format/.", "chunkindex/framing"}, more...), never: []string{"net", "os"}}
+}
+
+// columnar is the room of a format whose samples are rows that a codec makes.
+func columnar(codec string) room {
+	return flat(codec, "chunkindex/codec/.", "chunkindex/format/hub", "chunkindex/format/rowscan", "chunkindex/rows")
 }
 
 // onlyHere names the libraries that live in exactly one package, tests included.
@@ -305,7 +355,7 @@ func under(p, prefix string) bool {
 }
 
 func underAny(p string, prefixes []string) bool {
-	return slices.ContainsFunc(prefixes, func(prefix string) bool { return under(p, prefix) })
+	return slices.ContainsFunc(prefixes, func(prefix string) bool { return under(p, prefix) || prefix == p+"/." })
 }
 
 func standard(p string) bool {
@@ -368,6 +418,9 @@ func TestFloorPlanRefusesWrongImports(t *testing.T) {
 		{"shuffle", "time"},
 		{"shuffle", module + "/chunkindex"},
 		{"chunkindex/tarscan", "net/http"},
+		{"chunkindex/format/tokens", module + "/chunkindex/format/records"},
+		{"chunkindex/framing", module + "/chunkindex/format/mds"},
+		{"gateway/body", module + "/chunkindex/format/mds"},
 		{"chunkindex", module + "/chunkcache"},
 		{"gateway", module + "/datapath"},
 		{"gateway", module + "/s3backend"},

@@ -6,7 +6,7 @@ import (
 	"regexp"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
-	"github.com/millrace-data/millrace/chunkindex/format/arrowipc"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 )
 
 // cacheName is what Hugging Face's datasets calls the tables that map, filter and the like leave beside those they read: by a fingerprint, and with
@@ -15,7 +15,7 @@ var cacheName = regexp.MustCompile(`^(cache-[0-9a-f]+)(_\d{5}_of_\d{5})?\.arrow$
 
 // refuseCaches refuses tables of datasets beside those that were made of them, since rows would come twice. Who chooses files by a pattern knows.
 func (b *builder) refuseCaches() error {
-	if b.format.Name != arrowipc.Name || b.chosenByPattern() {
+	if b.format.Name != framing.Arrow || b.chosenByPattern() {
 		return nil
 	}
 	calls, read := map[string]int{}, 0 // tables by the call that made them, and the others

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
-	"github.com/millrace-data/millrace/chunkindex/format/files"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
@@ -112,7 +112,7 @@ func IsPicture(ext string) bool { return slices.Contains(pictures(), "."+strings
 
 // InClassFolders reports whether all samples are pictures in class folders. They store no class: ClassOf knows it.
 func (x *Index) InClassFolders() bool {
-	return x.meta.Classes != nil && x.meta.Format == files.Name && uint64(len(x.shards)) == x.head.samples
+	return x.meta.Classes != nil && x.meta.Format == framing.Files && uint64(len(x.shards)) == x.head.samples
 }
 
 // ClassOf returns the class of a sample in class folders. ok is false for a sample of any other dataset.

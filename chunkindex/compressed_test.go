@@ -359,7 +359,7 @@ func TestSaysIsBound(t *testing.T) {
 
 // saying returns a format whose shards are spoken of elsewhere. It has a name that an index may have.
 func saying(says []string) format.Format {
-	return format.Format{Name: "tar", Framing: format.AsTar, Survey: func(_ context.Context, l format.Listing, _ format.Options) (*format.Dataset, error) {
+	return format.Format{Name: "tar", Survey: func(_ context.Context, l format.Listing, _ format.Options) (*format.Dataset, error) {
 		d := lines{}.dataset(l.Objects())
 		for i := range d.Shards {
 			d.Shards[i].Says = says[i]

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
-	"github.com/millrace-data/millrace/chunkindex/format/records"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 )
 
@@ -13,7 +13,7 @@ import (
 func TestConstantsComeBackAsTheyWere(t *testing.T) {
 	store := memstore.New()
 	for _, key := range []string{"a.npy", "b.npy"} {
-		store.Set(key, append(records.Header("<u2", 2, []uint64{3}), make([]byte, 12)...))
+		store.Set(key, append(framing.NPYHeader("<u2", 2, []uint64{3}), make([]byte, 12)...))
 	}
 	for _, c := range []struct {
 		hints  format.Options

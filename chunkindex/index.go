@@ -12,7 +12,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/chunkindex/format"
-	"github.com/millrace-data/millrace/chunkindex/format/webdataset"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 )
 
 // Defaults are the plan parameters stored in the index, so that no release of the
@@ -146,7 +146,7 @@ func (x *Index) OtherParts() bool { return x.meta.Classes != nil }
 // Native names the form of a batch that needs no other name: the dataset's format, or "tar" for one without a framing of its own.
 func (x *Index) Native() string {
 	if x.framing == nil {
-		return webdataset.Name
+		return framing.Tar
 	}
 	return x.meta.Format
 }

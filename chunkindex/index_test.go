@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/millrace-data/millrace/chunkindex"
-	"github.com/millrace-data/millrace/chunkindex/format/webdataset"
+	"github.com/millrace-data/millrace/chunkindex/format/naming"
 	"github.com/millrace-data/millrace/chunkindex/indextest"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
@@ -102,7 +102,7 @@ func TestNamesRoundTrip(t *testing.T) {
 		if err := w.Flush(); err != nil {
 			t.Fatal(err)
 		}
-		key, _ := webdataset.Split(n)
+		key, _ := naming.Member(n)
 		keys, samples = append(keys, key), append(samples, bytes.Clone(b.Bytes()[start:]))
 	}
 	if err := w.Close(); err != nil {

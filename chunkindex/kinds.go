@@ -10,11 +10,8 @@ import (
 	"strings"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
-	"github.com/millrace-data/millrace/chunkindex/format/csv"
-	"github.com/millrace-data/millrace/chunkindex/format/files"
-	"github.com/millrace-data/millrace/chunkindex/format/parquet"
-	"github.com/millrace-data/millrace/chunkindex/format/webdataset"
-	"github.com/millrace-data/millrace/chunkindex/format/zip"
+	"github.com/millrace-data/millrace/chunkindex/format/naming"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 )
 
 // Kind is the objects of one kind, where objects of several kinds lie together.
@@ -96,7 +93,7 @@ func (s kindSet) pairs() map[string][]string {
 			continue
 		}
 		for _, key := range k.keys {
-			name, _ := webdataset.Split(key)
+			name, _ := naming.Member(key)
 			objects[name] = append(objects[name], key)
 			if one, known := first[name]; known && one != kind {
 				several[name] = true
@@ -158,19 +155,19 @@ func suffixOf(key string) string {
 // kindNamed returns the kind of an object that no format claims, by its name.
 func kindNamed(key string) (Kind, bool) {
 	c, known := containerNamed(key)
-	switch kind := files.Kind(key); {
+	switch kind := naming.Kind(key); {
 	case known && c.cure != alone:
 		return Kind{Name: c.name, Refusal: fmt.Sprintf("object %s: %v", key, c.refusal())}, true
 	case kind != "":
 		return Kind{Name: kind}, true
 	case format.Ext(key) == ".parquet":
-		return Kind{Name: parquet.Name, Format: true}, true
+		return Kind{Name: framing.Parquet, Format: true}, true
 	case !known:
 		return Kind{}, false
 	case format.Ext(key) == ".zip":
-		return Kind{Name: zip.Name, Format: true}, true
+		return Kind{Name: framing.Zip, Format: true}, true
 	}
-	return Kind{Name: csv.Name, Format: true}, true
+	return Kind{Name: framing.CSV, Format: true}, true
 }
 
 // loose returns an error where no format claims anything, objects of several kinds lie together, and one kind can be chosen.
@@ -229,7 +226,7 @@ func (b *builder) outnumbered(l *listing) error {
 	rivals := kindSet{}
 	for _, o := range format.Data(l.seen) {
 		k, known := kindNamed(o.Key)
-		if packed, _ := containerNamed(o.Key); mine[o.Key] || !known || k.Name == files.Text || packed.packed {
+		if packed, _ := containerNamed(o.Key); mine[o.Key] || !known || k.Name == naming.Text || packed.packed {
 			continue
 		}
 		rivals.add(k, o.Key)

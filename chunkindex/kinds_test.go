@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/millrace-data/millrace/chunkindex"
-	"github.com/millrace-data/millrace/chunkindex/format/files"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 	"github.com/millrace-data/millrace/chunkindex/indextest"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 )
@@ -119,7 +119,7 @@ func TestKindsAreNotMixed(t *testing.T) {
 					continue
 				}
 				rep, err := chunkindex.Build(t.Context(), store, "", chunkindex.BuildOptions{Match: k.Match})
-				if err != nil || rep.Shards != k.Objects || rep.Format != k.Name && rep.Format != files.Name {
+				if err != nil || rep.Shards != k.Objects || rep.Format != k.Name && rep.Format != framing.Files {
 					t.Errorf("%s: got %+v, %v, want %d", k.Match, rep, err, k.Objects)
 				}
 			}

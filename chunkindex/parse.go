@@ -14,6 +14,7 @@ import (
 	"os"
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
@@ -149,11 +150,9 @@ func (x *Index) readMeta(in *sectionReader) error {
 	if err := strict.Decode(new(meta)); err != nil {
 		return newer("meta", err)
 	}
-	f, known := formatNamed(x.meta.Format)
-	if !known {
+	if x.framing, err = framing.Read(x.meta.Format, x.meta.Framing); errors.Is(err, framing.ErrUnknown) {
 		return newer("format", x.meta.Format)
-	}
-	if x.framing, err = f.Framing(x.meta.Framing); err != nil {
+	} else if err != nil {
 		return fmt.Errorf("framing: %w", err)
 	}
 	if x.meta.Overlap < 0 || x.meta.Overlap > maxChunkSize || x.meta.Scanner < 1 || x.meta.Cutter < 0 || x.meta.ChunkSize <= 0 || x.meta.ChunkSize > maxChunkSize {

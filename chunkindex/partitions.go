@@ -7,10 +7,7 @@ import (
 	"strings"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
-	"github.com/millrace-data/millrace/chunkindex/format/arrowipc"
-	"github.com/millrace-data/millrace/chunkindex/format/csv"
-	"github.com/millrace-data/millrace/chunkindex/format/jsonl"
-	"github.com/millrace-data/millrace/chunkindex/format/parquet"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 )
 
 // partition returns the directories of a key that stand for columns, as Hive writes them: "label=cat".
@@ -20,7 +17,7 @@ func partition(key string) []string {
 
 // refusePartitions refuses tables in directories of several partitions, whose columns no sample would have. Who chooses files by a pattern knows.
 func (b *builder) refusePartitions() error {
-	name := map[string]string{parquet.Name: "parquet", arrowipc.Name: "arrow", csv.Name: "csv", jsonl.Name: "json"}[b.format.Name] // as pyarrow.dataset has it
+	name := map[string]string{framing.Parquet: "parquet", framing.Arrow: "arrow", framing.CSV: "csv", framing.JSONL: "json"}[b.format.Name] // as pyarrow.dataset has it
 	if name == "" || b.chosenByPattern() {
 		return nil
 	}

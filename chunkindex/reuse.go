@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/format/tokens"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
@@ -18,7 +19,7 @@ import (
 func (b *builder) asBefore(l *listing) {
 	h := &b.opt.Hints
 	named := slices.ContainsFunc(l.seen, func(o format.Object) bool { return tokens.Named(o.Key) })
-	if b.old == nil || b.old.meta.Format != tokens.Name || b.opt.Format != "" || len(h.Given()) > 0 || !named {
+	if b.old == nil || b.old.meta.Format != framing.Tokens || b.opt.Format != "" || len(h.Given()) > 0 || !named {
 		return
 	}
 	dtype, shape := b.old.framing.(format.Array).Item()

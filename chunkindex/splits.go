@@ -10,8 +10,8 @@ import (
 	"unicode"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
-	"github.com/millrace-data/millrace/chunkindex/format/files"
 	"github.com/millrace-data/millrace/chunkindex/format/hub"
+	"github.com/millrace-data/millrace/chunkindex/format/naming"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
@@ -94,7 +94,7 @@ func splitOf(key string) string {
 			return name
 		}
 	}
-	if files.Alone(key) {
+	if naming.Alone(key) {
 		return ""
 	}
 	return wordOf(base)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/format/files"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
@@ -34,7 +35,7 @@ func (b *builder) survey(ctx context.Context, l *listing) error {
 		if hints.Named && b.opt.Format != f.Name || !hints.Named && f.Last && len(claims) > 0 {
 			continue
 		}
-		if f.Name == files.Name && !hints.Named {
+		if f.Name == framing.Files && !hints.Named {
 			if err := b.loose(ctx, l); err != nil {
 				return err
 			}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millrace-data/millrace/chunkindex/format/mds"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 )
 
@@ -27,7 +27,7 @@ func wide(t *testing.T, columns, name int) *memstore.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := mds.Format().Framing(constants)
+	f, err := framing.Read("mds", constants)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func wide(t *testing.T, columns, name int) *memstore.Store {
 		t.Fatal(err)
 	}
 	shard = append(shard, body...)
-	index, err := mds.Index(constants, []mds.BatchInfo{{Name: "shard.00000.mds", Samples: 1, Bytes: int64(len(shard))}})
+	index, err := framing.MDSIndex(constants, []framing.MDSBatch{{Name: "shard.00000.mds", Samples: 1, Bytes: int64(len(shard))}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
-	"github.com/millrace-data/millrace/chunkindex/format/mds"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/gateway/body"
 	"github.com/millrace-data/millrace/gateway/timing"
@@ -98,9 +98,9 @@ func (g *Gateway) getDirectoryIndex(x *exchange, v body.Directory, a batchReques
 		return err
 	}
 	defer release()
-	shards := make([]mds.BatchInfo, 0, batches)
+	shards := make([]framing.MDSBatch, 0, batches)
 	err = g.measure(x, a, batches, func(a batchRequest, b *body.Body) error {
-		shards = append(shards, mds.BatchInfo{Name: v.Name(a.Number), Samples: b.Samples(), Bytes: b.Size})
+		shards = append(shards, framing.MDSBatch{Name: v.Name(a.Number), Samples: b.Samples(), Bytes: b.Size})
 		return nil
 	})
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/millrace-data/millrace/chunkindex"
-	"github.com/millrace-data/millrace/chunkindex/format/records"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/gateway/auth"
@@ -128,7 +128,7 @@ func writeLines() storedDataset {
 }
 
 func writeArray() storedDataset {
-	b := records.Header("<u2", 40, []uint64{3, 5})
+	b := framing.NPYHeader("<u2", 40, []uint64{3, 5})
 	w := storedDataset{objects: map[string][]byte{}}
 	for i := range 40 {
 		var record []byte

@@ -38,9 +38,6 @@ type Format struct {
 	// Survey looks at a dataset before it is scanned, by names and by content. It returns nil for one that is
 	// not of this format, and an error for one that is but cannot be read, with the name of the culprit.
 	Survey func(ctx context.Context, l Listing, o Options) (*Dataset, error)
-	// Framing is that of batches, from the constants that Survey found. It checks them: they come from an index. Bare, Closed and AsTar are
-	// those of formats without constants.
-	Framing func(constants json.RawMessage) (Framing, error)
 }
 
 // Rules is the version of the rules by which Scan finds samples, from 1.
@@ -66,7 +63,7 @@ type Object struct {
 // Dataset is what a survey found.
 type Dataset struct {
 	Shards  []Shard         // in byte order of their keys
-	Framing json.RawMessage // constants of the dataset, for Format.Framing; canonical: the same dataset gives the same bytes. nil: none
+	Framing json.RawMessage // constants of the dataset, for its framing; canonical: the same dataset gives the same bytes. nil: none
 	Beside  []string        // keys of objects that say something of the shards, such as an index.json: neither shards nor ignored
 	Told    bool            // an index of the format's own, or its fixed names, say which objects are shards: any others are no loss
 	Overlap int64           // bytes that a sample may share with the end of the one before

@@ -19,18 +19,18 @@ type Array interface {
 	Item() (dtype string, shape []uint64)
 }
 
-// Bare is Format.Framing of a format without constants, whose batches are its samples and nothing else. fields says what the parts of every
+// Bare reads the framing of a format without constants, whose batches are its samples and nothing else. fields says what the parts of every
 // sample hold, as far as that is known.
 func Bare(contentType string, fields ...Field) func(json.RawMessage) (Framing, error) {
 	return bare{contentType: contentType, fields: fields}.read
 }
 
-// Closed is Format.Framing of a format without constants, whose batches are its samples and then the bytes of end.
+// Closed reads the framing of a format without constants, whose batches are its samples and then the bytes of end.
 func Closed(contentType string, end []byte) func(json.RawMessage) (Framing, error) {
 	return bare{contentType: contentType, end: end}.read
 }
 
-// AsTar is Format.Framing of a format without constants and without a framing of its own: its batches are tars.
+// AsTar reads the framing of a format without constants and without a framing of its own: its batches are tars.
 func AsTar(constants json.RawMessage) (Framing, error) {
 	_, err := bare{}.read(constants)
 	return nil, err

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millrace-data/millrace/chunkindex/format/webdataset"
+	"github.com/millrace-data/millrace/chunkindex/format/naming"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 )
 
@@ -44,8 +44,8 @@ func FuzzRoundTrip(f *testing.F) {
 			want[one] = string(content[:len(content)/2])
 		}
 		refusable := false
-		k1, e1 := webdataset.Split(one)
-		k2, e2 := webdataset.Split(two)
+		k1, e1 := naming.Member(one)
+		k2, e2 := naming.Member(two)
 		refusable = one != two && k1 == k2 && e1 == e2
 		if byPath {
 			opt.Key = KeyPath
@@ -53,8 +53,8 @@ func FuzzRoundTrip(f *testing.F) {
 			for name, c := range want {
 				flat[flatten(name)] = c
 			}
-			k1, _ = webdataset.Split(flatten(one))
-			k2, _ = webdataset.Split(flatten(two))
+			k1, _ = naming.Member(flatten(one))
+			k2, _ = naming.Member(flatten(two))
 			refusable = one != two && k1 == k2
 			want = flat
 		}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/millrace-data/millrace/chunkindex/format/webdataset"
+	"github.com/millrace-data/millrace/chunkindex/format/naming"
 )
 
 // LabelDirectory has each sample labelled by the directory that its files lie in.
@@ -35,7 +35,7 @@ func label(samples []sample) ([]string, error) {
 	for i := range samples {
 		s := &samples[i]
 		for _, m := range s.members {
-			if _, ext := webdataset.Split(m.name); ext == labelExt {
+			if _, ext := naming.Member(m.name); ext == labelExt {
 				return nil, fmt.Errorf("pack: %q is a label already", m.where())
 			}
 		}

@@ -27,7 +27,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/format"
-	"github.com/millrace-data/millrace/chunkindex/format/webdataset"
+	"github.com/millrace-data/millrace/chunkindex/format/naming"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 )
@@ -139,8 +139,8 @@ func sorted(files map[string]string) []member {
 		all = append(all, member{name, content})
 	}
 	slices.SortFunc(all, func(a, b member) int {
-		x, _ := webdataset.Split(a.Name)
-		y, _ := webdataset.Split(b.Name)
+		x, _ := naming.Member(a.Name)
+		y, _ := naming.Member(b.Name)
 		if x != y {
 			return strings.Compare(x, y)
 		}
@@ -159,7 +159,7 @@ func TestSplitAndFlatten(t *testing.T) {
 		{"a.", "a", "", "a."},
 		{"a..b", "a", ".b", "a_.b"},
 	} {
-		key, ext := webdataset.Split(c.name)
+		key, ext := naming.Member(c.name)
 		if key != c.key || ext != c.ext {
 			t.Errorf("split(%q): got %q %q, want %q %q", c.name, key, ext, c.key, c.ext)
 		}

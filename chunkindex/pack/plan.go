@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
-	"github.com/millrace-data/millrace/chunkindex/format/webdataset"
+	"github.com/millrace-data/millrace/chunkindex/format/naming"
 )
 
 const (
@@ -71,7 +71,7 @@ func newPlan(files []file, opt Options) (*plan, error) {
 	}
 	p := &plan{report: Report{Extensions: map[string]int{}}}
 	for _, f := range files {
-		_, ext := webdataset.Split(f.name)
+		_, ext := naming.Member(f.name)
 		p.report.Extensions[ext]++
 	}
 	for _, s := range samples {
@@ -104,7 +104,7 @@ func group(files []file) ([]sample, error) {
 	index := make(map[string]int, len(files))
 	var samples []sample
 	for _, f := range files {
-		key, _ := webdataset.Split(f.name)
+		key, _ := naming.Member(f.name)
 		i, ok := index[key]
 		if !ok {
 			i = len(samples)
@@ -121,8 +121,8 @@ func group(files []file) ([]sample, error) {
 			if a.name == b.name {
 				return nil, fmt.Errorf("pack: duplicate member %q: %q and %q", a.name, a.where(), b.where())
 			}
-			_, x := webdataset.Split(a.name)
-			if _, y := webdataset.Split(b.name); x == y { // "a" and "a."
+			_, x := naming.Member(a.name)
+			if _, y := naming.Member(b.name); x == y { // "a" and "a."
 				return nil, fmt.Errorf("pack: duplicate extension %q in sample %q: %q and %q", x, s.key, a.where(), b.where())
 			}
 		}

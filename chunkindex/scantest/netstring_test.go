@@ -16,10 +16,9 @@ import (
 // Format reads netstrings: "5:hello," for every record (https://cr.yp.to/proto/netstrings.txt).
 func Format() format.Format {
 	return format.Format{
-		Name:    "netstring",
-		Shards:  "names in .netstr",
-		Survey:  survey,
-		Framing: format.Bare("application/x-netstring"),
+		Name:   "netstring",
+		Shards: "names in .netstr",
+		Survey: survey,
 	}
 }
 
@@ -68,6 +67,7 @@ func scan(shard format.Object, c *format.Cursor) error {
 func dataset() scantest.Dataset {
 	return scantest.Dataset{
 		Format:  Format(),
+		Framing: format.Bare("application/x-netstring"),
 		Objects: scantest.Objects{"a.netstr": []byte("5:hello,0:,"), "b.netstr": {}, "c.netstr": []byte("3:end,")},
 		AsShard: func(batch []byte, _ int) scantest.Objects { return scantest.Objects{"batch.netstr": batch} },
 	}

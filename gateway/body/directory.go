@@ -7,8 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/millrace-data/millrace/chunkindex/format/mds"
-	"github.com/millrace-data/millrace/chunkindex/format/webdataset"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/gateway/plans"
 )
@@ -19,7 +18,7 @@ type Directory struct {
 	Form          string // of the shards
 	before, after string // around the number in a shard's name
 	digits        int    // of the number, at least
-	index         func(ctx context.Context, d *plans.Dataset, b address.Batch, shards []mds.BatchInfo) ([]byte, error)
+	index         func(ctx context.Context, d *plans.Dataset, b address.Batch, shards []framing.MDSBatch) ([]byte, error)
 }
 
 // DirectoryIndex is the name of the list of the shards.
@@ -27,12 +26,12 @@ const DirectoryIndex = "index.json"
 
 // MDSDirectory is an epoch as MosaicML's Streaming reads one.
 func MDSDirectory() Directory {
-	return Directory{Form: mds.Name, before: "shard.", after: ".mds", digits: 5, index: func(ctx context.Context, d *plans.Dataset, b address.Batch, shards []mds.BatchInfo) ([]byte, error) {
+	return Directory{Form: framing.MDS, before: "shard.", after: ".mds", digits: 5, index: func(ctx context.Context, d *plans.Dataset, b address.Batch, shards []framing.MDSBatch) ([]byte, error) {
 		constants, err := MDSConstants(ctx, d, b.View)
 		if err != nil {
 			return nil, err
 		}
-		list, err := mds.Index(constants, shards)
+		list, err := framing.MDSIndex(constants, shards)
 		if err != nil {
 			return nil, fmt.Errorf("index of the shards: %w", err)
 		}
@@ -42,7 +41,7 @@ func MDSDirectory() Directory {
 
 // TarDirectory is an epoch as WebDataset reads one. The list is that of its wids.
 func TarDirectory() Directory {
-	return Directory{Form: webdataset.Name, after: ".tar", digits: 6, index: func(_ context.Context, d *plans.Dataset, _ address.Batch, shards []mds.BatchInfo) ([]byte, error) {
+	return Directory{Form: framing.Tar, after: ".tar", digits: 6, index: func(_ context.Context, d *plans.Dataset, _ address.Batch, shards []framing.MDSBatch) ([]byte, error) {
 		type shard struct {
 			URL     string `json:"url"`
 			Samples int    `json:"nsamples"`
@@ -69,6 +68,6 @@ func (v Directory) Number(name string) (batch uint64, ok bool) {
 }
 
 // Index returns the list of the shards of an epoch, which a batch of it names.
-func (v Directory) Index(ctx context.Context, d *plans.Dataset, b address.Batch, shards []mds.BatchInfo) ([]byte, error) {
+func (v Directory) Index(ctx context.Context, d *plans.Dataset, b address.Batch, shards []framing.MDSBatch) ([]byte, error) {
 	return v.index(ctx, d, b, shards)
 }

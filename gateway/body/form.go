@@ -4,8 +4,7 @@ import (
 	"context"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
-	"github.com/millrace-data/millrace/chunkindex/format/mds"
-	"github.com/millrace-data/millrace/chunkindex/format/webdataset"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/gateway/plans"
 )
@@ -29,10 +28,10 @@ const SharedType = "application/vnd.millrace.shared"
 
 // Forms lists the forms of a dataset, its own first.
 func Forms(x plans.Index) []address.Form {
-	tar := address.Form{Name: webdataset.Name, ContentType: contentTar, Fields: true}
+	tar := address.Form{Name: framing.Tar, ContentType: contentTar, Fields: true}
 	own := tar
 	switch f := x.Framing(); {
-	case f == nil || x.Native() == webdataset.Name:
+	case f == nil || x.Native() == framing.Tar:
 	case f.ContentType() == contentRows: // whatever files the rows are stored in
 		own = address.Form{Name: formRows, ContentType: contentRows}
 	default:
@@ -50,8 +49,8 @@ func Forms(x plans.Index) []address.Form {
 	if _, isArray := x.Framing().(format.Array); isArray {
 		all = append(all, address.Form{Name: formNPY, ContentType: "application/x-npy"})
 	}
-	if own.Name != mds.Name {
-		all = append(all, address.Form{Name: mds.Name, ContentType: contentMDS, Fields: true})
+	if own.Name != framing.MDS {
+		all = append(all, address.Form{Name: framing.MDS, ContentType: contentMDS, Fields: true})
 	}
 	return append(all,
 		address.Form{Name: formArrow, ContentType: "application/vnd.apache.arrow.stream", Fields: true},
@@ -67,13 +66,13 @@ type layout struct {
 // layoutOf returns the layout of a form.
 func layoutOf(f address.Form) layout {
 	switch {
-	case f.Name == webdataset.Name:
+	case f.Name == framing.Tar:
 		return layout{layTar, 1 << 10}
 	case f.Native || f.Name == formNDJSON:
 		return layout{layNative, 0}
 	case f.Name == formNPY:
 		return layout{layNPY, 0}
-	case f.Name == mds.Name:
+	case f.Name == framing.MDS:
 		return layout{layMDS, 64}
 	case f.Name == formMultipart:
 		return layout{layMultipart, 512}
@@ -105,7 +104,7 @@ func (a Answer) shows() (keys, parts bool, fields []string) {
 // storedTar reports whether the body is a tar of samples that are members of a tar as they are stored.
 func (a Answer) storedTar() bool {
 	x := a.Dataset.Index
-	return a.View.Form.Name == webdataset.Name && a.View.Fields == nil && x.Framing() != nil && x.Native() == webdataset.Name
+	return a.View.Form.Name == framing.Tar && a.View.Fields == nil && x.Framing() != nil && x.Native() == framing.Tar
 }
 
 // ContentType is that of the body.

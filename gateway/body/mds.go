@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
-	"github.com/millrace-data/millrace/chunkindex/format/mds"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/gateway/plans"
 )
@@ -29,7 +29,7 @@ type mdsColumns struct {
 
 // MDSConstants returns the constants of a dataset as an MDS one.
 func MDSConstants(ctx context.Context, d *plans.Dataset, v address.View) (json.RawMessage, error) {
-	if d.Index.Native() == mds.Name {
+	if d.Index.Native() == framing.MDS {
 		return d.Index.Constants(), nil
 	}
 	constants, _, err := mdsConstants(ctx, d, v)
@@ -71,7 +71,7 @@ func mdsConstants(ctx context.Context, d *plans.Dataset, v address.View) (json.R
 
 // mdsFraming returns the framing of constants that were made here.
 func mdsFraming(constants json.RawMessage) (format.Framing, error) {
-	f, err := mds.Format().Framing(constants)
+	f, err := framing.Read(framing.MDS, constants)
 	if err != nil {
 		return nil, address.Refuse(address.Invalid, "the parts make no columns: name others with fields=").Because(err)
 	}

@@ -4,12 +4,12 @@ import (
 	"context"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
-	"github.com/millrace-data/millrace/chunkindex/format/records"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 )
 
 // layNPY puts an .npy header before samples that make a flat array.
 func layNPY(ctx context.Context, b *Body, a Answer) error {
 	dtype, shape := a.Dataset.Index.Framing().(format.Array).Item()
-	b.put(records.Header(dtype, uint64(len(b.samples)), shape)...)
+	b.put(framing.NPYHeader(dtype, uint64(len(b.samples)), shape)...)
 	return layNative(ctx, b, a)
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/format"
-	"github.com/millrace-data/millrace/chunkindex/format/webdataset"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -77,7 +77,7 @@ func (x *mixtureIndex) Framing() format.Framing {
 
 func (x *mixtureIndex) Native() string {
 	if !x.shared {
-		return webdataset.Name
+		return framing.Tar
 	}
 	return x.parts[0].Native()
 }

@@ -17,8 +17,7 @@ import (
 	arrowmemory "github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/parquet-go/parquet-go"
 
-	"github.com/millrace-data/millrace/chunkindex/format/litdata"
-	"github.com/millrace-data/millrace/chunkindex/format/mds"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 )
 
 func encoded(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
@@ -112,7 +111,7 @@ func mdsColumns(t *testing.T, dir string) {
 	t.Helper()
 	values := []string{markup, markup, "\x0e\xff\xff\xff\xff\xff\xff\xff\xff" + markup, "\xff\xff\xff\xff\xff\xff\xff\xff\x03\x00\x00\x00RGB", markup, "cposix\nsystem\n"}
 	const constants = `{"column_encodings":["str","json","ndarray","pil","jpeg","pkl"],"column_names":["<img src=x onerror=alert(24)>","__proto__","constructor","d","e","f"],"column_sizes":[null,null,null,null,null,null]}`
-	f, err := mds.Format().Framing(json.RawMessage(constants))
+	f, err := framing.Read(framing.MDS, json.RawMessage(constants))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +120,7 @@ func mdsColumns(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	index, err := mds.Index(json.RawMessage(constants), []mds.BatchInfo{{Name: "shard.00000.mds", Samples: 1, Bytes: int64(len(before) + len(sample))}})
+	index, err := framing.MDSIndex(json.RawMessage(constants), []framing.MDSBatch{{Name: "shard.00000.mds", Samples: 1, Bytes: int64(len(before) + len(sample))}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +132,7 @@ func litdataLeaves(t *testing.T, dir string) {
 	t.Helper()
 	const config = `{"chunk_bytes":65536,"chunk_size":null,"compression":null,"data_format":["str","numpy","tensor","pil","jpeg","pickle","<img src=x onerror=alert(28)>"],"data_spec":"[1, {\"type\": \"builtins.list\", \"context\": \"null\", \"children_spec\": [` +
 		`{\"type\": null, \"context\": null, \"children_spec\": []}]}]","encryption":null,"item_loader":"PyTreeLoader"}`
-	f, err := litdata.Format().Framing(json.RawMessage(`{"data_format":["str"]}`))
+	f, err := framing.Read(framing.LitData, json.RawMessage(`{"data_format":["str"]}`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,18 +16,16 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/format/hub"
 	"github.com/millrace-data/millrace/chunkindex/format/rowscan"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
-
-// Name is what an index calls this format.
-const Name = "arrow"
 
 // magic is what a file begins and ends with. A stream has none.
 const magic = "ARROW1"
 
 // Format reads Arrow's files and streams.
 func Format() format.Format {
-	return format.Format{Name: Name, Shards: "names in .arrow, .arrows, .ipc, .feather", Survey: files().Survey, Framing: rowscan.NewFraming}
+	return format.Format{Name: framing.Arrow, Shards: "names in .arrow, .arrows, .ipc, .feather", Survey: files().Survey}
 }
 
 func files() rowscan.Files {

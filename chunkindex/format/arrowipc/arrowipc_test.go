@@ -17,6 +17,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/format/arrowipc"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 	"github.com/millrace-data/millrace/chunkindex/scantest"
 )
 
@@ -130,7 +131,7 @@ func TestFields(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := arrowipc.Format().Framing(d.Framing)
+	f, err := framing.Read("arrow", d.Framing)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +151,7 @@ func TestClasses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f, err := arrowipc.Format().Framing(d.Framing)
+		f, err := framing.Read("arrow", d.Framing)
 		if err != nil {
 			t.Fatal(err)
 		}

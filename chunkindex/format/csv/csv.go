@@ -11,7 +11,6 @@ package csv
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -19,28 +18,17 @@ import (
 	"strings"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
-	"github.com/millrace-data/millrace/chunkindex/format/files"
+	"github.com/millrace-data/millrace/chunkindex/format/naming"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 )
-
-// Name is what an index calls this format.
-const Name = "csv"
-
-const (
-	comma = ','
-	tab   = '\t'
-)
-
-// maxHeader bounds the first record of a dataset: a header is kept in the index.
-const maxHeader = 1 << 20
 
 // Format reads comma-separated and tab-separated values.
 func Format() format.Format {
 	return format.Format{
-		Name:    Name,
-		Shards:  "names in .csv or .tsv, and nothing else",
-		Takes:   []format.Option{format.Header},
-		Survey:  survey,
-		Framing: readFraming,
+		Name:   framing.CSV,
+		Shards: "names in .csv or .tsv, and nothing else",
+		Takes:  []format.Option{format.Header},
+		Survey: survey,
 	}
 }
 
@@ -49,9 +37,9 @@ func suffixes() []string { return []string{".csv", ".tsv", ".tab"} }
 // delimiter is what separates the fields of an object, by its name.
 func delimiter(key string) byte {
 	if slices.Contains([]string{".tsv", ".tab"}, format.Ext(key)) {
-		return tab
+		return framing.Tab
 	}
-	return comma
+	return framing.Comma
 }
 
 // survey takes objects that are called as such values are, where nothing else lies but what describes data: a table beside pictures is no
@@ -71,7 +59,7 @@ func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Da
 	if err != nil {
 		return nil, err
 	}
-	f, err := first.framing(d, o.Header)
+	f, err := first.constants(d, o.Header)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +73,7 @@ func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Da
 		o := d.Shards[shard].Object
 		s := scanner{
 			Cursor: format.NewCursor(ctx, o, in, out), stem: format.Stem(o.Key, suffixes()...), delimiter: f.Delimiter[0],
-			part: f.part(), header: line(f.Header), first: first.key, fields: f.Width, begun: f.Width > 0,
+			part: f.Part(), header: csvLine(f.Header), first: first.key, fields: f.Width, begun: f.Width > 0,
 		}
 		return s.run()
 	}
@@ -99,8 +87,8 @@ type record struct {
 	fields int
 }
 
-// line is a record without its line end.
-func line(record string) string { return strings.TrimRight(record, "\r\n") }
+// csvLine is a record without its line end.
+func csvLine(record string) string { return strings.TrimRight(record, "\r\n") }
 
 // firstRecord looks for the first shard that has a record, and refuses shards of which the names promise different delimiters.
 func firstRecord(ctx context.Context, l format.Listing, shards []format.Shard) (first record, err error) {
@@ -117,9 +105,9 @@ func firstRecord(ctx context.Context, l format.Listing, shards []format.Shard) (
 	return first, nil
 }
 
-// framing decides whether the first record is a header: as the user says, or because it looks like the names of columns.
-func (r record) framing(d *format.Dataset, header string) (framing, error) {
-	f := framing{Delimiter: string(delimiter(d.Shards[0].Key))}
+// constants decides whether the first record is a header: as the user says, or because it looks like the names of columns.
+func (r record) constants(d *format.Dataset, header string) (framing.CSVConstants, error) {
+	f := framing.CSVConstants{Delimiter: string(delimiter(d.Shards[0].Key))}
 	if header == format.HeaderAbsent {
 		f.Width = r.fields
 		return f, nil
@@ -128,12 +116,12 @@ func (r record) framing(d *format.Dataset, header string) (framing, error) {
 	if header != "" || r.text == "" {
 		return f, nil
 	}
-	if data := dataIn(strings.Split(line(r.text), f.Delimiter)); data != "" {
+	if data := dataIn(strings.Split(csvLine(r.text), f.Delimiter)); data != "" {
 		return f, fmt.Errorf("object %s: its first record, %.200q, has %s, so it may be a sample and no header: "+
-			"--header absent takes the first record of each shard for a sample, --header present for a header", r.key, line(r.text), data)
+			"--header absent takes the first record of each shard for a sample, --header present for a header", r.key, csvLine(r.text), data)
 	}
 	d.Assumed = func() string {
-		return fmt.Sprintf("took the first record of each shard, %.200q, for a header, which is no sample: if it is one, index again with --header absent", line(r.text))
+		return fmt.Sprintf("took the first record of each shard, %.200q, for a header, which is no sample: if it is one, index again with --header absent", csvLine(r.text))
 	}
 	return f, nil
 }
@@ -143,14 +131,14 @@ func dataIn(fields []string) string {
 	seen := make(map[string]bool, len(fields))
 	for _, field := range fields {
 		field = strings.Trim(field, "\" ")
-		switch kind := files.Kind(field); {
+		switch kind := naming.Kind(field); {
 		case number(field):
 			return "a number"
 		case digitsAlone(field):
 			return "a date, or other digits"
 		case strings.Contains(field, "://"):
 			return "an address"
-		case kind != "" && kind != files.Text:
+		case kind != "" && kind != naming.Text:
 			return "the name of a file"
 		case field != "" && seen[field]:
 			return "two equal fields"
@@ -180,74 +168,17 @@ func look(ctx context.Context, l format.Listing, key string) (record, error) {
 		}
 		whole := int64(len(head)) < n
 		rest := strings.TrimLeft(strings.TrimPrefix(string(head), mark), "\r\n")
-		p := parser{delimiter: delimiter(key)}
-		end, done, err := p.next([]byte(rest), whole)
+		p := framing.CSVParser{Delimiter: delimiter(key)}
+		end, done, err := p.Next([]byte(rest), whole)
 		switch {
 		case err != nil:
 			return record{}, fmt.Errorf("object %s: first record: %w", key, err)
 		case rest == "" && whole:
 			return record{}, nil
-		case done && end <= maxHeader:
-			return record{key, strings.TrimSuffix(rest[:end], "\n") + "\n", p.fields}, nil
-		case done || n > maxHeader:
-			return record{}, fmt.Errorf("object %s: its first record is longer than %d bytes: does a quote end it?", key, maxHeader)
+		case done && end <= framing.MaxHeader:
+			return record{key, strings.TrimSuffix(rest[:end], "\n") + "\n", p.Fields}, nil
+		case done || n > framing.MaxHeader:
+			return record{}, fmt.Errorf("object %s: its first record is longer than %d bytes: does a quote end it?", key, framing.MaxHeader)
 		}
 	}
-}
-
-// framing begins each batch with the header, if shards have one. Its fields are the constants of the dataset.
-type framing struct {
-	Delimiter string `json:"delimiter"`
-	Header    string `json:"header"`           // with its line end; empty: no shard has a header
-	Width     int    `json:"fields,omitempty"` // of a record of shards without a header; 0: they have one, or no record
-}
-
-// readFraming reads the constants of an index, which may say anything.
-func readFraming(constants json.RawMessage) (format.Framing, error) {
-	var f framing
-	in := json.NewDecoder(strings.NewReader(string(constants)))
-	in.DisallowUnknownFields()
-	if err := in.Decode(&f); err != nil {
-		return nil, err
-	}
-	if f.Delimiter != string(comma) && f.Delimiter != string(tab) {
-		return nil, fmt.Errorf("delimiter %.10q", f.Delimiter)
-	}
-	if f.Width < 0 || f.Width > 0 && f.Header != "" {
-		return nil, fmt.Errorf("%d fields beside the header %.10q", f.Width, f.Header)
-	}
-	if f.Header == "" {
-		return f, nil
-	}
-	p := parser{delimiter: f.Delimiter[0]}
-	end, done, err := p.next([]byte(f.Header), true)
-	if err == nil && (!done || end != len(f.Header) || !strings.HasSuffix(f.Header, "\n") || end > maxHeader) {
-		err = errors.New("it is no line")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("header: %w", err)
-	}
-	return f, nil
-}
-
-// part is the extension of a record without its line end.
-func (f framing) part() string {
-	if f.Delimiter[0] == tab {
-		return "tsv"
-	}
-	return "csv"
-}
-
-func (f framing) ContentType() string {
-	if f.Delimiter[0] == tab {
-		return "text/tab-separated-values"
-	}
-	return "text/csv"
-}
-
-func (f framing) Frame([]uint32) (before, after []byte, err error) { return []byte(f.Header), nil, nil }
-
-// Fields implements format.Typed.
-func (f framing) Fields() []format.Field {
-	return []format.Field{{Name: f.part(), Encoding: f.part()}}
 }

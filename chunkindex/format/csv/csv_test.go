@@ -13,6 +13,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/format/csv"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 	"github.com/millrace-data/millrace/chunkindex/scantest"
 )
 
@@ -97,7 +98,7 @@ func TestTablesWithoutAHeader(t *testing.T) {
 	if err != nil || string(d.Framing) != `{"delimiter":",","header":"","fields":2}` || d.Assumed != nil || d.Shards[2].Says != string(d.Framing) {
 		t.Errorf("got %+v, %v", d, err)
 	}
-	if f, err := csv.Format().Framing(d.Framing); err != nil {
+	if f, err := framing.Read("csv", d.Framing); err != nil {
 		t.Error(err)
 	} else if before, after, err := f.Frame([]uint32{4}); len(before)+len(after) > 0 || err != nil {
 		t.Errorf("got %q, %q, %v around a batch, want nothing", before, after, err)
@@ -132,7 +133,7 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestFraming(t *testing.T) {
-	f, err := csv.Format().Framing([]byte(`{"delimiter":",","header":"a,\"b\n\"\r\n"}`))
+	f, err := framing.Read("csv", []byte(`{"delimiter":",","header":"a,\"b\n\"\r\n"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,14 +144,14 @@ func TestFraming(t *testing.T) {
 	if got := format.FieldsOf(f); len(got) != 1 || got[0].Name != "csv" {
 		t.Errorf("got fields %+v", got)
 	}
-	if f, err := csv.Format().Framing([]byte(`{"delimiter":"\t","header":""}`)); err != nil || f.ContentType() != "text/tab-separated-values" {
+	if f, err := framing.Read("csv", []byte(`{"delimiter":"\t","header":""}`)); err != nil || f.ContentType() != "text/tab-separated-values" {
 		t.Errorf("got %v, %v", f, err)
 	}
 	for _, constants := range []string{
 		``, `{}`, `{"delimiter":";","header":""}`, `{"delimiter":",","header":"a"}`, `{"delimiter":",","header":"a\nb\n"}`, `{"delimiter":",","header":"\"a\n"}`,
 		`{"delimiter":",","header":"a\n","more":1}`, `{"delimiter":",","header":"a\n","fields":1}`, `{"delimiter":",","header":"","fields":-1}`, `{"delimiter":",","header":"` + strings.Repeat("a", 2<<20) + `\n"}`,
 	} {
-		if _, err := csv.Format().Framing([]byte(constants)); err == nil {
+		if _, err := framing.Read("csv", []byte(constants)); err == nil {
 			t.Errorf("%.80s: got no error", constants)
 		}
 	}
@@ -221,7 +222,7 @@ func reads(t *testing.T, b []byte, o format.Options, header int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	framing, err := csv.Format().Framing(d.Framing)
+	framing, err := framing.Read("csv", d.Framing)
 	if err != nil {
 		t.Fatal(err)
 	}

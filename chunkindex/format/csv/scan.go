@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 )
 
 // MaxRecord is the longest record: one is looked at as a whole.
@@ -53,29 +54,29 @@ func (s *scanner) fail(at int, reason error) error {
 
 // record reads the next record. A file has ended where there is none.
 func (s *scanner) record() (ended bool, err error) {
-	p := parser{delimiter: s.delimiter}
+	p := framing.CSVParser{Delimiter: s.delimiter}
 	for n := int64(format.HeadSize); ; n *= 2 {
 		b, err := s.Peek(min(n, MaxRecord+1))
 		if err != nil {
 			return false, err
 		}
 		whole := int64(len(b)) < n && len(b) <= MaxRecord
-		end, done, err := p.next(b, whole)
+		end, done, err := p.Next(b, whole)
 		switch {
 		case err != nil:
-			return false, s.fail(p.at, err)
+			return false, s.fail(p.At, err)
 		case len(b) == 0:
 			return true, nil
 		case done:
 			return false, s.take(b[:end], &p)
 		case n > MaxRecord:
-			return false, s.fail(p.quote, fmt.Errorf("longer than %d bytes: does a quote end it?", MaxRecord))
+			return false, s.fail(p.Quote, fmt.Errorf("longer than %d bytes: does a quote end it?", MaxRecord))
 		}
 	}
 }
 
 // take tells what a record is: the header, a sample, or an empty line.
-func (s *scanner) take(record []byte, p *parser) error {
+func (s *scanner) take(record []byte, p *framing.CSVParser) error {
 	text := bytes.TrimSuffix(bytes.TrimSuffix(record, []byte("\n")), []byte("\r"))
 	if len(text) == 0 {
 		if s.begun && s.fields == 1 {
@@ -93,11 +94,11 @@ func (s *scanner) take(record []byte, p *parser) error {
 		if string(text) != s.header {
 			return s.fail(0, fmt.Errorf("it is %.200q, and that of %s %.200q: shards of one dataset have the same header; --header absent says that none has one", text, s.first, s.header))
 		}
-		s.begun, s.fields = true, p.fields
+		s.begun, s.fields = true, p.Fields
 		return s.Gap(int64(len(record)))
 	}
-	if p.fields != s.fields {
-		return s.fail(0, fmt.Errorf("%d fields, and %d in the first record of %s", p.fields, s.fields, s.first))
+	if p.Fields != s.fields {
+		return s.fail(0, fmt.Errorf("%d fields, and %d in the first record of %s", p.Fields, s.fields, s.first))
 	}
 	if s.fields == 1 && len(bytes.Trim(text, " \t")) == 0 {
 		return s.fail(0, errors.New("nothing but spaces, which some readers take for an empty line: quote them"))
@@ -119,97 +120,4 @@ func (s *scanner) take(record []byte, p *parser) error {
 	return s.End()
 }
 
-// parser finds where a record ends.
-type parser struct {
-	delimiter byte
-	place     place
-	at        int // bytes of the record that it has looked at
-	quote     int // where the last quoted field begins
-	fields    int // that have begun
-}
-
-// place is where in a record a byte lies.
-type place int
-
-const (
-	fieldBegins place = iota
-	inField           // without quotes
-	inQuotes
-	afterQuote  // which ends the field, or is the first of two
-	afterReturn // a carriage return outside quotes, behind which a line feed must come
-)
-
-var (
-	errEmpty  = errors.New(`an empty line in a file of one column, which is a null to some readers and nothing to others: sed -i 's/^\r\?$/""&/' makes samples of such lines, sed -i '/^\r\?$/d' removes them`)
-	errQuote  = errors.New("a quote inside a field that does not begin with one: quote the field, and double the quotes in it")
-	errBehind = errors.New("bytes behind the quote that ends a field: double the quotes in a field that has quotes")
-	errReturn = errors.New("a carriage return in the middle, where some readers end a record: quote the field")
-	errOpen   = errors.New("the file ends in a field whose quote is not ended")
-)
-
-// next looks at the bytes of a record, and those it has looked at before. It says whether they hold all of the record, and where it ends.
-// whole says that no bytes follow them.
-func (p *parser) next(b []byte, whole bool) (end int, done bool, err error) {
-	for p.at < len(b) {
-		if p.place == inQuotes {
-			if i := bytes.IndexByte(b[p.at:], '"'); i < 0 {
-				p.at = len(b)
-			} else {
-				p.at += i + 1
-				p.place = afterQuote
-			}
-			continue
-		}
-		done, err := p.step(b[p.at])
-		if err != nil {
-			return 0, false, err
-		}
-		p.at++
-		if done {
-			return p.at, true, nil
-		}
-	}
-	switch {
-	case !whole:
-		return 0, false, nil
-	case p.place == inQuotes:
-		p.at = p.quote
-		return 0, false, errOpen
-	case p.place == afterReturn:
-		p.at--
-		return 0, false, errReturn
-	}
-	if p.place == fieldBegins { // the last field is empty
-		p.fields++
-	}
-	return len(b), true, nil
-}
-
-// step takes one byte outside quotes, and says whether it ends the record.
-func (p *parser) step(c byte) (done bool, err error) {
-	if p.place == fieldBegins {
-		p.fields++
-	}
-	switch {
-	case p.place == afterReturn && c != '\n':
-		p.at--
-		return false, errReturn
-	case c == '\n':
-		return true, nil
-	case c == '\r':
-		p.place = afterReturn
-	case c == p.delimiter:
-		p.place = fieldBegins
-	case c == '"' && p.place == fieldBegins:
-		p.place, p.quote = inQuotes, p.at
-	case c == '"' && p.place == afterQuote:
-		p.place = inQuotes
-	case c == '"':
-		return false, errQuote
-	case p.place == afterQuote:
-		return false, errBehind
-	default:
-		p.place = inField
-	}
-	return false, nil
-}
+var errEmpty = errors.New(`an empty line in a file of one column, which is a null to some readers and nothing to others: sed -i 's/^\r\?$/""&/' makes samples of such lines, sed -i '/^\r\?$/d' removes them`)

@@ -13,19 +13,16 @@ import (
 	"slices"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 )
-
-// Name is what an index calls this format.
-const Name = "files"
 
 // Format reads loose objects.
 func Format() format.Format {
 	return format.Format{
-		Name:    Name,
-		Shards:  "images, sound, video or text, one a sample",
-		Last:    true,
-		Survey:  survey,
-		Framing: format.AsTar,
+		Name:   framing.Files,
+		Shards: "images, sound, video or text, one a sample",
+		Last:   true,
+		Survey: survey,
 	}
 }
 

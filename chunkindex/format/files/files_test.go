@@ -9,6 +9,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/format/files"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 	"github.com/millrace-data/millrace/chunkindex/scantest"
 )
 
@@ -53,7 +54,7 @@ func TestSurveyRefuses(t *testing.T) {
 	if d, err := files.Format().Survey(t.Context(), scantest.Objects{}, format.Options{}); d != nil || err != nil {
 		t.Errorf("nothing: got %v, %v", d, err)
 	}
-	if _, err := files.Format().Framing([]byte("{}")); err == nil {
+	if _, err := framing.Read("files", []byte("{}")); err == nil {
 		t.Error("constants: got no error")
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 )
 
 const (
@@ -30,7 +31,7 @@ func refuseCollections(ctx context.Context, l format.Listing, objects []format.O
 			Cause: fmt.Sprintf("object %s is %s, of which each is likely a sample, and JSON is read with a sample a line", o.Key, what),
 			Ways: []format.Way{
 				{Command: toLines(all, filter), Effect: "writes JSON Lines, which are indexed in place of JSON"},
-				{Flag: "format", Value: Name, Effect: "takes each object as one sample"},
+				{Flag: "format", Value: framing.Files, Effect: "takes each object as one sample"},
 			},
 		}
 	})

@@ -12,10 +12,8 @@ import (
 	"path"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 )
-
-// Name is what an index calls this format.
-const Name = "jsonl"
 
 // Part is the extension of a line without its line end.
 const Part = "json"
@@ -23,11 +21,10 @@ const Part = "json"
 // Format reads JSON Lines.
 func Format() format.Format {
 	return format.Format{
-		Name:   Name,
+		Name:   framing.JSONL,
 		Shards: "names in .jsonl, .ndjson, or in .json with an object a line",
 		Survey: survey,
 		// The content type is the one most used of several that nobody has registered.
-		Framing: format.Bare("application/x-ndjson", format.Field{Name: Part, Encoding: format.JSON}),
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/format/jsonl"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 	"github.com/millrace-data/millrace/chunkindex/scantest"
 )
 
@@ -122,14 +123,14 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestFraming(t *testing.T) {
-	f, err := jsonl.Format().Framing(nil)
+	f, err := framing.Read("jsonl", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if before, after, err := f.Frame([]uint32{17}); before != nil || after != nil || err != nil {
 		t.Errorf("got %q, %q, %v, want nothing", before, after, err)
 	}
-	if _, err := jsonl.Format().Framing([]byte("{}")); err == nil {
+	if _, err := framing.Read("jsonl", []byte("{}")); err == nil {
 		t.Error("constants: got no error")
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
-	"github.com/millrace-data/millrace/chunkindex/format/litdata"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 )
 
 // TestFieldsOfEverySerializer goes through the serializers of LitData 0.2.47.
@@ -48,7 +48,7 @@ func fieldsOf(t *testing.T, constants map[string]any) []format.Field {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := litdata.Format().Framing(b)
+	f, err := framing.Read("litdata", b)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,10 +18,8 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/format/offsets"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 )
-
-// Name is what an index calls this format.
-const Name = "litdata"
 
 // suffix is what the names of chunks end in.
 const suffix = ".bin"
@@ -29,11 +27,10 @@ const suffix = ".bin"
 // Format reads LitData's chunks.
 func Format() format.Format {
 	return format.Format{
-		Name:    Name,
-		Shards:  "an index.json of LitData",
-		Takes:   []format.Option{format.SequenceLength},
-		Survey:  survey,
-		Framing: readFraming,
+		Name:   framing.LitData,
+		Shards: "an index.json of LitData",
+		Takes:  []format.Option{format.SequenceLength},
+		Survey: survey,
 	}
 }
 
@@ -53,13 +50,6 @@ type chunk struct {
 	Samples  int64  `json:"chunk_size"`
 	Dim      *int64 `json:"dim"` // tokens, where items are such
 	Filename string `json:"filename"`
-}
-
-// constants are those of a dataset: how its samples are put together, which a batch does not say.
-type constants struct {
-	DataFormat []string `json:"data_format"`
-	DataSpec   string   `json:"data_spec"`
-	BlockSize  int64    `json:"block_size,omitempty"` // tokens of a sample
 }
 
 // survey takes the chunks for its own that an index.json with a list of "chunks" names.
@@ -105,7 +95,7 @@ func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Da
 	if err != nil {
 		return nil, err
 	}
-	framing, err := json.Marshal(constants{c.DataFormat, *c.DataSpec, cut.tokens})
+	framing, err := json.Marshal(framing.LitDataConstants{DataFormat: c.DataFormat, DataSpec: *c.DataSpec, BlockSize: cut.tokens})
 	if err != nil {
 		return nil, err
 	}
@@ -182,32 +172,4 @@ func (k chunk) listed(c *config, cut blocks) (offsets.Listed, error) {
 			Tail: ", as where LitData writes rows of Arrow, which are not supported: have optimize return a list or a tuple instead of a dict",
 		},
 	}, nil
-}
-
-// readFraming checks the constants of a dataset and turns samples of its chunks into a chunk.
-func readFraming(raw json.RawMessage) (format.Framing, error) {
-	if raw == nil {
-		return nil, errors.New("litdata has no constants")
-	}
-	var c constants
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&c); err != nil {
-		return nil, fmt.Errorf("litdata constants: %w", err)
-	}
-	if len(c.DataFormat) == 0 || len(c.DataFormat) > format.MaxParts || c.BlockSize < 0 {
-		return nil, fmt.Errorf("litdata constants: %d leaves, blocks of %d", len(c.DataFormat), c.BlockSize)
-	}
-	return framing{c.types()}, nil
-}
-
-type framing struct{ fields []format.Field }
-
-// ContentType of a batch.
-func (framing) ContentType() string { return "application/vnd.litdata.chunk" }
-
-// Frame returns the offsets of the samples. Nothing follows them.
-func (framing) Frame(lengths []uint32) (before, after []byte, err error) {
-	before, err = offsets.Table(nil, lengths)
-	return before, nil, err
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/format/litdata"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 	"github.com/millrace-data/millrace/chunkindex/scantest"
 )
 
@@ -54,7 +55,7 @@ func TestChunksOfLitData(t *testing.T) {
 	if got, want := len(d.Beside), 1; got != want {
 		t.Errorf("got %d objects beside the chunks, want %d, the index", got, want)
 	}
-	f, err := litdata.Format().Framing(d.Framing)
+	f, err := framing.Read("litdata", d.Framing)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,11 +201,11 @@ func TestFraming(t *testing.T) {
 		if constants != "" {
 			raw = json.RawMessage(constants)
 		}
-		if _, err := litdata.Format().Framing(raw); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := framing.Read("litdata", raw); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want an error with %q", constants, err, want)
 		}
 	}
-	f, err := litdata.Format().Framing(json.RawMessage(`{"data_format":["int"],"data_spec":""}`))
+	f, err := framing.Read("litdata", json.RawMessage(`{"data_format":["int"],"data_spec":""}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +250,7 @@ func FuzzSurvey(f *testing.F) {
 			if err != nil || d == nil {
 				continue
 			}
-			if _, err := litdata.Format().Framing(d.Framing); err != nil {
+			if _, err := framing.Read("litdata", d.Framing); err != nil {
 				t.Errorf("constants of a survey: %v", err)
 			}
 			_, err = scantest.Scan(context.Background(), litdata.Format(), options, o)

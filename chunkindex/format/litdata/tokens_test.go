@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/format/litdata"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 	"github.com/millrace-data/millrace/chunkindex/scantest"
 )
 
@@ -94,7 +95,7 @@ func TestLengthOfBlocksIsTold(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := litdata.Format().Framing(d.Framing); err != nil {
+		if _, err := framing.Read("litdata", d.Framing); err != nil {
 			t.Error(err)
 		}
 		return d

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
-	"github.com/millrace-data/millrace/chunkindex/format/mds"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 )
 
 // TestFieldsOfEveryEncoding goes through the encodings of MosaicML Streaming 0.13, with the sizes that its writer writes beside them.
@@ -65,7 +65,7 @@ func TestFieldsOfEveryEncoding(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f, err := mds.Format().Framing(constants)
+		f, err := framing.Read("mds", constants)
 		if err != nil {
 			t.Fatal(err)
 		}

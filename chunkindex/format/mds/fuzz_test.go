@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/format/mds"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 	"github.com/millrace-data/millrace/chunkindex/scantest"
 )
 
@@ -51,7 +52,7 @@ func FuzzSurvey(f *testing.F) {
 		if err != nil || d == nil {
 			return
 		}
-		if _, err := mds.Format().Framing(d.Framing); err != nil {
+		if _, err := framing.Read("mds", d.Framing); err != nil {
 			t.Errorf("constants of a survey: %v", err)
 		}
 		_, err = scan(o)

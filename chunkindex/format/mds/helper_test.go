@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/format/mds"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 	"github.com/millrace-data/millrace/chunkindex/scantest"
 )
 
@@ -45,7 +46,7 @@ func survey(t testing.TB, o scantest.Objects) *format.Dataset {
 func build(t testing.TB, samples ...string) scantest.Objects {
 	t.Helper()
 	constants := json.RawMessage(`{"column_encodings":["bytes","float32"],"column_names":["a","b"],"column_sizes":[null,4]}`)
-	f, err := mds.Format().Framing(constants)
+	f, err := framing.Read("mds", constants)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +62,7 @@ func build(t testing.TB, samples ...string) scantest.Objects {
 		t.Fatal(err)
 	}
 	shard := append(before, body...)
-	index, err := mds.Index(constants, []mds.BatchInfo{{Name: shardKey, Samples: len(samples), Bytes: int64(len(shard))}})
+	index, err := framing.MDSIndex(constants, []framing.MDSBatch{{Name: shardKey, Samples: len(samples), Bytes: int64(len(shard))}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/format/mds"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 	"github.com/millrace-data/millrace/chunkindex/scantest"
 )
 
@@ -161,14 +162,14 @@ func TestFraming(t *testing.T) {
 		if constants != "" {
 			raw = json.RawMessage(constants)
 		}
-		if _, err := mds.Format().Framing(raw); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := framing.Read("mds", raw); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want an error with %q", constants, err, want)
 		}
-		if _, err := mds.Index(raw, nil); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := framing.MDSIndex(raw, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("index of %s: got %v, want an error with %q", constants, err, want)
 		}
 	}
-	f, err := mds.Format().Framing(json.RawMessage(`{"column_encodings":["int"],"column_names":["a"],"column_sizes":[8]}`))
+	f, err := framing.Read("mds", json.RawMessage(`{"column_encodings":["int"],"column_names":["a"],"column_sizes":[8]}`))
 	if err != nil {
 		t.Fatal(err)
 	}

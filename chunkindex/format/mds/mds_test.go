@@ -16,6 +16,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/format/mds"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 	"github.com/millrace-data/millrace/chunkindex/scantest"
 )
 
@@ -71,7 +72,7 @@ func TestBatchAndIndexAreAsMDSWriterWritesThem(t *testing.T) {
 		t.Errorf("got %d objects beside the shards, want %d, the index", got, want)
 	}
 	constants := d.Framing
-	f, err := mds.Format().Framing(constants)
+	f, err := framing.Read("mds", constants)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +90,7 @@ func TestBatchAndIndexAreAsMDSWriterWritesThem(t *testing.T) {
 	if d := cmp.Diff(string(o[shardKey]), string(batch)); d != "" {
 		t.Error(d)
 	}
-	index, err := mds.Index(constants, []mds.BatchInfo{{Name: shardKey, Samples: len(lengths), Bytes: int64(len(batch))}})
+	index, err := framing.MDSIndex(constants, []framing.MDSBatch{{Name: shardKey, Samples: len(lengths), Bytes: int64(len(batch))}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,33 +10,22 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/format/offsets"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 )
-
-// Name is what an index calls this format.
-const Name = "mds"
 
 const suffix = ".mds"
 
 // Format reads MDS shards.
 func Format() format.Format {
 	return format.Format{
-		Name:    Name,
-		Shards:  "an index.json of MosaicML Streaming",
-		Survey:  survey,
-		Framing: readFraming,
+		Name:   framing.MDS,
+		Shards: "an index.json of MosaicML Streaming",
+		Survey: survey,
 	}
-}
-
-// columns are the names, encodings and sizes of the columns of a dataset, side by side.
-type columns struct {
-	Encodings []string `json:"column_encodings"`
-	Names     []string `json:"column_names"`
-	Sizes     []*int64 `json:"column_sizes"` // nil: each sample says for itself
 }
 
 // file is what an index says of a file.
@@ -48,7 +37,7 @@ type file struct {
 
 // shard is what an index says of a shard.
 type shard struct {
-	columns
+	framing.MDSColumns
 	Compression *string `json:"compression"`
 	Format      string  `json:"format"`
 	Raw         *file   `json:"raw_data"`
@@ -59,7 +48,7 @@ type shard struct {
 
 // says is what a scan depends on, of what an index says of a shard.
 type says struct {
-	columns
+	framing.MDSColumns
 	Bytes   int64             `json:"bytes"`
 	Hashes  map[string]string `json:"hashes,omitempty"`
 	Samples int64             `json:"samples"`
@@ -96,7 +85,7 @@ func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Da
 	if err != nil {
 		return nil, err
 	}
-	framing, err := json.Marshal(index.Shards[0].columns)
+	framing, err := json.Marshal(index.Shards[0].MDSColumns)
 	if err != nil {
 		return nil, err
 	}
@@ -135,16 +124,16 @@ func stray(l format.Listing, o format.Options) error {
 
 // listed checks what an index says of a shard, by itself and against the first one.
 func (s *shard) listed(first *shard) (offsets.Listed, error) {
-	if s.Format != Name {
-		return offsets.Listed{}, fmt.Errorf("format %.100q is not supported, only %q: write the dataset anew with streaming.MDSWriter", s.Format, Name)
+	if s.Format != framing.MDS {
+		return offsets.Listed{}, fmt.Errorf("format %.100q is not supported, only %q: write the dataset anew with streaming.MDSWriter", s.Format, framing.MDS)
 	}
 	if s.Version != 2 {
 		return offsets.Listed{}, fmt.Errorf("version %d is not known, only 2 is", s.Version)
 	}
-	if err := s.check(); err != nil {
+	if err := s.Check(); err != nil {
 		return offsets.Listed{}, err
 	}
-	if !s.equal(first.columns) {
+	if !s.Equal(first.MDSColumns) {
 		return offsets.Listed{}, errors.New("its columns differ from those of shard 0")
 	}
 	if s.Raw == nil || s.Raw.Bytes < 0 || s.Samples < 0 {
@@ -157,12 +146,12 @@ func (s *shard) listed(first *shard) (offsets.Listed, error) {
 	if err := s.compressed(stored.Basename); err != nil {
 		return offsets.Listed{}, err
 	}
-	said, err := json.Marshal(says{s.columns, s.Raw.Bytes, s.Raw.Hashes, s.Samples})
+	said, err := json.Marshal(says{s.MDSColumns, s.Raw.Bytes, s.Raw.Hashes, s.Samples})
 	if err != nil {
 		return offsets.Listed{}, err
 	}
 	return offsets.Listed{Key: stored.Basename, Size: stored.Bytes, Says: string(said), Shard: offsets.Shard{
-		Stem: format.Stem(stored.Basename, suffix), Samples: uint64(s.Samples), Bytes: s.Raw.Bytes, Fields: s.fields(), Header: s.header,
+		Stem: format.Stem(stored.Basename, suffix), Samples: uint64(s.Samples), Bytes: s.Raw.Bytes, Fields: fields(s.MDSColumns), Header: s.header,
 	}}, nil
 }
 
@@ -190,32 +179,8 @@ func (s *shard) compressed(basename string) error {
 	return nil
 }
 
-// check holds the columns to what the writer and the reader take.
-func (c columns) check() error {
-	n := len(c.Names)
-	if n == 0 || n > format.MaxParts || len(c.Encodings) != n || len(c.Sizes) != n {
-		return fmt.Errorf("%d columns with %d encodings and %d sizes", n, len(c.Encodings), len(c.Sizes))
-	}
-	if !slices.IsSorted(c.Names) || len(slices.Compact(slices.Clone(c.Names))) != n {
-		return errors.New("columns are not sorted by their names, or two have the same name")
-	}
-	for i, name := range c.Names {
-		if len(name) > format.MaxKey {
-			return fmt.Errorf("column name of %d bytes is longer than %d", len(name), format.MaxKey)
-		}
-		if size := c.Sizes[i]; size != nil && (*size <= 0 || *size > format.MaxSample) {
-			return fmt.Errorf("column %.200q cannot have a size of %d bytes", name, *size)
-		}
-	}
-	return nil
-}
-
-func (c columns) equal(o columns) bool {
-	size := func(a, b *int64) bool { return a == b || a != nil && b != nil && *a == *b }
-	return slices.Equal(c.Names, o.Names) && slices.Equal(c.Encodings, o.Encodings) && slices.EqualFunc(c.Sizes, o.Sizes, size)
-}
-
-func (c columns) fields() []offsets.Field {
+// fields are the columns as a scan reads them.
+func fields(c framing.MDSColumns) []offsets.Field {
 	all := make([]offsets.Field, len(c.Names))
 	for i, name := range c.Names {
 		all[i].Name = name
@@ -232,10 +197,10 @@ func (s *shard) header(b []byte) error {
 	if err := json.Unmarshal(b, &h); err != nil {
 		return err
 	}
-	if h.Format != Name || h.Version != 2 {
+	if h.Format != framing.MDS || h.Version != 2 {
 		return fmt.Errorf("format %.100q of version %d", h.Format, h.Version)
 	}
-	if !h.equal(s.columns) {
+	if !h.Equal(s.MDSColumns) {
 		return fmt.Errorf("its columns differ from those in %s", offsets.IndexKey)
 	}
 	return nil

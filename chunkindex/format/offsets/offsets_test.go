@@ -15,6 +15,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/format/offsets"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 	"github.com/millrace-data/millrace/chunkindex/scantest"
 )
 
@@ -61,7 +62,7 @@ func TestTableAndScanAgree(t *testing.T) {
 			want = append(want, strings.Join(fields, ","))
 			lengths, body = append(lengths, uint32(len(head)+len(rest))), append(append(body, head...), rest...)
 		}
-		before, err := offsets.Table(header, lengths)
+		before, err := framing.OffsetTable(header, lengths)
 		if err != nil {
 			r.Fatal(err)
 		}

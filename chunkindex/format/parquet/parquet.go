@@ -15,11 +15,9 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/format/hub"
 	"github.com/millrace-data/millrace/chunkindex/format/rowscan"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
-
-// Name is what an index calls this format.
-const Name = "parquet"
 
 // The magic numbers with which a file begins and ends, and the end of one whose footer is encrypted.
 const (
@@ -33,14 +31,13 @@ const tail = 8
 // Format reads Parquet files.
 func Format() format.Format {
 	return format.Format{
-		Name:   Name,
+		Name:   framing.Parquet,
 		Shards: "names in .parquet, .parq",
 		Last:   true, // img2dataset puts a table of them beside the shards that hold the pictures
 		Takes:  []format.Option{format.Fields},
 		Survey: func(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
 			return files(o.Fields).Survey(ctx, l, o)
 		},
-		Framing: rowscan.NewFraming,
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/format/parquet"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 	"github.com/millrace-data/millrace/chunkindex/scantest"
 )
 
@@ -53,7 +54,7 @@ func TestFields(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := parquet.Format().Framing(d.Framing)
+	f, err := framing.Read("parquet", d.Framing)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +91,7 @@ func TestFields(t *testing.T) {
 		t.Errorf("got %x, %x, %v around rows, want nothing", before, after, err)
 	}
 	for _, constants := range []string{"", "{}", `{"fields":[{"name":"a","type":"struct"}]}`} {
-		if _, err := parquet.Format().Framing([]byte(constants)); err == nil {
+		if _, err := framing.Read("parquet", []byte(constants)); err == nil {
 			t.Errorf("constants %q: got no error", constants)
 		}
 	}
@@ -109,7 +110,7 @@ func TestLogicalTypes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f, err := parquet.Format().Framing(d.Framing)
+		f, err := framing.Read("parquet", d.Framing)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -153,7 +154,7 @@ func TestClasses(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			f, err := parquet.Format().Framing(d.Framing)
+			f, err := framing.Read("parquet", d.Framing)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -218,7 +219,7 @@ func TestChosenFields(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := parquet.Format().Framing(d.Framing)
+	f, err := framing.Read("parquet", d.Framing)
 	if err != nil {
 		t.Fatal(err)
 	}

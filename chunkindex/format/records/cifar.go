@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 )
 
 // cifar is one of the two data sets: labels of a byte each before the pixels of an image.
@@ -72,11 +73,11 @@ func (s *survey) cifar(ctx context.Context) (*format.Dataset, error) {
 }
 
 func (s *survey) cifarSet(c cifar, files []format.Object) (*format.Dataset, error) {
-	dtype, err := ParseDType("|u1")
+	dtype, err := framing.ParseDType("|u1")
 	if err != nil {
 		return nil, err
 	}
-	layout, err := NewLayout(dtype, []uint64{uint64(c.size())})
+	layout, err := framing.NewLayout(dtype, []uint64{uint64(c.size())})
 	if err != nil {
 		return nil, err
 	}
@@ -151,11 +152,20 @@ func (s *scanner) cifar(c cifar) error {
 				return err
 			}
 		}
-		if err := s.Part(Part, pixels); err != nil {
+		if err := s.Part(framing.ArrayPart, pixels); err != nil {
 			return err
 		}
 		if err := s.End(); err != nil {
 			return err
 		}
 	}
+}
+
+// fields says what the parts of a record of CIFAR hold.
+func (c cifar) fields() []format.Field {
+	var all []format.Field
+	for _, l := range c.labels {
+		all = append(all, format.Field{Name: l.part, Encoding: format.Raw, Type: "uint8"})
+	}
+	return append(all, format.Field{Name: framing.ArrayPart, Encoding: format.Raw, Type: "uint8", Shape: []uint64{3, 32, 32}})
 }

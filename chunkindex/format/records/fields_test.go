@@ -2,13 +2,13 @@ package records_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/format/records"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 	"github.com/millrace-data/millrace/chunkindex/scantest"
 )
 
@@ -29,7 +29,7 @@ func TestFieldsOfArrays(t *testing.T) {
 		`{"dtype":"<i8","shape":[3073]}`:      {Name: "bin", Encoding: "raw", Type: "int64", Shape: []uint64{3073}},
 		`{"dtype":"<u4","shape":[2,2,2,2,2]}`: {Name: "bin", Encoding: "raw", Type: "uint32", Shape: []uint64{2, 2, 2, 2, 2}},
 	} {
-		f, err := records.Format().Framing([]byte(constants))
+		f, err := framing.Read("records", []byte(constants))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,14 +39,14 @@ func TestFieldsOfArrays(t *testing.T) {
 	}
 }
 
-// TestFieldsOfCIFAR holds the fields to the parts that a scan finds, and says nothing where an older index cannot know of the labels.
+// TestFieldsOfCIFAR holds the fields to the parts that a scan finds.
 func TestFieldsOfCIFAR(t *testing.T) {
 	o := scantest.Objects{"train.bin": cifar(2, 3)}
 	d, err := records.Format().Survey(context.Background(), o, format.Options{})
 	if err != nil || d == nil {
 		t.Fatalf("got %v, %v, want a dataset", d, err)
 	}
-	f, err := records.Format().Framing(d.Framing)
+	f, err := framing.Read("records", d.Framing)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,15 +66,6 @@ func TestFieldsOfCIFAR(t *testing.T) {
 	for i, p := range found["train.bin"][0].Parts {
 		if p.Ext != fields[i].Name {
 			t.Errorf("part %d: got %s, and the fields say %s", i, p.Ext, fields[i].Name)
-		}
-	}
-	for _, size := range []int{3073, 3074} {
-		f, err := records.Format().Framing(fmt.Appendf(nil, `{"dtype":"|u1","shape":[%d]}`, size))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if fields := format.FieldsOf(f); fields != nil {
-			t.Errorf("an older index with records of %d bytes: got %v, want none", size, fields)
 		}
 	}
 }

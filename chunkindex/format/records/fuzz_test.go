@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
-	"github.com/millrace-data/millrace/chunkindex/format/records"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 	"github.com/millrace-data/millrace/chunkindex/scantest"
 )
 
@@ -21,7 +21,7 @@ func FuzzScanNPY(f *testing.F) {
 		if err != nil || found == nil {
 			return
 		}
-		a, err := records.ReadHeader(b[:min(len(b), format.HeadSize)])
+		a, err := framing.ReadNPY(b[:min(len(b), format.HeadSize)])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,7 +35,7 @@ func FuzzScanNPY(f *testing.F) {
 		if at != int64(len(b)) || uint64(len(found["a.npy"])) != a.Shape[0] {
 			t.Fatalf("got %d samples up to %d of %d, want %d", len(found["a.npy"]), at, len(b), a.Shape[0])
 		}
-		again, err := records.ReadHeader(records.Header(a.DType.String(), a.Shape[0], a.Shape[1:]))
+		again, err := framing.ReadNPY(framing.NPYHeader(a.DType.String(), a.Shape[0], a.Shape[1:]))
 		if err != nil || again.DType != a.DType || len(again.Shape) != len(a.Shape) {
 			t.Fatalf("written again: got %v, %v, want %v", again, err, a)
 		}
@@ -58,28 +58,6 @@ func FuzzScanFlat(f *testing.F) {
 		}
 		if found != nil && !bytes.Equal(joined, b) {
 			t.Fatalf("got %d bytes of samples, want all %d", len(joined), len(b))
-		}
-	})
-}
-
-// Constants come from an index, which may be anybody's.
-func FuzzConstants(f *testing.F) {
-	f.Add([]byte(`{"dtype":"<u2","shape":[2,3]}`))
-	f.Add([]byte(`{"dtype":"<M8[ns]","shape":[]}`))
-	f.Add([]byte(`{"dtype":"|u1","shape":[13],"parts":[{"name":"cls","encoding":"raw","type":"uint8"},{"name":"bin","encoding":"raw","type":"float","shape":[3]}]}`))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		l, err := records.NewFraming(b)
-		if err != nil {
-			return
-		}
-		again, err := records.NewFraming(l.Constants())
-		if err != nil || !again.Equal(l.Layout) || l.Size() < 1 || l.Size() > format.MaxSample {
-			t.Fatalf("got %v of %d bytes, %v, want %v", again, again.Size(), err, l)
-		}
-		for _, field := range l.Fields() {
-			if field.Encoding == "" {
-				t.Errorf("field %v has no encoding", field)
-			}
 		}
 	})
 }

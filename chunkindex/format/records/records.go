@@ -2,7 +2,6 @@ package records
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,32 +10,17 @@ import (
 	"strings"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 )
-
-// Name is what an index calls this format.
-const Name = "records"
-
-// Part is the extension of what a sample has as its array.
-const Part = "bin"
 
 // Format reads records of one size.
 func Format() format.Format {
 	return format.Format{
-		Name:    Name,
-		Shards:  "names in .npy, CIFAR's batches, or --record-size",
-		Takes:   []format.Option{format.RecordSize, format.DType},
-		Survey:  find,
-		Framing: readFraming,
+		Name:   framing.Records,
+		Shards: "names in .npy, CIFAR's batches, or --record-size",
+		Takes:  []format.Option{format.RecordSize, format.DType},
+		Survey: find,
 	}
-}
-
-// readFraming is that of flat arrays, of the element and shape that Survey found.
-func readFraming(constants json.RawMessage) (format.Framing, error) {
-	f, err := NewFraming(constants)
-	if err != nil {
-		return nil, err
-	}
-	return f, nil
 }
 
 // find takes flat files if it was told the size of a record, .npy files if there is nothing else, and CIFAR's files.
@@ -122,20 +106,20 @@ func (s *survey) flat() (*format.Dataset, error) {
 }
 
 // told returns the layout of records whose size the user says.
-func told(o format.Options) (Layout, error) {
+func told(o format.Options) (framing.Layout, error) {
 	name := "|u1"
 	if o.DType != "" {
 		name = o.DType
 	}
-	dtype, err := ParseDType(name)
+	dtype, err := framing.ParseDType(name)
 	if err != nil {
-		return Layout{}, err
+		return framing.Layout{}, err
 	}
 	size := int64(dtype.Size())
 	if o.RecordSize < 1 || o.RecordSize > format.MaxSample || o.RecordSize%size != 0 {
-		return Layout{}, fmt.Errorf("a record of %d bytes: want 1 to %d, a multiple of the %d of %s", o.RecordSize, format.MaxSample, size, dtype)
+		return framing.Layout{}, fmt.Errorf("a record of %d bytes: want 1 to %d, a multiple of the %d of %s", o.RecordSize, format.MaxSample, size, dtype)
 	}
-	return NewLayout(dtype, []uint64{uint64(o.RecordSize / size)})
+	return framing.NewLayout(dtype, []uint64{uint64(o.RecordSize / size)})
 }
 
 // npy takes arrays of which all but the first axis are the same.
@@ -144,7 +128,7 @@ func (s *survey) npy(ctx context.Context) (*format.Dataset, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, err := ReadHeader(head)
+	a, err := framing.ReadNPY(head)
 	if err != nil {
 		return nil, fmt.Errorf("object %s: %w", s.npys[0].Key, err)
 	}
@@ -153,7 +137,7 @@ func (s *survey) npy(ctx context.Context) (*format.Dataset, error) {
 			Cause: fmt.Sprintf("object %s is an array of one dimension, of which each sample would be one number", s.npys[0].Key),
 			Ways: []format.Way{
 				{Flag: "sequence-length", Value: 1024, Effect: "takes 1,024 tokens and the next one for a sample"},
-				{Flag: "format", Value: Name, Effect: "takes each number for a sample"},
+				{Flag: "format", Value: framing.Records, Effect: "takes each number for a sample"},
 			},
 		}
 	}
@@ -162,7 +146,7 @@ func (s *survey) npy(ctx context.Context) (*format.Dataset, error) {
 		return nil, fmt.Errorf("object %s: %w", s.npys[0].Key, err)
 	}
 	if s.o.DType != "" {
-		want, err := ParseDType(s.o.DType)
+		want, err := framing.ParseDType(s.o.DType)
 		if err != nil {
 			return nil, err
 		}
@@ -175,7 +159,7 @@ func (s *survey) npy(ctx context.Context) (*format.Dataset, error) {
 }
 
 // dataset is the one of these shards. What a scan of one of them finds depends on the layout, which others say.
-func (s *survey) dataset(shards []format.Object, layout Layout, scan func(*scanner) error) *format.Dataset {
+func (s *survey) dataset(shards []format.Object, layout framing.Layout, scan func(*scanner) error) *format.Dataset {
 	d := &format.Dataset{Framing: layout.Constants()}
 	for _, o := range shards {
 		d.Shards = append(d.Shards, format.Shard{Object: o, Says: string(d.Framing)})

@@ -8,10 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/format/records"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 	"github.com/millrace-data/millrace/chunkindex/scantest"
 )
 
@@ -21,7 +20,7 @@ func scan(o format.Options, objects scantest.Objects) (map[string][]scantest.Sam
 
 // npy returns an .npy file of n samples of 2x3 two-byte numbers.
 func npy(n int) []byte {
-	b := records.Header("<u2", uint64(n), []uint64{2, 3})
+	b := framing.NPYHeader("<u2", uint64(n), []uint64{2, 3})
 	for i := range 6 * n {
 		b = binary.LittleEndian.AppendUint16(b, uint16(i))
 	}
@@ -80,7 +79,7 @@ func TestShards(t *testing.T) {
 		},
 		"a scalar is a sample": {
 			format.Options{},
-			scantest.Objects{"a.npy": append(records.Header("<f8", 1, nil), 1, 2, 3, 4, 5, 6, 7, 8)},
+			scantest.Objects{"a.npy": append(framing.NPYHeader("<f8", 1, nil), 1, 2, 3, 4, 5, 6, 7, 8)},
 			map[string][]scantest.Sample{"a.npy": {sample("a/000000000", 128, 8)}},
 		},
 		"CIFAR-10, without its test set": {
@@ -217,7 +216,7 @@ func TestHeaders(t *testing.T) {
 		"\n":                  "!want \"{\"",
 	} {
 		for _, version := range []byte{1, 2, 3} {
-			a, err := records.ReadHeader(literal(version, text))
+			a, err := framing.ReadNPY(literal(version, text))
 			got := fmt.Sprintf("%s %d", a.DType, a.Shape)
 			refusals, refused := strings.CutPrefix(want, "!")
 			switch {
@@ -246,52 +245,11 @@ func TestHeaderThatPromisesMore(t *testing.T) {
 	b := literal(2, "{}\n")
 	binary.LittleEndian.PutUint32(b[8:], 1<<31)
 	if n := testing.AllocsPerRun(10, func() {
-		if _, err := records.ReadHeader(b); err == nil {
+		if _, err := framing.ReadNPY(b); err == nil {
 			t.Error("got no error")
 		}
 	}); n > 20 {
 		t.Errorf("got %v allocations", n)
-	}
-}
-
-func TestFraming(t *testing.T) {
-	l, err := records.NewFraming([]byte(`{"dtype":"<u2","shape":[2,3]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, want := string(l.Constants()), `{"dtype":"<u2","shape":[2,3]}`; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-	f, err := records.Format().Framing(l.Constants())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if before, after, err := f.Frame([]uint32{12, 12}); before != nil || after != nil || err != nil {
-		t.Errorf("got %q, %q, %v, want nothing", before, after, err)
-	}
-	if _, _, err := f.Frame([]uint32{12, 11}); err == nil {
-		t.Error("a sample of another size: got no error")
-	}
-	a, ok := f.(format.Array)
-	if !ok {
-		t.Fatal("framing is no format.Array")
-	}
-	if dtype, shape := a.Item(); dtype != "<u2" || !cmp.Equal(shape, []uint64{2, 3}) {
-		t.Errorf("got %s %d, want <u2 [2 3]", dtype, shape)
-	}
-	for _, raw := range []string{
-		"", "null", "{}", "[]", `{"dtype":"<u2"}{}`, `{"dtype":"<u2","shape":[0]}`, `{"dtype":"<u2","shape":[4294967296,4294967296]}`,
-		`{"dtype":"<u2","shape":[-1]}`, `{"dtype":"<u2","shape":[1],"x":1}`, `{"dtype":"|O8","shape":[1]}`,
-		`{"dtype":"|u1","shape":[2],"parts":[{"name":"a","encoding":"raw","type":"uint8"}]}`,
-		`{"dtype":"|u1","shape":[2],"parts":[{"name":"a","encoding":"raw","type":"int32"}]}`,
-		`{"dtype":"|u1","shape":[2],"parts":[{"name":"a","encoding":"raw","type":"uint8","shape":[3]}]}`,
-		`{"dtype":"|u1","shape":[2],"parts":[{"name":"a","encoding":"raw","type":"uint8","shape":[0]}]}`,
-		`{"dtype":"|u1","shape":[8],"parts":[{"name":"a","encoding":"raw","type":"int32"},{"name":"a","encoding":"raw","type":"int32"}]}`,
-		`{"dtype":"|u1","shape":[2],"parts":[{"name":"a","encoding":"jpeg"}]}`, `{"dtype":"|u1","shape":[2],"parts":[{"name":"","encoding":"raw","type":"int16"}]}`,
-	} {
-		if f, err := records.Format().Framing([]byte(raw)); err == nil {
-			t.Errorf("constants %q: got %v, want an error", raw, f)
-		}
 	}
 }
 

@@ -2,6 +2,7 @@ package records
 
 import (
 	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 )
 
 // scanner reads one shard.
@@ -28,12 +29,12 @@ func (s *scanner) all(size int64) error {
 }
 
 // array reads an .npy file of the layout that the first of them has.
-func (s *scanner) array(first string, want Layout) error {
+func (s *scanner) array(first string, want framing.Layout) error {
 	head, err := s.Peek(format.HeadSize)
 	if err != nil {
 		return err
 	}
-	a, err := ReadHeader(head)
+	a, err := framing.ReadNPY(head)
 	if err != nil {
 		return s.Fail("%v", err)
 	}
@@ -63,7 +64,7 @@ func (s *scanner) record(size int64) error {
 	if err := s.begin(size); err != nil {
 		return err
 	}
-	if err := s.Part(Part, size); err != nil {
+	if err := s.Part(framing.ArrayPart, size); err != nil {
 		return err
 	}
 	return s.End()

@@ -1,3 +1,5 @@
+// Package rowscan is what formats have in common whose samples are rows: the survey of files that all have one schema, the scanner,
+// which finds the rows and their parts, and the framing, which knows the types of the parts.
 package rowscan
 
 import (

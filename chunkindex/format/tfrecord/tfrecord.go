@@ -18,10 +18,8 @@ import (
 	"strings"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 )
-
-// Name is what an index calls this format.
-const Name = "tfrecord"
 
 // Part is the extension of a record's data, without its length and checksums.
 const Part = "tfrecord"
@@ -29,11 +27,10 @@ const Part = "tfrecord"
 // Format reads TFRecord files.
 func Format() format.Format {
 	return format.Format{
-		Name:   Name,
+		Name:   framing.TFRecord,
 		Shards: "names in .tfrecord, .tfrecords, or without a suffix and with masked checksums",
 		Survey: survey,
 		// Nobody has registered a content type. What a record's bytes are, most often a tf.train.Example, no file says.
-		Framing: format.Bare("application/x-tfrecord", format.Field{Name: Part, Encoding: format.Raw, Type: "binary"}),
 	}
 }
 

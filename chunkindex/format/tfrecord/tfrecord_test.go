@@ -16,6 +16,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/format/tfrecord"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 	"github.com/millrace-data/millrace/chunkindex/scantest"
 )
 
@@ -164,14 +165,14 @@ func damaged(b []byte) []byte {
 }
 
 func TestFraming(t *testing.T) {
-	f, err := tfrecord.Format().Framing(nil)
+	f, err := framing.Read("tfrecord", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if before, after, err := f.Frame([]uint32{17}); before != nil || after != nil || err != nil {
 		t.Errorf("got %q, %q, %v, want nothing", before, after, err)
 	}
-	if _, err := tfrecord.Format().Framing([]byte("{}")); err == nil {
+	if _, err := framing.Read("tfrecord", []byte("{}")); err == nil {
 		t.Error("constants: got no error")
 	}
 }

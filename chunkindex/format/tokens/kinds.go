@@ -7,12 +7,12 @@ import (
 	"math"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
-	"github.com/millrace-data/millrace/chunkindex/format/records"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 )
 
 // dtype is what the user says of tokens.
-func (s *survey) dtype() (records.DType, error) {
-	d, err := records.ParseDType(s.o.DType)
+func (s *survey) dtype() (framing.DType, error) {
+	d, err := framing.ParseDType(s.o.DType)
 	if err == nil && d.String()[1] != 'u' && d.String()[1] != 'i' {
 		err = fmt.Errorf("dtype %s: tokens are whole numbers", d)
 	}
@@ -20,7 +20,7 @@ func (s *survey) dtype() (records.DType, error) {
 }
 
 // agrees refuses a file that says another type of itself than the user does.
-func (s *survey) agrees(d records.DType) error {
+func (s *survey) agrees(d framing.DType) error {
 	if s.o.DType == "" {
 		return nil
 	}
@@ -78,20 +78,20 @@ func (s *survey) flat(o format.Object, head []byte) (file, error) {
 const llmcHeader = 1024
 
 // llmc reads the header of a file of llm.c: magic, version, and how many tokens follow.
-func llmc(head []byte) (d records.DType, count int64, ok bool) {
+func llmc(head []byte) (d framing.DType, count int64, ok bool) {
 	if len(head) < llmcHeader {
 		return d, 0, false
 	}
 	name := map[[2]uint32]string{{20240520, 1}: "<u2", {20240801, 7}: "<u4"}[[2]uint32{
 		binary.LittleEndian.Uint32(head), binary.LittleEndian.Uint32(head[4:]),
 	}]
-	d, err := records.ParseDType(name)
+	d, err := framing.ParseDType(name)
 	return d, int64(binary.LittleEndian.Uint32(head[8:])), err == nil
 }
 
 // npy looks at an array of one dimension.
 func (s *survey) npy(o format.Object, head []byte) (file, error) {
-	a, err := records.ReadHeader(head)
+	a, err := framing.ReadNPY(head)
 	if err != nil {
 		return file{}, err
 	}

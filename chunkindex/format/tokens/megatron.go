@@ -11,7 +11,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/format/offsets"
-	"github.com/millrace-data/millrace/chunkindex/format/records"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 )
 
 // indexHeader is what stands before the tables of an .idx: magic, version, type, and two counts.
@@ -23,17 +23,17 @@ const (
 func isIndex(head []byte) bool { return bytes.HasPrefix(head, []byte(indexMagic)) }
 
 // codeOf is how Megatron numbers the types of tokens. Two more of its numbers are of fractions.
-func codeOf(code byte) (records.DType, error) {
+func codeOf(code byte) (framing.DType, error) {
 	names := []string{1: "|u1", 2: "|i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
 	if int(code) >= len(names) || names[code] == "" {
-		return records.DType{}, fmt.Errorf("type %d is not one of whole numbers", code)
+		return framing.DType{}, fmt.Errorf("type %d is not one of whole numbers", code)
 	}
-	return records.ParseDType(names[code])
+	return framing.ParseDType(names[code])
 }
 
 // head is the header of an .idx.
 type head struct {
-	dtype                records.DType
+	dtype                framing.DType
 	sequences, documents uint64
 }
 
@@ -64,7 +64,7 @@ func parseHead(b []byte, size int64) (h head, err error) {
 // readIndex reads an .idx and returns how many tokens it says there are. Every number is checked: that sequences lie one
 // after another from the first byte on, and documents are whole sequences, from the first to the last. The table of lengths and
 // that of places are read side by side, so that no more of a table than a buffer is in memory.
-func readIndex(ctx context.Context, l format.Listing, idx string) (dtype records.DType, tokens int64, err error) {
+func readIndex(ctx context.Context, l format.Listing, idx string) (dtype framing.DType, tokens int64, err error) {
 	o, ok := offsets.Find(l.Objects(), idx)
 	if !ok {
 		return dtype, 0, fmt.Errorf("object %s: is not there", idx)

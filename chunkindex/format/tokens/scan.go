@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
-	"github.com/millrace-data/millrace/chunkindex/format/records"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 )
 
 // scan cuts the tokens of a shard into windows of so many bytes. Each begins with the last token of the window before it.
@@ -38,7 +38,7 @@ func (f *file) scan(c *format.Cursor, window int64) error {
 		if err := c.Begin(format.Numbered(stem, n)); err != nil {
 			return err
 		}
-		if err := c.Part(records.Part, window); err != nil {
+		if err := c.Part(framing.ArrayPart, window); err != nil {
 			return err
 		}
 		if err := c.End(); err != nil {

@@ -9,7 +9,6 @@ package tokens
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,11 +17,8 @@ import (
 	"slices"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
-	"github.com/millrace-data/millrace/chunkindex/format/records"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 )
-
-// Name is what an index calls this format.
-const Name = "tokens"
 
 // maxWindow is the most bytes of a sample: one is held until it is known that all of it is there.
 const maxWindow = 64 << 20
@@ -30,21 +26,11 @@ const maxWindow = 64 << 20
 // Format reads token files.
 func Format() format.Format {
 	return format.Format{
-		Name:    Name,
-		Shards:  ".bin with .idx beside it, or --sequence-length",
-		Takes:   []format.Option{format.SequenceLength, format.DType},
-		Survey:  find,
-		Framing: readFraming,
+		Name:   framing.Tokens,
+		Shards: ".bin with .idx beside it, or --sequence-length",
+		Takes:  []format.Option{format.SequenceLength, format.DType},
+		Survey: find,
 	}
-}
-
-// readFraming is that of flat arrays, of the tokens and window that Survey found.
-func readFraming(constants json.RawMessage) (format.Framing, error) {
-	f, err := records.NewFraming(constants)
-	if err != nil {
-		return nil, err
-	}
-	return f, nil
 }
 
 // find takes token files if it was told how long a window is. Without that it refuses those that can be nothing else.
@@ -84,7 +70,7 @@ func find(ctx context.Context, l format.Listing, o format.Options) (*format.Data
 // file is a shard before its scan.
 type file struct {
 	format.Object
-	dtype records.DType
+	dtype framing.DType
 	start int64 // of its first token
 	count int64 // of its tokens; -1: as many as there are
 }
@@ -115,7 +101,7 @@ func (s *survey) dataset(files []file) (*format.Dataset, error) {
 	if s.o.SequenceLength < 1 || s.o.SequenceLength > maxWindow/int64(dtype.Size())-1 {
 		return nil, fmt.Errorf("a sequence length of %d: want 1 to %d, for windows of up to %d bytes", s.o.SequenceLength, maxWindow/int64(dtype.Size())-1, maxWindow)
 	}
-	layout, err := records.NewLayout(dtype, []uint64{uint64(s.o.SequenceLength) + 1})
+	layout, err := framing.NewLayout(dtype, []uint64{uint64(s.o.SequenceLength) + 1})
 	if err != nil {
 		return nil, err
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
-	"github.com/millrace-data/millrace/chunkindex/format/records"
 	"github.com/millrace-data/millrace/chunkindex/format/tokens"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 	"github.com/millrace-data/millrace/chunkindex/scantest"
 )
 
@@ -60,7 +60,7 @@ func llmc(magic, version, n uint32, body []byte) []byte {
 }
 
 func npy(dtype string, n int, body []byte) []byte {
-	return append(records.Header(dtype, uint64(n), nil), body...)
+	return append(framing.NPYHeader(dtype, uint64(n), nil), body...)
 }
 
 func sample(key string, offset, length int64) scantest.Sample {
@@ -169,8 +169,8 @@ func TestRefusals(t *testing.T) {
 		{four, scantest.Objects{"a.npy": npy("<u2", 9, text(9, 2)[1:])}, "shard a.npy: at offset 145: 1 bytes at the end are no token of <u2"},
 		{four, scantest.Objects{"a.npy": npy("<u2", 9, text(8, 2))}, "at offset 144: 1 of the 9 tokens are missing"},
 		{four, scantest.Objects{"a.npy": npy("<u2", 9, text(10, 2))}, "more bytes follow the 9 tokens"},
-		{four, scantest.Objects{"a.npy": append(records.Header("<u2", 1<<62, nil), 0, 0)}, "array says that it has 4611686018427387904 tokens"},
-		{four, scantest.Objects{"a.npy": append(records.Header("<u2", 2, []uint64{2}), text(4, 2)...)}, "array has 2 dimensions"},
+		{four, scantest.Objects{"a.npy": append(framing.NPYHeader("<u2", 1<<62, nil), 0, 0)}, "array says that it has 4611686018427387904 tokens"},
+		{four, scantest.Objects{"a.npy": append(framing.NPYHeader("<u2", 2, []uint64{2}), text(4, 2)...)}, "array has 2 dimensions"},
 		{four, scantest.Objects{"a.npy": npy("<f4", 2, text(2, 4))}, "elements are of <f4"},
 		{four, scantest.Objects{"a.npy": []byte("x")}, "object a.npy: does not begin as an .npy file does"},
 		{format.Options{SequenceLength: 4, DType: "<u4"}, scantest.Objects{"a.npy": npy("<u2", 9, text(9, 2))}, "tokens are of <u2, not <u4"},
@@ -210,7 +210,7 @@ func TestFraming(t *testing.T) {
 	if got, want := string(d.Framing), `{"dtype":"<u2","shape":[5]}`; got != want || d.Overlap != 2 || len(d.Beside) != 1 {
 		t.Errorf("got %s, %d bytes shared, %d objects beside, want %s, 2, 1", got, d.Overlap, len(d.Beside), want)
 	}
-	f, err := tokens.Format().Framing(d.Framing)
+	f, err := framing.Read("tokens", d.Framing)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +221,7 @@ func TestFraming(t *testing.T) {
 	if dtype, shape := a.Item(); dtype != "<u2" || !cmp.Equal(shape, []uint64{5}) {
 		t.Errorf("got %s %d, want <u2 [5]", dtype, shape)
 	}
-	if _, err := tokens.Format().Framing(nil); err == nil {
+	if _, err := framing.Read("tokens", nil); err == nil {
 		t.Error("no constants: got no error")
 	}
 }

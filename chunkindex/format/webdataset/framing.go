@@ -10,22 +10,18 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 	"sync/atomic"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 )
-
-// Name is what an index calls this format.
-const Name = "tar"
 
 // Format reads tar shards.
 func Format() format.Format {
 	return format.Format{
-		Name:    Name,
-		Shards:  "names in .tar, .tar.gz, .tgz, .tar.zst",
-		Survey:  survey,
-		Framing: format.Closed("application/x-tar", make([]byte, 2*blockSize)), // two zero blocks end a tar
+		Name:   framing.Tar,
+		Shards: "names in .tar, .tar.gz, .tgz, .tar.zst",
+		Survey: survey,
 	}
 }
 
@@ -75,16 +71,4 @@ func begins(head []byte) bool {
 	}
 	head = head[:blockSize]
 	return zero(head) || checksumOK(head)
-}
-
-// Split cuts a member's name where its key ends: at the first dot of its base name. A base
-// name without a dot, or with the dot first, is a key with an empty extension.
-func Split(name string) (key, ext string) {
-	base := strings.LastIndexByte(name, '/') + 1
-	i := strings.IndexByte(name[base:], '.')
-	if i <= 0 {
-		return name, ""
-	}
-	at := base + i
-	return name[:at], name[at+1:]
 }

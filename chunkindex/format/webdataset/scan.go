@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/format/naming"
 )
 
 const (
@@ -30,7 +31,7 @@ type scanner struct {
 	*format.Cursor
 
 	open  bool // a sample has begun
-	group Group
+	group naming.Group
 
 	hidden *atomic.Int64 // counts hidden members; nil: they are members like any others
 	held   int64         // bytes of hidden members after the open sample, which belong to it if its next member follows
@@ -301,7 +302,7 @@ func (s *scanner) regular(h header) error {
 	if h.size > format.MaxSample {
 		return s.fail(h.name, fmt.Sprintf("%d bytes are more than a sample can have, %d", h.size, format.MaxSample))
 	}
-	key, ext := Split(h.name) // a name without a dot belongs to the group that pack puts it in
+	key, ext := naming.Member(h.name) // a name without a dot belongs to the group that pack puts it in
 	if !s.open || key != s.group.Key {
 		if err := s.finish(); err != nil {
 			return err
@@ -309,7 +310,7 @@ func (s *scanner) regular(h header) error {
 		if err := s.Begin(key); err != nil {
 			return err
 		}
-		s.open, s.group = true, Group{Key: key}
+		s.open, s.group = true, naming.Group{Key: key}
 	}
 	ext = strings.Clone(ext) // not the whole name with it, of which there can be a million
 	if err := s.group.Add(h.name, ext); err != nil {

@@ -14,8 +14,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/chunkindex/format"
-	"github.com/millrace-data/millrace/chunkindex/format/files"
-	"github.com/millrace-data/millrace/chunkindex/format/webdataset"
+	"github.com/millrace-data/millrace/chunkindex/format/naming"
 )
 
 // The structures at an archive's end, as PKWARE's APPNOTE 6.3 has them: what they begin with, and how long they are at least.
@@ -123,12 +122,12 @@ func (a *archive) name(each bool) error {
 			continue
 		}
 		if !each {
-			m.key, m.ext = webdataset.Split(m.name)
+			m.key, m.ext = naming.Member(m.name)
 			continue
 		}
-		m.key, m.ext = files.Split(m.name)
+		m.key, m.ext = naming.File(m.name)
 		if j, twice := first[m.key]; twice { // they differ by their extensions alone
-			m.key, a.members[j].key = files.Whole(m.name), files.Whole(a.members[j].name)
+			m.key, a.members[j].key = naming.WholeFile(m.name), naming.WholeFile(a.members[j].name)
 		} else {
 			first[m.key] = i
 		}

@@ -15,22 +15,19 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/chunkindex/format"
-	"github.com/millrace-data/millrace/chunkindex/format/webdataset"
+	"github.com/millrace-data/millrace/chunkindex/format/naming"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 )
-
-// Name is what an index calls this format.
-const Name = "zip"
 
 const suffix = ".zip"
 
 // Format reads zip archives.
 func Format() format.Format {
 	return format.Format{
-		Name:    Name,
-		Shards:  "names in .zip, and nothing else",
-		Takes:   []format.Option{format.Key},
-		Survey:  survey,
-		Framing: format.AsTar,
+		Name:   framing.Zip,
+		Shards: "names in .zip, and nothing else",
+		Takes:  []format.Option{format.Key},
+		Survey: survey,
 	}
 }
 
@@ -158,7 +155,7 @@ type scanner struct {
 	plain bool
 
 	first  *member // of the open sample; nil: none is open
-	group  webdataset.Group
+	group  naming.Group
 	bytes  int64  // of the open sample's members
 	joined string // two members that are one sample; empty: there are none
 }
@@ -212,7 +209,7 @@ func (s *scanner) begin(m *member) error {
 	if s.first != nil {
 		return nil
 	}
-	s.first, s.group, s.bytes = m, webdataset.Group{Key: m.key}, 0
+	s.first, s.group, s.bytes = m, naming.Group{Key: m.key}, 0
 	return s.Begin(m.key)
 }
 

@@ -12,8 +12,9 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/chunkindex/format"
-	"github.com/millrace-data/millrace/chunkindex/format/webdataset"
+	"github.com/millrace-data/millrace/chunkindex/format/naming"
 	"github.com/millrace-data/millrace/chunkindex/format/zip"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 	"github.com/millrace-data/millrace/chunkindex/scantest"
 )
 
@@ -217,7 +218,7 @@ func TestSurvey(t *testing.T) {
 	if d, err := zip.Format().Survey(t.Context(), scantest.Objects{"a.zip.gz": nil}, format.Options{}); d != nil || err == nil || !strings.Contains(err.Error(), "compressed as a whole") {
 		t.Errorf("compressed: got %v, %v", d, err)
 	}
-	if f, err := zip.Format().Framing(nil); f != nil || err != nil {
+	if f, err := framing.Read("zip", nil); f != nil || err != nil {
 		t.Errorf("got framing %v, %v", f, err)
 	}
 }
@@ -438,7 +439,7 @@ func FuzzScanZip(f *testing.F) {
 				found := false
 				got := string(decoded[s.Offset+p.Offset : s.Offset+p.Offset+p.Length])
 				for name, content := range want {
-					key, ext := webdataset.Split(name)
+					key, ext := naming.Member(name)
 					found = found || key == s.Key && ext == p.Ext && (unread[name] || content == got)
 				}
 				if !found {

@@ -17,6 +17,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/format/files"
 	"github.com/millrace-data/millrace/chunkindex/format/tokens"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 	"github.com/millrace-data/millrace/chunkindex/rows"
 	"github.com/millrace-data/millrace/cmd/internal/cli"
 	"github.com/millrace-data/millrace/cmd/internal/location"
@@ -55,7 +56,7 @@ func Build(ctx context.Context, s *location.Stores, st objstore.Store, l *locati
 	if rep, err = chunkindex.Build(ctx, st, l.Prefix, opt); err == nil {
 		rep.Tokens = each
 		lines := warnings(*l, rep, uneven)
-		if text != "" && rep.Format == files.Name {
+		if text != "" && rep.Format == framing.Files {
 			lines = append(lines, fmt.Sprintf("millrace: %s: %s is one sample, whatever its lines: if each is to be one, write JSON Lines: jq -cR '{text: .}' FILE.txt > FILE.jsonl", l, words.Printable(text)))
 		}
 		return rep, lines, nil
@@ -157,7 +158,7 @@ func warnings(l location.Location, r chunkindex.BuildReport, uneven string) (lin
 		say("%s: %s of pictures: torchvision's ImageFolder takes .millrace for one more class, and fails: remove %s and index again, which puts the index elsewhere",
 			l, words.Count(r.ClassFolders, "folder", "folders"), filepath.Join(l.Dir, ".millrace"))
 	}
-	if r.Format == files.Name && r.Samples > 1 {
+	if r.Format == framing.Files && r.Samples > 1 {
 		say("%s is loose objects, one a sample: 'millrace pack' would make reading it much faster", l)
 	}
 	return lines

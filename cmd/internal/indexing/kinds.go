@@ -7,8 +7,8 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/format"
-	"github.com/millrace-data/millrace/chunkindex/format/files"
 	"github.com/millrace-data/millrace/chunkindex/format/tokens"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 	"github.com/millrace-data/millrace/cmd/internal/cli"
 	"github.com/millrace-data/millrace/cmd/internal/location"
 	"github.com/millrace-data/millrace/cmd/internal/words"
@@ -47,7 +47,7 @@ func askForKind(l location.Location, e *chunkindex.KindsError, given cli.Options
 		a.Choices = append(a.Choices, choice(l, fmt.Sprintf("%s, such as %s", objects, example), given, cli.Option{Flag: "match", Value: k.Match}))
 	}
 	if loose > 1 && loose == len(e.Kinds) {
-		a.Choices = append(a.Choices, choice(l, "all of them, each a sample", given, cli.Option{Flag: "format", Value: files.Name}))
+		a.Choices = append(a.Choices, choice(l, "all of them, each a sample", given, cli.Option{Flag: "format", Value: framing.Files}))
 		if e.Pairs == 0 {
 			a.Choices = append(a.Choices, packChoice(l, "makes shards in which files that differ in the extension alone are one sample"))
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/format/tokens"
+	"github.com/millrace-data/millrace/chunkindex/framing"
 	"github.com/millrace-data/millrace/chunkindex/selection"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
@@ -107,7 +108,7 @@ func (d Opened) belongs(ctx context.Context) error {
 // Tokens says what a sample of token files is, and reads the beginning of the first chunk, whose largest token tells of a wrong type.
 func (d Opened) Tokens(ctx context.Context) string {
 	x := d.Index
-	if x.Format() != tokens.Name || x.Chunks() == 0 {
+	if x.Format() != framing.Tokens || x.Chunks() == 0 {
 		return ""
 	}
 	dtype, shape := x.Framing().(format.Array).Item()

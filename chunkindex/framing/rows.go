@@ -1,6 +1,4 @@
-// Package rowscan is what formats have in common whose samples are rows: the survey of files that all have one schema, the scanner,
-// which finds the rows and their parts, and the framing, which knows the types of the parts.
-package rowscan
+package framing
 
 import (
 	"encoding/json"
@@ -10,13 +8,13 @@ import (
 )
 
 // ContentType is that of batches of rows, one after another.
-const ContentType = "application/vnd.millrace.rows"
+const rowsContentType = "application/vnd.millrace.rows"
 
-// Framing is that of datasets whose samples are rows.
-type Framing struct{ fields []format.Field }
+// rowsFraming is that of datasets whose samples are rows.
+type rowsFraming struct{ fields []format.Field }
 
-// NewFraming reads a schema that rows.Marshal has written.
-func NewFraming(constants json.RawMessage) (format.Framing, error) {
+// readRows reads a schema that rows.Marshal has written.
+func readRows(constants json.RawMessage) (format.Framing, error) {
 	nodes, err := rows.Unmarshal(constants)
 	if err != nil {
 		return nil, err
@@ -25,17 +23,17 @@ func NewFraming(constants json.RawMessage) (format.Framing, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Framing{fieldsOf(l)}, nil
+	return rowsFraming{fieldsOf(l)}, nil
 }
 
 // ContentType implements format.Framing.
-func (Framing) ContentType() string { return ContentType }
+func (rowsFraming) ContentType() string { return rowsContentType }
 
 // Frame implements format.Framing: nothing is before or after rows.
-func (Framing) Frame([]uint32) (before, after []byte, err error) { return nil, nil, nil }
+func (rowsFraming) Frame([]uint32) (before, after []byte, err error) { return nil, nil, nil }
 
 // Fields implements format.Typed.
-func (f Framing) Fields() []format.Field { return f.fields }
+func (f rowsFraming) Fields() []format.Field { return f.fields }
 
 // fieldsOf returns what the parts of rows hold. A struct is a part of no bytes where it is present and all inside it is null.
 func fieldsOf(l *rows.Layout) []format.Field {

@@ -1,4 +1,4 @@
-package webdataset
+package naming
 
 import (
 	"errors"
@@ -42,4 +42,16 @@ func meta(name string) bool {
 		return false
 	}
 	return strings.HasSuffix(first, "__") && (len(first) >= 4 || !nested && len(first) >= 2)
+}
+
+// Member cuts a member's name where its key ends: at the first dot of its base name. A base
+// name without a dot, or with the dot first, is a key with an empty extension.
+func Member(name string) (key, ext string) {
+	base := strings.LastIndexByte(name, '/') + 1
+	i := strings.IndexByte(name[base:], '.')
+	if i <= 0 {
+		return name, ""
+	}
+	at := base + i
+	return name[:at], name[at+1:]
 }

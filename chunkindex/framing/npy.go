@@ -1,4 +1,4 @@
-package records
+package framing
 
 import (
 	"encoding/binary"
@@ -14,9 +14,9 @@ const (
 	npyGrowth = 21 // digits that NumPy leaves room for, so that an array can grow in place
 )
 
-// Header returns what stands in an .npy file of version 1.0 before n samples of this type and shape, byte for byte as
+// NPYHeader returns what stands in an .npy file of version 1.0 before n samples of this type and shape, byte for byte as
 // NumPy's save writes it. dtype and shape are a Framing's Item.
-func Header(dtype string, n uint64, shape []uint64) []byte {
+func NPYHeader(dtype string, n uint64, shape []uint64) []byte {
 	var dims strings.Builder
 	for _, d := range append([]uint64{n}, shape...) {
 		fmt.Fprintf(&dims, "%d, ", d)
@@ -34,29 +34,29 @@ func Header(dtype string, n uint64, shape []uint64) []byte {
 	return append(b, text...)
 }
 
-// Array is what the header of an .npy file says.
-type Array struct {
+// NPY is what the header of an .npy file says.
+type NPY struct {
 	DType DType
 	Shape []uint64
 	Start int64 // of the first element in the file
 }
 
 // Layout is that of a sample, if each is one entry of the first axis.
-func (a Array) Layout() (Layout, error) {
+func (a NPY) Layout() (Layout, error) {
 	if len(a.Shape) == 0 {
 		return Layout{}, errors.New("array has no axis along which samples could lie")
 	}
 	return NewLayout(a.DType, a.Shape[1:])
 }
 
-// ReadHeader reads the header of an .npy file from the file's first bytes, of which it wants all that a survey sees.
-func ReadHeader(head []byte) (Array, error) {
+// ReadNPY reads the header of an .npy file from the file's first bytes, of which it wants all that a survey sees.
+func ReadNPY(head []byte) (NPY, error) {
 	if len(head) < len(npyMagic)+2 || string(head[:len(npyMagic)]) != npyMagic {
-		return Array{}, errors.New("does not begin as an .npy file does")
+		return NPY{}, errors.New("does not begin as an .npy file does")
 	}
 	major, minor := head[6], head[7]
 	if major < 1 || major > 3 || minor != 0 {
-		return Array{}, fmt.Errorf("version %d.%d of the .npy format is unknown", major, minor)
+		return NPY{}, fmt.Errorf("version %d.%d of the .npy format is unknown", major, minor)
 	}
 	width := 4
 	if major == 1 {
@@ -64,19 +64,19 @@ func ReadHeader(head []byte) (Array, error) {
 	}
 	start := len(npyMagic) + 2 + width
 	if len(head) < start {
-		return Array{}, errors.New("header is cut")
+		return NPY{}, errors.New("header is cut")
 	}
 	n := uint64(binary.LittleEndian.Uint16(head[8:]))
 	if major > 1 {
 		n = uint64(binary.LittleEndian.Uint32(head[8:]))
 	}
 	if n > uint64(len(head)-start) {
-		return Array{}, fmt.Errorf("header of %d bytes is cut, or longer than is read of it", n)
+		return NPY{}, fmt.Errorf("header of %d bytes is cut, or longer than is read of it", n)
 	}
 	end := start + int(n)
 	a, err := parseLiteral(string(head[start:end]))
 	if err != nil {
-		return Array{}, fmt.Errorf("header: %w", err)
+		return NPY{}, fmt.Errorf("header: %w", err)
 	}
 	a.Start = int64(end)
 	return a, nil
@@ -84,19 +84,19 @@ func ReadHeader(head []byte) (Array, error) {
 
 // parseLiteral reads the one Python literal that a header is: a dictionary of descr, fortran_order and shape. It
 // evaluates nothing.
-func parseLiteral(s string) (Array, error) {
+func parseLiteral(s string) (NPY, error) {
 	text, ok := strings.CutSuffix(s, "\n")
 	if !ok {
-		return Array{}, errors.New("does not end in a line feed")
+		return NPY{}, errors.New("does not end in a line feed")
 	}
 	l := literal{rest: strings.TrimRight(text, " ")}
-	a, seen := Array{}, map[string]bool{}
+	a, seen := NPY{}, map[string]bool{}
 	l.want("{")
 	for !l.take("}") && l.err == nil {
 		key := l.text()
 		l.want(":")
 		if seen[key] {
-			return Array{}, fmt.Errorf("says %s twice", key)
+			return NPY{}, fmt.Errorf("says %s twice", key)
 		}
 		seen[key] = true
 		switch key {
@@ -177,7 +177,7 @@ func (l *literal) dtype() DType {
 	if l.err != nil {
 		return DType{}
 	}
-	d, err := parse(s)
+	d, err := parseDType(s)
 	if err != nil {
 		l.fail("descr %.100q: %w", s, err)
 	}

@@ -1,6 +1,10 @@
-package litdata
+package framing
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,10 +13,10 @@ import (
 )
 
 // Fields implements format.Typed: one field a leaf.
-func (f framing) Fields() []format.Field { return slices.Clone(f.fields) }
+func (f litdataFraming) Fields() []format.Field { return slices.Clone(f.fields) }
 
 // types says what every leaf holds, by the name of its serializer.
-func (c constants) types() []format.Field {
+func (c LitDataConstants) types() []format.Field {
 	all := make([]format.Field, len(c.DataFormat))
 	for i, serializer := range c.DataFormat {
 		all[i] = leaf(serializer)
@@ -42,7 +46,7 @@ func leaf(serializer string) format.Field {
 	if t := elements(name)[n]; t != "" && err == nil {
 		return format.Field{Encoding: format.Raw, Type: "list<" + t + ">"}
 	}
-	return format.Field{Encoding: Name + ":" + serializer}
+	return format.Field{Encoding: LitData + ":" + serializer}
 }
 
 // elements returns the types that LitData's constants.py numbers, of serializers that write nothing but the elements of an array of one
@@ -60,4 +64,39 @@ func elements(serializer string) map[int]string {
 		}
 	}
 	return nil
+}
+
+// LitDataConstants are those of a dataset: how its samples are put together, which a batch does not say.
+type LitDataConstants struct {
+	DataFormat []string `json:"data_format"`
+	DataSpec   string   `json:"data_spec"`
+	BlockSize  int64    `json:"block_size,omitempty"` // tokens of a sample
+}
+
+// readLitData checks the constants of a dataset and turns samples of its chunks into a chunk.
+func readLitData(raw json.RawMessage) (format.Framing, error) {
+	if raw == nil {
+		return nil, errors.New("litdata has no constants")
+	}
+	var c LitDataConstants
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&c); err != nil {
+		return nil, fmt.Errorf("litdata constants: %w", err)
+	}
+	if len(c.DataFormat) == 0 || len(c.DataFormat) > format.MaxParts || c.BlockSize < 0 {
+		return nil, fmt.Errorf("litdata constants: %d leaves, blocks of %d", len(c.DataFormat), c.BlockSize)
+	}
+	return litdataFraming{c.types()}, nil
+}
+
+type litdataFraming struct{ fields []format.Field }
+
+// ContentType of a batch.
+func (litdataFraming) ContentType() string { return "application/vnd.litdata.chunk" }
+
+// Frame returns the offsets of the samples. Nothing follows them.
+func (litdataFraming) Frame(lengths []uint32) (before, after []byte, err error) {
+	before, err = OffsetTable(nil, lengths)
+	return before, nil, err
 }

@@ -1,4 +1,4 @@
-package records
+package framing
 
 import (
 	"fmt"
@@ -23,17 +23,17 @@ func (d DType) Size() uint64 { return d.size }
 // ParseDType reads a type as NumPy writes it, or by the name that NumPy has for one of this machine-independent size
 // in little-endian order: "uint16".
 func ParseDType(s string) (DType, error) {
-	if known, ok := named(s); ok {
+	if known, ok := namedDType(s); ok {
 		s = known
 	}
-	d, err := parse(s)
+	d, err := parseDType(s)
 	if err != nil {
 		return DType{}, fmt.Errorf("dtype %.100q: %w", s, err)
 	}
 	return d, nil
 }
 
-func named(s string) (string, bool) {
+func namedDType(s string) (string, bool) {
 	known, ok := map[string]string{
 		"bool": "|b1", "uint8": "|u1", "int8": "|i1", "uint16": "<u2", "int16": "<i2", "uint32": "<u4", "int32": "<i4",
 		"uint64": "<u8", "int64": "<i8", "float16": "<f2", "float32": "<f4", "float64": "<f8",
@@ -41,7 +41,7 @@ func named(s string) (string, bool) {
 	return known, ok
 }
 
-func parse(s string) (DType, error) {
+func parseDType(s string) (DType, error) {
 	parts := regexp.MustCompile(`^([<>|])([biufcSUVmM])([1-9][0-9]{0,9})(\[[0-9A-Za-z]{1,16}\])?$`).FindStringSubmatch(s)
 	switch {
 	case len(s) > 1 && s[1] == 'O':

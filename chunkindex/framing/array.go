@@ -1,0 +1,187 @@
+package framing
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+
+	"github.com/millrace-data/millrace/chunkindex/format"
+)
+
+// ArrayPart is the extension of what a sample has as its array.
+const ArrayPart = "bin"
+
+// maxDims is how many dimensions a record can have: NumPy's own limit was 32 before version 2, and a batch has one more.
+const maxDims = 31
+
+// Layout says how the bytes of a sample are an array.
+type Layout struct {
+	dtype DType
+	shape []uint64
+	size  int64
+}
+
+// NewLayout checks that a sample of this type and shape has a byte, and no more than a sample can have.
+func NewLayout(dtype DType, shape []uint64) (Layout, error) {
+	if len(shape) > maxDims {
+		return Layout{}, fmt.Errorf("a record has %d dimensions, more than %d", len(shape), maxDims)
+	}
+	size := dtype.Size()
+	for _, n := range shape {
+		if n == 0 {
+			return Layout{}, errors.New("a record has no bytes")
+		}
+		if size > format.MaxSample/n {
+			return Layout{}, fmt.Errorf("a record is longer than %d bytes", format.MaxSample)
+		}
+		size *= n
+	}
+	if size == 0 || size > format.MaxSample {
+		return Layout{}, fmt.Errorf("a record of %d bytes: want 1 to %d", size, format.MaxSample)
+	}
+	return Layout{dtype: dtype, shape: append([]uint64{}, shape...), size: int64(size)}, nil
+}
+
+// Size is the bytes of a sample.
+func (l Layout) Size() int64 { return l.size }
+
+// Equal reports whether two layouts are the same.
+func (l Layout) Equal(o Layout) bool { return l.dtype == o.dtype && slices.Equal(l.shape, o.shape) }
+
+// String is for messages: "<f4 [3 32 32]".
+func (l Layout) String() string { return fmt.Sprintf("%s %d", l.dtype, l.shape) }
+
+// arrayConstants are a layout as an index keeps it, and the parts of a record that has several.
+type arrayConstants struct {
+	DType string         `json:"dtype"`
+	Shape []uint64       `json:"shape"`
+	Parts []format.Field `json:"parts,omitempty"`
+}
+
+// Constants returns the layout as an index keeps it. Parts are those of a record that has several.
+func (l Layout) Constants(parts ...format.Field) json.RawMessage {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false) // "<u2" stays as NumPy writes it
+	if err := e.Encode(arrayConstants{l.dtype.name, l.shape, parts}); err != nil {
+		panic(err) // strings and numbers
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}
+
+// readArray reads what Constants wrote, and nothing else.
+func readArray(raw json.RawMessage) (format.Framing, error) {
+	f, err := parseArray(raw)
+	if err != nil {
+		return nil, fmt.Errorf("constants of an array: %w", err)
+	}
+	return f, nil
+}
+
+func parseArray(raw json.RawMessage) (array, error) {
+	var c arrayConstants
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&c); err != nil {
+		return array{}, err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return array{}, errors.New("something follows them")
+	}
+	dtype, err := ParseDType(c.DType)
+	if err != nil {
+		return array{}, err
+	}
+	l, err := NewLayout(dtype, c.Shape)
+	if err != nil {
+		return array{}, err
+	}
+	return array{l, c.Parts}, l.checkParts(c.Parts)
+}
+
+// array is that of batches that are flat arrays: nothing is before or after the samples.
+type array struct {
+	Layout
+	parts []format.Field // of a record that has several; nil: the record is one array
+}
+
+// ContentType of a batch.
+func (array) ContentType() string { return "application/octet-stream" }
+
+// Frame returns nothing. It fails for a sample of another size than the layout's.
+func (f array) Frame(lengths []uint32) (before, after []byte, err error) {
+	for i, n := range lengths {
+		if int64(n) != f.size {
+			return nil, nil, fmt.Errorf("sample %d has %d bytes, not the %d of %v", i, n, f.size, f.Layout)
+		}
+	}
+	return nil, nil, nil
+}
+
+// Item implements format.Array.
+func (f array) Item() (dtype string, shape []uint64) { return f.dtype.name, slices.Clone(f.shape) }
+
+// Fields implements format.Typed: the sample is one array, unless the constants name its parts.
+func (f array) Fields() []format.Field {
+	if f.parts != nil {
+		return slices.Clone(f.parts)
+	}
+	return []format.Field{f.Field(ArrayPart)}
+}
+
+// Field says that a part is the array of the layout.
+func (l Layout) Field(name string) format.Field {
+	f := format.Field{Name: name, Encoding: format.Raw, Shape: slices.Clone(l.shape)}
+	if len(l.shape) == 0 {
+		f.Shape = nil
+	}
+	if f.Type = l.dtype.arrow(); f.Type == "" {
+		f.Encoding = "numpy:" + l.dtype.name
+	}
+	return f
+}
+
+// arrow returns Arrow's word for a number in little-endian order; "" where it has none.
+func (d DType) arrow() string {
+	kinds := map[byte]string{'b': "bool", 'i': "int", 'u': "uint", 'f': "float"}
+	kind := kinds[d.name[1]]
+	if kind == "" || d.name[0] == '>' {
+		return ""
+	}
+	if kind != "bool" {
+		kind += strconv.FormatUint(8*d.size, 10)
+	}
+	t, _ := format.NumberType(kind)
+	return t
+}
+
+// checkParts holds parts that an index names to the record that they are parts of, all of it.
+func (l Layout) checkParts(parts []format.Field) error {
+	sum := uint64(0)
+	names := map[string]bool{}
+	for _, p := range parts {
+		width, ok := format.Width(p.Type)
+		if p.Name == "" || names[p.Name] || p.Encoding != format.Raw || !ok {
+			return fmt.Errorf("part %.100q of a record: its name, encoding or type cannot be right", p.Name)
+		}
+		names[p.Name] = true
+		n := uint64(width)
+		for _, dim := range p.Shape {
+			if dim == 0 || n > uint64(l.size)/dim {
+				return errors.New("parts are longer than their record")
+			}
+			n *= dim
+		}
+		if sum += n; sum > uint64(l.size) {
+			return errors.New("parts are longer than their record")
+		}
+	}
+	if parts != nil && sum != uint64(l.size) {
+		return errors.New("parts are shorter than their record")
+	}
+	return nil
+}

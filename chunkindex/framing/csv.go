@@ -1,0 +1,172 @@
+package framing
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/millrace-data/millrace/chunkindex/format"
+)
+
+const (
+	Comma = ','
+	Tab   = '\t'
+)
+
+// MaxHeader bounds the first record of a dataset: a header is kept in the index.
+const MaxHeader = 1 << 20
+
+// CSVConstants begins each batch with the header, if shards have one. Its fields are the constants of the dataset.
+type CSVConstants struct {
+	Delimiter string `json:"delimiter"`
+	Header    string `json:"header"`           // with its line end; empty: no shard has a header
+	Width     int    `json:"fields,omitempty"` // of a record of shards without a header; 0: they have one, or no record
+}
+
+// readCSV reads the constants of an index, which may say anything.
+func readCSV(constants json.RawMessage) (format.Framing, error) {
+	var f CSVConstants
+	in := json.NewDecoder(strings.NewReader(string(constants)))
+	in.DisallowUnknownFields()
+	if err := in.Decode(&f); err != nil {
+		return nil, err
+	}
+	if f.Delimiter != string(Comma) && f.Delimiter != string(Tab) {
+		return nil, fmt.Errorf("delimiter %.10q", f.Delimiter)
+	}
+	if f.Width < 0 || f.Width > 0 && f.Header != "" {
+		return nil, fmt.Errorf("%d fields beside the header %.10q", f.Width, f.Header)
+	}
+	if f.Header == "" {
+		return f, nil
+	}
+	p := CSVParser{Delimiter: f.Delimiter[0]}
+	end, done, err := p.Next([]byte(f.Header), true)
+	if err == nil && (!done || end != len(f.Header) || !strings.HasSuffix(f.Header, "\n") || end > MaxHeader) {
+		err = errors.New("it is no line")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("header: %w", err)
+	}
+	return f, nil
+}
+
+// part is the extension of a record without its line end.
+func (f CSVConstants) Part() string {
+	if f.Delimiter[0] == Tab {
+		return "tsv"
+	}
+	return "csv"
+}
+
+func (f CSVConstants) ContentType() string {
+	if f.Delimiter[0] == Tab {
+		return "text/tab-separated-values"
+	}
+	return "text/csv"
+}
+
+func (f CSVConstants) Frame([]uint32) (before, after []byte, err error) {
+	return []byte(f.Header), nil, nil
+}
+
+// Fields implements format.Typed.
+func (f CSVConstants) Fields() []format.Field {
+	return []format.Field{{Name: f.Part(), Encoding: f.Part()}}
+}
+
+// CSVParser finds where a record ends.
+type CSVParser struct {
+	Delimiter byte
+	place     place
+	At        int // bytes of the record that it has looked at
+	Quote     int // where the last quoted field begins
+	Fields    int // that have begun
+}
+
+// place is where in a record a byte lies.
+type place int
+
+const (
+	fieldBegins place = iota
+	inField           // without quotes
+	inQuotes
+	afterQuote  // which ends the field, or is the first of two
+	afterReturn // a carriage return outside quotes, behind which a line feed must come
+)
+
+var (
+	errQuote  = errors.New("a quote inside a field that does not begin with one: quote the field, and double the quotes in it")
+	errBehind = errors.New("bytes behind the quote that ends a field: double the quotes in a field that has quotes")
+	errReturn = errors.New("a carriage return in the middle, where some readers end a record: quote the field")
+	errOpen   = errors.New("the file ends in a field whose quote is not ended")
+)
+
+// Next looks at the bytes of a record, and those it has looked at before. It says whether they hold all of the record, and where it ends.
+// whole says that no bytes follow them.
+func (p *CSVParser) Next(b []byte, whole bool) (end int, done bool, err error) {
+	for p.At < len(b) {
+		if p.place == inQuotes {
+			if i := bytes.IndexByte(b[p.At:], '"'); i < 0 {
+				p.At = len(b)
+			} else {
+				p.At += i + 1
+				p.place = afterQuote
+			}
+			continue
+		}
+		done, err := p.step(b[p.At])
+		if err != nil {
+			return 0, false, err
+		}
+		p.At++
+		if done {
+			return p.At, true, nil
+		}
+	}
+	switch {
+	case !whole:
+		return 0, false, nil
+	case p.place == inQuotes:
+		p.At = p.Quote
+		return 0, false, errOpen
+	case p.place == afterReturn:
+		p.At--
+		return 0, false, errReturn
+	}
+	if p.place == fieldBegins { // the last field is empty
+		p.Fields++
+	}
+	return len(b), true, nil
+}
+
+// step takes one byte outside quotes, and says whether it ends the record.
+func (p *CSVParser) step(c byte) (done bool, err error) {
+	if p.place == fieldBegins {
+		p.Fields++
+	}
+	switch {
+	case p.place == afterReturn && c != '\n':
+		p.At--
+		return false, errReturn
+	case c == '\n':
+		return true, nil
+	case c == '\r':
+		p.place = afterReturn
+	case c == p.Delimiter:
+		p.place = fieldBegins
+	case c == '"' && p.place == fieldBegins:
+		p.place, p.Quote = inQuotes, p.At
+	case c == '"' && p.place == afterQuote:
+		p.place = inQuotes
+	case c == '"':
+		return false, errQuote
+	case p.place == afterQuote:
+		return false, errBehind
+	default:
+		p.place = inField
+	}
+	return false, nil
+}

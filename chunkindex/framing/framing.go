@@ -1,0 +1,57 @@
+// Package framing knows the bytes around the samples of a batch, for every format: all that serving needs to know of a
+// format. It reads the constants that a survey has left in the index, and no shard.
+package framing
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/millrace-data/millrace/chunkindex/format"
+)
+
+// The names of the formats, as the index, the API and users call them. They never change.
+const (
+	Arrow    = "arrow"
+	CSV      = "csv"
+	Files    = "files"
+	JSONL    = "jsonl"
+	LitData  = "litdata"
+	MDS      = "mds"
+	Parquet  = "parquet"
+	Records  = "records"
+	Tar      = "tar"
+	TFRecord = "tfrecord"
+	Tokens   = "tokens"
+	Zip      = "zip"
+)
+
+// ErrUnknown is the error for a format that is not in the table.
+var ErrUnknown = errors.New("format is not known")
+
+// Read returns the framing of batches of a format, from the constants that its survey found: nil for a format without a
+// framing of its own. It checks the constants, since they come from an index.
+func Read(name string, constants json.RawMessage) (format.Framing, error) {
+	read, known := table()[name]
+	if !known {
+		return nil, fmt.Errorf("%s: %w", name, ErrUnknown)
+	}
+	return read(constants)
+}
+
+func table() map[string]func(constants json.RawMessage) (format.Framing, error) {
+	return map[string]func(json.RawMessage) (format.Framing, error){
+		Arrow:    readRows,
+		CSV:      readCSV,
+		Files:    format.AsTar,
+		JSONL:    format.Bare("application/x-ndjson", format.Field{Name: "json", Encoding: format.JSON}),
+		LitData:  readLitData,
+		MDS:      readMDS,
+		Parquet:  readRows,
+		Records:  readArray,
+		Tar:      format.Closed("application/x-tar", make([]byte, 1024)), // two zero blocks end a tar
+		TFRecord: format.Bare("application/x-tfrecord", format.Field{Name: "tfrecord", Encoding: format.Raw, Type: "binary"}),
+		Tokens:   readArray,
+		Zip:      format.AsTar,
+	}
+}

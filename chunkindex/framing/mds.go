@@ -1,0 +1,243 @@
+package framing
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+
+	"github.com/millrace-data/millrace/chunkindex/format"
+)
+
+// readMDS reads the constants of a dataset, its columns, and turns samples of its shards into an MDS shard.
+func readMDS(constants json.RawMessage) (format.Framing, error) {
+	c, err := parseMDS(constants)
+	if err != nil {
+		return nil, err
+	}
+	return mdsFraming{header: c.config(), fields: c.types()}, nil
+}
+
+func parseMDS(constants json.RawMessage) (MDSColumns, error) {
+	var c MDSColumns
+	if constants == nil {
+		return c, errors.New("mds has no constants")
+	}
+	d := json.NewDecoder(bytes.NewReader(constants))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&c); err != nil {
+		return c, fmt.Errorf("mds constants: %w", err)
+	}
+	if err := c.Check(); err != nil {
+		return c, fmt.Errorf("mds constants: %w", err)
+	}
+	return c, nil
+}
+
+// MDSColumns are the names, encodings and sizes of the columns of a dataset, side by side.
+type MDSColumns struct {
+	Encodings []string `json:"column_encodings"`
+	Names     []string `json:"column_names"`
+	Sizes     []*int64 `json:"column_sizes"` // nil: each sample says for itself
+}
+
+// Check holds the columns to what the writer and the reader take.
+func (c MDSColumns) Check() error {
+	n := len(c.Names)
+	if n == 0 || n > format.MaxParts || len(c.Encodings) != n || len(c.Sizes) != n {
+		return fmt.Errorf("%d columns with %d encodings and %d sizes", n, len(c.Encodings), len(c.Sizes))
+	}
+	if !slices.IsSorted(c.Names) || len(slices.Compact(slices.Clone(c.Names))) != n {
+		return errors.New("columns are not sorted by their names, or two have the same name")
+	}
+	for i, name := range c.Names {
+		if len(name) > format.MaxKey {
+			return fmt.Errorf("column name of %d bytes is longer than %d", len(name), format.MaxKey)
+		}
+		if size := c.Sizes[i]; size != nil && (*size <= 0 || *size > format.MaxSample) {
+			return fmt.Errorf("column %.200q cannot have a size of %d bytes", name, *size)
+		}
+	}
+	return nil
+}
+
+func (c MDSColumns) Equal(o MDSColumns) bool {
+	size := func(a, b *int64) bool { return a == b || a != nil && b != nil && *a == *b }
+	return slices.Equal(c.Names, o.Names) && slices.Equal(c.Encodings, o.Encodings) && slices.EqualFunc(c.Sizes, o.Sizes, size)
+}
+
+type mdsFraming struct {
+	header []byte
+	fields []format.Field
+}
+
+// ContentType of a batch.
+func (mdsFraming) ContentType() string { return "application/vnd.mosaicml.mds" }
+
+// Frame returns the offsets of the samples and the shard's header. Nothing follows the samples.
+func (f mdsFraming) Frame(lengths []uint32) (before, after []byte, err error) {
+	before, err = OffsetTable(f.header, lengths)
+	return before, nil, err
+}
+
+// config is the header of a shard, byte by byte as MDSWriter writes it without compression, hashes and size limit.
+func (c MDSColumns) config() []byte { return append(c.members([]byte{'{'}, ""), '}') }
+
+// members writes what MDSWriter says of a shard, in its order: that of the names, into which extra is put.
+func (c MDSColumns) members(b []byte, extra string) []byte {
+	list := func(b []byte, name string, one func(b []byte, i int) []byte) []byte {
+		b = append(append(b, '"'), name...)
+		b = append(b, `": [`...)
+		for i := range c.Names {
+			if i > 0 {
+				b = append(b, ", "...)
+			}
+			b = one(b, i)
+		}
+		return append(b, "], "...)
+	}
+	b = list(b, "column_encodings", func(b []byte, i int) []byte { return quote(b, c.Encodings[i]) })
+	b = list(b, "column_names", func(b []byte, i int) []byte { return quote(b, c.Names[i]) })
+	b = list(b, "column_sizes", func(b []byte, i int) []byte {
+		if c.Sizes[i] == nil {
+			return append(b, "null"...)
+		}
+		return strconv.AppendInt(b, *c.Sizes[i], 10)
+	})
+	b = append(b, `"compression": null, "format": "mds", "hashes": [], `...)
+	return append(append(b, extra...), `"size_limit": null, "version": 2`...)
+}
+
+// quote writes a string as Python's json module does: all that is not printable ASCII as escapes.
+func quote(b []byte, s string) []byte {
+	b = append(b, '"')
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b = append(b, '\\', byte(r))
+		case r == '\n':
+			b = append(b, `\n`...)
+		case r == '\r':
+			b = append(b, `\r`...)
+		case r == '\t':
+			b = append(b, `\t`...)
+		case r == '\b':
+			b = append(b, `\b`...)
+		case r == '\f':
+			b = append(b, `\f`...)
+		case r >= ' ' && r <= '~':
+			b = append(b, byte(r))
+		default:
+			for _, u := range utf16.Encode([]rune{r}) {
+				b = fmt.Appendf(b, `\u%04x`, u)
+			}
+		}
+	}
+	return append(b, '"')
+}
+
+// MDSBatch is a batch of a dataset, as the shard of a virtual one.
+type MDSBatch struct {
+	Name    string // of the shard, as it is asked for: "shard.00000.mds"
+	Samples int
+	Bytes   int64 // of the shard, with what is around the samples
+}
+
+// MDSIndex returns the index.json of an MDS dataset whose shards are batches, as MDSWriter writes it. constants are those of
+// the dataset's framing.
+func MDSIndex(constants json.RawMessage, batches []MDSBatch) ([]byte, error) {
+	c, err := parseMDS(constants)
+	if err != nil {
+		return nil, err
+	}
+	b := []byte(`{"shards": [`)
+	for i, batch := range batches {
+		if i > 0 {
+			b = append(b, ", "...)
+		}
+		raw := fmt.Appendf(nil, `"raw_data": {"basename": %s, "bytes": %d, "hashes": {}}, "samples": %d, `, quote(nil, batch.Name), batch.Bytes, batch.Samples)
+		b = append(c.members(append(b, '{'), string(raw)), `, "zip_data": null}`...)
+	}
+	return append(b, `], "version": 2}`...), nil
+}
+
+// Fields implements format.Typed: one field a column.
+func (f mdsFraming) Fields() []format.Field { return slices.Clone(f.fields) }
+
+// types says what every column holds.
+func (c MDSColumns) types() []format.Field {
+	all := make([]format.Field, len(c.Names))
+	for i, name := range c.Names {
+		all[i] = mdsField(c.Encodings[i], c.Sizes[i])
+		all[i].Name = name
+	}
+	return all
+}
+
+// mdsField says what an encoding of MosaicML Streaming makes of a value. What has the bytes that Arrow has for it, and JSON and images, are
+// called as everywhere; the others, and those that a user has added, are Streaming's own.
+func mdsField(encoding string, size *int64) format.Field {
+	own := format.Field{Encoding: MDS + ":" + encoding}
+	plain := format.Field{Encoding: format.Raw}
+	switch encoding {
+	case "bytes":
+		plain.Type = "binary"
+		return plain
+	case "str":
+		plain.Type = "utf8"
+		return plain
+	case "json":
+		return format.Field{Encoding: format.JSON}
+	case "jpeg":
+		return format.Field{Encoding: format.JPEG}
+	case "png":
+		return format.Field{Encoding: format.PNG}
+	case "pkl":
+		return format.Field{Encoding: format.Pickle}
+	}
+	number := encoding
+	if encoding == "int" {
+		number = "int64"
+	}
+	if array, ok := strings.CutPrefix(encoding, "ndarray:"); ok {
+		var dims string
+		number, dims, _ = strings.Cut(array, ":")
+		if plain.Shape = mdsShape(dims); plain.Shape == nil {
+			return own
+		}
+	}
+	var ok bool
+	if plain.Type, ok = format.NumberType(number); !ok || number == "bool" || size == nil || bytesOf(plain) != *size {
+		return own // Streaming has no bool: one that a user has added may have any bytes
+	}
+	return plain
+}
+
+// mdsShape reads dimensions as Streaming writes them: "3,224,224". nil: they are none.
+func mdsShape(dims string) []uint64 {
+	var all []uint64
+	for dim := range strings.SplitSeq(dims, ",") {
+		n, err := strconv.ParseUint(dim, 10, 32)
+		if err != nil || n == 0 {
+			return nil
+		}
+		all = append(all, n)
+	}
+	return all
+}
+
+// bytesOf is the size of a value; -1 is that of one that is larger than a sample can be.
+func bytesOf(f format.Field) int64 {
+	width, _ := format.Width(f.Type)
+	n := int64(width)
+	for _, dim := range f.Shape {
+		if n *= int64(dim); n > format.MaxSample {
+			return -1
+		}
+	}
+	return n
+}
