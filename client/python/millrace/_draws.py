@@ -1,6 +1,6 @@
 """Reports random numbers that do not repeat: what functions of samples draw from generators that all threads share.
 
-_tensors.Draws gives torch's random functions a generator of the sample's own. Draws from Python's random and numpy.random cannot be
+_rng.Draws gives torch's random functions a generator of the sample's own. Draws from Python's random and numpy.random cannot be
 redirected in one thread alone, so they are reported, and so is whatever torch draws past Draws.
 """
 
@@ -116,7 +116,7 @@ def _unseeded(lines: _Lines) -> AbstractContextManager[Any]:
     """Notes what torch draws without a generator of the sample's."""
     if "torch" not in sys.modules:
         return nullcontext()
-    from ._tensors import Unseeded
+    from ._rng import Unseeded
 
     return Unseeded(lines.note_torch)  # type: ignore[no-untyped-call,unused-ignore]
 

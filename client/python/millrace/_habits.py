@@ -22,7 +22,6 @@ _SHARE = "give share=millrace.Share(rank=..., world_size=...) to Client.epoch or
 _NO_COPY = "leave it out: nothing is copied here before it is read"
 
 NOT_FOR_LOADERS = {
-    "progress": "leave it out: a bar of the training loop's own counts its batches",
     "start": "say epoch=; within an epoch load_state_dict goes on",
 }
 """Parameters of Client.epoch that loaders do not take, and what to write instead."""
@@ -53,6 +52,7 @@ INSTEAD = {
     "generator": "say seed=: order is a matter of seed and epoch",
     "handler": "write reading=millrace.Reading(on_error='skip'), or on_error=function",
     "ssl_context": "write tls=millrace.TLS(context=...)",
+    "progress": "write `for batch in tqdm(epoch)`: an epoch has a length",
     "loader": "say decode={part: function}",
     "resampled": "leave it out: an epoch has each sample once, and the next pass reads the next epoch",
     "shuffle_seed": "say seed=",

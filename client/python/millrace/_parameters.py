@@ -69,7 +69,7 @@ _CHECKS = {
     **dict.fromkeys(("number", "epoch", "seed", "strata", "rank", "start", "prefetch_bytes", "decoded_bytes", "num_workers"), _whole(0)),
     **dict.fromkeys(("generation", "subset", "quarantine", "importance", "form", "user_agent"), _Check("a text", lambda v: isinstance(v, str))),
     **dict.fromkeys(
-        ("keys", "allow_pickle", "progress", "per_batch", "copy", "shared_memory", "insecure_plain_http", "reindex"),
+        ("keys", "allow_pickle", "per_batch", "copy", "shared_memory", "insecure_plain_http", "reindex"),
         _Check("True or False", lambda v: isinstance(v, bool)),
     ),
     **dict.fromkeys(("filter", "transform", "collate", "batch_transform", "lookup"), _Check("a function", callable)),
@@ -279,7 +279,6 @@ class Reading:
     copy            for torch: your functions may write into the bytes they are given. False: they are given memory of a gateway on this
                     machine, for reading only: writing into a tensor over it ends the process
     start           batch that iterating begins with
-    progress        show a progress bar; None: if standard error is a terminal
     """
 
     filter: Optional[Callable[[Sample], Any]] = None
@@ -294,7 +293,6 @@ class Reading:
     decoded_bytes: int = DECODED_BYTES
     copy: bool = True
     start: int = 0
-    progress: Optional[bool] = None
 
 
 @_refusing

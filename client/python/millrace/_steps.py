@@ -20,7 +20,7 @@ from .decode import Automatic
 from .errors import InvalidArgument, MillraceError, SampleError, TransformError
 
 if TYPE_CHECKING:
-    from ._tensors import Draws
+    from ._rng import Draws
 
 OnError = Union[str, Callable[[SampleError], Any]]
 """What is done about a sample at which a decoder, the filter or the transform fails.
@@ -218,6 +218,6 @@ def _draws() -> AbstractContextManager[Optional[Draws]]:
     """Gives torch's random functions a generator of the sample's own; without torch there is nothing to give."""
     if "torch" not in sys.modules:
         return nullcontext()
-    from ._tensors import Draws
+    from ._rng import Draws
 
     return Draws()  # type: ignore[no-untyped-call,unused-ignore]

@@ -19,7 +19,6 @@ from ._http import Answered, Expected, Gateways, Task
 from ._layout import Head, Manifest, Table, chunk_counts, read_manifest
 from ._memory import Buffers, Closing, Take, new
 from ._pool import Pool, Stats
-from ._progress import Progress
 from ._steps import Failures, Steps
 from .batch import Batch, Source
 from .errors import EndOfEpoch, InvalidArgument
@@ -102,12 +101,12 @@ class Epoch:
 
     def __init__(
         self, core: Gateways, plan: Plan, *, start: int = 0, steps: Optional[Steps] = None, threads: int = THREADS,
-        prefetch_bytes: int = PREFETCH_BYTES, decoded_bytes: int = DECODED_BYTES, progress: Optional[bool] = None,
+        prefetch_bytes: int = PREFETCH_BYTES, decoded_bytes: int = DECODED_BYTES,
     ) -> None:
         """Use Client.epoch."""
         self.core, self.plan, self.start = core, plan, start
         self.steps = Steps() if steps is None else steps
-        self.threads, self.prefetch_bytes, self.decoded_bytes, self.progress = threads, prefetch_bytes, decoded_bytes, progress
+        self.threads, self.prefetch_bytes, self.decoded_bytes = threads, prefetch_bytes, decoded_bytes
         self.prefetch_factor: Optional[int] = None
         """How many batches a reader decodes ahead; None: as many as it reads ahead."""
         self.gather: Optional[Gather] = None
@@ -320,7 +319,6 @@ class Reader(Iterator[Batch], Closing):
         )  # fmt: skip
         self._numbers, self._taken, self._came, self._kept = numbers, 0, 0, 0
         self._empty: Any = None  # the value of a share without samples
-        self._progress = Progress(len(numbers), epoch.progress, label=f"epoch {epoch.number}")
         self._finalizer = weakref.finalize(self, _stop_elsewhere, self._pool)
 
     def __iter__(self) -> Reader:
@@ -356,7 +354,6 @@ class Reader(Iterator[Batch], Closing):
         self._taken, self._came, self._kept = self._taken + 1, self._came + batch.came, self._kept + len(batch)
         if self.ledger is not None:
             self.ledger.add(batch)
-        self._progress.add(len(batch), batch.nbytes)
         return batch
 
     def _fill(self, batch: Batch, cut: Callable[[Any], Any]) -> None:
@@ -389,7 +386,6 @@ class Reader(Iterator[Batch], Closing):
         self._pool.close()
         if self._finalizer.detach() and self._pool.ours():
             self.epoch.core.give_back(self._buffers)
-        self._progress.close()
 
 
 def _stop_elsewhere(pool: Pool) -> None:

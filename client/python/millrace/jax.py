@@ -17,10 +17,9 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Optional
 
-from ._agree import refuse
 from ._habits import NOT_FOR_LOADERS
+from ._job import Place, State, refuse
 from ._parameters import BatchOptions, Decode, checked, flat
-from ._state import Place, State
 from .batch import Batch
 from .client import ClientOwner, Origin
 from .decode import Automatic
@@ -122,7 +121,7 @@ class DataLoader(ClientOwner):
         self._options: dict[str, Any] = {
             **given, "dataset": str(about["name"]), "global_batch_size": self.batch_size, "rank": self.rank, "world_size": self.world_size,
             "decode": None if whole else automatic, "collate": None if whole else _stack,
-            "batch_transform": array if whole else None, "progress": False,
+            "batch_transform": array if whole else None,
         }  # fmt: skip
         self._options.pop("generation", None)
         self._present = self.generation  # what a run begins with; a state may be of another one

@@ -13,13 +13,12 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, NoReturn, Optional, Protocol, SupportsIndex, Union, cast
 from urllib.parse import quote, quote_plus, urlsplit
 
-from ._agree import refuse
 from ._contents import Contents, columns_of
 from ._habits import TORCH_ONLY, near
 from ._http import Gateways, Settings
+from ._job import advise_homes, refuse
 from ._local import Local
 from ._parameters import DEFAULTS, Decode, EpochOptions, Share, checked, flat, refuse_slips
-from ._ranks import advise_homes
 from ._select import (
     DIGEST,
     FINEST,
@@ -206,7 +205,7 @@ class Source:
             automatic.of(columns, o["allow_pickle"]) if isinstance(automatic, Automatic) else None,
             contents, on_error_of(o["on_error"]), o.get("filter"), o.get("transform"), o.get("collate"), o.get("batch_transform"), keys,
         )
-        ahead: dict[str, Any] = {name: o.get(name) for name in ("start", "threads", "prefetch_bytes", "decoded_bytes", "progress")}
+        ahead: dict[str, Any] = {name: o.get(name) for name in ("start", "threads", "prefetch_bytes", "decoded_bytes")}
         return Epoch(self.core, plan, steps=steps, **ahead)
 
     def _refuse_empty(self, plan: Plan) -> NoReturn:

@@ -114,7 +114,7 @@ class Job:
         self.client.close()
 
 
-PLAN: dict[str, Any] = {"global_batch_size": 100, "decode": {"cls": label}, "fields": "cls", "progress": False}
+PLAN: dict[str, Any] = {"global_batch_size": 100, "decode": {"cls": label}, "fields": "cls"}
 
 
 def forked(job: Job) -> int:

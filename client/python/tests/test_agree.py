@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Callable
 
 import harness
@@ -25,18 +22,6 @@ def test_a_rank_without_a_generation_is_refused(moving: harness.Moving, gateway:
         assert client.epoch(0).batch(0).generation == moving.older  # alone there is nobody to agree with
     with millrace.Client(gateway.url, "photos") as client:
         assert client.epoch(0, share=Share(rank=1, world_size=4)).batch(0).generation == moving.older  # this one stays
-
-
-def test_the_command_names_the_cure(moving: harness.Moving) -> None:
-    command = [sys.executable, "-m", "millrace", moving.url, "--dataset", "photos", "--rank", "1", "--world-size", "4", "--json"]
-
-    def run(*more: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([*command, *more], capture_output=True, text=True, timeout=60, check=False, cwd=harness.ROOT / "client/python")
-
-    done = run()
-    assert done.returncode == 1
-    assert "give all ranks the same order=millrace.Order(generation=...)" in done.stderr
-    assert json.loads(run("--generation", moving.older).stdout)["generation"] == moving.older
 
 
 def test_an_epoch_stays_with_its_generation(moving: harness.Moving) -> None:

@@ -281,7 +281,7 @@ def test_sources_of_other_columns(tmp_path: Path) -> None:
         each = {name: stack.enter_context(millrace.Client(g.url, name)) for name in (*tables, "files")}
 
         def samples(client: millrace.Client, **options: Any) -> list[str]:
-            epoch = client.epoch(0, **harness.grouped(progress=False, **{"decode": True, **options}))
+            epoch = client.epoch(0, **harness.grouped(**{"decode": True, **options}))
             by_column = [[b.column(part) for part in ("n", "word") if all(part in s.parts for s in b)] for b in epoch]
             assert all(not isinstance(v, memoryview) for b in by_column for column in b for v in column)
             return sorted(repr(sorted(s.items())) for batch in epoch for s in batch)
@@ -291,11 +291,11 @@ def test_sources_of_other_columns(tmp_path: Path) -> None:
         for other in tables:
             mixed = millrace.mix({each["wide"]: 1, each[other].take(30): 1}, samples=60)
             assert samples(mixed) == samples(mixed, keys=True, balance="bytes") == sorted(alone["wide"] + alone[other])
-            kept = mixed.epoch(0, decode=True, reading=Reading(progress=False, filter=lambda s: None not in s.values()))
+            kept = mixed.epoch(0, decode=True, reading=Reading(filter=lambda s: None not in s.values()))
             assert sum(map(len, kept)) == 40
         both = millrace.mix({each["wide"]: 1, each["named"]: 1})
         assert len(samples(both, fields="word,s")) == 60
-        batch = pickle.loads(pickle.dumps(both.epoch(0, decode=True, reading=Reading(progress=False)))).batch(0)
+        batch = pickle.loads(pickle.dumps(both.epoch(0, decode=True))).batch(0)
         one = next(s for s in batch if "number" in s.parts)
         assert batch.names() == [*dict.fromkeys(name for s in batch for name in s)]
         with warnings.catch_warnings():
@@ -304,10 +304,10 @@ def test_sources_of_other_columns(tmp_path: Path) -> None:
         with pytest.raises(KeyError, match=r"no part 'numbr'.*did you mean 'number'"):
             next(s for s in batch if "n" in s.parts)["numbr"]
         with pytest.warns(UserWarning, match="numbr"), pytest.raises(millrace.InvalidArgument, match="no part 'numbr'"):
-            list(both.epoch(0, reading=Reading(progress=False, filter=lambda s: s.get("numbr"))))
+            list(both.epoch(0, reading=Reading(filter=lambda s: s.get("numbr"))))
         apart = millrace.mix({each["wide"]: 1, each["files"]: 1})
         # no word on txt, which only files have
-        batch = apart.epoch(0, decode={"n": lambda view: view[0], "txt": str}, reading=Reading(progress=False)).batch(0)
+        batch = apart.epoch(0, decode={"n": lambda view: view[0], "txt": str}).batch(0)
         assert {type(s.get("n")) for s in batch} == {int, type(None)}
         with warnings.catch_warnings():
             warnings.simplefilter("error")

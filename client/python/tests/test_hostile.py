@@ -7,7 +7,6 @@ import pickle
 import random
 import re
 import signal
-import sys
 from collections.abc import Callable
 
 import harness
@@ -16,7 +15,6 @@ from harness import Fault, is_batch
 
 import millrace
 from millrace import Reading, Routing
-from millrace._progress import Progress
 
 
 def read_all(client: millrace.Client, **options: object) -> int:
@@ -164,14 +162,6 @@ def test_a_reader_in_a_forked_child(gateway: harness.Gateway) -> None:
         os.close(out)
         os.close(into)
         assert [b.number for b in reader] == list(range(1, 16))
-
-
-def test_no_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stderr", None)
-    Progress(2).add(1, 1)
-    Progress(2, shown=True).add(1, 1)
-    monkeypatch.setattr(sys, "stderr", object())
-    Progress(2).close()
 
 
 def test_proxies_of_the_environment(through: Callable[[Fault], harness.Proxy], monkeypatch: pytest.MonkeyPatch) -> None:

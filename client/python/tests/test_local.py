@@ -41,7 +41,7 @@ def folder(at: Path) -> Path:
 
 
 def read(c: millrace.Client, epoch: int = 0) -> list[str]:
-    return [bytes(v).decode() for b in c.epoch(epoch, global_batch_size=16, reading=Reading(progress=False)) for v in b["txt"]]
+    return [bytes(v).decode() for b in c.epoch(epoch, global_batch_size=16) for v in b["txt"]]
 
 
 WHOLE = sorted(f"text {key}" for key in KEYS)
@@ -140,7 +140,7 @@ def test_a_killed_gateway_is_started_again(texts: Path, tmp_path: Path, runtime:
     more = folder(tmp_path / "more")
     with millrace.open(texts, deadline=10) as a, millrace.open(more, deadline=10) as b:
         whole = read(a)
-        epochs = [c.epoch(0, global_batch_size=8, reading=Reading(prefetch_bytes=0, progress=False)) for c in (a, b)]
+        epochs = [c.epoch(0, global_batch_size=8, reading=Reading(prefetch_bytes=0)) for c in (a, b)]
         got: list[list[str]] = []
         with epochs[0].read() as one, epochs[1].read() as two:
             for reader in (one, two):
@@ -224,7 +224,7 @@ def test_other_credentials(texts: Path, runtime: Path, monkeypatch: pytest.Monke
 
 def test_a_new_index_is_found(texts: Path) -> None:
     with millrace.open(texts) as old:
-        epoch = old.epoch(0, global_batch_size=16, reading=Reading(progress=False))
+        epoch = old.epoch(0, global_batch_size=16)
         (texts / "new.txt").write_text("text new")
         harness.run("index", str(texts))
         with millrace.open(texts) as new:
@@ -292,7 +292,7 @@ def test_class_folders_stay_as_they_are(tmp_path: Path, runtime: Path) -> None:
         (at / f"{i:02d}.JPG").write_bytes(b"picture %d" % i)
     for _ in range(2):
         with millrace.open(tmp_path / "pictures") as c:
-            assert sum(len(b) for b in c.epoch(0, reading=Reading(progress=False))) == 40
+            assert sum(len(b) for b in c.epoch(0)) == 40
             assert millrace.class_names(c) == ["cat", "dog"]
     assert sorted(at.name for at in (tmp_path / "pictures").iterdir()) == ["cat", "dog"]
     assert len(list((tmp_path / "cache" / "millrace" / "indexes").iterdir())) == 1

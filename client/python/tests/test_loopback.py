@@ -104,10 +104,10 @@ def test_the_user_reports_losses_and_draws_by_them(texts: Path, place: str, requ
     """Through a socket and through a port."""
     request.getfixturevalue(place)
     with millrace.open(texts) as c:
-        batch = c.epoch(0, global_batch_size=50, shuffle=True, reading=Reading(progress=False)).batch(0)
+        batch = c.epoch(0, global_batch_size=50, shuffle=True).batch(0)
         importance.report(c, batch, range(50))
         snapshot = importance.freeze(c, batch)
-        assert len(c.epoch(1, global_batch_size=50, order=Order(importance=snapshot), reading=Reading(progress=False))) == 4
+        assert len(c.epoch(1, global_batch_size=50, order=Order(importance=snapshot))) == 4
         c.json("POST", f"/v1/datasets/{c.dataset}/warm", {"epoch": "0"})
 
 
@@ -143,7 +143,7 @@ def test_a_killed_gateway_has_another_port_and_token(texts: Path, deep: Path) ->
     """Clients find both: this process's, a fork's, one that travels, and one in mid-epoch."""
     with millrace.open(texts, deadline=20) as c:
         whole, packed, at = read(c), pickle.dumps(c), directory_of(c)
-        with c.epoch(0, global_batch_size=16, reading=Reading(prefetch_bytes=0, progress=False)).read() as reader:
+        with c.epoch(0, global_batch_size=16, reading=Reading(prefetch_bytes=0)).read() as reader:
             got = [bytes(v).decode() for v in next(reader)["txt"]]
             before = (at / "port").read_text(), (at / "token").read_text()
             (pid,) = harness.gateways_at(deep)

@@ -7,8 +7,6 @@ import logging
 import os
 import shutil
 import struct
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,7 +20,7 @@ import pytest
 from test_local import KEYS, WHOLE, folder, read
 
 import millrace
-from millrace import Reading, _indexing
+from millrace import _indexing
 from millrace._indexing import Failure, Wanted
 from millrace._local import Local, is_gateway, served
 
@@ -48,7 +46,7 @@ def mixed(tmp_path: Path) -> Path:
 
 
 def parts_of(c: millrace.Client) -> list[str]:
-    return sorted(bytes(v).decode() for b in c.epoch(0, reading=Reading(progress=False)) for s in b for v in s.values())
+    return sorted(bytes(v).decode() for b in c.epoch(0) for s in b for v in s.values())
 
 
 @pytest.mark.parametrize(
@@ -174,12 +172,6 @@ def test_a_dataset_of_a_gateway_by_its_address(gateway: harness.Gateway, texts: 
         millrace.open(gateway.url, match="*.jpg")
 
 
-def test_the_command_takes_what_open_takes(gateway: harness.Gateway, texts: Path) -> None:
-    for where, samples in ((str(texts), 200), (f"{gateway.url}/photos", 500)):
-        done = subprocess.run([sys.executable, "-m", "millrace", where], capture_output=True, text=True, timeout=60, check=True)
-        assert f"{samples} samples" in done.stdout
-
-
 def test_an_index_elsewhere(texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The address that `millrace index` prints, and the same in two arguments. The index's own directory is told apart."""
     monkeypatch.chdir(tmp_path)
@@ -300,7 +292,7 @@ def test_class_folders_that_change(tmp_path: Path, caplog: pytest.LogCaptureFixt
         (at / f"{i}.jpg").write_text(f"picture {i}")
     (at / "notes.txt").write_text("no picture")
     with millrace.open(tmp_path / "pictures") as c:
-        assert sum(len(b) for b in c.epoch(0, reading=Reading(progress=False))) == 30
+        assert sum(len(b) for b in c.epoch(0)) == 30
     with millrace.open(tmp_path / "pictures"):
         assert not changes(caplog)
     time.sleep(0.05)

@@ -264,23 +264,12 @@ def test_other_processes(client: millrace.Client, method: str) -> None:
 def test_nothing_but_the_standard_library(gateway: harness.Gateway) -> None:
     program = """
 import sys
-import millrace, millrace.proof, millrace.importance, millrace.__main__
+import millrace, millrace.proof, millrace.importance
 with millrace.Client(sys.argv[1], routing=millrace.Routing(check="never")) as c:
     assert sum(len(b) for b in c.epoch(0)) == 500
 """
     here = str(Path(millrace.__file__).parent.parent)
     subprocess.run([sys.executable, "-S", "-c", program, gateway.url], check=True, timeout=60, env={"PYTHONPATH": here, "PATH": ""})
-
-
-def test_command(gateway: harness.Gateway, capsys: pytest.CaptureFixture[str]) -> None:
-    from millrace.__main__ import main
-
-    assert main([gateway.url, "--epoch", "2", "--json"]) == 0
-    assert '"samples": 500' in capsys.readouterr().out
-    assert main([gateway.url, "--rank", "1", "--world-size", "2"]) == 0
-    assert "250 samples in 16 batches" in capsys.readouterr().out
-    assert main([gateway.url, "--dataset", "nowhere"]) == 1
-    assert "not_found" in capsys.readouterr().err
 
 
 def test_forms_that_others_read(client: millrace.Client) -> None:
@@ -303,25 +292,6 @@ def test_faults_of_a_hook_are_the_callers(gateway: harness.Gateway) -> None:
 
     with millrace.Client(gateway.url, token=token) as c, pytest.raises(ValueError, match="no token today"):
         c.epoch(0)
-
-
-def test_progress() -> None:
-    import io
-
-    from millrace._progress import Progress
-
-    out = io.StringIO()
-    hidden = Progress(2, out=out)  # nobody looks
-    hidden.add(5, 10)
-    hidden.add(5, 10)
-    hidden.close()
-    assert not out.getvalue()
-    shown = Progress(2, True, out, "epoch 1")
-    shown.add(5, 10)
-    shown.add(5, 10)
-    shown.close()
-    assert "epoch 1 [####################] 2/2 batches" in out.getvalue()
-    assert out.getvalue().endswith("\n")
 
 
 def test_a_key_of_several_shards_needs_its_shard(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def two(tmp_path: Path) -> Iterator[tuple[millrace.Client, millrace.Client]]:
 
 
 def read(client: millrace.Client, number: int = 0, **how: Any) -> list[str]:
-    epoch = client.epoch(number, **harness.grouped(keys=True, progress=False, **how))
+    epoch = client.epoch(number, **harness.grouped(keys=True, **how))
     ledger = epoch.ledger()
     with epoch.read(ledger=ledger) as reader:
         keys = [key for batch in reader for key in batch.keys]
@@ -50,7 +50,7 @@ def read(client: millrace.Client, number: int = 0, **how: Any) -> list[str]:
 
 
 def values(client: millrace.Client, number: int = 0, **how: Any) -> list[Any]:
-    return [json.loads(bytes(s.data)) for batch in client.epoch(number, **harness.grouped(progress=False, **how)) for s in batch]
+    return [json.loads(bytes(s.data)) for batch in client.epoch(number, **harness.grouped(**how)) for s in batch]
 
 
 def test_a_split(two: tuple[millrace.Client, millrace.Client]) -> None:
@@ -219,7 +219,7 @@ def test_listed_subsets_follow_generations(tmp_path: Path) -> None:
         now, old = c.describe()["generation"], part.selection.generation
         assert now != old
         assert read(part, shuffle=False) == keys == read(c.subset(keys=keys), shuffle=False)
-        epoch = part.epoch(0, shuffle=False, order=Order(generation=now), reading=Reading(keys=True, progress=False))
+        epoch = part.epoch(0, shuffle=False, order=Order(generation=now), reading=Reading(keys=True))
         assert [key for batch in epoch for key in batch.keys] == keys
         assert c.subset(keys=keys, generation=old).selection == part.selection
 
@@ -245,7 +245,7 @@ def test_bad_samples(two: tuple[millrace.Client, millrace.Client]) -> None:
     after = read(clean, 1)
     assert [t for t in range(200) if before[t] != after[t]] == sorted(before.index(key) for key in bad)
     assert not set(after) & set(bad)
-    ranks = [clean.epoch(1, share=Share(rank=r, world_size=3), reading=Reading(keys=True, progress=False, start=4)) for r in range(3)]
+    ranks = [clean.epoch(1, share=Share(rank=r, world_size=3), reading=Reading(keys=True, start=4)) for r in range(3)]
     resumed = sorted(key for e in ranks for b in e for key in b.keys)
     assert resumed == sorted(after[4 * 16 :])  # on other ranks, in the middle
     train = a.split(train=0.5)["train"].quarantine(bad)
@@ -264,7 +264,7 @@ def test_samples_that_are_left_out(two: tuple[millrace.Client, millrace.Client])
     assert read(rest, shuffle=False) == [key for key in stored if key not in bad]
     after = read(rest, 1)
     assert sorted(after) == sorted(set(stored) - set(bad))  # each once
-    ranks = [rest.epoch(1, share=Share(rank=r, world_size=3), reading=Reading(keys=True, progress=False, start=4)) for r in range(3)]
+    ranks = [rest.epoch(1, share=Share(rank=r, world_size=3), reading=Reading(keys=True, start=4)) for r in range(3)]
     assert sorted(key for e in ranks for b in e for key in b.keys) == sorted(after[4 * 16 :])
     assert read(rest.take(3), shuffle=False) == stored[1:4]
     assert sorted(key for part in rest.split(x=0.5, y=0.5).values() for key in read(part)) == sorted(after)
@@ -289,7 +289,7 @@ def test_a_mixture_says_of_which_source_a_bad_sample_is(two: tuple[millrace.Clie
 
     for keys in (True, False):
         bad.clear()
-        for _batch in millrace.mix({a: 2, b: 1}).epoch(0, transform=check, reading=Reading(on_error=bad.append, keys=keys, progress=False)):
+        for _batch in millrace.mix({a: 2, b: 1}).epoch(0, transform=check, reading=Reading(on_error=bad.append, keys=keys)):
             pass
         assert sorted((e.source, e.key) for e in bad) == [("a", read(a, shuffle=False)[7]), ("b", read(b, shuffle=False)[7])]
         assert all(f", source '{e.source}': ValueError" in str(e) for e in bad)
@@ -318,13 +318,13 @@ def test_bad_samples_that_readers_find(two: tuple[millrace.Client, millrace.Clie
         return value
 
     bad: list[millrace.SampleError] = []
-    for _batch in a.epoch(0, decode={"json": decode}, reading=Reading(keys=True, on_error=bad.append, progress=False)):
+    for _batch in a.epoch(0, decode={"json": decode}, reading=Reading(keys=True, on_error=bad.append)):
         pass
     assert len(bad) == 3
     clean = a.quarantine(bad)
     assert clean.selection.quarantine == "samples:7-8,100"
     assert set(clean.selection.bad.values()) == {"part json does not decode"}
-    for _batch in clean.epoch(0, decode={"json": decode}, reading=Reading(progress=False)):
+    for _batch in clean.epoch(0, decode={"json": decode}):
         pass
 
 
@@ -384,14 +384,14 @@ def test_mixtures_go_on_anywhere(tmp_path: Path) -> None:
     a, b = lines(tmp_path / "a", "a", 200), lines(tmp_path / "b", "b", 100)
     with harness.closing(g := harness.Gateway(f"a={a}", f"b={b}")), millrace.Client(g.url) as c:
         mixed = millrace.mix({narrow(c, "a"): 2, narrow(c, "b"): 1})
-        epoch = mixed.epoch(0, reading=Reading(progress=False))
+        epoch = mixed.epoch(0)
         want, generation = [bytes(x.data) for x in epoch], epoch.generation
     (b / "more.jsonl").write_text('{"b": 1000}\n' * 30)
     harness.run("index", str(b), "--batch-size", "16")
     with harness.closing(g := harness.Gateway(f"a={a}", f"b={b}")), millrace.Client(g.url) as c:
         mixed = millrace.mix({narrow(c, "a"): 2, narrow(c, "b"): 1})
-        assert [bytes(x.data) for x in mixed.epoch(0, order=Order(generation=generation), reading=Reading(start=5, progress=False))] == want[5:]
-        assert mixed.epoch(0, reading=Reading(progress=False)).generation != generation
+        assert [bytes(x.data) for x in mixed.epoch(0, order=Order(generation=generation), reading=Reading(start=5))] == want[5:]
+        assert mixed.epoch(0).generation != generation
 
 
 def test_bad_samples_belong_to_a_generation(tmp_path: Path) -> None:
@@ -399,7 +399,7 @@ def test_bad_samples_belong_to_a_generation(tmp_path: Path) -> None:
     a, b = lines(tmp_path / "a", "a", 200), lines(tmp_path / "b", "b", 100)
     with harness.closing(g := harness.Gateway(f"a={a}", f"b={b}")):
         c = millrace.Client(g.url, "a")
-        bad = [s.key for s in c.epoch(0, shuffle=False, reading=Reading(keys=True, progress=False)).batch(0)[:2]]
+        bad = [s.key for s in c.epoch(0, shuffle=False, reading=Reading(keys=True)).batch(0)[:2]]
         clean = c.quarantine(bad)
         mixed = millrace.mix({clean: 1, millrace.Client(g.url, "b"): 1})
         want, both, old = values(clean), values(mixed), clean.selection.generation
@@ -412,12 +412,12 @@ def test_bad_samples_belong_to_a_generation(tmp_path: Path) -> None:
         assert c.quarantine(bad).selection.quarantine == "samples:30-31"
         assert values(c.quarantine(bad, generation=old)) == want
         for moved, chosen in (("quarantine=samples:30-31", clean), ("subset=samples:0-29,32-229", c.exclude(bad, generation=old))):
-            epoch = chosen.epoch(0, order=Order(generation=c.describe()["generation"]), reading=Reading(keys=True, progress=False))
+            epoch = chosen.epoch(0, order=Order(generation=c.describe()["generation"]), reading=Reading(keys=True))
             assert moved in "&".join(f"{k}={v}" for k, v in epoch.plan.parameters.items())
             assert not set(bad) & {key for batch in epoch for key in batch.keys}
         new = [millrace.Client(g.url, name).describe()["generation"] for name in "ab"]
         fresh = read(c.take(1))[0]  # of the data that were added
-        assert c.exclude([fresh, bad[0]]).epoch(0, order=Order(generation=old), reading=Reading(progress=False)).plan.samples == 199
+        assert c.exclude([fresh, bad[0]]).epoch(0, order=Order(generation=old)).plan.samples == 199
         assert values(millrace.mix({c.quarantine(bad, generation=old): 1, millrace.Client(g.url, "b"): 1})) == both
         assert mixed.epoch(0, order=Order(generation=",".join(new))).plan.dataset == "mix:a(quarantine=samples:30-31):1,b:1"
         assert values(mixed) == both
@@ -482,8 +482,8 @@ def test_without_a_server(tmp_path: Path, runtime: Path) -> None:
     with millrace.open(places[0], deadline=20) as a, millrace.open(places[1], deadline=20) as b:
         mixed = millrace.mix({a.split(train=0.9)["train"]: 0.5, b: 0.5})
         with mixed.client:
-            want = [bytes(v) for x in mixed.epoch(0, global_batch_size=8, reading=Reading(progress=False)) for v in x["txt"]]
-            epoch = mixed.epoch(0, global_batch_size=8, reading=Reading(prefetch_bytes=0, progress=False))
+            want = [bytes(v) for x in mixed.epoch(0, global_batch_size=8) for v in x["txt"]]
+            epoch = mixed.epoch(0, global_batch_size=8, reading=Reading(prefetch_bytes=0))
             with epoch.read() as reader:
                 got = [bytes(v) for v in next(reader)["txt"]]
                 for pid in harness.gateways_at(runtime):
@@ -494,11 +494,11 @@ def test_without_a_server(tmp_path: Path, runtime: Path) -> None:
             travelled = pickle.loads(pickle.dumps(mixed))
             assert sorted(read(a.subset(keys=["a07", "a03"]))) == ["a03", "a07"]
             with pytest.raises(millrace.errors.TransformError) as failed:
-                mixed.epoch(0, global_batch_size=8, transform=lambda _: 1 / 0, reading=Reading(progress=False)).batch(0)
+                mixed.epoch(0, global_batch_size=8, transform=lambda _: 1 / 0).batch(0)
             assert failed.value.source in map(str, places)
         a.close()
         b.close()
-        assert [bytes(v) for x in travelled.epoch(0, global_batch_size=8, reading=Reading(progress=False)) for v in x["txt"]] == want
+        assert [bytes(v) for x in travelled.epoch(0, global_batch_size=8) for v in x["txt"]] == want
         travelled.client.close()
 
 

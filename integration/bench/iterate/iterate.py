@@ -30,7 +30,7 @@ def by_client(client: millrace.Client, plan: dict[str, Any], first: int, span: f
     """Every sample as a memoryview of its own."""
     begun, samples = time.monotonic(), 0
     for number in itertools.count(first):
-        for batch in client.epoch(number, **plan, reading=millrace.Reading(progress=False)):
+        for batch in client.epoch(number, **plan):
             samples += len(batch.views())
             if time.monotonic() - begun > span:
                 return samples / (time.monotonic() - begun)

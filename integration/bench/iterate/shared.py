@@ -44,7 +44,7 @@ def total(view: memoryview) -> int:
 def by_memory(client: millrace.Client, plan: dict[str, Any], first: int) -> Iterator[tuple[int, int]]:
     """Gives samples and sum of each batch that the client hands out."""
     for number in itertools.count(first):
-        for batch in client.epoch(number, **plan, reading=millrace.Reading(progress=False)):
+        for batch in client.epoch(number, **plan):
             views = batch.views()
             yield len(views), sum(map(total, views))
 

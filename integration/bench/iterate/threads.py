@@ -45,7 +45,7 @@ WORKS: dict[str, tuple[bool, Decode]] = {
 
 
 def moving(client: millrace.Client, plan: dict[str, Any], decode: Decode, number: int) -> Iterator[millrace.Batch]:
-    with client.epoch(number, **plan, reading=millrace.Reading(progress=False, threads=THREADS, batch_transform=decode)).read() as reader:
+    with client.epoch(number, **plan, reading=millrace.Reading(threads=THREADS, batch_transform=decode)).read() as reader:
         yield from reader
 
 
@@ -53,7 +53,7 @@ def fixed(client: millrace.Client, plan: dict[str, Any], decode: Decode, fetchin
     """What one writes with a pool of threads from the standard library."""
     with (
         ThreadPoolExecutor(THREADS - fetching) as pool,
-        client.epoch(number, **plan, reading=millrace.Reading(progress=False, threads=fetching)).read() as reader,
+        client.epoch(number, **plan, reading=millrace.Reading(threads=fetching)).read() as reader,
     ):
         ahead: deque[tuple[millrace.Batch, Future[float]]] = deque()
         for batch in reader:

@@ -38,7 +38,7 @@ def test_ray_train_resumes(gateway: harness.Gateway, tmp_path: Path) -> None:
     assert told["same"], "the resumed model differs"
     assert told["states"][0] == told["states"][1]
     with millrace.Client(gateway.url, dataset="photos") as client:
-        how = {"share": Share(tail="drop"), "reading": Reading(keys=True, progress=False)}
+        how = {"share": Share(tail="drop"), "reading": Reading(keys=True)}
         epochs = [client.epoch(e, global_batch_size=40, seed=7, **how) for e in range(2)]
         want = dict(enumerate([list(b.keys) for epoch in epochs for b in epoch][:STEPS], 1))
     whole = [dict(steps_of(tmp_path, "whole", rank)) for rank in range(2)]

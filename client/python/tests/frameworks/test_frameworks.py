@@ -18,7 +18,6 @@ import pytest
 import torch
 
 import millrace
-from millrace import Reading
 
 HERE = Path(__file__).parent
 EPOCHS, STEPS, SAVE, KILL = 2, 50, 32, 37  # 500 samples in batches of 20, all ranks together
@@ -64,7 +63,7 @@ def run(script: str, ranks: int, at: Path, **job: Any) -> dict[int, Step]:
 def order(url: str, epoch: int) -> list[int]:
     """The samples' numbers in the order that the gateway has resolved."""
     with millrace.Client(url, "photos") as client:
-        opened = client.epoch(epoch, global_batch_size=100, seed=7, fields="jpg", reading=Reading(progress=False))
+        opened = client.epoch(epoch, global_batch_size=100, seed=7, fields="jpg")
         return [(len(view) - 2000) // 7 for batch in opened for view in batch["jpg"]]
 
 

@@ -31,7 +31,7 @@ def dataset_of(url: str, batch_size: int, decoder: Any) -> millrace.torch.Datase
 def begin(how: str, val: millrace.torch.Dataset) -> Any:
     """Has a reader of this process at work; what is returned keeps it so."""
     if how == "client":
-        batches = iter(val.client.epoch(0, dataset="photos", global_batch_size=2, decode={"cls": label}, reading=Reading(threads=16, progress=False)))
+        batches = iter(val.client.epoch(0, dataset="photos", global_batch_size=2, decode={"cls": label}, reading=Reading(threads=16)))
         next(batches)
         return batches
     loader = millrace.torch.DataLoader(val)

@@ -13,7 +13,7 @@ from test_torch_loader import core_order, keys_of
 import millrace
 import millrace.torch
 from millrace import Order
-from millrace._agree import agree
+from millrace._job import agree
 from millrace.torch import DataLoader
 
 

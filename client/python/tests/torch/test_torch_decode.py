@@ -18,8 +18,8 @@ import millrace
 import millrace.torch
 from millrace import Reading
 from millrace._memory import LARGE, Buffers
-from millrace._tensors import as_tensor
 from millrace.decode import Automatic
+from millrace.torch._columns import as_tensor
 
 PARTS = "png,cls,txt,npy,xyz"
 

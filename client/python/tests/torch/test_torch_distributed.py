@@ -74,7 +74,7 @@ def test_stop_anywhere_and_resume_on_other_ranks(gateway: harness.Gateway, tmp_p
 @pytest.mark.parametrize("missing", ["RANK", "WORLD_SIZE"])
 def test_half_an_environment_is_refused(missing: str) -> None:
     from millrace import InvalidArgument
-    from millrace._ranks import find_ranks
+    from millrace._job import find_ranks
 
     both = {"RANK": "1", "WORLD_SIZE": "4"}
     assert find_ranks(both) == (1, 4)
@@ -95,7 +95,7 @@ def test_half_an_environment_is_refused(missing: str) -> None:
     ],
 )
 def test_ranks_of_the_environment(environment: dict[str, str], want: tuple[int, int]) -> None:
-    from millrace._ranks import find_ranks
+    from millrace._job import find_ranks
 
     assert find_ranks(environment) == want
 
@@ -103,7 +103,7 @@ def test_ranks_of_the_environment(environment: dict[str, str], want: tuple[int, 
 @pytest.mark.parametrize("values", [("4", "4"), ("-1", "4"), ("x", "4"), ("0", "0")])
 def test_ranks_that_are_none_are_refused(values: tuple[str, str]) -> None:
     from millrace import InvalidArgument
-    from millrace._ranks import find_ranks
+    from millrace._job import find_ranks
 
     with pytest.raises(InvalidArgument, match="are not a rank and a world size"):
         find_ranks({"RANK": values[0], "WORLD_SIZE": values[1]})

@@ -101,7 +101,7 @@ def twice(gateway: harness.Gateway, **steps: Any) -> tuple[bool, list[str]]:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             with millrace.Client(gateway.url) as client:
-                epoch = client.epoch(0, global_batch_size=100, decode={"cls": int}, **harness.grouped(progress=False, **steps))
+                epoch = client.epoch(0, global_batch_size=100, decode={"cls": int}, **harness.grouped(**steps))
                 passes.append([b.value for b in epoch])
         reports.append([str(w.message) for w in caught if "draws from" in str(w.message)])
     return repr([digest(value) for value in passes[0]]) == repr([digest(value) for value in passes[1]]), reports[0]

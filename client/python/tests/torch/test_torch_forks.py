@@ -15,8 +15,8 @@ import harness
 import pytest
 from harness import LONG, without
 
-from millrace._places import _BEGUN, Places
-from millrace._state import Place
+from millrace._job import Place
+from millrace.torch._places import _BEGUN, Places
 
 HERE = Path(__file__).parent
 

@@ -193,7 +193,7 @@ def test_shuffle_is_yes_or_no(gateway: harness.Gateway) -> None:
         ("transforms", len, "decode="),
         ("collate_fn", len, "collate="),
         ("start", 5, "(load_state_dict|reads what it is asked for)"),
-        ("progress", True, "bar"),
+        ("progress", True, "tqdm"),
         ("remote", "s3://train/photos", "first argument"),
         ("shuffle_seed", 1, "seed="),
         ("loader", len, "decode="),

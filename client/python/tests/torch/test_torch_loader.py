@@ -42,7 +42,7 @@ def dataset_of(gateway: harness.Gateway, **options: Any) -> millrace.torch.Datas
 def core_order(gateway: harness.Gateway, epoch: int, **options: Any) -> list[list[str]]:
     """The samples' names batch by batch, as the core's Epoch has them."""
     with millrace.Client(gateway.url, "photos") as client:
-        opened = client.epoch(epoch, seed=3, **harness.grouped(global_batch_size=BATCH_SIZE, keys=True, progress=False, **options))
+        opened = client.epoch(epoch, seed=3, **harness.grouped(global_batch_size=BATCH_SIZE, keys=True, **options))
         return [list(b.keys) for b in opened]
 
 

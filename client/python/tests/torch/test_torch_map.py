@@ -91,7 +91,7 @@ def test_numbers_are_positions_of_an_order(gateway: harness.Gateway) -> None:
 
     with millrace.Client(gateway.url, "photos") as c:
         for plan in ({"shuffle": "full", "seed": 3}, {"shuffle": "window", "window": 2}, {"shuffle": True}):
-            epoch = c.epoch(4, transform=drawn, **harness.grouped(global_batch_size=50, keys=True, progress=False, **plan))
+            epoch = c.epoch(4, transform=drawn, **harness.grouped(global_batch_size=50, keys=True, **plan))
             want = [value for batch in epoch for value in batch.value]
             samples = photos(gateway, epoch=4, transform=drawn, **plan)
             at = [417, 3, 3, 499, 0]

@@ -31,7 +31,7 @@ def test_a_mixture_goes_on_with_other_ranks(tmp_path: Path, workers: int) -> Non
 
         def dataset(rank: int, world_size: int) -> millrace.torch.Dataset:
             ca, cb = millrace.Client(g.url, "a"), millrace.Client(g.url, "b")
-            bad = [s.key for s in ca.epoch(0, shuffle=False, reading=Reading(keys=True, progress=False)).batch(0)[:2]]
+            bad = [s.key for s in ca.epoch(0, shuffle=False, reading=Reading(keys=True)).batch(0)[:2]]
             mixed = millrace.mix({ca.split(train=0.8)["train"].quarantine(bad): 0.75, cb.take(60): 0.25})
             return millrace.torch.Dataset(mixed, share=Share(rank=rank, world_size=world_size))
 
@@ -82,7 +82,7 @@ def test_a_checkpoint_goes_on_without_bad_samples_although_the_data_have_grown(t
         next(batches)
         state, before = dataset.state_dict(), [names(x) for x in batches]
         with millrace.Client(g.url, "a") as client:
-            samples = [sample for batch in client.epoch(0, decode=True, reading=Reading(keys=True, progress=False)) for sample in batch]
+            samples = [sample for batch in client.epoch(0, decode=True, reading=Reading(keys=True)) for sample in batch]
             bad = [s.key for s in samples if f"a {s['json']['n']}" in {*before[3], *before[4]}]
     (a / "0.jsonl").write_text('{"word": "new", "n": 0}\n' * 30)
     harness.run("index", str(a), "--batch-size", "12")

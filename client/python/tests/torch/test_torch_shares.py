@@ -120,7 +120,7 @@ def test_a_filter_of_samples_is_warned_of_where_there_are_ranks(gateway: harness
 
 def test_ranks_take_equal_steps_where_the_filter_refuses_their_batch(gateway: harness.Gateway) -> None:
     with millrace.Client(gateway.url, "photos") as client:
-        whole = client.epoch(0, global_batch_size=BATCH_SIZE, reading=Reading(keys=True, progress=False))
+        whole = client.epoch(0, global_batch_size=BATCH_SIZE, reading=Reading(keys=True))
         kept = {key for b in whole if b.number < 6 for key in b.keys}
     shares = [list(dataset_of(gateway, r, decode={"cls": int}, transform=pair, filter=lambda s: s.key in kept)) for r in range(4)]
     assert [[len(x) for x, _ in share][-1] for share in shares] == [0] * 4
@@ -153,7 +153,7 @@ def test_a_client_collates_no_empty_share(gateway: harness.Gateway) -> None:
     with millrace.Client(gateway.url, "photos") as client:
         epoch = client.epoch(
             0, global_batch_size=BATCH_SIZE, decode={"cls": int}, transform=_both, share=Share(rank=0, world_size=4),
-            reading=Reading(collate=_stacked, progress=False),
+            reading=Reading(collate=_stacked),
         )
         assert [len(b) for b in epoch] == [20] * 6 + [0]
         assert epoch.batch(6).value == []

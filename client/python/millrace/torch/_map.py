@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from torch.utils import data as torch_data
 
-from ._agree import AGREE, refuse, settle
-from ._habits import NOT_FOR_LOADERS
-from ._parameters import Decode, SampleOptions, Shuffle, checked, flat
-from ._ranks import find_ranks
-from ._spawn import send_checked
-from ._tensors import AUTOMATIC, allow_read_only, gives_views
-from .client import ClientOwner, Origin
-from .epoch import MOST_NAMED
-from .errors import InvalidArgument
+from .._habits import NOT_FOR_LOADERS
+from .._job import AGREE, find_ranks, refuse, settle
+from .._parameters import Decode, SampleOptions, Shuffle, checked, flat
+from .._spawn import send_checked
+from ..client import ClientOwner, Origin
+from ..epoch import MOST_NAMED
+from ..errors import InvalidArgument
+from ._columns import AUTOMATIC, allow_read_only, gives_views
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -64,7 +63,7 @@ class MapDataset(ClientOwner, torch_data.Dataset):  # type: ignore[misc,type-arg
         if alone is not None:
             refuse(alone, *find_ranks(), AGREE)
         automatic = AUTOMATIC if decode is True else decode
-        self._epoch = self.client._epoch(epoch, dataset=dataset, shuffle=shuffle, decode=automatic, progress=False, **given)
+        self._epoch = self.client._epoch(epoch, dataset=dataset, shuffle=shuffle, decode=automatic, **given)
         self._epoch.writable = copy and gives_views(decode, given.get("transform"))
         if not copy:
             allow_read_only()

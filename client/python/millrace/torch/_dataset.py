@@ -1,59 +1,39 @@
-"""Datasets and a loader for PyTorch. Importing this module imports torch; importing millrace does not.
-
-    dataset = millrace.torch.Dataset("http://gateway:8080", "photos", global_batch_size=256, decode={"jpg": to_tensor, "cls": int})
-    for batch in millrace.torch.DataLoader(dataset, num_workers=4):
-        images, labels = batch["jpg"], batch["cls"]
-
-The gateway puts batches together, and DataLoader of this module yields them. global_batch_size counts the samples of a batch, all
-ranks together. Each rank gets its share of every batch, and its workers take turns with the batches. A loader of torch's that has a
-batch_size makes its own batches: give it dataset.samples().
-"""
+"""Datasets of torch: the batches of one epoch after another, as torch's and other loaders read them."""
 
 from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from dataclasses import replace
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
+from multiprocessing.context import get_spawning_popen
 from multiprocessing.reduction import ForkingPickler
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NoReturn, Optional
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Optional
 
-from ._agree import AGREE, refuse, settle
-from ._habits import NOT_FOR_LOADERS
-from ._memory import LARGE, own
-from ._parameters import Decode, EpochOptions, checked, flat
-from ._ranks import advise_homes, find_ranks, warn_of_uneven_shares
-from .batch import Batch, Sample
-from .client import ClientOwner, Origin
-from .epoch import Epoch
-from .errors import InvalidArgument, SampleError, StateError
+from torch.utils import data as torch_data
 
-try:
-    import torch
-    from torch.utils import data as torch_data
-
-    from ._loader import PREFETCH_FACTOR, DataLoader
-    from ._map import MapDataset
-    from ._places import Places
-    from ._reading import PassState, Reading, threads_of_worker
-    from ._samples import BatchDataset, SampleDataset
-    from ._spawn import send_checked
-    from ._state import Place, State
-    from ._tensors import AUTOMATIC, allow_read_only, gives_views
-except ImportError as e:
-    raise ImportError("millrace.torch needs torch, which is not installed: pip install 'millrace-data[torch]'") from e
+from .._habits import NOT_FOR_LOADERS
+from .._job import AGREE, Place, State, find_ranks, refuse, settle, warn_of_uneven_shares
+from .._parameters import Decode, EpochOptions, checked, flat
+from .._spawn import send_checked
+from ..batch import Batch, Sample
+from ..client import ClientOwner, Origin
+from ..epoch import Epoch, Plan, Reader
+from ..errors import InvalidArgument, SampleError, StateError
+from ._columns import AUTOMATIC, allow_read_only, collate_columns, columns_alone, gives_views, stack_as_they_come, without_rows
+from ._places import Places
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["DataLoader", "Dataset", "MapDataset", "StateError", "collate_columns"]
-
+PREFETCH_FACTOR = 2  # torch's own default
 _LOG = logging.getLogger("millrace")
-
-Columns = dict[str, Any]
-_UNSAID = {"dataset", "decode", "progress"}
+_UNSAID = {"dataset", "decode"}
 
 
 def _build(batch: Batch, *, make: Callable[[Batch], Any]) -> Any:
@@ -62,149 +42,6 @@ def _build(batch: Batch, *, make: Callable[[Batch], Any]) -> Any:
     if not isinstance(value, (Batch, Sample)):
         batch.forget_decoded()  # else a batch that waits holds all of it twice
     return value
-
-
-def collate_columns(batch: Batch, *, keys: bool = False) -> Any:
-    """Makes columns of a batch, as a Dataset without collate and batch_transform yields them: tensors where values stack, lists otherwise.
-
-    Tensors, NumPy arrays and numbers are stacked as torch's default_collate does it, everything else is a list; a part without a
-    decoder is a list of bytes. The columns are a dict, or what transform has returned decides: of dicts a dict, of tuples a tuple, else
-    one column. With keys the names of the samples are added to the dict as "__key__".
-    """
-    if not issubclass(type(batch), Batch):
-        cure = "loaders of others yield no Batch: say reading=millrace.Reading(batch_transform=millrace.torch.collate_columns)"
-        raise InvalidArgument(f"collate columns: got {type(batch).__name__}, want a Batch", cure=cure)
-    if batch.value is not None:
-        columns = collate_samples(batch)
-        if keys and not isinstance(columns, dict):
-            raise InvalidArgument("keys=True names samples in dicts, and transform returns no dict", cure="have it return sample.key too")
-        return {**columns, "__key__": list(batch.keys)} if keys else columns
-    out: Columns = {}
-    names = list(batch[0]) if len(batch) else []
-    for sample in batch:
-        if sample.keys() != set(names):
-            one, other = (", ".join(map(repr, parts)) or "no parts" for parts in (names, sample))
-            raise InvalidArgument(
-                f"collate {batch.which(0)}: it has {one}, and {batch.which(sample.index)} has {other}",
-                cure='name parts that all samples have with fields=, of folders of pictures one name for all (fields="jpg,cls"), or give transform',
-            )
-    for name in names:
-        column, what = batch[name], f"part {name} of batch {batch.number} of epoch {batch.epoch}"
-        out[name] = column if isinstance(column, torch.Tensor) else _stack(batch, what, [own(v) for v in column], name)
-    if keys:
-        out["__key__"] = list(batch.keys)
-    return out
-
-
-def _columns_alone(batch: Batch, *, keys: bool) -> Any:
-    """Makes columns of a batch, and lets go of its bytes: a batch that waits for the trainer holds its columns alone."""
-    columns = collate_columns(batch, keys=keys)
-    batch.let_go()
-    return columns
-
-
-def _stack_as_they_come(take: Callable[[int], memoryview], n: int, values: Iterator[Any]) -> Any:
-    """Stacks tensors while they are decoded, and lets go of each: a thread needs memory for one sample beside the batch's.
-
-    Returns a list where values are no tensors, or differ: _stack then says how.
-    """
-    first = next(values, None)
-    if type(first) is not torch.Tensor or first.requires_grad or first.layout is not torch.strided or first.device.type != "cpu":
-        return [first, *values] if n else []
-    shape = (n, *first.shape)
-    size = n * first.nelement() * first.element_size()
-    if torch_data.get_worker_info() is not None:  # to the main process in shared memory: share_memory_ would copy all of it, before anything has come
-        out = torch.empty(0, dtype=first.dtype).set_(torch.UntypedStorage._new_shared(size), 0, shape)
-    elif size < LARGE:
-        out = torch.empty(shape, dtype=first.dtype)
-    else:
-        out = torch.frombuffer(take(size), dtype=first.dtype).view(shape)
-    out[0] = first
-    for i, value in enumerate(values, 1):
-        if type(value) is not torch.Tensor or value.shape != first.shape or value.dtype is not first.dtype:
-            return [*out[:i], value, *values]
-        out[i] = value
-    return out
-
-
-def collate_samples(batch: Batch) -> Any:
-    """Makes columns of what a transform has returned for each sample of a batch: of dicts a dict, of tuples a tuple, else one column."""
-    values = batch.value
-    first = values[0] if values else {}
-    odd = next((i for i, value in enumerate(values) if _form(value) != _form(first)), None)
-    if odd is not None:
-        raise InvalidArgument(
-            f"collate {batch.which(0)}: transform returned {_words(first)}, and of {batch.which(odd)} {_words(values[odd])}",
-            cure="have it return the same names, or as many values, for all samples; or give collate",
-        )
-    if isinstance(first, Mapping):
-        return {name: _stack(batch, f"{name!r} of transformed samples", [v[name] for v in values]) for name in first}
-    if isinstance(first, tuple):
-        return tuple(_stack(batch, f"element {i} of transformed samples", list(column)) for i, column in enumerate(zip(*values)))
-    return _stack(batch, "transformed samples", values)
-
-
-def _form(value: Any) -> Any:
-    """What transformed samples of a batch have in common: the names of dicts, the length of tuples; None of other values."""
-    return value.keys() if isinstance(value, Mapping) else len(value) if isinstance(value, tuple) else None
-
-
-def _words(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return f"a dict of {', '.join(map(repr, value)) or 'nothing'}"
-    return f"a tuple of {len(value)}" if isinstance(value, tuple) else f"a {type(value).__name__}"
-
-
-def _cure_of_shapes(shapes: list[tuple[int, ...]], part: str) -> str:
-    """Says how values become alike. part is empty where a transform made them."""
-    if any(len(shape) != 3 for shape in shapes):
-        return "make them alike in transform=, by cutting or padding; or give collate"
-    if len({shape[1:] for shape in shapes}) == 1:
-        return (
-            "some pictures are gray or have alpha: have transform call image.expand(3, -1, -1) of a gray one and image[:3] of one with alpha, "
-            "or a decoder convert('RGB')"
-        )
-    resize = f"torchvision.transforms.functional.resize(s[{part!r}], [224, 224])"
-    alike = f"make them alike: transform=lambda s: {{**s, {part!r}: {resize}}}" if part else "have transform resize them"
-    return f"{alike}; or give collate"
-
-
-def _stack(batch: Batch, what: str, values: list[Any], part: str = "") -> Any:
-    """Stacks tensors and numbers; other values stay a list. part is the part that they are decoded from."""
-    first = next((value for value in values if value is not None), None)
-    if not (isinstance(first, (torch.Tensor, int, float)) or type(first).__module__ == "numpy"):
-        return values
-    if nulls := sum(value is None for value in values):
-        raise InvalidArgument(
-            f"stack {what}: {nulls} of {len(values)} values are null, and a tensor has no place for them",
-            cure="leave these samples out (reading=millrace.Reading(filter=lambda sample: sample[NAME] is not None)), or have transform put "
-            "another value there",
-        )
-    at = {tuple(value.shape): i for i, value in reversed(list(enumerate(values))) if hasattr(value, "shape")}
-    shapes = sorted(at, key=at.__getitem__)
-    if len(shapes) > 1:
-        raise InvalidArgument(
-            f"stack {what}: the values have {len(shapes)} shapes, {shapes[0]} and {shapes[1]} among them, that of {batch.which(at[shapes[1]])}",
-            cure=_cure_of_shapes(shapes, part),
-        )
-    try:
-        return torch_data.default_collate(values)
-    except (RuntimeError, TypeError) as e:
-        raise InvalidArgument(f"stack {what}: {e}", cure="have the decoder or transform make values of one type, or give collate") from e
-
-
-def _without_rows(value: Any) -> Any:
-    """Returns columns of the same types without their rows. Values that are no columns stay."""
-    if isinstance(value, MutableMapping):
-        columns = copy.copy(value)
-        columns.update({name: _without_rows(column) for name, column in value.items()})
-        return columns
-    if isinstance(value, tuple):
-        cut = map(_without_rows, value)
-        return type(value)(*cut) if hasattr(value, "_fields") else tuple(cut)
-    if isinstance(value, list):  # a column, or columns that default_collate has made of tuples
-        return [_without_rows(column) for column in value] if any(isinstance(column, torch.Tensor) for column in value) else []
-    return value[:0] if getattr(value, "shape", ()) else value
 
 
 class Dataset(ClientOwner):
@@ -247,7 +84,7 @@ class Dataset(ClientOwner):
         if collate is not None and batch_transform is not None:
             raise InvalidArgument("new dataset: of collate and batch_transform only one can make what is yielded")
         one_by_one = collate is not None or given.get("transform") is not None
-        columns = partial(collate_columns if one_by_one else _columns_alone, keys=keys)
+        columns = partial(collate_columns if one_by_one else columns_alone, keys=keys)
         make = batch_transform or (columns if collate is None else attrgetter("value"))
         self._views = not copy
         self._writable = copy and gives_views(decode, given.get("filter"), given.get("transform"), collate, batch_transform)
@@ -259,19 +96,19 @@ class Dataset(ClientOwner):
         """The generation that a run begins with; that of a state may be another one. For this package's own modules."""
         self._options: dict[str, Any] = {
             **given, "dataset": str(about["name"]), "decode": AUTOMATIC if decode is True else decode,
-            "collate": collate, "batch_transform": partial(_build, make=make), "progress": False,
+            "collate": collate, "batch_transform": partial(_build, make=make),
         }  # fmt: skip
         self._options.pop("generation", None)
         self.prefetch_factor = PREFETCH_FACTOR
         """How many batches each process decodes ahead; those in the queues of this module's DataLoader count."""
         self._makes_batches = "collate" if collate is not None else "batch_transform" if batch_transform is not None else ""
-        self._cut = _without_rows if batch_transform is None else None
-        self._gather = _stack_as_they_come if not one_by_one and batch_transform is None else None
+        self._cut = without_rows if batch_transform is None else None
+        self._gather = stack_as_they_come if not one_by_one and batch_transform is None else None
         self._loaded = State(Place(epoch), {})  # holds all orders to what the latest loaded state says
         self._open: dict[tuple[int, int, int, str], Epoch] = {}
         self.places = Places()
         """For this package's own modules."""
-        self._yielded: Optional[PassState] = None  # by the pass of this process that was begun last
+        self._yielded: Optional[Count] = None  # by the pass of this process that was begun last
         self._left = False  # whether it was logged that a pass was left before its end
         self.set_epoch(epoch)
         if self._alone is None:
@@ -325,13 +162,12 @@ class Dataset(ClientOwner):
             worker = torch_data.get_worker_info()
             if rank == 0 and (worker is None or worker.id == 0):
                 warn_of_uneven_shares(epoch.plan)
-                advise_homes(self.client.core, epoch.plan)
             self._open = {**dict(list(self._open.items())[-1:]), want: epoch}
         if self._views:
             allow_read_only()
         epoch, worker = self._open[want], torch_data.get_worker_info()
         if worker is not None and "threads" not in self._options:
-            epoch.threads = threads_of_worker(worker.num_workers)
+            epoch.threads = _threads_of_worker(worker.num_workers)
         epoch.prefetch_factor, epoch.gather, epoch.writable = self.prefetch_factor, self._gather, self._writable
         epoch.cut = self._cut if epoch.plan.world_size > 1 else None
         return epoch
@@ -467,25 +303,264 @@ class Dataset(ClientOwner):
         self._options["on_error"](error)
 
     def __iter__(self) -> Iterator[Any]:
-        return self.begin(Reading)
+        return self.begin()
 
-    def begin(self, reading: type[Reading], processes: int = 1) -> Reading:
+    def begin(self, *, samples: bool = False, processes: int = 1) -> Pass:
         """Begins a pass of this process, or of this worker for its share. For this package's own modules."""
         worker = torch_data.get_worker_info()
         if worker is None:
             self.places.own()
             if self.places.begun:
                 self.leave()
-            self._yielded = PassState(self.places.next, self.places.moves, processes)
-            return reading(self, self._yielded, processes)
+            self._yielded = Count(self.places.next, self.places.moves, processes=processes)
+            return Pass(self, self._yielded, samples, processes)
         self.places.enter_worker()
         # What cannot be pickled would keep the loader waiting for ever: views travel as copies.
         ForkingPickler.register(memoryview, _view_as_bytes)
-        return reading(self, None, processes, worker.id, worker.num_workers)
+        return Pass(self, None, samples, processes, worker.id, worker.num_workers)
 
 
 send_checked(Dataset, "_options")
 
 
+def _threads_of_worker(workers: int) -> int:
+    """Returns how many threads each of a loader's workers decodes with: the cores divided by the workers, from 1 to 2."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(2, cores // workers))
+
+
 def _view_as_bytes(view: memoryview) -> tuple[type[memoryview], tuple[bytes]]:
     return memoryview, (bytes(view),)
+
+
+@dataclass
+class Count:
+    """What a dataset or a loader remembers of a pass. It does not keep the pass alive: that ends when its user drops it."""
+
+    place: Place
+    moves: int = 0  # of the dataset when the pass began
+    total: int = 0  # batches of the epoch, of a loader
+    processes: int = 1  # among which Accelerate shares the samples out; 1: it does not
+    failed: bool = False
+
+
+class Parcel(NamedTuple):
+    """A batch on its way to this package's DataLoader, which counts it: an emptied one, or one with errors for a list of the main process."""
+
+    value: Any
+    emptied: bool
+    failures: list[SampleError]
+
+
+class Pass(Iterator[Any]):
+    """One pass of one process over a dataset. It opens nothing before the first item is asked for, and counts the items it yields."""
+
+    def __init__(self, dataset: Dataset, yielded: Optional[Count], samples: bool, processes: int, worker: int = 0, step: int = 1) -> None:
+        """Items are batches, or samples. yielded says where to begin; with None a worker finds the place when the first item is asked for."""
+        self._dataset, self._yielded, self._samples, self._processes = dataset, yielded, samples, processes
+        self._worker, self._step = worker, step
+        self._in_worker = torch_data.get_worker_info() is not None
+        self._counted = dataset.places.counted and not samples  # by this package's DataLoader
+        self._reader: Optional[Reader] = None
+        self._items: list[Any] = []  # of the batch that was read last, the next one at the end
+        self._pid = os.getpid()
+
+    @property
+    def place(self) -> Place:
+        """The place of the next item."""
+        return self._share_of(self._dataset.places.peek(self._worker)) if self._yielded is None else self._yielded.place
+
+    def _share_of(self, place: Place) -> Place:
+        return place if self._worker == 0 else Place(place.epoch, place.batch + self._worker)
+
+    def _open(self) -> tuple[Count, Reader]:
+        places = self._dataset.places
+        if self._yielded is None:
+            self._yielded = Count(self._share_of(places.claim(self._worker)))
+        if self._reader is None:
+            first = self._yielded.place
+            epoch = self._dataset.epoch_of_samples(first.epoch, self._processes) if self._samples else self._dataset.epoch_for(first)
+            self._reader = epoch.read(first.batch, step=self._step)
+            if self._in_worker:
+                if not self._counted:
+                    self._reader.epoch.steps.warn_of_copies()
+                self._reader.count_elsewhere(partial(places.in_queues, first.batch, self._step))
+        return self._yielded, self._reader
+
+    def __next__(self) -> Any:
+        if self._pid != os.getpid():
+            raise InvalidArgument("read the next batch: an iterator belongs to the process that made it; make another one")
+        yielded, reader = self._open()
+        while not self._items:  # a share may be empty
+            self._take(yielded, reader)
+        if not self._in_worker:
+            self._dataset.places.begin(yielded.place, yielded.moves)
+        item, (epoch, batch, sample) = self._items.pop(), yielded.place
+        yielded.place = Place(epoch, batch, sample + 1) if self._items else Place(epoch, batch + self._step)
+        if isinstance(item, (Batch, Sample)) and self._in_worker:
+            raise InvalidArgument(
+                "read the next batch: what batch_transform returns goes to another process, where a Batch cannot go",
+                cure="return what the trainer needs of it: columns (their views are copied), or bytes(batch.data)",
+            )
+        return item
+
+    def _take(self, yielded: Count, reader: Reader) -> None:
+        """Takes a batch from the reader."""
+        try:
+            batch = reader.advance() if self._counted else next(reader)
+        except StopIteration:
+            if not self._in_worker and yielded.moves == self._dataset.places.moves:
+                self._dataset.go_to(Place(yielded.place.epoch + 1))
+            raise
+        epoch, number, sample = yielded.place
+        done = sample if batch.number == number else 0
+        told = batch.failures if self._counted and self._in_worker and reader.epoch.steps.collects else []
+        value = Parcel(batch.value, batch.emptied, told) if batch.emptied or told else batch.value
+        self._items = (list(value) if self._samples else [value])[done:][::-1]
+        yielded.place = Place(epoch, batch.number, done)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What torchdata's StatefulDataLoader saves of each worker, after each batch that it hands out."""
+        state = self._dataset.state_at(self.place, self._processes)
+        return {**state, "worker": self._worker, "workers": self._step}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on where this worker's predecessor was. Its number among as many workers is the same."""
+        place = self._dataset.accept(state)
+        if (state.get("worker"), state.get("workers")) != (self._worker, self._step):
+            raise StateError(
+                f"load state of worker {state.get('worker')} of {state.get('workers')} into worker {self._worker} of {self._step}",
+                cure="StatefulDataLoader resumes on as many workers; millrace.torch.DataLoader on any number",
+            )
+        if self._in_worker and self._worker == self._dataset.ranks()[0] == 0:  # else the dataset has told it
+            State.parse(state).tell_age(self._dataset.present)
+        self._reader, self._items = None, []
+        if self._yielded is None:
+            self._yielded = Count(self._dataset.places.claim(self._worker, place))
+        self._yielded.place = place
+
+
+class BatchDataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-ignore]
+    """The batches of a Dataset. The place and the state are the Dataset's."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        super().__init__()
+        self.dataset = dataset
+        """The Dataset that is read."""
+        self._processes_of_parent = 0  # in a spawned worker, what its parent found
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.dataset!r}>"
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A spawned worker sees nothing of Accelerate: its parent looks.
+        processes = self._processes() if get_spawning_popen() is not None else 1
+        return {**self.__dict__, "_processes_of_parent": processes if processes > 1 else 0}
+
+    def __iter__(self) -> Iterator[Any]:
+        self._processes()
+        return self.dataset.begin()
+
+    def __getitem__(self, which: object) -> Any:
+        return self.dataset[which]
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Calls set_epoch of the Dataset."""
+        # Until 1.14, a loader that Accelerate's skip_first_batches has made begins its pass by set_epoch(0), whatever epoch it resumes.
+        if epoch or not getattr(loader_of(self), "skip_batches", 0):
+            self.dataset.set_epoch(epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the state of the Dataset."""
+        return self.dataset.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Makes the Dataset continue where the state was saved."""
+        self.dataset.load_state_dict(state)
+
+    def _processes(self) -> int:
+        """Returns among how many processes Accelerate shares out what is read; 1 means that it does not."""
+        if loader_of(self) is not None and (processes := processes_of_accelerate()) > 1:
+            raise InvalidArgument(
+                f"read batches: Accelerate would share the batches of one rank out among {processes} processes",
+                cure="prepare millrace.torch.DataLoader(dataset), which has each rank read its own, or a loader of dataset.samples()",
+            )
+        return 1
+
+
+class SampleDataset(BatchDataset):
+    """The samples of a Dataset one by one. The place and the state are the Dataset's.
+
+    Accelerate, and Hugging Face's Trainer by it, shares the samples of a loader that it has prepared out among its processes by itself.
+    Such a loader gets the samples of all ranks. Accelerate's own state tells of its processes, and of the loader that is being read.
+    """
+
+    def __iter__(self) -> Iterator[Any]:
+        processes = self._processes_of_parent or self._processes()
+        if processes == 1 < self.dataset.ranks()[1] and self.dataset.leaves_out:
+            warnings.warn(
+                "filter= and on_error= leave out other numbers of samples on each rank, so their loaders of samples() differ in length: ranks that "
+                "wait for each other at every step, as DDP's do, read with millrace.torch.DataLoader",
+                stacklevel=2,
+            )
+        return self.dataset.begin(samples=True, processes=processes)
+
+    def __len__(self) -> int:
+        """How many samples this rank gets of an epoch; of all ranks, where Accelerate shares them out."""
+        processes = 1 if self.dataset.ranks_given else processes_of_accelerate()
+        return _share_of(self.dataset.epoch_of_samples(self.dataset.place[0], processes).plan)
+
+    def _processes(self) -> int:
+        processes = processes_of_accelerate()
+        if processes == 1:
+            return 1
+        prepared, (rank, world_size) = loader_of(self) is not None, self.dataset.ranks()
+        if not self.dataset.ranks_given:
+            if not prepared:
+                raise InvalidArgument(
+                    f"read samples: Accelerate runs {processes} processes, and has not prepared this loader: each process would read all of them",
+                    cure="give the loader of samples() to Accelerator.prepare, or share=millrace.Share(rank=..., world_size=...) to the dataset",
+                )
+            return processes
+        if prepared and world_size > 1:
+            raise InvalidArgument(
+                f"read for rank {rank} of {world_size}: Accelerate shares samples out too, among {processes} processes",
+                cure="leave out Share(rank=..., world_size=...), or read with millrace.torch.DataLoader and without Accelerate's prepare",
+            )
+        return 1
+
+
+def _share_of(plan: Plan) -> int:
+    """How many samples a rank gets of an epoch; about so many where shares follow the samples' lengths or homes."""
+    first, last = plan.share(0), plan.share(plan.batches - 1)
+    if first is None or last is None:
+        return -(-plan.delivered // plan.world_size)
+    return len(first) * (plan.batches - 1) + len(last) if plan.batches else 0
+
+
+def _state() -> Any:
+    """Returns the module of Accelerate's state; None: no Accelerator was made."""
+    state: Any = sys.modules.get("accelerate.state")
+    return state if state is not None and state.is_initialized() else None
+
+
+def processes_of_accelerate() -> int:
+    """Returns how many processes share samples out among themselves; 1 without Accelerate."""
+    state = _state()
+    return int(state.PartialState().num_processes) if state else 1
+
+
+def loader_of(dataset: Any) -> Optional[Any]:
+    """Returns the loader, prepared by Accelerate, that is being iterated over dataset, or over a part or a chain of it."""
+    if (state := _state()) is None:
+        return None
+    loaders = [loader for loader in state.GradientState().dataloader_references if loader is not None]
+    return next((loader for loader in reversed(loaders) if _holds(loader.dataset, dataset)), None)
+
+
+def _holds(read: Any, dataset: Any) -> bool:
+    inner = [*getattr(read, "datasets", ()), *([read.dataset] if hasattr(read, "dataset") else [])]
+    return read is dataset or any(_holds(one, dataset) for one in inner)

@@ -5,23 +5,18 @@ from __future__ import annotations
 import inspect
 import signal
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from multiprocessing import connection
-from typing import TYPE_CHECKING, Any, Optional
+from typing import Any, Optional
 
 from torch.utils import data as torch_data
 
-from ._habits import INSTEAD
-from ._parameters import checked
-from ._reading import Parcel
-from ._state import Place
-from .errors import Closed, InvalidArgument, ProtocolError
+from .._habits import INSTEAD
+from .._job import Place
+from .._parameters import checked
+from ..errors import Closed, InvalidArgument, ProtocolError
+from ._dataset import PREFETCH_FACTOR, Count, Dataset, Parcel
 
-if TYPE_CHECKING:
-    from .torch import Dataset
-
-PREFETCH_FACTOR = 2  # torch's own default
 _END = 0.5  # seconds in which a worker that was killed has ended
 
 _NOT_HERE = {  # what torch's loader takes and this one cannot do, and the value that changes nothing
@@ -55,7 +50,8 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ig
         **options: Any,
     ) -> None:
         """shuffle=False has the dataset read in stored order; True, and none, in its own. options are torch's."""
-        if not hasattr(dataset, "epoch_for"):
+        given: object = dataset
+        if not isinstance(given, Dataset):
             cure = "write DataLoader(millrace.torch.Dataset(source, global_batch_size=...)), and give a MapDataset to torch's own DataLoader"
             raise InvalidArgument(f"new loader: {dataset!r} is no millrace.torch.Dataset", cure=cure)
         for name, (usual, cure) in _NOT_HERE.items():
@@ -71,7 +67,7 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ig
         # Where Lightning calls set_epoch. torch refuses to have it changed, and uses it to repeat None.
         self.__dict__["sampler"] = _EpochSampler(dataset)
         self._batches = dataset
-        self._count: Optional[_Count] = None
+        self._count: Optional[Count] = None
 
     def __repr__(self) -> str:
         return f"<DataLoader of {self._batches!r}, num_workers={self.num_workers}>"
@@ -83,11 +79,11 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ig
             self._iterator = None  # persistent workers, which have ended
         # Opened here, so that what is wrong is said here, and forked workers need not ask.
         place = dataset.places.next
-        self._count = _Count(place, dataset.places.moves, len(dataset.epoch_for(place)))
+        self._count = Count(place, dataset.places.moves, len(dataset.epoch_for(place)))
         dataset.places.hand_out(place.batch)
-        return _Pass(dataset, super().__iter__(), self._count)
+        return _CountedPass(dataset, super().__iter__(), self._count)
 
-    def _current(self) -> Optional[_Count]:
+    def _current(self) -> Optional[Count]:
         """The pass that is under way, or was left."""
         c = self._count
         return c if c is not None and c.moves == self._batches.places.moves else None
@@ -106,20 +102,10 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ig
         self._batches.load_state_dict(state)
 
 
-@dataclass
-class _Count:
-    """What a loader remembers of a pass. The pass itself is its reader's: workers end when that lets go of it."""
-
-    place: Place
-    moves: int  # of the dataset when the pass began
-    total: int
-    failed: bool = False
-
-
-class _Pass(Iterator[Any]):
+class _CountedPass(Iterator[Any]):
     """One pass of a loader, counted where its batches are handed out."""
 
-    def __init__(self, dataset: Dataset, batches: Iterator[Any], count: _Count) -> None:
+    def __init__(self, dataset: Dataset, batches: Iterator[Any], count: Count) -> None:
         self._dataset, self._batches, self._count = dataset, batches, count
 
     def __next__(self) -> Any:

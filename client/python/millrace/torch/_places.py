@@ -9,8 +9,8 @@ from typing import Any, Optional
 
 import torch
 
-from ._state import Place
-from .errors import StateError
+from .._job import Place
+from ..errors import StateError
 
 _EPOCH, _BATCH, _SAMPLE, _BEGUN, _WORKERS, _HANDED, _PASSES = range(7)
 _LEFT = 4  # cells for a pass: its name and its place

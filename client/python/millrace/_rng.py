@@ -1,8 +1,7 @@
-"""Tensors of the images and arrays that parts are decoded to."""
+"""Random numbers of a sample's own, from torch's random functions. Importing this module imports torch."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Optional
 
@@ -12,42 +11,6 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .batch import Sample
-from .decode import Automatic, library
-
-_WIDER = {"uint16": "int32", "uint32": "int64", "uint64": "int64"}  # torch before 2.3 has no larger unsigned integers than uint8
-
-
-def as_tensor(value: Any) -> Any:
-    """Returns an image as a tensor of bands x height x width, as torchvision's pil_to_tensor, and an array as one of its shape.
-
-    Images of 8 bits a band are uint8. Unsigned integers of 16 bits become int32, those of 32 and 64 bits int64. Arrays of times or text
-    stay arrays, since torch has no such tensors.
-    """
-    np = library("numpy", "numpy")
-    if not isinstance(value, np.ndarray):
-        height_width_bands = (value.height, value.width, len(value.getbands()))
-        return as_tensor(np.array(value)).view(height_width_bands).permute(2, 0, 1)
-    if value.dtype.kind not in "biufc":
-        return value
-    native = value.dtype.newbyteorder("=")
-    if native == np.uint64 and value.size and value.max() >= 1 << 63:
-        raise ValueError(f"{value.max()} is too large for torch's integers")
-    return torch.from_numpy(np.ascontiguousarray(value, _WIDER.get(native.name, native)).reshape(value.shape))
-
-
-def gives_views(decode: Any, *functions: Optional[Callable[..., Any]]) -> bool:
-    """Whether a function that is not this package's own is given views of batches: a decoder, or one of the others."""
-    given = decode.values() if isinstance(decode, Mapping) else ()
-    return any(f not in (int, float, str, bytes) for f in given) or any(f is not None for f in functions)
-
-
-def allow_read_only() -> None:
-    """Has torch say nothing when a tensor is made over memory that cannot be written."""
-    warnings.filterwarnings("ignore", "The given (buffer|NumPy array) is not writ", UserWarning)
-
-
-AUTOMATIC = Automatic(finish=as_tensor)
-"""What finds a decoder for each part, and makes tensors of images and arrays."""
 
 _OF_TENSORS = ("bernoulli", "bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_", "multinomial", "normal_", "random_", "uniform_")
 _OF_TORCH = (

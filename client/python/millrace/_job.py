@@ -1,20 +1,33 @@
-"""What a checkpoint holds of a loader, of torch's or of JAX: where to go on, and in which order."""
+"""What the processes of a job have in common: ranks, one generation of the data, and the place where it resumes, as a checkpoint has it."""
 
 from __future__ import annotations
 
 import logging
 import operator
+import os
 import re
+import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from reprlib import repr as short
 from typing import Any, NamedTuple, Optional
 
+from ._http import Gateways
 from .epoch import Plan
-from .errors import GenerationGone, StateError
+from .errors import GenerationGone, InvalidArgument, StateError
 
 log = logging.getLogger("millrace")
+
+VARIABLES = (
+    ("RANK", "WORLD_SIZE"),  # torchrun, Lightning, Accelerate
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),  # mpirun
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),  # srun; a batch script by itself has no step, and is one process
+)
+
+ASK = "give all ranks the same order=millrace.Order(generation=...): rank 0 asks client.describe()['generation'] and tells the others"
+AGREE = f"call torch.distributed.init_process_group before the dataset is made, or {ASK}"
 
 _FORM = 2  # of what State.to_dict returns
 _NAMES = "state", "epoch", "batch", "dataset", "order"
@@ -24,6 +37,97 @@ _CURES = {
     "on another number of ranks, give global_batch_size= instead of batch_size_per_rank=",
 }
 _BAD = re.compile(r"quarantine=[^&)]*&?")  # in the definition of a mixture
+
+
+def find_ranks(environment: Optional[Mapping[str, str]] = None) -> tuple[int, int]:
+    """Returns rank and world size: those of torch.distributed if it is initialized, else the environment's, else 0 and 1."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return int(distributed.get_rank()), int(distributed.get_world_size())
+    given = os.environ if environment is None else environment
+    for rank, world_size in VARIABLES:
+        if world_size in given and rank in given:
+            r, w = given[rank], given[world_size]
+            if not (r.isdecimal() and w.isdecimal() and int(r) < int(w)):
+                raise InvalidArgument(f"find the rank: {rank}={r} and {world_size}={w} are not a rank and a world size")
+            return int(r), int(w)
+    for rank, world_size in VARIABLES[:1]:
+        # Half of them is a slip, and to read as if alone would have every rank read everything.
+        if rank in given or given.get(world_size, "1") != "1":
+            raise InvalidArgument(f"find the rank: of {rank} and {world_size} one is in the environment and the other is not")
+    return 0, 1
+
+
+def warn_of_uneven_shares(plan: Plan) -> None:
+    """Warns where a full batch has more samples for one rank than for another, and where the last batch has none for some."""
+    size, ranks = plan.batch_size, plan.world_size
+    if size % ranks:
+        shares = f"some get {size // ranks} samples of every batch, others {size // ranks + 1}; choose a global_batch_size that the ranks divide"
+        warnings.warn(f"{ranks} ranks share a batch of {size} unevenly: {shares}", stacklevel=2)
+    left = plan.delivered % size
+    if 0 < left < ranks and plan.parameters.get("tail") != "pad":
+        cure = 'millrace.Share(tail="pad") fills the batch with repeated samples, tail="drop" leaves it out'
+        warnings.warn(f"the last batch has {left} samples for {ranks} ranks, so {ranks - left} get empty tensors; {cure}", stacklevel=2)
+
+
+def advise_homes(core: Gateways, plan: Plan) -> None:
+    """Tells a job whose ranks read through a list of gateways, or a pattern, what homes would save: rank 0 once, if its order has homes.
+
+    A client cannot see whether the gateways are one cluster.
+    """
+    given = plan.parameters
+    several = 1 < core.listed <= plan.world_size
+    chosen = "share" in given or given.get("balance") == "bytes"
+    homes = given.get("shuffle") == "slot" or "strata" in given
+    if several and homes and not chosen and plan.rank == 0 and not core.advised:
+        core.advised = True
+        log.warning(
+            "%s: each of the %d gateways reads the whole dataset from the store, unless they are a cluster: with "
+            "millrace.Routing(home='rank') for the client, and "
+            "millrace.Share(by='locality', homes=%d) for its epochs, they read it once together", plan.dataset, core.listed, core.listed,
+        )  # fmt: skip
+
+
+def refuse(about: Mapping[str, Any], rank: int, world_size: int, cure: str = ASK) -> None:
+    """Refuses to read for one of several ranks that names no generation, where ranks could get different ones.
+
+    about is what a gateway says of the dataset.
+    """
+    if world_size > 1 and about.get("follows") is True:
+        raise InvalidArgument(
+            f"read dataset {about.get('name')}: rank {rank} of {world_size} names no generation, and the gateways move to new ones by "
+            f"themselves, so ranks could read different ones; now it is {about.get('generation')}",
+            cure=cure,
+        )
+
+
+def agree(dataset: str, generation: str) -> Optional[str]:
+    """Has all processes of torch.distributed take one generation of a dataset: the one that the first of them asks with.
+
+    Returns None if torch.distributed is not initialized, or has no store to agree by. The store is asked rather than the group: a
+    broadcast would hang where not every process makes the dataset, and wants a GPU of its own for each.
+    """
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    store = distributed.distributed_c10d._get_default_store()
+    if store is None or type(store) is distributed.Store:  # MPI has none, or an empty one in torch 2
+        return None
+    agreed: bytes = store.compare_set(f"millrace/generation/{dataset}", "", generation)
+    return agreed.decode()
+
+
+def settle(about: Mapping[str, Any], given: Optional[str]) -> tuple[str, Optional[Mapping[str, Any]]]:
+    """Returns the generation to read, and what the gateway said of the dataset if other ranks may have another one."""
+    if given is not None:
+        return given, None
+    present = str(about["generation"])
+    data = sys.modules.get("torch.utils.data")
+    in_worker = data is not None and data.get_worker_info() is not None  # a forked one would share the store's connection with its parent
+    agreed = None if in_worker else agree(str(about["name"]), present)
+    if agreed is not None:
+        return agreed, None
+    return present, about if about.get("follows") is True else None
 
 
 class Place(NamedTuple):

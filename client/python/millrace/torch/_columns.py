@@ -1,0 +1,194 @@
+"""Columns of a batch: the tensors that parts are decoded to, and that samples are stacked to."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from typing import Any, Optional
+
+import torch
+from torch.utils import data as torch_data
+
+from .._memory import LARGE, own
+from ..batch import Batch
+from ..decode import Automatic, library
+from ..errors import InvalidArgument
+
+_WIDER = {"uint16": "int32", "uint32": "int64", "uint64": "int64"}  # torch before 2.3 has no larger unsigned integers than uint8
+
+
+def as_tensor(value: Any) -> Any:
+    """Returns an image as a tensor of bands x height x width, as torchvision's pil_to_tensor, and an array as one of its shape.
+
+    Images of 8 bits a band are uint8. Unsigned integers of 16 bits become int32, those of 32 and 64 bits int64. Arrays of times or text
+    stay arrays, since torch has no such tensors.
+    """
+    np = library("numpy", "numpy")
+    if not isinstance(value, np.ndarray):
+        height_width_bands = (value.height, value.width, len(value.getbands()))
+        return as_tensor(np.array(value)).view(height_width_bands).permute(2, 0, 1)
+    if value.dtype.kind not in "biufc":
+        return value
+    native = value.dtype.newbyteorder("=")
+    if native == np.uint64 and value.size and value.max() >= 1 << 63:
+        raise ValueError(f"{value.max()} is too large for torch's integers")
+    return torch.from_numpy(np.ascontiguousarray(value, _WIDER.get(native.name, native)).reshape(value.shape))
+
+
+def gives_views(decode: Any, *functions: Optional[Callable[..., Any]]) -> bool:
+    """Whether a function that is not this package's own is given views of batches: a decoder, or one of the others."""
+    given = decode.values() if isinstance(decode, Mapping) else ()
+    return any(f not in (int, float, str, bytes) for f in given) or any(f is not None for f in functions)
+
+
+def allow_read_only() -> None:
+    """Has torch say nothing when a tensor is made over memory that cannot be written."""
+    warnings.filterwarnings("ignore", "The given (buffer|NumPy array) is not writ", UserWarning)
+
+
+AUTOMATIC = Automatic(finish=as_tensor)
+"""What finds a decoder for each part, and makes tensors of images and arrays."""
+
+
+def collate_columns(batch: Batch, *, keys: bool = False) -> Any:
+    """Makes columns of a batch, as a Dataset without collate and batch_transform yields them: tensors where values stack, lists otherwise.
+
+    Tensors, NumPy arrays and numbers are stacked as torch's default_collate does it, everything else is a list; a part without a
+    decoder is a list of bytes. The columns are a dict, or what transform has returned decides: of dicts a dict, of tuples a tuple, else
+    one column. With keys the names of the samples are added to the dict as "__key__".
+    """
+    if not issubclass(type(batch), Batch):
+        cure = "loaders of others yield no Batch: say reading=millrace.Reading(batch_transform=millrace.torch.collate_columns)"
+        raise InvalidArgument(f"collate columns: got {type(batch).__name__}, want a Batch", cure=cure)
+    if batch.value is not None:
+        columns = collate_samples(batch)
+        if keys and not isinstance(columns, dict):
+            raise InvalidArgument("keys=True names samples in dicts, and transform returns no dict", cure="have it return sample.key too")
+        return {**columns, "__key__": list(batch.keys)} if keys else columns
+    out: dict[str, Any] = {}
+    names = list(batch[0]) if len(batch) else []
+    for sample in batch:
+        if sample.keys() != set(names):
+            one, other = (", ".join(map(repr, parts)) or "no parts" for parts in (names, sample))
+            raise InvalidArgument(
+                f"collate {batch.which(0)}: it has {one}, and {batch.which(sample.index)} has {other}",
+                cure='name parts that all samples have with fields=, of folders of pictures one name for all (fields="jpg,cls"), or give transform',
+            )
+    for name in names:
+        column, what = batch[name], f"part {name} of batch {batch.number} of epoch {batch.epoch}"
+        out[name] = column if isinstance(column, torch.Tensor) else _stack(batch, what, [own(v) for v in column], name)
+    if keys:
+        out["__key__"] = list(batch.keys)
+    return out
+
+
+def columns_alone(batch: Batch, *, keys: bool) -> Any:
+    """Makes columns of a batch, and lets go of its bytes: a batch that waits for the trainer holds its columns alone."""
+    columns = collate_columns(batch, keys=keys)
+    batch.let_go()
+    return columns
+
+
+def stack_as_they_come(take: Callable[[int], memoryview], n: int, values: Iterator[Any]) -> Any:
+    """Stacks tensors while they are decoded, and lets go of each: a thread needs memory for one sample beside the batch's.
+
+    Returns a list where values are no tensors, or differ: _stack then says how.
+    """
+    first = next(values, None)
+    if type(first) is not torch.Tensor or first.requires_grad or first.layout is not torch.strided or first.device.type != "cpu":
+        return [first, *values] if n else []
+    shape = (n, *first.shape)
+    size = n * first.nelement() * first.element_size()
+    if torch_data.get_worker_info() is not None:  # to the main process in shared memory: share_memory_ would copy all of it, before anything has come
+        out = torch.empty(0, dtype=first.dtype).set_(torch.UntypedStorage._new_shared(size), 0, shape)
+    elif size < LARGE:
+        out = torch.empty(shape, dtype=first.dtype)
+    else:
+        out = torch.frombuffer(take(size), dtype=first.dtype).view(shape)
+    out[0] = first
+    for i, value in enumerate(values, 1):
+        if type(value) is not torch.Tensor or value.shape != first.shape or value.dtype is not first.dtype:
+            return [*out[:i], value, *values]
+        out[i] = value
+    return out
+
+
+def collate_samples(batch: Batch) -> Any:
+    """Makes columns of what a transform has returned for each sample of a batch: of dicts a dict, of tuples a tuple, else one column."""
+    values = batch.value
+    first = values[0] if values else {}
+    odd = next((i for i, value in enumerate(values) if _form(value) != _form(first)), None)
+    if odd is not None:
+        raise InvalidArgument(
+            f"collate {batch.which(0)}: transform returned {_words(first)}, and of {batch.which(odd)} {_words(values[odd])}",
+            cure="have it return the same names, or as many values, for all samples; or give collate",
+        )
+    if isinstance(first, Mapping):
+        return {name: _stack(batch, f"{name!r} of transformed samples", [v[name] for v in values]) for name in first}
+    if isinstance(first, tuple):
+        return tuple(_stack(batch, f"element {i} of transformed samples", list(column)) for i, column in enumerate(zip(*values)))
+    return _stack(batch, "transformed samples", values)
+
+
+def _form(value: Any) -> Any:
+    """What transformed samples of a batch have in common: the names of dicts, the length of tuples; None of other values."""
+    return value.keys() if isinstance(value, Mapping) else len(value) if isinstance(value, tuple) else None
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"a dict of {', '.join(map(repr, value)) or 'nothing'}"
+    return f"a tuple of {len(value)}" if isinstance(value, tuple) else f"a {type(value).__name__}"
+
+
+def _cure_of_shapes(shapes: list[tuple[int, ...]], part: str) -> str:
+    """Says how values become alike. part is empty where a transform made them."""
+    if any(len(shape) != 3 for shape in shapes):
+        return "make them alike in transform=, by cutting or padding; or give collate"
+    if len({shape[1:] for shape in shapes}) == 1:
+        return (
+            "some pictures are gray or have alpha: have transform call image.expand(3, -1, -1) of a gray one and image[:3] of one with alpha, "
+            "or a decoder convert('RGB')"
+        )
+    resize = f"torchvision.transforms.functional.resize(s[{part!r}], [224, 224])"
+    alike = f"make them alike: transform=lambda s: {{**s, {part!r}: {resize}}}" if part else "have transform resize them"
+    return f"{alike}; or give collate"
+
+
+def _stack(batch: Batch, what: str, values: list[Any], part: str = "") -> Any:
+    """Stacks tensors and numbers; other values stay a list. part is the part that they are decoded from."""
+    first = next((value for value in values if value is not None), None)
+    if not (isinstance(first, (torch.Tensor, int, float)) or type(first).__module__ == "numpy"):
+        return values
+    if nulls := sum(value is None for value in values):
+        raise InvalidArgument(
+            f"stack {what}: {nulls} of {len(values)} values are null, and a tensor has no place for them",
+            cure="leave these samples out (reading=millrace.Reading(filter=lambda sample: sample[NAME] is not None)), or have transform put "
+            "another value there",
+        )
+    at = {tuple(value.shape): i for i, value in reversed(list(enumerate(values))) if hasattr(value, "shape")}
+    shapes = sorted(at, key=at.__getitem__)
+    if len(shapes) > 1:
+        raise InvalidArgument(
+            f"stack {what}: the values have {len(shapes)} shapes, {shapes[0]} and {shapes[1]} among them, that of {batch.which(at[shapes[1]])}",
+            cure=_cure_of_shapes(shapes, part),
+        )
+    try:
+        return torch_data.default_collate(values)
+    except (RuntimeError, TypeError) as e:
+        raise InvalidArgument(f"stack {what}: {e}", cure="have the decoder or transform make values of one type, or give collate") from e
+
+
+def without_rows(value: Any) -> Any:
+    """Returns columns of the same types without their rows. Values that are no columns stay."""
+    if isinstance(value, MutableMapping):
+        columns = copy.copy(value)
+        columns.update({name: without_rows(column) for name, column in value.items()})
+        return columns
+    if isinstance(value, tuple):
+        cut = map(without_rows, value)
+        return type(value)(*cut) if hasattr(value, "_fields") else tuple(cut)
+    if isinstance(value, list):  # a column, or columns that default_collate has made of tuples
+        return [without_rows(column) for column in value] if any(isinstance(column, torch.Tensor) for column in value) else []
+    return value[:0] if getattr(value, "shape", ()) else value
