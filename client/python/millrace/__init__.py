@@ -14,13 +14,12 @@ from ._parameters import TLS, Order, Reading, Routing, Share
 from ._pool import Stats
 from ._version import __version__
 from .batch import Batch, Sample
-from .classes import class_names
-from .client import Client
+from .client import Client, class_names
 from .client import open as open
 from .decode import load_json
 from .epoch import Epoch, Plan, Reader
 from .errors import GatewayUnavailable, InvalidArgument, MillraceError, NotFound, SampleError
-from .ledger import Ledger
+from .proof import Ledger
 from .values import decoders
 from .view import View, mix
 

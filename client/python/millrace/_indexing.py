@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any, Optional, Union
 from urllib.parse import unquote
 
-from ._habits import near
-from .errors import InvalidArgument, MillraceError, NotFound, by_program
+from .errors import InvalidArgument, MillraceError, NotFound, by_program, near
 
 log = logging.getLogger("millrace")
 

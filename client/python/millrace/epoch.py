@@ -22,8 +22,7 @@ from ._pool import Pool, Stats
 from ._steps import Failures, Steps
 from .batch import Batch, Source
 from .errors import EndOfEpoch, InvalidArgument
-from .ledger import Ledger
-from .proof import Order, shuffle
+from .proof import Ledger, Order, shuffle
 
 MiB = 1 << 20
 PREFETCH_BYTES = 64 * MiB

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, Optional
 
 from ._fork import literal
@@ -329,3 +330,8 @@ def by_program(code: str) -> type[MillraceError]:
 def by_code(code: str, status: int) -> type[MillraceError]:
     """Returns the class for a gateway's code, or for a bare status of something in between."""
     return _BY_CODE.get(code) or _BY_STATUS.get(status, ProtocolError)
+
+
+def near(word: object, words: Sequence[str], mark: str = "") -> str:
+    """Returns the question for the word that was probably meant; empty: none of the words is like it."""
+    return "".join(f"did you mean {mark}{one}{mark}?" for one in get_close_matches(str(word), words, 1, 0.7))

@@ -17,9 +17,8 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Optional
 
-from ._habits import NOT_FOR_LOADERS
 from ._job import Place, State, refuse
-from ._parameters import BatchOptions, Decode, checked, flat
+from ._parameters import NOT_FOR_LOADERS, BatchOptions, Decode, checked, flat
 from .batch import Batch
 from .client import ClientOwner, Origin
 from .decode import Automatic

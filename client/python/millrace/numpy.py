@@ -15,10 +15,9 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Optional
 
-from ._habits import TORCH_ONLY
 from ._layout import ArrayHeader
 from ._memory import LARGE
-from ._parameters import Decode, EpochOptions, checked, flat
+from ._parameters import TORCH_ONLY, Decode, EpochOptions, checked, flat
 from .batch import Batch
 from .client import Origin, client_of
 from .decode import Automatic

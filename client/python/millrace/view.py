@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, Optional, Protocol, SupportsInd
 from urllib.parse import quote, quote_plus, urlsplit
 
 from ._contents import Contents, columns_of
-from ._habits import TORCH_ONLY, near
 from ._http import Gateways, Settings
 from ._job import advise_homes, refuse
 from ._local import Local
-from ._parameters import DEFAULTS, Decode, EpochOptions, Share, checked, flat, refuse_slips
+from ._parameters import DEFAULTS, TORCH_ONLY, Decode, EpochOptions, Share, checked, flat, refuse_slips
 from ._select import (
     DIGEST,
     FINEST,
@@ -42,7 +41,7 @@ from ._steps import Steps, on_error_of
 from .batch import Decoder
 from .decode import Automatic
 from .epoch import Epoch, Plan
-from .errors import Denied, GenerationGone, InvalidArgument, MillraceError, NotFound, ProtocolError, ReadOnly
+from .errors import Denied, GenerationGone, InvalidArgument, MillraceError, NotFound, ProtocolError, ReadOnly, near
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

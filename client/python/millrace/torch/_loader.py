@@ -11,9 +11,8 @@ from typing import Any, Optional
 
 from torch.utils import data as torch_data
 
-from .._habits import INSTEAD
 from .._job import Place
-from .._parameters import checked
+from .._parameters import INSTEAD, checked
 from ..errors import Closed, InvalidArgument, ProtocolError
 from ._dataset import PREFETCH_FACTOR, Count, Dataset, Parcel
 

@@ -236,7 +236,6 @@ def test_slips_are_refused_at_construction_and_by_mypy(tmp_path: Path) -> None:
     ("options", "said"),
     [
         ({"on_error": "skip"}, r"on_error is no parameter here; write reading=millrace.Reading\(on_error=...\)"),
-        ({"reading": Reading(progress=True)}, r"reading=Reading\(progress=...\): .*Dataset has no progress; leave it out"),
         ({"seed": "x"}, "seed='x': want a whole number, 0 or more"),
         ({"shuffle": "ful"}, r"shuffle='ful': .*did you mean 'full'\?"),
         ({"transform": "jpg"}, "transform='jpg': want a function"),
