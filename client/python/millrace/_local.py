@@ -97,11 +97,12 @@ class Local:
     name: str  # of the dataset
     address: str
     loopback: bool = False  # it listens on a port, since the directory cannot have a socket
+    others: tuple[Local, ...] = ()  # datasets of a mixture, at the same gateway
 
     @property
     def opened(self) -> dict[str, str]:
         """What was opened, by the names that the gateway has for it."""
-        return {self.name: self.address}
+        return {one.name: one.address for one in (*self.others, self)}
 
     @property
     def gateway(self) -> str:
@@ -119,16 +120,15 @@ class Local:
         return Hold(Path(self.directory, "users"))
 
     def revive(self) -> bool:
-        """Starts the gateway if it has gone, and adds the dataset if it is not served. Returns whether there was anything to do."""
+        """Starts the gateway if it has gone, and adds the datasets that are not served. Returns whether there was anything to do."""
         with self._changing():
-            served = self._served()
             if not self._answers():
-                self._start({self.name: self.address})
-            elif served.get(self.name) != self.address:
-                self._add(served)
-            else:
-                return False
-        return True
+                self._start(self.opened)
+                return True
+            missing = [one for one in (self, *self.others) if self._served().get(one.name) != one.address]
+            for one in missing:
+                one._add(self._served())
+        return bool(missing)
 
     def refresh(self) -> None:
         """Has the newest index of the dataset served."""

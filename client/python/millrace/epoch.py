@@ -8,7 +8,6 @@ import logging
 import warnings
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Optional, SupportsIndex
@@ -89,8 +88,9 @@ class Plan:
         return range(first + self.rank * n // self.world_size, first + (self.rank + 1) * n // self.world_size)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Epoch:
-    """One epoch of a dataset, for one rank.
+    """One epoch of a dataset, for one rank, as Client.epoch opens it.
 
     `len(epoch)` is its number of batches, `epoch.batch(m)` reads one of them, and iterating reads them in order, ahead, from
     `start` on: with the epoch's number and that of the next batch a job goes on where it stopped. The generation was pinned when the
@@ -98,23 +98,21 @@ class Epoch:
     and used from threads and in forked children.
     """
 
-    def __init__(
-        self, core: Gateways, plan: Plan, *, start: int = 0, steps: Optional[Steps] = None, threads: int = THREADS,
-        prefetch_bytes: int = PREFETCH_BYTES, decoded_bytes: int = DECODED_BYTES,
-    ) -> None:
-        """Use Client.epoch."""
-        self.core, self.plan, self.start = core, plan, start
-        self.steps = Steps() if steps is None else steps
-        self.threads, self.prefetch_bytes, self.decoded_bytes = threads, prefetch_bytes, decoded_bytes
-        self.prefetch_factor: Optional[int] = None
-        """How many batches a reader decodes ahead; None: as many as it reads ahead."""
-        self.gather: Optional[Gather] = None
-        """Makes a column of so many decoded values, as they come; None: a list."""
-        self.cut: Optional[Callable[[Any], Any]] = None
-        """Of several ranks: makes the value of a share without samples of that of other samples; None: the steps are taken on none."""
-        self.writable = False
-        """Whether functions may write into what they are given: batches then come as bytes, and not in memory that a gateway lends."""
-        self._base = f"/v1/datasets/{quote(plan.dataset, safe='')}/epochs/{plan.epoch}"
+    core: Gateways
+    plan: Plan
+    start: int = 0
+    steps: Steps = field(default_factory=Steps)
+    threads: int = THREADS
+    prefetch_bytes: int = PREFETCH_BYTES
+    decoded_bytes: int = DECODED_BYTES
+    prefetch_factor: Optional[int] = None
+    """How many batches a reader decodes ahead; None: as many as it reads ahead."""
+    gather: Optional[Gather] = None
+    """Makes a column of so many decoded values, as they come; None: a list."""
+    cut: Optional[Callable[[Any], Any]] = None
+    """Of several ranks: makes the value of a share without samples of that of other samples; None: the steps are taken on none."""
+    writable: bool = False
+    """Whether functions may write into what they are given: batches then come as bytes, and not in memory that a gateway lends."""
 
     @property
     def number(self) -> int:
@@ -208,7 +206,7 @@ class Epoch:
     # What readers need.
 
     def _path(self, what: str) -> str:
-        return f"{self._base}/{what}"
+        return f"/v1/datasets/{quote(self.plan.dataset, safe='')}/epochs/{self.plan.epoch}/{what}"
 
     def _fetch(
         self, number: int, source: Source, task: Task, announced: Optional[Callable[[int], None]], take: Take
@@ -225,10 +223,8 @@ class Epoch:
 
     def _silently(self) -> Epoch:
         """This epoch, read without telling on_error what fails."""
-        other = copy(self)
-        if self.steps.on_error is not None:
-            other.steps = replace(self.steps, on_error=Failures(None, silent=True))
-        return other
+        on_error = None if self.steps.on_error is None else Failures(None, silent=True)
+        return replace(self, steps=replace(self.steps, on_error=on_error))
 
     def _fails_everywhere(self) -> bool:
         """Reports whether samples at places all over the epoch fail, each of them."""

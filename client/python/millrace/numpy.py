@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Optional
 
 from ._layout import ArrayHeader
@@ -69,9 +70,7 @@ def epoch(source: Origin, number: int, *, dataset: Optional[str] = None, decode:
     Parts are decoded by themselves, unless decode names their decoders; `decode=False` leaves all of them bytes.
     """
     automatic = Automatic(finish=as_array) if decode is True else decode
-    opened = client_of(source)._epoch(number, decode=automatic, **flat({**options, "dataset": dataset}))
-    opened.gather = _stack
-    return opened
+    return replace(client_of(source)._epoch(number, decode=automatic, **flat({**options, "dataset": dataset})), gather=_stack)
 
 
 def array(batch: Batch, dtype: Any = None, shape: Optional[Sequence[int]] = None, *, part: Optional[str] = None) -> np.ndarray[Any, Any]:

@@ -16,7 +16,6 @@ from urllib.parse import quote, quote_plus, urlsplit
 from ._contents import Contents, columns_of
 from ._http import Gateways, Settings
 from ._job import advise_homes, refuse
-from ._local import Local
 from ._parameters import DEFAULTS, TORCH_ONLY, Decode, EpochOptions, Share, checked, flat, refuse_slips
 from ._select import (
     DIGEST,
@@ -551,7 +550,7 @@ def mix(
     tail = (f",samples={samples}" if samples is not None else "") + (",per-batch" if per_batch else "")
     parts = [_parts(client) for client, _ in pairs]
     kept = [client.core.settings.local for client, _ in pairs if client.core.settings.local]
-    local = _Locals(**{**vars(kept[0]), "others": tuple(kept[1:])}) if kept else None
+    local = replace(kept[0], others=tuple(kept[1:])) if kept else None
     base = View(first._client.joined(replace(first.core.settings, local=local)), Selection())
     if len({names for _, names in parts}) > 1:
         told = "; ".join(f"{local.opened.get(name, name) if local else name} has {', '.join(names)}" for name, names in parts)
@@ -566,19 +565,3 @@ def _parts(client: Any) -> tuple[str, tuple[str, ...]]:
     with contextlib.suppress(MillraceError):
         names = tuple(map(epoch.steps.contents.name_of, epoch._all_parts()))
     return epoch.plan.dataset, tuple(sorted(names))
-
-
-@dataclass(frozen=True)
-class _Locals(Local):
-    """Several datasets at one gateway of this user's."""
-
-    others: tuple[Local, ...] = ()
-
-    @property
-    def opened(self) -> dict[str, str]:
-        """What was opened, by the names that the gateway has for it."""
-        return {name: address for one in self.others for name, address in one.opened.items()} | super().opened
-
-    def revive(self) -> bool:
-        """Has all of them served."""
-        return any([super().revive(), *(other.revive() for other in self.others)])

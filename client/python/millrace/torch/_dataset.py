@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 import os
 import sys
@@ -165,11 +164,9 @@ class Dataset(ClientOwner):
         if self._views:
             allow_read_only()
         epoch, worker = self._open[want], torch_data.get_worker_info()
-        if worker is not None and "threads" not in self._options:
-            epoch.threads = _threads_of_worker(worker.num_workers)
-        epoch.prefetch_factor, epoch.gather, epoch.writable = self.prefetch_factor, self._gather, self._writable
-        epoch.cut = self._cut if epoch.plan.world_size > 1 else None
-        return epoch
+        threads = epoch.threads if worker is None or "threads" in self._options else _threads_of_worker(worker.num_workers)
+        cut = self._cut if world_size > 1 else None
+        return replace(epoch, threads=threads, prefetch_factor=self.prefetch_factor, gather=self._gather, cut=cut, writable=self._writable)
 
     def epoch_for(self, place: Place) -> Epoch:
         """Returns the Epoch that a pass over batches reads from a place. For this package's own modules."""
@@ -178,9 +175,8 @@ class Dataset(ClientOwner):
 
     def epoch_of_samples(self, number: int, processes: int) -> Epoch:
         """Returns the Epoch whose values are lists of samples: all of them, where Accelerate shares them out. For this package's own modules."""
-        epoch = copy.copy(self._of(number, *((0, 1) if processes > 1 else self.ranks())))
-        epoch.steps, epoch.gather, epoch.cut = replace(epoch.steps, collate=list, batch_transform=None), None, None
-        return epoch
+        epoch = self._of(number, *((0, 1) if processes > 1 else self.ranks()))
+        return replace(epoch, steps=replace(epoch.steps, collate=list, batch_transform=None), gather=None, cut=None)
 
     def __len__(self) -> int:
         """How many batches an epoch has. An epoch of samples() has len(dataset.samples())."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Optional
 
 from torch.utils import data as torch_data
@@ -62,8 +63,8 @@ class MapDataset(ClientOwner, torch_data.Dataset):  # type: ignore[misc,type-arg
         if alone is not None:
             refuse(alone, *find_ranks(), AGREE)
         automatic = AUTOMATIC if decode is True else decode
-        self._epoch = self.client._epoch(epoch, dataset=dataset, shuffle=shuffle, decode=automatic, **given)
-        self._epoch.writable = copy and gives_views(decode, given.get("transform"))
+        opened = self.client._epoch(epoch, dataset=dataset, shuffle=shuffle, decode=automatic, **given)
+        self._epoch = replace(opened, writable=copy and gives_views(decode, given.get("transform")))
         if not copy:
             allow_read_only()
         self._threads, self._options = threads, {"decode": decode, **given}
