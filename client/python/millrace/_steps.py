@@ -20,7 +20,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Optional, Union
 from weakref import ref
 
-from ._contents import PICTURES, Contents
+from ._selection import PICTURES, Contents
 from .batch import Batch, Decoder, Sample
 from .decode import Automatic
 from .errors import InvalidArgument, MillraceError, SampleError, TransformError

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Optional, Union, overload
 
-from ._contents import Contents
 from ._fork import no_fork
 from ._layout import Head, Layout, Manifest, Table
 from ._memory import is_free, own, size_of
+from ._selection import Contents
 from .errors import CannotDecode, DecodeError, InvalidArgument, MillraceError, SampleError
 
 if TYPE_CHECKING:

@@ -8,13 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from reprlib import repr as short
 from typing import Any, Optional, Union
 
-from ._contents import names_of
 from ._http import Gateways, Settings, Token, home_by_rank, sources_of
 from ._indexing import PLACES, SEVERAL, Wanted, text_of
 from ._local import Local, Size, find, is_gateway, is_path, served
 from ._memory import Closing
 from ._parameters import TLS, Path, Routing, checked, refuse_slips
-from ._select import Selection
+from ._selection import Selection, names_of
 from .errors import InvalidArgument, ProtocolError
 from .view import Source
 

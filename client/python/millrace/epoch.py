@@ -13,11 +13,11 @@ from functools import partial
 from typing import Any, Optional, SupportsIndex
 from urllib.parse import quote
 
-from ._contents import columns_of, parts_are
 from ._http import Answered, Expected, Gateways, Task
 from ._layout import Head, Manifest, Table, chunk_counts, read_manifest
 from ._memory import Buffers, Closing, Take, new
 from ._pool import Pool, Stats
+from ._selection import columns_of, parts_are
 from ._steps import Failures, Steps
 from .batch import Batch, Source
 from .errors import EndOfEpoch, InvalidArgument

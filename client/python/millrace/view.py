@@ -13,21 +13,22 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, NoReturn, Optional, Protocol, SupportsIndex, Union, cast
 from urllib.parse import quote, quote_plus, urlsplit
 
-from ._contents import Contents, columns_of
 from ._http import Gateways, Settings
 from ._job import advise_homes, refuse
 from ._parameters import DEFAULTS, TORCH_ONLY, Decode, EpochOptions, Share, checked, flat, refuse_slips
-from ._select import (
+from ._selection import (
     DIGEST,
     FINEST,
     MOST,
     NAMES,
     PLACES,
+    Contents,
     Keys,
     Listed,
     Samples,
     Selection,
     Weight,
+    columns_of,
     fraction,
     listed,
     named_samples,

@@ -19,7 +19,7 @@ from PIL import Image
 
 import millrace
 from millrace import Reading
-from millrace._contents import parts_are
+from millrace._selection import parts_are
 
 ROWS = 40
 EMPTY = (1, 11, 21)  # rows with an image, all of which is null
