@@ -13,20 +13,18 @@ import sys
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Optional, Union
+from typing import Any, Optional, Union
 from weakref import ref
 
+from ._fork import import_whole
 from ._selection import PICTURES, Contents
 from .batch import Batch, Decoder, Sample
 from .decode import Automatic
 from .errors import InvalidArgument, MillraceError, SampleError, TransformError
-
-if TYPE_CHECKING:
-    from ._rng import Draws
 
 OnError = Union[str, Callable[[SampleError], Any]]
 """What is done about a sample at which a decoder, the filter or the transform fails.
@@ -107,7 +105,7 @@ class Watch:
         if traced:
             sys.settrace(lines.trace)
         try:
-            with _unseeded(lines):
+            with rng.Unseeded(lines.note_torch) if (rng := _rng()) else nullcontext():
                 yield
         finally:
             if traced:
@@ -170,7 +168,7 @@ def _in_later_worker() -> bool:
 
 
 def _states() -> dict[str, Any]:
-    """Returns the states of Python's and NumPy's shared generators. Those of torch show what they are asked: see _unseeded."""
+    """Returns the states of Python's and NumPy's shared generators. Those of torch show what they are asked: see _rng."""
     states: dict[str, Any] = {"random": random.getstate()}
     if numpy := sys.modules.get("numpy.random"):
         state = numpy.get_state(legacy=False)
@@ -178,13 +176,9 @@ def _states() -> dict[str, Any]:
     return states
 
 
-def _unseeded(lines: _Lines) -> AbstractContextManager[Any]:
-    """Notes what torch draws without a generator of the sample's."""
-    if "torch" not in sys.modules:
-        return nullcontext()
-    from ._rng import Unseeded
-
-    return Unseeded(lines.note_torch)  # type: ignore[no-untyped-call,unused-ignore]
+def _rng() -> Any:
+    """Returns the module of this package that gives torch generators; without torch there is nothing to give: None."""
+    return import_whole(f"{__package__}._rng") if "torch" in sys.modules else None
 
 
 def _libraries() -> tuple[str, ...]:
@@ -264,7 +258,7 @@ class Steps:
         """Takes all steps. Of a batch that has lost all its samples nothing is collated."""
         one_by_one = self.transform is not None or self.collate is not None
         if one_by_one or self.filter is not None:
-            with _draws() as draws:
+            with rng.Draws() if (rng := _rng()) else nullcontext() as draws:
                 values = self._samples(batch, draws)
                 if batch.emptied:
                     return
@@ -278,7 +272,7 @@ class Steps:
         if self.batch_transform is not None:
             batch.value = _run_whole("batch_transform", self.batch_transform, batch, batch)
 
-    def _samples(self, batch: Batch, draws: Optional[Draws]) -> list[Any]:
+    def _samples(self, batch: Batch, draws: Any) -> list[Any]:
         """Filters and transforms the samples of a batch, one after another, and leaves out those that are refused or fail."""
         batch.check_decoders()
         lost, refused, values, judged = set[int](), [], [], []
@@ -307,7 +301,7 @@ class Steps:
                 handed_on.index = i
         return values
 
-    def _together(self, batch: Batch, values: list[Any], draws: Optional[Draws]) -> Any:
+    def _together(self, batch: Batch, values: list[Any], draws: Any) -> Any:
         """Collates the values of a batch. Those of an empty share stay a list: collate functions require a sample."""
         if self.collate is None or not values:
             return values
@@ -328,12 +322,3 @@ class Steps:
         if isinstance(value, Sample):
             return value.plain(self.keys)
         return {**value, "__key__": sample.key} if self.keys and type(value) is dict else value
-
-
-def _draws() -> AbstractContextManager[Optional[Draws]]:
-    """Gives torch's random functions a generator of the sample's own; without torch there is nothing to give."""
-    if "torch" not in sys.modules:
-        return nullcontext()
-    from ._rng import Draws
-
-    return Draws()  # type: ignore[no-untyped-call,unused-ignore]

@@ -6,8 +6,6 @@ import contextlib
 import gc
 import io
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import harness
@@ -60,25 +58,10 @@ def test_training(name: str, tmp_path: Path, runtime: Path, monkeypatch: pytest.
     gc.collect()
 
 
-def test_the_command(gateway: harness.Gateway) -> None:
-    """The one command that the pages show besides pip's, which test_package.py runs."""
-    ran = 0
-    for page in PAGES:
-        for block in blocks(harness.ROOT / page, "console"):
-            for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.M):
-                words = command.replace(URL, gateway.url).split()
-                assert words[0] == "python"
-                here = harness.ROOT / "client/python"
-                done = subprocess.run([sys.executable, *words[1:]], cwd=here, capture_output=True, text=True, timeout=60, check=True)
-                assert re.fullmatch(re.escape(shown).replace(r"\.\.\.", ".*"), done.stdout), done.stdout
-                ran += 1
-    assert ran == 1
-
-
 def test_nothing_else_is_a_command() -> None:
     for name in (FIRST, *PAGES, "client/python/README.md"):
         text = (harness.ROOT / name).read_text()
-        assert set(re.findall(r"^```(\w+)$", text, re.M)) <= {"python", "console"}
+        assert set(re.findall(r"^```(\w+)$", text, re.M)) <= ({"python"} if name in PAGES else {"python", "console"})
     for name in (FIRST, "client/python/README.md"):
         lines = [line for block in blocks(harness.ROOT / name, "console") for line in block.splitlines()]
         assert all(line.startswith(("$ make wheel", "$ pip install ")) for line in lines)
