@@ -25,7 +25,7 @@ Keys = Union[Key, "os.PathLike[str]", Iterable[Key]]
 
 NAMES = "batch.keys has the samples' names; a file of them is given as a pathlib.Path"
 
-FINEST = 10**6  # the greatest denominator that a float is taken for
+_FINEST = 10**6  # the greatest denominator that a float is taken for
 _LIMIT = 1 << 32  # of what the shares of a split, as whole numbers, sum to
 MOST = 8 << 10  # bytes of a subset, and of a list of bad samples, that gateways take
 DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -87,22 +87,22 @@ class Selection:
         return {**asked, **{name: value for name, value in own.items() if value}}
 
 
-def fraction(share: Union[Weight, str]) -> Fraction:
+def _fraction(share: Union[Weight, str]) -> Fraction:
     try:
         if isinstance(share, str):
             raise TypeError
         exact = Fraction(share)
     except (TypeError, ValueError, OverflowError):
         raise InvalidArgument(f"share {share!r}: want a number above 0") from None
-    return exact.limit_denominator(FINEST) if isinstance(share, float) else exact
+    return exact.limit_denominator(_FINEST) if isinstance(share, float) else exact
 
 
 def whole(what: str, shares: Mapping[Any, Weight], *, relative: bool = True) -> list[int]:
     """Returns shares as whole numbers: with relative, the smallest that are to each other as the shares are."""
-    exact = [fraction(s) for s in shares.values()]
+    exact = [_fraction(s) for s in shares.values()]
     for share, value in zip(shares.values(), exact):
         if value <= 0 or isinstance(share, bool):
-            want = f"want {1 / FINEST:f} or more" if share > 0 and not isinstance(share, bool) else "want a number above 0"
+            want = f"want {1 / _FINEST:f} or more" if share > 0 and not isinstance(share, bool) else "want a number above 0"
             raise InvalidArgument(f"{what}: share {share!r}, {want}", cure="leave out what is to have no share")
     if not relative:
         if any(value.denominator != 1 for value in exact):
@@ -114,6 +114,19 @@ def whole(what: str, shares: Mapping[Any, Weight], *, relative: bool = True) -> 
     if sum(numbers) >= _LIMIT:
         raise InvalidArgument(f"{what}: {list(shares.values())} have no common unit above 1/{_LIMIT}", cure="give rounder numbers")
     return numbers
+
+
+def split_rule(parts: Mapping[str, Weight]) -> str:
+    """Writes the parts of a split as gateways have them. What fractions leave of the whole is a part that has no name in parts."""
+    sizes = dict(zip(parts, whole("split", parts)))
+    if not all(isinstance(v, int) for v in parts.values()):
+        total = sum(map(_fraction, parts.values()))
+        if total > 1 + Fraction(1, _FINEST):
+            raise InvalidArgument(f"split: the parts sum to {float(total):g}", cure="give fractions that sum to 1 at most, or whole numbers")
+        if total < 1 - Fraction(1, _FINEST):
+            left = next(name for name in ("rest", "left", "others", *map("rest{}".format, range(len(parts)))) if name not in parts)
+            sizes = dict(zip([*parts, left], whole("split", {**parts, left: 1 - total})))
+    return ",".join(f"{name}={size}" for name, size in sizes.items())
 
 
 def named_samples(what: str, keys: Keys, reason: str = "") -> Samples:

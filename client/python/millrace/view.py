@@ -8,7 +8,6 @@ import multiprocessing
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import reduce
 from typing import TYPE_CHECKING, Any, NoReturn, Optional, Protocol, SupportsIndex, Union, cast
 from urllib.parse import quote, quote_plus, urlsplit
@@ -18,7 +17,6 @@ from ._job import advise_homes, refuse
 from ._parameters import DEFAULTS, TORCH_ONLY, Decode, EpochOptions, Share, checked, flat, refuse_slips
 from ._selection import (
     DIGEST,
-    FINEST,
     MOST,
     NAMES,
     PLACES,
@@ -29,12 +27,12 @@ from ._selection import (
     Selection,
     Weight,
     columns_of,
-    fraction,
     listed,
     named_samples,
     refuse_beyond,
     run_text,
     runs_text,
+    split_rule,
     whole,
 )
 from ._steps import Steps, on_error_of
@@ -273,17 +271,8 @@ class Source:
             )
         if "seed" in named:
             raise InvalidArgument("split: seed is no name of a part", cure=f"say salt='{named['seed']}' for another split, or split({{'seed': ...}})")
-        sizes = dict(zip(given, whole("split", given)))
-        if not all(isinstance(v, int) for v in given.values()):
-            total = sum(map(fraction, given.values()))
-            if total > 1 + Fraction(1, FINEST):
-                raise InvalidArgument(f"split: the parts sum to {float(total):g}", cure="give fractions that sum to 1 at most, or whole numbers")
-            if total < 1 - Fraction(1, FINEST):
-                left = next(name for name in ("rest", "left", "others", *map("rest{}".format, range(len(given)))) if name not in given)
-                sizes = dict(zip([*given, left], whole("split", {**given, left: 1 - total})))
         before = [step for step in self.selection.subset.split("~") if step and not step.startswith(PLACES)]
-        salt = salt or (str(len(before) + 1) if before else "")
-        rule = ",".join(f"{name}={size}" for name, size in sizes.items())
+        salt, rule = salt or (str(len(before) + 1) if before else ""), split_rule(given)
         return _Parts((name, self.subset(f"{rule}:{name}" + (f":{salt}" if salt else ""))) for name in given)
 
     def take(self, n: int) -> View:

@@ -138,11 +138,6 @@ def prefix(counts: Iterable[int]) -> list[int]:
     return [0, *accumulate(counts)]
 
 
-def holder(sums: list[int], x: int) -> int:
-    """Returns which of the counts that prefix has summed x falls into."""
-    return bisect_right(sums, x) - 1
-
-
 class Order(Protocol):
     """One epoch: sample at(t) stands at position t, and sample x at position(x). Samples are numbered in stored order."""
 
