@@ -29,12 +29,12 @@ PLANTS = [
     (
         "samples that a sampler asks for together are asked for one by one",
         "client/python/tests/torch/test_torch_map.py test_samples_come_together",
-        [("client/python/millrace/_map.py", "pieces = max(min(self._threads, count // _LEAST), -(-count // MOST_NAMED))", "pieces = count")],
+        [("client/python/millrace/torch/_map.py", "pieces = max(min(self._threads, count // _LEAST), -(-count // MOST_NAMED))", "pieces = count")],
     ),
     (
         "threads return the samples of a sampler in another order",
         "client/python/tests/torch/test_torch_map.py test_samples_come_together",
-        [("client/python/millrace/_map.py", "cut = [at[i * count // pieces : (i + 1) * count // pieces] for i in range(pieces)]", "cut = [at[i::pieces] for i in range(pieces)]")],
+        [("client/python/millrace/torch/_map.py", "cut = [at[i * count // pieces : (i + 1) * count // pieces] for i in range(pieces)]", "cut = [at[i::pieces] for i in range(pieces)]")],
     ),
     (
         "samples by number draw at random by their place in the request",
@@ -293,7 +293,7 @@ PLANTS = [
     (
         "the Python client's ledger overlooks what came twice",
         "client/python/tests/test_read.py test_ranks_share_every_batch",
-        [("client/python/millrace/ledger.py", "self._twice.append((a, min(b, end)))", "pass")],
+        [("client/python/millrace/proof/__init__.py", "self._twice.append((a, min(b, end)))", "pass")],
     ),
     (
         "the Python client's threads wait for a decoder while nothing is fetched",
@@ -303,47 +303,47 @@ PLANTS = [
     (
         "torch's workers count on from the batch that they have yielded, as if each were alone",
         "client/python/tests/torch/test_torch_state.py test_stateful_data_loader",
-        [("client/python/millrace/_reading.py", "else Place(epoch, batch + self._step)", "else Place(epoch, batch + 1)")],
+        [("client/python/millrace/torch/_dataset.py", "else Place(epoch, batch + self._step)", "else Place(epoch, batch + 1)")],
     ),
     (
         "torch's spawned workers do not know their parent's rank",
         "client/python/tests/torch/test_torch_distributed.py test_stop_anywhere_and_resume_on_other_ranks",
-        [("client/python/millrace/torch.py", '"_ranks_of_parent": self.ranks()', '"_ranks_of_parent": None')],
+        [("client/python/millrace/torch/_dataset.py", '"_ranks_of_parent": self.ranks()', '"_ranks_of_parent": None')],
     ),
     (
         "torch's loader says that what it read ahead was yielded",
         "client/python/tests/torch/test_torch_state.py test_a_state_says_what_was_yielded_and_not_what_was_read_ahead",
-        [("client/python/millrace/_loader.py", "self._count.place = place._replace(batch=place.batch + 1)", "self._count.place = place._replace(batch=place.batch + 2)")],
+        [("client/python/millrace/torch/_loader.py", "self._count.place = place._replace(batch=place.batch + 1)", "self._count.place = place._replace(batch=place.batch + 2)")],
     ),
     (
         "a checkpoint without a state begins at the beginning",
         "client/python/tests/torch/test_torch_state.py test_what_is_no_state_is_refused_with_the_cure",
-        [("client/python/millrace/torch.py", "        if torch_data.get_worker_info() is not None:\n            return\n        before =", "        if torch_data.get_worker_info() is not None or not state:\n            return\n        before =")],
+        [("client/python/millrace/torch/_dataset.py", "        if torch_data.get_worker_info() is not None:\n            return\n        before =", "        if torch_data.get_worker_info() is not None or not state:\n            return\n        before =")],
     ),
     (
         "a state is held to the dataset's name",
         "client/python/tests/torch/test_torch_state.py test_a_state_goes_on_with_a_copy_of_the_data",
-        [("client/python/millrace/_state.py", 'return "generation", "batch_size"', 'return "dataset", "generation", "batch_size"')],
+        [("client/python/millrace/_job.py", 'return "generation", "batch_size"', 'return "dataset", "generation", "batch_size"')],
     ),
     (
         "the batch size may change in the midst of an epoch",
         "client/python/tests/torch/test_torch_state.py test_a_state_of_another_order_is_refused",
-        [("client/python/millrace/_state.py", 'if name == "batch_size" and not begun:', 'if name == "batch_size":')],
+        [("client/python/millrace/_job.py", 'if name == "batch_size" and not begun:', 'if name == "batch_size":')],
     ),
     (
         "the batch size may not change between two epochs",
         "client/python/tests/torch/test_torch_state.py test_between_two_epochs_the_batch_size_may_change",
-        [("client/python/millrace/_state.py", 'if name == "batch_size" and not begun:', 'if name == "batch_size" and begun:')],
+        [("client/python/millrace/_job.py", 'if name == "batch_size" and not begun:', 'if name == "batch_size" and begun:')],
     ),
     (
         "a state may be of a batch beyond the end",
         "client/python/tests/torch/test_torch_state.py test_a_state_beyond_the_end_is_refused",
-        [("client/python/millrace/torch.py", "self._loaded.check_end(self.epoch(place.epoch).plan)", "self.epoch(place.epoch)")],
+        [("client/python/millrace/torch/_dataset.py", "self._loaded.check_end(self.epoch(place.epoch).plan)", "self.epoch(place.epoch)")],
     ),
     (
         "torch's dataset goes on from a state of another order",
         "client/python/tests/torch/test_torch_state.py test_a_state_of_another_order_is_refused",
-        [("client/python/millrace/torch.py", "            self._loaded.check(epoch.plan)\n", "")],
+        [("client/python/millrace/torch/_dataset.py", "            self._loaded.check(epoch.plan)\n", "")],
     ),
     (
         "a value that no parameter can have goes to the gateway",
@@ -368,22 +368,22 @@ PLANTS = [
     (
         "torch's dataset leaves it to the first batch to find out what the gateway refuses",
         "client/python/tests/torch/test_torch_habits.py test_what_cannot_be_read_is_refused_at_construction",
-        [("client/python/millrace/torch.py", "if self._alone is None:\n            self.epoch()", "if False:\n            self.epoch()")],
+        [("client/python/millrace/torch/_dataset.py", "if self._alone is None:\n            self.epoch()", "if False:\n            self.epoch()")],
     ),
     (
         "ranks get shares of different lengths, and nothing is said",
         "client/python/tests/torch/test_torch_habits.py test_shares_of_different_lengths_are_told_once",
-        [("client/python/millrace/_ranks.py", "if size % ranks:", "if size < ranks:")],
+        [("client/python/millrace/_job.py", "if size % ranks:", "if size < ranks:")],
     ),
     (
         "a worker of torch's that was killed is a connection that was reset",
         "client/python/tests/torch/test_torch_loader.py test_a_worker_that_is_killed_while_its_tensors_are_asked_for",
-        [("client/python/millrace/_loader.py", "                    self._report_killed()", "                    pass")],
+        [("client/python/millrace/torch/_loader.py", "                    self._report_killed()", "                    pass")],
     ),
     (
         "data that were indexed again are told as other data",
         "client/python/tests/torch/test_torch_state.py test_data_that_were_indexed_again_are_named",
-        [("client/python/millrace/_state.py", "same = dataset == self.dataset", "same = False")],
+        [("client/python/millrace/_job.py", "same = dataset == self.dataset", "same = False")],
     ),
     (
         "what millrace.open returns does not say how many samples there are",
@@ -393,7 +393,7 @@ PLANTS = [
     (
         "torch's loader leaves a failed pass's workers to the garbage collector",
         "client/python/tests/torch/test_torch_loader.py test_a_decoder_that_fails_in_a_worker",
-        [("client/python/millrace/_loader.py", "        if end is not None:\n            end()\n", "")],
+        [("client/python/millrace/torch/_loader.py", "        if end is not None:\n            end()\n", "")],
     ),
     (
         "a thread of the Python client's imports what is not there, again and again",
@@ -414,47 +414,47 @@ PLANTS = [
     (
         "a worker of torch's begins a pass where it thinks that it should",
         "client/python/tests/torch/test_torch_habits.py test_passes_of_workers_that_begin_at_the_same_time",
-        [("client/python/millrace/_places.py", "(found := given or self._left(name, at)) is None", "(found := given or self.next) is None")],
+        [("client/python/millrace/torch/_places.py", "(found := given or self._left(name, at)) is None", "(found := given or self.next) is None")],
     ),
     (
         "a pass over a torch dataset that was left comes again",
         "client/python/tests/torch/test_torch_habits.py test_plain_passes",
-        [("client/python/millrace/_places.py", "            self._note(_EPOCH, *place, 1)\n", "            self._note(_EPOCH, *place, 0)\n")],
+        [("client/python/millrace/torch/_places.py", "            self._note(_EPOCH, *place, 1)\n", "            self._note(_EPOCH, *place, 0)\n")],
     ),
     (
         "an epoch that is set again after a pass of it was left is not read again",
         "client/python/tests/torch/test_torch_habits.py test_the_next_pass_is_of_the_next_epoch",
-        [("client/python/millrace/_places.py", "            self._note(_BATCH, 0, 0, 0, 0, -1)\n", "            pass\n")],
+        [("client/python/millrace/torch/_places.py", "            self._note(_BATCH, 0, 0, 0, 0, -1)\n", "            pass\n")],
     ),
     (
         "samples that were yielded of a batch come again after a resume",
         "client/python/tests/torch/test_torch_samples.py test_resume_amid_a_batch",
-        [("client/python/millrace/_reading.py", "self._items_of(value)[done:][::-1]", "self._items_of(value)[::-1]")],
+        [("client/python/millrace/torch/_dataset.py", "(list(value) if self._samples else [value])[done:][::-1]", "(list(value) if self._samples else [value])[::-1]")],
     ),
     (
         "each worker of torch's leaves out the samples that its parent has yielded of one batch",
         "client/python/tests/torch/test_torch_samples.py test_workers_begin_amid_a_batch",
-        [("client/python/millrace/_reading.py", "else Place(place.epoch, place.batch + self._worker)", "else place._replace(batch=place.batch + self._worker)")],
+        [("client/python/millrace/torch/_dataset.py", "else Place(place.epoch, place.batch + self._worker)", "else place._replace(batch=place.batch + self._worker)")],
     ),
     (
         "torch's loader does not count a batch of which a filter has left nothing",
         "client/python/tests/torch/test_torch_samples.py test_filtered_batches_are_counted",
-        [("client/python/millrace/_reading.py", "reader.advance() if self._counted else next(reader)", "next(reader)")],
+        [("client/python/millrace/torch/_dataset.py", "reader.advance() if self._counted else next(reader)", "next(reader)")],
     ),
     (
         "a torch dataset gives a rank's share to Accelerate, which shares it out again",
         "client/python/tests/frameworks/test_frameworks.py test_accelerate",
-        [("client/python/millrace/_samples.py", "            return processes\n", "            return 1\n")],
+        [("client/python/millrace/torch/_dataset.py", "            return processes\n", "            return 1\n")],
     ),
     (
         "spawned workers do not know that their parent's loader shares samples out",
         "client/python/tests/torch/test_torch_samples.py test_who_shares_out_gets_all_samples",
-        [("client/python/millrace/_samples.py", "self._processes() if get_spawning_popen() is not None else 1", "1")],
+        [("client/python/millrace/torch/_dataset.py", "self._processes() if get_spawning_popen() is not None else 1", "1")],
     ),
     (
         "a torch dataset goes back to epoch 0 when Accelerate skips batches of a later one",
         "client/python/tests/frameworks/test_frameworks.py test_trainer",
-        [("client/python/millrace/_samples.py", "if epoch or not getattr(loader_of(self), \"skip_batches\", 0):", "if self is self:")],
+        [("client/python/millrace/torch/_dataset.py", "if epoch or not getattr(loader_of(self), \"skip_batches\", 0):", "if self is self:")],
     ),
     (
         "whoever waits for a gateway is told at each attempt",
@@ -464,7 +464,7 @@ PLANTS = [
     (
         "a batch that waits for torch holds its decoded parts twice",
         "client/python/tests/torch/test_torch_loader.py test_what_decoders_return_is_bounded",
-        [("client/python/millrace/torch.py", "        batch.forget_decoded()", "        pass")],
+        [("client/python/millrace/torch/_dataset.py", "        batch.forget_decoded()", "        pass")],
     ),
     (
         "the client of the page takes a damaged body",
@@ -519,7 +519,7 @@ PLANTS = [
     (
         "the Python client shows its token to a gateway of another name",
         "client/python/tests/test_tokens.py test_gateways_must_prove_their_names",
-        [("client/python/millrace/_http/gateways.py", "            if self.client_cert is not None:\n",
+        [("client/python/millrace/_http/settings.py", "            if self.client_cert is not None:\n",
           "            context.check_hostname = False\n            if self.client_cert is not None:\n")],
     ),
     (
@@ -530,7 +530,7 @@ PLANTS = [
     (
         "a worker of the Python client sends its token over any network without TLS",
         "client/python/tests/test_tokens.py test_tokens_stay_off_plain_networks",
-        [("client/python/millrace/_http/gateways.py", "        if found.given:\n", "        if found.given and self.insecure_plain_http:\n")],
+        [("client/python/millrace/_http/settings.py", "        if found.given:\n", "        if found.given and self.insecure_plain_http:\n")],
     ),
     (
         "the Python client sends its token to whoever asks for a sign of life",

@@ -72,11 +72,11 @@ PLANTS = [
     (
         "samples by number never come as memory where functions are given",
         "client/python/tests/torch/test_torch_shared.py test_samples_by_number",
-        [("client/python/millrace/_map.py", "        self._epoch.writable = copy and ", "        self._epoch.writable = ")],
+        [("client/python/millrace/torch/_map.py", "writable=copy and ", "writable=")],
     ),
     (
         "a batch that waits for the trainer holds its bytes beside its columns",
         "client/python/tests/torch/test_torch_shared.py test_a_batch_that_waits_holds_its_columns_alone",
-        [("client/python/millrace/torch.py", "    batch.let_go()\n", "")],
+        [("client/python/millrace/torch/_columns.py", "    batch.let_go()\n", "")],
     ),
 ]

@@ -114,7 +114,7 @@ PLANTS = [
     (
         "users are told to install another project's package",
         "client/python/tests/test_package.py test_users_are_told_the_right_name",
-        [("client/python/millrace/torch.py", "'millrace-data[torch]'", "'millrace[torch]'")],
+        [("client/python/millrace/torch/__init__.py", "'millrace-data[torch]'", "'millrace[torch]'")],
     ),
     (
         "a build after a release candidate counts as older than it",
@@ -149,7 +149,7 @@ PLANTS = [
     (
         "a word that is nearly a parameter is Python's to refuse",
         "client/python/tests/torch/test_torch_habits.py test_slips_are_refused_at_construction_and_by_mypy",
-        [("client/python/millrace/_habits.py", "get_close_matches(str(word), words, 1, 0.7)", "get_close_matches(str(word), words, 1, 0.99)")],
+        [("client/python/millrace/errors.py", "get_close_matches(str(word), words, 1, 0.7)", "get_close_matches(str(word), words, 1, 0.99)")],
     ),
     (
         "a slash at the end of a prefix makes another dataset",

@@ -9,7 +9,7 @@ PLANTS = [
     (
         "the memory of a large column is not used again",
         "client/python/tests/torch/test_torch_decode.py test_large_columns_lie_in_memory_that_is_used_again",
-        [("client/python/millrace/torch.py", "elif size < LARGE:", "elif size < 1 << 40:")],
+        [("client/python/millrace/torch/_columns.py", "elif size < LARGE:", "elif size < 1 << 40:")],
     ),
     (
         "all samples draw from one generator",
@@ -69,7 +69,7 @@ PLANTS = [
     (
         "a loader of torch's counts no batch of which a filter has left nothing",
         "client/python/tests/torch/test_torch_transform.py test_a_filter_and_a_resume",
-        [("client/python/millrace/_reading.py", "reader.advance() if self._counted else next(reader)", "next(reader)")],
+        [("client/python/millrace/torch/_dataset.py", "reader.advance() if self._counted else next(reader)", "next(reader)")],
     ),
     (
         "a decoder for a part that no sample has is taken in silence where samples are transformed",
@@ -79,17 +79,17 @@ PLANTS = [
     (
         "torch's own draws come from the generator that all threads share",
         "client/python/tests/torch/test_torch_contents.py test_torchs_own_draws_repeat",
-        [("client/python/millrace/_tensors.py", "if func not in _DRAWING and", "if True or func and")],
+        [("client/python/millrace/_rng.py", "if func not in _DRAWING and", "if True or func and")],
     ),
     (
         "torch's functions that take no generator draw from the one that all threads share",
         "client/python/tests/torch/test_torch_contents.py test_torchs_own_draws_repeat",
-        [("client/python/millrace/_tensors.py", "if func in _LIKE:", "if False:")],
+        [("client/python/millrace/_rng.py", "if func in _LIKE:", "if False:")],
     ),
     (
         "a generator that a transform gives to torch is not taken",
         "client/python/tests/torch/test_torch_contents.py test_a_generator_that_is_given_stays",
-        [("client/python/millrace/_tensors.py", 'kwargs.get("generator") is not None', "False")],
+        [("client/python/millrace/_rng.py", 'kwargs.get("generator") is not None', "False")],
     ),
     (
         "fields= has one name for pictures, and those of another suffix are left out",
@@ -124,17 +124,17 @@ PLANTS = [
     (
         "a column of another source of the mixture is a slip",
         "client/python/tests/test_contents.py test_sources_of_other_columns",
-        [("client/python/millrace/_contents.py", "replace(one, known=whole.known, ", "replace(one, ")],
+        [("client/python/millrace/_selection.py", "replace(one, known=whole.known, ", "replace(one, ")],
     ),
     (
         "a null is a missing part",
         "client/python/tests/test_contents.py test_a_null_is_none",
-        [("client/python/millrace/_contents.py", "if nullable or name in found]", "if name in found]")],
+        [("client/python/millrace/_selection.py", "if nullable or name in found]", "if name in found]")],
     ),
     (
         "a row of nulls has a part that says so",
         "client/python/tests/test_contents.py test_a_null_is_none",
-        [("client/python/millrace/_contents.py", " and name not in self._markers]", "]")],
+        [("client/python/millrace/_selection.py", " and name not in self._markers]", "]")],
     ),
     (
         "a sample of class folders takes the class of another one",
@@ -159,7 +159,7 @@ PLANTS = [
     (
         "errors that workers meet stay there",
         "client/python/tests/torch/test_torch_contents.py test_errors_of_workers_reach_the_list",
-        [("client/python/millrace/_loader.py", "self._dataset.collect(error)", "pass")],
+        [("client/python/millrace/torch/_loader.py", "self._dataset.collect(error)", "pass")],
     ),
     (
         "a collate that returns nothing yields None for every batch",

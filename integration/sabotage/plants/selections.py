@@ -34,7 +34,7 @@ PLANTS = [
     (
         "states of the release before are refused",
         "client/python/tests/torch/test_torch_state.py test_a_state_that_an_older_release_saved",
-        [("client/python/millrace/_state.py", "_FORM = 2 ", "_FORM = 3 ")],
+        [("client/python/millrace/_job.py", "_FORM = 2 ", "_FORM = 3 ")],
     ),
     (
         "a split in an address leaves its salt out",
@@ -105,7 +105,7 @@ PLANTS = [
     (
         "fractions that leave samples out take them all",
         "client/python/tests/test_select.py test_fractions",
-        [("client/python/millrace/view.py", "if total < 1 - Fraction(1, FINEST):", "if total < 0:")],
+        [("client/python/millrace/_selection.py", "if total < 1 - Fraction(1, _FINEST):", "if total < 0:")],
     ),
     (
         "a client that names bad samples reads another generation",
@@ -115,7 +115,7 @@ PLANTS = [
     (
         "a gateway that was killed comes back with one dataset of a mixture",
         "client/python/tests/test_select.py test_without_a_server",
-        [("client/python/millrace/view.py", '"others": tuple(kept[1:])', '"others": ()')],
+        [("client/python/millrace/view.py", "others=tuple(kept[1:])", "others=()")],
     ),
     (
         "a mixture of parts from Python mixes whole datasets",
@@ -181,12 +181,12 @@ PLANTS = [
     (
         "a checkpoint cannot go on without its bad samples",
         "client/python/tests/torch/test_torch_select.py test_a_checkpoint_goes_on_without_bad_samples_although_the_data_have_grown",
-        [("client/python/millrace/_state.py", "return bad != bad_before and rest == rest_before", "return False")],
+        [("client/python/millrace/_job.py", "return bad != bad_before and rest == rest_before", "return False")],
     ),
     (
         "a checkpoint goes on in any order where bad samples were added",
         "client/python/tests/torch/test_torch_select.py test_a_checkpoint_goes_on_without_bad_samples_although_the_data_have_grown",
-        [("client/python/millrace/_state.py", "return bad != bad_before and rest == rest_before", "return bad != bad_before")],
+        [("client/python/millrace/_job.py", "return bad != bad_before and rest == rest_before", "return bad != bad_before")],
     ),
     (
         "a stored list of bad samples keeps its numbers in another generation",
