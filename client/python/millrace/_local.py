@@ -36,7 +36,7 @@ import sys
 import tempfile
 import time
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional, Union
@@ -164,11 +164,9 @@ class Local:
                 f"{self.directory}: not a directory of this user's alone", cure="remove it, or set XDG_RUNTIME_DIR to a directory of your own"
             )
 
-    @contextlib.contextmanager
-    def _changing(self) -> Iterator[None]:
+    def _changing(self) -> Hold:
         self._own_directory()
-        with Hold(Path(self.directory, "change"), alone=True):
-            yield
+        return Hold(Path(self.directory, "change"), alone=True)
 
     def _answers(self) -> bool:
         if self.loopback:
