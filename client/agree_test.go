@@ -94,7 +94,7 @@ func readAll(t *testing.T, c *client.Client, opt client.Options) error {
 }
 
 // grow indexes another shard beside those of a dataset.
-func grow(t *testing.T, s stored) stored {
+func grow(t *testing.T, s storedDataset) storedDataset {
 	t.Helper()
 	var shard bytes.Buffer
 	w := tar.NewWriter(&shard)
@@ -130,7 +130,7 @@ func TestAJobStaysWithItsGeneration(t *testing.T) {
 	}
 	g := newReal(t, older, gateway.Config{Follows: true, Open: open})
 	c := newClient(t, client.Config{Gateways: []string{g.url}})
-	move := func(s stored) {
+	move := func(s storedDataset) {
 		if err := g.Serve([]gateway.Dataset{{Name: "photos", Index: s.index, Source: s}}, nil); err != nil {
 			t.Fatal(err)
 		}

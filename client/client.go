@@ -102,7 +102,7 @@ type Client struct {
 	token *tokenSource
 	fleet *fleet
 
-	following *following
+	generations *generationCheck
 }
 
 // New checks cfg and returns a client. It opens no connection.
@@ -147,7 +147,7 @@ func New(cfg Config) (*Client, error) {
 		h.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 		cfg.HTTP = &h
 	}
-	c := &Client{cfg: cfg, token: token, following: &following{}}
+	c := &Client{cfg: cfg, token: token, generations: &generationCheck{}}
 	c.fleet = &fleet{home: cfg.Home, lookup: cfg.Lookup, lookupSRV: net.DefaultResolver.LookupSRV, probe: c.ready, asking: make(chan struct{}, 1)}
 	if c.fleet.sources, err = parseSources(cfg, lookup, token != nil, own); err != nil {
 		return nil, fmt.Errorf("new client: %w", err)
@@ -172,7 +172,7 @@ func parseSources(cfg Config, spread, token, own bool) ([]source, error) {
 				err = fmt.Errorf("gateway %s: HTTP is given, and dials no Unix socket", g)
 			case token && !plain && !s.socket():
 				err = refusePlain(s.base)
-			case s.means == addresses && cfg.Home != nil:
+			case s.kind == addresses && cfg.Home != nil:
 				err = fmt.Errorf("gateway %q: Home wants gateways in one order for all ranks, and the addresses of a name have none; "+
 					"give a pattern such as http://gateways-{0..7}.%s, or srv:_http._tcp.%s", g, s.base.Host, s.base.Hostname())
 			}

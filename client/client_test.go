@@ -301,11 +301,11 @@ func TestDeadlineEndsTheRetriesAndNamesTheFault(t *testing.T) {
 	})
 }
 
-// stalled is a body that never comes.
-type stalled struct{ ctx context.Context }
+// stalledBody is a body that never comes.
+type stalledBody struct{ ctx context.Context }
 
-func (s stalled) Read([]byte) (int, error) { <-s.ctx.Done(); return 0, s.ctx.Err() }
-func (s stalled) Close() error             { return nil }
+func (s stalledBody) Read([]byte) (int, error) { <-s.ctx.Done(); return 0, s.ctx.Err() }
+func (s stalledBody) Close() error             { return nil }
 
 type stallOnce struct {
 	next  http.RoundTripper
@@ -315,7 +315,7 @@ type stallOnce struct {
 func (s *stallOnce) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := s.next.RoundTrip(r)
 	if s.calls++; s.calls == 1 && err == nil {
-		resp.Body = io.NopCloser(stalled{r.Context()})
+		resp.Body = io.NopCloser(stalledBody{r.Context()})
 	}
 	return resp, err
 }

@@ -26,22 +26,23 @@ const defaultConnections = 8
 
 // EpochReport is what ReadEpoch read.
 type EpochReport struct {
-	Dataset    string `json:"dataset"`
-	Generation string `json:"generation"`
-	Epoch      uint64 `json:"epoch"`
-	Batches    uint64 `json:"batches"`
-	Samples    uint64 `json:"samples"`
-	Padded     uint64 `json:"padded"`
-	Bytes      uint64 `json:"bytes"`
-	Reused     Reused `json:"reused"` // of the above, what was not fetched
+	Dataset    string        `json:"dataset"`
+	Generation string        `json:"generation"`
+	Epoch      uint64        `json:"epoch"`
+	Batches    uint64        `json:"batches"`
+	Samples    uint64        `json:"samples"`
+	Padded     uint64        `json:"padded"`
+	Bytes      uint64        `json:"bytes"`
+	Reused     ReusedBatches `json:"reused"` // of the above, what was not fetched
 
 	Took      time.Duration   `json:"-"`
 	Latencies []time.Duration `json:"-"` // of the batches that were fetched, ascending: from the request to the last byte checked, manifest included
 	Proof     Proof           `json:"-"`
 }
 
-// Reused are batches whose files were there whole: their length and CRC-32C are those that the gateway says.
-type Reused struct {
+// ReusedBatches counts the batches whose files were complete: length and CRC-32C match those of the
+// gateway.
+type ReusedBatches struct {
 	Batches uint64 `json:"batches"`
 	Samples uint64 `json:"samples"`
 	Bytes   uint64 `json:"bytes"`

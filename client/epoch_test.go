@@ -52,7 +52,7 @@ func TestReadEpoch_FetchesOnlyWhatIsNotThereWhole(t *testing.T) {
 	}
 	want := kept(t, dir)
 	_, sent, _ := g.sent()
-	if len(want) != 5 || first.Batches != 5 || first.Samples != realSamples || first.Padded != 0 || first.Bytes != uint64(sent) || first.Reused != (client.Reused{}) {
+	if len(want) != 5 || first.Batches != 5 || first.Samples != realSamples || first.Padded != 0 || first.Bytes != uint64(sent) || first.Reused != (client.ReusedBatches{}) {
 		t.Errorf("got %d files and %+v, want 5 batches of %d bytes, none reused", len(want), first, sent)
 	}
 	if last := fmt.Sprintf("%d of %d", sent, sent); len(told) != 5 || told[4] != last {
@@ -79,7 +79,7 @@ func TestReadEpoch_FetchesOnlyWhatIsNotThereWhole(t *testing.T) {
 		}
 		return n
 	}
-	if again.Reused != (client.Reused{Batches: 2, Samples: 24, Bytes: bytesOf(0, 3)}) || again.Proof != first.Proof || again.Bytes != first.Bytes || len(again.Latencies) != 3 {
+	if again.Reused != (client.ReusedBatches{Batches: 2, Samples: 24, Bytes: bytesOf(0, 3)}) || again.Proof != first.Proof || again.Bytes != first.Bytes || len(again.Latencies) != 3 {
 		t.Errorf("got %+v, want two batches reused, and latencies of the others", again)
 	}
 	// A HEAD of each file that is there also says how long its batch is.

@@ -27,7 +27,7 @@ func (c *Client) adviseHomes(opt Options, b *Batch) {
 		return // nothing to share out, or another rank says it
 	case c.cfg.Home != nil || opt.Share != "" || opt.Balance == "bytes":
 		return // the job has chosen
-	case slices.ContainsFunc(c.fleet.sources, func(s source) bool { return s.means == addresses }):
+	case slices.ContainsFunc(c.fleet.sources, func(s source) bool { return s.kind == addresses }):
 		return // they have no order
 	case !strings.Contains(b.Location, "shuffle=slot") && !strings.Contains(b.Location, "strata="):
 		return // samples have no homes

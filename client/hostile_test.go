@@ -365,12 +365,12 @@ func TestResumeAtTheEnd(t *testing.T) {
 	}
 }
 
-type traced struct{ http.RoundTripper }
+type tracedRequest struct{ http.RoundTripper }
 
 // TestDefaultTransportOfAnotherKind: programs put tracing around it.
 func TestDefaultTransportOfAnotherKind(t *testing.T) {
 	plain := http.DefaultTransport
-	http.DefaultTransport = traced{plain}
+	http.DefaultTransport = tracedRequest{plain}
 	defer func() { http.DefaultTransport = plain }()
 	c := newClient(t, client.Config{Gateways: []string{serve(t, &fake{batches: 3, generation: "g"})}})
 	if _, err := c.Batch(t.Context(), client.Options{}, 1); err != nil {

@@ -23,26 +23,26 @@ const (
 
 // source is what Config.Gateways says about one or more gateways.
 type source struct {
-	base  *url.URL
-	means meaning
-	last  []*gateway // what the name gave before; guarded by fleet.mu
+	base *url.URL
+	kind addressKind
+	last []*gateway // what the name gave before; guarded by fleet.mu
 }
 
-// meaning is what an address stands for.
-type meaning int
+// addressKind is what an address of Config.Gateways stands for.
+type addressKind int
 
 const (
-	itself    meaning = iota // one gateway, whose name is left to the dialler
-	several                  // http://NAME:PORT: each address of the name is a gateway if it has several, else as itself
-	addresses                // dns:NAME:PORT: each address of the name is a gateway
-	records                  // srv:NAME: each SRV record of the name is a gateway
+	itself    addressKind = iota // one gateway, whose name is left to the dialler
+	several                      // http://NAME:PORT: each address of the name is a gateway if it has several, else as itself
+	addresses                    // dns:NAME:PORT: each address of the name is a gateway
+	records                      // srv:NAME: each SRV record of the name is a gateway
 )
 
 // lookup reports whether the name is looked up here.
-func (s source) lookup() bool { return s.means != itself }
+func (s source) lookup() bool { return s.kind != itself }
 
 // must reports whether there is no gateway without an answer of the name server; else the name is left to the dialler.
-func (s source) must() bool { return s.means == addresses || s.means == records }
+func (s source) must() bool { return s.kind == addresses || s.kind == records }
 
 // socket reports whether the gateway listens at a Unix socket.
 func (s source) socket() bool { return socketOf(s.base.Host) != "" }
@@ -72,9 +72,9 @@ func parseSource(s string, spread bool) (source, error) {
 	isName := err != nil && u.Scheme == "http" && u.Hostname() != "localhost"
 	switch {
 	case named:
-		return source{base: u, means: addresses}, nil
+		return source{base: u, kind: addresses}, nil
 	case spread && isName:
-		return source{base: u, means: several}, nil
+		return source{base: u, kind: several}, nil
 	}
 	return source{base: u}, nil
 }
@@ -236,7 +236,7 @@ func (f *fleet) find(ctx context.Context, s source) ([]*gateway, error) {
 	if s.socket() {
 		asIs[0].host = "localhost"
 	}
-	switch s.means {
+	switch s.kind {
 	case itself:
 		return asIs, nil
 	case records:

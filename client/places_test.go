@@ -50,7 +50,7 @@ func TestSamplesOfEveryFraming(t *testing.T) {
 		"tfrecord": {"a.tfrecord": bytes.Repeat(record, 5)},
 		"records":  {"a.bin": bytes.Repeat([]byte("records!"), 7)}, "tokens": {"a.tokens": bytes.Repeat([]byte("ab"), 20)},
 	} {
-		s := stored{store: memstore.New()}
+		s := storedDataset{store: memstore.New()}
 		for key, b := range objects {
 			if _, err := s.store.Put(t.Context(), "data/"+key, bytes.NewReader(b), int64(len(b)), objstore.Condition{}); err != nil {
 				t.Fatal(err)

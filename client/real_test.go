@@ -24,13 +24,13 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// stored is a dataset in memory, read sample by sample.
-type stored struct {
+// storedDataset is a dataset in memory, read sample by sample.
+type storedDataset struct {
 	index *chunkindex.Index
 	store *memstore.Store
 }
 
-func (s stored) Read(ctx context.Context, _ shuffle.Cursor, chunks []batch.ChunkRanges) (*batch.Body, error) {
+func (s storedDataset) Read(ctx context.Context, _ shuffle.Cursor, chunks []batch.ChunkRanges) (*batch.Body, error) {
 	var segments [][]byte
 	for _, c := range chunks {
 		segments = append(segments, make([][]byte, len(c.Ranges))...)
@@ -56,18 +56,18 @@ func (s stored) Read(ctx context.Context, _ shuffle.Cursor, chunks []batch.Chunk
 	return batch.NewBody(segments, nil, nil), nil
 }
 
-func (s stored) Warm(context.Context, shuffle.Cursor) (batch.Warmed, error) {
+func (s storedDataset) Warm(context.Context, shuffle.Cursor) (batch.Warmed, error) {
 	return batch.Warmed{}, errors.New("not in this test")
 }
 
 // realSamples is how many samples the real gateways serve.
 const realSamples = 60
 
-func newStored(t *testing.T) stored {
+func newStored(t *testing.T) storedDataset {
 	t.Helper()
 	leaks.Check(t)
 	ctx, random := t.Context(), rand.New(rand.NewPCG(5, 6))
-	s := stored{store: memstore.New()}
+	s := storedDataset{store: memstore.New()}
 	var shard bytes.Buffer
 	w := tar.NewWriter(&shard)
 	for i := range realSamples {
@@ -92,7 +92,7 @@ func newStored(t *testing.T) stored {
 }
 
 // indexed returns the dataset as it is by now.
-func (s stored) indexed(t *testing.T) stored {
+func (s storedDataset) indexed(t *testing.T) storedDataset {
 	t.Helper()
 	defaults := chunkindex.Defaults{Shuffle: shuffle.Slot, Window: 8, Seed: 7, BatchSize: 12, Tail: "short"}
 	if _, err := chunkindex.Build(t.Context(), s.store, "data/", chunkindex.BuildOptions{ChunkSize: 32 << 10, Defaults: defaults}); err != nil {
@@ -119,7 +119,7 @@ type real struct {
 	cut      []int      // how much the next bodies have before their connection ends; negative: all
 }
 
-func newReal(t *testing.T, s stored, cfg gateway.Config) *real {
+func newReal(t *testing.T, s storedDataset, cfg gateway.Config) *real {
 	t.Helper()
 	cfg.Datasets = []gateway.Dataset{{Name: "photos", Index: s.index, Source: s}}
 	g, err := gateway.New(cfg)

@@ -108,7 +108,7 @@ func TestWarm_GoesOnFromPieceToPiece(t *testing.T) {
 	c, seen := answers(t, set, object{"next": 4, "samples": 10, "chunks": 2, "bytes": 400}, object{"next": 4, "samples": 10}, object{"next": 10, "samples": 10, "chunks": 3, "bytes": 600, "done": true})
 	var told []string
 	w, err := c.Warm(t.Context(), client.Options{Epoch: 2}, func(done, total int64) { told = append(told, fmt.Sprint(done, "/", total)) })
-	want := client.Warmed{Dataset: "photos", Epoch: 2, Next: 10, Samples: 10, Chunks: 5, Bytes: 1000, Done: true}
+	want := client.WarmProgress{Dataset: "photos", Epoch: 2, Next: 10, Samples: 10, Chunks: 5, Bytes: 1000, Done: true}
 	if err != nil || w != want || strings.Join(told, " ") != "400/1000 400/1000 1000/1000" {
 		t.Errorf("got %+v, %v, told of %q, want %+v", w, err, told, want)
 	}
@@ -129,7 +129,7 @@ func TestWarm_GoesOnFromPieceToPiece(t *testing.T) {
 		"beyond": {set, object{"next": 11, "samples": 10}},
 	} {
 		c, _ := answers(t, pieces...)
-		if w, err := c.Warm(t.Context(), client.Options{}, nil); !errors.Is(err, client.ErrProtocol) || w != (client.Warmed{}) {
+		if w, err := c.Warm(t.Context(), client.Options{}, nil); !errors.Is(err, client.ErrProtocol) || w != (client.WarmProgress{}) {
 			t.Errorf("%s: got %+v, %v, want %v", name, w, err, client.ErrProtocol)
 		}
 	}

@@ -62,7 +62,7 @@ func (c *Client) send(ctx context.Context, gw *gateway, r request) (*http.Respon
 }
 
 // sendTo is send, and returns the connection too if memory can come by it.
-func (c *Client) sendTo(ctx context.Context, gw *gateway, r request) (resp *http.Response, from *neighbour, err error) {
+func (c *Client) sendTo(ctx context.Context, gw *gateway, r request) (resp *http.Response, from *localConn, err error) {
 	if c.cfg.SharedMemory {
 		ctx = watchNeighbour(ctx, r.shares, &from)
 	}
@@ -224,7 +224,7 @@ func (c *Client) askJSON(ctx context.Context, gw *gateway, r request, limit int6
 		return err
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(counted{resp.Body, came}, limit+1))
+	body, err := io.ReadAll(io.LimitReader(activityReader{resp.Body, came}, limit+1))
 	if err != nil {
 		return fmt.Errorf("%s: %w: %w", gw.name(), ErrShort, err)
 	}

@@ -26,7 +26,7 @@ func (t *transfer) shares(gw *gateway) bool {
 }
 
 // takeShared reads an answer whose samples lie in memory. If it returns an error, the connection is closed, and no memory is held.
-func (t *transfer) takeShared(gw *gateway, resp *http.Response, from *neighbour, came *atomic.Int64) (_ *Batch, err error) {
+func (t *transfer) takeShared(gw *gateway, resp *http.Response, from *localConn, came *atomic.Int64) (_ *Batch, err error) {
 	t.drop()
 	var held *lease
 	defer func() {
@@ -54,7 +54,7 @@ func (t *transfer) takeShared(gw *gateway, resp *http.Response, from *neighbour,
 		t.size += said.length
 		return nil, t.tooLarge(gw)
 	}
-	if err := t.read(counted{resp.Body, came}); err != nil {
+	if err := t.read(activityReader{resp.Body, came}); err != nil {
 		return nil, err
 	}
 	b.data, b.lease, b.ContentType = t.data, held, framedType

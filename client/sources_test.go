@@ -18,7 +18,7 @@ func TestParseSource_TellsWhatAnAddressMeans(t *testing.T) {
 	for address, c := range map[string]struct {
 		spread bool
 		base   string
-		means  meaning
+		means  addressKind
 		fault  string
 	}{
 		"http://gw:80":             {true, "http://gw:80", several, ""},
@@ -54,8 +54,8 @@ func TestParseSource_TellsWhatAnAddressMeans(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || s.base.String() != c.base || s.means != c.means {
-			t.Errorf("%q: got %v that means %d, %v, want %s, %d", address, s.base, s.means, err, c.base, c.means)
+		if err != nil || s.base.String() != c.base || s.kind != c.means {
+			t.Errorf("%q: got %v that means %d, %v, want %s, %d", address, s.base, s.kind, err, c.base, c.means)
 			continue
 		}
 		if s.lookup() != (c.means != itself) || s.must() != (c.means == addresses || c.means == records) || s.socket() {

@@ -31,7 +31,7 @@ func parseService(name string) (source, error) {
 	if strings.HasPrefix(name, "_https.") {
 		scheme = "https"
 	}
-	return source{base: &url.URL{Scheme: scheme, Host: name}, means: records}, nil
+	return source{base: &url.URL{Scheme: scheme, Host: name}, kind: records}, nil
 }
 
 // target is what an SRV record points to.

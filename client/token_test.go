@@ -19,8 +19,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/leaks"
 )
 
-// guarded is a fake behind TLS that asks for a token.
-type guarded struct {
+// guardedGateway is a fake behind TLS that asks for a token.
+type guardedGateway struct {
 	fake
 	*httptest.Server
 
@@ -30,10 +30,10 @@ type guarded struct {
 	probes []string // of the probes
 }
 
-func serveGuarded(t *testing.T, batches uint64, valid ...string) *guarded {
+func serveGuarded(t *testing.T, batches uint64, valid ...string) *guardedGateway {
 	t.Helper()
 	leaks.Check(t)
-	g := &guarded{fake: fake{batches: batches, generation: "g"}}
+	g := &guardedGateway{fake: fake{batches: batches, generation: "g"}}
 	g.admit(valid...)
 	g.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !g.knows(r) {
@@ -47,7 +47,7 @@ func serveGuarded(t *testing.T, batches uint64, valid ...string) *guarded {
 }
 
 // admit replaces the tokens that the gateway takes.
-func (g *guarded) admit(tokens ...string) {
+func (g *guardedGateway) admit(tokens ...string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.valid = map[string]bool{}
@@ -56,7 +56,7 @@ func (g *guarded) admit(tokens ...string) {
 	}
 }
 
-func (g *guarded) knows(r *http.Request) bool {
+func (g *guardedGateway) knows(r *http.Request) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	shown := r.Header.Get("Authorization")
@@ -68,14 +68,14 @@ func (g *guarded) knows(r *http.Request) bool {
 	return g.valid[shown]
 }
 
-func (g *guarded) asked() string {
+func (g *guardedGateway) asked() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return strings.ReplaceAll(strings.Join(g.tokens, ","), "Bearer ", "")
 }
 
 // trusting returns a configuration that trusts the certificates of test servers.
-func trusting(gateways ...*guarded) client.Config {
+func trusting(gateways ...*guardedGateway) client.Config {
 	cfg := client.Config{TLS: &tls.Config{RootCAs: x509.NewCertPool()}}
 	for _, g := range gateways {
 		cfg.TLS.RootCAs.AddCert(g.Certificate())

@@ -70,7 +70,7 @@ func (t *transfer) ask(ctx context.Context, gw *gateway, came *atomic.Int64) (*B
 	if t.size > t.client.cfg.MaxBatchBytes {
 		return nil, t.tooLarge(gw)
 	}
-	if err := t.read(counted{resp.Body, came}); err != nil {
+	if err := t.read(activityReader{resp.Body, came}); err != nil {
 		return nil, fmt.Errorf("%s: %w", gw.name(), err)
 	}
 	b := t.batch

@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// Warmed says how far a gateway has brought an epoch into its memory and onto its disk.
-type Warmed struct {
+// WarmProgress says how much of an epoch a gateway has loaded into memory and onto disk.
+type WarmProgress struct {
 	Dataset string `json:"dataset"`
 	Epoch   uint64 `json:"epoch"`
 	Next    uint64 `json:"next"`    // position up to which the epoch is warm
@@ -21,21 +21,21 @@ type Warmed struct {
 
 // Warm has a gateway bring what an epoch needs before a job asks for it, in the order in which the job will. It ends when
 // the whole epoch is warm, or no tier has room for more. Progress is told of the dataset's bytes; nil: nobody.
-func (c *Client) Warm(ctx context.Context, opt Options, progress Progress) (Warmed, error) {
+func (c *Client) Warm(ctx context.Context, opt Options, progress Progress) (WarmProgress, error) {
 	set, err := c.Describe(ctx)
 	if err != nil {
-		return Warmed{}, err
+		return WarmProgress{}, err
 	}
 	q := opt.Query()
 	if opt.Generation == "" && set.Generation != "" {
 		q.Set("generation", set.Generation) // one for all pieces, though the gateway may move to another
 	}
 	q.Set("epoch", strconv.FormatUint(opt.Epoch, 10))
-	w := Warmed{Dataset: set.Name, Epoch: opt.Epoch}
+	w := WarmProgress{Dataset: set.Name, Epoch: opt.Epoch}
 	for !w.Done && !w.Full {
 		q.Set("from", strconv.FormatUint(w.Next, 10))
 		if err := w.step(ctx, c, datasetPath(set.Name)+"/warm", q); err != nil {
-			return Warmed{}, err
+			return WarmProgress{}, err
 		}
 		if progress != nil {
 			progress(w.portion(set.Bytes), int64(set.Bytes))
@@ -45,8 +45,8 @@ func (c *Client) Warm(ctx context.Context, opt Options, progress Progress) (Warm
 }
 
 // step asks for one piece, from where the one before ended, and adds it up.
-func (w *Warmed) step(ctx context.Context, c *Client, path string, q url.Values) error {
-	var piece Warmed
+func (w *WarmProgress) step(ctx context.Context, c *Client, path string, q url.Values) error {
+	var piece WarmProgress
 	if err := c.Post(ctx, path, q, nil, &piece); err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (w *Warmed) step(ctx context.Context, c *Client, path string, q url.Values)
 }
 
 // portion returns how many of a dataset's bytes are warm: they are taken to lie evenly over the epoch's positions.
-func (w *Warmed) portion(bytes uint64) int64 {
+func (w *WarmProgress) portion(bytes uint64) int64 {
 	if w.Samples == 0 {
 		return int64(bytes)
 	}

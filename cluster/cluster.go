@@ -36,13 +36,13 @@ type Cluster struct {
 	listed   bool // the discovery has spoken
 	ready    bool // this gateway waits for nobody: see Awaits
 	draining bool
-	heirs    map[string][]peer.Held // while this gateway drains: what each member is to take over, by ID
-	notes    []note                 // log lines, written once mu is free
-	hedges   float64                // that may be asked now
-	hedged   uint64                 // that were asked
-	earned   time.Time              // when that last grew
-	slowest  time.Duration          // that an answer took of late
-	prompt   time.Duration          // within which a member gives a sign of life
+	heirs    map[string][]peer.ChunkList // while this gateway drains: what each member is to take over, by ID
+	notes    []logLine                   // log lines, written once mu is free
+	hedges   float64                     // that may be asked now
+	hedged   uint64                      // that were asked
+	earned   time.Time                   // when that last grew
+	slowest  time.Duration               // that an answer took of late
+	prompt   time.Duration               // within which a member gives a sign of life
 }
 
 // New returns a cluster of one. It starts nothing.
@@ -118,7 +118,7 @@ func (c *Cluster) self() peer.Hello {
 }
 
 // Serve says what this gateway serves from now on, as Config.Serves does. The others hear of it at once.
-func (c *Cluster) Serve(all map[peer.Served]int) {
+func (c *Cluster) Serve(all map[peer.DatasetGeneration]int) {
 	c.mu.Lock()
 	defer c.unlock()
 	if maps.Equal(c.cfg.Serves, all) {
@@ -130,15 +130,15 @@ func (c *Cluster) Serve(all map[peer.Served]int) {
 	}
 }
 
-// note is a line for the log, whose writer may be slow.
-type note struct {
+// logLine is a log line that waits until the lock is free, because the log's writer may be slow.
+type logLine struct {
 	line  *zerolog.Event
 	words string
 }
 
 // note keeps a log line until the lock is free.
 func (c *Cluster) note(line *zerolog.Event, words string) {
-	c.notes = append(c.notes, note{line, words})
+	c.notes = append(c.notes, logLine{line, words})
 }
 
 // unlock makes the snapshot that is due after what was changed while mu was held, and writes the lines that were kept.

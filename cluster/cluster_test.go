@@ -112,7 +112,9 @@ func TestAlone(t *testing.T) {
 func TestGenerationsAreOwnedByThoseWhoServeThem(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.join(0, []int{1, 2}, nil)
-		w.join(1, nil, func(c *Config) { c.Serves = map[peer.Served]int{{Dataset: "photos", Generation: "g1"}: 1000} })
+		w.join(1, nil, func(c *Config) {
+			c.Serves = map[peer.DatasetGeneration]int{{Dataset: "photos", Generation: "g1"}: 1000}
+		})
 		w.join(2, nil, nil)
 		w.pass(3 * time.Second)
 		if got := owned(a); got["gw-1"] != 0 || got["gw-2"] == 0 {
@@ -121,11 +123,11 @@ func TestGenerationsAreOwnedByThoseWhoServeThem(t *testing.T) {
 		if got := states(a); got["gw-1"] != Alive {
 			t.Errorf("got %v, want it shown as a member", got)
 		}
-		var of []OwnedStatus
+		var of []OwnershipStatus
 		for _, m := range a.Status().Members {
 			of = append(of, m.Serves...)
 		}
-		if len(of) != 2 || of[0] != (OwnedStatus{Dataset: "photos", Generation: "g1"}) || of[1].Share == 0 || of[1].Chunks == 0 {
+		if len(of) != 2 || of[0] != (OwnershipStatus{Dataset: "photos", Generation: "g1"}) || of[1].Share == 0 || of[1].Chunks == 0 {
 			t.Errorf("got %+v, want what each serves, and what of ours it owns", of)
 		}
 	})
@@ -229,8 +231,8 @@ func TestWhatIsServedChanges(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		nodes := w.fleet(2)
 		a, b := nodes[0], nodes[1]
-		old, fresh := peer.Served{Dataset: "photos", Generation: generation}, peer.Served{Dataset: "photos", Generation: "g1"}
-		shares := func(of peer.Served) (n int) {
+		old, fresh := peer.DatasetGeneration{Dataset: "photos", Generation: generation}, peer.DatasetGeneration{Dataset: "photos", Generation: "g1"}
+		shares := func(of peer.DatasetGeneration) (n int) {
 			for _, at := range nodes {
 				for _, s := range at.Status().Self.Serves {
 					if s.Dataset == of.Dataset && s.Generation == of.Generation && s.Share < 1 {
@@ -240,18 +242,18 @@ func TestWhatIsServedChanges(t *testing.T) {
 			}
 			return n
 		}
-		a.Serve(map[peer.Served]int{old: 1000, fresh: 1000})
+		a.Serve(map[peer.DatasetGeneration]int{old: 1000, fresh: 1000})
 		w.pass(time.Second)
 		if got := append(a.Status().Faults, b.Status().Faults...); len(got) != 0 || shares(old) != 2 || shares(fresh) != 0 {
 			t.Errorf("got faults %q, and %d that share the old one and %d the new one; want none, 2 and 0", got, shares(old), shares(fresh))
 		}
-		b.Serve(map[peer.Served]int{old: 1000, fresh: 1000})
+		b.Serve(map[peer.DatasetGeneration]int{old: 1000, fresh: 1000})
 		w.pass(time.Second)
 		if shares(fresh) != 2 {
 			t.Errorf("%d share the new generation, want both", shares(fresh))
 		}
-		a.Serve(map[peer.Served]int{fresh: 1000})
-		b.Serve(map[peer.Served]int{old: 1000})
+		a.Serve(map[peer.DatasetGeneration]int{fresh: 1000})
+		b.Serve(map[peer.DatasetGeneration]int{old: 1000})
 		w.pass(time.Second)
 		if len(a.Status().Faults) != 1 || len(b.Status().Faults) != 1 || shares(old)+shares(fresh) != 0 {
 			t.Errorf("got %q and %q, want to be told that they share nothing", a.Status().Faults, b.Status().Faults)
@@ -265,7 +267,9 @@ func TestGenerationsThatDiffer(t *testing.T) {
 		all := []int{0, 1, 2}
 		a := w.join(0, all, func(c *Config) { c.Log = zerolog.New(&log) })
 		w.join(1, all, nil)
-		b := w.join(2, all, func(c *Config) { c.Serves = map[peer.Served]int{{Dataset: "photos", Generation: "g1"}: 1000} })
+		b := w.join(2, all, func(c *Config) {
+			c.Serves = map[peer.DatasetGeneration]int{{Dataset: "photos", Generation: "g1"}: 1000}
+		})
 		w.pass(20 * time.Second)
 		want := `dataset photos has generation g0 here and "g1" at gw-2: they share nothing of it`
 		if got := a.Status().Faults; len(got) != 1 || !strings.Contains(got[0], want) {

@@ -13,8 +13,8 @@ import (
 	"github.com/millrace-data/millrace/cluster/peer"
 )
 
-// Asker is how others are asked; a *peer.Client is one.
-type Asker interface {
+// PeerClient asks other gateways; a *peer.Client is one.
+type PeerClient interface {
 	Hello(ctx context.Context, address string, h peer.Hello) (peer.Hello, error)
 	Read(ctx context.Context, address string, q *peer.Query, dst [][]byte) error
 }
@@ -29,18 +29,18 @@ type Discovery interface {
 // Config of a Cluster. Name, ID, Boot, Address, Weight, Discovery and Client are needed; the caller has checked them (CheckName,
 // discovery.CheckAddress).
 type Config struct {
-	Name    string              // of the cluster
-	ID      string              // of this gateway: the same after a restart
-	Boot    string              // of this run of it: another one after each start
-	Address string              // host:port at which others reach it
-	Weight  uint64              // bytes of its cache: it owns chunks in proportion
-	Serves  map[peer.Served]int // how many chunks each generation has that this gateway serves
+	Name    string                         // of the cluster
+	ID      string                         // of this gateway: the same after a restart
+	Boot    string                         // of this run of it: another one after each start
+	Address string                         // host:port at which others reach it
+	Weight  uint64                         // bytes of its cache: it owns chunks in proportion
+	Serves  map[peer.DatasetGeneration]int // how many chunks each generation has that this gateway serves
 
 	Discovery Discovery
-	Client    Asker
+	Client    PeerClient
 	// Inherit brings what a member that drains holds and this gateway owns from now on. It runs beside all else, and ends when ctx
 	// does. nil: the chunks are read when they are needed.
-	Inherit func(ctx context.Context, member string, held []peer.Held)
+	Inherit func(ctx context.Context, member string, held []peer.ChunkList)
 	Log     zerolog.Logger
 }
 

@@ -10,7 +10,7 @@ import (
 // member then asks this gateway itself, and the answer lists which of the chunks held here, soonest needed first, the member owns
 // from now on, so that it can bring them while this gateway still answers.
 func (c *Cluster) Drain(held []peer.Chunk) {
-	after := c.known()
+	after := c.membership()
 	after.draining = true
 	heirs := c.snapshot(after).heirs(held)
 	c.mu.Lock()
@@ -25,18 +25,18 @@ func (c *Cluster) Drain(held []peer.Chunk) {
 }
 
 // heirs says which member is to take over which chunks. Of very many for one member, those that are needed last are left out.
-func (s *snapshot) heirs(held []peer.Chunk) map[string][]peer.Held {
-	all, count := map[string][]peer.Held{}, map[string]int{}
+func (s *snapshot) heirs(held []peer.Chunk) map[string][]peer.ChunkList {
+	all, count := map[string][]peer.ChunkList{}, map[string]int{}
 	for _, ch := range held {
-		id := ownerIn(s.owners[ch.Served], ch)
+		id := ownerIn(s.owners[ch.DatasetGeneration], ch)
 		if id == "" || ch.Number < 0 || count[id] == peer.MostHeld {
 			continue
 		}
 		count[id]++
-		i := slices.IndexFunc(all[id], func(h peer.Held) bool { return h.Served == ch.Served })
+		i := slices.IndexFunc(all[id], func(h peer.ChunkList) bool { return h.DatasetGeneration == ch.DatasetGeneration })
 		if i < 0 {
 			i = len(all[id])
-			all[id] = append(all[id], peer.Held{Served: ch.Served})
+			all[id] = append(all[id], peer.ChunkList{DatasetGeneration: ch.DatasetGeneration})
 		}
 		all[id][i].Chunks = append(all[id][i].Chunks, uint32(ch.Number))
 	}

@@ -36,7 +36,7 @@ const (
 )
 
 func faultOf(ctx context.Context, err error) fault {
-	var no *peer.Refused
+	var no *peer.RefusalError
 	refused := errors.As(err, &no)
 	switch {
 	case errors.Is(err, errLate), errors.Is(err, peer.ErrNoRoom), refused && (no.Code == peer.CodeStore || no.Code == peer.CodeTimeout):
@@ -54,7 +54,7 @@ func faultOf(ctx context.Context, err error) fault {
 // failed counts a question that a member has not answered. A broken member is ejected, unless more than
 // half would be: if most are silent, this machine may be the slow one, and the members left would take the
 // chunks of all. Hellos find out which members are gone.
-func (c *Cluster) failed(r *asking, says fault, err error) {
+func (c *Cluster) failed(r *memberRead, says fault, err error) {
 	c.mu.Lock()
 	defer c.unlock()
 	m := r.member
@@ -88,7 +88,7 @@ func (c *Cluster) Lied(id string) {
 // blame counts against a member that another gateway has brought what it has not, and ejects it if
 // that is too often. Questions of one time are one; and a member that has been ejected of late has
 // no second chance.
-func (c *Cluster) blame(r *asking, q *peer.Query, err error) {
+func (c *Cluster) blame(r *memberRead, q *peer.Query, err error) {
 	c.mu.Lock()
 	defer c.unlock()
 	m := r.member
@@ -149,7 +149,7 @@ func probe(q *peer.Query) *peer.Query {
 			least = r.Length
 			one := w
 			one.Ranges = w.Ranges[i : i+1 : i+1]
-			small = &peer.Query{Dataset: q.Dataset, Generation: q.Generation, Chunks: []peer.Wanted{one}}
+			small = &peer.Query{Dataset: q.Dataset, Generation: q.Generation, Chunks: []peer.ChunkQuery{one}}
 		}
 	}
 	return small

@@ -12,12 +12,12 @@ import (
 const mostNames = 8
 
 // faults says in words what is wrong with the members together, though each of them is well.
-func (n known) faults() []string {
+func (n membership) faults() []string {
 	ours := map[string]string{} // a generation of each dataset that is served here
 	for s := range n.serves {
 		ours[s.Dataset] = max(ours[s.Dataset], s.Generation)
 	}
-	others := map[peer.Served][]string{} // generations that are not ours, of datasets that are
+	others := map[peer.DatasetGeneration][]string{} // generations that are not ours, of datasets that are
 	for _, m := range n.members {
 		if m.state == Gone || m.Draining {
 			continue

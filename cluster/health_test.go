@@ -184,7 +184,7 @@ func TestRefusalsInOrderAreNoFault(t *testing.T) {
 		c := ofOwner(t, a, "gw-1")
 		for _, fine := range []error{
 			peer.ErrNotHere, peer.ErrNotServed, peer.ErrMismatch, peer.ErrNoRoom, fmt.Errorf("a: %w", peer.ErrNotHere),
-			&peer.Refused{Code: peer.CodeTimeout}, &peer.Refused{Code: peer.CodeStore},
+			&peer.RefusalError{Code: peer.CodeTimeout}, &peer.RefusalError{Code: peer.CodeStore},
 		} {
 			w.fails(at(1), fine)
 			if _, err := ask(t, a, c); !errors.Is(err, fine) {
@@ -199,7 +199,7 @@ func TestRefusalsInOrderAreNoFault(t *testing.T) {
 		if err := a.Read(ctx, "gw-1", query(c), nil, nil); !errors.Is(err, context.Canceled) || states(a)["gw-1"] != Alive {
 			t.Errorf("got %v and %v, want %v and a member", err, states(a), context.Canceled)
 		}
-		for _, fault := range []error{peer.ErrDown, peer.ErrMalformed, errors.New("connection reset"), &peer.Refused{Code: peer.CodeInvalid}} {
+		for _, fault := range []error{peer.ErrDown, peer.ErrMalformed, errors.New("connection reset"), &peer.RefusalError{Code: peer.CodeInvalid}} {
 			w.fails(at(1), fault)
 			if _, err := ask(t, a, c); !errors.Is(err, fault) {
 				t.Errorf("got %v, want %v", err, fault)

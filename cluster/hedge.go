@@ -37,7 +37,7 @@ var errLate = errors.New("the member is late")
 
 // race asks the member, and when that is late another one beside it. It returns when both have
 // ended: nil if the member has answered first.
-func (r *asking) race(ctx context.Context, q *peer.Query, dst [][]byte) error {
+func (r *memberRead) race(ctx context.Context, q *peer.Query, dst [][]byte) error {
 	c := r.cluster
 	if r.instead == nil {
 		return r.ask(ctx, q, dst)
@@ -91,7 +91,7 @@ func (r *asking) race(ctx context.Context, q *peer.Query, dst [][]byte) error {
 }
 
 // ask asks the member, as a span of its own: what is asked of others instead is beside it.
-func (r *asking) ask(ctx context.Context, q *peer.Query, dst [][]byte) error {
+func (r *memberRead) ask(ctx context.Context, q *peer.Query, dst [][]byte) error {
 	ctx, span := tracing.Call(ctx, "peer question")
 	span.Text("millrace.peer.member", r.id)
 	span.Number("millrace.chunks", int64(len(q.Chunks)))
@@ -113,7 +113,7 @@ func notify(to chan struct{}) func() {
 
 // late is asked when the time of a member seems to be up. It returns how much more the member has, as
 // loads are slow by now; else whether another one may be asked beside it.
-func (c *Cluster) late(r *asking, loads bool) (more time.Duration, hedge bool) {
+func (c *Cluster) late(r *memberRead, loads bool) (more time.Duration, hedge bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if left := c.load() - time.Since(r.begun); loads && left > 0 {

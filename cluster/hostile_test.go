@@ -18,7 +18,7 @@ func TestNobodySpeaksForAnother(t *testing.T) {
 		victim := a.Status().Members[0]
 		h := peer.Hello{
 			Cluster: "job-a", ID: victim.ID, Boot: victim.Boot, Address: victim.Address, OrderVersion: a.Self().OrderVersion,
-			Weight: 1, Draining: true, Held: []peer.Held{{Served: peer.Served{Dataset: "photos", Generation: generation}, Chunks: []uint32{1}}},
+			Weight: 1, Draining: true, Held: []peer.ChunkList{{DatasetGeneration: peer.DatasetGeneration{Dataset: "photos", Generation: generation}, Chunks: []uint32{1}}},
 		}
 		if _, err := a.Met(h, at(2)); err != nil {
 			t.Fatal(err)
@@ -97,8 +97,8 @@ func TestHugeClaimsAreRefused(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.join(0, nil, nil)
 		for want, change := range map[string]func(*peer.Hello){
-			"serves 100000 datasets":        func(h *peer.Hello) { h.Serves = make([]peer.Served, 100_000) },
-			"names have more than":          func(h *peer.Hello) { h.Serves = []peer.Served{{Dataset: strings.Repeat("x", 1<<20)}} },
+			"serves 100000 datasets":        func(h *peer.Hello) { h.Serves = make([]peer.DatasetGeneration, 100_000) },
+			"names have more than":          func(h *peer.Hello) { h.Serves = []peer.DatasetGeneration{{Dataset: strings.Repeat("x", 1<<20)}} },
 			"want a port from 1 to 65535":   func(h *peer.Hello) { h.Address = "10.0.0.9:0" },
 			"want letters, digits and sign": func(h *peer.Hello) { h.ID = "e\x1b[31mvil\n" },
 		} {

@@ -120,9 +120,9 @@ func (c *Cluster) turn(m *member, to State, why string) {
 }
 
 // distinct sorts what a gateway serves, and leaves out what it names twice.
-func distinct(serves []peer.Served) []peer.Served {
+func distinct(serves []peer.DatasetGeneration) []peer.DatasetGeneration {
 	serves = slices.Clone(serves)
-	slices.SortFunc(serves, func(a, b peer.Served) int {
+	slices.SortFunc(serves, func(a, b peer.DatasetGeneration) int {
 		return cmp.Or(cmp.Compare(a.Dataset, b.Dataset), cmp.Compare(a.Generation, b.Generation))
 	})
 	return slices.Compact(serves)

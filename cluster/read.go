@@ -39,8 +39,8 @@ func (c *Cluster) Read(ctx context.Context, id string, q *peer.Query, dst [][]by
 	return fmt.Errorf("ask member %s: %w: %w", id, peer.ErrOutdone, err)
 }
 
-// asking is one read of a member.
-type asking struct {
+// memberRead is one read from a member.
+type memberRead struct {
 	cluster *Cluster
 	id      string  // of the member
 	member  *member // nil: it could not be asked
@@ -53,10 +53,10 @@ type asking struct {
 }
 
 // begin looks up a member, and counts the question.
-func (c *Cluster) begin(id string, instead func(ctx context.Context, beside bool) error) (*asking, error) {
+func (c *Cluster) begin(id string, instead func(ctx context.Context, beside bool) error) (*memberRead, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r := &asking{cluster: c, id: id, begun: time.Now(), instead: instead}
+	r := &memberRead{cluster: c, id: id, begun: time.Now(), instead: instead}
 	m := c.members[id]
 	if m == nil || m.state == Gone {
 		return r, fmt.Errorf("it is gone: %w", peer.ErrDown)
@@ -72,7 +72,7 @@ func (c *Cluster) begin(id string, instead func(ctx context.Context, beside bool
 }
 
 // answered counts what a member has sent.
-func (c *Cluster) answered(r *asking, dst [][]byte) {
+func (c *Cluster) answered(r *memberRead, dst [][]byte) {
 	n := uint64(bytesOf(dst))
 	c.mu.Lock()
 	defer c.mu.Unlock()

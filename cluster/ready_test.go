@@ -22,13 +22,13 @@ func wantsReady(t *testing.T, when string, n *node, waiting string) {
 	}
 }
 
-// after is a discovery that knows some addresses after a while; a negative one says nothing ever.
-type after struct {
+// delayedDiscovery is a discovery that knows some addresses after a while; a negative one says nothing ever.
+type delayedDiscovery struct {
 	wait  time.Duration
 	knows list
 }
 
-func (a after) Run(ctx context.Context, found func([]string)) error {
+func (a delayedDiscovery) Run(ctx context.Context, found func([]string)) error {
 	if a.wait < 0 {
 		<-ctx.Done()
 		return ctx.Err()
@@ -64,7 +64,7 @@ func TestReadyOnceItHasMetAnother(t *testing.T) {
 // TestReadyOnceAllWereAsked: whoever answers may be of no use.
 func TestReadyOnceAllWereAsked(t *testing.T) {
 	for name, change := range map[string]func(*Config){
-		"another generation": func(c *Config) { c.Serves = map[peer.Served]int{{Dataset: "photos", Generation: "g1"}: 1} },
+		"another generation": func(c *Config) { c.Serves = map[peer.DatasetGeneration]int{{Dataset: "photos", Generation: "g1"}: 1} },
 		"another cluster":    func(c *Config) { c.Name = "job-b" },
 	} {
 		inWorld(t, func(t *testing.T, w *world) {
@@ -86,8 +86,8 @@ func TestReadyAfterSomeSecondsAnyway(t *testing.T) {
 		where   Discovery
 		waiting string
 	}{
-		"look-up": {after{-1, nil}, "being looked up"},
-		"address": {after{time.Second, list{at(0), at(7)}}, "1 of 2 addresses have been asked"},
+		"look-up": {delayedDiscovery{-1, nil}, "being looked up"},
+		"address": {delayedDiscovery{time.Second, list{at(0), at(7)}}, "1 of 2 addresses have been asked"},
 	} {
 		inWorld(t, func(t *testing.T, w *world) {
 			var log bytes.Buffer

@@ -33,15 +33,15 @@ func (o *other) instead(_ context.Context, beside bool) error {
 // sample is a question for one sample.
 func sample(c peer.Chunk) *peer.Query {
 	q := query(c)
-	q.Chunks = []peer.Wanted{{Chunk: c.Number, Digest: c.Digest, Ranges: []batch.Range{{Offset: 512, Length: 1000}}}}
+	q.Chunks = []peer.ChunkQuery{{Chunk: c.Number, Digest: c.Digest, Ranges: []batch.Range{{Offset: 512, Length: 1000}}}}
 	return q
 }
 
 func sicknesses() map[string]error {
 	return map[string]error{
-		"overloaded": &peer.Refused{Status: 503, Code: peer.CodeOverloaded},
-		"store":      &peer.Refused{Status: 502, Code: peer.CodeStore},
-		"timeout":    &peer.Refused{Status: 504, Code: peer.CodeTimeout},
+		"overloaded": &peer.RefusalError{Status: 503, Code: peer.CodeOverloaded},
+		"store":      &peer.RefusalError{Status: 502, Code: peer.CodeStore},
+		"timeout":    &peer.RefusalError{Status: 504, Code: peer.CodeTimeout},
 	}
 }
 
@@ -224,7 +224,7 @@ func TestAQuestionIsHedgedOnce(t *testing.T) {
 func TestHalfOfTheMembersStay(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.fleet(8)[0]
-		w.read = func(string, string) error { return &peer.Refused{Status: 503, Code: peer.CodeOverloaded} }
+		w.read = func(string, string) error { return &peer.RefusalError{Status: 503, Code: peer.CodeOverloaded} }
 		o := &other{}
 		for i := 1; i < 8; i++ {
 			for range 2 * sickAfter {
@@ -252,7 +252,7 @@ func TestHalfOfTheMembersStay(t *testing.T) {
 // Where all members are slow, or refuse, none is sicker than the others, though this gateway is
 // faster by itself: none is ejected. One that stays so when the others are well again is.
 func TestNobodyIsEjectedWhereAllAreSlow(t *testing.T) {
-	for name, refusal := range map[string]error{"late": nil, "overloaded": &peer.Refused{Status: 503, Code: peer.CodeOverloaded}} {
+	for name, refusal := range map[string]error{"late": nil, "overloaded": &peer.RefusalError{Status: 503, Code: peer.CodeOverloaded}} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
 				a := w.fleet(8)[0]

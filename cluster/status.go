@@ -36,23 +36,23 @@ type Status struct {
 
 // MemberStatus is one gateway of the cluster.
 type MemberStatus struct {
-	ID          string        `json:"id"`
-	Boot        string        `json:"boot"`
-	Address     string        `json:"address"`
-	State       State         `json:"state"`
-	Reason      string        `json:"reason,omitempty"` // why it is gone or ejected
-	CacheBytes  uint64        `json:"cache_bytes"`
-	Serves      []OwnedStatus `json:"serves"`
-	LatencyMS   float64       `json:"latency_ms"`    // of a hello, of late
-	SeenSeconds float64       `json:"seen_seconds"`  // since it last answered
-	RetryAfter  float64       `json:"retry_seconds"` // until an ejected member is tried again
-	LinkRate    int64         `json:"link_bytes_per_second"`
-	Asked       Traffic       `json:"asked"`    // by us
-	Answered    Traffic       `json:"answered"` // to it
+	ID          string            `json:"id"`
+	Boot        string            `json:"boot"`
+	Address     string            `json:"address"`
+	State       State             `json:"state"`
+	Reason      string            `json:"reason,omitempty"` // why it is gone or ejected
+	CacheBytes  uint64            `json:"cache_bytes"`
+	Serves      []OwnershipStatus `json:"serves"`
+	LatencyMS   float64           `json:"latency_ms"`    // of a hello, of late
+	SeenSeconds float64           `json:"seen_seconds"`  // since it last answered
+	RetryAfter  float64           `json:"retry_seconds"` // until an ejected member is tried again
+	LinkRate    int64             `json:"link_bytes_per_second"`
+	Asked       Traffic           `json:"asked"`    // by us
+	Answered    Traffic           `json:"answered"` // to it
 }
 
-// OwnedStatus is a generation that a gateway serves, and what of it is its own.
-type OwnedStatus struct {
+// OwnershipStatus is a generation that a gateway serves, and how much of it the gateway owns.
+type OwnershipStatus struct {
 	Dataset    string  `json:"dataset"`
 	Generation string  `json:"generation"`
 	Share      float64 `json:"owned_share"`            // 0 to 1
@@ -76,7 +76,7 @@ type OtherStatus struct {
 
 // Status returns all that is known now.
 func (c *Cluster) Status() Status {
-	s, n := c.now.Load(), c.known()
+	s, n := c.now.Load(), c.membership()
 	out := Status{Cluster: c.cfg.Name, View: s.number, Members: []MemberStatus{}, Faults: append([]string{}, n.faults()...)}
 	out.Others, out.Hedges = c.others()
 	self := c.Self()
@@ -110,7 +110,7 @@ func (c *Cluster) others() (others []OtherStatus, hedged uint64) {
 	return others, c.hedged
 }
 
-func (n known) status(s *snapshot, m member) MemberStatus {
+func (n membership) status(s *snapshot, m member) MemberStatus {
 	out := MemberStatus{
 		ID: m.ID, Boot: m.Boot, Address: m.Address, State: m.state, Reason: m.reason, CacheBytes: m.Weight,
 		Serves:    n.owned(s, m.ID, m.Serves),
@@ -124,11 +124,11 @@ func (n known) status(s *snapshot, m member) MemberStatus {
 }
 
 // owned says what a gateway owns of what it serves.
-func (n known) owned(s *snapshot, id string, serves []peer.Served) []OwnedStatus {
-	out := []OwnedStatus{}
+func (n membership) owned(s *snapshot, id string, serves []peer.DatasetGeneration) []OwnershipStatus {
+	out := []OwnershipStatus{}
 	for _, key := range serves {
 		share := s.owners[key].Share(id)
-		out = append(out, OwnedStatus{
+		out = append(out, OwnershipStatus{
 			Dataset: key.Dataset, Generation: key.Generation, Share: share, Chunks: int64(math.Round(share * float64(n.serves[key]))),
 		})
 	}

@@ -40,10 +40,10 @@ func BenchmarkThousandMembers(b *testing.B) {
 
 // thousand is a gateway that knows 1,000 others, of unequal weights, which all serve the same datasets; and their addresses.
 func thousand(datasets int) (*Cluster, []string) {
-	serves := map[peer.Served]int{}
-	var all []peer.Served
+	serves := map[peer.DatasetGeneration]int{}
+	var all []peer.DatasetGeneration
 	for i := range datasets {
-		s := peer.Served{Dataset: fmt.Sprintf("dataset-%d", i), Generation: fmt.Sprintf("%064x", i)}
+		s := peer.DatasetGeneration{Dataset: fmt.Sprintf("dataset-%d", i), Generation: fmt.Sprintf("%064x", i)}
 		serves[s] = 10000
 		all = append(all, s)
 	}

@@ -15,7 +15,7 @@ import (
 
 // wire is an asker that keeps which spans members are told of. One member may never answer.
 type wire struct {
-	Asker
+	PeerClient
 	deaf string // its address
 
 	mu   sync.Mutex
@@ -32,7 +32,7 @@ func (s *wire) Read(ctx context.Context, address string, q *peer.Query, dst [][]
 		<-ctx.Done()
 		return context.Cause(ctx)
 	}
-	return s.Asker.Read(ctx, address, q, dst)
+	return s.PeerClient.Read(ctx, address, q, dst)
 }
 
 // TestQuestionsAreSiblings: what is asked of another member, beside one that is late or after one that has failed, is beside the
@@ -47,11 +47,11 @@ func TestQuestionsAreSiblings(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
-				w.fails(at(1), &peer.Refused{Status: 503, Code: peer.CodeOverloaded})
+				w.fails(at(1), &peer.RefusalError{Status: 503, Code: peer.CodeOverloaded})
 				asked := &wire{deaf: c.deaf}
 				w.early = func(c *Cluster) {
 					if c.cfg.ID == "gw-0" {
-						asked.Asker, c.cfg.Client = c.cfg.Client, asked
+						asked.PeerClient, c.cfg.Client = c.cfg.Client, asked
 					}
 				}
 				a := w.fleet(3)[0]

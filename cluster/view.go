@@ -12,9 +12,9 @@ import (
 // snapshot says who owns what, for as long as nothing changes. It is immutable.
 type snapshot struct {
 	number uint64
-	owners map[peer.Served]*placement.View // of one generation, among those that serve it
-	before map[peer.Served]*placement.View // who may hold what has come to others: see Cluster.snapshot
-	recent bool                            // this gateway has come of late
+	owners map[peer.DatasetGeneration]*placement.View // of one generation, among those that serve it
+	before map[peer.DatasetGeneration]*placement.View // who may hold what has come to others: see Cluster.snapshot
+	recent bool                                       // this gateway has come of late
 }
 
 // ownerIn returns the ID of the member that is to hold a chunk, "" if nobody is.
@@ -36,7 +36,7 @@ func ownerIn(view *placement.View, c peer.Chunk, asked ...string) string {
 // Owner returns the member that is to hold a chunk, the next choice where some have been asked already; "" for this gateway, and if
 // nobody is known.
 func (c *Cluster) Owner(ch peer.Chunk, asked ...string) string {
-	id := ownerIn(c.now.Load().owners[ch.Served], ch, asked...)
+	id := ownerIn(c.now.Load().owners[ch.DatasetGeneration], ch, asked...)
 	if id == c.cfg.ID {
 		return ""
 	}
@@ -47,7 +47,7 @@ func (c *Cluster) Owner(ch peer.Chunk, asked ...string) string {
 // drains and still answers, or if this gateway came some minutes ago and the owner was there before it. When others come nothing
 // comes to us.
 func (c *Cluster) Former(ch peer.Chunk) string {
-	id := ownerIn(c.now.Load().before[ch.Served], ch)
+	id := ownerIn(c.now.Load().before[ch.DatasetGeneration], ch)
 	if id == c.cfg.ID {
 		return ""
 	}
@@ -74,24 +74,25 @@ func (c *Cluster) Share(generation string) float64 {
 // View changes when Owner or Share may answer otherwise than before.
 func (c *Cluster) View() uint64 { return c.now.Load().number }
 
-// known is what a snapshot is made of: a copy, so that nobody waits for a lock meanwhile.
-type known struct {
-	serves   map[peer.Served]int
+// membership is a copy of what a snapshot is made of, so that nothing waits for the lock meanwhile.
+type membership struct {
+	serves   map[peer.DatasetGeneration]int
 	draining bool
 	members  []member // by ID
 }
 
-// known returns what is known now. A member that has not answered the last hello is Suspect here.
-func (c *Cluster) known() known {
+// membership returns the members by ID. A member that has not answered the last hello is Suspect
+// here.
+func (c *Cluster) membership() membership {
 	n := c.copied()
 	slices.SortFunc(n.members, func(a, b member) int { return cmp.Compare(a.ID, b.ID) })
 	return n
 }
 
-func (c *Cluster) copied() known {
+func (c *Cluster) copied() membership {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := known{serves: c.cfg.Serves, draining: c.draining, members: make([]member, 0, len(c.members))}
+	n := membership{serves: c.cfg.Serves, draining: c.draining, members: make([]member, 0, len(c.members))}
 	for _, m := range c.members {
 		one := *m
 		if m.state == Alive && m.at.misses > 0 {
@@ -109,7 +110,7 @@ func (c *Cluster) rebuild() {
 	if !c.due() {
 		return
 	}
-	n := c.known()
+	n := c.membership()
 	s := c.snapshot(n)
 	if is := c.now.Load(); is != nil {
 		s.number = is.number + 1
@@ -129,12 +130,12 @@ func (c *Cluster) due() bool {
 
 // snapshot says who owns what. The owners of before are those that would own if nobody drained; and, for some
 // minutes after this gateway came, as if it were not there, nor those that came with it.
-func (c *Cluster) snapshot(n known) *snapshot {
+func (c *Cluster) snapshot(n membership) *snapshot {
 	s := &snapshot{
-		number: 1, recent: c.recent(), owners: map[peer.Served]*placement.View{}, before: map[peer.Served]*placement.View{},
+		number: 1, recent: c.recent(), owners: map[peer.DatasetGeneration]*placement.View{}, before: map[peer.DatasetGeneration]*placement.View{},
 	}
 	type lists struct{ now, before []placement.Member }
-	all := map[peer.Served]*lists{}
+	all := map[peer.DatasetGeneration]*lists{}
 	for key := range n.serves {
 		all[key] = &lists{}
 	}

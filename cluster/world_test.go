@@ -21,16 +21,16 @@ import (
 type world struct {
 	t     *testing.T
 	mu    sync.Mutex
-	nodes map[string]*node                  // by address, whoever listens there now
-	cut   func(from, to string) bool        // by address: nothing passes
-	read  func(from, to string) error       // what becomes of reads; nil: they fill dst with zeros
-	mute  time.Duration                     // that a member takes until it gives a sign of life
-	loads time.Duration                     // that a member takes after a sign of life
-	reads []string                          // from>to
-	told  map[string]map[string][]peer.Held // by ID: what each member was to take over, by the ID of the one that went
-	hello func(from string, h *peer.Hello)  // bends what a gateway says
-	early func(c *Cluster)                  // is called before a gateway runs
-	slow  map[string]time.Duration          // by address: how long a gateway takes to answer a hello
+	nodes map[string]*node                       // by address, whoever listens there now
+	cut   func(from, to string) bool             // by address: nothing passes
+	read  func(from, to string) error            // what becomes of reads; nil: they fill dst with zeros
+	mute  time.Duration                          // that a member takes until it gives a sign of life
+	loads time.Duration                          // that a member takes after a sign of life
+	reads []string                               // from>to
+	told  map[string]map[string][]peer.ChunkList // by ID: what each member was to take over, by the ID of the one that went
+	hello func(from string, h *peer.Hello)       // bends what a gateway says
+	early func(c *Cluster)                       // is called before a gateway runs
+	slow  map[string]time.Duration               // by address: how long a gateway takes to answer a hello
 }
 
 // node is one gateway, as one that is running.
@@ -41,7 +41,7 @@ type node struct {
 }
 
 func newWorld(t *testing.T) *world {
-	return &world{t: t, nodes: map[string]*node{}, told: map[string]map[string][]peer.Held{}}
+	return &world{t: t, nodes: map[string]*node{}, told: map[string]map[string][]peer.ChunkList{}}
 }
 
 // inWorld runs a test under a fake clock.
@@ -93,7 +93,7 @@ func (p pass) Hello(ctx context.Context, address string, h peer.Hello) (peer.Hel
 	}
 	theirs, err := n.Met(h, p.from)
 	if err != nil {
-		return peer.Hello{}, &peer.Refused{Status: 403, Code: peer.CodeRefused, Detail: err.Error()}
+		return peer.Hello{}, &peer.RefusalError{Status: 403, Code: peer.CodeRefused, Detail: err.Error()}
 	}
 	if p.w.hello != nil {
 		p.w.hello(address, &theirs)
@@ -136,17 +136,17 @@ func (w *world) join(i int, others []int, change func(*Config)) *node {
 	}
 	cfg := Config{
 		Name: "job-a", ID: fmt.Sprintf("gw-%d", i), Boot: fmt.Sprintf("boot-%d", i), Address: at(i), Weight: 1 << 30,
-		Serves: map[peer.Served]int{{Dataset: "photos", Generation: generation}: 1000}, Discovery: known, Log: zerolog.Nop(),
+		Serves: map[peer.DatasetGeneration]int{{Dataset: "photos", Generation: generation}: 1000}, Discovery: known, Log: zerolog.Nop(),
 	}
 	if change != nil {
 		change(&cfg)
 	}
 	cfg.Client = pass{w, cfg.Address}
-	cfg.Inherit = func(_ context.Context, member string, held []peer.Held) {
+	cfg.Inherit = func(_ context.Context, member string, held []peer.ChunkList) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if w.told[cfg.ID] == nil {
-			w.told[cfg.ID] = map[string][]peer.Held{}
+			w.told[cfg.ID] = map[string][]peer.ChunkList{}
 		}
 		w.told[cfg.ID][member] = append(w.told[cfg.ID][member], held...)
 	}
@@ -209,7 +209,7 @@ func (w *world) asked() []string {
 func chunk(i int) peer.Chunk {
 	var b [8]byte
 	binary.LittleEndian.PutUint64(b[:], uint64(i))
-	return peer.Chunk{Served: peer.Served{Dataset: "photos", Generation: generation}, Number: i, Digest: sha256.Sum256(b[:])}
+	return peer.Chunk{DatasetGeneration: peer.DatasetGeneration{Dataset: "photos", Generation: generation}, Number: i, Digest: sha256.Sum256(b[:])}
 }
 
 // ofOwner returns the first chunk that a gateway takes another one for the owner of.

@@ -19,7 +19,7 @@ import (
 func (d *dataset) wants(chunks []batch.ChunkRanges) *peer.Query {
 	q := &peer.Query{Dataset: "set", Generation: d.index.Generation()}
 	for _, c := range chunks {
-		q.Chunks = append(q.Chunks, peer.Wanted{Chunk: c.Chunk, Digest: d.index.Chunk(c.Chunk).Digest, Ranges: c.Ranges})
+		q.Chunks = append(q.Chunks, peer.ChunkQuery{Chunk: c.Chunk, Digest: d.index.Chunk(c.Chunk).Digest, Ranges: c.Ranges})
 	}
 	return q
 }
@@ -76,8 +76,8 @@ func TestQuestionsThatAreRefused(t *testing.T) {
 	}
 }
 
-func many(w peer.Wanted, n int) []peer.Wanted {
-	all := make([]peer.Wanted, n)
+func many(w peer.ChunkQuery, n int) []peer.ChunkQuery {
+	all := make([]peer.ChunkQuery, n)
 	for i := range all {
 		all[i] = w
 	}

@@ -353,7 +353,7 @@ func TestCallsAfterClose(t *testing.T) {
 		t.Errorf("answer: got %v, want %v", err, peer.ErrNotServed)
 	}
 	p.Heard("set", d.index.Generation(), first(plan, 0, 20), 0)
-	p.Pull(t.Context(), "somebody", peer.Held{Served: peer.Served{Dataset: "set", Generation: d.index.Generation()}, Chunks: []uint32{0}})
+	p.Pull(t.Context(), "somebody", peer.ChunkList{DatasetGeneration: peer.DatasetGeneration{Dataset: "set", Generation: d.index.Generation()}, Chunks: []uint32{0}})
 	if other, _ := p.find(s.ref(0)); other != nil {
 		t.Errorf("found source %d for a chunk of source %d, which is closed", other.place, s.place)
 		other.leave()

@@ -58,7 +58,7 @@ func TestDisk_HangKeepsNoRequestPastItsDeadline(t *testing.T) {
 	whole := shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), End: 40, BatchSize: 40}
 	question := func(cached bool) *peer.Query {
 		desc := d.index.Chunk(1)
-		return &peer.Query{Dataset: "set", Generation: d.index.Generation(), Cached: cached, Chunks: []peer.Wanted{{
+		return &peer.Query{Dataset: "set", Generation: d.index.Generation(), Cached: cached, Chunks: []peer.ChunkQuery{{
 			Chunk: 1, Digest: desc.Digest, Ranges: []batch.Range{{Length: uint32(desc.Length)}},
 		}}}
 	}

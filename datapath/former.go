@@ -65,7 +65,7 @@ func (f *formers) ask(ctx context.Context, s *Source, member string, x *fill) bo
 	dst, desc := x.whole.Bytes(), s.index.Chunk(x.Chunk)
 	q := &peer.Query{
 		Dataset: s.name, Generation: s.index.Generation(), Cached: true,
-		Chunks: []peer.Wanted{{Chunk: x.Chunk, Digest: desc.Digest, Ranges: []batch.Range{{Length: uint32(len(dst))}}}},
+		Chunks: []peer.ChunkQuery{{Chunk: x.Chunk, Digest: desc.Digest, Ranges: []batch.Range{{Length: uint32(len(dst))}}}},
 	}
 	ctx, span := tracing.Start(ctx, "former owner")
 	defer span.End()
@@ -87,7 +87,7 @@ func (f *formers) ask(ctx context.Context, s *Source, member string, x *fill) bo
 // Pull brings chunks of one generation that a leaving member holds, those that are this gateway's from now on, in the order in which they
 // are given, as far as memory is free. It ends when all are there, when ctx ends, or when the member has not sent some: those come from
 // the store, for somebody may wait for them by then, and the others are left to whoever needs them.
-func (p *Path) Pull(ctx context.Context, member string, held peer.Held) {
+func (p *Path) Pull(ctx context.Context, member string, held peer.ChunkList) {
 	s := p.sharedAs(held.Dataset, held.Generation)
 	if s == nil {
 		return

@@ -101,8 +101,8 @@ func TestFormers_DoNotCountQuestionsThatWereGivenUp(t *testing.T) {
 }
 
 // heldOf names chunks of one generation as they are told of.
-func heldOf(chunks []peer.Chunk) peer.Held {
-	h := peer.Held{Served: chunks[0].Served}
+func heldOf(chunks []peer.Chunk) peer.ChunkList {
+	h := peer.ChunkList{DatasetGeneration: chunks[0].DatasetGeneration}
 	for _, c := range chunks {
 		h.Chunks = append(h.Chunks, uint32(c.Number))
 	}
@@ -127,7 +127,7 @@ func TestWhatALeavingMemberHoldsIsPulled(t *testing.T) {
 		stays.lose(1)
 		all := heldOf(held)
 		all.Chunks = append(all.Chunks, uint32(d.index.Chunks()), 1<<31)
-		stays.path.Pull(t.Context(), name(1), peer.Held{Served: peer.Served{Dataset: all.Dataset, Generation: "other"}, Chunks: all.Chunks})
+		stays.path.Pull(t.Context(), name(1), peer.ChunkList{DatasetGeneration: peer.DatasetGeneration{Dataset: all.Dataset, Generation: "other"}, Chunks: all.Chunks})
 		stays.path.Pull(t.Context(), name(1), all)
 		synctest.Wait() // for those that are fetched ahead meanwhile
 		if got := stays.path.Stats().FormerChunks; got != uint64(len(held)) {

@@ -132,7 +132,7 @@ func (s *Source) ownersNow() *owners {
 
 // peerChunk names a chunk to peers.
 func (s *Source) peerChunk(chunk int) peer.Chunk {
-	return peer.Chunk{Served: peer.Served{Dataset: s.name, Generation: s.index.Generation()}, Number: chunk, Digest: s.index.Chunk(chunk).Digest}
+	return peer.Chunk{DatasetGeneration: peer.DatasetGeneration{Dataset: s.name, Generation: s.index.Generation()}, Number: chunk, Digest: s.index.Chunk(chunk).Digest}
 }
 
 // mine reports whether a chunk of a dataset is kept here.

@@ -75,10 +75,10 @@ func (o ownersTier) choice(ctx context.Context, s *Source, chunk int) string {
 // ask asks one member, and the next choices if that one fails or is late.
 func (o ownersTier) ask(ctx context.Context, l *load, member string, fills []*fill) error {
 	s := l.source
-	q := &peer.Query{Dataset: s.name, Generation: s.index.Generation(), Reader: o.batch.reader, Chunks: make([]peer.Wanted, 0, len(fills))}
+	q := &peer.Query{Dataset: s.name, Generation: s.index.Generation(), Reader: o.batch.reader, Chunks: make([]peer.ChunkQuery, 0, len(fills))}
 	var dst [][]byte
 	for _, x := range fills {
-		q.Chunks = append(q.Chunks, peer.Wanted{Chunk: x.Chunk, Digest: s.index.Chunk(x.Chunk).Digest, Ranges: x.Ranges})
+		q.Chunks = append(q.Chunks, peer.ChunkQuery{Chunk: x.Chunk, Digest: s.index.Chunk(x.Chunk).Digest, Ranges: x.Ranges})
 		for _, r := range x.Ranges {
 			dst = append(dst, x.segments[r.Seq])
 		}

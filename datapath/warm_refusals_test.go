@@ -130,7 +130,7 @@ func TestPull_EndedEarlyGivesItsPlacesBack(t *testing.T) {
 				p := newPath(t, Config{Budget: bud(8 << 20), Peers: peers, NoPrefetch: true, Fetchers: 1})
 				s := p.Open(d.index, d.store, "set/")
 				s.Share("set")
-				held := peer.Held{Served: peer.Served{Dataset: "set", Generation: d.index.Generation()}, Chunks: []uint32{0, 1, 2, 3, 99}}
+				held := peer.ChunkList{DatasetGeneration: peer.DatasetGeneration{Dataset: "set", Generation: d.index.Generation()}, Chunks: []uint32{0, 1, 2, 3, 99}}
 				after := func() {}
 				if c.before != nil {
 					after = c.before(t, p, s)
@@ -150,7 +150,7 @@ func TestPull_EndedEarlyGivesItsPlacesBack(t *testing.T) {
 					t.Errorf("got %d chunks, want %d", brought, c.brought)
 				}
 				p.idle(t, "pulled")
-				p.Pull(ctx, "a", peer.Held{Served: peer.Served{Dataset: "other"}})
+				p.Pull(ctx, "a", peer.ChunkList{DatasetGeneration: peer.DatasetGeneration{Dataset: "other"}})
 				p.idle(t, "another dataset")
 			})
 		})

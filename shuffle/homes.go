@@ -165,9 +165,9 @@ const KeptDeals = 24
 // keptSamples is how many samples a batch has at the most whose deal is remembered.
 const keptSamples = 1 << 20
 
-// keptDeal is a deal that an epoch remembers. Its lock is held while it is made: the ranks of a training step come together, and one
-// makes it for all.
-type keptDeal struct {
+// cachedDeal is a deal that an epoch remembers. Its lock is held while it is made: all ranks of a
+// training step come at once, and one of them makes it for all.
+type cachedDeal struct {
 	mu   sync.Mutex
 	deal *homeDeal
 }

@@ -15,12 +15,12 @@ import (
 type Quarantine struct {
 	seed   uint64
 	chunks chunkTable
-	bad    []uint64 // ascending
-	broken []broken // the chunks that hold them, ascending
+	bad    []uint64       // ascending
+	broken []damagedChunk // the chunks that hold them, ascending
 }
 
-// broken is a chunk with bad samples.
-type broken struct {
+// damagedChunk is a chunk with bad samples.
+type damagedChunk struct {
 	chunk   uint32
 	healthy uint32 // the chunk whose healthy samples stand in: this one, or the next that has any
 	first   int    // of its bad samples in the list
@@ -48,7 +48,7 @@ func NewQuarantine(seed uint64, first, bad []uint64) (*Quarantine, error) {
 	q := &Quarantine{seed: seed, chunks: p.chunks, bad: slices.Clone(bad)}
 	for i := 0; i < len(bad); {
 		chunk := q.chunks.of(bad[i])
-		q.broken = append(q.broken, broken{chunk: chunk, first: i})
+		q.broken = append(q.broken, damagedChunk{chunk: chunk, first: i})
 		i += sort.Search(len(bad)-i, func(k int) bool { return bad[i+k] >= q.chunks[chunk+1] })
 	}
 	q.findHealthy()
@@ -63,7 +63,7 @@ func (q *Quarantine) Bytes() int64 {
 // findHealthy looks for the chunk that replaces the samples of each broken one, from the last chunk down: the last of
 // them that none follows goes on with the first.
 func (q *Quarantine) findHealthy() {
-	if !slices.ContainsFunc(q.broken, func(b broken) bool { return q.left(b.chunk) == 0 }) {
+	if !slices.ContainsFunc(q.broken, func(b damagedChunk) bool { return q.left(b.chunk) == 0 }) {
 		for i := range q.broken {
 			q.broken[i].healthy = q.broken[i].chunk
 		}
@@ -96,7 +96,7 @@ func (q *Quarantine) badOf(chunk uint32) []uint64 {
 }
 
 func (q *Quarantine) find(chunk uint32) (int, bool) {
-	return slices.BinarySearchFunc(q.broken, chunk, func(b broken, c uint32) int { return int(int64(b.chunk) - int64(c)) })
+	return slices.BinarySearchFunc(q.broken, chunk, func(b damagedChunk, c uint32) int { return int(int64(b.chunk) - int64(c)) })
 }
 
 // end returns the place after the last bad sample of a broken chunk.
@@ -137,7 +137,7 @@ func (q *Quarantine) Substitute(epoch, sample uint64) uint64 {
 	if !found {
 		return sample
 	}
-	i, found := slices.BinarySearchFunc(q.broken, at, func(b broken, at int) int { return b.first - at })
+	i, found := slices.BinarySearchFunc(q.broken, at, func(b damagedChunk, at int) int { return b.first - at })
 	if !found {
 		i--
 	}

@@ -191,7 +191,7 @@ type Epoch struct {
 	full   perm         // of Full
 	draws  *Draws       // with importance
 
-	deals [KeptDeals]keptDeal // of DealHomes: what one rank asks for, the others do too
+	deals [KeptDeals]cachedDeal // of DealHomes: what one rank asks for, the others do too
 }
 
 // Number returns the epoch's number, from 0.

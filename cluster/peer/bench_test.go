@@ -19,7 +19,7 @@ func batchQuery() *Query {
 	r := rand.New(rand.NewPCG(1, 2))
 	q := &Query{Dataset: "imagenet", Generation: "5fb8c1d2", Reader: goldenQuery().Reader}
 	for i := range chunks {
-		w := Wanted{Chunk: 7 * i, Digest: digestOf(i)}
+		w := ChunkQuery{Chunk: 7 * i, Digest: digestOf(i)}
 		for k := i; k < samples; k += chunks {
 			w.Ranges = append(w.Ranges, batch.Range{Offset: r.Uint32N(64 << 20), Length: 110_000 + r.Uint32N(20_000)})
 		}

@@ -64,7 +64,7 @@ func post(t *testing.T, address, path, member string, body []byte) (status int, 
 // greedy is a question of as many ranges as its bytes can hold.
 func greedy(t *testing.T, size int) []byte {
 	t.Helper()
-	q := &Query{Dataset: testDataset, Generation: testGeneration, Chunks: []Wanted{{Digest: digestOf(0)}}}
+	q := &Query{Dataset: testDataset, Generation: testGeneration, Chunks: []ChunkQuery{{Digest: digestOf(0)}}}
 	q.Chunks[0].Ranges = slices.Repeat([]batch.Range{{Offset: 1, Length: 1}}, (size-fixedBytes-maxHeadBytes-chunkBytes-checksumSize)/rangeBytes)
 	text, err := q.AppendBinary(nil)
 	if err != nil {

@@ -69,9 +69,9 @@ type Client struct {
 	cfg       ClientConfig
 	scheme    string
 	transport http.RoundTripper
-	reads     *turns
-	dials     *turns    // of reads that have no connection yet; nil with a transport of one's own
-	buffers   sync.Pool // *bufio.Reader of readBuffer bytes, for bodies
+	reads     *addressLimiter
+	dials     *addressLimiter // of reads that have no connection yet; nil with a transport of one's own
+	buffers   sync.Pool       // *bufio.Reader of readBuffer bytes, for bodies
 }
 
 // NewClient builds a client. It starts nothing.
@@ -88,13 +88,13 @@ func NewClient(cfg ClientConfig) *Client {
 	if cfg.MostAge <= 0 {
 		cfg.MostAge = mostAge
 	}
-	c := &Client{cfg: cfg, scheme: "http", transport: cfg.Transport, reads: newTurns(cfg.PerPeer)}
+	c := &Client{cfg: cfg, scheme: "http", transport: cfg.Transport, reads: newAddressLimiter(cfg.PerPeer)}
 	if cfg.TLS != nil {
 		c.scheme = "https"
 	}
 	if c.transport == nil {
-		c.transport = &renewing{age: cfg.MostAge, fresh: func() *http.Transport { return newTransport(cfg) }}
-		c.dials = newTurns(dialsAtOnce)
+		c.transport = &renewingTransport{age: cfg.MostAge, fresh: func() *http.Transport { return newTransport(cfg) }}
+		c.dials = newAddressLimiter(dialsAtOnce)
 	}
 	return c
 }
@@ -108,7 +108,7 @@ func newTransport(cfg ClientConfig) *http.Transport {
 			if err != nil {
 				return nil, err
 			}
-			return &gathered{c, bufio.NewReaderSize(c, readBuffer)}, nil
+			return &bufferedConn{c, bufio.NewReaderSize(c, readBuffer)}, nil
 		}
 	}
 	t := &http.Transport{
@@ -125,13 +125,13 @@ func newTransport(cfg ClientConfig) *http.Transport {
 	return t
 }
 
-// gathered is a connection below TLS. TLS alone would call the kernel for each record.
-type gathered struct {
+// bufferedConn buffers reads below TLS, which alone would make a system call for each record.
+type bufferedConn struct {
 	net.Conn
 	in *bufio.Reader
 }
 
-func (g *gathered) Read(p []byte) (int, error) { return g.in.Read(p) }
+func (g *bufferedConn) Read(p []byte) (int, error) { return g.in.Read(p) }
 
 // Close closes the connections that nobody uses. Those in use end with their requests.
 func (c *Client) Close() {
@@ -154,7 +154,7 @@ func (c *Client) hello(ctx context.Context, address string, h Hello) (theirs Hel
 	if err != nil {
 		return theirs, err
 	}
-	watched, w := watch(ctx, c.cfg.Dial, c.cfg.Silence, helloTotal)
+	watched, w := startWatchdog(ctx, c.cfg.Dial, c.cfg.Silence, helloTotal)
 	defer w.finish()
 	resp, err := c.post(watched, w, address, helloPath, helloTotal, body, func() {})
 	if err != nil {
@@ -184,7 +184,7 @@ func (c *Client) hello(ctx context.Context, address string, h Hello) (theirs Hel
 // post sends one question under the eyes of w, and returns the answer when its body begins, an error if it says no. It calls connected
 // when it has a connection. The question may be sent again on another connection where one has died unused: nothing that is
 // asked or told here does harm twice.
-func (c *Client) post(ctx context.Context, w *lifeWatch, address, path string, wait time.Duration, body []byte, connected func()) (*http.Response, error) {
+func (c *Client) post(ctx context.Context, w *watchdog, address, path string, wait time.Duration, body []byte, connected func()) (*http.Response, error) {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrQuestion, err)
 	}
@@ -216,7 +216,7 @@ func (c *Client) post(ctx context.Context, w *lifeWatch, address, path string, w
 }
 
 // trace tells w of what net/http, or a transport in its place, hears from the peer before the answer.
-func (c *Client) trace(ctx context.Context, w *lifeWatch, connected func()) context.Context {
+func (c *Client) trace(ctx context.Context, w *watchdog, connected func()) context.Context {
 	signs := 0
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) {
@@ -236,14 +236,14 @@ func (c *Client) trace(ctx context.Context, w *lifeWatch, connected func()) cont
 }
 
 // refusal reads an answer that says no.
-func refusal(w *lifeWatch, resp *http.Response) error {
+func refusal(w *watchdog, resp *http.Response) error {
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxProblemBytes))
 	if err != nil {
 		return w.fault(err)
 	}
 	var said struct{ Code, Detail string }
 	if err := json.Unmarshal(text, &said); err == nil && said.Code != "" && resp.StatusCode >= http.StatusBadRequest {
-		return &Refused{Status: resp.StatusCode, Code: some(said.Code, maxNameBytes), Detail: plain(some(said.Detail, maxDetailBytes))}
+		return &RefusalError{Status: resp.StatusCode, Code: some(said.Code, maxNameBytes), Detail: plain(some(said.Detail, maxDetailBytes))}
 	}
 	first, _, _ := bytes.Cut(bytes.TrimSpace(text), []byte("\n"))
 	return fmt.Errorf("status %d, which no gateway gives here (%.200q): %w", resp.StatusCode, first, ErrMalformed)

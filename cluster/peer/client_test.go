@@ -67,8 +67,8 @@ func TestRefusalsOfALaterVersionAreKept(t *testing.T) {
 	})
 	q, dst, _ := newShelf(1, 100).question(1, 4)
 	err := asker(t, nil).Read(t.Context(), address, q, dst)
-	var refused *Refused
-	want := Refused{Status: 503, Code: "on_holiday", Detail: "back [2J on Monday" + strings.Repeat("!", maxDetailBytes-len("back [2J on Monday"))}
+	var refused *RefusalError
+	want := RefusalError{Status: 503, Code: "on_holiday", Detail: "back [2J on Monday" + strings.Repeat("!", maxDetailBytes-len("back [2J on Monday"))}
 	if !errors.As(err, &refused) || *refused != want {
 		t.Errorf("got %v, want the refusal as it came, cut", err)
 	}
@@ -100,7 +100,7 @@ func TestOtherClustersAreToldApart(t *testing.T) {
 	address := start(t, serverOf(s))
 	stranger := asker(t, func(cfg *ClientConfig) { cfg.Cluster = "job-b" })
 	q, dst, _ := s.question(1, 10)
-	var refused *Refused
+	var refused *RefusalError
 	if err := stranger.Read(t.Context(), address, q, dst); !errors.As(err, &refused) || refused.Code != CodeOtherCluster {
 		t.Errorf("read: got %v, want %s", err, CodeOtherCluster)
 	}
@@ -217,7 +217,7 @@ func TestFewConnectionsAreMadeAtATime(t *testing.T) {
 	address := start(t, serverOf(s))
 	client := asker(t, nil)
 	var now, most atomic.Int32
-	transport := client.transport.(*renewing).current()
+	transport := client.transport.(*renewingTransport).current()
 	dial := transport.DialContext
 	transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
 		most.Store(max(most.Load(), now.Add(1)))
@@ -283,7 +283,7 @@ func TestTransportsThatSendMoreThanTheySay(t *testing.T) {
 		transport := roundTrip(func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: http.StatusOK, ContentLength: 10, Body: io.NopCloser(strings.NewReader(c.sent))}, nil
 		})
-		q := &Query{Dataset: "d", Generation: "g", Chunks: []Wanted{{Ranges: []batch.Range{{Length: 4}, {Length: 6}}}}}
+		q := &Query{Dataset: "d", Generation: "g", Chunks: []ChunkQuery{{Ranges: []batch.Range{{Length: 4}, {Length: 6}}}}}
 		dst := [][]byte{make([]byte, 4), make([]byte, 6)}
 		err := NewClient(ClientConfig{Cluster: "x", ID: "a", Transport: transport}).Read(t.Context(), "x:1", q, dst)
 		if !errors.Is(err, c.want) {

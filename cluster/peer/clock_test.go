@@ -163,7 +163,7 @@ func TestServersKeepTheDeadlineToo(t *testing.T) {
 			r.Header.Set(DeadlineHeader, given)
 			w := httptest.NewRecorder()
 			start := time.Now()
-			NewServer(serverOf(s)).ServeHTTP(signless{w}, r)
+			NewServer(serverOf(s)).ServeHTTP(signFilter{w}, r)
 			if got := time.Since(start); w.Code != http.StatusGatewayTimeout || got != want+waitGrace {
 				t.Errorf("%s ms: got %d after %v, want 504 after %v", given, w.Code, got, want+waitGrace)
 			}
@@ -171,10 +171,10 @@ func TestServersKeepTheDeadlineToo(t *testing.T) {
 	})
 }
 
-// signless drops signs of life, which a recorder takes for the answer.
-type signless struct{ *httptest.ResponseRecorder }
+// signFilter drops signs of life, which a recorder takes for the answer.
+type signFilter struct{ *httptest.ResponseRecorder }
 
-func (s signless) WriteHeader(status int) {
+func (s signFilter) WriteHeader(status int) {
 	if status >= 200 {
 		s.ResponseRecorder.WriteHeader(status)
 	}
@@ -313,7 +313,7 @@ func (w *inMemory) length() int64 {
 // answers unread.
 func TestAskersThatStoodStillBlameNobody(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		ctx, w := watch(t.Context(), 0, time.Second, time.Minute)
+		ctx, w := startWatchdog(t.Context(), 0, time.Second, time.Minute)
 		defer w.finish()
 		stopped := func(d time.Duration) {
 			w.mu.Lock()

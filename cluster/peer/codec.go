@@ -122,14 +122,14 @@ func (q *Query) readChunks(table, text []byte) bool {
 		r := text[i*rangeBytes:]
 		ranges[i].Offset, ranges[i].Length = le.Uint32(r), le.Uint32(r[4:])
 	}
-	q.Chunks = make([]Wanted, len(table)/chunkBytes)
+	q.Chunks = make([]ChunkQuery, len(table)/chunkBytes)
 	for i := range q.Chunks {
 		c := table[i*chunkBytes:]
 		n := le.Uint32(c[4:])
 		if int64(n) > int64(len(ranges)) {
 			return false
 		}
-		q.Chunks[i] = Wanted{Chunk: int(le.Uint32(c)), Digest: [32]byte(c[8:]), Ranges: ranges[:n:n]}
+		q.Chunks[i] = ChunkQuery{Chunk: int(le.Uint32(c)), Digest: [32]byte(c[8:]), Ranges: ranges[:n:n]}
 		ranges = ranges[n:]
 	}
 	return len(ranges) == 0 && len(text)%rangeBytes == 0

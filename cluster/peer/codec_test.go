@@ -24,7 +24,7 @@ import (
 func goldenQuery() *Query {
 	q := &Query{
 		Dataset: "images", Generation: "5fb8",
-		Chunks: []Wanted{
+		Chunks: []ChunkQuery{
 			{Chunk: 3, Ranges: []batch.Range{{Offset: 512, Length: 110_000}, {Offset: 0, Length: 127}}},
 			{Chunk: 70_000, Ranges: []batch.Range{{Offset: math.MaxUint32 - 1, Length: 1}}},
 		},
@@ -85,7 +85,7 @@ func drawQuery(t *rapid.T) *Query {
 	number := -1
 	for range chunks {
 		number += rapid.IntRange(1, 1<<24).Draw(t, "gap")
-		c := Wanted{Chunk: number}
+		c := ChunkQuery{Chunk: number}
 		copy(c.Digest[:], rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, "digest"))
 		for range rapid.IntRange(1, 5).Draw(t, "ranges") {
 			r := batch.Range{Offset: rapid.Uint32().Draw(t, "offset")}

@@ -67,15 +67,16 @@ func rowOf(code string) row {
 	return row{}
 }
 
-// Refused is an answer that says no. errors.Is finds in it what the holder said: ErrNotHere, ErrNotServed, ErrMismatch or
-// ErrNoRoom, the last of them also where too much is being answered already.
-type Refused struct {
+// RefusalError is a refusal by another gateway. It wraps the error of the Holder: ErrNotHere,
+// ErrNotServed, ErrMismatch or ErrNoRoom, the last of them also where that gateway is answering too
+// much already.
+type RefusalError struct {
 	Status int
 	Code   string // one of the codes above, or one that a later version knows
 	Detail string // whole words for whoever reads the log
 }
 
-func (r *Refused) Error() string {
+func (r *RefusalError) Error() string {
 	if rowOf(r.Code).status == 0 {
 		// As a gateway's data port would answer: whoever reads this at night has mistaken one port for the other.
 		return fmt.Sprintf("an answer of %d %q, which a peer port does not give: %s", r.Status, r.Code, r.Detail)
@@ -83,9 +84,9 @@ func (r *Refused) Error() string {
 	return fmt.Sprintf("the peer refuses (%d %s): %s", r.Status, r.Code, r.Detail)
 }
 
-func (r *Refused) Unwrap() error { return rowOf(r.Code).means }
+func (r *RefusalError) Unwrap() error { return rowOf(r.Code).means }
 
 // refuse makes the refusal that a handler answers with.
-func refuse(code, format string, args ...any) *Refused {
-	return &Refused{Status: rowOf(code).status, Code: code, Detail: fmt.Sprintf(format, args...)}
+func refuse(code, format string, args ...any) *RefusalError {
+	return &RefusalError{Status: rowOf(code).status, Code: code, Detail: fmt.Sprintf(format, args...)}
 }

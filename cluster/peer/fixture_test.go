@@ -94,7 +94,7 @@ func (s *shelf) Answer(ctx context.Context, q *Query) (*batch.Body, error) {
 func (s *shelf) question(ranges, length int) (q *Query, dst, want [][]byte) {
 	q = &Query{Dataset: testDataset, Generation: testGeneration}
 	for i := range len(s.chunks) {
-		w := Wanted{Chunk: i, Digest: digestOf(i)}
+		w := ChunkQuery{Chunk: i, Digest: digestOf(i)}
 		for k := range ranges {
 			offset := k * (len(s.chunks[i]) - length) / ranges
 			w.Ranges = append(w.Ranges, batch.Range{Offset: uint32(offset), Length: uint32(length)})

@@ -247,8 +247,8 @@ func (s *Server) hello(out *sending.Writer, r *http.Request) error {
 
 // refusalOf says how the asker is told of an error. Words of the parts below may name keys and
 // hosts, and stay here.
-func refusalOf(err error) *Refused {
-	var refused *Refused
+func refusalOf(err error) *RefusalError {
+	var refused *RefusalError
 	if errors.As(err, &refused) {
 		return refused
 	}
@@ -265,7 +265,7 @@ func refusalOf(err error) *Refused {
 
 // logRefusal tells the operator of what should not happen between gateways that fit together, once
 // a minute of each kind.
-func (s *Server) logRefusal(r *http.Request, refused *Refused, err error) {
+func (s *Server) logRefusal(r *http.Request, refused *RefusalError, err error) {
 	level, leftOut := zerolog.DebugLevel, 0
 	switch refused.Code {
 	case CodeStore, CodeInvalid, CodeOtherVersion, CodeOtherCluster, CodeRefused:

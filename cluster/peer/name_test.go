@@ -49,7 +49,7 @@ func TestNamesAreThoseOfCertificates(t *testing.T) {
 		"a hello under another name":    greeted,
 		"a hello for another one":       greetedAsOther,
 	} {
-		var no *Refused
+		var no *RefusalError
 		if !errors.As(err, &no) || no.Code != CodeRefused || !strings.Contains(no.Detail, `"gw-77"`) || !strings.Contains(no.Detail, `"gw-1"`) {
 			t.Errorf("%s: got %v, want it refused with both names", what, err)
 		}

@@ -23,19 +23,19 @@ const (
 
 // Hello is what one gateway tells another one of itself. It goes both ways: whoever says it gets the other's.
 type Hello struct {
-	Cluster      string   `json:"cluster"`
-	ID           string   `json:"id"`      // the same after a restart
-	Boot         string   `json:"boot"`    // another one after each start
-	Address      string   `json:"address"` // host:port at which it answers other gateways
-	Weight       uint64   `json:"weight,string"`
-	OrderVersion int      `json:"order_version"` // shuffle.OrderVersion
-	Serves       []Served `json:"serves"`
-	Draining     bool     `json:"draining"` // it answers, but will be gone soon
-	UpMS         uint64   `json:"up_ms"`    // milliseconds since it was started
+	Cluster      string              `json:"cluster"`
+	ID           string              `json:"id"`      // the same after a restart
+	Boot         string              `json:"boot"`    // another one after each start
+	Address      string              `json:"address"` // host:port at which it answers other gateways
+	Weight       uint64              `json:"weight,string"`
+	OrderVersion int                 `json:"order_version"` // shuffle.OrderVersion
+	Serves       []DatasetGeneration `json:"serves"`
+	Draining     bool                `json:"draining"` // it answers, but will be gone soon
+	UpMS         uint64              `json:"up_ms"`    // milliseconds since it was started
 
 	// Held stands in the answer of a gateway that drains: the chunks in its memory that the asker owns from now on. The asker can
 	// bring them while the gateway still answers. In a question Held means nothing, as anybody could ask in another one's name.
-	Held []Held `json:"held,omitempty"`
+	Held []ChunkList `json:"held,omitempty"`
 }
 
 // named reports whether h says whose it is, in names that fit a page of status.
@@ -43,15 +43,15 @@ func (h Hello) named() bool {
 	return h.ID != "" && max(len(h.Cluster), len(h.ID), len(h.Boot), len(h.Address)) <= maxNameBytes
 }
 
-// Served is one generation of a dataset that a gateway serves.
-type Served struct {
+// DatasetGeneration names one generation of a dataset that a gateway serves.
+type DatasetGeneration struct {
 	Dataset    string `json:"dataset"`
 	Generation string `json:"generation"`
 }
 
-// Held are chunks of one generation, by number, the soonest needed first.
-type Held struct {
-	Served
+// ChunkList lists chunks of one generation by number, the soonest needed first.
+type ChunkList struct {
+	DatasetGeneration
 	Chunks []uint32 `json:"chunks"`
 }
 

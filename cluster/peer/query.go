@@ -20,7 +20,7 @@ var (
 
 // Chunk names one chunk of a dataset.
 type Chunk struct {
-	Served
+	DatasetGeneration
 	Number int // in the index
 	Digest [32]byte
 }
@@ -29,13 +29,13 @@ type Chunk struct {
 type Query struct {
 	Dataset    string
 	Generation string
-	Chunks     []Wanted `json:"-"`          // each chunk once, in ascending order
-	Cached     bool     `json:",omitempty"` // only one whole chunk from memory or disk: nothing is loaded for it
-	Reader     *Reader  `json:",omitempty"` // the rank that needs the ranges; nil: its plan is not known
+	Chunks     []ChunkQuery `json:"-"`          // each chunk once, in ascending order
+	Cached     bool         `json:",omitempty"` // only one whole chunk from memory or disk: nothing is loaded for it
+	Reader     *Reader      `json:",omitempty"` // the rank that needs the ranges; nil: its plan is not known
 }
 
-// Wanted is what a query wants of one chunk. The digest says that both sides mean the same bytes.
-type Wanted struct {
+// ChunkQuery asks for ranges of one chunk. The digest ensures that both sides mean the same bytes.
+type ChunkQuery struct {
 	Chunk  int
 	Digest [32]byte
 	Ranges []batch.Range // Offset and Length travel; what Seq and CRC32C say stays with the asker

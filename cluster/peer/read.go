@@ -48,7 +48,7 @@ func (c *Client) read(ctx context.Context, address string, q *Query, dst [][]byt
 	if end, ok := ctx.Deadline(); ok {
 		wait = min(wait, time.Until(end))
 	}
-	watched, w := watch(ctx, c.cfg.Dial, c.cfg.Silence, longestWait)
+	watched, w := startWatchdog(ctx, c.cfg.Dial, c.cfg.Silence, longestWait)
 	defer w.finish()
 	resp, err := c.post(watched, w, address, readPath, wait, question, connected)
 	if err != nil {
@@ -64,12 +64,12 @@ func (c *Client) read(ctx context.Context, address string, q *Query, dst [][]byt
 }
 
 // fill reads the ranges to where they belong, and makes sure that nothing follows them.
-func (c *Client) fill(w *lifeWatch, body io.Reader, dst [][]byte) error {
+func (c *Client) fill(w *watchdog, body io.Reader, dst [][]byte) error {
 	in, _ := c.buffers.Get().(*bufio.Reader)
 	if in == nil {
 		in = bufio.NewReaderSize(nil, readBuffer)
 	}
-	in.Reset(&lively{Reader: body, watch: w})
+	in.Reset(&activityReader{Reader: body, watch: w})
 	defer func() {
 		in.Reset(nil)
 		c.buffers.Put(in)

@@ -12,9 +12,10 @@ import (
 // long at most. A handshake an hour for each connection costs a busy gateway less than 0.01 % of its time.
 const mostAge = time.Hour
 
-// renewing is a transport whose connections do not grow older than an age, whatever the other end does. From time to time
-// new questions go to a fresh transport, and the old one closes each connection once its question is answered: no question fails.
-type renewing struct {
+// renewingTransport bounds the age of its connections, whatever the other end does. From time to
+// time new requests move to a new transport, and the old one closes each connection once its
+// request is answered: no request fails.
+type renewingTransport struct {
 	age   time.Duration
 	fresh func() *http.Transport
 
@@ -23,7 +24,7 @@ type renewing struct {
 	until time.Time // now is in use
 }
 
-func (r *renewing) current() *http.Transport {
+func (r *renewingTransport) current() *http.Transport {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.now != nil && time.Now().After(r.until) {
@@ -37,9 +38,9 @@ func (r *renewing) current() *http.Transport {
 }
 
 // RoundTrip implements http.RoundTripper.
-func (r *renewing) RoundTrip(req *http.Request) (*http.Response, error) {
+func (r *renewingTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return r.current().RoundTrip(req)
 }
 
 // CloseIdleConnections closes the connections that nobody uses.
-func (r *renewing) CloseIdleConnections() { r.current().CloseIdleConnections() }
+func (r *renewingTransport) CloseIdleConnections() { r.current().CloseIdleConnections() }

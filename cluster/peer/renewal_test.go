@@ -25,13 +25,13 @@ type lives struct {
 	longest time.Duration
 }
 
-type living struct {
+type trackedConn struct {
 	net.Conn
 	since time.Time
 	in    *lives
 }
 
-func (l *living) Close() error {
+func (l *trackedConn) Close() error {
 	l.in.mu.Lock()
 	l.in.longest = max(l.in.longest, time.Since(l.since))
 	l.in.mu.Unlock()
@@ -52,7 +52,7 @@ func renewals(t *testing.T, asks, answers time.Duration, asker, answerer *certs.
 	cfg.TLS, cfg.MostAge = answerer.Server(), answers
 	serve(t, ln, cfg)
 	client := ClientConfig{Cluster: testCluster, ID: "a", SharedCert: true, TLS: asker.Client()}
-	client.Transport = &renewing{age: asks, fresh: func() *http.Transport {
+	client.Transport = &renewingTransport{age: asks, fresh: func() *http.Transport {
 		transport := newTransport(NewClient(client).cfg)
 		transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
 			c, err := ln.dial(ctx, network, address)
@@ -62,7 +62,7 @@ func renewals(t *testing.T, asks, answers time.Duration, asker, answerer *certs.
 			all.mu.Lock()
 			all.count++
 			all.mu.Unlock()
-			return &living{c, time.Now(), all}, nil
+			return &trackedConn{c, time.Now(), all}, nil
 		}
 		return transport
 	}}

@@ -60,7 +60,7 @@ func TestSmallAndLargeRangesMixed(t *testing.T) {
 	s := newShelf(1, 4<<20)
 	address := start(t, serverOf(s))
 	client := asker(t, nil)
-	q := &Query{Dataset: testDataset, Generation: testGeneration, Chunks: []Wanted{{Digest: digestOf(0)}}}
+	q := &Query{Dataset: testDataset, Generation: testGeneration, Chunks: []ChunkQuery{{Digest: digestOf(0)}}}
 	var dst, want [][]byte
 	for i := range 4000 {
 		length := []int{0, 1, 37, 4095, 4096, 1, 1<<20 - 3, 2, 64 << 10}[(i*i+i/7)%9]
@@ -101,7 +101,7 @@ func set(name, value string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Set(name, value) }
 }
 
-func problemIn(t *testing.T, resp *http.Response) Refused {
+func problemIn(t *testing.T, resp *http.Response) RefusalError {
 	t.Helper()
 	var said struct {
 		Type, Title, Code, Detail string
@@ -119,7 +119,7 @@ func problemIn(t *testing.T, resp *http.Response) Refused {
 	if resp.ContentLength < 0 {
 		t.Error("a problem without Content-Length")
 	}
-	return Refused{Status: resp.StatusCode, Code: said.Code, Detail: said.Detail}
+	return RefusalError{Status: resp.StatusCode, Code: said.Code, Detail: said.Detail}
 }
 
 func TestCodes(t *testing.T) {
@@ -200,7 +200,7 @@ func TestHoldersErrorsReachTheAsker(t *testing.T) {
 		address := start(t, serverOf(s))
 		q, dst, _ := s.question(1, 10)
 		err := asker(t, nil).Read(t.Context(), address, q, dst)
-		var refused *Refused
+		var refused *RefusalError
 		if !errors.As(err, &refused) || refused.Status != c.status || refused.Code != c.code {
 			t.Errorf("%v: got %v, want %d %s", c.err, err, c.status, c.code)
 		}
@@ -276,7 +276,7 @@ func TestHello(t *testing.T) {
 	cfg := serverOf(newShelf(0, 0))
 	var met Hello
 	own := self()
-	own.Held = []Held{{Served: Served{testDataset, testGeneration}, Chunks: []uint32{9, 3, 4}}}
+	own.Held = []ChunkList{{DatasetGeneration: DatasetGeneration{testDataset, testGeneration}, Chunks: []uint32{9, 3, 4}}}
 	cfg.Met = func(h Hello, remote string) (Hello, error) {
 		if met = h; remote == "" {
 			t.Error("nobody said where a hello came from")
@@ -287,7 +287,7 @@ func TestHello(t *testing.T) {
 	client := asker(t, nil)
 	mine := Hello{
 		Cluster: testCluster, ID: "a", Boot: "7", Address: "10.0.0.1:7946", Weight: 1 << 60, OrderVersion: 1,
-		Serves: []Served{{Dataset: testDataset, Generation: testGeneration}}, Draining: true,
+		Serves: []DatasetGeneration{{Dataset: testDataset, Generation: testGeneration}}, Draining: true,
 	}
 	theirs, err := client.Hello(t.Context(), address, mine)
 	if err != nil {
@@ -304,7 +304,7 @@ func TestHello(t *testing.T) {
 // The longest answer to a hello fits into what is read of one.
 func TestTheLongestHelloIsRead(t *testing.T) {
 	own := self()
-	own.Held = []Held{{Served: Served{Dataset: "x"}, Chunks: make([]uint32, MostHeld)}}
+	own.Held = []ChunkList{{DatasetGeneration: DatasetGeneration{Dataset: "x"}, Chunks: make([]uint32, MostHeld)}}
 	for i := range own.Held[0].Chunks {
 		own.Held[0].Chunks[i] = 4_000_000_000 + uint32(i)
 	}

@@ -52,7 +52,7 @@ that comparison takes at most 2 s, and nothing is told where that is too short.`
 	})
 }
 
-func (a *app) describe(ctx context.Context, gateway, name string, s *location.Stores, l location.Location) (d inventory.Described, err error) {
+func (a *app) describe(ctx context.Context, gateway, name string, s *location.Stores, l location.Location) (d inventory.Description, err error) {
 	if l.Name == "" {
 		c, err := a.reached(ctx, gateway, name)
 		if err != nil {

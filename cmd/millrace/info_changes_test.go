@@ -30,7 +30,7 @@ func touch(t *testing.T, dir string, names ...string) {
 // checkChanges compares what info tells of changes.
 func checkChanges(t *testing.T, address string, want *inventory.Changes) {
 	t.Helper()
-	got := read[inventory.Described](t, "info", address)
+	got := read[inventory.Description](t, "info", address)
 	if d := cmp.Diff(want, got.Changes, cmpopts.EquateEmpty()); d != "" {
 		t.Errorf("%s: changes differ (-want +got):\n%s", address, d)
 	}
@@ -122,7 +122,7 @@ func TestFilesThatTheIndexLeftOutAreNotNew(t *testing.T) {
 	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
 		t.Fatal(err)
 	}
-	got := read[inventory.Described](t, "info", copied).Changes
+	got := read[inventory.Description](t, "info", copied).Changes
 	if got == nil || !cmp.Equal(got.Rewritten, &inventory.Files{Files: 2, Example: "01.txt"}) {
 		t.Errorf("a copy: got %+v, want 2 files rewritten or copied", got)
 	}

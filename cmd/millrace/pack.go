@@ -81,19 +81,19 @@ cat, 1 for dog. The index keeps the names.`,
 	})
 }
 
-func (a *app) packAndIndex(ctx context.Context, sources []string, s *location.Stores, st objstore.Store, l location.Location, opt pack.Options, build chunkindex.BuildOptions) (indexing.Packed, error) {
+func (a *app) packAndIndex(ctx context.Context, sources []string, s *location.Stores, st objstore.Store, l location.Location, opt pack.Options, build chunkindex.BuildOptions) (indexing.PackResult, error) {
 	b := a.NewBar(ctx, "pack")
 	opt.Progress = b.Update
 	p, err := pack.Pack(ctx, sources, st, l.Prefix, opt)
 	b.End()
 	if err != nil {
-		return indexing.Packed{}, err
+		return indexing.PackResult{}, err
 	}
 	build.Classes, build.Share.Has = p.Classes, p.Has
-	rep := indexing.Packed{Report: p}
+	rep := indexing.PackResult{Report: p}
 	if p.Part == nil || p.Part.Shards > 0 {
 		if rep.Index, err = a.buildIndex(ctx, s, st, &l, build); err != nil {
-			return indexing.Packed{}, err
+			return indexing.PackResult{}, err
 		}
 	}
 	if rep.Skipped == nil {

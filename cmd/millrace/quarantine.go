@@ -108,7 +108,7 @@ func (a *app) runQuarantine(ctx context.Context, x *quarantineFlags, l location.
 	return a.storeQuarantine(ctx, d, bad)
 }
 
-func (a *app) storeQuarantine(ctx context.Context, d location.Opened, bad map[uint64]selection.Bad) error {
+func (a *app) storeQuarantine(ctx context.Context, d location.Dataset, bad map[uint64]selection.Bad) error {
 	st, err := d.Selections()
 	if err != nil {
 		return err
@@ -156,7 +156,7 @@ func (x *quarantineFlags) read() ([]selection.Named, error) {
 }
 
 // findBad reads everything, and adds the samples that lie in what does not match the index.
-func (a *app) findBad(ctx context.Context, d location.Opened, reason string, bad map[uint64]selection.Bad) error {
+func (a *app) findBad(ctx context.Context, d location.Dataset, reason string, bad map[uint64]selection.Bad) error {
 	var found []chunkindex.BadRange
 	b := a.NewBar(ctx, "verify")
 	err := chunkindex.Verify(ctx, d.Index, d.Store, d.Loc.Prefix, 8, b.Update, func(r chunkindex.BadRange) { found = append(found, r) })

@@ -117,7 +117,7 @@ func (a *app) runSubset(ctx context.Context, s *location.Stores, l location.Loca
 }
 
 // keepKeys stores the subset of the samples that a file names.
-func (a *app) keepKeys(ctx context.Context, d location.Opened, st *selection.Store, file string) error {
+func (a *app) keepKeys(ctx context.Context, d location.Dataset, st *selection.Store, file string) error {
 	named, err := readKeys(file)
 	if err != nil {
 		return err
@@ -141,7 +141,7 @@ func (a *app) keepKeys(ctx context.Context, d location.Opened, st *selection.Sto
 	return a.Print(rep, func(w io.Writer) { rep.print(w, d.Loc) })
 }
 
-func newSubsetReport(d location.Opened, made selection.Made, parts []selection.Part) subsetReport {
+func newSubsetReport(d location.Dataset, made selection.Made, parts []selection.Part) subsetReport {
 	rep := subsetReport{Digest: made.Digest, Generation: d.Index.Generation(), New: made.New, Default: made.Default}
 	for i, p := range parts {
 		rep.Subsets = append(rep.Subsets, subsetCount{p.Name, p.Size, p.Match, made.Counts[i]})

@@ -16,7 +16,7 @@ import (
 
 // warmReport is what a warming has done.
 type warmReport struct {
-	client.Warmed
+	client.WarmProgress
 	Seconds float64 `json:"seconds"`
 }
 
@@ -59,7 +59,7 @@ func (a *app) runWarm(ctx context.Context, gateway string, p *planFlags) (warmRe
 	bar := a.NewBar(ctx, "warm")
 	defer bar.End()
 	w, err := c.Warm(ctx, p.opt, bar.Set)
-	return warmReport{Warmed: w, Seconds: time.Since(start).Seconds()}, err
+	return warmReport{WarmProgress: w, Seconds: time.Since(start).Seconds()}, err
 }
 
 func printWarm(w io.Writer, r warmReport) {

@@ -39,7 +39,7 @@ func TestWarmGoesOnUntilAllIsWarm(t *testing.T) {
 		t.Fatal(err)
 	}
 	got.Seconds = 0
-	if want := (warmReport{Warmed: client.Warmed{Dataset: "files", Epoch: 3, Next: 100, Samples: 100, Chunks: 9, Bytes: 900, Done: true}}); got != want {
+	if want := (warmReport{WarmProgress: client.WarmProgress{Dataset: "files", Epoch: 3, Next: 100, Samples: 100, Chunks: 9, Bytes: 900, Done: true}}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	want := "epoch=3&from=0&seed=5&shuffle=full epoch=3&from=40&seed=5&shuffle=full epoch=3&from=90&seed=5&shuffle=full"

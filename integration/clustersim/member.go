@@ -41,7 +41,7 @@ func (p *process) assemble() {
 	})
 	m.cluster = cluster.New(cluster.Config{
 		Name: run.history.Cluster, ID: p.machine.id, Boot: p.boot, Address: p.machine.address, Weight: uint64(set.Budget),
-		Serves:    map[peer.Served]int{{Dataset: d.Name, Generation: d.Index.Generation()}: d.Index.Chunks()},
+		Serves:    map[peer.DatasetGeneration]int{{Dataset: d.Name, Generation: d.Index.Generation()}: d.Index.Chunks()},
 		Discovery: &p.machine.view, Client: m.client, Inherit: p.inherit, Log: run.log(p.boot),
 	})
 	own.Peers = m.cluster
@@ -72,7 +72,7 @@ func (m *member) seen(ctx context.Context, q *peer.Query) {
 	case q.Cached: // for itself: the asker is the owner now
 	case q.Reader == nil && len(q.Chunks) == 1 && len(q.Chunks[0].Ranges) == 1: // whether this gateway is well again
 	case q.Reader != nil && by.process.serves(q.Reader.Rank):
-	case !slices.ContainsFunc(q.Chunks, func(w peer.Wanted) bool { return by.process.wanted(w.Chunk, by.at) }):
+	case !slices.ContainsFunc(q.Chunks, func(w peer.ChunkQuery) bool { return by.process.wanted(w.Chunk, by.at) }):
 		run.wrong("%s asked %s for what no client of its own wants, a second hop: %+v", by.process.boot, m.process.boot, q.Chunks)
 	}
 }
@@ -102,7 +102,7 @@ func (m *member) heard(dataset, generation string, r peer.Reader) {
 }
 
 // inherit brings what a gateway holds that goes.
-func (p *process) inherit(ctx context.Context, member string, held []peer.Held) {
+func (p *process) inherit(ctx context.Context, member string, held []peer.ChunkList) {
 	for _, h := range held {
 		p.path.Pull(ctx, member, h)
 	}

@@ -81,7 +81,7 @@ func (f *fleet) owned() []int64 {
 	all := make([]int64, len(f.members))
 	for i, m := range f.members {
 		for c := range f.data.chunks {
-			ch := peer.Chunk{Served: peer.Served{Dataset: dataset, Generation: f.data.index.Generation()}, Number: c, Digest: f.data.index.Chunk(c).Digest}
+			ch := peer.Chunk{DatasetGeneration: peer.DatasetGeneration{Dataset: dataset, Generation: f.data.index.Generation()}, Number: c, Digest: f.data.index.Chunk(c).Digest}
 			if m.cluster.Owner(ch) == "" {
 				all[i]++
 			}
@@ -132,7 +132,7 @@ func (d *data) join(ctx context.Context, cfg fleetConfig, i int, addresses []str
 	client := peer.NewClient(peer.ClientConfig{Cluster: cfg.name, ID: id})
 	m.cluster = cluster.New(cluster.Config{
 		Name: cfg.name, ID: id, Boot: id, Address: addresses[i], Weight: uint64(cfg.room),
-		Serves:    map[peer.Served]int{{Dataset: dataset, Generation: d.index.Generation()}: d.index.Chunks()},
+		Serves:    map[peer.DatasetGeneration]int{{Dataset: dataset, Generation: d.index.Generation()}: d.index.Chunks()},
 		Discovery: &discovery.Names{Where: discovery.Join{Targets: addresses}, Log: zerolog.Nop()}, Client: client, Log: zerolog.Nop(),
 	})
 	m.gateway, err = d.open(ctx, datapath.Config{Peers: m.cluster, CarryBytes: cfg.carry}, cfg.room)

@@ -23,10 +23,10 @@ const (
 // Lines knows which lines were written. The zero value is ready.
 type Lines struct {
 	mu    sync.Mutex // guards what follows
-	kinds map[string]*told
+	kinds map[string]*lineCount
 }
 
-type told struct {
+type lineCount struct {
 	at   time.Time // of the last line
 	more int       // of the kind since then
 }
@@ -51,9 +51,9 @@ func (q *Lines) Tell(kind string) (leftOut int, write bool) {
 	switch {
 	case t == nil:
 		if q.kinds == nil {
-			q.kinds = map[string]*told{}
+			q.kinds = map[string]*lineCount{}
 		}
-		q.kinds[kind] = &told{at: now}
+		q.kinds[kind] = &lineCount{at: now}
 		return 0, true
 	case now.Sub(t.at) < For:
 		t.more++

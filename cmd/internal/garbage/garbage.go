@@ -50,8 +50,8 @@ type Item struct {
 	objects []objstore.Object
 }
 
-// Found is what lies beside a dataset.
-type Found struct {
+// Result lists everything beside a dataset, and which of it to remove.
+type Result struct {
 	Generations []Generation // whose indexes lie there, the current one first
 	Remove      []Item
 	Keep        []Item
@@ -62,7 +62,7 @@ type Found struct {
 }
 
 // Find looks at everything beside a dataset. It removes nothing.
-func Find(ctx context.Context, store objstore.Store, prefix string, opt Options) (*Found, error) {
+func Find(ctx context.Context, store objstore.Store, prefix string, opt Options) (*Result, error) {
 	unused, err := chunkindex.FindUnused(ctx, store, prefix, opt.Grace)
 	if err != nil {
 		return nil, err
@@ -83,8 +83,8 @@ func Find(ctx context.Context, store objstore.Store, prefix string, opt Options)
 	if err != nil {
 		return nil, err
 	}
-	f := &Found{unused: unused, opt: opt, now: time.Now()}
-	f.generations(belongings(stored, snapshots, reports))
+	f := &Result{unused: unused, opt: opt, now: time.Now()}
+	f.generations(dependentsOf(stored, snapshots, reports))
 	for _, o := range unused.Objects {
 		f.Remove = append(f.Remove, newItem(Index, o, "no generation needs it"))
 	}
@@ -103,12 +103,12 @@ func newItem(kind string, o objstore.Object, why string) Item {
 	return Item{Kind: kind, Key: o.Key, Objects: 1, Bytes: o.Size, Why: why, objects: []objstore.Object{o}}
 }
 
-func (f *Found) young() string { return "younger than " + words.Duration(f.opt.Grace) }
+func (f *Result) young() string { return "younger than " + words.Duration(f.opt.Grace) }
 
-func (f *Found) older(t time.Time, d time.Duration) bool { return t.Before(f.now.Add(-d)) }
+func (f *Result) older(t time.Time, d time.Duration) bool { return t.Before(f.now.Add(-d)) }
 
 // verdict says whether what belongs to a generation goes, and why it goes or stays.
-func (f *Found) verdict(generation string, newest time.Time, fault error) (goes bool, why string) {
+func (f *Result) verdict(generation string, newest time.Time, fault error) (goes bool, why string) {
 	of := f.generation(generation)
 	switch {
 	case fault != nil:
@@ -127,7 +127,7 @@ func (f *Found) verdict(generation string, newest time.Time, fault error) (goes 
 	return true, fmt.Sprintf("the index of generation %.12s is gone", generation)
 }
 
-func (f *Found) sort(i Item, goes bool, why string) {
+func (f *Result) sort(i Item, goes bool, why string) {
 	i.Why = why
 	if goes {
 		f.Remove = append(f.Remove, i)
@@ -137,12 +137,12 @@ func (f *Found) sort(i Item, goes bool, why string) {
 }
 
 // one sorts a single object of a generation.
-func (f *Found) one(kind, generation string, o objstore.Object, fault error) {
+func (f *Result) one(kind, generation string, o objstore.Object, fault error) {
 	goes, why := f.verdict(generation, o.Modified, fault)
 	f.sort(newItem(kind, o, ""), goes, why)
 }
 
-func (f *Found) selections(s *selection.Stored) {
+func (f *Result) selections(s *selection.Stored) {
 	for _, x := range s.Splits {
 		f.one(Subset, x.Generation, x.Object, x.Fault)
 	}
@@ -161,7 +161,7 @@ type epoch struct {
 }
 
 // snapshots sorts the snapshots, and returns when the last one of each epoch was frozen.
-func (f *Found) snapshots(all []importance.StoredSnapshot) map[epoch]time.Time {
+func (f *Result) snapshots(all []importance.StoredSnapshot) map[epoch]time.Time {
 	frozen := map[epoch]time.Time{}
 	for _, x := range all {
 		f.one(Snapshot, x.Generation, x.Object, x.Fault)
@@ -174,7 +174,7 @@ func (f *Found) snapshots(all []importance.StoredSnapshot) map[epoch]time.Time {
 }
 
 // reports sorts the reports of an epoch: all go or all stay, since a snapshot is made of all.
-func (f *Found) reports(r *importance.StoredReports, frozen map[epoch]time.Time) {
+func (f *Result) reports(r *importance.StoredReports, frozen map[epoch]time.Time) {
 	item := Item{Kind: Reports, Key: r.Dir, Objects: len(r.Objects), Bytes: r.Bytes, objects: slices.Concat(r.Objects, r.Notes)}
 	goes, why := f.verdict(r.Generation, r.Newest, r.Fault)
 	at, isFrozen := frozen[epoch{r.Plan, r.Epoch}]
@@ -196,7 +196,7 @@ func (f *Found) reports(r *importance.StoredReports, frozen map[epoch]time.Time)
 
 // Apply removes what is to be removed. An object that was written anew meanwhile stays, and counts no more; with an error,
 // f.Remove is what was removed until then.
-func (f *Found) Apply(ctx context.Context) error {
+func (f *Result) Apply(ctx context.Context) error {
 	var all []objstore.Object
 	from := map[string]int{} // item by key
 	for i, item := range f.Remove {

@@ -148,7 +148,7 @@ func (p place) freeze(x *chunkindex.Index, epoch uint64) {
 }
 
 // find returns what goes and what stays: kind and reason of each, with how many objects.
-func (p place) find(opt garbage.Options) (f *garbage.Found, goes, stays string) {
+func (p place) find(opt garbage.Options) (f *garbage.Result, goes, stays string) {
 	p.Helper()
 	f, err := garbage.Find(p.Context(), p.store, prefix, opt)
 	if err != nil {
@@ -179,7 +179,7 @@ func (p place) want(what, got string, parts ...string) {
 }
 
 // table says of each generation whether it goes, and why, with names in place of digests.
-func table(f *garbage.Found, names map[string]*chunkindex.Index) string {
+func table(f *garbage.Result, names map[string]*chunkindex.Index) string {
 	var lines []string
 	for _, g := range f.Generations {
 		verdict := "stays"

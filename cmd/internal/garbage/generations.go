@@ -23,21 +23,21 @@ type Generation struct {
 	Why        string     `json:"why"`
 }
 
-// belonging is what belongs to a generation: subsets, quarantines, snapshots and reports.
-type belonging struct {
+// dependents counts the subsets, quarantines, snapshots and reports of a generation.
+type dependents struct {
 	objects int
 	bytes   int64
 	newest  time.Time
 	kind    string // of the newest, in words
 }
 
-// belongings adds up what belongs to each generation.
-func belongings(s *selection.Stored, snapshots []importance.StoredSnapshot, reports []importance.StoredReports) map[string]*belonging {
-	all := map[string]*belonging{}
+// dependentsOf counts the dependents of each generation.
+func dependentsOf(s *selection.Stored, snapshots []importance.StoredSnapshot, reports []importance.StoredReports) map[string]*dependents {
+	all := map[string]*dependents{}
 	add := func(generation, kind string, objects int, o objstore.Object) {
 		b := all[generation]
 		if b == nil {
-			b = &belonging{}
+			b = &dependents{}
 			all[generation] = b
 		}
 		b.objects, b.bytes = b.objects+objects, b.bytes+o.Size
@@ -64,11 +64,11 @@ func belongings(s *selection.Stored, snapshots []importance.StoredSnapshot, repo
 }
 
 // generations decides which generations go.
-func (f *Found) generations(belongs map[string]*belonging) {
+func (f *Result) generations(belongs map[string]*dependents) {
 	for i, g := range f.unused.Generations {
 		b := belongs[g.Generation]
 		if b == nil {
-			b = &belonging{}
+			b = &dependents{}
 		}
 		row := Generation{Generation: g.Generation, Indexes: f.unused.Current[g.Generation], Objects: len(g.Objects) + b.objects, Bytes: b.bytes}
 		for _, o := range g.Objects {
@@ -118,7 +118,7 @@ func namedBy(indexes []string) string {
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 
 // generation returns the row of a generation; nil: its index does not lie there.
-func (f *Found) generation(name string) *Generation {
+func (f *Result) generation(name string) *Generation {
 	for i := range f.Generations {
 		if f.Generations[i].Generation == name {
 			return &f.Generations[i]

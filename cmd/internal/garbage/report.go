@@ -19,7 +19,7 @@ type Report struct {
 }
 
 // Report returns what was removed, or would be.
-func (f *Found) Report(dry bool) Report {
+func (f *Result) Report(dry bool) Report {
 	return Report{
 		DryRun: dry, Generations: append([]Generation{}, f.Generations...),
 		Removed: append([]Item{}, f.Remove...), Kept: append([]Item{}, Summary(f.Keep)...),

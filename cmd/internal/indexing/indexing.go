@@ -43,7 +43,7 @@ func Build(ctx context.Context, s *location.Stores, st objstore.Store, l *locati
 		if x.Shards() == 1 && path.Ext(x.Shard(0).Key) == ".txt" {
 			text = x.Shard(0).Key
 		}
-		each = location.Opened{Loc: *l, Store: st, Index: x}.Tokens(ctx)
+		each = location.Dataset{Loc: *l, Store: st, Index: x}.Tokens(ctx)
 	}
 	if l.Index != nil {
 		at, done, err := s.Open(*l.Index, true)

@@ -42,7 +42,7 @@ func (f *Files) add(key string) *Files {
 
 // changesOf compares the files of a directory with its index. The result is nil if no file changed, if shards or index lie in a bucket, if the
 // directory cannot be read, and if it has too many files to compare in compareTime.
-func changesOf(ctx context.Context, o location.Opened) *Changes {
+func changesOf(ctx context.Context, o location.Dataset) *Changes {
 	at := o.Loc.OfIndex()
 	if o.Loc.Bucket != "" || at.Bucket != "" {
 		return nil

@@ -16,8 +16,8 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/words"
 )
 
-// Described is a dataset, and what only its store tells.
-type Described struct {
+// Description describes a dataset, with what only its store tells.
+type Description struct {
 	client.Dataset
 	Address string   `json:"address,omitempty"` // for other commands
 	Tokens  string   `json:"tokens,omitempty"`  // what a sample is, of token files
@@ -26,12 +26,12 @@ type Described struct {
 }
 
 // Indexed describes a dataset in a store as a gateway that serves it would.
-func Indexed(ctx context.Context, o location.Opened) Described {
+func Indexed(ctx context.Context, o location.Dataset) Description {
 	x := o.Index
 	d := x.Defaults()
 	cure := o.Loc
 	cure.PutBeside() // `millrace index` finds the user's cache by itself
-	return Described{Address: o.Loc.Address(), Tokens: o.Tokens(ctx), Changes: changesOf(ctx, o), cure: cure.Address(), Dataset: client.Dataset{
+	return Description{Address: o.Loc.Address(), Tokens: o.Tokens(ctx), Changes: changesOf(ctx, o), cure: cure.Address(), Dataset: client.Dataset{
 		Name: o.Loc.Name, Generation: x.Generation(), Format: x.Format(), Samples: x.Samples(), Chunks: uint64(x.Chunks()), Shards: uint64(x.Shards()),
 		Bytes: uint64(x.Bytes()), Plan: client.Defaults{BatchSize: d.BatchSize, Window: d.Window, Shuffle: d.Shuffle, Seed: d.Seed, Tail: d.Tail},
 		Fields: fieldsOf(x.Fields()), OtherParts: x.OtherParts(),
@@ -49,7 +49,7 @@ func fieldsOf(fields []format.Field) []client.Field {
 }
 
 // PrintDataset writes what is known of one dataset.
-func PrintDataset(w io.Writer, d Described) {
+func PrintDataset(w io.Writer, d Description) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(name string, value any) { fmt.Fprintf(t, "%s\t%v\n", name, value) }
 	row("dataset", d.Name)
@@ -71,17 +71,17 @@ func PrintDataset(w io.Writer, d Described) {
 }
 
 // ServedBy lists the datasets that a gateway serves, the default one first, with the addresses that other commands accept.
-func ServedBy(ctx context.Context, c *client.Client, gateway string) ([]Described, error) {
+func ServedBy(ctx context.Context, c *client.Client, gateway string) ([]Description, error) {
 	served, err := c.Datasets(ctx)
-	all := make([]Described, len(served))
+	all := make([]Description, len(served))
 	for i, d := range served {
-		all[i] = Described{Dataset: d, Address: location.OfServed(gateway, d.Name)}
+		all[i] = Description{Dataset: d, Address: location.OfServed(gateway, d.Name)}
 	}
 	return all, err
 }
 
 // PrintDatasets writes a table of datasets.
-func PrintDatasets(w io.Writer, all []Described) {
+func PrintDatasets(w io.Writer, all []Description) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "dataset\tformat\tsamples\tshards\tsize\tgeneration\t")
 	for _, d := range all {

@@ -14,7 +14,7 @@ import (
 var ErrNoSample = errors.New("no sample")
 
 // FindSample returns the number of the sample that a key names, and a shard where several have the key.
-func FindSample(ctx context.Context, d location.Opened, key, shard string) (uint64, error) {
+func FindSample(ctx context.Context, d location.Dataset, key, shard string) (uint64, error) {
 	n, ok, err := d.Index.Lookup(ctx, key, shard)
 	var ambiguous *chunkindex.AmbiguousKeyError
 	switch {

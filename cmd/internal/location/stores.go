@@ -18,7 +18,7 @@ type Stores struct {
 	Traceparent bool // traced reads tell the service of their spans
 
 	mu       sync.Mutex // guards what follows
-	backends map[backendKey]*shared
+	backends map[backendKey]*sharedBackend
 	ended    s3backend.Stats // what backends have counted that are closed
 }
 
@@ -28,8 +28,8 @@ type backendKey struct {
 	dataset string // "": reads are not limited, or the limit is that of an index
 }
 
-// shared is a backend and how many use it.
-type shared struct {
+// sharedBackend is a backend and the number of its users.
+type sharedBackend struct {
 	*s3backend.Backend
 	users int
 }
@@ -93,9 +93,9 @@ func (s *Stores) openBucket(l Location) (*s3backend.Backend, func(), error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		b = &shared{Backend: st}
+		b = &sharedBackend{Backend: st}
 		if s.backends == nil {
-			s.backends = map[backendKey]*shared{}
+			s.backends = map[backendKey]*sharedBackend{}
 		}
 		s.backends[key] = b
 	}
@@ -104,7 +104,7 @@ func (s *Stores) openBucket(l Location) (*s3backend.Backend, func(), error) {
 }
 
 // leave ends one use of a backend, and the backend with the last one.
-func (s *Stores) leave(key backendKey, b *shared) {
+func (s *Stores) leave(key backendKey, b *sharedBackend) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if b.users--; b.users > 0 {

@@ -39,8 +39,8 @@ func paceCollector(ctx context.Context) error {
 // collections sees to it that there is a token in ended after each collection, until ctx ends. The runtime tells nobody of them, but each
 // one cleans up after something that nobody holds.
 func collections(ctx context.Context, ended chan<- struct{}) {
-	type dead struct{ _ *dead } // by itself in memory, as what has a pointer is
-	runtime.AddCleanup(&dead{}, func(ended chan<- struct{}) {
+	type canary struct{ _ *canary } // by itself in memory, as what has a pointer is
+	runtime.AddCleanup(&canary{}, func(ended chan<- struct{}) {
 		if ctx.Err() != nil {
 			return
 		}

@@ -14,8 +14,8 @@ import (
 
 const mebibyte = 1 << 20
 
-// need is what a dataset asks of the memory budget.
-type need struct {
+// memoryNeed is the memory that a dataset needs.
+type memoryNeed struct {
 	resident int64 // of the index, and the table of its chunks in memory
 	decoding int64 // to decode any of its chunks in
 	chunk    int64 // the largest
@@ -25,11 +25,11 @@ type need struct {
 
 // serving is what the dataset takes while it is read: a chunk that arrives while another is in use, and a body; and
 // the chunks that are being written to disk.
-func (n need) serving(chunks int64) int64 { return chunks*n.chunk + n.body }
+func (n memoryNeed) serving(chunks int64) int64 { return chunks*n.chunk + n.body }
 
-func needs(x *chunkindex.Index) need {
+func needs(x *chunkindex.Index) memoryNeed {
 	table, decoding := datapath.Takes(x)
-	n := need{resident: x.Resident() + table, decoding: decoding, chunk: x.MaxChunk(), body: x.MaxSample()}
+	n := memoryNeed{resident: x.Resident() + table, decoding: decoding, chunk: x.MaxChunk(), body: x.MaxSample()}
 	d := x.Defaults()
 	if s := x.Samples(); s > 0 {
 		mean := float64(x.Bytes()) / float64(s)
@@ -53,14 +53,14 @@ func (k *keeper) fits(ctx context.Context, v *division, fresh []*generation) err
 		return nil
 	}
 	var resident, decoding int64
-	var hungry need // the one that takes most while it is read
+	var hungry memoryNeed // the one that takes most while it is read
 	name := "none"
 	chunks := int64(2)
 	if v.dir != "" {
 		chunks += diskWriters
 	}
 	all := append(of(v, k.all()), fresh...)
-	indexes, asked := make([]*chunkindex.Index, len(all)), make([]need, len(all))
+	indexes, asked := make([]*chunkindex.Index, len(all)), make([]memoryNeed, len(all))
 	for i, g := range all {
 		n := needs(g.index)
 		indexes[i], asked[i] = g.index, n
@@ -110,7 +110,7 @@ func (k *keeper) olderOpen(v *division) string {
 
 // reserve takes the memory of new generations, and what the list of the files on disk may take more than before. Whoever reads
 // meanwhile has memory too, so it waits for some.
-func (v *division) reserve(ctx context.Context, list int64, fresh []*generation, asked []need) (err error) {
+func (v *division) reserve(ctx context.Context, list int64, fresh []*generation, asked []memoryNeed) (err error) {
 	if list > v.listed {
 		if _, err := v.budget.Reserve(ctx, list-v.listed); err != nil { // for as long as the budget lives
 			return fmt.Errorf("memory for the list of chunks on disk: %w", err)

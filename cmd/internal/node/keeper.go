@@ -28,7 +28,7 @@ import (
 //	keeper.announce ──> cluster.Serve: the other gateways hear of what is open
 type keeper struct {
 	node *Node
-	living
+	reloader
 
 	fitting    sync.Mutex // held while memory is compared and taken, so that two datasets do not count on the same bytes
 	announcing sync.Mutex // held while peers are told, so that what they hear last is what is open last
@@ -43,10 +43,10 @@ type keeper struct {
 
 // place is where a dataset lies: its stores, and what is kept beside its index. The generations of a dataset share it.
 type place struct {
-	location.Opened // without an index
-	losses          *importance.Log
-	selections      *selection.Store
-	users           int
+	location.Dataset // without an index
+	losses           *importance.Log
+	selections       *selection.Store
+	users            int
 }
 
 // generation is one open generation of a dataset.
@@ -62,7 +62,7 @@ type generation struct {
 }
 
 func newKeeper(s *Node) *keeper {
-	return &keeper{node: s, living: newLiving(), current: map[string]*generation{}}
+	return &keeper{node: s, reloader: newReloader(), current: map[string]*generation{}}
 }
 
 // origin tells one place of a dataset from another, and one version of its shards from another.
@@ -103,7 +103,7 @@ func (k *keeper) openPlace(l location.Location) (*place, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &place{Opened: stores, users: 1}
+	p := &place{Dataset: stores, users: 1}
 	if p.losses, err = k.node.openLosses(stores, beside); err != nil {
 		stores.Close()
 		return nil, err
@@ -289,11 +289,11 @@ func (k *keeper) announce() {
 	}
 	k.announcing.Lock()
 	defer k.announcing.Unlock()
-	serves := map[peer.Served]int{}
+	serves := map[peer.DatasetGeneration]int{}
 	k.mu.Lock()
 	for _, g := range k.open {
 		if !g.ending {
-			serves[peer.Served{Dataset: g.at.Loc.Name, Generation: g.index.Generation()}] = g.index.Chunks()
+			serves[peer.DatasetGeneration{Dataset: g.at.Loc.Name, Generation: g.index.Generation()}] = g.index.Chunks()
 		}
 	}
 	k.mu.Unlock()
@@ -336,7 +336,7 @@ func (k *keeper) sendLosses(ctx context.Context, p *place) {
 
 // first opens what is served when the node is made.
 func (k *keeper) first(ctx context.Context, set datasets.Set) ([]gateway.Dataset, []gateway.Mixture, error) {
-	next, err := k.prepare(ctx, set, look{at: atNone})
+	next, err := k.prepare(ctx, set, reloadScope{at: atNone})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -11,7 +11,7 @@ import (
 
 // openLosses opens the log of reported losses of a dataset. Its local log is shared with a place that the same dataset has already. With
 // --check the local log is left alone, since a gateway may be using it.
-func (s *Node) openLosses(d location.Opened, beside *place) (*importance.Log, error) {
+func (s *Node) openLosses(d location.Dataset, beside *place) (*importance.Log, error) {
 	at := d.Loc.OfIndex()
 	cfg := importance.Config{
 		Reader: d.Home, Writer: d.Home, Prefix: at.Prefix, Location: at.Plain(), CacheDir: s.cfg.IndexDir,

@@ -55,7 +55,7 @@ type Node struct {
 	divisions []*division // the main one first
 	peers     *peers      // nil: the gateway is alone
 
-	held *held // nil: the node ends when it is told to
+	lock *lockFile // nil: the node ends when it is told to
 
 	tls          *tls.Config // of the data and admin ports; nil: plain HTTP
 	certificates []certificate
@@ -259,8 +259,8 @@ func (s *Node) join(ctx context.Context, l listeners) error {
 	ctx, endUnused := context.WithCancelCause(ctx)
 	defer endUnused(nil)
 	g, failed := errgroup.WithContext(ctx)
-	if s.held != nil {
-		g.Go(func() error { return s.held.watch(failed, endUnused) })
+	if s.lock != nil {
+		g.Go(func() error { return s.lock.watch(failed, endUnused) })
 	}
 	for _, v := range s.divisions {
 		g.Go(func() error {

@@ -44,11 +44,11 @@ type peers struct {
 	server  *peer.Server
 	path    func(dataset string) *datapath.Path // a dataset that is not served has one too
 	paths   func() []*datapath.Path
-	heard   chan heard
+	heard   chan remoteReader
 }
 
-// heard is a reader that another gateway has told of.
-type heard struct {
+// remoteReader is a reader that another gateway has reported.
+type remoteReader struct {
 	dataset, generation string
 	reader              peer.Reader
 }
@@ -60,7 +60,7 @@ func (s *Node) joinCluster() error {
 		return nil
 	}
 	p := &peers{
-		cfg: c, log: s.log, heard: make(chan heard, mostHeard),
+		cfg: c, log: s.log, heard: make(chan remoteReader, mostHeard),
 		path: func(dataset string) *datapath.Path { return s.division(dataset).path }, paths: s.paths,
 	}
 	boot := rand.Text()
@@ -102,7 +102,7 @@ func (p *peers) Answer(ctx context.Context, q *peer.Query) (*batch.Body, error) 
 // hear keeps what is heard of a reader for whoever has time for it.
 func (p *peers) hear(dataset, generation string, r peer.Reader) {
 	select {
-	case p.heard <- heard{dataset, generation, r}:
+	case p.heard <- remoteReader{dataset, generation, r}:
 	default:
 	}
 }
@@ -125,7 +125,7 @@ func (p *peers) run(ctx context.Context, g *gateway.Gateway) error {
 }
 
 // follow has the data path look ahead for a reader of another gateway.
-func (p *peers) follow(ctx context.Context, g *gateway.Gateway, h heard) {
+func (p *peers) follow(ctx context.Context, g *gateway.Gateway, h remoteReader) {
 	ctx, cancel := context.WithTimeout(ctx, planningTime)
 	defer cancel()
 	r := h.reader
@@ -147,7 +147,7 @@ func (p *peers) follow(ctx context.Context, g *gateway.Gateway, h heard) {
 }
 
 // inherit brings what a member that goes holds, and what is ours from now on.
-func (p *peers) inherit(ctx context.Context, member string, held []peer.Held) {
+func (p *peers) inherit(ctx context.Context, member string, held []peer.ChunkList) {
 	for _, h := range held {
 		p.path(h.Dataset).Pull(ctx, member, h)
 	}

@@ -150,7 +150,7 @@ func (q Question) find(ctx context.Context, s *location.Stores, l location.Locat
 	if err != nil {
 		return a, err
 	}
-	all := plans.New(keptPlans, machine{})
+	all := plans.New(keptPlans, unlimitedMemory{})
 	defer func() { err = errors.Join(err, all.Close()) }()
 	if err := all.Complete(ctx, d, &sought.Plan); err != nil {
 		return a, err
@@ -164,23 +164,25 @@ func (q Question) find(ctx context.Context, s *location.Stores, l location.Locat
 // keptPlans is the memory for plans that are kept from one epoch to the next, in bytes: as much as a gateway has by default.
 const keptPlans = 64 << 20
 
-// machine is the memory of a program that answers one question: there is no budget.
-type machine struct{}
+// unlimitedMemory is the memory of a program that answers one question: it has no budget.
+type unlimitedMemory struct{}
 
 // Reserve gives what is asked for.
-func (machine) Reserve(context.Context, int64) (func(), error) { return func() {}, nil }
+func (unlimitedMemory) Reserve(context.Context, int64) (func(), error) { return func() {}, nil }
 
 // Hold gives what is asked for.
-func (machine) Hold(context.Context, int64) (plans.Reservation, error) { return held{}, nil }
+func (unlimitedMemory) Hold(context.Context, int64) (plans.Reservation, error) {
+	return uncountedMemory{}, nil
+}
 
-// held is memory that nothing counts.
-type held struct{}
+// uncountedMemory is a reservation without a budget.
+type uncountedMemory struct{}
 
 // Shrink has nothing to give back.
-func (held) Shrink(int64) {}
+func (uncountedMemory) Shrink(int64) {}
 
 // Release has nothing to give back.
-func (held) Release() {}
+func (uncountedMemory) Release() {}
 
 // Print writes the answer for people.
 func (a Answer) Print(w io.Writer) {

@@ -18,15 +18,15 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/words"
 )
 
-// Explained is a gateway's description of a plan, and of where the samples of one batch come from.
-type Explained struct {
+// Explanation is a gateway's description of a plan, with the origin of the samples of one batch.
+type Explanation struct {
 	Batch   *uint64         `json:"batch"` // nil: of no batch
 	Plan    map[string]any  `json:"plan"`  // as the gateway writes it, with numbers as json.Number
 	Samples []client.Sample `json:"samples"`
 }
 
 // Explain asks for the plan of an epoch, and for the manifest of one of its batches unless batch is nil.
-func Explain(ctx context.Context, c *client.Client, opt client.Options, batch *uint64) (*Explained, error) {
+func Explain(ctx context.Context, c *client.Client, opt client.Options, batch *uint64) (*Explanation, error) {
 	name, err := c.DatasetName(ctx)
 	if err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func Explain(ctx context.Context, c *client.Client, opt client.Options, batch *u
 	if err := c.JSON(ctx, at, opt.Query(), &answer); err != nil {
 		return nil, err
 	}
-	e := &Explained{Batch: batch}
+	e := &Explanation{Batch: batch}
 	numbers := json.NewDecoder(bytes.NewReader(answer))
 	numbers.UseNumber() // an epoch may be beyond what a float64 tells apart
 	if err := numbers.Decode(&e.Plan); err != nil {
@@ -51,7 +51,7 @@ func Explain(ctx context.Context, c *client.Client, opt client.Options, batch *u
 }
 
 // Print writes it for people. gateway goes before links, so that they can be opened as they are.
-func (e *Explained) Print(w io.Writer, gateway string) {
+func (e *Explanation) Print(w io.Writer, gateway string) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	printFields(t, "", gateway, e.Plan)
 	t.Flush()

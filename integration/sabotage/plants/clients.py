@@ -4,7 +4,7 @@ PLANTS = [
     (
         "client in Go takes a gateway that starts for one that is ready",
         "./client TestGatewayThatIsNotReadyIsAskedLast",
-        [("client/near.go", "if resp.StatusCode == http.StatusServiceUnavailable {", "if resp.StatusCode == http.StatusTeapot {")],
+        [("client/latency.go", "if resp.StatusCode == http.StatusServiceUnavailable {", "if resp.StatusCode == http.StatusTeapot {")],
     ),
     (
         "client in Python takes a gateway that starts for one that is ready",
@@ -115,7 +115,7 @@ PLANTS = [
     (
         "client takes a gateway back for answering small questions",
         "./client TestGatewayThatOnlySeemsReadyIsLeft",
-        [("client/near.go", "if !time.Now().Before(g.until) {", "if g != nil {")],
+        [("client/latency.go", "if !time.Now().Before(g.until) {", "if g != nil {")],
     ),
     (
         "a gateway without an SRV record moves those behind it to other ranks",

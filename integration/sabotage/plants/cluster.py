@@ -117,7 +117,7 @@ PLANTS = [
     (
         "peer makes room for as many chunks as a query promises",
         "./cluster/peer TestHostileQueriesAreRefused",
-        [("cluster/peer/codec.go", "q.Chunks = make([]Wanted, len(table)/chunkBytes)", "q.Chunks = make([]Wanted, len(table)/chunkBytes, 1<<20)")],
+        [("cluster/peer/codec.go", "q.Chunks = make([]ChunkQuery, len(table)/chunkBytes)", "q.Chunks = make([]ChunkQuery, len(table)/chunkBytes, 1<<20)")],
     ),
     (
         "peer gives no sign of life while it loads",
@@ -132,7 +132,7 @@ PLANTS = [
     (
         "peer waits for ever for a body that rests",
         "./cluster/peer TestSilentPeersAreGivenUp",
-        [("cluster/peer/watch.go", "left := min(w.until.Sub(now), w.last.Add(w.silence).Sub(now))", "left := w.until.Sub(now)")],
+        [("cluster/peer/watchdog.go", "left := min(w.until.Sub(now), w.last.Add(w.silence).Sub(now))", "left := w.until.Sub(now)")],
     ),
     (
         "cluster forgets its members when the name service fails",

@@ -507,7 +507,7 @@ PLANTS = [
     (
         "losses, subsets and quarantines are written beside the shards",
         "./cmd/millrace TestEveryCommandTakesTheIndexElsewhere",
-        [("cmd/internal/location/opened.go", "Reader: d.Home, Writer: d.Home, Prefix: d.Loc.OfIndex().Prefix", "Reader: d.Store, Writer: d.Store, Prefix: d.Loc.Prefix")],
+        [("cmd/internal/location/dataset.go", "Reader: d.Home, Writer: d.Home, Prefix: d.Loc.OfIndex().Prefix", "Reader: d.Store, Writer: d.Store, Prefix: d.Loc.Prefix")],
     ),
     (
         "links are passed over without a word",

@@ -21,7 +21,7 @@ PLANTS = [
     (
         "a dataset that grows is not followed",
         LOAD,
-        [("cmd/internal/node/living.go", "\t\tif same {\n", "\t\tif same || err == nil {\n")],
+        [("cmd/internal/node/reload.go", "\t\tif same {\n", "\t\tif same || err == nil {\n")],
     ),
     ("generations of all datasets are opened one after another", HANGS, [(CATALOG, "c.begin(ctx, k.name)", 'c.begin(ctx, "")')]),
     ("generations of one dataset are opened side by side", HANGS, [(CATALOG, "\t\tif other == nil {\n", "\t\tif other == nil || true {\n")]),
@@ -53,6 +53,6 @@ PLANTS = [
     (
         "a dataset whose store hangs keeps the others from being followed",
         "./cmd/internal/node TestFollowedBesideAStoreThatHangs",
-        [("cmd/internal/node/living.go", "\tif what.apart {\n\t\tvar cancel", "\tif !what.apart {\n\t\tvar cancel")],
+        [("cmd/internal/node/reload.go", "\tif what.apart {\n\t\tvar cancel", "\tif !what.apart {\n\t\tvar cancel")],
     ),
 ]

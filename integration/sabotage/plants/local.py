@@ -24,7 +24,7 @@ PLANTS = [
     (
         "a gateway that ends lets go of the lock",
         "./cmd/internal/node TestServesWhileLocked",
-        [("cmd/internal/node/held.go", "\t\t\tend(errReleased)\n", "\t\t\tend(errReleased)\n\t\t\t_ = syscall.Flock(int(h.file.Fd()), syscall.LOCK_UN)\n")],
+        [("cmd/internal/node/lockfile.go", "\t\t\tend(errReleased)\n", "\t\t\tend(errReleased)\n\t\t\t_ = syscall.Flock(int(h.file.Fd()), syscall.LOCK_UN)\n")],
     ),
     (
         "a gateway that nobody uses has a lame-duck time",
@@ -34,12 +34,12 @@ PLANTS = [
     (
         "a reload of one dataset looks at all",
         "./cmd/internal/node TestReloadOfOneDataset",
-        [("cmd/internal/node/living.go", "return name == only }", "return name != \"\" }")],
+        [("cmd/internal/node/reload.go", "return name == only }", "return name != \"\" }")],
     ),
     (
         "a reload of a dataset that is not there does nothing",
         "./cmd/internal/node TestReloadOfOneDataset",
-        [("cmd/internal/node/living.go", "what.only != \"\" && ", "what.only == \"-\" && ")],
+        [("cmd/internal/node/reload.go", "what.only != \"\" && ", "what.only == \"-\" && ")],
     ),
     (
         "a client that was pickled does not hold its gateway",

@@ -124,7 +124,7 @@ PLANTS = [
     (
         "a directory and a link to it have an index each",
         "./cmd/millrace TestIndexInTheCache",
-        [("cmd/internal/location/apart.go", "sha256.Sum256([]byte(dir))", "sha256.Sum256([]byte(l.Dir + dir))")],
+        [("cmd/internal/location/usercache.go", "sha256.Sum256([]byte(dir))", "sha256.Sum256([]byte(l.Dir + dir))")],
     ),
     (
         "captions beside pictures are passed over as stray texts",
@@ -134,7 +134,7 @@ PLANTS = [
     (
         "the folder of an index opens as a dataset",
         "./cmd/millrace TestIndexFolderByMistake",
-        [("cmd/internal/location/opened.go", "if d.Loc.Index == nil && d.Index.Data() == \"\" ||", "if d.Loc.Index == nil ||")],
+        [("cmd/internal/location/dataset.go", "if d.Loc.Index == nil && d.Index.Data() == \"\" ||", "if d.Loc.Index == nil ||")],
     ),
     (
         "index forgets the windows of tokens that it made before",

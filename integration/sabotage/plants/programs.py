@@ -160,12 +160,12 @@ PLANTS = [
     (
         "the good half of a faulty file comes into use",
         "./cmd/internal/node TestTheSetChanges",
-        [("cmd/internal/node/living.go", "content.Text)\n	if err != nil {", "content.Text)\n	if err != nil && len(more.Datasets) == 0 {")],
+        [("cmd/internal/node/reload.go", "content.Text)\n	if err != nil {", "content.Text)\n	if err != nil && len(more.Datasets) == 0 {")],
     ),
     (
         "a dataset that cannot be followed keeps the others from it",
         "./cmd/internal/node TestFollowed",
-        [("cmd/internal/node/living.go", "look{at: atAll, apart: true}", "look{at: atAll}")],
+        [("cmd/internal/node/reload.go", "reloadScope{at: atAll, apart: true}", "reloadScope{at: atAll}")],
     ),
     (
         "what a dataset held of the memory is not given back",
@@ -200,7 +200,7 @@ PLANTS = [
     (
         "the file of datasets is not tried again",
         "./cmd/internal/node TestTheNodeLooks",
-        [("cmd/internal/node/living.go", "k.again = time.Now().Add(openAgain)", "_ = openAgain")],
+        [("cmd/internal/node/reload.go", "k.again = time.Now().Add(openAgain)", "_ = openAgain")],
     ),
     (
         "members do not hear of a generation before the next hello",

@@ -5,8 +5,8 @@ LIES = "./client TestSharedMemoryLies"
 
 PLANTS = [
     ("the Go client leaves descriptors of memory open", LIES, [(NEIGHBOUR, "\t\tcloseDescriptor(n.came)\n", "")]),
-    ("the Go client takes memory that may shrink", LIES, [("client/neighbour_linux.go", "seals&wantSeals != wantSeals", "seals&wantSeals == 0")]),
-    ("the Go client maps more than there is", LIES, [("client/neighbour_linux.go", "is.Size != size ||", "")]),
+    ("the Go client takes memory that may shrink", LIES, [("client/localconn_linux.go", "seals&wantSeals != wantSeals", "seals&wantSeals == 0")]),
+    ("the Go client maps more than there is", LIES, [("client/localconn_linux.go", "is.Size != size ||", "")]),
     ("the Go client takes damaged memory", LIES, [(SHARED, "held.data); got != b.CRC", "held.data); got == 1")]),
     ("the Go client keeps memory of an answer that it refuses", LIES, [(SHARED, "\t\t\theld.end()\n", "")]),
     ("the Go client does not say that it has let go", "./client TestSharedMemoryIsLetGo", [(NEIGHBOUR, "\t\t\tn.released = append(n.released, l.number)\n", "\t\t\t_ = l.number\n")]),

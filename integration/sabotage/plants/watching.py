@@ -34,7 +34,7 @@ PLANTS = [
     (
         "the Go client asks the first gateway in place of the one that is named",
         "./client TestEachGatewayIsAskedByItself",
-        [("client/each.go", "g.client.askJSON(ctx, g.at, ", "g.client.askJSON(ctx, g.client.fleet.gateways[0], ")],
+        [("client/gateway.go", "g.client.askJSON(ctx, g.at, ", "g.client.askJSON(ctx, g.client.fleet.gateways[0], ")],
     ),
     (
         "a name that is looked up for long holds up the answers of the others",

@@ -56,9 +56,9 @@ type directory struct {
 func New(root string) (*Store, error) {
 	r, err := os.OpenRoot(root)
 	if info, statErr := os.Stat(root); errors.Is(err, fs.ErrNotExist) {
-		return nil, missing("no such directory")
+		return nil, missingError("no such directory")
 	} else if err != nil && statErr == nil && !info.IsDir() {
-		return nil, missing("this is a file: give the directory that it lies in")
+		return nil, missingError("this is a file: give the directory that it lies in")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open directory: %w", unnamed(err))
@@ -84,11 +84,11 @@ func (s *Store) renew() *directory {
 	return s.root()
 }
 
-// missing says that there is no directory: to programs it is objstore.ErrNotFound.
-type missing string
+// missingError says that the directory does not exist. It is an objstore.ErrNotFound.
+type missingError string
 
-func (m missing) Error() string        { return string(m) }
-func (m missing) Is(target error) bool { return target == objstore.ErrNotFound }
+func (m missingError) Error() string        { return string(m) }
+func (m missingError) Is(target error) bool { return target == objstore.ErrNotFound }
 
 // Follow is New for a directory whose links are followed out of it. Whoever can make links there chooses which files of
 // this machine are listed and read, as far as this process may. A version that was listed is the one that is

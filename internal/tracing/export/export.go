@@ -64,7 +64,7 @@ func Open(ctx context.Context, version string, log zerolog.Logger) (Exporter, er
 		return Exporter{}, fmt.Errorf("OTEL_EXPORTER_OTLP_ENDPOINT: %w", err)
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(warnSeldom(log)))
-	return Exporter{trace.NewTracerProvider(trace.WithBatcher(exporter), trace.WithSampler(linked{s.sampler}), trace.WithResource(of))}, nil
+	return Exporter{trace.NewTracerProvider(trace.WithBatcher(exporter), trace.WithSampler(linkSampler{s.sampler}), trace.WithResource(of))}, nil
 }
 
 // Tracer begins the traces that are sent.

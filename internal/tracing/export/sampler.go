@@ -34,11 +34,12 @@ func samplerOf(name, argument string) (trace.Sampler, error) {
 	return nil, fmt.Errorf("OTEL_TRACES_SAMPLER: %q: want always_on, always_off, traceidratio, or one of these behind parentbased_", name)
 }
 
-// linked records the work that a recorded request has begun, though it has a trace of its own (tracing.Apart).
-type linked struct{ trace.Sampler }
+// linkSampler samples spans that link to a sampled one, although they begin a trace of their own
+// (tracing.Apart).
+type linkSampler struct{ trace.Sampler }
 
 // ShouldSample decides on one span.
-func (s linked) ShouldSample(p trace.SamplingParameters) trace.SamplingResult {
+func (s linkSampler) ShouldSample(p trace.SamplingParameters) trace.SamplingResult {
 	for _, link := range p.Links {
 		if link.SpanContext.IsSampled() {
 			return trace.SamplingResult{Decision: trace.RecordAndSample}

@@ -15,8 +15,8 @@ var ErrNoGeneration = errors.New("ranks could read different generations")
 // followsFor is how long an answer about a dataset holds: gateways may be started again with other settings.
 const followsFor = time.Minute
 
-// following remembers whether the gateways move the dataset to new generations by themselves.
-type following struct {
+// generationCheck caches whether the gateways follow new generations of the dataset.
+type generationCheck struct {
 	mu    sync.Mutex // guards what follows
 	asked time.Time  // when dataset was asked for; zero: never
 	about Dataset
@@ -43,7 +43,7 @@ func (c *Client) agree(ctx context.Context, opt Options) error {
 
 // described describes the dataset as it is, or was less than followsFor ago.
 func (c *Client) described(ctx context.Context) (Dataset, error) {
-	f := c.following
+	f := c.generations
 	f.mu.Lock()
 	about, fresh := f.about, !f.asked.IsZero() && time.Since(f.asked) < followsFor
 	f.mu.Unlock()

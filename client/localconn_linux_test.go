@@ -46,8 +46,8 @@ func lentMappings(t *testing.T) int {
 	return strings.Count(string(maps), lentName)
 }
 
-// neighbours returns both ends of a connection.
-func neighbours(t *testing.T) (n *neighbour, gateway *net.UnixConn) {
+// connected returns both ends of a connection.
+func connected(t *testing.T) (n *localConn, gateway *net.UnixConn) {
 	t.Helper()
 	leaks.Check(t)
 	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
@@ -72,7 +72,7 @@ func neighbours(t *testing.T) (n *neighbour, gateway *net.UnixConn) {
 
 // TestNeighbour_EndsAsReadersDo: net/http knows by io.EOF itself a body that has no length, and a connection that was idle when it was closed.
 func TestNeighbour_EndsAsReadersDo(t *testing.T) {
-	n, gateway := neighbours(t)
+	n, gateway := connected(t)
 	if _, err := gateway.Write([]byte("bytes")); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestNeighbour_TakesOnlyWhatIsAnnounced(t *testing.T) {
 		"gone, but refused":   {0, false, shared{segment: 9, size: page, gone: []uint64{1}}, "it has not come"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n, _ := neighbours(t)
+			n, _ := connected(t)
 			var first *lease
 			for i := range uint64(2) {
 				n.came = sealed(t, page)
@@ -148,7 +148,7 @@ func TestNeighbour_TakesOnlyWhatIsAnnounced(t *testing.T) {
 
 // TestNeighbour_UnmapsWhatIsGone once no batch lies in it, and tells of each lease that ended while the connection is open.
 func TestNeighbour_UnmapsWhatIsGone(t *testing.T) {
-	n, _ := neighbours(t)
+	n, _ := connected(t)
 	take := func(number uint64, gone ...uint64) *lease {
 		n.came = sealed(t, 4096)
 		l, err := n.take(shared{lease: 10 * number, segment: number, size: 4096, length: 4096, fresh: true, gone: gone})
@@ -197,7 +197,7 @@ func TestNeighbour_ReadsADescriptorOnlyWhereOneMayCome(t *testing.T) {
 		"not awaited": {false, false, 0, 1, false}, "a second one": {true, false, 1, 1, false}, "two": {true, false, 0, 2, false}, "after the end": {true, true, 0, 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n, gateway := neighbours(t)
+			n, gateway := connected(t)
 			n.begin(c.awaits)
 			n.ended = c.ended
 			var pass []int
@@ -230,7 +230,7 @@ func TestNeighbour_ReadsADescriptorOnlyWhereOneMayCome(t *testing.T) {
 
 // TestNeighbour_WritesReleasesBehindTheFirstLine of the next request, once, and counts only what it was given.
 func TestNeighbour_WritesReleasesBehindTheFirstLine(t *testing.T) {
-	n, gateway := neighbours(t)
+	n, gateway := connected(t)
 	for _, c := range []struct {
 		begins   bool
 		released []uint64
@@ -314,7 +314,7 @@ func TestTakeShared_ClosesTheConnectionOfALie(t *testing.T) {
 		"wrong bytes":   {map[string]string{"Millrace-Crc32c": "1"}, string(table), framedHead, ErrCRC},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n, _ := neighbours(t)
+			n, _ := connected(t)
 			n.begin(true)
 			n.came = sealed(t, 4096)
 			resp := &http.Response{Header: batchHeader(""), Body: io.NopCloser(strings.NewReader(c.table)), ContentLength: framedHead}

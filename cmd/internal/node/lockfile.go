@@ -15,9 +15,9 @@ var errReleased = errors.New("nobody holds the lock any more")
 // lookAtLock is how often a held file is looked at.
 const lookAtLock = 500 * time.Millisecond
 
-// held is the file by which the users of a node say that they are there: each process holds a shared lock (flock) on it, which the kernel
-// takes back however that process ends. A forked child holds its parent's.
-type held struct {
+// lockFile keeps the node running while other processes hold a shared lock (flock) on it. The
+// kernel releases a lock however its process ends. A forked child holds its parent's.
+type lockFile struct {
 	file   *os.File
 	linger time.Duration
 }
@@ -31,14 +31,14 @@ func (s *Node) hold() error {
 	if err != nil {
 		return &SettingError{"while-locked", err}
 	}
-	s.held = &held{f, s.cfg.Linger}
+	s.lock = &lockFile{f, s.cfg.Linger}
 	s.closers = append(s.closers, func() { f.Close() }) // and with it the lock, which whoever comes last waits for
 	return nil
 }
 
 // watch calls end when no other process has held the lock for the time to linger. From then on the node has the lock itself, to its end:
 // a process that comes meanwhile gets it when the node is gone, and knows that it has to start another.
-func (h *held) watch(ctx context.Context, end context.CancelCauseFunc) error {
+func (h *lockFile) watch(ctx context.Context, end context.CancelCauseFunc) error {
 	look := time.NewTicker(lookAtLock)
 	defer look.Stop()
 	last := time.Now()

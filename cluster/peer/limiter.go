@@ -7,27 +7,29 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// turns bounds how many requests do something at each address at a time.
-type turns struct {
+// addressLimiter bounds concurrent requests per address.
+type addressLimiter struct {
 	most int64
 
 	mu   sync.Mutex // guards what follows
-	open map[string]*turn
+	open map[string]*addressLimit
 }
 
-type turn struct {
+type addressLimit struct {
 	*semaphore.Weighted
 	users int // who has a turn or waits for one; the last one forgets the address
 }
 
-func newTurns(most int) *turns { return &turns{most: int64(most), open: map[string]*turn{}} }
+func newAddressLimiter(most int) *addressLimiter {
+	return &addressLimiter{most: int64(most), open: map[string]*addressLimit{}}
+}
 
 // take waits for a turn. The function that it returns gives it back, once.
-func (t *turns) take(ctx context.Context, address string) (give func(), err error) {
+func (t *addressLimiter) take(ctx context.Context, address string) (give func(), err error) {
 	t.mu.Lock()
 	at := t.open[address]
 	if at == nil {
-		at = &turn{Weighted: semaphore.NewWeighted(t.most)}
+		at = &addressLimit{Weighted: semaphore.NewWeighted(t.most)}
 		t.open[address] = at
 	}
 	at.users++

@@ -10,8 +10,9 @@ import (
 	"sync"
 )
 
-// neighbour is a connection to a gateway's Unix socket, by which memory comes. What has come belongs to it.
-type neighbour struct {
+// localConn is a connection to a gateway's Unix socket, which passes shared memory. It owns the
+// segments that it has received.
+type localConn struct {
 	*net.UnixConn
 
 	mu       sync.Mutex // guards what follows
@@ -32,21 +33,21 @@ type segment struct {
 
 // lease holds the memory of one batch.
 type lease struct {
-	conn    *neighbour
+	conn    *localConn
 	segment *segment
 	number  uint64
 	data    []byte
 	once    sync.Once
 }
 
-func newNeighbour(c *net.UnixConn) *neighbour {
-	return &neighbour{UnixConn: c, came: -1, segments: map[uint64]*segment{}}
+func newNeighbour(c *net.UnixConn) *localConn {
+	return &localConn{UnixConn: c, came: -1, segments: map[uint64]*segment{}}
 }
 
 // watchNeighbour has the connection of a request know that a request begins. awaits says that memory may come, and sets from.
-func watchNeighbour(ctx context.Context, awaits bool, from **neighbour) context.Context {
+func watchNeighbour(ctx context.Context, awaits bool, from **localConn) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
-		if n, ok := info.Conn.(*neighbour); ok {
+		if n, ok := info.Conn.(*localConn); ok {
 			n.begin(awaits)
 			*from = n
 		}
@@ -54,7 +55,7 @@ func watchNeighbour(ctx context.Context, awaits bool, from **neighbour) context.
 }
 
 // begin is called before a request is written. No other one is under way on the connection.
-func (n *neighbour) begin(awaits bool) {
+func (n *localConn) begin(awaits bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.forgetDescriptor()
@@ -62,7 +63,7 @@ func (n *neighbour) begin(awaits bool) {
 }
 
 // forgetDescriptor closes a descriptor that nobody took. The caller holds mu.
-func (n *neighbour) forgetDescriptor() {
+func (n *localConn) forgetDescriptor() {
 	if n.came >= 0 {
 		closeDescriptor(n.came)
 		n.came = -1
@@ -70,7 +71,7 @@ func (n *neighbour) forgetDescriptor() {
 }
 
 // Read reads, and keeps the descriptor that an answer brings.
-func (n *neighbour) Read(p []byte) (int, error) {
+func (n *localConn) Read(p []byte) (int, error) {
 	got, descriptors, err := receive(n.UnixConn, p)
 	if len(descriptors) == 0 {
 		return got, err
@@ -88,13 +89,13 @@ func (n *neighbour) Read(p []byte) (int, error) {
 }
 
 // Write writes. Behind the first line of a request's head it puts a line with the leases that have ended.
-func (n *neighbour) Write(p []byte) (int, error) {
+func (n *localConn) Write(p []byte) (int, error) {
 	with := n.withReleases(p)
 	written, err := n.UnixConn.Write(with)
 	return min(written, len(p)), err
 }
 
-func (n *neighbour) withReleases(p []byte) []byte {
+func (n *localConn) withReleases(p []byte) []byte {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if !n.begins {
@@ -114,7 +115,7 @@ func (n *neighbour) withReleases(p []byte) []byte {
 }
 
 // take returns the memory that a header tells of.
-func (n *neighbour) take(s shared) (*lease, error) {
+func (n *localConn) take(s shared) (*lease, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	defer n.forgetDescriptor()
@@ -156,7 +157,7 @@ func (n *neighbour) take(s shared) (*lease, error) {
 }
 
 // leave unmaps a segment, if a batch lies in it as soon as that has ended. The caller holds mu.
-func (n *neighbour) leave(number uint64) {
+func (n *localConn) leave(number uint64) {
 	if at, ok := n.segments[number]; ok {
 		delete(n.segments, number)
 		if at.gone = true; !at.lent {
@@ -185,7 +186,7 @@ func (l *lease) end() {
 }
 
 // Close closes the connection. Batches keep the memory that they lie in.
-func (n *neighbour) Close() error {
+func (n *localConn) Close() error {
 	err := n.UnixConn.Close()
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -22,8 +22,8 @@ type List interface {
 	Print(w io.Writer)
 }
 
-// stored is what all rows have.
-type stored struct {
+// storedObject holds the columns that all lists share.
+type storedObject struct {
 	Generation string    `json:"generation"`
 	Current    bool      `json:"current"` // a pointer of the dataset names the generation
 	Bytes      int64     `json:"bytes"`
@@ -31,8 +31,8 @@ type stored struct {
 	Fault      string    `json:"fault,omitempty"` // why the row says no more
 }
 
-func newStored(o objstore.Object, generation string, current map[string]bool, fault error) stored {
-	s := stored{Generation: generation, Current: current[generation], Bytes: o.Size, Modified: o.Modified.UTC()}
+func newStoredObject(o objstore.Object, generation string, current map[string]bool, fault error) storedObject {
+	s := storedObject{Generation: generation, Current: current[generation], Bytes: o.Size, Modified: o.Modified.UTC()}
 	if fault != nil {
 		s.Fault = fault.Error()
 	}
@@ -42,7 +42,7 @@ func newStored(o objstore.Object, generation string, current map[string]bool, fa
 // end is the columns that end every table.
 const end = "generation\tsize\twritten\t"
 
-func (s stored) end() string {
+func (s storedObject) end() string {
 	note := ""
 	switch {
 	case s.Fault != "":
@@ -77,7 +77,7 @@ type subset struct {
 	Default bool             `json:"default"` // a name alone means this split, in its generation
 	Salt    string           `json:"salt,omitempty"`
 	Parts   []selection.Part `json:"parts"`
-	stored
+	storedObject
 }
 
 // ListSubsets lists the splits under a prefix.
@@ -88,7 +88,7 @@ func ListSubsets(ctx context.Context, st objstore.Store, prefix string) (List, e
 	}
 	l := Subsets{Subsets: []subset{}}
 	for _, x := range all.Splits {
-		row := subset{Digest: x.Digest, Default: x.Default, Salt: x.Rule.Salt, Parts: x.Rule.Parts, stored: newStored(x.Object, x.Generation, current, x.Fault)}
+		row := subset{Digest: x.Digest, Default: x.Default, Salt: x.Rule.Salt, Parts: x.Rule.Parts, storedObject: newStoredObject(x.Object, x.Generation, current, x.Fault)}
 		l.Subsets = append(l.Subsets, row)
 	}
 	return l, nil
@@ -119,7 +119,7 @@ type Quarantines struct {
 type quarantine struct {
 	Digest  string `json:"quarantine"`
 	Samples uint64 `json:"samples"` // that are bad
-	stored
+	storedObject
 }
 
 // ListQuarantines lists the quarantines under a prefix.
@@ -130,7 +130,7 @@ func ListQuarantines(ctx context.Context, st objstore.Store, prefix string) (Lis
 	}
 	l := Quarantines{Quarantines: []quarantine{}}
 	for _, x := range all.Quarantines {
-		l.Quarantines = append(l.Quarantines, quarantine{x.Digest, x.Bad, newStored(x.Object, x.Generation, current, x.Fault)})
+		l.Quarantines = append(l.Quarantines, quarantine{x.Digest, x.Bad, newStoredObject(x.Object, x.Generation, current, x.Fault)})
 	}
 	return l, nil
 }
@@ -169,7 +169,7 @@ type reports struct {
 	Reports int    `json:"reports"`
 	Batches uint64 `json:"batches"`
 	Frozen  bool   `json:"frozen"` // there is a snapshot of the epoch
-	stored
+	storedObject
 }
 
 type snapshot struct {
@@ -178,7 +178,7 @@ type snapshot struct {
 	Epoch     uint64 `json:"epoch"`
 	Positions uint64 `json:"positions"` // that losses were reported of
 	Samples   uint64 `json:"samples"`   // of the dataset
-	stored
+	storedObject
 }
 
 // ListLosses lists the reports and snapshots under a prefix.
@@ -203,12 +203,12 @@ func ListLosses(ctx context.Context, st objstore.Store, prefix string) (List, er
 	frozen := map[epoch]bool{}
 	for _, x := range snapshots {
 		frozen[epoch{x.Plan, x.Epoch}] = true
-		row := snapshot{Digest: x.Digest, Plan: x.Plan, Epoch: x.Epoch, Positions: x.Positions, Samples: x.Samples, stored: newStored(x.Object, x.Generation, current, x.Fault)}
+		row := snapshot{Digest: x.Digest, Plan: x.Plan, Epoch: x.Epoch, Positions: x.Positions, Samples: x.Samples, storedObject: newStoredObject(x.Object, x.Generation, current, x.Fault)}
 		l.Snapshots = append(l.Snapshots, row)
 	}
 	for _, x := range all {
 		row := reports{Plan: x.Plan, Epoch: x.Epoch, Reports: len(x.Objects), Batches: x.Batches, Frozen: frozen[epoch{x.Plan, x.Epoch}]}
-		row.stored = newStored(objstore.Object{Size: x.Bytes, Modified: x.Newest}, x.Generation, current, x.Fault)
+		row.storedObject = newStoredObject(objstore.Object{Size: x.Bytes, Modified: x.Newest}, x.Generation, current, x.Fault)
 		l.Reports = append(l.Reports, row)
 	}
 	return l, nil

@@ -19,14 +19,14 @@ import (
 // maxSkipped bounds how many skipped files are named in text; JSON has all of them.
 const maxSkipped = 10
 
-// Packed is what packing files and indexing the shards has made.
-type Packed struct {
+// PackResult is the report of packing files and indexing the shards.
+type PackResult struct {
 	pack.Report
 	Index chunkindex.BuildReport `json:"index"`
 }
 
 // Print writes it for people.
-func (r *Packed) Print(w io.Writer, l location.Location) {
+func (r *PackResult) Print(w io.Writer, l location.Location) {
 	if p := r.Part; p != nil {
 		fmt.Fprintf(w, "packed part %d of %d of %s\n", p.Part, p.Parts, l)
 		fmt.Fprintf(w, "  %s of %s, %s (%d finished before)\n", words.Count(p.Shards, "shard", "shards"), humanize.Comma(int64(r.Shards)), humanize.IBytes(uint64(p.Bytes)), r.ReusedShards)

@@ -223,10 +223,10 @@ func TestADirectoryThatIsMadeAgain(t *testing.T) {
 	}
 }
 
-// hanging is a store that answers nothing.
-type hanging struct{ objstore.Store }
+// hangingStore is a store that answers nothing.
+type hangingStore struct{ objstore.Store }
 
-func (hanging) Stat(ctx context.Context, _ string) (objstore.Object, error) {
+func (hangingStore) Stat(ctx context.Context, _ string) (objstore.Object, error) {
 	<-ctx.Done()
 	return objstore.Object{}, context.Cause(ctx)
 }
@@ -238,7 +238,7 @@ func TestFollowedBesideAStoreThatHangs(t *testing.T) {
 	defer r.Close()
 	_, old, _ := r.get(batchOf("a"))
 	grow(t, a, "more.txt")
-	r.keeper.meant("silent").at.Home = hanging{}
+	r.keeper.meant("silent").at.Home = hangingStore{}
 	r.keeper.patience = 50 * time.Millisecond
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()

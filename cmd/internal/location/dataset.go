@@ -16,8 +16,8 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// Opened is an index with the stores of the shards and of the index.
-type Opened struct {
+// Dataset is an open dataset: its index, and the stores of the shards and of the index.
+type Dataset struct {
 	Loc   Location
 	Store objstore.Store // of the shards
 	Home  objstore.Store // of the index, and of all that is kept beside it
@@ -26,10 +26,10 @@ type Opened struct {
 }
 
 // OpenIndex opens the stores of a location and its index.
-func (s *Stores) OpenIndex(ctx context.Context, l Location, opt chunkindex.OpenOptions) (Opened, error) {
+func (s *Stores) OpenIndex(ctx context.Context, l Location, opt chunkindex.OpenOptions) (Dataset, error) {
 	d, err := s.OpenStores(l)
 	if err != nil {
-		return Opened{}, err
+		return Dataset{}, err
 	}
 	done := d.Close
 	d.Close = func() {
@@ -40,17 +40,17 @@ func (s *Stores) OpenIndex(ctx context.Context, l Location, opt chunkindex.OpenO
 	}
 	if d.Index, err = d.OpenIndex(ctx, opt); err != nil {
 		d.Close()
-		return Opened{}, err
+		return Dataset{}, err
 	}
 	return d, nil
 }
 
 // OpenStores opens the stores of a location. Close closes them.
-func (s *Stores) OpenStores(l Location) (Opened, error) {
-	d := Opened{Loc: l}
+func (s *Stores) OpenStores(l Location) (Dataset, error) {
+	d := Dataset{Loc: l}
 	var err error
 	if d.Store, d.Close, err = s.Open(l, false); err != nil {
-		return Opened{}, err
+		return Dataset{}, err
 	}
 	d.Home = d.Store
 	if l.Index != nil {
@@ -58,7 +58,7 @@ func (s *Stores) OpenStores(l Location) (Opened, error) {
 		home, doneHome, err := s.Open(*l.Index, false)
 		if err != nil {
 			done()
-			return Opened{}, err
+			return Dataset{}, err
 		}
 		d.Home = home
 		d.Close = func() {
@@ -70,7 +70,7 @@ func (s *Stores) OpenStores(l Location) (Opened, error) {
 }
 
 // OpenIndex opens an index of the dataset whose stores are open. The caller closes the index.
-func (d Opened) OpenIndex(ctx context.Context, opt chunkindex.OpenOptions) (*chunkindex.Index, error) {
+func (d Dataset) OpenIndex(ctx context.Context, opt chunkindex.OpenOptions) (*chunkindex.Index, error) {
 	at := d.Loc.OfIndex()
 	opt.Name = at.IndexName
 	var err error
@@ -86,7 +86,7 @@ func (d Opened) OpenIndex(ctx context.Context, opt chunkindex.OpenOptions) (*chu
 
 // belongs looks whether the shards can be read as the index has them: links are followed if they were when it was made, and of
 // an index that was made to lie elsewhere the first shard is here.
-func (d Opened) belongs(ctx context.Context) error {
+func (d Dataset) belongs(ctx context.Context) error {
 	if d.Index.Links() && !d.Loc.Links {
 		return fmt.Errorf("open dataset %s: its index was made with --follow-links, so give its address as %s,%s%s", d.Loc, d.Loc.Address(), linksOption, followLinks)
 	}
@@ -106,7 +106,7 @@ func (d Opened) belongs(ctx context.Context) error {
 }
 
 // Tokens says what a sample of token files is, and reads the beginning of the first chunk, whose largest token tells of a wrong type.
-func (d Opened) Tokens(ctx context.Context) string {
+func (d Dataset) Tokens(ctx context.Context) string {
 	x := d.Index
 	if x.Format() != framing.Tokens || x.Chunks() == 0 {
 		return ""
@@ -169,6 +169,6 @@ func (e *CureError) Error() string { return e.Err.Error() + ": " + e.Cure }
 func (e *CureError) Unwrap() error { return e.Err }
 
 // Selections is where the subsets and quarantines of a dataset lie.
-func (d Opened) Selections() (*selection.Store, error) {
+func (d Dataset) Selections() (*selection.Store, error) {
 	return selection.New(selection.Config{Reader: d.Home, Writer: d.Home, Prefix: d.Loc.OfIndex().Prefix})
 }

@@ -15,9 +15,9 @@ import (
 // come. Else askers whose time is short would never tell a peer that has stopped from a slow one.
 const missedSigns = 2 * defaultSignEvery
 
-// lifeWatch ends a request whose peer has been silent for too long, or not done in time. A peer that has stopped is so
-// told from one whose store is slow: the latter says every while that it lives.
-type lifeWatch struct {
+// watchdog cancels a request whose peer is silent for too long or misses a deadline. A slow store
+// does not trigger it: a peer that waits for its store sends signs of life.
+type watchdog struct {
 	asker   func() error // why the asker gave up, nil if it has not
 	end     context.CancelFunc
 	silence time.Duration // that is borne after last
@@ -31,11 +31,12 @@ type lifeWatch struct {
 	verdict error     // why the request was ended
 }
 
-// watch begins to watch a request. Before the first word of the peer it bears so much more silence as connecting takes.
-func watch(ctx context.Context, connecting, silence, total time.Duration) (context.Context, *lifeWatch) {
+// startWatchdog begins to watch a request. Until the first byte from the peer, it tolerates
+// additional silence for connecting.
+func startWatchdog(ctx context.Context, connecting, silence, total time.Duration) (context.Context, *watchdog) {
 	watched, end := context.WithCancel(ctx)
 	now := time.Now()
-	w := &lifeWatch{
+	w := &watchdog{
 		asker: func() error { return context.Cause(ctx) }, end: end, silence: silence,
 		last: now.Add(connecting), until: now.Add(total), doing: "begin its answer",
 	}
@@ -47,14 +48,14 @@ func watch(ctx context.Context, connecting, silence, total time.Duration) (conte
 }
 
 // again has look run when the time may be up. The caller holds mu.
-func (w *lifeWatch) again(now time.Time) {
+func (w *watchdog) again(now time.Time) {
 	left := min(w.until.Sub(now), w.last.Add(w.silence).Sub(now))
 	w.due = now.Add(left)
 	w.timer.Reset(left)
 }
 
 // look runs when the time may be up.
-func (w *lifeWatch) look() {
+func (w *watchdog) look() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
@@ -74,7 +75,7 @@ func (w *lifeWatch) look() {
 }
 
 // heard says that the peer is there.
-func (w *lifeWatch) heard() {
+func (w *watchdog) heard() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.last = time.Now()
@@ -82,7 +83,7 @@ func (w *lifeWatch) heard() {
 }
 
 // within gives the peer another end, and says for what.
-func (w *lifeWatch) within(total time.Duration, doing string) {
+func (w *watchdog) within(total time.Duration, doing string) {
 	w.mu.Lock()
 	w.until, w.doing = time.Now().Add(total), doing
 	w.mu.Unlock()
@@ -90,13 +91,13 @@ func (w *lifeWatch) within(total time.Duration, doing string) {
 }
 
 // finish ends the watch and the request's context.
-func (w *lifeWatch) finish() {
+func (w *watchdog) finish() {
 	w.timer.Stop()
 	w.end()
 }
 
 // fault says what an error on the way means: the asker's own end, the watch's verdict, or a peer that is gone.
-func (w *lifeWatch) fault(err error) error {
+func (w *watchdog) fault(err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if gone := w.asker(); gone != nil {
@@ -115,13 +116,14 @@ func (w *lifeWatch) fault(err error) error {
 	return fmt.Errorf("%w: %w", ErrDown, err)
 }
 
-// lively tells a watch of every byte that comes. The timer finds that out by itself when it fires.
-type lively struct {
+// activityReader tells a watchdog of every byte. It stores a time; the timer reads it when it
+// fires.
+type activityReader struct {
 	io.Reader
-	watch *lifeWatch
+	watch *watchdog
 }
 
-func (l *lively) Read(p []byte) (int, error) {
+func (l *activityReader) Read(p []byte) (int, error) {
 	n, err := l.Reader.Read(p)
 	if n > 0 {
 		l.watch.mu.Lock()

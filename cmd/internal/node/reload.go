@@ -25,8 +25,9 @@ const (
 	openAgain   = 30 * time.Second // after a file was read and a dataset of it could not be opened, it is tried again
 )
 
-// look says which datasets a change looks at, beside those that are not open yet: whether the pointer names another index.
-type look struct {
+// reloadScope says which open datasets a reload checks for a new index. Datasets that are not open
+// yet are always opened.
+type reloadScope struct {
 	at    func(name string) bool
 	only  string // the dataset that is asked for, which must be one; "": none
 	apart bool   // a dataset with an error stays as it is; else an error changes nothing
@@ -35,8 +36,9 @@ type look struct {
 func atNone(string) bool { return false }
 func atAll(string) bool  { return true }
 
-// living is what a keeper knows of changes.
-type living struct {
+// reloader is the state of reloads: what is served now, and what the file of datasets held when it
+// was last read.
+type reloader struct {
 	patience time.Duration // lookLimit, but in tests
 
 	turn chan struct{} // one change at a time; guards what follows
@@ -51,7 +53,7 @@ type living struct {
 	refused           atomic.Bool  // the file has faults, or names what cannot be opened
 }
 
-func newLiving() living { return living{patience: lookLimit, turn: make(chan struct{}, 1)} }
+func newReloader() reloader { return reloader{patience: lookLimit, turn: make(chan struct{}, 1)} }
 
 // file is the file of datasets.
 func (k *keeper) file() watch.File {
@@ -77,7 +79,7 @@ func (k *keeper) wanted(content watch.Content) (datasets.Set, error) {
 
 // prepare opens what a set names and is not open yet, all of it or nothing, and returns a generation of each dataset. Where each
 // dataset is looked at for itself, an error may come beside them.
-func (k *keeper) prepare(ctx context.Context, set datasets.Set, what look) ([]*generation, error) {
+func (k *keeper) prepare(ctx context.Context, set datasets.Set, what reloadScope) ([]*generation, error) {
 	next, faults := make([]*generation, len(set.Datasets)), make([]error, len(set.Datasets))
 	var all errgroup.Group
 	all.SetLimit(openers)
@@ -114,7 +116,7 @@ func (k *keeper) prepare(ctx context.Context, set datasets.Set, what look) ([]*g
 }
 
 // next returns what is open of a dataset if that is to stay, else a generation that is not admitted yet.
-func (k *keeper) next(ctx context.Context, d datasets.Dataset, what look) (*generation, error) {
+func (k *keeper) next(ctx context.Context, d datasets.Dataset, what reloadScope) (*generation, error) {
 	if is := k.meant(d.Name); is != nil && is.at.Loc.Address() == d.Address() {
 		if !what.at(d.Name) {
 			return is, nil
@@ -140,7 +142,7 @@ func (k *keeper) next(ctx context.Context, d datasets.Dataset, what look) (*gene
 
 // isCurrent reports whether the pointer still names a generation. Where each dataset is looked at for itself, one whose store does not
 // answer stays as it is: the others do not wait until the store is given up.
-func (k *keeper) isCurrent(ctx context.Context, is *generation, what look) (bool, error) {
+func (k *keeper) isCurrent(ctx context.Context, is *generation, what reloadScope) (bool, error) {
 	if what.apart {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, k.patience, fmt.Errorf("its store has not answered within %v", k.patience))
@@ -173,7 +175,7 @@ func (k *keeper) meant(name string) *generation {
 
 // change serves a set. An error leaves all as it was, but for the datasets without one where each is looked at for itself.
 // The caller has the turn.
-func (k *keeper) change(ctx context.Context, set datasets.Set, what look) ([]gateway.Change, error) {
+func (k *keeper) change(ctx context.Context, set datasets.Set, what reloadScope) ([]gateway.Change, error) {
 	ctx, cancel := context.WithTimeout(ctx, changeLimit)
 	defer cancel()
 	next, fault := k.prepare(ctx, set, what)
@@ -258,14 +260,14 @@ func (k *keeper) take(ctx context.Context) error {
 // Reload reads the file of datasets again, and the pointer of the index of the dataset only, of all datasets where it is "". It
 // serves what they name now: all of it, or what was served before.
 func (s *Node) Reload(ctx context.Context, only string) ([]gateway.Change, error) {
-	what := look{at: atAll}
+	what := reloadScope{at: atAll}
 	if only != "" {
-		what = look{at: func(name string) bool { return name == only }, only: only}
+		what = reloadScope{at: func(name string) bool { return name == only }, only: only}
 	}
 	return s.keeper.reload(ctx, what)
 }
 
-func (k *keeper) reload(ctx context.Context, what look) ([]gateway.Change, error) {
+func (k *keeper) reload(ctx context.Context, what reloadScope) ([]gateway.Change, error) {
 	if err := k.take(ctx); err != nil {
 		return nil, err
 	}
@@ -278,7 +280,7 @@ func (k *keeper) reload(ctx context.Context, what look) ([]gateway.Change, error
 }
 
 // refresh serves what flags and file name now. The caller has the turn.
-func (k *keeper) refresh(ctx context.Context, content watch.Content, what look) ([]gateway.Change, error) {
+func (k *keeper) refresh(ctx context.Context, content watch.Content, what reloadScope) ([]gateway.Change, error) {
 	set, err := k.wanted(content)
 	var changes []gateway.Change
 	if err == nil && what.only != "" && !slices.ContainsFunc(set.Datasets, func(d datasets.Dataset) bool { return d.Name == what.only }) {
@@ -325,7 +327,7 @@ func (k *keeper) lookAtFile(ctx context.Context) {
 	if due := !k.again.IsZero() && time.Now().After(k.again); !changed && !due || ctx.Err() != nil {
 		return
 	}
-	_, _ = k.refresh(ctx, content, look{at: atNone}) // which logs an error
+	_, _ = k.refresh(ctx, content, reloadScope{at: atNone}) // which logs an error
 }
 
 // follow serves what the pointers of all indexes name now.
@@ -334,7 +336,7 @@ func (k *keeper) follow(ctx context.Context) {
 		return
 	}
 	defer func() { <-k.turn }()
-	changes, err := k.change(ctx, k.set, look{at: atAll, apart: true})
+	changes, err := k.change(ctx, k.set, reloadScope{at: atAll, apart: true})
 	if ctx.Err() != nil {
 		return
 	}
@@ -352,7 +354,7 @@ func (k *keeper) follow(ctx context.Context) {
 
 // hangUp reloads as a signal asks for it.
 func (k *keeper) hangUp(ctx context.Context) {
-	if changes, err := k.reload(ctx, look{at: atAll}); err == nil { // an error is logged
+	if changes, err := k.reload(ctx, reloadScope{at: atAll}); err == nil { // an error is logged
 		k.node.log.Info().Int("datasets", len(changes)).Msg("reloaded")
 	}
 }

@@ -73,14 +73,14 @@ func (c *Client) lives(ctx context.Context, gw *gateway) bool {
 	return err == nil || errors.Is(err, errNotReady)
 }
 
-// counted is a body of which every byte is a sign of life.
-type counted struct {
+// activityReader counts the bytes of a body. Each is a sign of life.
+type activityReader struct {
 	io.Reader
 	came *atomic.Int64
 }
 
 // Read reads and counts.
-func (r counted) Read(p []byte) (int, error) {
+func (r activityReader) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p)
 	r.came.Add(int64(n))
 	return n, err
