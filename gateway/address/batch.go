@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -92,78 +91,6 @@ func dealt(n, rank, worldSize uint64) uint64 {
 	return turns
 }
 
-// Canonical is the query string with every parameter written out, names in byte order. It leaves out a parameter that
-// has no meaning for the shuffle. It also leaves out a parameter that was added after the first release where it has
-// its neutral value, so that old URLs stay valid.
-func (p Plan) Canonical() string {
-	b := make([]byte, 0, 256)
-	add := func(name, value string) {
-		if len(b) > 0 {
-			b = append(b, '&')
-		}
-		b = append(b, name...)
-		b = append(b, '=')
-		b = append(b, value...)
-	}
-	num := func(n uint64) string { return strconv.FormatUint(n, 10) }
-	if p.Balance == BalanceBytes {
-		add("balance", p.Balance)
-	}
-	add("batch_size", num(p.BatchSize))
-	if p.View.Fields != nil {
-		add("fields", p.View.FieldsParameter())
-	}
-	add("format", p.View.Form.Name)
-	add("generation", p.Generation)
-	if p.Homes != p.WorldSize {
-		add("homes", num(p.Homes))
-	}
-	if p.Params.Importance != "" {
-		add("importance", p.Params.Importance)
-	}
-	if p.Quarantine != "" {
-		add("quarantine", p.Quarantine)
-	}
-	add("rank", num(p.Rank))
-	add("seed", num(p.Params.Seed))
-	if p.Sharing != shuffle.Contiguous {
-		add("share", string(p.Sharing))
-	}
-	add("shuffle", p.Params.Shuffle)
-	if p.Params.Strata != 0 {
-		add("strata", num(p.Params.Strata))
-	}
-	if p.Params.Subset != "" {
-		add("subset", p.Params.Subset)
-	}
-	if t := p.View.TableParameter(); t != "" {
-		add("table", t)
-	}
-	add("tail", string(p.Tail))
-	if shuffle.UsesWindow(p.Params.Shuffle) {
-		add("window", num(p.Params.Window))
-	}
-	add("world_size", num(p.WorldSize))
-	return string(b)
-}
-
-// Identity names the order of a plan, whoever reads it and however it is shared out. Losses of one identity are
-// folded together.
-func (p Plan) Identity() string {
-	return p.canonicalWithout("balance", "fields", "format", "homes", "rank", "share", "table", "world_size")
-}
-
-// canonicalWithout is Canonical without some parameters.
-func (p Plan) canonicalWithout(names ...string) string {
-	var kept []string
-	for part := range strings.SplitSeq(p.Canonical(), "&") {
-		if name, _, _ := strings.Cut(part, "="); !slices.Contains(names, name) {
-			kept = append(kept, part)
-		}
-	}
-	return strings.Join(kept, "&")
-}
-
 // query is the canonical query of a batch. How an epoch is cut into batches and shares does not change the samples at the positions
 // that a caller names.
 func (b Batch) query() string {
@@ -174,7 +101,7 @@ func (b Batch) query() string {
 	for i, n := range b.At {
 		at[i] = strconv.FormatUint(n, 10)
 	}
-	return "at=" + strings.Join(at, ",") + "&" + b.canonicalWithout("batch_size", "rank", "tail", "world_size")
+	return "at=" + strings.Join(at, ",") + "&" + b.canonical(Order|Showing)
 }
 
 // EpochURL is the canonical address of an epoch.

@@ -37,21 +37,6 @@ const (
 // of the global batch. The other value is shuffle.Locality.
 const shareContiguous = "contiguous"
 
-// PlanNames are the parameters that fix the batches.
-func PlanNames() []string {
-	return []string{"batch_size", "seed", "shuffle", "window", "strata", "tail", "importance", "subset", "quarantine", "generation"}
-}
-
-// BatchNames are the parameters of a batch and of an epoch.
-func BatchNames() []string {
-	return append(PlanNames(), "rank", "world_size", "balance", "share", "homes", "format", "fields", "table")
-}
-
-// SamplesNames are the parameters of samples that are named by their positions.
-func SamplesNames() []string {
-	return []string{"at", "seed", "shuffle", "window", "strata", "importance", "subset", "quarantine", "generation", "format", "fields", "table"}
-}
-
 // Dataset is what a URL is read against.
 type Dataset struct {
 	Name       string

@@ -138,14 +138,14 @@ func TestCanonical_IsReadBackAsThePlan(t *testing.T) {
 	})
 }
 
-func TestParseQuery_AcceptsAsManyParametersAsThereMayBe(t *testing.T) {
-	names := make([]string, maxParams)
+func TestParseQuery_AcceptsEveryKnownParameterTogether(t *testing.T) {
+	names := make([]string, 100)
 	for i := range names {
 		names[i] = fmt.Sprintf("p%d", i)
 	}
 	q := ParseQuery(strings.Join(names, "=1&")+"=1", names...)
-	if q.Err() != nil || !q.Has(names[maxParams-1]) {
-		t.Errorf("%d parameters: got %v", maxParams, q.Err())
+	if q.Err() != nil || !q.Has(names[len(names)-1]) {
+		t.Errorf("%d parameters: got %v", len(names), q.Err())
 	}
 }
 
@@ -166,8 +166,8 @@ func TestPlan_RefusesParameters(t *testing.T) {
 		{"seed=1&seed=1", "seed: given more than once"},
 		{"seed=", "seed: empty"},
 		{"seed", "seed: empty"},
-		{strings.Repeat("seed=1&", 24) + "x=1", "query: more than 24 parameters"},
-		{strings.Repeat("x&", 70) + "é", "query: more than 24 parameters"},
+		{strings.Repeat("seed=1&", 26) + "x=1", "query: more than 26 parameters"},
+		{strings.Repeat("x&", 70) + "é", "query: more than 26 parameters"},
 		{"é" + strings.Repeat("x", 70) + "=1", "?xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx: unknown parameter"},
 		{"seed=-1", "seed: must be an unsigned decimal number, digits only"},
 		{"seed=18446744073709551616", "seed: must be below 2^64"},

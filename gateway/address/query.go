@@ -6,13 +6,10 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-
-	"github.com/millrace-data/millrace/chunkindex"
-	"github.com/millrace-data/millrace/shuffle"
 )
 
-// maxParams bounds the parameters of one request. The longest valid request has 23.
-const maxParams = 24
+// maxUnknown is how many parameters too many an answer still names one by one.
+const maxUnknown = 8
 
 // Fault is one thing that is wrong with a request.
 type Fault struct {
@@ -34,8 +31,8 @@ func ParseQuery(raw string, known ...string) *Query {
 		return q
 	}
 	parts := strings.Split(raw, "&")
-	if len(parts) > maxParams {
-		q.Fail("query", "more than %d parameters", maxParams)
+	if most := len(known) + maxUnknown; len(parts) > most {
+		q.Fail("query", "more than %d parameters", most)
 		return q
 	}
 	for _, part := range parts {
@@ -286,109 +283,6 @@ func DecodeSample(q *Query, d Dataset) Sample {
 	return s
 }
 
-// DecodePlan resolves the parameters of a query against a dataset's defaults.
-func DecodePlan(q *Query, d Dataset) Plan {
-	def := d.Defaults
-	p := Plan{Dataset: d.Name, Generation: d.Generation}
-	p.BatchSize = q.Number("batch_size", def.BatchSize, 1, maxBatchSize)
-	p.decodeOrder(q, def)
-	p.Tail = shuffle.Tail(q.Word("tail", def.Tail, string(shuffle.Short), string(shuffle.Drop), string(shuffle.Pad)))
-	p.WorldSize = q.Number("world_size", 1, 1, maxWorldSize)
-	p.Rank = q.Number("rank", 0, 0, math.MaxUint64)
-	if p.Rank >= p.WorldSize {
-		q.Fail("rank", "must be below world_size")
-	}
-	p.decodeSharing(q)
-	p.decodeSelection(q)
-	p.View = decodeView(q, d.Forms)
-	p.Pinned = q.Has("generation") && (p.Params.Subset == "" || SubsetNamesItsData(p.Params.Subset))
-	return p
-}
-
-// decodeOrder reads the parameters of the order.
-func (p *Plan) decodeOrder(q *Query, def chunkindex.Defaults) {
-	p.Params.Seed = q.Number("seed", def.Seed, 0, math.MaxUint64)
-	p.Params.Shuffle = q.Word("shuffle", def.Shuffle, shuffle.None, shuffle.Window, shuffle.Slot, shuffle.Full)
-	mostWindow := uint64(MaxWindow)
-	if p.Params.Shuffle == shuffle.Slot {
-		mostWindow = shuffle.MaxLanes
-	}
-	window := q.Number("window", def.Window, 1, mostWindow)
-	if shuffle.UsesWindow(p.Params.Shuffle) {
-		p.Params.Window = window
-	} else if q.Has("window") {
-		q.Fail("window", "has no meaning for shuffle %s", p.Params.Shuffle)
-	}
-	p.Params.Strata = q.Number("strata", 0, 0, MaxStrata)
-	if p.Params.Strata != 0 && !q.Failed("shuffle", "window", "strata") {
-		if _, err := shuffle.NewPlan(p.Params, []uint64{0}); err != nil {
-			q.Fail("strata", "%s", reason(err))
-		}
-	}
-	p.Params.Importance = q.Digest("importance")
-}
-
-// decodeSharing reads how the ranks share a global batch. It finds the faults that parameters alone can show; how
-// many lanes a slot order has, the dataset decides.
-func (p *Plan) decodeSharing(q *Query) {
-	p.Balance = q.Word("balance", BalanceSamples, BalanceSamples, BalanceBytes)
-	if q.Word("share", shareContiguous, shareContiguous, string(shuffle.Locality)) != shareContiguous {
-		p.Sharing = shuffle.Locality
-	}
-	p.Homes = q.Number("homes", p.WorldSize, 1, maxHomes)
-	switch {
-	case p.Sharing == shuffle.Contiguous:
-		if q.Has("homes") {
-			q.Fail("homes", "has no meaning without share=locality")
-		}
-	case p.Balance == BalanceBytes:
-		q.Fail("share", "locality and balance=bytes exclude each other")
-	case p.Homes > maxHomes:
-		q.Fail("share", "locality for more than %d ranks takes homes, at most as many", maxHomes)
-	case p.Homes > p.WorldSize:
-		if !q.Failed("homes", "world_size") {
-			q.Fail("homes", "must be at most world_size")
-		}
-	case p.Params.Shuffle != shuffle.Slot && !q.Failed("shuffle", "window", "strata", "world_size"):
-		params := p.Params
-		params.Importance = ""
-		plan, err := shuffle.NewPlan(params, []uint64{0})
-		if err == nil {
-			err = plan.CheckSharing(p.WorldSize, p.Homes)
-		}
-		q.failSharing(p, err)
-	}
-}
-
-// failSharing names the parameter to blame: homes where the request gives their number, else share.
-func (q *Query) failSharing(p *Plan, err error) {
-	switch {
-	case err == nil:
-	case p.Homes != p.WorldSize:
-		q.Fail("homes", "%s", reason(err))
-	default:
-		q.Fail("share", "%s", reason(err))
-	}
-}
-
-// decodeSelection reads which samples of the dataset a plan delivers.
-func (p *Plan) decodeSelection(q *Query) {
-	if q.Has("quarantine") {
-		p.Quarantine = q.quarantine("quarantine")
-	}
-	if q.Has("subset") {
-		p.Params.Subset = q.subset("subset")
-	}
-	if p.Params.Importance == "" {
-		return
-	}
-	for _, name := range []string{"subset", "quarantine"} {
-		if q.Has(name) {
-			q.Fail(name, "excludes importance: a snapshot weighs all samples of the dataset")
-		}
-	}
-}
-
 // subset returns the value of a parameter that names or defines a subset, in its one form. Programs that build a query may escape it.
 func (q *Query) subset(name string) string {
 	s, reason := ParseSubset(q.unescaped(name))
@@ -430,33 +324,6 @@ func (d Dataset) Check(q *Query) error {
 	}
 	return nil
 }
-
-// decodeView reads how the samples are to be shown.
-func decodeView(q *Query, forms []Form) View {
-	v := View{Form: forms[0], Chosen: q.Has("format")}
-	names := make([]string, len(forms))
-	for i, f := range forms {
-		names[i] = f.Name
-	}
-	if name := q.Word("format", "", names...); name != "" {
-		v.Form = forms[slices.Index(names, name)]
-	}
-	v.Fields = q.fields()
-	if !v.Chosen {
-		v.Form = offers(forms, v.Fields != nil)[0]
-	}
-	if v.Fields != nil && !v.Form.Fields {
-		q.Fail("fields", "has no meaning for format %s", v.Form.Name)
-	}
-	v.Keys, v.Parts = q.table()
-	if q.Has("table") && !v.Form.Table {
-		q.Fail("table", "has no meaning for format %s", v.Form.Name)
-	}
-	return v
-}
-
-// DecodeView reads the view of a request that names no plan.
-func DecodeView(q *Query, d Dataset) View { return decodeView(q, d.Forms) }
 
 // fields reads a list of part names, in the order in which they are wanted. A name with a comma cannot be among them.
 func (q *Query) fields() []string {

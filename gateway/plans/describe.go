@@ -9,41 +9,13 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// PlanInfo is a plan with every parameter written out.
-type PlanInfo struct {
-	BatchSize  uint64 `json:"batch_size"`
-	Seed       uint64 `json:"seed,string"`
-	Shuffle    string `json:"shuffle"`
-	Window     uint64 `json:"window,omitempty"`
-	Strata     uint64 `json:"strata,omitempty"`
-	Tail       string `json:"tail"`
-	Rank       uint64 `json:"rank"`
-	WorldSize  uint64 `json:"world_size"`
-	Balance    string `json:"balance,omitempty"`
-	Sharing    string `json:"share,omitempty"`
-	Homes      uint64 `json:"homes,omitempty"`
-	Importance string `json:"importance,omitempty"`
-	Subset     string `json:"subset,omitempty"`
-	Quarantine string `json:"quarantine,omitempty"`
-	Mixture    bool   `json:"mixture,omitempty"`
-	Generation string `json:"generation"`
-	Format     string `json:"format"`
-	Fields     string `json:"fields,omitempty"`
-	Table      string `json:"table,omitempty"`
-}
+// PlanInfo is a plan with every parameter written out, as address.Plan.Values has them.
+type PlanInfo map[string]any
 
 func newPlanInfo(d *Dataset, a address.Plan) PlanInfo {
-	info := PlanInfo{
-		BatchSize: a.BatchSize, Seed: a.Params.Seed, Shuffle: a.Params.Shuffle, Window: a.Params.Window, Strata: a.Params.Strata,
-		Tail: string(a.Tail), Rank: a.Rank, WorldSize: a.WorldSize, Sharing: string(a.Sharing), Importance: a.Params.Importance,
-		Subset: a.Params.Subset, Quarantine: a.Quarantine, Mixture: d.mixture != nil, Generation: a.Generation,
-		Format: a.View.Form.Name, Fields: a.View.FieldsParameter(), Table: a.View.TableParameter(),
-	}
-	if a.Balance != address.BalanceSamples {
-		info.Balance = a.Balance
-	}
-	if a.Homes != a.WorldSize {
-		info.Homes = a.Homes
+	info := PlanInfo(a.Values())
+	if d.mixture != nil {
+		info["mixture"] = true
 	}
 	return info
 }

@@ -1,0 +1,415 @@
+package address
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// A Group is a set of plan parameters that are read and left out together. Groups are combined with |.
+type Group uint8
+
+// The groups of plan parameters.
+const (
+	Order    Group = 1 << iota // which samples an epoch delivers, and in which order
+	Batching                   // how an epoch is cut into global batches
+	Sharing                    // how the ranks share a global batch
+	Rank                       // whose share it is
+	Showing                    // how a body shows its samples
+
+	allGroups = Order | Batching | Sharing | Rank | Showing
+)
+
+// A Parameter is one row of the table of plan parameters. Parsing, canonical URLs, the limit on the number of
+// parameters, the flags of commands, the clients and the OpenAPI document follow from it. A row has Words, or
+// bounds, or is a text.
+type Parameter struct {
+	Name    string // in URLs
+	Group   Group
+	Least   uint64   // of a number
+	Most    uint64   // of a number
+	Words   []string // of a choice
+	Pattern string   // of a text, as a regular expression
+	Neutral string   // value that canonical URLs leave out, so that URLs made before the parameter existed stay valid
+
+	Value string // placeholder of a text in the help of commands
+	Help  string // one line, for flags
+	Doc   string // whole sentences, for the OpenAPI document and the Python client
+
+	read  func(q *Query, r *Parameter, p *Plan, d Dataset) // after all rows above; it may use what they set
+	write func(p Plan) string                              // value as text; "": it has no meaning in this plan
+}
+
+// Parameters returns the table, in the order in which the parameters are read.
+func Parameters() []Parameter { return slices.Clone(parameters) }
+
+// NamesOf returns the names of the parameters of some groups.
+func NamesOf(groups Group) []string {
+	names := make([]string, 0, len(parameters)+8) // callers append theirs
+	for i := range parameters {
+		if parameters[i].Group&groups != 0 {
+			names = append(names, parameters[i].Name)
+		}
+	}
+	return names
+}
+
+// PlanNames are the parameters that fix the batches.
+func PlanNames() []string { return NamesOf(Order | Batching) }
+
+// BatchNames are the parameters of a batch and of an epoch.
+func BatchNames() []string { return NamesOf(allGroups) }
+
+// SamplesNames are the parameters of samples that are named by their positions.
+func SamplesNames() []string { return append(NamesOf(Order|Showing), "at") }
+
+const (
+	digestPattern = "[0-9a-f]{64}"
+	namePattern   = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+	placesPattern = "samples:[0-9,-]+"
+	partPattern   = namePattern + "=[1-9][0-9]{0,9}"
+	stepPattern   = "(" + partPattern + "(," + partPattern + ")*:" + namePattern + "(:" + namePattern + ")?|" + placesPattern + ")"
+	subsetPattern = "((" + digestPattern + ":)?" + namePattern + "|" + stepPattern + ")(~" + stepPattern + "){0,3}"
+)
+
+var parameters = []Parameter{
+	{
+		Name: "batch_size", Group: Batching, Least: 1, Most: maxBatchSize,
+		Help:  "samples of a global batch (default the dataset's)",
+		Doc:   "Samples of a global batch, of all ranks together.",
+		read:  func(q *Query, r *Parameter, p *Plan, d Dataset) { p.BatchSize = q.number(r, d.Defaults.BatchSize) },
+		write: func(p Plan) string { return decimal(p.BatchSize) },
+	},
+	{
+		Name: "seed", Group: Order, Most: math.MaxUint64,
+		Help:  "seed of the order (default the dataset's)",
+		Doc:   "Seed of the order.",
+		read:  func(q *Query, r *Parameter, p *Plan, d Dataset) { p.Params.Seed = q.number(r, d.Defaults.Seed) },
+		write: func(p Plan) string { return decimal(p.Params.Seed) },
+	},
+	{
+		Name: "shuffle", Group: Order, Words: []string{shuffle.None, shuffle.Window, shuffle.Slot, shuffle.Full},
+		Help:  "how the order is mixed (default the dataset's)",
+		Doc:   "Name of the order.",
+		read:  func(q *Query, r *Parameter, p *Plan, d Dataset) { p.Params.Shuffle = q.word(r, d.Defaults.Shuffle) },
+		write: func(p Plan) string { return p.Params.Shuffle },
+	},
+	{
+		Name: "window", Group: Order, Least: 1, Most: MaxWindow,
+		Help: "chunks (window) or lanes (slot) in memory together (default the dataset's)",
+		Doc:  "How many chunks shuffle=window mixes together, or from how many lanes shuffle=slot takes samples in turn.",
+		read: readWindow,
+		write: func(p Plan) string {
+			if !shuffle.UsesWindow(p.Params.Shuffle) {
+				return ""
+			}
+			return decimal(p.Params.Window)
+		},
+	},
+	{
+		Name: "strata", Group: Order, Most: MaxStrata, Neutral: "0",
+		Help:  "strata that a window's chunks come from (default none)",
+		Doc:   "Strata that the chunks are dealt to, with shuffle=window: each row of the order takes one chunk of each. A divisor of window; 0: none.",
+		read:  readStrata,
+		write: func(p Plan) string { return decimal(p.Params.Strata) },
+	},
+	{
+		Name: "importance", Group: Order, Pattern: digestPattern, Value: "SNAPSHOT",
+		Help:  "`SNAPSHOT` of weights to draw samples by (default none: each comes once)",
+		Doc:   "Snapshot of weights to draw the samples of an epoch by.",
+		read:  func(q *Query, r *Parameter, p *Plan, _ Dataset) { p.Params.Importance = q.Digest(r.Name) },
+		write: func(p Plan) string { return p.Params.Importance },
+	},
+	{
+		Name: "tail", Group: Batching, Words: []string{string(shuffle.Short), string(shuffle.Drop), string(shuffle.Pad)},
+		Help:  "what becomes of a last batch that is not full (default the dataset's)",
+		Doc:   "Samples that fill no batch at the end: short is a smaller last batch, drop leaves them out, pad repeats others.",
+		read:  func(q *Query, r *Parameter, p *Plan, d Dataset) { p.Tail = shuffle.Tail(q.word(r, d.Defaults.Tail)) },
+		write: func(p Plan) string { return string(p.Tail) },
+	},
+	{
+		Name: "world_size", Group: Sharing, Least: 1, Most: maxWorldSize,
+		Help:  "ranks that share each batch (default 1)",
+		Doc:   "How many ranks share each global batch.",
+		read:  func(q *Query, r *Parameter, p *Plan, _ Dataset) { p.WorldSize = q.number(r, 1) },
+		write: func(p Plan) string { return decimal(p.WorldSize) },
+	},
+	{
+		Name: "rank", Group: Rank, Most: maxWorldSize - 1,
+		Help: "number of the rank whose share is read, from 0",
+		Doc:  "Number of the rank, from 0 and below world_size.",
+		read: func(q *Query, r *Parameter, p *Plan, _ Dataset) {
+			if p.Rank = q.number(r, 0); p.Rank >= p.WorldSize {
+				q.Fail(r.Name, "must be below world_size")
+			}
+		},
+		write: func(p Plan) string { return decimal(p.Rank) },
+	},
+	{
+		Name: "balance", Group: Sharing, Words: []string{BalanceSamples, BalanceBytes}, Neutral: BalanceSamples,
+		Help:  "what every rank gets an equal share of (default samples)",
+		Doc:   "samples: shares of equal numbers (default); bytes: shares of about equal size, dealt by length.",
+		read:  func(q *Query, r *Parameter, p *Plan, _ Dataset) { p.Balance = q.word(r, r.Neutral) },
+		write: func(p Plan) string { return p.Balance },
+	},
+	{
+		Name: "share", Group: Sharing, Words: []string{shareContiguous, string(shuffle.Locality)}, Neutral: shareContiguous,
+		Help: "how ranks share a batch (default contiguous)",
+		Doc: "contiguous: a rank's samples follow each other in the batch (default); locality: a rank gets the samples of the lanes or strata " +
+			"at home with its group, so that its gateway reads only their chunks.",
+		read: func(q *Query, r *Parameter, p *Plan, _ Dataset) {
+			if word := q.word(r, r.Neutral); word != r.Neutral {
+				p.Sharing = shuffle.Sharing(word)
+			}
+		},
+		write: func(p Plan) string { return cmp.Or(string(p.Sharing), shareContiguous) },
+	},
+	{
+		Name: "homes", Group: Sharing, Least: 1, Most: maxHomes,
+		Help: "homes of --share locality, such as gateways (default the world size)",
+		Doc:  "With share=locality, how many groups the ranks form, such as the number of gateways: at most world_size, which is the default.",
+		read: readHomes,
+		write: func(p Plan) string {
+			if p.Homes == p.WorldSize {
+				return ""
+			}
+			return decimal(p.Homes)
+		},
+	},
+	{
+		Name: "subset", Group: Order, Pattern: subsetPattern, Value: "SUBSET",
+		Help: "`SUBSET` to deliver: NAME, DIGEST:NAME, or written out as train=9,val=1:train (default the whole dataset)",
+		Doc: "Subset to deliver: its name in the generation's default split; the digest of a split, a colon and the name; a split by the hash " +
+			"of names and a part of it, such as train=9,val=1:train, with a colon and a salt where it has one; or samples: and numbers in " +
+			"stored order, such as samples:0-999. Behind a tilde another split or other numbers choose among the subset's samples.",
+		read: func(q *Query, r *Parameter, p *Plan, _ Dataset) {
+			if q.Has(r.Name) {
+				p.Params.Subset = q.subset(r.Name)
+				p.refuseWeighted(q, r)
+			}
+		},
+		write: func(p Plan) string { return p.Params.Subset },
+	},
+	{
+		Name: "quarantine", Group: Order, Pattern: digestPattern + "|" + placesPattern, Value: "DIGEST",
+		Help: "`DIGEST` of bad samples that others replace (default none)",
+		Doc:  "Bad samples that healthy ones replace: the digest of a stored list, or samples: and numbers in stored order, such as samples:7,300-309.",
+		read: func(q *Query, r *Parameter, p *Plan, _ Dataset) {
+			if q.Has(r.Name) {
+				p.Quarantine = q.quarantine(r.Name)
+				p.refuseWeighted(q, r)
+			}
+		},
+		write: func(p Plan) string { return p.Quarantine },
+	},
+	{
+		Name: "generation", Group: Order, Pattern: digestPattern + "(," + digestPattern + ")*", Value: "HASH",
+		Help: "`HASH` of the index's generation to insist on",
+		Doc: "Generation of the index to read; of a mixture that the URL defines, those of its sources in their order, with commas " +
+			"between them. All ranks of a job give the same.",
+		read: func(q *Query, r *Parameter, p *Plan, _ Dataset) {
+			p.Pinned = q.Has(r.Name) && (p.Params.Subset == "" || SubsetNamesItsData(p.Params.Subset))
+		},
+		write: func(p Plan) string { return p.Generation },
+	},
+	{
+		Name: "format", Group: Showing, Pattern: "[a-z][a-z0-9]*", Value: "FORMAT",
+		Help:  "`FORMAT` of the batches, with --no-manifest (default the dataset's own)",
+		Doc:   "Form of the body, one of the forms of the dataset.",
+		read:  readForm,
+		write: func(p Plan) string { return p.View.Form.Name },
+	},
+	{
+		Name: "fields", Group: Showing, Value: "NAMES",
+		Help:  "`NAMES` of the parts to keep, with --no-manifest (default all)",
+		Doc:   "Parts of the samples to keep, in this order: names with commas between them.",
+		read:  readFields,
+		write: func(p Plan) string { return p.View.FieldsParameter() },
+	},
+	{
+		Name: "table", Group: Showing, Pattern: "keys|parts|keys,parts|parts,keys", Value: "COLUMNS",
+		Help: "`COLUMNS` of the table of format framed: keys, parts or both (default lengths only)",
+		Doc:  "What the table of the framed form holds in addition to lengths: keys, parts or both, with a comma between them.",
+		read: func(q *Query, r *Parameter, p *Plan, _ Dataset) {
+			p.View.Keys, p.View.Parts = q.table()
+			if q.Has(r.Name) && !p.View.Form.Table {
+				q.Fail(r.Name, "has no meaning for format %s", p.View.Form.Name)
+			}
+		},
+		write: func(p Plan) string { return p.View.TableParameter() },
+	},
+}
+
+// byName is the table in the order of canonical URLs.
+var byName = slices.SortedFunc(slices.Values(parameters), func(a, b Parameter) int { return cmp.Compare(a.Name, b.Name) })
+
+func decimal(n uint64) string { return strconv.FormatUint(n, 10) }
+
+// number returns the value of a row that has bounds, or def where it was left out.
+func (q *Query) number(r *Parameter, def uint64) uint64 {
+	return q.Number(r.Name, def, r.Least, r.Most)
+}
+
+// word returns the value of a row that has words, or def where it was left out.
+func (q *Query) word(r *Parameter, def string) string { return q.Word(r.Name, def, r.Words...) }
+
+// DecodePlan resolves the parameters of a query against a dataset's defaults.
+func DecodePlan(q *Query, d Dataset) Plan {
+	p := Plan{Dataset: d.Name, Generation: d.Generation}
+	p.decode(q, d, allGroups)
+	return p
+}
+
+// DecodeView reads the view of a request that names no plan.
+func DecodeView(q *Query, d Dataset) View {
+	var p Plan
+	p.decode(q, d, Showing)
+	return p.View
+}
+
+func (p *Plan) decode(q *Query, d Dataset, groups Group) {
+	for i := range parameters {
+		if r := &parameters[i]; r.Group&groups != 0 {
+			r.read(q, r, p, d)
+		}
+	}
+}
+
+func readWindow(q *Query, r *Parameter, p *Plan, d Dataset) {
+	most := r.Most
+	if p.Params.Shuffle == shuffle.Slot {
+		most = shuffle.MaxLanes
+	}
+	window := q.Number(r.Name, d.Defaults.Window, r.Least, most)
+	if shuffle.UsesWindow(p.Params.Shuffle) {
+		p.Params.Window = window
+	} else if q.Has(r.Name) {
+		q.Fail(r.Name, "has no meaning for shuffle %s", p.Params.Shuffle)
+	}
+}
+
+func readStrata(q *Query, r *Parameter, p *Plan, _ Dataset) {
+	p.Params.Strata = q.number(r, 0)
+	if p.Params.Strata != 0 && !q.Failed("shuffle", "window", r.Name) {
+		if _, err := shuffle.NewPlan(p.Params, []uint64{0}); err != nil {
+			q.Fail(r.Name, "%s", reason(err))
+		}
+	}
+}
+
+// readHomes finds the faults of sharing that parameters alone can show. How many lanes a slot order has, the dataset decides.
+func readHomes(q *Query, r *Parameter, p *Plan, _ Dataset) {
+	p.Homes = q.number(r, p.WorldSize)
+	switch {
+	case p.Sharing == shuffle.Contiguous:
+		if q.Has(r.Name) {
+			q.Fail(r.Name, "has no meaning without share=locality")
+		}
+	case p.Balance == BalanceBytes:
+		q.Fail("share", "locality and balance=bytes exclude each other")
+	case p.Homes > r.Most:
+		q.Fail("share", "locality for more than %d ranks takes homes, at most as many", r.Most)
+	case p.Homes > p.WorldSize:
+		if !q.Failed(r.Name, "world_size") {
+			q.Fail(r.Name, "must be at most world_size")
+		}
+	case p.Params.Shuffle != shuffle.Slot && !q.Failed("shuffle", "window", "strata", "world_size"):
+		params := p.Params
+		params.Importance = ""
+		plan, err := shuffle.NewPlan(params, []uint64{0})
+		if err == nil {
+			err = plan.CheckSharing(p.WorldSize, p.Homes)
+		}
+		q.failSharing(p, err)
+	}
+}
+
+// failSharing names the parameter to blame: homes where the request gives their number, else share.
+func (q *Query) failSharing(p *Plan, err error) {
+	switch {
+	case err == nil:
+	case p.Homes != p.WorldSize:
+		q.Fail("homes", "%s", reason(err))
+	default:
+		q.Fail("share", "%s", reason(err))
+	}
+}
+
+// refuseWeighted refuses a choice of samples that is drawn by weights.
+func (p *Plan) refuseWeighted(q *Query, r *Parameter) {
+	if p.Params.Importance != "" {
+		q.Fail(r.Name, "excludes importance: a snapshot weighs all samples of the dataset")
+	}
+}
+
+// readForm takes the first form for one that is not named. readFields corrects it where parts are named.
+func readForm(q *Query, r *Parameter, p *Plan, d Dataset) {
+	names := make([]string, len(d.Forms))
+	for i, f := range d.Forms {
+		names[i] = f.Name
+	}
+	p.View = View{Form: d.Forms[0], Chosen: q.Has(r.Name)}
+	if name := q.Word(r.Name, "", names...); name != "" {
+		p.View.Form = d.Forms[slices.Index(names, name)]
+	}
+}
+
+func readFields(q *Query, r *Parameter, p *Plan, d Dataset) {
+	v := &p.View
+	v.Fields = q.fields()
+	if !v.Chosen {
+		v.Form = offers(d.Forms, v.Fields != nil)[0]
+	}
+	if v.Fields != nil && !v.Form.Fields {
+		q.Fail(r.Name, "has no meaning for format %s", v.Form.Name)
+	}
+}
+
+// Canonical is the query string with every parameter written out, names in byte order. It leaves out a parameter that
+// has no meaning in the plan, and one at its neutral value.
+func (p Plan) Canonical() string { return p.canonical(allGroups) }
+
+// Identity names the order of a plan, whoever reads it and however it is shared out. Losses of one identity are
+// folded together.
+func (p Plan) Identity() string { return p.canonical(Order | Batching) }
+
+// canonical is Canonical with the parameters of some groups.
+func (p Plan) canonical(groups Group) string {
+	b := make([]byte, 0, 256)
+	for i := range byName {
+		r := &byName[i]
+		if r.Group&groups == 0 {
+			continue
+		}
+		value := r.write(p)
+		if value == "" || value == r.Neutral {
+			continue
+		}
+		if len(b) > 0 {
+			b = append(b, '&')
+		}
+		b = append(append(append(b, r.Name...), '='), value...)
+	}
+	return string(b)
+}
+
+// Values returns what Canonical writes, as JSON shows it: numbers as numbers, but those that may pass 2^53 as strings.
+func (p Plan) Values() map[string]any {
+	const exact = 1 << 53
+	values := map[string]any{}
+	for i := range byName {
+		r := &byName[i]
+		value := r.write(p)
+		if value == "" || value == r.Neutral {
+			continue
+		}
+		values[r.Name] = value
+		if n, err := strconv.ParseUint(value, 10, 64); err == nil && 0 < r.Most && r.Most < exact {
+			values[r.Name] = n
+		}
+	}
+	return values
+}
