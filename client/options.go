@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"reflect"
 	"strconv"
 )
 
@@ -15,25 +16,26 @@ type Options struct {
 	Until uint64 // batch to stop before; 0: the end of the epoch
 	Step  uint64 // read every Step-th batch only, for several readers side by side; 0 means 1
 
-	Rank      uint64
-	WorldSize uint64 // 0 means 1
-
-	BatchSize  uint64  // samples of a global batch
-	Seed       *uint64 // nil: the default
-	Shuffle    string
-	Window     uint64
-	Tail       string
-	Importance string // snapshot of weights that samples are drawn by; see Client.Freeze
-	Subset     string // subset that epochs deliver: a name, or the digest of a split, a colon and a name, or written out (docs/mixtures.md)
-	Quarantine string // digest of a list of bad samples that healthy ones replace
-	Strata     uint64 // strata that the chunks of a window come from; 0: none
-	Balance    string // what the ranks' shares are to be alike in: samples or bytes
-	Share      string // how a global batch is shared out: contiguous, or locality (by where chunks are held)
-	Homes      uint64 // of locality: how many homes, and groups of ranks, there are, such as gateways; 0: as many as ranks
-	Format     string // form of the batches, as docs/answers.md names it; empty: the dataset's own
-	Table      string // what the table of the form framed tells beside lengths: keys, parts or keys,parts; see Batch.Key and Batch.Part
-	Fields     string // parts of the samples that are wanted, with commas between their names; empty: all
-	Generation string // pinned from the first answer if empty; of several ranks all get the same one (see ErrNoGeneration)
+	// Plan parameters: written by go generate ./gateway/address.
+	BatchSize  uint64  `query:"batch_size"` // samples of a global batch (default the dataset's)
+	Seed       *uint64 `query:"seed"`       // seed of the order (default the dataset's)
+	Shuffle    string  `query:"shuffle"`    // how the order is mixed (default the dataset's): none, window, slot, full
+	Window     uint64  `query:"window"`     // chunks (window) or lanes (slot) in memory together (default the dataset's)
+	Strata     uint64  `query:"strata"`     // strata that a window's chunks come from (default none)
+	Importance string  `query:"importance"` // SNAPSHOT of weights to draw samples by (default none: each comes once)
+	Tail       string  `query:"tail"`       // what becomes of a last batch that is not full (default the dataset's): short, drop, pad
+	WorldSize  uint64  `query:"world_size"` // ranks that share each batch (default 1)
+	Rank       uint64  `query:"rank"`       // number of the rank whose share is read, from 0
+	Balance    string  `query:"balance"`    // what every rank gets an equal share of (default samples): samples, bytes
+	Share      string  `query:"share"`      // how ranks share a batch (default contiguous): contiguous, locality
+	Homes      uint64  `query:"homes"`      // homes of share locality, such as gateways (default the world size)
+	Subset     string  `query:"subset"`     // SUBSET to deliver: NAME, DIGEST:NAME, or written out as train=9,val=1:train (default the whole dataset)
+	Quarantine string  `query:"quarantine"` // DIGEST of bad samples that others replace (default none)
+	Generation string  `query:"generation"` // HASH of the index's generation to insist on
+	Format     string  `query:"format"`     // FORMAT of the batches (default the dataset's own)
+	Fields     string  `query:"fields"`     // NAMES of the parts to keep (default all)
+	Table      string  `query:"table"`      // COLUMNS of the table of format framed: keys, parts or both (default lengths only)
+	// End of the plan parameters.
 
 	Prefetch int  // batches asked for ahead of the one being used; 0 means 2, negative none
 	Manifest bool // fetch each batch's manifest too: needed for Batch.Sample and Ledger.Add
@@ -74,38 +76,43 @@ func (o *Options) validate() error {
 // Query returns the query parameters that the options stand for: those that are set.
 func (o *Options) Query() url.Values { return o.query(o.Generation) }
 
-// query writes out the parameters that are set, in the order url.Values gives.
+// query writes out the parameters that are set.
 func (o *Options) query(generation string) url.Values {
 	q := url.Values{}
-	num := func(name string, v uint64, set bool) {
-		if set {
-			q.Set(name, strconv.FormatUint(v, 10))
+	for name, field := range o.parameters() {
+		switch field := field.(type) {
+		case **uint64:
+			if *field != nil {
+				q.Set(name, strconv.FormatUint(**field, 10))
+			}
+		case *uint64:
+			if *field != 0 || name == "rank" && o.WorldSize != 0 {
+				q.Set(name, strconv.FormatUint(*field, 10))
+			}
+		case *string:
+			if *field != "" {
+				q.Set(name, *field)
+			}
 		}
 	}
-	text := func(name, v string) {
-		if v != "" {
-			q.Set(name, v)
-		}
+	if q.Del("generation"); generation != "" {
+		q.Set("generation", generation)
 	}
-	num("batch_size", o.BatchSize, o.BatchSize != 0)
-	num("rank", o.Rank, o.WorldSize != 0)
-	num("world_size", o.WorldSize, o.WorldSize != 0)
-	num("window", o.Window, o.Window != 0)
-	if o.Seed != nil {
-		num("seed", *o.Seed, true)
-	}
-	text("shuffle", o.Shuffle)
-	text("tail", o.Tail)
-	text("format", o.Format)
-	text("table", o.Table)
-	text("fields", o.Fields)
-	text("importance", o.Importance)
-	text("subset", o.Subset)
-	text("quarantine", o.Quarantine)
-	num("strata", o.Strata, o.Strata != 0)
-	text("balance", o.Balance)
-	text("share", o.Share)
-	num("homes", o.Homes, o.Homes != 0)
-	text("generation", generation)
 	return q
+}
+
+// Parameter returns a pointer to the field of a plan parameter: *uint64, *string, or **uint64 where 0 differs from the default.
+// Of another name it returns nil.
+func (o *Options) Parameter(name string) any { return o.parameters()[name] }
+
+// parameters returns pointers to the fields of the plan parameters, by their names.
+func (o *Options) parameters() map[string]any {
+	fields := map[string]any{}
+	of := reflect.ValueOf(o).Elem()
+	for i := range of.NumField() {
+		if name := of.Type().Field(i).Tag.Get("query"); name != "" {
+			fields[name] = of.Field(i).Addr().Interface()
+		}
+	}
+	return fields
 }

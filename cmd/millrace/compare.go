@@ -10,6 +10,7 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/location"
 	"github.com/millrace-data/millrace/cmd/internal/orders"
 	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/gateway/address"
 )
 
 // compareFlags are what only the comparison of a dataset's orders asks for.
@@ -45,9 +46,10 @@ func (c *compareFlags) checkGateway(f *cli.Flags, p *planFlags) {
 
 // checkDataset refuses what only a gateway answers.
 func (c *compareFlags) checkDataset(f *cli.Flags, dataset string) {
-	for _, name := range []string{"dataset", "epoch", "rank", "balance", "share", "seed", "tail", "importance", "subset", "quarantine", "generation"} {
-		if f.Given(name) {
-			f.Fault("--%s is a gateway's to answer; the orders of %s do not depend on it", name, dataset)
+	own := []string{"batch_size", "shuffle", "window", "strata", "world_size", "homes"}
+	for _, name := range append(address.NamesOf(^address.Showing), "dataset", "epoch") {
+		if flag := flagOf(name); !slices.Contains(own, name) && f.Given(flag) {
+			f.Fault("--%s is a gateway's to answer; the orders of %s do not depend on it", flag, dataset)
 		}
 	}
 	if len(c.Homes) > 0 && len(c.WorldSizes) == 0 {

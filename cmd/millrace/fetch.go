@@ -17,6 +17,7 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/location"
 	"github.com/millrace-data/millrace/cmd/internal/reach"
 	"github.com/millrace-data/millrace/cmd/internal/words"
+	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -32,7 +33,7 @@ type fetchFlags struct {
 }
 
 func (x *fetchFlags) define(f *cli.Flags) {
-	x.plan.define(f)
+	x.plan.define(f, ^address.Group(0), "table")
 	f.Count(&x.plan.opt.From, "from", 0, "number of the first batch")
 	f.Positive(&x.plan.opt.Until, "until", "number of the batch to stop before (default the end)")
 	f.Flag(&x.allRanks, "all-ranks", "read the shares of all ranks side by side")
@@ -41,8 +42,6 @@ func (x *fetchFlags) define(f *cli.Flags) {
 	f.Flag(&x.discard, "discard", "check the batches and keep none")
 	f.Text(&x.output, "output", "", "write each batch to a file in `DIR`")
 	f.Choice(&x.home, "home", "", "the gateway that a rank asks first: rank R of W that at place R*P/W of P (default the near one; rank with --share locality)", "rank")
-	f.Text(&x.plan.opt.Format, "format", "", "`FORMAT` of the batches, with --no-manifest (default the dataset's own)")
-	f.Text(&x.plan.opt.Fields, "fields", "", "`NAMES` of the parts to keep, with --no-manifest (default all)")
 	f.Flag(&x.noManifest, "no-manifest", "do not fetch manifests: bytes are checked, exactly-once is not")
 }
 

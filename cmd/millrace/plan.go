@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,6 +13,7 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/location"
 	"github.com/millrace-data/millrace/cmd/internal/orders"
 	"github.com/millrace-data/millrace/cmd/internal/words"
+	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -21,43 +23,36 @@ type planFlags struct {
 	dataset string
 }
 
-func (p *planFlags) define(f *cli.Flags) {
-	p.defineEpoch(f)
-	p.defineRank(f)
-	f.Positive(&p.opt.WorldSize, "world-size", "ranks that share each batch (default 1)")
-	p.defineShare(f)
-	f.Positive(&p.opt.Homes, "homes", "homes of --share locality, such as gateways (default the world size)")
-	p.defineOrder(f)
-}
-
-func (p *planFlags) defineRank(f *cli.Flags) {
-	f.Count(&p.opt.Rank, "rank", 0, "number of the rank whose share is read, from 0")
-}
-
-// defineShare defines the parameters that say how ranks share a batch.
-func (p *planFlags) defineShare(f *cli.Flags) {
-	f.Choice(&p.opt.Balance, "balance", "", "what every rank gets an equal share of (default samples)", "samples", "bytes")
-	f.Choice(&p.opt.Share, "share", "", "how ranks share a batch (default contiguous)", "contiguous", "locality")
-}
-
-func (p *planFlags) defineEpoch(f *cli.Flags) {
+// define defines the epoch and the parameters of some groups, except those of some names.
+func (p *planFlags) define(f *cli.Flags, groups address.Group, without ...string) {
 	f.Text(&p.dataset, "dataset", "", "`NAME` of the dataset (default the one in the address, or the gateway's default one)")
 	f.Count(&p.opt.Epoch, "epoch", 0, "number of the epoch, from 0")
+	for _, r := range address.Parameters() {
+		if r.Group&groups == 0 || slices.Contains(without, r.Name) {
+			continue
+		}
+		flag := flagOf(r.Name)
+		switch field := p.opt.Parameter(r.Name).(type) {
+		case **uint64:
+			f.Optional(field, flag, r.Help)
+		case *uint64:
+			if r.Least > 0 {
+				f.Positive(field, flag, r.Help)
+			} else {
+				f.Count(field, flag, 0, r.Help)
+			}
+		case *string:
+			if r.Words != nil {
+				f.Choice(field, flag, "", r.Help, r.Words...)
+			} else {
+				f.Text(field, flag, "", r.Help)
+			}
+		}
+	}
 }
 
-// defineOrder defines the parameters that do not depend on who reads.
-func (p *planFlags) defineOrder(f *cli.Flags) {
-	f.Positive(&p.opt.BatchSize, "batch-size", "samples of a global batch (default the dataset's)")
-	f.Optional(&p.opt.Seed, "seed", "seed of the order (default the dataset's)")
-	f.Choice(&p.opt.Shuffle, "shuffle", "", "how the order is mixed (default the dataset's)", "none", "window", "slot", "full")
-	f.Positive(&p.opt.Window, "window", "chunks (window) or lanes (slot) in memory together (default the dataset's)")
-	f.Count(&p.opt.Strata, "strata", 0, "strata that a window's chunks come from (default none)")
-	f.Choice(&p.opt.Tail, "tail", "", "what becomes of a last batch that is not full (default the dataset's)", "short", "drop", "pad")
-	f.Text(&p.opt.Importance, "importance", "", "`SNAPSHOT` of weights to draw samples by (default none: each comes once)")
-	f.Text(&p.opt.Subset, "subset", "", "`SUBSET` to deliver: NAME, DIGEST:NAME, or written out as train=9,val=1:train (default the whole dataset)")
-	f.Text(&p.opt.Quarantine, "quarantine", "", "`DIGEST` of bad samples that others replace (default none)")
-	f.Text(&p.opt.Generation, "generation", "", "`HASH` of the index's generation to insist on")
-}
+// flagOf is the flag of a parameter.
+func flagOf(parameter string) string { return strings.ReplaceAll(parameter, "_", "-") }
 
 func (p *planFlags) check(f *cli.Flags) {
 	if n := max(p.opt.WorldSize, 1); p.opt.Rank >= n {
@@ -107,11 +102,8 @@ a line states how many samples never stand in the last one, and what --tail drop
 			var batch *uint64
 			var remote bool // a gateway answers
 			f.Optional(&batch, "batch", "number of a batch to explain")
-			p.defineEpoch(f)
-			p.defineRank(f)
 			c.define(f)
-			p.defineShare(f)
-			p.defineOrder(f)
+			p.define(f, ^address.Showing, "world_size", "homes")
 			f.Output(a.App)
 			check := func(args []string) {
 				if _, _, remote = location.Served(args[0], ""); remote {

@@ -37,7 +37,7 @@ type Parameter struct {
 
 	Value string // placeholder of a text in the help of commands
 	Help  string // one line, for flags
-	Doc   string // whole sentences, for the OpenAPI document and the Python client
+	Doc   string // sentences for the OpenAPI document and the Python client, where they say more than Help
 
 	read  func(q *Query, r *Parameter, p *Plan, d Dataset) // after all rows above; it may use what they set
 	write func(p Plan) string                              // value as text; "": it has no meaning in this plan
@@ -75,25 +75,24 @@ const (
 	subsetPattern = "((" + digestPattern + ":)?" + namePattern + "|" + stepPattern + ")(~" + stepPattern + "){0,3}"
 )
 
+//go:generate go test -count=1 -run TestParameters_OtherLanguagesHaveTheTable -update .
+
 var parameters = []Parameter{
 	{
 		Name: "batch_size", Group: Batching, Least: 1, Most: maxBatchSize,
 		Help:  "samples of a global batch (default the dataset's)",
-		Doc:   "Samples of a global batch, of all ranks together.",
 		read:  func(q *Query, r *Parameter, p *Plan, d Dataset) { p.BatchSize = q.number(r, d.Defaults.BatchSize) },
 		write: func(p Plan) string { return decimal(p.BatchSize) },
 	},
 	{
 		Name: "seed", Group: Order, Most: math.MaxUint64,
 		Help:  "seed of the order (default the dataset's)",
-		Doc:   "Seed of the order.",
 		read:  func(q *Query, r *Parameter, p *Plan, d Dataset) { p.Params.Seed = q.number(r, d.Defaults.Seed) },
 		write: func(p Plan) string { return decimal(p.Params.Seed) },
 	},
 	{
 		Name: "shuffle", Group: Order, Words: []string{shuffle.None, shuffle.Window, shuffle.Slot, shuffle.Full},
 		Help:  "how the order is mixed (default the dataset's)",
-		Doc:   "Name of the order.",
 		read:  func(q *Query, r *Parameter, p *Plan, d Dataset) { p.Params.Shuffle = q.word(r, d.Defaults.Shuffle) },
 		write: func(p Plan) string { return p.Params.Shuffle },
 	},
@@ -119,7 +118,6 @@ var parameters = []Parameter{
 	{
 		Name: "importance", Group: Order, Pattern: digestPattern, Value: "SNAPSHOT",
 		Help:  "`SNAPSHOT` of weights to draw samples by (default none: each comes once)",
-		Doc:   "Snapshot of weights to draw the samples of an epoch by.",
 		read:  func(q *Query, r *Parameter, p *Plan, _ Dataset) { p.Params.Importance = q.Digest(r.Name) },
 		write: func(p Plan) string { return p.Params.Importance },
 	},
@@ -133,7 +131,6 @@ var parameters = []Parameter{
 	{
 		Name: "world_size", Group: Sharing, Least: 1, Most: maxWorldSize,
 		Help:  "ranks that share each batch (default 1)",
-		Doc:   "How many ranks share each global batch.",
 		read:  func(q *Query, r *Parameter, p *Plan, _ Dataset) { p.WorldSize = q.number(r, 1) },
 		write: func(p Plan) string { return decimal(p.WorldSize) },
 	},
@@ -217,14 +214,13 @@ var parameters = []Parameter{
 	},
 	{
 		Name: "format", Group: Showing, Pattern: "[a-z][a-z0-9]*", Value: "FORMAT",
-		Help:  "`FORMAT` of the batches, with --no-manifest (default the dataset's own)",
-		Doc:   "Form of the body, one of the forms of the dataset.",
+		Help:  "`FORMAT` of the batches (default the dataset's own)",
 		read:  readForm,
 		write: func(p Plan) string { return p.View.Form.Name },
 	},
 	{
 		Name: "fields", Group: Showing, Value: "NAMES",
-		Help:  "`NAMES` of the parts to keep, with --no-manifest (default all)",
+		Help:  "`NAMES` of the parts to keep (default all)",
 		Doc:   "Parts of the samples to keep, in this order: names with commas between them.",
 		read:  readFields,
 		write: func(p Plan) string { return p.View.FieldsParameter() },
@@ -379,13 +375,8 @@ func (p Plan) Identity() string { return p.canonical(Order | Batching) }
 // canonical is Canonical with the parameters of some groups.
 func (p Plan) canonical(groups Group) string {
 	b := make([]byte, 0, 256)
-	for i := range byName {
-		r := &byName[i]
+	for r, value := range p.written {
 		if r.Group&groups == 0 {
-			continue
-		}
-		value := r.write(p)
-		if value == "" || value == r.Neutral {
 			continue
 		}
 		if len(b) > 0 {
@@ -396,20 +387,27 @@ func (p Plan) canonical(groups Group) string {
 	return string(b)
 }
 
-// Values returns what Canonical writes, as JSON shows it: numbers as numbers, but those that may pass 2^53 as strings.
-func (p Plan) Values() map[string]any {
-	const exact = 1 << 53
-	values := map[string]any{}
+// written yields the parameters that a canonical URL writes, in its order, with their values.
+func (p Plan) written(yield func(r *Parameter, value string) bool) {
 	for i := range byName {
 		r := &byName[i]
-		value := r.write(p)
-		if value == "" || value == r.Neutral {
-			continue
+		if value := r.write(p); value != "" && value != r.Neutral && !yield(r, value) {
+			return
 		}
+	}
+}
+
+// Values returns what Canonical writes, as JSON shows it: numbers as numbers, but those that may pass 2^53 as strings.
+func (p Plan) Values() map[string]any {
+	values := map[string]any{}
+	for r, value := range p.written {
 		values[r.Name] = value
-		if n, err := strconv.ParseUint(value, 10, 64); err == nil && 0 < r.Most && r.Most < exact {
+		if n, err := strconv.ParseUint(value, 10, 64); err == nil && r.isExact() {
 			values[r.Name] = n
 		}
 	}
 	return values
 }
+
+// isExact reports whether every reader of JSON has the parameter's numbers exactly.
+func (r *Parameter) isExact() bool { return 0 < r.Most && r.Most <= 1<<53 }

@@ -10,8 +10,8 @@ import (
 func TestParameters_RowsAreWhole(t *testing.T) {
 	seen := map[string]bool{}
 	for _, r := range Parameters() {
-		if seen[r.Name] || r.Help == "" || r.Doc == "" || r.Group&allGroups == 0 || r.read == nil || r.write == nil {
-			t.Errorf("%s: the row comes twice or lacks its help, sentences, group or functions", r.Name)
+		if seen[r.Name] || r.Help == "" || r.Group&allGroups == 0 || r.read == nil || r.write == nil {
+			t.Errorf("%s: the row comes twice or lacks its help, group or functions", r.Name)
 		}
 		seen[r.Name] = true
 		if r.Least > r.Most || r.Most > 0 && (r.Words != nil || r.Pattern != "") {

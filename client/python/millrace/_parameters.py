@@ -17,6 +17,7 @@ from reprlib import repr as short
 from types import MappingProxyType
 from typing import Any, NamedTuple, Optional, SupportsIndex, TypedDict, TypeVar, Union, cast
 
+from . import _plan
 from ._http import Home, secret
 from ._steps import OnError
 from ._version import __version__
@@ -63,10 +64,12 @@ def _is_size(value: Any) -> bool:
 
 
 _CHECKS = {
-    **dict.fromkeys(("global_batch_size", "batch_size_per_rank", "window", "homes", "world_size", "threads"), _whole(1)),
+    **{name: _whole(least) for name, least in _plan.NUMBERS.items()},
+    **{name: _word(*words) for name, words in _plan.WORDS.items()},
+    **dict.fromkeys(("global_batch_size", "batch_size_per_rank", "threads"), _whole(1)),
     **dict.fromkeys(("ahead", "samples", "sequence_length", "prefetch_factor", "max_batch_bytes"), _whole(1)),
-    **dict.fromkeys(("number", "epoch", "seed", "strata", "rank", "start", "prefetch_bytes", "decoded_bytes", "num_workers"), _whole(0)),
-    **dict.fromkeys(("generation", "subset", "quarantine", "importance", "form", "user_agent"), _Check("a text", lambda v: isinstance(v, str))),
+    **dict.fromkeys(("number", "epoch", "seed", "start", "prefetch_bytes", "decoded_bytes", "num_workers"), _whole(0)),
+    **dict.fromkeys((*_plan.TEXTS, "form", "user_agent"), _Check("a text", lambda v: isinstance(v, str))),
     **dict.fromkeys(
         ("keys", "allow_pickle", "per_batch", "copy", "shared_memory", "insecure_plain_http", "reindex"),
         _Check("True or False", lambda v: isinstance(v, bool)),
@@ -99,9 +102,6 @@ _CHECKS = {
         cure="give its name; the size of batches is global_batch_size=",
     ),
     "shuffle": _word("slot", "window", "full", "none", more=", True or False", fits=lambda v: v is None or isinstance(v, bool)),
-    "tail": _word("short", "drop", "pad"),
-    "balance": _word("samples", "bytes"),
-    "by": _word("contiguous", "locality"),
     "on_error": _word("raise", "skip", more=" or a function", fits=callable),
     "fields": _Check(
         "names of parts, such as 'jpg,cls'",
@@ -269,51 +269,14 @@ def _refusing(kind: C) -> C:
     return kind
 
 
-@_refusing
-@dataclass(frozen=True, kw_only=True)
-class Order:
-    """Which samples an epoch has and in which order, beside `seed` and `shuffle`. None is the dataset's default.
-
-    window      shuffle="window": how many chunks are shuffled together; "slot": from how many lanes samples are taken in turn
-    strata      shuffle="window": how many strata the chunks are dealt to, a divisor of window; 0: none
-    subset      samples to read: the name of a stored subset, or a subset written out, as Client.subset writes it
-    quarantine  bad samples that healthy ones replace: the digest of a stored list, or the list written out
-    importance  snapshot of weights to draw samples by, which millrace.importance.freeze returns
-    generation  version of the dataset's index to read, as Client.describe()["generation"] names it. All ranks of a job give the same
-
-    The page HTTP interface has all values: https://github.com/millrace-data/millrace/blob/main/docs/api.md
-    """
-
-    window: Optional[int] = None
-    strata: Optional[int] = None
-    subset: Optional[str] = None
-    quarantine: Optional[str] = None
-    importance: Optional[str] = None
-    generation: Optional[str] = None
+Order = _plan.Order
+_refusing(Order)
 
 
 @_refusing
 @dataclass(frozen=True, kw_only=True)
-class Share:
-    """Which share of every global batch this process reads, and what becomes of the last batch.
-
-    rank, world_size
-                number of this process, from 0, and how many there are: both or none. torch.Dataset finds them by itself: those of
-                torch.distributed, else the environment's (torchrun, mpirun, srun). Elsewhere the default is 0 of 1
-    tail        samples that fill no batch at the end: "short" is a smaller last batch, "drop" leaves them out, "pad" repeats others.
-                None is the dataset's default
-    balance     "samples": shares of equal numbers (default); "bytes": shares of about equal size
-    by          "contiguous": a rank's samples follow each other in the batch (default); "locality": a rank gets the samples of its own
-                lanes or strata, so that its gateway reads only their chunks
-    homes       by="locality": how many groups the ranks form, such as the number of gateways; None: one for each rank
-    """
-
-    rank: Optional[int] = None
-    world_size: Optional[int] = None
-    tail: Optional[str] = None
-    balance: Optional[str] = None
-    by: Optional[str] = None
-    homes: Optional[int] = None
+class Share(_plan.Share):
+    __doc__ = _plan.Share.__doc__
 
     def __post_init__(self) -> None:
         if (self.rank is None) != (self.world_size is None):

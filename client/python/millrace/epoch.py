@@ -16,6 +16,7 @@ from urllib.parse import quote
 from ._http import Answered, Expected, Gateways, Task
 from ._layout import Head, Manifest, Table, chunk_counts, read_manifest
 from ._memory import Buffers, Closing, Take, new
+from ._plan import SHARING
 from ._pool import Pool, Stats
 from ._selection import columns_of, parts_are
 from ._steps import Failures, Steps
@@ -34,7 +35,6 @@ Gather = Callable[[Callable[[int], memoryview], int, Iterator[Any]], Any]
 
 _LOG = logging.getLogger("millrace")
 
-OF_BATCHES = ("balance", "batch_size", "homes", "rank", "share", "tail", "world_size")  # parameters that do not change the order
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Plan:
     @property
     def order(self) -> Mapping[str, str]:
         """The parameters that fix in which order samples come. Those of batches, ranks and forms do not."""
-        return {name: value for name, value in self.parameters.items() if name not in (*OF_BATCHES, "fields", "format", "generation", "table")}
+        return {name: value for name, value in self.parameters.items() if name not in (*SHARING, "fields", "format", "generation", "table")}
 
     @property
     def delivered(self) -> int:
@@ -165,7 +165,7 @@ class Epoch:
         """
         if not isinstance(positions, Collection):
             raise InvalidArgument(f"samples {positions!r}: want positions", cure="write samples([5]), or samples(range(100))")
-        path, asked = self._path("samples"), self._asked(positions, OF_BATCHES)
+        path, asked = self._path("samples"), self._asked(positions, SHARING)
         head, body, layout = self._read(self._expected("samples", asked), Task(), None, new)
         source = replace(self._source(), manifest=partial(self._read_manifest, path, asked), positions=lambda _: positions)
         b = Batch(head, body, source, layout)
@@ -263,7 +263,7 @@ class Epoch:
     def _all_parts(self) -> Sequence[str]:
         """The names of parts: those that the description tells, else those of the first sample."""
         columns = [f["name"] for f in columns_of(self.plan.dataset_description)]
-        want = self._expected("samples", self._asked([0], (*OF_BATCHES, "fields")))
+        want = self._expected("samples", self._asked([0], (*SHARING, "fields")))
         if columns:
             return columns
         layout = self.core.batch(want, Task())[2]

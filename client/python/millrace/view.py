@@ -15,6 +15,7 @@ from urllib.parse import quote, quote_plus, urlsplit
 from ._http import Gateways, Settings
 from ._job import advise_homes, refuse
 from ._parameters import DEFAULTS, TORCH_ONLY, Decode, EpochOptions, Share, checked, flat, refuse_slips
+from ._plan import ORDER, SHARING
 from ._selection import (
     DIGEST,
     MOST,
@@ -44,10 +45,6 @@ from .errors import Denied, GenerationGone, InvalidArgument, MillraceError, NotF
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-_IN_ADDRESS = (
-    "batch_size", "seed", "shuffle", "window", "strata", "tail", "rank", "world_size", "balance", "share", "homes", "subset", "quarantine",
-    "importance", "generation",
-)  # fmt: skip
 _NAMES = {"batch_size": "global_batch_size", "share": "by", "format": "form"}  # of parameters that addresses call otherwise
 _STORED = {  # what parameters name that may not be there, and who makes it
     "importance": "millrace.importance.freeze makes a snapshot, and returns its name",
@@ -176,7 +173,7 @@ class Source:
         about = chosen.describe(None if dataset == self.dataset else dataset)
         if "generation" not in o:
             refuse(about, rank, world_size)
-        asked = {name: o.get(name) for name in _IN_ADDRESS}
+        asked = {name: o.get(name) for name in (*ORDER, *SHARING)}
         if isinstance(asked["shuffle"], bool):
             asked["shuffle"] = None if asked["shuffle"] else "none"
         query = {k: str(v) for k, v in chosen.selection.over(asked).items() if v is not None}

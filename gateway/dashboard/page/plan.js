@@ -3,19 +3,17 @@
 import { hasToken, json } from "./api.js";
 import { count, el } from "./dom.js";
 import { jobsOf, plan as planSaid, planOfJob } from "./looks.js";
+import { batching, order, sharing } from "./parameters.js";
 
-// order are the parameters that fix an order; shares those that cut it into batches and ranks.
-const order = ["seed", "shuffle", "window", "strata", "importance", "subset", "quarantine", "generation"];
-const shares = ["batch_size", "tail", "world_size", "balance", "share", "homes"];
-export const orderNames = [...order, "batch_size", "tail"];
-export const planNames = [...shares, "rank", ...order];
+export const orderNames = [...order, ...batching];
+export const planNames = [...sharing, "rank", ...orderNames];
 
 const pick = (query, names) => Object.fromEntries(names.map((n) => [n, query.get(n)]).filter(([, v]) => v));
 export const planOf = (query) => pick(query, planNames);
 export const orderOf = (query) => pick(query, order);
 export const wholeOf = (query) => pick(query, orderNames); // of whole batches
 export const isOwn = (query) => Object.keys(wholeOf(query)).length === 0; // an address that names no order is of the dataset's own plan
-export const soughtOf = (query) => (query.get("world_size") ? pick(query, [...order, ...shares]) : wholeOf(query));
+export const soughtOf = (query) => (query.get("world_size") ? pick(query, [...orderNames, ...sharing]) : wholeOf(query));
 
 export const datasetPath = (name) => `/v1/datasets/${encodeURIComponent(name)}`;
 

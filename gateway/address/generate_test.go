@@ -1,0 +1,182 @@
+package address
+
+import (
+	"bytes"
+	"cmp"
+	"flag"
+	"fmt"
+	"go/format"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write what other languages have of the table of parameters anew")
+
+// The parameters that Python calls otherwise, and those that a class of its own or another argument covers.
+var (
+	pythonNames = map[string]string{"share": "by"}
+	pythonMore  = map[string]string{
+		"rank": "torch.Dataset finds it and world_size by itself: those of torch.distributed, else the environment's " +
+			"(torchrun, mpirun, srun). Elsewhere the default is 0 of 1. Give both or none.",
+	}
+	pythonElsewhere = map[string]bool{"batch_size": true, "seed": true, "shuffle": true}
+)
+
+// TestParameters_OtherLanguagesHaveTheTable compares the lists of the Go client, the Python client and the page with the table;
+// go generate writes them.
+func TestParameters_OtherLanguagesHaveTheTable(t *testing.T) {
+	for file, write := range map[string]func(old []byte) []byte{
+		"../../client/options.go":               goOptions,
+		"../../client/python/millrace/_plan.py": func([]byte) []byte { return python() },
+		"../dashboard/page/parameters.js":       func([]byte) []byte { return javaScript() },
+	} {
+		old, err := os.ReadFile(file)
+		if err != nil && !*update {
+			t.Fatal(err)
+		}
+		want := write(old)
+		if *update {
+			if err := os.WriteFile(file, want, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		} else if !bytes.Equal(old, want) {
+			t.Errorf("%s is older than the table of parameters: run go generate ./gateway/address", file)
+		}
+	}
+}
+
+// goOptions writes the fields of client.Options, between two comments of its file.
+func goOptions(old []byte) []byte {
+	const begin, end = "./gateway/address.\n", "\t// End of the plan parameters."
+	head, rest, _ := strings.Cut(string(old), begin)
+	_, tail, _ := strings.Cut(rest, end)
+	var b strings.Builder
+	for _, r := range parameters {
+		kind := "string"
+		switch {
+		case r.Name == "seed": // 0 is one as any other
+			kind = "*uint64"
+		case r.Most > 0:
+			kind = "uint64"
+		}
+		help := strings.ReplaceAll(strings.ReplaceAll(r.Help, "`", ""), "--", "")
+		if r.Words != nil {
+			help += ": " + strings.Join(r.Words, ", ")
+		}
+		fmt.Fprintf(&b, "%s %s `query:%q` // %s\n", camel(r.Name), kind, r.Name, help)
+	}
+	out, err := format.Source([]byte(head + begin + b.String() + end + tail))
+	if err != nil {
+		panic(err)
+	}
+	return out
+}
+
+// camel is a name as Go writes it.
+func camel(name string) string {
+	var b strings.Builder
+	for word := range strings.SplitSeq(name, "_") {
+		b.WriteString(strings.ToUpper(word[:1]) + word[1:])
+	}
+	return b.String()
+}
+
+// python writes the dataclasses of the order and of the sharing, and what their values may be.
+func python() []byte {
+	var b strings.Builder
+	b.WriteString(`"""The parameters of a plan: written by go generate ./gateway/address."""
+
+from dataclasses import dataclass
+from typing import Optional
+
+`)
+	lists := map[Group][]string{}
+	var numbers, words, texts []string
+	for _, r := range parameters {
+		name := cmp.Or(pythonNames[r.Name], r.Name)
+		lists[r.Group] = append(lists[r.Group], fmt.Sprintf("%q", r.Name))
+		switch {
+		case r.Group == Showing || pythonElsewhere[r.Name]:
+		case r.Most > 0:
+			numbers = append(numbers, fmt.Sprintf("%q: %d", name, r.Least))
+		case r.Words != nil:
+			words = append(words, fmt.Sprintf("%q: (\"%s\")", name, strings.Join(r.Words, `", "`)))
+		default:
+			texts = append(texts, fmt.Sprintf("%q", name))
+		}
+	}
+	fmt.Fprintf(&b, "ORDER = (%s)\n", strings.Join(lists[Order], ", "))
+	fmt.Fprintf(&b, "SHARING = (%s)\n", strings.Join(append(append(lists[Batching], lists[Sharing]...), lists[Rank]...), ", "))
+	fmt.Fprintf(&b, "NUMBERS = {%s}  # with the least value of each\n", strings.Join(numbers, ", "))
+	fmt.Fprintf(&b, "WORDS = {%s}\n", strings.Join(words, ", "))
+	fmt.Fprintf(&b, "TEXTS = (%s)\n", strings.Join(texts, ", "))
+	pythonClass(&b, "Order", "Which samples an epoch has and in which order, beside `seed` and `shuffle`. None is the dataset's default.", Order)
+	pythonClass(&b, "Share", "Which share of every global batch this process reads, and what becomes of the last batch.", Batching|Sharing|Rank)
+	return []byte(b.String())
+}
+
+// pythonClass writes a dataclass with the parameters of some groups.
+func pythonClass(b *strings.Builder, name, about string, groups Group) {
+	fmt.Fprintf(b, "\n\n@dataclass(frozen=True, kw_only=True)\nclass %s:\n    \"\"\"%s\n\n", name, about)
+	var fields strings.Builder
+	for _, r := range parameters {
+		if r.Group&groups == 0 || pythonElsewhere[r.Name] {
+			continue
+		}
+		kind := "str"
+		if r.Most > 0 {
+			kind = "int"
+		}
+		own := cmp.Or(pythonNames[r.Name], r.Name)
+		fmt.Fprintf(&fields, "    %s: Optional[%s] = None\n", own, kind)
+		fmt.Fprintf(b, "    %-11s %s\n", own, wrapped(pythonText(r), 116, "\n"+strings.Repeat(" ", 16)))
+	}
+	fmt.Fprintf(b, "\n    The page HTTP interface has all values: https://github.com/millrace-data/millrace/blob/main/docs/api.md\n    \"\"\"\n\n%s", fields.String())
+}
+
+// pythonText describes a parameter with names and words as Python writes them.
+func pythonText(r Parameter) string {
+	text := strings.ReplaceAll(cmp.Or(r.Doc, r.Help), "`", "")
+	for _, other := range parameters {
+		for _, word := range other.Words {
+			text = strings.ReplaceAll(text, other.Name+"="+word, fmt.Sprintf("%s=%q", cmp.Or(pythonNames[other.Name], other.Name), word))
+		}
+	}
+	for _, word := range r.Words {
+		text = regexp.MustCompile(`(^|[ ;])`+word+`( is|:| leaves| repeats)`).ReplaceAllString(text, "$1\""+word+"\"$2")
+	}
+	return strings.TrimSpace(text + " " + pythonMore[r.Name])
+}
+
+// wrapped breaks a text into lines of at most some bytes.
+func wrapped(text string, width int, newline string) string {
+	var b strings.Builder
+	line := 0
+	for word := range strings.FieldsSeq(text) {
+		if line > 0 && line+1+len(word) > width {
+			b.WriteString(newline)
+			line = 0
+		} else if line > 0 {
+			b.WriteByte(' ')
+			line++
+		}
+		b.WriteString(word)
+		line += len(word)
+	}
+	return b.String()
+}
+
+// javaScript writes the names that the page takes from addresses.
+func javaScript() []byte {
+	var b bytes.Buffer
+	b.WriteString("// The parameters of a plan, by what they fix: written by go generate ./gateway/address.\n")
+	for _, of := range []struct {
+		name   string
+		groups Group
+	}{{"order", Order}, {"batching", Batching}, {"sharing", Sharing}} {
+		fmt.Fprintf(&b, "export const %s = [\"%s\"];\n", of.name, strings.Join(NamesOf(of.groups), `", "`))
+	}
+	return b.Bytes()
+}
