@@ -201,7 +201,7 @@ func (c *cutter) closeChunk() error {
 	k.rec.codec, k.rec.skip = k.rec.codec|c.codec, k.from-first.Decoded
 	params, pieces := c.frames.Params(k.from, c.last)
 	if len(params) > maxTable {
-		return c.fail("what a chunk's codec needs beside the stored bytes has %d bytes, more than %d: choose a smaller --chunk-size, or %s", len(params), maxTable, c.smaller())
+		return c.fail("what a chunk's codec needs beside the stored bytes has %d bytes, more than %d: choose a smaller --chunk-size, or %s", len(params), maxTable, c.codec.Smaller())
 	}
 	k.rec.params = append(k.rec.params[:0], params...)
 	k.rec.extents[0] = Extent{Offset: first.Stored} // release sets the length
@@ -242,7 +242,7 @@ func (c *cutter) ahead(n int64) error {
 		}
 	}
 	if c.sample.state == joined && c.open.rec.length+n > maxChunkSize {
-		return c.fail("samples that lie in one compressed frame are longer than %d bytes: %s", maxChunkSize, c.smaller())
+		return c.fail("samples that lie in one compressed frame are longer than %d bytes: %s", maxChunkSize, c.codec.Smaller())
 	}
 	return nil
 }
@@ -284,7 +284,7 @@ func (c *cutter) join() error {
 		return c.fail("more than %d bytes between two samples of one compressed frame: recompress the shard in smaller frames", maxHold)
 	}
 	if c.open.reaches(maxFrameSamples, maxFrameBlock) {
-		return c.fail("too many samples in one compressed frame: %s", c.smaller())
+		return c.fail("too many samples in one compressed frame: %s", c.codec.Smaller())
 	}
 	c.take()
 	return nil
@@ -295,17 +295,6 @@ func (c *cutter) take() {
 	c.open.feed(c.gap)
 	c.open.feed(c.hold[c.sample.shared:])
 	c.sample.state, c.gap, c.hold = joined, c.gap[:0], c.hold[:0]
-}
-
-// smaller says how to make a shard of smaller frames.
-func (c *cutter) smaller() string {
-	switch c.codec {
-	case codec.Parquet:
-		return "write the file again with smaller row groups (row_group_size=)"
-	case codec.Arrow:
-		return "write the file again in smaller record batches"
-	}
-	return "recompress the shard in smaller frames"
 }
 
 // End ends a sample.

@@ -86,7 +86,7 @@ func checkCodec(c codec.Codec, skip, extents uint64) error {
 	switch {
 	case !c.Known():
 		return newer("codec", uint32(c))
-	case !c.Packed() && skip != 0, c != codec.None && c != codec.Parquet && extents != 1, skip >= codec.MaxFrame:
+	case !c.Packed() && skip != 0, c != codec.None && !c.InPieces() && extents != 1, skip >= codec.MaxFrame:
 		return errMalformed
 	}
 	return nil

@@ -9,15 +9,9 @@ package codec
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
-
-	"github.com/klauspost/compress/gzip"
-
-	"github.com/millrace-data/millrace/chunkindex/codec/arrowbatch"
-	"github.com/millrace-data/millrace/chunkindex/codec/rowgroup"
 )
 
 // Codec says how an object is compressed. The numbers are those of docs/index-format.md.
@@ -44,59 +38,45 @@ const (
 	MaxWindow = 8 << 20 // of a zstd frame: what RFC 8878 asks every decoder for, and no more
 )
 
+// method returns the row of a codec in the table of methods; nil: this program does not know it.
+func (c Codec) method() *method { return methods()[c&^LineFeed] }
+
 // String returns "none", "gzip", "zstd" and the like, and says where a line feed is added.
 func (c Codec) String() string {
 	if c&LineFeed != 0 {
 		return fmt.Sprintf("%v and a line feed", c&^LineFeed)
 	}
-	switch c {
-	case None:
-		return "none"
-	case Gzip:
-		return "gzip"
-	case Zstd:
-		return "zstd"
-	case Parquet:
-		return "parquet"
-	case Xz:
-		return "xz"
-	case Zip:
-		return "zip"
-	case Arrow:
-		return "arrow"
+	if m := c.method(); m != nil {
+		return m.name
 	}
 	return fmt.Sprintf("codec %d", uint32(c))
 }
 
 // Known says whether this program can decode it.
-func (c Codec) Known() bool {
-	switch c &^ LineFeed {
-	case None, Gzip, Zstd, Parquet, Xz, Zip, Arrow:
-		return true
-	}
-	return false
-}
+func (c Codec) Known() bool { return c.method() != nil }
 
 // Described says whether chunks of the codec have parameters, which their index holds: what of them decoding needs beside their stored
 // bytes. Frames of gzip and zstd say all of it themselves; of xz, the header of a stream says what check its blocks have, and of
 // Parquet and zip, what stands at a file's end says how its row groups or its members are decoded, and of Arrow, its schema does.
-func (c Codec) Described() bool { return c&^LineFeed == Xz || c == Parquet || c == Zip || c == Arrow }
+func (c Codec) Described() bool { m := c.method(); return m != nil && m.described }
 
 // Whole says whether chunks of the codec are whole frames, so that no frame is part of two of them.
-func (c Codec) Whole() bool { return c == Parquet || c == Arrow }
+func (c Codec) Whole() bool { m := c.method(); return m != nil && m.whole }
+
+// InPieces says whether a chunk of the codec may have several extents, since parts of its frames are left out.
+func (c Codec) InPieces() bool { m := c.method(); return m != nil && m.pieces }
+
+// Smaller says how to write a shard of smaller frames.
+func (c Codec) Smaller() string { return c.method().smaller }
 
 // Beside returns the bytes of memory that it takes to decode a chunk, beside the decoded bytes themselves: the stored bytes, and what
 // the decoder works in.
 func (c Codec) Beside(stored, decoded int64) int64 {
-	switch {
-	case c == None:
+	if c == None {
 		return 0
-	case c == Parquet:
-		return stored + rowgroup.Room(decoded)
-	case c == Arrow:
-		return stored + arrowbatch.Room(decoded)
-	case c&^LineFeed == Xz:
-		return stored + MaxDictionary
+	}
+	if m := c.method(); m != nil && m.room != nil {
+		return stored + m.room(decoded)
 	}
 	return stored
 }
@@ -153,61 +133,31 @@ func Decode(c Codec, params, stored []byte, skip int64, dst []byte) error {
 		dst[len(dst)-1] = '\n'
 		return Decode(c&^LineFeed, params, stored, skip, dst[:len(dst)-1])
 	}
-	if c == Parquet || c == Zip || c == Arrow {
-		return decodeWhole(c, params, stored, skip, dst)
+	m := c.method()
+	if m == nil {
+		return fmt.Errorf("%v is not known", c)
 	}
-	in, done, err := open(c, params, bytes.NewReader(stored))
-	if err != nil {
+	if m.decode != nil && skip != 0 {
+		return fmt.Errorf("decode %v: %d bytes to pass over, where a chunk begins with a frame", c, skip)
+	}
+	if err := m.fill(params, stored, skip, dst); err != nil {
 		return fmt.Errorf("decode %v: %w", c, err)
+	}
+	return nil
+}
+
+// fill fills dst with the decoded bytes of whole frames, after the first skip of them.
+func (m *method) fill(params, stored []byte, skip int64, dst []byte) error {
+	if m.decode != nil {
+		return m.decode(params, stored, dst)
+	}
+	in, done, err := m.open(params, bytes.NewReader(stored))
+	if err != nil {
+		return err
 	}
 	defer done()
 	if _, err = io.CopyN(io.Discard, in, skip); err == nil {
 		_, err = io.ReadFull(in, dst)
 	}
-	if errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF
-	}
-	if err != nil {
-		return fmt.Errorf("decode %v: %w", c, err)
-	}
-	return nil
-}
-
-// decodeWhole fills dst with the rows of whole row groups and record batches, or the contents of whole members.
-func decodeWhole(c Codec, params, stored []byte, skip int64, dst []byte) error {
-	if skip != 0 {
-		return fmt.Errorf("decode %v: %d bytes to pass over, where a chunk begins with a frame", c, skip)
-	}
-	decode := rowgroup.Decode
-	switch c {
-	case Arrow:
-		decode = arrowbatch.Decode
-	case Zip:
-		decode = decodeMembers
-	}
-	if err := decode(params, stored, dst); err != nil {
-		return fmt.Errorf("decode %v: %w", c, err)
-	}
-	return nil
-}
-
-// open starts decoding a row of frames.
-func open(c Codec, params []byte, in io.Reader) (decoded io.Reader, done func(), err error) {
-	switch c {
-	case None:
-		return in, func() {}, nil
-	case Gzip:
-		z, err := gzip.NewReader(in)
-		return z, func() {}, err
-	case Zstd:
-		z, err := newZstd(in)
-		if err != nil {
-			return nil, nil, err
-		}
-		return z, z.Close, nil
-	case Xz:
-		x, err := insideXz(params, in)
-		return x, func() {}, err
-	}
-	return nil, nil, fmt.Errorf("%v is not known", c)
+	return whole(err)
 }

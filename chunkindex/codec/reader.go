@@ -60,30 +60,21 @@ func NewReader(c Codec, in io.Reader) (*Reader, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
-	if !c.begins(head) {
+	m := c.method()
+	if m.begins == nil {
+		return nil, fmt.Errorf("%v has no frames that are known", c)
+	}
+	if !m.begins(head) {
 		return nil, fmt.Errorf("name says %v, but it begins with % x, which is no %v", c, head, c)
 	}
-	r.frames, err = newUnpacker(c, r.src.buf)
-	return r, err
+	r.frames = m.frames(r.src.buf)
+	return r, nil
 }
 
 func newReader(c Codec, in io.Reader) *Reader {
 	r := &Reader{codec: c, src: &source{in: in}, maxFrame: MaxFrame}
 	r.src.buf = bufio.NewReaderSize(r.src, bufferSize)
 	return r
-}
-
-// begins says whether these bytes, four or all there are, can be the first ones of an object.
-func (c Codec) begins(head []byte) bool {
-	switch c {
-	case Gzip:
-		return len(head) >= 3 && head[0] == 0x1f && head[1] == 0x8b && head[2] == 8
-	case Zstd:
-		return len(head) >= 4 && (frameMagic(head) || skippable(head))
-	case Xz:
-		return len(head) >= 4 && string(head[:4]) == xzMagic[:4]
-	}
-	return false
 }
 
 // Read returns decoded bytes, never of two frames at once. io.EOF is the end of the object.
@@ -102,7 +93,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 			r.grow(n)
 		}
 		if r.off-r.first > r.maxFrame {
-			r.err = r.fail(fmt.Errorf("it decodes to more than %d bytes: recompress the object %s", r.maxFrame, r.codec.smaller()))
+			r.err = r.fail(fmt.Errorf("it decodes to more than %d bytes: %s", r.maxFrame, r.codec.Smaller()))
 			return 0, r.err
 		}
 		switch {
@@ -116,14 +107,6 @@ func (r *Reader) Read(p []byte) (int, error) {
 		}
 	}
 	return 0, r.err
-}
-
-// smaller says how to make an object of smaller frames.
-func (c Codec) smaller() string {
-	if c == Xz {
-		return "in smaller blocks, as xz --block-size=16MiB does, or by zstd in smaller frames"
-	}
-	return "in smaller frames"
 }
 
 // Close gives back the decoder.

@@ -27,18 +27,11 @@ var (
 	errAfterZeros = errors.New("they follow zeros")
 )
 
-// newUnpacker returns the unpacker of a codec, over a buffer that holds what is not taken yet.
-func newUnpacker(c Codec, in *bufio.Reader) (unpacker, error) {
-	switch c {
-	case Gzip:
-		return &gzipMembers{in: in}, nil
-	case Zstd:
-		return &zstdFrames{in: in}, nil
-	case Xz:
-		return &xzBlocks{in: in}, nil
-	}
-	return nil, fmt.Errorf("%v has no frames that are known", c)
+func isGzip(head []byte) bool {
+	return len(head) >= 3 && head[0] == 0x1f && head[1] == 0x8b && head[2] == 8
 }
+
+func isZstd(head []byte) bool { return len(head) >= 4 && (frameMagic(head) || skippable(head)) }
 
 // gzipMembers decodes the members of a gzip object.
 type gzipMembers struct {
@@ -52,7 +45,7 @@ func (g *gzipMembers) begin(head []byte) (params string, err error) {
 		return "", io.EOF
 	case zeros(head):
 		return "", g.padding()
-	case !Gzip.begins(head):
+	case !isGzip(head):
 		return "", errNoFrame
 	case g.z == nil:
 		g.z, err = gzip.NewReader(g.in)
@@ -100,7 +93,7 @@ func (s *zstdFrames) begin(head []byte) (params string, err error) {
 	switch {
 	case len(head) == 0:
 		return "", io.EOF
-	case !Zstd.begins(head):
+	case !isZstd(head):
 		return "", errNoFrame
 	}
 	s.row = frames{in: s.in}

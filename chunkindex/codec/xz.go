@@ -86,6 +86,8 @@ type nothing struct{ hash.Hash }
 func (nothing) Write(p []byte) (int, error) { return len(p), nil }
 func (nothing) Sum(b []byte) []byte         { return b }
 
+func isXz(head []byte) bool { return len(head) >= 4 && string(head[:4]) == xzMagic[:4] }
+
 // insideXz reads what an xz object holds from the beginning of a block on. params is the check of its stream.
 func insideXz(params []byte, in io.Reader) (*Reader, error) {
 	if len(params) != 1 || !xzCheck(params[0]).known() {
@@ -125,7 +127,7 @@ func (x *xzBlocks) begin(head []byte) (params string, err error) {
 	case zeros(head) && len(head) == 4: // padding comes in fours
 		_, err := x.in.Discard(4)
 		return "", err
-	case !Xz.begins(head):
+	case !isXz(head):
 		return "", errNoFrame
 	}
 	return "", x.header()

@@ -30,7 +30,7 @@ func Format() format.Format {
 
 func files() rowscan.Files {
 	return rowscan.Files{
-		Kind:     rowscan.Kind{Codec: codec.Arrow, Frame: "record batch", Smaller: smaller},
+		Kind:     rowscan.Kind{Codec: codec.Arrow, Frame: "record batch"},
 		Suffixes: []string{".arrow", ".arrows", ".ipc", ".feather"},
 		Packed:   "an Arrow file that is compressed as a whole is not read: decompress it, or write it with compressed buffers",
 		Open: func(ctx context.Context, in format.Ranges, size int64) ([]*rows.Node, rowscan.File, error) {
@@ -44,9 +44,6 @@ func files() rowscan.Files {
 		},
 	}
 }
-
-// smaller is what to do where a record batch is too long.
-const smaller = "write the file again in smaller record batches"
 
 // file is a file or stream whose schema has been read.
 type file struct {

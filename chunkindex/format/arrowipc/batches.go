@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/chunkindex/codec/arrowbatch"
 	"github.com/millrace-data/millrace/chunkindex/format/rowscan"
 )
@@ -79,7 +80,7 @@ func (f *file) Begin() (frame rowscan.Frame, d rowscan.Decoder, err error) {
 	}
 	frame = rowscan.Frame{Offset: b.Offset, Length: b.Length}
 	if b.Length > arrowbatch.MaxBatch {
-		return frame, nil, fmt.Errorf("it has %d bytes, more than %d: %s", b.Length, arrowbatch.MaxBatch, smaller)
+		return frame, nil, fmt.Errorf("it has %d bytes, more than %d: %s", b.Length, arrowbatch.MaxBatch, codec.Arrow.Smaller())
 	}
 	stored, err := f.bytes(b.Offset, b.Length)
 	if err != nil {

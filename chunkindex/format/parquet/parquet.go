@@ -44,7 +44,7 @@ func Format() format.Format {
 // files reads files, and of their columns those that rows.Choose takes by these names.
 func files(names []string) rowscan.Files {
 	return rowscan.Files{
-		Kind:     rowscan.Kind{Codec: codec.Parquet, Frame: "row group", Smaller: "write the file again with smaller row groups (row_group_size=)"},
+		Kind:     rowscan.Kind{Codec: codec.Parquet, Frame: "row group"},
 		Suffixes: []string{".parquet", ".parq"},
 		Packed:   "a Parquet file that is compressed as a whole is not read: decompress it, since its pages are compressed inside",
 		Open: func(ctx context.Context, in format.Ranges, size int64) ([]*rows.Node, rowscan.File, error) {

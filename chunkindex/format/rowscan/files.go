@@ -27,9 +27,8 @@ type Files struct {
 
 // Kind is what the frames of a format are.
 type Kind struct {
-	Codec   codec.Codec
-	Frame   string // what users call one
-	Smaller string // how to write smaller ones
+	Codec codec.Codec
+	Frame string // what users call one
 }
 
 // Survey takes objects whose names are those of the format. If it was asked for by name, every object that holds data is a shard,

@@ -134,7 +134,7 @@ func (r *reader) decode(most int) error {
 		r.off += int64(len(b) - len(r.rows))
 		r.rows = b
 		if r.off-r.frame.decoded > codec.MaxFrame {
-			return r.fail(fmt.Errorf("its rows have more than %d bytes: %s", codec.MaxFrame, r.kind.Smaller))
+			return r.fail(fmt.Errorf("its rows have more than %d bytes: %s", codec.MaxFrame, r.kind.Codec.Smaller()))
 		}
 		r.Last().DecodedEnd = r.off
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/klauspost/compress/flate"
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
+	"github.com/millrace-data/millrace/chunkindex/codec/zipmember"
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
@@ -52,7 +53,7 @@ func (s *sequence) Read(p []byte) (int, error) {
 
 // headerLength is the length of a member's header, whose first bytes are given, with the name and what follows the name.
 func headerLength(b []byte) int64 {
-	return codec.MemberHeader + int64(binary.LittleEndian.Uint16(b[26:])) + int64(binary.LittleEndian.Uint16(b[28:]))
+	return zipmember.HeaderSize + int64(binary.LittleEndian.Uint16(b[26:])) + int64(binary.LittleEndian.Uint16(b[28:]))
 }
 
 // checker holds the bytes of an archive, written to it in order, to what the directory says of each member: its header must agree, and its
@@ -85,13 +86,13 @@ func (c *checker) Write(p []byte) (int, error) {
 // take takes the next bytes of a member's header or content.
 func (c *checker) take(m *member, p []byte) (n int, err error) {
 	if c.content == 0 {
-		want := int64(codec.MemberHeader)
-		if len(c.header) >= codec.MemberHeader {
+		want := int64(zipmember.HeaderSize)
+		if len(c.header) >= zipmember.HeaderSize {
 			want = headerLength(c.header)
 		}
 		n = int(min(want-int64(len(c.header)), int64(len(p))))
 		c.header = append(c.header, p[:n]...)
-		if len(c.header) < codec.MemberHeader {
+		if len(c.header) < zipmember.HeaderSize {
 			return n, nil
 		}
 		if err := m.fits(c.header); err != nil {
@@ -116,7 +117,7 @@ func (c *checker) ended(m *member, next int64) error {
 	if next < c.content+m.stored {
 		return nil
 	}
-	if m.method == codec.Stored && m.kind == dataMember && c.sum.Sum32() != m.crc {
+	if m.method == zipmember.Stored && m.kind == dataMember && c.sum.Sum32() != m.crc {
 		return m.fail("its checksum is wrong")
 	}
 	c.members, c.content = c.members[1:], 0
@@ -126,7 +127,7 @@ func (c *checker) ended(m *member, next int64) error {
 // fits refuses a header, of which the first bytes are given, that is none, or that does not end before the next member: its end would be
 // awaited behind the members that follow, and none of them would be checked.
 func (m *member) fits(header []byte) error {
-	if string(header[:4]) != codec.MemberMagic {
+	if string(header[:4]) != zipmember.Magic {
 		return m.fail("no header is where the directory says")
 	}
 	if m.head+headerLength(header)+m.stored > m.next {
@@ -141,7 +142,7 @@ func (m *member) agrees(header []byte) error {
 		encrypted = 1
 		described = 1 << 3 // sums and lengths follow the content, and the header may lack them
 	)
-	name := header[codec.MemberHeader : codec.MemberHeader+int(binary.LittleEndian.Uint16(header[26:]))]
+	name := header[zipmember.HeaderSize : zipmember.HeaderSize+int(binary.LittleEndian.Uint16(header[26:]))]
 	sum, stored, decoded := binary.LittleEndian.Uint32(header[14:]), binary.LittleEndian.Uint32(header[18:]), binary.LittleEndian.Uint32(header[22:])
 	says := func(short uint32, long int64) bool { return short == 1<<32-1 || int64(short) == long }
 	flags := binary.LittleEndian.Uint16(header[6:])
@@ -215,7 +216,7 @@ func (c *contents) begin() error {
 	if err := c.pass(m.head - c.off); err != nil {
 		return err
 	}
-	b, err := c.raw.Peek(codec.MemberHeader)
+	b, err := c.raw.Peek(zipmember.HeaderSize)
 	if err != nil {
 		return err
 	}
@@ -226,7 +227,7 @@ func (c *contents) begin() error {
 	c.stored = io.LimitReader(c.raw, m.stored)
 	c.content = c.stored
 	c.off += m.stored
-	if m.method == codec.Deflated {
+	if m.method == zipmember.Deflated {
 		c.content, err = c.inflated(c.stored)
 	}
 	return err
@@ -270,7 +271,7 @@ func (c *contents) finish() error {
 // last byte: only the header says how long it is itself.
 type frames struct {
 	list    []codec.Frame
-	members []codec.Member // of the list
+	members []zipmember.Member // of the list
 }
 
 func newFrames(a *archive) *frames {
@@ -281,9 +282,9 @@ func newFrames(a *archive) *frames {
 			continue
 		}
 		const extra, descriptor = 1<<16 - 1, 24 // at most
-		end := min(m.next, m.head+codec.MemberHeader+int64(len(m.name))+extra+m.stored+descriptor)
+		end := min(m.next, m.head+zipmember.HeaderSize+int64(len(m.name))+extra+m.stored+descriptor)
 		f.list = append(f.list, codec.Frame{Stored: m.head, StoredEnd: end, Decoded: off, DecodedEnd: off + m.decoded})
-		f.members = append(f.members, codec.Member{Method: int(m.method), Stored: m.stored, Decoded: m.decoded})
+		f.members = append(f.members, zipmember.Member{Method: int(m.method), Stored: m.stored, Decoded: m.decoded})
 		off += m.decoded
 	}
 	return f
@@ -314,7 +315,7 @@ func (f *frames) Params(first, last int64) (params []byte, pieces []rows.Range) 
 		if i > begin {
 			m.Ahead = f.list[i].Stored - f.list[i-1].Stored
 		}
-		params = codec.AppendMember(params, m)
+		params = zipmember.Append(params, m)
 	}
 	return params, nil
 }

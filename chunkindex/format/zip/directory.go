@@ -12,7 +12,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/millrace-data/millrace/chunkindex/codec"
+	"github.com/millrace-data/millrace/chunkindex/codec/zipmember"
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/format/naming"
 )
@@ -64,7 +64,7 @@ type archive struct {
 
 // plain says whether all members are stored as they are.
 func (a *archive) plain() bool {
-	return !slices.ContainsFunc(a.members, func(m member) bool { return m.kind == dataMember && m.method != codec.Stored })
+	return !slices.ContainsFunc(a.members, func(m member) bool { return m.kind == dataMember && m.method != zipmember.Stored })
 }
 
 // ending is what an archive's last bytes say of its directory.
@@ -163,7 +163,7 @@ func (a *archive) order(directory int64) error {
 		if i+1 < len(a.members) {
 			m.next = a.members[i+1].head
 		}
-		if m.stored > m.next-m.head-codec.MemberHeader-int64(len(m.name)) {
+		if m.stored > m.next-m.head-zipmember.HeaderSize-int64(len(m.name)) {
 			return m.fail("it reaches into the next member or the directory")
 		}
 	}
@@ -294,9 +294,9 @@ func (m *member) check() error {
 		return m.fail("it is encrypted: make the archive anew without a password, and have the store encrypt")
 	case m.kind == directoryMember && m.decoded != 0:
 		return m.fail("it is a directory with content")
-	case m.method != codec.Stored && m.method != codec.Deflated:
+	case m.method != zipmember.Stored && m.method != zipmember.Deflated:
 		return m.fail("it is compressed by method %d%s, which is not read: make the archive anew with zip -Z deflate, or -Z store", m.method, methodName(m.method))
-	case m.method == codec.Stored && m.stored != m.decoded:
+	case m.method == zipmember.Stored && m.stored != m.decoded:
 		return m.fail("it is stored in %d bytes and has %d", m.stored, m.decoded)
 	case m.decoded > format.MaxSample:
 		return m.fail("%d bytes are more than a sample can have, %d", m.decoded, format.MaxSample)

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
+	"github.com/millrace-data/millrace/chunkindex/codec/zipmember"
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/format/naming"
 	"github.com/millrace-data/millrace/chunkindex/framing"
@@ -195,11 +196,11 @@ func (s *scanner) begin(m *member) error {
 		if err := pass(m.head - s.Offset()); err != nil {
 			return err
 		}
-		b, err := s.Peek(codec.MemberHeader)
+		b, err := s.Peek(zipmember.HeaderSize)
 		if err != nil {
 			return err
 		}
-		if len(b) < codec.MemberHeader {
+		if len(b) < zipmember.HeaderSize {
 			return m.fail("archive is truncated in its header")
 		}
 		if err := pass(headerLength(b)); err != nil {

@@ -1,4 +1,5 @@
-package codec
+// Package zipmember decodes chunks of zip archives: the contents of members, stored or deflated.
+package zipmember
 
 import (
 	"bytes"
@@ -16,11 +17,11 @@ const (
 	Deflated = 8
 )
 
-// MemberHeader is the length of what stands before a member's name.
-const MemberHeader = 30
+// HeaderSize is the length of what stands before a member's name.
+const HeaderSize = 30
 
-// MemberMagic is what a member's header begins with.
-const MemberMagic = "PK\x03\x04"
+// Magic is what a member's header begins with.
+const Magic = "PK\x03\x04"
 
 // Member says how to decode a member of a zip archive. It is what the archive's directory says, and not the member's own header, which may
 // say nothing.
@@ -31,8 +32,8 @@ type Member struct {
 	Decoded int64
 }
 
-// AppendMember appends a member to the parameters of a chunk.
-func AppendMember(params []byte, m Member) []byte {
+// Append appends a member to the parameters of a chunk.
+func Append(params []byte, m Member) []byte {
 	for _, n := range []int64{m.Ahead, int64(m.Method), m.Stored, m.Decoded} {
 		params = binary.AppendUvarint(params, uint64(n))
 	}
@@ -60,8 +61,8 @@ func cutMember(params []byte) (m Member, rest []byte, err error) {
 	return m, nil, errMember
 }
 
-// decodeMembers fills dst with the contents of the members that the parameters name. stored begins with the header of the first one.
-func decodeMembers(params, stored, dst []byte) error {
+// Decode fills dst with the contents of the members that the parameters name. stored begins with the header of the first one.
+func Decode(params, stored, dst []byte) error {
 	for len(dst) > 0 {
 		m, rest, err := cutMember(params)
 		if err != nil {
@@ -88,10 +89,10 @@ func decodeMembers(params, stored, dst []byte) error {
 
 // decode fills dst with a member's content. b begins with its header.
 func (m *Member) decode(b, dst []byte) error {
-	if len(b) < MemberHeader || string(b[:4]) != MemberMagic {
+	if len(b) < HeaderSize || string(b[:4]) != Magic {
 		return errors.New("no member begins here")
 	}
-	head := MemberHeader + int64(binary.LittleEndian.Uint16(b[26:])) + int64(binary.LittleEndian.Uint16(b[28:]))
+	head := HeaderSize + int64(binary.LittleEndian.Uint16(b[26:])) + int64(binary.LittleEndian.Uint16(b[28:]))
 	if head > int64(len(b)) || m.Stored > int64(len(b))-head {
 		return io.ErrUnexpectedEOF
 	}
@@ -104,5 +105,8 @@ func (m *Member) decode(b, dst []byte) error {
 		return nil
 	}
 	_, err := io.ReadFull(flate.NewReader(bytes.NewReader(content)), dst)
-	return whole(err)
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
 }
