@@ -10,7 +10,7 @@ from __future__ import annotations
 import mmap
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, Union
 
 LARGE = 1 << 20  # bytes of a column from which on its memory is worth using again. The C library mixes up large and small ones, and keeps them
@@ -86,6 +86,16 @@ def size_of(value: Any) -> int:
     if hasattr(value, "getbands"):  # an image of Pillow's
         return int(value.width * value.height * len(value.getbands()))
     return sys.getsizeof(value, 0)
+
+
+def filled(out: Any, first: Any, values: Iterator[Any], alike: Callable[[Any], bool]) -> Any:
+    """Writes the first value and those that follow into the rows of out, as they come. A list of all where one is not like the first."""
+    out[0] = first
+    for i, value in enumerate(values, 1):
+        if not alike(value):
+            return [*out[:i], value, *values]
+        out[i] = value
+    return out
 
 
 class Closing:

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Optional
 
 from ._layout import ArrayHeader
-from ._memory import LARGE
+from ._memory import LARGE, filled
 from ._parameters import TORCH_ONLY, Decode, EpochOptions, checked, flat
 from .batch import Batch
 from .client import Origin, client_of
@@ -50,12 +50,7 @@ def _stack(take: Callable[[int], memoryview], n: int, values: Iterator[Any]) -> 
     if isinstance(first, np.ndarray):
         shape, size = (n, *first.shape), n * first.nbytes
         out = np.empty(shape, first.dtype) if size < LARGE else np.frombuffer(take(size), first.dtype).reshape(shape)
-        out[0] = first
-        for i, value in enumerate(values, 1):
-            if not isinstance(value, np.ndarray) or (value.shape, value.dtype) != (first.shape, first.dtype):
-                return [*out[:i], value, *values]
-            out[i] = value
-        return out
+        return filled(out, first, values, lambda v: isinstance(v, np.ndarray) and (v.shape, v.dtype) == (first.shape, first.dtype))
     column = [first, *values] if n else []
     numbers = np.array(column) if n and all(isinstance(v, (int, float, np.number)) for v in column) else None
     return column if numbers is None or numbers.dtype == object else numbers

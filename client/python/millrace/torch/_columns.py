@@ -10,7 +10,7 @@ from typing import Any, Optional
 import torch
 from torch.utils import data as torch_data
 
-from .._memory import LARGE, own
+from .._memory import LARGE, filled, own
 from ..batch import Batch
 from ..decode import Automatic, library
 from ..errors import InvalidArgument
@@ -106,12 +106,8 @@ def stack_as_they_come(take: Callable[[int], memoryview], n: int, values: Iterat
         out = torch.empty(shape, dtype=first.dtype)
     else:
         out = torch.frombuffer(take(size), dtype=first.dtype).view(shape)
-    out[0] = first
-    for i, value in enumerate(values, 1):
-        if type(value) is not torch.Tensor or value.shape != first.shape or value.dtype is not first.dtype:
-            return [*out[:i], value, *values]
-        out[i] = value
-    return out
+    alike = type(first), first.shape, first.dtype
+    return filled(out, first, values, lambda value: (type(value), getattr(value, "shape", None), getattr(value, "dtype", None)) == alike)
 
 
 def collate_samples(batch: Batch) -> Any:
