@@ -8,8 +8,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from reprlib import repr as short
 from typing import Any, NamedTuple, Optional
@@ -191,17 +190,23 @@ class State:
         """The generation that was read."""
         return str(self.fixed["generation"])
 
-    @contextmanager
-    def told(self, dataset: str) -> Iterator[None]:
-        """Has the absence of the generation say what it means to who resumes. dataset is what is read now."""
+    def hold(self, dataset: str, opened: Callable[[], Plan]) -> None:
+        """Holds what is read now to the state: the dataset, and the plan of the epoch, which opened gives.
+
+        Raises StateError as check does, and for a place beyond the end of the epoch. That of one of several workers, which is checked alone,
+        may be beyond it by less than their number. GenerationGone says what it means to who resumes.
+        """
         try:
-            yield
+            plan = opened()
         except GenerationGone as e:
             same = dataset == self.dataset
             why = "the data were indexed again since the state was saved" if same else "it is of other data, or the data were indexed again since"
             e.message = f"load state: {why}: generation {self.generation[:12]} of {self.dataset!r} is not here: {e.message}"
             e.cure = "restore that index and its data, or begin a new run"
             raise
+        self.check(plan)
+        if self.place.batch > plan.batches:
+            raise StateError(f"load state: batch {self.place.batch} of epoch {self.place.epoch}, which has {plan.batches}")
 
     def tell_age(self, present: str) -> None:
         """Warns if the generation is not the present one: what has come or gone since is not in what is read."""
@@ -228,11 +233,6 @@ class State:
             return None
         instead = 'quarantine(...) in its place, or reading=millrace.Reading(on_error="skip")'
         return f"exclude(...) is for a new run: to go on from this checkpoint, use {instead}"
-
-    def check_end(self, plan: Plan) -> None:
-        """Raises StateError if the place is beyond the end of its epoch. That of one of several workers may be, by less than their number."""
-        if self.place.batch > plan.batches:
-            raise StateError(f"load state: batch {self.place.batch} of epoch {self.place.epoch}, which has {plan.batches}")
 
     def _replaces(self, plan: Plan) -> bool:
         """Reports whether the order is the same one, but for bad samples in whose places others come."""

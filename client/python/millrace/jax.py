@@ -197,10 +197,7 @@ class DataLoader(ClientOwner):
         """
         loaded = State.parse(state)
         loaded.place.refuse_samples()
-        with loaded.told(self._options["dataset"]):
-            plan = self._epoch(loaded.place.epoch, loaded.generation).plan
-        loaded.check(plan)
-        loaded.check_end(plan)
+        loaded.hold(self._options["dataset"], lambda: self._epoch(loaded.place.epoch, loaded.generation).plan)
         if self.rank == 0:
             loaded.tell_age(self._present)
         self.generation = loaded.generation

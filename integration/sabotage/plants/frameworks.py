@@ -53,7 +53,7 @@ PLANTS = [
     (
         "JAX's loader takes the state of another order",
         TESTS + "test_what_does_not_fit_is_refused",
-        [(JAX, "        loaded.check(plan)\n", "")],
+        [("client/python/millrace/_job.py", "        self.check(plan)\n", "")],
     ),
     (
         "text goes to JAX's devices as an array of text",

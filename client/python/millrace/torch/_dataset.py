@@ -273,8 +273,7 @@ class Dataset(ClientOwner):
         before = self._loaded, self.generation, self._alone, self._open
         try:
             place = self.accept(state)
-            with self._loaded.told(self._options["dataset"]):
-                self._loaded.check_end(self.epoch(place.epoch).plan)
+            self._loaded.hold(self._options["dataset"], lambda: self.epoch(place.epoch).plan)
         except BaseException:
             self._loaded, self.generation, self._alone, self._open = before
             raise
