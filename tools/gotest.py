@@ -5,7 +5,7 @@ usage: gotest.py NAME [--concurrent | --others] [--plain] ARGS...
        gotest.py --summary
 
 --concurrent runs the packages of this module that start goroutines or have mutexes or atomics outside their tests, except for those
-that take minutes under the race detector (SLOW); --others the remaining packages. --plain runs the tests of files that race builds
+that take long under the race detector (SLOW); --others the remaining packages. --plain runs the tests of files that race builds
 leave out (//go:build !race), those of one thread, which the detector slows tenfold and finds nothing in; and random tests, of which race
 builds play a fourth (internal/testing/seeds).
 
@@ -38,7 +38,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BROKEN = "ThreadSanitizer: CHECK failed"
 LOGGED = re.compile(r" +\S+\.go:\d+: (.*)")
 CONCURRENT = re.compile(r"^\s*go (?:func\b|[\w.]+\()|\.Go\(|\bsync\.(?:RW)?Mutex\b|\bsync\.Cond\b|\batomic\.[A-Z]", re.M)
-SLOW = {"./chunkindex", "./chunkindex/format/webdataset", "./cmd/millrace", "./gateway"}  # `make race` has the detector for them
+# Concurrent packages that `make race` runs under the detector.
+SLOW = {"./chunkindex", "./chunkindex/format/webdataset", "./cmd/millrace", "./datapath/lookahead", "./gateway"}
 AGAIN = 2
 SEED = 1
 MOST_NOT_JUDGED = 0.1  # of the tests that can be judged
