@@ -121,6 +121,9 @@ func floorPlan() map[string]room {
 		},
 		"datapath/batch":     {never: []string{"context", "net", "os"}}, // the contract of a batch's bytes
 		"datapath/diskcache": {ours: []string{"internal/pause"}, never: []string{"net"}},
+		"datapath/policy": { // what a gateway decides and a simulation predicts
+			never: []string{"context", "crypto/rand", "io", "log", "math/rand", "net", "os", "sync"},
+		},
 		"datapath/lookahead": {
 			ours:    []string{"shuffle"},
 			outside: []string{"github.com/hashicorp/golang-lru"},
@@ -141,12 +144,12 @@ func floorPlan() map[string]room {
 			outside: []string{"github.com/rs/zerolog", "golang.org/x/sync"},
 		},
 		"datapath": {
-			ours:    []string{"datapath/chunkcache", "chunkindex/.", "chunkindex/codec/.", "datapath/lookahead", "datapath/diskcache", "cluster/peer", "shuffle", "internal/objstore", "internal/arrival", "internal/budget", "internal/pause", "internal/tracing"},
+			ours:    []string{"datapath/chunkcache", "chunkindex/.", "chunkindex/codec/.", "datapath/lookahead", "datapath/diskcache", "datapath/policy", "cluster/peer", "shuffle", "internal/objstore", "internal/arrival", "internal/budget", "internal/pause", "internal/tracing"},
 			outside: []string{"golang.org/x/sync", "golang.org/x/time"},
 			never:   []string{"net"},
 		},
 		"datapath/simulate": { // a clock of its own: nothing here may know another, or what is outside
-			ours:  []string{"datapath/chunkcache", "datapath/lookahead", "cluster/placement", "shuffle"},
+			ours:  []string{"datapath/chunkcache", "datapath/lookahead", "datapath/policy", "cluster/placement", "shuffle"},
 			never: []string{"crypto/rand", "log", "math/rand", "net", "os", "sync"},
 		},
 		"cmd/internal/predictions": { // what people and scripts read of it

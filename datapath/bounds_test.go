@@ -15,6 +15,7 @@ import (
 	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/datapath/lookahead"
+	"github.com/millrace-data/millrace/datapath/policy"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 	"github.com/millrace-data/millrace/shuffle"
@@ -233,7 +234,7 @@ func TestPath_FitsCountsDatasetsReadLately(t *testing.T) {
 		cost += chunkcache.Cost(d.index.Chunk(i).Length)
 	}
 	p := newPath(t, Config{Budget: bud(BudgetFor(cost))})
-	if room := ahead(p.budget.Total()); room < cost || room > cost+7 {
+	if room := policy.Ahead(p.budget.Total()); room < cost || room > cost+7 {
 		t.Fatalf("got a budget with room for %d bytes, want %d", room, cost)
 	}
 	a, b := p.Open(d.index, d.store, "set/"), p.Open(d.index, d.store, "set/")

@@ -7,6 +7,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
+	"github.com/millrace-data/millrace/datapath/policy"
 )
 
 // chooseReads says which chunks are brought as a whole and which sample by sample, as numbers in b.chunks.
@@ -66,11 +67,14 @@ func (s *Source) used(b *request, c batch.ChunkRanges) bool {
 }
 
 // first decides what a reader's first batch waits for. Nothing was fetched ahead of it, so it would wait for whole chunks, of which it
-// needs little. If the samples' own ranges come a third sooner, by takes, first moves the chunks that are missing from whole to
-// ranged. Prefetching brings these chunks meanwhile for the batches after it, so each byte of a first batch is read twice at most;
-// a smaller gain is not worth that. Chunks on disk, compressed ones and those of many objects stay whole.
+// needs little. If the samples' own ranges come sooner (policy.First), first moves the chunks that are missing from whole to
+// ranged. Chunks on disk, compressed ones and those of many objects stay whole.
 func (s *Source) first(b *request, whole, ranged []int) (rest, moved []int) {
-	var reads, bytes, stored int64
+	p := s.path
+	f := policy.First{
+		Ahead: p.ownReads.Load(), Own: min(p.gate.places(), p.first.places()), // these do not grow with those of the gate
+		Part: p.cfg.PartSize, Places: p.gate.places(), Cost: p.rates.cost(),
+	}
 	rest, moved = make([]int, 0, len(whole)), ranged
 	for _, i := range whole {
 		c := b.chunks[i]
@@ -80,32 +84,23 @@ func (s *Source) first(b *request, whole, ranged []int) (rest, moved []int) {
 			continue
 		}
 		moved = append(moved, i)
-		bytes, stored = bytes+bytesOf(c), stored+desc.Stored
+		f.Bytes, f.Stored = f.Bytes+bytesOf(c), f.Stored+desc.Stored
 		end := -1
 		for _, r := range c.Ranges {
 			if int(r.Offset) != end {
-				reads++
+				f.Reads++
 			}
 			end = int(r.Offset + r.Length)
 		}
 	}
-	size, part := s.path.cfg.PartSize, s.path.firstPart(stored)
-	reads = max(reads, (bytes+size-1)/size)
-	places := s.path.gate.places()
-	own := min(places, s.path.first.places()) // these do not grow with those of the gate
-	if part <= size/8 || 3*s.takes(reads+s.path.ownReads.Load(), bytes, own) > 2*s.takes((stored+part-1)/part, stored, places) {
+	f.Reads = max(f.Reads, (f.Bytes+f.Part-1)/f.Part)
+	if !f.ByRanges() {
 		return whole, ranged
 	}
 	b.visit.Alone()
-	b.visit.ownReads.Add(reads)
-	s.path.ownReads.Add(reads)
+	b.visit.ownReads.Add(f.Reads)
+	p.ownReads.Add(f.Reads)
 	return rest, moved
-}
-
-// takes returns how long reads of so many bytes take in so many places, in bytes that one stream brings meanwhile.
-func (s *Source) takes(reads, bytes int64, places int) int64 {
-	streams := int64(places)
-	return (reads+streams-1)/streams*s.path.rates.cost() + bytes/min(reads, streams)
 }
 
 // worth reports whether a chunk is read as a whole when so many of its samples are still wanted while it stays: the bytes
@@ -121,7 +116,7 @@ func (s *Source) worth(chunk int, samples uint64) bool {
 
 // wholePays compares the reads of a whole chunk that is not compressed with those of some samples by themselves, of so many bytes.
 func (s *Source) wholePays(chunk int, bytes, samples int64) bool {
-	return s.index.Chunk(chunk).Stored-bytes < (samples-int64(s.objects(chunk)))*s.path.rates.cost()
+	return policy.WholePays(s.index.Chunk(chunk).Stored, int64(s.objects(chunk)), bytes, samples, s.path.rates.cost())
 }
 
 func bytesOf(c batch.ChunkRanges) (n int64) {

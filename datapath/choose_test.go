@@ -13,6 +13,7 @@ import (
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/datapath/diskcache"
 	"github.com/millrace-data/millrace/datapath/lookahead"
+	"github.com/millrace-data/millrace/datapath/policy"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -23,13 +24,13 @@ func TestSource_WholeChunkPaysAgainstReads(t *testing.T) {
 		d := newDatasetOf(t, form, 1, same(3, 100<<10), 3, 1<<20)
 		p := newPath(t, Config{Budget: bud(8 << 20)})
 		s := p.Open(d.index, d.store, "set/")
-		for range ratedReads {
+		for range policy.RatedReads {
 			p.rates.note(0, 1<<20, time.Second)
 		}
-		if got := p.rates.cost(); got != leastReadCost {
-			t.Fatalf("got a cost of %d for a read, want %d", got, leastReadCost)
+		if got := p.rates.cost(); got != policy.LeastReadCost {
+			t.Fatalf("got a cost of %d for a read, want %d", got, policy.LeastReadCost)
 		}
-		bound := d.index.Chunk(0).Stored - spared*leastReadCost
+		bound := d.index.Chunk(0).Stored - spared*policy.LeastReadCost
 		for bytes, want := range map[int64]bool{bound: false, bound + 1: true} {
 			if got := s.wholePays(0, bytes, 3); got != want {
 				t.Errorf("%s: %d of %d bytes: got a whole chunk: %v, want %v", form, bytes, d.index.Chunk(0).Stored, got, want)
@@ -62,7 +63,7 @@ func TestPath_FirstPartFillsTheIdleLine(t *testing.T) {
 	} {
 		for _, fetchers := range []int{1, 2, 12} {
 			p := newPath(t, Config{Budget: bud(1 << 20), PartSize: c.part, Fetchers: fetchers})
-			streams := int64(max(fetchers-early(fetchers), 1))
+			streams := int64(max(fetchers-policy.Early(fetchers), 1))
 			if got, want := p.firstPart(c.total), min(c.want(streams), c.part); got != want {
 				t.Errorf("%d bytes in parts of %d in %d places: got %d, want %d", c.total, c.part, fetchers, got, want)
 			}
@@ -221,12 +222,12 @@ func TestLater_FactorAndBounds(t *testing.T) {
 		0: 0, 1: 4, 1000: 4000, chunkcache.Soon / 4: min(chunkcache.Soon/4*4, chunkcache.Soon-1), chunkcache.Soon - 1: chunkcache.Soon - 1,
 		chunkcache.Soon: chunkcache.Soon, chunkcache.Soon + 1: chunkcache.Soon + 1, chunkcache.Never: chunkcache.Never,
 	} {
-		if got := later(due); got != want {
+		if got := chunkcache.Later(due); got != want {
 			t.Errorf("due at %d: got %d, want %d", due, got, want)
 		}
 	}
 	for places, want := range map[int]int{1: 1, 3: 1, 4: 1, 7: 1, 8: 2, 12: 3, 48: 12} {
-		if got := early(places); got != want {
+		if got := policy.Early(places); got != want {
 			t.Errorf("got %d of %d places to work ahead, want %d", got, places, want)
 		}
 	}

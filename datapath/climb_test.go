@@ -111,7 +111,7 @@ func TestReadsThatAreHeldBackMoveNoPlaces(t *testing.T) {
 			x.epoch(t, plan, number, 0)
 		}
 		x.stop()
-		if places, reads := x.path.Stats().StorePlaces, x.path.rates.reads; places != DefaultFetchers || reads > 0 {
+		if places, reads := x.path.Stats().StorePlaces, x.path.rates.all.Reads; places != DefaultFetchers || reads > 0 {
 			t.Errorf("got %d places and %d reads that say how fast a stream is, want the %d of the start and none", places, reads, DefaultFetchers)
 		}
 	})

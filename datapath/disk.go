@@ -15,6 +15,7 @@ import (
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/datapath/diskcache"
 	"github.com/millrace-data/millrace/datapath/lookahead"
+	"github.com/millrace-data/millrace/datapath/policy"
 	"github.com/millrace-data/millrace/internal/tracing"
 )
 
@@ -281,7 +282,7 @@ func (p *pace) tried(ok bool, bytes int64, took time.Duration, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.last = now
-	if !ok || bytes < ratedBytes {
+	if !ok || bytes < policy.RatedBytes {
 		return
 	}
 	p.reads++
@@ -294,7 +295,7 @@ func (p *pace) slower(store *rates, c chunkindex.Chunk, now time.Time) bool {
 	wait, known := store.takes(c.Stored)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return known && p.reads >= ratedReads && now.Sub(p.last) < diskProbe &&
+	return known && p.reads >= policy.RatedReads && now.Sub(p.last) < diskProbe &&
 		p.perByte*float64(c.Length) > diskSlack*wait.Seconds()
 }
 
@@ -302,8 +303,8 @@ func (p *pace) slower(store *rates, c chunkindex.Chunk, now time.Time) bool {
 func (r *rates) takes(bytes int64) (time.Duration, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.reads < ratedReads {
+	if r.all.Reads < policy.RatedReads {
 		return 0, false
 	}
-	return time.Duration((r.first + float64(bytes)/r.stream) * float64(time.Second)), true
+	return time.Duration((r.all.First + float64(bytes)/r.all.Stream) * float64(time.Second)), true
 }

@@ -3,6 +3,8 @@ package datapath
 import (
 	"testing"
 	"time"
+
+	"github.com/millrace-data/millrace/datapath/policy"
 )
 
 // TestDisk_FindsSourcesByNumber: the disk tier knows a chunk by the number of its source and its own, until the source is closed.
@@ -42,28 +44,28 @@ func TestPace_IsAMeanOfLongReads(t *testing.T) {
 	var p pace
 	now := time.Unix(1000, 0)
 	p.tried(false, 1<<20, time.Hour, now)
-	p.tried(true, ratedBytes-1, time.Hour, now.Add(time.Second))
+	p.tried(true, policy.RatedBytes-1, time.Hour, now.Add(time.Second))
 	if p.reads != 0 || p.perByte != 0 || !p.last.Equal(now.Add(time.Second)) {
 		t.Errorf("got %d reads noted, last at %v; want none that failed or was short", p.reads, p.last)
 	}
-	p.tried(true, ratedBytes, ratedBytes*time.Microsecond, now)
-	p.tried(true, ratedBytes, 3*ratedBytes*time.Microsecond, now)
+	p.tried(true, policy.RatedBytes, policy.RatedBytes*time.Microsecond, now)
+	p.tried(true, policy.RatedBytes, 3*policy.RatedBytes*time.Microsecond, now)
 	if got := p.perByte * 1e6; p.reads != 2 || got < 1.99 || got > 2.01 {
 		t.Errorf("got %v microseconds for a byte, want the mean of 1 and 3", got)
 	}
 	for range 1000 {
-		p.tried(true, ratedBytes, ratedBytes*time.Microsecond, now)
+		p.tried(true, policy.RatedBytes, policy.RatedBytes*time.Microsecond, now)
 	}
-	p.tried(true, ratedBytes, 9*ratedBytes*time.Microsecond, now)
+	p.tried(true, policy.RatedBytes, 9*policy.RatedBytes*time.Microsecond, now)
 	if got := p.perByte * 1e6; got < 1.99 || got > 2.01 {
 		t.Errorf("got %v microseconds for a byte, want 1 and an eighth of 8 more", got)
 	}
 	var r rates
-	for range ratedReads - 1 {
+	for range policy.RatedReads - 1 {
 		r.note(time.Second, 1<<20, time.Second)
 	}
 	if _, known := r.takes(1); known {
-		t.Errorf("got a store known after %d reads, want %d", ratedReads-1, ratedReads)
+		t.Errorf("got a store known after %d reads, want %d", policy.RatedReads-1, policy.RatedReads)
 	}
 	r.note(time.Second, 1<<20, time.Second)
 	if took, known := r.takes(2 << 20); !known || took != 3*time.Second {

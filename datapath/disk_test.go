@@ -14,6 +14,7 @@ import (
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/datapath/diskcache"
 	"github.com/millrace-data/millrace/datapath/lookahead"
+	"github.com/millrace-data/millrace/datapath/policy"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 	"github.com/millrace-data/millrace/shuffle"
@@ -386,13 +387,13 @@ func TestSlowDiskIsPassedOver(t *testing.T) {
 		}
 	}
 	read := func(d time.Duration) {
-		for range 4 * ratedReads {
+		for range 4 * policy.RatedReads {
 			disk.tried(true, n, d, now)
 		}
 	}
 	read(time.Second)
 	check("store not measured", false)
-	for range ratedReads {
+	for range policy.RatedReads {
 		store.note(20*time.Millisecond, n, 80*time.Millisecond)
 	}
 	check("ten times slower", true)

@@ -13,7 +13,7 @@ func TestThePageForMaintainersNamesWhatIsThere(t *testing.T) {
 	page, err := os.ReadFile("../docs/datapath.md")
 	must(t, err)
 	var code strings.Builder
-	for _, dir := range []string{".", "lookahead", "chunkcache", "diskcache", "../chunkindex"} {
+	for _, dir := range []string{".", "batch", "lookahead", "policy", "chunkcache", "diskcache", "../chunkindex"} {
 		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		must(t, err)
 		for _, f := range files {

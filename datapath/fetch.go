@@ -5,6 +5,7 @@ import (
 
 	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
+	"github.com/millrace-data/millrace/datapath/policy"
 	"github.com/millrace-data/millrace/internal/tracing"
 )
 
@@ -34,7 +35,7 @@ func (f *fetch) due() (due int64) {
 		}
 	}
 	if f.held != nil {
-		return later(due)
+		return chunkcache.Later(due)
 	}
 	return due
 }
@@ -59,35 +60,18 @@ func (f *fetch) group(missing []int) [][]int {
 	return append(groups, f.source.group(stored, f.part)...)
 }
 
-// firstPart is the length of one store read while a first batch waits for whole chunks of total bytes: one for each place of the gate that
-// early leaves it, since the line is idle. A read costs a request, so it is an eighth of PartSize at least.
+// firstPart is the length of one store read while a first batch waits for whole chunks of total bytes.
 func (p *Path) firstPart(total int64) int64 {
-	places := p.gate.places()
-	streams := int64(max(places-early(places), 1))
-	return min(p.cfg.PartSize, max(total/streams, p.cfg.PartSize/8, 1))
+	return policy.FirstPart(total, p.cfg.PartSize, p.gate.places())
 }
 
 // group cuts a list of chunks, in ascending order, into those that lie side by side in one shard and that one store read of
 // at most part bytes brings.
 func (s *Source) group(chunks []int, part int64) [][]int {
-	var groups [][]int
-	var begin int
-	var end, size int64
-	shard := -1
-	for i, c := range chunks {
-		e := s.index.Extents(c)[0]
-		alone := s.index.ExtentCount(c) > 1
-		if i > 0 && (alone || e.Shard != shard || e.Offset != end || size+e.Length > part) {
-			groups, begin, size = append(groups, chunks[begin:i:i]), i, 0
-		}
-		if shard, end, size = e.Shard, e.Offset+e.Length, size+e.Length; alone {
-			shard = -1
-		}
-	}
-	if len(chunks) > 0 {
-		groups = append(groups, chunks[begin:])
-	}
-	return groups
+	return policy.Group(chunks, func(chunk int) policy.Place {
+		e := s.index.Extents(chunk)[0]
+		return policy.Place{Shard: e.Shard, Offset: e.Offset, Length: e.Length, Alone: s.index.ExtentCount(chunk) > 1}
+	}, part)
 }
 
 // bring brings one group.

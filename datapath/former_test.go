@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/cluster/peer"
+	"github.com/millrace-data/millrace/datapath/policy"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -158,9 +159,9 @@ func TestPullingTakesOnlyWhatIsFree(t *testing.T) {
 		stays.mu.Unlock()
 		stays.path.Pull(t.Context(), name(1), heldOf(held))
 		got := stays.path.Stats()
-		if got.FormerChunks == 0 || got.FormerChunks >= uint64(len(held)) || got.BudgetInUse > ahead(got.BudgetTotal) || got.Evictions != 0 {
+		if got.FormerChunks == 0 || got.FormerChunks >= uint64(len(held)) || got.BudgetInUse > policy.Ahead(got.BudgetTotal) || got.Evictions != 0 {
 			t.Errorf("got %d of %d chunks pulled, %d bytes in use of %d, %d chunks thrown out; want a part of them, no more than %d, none",
-				got.FormerChunks, len(held), got.BudgetInUse, got.BudgetTotal, got.Evictions, ahead(got.BudgetTotal))
+				got.FormerChunks, len(held), got.BudgetInUse, got.BudgetTotal, got.Evictions, policy.Ahead(got.BudgetTotal))
 		}
 		r.Release()
 		stays.breaks(func(int, *peer.Query) (wireFault, error) { return wireFault{}, errWire })

@@ -4,13 +4,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace-data/millrace/datapath/policy"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
 // A read tells of the store only if it says when its bytes came, was not held back, did not begin anew, and brought enough; all its
 // bytes count once in any case.
 func TestMeasured_NotesOnlyUndisturbedReads(t *testing.T) {
-	const n = 10 * ratedBytes
+	const n = 10 * policy.RatedBytes
 	const tenth = 10 * time.Millisecond
 	for name, c := range map[string]struct {
 		reports []int64 // each a hundredth of a second after the one before
@@ -19,8 +20,8 @@ func TestMeasured_NotesOnlyUndisturbedReads(t *testing.T) {
 		first   time.Duration
 	}{
 		"steady":                     {[]int64{n / 10, n / 2, n}, false, true, tenth - 2*tenth/9},
-		"one report of nearly all":   {[]int64{n - ratedBytes, n}, false, true, 0},
-		"one report of too much":     {[]int64{n - ratedBytes + 1, n}, false, false, 0},
+		"one report of nearly all":   {[]int64{n - policy.RatedBytes, n}, false, true, 0},
+		"one report of too much":     {[]int64{n - policy.RatedBytes + 1, n}, false, false, 0},
 		"reports nothing":            {nil, false, false, 0},
 		"held back":                  {[]int64{n / 10, n}, true, false, 0},
 		"all at once":                {[]int64{n}, false, false, 0},
@@ -36,10 +37,10 @@ func TestMeasured_NotesOnlyUndisturbedReads(t *testing.T) {
 				m.filled(came)
 			}
 			m.ended(n, c.paced)
-			if got := r.reads == 1; got != c.noted {
+			if got := r.all.Reads == 1; got != c.noted {
 				t.Errorf("%s: got it noted: %v, want %v", name, got, c.noted)
 			}
-			if got := time.Duration(r.first * float64(time.Second)); c.noted && (got-max(c.first, 0)).Abs() > time.Microsecond {
+			if got := time.Duration(r.all.First * float64(time.Second)); c.noted && (got-max(c.first, 0)).Abs() > time.Microsecond {
 				t.Errorf("%s: got %v to the first byte, want %v", name, got, max(c.first, 0))
 			}
 			want := int64(n)
@@ -56,15 +57,15 @@ func TestMeasured_NotesOnlyUndisturbedReads(t *testing.T) {
 // Costs are a mean in which each of the first reads weighs as much as the others, and later ones a thirty-second; they stay in bounds.
 func TestRates_CostIsAMeanInBounds(t *testing.T) {
 	var r rates
-	for range ratedReads - 1 {
+	for range policy.RatedReads - 1 {
 		r.note(time.Second, 1<<20, time.Second)
 	}
-	if got := r.cost(); got != readCost {
-		t.Errorf("got %d before enough reads were seen, want %d", got, readCost)
+	if got := r.cost(); got != policy.ReadCost {
+		t.Errorf("got %d before enough reads were seen, want %d", got, policy.ReadCost)
 	}
 	r.note(17*time.Second, 1<<20, time.Second)
 	if got, want := r.cost(), int64(2<<20); got != want {
-		t.Errorf("got a cost of %d, want %d: the mean of 1 and, once in %d, 17 seconds", got, want, ratedReads)
+		t.Errorf("got a cost of %d, want %d: the mean of 1 and, once in %d, 17 seconds", got, want, policy.RatedReads)
 	}
 	for range 1000 {
 		r.note(time.Second, 1<<20, time.Second)
@@ -76,19 +77,19 @@ func TestRates_CostIsAMeanInBounds(t *testing.T) {
 	for range 1000 {
 		r.note(time.Hour, 1<<20, time.Second)
 	}
-	if got := r.cost(); got != mostReadCost {
-		t.Errorf("got %d of a store that answers in an hour, want %d", got, mostReadCost)
+	if got := r.cost(); got != policy.MostReadCost {
+		t.Errorf("got %d of a store that answers in an hour, want %d", got, policy.MostReadCost)
 	}
 	for range 1000 {
 		r.note(0, 1<<20, time.Second)
 	}
-	if got := r.cost(); got != leastReadCost {
-		t.Errorf("got %d of a store that answers at once, want %d", got, leastReadCost)
+	if got := r.cost(); got != policy.LeastReadCost {
+		t.Errorf("got %d of a store that answers at once, want %d", got, policy.LeastReadCost)
 	}
-	before := r.reads
-	r.note(time.Hour, ratedBytes-1, time.Second)
+	before := r.all.Reads
+	r.note(time.Hour, policy.RatedBytes-1, time.Second)
 	r.note(time.Hour, 1<<20, 0)
-	if r.reads != before {
+	if r.all.Reads != before {
 		t.Error("got a short read noted, or one that took no time")
 	}
 }

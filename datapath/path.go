@@ -11,6 +11,7 @@ import (
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/datapath/diskcache"
 	"github.com/millrace-data/millrace/datapath/lookahead"
+	"github.com/millrace-data/millrace/datapath/policy"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/pause"
@@ -113,14 +114,14 @@ func New(cfg Config) *Path {
 	p.gate = &gate{idle: p.look, below: p.lone}
 	if cfg.Fetchers <= 0 {
 		cfg.Fetchers = DefaultFetchers
-		held := ahead(cfg.Budget.Total()) / cfg.PartSize // as many reads as there is memory for
+		held := policy.Ahead(cfg.Budget.Total()) / cfg.PartSize // as many reads as there is memory for
 		p.gate.climb = &climb{least: leastPlaces, most: int(min(max(held, DefaultFetchers), mostPlaces)), came: &p.rates.came}
 	}
 	p.gate.resize(cfg.Fetchers)
 	p.first.resize(cfg.Fetchers)
 	p.segments.New = func() any { return new([][]byte) }
 	total := cfg.Budget.Total()
-	followed := lookahead.Config{Budget: ahead(total), Plans: total / readerShare}
+	followed := lookahead.Config{Budget: policy.Ahead(total), Plans: total / readerShare}
 	if cfg.Peers != nil {
 		followed.Mine = mine
 	}
@@ -195,15 +196,12 @@ func (p *Path) Close() {
 	p.tables.Reclaim(p.budget.Total() + 1)
 }
 
-// ahead returns how much of a budget what readers come for may fill before they come: seven tenths. The rest is for bodies.
-func ahead(total int64) int64 { return total / 10 * 7 }
-
 // BudgetFor returns the least budget that holds so many bytes for what readers come for.
 func BudgetFor(n int64) int64 { return (n + 6) / 7 * 10 }
 
 // free returns how much memory for what readers come for nobody uses.
 func (p *Path) free() int64 {
-	return ahead(p.budget.Total()) - p.budget.InUse() + p.cache.Free()
+	return policy.Ahead(p.budget.Total()) - p.budget.InUse() + p.cache.Free()
 }
 
 // spares reports whether there is room for n bytes that takes nothing from readers: free memory, or
@@ -300,7 +298,7 @@ func (p *Path) fits(s *Source, now time.Time) bool {
 			sum += o.held()
 		}
 	}
-	return sum <= ahead(p.budget.Total())
+	return sum <= policy.Ahead(p.budget.Total())
 }
 
 // Readers returns what is known of those who read, in the order in which their datasets were opened.

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/millrace-data/millrace/datapath/chunkcache"
+	"github.com/millrace-data/millrace/datapath/policy"
 )
 
 // populate maps memory for the chunks, as much as may be used ahead, until the first reader comes: piece by piece,
@@ -13,7 +14,7 @@ func (p *Path) populate(ctx context.Context) {
 	p.mu.Lock()
 	sources := slices.Clone(p.open)
 	p.mu.Unlock()
-	room := ahead(p.budget.Total()) - p.budget.InUse()
+	room := policy.Ahead(p.budget.Total()) - p.budget.InUse()
 	for _, s := range sources {
 		if s.enter() {
 			room = s.populate(ctx, room)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/millrace-data/millrace/datapath/policy"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -61,8 +62,8 @@ func TestMappedMemoryLeavesRoom(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() { p.Run(ctx) })
 		synctest.Wait()
-		if got := p.Stats().BudgetInUse; got == 0 || got > ahead(2<<20) {
-			t.Errorf("got %d bytes mapped, want some and at most %d", got, ahead(2<<20))
+		if got := p.Stats().BudgetInUse; got == 0 || got > policy.Ahead(2<<20) {
+			t.Errorf("got %d bytes mapped, want some and at most %d", got, policy.Ahead(2<<20))
 		}
 		cancel()
 		wg.Wait()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/datapath/lookahead"
+	"github.com/millrace-data/millrace/datapath/policy"
 )
 
 // retryAhead is how long a chunk that could not be fetched is left to the requests that need it. They get the
@@ -106,7 +107,7 @@ func (p *Path) fetch(ctx context.Context, n lookahead.Need, now time.Time, start
 	}
 	most := p.gate.places()
 	if n.First {
-		most = early(most)
+		most = policy.Early(most)
 	}
 	switch {
 	case gate.enterAhead(most):
@@ -133,26 +134,8 @@ func (p *Path) brings(n lookahead.Need, now time.Time) bool {
 // bodies need, or instead of a chunk that is due later.
 func (p *Path) hasRoom(n lookahead.Need) bool {
 	s := n.Dataset.(*Source)
-	return p.free() >= s.Cost(n.Chunk) || p.cache.Goes(later(s.due(n.Chunk, chunkcache.Whatever)))
+	return p.free() >= s.Cost(n.Chunk) || p.cache.Goes(chunkcache.Later(s.due(n.Chunk, chunkcache.Whatever)))
 }
-
-// later returns how late a chunk that a reader comes for soon must be due to go for one that is read
-// ahead of need: where it were less, readers that are nearly alike would take turns in throwing each
-// other's chunks out.
-func later(due int64) int64 {
-	if due < chunkcache.Soon {
-		return min(muchLater*due, chunkcache.Soon-1)
-	}
-	return due
-}
-
-// muchLater is measured with three readers in little memory: with 1 they read 1.6 times as much as
-// they need, with 2 1.3 times, with 4 1.2 times, and with any larger one hardly less.
-const muchLater = 4
-
-// early is how many places of the gate may work ahead of a reader that waits for its first batch, a quarter: so few
-// that it waits a third longer at most, and enough that the line does not run dry when its chunks are there.
-func early(places int) int { return max(places/4, 1) }
 
 // together returns a need, and with it the chunks that lie behind it in the same shard and that some reader comes for
 // soon, as many as one store read brings.

@@ -5,11 +5,8 @@ import (
 	"sort"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath/policy"
 )
-
-// gapLimit is the longest gap, in bytes, between two pieces that one store read brings. At most one in nine of a
-// read's bytes is of gaps, so a batch read by ranges never moves more than 1.13 times its own bytes.
-const gapLimit = 64 << 10
 
 // piece is a range of one shard, all of a portion or part of it, and the memory that its bytes go to.
 type piece struct {
@@ -63,7 +60,7 @@ func (l layout) pieces(ps []piece, of *portion, part, most int64) []piece {
 	for ; len(dst) > 0 && i < len(l.exts); i++ {
 		e := l.exts[i]
 		length := min(e.Length-offset, int64(len(dst)))
-		n := max((length+part/2)/part, (length+most-1)/most, 1)
+		n := policy.Parts(length, part, most)
 		for k := range n {
 			from, to := length*k/n, length*(k+1)/n
 			ps = append(ps, piece{
@@ -101,9 +98,7 @@ func join(ps []piece, most int64, spare []byte) []stretch {
 		if i > 0 {
 			r := &stretches[len(stretches)-1]
 			gap := p.ext.Offset - r.end
-			if r.pieces[0].ext.Shard == p.ext.Shard && gap >= 0 && gap <= gapLimit &&
-				r.waste+gap <= (r.wanted+p.ext.Length)/8 &&
-				r.wanted+r.waste+gap+p.ext.Length <= most {
+			if r.pieces[0].ext.Shard == p.ext.Shard && policy.Joins(r.wanted, r.waste, gap, p.ext.Length, most) {
 				r.pieces = ps[from : i+1 : i+1]
 				r.end, r.wanted, r.waste = p.ext.Offset+p.ext.Length, r.wanted+p.ext.Length, r.waste+gap
 				continue

@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath/policy"
 )
 
 // Pieces are joined exactly as far as the bounds of a read allow, and each gets its own bytes.
@@ -31,7 +32,7 @@ func TestJoin_JoinsAsFarAsTheBoundsAllow(t *testing.T) {
 			gap, n := rapid.Int64Range(0, 20).Draw(t, "gap"), some.Draw(t, "length")
 			switch rapid.IntRange(0, 3).Draw(t, "which bound") {
 			case 0:
-				gap = gapLimit + near.Draw(t, "near")
+				gap = policy.GapLimit + near.Draw(t, "near")
 				n = max(n, 8*(waste+gap)-wanted)
 			case 1:
 				gap = (wanted+n)/8 - waste + near.Draw(t, "near")
@@ -45,7 +46,7 @@ func TestJoin_JoinsAsFarAsTheBoundsAllow(t *testing.T) {
 			at += gap
 			ps = append(ps, piece{ext: chunkindex.Extent{Shard: shard, Offset: at, Length: n}, dst: make([]byte, n)})
 			at += n
-			if wanted, waste = wanted+n, waste+gap; wanted+waste > most || gap > gapLimit || waste*8 > wanted {
+			if wanted, waste = wanted+n, waste+gap; wanted+waste > most || gap > policy.GapLimit || waste*8 > wanted {
 				wanted, waste = n, 0
 			}
 		}
@@ -60,7 +61,7 @@ func TestJoin_JoinsAsFarAsTheBoundsAllow(t *testing.T) {
 					continue
 				}
 				before := ps[i-1].ext
-				if gap := p.ext.Offset - before.Offset - before.Length; p.ext.Shard != first.Shard || gap < 0 || gap > gapLimit {
+				if gap := p.ext.Offset - before.Offset - before.Length; p.ext.Shard != first.Shard || gap < 0 || gap > policy.GapLimit {
 					return false
 				}
 			}

@@ -4,52 +4,30 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/millrace-data/millrace/datapath/policy"
 )
 
-const (
-	// readCost is what one more store read costs, in bytes of transfer, until the store is measured: on a machine of
-	// our own, ranged reads win below about 13 wanted samples in a chunk of 8 MiB.
-	readCost = 8 << 20 / 13
-	// A measured cost beyond these says more of one bad moment than of a store.
-	leastReadCost, mostReadCost = 64 << 10, 16 << 20
-
-	ratedReads = 16       // reads before the measured cost counts
-	ratedBytes = 64 << 10 // shorter ones say nothing of the stream's rate
-)
-
-// rates is what the store needs for a read: the time to the first bytes, and the rate of one stream from
-// then on, each the mean of late.
+// rates is what the store needs for a read, as measured.
 type rates struct {
 	came atomic.Int64 // bytes, also of reads that are under way
 
-	mu     sync.Mutex // guards what follows
-	reads  int
-	first  float64 // seconds
-	stream float64 // bytes per second
+	mu  sync.Mutex // guards what follows
+	all policy.Rates
 }
 
 // note adds one read: the time to its first bytes, how many others there were, and how long those took.
 func (r *rates) note(first time.Duration, bytes int64, rest time.Duration) {
-	if bytes < ratedBytes || rest <= 0 {
-		return
-	}
-	stream := float64(bytes) / rest.Seconds()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.reads++
-	weight := max(1/float64(r.reads), 1./32)
-	r.first += (first.Seconds() - r.first) * weight
-	r.stream += (stream - r.stream) * weight
+	r.all.Note(first, bytes, rest)
 }
 
 // cost returns what one more store read costs, in bytes of transfer.
 func (r *rates) cost() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.reads < ratedReads {
-		return readCost
-	}
-	return int64(min(max(r.first*r.stream, leastReadCost), mostReadCost))
+	return r.all.Cost()
 }
 
 // measured is one read of the store that is measured.

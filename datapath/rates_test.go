@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace-data/millrace/datapath/policy"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 	"github.com/millrace-data/millrace/internal/objstore/shaped"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
@@ -21,14 +22,14 @@ func TestReadCostIsMeasured(t *testing.T) {
 		"distant":  {shaped.Shape{FirstByte: 100 * time.Millisecond, Stream: 10e6, Total: 1e9}, 1_000_000},
 		"near":     {shaped.Shape{FirstByte: 5 * time.Millisecond, Stream: 50e6, Total: 1e9}, 250_000},
 		"very far": {shaped.Shape{FirstByte: 400 * time.Millisecond, Stream: 10e6, Total: 1e9}, 4_000_000},
-		"too good": {shaped.Shape{FirstByte: 100 * time.Microsecond, Stream: 10e6, Total: 1e9}, leastReadCost},
+		"too good": {shaped.Shape{FirstByte: 100 * time.Microsecond, Stream: 10e6, Total: 1e9}, policy.LeastReadCost},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {
 				p := newPath(t, Config{Budget: bud(16 << 20), NoPrefetch: true, PartSize: 1 << 20, Fetchers: 1})
 				s := p.Open(d.index, shaped.New(d.store, c.shape), "set/")
-				if got := p.rates.cost(); got != readCost {
-					t.Errorf("got a cost of %d before the store was read, want %d", got, readCost)
+				if got := p.rates.cost(); got != policy.ReadCost {
+					t.Errorf("got a cost of %d before the store was read, want %d", got, policy.ReadCost)
 				}
 				d.readEpoch(t, s, d.plan(t, shuffle.None, 0), 0, 10)
 				if got := p.rates.cost(); got < c.want*7/10 || got > c.want*13/10 {
@@ -42,7 +43,7 @@ func TestReadCostIsMeasured(t *testing.T) {
 func TestRates_LeaveOutReadsThatPausedBeforeARetry(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		var r rates
-		for i := range int64(2 * ratedReads) {
+		for i := range int64(2 * policy.RatedReads) {
 			m := r.begin()
 			time.Sleep(10 * time.Millisecond)
 			m.filled(0)
@@ -59,8 +60,8 @@ func TestRates_LeaveOutReadsThatPausedBeforeARetry(t *testing.T) {
 		if got, want := r.cost(), int64(1e5); got != want {
 			t.Errorf("got a cost of %d bytes a read, want %d: 10 ms of 10 MB per second", got, want)
 		}
-		if got := r.came.Load(); got != 2*ratedReads*2e6 {
-			t.Errorf("got %d bytes, want %d", got, int64(2*ratedReads*2e6))
+		if got := r.came.Load(); got != 2*policy.RatedReads*2e6 {
+			t.Errorf("got %d bytes, want %d", got, int64(2*policy.RatedReads*2e6))
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/datapath/lookahead"
+	"github.com/millrace-data/millrace/datapath/policy"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -77,7 +78,7 @@ func (s *Source) inOrder(at shuffle.Cursor) iter.Seq[shuffle.Span] {
 
 // warmRoom is how many bytes of memory may be filled for s beside what somebody comes for already.
 func (p *Path) warmRoom(s *Source) int64 {
-	room := ahead(p.budget.Total())
+	room := policy.Ahead(p.budget.Total())
 	for o, chunk := range p.inMemory() {
 		if o == s || p.readers.Due(o, chunk) != lookahead.Never {
 			room -= o.Cost(chunk)
@@ -128,7 +129,7 @@ func (w *warming) begin(ctx, until context.Context, chunk int) bool {
 func (w *warming) toDisk(ctx context.Context, chunk int) bool {
 	total := w.source.path.budget.Total()
 	for range 2 {
-		if w.passing < total-ahead(total) && w.bring(ctx, chunk, false) {
+		if w.passing < total-policy.Ahead(total) && w.bring(ctx, chunk, false) {
 			w.passing += w.source.Cost(chunk)
 			return true
 		}

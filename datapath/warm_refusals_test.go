@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/cluster/peer"
+	"github.com/millrace-data/millrace/datapath/policy"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
@@ -117,7 +118,7 @@ func TestPull_EndedEarlyGivesItsPlacesBack(t *testing.T) {
 			return all.Release
 		}, 0},
 		"memory for two": {sends, func(t *testing.T, p *Path, s *Source) func() {
-			all, err := p.budget.Reserve(t.Context(), ahead(p.budget.Total())-2*s.Cost(0)-100)
+			all, err := p.budget.Reserve(t.Context(), policy.Ahead(p.budget.Total())-2*s.Cost(0)-100)
 			must(t, err)
 			return all.Release
 		}, 2},

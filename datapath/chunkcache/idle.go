@@ -17,6 +17,19 @@ const (
 	Whatever = -1
 )
 
+// Later returns how late a chunk that a reader comes for soon must be due to be evicted for one that is read
+// ahead of need. If it were less, readers that are nearly alike would evict each other's chunks in turn.
+func Later(due int64) int64 {
+	if due < Soon {
+		return min(muchLater*due, Soon-1)
+	}
+	return due
+}
+
+// muchLater is measured with three readers in little memory: with 1 they read 1.6 times as much as
+// they need, with 2 1.3 times, with 4 1.2 times, and with any larger one hardly less.
+const muchLater = 4
+
 // Before an idle chunk goes, so many of those that nobody comes for soon are asked when they are due.
 // If there are no more, all are asked, and the choice is exact. Readers wait meanwhile, so the chunks that were
 // due last in the choice before are asked first: of the others it is enough to know that they are due sooner.

@@ -3,6 +3,7 @@ package simulate
 import (
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/datapath/lookahead"
+	"github.com/millrace-data/millrace/datapath/policy"
 )
 
 // moved notes where a request's reader stands, and what it comes for soon.
@@ -27,9 +28,6 @@ func (g *gateway) look() {
 	g.clock.after(0, g.pass)
 }
 
-// muchLater is by how much later a chunk must be due that goes for one read ahead of need, as in the data path.
-const muchLater = 4
-
 // pass starts reads of what readers will need, in order of need, until there is no place, no room or nothing left to
 // fetch.
 func (g *gateway) pass() {
@@ -40,10 +38,7 @@ func (g *gateway) pass() {
 			continue
 		}
 		group := g.together(n)
-		due := g.dueLast(group)
-		if due < chunkcache.Soon {
-			due = min(muchLater*due, chunkcache.Soon-1)
-		}
+		due := chunkcache.Later(g.dueLast(group))
 		if len(g.memory.queue) > 0 || !g.memory.hasRoom(g.Cost(n.Chunk), due) {
 			g.short = true
 			return
@@ -53,7 +48,7 @@ func (g *gateway) pass() {
 			gate, most = &g.disk.gate, g.disk.gate.limit
 		}
 		if n.First {
-			most = early(g.gate.limit)
+			most = policy.Early(g.gate.limit)
 		}
 		if !gate.enterAhead(most) {
 			return // the read that leaves makes it look again
@@ -78,21 +73,18 @@ func (g *gateway) pass() {
 // soon, as many as one read brings.
 func (g *gateway) together(n lookahead.Need) []int32 {
 	group := []int32{int32(n.Chunk)}
-	size := g.data.Chunks[n.Chunk].stored()
-	if g.readsDisk(group[0]) {
-		return group
-	}
 	for {
 		next := n.Chunk + len(group)
-		if next == len(g.data.Chunks) || g.memory.contains(int32(next)) || g.readsDisk(int32(next)) || !g.data.follows(next) {
+		if next == len(g.data.Chunks) || g.memory.contains(int32(next)) {
 			return group
 		}
 		if coming := g.readers.Coming(g, next); !coming.Soon || !g.fits && !g.worth(int32(next), coming.Samples) {
 			return group
 		}
-		if size += g.data.Chunks[next].stored(); size > g.set.PartSize {
+		longer := append(group, int32(next))
+		if len(g.group(longer, g.set.PartSize)) > 1 {
 			return group
 		}
-		group = append(group, int32(next))
+		group = longer
 	}
 }

@@ -86,12 +86,6 @@ func (d *Data) Bytes() (n int64) {
 	return n
 }
 
-// follows reports whether a chunk lies right behind the one before it.
-func (d *Data) follows(chunk int) bool {
-	a, b := &d.Chunks[chunk-1], &d.Chunks[chunk]
-	return a.Shard == b.Shard && a.Offset+a.stored() == b.Offset && a.Extents+b.Extents == 0
-}
-
 // cost is what all chunks take in memory together.
 func (d *Data) cost() (n int64) {
 	for _, c := range d.Chunks {

@@ -1,28 +1,13 @@
 package simulate
 
-import "time"
+import "github.com/millrace-data/millrace/datapath/policy"
 
-// group joins chunks, ascending, that lie side by side in one shard into lists that one store read of at most part bytes
-// brings. A chunk on disk is by itself.
+// group joins chunks, ascending, that one store read of at most part bytes brings. A chunk on disk is by itself.
 func (g *gateway) group(chunks []int32, part int64) [][]int32 {
-	var groups [][]int32
-	var size int64
-	last := int32(-2) // the chunk that the last group ends with, if it may grow
-	for _, c := range chunks {
-		n := g.data.Chunks[c].stored()
-		switch {
-		case g.readsDisk(c):
-			groups, last = append(groups, []int32{c}), -2
-			continue
-		case c == last+1 && g.data.follows(int(c)) && size+n <= part:
-			groups[len(groups)-1] = append(groups[len(groups)-1], c)
-			size += n
-		default:
-			groups, size = append(groups, []int32{c}), n
-		}
-		last = c
-	}
-	return groups
+	return policy.Group(chunks, func(chunk int32) policy.Place {
+		c := &g.data.Chunks[chunk]
+		return policy.Place{Shard: c.Shard, Offset: c.Offset, Length: c.stored(), Alone: c.Extents > 0 || g.readsDisk(chunk)}
+	}, part)
 }
 
 // load brings chunks whose memory is taken, by one read or by the parts of one chunk side by side, and calls done. ahead says
@@ -39,15 +24,15 @@ func (g *gateway) load(chunks []int32, part int64, ahead bool, done func()) {
 	for _, c := range chunks {
 		n += g.data.Chunks[c].stored()
 	}
-	parts := []int64{n}
-	if d := &g.data.Chunks[chunks[0]]; d.Extents > 0 {
-		parts = g.objects(d)
+	parts := int64(1)
+	if objects := g.data.Chunks[chunks[0]].Extents; objects > 0 {
+		parts = objects
 	} else if len(chunks) == 1 {
-		parts = g.parts(n, part)
+		parts = policy.Parts(n, part, g.set.PartSize)
 	}
 	left := chunks
 	var end int64 // of the first chunk that is left, in the read
-	g.readParts(parts, ahead, func(total int64) {
+	g.readParts(cut(n, parts), ahead, func(total int64) {
 		for len(left) > 1 && end+g.data.Chunks[left[0]].stored() <= total {
 			end += g.data.Chunks[left[0]].stored()
 			g.arrived(left[0])
@@ -70,12 +55,6 @@ func (g *gateway) arrived(chunk int32) {
 	}
 }
 
-// parts cuts a chunk into reads of about part bytes, never more than half as much again.
-func (g *gateway) parts(length, part int64) []int64 {
-	n := max((length+part/2)/part, (length+g.set.PartSize-1)/g.set.PartSize, 1)
-	return cut(length, n)
-}
-
 // cut cuts a length into n parts.
 func cut(length, n int64) []int64 {
 	parts := make([]int64, n)
@@ -83,11 +62,6 @@ func cut(length, n int64) []int64 {
 		parts[i] = length*(i+1)/n - length*i/n
 	}
 	return parts
-}
-
-// objects returns the reads of a chunk that is many objects, or stretches of a shard.
-func (g *gateway) objects(c *Chunk) []int64 {
-	return cut(c.stored(), c.Extents)
 }
 
 // readParts reads the parts of one load: each in its own turn where somebody waits, else in the place that is held and
@@ -152,42 +126,9 @@ func (g *gateway) fetch(n int64, came func(total int64)) {
 		begin := g.clock.now
 		through(n, func(total int64) {
 			if total == n {
-				g.rates.note(n, g.set.FirstByte, g.clock.now-begin)
+				g.rates.Note(g.set.FirstByte, n, g.clock.now-begin)
 			}
 			came(total)
 		}, g.store, g.down)
 	})
-}
-
-// rates is what a gateway measures of its store: the time to the first byte and the rate of one read from then on.
-type rates struct {
-	reads  int
-	first  float64 // seconds
-	stream float64 // bytes per second
-}
-
-// What one more read costs in bytes of transfer: until the store is measured, and bounds.
-const (
-	readCost      = 8 << 20 / 13
-	leastReadCost = 64 << 10
-	mostReadCost  = 16 << 20
-	ratedReads    = 16
-	ratedBytes    = 64 << 10
-)
-
-func (r *rates) note(n int64, first, rest time.Duration) {
-	if n < ratedBytes || rest <= 0 {
-		return
-	}
-	r.reads++
-	weight := max(1/float64(r.reads), 1./32)
-	r.first += (first.Seconds() - r.first) * weight
-	r.stream += (float64(n)/rest.Seconds() - r.stream) * weight
-}
-
-func (r *rates) cost() int64 {
-	if r.reads < ratedReads {
-		return readCost
-	}
-	return int64(min(max(r.first*r.stream, leastReadCost), mostReadCost))
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/millrace-data/millrace/datapath/policy"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -17,7 +18,7 @@ func fleetAdvice(d *Data, results []Result) []string {
 	r := bestOf(results, func(s *Setting) bool { return s.cluster() == n })
 	s, e := &r.Setting, r.Later()
 	var lines []string
-	if need := s.held(d) / aheadTenths * 10; s.CacheSize < need && s.DiskSize < d.Bytes()/int64(n) {
+	if need := policy.Budget(s.held(d)); s.CacheSize < need && s.DiskSize < d.Bytes()/int64(n) {
 		lines = append(lines, fmt.Sprintf("Fleet: a cache of %s for each of the %d gateways would hold all of the data: no later epoch would read the store.", Bytes(need), n))
 	}
 	lines = append(lines, linkAdvice(&r, e)...)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millrace-data/millrace/datapath/policy"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -30,7 +31,7 @@ func (r *Result) Formula() Formula {
 	p := float64(s.Gateways)
 	f := Formula{
 		Samples: float64(r.Samples), Nodes: p, Train: s.Rate / p, Storage: s.StoreRate / each, Prepare: s.ServeRate / each,
-		Link: s.LinkRate / each, Cached: min(float64(ahead(s.CacheSize)+s.DiskSize)*float64(s.apart())/float64(r.Bytes), 1), Moved: r.Moved,
+		Link: s.LinkRate / each, Cached: min(float64(policy.Ahead(s.CacheSize)+s.DiskSize)*float64(s.apart())/float64(r.Bytes), 1), Moved: r.Moved,
 	}
 	if s.Sharing != shuffle.Locality {
 		f.Moved = 0

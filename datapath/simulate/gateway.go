@@ -3,13 +3,7 @@ package simulate
 import (
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/datapath/lookahead"
-)
-
-// Shares of the budget, as in the data path: what may be used ahead of the readers, in tenths, and the fetchers that may work ahead of
-// a reader's first batch.
-const (
-	aheadTenths = 7
-	earlyShare  = 4
+	"github.com/millrace-data/millrace/datapath/policy"
 )
 
 // gateway is the data path of one gateway: who waits for which chunk, and what is fetched next.
@@ -34,7 +28,7 @@ type gateway struct {
 	bodies    float64 // the part of a request's bytes that are in memory at one time: many batches are followed as one
 	passing   bool    // a look at what to fetch ahead is set
 	short     bool    // the last look has found too little memory
-	rates     rates
+	rates     policy.Rates
 	came      float64      // seconds of thinking that lie before where the readers stand
 	asking    turns        // of those who wait for other gateways
 	aheadHeld int64        // bytes of memory for what other gateways have sent ahead of need
@@ -48,7 +42,7 @@ func newGateway(c *clock, q *scaled, store *line) *gateway {
 		clock: c, set: s, data: q.data, store: store, fits: q.fits, bodies: q.bodies, beyond: q.beyond,
 		out: q.line(c, s.ServeRate, 0), up: q.line(c, s.LinkRate, 0), down: q.line(c, s.LinkRate, 0),
 	}
-	followed := lookahead.Config{Budget: ahead(s.CacheSize)}
+	followed := lookahead.Config{Budget: policy.Ahead(s.CacheSize)}
 	if s.cluster() > 1 {
 		followed.Mine = func(_ lookahead.Dataset, chunk int) bool { return g.cluster.owner(int32(chunk)) == g }
 	}
@@ -65,8 +59,6 @@ func newGateway(c *clock, q *scaled, store *line) *gateway {
 	}
 	return g
 }
-
-func ahead(total int64) int64 { return total / 10 * aheadTenths }
 
 // due says when readers need a chunk next: the time until one comes soon, and beyond
 // chunkcache.Soon the time until one comes later, which counts only where chunks go by the plan.

@@ -1,5 +1,9 @@
 package simulate
 
+import (
+	"github.com/millrace-data/millrace/datapath/policy"
+)
+
 import "github.com/millrace-data/millrace/datapath/chunkcache"
 
 // memory is the budget of one gateway: a shelf of chunks, chunks on their way, and bodies that had to be copied. Its
@@ -38,7 +42,7 @@ func (m *memory) contains(chunk int32) bool { return m.loads[chunk] != nil || m.
 // hasRoom reports whether n bytes that are due at a time may be read ahead of need: into memory that is free beside what bodies
 // need, or instead of a chunk that is due later.
 func (m *memory) hasRoom(n, due int64) bool {
-	return ahead(m.total)-m.inUse >= n || m.shelf.Goes(due)
+	return policy.Ahead(m.total)-m.inUse >= n || m.shelf.Goes(due)
 }
 
 // take reserves n bytes for what is due at a time, instead of chunks that are due later: all of it or nothing.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/datapath/lookahead"
+	"github.com/millrace-data/millrace/datapath/policy"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -195,8 +196,7 @@ func (g *gateway) close(r *request) {
 // pays reports whether a chunk should be in memory as a whole, by what will be used of it while it stays.
 func (g *gateway) pays(r *request, u use) bool {
 	c := &g.data.Chunks[u.chunk]
-	length := c.Length
-	most := g.data.bytesOf(u.chunk, u.samples) >= length-length/8
+	most := g.data.bytesOf(u.chunk, u.samples) >= c.Length-c.Length/8
 	if c.Extents > 0 && c.Stored == 0 && !g.readsDisk(u.chunk) {
 		return g.memory.shelf.Has(u.chunk) || most // an object costs a read, alone as with the others
 	}
@@ -216,8 +216,8 @@ func (g *gateway) pays(r *request, u use) bool {
 		return g.worth(u.chunk, max(coming.Samples, uint64(u.samples)))
 	}
 	if r.visit == nil { // what is asked for is not known to be all that is wanted
-		spare := ahead(g.memory.total)-g.memory.inUse >= g.Cost(int(u.chunk))
-		return r.local && spare || length-g.data.bytesOf(u.chunk, u.samples) < (u.samples*g.data.each()-1)*g.rates.cost()
+		spare := policy.Ahead(g.memory.total)-g.memory.inUse >= g.Cost(int(u.chunk))
+		return r.local && spare || g.wholePays(u.chunk, u.samples)
 	}
 	return most
 }
@@ -229,7 +229,13 @@ func (g *gateway) worth(chunk int32, samples uint64) bool {
 	if int64(samples) >= g.data.samplesOf(chunk) || g.readsDisk(chunk) || c.Stored > 0 {
 		return true
 	}
-	return c.Length-g.data.bytesOf(chunk, int64(samples)) < (int64(samples)*g.data.each()-max(c.Extents, 1))*g.rates.cost()
+	return g.wholePays(chunk, int64(samples))
+}
+
+// wholePays compares the reads of a chunk with those of some of its samples by themselves.
+func (g *gateway) wholePays(chunk int32, samples int64) bool {
+	c := &g.data.Chunks[chunk]
+	return policy.WholePays(c.Length, max(c.Extents, 1), g.data.bytesOf(chunk, samples), samples*g.data.each(), g.rates.Cost())
 }
 
 // acquire leases chunks, loads those that are missing, and calls done when all are there and leased. It reports
@@ -280,7 +286,7 @@ func (g *gateway) acquire(r *request, uses []use, done func(held []int32)) bool 
 		for _, c := range missing {
 			total += g.data.Chunks[c].stored()
 		}
-		part = g.firstPart(total)
+		part = policy.FirstPart(total, part, g.set.Fetchers)
 	}
 	for _, group := range g.group(missing, part) {
 		g.load(group, part, false, func() {})
@@ -288,16 +294,9 @@ func (g *gateway) acquire(r *request, uses []use, done func(held []int32)) bool 
 	return true
 }
 
-// firstPart is how long one store read is at most where a first batch waits for so many bytes of whole chunks: so short that most of
-// the line is used.
-func (g *gateway) firstPart(total int64) int64 {
-	streams := int64(max(g.set.Fetchers-early(g.set.Fetchers), 1))
-	return min(g.set.PartSize, max(total/streams, g.set.PartSize/8, 1))
-}
-
 // firstOf moves those chunks of a first batch that are not in memory from whole to ranged, if the batch comes clearly sooner then.
 func (g *gateway) firstOf(r *request, whole, ranged []use) (rest, moved []use) {
-	var reads, bytes, stored int64
+	f := policy.First{Ahead: g.ownReads, Own: g.set.Fetchers, Part: g.set.PartSize, Places: g.set.Fetchers, Cost: g.rates.Cost()}
 	moved = ranged
 	for _, u := range whole {
 		c := &g.data.Chunks[u.chunk]
@@ -306,27 +305,17 @@ func (g *gateway) firstOf(r *request, whole, ranged []use) (rest, moved []use) {
 			continue
 		}
 		moved = append(moved, u)
-		reads += int64(len(g.data.ranges(u, g.set.PartSize)))
-		bytes, stored = bytes+g.data.bytesOf(u.chunk, u.samples), stored+c.Length
+		f.Reads += int64(len(g.data.ranges(u, g.set.PartSize)))
+		f.Bytes, f.Stored = f.Bytes+g.data.bytesOf(u.chunk, u.samples), f.Stored+c.Length
 	}
-	part := g.firstPart(stored)
-	if part <= g.set.PartSize/8 || 3*g.takes(reads+g.ownReads, bytes) > 2*g.takes((stored+part-1)/part, stored) {
+	if !f.ByRanges() {
 		return whole, ranged
 	}
 	r.visit.Alone()
-	r.ownReads += reads
-	g.ownReads += reads
+	r.ownReads += f.Reads
+	g.ownReads += f.Reads
 	return rest, moved
 }
-
-// takes returns how long reads of so many bytes take side by side, in bytes that one stream brings meanwhile.
-func (g *gateway) takes(reads, bytes int64) int64 {
-	streams := int64(g.set.Fetchers)
-	return (reads+streams-1)/streams*g.rates.cost() + bytes/min(reads, streams)
-}
-
-// early is how many of the fetchers may work ahead of a reader that waits for its first batch.
-func early(fetchers int) int { return max(fetchers/earlyShare, 1) }
 
 // copies serves a request from a body of its own: out of whole chunks, a few at a time, as far as there is room for
 // them, and else by the samples' own ranges.

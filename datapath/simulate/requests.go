@@ -1,5 +1,9 @@
 package simulate
 
+import (
+	"github.com/millrace-data/millrace/datapath/policy"
+)
+
 import "github.com/millrace-data/millrace/shuffle"
 
 // Requests is about how many reads of the store an epoch costs one gateway that delivers all of it: one for every chunk, or part of a
@@ -24,7 +28,7 @@ func CountRequests(plan *shuffle.Plan, d *Data, batchSize uint64, cache, partSiz
 	}
 	all, full := d.cost(), s.Order.Shuffle == shuffle.Full
 	switch wanted := s.Wanted(d); {
-	case full && ahead(cache) >= all: // chunks come whole
+	case full && policy.Ahead(cache) >= all: // chunks come whole
 		return Requests{Cold: reads, Known: true}
 	case full: // samples come one by one, and none of them stays
 		return Requests{Cold: plan.Reads(), Later: plan.Reads(), Known: true}

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/millrace-data/millrace/datapath/lookahead"
+	"github.com/millrace-data/millrace/datapath/policy"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -36,7 +37,7 @@ type scaled struct {
 
 // scale makes a question so small that it is within the limits.
 func scale(d *Data, s Setting, most limits) *scaled {
-	q := &scaled{data: d, set: s, fits: s.held(d) <= ahead(s.CacheSize), fleet: 1, beyond: 1, parts: 1, bodies: 1}
+	q := &scaled{data: d, set: s, fits: s.held(d) <= policy.Ahead(s.CacheSize), fleet: 1, beyond: 1, parts: 1, bodies: 1}
 	large := s.large(d, most)
 	if large {
 		q.fewerGateways(most.gateways)
@@ -100,7 +101,7 @@ func (q *scaled) fewerChunks(k int) {
 		return
 	}
 	s, d := &q.set, q.data
-	soon := s.Wanted(d) / aheadTenths * 10
+	soon := policy.Budget(s.Wanted(d))
 	q.data = d.thin(1, k)
 	q.parts = float64(d.Bytes()) / float64(q.data.Bytes())
 	q.soon = min(soon, s.CacheSize)

@@ -3,6 +3,8 @@ package simulate
 import (
 	"slices"
 	"sort"
+
+	"github.com/millrace-data/millrace/datapath/policy"
 )
 
 // use is what a request wants of one chunk.
@@ -34,11 +36,7 @@ func (d *Data) usesOf(samples []uint64) []use {
 	return uses
 }
 
-// Reads of samples' own ranges are joined as the data path does: over gaps of at most gapLimit, and while at most an eighth more is
-// read than is wanted.
-const gapLimit = 64 << 10
-
-// ranges returns how the samples of a use are read by themselves: the bytes of each read.
+// ranges returns how the samples of a use are read by themselves, near ones together: the bytes of each read.
 func (d *Data) ranges(u use, part int64) []int64 {
 	c := &d.Chunks[u.chunk]
 	if c.Stored > 0 { // no sample of it is read by itself
@@ -54,7 +52,7 @@ func (d *Data) ranges(u use, part int64) []int64 {
 		if i > 0 {
 			gap := int64(s-u.places[i-1]-1) * size
 			last := &reads[len(reads)-1]
-			if gap >= 0 && gap <= gapLimit && wasted+gap <= (*last-wasted+size)/8 && *last+gap+size <= part {
+			if policy.Joins(*last-wasted, wasted, gap, size, part) {
 				*last += gap + size
 				wasted += gap
 				continue

@@ -242,7 +242,7 @@ PLANTS = [
     (
         "datapath lets readers throw each other's chunks out",
         "./datapath TestReadersLeaveEachOtherTheirChunks",
-        [("datapath/prefetch.go", "const muchLater = 4\n", "const muchLater = 1\n")],
+        [("datapath/chunkcache/idle.go", "const muchLater = 4\n", "const muchLater = 1\n")],
     ),
     (
         "datapath does not tell the queue that a chunk has gone",

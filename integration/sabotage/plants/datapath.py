@@ -270,12 +270,12 @@ PLANTS = [
     (
         "a first batch comes by its ranges where chunks come sooner",
         "./datapath TestFirstBatchComesByWhatIsSooner",
-        [("datapath/choose.go", "|| 3*s.takes(", "|| 0*s.takes(")],
+        [("datapath/policy/policy.go", "&& 3*f.takes(", "&& 0*f.takes(")],
     ),
     (
         "a first batch counts on the places of chunks for its own reads",
         "./datapath TestFirstBatchOfAGatewayWithManyPlaces",
-        [("datapath/choose.go", "own := min(places, s.path.first.places())", "own := places")],
+        [("datapath/choose.go", "min(p.gate.places(), p.first.places())", "p.gate.places()")],
     ),
     (
         "every batch is read by its ranges and by its chunks",

@@ -177,8 +177,8 @@ PLANTS = [
         "a gateway reads the gaps between columns that were chosen",
         "./integration TestChosenColumnsAloneAreRead",
         [
-            ("datapath/ranges.go", "gapLimit = 64 << 10", "gapLimit = 64 << 20"),
-            ("datapath/ranges.go", "r.waste+gap <= (r.wanted+p.ext.Length)/8 &&", "r.waste+gap <= 1<<30 &&"),
+            ("datapath/policy/policy.go", "GapLimit = 64 << 10", "GapLimit = 64 << 20"),
+            ("datapath/policy/policy.go", "wasted+gap <= (wanted+length)/8 &&", "wasted+gap <= 1<<30 &&"),
         ],
     ),
     (
