@@ -294,7 +294,7 @@ func (g *Gateway) takeLater(ctx context.Context, x *exchange, s *streamEntry, pa
 	if err := g.permitAgain(x); err != nil {
 		return loadedBatch{close: func() {}, err: fmt.Errorf("batch %d: %w", s.request.Number, err)}
 	}
-	ctx, cancel := context.WithTimeout(ctx, g.cfg.Deadline)
+	ctx, cancel := context.WithTimeout(ctx, g.cfg.FirstByteTimeout)
 	defer cancel()
 	return g.take(ctx, x, s, part)
 }

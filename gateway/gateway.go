@@ -95,10 +95,10 @@ type Config struct {
 	Audit  *audit.Log     // nil: none
 	Trace  tracing.Tracer // of requests; the zero value: none is traced
 
-	AdminListen bool          // metrics, statistics and pprof are served by Admin alone, not on the data port
-	Deadline    time.Duration // to the first byte, 60 s; the header Millrace-Deadline-Ms may lower it
-	LameDuck    time.Duration // after Drain new batches are served this long, 10 s
-	PlanBytes   int64         // prepared epochs kept in memory, 64 MiB but at most 1/64 of Budget, which they are taken from
+	AdminListen      bool          // metrics, statistics and pprof are served by Admin alone, not on the data port
+	FirstByteTimeout time.Duration // to the first byte, 60 s; the header Millrace-Deadline-Ms may lower it
+	LameDuck         time.Duration // after Drain new batches are served this long, 10 s
+	PlanBytes        int64         // prepared epochs kept in memory, 64 MiB but at most 1/64 of Budget, which they are taken from
 }
 
 const (
@@ -147,8 +147,8 @@ func New(cfg Config) (*Gateway, error) {
 	if g.origin == nil {
 		g.origin = &origin.Policy{}
 	}
-	if g.cfg.Deadline <= 0 {
-		g.cfg.Deadline = defaultDeadline
+	if g.cfg.FirstByteTimeout <= 0 {
+		g.cfg.FirstByteTimeout = defaultDeadline
 	}
 	if g.cfg.LameDuck <= 0 {
 		g.cfg.LameDuck = defaultLameDuck

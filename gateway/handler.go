@@ -168,14 +168,14 @@ func (g *Gateway) admit(x *exchange) (time.Duration, error) {
 	}
 	values := r.Header.Values("Millrace-Deadline-Ms")
 	if len(values) == 0 {
-		return g.cfg.Deadline, nil
+		return g.cfg.FirstByteTimeout, nil
 	}
 	ms, reason := address.ParseDecimal(values[0])
 	if len(values) > 1 || reason != "" || ms == 0 {
 		return 0, invalid("Millrace-Deadline-Ms: must be one unsigned decimal number above 0")
 	}
-	if ms >= uint64(g.cfg.Deadline.Milliseconds()) {
-		return g.cfg.Deadline, nil
+	if ms >= uint64(g.cfg.FirstByteTimeout.Milliseconds()) {
+		return g.cfg.FirstByteTimeout, nil
 	}
 	return time.Duration(ms) * time.Millisecond, nil
 }

@@ -70,8 +70,8 @@ func (a *app) runDemo(ctx context.Context, x *demoFlags) error {
 		return err
 	}
 	c := &serveConfig{logLevel: "warn", logFormat: "auto", Config: node.Config{
-		CacheSize: min(node.DefaultCacheSize(node.UsableMemory()), 1<<30), Memory: node.UsableMemory(), Wait: 0, Deadline: time.Minute,
-		LameDuck: time.Millisecond, Drain: 5 * time.Second, Locations: []location.Location{l},
+		CacheSize: min(node.DefaultCacheSize(node.UsableMemory()), 1<<30), Memory: node.UsableMemory(), BudgetWait: 0, FirstByteTimeout: time.Minute,
+		LameDuck: time.Millisecond, DrainTimeout: 5 * time.Second, Locations: []location.Location{l},
 	}}
 	if c.Bound, err = demo.Listen(ctx, x.listen); err != nil {
 		return err

@@ -218,7 +218,7 @@ func TestFlagGoesBeforeEnvironmentBeforeFileBeforeDefault(t *testing.T) {
 	if err := f.Err(); err != nil {
 		t.Fatal(err)
 	}
-	got := fmt.Sprintf("%d %v %s %v %v", c.Fetchers, c.LameDuck, c.Listen, c.Drain, c.datasets)
+	got := fmt.Sprintf("%d %v %s %v %v", c.Fetchers, c.LameDuck, c.Listen, c.DrainTimeout, c.dataset)
 	if want := "1 2s 127.0.0.1:3 45s [a=/a b=/b]"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -263,7 +263,7 @@ func gatewayAt(t *testing.T, dataset, listen string) string {
 		t.Fatal(err)
 	}
 	a := &app{cli.New([]string{"GOMEMLIMIT=off"}, &bytes.Buffer{}, &bytes.Buffer{})}
-	c := &serveConfig{logLevel: "error", logFormat: "json", Config: node.Config{CacheSize: 64 << 20, Memory: 1 << 40, Listen: listen, Access: node.AccessConfig{Allow: []auth.Right{auth.Read, auth.Report, auth.Warm}}, Drain: defaultDrain, // a request whose client has just left is still open for a moment
+	c := &serveConfig{logLevel: "error", logFormat: "json", Config: node.Config{CacheSize: 64 << 20, Memory: 1 << 40, Listen: listen, AccessConfig: node.AccessConfig{Allow: []auth.Right{auth.Read, auth.Report, auth.Warm}}, DrainTimeout: defaultDrain, // a request whose client has just left is still open for a moment
 		Locations: []location.Location{l}}}
 	url, _ := a.running(t, c)
 	return url

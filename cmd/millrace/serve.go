@@ -40,7 +40,7 @@ OTEL_EXPORTER_OTLP_ENDPOINT says.`,
 			c.define(f)
 			f.Flag(&a.JSON, "json", "print JSON, with --check")
 			check := func(args []string) {
-				c.datasets = append(c.datasets, args...)
+				c.dataset = append(c.dataset, args...)
 				if a.JSON && !c.Check {
 					f.Fault("--json: want --check with it; --log-format json makes the log JSON")
 				}

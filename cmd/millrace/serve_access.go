@@ -12,29 +12,29 @@ import (
 )
 
 func (c *serveConfig) defineAccess(f *cli.Flags) {
-	a := &c.Access
-	f.Text(&a.File, "access", "", "YAML `FILE` of callers and their rights, read again when it changes (default none: only this machine is served)")
+	a := &c.AccessConfig
+	f.Text(&a.Access, "access", "", "YAML `FILE` of callers and their rights, read again when it changes (default none: only this machine is served)")
 	f.Words(&c.allow, "allow", []string{"read"}, "`RIGHT,...` of everybody where there is no --access file, some of read, report and warm", "read", "report", "warm")
-	f.List(&a.Origin.Hosts, "host", "`NAME` of this machine that requests on loopback may ask for, beside localhost; may be repeated")
-	f.List(&c.proxies, "trusted-proxies", "`ADDRESS[/BITS]` of a proxy whose word for a caller's address is taken; may be repeated")
+	f.List(&a.Host, "host", "`NAME` of this machine that requests on loopback may ask for, beside localhost; may be repeated")
+	f.List(&c.trustedProxies, "trusted-proxies", "`ADDRESS[/BITS]` of a proxy whose word for a caller's address is taken; may be repeated")
 	f.Text(&a.AuditLog, "audit-log", "", "`FILE` that records each write and each refusal, or stderr (default none)")
-	f.Flag(&a.InsecureData, "insecure-no-auth", "without --access, serve everybody who reaches the data port")
+	f.Flag(&a.InsecureNoAuth, "insecure-no-auth", "without --access, serve everybody who reaches the data port")
 	f.Flag(&a.InsecureAdmin, "insecure-admin", "without --access, show statistics and profiles to everybody who reaches them")
-	f.Flag(&a.Origin.PlainTokens, "insecure-plain-http", "take tokens without TLS from other machines: a proxy in front ends TLS")
+	f.Flag(&a.InsecurePlainHTTP, "insecure-plain-http", "take tokens without TLS from other machines: a proxy in front ends TLS")
 }
 
 // checkAccess reads what is said of callers, and notes faults.
 func (c *serveConfig) checkAccess(f *cli.Flags) {
-	a := &c.Access
-	a.Allow, a.Origin.Proxies = nil, nil
+	a := &c.AccessConfig
+	a.Allow, a.TrustedProxies = nil, nil
 	for _, name := range c.allow {
 		right, _ := auth.ParseRight(name) // the flag admits known words only
 		a.Allow = append(a.Allow, right)
 	}
-	for i, name := range a.Origin.Hosts {
-		a.Origin.Hosts[i] = strings.ToLower(name)
+	for i, name := range a.Host {
+		a.Host[i] = strings.ToLower(name)
 	}
-	for _, text := range c.proxies {
+	for _, text := range c.trustedProxies {
 		prefix, err := netip.ParsePrefix(text)
 		if at, atErr := netip.ParseAddr(text); atErr == nil {
 			prefix, err = at.Prefix(at.BitLen())
@@ -43,13 +43,13 @@ func (c *serveConfig) checkAccess(f *cli.Flags) {
 			f.Fault("--trusted-proxies %q: want an address or a network such as 10.0.0.0/8", text)
 			continue
 		}
-		a.Origin.Proxies = append(a.Origin.Proxies, prefix.Masked())
+		a.TrustedProxies = append(a.TrustedProxies, prefix.Masked())
 	}
-	if a.File != "" && (!slices.Equal(c.allow, []string{"read"}) || a.InsecureData || a.InsecureAdmin) {
+	if a.Access != "" && (!slices.Equal(c.allow, []string{"read"}) || a.InsecureNoAuth || a.InsecureAdmin) {
 		f.Fault("--access: the file says who may do what; --allow, --insecure-no-auth and --insecure-admin are for a gateway without one")
 	}
 	for _, address := range node.Addresses(c.Listen) {
-		c.checkPort(f, "listen", address, a.File != "" || a.InsecureData, "--insecure-no-auth")
+		c.checkPort(f, "listen", address, a.Access != "" || a.InsecureNoAuth, "--insecure-no-auth")
 	}
 	if c.HealthListen != "" {
 		c.checkPort(f, "health-listen", c.HealthListen, true, "")
@@ -57,7 +57,7 @@ func (c *serveConfig) checkAccess(f *cli.Flags) {
 	if c.AdminListen == "" {
 		return
 	}
-	c.checkPort(f, "admin-listen", c.AdminListen, a.File != "" || a.InsecureAdmin, "--insecure-admin")
+	c.checkPort(f, "admin-listen", c.AdminListen, a.Access != "" || a.InsecureAdmin, "--insecure-admin")
 	if slices.Contains(node.Addresses(c.Listen), c.AdminListen) && !strings.HasSuffix(c.AdminListen, ":0") {
 		f.Fault("--admin-listen %s: the same address as --listen", c.AdminListen)
 	}

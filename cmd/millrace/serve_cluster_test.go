@@ -38,10 +38,10 @@ func fleetFor(t *testing.T, dir string, n int, change func(*serveConfig)) (urls 
 	for i, port := range ports {
 		a := &app{cli.New([]string{"GOMEMLIMIT=off", "GOGC=100"}, &bytes.Buffer{}, &bytes.Buffer{})}
 		c := &serveConfig{logLevel: "error", logFormat: "json", Config: node.Config{
-			CacheSize: 64 << 20, Memory: 1 << 40, Listen: "127.0.0.1:0", Drain: defaultDrain,
+			CacheSize: 64 << 20, Memory: 1 << 40, Listen: "127.0.0.1:0", DrainTimeout: defaultDrain,
 			LameDuck: time.Millisecond, Locations: []location.Location{{Name: "files", Dir: dir}},
-			Cluster: node.ClusterConfig{
-				Name: "job-a", Member: fmt.Sprintf("gw-%d", i), Bound: port, Advertise: port.Addr().String(), Insecure: true, Where: where,
+			ClusterConfig: node.ClusterConfig{
+				Cluster: "job-a", Member: fmt.Sprintf("gw-%d", i), PeerBound: port, PeerAdvertise: port.Addr().String(), PeerInsecure: true, Join: where,
 			},
 		}}
 		if change != nil {
@@ -94,8 +94,8 @@ func TestFleetIsOneCache(t *testing.T) {
 	for name, change := range map[string]func(*serveConfig){
 		"plain": nil,
 		"with certificates": func(c *serveConfig) {
-			c.Cluster.Insecure, c.Cluster.Cert, c.Cluster.Key, c.Cluster.CA, c.Cluster.Allow = false, files.Cert, files.Key, files.CA, []string{"gateway"}
-			c.Cluster.SharedCert = true
+			c.PeerInsecure, c.PeerCert, c.PeerKey, c.PeerCA, c.PeerAllow = false, files.Cert, files.Key, files.CA, []string{"gateway"}
+			c.PeerSharedCert = true
 		},
 		"with a quota": func(c *serveConfig) { c.Quotas = []node.Quota{{Dataset: "files", Memory: 32 << 20}} },
 	} {

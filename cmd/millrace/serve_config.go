@@ -20,14 +20,14 @@ import (
 // serveConfig is everything that serve can be told.
 type serveConfig struct {
 	node.Config
-	datasets   []string // texts that validate reads into the configuration of the node
-	mixtures   []string
-	quotaTexts []string
-	join       string
-	allow      []string
-	proxies    []string
-	logLevel   string
-	logFormat  string
+	dataset        []string // texts that validate reads into the configuration of the node
+	mixture        []string
+	quota          []string
+	join           string
+	allow          []string
+	trustedProxies []string
+	logLevel       string
+	logFormat      string
 }
 
 // Default times of an orderly end: together they stay below the 60 s that orchestrators grant.
@@ -47,10 +47,10 @@ func (c *serveConfig) define(f *cli.Flags) {
 	f.Text(&c.PortFile, "port-file", "", "`FILE` that gets the bound addresses of the data port, one per line (default none)")
 	f.Text(&c.AdminListen, "admin-listen", "", "`ADDRESS` of a port of their own for metrics, statistics and profiles")
 	f.Text(&c.HealthListen, "health-listen", "", "`ADDRESS` of a port of its own for /healthz and /readyz, plain HTTP")
-	f.Duration(&c.Deadline, "first-byte-timeout", time.Minute, "time to the first byte of an answer; a request that takes longer gets 504")
+	f.Duration(&c.FirstByteTimeout, "first-byte-timeout", time.Minute, "time to the first byte of an answer; a request that takes longer gets 504")
 	f.Duration(&c.LameDuck, "lame-duck", defaultLameDuck, "after SIGTERM, time to go on serving while not ready")
-	f.Duration(&c.Drain, "drain-timeout", defaultDrain, "after the lame-duck time, time to wait for open requests at most")
-	f.Text(&c.HeldFile, "while-locked", "", "end when no process holds a lock (flock) on `FILE` any more (default: when a signal says so)")
+	f.Duration(&c.DrainTimeout, "drain-timeout", defaultDrain, "after the lame-duck time, time to wait for open requests at most")
+	f.Text(&c.WhileLocked, "while-locked", "", "end when no process holds a lock (flock) on `FILE` any more (default: when a signal says so)")
 	f.Duration(&c.Linger, "linger", time.Minute, "with --while-locked, time to go on after the last lock")
 	f.Section("access")
 	f.Text(&c.TLSCert, "tls-cert", "", "PEM `FILE` with the certificate of the data and admin ports, for https (default none: plain HTTP)")
@@ -66,8 +66,8 @@ func (c *serveConfig) define(f *cli.Flags) {
 	f.Section("store")
 	f.Number(&c.Fetchers, "fetchers", 0, fmt.Sprintf("store reads side by side; 0: %d at first, and then as many as the bandwidth of the store pays", datapath.DefaultFetchers))
 	f.Size(&c.PartSize, "part-size", datapath.DefaultPartSize, "size of one store read at most")
-	f.Flag(&c.CheckSHA, "check-sha256", "compare SHA-256 too when a chunk arrives; single samples from other gateways have CRC-32C only")
-	f.Flag(&c.Stores.Traceparent, "s3-traceparent", "send the traceparent of traced reads to the S3 service")
+	f.Flag(&c.CheckSHA256, "check-sha256", "compare SHA-256 too when a chunk arrives; single samples from other gateways have CRC-32C only")
+	f.Flag(&c.Stores.S3Traceparent, "s3-traceparent", "send the traceparent of traced reads to the S3 service")
 	f.Section("log")
 	f.Choice(&c.logLevel, "log-level", "info", "least level of the lines that are logged", "debug", "info", "warn", "error")
 	f.Choice(&c.logFormat, "log-format", "auto", "form of the log; auto is text on a terminal and else JSON", "auto", "text", "json")
@@ -85,9 +85,9 @@ func parseMode(s string) (fs.FileMode, error) {
 }
 
 func (c *serveConfig) defineData(f *cli.Flags) {
-	f.Repeated(&c.datasets, "dataset", ",", location.Split, "`NAME=URL` to serve; may be repeated, and the first is the default dataset; NAME= may be left out; ,index=URL behind it says that the index lies elsewhere, ,links=follow has links followed; a bucket's URL may say how its service is reached, as in s3://bucket/photos?endpoint=URL&profile=NAME")
-	f.Repeated(&c.mixtures, "mixture", ";", func(s string) []string { return strings.Split(s, ";") }, "`NAME=SOURCE:WEIGHT,...`, a mixture of datasets to serve; may be repeated; ,samples=N or ,choose=N/N/... behind it sets the samples of an epoch, ,per-batch=N/N/... those of each batch")
-	f.Text(&c.DatasetsFile, "datasets", "", "YAML `FILE` of more datasets and mixtures, read again when it changes (default none)")
+	f.Repeated(&c.dataset, "dataset", ",", location.Split, "`NAME=URL` to serve; may be repeated, and the first is the default dataset; NAME= may be left out; ,index=URL behind it says that the index lies elsewhere, ,links=follow has links followed; a bucket's URL may say how its service is reached, as in s3://bucket/photos?endpoint=URL&profile=NAME")
+	f.Repeated(&c.mixture, "mixture", ";", func(s string) []string { return strings.Split(s, ";") }, "`NAME=SOURCE:WEIGHT,...`, a mixture of datasets to serve; may be repeated; ,samples=N or ,choose=N/N/... behind it sets the samples of an epoch, ,per-batch=N/N/... those of each batch")
+	f.Text(&c.Datasets, "datasets", "", "YAML `FILE` of more datasets and mixtures, read again when it changes (default none)")
 	f.Duration(&c.Follow, "follow", 0, "time between two looks whether the datasets have newer indexes, which are served then; 0s: only after SIGHUP or POST /v1/reload")
 	f.Text(&c.IndexDir, "index-dir", "", "`DIR` that keeps copies of the indexes (default a temporary directory)")
 	f.Text(&c.LossLog, "loss-log", "", "`DIR` that keeps reported losses which the bucket does not take (default none: they are refused)")
@@ -97,20 +97,20 @@ func (c *serveConfig) defineMemory(f *cli.Flags) {
 	c.Memory = node.UsableMemory()
 	f.Size(&c.CacheSize, "cache-size", node.DefaultCacheSize(c.Memory), "budget for chunks, transfers, tables and bodies together")
 	f.Set.Lookup("cache-size").DefValue = "a quarter of the memory" // the same words on every machine; --check prints the size
-	f.Repeated(&c.quotaTexts, "quota", ",", splitQuotas, "`DATASET=SIZE` of memory that one dataset has for itself, beside --cache-size; may be repeated; ,disk=SIZE behind it adds disk of its own")
-	f.Duration(&c.Wait, "budget-wait", budget.DefaultWait, "time that a batch waits for memory before it gets 503")
+	f.Repeated(&c.quota, "quota", ",", splitQuotas, "`DATASET=SIZE` of memory that one dataset has for itself, beside --cache-size; may be repeated; ,disk=SIZE behind it adds disk of its own")
+	f.Duration(&c.BudgetWait, "budget-wait", budget.DefaultWait, "time that a batch waits for memory before it gets 503")
 	var policies []string
 	for _, p := range datapath.Policies() {
 		policies = append(policies, string(p))
 	}
 	f.Choice(&c.CachePolicy, "cache-policy", policies[0], "which chunks leave memory first, of those that no reader comes for soon", policies...)
-	f.Flag(&c.NoShared, "no-shared-memory", "send bytes to readers on this machine too, rather than have them map memory")
+	f.Flag(&c.NoSharedMemory, "no-shared-memory", "send bytes to readers on this machine too, rather than have them map memory")
 	f.Flag(&c.NoPrefetch, "no-prefetch", "do not fetch ahead of the readers")
 }
 
 func (c *serveConfig) defineDisk(f *cli.Flags) {
-	f.Text(&c.DiskDir, "disk-cache", "", "`DIR` that keeps chunks between memory and store, also over a restart")
-	f.Size(&c.DiskSize, "disk-cache-size", 0, "what --disk-cache may take at most; wanted with it")
+	f.Text(&c.DiskCache, "disk-cache", "", "`DIR` that keeps chunks between memory and store, also over a restart")
+	f.Size(&c.DiskCacheSize, "disk-cache-size", 0, "what --disk-cache may take at most; wanted with it")
 }
 
 // validate notes every fault that can be seen without opening anything.
@@ -119,11 +119,11 @@ func (c *serveConfig) validate(f *cli.Flags) {
 		f.Fault("%w", err)
 	}
 	c.checkMixtures(f)
-	if len(c.datasets) == 0 && c.DatasetsFile == "" {
+	if len(c.dataset) == 0 && c.Datasets == "" {
 		f.Fault("expected a DATASET, --dataset NAME=URL or --datasets FILE")
 	}
 	names := map[string]bool{}
-	for i, d := range c.datasets {
+	for i, d := range c.dataset {
 		l, err := location.Parse(d)
 		switch {
 		case err != nil:
@@ -133,7 +133,7 @@ func (c *serveConfig) validate(f *cli.Flags) {
 		default:
 			names[l.Name] = true
 			c.Locations = append(c.Locations, l)
-			c.datasets[i] = l.Name + "=" + l.Address() // as --check prints it
+			c.dataset[i] = l.Name + "=" + l.Address() // as --check prints it
 		}
 	}
 	c.readQuotas(f)
@@ -146,13 +146,13 @@ func (c *serveConfig) validate(f *cli.Flags) {
 
 // checkMixtures reads those of the configuration, and notes faults.
 func (c *serveConfig) checkMixtures(f *cli.Flags) {
-	c.Mixed = nil
-	for _, text := range c.mixtures {
+	c.Mixtures = nil
+	for _, text := range c.mixture {
 		m, err := datasets.ParseMixture(text)
 		if err != nil {
 			f.Fault("--mixture %q: %v", location.HideSecrets(text), err)
 			continue
 		}
-		c.Mixed = append(c.Mixed, m)
+		c.Mixtures = append(c.Mixtures, m)
 	}
 }

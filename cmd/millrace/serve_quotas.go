@@ -23,7 +23,7 @@ func splitQuotas(s string) (texts []string) {
 // readQuotas reads the texts of quotas, and notes faults.
 func (c *serveConfig) readQuotas(f *cli.Flags) {
 	c.Quotas = nil
-	for _, t := range c.quotaTexts {
+	for _, t := range c.quota {
 		q, err := parseQuota(t)
 		if err != nil {
 			f.Fault("--quota %q: %w", t, err)

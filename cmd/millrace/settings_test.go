@@ -4,8 +4,13 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/spf13/pflag"
+
+	"github.com/millrace-data/millrace/cmd/internal/cli"
 )
 
 // TestOnlyServeReadsTheEnvironment: the variables of a gateway's container must not change what other commands do in it.
@@ -136,4 +141,28 @@ func uncommented(text string) string {
 		}
 	}
 	return strings.Join(keep, "")
+}
+
+// TestServeConfig_NamesFieldsAfterFlags holds each setting to one name: --drain-timeout, drain-timeout, MILLRACE_DRAIN_TIMEOUT, DrainTimeout.
+func TestServeConfig_NamesFieldsAfterFlags(t *testing.T) {
+	var c serveConfig
+	fields := map[uintptr]string{}
+	var walk func(reflect.Value)
+	walk = func(s reflect.Value) {
+		for field, v := range s.Fields() {
+			if fields[v.UnsafeAddr()] = field.Name; v.Kind() == reflect.Struct {
+				walk(v)
+			}
+		}
+	}
+	walk(reflect.ValueOf(&c).Elem())
+	cli.New(nil, nil, nil).Settings(pflag.NewFlagSet("serve", pflag.ContinueOnError), func(f *cli.Flags) {
+		c.define(f)
+		f.Set.VisitAll(func(fl *pflag.Flag) {
+			field := fields[reflect.ValueOf(fl.Value).Elem().FieldByName("p").Pointer()]
+			if !strings.EqualFold(field, strings.ReplaceAll(fl.Name, "-", "")) {
+				t.Errorf("--%s: got field %q, want the name of the flag", fl.Name, field)
+			}
+		})
+	})
 }

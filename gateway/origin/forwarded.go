@@ -42,7 +42,7 @@ func (p *Policy) nearest(at netip.Addr, hops []string) netip.Addr {
 }
 
 func (p *Policy) trusts(address netip.Addr) bool {
-	return slices.ContainsFunc(p.Proxies, func(prefix netip.Prefix) bool { return prefix.Contains(address) })
+	return slices.ContainsFunc(p.TrustedProxies, func(prefix netip.Prefix) bool { return prefix.Contains(address) })
 }
 
 // forwardedFor returns the value of for= of each element of Forwarded headers; "" where it has none. Where a quote is left open

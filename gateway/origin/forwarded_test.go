@@ -8,7 +8,7 @@ import (
 
 // behindProxy asks who the caller is, where a trusted proxy has sent the request.
 func behindProxy(header http.Header) string {
-	p := &Policy{Proxies: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}
+	p := &Policy{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}
 	return p.Caller(&http.Request{RemoteAddr: "192.0.2.1:4711", Header: header})
 }
 

@@ -23,10 +23,10 @@ var (
 
 // Policy is what a gateway takes. The zero value trusts no proxy and knows no name of its machine but localhost.
 type Policy struct {
-	Hosts       []string       // names of this machine, in lower case, beside localhost and loopback addresses
-	Proxies     []netip.Prefix // addresses of proxies whose word for a caller's address is taken
-	LocalOnly   bool           // a port on loopback serves its own machine alone: proxies pass nothing on to it
-	PlainTokens bool           // credentials may come without TLS from other machines
+	Host              []string       // names of this machine, in lower case, beside localhost and loopback addresses
+	TrustedProxies    []netip.Prefix // addresses of proxies whose word for a caller's address is taken
+	LocalOnly         bool           // a port on loopback serves its own machine alone: proxies pass nothing on to it
+	InsecurePlainHTTP bool           // credentials may come without TLS from other machines
 
 	cross http.CrossOriginProtection
 }
@@ -72,7 +72,7 @@ func (p *Policy) Check(r *http.Request) error {
 
 // CheckTransport refuses credentials that others could read on their way.
 func (p *Policy) CheckTransport(r *http.Request) error {
-	if p.PlainTokens || r.TLS != nil || len(r.Header.Values("Authorization")) == 0 {
+	if p.InsecurePlainHTTP || r.TLS != nil || len(r.Header.Values("Authorization")) == 0 {
 		return nil
 	}
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
@@ -90,7 +90,7 @@ func (p *Policy) knows(host string) bool {
 	}
 	name = strings.ToLower(strings.Trim(name, "[]"))
 	ip, err := netip.ParseAddr(name)
-	return err == nil && ip.Unmap().IsLoopback() || name == "localhost" || name == "" || slices.Contains(p.Hosts, name)
+	return err == nil && ip.Unmap().IsLoopback() || name == "localhost" || name == "" || slices.Contains(p.Host, name)
 }
 
 // throughProxy reports whether a proxy has passed a request on.

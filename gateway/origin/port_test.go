@@ -36,7 +36,7 @@ func request(ctx context.Context, method, host string, headers ...string) *http.
 
 func TestHostOnLoopback(t *testing.T) {
 	loopback, everywhere := on(t, "127.0.0.1:0"), on(t, "0.0.0.0:0")
-	p := &Policy{Hosts: []string{"gw.example"}}
+	p := &Policy{Host: []string{"gw.example"}}
 	for host, want := range map[string]error{
 		"localhost": nil, "LocalHost:8080": nil, "127.0.0.1": nil, "127.0.0.1:8080": nil, "127.8.9.10": nil, "[::1]": nil, "[::1]:8080": nil,
 		"[::ffff:127.0.0.1]:80": nil, "gw.example": nil, "GW.Example:1": nil, "": nil, // HTTP/1.0 alone may leave it out
@@ -131,14 +131,14 @@ func TestTokensWithoutTLS(t *testing.T) {
 		if r.RemoteAddr = c.remote; c.secret {
 			r.TLS = &tls.ConnectionState{}
 		}
-		if got := (&Policy{PlainTokens: c.plain}).CheckTransport(r); !errors.Is(got, c.want) {
+		if got := (&Policy{InsecurePlainHTTP: c.plain}).CheckTransport(r); !errors.Is(got, c.want) {
 			t.Errorf("%s, TLS %v, allowed %v, %q: got %v, want %v", c.remote, c.secret, c.plain, c.headers, got, c.want)
 		}
 	}
 }
 
 func TestCallersBehindProxies(t *testing.T) {
-	p := &Policy{Proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}}
+	p := &Policy{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}}
 	for _, c := range []struct {
 		remote  string
 		headers []string

@@ -15,7 +15,7 @@ import (
 // Stores opens the stores of addresses. Credentials come from the AWS chain, or from the profile that an address names. It is
 // copied before its first use only.
 type Stores struct {
-	Traceparent bool // traced reads tell the service of their spans
+	S3Traceparent bool // traced reads tell the service of their spans
 
 	mu       sync.Mutex // guards what follows
 	backends map[backendKey]*sharedBackend
@@ -39,7 +39,7 @@ func (s *Stores) config(l Location) s3backend.Config {
 	v := l.Service
 	return s3backend.Config{
 		Bucket: l.Bucket, Endpoint: v.Endpoint, Region: v.Region, Profile: v.Profile, PathStyle: v.PathStyle == StylePath, CAFile: v.CAFile,
-		MaxConns: v.MaxConns, Bandwidth: v.Bandwidth, Traceparent: s.Traceparent,
+		MaxConns: v.MaxConns, Bandwidth: v.Bandwidth, Traceparent: s.S3Traceparent,
 	}
 }
 

@@ -15,23 +15,23 @@ import (
 
 // AccessConfig says who may do what. The zero value serves reads to everybody on this machine.
 type AccessConfig struct {
-	File          string       // of callers, their rights and limits; "": no credentials are asked for
-	Allow         []auth.Right // without File: what everybody may do; none: read
-	Origin        origin.Policy
-	AuditLog      string // file, or "stderr"; "": none
-	InsecureData  bool   // without File: other machines may use the data port
-	InsecureAdmin bool   // without File: other machines may see statistics and profiles
+	Access string       // file of callers, their rights and limits; "": no credentials are asked for
+	Allow  []auth.Right // without Access: what everybody may do; none: read
+	origin.Policy
+	AuditLog       string // file, or "stderr"; "": none
+	InsecureNoAuth bool   // without Access: other machines may use the data port
+	InsecureAdmin  bool   // without Access: other machines may see statistics and profiles
 }
 
 // openAccess reads the access file, if there is one, and opens the audit log.
 func (s *Node) openAccess(ctx context.Context, c *gateway.Config) (err error) {
-	access := &s.cfg.Access
-	access.Origin.LocalOnly = access.File == "" && !access.InsecureData
-	c.Origin = &access.Origin
-	if access.File == "" {
+	access := &s.cfg.AccessConfig
+	access.LocalOnly = access.Access == "" && !access.InsecureNoAuth
+	c.Origin = &access.Policy
+	if access.Access == "" {
 		c.Allow = s.allowed()
 	} else {
-		c.Access, err = auth.Open(auth.Config{File: access.File, Changed: s.accessChanged, Keys: s.issuerKeys})
+		c.Access, err = auth.Open(auth.Config{File: access.Access, Changed: s.accessChanged, Keys: s.issuerKeys})
 		if err != nil {
 			return &SettingError{"access", err}
 		}
@@ -57,7 +57,7 @@ func (s *Node) openAccess(ctx context.Context, c *gateway.Config) (err error) {
 // no admin port. Without InsecureAdmin they are for this machine alone, and at a Unix socket for this user alone.
 func (s *Node) allowed() []auth.Right {
 	c := s.cfg
-	rights := slices.Clone(c.Access.Allow)
+	rights := slices.Clone(c.Allow)
 	if len(rights) == 0 {
 		rights = []auth.Right{auth.Read}
 	}
@@ -65,7 +65,7 @@ func (s *Node) allowed() []auth.Right {
 	if at == "" {
 		at = c.Listen
 	}
-	if c.Access.InsecureAdmin || c.Bound != nil || Loopback(at) && (Private(c.SocketMode) || !hasSocket(at)) {
+	if c.InsecureAdmin || c.Bound != nil || Loopback(at) && (Private(c.SocketMode) || !hasSocket(at)) {
 		rights = append(rights, auth.Admin)
 	}
 	return rights

@@ -33,10 +33,10 @@ func (f *faults) add(setting, format string, args ...any) {
 // opening a dataset or a port.
 func (c *Config) Complete() []error {
 	var f faults
-	if c.Deadline == 0 {
+	if c.FirstByteTimeout == 0 {
 		f.add("first-byte-timeout", "0s: want more")
 	}
-	if c.Wait == 0 {
+	if c.BudgetWait == 0 {
 		f.add("budget-wait", "0s: want more")
 	}
 	if c.Follow != 0 && c.Follow < minFollow {
@@ -53,10 +53,10 @@ func (c *Config) Complete() []error {
 	}
 	c.checkSpace(&f)
 	c.checkQuotas(&f)
-	if c.Cluster.Name != "" {
-		c.Cluster.complete(&f)
-		if slices.Contains(Addresses(c.Listen), c.Cluster.Listen) {
-			f.add("peer-listen", "%s: the same address as listen", c.Cluster.Listen)
+	if c.Cluster != "" {
+		c.ClusterConfig.complete(&f)
+		if slices.Contains(Addresses(c.Listen), c.PeerListen) {
+			f.add("peer-listen", "%s: the same address as listen", c.PeerListen)
 		}
 	}
 	return f
@@ -73,12 +73,12 @@ func (c *Config) checkSpace(f *faults) {
 		f.add("cache-size", "%s: more than the %s this process may use", size(c.CacheSize), size(c.Memory))
 	}
 	switch {
-	case c.DiskDir == "" && c.DiskSize > 0:
-		f.add("disk-cache-size", "%s: want disk-cache with it", size(c.DiskSize))
-	case c.DiskDir != "" && c.DiskSize == 0:
-		f.add("disk-cache", "%s: want disk-cache-size with it", c.DiskDir)
-	case c.DiskDir != "" && c.DiskSize < minMemory:
-		f.add("disk-cache-size", "%s: want at least 1MiB", size(c.DiskSize))
+	case c.DiskCache == "" && c.DiskCacheSize > 0:
+		f.add("disk-cache-size", "%s: want disk-cache with it", size(c.DiskCacheSize))
+	case c.DiskCache != "" && c.DiskCacheSize == 0:
+		f.add("disk-cache", "%s: want disk-cache-size with it", c.DiskCache)
+	case c.DiskCache != "" && c.DiskCacheSize < minMemory:
+		f.add("disk-cache-size", "%s: want at least 1MiB", size(c.DiskCacheSize))
 	}
 }
 
@@ -89,13 +89,13 @@ func (c *Config) checkQuotas(f *faults) {
 	}
 	for _, q := range c.Quotas {
 		switch {
-		case !datasets[q.Dataset] && c.DatasetsFile == "":
+		case !datasets[q.Dataset] && c.Datasets == "":
 			f.add("quota", "no dataset is called %q", q.Dataset)
 		case seen[q.Dataset]:
 			f.add("quota", "%q has one already", q.Dataset)
 		case q.Memory < minMemory:
 			f.add("quota", "%s of %q: want at least 1MiB", size(q.Memory), q.Dataset)
-		case q.Disk > 0 && c.DiskDir == "":
+		case q.Disk > 0 && c.DiskCache == "":
 			f.add("quota", "disk of %q: want disk-cache with it", q.Dataset)
 		case q.Disk > 0 && q.Disk < minMemory:
 			f.add("quota", "disk of %q: want at least 1MiB", q.Dataset)
@@ -109,7 +109,7 @@ func (c *Config) checkQuotas(f *faults) {
 
 // complete is Complete for a member of a cluster.
 func (c *ClusterConfig) complete(f *faults) {
-	if err := cluster.CheckName(c.Name); err != nil {
+	if err := cluster.CheckName(c.Cluster); err != nil {
 		f.add("cluster", "%w", err)
 	}
 	if c.Member == "" {
@@ -126,8 +126,8 @@ func (c *ClusterConfig) complete(f *faults) {
 		f.add("peer-advertise", "%w", err)
 	}
 	c.checkCertificates(f)
-	if c.Where.Scheme == discovery.SchemeFile {
-		if _, err := discovery.ReadList(c.Where.Targets[0]); err != nil {
+	if c.Join.Scheme == discovery.SchemeFile {
+		if _, err := discovery.ReadList(c.Join.Targets[0]); err != nil {
 			f.add("join", "%w", err)
 		}
 	}
@@ -135,45 +135,45 @@ func (c *ClusterConfig) complete(f *faults) {
 
 // completePort returns a fault of the address at which others reach the peer port, and notes those of the port itself.
 func (c *ClusterConfig) completePort(f *faults) error {
-	if c.Listen == "" {
-		f.add("cluster", "%s: want peer-listen with it", c.Name)
+	if c.PeerListen == "" {
+		f.add("cluster", "%s: want peer-listen with it", c.Cluster)
 		return nil
 	}
-	host, port, err := net.SplitHostPort(c.Listen)
+	host, port, err := net.SplitHostPort(c.PeerListen)
 	if n, portErr := strconv.ParseUint(port, 10, 16); err != nil || portErr != nil || n == 0 {
-		f.add("peer-listen", "%q: want HOST:PORT, with a port that others can be told", c.Listen)
+		f.add("peer-listen", "%q: want HOST:PORT, with a port that others can be told", c.PeerListen)
 		return nil
 	}
-	if c.Insecure && !discovery.Loopback(host) {
-		f.add("peer-insecure", "others can reach peer-listen %s; use 127.0.0.1, or certificates", c.Listen)
+	if c.PeerInsecure && !discovery.Loopback(host) {
+		f.add("peer-insecure", "others can reach peer-listen %s; use 127.0.0.1, or certificates", c.PeerListen)
 	}
-	if c.Advertise == "" {
-		if c.Advertise, err = advertised(host, port); err != nil {
+	if c.PeerAdvertise == "" {
+		if c.PeerAdvertise, err = advertised(host, port); err != nil {
 			return err
 		}
 	}
-	if err := discovery.CheckAddress(c.Advertise); err != nil {
+	if err := discovery.CheckAddress(c.PeerAdvertise); err != nil {
 		return err
 	}
-	own, _, _ := net.SplitHostPort(c.Advertise)
-	for _, t := range c.Where.Targets {
+	own, _, _ := net.SplitHostPort(c.PeerAdvertise)
+	for _, t := range c.Join.Targets {
 		if other, _, _ := net.SplitHostPort(t); discovery.Loopback(own) && net.ParseIP(other) != nil && !discovery.Loopback(other) {
-			return fmt.Errorf("%s: only this machine can reach it, and join names %s", c.Advertise, t)
+			return fmt.Errorf("%s: only this machine can reach it, and join names %s", c.PeerAdvertise, t)
 		}
 	}
 	return nil
 }
 
 func (c *ClusterConfig) checkCertificates(f *faults) {
-	all := c.Cert != "" && c.Key != "" && c.CA != ""
-	some := c.Cert != "" || c.Key != "" || c.CA != "" || len(c.Allow) > 0 || c.SharedCert
+	all := c.PeerCert != "" && c.PeerKey != "" && c.PeerCA != ""
+	some := c.PeerCert != "" || c.PeerKey != "" || c.PeerCA != "" || len(c.PeerAllow) > 0 || c.PeerSharedCert
 	switch {
-	case c.Insecure && some:
+	case c.PeerInsecure && some:
 		f.add("peer-insecure", "means no certificates, but some are named")
-	case !c.Insecure && !all:
-		f.add("cluster", "%s: want peer-cert, peer-key and peer-ca, or peer-insecure on loopback", c.Name)
+	case !c.PeerInsecure && !all:
+		f.add("cluster", "%s: want peer-cert, peer-key and peer-ca, or peer-insecure on loopback", c.Cluster)
 	}
-	for _, pattern := range c.Allow {
+	for _, pattern := range c.PeerAllow {
 		if err := certs.CheckPattern(pattern); err != nil {
 			f.add("peer-allow", "%w", err)
 		}

@@ -13,15 +13,15 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/location"
 )
 
-// Config of a node. Sizes are in bytes.
+// Config of a node. Sizes are in bytes. A field that a flag of serve sets has the name of the flag.
 type Config struct {
-	Locations    []location.Location // of the datasets; the first is the default one
-	Mixed        []datasets.Mixture
-	DatasetsFile string           // YAML file of more datasets and mixtures, read again when it changes; "": none
-	Follow       time.Duration    // how often the pointers of all indexes are read again; 0: never
-	HangUp       <-chan os.Signal // each signal reads the file and all pointers again
-	Quotas       []Quota          // of datasets that need not be there yet if there is a file
-	Stores       location.Stores
+	Locations []location.Location // of the datasets; the first is the default one
+	Mixtures  []datasets.Mixture
+	Datasets  string           // YAML file of more datasets and mixtures, read again when it changes; "": none
+	Follow    time.Duration    // how often the pointers of all indexes are read again; 0: never
+	HangUp    <-chan os.Signal // each signal reads the file and all pointers again
+	Quotas    []Quota          // of datasets that need not be there yet if there is a file
+	Stores    location.Stores
 
 	Listen      string       // addresses of the data port, with commas between them; unix:PATH is a Unix socket
 	SocketMode  fs.FileMode  // of Unix sockets: who may connect; 0: 0600, this user alone
@@ -30,35 +30,35 @@ type Config struct {
 	AdminListen string       // address of a port for metrics, statistics and profiles; "": the data port has them
 	// HealthListen is the address of a port for probes only, plain HTTP; "": there is none. The other ports answer probes too.
 	HealthListen string
-	Access       AccessConfig
-	TLSCert      string // PEM file: certificate of the data and admin ports; "": plain HTTP
-	TLSKey       string // PEM file: its key
-	ClientCA     string // PEM file: authorities whose certificates clients may show; "": none is asked for
+	AccessConfig
+	TLSCert  string // PEM file: certificate of the data and admin ports; "": plain HTTP
+	TLSKey   string // PEM file: its key
+	ClientCA string // PEM file: authorities whose certificates clients may show; "": none is asked for
 
-	Memory      int64 // that the process may use
-	LimitHeap   bool  // set the collector's soft limit
-	PaceHeap    bool  // set the collector's pace
-	CacheSize   int64
-	CachePolicy string
-	DiskDir     string // "": no disk tier
-	DiskSize    int64
-	IndexDir    string // copies of indexes; "": a temporary directory
-	LossLog     string // reported losses that the bucket does not take; "": they are refused
+	Memory        int64 // that the process may use
+	LimitHeap     bool  // set the collector's soft limit
+	PaceHeap      bool  // set the collector's pace
+	CacheSize     int64
+	CachePolicy   string
+	DiskCache     string // "": no disk tier
+	DiskCacheSize int64
+	IndexDir      string // copies of indexes; "": a temporary directory
+	LossLog       string // reported losses that the bucket does not take; "": they are refused
 
-	Wait       time.Duration // for memory, before a batch gets 503
-	Deadline   time.Duration // to the first byte of an answer
-	LameDuck   time.Duration // after the end was asked for, batches are served this long
-	Drain      time.Duration // then open requests are waited for this long
-	HeldFile   string        // the node ends when no process has held a lock on this file for Linger; "": it ends when it is told to
-	Linger     time.Duration
-	Fetchers   int   // store reads side by side; 0: as many as the bandwidth of the store pays
-	PartSize   int64 // of one store read at most
-	CheckSHA   bool  // compare SHA-256 too when a chunk arrives
-	NoPrefetch bool
-	NoShared   bool // readers on this machine get bytes, never memory
-	Traces     bool // sent where the environment names a collector
+	BudgetWait       time.Duration // for memory, before a batch gets 503
+	FirstByteTimeout time.Duration // to the first byte of an answer
+	LameDuck         time.Duration // after the end was asked for, batches are served this long
+	DrainTimeout     time.Duration // then open requests are waited for this long
+	WhileLocked      string        // the node ends when no process has held a lock on this file for Linger; "": it ends when it is told to
+	Linger           time.Duration
+	Fetchers         int   // store reads side by side; 0: as many as the bandwidth of the store pays
+	PartSize         int64 // of one store read at most
+	CheckSHA256      bool  // compare SHA-256 too when a chunk arrives
+	NoPrefetch       bool
+	NoSharedMemory   bool // readers on this machine get bytes, never memory
+	Traces           bool // sent where the environment names a collector
 
-	Cluster ClusterConfig
+	ClusterConfig
 	Check   bool // open everything but the ports, and leave what a running gateway may be using alone
 	Log     zerolog.Logger
 	Version string
@@ -71,20 +71,20 @@ type Quota struct {
 	Disk    int64 // 0: no disk tier
 }
 
-// ClusterConfig makes a gateway a member of a cluster. Without a name nothing of it is used.
+// ClusterConfig makes a gateway a member of a cluster. Without Cluster it is unused.
 type ClusterConfig struct {
-	Name       string
-	Where      discovery.Join
-	Listen     string       // address of the port for other gateways
-	Bound      net.Listener // that port, where it is bound already
-	Advertise  string       // address at which the others reach it
-	Cert       string       // PEM files
-	Key        string
-	CA         string
-	Allow      []string // patterns, one of which a name of a certificate must fit; none: any name
-	Insecure   bool     // no certificates
-	SharedCert bool     // gateways share a certificate
-	Member     string   // name of this gateway
+	Cluster        string         // name of the cluster
+	Join           discovery.Join // where to find the other gateways
+	PeerListen     string         // address of the port for other gateways
+	PeerBound      net.Listener   // that port, where it is bound already
+	PeerAdvertise  string         // address at which the others reach it
+	PeerCert       string         // PEM files
+	PeerKey        string
+	PeerCA         string
+	PeerAllow      []string // patterns, one of which a name of a certificate must fit; none: any name
+	PeerInsecure   bool     // no certificates
+	PeerSharedCert bool     // gateways share a certificate
+	Member         string   // name of this gateway
 }
 
 // SettingError is a setting that cannot serve the datasets, or that the machine refuses.

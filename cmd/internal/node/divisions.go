@@ -24,11 +24,11 @@ type division struct {
 // divide makes the divisions, the main one first, without anything in them. set is what is served at first.
 func (s *Node) divide(set datasets.Set) error {
 	c := s.cfg
-	s.divisions = []*division{{quota: Quota{Memory: c.CacheSize, Disk: c.DiskSize}, dir: c.DiskDir}}
+	s.divisions = []*division{{quota: Quota{Memory: c.CacheSize, Disk: c.DiskCacheSize}, dir: c.DiskCache}}
 	for _, q := range c.Quotas {
 		v := &division{quota: q}
 		if q.Disk > 0 {
-			v.dir = filepath.Join(c.DiskDir, "quota-"+q.Dataset)
+			v.dir = filepath.Join(c.DiskCache, "quota-"+q.Dataset)
 		}
 		s.divisions = append(s.divisions, v)
 	}
@@ -37,12 +37,12 @@ func (s *Node) divide(set datasets.Set) error {
 		others = s.peers.cluster
 	}
 	for _, v := range s.divisions {
-		v.budget = budget.New(v.quota.Memory, c.Wait)
+		v.budget = budget.New(v.quota.Memory, c.BudgetWait)
 		if err := s.openDisk(v, set); err != nil {
 			return err
 		}
 		v.path = datapath.New(datapath.Config{
-			Budget: v.budget, Fetchers: c.Fetchers, PartSize: c.PartSize, CheckSHA: c.CheckSHA, NoPrefetch: c.NoPrefetch,
+			Budget: v.budget, Fetchers: c.Fetchers, PartSize: c.PartSize, CheckSHA: c.CheckSHA256, NoPrefetch: c.NoPrefetch,
 			Policy: datapath.Policy(c.CachePolicy), Disk: v.disk, Peers: others, Trace: s.trace,
 		})
 		s.closers = append(s.closers, v.path.Close)

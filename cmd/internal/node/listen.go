@@ -89,8 +89,8 @@ func Listen(ctx context.Context, address string, mode fs.FileMode) (net.Listener
 // CheckPorts fails if a TCP port of a gateway is in use. It leaves none bound: clients see the gateway once its datasets are open.
 func CheckPorts(ctx context.Context, c *Config) error {
 	all := append(Addresses(c.Listen), c.AdminListen, c.HealthListen)
-	if c.Cluster.Name != "" {
-		all = append(all, c.Cluster.Listen)
+	if c.Cluster != "" {
+		all = append(all, c.PeerListen)
 	}
 	for _, address := range all {
 		if address == "" || SocketOf(address) != "" {

@@ -102,7 +102,7 @@ func TestServesWhileLocked(t *testing.T) {
 	lock, at := filepath.Join(dir, "users"), filepath.Join(dir, "s")
 	const linger = 300 * time.Millisecond
 	r := newRig(t, "  a: "+dataset(t)+"\n", func(c *Config) {
-		c.Listen, c.HeldFile, c.Linger, c.LameDuck = "unix:"+at, lock, linger, time.Hour
+		c.Listen, c.WhileLocked, c.Linger, c.LameDuck = "unix:"+at, lock, linger, time.Hour
 	})
 	defer r.Close()
 	user, err := os.OpenFile(lock, os.O_RDWR, 0)

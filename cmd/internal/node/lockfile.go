@@ -24,10 +24,10 @@ type lockFile struct {
 
 // hold opens the file whose lock keeps the node running, if there is one.
 func (s *Node) hold() error {
-	if s.cfg.HeldFile == "" || s.cfg.Check {
+	if s.cfg.WhileLocked == "" || s.cfg.Check {
 		return nil
 	}
-	f, err := os.OpenFile(s.cfg.HeldFile, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(s.cfg.WhileLocked, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return &SettingError{"while-locked", err}
 	}

@@ -96,7 +96,7 @@ func (s *Node) open(ctx context.Context) error {
 	}
 	cfg := gateway.Config{
 		Trace: s.trace, Mix: s.mix, Open: s.keeper.openOlder, Reload: s.Reload, Follows: c.Follow > 0, Log: s.log, Version: c.Version, Stats: s.stats, Readers: s.readers,
-		AdminListen: c.AdminListen != "", Deadline: c.Deadline,
+		AdminListen: c.AdminListen != "", FirstByteTimeout: c.FirstByteTimeout,
 		LameDuck: max(c.LameDuck, 1), // 0 would be the default
 	}
 	if err := s.hold(); err != nil {
@@ -332,9 +332,9 @@ func (s *Node) joinPeers(failed, rest context.Context, g *errgroup.Group, ln net
 // serveData serves readers until failed ends, then drains.
 func (s *Node) serveData(ctx, failed context.Context, data []net.Listener) error {
 	defer context.AfterFunc(ctx, func() {
-		s.log.Info().Dur("lame_duck", s.cfg.LameDuck).Dur("drain_timeout", s.cfg.Drain).Msg("draining")
+		s.log.Info().Dur("lame_duck", s.cfg.LameDuck).Dur("drain_timeout", s.cfg.DrainTimeout).Msg("draining")
 	})()
-	drain := max(s.cfg.Drain, 1) // 0 would be the default
+	drain := max(s.cfg.DrainTimeout, 1) // 0 would be the default
 	leave := func() bool {
 		cause := context.Cause(ctx)
 		return errors.Is(cause, errReleased) || errors.Is(cause, ErrInterrupted) && s.unused()
@@ -342,7 +342,7 @@ func (s *Node) serveData(ctx, failed context.Context, data []net.Listener) error
 	err := gateway.NewServer(s.gateway, gateway.ServerConfig{DrainTime: drain, TLS: s.tls, Leave: leave}).Serve(failed, data...)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		err = fmt.Errorf("requests were still open after %s: %w", s.cfg.Drain, err)
+		err = fmt.Errorf("requests were still open after %s: %w", s.cfg.DrainTimeout, err)
 	case err == nil:
 		s.log.Info().Msg("drained")
 	}

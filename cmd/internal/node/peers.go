@@ -55,8 +55,8 @@ type remoteReader struct {
 
 // joinCluster makes the parts. It starts nothing.
 func (s *Node) joinCluster() error {
-	c := &s.cfg.Cluster
-	if c.Name == "" {
+	c := &s.cfg.ClusterConfig
+	if c.Cluster == "" {
 		return nil
 	}
 	p := &peers{
@@ -65,29 +65,29 @@ func (s *Node) joinCluster() error {
 	}
 	boot := rand.Text()
 	var client, served *tls.Config
-	if !c.Insecure {
-		files, err := certs.NewPeer(certs.Config{Cert: c.Cert, Key: c.Key, CA: c.CA, Changed: s.certificateChanged("peer")}, c.Allow)
+	if !c.PeerInsecure {
+		files, err := certs.NewPeer(certs.Config{Cert: c.PeerCert, Key: c.PeerKey, CA: c.PeerCA, Changed: s.certificateChanged("peer")}, c.PeerAllow)
 		if err != nil {
 			return &SettingError{"peer-cert", err}
 		}
-		if err := peer.Certify(files.Leaf(), c.Member); err != nil && !c.SharedCert {
-			return &SettingError{"peer-cert", fmt.Errorf("%s: %w", c.Cert, err)}
+		if err := peer.Certify(files.Leaf(), c.Member); err != nil && !c.PeerSharedCert {
+			return &SettingError{"peer-cert", fmt.Errorf("%s: %w", c.PeerCert, err)}
 		}
-		if len(c.Allow) == 0 && slices.ContainsFunc(s.certificates, func(port certificate) bool { return files.BelievesClientsOf(port.Files) }) {
+		if len(c.PeerAllow) == 0 && slices.ContainsFunc(s.certificates, func(port certificate) bool { return files.BelievesClientsOf(port.Files) }) {
 			return &SettingError{"peer-allow", errors.New("required, because peer-ca and client-ca hold the same authority, so that every client could act as a gateway: name the gateways, or sign their certificates with another authority")}
 		}
 		client, served = files.Client(), files.Server()
-		s.certificates = append(s.certificates, certificate{"peer", c.Cert, files.Files})
+		s.certificates = append(s.certificates, certificate{"peer", c.PeerCert, files.Files})
 	}
-	p.client = peer.NewClient(peer.ClientConfig{Cluster: c.Name, ID: c.Member, TLS: client, SharedCert: c.SharedCert})
+	p.client = peer.NewClient(peer.ClientConfig{Cluster: c.Cluster, ID: c.Member, TLS: client, SharedCert: c.PeerSharedCert})
 	p.cluster = cluster.New(cluster.Config{
-		Name: c.Name, ID: c.Member, Boot: boot, Address: c.Advertise,
-		Weight: uint64(s.cfg.memoryOfAll()), Discovery: &discovery.Names{Where: c.Where, Log: s.log}, Client: p.client, Inherit: p.inherit, Log: s.log,
+		Name: c.Cluster, ID: c.Member, Boot: boot, Address: c.PeerAdvertise,
+		Weight: uint64(s.cfg.memoryOfAll()), Discovery: &discovery.Names{Where: c.Join, Log: s.log}, Client: p.client, Inherit: p.inherit, Log: s.log,
 	})
 	p.server = peer.NewServer(peer.ServerConfig{
-		Cluster: c.Name, Met: p.cluster.Met, Holder: p, Heard: p.hear, Answered: p.cluster.Answered,
+		Cluster: c.Cluster, Met: p.cluster.Met, Holder: p, Heard: p.hear, Answered: p.cluster.Answered,
 		Reserve: func(n int64) (func(), bool) { return s.main().path.TryReserve(n) },
-		TLS:     served, SharedCert: c.SharedCert, Log: s.log, Trace: s.trace, DrainTime: peerDrain,
+		TLS:     served, SharedCert: c.PeerSharedCert, Log: s.log, Trace: s.trace, DrainTime: peerDrain,
 	})
 	s.peers = p
 	s.closers = append(s.closers, p.client.Close)
@@ -167,17 +167,17 @@ func (s *Node) listenPeers(ctx context.Context) (net.Listener, error) {
 	if s.peers == nil {
 		return nil, nil
 	}
-	ln := s.cfg.Cluster.Bound
+	ln := s.cfg.PeerBound
 	if ln == nil {
 		var err error
-		if ln, err = Listen(ctx, s.cfg.Cluster.Listen, 0); err != nil {
+		if ln, err = Listen(ctx, s.cfg.PeerListen, 0); err != nil {
 			return nil, err
 		}
 	}
-	c := &s.cfg.Cluster
-	s.log.Info().Stringer("listen", ln.Addr()).Str("advertise", c.Advertise).Str("cluster", c.Name).Str("member", c.Member).
-		Stringer("join", c.Where).Msg("peer port")
-	if c.Insecure {
+	c := &s.cfg.ClusterConfig
+	s.log.Info().Stringer("listen", ln.Addr()).Str("advertise", c.PeerAdvertise).Str("cluster", c.Cluster).Str("member", c.Member).
+		Stringer("join", c.Join).Msg("peer port")
+	if c.PeerInsecure {
 		s.log.Warn().Msg("--peer-insecure: whoever reaches the peer port may read every dataset")
 	}
 	return ln, nil

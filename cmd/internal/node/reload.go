@@ -57,20 +57,20 @@ func newReloader() reloader { return reloader{patience: lookLimit, turn: make(ch
 
 // file is the file of datasets.
 func (k *keeper) file() watch.File {
-	return watch.File{What: "file of datasets", Name: k.node.cfg.DatasetsFile, MaxBytes: datasets.MaxFile}
+	return watch.File{What: "file of datasets", Name: k.node.cfg.Datasets, MaxBytes: datasets.MaxFile}
 }
 
 // wanted is what flags and file name. It notes what the file holds.
 func (k *keeper) wanted(content watch.Content) (datasets.Set, error) {
-	set := datasets.Flags(k.node.cfg.Locations, k.node.cfg.Mixed)
-	if k.node.cfg.DatasetsFile == "" {
+	set := datasets.Flags(k.node.cfg.Locations, k.node.cfg.Mixtures)
+	if k.node.cfg.Datasets == "" {
 		return set, nil
 	}
 	k.again, k.seen = time.Time{}, content
 	if content.Err != nil {
 		return set, content.Err
 	}
-	more, err := datasets.Parse(k.node.cfg.DatasetsFile, content.Text)
+	more, err := datasets.Parse(k.node.cfg.Datasets, content.Text)
 	if err != nil {
 		return set, err
 	}
@@ -273,7 +273,7 @@ func (k *keeper) reload(ctx context.Context, what reloadScope) ([]gateway.Change
 	}
 	defer func() { <-k.turn }()
 	var content watch.Content
-	if k.node.cfg.DatasetsFile != "" {
+	if k.node.cfg.Datasets != "" {
 		content = k.file().Settled(ctx, k.seen)
 	}
 	return k.refresh(ctx, content, what)
@@ -366,7 +366,7 @@ func (k *keeper) run(ctx, rest context.Context) error {
 	k.starting(func(work func(context.Context)) { working.Go(func() { work(rest) }) })
 	defer k.starting(nil)
 	file, pointers := never(), never()
-	if k.node.cfg.DatasetsFile != "" {
+	if k.node.cfg.Datasets != "" {
 		file = time.NewTicker(watch.LookEvery)
 	}
 	if k.node.cfg.Follow > 0 {
@@ -416,7 +416,7 @@ func (k *keeper) stats() []gateway.Stat {
 		{Name: "datasets_reloads_total", Help: "Times that what is to be served was read again and came into use.", Value: float64(k.reloads.Load())},
 		{Name: "datasets_reload_failures_total", Help: "Times that it was not, and what was served before still is.", Value: float64(k.failures.Load())},
 	}
-	if k.node.cfg.DatasetsFile == "" {
+	if k.node.cfg.Datasets == "" {
 		return out
 	}
 	refused := 0.0

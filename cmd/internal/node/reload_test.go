@@ -55,8 +55,8 @@ func newRig(t testing.TB, lines string, edit func(*Config)) *rig {
 	r := &rig{t: t, file: filepath.Join(t.TempDir(), "sets.yaml")}
 	r.write(lines)
 	cfg := &Config{
-		CacheSize: 64 << 20, Memory: 1 << 40, DatasetsFile: r.file, Listen: "127.0.0.1:0",
-		Log: zerolog.New(zerolog.SyncWriter(&r.log)), Drain: time.Second, LameDuck: 1, Deadline: time.Minute,
+		CacheSize: 64 << 20, Memory: 1 << 40, Datasets: r.file, Listen: "127.0.0.1:0",
+		Log: zerolog.New(zerolog.SyncWriter(&r.log)), DrainTimeout: time.Second, LameDuck: 1, FirstByteTimeout: time.Minute,
 	}
 	if edit != nil {
 		edit(cfg)
@@ -395,7 +395,7 @@ func TestReload_RefusalNamesOlderGenerations(t *testing.T) {
 func TestAQuotaWaitsForItsDataset(t *testing.T) {
 	a, b, disk := dataset(t), dataset(t), filepath.Join(t.TempDir(), "disk")
 	quota := func(c *Config) {
-		c.DiskDir, c.DiskSize, c.Quotas = disk, 8<<20, []Quota{{Dataset: "b", Memory: 16 << 20, Disk: 4 << 20}}
+		c.DiskCache, c.DiskCacheSize, c.Quotas = disk, 8<<20, []Quota{{Dataset: "b", Memory: 16 << 20, Disk: 4 << 20}}
 		if faults := c.Complete(); len(faults) > 0 && strings.Contains(fmt.Sprint(faults), "quota") {
 			t.Errorf("got %v, want a quota without its dataset taken", faults)
 		}

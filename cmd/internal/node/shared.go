@@ -7,7 +7,7 @@ import (
 
 // openShared makes the pool that lends memory to readers at a Unix socket. It returns nil where there is no socket, or no memory can be lent.
 func (s *Node) openShared() *shared.Pool {
-	if s.cfg.NoShared || !hasSocket(s.cfg.Listen) {
+	if s.cfg.NoSharedMemory || !hasSocket(s.cfg.Listen) {
 		return nil
 	}
 	pool, err := shared.New(s.main().budget)

@@ -64,7 +64,7 @@ PLANTS = [
     (
         "cmd/millrace takes whoever the authority has signed for a member",
         "./integration TestStrangersAreRefused",
-        [("cmd/internal/node/peers.go", ", c.Allow)\n", ", nil)\n")],
+        [("cmd/internal/node/peers.go", ", c.PeerAllow)\n", ", nil)\n")],
     ),
     (
         "cluster reads its file of gateways once and never again",
