@@ -133,7 +133,7 @@ func floorPlan() map[string]room {
 			never: []string{"context", "crypto/rand", "io", "log", "math/rand", "net", "os", "sync", "time"},
 		},
 		"cluster/peer": {
-			ours:    []string{"datapath/batch", "shuffle", "internal/certs", "internal/port", "internal/quiet", "internal/sending", "internal/tracing"},
+			ours:    []string{"shuffle", "internal/certs", "internal/port", "internal/quiet", "internal/sending", "internal/tracing"},
 			outside: []string{"github.com/rs/zerolog", "golang.org/x/sync"},
 		},
 		"cluster/discovery": { // finds addresses

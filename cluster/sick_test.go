@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/cluster/peer"
-	"github.com/millrace-data/millrace/datapath/batch"
 )
 
 // other is what a test brings in a member's place.
@@ -33,7 +32,7 @@ func (o *other) instead(_ context.Context, beside bool) error {
 // sample is a question for one sample.
 func sample(c peer.Chunk) *peer.Query {
 	q := query(c)
-	q.Chunks = []peer.ChunkQuery{{Chunk: c.Number, Digest: c.Digest, Ranges: []batch.Range{{Offset: 512, Length: 1000}}}}
+	q.Chunks = []peer.ChunkQuery{{Chunk: c.Number, Digest: c.Digest, Ranges: []peer.Range{{Offset: 512, Length: 1000}}}}
 	return q
 }
 

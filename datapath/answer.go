@@ -16,11 +16,21 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Answer brings what another gateway asks for, from memory, disk or the store. It asks no peer on, but for a chunk that it brings as its new
-// owner its former one, who sends it at once or not at all; and it never waits for memory: those who ask hold some, and so might
-// wait for each other. Segments are the ranges in the order of the query. Errors: peer.ErrNotServed,
-// peer.ErrMismatch, peer.ErrNotHere, peer.ErrNoRoom, and those of Source.Read.
-func (p *Path) Answer(ctx context.Context, q *peer.Query) (*batch.Body, error) {
+// Answer reads ranges for another gateway, from memory, disk or the store. It asks no other gateway, with one
+// exception: a chunk that this gateway newly owns it asks of its former owner, which sends it at once or not at all. It
+// never waits for memory: askers hold some, and could wait for each other. Segments are the ranges in the order of the
+// query, valid until release. Errors: peer.ErrNotServed, peer.ErrMismatch, peer.ErrNotHere, peer.ErrNoRoom, and those
+// of Source.Read.
+func (p *Path) Answer(ctx context.Context, q *peer.Query) (segments [][]byte, release func(), err error) {
+	body, err := p.answer(ctx, q)
+	if err != nil {
+		return nil, nil, err
+	}
+	return body.Segments, body.Close, nil
+}
+
+// answer is Answer as a body.
+func (p *Path) answer(ctx context.Context, q *peer.Query) (*batch.Body, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}

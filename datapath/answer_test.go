@@ -19,7 +19,7 @@ import (
 func (d *dataset) wants(chunks []batch.ChunkRanges) *peer.Query {
 	q := &peer.Query{Dataset: "set", Generation: d.index.Generation()}
 	for _, c := range chunks {
-		q.Chunks = append(q.Chunks, peer.ChunkQuery{Chunk: c.Chunk, Digest: d.index.Chunk(c.Chunk).Digest, Ranges: c.Ranges})
+		q.Chunks = append(q.Chunks, peer.ChunkQuery{Chunk: c.Chunk, Digest: d.index.Chunk(c.Chunk).Digest, Ranges: spans(c.Ranges)})
 	}
 	return q
 }
@@ -52,7 +52,7 @@ func TestQuestionsThatAreRefused(t *testing.T) {
 		"more than the memory": {func(q *peer.Query) { q.Chunks = append(q.Chunks, many(q.Chunks[0], 1000)...) }, peer.ErrNoRoom},
 		"not there": {func(q *peer.Query) {
 			q.Cached, q.Chunks = true, q.Chunks[:1]
-			q.Chunks[0].Ranges = []batch.Range{{Length: uint32(d.index.Chunk(0).Length)}}
+			q.Chunks[0].Ranges = []peer.Range{{Length: uint32(d.index.Chunk(0).Length)}}
 		}, peer.ErrNotHere},
 		"a part of a chunk that is there": {func(q *peer.Query) { q.Cached = true }, peer.ErrMismatch},
 	} {
@@ -62,7 +62,7 @@ func TestQuestionsThatAreRefused(t *testing.T) {
 				f := newFleet(t, d, nil, 2, Config{}, 256<<10)
 				q := d.wants(d.ranges(t, []uint64{0, 1}))
 				c.spoil(q)
-				if body, err := f.members[0].path.Answer(t.Context(), q); !errors.Is(err, c.want) {
+				if body, err := f.members[0].path.answer(t.Context(), q); !errors.Is(err, c.want) {
 					if err == nil {
 						body.Close()
 					}
@@ -94,7 +94,7 @@ func TestAnAnswerWaitsForNoMemory(t *testing.T) {
 		must(t, err)
 		defer r.Release()
 		begun := time.Now()
-		if body, err := p.Answer(t.Context(), d.wants(d.ranges(t, []uint64{0, 1, 30}))); !errors.Is(err, peer.ErrNoRoom) {
+		if body, err := p.answer(t.Context(), d.wants(d.ranges(t, []uint64{0, 1, 30}))); !errors.Is(err, peer.ErrNoRoom) {
 			if err == nil {
 				body.Close()
 			}
@@ -126,7 +126,7 @@ func TestWhoIsAskedForAChunkOfAnotherOneKeepsIt(t *testing.T) {
 			chunks := d.ranges(t, share)
 			q := d.wants(chunks)
 			q.Reader = &peer.Reader{Params: f.plan.Params(), Cursor: shuffle.Cursor{End: 48, BatchSize: 48, WorldSize: 1}}
-			body, err := m.path.Answer(t.Context(), q)
+			body, err := m.path.answer(t.Context(), q)
 			must(t, err)
 			must(t, d.check(chunks, body))
 			body.Close()
@@ -151,7 +151,7 @@ func TestWhoDoesNotOwnAChunkAnswersFromTheStore(t *testing.T) {
 		must(t, err)
 		defer r.Release()
 		chunks := d.ranges(t, []uint64{3, 31, 57})
-		body, err := m.path.Answer(t.Context(), d.wants(chunks))
+		body, err := m.path.answer(t.Context(), d.wants(chunks))
 		must(t, err)
 		must(t, d.check(chunks, body))
 		body.Close()
@@ -160,7 +160,7 @@ func TestWhoDoesNotOwnAChunkAnswersFromTheStore(t *testing.T) {
 		}
 		q := d.wants(chunks)
 		q.Chunks[0].Ranges[1].Length--
-		if body, err := m.path.Answer(t.Context(), q); !errors.Is(err, peer.ErrMismatch) {
+		if body, err := m.path.answer(t.Context(), q); !errors.Is(err, peer.ErrMismatch) {
 			if err == nil {
 				body.Close()
 			}
@@ -182,7 +182,7 @@ func TestWhatIsCachedIsSent(t *testing.T) {
 		m.source.KeepOnDisk("here")
 		ask := func() error {
 			q, r := d.whole(2)
-			body, err := m.path.Answer(t.Context(), q)
+			body, err := m.path.answer(t.Context(), q)
 			if err != nil {
 				return err
 			}
@@ -216,7 +216,7 @@ func TestAnAnswerEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		begun := time.Now()
-		if _, err := f.members[0].path.Answer(ctx, d.wants(d.ranges(t, []uint64{0}))); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := f.members[0].path.answer(ctx, d.wants(d.ranges(t, []uint64{0}))); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
 		}
 		if took := time.Since(begun); took != time.Second {

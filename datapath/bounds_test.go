@@ -312,7 +312,7 @@ func TestPath_SharedAsFindsTheLatest(t *testing.T) {
 		got.leave()
 	}
 	older.Close()
-	_, err := p.Answer(t.Context(), &peer.Query{Dataset: "set", Generation: generation})
+	_, err := p.answer(t.Context(), &peer.Query{Dataset: "set", Generation: generation})
 	if !errors.Is(err, peer.ErrNotServed) || !strings.Contains(err.Error(), `"set"`) || !strings.Contains(err.Error(), generation) {
 		t.Errorf("got %v, want %v with the name and the generation", err, peer.ErrNotServed)
 	}

@@ -95,7 +95,7 @@ func (d *dataset) use(t *testing.T, p *Path) openedOnce {
 	_, err = d.index.Names(t.Context(), 0)
 	must(t, err)
 	chunks := d.ranges(t, []uint64{3, 70})
-	body, err := p.Answer(t.Context(), d.wants(chunks))
+	body, err := p.answer(t.Context(), d.wants(chunks))
 	must(t, err)
 	must(t, d.check(chunks, body))
 	body.Close()
@@ -224,7 +224,7 @@ func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 			}
 		})
 		calls.Go(func() {
-			_, err := p.Answer(context.Background(), d.wants(d.ranges(t, []uint64{399})))
+			_, err := p.answer(context.Background(), d.wants(d.ranges(t, []uint64{399})))
 			if !errors.Is(err, peer.ErrNotServed) {
 				t.Errorf("answer: got %v, want %v", err, peer.ErrNotServed)
 			}
@@ -260,7 +260,7 @@ func TestCloseWaitsForOthers(t *testing.T) {
 		calls.Go(func() {
 			q := d.wants(chunks)
 			q.Reader = &peer.Reader{Params: plan.Params()}
-			_, err := p.Answer(context.Background(), q)
+			_, err := p.answer(context.Background(), q)
 			if !errors.Is(err, peer.ErrNotServed) {
 				t.Errorf("answer: got %v, want %v", err, peer.ErrNotServed)
 			}
@@ -304,7 +304,7 @@ func TestCloseAfterFailures(t *testing.T) {
 	chunks := d.ranges(t, []uint64{1})
 	for what, read := range map[string]func() (*batch.Body, error){
 		"read":   func() (*batch.Body, error) { return s.Read(t.Context(), shuffle.Cursor{}, chunks) },
-		"answer": func() (*batch.Body, error) { return p.Answer(t.Context(), d.wants(chunks)) },
+		"answer": func() (*batch.Body, error) { return p.answer(t.Context(), d.wants(chunks)) },
 		"mixture": func() (*batch.Body, error) {
 			return Mix([]*Path{p}, []Part{{"a", s}, {"b", other}}).Read(t.Context(), shuffle.Cursor{}, chunks)
 		},
@@ -349,7 +349,7 @@ func TestCallsAfterClose(t *testing.T) {
 	if _, err := s.Warm(t.Context(), first(plan, 0, 20)); !errors.Is(err, ErrClosed) {
 		t.Errorf("warm: got %v, want %v", err, ErrClosed)
 	}
-	if _, err := p.Answer(t.Context(), d.wants(chunks)); !errors.Is(err, peer.ErrNotServed) {
+	if _, err := p.answer(t.Context(), d.wants(chunks)); !errors.Is(err, peer.ErrNotServed) {
 		t.Errorf("answer: got %v, want %v", err, peer.ErrNotServed)
 	}
 	p.Heard("set", d.index.Generation(), first(plan, 0, 20), 0)

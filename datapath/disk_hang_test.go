@@ -59,7 +59,7 @@ func TestDisk_HangKeepsNoRequestPastItsDeadline(t *testing.T) {
 	question := func(cached bool) *peer.Query {
 		desc := d.index.Chunk(1)
 		return &peer.Query{Dataset: "set", Generation: d.index.Generation(), Cached: cached, Chunks: []peer.ChunkQuery{{
-			Chunk: 1, Digest: desc.Digest, Ranges: []batch.Range{{Length: uint32(desc.Length)}},
+			Chunk: 1, Digest: desc.Digest, Ranges: []peer.Range{{Length: uint32(desc.Length)}},
 		}}}
 	}
 	for name, read := range map[string]func(ctx context.Context, s *Source) (*batch.Body, error){
@@ -70,10 +70,10 @@ func TestDisk_HangKeepsNoRequestPastItsDeadline(t *testing.T) {
 			return s.Read(ctx, shuffle.Cursor{}, d.ranges(t, []uint64{5}))
 		},
 		"a peer's question": func(ctx context.Context, s *Source) (*batch.Body, error) {
-			return s.path.Answer(ctx, question(false))
+			return s.path.answer(ctx, question(false))
 		},
 		"a new owner's question": func(ctx context.Context, s *Source) (*batch.Body, error) {
-			return s.path.Answer(ctx, question(true))
+			return s.path.answer(ctx, question(true))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

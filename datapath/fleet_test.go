@@ -223,7 +223,7 @@ func (m *member) carry(ctx context.Context, to string, q *peer.Query, dst [][]by
 		at.Plan, at.Epoch = m.fleet.plan, m.fleet.plan.Epoch(r.Epoch)
 		other.path.Heard(sent.Dataset, sent.Generation, at, r.Think)
 	}
-	body, err := other.path.Answer(context.WithValue(ctx, answering{}, true), &sent)
+	body, err := other.path.answer(context.WithValue(ctx, answering{}, true), &sent)
 	if err != nil {
 		return err
 	}

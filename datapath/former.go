@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/cluster/peer"
-	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/internal/pause"
 	"github.com/millrace-data/millrace/internal/tracing"
 )
@@ -65,7 +64,7 @@ func (f *formers) ask(ctx context.Context, s *Source, member string, x *fill) bo
 	dst, desc := x.whole.Bytes(), s.index.Chunk(x.Chunk)
 	q := &peer.Query{
 		Dataset: s.name, Generation: s.index.Generation(), Cached: true,
-		Chunks: []peer.ChunkQuery{{Chunk: x.Chunk, Digest: desc.Digest, Ranges: []batch.Range{{Length: uint32(len(dst))}}}},
+		Chunks: []peer.ChunkQuery{{Chunk: x.Chunk, Digest: desc.Digest, Ranges: []peer.Range{{Length: uint32(len(dst))}}}},
 	}
 	ctx, span := tracing.Start(ctx, "former owner")
 	defer span.End()

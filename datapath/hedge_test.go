@@ -57,7 +57,7 @@ func (s *scripted) send(q *peer.Query, dst [][]byte) {
 	n := 0
 	for _, c := range q.Chunks {
 		for _, r := range c.Ranges {
-			copy(dst[n], s.want(c.Chunk, r))
+			copy(dst[n], s.want(c.Chunk, batch.Range{Offset: r.Offset, Length: r.Length}))
 			n++
 		}
 	}

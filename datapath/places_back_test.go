@@ -99,7 +99,7 @@ func TestAnswer_WholeChunkOfTheDisk(t *testing.T) {
 			q, r := d.whole(0)
 			ask := func(when string, want error) {
 				t.Helper()
-				body, err := p.Answer(t.Context(), q)
+				body, err := p.answer(t.Context(), q)
 				if !errors.Is(err, want) || (err == nil) != (want == nil) {
 					t.Fatalf("%s: got %v, want %v", when, err, want)
 				}

@@ -78,7 +78,7 @@ func (o ownersTier) ask(ctx context.Context, l *load, member string, fills []*fi
 	q := &peer.Query{Dataset: s.name, Generation: s.index.Generation(), Reader: o.batch.reader, Chunks: make([]peer.ChunkQuery, 0, len(fills))}
 	var dst [][]byte
 	for _, x := range fills {
-		q.Chunks = append(q.Chunks, peer.ChunkQuery{Chunk: x.Chunk, Digest: s.index.Chunk(x.Chunk).Digest, Ranges: x.Ranges})
+		q.Chunks = append(q.Chunks, peer.ChunkQuery{Chunk: x.Chunk, Digest: s.index.Chunk(x.Chunk).Digest, Ranges: spans(x.Ranges)})
 		for _, r := range x.Ranges {
 			dst = append(dst, x.segments[r.Seq])
 		}
@@ -121,6 +121,15 @@ func (o ownersTier) ask(ctx context.Context, l *load, member string, fills []*fi
 		}
 	}
 	return nil
+}
+
+// spans are the places of samples in a chunk, as a member is asked for them.
+func spans(ranges []batch.Range) []peer.Range {
+	out := make([]peer.Range, len(ranges))
+	for i, r := range ranges {
+		out[i] = peer.Range{Offset: r.Offset, Length: r.Length}
+	}
+	return out
 }
 
 // check compares each sample that a member has sent with the index. Samples that are wrong the next

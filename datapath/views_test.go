@@ -32,7 +32,7 @@ func TestPath_TellsItsReadersOfANewView(t *testing.T) {
 			body.Close()
 		},
 		"answer": func() {
-			body, err := p.Answer(t.Context(), d.wants(chunks))
+			body, err := p.answer(t.Context(), d.wants(chunks))
 			must(t, err)
 			body.Close()
 		},

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/internal/certs/certtest"
 )
 
@@ -21,7 +20,7 @@ func batchQuery() *Query {
 	for i := range chunks {
 		w := ChunkQuery{Chunk: 7 * i, Digest: digestOf(i)}
 		for k := i; k < samples; k += chunks {
-			w.Ranges = append(w.Ranges, batch.Range{Offset: r.Uint32N(64 << 20), Length: 110_000 + r.Uint32N(20_000)})
+			w.Ranges = append(w.Ranges, Range{Offset: r.Uint32N(64 << 20), Length: 110_000 + r.Uint32N(20_000)})
 		}
 		q.Chunks = append(q.Chunks, w)
 	}

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-
-	"github.com/millrace-data/millrace/datapath/batch"
 )
 
 // purse is a budget that remembers the most that was taken of it.
@@ -65,7 +63,7 @@ func post(t *testing.T, address, path, member string, body []byte) (status int, 
 func greedy(t *testing.T, size int) []byte {
 	t.Helper()
 	q := &Query{Dataset: testDataset, Generation: testGeneration, Chunks: []ChunkQuery{{Digest: digestOf(0)}}}
-	q.Chunks[0].Ranges = slices.Repeat([]batch.Range{{Offset: 1, Length: 1}}, (size-fixedBytes-maxHeadBytes-chunkBytes-checksumSize)/rangeBytes)
+	q.Chunks[0].Ranges = slices.Repeat([]Range{{Offset: 1, Length: 1}}, (size-fixedBytes-maxHeadBytes-chunkBytes-checksumSize)/rangeBytes)
 	text, err := q.AppendBinary(nil)
 	if err != nil {
 		t.Fatal(err)

@@ -12,8 +12,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-
-	"github.com/millrace-data/millrace/datapath/batch"
 )
 
 // TestPeersThatLie: whatever a peer sends, the client takes exactly what was asked for or says that
@@ -283,7 +281,7 @@ func TestTransportsThatSendMoreThanTheySay(t *testing.T) {
 		transport := roundTrip(func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: http.StatusOK, ContentLength: 10, Body: io.NopCloser(strings.NewReader(c.sent))}, nil
 		})
-		q := &Query{Dataset: "d", Generation: "g", Chunks: []ChunkQuery{{Ranges: []batch.Range{{Length: 4}, {Length: 6}}}}}
+		q := &Query{Dataset: "d", Generation: "g", Chunks: []ChunkQuery{{Ranges: []Range{{Length: 4}, {Length: 6}}}}}
 		dst := [][]byte{make([]byte, 4), make([]byte, 6)}
 		err := NewClient(ClientConfig{Cluster: "x", ID: "a", Transport: transport}).Read(t.Context(), "x:1", q, dst)
 		if !errors.Is(err, c.want) {

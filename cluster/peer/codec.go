@@ -10,8 +10,6 @@ import (
 	"slices"
 	"time"
 	"unicode/utf8"
-
-	"github.com/millrace-data/millrace/datapath/batch"
 )
 
 // A query on the wire. Numbers are of 4 bytes, little-endian:
@@ -117,7 +115,7 @@ func parseQuery(b []byte) (*Query, error) {
 // readChunks reads a table of chunks, and their ranges, which lie in one piece of memory. It reports whether they fit.
 func (q *Query) readChunks(table, text []byte) bool {
 	le := binary.LittleEndian
-	ranges := make([]batch.Range, len(text)/rangeBytes)
+	ranges := make([]Range, len(text)/rangeBytes)
 	for i := range ranges {
 		r := text[i*rangeBytes:]
 		ranges[i].Offset, ranges[i].Length = le.Uint32(r), le.Uint32(r[4:])

@@ -16,7 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -25,8 +24,8 @@ func goldenQuery() *Query {
 	q := &Query{
 		Dataset: "images", Generation: "5fb8",
 		Chunks: []ChunkQuery{
-			{Chunk: 3, Ranges: []batch.Range{{Offset: 512, Length: 110_000}, {Offset: 0, Length: 127}}},
-			{Chunk: 70_000, Ranges: []batch.Range{{Offset: math.MaxUint32 - 1, Length: 1}}},
+			{Chunk: 3, Ranges: []Range{{Offset: 512, Length: 110_000}, {Offset: 0, Length: 127}}},
+			{Chunk: 70_000, Ranges: []Range{{Offset: math.MaxUint32 - 1, Length: 1}}},
 		},
 		Reader: &Reader{
 			Params: shuffle.Params{Shuffle: shuffle.Window, Window: 64, Strata: 8, Seed: math.MaxUint64, Importance: "ab12"},
@@ -88,7 +87,7 @@ func drawQuery(t *rapid.T) *Query {
 		c := ChunkQuery{Chunk: number}
 		copy(c.Digest[:], rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, "digest"))
 		for range rapid.IntRange(1, 5).Draw(t, "ranges") {
-			r := batch.Range{Offset: rapid.Uint32().Draw(t, "offset")}
+			r := Range{Offset: rapid.Uint32().Draw(t, "offset")}
 			r.Length = rapid.Uint32Range(0, math.MaxUint32-r.Offset).Draw(t, "length")
 			c.Ranges = append(c.Ranges, r)
 		}
@@ -252,7 +251,7 @@ func TestQueriesThatNobodyMayAsk(t *testing.T) {
 		{"positions the wrong way round", func(q *Query) { q.Reader.First = 9000 }},
 		{"time running backwards", func(q *Query) { q.Reader.Think = -1 }},
 		{"a range that ends beyond 4 GiB", func(q *Query) { q.Chunks[1].Ranges[0].Length = 2 }},
-		{"more than may be sent", func(q *Query) { q.Chunks[0].Ranges = make([]batch.Range, maxQueryBytes/rangeBytes) }},
+		{"more than may be sent", func(q *Query) { q.Chunks[0].Ranges = make([]Range, maxQueryBytes/rangeBytes) }},
 	} {
 		q := goldenQuery()
 		c.change(q)

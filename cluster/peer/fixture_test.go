@@ -17,8 +17,6 @@ import (
 
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
-
-	"github.com/millrace-data/millrace/datapath/batch"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -56,7 +54,7 @@ func digestOf(chunk int) (d [32]byte) {
 	return d
 }
 
-func (s *shelf) Answer(ctx context.Context, q *Query) (*batch.Body, error) {
+func (s *shelf) Answer(ctx context.Context, q *Query) (segments [][]byte, release func(), err error) {
 	if !s.uncounted {
 		s.mu.Lock()
 		s.asked = append(s.asked, q)
@@ -64,30 +62,29 @@ func (s *shelf) Answer(ctx context.Context, q *Query) (*batch.Body, error) {
 	}
 	if s.answer != nil {
 		if err := s.answer(ctx, q); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	if q.Dataset != testDataset || q.Generation != testGeneration {
-		return nil, fmt.Errorf("dataset %s: %w", q.Dataset, ErrNotServed)
+		return nil, nil, fmt.Errorf("dataset %s: %w", q.Dataset, ErrNotServed)
 	}
-	var segments [][]byte
 	for _, c := range q.Chunks {
 		text, ok := s.chunks[c.Chunk]
 		if !ok || c.Digest != digestOf(c.Chunk) {
-			return nil, fmt.Errorf("chunk %d: %w", c.Chunk, ErrMismatch)
+			return nil, nil, fmt.Errorf("chunk %d: %w", c.Chunk, ErrMismatch)
 		}
 		for _, r := range c.Ranges {
 			if int(r.Offset)+int(r.Length) > len(text) {
-				return nil, fmt.Errorf("chunk %d: %w", c.Chunk, ErrMismatch)
+				return nil, nil, fmt.Errorf("chunk %d: %w", c.Chunk, ErrMismatch)
 			}
 			segments = append(segments, text[r.Offset:][:r.Length])
 		}
 	}
-	return batch.NewBody(segments, nil, func() {
+	return segments, func() {
 		if !s.uncounted {
 			s.given <- struct{}{}
 		}
-	}), nil
+	}, nil
 }
 
 // question asks for some ranges of each chunk of a shelf, and says what the answer is.
@@ -97,7 +94,7 @@ func (s *shelf) question(ranges, length int) (q *Query, dst, want [][]byte) {
 		w := ChunkQuery{Chunk: i, Digest: digestOf(i)}
 		for k := range ranges {
 			offset := k * (len(s.chunks[i]) - length) / ranges
-			w.Ranges = append(w.Ranges, batch.Range{Offset: uint32(offset), Length: uint32(length)})
+			w.Ranges = append(w.Ranges, Range{Offset: uint32(offset), Length: uint32(length)})
 			want = append(want, s.chunks[i][offset:][:length])
 			dst = append(dst, make([]byte, length))
 		}

@@ -120,19 +120,19 @@ func (s *Server) read(out *sending.Writer, r *http.Request) (err error) {
 	defer cancel()
 	stop := signs(out)
 	defer stop()
-	body, err := s.cfg.Holder.Answer(ctx, q)
+	segments, release, err := s.cfg.Holder.Answer(ctx, q)
 	stop()
 	if err != nil {
 		return err
 	}
-	defer body.Close()
-	total, err := q.fits(body.Segments)
+	defer release()
+	total, err := q.fits(segments)
 	if err != nil {
 		panic(err) // another answer than to the question
 	}
 	span.Number("millrace.bytes", total)
 	begin(out, http.StatusOK, contentBytes, total)
-	if err := out.Send(net.Buffers(body.Segments), nil); err != nil {
+	if err := out.Send(net.Buffers(segments), nil); err != nil {
 		span.Fail(err.Error())
 		panic(http.ErrAbortHandler)
 	}

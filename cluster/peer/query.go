@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -38,8 +37,11 @@ type Query struct {
 type ChunkQuery struct {
 	Chunk  int
 	Digest [32]byte
-	Ranges []batch.Range // Offset and Length travel; what Seq and CRC32C say stays with the asker
+	Ranges []Range
 }
+
+// Range is a part of a chunk's decoded bytes.
+type Range struct{ Offset, Length uint32 }
 
 // Reader is a rank of a job and where it stands, so that the gateway that is asked can fetch ahead of it as if the rank had come
 // itself. It changes speed, never bytes.
@@ -50,12 +52,12 @@ type Reader struct {
 	Think          time.Duration // from the end of an answer to its next request, the mean of late; 0: not known
 }
 
-// Holder answers questions from its tiers or from the store. It never asks a question on, and answers one with Cached
-// from what is there. The segments of the body are the ranges in the order in which the query lists them. Errors: those
-// above are told to the asker, whose client returns them again; any other one, such as those of datapath.Source.Read, is
-// told without its words.
+// Holder answers questions from its tiers or from the store. It asks no other gateway, and answers one with Cached from
+// memory or disk only. Segments are the ranges in the order in which the query lists them, valid until release. Errors:
+// those above reach the asker, whose client returns them again; any other one, such as those of datapath.Source.Read,
+// without its words.
 type Holder interface {
-	Answer(ctx context.Context, q *Query) (*batch.Body, error)
+	Answer(ctx context.Context, q *Query) (segments [][]byte, release func(), err error)
 }
 
 // fits returns how many bytes the segments hold, or an error if they are not what q asks for.

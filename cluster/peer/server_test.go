@@ -17,8 +17,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/rs/zerolog"
-
-	"github.com/millrace-data/millrace/datapath/batch"
 )
 
 func TestReadReturnsTheRangesInOrder(t *testing.T) {
@@ -68,7 +66,7 @@ func TestSmallAndLargeRangesMixed(t *testing.T) {
 			length = 5
 		}
 		offset := i * 11 % (len(s.chunks[0]) - length)
-		q.Chunks[0].Ranges = append(q.Chunks[0].Ranges, batch.Range{Offset: uint32(offset), Length: uint32(length)})
+		q.Chunks[0].Ranges = append(q.Chunks[0].Ranges, Range{Offset: uint32(offset), Length: uint32(length)})
 		dst, want = append(dst, make([]byte, length)), append(want, s.chunks[0][offset:][:length])
 	}
 	if err := client.Read(t.Context(), address, q, dst); err != nil {
@@ -220,12 +218,12 @@ func TestHoldersThatBreakDoNotBreakTheServer(t *testing.T) {
 		name   string
 		holder Holder
 	}{
-		{"panics", holderFunc(func(context.Context, *Query) (*batch.Body, error) { panic("at the disco") })},
-		{"answers too little", holderFunc(func(context.Context, *Query) (*batch.Body, error) {
-			return batch.NewBody([][]byte{make([]byte, 9)}, nil, nil), nil
+		{"panics", holderFunc(func(context.Context, *Query) ([][]byte, func(), error) { panic("at the disco") })},
+		{"answers too little", holderFunc(func(context.Context, *Query) ([][]byte, func(), error) {
+			return [][]byte{make([]byte, 9)}, func() {}, nil
 		})},
-		{"answers too much", holderFunc(func(context.Context, *Query) (*batch.Body, error) {
-			return batch.NewBody([][]byte{make([]byte, 10), nil}, nil, nil), nil
+		{"answers too much", holderFunc(func(context.Context, *Query) ([][]byte, func(), error) {
+			return [][]byte{make([]byte, 10), nil}, func() {}, nil
 		})},
 	} {
 		log := journal{make(chan string, 9)}
@@ -243,9 +241,9 @@ func TestHoldersThatBreakDoNotBreakTheServer(t *testing.T) {
 	}
 }
 
-type holderFunc func(context.Context, *Query) (*batch.Body, error)
+type holderFunc func(context.Context, *Query) ([][]byte, func(), error)
 
-func (f holderFunc) Answer(ctx context.Context, q *Query) (*batch.Body, error) { return f(ctx, q) }
+func (f holderFunc) Answer(ctx context.Context, q *Query) ([][]byte, func(), error) { return f(ctx, q) }
 
 func TestReadersAreHeardOf(t *testing.T) {
 	s := newShelf(1, 100)

@@ -76,7 +76,7 @@ func (m *member) Read(ctx context.Context, to string, q *peer.Query, dst [][]byt
 		}
 		owner.path.Heard(q.Dataset, q.Generation, at, r.Think)
 	}
-	body, err := owner.path.Answer(ctx, q)
+	body, err := owner.path.answer(ctx, q)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/cluster/peer"
-	"github.com/millrace-data/millrace/datapath/batch"
 )
 
 // lies is what a machine does to the answers that it gives, while it does.
@@ -60,25 +59,24 @@ type holder struct {
 }
 
 // Answer implements peer.Holder.
-func (h *holder) Answer(ctx context.Context, q *peer.Query) (*batch.Body, error) {
+func (h *holder) Answer(ctx context.Context, q *peer.Query) (segments [][]byte, release func(), err error) {
 	h.seen(ctx, q)
 	h.lies.mu.Lock()
 	refuse, full := h.lies.refuse, h.lies.full
 	h.lies.mu.Unlock()
 	switch {
 	case refuse:
-		return nil, peer.ErrNotHere
+		return nil, nil, peer.ErrNotHere
 	case full:
-		return nil, peer.ErrNoRoom
+		return nil, nil, peer.ErrNoRoom
 	}
-	body, err := h.Holder.Answer(ctx, q)
+	segments, release, err = h.Holder.Answer(ctx, q)
 	h.answered(ctx, q, err)
 	kind := h.lies.draw(func(l *lies) *rand.Rand { return l.wrong }, 5)
-	if err != nil || kind < 0 || len(body.Segments) == 0 {
-		return body, err
+	if err != nil || kind < 0 || len(segments) == 0 {
+		return segments, release, err
 	}
-	other, right := h.falsify(q, kind), body.Segments
-	return batch.NewBody(h.twist(right, other, kind), body.Tiers, body.Close), nil
+	return h.twist(segments, h.falsify(q, kind), kind), release, nil
 }
 
 // falsify returns the bytes of other chunks (kind 0), or of an earlier generation (kind 1), at the

@@ -17,7 +17,6 @@ import (
 	"github.com/millrace-data/millrace/cluster/discovery"
 	"github.com/millrace-data/millrace/cluster/peer"
 	"github.com/millrace-data/millrace/datapath"
-	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/internal/certs"
 	"github.com/millrace-data/millrace/shuffle"
@@ -94,8 +93,8 @@ func (s *Node) joinCluster() error {
 	return nil
 }
 
-// Answer gives a question to the data path of its dataset.
-func (p *peers) Answer(ctx context.Context, q *peer.Query) (*batch.Body, error) {
+// Answer passes a question to the data path of its dataset.
+func (p *peers) Answer(ctx context.Context, q *peer.Query) (segments [][]byte, release func(), err error) {
 	return p.path(q.Dataset).Answer(ctx, q)
 }
 
