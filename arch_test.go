@@ -173,7 +173,8 @@ func floorPlan() map[string]room {
 		"gateway/auth":            {ours: []string{"internal/watch"}, outside: []string{"github.com/go-jose/go-jose", "github.com/rs/zerolog", "go.yaml.in/yaml"}},
 		"gateway/admission":       {outside: []string{"golang.org/x/time"}, never: []string{"net"}},
 		"gateway/audit":           {never: []string{"net"}},
-		"gateway/bottleneck":      {never: []string{"net", "os", "context"}},
+		"gateway/stats":           {never: []string{"net", "os", "context", "time"}}, // the model of /v1/stats
+		"gateway/bottleneck":      {ours: []string{"gateway/stats"}, never: []string{"net", "os", "context"}},
 		"gateway/conditional":     {},
 		"gateway/dashboard":       {never: []string{"net", "os"}},
 		"gateway/catalog":         {outside: []string{"golang.org/x/sync"}, never: []string{"net", "os"}},
@@ -183,7 +184,7 @@ func floorPlan() map[string]room {
 		"gateway/timing":          {ours: []string{"datapath/batch"}, outside: []string{"github.com/prometheus/client_golang"}, never: []string{"net"}},
 		"gateway": {
 			ours: []string{
-				"gateway/address", "gateway/admission", "gateway/audit", "gateway/auth", "gateway/body", "gateway/bottleneck", "gateway/catalog", "gateway/conditional", "gateway/dashboard", "gateway/origin", "gateway/plans", "internal/arrival", "internal/port", "internal/sending", "internal/tracing", "gateway/timing",
+				"gateway/address", "gateway/admission", "gateway/audit", "gateway/auth", "gateway/body", "gateway/bottleneck", "gateway/catalog", "gateway/conditional", "gateway/dashboard", "gateway/origin", "gateway/plans", "gateway/stats", "internal/arrival", "internal/port", "internal/sending", "internal/tracing", "gateway/timing",
 				"chunkindex/.", "chunkindex/format/.", "chunkindex/framing", "chunkindex/importance", "chunkindex/selection", "datapath/batch", "shuffle", "internal/objstore", "internal/budget", "internal/quiet", "internal/shared", "internal/socket", // importance, selection: types, errors
 			},
 			outside: []string{
@@ -231,7 +232,7 @@ func floorPlan() map[string]room {
 		},
 		"cmd/internal/reach": {ours: []string{"client"}},
 		"cmd/internal/top": { // what gateways do, on a screen
-			ours:    []string{"client", "cmd/internal/cli", "cmd/internal/words", "cmd/internal/reach"}, // cli: counts in words; reach: the cure for silence
+			ours:    []string{"client", "cmd/internal/cli", "cmd/internal/words", "cmd/internal/reach", "gateway/stats"}, // cli: counts in words; reach: the cure for silence
 			outside: []string{"charm.land/bubbletea", "charm.land/lipgloss", "github.com/charmbracelet/x/ansi"},
 		},
 		"cmd/internal/orders": { // compares the orders of a dataset, and explains the one that a gateway reads

@@ -26,6 +26,7 @@ import (
 	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/gateway/auth"
+	"github.com/millrace-data/millrace/gateway/stats"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
@@ -175,9 +176,9 @@ func newRig(t testing.TB, samples, meanSize int, edit func(*gateway.Config)) *ri
 		Stats: func() []gateway.Stat {
 			return []gateway.Stat{{Name: "cache_hits_total", Help: "Hits.", Value: 42}}
 		},
-		Readers: func() []gateway.Reader {
-			job := gateway.Job{Dataset: "photos", Shuffle: shuffle.Slot, Window: 4, Seed: 1 << 63, BatchSize: 16, WorldSize: 2}
-			return []gateway.Reader{{Job: job, Batch: 3, SamplesPerSecond: 12.5}}
+		Readers: func() []stats.Reader {
+			job := stats.Job{Dataset: "photos", Shuffle: shuffle.Slot, Window: 4, Seed: 1 << 63, BatchSize: 16, WorldSize: 2}
+			return []stats.Reader{{Job: job, Batch: 3, SamplesPerSecond: 12.5}}
 		},
 	}
 	if edit != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/dashboard"
 	"github.com/millrace-data/millrace/gateway/origin"
 	"github.com/millrace-data/millrace/gateway/plans"
+	"github.com/millrace-data/millrace/gateway/stats"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/port"
 	"github.com/millrace-data/millrace/internal/shared"
@@ -85,7 +86,7 @@ type Config struct {
 	Log     zerolog.Logger
 	Version string
 	Stats   func() []Stat
-	Readers func() []Reader
+	Readers func() []stats.Reader
 	Cluster func() any    // what /v1/cluster shows, as JSON; nil: the gateway is alone
 	Awaits  func() string // what the gateway waits for before it is ready, "" if for nothing; nil: it never waits
 

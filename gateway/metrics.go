@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/gateway/bottleneck"
+	"github.com/millrace-data/millrace/gateway/stats"
 	"github.com/millrace-data/millrace/gateway/timing"
 )
 
@@ -126,17 +127,16 @@ func (g *Gateway) getStats(x *exchange) error {
 		return err
 	}
 	x.w.Header().Set("Cache-Control", "no-store")
-	readers := []Reader{}
+	readers := []stats.Reader{}
 	if g.cfg.Readers != nil {
 		readers = append(readers, g.cfg.Readers()...)
 	}
 	look := bottleneck.Snapshot{At: time.Now(), Counters: counters, Ranks: ranks(readers), Address: g.addressOf}
-	limits := g.metrics.looks.Find(look, g.started)
-	answer := map[string]any{"version": g.cfg.Version, "counters": counters, "limits": limits}
+	answer := stats.Answer{Version: g.cfg.Version, Counters: counters, Limits: g.metrics.looks.Find(look, g.started)}
 	if form == "jobs" {
-		answer["jobs"] = jobs(readers)
+		answer.Jobs = stats.Jobs(readers)
 	} else {
-		answer["readers"] = readers
+		answer.Readers = readers
 	}
 	return sendJSON(x, answer)
 }

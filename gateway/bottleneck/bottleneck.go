@@ -5,6 +5,8 @@ package bottleneck
 import (
 	"sync"
 	"time"
+
+	"github.com/millrace-data/millrace/gateway/stats"
 )
 
 // Processor is the counter of the processor time of the gateway. It is the only counter of a look that has no prefix millrace_.
@@ -18,46 +20,15 @@ type Snapshot struct {
 	Address  func(dataset string) string // of its shards, as a command line takes it; "", or a nil func: not known
 }
 
-// Job is a plan that ranks read, and in how many shares.
-type Job struct {
-	Dataset    string `json:"dataset"`
-	Shuffle    string `json:"shuffle"`
-	Window     uint64 `json:"window,omitempty"`
-	Strata     uint64 `json:"strata,omitempty"`
-	Seed       uint64 `json:"seed,string"`
-	Importance string `json:"importance,omitempty"` // snapshot that its plan draws by
-	Subset     string `json:"subset,omitempty"`     // that its plan delivers, by the digest of the split
-	BatchSize  uint64 `json:"batch_size"`
-	WorldSize  uint64 `json:"world_size"`
-}
-
 // Rank is one rank of one job.
 type Rank struct {
-	Job
+	stats.Job
 	Rank   uint64
-	Spent  RankTimes     // since the rank came
-	Think  time.Duration // from the end of an answer to the next request, the mean of the last half minute
-	Rate   float64       // samples per second in the last half minute
-	Behind uint64        // batches behind the foremost rank of the job
-	Idle   time.Duration // since the rank last asked
-}
-
-// RankTimes says how a rank has spent its time since its first request, in seconds. It only grows.
-type RankTimes struct {
-	All      float64
-	Planning float64 // of All; the rank waited while the gateway found out what is in the batch, or had no memory to do so
-	Bytes    float64 // of All; it waited for bytes
-	Sending  float64 // of All; its bytes were on the way
-	Pauses   float64 // from the end of an answer to the next request
-	Paused   uint64  // number of these pauses
-}
-
-// Finding is what limits the readers. Its text is for people; Code stays the same.
-type Finding struct {
-	Code     string  `json:"code"`
-	Sentence string  `json:"sentence"`
-	Cure     string  `json:"do,omitempty"` // the setting to touch, or where to look
-	Seconds  float64 `json:"seconds"`      // between the two looks
+	Spent  stats.RankTimes // since the rank came
+	Think  time.Duration   // from the end of an answer to the next request, the mean of the last half minute
+	Rate   float64         // samples per second in the last half minute
+	Behind uint64          // batches behind the foremost rank of the job
+	Idle   time.Duration   // since the rank last asked
 }
 
 const (
@@ -78,7 +49,7 @@ type History struct {
 
 // Find says what limits now. It compares a look with the last one that is five seconds older. Where no look is, it
 // takes the oldest one: at first that is the start of the gateway, when all counters were zero.
-func (h *History) Find(now Snapshot, began time.Time) Finding {
+func (h *History) Find(now Snapshot, began time.Time) stats.Finding {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.snapshots) == 0 {

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/millrace-data/millrace/gateway/stats"
 )
 
 // period is the time between the two looks of a situation, in seconds.
@@ -14,8 +16,8 @@ const period = 10
 func rank(number uint64, planning, bytes, sending float64, think time.Duration) Rank {
 	batches := uint64(period * (1 - planning - bytes - sending) / think.Seconds())
 	return Rank{
-		Job: Job{Dataset: "photos", Shuffle: "window", Window: 64, BatchSize: 32, WorldSize: 2}, Rank: number, Think: think, Rate: 100,
-		Spent: RankTimes{All: period, Planning: period * planning, Bytes: period * bytes, Sending: period * sending, Pauses: float64(batches) * think.Seconds(), Paused: batches},
+		Job: stats.Job{Dataset: "photos", Shuffle: "window", Window: 64, BatchSize: 32, WorldSize: 2}, Rank: number, Think: think, Rate: 100,
+		Spent: stats.RankTimes{All: period, Planning: period * planning, Bytes: period * bytes, Sending: period * sending, Pauses: float64(batches) * think.Seconds(), Paused: batches},
 	}
 }
 
@@ -68,10 +70,10 @@ func TestEachRuleHasItsSituation(t *testing.T) {
 		later := Snapshot{At: now.At, Counters: map[string]float64{}}
 		for _, r := range now.Ranks {
 			earlier := r
-			earlier.Spent = RankTimes{All: 1e4, Planning: 3e3, Bytes: 3e3, Sending: 3e3, Pauses: 3e3, Paused: 7}
+			earlier.Spent = stats.RankTimes{All: 1e4, Planning: 3e3, Bytes: 3e3, Sending: 3e3, Pauses: 3e3, Paused: 7}
 			before.Ranks = append(before.Ranks, earlier)
 			s := r.Spent
-			r.Spent = RankTimes{1e4 + s.All, 3e3 + s.Planning, 3e3 + s.Bytes, 3e3 + s.Sending, 3e3 + s.Pauses, 7 + s.Paused}
+			r.Spent = stats.RankTimes{All: 1e4 + s.All, Planning: 3e3 + s.Planning, Bytes: 3e3 + s.Bytes, Sending: 3e3 + s.Sending, Pauses: 3e3 + s.Pauses, Paused: 7 + s.Paused}
 			later.Ranks = append(later.Ranks, r)
 		}
 		for _, of := range situations() {
@@ -116,8 +118,8 @@ func TestFigures(t *testing.T) {
 		}
 		const line = "`millrace simulate 'file:///my data' --ranks 2 --rate 1200/s --batch-size 32 --shuffle window --window 64 " +
 			"--cache-size 64MiB,128MiB,256MiB --disk-cache-size 0,1024MiB --store-bandwidth 48.0MB/s`"
-		if code == "store" && !strings.Contains(got.Cure, line) {
-			t.Errorf("got %q, want %q in it", got.Cure, line)
+		if code == "store" && !strings.Contains(got.Do, line) {
+			t.Errorf("got %q, want %q in it", got.Do, line)
 		}
 	}
 }
@@ -144,7 +146,7 @@ func TestFewChunks(t *testing.T) {
 func TestRanksThatStandStill(t *testing.T) {
 	at := time.Unix(1000, 0)
 	reads, stopped, ended := rank(0, 0, .1, 0, fast), rank(1, 0, 0, 0, fast), rank(0, 0, 0, 0, fast)
-	ended.Seed, ended.Idle, ended.Spent = 7, 40*time.Second, RankTimes{}
+	ended.Seed, ended.Idle, ended.Spent = 7, 40*time.Second, stats.RankTimes{}
 	before := Snapshot{At: at.Add(-period * time.Second), Ranks: []Rank{stopped}}
 	stopped.Spent.All += period
 	stopped.Behind, stopped.Idle = 400, 12*time.Second

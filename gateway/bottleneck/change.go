@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/millrace-data/millrace/gateway/stats"
 )
 
 // reads is how long after its last request a rank counts as one that reads.
@@ -39,7 +41,7 @@ func (r *reader) String() string {
 }
 
 // since says where a rank's time went after an earlier look. A rank that came later has none there.
-func (r Rank) since(before RankTimes, seconds float64) reader {
+func (r Rank) since(before stats.RankTimes, seconds float64) reader {
 	s := r.Spent
 	out := reader{Rank: r, think: r.Think, asked: r.Idle.Seconds() < seconds}
 	if all := s.All - before.All; all > 0 {
@@ -60,18 +62,18 @@ type change struct {
 
 func between(before, now Snapshot) *change {
 	type key struct {
-		Job
+		stats.Job
 		rank uint64
 	}
 	c := &change{before: before, now: now}
-	spent := make(map[key]RankTimes, len(before.Ranks))
+	spent := make(map[key]stats.RankTimes, len(before.Ranks))
 	for _, r := range before.Ranks {
 		spent[key{r.Job, r.Rank}] = r.Spent
 	}
 	for _, r := range now.Ranks {
 		earlier := spent[key{r.Job, r.Rank}]
 		if earlier.All > r.Spent.All {
-			earlier = RankTimes{} // the rank was forgotten, and has come again
+			earlier = stats.RankTimes{} // the rank was forgotten, and has come again
 		}
 		if x := r.since(earlier, c.seconds()); r.Idle < reads || x.waiting() > 0 {
 			c.readers = append(c.readers, x)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/millrace-data/millrace/gateway/stats"
 )
 
 const (
@@ -60,14 +62,14 @@ func rules() []rule {
 	}
 }
 
-func find(before, now Snapshot) Finding {
+func find(before, now Snapshot) stats.Finding {
 	c := between(before, now)
 	for _, r := range rules() {
 		if sentence, cure := r.says(c); sentence != "" {
-			return Finding{r.code, sentence, cure, c.seconds()}
+			return stats.Finding{Limits: stats.Limits{Code: r.code, Sentence: sentence, Do: cure}, Seconds: c.seconds()}
 		}
 	}
-	return Finding{} // the last rule always holds
+	return stats.Finding{} // the last rule always holds
 }
 
 func share(x float64) string { return fmt.Sprintf("%.0f %%", 100*x) }
@@ -125,9 +127,9 @@ func peers(c *change) (sentence, cure string) {
 
 // usual returns for each job how long its ranks take between two batches, the lower median, and how long ago the last
 // of them asked.
-func (c *change) usual() (think, quiet map[Job]time.Duration) {
-	thinks := map[Job][]time.Duration{}
-	think, quiet = map[Job]time.Duration{}, map[Job]time.Duration{}
+func (c *change) usual() (think, quiet map[stats.Job]time.Duration) {
+	thinks := map[stats.Job][]time.Duration{}
+	think, quiet = map[stats.Job]time.Duration{}, map[stats.Job]time.Duration{}
 	for _, r := range c.readers {
 		if thinks[r.Job] == nil || r.Idle < quiet[r.Job] {
 			quiet[r.Job] = r.Idle
@@ -185,7 +187,7 @@ func (c *change) straggler() (r *reader, after uint64) {
 		ranks int
 		next  uint64 // batches that the rank before it is behind the foremost one
 	}
-	jobs := map[Job]straggler{}
+	jobs := map[stats.Job]straggler{}
 	for i := range c.readers {
 		x := &c.readers[i]
 		h := jobs[x.Job]

@@ -1,26 +1,26 @@
 package node
 
 import (
-	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/gateway/stats"
 )
 
 // readers names the data paths' readers for people.
-func (s *Node) readers() []gateway.Reader {
+func (s *Node) readers() []stats.Reader {
 	known := s.main().path.Readers()
 	for _, v := range s.divisions[1:] {
 		known = append(known, v.path.Readers()...)
 	}
 	names := s.keeper.names()
-	out := make([]gateway.Reader, len(known))
+	out := make([]stats.Reader, len(known))
 	for i, r := range known {
-		out[i] = gateway.Reader{
-			Job: gateway.Job{
+		out[i] = stats.Reader{
+			Job: stats.Job{
 				Dataset: names[r.Dataset], Shuffle: r.Params.Shuffle, Window: r.Params.Window, Strata: r.Params.Strata, Seed: r.Params.Seed,
 				Importance: r.Params.Importance, Subset: r.Params.Subset, BatchSize: r.BatchSize, WorldSize: r.WorldSize,
 			},
 			Rank: r.Rank, Epoch: r.Epoch, Batch: r.Batch,
 			BatchesBehind: r.Behind, SamplesPerSecond: r.Rate, ThinkMS: float64(r.Think.Microseconds()) / 1000,
-			WaitingShare: r.Waits.Bytes, Spent: gateway.RankTimes(r.Spent), EpochLeftSeconds: r.Left.Seconds(), IdleSeconds: r.Idle.Seconds(),
+			WaitingShare: r.Waits.Bytes, Spent: stats.RankTimes(r.Spent), EpochLeftSeconds: r.Left.Seconds(), IdleSeconds: r.Idle.Seconds(),
 		}
 	}
 	return out

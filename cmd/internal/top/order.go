@@ -3,6 +3,8 @@ package top
 import (
 	"cmp"
 	"slices"
+
+	"github.com/millrace-data/millrace/gateway/stats"
 )
 
 // What the states of ranks are found by: the same as gateways find slow ranks by.
@@ -26,13 +28,13 @@ func states() []string { return []string{stopped, slow, waits, reads, idle} }
 
 // judge finds the state of each rank.
 func judge(ranks []Rank) {
-	live := map[Job][]float64{} // what its ranks that read take between two batches
+	live := map[stats.Job][]float64{} // what its ranks that read take between two batches
 	for _, r := range ranks {
 		if r.IdleSeconds < readsSeconds {
 			live[r.Job] = append(live[r.Job], r.ThinkMS)
 		}
 	}
-	usual := map[Job]float64{}
+	usual := map[stats.Job]float64{}
 	for job, all := range live {
 		slices.Sort(all)
 		usual[job] = all[(len(all)-1)/2]

@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/cmd/internal/reach"
+	"github.com/millrace-data/millrace/gateway/stats"
 )
 
 // Report is what is known of all gateways at one moment. It is what --json prints.
@@ -26,12 +27,12 @@ type Report struct {
 
 // GatewayReport is what one gateway says.
 type GatewayReport struct {
-	Gateway string   `json:"gateway"`
-	State   string   `json:"state"` // ready, not ready, restarted, late, silent or refuses
-	Version string   `json:"version,omitempty"`
-	Limits  Limits   `json:"limits"`             // of a gateway that does not answer: why, and what to do
-	LeftOut []Member `json:"left_out,omitempty"` // other members of its cluster that it does not read from
-	Figures Figures  `json:"figures"`
+	Gateway string       `json:"gateway"`
+	State   string       `json:"state"` // ready, not ready, restarted, late, silent or refuses
+	Version string       `json:"version,omitempty"`
+	Limits  stats.Limits `json:"limits"`             // of a gateway that does not answer: why, and what to do
+	LeftOut []Member     `json:"left_out,omitempty"` // other members of its cluster that it does not read from
+	Figures Figures      `json:"figures"`
 }
 
 // Figures are rates, which are differences of two looks, and levels. They can be added up.
@@ -64,7 +65,7 @@ func tiers() []string { return []string{"memory", "disk", "peer", "store"} }
 type Rank struct {
 	Gateway string `json:"gateway"`
 	State   string `json:"state"` // stopped, slow, waits, reads or idle
-	Reader
+	stats.Reader
 }
 
 // States of gateways.
@@ -102,7 +103,7 @@ func (h *History) Next(looks []Look) Report {
 		g := describe(before[l.Gateway], l)
 		r.Gateways = append(r.Gateways, g)
 		r.Totals.add(g.Figures)
-		for _, x := range l.Stats.readers() {
+		for _, x := range l.Stats.All() {
 			r.Ranks = append(r.Ranks, Rank{Gateway: l.Gateway, Reader: x})
 		}
 	}
@@ -122,7 +123,7 @@ func latest(a, b time.Time) time.Time {
 
 // describe says what a look shows, compared with the one before, which may be empty.
 func describe(before, now Look) GatewayReport {
-	g := GatewayReport{Gateway: now.Gateway, State: ready, Version: now.Stats.Version, Limits: now.Stats.Limits}
+	g := GatewayReport{Gateway: now.Gateway, State: ready, Version: now.Stats.Version, Limits: now.Stats.Limits.Limits}
 	if now.Err != nil {
 		g.State, g.Limits = fault(now.Err)
 		return g
@@ -135,7 +136,7 @@ func describe(before, now Look) GatewayReport {
 	switch {
 	case now.Stats.value("ready") == 0:
 		g.State = notReady
-		g.Limits = Limits{"not-ready", "It takes no new jobs: it starts, or drains before its end.", "wait; if it stays so, read its log and GET /readyz"}
+		g.Limits = stats.Limits{Code: "not-ready", Sentence: "It takes no new jobs: it starts, or drains before its end.", Do: "wait; if it stays so, read its log and GET /readyz"}
 	case again:
 		g.State = restarted
 	}
@@ -150,22 +151,22 @@ func describe(before, now Look) GatewayReport {
 }
 
 // fault says why a gateway does not answer, and what to do.
-func fault(err error) (state string, l Limits) {
+func fault(err error) (state string, l stats.Limits) {
 	var said *client.Error
-	l = Limits{"silent", "It does not answer: " + cause(err) + ".", reach.Cure(err)}
+	l = stats.Limits{Code: "silent", Sentence: "It does not answer: " + cause(err) + ".", Do: reach.Cure(err)}
 	switch {
 	case errors.Is(err, errLate):
-		return late, Limits{"late", "It has not answered yet.", ""}
+		return late, stats.Limits{Code: "late", Sentence: "It has not answered yet."}
 	case errors.As(err, &said) && said.Status == http.StatusNotFound && said.Code != "":
-		l = Limits{"refuses", "It shows no statistics at this address.", "give the address of its admin port (--admin-listen of millrace serve)"}
+		l = stats.Limits{Code: "refuses", Sentence: "It shows no statistics at this address.", Do: "give the address of its admin port (--admin-listen of millrace serve)"}
 	case errors.As(err, &said) && said.Status == http.StatusUnauthorized:
-		l = Limits{"refuses", "It refuses: it wants a token that it knows.", said.Cure()}
+		l = stats.Limits{Code: "refuses", Sentence: "It refuses: it wants a token that it knows.", Do: said.Cure()}
 	case errors.As(err, &said) && said.Status == http.StatusForbidden:
-		l = Limits{"refuses", "It refuses: statistics want the admin right, which this token lacks.", said.Cure()}
+		l = stats.Limits{Code: "refuses", Sentence: "It refuses: statistics want the admin right, which this token lacks.", Do: said.Cure()}
 	case errors.As(err, &said) && said.Code != "":
-		l = Limits{"refuses", "It refuses: " + said.Code + ": " + cmp.Or(said.Detail, said.Title), said.Cure()}
+		l = stats.Limits{Code: "refuses", Sentence: "It refuses: " + said.Code + ": " + cmp.Or(said.Detail, said.Title), Do: said.Cure()}
 	case errors.Is(err, client.ErrProtocol), errors.As(err, &said):
-		return silentNow, Limits{"silent", "What answers there is no gateway: " + cause(err) + ".", "correct the address; a gateway's certificate may want SSL_CERT_FILE"}
+		return silentNow, stats.Limits{Code: "silent", Sentence: "What answers there is no gateway: " + cause(err) + ".", Do: "correct the address; a gateway's certificate may want SSL_CERT_FILE"}
 	default:
 		return silentNow, l
 	}

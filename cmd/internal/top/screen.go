@@ -8,6 +8,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/millrace-data/millrace/cmd/internal/words"
+	"github.com/millrace-data/millrace/gateway/stats"
 )
 
 // mark says what a line of the screen is, for its colour. The words alone say everything too.
@@ -52,7 +53,7 @@ type said struct {
 // sayings are the sentences of the gateways, the worst first.
 func sayings(r *Report) []said {
 	var all []said
-	at := map[Limits]int{}
+	at := map[stats.Limits]int{}
 	for i := range r.Gateways {
 		g := &r.Gateways[i]
 		n, known := at[g.Limits]

@@ -17,6 +17,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/millrace-data/millrace/client"
+	"github.com/millrace-data/millrace/gateway/stats"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -46,29 +47,29 @@ func counters(up float64) map[string]float64 {
 	return c
 }
 
-func photos(world uint64) Job {
-	return Job{Dataset: "photos", Shuffle: "window", Seed: "7", BatchSize: 256, WorldSize: world}
+func photos(world uint64) stats.Job {
+	return stats.Job{Dataset: "photos", Shuffle: "window", Seed: 7, BatchSize: 256, WorldSize: world}
 }
 
 // answer is what a gateway says after so many seconds.
-func answer(gateway string, seconds, up float64, limits Limits, readers ...Reader) Look {
-	return Look{Gateway: gateway, At: at(seconds), Stats: Stats{Version: "1.2.3", Counters: counters(up), Limits: limits, Readers: readers}}
+func answer(gateway string, seconds, up float64, limits stats.Limits, readers ...stats.Reader) Look {
+	return Look{Gateway: gateway, At: at(seconds), Stats: Stats{stats.Answer{Version: "1.2.3", Counters: counters(up), Limits: stats.Finding{Limits: limits}, Readers: readers}}}
 }
 
 // scene is two looks at four gateways.
 func scene() [][]Look {
-	store := Limits{
-		"store", "The store limits: it gives 48 MB/s in 60 reads. Rank 0 of 4 of photos waits 90 % of its time for bytes.",
-		"more memory or a disk tier, if epochs repeat (millrace simulate says what they save); else a store that is nearer or faster",
+	store := stats.Limits{
+		Code: "store", Sentence: "The store limits: it gives 48 MB/s in 60 reads. Rank 0 of 4 of photos waits 90 % of its time for bytes.",
+		Do: "more memory or a disk tier, if epochs repeat (millrace simulate says what they save); else a store that is nearer or faster",
 	}
-	nobody := Limits{"nobody", "Nobody has asked for a batch in the last minute.", ""}
+	nobody := stats.Limits{Code: "nobody", Sentence: "Nobody has asked for a batch in the last minute."}
 	job := photos(4)
-	readers := []Reader{
+	readers := []stats.Reader{
 		{Job: job, Rank: 0, Epoch: 3, Batch: 1700, SamplesPerSecond: 900, ThinkMS: 12, WaitingShare: 0.9, IdleSeconds: 0.2},
 		{Job: job, Rank: 1, Epoch: 3, Batch: 1650, BatchesBehind: 50, SamplesPerSecond: 210, ThinkMS: 540, WaitingShare: 0.01, IdleSeconds: 0.1},
 		{Job: job, Rank: 2, Epoch: 3, Batch: 1200, BatchesBehind: 500, ThinkMS: 11, WaitingShare: 0.3, IdleSeconds: 90},
 		{Job: job, Rank: 3, Epoch: 3, Batch: 1698, BatchesBehind: 2, SamplesPerSecond: 890, ThinkMS: 13, WaitingShare: 0.1, IdleSeconds: 0.3},
-		{Job: Job{Dataset: "a/name that is rather long, as people give them", Seed: "1", WorldSize: 1}, Epoch: 1, Batch: 9, SamplesPerSecond: 3.25, IdleSeconds: 200},
+		{Job: stats.Job{Dataset: "a/name that is rather long, as people give them", Seed: 1, WorldSize: 1}, Epoch: 1, Batch: 9, SamplesPerSecond: 3.25, IdleSeconds: 200},
 	}
 	refused := &client.Error{Gateway: "https://gw-9:8081", Status: http.StatusForbidden, Code: client.CodeForbidden}
 	looks := func(seconds float64) []Look {
@@ -161,10 +162,10 @@ func golden(t *testing.T, name, got string) {
 // TestRates are differences of two looks, each gateway's over its own time; the first look has none.
 func TestRates(t *testing.T) {
 	var h History
-	if f := h.Next([]Look{answer("a", 0, 500, Limits{})}).Totals; f.Seconds != 0 || f.BytesPerSecond != 0 {
+	if f := h.Next([]Look{answer("a", 0, 500, stats.Limits{})}).Totals; f.Seconds != 0 || f.BytesPerSecond != 0 {
 		t.Errorf("first look: got %+v, want no rates", f)
 	}
-	two := answer("a", 2, 502, Limits{})
+	two := answer("a", 2, 502, stats.Limits{})
 	for _, when := range []string{"a new look", "the same look again"} {
 		f := h.Next([]Look{two}).Totals
 		for _, c := range []struct {
@@ -191,23 +192,23 @@ func TestRates(t *testing.T) {
 // TestARestartGivesNoRates: neither negative ones nor those of all that was counted.
 func TestARestartGivesNoRates(t *testing.T) {
 	var h History
-	h.Next([]Look{answer("a", 0, 100000, Limits{})})
-	r := h.Next([]Look{answer("a", 2, 1, Limits{})})
+	h.Next([]Look{answer("a", 0, 100000, stats.Limits{})})
+	r := h.Next([]Look{answer("a", 2, 1, stats.Limits{})})
 	if f := r.Totals; f.BytesPerSecond != 0 || f.Seconds != 0 || r.Gateways[0].State != restarted {
 		t.Errorf("got %s and %+v, want a restarted gateway without rates", r.Gateways[0].State, f)
 	}
 	// It was silent meanwhile, and has been up for longer than at the first look.
 	h = History{}
-	h.Next([]Look{answer("a", 0, 3, Limits{})})
+	h.Next([]Look{answer("a", 0, 3, stats.Limits{})})
 	h.Next([]Look{{Gateway: "a", At: at(2), Err: errors.New("gone")}})
-	if f := h.Next([]Look{answer("a", 60, 50, Limits{})}).Totals; f.BytesPerSecond != 0 {
+	if f := h.Next([]Look{answer("a", 60, 50, stats.Limits{})}).Totals; f.BytesPerSecond != 0 {
 		t.Errorf("after a silence: got %v B/s, want no rate", f.BytesPerSecond)
 	}
-	if f := h.Next([]Look{answer("a", 62, 52, Limits{})}).Totals; f.BytesPerSecond < 479e6 || f.BytesPerSecond > 481e6 {
+	if f := h.Next([]Look{answer("a", 62, 52, stats.Limits{})}).Totals; f.BytesPerSecond < 479e6 || f.BytesPerSecond > 481e6 {
 		t.Errorf("then: got %v B/s, want 480 MB/s", f.BytesPerSecond)
 	}
 	// One counter alone falls: data paths go when datasets do.
-	less := answer("a", 64, 54, Limits{})
+	less := answer("a", 64, 54, stats.Limits{})
 	less.Stats.Counters["millrace_store_reads_total"] = 1
 	if f := h.Next([]Look{less}).Totals; f.StoreReadsPS != 0 {
 		t.Errorf("a counter that falls: got %v reads/s, want 0", f.StoreReadsPS)
@@ -228,7 +229,7 @@ func TestFaultsSayTheCure(t *testing.T) {
 		"What answers there is no g": &client.Error{Status: 502},
 	} {
 		var h History
-		m := watched(200, 30, [][]Look{{{Gateway: "http://x:1", At: at(0), Err: err}, answer("http://y:1", 0, 1, Limits{})}})
+		m := watched(200, 30, [][]Look{{{Gateway: "http://x:1", At: at(0), Err: err}, answer("http://y:1", 0, 1, stats.Limits{})}})
 		if got := ansi.Strip(m.View().Content); !strings.Contains(got, want) || !strings.Contains(got, "Memory ") {
 			t.Errorf("%v: got\n%s\nwant %q in it", err, got, want)
 		}
@@ -236,7 +237,7 @@ func TestFaultsSayTheCure(t *testing.T) {
 			t.Errorf("%v: got a ready gateway", err)
 		}
 	}
-	draining := answer("a", 0, 1, Limits{"store", "x", "y"})
+	draining := answer("a", 0, 1, stats.Limits{Code: "store", Sentence: "x", Do: "y"})
 	draining.Stats.Counters["millrace_ready"] = 0
 	var h History
 	if g := h.Next([]Look{draining}).Gateways[0]; g.State != notReady || !strings.Contains(g.Limits.Sentence, "drains") {
@@ -246,7 +247,7 @@ func TestFaultsSayTheCure(t *testing.T) {
 
 // TestMembersThatAreLeftOut are named below the sentence of the gateway that leaves them out.
 func TestMembersThatAreLeftOut(t *testing.T) {
-	l := answer("http://a:1", 0, 1, Limits{"peers", "Other gateways do not answer.", ""})
+	l := answer("http://a:1", 0, 1, stats.Limits{Code: "peers", Sentence: "Other gateways do not answer."})
 	l.Cluster = &Cluster{Members: []Member{
 		{ID: "gw-1", State: "alive"}, {ID: "gw-2", State: "suspect"}, {ID: "gw-3", State: "ejected", Reason: "late"}, {ID: "gw-4", State: "gone"}, {ID: "gw-5", State: "gone"},
 	}}
@@ -264,9 +265,9 @@ func TestMembersThatAreLeftOut(t *testing.T) {
 // TestHostileNames do nothing to a terminal, and columns of other lengths nothing to the program.
 func TestHostileNames(t *testing.T) {
 	evil := "\x1b]0;owned\x07\x1b[2J\r\n\u202egnp\u009b31m" + strings.Repeat("x", 1<<20)
-	l := answer(evil, 0, 1, Limits{evil, evil, evil}, Reader{Job: Job{Dataset: evil}, SamplesPerSecond: -1e308, WaitingShare: 1e300, IdleSeconds: 1e300, Batch: 1<<64 - 1})
+	l := answer(evil, 0, 1, stats.Limits{Code: evil, Sentence: evil, Do: evil}, stats.Reader{Job: stats.Job{Dataset: evil}, SamplesPerSecond: -1e308, WaitingShare: 1e300, IdleSeconds: 1e300, Batch: 1<<64 - 1})
 	l.Stats.Version, l.Cluster = evil, &Cluster{Members: []Member{{ID: evil, State: evil, Reason: evil}}}
-	l.Stats.Jobs = []Ranks{{Job: Job{Dataset: evil}, Rank: []uint64{1, 2}, Epoch: []uint64{1}}}
+	l.Stats.Jobs = []stats.Ranks{{Job: stats.Job{Dataset: evil}, Rank: []uint64{1, 2}, Epoch: []uint64{1}}}
 	for name := range l.Stats.Counters {
 		l.Stats.Counters[name] = 1e308
 	}
