@@ -4,22 +4,22 @@ PLANTS = [
     (
         "an array of a dynamic shape counts as one of plain values",
         "./chunkindex/format/mds TestFieldsOfEveryEncoding",
-        [("chunkindex/format/mds/fields.go", "!ok || number == \"bool\" || size == nil || bytesOf(plain) != *size", "!ok || number == \"bool\" || size == nil")],
+        [("chunkindex/framing/mds.go", "!ok || number == \"bool\" || size == nil || bytesOf(plain) != *size", "!ok || number == \"bool\" || size == nil")],
     ),
     (
         "a list of numbers in LitData has no type",
         "./chunkindex/format/litdata TestFieldsOfEverySerializer",
-        [("chunkindex/format/litdata/fields.go", '\tcase "no_header_numpy":\n', '\tcase "never":\n')],
+        [("chunkindex/framing/litdata.go", '\tcase "no_header_numpy":\n', '\tcase "never":\n')],
     ),
     (
         "big-endian numbers are told as little-endian ones",
         "./chunkindex/format/records TestFieldsOfArrays",
-        [("chunkindex/format/records/fields.go", "kind == \"\" || d.name[0] == '>'", 'kind == ""')],
+        [("chunkindex/framing/array.go", "kind == \"\" || d.name[0] == '>'", 'kind == ""')],
     ),
     (
         "an index may name parts that are shorter than their record",
-        "./chunkindex/format/records TestFraming",
-        [("chunkindex/format/records/fields.go", "if parts != nil && sum != uint64(l.size) {", "if false {")],
+        "./chunkindex/framing TestArray",
+        [("chunkindex/framing/array.go", "if parts != nil && sum != uint64(l.size) {", "if false {")],
     ),
     (
         "a mixture tells the fields of its first source",

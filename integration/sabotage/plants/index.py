@@ -147,7 +147,7 @@ PLANTS = [
     (
         "the tar scanner takes extensions for two that WebDataset takes for one",
         "./chunkindex/format/webdataset TestExtensionsThatDifferInCapitals",
-        [("chunkindex/format/webdataset/group.go", "lower := strings.ToLower(ext)", "lower := ext")],
+        [("chunkindex/format/naming/member.go", "lower := strings.ToLower(ext)", "lower := ext")],
     ),
     (
         "two formats that claim a dataset are not told apart",
@@ -167,12 +167,12 @@ PLANTS = [
     (
         "a batch of MDS or LitData forgets that its count takes room too",
         "./chunkindex/format/mds TestBatchAndIndexAreAsMDSWriterWritesThem",
-        [("chunkindex/format/offsets/scan.go", "at := 8 + 4*uint64(len(lengths))", "at := 4 + 4*uint64(len(lengths))")],
+        [("chunkindex/framing/offsets.go", "at := 8 + 4*uint64(len(lengths))", "at := 4 + 4*uint64(len(lengths))")],
     ),
     (
         "a batch of MDS or LitData of more than 4 GiB wraps its offsets around",
         "./chunkindex/format/mds TestFraming",
-        [("chunkindex/format/offsets/scan.go", "if at > math.MaxUint32 {", "if at > math.MaxInt64 {")],
+        [("chunkindex/framing/offsets.go", "if at > math.MaxUint32 {", "if at > math.MaxInt64 {")],
     ),
     (
         "the scanner of MDS and LitData takes samples that are longer than their fields",
@@ -187,7 +187,7 @@ PLANTS = [
     (
         "MDS shards are read by other columns than their own",
         "./chunkindex/format/mds TestRefusedShard",
-        [("chunkindex/format/mds/survey.go", "if !h.equal(s.columns) {", "if len(h.Names) != len(s.Names) {")],
+        [("chunkindex/format/mds/survey.go", "if !h.Equal(s.MDSColumns) {", "if len(h.Names) != len(s.Names) {")],
     ),
     (
         "hashes of MDS shards are computed and not compared",
@@ -397,7 +397,7 @@ PLANTS = [
     (
         "a line feed in quotes ends a record of CSV",
         "./chunkindex/format/csv TestShards",
-        [("chunkindex/format/csv/scan.go", "if p.place == inQuotes {\n\t\t\tif i", "if p.place == inQuotes && b[p.at] != '\\n' {\n\t\t\tif i")],
+        [("chunkindex/framing/csv.go", "if p.place == inQuotes {\n\t\t\tif i", "if p.place == inQuotes && b[p.at] != '\\n' {\n\t\t\tif i")],
     ),
     (
         "a shard of CSV may have another header",
@@ -407,7 +407,7 @@ PLANTS = [
     (
         "a record of CSV may have fields of any number",
         "./chunkindex/format/csv TestRefusals",
-        [("chunkindex/format/csv/scan.go", "if p.fields != s.fields {", "if p.fields < 0 {")],
+        [("chunkindex/format/csv/scan.go", "if p.Fields != s.fields {", "if p.fields < 0 {")],
     ),
     (
         "a first record of numbers is taken for a header without a word",
@@ -432,7 +432,7 @@ PLANTS = [
     (
         "members of a zip archive may overlap",
         "./chunkindex/format/zip TestRefusals",
-        [("chunkindex/format/zip/directory.go", "if m.stored > m.next-m.head-codec.MemberHeader-int64(len(m.name)) {", "if m.stored < 0 {"), ("chunkindex/format/zip/contents.go", "if m.head+headerLength(header)+m.stored > m.next {", "if m.next < 0 {")],
+        [("chunkindex/format/zip/directory.go", "if m.stored > m.next-m.head-zipmember.HeaderSize-int64(len(m.name)) {", "if m.stored < 0 {"), ("chunkindex/format/zip/contents.go", "if m.head+headerLength(header)+m.stored > m.next {", "if m.next < 0 {")],
     ),
     (
         "members of a zip archive are samples each though they have one key",

@@ -121,7 +121,7 @@ PLANTS = [
     (
         "the children of nested columns are not told",
         "./chunkindex/format/parquet TestFields",
-        [("chunkindex/format/rowscan/framing.go", "for _, c := range n.Children {", "for _, c := range n.Children[:0] {")],
+        [("chunkindex/framing/rows.go", "for _, c := range n.Children {", "for _, c := range n.Children[:0] {")],
     ),
     (
         "the parameters of a chunk are those of its first frame alone",
