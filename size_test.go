@@ -18,7 +18,7 @@ import (
 const (
 	maxGoLines       = 77_600 // without blank lines and comments
 	maxPythonLines   = 8_490  // the same, with docstrings
-	maxPythonModules = 40
+	maxPythonModules = 41
 	maxFunction      = 33  // lines of a function, of which 95 in 100 have fewer
 	minComments      = 7.5 // of 100 lines of Go with code or a comment
 )

@@ -7,22 +7,23 @@ import (
 	"net/http"
 )
 
-//go:embed openapi.yaml
-var openAPIYAML []byte
+//go:generate go test -count=1 -run TestOpenAPI_FollowsFromRoutesAndParameters -update .
 
-// openAPI returns the specification as JSON. The file is YAML in its JSON form, so that no parser
-// of YAML is needed to serve it.
+//go:embed openapi.json
+var openAPIJSON []byte
+
+// openAPI returns the specification as JSON, with the version of the program.
 func openAPI(version string) ([]byte, error) {
 	var doc map[string]any
-	if err := json.Unmarshal(openAPIYAML, &doc); err != nil {
-		return nil, fmt.Errorf("parse openapi.yaml: %w", err)
+	if err := json.Unmarshal(openAPIJSON, &doc); err != nil {
+		return nil, fmt.Errorf("parse openapi.json: %w", err)
 	}
 	if info, ok := doc["info"].(map[string]any); ok && version != "" {
 		info["version"] = version
 	}
 	out, err := json.Marshal(doc)
 	if err != nil {
-		return nil, fmt.Errorf("encode openapi.yaml: %w", err)
+		return nil, fmt.Errorf("encode openapi.json: %w", err)
 	}
 	return out, nil
 }

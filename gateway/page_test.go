@@ -36,7 +36,7 @@ func TestPeopleGetThePageAndProgramsGetLinks(t *testing.T) {
 		if policy := a.Header.Get("Content-Security-Policy"); policy != dashboard.Policy || a.Header.Get("Referrer-Policy") != "no-referrer" {
 			t.Errorf("got the policy %q", policy)
 		}
-		for _, file := range []string{"../openapi.yaml", "%2e%2e%2fopenapi.yaml", "index.html%00", "x"} {
+		for _, file := range []string{"../openapi.json", "%2e%2e%2fopenapi.yaml", "index.html%00", "x"} {
 			if a := r.do("GET", "/page/"+file); a.StatusCode != http.StatusNotFound && a.StatusCode != http.StatusMovedPermanently {
 				t.Errorf("%s: got status %d, want 404", file, a.StatusCode)
 			}

@@ -112,7 +112,8 @@ from typing import Optional
 	fmt.Fprintf(&b, "NUMBERS = {%s}  # with the least value of each\n", strings.Join(numbers, ", "))
 	fmt.Fprintf(&b, "WORDS = {%s}\n", strings.Join(words, ", "))
 	fmt.Fprintf(&b, "TEXTS = (%s)\n", strings.Join(texts, ", "))
-	pythonClass(&b, "Order", "Which samples an epoch has and in which order, beside `seed` and `shuffle`. None is the dataset's default.", Order)
+	pythonClass(&b, "Order", "Which samples an epoch has and in which order, beside `seed` and `shuffle`. None is the dataset's default.\n    All values: "+
+		"https://github.com/millrace-data/millrace/blob/main/docs/api.md", Order)
 	pythonClass(&b, "Share", "Which share of every global batch this process reads, and what becomes of the last batch.", Batching|Sharing|Rank)
 	return []byte(b.String())
 }
@@ -131,9 +132,9 @@ func pythonClass(b *strings.Builder, name, about string, groups Group) {
 		}
 		own := cmp.Or(pythonNames[r.Name], r.Name)
 		fmt.Fprintf(&fields, "    %s: Optional[%s] = None\n", own, kind)
-		fmt.Fprintf(b, "    %-11s %s\n", own, wrapped(pythonText(r), 116, "\n"+strings.Repeat(" ", 16)))
+		fmt.Fprintf(b, "    %-11s %s\n", own, wrapped(pythonText(r), 130, "\n"+strings.Repeat(" ", 16)))
 	}
-	fmt.Fprintf(b, "\n    The page HTTP interface has all values: https://github.com/millrace-data/millrace/blob/main/docs/api.md\n    \"\"\"\n\n%s", fields.String())
+	fmt.Fprintf(b, "    \"\"\"\n\n%s", fields.String())
 }
 
 // pythonText describes a parameter with names and words as Python writes them.

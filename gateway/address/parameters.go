@@ -33,11 +33,11 @@ type Parameter struct {
 	Most    uint64   // of a number
 	Words   []string // of a choice
 	Pattern string   // of a text, as a regular expression
+	Longest int      // of a text, in bytes; 0: as long as URLs may be
 	Neutral string   // value that canonical URLs leave out, so that URLs made before the parameter existed stay valid
 
-	Value string // placeholder of a text in the help of commands
-	Help  string // one line, for flags
-	Doc   string // sentences for the OpenAPI document and the Python client, where they say more than Help
+	Help string // one line, for flags
+	Doc  string // sentences for the OpenAPI document and the Python client, where they say more than Help
 
 	read  func(q *Query, r *Parameter, p *Plan, d Dataset) // after all rows above; it may use what they set
 	write func(p Plan) string                              // value as text; "": it has no meaning in this plan
@@ -111,12 +111,12 @@ var parameters = []Parameter{
 	{
 		Name: "strata", Group: Order, Most: MaxStrata, Neutral: "0",
 		Help:  "strata that a window's chunks come from (default none)",
-		Doc:   "Strata that the chunks are dealt to, with shuffle=window: each row of the order takes one chunk of each. A divisor of window; 0: none.",
+		Doc:   "Strata that the chunks are dealt to, with shuffle=window: each row takes one chunk of each. A divisor of window; 0: none.",
 		read:  readStrata,
 		write: func(p Plan) string { return decimal(p.Params.Strata) },
 	},
 	{
-		Name: "importance", Group: Order, Pattern: digestPattern, Value: "SNAPSHOT",
+		Name: "importance", Group: Order, Pattern: digestPattern,
 		Help:  "`SNAPSHOT` of weights to draw samples by (default none: each comes once)",
 		read:  func(q *Query, r *Parameter, p *Plan, _ Dataset) { p.Params.Importance = q.Digest(r.Name) },
 		write: func(p Plan) string { return p.Params.Importance },
@@ -177,7 +177,7 @@ var parameters = []Parameter{
 		},
 	},
 	{
-		Name: "subset", Group: Order, Pattern: subsetPattern, Value: "SUBSET",
+		Name: "subset", Group: Order, Pattern: subsetPattern, Longest: maxSubsetText,
 		Help: "`SUBSET` to deliver: NAME, DIGEST:NAME, or written out as train=9,val=1:train (default the whole dataset)",
 		Doc: "Subset to deliver: its name in the generation's default split; the digest of a split, a colon and the name; a split by the hash " +
 			"of names and a part of it, such as train=9,val=1:train, with a colon and a salt where it has one; or samples: and numbers in " +
@@ -191,9 +191,9 @@ var parameters = []Parameter{
 		write: func(p Plan) string { return p.Params.Subset },
 	},
 	{
-		Name: "quarantine", Group: Order, Pattern: digestPattern + "|" + placesPattern, Value: "DIGEST",
+		Name: "quarantine", Group: Order, Pattern: digestPattern + "|" + placesPattern,
 		Help: "`DIGEST` of bad samples that others replace (default none)",
-		Doc:  "Bad samples that healthy ones replace: the digest of a stored list, or samples: and numbers in stored order, such as samples:7,300-309.",
+		Doc:  "Bad samples that healthy ones replace: the digest of a stored list, or samples: and numbers, such as samples:7,300-309.",
 		read: func(q *Query, r *Parameter, p *Plan, _ Dataset) {
 			if q.Has(r.Name) {
 				p.Quarantine = q.quarantine(r.Name)
@@ -203,7 +203,7 @@ var parameters = []Parameter{
 		write: func(p Plan) string { return p.Quarantine },
 	},
 	{
-		Name: "generation", Group: Order, Pattern: digestPattern + "(," + digestPattern + ")*", Value: "HASH",
+		Name: "generation", Group: Order, Pattern: digestPattern + "(," + digestPattern + ")*",
 		Help: "`HASH` of the index's generation to insist on",
 		Doc: "Generation of the index to read; of a mixture that the URL defines, those of its sources in their order, with commas " +
 			"between them. All ranks of a job give the same.",
@@ -213,20 +213,20 @@ var parameters = []Parameter{
 		write: func(p Plan) string { return p.Generation },
 	},
 	{
-		Name: "format", Group: Showing, Pattern: "[a-z][a-z0-9]*", Value: "FORMAT",
+		Name: "format", Group: Showing, Pattern: "[a-z][a-z0-9]*",
 		Help:  "`FORMAT` of the batches (default the dataset's own)",
 		read:  readForm,
 		write: func(p Plan) string { return p.View.Form.Name },
 	},
 	{
-		Name: "fields", Group: Showing, Value: "NAMES",
+		Name: "fields", Group: Showing,
 		Help:  "`NAMES` of the parts to keep (default all)",
 		Doc:   "Parts of the samples to keep, in this order: names with commas between them.",
 		read:  readFields,
 		write: func(p Plan) string { return p.View.FieldsParameter() },
 	},
 	{
-		Name: "table", Group: Showing, Pattern: "keys|parts|keys,parts|parts,keys", Value: "COLUMNS",
+		Name: "table", Group: Showing, Pattern: "keys|parts|keys,parts|parts,keys",
 		Help: "`COLUMNS` of the table of format framed: keys, parts or both (default lengths only)",
 		Doc:  "What the table of the framed form holds in addition to lengths: keys, parts or both, with a comma between them.",
 		read: func(q *Query, r *Parameter, p *Plan, _ Dataset) {

@@ -13,21 +13,17 @@ TEXTS = ("importance", "subset", "quarantine", "generation")
 @dataclass(frozen=True, kw_only=True)
 class Order:
     """Which samples an epoch has and in which order, beside `seed` and `shuffle`. None is the dataset's default.
+    All values: https://github.com/millrace-data/millrace/blob/main/docs/api.md
 
     window      How many chunks shuffle="window" mixes together, or from how many lanes shuffle="slot" takes samples in turn.
-    strata      Strata that the chunks are dealt to, with shuffle="window": each row of the order takes one chunk of each. A divisor
-                of window; 0: none.
+    strata      Strata that the chunks are dealt to, with shuffle="window": each row takes one chunk of each. A divisor of window; 0: none.
     importance  SNAPSHOT of weights to draw samples by (default none: each comes once)
-    subset      Subset to deliver: its name in the generation's default split; the digest of a split, a colon and the name; a split
-                by the hash of names and a part of it, such as train=9,val=1:train, with a colon and a salt where it has one; or
-                samples: and numbers in stored order, such as samples:0-999. Behind a tilde another split or other numbers choose
-                among the subset's samples.
-    quarantine  Bad samples that healthy ones replace: the digest of a stored list, or samples: and numbers in stored order, such as
-                samples:7,300-309.
-    generation  Generation of the index to read; of a mixture that the URL defines, those of its sources in their order, with commas
-                between them. All ranks of a job give the same.
-
-    The page HTTP interface has all values: https://github.com/millrace-data/millrace/blob/main/docs/api.md
+    subset      Subset to deliver: its name in the generation's default split; the digest of a split, a colon and the name; a split by the hash of
+                names and a part of it, such as train=9,val=1:train, with a colon and a salt where it has one; or samples: and numbers in stored
+                order, such as samples:0-999. Behind a tilde another split or other numbers choose among the subset's samples.
+    quarantine  Bad samples that healthy ones replace: the digest of a stored list, or samples: and numbers, such as samples:7,300-309.
+    generation  Generation of the index to read; of a mixture that the URL defines, those of its sources in their order, with commas between them.
+                All ranks of a job give the same.
     """
 
     window: Optional[int] = None
@@ -42,19 +38,14 @@ class Order:
 class Share:
     """Which share of every global batch this process reads, and what becomes of the last batch.
 
-    tail        Samples that fill no batch at the end: "short" is a smaller last batch, "drop" leaves them out, "pad" repeats
-                others.
+    tail        Samples that fill no batch at the end: "short" is a smaller last batch, "drop" leaves them out, "pad" repeats others.
     world_size  ranks that share each batch (default 1)
-    rank        Number of the rank, from 0 and below world_size. torch.Dataset finds it and world_size by itself: those of
-                torch.distributed, else the environment's (torchrun, mpirun, srun). Elsewhere the default is 0 of 1. Give both or
-                none.
+    rank        Number of the rank, from 0 and below world_size. torch.Dataset finds it and world_size by itself: those of torch.distributed, else
+                the environment's (torchrun, mpirun, srun). Elsewhere the default is 0 of 1. Give both or none.
     balance     "samples": shares of equal numbers (default); "bytes": shares of about equal size, dealt by length.
-    by          "contiguous": a rank's samples follow each other in the batch (default); "locality": a rank gets the samples of the
-                lanes or strata at home with its group, so that its gateway reads only their chunks.
-    homes       With by="locality", how many groups the ranks form, such as the number of gateways: at most world_size, which is the
-                default.
-
-    The page HTTP interface has all values: https://github.com/millrace-data/millrace/blob/main/docs/api.md
+    by          "contiguous": a rank's samples follow each other in the batch (default); "locality": a rank gets the samples of the lanes or
+                strata at home with its group, so that its gateway reads only their chunks.
+    homes       With by="locality", how many groups the ranks form, such as the number of gateways: at most world_size, which is the default.
     """
 
     tail: Optional[str] = None
