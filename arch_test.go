@@ -399,6 +399,41 @@ func TestImportsFollowTheFloorPlan(t *testing.T) {
 	}
 }
 
+// floorOf returns the floor of a top-level folder: an import from another folder lies on a lower one.
+func floorOf(dir string) int {
+	top, _, _ := strings.Cut(dir, "/")
+	for i, floor := range [][]string{
+		{"shuffle", "client", "internal"},
+		{"chunkindex", "cluster", "s3backend"},
+		{"datapath"},
+		{"gateway"}, // of datapath only datapath/batch, the contract of a batch's bytes
+		{"cmd"},
+	} {
+		if slices.Contains(floor, top) {
+			return 1 + i
+		}
+	}
+	return 0
+}
+
+func TestImportsRunDownTheFloors(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test || nested(s.dir) || s.dir == "." {
+			continue
+		}
+		if floorOf(s.dir) == 0 {
+			t.Errorf("%s: its folder has no floor", s.path)
+		}
+		for _, imp := range s.imports() {
+			rel, ours := strings.CutPrefix(imp, module+"/")
+			top, _, _ := strings.Cut(rel, "/")
+			if ours && !under(s.dir, top) && (floorOf(rel) == 0 || floorOf(rel) >= floorOf(s.dir)) {
+				t.Errorf("%s: imports %s, which is on no lower floor", s.path, imp)
+			}
+		}
+	}
+}
+
 // fault says why a package in dir may not import imp, or nothing.
 func (r room) fault(dir, imp string) string {
 	switch {
