@@ -105,7 +105,7 @@ SHORT := TestReadme.*|TestShows.*|TestSmokeScript|TestServersHonourConditions|Te
 integration-short: deps-versitygw ## the README's tour, smoke.sh and whole epochs, on a directory and versitygw
 	cd integration && $(GOTEST) integration-short -count=1 -run '^($(SHORT))$$/^(dir|versitygw|docs)$$' .
 
-PACKAGES := . ./harness ./lent
+PACKAGES := . ./harness ./sharedmemory
 
 integration: $(addprefix deps-,minio versitygw charts collector promtool proxies archivers openssl network python) ## the system through its front door: directory, MinIO, versitygw, odd requests, proxies, the README's tour
 	cd integration && $(GOTEST) integration -count=1 -timeout $(TIMEOUT) $(if $(ONLY),-run '^($(ONLY))$$') $(if $(SKIP),-skip '^($(SKIP))$$') $(PACKAGES)

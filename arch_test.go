@@ -46,10 +46,10 @@ func floorPlan() map[string]room {
 		"internal/arrival":            {never: []string{"net", "os"}},
 		"internal/pause":              {never: []string{"context", "net", "os"}},
 		"internal/certs":              {ours: []string{"internal/certs"}, never: []string{"net/http"}},
-		"internal/port":               {ours: []string{"internal/quiet", "internal/socket"}, outside: []string{"github.com/rs/zerolog"}},
+		"internal/port":               {ours: []string{"internal/loglimit", "internal/socket"}, outside: []string{"github.com/rs/zerolog"}},
 		"internal/sending":            {ours: []string{"internal/socket"}},
 		"internal/shared":             {ours: []string{"internal/budget"}, outside: []string{"golang.org/x/sys"}, never: []string{"net"}},
-		"internal/quiet":              {outside: []string{"github.com/rs/zerolog"}, never: []string{"net/http"}},
+		"internal/loglimit":              {outside: []string{"github.com/rs/zerolog"}, never: []string{"net/http"}},
 		"internal/socket":             {outside: []string{"golang.org/x/sys"}, never: []string{"net/http"}}, // socket options
 		"shuffle": {
 			never: []string{"context", "crypto/rand", "io", "log", "math/rand", "net", "os", "time"},
@@ -133,7 +133,7 @@ func floorPlan() map[string]room {
 			never: []string{"context", "crypto/rand", "io", "log", "math/rand", "net", "os", "sync", "time"},
 		},
 		"cluster/peer": {
-			ours:    []string{"shuffle", "internal/certs", "internal/port", "internal/quiet", "internal/sending", "internal/tracing"},
+			ours:    []string{"shuffle", "internal/certs", "internal/port", "internal/loglimit", "internal/sending", "internal/tracing"},
 			outside: []string{"github.com/rs/zerolog", "golang.org/x/sync"},
 		},
 		"cluster/discovery": { // finds addresses
@@ -185,7 +185,7 @@ func floorPlan() map[string]room {
 		"gateway": {
 			ours: []string{
 				"gateway/address", "gateway/admission", "gateway/audit", "gateway/auth", "gateway/body", "gateway/bottleneck", "gateway/catalog", "gateway/conditional", "gateway/dashboard", "gateway/origin", "gateway/plans", "gateway/stats", "internal/arrival", "internal/port", "internal/sending", "internal/tracing", "gateway/timing",
-				"chunkindex/.", "chunkindex/format/.", "chunkindex/framing", "chunkindex/importance", "chunkindex/selection", "datapath/batch", "shuffle", "internal/objstore", "internal/budget", "internal/quiet", "internal/shared", "internal/socket", // importance, selection: types, errors
+				"chunkindex/.", "chunkindex/format/.", "chunkindex/framing", "chunkindex/importance", "chunkindex/selection", "datapath/batch", "shuffle", "internal/objstore", "internal/budget", "internal/loglimit", "internal/shared", "internal/socket", // importance, selection: types, errors
 			},
 			outside: []string{
 				"github.com/go-chi/chi", "github.com/rs/zerolog", "github.com/prometheus/client_golang",

@@ -37,7 +37,7 @@ def parts():
     found["integration"] = ["integration", f"SKIP={'|'.join(LOADS)}", "PACKAGES=. ./harness"]
     for test in LOADS:
         found[f"integration {test}"] = ["integration", f"ONLY={test}", "PACKAGES=."]
-    found["integration lent"] = ["integration", "PACKAGES=./lent"]
+    found["integration sharedmemory"] = ["integration", "PACKAGES=./sharedmemory"]
     size = HISTORIES // HISTORY_PARTS
     for i in range(HISTORY_PARTS):
         found[f"histories {i + 1}/{HISTORY_PARTS}"] = ["histories", f"SEEDS={i * size}:{(i + 1) * size}"]

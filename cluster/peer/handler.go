@@ -15,7 +15,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/millrace-data/millrace/internal/quiet"
+	"github.com/millrace-data/millrace/internal/loglimit"
 	"github.com/millrace-data/millrace/internal/sending"
 	"github.com/millrace-data/millrace/internal/tracing"
 )
@@ -270,7 +270,7 @@ func (s *Server) logRefusal(r *http.Request, refused *RefusalError, err error) {
 	switch refused.Code {
 	case CodeStore, CodeInvalid, CodeOtherVersion, CodeOtherCluster, CodeRefused:
 		var write bool
-		if leftOut, write = s.quiet.Tell(refused.Code + " " + quiet.Host(r.RemoteAddr)); !write {
+		if leftOut, write = s.logLimit.Allow(refused.Code + " " + loglimit.Host(r.RemoteAddr)); !write {
 			return
 		}
 		level = zerolog.WarnLevel

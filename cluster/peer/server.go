@@ -12,8 +12,8 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/millrace-data/millrace/internal/loglimit"
 	"github.com/millrace-data/millrace/internal/port"
-	"github.com/millrace-data/millrace/internal/quiet"
 	"github.com/millrace-data/millrace/internal/tracing"
 )
 
@@ -61,12 +61,12 @@ const (
 // Server answers the questions of other gateways. It is an http.Handler, for whoever has a
 // transport of its own.
 type Server struct {
-	cfg     ServerConfig
-	reads   chan struct{}       // one token for each read that is being answered
-	active  atomic.Int64        // requests being answered
-	beside  *semaphore.Weighted // bytes of questions that are not reserved
-	records sync.Pool           // of sending.New
-	quiet   quiet.Lines         // for the log
+	cfg      ServerConfig
+	reads    chan struct{}       // one token for each read that is being answered
+	active   atomic.Int64        // requests being answered
+	beside   *semaphore.Weighted // bytes of questions that are not reserved
+	records  sync.Pool           // of sending.New
+	logLimit loglimit.Limiter    // for the log
 }
 
 // NewServer builds a server. It starts nothing.

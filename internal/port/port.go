@@ -14,7 +14,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/millrace-data/millrace/internal/quiet"
+	"github.com/millrace-data/millrace/internal/loglimit"
 	"github.com/millrace-data/millrace/internal/socket"
 )
 
@@ -97,7 +97,7 @@ func newHTTPServer(h http.Handler, base func(net.Listener) context.Context, log 
 		ReadTimeout:       readTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          new(quiet.Lines).HTTP(log, "connection"),
+		ErrorLog:          new(loglimit.Limiter).HTTP(log, "connection"),
 		Protocols:         new(http.Protocols),
 		BaseContext:       base,
 		ConnContext:       socket.Keep,

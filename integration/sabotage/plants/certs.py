@@ -97,12 +97,12 @@ PLANTS = [
     (
         "quiet writes a line for each stranger",
         "./cluster/peer TestStrangersDoNotFillTheLog",
-        [("internal/quiet/quiet.go", "case now.Sub(t.at) < For:", "case now.Sub(t.at) < For && t.more > 9999:")],
+        [("internal/loglimit/loglimit.go", "case now.Sub(t.at) < Interval:", "case now.Sub(t.at) < Interval && t.more > 9999:")],
     ),
     (
         "gateway writes a line for each handshake that fails",
         "./gateway TestStrangersDoNotFillTheLog",
-        [("internal/quiet/quiet.go", "words[i] = Host(strings.TrimSuffix(w, \":\"))", "words[i] = strings.TrimSuffix(w, \":\")")],
+        [("internal/loglimit/loglimit.go", "words[i] = Host(strings.TrimSuffix(w, \":\"))", "words[i] = strings.TrimSuffix(w, \":\")")],
     ),
     (
         "gateway says goodbye to idle connections, and waits until they have heard it",

@@ -42,17 +42,17 @@ PLANTS = [
     ("a reader that cannot have memory gets no batch", "./gateway TestBytesWhereThereIsNoMemory", [(SHARED, "\tif !ok {\n\t\trelease()\n\t\treturn false\n\t}\n", "\tif !ok {\n\t\tpanic(http.ErrAbortHandler)\n\t}\n")]),
     (
         "readers with leases see what is written later",
-        "./integration/lent TestReaders",
+        "./integration/sharedmemory TestReaders",
         [(POOL, "if one.state == free && one.purpose", "if one.state != filling && one.purpose")],
     ),
     (
         "a principal's memory is used for another",
-        "./integration/lent TestReaders",
+        "./integration/sharedmemory TestReaders",
         [(POOL, "one.purpose == purpose &&", "")],
     ),
     (
         "what killed readers held is never given back",
-        "./integration/lent TestReaders",
+        "./integration/sharedmemory TestReaders",
         [(POOL, "\t\tif s.held() {\n\t\t\treturn false\n\t\t}\n", "\t\tif s.ended != nil {\n\t\t\treturn false\n\t\t}\n")],
     ),
     (

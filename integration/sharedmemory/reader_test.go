@@ -1,6 +1,6 @@
 //go:build linux
 
-package lent_test
+package sharedmemory_test
 
 import (
 	"bufio"

@@ -1,6 +1,6 @@
-// Package quiet keeps a log from being filled by strangers, who may come wrongly as often as they
-// like, or by a client that is set up wrongly and comes again every second.
-package quiet
+// Package loglimit limits the rate of log lines that clients cause: a scanner, or a client with a wrong
+// configuration that retries every second, must not fill the log.
+package loglimit
 
 import (
 	"bytes"
@@ -13,49 +13,49 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Bounds of what the log hears of strangers.
+// Limits of the lines that clients cause.
 const (
-	For      = time.Minute // between two lines of one kind
-	kinds    = 256         // that are told apart; beyond it all others are one kind
+	Interval = time.Minute // between two lines of one kind
+	kinds    = 256         // of lines that are counted separately; beyond it all others are one kind
 	maxBytes = 512         // of a line or kind
 )
 
-// Lines knows which lines were written. The zero value is ready.
-type Lines struct {
+// Limiter allows one line of each kind per Interval. The zero value is ready. It is safe for concurrent use.
+type Limiter struct {
 	mu    sync.Mutex // guards what follows
 	kinds map[string]*lineCount
 }
 
+// lineCount counts the lines of one kind.
 type lineCount struct {
 	at   time.Time // of the last line
-	more int       // of the kind since then
+	more int       // left out since then
 }
 
-// Tell reports whether a line of this kind is to be written now, and how many were left out since
-// the last one.
-func (q *Lines) Tell(kind string) (leftOut int, write bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+// Allow reports whether to write a line of this kind now, and how many lines were left out since the last one.
+func (l *Limiter) Allow(kind string) (leftOut int, write bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	now := time.Now()
-	if q.kinds[kind] == nil && len(q.kinds) >= kinds {
-		for other, t := range q.kinds {
-			if now.Sub(t.at) >= For && t.more == 0 {
-				delete(q.kinds, other)
+	if l.kinds[kind] == nil && len(l.kinds) >= kinds {
+		for other, t := range l.kinds {
+			if now.Sub(t.at) >= Interval && t.more == 0 {
+				delete(l.kinds, other)
 			}
 		}
-		if len(q.kinds) >= kinds {
+		if len(l.kinds) >= kinds {
 			kind = ""
 		}
 	}
-	t := q.kinds[kind]
+	t := l.kinds[kind]
 	switch {
 	case t == nil:
-		if q.kinds == nil {
-			q.kinds = map[string]*lineCount{}
+		if l.kinds == nil {
+			l.kinds = map[string]*lineCount{}
 		}
-		q.kinds[kind] = &lineCount{at: now}
+		l.kinds[kind] = &lineCount{at: now}
 		return 0, true
-	case now.Sub(t.at) < For:
+	case now.Sub(t.at) < Interval:
 		t.more++
 		return 0, false
 	}
@@ -65,12 +65,12 @@ func (q *Lines) Tell(kind string) (leftOut int, write bool) {
 
 // HTTP returns the log of an HTTP server, which takes what net/http has to say of connections: a
 // handshake that failed, a panic. A panic is always written.
-func (q *Lines) HTTP(to zerolog.Logger, message string) *log.Logger {
-	return log.New(&httpLog{q, to, message}, "", 0)
+func (l *Limiter) HTTP(to zerolog.Logger, message string) *log.Logger {
+	return log.New(&httpLog{l, to, message}, "", 0)
 }
 
 type httpLog struct {
-	lines   *Lines
+	limiter *Limiter
 	to      zerolog.Logger
 	message string
 }
@@ -79,7 +79,7 @@ func (l *httpLog) Write(p []byte) (int, error) {
 	leftOut, write := 0, bytes.Contains(p, []byte("panic"))
 	said := p
 	if !write {
-		leftOut, write = l.lines.Tell(kindOf(string(p)))
+		leftOut, write = l.limiter.Allow(kindOf(string(p)))
 		said = p[:min(len(p), maxBytes)]
 	}
 	if write {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/millrace-data/millrace/internal/quiet"
+	"github.com/millrace-data/millrace/internal/loglimit"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
@@ -21,7 +21,7 @@ func TestStrangersDoNotFillTheLog(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		s := NewServer(ServerConfig{Cluster: "job-a", Log: zerolog.New(&out)})
-		faults := s.quiet.HTTP(s.cfg.Log, "peer connection")
+		faults := s.logLimit.HTTP(s.cfg.Log, "peer connection")
 		const mostKinds = 256
 		lines := func() (all []string) {
 			defer out.Reset()
@@ -50,7 +50,7 @@ func TestStrangersDoNotFillTheLog(t *testing.T) {
 		if got := lines(); len(got) != 2 {
 			t.Errorf("another host: got %q, want two lines", got)
 		}
-		time.Sleep(quiet.For)
+		time.Sleep(loglimit.Interval)
 		knock(0, "10.0.0.1")
 		for _, line := range lines() {
 			if !strings.Contains(line, `"left_out":499`) {
