@@ -10,7 +10,8 @@ A batch is an address: its bytes depend on the generation of the index, the plan
 nothing that a gateway remembers. So any gateway may be asked, asked again after a fault, and a job goes on from two integers.
 """
 
-from ._parameters import TLS, Order, Reading, Routing, Share
+from ._http import TLS, Routing
+from ._parameters import Order, Reading, Share
 from ._pool import Stats
 from ._version import __version__
 from .batch import Batch, Sample

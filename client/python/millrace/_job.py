@@ -1,15 +1,20 @@
-"""What the processes of a job have in common: ranks, one generation of the data, and the place where it resumes, as a checkpoint has it."""
+"""What the processes of a job have in common: ranks, one generation of the data, and the place where it resumes, as a checkpoint has it.
+
+And their workers: what cannot be sent to one that is spawned is named before it starts.
+"""
 
 from __future__ import annotations
 
 import logging
 import operator
 import os
+import pickle
 import re
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from multiprocessing.reduction import ForkingPickler
 from reprlib import repr as short
 from typing import Any, NamedTuple, Optional
 
@@ -260,3 +265,31 @@ def _apart(dataset: str, order: Mapping[str, str]) -> tuple[list[str], list[Any]
     mixture = dataset if dataset.startswith("mix:") else ""
     bad = [order.get("quarantine", ""), *_BAD.findall(mixture)]
     return bad, [_BAD.sub("", mixture).replace("()", ""), {name: value for name, value in order.items() if name != "quarantine"}]
+
+
+def send_checked(kind: type, options: str) -> None:
+    """Has the objects of a class refuse to be sent to another process with a function that cannot be sent.
+
+    options names the attribute that holds their parameters by name, functions among them.
+    """
+
+    def reduce(one: Any) -> Any:
+        for name, function in _flat(getattr(one, options)):
+            try:
+                ForkingPickler.dumps(function)
+            except (pickle.PicklingError, AttributeError, TypeError) as e:
+                raise InvalidArgument(
+                    f"start a worker: {name} cannot be sent to a process that is spawned: {e}",
+                    cure="write the function with def at the top level of a module, not as a lambda or within another function",
+                ) from None
+        return one.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+
+    ForkingPickler.register(kind, reduce)
+
+
+def _flat(options: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in options.items():
+        if isinstance(value, Mapping):
+            yield from ((f"{name}[{part!r}]", function) for part, function in value.items())
+        else:
+            yield name, value

@@ -18,9 +18,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Optional, SupportsIndex, TypedDict, TypeVar, Union, cast
 
 from . import _plan
-from ._http import Home, secret
+from ._http import TLS, Routing, secret
 from ._steps import OnError
-from ._version import __version__
 from .batch import Batch, Decoder, Sample
 from .crc import CHECKS
 from .epoch import DECODED_BYTES, PREFETCH_BYTES, THREADS
@@ -29,7 +28,6 @@ from .errors import InvalidArgument, near
 Shuffle = Union[str, bool, None]
 """"slot", "window", "full" or "none"; False: stored order, "none"; True and None: the dataset's default."""
 
-Path = Union[str, "os.PathLike[str]", None]
 Decode = Union[bool, Mapping[str, Decoder], None]
 
 
@@ -260,20 +258,9 @@ def checked(options: Optional[type] = None, *, passed: Iterable[str] = (), unfit
     return wrap
 
 
-C = TypeVar("C", bound=type)
-
-
-def _refusing(kind: C) -> C:
-    """Has a dataclass refuse wrong names and values where it is made, and take None as the default."""
-    setattr(kind, "__init__", checked()(vars(kind)["__init__"]))  # noqa: B010
-    return kind
-
-
 Order = _plan.Order
-_refusing(Order)
 
 
-@_refusing
 @dataclass(frozen=True, kw_only=True)
 class Share(_plan.Share):
     __doc__ = _plan.Share.__doc__
@@ -285,7 +272,6 @@ class Share(_plan.Share):
             raise InvalidArgument(f"rank {self.rank}: want less than the world size, {self.world_size}")
 
 
-@_refusing
 @dataclass(frozen=True, kw_only=True)
 class Reading:
     """How an epoch is read: functions called by the reader's threads, failures, forms and memory.
@@ -320,60 +306,6 @@ class Reading:
     start: int = 0
 
 
-@_refusing
-@dataclass(frozen=True, kw_only=True)
-class Routing:
-    """Which gateway a client asks, how long it waits, and how bodies come.
-
-    home            the gateway that a rank asks first: "rank", for Share(by="locality"): rank r of w asks gateway floor(r*gateways/w); or a
-                    function of (rank, world_size, gateways). Gateways are a list, a pattern or SRV records then. None: the near one
-    lookup          function that turns a name into addresses; None: the system's
-    first_answer    seconds for one batch as long as no gateway has ever answered: a wrong address is reported soon
-    attempt_timeout seconds for one attempt, its body included
-    max_batch_bytes a larger body is refused unread
-    check           CRC-32C of bodies: "auto" (where a package for it is installed), "always" or "never"
-    shared_memory   ask a gateway at a Unix socket (`unix:/run/millrace/socket`) for batches as memory; `describe()["transport"]` says whether
-                    they come so
-    user_agent      sent with each request
-    """
-
-    home: Union[Home, str, None] = None
-    lookup: Optional[Callable[[str], Iterable[str]]] = None
-    first_answer: float = 20.0
-    attempt_timeout: float = 60.0
-    max_batch_bytes: int = 4 << 30
-    check: str = "auto"
-    shared_memory: bool = True
-    user_agent: str = f"millrace-python/{__version__}"
-
-
-@_refusing
-@dataclass(frozen=True, kw_only=True)
-class TLS:
-    """Certificates for https:// gateways, and what may go over plain http.
-
-    ca_file         authorities to trust, in PEM, in place of the system's; so does the environment's SSL_CERT_FILE
-    client_cert, client_key
-                    the certificate that the client shows, in PEM, and its key, if that is in another file
-    context         an ssl.SSLContext in place of these files: cannot go to spawned workers
-    insecure_plain_http
-                    the token may go to http:// gateways on other machines, on a network that encrypts by itself; also
-                    MILLRACE_INSECURE_PLAIN_HTTP=true
-    """
-
-    ca_file: Path = None
-    client_cert: Path = None
-    client_key: Path = None
-    context: Optional[ssl.SSLContext] = None
-    insecure_plain_http: bool = False
-
-    def __post_init__(self) -> None:
-        if self.context is not None and (self.ca_file or self.client_cert):
-            raise InvalidArgument("context takes the place of ca_file and client_cert", cure="give one or the other")
-        if self.client_key is not None and self.client_cert is None:
-            raise InvalidArgument("client_key is the key of client_cert", cure="give client_cert too")
-
-
 class SampleOptions(TypedDict, total=False):
     """The parameters of an epoch that MapDataset takes."""
     seed: Optional[int]
@@ -396,7 +328,9 @@ class EpochOptions(BatchOptions, total=False):
 
 
 GROUPS: Mapping[str, type] = {"order": Order, "share": Share, "reading": Reading, "routing": Routing, "tls": TLS}
-"""The dataclasses that hold parameters, by the name of the parameter that takes one."""
+"""The dataclasses that hold parameters, by the name of the parameter that takes one. None stands for a default in them too."""
+for _kind in GROUPS.values():
+    setattr(_kind, "__init__", checked()(vars(_kind)["__init__"]))  # noqa: B010  wrong names and values are refused where they are written
 
 DEFAULTS: Mapping[str, Any] = {
     "allow_pickle": False, "on_error": "raise", "keys": False, "rank": 0, "world_size": 1, "start": 0,

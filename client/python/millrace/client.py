@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from reprlib import repr as short
 from typing import Any, Optional, Union
 
-from ._http import Gateways, Settings, Token, home_by_rank, sources_of
+from ._http import TLS, Gateways, Path, Routing, Settings, Token, sources_of
 from ._indexing import PLACES, SEVERAL, Wanted, text_of
 from ._local import Local, Size, find, is_gateway, is_path, served
 from ._memory import Closing
-from ._parameters import TLS, Path, Routing, checked, refuse_slips
+from ._parameters import checked, refuse_slips
 from ._selection import Selection, names_of
 from .errors import InvalidArgument, ProtocolError
 from .view import Source
@@ -77,9 +77,7 @@ class Client(Source, Closing):
     ) -> None:
         listed = _addresses(gateways)
         routing, tls = routing or Routing(), tls or TLS()
-        told: dict[str, Any] = {**vars(routing), **vars(tls), "home": home_by_rank if isinstance(routing.home, str) else routing.home}
-        sources = sources_of(listed, told["home"])
-        settings = Settings(sources, deadline, token, token_file, dict(headers or {}), _local, **told)
+        settings = Settings(sources_of(listed, routing.home), deadline, token, token_file, dict(headers or {}), routing, tls, _local)
         self._begin(dataset or "", settings)
 
     def _begin(self, dataset: str, settings: Settings) -> None:

@@ -61,9 +61,8 @@ class Watch:
         if threading.current_thread() is not threading.main_thread():
             found.append(name)
 sys.meta_path.insert(0, Watch)
-with millrace.Client(sys.argv[1]) as client:
-    for check in ("auto", "always"):
-        client.core.settings.__dict__["check"] = check
+for check in ("auto", "always"):
+    with millrace.Client(sys.argv[1], routing=millrace.Routing(check=check)) as client:
         for batch in client.epoch(0, decode={"cls": int, "jpg": image}, reading=millrace.Reading(batch_transform=lambda b: b.keys)):
             pass
 print(found)

@@ -18,7 +18,7 @@ from millrace._http.fleet import Fleet, Gateway, home_by_rank, sources_of
 
 
 def a_fleet(*addresses: str, home: Any = None, lookup: Callable[[str], list[str]] = lambda _: [], probe: Any = None) -> Fleet:
-    return Fleet(sources_of(addresses, home), home, probe or (lambda *_: None), lookup)
+    return Fleet(sources_of(addresses, home), home, probe or (lambda *_: True), lookup)
 
 
 def names(gateways: list[Gateway]) -> list[str]:
@@ -64,8 +64,9 @@ def test_a_name_stands_for_its_addresses() -> None:
 def test_the_near_one_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     took = {"10.0.0.1": 0.04, "10.0.0.2": 0.001}
 
-    def probe(g: Gateway, _: float) -> None:
+    def probe(g: Gateway, _: float) -> bool:
         time.sleep(took[g.address.host])
+        return True
 
     f = a_fleet("10.0.0.1:1", "10.0.0.2:1", probe=probe)
     assert names(f.order(0, 1))[0] == "http://10.0.0.2:1"
@@ -80,9 +81,8 @@ def test_the_near_one_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_who_failed_rests(monkeypatch: pytest.MonkeyPatch) -> None:
     dead = {"b"}
 
-    def probe(g: Gateway, _: float) -> None:
-        if g.address.host in dead:
-            raise ConnectionRefusedError
+    def probe(g: Gateway, _: float) -> bool:
+        return g.address.host not in dead
 
     f = a_fleet("a:1", "b:1", "c:1", home=lambda *_: 1, probe=probe)
     b = f.order(0, 1)[0]

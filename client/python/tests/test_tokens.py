@@ -388,7 +388,7 @@ def test_gateways_must_prove_their_names(
         refused = pytest.raises(errors.ProtocolError, match=r"certificate.*SSL_CERT_FILE")
         with millrace.Client(url, token=CANARY, tls=TLS(ca_file=ca)) as client, refused:
             client.datasets()
-        assert time.monotonic() - begun < client.core.settings.first_answer / 2  # waiting would not help
+        assert time.monotonic() - begun < client.core.settings.routing.first_answer / 2  # waiting would not help
     assert not proxy.heads
     monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
     with millrace.Client(proxy.url, token=CANARY) as client:

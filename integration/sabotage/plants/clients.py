@@ -136,7 +136,7 @@ PLANTS = [
     (
         "the Python client moves ranks when a gateway has no SRV record",
         "client/python/tests/test_names.py test_ranks_find_their_gateways_by_srv_records",
-        [("client/python/millrace/_http/fleet.py", "if not (fill and alike and targets):", "if targets:")],
+        [("client/python/millrace/_http/fleet.py", "if not (fill and alike and min(known) >= 0 and max(known) < MOST_GATEWAYS):", "if targets:")],
     ),
     (
         "client waits for a name server while gateways answer",
@@ -186,7 +186,7 @@ PLANTS = [
     (
         "the Python client reads into a buffer that somebody looks at",
         "client/python/tests/test_pool.py test_buffers",
-        [("client/python/millrace/_memory.py", "[b for b in self._known if _free(b)]", "list(self._known)")],
+        [("client/python/millrace/_memory.py", "[b for b in self._known if is_free(b)]", "list(self._known)")],
     ),
     (
         "the Python client's buffers are not bounded in bytes",
@@ -196,7 +196,7 @@ PLANTS = [
     (
         "a reader of the Python client begins with new buffers where the one before has left some",
         "client/python/tests/test_read.py test_the_next_reader_takes_buffers_over",
-        [("client/python/millrace/_http/gateways.py", "self._buffers.pop() if self._buffers else Buffers()", "Buffers()")],
+        [("client/python/millrace/_http/gateways.py", "idle.pop() if idle else Buffers()", "Buffers()")],
     ),
     (
         "a client that reads nothing holds large buffers",
@@ -519,8 +519,8 @@ PLANTS = [
     (
         "the Python client shows its token to a gateway of another name",
         "client/python/tests/test_tokens.py test_gateways_must_prove_their_names",
-        [("client/python/millrace/_http/settings.py", "            if self.client_cert is not None:\n",
-          "            context.check_hostname = False\n            if self.client_cert is not None:\n")],
+        [("client/python/millrace/_http/settings.py", "            if tls.client_cert is not None:\n",
+          "            context.check_hostname = False\n            if tls.client_cert is not None:\n")],
     ),
     (
         "the Python client keeps a token that gateways refuse",

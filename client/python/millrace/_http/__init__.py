@@ -10,24 +10,25 @@ Behind them one gateway is asked after another until one answers: `wire` is HTTP
 comes first, `transfer` reads a body over several attempts, `shm` takes batches in shared memory, `settings` holds what the user gave.
 """
 
-from .fleet import Address, Home, expand, home_by_rank, parse, sources_of
+from .fleet import Address, expand, parse, sources_of
 from .gateways import Gateways
-from .settings import Local, Settings, Token, secret
+from .settings import TLS, Local, Path, Routing, Settings, Token, secret
 from .transfer import Answered, Expected
 from .wire import Task
 
 __all__ = [
+    "TLS",
     "Address",
     "Answered",
     "Expected",
     "Gateways",
-    "Home",
     "Local",
+    "Path",
+    "Routing",
     "Settings",
     "Task",
     "Token",
     "expand",
-    "home_by_rank",
     "parse",
     "secret",
     "sources_of",

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional, Union
 from urllib.parse import unquote, urlsplit
 
 from ..errors import GatewayUnavailable, InvalidArgument
@@ -40,7 +40,6 @@ PROBE_TIME = 0.25
 NEAR_SHARE = 0.7
 NEAR_GAIN = 0.0005
 
-TIMEOUTS = (socket.timeout, TimeoutError)  # one and the same from Python 3.10 on
 PORTS = {"http": 80, "https": 443}
 
 # What an address stands for.
@@ -53,7 +52,7 @@ _PATTERN = re.compile(r"([^{}]*)\{([0-9]{1,9})\.\.([0-9]{1,9})\}([^{}]*)")
 _SERVICE = re.compile(r"_[A-Za-z0-9-]+\._tcp\.[^\s/:@{}]+")
 # The number at the end of a host's first label, as the pods of a StatefulSet have it. A label that begins with a digit is made of an
 # address, and the number at its end counts nothing.
-_NUMBERED = re.compile(r"([A-Za-z_](?:[A-Za-z0-9_-]*[A-Za-z_-])?)([0-9]{1,9})(\..*)?")
+_NUMBERED = re.compile(r"([A-Za-z_](?:[A-Za-z0-9_-]*[A-Za-z_-])?)([0-9]{1,9})(\..*|)")
 _TOKEN_FORM = re.compile(r"mr_[A-Za-z0-9_-]{43}")  # of the tokens that `millrace token` prints
 
 
@@ -106,13 +105,21 @@ class Address:
     @property
     def has_name(self) -> bool:
         """Whether its host is to be looked up, and is no number."""
-        if self.socket or self.port_file:
-            return False
-        try:
-            ipaddress.ip_address(self.host)
-        except ValueError:
-            return True
-        return False
+        return not (self.socket or self.port_file or number_of(self.host))
+
+
+def number_of(host: str) -> Union[ipaddress.IPv4Address, ipaddress.IPv6Address, None]:
+    """Returns the address that a host is written as; None of a name."""
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+def is_here(host: str) -> bool:
+    """Reports whether a host is this machine itself."""
+    number = number_of(host)
+    return host == "localhost" if number is None else (getattr(number, "ipv4_mapped", None) or number).is_loopback
 
 
 def _check_socket(path: str) -> None:
@@ -227,7 +234,7 @@ class Source:
                 raise InvalidArgument(f"gateway {rest.rsplit('@', 1)[-1]!r}: want dns:NAME:PORT")
         base = parse(rest)
         # A certificate is made out to the name: behind https the name stays.
-        several = spread and base.has_name and base.scheme == "http" and base.host != "localhost"
+        several = spread and base.has_name and base.scheme == "http" and not is_here(base.host)
         return [cls(base, ADDRESSES if named else SEVERAL if several else ITSELF)]
 
     @property
@@ -246,7 +253,7 @@ class Source:
         return self.written or self.base.name
 
 
-def sources_of(addresses: Iterable[str], home: Optional[Home]) -> tuple[Source, ...]:
+def sources_of(addresses: Iterable[str], home: Union[Home, str, None]) -> tuple[Source, ...]:
     """Reads what the caller says about all gateways."""
     found = tuple(one for text in addresses for one in Source.parse(text, home is None))
     for s in found:
@@ -275,7 +282,7 @@ class Fleet:
         self,
         sources: Sequence[Source],
         home: Optional[Home],
-        probe: Callable[[Gateway, float], None],
+        probe: Callable[[Gateway, float], bool],
         lookup: Callable[[str], Iterable[str]],
     ) -> None:
         self.sources, self.home, self.probe, self.lookup = sources, home, probe, lookup
@@ -379,8 +386,7 @@ class Fleet:
         found = list(dict.fromkeys(self.lookup(b.host)))
         if not found and s.must:
             raise ValueError(f"{b.host}: no address")
-        local = all(ipaddress.ip_address(a).is_loopback for a in found)
-        if (len(found) < 2 or local) and not s.must:
+        if (len(found) < 2 or all(map(is_here, found))) and not s.must:
             return [b]
         return [Address(b.scheme, a, b.port, b.prefix, b.place) for a in found]
 
@@ -404,9 +410,8 @@ class Fleet:
         """Asks how far a gateway is. One whose rest is over goes on resting if it does not answer in time."""
         begun = time.monotonic()
         try:
-            self.probe(g, PROBE_TIME)
-            lives = True
-        except TIMEOUTS:
+            lives = self.probe(g, PROBE_TIME)
+        except TimeoutError:
             lives = g.until is None  # it is as far as that, at least
         except Exception:
             lives = False
@@ -423,21 +428,6 @@ class Fleet:
 def system_lookup(host: str) -> list[str]:
     """Returns the addresses of a name, as the system resolves it."""
     return [str(info[4][0]).split("%")[0] for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
-
-
-class Target(NamedTuple):
-    """What an SRV record points to."""
-
-    number: int  # at the end of the host's first label; -1: none
-    host: str
-    port: int
-    around: tuple[str, str] = ("", "")  # the host without its number
-
-    @classmethod
-    def of(cls, host: str, port: int) -> Target:
-        """Finds the number in a host."""
-        found = _NUMBERED.fullmatch(host)
-        return cls(int(found[2]), host, port, (found[1], found[3] or "")) if found else cls(-1, host, port)
 
 
 def lookup_records(name: str) -> list[tuple[str, int]]:
@@ -457,10 +447,11 @@ def in_order(records: Iterable[tuple[str, int]], fill: bool) -> list[tuple[str, 
 
     So gateway i has index i while others have no record, as pods that are starting.
     """
-    targets = sorted(Target.of(*r) for r in records)
-    known = {t.number: (t.host, t.port) for t in targets}
-    alike = len(known) == len(targets) == sum(t.around == targets[0].around and 0 <= t.number < MOST_GATEWAYS for t in targets)
-    if not (fill and alike and targets):
-        return [(t.host, t.port) for t in targets]
-    (before, after), port = targets[0].around, targets[0].port
-    return [known.get(n, (f"{before}{n}{after}", port)) for n in range(targets[-1].number + 1)]
+    found = ((host, port, _NUMBERED.fullmatch(host)) for host, port in records)
+    targets = sorted((int(m[2]), host, port, m[1], m[3]) if m else (-1, host, port, "", "") for host, port, m in found)
+    known = {number: (host, port) for number, host, port, _, _ in targets}
+    alike = len(known) == len(targets) and len({(before, after) for *_, before, after in targets}) == 1
+    if not (fill and alike and min(known) >= 0 and max(known) < MOST_GATEWAYS):
+        return [(host, port) for _, host, port, _, _ in targets]
+    _, _, port, before, after = targets[0]
+    return [known.get(n, (f"{before}{n}{after}", port)) for n in range(max(known) + 1)]

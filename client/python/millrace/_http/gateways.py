@@ -27,7 +27,7 @@ from ..errors import (
     StoreError,
     Unauthenticated,
 )
-from .fleet import ADDRESSES, TIMEOUTS, Fleet, Gateway, system_lookup
+from .fleet import ADDRESSES, Fleet, Gateway, home_by_rank, system_lookup
 from .settings import Settings
 from .shm import SUPPORTED
 from .transfer import Answered, Expected, Transfer, target_of
@@ -50,8 +50,9 @@ class Process:
     """What belongs to one process: connections, and what was seen of the gateways."""
 
     def __init__(self, s: Settings) -> None:
-        self.wire = Wire(s.user_agent, s.tokens(), s.headers, s.new_context)
-        self.fleet = Fleet(s.sources, s.home, self.wire.probe, s.lookup or system_lookup)
+        self.wire = Wire(s)
+        home = home_by_rank if isinstance(s.routing.home, str) else s.routing.home
+        self.fleet = Fleet(s.sources, home, self.wire.lives, s.routing.lookup or system_lookup)
         self.buffers: list[Buffers] = []  # that no reader uses
         self.told = False  # whether it was logged that a gateway is waited for
 
@@ -70,7 +71,7 @@ class Gateways:
         self._hold = None if settings.local is None else settings.local.hold()
 
     def __getstate__(self) -> dict[str, Any]:
-        if self.settings.context is not None:
+        if self.settings.tls.context is not None:
             cure = "give ca_file, client_cert and client_key: their names can"
             raise InvalidArgument("the context of TLS(context=...) cannot be pickled", cure=cure)
         return {"settings": self.settings, "answered": self.answered, "advised": self.advised}
@@ -105,13 +106,13 @@ class Gateways:
     def listed(self) -> int:
         """How many gateways are listed in an order that all ranks agree on, and without homes; 0 where there is no such list."""
         sources = self.settings.sources
-        return 0 if self.settings.home is not None or any(s.means == ADDRESSES for s in sources) else len(sources)
+        return 0 if self.settings.routing.home is not None or any(s.means == ADDRESSES for s in sources) else len(sources)
 
     @property
     def transport(self) -> str:
         """How batches come, and why."""
         here = self.here()
-        if not self.settings.shared_memory:
+        if not self.settings.routing.shared_memory:
             return "bytes: Routing(shared_memory=False)"
         if not SUPPORTED:
             return "bytes: this system or this Python cannot be given memory"
@@ -230,7 +231,7 @@ class _Request:
 
     def _attempt(self, g: Gateway, ask: Ask[T]) -> T:
         self._begun = self._watch.seconds()
-        ends = min(self._end(), self._begun + self._core.settings.attempt_timeout)
+        ends = min(self._end(), self._begun + self._core.settings.routing.attempt_timeout)
         try:
             return ask(self._here.wire, Attempt(g, self._watch, ends, self._over, self._quiet))
         except ssl.SSLCertVerificationError as e:
@@ -295,12 +296,12 @@ class _Request:
             text += f"; another gateway: {absence.message}"
         if not isinstance(last, ShortBody):
             return _reworded(last, text)
-        kind = IntegrityError if last.code == "short_body" else DeadlineExceeded if isinstance(last.__cause__, TIMEOUTS) else GatewayUnavailable
+        kind = IntegrityError if last.code == "short_body" else DeadlineExceeded if isinstance(last.__cause__, TimeoutError) else GatewayUnavailable
         return kind(text, retryable=True, gateway=last.gateway)
 
     def _end(self) -> float:
         s = self._core.settings
-        return s.deadline if self._core.answered else min(s.deadline, s.first_answer)
+        return s.deadline if self._core.answered else min(s.deadline, s.routing.first_answer)
 
     def _over(self) -> bool:
         return self._task.is_set() or self._here.wire.closed

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
+import pathlib
 import ssl
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Optional, Protocol, Union
 
 from .._memory import Closing
+from .._version import __version__
 from ..errors import InvalidArgument, MillraceError
-from .fleet import Home, Source
+from .fleet import Home, Source, is_here
 
 TOKEN = "MILLRACE_TOKEN"
 TOKEN_FILE = "MILLRACE_TOKEN_FILE"
@@ -22,6 +22,7 @@ PLAIN = "MILLRACE_INSECURE_PLAIN_HTTP"
 MAX_TOKEN = 64 << 10  # bytes: HTTP servers refuse longer headers
 
 Token = Union[str, Callable[[], str], None]
+Path = Union[str, "os.PathLike[str]", None]
 
 
 class Secret(str):
@@ -39,7 +40,7 @@ def secret(token: Token) -> Token:
 class Tokens:
     """The token of a process: read when its first client needs it, and again when a gateway refuses it."""
 
-    def __init__(self, token: Token, token_file: Union[str, os.PathLike[str], None]) -> None:
+    def __init__(self, token: Token, token_file: Path) -> None:
         """Arguments go before the environment."""
         names = ("token", "token_file")
         if token is None and token_file is None:
@@ -79,7 +80,7 @@ class Tokens:
 
 def _read_file(path: str) -> Secret:
     try:
-        with Path(path).open("rb") as f:
+        with pathlib.Path(path).open("rb") as f:
             text = Secret(f.read(MAX_TOKEN + 2).decode("latin-1"))
     except (OSError, ValueError) as e:
         reason = (e.strerror if isinstance(e, OSError) else None) or type(e).__name__
@@ -109,7 +110,7 @@ def keep_off_plain_networks(sources: Sequence[Source], allowed: bool) -> None:
     if allowed or _plain_allowed():
         return
     for s in sources:
-        if s.base.scheme == "http" and not _is_here(s.base.host):
+        if s.base.scheme == "http" and not is_here(s.base.host):
             raise InvalidArgument(
                 f"gateway {s.base.name}: a token is not sent over a network without TLS",
                 cure=f"give an https:// address, or say tls=millrace.TLS(insecure_plain_http=True) ({PLAIN}=true) where the network encrypts "
@@ -122,15 +123,6 @@ def _plain_allowed() -> bool:
     if text.lower() not in ("1", "t", "true", "0", "f", "false"):
         raise InvalidArgument(f"{PLAIN} {text!r}: want true or false", cure=f"set {PLAIN} to one of them, or unset it")
     return text.lower() in ("1", "t", "true")
-
-
-def _is_here(host: str) -> bool:
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return host == "localhost"
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_loopback
 
 
 class Local(Protocol):
@@ -158,53 +150,95 @@ class Local(Protocol):
         """Has an error say where to look."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Routing:
+    """Which gateway a client asks, how long it waits, and how bodies come.
+
+    home            the gateway that a rank asks first: "rank", for Share(by="locality"): rank r of w asks gateway floor(r*gateways/w); or a
+                    function of (rank, world_size, gateways). Gateways are a list, a pattern or SRV records then. None: the near one
+    lookup          function that turns a name into addresses; None: the system's
+    first_answer    seconds for one batch as long as no gateway has ever answered: a wrong address is reported soon
+    attempt_timeout seconds for one attempt, its body included
+    max_batch_bytes a larger body is refused unread
+    check           CRC-32C of bodies: "auto" (where a package for it is installed), "always" or "never"
+    shared_memory   ask a gateway at a Unix socket (`unix:/run/millrace/socket`) for batches as memory; `describe()["transport"]` says whether
+                    they come so
+    user_agent      sent with each request
+    """
+
+    home: Union[Home, str, None] = None
+    lookup: Optional[Callable[[str], Iterable[str]]] = None
+    first_answer: float = 20.0
+    attempt_timeout: float = 60.0
+    max_batch_bytes: int = 4 << 30
+    check: str = "auto"
+    shared_memory: bool = True
+    user_agent: str = f"millrace-python/{__version__}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TLS:
+    """Certificates for https:// gateways, and what may go over plain http.
+
+    ca_file         authorities to trust, in PEM, in place of the system's; so does the environment's SSL_CERT_FILE
+    client_cert, client_key
+                    the certificate that the client shows, in PEM, and its key, if that is in another file
+    context         an ssl.SSLContext in place of these files: cannot go to spawned workers
+    insecure_plain_http
+                    the token may go to http:// gateways on other machines, on a network that encrypts by itself; also
+                    MILLRACE_INSECURE_PLAIN_HTTP=true
+    """
+
+    ca_file: Path = None
+    client_cert: Path = None
+    client_key: Path = None
+    context: Optional[ssl.SSLContext] = None
+    insecure_plain_http: bool = False
+
+    def __post_init__(self) -> None:
+        if self.context is not None and (self.ca_file or self.client_cert):
+            raise InvalidArgument("context takes the place of ca_file and client_cert", cure="give one or the other")
+        if self.client_key is not None and self.client_cert is None:
+            raise InvalidArgument("client_key is the key of client_cert", cure="give client_cert too")
+
+
 @dataclass(frozen=True)
 class Settings:
-    """How patient a client is, and who it says it is. Each field is as millrace.Client, Routing or TLS has it."""
+    """What a client was told."""
 
     sources: tuple[Source, ...]
     deadline: float
     token: Token = field(repr=False)
-    token_file: Union[str, os.PathLike[str], None]
+    token_file: Path
     headers: Mapping[str, str] = field(repr=False)
-    local: Optional[Local]  # the gateway is this user's, and is started again if it has gone
-    home: Optional[Home]
-    lookup: Optional[Callable[[str], Iterable[str]]]
-    first_answer: float
-    attempt_timeout: float
-    max_batch_bytes: int
-    check: str
-    shared_memory: bool
-    user_agent: str
-    ca_file: Union[str, os.PathLike[str], None]
-    client_cert: Union[str, os.PathLike[str], None]
-    client_key: Union[str, os.PathLike[str], None]
-    context: Optional[ssl.SSLContext]
-    insecure_plain_http: bool
+    routing: Routing
+    tls: TLS
+    local: Optional[Local] = None  # the gateway is this user's, and is started again if it has gone
 
     def __post_init__(self) -> None:
         """Refuses a token and certificates that are better refused now than in a worker, which takes the settings as they are."""
         self.tokens()
-        if self.ca_file or self.client_cert:
+        if self.tls.ca_file or self.tls.client_cert:
             self.new_context()
 
     def tokens(self) -> Tokens:
         """Finds the token, in the environment of this process if no argument gives it."""
         found = Tokens(self.token, self.token_file)
         if found.given:
-            keep_off_plain_networks(self.sources, self.insecure_plain_http)
+            keep_off_plain_networks(self.sources, self.tls.insecure_plain_http)
         return found
 
     def new_context(self) -> ssl.SSLContext:
         """Makes what https needs."""
-        if self.context is not None:
-            return self.context
+        tls = self.tls
+        if tls.context is not None:
+            return tls.context
         try:
-            context = ssl.create_default_context(cafile=self.ca_file)
-            if self.client_cert is not None:
-                context.load_cert_chain(self.client_cert, self.client_key, password=lambda: "")  # else OpenSSL asks on the terminal
+            context = ssl.create_default_context(cafile=tls.ca_file)
+            if tls.client_cert is not None:
+                context.load_cert_chain(tls.client_cert, tls.client_key, password=lambda: "")  # else OpenSSL asks on the terminal
         except (OSError, ValueError) as e:
-            given = {"ca_file": self.ca_file, "client_cert": self.client_cert, "client_key": self.client_key}
+            given = {"ca_file": tls.ca_file, "client_cert": tls.client_cert, "client_key": tls.client_key}
             files = ", ".join(f"{name} {os.fspath(file)!r}" for name, file in given.items() if file is not None)
             raise InvalidArgument(f"{files or 'certificates'}: {e}", cure="give PEM files, of a key without a password") from None
         return context

@@ -13,7 +13,7 @@ from .._memory import Take
 from ..crc import checksum
 from ..errors import BatchTooLarge, EndOfEpoch, IntegrityError, MillraceError, ProtocolError
 from . import shm
-from .fleet import TIMEOUTS, Gateway
+from .fleet import Gateway
 from .settings import Settings
 from .wire import Answer, Attempt, ShortBody, Wire, cause, no_answer, read_error
 
@@ -44,7 +44,7 @@ class Transfer:
     def __init__(self, settings: Settings, want: Expected, take: Take, announced: Optional[Callable[[int], None]], *, writable: bool) -> None:
         self._settings, self._want, self._take, self._announced, self._writable = settings, want, take, announced, writable
         self._target = target_of(want.path, want.query)
-        self._check = checksum(settings.check)
+        self._check = checksum(settings.routing.check)
         self._drop()
 
     def _drop(self) -> None:
@@ -89,8 +89,7 @@ class Transfer:
             raise no_answer(e.message, g) from None
 
     def _asks_for_memory(self, g: Gateway) -> bool:
-        s = self._settings
-        may = shm.SUPPORTED and s.shared_memory and bool(g.address.socket) and not self._writable
+        may = shm.SUPPORTED and self._settings.routing.shared_memory and bool(g.address.socket) and not self._writable
         return may and self._want.query.get("format") == "framed"
 
     def _take_memory(self, r: Answer, head: Head, g: Gateway) -> Answered:
@@ -144,7 +143,7 @@ class Transfer:
         self._head, self._body = head, self._take(length)
 
     def _refuse_above(self, length: int, g: Gateway) -> None:
-        limit = self._settings.max_batch_bytes
+        limit = self._settings.routing.max_batch_bytes
         if length > limit:
             raise BatchTooLarge(f"{g.name}: a batch of {length} bytes, more than the client's Routing(max_batch_bytes={limit})", gateway=g.name)
 
@@ -171,7 +170,7 @@ class Transfer:
             # A strong ETag stands for these bytes, but not for those of a table whose samples lie elsewhere.
             if self._head is None or not self._head.etag.startswith('"') or self._head.content_type == shm.MEDIA_TYPE:
                 self._drop()
-            code = None if isinstance(e, TIMEOUTS) else "short_body"
+            code = None if isinstance(e, TimeoutError) else "short_body"
             raise ShortBody(text, code=code, retryable=True, gateway=g.name) from e
 
 

@@ -23,14 +23,14 @@ import threading
 import time
 import urllib.request
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, Optional
 
 from .._fork import no_fork
-from ..errors import Closed, GatewayUnavailable, InvalidArgument, MillraceError, ProtocolError, Unauthenticated, by_code
-from .fleet import PORTS, Address, Gateway, parse
-from .settings import Secret, Tokens
+from ..errors import Closed, InvalidArgument, MillraceError, ProtocolError, Unauthenticated, by_code
+from .fleet import PORTS, Address, Gateway, is_here, parse
+from .settings import Secret, Settings
 from .shm import SUPPORTED, LocalSocket
 
 TICK = 0.1  # seconds: how late a thread that waits notices that its request was called off
@@ -52,7 +52,7 @@ _TARGET = re.compile("[!-~]+")
 _CHUNK = re.compile("([0-9A-Fa-f]{1,15})[ \t]*(;.*)?")
 _PIECE = 16 << 10  # read at once while it is not known how much comes: an answer's head, and the first of its body
 WHOLE = 4 << 20  # bytes of a body that are waited for in one call: sockets hold about so much, and of more each piece is taken as it comes
-_STEP_OVER = (socket.timeout, BlockingIOError)
+_STEP_OVER = (TimeoutError, BlockingIOError)
 _WAITS_FOR_ALL = getattr(socket, "MSG_WAITALL", 0) if os.name == "posix" else 0
 
 Task = threading.Event
@@ -283,10 +283,13 @@ class Answer:
 class Wire:
     """The connections of one process. They are closed when it is closed or dropped, or the interpreter ends."""
 
-    def __init__(self, user_agent: str, tokens: Tokens, headers: Mapping[str, str], new_context: Callable[[], ssl.SSLContext]) -> None:
-        self._tokens, self._new_context = tokens, new_context
+    def __init__(self, settings: Settings) -> None:
+        self._tokens, self._new_context = settings.tokens(), settings.new_context
         # By the names under which this module writes them, so that a caller's takes the place of ours.
-        self._headers = {"User-Agent": user_agent, "Accept-Encoding": "identity", **{name.title(): value for name, value in headers.items()}}
+        self._headers = {
+            "User-Agent": settings.routing.user_agent, "Accept-Encoding": "identity",
+            **{name.title(): value for name, value in settings.headers.items()},
+        }  # fmt: skip
         self._context: Optional[ssl.SSLContext] = None
         self._sessions: dict[str, Optional[ssl.SSLSession]] = {}
         self._lock = threading.Lock()  # guards what follows
@@ -296,17 +299,12 @@ class Wire:
         weakref.finalize(self, _drain, self._idle).atexit = False
         _live.add(self)
 
-    def probe(self, gateway: Gateway, limit: float) -> None:
-        """Raises if a gateway does not answer that it takes requests."""
-        if not self.lives(gateway, limit, lambda: self.closed):
-            raise GatewayUnavailable(f"{gateway.name} is not ready", retryable=True, gateway=gateway.name)
-
-    def lives(self, gateway: Gateway, limit: float, over: Callable[[], bool]) -> bool:
+    def lives(self, gateway: Gateway, limit: float, over: Optional[Callable[[], bool]] = None) -> bool:
         """Asks for a sign of life, and says whether the gateway takes requests: one that does not lives too.
 
         It wants no right, so no token is shown.
         """
-        a = Attempt(gateway, Stopwatch(), limit, over)
+        a = Attempt(gateway, Stopwatch(), limit, over or (lambda: self.closed))
         with self._connect(a) as sock:
             a.send(sock, self._request(gateway, "GET", "/readyz", {}, None, None))
             return Answer(a, sock).status != 503
@@ -508,6 +506,7 @@ UNTRUSTED = (
 
 
 def cause(e: BaseException) -> str:
+    """Returns what an error says, or else its type."""
     return printable(e).strip() or type(e).__name__
 
 
@@ -519,7 +518,7 @@ def _credentials(proxy: Address) -> dict[str, str]:
 def _proxy_of(at: Address) -> Optional[Address]:
     """Goes by the environment, as every HTTP client does; never for this machine itself."""
     host = at.named.rpartition(":")[0] or at.host
-    if host == "localhost" or host.startswith("127.") or host == "::1":
+    if is_here(host):
         return None
     proxy = urllib.request.getproxies().get(at.scheme)
     if not proxy or urllib.request.proxy_bypass(host):

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Optional
 
 from torch.utils import data as torch_data
 
-from .._job import AGREE, Place, State, find_ranks, refuse, settle, warn_of_uneven_shares
+from .._job import AGREE, Place, State, find_ranks, refuse, send_checked, settle, warn_of_uneven_shares
 from .._parameters import NOT_FOR_LOADERS, Decode, EpochOptions, checked, flat
-from .._spawn import send_checked
 from ..batch import Batch, Sample
 from ..client import ClientOwner, Origin
 from ..epoch import Epoch, Plan, Reader

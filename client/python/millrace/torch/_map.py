@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from torch.utils import data as torch_data
 
-from .._job import AGREE, find_ranks, refuse, settle
+from .._job import AGREE, find_ranks, refuse, send_checked, settle
 from .._parameters import NOT_FOR_LOADERS, Decode, SampleOptions, Shuffle, checked, flat
-from .._spawn import send_checked
 from ..client import ClientOwner, Origin
 from ..epoch import MOST_NAMED
 from ..errors import InvalidArgument
