@@ -210,27 +210,24 @@ def read_manifest(answer: Any, head: Head) -> Manifest:
     return of._replace(sources=[str(s.get("source", "")) for s in answer["samples"]])
 
 
-_INDEX = 64  # what the header of every version of an index begins with; its list of sections follows
+_INDEX = struct.Struct("<8sII8xQ8xQ16x")  # magic, version, sections, chunks, samples; the list of sections follows
+_OURS = b"MILLRACE", 2, 11
 _SECTION = struct.Struct("<IIQQ")  # number, CRC-32C or 0, offset, length
 _CHUNKS = 3  # the section with the chunks
-_VERSIONS = {1: (9, 64), 2: (11, 56)}  # how many sections an index has, and the length of a chunk's entry
-_SAMPLES = 36  # where a chunk's entry has its samples
+_ENTRY = struct.Struct("<36xI16x")  # of a chunk: its samples
 MAX_CHUNKS = 1 << 25
 
 
 def chunk_counts(read: Callable[[int, int], bytes], what: str) -> list[int]:
     """Returns the sample counts of an index's chunks (docs/index-format.md). read(start, length) gives bytes of the index, and few are read."""
-    head = read(0, _INDEX + _CHUNKS * _SECTION.size)
-    version, sections = struct.unpack_from("<II", head, 8)
-    known, entry = _VERSIONS.get(version, (0, 0))
-    if head[:8] != b"MILLRACE" or known != sections:
+    head = read(0, _INDEX.size + _CHUNKS * _SECTION.size)
+    *ours, chunks, samples = _INDEX.unpack_from(head)
+    if tuple(ours) != _OURS:
         raise ProtocolError(f"{what}: an index of another version")
-    chunks, samples = struct.unpack_from("<Q", head, 24)[0], struct.unpack_from("<Q", head, 40)[0]
-    number, _, offset, length = _SECTION.unpack_from(head, _INDEX + (_CHUNKS - 1) * _SECTION.size)
-    if number != _CHUNKS or chunks > MAX_CHUNKS or length != chunks * entry:
+    number, _, offset, length = _SECTION.unpack_from(head, _INDEX.size + (_CHUNKS - 1) * _SECTION.size)
+    if number != _CHUNKS or chunks > MAX_CHUNKS or length != chunks * _ENTRY.size:
         raise ProtocolError(f"{what}: a table of {length} bytes for {chunks} chunks")
-    table = read(offset, length) if length else b""
-    counts = [n for (n,) in struct.iter_unpack(f"<{_SAMPLES}xI{entry - _SAMPLES - 4}x", table)]
+    counts = [n for (n,) in _ENTRY.iter_unpack(read(offset, length) if length else b"")]
     if sum(counts) != samples:
         raise ProtocolError(f"{what}: chunks of {sum(counts)} samples, where there are {samples}")
     return counts

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from millrace import crc
-from millrace._layout import Head, Manifest, open_framed, open_npy
+from millrace._layout import Head, Manifest, chunk_counts, open_framed, open_npy
 from millrace.batch import Batch, Source
 from millrace.errors import InvalidArgument, MillraceError, ProtocolError
 
@@ -151,3 +151,11 @@ def test_crc() -> None:
     assert crc.checksum("never") is None
     with pytest.raises(ValueError, match="want one of auto, always, never"):
         crc.checksum("maybe")
+
+
+@pytest.mark.parametrize(("version", "sections", "entry"), [(1, 9, 64), (3, 11, 56)])
+def test_an_index_of_another_version_is_refused(version: int, sections: int, entry: int) -> None:
+    index = struct.pack("<8sII8xQ8xQ16x", b"MILLRACE", version, sections, 1, 5) + bytes(48) + struct.pack("<IIQQ", 3, 0, 136, entry)
+    index += bytes(36) + struct.pack("<I", 5) + bytes(entry - 40)
+    with pytest.raises(ProtocolError, match="an index of another version"):
+        chunk_counts(lambda start, length: index[start : start + length], "index")
