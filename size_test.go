@@ -17,8 +17,8 @@ import (
 // The product may not grow beyond these figures. Lower one when less is needed; a new capability takes away what it adds.
 const (
 	maxGoLines       = 77_600 // without blank lines and comments
-	maxPythonLines   = 8_490  // the same, with docstrings
-	maxPythonModules = 41
+	maxPythonLines   = 8_455  // the same, with docstrings
+	maxPythonModules = 40
 	maxFunction      = 33  // lines of a function, of which 95 in 100 have fewer
 	minComments      = 7.5 // of 100 lines of Go with code or a comment
 )
