@@ -10,6 +10,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
+// The delimiters.
 const (
 	Comma = ','
 	Tab   = '\t'
@@ -18,7 +19,7 @@ const (
 // MaxHeader bounds the first record of a dataset: a header is kept in the index.
 const MaxHeader = 1 << 20
 
-// CSVConstants begins each batch with the header, if shards have one. Its fields are the constants of the dataset.
+// CSVConstants are those of a dataset of CSV or TSV, and its framing: each batch begins with the header, if shards have one.
 type CSVConstants struct {
 	Delimiter string `json:"delimiter"`
 	Header    string `json:"header"`           // with its line end; empty: no shard has a header
@@ -53,7 +54,7 @@ func readCSV(constants json.RawMessage) (format.Framing, error) {
 	return f, nil
 }
 
-// part is the extension of a record without its line end.
+// Part is the extension of a record without its line end.
 func (f CSVConstants) Part() string {
 	if f.Delimiter[0] == Tab {
 		return "tsv"

@@ -7,9 +7,6 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
-// ContentType is that of batches of rows, one after another.
-const rowsContentType = "application/vnd.millrace.rows"
-
 // rowsFraming is that of datasets whose samples are rows.
 type rowsFraming struct{ fields []format.Field }
 
@@ -26,8 +23,8 @@ func readRows(constants json.RawMessage) (format.Framing, error) {
 	return rowsFraming{fieldsOf(l)}, nil
 }
 
-// ContentType implements format.Framing.
-func (rowsFraming) ContentType() string { return rowsContentType }
+// ContentType is that of rows, one after another.
+func (rowsFraming) ContentType() string { return "application/vnd.millrace.rows" }
 
 // Frame implements format.Framing: nothing is before or after rows.
 func (rowsFraming) Frame([]uint32) (before, after []byte, err error) { return nil, nil, nil }
