@@ -49,7 +49,7 @@ func floorPlan() map[string]room {
 		"internal/port":               {ours: []string{"internal/loglimit", "internal/socket"}, outside: []string{"github.com/rs/zerolog"}},
 		"internal/sending":            {ours: []string{"internal/socket"}},
 		"internal/shared":             {ours: []string{"internal/budget"}, outside: []string{"golang.org/x/sys"}, never: []string{"net"}},
-		"internal/loglimit":              {outside: []string{"github.com/rs/zerolog"}, never: []string{"net/http"}},
+		"internal/loglimit":           {outside: []string{"github.com/rs/zerolog"}, never: []string{"net/http"}},
 		"internal/socket":             {outside: []string{"golang.org/x/sys"}, never: []string{"net/http"}}, // socket options
 		"shuffle": {
 			never: []string{"context", "crypto/rand", "io", "log", "math/rand", "net", "os", "time"},

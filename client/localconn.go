@@ -115,7 +115,7 @@ func (n *localConn) withReleases(p []byte) []byte {
 }
 
 // take returns the memory that a header tells of.
-func (n *localConn) take(s shared) (*lease, error) {
+func (n *localConn) take(s sharedHeader) (*lease, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	defer n.forgetDescriptor()

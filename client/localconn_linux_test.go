@@ -96,27 +96,27 @@ func TestNeighbour_TakesOnlyWhatIsAnnounced(t *testing.T) {
 	for name, c := range map[string]struct {
 		came  int64 // size of the memory that came; 0: none
 		ended bool
-		says  shared
+		says  sharedHeader
 		want  string
 	}{
-		"new":                 {page, false, shared{segment: 9, size: page, length: 7, fresh: true}, ""},
-		"known":               {0, false, shared{segment: 1, size: page, length: page}, ""},
-		"closed":              {page, true, shared{segment: 9, size: page, fresh: true}, net.ErrClosed.Error()},
-		"nothing came":        {0, false, shared{segment: 9, size: page, fresh: true}, "no descriptor came"},
-		"not announced":       {page, false, shared{segment: 1, size: page}, "a descriptor came that is not announced"},
-		"a number in use":     {page, false, shared{segment: 1, size: page, fresh: true}, "the number of another one"},
-		"unknown":             {0, false, shared{segment: 9, size: page}, "it has not come"},
-		"another size":        {0, false, shared{segment: 1, size: page + 1}, "it had another size"},
-		"lent":                {0, false, shared{segment: 2, size: page}, "another batch lies in it"},
-		"memory of less size": {page, false, shared{segment: 9, size: page + 1, fresh: true}, "got 4096 bytes, want 4097"},
-		"gone, but refused":   {0, false, shared{segment: 9, size: page, gone: []uint64{1}}, "it has not come"},
+		"new":                 {page, false, sharedHeader{segment: 9, size: page, length: 7, fresh: true}, ""},
+		"known":               {0, false, sharedHeader{segment: 1, size: page, length: page}, ""},
+		"closed":              {page, true, sharedHeader{segment: 9, size: page, fresh: true}, net.ErrClosed.Error()},
+		"nothing came":        {0, false, sharedHeader{segment: 9, size: page, fresh: true}, "no descriptor came"},
+		"not announced":       {page, false, sharedHeader{segment: 1, size: page}, "a descriptor came that is not announced"},
+		"a number in use":     {page, false, sharedHeader{segment: 1, size: page, fresh: true}, "the number of another one"},
+		"unknown":             {0, false, sharedHeader{segment: 9, size: page}, "it has not come"},
+		"another size":        {0, false, sharedHeader{segment: 1, size: page + 1}, "it had another size"},
+		"lent":                {0, false, sharedHeader{segment: 2, size: page}, "another batch lies in it"},
+		"memory of less size": {page, false, sharedHeader{segment: 9, size: page + 1, fresh: true}, "got 4096 bytes, want 4097"},
+		"gone, but refused":   {0, false, sharedHeader{segment: 9, size: page, gone: []uint64{1}}, "it has not come"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, _ := connected(t)
 			var first *lease
 			for i := range uint64(2) {
 				n.came = sealed(t, page)
-				l, err := n.take(shared{segment: i + 1, lease: i + 1, size: page, length: 1, fresh: true})
+				l, err := n.take(sharedHeader{segment: i + 1, lease: i + 1, size: page, length: 1, fresh: true})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -151,7 +151,7 @@ func TestNeighbour_UnmapsWhatIsGone(t *testing.T) {
 	n, _ := connected(t)
 	take := func(number uint64, gone ...uint64) *lease {
 		n.came = sealed(t, 4096)
-		l, err := n.take(shared{lease: 10 * number, segment: number, size: 4096, length: 4096, fresh: true, gone: gone})
+		l, err := n.take(sharedHeader{lease: 10 * number, segment: number, size: 4096, length: 4096, fresh: true, gone: gone})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -264,27 +264,27 @@ func TestNeighbour_WritesReleasesBehindTheFirstLine(t *testing.T) {
 // TestParseShared_RefusesWhatIsNotWhole, and passes over what it does not know.
 func TestParseShared_RefusesWhatIsNotWhole(t *testing.T) {
 	const whole = "lease=1, segment=2, size=4, length=3"
-	base := shared{lease: 1, segment: 2, size: 4, length: 3}
-	with := func(change func(*shared)) *shared { s := base; change(&s); return &s }
-	for text, want := range map[string]*shared{
+	base := sharedHeader{lease: 1, segment: 2, size: 4, length: 3}
+	with := func(change func(*sharedHeader)) *sharedHeader { s := base; change(&s); return &s }
+	for text, want := range map[string]*sharedHeader{
 		whole:                                                &base,
-		whole + ", descriptor":                               with(func(s *shared) { s.fresh = true }),
-		whole + ", descriptor=?1;a=b":                        with(func(s *shared) { s.fresh = true }),
+		whole + ", descriptor":                               with(func(s *sharedHeader) { s.fresh = true }),
+		whole + ", descriptor=?1;a=b":                        with(func(s *sharedHeader) { s.fresh = true }),
 		whole + ", descriptor=?0":                            &base,
 		whole + ", descriptor, descriptor=?0":                &base,
-		whole + `, gone=(7 8;x="(9)"), gone=( 5;a  6 )`:      with(func(s *shared) { s.gone = []uint64{5, 6} }),
+		whole + `, gone=(7 8;x="(9)"), gone=( 5;a  6 )`:      with(func(s *sharedHeader) { s.gone = []uint64{5, 6} }),
 		whole + ", gone=()":                                  &base,
-		whole + ", length=4":                                 with(func(s *shared) { s.length = 4 }),
+		whole + ", length=4":                                 with(func(s *sharedHeader) { s.length = 4 }),
 		whole + `, x="a, (b", y=(1 "2"), z`:                  &base,
 		"lease=0,segment=0\t,size=1,length=0":                {size: 1},
-		"lease=1, segment=2, size=999999999999999, length=3": with(func(s *shared) { s.size = 999999999999999 }),
+		"lease=1, segment=2, size=999999999999999, length=3": with(func(s *sharedHeader) { s.size = 999999999999999 }),
 		"": nil, whole + ",, a": nil, whole + ", gone=(a)": nil, whole + ", gone=(5": nil, whole + ", length=5": nil, whole + ", size=0, length=0": nil, whole + ", lease=-1": nil,
 		whole + ", lease": nil, whole + ", segment=1125899906842624": nil, whole + ", gone=(1125899906842624)": nil, whole + ", size=99999999999999999999": nil,
 		"lease=1, segment=2, size=4": nil, "lease=1, segment=2, length=3": nil, "lease=1, size=4, length=3": nil, "segment=2, size=4, length=3": nil, whole + ", A=1": nil,
 	} {
 		got, err := parseShared(text)
 		switch {
-		case want == nil && (!errors.Is(err, ErrProtocol) || fmt.Sprint(got) != fmt.Sprint(shared{})):
+		case want == nil && (!errors.Is(err, ErrProtocol) || fmt.Sprint(got) != fmt.Sprint(sharedHeader{})):
 			t.Errorf("%s: got %+v, %v, want a refusal", text, got, err)
 		case want != nil && (err != nil || fmt.Sprint(got) != fmt.Sprint(*want)):
 			t.Errorf("%s: got %+v, %v, want %+v", text, got, err, *want)

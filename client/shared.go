@@ -68,8 +68,8 @@ func (t *transfer) takeShared(gw *gateway, resp *http.Response, from *localConn,
 	return b, nil
 }
 
-// shared is what the header Millrace-Shared says.
-type shared struct {
+// sharedHeader is the parsed header Millrace-Shared.
+type sharedHeader struct {
 	lease, segment uint64
 	size, length   int64
 	fresh          bool // a descriptor came along
@@ -87,16 +87,16 @@ var dictionary = func() *regexp.Regexp {
 }()
 
 // parseShared reads the header. It passes over members that it does not know.
-func parseShared(text string) (shared, error) {
+func parseShared(text string) (sharedHeader, error) {
 	wrong := fmt.Errorf("header Millrace-Shared: %.200q: %w", text, ErrProtocol)
-	var s shared
+	var s sharedHeader
 	var length, size uint64
 	need := map[string]*uint64{"lease": &s.lease, "segment": &s.segment, "size": &size, "length": &length}
 	said := map[string]bool{}
 	for left := text; left != ""; {
 		m := dictionary.FindStringSubmatch(left)
 		if m == nil {
-			return shared{}, wrong
+			return sharedHeader{}, wrong
 		}
 		left = left[len(m[0]):]
 		name, value := m[1], m[2]
@@ -119,12 +119,12 @@ func parseShared(text string) (shared, error) {
 			}
 		}
 		if err != nil {
-			return shared{}, wrong
+			return sharedHeader{}, wrong
 		}
 	}
 	s.size, s.length = int64(size), int64(length)
 	if len(said) < len(need) || s.length > s.size || s.size == 0 {
-		return shared{}, wrong
+		return sharedHeader{}, wrong
 	}
 	return s, nil
 }
