@@ -57,13 +57,3 @@ func lookedFor(named string) []string {
 	}
 	return all
 }
-
-// formatNamed returns the format of this name, if this program knows it.
-func formatNamed(name string) (f format.Format, ok bool) {
-	for _, f := range formats() {
-		if f.Name == name {
-			return f, true
-		}
-	}
-	return f, false
-}

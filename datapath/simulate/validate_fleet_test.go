@@ -76,14 +76,14 @@ func (m *member) Read(ctx context.Context, to string, q *peer.Query, dst [][]byt
 		}
 		owner.path.Heard(q.Dataset, q.Generation, at, r.Think)
 	}
-	body, err := owner.path.answer(ctx, q)
+	segments, release, err := owner.path.Answer(ctx, q)
 	if err != nil {
 		return err
 	}
-	defer body.Close()
+	defer release()
 	var bytes int64
 	for i := range dst {
-		bytes += int64(copy(dst[i], body.Segments[i]))
+		bytes += int64(copy(dst[i], segments[i]))
 	}
 	abreast(func() { owner.up.carry(bytes) }, func() { m.down.carry(bytes) })
 	return nil
