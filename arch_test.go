@@ -32,25 +32,28 @@ type room struct {
 // decided here.
 func floorPlan() map[string]room {
 	return map[string]room{
-		".":                           {},
-		"internal/objstore":           {ours: []string{"internal/objstore"}, never: []string{"net/http"}},
-		"internal/testing/provenance": {never: []string{"net"}},                                                // bench and experiments run git
-		"internal/testing/vectors":    {outside: []string{"github.com/google/go-cmp"}, never: []string{"net"}}, // tests only
-		"internal/tempfile":           {never: []string{"net"}},
-		"internal/testing/seeds":      {ours: []string{"internal/testing/race"}, never: []string{"net"}},       // tests only
-		"internal/testing/bubble":     {ours: []string{"internal/testing/race"}, never: []string{"net", "os"}}, // tests only
-		"internal/testing/race":       {never: []string{"net", "os"}},                                          // tests only
-		"internal/testing/leaks":      {outside: []string{"go.uber.org/goleak"}, never: []string{"net"}},       // tests only
-		"internal/testing/fulldisk":   {never: []string{"net"}},                                                // tests only
-		"internal/budget":             {never: []string{"net", "os"}},
-		"internal/arrival":            {never: []string{"net", "os"}},
-		"internal/pause":              {never: []string{"context", "net", "os"}},
-		"internal/certs":              {ours: []string{"internal/certs"}, never: []string{"net/http"}},
-		"internal/port":               {ours: []string{"internal/loglimit", "internal/socket"}, outside: []string{"github.com/rs/zerolog"}},
-		"internal/sending":            {ours: []string{"internal/socket"}},
-		"internal/shared":             {ours: []string{"internal/budget"}, outside: []string{"golang.org/x/sys"}, never: []string{"net"}},
-		"internal/loglimit":           {outside: []string{"github.com/rs/zerolog"}, never: []string{"net/http"}},
-		"internal/socket":             {outside: []string{"golang.org/x/sys"}, never: []string{"net/http"}}, // socket options
+		".":                             {},
+		"internal/objstore":             {ours: []string{"internal/objstore"}, never: []string{"net/http"}},
+		"internal/testing/provenance":   {never: []string{"net"}},                                                // bench and experiments run git
+		"internal/testing/vectors":      {outside: []string{"github.com/google/go-cmp"}, never: []string{"net"}}, // tests only
+		"internal/tempfile":             {never: []string{"net"}},
+		"internal/testing/seeds":        {ours: []string{"internal/testing/race"}, never: []string{"net"}},       // tests only
+		"internal/testing/bubble":       {ours: []string{"internal/testing/race"}, never: []string{"net", "os"}}, // tests only
+		"internal/testing/race":         {never: []string{"net", "os"}},                                          // tests only
+		"internal/testing/leaks":        {outside: []string{"go.uber.org/goleak"}, never: []string{"net"}},       // tests only
+		"internal/testing/shaped":       {ours: []string{"internal/objstore"}, never: []string{"net"}},           // tests only
+		"internal/testing/objstoretest": {ours: []string{"internal/objstore"}, never: []string{"net"}},           // tests only
+		"internal/testing/certtest":     {ours: []string{"internal/certs"}, never: []string{"net/http"}},         // tests only
+		"internal/testing/fulldisk":     {never: []string{"net"}},                                                // tests only
+		"internal/budget":               {never: []string{"net", "os"}},
+		"internal/arrival":              {never: []string{"net", "os"}},
+		"internal/pause":                {never: []string{"context", "net", "os"}},
+		"internal/certs":                {ours: []string{"internal/certs"}, never: []string{"net/http"}},
+		"internal/port":                 {ours: []string{"internal/loglimit", "internal/socket"}, outside: []string{"github.com/rs/zerolog"}},
+		"internal/sending":              {ours: []string{"internal/socket"}},
+		"internal/shared":               {ours: []string{"internal/budget"}, outside: []string{"golang.org/x/sys"}, never: []string{"net"}},
+		"internal/loglimit":             {outside: []string{"github.com/rs/zerolog"}, never: []string{"net/http"}},
+		"internal/socket":               {outside: []string{"golang.org/x/sys"}, never: []string{"net/http"}}, // socket options
 		"shuffle": {
 			never: []string{"context", "crypto/rand", "io", "log", "math/rand", "net", "os", "time"},
 		},

@@ -10,8 +10,8 @@ import (
 
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
-	"github.com/millrace-data/millrace/internal/objstore/shaped"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
+	"github.com/millrace-data/millrace/internal/testing/shaped"
 	"github.com/millrace-data/millrace/shuffle"
 )
 

@@ -7,8 +7,8 @@ import (
 
 	"github.com/millrace-data/millrace/datapath/policy"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
-	"github.com/millrace-data/millrace/internal/objstore/shaped"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
+	"github.com/millrace-data/millrace/internal/testing/shaped"
 	"github.com/millrace-data/millrace/shuffle"
 )
 

@@ -17,8 +17,8 @@ import (
 
 	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/internal/certs"
-	"github.com/millrace-data/millrace/internal/certs/certtest"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
+	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
 // secret returns the settings of a server over TLS, and of a client that believes it.

@@ -22,7 +22,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/auth"
 	"github.com/millrace-data/millrace/integration/harness"
 	"github.com/millrace-data/millrace/internal/certs"
-	"github.com/millrace-data/millrace/internal/certs/certtest"
+	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
 // withheld is a second name of the dataset, which few may read.

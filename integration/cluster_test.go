@@ -13,7 +13,7 @@ import (
 
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/integration/harness"
-	"github.com/millrace-data/millrace/internal/certs/certtest"
+	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
 // trio lays out a cluster of three on loopback, over a store that holds 400 samples in many chunks.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/millrace-data/millrace/integration/harness"
 	"github.com/millrace-data/millrace/internal/objstore"
-	"github.com/millrace-data/millrace/internal/objstore/objstoretest"
+	"github.com/millrace-data/millrace/internal/testing/objstoretest"
 )
 
 // TestStoreConformance holds the backend on real servers to the contract that the in-memory

@@ -19,7 +19,7 @@ import (
 	"github.com/zitadel/oidc/v3/pkg/op"
 
 	"github.com/millrace-data/millrace/integration/harness"
-	"github.com/millrace-data/millrace/internal/certs/certtest"
+	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
 // identities is a store of an OpenID provider whose clients get JWTs, with groups in them, and whose

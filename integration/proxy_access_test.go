@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/integration/harness"
-	"github.com/millrace-data/millrace/internal/certs/certtest"
+	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
 // openAccess writes an access file: everybody may read the photos and the metrics, and the holder of the token the closed

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/integration/harness"
-	"github.com/millrace-data/millrace/internal/certs/certtest"
+	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
 // scene is gateways and the load that they are under.

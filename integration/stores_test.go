@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/integration/harness"
-	"github.com/millrace-data/millrace/internal/certs/certtest"
+	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
 // clouds are stores with credentials, authorities and endpoints of their own, which one environment reaches: all is in the addresses, but

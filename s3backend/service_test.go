@@ -18,7 +18,7 @@ import (
 
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
-	"github.com/millrace-data/millrace/internal/objstore/objstoretest"
+	"github.com/millrace-data/millrace/internal/testing/objstoretest"
 )
 
 // service speaks enough of S3 for a whole store, in front of one in memory. Its lists have small pages.

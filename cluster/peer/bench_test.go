@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/millrace-data/millrace/internal/certs/certtest"
+	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
 // batchQuery is one batch of 4,096 samples that lie in 500 chunks.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/internal/certs"
-	"github.com/millrace-data/millrace/internal/certs/certtest"
+	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
 // A gateway is the member that its certificate names, whatever it says: in its questions, in its

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/internal/certs"
-	"github.com/millrace-data/millrace/internal/certs/certtest"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
+	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
 // unbounded is an age that no connection of a test reaches.

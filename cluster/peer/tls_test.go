@@ -16,7 +16,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/millrace-data/millrace/internal/certs"
-	"github.com/millrace-data/millrace/internal/certs/certtest"
+	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
 // issue writes files of which each certificate is for b.gateways, unless change says otherwise.

@@ -15,7 +15,7 @@ import (
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
-	"github.com/millrace-data/millrace/internal/objstore/shaped"
+	"github.com/millrace-data/millrace/internal/testing/shaped"
 )
 
 // shapedSet puts a dataset into a store in this process, behind a line of 20 ms to the first byte, 80 MB/s a stream and

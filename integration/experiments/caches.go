@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/integration/experiments/lab"
 	"github.com/millrace-data/millrace/integration/experiments/replay"
-	"github.com/millrace-data/millrace/internal/objstore/shaped"
+	"github.com/millrace-data/millrace/internal/testing/shaped"
 	"github.com/millrace-data/millrace/shuffle"
 )
 

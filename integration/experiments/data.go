@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
-	"github.com/millrace-data/millrace/internal/objstore/shaped"
+	"github.com/millrace-data/millrace/internal/testing/shaped"
 )
 
 // sampleBytes is the length of a sample: a tar header and 3,584 bytes of content, of which

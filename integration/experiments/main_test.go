@@ -11,8 +11,8 @@ import (
 
 	"github.com/millrace-data/millrace/integration/experiments/images"
 	"github.com/millrace-data/millrace/integration/experiments/lab"
-	"github.com/millrace-data/millrace/internal/objstore/shaped"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
+	"github.com/millrace-data/millrace/internal/testing/shaped"
 )
 
 // near is a store so near that nothing waits long: for the short forms, which count.

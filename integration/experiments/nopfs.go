@@ -8,7 +8,7 @@ import (
 
 	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/integration/experiments/lab"
-	"github.com/millrace-data/millrace/internal/objstore/shaped"
+	"github.com/millrace-data/millrace/internal/testing/shaped"
 	"github.com/millrace-data/millrace/shuffle"
 )
 

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/datapath"
-	"github.com/millrace-data/millrace/internal/objstore/shaped"
+	"github.com/millrace-data/millrace/internal/testing/shaped"
 )
 
 func TestSimulated(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/integration/harness"
-	"github.com/millrace-data/millrace/internal/certs/certtest"
+	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
 // TestFleet runs one job after another on eight gateways, and something happens to the gateways meanwhile. Every epoch has

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/internal/certs"
-	"github.com/millrace-data/millrace/internal/certs/certtest"
+	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
 // Certify makes a certificate for a gateway's name, reached at an address.

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millrace-data/millrace/internal/certs/certtest"
+	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
 // FleetConfig says which gateways are one cluster.

@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace-data/millrace/internal/certs/certtest"
 	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/testing/certtest"
 	"github.com/millrace-data/millrace/s3backend"
 )
 

@@ -16,7 +16,7 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/integration/harness"
-	"github.com/millrace-data/millrace/internal/certs/certtest"
+	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
 // The island's addresses are shared out: its nodes count up from 1, services have the last 64.

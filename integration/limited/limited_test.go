@@ -21,7 +21,7 @@ import (
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/integration/clustersim"
 	"github.com/millrace-data/millrace/integration/harness"
-	"github.com/millrace-data/millrace/internal/certs/certtest"
+	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
 func TestMain(m *testing.M) { os.Exit(harness.Main(m, "../..")) }

@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/internal/certs"
-	"github.com/millrace-data/millrace/internal/certs/certtest"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
+	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
 // TestFilesThatDoNotFitAreRefusedAtStart gives each use files with one fault.

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/internal/certs"
-	"github.com/millrace-data/millrace/internal/certs/certtest"
+	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
 // TestPatternsOfNames compares names of certificates with patterns, part for part between dots.

@@ -16,9 +16,9 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/millrace-data/millrace/internal/certs"
-	"github.com/millrace-data/millrace/internal/certs/certtest"
 	"github.com/millrace-data/millrace/internal/socket"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
+	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
 // pipes is a listener in memory, whose clients have the addresses that a test gives them.

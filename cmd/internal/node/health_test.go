@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/millrace-data/millrace/internal/certs/certtest"
+	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
 // TestHealthPort_AnswersProbesOnly: plain HTTP also where the other ports have TLS, and nothing but health and readiness.

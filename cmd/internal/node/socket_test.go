@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millrace-data/millrace/internal/certs/certtest"
+	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
 // TestSeveralAddresses: a gateway with TLS speaks https on TCP and plain HTTP through its socket, and both end with it.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/dirstore"
-	"github.com/millrace-data/millrace/internal/objstore/objstoretest"
+	"github.com/millrace-data/millrace/internal/testing/objstoretest"
 )
 
 func newStore(t *testing.T) *dirstore.Store {

@@ -8,9 +8,9 @@ import (
 
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
-	"github.com/millrace-data/millrace/internal/objstore/objstoretest"
-	"github.com/millrace-data/millrace/internal/objstore/shaped"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
+	"github.com/millrace-data/millrace/internal/testing/objstoretest"
+	"github.com/millrace-data/millrace/internal/testing/shaped"
 )
 
 func TestConformance(t *testing.T) {
