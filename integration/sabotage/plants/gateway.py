@@ -69,7 +69,7 @@ PLANTS = [
     (
         "the gateway leaves the quarantine out of a batch's name",
         "./gateway TestQuarantineReplacesTheBadAlone",
-        [("gateway/address/batch.go", 'add("quarantine", p.Quarantine)', "_ = p.Quarantine")],
+        [("gateway/address/parameters.go", "string { return p.Quarantine }", 'string { return "" }')],
     ),
     (
         "gateway sends the parts of a form at the places of whole samples",
@@ -84,7 +84,7 @@ PLANTS = [
     (
         "gateway tells forms apart by nothing in an ETag",
         "./gateway TestEveryFormIsOneBody",
-        [("gateway/address/batch.go", 'add("format", p.View.Form.Name)', 'add("format", "tar")')],
+        [("gateway/address/parameters.go", "string { return p.View.Form.Name }", 'string { return "tar" }')],
     ),
     (
         "gateway resumes an answer of many batches at the wrong byte of a batch",
@@ -139,12 +139,12 @@ PLANTS = [
     (
         "gateway's addresses and ETags leave the importance out",
         "./gateway TestImportanceIsInThePlan",
-        [("gateway/address/batch.go", 'add("importance", p.Params.Importance)', "_ = add")],
+        [("gateway/address/parameters.go", "string { return p.Params.Importance }", 'string { return "" }')],
     ),
     (
         "gateway's addresses and ETags leave the share out",
         "./gateway TestLocalityKeepsWhatAddressesPromise",
-        [("gateway/address/batch.go", 'add("share", string(p.Sharing))', "_ = add")],
+        [("gateway/address/parameters.go", "string { return cmp.Or(string(p.Sharing), shareContiguous) }", 'string { return cmp.Or("", shareContiguous) }')],
     ),
     (
         "gateway reports a share that follows homes as if it were contiguous",
@@ -174,7 +174,7 @@ PLANTS = [
     (
         "gateway keeps the losses of each rank apart",
         "./gateway TestImportanceIsTheSameWhoeverReports",
-        [("gateway/address/batch.go", '"homes", "rank", "share", "table", "world_size"', '"homes", "share", "table", "world_size"')],
+        [("gateway/address/parameters.go", "return p.canonical(Order | Batching) }", "return p.canonical(Order | Batching | Rank) }")],
     ),
     (
         "gateway weighs the sample behind a virtual position by the number of the draw",
@@ -244,7 +244,7 @@ PLANTS = [
     (
         "gateway pins a subset that the URL names without its split",
         "./gateway TestHowLongAnswersMayBeKept",
-        [("gateway/address/query.go", ' && (p.Params.Subset == "" || SubsetNamesItsData(p.Params.Subset))', "")],
+        [("gateway/address/parameters.go", ' && (p.Params.Subset == "" || SubsetNamesItsData(p.Params.Subset))', "")],
     ),
     (
         "gateway gives a description the same ETag whatever it says",

@@ -119,7 +119,7 @@ PLANTS = [
     (
         "gateway leaves homes out of a batch's address",
         "./gateway TestLocalityKeepsWhatAddressesPromise",
-        [("gateway/address/batch.go", 'add("homes", num(p.Homes))', 'add("homes", num(p.WorldSize))')],
+        [("gateway/address/parameters.go", "return decimal(p.Homes)", "return decimal(p.WorldSize)")],
     ),
     (
         "shuffle hands out the deal of another batch",
