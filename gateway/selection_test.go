@@ -15,7 +15,7 @@ import (
 )
 
 // split cuts the rig's dataset.
-func (r *rig) split(rule, salt string) selection.Made {
+func (r *rig) split(rule, salt string) selection.SplitResult {
 	r.t.Helper()
 	parsed, err := selection.ParseRule(rule, salt)
 	if err != nil {

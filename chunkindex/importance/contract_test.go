@@ -365,7 +365,7 @@ func TestFlush_FailsWithThePartThatFails(t *testing.T) {
 		t.Errorf("got %+v, %v, want %v", done, err, objstore.ErrUnavailable)
 	}
 	wantKept(t, l, 2)
-	if done, err := l.Flush(t.Context()); err != nil || done != (Flushed{Sent: 2}) {
+	if done, err := l.Flush(t.Context()); err != nil || done != (FlushReport{Sent: 2}) {
 		t.Errorf("again: got %+v, %v, want both sent", done, err)
 	}
 }

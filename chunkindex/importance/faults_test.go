@@ -523,7 +523,7 @@ func TestParseContent_ReturnsErrorsOfItsFile(t *testing.T) {
 	add(t, l, epochReports(epochLosses(43, 1))...)
 	digest := freeze(t, l, request()).Digest
 	whole, _ := store.Bytes("data/set/" + roomDir + digest)
-	want := expected{digest, testGeneration(), testFirst()}
+	want := snapshotIdentity{digest, testGeneration(), testFirst()}
 	for _, from := range []int64{0, snapshotHeader, snapshotHeader + 1} { // header, tables, blocks
 		if _, err := parseContent(t.Context(), broken{bytes.NewReader(whole), from}, int64(len(whole)), want); !errors.Is(err, errStore) {
 			t.Errorf("unreadable from %d: got %v, want %v", from, err, errStore)

@@ -12,8 +12,8 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// Flushed is what became of the reports of a local log.
-type Flushed struct {
+// FlushReport says what happened to the reports of a local log.
+type FlushReport struct {
 	Sent      int   // or on record already
 	Conflicts int   // dropped: the bucket has other losses
 	Lost      int64 // bytes of records that were damaged on the disk
@@ -28,8 +28,8 @@ const (
 // Flush sends what the local log keeps, and empties it once the bucket has answered for every report. After an error all of it
 // stays; the next attempt goes on behind what the bucket has answered for. A restart forgets how far that was and sends all of it
 // again, which is harmless, since a report that is on record is accepted.
-func (l *Log) Flush(ctx context.Context) (Flushed, error) {
-	var done Flushed
+func (l *Log) Flush(ctx context.Context) (FlushReport, error) {
+	var done FlushReport
 	if l.kept == nil {
 		return done, nil
 	}
@@ -46,7 +46,7 @@ func (l *Log) Flush(ctx context.Context) (Flushed, error) {
 	return done, nil
 }
 
-func (l *Log) flush(ctx context.Context, j *journal, done *Flushed) error {
+func (l *Log) flush(ctx context.Context, j *journal, done *FlushReport) error {
 	var some []*Report // up to end
 	send := func(end int64) error {
 		err := l.sendAll(ctx, some, done)
@@ -72,7 +72,7 @@ func (l *Log) flush(ctx context.Context, j *journal, done *Flushed) error {
 }
 
 // sendAll sends reports: those of one batch one after another, so that of two losses of a position the first one kept counts.
-func (l *Log) sendAll(ctx context.Context, reports []*Report, done *Flushed) error {
+func (l *Log) sendAll(ctx context.Context, reports []*Report, done *FlushReport) error {
 	byBatch := map[string][]*Report{}
 	for _, r := range reports {
 		key := l.batchPrefix(r)

@@ -5,14 +5,15 @@ import (
 	"slices"
 )
 
-// ranked is one global batch, folded: each position that was reported, ascending, and what its sample weighs by it.
-type ranked struct {
+// foldedBatch is one global batch: each reported position, ascending, with the weight that its loss
+// gives the sample.
+type foldedBatch struct {
 	positions []uint64
 	weights   []uint32
 	conflicts int // positions with more than one loss
 }
 
-type scored struct {
+type reportedLoss struct {
 	position uint64
 	loss     float64
 }
@@ -22,17 +23,17 @@ type scored struct {
 // division into reports shows. Where a race left two losses for one position the lower one counts: a
 // conflict must not make a sample hotter than both of its readers saw it. The reports are valid and of one batch, and the
 // table has the weights of as many ranks as they have positions.
-func fold(reports []*Report, table []uint32) ranked {
-	var all []scored
+func fold(reports []*Report, table []uint32) foldedBatch {
+	var all []reportedLoss
 	for _, r := range reports {
 		for i, p := range r.Positions {
-			all = append(all, scored{p, r.Losses[i]})
+			all = append(all, reportedLoss{p, r.Losses[i]})
 		}
 	}
-	slices.SortFunc(all, func(a, b scored) int {
+	slices.SortFunc(all, func(a, b reportedLoss) int {
 		return cmp.Or(cmp.Compare(a.position, b.position), cmp.Compare(a.loss, b.loss))
 	})
-	var out ranked
+	var out foldedBatch
 	disputed := uint64(0) // the last position that was counted, and 1
 	once := all[:0]
 	for _, s := range all {

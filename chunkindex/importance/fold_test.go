@@ -11,7 +11,7 @@ import (
 
 func TestFoldRanksByLoss(t *testing.T) {
 	r := Report{Plan: "p", Batch: 1, First: 8, Count: 8, Positions: []uint64{8, 9, 11, 12, 15}, Losses: []float64{2, .5, 2, -1, 7}}
-	want := ranked{
+	want := foldedBatch{
 		positions: []uint64{8, 9, 11, 12, 15},
 		weights:   []uint32{Weight(2), Weight(1), Weight(3), Weight(0), Weight(4)},
 	}
@@ -24,7 +24,7 @@ func TestFoldTakesTheLowerOfTwoLosses(t *testing.T) {
 	a := Report{Positions: []uint64{1, 2, 3}, Losses: []float64{5, 5, 1}}
 	b := Report{Positions: []uint64{2, 3}, Losses: []float64{.5, 1}}
 	c := Report{Positions: []uint64{2}, Losses: []float64{9}}
-	want := ranked{positions: []uint64{1, 2, 3}, weights: []uint32{Weight(2), Weight(0), Weight(1)}, conflicts: 1}
+	want := foldedBatch{positions: []uint64{1, 2, 3}, weights: []uint32{Weight(2), Weight(0), Weight(1)}, conflicts: 1}
 	for _, reports := range [][]*Report{{&a, &b, &c}, {&c, &b, &a}, {&b, &c, &a}} {
 		if got := fold(reports, weightTable(8)); !reflect.DeepEqual(got, want) {
 			t.Errorf("got %+v, want %+v", got, want)
@@ -53,7 +53,7 @@ func TestFoldIsAFunctionOfTheLosses(t *testing.T) {
 		at := rapid.IntRange(0, len(parts)).Draw(t, "place of the whole")
 		parts = slices.Insert(parts, at, &whole)
 		got := fold(parts, weightTable(uint64(len(losses))))
-		if want := (ranked{positions: whole.Positions, weights: slowWeights(losses)}); !reflect.DeepEqual(got, want) {
+		if want := (foldedBatch{positions: whole.Positions, weights: slowWeights(losses)}); !reflect.DeepEqual(got, want) {
 			t.Fatalf("got %+v, want %+v", got, want)
 		}
 	})

@@ -89,7 +89,7 @@ type Frozen struct {
 	Reports    uint64 // objects read
 	Positions  uint64 // that losses were reported of
 	Conflicts  uint64 // of them, those with more than one loss, of which the lowest counted
-	Flushed    Flushed
+	Flushed    FlushReport
 }
 
 // Freeze folds all reports of an epoch into a snapshot of weights, and stores it. The same reports make the same bytes, so the same

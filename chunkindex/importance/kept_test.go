@@ -87,7 +87,7 @@ func TestReadOnlyBucketKeepsReports(t *testing.T) {
 		t.Errorf("snapshot of reports that were kept: got %s, want %s", got, want)
 	}
 	wantKept(t, l, 0)
-	if done, err := l.Flush(t.Context()); err != nil || done != (Flushed{}) {
+	if done, err := l.Flush(t.Context()); err != nil || done != (FlushReport{}) {
 		t.Errorf("flush of nothing: got %+v, %v", done, err)
 	}
 }
@@ -117,7 +117,7 @@ func TestFlush_DropsWhatTheBucketNeverTakes(t *testing.T) {
 		keepAll(t, l, c.kept, good)
 		denied(store, false)
 		add(t, newLog(t, store), c.bucket...)
-		if done, err := l.Flush(t.Context()); err != nil || done != (Flushed{Sent: 1, Conflicts: 1}) {
+		if done, err := l.Flush(t.Context()); err != nil || done != (FlushReport{Sent: 1, Conflicts: 1}) {
 			t.Errorf("%s: got %+v, %v, want one sent and one dropped", name, done, err)
 		}
 		wantKept(t, l, 0)
@@ -201,7 +201,7 @@ func TestFlushKeepsTheOrderOfABatch(t *testing.T) {
 	}
 	denied(store, false)
 	want := len(epochReports(losses))
-	if done, err := l.Flush(t.Context()); err != nil || done != (Flushed{Sent: want, Conflicts: want}) {
+	if done, err := l.Flush(t.Context()); err != nil || done != (FlushReport{Sent: want, Conflicts: want}) {
 		t.Errorf("got %+v, %v, want %d sent and as many conflicts", done, err, want)
 	}
 	plain := memstore.New()

@@ -58,8 +58,8 @@ func TestLog_IsThatOfTheModel(t *testing.T) {
 		logs := []*Log{first, newLog(t, store, func(c *Config) { c.Beside = first })}
 		stored, readOnly := losses{}, false
 		var kept []Report
-		flushed := func() Flushed {
-			var f Flushed
+		flushed := func() FlushReport {
+			var f FlushReport
 			for _, r := range kept {
 				if _, conflict := stored.add(&r); conflict {
 					f.Conflicts++
@@ -122,13 +122,13 @@ func TestLog_IsThatOfTheModel(t *testing.T) {
 					if !errors.Is(err, ErrNoReports) {
 						rt.Fatalf("freeze of nothing: got %v", err)
 					}
-					want = Flushed{}
+					want = FlushReport{}
 					continue
 				}
 				if err != nil || f.Flushed != want || f.Positions != uint64(len(seen)) || f.Conflicts != 0 {
 					rt.Fatalf("freeze of %d positions: got %+v, %v, want flushed %+v", len(seen), f, err, want)
 				}
-				want = Flushed{}
+				want = FlushReport{}
 				weights, hot := slowFreeze(q, seen, nil)
 				wantSnapshot(t, open(t, logs[0], f.Digest), q, weights, hot)
 				if t.Failed() {

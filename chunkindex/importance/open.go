@@ -41,7 +41,7 @@ func (l *Log) open(ctx context.Context, digest, generation string, first []uint6
 	if err := checkFirst(first); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	want := expected{digest, generation, first}
+	want := snapshotIdentity{digest, generation, first}
 	local := ""
 	if l.cfg.CacheDir != "" {
 		local = filepath.Join(l.cfg.CacheDir, digest+copySuffix)
@@ -67,14 +67,14 @@ func (l *Log) open(ctx context.Context, digest, generation string, first []uint6
 	return s, err
 }
 
-// expected is what the caller knows of a snapshot.
-type expected struct {
+// snapshotIdentity is what the caller knows of a snapshot.
+type snapshotIdentity struct {
 	digest, generation string
 	first              []uint64
 }
 
 // check holds a header against it.
-func (w expected) check(h *head, size int64) error {
+func (w snapshotIdentity) check(h *head, size int64) error {
 	if h.generation != w.generation {
 		return fmt.Errorf("%w: it is of generation %.12s", ErrGeneration, h.generation)
 	}
@@ -82,7 +82,7 @@ func (w expected) check(h *head, size int64) error {
 }
 
 // checkObject looks at the header of an object, so that none is fetched that cannot be right.
-func (l *Log) checkObject(ctx context.Context, obj objstore.Object, want expected) error {
+func (l *Log) checkObject(ctx context.Context, obj objstore.Object, want snapshotIdentity) error {
 	if obj.Size < snapshotHeader {
 		return corrupt("%d bytes are no snapshot", obj.Size)
 	}
@@ -97,7 +97,7 @@ func (l *Log) checkObject(ctx context.Context, obj objstore.Object, want expecte
 	return want.check(h, obj.Size)
 }
 
-func openLocal(ctx context.Context, path string, want expected) (*Snapshot, error) {
+func openLocal(ctx context.Context, path string, want snapshotIdentity) (*Snapshot, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ func openLocal(ctx context.Context, path string, want expected) (*Snapshot, erro
 
 // download copies an object to a new file, and gives it its name if it has one; else the file loses its name at
 // once, so that a kill leaves nothing behind.
-func (l *Log) download(ctx context.Context, obj objstore.Object, path string, want expected) (s *Snapshot, err error) {
+func (l *Log) download(ctx context.Context, obj objstore.Object, path string, want snapshotIdentity) (s *Snapshot, err error) {
 	if path != "" {
 		prune(filepath.Dir(path))
 	}
@@ -154,17 +154,17 @@ func prune(dir string) {
 	if err != nil {
 		return
 	}
-	type aged struct {
+	type agedFile struct {
 		path string
 		at   time.Time
 	}
-	var whole []aged
+	var whole []agedFile
 	for _, e := range entries {
 		info, err := e.Info()
 		if err != nil {
 			continue
 		}
-		file := aged{filepath.Join(dir, e.Name()), info.ModTime()}
+		file := agedFile{filepath.Join(dir, e.Name()), info.ModTime()}
 		switch {
 		case filepath.Ext(e.Name()) == copySuffix:
 			whole = append(whole, file)
@@ -172,7 +172,7 @@ func prune(dir string) {
 			_ = os.Remove(file.path)
 		}
 	}
-	slices.SortFunc(whole, func(a, b aged) int { return a.at.Compare(b.at) })
+	slices.SortFunc(whole, func(a, b agedFile) int { return a.at.Compare(b.at) })
 	for _, file := range whole[:max(0, len(whole)+1-copies)] {
 		_ = os.Remove(file.path)
 	}
@@ -193,7 +193,7 @@ func (l *Log) copyTo(ctx context.Context, obj objstore.Object, f *os.File) error
 }
 
 // parse checks a file from end to end. The snapshot owns the file only if there is no error.
-func parse(ctx context.Context, f *os.File, want expected) (*Snapshot, error) {
+func parse(ctx context.Context, f *os.File, want snapshotIdentity) (*Snapshot, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
@@ -220,7 +220,7 @@ type file interface {
 }
 
 // parseContent checks everything but the digest.
-func parseContent(ctx context.Context, f file, size int64, want expected) (*Snapshot, error) {
+func parseContent(ctx context.Context, f file, size int64, want snapshotIdentity) (*Snapshot, error) {
 	if size < snapshotHeader {
 		return nil, corrupt("%d bytes are no snapshot", size)
 	}

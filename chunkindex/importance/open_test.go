@@ -372,7 +372,7 @@ func TestOpeningEndsWithItsContext(t *testing.T) {
 	if err := os.WriteFile(path, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, err := openLocal(ctx, path, expected{digest, testGeneration(), testFirst()})
+	s, err := openLocal(ctx, path, snapshotIdentity{digest, testGeneration(), testFirst()})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, %v, want %v", s, err, context.Canceled)
 	}
@@ -452,12 +452,12 @@ func TestBlocksInMemoryAreBounded(t *testing.T) {
 	}
 	var held int64
 	for e := s.cache.used.Front(); e != nil; e = e.Next() {
-		held += e.Value.(cached).bytes()
+		held += e.Value.(cachedSnapshot).bytes()
 	}
 	if held != s.cache.bytes || held > cacheBytes || held < cacheBytes/2 || len(s.cache.chunks) != s.cache.used.Len() {
 		t.Errorf("held: got %d bytes, counted %d, want at most %d", held, s.cache.bytes, cacheBytes)
 	}
-	oldest := s.cache.used.Back().Value.(cached).chunk
+	oldest := s.cache.used.Back().Value.(cachedSnapshot).chunk
 	for _, chunk := range []int{oldest, 0} { // used again, and read anew in place of the next oldest
 		if _, err := s.Weights(t.Context(), chunk); err != nil {
 			t.Fatal(err)
@@ -489,7 +489,7 @@ func FuzzSnapshot(f *testing.F) {
 	f.Add(b.Bytes())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		b = resealSnapshot(b)
-		want := expected{generation: testGeneration(), first: q.First}
+		want := snapshotIdentity{generation: testGeneration(), first: q.First}
 		s, err := parseContent(t.Context(), contents{bytes.NewReader(b)}, int64(len(b)), want)
 		if err != nil {
 			return

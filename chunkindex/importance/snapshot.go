@@ -139,12 +139,12 @@ type blockCache struct {
 	bytes  int64
 }
 
-type cached struct {
+type cachedSnapshot struct {
 	chunk int
 	*block
 }
 
-func (c cached) bytes() int64 { return int64(4*len(c.weights)+len(c.hot)) + 256 }
+func (c cachedSnapshot) bytes() int64 { return int64(4*len(c.weights)+len(c.hot)) + 256 }
 
 func (c *blockCache) get(chunk int) *block {
 	c.mu.Lock()
@@ -154,11 +154,11 @@ func (c *blockCache) get(chunk int) *block {
 		return nil
 	}
 	c.used.MoveToFront(e)
-	return e.Value.(cached).block
+	return e.Value.(cachedSnapshot).block
 }
 
 func (c *blockCache) put(chunk int, b *block) {
-	entry := cached{chunk, b}
+	entry := cachedSnapshot{chunk, b}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.chunks[chunk] != nil || entry.bytes() > cacheBytes {
@@ -166,7 +166,7 @@ func (c *blockCache) put(chunk int, b *block) {
 	}
 	c.chunks[chunk] = c.used.PushFront(entry)
 	for c.bytes += entry.bytes(); c.bytes > cacheBytes; {
-		old := c.used.Remove(c.used.Back()).(cached)
+		old := c.used.Remove(c.used.Back()).(cachedSnapshot)
 		delete(c.chunks, old.chunk)
 		c.bytes -= old.bytes()
 	}

@@ -107,7 +107,7 @@ func Pack(ctx context.Context, sources []string, store objstore.Store, prefix st
 	if len(found.hidden) > 0 {
 		todo.report.HiddenExample = found.hidden[0]
 	}
-	j := &job{plan: todo, opt: opt, store: store, prefix: prefix, done: map[string][]finished{}}
+	j := &job{plan: todo, opt: opt, store: store, prefix: prefix, done: map[string][]finishedShard{}}
 	if err := j.prepare(ctx); err != nil {
 		return Report{}, err
 	}
@@ -158,11 +158,11 @@ type job struct {
 	opt    Options
 	store  objstore.Store
 	prefix string
-	mine   []*shard              // that this run finishes: all, or those of its part
-	begun  int                   // parts that were begun; 0: none
-	done   map[string][]finished // by shard name: what earlier runs, and other parts, say that they stored; the workers read it
-	stored map[string]finished   // by shard name: what is stored when this run has ended
-	notes  []string              // keys of what was written since the state
+	mine   []*shard                   // that this run finishes: all, or those of its part
+	begun  int                        // parts that were begun; 0: none
+	done   map[string][]finishedShard // by shard name: what earlier runs, and other parts, say that they stored; the workers read it
+	stored map[string]finishedShard   // by shard name: what is stored when this run has ended
+	notes  []string                   // keys of what was written since the state
 
 	mu       sync.Mutex // guards progress, and lets one goroutine at a time call opt.Progress
 	progress chunkindex.Progress
@@ -189,7 +189,7 @@ func (j *job) advance(more chunkindex.Progress) {
 
 // result is what a worker hands over when a shard is finished.
 type result struct {
-	finished
+	finishedShard
 	reused bool
 }
 
@@ -239,7 +239,7 @@ func (j *job) work(ctx context.Context, results chan<- result) error {
 // fails. One write tells the shards that are waiting for it, one of each worker at most: so a kill never loses more
 // than two shards a worker, those of the write under way and those stored meanwhile.
 func (j *job) collect(ctx context.Context, results <-chan result, stop func()) error {
-	j.stored = map[string]finished{}
+	j.stored = map[string]finishedShard{}
 	var failure error
 	for r := range results {
 		fresh := j.count(nil, r)
@@ -263,13 +263,13 @@ func (j *job) collect(ctx context.Context, results <-chan result, stop func()) e
 }
 
 // count counts one result, and appends it to those that a note has to tell if no earlier run has.
-func (j *job) count(fresh []finished, r result) []finished {
-	j.stored[r.Name] = r.finished
+func (j *job) count(fresh []finishedShard, r result) []finishedShard {
+	j.stored[r.Name] = r.finishedShard
 	if r.reused {
 		j.plan.report.ReusedShards++
 	}
-	if !slices.Contains(j.done[r.Name], r.finished) {
-		fresh = append(fresh, r.finished)
+	if !slices.Contains(j.done[r.Name], r.finishedShard) {
+		fresh = append(fresh, r.finishedShard)
 	}
 	return fresh
 }

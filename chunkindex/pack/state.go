@@ -17,8 +17,8 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// finished is one stored shard, as the state object remembers it.
-type finished struct {
+// finishedShard is one stored shard, as recorded in the state object.
+type finishedShard struct {
 	Name   string `json:"name"`
 	Size   int64  `json:"size"`
 	ETag   string `json:"etag"`
@@ -28,9 +28,9 @@ type finished struct {
 
 // state is the content of the state object, and of a note.
 type state struct {
-	Version int        `json:"version"`
-	Parts   int        `json:"parts,omitempty"` // how many machines share the plan; 0: the one that wrote this did it all
-	Shards  []finished `json:"shards"`
+	Version int             `json:"version"`
+	Parts   int             `json:"parts,omitempty"` // how many machines share the plan; 0: the one that wrote this did it all
+	Shards  []finishedShard `json:"shards"`
 }
 
 const (
@@ -121,7 +121,7 @@ func (j *job) read(ctx context.Context, obj objstore.Object, s *state) error {
 }
 
 // note writes what was stored since the note before. Its name is one that no other machine gives.
-func (j *job) note(ctx context.Context, shards []finished) error {
+func (j *job) note(ctx context.Context, shards []finishedShard) error {
 	key := j.notesDir() + rand.Text() + ".json"
 	j.notes = append(j.notes, key)
 	return j.save(ctx, key, shards)
@@ -148,12 +148,12 @@ func (j *job) settle(ctx context.Context) error {
 
 // save writes a state or a note. When ctx ends, before or meanwhile, it is given a moment of its own, because what it notes
 // is what the next run need not do again.
-func (j *job) save(ctx context.Context, key string, shards []finished) error {
+func (j *job) save(ctx context.Context, key string, shards []finishedShard) error {
 	saving, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastSave, cancel) })()
-	s := state{Version: stateVersion, Parts: j.opt.Share.Parts, Shards: append([]finished{}, shards...)}
-	slices.SortFunc(s.Shards, func(a, b finished) int { return strings.Compare(a.Name, b.Name) })
+	s := state{Version: stateVersion, Parts: j.opt.Share.Parts, Shards: append([]finishedShard{}, shards...)}
+	slices.SortFunc(s.Shards, func(a, b finishedShard) int { return strings.Compare(a.Name, b.Name) })
 	data, err := json.Marshal(s)
 	if err != nil {
 		return err

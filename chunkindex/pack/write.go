@@ -36,7 +36,7 @@ func (j *job) finish(ctx context.Context, s *shard) (result, error) {
 		return result{}, fmt.Errorf("pack: build %s: %w", s.name, err)
 	}
 	defer body.close()
-	now := finished{Name: s.name, Size: s.length, ETag: old.ETag, SHA256: body.sha256, Stamp: s.stamp}
+	now := finishedShard{Name: s.name, Size: s.length, ETag: old.ETag, SHA256: body.sha256, Stamp: s.stamp}
 	if reuse = reuse && old.SHA256 == body.sha256; !reuse { // else touched, but the same
 		if now.ETag, err = j.put(ctx, s, body); err != nil {
 			return result{}, fmt.Errorf("pack: %w", err)
@@ -47,17 +47,17 @@ func (j *job) finish(ctx context.Context, s *shard) (result, error) {
 }
 
 // recall says what the state remembers of a shard and whether the store still holds exactly that.
-func (j *job) recall(ctx context.Context, s *shard) (old finished, same bool, err error) {
+func (j *job) recall(ctx context.Context, s *shard) (old finishedShard, same bool, err error) {
 	known := j.done[s.name]
 	if len(known) == 0 {
-		return finished{}, false, nil
+		return finishedShard{}, false, nil
 	}
 	obj, err := j.store.Stat(ctx, j.prefix+s.name)
 	if errors.Is(err, objstore.ErrNotFound) {
-		return finished{}, false, nil
+		return finishedShard{}, false, nil
 	}
 	if err != nil {
-		return finished{}, false, err
+		return finishedShard{}, false, err
 	}
 	for _, f := range known {
 		if f.Size == s.length && obj.Size == f.Size && obj.ETag == f.ETag && (!same || f.Stamp == s.stamp) {

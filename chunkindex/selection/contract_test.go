@@ -271,7 +271,7 @@ func TestQuarantine_WithoutTexts(t *testing.T) {
 
 func TestReadNamed_RefusesLinesWithoutBound(t *testing.T) {
 	longest := strings.Repeat("k", bufio.MaxScanTokenSize-1)
-	if got, err := ReadNamed(strings.NewReader(longest+"\nb"), "bad"); err != nil || !slices.Equal(got, []Named{{longest, "bad", ""}, {"b", "bad", ""}}) {
+	if got, err := ReadNamed(strings.NewReader(longest+"\nb"), "bad"); err != nil || !slices.Equal(got, []NamedSample{{longest, "bad", ""}, {"b", "bad", ""}}) {
 		t.Errorf("got %d samples, %v, want 2", len(got), err)
 	}
 	if _, err := ReadNamed(strings.NewReader("a\n"+longest+"kk\n"), ""); !errors.Is(err, bufio.ErrTooLong) {

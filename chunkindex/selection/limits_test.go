@@ -91,7 +91,7 @@ func TestQuarantine_Limits(t *testing.T) {
 
 func TestReadNamed(t *testing.T) {
 	got, err := ReadNamed(strings.NewReader("a\r\n\nb\tdark\nc\t\ts.tar\nd\tdark\ts.tar\n\tx\n"), "bad")
-	want := []Named{{"a", "bad", ""}, {"b", "dark", ""}, {"c", "bad", "s.tar"}, {"d", "dark", "s.tar"}}
+	want := []NamedSample{{"a", "bad", ""}, {"b", "dark", ""}, {"c", "bad", "s.tar"}, {"d", "dark", "s.tar"}}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %q, %v, want %q", got, err, want)
 	}

@@ -35,16 +35,16 @@ type StoredDefault struct {
 	Generation string
 }
 
-// Stored is everything that was selected of a dataset.
-type Stored struct {
+// Inventory lists the splits, defaults and quarantines of a dataset.
+type Inventory struct {
 	Splits      []StoredSplit
 	Defaults    []StoredDefault
 	Quarantines []StoredQuarantine
 }
 
 // Stored lists the splits and quarantines of the dataset. It reads their headers.
-func (s *Store) Stored(ctx context.Context) (*Stored, error) {
-	all := &Stored{}
+func (s *Store) Stored(ctx context.Context) (*Inventory, error) {
+	all := &Inventory{}
 	for _, dir := range []string{quarantineDir, subsetDir} {
 		err := s.cfg.Reader.List(ctx, s.cfg.Prefix+dir, func(o objstore.Object) error {
 			name := strings.TrimPrefix(o.Key, s.cfg.Prefix+dir)

@@ -122,10 +122,10 @@ func wrongKeys(why string, keys []string, all int) error {
 
 // KeepSubset stores a subset that was worked out, as the subset Listed of a split whose other one is Rest. It makes no split the
 // default one. A subset without samples is ErrInvalid.
-func (s *Store) KeepSubset(ctx context.Context, d Dataset, members Base) (Made, error) {
+func (s *Store) KeepSubset(ctx context.Context, d Dataset, members Base) (SplitResult, error) {
 	m, err := s.store(ctx, &splitWriter{data: d, rule: listedRule(), members: members})
 	if err != nil {
-		return Made{}, fmt.Errorf("store a subset: %w", err)
+		return SplitResult{}, fmt.Errorf("store a subset: %w", err)
 	}
 	return m, nil
 }

@@ -23,7 +23,7 @@ func (d keyed) ShardKey(sample uint64) string {
 }
 
 // keep stores the samples at some places as a subset.
-func keep(t *testing.T, s *Store, d Dataset, runs ...Places) Made {
+func keep(t *testing.T, s *Store, d Dataset, runs ...Places) SplitResult {
 	t.Helper()
 	c, err := NewCut(t.Context(), d, d.First(), nil, []Step{{Places: runs}})
 	if err != nil {
@@ -44,7 +44,7 @@ func TestFindKeys_AnyOrder(t *testing.T) {
 	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	half := slices.Clone(all[:500])
 	s, _ := newStore(t)
-	var made []Made
+	var made []SplitResult
 	for _, keys := range [][]string{half, slices.Sorted(slices.Values(half)), append(slices.Clone(half), half[:7]...)} {
 		runs, repeated, err := FindKeys(t.Context(), d, keys)
 		if err != nil || repeated != len(keys)-500 {

@@ -204,16 +204,16 @@ func (q Quarantine) Numbers(ctx context.Context, of Finder) ([]uint64, error) {
 	return slices.Compact(out), nil
 }
 
-// Named is a bad sample as people name it.
-type Named struct {
+// NamedSample names a bad sample by its key and its shard.
+type NamedSample struct {
 	Key, Reason string
 	Shard       string // empty: one shard alone has the key
 }
 
 // ReadNamed reads lines of a key, a reason and a shard with tabs between them, of which the last two may be left out. A
 // sample without a reason of its own gets the one given.
-func ReadNamed(r io.Reader, reason string) ([]Named, error) {
-	var named []Named
+func ReadNamed(r io.Reader, reason string) ([]NamedSample, error) {
+	var named []NamedSample
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
 		key, more, _ := strings.Cut(strings.TrimSuffix(lines.Text(), "\r"), "\t")
@@ -221,7 +221,7 @@ func ReadNamed(r io.Reader, reason string) ([]Named, error) {
 			continue
 		}
 		own, shard, _ := strings.Cut(more, "\t")
-		named = append(named, Named{key, cmp.Or(own, reason), shard})
+		named = append(named, NamedSample{key, cmp.Or(own, reason), shard})
 	}
 	return named, lines.Err()
 }

@@ -25,8 +25,8 @@ type Shards interface {
 	ShardKey(sample uint64) string
 }
 
-// Made says which split was made.
-type Made struct {
+// SplitResult describes a split that was stored.
+type SplitResult struct {
 	Digest  string   // its name
 	New     bool     // else the bucket had it
 	Default string   // the split that is meant where none is named: the first one that was made of this generation by a rule; of a kept subset empty
@@ -35,35 +35,35 @@ type Made struct {
 
 // Split cuts a dataset into subsets, and stores which samples are of which. The same rule and data make the same object, so
 // it may be done again. The memory it takes is a few bytes a chunk.
-func (s *Store) Split(ctx context.Context, d Dataset, rule Rule) (Made, error) {
+func (s *Store) Split(ctx context.Context, d Dataset, rule Rule) (SplitResult, error) {
 	m, err := s.split(ctx, d, rule)
 	if err != nil {
-		return Made{}, fmt.Errorf("split %s: %w", rule, err)
+		return SplitResult{}, fmt.Errorf("split %s: %w", rule, err)
 	}
 	return m, nil
 }
 
-func (s *Store) split(ctx context.Context, d Dataset, rule Rule) (Made, error) {
+func (s *Store) split(ctx context.Context, d Dataset, rule Rule) (SplitResult, error) {
 	if err := rule.Check(); err != nil {
-		return Made{}, err
+		return SplitResult{}, err
 	}
 	m, err := s.store(ctx, &splitWriter{data: d, rule: rule, sorter: newSorter(rule)})
 	if err != nil {
-		return Made{}, err
+		return SplitResult{}, err
 	}
 	m.Default, err = s.setDefault(ctx, d.Generation(), m.Digest)
 	return m, err
 }
 
 // store lays out a split in a local file, and puts it into the bucket.
-func (s *Store) store(ctx context.Context, w *splitWriter) (Made, error) {
+func (s *Store) store(ctx context.Context, w *splitWriter) (SplitResult, error) {
 	text, err := w.rule.encode()
 	if err != nil {
-		return Made{}, err
+		return SplitResult{}, err
 	}
 	f, err := s.tempFile()
 	if err != nil {
-		return Made{}, err
+		return SplitResult{}, err
 	}
 	defer f.Close()
 	first, parts := w.data.First(), len(w.rule.Parts)
@@ -74,16 +74,16 @@ func (s *Store) store(ctx context.Context, w *splitWriter) (Made, error) {
 	}
 	size, err := w.writeTo(ctx, f, text)
 	if err != nil {
-		return Made{}, err
+		return SplitResult{}, err
 	}
 	if w.members != nil && w.counts[0] == 0 {
-		return Made{}, invalid("no sample is left")
+		return SplitResult{}, invalid("no sample is left")
 	}
 	sum := sha256.New()
 	if _, err := io.Copy(sum, io.NewSectionReader(f, 0, size)); err != nil {
-		return Made{}, err
+		return SplitResult{}, err
 	}
-	m := Made{Digest: hex.EncodeToString(sum.Sum(nil)), Counts: w.counts}
+	m := SplitResult{Digest: hex.EncodeToString(sum.Sum(nil)), Counts: w.counts}
 	m.New, err = s.put(ctx, subsetDir+m.Digest, f, size)
 	return m, err
 }

@@ -132,10 +132,10 @@ func (a *app) storeQuarantine(ctx context.Context, d location.Dataset, bad map[u
 }
 
 // read returns the samples that were named.
-func (x *quarantineFlags) read() ([]selection.Named, error) {
-	var named []selection.Named
+func (x *quarantineFlags) read() ([]selection.NamedSample, error) {
+	var named []selection.NamedSample
 	for _, key := range x.keys {
-		named = append(named, selection.Named{Key: key, Reason: x.reason, Shard: x.shard})
+		named = append(named, selection.NamedSample{Key: key, Reason: x.reason, Shard: x.shard})
 	}
 	if x.file == "" {
 		return named, nil

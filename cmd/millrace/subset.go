@@ -141,7 +141,7 @@ func (a *app) keepKeys(ctx context.Context, d location.Dataset, st *selection.St
 	return a.Print(rep, func(w io.Writer) { rep.print(w, d.Loc) })
 }
 
-func newSubsetReport(d location.Dataset, made selection.Made, parts []selection.Part) subsetReport {
+func newSubsetReport(d location.Dataset, made selection.SplitResult, parts []selection.Part) subsetReport {
 	rep := subsetReport{Digest: made.Digest, Generation: d.Index.Generation(), New: made.New, Default: made.Default}
 	for i, p := range parts {
 		rep.Subsets = append(rep.Subsets, subsetCount{p.Name, p.Size, p.Match, made.Counts[i]})

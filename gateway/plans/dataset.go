@@ -24,7 +24,7 @@ type Importance interface {
 type Selection interface {
 	Default(ctx context.Context, generation string) (digest string, err error)
 	OpenSubset(ctx context.Context, digest, name, generation string, first []uint64) (*selection.Subset, error)
-	KeepSubset(ctx context.Context, d selection.Dataset, members selection.Base) (selection.Made, error)
+	KeepSubset(ctx context.Context, d selection.Dataset, members selection.Base) (selection.SplitResult, error)
 	OpenQuarantine(ctx context.Context, digest string) (selection.Quarantine, error)
 }
 

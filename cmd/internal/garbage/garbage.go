@@ -142,7 +142,7 @@ func (f *Result) one(kind, generation string, o objstore.Object, fault error) {
 	f.sort(newItem(kind, o, ""), goes, why)
 }
 
-func (f *Result) selections(s *selection.Stored) {
+func (f *Result) selections(s *selection.Inventory) {
 	for _, x := range s.Splits {
 		f.one(Subset, x.Generation, x.Object, x.Fault)
 	}

@@ -32,7 +32,7 @@ type dependents struct {
 }
 
 // dependentsOf counts the dependents of each generation.
-func dependentsOf(s *selection.Stored, snapshots []importance.StoredSnapshot, reports []importance.StoredReports) map[string]*dependents {
+func dependentsOf(s *selection.Inventory, snapshots []importance.StoredSnapshot, reports []importance.StoredReports) map[string]*dependents {
 	all := map[string]*dependents{}
 	add := func(generation, kind string, objects int, o objstore.Object) {
 		b := all[generation]

@@ -144,7 +144,7 @@ func (l Quarantines) Print(w io.Writer) {
 	table(w, "quarantines", "quarantine\tbad samples\t"+end, rows)
 }
 
-func selections(ctx context.Context, st objstore.Store, prefix string) (*selection.Stored, map[string]bool, error) {
+func selections(ctx context.Context, st objstore.Store, prefix string) (*selection.Inventory, map[string]bool, error) {
 	current, err := chunkindex.Current(ctx, st, prefix)
 	if err != nil {
 		return nil, nil, err

@@ -36,7 +36,7 @@ func (s *Node) sendLosses(ctx context.Context, dataset string, l *importance.Log
 	switch {
 	case err != nil:
 		s.log.Warn().Str("dataset", dataset).Err(err).Msg("reported losses still wait in the local log")
-	case done != importance.Flushed{}:
+	case done != importance.FlushReport{}:
 		s.log.Info().Str("dataset", dataset).Int("sent", done.Sent).Int("conflicts", done.Conflicts).Int64("lost_bytes", done.Lost).
 			Msg("reported losses sent from the local log")
 	}
