@@ -7,6 +7,7 @@
 package shuffle
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -53,6 +54,13 @@ type Params struct {
 
 	// Subset names the subset of the dataset that epochs deliver; "" is all of it. Its members come to NewSubsetPlan.
 	Subset string
+}
+
+// Compare orders parameters for lists: it returns -1, 0 or 1, and 0 only if they are equal.
+func (p Params) Compare(q Params) int {
+	return cmp.Or(
+		cmp.Compare(p.Shuffle, q.Shuffle), cmp.Compare(p.Window, q.Window), cmp.Compare(p.Seed, q.Seed),
+		cmp.Compare(p.Strata, q.Strata), cmp.Compare(p.Importance, q.Importance), cmp.Compare(p.Subset, q.Subset))
 }
 
 // check reports an unknown shuffle, a window that cannot be had, or strata that cannot.

@@ -127,8 +127,7 @@ func (r *Readers) List(now time.Time) []Reader {
 	}
 	slices.SortFunc(out, func(a, b Reader) int {
 		return cmp.Or(
-			cmp.Compare(a.Params.Shuffle, b.Params.Shuffle), cmp.Compare(a.Params.Window, b.Params.Window),
-			cmp.Compare(a.Params.Seed, b.Params.Seed), cmp.Compare(a.Params.Importance, b.Params.Importance), cmp.Compare(a.Params.Subset, b.Params.Subset),
+			a.Params.Compare(b.Params),
 			cmp.Compare(a.BatchSize, b.BatchSize), cmp.Compare(a.WorldSize, b.WorldSize), cmp.Compare(a.Rank, b.Rank))
 	})
 	return out
