@@ -191,7 +191,7 @@ class Source:
             self._refuse_empty(plan)
         if o["start"] > plan.batches:
             raise InvalidArgument(f"start={o['start']}: epoch {number} has {plan.batches} batches, numbered from 0")
-        if not multiprocessing.current_process().daemon:  # of a loader's workers one says it: see torch.py
+        if not multiprocessing.current_process().daemon:  # of a loader's workers one says it: see millrace.torch
             advise_homes(self.core, plan)
         automatic = (Automatic() if decode is True else decode) if cut else None
         steps = Steps(

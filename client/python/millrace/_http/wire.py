@@ -3,7 +3,7 @@
 A thread waits for its own answer, at most TICK at a time. After each step it asks whether the answer is still wanted, whether there is
 time left, and whether the gateway lives. So no other thread watches an attempt, and nothing of it is shared.
 
-Connections belong to one process: a forked child begins anew (Core keeps one Wire for each process id), and never shares a socket
+Connections belong to one process: a forked child begins anew (`Gateways` has one Wire for each process), and never shares a socket
 with its parent.
 """
 
