@@ -102,8 +102,7 @@ func runLinks(ctx context.Context, r *lab.Report) error {
 
 // readLinks runs the job both ways.
 func readLinks(ctx context.Context) (runs []*linksRun, err error) {
-	const simulated = "./clustersim"
-	for _, pack := range []string{simulated, "./limited"} {
+	for _, pack := range []string{simulatedClusters, limitedNetworks} {
 		lines, _, err := figures(ctx, pack, "TestLimited", "MILLRACE_LIMITED=full") // the marks judge
 		if err != nil {
 			return nil, err
@@ -113,7 +112,7 @@ func readLinks(ctx context.Context) (runs []*linksRun, err error) {
 			if err := json.Unmarshal([]byte(line), &o); err != nil {
 				return nil, fmt.Errorf("%s: %w", pack, err)
 			}
-			if pack == simulated {
+			if pack == simulatedClusters {
 				runs = append(runs, &linksRun{way: o.Way, simulated: o})
 				continue
 			}

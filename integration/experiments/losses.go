@@ -47,7 +47,7 @@ func lossTests() map[string]string {
 func runLosses(ctx context.Context, r *lab.Report) error {
 	for _, mark := range []string{"tail", "sick", "apart", "refill"} {
 		name := lossTests()[mark]
-		lines, passed, err := figures(ctx, "./clustersim", name)
+		lines, passed, err := figures(ctx, simulatedClusters, name)
 		if err != nil {
 			return err
 		}
@@ -65,7 +65,13 @@ func runLosses(ctx context.Context, r *lab.Report) error {
 	return nil
 }
 
-// figures runs one test of a package of integration/, the working directory, and returns what it says it has measured.
+// The packages whose tests measure.
+const (
+	simulatedClusters = "github.com/millrace-data/millrace/integration/clustersim"
+	limitedNetworks   = "github.com/millrace-data/millrace/integration/limited"
+)
+
+// figures runs one test of a package and returns what it says it has measured.
 func figures(ctx context.Context, pack, name string, env ...string) (lines []string, passed bool, err error) {
 	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-timeout=1h", "-v", "-run", "^"+name+"$", pack)
 	cmd.Env = append(os.Environ(), env...)
