@@ -42,6 +42,7 @@ func floorPlan() map[string]room {
 		"internal/testing/race":         {never: []string{"net", "os"}},                                          // tests only
 		"internal/testing/leaks":        {outside: []string{"go.uber.org/goleak"}, never: []string{"net"}},       // tests only
 		"internal/testing/shaped":       {ours: []string{"internal/objstore"}, never: []string{"net"}},           // tests only
+		"internal/testing/memstore":     {ours: []string{"internal/objstore"}, never: []string{"net"}},           // tests only
 		"internal/testing/objstoretest": {ours: []string{"internal/objstore"}, never: []string{"net"}},           // tests only
 		"internal/testing/certtest":     {ours: []string{"internal/certs"}, never: []string{"net/http"}},         // tests only
 		"internal/testing/fulldisk":     {never: []string{"net"}},                                                // tests only
@@ -101,8 +102,8 @@ func floorPlan() map[string]room {
 			outside: []string{"github.com/klauspost/compress"},
 			never:   []string{"net", "os"},
 		},
-		"chunkindex/indextest": {ours: []string{"chunkindex", "internal/objstore"}, never: []string{"net"}}, // tests only
-		"chunkindex/scantest":  {ours: []string{"chunkindex", "internal/objstore"}, never: []string{"net"}}, // tests only
+		"chunkindex/indextest": {ours: []string{"chunkindex", "internal/objstore", "internal/testing/memstore"}, never: []string{"net"}}, // tests only
+		"chunkindex/scantest":  {ours: []string{"chunkindex", "internal/objstore", "internal/testing/memstore"}, never: []string{"net"}}, // tests only
 		"chunkindex/importance": {
 			ours:    []string{"internal/objstore", "shuffle"},
 			outside: []string{"golang.org/x/sync"},

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/internal/objstore"
-	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
 // resum ends a binding in the digest of what precedes it.

@@ -19,7 +19,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/codec/codectest"
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/internal/objstore"
-	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
 // packFrames compresses data, cut at these offsets, each piece to a frame of its own.

@@ -13,7 +13,7 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
 // smallIndex returns the bytes of an index of two shards, three samples and two chunks.

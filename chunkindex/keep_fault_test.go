@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/internal/objstore"
-	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
 // keptTogether returns a store beside whose two shards a killed run left both scans in one object, and the object's key.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
-	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
 // The last line of a shard may lack its line feed. The sample has it all the same, so that it can stand before others, and so does its

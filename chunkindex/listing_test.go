@@ -9,7 +9,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/internal/objstore"
-	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
 // plainAndPacked returns a listing of an object that is stored as it is, and of the same bytes compressed.

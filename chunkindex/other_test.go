@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/internal/objstore"
-	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
 // TestOther_PassesOverIndexesThatCannotBeUsed: what is missing, damaged, newer or of other data is passed over; a fault of the store is not.

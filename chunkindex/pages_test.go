@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/internal/objstore"
-	"github.com/millrace-data/millrace/internal/objstore/memstore"
 	"github.com/millrace-data/millrace/internal/testing/leaks"
+	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
 // linesStore holds two shards of many lines, and their index. Both have their names from a rule.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
-	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
 // parquetFile returns a file that pyarrow wrote.

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
-	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
 // TestBuild_RefusesPartitions in the layout of pyarrow's write_to_dataset and Spark's partitionBy, unless they are one, or chosen by a pattern.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/indextest"
-	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
 // repeated writes the same tar under several names, as two runs of img2dataset number their samples from 0 each.

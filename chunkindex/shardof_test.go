@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
 // shapes are stores whose indexes place samples in shards in every way there is.

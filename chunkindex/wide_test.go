@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/chunkindex/framing"
-	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
 // wide is an MDS dataset of one sample of so many columns of four bytes.

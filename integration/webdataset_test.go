@@ -12,7 +12,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/integration/harness"
-	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
 // TestTarAsWebDatasetReadsIt has WebDataset write shards, compresses them in several ways, writes them anew with GNU tar and bsdtar, serves them where they lie, and has

@@ -17,8 +17,8 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/internal/objstore"
-	"github.com/millrace-data/millrace/internal/objstore/memstore"
 	"github.com/millrace-data/millrace/internal/testing/fulldisk"
+	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
 var errStore = errors.New("the store fails")

@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/millrace-data/millrace/internal/objstore"
-	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
 // slowFreeze works out the weights and the hot samples of a request in the plainest way. seen are the losses that

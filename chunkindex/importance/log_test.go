@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/internal/objstore"
-	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
 func TestReportIsTakenOnce(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/internal/objstore"
-	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
 // frozenStore is a store with a snapshot, its digest and its bytes.

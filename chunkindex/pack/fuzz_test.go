@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/chunkindex/format/naming"
-	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
 // FuzzRoundTrip packs two files of any name and content, and reads them back.

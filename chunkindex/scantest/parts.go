@@ -9,7 +9,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/indextest"
 	"github.com/millrace-data/millrace/internal/objstore"
-	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
 // Parts has two machines scan a part of a dataset each, and a third one join the parts. It reads no shard, and leaves byte for byte

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/millrace-data/millrace/internal/objstore"
-	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
 // TestNewCut_ReadsNoNamesOfEmptyChunks begins with a base that has nothing of the first chunk: its names are neither read nor counted.

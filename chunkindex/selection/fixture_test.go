@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millrace-data/millrace/internal/objstore/memstore"
 	"github.com/millrace-data/millrace/internal/testing/leaks"
+	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
 var update = flag.Bool("update", false, "write testdata/rules.json anew; a rule that was released never changes")

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/millrace-data/millrace/chunkindex/importance"
-	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/internal/testing/memstore"
 	"github.com/millrace-data/millrace/shuffle"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex/indextest"
 	"github.com/millrace-data/millrace/internal/objstore"
-	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
 // PutShards puts so many small tar shards below a prefix of the bucket, without an index.

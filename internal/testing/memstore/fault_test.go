@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/internal/objstore"
-	"github.com/millrace-data/millrace/internal/objstore/memstore"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
+	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
 // TestFaults runs under a fake clock: delays and stalls cost nothing.
