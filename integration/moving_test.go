@@ -117,7 +117,7 @@ func regions(script string) (all []string) {
 // TestEvennessOfThePage computes the figures of docs/moving.md again: they follow from seeds.
 func TestEvennessOfThePage(t *testing.T) {
 	path, env := harness.Python(t)
-	cmd := exec.CommandContext(t.Context(), path, "-W", "ignore", filepath.Join("..", "bench", "peers", "evenness.py"), "--json")
+	cmd := exec.CommandContext(t.Context(), path, "-W", "ignore", filepath.Join("bench", "peers", "evenness.py"), "--json")
 	cmd.Env = env
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
