@@ -112,7 +112,7 @@ func (s *suite) line(ctx context.Context, backend string) (*process, error) {
 
 // script runs one of the scripts in Python and takes what it prints.
 func (s *suite) script(ctx context.Context, found any, name string, args ...string) error {
-	cmd := exec.CommandContext(ctx, s.interpreter, append([]string{filepath.Join("bench", "iterate", name)}, args...)...)
+	cmd := exec.CommandContext(ctx, s.interpreter, append([]string{filepath.Join("integration", "bench", "iterate", name)}, args...)...)
 	cmd.Env = append(append(os.Environ(), s.world.env...), "PYTHONPATH="+filepath.Join("client", "python"))
 	var out, log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &log
