@@ -16,11 +16,11 @@ import (
 
 // The product may not grow beyond these figures. Lower one when less is needed; a new capability takes away what it adds.
 const (
-	maxGoLines       = 77_600 // without blank lines and comments
-	maxPythonLines   = 8_455  // the same, with docstrings
+	maxGoLines       = 76_031 // without blank lines and comments
+	maxPythonLines   = 8_447  // the same, with docstrings
 	maxPythonModules = 40
-	maxFunction      = 33  // lines of a function, of which 95 in 100 have fewer
-	minComments      = 7.5 // of 100 lines of Go with code or a comment
+	maxFunction      = 32  // lines of a function, of which 95 in 100 have fewer
+	minComments      = 9.5 // of 100 lines of Go with code or a comment
 )
 
 // TestSizeOfTheProduct counts the product: all Go but tests, integration, tools and internal/testing, and the Python client.
