@@ -1,6 +1,7 @@
 package millrace_test
 
 import (
+	"bytes"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -295,15 +297,27 @@ type source struct {
 	path  string // relative to the module root, with slashes
 	dir   string
 	test  bool
+	text  []byte
 	lines int
 	set   *token.FileSet
 	file  *ast.File
 }
 
-// sources parses every Go file of the repository, nested modules included, whatever its
-// build constraints say.
+// sources returns every Go file of the repository, nested modules included, whatever its
+// build constraints say. All tests share one parse.
 func sources(t *testing.T) []source {
 	t.Helper()
+	all, err := parsed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 10 {
+		t.Fatalf("sources found: got %d, want the whole repository", len(all))
+	}
+	return all
+}
+
+var parsed = sync.OnceValues(func() ([]source, error) {
 	var all []source
 	set := token.NewFileSet()
 	err := filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
@@ -331,18 +345,12 @@ func sources(t *testing.T) []source {
 		slashed := filepath.ToSlash(p)
 		all = append(all, source{
 			path: slashed, dir: path.Dir(slashed), test: strings.HasSuffix(name, "_test.go"),
-			lines: strings.Count(string(text), "\n"), set: set, file: f,
+			text: text, lines: bytes.Count(text, []byte("\n")), set: set, file: f,
 		})
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(all) < 10 {
-		t.Fatalf("sources found: got %d, want the whole repository", len(all))
-	}
-	return all
-}
+	return all, err
+})
 
 func (s source) imports() []string {
 	var paths []string

@@ -33,7 +33,7 @@ func TestSizeOfTheProduct(t *testing.T) {
 		if s.test || nested(s.dir) || under(s.dir, "internal/testing") {
 			continue
 		}
-		code, remarks := countGo(t, s.path)
+		code, remarks := countGo(s)
 		goLines, comments = goLines+code, comments+remarks
 		top, _, _ := strings.Cut(s.path, "/")
 		rooms[top] += code
@@ -68,16 +68,14 @@ func atMost(t *testing.T, what string, got, want int) {
 }
 
 // countGo counts the lines of a file that hold code, and those that hold comments alone.
-func countGo(t *testing.T, name string) (code, comments int) {
-	t.Helper()
-	text := read(t, name)
+func countGo(s source) (code, comments int) {
 	files := token.NewFileSet()
-	file := files.AddFile(name, files.Base(), len(text))
-	var s scanner.Scanner
-	s.Init(file, text, nil, scanner.ScanComments)
+	file := files.AddFile(s.path, files.Base(), len(s.text))
+	var scan scanner.Scanner
+	scan.Init(file, s.text, nil, scanner.ScanComments)
 	held, remarked := map[int]bool{}, map[int]bool{}
 	for {
-		pos, tok, lit := s.Scan()
+		pos, tok, lit := scan.Scan()
 		if tok == token.EOF {
 			break
 		}
