@@ -23,7 +23,7 @@ const maxLines = 600
 
 // room is one row of the floor plan: what a package may import outside its tests.
 // Paths of ours are relative to the module. A row holds for the packages below it too,
-// unless they have a row of their own. A path that ends in "/." is that package alone.
+// unless they have a row of their own. A path that ends in "/." allows only that package, not the packages below it.
 type room struct {
 	ours    []string
 	outside []string // path prefixes outside the standard library
@@ -237,7 +237,7 @@ func floorPlan() map[string]room {
 			never: []string{"net/http", "os"},
 		},
 		"cmd/internal/reach": {ours: []string{"client"}},
-		"cmd/internal/top": { // what gateways do, on a screen
+		"cmd/internal/top": { // the live view of gateways in a terminal
 			ours:    []string{"client", "cmd/internal/cli", "cmd/internal/words", "cmd/internal/reach", "gateway/stats"}, // cli: counts in words; reach: the cure for silence
 			outside: []string{"charm.land/bubbletea", "charm.land/lipgloss", "github.com/charmbracelet/x/ansi"},
 		},

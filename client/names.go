@@ -25,7 +25,7 @@ const (
 type source struct {
 	base *url.URL
 	kind addressKind
-	last []*gateway // what the name gave before; guarded by fleet.mu
+	last []*gateway // from the lookup before; guarded by fleet.mu
 }
 
 // addressKind is what an address of Config.Gateways stands for.

@@ -22,7 +22,7 @@ func wantsReady(t *testing.T, when string, n *node, waiting string) {
 	}
 }
 
-// delayedDiscovery is a discovery that knows some addresses after a while; a negative one says nothing ever.
+// delayedDiscovery finds its addresses after a delay, and never if the delay is negative.
 type delayedDiscovery struct {
 	wait  time.Duration
 	knows list

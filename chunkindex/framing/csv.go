@@ -19,7 +19,7 @@ const (
 // MaxHeader bounds the first record of a dataset: a header is kept in the index.
 const MaxHeader = 1 << 20
 
-// CSVConstants are those of a dataset of CSV or TSV, and its framing: each batch begins with the header, if shards have one.
+// CSVConstants holds the constants of a CSV or TSV dataset, and is its framing: each batch begins with the header, if shards have one.
 type CSVConstants struct {
 	Delimiter string `json:"delimiter"`
 	Header    string `json:"header"`           // with its line end; empty: no shard has a header

@@ -84,7 +84,7 @@ func (f mdsFraming) Frame(lengths []uint32) (before, after []byte, err error) {
 	return before, nil, err
 }
 
-// config is the header of a shard, byte by byte as MDSWriter writes it without compression, hashes and size limit.
+// config is the header of a shard, byte-identical to the one that MDSWriter writes without compression, hashes and size limit.
 func (c MDSColumns) config() []byte { return append(c.members([]byte{'{'}, ""), '}') }
 
 // members writes what MDSWriter says of a shard, in its order: that of the names, into which extra is put.

@@ -105,7 +105,7 @@ func firstRecord(ctx context.Context, l format.Listing, shards []format.Shard) (
 	return first, nil
 }
 
-// constants decides whether the first record is a header: as the user says, or because it looks like the names of columns.
+// constants decides whether the first record is a header: the user decides, or else whether it looks like column names.
 func (r record) constants(d *format.Dataset, header string) (framing.CSVConstants, error) {
 	f := framing.CSVConstants{Delimiter: string(delimiter(d.Shards[0].Key))}
 	if header == format.HeaderAbsent {

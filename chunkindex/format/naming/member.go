@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Group is the members of one sample. A member belongs to the sample of the member before it if Member gives both the same key.
+// Group holds the members of one sample: consecutive members for which Member returns the same key.
 type Group struct {
 	Key  string
 	exts map[string]string // of its members, by their lower case

@@ -56,7 +56,7 @@ def find_ranks(environment: Optional[Mapping[str, str]] = None) -> tuple[int, in
                 raise InvalidArgument(f"find the rank: {rank}={r} and {world_size}={w} are not a rank and a world size")
             return int(r), int(w)
     for rank, world_size in VARIABLES[:1]:
-        # Half of them is a slip, and to read as if alone would have every rank read everything.
+        # One without the other is a mistake: read as a single process, every rank would read everything.
         if rank in given or given.get(world_size, "1") != "1":
             raise InvalidArgument(f"find the rank: of {rank} and {world_size} one is in the environment and the other is not")
     return 0, 1

@@ -12,7 +12,7 @@ TEXTS = ("importance", "subset", "quarantine", "generation")
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """Which samples an epoch has and in which order, beside `seed` and `shuffle`. None is the dataset's default.
+    """Which samples an epoch has and in which order, in addition to `seed` and `shuffle`. None is the dataset's default.
     All values: https://github.com/millrace-data/millrace/blob/main/docs/api.md
 
     window      How many chunks shuffle="window" mixes together, or from how many lanes shuffle="slot" takes samples in turn.

@@ -126,7 +126,7 @@ def test_everything_public_says_what_it_is() -> None:
 
 
 def imported(path: Path) -> set[str]:
-    """The modules of the package that one of them names, also within functions and for types alone."""
+    """Returns the modules of the package that a module imports, including imports in functions and those for types only."""
     folder, found = path.relative_to(CLIENT).parent.parts, set[str]()
     for n in ast.walk(ast.parse(path.read_text())):
         if isinstance(n, ast.ImportFrom) and n.level:

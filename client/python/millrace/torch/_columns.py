@@ -84,7 +84,7 @@ def collate_columns(batch: Batch, *, keys: bool = False) -> Any:
 
 
 def columns_alone(batch: Batch, *, keys: bool) -> Any:
-    """Makes columns of a batch, and lets go of its bytes: a batch that waits for the trainer holds its columns alone."""
+    """Builds the columns of a batch and frees its bytes, so that a batch that waits for the trainer holds only its columns."""
     columns = collate_columns(batch, keys=keys)
     batch.let_go()
     return columns
