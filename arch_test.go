@@ -39,15 +39,20 @@ func floorPlan() map[string]room {
 		"internal/testing/provenance":   {never: []string{"net"}},                                                // bench and experiments run git
 		"internal/testing/vectors":      {outside: []string{"github.com/google/go-cmp"}, never: []string{"net"}}, // tests only
 		"internal/tempfile":             {never: []string{"net"}},
-		"internal/testing/seeds":        {ours: []string{"internal/testing/race"}, never: []string{"net"}},       // tests only
-		"internal/testing/bubble":       {ours: []string{"internal/testing/race"}, never: []string{"net", "os"}}, // tests only
-		"internal/testing/race":         {never: []string{"net", "os"}},                                          // tests only
-		"internal/testing/leaks":        {outside: []string{"go.uber.org/goleak"}, never: []string{"net"}},       // tests only
-		"internal/testing/shaped":       {ours: []string{"internal/objstore"}, never: []string{"net"}},           // tests only
-		"internal/testing/memstore":     {ours: []string{"internal/objstore"}, never: []string{"net"}},           // tests only
-		"internal/testing/objstoretest": {ours: []string{"internal/objstore"}, never: []string{"net"}},           // tests only
-		"internal/testing/certtest":     {ours: []string{"internal/certs"}, never: []string{"net/http"}},         // tests only
-		"internal/testing/fulldisk":     {never: []string{"net"}},                                                // tests only
+		"internal/testing/seeds":        {ours: []string{"internal/testing/race"}, never: []string{"net"}},                                           // tests only
+		"internal/testing/bubble":       {ours: []string{"internal/testing/race"}, never: []string{"net", "os"}},                                     // tests only
+		"internal/testing/race":         {never: []string{"net", "os"}},                                                                              // tests only
+		"internal/testing/leaks":        {outside: []string{"go.uber.org/goleak"}, never: []string{"net"}},                                           // tests only
+		"internal/testing/shaped":       {ours: []string{"internal/objstore"}, never: []string{"net"}},                                               // tests only
+		"internal/testing/memstore":     {ours: []string{"internal/objstore"}, never: []string{"net"}},                                               // tests only
+		"internal/testing/objstoretest": {ours: []string{"internal/objstore"}, never: []string{"net"}},                                               // tests only
+		"internal/testing/certtest":     {ours: []string{"internal/certs"}, never: []string{"net/http"}},                                             // tests only
+		"internal/testing/codectest":    {ours: []string{"chunkindex/codec"}, never: []string{"net"}},                                                // tests only
+		"internal/testing/indextest":    {ours: []string{"chunkindex", "internal/objstore", "internal/testing/memstore"}, never: []string{"net"}},    // tests only
+		"internal/testing/rowstest":     {ours: []string{"chunkindex/rows"}, never: []string{"net"}},                                                 // tests only
+		"internal/testing/scantest":     {ours: []string{"chunkindex", "internal/objstore", "internal/testing/memstore"}, never: []string{"net"}},    // tests only
+		"internal/testing/tracingtest":  {ours: []string{"internal/tracing"}, outside: []string{"go.opentelemetry.io/otel"}, never: []string{"net"}}, // tests only
+		"internal/testing/fulldisk":     {never: []string{"net"}},                                                                                    // tests only
 		"internal/budget":               {never: []string{"net", "os"}},
 		"internal/arrival":              {never: []string{"net", "os"}},
 		"internal/pause":                {never: []string{"context", "net", "os"}},
@@ -104,8 +109,6 @@ func floorPlan() map[string]room {
 			outside: []string{"github.com/klauspost/compress"},
 			never:   []string{"net", "os"},
 		},
-		"chunkindex/indextest": {ours: []string{"chunkindex", "internal/objstore", "internal/testing/memstore"}, never: []string{"net"}}, // tests only
-		"chunkindex/scantest":  {ours: []string{"chunkindex", "internal/objstore", "internal/testing/memstore"}, never: []string{"net"}}, // tests only
 		"chunkindex/importance": {
 			ours:    []string{"internal/objstore", "shuffle"},
 			outside: []string{"golang.org/x/sync"},
@@ -279,7 +282,7 @@ func columnar(codec string) room {
 	return flat(codec, "chunkindex/codec/.", "chunkindex/format/hub", "chunkindex/format/rowscan", "chunkindex/rows")
 }
 
-// onlyHere names the libraries that live in exactly one package, tests included.
+// onlyHere names the libraries that live in exactly one package, tests included; internal/testing is free.
 func onlyHere() map[string]string {
 	return map[string]string{
 		"github.com/minio/minio-go":       "s3backend",
@@ -430,7 +433,7 @@ func floorOf(dir string) int {
 
 func TestImportsRunDownTheFloors(t *testing.T) {
 	for _, s := range sources(t) {
-		if s.test || nested(s.dir) || s.dir == "." {
+		if s.test || nested(s.dir) || s.dir == "." || under(s.dir, "internal/testing") {
 			continue
 		}
 		if floorOf(s.dir) == 0 {
@@ -439,6 +442,9 @@ func TestImportsRunDownTheFloors(t *testing.T) {
 		for _, imp := range s.imports() {
 			rel, ours := strings.CutPrefix(imp, module+"/")
 			top, _, _ := strings.Cut(rel, "/")
+			if under(rel, "internal/testing") {
+				t.Errorf("%s: imports %s, which only tests may import", s.path, imp)
+			}
 			if ours && !under(s.dir, top) && (floorOf(rel) == 0 || floorOf(rel) >= floorOf(s.dir)) {
 				t.Errorf("%s: imports %s, which is on no lower floor", s.path, imp)
 			}
@@ -494,7 +500,7 @@ func TestSomeLibrariesLiveInOnePackage(t *testing.T) {
 	for _, s := range sources(t) {
 		for _, imp := range s.imports() {
 			for lib, home := range onlyHere() {
-				if under(imp, lib) && !under(s.dir, home) {
+				if under(imp, lib) && !under(s.dir, home) && !under(s.dir, "internal/testing") {
 					t.Errorf("%s: imports %s, which lives in %s alone", s.path, imp, home)
 				}
 			}

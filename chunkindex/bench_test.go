@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/chunkindex"
-	"github.com/millrace-data/millrace/chunkindex/indextest"
+	"github.com/millrace-data/millrace/internal/testing/indextest"
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 

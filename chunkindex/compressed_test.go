@@ -16,9 +16,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
-	"github.com/millrace-data/millrace/chunkindex/codec/codectest"
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/testing/codectest"
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 

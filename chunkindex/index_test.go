@@ -12,8 +12,8 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/format/naming"
-	"github.com/millrace-data/millrace/chunkindex/indextest"
 	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/testing/indextest"
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 

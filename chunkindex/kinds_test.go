@@ -14,7 +14,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/framing"
-	"github.com/millrace-data/millrace/chunkindex/indextest"
+	"github.com/millrace-data/millrace/internal/testing/indextest"
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/format/webdataset"
+	"github.com/millrace-data/millrace/internal/objstore"
 )
 
 // No tar shard has a scan longer than maxScan, however its names, samples and chunks are made.
@@ -39,7 +40,12 @@ func TestLongestScan(t *testing.T) {
 		}
 		out.begin()
 		cut := newCutter(1, out.write) // a chunk for each sample
-		if err := webdataset.Scan(format.NewCursor(t.Context(), format.Object{Size: int64(shard.Len())}, &shard, cut)); err != nil {
+		listed := newListing(nil, "", []objstore.Object{{Key: "a.tar", Size: int64(shard.Len())}})
+		d, err := webdataset.Format().Survey(t.Context(), listed, format.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Scan(t.Context(), 0, &shard, cut); err != nil {
 			t.Fatal(err)
 		}
 		size := cut.off

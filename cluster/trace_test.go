@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/cluster/peer"
+	"github.com/millrace-data/millrace/internal/testing/tracingtest"
 	"github.com/millrace-data/millrace/internal/tracing"
-	"github.com/millrace-data/millrace/internal/tracing/tracingtest"
 )
 
 // wire is an asker that keeps which spans members are told of. One member may never answer.

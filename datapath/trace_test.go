@@ -14,8 +14,8 @@ import (
 	"github.com/millrace-data/millrace/cluster/peer"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
+	"github.com/millrace-data/millrace/internal/testing/tracingtest"
 	"github.com/millrace-data/millrace/internal/tracing"
-	"github.com/millrace-data/millrace/internal/tracing/tracingtest"
 	"github.com/millrace-data/millrace/shuffle"
 )
 

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/internal/testing/tracingtest"
 	"github.com/millrace-data/millrace/internal/tracing"
-	"github.com/millrace-data/millrace/internal/tracing/tracingtest"
 )
 
 // traced is a rig whose requests are traced.

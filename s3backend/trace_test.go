@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/millrace-data/millrace/internal/tracing/tracingtest"
+	"github.com/millrace-data/millrace/internal/testing/tracingtest"
 )
 
 // TestTraceShowsEachAttempt: a read that is refused once, and whose second attempt is late, is three requests to the store in

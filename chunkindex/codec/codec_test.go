@@ -15,7 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
-	"github.com/millrace-data/millrace/chunkindex/codec/codectest"
+	"github.com/millrace-data/millrace/internal/testing/codectest"
 )
 
 // pack compresses pieces, each to a frame of its own.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace-data/millrace/internal/testing/tracingtest"
 	"github.com/millrace-data/millrace/internal/tracing"
-	"github.com/millrace-data/millrace/internal/tracing/tracingtest"
 )
 
 // direct carries requests to a server without a connection: its answer is complete when RoundTrip returns.

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/chunkindex/format/jsonl"
-	"github.com/millrace-data/millrace/chunkindex/scantest"
+	"github.com/millrace-data/millrace/internal/testing/scantest"
 )
 
 func dataset() scantest.Dataset {

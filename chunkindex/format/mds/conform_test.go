@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/chunkindex/format/mds"
-	"github.com/millrace-data/millrace/chunkindex/scantest"
+	"github.com/millrace-data/millrace/internal/testing/scantest"
 )
 
 func TestConforms(t *testing.T) {

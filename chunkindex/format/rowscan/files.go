@@ -35,10 +35,7 @@ type Kind struct {
 // whatever its name. The first file's schema is that of all, and the names of its classes, unless a README gives others.
 func (f Files) Survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
 	d := &dataset{Files: f}
-	for _, object := range format.Data(l.Objects()) {
-		if !o.Named && !slices.Contains(f.Suffixes, format.Ext(object.Key)) {
-			continue
-		}
+	for _, object := range format.Called(l, o, f.Suffixes...) {
 		if c, _ := codec.Of(object.Key); c != codec.None {
 			return nil, fmt.Errorf("object %s: %s", object.Key, f.Packed)
 		}

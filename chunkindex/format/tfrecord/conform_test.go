@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/chunkindex/format/tfrecord"
-	"github.com/millrace-data/millrace/chunkindex/scantest"
+	"github.com/millrace-data/millrace/internal/testing/scantest"
 )
 
 func dataset() scantest.Dataset {

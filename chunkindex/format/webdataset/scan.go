@@ -16,9 +16,6 @@ const (
 	maxHeld     = 1 << 20 // bytes of hidden members that are held until the next member tells whose they are
 )
 
-// Scan finds the samples of one tar shard.
-func Scan(c *format.Cursor) error { return scan(c, new(atomic.Int64)) }
-
 // scan finds the samples of a shard. It counts the hidden members that it leaves out; without a counter they are members like any others.
 func scan(c *format.Cursor, hidden *atomic.Int64) error {
 	s := &scanner{Cursor: c, hidden: hidden}

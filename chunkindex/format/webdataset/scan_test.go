@@ -19,8 +19,8 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/format/webdataset"
-	"github.com/millrace-data/millrace/chunkindex/indextest"
-	"github.com/millrace-data/millrace/chunkindex/scantest"
+	"github.com/millrace-data/millrace/internal/testing/indextest"
+	"github.com/millrace-data/millrace/internal/testing/scantest"
 )
 
 func scan(b []byte) ([]scantest.Sample, error) {
@@ -242,7 +242,11 @@ func TestManyMembersOfALongName(t *testing.T) {
 	}
 	b := archive(t, members...)
 	var h heapSink
-	if err := webdataset.Scan(format.NewCursor(t.Context(), format.Object{}, bytes.NewReader(b), &h)); err != nil {
+	d, err := webdataset.Format().Survey(t.Context(), scantest.Objects{"a.tar": b}, format.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Scan(t.Context(), 0, bytes.NewReader(b), &h); err != nil {
 		t.Fatal(err)
 	}
 	if got := int64(h.after) - int64(h.before); got > 2<<20 {

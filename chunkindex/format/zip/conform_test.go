@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/chunkindex/format/zip"
-	"github.com/millrace-data/millrace/chunkindex/scantest"
+	"github.com/millrace-data/millrace/internal/testing/scantest"
 )
 
 func dataset(t testing.TB) scantest.Dataset {

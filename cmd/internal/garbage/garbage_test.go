@@ -13,11 +13,11 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/importance"
-	"github.com/millrace-data/millrace/chunkindex/indextest"
 	"github.com/millrace-data/millrace/chunkindex/selection"
 	"github.com/millrace-data/millrace/cmd/internal/garbage"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
+	"github.com/millrace-data/millrace/internal/testing/indextest"
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
-	"github.com/millrace-data/millrace/chunkindex/scantest"
+	"github.com/millrace-data/millrace/internal/testing/scantest"
 )
 
 // From here to the end of scan, this is the example of docs/adding-a-format.md.
@@ -83,7 +83,7 @@ func TestGuideShowsThisFormat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	guide, err := os.ReadFile("../../docs/adding-a-format.md")
+	guide, err := os.ReadFile("../../../docs/adding-a-format.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/rows"
-	"github.com/millrace-data/millrace/chunkindex/scantest"
+	"github.com/millrace-data/millrace/internal/testing/scantest"
 )
 
 // From here to the end of decodeLines, this is the example of docs/adding-a-decoded-format.md.
@@ -185,7 +185,7 @@ func TestGuideShowsBase64(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	guide, err := os.ReadFile("../../docs/adding-a-decoded-format.md")
+	guide, err := os.ReadFile("../../../docs/adding-a-decoded-format.md")
 	if err != nil {
 		t.Fatal(err)
 	}
