@@ -39,20 +39,20 @@ func floorPlan() map[string]room {
 		"internal/testing/provenance":   {never: []string{"net"}},                                                // bench and experiments run git
 		"internal/testing/vectors":      {outside: []string{"github.com/google/go-cmp"}, never: []string{"net"}}, // tests only
 		"internal/tempfile":             {never: []string{"net"}},
-		"internal/testing/seeds":        {ours: []string{"internal/testing/race"}, never: []string{"net"}},                                           // tests only
-		"internal/testing/bubble":       {ours: []string{"internal/testing/race"}, never: []string{"net", "os"}},                                     // tests only
-		"internal/testing/race":         {never: []string{"net", "os"}},                                                                              // tests only
-		"internal/testing/leaks":        {outside: []string{"go.uber.org/goleak"}, never: []string{"net"}},                                           // tests only
-		"internal/testing/shaped":       {ours: []string{"internal/objstore"}, never: []string{"net"}},                                               // tests only
-		"internal/testing/memstore":     {ours: []string{"internal/objstore"}, never: []string{"net"}},                                               // tests only
-		"internal/testing/objstoretest": {ours: []string{"internal/objstore"}, never: []string{"net"}},                                               // tests only
-		"internal/testing/certtest":     {ours: []string{"internal/certs"}, never: []string{"net/http"}},                                             // tests only
-		"internal/testing/codectest":    {ours: []string{"chunkindex/codec"}, never: []string{"net"}},                                                // tests only
-		"internal/testing/indextest":    {ours: []string{"chunkindex", "internal/objstore", "internal/testing/memstore"}, never: []string{"net"}},    // tests only
-		"internal/testing/rowstest":     {ours: []string{"chunkindex/rows"}, never: []string{"net"}},                                                 // tests only
-		"internal/testing/scantest":     {ours: []string{"chunkindex", "internal/objstore", "internal/testing/memstore"}, never: []string{"net"}},    // tests only
-		"internal/testing/tracingtest":  {ours: []string{"internal/tracing"}, outside: []string{"go.opentelemetry.io/otel"}, never: []string{"net"}}, // tests only
-		"internal/testing/fulldisk":     {never: []string{"net"}},                                                                                    // tests only
+		"internal/testing/seeds":        {ours: []string{"internal/testing/race"}, never: []string{"net"}},                                                                           // tests only
+		"internal/testing/bubble":       {ours: []string{"internal/testing/race"}, never: []string{"net", "os"}},                                                                     // tests only
+		"internal/testing/race":         {never: []string{"net", "os"}},                                                                                                              // tests only
+		"internal/testing/leaks":        {outside: []string{"go.uber.org/goleak"}, never: []string{"net"}},                                                                           // tests only
+		"internal/testing/shaped":       {ours: []string{"internal/objstore"}, never: []string{"net"}},                                                                               // tests only
+		"internal/testing/memstore":     {ours: []string{"internal/objstore"}, never: []string{"net"}},                                                                               // tests only
+		"internal/testing/objstoretest": {ours: []string{"internal/objstore"}, never: []string{"net"}},                                                                               // tests only
+		"internal/testing/certtest":     {ours: []string{"internal/certs"}, never: []string{"net/http"}},                                                                             // tests only
+		"internal/testing/codectest":    {ours: []string{"chunkindex/codec"}, outside: []string{"github.com/klauspost/compress", "github.com/ulikunitz/xz"}, never: []string{"net"}}, // tests only
+		"internal/testing/indextest":    {ours: []string{"chunkindex", "internal/objstore", "internal/testing/memstore"}, never: []string{"net"}},                                    // tests only
+		"internal/testing/rowstest":     {ours: []string{"chunkindex/rows"}, never: []string{"net"}},                                                                                 // tests only
+		"internal/testing/scantest":     {ours: []string{"chunkindex", "internal/objstore", "internal/testing/indextest", "internal/testing/memstore"}, never: []string{"net"}},      // tests only
+		"internal/testing/tracingtest":  {ours: []string{"internal/tracing"}, outside: []string{"go.opentelemetry.io/otel"}, never: []string{"net"}},                                 // tests only
+		"internal/testing/fulldisk":     {never: []string{"net"}},                                                                                                                    // tests only
 		"internal/budget":               {never: []string{"net", "os"}},
 		"internal/arrival":              {never: []string{"net", "os"}},
 		"internal/pause":                {never: []string{"context", "net", "os"}},
