@@ -21,8 +21,8 @@ from .decode import load_json
 from .epoch import Epoch, Plan, Reader
 from .errors import GatewayUnavailable, InvalidArgument, MillraceError, NotFound, SampleError
 from .proof import Ledger
+from .source import View, mix
 from .values import decoders
-from .view import View, mix
 
 __all__ = [  # without open: `import *` is not to shadow the built-in
     "TLS",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, Optional, Union
 
-from ._fork import literal
+from ._process import literal
 from .errors import ProtocolError
 
 FRAMED = "application/vnd.millrace.framed"

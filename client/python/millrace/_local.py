@@ -44,7 +44,7 @@ from urllib.parse import unquote
 
 from ._http import Address, expand, parse
 from ._indexing import Found, Wanted, cache, cannot, digest, environment, run, said_here
-from ._memory import Closing
+from ._process import Closing
 from .errors import GatewayUnavailable, IntegrityError, InternalError, InvalidArgument, MillraceError, ReloadRefused, StoreError, by_program
 
 log = logging.getLogger("millrace")

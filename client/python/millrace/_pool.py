@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Optional
 
-from ._fork import finish_imports
+from ._process import finish_imports
 from .batch import Batch
 from .errors import Closed, InvalidArgument
 

@@ -20,7 +20,7 @@ from types import FrameType
 from typing import Any, Optional, Union
 from weakref import ref
 
-from ._fork import import_whole
+from ._process import import_whole
 from ._selection import PICTURES, Contents
 from .batch import Batch, Decoder, Sample
 from .decode import Automatic

@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Optional, Union, overload
 
-from ._fork import no_fork
 from ._layout import Head, Layout, Manifest, Table
-from ._memory import is_free, own, size_of
+from ._process import is_free, no_fork, own, size_of
 from ._selection import Contents
 from .errors import CannotDecode, DecodeError, InvalidArgument, MillraceError, SampleError
 
@@ -31,7 +30,7 @@ _CLOSED.release()  # so that a view of a closed batch raises ValueError
 
 
 @dataclass(frozen=True)
-class Source:
+class Decoding:
     """How a batch is decoded, and where its keys and positions are asked for when they did not come with it."""
 
     manifest: Callable[[Head], Manifest]
@@ -57,10 +56,10 @@ class Batch(Sequence["Sample"]):
     A batch that was asked for in a `form` is not cut into samples: it has `data`, `keys`, `positions` and what its header says.
     """
 
-    def __init__(self, head: Head, data: memoryview, source: Source, layout: Optional[Layout] = None) -> None:
-        self._head, self._source = head, source
+    def __init__(self, head: Head, data: memoryview, decoding: Decoding, layout: Optional[Layout] = None) -> None:
+        self._head, self._decoding = head, decoding
         if isinstance(layout, Table):
-            layout.name_of = source.contents.name_of
+            layout.name_of = decoding.contents.name_of
         self._manifest: Optional[Manifest] = None
         self._decoded: dict[str, list[Any]] = {}
         self._decoders: dict[tuple[str, str], Optional[Decoder]] = {}  # those found so far, by part and source
@@ -141,7 +140,7 @@ class Batch(Sequence["Sample"]):
     @property
     def emptied(self) -> bool:
         """Whether it is passed over: filter or on_error have left out all its samples, and there are no other ranks to keep in step with."""
-        return self._source.alone and len(self) == 0 < self.came
+        return self._decoding.alone and len(self) == 0 < self.came
 
     def _pick(self, values: Sequence[Any]) -> Sequence[Any]:
         """Of values for all samples of the table those of the samples that are left."""
@@ -190,7 +189,7 @@ class Batch(Sequence["Sample"]):
 
     def _asked(self) -> Manifest:
         if self._manifest is None:
-            self._manifest = self._source.manifest(self._head)
+            self._manifest = self._decoding.manifest(self._head)
         return self._manifest
 
     @property
@@ -214,7 +213,7 @@ class Batch(Sequence["Sample"]):
         return [positions[at] for at in self._refused if at < self._head.samples - self._head.padded]
 
     def _all_positions(self) -> Sequence[int]:
-        known = self._source.positions(self._head)
+        known = self._decoding.positions(self._head)
         return self._asked().positions if known is None else known
 
     def sample(self, i: int) -> memoryview:
@@ -241,7 +240,7 @@ class Batch(Sequence["Sample"]):
         return self._gather(name, column, partial(self._decode, name)) if self._decodes(name) else column
 
     def _gather(self, name: str, column: Sequence[memoryview], one: Callable[[int, Optional[memoryview]], Any]) -> list[Any]:
-        return self._decoded.setdefault(name, self._source.gather(len(column), (one(i, v) for i, v in enumerate(column))))
+        return self._decoded.setdefault(name, self._decoding.gather(len(column), (one(i, v) for i, v in enumerate(column))))
 
     def raw(self, name: str) -> list[memoryview]:
         """One part of all samples, as views; None where it is null."""
@@ -253,24 +252,24 @@ class Batch(Sequence["Sample"]):
 
     def parts(self, i: int) -> Parts:
         """The parts of sample i by their names, as views; None where a column is null."""
-        contents = self._source.contents
+        contents = self._decoding.contents
         contents = contents.sources.get(self._source_of(i), contents)
         return Parts(contents, contents.fill({name: self.data[a:b] for name, a, b in self.table.parts(self._kept[i])}))
 
     def names(self) -> list[str]:
         """The names of all parts that samples have."""
-        contents = self._source.contents
+        contents = self._decoding.contents
         if contents.sources:
             return list(dict.fromkeys(name for i in range(len(self)) for name in self.parts(i)))
         return contents.names(self.table.names())
 
     def _source_of(self, i: int) -> str:
         """The source of sample i, of a mixture whose sources differ in their columns."""
-        return self._asked().sources[self._kept[i]] if self._source.contents.sources else ""
+        return self._asked().sources[self._kept[i]] if self._decoding.contents.sources else ""
 
     def decoder(self, name: str, i: int = 0) -> Optional[Decoder]:
         """The reader's decoder of a part of sample i, if there is one. It differs between samples in a mixture alone."""
-        given, automatic = self._source.decode.get(name), self._source.automatic
+        given, automatic = self._decoding.decode.get(name), self._decoding.automatic
         if given is not None or automatic is None:
             return given
         of = name, self._source_of(i)
@@ -287,10 +286,10 @@ class Batch(Sequence["Sample"]):
         A sample with a part that cannot be decoded is left out, if the reader's on_error says so.
         """
         self.check_decoders()
-        given, lost = self._source.decode, set[int]()
+        given, lost = self._decoding.decode, set[int]()
         for name in given:
             self._decode_part(name, lost)
-        for name in self.names() if self._source.automatic is not None else ():
+        for name in self.names() if self._decoding.automatic is not None else ():
             if name not in given:
                 with contextlib.suppress(CannotDecode):  # raised again for a loop that asks for the part
                     self._decode_part(name, lost)
@@ -298,7 +297,7 @@ class Batch(Sequence["Sample"]):
 
     def check_decoders(self) -> None:
         """Refuses decoders for parts that no sample has."""
-        given = self._source.decode
+        given = self._decoding.decode
         if given and len(self) and given.keys().isdisjoint(self.names()):
             raise InvalidArgument(
                 f"decode batch {self.number} of epoch {self.epoch}: no sample has a part {', '.join(map(repr, given))}: "
@@ -319,7 +318,7 @@ class Batch(Sequence["Sample"]):
             try:
                 return self._decode(name, i, view)
             except DecodeError:
-                if self._source.on_error is None:
+                if self._decoding.on_error is None:
                     raise
                 lost.add(i)
                 return None
@@ -343,7 +342,7 @@ class Batch(Sequence["Sample"]):
             if decoder is int or decoder is float or decoder is bytes:
                 return decoder(bytes(view))
             value = decoder(view)
-            if value is None and name in self._source.decode and bytes(view[:8]).strip() != b"null":  # which is None in JSON
+            if value is None and name in self._decoding.decode and bytes(view[:8]).strip() != b"null":  # which is None in JSON
                 raise TypeError("the decoder returned None: have it return a value, or raise an exception")
             return value
         except CannotDecode as e:
@@ -360,15 +359,15 @@ class Batch(Sequence["Sample"]):
             text += f" (position {self.positions[i]})"
         with contextlib.suppress(MillraceError):
             text += f", key {self.keys[i]!r}"
-            if (opened := self._source.mixed) is not None:
+            if (opened := self._decoding.mixed) is not None:
                 name = self._asked().sources[self._kept[i]]
                 text += f", source {opened.get(name, name)!r}"
         return text
 
     def instead(self, error: SampleError) -> Any:
         """Returns what on_error gives in place of a value, and raises the error if that is nothing."""
-        if self._source.on_error is not None:
-            value = self._source.on_error(error)
+        if self._decoding.on_error is not None:
+            value = self._decoding.on_error(error)
             if value is not None:
                 return value
             self.failures.append(error)
@@ -387,7 +386,7 @@ class Batch(Sequence["Sample"]):
             return
         keep = [i for i in range(len(self)) if i not in lost]
         for name, column in self._decoded.items():  # a list, or what gather has made
-            self._decoded[name] = self._source.gather(len(keep), (column[i] for i in keep)) if isinstance(column, list) else column[keep]
+            self._decoded[name] = self._decoding.gather(len(keep), (column[i] for i in keep)) if isinstance(column, list) else column[keep]
         for name, some in self._some.items():
             self._some[name] = {at: some[i] for at, i in enumerate(keep) if i in some}
         self._kept = [self._kept[i] for i in keep]
@@ -474,7 +473,7 @@ class Sample(MutableMapping[str, Any]):
 
     def seed(self, more: str = "") -> int:
         """A number of 128 bits of the sample's own: of the order of the epoch, the epoch's number and the sample's position alone."""
-        text = f"{self.batch._source.seed}/{self.epoch}/{self.position}{more}"
+        text = f"{self.batch._decoding.seed}/{self.epoch}/{self.position}{more}"
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "little")
 
     @property

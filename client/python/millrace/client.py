@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from reprlib import repr as short
 from typing import Any, Optional, Union
 
-from ._http import TLS, Gateways, Path, Routing, Settings, Token, sources_of
+from ._http import TLS, Gateways, Path, Routing, Settings, Token, endpoints_of
 from ._indexing import PLACES, SEVERAL, Wanted, text_of
 from ._local import Local, Size, find, is_gateway, is_path, served
-from ._memory import Closing
 from ._parameters import checked, refuse_slips
+from ._process import Closing
 from ._selection import Selection, names_of
 from .errors import InvalidArgument, ProtocolError
-from .view import Source
+from .source import Source
 
 DEADLINE = 120.0
 
@@ -77,7 +77,7 @@ class Client(Source, Closing):
     ) -> None:
         listed = _addresses(gateways)
         routing, tls = routing or Routing(), tls or TLS()
-        settings = Settings(sources_of(listed, routing.home), deadline, token, token_file, dict(headers or {}), routing, tls, _local)
+        settings = Settings(endpoints_of(listed, routing.home), deadline, token, token_file, dict(headers or {}), routing, tls, _local)
         self._begin(dataset or "", settings)
 
     def _begin(self, dataset: str, settings: Settings) -> None:

@@ -27,7 +27,7 @@ from decimal import Decimal
 from functools import cache, partial
 from typing import Any, Optional
 
-from ._fork import import_whole, parsing
+from ._process import import_whole, parsing
 from .batch import Decoder
 from .errors import CannotDecode
 from .values import Field, decoders

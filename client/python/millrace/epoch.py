@@ -15,12 +15,12 @@ from urllib.parse import quote
 
 from ._http import Answered, Expected, Gateways, Task
 from ._layout import Head, Manifest, Table, chunk_counts, read_manifest
-from ._memory import Buffers, Closing, Take, new
 from ._plan import SHARING
 from ._pool import Pool, Stats
+from ._process import Buffers, Closing, Take, new
 from ._selection import columns_of, parts_are
 from ._steps import Failures, Steps
-from .batch import Batch, Source
+from .batch import Batch, Decoding
 from .errors import EndOfEpoch, InvalidArgument
 from .proof import Ledger, Order, shuffle
 
@@ -152,7 +152,7 @@ class Epoch:
             raise InvalidArgument(f"batch {number!r}: want a whole number, from 0 on")
         if number < 0 or number >= len(self):
             raise EndOfEpoch(f"batch {number} of epoch {self.number}: there are {len(self)}", batches=len(self))
-        b = self._fetch(number, self._source(), Task(), None, new)
+        b = self._fetch(number, self._decoding(), Task(), None, new)
         self._run(b)
         if not len(b) and self.cut is not None:
             b.value = self.cut(self._value_near(b))
@@ -167,8 +167,8 @@ class Epoch:
             raise InvalidArgument(f"samples {positions!r}: want positions", cure="write samples([5]), or samples(range(100))")
         path, asked = self._path("samples"), self._asked(positions, SHARING)
         head, body, layout = self._read(self._expected("samples", asked), Task(), None, new)
-        source = replace(self._source(), manifest=partial(self._read_manifest, path, asked), positions=lambda _: positions)
-        b = Batch(head, body, source, layout)
+        decoding = replace(self._decoding(), manifest=partial(self._read_manifest, path, asked), positions=lambda _: positions)
+        b = Batch(head, body, decoding, layout)
         self._run(b)
         return b
 
@@ -209,11 +209,11 @@ class Epoch:
         return f"/v1/datasets/{quote(self.plan.dataset, safe='')}/epochs/{self.plan.epoch}/{what}"
 
     def _fetch(
-        self, number: int, source: Source, task: Task, announced: Optional[Callable[[int], None]], take: Take
+        self, number: int, decoding: Decoding, task: Task, announced: Optional[Callable[[int], None]], take: Take
     ) -> Batch:
         want = self._expected(f"batches/{number}", self.plan.parameters, number, self.plan.batches)
         head, body, layout = self._read(want, task, announced, take)
-        return Batch(head, body, source, layout)
+        return Batch(head, body, decoding, layout)
 
     def _run(self, b: Batch) -> None:
         """Takes the steps of a batch."""
@@ -269,13 +269,13 @@ class Epoch:
         layout = self.core.batch(want, Task())[2]
         return layout.names() if isinstance(layout, Table) else ()
 
-    def _source(self, columns: Callable[[int], memoryview] = new) -> Source:
+    def _decoding(self, columns: Callable[[int], memoryview] = new) -> Decoding:
         """How batches are decoded. columns gives the memory for large ones."""
         gather = {} if self.gather is None else {"gather": partial(self.gather, columns)}
         seed = f"{self.plan.order_digest}/{self.plan.parameters.get('seed', '')}"
         steps, local = self.steps, self.core.settings.local
         mixed = (local.opened if local else {}) if self.plan.dataset_description.get("sources") else None
-        return Source(
+        return Decoding(
             self._manifest, steps.decode, steps.automatic, self._positions,
             on_error=steps.on_error, mixed=mixed, contents=steps.contents, seed=seed, alone=self.plan.world_size == 1, **gather,
         )  # fmt: skip
@@ -304,10 +304,10 @@ class Reader(Iterator[Batch], Closing):
         self._buffers = buffers = epoch.core.lend(most + threads + 2)
         columns = Buffers()
         columns.most = (epoch.prefetch_factor or most) + threads + 2
-        source = epoch._source(columns.take)
+        decoding = epoch._decoding(columns.take)
         self._pool = Pool(
             numbers,
-            lambda number, task, announced: epoch._fetch(number, source, task, announced, buffers.take),
+            lambda number, task, announced: epoch._fetch(number, decoding, task, announced, buffers.take),
             epoch._run if epoch.steps else None,
             threads=threads, room=epoch.prefetch_bytes, most=most, guess=epoch.expected_bytes(),
             decoded_most=epoch.prefetch_factor or most, decoded_room=epoch.decoded_bytes,

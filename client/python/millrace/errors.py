@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Optional
 
-from ._fork import literal
+from ._process import literal
 
 _PAGES = "https://github.com/millrace-data/millrace/blob/main/docs"  # of the documentation
 

@@ -23,7 +23,7 @@ from urllib.parse import unquote
 from .batch import Batch
 from .client import ClientOwner, source_of
 from .errors import InvalidArgument, NotFound, ProtocolError
-from .view import Source
+from .source import Source
 
 _BATCH = re.compile(r"(/v1/datasets/[^/?]+)/epochs/\d+/batches/\d+\?")
 

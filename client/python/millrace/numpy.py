@@ -17,8 +17,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Optional
 
 from ._layout import ArrayHeader
-from ._memory import LARGE, filled
 from ._parameters import TORCH_ONLY, Decode, EpochOptions, checked, flat
+from ._process import LARGE, filled
 from .batch import Batch
 from .client import Origin, client_of
 from .decode import Automatic

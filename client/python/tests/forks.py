@@ -21,8 +21,8 @@ from typing import Any, Optional
 import harness
 
 import millrace
-from millrace._fork import no_fork
 from millrace._http import wire
+from millrace._process import no_fork
 
 WATCHDOG = 60  # seconds that a child may take, on a machine that does much else besides
 TRACED = ("millrace", "http/client.py", "socket.py", "ssl.py", "threading.py", "torch/utils/data/_utils/collate.py")

@@ -22,7 +22,7 @@ from harness import Fault, is_batch
 import millrace
 from millrace import TLS, Routing
 from millrace._http import gateways, wire
-from millrace._memory import is_free
+from millrace._process import is_free
 
 LONG = 60.0  # nothing takes so long, also on a machine that stands still for a while
 

@@ -17,7 +17,7 @@ import pytest
 from harness import LONG, is_batch, without
 
 import millrace
-from millrace._fork import no_fork
+from millrace._process import no_fork
 from millrace.decode import library
 
 HERE = Path(__file__).parent

@@ -14,11 +14,11 @@ import pytest
 import millrace
 from millrace import Routing
 from millrace._http import fleet
-from millrace._http.fleet import Fleet, Gateway, home_by_rank, sources_of
+from millrace._http.fleet import Fleet, Gateway, endpoints_of, home_by_rank
 
 
 def a_fleet(*addresses: str, home: Any = None, lookup: Callable[[str], list[str]] = lambda _: [], probe: Any = None) -> Fleet:
-    return Fleet(sources_of(addresses, home), home, probe or (lambda *_: True), lookup)
+    return Fleet(endpoints_of(addresses, home), home, probe or (lambda *_: True), lookup)
 
 
 def names(gateways: list[Gateway]) -> list[str]:

@@ -23,7 +23,7 @@ import pytest
 
 import millrace
 from millrace import Reading, Routing
-from millrace._http.fleet import Fleet, home_by_rank, in_order, sources_of
+from millrace._http.fleet import Fleet, endpoints_of, home_by_rank, in_order
 from millrace._local import is_gateway, served
 
 HOMED = 4
@@ -32,7 +32,7 @@ SERVICE = "_http._tcp.gateways.test"
 
 def names(address: str, rank: int = 0, world_size: int = 1) -> list[str]:
     home = home_by_rank
-    return [g.name for g in Fleet(sources_of([address], home), home, lambda *_: True, lambda _: []).order(rank, world_size)]
+    return [g.name for g in Fleet(endpoints_of([address], home), home, lambda *_: True, lambda _: []).order(rank, world_size)]
 
 
 def test_patterns_stand_for_gateways_in_order() -> None:

@@ -190,3 +190,18 @@ def test_cures_name_what_a_user_has() -> None:
     for page in pages:
         title = (harness.ROOT / "docs" / page).read_text().splitlines()[0]
         assert title in ("# Forms of an answer", "# Tuning"), "the cure names the page by its title"
+
+
+def test_the_page_for_maintainers_names_what_is_there() -> None:
+    page = (harness.ROOT / "docs" / "python-batch.md").read_text()
+    defined = set[str]()
+    for path in HERE.rglob("*.py"):
+        for node in ast.parse(path.read_text()).body:
+            defined |= {node.name} if isinstance(node, (ast.FunctionDef, ast.ClassDef)) else set()
+            if isinstance(node, ast.ClassDef):
+                defined |= {f"{node.name}.{one.name}" for one in node.body if isinstance(one, ast.FunctionDef)}
+    functions, classes = set(re.findall(r"`([\w.]+)\(\)`", page)), set(re.findall(r"`(_?[A-Z][a-z]\w*)`", page))
+    assert len(functions) > 50
+    assert not (functions | classes) - defined
+    for file in re.findall(r"[\w/]+\.py\b", page):
+        assert (HERE / file).is_file(), file

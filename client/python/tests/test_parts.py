@@ -11,7 +11,7 @@ import pytest
 
 from millrace import crc
 from millrace._layout import Head, Manifest, chunk_counts, open_framed, open_npy
-from millrace.batch import Batch, Source
+from millrace.batch import Batch, Decoding
 from millrace.errors import InvalidArgument, MillraceError, ProtocolError
 
 
@@ -47,7 +47,7 @@ def framed(samples: list[dict[str, bytes]], keys: list[str]) -> bytes:
 
 def opened(data: bytes, samples: int, **decode: Any) -> Batch:
     body, table = open_framed(head(samples), memoryview(data))
-    return Batch(head(samples), body, Source(lambda _: Manifest([], []), decode=decode), table)
+    return Batch(head(samples), body, Decoding(lambda _: Manifest([], []), decode=decode), table)
 
 
 def test_a_table_without_parts_is_refused() -> None:

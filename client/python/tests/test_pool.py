@@ -13,15 +13,15 @@ import pytest
 
 from millrace._http import Task
 from millrace._layout import Head, Manifest
-from millrace._memory import Buffers
 from millrace._pool import Pool
-from millrace.batch import Batch, Source
+from millrace._process import Buffers
+from millrace.batch import Batch, Decoding
 from millrace.errors import Closed
 
 
 def batch(number: int, size: int = 10) -> Batch:
     head = Head(0, number, 100, 1, 0, "g", "d", "", "", "", 0)
-    return Batch(head, memoryview(bytes(size)), Source(lambda _: Manifest([], [])))
+    return Batch(head, memoryview(bytes(size)), Decoding(lambda _: Manifest([], [])))
 
 
 def pool(

@@ -426,7 +426,7 @@ def test_bad_samples_belong_to_a_generation(tmp_path: Path) -> None:
 
 
 def narrow(client: millrace.Client, dataset: str) -> millrace.Client:
-    return millrace.Client([s.base.name for s in client.core.settings.sources], dataset).split(train=0.9)["train"]
+    return millrace.Client([s.base.name for s in client.core.settings.endpoints], dataset).split(train=0.9)["train"]
 
 
 def test_a_part_ends_with_its_client_and_travels_alone(two: tuple[millrace.Client, millrace.Client]) -> None:
@@ -543,7 +543,7 @@ def test_refusals(two: tuple[millrace.Client, millrace.Client]) -> None:
         with pytest.raises((millrace.InvalidArgument, millrace.NotFound)):
             call()
     with pytest.raises(millrace.NotFound):
-        millrace.mix({a: 1, millrace.Client([s.base.name for s in a.core.settings.sources], "nosuch"): 1})
+        millrace.mix({a: 1, millrace.Client([s.base.name for s in a.core.settings.endpoints], "nosuch"): 1})
     assert read(a.take(5)) == read(a.take(5), subset="samples:0-4")
 
 

@@ -377,7 +377,7 @@ def test_sockets_that_others_can_have_put_there(place: Path) -> None:
 
 def test_the_probe(tmp_path: Path) -> None:
     from millrace._http.shm import SUPPORTED
-    from millrace._memory import is_free
+    from millrace._process import is_free
 
     assert SUPPORTED
     path = tmp_path / "f"

@@ -74,7 +74,7 @@ PLANTS = [
     (
         "Python finds out only while it reads that a form has no samples to filter",
         "client/python/tests/test_read.py test_steps_of_samples_want_no_form",
-        [("client/python/millrace/view.py", 'o.keys() & {"filter", "transform", "collate"}', 'o.keys() & {"transform", "collate"}')],
+        [("client/python/millrace/source.py", 'o.keys() & {"filter", "transform", "collate"}', 'o.keys() & {"transform", "collate"}')],
     ),
     (
         "Python takes a framed table without parts for one that has them",
@@ -146,7 +146,7 @@ PLANTS = [
     (
         "the Python client takes a body that ends early",
         "client/python/tests/test_faults.py test_bodies_are_cut",
-        [("client/python/millrace/_http/transfer.py", 'raise ConnectionError("the connection was closed")', "break")],
+        [("client/python/millrace/_http/gateways.py", 'raise ConnectionError("the connection was closed")', "break")],
     ),
     (
         "nulls in a list are read as values",
@@ -181,17 +181,17 @@ PLANTS = [
     (
         "the Python client goes on with a body of whatever ETag",
         "client/python/tests/test_hostile.py test_the_rest_of_other_bytes",
-        [("client/python/millrace/_http/transfer.py", '-", "If-Range": self._head.etag}', '-"}')],
+        [("client/python/millrace/_http/gateways.py", '-", "If-Range": self._head.etag}', '-"}')],
     ),
     (
         "the Python client reads into a buffer that somebody looks at",
         "client/python/tests/test_pool.py test_buffers",
-        [("client/python/millrace/_memory.py", "[b for b in self._known if is_free(b)]", "list(self._known)")],
+        [("client/python/millrace/_process.py", "[b for b in self._known if is_free(b)]", "list(self._known)")],
     ),
     (
         "the Python client's buffers are not bounded in bytes",
         "client/python/tests/test_pool.py test_buffers_hold_little_more_than_what_is_looked_at",
-        [("client/python/millrace/_memory.py", "if not any(other is f for f in free)][", "][")],
+        [("client/python/millrace/_process.py", "if not any(other is f for f in free)][", "][")],
     ),
     (
         "a reader of the Python client begins with new buffers where the one before has left some",
@@ -287,8 +287,8 @@ PLANTS = [
     (
         "the Python client pins no generation",
         "client/python/tests/test_faults.py test_another_index_is_another_generation",
-        [("client/python/millrace/view.py", 'if k not in ("format", "fields", "table")}', 'if k not in ("format", "fields", "table", "generation")}'),
-         ("client/python/millrace/view.py", 'generation=said["generation"]', 'generation=d["parameters"]["generation"]')],
+        [("client/python/millrace/source.py", 'if k not in ("format", "fields", "table")}', 'if k not in ("format", "fields", "table", "generation")}'),
+         ("client/python/millrace/source.py", 'generation=said["generation"]', 'generation=d["parameters"]["generation"]')],
     ),
     (
         "the Python client's ledger overlooks what came twice",
@@ -398,13 +398,13 @@ PLANTS = [
     (
         "a thread of the Python client's imports what is not there, again and again",
         "client/python/tests/test_forks.py test_no_thread_imports",
-        [("client/python/millrace/_http/transfer.py", "        self._check = checksum(",
+        [("client/python/millrace/_http/gateways.py", "        self._check = checksum(",
           "        try:\n            __import__('crc32c')\n        except ImportError:\n            pass\n        self._check = checksum(")],
     ),
     (
         "a fork does not wait for a TLS handshake or a ledger's change",
         "client/python/tests/test_forks.py test_a_fork_waits_for_what_a_child_must_not_find_half_done",
-        [("client/python/millrace/_fork.py", "before=_begin_fork, after_in_parent=no_fork.release, ", "")],
+        [("client/python/millrace/_process.py", "before=_begin_fork, after_in_parent=no_fork.release, ", "")],
     ),
     (
         "the Python client decodes ahead as much as it reads ahead",

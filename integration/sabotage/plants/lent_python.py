@@ -12,7 +12,7 @@ PLANTS = [
     ("Python maps memory of another length", LIES + "[longer memory]", [(SHARED, "    if is_.st_size != size:\n", "    if is_.st_size < size:\n")]),
     ("Python leaves descriptors open that it refuses", LIES + "[many descriptors]", [(SHARED, "            for descriptor in came:\n                os.close(descriptor)\n", "            del came[:1]\n")]),
     ("Python takes samples of another length than the table's", LIES + "[shorter than the table says]", [(SHARED, " or length != table:", ":")]),
-    ("Python goes on with a connection that has lied", LIES + "[a short table]", [("client/python/millrace/_http/transfer.py", "r.sock.segments.spoiled = True", "pass")]),
+    ("Python goes on with a connection that has lied", LIES + "[a short table]", [("client/python/millrace/_http/gateways.py", "r.sock.segments.spoiled = True", "pass")]),
     (
         "Python takes memory that it still looks at",
         "client/python/tests/test_shared.py test_a_gateway_that_lends_what_is_held_is_refused",
@@ -31,12 +31,12 @@ PLANTS = [
     (
         "Python asks for the rest of a table that broke off",
         "client/python/tests/test_shared.py test_replies_that_end_early",
-        [("client/python/millrace/_http/transfer.py", " or self._head.content_type == shm.MEDIA_TYPE:", ":")],
+        [("client/python/millrace/_http/gateways.py", " or self._head.content_type == shm.MEDIA_TYPE:", ":")],
     ),
     (
         "Python takes memory without its checksum",
         "client/python/tests/test_shared.py test_other_bytes_than_the_checksum",
-        [("client/python/millrace/_http/transfer.py", "            self._compare(head, g, table, data)\n", "")],
+        [("client/python/millrace/_http/gateways.py", "            self._compare(head, g, table, data)\n", "")],
     ),
     (
         "Python closes a batch that is looked at",

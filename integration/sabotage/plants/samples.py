@@ -59,7 +59,7 @@ PLANTS = [
     (
         "a column of arrays that has lost a sample is a list of arrays",
         "client/python/tests/test_numpy.py test_columns_are_arrays",
-        [("client/python/millrace/batch.py", "self._source.gather(len(keep), (column[i] for i in keep)) if", "[column[i] for i in keep] if")],
+        [("client/python/millrace/batch.py", "self._decoding.gather(len(keep), (column[i] for i in keep)) if", "[column[i] for i in keep] if")],
     ),
     (
         "bytes that are no image are decoded as one, since a path lies beside them",

@@ -99,8 +99,8 @@ PLANTS = [
     (
         "a split of a split from Python goes by the same hash",
         "client/python/tests/test_select.py test_a_split",
-        [("client/python/millrace/view.py", "salt or (str(len(before) + 1) if before else \"\")", 'salt or ("same" if before else "")'),
-         ("client/python/millrace/view.py", "f\"{rule}:{name}\" + (f\":{salt}\" if salt else \"\")", "f\"{rule}:{name}\"")],
+        [("client/python/millrace/source.py", "salt or (str(len(before) + 1) if before else \"\")", 'salt or ("same" if before else "")'),
+         ("client/python/millrace/source.py", "f\"{rule}:{name}\" + (f\":{salt}\" if salt else \"\")", "f\"{rule}:{name}\"")],
     ),
     (
         "fractions that leave samples out take them all",
@@ -110,17 +110,17 @@ PLANTS = [
     (
         "a client that names bad samples reads another generation",
         "client/python/tests/test_select.py test_bad_samples_belong_to_a_generation",
-        [("client/python/millrace/view.py", 'generation=",".join(read) if pinned else "")', 'generation="")')],
+        [("client/python/millrace/source.py", 'generation=",".join(read) if pinned else "")', 'generation="")')],
     ),
     (
         "a gateway that was killed comes back with one dataset of a mixture",
         "client/python/tests/test_select.py test_without_a_server",
-        [("client/python/millrace/view.py", "others=tuple(kept[1:])", "others=()")],
+        [("client/python/millrace/source.py", "others=tuple(kept[1:])", "others=()")],
     ),
     (
         "a mixture of parts from Python mixes whole datasets",
         "client/python/tests/torch/test_torch_select.py test_a_mixture_goes_on_with_other_ranks",
-        [("client/python/millrace/view.py", "f\"{name}({'&'.join(query)})\" if query else name", "name")],
+        [("client/python/millrace/source.py", "f\"{name}({'&'.join(query)})\" if query else name", "name")],
     ),
     (
         "a gateway keeps every mixture that an address has defined",
@@ -135,48 +135,48 @@ PLANTS = [
     (
         "a part of the default dataset is of whichever that is",
         "client/python/tests/torch/test_torch_select.py test_parts_of_the_default_dataset",
-        [("client/python/millrace/view.py", 'dataset = self.dataset or str(self.describe()["name"])', "dataset = self.dataset")],
+        [("client/python/millrace/source.py", 'dataset = self.dataset or str(self.describe()["name"])', "dataset = self.dataset")],
     ),
     (
         "samples are left out at the places that they have in the whole dataset",
         "client/python/tests/test_select.py test_samples_that_are_left_out",
-        [("client/python/millrace/view.py", "made._places(step, generation, subset, again)", 'made._places(step, generation, "", again)')],
+        [("client/python/millrace/source.py", "made._places(step, generation, subset, again)", 'made._places(step, generation, "", again)')],
     ),
     (
         "samples that are left out in two steps are the last ones",
         "client/python/tests/test_select.py test_samples_that_are_left_out",
-        [("client/python/millrace/view.py", "steps, named = steps[:-1], (*before, *named)", "steps = steps[:-1]")],
+        [("client/python/millrace/source.py", "steps, named = steps[:-1], (*before, *named)", "steps = steps[:-1]")],
     ),
     (
         "bad samples keep their numbers in another generation",
         "client/python/tests/test_select.py test_bad_samples_belong_to_a_generation",
-        [("client/python/millrace/view.py", "return self._reading(self.dataset, self.selection, generation, again=True)",
+        [("client/python/millrace/source.py", "return self._reading(self.dataset, self.selection, generation, again=True)",
           "return self._reading(self.dataset, replace(self.selection, replaced=self.selection.quarantine), generation, again=True)")],
     ),
     (
         "a sample that another generation does not have stops a client",
         "client/python/tests/test_select.py test_bad_samples_belong_to_a_generation",
-        [("client/python/millrace/view.py", "if not again or isinstance(e, GenerationGone):", "if True:")],
+        [("client/python/millrace/source.py", "if not again or isinstance(e, GenerationGone):", "if True:")],
     ),
     (
         "a mixture reads the newest generation of a source with another one",
         "client/python/tests/test_select.py test_bad_samples_belong_to_a_generation",
-        [("client/python/millrace/view.py", "[part.generation for _, part, _ in chosen.sources]", "[None] * len(chosen.sources)")],
+        [("client/python/millrace/source.py", "[part.generation for _, part, _ in chosen.sources]", "[None] * len(chosen.sources)")],
     ),
     (
         "a list that is not there is taken until it is used",
         "client/python/tests/test_select.py test_a_stored_list_of_bad_samples",
-        [("client/python/millrace/view.py", "        if stored:  #", "        if False:  #")],
+        [("client/python/millrace/source.py", "        if stored:  #", "        if False:  #")],
     ),
     (
         "sources of other parts are mixed without a word",
         "client/python/tests/test_select.py test_sources_of_other_parts",
-        [("client/python/millrace/view.py", "if len({names for _, names in parts}) > 1:", "if False:")],
+        [("client/python/millrace/source.py", "if len({names for _, names in parts}) > 1:", "if False:")],
     ),
     (
         "an error of a mixture does not say the source",
         "client/python/tests/test_select.py test_a_mixture_says_of_which_source_a_bad_sample_is",
-        [("client/python/millrace/batch.py", "if (opened := self._source.mixed) is not None:", "if False:")],
+        [("client/python/millrace/batch.py", "if (opened := self._decoding.mixed) is not None:", "if False:")],
     ),
     (
         "a checkpoint cannot go on without its bad samples",

@@ -7,13 +7,12 @@ The rest of the client asks `Gateways`, and only through what this module export
     close()                           the end: requests are called off, connections closed
 
 Behind them one gateway is asked after another until one answers: `wire` is HTTP/1.1 over kept connections, `fleet` says which gateway
-comes first, `transfer` reads a body over several attempts, `shm` takes batches in shared memory, `settings` holds what the user gave.
+comes first, `shm` takes batches in shared memory, `settings` holds what the user gave.
 """
 
-from .fleet import Address, expand, parse, sources_of
-from .gateways import Gateways
+from .fleet import Address, endpoints_of, expand, parse
+from .gateways import Answered, Expected, Gateways
 from .settings import TLS, Local, Path, Routing, Settings, Token, secret
-from .transfer import Answered, Expected
 from .wire import Task
 
 __all__ = [
@@ -28,8 +27,8 @@ __all__ = [
     "Settings",
     "Task",
     "Token",
+    "endpoints_of",
     "expand",
     "parse",
     "secret",
-    "sources_of",
 ]

@@ -206,7 +206,7 @@ def check_service(name: str) -> None:
 
 
 @dataclass(frozen=True)
-class Source:
+class Endpoint:
     """What the caller says about one or more gateways."""
 
     base: Address
@@ -214,7 +214,7 @@ class Source:
     written: str = ""  # the pattern or service that it is of; empty: base says it
 
     @classmethod
-    def parse(cls, text: str, spread: bool) -> list[Source]:
+    def parse(cls, text: str, spread: bool) -> list[Endpoint]:
         """Reads a base URL, dns:NAME:PORT, srv:NAME or a pattern. With spread, http://NAME:PORT is as many gateways as it has addresses."""
         if _TOKEN_FORM.search(text):
             raise _secret()
@@ -253,9 +253,9 @@ class Source:
         return self.written or self.base.name
 
 
-def sources_of(addresses: Iterable[str], home: Union[Home, str, None]) -> tuple[Source, ...]:
+def endpoints_of(addresses: Iterable[str], home: Union[Home, str, None]) -> tuple[Endpoint, ...]:
     """Reads what the caller says about all gateways."""
-    found = tuple(one for text in addresses for one in Source.parse(text, home is None))
+    found = tuple(one for text in addresses for one in Endpoint.parse(text, home is None))
     for s in found:
         if home is not None and s.means == ADDRESSES:
             raise InvalidArgument(
@@ -280,16 +280,16 @@ class Fleet:
 
     def __init__(
         self,
-        sources: Sequence[Source],
+        endpoints: Sequence[Endpoint],
         home: Optional[Home],
         probe: Callable[[Gateway, float], bool],
         lookup: Callable[[str], Iterable[str]],
     ) -> None:
-        self.sources, self.home, self.probe, self.lookup = sources, home, probe, lookup
-        self.names = any(s.lookup for s in sources)
+        self.endpoints, self.home, self.probe, self.lookup = endpoints, home, probe, lookup
+        self.names = any(s.lookup for s in endpoints)
         self.asking = threading.Lock()  # held while names are looked up or gateways measured
         self.gateways: list[Gateway] = []
-        self.last: dict[Source, list[Address]] = {}  # what each name gave
+        self.last: dict[Endpoint, list[Address]] = {}  # what each name gave
         self.first: Optional[Gateway] = None
         self.resolved = self.measured = -math.inf
         self.fault: Optional[Exception] = None
@@ -357,7 +357,7 @@ class Fleet:
         known = {g.address: g for g in self.gateways}
         listed: dict[Address, bool] = {}
         self.fault = None
-        for s in self.sources:
+        for s in self.endpoints:
             try:
                 found = self._find(s)
             except (OSError, ValueError) as e:
@@ -377,7 +377,7 @@ class Fleet:
         if self.first not in self.gateways:
             self.first = None
 
-    def _find(self, s: Source) -> list[Address]:
+    def _find(self, s: Endpoint) -> list[Address]:
         b = s.base
         if not s.lookup:
             return [b]

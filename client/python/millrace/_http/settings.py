@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Optional, Protocol, Union
 
-from .._memory import Closing
+from .._process import Closing
 from .._version import __version__
 from ..errors import InvalidArgument, MillraceError
-from .fleet import Home, Source, is_here
+from .fleet import Endpoint, Home, is_here
 
 TOKEN = "MILLRACE_TOKEN"
 TOKEN_FILE = "MILLRACE_TOKEN_FILE"
@@ -105,11 +105,11 @@ def _check(text: object, place: str) -> Secret:
     return text
 
 
-def keep_off_plain_networks(sources: Sequence[Source], allowed: bool) -> None:
+def keep_off_plain_networks(endpoints: Sequence[Endpoint], allowed: bool) -> None:
     """Refuses gateways that a token would reach over a network without TLS."""
     if allowed or _plain_allowed():
         return
-    for s in sources:
+    for s in endpoints:
         if s.base.scheme == "http" and not is_here(s.base.host):
             raise InvalidArgument(
                 f"gateway {s.base.name}: a token is not sent over a network without TLS",
@@ -206,7 +206,7 @@ class TLS:
 class Settings:
     """What a client was told."""
 
-    sources: tuple[Source, ...]
+    endpoints: tuple[Endpoint, ...]
     deadline: float
     token: Token = field(repr=False)
     token_file: Path
@@ -225,7 +225,7 @@ class Settings:
         """Finds the token, in the environment of this process if no argument gives it."""
         found = Tokens(self.token, self.token_file)
         if found.given:
-            keep_off_plain_networks(self.sources, self.tls.insecure_plain_http)
+            keep_off_plain_networks(self.endpoints, self.tls.insecure_plain_http)
         return found
 
     def new_context(self) -> ssl.SSLContext:

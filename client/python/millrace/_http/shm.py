@@ -18,8 +18,7 @@ import weakref
 from collections.abc import Mapping
 from typing import Any, Optional
 
-from .._fork import before_fork, no_fork
-from .._memory import is_free
+from .._process import before_fork, is_free, no_fork
 from ..errors import ProtocolError
 
 MEDIA_TYPE = "application/vnd.millrace.shared"

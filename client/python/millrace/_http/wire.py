@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, Optional
 
-from .._fork import no_fork
+from .._process import no_fork
 from ..errors import Closed, InvalidArgument, MillraceError, ProtocolError, Unauthenticated, by_code
 from .fleet import PORTS, Address, Gateway, is_here, parse
 from .settings import Secret, Settings

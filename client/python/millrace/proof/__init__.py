@@ -20,7 +20,7 @@ from hashlib import sha256
 from itertools import accumulate, pairwise
 from typing import Any, Optional
 
-from .._fork import no_fork
+from .._process import no_fork
 from ..batch import Batch
 from ..errors import LedgerError
 from ._orders import (

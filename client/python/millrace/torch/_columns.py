@@ -10,7 +10,7 @@ from typing import Any, Optional
 import torch
 from torch.utils import data as torch_data
 
-from .._memory import LARGE, filled, own
+from .._process import LARGE, filled, own
 from ..batch import Batch
 from ..decode import Automatic, library
 from ..errors import InvalidArgument

@@ -17,7 +17,7 @@ from torchvision.transforms.functional import pil_to_tensor
 import millrace
 import millrace.torch
 from millrace import Reading
-from millrace._memory import LARGE, Buffers
+from millrace._process import LARGE, Buffers
 from millrace.decode import Automatic
 from millrace.torch._columns import as_tensor
 

@@ -1,4 +1,4 @@
-"""A part of a dataset, or a mixture of several: what is read through the connections of a client."""
+"""What is read: a dataset, a part of one, or a mixture of several, through the connections of a client."""
 
 from __future__ import annotations
 
@@ -527,7 +527,7 @@ def mix(
     first: Source = pairs[0][0]
     shares = whole("mix", dict(enumerate(share for _, share in pairs)), relative=not per_batch)
     for client, _ in pairs:
-        if client.core.settings.sources != first.core.settings.sources:
+        if client.core.settings.endpoints != first.core.settings.endpoints:
             raise InvalidArgument(
                 "mix: the datasets are served by different gateways",
                 cure="open them by one address; of directories and buckets, with the same cache and disk_cache",
