@@ -177,7 +177,7 @@ func newRig(t testing.TB, samples, meanSize int, edit func(*gateway.Config)) *ri
 			return []gateway.Stat{{Name: "cache_hits_total", Help: "Hits.", Value: 42}}
 		},
 		Readers: func() []stats.Reader {
-			job := stats.Job{Dataset: "photos", Shuffle: shuffle.Slot, Window: 4, Seed: 1 << 63, BatchSize: 16, WorldSize: 2}
+			job := stats.Job{Dataset: "photos", Params: shuffle.Params{Shuffle: shuffle.Slot, Window: 4, Seed: 1 << 63}, BatchSize: 16, WorldSize: 2}
 			return []stats.Reader{{Job: job, Batch: 3, SamplesPerSecond: 12.5}}
 		},
 	}

@@ -33,7 +33,14 @@ func TestOpenAPI_FollowsFromRoutesAndParameters(t *testing.T) {
 	if err := json.Unmarshal(schemas, &d.schemas); err != nil {
 		t.Fatal(err)
 	}
-	d.schemas["Parameters"] = resolvedSchema()
+	resolved := resolvedSchema()
+	d.schemas["Parameters"] = resolved
+	for _, job := range []string{"Reader", "Ranks"} { // stats.Job embeds shuffle.Params
+		for field := range reflect.TypeFor[shuffle.Params]().Fields() {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			d.schemas[job].(object)["properties"].(object)[name] = resolved["properties"].(object)[name]
+		}
+	}
 	want, err := json.MarshalIndent(d.whole(t), "", " ")
 	if err != nil {
 		t.Fatal(err)
@@ -415,7 +422,7 @@ func operations() map[string]operation {
 		"GET " + dataset + "/sample": {id: "sample", summary: "One sample by its key.", query: append(view, "key", "shard", "generation"),
 			ok: answer{about: "The sample.", media: forms, headers: data + " Content-Location Millrace-Samples Vary" + timed}},
 		"GET " + dataset + "/occurrences": {id: "occurrences", summary: "Where a sample comes in some epochs.",
-			query: append(address.NamesOf(address.Order|address.Batching|address.Sharing), "key", "shard", "epochs"), ok: document("The places.", "Occurrences")},
+			query: append(address.NamesOf(address.Order|address.Choice|address.Batching|address.Sharing), "key", "shard", "epochs"), ok: document("The places.", "Occurrences")},
 		"GET " + dataset + "/index": {id: "index", summary: "The index object, as it is stored.", query: generation,
 			ok: answer{about: "The object.", media: "application/octet-stream", headers: data}},
 		"POST " + dataset + "/warm": {id: "warm", summary: "Load what an epoch needs from a position on, for about a second.",

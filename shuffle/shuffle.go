@@ -35,25 +35,26 @@ const OrderVersion = 1
 const (
 	maxChunks  = math.MaxUint32 - 1<<20 // chunk and piece numbers are kept in 32 bits
 	maxSamples = math.MaxInt64
-	maxStrata  = math.MaxUint32
+	MaxStrata  = 1 << 16
 )
 
-// Params is what fixes the order of every epoch, besides the chunks' sample counts.
+// Params is what fixes the order of every epoch, besides the chunks' sample counts. In JSON the names are those of URLs.
 type Params struct {
-	Shuffle string
-	Window  uint64 // chunks in a window (Window); memory lanes M (Slot); ignored by the others
-	Seed    uint64
+	Shuffle string `json:"shuffle"`
+	Window  uint64 `json:"window,omitempty"` // chunks in a window (Window); memory lanes M (Slot); ignored by the others
 
 	// Strata is how many strata the chunks are dealt to (Window only), so that each row of the sequence takes one
 	// of each stratum and a stratum is a home that neither epoch nor seed changes; 0 is none. It divides Window.
-	Strata uint64
+	Strata uint64 `json:"strata,omitempty"`
+
+	Seed uint64 `json:"seed,string"`
 
 	// Importance is the name (hex digest) of a snapshot of weights, by which an epoch's samples are
 	// drawn; "" is every sample once. The weights themselves come to NewWeightedPlan.
-	Importance string
+	Importance string `json:"importance,omitempty"`
 
 	// Subset names the subset of the dataset that epochs deliver; "" is all of it. Its members come to NewSubsetPlan.
-	Subset string
+	Subset string `json:"subset,omitempty"`
 }
 
 // Compare orders parameters for lists: it returns -1, 0 or 1, and 0 only if they are equal.
@@ -63,8 +64,19 @@ func (p Params) Compare(q Params) int {
 		cmp.Compare(p.Strata, q.Strata), cmp.Compare(p.Importance, q.Importance), cmp.Compare(p.Subset, q.Subset))
 }
 
-// check reports an unknown shuffle, a window that cannot be had, or strata that cannot.
-func (p Params) check() error {
+// String describes the order in words, without its seed and its samples.
+func (p Params) Describe() string {
+	switch {
+	case p.Strata > 0:
+		return fmt.Sprintf("%s %d in %d strata", p.Shuffle, p.Window, p.Strata)
+	case UsesWindow(p.Shuffle):
+		return fmt.Sprintf("%s %d", p.Shuffle, p.Window)
+	}
+	return p.Shuffle
+}
+
+// Check refuses an unknown shuffle, and a window or strata that no plan may have.
+func (p Params) Check() error {
 	if p.Strata > 0 {
 		if err := p.checkStrata(); err != nil {
 			return err
@@ -89,8 +101,8 @@ func (p Params) checkStrata() error {
 	switch {
 	case p.Shuffle != Window:
 		return fmt.Errorf("shuffle %s: strata is %d, want 0: only %s has strata", p.Shuffle, p.Strata, Window)
-	case p.Strata > maxStrata:
-		return fmt.Errorf("shuffle %s: strata is %d, want at most %d", p.Shuffle, p.Strata, uint64(maxStrata))
+	case p.Strata > MaxStrata:
+		return fmt.Errorf("shuffle %s: strata is %d, want at most %d", p.Shuffle, p.Strata, MaxStrata)
 	case p.Window%p.Strata != 0:
 		return fmt.Errorf("shuffle %s: strata is %d, want a number that divides the window, %d", p.Shuffle, p.Strata, p.Window)
 	}
@@ -138,7 +150,7 @@ func NewPlan(params Params, first []uint64) (*Plan, error) {
 
 // newPlan checks what a plan is built from.
 func newPlan(params Params, first []uint64) (*Plan, error) {
-	if err := params.check(); err != nil {
+	if err := params.Check(); err != nil {
 		return nil, err
 	}
 	if len(first) == 0 || first[0] != 0 {

@@ -153,14 +153,14 @@ func TestBadStrataAreRefused(t *testing.T) {
 		{Params{Shuffle: None, Strata: 1}, "shuffle none: strata is 1, want 0"},
 		{Params{Shuffle: Window, Window: 8, Strata: 16}, "strata is 16, want a number that divides the window, 8"},
 		{Params{Shuffle: Window, Window: 8, Strata: 3}, "strata is 3, want a number that divides the window, 8"},
-		{Params{Shuffle: Window, Window: 1 << 63, Strata: 1 << 32}, "strata is 4294967296, want at most 4294967295"},
+		{Params{Shuffle: Window, Window: 1 << 20, Strata: 1 << 17}, "strata is 131072, want at most 65536"},
 		{Params{Shuffle: Window, Window: 0, Strata: 3}, "window is 0, want at least 1"},
 	} {
 		if _, err := NewPlan(c.params, equal(4, 2)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("NewPlan(%+v): got %v, want an error with %q", c.params, err, c.want)
 		}
 	}
-	huge := mustPlan(t, Params{Shuffle: Window, Window: 3 * maxStrata, Strata: maxStrata, Seed: 1}, equal(40, 2))
+	huge := mustPlan(t, Params{Shuffle: Window, Window: 3 * MaxStrata, Strata: MaxStrata, Seed: 1}, equal(40, 2))
 	if err := checkBijection(huge.Epoch(0)); err != nil {
 		t.Errorf("as many strata as can be: %v", err)
 	}

@@ -227,7 +227,8 @@ func (w *windowOrder) distance(s *sorting, lo, hi uint64) float64 {
 // MixingWindow returns the smallest window, of those that are 2, 4, 8.. times the plan's, with which no figure of BatchVariance
 // exceeds most; 0 if there is none, or the plan's shuffle has no window. It plans the whole dataset, each sample once.
 func (p *Plan) MixingWindow(batchSize uint64, most float64) uint64 {
-	params := Params{Shuffle: p.params.Shuffle, Window: p.params.Window, Strata: p.params.Strata}
+	params := p.params
+	params.Importance, params.Subset = "", ""
 	enough := uint64(p.chunks.len()) // to hold all chunks
 	switch params.Shuffle {
 	case Window:

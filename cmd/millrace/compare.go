@@ -11,6 +11,7 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/orders"
 	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/gateway/address"
+	"github.com/millrace-data/millrace/shuffle"
 )
 
 // compareFlags are what only the comparison of a dataset's orders asks for.
@@ -46,8 +47,8 @@ func (c *compareFlags) checkGateway(f *cli.Flags, p *planFlags) {
 
 // checkDataset refuses what only a gateway answers.
 func (c *compareFlags) checkDataset(f *cli.Flags, dataset string) {
-	own := []string{"batch_size", "shuffle", "window", "strata", "world_size", "homes"}
-	for _, name := range append(address.NamesOf(^address.Showing), "dataset", "epoch") {
+	own := []string{"batch_size", "world_size", "homes"}
+	for _, name := range append(address.NamesOf(^(address.Order | address.Showing)), "dataset", "epoch", "seed") {
 		if flag := flagOf(name); !slices.Contains(own, name) && f.Given(flag) {
 			f.Fault("--%s is a gateway's to answer; the orders of %s do not depend on it", flag, dataset)
 		}
@@ -70,8 +71,14 @@ func (a *app) compare(ctx context.Context, s *location.Stores, l location.Locati
 		return err
 	}
 	defer d.Close()
-	q := c.Question
-	q.BatchSize, q.Shuffle, q.Window, q.Strata, q.PartSize = p.opt.BatchSize, p.opt.Shuffle, p.opt.Window, p.opt.Strata, datapath.DefaultPartSize
+	q, opt, def := c.Question, p.opt, d.Index.Defaults()
+	q.BatchSize, q.Shuffle, q.Window, q.PartSize = opt.BatchSize, opt.Shuffle, opt.Window, datapath.DefaultPartSize
+	if opt.Shuffle == "" && !shuffle.UsesWindow(def.Shuffle) {
+		opt.Window = 0 // of other rows
+	}
+	if q.Order, err = orderOf(&opt, def); err != nil {
+		return cli.Usage(err, "millrace plan")
+	}
 	out, err := orders.Compare(d.Index, q)
 	if err != nil {
 		return err

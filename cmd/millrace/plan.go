@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/cmd/internal/cli"
 	"github.com/millrace-data/millrace/cmd/internal/location"
@@ -27,12 +28,17 @@ type planFlags struct {
 func (p *planFlags) define(f *cli.Flags, groups address.Group, without ...string) {
 	f.Text(&p.dataset, "dataset", "", "`NAME` of the dataset (default the one in the address, or the gateway's default one)")
 	f.Count(&p.opt.Epoch, "epoch", 0, "number of the epoch, from 0")
+	parameterFlags(f, &p.opt, groups, without...)
+}
+
+// parameterFlags defines a flag for each parameter of some groups, except those of some names.
+func parameterFlags(f *cli.Flags, opt *client.Options, groups address.Group, without ...string) {
 	for _, r := range address.Parameters() {
 		if r.Group&groups == 0 || slices.Contains(without, r.Name) {
 			continue
 		}
 		flag := flagOf(r.Name)
-		switch field := p.opt.Parameter(r.Name).(type) {
+		switch field := opt.Parameter(r.Name).(type) {
 		case **uint64:
 			f.Optional(field, flag, r.Help)
 		case *uint64:
@@ -53,6 +59,13 @@ func (p *planFlags) define(f *cli.Flags, groups address.Group, without ...string
 
 // flagOf is the flag of a parameter.
 func flagOf(parameter string) string { return strings.ReplaceAll(parameter, "_", "-") }
+
+// orderOf returns the order of a dataset with some defaults that the flags choose.
+func orderOf(opt *client.Options, def chunkindex.Defaults) (shuffle.Params, error) {
+	q := address.ParseQuery(opt.Query().Encode(), address.BatchNames()...)
+	params := address.DecodeOrder(q, def)
+	return params, q.Err()
+}
 
 func (p *planFlags) check(f *cli.Flags) {
 	if n := max(p.opt.WorldSize, 1); p.opt.Rank >= n {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/cmd/internal/cli"
 	"github.com/millrace-data/millrace/cmd/internal/location"
 	"github.com/millrace-data/millrace/cmd/internal/orders"
@@ -19,6 +20,7 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/words"
 	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/datapath/simulate"
+	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -31,15 +33,12 @@ type simulateFlags struct {
 	size    int64
 
 	base     simulate.Setting
-	shuffle  string
-	window   uint64
-	seed     *uint64
+	order    client.Options
 	batch    uint64
 	caches   []int64
 	policies []string
 	disks    []int64
 	gateways []int
-	strata   uint64
 	share    string
 	picture  string
 }
@@ -52,9 +51,7 @@ func (x *simulateFlags) define(f *cli.Flags) {
 	f.Number(&s.Ranks, "ranks", 1, "ranks of the job")
 	f.Rate(&s.Rate, "rate", "samples a second that all ranks together consume when they never wait, such as 3000/s")
 	f.Positive(&x.batch, "batch-size", "samples of a global batch (default the dataset's)")
-	f.Choice(&x.shuffle, "shuffle", "", "how the order is mixed (default the dataset's)", "none", "window", "slot", "full")
-	f.Positive(&x.window, "window", "chunks (window) or lanes (slot) in memory together (default the dataset's)")
-	f.Optional(&x.seed, "seed", "seed of the order (default the dataset's)")
+	parameterFlags(f, &x.order, address.Order)
 	f.Number(&s.Epochs, "epochs", 2, "epochs: the first finds the caches empty, the last one counts")
 	f.Number(&s.ReadAhead, "read-ahead", 2, "batches that a rank asks for beyond the one that it computes on")
 	f.Factor(&s.Skew, "skew", 1, "think time of the slowest rank over that of the fastest one, from 1")
@@ -65,7 +62,6 @@ func (x *simulateFlags) define(f *cli.Flags) {
 	f.Numbers(&x.gateways, "gateways", []int{1}, "`N,...` gateways, 1 to 1000, that are one cache, and among which the ranks are shared out")
 	f.Flag(&s.Alone, "no-cluster", "gateways share nothing: each has a cache of its own")
 	f.Choice(&x.share, "share", "contiguous", "how ranks share a batch", "contiguous", "locality")
-	f.Whole(&x.strata, "strata", 0, "strata of a window order, which must divide the window")
 	f.Bandwidth(&s.LinkRate, "link", 0, "bytes a second of a gateway's link each way, such as 100Gbit/s, for store, other gateways and ranks (default no bound)")
 	f.Flag(&s.RanksNear, "ranks-near", "ranks run on their gateway's machine: answers to them stay off its link")
 	f.Duration(&s.PeerLatency, "peer-latency", 200*time.Microsecond, "time from a question to another gateway to its answer, beside the bytes")
@@ -193,19 +189,13 @@ func (x *simulateFlags) data(ctx context.Context) (*simulate.Data, error) {
 		}
 	}
 	s := &x.base
-	s.Order, s.BatchSize = shuffle.Params{Shuffle: def.Shuffle, Window: def.Window, Seed: def.Seed}, def.BatchSize
-	if x.shuffle != "" {
-		s.Order.Shuffle = x.shuffle
+	var err error
+	if s.Order, err = orderOf(&x.order, def); err != nil {
+		return nil, cli.Usage(err, "millrace simulate")
 	}
-	if x.window != 0 {
-		s.Order.Window = x.window
-	}
-	s.Order.Strata, s.Sharing = x.strata, shuffle.Contiguous
+	s.BatchSize, s.Sharing = def.BatchSize, shuffle.Contiguous
 	if x.share == "locality" {
 		s.Sharing = shuffle.Locality
-	}
-	if x.seed != nil {
-		s.Order.Seed = *x.seed
 	}
 	if x.batch != 0 {
 		s.BatchSize = x.batch

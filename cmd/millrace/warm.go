@@ -35,7 +35,7 @@ Give the plan parameters that the job will use, since they decide what comes fir
   millrace warm http://gw:8080 --epoch 0 --shuffle window --window 128 --json`,
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var p planFlags
-			p.define(f, address.Order|address.Batching)
+			p.define(f, address.Order|address.Choice|address.Batching)
 			f.Output(a.App)
 			check := func(args []string) { served(f, args, &p.dataset); gateways(f, args) }
 			return check, func(ctx context.Context, args []string) error {

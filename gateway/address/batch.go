@@ -101,7 +101,7 @@ func (b Batch) query() string {
 	for i, n := range b.At {
 		at[i] = strconv.FormatUint(n, 10)
 	}
-	return "at=" + strings.Join(at, ",") + "&" + b.canonical(Order|Showing)
+	return "at=" + strings.Join(at, ",") + "&" + b.canonical(Order|Choice|Showing)
 }
 
 // EpochURL is the canonical address of an epoch.

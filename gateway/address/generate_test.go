@@ -108,12 +108,13 @@ from typing import Optional
 		}
 	}
 	fmt.Fprintf(&b, "ORDER = (%s)\n", strings.Join(lists[Order], ", "))
+	fmt.Fprintf(&b, "CHOICE = (%s)\n", strings.Join(lists[Choice], ", "))
 	fmt.Fprintf(&b, "SHARING = (%s)\n", strings.Join(append(append(lists[Batching], lists[Sharing]...), lists[Rank]...), ", "))
 	fmt.Fprintf(&b, "NUMBERS = {%s}  # with the least value of each\n", strings.Join(numbers, ", "))
 	fmt.Fprintf(&b, "WORDS = {%s}\n", strings.Join(words, ", "))
 	fmt.Fprintf(&b, "TEXTS = (%s)\n", strings.Join(texts, ", "))
 	pythonClass(&b, "Order", "Which samples an epoch has and in which order, in addition to `seed` and `shuffle`. None is the dataset's default.\n    All values: "+
-		"https://github.com/millrace-data/millrace/blob/main/docs/api.md", Order)
+		"https://github.com/millrace-data/millrace/blob/main/docs/api.md", Order|Choice)
 	pythonClass(&b, "Share", "Which share of every global batch this process reads, and what becomes of the last batch.", Batching|Sharing|Rank)
 	return []byte(b.String())
 }
@@ -176,7 +177,7 @@ func javaScript() []byte {
 	for _, of := range []struct {
 		name   string
 		groups Group
-	}{{"order", Order}, {"batching", Batching}, {"sharing", Sharing}} {
+	}{{"order", Order | Choice}, {"batching", Batching}, {"sharing", Sharing}} {
 		fmt.Fprintf(&b, "export const %s = [\"%s\"];\n", of.name, strings.Join(NamesOf(of.groups), `", "`))
 	}
 	return b.Bytes()

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -14,13 +15,14 @@ type Group uint8
 
 // The groups of plan parameters.
 const (
-	Order    Group = 1 << iota // which samples an epoch delivers, and in which order
+	Order    Group = 1 << iota // in which order an epoch delivers its samples
+	Choice                     // which samples an epoch delivers
 	Batching                   // how an epoch is cut into global batches
 	Sharing                    // how the ranks share a global batch
 	Rank                       // whose share it is
 	Showing                    // how a body shows its samples
 
-	allGroups = Order | Batching | Sharing | Rank | Showing
+	allGroups = Order | Choice | Batching | Sharing | Rank | Showing
 )
 
 // A Parameter is one row of the table of plan parameters. Parsing, canonical URLs, the limit on the number of
@@ -58,13 +60,13 @@ func NamesOf(groups Group) []string {
 }
 
 // PlanNames are the parameters that fix the batches.
-func PlanNames() []string { return NamesOf(Order | Batching) }
+func PlanNames() []string { return NamesOf(Order | Choice | Batching) }
 
 // BatchNames are the parameters of a batch and of an epoch.
 func BatchNames() []string { return NamesOf(allGroups) }
 
 // SamplesNames are the parameters of samples that are named by their positions.
-func SamplesNames() []string { return append(NamesOf(Order|Showing), "at") }
+func SamplesNames() []string { return append(NamesOf(Order|Choice|Showing), "at") }
 
 const (
 	digestPattern = "[0-9a-f]{64}"
@@ -97,7 +99,7 @@ var parameters = []Parameter{
 		write: func(p Plan) string { return p.Params.Shuffle },
 	},
 	{
-		Name: "window", Group: Order, Least: 1, Most: MaxWindow,
+		Name: "window", Group: Order, Least: 1, Most: maxWindow,
 		Help: "chunks (window) or lanes (slot) in memory together (default the dataset's)",
 		Doc:  "How many chunks shuffle=window mixes together, or from how many lanes shuffle=slot takes samples in turn.",
 		read: readWindow,
@@ -109,14 +111,14 @@ var parameters = []Parameter{
 		},
 	},
 	{
-		Name: "strata", Group: Order, Most: MaxStrata, Neutral: "0",
+		Name: "strata", Group: Order, Most: shuffle.MaxStrata, Neutral: "0",
 		Help:  "strata that a window's chunks come from (default none)",
 		Doc:   "Strata that the chunks are dealt to, with shuffle=window: each row takes one chunk of each. A divisor of window; 0: none.",
 		read:  readStrata,
 		write: func(p Plan) string { return decimal(p.Params.Strata) },
 	},
 	{
-		Name: "importance", Group: Order, Pattern: digestPattern,
+		Name: "importance", Group: Choice, Pattern: digestPattern,
 		Help:  "`SNAPSHOT` of weights to draw samples by (default none: each comes once)",
 		read:  func(q *Query, r *Parameter, p *Plan, _ Dataset) { p.Params.Importance = q.Digest(r.Name) },
 		write: func(p Plan) string { return p.Params.Importance },
@@ -177,7 +179,7 @@ var parameters = []Parameter{
 		},
 	},
 	{
-		Name: "subset", Group: Order, Pattern: subsetPattern, Longest: maxSubsetText,
+		Name: "subset", Group: Choice, Pattern: subsetPattern, Longest: maxSubsetText,
 		Help: "`SUBSET` to deliver: NAME, DIGEST:NAME, or written out as train=9,val=1:train (default the whole dataset)",
 		Doc: "Subset to deliver: its name in the generation's default split; the digest of a split, a colon and the name; a split by the hash " +
 			"of names and a part of it, such as train=9,val=1:train, with a colon and a salt where it has one; or samples: and numbers in " +
@@ -191,7 +193,7 @@ var parameters = []Parameter{
 		write: func(p Plan) string { return p.Params.Subset },
 	},
 	{
-		Name: "quarantine", Group: Order, Pattern: digestPattern + "|" + placesPattern,
+		Name: "quarantine", Group: Choice, Pattern: digestPattern + "|" + placesPattern,
 		Help: "`DIGEST` of bad samples that others replace (default none)",
 		Doc:  "Bad samples that healthy ones replace: the digest of a stored list, or samples: and numbers, such as samples:7,300-309.",
 		read: func(q *Query, r *Parameter, p *Plan, _ Dataset) {
@@ -203,7 +205,7 @@ var parameters = []Parameter{
 		write: func(p Plan) string { return p.Quarantine },
 	},
 	{
-		Name: "generation", Group: Order, Pattern: digestPattern + "(," + digestPattern + ")*",
+		Name: "generation", Group: Choice, Pattern: digestPattern + "(," + digestPattern + ")*",
 		Help: "`HASH` of the index's generation to insist on",
 		Doc: "Generation of the index to read; of a mixture that the URL defines, those of its sources in their order, with commas " +
 			"between them. All ranks of a job give the same.",
@@ -259,6 +261,13 @@ func DecodePlan(q *Query, d Dataset) Plan {
 	return p
 }
 
+// DecodeOrder resolves the order of all samples of a dataset with some defaults.
+func DecodeOrder(q *Query, d chunkindex.Defaults) shuffle.Params {
+	var p Plan
+	p.decode(q, Dataset{Defaults: d}, Order)
+	return p.Params
+}
+
 // DecodeView reads the view of a request that names no plan.
 func DecodeView(q *Query, d Dataset) View {
 	var p Plan
@@ -290,7 +299,7 @@ func readWindow(q *Query, r *Parameter, p *Plan, d Dataset) {
 func readStrata(q *Query, r *Parameter, p *Plan, _ Dataset) {
 	p.Params.Strata = q.number(r, 0)
 	if p.Params.Strata != 0 && !q.Failed("shuffle", "window", r.Name) {
-		if _, err := shuffle.NewPlan(p.Params, []uint64{0}); err != nil {
+		if err := p.Params.Check(); err != nil {
 			q.Fail(r.Name, "%s", reason(err))
 		}
 	}
@@ -370,7 +379,7 @@ func (p Plan) Canonical() string { return p.canonical(allGroups) }
 
 // Identity names the order of a plan, whoever reads it and however it is shared out. Losses of one identity are
 // folded together.
-func (p Plan) Identity() string { return p.canonical(Order | Batching) }
+func (p Plan) Identity() string { return p.canonical(Order | Choice | Batching) }
 
 // canonical is Canonical with the parameters of some groups.
 func (p Plan) canonical(groups Group) string {

@@ -14,8 +14,7 @@ import (
 const (
 	maxBatchSize = 1 << 31
 	maxWorldSize = 1 << 31
-	MaxWindow    = 1 << 31
-	MaxStrata    = 1 << 16
+	maxWindow    = 1 << 31
 
 	// maxHomes bounds the homes of share=locality: the work to share out a batch grows with them.
 	maxHomes = 1 << 16

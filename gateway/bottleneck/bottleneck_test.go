@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/gateway/stats"
+	"github.com/millrace-data/millrace/shuffle"
 )
 
 // period is the time between the two looks of a situation, in seconds.
@@ -16,7 +17,7 @@ const period = 10
 func rank(number uint64, planning, bytes, sending float64, think time.Duration) Rank {
 	batches := uint64(period * (1 - planning - bytes - sending) / think.Seconds())
 	return Rank{
-		Job: stats.Job{Dataset: "photos", Shuffle: "window", Window: 64, BatchSize: 32, WorldSize: 2}, Rank: number, Think: think, Rate: 100,
+		Job: stats.Job{Dataset: "photos", Params: shuffle.Params{Shuffle: "window", Window: 64}, BatchSize: 32, WorldSize: 2}, Rank: number, Think: think, Rate: 100,
 		Spent: stats.RankTimes{All: period, Planning: period * planning, Bytes: period * bytes, Sending: period * sending, Pauses: float64(batches) * think.Seconds(), Paused: batches},
 	}
 }

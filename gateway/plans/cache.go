@@ -124,37 +124,14 @@ func (p *cache) makeRoom(bytes int64) bool {
 	return p.bytes == 0 || p.bytes+bytes <= p.limit
 }
 
-// What a plan and an epoch hold, in bytes. An epoch keeps the order of the chunks, its inverse and sums over it.
-const (
-	planOverhead      = 1 << 10
-	bytesPerPiece     = 16 // of a slot plan, which has at most as many pieces as chunks and lanes together
-	bytesPerLane      = 28 // with the lane's first piece
-	bytesPerEpochLane = 8
-	bytesPerStratum   = 4
-	bytesPerChunk     = 48 // in an epoch; of slot, for each piece
-	bytesPerWeight    = 8  // for each chunk: a sum of weights in a plan, of draws in an epoch
-)
-
-// epochBytes is what one prepared epoch holds. With importance each epoch has draws and lanes of its own.
-func (d *Dataset) epochBytes(params shuffle.Params) int64 {
-	lanes := d.lanes(params)
-	pieces := int64(d.Index.Chunks()) + lanes
-	n := planOverhead + bytesPerChunk*pieces + bytesPerEpochLane*lanes
-	if params.Importance != "" {
-		n += bytesPerWeight * int64(d.Index.Chunks())
-		if params.Shuffle == shuffle.Slot {
-			n += bytesPerPiece*pieces + bytesPerLane*lanes
-		}
-	}
-	return n
+// planBytes is the memory of a plan beside its epochs.
+func (d *Dataset) planBytes(params shuffle.Params) int64 {
+	return params.PlanBytes(uint64(d.Index.Chunks()), d.Index.Samples())
 }
 
-// lanes bounds the lanes of a slot plan.
-func (d *Dataset) lanes(params shuffle.Params) int64 {
-	if params.Shuffle != shuffle.Slot {
-		return 0
-	}
-	return int64(min(params.Window, uint64(d.Index.Samples())))
+// epochBytes is the memory of one prepared epoch.
+func (d *Dataset) epochBytes(params shuffle.Params) int64 {
+	return params.EpochBytes(uint64(d.Index.Chunks()), d.Index.Samples())
 }
 
 func newCache(limit int64, reserve func(context.Context, int64) (func(), error)) *cache {
@@ -243,24 +220,6 @@ func (p *cache) size() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.bytes
-}
-
-// planBytes is what a plan holds beside its epochs: slot keeps lanes and pieces, importance and subsets sums by chunk,
-// strata one number a chunk.
-func (d *Dataset) planBytes(params shuffle.Params) int64 {
-	var chunk int64
-	if params.Importance != "" || params.Subset != "" {
-		chunk += bytesPerWeight
-	}
-	if params.Strata > 0 {
-		chunk += bytesPerStratum
-	}
-	n := planOverhead + chunk*int64(d.Index.Chunks())
-	if params.Shuffle == shuffle.Slot {
-		lanes := d.lanes(params)
-		n += bytesPerPiece*(int64(d.Index.Chunks())+lanes) + bytesPerLane*lanes
-	}
-	return n
 }
 
 // plan returns the plan of a dataset, made with c, and the function that ends its use.

@@ -30,7 +30,7 @@ type OccurrenceQuery struct {
 
 // OccurrenceNames lists the query parameters of an OccurrenceQuery.
 func OccurrenceNames() []string {
-	return append(address.NamesOf(address.Order|address.Batching|address.Sharing), "key", "shard", "epochs")
+	return append(address.NamesOf(address.Order|address.Choice|address.Batching|address.Sharing), "key", "shard", "epochs")
 }
 
 // DecodeOccurrenceQuery reads an OccurrenceQuery from the query of a URL.

@@ -150,7 +150,7 @@ func PictureBytes(d *Dataset, a address.Plan, r Rectangle) int64 {
 	const overhead, perCell, perPlace, perLane, perBorder = 64 << 10, 4 + 8 + 2*12, 12, 4, 128
 	n := overhead + perCell*int64(r.Columns)*int64(r.Rows) + maxBorders*perBorder + maxMixed*bytesPerMixed
 	if r.Axis == axisDrawn {
-		n += perPlace*int64(d.Index.Chunks()) + perLane*d.lanes(a.Params)
+		n += perPlace*int64(d.Index.Chunks()) + perLane*int64(a.Params.Lanes(d.Index.Samples()))
 	}
 	return n
 }
@@ -210,7 +210,7 @@ func (c *canvas) lanes(params shuffle.Params) *LanesInfo {
 	if params.Shuffle != shuffle.Slot {
 		return nil
 	}
-	info := &LanesInfo{Count: int(min(params.Window, c.batching.Samples))}
+	info := &LanesInfo{Count: int(params.Lanes(c.batching.Samples))}
 	for i, place := range c.sequence.Lanes {
 		inside := uint64(place) > c.rows.first && uint64(place) < c.rows.first+c.rows.n
 		if inside && (i == 0 || place != c.sequence.Lanes[i-1]) {

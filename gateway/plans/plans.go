@@ -126,8 +126,8 @@ func (p *Plans) ForReader(
 	ctx context.Context, d *Dataset, params shuffle.Params, epoch uint64,
 ) (_ *shuffle.Plan, _ *shuffle.Epoch, leave func(), err error) {
 	name := d.Name()
-	if params.Window > address.MaxWindow || params.Strata > address.MaxStrata {
-		return nil, nil, nil, fmt.Errorf("plan %s for another gateway: window %d and strata %d, more than a request may have", name, params.Window, params.Strata)
+	if err := params.Check(); err != nil {
+		return nil, nil, nil, fmt.Errorf("plan %s for another gateway: %w", name, err)
 	}
 	c, leaveChoice, ok := p.chosen(d, params)
 	if !ok {
@@ -265,6 +265,7 @@ const (
 
 	// For each home, and for each sample of a global batch that is shared out by homes.
 	bytesPerHome       = 64
+	dealOverhead       = 1 << 10
 	homeBytesPerSample = 20
 )
 
@@ -285,7 +286,7 @@ func dealtBytes(a address.Plan) int64 {
 	if !a.Follows() {
 		return 0
 	}
-	return planOverhead + shuffle.KeptDeals*4*int64(min(a.BatchSize, maxKept))
+	return dealOverhead + shuffle.KeptDeals*4*int64(min(a.BatchSize, maxKept))
 }
 
 // choice is what a plan is made with beside the dataset. It maps the samples of a plan to those of the dataset.

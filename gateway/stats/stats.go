@@ -2,7 +2,11 @@
 // millrace top reads it.
 package stats
 
-import "math"
+import (
+	"math"
+
+	"github.com/millrace-data/millrace/shuffle"
+)
 
 // Answer is an answer of /v1/stats. The ranks are in one of two forms: a list of readers, or columns for each job.
 type Answer struct {
@@ -28,15 +32,10 @@ type Finding struct {
 
 // Job is a plan that ranks read, and in how many shares.
 type Job struct {
-	Dataset    string `json:"dataset"`
-	Shuffle    string `json:"shuffle"`
-	Window     uint64 `json:"window,omitempty"`
-	Strata     uint64 `json:"strata,omitempty"`
-	Seed       uint64 `json:"seed,string"`
-	Importance string `json:"importance,omitempty"` // snapshot that its plan draws by
-	Subset     string `json:"subset,omitempty"`     // that its plan delivers, by the digest of the split
-	BatchSize  uint64 `json:"batch_size"`
-	WorldSize  uint64 `json:"world_size"`
+	Dataset string `json:"dataset"`
+	shuffle.Params
+	BatchSize uint64 `json:"batch_size"`
+	WorldSize uint64 `json:"world_size"`
 }
 
 // Reader is one rank of one job, as its requests show it: where it is, how fast, and how much of its

@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"slices"
 	"testing"
+
+	"github.com/millrace-data/millrace/shuffle"
 )
 
 // TestJobs: ranks of one plan are columns of one job, in the order of the list; another seed is another job.
 func TestJobs(t *testing.T) {
-	a, b := Job{Dataset: "photos", Shuffle: "slot", Window: 4, Seed: 1 << 63, BatchSize: 16, WorldSize: 2}, Job{Dataset: "photos", Shuffle: "slot"}
+	a, b := Job{Dataset: "photos", Params: shuffle.Params{Shuffle: "slot", Window: 4, Seed: 1 << 63}, BatchSize: 16, WorldSize: 2}, Job{Dataset: "photos", Params: shuffle.Params{Shuffle: "slot"}}
 	b.Subset = "aa:train"
 	got, err := json.Marshal(Jobs([]Reader{
 		{Job: a, Batch: 7, SamplesPerSecond: 1234.56789, ThinkMS: .26, WaitingShare: .12345, EpochLeftSeconds: 9.6, IdleSeconds: .04},
@@ -34,7 +36,7 @@ func TestJobs(t *testing.T) {
 
 // TestAnswer_AllReadsBothForms: an answer tells of the same ranks as a list and as columns.
 func TestAnswer_AllReadsBothForms(t *testing.T) {
-	job := Job{Dataset: "photos", Shuffle: "slot", Window: 4, Seed: 1 << 63, BatchSize: 16, WorldSize: 2}
+	job := Job{Dataset: "photos", Params: shuffle.Params{Shuffle: "slot", Window: 4, Seed: 1 << 63}, BatchSize: 16, WorldSize: 2}
 	readers := []Reader{
 		{Job: job, Epoch: 2, Batch: 7, SamplesPerSecond: 12.5, ThinkMS: 3.5, WaitingShare: .25, EpochLeftSeconds: 9, IdleSeconds: .5},
 		{Job: job, Rank: 1, Batch: 4, BatchesBehind: 3},

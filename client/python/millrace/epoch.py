@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from ._http import Answered, Expected, Gateways, Task
 from ._layout import Head, Manifest, Table, chunk_counts, read_manifest
-from ._plan import SHARING
+from ._plan import ORDER, SHARING
 from ._pool import Pool, Stats
 from ._process import Buffers, Closing, Take, new
 from ._selection import columns_of, parts_are
@@ -193,10 +193,8 @@ class Epoch:
                 raise InvalidArgument(f"order: {name} needs more than the counts of the chunks: see millrace.proof")
         if self.plan.dataset_description.get("sources"):
             raise InvalidArgument("order: a mixture is made of several orders: see millrace.proof.Mixture")
-        return shuffle(
-            p["shuffle"], self.chunks(), window=int(p.get("window", "0")), seed=int(p.get("seed", "0")), epoch=self.number,
-            strata=int(p.get("strata", "0")),
-        )
+        order = {name: int(p[name]) for name in ORDER if name in p and name != "shuffle"}
+        return shuffle(p["shuffle"], self.chunks(), epoch=self.number, **order)
 
     def expected_bytes(self) -> int:
         """About how long one batch of this rank is."""

@@ -15,7 +15,7 @@ from urllib.parse import quote, quote_plus, urlsplit
 from ._http import Gateways, Settings
 from ._job import advise_homes, refuse
 from ._parameters import DEFAULTS, TORCH_ONLY, Decode, EpochOptions, Share, checked, flat, refuse_slips
-from ._plan import ORDER, SHARING
+from ._plan import CHOICE, ORDER, SHARING
 from ._selection import (
     DIGEST,
     MOST,
@@ -146,7 +146,7 @@ class Source:
         transform       function of a Sample, a mapping that may be changed, with `key`, `position`, `epoch`, and `rng` and `numpy_rng`, generators
                         of its own: they draw the same with any number of ranks, workers and threads, and after a resume. If it returns
                         the sample itself, that becomes a dict. `batch.value` is a list of what it returned
-        order           millrace.Order: window, strata, subset, quarantine, importance, generation. All ranks of a job give the same generation:
+        order           millrace.Order: what else fixes the order, and which samples come. All ranks of a job give the same generation:
                         where gateways move to new ones by themselves, one of several ranks without it is refused
         share           millrace.Share: rank, world_size, tail, balance, by, homes
         reading         millrace.Reading: filter, collate, batch_transform, on_error, keys, form, threads and memory
@@ -173,7 +173,7 @@ class Source:
         about = chosen.describe(None if dataset == self.dataset else dataset)
         if "generation" not in o:
             refuse(about, rank, world_size)
-        asked = {name: o.get(name) for name in (*ORDER, *SHARING)}
+        asked = {name: o.get(name) for name in (*ORDER, *CHOICE, *SHARING)}
         if isinstance(asked["shuffle"], bool):
             asked["shuffle"] = None if asked["shuffle"] else "none"
         query = {k: str(v) for k, v in chosen.selection.over(asked).items() if v is not None}

@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from inspect import getfullargspec
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,9 @@ def members(v: Any) -> list[int]:
     return [x for x, is_member in enumerate(spread(v["members"])) if is_member]
 
 
-def arguments(v: Any, *names: str) -> dict[str, Any]:
-    return {name: v[name] for name in ("window", "seed", *names)}
+def arguments(of: Callable[..., Any], v: Any) -> dict[str, Any]:
+    """The parameters of an order that a vector has and a function takes."""
+    return {name: v[name] for name in getfullargspec(of).kwonlyargs if isinstance(v.get(name), (int, str))}
 
 
 def check_generator(v: Any) -> Comparisons:
@@ -50,7 +52,7 @@ def check_generator(v: Any) -> Comparisons:
 def check_plan(v: Any) -> Comparisons:
     counts = spread(v["chunks"])
     samples = sum(counts)
-    order = proof.shuffle(v["shuffle"], counts, **arguments(v, "epoch"))
+    order = proof.shuffle(v["shuffle"], counts, **arguments(proof.shuffle, v))
     yield "samples", samples, v["samples"]
     yield "at", [order.at(t) for t in v["positions"]], v["at"]
     yield "position", [order.position(x) for x in v["of"]], v["position"]
@@ -69,10 +71,10 @@ def check_plan(v: Any) -> Comparisons:
 
 def check_importance(v: Any) -> Comparisons:
     counts, weights = spread(v["chunks"]), spread(v["weights"])
-    order = proof.Importance(v["shuffle"], counts, weights, **arguments(v, "epoch"))
+    order = proof.Importance(v["shuffle"], counts, weights, **arguments(proof.Importance, v))
     samples, total = len(weights), sum(weights)
     yield "weights", samples, sum(counts)
-    named = proof.order_digest(v["shuffle"], counts, weights=weights, **arguments(v, "importance"))
+    named = proof.order_digest(v["shuffle"], counts, weights=weights, **arguments(proof.order_digest, v))
     yield "order digest", named, v["order_digest"]
     yield "phase", order.phase, v["phase"]
     yield "draws", digest(order.draws), v["draws"]
@@ -97,14 +99,14 @@ def stratified(v: Any) -> tuple[list[int], list[int], Any]:
     """The counts and weights of a vector, and the order of its samples: of the virtual ones if there are weights."""
     counts, weights = spread(v["chunks"]), spread(v.get("weights", []))
     if weights:
-        return counts, weights, proof.Importance(v["shuffle"], counts, weights, **arguments(v, "epoch", "strata")).order
-    return counts, weights, proof.shuffle(v["shuffle"], counts, **arguments(v, "epoch", "strata"))
+        return counts, weights, proof.Importance(v["shuffle"], counts, weights, **arguments(proof.Importance, v)).order
+    return counts, weights, proof.shuffle(v["shuffle"], counts, **arguments(proof.shuffle, v))
 
 
 def check_strata(v: Any) -> Comparisons:
     counts, weights, order = stratified(v)
     samples = sum(counts)
-    yield "order digest", proof.order_digest("window", counts, weights=weights, **arguments(v, "importance", "strata")), v["order_digest"]
+    yield "order digest", proof.order_digest("window", counts, weights=weights, **arguments(proof.order_digest, v)), v["order_digest"]
     yield "strata", [order.stratum(c) for c in range(min(20, len(counts)))], v["stratum"]
     yield "at", [order.at(t) for t in v["positions"]], v["at"]
     yield "position", [order.position(x) for x in v["of"]], v["position"]
@@ -131,20 +133,20 @@ def check_quarantine(v: Any) -> Comparisons:
     counts, subset, epoch = spread(v["chunks"]), v.get("subset", ""), v["epoch"]
     if subset:
         counts = proof.subset_counts(counts, members(v))
-    order, quarantine = proof.shuffle(v["shuffle"], counts, **arguments(v, "epoch")), proof.Quarantine(v["seed"], counts, v["bad"])
+    order, quarantine = proof.shuffle(v["shuffle"], counts, **arguments(proof.shuffle, v)), proof.Quarantine(v["seed"], counts, v["bad"])
     yield "substitutes", [quarantine.sub(epoch, x) for x in v["bad"]], v["substitutes"]
     yield "digest", digest(quarantine.sub(epoch, order.at(t)) for t in range(sum(counts))), v["digest"]
-    named = quarantine.order_digest(proof.order_digest(v["shuffle"], counts, subset=subset, **arguments(v)))
+    named = quarantine.order_digest(proof.order_digest(v["shuffle"], counts, **arguments(proof.order_digest, v)))
     yield "order digest", named, v["order_digest"]
 
 
 def check_subset(v: Any) -> Comparisons:
     samples = members(v)
     counts = proof.subset_counts(spread(v["chunks"]), samples)
-    order = proof.shuffle(v["shuffle"], counts, **arguments(v, "epoch"))
+    order = proof.shuffle(v["shuffle"], counts, **arguments(proof.shuffle, v))
     yield "samples", len(samples), v["samples"]
     yield "digest", digest(samples[order.at(t)] for t in range(len(samples))), v["digest"]
-    yield "order digest", proof.order_digest(v["shuffle"], counts, **arguments(v, "subset")), v["order_digest"]
+    yield "order digest", proof.order_digest(v["shuffle"], counts, **arguments(proof.order_digest, v)), v["order_digest"]
 
 
 def check_mixture(v: Any) -> Comparisons:

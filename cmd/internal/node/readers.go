@@ -14,10 +14,7 @@ func (s *Node) readers() []stats.Reader {
 	out := make([]stats.Reader, len(known))
 	for i, r := range known {
 		out[i] = stats.Reader{
-			Job: stats.Job{
-				Dataset: names[r.Dataset], Shuffle: r.Params.Shuffle, Window: r.Params.Window, Strata: r.Params.Strata, Seed: r.Params.Seed,
-				Importance: r.Params.Importance, Subset: r.Params.Subset, BatchSize: r.BatchSize, WorldSize: r.WorldSize,
-			},
+			Job:  stats.Job{Dataset: names[r.Dataset], Params: r.Params, BatchSize: r.BatchSize, WorldSize: r.WorldSize},
 			Rank: r.Rank, Epoch: r.Epoch, Batch: r.Batch,
 			BatchesBehind: r.Behind, SamplesPerSecond: r.Rate, ThinkMS: float64(r.Think.Microseconds()) / 1000,
 			WaitingShare: r.Waits.Bytes, Spent: stats.RankTimes(r.Spent), EpochLeftSeconds: r.Left.Seconds(), IdleSeconds: r.Idle.Seconds(),

@@ -14,14 +14,14 @@ import (
 // Question says which orders to compare, and for whom. Zero values mean the dataset's own defaults.
 type Question struct {
 	BatchSize  uint64
-	Shuffle    string // compare the orders of this kind alone; "": all kinds
-	Window     uint64 // one window more beside the usual ones
-	Strata     uint64 // of the order that Shuffle and Window choose
-	WorldSizes []int  // numbers of ranks of which Locality tells
-	Homes      []int  // for each number of ranks; none: as many homes as ranks
-	Gateways   []int  // numbers that take the place of one gateway a home, of which Takeovers tell
-	Cache      int64  // bytes of a cache, of which LaterReads tells; 0: none
-	PartSize   int64  // bytes of one store read at most
+	Shuffle    string         // compare the orders of this kind alone; "": all kinds
+	Window     uint64         // one window more beside the usual ones
+	Order      shuffle.Params // the chosen one, of which Locality and warnings tell
+	WorldSizes []int          // numbers of ranks of which Locality tells
+	Homes      []int          // for each number of ranks; none: as many homes as ranks
+	Gateways   []int          // numbers that take the place of one gateway a home, of which Takeovers tell
+	Cache      int64          // bytes of a cache, of which LaterReads tells; 0: none
+	PartSize   int64          // bytes of one store read at most
 	Price      float64
 }
 
@@ -36,16 +36,13 @@ type Comparison struct {
 	Samples    uint64    `json:"samples"`
 
 	question Question
-	chosen   shuffle.Params
 	warnings []string
 }
 
 // Row is one order.
 type Row struct {
-	Shuffle string `json:"shuffle"`
-	Window  uint64 `json:"window,omitempty"`
-	Strata  uint64 `json:"strata,omitempty"`
-	Memory  uint64 `json:"memory_bytes"`
+	shuffle.Params
+	Memory uint64 `json:"memory_bytes"`
 	Variances
 	Reads      uint64   `json:"reads_per_epoch"`
 	LaterReads *uint64  `json:"reads_per_later_epoch,omitempty"`
@@ -74,11 +71,9 @@ func newVariances(v shuffle.BatchVariance, known bool) Variances {
 
 // Locality is what sharing by locality does to the order that was chosen.
 type Locality struct {
-	Shuffle   string     `json:"shuffle"`
+	shuffle.Params
 	Shares    []Sharing  `json:"shares"`
-	Strata    uint64     `json:"strata"`
 	Takeovers []Takeover `json:"takeovers,omitempty"`
-	Window    uint64     `json:"window"`
 }
 
 // Sharing is how some ranks with some homes share batches by locality.
@@ -97,24 +92,22 @@ func Compare(x *chunkindex.Index, q Question) (Comparison, error) {
 	if q.BatchSize == 0 {
 		q.BatchSize = def.BatchSize
 	}
-	own, chosen := q.orders(def)
 	c := Comparison{
-		BatchSize: q.BatchSize, Bytes: x.Bytes(), Chunks: x.Chunks(), Generation: x.Generation(), Samples: x.Samples(),
-		question: q, chosen: chosen,
+		BatchSize: q.BatchSize, Bytes: x.Bytes(), Chunks: x.Chunks(), Generation: x.Generation(), Samples: x.Samples(), question: q,
 	}
 	var err error
-	if c.Orders, err = q.rows(x, own, chosen); err != nil {
+	if c.Orders, err = q.rows(x); err != nil {
 		return Comparison{}, err
 	}
-	plan, err := shuffle.NewPlan(chosen, x.First())
+	plan, err := shuffle.NewPlan(q.Order, x.First())
 	if err != nil {
-		return Comparison{}, fmt.Errorf("plan %s: %w", chosen.Shuffle, err)
+		return Comparison{}, fmt.Errorf("plan %s: %w", q.Order.Shuffle, err)
 	}
 	shares := q.shares(plan)
 	if len(shares) > 0 {
-		c.Locality = &Locality{Shuffle: chosen.Shuffle, Shares: shares, Strata: chosen.Strata, Takeovers: q.takeovers(plan, x, shares), Window: chosen.Window}
+		c.Locality = &Locality{Params: q.Order, Shares: shares, Takeovers: q.takeovers(plan, x, shares)}
 	}
-	for _, line := range []string{Uneven(plan, q.BatchSize, x), unevenRanks(shares), LastRow(chosen, c.Samples, q.BatchSize)} {
+	for _, line := range []string{Uneven(plan, q.BatchSize, x), unevenRanks(shares), LastRow(q.Order, c.Samples, q.BatchSize)} {
 		if line != "" {
 			c.warnings = append(c.warnings, line)
 		}
@@ -125,30 +118,15 @@ func Compare(x *chunkindex.Index, q Question) (Comparison, error) {
 // Warnings returns a line for each thing about the chosen order that a user may not expect.
 func (c *Comparison) Warnings() []string { return c.warnings }
 
-// orders returns the dataset's own order, and the one that the question makes of it.
-func (q Question) orders(def chunkindex.Defaults) (own, chosen shuffle.Params) {
-	own = shuffle.Params{Shuffle: def.Shuffle, Window: def.Window, Seed: def.Seed}
-	chosen = own
-	if q.Shuffle != "" {
-		chosen.Shuffle = q.Shuffle
-	}
-	if q.Window != 0 {
-		chosen.Window = q.Window
-	}
-	chosen.Strata = q.Strata
-	for _, params := range []*shuffle.Params{&own, &chosen} {
-		if !shuffle.UsesWindow(params.Shuffle) {
-			params.Window = 0
-		}
-	}
-	return own, chosen
-}
-
 // rows returns the rows of the table: all shuffles or the one named, with the usual windows and the one given.
-func (q Question) rows(x *chunkindex.Index, own, chosen shuffle.Params) ([]Row, error) {
-	lengths, data := chunkLengths(x), Model(x)
+func (q Question) rows(x *chunkindex.Index) ([]Row, error) {
+	lengths, data, def := chunkLengths(x), Model(x), x.Defaults()
+	own := shuffle.Params{Shuffle: def.Shuffle, Seed: def.Seed}
+	if shuffle.UsesWindow(own.Shuffle) {
+		own.Window = def.Window
+	}
 	var rows []Row
-	for _, o := range usual(own, chosen, q.Window) {
+	for _, o := range usual(own, q.Order, q.Window) {
 		if q.Shuffle != "" && o.Shuffle != q.Shuffle {
 			continue
 		}
@@ -158,7 +136,7 @@ func (q Question) rows(x *chunkindex.Index, own, chosen shuffle.Params) ([]Row, 
 		}
 		requests := simulate.CountRequests(plan, data, q.BatchSize, q.Cache, q.PartSize)
 		row := Row{
-			Shuffle: o.Shuffle, Window: o.Window, Strata: o.Strata, Memory: shuffle.Memory(o, lengths),
+			Params: o, Memory: shuffle.Memory(o, lengths),
 			Variances: newVariances(plan.BatchVariance(q.BatchSize)), Reads: requests.Cold, Default: o == own,
 		}
 		if q.Cache > 0 && requests.Known {

@@ -33,7 +33,7 @@ func LastRow(params shuffle.Params, samples, batch uint64) string {
 		drop = words.Count(left, "sample", "samples") + " an epoch, never one of these"
 	}
 	return fmt.Sprintf("millrace: shuffle %s has %d rows, the last of %s: the %d samples of the other lanes never stand there; tail=drop leaves out %s",
-		describe(params), whole+1, words.Count(longer, "longer lane", "longer lanes"), (lanes-longer)*whole, drop)
+		params.Describe(), whole+1, words.Count(longer, "longer lane", "longer lanes"), (lanes-longer)*whole, drop)
 }
 
 // LastRowOfPlan does the same by a gateway's description of a plan, of one dataset whose samples come once each.

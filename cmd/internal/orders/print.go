@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/dustin/go-humanize"
@@ -17,7 +18,7 @@ func (c *Comparison) Print(w io.Writer, name string) {
 		words.Count(c.Chunks, "chunk", "chunks"), humanize.IBytes(uint64(c.Bytes)), c.BatchSize)
 	c.printOrders(w)
 	if c.Locality != nil {
-		fmt.Fprintf(w, "\nshared by locality, shuffle %s:\n\n", describe(c.chosen))
+		fmt.Fprintf(w, "\nshared by locality, shuffle %s:\n\n", c.Locality.Describe())
 		c.Locality.print(w)
 		if len(c.Locality.Takeovers) > 0 {
 			fmt.Fprintf(w, "\nother numbers of gateways under a job that began with one for each home:\n\n")
@@ -41,9 +42,9 @@ func (c *Comparison) printOrders(w io.Writer) {
 	}
 	fmt.Fprintln(t)
 	for _, r := range c.Orders {
-		window := blank(r.Window)
-		if r.Strata > 0 {
-			window += fmt.Sprintf(" in %d strata", r.Strata)
+		_, window, known := strings.Cut(r.Describe(), " ")
+		if !known {
+			window = "-"
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t", r.Shuffle, window, humanize.IBytes(r.Memory),
 			variance(r.Variance), variance(r.Variance10), variance(r.Variance100), humanize.Comma(int64(r.Reads)))
@@ -89,13 +90,6 @@ func (l *Locality) printTakeovers(w io.Writer) {
 		fmt.Fprintf(t, "%d\t%d\t%d\t%s\t%s\t%.3g %%\t\n", r.WorldSize, r.Homes, r.Gateways, humanize.Comma(int64(r.Chunks)), humanize.IBytes(uint64(r.Bytes)), 100*r.Share)
 	}
 	t.Flush()
-}
-
-func blank(n uint64) string {
-	if n == 0 {
-		return "-"
-	}
-	return fmt.Sprint(n)
 }
 
 func variance(v *float64) string {

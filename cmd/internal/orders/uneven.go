@@ -29,7 +29,7 @@ func Uneven(plan *shuffle.Plan, batch uint64, x *chunkindex.Index) string {
 	} else if params.Shuffle == shuffle.None {
 		cure = "'--shuffle slot' mixes them"
 	}
-	return unevenLine(v.Worst(), batch, describe(plan.Params()), cure)
+	return unevenLine(v.Worst(), batch, plan.Params().Describe(), cure)
 }
 
 // UnevenPlan does the same by a gateway's description of a plan.
@@ -70,15 +70,4 @@ func unevenRanks(rows []Sharing) string {
 	}
 	return fmt.Sprintf("millrace: if samples are stored sorted by class, what one of %d ranks with %d homes gets varies %.3g times as much as random samples, which batch normalisation notices: fewer homes mix it better",
 		worst.WorldSize, worst.Homes, worst.worst)
-}
-
-// describe names a shuffle with its window and strata.
-func describe(params shuffle.Params) string {
-	switch {
-	case params.Strata > 0:
-		return fmt.Sprintf("%s %d in %d strata", params.Shuffle, params.Window, params.Strata)
-	case shuffle.UsesWindow(params.Shuffle):
-		return fmt.Sprintf("%s %d", params.Shuffle, params.Window)
-	}
-	return params.Shuffle
 }

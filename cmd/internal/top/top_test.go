@@ -18,6 +18,7 @@ import (
 
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/gateway/stats"
+	"github.com/millrace-data/millrace/shuffle"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -48,7 +49,7 @@ func counters(up float64) map[string]float64 {
 }
 
 func photos(world uint64) stats.Job {
-	return stats.Job{Dataset: "photos", Shuffle: "window", Seed: 7, BatchSize: 256, WorldSize: world}
+	return stats.Job{Dataset: "photos", Params: shuffle.Params{Shuffle: "window", Seed: 7}, BatchSize: 256, WorldSize: world}
 }
 
 // answer is what a gateway says after so many seconds.
@@ -69,7 +70,7 @@ func scene() [][]Look {
 		{Job: job, Rank: 1, Epoch: 3, Batch: 1650, BatchesBehind: 50, SamplesPerSecond: 210, ThinkMS: 540, WaitingShare: 0.01, IdleSeconds: 0.1},
 		{Job: job, Rank: 2, Epoch: 3, Batch: 1200, BatchesBehind: 500, ThinkMS: 11, WaitingShare: 0.3, IdleSeconds: 90},
 		{Job: job, Rank: 3, Epoch: 3, Batch: 1698, BatchesBehind: 2, SamplesPerSecond: 890, ThinkMS: 13, WaitingShare: 0.1, IdleSeconds: 0.3},
-		{Job: stats.Job{Dataset: "a/name that is rather long, as people give them", Seed: 1, WorldSize: 1}, Epoch: 1, Batch: 9, SamplesPerSecond: 3.25, IdleSeconds: 200},
+		{Job: stats.Job{Dataset: "a/name that is rather long, as people give them", Params: shuffle.Params{Seed: 1}, WorldSize: 1}, Epoch: 1, Batch: 9, SamplesPerSecond: 3.25, IdleSeconds: 200},
 	}
 	refused := &client.Error{Gateway: "https://gw-9:8081", Status: http.StatusForbidden, Code: client.CodeForbidden}
 	looks := func(seconds float64) []Look {

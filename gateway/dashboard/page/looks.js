@@ -1,5 +1,7 @@
 // Looks at a gateway's counters, one after another, and what has happened between two of them. Pure.
 
+import { order } from "./parameters.js";
+
 const kept = 300; // looks: ten minutes, one every two seconds
 const span = 600; // seconds
 
@@ -83,13 +85,11 @@ export function jobsOf(jobs) {
 }
 
 // planOfJob is what an address needs to lead to a job's order and its batches.
-export const planOfJob = ({ shuffle, window, strata, seed, importance, subset, batch_size }) => ({ shuffle, window: window || "", strata: strata || "", seed, importance, subset, batch_size });
+export const planOfJob = (job) => Object.fromEntries([...order, "batch_size"].map((name) => [name, job[name] || ""]));
 
-// plan says a job's plan in a few words.
+// plan says a job's plan in a few words. Digests are cut to eight digits.
 export function plan(j) {
   const words = [`${j.shuffle}${j.window ? ` ${j.window}` : ""}`, `seed ${j.seed}`, `batches of ${j.batch_size}`];
-  if (j.strata) words.push(`strata ${j.strata}`);
-  if (j.importance) words.push(`importance ${j.importance.slice(0, 8)}`);
-  if (j.subset) words.push(`subset ${j.subset.slice(0, 24)}`);
-  return words.join(", ");
+  const others = order.filter((name) => j[name] && !["shuffle", "window", "seed"].includes(name));
+  return [...words, ...others.map((name) => `${name} ${String(j[name]).replace(/[0-9a-f]{64}/g, (digest) => digest.slice(0, 8)).slice(0, 24)}`)].join(", ");
 }
