@@ -149,10 +149,21 @@ func TestPlanSaysWhatOtherGatewaysReadOnceMore(t *testing.T) {
 		"--world-size too":        {dir, "--gateways", "3"},
 		"at most --world-size, 2": {dir, "--world-size", "2", "--gateways", "2,3"},
 		"want a dataset in place": {"http://127.0.0.1:1", "--gateways", "3"},
+		"divides the window, 8":   {dir, "--shuffle", "window", "--strata", "3"},
+		"no meaning for shuffle":  {dir, "--shuffle", "none", "--window", "3"},
+		"--seed is a gateway's":   {dir, "--seed", "3"},
 	} {
 		if o := millrace(t, nil, append([]string{"plan"}, args...)...); o.code != exitUsage || !strings.Contains(o.stderr, want) {
 			t.Errorf("%v: got exit code %d and %q, want 2 and %q", args, o.code, o.stderr, want)
 		}
+	}
+}
+
+// TestPlan_AWindowAddsRows even where the dataset's own order has none.
+func TestPlan_AWindowAddsRows(t *testing.T) {
+	dir, _ := sorted(t, "--batch-size", "16", "--shuffle", "full")
+	if text := ok(t, "plan", dir, "--window", "5").stdout; !strings.Contains(text, "slot      5 ") || !strings.Contains(text, "window    5 ") {
+		t.Errorf("got\n%s\nwant rows of window 5", text)
 	}
 }
 
