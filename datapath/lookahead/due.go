@@ -106,30 +106,39 @@ func (c *Coming) note(s *standing, chunk uint64) {
 	if !s.comesFor(chunk) {
 		return
 	}
-	span, ok := s.epoch.Next(chunk, s.last)
-	u := use{Span: span, start: span.From}
-	if !ok {
-		u.start = s.total + s.own(chunk)
-		if s.next != nil {
-			if span, ok := s.next.Next(chunk, 0); ok && s.total+span.From < s.first+s.soon {
-				u = use{Span: span, start: s.total + span.From}
-			}
-		}
+	u := s.use(chunk, s.last)
+	behind := u.end() <= s.first
+	passed := behind && !s.straggler
+	if passed {
+		u = s.use(chunk, s.first)
 	}
 	samples := u.start - min(u.start, s.first)
+	if passed {
+		samples = min(samples, s.soon)
+	}
 	due := takes(samples, s.rate)
-	switch behind := ok && span.To <= s.first; {
-	case behind && s.straggler:
+	if behind && s.straggler {
 		due = behindDue
-	case behind:
-		samples = s.soon
-		due = takes(samples, s.rate)
 	}
 	c.Due = min(c.Due, due)
 	if samples < s.soon {
 		c.Soon = true
 		c.Samples += u.left(s.first)
 	}
+}
+
+// use returns the first use of a chunk that ends after a position: in this epoch, in the next one if it is needed soon there, or else in
+// the chunk's own place, which is not soon.
+func (s *standing) use(chunk, from uint64) use {
+	if span, ok := s.epoch.Next(chunk, from); ok {
+		return use{Span: span, start: span.From}
+	}
+	if s.next != nil {
+		if span, ok := s.next.Next(chunk, 0); ok && s.total+span.From < s.first+s.soon {
+			return use{Span: span, start: s.total + span.From}
+		}
+	}
+	return use{start: max(s.total+s.own(chunk), s.first+s.soon)}
 }
 
 // own is the place of a chunk that counts in later epochs: spread evenly over the chunks by the

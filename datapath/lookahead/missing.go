@@ -131,11 +131,16 @@ func (r *Readers) foresee(x *reader, most int) {
 	x.complete = true
 }
 
-// horizon returns how many samples ahead of the reader its needs reach.
+// horizon returns how many samples ahead of the reader its needs reach: all that it needs soon begin within these. Chunks of a window
+// begin together, also where memory has no room for some of them.
 func (x *reader) horizon() uint64 {
 	switch {
 	case x.soon < len(x.uses):
-		return max(x.uses[x.soon].start, x.at.End) - x.at.First
+		reach := max(x.uses[x.soon].start, x.at.End)
+		if x.soon > 0 {
+			reach = max(reach, x.uses[x.soon-1].start+1)
+		}
+		return reach - x.at.First
 	case len(x.uses) == 0:
 		return x.at.End - x.at.First
 	case x.next == nil:

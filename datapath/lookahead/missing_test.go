@@ -183,6 +183,26 @@ func TestNeedsSayWhatIsLeft(t *testing.T) {
 	}
 }
 
+// Whatever is missing is expected, wherever memory ends among the chunks of a window that begin together: a chunk that is brought
+// ahead of need, and is not expected, goes for the next one at once, and so on without end.
+func TestWhatIsMissingIsExpected(t *testing.T) {
+	d := newData(80, 4)
+	for _, order := range []string{shuffle.None, shuffle.Window, shuffle.Slot, shuffle.Full} {
+		p := d.plan(t, order, 7, 7)
+		for budget := range int64(60) {
+			r := newReaders(t, Config{Budget: budget})
+			for first := uint64(0); first < p.Samples(); first += 53 {
+				r.read(d, at(p, 1, first, 8), begin())
+				for n := range r.Missing() {
+					if !r.Expected(d, n.Chunk) {
+						t.Fatalf("%s, memory for %d chunks, at sample %d: chunk %d is missing, but not expected", order, budget, first, n.Chunk)
+					}
+				}
+			}
+		}
+	}
+}
+
 // However many read, what their batches need is expected, and nothing is missing that is delivered
 // already.
 func TestWhatABatchNeedsIsExpected(t *testing.T) {
