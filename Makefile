@@ -30,9 +30,10 @@ test: ## what every change needs: vet, units, Python without torch, a directory 
 
 # Networks of their own, and roots of Debian, are Linux's. A test that cannot run fails there, rather than be passed over.
 LINUX := $(filter Linux,$(shell uname))
-# Those that judge what gateways do under load run alone.
-TOGETHER := python-test race $(if $(LINUX),frameworks-test) fuzz plain-test cross experiments-short types conformance
-ALONE    := integration $(if $(LINUX),browser-test cluster-test slurm-test)
+# They begin in this order: those that wait much first, so that what takes all cores runs beside no gateway that is judged. Those that
+# judge what many gateways do run alone.
+TOGETHER := integration python-test $(if $(LINUX),frameworks-test) plain-test types conformance experiments-short race fuzz cross
+ALONE    := $(if $(LINUX),browser-test cluster-test slurm-test)
 
 test-ci: ## what `make test` leaves to CI: race in all packages, fuzzing, torch, MinIO, proxies, Chromium, eight gateways; Linux, root
 	@rm -f "$(CURDIR)/bin/test-summary"

@@ -114,8 +114,8 @@ func (s *Source) gates(chunk int, of *load) []*gate {
 	return []*gate{p.gate}
 }
 
-// read reads portions, and those that are wrong once more. What is wrong then is not right. Reads that fail are repeated in s3backend, never
-// here. part is how many bytes one store read brings at most; what lies between portions goes to the spare memory.
+// read reads portions, and those that come wrong once more. What comes wrong twice stays unpublished. A store read that fails is repeated in
+// s3backend alone. part is how many bytes one store read brings at most; what lies between portions goes to the spare memory.
 func (s *Source) read(ctx context.Context, portions []*portion, part int64, spare []byte) error {
 	wrong := portions
 	for range 2 {
@@ -143,7 +143,7 @@ func (s *Source) read(ctx context.Context, portions []*portion, part int64, spar
 }
 
 // readEach reads portions for their receivers: each is published or fails. It returns an error if any of them fails. Where one store
-// read brings several and fails, it is open which of them has the error: those that are still wanted are read again, each by itself.
+// read of several has failed for good, any of them may be the cause: those that are still wanted are read by themselves.
 func (s *Source) readEach(ctx context.Context, portions []*portion, part int64, spare []byte) (err error) {
 	failed := s.read(ctx, portions, part, spare)
 	left := slices.DeleteFunc(slices.Clone(portions), func(p *portion) bool { return p.right })
