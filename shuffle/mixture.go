@@ -208,42 +208,6 @@ func (m *Mixture) countInto(out []uint64, t uint64) {
 	}
 }
 
-// Find returns at which position of the mixture sample n of a source comes, n being counted over all the source's epochs: the
-// inverse of At. False: after the last of the mixture's epochs.
-func (m *Mixture) Find(sourceNumber int, n uint64) (epoch, position uint64, ok bool) {
-	s := &m.sources[sourceNumber]
-	end := m.Epochs() * m.samples
-	if m.batch > 0 {
-		batch, perEpoch := n/s.PerBatch, m.samples/m.batch
-		if epoch = batch / perEpoch; epoch >= m.Epochs() {
-			return 0, 0, false
-		}
-		batch %= perEpoch
-		p := m.mix(epoch, batch)
-		return epoch, batch*m.batch + p.place(s.first+n%s.PerBatch), true
-	}
-	lo, hi := uint64(0), end // the least t with n_i(t+1) > n
-	for lo < hi {
-		if mid := lo + (hi-lo)/2; m.countOf(sourceNumber, mid+1) > n {
-			hi = mid
-		} else {
-			lo = mid + 1
-		}
-	}
-	if lo == end {
-		return 0, 0, false
-	}
-	return lo / m.samples, lo % m.samples, true
-}
-
-// countOf returns n_i(t).
-func (m *Mixture) countOf(sourceNumber int, t uint64) uint64 {
-	for i := range sourceNumber {
-		t -= m.sources[i].of(t)
-	}
-	return m.sources[sourceNumber].of(t)
-}
-
 // check stops a caller that asks for what no epoch has: a mistake in the program, never input.
 func (m *Mixture) check(epoch, lo, hi uint64) {
 	if epoch >= m.Epochs() || hi > m.samples || lo >= hi {

@@ -113,10 +113,6 @@ func (s *Node) accessStats() []gateway.Stat {
 		return nil
 	}
 	t := s.guard.Stats()
-	refused := 0.0
-	if !t.FileOK {
-		refused = 1
-	}
 	failures, keyless := 0.0, 0.0
 	for _, is := range t.Issuers {
 		failures += float64(is.Failures)
@@ -127,7 +123,7 @@ func (s *Node) accessStats() []gateway.Stat {
 	return []gateway.Stat{
 		{Name: "access_tokens", Help: "Tokens that the access file has.", Value: float64(t.Tokens)},
 		{Name: "access_age_seconds", Help: "Since the access file came into use as it is.", Value: time.Since(t.Loaded).Seconds()},
-		{Name: "access_refused", Help: "1 while the access file has faults, and the one before stays.", Value: refused},
+		{Name: "access_refused", Help: "1 while the access file has faults, and the one before stays.", Value: flag(!t.FileOK)},
 		{Name: "access_key_failures_total", Help: "Fetches of an issuer's keys that failed.", Value: failures},
 		{Name: "access_issuers_without_keys", Help: "Issuers whose JWTs are refused, since their keys are not known.", Value: keyless},
 	}

@@ -71,10 +71,7 @@ func (s *Node) watchExpiry(ctx context.Context) {
 // certificateStats tells how long the certificates are good for, and whether new ones are refused.
 func (s *Node) certificateStats() (out []gateway.Stat) {
 	for _, c := range s.certificates {
-		left, refused := time.Until(c.Expires()).Seconds(), 0.0
-		if c.Fault() != nil {
-			refused = 1
-		}
+		left, refused := time.Until(c.Expires()).Seconds(), flag(c.Fault() != nil)
 		if c.name == "tls" {
 			out = append(out,
 				gateway.Stat{Name: "tls_certificate_seconds", Help: "Until the certificate of the data and admin ports expires; below 0: it has.", Value: left},

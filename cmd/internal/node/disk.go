@@ -80,12 +80,6 @@ func (v *division) fitDisk(fresh []*generation) error {
 // diskStats names the counters of the disk tier.
 func diskStats(t datapath.Stats) []gateway.Stat {
 	d := t.Disk
-	flag := func(on bool) float64 {
-		if on {
-			return 1
-		}
-		return 0
-	}
 	return []gateway.Stat{
 		{Name: "disk_hits_total", Help: "Reads from disk, of chunks or of samples of one chunk.", Value: float64(d.Hits)},
 		{Name: "disk_hit_bytes_total", Help: "Bytes read from disk.", Value: float64(d.HitBytes)},

@@ -5,6 +5,7 @@ import (
 	"math"
 	"path"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -32,20 +33,11 @@ func cgroupLimit(root fs.FS) int64 {
 		switch {
 		case parts[1] == "": // version 2: one hierarchy
 			limit = min(limit, walkUp(root, "sys/fs/cgroup", parts[2], "memory.max"))
-		case hasController(parts[1], "memory"):
+		case slices.Contains(strings.Split(parts[1], ","), "memory"):
 			limit = min(limit, walkUp(root, "sys/fs/cgroup/memory", parts[2], "memory.limit_in_bytes"))
 		}
 	}
 	return limit
-}
-
-func hasController(list, name string) bool {
-	for c := range strings.SplitSeq(list, ",") {
-		if c == name {
-			return true
-		}
-	}
-	return false
 }
 
 // walkUp reads the limit of a group and of all groups above it: each of them binds. Inside a

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"net/http"
 	"runtime/debug"
 
 	"github.com/rs/zerolog"
@@ -155,9 +154,6 @@ func (s *Node) openTraces(ctx context.Context) error {
 	})
 	return nil
 }
-
-// Handler answers what the data port answers.
-func (s *Node) Handler() http.Handler { return s.gateway.Handler() }
 
 // Run binds the listeners and serves until ctx ends, then drains. ready, if not nil, is called with the data
 // port's first address once all accept connections.

@@ -36,7 +36,6 @@ const (
 //	                                                                         cluster.Cluster (what a leaving member holds) ──> Path.Pull
 //	datapath.Path ──> cluster.Cluster (who owns it) ──> peer.Client ──> the others
 type peers struct {
-	cfg     *ClusterConfig
 	log     zerolog.Logger
 	cluster *cluster.Cluster
 	client  *peer.Client
@@ -59,7 +58,7 @@ func (s *Node) joinCluster() error {
 		return nil
 	}
 	p := &peers{
-		cfg: c, log: s.log, heard: make(chan remoteReader, mostHeard),
+		log: s.log, heard: make(chan remoteReader, mostHeard),
 		path: func(dataset string) *datapath.Path { return s.division(dataset).path }, paths: s.paths,
 	}
 	boot := rand.Text()

@@ -419,12 +419,8 @@ func (k *keeper) stats() []gateway.Stat {
 	if k.node.cfg.Datasets == "" {
 		return out
 	}
-	refused := 0.0
-	if k.refused.Load() {
-		refused = 1
-	}
 	return append(out,
 		gateway.Stat{Name: "datasets_file_age_seconds", Help: "Since the file of datasets came into use as it is.", Value: time.Since(time.Unix(0, k.loaded.Load())).Seconds()},
-		gateway.Stat{Name: "datasets_file_refused", Help: "1 while the file of datasets is not in use as it is, and what was served before still is.", Value: refused},
+		gateway.Stat{Name: "datasets_file_refused", Help: "1 while the file of datasets is not in use as it is, and what was served before still is.", Value: flag(k.refused.Load())},
 	)
 }

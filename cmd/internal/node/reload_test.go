@@ -98,7 +98,7 @@ func (r *rig) get(path string) (int, string, string) {
 	w := httptest.NewRecorder()
 	q := httptest.NewRequestWithContext(r.t.Context(), http.MethodGet, "http://127.0.0.1"+path, nil)
 	q.RemoteAddr = "127.0.0.1:1"
-	r.Handler().ServeHTTP(w, q)
+	r.gateway.Handler().ServeHTTP(w, q)
 	return w.Code, w.Header().Get("Millrace-Generation"), w.Body.String()
 }
 

@@ -41,6 +41,14 @@ func (s *Node) stats() []gateway.Stat {
 	return out
 }
 
+// flag is the value of a gauge that says whether something is so.
+func flag(on bool) float64 {
+	if on {
+		return 1
+	}
+	return 0
+}
+
 // pathStats names the counters of a data path.
 func pathStats(t datapath.Stats) []gateway.Stat {
 	return []gateway.Stat{

@@ -152,6 +152,6 @@ PLANTS = [
     (
         "node says that certificate files are in use which are refused",
         "./cmd/internal/node TestCertificatesAreTold",
-        [("cmd/internal/node/certificates.go", "if c.Fault() != nil {", "if c.Fault() == nil {")],
+        [("cmd/internal/node/certificates.go", "flag(c.Fault() != nil)", "flag(c.Fault() == nil)")],
     ),
 ]
