@@ -73,40 +73,38 @@ func ParseSize(s string) (int64, error) {
 // Count is an unsigned number.
 func (f *Flags) Count(p *uint64, name string, def uint64, usage string) {
 	*p = def
-	Var(f, p, name, "N", parseCount, func(n uint64) string { return strconv.FormatUint(n, 10) }, usage)
-}
-
-func parseCount(s string) (uint64, error) {
-	n, err := strconv.ParseUint(s, 10, 64)
-	if err != nil {
-		return 0, errors.New("want a whole number from 0")
-	}
-	return n, nil
+	Var(f, p, name, "N", wholeFrom(0), formatWhole, usage)
 }
 
 // Positive is a number from 1 that may be left out: p stays 0 then.
 func (f *Flags) Positive(p *uint64, name, usage string) {
-	parse := func(s string) (uint64, error) {
-		n, err := parseCount(s)
-		if err != nil || n == 0 {
-			return 0, errors.New("want a whole number from 1")
+	Var(f, p, name, "N", wholeFrom(1), formatWhole, usage)
+}
+
+func formatWhole(n uint64) string { return strconv.FormatUint(n, 10) }
+
+// wholeFrom returns a function that reads whole numbers from least on.
+func wholeFrom(least uint64) func(string) (uint64, error) {
+	return func(s string) (uint64, error) {
+		n, err := strconv.ParseUint(s, 10, 64)
+		if err != nil || n < least {
+			return 0, fmt.Errorf("want a whole number from %d", least)
 		}
 		return n, nil
 	}
-	Var(f, p, name, "N", parse, func(n uint64) string { return strconv.FormatUint(n, 10) }, usage)
 }
 
 // Optional is a number that may be left out.
 func (f *Flags) Optional(p **uint64, name, usage string) {
 	parse := func(s string) (*uint64, error) {
-		n, err := parseCount(s)
+		n, err := wholeFrom(0)(s)
 		return &n, err
 	}
 	format := func(n *uint64) string {
 		if n == nil {
 			return ""
 		}
-		return strconv.FormatUint(*n, 10)
+		return formatWhole(*n)
 	}
 	Var(f, p, name, "N", parse, format, usage)
 }

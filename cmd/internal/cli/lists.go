@@ -102,49 +102,35 @@ func formatDecimal(x float64) string {
 
 // Rate is a number of things a second: 3000/s. It has no default.
 func (f *Flags) Rate(p *float64, name, usage string) {
-	parse := func(s string) (float64, error) {
-		x, err := strconv.ParseFloat(strings.TrimSuffix(s, "/s"), 64)
-		if err != nil || !(x > 0) || math.IsInf(x, 0) {
-			return 0, errors.New("want a rate such as 3000/s")
-		}
-		return x, nil
-	}
-	Var(f, p, name, "RATE", parse, func(x float64) string {
-		if x == 0 {
-			return ""
-		}
-		return strconv.FormatFloat(x, 'g', -1, 64) + "/s"
-	}, usage)
+	f.real(p, name, "RATE", "/s", "a rate such as 3000/s", usage, func(x float64) bool { return x > 0 && !math.IsInf(x, 0) })
 }
 
 // Price is an amount of money, 0 for none, in whatever unit the user counts.
 func (f *Flags) Price(p *float64, name, usage string) {
-	parse := func(s string) (float64, error) {
-		x, err := strconv.ParseFloat(s, 64)
-		if err != nil || !(x >= 0 && x <= 1e9) {
-			return 0, errors.New("want an amount such as 0.40")
-		}
-		return x, nil
-	}
-	Var(f, p, name, "PRICE", parse, func(x float64) string {
-		if x == 0 {
-			return ""
-		}
-		return strconv.FormatFloat(x, 'g', -1, 64)
-	}, usage)
+	f.real(p, name, "PRICE", "", "an amount such as 0.40", usage, func(x float64) bool { return x >= 0 && x <= 1e9 })
 }
 
 // Factor is a number from 1.
 func (f *Flags) Factor(p *float64, name string, def float64, usage string) {
 	*p = def
+	f.real(p, name, "FACTOR", "", "a number from 1", usage, func(x float64) bool { return x >= 1 && x <= 1e6 })
+}
+
+// real defines a flag of a number that need not be whole, with or without its unit behind it. 0 is none.
+func (f *Flags) real(p *float64, name, kind, unit, want, usage string, ok func(float64) bool) {
 	parse := func(s string) (float64, error) {
-		x, err := strconv.ParseFloat(s, 64)
-		if err != nil || !(x >= 1 && x <= 1e6) {
-			return 0, errors.New("want a number from 1")
+		x, err := strconv.ParseFloat(strings.TrimSuffix(s, unit), 64)
+		if err != nil || !ok(x) {
+			return 0, errors.New("want " + want)
 		}
 		return x, nil
 	}
-	Var(f, p, name, "FACTOR", parse, func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }, usage)
+	Var(f, p, name, kind, parse, func(x float64) string {
+		if x == 0 {
+			return ""
+		}
+		return strconv.FormatFloat(x, 'g', -1, 64) + unit
+	}, usage)
 }
 
 // Whole is a number that may be written with an exponent: 1e9.
@@ -160,5 +146,5 @@ func (f *Flags) Whole(p *uint64, name string, def uint64, usage string) {
 		}
 		return uint64(x), nil
 	}
-	Var(f, p, name, "N", parse, func(n uint64) string { return strconv.FormatUint(n, 10) }, usage)
+	Var(f, p, name, "N", parse, formatWhole, usage)
 }
