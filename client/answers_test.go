@@ -185,7 +185,7 @@ func TestClient_ReadsNoMoreJSONThanItsLimit(t *testing.T) {
 			t.Fatal(err)
 		}
 		var v any
-		err := client.getJSON(t.Context(), client.fleet.gateways[0], "/x", nil, limit, &v)
+		err := client.askOnce(t.Context(), client.fleet.gateways[0], request{method: http.MethodGet, path: "/x"}, limit, &v)
 		if !errors.Is(err, c.want) || (err == nil) != (c.want == nil) || err != nil && !strings.HasPrefix(err.Error(), "https://a: ") || a.read > 10*limit {
 			t.Errorf("got %v, %v after %d bytes, want %v", v, err, a.read, c.want)
 		}

@@ -25,6 +25,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -113,18 +114,8 @@ func New(cfg Config) (*Client, error) {
 	if cfg.Deadline < 0 || cfg.AttemptTimeout < 0 || cfg.MaxBatchBytes < 0 {
 		return nil, errors.New("new client: a time or size is negative")
 	}
-	if cfg.Deadline == 0 {
-		cfg.Deadline = DefaultDeadline
-	}
-	if cfg.AttemptTimeout == 0 {
-		cfg.AttemptTimeout = DefaultAttemptTimeout
-	}
-	if cfg.MaxBatchBytes == 0 {
-		cfg.MaxBatchBytes = DefaultMaxBatchBytes
-	}
-	if cfg.UserAgent == "" {
-		cfg.UserAgent = "millrace-client"
-	}
+	cfg.Deadline, cfg.AttemptTimeout = cmp.Or(cfg.Deadline, DefaultDeadline), cmp.Or(cfg.AttemptTimeout, DefaultAttemptTimeout)
+	cfg.MaxBatchBytes, cfg.UserAgent = cmp.Or(cfg.MaxBatchBytes, DefaultMaxBatchBytes), cmp.Or(cfg.UserAgent, "millrace-client")
 	lookup := cfg.Home == nil && (cfg.HTTP == nil || cfg.Lookup != nil)
 	if cfg.Lookup == nil {
 		cfg.Lookup = net.DefaultResolver.LookupHost

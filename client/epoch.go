@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -155,15 +156,9 @@ func (r *epochReader) read(ctx context.Context) error {
 	if r.AllRanks {
 		ranks = max(opt.WorldSize, 1)
 	}
-	connections := r.Connections
-	if connections == 0 {
-		connections = defaultConnections
-	}
 	// Whole connections to each rank; the reader itself waits for one of them.
-	opt.Prefetch = max(connections/int(min(ranks, 1<<20)), 1) - 1
-	if opt.Prefetch == 0 {
-		opt.Prefetch = -1
-	}
+	opt.Prefetch = max(cmp.Or(r.Connections, defaultConnections)/int(min(ranks, 1<<20)), 1) - 1
+	opt.Prefetch = cmp.Or(opt.Prefetch, -1) // 0 would be the default
 	if ranks == 1 {
 		return r.rank(ctx, opt)
 	}

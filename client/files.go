@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -61,12 +62,10 @@ func stem(number uint64, opt Options) string {
 
 // has reports whether there is a file of a batch in any format, whole or not.
 func (d folder) has(number uint64, opt Options) bool {
-	for _, ext := range []string{".tar", ".jsonl", ".csv", ".tsv", ".bin"} {
-		if _, err := os.Stat(filepath.Join(string(d), stem(number, opt)+ext)); err == nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{".tar", ".jsonl", ".csv", ".tsv", ".bin"}, func(ext string) bool {
+		_, err := os.Stat(filepath.Join(string(d), stem(number, opt)+ext))
+		return err == nil
+	})
 }
 
 // fill gives a batch the bytes of its file, if these have the length and the CRC-32C that its header says.
@@ -89,13 +88,7 @@ func (d folder) write(b *Batch, opt Options) error {
 	tmp, err := os.CreateTemp(string(d), "."+name+partMark+"*")
 	if err == nil {
 		_, err = tmp.Write(b.Bytes())
-		if err == nil {
-			err = tmp.Chmod(0o644)
-		}
-		if closed := tmp.Close(); err == nil {
-			err = closed // some file systems are full only now
-		}
-		if err == nil {
+		if err = errors.Join(err, tmp.Chmod(0o644), tmp.Close()); err == nil { // some file systems are full only when it is closed
 			err = os.Rename(tmp.Name(), filepath.Join(string(d), name))
 		}
 		if err != nil {

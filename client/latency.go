@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 )
@@ -135,12 +136,9 @@ func (f *fleet) rested(g *gateway) {
 func (f *fleet) settle(g *gateway, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err == nil {
-		g.until = time.Time{}
-		return
+	if g.until = (time.Time{}); err != nil {
+		f.passOver(g, 0, 0)
 	}
-	g.until = time.Time{}
-	f.passOver(g, 0, 0)
 }
 
 // choose makes the near gateway the first one.
@@ -150,16 +148,11 @@ func (f *fleet) choose() {
 	f.measured = time.Now().Add(-rand.N(probeEvery / 2)) // so that clients that began together do not move together
 	old := f.first
 	if old == nil || !old.well() {
-		old = nil
-		for _, g := range f.gateways {
-			if g.well() {
-				old = g
-				break
-			}
+		i := slices.IndexFunc(f.gateways, (*gateway).well)
+		if i < 0 {
+			return
 		}
-	}
-	if old == nil {
-		return
+		old = f.gateways[i]
 	}
 	f.first = old
 	for _, g := range f.gateways {

@@ -2,18 +2,17 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/url"
 )
 
 // addManifest fetches the manifest from the batch's canonical address.
 func (c *Client) addManifest(ctx context.Context, opt Options, b *Batch) error {
-	name := c.cfg.Dataset
-	if name == "" {
-		name = b.Dataset
-	}
+	name := cmp.Or(c.cfg.Dataset, b.Dataset)
 	if name == "" {
 		return fmt.Errorf("manifest: no Content-Location names the dataset: %w", ErrProtocol)
 	}
@@ -22,7 +21,7 @@ func (c *Client) addManifest(ctx context.Context, opt Options, b *Batch) error {
 		m := struct {
 			Samples lines `json:"samples"`
 		}{lines{most: b.count}}
-		err := c.getJSON(ctx, gw, path, opt.query(b.Generation), manifestLimit(b.count), &m)
+		err := c.askOnce(ctx, gw, request{method: http.MethodGet, path: path, query: opt.query(b.Generation)}, manifestLimit(b.count), &m)
 		if err == nil {
 			err = b.setManifest(m.Samples.read)
 		}

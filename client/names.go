@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -135,12 +136,7 @@ func (f *fleet) unresolved() (due, never bool) {
 }
 
 func (f *fleet) named() bool {
-	for _, s := range f.sources {
-		if s.lookup() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(f.sources, source.lookup)
 }
 
 // allFailed has names looked up again before the next round.

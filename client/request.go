@@ -206,12 +206,8 @@ func datasetOf(u *url.URL) string {
 // maxJSON bounds every resource but batches.
 const maxJSON = 512 << 20
 
-// getJSON is one attempt. It reads no more than limit bytes.
-func (c *Client) getJSON(ctx context.Context, gw *gateway, path string, q url.Values, limit int64, v any) error {
-	return c.sendJSON(ctx, gw, request{method: http.MethodGet, path: path, query: q}, limit, v)
-}
-
-func (c *Client) sendJSON(ctx context.Context, gw *gateway, r request, limit int64, v any) error {
+// askOnce is one attempt. It reads no more than limit bytes.
+func (c *Client) askOnce(ctx context.Context, gw *gateway, r request, limit int64, v any) error {
 	return c.attempt(ctx, gw, func(ctx context.Context, came *atomic.Int64) error {
 		return c.askJSON(ctx, gw, r, limit, v, came)
 	})
@@ -239,34 +235,31 @@ func (c *Client) askJSON(ctx context.Context, gw *gateway, r request, limit int6
 
 // JSON reads another resource of the gateways, such as /v1/datasets, with the same patience as a batch.
 func (c *Client) JSON(ctx context.Context, path string, q url.Values, v any) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.Deadline, errDeadline)
-	defer cancel()
-	_, err := retry(ctx, c, reader{}, func(ctx context.Context, gw *gateway) (struct{}, error) {
-		return struct{}{}, c.getJSON(ctx, gw, path, q, maxJSON, v)
-	})
-	if err != nil {
-		return fmt.Errorf("read %s: %w", path, err)
-	}
-	return nil
+	return c.ask(ctx, "read", request{method: http.MethodGet, path: path, query: q}, v)
 }
 
 // Post sends in as JSON, or nothing if it is nil, and reads the answer into out, with the same patience as a batch. It is
 // for requests that may be sent again without harm, as all of a gateway's may.
 func (c *Client) Post(ctx context.Context, path string, q url.Values, in, out any) error {
-	var body []byte
+	r := request{method: http.MethodPost, path: path, query: q}
 	if in != nil {
 		var err error
-		if body, err = json.Marshal(in); err != nil {
+		if r.body, err = json.Marshal(in); err != nil {
 			return fmt.Errorf("send %s: %w", path, err)
 		}
 	}
+	return c.ask(ctx, "send", r, out)
+}
+
+// ask sends a request until a gateway answers it, and decodes the answer. does says in an error what the request does.
+func (c *Client) ask(ctx context.Context, does string, r request, v any) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.Deadline, errDeadline)
 	defer cancel()
 	_, err := retry(ctx, c, reader{}, func(ctx context.Context, gw *gateway) (struct{}, error) {
-		return struct{}{}, c.sendJSON(ctx, gw, request{method: http.MethodPost, path: path, query: q, body: body}, maxJSON, out)
+		return struct{}{}, c.askOnce(ctx, gw, r, maxJSON, v)
 	})
 	if err != nil {
-		return fmt.Errorf("send %s: %w", path, err)
+		return fmt.Errorf("%s %s: %w", does, r.path, err)
 	}
 	return nil
 }
