@@ -172,9 +172,6 @@ func unauthenticated(fault string, cause error) *problem {
 // account says what a principal may take of this gateway; nil: as much as it likes.
 func (g *Gateway) account(x *exchange) *admission.Account {
 	limits := g.access.Limits(x.principal)
-	if g.cfg.Budget == nil {
-		limits.Memory = 0
-	}
 	if limits.Requests <= 0 && limits.Memory <= 0 {
 		return nil
 	}

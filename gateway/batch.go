@@ -86,10 +86,7 @@ func (g *Gateway) answerShare(
 	if !a.Scattered() {
 		h.Set("Millrace-Padded", strconv.FormatUint(share.Padded, 10))
 	}
-	if answered, err := x.preconditions(etag); answered || err != nil {
-		return err
-	}
-	if err := g.refuseDraining(); err != nil {
+	if answered, err := g.settled(x, etag); answered || err != nil {
 		return err
 	}
 	work := body.Work(a.dataset.Dataset, a.Batch, positions.Count)
@@ -295,7 +292,7 @@ func (g *Gateway) send(x *exchange, d *dataset, answer body.Answer, at shuffle.C
 		x.w.WriteHeader(status)
 		return nil
 	}
-	if err := g.checkFits(b); err != nil {
+	if err := b.CheckFits(g.cfg.Budget.Total()); err != nil {
 		return err
 	}
 	part := b.Part(span)
@@ -328,14 +325,6 @@ func (h *loadedPart) settle(sent int64) net.Buffers {
 	left := h.part.Left(sent, h.read.Segments)
 	h.read.Settle()
 	return left.Fill(h.read.Segments)
-}
-
-// checkFits refuses a body that the memory budget cannot hold.
-func (g *Gateway) checkFits(b *body.Body) error {
-	if g.cfg.Budget == nil {
-		return nil
-	}
-	return b.CheckFits(g.cfg.Budget.Total())
 }
 
 // arrival is when the batch was asked for that is read next.
@@ -378,11 +367,7 @@ func (g *Gateway) read(
 	defer func() { release() }() // an error, or a panic
 	read, err := x.readFrom(ctx, d.source, at, wanted)
 	if errors.Is(err, budget.ErrTooLarge) {
-		total := int64(0)
-		if g.cfg.Budget != nil {
-			total = g.cfg.Budget.Total()
-		}
-		return nil, b.TooLarge(total).Because(err)
+		return nil, b.TooLarge(g.cfg.Budget.Total()).Because(err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read %d samples: %w", n, err)

@@ -65,10 +65,7 @@ func (g *Gateway) getBatches(x *exchange) error {
 	if a.Number+count < a.Batching().Batches() {
 		h.Set("Link", "<"+a.BatchesURL(a.Number+count, count)+`>; rel="next"`)
 	}
-	if answered, err := x.preconditions(etag); answered || err != nil {
-		return err
-	}
-	if err := g.refuseDraining(); err != nil {
+	if answered, err := g.settled(x, etag); answered || err != nil {
 		return err
 	}
 	if err := checkWork(g.work(a, count), maxWork); err != nil {
@@ -122,7 +119,7 @@ func (g *Gateway) measureBatches(x *exchange, a batchRequest, count uint64) (lis
 		crc = g.bodies.CombineCRC(crc, s.crc, s.size)
 		list = append(list, s)
 		at += streamHeader + s.size
-		return g.checkFits(b)
+		return b.CheckFits(g.cfg.Budget.Total())
 	})
 	return list, crc, err
 }

@@ -19,7 +19,6 @@ func (g *Gateway) getCluster(x *exchange) error {
 			Detail: "this gateway belongs to no cluster; serve --cluster NAME --join WHERE --peer-listen ADDRESS makes it a member of one",
 		}
 	}
-	x.w.Header().Set("Cache-Control", "no-store")
 	return sendJSON(x, g.cfg.Cluster())
 }
 

@@ -84,10 +84,7 @@ func (g *Gateway) getDirectoryIndex(x *exchange, v body.Directory, a batchReques
 	h.Set("ETag", etag)
 	h.Set("Cache-Control", x.describing(a.Pinned))
 	h.Set("Millrace-Generation", a.Generation)
-	if answered, err := x.preconditions(etag); answered || err != nil {
-		return err
-	}
-	if err := g.refuseDraining(); err != nil {
+	if answered, err := g.settled(x, etag); answered || err != nil {
 		return err
 	}
 	if err := checkWork(g.work(a, batches), maxIndexWork); err != nil {

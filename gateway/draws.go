@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"context"
+
 	"github.com/go-chi/chi/v5"
 
 	"github.com/millrace-data/millrace/gateway/address"
@@ -14,34 +16,10 @@ func (g *Gateway) getDraws(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	h := x.w.Header()
-	etag := a.DescriptionETag("draws " + in.String())
-	h.Set("ETag", etag)
-	h.Set("Cache-Control", x.describing(a.Pinned))
-	h.Set("Content-Location", plans.PictureURL(a.Batch, in))
-	if answered, err := x.preconditions(etag); answered || err != nil {
-		return err
-	}
-	if err := g.refuseDraining(); err != nil {
-		return err
-	}
-	release, err := g.await(x, plans.PictureBytes(a.dataset.Dataset, a.Plan, in))
-	if err != nil {
-		return err
-	}
-	defer release()
-	free, err := g.place(x.r.Context(), x)
-	if err != nil {
-		return err
-	}
-	defer free()
-	before := x.log.Enter(timing.Plan)
-	picture, err := g.plans.Picture(x.r.Context(), a.dataset.Dataset, a.Batch, in)
-	x.log.Leave(before)
-	if err != nil {
-		return err
-	}
-	return sendJSON(x, picture)
+	bytes := plans.PictureBytes(a.dataset.Dataset, a.Plan, in)
+	return g.answerDescription(x, a, "draws "+in.String(), plans.PictureURL(a.Batch, in), bytes, func(ctx context.Context) (any, error) {
+		return g.plans.Picture(ctx, a.dataset.Dataset, a.Batch, in)
+	})
 }
 
 // decodeDraws reads the address of a picture, and refuses one that shows batches past the end of the epoch.

@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"context"
+
 	"github.com/millrace-data/millrace/gateway/plans"
 	"github.com/millrace-data/millrace/gateway/timing"
 )
@@ -14,18 +16,26 @@ func (g *Gateway) getEpoch(x *exchange) error {
 	if err := g.checkSharing(x, a); err != nil {
 		return err
 	}
+	bytes := plans.DescribeBytes(a.dataset.Dataset, a.Plan)
+	return g.answerDescription(x, a, "epoch "+a.Name(), a.EpochURL(a.Epoch), bytes, func(ctx context.Context) (any, error) {
+		return g.plans.Describe(ctx, a.dataset.Dataset, a.Batch)
+	})
+}
+
+// answerDescription answers with what describe says of an epoch. what tells one description of an epoch from another. Describing takes
+// so many bytes of memory, and a place to plan in.
+func (g *Gateway) answerDescription(
+	x *exchange, a batchRequest, what, location string, bytes int64, describe func(context.Context) (any, error),
+) error {
 	h := x.w.Header()
-	etag := a.DescriptionETag("epoch " + a.Name())
+	etag := a.DescriptionETag(what)
 	h.Set("ETag", etag)
 	h.Set("Cache-Control", x.describing(a.Pinned))
-	h.Set("Content-Location", a.EpochURL(a.Epoch))
-	if answered, err := x.preconditions(etag); answered || err != nil {
+	h.Set("Content-Location", location)
+	if answered, err := g.settled(x, etag); answered || err != nil {
 		return err
 	}
-	if err := g.refuseDraining(); err != nil {
-		return err
-	}
-	release, err := g.await(x, plans.DescribeBytes(a.dataset.Dataset, a.Plan))
+	release, err := g.await(x, bytes)
 	if err != nil {
 		return err
 	}
@@ -36,7 +46,7 @@ func (g *Gateway) getEpoch(x *exchange) error {
 	}
 	defer free()
 	before := x.log.Enter(timing.Plan)
-	info, err := g.plans.Describe(x.r.Context(), a.dataset.Dataset, a.Batch)
+	info, err := describe(x.r.Context())
 	x.log.Leave(before)
 	if err != nil {
 		return err

@@ -334,17 +334,11 @@ func sendProblem(x *exchange, p *problem) {
 	if p.Code == codeOverloaded {
 		h.Set("Connection", "close") // the next attempt may reach another gateway
 	}
-	h.Set("Content-Type", "application/problem+json")
-	h.Set("Content-Length", strconv.Itoa(len(body)))
-	h.Set("Cache-Control", "no-store")
 	if p.Challenge != "" {
 		h.Set("WWW-Authenticate", p.Challenge)
 	}
 	if retryAfter > 0 {
 		h.Set("Retry-After", strconv.FormatInt(int64((retryAfter+time.Second-1)/time.Second), 10))
 	}
-	x.w.WriteHeader(p.Status)
-	if x.r.Method != http.MethodHead {
-		x.w.MustWrite(body)
-	}
+	sendBytes(x, p.Status, "application/problem+json", body)
 }

@@ -81,8 +81,8 @@ type Config struct {
 	Mix     func(sources []Dataset) Source
 	Reload  func(ctx context.Context, only string) ([]Change, error) // reads again what is to be served, of one dataset or ("") of all, and calls Serve; nil: there is nothing to read
 	Follows bool                                                     // generations change by themselves, without Reload
-	Budget  *budget.Budget
-	Shared  *shared.Pool // lends memory to readers on this machine; nil: they get bytes
+	Budget  *budget.Budget                                           // nil: one without a limit
+	Shared  *shared.Pool                                             // lends memory to readers on this machine; nil: they get bytes
 	Log     zerolog.Logger
 	Version string
 	Stats   func() []Stat
@@ -106,6 +106,8 @@ const (
 	defaultDeadline  = 60 * time.Second
 	defaultLameDuck  = 10 * time.Second
 	defaultPlanBytes = 64 << 20
+
+	noLimit = 1 << 62 // bytes of a budget, more than any machine has
 )
 
 // Gateway is the HTTP service.
@@ -144,6 +146,9 @@ func New(cfg Config) (*Gateway, error) {
 			cfg.Allow = []auth.Right{auth.Read, auth.Admin}
 		}
 		g.access = auth.Everybody(cfg.Allow...)
+	}
+	if g.cfg.Budget == nil {
+		g.cfg.Budget = budget.New(noLimit, 0)
 	}
 	if g.origin == nil {
 		g.origin = &origin.Policy{}
@@ -226,7 +231,7 @@ const (
 
 // connections is how many the data port has at a time, unless a number is wanted.
 func (g *Gateway) connections(wanted int) int {
-	if wanted > 0 || g.cfg.Budget == nil {
+	if wanted > 0 {
 		return wanted
 	}
 	return min(port.MostConnections(), max(leastConnections, int(g.cfg.Budget.Total()/budgetPerConnection)))

@@ -85,8 +85,8 @@ const pinnedPercent = 95
 
 // unwelcome says that clients should come back elsewhere: the gateway drains, or the next batch may find no memory.
 func (g *Gateway) unwelcome() bool {
-	if begun, _ := g.draining(); begun || g.cfg.Budget == nil {
-		return begun
+	if begun, _ := g.draining(); begun {
+		return true
 	}
 	return g.cfg.Budget.Pinned() > g.cfg.Budget.Total()/100*pinnedPercent
 }
@@ -97,7 +97,7 @@ const pressedPercent = 75
 // pressed reports whether memory is short: what slow readers hold keeps others waiting.
 func (g *Gateway) pressed() bool {
 	b := g.cfg.Budget
-	return b != nil && (b.Waiting() > 0 || b.Pinned() > b.Total()/100*pressedPercent)
+	return b.Waiting() > 0 || b.Pinned() > b.Total()/100*pressedPercent
 }
 
 // guard runs a handler, if the caller may have it, and turns a panic into an error. abort says that the connection must

@@ -58,6 +58,15 @@ func (x *exchange) keep(pinned bool, howLong string) string {
 	return "private, no-cache"
 }
 
+// settled answers a request for what it has already, refuses one whose precondition fails, and refuses all others while the gateway
+// drains.
+func (g *Gateway) settled(x *exchange, etag string) (answered bool, err error) {
+	if answered, err = x.preconditions(etag); answered || err != nil {
+		return answered, err
+	}
+	return false, g.refuseDraining()
+}
+
 // preconditions refuses a request whose If-Match does not name etag, and answers 304 where If-None-Match does.
 // If-Unmodified-Since has no meaning here (RFC 9110, 13.1.4): nothing that is served has a date.
 func (x *exchange) preconditions(etag string) (answered bool, err error) {

@@ -33,15 +33,13 @@ func (g *Gateway) getSpec(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	x.w.Header().Set("Cache-Control", "no-store")
-	sendBytes(x, "application/json", spec)
+	sendBytes(x, http.StatusOK, "application/json", spec)
 	return nil
 }
 
 // getHealth says that the process is alive, even while it drains.
 func (g *Gateway) getHealth(x *exchange) error {
-	x.w.Header().Set("Cache-Control", "no-store")
-	sendBytes(x, "text/plain; charset=utf-8", []byte("ok\n"))
+	sendBytes(x, http.StatusOK, "text/plain; charset=utf-8", []byte("ok\n"))
 	return nil
 }
 
@@ -69,7 +67,6 @@ func (g *Gateway) getReady(x *exchange) error {
 	if p := g.notReady(); p != nil {
 		return p
 	}
-	x.w.Header().Set("Cache-Control", "no-store")
-	sendBytes(x, "text/plain; charset=utf-8", []byte("ready\n"))
+	sendBytes(x, http.StatusOK, "text/plain; charset=utf-8", []byte("ready\n"))
 	return nil
 }

@@ -18,16 +18,7 @@ func sendJSONStatus(x *exchange, status int, v any) error {
 	if err != nil {
 		return err
 	}
-	h := x.w.Header()
-	if h.Get("Cache-Control") == "" {
-		h.Set("Cache-Control", "no-store") // without a validator a copy is good for nothing
-	}
-	h.Set("Content-Type", "application/json")
-	h.Set("Content-Length", strconv.Itoa(len(body)))
-	x.w.WriteHeader(status)
-	if x.r.Method != http.MethodHead {
-		x.w.MustWrite(body)
-	}
+	sendBytes(x, status, "application/json", body)
 	return nil
 }
 
@@ -43,11 +34,14 @@ func encodeJSON(v any) ([]byte, error) {
 }
 
 // sendBytes answers with a body that is in memory.
-func sendBytes(x *exchange, contentType string, body []byte) {
+func sendBytes(x *exchange, status int, contentType string, body []byte) {
 	h := x.w.Header()
+	if h.Get("Cache-Control") == "" {
+		h.Set("Cache-Control", "no-store") // without a validator a copy is good for nothing
+	}
 	h.Set("Content-Type", contentType)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
-	x.w.WriteHeader(http.StatusOK)
+	x.w.WriteHeader(status)
 	if x.r.Method != http.MethodHead {
 		x.w.MustWrite(body)
 	}

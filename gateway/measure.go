@@ -14,9 +14,6 @@ const groupShare = 8
 
 // grouped returns how many of count batches are measured together.
 func (g *Gateway) grouped(a batchRequest, count uint64) uint64 {
-	if g.cfg.Budget == nil {
-		return count
-	}
 	return min(count, max(1, uint64(g.cfg.Budget.Total()/groupShare/max(groupBytes(a), 1))))
 }
 

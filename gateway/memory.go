@@ -13,18 +13,16 @@ import (
 // reservePlans takes the memory of the plans of datasets out of the budget, as far as it is not taken yet, for as long as the
 // budget lives: the next batch must not wait for it. The caller holds serving.
 func (g *Gateway) reservePlans(all []*dataset) error {
-	want := g.cfg.PlanBytes
-	if b := g.cfg.Budget; b != nil {
-		indexes := make([]plans.Index, 0, len(all))
-		for _, d := range all {
-			indexes = append(indexes, d.Index)
-		}
-		want = max(g.planned, planMemory(g.cfg.PlanBytes, b.Total(), indexes))
-		if _, err := b.Reserve(context.Background(), want-g.planned); err != nil { // not for long: a reservation is given up soon
-			return fmt.Errorf("the memory budget of %d bytes, %d of them in use, has no room for %d bytes of plans", b.Total(), b.InUse(), want)
-		}
-		g.planned = want
+	b := g.cfg.Budget
+	indexes := make([]plans.Index, 0, len(all))
+	for _, d := range all {
+		indexes = append(indexes, d.Index)
 	}
+	want := max(g.planned, planMemory(g.cfg.PlanBytes, b.Total(), indexes))
+	if _, err := b.Reserve(context.Background(), want-g.planned); err != nil { // not for long: a reservation is given up soon
+		return fmt.Errorf("the memory budget of %d bytes, %d of them in use, has no room for %d bytes of plans", b.Total(), b.InUse(), want)
+	}
+	g.planned = want
 	g.plans.Allow(want)
 	return nil
 }
@@ -47,7 +45,7 @@ func planMemory(want, total int64, indexes []plans.Index) int64 {
 // connection.
 const unreserved = 64 << 10
 
-// memory takes what requests need from the budget; nil means that there is none.
+// memory takes what requests need from the budget.
 type memory struct{ budget *budget.Budget }
 
 // Reserve takes the memory to plan a large request. A small one is part of what a connection costs. It comes before
@@ -65,24 +63,12 @@ func (m memory) Reserve(ctx context.Context, n int64) (release func(), err error
 
 // Hold takes memory that is kept beyond a request.
 func (m memory) Hold(ctx context.Context, n int64) (plans.Reservation, error) {
-	if m.budget == nil {
-		return unlimitedMemory{}, nil
-	}
 	r, err := m.budget.Reserve(ctx, n)
 	if err != nil {
 		return nil, fmt.Errorf("plan a request: %w", err)
 	}
 	return r, nil
 }
-
-// unlimitedMemory is a reservation of a gateway without a memory budget.
-type unlimitedMemory struct{}
-
-// Shrink has nothing to give back.
-func (unlimitedMemory) Shrink(int64) {}
-
-// Release has nothing to give back.
-func (unlimitedMemory) Release() {}
 
 // reserve takes memory for a request that is planned.
 func (g *Gateway) reserve(ctx context.Context, n int64) (release func(), err error) {

@@ -86,14 +86,13 @@ func (g *Gateway) stats() []Stat {
 	if g.cfg.Stats != nil {
 		out = append(out, g.cfg.Stats()...)
 	}
-	if b := g.cfg.Budget; b != nil {
-		out = append(out,
-			Stat{"budget_bytes", "Memory budget.", float64(b.Total())},
-			Stat{"budget_used_bytes", "Memory budget in use.", float64(b.InUse())},
-			Stat{"budget_pinned_bytes", "Memory budget in use, without what the cache could let go of.", float64(b.Pinned())},
-			Stat{"budget_waiting", "Requests that wait for memory.", float64(b.Waiting())},
-			Stat{"budget_refused_total", "Requests that waited for memory in vain.", float64(b.Refused())})
-	}
+	b := g.cfg.Budget
+	out = append(out,
+		Stat{"budget_bytes", "Memory budget.", float64(b.Total())},
+		Stat{"budget_used_bytes", "Memory budget in use.", float64(b.InUse())},
+		Stat{"budget_pinned_bytes", "Memory budget in use, without what the cache could let go of.", float64(b.Pinned())},
+		Stat{"budget_waiting", "Requests that wait for memory.", float64(b.Waiting())},
+		Stat{"budget_refused_total", "Requests that waited for memory in vain.", float64(b.Refused())})
 	if g.cfg.Readers != nil {
 		out = append(out, readerStats(g.cfg.Readers())...)
 	}
@@ -126,7 +125,6 @@ func (g *Gateway) getStats(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	x.w.Header().Set("Cache-Control", "no-store")
 	readers := []stats.Reader{}
 	if g.cfg.Readers != nil {
 		readers = append(readers, g.cfg.Readers()...)

@@ -115,43 +115,32 @@ func (g *Gateway) acquireMixture(x *exchange, name, generation string) (err erro
 			return address.RefuseParameter("generation", "must be the generations of the mixture's %d sources in their order, with commas between them", len(m.Sources))
 		}
 	}
-	var leaves []func()
-	leave := func() {
-		for _, l := range slices.Backward(leaves) {
-			l()
-		}
-	}
-	made := false
-	defer func() {
-		if !made { // an error, or a panic
-			leave()
-		}
-	}()
+	var held plans.Holds
+	defer held.Drop()
 	var parts []*dataset
 	for i, s := range m.Sources {
 		d, end, err := g.datasets.Acquire(x.r.Context(), s.Dataset, generations[i])
 		if err != nil {
 			return g.absent(s.Dataset, generations[i], err)
 		}
-		leaves, parts = append(leaves, end), append(parts, d)
+		held, parts = append(held, end), append(parts, d)
 		if d.parts != nil {
 			return address.RefuseParameter("dataset", "source %s is a mixture itself: mix its sources", s.Dataset)
 		}
 	}
 	d := g.mixtures.find(m.Name(), parts)
 	if d == nil {
-		held, err := memory{g.cfg.Budget}.Hold(x.r.Context(), mixtureBytes(parts))
+		room, err := memory{g.cfg.Budget}.Hold(x.r.Context(), mixtureBytes(parts))
 		if err != nil {
 			return err
 		}
 		if d, err = g.buildMixture(x, m, parts); err != nil {
-			held.Release()
+			room.Release()
 			return err
 		}
-		g.mixtures.keep(cachedMixture{d, held})
+		g.mixtures.keep(cachedMixture{d, room})
 	}
-	made = true
-	x.holds(d, leave)
+	x.holds(d, held.Keep())
 	return nil
 }
 

@@ -3,6 +3,7 @@ package gateway
 import (
 	"fmt"
 	"maps"
+	"net/http"
 	"strings"
 
 	"github.com/go-chi/chi/v5"
@@ -95,7 +96,7 @@ func (g *Gateway) sendFile(x *exchange, name string) error {
 	if answered, err := x.preconditions(etag); answered || err != nil {
 		return err
 	}
-	sendBytes(x, f.Type, content)
+	sendBytes(x, http.StatusOK, f.Type, content)
 	return nil
 }
 

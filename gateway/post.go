@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"math"
 	"mime"
 	"net/http"
 	"os"
 
 	"github.com/millrace-data/millrace/gateway/address"
+	"github.com/millrace-data/millrace/gateway/plans"
 )
 
 // maxBody bounds the body of a POST that has no limit of its own.
@@ -27,9 +27,6 @@ const (
 
 // mostOfBodies returns what all request bodies together may hold, in bytes.
 func (g *Gateway) mostOfBodies() int64 {
-	if g.cfg.Budget == nil {
-		return math.MaxInt64
-	}
 	return max(g.cfg.Budget.Total()/bodyShare, bodyStep*reportTimes)
 }
 
@@ -43,15 +40,10 @@ func (g *Gateway) body(x *exchange, limit, times int64) (_ []byte, release func(
 		return nil, nil, &problem{Status: http.StatusUnsupportedMediaType, Code: codeMediaType, Detail: "the body must be application/json, say so in Content-Type, and have no Content-Encoding"}
 	}
 	limit = min(limit, g.mostOfBodies()/times)
-	var held []func()
-	free := func() {
-		for _, end := range held {
-			end()
-		}
-	}
+	var held plans.Holds
+	defer held.Drop()
 	defer func() {
 		if err != nil {
-			free()
 			x.w.Header().Set("Connection", "close") // the rest of the body is not read
 		}
 	}()
@@ -76,7 +68,7 @@ func (g *Gateway) body(x *exchange, limit, times int64) (_ []byte, release func(
 			held = append(held, end)
 		}
 		if n < step {
-			return b.Bytes(), free, nil
+			return b.Bytes(), held.Keep(), nil
 		}
 	}
 }

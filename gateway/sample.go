@@ -80,10 +80,7 @@ func (g *Gateway) getSample(x *exchange) error {
 	h.Set("Content-Location", s.URL())
 	h.Set("Millrace-Generation", s.Generation)
 	h.Set("Millrace-Samples", "1")
-	if answered, err := x.preconditions(answer.ETag); answered || err != nil {
-		return err
-	}
-	if err := g.refuseDraining(); err != nil {
+	if answered, err := g.settled(x, answer.ETag); answered || err != nil {
 		return err
 	}
 	b := g.bodies.Get()

@@ -68,7 +68,6 @@ func (g *Gateway) postSnapshot(x *exchange) error {
 	defer leave()
 	h := x.w.Header()
 	h.Set("Location", "/v1/datasets/"+d.Name()+"/importance/"+frozen.Digest+"?generation="+d.Index.Generation())
-	h.Set("Cache-Control", "no-store")
 	status := http.StatusOK
 	if frozen.New {
 		status = http.StatusCreated

@@ -58,7 +58,6 @@ func (g *Gateway) postSubset(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	x.w.Header().Set("Cache-Control", "no-store")
 	status := http.StatusOK
 	if kept.New {
 		status = http.StatusCreated

@@ -48,7 +48,6 @@ func (g *Gateway) postWarm(x *exchange) error {
 		}
 		answer = warmResult{Next: w.Next, Samples: samples, Chunks: w.Chunks, Bytes: w.Bytes, Full: w.Full, Done: w.Next >= samples}
 	}
-	x.w.Header().Set("Cache-Control", "no-store")
 	return sendJSON(x, answer)
 }
 

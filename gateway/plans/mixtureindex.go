@@ -23,15 +23,24 @@ type mixtureIndex struct {
 	parts      []Index
 	generation string
 	defaults   chunkindex.Defaults
-	shared     bool     // all sources have one form of their own
+	framing    format.Framing // that all sources share; nil: they have none in common, and answers are tars
+	native     string
+	constants  json.RawMessage
 	chunks     []int    // before each part, and of all
 	shards     []int    // before each part
 	samples    []uint64 // before each part
 	first      []uint64
+
+	bytes, size                    int64 // of all sources
+	maxChunk, maxSample, meanParts int64 // of the source that has most
 }
 
 func newMixedIndex(m *mixture, order *shuffle.Mixture) (*mixtureIndex, error) {
-	x := &mixtureIndex{generation: m.generation(), shared: true, chunks: []int{0}, shards: []int{0}, samples: []uint64{0}, first: []uint64{0}}
+	own := m.sources[0].Index
+	x := &mixtureIndex{
+		generation: m.generation(), framing: own.Framing(), native: own.Native(), constants: own.Constants(),
+		chunks: []int{0}, shards: []int{0}, samples: []uint64{0}, first: []uint64{0},
+	}
 	for i, s := range m.sources {
 		p := s.Index
 		x.parts = append(x.parts, p)
@@ -40,13 +49,16 @@ func newMixedIndex(m *mixture, order *shuffle.Mixture) (*mixtureIndex, error) {
 			x.first = append(x.first, x.samples[i]+end)
 		}
 		x.samples = append(x.samples, x.samples[i]+p.Samples())
-		own := x.parts[0]
-		x.shared = x.shared && p.Framing() != nil && p.Native() == own.Native() && bytes.Equal(p.Constants(), own.Constants())
+		if p.Framing() == nil || p.Native() != own.Native() || !bytes.Equal(p.Constants(), own.Constants()) {
+			x.framing, x.native, x.constants = nil, framing.Tar, nil
+		}
+		x.bytes, x.size = x.bytes+p.Bytes(), x.size+p.Size()
+		x.maxChunk, x.maxSample, x.meanParts = max(x.maxChunk, p.MaxChunk()), max(x.maxSample, p.MaxSample()), max(x.meanParts, p.MeanParts())
 	}
 	if n := x.chunks[len(x.parts)]; n > math.MaxInt32 {
 		return nil, fmt.Errorf("its sources have %d chunks, more than can be numbered", n)
 	}
-	x.defaults = x.parts[0].Defaults()
+	x.defaults = own.Defaults()
 	if b := order.BatchSize(); b > 0 {
 		x.defaults.BatchSize = b
 	}
@@ -66,28 +78,13 @@ func (x *mixtureIndex) Samples() uint64               { return x.samples[len(x.p
 func (x *mixtureIndex) Chunks() int                   { return x.chunks[len(x.parts)] }
 func (x *mixtureIndex) Shards() int                   { return x.shards[len(x.parts)] }
 func (x *mixtureIndex) First() []uint64               { return x.first }
-
-// Framing is the one that all sources share; else answers are tars.
-func (x *mixtureIndex) Framing() format.Framing {
-	if !x.shared {
-		return nil
-	}
-	return x.parts[0].Framing()
-}
-
-func (x *mixtureIndex) Native() string {
-	if !x.shared {
-		return framing.Tar
-	}
-	return x.parts[0].Native()
-}
-
-func (x *mixtureIndex) Constants() json.RawMessage {
-	if !x.shared {
-		return nil
-	}
-	return x.parts[0].Constants()
-}
+func (x *mixtureIndex) Framing() format.Framing       { return x.framing }
+func (x *mixtureIndex) Native() string                { return x.native }
+func (x *mixtureIndex) Constants() json.RawMessage    { return x.constants }
+func (x *mixtureIndex) Bytes() int64                  { return x.bytes }
+func (x *mixtureIndex) MaxChunk() int64               { return x.maxChunk }
+func (x *mixtureIndex) MaxSample() int64              { return x.maxSample }
+func (x *mixtureIndex) MeanParts() int64              { return x.meanParts }
 
 // Fields are those that all sources have. Where sources number their classes differently, the numbers have no names.
 func (x *mixtureIndex) Fields() []format.Field {
@@ -138,27 +135,6 @@ func (*mixtureIndex) ClassSamples() []uint64 { return nil }
 
 // ClassRuns are unknown as well.
 func (*mixtureIndex) ClassRuns() []chunkindex.ClassRun { return nil }
-
-func (x *mixtureIndex) Bytes() (n int64) {
-	for _, p := range x.parts {
-		n += p.Bytes()
-	}
-	return n
-}
-
-func (x *mixtureIndex) MaxChunk() (n int64) {
-	for _, p := range x.parts {
-		n = max(n, p.MaxChunk())
-	}
-	return n
-}
-
-func (x *mixtureIndex) MaxSample() (n int64) {
-	for _, p := range x.parts {
-		n = max(n, p.MaxSample())
-	}
-	return n
-}
 
 // partOf returns the source of a sample.
 func (x *mixtureIndex) partOf(sample uint64) int {
@@ -249,19 +225,5 @@ func (x *mixtureIndex) Keys(ctx context.Context, chunk int, visit func(sample ui
 }
 
 // Size and ReadAt: a mixture has no index object.
-func (x *mixtureIndex) Size() (n int64) {
-	for _, p := range x.parts {
-		n += p.Size()
-	}
-	return n
-}
-
-// MeanParts is that of the source whose samples have most parts.
-func (x *mixtureIndex) MeanParts() (most int64) {
-	for _, p := range x.parts {
-		most = max(most, p.MeanParts())
-	}
-	return most
-}
-
+func (x *mixtureIndex) Size() int64                       { return x.size }
 func (x *mixtureIndex) ReadAt([]byte, int64) (int, error) { return 0, io.EOF }

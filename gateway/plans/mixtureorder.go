@@ -34,18 +34,8 @@ func (p *Plans) orderOfMixture(ctx context.Context, d *Dataset, b address.Batch)
 		return BatchOrder{}, err
 	}
 	r := &mixtureOrder{turns: turnsOf(m, b), epochs: map[sourceEpoch]*shuffle.Epoch{}, plans: map[sourceEpoch]*shuffle.Plan{}, parts: map[int]choice{}}
-	var leaves []func()
-	leave := func() {
-		for _, l := range leaves {
-			l()
-		}
-	}
-	ended := false
-	defer func() {
-		if !ended { // an error, or a panic
-			leave()
-		}
-	}()
+	var held Holds
+	defer held.Drop()
 	for _, t := range r.turns {
 		at := sourceEpoch{t.Source, t.Epoch}
 		if r.epochs[at] != nil {
@@ -62,18 +52,17 @@ func (p *Plans) orderOfMixture(ctx context.Context, d *Dataset, b address.Batch)
 			if c, end, err = p.choose(ctx, source, own); err != nil {
 				return BatchOrder{}, err
 			}
-			leaves = append(leaves, end)
+			held = append(held, end)
 			r.parts[t.Source] = c
 		}
 		plan, epoch, end, err := p.cache.epoch(ctx, planKey{dataset: source, params: own.Params, epoch: t.Epoch, isEpoch: true}, c)
 		if err != nil {
 			return BatchOrder{}, err
 		}
-		leaves = append(leaves, end)
+		held = append(held, end)
 		r.epochs[at], r.plans[at] = epoch, plan
 	}
-	ended = true
-	reading := BatchOrder{dataset: d, mixed: r, leave: leave}
+	reading := BatchOrder{dataset: d, mixed: r, leave: held.Keep()}
 	if b.At == nil {
 		reading.Parts = r.cursors(m, d.mixture, b)
 	}

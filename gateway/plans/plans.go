@@ -298,30 +298,20 @@ type choice struct {
 
 // choose opens what a plan is made with, and returns the function that ends its use.
 func (p *Plans) choose(ctx context.Context, d *Dataset, a address.Plan) (c choice, _ func(), err error) {
-	var leaves []func()
-	leave := func() {
-		for _, l := range slices.Backward(leaves) {
-			l()
-		}
-	}
-	ended := false
-	defer func() {
-		if !ended { // an error, or a panic
-			leave()
-		}
-	}()
+	var held Holds
+	defer held.Drop()
 	var end func()
 	if a.Params.Importance != "" {
 		if c.weights, end, err = p.OpenWeights(ctx, d, a.Params.Importance); err != nil {
 			return c, nil, err
 		}
-		leaves = append(leaves, end)
+		held = append(held, end)
 	}
 	if a.Params.Subset != "" {
 		if c.subset, end, err = p.subsets.acquire(ctx, objectKey{dataset: d, name: a.Params.Subset}); err != nil {
 			return c, nil, err
 		}
-		leaves = append(leaves, end)
+		held = append(held, end)
 	}
 	if a.Quarantine != "" {
 		key := objectKey{dataset: d, name: a.Quarantine, params: shuffle.Params{Seed: a.Params.Seed, Subset: a.Params.Subset}}
@@ -329,11 +319,10 @@ func (p *Plans) choose(ctx context.Context, d *Dataset, a address.Plan) (c choic
 		if err != nil {
 			return c, nil, err
 		}
-		leaves = append(leaves, end)
+		held = append(held, end)
 		c.quarantine = q.Quarantine
 	}
-	ended = true
-	return c, leave, nil
+	return c, held.Keep(), nil
 }
 
 // chosen is choose for what is open already. ok is false where something is not.
