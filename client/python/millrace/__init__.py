@@ -17,12 +17,11 @@ from ._version import __version__
 from .batch import Batch, Sample
 from .client import Client, class_names
 from .client import open as open
-from .decode import load_json
 from .epoch import Epoch, Plan, Reader
 from .errors import GatewayUnavailable, InvalidArgument, MillraceError, NotFound, SampleError
 from .proof import Ledger
 from .source import View, mix
-from .values import decoders
+from .values import decoders, load_json
 
 __all__ = [  # without open: `import *` is not to shadow the built-in
     "TLS",

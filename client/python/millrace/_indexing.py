@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Optional, Union
 from urllib.parse import unquote
 
-from .errors import InvalidArgument, MillraceError, NotFound, by_program, near
+from .errors import InvalidArgument, MillraceError, NotFound, by_code, near
 
 log = logging.getLogger("millrace")
 
@@ -33,7 +33,7 @@ _RANGE = re.compile(r"\{[^{},/]*\.\.[^{},/]*\}")  # of numbers, as WebDataset wr
 _ONE_SLASH = re.compile(r"((?:s3|https?):)/(?!/)", re.IGNORECASE)
 _AT_ONCE = 1.0  # seconds in which the program refuses what it does not index
 _DIGITS = 8  # of a digest, in the name of an index
-PLACES = "give a directory, s3://bucket/prefix, or a gateway's http:// address"
+WHERE = "give a directory, s3://bucket/prefix, or a gateway's http:// address"
 SEVERAL = "several folders are millrace.mix({millrace.open(A): 1, millrace.open(B): 1})"
 
 
@@ -45,11 +45,6 @@ class Wanted:
     options: Mapping[str, str] = field(default_factory=dict)
     place: str = ""  # of the index; empty: beside the data, or in the user's cache directory
     again: bool = False  # an index that is there is brought up to date
-
-    @property
-    def flags(self) -> list[str]:
-        """The options as the command line takes them."""
-        return _flags(self.options)
 
     @property
     def address(self) -> str:
@@ -93,10 +88,10 @@ class Wanted:
         if found and self._in_bucket:
             address = found.address
         note = "" if found else f"millrace: {address} has no index yet: it is read once, and indexed"
-        _, failure = run(program, "index", address, *self.flags, shown=True, note=note)
+        _, failure = run(program, "index", address, *_flags(self.options), shown=True, note=note)
         if failure and failure.code == "read_only" and self._in_bucket:
             address = f"{self.address},index={self._spare}"
-            _, failure = run(program, "index", address, *self.flags, shown=True)
+            _, failure = run(program, "index", address, *_flags(self.options), shown=True)
         if failure:
             raise failure.error(address, self.options.get("fields", ""))
         said, failure = run(program, "info", address)
@@ -178,7 +173,7 @@ class Failure:
             cures.append(f"millrace.open({where!r}, index=DIRECTORY) puts the index where you may write")
         else:
             cures.append(said_here(self.cure))
-        return by_program(self.code)(said_here(self.message), code=self.code, cure="; ".join(filter(None, cures)))
+        return by_code(self.code)(said_here(self.message), code=self.code, cure="; ".join(filter(None, cures)))
 
 
 def said_here(text: str) -> str:
@@ -191,7 +186,6 @@ def _keywords(options: Mapping[str, Any]) -> str:
 
 
 def _flags(options: Mapping[str, Any]) -> list[str]:
-    """The options as the command line takes them."""
     return [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", *([] if value is True else [str(value)]))]
 
 
@@ -206,13 +200,13 @@ def text_of(where: object) -> str:
     try:
         return os.fspath(where)  # type: ignore[call-overload, no-any-return]
     except TypeError:
-        raise InvalidArgument(f"open {where!r}: this is no address", cure=SEVERAL if isinstance(where, (list, tuple)) else PLACES) from None
+        raise InvalidArgument(f"open {where!r}: this is no address", cure=SEVERAL if isinstance(where, (list, tuple)) else WHERE) from None
 
 
 def _absolute(text: str) -> str:
     """Returns a URL without slashes at its end, or the absolute path of a directory that is there; `#NAME` stays behind it."""
     if not text:
-        raise InvalidArgument("open '': no place is given", cure=PLACES)
+        raise InvalidArgument("open '': no place is given", cure=WHERE)
     where, _, name = text.partition("#")
     path = _path(where)
     if path is None:
@@ -225,7 +219,7 @@ def _absolute(text: str) -> str:
     if path.is_file():
         raise InvalidArgument(f"open {path}: this is a file", cure=f"give the directory: millrace.open({str(path.parent)!r}, match={path.name!r})")
     if not path.is_dir():
-        raise NotFound(f"open {path}: there is no such directory", cure=PLACES)
+        raise NotFound(f"open {path}: there is no such directory", cure=WHERE)
     if "," in str(path):
         raise InvalidArgument(f"open {path}: the path has a comma", cure="give the directory another name")
     return f"{path}#{name}" if name else str(path)

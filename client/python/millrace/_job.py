@@ -43,22 +43,21 @@ _CURES = {
 _BAD = re.compile(r"quarantine=[^&)]*&?")  # in the definition of a mixture
 
 
-def find_ranks(environment: Optional[Mapping[str, str]] = None) -> tuple[int, int]:
+def find_ranks() -> tuple[int, int]:
     """Returns rank and world size: those of torch.distributed if it is initialized, else the environment's, else 0 and 1."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return int(distributed.get_rank()), int(distributed.get_world_size())
-    given = os.environ if environment is None else environment
     for rank, world_size in VARIABLES:
-        if world_size in given and rank in given:
-            r, w = given[rank], given[world_size]
+        if world_size in os.environ and rank in os.environ:
+            r, w = os.environ[rank], os.environ[world_size]
             if not (r.isdecimal() and w.isdecimal() and int(r) < int(w)):
                 raise InvalidArgument(f"find the rank: {rank}={r} and {world_size}={w} are not a rank and a world size")
             return int(r), int(w)
-    for rank, world_size in VARIABLES[:1]:
-        # One without the other is a mistake: read as a single process, every rank would read everything.
-        if rank in given or given.get(world_size, "1") != "1":
-            raise InvalidArgument(f"find the rank: of {rank} and {world_size} one is in the environment and the other is not")
+    rank, world_size = VARIABLES[0]
+    # One without the other is a mistake: read as a single process, every rank would read everything.
+    if rank in os.environ or os.environ.get(world_size, "1") != "1":
+        raise InvalidArgument(f"find the rank: of {rank} and {world_size} one is in the environment and the other is not")
     return 0, 1
 
 

@@ -42,10 +42,10 @@ from pathlib import Path
 from typing import Optional, Union
 from urllib.parse import unquote
 
-from ._http import Address, expand, parse
+from ._http import expand, parse
 from ._indexing import Found, Wanted, cache, cannot, digest, environment, run, said_here
 from ._process import Closing
-from .errors import GatewayUnavailable, IntegrityError, InternalError, InvalidArgument, MillraceError, ReloadRefused, StoreError, by_program
+from .errors import GatewayUnavailable, IntegrityError, InternalError, InvalidArgument, MillraceError, ReloadRefused, StoreError, by_code
 
 log = logging.getLogger("millrace")
 
@@ -175,20 +175,26 @@ class Local:
                 return self._ask("GET", "/v1/datasets", shown=False)[0] == 401 and self._ask("GET", "/v1/datasets")[0] == 200
             except (OSError, ValueError, http.client.HTTPException):
                 return False
-        with contextlib.closing(socket.socket(socket.AF_UNIX)) as s:
-            s.settimeout(5.0)
-            try:
-                s.connect(f"{self.directory}/socket")
-            except (ConnectionRefusedError, FileNotFoundError):
-                return False
+        try:
+            self._connected(5.0).close()
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
         return True
+
+    def _connected(self, patience: float) -> socket.socket:
+        family, where = parse(self.gateway).here() or (socket.AF_UNIX, "")
+        with contextlib.ExitStack() as failed:
+            sock = failed.enter_context(socket.socket(family))
+            sock.settimeout(patience)
+            sock.connect(where)
+            failed.pop_all()
+            return sock
 
     def _ask(self, method: str, target: str, *, shown: bool = True) -> tuple[int, bytes]:
         """Sends a request, with the token if it is to be shown, and returns status and body."""
-        address = parse(self.gateway)
         headers = {"Authorization": f"Bearer {Path(self.token_file).read_text()}"} if shown and self.token_file else {}
-        with contextlib.closing(_Connection("localhost", timeout=START_TIME)) as c:
-            c.at = address
+        with contextlib.closing(http.client.HTTPConnection("localhost")) as c:
+            c.sock = self._connected(START_TIME)
             c.request(method, target, headers=headers)
             r = c.getresponse()
             return r.status, r.read()
@@ -266,7 +272,7 @@ class Local:
         failure = run(*self.command, "--datasets", f"{self.directory}/datasets.yaml", "--check")[1]
         if failure is None:
             return None
-        return by_program(failure.code)(f"open {self.address}: {said_here(failure.message)}", code=failure.code, cure=said_here(failure.cure))
+        return by_code(failure.code)(f"open {self.address}: {said_here(failure.message)}", code=failure.code, cure=said_here(failure.cure))
 
     def _last_words(self) -> str:
         try:
@@ -297,16 +303,6 @@ class Local:
             raise ReloadRefused(f"open {self.address}: {why}", cure=f"the gateway's log is {self.directory}/log")
 
 
-class _Connection(http.client.HTTPConnection):
-    at: Address
-
-    def connect(self) -> None:
-        family, where = self.at.here() or (socket.AF_UNIX, "")
-        self.sock = socket.socket(family)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(where)
-
-
 class Hold(Closing):
     """A lock on a file, for as long as this object, or the same in a forked child, lives."""
 
@@ -321,7 +317,6 @@ class Hold(Closing):
         fcntl.flock(fd, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
 
     def close(self) -> None:
-        """Lets go."""
         self._close()
 
 

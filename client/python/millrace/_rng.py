@@ -53,10 +53,9 @@ class Draws(TorchFunctionMode):  # type: ignore[misc,unused-ignore]
         return self._generator
 
     def __torch_function__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Calls a function of torch's."""
         kwargs = kwargs or {}
         if func in _DRAWING_INSIDE:
-            with _Seeded(self._own):  # type: ignore[no-untyped-call,unused-ignore]
+            with Operators(self._own):  # type: ignore[no-untyped-call,unused-ignore]
                 return func(*args, **kwargs)
         if func not in _DRAWING and func not in _LIKE and func is not torch.randint_like:
             return func(*args, **kwargs)
@@ -67,8 +66,13 @@ class Draws(TorchFunctionMode):  # type: ignore[misc,unused-ignore]
         return (_randint_like if func is torch.randint_like else func)(*args, **{**kwargs, "generator": self._own()})
 
 
-class _Operators(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
-    """Sees the operators of torch that are called in the thread that enters this."""
+class Operators(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
+    """Sees the operators that draw from torch's own generator, in the thread that enters this."""
+
+    def __init__(self, found: Callable[[], Optional[torch.Generator]]) -> None:
+        """Makes one that calls found for each of them. An operator of the CPU draws from the generator that it returns, if it returns one."""
+        super().__init__()  # type: ignore[no-untyped-call,unused-ignore]
+        self._found = found
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -76,33 +80,12 @@ class _Operators(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         return False
 
 
-class _Seeded(_Operators):
-    """Gives a generator to the operators that one function of torch's consists of."""
-
-    def __init__(self, own: Callable[[], torch.Generator]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call,unused-ignore]
-        self._own = own
-
     def __torch_dispatch__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Calls an operator."""
         kwargs = kwargs or {}
-        if _draws_without(func, args, kwargs) and _on_cpu(args, None) and any(a.name == "generator" for a in func._schema.arguments):
-            kwargs = {**kwargs, "generator": self._own()}
+        generator = self._found() if _draws_without(func, args, kwargs) else None
+        if generator is not None and _on_cpu(args, None) and any(a.name == "generator" for a in func._schema.arguments):
+            kwargs = {**kwargs, "generator": generator}
         return func(*args, **kwargs)
-
-
-class Unseeded(_Operators):
-    """Calls a function for each operator that draws from torch's own generator, in the thread that enters this."""
-
-    def __init__(self, found: Callable[[], None]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call,unused-ignore]
-        self._found = found
-
-    def __torch_dispatch__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Calls an operator."""
-        if _draws_without(func, args, kwargs or {}):
-            self._found()
-        return func(*args, **(kwargs or {}))
 
 
 def _draws_without(operator: Any, args: Any, kwargs: Mapping[str, Any]) -> bool:

@@ -29,8 +29,8 @@ _FINEST = 10**6  # the greatest denominator that a float is taken for
 _LIMIT = 1 << 32  # of what the shares of a split, as whole numbers, sum to
 MOST = 8 << 10  # bytes of a subset, and of a list of bad samples, that gateways take
 DIGEST = re.compile(r"[0-9a-f]{64}")
-PLACES = "samples:"
-_LAST = re.compile(rf"{PLACES}(?:.*[,-])?(\d{{1,20}})")  # of the numbers of a subset
+NUMBERED = "samples:"
+_LAST = re.compile(rf"{NUMBERED}(?:.*[,-])?(\d{{1,20}})")  # of the numbers of a subset
 
 _BY_SUFFIX = ("files", "tar", "zip")  # formats whose parts are called by the suffixes of files
 PICTURES = ("jpg", "png", "webp", "bmp", "tif", "tiff", "ppm", "pgm")
@@ -177,11 +177,16 @@ def refuse_beyond(step: str, count: int) -> None:
         raise InvalidArgument(said, cure=f"take({count}) has all of them, numbered 0 to {count - 1}" if count else "there is none to choose")
 
 
-def run_text(first: int, last: int) -> str:
-    return f"{first}-{last}" if last > first else str(first)
+def numbered_but(numbers: Sequence[int], count: int) -> str:
+    """Writes all numbers below count but these, as gateways have them."""
+    return _runs((a + 1, b - 1) for a, b in zip([-1, *numbers], [*numbers, count]) if a + 1 < b)
 
 
-def runs_text(what: str, numbers: object) -> str:
+def _runs(runs: Iterable[Sequence[int]]) -> str:
+    return NUMBERED + ",".join(f"{first}-{last}" if last > first else str(first) for first, last in runs)
+
+
+def numbered(what: str, numbers: object) -> str:
     """Writes numbers as gateways have them, runs put together."""
     if not isinstance(numbers, Iterable):
         raise InvalidArgument(f"{what}: {numbers!r} is no list of numbers", cure="write subset(range(1000)) or subset([3, 4, 9])")
@@ -200,7 +205,7 @@ def runs_text(what: str, numbers: object) -> str:
                 raise InvalidArgument(f"{what}: sample {n} after {runs[-1][1]}", cure="give numbers in ascending order, each once")
     if not runs or runs[0][0] < 0:
         raise InvalidArgument(f"{what}: no sample is named" if not runs else f"{what}: sample {runs[0][0]}, want 0 or more")
-    return ",".join(run_text(*run) for run in runs)
+    return _runs(runs)
 
 
 def columns_of(about: Mapping[str, Any]) -> list[Mapping[str, Any]]:

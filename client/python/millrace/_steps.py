@@ -23,8 +23,8 @@ from weakref import ref
 from ._process import import_whole
 from ._selection import PICTURES, Contents
 from .batch import Batch, Decoder, Sample
-from .decode import Automatic
 from .errors import InvalidArgument, MillraceError, SampleError, TransformError
+from .values import Automatic
 
 OnError = Union[str, Callable[[SampleError], Any]]
 """What is done about a sample at which a decoder, the filter or the transform fails.
@@ -105,7 +105,7 @@ class Watch:
         if traced:
             sys.settrace(lines.trace)
         try:
-            with rng.Unseeded(lines.note_torch) if (rng := _rng()) else nullcontext():
+            with rng.Operators(lines.note_torch) if (rng := _rng()) else nullcontext():
                 yield
         finally:
             if traced:

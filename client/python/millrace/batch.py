@@ -167,7 +167,6 @@ class Batch(Sequence["Sample"]):
         return (Sample(self, i) for i in self._each())
 
     def _each(self) -> range:
-        """The numbers of the samples."""
         _ = self.table  # raises for a batch that has none
         return range(len(self))
 

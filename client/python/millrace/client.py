@@ -9,7 +9,7 @@ from reprlib import repr as short
 from typing import Any, Optional, Union
 
 from ._http import TLS, Gateways, Path, Routing, Settings, Token, endpoints_of
-from ._indexing import PLACES, SEVERAL, Wanted, text_of
+from ._indexing import SEVERAL, WHERE, Wanted, text_of
 from ._local import Local, Size, find, is_gateway, is_path, served
 from ._parameters import checked, refuse_slips
 from ._process import Closing
@@ -32,7 +32,7 @@ def _addresses(gateways: object) -> list[str]:
         cure = f"write millrace.open({path!r}) in its place; {SEVERAL}"
         raise InvalidArgument(f"new client: {path!r} is the path of data, and no address of a gateway", cure=cure)
     if not listed or not all(isinstance(one, str) and one for one in listed):
-        raise InvalidArgument(f"new client: {short(gateways)} says no place", cure=PLACES)
+        raise InvalidArgument(f"new client: {short(gateways)} says no place", cure=WHERE)
     return listed
 
 
@@ -83,11 +83,8 @@ class Client(Source, Closing):
     def _begin(self, dataset: str, settings: Settings) -> None:
         self.dataset = dataset
         self.core = Gateways(settings)
-        """For this package's own modules."""
-        self.known: dict[Any, Any] = {}
-        """What gateways have said of selections. For this package's own modules."""
-        self.about: Mapping[str, Any] = {}
-        """What a gateway said of a dataset last. For this package's own modules."""
+        self.known: dict[Any, Any] = {}  # what gateways have said of selections
+        self.about: Mapping[str, Any] = {}  # what a gateway said of a dataset last
 
     def joined(self, settings: Settings) -> Client:
         """Returns a client with other settings. For this package's own modules."""

@@ -214,7 +214,6 @@ class Epoch:
         return Batch(head, body, decoding, layout)
 
     def _run(self, b: Batch) -> None:
-        """Takes the steps of a batch."""
         self.steps.run(b)
         if self.steps.on_error is not None:
             self.steps.on_error.check(b, self._fails_everywhere)
@@ -274,15 +273,10 @@ class Epoch:
         steps, local = self.steps, self.core.settings.local
         mixed = (local.opened if local else {}) if self.plan.dataset_description.get("sources") else None
         return Decoding(
-            self._manifest, steps.decode, steps.automatic, self._positions,
+            lambda head: self._read_manifest(self._path(f"batches/{head.number}"), self.plan.parameters, head),
+            steps.decode, steps.automatic, lambda head: self.plan.share(head.number),
             on_error=steps.on_error, mixed=mixed, contents=steps.contents, seed=seed, alone=self.plan.world_size == 1, **gather,
         )  # fmt: skip
-
-    def _positions(self, head: Head) -> Optional[Sequence[int]]:
-        return self.plan.share(head.number)
-
-    def _manifest(self, head: Head) -> Manifest:
-        return self._read_manifest(self._path(f"batches/{head.number}"), self.plan.parameters, head)
 
     def _read_manifest(self, path: str, asked: Mapping[str, str], head: Head) -> Manifest:
         query = {k: v for k, v in asked.items() if k not in ("format", "fields", "table")}
@@ -313,9 +307,6 @@ class Reader(Iterator[Batch], Closing):
         self._numbers, self._taken, self._came, self._kept = numbers, 0, 0, 0
         self._empty: Any = None  # the value of a share without samples
         self._finalizer = weakref.finalize(self, _stop_elsewhere, self._pool)
-
-    def __iter__(self) -> Reader:
-        return self
 
     def __len__(self) -> int:
         """How many batches are still to come."""

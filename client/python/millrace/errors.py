@@ -68,16 +68,6 @@ class MillraceError(Exception):
             out += f"; {self.cure}"
         return out
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (type(self), self.message, dict(self.__dict__))
-
-
-def _rebuild(kind: type[MillraceError], message: str, state: dict[str, object]) -> MillraceError:
-    """Unpickles an exception: worker processes send theirs to the trainer."""
-    e = kind(message)
-    e.__dict__.update(state)
-    return e
-
 
 class GatewayUnavailable(MillraceError, code="gateway_unavailable", cure="check the address and that `millrace serve` runs there (curl URL/readyz)"):
     """No gateway could be reached, or none was ready, until the deadline had passed."""
@@ -302,13 +292,14 @@ class TooManyRequests(
 _BY_CODE: dict[str, type[MillraceError]] = {
     "uri_too_long": InvalidArgument,
     "content_too_large": BatchTooLarge,
+    "corrupt": IntegrityError,  # by `millrace index`
     **dict.fromkeys(("store_inconsistent", "store_denied", "store_unavailable", "store_timeout"), StoreError),
     **dict.fromkeys(("draining", "starting", "request_timeout"), GatewayUnavailable),
     **{
         kind.code: kind
         for kind in (
-            AmbiguousKey, BatchTooLarge, Conflict, Denied, EndOfEpoch, GenerationGone, InternalError, InvalidArgument, Misdirected, NotAcceptable,
-            NotFound, Overloaded, ReadOnly, ReloadRefused, TooManyEpochs, TooManyRequests, Unauthenticated,
+            AmbiguousKey, BatchTooLarge, Conflict, Denied, EndOfEpoch, GatewayUnavailable, GenerationGone, InternalError, InvalidArgument,
+            Misdirected, NotAcceptable, NotFound, Overloaded, ReadOnly, ReloadRefused, TooManyEpochs, TooManyRequests, Unauthenticated,
         )
     },
 }  # fmt: skip
@@ -319,17 +310,9 @@ _BY_STATUS: dict[int, type[MillraceError]] = {
 }  # fmt: skip
 
 
-_BY_PROGRAM: dict[str, type[MillraceError]] = {"corrupt": IntegrityError, "gateway_unavailable": GatewayUnavailable}
-
-
-def by_program(code: str) -> type[MillraceError]:
-    """Returns the class for a code of `millrace index --json` and its like: theirs are those of gateways and some more."""
-    return _BY_PROGRAM.get(code) or _BY_CODE.get(code, MillraceError)
-
-
-def by_code(code: str, status: int) -> type[MillraceError]:
-    """Returns the class for a gateway's code, or for a bare status of something in between."""
-    return _BY_CODE.get(code) or _BY_STATUS.get(status, ProtocolError)
+def by_code(code: str, status: Optional[int] = None) -> type[MillraceError]:
+    """Returns the class for a code of a gateway's or of the program's, or for a bare status of something in between."""
+    return _BY_CODE.get(code) or (MillraceError if status is None else _BY_STATUS.get(status, ProtocolError))
 
 
 def near(word: object, words: Sequence[str], mark: str = "") -> str:

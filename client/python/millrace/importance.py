@@ -40,7 +40,7 @@ def report(client: Union[Source, ClientOwner], batch: Union[Batch, str], losses:
     same place of the same epoch is a Conflict, and nothing of that report is taken. A resumed run may pass over it, a new run takes
     another seed. A bucket that takes no writes is ReadOnly.
     """
-    source, path, location = _place("report", client, batch)
+    source, path, location = _target("report", client, batch)
     plain = _numbers(losses)
     if isinstance(batch, Batch) and len(plain) != len(batch):
         raise InvalidArgument(f"report: {len(plain)} losses for a batch of {len(batch)} samples")
@@ -66,7 +66,7 @@ def freeze(client: Union[Source, ClientOwner], batch: Union[Batch, str], *, hot_
     hot_share is the share of the samples that are hot, repeat how often their weight counts: .1 and 3 if left out. The same
     losses make the same snapshot, whichever gateway is asked. client and batch are as report has them.
     """
-    source, path, location = _place("freeze", client, batch)
+    source, path, location = _target("freeze", client, batch)
     body: dict[str, Any] = {"url": location}
     if hot_share is not None:
         body["hot_share"] = hot_share
@@ -82,7 +82,7 @@ def freeze(client: Union[Source, ClientOwner], batch: Union[Batch, str], *, hot_
     return str(answer["snapshot"])
 
 
-def _place(act: str, client: object, batch: object) -> tuple[Source, str, str]:
+def _target(act: str, client: object, batch: object) -> tuple[Source, str, str]:
     """Returns who sends losses of a batch, the path that they are sent to, and the batch's location."""
     source = source_of(act, client)
     location = batch.location if isinstance(batch, Batch) else batch

@@ -21,9 +21,9 @@ from ._job import Place, State, refuse
 from ._parameters import NOT_FOR_LOADERS, BatchOptions, Decode, checked, flat
 from .batch import Batch
 from .client import ClientOwner, Origin
-from .decode import Automatic
 from .epoch import Epoch
 from .errors import InvalidArgument
+from .values import Automatic
 
 try:
     import jax
@@ -78,7 +78,7 @@ class DataLoader(ClientOwner):
     global_batch_size
                   samples of a batch, all processes together; the devices along the first axis divide it. Left out: as Client.epoch has it
     epoch         the first epoch; set_epoch changes it
-    decode        True: as help(millrace.decode) says, images uint8 arrays of height x width x bands. A mapping, such as {"cls": int}: these parts
+    decode        True: as help(millrace.values) says, images uint8 arrays of height x width x bands. A mapping, such as {"cls": int}: these parts
     transform     function of one sample, as Client.epoch has it; what it returns, any tree of arrays and numbers, is stacked
     ahead         how many batches are on the devices, or on their way to them: the one that is yielded and the next
     seed, shuffle, fields, order

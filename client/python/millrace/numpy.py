@@ -21,9 +21,9 @@ from ._parameters import TORCH_ONLY, Decode, EpochOptions, checked, flat
 from ._process import LARGE, filled
 from .batch import Batch
 from .client import Origin, client_of
-from .decode import Automatic
 from .epoch import Epoch
 from .errors import InvalidArgument
+from .values import Automatic
 
 try:
     import numpy as np

@@ -20,7 +20,7 @@ from ._selection import (
     DIGEST,
     MOST,
     NAMES,
-    PLACES,
+    NUMBERED,
     Contents,
     Keys,
     Listed,
@@ -30,17 +30,17 @@ from ._selection import (
     columns_of,
     listed,
     named_samples,
+    numbered,
+    numbered_but,
     refuse_beyond,
-    run_text,
-    runs_text,
     split_rule,
     whole,
 )
 from ._steps import Steps, on_error_of
 from .batch import Decoder
-from .decode import Automatic
 from .epoch import Epoch, Plan
 from .errors import Denied, GenerationGone, InvalidArgument, MillraceError, NotFound, ProtocolError, ReadOnly, near
+from .values import Automatic
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -63,14 +63,9 @@ class Connected(Protocol):
     known: dict[Any, Any]
     about: Mapping[str, Any]
 
-    def datasets(self) -> list[dict[str, Any]]:
-        """Returns what is served."""
-
-    def joined(self, settings: Settings) -> Connected:
-        """Returns a client with other settings."""
-
-    def close(self) -> None:
-        """Closes the connections of this process."""
+    def datasets(self) -> list[dict[str, Any]]: ...
+    def joined(self, settings: Settings) -> Connected: ...
+    def close(self) -> None: ...
 
 
 class Source:
@@ -140,7 +135,7 @@ class Source:
         seed            another seed is another order
         shuffle         "slot", "window", "full" or "none"; False: stored order, "none"; None and True: the dataset's default
         fields          parts to read, such as "jpg,cls": the others are not sent
-        decode          True: every part by itself, as help(millrace.decode) says. A mapping such as {"jpg": decode_image, "cls": int}: these
+        decode          True: every part by itself, as help(millrace.values) says. A mapping such as {"jpg": decode_image, "cls": int}: these
                         parts by these functions, the others stay bytes. A function gets the part's bytes, a memoryview, and returns a
                         value of any type, but not None; `batch["jpg"]` is the list of them, one for each sample
         transform       function of a Sample, a mapping that may be changed, with `key`, `position`, `epoch`, and `rng` and `numpy_rng`, generators
@@ -268,7 +263,7 @@ class Source:
             )
         if "seed" in named:
             raise InvalidArgument("split: seed is no name of a part", cure=f"say salt='{named['seed']}' for another split, or split({{'seed': ...}})")
-        before = [step for step in self.selection.subset.split("~") if step and not step.startswith(PLACES)]
+        before = [step for step in self.selection.subset.split("~") if step and not step.startswith(NUMBERED)]
         salt, rule = salt or (str(len(before) + 1) if before else ""), split_rule(given)
         return _Parts((name, self.subset(f"{rule}:{name}" + (f":{salt}" if salt else ""))) for name in given)
 
@@ -305,7 +300,7 @@ class Source:
             raise InvalidArgument("subset: generation says where keys are looked up", cure="leave it out, or give it to epoch()")
         step: Union[str, Listed]
         if keys is None:
-            step = which if isinstance(which, str) else PLACES + runs_text("subset", which)
+            step = which if isinstance(which, str) else numbered("subset", which)
         elif self.selection.steps:
             raise InvalidArgument("subset: keys are chosen from the whole dataset", cure="write client.subset(keys=...).split(...): keys first")
         else:
@@ -370,18 +365,18 @@ class Source:
         for step in chosen.steps:
             if isinstance(step, Listed):
                 step, _ = made._stored(step, generation)
-            if isinstance(step, str) and step.startswith(PLACES):
+            if isinstance(step, str) and step.startswith(NUMBERED):
                 refuse_beyond(step, made._count(subset, generation))
             if not isinstance(step, str):
-                if not (bad := made._places(step, generation, subset, again)):
+                if not (bad := made._numbers_of(step, generation, subset, again)):
                     continue
                 if len(bad) == (count := made._count(subset, generation)):
                     raise InvalidArgument("exclude: no sample is left")
-                step = PLACES + ",".join(run_text(a + 1, b - 1) for a, b in zip([-1, *bad], [*bad, count]) if a + 1 < b)
+                step = numbered_but(bad, count)
             subset = f"{subset}~{step}" if subset else step
         if not isinstance(quarantine, str):
-            bad = made._places(quarantine, generation, "", again)
-            quarantine = PLACES + runs_text("quarantine", bad) if bad else ""
+            bad = made._numbers_of(quarantine, generation, "", again)
+            quarantine = numbered("quarantine", bad) if bad else ""
         named = generation if chosen.names_samples else None
         if len(subset.encode()) > MOST:
             subset, named = made._stored(subset, generation)
@@ -411,7 +406,7 @@ class Source:
         dataset = "mix:" + ",".join(texts) + chosen.tail
         return View(self._client, replace(chosen, dataset=dataset, generation=",".join(read) if pinned else ""))
 
-    def _places(self, named: Samples, generation: Optional[str], subset: str, again: bool) -> list[int]:
+    def _numbers_of(self, named: Samples, generation: Optional[str], subset: str, again: bool) -> list[int]:
         """Returns the numbers of samples in stored order, of the dataset or of a subset, ascending. What is not in the subset has none."""
         found = set[int]()
         for key, shard, _ in named:
@@ -489,7 +484,6 @@ class View(Source):
 
     @property
     def core(self) -> Gateways:  # type: ignore[override]
-        """For this package's own modules."""
         return self.client.core
 
     @property

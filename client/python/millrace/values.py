@@ -1,4 +1,17 @@
-"""Python values of parts, by what a dataset's description says of them (`fields`).
+"""Python values of parts: by what a dataset's description says of a part (`fields`), else by the part's suffix.
+
+    for batch in client.epoch(0, decode=True):
+        images, labels = batch["jpg"], batch["cls"]
+
+jpg, png, webp     PIL.Image.Image, in the file's own mode and size. millrace.numpy: uint8 array, height x width x bands.
+                   millrace.torch: uint8 tensor, bands x height x width
+npy, arrays        numpy.ndarray of the stored type and shape. millrace.torch: tensor
+wav, flac          float32 array in [-1, 1], channels x frames, and the frames a second (int)
+cls, txt, json     int, str, what the JSON says
+pt, pkl            refused unless allow_pickle=True
+
+The page Python: values and decoding has the whole table: https://github.com/millrace-data/millrace/blob/main/docs/python-decoding.md. A library,
+such as Pillow, is imported when the first part wants it. Numbers and texts alone need none:
 
     decode = millrace.decoders(client.describe("pairs"))
     for batch in client.epoch(0, decode=decode):
@@ -7,16 +20,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+import io
 import json
+import pickle
 import re
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
-from functools import lru_cache, partial
-from typing import Any, Literal, Union
+from functools import cache, lru_cache, partial
+from typing import Any, Literal, Optional, Union
 
+from ._process import import_whole, parsing
 from .batch import Decoder
-from .errors import InvalidArgument, ProtocolError
+from .errors import CannotDecode, InvalidArgument, ProtocolError
 
 Field = Mapping[str, Any]
 """What a description says of a part, or of what lies in one: name, encoding, type, logical, nullable, classes, children."""
@@ -200,3 +218,260 @@ def _shape(fields: Sequence[Field], nulls: Iterator[bool], gone: bool, present: 
         elif not null:
             present.append((row, field))
     return row
+
+
+# Decoders that nobody has to write.
+
+_YOURS = 'give this part a decoder of your own (decode={"name": function}), or leave it out with fields='
+
+
+@dataclass(frozen=True)
+class Automatic:
+    """Finds the decoder of any part. It can be pickled.
+
+    allow_pickle  read pickles: they run whatever code their writer put into them
+    finish        turns an image (PIL.Image.Image) or array (numpy.ndarray) into what a framework takes. With it lists of numbers are
+                  arrays too; without it they are Python's lists
+    known         the decoders of the parts that the dataset's description names; None for parts that stay bytes
+    sources       of a mixture whose sources differ in their columns: the same for each source, by its name
+    """
+
+    allow_pickle: bool = False
+    finish: Optional[Callable[[Any], Any]] = None
+    known: Mapping[str, Optional[Decoder]] = dataclasses.field(default_factory=dict)
+    sources: Mapping[str, Automatic] = dataclasses.field(default_factory=dict)
+
+    def of(self, description: Mapping[str, Any], allow_pickle: bool) -> Automatic:
+        """Returns the same for a dataset, by what Client.describe says of it."""
+        bare = replace(self, allow_pickle=allow_pickle, known={}, sources={})
+        if described := description.get("described"):
+            return replace(bare, sources={name: bare.of(one, allow_pickle) for name, one in described.items()})
+        fields: dict[str, Field] = {f["name"]: f for f in description.get("fields", ()) if f.get("name")}
+        known = {name: _by_field(bare, f) for name, f in fields.items()}
+        for name, f in fields.items():  # Hugging Face's Image and Audio are structs of bytes and path
+            column, dot, last = name.rpartition(".")
+            if dot and last == "bytes" and f.get("type") == "binary" and f"{column}.path" in fields:
+                known[name] = partial(_by_content, bare)
+        return replace(bare, known=known)
+
+    def __call__(self, name: str, source: str = "") -> Optional[Decoder]:
+        """Returns the decoder of a part, None for a part that stays bytes. source is the dataset of the sample, of a mixture."""
+        if source in self.sources:
+            return self.sources[source](name)
+        if name in self.known:
+            return self.known[name]
+        suffix = name.rpartition(".")[2].lower()
+        how = _SUFFIXES.get(suffix)
+        return _PLAIN.get(suffix) if how is None else partial(how, replace(self, known={}) if self.known else self)
+
+    def finished(self, value: Any) -> Any:
+        """Returns what a framework takes in place of an image or array."""
+        return value if self.finish is None else self.finish(value)
+
+
+@cache
+def library(module: str, install: str) -> Any:
+    """Returns a module that is not of the standard library; CannotDecode says how to install it."""
+    try:
+        return import_whole(module)
+    except ImportError as e:
+        raise CannotDecode(f"{install} is not installed", cure=f"pip install {install}, or {_YOURS}") from e
+
+
+# Images, sounds, and what is read by other libraries.
+
+
+def _image(how: Automatic, view: memoryview) -> Any:
+    with library("PIL.Image", "pillow").open(io.BytesIO(view)) as image:
+        image.load()
+        return how.finished(image)
+
+
+def _bare_image(how: Automatic, view: memoryview) -> Any:
+    """Pixels after their width, height and mode, as MosaicML Streaming and LitData write an image of Pillow's."""
+    width, height, letters = struct.unpack_from("<3I", view)
+    pixels = view[12 + letters :]
+    if width * height > 8 * len(pixels):  # Pillow takes memory for all of them first; a byte holds at most 8
+        raise ValueError(f"{len(pixels)} bytes for an image of {width} x {height}")
+    mode = str(view[12 : 12 + letters], "ascii")
+    return how.finished(library("PIL.Image", "pillow").frombytes(mode, (width, height), bytes(pixels)))
+
+
+def _images(start: int, one: Callable[[Automatic, memoryview], Any], how: Automatic, view: memoryview) -> list[Any]:
+    """A list: its length, at `start`, the sizes of its elements, and the elements."""
+    (count,) = struct.unpack_from("<I", view, start)
+    if 4 * count > len(view):
+        raise ValueError(f"{len(view)} bytes for a list of {count}")
+    sizes = struct.unpack_from(f"<{count}I", view, start + 4)
+    at = start + 4 + 4 * count
+    if at + sum(sizes) != len(view):
+        raise ValueError(f"{len(view) - at} bytes for elements of {sum(sizes)}")
+    out = []
+    for size in sizes:
+        out.append(one(how, view[at : at + size]))
+        at += size
+    return out
+
+
+def _sound(how: Automatic, view: memoryview) -> tuple[Any, int]:
+    samples, rate = library("soundfile", "soundfile").read(io.BytesIO(view), dtype="float32", always_2d=True)
+    return how.finished(samples.T), rate
+
+
+_IMAGE = re.compile(rb"\xff\xd8\xff|\x89PNG|RIFF....WEBP|GIF8|BM|II\*\0|MM\0\*", re.DOTALL)
+_SOUND = re.compile(rb"RIFF....WAVE|fLaC|OggS|ID3|\xff[\xe2-\xfb]", re.DOTALL)
+
+
+def _by_content(how: Automatic, view: memoryview) -> Any:
+    """An image or a sound, by its first bytes; other bytes stay what they are."""
+    begin = bytes(view[:12])
+    decoder = _image if _IMAGE.match(begin) else _sound if _SOUND.match(begin) else None
+    return bytes(view) if decoder is None else decoder(how, view)
+
+
+def _pickle(how: Automatic, view: memoryview) -> Any:
+    _refuse(how)
+    return pickle.loads(view)
+
+
+def _of_torch(how: Automatic, view: memoryview) -> Any:
+    _refuse(how)
+    return library("torch", "torch").load(io.BytesIO(view), map_location="cpu", weights_only=False)
+
+
+def _refuse(how: Automatic) -> None:
+    if not how.allow_pickle:
+        cure = f"say reading=millrace.Reading(allow_pickle=True) if you trust the data, or {_YOURS}"
+        raise CannotDecode("a pickle runs whatever code its writer put into it", cure=cure)
+
+
+# Arrays. All are copies: a view would keep the bytes of the whole batch.
+
+
+def _array(dtype: str, shape: Sequence[int], how: Automatic, view: memoryview) -> Any:
+    np = library("numpy", "numpy")
+    return how.finished(np.frombuffer(view, np.dtype(dtype)).reshape(shape).copy())
+
+
+def _npy(how: Automatic, view: memoryview) -> Any:
+    load = library("numpy", "numpy").load
+    with parsing:
+        array = load(io.BytesIO(view), allow_pickle=how.allow_pickle)
+    return how.finished(array)
+
+
+_DTYPES = {  # of Arrow's words, and of NumPy's
+    "bool": "?", "float16": "<f2", "float": "<f4", "float32": "<f4", "double": "<f8", "float64": "<f8",
+    **{f"{sign}int{8 * n}": f"<{sign or 'i'}{n}" for sign in ("", "u") for n in (1, 2, 4, 8)},
+}  # fmt: skip
+_MDS = {8: "u1", 9: "i1", 16: "<u2", 17: "<i2", 18: "<f2", 32: "<u4", 33: "<i4", 34: "<f4", 64: "<u8", 65: "<i8", 66: "<f8"}
+_LITDATA = {  # its numbers for types; LitData counts some twice, and bfloat16 and Python's objects are none here
+    "numpy": dict(enumerate(("i1", "<i2", "<i4", "<i8", "u1", "<u2", "<u4", "<u8", "<f2", "<f4", "<f8", "<c8", "<c16", "?"))),
+    "tensor": {
+        0: "<f4", 1: "<f4", 2: "<f8", 3: "<f8", 4: "<c8", 5: "<c8", 6: "<c16", 7: "<c16", 8: "<f2", 9: "<f2",
+        11: "u1", 12: "i1", 13: "<i2", 14: "<i2", 15: "<i4", 16: "<i4", 17: "<i8", 18: "<i8", 19: "?",
+    },
+}  # fmt: skip
+
+
+def _mds_array(dtype: Optional[str], shape: Optional[Sequence[int]], how: Automatic, view: memoryview) -> Any:
+    """An array of MosaicML Streaming's. What its column does not fix comes before the elements: the type, and the shape."""
+    if dtype is None:
+        dtype, view = _numbered(_MDS, view[0]), view[1:]
+    if shape is None:
+        axes, width = view[0] >> 2, 1 << (view[0] & 3)
+        end = 1 + axes * width
+        shape = [int.from_bytes(view[at : at + width], "little") for at in range(1, end, width)]
+        view = view[end:]
+    return _array(dtype, shape, how, view)
+
+
+def _litdata_array(dtypes: Mapping[int, str], how: Automatic, view: memoryview) -> Any:
+    """An array or tensor of LitData's, after its type and shape."""
+    number, axes = struct.unpack_from("<2I", view)
+    dtype = _numbered(dtypes, number)
+    end = 8 + 4 * axes
+    if end > len(view):
+        raise ValueError(f"{len(view)} bytes for an array of {axes} axes")
+    return _array(dtype, struct.unpack_from(f"<{axes}I", view, 8), how, view[end:])
+
+
+def _numbered(dtypes: Mapping[int, str], number: int) -> str:
+    if number not in dtypes:
+        raise ValueError(f"an array whose elements are of type number {number}, which is not decoded here")
+    return dtypes[number]
+
+
+# Text.
+
+
+def load_json(view: memoryview) -> Any:
+    """A decoder for JSON: `decode={"json": millrace.load_json}`."""
+    return json.loads(bytes(view))
+
+
+def _written(kind: Callable[[str], Any], view: memoryview) -> Any:
+    return kind(str(view, "utf-8"))
+
+
+_PLAIN: Mapping[str, Decoder] = {
+    "cls": partial(_written, int),
+    **dict.fromkeys(("txt", "text", "transcript"), partial(_written, str)),
+    "json": load_json,
+}
+_SUFFIXES: Mapping[str, Callable[[Automatic, memoryview], Any]] = {
+    "npy": _npy,
+    **dict.fromkeys(("jpg", "jpeg", "png", "webp"), _image),
+    **dict.fromkeys(("wav", "flac"), _sound),
+    **dict.fromkeys(("pt", "pth"), _of_torch),
+    **dict.fromkeys(("pkl", "pickle", "pyd"), _pickle),
+}
+_WHOLE = {"jpeg": _image, "png": _image, "pickle": _pickle}
+
+
+def _by_field(how: Automatic, of: Field) -> Optional[Decoder]:
+    """Returns the decoder of a part that the description names; None for what stays bytes."""
+    encoding = str(of.get("encoding"))
+    kind, _, detail = encoding.partition(":")
+    shape: Optional[Sequence[int]] = of.get("shape")
+    if encoding in _WHOLE:
+        return partial(_WHOLE[encoding], how)
+    if kind in ("mds", "litdata"):
+        return (_by_mds if kind == "mds" else _by_litdata)(how, detail)
+    if kind == "numpy":
+        return partial(_array, detail, shape or (), how)
+    element = re.fullmatch("list<(.*)>", str(of.get("type")))
+    if encoding == "raw" and shape and of.get("type") in _DTYPES:
+        return partial(_array, _DTYPES[of["type"]], shape, how)
+    if encoding == "raw" and how.finish is not None and element and element[1] in _DTYPES:
+        return partial(_array, _DTYPES[element[1]], (-1,), how)
+    return decoders({"fields": [of]}).get(of["name"])
+
+
+def _by_mds(how: Automatic, encoding: str) -> Optional[Decoder]:
+    name, _, detail = encoding.partition(":")
+    if name == "ndarray":
+        number, _, axes = detail.partition(":")
+        if (number and number not in _DTYPES) or not re.fullmatch(r"([0-9]+(,[0-9]+)*)?", axes):
+            return None
+        return partial(_mds_array, _DTYPES.get(number), [int(n) for n in axes.split(",")] if axes else None, how)
+    plain: dict[str, Decoder] = {
+        "str_int": partial(_written, int), "str_float": partial(_written, float), "str_decimal": partial(_written, Decimal),
+        "pil": partial(_bare_image, how), "list[pil]": partial(_images, 4, _bare_image, how),
+        **dict.fromkeys(("list[jpeg]", "list[png]"), partial(_images, 4, _image, how)),
+        **dict.fromkeys(("jpeg_array", "jpegarray"), partial(_images, 0, _image, how)),
+    }  # fmt: skip
+    return plain.get(encoding)
+
+
+def _by_litdata(how: Automatic, serializer: str) -> Optional[Decoder]:
+    name, _, number = serializer.partition(":")
+    bare = name.removeprefix("no_header_")
+    if bare in _LITDATA and bare != name:
+        dtype = _LITDATA[bare].get(int(number)) if number.isdecimal() else None
+        return None if dtype is None else partial(_array, dtype, (-1,), how)
+    plain: dict[str, Decoder] = {
+        "pil": partial(_bare_image, how), "jpeg_array": partial(_images, 0, _image, how),
+        **{kind: partial(_litdata_array, dtypes, how) for kind, dtypes in _LITDATA.items()},
+    }  # fmt: skip
+    return plain.get(serializer)

@@ -24,7 +24,7 @@ from PIL import Image
 
 import millrace
 from millrace import Reading, Share
-from millrace.decode import Automatic
+from millrace.values import Automatic
 
 SAMPLES = 23
 BAD = 7  # the sample whose image is none
@@ -302,11 +302,11 @@ def test_other_fields() -> None:
 
 
 def test_the_page_names_every_suffix() -> None:
-    from millrace.decode import _SUFFIXES
+    from millrace.values import _PLAIN, _SUFFIXES
 
     page = (Path(harness.ROOT) / "docs/python-decoding.md").read_text()
     table = page[page.index("## Values by themselves") :].split("\n## ")[0]
-    assert all(f"`{suffix}`" in table for suffix in _SUFFIXES)
+    assert all(f"`{suffix}`" in table for suffix in (*_PLAIN, *_SUFFIXES))
 
 
 def test_threads_read_literals_at_the_same_time() -> None:
@@ -315,7 +315,7 @@ def test_threads_read_literals_at_the_same_time() -> None:
 import gc, sys, threading
 from functools import partial
 from millrace import errors
-from millrace.decode import Automatic, _npy
+from millrace.values import Automatic, _npy
 fails = []
 class Garbage:  # its end, in whichever code memory is collected, lets another thread run
     def __init__(self):

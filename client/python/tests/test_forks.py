@@ -18,7 +18,7 @@ from harness import LONG, is_batch, without
 
 import millrace
 from millrace._process import no_fork
-from millrace.decode import library
+from millrace.values import library
 
 HERE = Path(__file__).parent
 

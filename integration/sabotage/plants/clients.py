@@ -49,7 +49,7 @@ PLANTS = [
     (
         "Python reads pickles that nobody has allowed",
         "client/python/tests/test_decode.py test_other_fields",
-        [("client/python/millrace/decode.py", "    if not how.allow_pickle:\n", "    if how.allow_pickle is None:\n")],
+        [("client/python/millrace/values.py", "    if not how.allow_pickle:\n", "    if how.allow_pickle is None:\n")],
     ),
     (
         "a sample that is left out of a batch leaves its key there",
@@ -64,7 +64,7 @@ PLANTS = [
     (
         "an image of a few bytes takes as much memory as its width and height claim",
         "client/python/tests/test_decode.py test_other_fields",
-        [("client/python/millrace/decode.py", "if width * height > 8 * len(pixels):", "if False:")],
+        [("client/python/millrace/values.py", "if width * height > 8 * len(pixels):", "if False:")],
     ),
     (
         "Python lacks a library, and every sample is left out",

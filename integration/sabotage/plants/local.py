@@ -169,7 +169,7 @@ PLANTS = [
     (
         "an index of options is made without them",
         "client/python/tests/test_open.py test_options_of_the_index",
-        [("client/python/millrace/_indexing.py", "        _, failure = run(program, \"index\", address, *self.flags, shown=True, note=note)\n        if failure and failure.code", "        _, failure = run(program, \"index\", address, shown=True, note=note)\n        if failure and failure.code")],
+        [("client/python/millrace/_indexing.py", "        _, failure = run(program, \"index\", address, *_flags(self.options), shown=True, note=note)\n        if failure and failure.code", "        _, failure = run(program, \"index\", address, shown=True, note=note)\n        if failure and failure.code")],
     ),
     (
         "files that are gone are not told",

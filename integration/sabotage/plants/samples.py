@@ -64,7 +64,7 @@ PLANTS = [
     (
         "bytes that are no image are decoded as one, since a path lies beside them",
         "client/python/tests/test_numpy.py test_images_of_hugging_face",
-        [("client/python/millrace/decode.py", "return bytes(view) if decoder is None else decoder(how, view)", "return (decoder or _image)(how, view)")],
+        [("client/python/millrace/values.py", "return bytes(view) if decoder is None else decoder(how, view)", "return (decoder or _image)(how, view)")],
     ),
     (
         "a loader of torch's counts no batch of which a filter has left nothing",

@@ -140,7 +140,7 @@ PLANTS = [
     (
         "samples are left out at the places that they have in the whole dataset",
         "client/python/tests/test_select.py test_samples_that_are_left_out",
-        [("client/python/millrace/source.py", "made._places(step, generation, subset, again)", 'made._places(step, generation, "", again)')],
+        [("client/python/millrace/source.py", "made._numbers_of(step, generation, subset, again)", 'made._numbers_of(step, generation, "", again)')],
     ),
     (
         "samples that are left out in two steps are the last ones",

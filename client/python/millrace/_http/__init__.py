@@ -10,18 +10,16 @@ Behind them one gateway is asked after another until one answers: `wire` is HTTP
 comes first, `shm` takes batches in shared memory, `settings` holds what the user gave.
 """
 
-from .fleet import Address, endpoints_of, expand, parse
+from .fleet import endpoints_of, expand, parse
 from .gateways import Answered, Expected, Gateways
-from .settings import TLS, Local, Path, Routing, Settings, Token, secret
+from .settings import TLS, Path, Routing, Settings, Token, secret
 from .wire import Task
 
 __all__ = [
     "TLS",
-    "Address",
     "Answered",
     "Expected",
     "Gateways",
-    "Local",
     "Path",
     "Routing",
     "Settings",

@@ -491,7 +491,6 @@ class Transfer:
             raise no_answer(f"got the rest of another batch, {head.etag}", g)
 
     def _read(self, r: Answer, g: Gateway) -> None:
-        """Reads the body, or the rest of it."""
         size = len(self._body)
         try:
             while self._got < size:

@@ -50,7 +50,7 @@ class Tokens:
         token_file = None if token_file is None else os.fspath(token_file)
         if token_file == "":
             raise InvalidArgument(f"{names[1]} names no file", cure="give the path of a file that holds the token, or leave it out")
-        self._token, self._file, self._place = token, token_file, names[0]
+        self._token, self._file, self._given_by = token, token_file, names[0]
         self.given = token is not None or token_file is not None
         self._lock = threading.Lock()
         self._text: Optional[Secret] = None  # guarded by _lock
@@ -62,7 +62,7 @@ class Tokens:
             return _read_file(self._file)
         if callable(self._token):
             return _check(self._token(), "the function that gives the token")
-        return _check(self._token, self._place)
+        return _check(self._token, self._given_by)
 
     def current(self) -> Optional[Secret]:
         """Returns the token, or None if there is none."""
@@ -126,28 +126,17 @@ def _plain_allowed() -> bool:
 
 
 class Local(Protocol):
-    """A gateway of this user's, which is started again if it has gone, and the dataset that was opened."""
+    """A gateway of this user's, which is started again if it has gone, and the dataset that was opened: millrace._local.Local."""
 
     @property
-    def name(self) -> str:
-        """What the gateway calls the dataset."""
-
+    def name(self) -> str: ...
     @property
-    def address(self) -> str:
-        """Where the dataset lies."""
-
+    def address(self) -> str: ...
     @property
-    def opened(self) -> Mapping[str, str]:
-        """What was opened, by the names that the gateway has for it."""
-
-    def hold(self) -> Closing:
-        """Takes this process's share of the gateway."""
-
-    def revive(self) -> bool:
-        """Starts the gateway again if it has gone. Returns whether there was anything to do."""
-
-    def explain(self, e: MillraceError) -> None:
-        """Has an error say where to look."""
+    def opened(self) -> Mapping[str, str]: ...
+    def hold(self) -> Closing: ...
+    def revive(self) -> bool: ...
+    def explain(self, e: MillraceError) -> None: ...
 
 
 @dataclass(frozen=True, kw_only=True)

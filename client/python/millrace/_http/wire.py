@@ -131,7 +131,6 @@ class Attempt:
             return n
 
     def send(self, sock: socket.socket, data: memoryview) -> None:
-        """Sends all of data."""
         while data:
             self.go_on()
             with contextlib.suppress(*_STEP_OVER):
@@ -149,14 +148,14 @@ class Attempt:
     def dial(self, at: Address) -> socket.socket:
         """Connects to one of the addresses of a name."""
         here = at.here()
-        places: list[Any] = [(here[0], socket.SOCK_STREAM, 0, "", here[1])] if here else socket.getaddrinfo(at.host, at.port, type=socket.SOCK_STREAM)
+        found: list[Any] = [(here[0], socket.SOCK_STREAM, 0, "", here[1])] if here else socket.getaddrinfo(at.host, at.port, type=socket.SOCK_STREAM)
         self.watch.seconds(LOOKUP_TIME if at.has_name else TICK)
-        for place in places[:-1]:
+        for address in found[:-1]:
             with contextlib.suppress(OSError), self.within(DIAL_TIME):
-                return self._connect(*place)
+                return self._connect(*address)
             self.go_on()
         with self.within(DIAL_TIME):
-            return self._connect(*places[-1])
+            return self._connect(*found[-1])
 
     def _connect(self, family: int, kind: int, protocol: int, _: str, at: Any) -> socket.socket:
         with contextlib.ExitStack() as failed:
@@ -212,7 +211,6 @@ class Answer:
             self.headers[name.lower()] = value.strip()
 
     def _headers(self) -> list[str]:
-        """Returns the lines up to an empty one."""
         self._rest[:0] = b"\r\n"  # of the line before: where there is no header, the empty line follows it at once
         return self._until(b"\r\n\r\n").split("\r\n")[1:]
 
@@ -380,7 +378,6 @@ class Wire:
                             sock.close()
 
     def _connect(self, a: Attempt) -> socket.socket:
-        """Makes a new connection."""
         at = a.gateway.address
         proxy = _proxy_of(at)
         try:

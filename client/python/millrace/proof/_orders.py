@@ -96,35 +96,24 @@ class _Feistel:
     def _add(self, i: int, half: int, n: int) -> int:
         return (word(self.k, (i << 32) + half) * n) >> 64
 
-    def _once(self, x: int) -> int:
-        left, right = divmod(x, self.b)
-        for i in range(ROUNDS):
-            if i % 2 == 0:
-                left = (left + self._add(i, right, self.a)) % self.a
-            else:
-                right = (right + self._add(i, left, self.b)) % self.b
-        return left * self.b + right
-
-    def _back(self, x: int) -> int:
-        left, right = divmod(x, self.b)
-        for i in reversed(range(ROUNDS)):
-            if i % 2 == 0:
-                left = (left - self._add(i, right, self.a)) % self.a
-            else:
-                right = (right - self._add(i, left, self.b)) % self.b
-        return left * self.b + right
+    def _walk(self, x: int, rounds: Sequence[int], sign: int) -> int:
+        """Takes the rounds until they end below n."""
+        while True:
+            left, right = divmod(x, self.b)
+            for i in rounds:
+                if i % 2 == 0:
+                    left = (left + sign * self._add(i, right, self.a)) % self.a
+                else:
+                    right = (right + sign * self._add(i, left, self.b)) % self.b
+            x = left * self.b + right
+            if x < self.n:
+                return x
 
     def at(self, i: int) -> int:
-        i = self._once(i)
-        while i >= self.n:
-            i = self._once(i)
-        return i
+        return self._walk(i, range(ROUNDS), 1)
 
     def place(self, v: int) -> int:
-        v = self._back(v)
-        while v >= self.n:
-            v = self._back(v)
-        return v
+        return self._walk(v, range(ROUNDS)[::-1], -1)
 
 
 @lru_cache(maxsize=4096)

@@ -12,8 +12,8 @@ from torch.utils import data as torch_data
 
 from .._process import LARGE, filled, own
 from ..batch import Batch
-from ..decode import Automatic, library
 from ..errors import InvalidArgument
+from ..values import Automatic, library
 
 _WIDER = {"uint16": "int32", "uint32": "int64", "uint64": "int64"}  # torch before 2.3 has no larger unsigned integers than uint8
 

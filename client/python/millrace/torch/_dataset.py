@@ -50,7 +50,7 @@ class Dataset(ClientOwner):
 
     source         a Client; a directory or `s3://bucket/prefix`, read without a server (millrace.open); or the URL of a gateway or several
     epoch          the first epoch; set_epoch changes it
-    decode         what parts are turned into, by the reader's threads. True: as help(millrace.decode) says, images uint8 tensors of bands x
+    decode         what parts are turned into, by the reader's threads. True: as help(millrace.values) says, images uint8 tensors of bands x
                    height x width. A mapping, such as {"jpg": to_tensor, "cls": int}: these parts, the others stay bytes. False, None: none
     transform      function of a sample, as Client.epoch has it; dicts and tuples that it returns become columns
     global_batch_size, batch_size_per_rank
@@ -86,11 +86,10 @@ class Dataset(ClientOwner):
         self._views = not copy
         self._writable = copy and gives_views(decode, given.get("filter"), given.get("transform"), collate, batch_transform)
         about = self._read_from(source, dataset)
-        self._ranks = None if rank is None or world_size is None else (rank, world_size)
+        self.ranks_given = None if rank is None or world_size is None else (rank, world_size)  # rather than found
         self._ranks_of_parent: Optional[tuple[int, int]] = None
         self.generation, self._alone = settle(about, given.get("generation"))
-        self.present = self.generation
-        """The generation that a run begins with; that of a state may be another one. For this package's own modules."""
+        self.present = self.generation  # what a run begins with; a state may be of another one
         self._options: dict[str, Any] = {
             **given, "dataset": str(about["name"]), "decode": AUTOMATIC if decode is True else decode,
             "collate": collate, "batch_transform": partial(_build, make=make),
@@ -104,7 +103,6 @@ class Dataset(ClientOwner):
         self._loaded = State(Place(epoch), {})  # holds all orders to what the latest loaded state says
         self._open: dict[tuple[int, int, int, str], Epoch] = {}
         self.places = Places()
-        """For this package's own modules."""
         self._yielded: Optional[Count] = None  # by the pass of this process that was begun last
         self._left = False  # whether it was logged that a pass was left before its end
         self.set_epoch(epoch)
@@ -132,15 +130,10 @@ class Dataset(ClientOwner):
         """Where the next pass begins: the epoch's number and the batch's."""
         return self.places.next[:2]
 
-    @property
-    def ranks_given(self) -> bool:
-        """Whether rank and world_size were said, rather than found."""
-        return self._ranks is not None
-
     def ranks(self) -> tuple[int, int]:
         """Returns rank and world size."""
-        if self._ranks is not None:
-            return self._ranks
+        if self.ranks_given is not None:
+            return self.ranks_given
         if self._ranks_of_parent is not None and torch_data.get_worker_info() is not None:
             return self._ranks_of_parent
         return find_ranks()
@@ -286,11 +279,6 @@ class Dataset(ClientOwner):
         self.generation, self._alone, self._open = self._loaded.generation, None, {}
         return self._loaded.place
 
-    @property
-    def leaves_out(self) -> bool:
-        """Whether filter or on_error may leave out samples. For this package's own modules."""
-        return self._options.get("filter") is not None or self._options.get("on_error", "raise") != "raise"
-
     def collect(self, error: SampleError) -> None:
         """Puts a worker's error into the list of on_error. For this package's own modules."""
         self._options["on_error"](error)
@@ -398,7 +386,6 @@ class Pass(Iterator[Any]):
         return item
 
     def _take(self, yielded: Count, reader: Reader) -> None:
-        """Takes a batch from the reader."""
         try:
             batch = reader.advance() if self._counted else next(reader)
         except StopIteration:
@@ -492,8 +479,9 @@ class SampleDataset(BatchDataset):
     """
 
     def __iter__(self) -> Iterator[Any]:
-        processes = self._processes_of_parent or self._processes()
-        if processes == 1 < self.dataset.ranks()[1] and self.dataset.leaves_out:
+        processes, options = self._processes_of_parent or self._processes(), self.dataset._options
+        leaves_out = options.get("filter") is not None or options.get("on_error", "raise") != "raise"
+        if leaves_out and processes == 1 < self.dataset.ranks()[1]:
             warnings.warn(
                 "filter= and on_error= leave out other numbers of samples on each rank, so their loaders of samples() differ in length: ranks that "
                 "wait for each other at every step, as DDP's do, read with millrace.torch.DataLoader",

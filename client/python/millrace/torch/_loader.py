@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -174,8 +175,7 @@ class _EpochSampler(torch_data.Sampler):  # type: ignore[misc,type-arg,unused-ig
         self._dataset = dataset
 
     def __iter__(self) -> Iterator[None]:
-        while True:
-            yield None
+        return itertools.repeat(None)
 
     def set_epoch(self, epoch: int) -> None:
         self._dataset.set_epoch(epoch)

@@ -18,8 +18,8 @@ import millrace
 import millrace.torch
 from millrace import Reading
 from millrace._process import LARGE, Buffers
-from millrace.decode import Automatic
 from millrace.torch._columns import as_tensor
+from millrace.values import Automatic
 
 PARTS = "png,cls,txt,npy,xyz"
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import harness
 import pytest
+
+import millrace
+from millrace._job import VARIABLES, find_ranks
 
 BATCH_SIZE, EPOCHS = 30, 2
 BATCHES = -(-500 // BATCH_SIZE)
@@ -71,20 +76,30 @@ def test_stop_anywhere_and_resume_on_other_ranks(gateway: harness.Gateway, tmp_p
     assert parts[-1][0]["state"] == whole["state"]
 
 
-@pytest.mark.parametrize("missing", ["RANK", "WORLD_SIZE"])
-def test_half_an_environment_is_refused(missing: str) -> None:
-    from millrace import InvalidArgument
-    from millrace._job import find_ranks
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Sets variables of the environment, without those of a launcher that the tests may run under."""
+    for name in itertools.chain(*VARIABLES):
+        monkeypatch.delenv(name, raising=False)
 
-    both = {"RANK": "1", "WORLD_SIZE": "4"}
-    assert find_ranks(both) == (1, 4)
-    del both[missing]
-    with pytest.raises(InvalidArgument, match=r"RANK and WORLD_SIZE"):
-        find_ranks(both)
+    def put(**variables: str) -> None:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+
+    return put
+
+
+@pytest.mark.parametrize("missing", ["RANK", "WORLD_SIZE"])
+def test_half_an_environment_is_refused(missing: str, environment: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    environment(RANK="1", WORLD_SIZE="4")
+    assert find_ranks() == (1, 4)
+    monkeypatch.delenv(missing)
+    with pytest.raises(millrace.InvalidArgument, match=r"RANK and WORLD_SIZE"):
+        find_ranks()
 
 
 @pytest.mark.parametrize(
-    ("environment", "want"),
+    ("variables", "want"),
     [
         ({}, (0, 1)),
         ({"WORLD_SIZE": "1"}, (0, 1)),
@@ -94,16 +109,13 @@ def test_half_an_environment_is_refused(missing: str) -> None:
         ({"RANK": "3", "WORLD_SIZE": "4", "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2"}, (3, 4)),
     ],
 )
-def test_ranks_of_the_environment(environment: dict[str, str], want: tuple[int, int]) -> None:
-    from millrace._job import find_ranks
-
-    assert find_ranks(environment) == want
+def test_ranks_of_the_environment(variables: dict[str, str], want: tuple[int, int], environment: Callable[..., None]) -> None:
+    environment(**variables)
+    assert find_ranks() == want
 
 
 @pytest.mark.parametrize("values", [("4", "4"), ("-1", "4"), ("x", "4"), ("0", "0")])
-def test_ranks_that_are_none_are_refused(values: tuple[str, str]) -> None:
-    from millrace import InvalidArgument
-    from millrace._job import find_ranks
-
-    with pytest.raises(InvalidArgument, match="are not a rank and a world size"):
-        find_ranks({"RANK": values[0], "WORLD_SIZE": values[1]})
+def test_ranks_that_are_none_are_refused(values: tuple[str, str], environment: Callable[..., None]) -> None:
+    environment(RANK=values[0], WORLD_SIZE=values[1])
+    with pytest.raises(millrace.InvalidArgument, match="are not a rank and a world size"):
+        find_ranks()
