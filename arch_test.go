@@ -52,6 +52,8 @@ func floorPlan() map[string]room {
 		"internal/testing/rowstest":     {ours: []string{"chunkindex/rows"}, never: []string{"net"}},                                                                                 // tests only
 		"internal/testing/scantest":     {ours: []string{"chunkindex", "internal/objstore", "internal/testing/indextest", "internal/testing/memstore"}, never: []string{"net"}},      // tests only
 		"internal/testing/tracingtest":  {ours: []string{"internal/tracing"}, outside: []string{"go.opentelemetry.io/otel"}, never: []string{"net"}},                                 // tests only
+		"internal/testing/memory":       {never: []string{"net", "os"}},                                                                                                              // tests only
+		"internal/testing/shards":       {ours: []string{"internal/testing/memstore"}, never: []string{"net", "os"}},                                                                 // tests only
 		"internal/testing/fulldisk":     {never: []string{"net"}},                                                                                                                    // tests only
 		"internal/budget":               {never: []string{"net", "os"}},
 		"internal/arrival":              {never: []string{"net", "os"}},
@@ -66,7 +68,13 @@ func floorPlan() map[string]room {
 			never: []string{"context", "crypto/rand", "io", "log", "math/rand", "net", "os", "time"},
 		},
 		"chunkindex": {
-			ours:  []string{"chunkindex/codec/.", "chunkindex/format", "chunkindex/framing", "internal/objstore", "internal/tempfile"},
+			ours:  []string{"chunkindex/codec/.", "chunkindex/format/.", "chunkindex/framing", "chunkindex/internal", "internal/objstore", "internal/tempfile"},
+			never: []string{"net"},
+		},
+		"chunkindex/internal/layout":   {ours: []string{"chunkindex/codec/.", "chunkindex/format/.", "internal/objstore"}, never: []string{"net", "os"}},
+		"chunkindex/internal/parallel": {never: []string{"net", "os"}},
+		"chunkindex/build": { // makes indexes: no gateway links it
+			ours:  []string{"chunkindex/.", "chunkindex/codec/.", "chunkindex/format", "chunkindex/framing", "chunkindex/internal", "chunkindex/rows", "internal/objstore", "internal/tempfile"},
 			never: []string{"net"},
 		},
 		"chunkindex/rows":    {ours: []string{"chunkindex/rows"}, never: []string{"net", "os"}},
@@ -204,7 +212,7 @@ func floorPlan() map[string]room {
 		"client": {},
 		"cmd/internal/node": { // the composed process, without flags
 			ours: []string{
-				"chunkindex", "cluster", "cluster/discovery", "datapath", "gateway", "chunkindex/importance", "internal/budget", "internal/certs",
+				"chunkindex/.", "cluster", "cluster/discovery", "datapath", "gateway", "chunkindex/importance", "internal/budget", "internal/certs",
 				"cmd/internal/datasets", "cmd/internal/location", "internal/objstore", "internal/shared", "internal/tracing", "internal/watch", "cluster/peer", "s3backend", "chunkindex/selection", "shuffle",
 			},
 			outside: []string{"github.com/rs/zerolog", "github.com/dustin/go-humanize", "golang.org/x"},
@@ -220,7 +228,7 @@ func floorPlan() map[string]room {
 		},
 		"cmd/internal/demo": {ours: []string{"chunkindex", "cmd/internal/location", "cmd/internal/node", "chunkindex/pack"}}, // demo without flags
 		"cmd/internal/garbage": { // what gc removes, and why
-			ours:    []string{"chunkindex", "chunkindex/importance", "cmd/internal/cli", "cmd/internal/words", "internal/objstore", "chunkindex/selection"}, // cli: counts in words
+			ours:    []string{"chunkindex/.", "chunkindex/importance", "cmd/internal/cli", "cmd/internal/words", "internal/objstore", "chunkindex/selection"}, // cli: counts in words
 			outside: []string{"github.com/dustin/go-humanize"},
 			never:   []string{"net", "os"},
 		},
@@ -229,12 +237,12 @@ func floorPlan() map[string]room {
 			outside: []string{"github.com/dustin/go-humanize"},
 		},
 		"cmd/internal/inventory": { // info and the lists in words
-			ours:    []string{"chunkindex", "chunkindex/format", "client", "chunkindex/importance", "cmd/internal/cli", "cmd/internal/words", "cmd/internal/location", "internal/objstore", "chunkindex/selection"},
+			ours:    []string{"chunkindex/.", "chunkindex/format", "client", "chunkindex/importance", "cmd/internal/cli", "cmd/internal/words", "cmd/internal/location", "internal/objstore", "chunkindex/selection"},
 			outside: []string{"github.com/dustin/go-humanize", "golang.org/x/sys"},
 		},
 		"cmd/internal/occurrences": { // which batches had a sample, from a gateway or an index
 			ours: []string{
-				"chunkindex", "client", "gateway/address", "gateway/body", "gateway/plans", "chunkindex/importance", "cmd/internal/cli", "cmd/internal/words", "cmd/internal/inventory",
+				"chunkindex/.", "client", "gateway/address", "gateway/body", "gateway/plans", "chunkindex/importance", "cmd/internal/cli", "cmd/internal/words", "cmd/internal/inventory",
 				"cmd/internal/location", "internal/objstore", "cmd/internal/reach",
 			},
 			never: []string{"net/http", "os"},
@@ -245,13 +253,13 @@ func floorPlan() map[string]room {
 			outside: []string{"charm.land/bubbletea", "charm.land/lipgloss", "github.com/charmbracelet/x/ansi"},
 		},
 		"cmd/internal/orders": { // compares the orders of a dataset, and explains the one that a gateway reads
-			ours:    []string{"chunkindex", "client", "gateway/address", "cmd/internal/cli", "cmd/internal/words", "shuffle", "datapath/simulate"}, // address: which shuffles have a window; cli: counts in words
+			ours:    []string{"chunkindex/.", "chunkindex/codec/.", "client", "gateway/address", "cmd/internal/cli", "cmd/internal/words", "shuffle", "datapath/simulate"}, // address: which shuffles have a window; cli: counts in words
 			outside: []string{"github.com/dustin/go-humanize"},
 			never:   []string{"net", "os"},
 		},
 		"cmd/internal/words": {outside: []string{"github.com/dustin/go-humanize"}, never: []string{"net", "os"}},
 		"cmd/internal/cli": { // flags, environment, configuration file, exit, progress
-			ours: []string{"chunkindex", "cmd/internal/words"}, // chunkindex: the form of a progress report
+			ours: []string{"chunkindex/.", "cmd/internal/words"}, // chunkindex: the form of a progress report
 			outside: []string{
 				"github.com/spf13", "github.com/rs/zerolog", "github.com/vbauerster/mpb", "github.com/dustin/go-humanize",
 				"github.com/mattn/go-isatty", "go.yaml.in/yaml",
@@ -452,6 +460,35 @@ func TestImportsRunDownTheFloors(t *testing.T) {
 	}
 }
 
+// TestServing_LinksNoScanner follows the imports of what serves batches to their end: a gateway reads indexes and makes none.
+func TestServing_LinksNoScanner(t *testing.T) {
+	imports := map[string][]string{}
+	for _, s := range sources(t) {
+		if !s.test {
+			imports[s.dir] = append(imports[s.dir], s.imports()...)
+		}
+	}
+	for _, served := range []string{"gateway", "datapath"} {
+		linked := map[string]bool{served: true}
+		for todo := []string{served}; len(todo) > 0; todo = todo[1:] {
+			for _, imp := range imports[todo[0]] {
+				if rel, ours := strings.CutPrefix(imp, module+"/"); ours && !linked[rel] {
+					linked[rel] = true
+					todo = append(todo, rel)
+				}
+			}
+		}
+		if !linked["chunkindex"] {
+			t.Errorf("%s: got no reader of indexes among %d packages", served, len(linked))
+		}
+		for rel := range linked {
+			if under(rel, "chunkindex/build") || under(rel, "chunkindex/format") && rel != "chunkindex/format" {
+				t.Errorf("%s links %s, which only indexing needs", served, rel)
+			}
+		}
+	}
+}
+
 // fault says why a package in dir may not import imp, or nothing.
 func (r room) fault(dir, imp string) string {
 	switch {
@@ -479,6 +516,8 @@ func TestFloorPlanRefusesWrongImports(t *testing.T) {
 		{"chunkindex/format/tokens", module + "/chunkindex/format/records"},
 		{"chunkindex/framing", module + "/chunkindex/format/mds"},
 		{"gateway/body", module + "/chunkindex/format/mds"},
+		{"gateway", module + "/chunkindex/build"},
+		{"datapath", module + "/chunkindex/build"},
 		{"chunkindex", module + "/chunkcache"},
 		{"gateway", module + "/datapath"},
 		{"gateway", module + "/s3backend"},

@@ -2,6 +2,7 @@ package chunkindex
 
 import (
 	"errors"
+	"github.com/millrace-data/millrace/chunkindex/internal/layout"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -30,7 +31,7 @@ func RemoveCopies(dir string, unused time.Duration, keep func(generation string)
 	}
 	for _, f := range files {
 		generation, isCopy := strings.CutSuffix(f.Name(), copySuffix)
-		isCopy = isCopy && isDigest(generation) && !keep(generation)
+		isCopy = isCopy && layout.IsDigest(generation) && !keep(generation)
 		if !isCopy && !strings.HasPrefix(f.Name(), partialPrefix) {
 			continue
 		}

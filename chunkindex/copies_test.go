@@ -15,9 +15,9 @@ import (
 // TestRemoveCopies: what was not opened for a day goes, and nothing that is no copy of an index.
 func TestRemoveCopies(t *testing.T) {
 	store, dir := memstore.New(), t.TempDir()
-	d := indextest.Make(t, store, spec())
+	d := indextest.Make(t, store, indextest.Spec{Sizes: indextest.Sizes(60, 1000), Shards: 4})
 	opens := func() {
-		x, err := chunkindex.Open(t.Context(), store, prefix, chunkindex.OpenOptions{CacheDir: dir})
+		x, err := chunkindex.Open(t.Context(), store, "", chunkindex.OpenOptions{CacheDir: dir})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,7 +1,6 @@
 package chunkindex
 
 import (
-	"archive/tar"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -10,17 +9,19 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 
+	"github.com/millrace-data/millrace/chunkindex/internal/layout"
+	"github.com/millrace-data/millrace/internal/testing/memory"
 	"github.com/millrace-data/millrace/internal/testing/memstore"
+	"github.com/millrace-data/millrace/internal/testing/shards"
 )
 
 // smallIndex returns the bytes of an index of two shards, three samples and two chunks.
 func smallIndex(t testing.TB) []byte {
 	t.Helper()
 	store, rep := smallStore(t)
-	b, ok := store.Bytes(indexObject("", rep.Generation))
+	b, ok := store.Bytes(layout.IndexObject("", rep.Generation))
 	if !ok {
 		t.Fatal("no index object")
 	}
@@ -28,26 +29,11 @@ func smallIndex(t testing.TB) []byte {
 }
 
 // smallStore returns a store that holds the shards and the index of smallIndex.
-func smallStore(t testing.TB) (*memstore.Store, BuildReport) {
+func smallStore(t testing.TB) (*memstore.Store, IndexReport) {
 	t.Helper()
 	store := memstore.New()
-	for i, names := range [][]string{{"x.jpg", "x.cls", "y.jpg"}, {"dir/z"}} {
-		var b bytes.Buffer
-		w := tar.NewWriter(&b)
-		for _, n := range names {
-			if err := w.WriteHeader(&tar.Header{Name: n, Size: int64(len(n)), Mode: 0o644}); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := w.Write([]byte(n)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
-		store.Set([]string{"a.tar", "b.tar"}[i], b.Bytes())
-	}
-	rep, err := Build(t.Context(), store, "", BuildOptions{})
+	shards.Tars(t, store)
+	rep, err := IndexShards(t.Context(), store, "", IndexOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +42,7 @@ func smallStore(t testing.TB) (*memstore.Store, BuildReport) {
 
 // parseAny opens an index file whatever its generation.
 func parseAny(f *os.File, size int64) (*Index, error) {
-	head := make([]byte, headerSize)
+	head := make([]byte, layout.HeaderSize)
 	if _, err := f.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
@@ -93,7 +79,7 @@ func use(x *Index, err error) error {
 		if _, err := x.Parts(ctx, c); err != nil {
 			return err
 		}
-		if _, err := x.block(ctx, secDecoding, c); err != nil {
+		if _, err := x.Block(ctx, layout.SecDecoding, c); err != nil {
 			return err
 		}
 	}
@@ -106,7 +92,7 @@ func use(x *Index, err error) error {
 			return err
 		}
 	}
-	_, err = x.repeats(ctx)
+	_, _, err = x.RepeatedKeys(ctx)
 	return err
 }
 
@@ -123,22 +109,13 @@ func fileOf(t testing.TB, b []byte) *os.File {
 	return f
 }
 
-// allocated returns the bytes that do allocates.
-func allocated(do func()) uint64 {
-	var a, b runtime.MemStats
-	runtime.ReadMemStats(&a)
-	do()
-	runtime.ReadMemStats(&b)
-	return b.TotalAlloc - a.TotalAlloc
-}
-
 func TestEveryPrefixIsRefused(t *testing.T) {
 	b := smallIndex(t)
 	f := fileOf(t, b)
 	if err := useAll(f, int64(len(b))); err != nil {
 		t.Fatal(err)
 	}
-	got := allocated(func() {
+	got := memory.Allocated(func() {
 		for n := len(b) - 1; n >= 0; n-- {
 			if err := f.Truncate(int64(n)); err != nil {
 				t.Fatal(err)
@@ -186,7 +163,7 @@ func FuzzOpenIndex(f *testing.F) {
 		}
 		file := fileOf(t, b)
 		defer file.Close()
-		if got := allocated(func() { _ = useAll(file, int64(len(b))) }); got > 64<<20 {
+		if got := memory.Allocated(func() { _ = useAll(file, int64(len(b))) }); got > 64<<20 {
 			t.Fatalf("got %d bytes allocated for an index of %d", got, len(b))
 		}
 	})
@@ -194,25 +171,25 @@ func FuzzOpenIndex(f *testing.F) {
 
 // remend makes all digests right of an index that was changed, as far as its list of sections is there, so that what lies behind them is reached.
 func remend(b []byte) {
-	if len(b) < headerSize {
+	if len(b) < layout.HeaderSize {
 		return
 	}
-	entry := func(sec int) []byte { return b[countsSize+entrySize*sec:] }
-	if off, length := le64(entry(secHash)[8:]), le64(entry(secHash)[16:]); off <= uint64(len(b)) && length <= uint64(len(b))-off {
-		for sec := b[off : off+length]; len(sec) >= pageSize; sec = sec[pageSize:] {
-			putCRC(sec[pageCRC:pageSize], sec[:pageCRC])
+	entry := func(sec int) []byte { return b[layout.CountsSize+layout.EntrySize*sec:] }
+	if off, length := le64(entry(layout.SecHash)[8:]), le64(entry(layout.SecHash)[16:]); off <= uint64(len(b)) && length <= uint64(len(b))-off {
+		for sec := b[off : off+length]; len(sec) >= layout.PageSize; sec = sec[layout.PageSize:] {
+			putCRC(sec[layout.PageCRC:layout.PageSize], sec[:layout.PageCRC])
 		}
 	}
-	off, length := le64(entry(secDigests)[8:]), le64(entry(secDigests)[16:])
-	if off != headerSize || length > uint64(len(b))-headerSize {
+	off, length := le64(entry(layout.SecDigests)[8:]), le64(entry(layout.SecDigests)[16:])
+	if off != layout.HeaderSize || length > uint64(len(b))-layout.HeaderSize {
 		return
 	}
 	begin := int64(off + length)
-	digests, err := sumPages(bytes.NewReader(b), begin, int64(len(b)))
+	digests, err := layout.SumPages(bytes.NewReader(b), begin, int64(len(b)))
 	if err != nil {
 		return
 	}
-	copy(b[headerSize:begin], digests)
-	sum := sha256.Sum256(b[headerSize:begin])
-	copy(b[headerSize-sha256.Size:], sum[:])
+	copy(b[layout.HeaderSize:begin], digests)
+	sum := sha256.Sum256(b[layout.HeaderSize:begin])
+	copy(b[layout.HeaderSize-sha256.Size:], sum[:])
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
+	"github.com/millrace-data/millrace/chunkindex/internal/layout"
 )
 
 // decoding are the parameters of a chunk, which are what its codec needs beside the stored bytes.
@@ -21,7 +22,7 @@ func (x *Index) Decode(ctx context.Context, chunk int, stored, dst []byte) error
 	var params decoding
 	if c.Codec.Described() {
 		var err error
-		params, err = detail(ctx, x, secDecoding, chunk, func(b []byte) (decoding, error) { return b, nil })
+		params, err = detail(ctx, x, layout.SecDecoding, chunk, func(b []byte) (decoding, error) { return b, nil })
 		if err != nil {
 			return err
 		}

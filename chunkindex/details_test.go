@@ -25,7 +25,7 @@ func TestDetailsAreKept(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := Build(t.Context(), store, "", BuildOptions{}); err != nil {
+	if _, err := IndexShards(t.Context(), store, "", IndexOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	kept := keeper{}

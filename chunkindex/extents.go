@@ -1,6 +1,8 @@
 package chunkindex
 
-import "github.com/millrace-data/millrace/chunkindex/codec"
+import (
+	"github.com/millrace-data/millrace/chunkindex/codec"
+)
 
 // ExtentCount returns how many extents chunk i has, without listing them.
 func (x *Index) ExtentCount(i int) int {

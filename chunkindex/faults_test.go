@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace-data/millrace/chunkindex/internal/layout"
 	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/testing/leaks"
@@ -25,7 +26,7 @@ func touch(t *testing.T, store *memstore.Store, shard string) {
 	t.Helper()
 	b, _ := store.Bytes(shard)
 	store.Set(shard, b)
-	if rep, err := Build(t.Context(), store, "", BuildOptions{}); err != nil || !rep.Rebound {
+	if rep, err := IndexShards(t.Context(), store, "", IndexOptions{}); err != nil || !rep.Rebound {
 		t.Fatalf("got %+v, %v, want a new binding", rep, err)
 	}
 }
@@ -38,7 +39,7 @@ func history(t *testing.T) (store *memstore.Store, first string) {
 	touch(t, store, "b.tar")
 	b, _ := store.Bytes("b.tar")
 	store.Set("c.tar", b)
-	if _, err := Build(t.Context(), store, "", BuildOptions{}); err != nil {
+	if _, err := IndexShards(t.Context(), store, "", IndexOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	return store, rep.Generation
@@ -121,7 +122,7 @@ func TestEveryRequestMayFail(t *testing.T) {
 			if err != nil {
 				return "", err
 			}
-			s := indexSource{store: store, key: indexObject("", p.Generation), generation: p.Generation}
+			s := indexSource{store: store, key: layout.IndexObject("", p.Generation), generation: p.Generation}
 			x, err := s.download(ctx, t.TempDir(), 0)
 			if err != nil {
 				return "", err
@@ -176,7 +177,7 @@ func TestEveryRequestMayFail(t *testing.T) {
 		"index again": {old, true, func(ctx context.Context, _ *testing.T, store *memstore.Store) (string, error) {
 			b, _ := store.Bytes("a.tar")
 			store.Set("d.tar", b)
-			rep, err := Build(ctx, store, "", BuildOptions{})
+			rep, err := IndexShards(ctx, store, "", IndexOptions{})
 			if err != nil {
 				return "", err
 			}
@@ -187,7 +188,7 @@ func TestEveryRequestMayFail(t *testing.T) {
 		"bind again": {small, true, func(ctx context.Context, _ *testing.T, store *memstore.Store) (string, error) {
 			b, _ := store.Bytes("a.tar")
 			store.Set("a.tar", b)
-			rep, err := Build(ctx, store, "", BuildOptions{})
+			rep, err := IndexShards(ctx, store, "", IndexOptions{})
 			if err != nil {
 				return "", err
 			}
@@ -195,14 +196,14 @@ func TestEveryRequestMayFail(t *testing.T) {
 			said, err := opened(ctx, store, OpenOptions{})
 			return fmt.Sprint(rep.Generation, said), err
 		}},
-		"take over kept scans": {killed, true, func(ctx context.Context, _ *testing.T, store *memstore.Store) (string, error) {
-			rep, err := Build(ctx, store, "", BuildOptions{Parallel: 1})
+		"take over kept scans": {parted, true, func(ctx context.Context, _ *testing.T, store *memstore.Store) (string, error) {
+			rep, err := IndexShards(ctx, store, "", IndexOptions{Parallel: 1, Rest: true})
 			if err != nil {
 				return "", err
 			}
 			var left []string
 			for _, key := range store.Keys() {
-				if strings.HasPrefix(key, scanDir) || strings.HasPrefix(key, probeDir) {
+				if strings.HasPrefix(key, layout.ScanDir) || strings.HasPrefix(key, layout.ProbeDir) {
 					left = append(left, key)
 				}
 			}
@@ -248,7 +249,7 @@ func TestEveryRequestMayFail(t *testing.T) {
 						s.Reset()
 						struck := memstore.Call{}
 						s.SetFault(func(call memstore.Call) memstore.Fault {
-							if call.N != n || kind == "lies" && (call.Op != memstore.Read && call.Op != memstore.Open || call.Key == pointerKey) {
+							if call.N != n || kind == "lies" && (call.Op != memstore.Read && call.Op != memstore.Open || call.Key == layout.PointerKey) {
 								return memstore.Fault{}
 							}
 							struck = call
@@ -272,29 +273,22 @@ func TestEveryRequestMayFail(t *testing.T) {
 	}
 }
 
-// killed returns a store beside whose shards a run that was killed has left its scans.
-func killed(t *testing.T) *memstore.Store {
+// parted returns a store beside whose shards a run for a part has left its scans.
+func parted(t *testing.T) *memstore.Store {
 	t.Helper()
 	store, _ := smallStore(t)
 	for _, key := range store.Keys() {
-		if strings.HasPrefix(key, stateDir) {
+		if strings.HasPrefix(key, layout.StateDir) {
 			if err := store.Delete(t.Context(), key); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	store.SetFault(func(c memstore.Call) memstore.Fault {
-		if c.Op == memstore.Put && strings.HasPrefix(c.Key, indexDir) {
-			return memstore.Fault{Err: objstore.ErrUnavailable}
-		}
-		return memstore.Fault{}
-	})
-	if _, err := BuildKeeping(t.Context(), store, "", BuildOptions{Parallel: 1}, 1, 1); err == nil {
-		t.Fatal("the run was not killed")
+	if _, err := IndexShards(t.Context(), store, "", IndexOptions{Parallel: 1, Parts: 1}); err != nil {
+		t.Fatal(err)
 	}
-	store.SetFault(nil)
 	if len(store.Keys()) < 4 {
-		t.Fatalf("got keys %q, want two scans", store.Keys())
+		t.Fatalf("got keys %q, want scans and a note", store.Keys())
 	}
 	return store
 }
@@ -302,13 +296,13 @@ func killed(t *testing.T) *memstore.Store {
 // firstGeneration returns the generation of a history that no pointer names.
 func firstGeneration(t *testing.T, store *memstore.Store) string {
 	t.Helper()
-	text, _ := store.Bytes(pointerKey)
-	var p pointer
+	text, _ := store.Bytes(layout.PointerKey)
+	var p layout.Pointer
 	if err := json.Unmarshal(text, &p); err != nil {
 		t.Fatal(err)
 	}
 	for _, key := range store.Keys() {
-		if g, ok := strings.CutPrefix(key, indexDir); ok && g != p.Generation {
+		if g, ok := strings.CutPrefix(key, layout.IndexDir); ok && g != p.Generation {
 			return g
 		}
 	}
@@ -332,7 +326,7 @@ func TestOpen_TakesTheNewestBindingOfAnOldGeneration(t *testing.T) {
 		later := copiedWithTimes(t, store)
 		b, _ := later.Bytes("b.tar")
 		later.Set("c.tar", b)
-		if _, err := Build(t.Context(), later, "", BuildOptions{}); err != nil {
+		if _, err := IndexShards(t.Context(), later, "", IndexOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		x, err := Open(t.Context(), later, "", OpenOptions{Generation: rep.Generation})
@@ -383,7 +377,7 @@ func TestOpen_RefusesGenerations(t *testing.T) {
 		}
 	}
 	store.SetFault(func(c memstore.Call) memstore.Fault {
-		if c.Key == pointerKey {
+		if c.Key == layout.PointerKey {
 			return memstore.Fault{Err: objstore.ErrDenied}
 		}
 		return memstore.Fault{}

@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"github.com/millrace-data/millrace/chunkindex/internal/layout"
+	"github.com/millrace-data/millrace/internal/testing/memory"
 	"testing"
 )
 
@@ -14,10 +16,10 @@ func TestEverySingleBitFlipIsRefused(t *testing.T) {
 	f := fileOf(t, b)
 	deep := fileOf(t, b)
 	p := bytes.Clone(b)
-	sum := sha256.Sum256(b[:headerSize])
+	sum := sha256.Sum256(b[:layout.HeaderSize])
 	generation := hex.EncodeToString(sum[:])
 	for i := range b {
-		got := allocated(func() {
+		got := memory.Allocated(func() {
 			for bit := range 8 {
 				p[i] ^= 1 << bit
 				if _, err := f.WriteAt(p[i:i+1], int64(i)); err != nil {

@@ -2,6 +2,7 @@ package chunkindex
 
 import (
 	"encoding/binary"
+	"github.com/millrace-data/millrace/chunkindex/internal/layout"
 	"hash/crc32"
 )
 
@@ -9,4 +10,6 @@ func le64(b []byte) uint64 { return binary.LittleEndian.Uint64(b) }
 
 func le32(b []byte) uint64 { return uint64(binary.LittleEndian.Uint32(b)) }
 
-func putCRC(dst, of []byte) { binary.LittleEndian.PutUint32(dst, crc32.Checksum(of, castagnoli())) }
+func putCRC(dst, of []byte) {
+	binary.LittleEndian.PutUint32(dst, crc32.Checksum(of, layout.Castagnoli()))
+}

@@ -13,34 +13,9 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/framing"
+	"github.com/millrace-data/millrace/chunkindex/internal/layout"
+	"github.com/millrace-data/millrace/chunkindex/internal/parallel"
 )
-
-// Defaults are the plan parameters stored in the index, so that no release of the
-// program changes what a URL that leaves them out means.
-type Defaults struct {
-	Shuffle   string `json:"shuffle"`
-	Window    uint64 `json:"window"`
-	Seed      uint64 `json:"seed,string"`
-	BatchSize uint64 `json:"batch_size"`
-	Tail      string `json:"tail"`
-}
-
-// Shard is one stored object, with the version it is bound to.
-type Shard struct {
-	Key       string // relative to the dataset's prefix
-	Size      int64
-	ETag      string
-	VersionID string
-	stem      int    // bytes of the key that names by rule begin with; 0: there is no rule
-	says      string // SHA-256 of what other objects said of it, empty if none did
-}
-
-// Extent is a contiguous range of one shard.
-type Extent struct {
-	Shard  int
-	Offset int64
-	Length int64
-}
 
 // Chunk is the resident description of a chunk.
 type Chunk struct {
@@ -53,14 +28,6 @@ type Chunk struct {
 	Skip    int64       // decoded bytes that its frames hold before the chunk's first one; 0 with codec.None
 	Stored  int64       // sum of its extents' lengths; Length with codec.None
 }
-
-// Table is the sample table of one chunk: offsets and digests, relative to the chunk's decoded bytes.
-type Table struct {
-	Offset, Length, CRC32C []uint32
-}
-
-// Bytes returns the memory that the table holds.
-func (t *Table) Bytes() int64 { return int64(12*cap(t.Offset)) + 128 }
 
 // Cached is what an index has read of a chunk: its sample table, its names, its parts or what its decoding needs.
 type Cached interface {
@@ -83,8 +50,8 @@ type Index struct {
 	pages  *pages
 	size   int64
 	digest string
-	head   header
-	meta   meta
+	head   layout.Header
+	meta   layout.Meta
 	shards []Shard
 	tables TableCache
 	links  bool
@@ -157,14 +124,17 @@ func (x *Index) Links() bool { return x.links }
 // Data is the address of the shards as they were indexed, of an index that does not lie beside them.
 func (x *Index) Data() string { return x.data }
 
+// Meta is what the index stores of the dataset as a whole.
+func (x *Index) Meta() layout.Meta { return x.meta }
+
 // Defaults are the plan parameters stored in the index.
 func (x *Index) Defaults() Defaults { return x.meta.Defaults }
 
 // Samples is the number of samples.
-func (x *Index) Samples() uint64 { return x.head.samples }
+func (x *Index) Samples() uint64 { return x.head.Samples }
 
 // Bytes is the sum of all samples' lengths.
-func (x *Index) Bytes() int64 { return x.head.bytes }
+func (x *Index) Bytes() int64 { return x.head.Bytes }
 
 // Chunks is the number of chunks.
 func (x *Index) Chunks() int { return len(x.lengths) }
@@ -216,6 +186,9 @@ func (x *Index) Extents(i int) []Extent {
 	return out
 }
 
+// ShardTable describes all shards. The slice is shared and must not change.
+func (x *Index) ShardTable() []Shard { return x.shards }
+
 // Shard describes shard i and the version it is bound to.
 func (x *Index) Shard(i int) Shard { return x.shards[i] }
 
@@ -223,7 +196,7 @@ func (x *Index) Shard(i int) Shard { return x.shards[i] }
 func (x *Index) MaxChunk() int64 { return x.maxChunk }
 
 // MaxSample is the length of the largest sample.
-func (x *Index) MaxSample() int64 { return x.head.longest }
+func (x *Index) MaxSample() int64 { return x.head.Longest }
 
 // Resident is the number of bytes held in memory, for the budget.
 func (x *Index) Resident() int64 {
@@ -231,7 +204,7 @@ func (x *Index) Resident() int64 {
 	n := 8*cap(x.first) + 32*cap(x.hashes) + 4*cap(x.crcs) + 4*cap(x.lengths)
 	n += 8*cap(e.first) + 4*cap(e.shard) + 8*cap(e.offset) + 8*cap(e.length) + 8*cap(x.packed)
 	for _, s := range x.shards {
-		n += 80 + len(s.Key) + len(s.ETag) + len(s.VersionID) + len(s.says)
+		n += 80 + len(s.Key) + len(s.ETag) + len(s.VersionID) + len(s.Says)
 	}
 	return int64(n+x.pages.resident()) + 2048
 }
@@ -259,7 +232,7 @@ func chunkOf(first []uint64, sample uint64) int {
 
 // MeanParts is about how many parts a sample has. It is no less than that.
 func (x *Index) MeanParts() int64 {
-	return int64(x.head.partCount/max(1, x.head.samples)) + 1
+	return int64(x.head.PartCount/max(1, x.head.Samples)) + 1
 }
 
 // Size is the number of bytes of the index object.
@@ -281,8 +254,8 @@ func (x *Index) ReadAt(p []byte, off int64) (int, error) {
 
 // Table returns the sample table of a chunk, from the cache or from the index, checked.
 func (x *Index) Table(ctx context.Context, chunk int) (*Table, error) {
-	return detail(ctx, x, secTables, chunk, func(b []byte) (*Table, error) {
-		return decodeTable(b, uint32(x.first[chunk+1]-x.first[chunk]), int64(x.lengths[chunk]), x.head.longest, x.meta.Overlap)
+	return detail(ctx, x, layout.SecTables, chunk, func(b []byte) (*Table, error) {
+		return layout.DecodeTable(b, uint32(x.first[chunk+1]-x.first[chunk]), int64(x.lengths[chunk]), x.head.Longest, x.meta.Overlap)
 	})
 }
 
@@ -302,7 +275,7 @@ func (x *Index) Fetch(ctx context.Context, samples []uint64) error {
 			continue
 		}
 		if x.tables != nil {
-			if _, ok := x.tables.Get(CacheKey{secTables, c}); ok {
+			if _, ok := x.tables.Get(CacheKey{layout.SecTables, c}); ok {
 				continue
 			}
 		}
@@ -313,30 +286,30 @@ func (x *Index) Fetch(ctx context.Context, samples []uint64) error {
 	if len(chunks) < 2 {
 		return nil
 	}
-	return sideBySide(ctx, fetchersAtOnce, len(chunks), func(ctx context.Context, _, i int) error {
+	return parallel.Each(ctx, fetchersAtOnce, len(chunks), func(ctx context.Context, _, i int) error {
 		_, err := x.Table(ctx, chunks[i])
 		return err
 	})
 }
 
-// block reads what a section of blocks has of a chunk.
-func (x *Index) block(ctx context.Context, sec, chunk int) ([]byte, error) {
+// Block reads what a section of blocks has of a chunk.
+func (x *Index) Block(ctx context.Context, sec, chunk int) ([]byte, error) {
 	if chunk < 0 || chunk >= len(x.lengths) {
 		return nil, fmt.Errorf("there are %d chunks only", len(x.lengths))
 	}
-	if sec == secNames && x.head.hashed() == 0 {
+	if sec == layout.SecNames && x.head.Hashed() == 0 {
 		return nil, nil // all names follow from a rule
 	}
 	off, length, err := x.placeOf(ctx, sec, chunk)
 	if err != nil {
 		return nil, err
 	}
-	s := x.head.sections[sec]
-	if off < 0 || length < 0 || off > s.length || length > s.length-off || length > maxTable {
-		return nil, fmt.Errorf("section %d: %w", sec+1, errMalformed)
+	s := x.head.Sections[sec]
+	if off < 0 || length < 0 || off > s.Length || length > s.Length-off || length > layout.MaxTable {
+		return nil, fmt.Errorf("section %d: %w", sec+1, layout.ErrMalformed)
 	}
 	b := make([]byte, length)
-	if err := x.pages.read(ctx, s.offset+off, b); err != nil {
+	if err := x.pages.read(ctx, s.Offset+off, b); err != nil {
 		return nil, fmt.Errorf("section %d: %w", sec+1, err)
 	}
 	return b, nil
@@ -344,31 +317,31 @@ func (x *Index) block(ctx context.Context, sec, chunk int) ([]byte, error) {
 
 // placeOf returns where a chunk's block lies in its section, which section 6 says.
 func (x *Index) placeOf(ctx context.Context, sec, chunk int) (off, length int64, err error) {
-	b := make([]byte, 2*blockRow)
-	if err := x.pages.read(ctx, x.head.sections[secBlocks].offset+blockRow*int64(chunk), b); err != nil {
+	b := make([]byte, 2*layout.BlockRow)
+	if err := x.pages.read(ctx, x.head.Sections[layout.SecBlocks].Offset+layout.BlockRow*int64(chunk), b); err != nil {
 		return 0, 0, fmt.Errorf("block offsets: %w", err)
 	}
-	at := b[8*slices.Index(blockSections(), sec):]
-	from, to := binary.LittleEndian.Uint64(at), binary.LittleEndian.Uint64(at[blockRow:])
-	if to < from || to-from > maxTable || from > math.MaxInt64 {
-		return 0, 0, fmt.Errorf("block offsets: %w", errMalformed)
+	at := b[8*slices.Index(layout.BlockSections(), sec):]
+	from, to := binary.LittleEndian.Uint64(at), binary.LittleEndian.Uint64(at[layout.BlockRow:])
+	if to < from || to-from > layout.MaxTable || from > math.MaxInt64 {
+		return 0, 0, fmt.Errorf("block offsets: %w", layout.ErrMalformed)
 	}
 	return int64(from), int64(to - from), nil
 }
 
 // rule returns how the names of a chunk's samples follow from their shard's, if they do.
-func (x *Index) rule(chunk int) keyRule {
+func (x *Index) rule(chunk int) layout.KeyRule {
 	shard := x.shardOf(chunk)
 	s := &x.shards[shard]
-	if s.stem == 0 {
-		return keyRule{}
+	if s.Stem == 0 {
+		return layout.KeyRule{}
 	}
-	return keyRule{stem: s.Key[:s.stem], first: x.first[chunk] - x.firstOf(shard)}
+	return layout.KeyRule{Stem: s.Key[:s.Stem], First: x.first[chunk] - x.firstOf(shard)}
 }
 
 // Key returns a sample's key. Lookup is its inverse.
 func (x *Index) Key(ctx context.Context, sample uint64) (string, error) {
-	if sample >= x.head.samples {
+	if sample >= x.head.Samples {
 		return "", fmt.Errorf("index %.12s: no sample %d", x.digest, sample)
 	}
 	chunk := x.ChunkOf(sample)
@@ -387,9 +360,9 @@ func (x *Index) Keys(ctx context.Context, chunk int, visit func(sample uint64, k
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	b, err := x.block(ctx, secNames, chunk)
+	b, err := x.Block(ctx, layout.SecNames, chunk)
 	if err == nil {
-		err = eachKey(b, uint32(x.first[chunk+1]-x.first[chunk]), x.rule(chunk), func(i uint32, key []byte) error {
+		err = layout.EachKey(b, uint32(x.first[chunk+1]-x.first[chunk]), x.rule(chunk), func(i uint32, key []byte) error {
 			visit(x.first[chunk]+uint64(i), key)
 			return nil
 		})

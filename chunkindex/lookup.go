@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/internal/layout"
 )
 
 // maxSameHash is how many different keys may share a hash: far more than chance gives in any dataset, and few enough
@@ -37,12 +38,12 @@ func (e *AmbiguousKeyError) Error() string {
 // dataset. ok is false where there is none. A key of several shards without a shard is an *AmbiguousKeyError. A look-up
 // reads a few pages of the sorted hashes in the local file, and the names of the chunks whose samples it compares.
 func (x *Index) Lookup(ctx context.Context, key, shard string) (sample uint64, ok bool, err error) {
-	from, to := uint64(0), x.head.samples
+	from, to := uint64(0), x.head.Samples
 	if shard != "" {
 		from, to = x.samplesOf(shard)
 	}
 	var found []uint64
-	if x.head.hashed() > 0 {
+	if x.head.Hashed() > 0 {
 		found, err = x.withKey(ctx, key, from, to)
 	} else {
 		found = x.numbered(key, from, to)
@@ -64,8 +65,8 @@ func (x *Index) Lookup(ctx context.Context, key, shard string) (sample uint64, o
 
 // withKey returns the samples from one number to before another that have a key, one more than are listed at most.
 func (x *Index) withKey(ctx context.Context, key string, from, to uint64) (found []uint64, err error) {
-	first := hashed{hashKey([]byte(key)), from}
-	pages := int(hashPages(x.head.hashed()))
+	first := layout.HashRecord{Hash: layout.HashKey([]byte(key)), Sample: from}
+	pages := int(layout.HashPages(x.head.Hashed()))
 	page, err := x.findPage(ctx, first, pages)
 	if err != nil {
 		return nil, err
@@ -75,18 +76,18 @@ func (x *Index) withKey(ctx context.Context, key string, from, to uint64) (found
 		if err != nil {
 			return nil, err
 		}
-		for _, r := range recs[sort.Search(len(recs), func(i int) bool { return !recs[i].less(first) }):] {
-			if r.hash != first.hash || r.sample >= to || len(found) > MaxShardsListed {
+		for _, r := range recs[sort.Search(len(recs), func(i int) bool { return !recs[i].Less(first) }):] {
+			if r.Hash != first.Hash || r.Sample >= to || len(found) > MaxShardsListed {
 				return found, nil
 			}
-			got, err := x.Key(ctx, r.sample)
+			got, err := x.Key(ctx, r.Sample)
 			if err != nil {
 				return nil, err
 			}
 			if got == key {
-				found = append(found, r.sample)
+				found = append(found, r.Sample)
 			} else if others++; others > maxSameHash {
-				return nil, fmt.Errorf("hash page %d: %w", page, errMalformed)
+				return nil, fmt.Errorf("hash page %d: %w", page, layout.ErrMalformed)
 			}
 		}
 	}
@@ -121,7 +122,7 @@ func (x *Index) firstOf(shard int) uint64 {
 	if x.extents.first == nil {
 		return x.first[sort.Search(len(x.lengths), func(i int) bool { return x.shardOf(i) >= shard })]
 	}
-	return uint64(sort.Search(int(x.head.samples), func(s int) bool { return x.ShardOf(uint64(s)) >= shard }))
+	return uint64(sort.Search(int(x.head.Samples), func(s int) bool { return x.ShardOf(uint64(s)) >= shard }))
 }
 
 // shardOf returns the number of the shard that holds the first sample of a chunk.
@@ -145,7 +146,7 @@ func (x *Index) numbered(key string, from, to uint64) (found []uint64) {
 	}
 	begin, _ := sort.Find(len(x.shards), func(i int) int { return strings.Compare(stem, x.shards[i].Key) })
 	for i := begin; i < len(x.shards) && strings.HasPrefix(x.shards[i].Key, stem) && len(found) <= MaxShardsListed; i++ {
-		if x.shards[i].stem != len(stem) {
+		if x.shards[i].Stem != len(stem) {
 			continue
 		}
 		first := x.firstOf(i)
@@ -156,16 +157,11 @@ func (x *Index) numbered(key string, from, to uint64) (found []uint64) {
 	return found
 }
 
-// less says whether a record comes before another one in the hash section.
-func (r hashed) less(other hashed) bool {
-	return r.hash < other.hash || r.hash == other.hash && r.sample < other.sample
-}
-
 // findPage returns the first page whose last record is not before the one that is sought. Hashes are
 // uniform, so a guess from the hash itself is nearly right, and the search starts around it.
-func (x *Index) findPage(ctx context.Context, sought hashed, pages int) (int, error) {
+func (x *Index) findPage(ctx context.Context, sought layout.HashRecord, pages int) (int, error) {
 	lo, hi := 0, pages
-	guess := int(float64(sought.hash) / (1 << 64) * float64(pages))
+	guess := int(float64(sought.Hash) / (1 << 64) * float64(pages))
 	step := 1
 	for lo < hi {
 		if err := ctx.Err(); err != nil {
@@ -177,10 +173,10 @@ func (x *Index) findPage(ctx context.Context, sought hashed, pages int) (int, er
 			return 0, err
 		}
 		switch {
-		case recs[len(recs)-1].less(sought):
+		case recs[len(recs)-1].Less(sought):
 			lo = guess + 1
 			guess += step
-		case !recs[0].less(sought):
+		case !recs[0].Less(sought):
 			hi = guess
 			guess -= step
 		default:
@@ -194,32 +190,26 @@ func (x *Index) findPage(ctx context.Context, sought hashed, pages int) (int, er
 }
 
 // page reads one page of the hash section and checks it.
-func (x *Index) page(ctx context.Context, n int) ([]hashed, error) {
-	b := make([]byte, pageSize)
-	if err := x.pages.read(ctx, x.head.sections[secHash].offset+int64(n)*pageSize, b); err != nil {
+func (x *Index) page(ctx context.Context, n int) ([]layout.HashRecord, error) {
+	b := make([]byte, layout.PageSize)
+	if err := x.pages.read(ctx, x.head.Sections[layout.SecHash].Offset+int64(n)*layout.PageSize, b); err != nil {
 		return nil, err
 	}
-	if crc32.Checksum(b[:pageCRC], castagnoli()) != binary.LittleEndian.Uint32(b[pageCRC:]) {
+	if crc32.Checksum(b[:layout.PageCRC], layout.Castagnoli()) != binary.LittleEndian.Uint32(b[layout.PageCRC:]) {
 		return nil, fmt.Errorf("hash page %d: checksum is wrong", n)
 	}
-	count := uint64(binary.LittleEndian.Uint32(b[16*pageRecords:]))
-	if want := min(pageRecords, x.head.samples-uint64(n)*pageRecords); count != want {
-		return nil, fmt.Errorf("hash page %d: %w", n, errMalformed)
+	count := uint64(binary.LittleEndian.Uint32(b[16*layout.PageRecords:]))
+	if want := min(layout.PageRecords, x.head.Samples-uint64(n)*layout.PageRecords); count != want {
+		return nil, fmt.Errorf("hash page %d: %w", n, layout.ErrMalformed)
 	}
-	recs := make([]hashed, count)
+	recs := make([]layout.HashRecord, count)
 	for i := range recs {
-		recs[i] = hashed{binary.LittleEndian.Uint64(b[16*i:]), binary.LittleEndian.Uint64(b[16*i+8:])}
-		if recs[i].sample >= x.head.samples || (i > 0 && !recs[i-1].less(recs[i])) {
-			return nil, fmt.Errorf("hash page %d: %w", n, errMalformed)
+		recs[i] = layout.HashRecord{Hash: binary.LittleEndian.Uint64(b[16*i:]), Sample: binary.LittleEndian.Uint64(b[16*i+8:])}
+		if recs[i].Sample >= x.head.Samples || (i > 0 && !recs[i-1].Less(recs[i])) {
+			return nil, fmt.Errorf("hash page %d: %w", n, layout.ErrMalformed)
 		}
 	}
 	return recs, nil
-}
-
-// repeats is what an index holds of keys that several shards have.
-type repeats struct {
-	keys    uint64 // how many there are, by their hashes
-	example string
 }
 
 // twiceError says that two samples of one shard have the same key.
@@ -230,91 +220,91 @@ func (e *twiceError) Error() string {
 		"tar --sort=name does, or LC_ALL=C sort before zip -@", e.shard, e.key)
 }
 
-// repeats counts the keys that several shards have. Two samples of one shard with one key are a *twiceError. Samples of one
+// RepeatedKeys counts the keys that several shards have, by their hashes, and names one. Two samples of one shard with one key are a *twiceError. Samples of one
 // hash are in stored order, so those of one shard are neighbours: names are read of these alone.
-func (x *Index) repeats(ctx context.Context) (repeats, error) {
-	var found repeats
-	var same []hashed // records before this one, of one hash and one shard
-	repeated := false // a shard before this one has the hash too
-	if x.head.hashed() == 0 {
-		return x.repeatsNumbered(), nil
+func (x *Index) RepeatedKeys(ctx context.Context) (n uint64, example string, err error) {
+	var same []layout.HashRecord // records before this one, of one hash and one shard
+	repeated := false            // a shard before this one has the hash too
+	if x.head.Hashed() == 0 {
+		n, example = x.repeatsNumbered()
+		return n, example, nil
 	}
-	for n := range int(hashPages(x.head.samples)) {
+	for page := range int(layout.HashPages(x.head.Samples)) {
 		if err := ctx.Err(); err != nil {
-			return found, err
+			return n, example, err
 		}
-		recs, err := x.page(ctx, n)
+		recs, err := x.page(ctx, page)
 		if err != nil {
-			return found, err
+			return n, example, err
 		}
 		for _, r := range recs {
 			switch {
-			case len(same) == 0 || same[0].hash != r.hash:
+			case len(same) == 0 || same[0].Hash != r.Hash:
 				same, repeated = append(same[:0], r), false
 				continue
-			case x.ShardOf(same[0].sample) == x.ShardOf(r.sample):
+			case x.ShardOf(same[0].Sample) == x.ShardOf(r.Sample):
 				if err := x.differ(ctx, same, r); err != nil {
-					return found, err
+					return n, example, err
 				}
 				same = append(same, r)
 				continue
 			}
 			if !repeated {
-				if found.keys++; found.keys == 1 {
-					if found.example, err = x.Key(ctx, r.sample); err != nil {
-						return found, err
+				if n++; n == 1 {
+					if example, err = x.Key(ctx, r.Sample); err != nil {
+						return n, example, err
 					}
 				}
 			}
 			same, repeated = append(same[:0], r), true
 		}
 	}
-	return found, nil
+	return n, example, nil
 }
 
 // differ returns a *twiceError where a sample has the key of one of some others of its shard.
-func (x *Index) differ(ctx context.Context, same []hashed, r hashed) error {
+func (x *Index) differ(ctx context.Context, same []layout.HashRecord, r layout.HashRecord) error {
 	if len(same) >= maxSameHash {
-		return fmt.Errorf("%d keys of one shard have one hash: %w", len(same)+1, errMalformed)
+		return fmt.Errorf("%d keys of one shard have one hash: %w", len(same)+1, layout.ErrMalformed)
 	}
-	key, err := x.Key(ctx, r.sample)
+	key, err := x.Key(ctx, r.Sample)
 	if err != nil {
 		return err
 	}
 	for _, o := range same {
-		other, err := x.Key(ctx, o.sample)
+		other, err := x.Key(ctx, o.Sample)
 		if err != nil {
 			return err
 		}
 		if other == key {
-			return &twiceError{x.shards[x.ShardOf(r.sample)].Key, key}
+			return &twiceError{x.shards[x.ShardOf(r.Sample)].Key, key}
 		}
 	}
 	return nil
 }
 
 // repeatsNumbered counts the keys that several shards have where all follow from a rule: shards of one stem have their first keys in common.
-func (x *Index) repeatsNumbered() (found repeats) {
+func (x *Index) repeatsNumbered() (n uint64, example string) {
 	counts := map[string][2]uint64{} // by stem: the two largest numbers of samples
 	for i, s := range x.shards {
-		n := x.firstOf(i+1) - x.firstOf(i)
-		if n == 0 {
+		count := x.firstOf(i+1) - x.firstOf(i)
+		if count == 0 {
 			continue
 		}
-		most := counts[s.Key[:s.stem]]
+		most := counts[s.Key[:s.Stem]]
 		switch {
-		case n > most[0]:
-			most = [2]uint64{n, most[0]}
-		case n > most[1]:
-			most[1] = n
+		case count > most[0]:
+			most = [2]uint64{count, most[0]}
+		case count > most[1]:
+			most[1] = count
 		}
-		counts[s.Key[:s.stem]] = most
-		if most[1] > 0 && found.example == "" {
-			found.example = format.Numbered(s.Key[:s.stem], 0)
+		counts[s.Key[:s.Stem]] = most
+		if most[1] > 0 && example == "" {
+			example = format.Numbered(s.Key[:s.Stem], 0)
 		}
 	}
 	for _, most := range counts {
-		found.keys += most[1]
+		n += most[1]
 	}
-	return found
+	return n, example
 }

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/millrace-data/millrace/chunkindex/internal/layout"
+	"github.com/millrace-data/millrace/chunkindex/internal/parallel"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/tempfile"
 )
@@ -30,7 +32,7 @@ type OpenOptions struct {
 func Open(ctx context.Context, store objstore.Store, prefix string, opt OpenOptions) (*Index, error) {
 	x, err := open(ctx, store, prefix, opt)
 	if err != nil {
-		return nil, fmt.Errorf("open index of %q: %w", prefix, advise(prefix, opt.Name, err))
+		return nil, fmt.Errorf("open index of %q: %w", prefix, layout.Advise(prefix, opt.Name, err))
 	}
 	return x, nil
 }
@@ -44,9 +46,9 @@ func open(ctx context.Context, store objstore.Store, prefix string, opt OpenOpti
 		if err != nil {
 			return nil, err
 		}
-		generation, bindingKey, links, data = p.Generation, bindingObject(prefix, p.Generation, p.Binding), p.Links, p.Data
+		generation, bindingKey, links, data = p.Generation, layout.BindingObject(prefix, p.Generation, p.Binding), p.Links, p.Data
 	} else {
-		if !isDigest(generation) {
+		if !layout.IsDigest(generation) {
 			return nil, fmt.Errorf("generation %q: %w", generation, objstore.ErrNotFound)
 		}
 		var err error
@@ -66,9 +68,9 @@ func open(ctx context.Context, store objstore.Store, prefix string, opt OpenOpti
 	return x, nil
 }
 
-// wholeIndex is the length up to which an index is copied whole when it is opened: one read of the store. Of a larger one the part is read that
+// WholeIndex is the length up to which an index is copied whole when it is opened: one read of the store. Of a larger one the part is read that
 // stays in memory, and of the rest what is wanted, when it is.
-const wholeIndex = 16 << 20
+const WholeIndex = 16 << 20
 
 // indexSource is where an index object is stored. Pages that come from there are proved by their digests, whatever has become of the object.
 type indexSource struct {
@@ -79,23 +81,23 @@ type indexSource struct {
 
 func (s *indexSource) read(ctx context.Context, off int64, b []byte) error {
 	if err := s.store.ReadRange(ctx, objstore.Ref{Key: s.key}, off, b); err != nil {
-		return &fetchError{err}
+		return &FetchError{err}
 	}
 	return nil
 }
 
-// fetchError says that the store did not give bytes of an index.
-type fetchError struct{ err error }
+// FetchError says that the store did not give bytes of an index.
+type FetchError struct{ err error }
 
-func (e *fetchError) Error() string { return "fetch a part of the index: " + e.err.Error() }
+func (e *FetchError) Error() string { return "fetch a part of the index: " + e.err.Error() }
 
-func (e *fetchError) Unwrap() error { return e.err }
+func (e *FetchError) Unwrap() error { return e.err }
 
 // fetchIndex opens the local copy of an index, or makes one.
 func fetchIndex(ctx context.Context, store objstore.Store, prefix, generation string, opt OpenOptions) (*Index, error) {
-	s := &indexSource{store: store, key: indexObject(prefix, generation), generation: generation, limit: opt.MaxBytes}
+	s := &indexSource{store: store, key: layout.IndexObject(prefix, generation), generation: generation, limit: opt.MaxBytes}
 	if opt.CacheDir == "" {
-		return s.download(ctx, "", wholeIndex)
+		return s.download(ctx, "", WholeIndex)
 	}
 	if err := os.MkdirAll(opt.CacheDir, 0o755); err != nil {
 		return nil, err
@@ -123,7 +125,7 @@ func (s *indexSource) openLocal(path string) (*Index, error) {
 	}
 	var x *Index
 	if err == nil {
-		x, err = parseFile(f, info.Size(), s.generation, s.read, info.Size() <= wholeIndex)
+		x, err = parseFile(f, info.Size(), s.generation, s.read, info.Size() <= WholeIndex)
 	}
 	if err != nil {
 		f.Close()
@@ -135,7 +137,7 @@ func (s *indexSource) openLocal(path string) (*Index, error) {
 // parseFile opens an index file, as parseIndex does, and says of an error what it means.
 func parseFile(f *os.File, size int64, generation string, from fetch, whole bool) (*Index, error) {
 	x, err := parseIndex(f, size, generation, from, whole)
-	var fetching *fetchError
+	var fetching *FetchError
 	if errors.Is(err, ErrVersion) || errors.Is(err, ErrOldVersion) || errors.As(err, &fetching) {
 		return nil, fmt.Errorf("index %.12s: %w", generation, err)
 	}
@@ -158,7 +160,7 @@ func (s *indexSource) downloadTo(ctx context.Context, path string) (*Index, erro
 	if err != nil {
 		return nil, err
 	}
-	x, err := s.copyTo(ctx, f, wholeIndex)
+	x, err := s.copyTo(ctx, f, WholeIndex)
 	if err == nil {
 		err = os.Rename(f.Name(), path)
 	}
@@ -215,21 +217,21 @@ func (s *indexSource) copyTo(ctx context.Context, f *os.File, whole int64) (*Ind
 // copyResident copies what lies before the blocks: the header, the digests, the sections that stay in memory and the places of blocks. It
 // returns nil for an index with an invalid header.
 func (s *indexSource) copyResident(ctx context.Context, f *os.File, size int64) (*Index, error) {
-	head := make([]byte, headerSize)
+	head := make([]byte, layout.HeaderSize)
 	if err := s.read(ctx, 0, head); err != nil {
 		return nil, err
 	}
 	if sum := sha256.Sum256(head); hex.EncodeToString(sum[:]) != s.generation {
 		return nil, nil
 	}
-	h, err := decodeHeader(head, size)
+	h, err := layout.DecodeHeader(head, size)
 	if err != nil {
 		return nil, nil //nolint:nilerr // the whole of it says what is wrong
 	}
-	sections := h.sections[secDigests].end()
-	end := min(size, sections+proofSize*pagesOf(h.sections[secBlocks].end()-sections)) // whole pages
+	sections := h.Sections[layout.SecDigests].End()
+	end := min(size, sections+layout.ProofSize*layout.PagesOf(h.Sections[layout.SecBlocks].End()-sections)) // whole pages
 	pieces := int((end + mostAtOnce - 1) / mostAtOnce)
-	err = sideBySide(ctx, piecesAtOnce, pieces, func(ctx context.Context, _, i int) error {
+	err = parallel.Each(ctx, piecesAtOnce, pieces, func(ctx context.Context, _, i int) error {
 		off := int64(i) * mostAtOnce
 		b := make([]byte, min(mostAtOnce, end-off))
 		if err := s.read(ctx, off, b); err != nil {
@@ -247,32 +249,52 @@ func (s *indexSource) copyResident(ctx context.Context, f *os.File, size int64) 
 	return parseFile(f, size, s.generation, s.read, false)
 }
 
+// OpenPointer opens what a pointer names, for a run that takes unchanged shards over. Of an index longer than whole it copies to a file in dir
+// what stays in memory: blocks are fetched by CopyBlocks, or when they are read.
+func OpenPointer(ctx context.Context, store objstore.Store, prefix string, p layout.Pointer, dir string, whole int64) (*Index, error) {
+	source := indexSource{store: store, key: layout.IndexObject(prefix, p.Generation), generation: p.Generation}
+	x, err := source.download(ctx, dir, whole)
+	if err != nil {
+		return nil, err
+	}
+	if err := x.bind(ctx, store, layout.BindingObject(prefix, p.Generation, p.Binding)); err != nil {
+		x.Close()
+		return nil, err
+	}
+	return x, nil
+}
+
+// OpenFile opens an index file that was just written. The index owns the file unless there is an error.
+func OpenFile(f *os.File, size int64, generation string) (*Index, error) {
+	return parseFile(f, size, generation, nil, false)
+}
+
 // bind gives the shards the versions that the binding names.
 func (x *Index) bind(ctx context.Context, store objstore.Store, key string) error {
-	b, err := readBinding(ctx, store, key, x.digest, len(x.shards))
+	b, err := layout.ReadBinding(ctx, store, key, x.digest, len(x.shards))
 	if err != nil {
 		return fmt.Errorf("binding: %w", err)
 	}
 	for i, v := range b {
-		x.shards[i].ETag, x.shards[i].VersionID, x.shards[i].says = v.etag, v.version, v.says
+		x.shards[i].ETag, x.shards[i].VersionID, x.shards[i].Says = v.ETag, v.ID, v.Says
 	}
 	return nil
 }
 
 // newestBinding finds a binding of a generation that the pointer may not name any more.
 func newestBinding(ctx context.Context, store objstore.Store, prefix, name, generation string) (string, error) {
-	p, _, err := readPointer(ctx, store, prefix, name)
+	p, _, err := layout.ReadPointer(ctx, store, prefix, name)
 	if err == nil && p.Generation == generation {
-		return bindingObject(prefix, p.Generation, p.Binding), nil
+		return layout.BindingObject(prefix, p.Generation, p.Binding), nil
 	}
 	if err != nil && !errors.Is(err, objstore.ErrNotFound) {
 		return "", err
 	}
-	if err := checkOwner(ctx, store, prefix, name, generation); err != nil {
+	if err := layout.CheckOwner(ctx, store, prefix, name, generation); err != nil {
 		return "", err
 	}
 	var best objstore.Object
-	err = store.List(ctx, bindingObject(prefix, generation, ""), func(o objstore.Object) error {
+	err = store.List(ctx, layout.BindingObject(prefix, generation, ""), func(o objstore.Object) error {
 		if best.Key == "" || o.Modified.After(best.Modified) {
 			best = o
 		}

@@ -2,13 +2,11 @@ package chunkindex
 
 import (
 	"cmp"
-	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/millrace-data/millrace/chunkindex/internal/layout"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
@@ -16,70 +14,6 @@ import (
 // index that ever was this generation says so: URLs reach the generations of their own index alone, and gc knows when a
 // generation was replaced. A generation without such an object belongs to the default index, which is how a prefix with one
 // index needs none of them.
-
-// ownerObject is the key of what says that a generation is one of an index; an empty name means the default index.
-func ownerObject(prefix, generation, name string) string {
-	return prefix + ownerDir + generation + "-" + name
-}
-
-// parseOwner returns what the key of such an object says.
-func parseOwner(prefix, key string) (generation, name string, ok bool) {
-	generation, name, found := strings.Cut(strings.TrimPrefix(key, prefix+ownerDir), "-")
-	return generation, name, found && isDigest(generation) && (name == "" || ValidIndexName(name))
-}
-
-// owners returns the names of the indexes that a generation is noted for.
-func owners(ctx context.Context, store objstore.Store, prefix, generation string) (names []string, err error) {
-	err = store.List(ctx, ownerObject(prefix, generation, ""), func(o objstore.Object) error {
-		if _, name, ok := parseOwner(prefix, o.Key); ok {
-			names = append(names, name)
-		}
-		return nil
-	})
-	return names, err
-}
-
-// noteOwner notes that a generation is about to become that of the publisher's index. It is written before the index is, so
-// that a generation without a note is the default index's.
-func (p *publisher) noteOwner(ctx context.Context, generation string) error {
-	names, err := owners(ctx, p.store, p.prefix, generation)
-	if err != nil {
-		return err
-	}
-	put := func(name string) error {
-		text := NameText(name) + "\n"
-		_, err := p.store.Put(ctx, ownerObject(p.prefix, generation, name), strings.NewReader(text), int64(len(text)), objstore.Condition{})
-		return err
-	}
-	if len(names) == 0 {
-		if p.name == "" {
-			return nil
-		}
-		_, err := p.store.Stat(ctx, indexObject(p.prefix, generation))
-		if err == nil {
-			err = put("")
-		}
-		if err != nil && !errors.Is(err, objstore.ErrNotFound) {
-			return err
-		}
-	}
-	return put(p.name)
-}
-
-// checkOwner refuses a generation that never was the one of this index.
-func checkOwner(ctx context.Context, store objstore.Store, prefix, name, generation string) error {
-	names, err := owners(ctx, store, prefix, generation)
-	if err != nil {
-		return err
-	}
-	if len(names) == 0 {
-		names = []string{""}
-	}
-	if !slices.Contains(names, name) {
-		return fmt.Errorf("generation %.12s is none of this index: %w", generation, objstore.ErrNotFound)
-	}
-	return nil
-}
 
 // tenure is a generation's time as the current one of an index, until the next one's began.
 type tenure struct {
@@ -91,13 +25,13 @@ type tenure struct {
 func (u *Unused) tenures(indexes, notes []objstore.Object) map[string][]tenure {
 	all, noted := map[string][]tenure{}, map[string]bool{}
 	for _, o := range notes {
-		if generation, name, ok := parseOwner(u.prefix, o.Key); ok {
+		if generation, name, ok := layout.ParseOwner(u.prefix, o.Key); ok {
 			noted[generation] = true
 			all[name] = append(all[name], tenure{generation, o.Modified})
 		}
 	}
 	for _, o := range indexes {
-		if generation := strings.TrimPrefix(o.Key, u.prefix+indexDir); !noted[generation] {
+		if generation := strings.TrimPrefix(o.Key, u.prefix+layout.IndexDir); !noted[generation] {
 			all[""] = append(all[""], tenure{generation, o.Modified})
 		}
 	}

@@ -12,20 +12,16 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/millrace-data/millrace/chunkindex/internal/layout"
+	"github.com/millrace-data/millrace/chunkindex/internal/parallel"
 	"github.com/millrace-data/millrace/internal/tempfile"
 )
 
 const (
-	// proofSize is the length of the pages into which all sections are divided, one after another. Each has a digest: 0.1 % of the index. It
-	// is what a reader fetches to learn the least thing.
-	proofSize    = 32 << 10
 	recentPages  = 16      // that are kept in memory as they are: neighbouring blocks share pages
 	mostAtOnce   = 4 << 20 // bytes that one read of the store brings
 	piecesAtOnce = 8       // such reads side by side
 )
-
-func pagesOf(body int64) int64     { return (body + proofSize - 1) / proofSize }
-func digestsSize(body int64) int64 { return sha256.Size * pagesOf(body) }
 
 // fetch reads bytes of the index object where it is stored.
 type fetch func(ctx context.Context, off int64, b []byte) error
@@ -60,15 +56,15 @@ type stream struct {
 // read fills b with the bytes at an offset of the file.
 func (p *pages) read(ctx context.Context, off int64, b []byte) error {
 	if off < p.begin || off > p.end || int64(len(b)) > p.end-off {
-		return errMalformed
+		return layout.ErrMalformed
 	}
 	for len(b) > 0 {
-		n := (off - p.begin) / proofSize
+		n := (off - p.begin) / layout.ProofSize
 		page, err := p.page(ctx, n, off+int64(len(b)))
 		if err != nil {
 			return err
 		}
-		k := copy(b, page[off-p.begin-n*proofSize:])
+		k := copy(b, page[off-p.begin-n*layout.ProofSize:])
 		b, off = b[k:], off+int64(k)
 	}
 	return nil
@@ -91,8 +87,8 @@ func (p *pages) page(ctx context.Context, n, until int64) ([]byte, error) {
 	if b := p.kept(n); b != nil {
 		return b, nil
 	}
-	b := make([]byte, min(proofSize, p.end-p.begin-n*proofSize))
-	at := p.begin + n*proofSize
+	b := make([]byte, min(layout.ProofSize, p.end-p.begin-n*layout.ProofSize))
+	at := p.begin + n*layout.ProofSize
 	if _, err := p.file.ReadAt(b, at); err == nil && p.proves(n, b) {
 		p.keep(n, b)
 		return b, nil
@@ -111,18 +107,18 @@ func (p *pages) bring(ctx context.Context, n, until int64) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	at := p.begin + n*proofSize
-	all := make([]byte, min(p.count(n, pagesOf(until-at))*proofSize, p.end-at))
+	at := p.begin + n*layout.ProofSize
+	all := make([]byte, min(p.count(n, layout.PagesOf(until-at))*layout.ProofSize, p.end-at))
 	if err := p.from(ctx, at, all); err != nil {
 		return nil, err
 	}
-	first := bytes.Clone(all[:min(proofSize, len(all))])
+	first := bytes.Clone(all[:min(layout.ProofSize, len(all))])
 	for i := n; len(all) > 0; i++ {
-		b := all[:min(proofSize, len(all))]
+		b := all[:min(layout.ProofSize, len(all))]
 		if !p.proves(i, b) {
-			return nil, fmt.Errorf("at offset %d: %w", p.begin+i*proofSize, errPage)
+			return nil, fmt.Errorf("at offset %d: %w", p.begin+i*layout.ProofSize, errPage)
 		}
-		_, _ = p.file.WriteAt(b, p.begin+i*proofSize)
+		_, _ = p.file.WriteAt(b, p.begin+i*layout.ProofSize)
 		all = all[len(b):]
 	}
 	p.keep(n, first)
@@ -144,7 +140,7 @@ func (p *pages) count(n, wanted int64) int64 {
 		at = p.oldest
 		p.oldest = (p.oldest + 1) % len(p.streams)
 	}
-	count = min(max(count, wanted), mostAtOnce/proofSize)
+	count = min(max(count, wanted), mostAtOnce/layout.ProofSize)
 	p.streams[at] = stream{n + count, count}
 	return count
 }
@@ -160,10 +156,10 @@ func (p *pages) proves(n int64, b []byte) bool {
 }
 
 // copy fetches ranges of the file, side by side, and as much around them as it takes to prove them when they are read.
-func (p *pages) copy(ctx context.Context, ranges []section) error {
+func (p *pages) copy(ctx context.Context, ranges []layout.Section) error {
 	pieces := map[int64]bool{}
 	for _, r := range ranges {
-		for at := (r.offset - p.begin) / mostAtOnce * mostAtOnce; at < r.end()-p.begin; at += mostAtOnce {
+		for at := (r.Offset - p.begin) / mostAtOnce * mostAtOnce; at < r.End()-p.begin; at += mostAtOnce {
 			pieces[at] = true
 		}
 	}
@@ -179,17 +175,17 @@ func (p *pages) proveRest(ctx context.Context) error {
 		return nil
 	}
 	var pieces []int64
-	const each = mostAtOnce / proofSize
+	const each = mostAtOnce / layout.ProofSize
 	for at := 0; at < len(p.proved); at += each {
 		if slices.Contains(p.proved[at:min(len(p.proved), at+each)], false) {
-			pieces = append(pieces, int64(at)*proofSize)
+			pieces = append(pieces, int64(at)*layout.ProofSize)
 		}
 	}
 	return p.fetchPieces(ctx, pieces, func(at int64, b []byte) error {
-		for n := (at - p.begin) / proofSize; len(b) > 0; n++ {
-			page := b[:min(proofSize, len(b))]
+		for n := (at - p.begin) / layout.ProofSize; len(b) > 0; n++ {
+			page := b[:min(layout.ProofSize, len(b))]
 			if !p.proves(n, page) {
-				return fmt.Errorf("at offset %d: %w", p.begin+n*proofSize, errPage)
+				return fmt.Errorf("at offset %d: %w", p.begin+n*layout.ProofSize, errPage)
 			}
 			b = b[len(page):]
 		}
@@ -199,7 +195,7 @@ func (p *pages) proveRest(ctx context.Context) error {
 
 // fetchPieces fetches pieces of at most mostAtOnce bytes, side by side. Each is given by its distance from the first page.
 func (p *pages) fetchPieces(ctx context.Context, pieces []int64, visit func(at int64, b []byte) error) error {
-	return sideBySide(ctx, piecesAtOnce, len(pieces), func(ctx context.Context, _, i int) error {
+	return parallel.Each(ctx, piecesAtOnce, len(pieces), func(ctx context.Context, _, i int) error {
 		at := p.begin + pieces[i]
 		b := make([]byte, min(mostAtOnce, p.end-at))
 		if err := p.from(ctx, at, b); err != nil {
@@ -210,8 +206,8 @@ func (p *pages) fetchPieces(ctx context.Context, pieces []int64, visit func(at i
 }
 
 // release gives back the space of a range of the local file. The page at its end stays, since the next range may share it.
-func (p *pages) release(r section) {
-	from, to := (r.offset-p.begin)/proofSize*proofSize, (r.end()-p.begin)/proofSize*proofSize
+func (p *pages) release(r layout.Section) {
+	from, to := (r.Offset-p.begin)/layout.ProofSize*layout.ProofSize, (r.End()-p.begin)/layout.ProofSize*layout.ProofSize
 	if from < to {
 		tempfile.Release(p.file, p.begin+from, to-from)
 	}
@@ -235,20 +231,5 @@ func (p *pages) keep(n int64, b []byte) {
 
 // resident returns the bytes that the pages take in memory at most: no more pages are recent than the file has.
 func (p *pages) resident() int {
-	return len(p.digests) + len(p.proved) + int(min(recentPages*proofSize, p.end-p.begin))
-}
-
-// sumPages returns the digests of the pages of a file that has all of its sections.
-func sumPages(f io.ReaderAt, begin, end int64) ([]byte, error) {
-	digests := make([]byte, 0, digestsSize(end-begin))
-	b := make([]byte, proofSize)
-	for at := begin; at < end; at += proofSize {
-		b = b[:min(proofSize, end-at)]
-		if _, err := f.ReadAt(b, at); err != nil {
-			return nil, err
-		}
-		sum := sha256.Sum256(b)
-		digests = append(digests, sum[:]...)
-	}
-	return digests, nil
+	return len(p.digests) + len(p.proved) + int(min(recentPages*layout.ProofSize, p.end-p.begin))
 }

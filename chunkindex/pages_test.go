@@ -1,32 +1,28 @@
 package chunkindex
 
 import (
+	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/millrace-data/millrace/chunkindex/internal/layout"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/testing/leaks"
 	"github.com/millrace-data/millrace/internal/testing/memstore"
+	"github.com/millrace-data/millrace/internal/testing/shards"
 )
 
 // linesStore holds two shards of many lines, and their index. Both have their names from a rule.
-func linesStore(t testing.TB, lines int) (*memstore.Store, BuildReport) {
+func linesStore(t testing.TB, lines int) (*memstore.Store, IndexReport) {
 	t.Helper()
 	store := memstore.New()
-	for shard := range 2 {
-		var b strings.Builder
-		for i := range lines {
-			fmt.Fprintf(&b, "{\"n\":%d,\"text\":%q}\n", i, strings.Repeat("x", (i*7+shard)%60))
-		}
-		store.Set(fmt.Sprintf("c-%d.jsonl", shard), []byte(b.String()))
-	}
-	rep, err := Build(t.Context(), store, "", BuildOptions{ChunkSize: 8 << 10})
+	shards.Lines(store, lines)
+	rep, err := IndexShards(t.Context(), store, "", IndexOptions{ChunkSize: 8 << 10})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +33,7 @@ func linesStore(t testing.TB, lines int) (*memstore.Store, BuildReport) {
 func openInPart(t testing.TB, store *memstore.Store, generation string) *Index {
 	t.Helper()
 	leaks.Check(t)
-	s := indexSource{store: store, key: indexObject("", generation), generation: generation}
+	s := indexSource{store: store, key: layout.IndexObject("", generation), generation: generation}
 	x, err := s.download(t.Context(), t.TempDir(), 0)
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +54,7 @@ func TestIndex_ResidentCountsPagesThatAreThere(t *testing.T) {
 		for _, r := range p.recent {
 			holds += len(r.b)
 		}
-		if got := p.resident(); got < holds || got >= holds+proofSize {
+		if got := p.resident(); got < holds || got >= holds+layout.ProofSize {
 			t.Errorf("%d lines: %d bytes are reserved and %d held", lines, got, holds)
 		}
 		t.Logf("%d lines: %d pages, %d bytes reserved", lines, len(p.proved), p.resident())
@@ -81,7 +77,7 @@ func TestIndexInPart(t *testing.T) {
 		return memstore.Fault{}
 	})
 	x := openInPart(t, store, rep.Generation)
-	if want := whole.head.sections[secBlocks].end() + headerSize + proofSize; fetched > want || fetched > whole.Size()/5 {
+	if want := whole.head.Sections[layout.SecBlocks].End() + layout.HeaderSize + layout.ProofSize; fetched > want || fetched > whole.Size()/5 {
 		t.Errorf("got %d bytes fetched to open an index of %d, want %d", fetched, whole.Size(), want)
 	}
 	if _, err := x.Table(t.Context(), 17); err != nil || fetched > whole.Size()/3 {
@@ -121,10 +117,10 @@ func sameIndex(t *testing.T, x, whole *Index) {
 // file is fetched again.
 func TestDamagedPages(t *testing.T) {
 	store, rep := linesStore(t, 30000)
-	key := indexObject("", rep.Generation)
+	key := layout.IndexObject("", rep.Generation)
 	stored, _ := store.Bytes(key)
 	x := openInPart(t, store, rep.Generation)
-	at, chunk := x.head.sections[secTables].end()-5, x.Chunks()-1
+	at, chunk := x.head.Sections[layout.SecTables].End()-5, x.Chunks()-1
 	want, err := x.Table(t.Context(), chunk)
 	if err != nil {
 		t.Fatal(err)
@@ -158,7 +154,7 @@ func TestDamagedPages(t *testing.T) {
 func TestLookupOfNumberedKeys(t *testing.T) {
 	store, rep := linesStore(t, 2000)
 	x := openInPart(t, store, rep.Generation)
-	if n := x.head.sections[secHash].length + x.head.sections[secNames].length; n != 0 {
+	if n := x.head.Sections[layout.SecHash].Length + x.head.Sections[layout.SecNames].Length; n != 0 {
 		t.Errorf("got %d bytes of names and hashes, want none", n)
 	}
 	for key, want := range map[string]int64{
@@ -185,7 +181,7 @@ func TestLookupOfNumberedKeys(t *testing.T) {
 		b, _ := store.Bytes(strings.Replace(key, "ndjson", "jsonl", 1))
 		other.Set(key, b[:len(b)/2+strings.IndexByte(string(b[len(b)/2:]), '\n')+1])
 	}
-	rep, err := Build(t.Context(), other, "", BuildOptions{})
+	rep, err := IndexShards(t.Context(), other, "", IndexOptions{})
 	if err != nil || rep.RepeatedKeys == 0 || rep.RepeatedKeys > 2000 || rep.RepeatedKey != "c-0/000000000" {
 		t.Fatalf("got %+v, %v, want keys that two shards have", rep, err)
 	}
@@ -223,7 +219,7 @@ func TestFetchSideBySide(t *testing.T) {
 			t.Errorf("sample %d: %v", n, err)
 		}
 	}
-	whole, err := Open(t.Context(), copied(store), "", OpenOptions{})
+	whole, err := Open(t.Context(), shards.Copy(store), "", OpenOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,12 +229,30 @@ func TestFetchSideBySide(t *testing.T) {
 	}
 }
 
-// copied is a store without faults that holds what another one does.
-func copied(store *memstore.Store) *memstore.Store {
-	other := memstore.New()
-	for _, key := range store.Keys() {
-		b, _ := store.Bytes(key)
-		other.Set(key, b)
+// TestPages_ReadStaysInItsSections, and ReadAt ends at their end.
+func TestPages_ReadStaysInItsSections(t *testing.T) {
+	_, x := partlyStored(t)
+	p := x.pages
+	for _, c := range []struct {
+		off, n int64
+		ok     bool
+	}{
+		{p.begin, 1, true}, {p.begin, p.end - p.begin, true}, {p.end - 1, 1, true}, {p.end, 0, true},
+		{p.begin - 1, 1, false}, {p.begin - 1, 0, false}, {p.end, 1, false}, {p.end - 1, 2, false}, {p.end + 1, 0, false}, {-1, 1, false},
+	} {
+		if err := p.read(t.Context(), c.off, make([]byte, c.n)); (err == nil) != c.ok || err != nil && !errors.Is(err, layout.ErrMalformed) {
+			t.Errorf("[%d, +%d) of [%d, %d): got %v, want accepted: %v", c.off, c.n, p.begin, p.end, err, c.ok)
+		}
 	}
-	return other
+	want := make([]byte, 10)
+	if err := p.read(t.Context(), p.end-10, want); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, 20)
+	if n, err := p.ReadAt(got, p.end-10); n != 10 || err == nil || errors.Is(err, layout.ErrMalformed) || !bytes.Equal(got[:10], want) {
+		t.Errorf("past the end: got %d bytes, %v", n, err)
+	}
+	if n, err := p.ReadAt(got[:10], p.end-10); n != 10 || err != nil {
+		t.Errorf("to the end: got %d bytes, %v", n, err)
+	}
 }

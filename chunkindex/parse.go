@@ -15,21 +15,21 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/chunkindex/framing"
-	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/chunkindex/internal/layout"
 )
 
 // parseIndex checks an index file and opens it. from fetches what the file lacks; without it, all of the file is compared with its digests
 // if whole says so, else each page when it is first read. The index owns the file only if there is no error.
 func parseIndex(f *os.File, size int64, generation string, from fetch, whole bool) (*Index, error) {
 	x := &Index{file: f, size: size, digest: generation}
-	begin := make([]byte, min(size, headerSize))
+	begin := make([]byte, min(size, layout.HeaderSize))
 	if _, err := f.ReadAt(begin, 0); err != nil {
 		return nil, err
 	}
-	if len(begin) < 16 || string(begin[:8]) != indexMagic {
+	if len(begin) < 16 || string(begin[:8]) != layout.IndexMagic {
 		return nil, errors.New("not an index")
 	}
-	if version := binary.LittleEndian.Uint32(begin[8:]); version < indexVersion {
+	if version := binary.LittleEndian.Uint32(begin[8:]); version < layout.IndexVersion {
 		return nil, fmt.Errorf("version %d: %w", version, ErrOldVersion)
 	}
 	if err := x.readHead(begin, from, whole); err != nil {
@@ -43,25 +43,25 @@ func (x *Index) readHead(b []byte, from fetch, whole bool) error {
 	if err := checkNewer(x.file, x.size, x.digest); err != nil {
 		return err
 	}
-	h, err := decodeHeader(b, x.size)
+	h, err := layout.DecodeHeader(b, x.size)
 	if err != nil {
 		return err
 	}
 	x.head = *h
-	digests := make([]byte, h.sections[secDigests].length)
-	if _, err := x.file.ReadAt(digests, headerSize); err != nil {
+	digests := make([]byte, h.Sections[layout.SecDigests].Length)
+	if _, err := x.file.ReadAt(digests, layout.HeaderSize); err != nil {
 		return err
 	}
-	if sha256.Sum256(digests) != h.digest {
+	if sha256.Sum256(digests) != h.Digest {
 		return errors.New("the digest of its digests is wrong")
 	}
-	x.pages = &pages{file: x.file, from: from, begin: h.sections[secDigests].end(), end: x.size, digests: digests}
+	x.pages = &pages{file: x.file, from: from, begin: h.Sections[layout.SecDigests].End(), end: x.size, digests: digests}
 	x.pages.proved = make([]bool, len(digests)/sha256.Size)
 	if !whole {
 		return nil
 	}
 	x.pages.complete = true
-	found, err := sumPages(x.file, x.pages.begin, x.size)
+	found, err := layout.SumPages(x.file, x.pages.begin, x.size)
 	if err == nil && !bytes.Equal(found, digests) {
 		err = errPage
 	}
@@ -76,9 +76,9 @@ func checkNewer(f io.ReaderAt, size int64, generation string) error {
 		return err
 	}
 	version, sections := binary.LittleEndian.Uint32(b[8:]), binary.LittleEndian.Uint32(b[12:])
-	length := headerSize + (int64(sections)-numSections)*entrySize
-	if sections > maxSections || length > size {
-		return fmt.Errorf("header: %w", errMalformed)
+	length := layout.HeaderSize + (int64(sections)-layout.NumSections)*layout.EntrySize
+	if sections > layout.MaxSections || length > size {
+		return fmt.Errorf("header: %w", layout.ErrMalformed)
 	}
 	b = make([]byte, length)
 	if _, err := f.ReadAt(b, 0); err != nil {
@@ -87,8 +87,8 @@ func checkNewer(f io.ReaderAt, size int64, generation string) error {
 	if sum := sha256.Sum256(b); hex.EncodeToString(sum[:]) != generation {
 		return errors.New("digest is wrong")
 	}
-	if version > indexVersion {
-		return newer("version", version)
+	if version > layout.IndexVersion {
+		return layout.Newer("version", version)
 	}
 	return nil
 }
@@ -98,13 +98,13 @@ func (x *Index) readResident() error {
 	for _, p := range []struct {
 		sec  int
 		read func(*sectionReader) error
-	}{{secMeta, x.readMeta}, {secShards, x.readShards}, {secChunks, x.readChunks}, {secExtents, x.readExtents}} {
-		in := newSectionReader(x.pages, x.head.sections[p.sec])
+	}{{layout.SecMeta, x.readMeta}, {layout.SecShards, x.readShards}, {layout.SecChunks, x.readChunks}, {layout.SecExtents, x.readExtents}} {
+		in := newSectionReader(x.pages, x.head.Sections[p.sec])
 		if err := p.read(in); err != nil {
 			return fmt.Errorf("section %d: %w", p.sec+1, err)
 		}
 		if in.left != 0 {
-			return fmt.Errorf("section %d: %d bytes too many: %w", p.sec+1, in.left, errMalformed)
+			return fmt.Errorf("section %d: %d bytes too many: %w", p.sec+1, in.left, layout.ErrMalformed)
 		}
 	}
 	return nil
@@ -117,14 +117,14 @@ type sectionReader struct {
 	buf  []byte
 }
 
-func newSectionReader(f io.ReaderAt, s section) *sectionReader {
-	size := int(min(64<<10, s.length))
-	return &sectionReader{in: bufio.NewReaderSize(io.NewSectionReader(f, s.offset, s.length), size), left: s.length}
+func newSectionReader(f io.ReaderAt, s layout.Section) *sectionReader {
+	size := int(min(64<<10, s.Length))
+	return &sectionReader{in: bufio.NewReaderSize(io.NewSectionReader(f, s.Offset, s.Length), size), left: s.Length}
 }
 
 func (r *sectionReader) next(n int64) ([]byte, error) {
 	if n > r.left {
-		return nil, errMalformed
+		return nil, layout.ErrMalformed
 	}
 	if int64(cap(r.buf)) < n {
 		r.buf = make([]byte, n)
@@ -147,59 +147,48 @@ func (x *Index) readMeta(in *sectionReader) error {
 	}
 	strict := json.NewDecoder(bytes.NewReader(b))
 	strict.DisallowUnknownFields()
-	if err := strict.Decode(new(meta)); err != nil {
-		return newer("meta", err)
+	if err := strict.Decode(new(layout.Meta)); err != nil {
+		return layout.Newer("meta", err)
 	}
 	if x.framing, err = framing.Read(x.meta.Format, x.meta.Framing); errors.Is(err, framing.ErrUnknown) {
-		return newer("format", x.meta.Format)
+		return layout.Newer("format", x.meta.Format)
 	} else if err != nil {
 		return fmt.Errorf("framing: %w", err)
 	}
-	if x.meta.Overlap < 0 || x.meta.Overlap > maxChunkSize || x.meta.Scanner < 1 || x.meta.Cutter < 0 || x.meta.ChunkSize <= 0 || x.meta.ChunkSize > maxChunkSize {
-		return errMalformed
+	if x.meta.Overlap < 0 || x.meta.Overlap > layout.MaxChunkSize || x.meta.Scanner < 1 || x.meta.Cutter < 0 || x.meta.ChunkSize <= 0 || x.meta.ChunkSize > layout.MaxChunkSize {
+		return layout.ErrMalformed
 	}
 	if d := x.meta.Defaults; d.Shuffle == "" || d.Window == 0 || d.BatchSize == 0 || d.Tail == "" {
-		return fmt.Errorf("a default is missing: %w", errMalformed)
+		return fmt.Errorf("a default is missing: %w", layout.ErrMalformed)
 	}
 	return nil
 }
 
 func (x *Index) readShards(in *sectionReader) error {
 	// The count cannot ask for more memory than the section justifies.
-	if int64(x.head.shards) > in.left/leastShard {
-		return errMalformed
+	if int64(x.head.Shards) > in.left/layout.LeastShard {
+		return layout.ErrMalformed
 	}
-	x.shards = make([]Shard, x.head.shards)
+	x.shards = make([]Shard, x.head.Shards)
 	for i := range x.shards {
 		b, err := in.next(12)
 		if err != nil {
 			return err
 		}
 		size, n, stem := binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint16(b[8:]), binary.LittleEndian.Uint16(b[10:])
-		if size > math.MaxInt64 || n == 0 || n > maxObjectKey || stem > n {
-			return fmt.Errorf("shard %d: %w", i, errMalformed)
+		if size > math.MaxInt64 || n == 0 || n > layout.MaxObjectKey || stem > n {
+			return fmt.Errorf("shard %d: %w", i, layout.ErrMalformed)
 		}
 		if b, err = in.next(int64(n)); err != nil {
 			return err
 		}
-		x.shards[i] = Shard{Key: string(b), Size: int64(size), stem: int(stem)}
-		if err := checkShardKey(x.shards[i].Key); err != nil {
+		x.shards[i] = Shard{Key: string(b), Size: int64(size), Stem: int(stem)}
+		if err := layout.CheckShardKey(x.shards[i].Key); err != nil {
 			return fmt.Errorf("shard %d: %w", i, err)
 		}
 		if i > 0 && x.shards[i].Key <= x.shards[i-1].Key {
-			return fmt.Errorf("shard %d: keys do not ascend: %w", i, errMalformed)
+			return fmt.Errorf("shard %d: keys do not ascend: %w", i, layout.ErrMalformed)
 		}
-	}
-	return nil
-}
-
-// checkShardKey refuses keys that lead out of the dataset, or to objects that are no shards.
-func checkShardKey(key string) error {
-	if err := objstore.CheckKey(key); err != nil {
-		return err
-	}
-	if ownObject(key) {
-		return fmt.Errorf("key %q is not that of a shard", key)
 	}
 	return nil
 }
@@ -227,22 +216,22 @@ func decodeChunk(b []byte) (c chunkRow) {
 
 // check holds a record to what any chunk can have.
 func (c *chunkRow) check() error {
-	if err := checkCodec(c.codec, uint64(c.skip), uint64(c.extents)); err != nil {
+	if err := layout.CheckCodec(c.codec, uint64(c.skip), uint64(c.extents)); err != nil {
 		return err
 	}
-	if c.samples == 0 || c.samples > maxFrameSamples || c.length == 0 || c.length > maxChunkSize || c.extents == 0 || c.samples > c.length {
-		return errMalformed
+	if c.samples == 0 || c.samples > layout.MaxFrameSamples || c.length == 0 || c.length > layout.MaxChunkSize || c.extents == 0 || c.samples > c.length {
+		return layout.ErrMalformed
 	}
 	return nil
 }
 
 func (x *Index) readChunks(in *sectionReader) error {
-	n := x.head.chunks
+	n := x.head.Chunks
 	x.first, x.hashes = make([]uint64, 1, n+1), make([][32]byte, n)
 	x.crcs, x.lengths = make([]uint32, n), make([]uint32, n)
 	var extents, bytes uint64
 	for i := range n {
-		b, err := in.next(chunkSize)
+		b, err := in.next(layout.ChunkRow)
 		if err != nil {
 			return err
 		}
@@ -271,8 +260,8 @@ func (x *Index) readChunks(in *sectionReader) error {
 			x.extents.first[i+1] = extents
 		}
 	}
-	if x.first[n] != x.head.samples || extents != x.head.extents || x.head.longest > x.maxChunk || !x.mayHold(bytes) {
-		return fmt.Errorf("sums: %w", errMalformed)
+	if x.first[n] != x.head.Samples || extents != x.head.Extents || x.head.Longest > x.maxChunk || !x.mayHold(bytes) {
+		return fmt.Errorf("sums: %w", layout.ErrMalformed)
 	}
 	return nil
 }
@@ -280,26 +269,26 @@ func (x *Index) readChunks(in *sectionReader) error {
 // mayHold says whether chunks of so many bytes can hold the samples. Chunks hold gaps too, so there may be more of their bytes, but fewer
 // only by what each sample may share with the one before.
 func (x *Index) mayHold(chunks uint64) bool {
-	all := uint64(x.head.bytes)
-	return all <= chunks || x.meta.Overlap > 0 && (all-chunks-1)/uint64(x.meta.Overlap) < x.head.samples
+	all := uint64(x.head.Bytes)
+	return all <= chunks || x.meta.Overlap > 0 && (all-chunks-1)/uint64(x.meta.Overlap) < x.head.Samples
 }
 
 // decodeExtent reads an extent, whose shard is at most so many.
 func decodeExtent(b []byte, shards int) (Extent, error) {
 	shard, off, n := binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint64(b[4:]), binary.LittleEndian.Uint64(b[12:])
 	if uint64(shard) >= uint64(shards) || off > math.MaxInt64 || n > math.MaxInt64 {
-		return Extent{}, errMalformed
+		return Extent{}, layout.ErrMalformed
 	}
 	return Extent{Shard: int(shard), Offset: int64(off), Length: int64(n)}, nil
 }
 
 func (x *Index) readExtents(in *sectionReader) error {
 	e := &x.extents
-	e.shard, e.offset = make([]uint32, x.head.extents), make([]int64, x.head.extents)
+	e.shard, e.offset = make([]uint32, x.head.Extents), make([]int64, x.head.Extents)
 	if e.first != nil || x.packed != nil {
-		e.length = make([]int64, x.head.extents)
+		e.length = make([]int64, x.head.Extents)
 	}
-	order := extentOrder{shards: shardsNumbered(x.shards), overlap: x.meta.Overlap}
+	order := layout.ExtentOrder{Shards: x.shards, Overlap: x.meta.Overlap}
 	j := 0
 	for i, length := range x.lengths {
 		count := uint64(1)
@@ -311,13 +300,13 @@ func (x *Index) readExtents(in *sectionReader) error {
 			how = x.packed[i].codec
 		}
 		for range count {
-			b, err := in.next(extentSize)
+			b, err := in.next(layout.ExtentRow)
 			if err != nil {
 				return err
 			}
 			ext, err := decodeExtent(b, len(x.shards))
 			if err == nil {
-				err = order.next(ext, int64(length), how)
+				err = order.Next(ext, int64(length), how)
 			}
 			if err != nil {
 				return fmt.Errorf("chunk %d: %w", i, err)
@@ -328,7 +317,7 @@ func (x *Index) readExtents(in *sectionReader) error {
 			}
 			j++
 		}
-		if err := order.endChunk(); err != nil {
+		if err := order.EndChunk(); err != nil {
 			return fmt.Errorf("chunk %d: %w", i, err)
 		}
 	}

@@ -1,14 +1,10 @@
 package chunkindex
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/millrace-data/millrace/internal/objstore"
 )
-
-// ErrCorrupt says that bytes do not match their digests in the index.
-var ErrCorrupt = errors.New("corrupt")
 
 // RangeError names the place in the dataset where a read went wrong. It wraps an error of objstore's vocabulary, or ErrCorrupt.
 type RangeError struct {

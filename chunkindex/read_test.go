@@ -6,6 +6,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/millrace-data/millrace/chunkindex/internal/layout"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
@@ -19,7 +20,7 @@ var reads = map[string]func(ctx context.Context, x *Index) error{
 	"key":        func(ctx context.Context, x *Index) error { _, err := x.Key(ctx, x.Samples()-1); return err },
 	"keys":       func(ctx context.Context, x *Index) error { return x.Keys(ctx, 0, func(uint64, []byte) {}) },
 	"lookup":     func(ctx context.Context, x *Index) error { _, _, err := x.Lookup(ctx, "x", ""); return err },
-	"repeats":    func(ctx context.Context, x *Index) error { _, err := x.repeats(ctx); return err },
+	"repeats":    func(ctx context.Context, x *Index) error { _, _, err := x.RepeatedKeys(ctx); return err },
 	"fetch":      func(ctx context.Context, x *Index) error { return x.Fetch(ctx, []uint64{0, x.Samples() - 1}) },
 	"touched": func(ctx context.Context, x *Index) error {
 		return x.Touched(ctx, BadRange{Length: 1}, func(uint64, []byte) {})
@@ -30,7 +31,7 @@ var reads = map[string]func(ctx context.Context, x *Index) error{
 func partlyStored(t *testing.T) (*memstore.Store, *Index) {
 	t.Helper()
 	store, _ := smallStore(t)
-	rep, err := Build(t.Context(), store, "", BuildOptions{ChunkSize: 1})
+	rep, err := IndexShards(t.Context(), store, "", IndexOptions{ChunkSize: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +44,7 @@ func TestIndex_ReadsReturnTheErrorOfTheStore(t *testing.T) {
 		for _, want := range []error{objstore.ErrUnavailable, objstore.ErrDenied, objstore.ErrNotFound} {
 			store, x := partlyStored(t)
 			// The pages of these sections came with the resident ones: a small index has one page for all.
-			x.pages.recent[0].b, x.pages.from = nil, func(context.Context, int64, []byte) error { return &fetchError{want} }
+			x.pages.recent[0].b, x.pages.from = nil, func(context.Context, int64, []byte) error { return &FetchError{want} }
 			if err := x.pages.file.Truncate(x.pages.begin); err != nil {
 				t.Fatal(err)
 			}
@@ -53,7 +54,7 @@ func TestIndex_ReadsReturnTheErrorOfTheStore(t *testing.T) {
 			if err := read(t.Context(), x); !errors.Is(err, want) || errors.Is(err, ErrCorrupt) {
 				t.Errorf("%s: got %v, want %v", name, err, want)
 			}
-			s := &indexSource{store: store, key: indexObject("", x.digest)}
+			s := &indexSource{store: store, key: layout.IndexObject("", x.digest)}
 			x.pages.from = s.read
 			if err := read(t.Context(), x); err != nil {
 				t.Errorf("%s, after %v: %v", name, want, err)
@@ -83,7 +84,7 @@ func TestIndex_ReadsEndWithTheirContext(t *testing.T) {
 
 // TestIndex_BlockRefusesPlacesBeyondItsBounds: the rows of section 6 and the sections bound what is read, and what is allocated for it.
 func TestIndex_BlockRefusesPlacesBeyondItsBounds(t *testing.T) {
-	const row, size = blockRow, 2*blockRow + maxTable + 200
+	const row, size = layout.BlockRow, 2*layout.BlockRow + layout.MaxTable + 200
 	for _, c := range []struct {
 		name     string
 		from, to uint64
@@ -96,8 +97,8 @@ func TestIndex_BlockRefusesPlacesBeyondItsBounds(t *testing.T) {
 		{"one byte past its end", 1, 101, 100, true, false},
 		{"begins past its end", 101, 101, 100, true, false},
 		{"ends before it begins", 11, 10, 100, false, false},
-		{"longest block", 0, maxTable, 1 << 40, true, true},
-		{"longer than any block", 0, maxTable + 1, 1 << 40, false, false},
+		{"longest block", 0, layout.MaxTable, 1 << 40, true, true},
+		{"longer than any block", 0, layout.MaxTable + 1, 1 << 40, false, false},
 		{"beyond 63 bits", 1 << 63, 1<<63 + 5, 1 << 40, false, false},
 	} {
 		b := make([]byte, 2*row)
@@ -107,25 +108,25 @@ func TestIndex_BlockRefusesPlacesBeyondItsBounds(t *testing.T) {
 		if err := f.Truncate(size); err != nil {
 			t.Fatal(err)
 		}
-		digests, err := sumPages(f, 0, size)
+		digests, err := layout.SumPages(f, 0, size)
 		if err != nil {
 			t.Fatal(err)
 		}
-		x := &Index{lengths: []uint32{1}, pages: &pages{file: f, end: size, digests: digests, proved: make([]bool, pagesOf(size))}}
-		x.head.sections[secBlocks] = section{length: 2 * row}
-		x.head.sections[secTables] = section{offset: 2 * row, length: c.length}
-		off, length, err := x.placeOf(t.Context(), secTables, 0)
-		if (err == nil) != c.placed || err != nil && !errors.Is(err, errMalformed) || err == nil && (off != int64(c.from) || off+length != int64(c.to)) {
+		x := &Index{lengths: []uint32{1}, pages: &pages{file: f, end: size, digests: digests, proved: make([]bool, layout.PagesOf(size))}}
+		x.head.Sections[layout.SecBlocks] = layout.Section{Length: 2 * row}
+		x.head.Sections[layout.SecTables] = layout.Section{Offset: 2 * row, Length: c.length}
+		off, length, err := x.placeOf(t.Context(), layout.SecTables, 0)
+		if (err == nil) != c.placed || err != nil && !errors.Is(err, layout.ErrMalformed) || err == nil && (off != int64(c.from) || off+length != int64(c.to)) {
 			t.Errorf("%s: got [%d, +%d), %v, want accepted: %v", c.name, off, length, err, c.placed)
 		}
-		got, err := x.block(t.Context(), secTables, 0)
-		if (err == nil) != c.ok || err != nil && !errors.Is(err, errMalformed) || err == nil && uint64(len(got)) != c.to-c.from {
+		got, err := x.Block(t.Context(), layout.SecTables, 0)
+		if (err == nil) != c.ok || err != nil && !errors.Is(err, layout.ErrMalformed) || err == nil && uint64(len(got)) != c.to-c.from {
 			t.Errorf("%s: got %d bytes, %v, want accepted: %v", c.name, len(got), err, c.ok)
 		}
 	}
 	x := &Index{lengths: []uint32{1}}
 	for _, chunk := range []int{-1, 1} {
-		if _, err := x.block(t.Context(), secTables, chunk); err == nil {
+		if _, err := x.Block(t.Context(), layout.SecTables, chunk); err == nil {
 			t.Errorf("chunk %d of one: got a block", chunk)
 		}
 	}

@@ -2,40 +2,46 @@ package chunkindex
 
 import (
 	"bytes"
+	"os"
 	"testing"
 
 	"github.com/millrace-data/millrace/internal/testing/memstore"
+	"github.com/millrace-data/millrace/internal/testing/shards"
 )
 
 // shapes are stores whose indexes place samples in shards in every way there is.
 func shapes(t *testing.T) map[string]*memstore.Store {
 	t.Helper()
 	all := map[string]*memstore.Store{}
-	add := func(name string, opt BuildOptions, store *memstore.Store) {
-		if _, err := Build(t.Context(), store, "", opt); err != nil {
+	add := func(name string, opt IndexOptions, store *memstore.Store) {
+		if _, err := IndexShards(t.Context(), store, "", opt); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		all[name] = store
 	}
 	loose := memstore.New()
-	photos(loose, 40)
-	add("loose objects", BuildOptions{ChunkSize: 100}, loose)
+	shards.Photos(loose, 40)
+	add("loose objects", IndexOptions{ChunkSize: 100}, loose)
 	archives, _ := smallStore(t)
 	archives.Set("ab.tar", make([]byte, 1024)) // no samples, between shards that have some
-	add("archives", BuildOptions{ChunkSize: 1}, archives)
+	add("archives", IndexOptions{ChunkSize: 1}, archives)
 	all["compressed archives"] = packedStore(t)
 	lines, _ := linesStore(t, 500)
 	all["lines"] = lines
 	columns := memstore.New()
-	columns.Set("a.parquet", parquetFile(t, "checksums"))
-	columns.Set("b.parquet", parquetFile(t, "checksums"))
-	opt := BuildOptions{ChunkSize: 1}
+	table, err := os.ReadFile("codec/rowgroup/testdata/checksums.parquet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	columns.Set("a.parquet", table)
+	columns.Set("b.parquet", table)
+	opt := IndexOptions{ChunkSize: 1}
 	opt.Hints.Fields = []string{"text", "int32"}
 	add("some columns", opt, columns)
 	tokens := memstore.New()
 	tokens.Set("a.bin", bytes.Repeat([]byte{1, 2, 3, 4}, 20))
 	tokens.Set("b.bin", bytes.Repeat([]byte{1, 2, 3, 4}, 30))
-	opt = BuildOptions{ChunkSize: 24, Format: "tokens"}
+	opt = IndexOptions{ChunkSize: 24, Format: "tokens"}
 	opt.Hints.SequenceLength, opt.Hints.DType = 5, "<u2"
 	add("tokens", opt, tokens)
 	return all

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace-data/millrace/chunkindex/internal/layout"
+	"github.com/millrace-data/millrace/chunkindex/internal/parallel"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
@@ -43,7 +45,7 @@ type Generation struct {
 func FindUnused(ctx context.Context, store objstore.Store, prefix string, grace time.Duration) (*Unused, error) {
 	at, err := readPointers(ctx, store, prefix)
 	if err != nil {
-		return nil, fmt.Errorf("gc %q: %w", prefix, advise(prefix, "", err))
+		return nil, fmt.Errorf("gc %q: %w", prefix, layout.Advise(prefix, "", err))
 	}
 	u := &Unused{Current: map[string][]string{}, store: store, prefix: prefix, at: at, limit: time.Now().Add(-grace)}
 	for _, p := range at {
@@ -53,14 +55,14 @@ func FindUnused(ctx context.Context, store objstore.Store, prefix string, grace 
 		}
 	}
 	var indexes, bindings, notes []objstore.Object
-	for _, dir := range []string{indexDir, bindingDir, ownerDir, probeDir, scanDir} {
+	for _, dir := range []string{layout.IndexDir, layout.BindingDir, layout.OwnerDir, layout.ProbeDir, layout.ScanDir} {
 		err = store.List(ctx, prefix+dir, func(o objstore.Object) error {
 			switch dir {
-			case indexDir:
+			case layout.IndexDir:
 				indexes = append(indexes, o)
-			case bindingDir:
+			case layout.BindingDir:
 				bindings = append(bindings, o)
-			case ownerDir:
+			case layout.OwnerDir:
 				notes = append(notes, o)
 			default:
 				u.unneeded(o)
@@ -91,12 +93,12 @@ func (u *Unused) generations(indexes, bindings, notes []objstore.Object) {
 	needed := map[string][]objstore.Object{} // by generation
 	u.neededBindings(bindings, needed)
 	for _, o := range notes {
-		if generation, _, ok := parseOwner(u.prefix, o.Key); ok {
+		if generation, _, ok := layout.ParseOwner(u.prefix, o.Key); ok {
 			needed[generation] = append(needed[generation], o)
 		}
 	}
 	isCurrent := func(o objstore.Object) int {
-		if u.Current[strings.TrimPrefix(o.Key, u.prefix+indexDir)] != nil {
+		if u.Current[strings.TrimPrefix(o.Key, u.prefix+layout.IndexDir)] != nil {
 			return 1
 		}
 		return 0
@@ -106,7 +108,7 @@ func (u *Unused) generations(indexes, bindings, notes []objstore.Object) {
 	})
 	var current []Generation
 	for _, o := range indexes {
-		g := Generation{Generation: strings.TrimPrefix(o.Key, u.prefix+indexDir), Written: o.Modified, Objects: []objstore.Object{o}}
+		g := Generation{Generation: strings.TrimPrefix(o.Key, u.prefix+layout.IndexDir), Written: o.Modified, Objects: []objstore.Object{o}}
 		for _, b := range needed[g.Generation] {
 			g.Objects = append(g.Objects, b)
 			if b.Modified.After(g.Written) {
@@ -137,11 +139,11 @@ func (u *Unused) generations(indexes, bindings, notes []objstore.Object) {
 func (u *Unused) neededBindings(bindings []objstore.Object, needed map[string][]objstore.Object) {
 	named := map[string]bool{}
 	for _, p := range u.at {
-		named[bindingObject(u.prefix, p.Generation, p.Binding)] = true
+		named[layout.BindingObject(u.prefix, p.Generation, p.Binding)] = true
 	}
 	newest := map[string]objstore.Object{}
 	for _, o := range bindings {
-		generation, _, _ := strings.Cut(strings.TrimPrefix(o.Key, u.prefix+bindingDir), "-")
+		generation, _, _ := strings.Cut(strings.TrimPrefix(o.Key, u.prefix+layout.BindingDir), "-")
 		best, found := newest[generation]
 		switch {
 		case named[o.Key]:
@@ -164,7 +166,7 @@ func (u *Unused) neededBindings(bindings []objstore.Object, needed map[string][]
 // removes none if a pointer has moved, since one of them may be in use now, and passes over an object that was written
 // anew meanwhile: an index run that goes back to an old generation does that before it moves the pointer.
 func (u *Unused) Remove(ctx context.Context, objects []objstore.Object, removed func(objstore.Object)) error {
-	same := func(a, b publishedPointer) bool { return a.name == b.name && a.pointer == b.pointer }
+	same := func(a, b publishedPointer) bool { return a.name == b.name && a.Pointer == b.Pointer }
 	now, err := readPointers(ctx, u.store, u.prefix)
 	if err != nil {
 		return fmt.Errorf("gc %q: %w", u.prefix, err)
@@ -173,7 +175,7 @@ func (u *Unused) Remove(ctx context.Context, objects []objstore.Object, removed 
 		return fmt.Errorf("gc %q: the current generation changed meanwhile: %w", u.prefix, objstore.ErrChanged)
 	}
 	var mu sync.Mutex // guards calls of removed
-	return sideBySide(ctx, removers, len(objects), func(ctx context.Context, _, i int) error {
+	return parallel.Each(ctx, removers, len(objects), func(ctx context.Context, _, i int) error {
 		o := objects[i]
 		now, err := u.store.Stat(ctx, o.Key)
 		if errors.Is(err, objstore.ErrNotFound) || (err == nil && !now.Modified.Before(u.limit)) {

@@ -3,6 +3,7 @@ package chunkindex
 import (
 	"errors"
 	"fmt"
+	"github.com/millrace-data/millrace/chunkindex/internal/layout"
 	"slices"
 	"strings"
 	"testing"
@@ -14,44 +15,44 @@ import (
 	"pgregory.net/rapid"
 )
 
-// layout is what lies beside a dataset: objects with their times, and the pointers.
-type layout struct {
+// drawing is what lies beside a dataset: objects with their times, and the pointers.
+type drawing struct {
 	indexes, bindings, notes []objstore.Object
 	at                       []publishedPointer
 	limit                    time.Time
 }
 
 // drawLayout draws objects of four generations and pointers of up to three indexes, with few times, so that many are equal.
-func drawLayout(t *rapid.T) layout {
+func drawLayout(t *rapid.T) drawing {
 	epoch := time.Unix(1e9, 0)
 	when := rapid.Map(rapid.IntRange(1, 6), func(n int) time.Time { return epoch.Add(time.Duration(n) * time.Hour) })
-	var l layout
+	var l drawing
 	l.limit = when.Draw(t, "limit")
 	hash := func(i int) string { return strings.Repeat(fmt.Sprint(i), 64) }
 	for g := range 4 {
 		if rapid.IntRange(0, 3).Draw(t, "index") > 0 {
-			l.indexes = append(l.indexes, objstore.Object{Key: indexObject("p/", hash(g)), Modified: when.Draw(t, "written")})
+			l.indexes = append(l.indexes, objstore.Object{Key: layout.IndexObject("p/", hash(g)), Modified: when.Draw(t, "written")})
 		}
 		for i := range rapid.IntRange(0, 3).Draw(t, "bindings") {
-			l.bindings = append(l.bindings, objstore.Object{Key: bindingObject("p/", hash(g), hash(i)), Modified: when.Draw(t, "bound")})
+			l.bindings = append(l.bindings, objstore.Object{Key: layout.BindingObject("p/", hash(g), hash(i)), Modified: when.Draw(t, "bound")})
 		}
 		for _, name := range []string{"", "a", "b"} {
 			if rapid.Bool().Draw(t, "noted") {
-				l.notes = append(l.notes, objstore.Object{Key: ownerObject("p/", hash(g), name), Modified: when.Draw(t, "noted at")})
+				l.notes = append(l.notes, objstore.Object{Key: layout.OwnerObject("p/", hash(g), name), Modified: when.Draw(t, "noted at")})
 			}
 		}
 	}
 	for _, name := range []string{"", "a", "b"} {
 		if rapid.Bool().Draw(t, "pointer") {
-			p := pointer{Generation: hash(rapid.IntRange(0, 3).Draw(t, "names")), Binding: hash(rapid.IntRange(0, 3).Draw(t, "binds"))}
-			l.at = append(l.at, publishedPointer{pointer: p, name: name})
+			p := layout.Pointer{Generation: hash(rapid.IntRange(0, 3).Draw(t, "names")), Binding: hash(rapid.IntRange(0, 3).Draw(t, "binds"))}
+			l.at = append(l.at, publishedPointer{Pointer: p, name: name})
 		}
 	}
 	return l
 }
 
 // unusedOf applies the code under test to a layout.
-func unusedOf(l layout) *Unused {
+func unusedOf(l drawing) *Unused {
 	u := &Unused{Current: map[string][]string{}, prefix: "p/", at: l.at, limit: l.limit}
 	for _, p := range l.at {
 		u.Current[p.Generation] = append(u.Current[p.Generation], p.name)
@@ -72,14 +73,14 @@ func of(all []objstore.Object, generation string) (some []objstore.Object) {
 
 // neededBy returns the bindings and notes that a generation needs: of bindings those that pointers name, and of a generation that none
 // names the first of the newest.
-func (l layout) neededBy(generation string) (needed []objstore.Object) {
+func (l drawing) neededBy(generation string) (needed []objstore.Object) {
 	current := false
 	var newest objstore.Object
 	for _, p := range l.at {
 		current = current || p.Generation == generation
 	}
 	for _, o := range of(l.bindings, generation) {
-		named := slices.ContainsFunc(l.at, func(p publishedPointer) bool { return bindingObject("p/", p.Generation, p.Binding) == o.Key })
+		named := slices.ContainsFunc(l.at, func(p publishedPointer) bool { return layout.BindingObject("p/", p.Generation, p.Binding) == o.Key })
 		if named {
 			needed = append(needed, o)
 		} else if !current && o.Modified.After(newest.Modified) {
@@ -105,7 +106,7 @@ func keysOf(all []objstore.Object) (keys []string) {
 func TestUnused_AgreesWithAModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := drawLayout(t)
-		u := unusedOf(layout{slices.Clone(l.indexes), l.bindings, l.notes, l.at, l.limit})
+		u := unusedOf(drawing{slices.Clone(l.indexes), l.bindings, l.notes, l.at, l.limit})
 		kept := map[string]bool{}
 		for _, g := range u.Generations {
 			index := of(l.indexes, g.Generation)[0]
@@ -153,7 +154,7 @@ func TestUnused_AgreesWithAModel(t *testing.T) {
 func TestUnused_OrdersGenerations(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := drawLayout(t)
-		u := unusedOf(layout{slices.Clone(l.indexes), l.bindings, l.notes, l.at, l.limit})
+		u := unusedOf(drawing{slices.Clone(l.indexes), l.bindings, l.notes, l.at, l.limit})
 		for i := range u.Generations[min(1, len(u.Generations)):] {
 			a, b := u.Generations[i], u.Generations[i+1]
 			if isA, isB := u.Current[a.Generation] != nil, u.Current[b.Generation] != nil; isA != isB {
@@ -174,14 +175,14 @@ func TestUnused_OrdersGenerations(t *testing.T) {
 func TestUnused_EndsTenuresWithTheNext(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := drawLayout(t)
-		u := unusedOf(layout{slices.Clone(l.indexes), l.bindings, l.notes, l.at, l.limit})
+		u := unusedOf(drawing{slices.Clone(l.indexes), l.bindings, l.notes, l.at, l.limit})
 		of := map[string][]tenure{}
 		for _, o := range l.notes {
-			generation, name, _ := strings.Cut(strings.TrimPrefix(o.Key, "p/"+ownerDir), "-")
+			generation, name, _ := strings.Cut(strings.TrimPrefix(o.Key, "p/"+layout.OwnerDir), "-")
 			of[name] = append(of[name], tenure{generation, o.Modified})
 		}
 		for _, o := range l.indexes {
-			generation := strings.TrimPrefix(o.Key, "p/"+indexDir)
+			generation := strings.TrimPrefix(o.Key, "p/"+layout.IndexDir)
 			if !slices.ContainsFunc(l.notes, func(n objstore.Object) bool { return strings.Contains(n.Key, generation) }) {
 				of[""] = append(of[""], tenure{generation, o.Modified})
 			}
@@ -241,18 +242,18 @@ func TestUnused_RemoveRefusesOnceAPointerMoved(t *testing.T) {
 	for name, move := range map[string]func(store *memstore.Store){
 		"another binding": func(store *memstore.Store) { touch(t, store, "a.tar") },
 		"another index": func(store *memstore.Store) {
-			text, _ := store.Bytes(pointerKey)
-			store.Set(pointerKey+"-other", text)
+			text, _ := store.Bytes(layout.PointerKey)
+			store.Set(layout.PointerKey+"-other", text)
 		},
 		"an index less": func(store *memstore.Store) {
-			if err := store.Delete(t.Context(), pointerKey+"-first"); err != nil {
+			if err := store.Delete(t.Context(), layout.PointerKey+"-first"); err != nil {
 				t.Fatal(err)
 			}
 		},
 	} {
 		store, _ := history(t)
-		text, _ := store.Bytes(pointerKey)
-		store.Set(pointerKey+"-first", text)
+		text, _ := store.Bytes(layout.PointerKey)
+		store.Set(layout.PointerKey+"-first", text)
 		u, objects := find(store)
 		move(store)
 		before := store.Keys()

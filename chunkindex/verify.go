@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
+	"github.com/millrace-data/millrace/chunkindex/internal/layout"
+	"github.com/millrace-data/millrace/chunkindex/internal/parallel"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
@@ -26,10 +28,10 @@ const Rewritten = "rewritten"
 
 const maxVerify = 1 << 30 // bytes of memory for chunks that are checked side by side; one may take more
 
-// Verify reads every chunk and compares it with its digests, parallel chunks at a time, or fewer where chunks are so long that
+// Verify reads every chunk and compares it with its digests, concurrency chunks at a time, or fewer where chunks are so long that
 // memory would be short; bad is called for each bad range. Of an object that is another version than the one indexed it compares
 // the bytes that are there now.
-func Verify(ctx context.Context, x *Index, store objstore.RangeReader, prefix string, parallel int, progress func(Progress), bad func(BadRange)) error {
+func Verify(ctx context.Context, x *Index, store objstore.RangeReader, prefix string, concurrency int, progress func(Progress), bad func(BadRange)) error {
 	v := &verifier{x: x, store: store, prefix: prefix, tell: progress, bad: bad, changed: map[string]bool{}}
 	most := int64(1)
 	for i := range x.Chunks() {
@@ -48,9 +50,9 @@ func Verify(ctx context.Context, x *Index, store objstore.RangeReader, prefix st
 			v.progress.Shards++ // no sample lies there
 		}
 	}
-	workers := verifiers(parallel, x.Chunks(), most)
+	workers := verifiers(concurrency, x.Chunks(), most)
 	bufs := make([][]byte, workers)
-	return sideBySide(ctx, workers, x.Chunks(), func(ctx context.Context, worker, i int) (err error) {
+	return parallel.Each(ctx, workers, x.Chunks(), func(ctx context.Context, worker, i int) (err error) {
 		if bufs[worker], err = v.chunk(ctx, i, bufs[worker]); err != nil {
 			err = fmt.Errorf("verify chunk %d: %w", i, err)
 		}
@@ -199,7 +201,7 @@ func cause(err error) string {
 
 // compare checks the digests, and where they differ finds the samples to blame.
 func (v *verifier) compare(ctx context.Context, i int, c Chunk, extents []Extent, buf []byte) error {
-	if crc32.Checksum(buf, castagnoli()) == c.CRC32C && sha256.Sum256(buf) == c.Digest {
+	if crc32.Checksum(buf, layout.Castagnoli()) == c.CRC32C && sha256.Sum256(buf) == c.Digest {
 		return nil
 	}
 	if c.Codec != codec.None { // a stored offset of one sample there is not
@@ -212,7 +214,7 @@ func (v *verifier) compare(ctx context.Context, i int, c Chunk, extents []Extent
 	}
 	found := false
 	for j, off := range t.Offset {
-		if crc32.Checksum(buf[off:off+t.Length[j]], castagnoli()) == t.CRC32C[j] {
+		if crc32.Checksum(buf[off:off+t.Length[j]], layout.Castagnoli()) == t.CRC32C[j] {
 			continue
 		}
 		found = true

@@ -1,6 +1,9 @@
 package chunkindex
 
-import "testing"
+import (
+	"github.com/millrace-data/millrace/chunkindex/internal/layout"
+	"testing"
+)
 
 // However long the chunks of compressed shards are, those that are checked side by side fit into memory.
 func TestVerifyTakesLittleMemory(t *testing.T) {
@@ -12,7 +15,7 @@ func TestVerifyTakesLittleMemory(t *testing.T) {
 		{8, 100, 8 << 20, 8},
 		{8, 3, 8 << 20, 3},
 		{16, 100, 300 << 20, 3},
-		{16, 100, maxChunkSize + 5, 1},
+		{16, 100, layout.MaxChunkSize + 5, 1},
 		{16, 0, 1, 1},
 		{0, 5, 1, 1},
 	} {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/build"
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/gateway"
@@ -42,7 +43,7 @@ func TestSamplesOfEveryFraming(t *testing.T) {
 		folders[fmt.Sprintf("%c/%s%d.jpg", 'a'+i%2, strings.Repeat("long", 40*(i%3/2)), i)] = bytes.Repeat([]byte{byte(i)}, 1+i*130)
 	}
 	record := []byte("\x00\x00\x00\x00\x00\x00\x00\x00\x29\x03\x98\x07\xd8\xea\x82\xa2") // without data
-	hints := map[string]chunkindex.BuildOptions{
+	hints := map[string]build.Options{
 		"records": {Hints: format.Options{RecordSize: 8}}, "tokens": {Hints: format.Options{SequenceLength: 4, DType: "<u2"}},
 	}
 	for name, objects := range map[string]map[string][]byte{
@@ -56,7 +57,7 @@ func TestSamplesOfEveryFraming(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := chunkindex.Build(t.Context(), s.store, "data/", hints[name]); err != nil {
+		if _, err := build.Run(t.Context(), s.store, "data/", hints[name]); err != nil {
 			t.Fatal(err)
 		}
 		var err error

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/build"
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/gateway"
@@ -95,7 +96,7 @@ func newStored(t *testing.T) storedDataset {
 func (s storedDataset) indexed(t *testing.T) storedDataset {
 	t.Helper()
 	defaults := chunkindex.Defaults{Shuffle: shuffle.Slot, Window: 8, Seed: 7, BatchSize: 12, Tail: "short"}
-	if _, err := chunkindex.Build(t.Context(), s.store, "data/", chunkindex.BuildOptions{ChunkSize: 32 << 10, Defaults: defaults}); err != nil {
+	if _, err := build.Run(t.Context(), s.store, "data/", build.Options{ChunkSize: 32 << 10, Defaults: defaults}); err != nil {
 		t.Fatal(err)
 	}
 	index, err := chunkindex.Open(t.Context(), s.store, "data/", chunkindex.OpenOptions{CacheDir: t.TempDir()})

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/build"
 	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/testing/leaks"
@@ -79,7 +80,7 @@ func newDatasetOf(tb testing.TB, form string, seed uint64, lengths []int, perSha
 		d.packed = append(d.packed, b.Bytes()...)
 		d.store.Set(fmt.Sprintf("set/s%05d.%s", first/perShard, form), stored(tb, form, b.Bytes()))
 	}
-	_, err := chunkindex.Build(tb.Context(), d.store, "set/", chunkindex.BuildOptions{ChunkSize: chunkSize, Parallel: 1})
+	_, err := build.Run(tb.Context(), d.store, "set/", build.Options{ChunkSize: chunkSize, Parallel: 1})
 	must(tb, err)
 	d.index, err = chunkindex.Open(tb.Context(), d.store, "set/", chunkindex.OpenOptions{CacheDir: tb.TempDir()})
 	must(tb, err)

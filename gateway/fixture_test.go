@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/build"
 	"github.com/millrace-data/millrace/chunkindex/importance"
 	"github.com/millrace-data/millrace/chunkindex/selection"
 	"github.com/millrace-data/millrace/datapath/batch"
@@ -159,8 +160,8 @@ func newRig(t testing.TB, samples, meanSize int, edit func(*gateway.Config)) *ri
 			t.Fatal(err)
 		}
 	}
-	opt := chunkindex.BuildOptions{ChunkSize: int64(8 * meanSize), Defaults: chunkindex.Defaults{Shuffle: shuffle.Slot, Window: 4, Seed: 7, BatchSize: 16, Tail: "short"}}
-	if _, err := chunkindex.Build(ctx, r.store, "data/", opt); err != nil {
+	opt := build.Options{ChunkSize: int64(8 * meanSize), Defaults: chunkindex.Defaults{Shuffle: shuffle.Slot, Window: 4, Seed: 7, BatchSize: 16, Tail: "short"}}
+	if _, err := build.Run(ctx, r.store, "data/", opt); err != nil {
 		t.Fatal(err)
 	}
 	index, err := chunkindex.Open(ctx, r.store, "data/", chunkindex.OpenOptions{CacheDir: t.TempDir()})

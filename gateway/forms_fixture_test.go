@@ -18,6 +18,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/build"
 	"github.com/millrace-data/millrace/chunkindex/framing"
 	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/gateway"
@@ -172,8 +173,8 @@ func serveObjects(t testing.TB, objects map[string][]byte, edit func(*gateway.Co
 			t.Fatal(err)
 		}
 	}
-	opt := chunkindex.BuildOptions{ChunkSize: 4 << 10, Defaults: chunkindex.Defaults{Shuffle: shuffle.Slot, Window: 4, Seed: 7, BatchSize: 16, Tail: "short"}}
-	if _, err := chunkindex.Build(t.Context(), r.store, "data/", opt); err != nil {
+	opt := build.Options{ChunkSize: 4 << 10, Defaults: chunkindex.Defaults{Shuffle: shuffle.Slot, Window: 4, Seed: 7, BatchSize: 16, Tail: "short"}}
+	if _, err := build.Run(t.Context(), r.store, "data/", opt); err != nil {
 		t.Fatal(err)
 	}
 	memory := budget.New(64<<20, 20*time.Millisecond)

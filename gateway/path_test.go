@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/build"
 	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/internal/budget"
@@ -49,8 +50,8 @@ func newStack(tb testing.TB, samples, meanSize int, chunkSize, memory int64) *st
 			tb.Fatal(err)
 		}
 	}
-	opt := chunkindex.BuildOptions{ChunkSize: chunkSize, Defaults: chunkindex.Defaults{Shuffle: shuffle.Slot, Window: 16, Seed: 7, BatchSize: 256, Tail: "short"}}
-	if _, err := chunkindex.Build(tb.Context(), s.store, "data/", opt); err != nil {
+	opt := build.Options{ChunkSize: chunkSize, Defaults: chunkindex.Defaults{Shuffle: shuffle.Slot, Window: 16, Seed: 7, BatchSize: 256, Tail: "short"}}
+	if _, err := build.Run(tb.Context(), s.store, "data/", opt); err != nil {
 		tb.Fatal(err)
 	}
 	path := datapath.New(datapath.Config{Budget: s.budget, NoPrefetch: true})

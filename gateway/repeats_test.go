@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/build"
 	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
@@ -29,7 +30,7 @@ func newRepeatingRig(t *testing.T, shards []string) *rig {
 				t.Fatal(err)
 			}
 		}
-		if _, err := chunkindex.Build(t.Context(), store, "again/", chunkindex.BuildOptions{Split: chunkindex.AllSplits}); err != nil {
+		if _, err := build.Run(t.Context(), store, "again/", build.Options{Split: build.AllSplits}); err != nil {
 			t.Fatal(err)
 		}
 		index, err := chunkindex.Open(t.Context(), store, "again/", chunkindex.OpenOptions{})

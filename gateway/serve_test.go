@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/build"
 	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/internal/objstore"
@@ -48,7 +49,7 @@ func newGenerations(t *testing.T, edit func(*gateway.Config)) *generations {
 	if _, err := g.store.Put(t.Context(), "data/train-9.tar", bytes.NewReader(append(shard, make([]byte, 1024)...)), int64(len(shard)+1024), objstore.Condition{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := chunkindex.Build(t.Context(), g.store, "data/", chunkindex.BuildOptions{ChunkSize: 6400, Defaults: g.index.Defaults()}); err != nil {
+	if _, err := build.Run(t.Context(), g.store, "data/", build.Options{ChunkSize: 6400, Defaults: g.index.Defaults()}); err != nil {
 		t.Fatal(err)
 	}
 	x, err := chunkindex.Open(t.Context(), g.store, "data/", chunkindex.OpenOptions{CacheDir: t.TempDir()})

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/build"
 	"github.com/millrace-data/millrace/integration/harness"
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
@@ -146,7 +147,7 @@ func readByMillrace(t *testing.T, names []string) ([][]string, error) {
 	}
 	store := memstore.New()
 	store.Set("shard.tar", b.Bytes())
-	if _, err := chunkindex.Build(t.Context(), store, "", chunkindex.BuildOptions{}); err != nil {
+	if _, err := build.Run(t.Context(), store, "", build.Options{}); err != nil {
 		return nil, err
 	}
 	x, err := chunkindex.Open(t.Context(), store, "", chunkindex.OpenOptions{})

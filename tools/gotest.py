@@ -39,7 +39,7 @@ BROKEN = "ThreadSanitizer: CHECK failed"
 LOGGED = re.compile(r" +\S+\.go:\d+: (.*)")
 CONCURRENT = re.compile(r"^\s*go (?:func\b|[\w.]+\()|\.Go\(|\bsync\.(?:RW)?Mutex\b|\bsync\.Cond\b|\batomic\.[A-Z]", re.M)
 # Concurrent packages that `make race` runs under the detector.
-SLOW = {"./chunkindex", "./chunkindex/format/webdataset", "./cmd/millrace", "./datapath/lookahead", "./gateway"}
+SLOW = {"./chunkindex", "./chunkindex/build", "./chunkindex/format/webdataset", "./cmd/millrace", "./datapath/lookahead", "./gateway"}
 AGAIN = 2
 SEED = 1
 MOST_NOT_JUDGED = 0.1  # of the tests that can be judged

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/build"
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
@@ -39,15 +40,15 @@ var ErrOccupied = errors.New("the target already holds other shards")
 
 // Options says how files become shards. The zero value of a field means its default.
 type Options struct {
-	ShardSize   int64            // target length of a shard, 256 MiB; only a single larger sample makes a longer one
-	Key         string           // "group" (files that share a key are one sample) or "path" (every file is a sample)
-	Match       string           // only files whose names match it, as chunkindex.Matches has it; empty: all
-	Label       string           // LabelDirectory: each sample gets a member with the number of its class; empty: none does
-	Parallel    int              // shards written side by side, the number of usable processors
-	Hidden      bool             // take files that programs leave beside data too, such as .DS_Store
-	SkipSpecial bool             // leave out symbolic links, devices, sockets and pipes, and report them, instead of refusing them
-	TempDir     string           // where shards too large for memory are built, the system's temporary directory
-	Share       chunkindex.Share // of the shards, where several machines pack together; shards are counted as the plan does
+	ShardSize   int64       // target length of a shard, 256 MiB; only a single larger sample makes a longer one
+	Key         string      // "group" (files that share a key are one sample) or "path" (every file is a sample)
+	Match       string      // only files whose names match it, as build.Matches has it; empty: all
+	Label       string      // LabelDirectory: each sample gets a member with the number of its class; empty: none does
+	Parallel    int         // shards written side by side, the number of usable processors
+	Hidden      bool        // take files that programs leave beside data too, such as .DS_Store
+	SkipSpecial bool        // leave out symbolic links, devices, sockets and pipes, and report them, instead of refusing them
+	TempDir     string      // where shards too large for memory are built, the system's temporary directory
+	Share       build.Share // of the shards, where several machines pack together; shards are counted as the plan does
 	Progress    func(chunkindex.Progress)
 }
 
@@ -66,7 +67,7 @@ type Report struct {
 	HiddenExample string         `json:"hidden_example,omitempty"` // one of them
 	Skipped       []string       `json:"skipped"`                  // what is not a regular file, by name
 
-	Part *chunkindex.PartReport `json:"part,omitempty"` // of a run for one part; the other numbers are those of all parts
+	Part *build.PartReport `json:"part,omitempty"` // of a run for one part; the other numbers are those of all parts
 
 	Names []string `json:"-"` // of the shards of a run for one part, sorted
 }

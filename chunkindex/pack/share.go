@@ -8,12 +8,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/build"
 )
 
 // take chooses the shards that this run finishes: all of the plan, or every Parts-th of them.
 func (j *job) take() {
 	r, share := &j.plan.report, j.opt.Share
-	part := chunkindex.PartReport{Part: share.Part, Parts: share.Parts}
+	part := build.PartReport{Part: share.Part, Parts: share.Parts}
 	for i := range j.plan.shards {
 		if s := &j.plan.shards[i]; share.Parts == 0 || i%share.Parts == share.Part {
 			j.mine = append(j.mine, s)
@@ -35,7 +36,7 @@ func (j *job) joinable(ctx context.Context) error {
 	if j.begun == 0 || j.opt.Share.Parts > 0 || j.opt.Share.Rest {
 		return nil
 	}
-	missing := &chunkindex.PartsError{Begun: chunkindex.Begun{Parts: j.begun}, Same: true, Shards: len(j.plan.shards)}
+	missing := &build.PartsError{Begun: build.Begun{Parts: j.begun}, Same: true, Shards: len(j.plan.shards)}
 	var mu sync.Mutex // guards missing
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(j.opt.Parallel)

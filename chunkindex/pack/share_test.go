@@ -7,13 +7,13 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/build"
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
 // part returns the options of a part.
 func part(opt Options, i, n int) Options {
-	opt.Share = chunkindex.Share{Part: i, Parts: n}
+	opt.Share = build.Share{Part: i, Parts: n}
 	return opt
 }
 
@@ -116,7 +116,7 @@ func TestMissingPartsAreNamed(t *testing.T) {
 		mustPack(t, store, part(opt, i, 3), dir)
 	}
 	_, err := Pack(t.Context(), []string{dir}, store, "out", opt)
-	e, ok := errors.AsType[*chunkindex.PartsError](err)
+	e, ok := errors.AsType[*build.PartsError](err)
 	if !ok || e.Parts != 3 || len(e.Lacks) != 1 || e.Lacks[0].Part != 1 || e.Lacks[0].Example == "" {
 		t.Fatalf("got %v, want part 1 missing", err)
 	}

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/build"
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
@@ -127,7 +127,7 @@ func (s *sources) add(ctx context.Context, source string, opt Options) error {
 
 // visit takes one entry that is not a directory, without following it if it is a link.
 func (s *sources) visit(root *os.Root, p string, opt Options) error {
-	if !chunkindex.Matches(opt.Match, p) {
+	if !build.Matches(opt.Match, p) {
 		return nil
 	}
 	if !opt.Hidden && format.Hidden(p) {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/build"
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/cmd/internal/cli"
 	"github.com/millrace-data/millrace/cmd/internal/inventory"
@@ -66,10 +67,10 @@ func codeOf(ctx context.Context, err error) string {
 	var ledger *client.LedgerError
 	var remote *client.Error
 	var network *net.OpError
-	var splits *chunkindex.SplitsError
-	var kinds *chunkindex.KindsError
+	var splits *build.SplitsError
+	var kinds *build.KindsError
 	var refusal *cli.Refusal
-	var parts *chunkindex.PartsError
+	var parts *build.PartsError
 	is := func(targets ...error) bool {
 		return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 	}
@@ -82,7 +83,7 @@ func codeOf(ctx context.Context, err error) string {
 		return codeCorrupt
 	case errors.As(err, &remote):
 		return cmp.Or(remote.Code, codeFailed)
-	case is(chunkindex.ErrReadOnly, chunkindex.ErrClassFolders):
+	case is(build.ErrReadOnly, build.ErrClassFolders):
 		return client.CodeReadOnly
 	case is(objstore.ErrNotFound, inventory.ErrNoSample):
 		return client.CodeNotFound

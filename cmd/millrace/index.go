@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/build"
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/cmd/internal/cli"
 	"github.com/millrace-data/millrace/cmd/internal/indexing"
@@ -26,7 +27,7 @@ import (
 // indexFlags are those of index, and of pack, which indexes afterwards.
 type indexFlags struct {
 	store    location.Stores
-	opt      chunkindex.BuildOptions
+	opt      build.Options
 	sequence uint64 // length, in tokens
 
 	name        string // of the index
@@ -87,7 +88,7 @@ func (x *indexFlags) sayInherited(a *app, l location.Location) {
 
 // defineFormat defines what says of shards what their bytes do not. pack has none of it: it makes its shards itself.
 func (x *indexFlags) defineFormat(f *cli.Flags) {
-	f.Choice(&x.opt.Format, "format", "", "format of the shards, if looking at them does not tell", chunkindex.FormatNames()...)
+	f.Choice(&x.opt.Format, "format", "", "format of the shards, if looking at them does not tell", build.FormatNames()...)
 	f.Text(&x.opt.Match, "match", "", matchUsage)
 	f.Text(&x.opt.Split, "split", "", "only the objects of this `SPLIT`, in an index of its name; all: those of all splits, in one index")
 	f.Text(&x.opt.Config, "config", "", "only the objects of this configuration `NAME`, of a repository with several")
@@ -206,7 +207,7 @@ func (x *indexFlags) checkFields(f *cli.Flags) {
 
 // formats lists what index looks for, a format a line.
 func formats() string {
-	return "  " + strings.Join(chunkindex.Recognised(), "\n  ")
+	return "  " + strings.Join(build.Recognised(), "\n  ")
 }
 
 const indexManual = `Reads the shards under DATASET once and publishes an index of them beside them.
@@ -289,7 +290,7 @@ func (a *app) index() *cobra.Command {
 					x.sayInherited(a, l)
 					named := struct {
 						Address string `json:"address"` // of the dataset, for other commands
-						chunkindex.BuildReport
+						build.Report
 					}{l.Address(), rep}
 					return a.Print(named, func(w io.Writer) { indexing.Print(w, l, rep); x.printJoin(w, join) })
 				})
@@ -306,7 +307,7 @@ func (x *indexFlags) printJoin(w io.Writer, join string) {
 }
 
 // buildIndex indexes one location with a progress bar.
-func (a *app) buildIndex(ctx context.Context, s *location.Stores, st objstore.Store, l *location.Location, opt chunkindex.BuildOptions) (chunkindex.BuildReport, error) {
+func (a *app) buildIndex(ctx context.Context, s *location.Stores, st objstore.Store, l *location.Location, opt build.Options) (build.Report, error) {
 	b := a.NewBar(ctx, "index")
 	opt.Progress = b.Update
 	rep, lines, err := indexing.Build(ctx, s, st, l, opt)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/build"
 	"github.com/millrace-data/millrace/chunkindex/pack"
 	"github.com/millrace-data/millrace/cmd/internal/cli"
 	"github.com/millrace-data/millrace/cmd/internal/indexing"
@@ -81,7 +81,7 @@ cat, 1 for dog. The index keeps the names.`,
 	})
 }
 
-func (a *app) packAndIndex(ctx context.Context, sources []string, s *location.Stores, st objstore.Store, l location.Location, opt pack.Options, build chunkindex.BuildOptions) (indexing.PackResult, error) {
+func (a *app) packAndIndex(ctx context.Context, sources []string, s *location.Stores, st objstore.Store, l location.Location, opt pack.Options, build build.Options) (indexing.PackResult, error) {
 	b := a.NewBar(ctx, "pack")
 	opt.Progress = b.Update
 	p, err := pack.Pack(ctx, sources, st, l.Prefix, opt)

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/build"
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
@@ -146,9 +146,9 @@ func TestReport_TheCauseGivesTheCode(t *testing.T) {
 		code string
 		exit int
 	}{
-		{t.Context(), fmt.Errorf("%w: %w", chunkindex.ErrReadOnly, objstore.ErrDenied), "read_only", exitStore},
-		{t.Context(), chunkindex.ErrClassFolders, "read_only", exitStore},
-		{t.Context(), fmt.Errorf("%w: %w", chunkindex.ErrReadOnly, objstore.ErrNotFound), "read_only", exitStore},
+		{t.Context(), fmt.Errorf("%w: %w", build.ErrReadOnly, objstore.ErrDenied), "read_only", exitStore},
+		{t.Context(), build.ErrClassFolders, "read_only", exitStore},
+		{t.Context(), fmt.Errorf("%w: %w", build.ErrReadOnly, objstore.ErrNotFound), "read_only", exitStore},
 		{ended, fmt.Errorf("index: %w", context.Canceled), "interrupted", exitInterrupted},
 		{t.Context(), errors.New("odd"), "failed", exitFailure},
 		{t.Context(), &client.Error{Code: "end_of_epoch"}, "end_of_epoch", exitNotFound},

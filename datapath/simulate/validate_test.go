@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/build"
 	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/datapath/simulate"
@@ -48,7 +49,7 @@ func newReal(t *testing.T) *real {
 		check(t, w.Close())
 		d.inner.Set(fmt.Sprintf("d/%06d.tar", at/perShard), b.Bytes())
 	}
-	_, err := chunkindex.Build(t.Context(), d.inner, "d/", chunkindex.BuildOptions{ChunkSize: each * sampleBytes, Parallel: 1})
+	_, err := build.Run(t.Context(), d.inner, "d/", build.Options{ChunkSize: each * sampleBytes, Parallel: 1})
 	check(t, err)
 	d.index, err = chunkindex.Open(t.Context(), d.inner, "d/", chunkindex.OpenOptions{CacheDir: t.TempDir()})
 	check(t, err)

@@ -145,7 +145,7 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 // real runs what needs MinIO and the gateway's binary.
 func (s *suite) real(ctx context.Context) (err error) {
 	s.logf("starting MinIO and writing 2 x %d MiB", s.mib)
-	s.world, err = build(ctx, s.options)
+	s.world, err = newWorld(ctx, s.options)
 	defer s.world.close()
 	if err != nil {
 		return err

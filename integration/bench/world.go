@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/build"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/s3backend"
 )
@@ -78,7 +79,7 @@ func (d set) fill(ctx context.Context, store objstore.Store) error {
 }
 
 func (d set) index(ctx context.Context, store objstore.Store) error {
-	report, err := chunkindex.Build(ctx, store, d.name+"/", chunkindex.BuildOptions{
+	report, err := build.Run(ctx, store, d.name+"/", build.Options{
 		ChunkSize: chunkSize, Parallel: 2, Defaults: chunkindex.Defaults{BatchSize: batch},
 	})
 	if err == nil && int64(report.Samples) != d.samples() {
@@ -139,7 +140,7 @@ type world struct {
 	dir     string
 }
 
-func build(ctx context.Context, o options) (*world, error) {
+func newWorld(ctx context.Context, o options) (*world, error) {
 	w := &world{
 		gateway: o.gateway, photos: newSet("photos", 110*1024, o.mib), text: newSet("text", 4096, o.mib),
 		dir: filepath.Join(o.dir, "minio"),

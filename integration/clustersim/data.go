@@ -13,6 +13,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/build"
 	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
@@ -85,7 +86,7 @@ func NewData(ctx context.Context, dir, name string, seed uint64, shape Shape) (*
 	}
 	store := memstore.New()
 	d.stock(store)
-	if _, err := chunkindex.Build(ctx, store, d.Prefix, chunkindex.BuildOptions{ChunkSize: shape.ChunkSize, Parallel: 1, TempDir: dir}); err != nil {
+	if _, err := build.Run(ctx, store, d.Prefix, build.Options{ChunkSize: shape.ChunkSize, Parallel: 1, TempDir: dir}); err != nil {
 		return nil, fmt.Errorf("index %s: %w", name, err)
 	}
 	cache, err := os.MkdirTemp(dir, "index")

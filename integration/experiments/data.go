@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/build"
 	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/testing/memstore"
@@ -49,7 +50,7 @@ func newData(ctx context.Context, chunks, each int, shape shaped.Shape) (*data, 
 		d.inner.Set(fmt.Sprintf("%sshard-%06d.tar", prefix, at/shardChunks), shard)
 	}
 	chunkSize := int64(each) * sampleBytes
-	if _, err := chunkindex.Build(ctx, d.inner, prefix, chunkindex.BuildOptions{ChunkSize: chunkSize, Parallel: 2}); err != nil {
+	if _, err := build.Run(ctx, d.inner, prefix, build.Options{ChunkSize: chunkSize, Parallel: 2}); err != nil {
 		return nil, err
 	}
 	var err error

@@ -17,6 +17,7 @@ import (
 	"syscall"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/build"
 	"github.com/millrace-data/millrace/chunkindex/pack"
 	"github.com/millrace-data/millrace/cmd/internal/location"
 	"github.com/millrace-data/millrace/cmd/internal/node"
@@ -35,8 +36,8 @@ func Packing() pack.Options {
 }
 
 // Indexing says how the shards are cut.
-func Indexing() chunkindex.BuildOptions {
-	return chunkindex.BuildOptions{
+func Indexing() build.Options {
+	return build.Options{
 		ChunkSize: chunkSize, Defaults: chunkindex.Defaults{BatchSize: batchSize, Window: 32, Shuffle: "slot", Tail: "short"},
 	}
 }

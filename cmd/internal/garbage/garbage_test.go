@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/build"
 	"github.com/millrace-data/millrace/chunkindex/importance"
 	"github.com/millrace-data/millrace/chunkindex/selection"
 	"github.com/millrace-data/millrace/cmd/internal/garbage"
@@ -81,7 +82,7 @@ func (p place) index(chunk int64) *chunkindex.Index {
 // named makes a generation of an index that has a name.
 func (p place) named(name string, chunk int64) *chunkindex.Index {
 	p.Helper()
-	if _, err := chunkindex.Build(p.Context(), p.store, prefix, chunkindex.BuildOptions{Name: name, ChunkSize: chunk}); err != nil {
+	if _, err := build.Run(p.Context(), p.store, prefix, build.Options{Name: name, ChunkSize: chunk}); err != nil {
 		p.Fatal(err)
 	}
 	x, err := chunkindex.Open(p.Context(), p.store, prefix, chunkindex.OpenOptions{Name: name})

@@ -14,6 +14,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/build"
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/format/files"
 	"github.com/millrace-data/millrace/chunkindex/format/tokens"
@@ -29,7 +30,7 @@ import (
 
 // Build indexes the shards of a location, which st holds. Where the index cannot, or is not to, lie beside the shards of a directory, it is put into the
 // user's cache, and l says so afterwards. The lines are warnings for people.
-func Build(ctx context.Context, s *location.Stores, st objstore.Store, l *location.Location, opt chunkindex.BuildOptions) (rep chunkindex.BuildReport, lines []string, err error) {
+func Build(ctx context.Context, s *location.Stores, st objstore.Store, l *location.Location, opt build.Options) (rep build.Report, lines []string, err error) {
 	apart, possible, homeless := l.Apart()
 	opt.SpareClassFolders = opt.SpareClassFolders && (possible || homeless != nil)
 	opt.Links, opt.Name = l.Links, l.IndexName
@@ -51,9 +52,9 @@ func Build(ctx context.Context, s *location.Stores, st objstore.Store, l *locati
 			return rep, nil, err
 		}
 		defer done()
-		opt.Index, opt.Data = chunkindex.Place{Store: at, Prefix: l.Index.Prefix}, l.Shards()
+		opt.Index, opt.Data = build.Place{Store: at, Prefix: l.Index.Prefix}, l.Shards()
 	}
-	if rep, err = chunkindex.Build(ctx, st, l.Prefix, opt); err == nil {
+	if rep, err = build.Run(ctx, st, l.Prefix, opt); err == nil {
 		rep.Tokens = each
 		lines := warnings(*l, rep, uneven)
 		if text != "" && rep.Format == framing.Files {
@@ -61,7 +62,7 @@ func Build(ctx context.Context, s *location.Stores, st objstore.Store, l *locati
 		}
 		return rep, lines, nil
 	}
-	for _, why := range []error{chunkindex.ErrReadOnly, chunkindex.ErrClassFolders} {
+	for _, why := range []error{build.ErrReadOnly, build.ErrClassFolders} {
 		if possible && errors.Is(err, why) && opt.Share.Parts > 0 {
 			return rep, nil, fmt.Errorf("index %s: %w: --index-url URL puts the parts and the index into a place that all machines reach", l, why)
 		}
@@ -72,14 +73,14 @@ func Build(ctx context.Context, s *location.Stores, st objstore.Store, l *locati
 			if errors.Is(err, objstore.ErrDenied) || errors.Is(err, objstore.ErrNotFound) { // the shards were there: it is the directory of the index
 				err = &cli.Refusal{
 					Advice: cli.Advice{Message: err.Error(), Cure: elsewhere},
-					Cause:  fmt.Errorf("%w: %w", chunkindex.ErrReadOnly, err),
+					Cause:  fmt.Errorf("%w: %w", build.ErrReadOnly, err),
 				}
 			}
 			return rep, append([]string{said}, lines...), err
 		}
 	}
 	err = location.Cause(*l, err)
-	if homeless != nil && (errors.Is(err, chunkindex.ErrReadOnly) || errors.Is(err, chunkindex.ErrClassFolders)) {
+	if homeless != nil && (errors.Is(err, build.ErrReadOnly) || errors.Is(err, build.ErrClassFolders)) {
 		err = fmt.Errorf("%w, and no cache takes it: %w", err, homeless)
 	}
 	return rep, nil, explain(*l, opt, fmt.Errorf("index %s: %w", l, err))
@@ -89,14 +90,14 @@ func Build(ctx context.Context, s *location.Stores, st objstore.Store, l *locati
 const elsewhere = "--index-url URL or XDG_CACHE_HOME names a place that takes writes"
 
 // explain adds the cure to a fault, or the commands to choose from.
-func explain(l location.Location, opt chunkindex.BuildOptions, err error) error {
-	if errors.Is(err, chunkindex.ErrReadOnly) || errors.Is(err, chunkindex.ErrClassFolders) {
+func explain(l location.Location, opt build.Options, err error) error {
+	if errors.Is(err, build.ErrReadOnly) || errors.Is(err, build.ErrClassFolders) {
 		return &cli.Refusal{Advice: cli.Advice{Message: err.Error(), Cure: elsewhere}, Cause: err}
 	}
-	if several, ok := errors.AsType[*chunkindex.SplitsError](err); ok {
+	if several, ok := errors.AsType[*build.SplitsError](err); ok {
 		return askForSplit(l, several, given(opt, "split", "config"))
 	}
-	if kinds, ok := errors.AsType[*chunkindex.KindsError](err); ok {
+	if kinds, ok := errors.AsType[*build.KindsError](err); ok {
 		return askForKind(l, kinds, given(opt, "match", "format"))
 	}
 	if choose, ok := errors.AsType[*format.ChoiceError](err); ok {
@@ -125,13 +126,13 @@ func ofData(err error) bool {
 	if slices.ContainsFunc(others, func(other error) bool { return errors.Is(err, other) }) {
 		return false
 	}
-	_, parts := errors.AsType[*chunkindex.PartsError](err)
+	_, parts := errors.AsType[*build.PartsError](err)
 	_, file := errors.AsType[*fs.PathError](err)
 	return !parts && !file
 }
 
 // warnings returns a line for each thing about an index that is likely not what the user wants, with the cure.
-func warnings(l location.Location, r chunkindex.BuildReport, uneven string) (lines []string) {
+func warnings(l location.Location, r build.Report, uneven string) (lines []string) {
 	say := func(format string, args ...any) { lines = append(lines, fmt.Sprintf("millrace: "+format, args...)) }
 	if uneven != "" {
 		lines = append(lines, uneven)
@@ -165,7 +166,7 @@ func warnings(l location.Location, r chunkindex.BuildReport, uneven string) (lin
 }
 
 // Print writes what was indexed for people.
-func Print(w io.Writer, l location.Location, r chunkindex.BuildReport) {
+func Print(w io.Writer, l location.Location, r build.Report) {
 	if r.Part != nil {
 		printPart(w, l, r)
 		return

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/build"
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/format/tokens"
 	"github.com/millrace-data/millrace/chunkindex/framing"
@@ -18,7 +18,7 @@ import (
 const packedSuffix = "-shards"
 
 // askForKind names the kinds of objects that lie at a location, and the command that indexes each, with the options that were given.
-func askForKind(l location.Location, e *chunkindex.KindsError, given cli.Options) error {
+func askForKind(l location.Location, e *build.KindsError, given cli.Options) error {
 	a := cli.Advice{Message: fmt.Sprintf("index %s: objects of several kinds lie here, and an index is of one", l)}
 	if e.Pairs > 0 {
 		a.Choices = append(a.Choices, packChoice(l, fmt.Sprintf("%s of several files, such as %s", words.Count(e.Pairs, "sample", "samples"), words.Printable(strings.Join(e.Pair, " and ")))))
@@ -66,7 +66,7 @@ func packChoice(l location.Location, effect string) cli.Choice {
 }
 
 // askForWay says why objects are not indexed as they are, and the command of each way to go on, with the options that were given.
-func askForWay(l location.Location, e *format.ChoiceError, opt chunkindex.BuildOptions) error {
+func askForWay(l location.Location, e *format.ChoiceError, opt build.Options) error {
 	a := cli.Advice{Message: fmt.Sprintf("index %s: %s", l, words.Printable(e.Cause))}
 	for _, w := range e.Ways {
 		c := cli.Choice{Command: w.Command, Effect: w.Effect}
@@ -96,7 +96,7 @@ func tokensChoice(l location.Location, given cli.Options) cli.Choice {
 }
 
 // given returns the options that say what an index is of, except those that an answer replaces.
-func given(o chunkindex.BuildOptions, replaced ...string) (all cli.Options) {
+func given(o build.Options, replaced ...string) (all cli.Options) {
 	add := func(flag string, value any, set bool) {
 		if set && !slices.Contains(replaced, flag) {
 			all = append(all, cli.Option{Flag: flag, Value: value})

@@ -10,7 +10,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/build"
 	"github.com/millrace-data/millrace/chunkindex/pack"
 	"github.com/millrace-data/millrace/cmd/internal/location"
 	"github.com/millrace-data/millrace/cmd/internal/words"
@@ -22,7 +22,7 @@ const maxSkipped = 10
 // PackResult is the report of packing files and indexing the shards.
 type PackResult struct {
 	pack.Report
-	Index chunkindex.BuildReport `json:"index"`
+	Index build.Report `json:"index"`
 }
 
 // Print writes it for people.

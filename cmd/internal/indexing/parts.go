@@ -8,14 +8,14 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/build"
 	"github.com/millrace-data/millrace/cmd/internal/cli"
 	"github.com/millrace-data/millrace/cmd/internal/location"
 	"github.com/millrace-data/millrace/cmd/internal/words"
 )
 
 // scanOptions are the options that scans depend on, as a user types them.
-func scanOptions(o chunkindex.BuildOptions) string {
+func scanOptions(o build.Options) string {
 	all := given(o)
 	if o.ChunkSize != 8<<20 {
 		all = append(all, cli.Option{Flag: "chunk-size", Value: words.Size(o.ChunkSize)})
@@ -26,7 +26,7 @@ func scanOptions(o chunkindex.BuildOptions) string {
 // AskForParts says what is missing of what several machines make, and the commands to choose from. command is the one that joins the
 // parts, with all its options. Other errors stay as they are.
 func AskForParts(command string, l location.Location, err error) error {
-	e, ok := errors.AsType[*chunkindex.PartsError](err)
+	e, ok := errors.AsType[*build.PartsError](err)
 	if !ok {
 		return err
 	}
@@ -71,7 +71,7 @@ func were(n int) string {
 }
 
 // begunWith are the options of parts in words.
-func begunWith(b chunkindex.Begun) string {
+func begunWith(b build.Begun) string {
 	if b.Options == "" {
 		return "no options"
 	}
@@ -79,7 +79,7 @@ func begunWith(b chunkindex.Begun) string {
 }
 
 // printPart writes for people what a part has left.
-func printPart(w io.Writer, l location.Location, r chunkindex.BuildReport) {
+func printPart(w io.Writer, l location.Location, r build.Report) {
 	p := r.Part
 	fmt.Fprintf(w, "scanned part %d of %d of %s\n", p.Part, p.Parts, l)
 	fmt.Fprintf(w, "  %s of %s, %s\n", words.Count(p.Shards, "shard", "shards"), humanize.Comma(int64(r.Shards)), humanize.IBytes(uint64(p.Bytes)))

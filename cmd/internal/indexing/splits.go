@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/build"
 	"github.com/millrace-data/millrace/cmd/internal/cli"
 	"github.com/millrace-data/millrace/cmd/internal/location"
 	"github.com/millrace-data/millrace/cmd/internal/words"
@@ -14,7 +14,7 @@ import (
 const maxAsked = 20
 
 // askForSplit names the splits that lie at a location, and the command that indexes each, with the options that were given.
-func askForSplit(l location.Location, e *chunkindex.SplitsError, given cli.Options) error {
+func askForSplit(l location.Location, e *build.SplitsError, given cli.Options) error {
 	if len(e.Splits) == 0 {
 		return &cli.Refusal{Advice: cli.Advice{Message: fmt.Sprintf("index %s: %s", l, e)}, Cause: e}
 	}
@@ -31,13 +31,13 @@ func askForSplit(l location.Location, e *chunkindex.SplitsError, given cli.Optio
 		a.Choices = append(a.Choices, choice(l, fmt.Sprintf("%s, such as %s", words.Count(s.Shards, "shard", "shards"), words.Printable(s.Example)), given, options(s)...))
 	}
 	if e.Wanted == "" {
-		a.Choices = append(a.Choices, choice(l, "all of them in one index", given, cli.Option{Flag: "split", Value: chunkindex.AllSplits}))
+		a.Choices = append(a.Choices, choice(l, "all of them in one index", given, cli.Option{Flag: "split", Value: build.AllSplits}))
 	}
 	return &cli.Refusal{Advice: a, Cause: e}
 }
 
 // options are those that choose a split.
-func options(s chunkindex.Split) cli.Options {
+func options(s build.Split) cli.Options {
 	split := cli.Option{Flag: "split", Value: words.Printable(s.Name)}
 	if s.Config == "" {
 		return cli.Options{split}
@@ -47,7 +47,7 @@ func options(s chunkindex.Split) cli.Options {
 
 // IndexName returns the name of the index of a split and a configuration; empty: the default index, which has all splits.
 func IndexName(config, split string) string {
-	if split == chunkindex.AllSplits {
+	if split == build.AllSplits {
 		split = ""
 	}
 	return strings.ToLower(strings.Trim(config+"-"+split, "-"))

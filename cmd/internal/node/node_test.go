@@ -12,7 +12,7 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/build"
 	"github.com/millrace-data/millrace/chunkindex/importance"
 	"github.com/millrace-data/millrace/cmd/internal/location"
 	"github.com/millrace-data/millrace/internal/objstore"
@@ -33,7 +33,7 @@ func dataset(t *testing.T) string {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	if _, err := chunkindex.Build(t.Context(), store, "", chunkindex.BuildOptions{ChunkSize: 64 << 10, Format: "files", TempDir: t.TempDir()}); err != nil {
+	if _, err := build.Run(t.Context(), store, "", build.Options{ChunkSize: 64 << 10, Format: "files", TempDir: t.TempDir()}); err != nil {
 		t.Fatal(err)
 	}
 	return dir

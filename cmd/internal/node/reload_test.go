@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rs/zerolog"
 
-	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/build"
 	"github.com/millrace-data/millrace/cmd/internal/location"
 	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/internal/objstore"
@@ -36,7 +36,7 @@ func grow(t testing.TB, dir, name string) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	if _, err := chunkindex.Build(context.Background(), store, "", chunkindex.BuildOptions{ChunkSize: 64 << 10, Format: "files", TempDir: t.TempDir()}); err != nil {
+	if _, err := build.Run(context.Background(), store, "", build.Options{ChunkSize: 64 << 10, Format: "files", TempDir: t.TempDir()}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -213,7 +213,7 @@ func TestADirectoryThatIsMadeAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	rep, err := chunkindex.Build(t.Context(), store, "", chunkindex.BuildOptions{ChunkSize: 64 << 10, Format: "files", TempDir: t.TempDir()})
+	rep, err := build.Run(t.Context(), store, "", build.Options{ChunkSize: 64 << 10, Format: "files", TempDir: t.TempDir()})
 	if err != nil || rep.Generation != old {
 		t.Fatalf("got generation %.12s, %v, want %.12s: the bytes are the same", rep.Generation, err, old)
 	}

@@ -133,8 +133,8 @@ PLANTS = [
     ),
     (
         "an index is written whose parameters are longer than an index may have",
-        "./chunkindex TestParametersThatAreTooLong",
-        [("chunkindex/cut.go", "if len(params) > maxTable {", "if len(params) > maxChunkTable {")],
+        "./chunkindex/build TestParametersThatAreTooLong",
+        [("chunkindex/build/cut.go", "if len(params) > layout.MaxTable {", "if len(params) > maxChunkTable {")],
     ),
     (
         "the index keeps dictionaries of any length",

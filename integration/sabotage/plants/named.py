@@ -18,23 +18,23 @@ PLANTS = [
     ),
     (
         "URLs reach the generations of another index of the prefix",
-        "./chunkindex TestGenerationsBelongToTheirIndex",
-        [("chunkindex/owner.go", "if !slices.Contains(names, name) {", "if len(names) > 64 {")],
+        "./chunkindex/build TestGenerationsBelongToTheirIndex",
+        [("chunkindex/internal/layout/objects.go", "if !slices.Contains(names, name) {", "if len(names) > 64 {")],
     ),
     (
         "a generation of the default index becomes that of a named one alone",
-        "./chunkindex TestGenerationsBelongToTheirIndex",
-        [("chunkindex/owner.go", '			err = put("")\n', "			err = nil\n")],
+        "./chunkindex/build TestGenerationsBelongToTheirIndex",
+        [("chunkindex/build/publish.go", '			err = put("")\n', "			err = nil\n")],
     ),
     (
         "a shard of two indexes is read twice",
-        "./chunkindex TestSeveralIndexesOfOnePrefix",
-        [("chunkindex/reuse.go", "if name == b.opt.Name || len(todo) == 0 {", "if name == b.opt.Name || len(todo) >= 0 {")],
+        "./chunkindex/build TestSeveralIndexesOfOnePrefix",
+        [("chunkindex/build/reuse.go", "if name == b.opt.Name || len(todo) == 0 {", "if name == b.opt.Name || len(todo) >= 0 {")],
     ),
     (
         "a run removes the scans that a run for another index has kept",
-        "./chunkindex TestScansOfAnotherRunStay",
-        [("chunkindex/reuse.go", 'b.named = b.named || name != ""', "b.named = b.named && len(todo) == 0")],
+        "./chunkindex/build TestScansOfAnotherRunStay",
+        [("chunkindex/build/reuse.go", 'b.named = b.named || name != ""', "b.named = b.named && len(todo) == 0")],
     ),
     (
         "the name of an index is forgotten where the index lies elsewhere",
@@ -63,18 +63,18 @@ PLANTS = [
     ),
     (
         "the split of another configuration is taken too",
-        "./chunkindex TestRepositoriesSayTheirSplits",
-        [("chunkindex/splits.go", "ofConfig := r.config == b.opt.Config ||", 'ofConfig := b.opt.Config != "" ||')],
+        "./chunkindex/build TestRepositoriesSayTheirSplits",
+        [("chunkindex/build/splits.go", "ofConfig := r.config == b.opt.Config ||", 'ofConfig := b.opt.Config != "" ||')],
     ),
     (
         "objects that a description leaves out are mixed in",
-        "./chunkindex TestRepositoriesSayTheirSplits",
-        [("chunkindex/splits.go", "return splitOf(key) == name && !slices", "return key == name && !slices")],
+        "./chunkindex/build TestRepositoriesSayTheirSplits",
+        [("chunkindex/build/splits.go", "return splitOf(key) == name && !slices", "return key == name && !slices")],
     ),
     (
         "--split takes the objects of all splits",
-        "./chunkindex TestSplitsAreChosen",
-        [("chunkindex/splits.go", "func(o objstore.Object) bool { return !takes(o) }", "func(o objstore.Object) bool { return !takes(o) && false }")],
+        "./chunkindex/build TestSplitsAreChosen",
+        [("chunkindex/build/splits.go", "func(o objstore.Object) bool { return !takes(o) }", "func(o objstore.Object) bool { return !takes(o) && false }")],
     ),
     (
         "the last pattern that takes a shard counts",
@@ -103,18 +103,18 @@ PLANTS = [
     ),
     (
         "folders at different depths are classes",
-        "./chunkindex TestClassFoldersAreKept",
-        [("chunkindex/classes.go", "if i > 0 && parent != above ||", "if i < 0 && parent != above ||")],
+        "./chunkindex/build TestClassFoldersAreKept",
+        [("chunkindex/build/classes.go", "if i > 0 && parent != above ||", "if i < 0 && parent != above ||")],
     ),
     (
         "a new class folder has every picture read again",
-        "./chunkindex TestANewClassReadsNothingAgain",
-        [("chunkindex/reuse.go", "return m.ChunkSize == b.opt.ChunkSize &&", "return len(m.Classes) == len(b.classes()) && m.ChunkSize == b.opt.ChunkSize &&")],
+        "./chunkindex/build TestANewClassReadsNothingAgain",
+        [("chunkindex/build/reuse.go", "return m.ChunkSize == b.opt.ChunkSize &&", "return len(m.Classes) == len(b.classes()) && m.ChunkSize == b.opt.ChunkSize &&")],
     ),
     (
         "an index among class folders breaks ImageFolder, and nobody asked for it",
         "./cmd/millrace TestIndexInTheCache",
-        [("chunkindex/build.go", "if b.opt.SpareClassFolders && b.report.ClassFolders > 0 &&", "if b.opt.SpareClassFolders && b.report.ClassFolders > 1000 &&")],
+        [("chunkindex/build/build.go", "if b.opt.SpareClassFolders && b.report.ClassFolders > 0 &&", "if b.opt.SpareClassFolders && b.report.ClassFolders > 1000 &&")],
     ),
     (
         "the index that lies in the cache is not found there",
@@ -128,8 +128,8 @@ PLANTS = [
     ),
     (
         "captions beside pictures are passed over as stray texts",
-        "./chunkindex TestKindsAreNotMixed",
-        [("chunkindex/classes.go", "slices.ContainsFunc(pictures.Shards, captioned) {", "slices.ContainsFunc(pictures.Shards[:0], captioned) {")],
+        "./chunkindex/build TestKindsAreNotMixed",
+        [("chunkindex/build/classes.go", "slices.ContainsFunc(pictures.Shards, captioned) {", "slices.ContainsFunc(pictures.Shards[:0], captioned) {")],
     ),
     (
         "the folder of an index opens as a dataset",
@@ -139,12 +139,12 @@ PLANTS = [
     (
         "index forgets the windows of tokens that it made before",
         "./cmd/millrace TestTokensAreAskedFor",
-        [("chunkindex/reuse.go", "b.opt.Format != \"\" || len(h.Given()) > 0 || !named {", "b.opt.Format != \"\" || len(h.Given()) == 0 || !named {")],
+        [("chunkindex/build/reuse.go", "b.opt.Format != \"\" || len(h.Given()) > 0 || !named {", "b.opt.Format != \"\" || len(h.Given()) == 0 || !named {")],
     ),
     (
         "pack takes what does not match",
         "./cmd/millrace TestPackTakesWhatMatches",
-        [("chunkindex/pack/walk.go", "if !chunkindex.Matches(opt.Match, p) {", "if !chunkindex.Matches(opt.Match, p) && p == \"\" {")],
+        [("chunkindex/pack/walk.go", "if !build.Matches(opt.Match, p) {", "if !build.Matches(opt.Match, p) && p == \"\" {")],
     ),
     (
         "a pattern is taken for a prefix",

@@ -8,13 +8,13 @@ PLANTS = [
     ),
     (
         "a part loses the scans that no write was worth",
-        "./chunkindex TestPartsAreJoined",
-        [("chunkindex/share.go", "len(last) > 0 {", "len(last) > 512 {")],
+        "./chunkindex/build TestPartsAreJoined",
+        [("chunkindex/build/share.go", "len(last) > 0 {", "len(last) > 512 {")],
     ),
     (
         "an index removes the scans that parts of another one have left",
-        "./chunkindex TestPartsOfIndexesWithNames",
-        [("chunkindex/share.go", "b.named = true", "b.named = false")],
+        "./chunkindex/build TestPartsOfIndexesWithNames",
+        [("chunkindex/build/share.go", "b.named = true", "b.named = false")],
     ),
     (
         "a part of pack replaces what another machine has stored",

@@ -70,17 +70,17 @@ PLANTS = [
     ),
     (
         "a chunk ends inside a row group",
-        "./chunkindex TestRowGroupsJoin",
-        [("chunkindex/cut.go", "cut = own.Decoded == s.start && (full || !fits)", "cut = full || !fits")],
+        "./chunkindex/build TestRowGroupsJoin",
+        [("chunkindex/build/cut.go", "cut = own.Decoded == s.start && (full || !fits)", "cut = full || !fits")],
     ),
     (
         "a row group does not say where it ends before it is read",
-        "./chunkindex TestRowGroupsJoin",
-        [("chunkindex/cut.go", "fits := own.StoredEnd > 0 && k.rec.length", "fits := own.StoredEnd > 1<<40 && k.rec.length")],
+        "./chunkindex/build TestRowGroupsJoin",
+        [("chunkindex/build/cut.go", "fits := own.StoredEnd > 0 && k.rec.Length", "fits := own.StoredEnd > 1<<40 && k.rec.Length")],
     ),
     (
         "files of another schema are read",
-        "./chunkindex TestParquetIsReused",
+        "./chunkindex/build TestParquetIsReused",
         [("chunkindex/format/rowscan/files.go", "if !bytes.Equal(own, d.schema) {", "if bytes.Equal(own, nil) {")],
     ),
     (
@@ -95,8 +95,8 @@ PLANTS = [
     ),
     (
         "a README names the classes of the first configuration, whichever was chosen",
-        "./chunkindex TestReadmeNamesClasses",
-        [("chunkindex/splits.go", "hub.CardClasses(card, b.config)", 'hub.CardClasses(card, "")')],
+        "./chunkindex/build TestReadmeNamesClasses",
+        [("chunkindex/build/splits.go", "hub.CardClasses(card, b.config)", 'hub.CardClasses(card, "")')],
     ),
     (
         "columns without integers have classes",
@@ -116,7 +116,7 @@ PLANTS = [
     (
         "rows of a second split are those of the first",
         "./integration TestHuggingFace",
-        [("chunkindex/splits.go", "r.name == split\n\t\tif", "r.name == rules[0].name\n\t\tif")],
+        [("chunkindex/build/splits.go", "r.name == split\n\t\tif", "r.name == rules[0].name\n\t\tif")],
     ),
     (
         "the children of nested columns are not told",
@@ -125,7 +125,7 @@ PLANTS = [
     ),
     (
         "the parameters of a chunk are those of its first frame alone",
-        "./chunkindex TestRowGroupsJoin",
+        "./chunkindex/build TestRowGroupsJoin",
         [("chunkindex/format/rowscan/reader.go", "r.frames[to].decoded <= last {", "r.frames[to].decoded <= first {")],
     ),
     (
@@ -155,17 +155,17 @@ PLANTS = [
     ),
     (
         "a chunk of several extents reserves memory for the longest one",
-        "./chunkindex TestChosenColumnsAreExtents",
+        "./chunkindex/build TestChosenColumnsAreExtents",
         [("chunkindex/index.go", "\t\t\tc.Stored += n\n", "\t\t\tc.Stored = max(c.Stored, n)\n")],
     ),
     (
         "extents of one chunk of row groups may overlap",
-        "./chunkindex TestHostileExtentsOfRowGroups",
-        [("chunkindex/record.go", "case packed && !o.part:", "case packed:")],
+        "./chunkindex/build TestHostileExtentsOfRowGroups",
+        [("chunkindex/internal/layout/record.go", "case packed && !o.part:", "case packed:")],
     ),
     (
         "damage behind the first extent of a chunk is said to be in it",
-        "./chunkindex TestDamageInChosenColumns",
+        "./chunkindex/build TestDamageInChosenColumns",
         [("chunkindex/verify.go", "first, last := extents[0], extents[len(extents)-1]", "first, last := extents[0], extents[0]")],
     ),
     (

@@ -275,6 +275,6 @@ PLANTS = [
     (
         "index suggests pack where it puts several samples into one",
         "./cmd/millrace TestIndex_SuggestsPackForPairs",
-        [("chunkindex/kinds.go", "|| len(suffixes) < len(keys)", "|| len(suffixes) > len(keys)")],
+        [("chunkindex/build/kinds.go", "|| len(suffixes) < len(keys)", "|| len(suffixes) > len(keys)")],
     ),
 ]

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/build"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
@@ -22,14 +23,14 @@ type Spec struct {
 	Prefix string // empty, or ends in a slash
 	Sizes  []int  // bytes of each sample's content, in stored order; a tar header and padding come on top
 	Shards int    // the samples are divided evenly; 0 means 1
-	Build  chunkindex.BuildOptions
+	Build  build.Options
 	Seed   uint64 // of the content
 }
 
 // Dataset is what a Spec became.
 type Dataset struct {
 	Index   *chunkindex.Index // opened; closed when the test ends
-	Report  chunkindex.BuildReport
+	Report  build.Report
 	Keys    []string // of each sample, in stored order
 	Samples [][]byte // the stored bytes of each sample, headers and padding included
 	Content [][]byte // the bytes of its one member, NAME.bin
@@ -62,7 +63,7 @@ func Make(t testing.TB, store objstore.Store, spec Spec) *Dataset {
 	d := Write(t, store, spec)
 	var err error
 	spec.Build.AllowEmpty = spec.Build.AllowEmpty || len(spec.Sizes) == 0
-	if d.Report, err = chunkindex.Build(t.Context(), store, spec.Prefix, spec.Build); err != nil {
+	if d.Report, err = build.Run(t.Context(), store, spec.Prefix, spec.Build); err != nil {
 		t.Fatal(err)
 	}
 	d.Index, err = chunkindex.Open(t.Context(), store, spec.Prefix, chunkindex.OpenOptions{CacheDir: t.TempDir()})

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/build"
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/framing"
 )
@@ -64,7 +64,7 @@ func Conforms(t *testing.T, d Dataset) {
 	t.Run("truncated", s.truncated)
 	t.Run("bits", s.bits)
 	t.Run("sizes", s.sizes)
-	if slices.Contains(chunkindex.FormatNames(), d.Format.Name) {
+	if slices.Contains(build.FormatNames(), d.Format.Name) {
 		t.Run("parts", func(t *testing.T) { Parts(t, d) })
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/build"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/testing/indextest"
 	"github.com/millrace-data/millrace/internal/testing/memstore"
@@ -23,10 +23,10 @@ func Parts(t *testing.T, d Dataset) {
 			t.Fatal(err)
 		}
 	}
-	opt := chunkindex.BuildOptions{Format: d.Format.Name, Hints: d.Options, ChunkSize: 1 << 10}
-	build := func(share chunkindex.Share) chunkindex.BuildReport {
+	opt := build.Options{Format: d.Format.Name, Hints: d.Options, ChunkSize: 1 << 10}
+	run := func(share build.Share) build.Report {
 		opt.Share = share
-		r, err := chunkindex.Build(t.Context(), store, "", opt)
+		r, err := build.Run(t.Context(), store, "", opt)
 		if err != nil {
 			t.Fatalf("%+v: %v", share, err)
 		}
@@ -34,9 +34,9 @@ func Parts(t *testing.T, d Dataset) {
 	}
 	left := 0
 	for i := range 2 {
-		left += build(chunkindex.Share{Part: i, Parts: 2}).Part.Shards
+		left += run(build.Share{Part: i, Parts: 2}).Part.Shards
 	}
-	joined := build(chunkindex.Share{})
+	joined := run(build.Share{})
 	if left != joined.Shards || joined.ReusedShards != left || joined.ReadBytes != 0 {
 		t.Errorf("got %d shards of two parts, and %+v joined, want every shard taken from a part", left, joined)
 	}
@@ -46,7 +46,7 @@ func Parts(t *testing.T, d Dataset) {
 			t.Fatal(err)
 		}
 	}
-	build(chunkindex.Share{})
+	run(build.Share{})
 	if want := indextest.Beside(store); !maps.Equal(got, want) {
 		t.Errorf("got %q beside the shards, want %q with the same bytes", slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
 	}

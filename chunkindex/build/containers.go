@@ -1,0 +1,214 @@
+package build
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/format/files"
+	"github.com/millrace-data/millrace/chunkindex/format/tokens"
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// container is a kind of file that holds any number of samples, or of compressed file, that no format reads.
+type container struct {
+	name     string
+	suffixes []string // of an object, or of a folder above it
+	at       int      // where its magic is
+	magic    string   // empty: none
+	packed   bool     // it is another file, compressed
+	cure     string
+}
+
+// alone is the cure of a container that a format reads where nothing else lies.
+const alone = "choose such objects alone with --match"
+
+const (
+	zarrName  = "zarr"
+	zarrGroup = "zarr.json" // in every directory of a zarr of version 3
+)
+
+// containers are those that people have. A name decides before a magic does.
+func containers() []container {
+	const (
+		arrays  = "and write each array with numpy.save"
+		samples = "and write samples with MDSWriter or webdataset.TarWriter"
+		entries = "unpack it, and make shards of the files with millrace pack"
+		frames  = "compress it with zstd or gzip instead"
+	)
+	return []container{
+		{"Parquet", nil, 0, "PAR1", false, "let its name end in .parquet, or name the format (--format parquet)"},
+		{"Arrow IPC", nil, 0, "ARROW1", false, "let its name end in .arrow, or name the format (--format arrow)"},
+		{"Feather", nil, 0, "FEA1", false, "read it with pyarrow.feather and write it with pyarrow.parquet"},
+		{"ORC", []string{".orc"}, 0, "ORC", false, "read it with pyarrow.orc and write it with pyarrow.parquet"},
+		{"Avro", []string{".avro"}, 0, "Obj\x01", false, "read it with fastavro and write it with pyarrow.parquet"},
+		{"comma-separated values", []string{".csv", ".tsv", ".tab"}, 0, "", false, alone},
+		{"SQLite", []string{".sqlite", ".sqlite3", ".db"}, 0, "SQLite format 3\x00", false, "write its tables as Parquet, as duckdb does"},
+		{"NumPy's zip of arrays", []string{".npz"}, 0, "", false, "write each array with numpy.save"},
+		{"HDF5", []string{".h5", ".hdf5", ".hdf"}, 0, "\x89HDF\r\n\x1a\n", false, "read it with h5py, and write each array with numpy.save, or samples with MDSWriter"},
+		{"LMDB", []string{".mdb", ".lmdb"}, 16, "\xde\xc0\xef\xbe", false, "read it with lmdb, and write its entries with webdataset.TarWriter"},
+		{"ArrayRecord", []string{".array_record", ".arrayrecord"}, 0, "", false, "read it with array_record, and write its records with tf.io.TFRecordWriter"},
+		{zarrName, []string{".zarr"}, 0, "", false, "read it with zarr, and write each array with numpy.save"},
+		{"Lance", []string{".lance"}, 0, "", false, "read it with lance and write it with pyarrow.parquet"},
+		{"FFCV", []string{".beton"}, 0, "", false, "read it with ffcv, and write samples with MDSWriter or webdataset.TarWriter"},
+		{"pickled by Python", []string{".pt", ".pth", ".pkl", ".pickle", ".joblib"}, 0, "", false, "load it with torch.load, pickle or joblib if you trust it, " + samples},
+		{"safetensors", []string{".safetensors"}, 0, "", false, "read it with safetensors, " + arrays},
+		{"netCDF", []string{".nc", ".nc4", ".cdf"}, 0, "", false, "read it with xarray, " + arrays},
+		{"MATLAB", []string{".mat"}, 0, "MATLAB 5.0 MAT-file", false, "read it with scipy.io, " + arrays},
+		{"a spreadsheet", []string{".xlsx", ".xls", ".ods"}, 0, "", false, "save it as comma-separated values"},
+		{"WARC", []string{".warc"}, 0, "WARC/", false, "read it with warcio, and write samples with webdataset.TarWriter"},
+		{"DuckDB", []string{".duckdb"}, 8, "DUCK", false, "write its tables as Parquet, as its COPY does"},
+		{"a zip archive", []string{".zip"}, 0, "PK\x03\x04", false, alone},
+		{"a 7z archive", []string{".7z"}, 0, "7z\xbc\xaf\x27\x1c", false, entries},
+		{"a rar archive", []string{".rar"}, 0, "Rar!\x1a\x07", false, entries},
+		{"compressed by lz4", []string{".lz4"}, 0, "\x04\x22\x4d\x18", true, frames},
+		{"compressed by LZMA, Brotli, Snappy or compress", []string{".lzma", ".br", ".snappy", ".sz", ".z"}, 0, "", true, frames},
+		{"compressed by bzip2", []string{".bz2", ".tbz", ".tbz2"}, 0, "BZh", true, frames},
+		{"compressed by gzip", nil, 0, "\x1f\x8b\x08", true, "let its name end in .gz"},
+		{"compressed by zstd", nil, 0, "\x28\xb5\x2f\xfd", true, "let its name end in .zst"},
+		{"compressed by xz", nil, 0, "\xfd7zXZ\x00", true, "let its name end in .xz"},
+	}
+}
+
+// refusal says what to do with one.
+func (c container) refusal() error {
+	if c.cure == alone {
+		return fmt.Errorf("it is %s, which is read only where nothing else lies: %s, or leave it out with --match", c.name, c.cure)
+	}
+	return fmt.Errorf("it is %s, which is not read: %s, or leave it out with --match", c.name, c.cure)
+}
+
+// bySuffix has the containers by what their names end in. There may be millions of objects to ask about.
+var bySuffix = sync.OnceValue(func() map[string]container {
+	all := map[string]container{}
+	for _, c := range containers() {
+		for _, suffix := range c.suffixes {
+			all[suffix] = c
+		}
+	}
+	return all
+})
+
+// numberedPart is what TensorFlow Datasets appends to the names of shards: "-00000-of-00008".
+var numberedPart = regexp.MustCompile(`-\d+-of-\d+$`)
+
+// containerNamed returns the container that an object's name says that it is, or the name of a folder above it.
+func containerNamed(key string) (container, bool) {
+	name := key
+	if strings.Contains(path.Base(key), "-of-") {
+		name = numberedPart.ReplaceAllString(key, "")
+	}
+	for _, suffix := range []string{path.Ext(name), path.Ext(format.Plain(name))} {
+		if c, ok := bySuffix()[strings.ToLower(suffix)]; ok {
+			return c, true
+		}
+	}
+	if path.Base(key) == zarrGroup {
+		return bySuffix()[".zarr"], true
+	}
+	for dir := path.Dir(key); dir != "." && dir != "/"; dir = path.Dir(dir) {
+		if c, ok := bySuffix()[strings.ToLower(path.Ext(dir))]; ok && c.folder() {
+			return c, true
+		}
+	}
+	return container{}, false
+}
+
+// folder says whether the container is a folder of objects.
+func (c container) folder() bool { return slices.Contains([]string{"zarr", "Lance", "LMDB"}, c.name) }
+
+// unread says why an object is not read that no format claims, by its name or by its first bytes.
+func (b *builder) unread(ctx context.Context, l *listing, key string) (refusal, err error) {
+	if c, ok := containerNamed(key); ok {
+		return fmt.Errorf("object %s: %w", key, c.refusal()), nil
+	}
+	head, err := format.Head(ctx, l, key)
+	if err != nil {
+		return nil, err
+	}
+	if len(head) == 0 {
+		return fmt.Errorf("object %s has no bytes: remove it, or upload it again", key), nil
+	}
+	for _, c := range containers() {
+		if c.magic != "" && len(head) > c.at && strings.HasPrefix(string(head[c.at:]), c.magic) || c.name == zarrName && b.inZarr() {
+			return fmt.Errorf("object %s: %w", key, c.refusal()), nil
+		}
+	}
+	return &files.UnknownError{Key: key}, nil
+}
+
+// refuse is the fault of a dataset in which an object may hold any number of samples.
+func (b *builder) refuse(ctx context.Context, l *listing, unknown *files.UnknownError) error {
+	key := unknown.Key
+	for _, o := range l.seen { // one whose name says what lies here, such as the data/x.lance beside _versions/1.manifest
+		if c, known := containerNamed(o.Key); known && c.folder() {
+			key = o.Key
+			break
+		}
+	}
+	if at := slices.IndexFunc(l.seen, func(o format.Object) bool { return tokens.Named(o.Key) }); at >= 0 && key == unknown.Key {
+		key = l.seen[at].Key // rather than the meta.pkl beside it
+	}
+	refusal, err := b.unread(ctx, l, key)
+	if err != nil || !errors.As(refusal, &unknown) {
+		return cmp.Or(err, refusal)
+	}
+	return fmt.Errorf("no shards here: %w; looked for %s: %w", unknown, strings.Join(lookedFor(""), "; "), objstore.ErrNotFound)
+}
+
+// inZarr says whether the dataset's address leads into a zarr of version 2, of which only hidden names tell.
+func (b *builder) inZarr() bool {
+	for key := range b.hidden {
+		if slices.Contains([]string{".zarray", ".zgroup", ".zmetadata"}, path.Base(key)) {
+			return true
+		}
+	}
+	return false
+}
+
+// tableOf names the kind of table whose log an object belongs to: a log says which files of a folder, and which of their rows, are the table.
+func tableOf(key string) string {
+	dir, name := path.Split("/" + key)
+	switch {
+	case strings.Contains(dir, "/_delta_log/"):
+		return "Delta Lake"
+	case strings.Contains(dir, "/.hoodie/"):
+		return "Hudi"
+	case strings.HasSuffix(dir, "/metadata/") && strings.HasSuffix(name, ".metadata.json"):
+		return "Iceberg"
+	}
+	return ""
+}
+
+// refuseTables refuses the files of a table that has a log: rows that were deleted or rewritten would become samples. Who chooses files by a pattern
+// knows which.
+func (b *builder) refuseTables(l *listing) error {
+	if b.chosenByPattern() {
+		return nil
+	}
+	refuse := func(key string) error {
+		if kind := tableOf(key); kind != "" {
+			return fmt.Errorf("object %s: a table of %s lies here, whose log says which rows of its files count: write the rows as Parquet files elsewhere, as DuckDB and Polars do, or take the rows of all files with --match '*.parquet'", key, kind)
+		}
+		return nil
+	}
+	for _, o := range l.seen {
+		if err := refuse(o.Key); err != nil {
+			return err
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(b.hidden)) {
+		if err := refuse(key); err != nil {
+			return err
+		}
+	}
+	return nil
+}

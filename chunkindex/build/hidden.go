@@ -1,0 +1,14 @@
+package build
+
+// hadHidden counts the shards of the current generation that this run leaves out because they are hidden, and names one.
+func (b *builder) hadHidden() (n int, example string) {
+	if b.old == nil || len(b.hidden) == 0 {
+		return 0, ""
+	}
+	for _, s := range b.old.ShardTable() {
+		if b.hidden[s.Key] {
+			n, example = n+1, s.Key
+		}
+	}
+	return n, example
+}

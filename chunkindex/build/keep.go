@@ -1,0 +1,339 @@
+package build
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/internal/layout"
+	"github.com/millrace-data/millrace/chunkindex/internal/parallel"
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// Scans that are finished are kept in the store for a run that is interrupted: several in one object, as soon as making them
+// again would cost more than a write. Until then a kill loses them, and those that are just being written: what
+// docs/operations.md promises is twice these numbers.
+const (
+	keptMagic  = "MRSCAN04"
+	keptBytes  = 32 << 20 // of shards that were read
+	keptShards = 512      // that were read: tiny ones cost a request each
+	maxKept    = 1 << 16  // scans in one object that is read
+)
+
+// scanName names the scan of one version of some shards by one version of the rules.
+type scanName [sha256.Size]byte
+
+// finished is a scan that is not kept yet.
+type finished struct {
+	name scanName
+	scan *scanFile
+}
+
+// gathered are the scans that are to be kept together.
+type gathered struct {
+	scans  []finished
+	bytes  int64 // of their shards
+	shards int
+}
+
+// scanName of a unit. A scan that other rules made, or that is written in another form, has another name, and is never used.
+func (b *builder) scanName(u unit) (name scanName) {
+	sum := sha256.New()
+	fmt.Fprintf(sum, "%s\n%d\n%s\n%d\n%d\n%d\n%q", keptMagic, b.opt.ChunkSize, b.format.Name, b.format.Rules(), cutterChanges, b.found.Overlap, b.found.Framing)
+	for i := u.from; i < u.to; i++ {
+		o := b.shards[i]
+		fmt.Fprintf(sum, "\n%d\n%q\n%q\n%d\n%q", o.Size, o.Key, o.ETag, b.codec(i), b.found.Shards[i].Says)
+	}
+	sum.Sum(name[:0])
+	return name
+}
+
+// keep takes a finished scan, and stores all that have come together when they are worth it.
+func (b *builder) keep(ctx context.Context, u unit, s *scanFile) error {
+	size, count := b.bytes(u), u.to-u.from
+	if s.size > maxScan(count, size) {
+		if b.opt.Share.Parts > 0 {
+			return fmt.Errorf("shard %s: its scan takes %d bytes, too many to be left beside the index: --part rest, once the other parts are done, scans it", b.shards[u.from].Key, s.size)
+		}
+		return nil
+	}
+	name := b.scanName(u)
+	b.mu.Lock()
+	g := &b.gathered
+	g.scans = append(g.scans, finished{name, s})
+	g.bytes += size
+	g.shards += count
+	full := b.full()
+	b.mu.Unlock()
+	if !full {
+		return nil
+	}
+	select { // one writes, and who has more meanwhile waits: else any number of scans could be on their way
+	case b.storing <- struct{}{}:
+		defer func() { <-b.storing }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	var scans []finished
+	b.mu.Lock()
+	if b.full() {
+		scans, *g = g.scans, gathered{}
+	}
+	b.mu.Unlock()
+	if len(scans) == 0 { // another one has written them
+		return nil
+	}
+	if err := b.storeScans(ctx, scans); err != nil {
+		return fmt.Errorf("keep scans: %w", err)
+	}
+	return nil
+}
+
+// full says whether what has come together is worth a write.
+func (b *builder) full() bool {
+	return b.gathered.bytes >= b.keptBytes || b.gathered.shards >= b.keptShards
+}
+
+// storeScans stores scans as one object: magic, their number, name and length of each, and the scans. The object is named by the
+// SHA-256 of its bytes.
+func (b *builder) storeScans(ctx context.Context, scans []finished) error {
+	head := binary.LittleEndian.AppendUint32([]byte(keptMagic), uint32(len(scans)))
+	for _, s := range scans {
+		head = binary.LittleEndian.AppendUint64(append(head, s.name[:]...), uint64(s.scan.size))
+	}
+	var all row
+	all.add(bytes.NewReader(head), int64(len(head)))
+	for _, s := range scans {
+		all.add(s.scan.section(), s.scan.size)
+	}
+	sum := sha256.New()
+	if _, err := io.Copy(sum, io.NewSectionReader(&all, 0, all.size())); err != nil {
+		return err
+	}
+	key := b.index.Prefix + layout.ScanDir + hex.EncodeToString(sum.Sum(nil))
+	if _, err := b.index.Store.Put(ctx, key, &all, all.size(), objstore.Condition{}); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	b.kept = append(b.kept, key)
+	b.mu.Unlock()
+	return nil
+}
+
+// row reads several things one after another, where each is: a copy of large scans would take as much space as they do.
+type row struct {
+	parts []io.ReaderAt
+	ends  []int64
+}
+
+func (r *row) size() int64 {
+	if len(r.ends) == 0 {
+		return 0
+	}
+	return r.ends[len(r.ends)-1]
+}
+
+func (r *row) add(part io.ReaderAt, n int64) {
+	end := r.size() + n
+	r.parts, r.ends = append(r.parts, part), append(r.ends, end)
+}
+
+// ReadAt implements io.ReaderAt.
+func (r *row) ReadAt(p []byte, off int64) (n int, err error) {
+	for i, _ := slices.BinarySearch(r.ends, off+1); len(p) > 0; i++ {
+		if i == len(r.parts) {
+			return n, io.EOF
+		}
+		begin := int64(0)
+		if i > 0 {
+			begin = r.ends[i-1]
+		}
+		b := p[:min(int64(len(p)), r.ends[i]-off)]
+		k, err := r.parts[i].ReadAt(b, off-begin)
+		n += k
+		if k < len(b) {
+			return n, cmp.Or(err, io.ErrUnexpectedEOF)
+		}
+		p, off = p[k:], off+int64(k)
+	}
+	return n, nil
+}
+
+// listKept finds the scans that other runs left, and the notes of parts.
+func (b *builder) listKept(ctx context.Context) error {
+	var notes []objstore.Object
+	err := b.index.Store.List(ctx, b.index.Prefix+layout.ScanDir, func(o objstore.Object) error {
+		if strings.HasPrefix(o.Key, b.index.Prefix+layout.ScanDir+partsKey) {
+			notes = append(notes, o)
+		} else {
+			b.kept = append(b.kept, o.Key)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return b.readNotes(ctx, notes)
+}
+
+// takeKept takes over the scans that interrupted runs left, of the units that are to be scanned, and returns the units that are
+// left. Whatever is wrong with an object, its units are scanned anew.
+func (b *builder) takeKept(ctx context.Context, todo []int) ([]int, error) {
+	kept := b.kept
+	if b.named { // an object that holds nothing for this run may belong to a run for another index of the prefix
+		b.kept = nil
+	}
+	if len(kept) == 0 || len(todo) == 0 {
+		return todo, nil
+	}
+	wanted := make(map[scanName]int, len(todo))
+	for _, i := range todo {
+		wanted[b.scanName(b.units[i])] = i
+	}
+	err := parallel.Each(ctx, b.opt.Parallel, len(kept), func(ctx context.Context, worker, n int) error {
+		w, err := b.writer(worker)
+		if err != nil {
+			return err
+		}
+		begun := w.end
+		taken, err := b.readKept(ctx, kept[n], wanted, w)
+		if err != nil {
+			w.end = begun
+			return ctx.Err()
+		}
+		for i, s := range taken {
+			b.takeScan(i, s)
+		}
+		if b.named && len(taken) > 0 {
+			b.mu.Lock()
+			b.kept = append(b.kept, kept[n])
+			b.mu.Unlock()
+		}
+		return nil
+	})
+	return slices.DeleteFunc(todo, func(i int) bool { return b.scans[i] != nil }), err
+}
+
+// takeScan makes a scan that was kept the one of its unit, if it can be that.
+func (b *builder) takeScan(i int, s *scanFile) {
+	u := b.units[i]
+	shards := make([]layout.Shard, 0, u.to-u.from)
+	for i := u.from; i < u.to; i++ {
+		shards = append(shards, layout.Shard{Key: b.key(i), Size: b.shards[i].Size})
+	}
+	if s.check(shards, b.found.Overlap) != nil {
+		return
+	}
+	b.mu.Lock()
+	had := b.scans[i] != nil
+	if !had {
+		b.scans[i] = s
+		b.report.ReusedShards += len(shards)
+	}
+	b.mu.Unlock()
+	if !had {
+		size := b.bytes(u)
+		b.step(chunkindex.Progress{Done: size, Kept: size, Shards: len(shards), Samples: s.sum.Samples})
+	}
+}
+
+// scanRow is the length of a row of an object's table: the name of a scan, and its length.
+const scanRow = len(scanName{}) + 8
+
+// anyWanted says whether a table names a scan that is wanted: of other objects nothing more is read.
+func anyWanted(table []byte, wanted map[scanName]int) bool {
+	for ; len(table) > 0; table = table[scanRow:] {
+		if _, ok := wanted[scanName(table[:scanRow-8])]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+var errKept = errors.New("no scans that were kept")
+
+// readKept copies from an object of scans those that are wanted, by their units, and passes over the others.
+func (b *builder) readKept(ctx context.Context, key string, wanted map[scanName]int, w *scanWriter) (map[int]*scanFile, error) {
+	in, err := b.index.Store.Open(ctx, objstore.Ref{Key: key}, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	sum := sha256.New()
+	body := io.TeeReader(in, sum)
+	head := make([]byte, len(keptMagic)+4)
+	if _, err := io.ReadFull(body, head); err != nil {
+		return nil, err
+	}
+	count := binary.LittleEndian.Uint32(head[len(keptMagic):])
+	if string(head[:len(keptMagic)]) != keptMagic || count > maxKept {
+		return nil, errKept
+	}
+	table := make([]byte, scanRow*int(count))
+	if _, err := io.ReadFull(body, table); err != nil {
+		return nil, err
+	}
+	if !anyWanted(table, wanted) {
+		return nil, nil
+	}
+	taken := map[int]*scanFile{}
+	for ; len(table) > 0; table = table[scanRow:] {
+		size := binary.LittleEndian.Uint64(table[scanRow-8:])
+		i, ok := wanted[scanName(table[:scanRow-8])]
+		if !ok {
+			if size > math.MaxInt64 {
+				return nil, errKept
+			}
+			if _, err := io.CopyN(io.Discard, body, int64(size)); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if u := b.units[i]; size > uint64(maxScan(u.to-u.from, b.bytes(u))) {
+			return nil, errKept
+		}
+		w.begin()
+		if _, err := io.CopyN(w, body, int64(size)); err != nil {
+			return nil, err
+		}
+		if taken[i], err = w.finish(); err != nil {
+			return nil, err
+		}
+	}
+	// Read to its end: bytes that follow change the digest.
+	if _, err := io.CopyN(io.Discard, body, 1); !errors.Is(err, io.EOF) {
+		return nil, cmp.Or(err, errKept)
+	}
+	if key != b.index.Prefix+layout.ScanDir+hex.EncodeToString(sum.Sum(nil)) {
+		return nil, errKept
+	}
+	return taken, nil
+}
+
+// removeKept takes away what an interrupted run would have needed. The notes of parts go last: a run that is killed here leaves no
+// scans that nothing tells of.
+func (b *builder) removeKept(ctx context.Context) error {
+	if err := b.remove(ctx, b.kept); err != nil {
+		return err
+	}
+	return b.remove(ctx, b.notes)
+}
+
+func (b *builder) remove(ctx context.Context, keys []string) error {
+	return parallel.Each(ctx, b.opt.Parallel, len(keys), func(ctx context.Context, _, n int) error {
+		if err := b.index.Store.Delete(ctx, keys[n]); err != nil {
+			return fmt.Errorf("remove scans %s: %w", keys[n], err)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,19 @@
+package build
+
+import (
+	"context"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// RunKeeping is a Run that keeps what it has scanned after so many bytes, or shards.
+func RunKeeping(ctx context.Context, store objstore.Store, prefix string, opt Options, bytes int64, shards int) (Report, error) {
+	b, err := newBuilder(store, prefix, opt)
+	if err != nil {
+		return Report{}, err
+	}
+	defer b.close()
+	b.keptBytes, b.keptShards = bytes, shards
+	err = b.run(ctx)
+	return b.report, err
+}

@@ -1,0 +1,89 @@
+package build
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/internal/parallel"
+	"hash/crc32"
+)
+
+const (
+	runEnds  = 1 << 14  // one object in so many ends a run
+	maxAhead = 16 << 20 // bytes of loose objects that are read side by side into memory
+)
+
+// unit is what is scanned, kept and taken over as one: a shard, or a run of loose objects.
+type unit struct{ from, to int } // shards
+
+// divide makes the units of this run. Where a run of loose objects ends depends on the key of its last object alone, so that
+// an object that comes or goes changes no other run than its own.
+func (b *builder) divide() {
+	from := 0
+	for i := range b.shards {
+		if !b.found.Loose || endsRun(b.key(i)) || i == len(b.shards)-1 {
+			b.units = append(b.units, unit{from, i + 1})
+			from = i + 1
+		}
+	}
+}
+
+func endsRun(key string) bool { return crc32.ChecksumIEEE([]byte(key))%runEnds == 0 }
+
+// bytes of all shards of a unit.
+func (b *builder) bytes(u unit) (n int64) {
+	for _, o := range b.shards[u.from:u.to] {
+		n += o.Size
+	}
+	return n
+}
+
+// read scans the objects of a unit: as many side by side as are held in memory, then in their order.
+func (b *builder) read(ctx context.Context, u unit, cut *cutter) error {
+	for from := u.from; from < u.to; {
+		to, size := from+1, b.shards[from].Size
+		for to < u.to && size+b.shards[to].Size <= maxAhead {
+			size += b.shards[to].Size
+			to++
+		}
+		if err := b.readSome(ctx, u, from, to, cut); err != nil {
+			return err
+		}
+		from = to
+	}
+	if err := cut.finish(); err != nil {
+		return fmt.Errorf("shard %s: %w", b.shards[u.from].Key, err)
+	}
+	return nil
+}
+
+// readSome scans the objects from one to before another: one of any size, or several that are held together.
+func (b *builder) readSome(ctx context.Context, u unit, from, to int, cut *cutter) error {
+	if to == from+1 {
+		cut.begin(from - u.from)
+		return b.readShard(ctx, from, cut)
+	}
+	bodies := make([][]byte, to-from)
+	err := parallel.Each(ctx, b.opt.Parallel, len(bodies), func(ctx context.Context, _, i int) error {
+		o := b.shards[from+i]
+		bodies[i] = make([]byte, o.Size)
+		if err := b.store.ReadRange(ctx, o.Ref(), 0, bodies[i]); err != nil {
+			return fmt.Errorf("object %s: %w", o.Key, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for i, body := range bodies {
+		o := b.shards[from+i]
+		cut.begin(from + i - u.from)
+		if err := b.found.Scan(ctx, from+i, bytes.NewReader(body), cut); err != nil {
+			return fmt.Errorf("object %s: %w", o.Key, err)
+		}
+		b.addRead(o.Size)
+		b.step(chunkindex.Progress{Done: o.Size})
+	}
+	return nil
+}

@@ -1,0 +1,46 @@
+package build
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/framing"
+)
+
+// partition returns the directories of a key that stand for columns, as Hive writes them: "label=cat".
+func partition(key string) []string {
+	return slices.DeleteFunc(strings.Split(path.Dir(key), "/"), func(element string) bool { return strings.IndexByte(element, '=') <= 0 })
+}
+
+// refusePartitions refuses tables in directories of several partitions, whose columns no sample would have. Who chooses files by a pattern knows.
+func (b *builder) refusePartitions() error {
+	name := map[string]string{framing.Parquet: "parquet", framing.Arrow: "arrow", framing.CSV: "csv", framing.JSONL: "json"}[b.format.Name] // as pyarrow.dataset has it
+	if name == "" || b.chosenByPattern() {
+		return nil
+	}
+	shards := b.found.Shards
+	at := slices.IndexFunc(shards, func(s format.Shard) bool { return !slices.Equal(partition(s.Key), partition(shards[0].Key)) })
+	if at < 0 {
+		return nil
+	}
+	first, other := shards[0].Key, shards[at].Key
+	return &format.ChoiceError{
+		Cause: fmt.Sprintf("objects %s and %s are of two partitions, whose columns are in the names of directories: no sample would have them, unless the files have them too", first, other),
+		Ways: []format.Way{
+			{
+				Command: fmt.Sprintf(`python3 -c "import glob, pyarrow.dataset as d; d.write_dataset(d.dataset(sorted(glob.glob('**/*%s', recursive=True)), format='%s', partitioning='hive'), 'DESTINATION', format='parquet', max_rows_per_group=10000)"`,
+					path.Ext(other), name),
+				Effect: "writes Parquet files that have these columns",
+			},
+			{Flag: "match", Value: "*", Effect: "leaves these columns out"},
+		},
+	}
+}
+
+// chosenByPattern says whether the user has named the objects to take, rather than some to leave out.
+func (b *builder) chosenByPattern() bool {
+	return b.opt.Match != "" && !strings.HasPrefix(b.opt.Match, leavesOut)
+}

@@ -1,0 +1,146 @@
+package build
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/internal/layout"
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// probe finds out whether the store of an index honours conditions on writes, on an object of its own.
+func probe(ctx context.Context, at Place) error {
+	key := at.Prefix + layout.ProbeDir + rand.Text()
+	put := func(text string, cond objstore.Condition) (objstore.Object, error) {
+		return at.Store.Put(ctx, key, strings.NewReader(text), int64(len(text)), cond)
+	}
+	// What is left over harms nobody, and gc removes it.
+	defer func() { _ = at.Store.Delete(context.WithoutCancel(ctx), key) }()
+	failed := func(err error) error {
+		if errors.Is(err, ErrReadOnly) {
+			return err
+		}
+		return fmt.Errorf("probe for conditional writes (--single-writer does without them): %w", err)
+	}
+	obj, err := put("1", objstore.Condition{IfAbsent: true})
+	if err != nil {
+		return failed(err)
+	}
+	_, absent := put("2", objstore.Condition{IfAbsent: true})
+	_, match := put("3", objstore.Condition{IfMatch: obj.ETag + "0"})
+	for _, err := range []error{absent, match} {
+		if err == nil {
+			return errors.New("the store ignores conditions on writes, so two index runs could overwrite each other: use --single-writer if no other will run")
+		}
+		if !errors.Is(err, objstore.ErrChanged) {
+			return failed(err)
+		}
+	}
+	return nil
+}
+
+// publisher puts a new generation in place.
+type publisher struct {
+	store  objstore.Store
+	prefix string
+	name   string // of the index; empty: the default one
+	single bool
+	data   string // address of the shards, where they do not lie beside the index
+	links  bool   // links are followed
+	old    layout.Pointer
+	oldObj objstore.Object   // zero: there was no pointer
+	index  *chunkindex.Index // that the old pointer names; nil: it cannot be read
+}
+
+// publish writes index, binding and pointer, in this order. It reports whether the
+// pointer named this already.
+func (p *publisher) publish(ctx context.Context, b *built, binding []byte) (unchanged bool, err error) {
+	next := layout.Pointer{Version: layout.PointerVersion, Generation: b.generation, Binding: layout.BindingHash(binding), Data: p.data, Links: p.links}
+	if p.old == next && p.intact(ctx, b) {
+		return true, nil
+	}
+	if err := p.noteOwner(ctx, b.generation); err != nil {
+		return false, err
+	}
+	if p.old.Generation != b.generation || !p.intact(ctx, b) {
+		// Written anew even if it is there: gc goes by the age of what nothing points to yet.
+		if _, err := p.store.Put(ctx, layout.IndexObject(p.prefix, b.generation), b.file, b.size, objstore.Condition{}); err != nil {
+			return false, err
+		}
+	}
+	key := layout.BindingObject(p.prefix, b.generation, next.Binding)
+	if _, err := p.store.Put(ctx, key, bytes.NewReader(binding), int64(len(binding)), objstore.Condition{}); err != nil {
+		return false, err
+	}
+	return false, p.point(ctx, next)
+}
+
+// intact reports whether the index object that should be there is, without damage. What was read of it has been proved.
+func (p *publisher) intact(ctx context.Context, b *built) bool {
+	obj, err := p.store.Stat(ctx, layout.IndexObject(p.prefix, b.generation))
+	if err != nil || obj.Size != b.size {
+		return false
+	}
+	return p.index == nil || p.index.Prove(ctx) == nil
+}
+
+func (p *publisher) point(ctx context.Context, next layout.Pointer) error {
+	text, err := json.Marshal(next)
+	if err != nil {
+		return err
+	}
+	text = append(text, '\n')
+	var cond objstore.Condition
+	switch {
+	case p.single:
+	case p.oldObj.ETag == "":
+		cond.IfAbsent = true
+	default:
+		cond.IfMatch = p.oldObj.ETag
+	}
+	_, err = p.store.Put(ctx, layout.PointerObject(p.prefix, p.name), bytes.NewReader(text), int64(len(text)), cond)
+	if !errors.Is(err, objstore.ErrChanged) {
+		return err
+	}
+	now, _, rerr := layout.ReadPointer(ctx, p.store, p.prefix, p.name)
+	if rerr != nil {
+		return fmt.Errorf("another index run published meanwhile: %w", err)
+	}
+	if now == next {
+		return nil // the other run found the same, or our own first answer was lost
+	}
+	return fmt.Errorf("another index run published generation %s meanwhile, ours is %s: run again to index what is there now: %w", now.Generation, next.Generation, err)
+}
+
+// noteOwner notes that a generation is about to become that of the publisher's index. It is written before the index is, so
+// that a generation without a note is the default index's.
+func (p *publisher) noteOwner(ctx context.Context, generation string) error {
+	names, err := layout.Owners(ctx, p.store, p.prefix, generation)
+	if err != nil {
+		return err
+	}
+	put := func(name string) error {
+		text := chunkindex.NameText(name) + "\n"
+		_, err := p.store.Put(ctx, layout.OwnerObject(p.prefix, generation, name), strings.NewReader(text), int64(len(text)), objstore.Condition{})
+		return err
+	}
+	if len(names) == 0 {
+		if p.name == "" {
+			return nil
+		}
+		_, err := p.store.Stat(ctx, layout.IndexObject(p.prefix, generation))
+		if err == nil {
+			err = put("")
+		}
+		if err != nil && !errors.Is(err, objstore.ErrNotFound) {
+			return err
+		}
+	}
+	return put(p.name)
+}

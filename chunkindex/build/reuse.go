@@ -1,0 +1,254 @@
+package build
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/format/tokens"
+	"github.com/millrace-data/millrace/chunkindex/framing"
+	"github.com/millrace-data/millrace/chunkindex/internal/layout"
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// asBefore takes from the index that was there what token files do not say, where this run is told nothing: the length of windows, and the type.
+func (b *builder) asBefore(l *listing) {
+	h := &b.opt.Hints
+	named := slices.ContainsFunc(l.seen, func(o format.Object) bool { return tokens.Named(o.Key) })
+	if b.old == nil || b.old.Format() != framing.Tokens || b.opt.Format != "" || len(h.Given()) > 0 || !named {
+		return
+	}
+	dtype, shape := b.old.Framing().(format.Array).Item()
+	h.SequenceLength, h.DType = int64(shape[0])-1, dtype
+	b.report.Assumed = fmt.Sprintf("as the index that was here: --sequence-length %d --dtype '%s'", h.SequenceLength, dtype)
+}
+
+// reuse takes what it can from the current generation, then from those of the other indexes of the prefix, and returns the units
+// that are left.
+func (b *builder) reuse(ctx context.Context, todo []int) ([]int, error) {
+	todo, err := b.reuseFrom(ctx, b.old, todo)
+	if err != nil {
+		return nil, err
+	}
+	names, err := chunkindex.IndexNames(ctx, b.index.Store, b.index.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	b.named = b.named || b.opt.Name != ""
+	for _, name := range names {
+		b.named = b.named || name != ""
+		if name == b.opt.Name || len(todo) == 0 {
+			continue
+		}
+		x, err := b.other(ctx, name)
+		if err != nil {
+			return nil, fmt.Errorf("index %s: %w", chunkindex.NameText(name), err)
+		}
+		if x == nil {
+			continue
+		}
+		before := len(todo)
+		todo, err = b.reuseFrom(ctx, x, todo)
+		if len(todo) < before && err == nil {
+			b.lent = append(b.lent, x)
+		} else if err := errors.Join(err, x.Close()); err != nil {
+			return nil, fmt.Errorf("index %s: %w", chunkindex.NameText(name), err)
+		}
+	}
+	return todo, nil
+}
+
+// other opens the current generation of another index of the prefix, if it is one of the same data. One that is damaged, or
+// of another version, is passed over: nil.
+func (b *builder) other(ctx context.Context, name string) (*chunkindex.Index, error) {
+	p, _, err := layout.ReadPointer(ctx, b.index.Store, b.index.Prefix, name)
+	if err == nil && p.Data != b.opt.Data {
+		return nil, nil
+	}
+	var x *chunkindex.Index
+	if err == nil {
+		x, err = b.open(ctx, p)
+	}
+	if errors.Is(err, objstore.ErrNotFound) || errors.Is(err, layout.ErrCorrupt) || errors.Is(err, layout.ErrVersion) || errors.Is(err, layout.ErrOldVersion) {
+		return nil, nil
+	}
+	return x, err
+}
+
+// reuseFrom takes what it can of some units from an index, if that was cut by the same rules, and returns the units that
+// are left: also those of which the index is damaged.
+func (b *builder) reuseFrom(ctx context.Context, x *chunkindex.Index, units []int) (todo []int, err error) {
+	if x == nil || !b.sameRules(x.Meta()) {
+		return units, nil
+	}
+	found := b.sameShards(ctx, x, units)
+	var runs [][2]int
+	for _, s := range found {
+		runs = append(runs, [2]int{s.from, s.to})
+	}
+	if err := x.CopyBlocks(ctx, runs); err != nil {
+		return nil, err
+	}
+	for _, i := range units {
+		u, s := b.units[i], found[i]
+		if s == nil {
+			todo = append(todo, i)
+			continue
+		}
+		err := s.check()
+		var fetching *chunkindex.FetchError
+		if errors.As(err, &fetching) || err != nil && ctx.Err() != nil {
+			return nil, err
+		}
+		if err != nil {
+			todo = append(todo, i)
+			continue
+		}
+		b.scans[i] = s
+		b.report.ReusedShards += u.to - u.from
+		size := b.bytes(u)
+		b.step(chunkindex.Progress{Done: size, Kept: size, Shards: u.to - u.from, Samples: s.sum.Samples})
+	}
+	return todo, nil
+}
+
+// sameShards finds those units whose shards an index has, unchanged and cut by themselves.
+func (b *builder) sameShards(ctx context.Context, x *chunkindex.Index, units []int) map[int]*shardsOf {
+	known := make(map[string]int, x.Shards())
+	for i, s := range x.ShardTable() {
+		known[s.Key] = i
+	}
+	found := map[int]*shardsOf{}
+	for _, i := range units {
+		u := b.units[i]
+		at, ok := known[b.key(u.from)]
+		if !ok || !b.unchanged(x.ShardTable(), u, at) {
+			continue
+		}
+		if s := newShardsOf(ctx, x, at, at+u.to-u.from); s.whole() {
+			found[i] = s
+		}
+	}
+	return found
+}
+
+// sameRules says whether an index was cut as this run cuts.
+func (b *builder) sameRules(m layout.Meta) bool {
+	return m.ChunkSize == b.opt.ChunkSize && m.Format == b.format.Name && m.Scanner == b.format.Rules() && m.Cutter == cutterChanges &&
+		m.Overlap == b.found.Overlap && bytes.Equal(m.Framing, b.found.Framing)
+}
+
+// unchanged says whether the shards of a unit are these shards of an index from one on, in the same versions and of which others
+// say the same.
+func (b *builder) unchanged(shards []layout.Shard, u unit, at int) bool {
+	if at+u.to-u.from > len(shards) {
+		return false
+	}
+	for i := u.from; i < u.to; i++ {
+		old := &shards[at+i-u.from]
+		o := b.shards[i]
+		if old.Key != b.key(i) || old.Size != o.Size || old.ETag != o.ETag || old.Says != layout.SaysDigest(b.found.Shards[i].Says) {
+			return false
+		}
+	}
+	return true
+}
+
+// key of a shard, relative to the prefix.
+func (b *builder) key(shard int) string { return strings.TrimPrefix(b.shards[shard].Key, b.prefix) }
+
+// shardsOf are shards of an earlier index, from which a new one takes what has not changed.
+type shardsOf struct {
+	x          *chunkindex.Index
+	first, end int // shards
+	from, to   int // chunks
+	sum        layout.Totals
+	block      func(sec, chunk int) ([]byte, error) // reads a block of the index
+}
+
+// newShardsOf takes the shards from first to before end.
+func newShardsOf(ctx context.Context, x *chunkindex.Index, first, end int) *shardsOf {
+	s := &shardsOf{x: x, first: first, end: end, block: func(sec, chunk int) ([]byte, error) { return x.Block(ctx, sec, chunk) }}
+	chunk := func(shard int) int { // the first one that reaches to this shard or beyond
+		return sort.Search(x.Chunks(), func(i int) bool { e := x.Extents(i); return e[len(e)-1].Shard >= shard })
+	}
+	s.from, s.to = chunk(first), chunk(end)
+	return s
+}
+
+// whole says whether no chunk has objects of these shards and of others: else they were not cut by themselves.
+func (s *shardsOf) whole() bool {
+	return s.to == s.x.Chunks() || s.x.Extents(s.to)[0].Shard >= s.end
+}
+
+// check holds the chunks to what those of these shards can be, and sums them up.
+func (s *shardsOf) check() error {
+	order := layout.ExtentOrder{Overlap: s.x.Meta().Overlap, Shards: s.x.ShardTable()[s.first:s.end]}
+	return s.each(func(r *layout.ChunkRecord) error {
+		if err := r.Check(&order); err != nil {
+			return err
+		}
+		s.sum.Add(r)
+		return nil
+	})
+}
+
+func (s *shardsOf) totals() layout.Totals { return s.sum }
+
+func (s *shardsOf) take(visit func(*layout.ChunkRecord) error) error {
+	begin, at, visited := s.from, s.from, 0
+	err := s.each(func(r *layout.ChunkRecord) error {
+		if visited >= releaseAfter {
+			s.x.ReleaseBlocks(begin, at)
+			begin, visited = at, 0
+		}
+		at++
+		visited += len(r.Table) + len(r.Names) + len(r.Parts) + len(r.Params)
+		return visit(r)
+	})
+	if err == nil {
+		s.x.ReleaseBlocks(begin, at)
+	}
+	return err
+}
+
+func (s *shardsOf) each(visit func(*layout.ChunkRecord) error) error {
+	for i := s.from; i < s.to; i++ {
+		c := s.x.Chunk(i)
+		r := layout.ChunkRecord{Extents: s.x.Extents(i), Codec: c.Codec, Skip: c.Skip, Length: c.Length, CRC: c.CRC32C, Digest: c.Digest, Samples: c.Samples}
+		if err := s.blocks(&r, i); err != nil {
+			return fmt.Errorf("chunk %d: %w", i, err)
+		}
+		for j := range r.Extents {
+			r.Extents[j].Shard -= s.first
+		}
+		if err := visit(&r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// blocks gives the record of a chunk its blocks.
+func (s *shardsOf) blocks(r *layout.ChunkRecord, chunk int) error {
+	to := map[int]*[]byte{layout.SecTables: &r.Table, layout.SecNames: &r.Names, layout.SecParts: &r.Parts}
+	if r.Codec.Described() {
+		to[layout.SecDecoding] = &r.Params
+	}
+	for sec, b := range to {
+		var err error
+		if *b, err = s.block(sec, chunk); err != nil {
+			return err
+		}
+	}
+	if len(r.Names) == 0 {
+		r.Stem = s.x.Shard(r.Extents[0].Shard).Stem
+	}
+	return nil
+}

@@ -1,0 +1,32 @@
+package build
+
+import (
+	"testing"
+
+	"github.com/millrace-data/millrace/internal/testing/memstore"
+	"github.com/millrace-data/millrace/internal/testing/shards"
+)
+
+// indexedTars returns a store of two tar shards, with their index.
+func indexedTars(t testing.TB) (*memstore.Store, Report) {
+	t.Helper()
+	store := memstore.New()
+	shards.Tars(t, store)
+	rep, err := Run(t.Context(), store, "", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store, rep
+}
+
+// indexedLines returns a store of two shards of so many lines each, with an index of many chunks.
+func indexedLines(t testing.TB, lines int) (*memstore.Store, Report) {
+	t.Helper()
+	store := memstore.New()
+	shards.Lines(store, lines)
+	rep, err := Run(t.Context(), store, "", Options{ChunkSize: 8 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store, rep
+}

@@ -1,0 +1,196 @@
+package build
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/millrace-data/millrace/chunkindex/internal/layout"
+	"github.com/millrace-data/millrace/internal/tempfile"
+)
+
+// shardScan is one shard on its way into an index.
+type shardScan struct {
+	key  string
+	size int64
+	scan scanned // of this shard, or of the run that begins with it; nil: it lies in a run that began before
+}
+
+// built is an index file that was written. It has no name, and belongs to whoever had it written.
+type built struct {
+	file       *os.File
+	size       int64
+	generation string
+}
+
+// sectionWriter writes one section at its place, front to back.
+type sectionWriter struct {
+	buf *bufio.Writer
+	n   int64
+}
+
+func newSectionWriter(f *os.File, s layout.Section) *sectionWriter {
+	return &sectionWriter{buf: bufio.NewWriterSize(io.NewOffsetWriter(f, s.Offset), 64<<10)}
+}
+
+func (w *sectionWriter) Write(p []byte) (int, error) {
+	w.n += int64(len(p))
+	return w.buf.Write(p)
+}
+
+// indexWriter puts the scans of all shards together. It holds no more than one chunk's record in memory.
+type indexWriter struct {
+	dir    string
+	file   *os.File
+	head   layout.Header
+	out    [layout.NumSections]*sectionWriter
+	hashes *hashSorter
+	tmp    []byte
+	sample uint64
+	before uint64    // samples of the shard at hand that are written
+	stem   int       // of the shard at hand
+	blocks [4]uint64 // where the next block of each kind begins in its section
+}
+
+// writeIndex writes an index of shards, in the order given, to a new file in dir.
+func writeIndex(dir string, m layout.Meta, shards []shardScan) (*built, error) {
+	f, err := tempfile.File(dir)
+	if err != nil {
+		return nil, err
+	}
+	w := &indexWriter{dir: dir, file: f}
+	b, err := w.write(m, shards)
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	b.file = f
+	return b, nil
+}
+
+func (w *indexWriter) write(m layout.Meta, shards []shardScan) (*built, error) {
+	metaJSON, err := layout.EncodeMeta(m)
+	if err != nil {
+		return nil, err
+	}
+	w.head.Shards = uint64(len(shards))
+	var table int64
+	for _, s := range shards {
+		if s.scan != nil {
+			w.head.Join(s.scan.totals())
+		}
+		table += 12 + int64(len(s.key))
+	}
+	if w.head.Chunks > layout.MaxChunks || w.head.Shards > layout.MaxShards {
+		return nil, fmt.Errorf("%d chunks in %d shards are beyond the limits: choose larger chunks", w.head.Chunks, w.head.Shards)
+	}
+	w.head.Place(int64(len(metaJSON)), table)
+	for i := range w.out[:layout.SecDigests] {
+		w.out[i] = newSectionWriter(w.file, w.head.Sections[i])
+	}
+	if w.hashes, err = newHashSorter(w.dir, w.head.Hashed()); err != nil {
+		return nil, err
+	}
+	defer w.hashes.close()
+	w.out[layout.SecMeta].Write(metaJSON)
+	for i, s := range shards {
+		if err := w.shard(uint32(i), s); err != nil {
+			return nil, fmt.Errorf("shard %s: %w", s.key, err)
+		}
+	}
+	w.blockOffsets()
+	if err := w.hashes.write(w.out[layout.SecHash]); err != nil {
+		return nil, err
+	}
+	return w.finish()
+}
+
+// shard writes what is known of one shard. Errors of the buffered writers stick and are found by finish.
+func (w *indexWriter) shard(n uint32, s shardScan) error {
+	w.before, w.stem = 0, 0
+	if s.scan != nil {
+		if err := s.scan.take(func(r *layout.ChunkRecord) error { return w.record(n, s.key, r) }); err != nil {
+			return err
+		}
+	}
+	b := binary.LittleEndian.AppendUint64(w.tmp[:0], uint64(s.size))
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(s.key)))
+	b = binary.LittleEndian.AppendUint16(b, uint16(w.stem))
+	w.tmp = append(b, s.key...)
+	w.out[layout.SecShards].Write(w.tmp)
+	return nil
+}
+
+// record writes what is known of one chunk of the scan that begins with a shard.
+func (w *indexWriter) record(shard uint32, key string, r *layout.ChunkRecord) error {
+	b := append(w.tmp[:0], r.Digest[:]...)
+	b = binary.LittleEndian.AppendUint32(b, r.CRC)
+	b = binary.LittleEndian.AppendUint32(b, r.Samples)
+	b = binary.LittleEndian.AppendUint32(b, uint32(r.Length))
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(r.Extents)))
+	b = binary.LittleEndian.AppendUint32(b, uint32(r.Codec))
+	b = binary.LittleEndian.AppendUint32(b, uint32(r.Skip))
+	w.out[layout.SecChunks].Write(b)
+	b = b[:0]
+	for _, e := range r.Extents {
+		b = binary.LittleEndian.AppendUint32(b, shard+uint32(e.Shard))
+		b = binary.LittleEndian.AppendUint64(b, uint64(e.Offset))
+		b = binary.LittleEndian.AppendUint64(b, uint64(e.Length))
+	}
+	w.out[layout.SecExtents].Write(b)
+	w.tmp = b
+	w.blockOffsets()
+	for i, block := range [][]byte{r.Table, r.Names, r.Parts, r.Params} {
+		w.out[layout.BlockSections()[i]].Write(block)
+		w.blocks[i] += uint64(len(block))
+	}
+	if len(r.Names) == 0 {
+		w.stem = r.Stem
+	}
+	first, rule := w.sample, layout.KeyRule{Stem: key[:r.Stem], First: w.before}
+	w.sample += uint64(r.Samples)
+	w.before += uint64(r.Samples)
+	if w.head.Hashed() == 0 {
+		return nil
+	}
+	return layout.EachKey(r.Names, r.Samples, rule, func(i uint32, key []byte) error {
+		return w.hashes.add(layout.HashKey(key), first+uint64(i))
+	})
+}
+
+// blockOffsets says where the next chunk's blocks begin.
+func (w *indexWriter) blockOffsets() {
+	w.tmp = w.tmp[:0]
+	for _, at := range w.blocks {
+		w.tmp = binary.LittleEndian.AppendUint64(w.tmp, at)
+	}
+	w.out[layout.SecBlocks].Write(w.tmp)
+}
+
+// finish writes header and digests around the sections.
+func (w *indexWriter) finish() (*built, error) {
+	for i, s := range w.out[:layout.SecDigests] {
+		if err := s.buf.Flush(); err != nil {
+			return nil, err
+		}
+		if s.n != w.head.Sections[i].Length {
+			return nil, fmt.Errorf("section %d has %d bytes, not %d", i+1, s.n, w.head.Sections[i].Length)
+		}
+	}
+	size := w.head.Size()
+	digests, err := layout.SumPages(w.file, w.head.Sections[layout.SecDigests].End(), size)
+	if err != nil {
+		return nil, err
+	}
+	w.head.Digest = sha256.Sum256(digests)
+	head := w.head.Encode()
+	if _, err := w.file.WriteAt(append(head, digests...), 0); err != nil {
+		return nil, err
+	}
+	generation := sha256.Sum256(head)
+	return &built{size: size, generation: hex.EncodeToString(generation[:])}, nil
+}

@@ -1,0 +1,350 @@
+package layout
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"math/bits"
+	"slices"
+	"strings"
+
+	"github.com/millrace-data/millrace/chunkindex/format"
+)
+
+// PlainBlocks say everything of each sample of a chunk. encode leaves out what follows from a rule.
+type PlainBlocks struct {
+	Table []byte // 12 bytes a sample: offset, length, CRC-32C
+	Names []byte // per sample: uvarint length, key
+	Parts []byte // per sample: uvarint count, parts
+}
+
+func (p *PlainBlocks) Reset() { *p = PlainBlocks{p.Table[:0], p.Names[:0], p.Parts[:0]} }
+
+// Encode gives a record the blocks that say what the plain ones do. shard is the key of the shard that the chunk lies in, and first how many
+// of the shard's samples come before the chunk.
+func (r *ChunkRecord) Encode(p *PlainBlocks, overlap int64, shard string, first uint64) error {
+	t, err := decodePlainTable(p.Table, r.Length, MaxChunkSize, overlap)
+	if err != nil {
+		return err
+	}
+	all, err := decodePlainParts(p.Parts, t.Length)
+	if err != nil {
+		return err
+	}
+	r.Table = encodeTable(r.Table[:0], t, overlap)
+	if r.Stem = numberedStem(p.Names, shard, first); r.Stem > 0 {
+		r.Names = r.Names[:0]
+	} else {
+		r.Names = append(r.Names[:0], p.Names...)
+	}
+	r.Parts = encodeParts(r.Parts[:0], p.Parts, all, t)
+	r.sum(t, all)
+	return nil
+}
+
+// The first byte of a sample table says what is the same for all samples.
+const (
+	sameGaps    = 1 << iota // what lies between a sample and the one before it
+	sameLengths             // how long a sample is
+)
+
+// encodeTable writes a sample table: flags, the power of two that divides all lengths, the first sample's offset, the gap and the length that are
+// the same for all, else those of each sample, and a CRC-32C for each.
+func encodeTable(b []byte, t *Table, overlap int64) []byte {
+	n := len(t.Offset)
+	gap := func(i int) uint64 { // beyond what samples may share
+		return uint64(int64(t.Offset[i]) - int64(t.Offset[i-1]) - int64(t.Length[i-1]) + overlap)
+	}
+	flags, shift := byte(sameGaps|sameLengths), 31
+	for i := range n {
+		shift = min(shift, bits.TrailingZeros32(t.Length[i]))
+		if i > 1 && gap(i) != gap(1) {
+			flags &^= sameGaps
+		}
+		if t.Length[i] != t.Length[0] {
+			flags &^= sameLengths
+		}
+	}
+	b = append(b, flags, byte(shift))
+	b = binary.AppendUvarint(b, uint64(t.Offset[0]))
+	if flags&sameGaps != 0 {
+		between := uint64(overlap)
+		if n > 1 {
+			between = gap(1)
+		}
+		b = binary.AppendUvarint(b, between)
+	}
+	if flags&sameLengths != 0 {
+		b = binary.AppendUvarint(b, uint64(t.Length[0])>>shift)
+	}
+	for i := range n {
+		if flags&sameGaps == 0 && i > 0 {
+			b = binary.AppendUvarint(b, gap(i))
+		}
+		if flags&sameLengths == 0 {
+			b = binary.AppendUvarint(b, uint64(t.Length[i])>>shift)
+		}
+	}
+	for _, crc := range t.CRC32C {
+		b = binary.LittleEndian.AppendUint32(b, crc)
+	}
+	return b
+}
+
+// DecodeTable reads the sample table of n samples, and checks that they ascend, share at most the overlap with the one before and lie inside
+// the chunk.
+func DecodeTable(b []byte, n uint32, chunk, longest, overlap int64) (*Table, error) {
+	in := blockReader{b: b}
+	head := in.bytes(2)
+	if in.bad || uint64(len(b)) < 4*uint64(n) || head[0] > sameGaps|sameLengths || head[1] > 31 {
+		return nil, fmt.Errorf("sample table: %w", ErrMalformed)
+	}
+	flags, shift := head[0], head[1]
+	t := newTable(int(n))
+	c := tableCheck{chunk: chunk, longest: longest, overlap: overlap, begin: -1}
+	off := int64(in.below(MaxChunkSize))
+	var gap, length int64
+	if flags&sameGaps != 0 {
+		gap = int64(in.below(2*MaxChunkSize)) - overlap
+	}
+	if flags&sameLengths != 0 {
+		length = int64(in.below(MaxChunkSize)) << shift
+	}
+	for i := range t.Offset {
+		if flags&sameGaps == 0 && i > 0 {
+			gap = int64(in.below(2*MaxChunkSize)) - overlap
+		}
+		if flags&sameLengths == 0 {
+			length = int64(in.below(MaxChunkSize)) << shift
+		}
+		if i > 0 {
+			off = c.end + gap
+		}
+		if in.bad || !c.next(off, length) {
+			return nil, fmt.Errorf("sample table: sample %d: %w", i, ErrMalformed)
+		}
+		t.Offset[i], t.Length[i] = uint32(off), uint32(length)
+	}
+	for i := range t.CRC32C {
+		t.CRC32C[i] = in.uint32()
+	}
+	if in.bad || len(in.b) > 0 {
+		return nil, fmt.Errorf("sample table: %w", ErrMalformed)
+	}
+	return t, nil
+}
+
+// KeyRule gives the names of a chunk's samples where they follow from their shard's.
+type KeyRule struct {
+	Stem  string // empty: there is no rule
+	First uint64 // number of the chunk's first sample in its shard
+}
+
+// numberedStem returns how many bytes of a shard's key the names of a chunk's samples begin with, if they are numbered through the shard as format.Numbered
+// does; else 0.
+func numberedStem(names []byte, shard string, first uint64) int {
+	stem, n := "", first
+	for len(names) > 0 {
+		size, w := binary.Uvarint(names)
+		key := names[w : w+int(size)]
+		if n == first {
+			found, ok := strings.CutSuffix(string(key), format.Numbered("", n))
+			if !ok || found == "" || !strings.HasPrefix(shard, found) {
+				return 0
+			}
+			stem = found
+		} else if string(key) != format.Numbered(stem, n) {
+			return 0
+		}
+		names = names[w+int(size):]
+		n++
+	}
+	return len(stem)
+}
+
+// EachKey calls visit for every key of a names block of n samples. One without a byte follows a rule.
+func EachKey(block []byte, n uint32, rule KeyRule, visit func(i uint32, key []byte) error) error {
+	if len(block) > 0 {
+		return eachName(block, n, visit)
+	}
+	if rule.Stem == "" {
+		return fmt.Errorf("names: %w", ErrMalformed)
+	}
+	for i := range n {
+		if err := visit(i, []byte(format.Numbered(rule.Stem, rule.First+uint64(i)))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// The first byte of a block of parts says how it goes on.
+const (
+	listedParts = iota // each part of each sample
+	wholeParts         // each sample is one part, less some bytes at both ends, of which the checksums follow
+	textParts          // each sample is one part and a text, the same for all, from which the part's checksum follows
+)
+
+// encodeParts writes a block of parts, of which plain is the plain block.
+func encodeParts(b, plain []byte, all *Parts, t *Table) []byte {
+	begin, tail, ok := all.whole(t)
+	if !ok {
+		return append(append(b, listedParts), plain...)
+	}
+	kind, text := byte(wholeParts), ""
+	if begin == 0 && tail <= 2 {
+		text = []string{"", "\n", "\r\n"}[tail]
+		if all.followsText(t, text) {
+			kind = textParts
+		}
+	}
+	b = append(b, kind)
+	b = binary.AppendUvarint(b, uint64(len(all.Names[0])))
+	b = append(b, all.Names[0]...)
+	if kind == textParts {
+		b = binary.AppendUvarint(b, uint64(len(text)))
+		return append(b, text...)
+	}
+	b = binary.AppendUvarint(b, uint64(begin))
+	b = binary.AppendUvarint(b, uint64(tail))
+	for _, p := range all.parts {
+		b = binary.LittleEndian.AppendUint32(b, p.crc)
+	}
+	return b
+}
+
+// whole says whether each sample has one part of the same name, which begins and ends as far from the sample's ends in all of them.
+func (p *Parts) whole(t *Table) (begin, tail uint32, ok bool) {
+	if len(p.parts) != len(t.Length) || len(p.Names) != 1 {
+		return 0, 0, false
+	}
+	for i, q := range p.parts {
+		rest := t.Length[i] - q.offset - q.length
+		if i == 0 {
+			begin, tail = q.offset, rest
+		}
+		if p.ends[i] != uint32(i+1) || q.offset != begin || rest != tail {
+			return 0, 0, false
+		}
+	}
+	return begin, tail, true
+}
+
+// followsText says whether each sample is its part and then a text, by the checksums.
+func (p *Parts) followsText(t *Table, text string) bool {
+	for i, q := range p.parts {
+		if crc32.Update(q.crc, Castagnoli(), []byte(text)) != t.CRC32C[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// DecodeParts reads a block of parts of samples whose table is known. The parts of a sample ascend and do not overlap.
+func DecodeParts(block []byte, t *Table) (*Parts, error) {
+	in := blockReader{b: block}
+	kind := in.bytes(1)
+	if in.bad || kind[0] > textParts {
+		return nil, fmt.Errorf("parts: %w", ErrMalformed)
+	}
+	if kind[0] == listedParts {
+		return decodePlainParts(in.b, t.Length)
+	}
+	n := len(t.Length)
+	name := string(in.bytes(in.below(format.MaxKey)))
+	all := &Parts{Names: []string{name}, bytes: int64(len(name)), ends: make([]uint32, n)}
+	var begin, tail uint32
+	var text []byte
+	if kind[0] == textParts {
+		text = in.bytes(in.below(format.MaxKey))
+		tail = uint32(len(text))
+	} else {
+		begin, tail = uint32(in.below(MaxChunkSize)), uint32(in.below(MaxChunkSize))
+	}
+	if !in.bad && uint64(len(in.b)) != uint64(n)*4*uint64(textParts-kind[0]) {
+		in.bad = true
+	}
+	if !in.bad {
+		all.parts = make([]packedPart, n)
+	}
+	undo := newSuffix(text)
+	for i := range all.parts {
+		if uint64(begin)+uint64(tail) > uint64(t.Length[i]) {
+			return nil, fmt.Errorf("parts: sample %d: %w", i, ErrMalformed)
+		}
+		crc := undo.cut(t.CRC32C[i])
+		if kind[0] == wholeParts {
+			crc = in.uint32()
+		}
+		all.parts[i] = packedPart{offset: begin, length: t.Length[i] - begin - tail, crc: crc}
+		all.ends[i] = uint32(i + 1)
+	}
+	if in.bad {
+		return nil, fmt.Errorf("parts: %w", ErrMalformed)
+	}
+	return all, nil
+}
+
+// suffix takes a text from the end of what a CRC-32C is of.
+type suffix struct {
+	table *crc32.Table
+	rows  *[256]byte // the row of the table that has a highest byte
+	text  []byte     // from its end on
+}
+
+func newSuffix(text []byte) *suffix {
+	s := &suffix{table: Castagnoli(), text: slices.Clone(text)}
+	slices.Reverse(s.text)
+	if len(text) > 0 {
+		s.rows = new([256]byte)
+		for i, row := range s.table {
+			s.rows[row>>24] = byte(i)
+		}
+	}
+	return s
+}
+
+// cut returns the checksum of what stood before the text, from that of both.
+func (s *suffix) cut(crc uint32) uint32 {
+	crc = ^crc
+	for _, b := range s.text {
+		i := s.rows[crc>>24]
+		crc = (crc^s.table[i])<<8 | uint32(i^b)
+	}
+	return ^crc
+}
+
+// blockReader reads a block of an index, and remembers that something was not there.
+type blockReader struct {
+	b   []byte
+	bad bool
+}
+
+func (c *blockReader) bytes(n uint64) []byte {
+	if c.bad || n > uint64(len(c.b)) {
+		c.bad = true
+		return nil
+	}
+	b := c.b[:n]
+	c.b = c.b[n:]
+	return b
+}
+
+// below reads a number that is at most so much.
+func (c *blockReader) below(most uint64) uint64 {
+	n, w := binary.Uvarint(c.b)
+	if c.bad || w <= 0 || n > most {
+		c.bad = true
+		return 0
+	}
+	c.b = c.b[w:]
+	return n
+}
+
+func (c *blockReader) uint32() uint32 {
+	b := c.bytes(4)
+	if c.bad {
+		return 0
+	}
+	return binary.LittleEndian.Uint32(b)
+}

@@ -1,0 +1,206 @@
+// Package layout has the byte form of an index and of the objects beside it, which docs/index-format.md draws: the reader
+// (chunkindex) and the writer (chunkindex/build) share it, and nothing else imports it.
+package layout
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+)
+
+// The index file, as docs/index-format.md draws it: header, digests of pages, sections.
+const (
+	IndexMagic   = "MILLRACE"
+	IndexVersion = 2
+	CountsSize   = 64 // of the header: magic, version, counts
+	EntrySize    = 24 // of the header's list of sections
+	HeaderSize   = CountsSize + NumSections*EntrySize + 8 + sha256.Size
+	ChunkRow     = 56 // bytes of a record of the chunk table
+	ExtentRow    = 20
+	LeastShard   = 13   // bytes of a shard whose key has one
+	BlockRow     = 32   // of section 6: an offset for each of BlockSections
+	PageSize     = 4096 // of the hash section
+	PageRecords  = 255
+	PageCRC      = PageSize - 4
+)
+
+// The sections, in the order of their numbers.
+const (
+	SecMeta = iota
+	SecShards
+	SecChunks
+	SecExtents
+	SecTables
+	SecBlocks
+	SecNames
+	SecParts
+	SecHash
+	SecDecoding
+	SecDigests
+	NumSections
+)
+
+// Limits of an index, beyond which it is refused.
+const (
+	MaxShards    = 1 << 24
+	MaxChunks    = 1 << 25
+	maxSamples   = 1 << 40
+	maxParts     = 1 << 50 // of all samples
+	MaxChunkSize = 1 << 30
+	MaxMeta      = 4 << 20  // bytes; the constants of 10,000 columns or leaves with names of 100 bytes
+	MaxTable     = 64 << 20 // one chunk's sample table, names, parts or parameters
+	MaxSections  = 1 << 10  // of any version
+	MaxObjectKey = 1024     // of a shard
+
+	MaxFrameSamples = 4 << 20 // of a chunk that cannot be closed, inside a frame
+)
+
+type Section struct {
+	Offset, Length int64
+}
+
+func (s Section) End() int64 { return s.Offset + s.Length }
+
+type Header struct {
+	Shards uint64
+	Totals
+	Digest   [sha256.Size]byte // of the digests of pages
+	Sections [NumSections]Section
+}
+
+func HashPages(samples uint64) uint64 { return (samples + PageRecords - 1) / PageRecords }
+
+// BlockSections are the sections of blocks, in the order in which a row of section 6 has their offsets.
+func BlockSections() []int { return []int{SecTables, SecNames, SecParts, SecDecoding} }
+
+// storedOrder is the order in which the sections lie behind the digests. Those that are fetched when an index is opened come first.
+func storedOrder() []int {
+	return []int{SecMeta, SecShards, SecChunks, SecExtents, SecBlocks, SecTables, SecNames, SecParts, SecHash, SecDecoding}
+}
+
+// Place computes where the sections lie, from the counts in the header.
+func (h *Header) Place(meta, shards int64) {
+	n := int64(h.Chunks)
+	lengths := [NumSections]int64{
+		SecMeta: meta, SecShards: shards, SecChunks: ChunkRow * n, SecExtents: ExtentRow * int64(h.Extents),
+		SecTables: int64(h.tables), SecBlocks: BlockRow * (n + 1),
+		SecNames: int64(h.names), SecParts: int64(h.parts),
+		SecHash: PageSize * int64(HashPages(h.Hashed())), SecDecoding: int64(h.params),
+	}
+	var body int64
+	for _, n := range lengths {
+		body += n
+	}
+	h.Sections[SecDigests] = Section{Offset: HeaderSize, Length: digestsSize(body)}
+	at := h.Sections[SecDigests].End()
+	for _, i := range storedOrder() {
+		h.Sections[i] = Section{Offset: at, Length: lengths[i]}
+		at += lengths[i]
+	}
+}
+
+// Hashed returns how many samples the hash section has: all of them, or none where all names follow from a rule.
+func (h *Header) Hashed() uint64 {
+	if h.listed == 0 {
+		return 0
+	}
+	return h.Samples
+}
+
+// Size of the whole file.
+func (h *Header) Size() int64 { return h.Sections[SecDecoding].End() }
+
+func (h *Header) Encode() []byte {
+	b := make([]byte, 0, HeaderSize)
+	b = append(b, IndexMagic...)
+	b = binary.LittleEndian.AppendUint32(b, IndexVersion)
+	b = binary.LittleEndian.AppendUint32(b, NumSections)
+	for _, v := range []uint64{h.Shards, h.Chunks, h.Extents, h.Samples, uint64(h.Bytes), uint64(h.Longest)} {
+		b = binary.LittleEndian.AppendUint64(b, v)
+	}
+	for i, s := range h.Sections {
+		b = binary.LittleEndian.AppendUint32(b, uint32(i+1))
+		b = binary.LittleEndian.AppendUint32(b, 0)
+		b = binary.LittleEndian.AppendUint64(b, uint64(s.Offset))
+		b = binary.LittleEndian.AppendUint64(b, uint64(s.Length))
+	}
+	b = binary.LittleEndian.AppendUint64(b, h.PartCount)
+	return append(b, h.Digest[:]...)
+}
+
+// DecodeHeader checks everything that the header alone, and the file's size, can say.
+func DecodeHeader(b []byte, size int64) (*Header, error) {
+	if len(b) != HeaderSize || binary.LittleEndian.Uint32(b[8:]) != IndexVersion || binary.LittleEndian.Uint32(b[12:]) != NumSections {
+		return nil, fmt.Errorf("header: %w", ErrMalformed)
+	}
+	h := new(Header)
+	if err := h.decodeCounts(b); err != nil {
+		return nil, err
+	}
+	last := b[CountsSize+NumSections*EntrySize:]
+	h.PartCount = binary.LittleEndian.Uint64(last)
+	copy(h.Digest[:], last[8:])
+	if h.PartCount > maxParts {
+		return nil, errors.New("header: a count is beyond the limits")
+	}
+	return h, h.decodeSections(b[CountsSize:], size)
+}
+
+// decodeCounts reads the counts.
+func (h *Header) decodeCounts(b []byte) error {
+	var v [6]uint64
+	for i := range v {
+		v[i] = binary.LittleEndian.Uint64(b[16+8*i:])
+	}
+	h.Shards, h.Totals = v[0], Totals{Chunks: v[1], Extents: v[2], Samples: v[3]}
+	if v[0] > MaxShards || v[1] > MaxChunks || v[2] > maxSamples || v[3] > maxSamples || v[4] > math.MaxInt64 || v[5] > math.MaxInt64 {
+		return errors.New("header: a count is beyond the limits")
+	}
+	h.Bytes, h.Longest = int64(v[4]), int64(v[5])
+	// No sample is empty, and none is longer than the longest.
+	if h.Chunks > h.Samples || h.Extents < h.Chunks || h.Longest > h.Bytes || h.Longest > MaxChunkSize ||
+		h.Samples > v[4] || (h.Samples == 0 && h.Bytes > 0) || (h.Samples > 0 && (v[4]-1)/h.Samples >= v[5]) {
+		return fmt.Errorf("header: counts: %w", ErrMalformed)
+	}
+	return nil
+}
+
+// decodeEntries reads the list of sections, of which each must lie in the file.
+func (h *Header) decodeEntries(b []byte, size int64) error {
+	for i := range h.Sections {
+		e := b[EntrySize*i:]
+		off, length := binary.LittleEndian.Uint64(e[8:]), binary.LittleEndian.Uint64(e[16:])
+		if binary.LittleEndian.Uint64(e) != uint64(i+1) || off > uint64(size) || length > uint64(size)-off {
+			return fmt.Errorf("section %d: %w", i+1, ErrMalformed)
+		}
+		h.Sections[i] = Section{Offset: int64(off), Length: int64(length)}
+	}
+	return nil
+}
+
+// decodeSections checks that the sections follow each other without a gap and that their
+// lengths are those which the counts ask for.
+func (h *Header) decodeSections(b []byte, size int64) error {
+	if err := h.decodeEntries(b, size); err != nil {
+		return err
+	}
+	h.tables, h.names = uint64(h.Sections[SecTables].Length), uint64(h.Sections[SecNames].Length)
+	h.parts, h.params = uint64(h.Sections[SecParts].Length), uint64(h.Sections[SecDecoding].Length)
+	if h.Sections[SecHash].Length > 0 {
+		h.listed = h.Samples
+	}
+	want := *h
+	want.Place(h.Sections[SecMeta].Length, h.Sections[SecShards].Length)
+	for i := range h.Sections {
+		if want.Sections[i] != h.Sections[i] {
+			return fmt.Errorf("section %d: %w", i+1, ErrMalformed)
+		}
+	}
+	// A sample takes four bytes of its table, a chunk five.
+	if h.Size() != size || h.Sections[SecMeta].Length > MaxMeta || h.tables/4 < h.Samples || h.listed == 0 && h.names > 0 {
+		return fmt.Errorf("sections: %w", ErrMalformed)
+	}
+	return nil
+}

@@ -1,0 +1,43 @@
+package layout
+
+// Totals of one shard, or of an index, from which the layout of the index file follows.
+type Totals struct {
+	Chunks, Extents, Samples uint64
+	Bytes, Longest           int64
+	PartCount                uint64
+	listed                   uint64 // samples whose names are listed, and follow from no rule
+
+	tables, names, parts, params uint64 // bytes of the blocks
+}
+
+// Add counts a chunk.
+func (t *Totals) Add(r *ChunkRecord) {
+	t.Chunks++
+	t.Extents += uint64(len(r.Extents))
+	t.Samples += uint64(r.Samples)
+	t.Bytes += r.Bytes
+	t.Longest = max(t.Longest, r.Longest)
+	t.PartCount += r.Count
+	if len(r.Names) > 0 {
+		t.listed += uint64(r.Samples)
+	}
+	t.tables += uint64(len(r.Table))
+	t.names += uint64(len(r.Names))
+	t.parts += uint64(len(r.Parts))
+	t.params += uint64(len(r.Params))
+}
+
+// Join counts the chunks of another scan.
+func (t *Totals) Join(o Totals) {
+	t.Chunks += o.Chunks
+	t.Extents += o.Extents
+	t.Samples += o.Samples
+	t.Bytes += o.Bytes
+	t.Longest = max(t.Longest, o.Longest)
+	t.PartCount += o.PartCount
+	t.listed += o.listed
+	t.tables += o.tables
+	t.names += o.names
+	t.parts += o.parts
+	t.params += o.params
+}

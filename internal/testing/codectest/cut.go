@@ -1,0 +1,18 @@
+package codectest
+
+import (
+	"slices"
+
+	"github.com/millrace-data/millrace/chunkindex/codec"
+)
+
+// PackAt compresses data, cut at these offsets, each piece to a frame of its own.
+func PackAt(c codec.Codec, data []byte, cuts ...int) []byte {
+	var pieces [][]byte
+	at := 0
+	for _, cut := range append(slices.Sorted(slices.Values(cuts)), len(data)) {
+		pieces = append(pieces, data[at:cut])
+		at = cut
+	}
+	return Pack(c, pieces...)
+}

@@ -1,0 +1,95 @@
+// Package shards fills stores of tests with small datasets, and looks at what was written beside them. It imports nothing of
+// chunkindex, so that tests inside those packages can use it.
+package shards
+
+import (
+	"archive/tar"
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/millrace-data/millrace/internal/testing/memstore"
+)
+
+// Photos puts n loose objects in a store and returns their bodies by key.
+func Photos(store *memstore.Store, n int) map[string][]byte {
+	all := map[string][]byte{}
+	for i := range n {
+		key := fmt.Sprintf("dir.%d/photo-%05d.jpg", i%3, i)
+		all[key] = bytes.Repeat([]byte{byte(i), byte(i >> 8)}, 1+i%50)
+		store.Set(key, all[key])
+	}
+	return all
+}
+
+// Copy is a store without faults that holds what another one does.
+func Copy(store *memstore.Store) *memstore.Store {
+	other := memstore.New()
+	for _, key := range store.Keys() {
+		b, _ := store.Bytes(key)
+		other.Set(key, b)
+	}
+	return other
+}
+
+// Bytes returns an object that has to be there.
+func Bytes(t *testing.T, store *memstore.Store, key string) []byte {
+	t.Helper()
+	b, ok := store.Bytes(key)
+	if !ok {
+		t.Fatalf("no object %s", key)
+	}
+	return b
+}
+
+// Binding returns the one binding in a store.
+func Binding(t *testing.T, store *memstore.Store) []byte {
+	t.Helper()
+	for _, k := range store.Keys() {
+		if strings.HasPrefix(k, ".millrace/binding/") {
+			b, _ := store.Bytes(k)
+			return b
+		}
+	}
+	t.Fatal("no binding")
+	return nil
+}
+
+// Tars stores two tar shards of three samples in all.
+func Tars(t testing.TB, store *memstore.Store) {
+	t.Helper()
+	for i, names := range [][]string{{"x.jpg", "x.cls", "y.jpg"}, {"dir/z"}} {
+		store.Set([]string{"a.tar", "b.tar"}[i], TarOf(t, names...))
+	}
+}
+
+// TarOf returns a tar of members that hold their own names.
+func TarOf(t testing.TB, names ...string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, n := range names {
+		if err := w.WriteHeader(&tar.Header{Name: n, Size: int64(len(n)), Mode: 0o644}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// Lines stores two shards of JSON Lines, of so many lines each.
+func Lines(store *memstore.Store, lines int) {
+	for shard := range 2 {
+		var b strings.Builder
+		for i := range lines {
+			fmt.Fprintf(&b, "{\"n\":%d,\"text\":%q}\n", i, strings.Repeat("x", (i*7+shard)%60))
+		}
+		store.Set(fmt.Sprintf("c-%d.jsonl", shard), []byte(b.String()))
+	}
+}
