@@ -16,8 +16,8 @@ import (
 
 // The product may not grow beyond these figures. Lower one when less is needed; a new capability takes away what it adds.
 const (
-	maxGoLines       = 74_983 // without blank lines and comments
-	maxPythonLines   = 8_327  // the same, with docstrings
+	maxGoLines       = 74_981 // without blank lines and comments
+	maxPythonLines   = 8_322  // the same, with docstrings
 	maxPythonModules = 37
 	maxFunction      = 32  // lines of a function, of which 95 in 100 have fewer
 	minComments      = 9.5 // of 100 lines of Go with code or a comment

@@ -25,13 +25,13 @@ type Options struct {
 	Importance string  `query:"importance"` // SNAPSHOT of weights to draw samples by (default none: each comes once)
 	Tail       string  `query:"tail"`       // what becomes of a last batch that is not full (default the dataset's): short, drop, pad
 	WorldSize  uint64  `query:"world_size"` // ranks that share each batch (default 1)
-	Rank       uint64  `query:"rank"`       // number of the rank whose share is read, from 0
+	Rank       uint64  `query:"rank"`       // number of the rank whose share is read (default 0)
 	Balance    string  `query:"balance"`    // what every rank gets an equal share of (default samples): samples, bytes
 	Share      string  `query:"share"`      // how ranks share a batch (default contiguous): contiguous, locality
 	Homes      uint64  `query:"homes"`      // homes of share locality, such as gateways (default the world size)
 	Subset     string  `query:"subset"`     // SUBSET to deliver: NAME, DIGEST:NAME, or written out as train=9,val=1:train (default the whole dataset)
 	Quarantine string  `query:"quarantine"` // DIGEST of bad samples that others replace (default none)
-	Generation string  `query:"generation"` // HASH of the index's generation to insist on
+	Generation string  `query:"generation"` // HASH of the index's generation to insist on (default the one served)
 	Format     string  `query:"format"`     // FORMAT of the batches (default the dataset's own)
 	Fields     string  `query:"fields"`     // NAMES of the parts to keep (default all)
 	Table      string  `query:"table"`      // COLUMNS of the table of format framed: keys, parts or both (default lengths only)

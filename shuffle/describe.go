@@ -35,9 +35,8 @@ func (p *Plan) OrderDigest() string {
 			put(end)
 		}
 	}
-	if p.params.Strata > 0 {
-		put(uint64(newKey("strata")))
-		put(p.params.Strata)
+	for _, word := range p.params.words() {
+		put(word)
 	}
 	if p.weights != nil {
 		put(uint64(len(p.params.Importance)))

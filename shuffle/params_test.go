@@ -20,3 +20,17 @@ func TestParams_CompareSeesEveryField(t *testing.T) {
 		}
 	}
 }
+
+func TestOrderDigest_SeesEveryNumber(t *testing.T) {
+	base := Params{Shuffle: Window, Window: 4}
+	of := func(p Params) string { return mustPlan(t, p, equal(8, 2)).OrderDigest() }
+	for i := range reflect.TypeFor[Params]().NumField() {
+		other := base
+		if field := reflect.ValueOf(&other).Elem().Field(i); field.Kind() == reflect.Uint64 {
+			field.SetUint(2)
+			if of(other) == of(base) {
+				t.Errorf("%s: got the digest of an order without it", reflect.TypeFor[Params]().Field(i).Name)
+			}
+		}
+	}
+}

@@ -7,7 +7,6 @@
 package shuffle
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -35,79 +34,7 @@ const OrderVersion = 1
 const (
 	maxChunks  = math.MaxUint32 - 1<<20 // chunk and piece numbers are kept in 32 bits
 	maxSamples = math.MaxInt64
-	MaxStrata  = 1 << 16
 )
-
-// Params is what fixes the order of every epoch, besides the chunks' sample counts. In JSON the names are those of URLs.
-type Params struct {
-	Shuffle string `json:"shuffle"`
-	Window  uint64 `json:"window,omitempty"` // chunks in a window (Window); memory lanes M (Slot); ignored by the others
-
-	// Strata is how many strata the chunks are dealt to (Window only), so that each row of the sequence takes one
-	// of each stratum and a stratum is a home that neither epoch nor seed changes; 0 is none. It divides Window.
-	Strata uint64 `json:"strata,omitempty"`
-
-	Seed uint64 `json:"seed,string"`
-
-	// Importance is the name (hex digest) of a snapshot of weights, by which an epoch's samples are
-	// drawn; "" is every sample once. The weights themselves come to NewWeightedPlan.
-	Importance string `json:"importance,omitempty"`
-
-	// Subset names the subset of the dataset that epochs deliver; "" is all of it. Its members come to NewSubsetPlan.
-	Subset string `json:"subset,omitempty"`
-}
-
-// Compare orders parameters for lists: it returns -1, 0 or 1, and 0 only if they are equal.
-func (p Params) Compare(q Params) int {
-	return cmp.Or(
-		cmp.Compare(p.Shuffle, q.Shuffle), cmp.Compare(p.Window, q.Window), cmp.Compare(p.Seed, q.Seed),
-		cmp.Compare(p.Strata, q.Strata), cmp.Compare(p.Importance, q.Importance), cmp.Compare(p.Subset, q.Subset))
-}
-
-// String describes the order in words, without its seed and its samples.
-func (p Params) Describe() string {
-	switch {
-	case p.Strata > 0:
-		return fmt.Sprintf("%s %d in %d strata", p.Shuffle, p.Window, p.Strata)
-	case UsesWindow(p.Shuffle):
-		return fmt.Sprintf("%s %d", p.Shuffle, p.Window)
-	}
-	return p.Shuffle
-}
-
-// Check refuses an unknown shuffle, and a window or strata that no plan may have.
-func (p Params) Check() error {
-	if p.Strata > 0 {
-		if err := p.checkStrata(); err != nil {
-			return err
-		}
-	}
-	switch p.Shuffle {
-	case None, Full:
-		return nil
-	case Window, Slot:
-		switch {
-		case p.Window == 0:
-			return fmt.Errorf("shuffle %s: window is 0, want at least 1", p.Shuffle)
-		case p.Shuffle == Slot && p.Window > MaxLanes:
-			return fmt.Errorf("shuffle %s: window is %d lanes, want at most %d: to mix all chunks at once, use shuffle %s", Slot, p.Window, MaxLanes, Window)
-		}
-		return nil
-	}
-	return fmt.Errorf("unknown shuffle %q, want one of %s, %s, %s, %s", p.Shuffle, None, Window, Slot, Full)
-}
-
-func (p Params) checkStrata() error {
-	switch {
-	case p.Shuffle != Window:
-		return fmt.Errorf("shuffle %s: strata is %d, want 0: only %s has strata", p.Shuffle, p.Strata, Window)
-	case p.Strata > MaxStrata:
-		return fmt.Errorf("shuffle %s: strata is %d, want at most %d", p.Shuffle, p.Strata, MaxStrata)
-	case p.Window%p.Strata != 0:
-		return fmt.Errorf("shuffle %s: strata is %d, want a number that divides the window, %d", p.Shuffle, p.Strata, p.Window)
-	}
-	return nil
-}
 
 // Plan is the order of all epochs of one dataset under one set of parameters.
 // It is immutable and safe for concurrent use.

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"go/format"
+	"math"
 	"os"
 	"regexp"
 	"strings"
@@ -31,6 +32,7 @@ func TestParameters_OtherLanguagesHaveTheTable(t *testing.T) {
 		"../../client/options.go":               goOptions,
 		"../../client/python/millrace/_plan.py": func([]byte) []byte { return python() },
 		"../dashboard/page/parameters.js":       func([]byte) []byte { return javaScript() },
+		"../../docs/api.md":                     reference,
 	} {
 		old, err := os.ReadFile(file)
 		if err != nil && !*update {
@@ -47,11 +49,37 @@ func TestParameters_OtherLanguagesHaveTheTable(t *testing.T) {
 	}
 }
 
-// goOptions writes the fields of client.Options, between two comments of its file.
-func goOptions(old []byte) []byte {
-	const begin, end = "./gateway/address.\n", "\t// End of the plan parameters."
+// within puts a text between two comments of a file.
+func within(old []byte, begin, text, end string) []byte {
 	head, rest, _ := strings.Cut(string(old), begin)
 	_, tail, _ := strings.Cut(rest, end)
+	return []byte(head + begin + text + end + tail)
+}
+
+// reference writes the table of docs/api.md.
+func reference(old []byte) []byte {
+	pair := regexp.MustCompile(`[a-z_]+(=|:[0-9])[a-z0-9=,:-]*[a-z0-9]`)
+	b := strings.Builder{}
+	b.WriteString("\n| name | meaning | values | left out |\n|---|---|---|---|\n")
+	for _, r := range parameters {
+		help, without, _ := strings.Cut(strings.ReplaceAll(r.Help, "`", ""), " (default ")
+		values := "text"
+		switch {
+		case r.Words != nil:
+			values = "`" + strings.Join(r.Words, "`, `") + "`"
+		case r.Most == math.MaxUint64:
+			values = "0 to 2^64 - 1"
+		case r.Most > 0:
+			values = fmt.Sprintf("%d to %d", r.Least, r.Most)
+		}
+		text := cmp.Or(strings.TrimSuffix(r.Doc, "."), strings.ToUpper(help[:1])+help[1:])
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", r.Name, pair.ReplaceAllString(text, "`$0`"), values, strings.TrimSuffix(without, ")"))
+	}
+	return within(old, "<!-- Plan parameters: written by go generate ./gateway/address. -->\n", b.String()+"\n", "<!-- End of the plan parameters. -->")
+}
+
+// goOptions writes the fields of client.Options, between two comments of its file.
+func goOptions(old []byte) []byte {
 	var b strings.Builder
 	for _, r := range parameters {
 		kind := "string"
@@ -67,7 +95,7 @@ func goOptions(old []byte) []byte {
 		}
 		fmt.Fprintf(&b, "%s %s `query:%q` // %s\n", camel(r.Name), kind, r.Name, help)
 	}
-	out, err := format.Source([]byte(head + begin + b.String() + end + tail))
+	out, err := format.Source(within(old, "./gateway/address.\n", b.String(), "\t// End of the plan parameters."))
 	if err != nil {
 		panic(err)
 	}

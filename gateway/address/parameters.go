@@ -89,6 +89,7 @@ var parameters = []Parameter{
 	{
 		Name: "seed", Group: Order, Most: math.MaxUint64,
 		Help:  "seed of the order (default the dataset's)",
+		Doc:   "Seed of the order. With shuffle=none every seed has the same order.",
 		read:  func(q *Query, r *Parameter, p *Plan, d Dataset) { p.Params.Seed = q.number(r, d.Defaults.Seed) },
 		write: func(p Plan) string { return decimal(p.Params.Seed) },
 	},
@@ -101,7 +102,7 @@ var parameters = []Parameter{
 	{
 		Name: "window", Group: Order, Least: 1, Most: maxWindow,
 		Help: "chunks (window) or lanes (slot) in memory together (default the dataset's)",
-		Doc:  "How many chunks shuffle=window mixes together, or from how many lanes shuffle=slot takes samples in turn.",
+		Doc:  "How many chunks shuffle=window mixes together, or from how many lanes, at most 1048576, shuffle=slot takes samples in turn. Refused with none and full.",
 		read: readWindow,
 		write: func(p Plan) string {
 			if !shuffle.UsesWindow(p.Params.Shuffle) {
@@ -120,6 +121,7 @@ var parameters = []Parameter{
 	{
 		Name: "importance", Group: Choice, Pattern: digestPattern,
 		Help:  "`SNAPSHOT` of weights to draw samples by (default none: each comes once)",
+		Doc:   "Snapshot of weights that an epoch's samples are drawn by: 64 hexadecimal digits.",
 		read:  func(q *Query, r *Parameter, p *Plan, _ Dataset) { p.Params.Importance = q.Digest(r.Name) },
 		write: func(p Plan) string { return p.Params.Importance },
 	},
@@ -138,7 +140,7 @@ var parameters = []Parameter{
 	},
 	{
 		Name: "rank", Group: Rank, Most: maxWorldSize - 1,
-		Help: "number of the rank whose share is read, from 0",
+		Help: "number of the rank whose share is read (default 0)",
 		Doc:  "Number of the rank, from 0 and below world_size.",
 		read: func(q *Query, r *Parameter, p *Plan, _ Dataset) {
 			if p.Rank = q.number(r, 0); p.Rank >= p.WorldSize {
@@ -206,7 +208,7 @@ var parameters = []Parameter{
 	},
 	{
 		Name: "generation", Group: Choice, Pattern: digestPattern + "(," + digestPattern + ")*",
-		Help: "`HASH` of the index's generation to insist on",
+		Help: "`HASH` of the index's generation to insist on (default the one served)",
 		Doc: "Generation of the index to read; of a mixture that the URL defines, those of its sources in their order, with commas " +
 			"between them. All ranks of a job give the same.",
 		read: func(q *Query, r *Parameter, p *Plan, _ Dataset) {
@@ -217,6 +219,7 @@ var parameters = []Parameter{
 	{
 		Name: "format", Group: Showing, Pattern: "[a-z][a-z0-9]*",
 		Help:  "`FORMAT` of the batches (default the dataset's own)",
+		Doc:   "Form of the body, one of the dataset's. Left out, it is the one that Accept likes best, else the dataset's own.",
 		read:  readForm,
 		write: func(p Plan) string { return p.View.Form.Name },
 	},

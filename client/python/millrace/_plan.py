@@ -16,9 +16,10 @@ class Order:
     """Which samples an epoch has and in which order, in addition to `seed` and `shuffle`. None is the dataset's default.
     All values: https://github.com/millrace-data/millrace/blob/main/docs/api.md
 
-    window      How many chunks shuffle="window" mixes together, or from how many lanes shuffle="slot" takes samples in turn.
+    window      How many chunks shuffle="window" mixes together, or from how many lanes, at most 1048576, shuffle="slot" takes samples in turn.
+                Refused with none and full.
     strata      Strata that the chunks are dealt to, with shuffle="window": each row takes one chunk of each. A divisor of window; 0: none.
-    importance  SNAPSHOT of weights to draw samples by (default none: each comes once)
+    importance  Snapshot of weights that an epoch's samples are drawn by: 64 hexadecimal digits.
     subset      Subset to deliver: its name in the generation's default split; the digest of a split, a colon and the name; a split by the hash of
                 names and a part of it, such as train=9,val=1:train, with a colon and a salt where it has one; or samples: and numbers in stored
                 order, such as samples:0-999. Behind a tilde another split or other numbers choose among the subset's samples.

@@ -33,7 +33,7 @@ from ._orders import (
     Window,
     draw,
     key,
-    name_words,
+    order_digest,
     perm,
     prefix,
     shuffle,
@@ -372,33 +372,3 @@ def deal_homes(homes: Sequence[int], world_size: int, groups: Optional[int] = No
         over[taker] += count
     left = [iter(sorted(places)) for places in held]
     return [[next(left[g]) for _ in range(q)] for q, g in zip(quota, group_of)]
-
-
-def order_digest(
-    name: str,
-    counts: Sequence[int],
-    *,
-    window: int = 0,
-    seed: int = 0,
-    strata: int = 0,
-    importance: str = "",
-    weights: Sequence[int] = (),
-    subset: str = "",
-) -> str:
-    """The name of the order of all epochs, as a plan's `order_digest` says it. With a subset the counts are those of its samples."""
-    first = prefix(counts)
-    words = [1, key(name), first[-1]]
-    if name != "none" or importance:
-        words.append(seed)
-    if name in ("window", "slot"):
-        words += [window, len(counts), *first[1:]]
-    if strata:
-        words += [key("strata"), strata]
-    if importance:
-        text = importance.encode("ascii")
-        sums = prefix(weights)
-        words += [len(text), *name_words(text), len(counts), *(sums[b] - sums[a] for a, b in pairwise(first))]
-    if subset:
-        text = subset.encode("ascii")
-        words += [key("subset"), len(text), *name_words(text)]
-    return sha256(word_bytes(*words)).hexdigest()[:32]

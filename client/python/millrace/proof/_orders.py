@@ -1,11 +1,12 @@
-"""Keys, draws, permutations and the orders none, full, window and slot: sections 2 to 4 of docs/order.md."""
+"""Keys, draws, permutations and the orders none, full, window and slot with their digest: sections 2 to 4 and 7 of docs/order.md."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import accumulate
+from hashlib import sha256
+from itertools import accumulate, pairwise
 from math import isqrt
 from typing import Protocol
 
@@ -344,6 +345,29 @@ def shuffle(
             raise ValueError(f"window {window}: want at most {MAX_LANES} lanes for slot")
         return Slot(counts, window, seed, epoch)
     raise ValueError(f"shuffle {name!r}: want none, window, slot or full")
+
+
+def order_digest(
+    name: str, counts: Sequence[int], *, window: int = 0, seed: int = 0, strata: int = 0, importance: str = "", weights: Sequence[int] = (),
+    subset: str = "",
+) -> str:
+    """The name of the order of all epochs, as a plan's `order_digest` says it. With a subset the counts are those of its samples."""
+    first = prefix(counts)
+    words = [1, key(name), first[-1]]
+    if name != "none" or importance:
+        words.append(seed)
+    if name in ("window", "slot"):
+        words += [window, len(counts), *first[1:]]
+    if strata:
+        words += [key("strata"), strata]
+    if importance:
+        text = importance.encode("ascii")
+        sums = prefix(weights)
+        words += [len(text), *name_words(text), len(counts), *(sums[b] - sums[a] for a, b in pairwise(first))]
+    if subset:
+        text = subset.encode("ascii")
+        words += [key("subset"), len(text), *name_words(text)]
+    return sha256(word_bytes(*words)).hexdigest()[:32]
 
 
 class Importance:
