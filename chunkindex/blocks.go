@@ -2,6 +2,7 @@ package chunkindex
 
 import (
 	"context"
+
 	"github.com/millrace-data/millrace/chunkindex/internal/layout"
 )
 

@@ -2,12 +2,13 @@ package chunkindex
 
 import (
 	"errors"
-	"github.com/millrace-data/millrace/chunkindex/internal/layout"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/millrace-data/millrace/chunkindex/internal/layout"
 )
 
 const (

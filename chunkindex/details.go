@@ -3,6 +3,7 @@ package chunkindex
 import (
 	"context"
 	"fmt"
+
 	"github.com/millrace-data/millrace/chunkindex/internal/layout"
 )
 

@@ -6,9 +6,10 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"testing"
+
 	"github.com/millrace-data/millrace/chunkindex/internal/layout"
 	"github.com/millrace-data/millrace/internal/testing/memory"
-	"testing"
 )
 
 func TestEverySingleBitFlipIsRefused(t *testing.T) {

@@ -2,8 +2,9 @@ package chunkindex
 
 import (
 	"encoding/binary"
-	"github.com/millrace-data/millrace/chunkindex/internal/layout"
 	"hash/crc32"
+
+	"github.com/millrace-data/millrace/chunkindex/internal/layout"
 )
 
 func le64(b []byte) uint64 { return binary.LittleEndian.Uint64(b) }

@@ -3,16 +3,16 @@ package chunkindex
 import (
 	"errors"
 	"fmt"
-	"github.com/millrace-data/millrace/chunkindex/internal/layout"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
+	"github.com/millrace-data/millrace/chunkindex/internal/layout"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/testing/memstore"
-
-	"pgregory.net/rapid"
 )
 
 // drawing is what lies beside a dataset: objects with their times, and the pointers.

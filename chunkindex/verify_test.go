@@ -1,8 +1,9 @@
 package chunkindex
 
 import (
-	"github.com/millrace-data/millrace/chunkindex/internal/layout"
 	"testing"
+
+	"github.com/millrace-data/millrace/chunkindex/internal/layout"
 )
 
 // However long the chunks of compressed shards are, those that are checked side by side fit into memory.

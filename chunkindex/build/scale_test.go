@@ -4,13 +4,14 @@ package build
 
 import (
 	"fmt"
-	"github.com/millrace-data/millrace/chunkindex"
-	"github.com/millrace-data/millrace/chunkindex/internal/layout"
-	"github.com/millrace-data/millrace/internal/testing/memory"
 	"io"
 	"os"
 	"runtime"
 	"testing"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/internal/layout"
+	"github.com/millrace-data/millrace/internal/testing/memory"
 )
 
 // An open index holds at most 100 bytes a chunk, whatever the number of samples.

@@ -1,13 +1,14 @@
 package build
 
 import (
-	"github.com/millrace-data/millrace/chunkindex"
-	"github.com/millrace-data/millrace/chunkindex/internal/layout"
-	"github.com/millrace-data/millrace/internal/testing/shards"
 	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/internal/layout"
+	"github.com/millrace-data/millrace/internal/testing/shards"
 )
 
 // What the maker of an index has written for itself gives back its space as it goes over into the index, so that both together take hardly more

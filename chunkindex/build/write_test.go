@@ -3,8 +3,9 @@ package build
 import (
 	"encoding/binary"
 	"fmt"
-	"github.com/millrace-data/millrace/chunkindex/internal/layout"
 	"testing"
+
+	"github.com/millrace-data/millrace/chunkindex/internal/layout"
 )
 
 // written is the index of some shards, written and not yet opened.

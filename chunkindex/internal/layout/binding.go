@@ -62,6 +62,7 @@ func EncodeBinding(generation string, versions []ShardVersion) ([]byte, error) {
 	return append(b, sum[:]...), nil
 }
 
+// BindingHash is the name of a binding: its last bytes, the SHA-256 of those before them.
 func BindingHash(b []byte) string { return hex.EncodeToString(b[len(b)-sha256.Size:]) }
 
 func decodeBinding(b []byte, generation string, shards int) ([]ShardVersion, error) {
@@ -117,6 +118,7 @@ func decodeBinding(b []byte, generation string, shards int) ([]ShardVersion, err
 	return out, nil
 }
 
+// ReadBinding reads the versions of all shards of a generation.
 func ReadBinding(ctx context.Context, store objstore.Store, key, generation string, shards int) ([]ShardVersion, error) {
 	obj, err := store.Stat(ctx, key)
 	if err != nil {

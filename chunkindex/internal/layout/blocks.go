@@ -18,6 +18,7 @@ type PlainBlocks struct {
 	Parts []byte // per sample: uvarint count, parts
 }
 
+// Reset empties the blocks and keeps their memory.
 func (p *PlainBlocks) Reset() { *p = PlainBlocks{p.Table[:0], p.Names[:0], p.Parts[:0]} }
 
 // Encode gives a record the blocks that say what the plain ones do. shard is the key of the shard that the chunk lies in, and first how many

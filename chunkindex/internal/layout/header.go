@@ -57,12 +57,15 @@ const (
 	MaxFrameSamples = 4 << 20 // of a chunk that cannot be closed, inside a frame
 )
 
+// Section is where a section lies in the file.
 type Section struct {
 	Offset, Length int64
 }
 
+// End is the offset of the first byte behind the section.
 func (s Section) End() int64 { return s.Offset + s.Length }
 
+// Header is the header of an index file.
 type Header struct {
 	Shards uint64
 	Totals
@@ -70,6 +73,7 @@ type Header struct {
 	Sections [NumSections]Section
 }
 
+// HashPages returns how many pages of the hash section so many samples fill.
 func HashPages(samples uint64) uint64 { return (samples + PageRecords - 1) / PageRecords }
 
 // BlockSections are the sections of blocks, in the order in which a row of section 6 has their offsets.
@@ -112,6 +116,7 @@ func (h *Header) Hashed() uint64 {
 // Size of the whole file.
 func (h *Header) Size() int64 { return h.Sections[SecDecoding].End() }
 
+// Encode writes the header, whose SHA-256 is the generation.
 func (h *Header) Encode() []byte {
 	b := make([]byte, 0, HeaderSize)
 	b = append(b, IndexMagic...)

@@ -28,6 +28,7 @@ type ChunkRecord struct {
 	Table, Names, Parts, Params []byte
 }
 
+// Reset empties the record and keeps its memory.
 func (r *ChunkRecord) Reset() {
 	*r = ChunkRecord{Extents: r.Extents[:0], Table: r.Table[:0], Names: r.Names[:0], Parts: r.Parts[:0], Params: r.Params[:0]}
 }
@@ -112,6 +113,7 @@ type ExtentOrder struct {
 
 var errExtent = errors.New("extent outside its shard, or overlapping")
 
+// Next checks the next extent of a chunk of this length and codec.
 func (o *ExtentOrder) Next(e Extent, chunk int64, c codec.Codec) error {
 	packed := c.Packed()
 	if c&codec.LineFeed != 0 { // which is not stored
@@ -159,6 +161,7 @@ func (o *ExtentOrder) EndChunk() error {
 	return nil
 }
 
+// AppendPart appends a part as a plain block of parts has it.
 func AppendPart(b []byte, p Part) []byte {
 	b = binary.AppendUvarint(b, uint64(len(p.Ext)))
 	b = append(b, p.Ext...)
@@ -167,6 +170,7 @@ func AppendPart(b []byte, p Part) []byte {
 	return binary.LittleEndian.AppendUint32(b, p.CRC32C)
 }
 
+// ErrMalformed says that bytes are not of the form that this package has.
 var ErrMalformed = errors.New("malformed")
 
 // newTable has room for n samples.
