@@ -47,10 +47,10 @@ func floorPlan() map[string]room {
 		"internal/testing/memstore":     {ours: []string{"internal/objstore"}, never: []string{"net"}},                                                                               // tests only
 		"internal/testing/objstoretest": {ours: []string{"internal/objstore"}, never: []string{"net"}},                                                                               // tests only
 		"internal/testing/certtest":     {ours: []string{"internal/certs"}, never: []string{"net/http"}},                                                                             // tests only
-		"internal/testing/codectest":    {ours: []string{"chunkindex/codec"}, outside: []string{"github.com/klauspost/compress", "github.com/ulikunitz/xz"}, never: []string{"net"}}, // tests only
-		"internal/testing/indextest":    {ours: []string{"chunkindex", "internal/objstore", "internal/testing/memstore"}, never: []string{"net"}},                                    // tests only
-		"internal/testing/rowstest":     {ours: []string{"chunkindex/rows"}, never: []string{"net"}},                                                                                 // tests only
-		"internal/testing/scantest":     {ours: []string{"chunkindex", "internal/objstore", "internal/testing/indextest", "internal/testing/memstore"}, never: []string{"net"}},      // tests only
+		"chunkindex/testing/codectest":  {ours: []string{"chunkindex/codec"}, outside: []string{"github.com/klauspost/compress", "github.com/ulikunitz/xz"}, never: []string{"net"}}, // tests only
+		"chunkindex/testing/indextest":  {ours: []string{"chunkindex", "internal/objstore", "internal/testing/memstore"}, never: []string{"net"}},                                    // tests only
+		"chunkindex/testing/rowstest":   {ours: []string{"chunkindex/rows"}, never: []string{"net"}},                                                                                 // tests only
+		"chunkindex/testing/scantest":   {ours: []string{"chunkindex", "internal/objstore", "chunkindex/testing/indextest", "internal/testing/memstore"}, never: []string{"net"}},    // tests only
 		"internal/testing/tracingtest":  {ours: []string{"internal/tracing"}, outside: []string{"go.opentelemetry.io/otel"}, never: []string{"net"}},                                 // tests only
 		"internal/testing/memory":       {never: []string{"net", "os"}},                                                                                                              // tests only
 		"internal/testing/shards":       {ours: []string{"internal/testing/memstore"}, never: []string{"net", "os"}},                                                                 // tests only
@@ -290,7 +290,7 @@ func columnar(codec string) room {
 	return flat(codec, "chunkindex/codec/.", "chunkindex/format/hub", "chunkindex/format/rowscan", "chunkindex/rows")
 }
 
-// onlyHere names the libraries that live in exactly one package, tests included; internal/testing is free.
+// onlyHere names the libraries that live in exactly one package, tests included; packages that only tests import are free.
 func onlyHere() map[string]string {
 	return map[string]string{
 		"github.com/minio/minio-go":       "s3backend",
@@ -439,9 +439,14 @@ func floorOf(dir string) int {
 	return 0
 }
 
+// testsOnly reports whether a folder holds what only tests import.
+func testsOnly(dir string) bool {
+	return under(dir, "internal/testing") || under(dir, "chunkindex/testing")
+}
+
 func TestImportsRunDownTheFloors(t *testing.T) {
 	for _, s := range sources(t) {
-		if s.test || nested(s.dir) || s.dir == "." || under(s.dir, "internal/testing") {
+		if s.test || nested(s.dir) || s.dir == "." {
 			continue
 		}
 		if floorOf(s.dir) == 0 {
@@ -450,7 +455,7 @@ func TestImportsRunDownTheFloors(t *testing.T) {
 		for _, imp := range s.imports() {
 			rel, ours := strings.CutPrefix(imp, module+"/")
 			top, _, _ := strings.Cut(rel, "/")
-			if under(rel, "internal/testing") {
+			if testsOnly(rel) && !testsOnly(s.dir) {
 				t.Errorf("%s: imports %s, which only tests may import", s.path, imp)
 			}
 			if ours && !under(s.dir, top) && (floorOf(rel) == 0 || floorOf(rel) >= floorOf(s.dir)) {
@@ -539,7 +544,7 @@ func TestSomeLibrariesLiveInOnePackage(t *testing.T) {
 	for _, s := range sources(t) {
 		for _, imp := range s.imports() {
 			for lib, home := range onlyHere() {
-				if under(imp, lib) && !under(s.dir, home) && !under(s.dir, "internal/testing") {
+				if under(imp, lib) && !under(s.dir, home) && !testsOnly(s.dir) {
 					t.Errorf("%s: imports %s, which lives in %s alone", s.path, imp, home)
 				}
 			}

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/chunkindex/build"
-	"github.com/millrace-data/millrace/internal/testing/indextest"
+	"github.com/millrace-data/millrace/chunkindex/testing/indextest"
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
-	"github.com/millrace-data/millrace/internal/testing/indextest"
+	"github.com/millrace-data/millrace/chunkindex/testing/indextest"
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 

@@ -19,8 +19,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/internal/layout"
+	"github.com/millrace-data/millrace/chunkindex/testing/codectest"
 	"github.com/millrace-data/millrace/internal/objstore"
-	"github.com/millrace-data/millrace/internal/testing/codectest"
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 	"github.com/millrace-data/millrace/internal/testing/shards"
 )

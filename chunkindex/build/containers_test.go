@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
-	"github.com/millrace-data/millrace/internal/testing/codectest"
+	"github.com/millrace-data/millrace/chunkindex/testing/codectest"
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 

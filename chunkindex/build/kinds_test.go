@@ -14,7 +14,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex/build"
 	"github.com/millrace-data/millrace/chunkindex/framing"
-	"github.com/millrace-data/millrace/internal/testing/indextest"
+	"github.com/millrace-data/millrace/chunkindex/testing/indextest"
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 

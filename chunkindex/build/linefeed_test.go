@@ -9,7 +9,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/chunkindex/internal/layout"
-	"github.com/millrace-data/millrace/internal/testing/codectest"
+	"github.com/millrace-data/millrace/chunkindex/testing/codectest"
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 

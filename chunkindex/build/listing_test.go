@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
+	"github.com/millrace-data/millrace/chunkindex/testing/codectest"
 	"github.com/millrace-data/millrace/internal/objstore"
-	"github.com/millrace-data/millrace/internal/testing/codectest"
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 

@@ -16,9 +16,9 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/framing"
 	"github.com/millrace-data/millrace/chunkindex/internal/layout"
+	"github.com/millrace-data/millrace/chunkindex/testing/codectest"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
-	"github.com/millrace-data/millrace/internal/testing/codectest"
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 

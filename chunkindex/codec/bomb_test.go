@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
-	"github.com/millrace-data/millrace/internal/testing/codectest"
+	"github.com/millrace-data/millrace/chunkindex/testing/codectest"
 )
 
 // gzipBomb is a gzip member of some gibibytes of zeros, without its end: one deflate block for a mebibyte, again and again.

@@ -15,7 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
-	"github.com/millrace-data/millrace/internal/testing/codectest"
+	"github.com/millrace-data/millrace/chunkindex/testing/codectest"
 )
 
 // pack compresses pieces, each to a frame of its own.

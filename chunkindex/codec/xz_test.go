@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
-	"github.com/millrace-data/millrace/internal/testing/codectest"
+	"github.com/millrace-data/millrace/chunkindex/testing/codectest"
 )
 
 // Files of xz itself and of Python's lzma: blocks by threads with sizes in their headers, all checks, streams with padding between and

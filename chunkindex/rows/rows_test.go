@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/millrace-data/millrace/chunkindex/rows"
-	"github.com/millrace-data/millrace/internal/testing/rowstest"
+	"github.com/millrace-data/millrace/chunkindex/testing/rowstest"
 )
 
 func fixed(name string, size int, nullable bool) *rows.Node {

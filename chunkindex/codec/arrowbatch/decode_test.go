@@ -17,7 +17,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex/codec/arrowbatch"
 	"github.com/millrace-data/millrace/chunkindex/rows"
-	"github.com/millrace-data/millrace/internal/testing/rowstest"
+	"github.com/millrace-data/millrace/chunkindex/testing/rowstest"
 )
 
 // column is a column of a test: its type, and its values as JSON.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex/codec/rowgroup"
 	"github.com/millrace-data/millrace/chunkindex/rows"
-	"github.com/millrace-data/millrace/internal/testing/rowstest"
+	"github.com/millrace-data/millrace/chunkindex/testing/rowstest"
 )
 
 // chosen reads the footer of a whole file for some columns.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex/codec/rowgroup"
 	"github.com/millrace-data/millrace/chunkindex/rows"
-	"github.com/millrace-data/millrace/internal/testing/rowstest"
+	"github.com/millrace-data/millrace/chunkindex/testing/rowstest"
 )
 
 // footer reads the footer of a whole file.

@@ -14,7 +14,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/format/csv"
 	"github.com/millrace-data/millrace/chunkindex/framing"
-	"github.com/millrace-data/millrace/internal/testing/scantest"
+	"github.com/millrace-data/millrace/chunkindex/testing/scantest"
 )
 
 func sample(key string, offset, text, end int64) scantest.Sample {

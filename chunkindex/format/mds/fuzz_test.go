@@ -8,7 +8,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/format/mds"
 	"github.com/millrace-data/millrace/chunkindex/framing"
-	"github.com/millrace-data/millrace/internal/testing/scantest"
+	"github.com/millrace-data/millrace/chunkindex/testing/scantest"
 )
 
 // FuzzScan reads any shard by an index that agrees with it on how many samples and bytes it has.

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/format/parquet"
 	"github.com/millrace-data/millrace/chunkindex/framing"
-	"github.com/millrace-data/millrace/internal/testing/scantest"
+	"github.com/millrace-data/millrace/chunkindex/testing/scantest"
 )
 
 // file returns a file that pyarrow wrote.

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/chunkindex/format/tfrecord"
-	"github.com/millrace-data/millrace/internal/testing/scantest"
+	"github.com/millrace-data/millrace/chunkindex/testing/scantest"
 )
 
 func dataset() scantest.Dataset {

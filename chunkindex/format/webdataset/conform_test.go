@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/chunkindex/format/webdataset"
-	"github.com/millrace-data/millrace/internal/testing/indextest"
-	"github.com/millrace-data/millrace/internal/testing/scantest"
+	"github.com/millrace-data/millrace/chunkindex/testing/indextest"
+	"github.com/millrace-data/millrace/chunkindex/testing/scantest"
 )
 
 func dataset(t testing.TB) scantest.Dataset {

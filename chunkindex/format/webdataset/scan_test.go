@@ -19,8 +19,8 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/format/webdataset"
-	"github.com/millrace-data/millrace/internal/testing/indextest"
-	"github.com/millrace-data/millrace/internal/testing/scantest"
+	"github.com/millrace-data/millrace/chunkindex/testing/indextest"
+	"github.com/millrace-data/millrace/chunkindex/testing/scantest"
 )
 
 func scan(b []byte) ([]scantest.Sample, error) {

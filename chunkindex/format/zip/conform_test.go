@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/chunkindex/format/zip"
-	"github.com/millrace-data/millrace/internal/testing/scantest"
+	"github.com/millrace-data/millrace/chunkindex/testing/scantest"
 )
 
 func dataset(t testing.TB) scantest.Dataset {

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/chunkindex/build"
+	"github.com/millrace-data/millrace/chunkindex/testing/indextest"
 	"github.com/millrace-data/millrace/internal/objstore"
-	"github.com/millrace-data/millrace/internal/testing/indextest"
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
-	"github.com/millrace-data/millrace/internal/testing/scantest"
+	"github.com/millrace-data/millrace/chunkindex/testing/scantest"
 )
 
 // From here to the end of scan, this is the example of docs/adding-a-format.md.
