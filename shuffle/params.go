@@ -95,10 +95,7 @@ func (p Params) PlanBytes(chunks, samples uint64) int64 {
 	if p.Strata > 0 {
 		n += bytesPerStratum * chunks
 	}
-	if p.Shuffle == Slot {
-		n += p.laneBytes(chunks, samples)
-	}
-	return int64(n)
+	return int64(n + p.laneBytes(chunks, samples))
 }
 
 // EpochBytes bounds the memory of one prepared epoch. With importance each epoch has draws and lanes of its own.
@@ -106,15 +103,15 @@ func (p Params) EpochBytes(chunks, samples uint64) int64 {
 	lanes := p.Lanes(samples)
 	n := overhead + bytesPerChunk*(chunks+lanes) + bytesPerEpochLane*lanes
 	if p.Importance != "" {
-		n += bytesPerWeight * chunks
-		if p.Shuffle == Slot {
-			n += p.laneBytes(chunks, samples)
-		}
+		n += bytesPerWeight*chunks + p.laneBytes(chunks, samples)
 	}
 	return int64(n)
 }
 
 func (p Params) laneBytes(chunks, samples uint64) uint64 {
+	if p.Shuffle != Slot {
+		return 0
+	}
 	lanes := p.Lanes(samples)
 	return bytesPerPiece*(chunks+lanes) + bytesPerLane*lanes
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,7 +35,6 @@ type simulateFlags struct {
 
 	base     simulate.Setting
 	order    client.Options
-	batch    uint64
 	caches   []int64
 	policies []string
 	disks    []int64
@@ -50,8 +50,7 @@ func (x *simulateFlags) define(f *cli.Flags) {
 	f.Size(&x.size, "sample-size", 100<<10, "without a dataset: size of a sample")
 	f.Number(&s.Ranks, "ranks", 1, "ranks of the job")
 	f.Rate(&s.Rate, "rate", "samples a second that all ranks together consume when they never wait, such as 3000/s")
-	f.Positive(&x.batch, "batch-size", "samples of a global batch (default the dataset's)")
-	parameterFlags(f, &x.order, address.Order)
+	parameterFlags(f, &x.order, address.Order|address.Batching, "tail")
 	f.Number(&s.Epochs, "epochs", 2, "epochs: the first finds the caches empty, the last one counts")
 	f.Number(&s.ReadAhead, "read-ahead", 2, "batches that a rank asks for beyond the one that it computes on")
 	f.Factor(&s.Skew, "skew", 1, "think time of the slowest rank over that of the fastest one, from 1")
@@ -193,12 +192,9 @@ func (x *simulateFlags) data(ctx context.Context) (*simulate.Data, error) {
 	if s.Order, err = orderOf(&x.order, def); err != nil {
 		return nil, cli.Usage(err, "millrace simulate")
 	}
-	s.BatchSize, s.Sharing = def.BatchSize, shuffle.Contiguous
+	s.BatchSize, s.Sharing = cmp.Or(x.order.BatchSize, def.BatchSize), shuffle.Contiguous
 	if x.share == "locality" {
 		s.Sharing = shuffle.Locality
-	}
-	if x.batch != 0 {
-		s.BatchSize = x.batch
 	}
 	return data, nil
 }

@@ -301,10 +301,8 @@ func readWindow(q *Query, r *Parameter, p *Plan, d Dataset) {
 
 func readStrata(q *Query, r *Parameter, p *Plan, _ Dataset) {
 	p.Params.Strata = q.number(r, 0)
-	if p.Params.Strata != 0 && !q.Failed("shuffle", "window", r.Name) {
-		if err := p.Params.Check(); err != nil {
-			q.Fail(r.Name, "%s", reason(err))
-		}
+	if err := p.Params.Check(); err != nil && p.Params.Strata != 0 && !q.Failed("shuffle", "window", r.Name) {
+		q.Fail(r.Name, "%s", reason(err))
 	}
 }
 

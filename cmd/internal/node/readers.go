@@ -1,8 +1,6 @@
 package node
 
-import (
-	"github.com/millrace-data/millrace/gateway/stats"
-)
+import "github.com/millrace-data/millrace/gateway/stats"
 
 // readers names the data paths' readers for people.
 func (s *Node) readers() []stats.Reader {

@@ -1,6 +1,7 @@
 package orders
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -89,9 +90,7 @@ type Sharing struct {
 // Compare returns the table of orders of a dataset.
 func Compare(x *chunkindex.Index, q Question) (Comparison, error) {
 	def := x.Defaults()
-	if q.BatchSize == 0 {
-		q.BatchSize = def.BatchSize
-	}
+	q.BatchSize = cmp.Or(q.BatchSize, def.BatchSize)
 	c := Comparison{
 		BatchSize: q.BatchSize, Bytes: x.Bytes(), Chunks: x.Chunks(), Generation: x.Generation(), Samples: x.Samples(), question: q,
 	}

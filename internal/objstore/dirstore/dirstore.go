@@ -206,9 +206,23 @@ func (s *Store) openVersion(ctx context.Context, ref objstore.Ref) (*os.File, ob
 	was := s.root()
 	f, o, err := s.openOnce(ctx, ref)
 	if err != nil && s.renew() != was {
-		return s.openOnce(ctx, ref)
+		f, o, err = s.openOnce(ctx, ref)
+	}
+	if ref.ETag != "" && errors.Is(err, objstore.ErrNotFound) && s.gone() {
+		err = fmt.Errorf("%w: the directory of the object is missing or empty: mount it again", objstore.ErrUnavailable)
 	}
 	return f, o, err
+}
+
+// gone reports whether the path leads to no directory, or to one with nothing in it, as a mount point without its mount.
+func (s *Store) gone() bool {
+	d, err := os.Open(s.path)
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	defer d.Close()
+	_, err = d.Readdirnames(1)
+	return errors.Is(err, io.EOF)
 }
 
 func (s *Store) openOnce(ctx context.Context, ref objstore.Ref) (*os.File, objstore.Object, error) {

@@ -195,3 +195,43 @@ func TestADirectoryThatIsReplaced(t *testing.T) {
 		}
 	}
 }
+
+// TestStore_TellsAMissingDirectoryFromAMissingFile: an unmounted directory is unavailable, and comes back with its objects.
+func TestStore_TellsAMissingDirectoryFromAMissingFile(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "a"), "text")
+	s, err := dirstore.Follow(dir) // each read takes the path
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	o, err := s.Stat(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(when string, want error, do ...error) {
+		t.Helper()
+		if err := errors.Join(do...); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.ReadRange(t.Context(), o.Ref(), 0, make([]byte, 4)); !errors.Is(err, want) {
+			t.Errorf("%s: got %v, want %v", when, err, want)
+		}
+	}
+	check("renamed", objstore.ErrUnavailable, os.Rename(dir, dir+"-away"))
+	check("an empty mount point", objstore.ErrUnavailable, os.Mkdir(dir, 0o755))
+	check("renamed back", nil, os.Remove(dir), os.Rename(dir+"-away", dir))
+	write(t, filepath.Join(dir, "b"), "text")
+	check("the file alone is missing", objstore.ErrNotFound, os.Remove(filepath.Join(dir, "a")))
+	if s, err = dirstore.New(dir); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if o, err = s.Stat(t.Context(), "b"); err != nil {
+		t.Fatal(err)
+	}
+	check("removed", objstore.ErrUnavailable, os.RemoveAll(dir))
+}
