@@ -81,7 +81,7 @@ func detail[T Cached](ctx context.Context, x *Index, sec, chunk int, decode func
 		d, err = decode(b)
 	}
 	if err != nil {
-		return d, fmt.Errorf("index %.12s: chunk %d: %w", x.digest, chunk, err)
+		return d, fmt.Errorf("index %.12s: chunk %d: %w", x.generation, chunk, err)
 	}
 	if x.tables != nil {
 		x.tables.Add(key, d)

@@ -49,7 +49,7 @@ type Index struct {
 	file   *os.File
 	pages  *pages
 	size   int64
-	digest string
+	generation string
 	head   layout.Header
 	meta   layout.Meta
 	shards []Shard
@@ -86,8 +86,9 @@ type extents struct {
 	length []int64 // nil: the chunk's; compressed chunks have lengths of their own
 }
 
-// Generation is the lower-case hex SHA-256 of content and layout.
-func (x *Index) Generation() string { return x.digest }
+// Generation names this version of content and layout: the lower-case hex SHA-256 of the index's header, which holds a digest of all
+// the rest.
+func (x *Index) Generation() string { return x.generation }
 
 // Format is the name of the shards' format: "tar".
 func (x *Index) Format() string { return x.meta.Format }
@@ -342,7 +343,7 @@ func (x *Index) rule(chunk int) layout.KeyRule {
 // Key returns a sample's key. Lookup is its inverse.
 func (x *Index) Key(ctx context.Context, sample uint64) (string, error) {
 	if sample >= x.head.Samples {
-		return "", fmt.Errorf("index %.12s: no sample %d", x.digest, sample)
+		return "", fmt.Errorf("index %.12s: no sample %d", x.generation, sample)
 	}
 	chunk := x.ChunkOf(sample)
 	var found string
@@ -368,7 +369,7 @@ func (x *Index) Keys(ctx context.Context, chunk int, visit func(sample uint64, k
 		})
 	}
 	if err != nil {
-		return fmt.Errorf("index %.12s: chunk %d: %w", x.digest, chunk, err)
+		return fmt.Errorf("index %.12s: chunk %d: %w", x.generation, chunk, err)
 	}
 	return nil
 }

@@ -50,7 +50,7 @@ func (x *Index) Lookup(ctx context.Context, key, shard string) (sample uint64, o
 	}
 	switch {
 	case err != nil:
-		return 0, false, fmt.Errorf("index %.12s: %w", x.digest, err)
+		return 0, false, fmt.Errorf("index %.12s: %w", x.generation, err)
 	case len(found) == 0:
 		return 0, false, nil
 	case len(found) == 1:

@@ -271,7 +271,7 @@ func OpenFile(f *os.File, size int64, generation string) (*Index, error) {
 
 // bind gives the shards the versions that the binding names.
 func (x *Index) bind(ctx context.Context, store objstore.Store, key string) error {
-	b, err := layout.ReadBinding(ctx, store, key, x.digest, len(x.shards))
+	b, err := layout.ReadBinding(ctx, store, key, x.generation, len(x.shards))
 	if err != nil {
 		return fmt.Errorf("binding: %w", err)
 	}

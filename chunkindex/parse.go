@@ -21,7 +21,7 @@ import (
 // parseIndex checks an index file and opens it. from fetches what the file lacks; without it, all of the file is compared with its digests
 // if whole says so, else each page when it is first read. The index owns the file only if there is no error.
 func parseIndex(f *os.File, size int64, generation string, from fetch, whole bool) (*Index, error) {
-	x := &Index{file: f, size: size, digest: generation}
+	x := &Index{file: f, size: size, generation: generation}
 	begin := make([]byte, min(size, layout.HeaderSize))
 	if _, err := f.ReadAt(begin, 0); err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func parseIndex(f *os.File, size int64, generation string, from fetch, whole boo
 
 // readHead reads the header of an index and the digests of its pages.
 func (x *Index) readHead(b []byte, from fetch, whole bool) error {
-	if err := checkNewer(x.file, x.size, x.digest); err != nil {
+	if err := checkNewer(x.file, x.size, x.generation); err != nil {
 		return err
 	}
 	h, err := layout.DecodeHeader(b, x.size)

@@ -124,5 +124,5 @@ func (x *Index) IsCurrent(ctx context.Context, store objstore.Store, prefix stri
 	if err != nil {
 		return false, fmt.Errorf("read the pointer %q: %w", prefix, layout.Advise(prefix, x.name, err))
 	}
-	return p.Generation == x.digest && layout.BindingObject(prefix, p.Generation, p.Binding) == x.binding, nil
+	return p.Generation == x.generation && layout.BindingObject(prefix, p.Generation, p.Binding) == x.binding, nil
 }

@@ -54,7 +54,7 @@ func TestIndex_ReadsReturnTheErrorOfTheStore(t *testing.T) {
 			if err := read(t.Context(), x); !errors.Is(err, want) || errors.Is(err, ErrCorrupt) {
 				t.Errorf("%s: got %v, want %v", name, err, want)
 			}
-			s := &indexSource{store: store, key: layout.IndexObject("", x.digest)}
+			s := &indexSource{store: store, key: layout.IndexObject("", x.generation)}
 			x.pages.from = s.read
 			if err := read(t.Context(), x); err != nil {
 				t.Errorf("%s, after %v: %v", name, want, err)

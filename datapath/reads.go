@@ -174,8 +174,8 @@ func (s *Source) fail(ctx context.Context, p *portion, err error) error {
 	return err
 }
 
-// local reports whether an error may be one of a place in an object: then other places can be read. The others are errors of the object or of
-// the whole store, which more reads would only repeat.
+// local reports whether an error may be one of a place in an object: then other places can be read. A store that is unavailable altogether
+// answers so too, and refuses more reads at once when its breaker is open. The others are errors of the object or of the whole store.
 func local(err error) bool {
 	return errors.Is(err, objstore.ErrUnavailable) || errors.Is(err, objstore.ErrTimeout) || errors.Is(err, objstore.ErrShort)
 }
