@@ -46,16 +46,16 @@ type TableCache interface {
 
 // Index is an opened, immutable index: one generation of one dataset. Safe for concurrent use.
 type Index struct {
-	file   *os.File
-	pages  *pages
-	size   int64
+	file       *os.File
+	pages      *pages
+	size       int64
 	generation string
-	head   layout.Header
-	meta   layout.Meta
-	shards []Shard
-	tables TableCache
-	links  bool
-	data   string
+	head       layout.Header
+	meta       layout.Meta
+	shards     []Shard
+	tables     TableCache
+	links      bool
+	data       string
 
 	name    string // of the index whose pointer was read; empty: the default one
 	binding string // key of the object that names the versions of the shards
