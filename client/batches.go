@@ -105,8 +105,8 @@ func advance(n uint64, opt *Options) (uint64, bool) {
 // finished reports whether err says no more than that the epoch ended with the batch one
 // step before the first.
 func finished(err error, opt *Options) bool {
-	var e *Error
-	if !errors.As(err, &e) || e.Code != CodeEndOfEpoch {
+	e, ok := errors.AsType[*Error](err)
+	if !ok || e.Code != CodeEndOfEpoch {
 		return false
 	}
 	return e.counted && e.Batches <= opt.From && opt.From-e.Batches < opt.step()

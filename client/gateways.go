@@ -184,8 +184,8 @@ func (f *fleet) passOver(g *gateway, took, wait time.Duration) {
 
 // passOver says whether an answer means that other gateways should be asked first for a while, and for how long at least.
 func passOver(err error) (wait time.Duration, passed bool) {
-	var e *Error
-	if !errors.As(err, &e) {
+	e, ok := errors.AsType[*Error](err)
+	if !ok {
 		return 0, true // refused, reset, ended early, too slow, damaged
 	}
 	switch {

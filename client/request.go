@@ -110,8 +110,7 @@ func (c *Client) sendTo(ctx context.Context, gw *gateway, r request) (resp *http
 // contradiction takes the end of the epoch for a fault of the gateway where the batch must
 // exist: the answer itself, or an earlier one under the same generation, says that it does.
 func contradiction(err error, opt Options, number uint64) error {
-	var e *Error
-	if errors.As(err, &e) && e.Code == CodeEndOfEpoch && (e.Batches > number || opt.batches > number) {
+	if e, ok := errors.AsType[*Error](err); ok && e.Code == CodeEndOfEpoch && (e.Batches > number || opt.batches > number) {
 		return fmt.Errorf("%w: batch %d of %d: %s", ErrProtocol, number, max(e.Batches, opt.batches), e) //nolint:errorlint // it is not the end of the epoch
 	}
 	return err

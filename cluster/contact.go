@@ -200,8 +200,7 @@ func (c *Cluster) retry() {
 
 // unanswered counts a hello that came to nothing. Who refuses us is no member of ours either.
 func (c *Cluster) unanswered(k *contact, err error) {
-	var no *peer.RefusalError
-	if errors.As(err, &no) && slices.Contains([]string{peer.CodeRefused, peer.CodeOtherCluster, peer.CodeOtherVersion}, no.Code) {
+	if no, ok := errors.AsType[*peer.RefusalError](err); ok && slices.Contains([]string{peer.CodeRefused, peer.CodeOtherCluster, peer.CodeOtherVersion}, no.Code) {
 		k.misses = 0
 		c.refuse(k, k.who, fmt.Errorf("it refuses this gateway: %s", no.Detail))
 		return

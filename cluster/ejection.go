@@ -36,8 +36,7 @@ const (
 )
 
 func faultOf(ctx context.Context, err error) fault {
-	var no *peer.RefusalError
-	refused := errors.As(err, &no)
+	no, refused := errors.AsType[*peer.RefusalError](err)
 	switch {
 	case errors.Is(err, errLate), errors.Is(err, peer.ErrNoRoom), refused && (no.Code == peer.CodeStore || no.Code == peer.CodeTimeout):
 		return ill

@@ -272,8 +272,7 @@ func (o *ofPath) share(body room) {
 
 // named gives an error of a source its name, and its shard the number and the name that it has in the mixture.
 func (m *Mixture) named(h *helping, err error) error {
-	var e *chunkindex.RangeError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*chunkindex.RangeError](err); ok {
 		moved := *e
 		moved.Shard += m.shards[h.part]
 		moved.Key = m.parts[h.part].Name + "/" + e.Key

@@ -88,8 +88,7 @@ func (g *Gateway) finish(x *exchange, route string, cause error, abort bool) {
 
 // logCause adds why a request was not served. What a caller that was refused has asked for stands in the audit log alone.
 func (x *exchange) logCause(e *zerolog.Event, status int, cause error) {
-	var p *problem
-	known := errors.As(cause, &p)
+	p, known := errors.AsType[*problem](cause)
 	if !known {
 		p = problemOf(cause)
 	}

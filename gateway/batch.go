@@ -214,17 +214,15 @@ func (a batchRequest) answer() body.Answer {
 // decodeEpoch reads the address of an epoch.
 func (g *Gateway) decodeEpoch(x *exchange) (batchRequest, error) {
 	defer x.log.Leave(x.log.Enter(timing.Decode))
-	d := x.dataset
 	q := address.ParseQuery(x.r.URL.RawQuery, address.BatchNames()...)
-	return g.resolve(x, d, q, address.DecodeEpoch(q, d.Address, chi.URLParam(x.r, "epoch")))
+	return g.resolve(x, q, address.DecodeEpoch(q, x.dataset.Address, chi.URLParam(x.r, "epoch")))
 }
 
 // decodeBatch reads the address of a batch, and refuses one past the end of its epoch.
 func (g *Gateway) decodeBatch(x *exchange) (batchRequest, error) {
 	defer x.log.Leave(x.log.Enter(timing.Decode))
-	d := x.dataset
 	q := address.ParseQuery(x.r.URL.RawQuery, address.BatchNames()...)
-	a, err := g.resolve(x, d, q, address.DecodeBatch(q, d.Address, chi.URLParam(x.r, "epoch"), chi.URLParam(x.r, "batch")))
+	a, err := g.resolve(x, q, address.DecodeBatch(q, x.dataset.Address, chi.URLParam(x.r, "epoch"), chi.URLParam(x.r, "batch")))
 	if err != nil {
 		return a, err
 	}
@@ -235,9 +233,8 @@ func (g *Gateway) decodeBatch(x *exchange) (batchRequest, error) {
 // decodeSamples reads the address of samples by their positions, and refuses those past the end of the epoch.
 func (g *Gateway) decodeSamples(x *exchange) (batchRequest, error) {
 	defer x.log.Leave(x.log.Enter(timing.Decode))
-	d := x.dataset
 	q := address.ParseQuery(x.r.URL.RawQuery, address.SamplesNames()...)
-	a, err := g.resolve(x, d, q, address.DecodeSamples(q, d.Address, chi.URLParam(x.r, "epoch")))
+	a, err := g.resolve(x, q, address.DecodeSamples(q, x.dataset.Address, chi.URLParam(x.r, "epoch")))
 	if err != nil {
 		return a, err
 	}
@@ -245,7 +242,8 @@ func (g *Gateway) decodeSamples(x *exchange) (batchRequest, error) {
 }
 
 // resolve ends the decoding of an address: it refuses a query with faults, and completes the plan.
-func (g *Gateway) resolve(x *exchange, d *dataset, q *address.Query, b address.Batch) (batchRequest, error) {
+func (g *Gateway) resolve(x *exchange, q *address.Query, b address.Batch) (batchRequest, error) {
+	d := x.dataset
 	if err := d.Address.Check(q); err != nil {
 		return batchRequest{}, err
 	}

@@ -86,12 +86,11 @@ func (g *Gateway) getBatches(x *exchange) error {
 // decodeBatches reads the address of count consecutive batches, and returns the first of them.
 func (g *Gateway) decodeBatches(x *exchange) (a batchRequest, count uint64, err error) {
 	defer x.log.Leave(x.log.Enter(timing.Decode))
-	d := x.dataset
 	q := address.ParseQuery(x.r.URL.RawQuery, append(address.BatchNames(), "from", "count")...)
-	b := address.DecodeEpoch(q, d.Address, chi.URLParam(x.r, "epoch"))
+	b := address.DecodeEpoch(q, x.dataset.Address, chi.URLParam(x.r, "epoch"))
 	b.Number = q.Number("from", 0, 0, math.MaxUint64)
 	count = q.Number("count", defaultBatches, 1, maxBatches)
-	if a, err = g.resolve(x, d, q, b); err != nil {
+	if a, err = g.resolve(x, q, b); err != nil {
 		return a, 0, err
 	}
 	x.log.hasBatch = true

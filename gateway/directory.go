@@ -42,7 +42,6 @@ func (g *Gateway) getDirectory(v body.Directory) handlerFunc {
 // stays in place when a library appends the name of a file.
 func (g *Gateway) decodeDirectory(x *exchange, v body.Directory) (batchRequest, error) {
 	defer x.log.Leave(x.log.Enter(timing.Decode))
-	d := x.dataset
 	raw := chi.URLParam(x.r, "plan")
 	if x.r.URL.RawPath != "" {
 		var err error
@@ -57,7 +56,7 @@ func (g *Gateway) decodeDirectory(x *exchange, v body.Directory) (batchRequest, 
 	}
 	q := address.ParseQuery(raw, address.BatchNames()...)
 	q.Fix("format", v.Form)
-	return g.resolve(x, d, q, address.DecodeEpoch(q, d.Address, chi.URLParam(x.r, "epoch")))
+	return g.resolve(x, q, address.DecodeEpoch(q, x.dataset.Address, chi.URLParam(x.r, "epoch")))
 }
 
 // shardBytes is about what an entry of a list of shards takes, while it is made.

@@ -28,7 +28,7 @@ func (g *Gateway) decodeDraws(x *exchange) (batchRequest, plans.Rectangle, error
 	d := x.dataset
 	q := address.ParseQuery(x.r.URL.RawQuery, plans.PictureNames()...)
 	b, in := plans.DecodePicture(q, d.Dataset, chi.URLParam(x.r, "epoch"))
-	a, err := g.resolve(x, d, q, b)
+	a, err := g.resolve(x, q, b)
 	if err == nil {
 		err = d.RefuseMixture("which chunks the batches draw from")
 	}

@@ -216,12 +216,10 @@ func storeRows() []storeRow {
 
 // problemOf turns any error into the one that its user gets. What no row knows is internal, and its detail stays in the log.
 func problemOf(err error) *problem {
-	var p *problem
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*problem](err); ok {
 		return p
 	}
-	var refusal *address.Refusal
-	if errors.As(err, &refusal) {
+	if refusal, ok := errors.AsType[*address.Refusal](err); ok {
 		return refused(refusal)
 	}
 	if p := unstored(err); p != nil {

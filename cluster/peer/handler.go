@@ -248,8 +248,7 @@ func (s *Server) hello(out *sending.Writer, r *http.Request) error {
 // refusalOf says how the asker is told of an error. Words of the parts below may name keys and
 // hosts, and stay here.
 func refusalOf(err error) *RefusalError {
-	var refused *RefusalError
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*RefusalError](err); ok {
 		return refused
 	}
 	for _, r := range rows() {

@@ -109,8 +109,7 @@ func (w *watchdog) fault(err error) error {
 	if w.verdict != nil {
 		return w.verdict
 	}
-	var record tls.RecordHeaderError
-	if errors.As(err, &record) && string(record.RecordHeader[:]) == "HTTP/" {
+	if record, ok := errors.AsType[tls.RecordHeaderError](err); ok && string(record.RecordHeader[:]) == "HTTP/" {
 		err = http.ErrSchemeMismatch // the words of http.Client for a server without TLS
 	}
 	return fmt.Errorf("%w: %w", ErrDown, err)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -140,19 +139,8 @@ func (x *quarantineFlags) read() ([]selection.NamedSample, error) {
 	if x.file == "" {
 		return named, nil
 	}
-	in := os.Stdin
-	if x.file != "-" {
-		var err error
-		if in, err = os.Open(x.file); err != nil {
-			return nil, fmt.Errorf("read keys: %w", err)
-		}
-		defer in.Close()
-	}
-	more, err := selection.ReadNamed(in, x.reason)
-	if err != nil {
-		return nil, fmt.Errorf("read keys from %s: %w", x.file, err)
-	}
-	return append(named, more...), nil
+	more, err := readKeys(x.file, func(in io.Reader) ([]selection.NamedSample, error) { return selection.ReadNamed(in, x.reason) })
+	return append(named, more...), err
 }
 
 // findBad reads everything, and adds the samples that lie in what does not match the index.

@@ -84,8 +84,7 @@ func (a *app) compose(ctx context.Context, c *serveConfig) (*node.Node, error) {
 	c.Traces = true
 	c.LimitHeap, c.PaceHeap = a.Env["GOMEMLIMIT"] == "", a.Env["GOGC"] == ""
 	s, err := node.New(ctx, &c.Config)
-	var setting *node.SettingError
-	if errors.As(err, &setting) {
+	if _, ok := errors.AsType[*node.SettingError](err); ok {
 		err = cli.Usage(fmt.Errorf("--%w", err), "millrace serve")
 	}
 	return s, err

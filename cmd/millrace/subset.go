@@ -118,7 +118,7 @@ func (a *app) runSubset(ctx context.Context, s *location.Stores, l location.Loca
 
 // keepKeys stores the subset of the samples that a file names.
 func (a *app) keepKeys(ctx context.Context, d location.Dataset, st *selection.Store, file string) error {
-	named, err := readKeys(file)
+	named, err := readKeys(file, linesOf)
 	if err != nil {
 		return err
 	}
@@ -161,8 +161,8 @@ func (rep subsetReport) print(w io.Writer, l location.Location) {
 	fmt.Fprintf(w, "  subset %s\n", rep.Digest)
 }
 
-// readKeys returns the lines of a file, or of stdin, that are not empty.
-func readKeys(file string) (keys []string, err error) {
+// readKeys reads the keys of a file, or of stdin for "-".
+func readKeys[T any](file string, read func(io.Reader) ([]T, error)) (keys []T, err error) {
 	in := os.Stdin
 	if file != "-" {
 		if in, err = os.Open(file); err != nil {
@@ -170,14 +170,19 @@ func readKeys(file string) (keys []string, err error) {
 		}
 		defer in.Close()
 	}
+	if keys, err = read(in); err != nil {
+		return nil, fmt.Errorf("read keys from %s: %w", file, err)
+	}
+	return keys, nil
+}
+
+// linesOf returns the lines that are not empty.
+func linesOf(in io.Reader) (keys []string, err error) {
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
 		if key := strings.TrimSuffix(lines.Text(), "\r"); key != "" {
 			keys = append(keys, key)
 		}
 	}
-	if lines.Err() != nil {
-		return nil, fmt.Errorf("read keys from %s: %w", file, lines.Err())
-	}
-	return keys, nil
+	return keys, lines.Err()
 }

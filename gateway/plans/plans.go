@@ -107,16 +107,14 @@ func (p *Plans) plan(ctx context.Context, d *Dataset, a address.Plan) (_ *shuffl
 	if err != nil {
 		return nil, c, nil, err
 	}
-	defer func() {
-		if leave == nil { // an error, or a panic
-			leaveChoice()
-		}
-	}()
+	held := Holds{leaveChoice}
+	defer held.Drop()
 	plan, leavePlan, err := p.cache.plan(ctx, d, a.Params, c)
 	if err != nil {
 		return nil, c, nil, err
 	}
-	return plan, c, func() { leavePlan(); leaveChoice() }, nil
+	held = append(held, leavePlan)
+	return plan, c, held.Keep(), nil
 }
 
 // ForReader returns a plan and an epoch of it for a reader that another gateway has told of, and the function that ends
@@ -133,16 +131,14 @@ func (p *Plans) ForReader(
 	if !ok {
 		return nil, nil, nil, fmt.Errorf("plan %s for another gateway: snapshot %.12s or subset %.12s is not open here", name, params.Importance, params.Subset)
 	}
-	defer func() {
-		if leave == nil { // an error, or a panic
-			leaveChoice()
-		}
-	}()
+	held := Holds{leaveChoice}
+	defer held.Drop()
 	plan, at, leavePlan, err := p.cache.epoch(ctx, planKey{dataset: d, params: params, epoch: epoch, isEpoch: true}, c)
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("plan %s for another gateway: %w", name, err)
 	}
-	return plan, at, func() { leavePlan(); leaveChoice() }, nil
+	held = append(held, leavePlan)
+	return plan, at, held.Keep(), nil
 }
 
 // maxKept bounds the samples of a batch whose division among homes an epoch keeps.

@@ -210,8 +210,7 @@ func (d *Dataset) badSamples(ctx context.Context, name string) ([]uint64, error)
 			return nil, d.selectionRefusal(err)
 		}
 		bad, err := list.Numbers(ctx, d.Index)
-		var ambiguous *chunkindex.AmbiguousKeyError
-		if errors.As(err, &ambiguous) {
+		if _, ok := errors.AsType[*chunkindex.AmbiguousKeyError](err); ok {
 			return nil, refuseQuarantine(fmt.Errorf("%w: store the list again, with millrace quarantine; %s", err, d.generationText()))
 		}
 		return bad, err

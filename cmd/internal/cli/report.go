@@ -157,9 +157,9 @@ func (a *App) Report(err error, f Failure) {
 		_, _ = to.Write(out) // nobody is left to be told
 		return
 	}
-	var usage *UsageError
 	command := "millrace"
-	if errors.As(err, &usage) {
+	usage, isUsage := errors.AsType[*UsageError](err)
+	if isUsage {
 		command = usage.Command
 	}
 	if faults := faultsOf(f.Message); len(faults) > 1 {
@@ -167,7 +167,7 @@ func (a *App) Report(err error, f Failure) {
 	} else {
 		fmt.Fprintf(a.faults, "%s: %s\n", command, f)
 	}
-	if usage != nil {
+	if isUsage {
 		fmt.Fprintf(a.faults, "Run '%s --help' for its flags.\n", command)
 	}
 }

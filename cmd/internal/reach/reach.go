@@ -42,8 +42,7 @@ func Check(ctx context.Context, cfg client.Config) error {
 	if err == nil || ctx.Err() != nil || errors.As(err, &said) {
 		return err
 	}
-	var network *net.OpError
-	if errors.As(err, &network) {
+	if network, ok := errors.AsType[*net.OpError](err); ok {
 		err = network.Err // the caller names the gateway
 	}
 	if took := time.Since(start).Round(time.Second); took > 0 {

@@ -2,6 +2,7 @@ package top
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,10 +26,10 @@ const (
 )
 
 // widest is how wide a column of names is, with its heading.
-func widest(head string, names map[string]bool) int {
+func widest[T any](head string, rows []T, name func(*T) string) int {
 	wide := len(head)
-	for n := range names {
-		wide = max(wide, ansi.StringWidth(n))
+	for i := range rows {
+		wide = max(wide, ansi.StringWidth(name(&rows[i])))
 	}
 	return min(wide, mostName)
 }
@@ -39,15 +40,12 @@ func rankColumns(r *Report) []column[Rank] {
 	if len(r.Gateways) > 1 {
 		gateway = 4
 	}
-	gateways, datasets := map[string]bool{}, map[string]bool{}
-	for i := range r.Ranks {
-		gateways[r.Ranks[i].Gateway], datasets[r.Ranks[i].Dataset] = true, true
-	}
-	gatewayWidth, datasetWidth := widest("gateway", shown(gateways)), widest("dataset", shown(datasets))
+	gatewayName := func(r *Rank) string { return clean(short(r.Gateway)) }
+	datasetName := func(r *Rank) string { return clean(r.Dataset) }
 	return []column[Rank]{
 		{"state", need, 7, 0, 0, true, func(r *Rank) string { return r.State }},
-		{"gateway", -1, gatewayWidth, leastName, gateway, true, func(r *Rank) string { return clean(short(r.Gateway)) }},
-		{"dataset", name, datasetWidth, leastName, 0, true, func(r *Rank) string { return clean(r.Dataset) }},
+		{"gateway", -1, widest("gateway", r.Ranks, gatewayName), leastName, gateway, true, gatewayName},
+		{"dataset", name, widest("dataset", r.Ranks, datasetName), leastName, 0, true, datasetName},
 		{"rank", -1, 11, 0, 0, false, func(r *Rank) string { return number(r.Rank) + "/" + number(r.WorldSize) }},
 		{"epoch", -1, 6, 0, 7, false, func(r *Rank) string { return number(r.Epoch) }},
 		{"batch", -1, 9, 0, 5, false, func(r *Rank) string { return number(r.Batch) }},
@@ -60,10 +58,7 @@ func rankColumns(r *Report) []column[Rank] {
 }
 
 func gatewayColumns(r *Report) []column[GatewayReport] {
-	gateways := map[string]bool{}
-	for i := range r.Gateways {
-		gateways[r.Gateways[i].Gateway] = true
-	}
+	gateway := func(g *GatewayReport) string { return clean(short(g.Gateway)) }
 	rate := func(g *GatewayReport, text string) string {
 		if g.Figures.Seconds == 0 {
 			return "-"
@@ -72,7 +67,7 @@ func gatewayColumns(r *Report) []column[GatewayReport] {
 	}
 	return []column[GatewayReport]{
 		{"state", -1, 9, 0, 0, true, func(g *GatewayReport) string { return g.State }},
-		{"gateway", -1, widest("gateway", shown(gateways)), leastName, 0, true, func(g *GatewayReport) string { return clean(short(g.Gateway)) }},
+		{"gateway", -1, widest("gateway", r.Gateways, gateway), leastName, 0, true, gateway},
 		{"limited by", -1, 12, 0, 0, true, func(g *GatewayReport) string { return clean(g.Limits.Code) }},
 		{"samples/s", -1, 10, 0, 0, false, func(g *GatewayReport) string { return count(g.Figures.SamplesPerSecond) }},
 		{"bytes/s", -1, 10, 0, 4, false, func(g *GatewayReport) string { return rate(g, size(g.Figures.BytesPerSecond)) }},
@@ -83,18 +78,9 @@ func gatewayColumns(r *Report) []column[GatewayReport] {
 	}
 }
 
-// shown are names as the screen has them.
-func shown(names map[string]bool) map[string]bool {
-	all := map[string]bool{}
-	for n := range names {
-		all[clean(short(n))] = true
-	}
-	return all
-}
-
 // fit cuts names, and leaves out columns, until the others have room.
 func fit[T any](all []column[T], width int) []column[T] {
-	columns := append([]column[T](nil), all...)
+	columns := slices.Clone(all)
 	for {
 		over, longest, worst := -1-width, -1, -1
 		for i, c := range columns {
@@ -112,7 +98,7 @@ func fit[T any](all []column[T], width int) []column[T] {
 		case longest >= 0 && columns[longest].width > 2*leastName: // a name is still told from others by so much
 			columns[longest].width--
 		case worst >= 0:
-			columns = append(columns[:worst], columns[worst+1:]...)
+			columns = slices.Delete(columns, worst, worst+1)
 		case longest >= 0:
 			columns[longest].width--
 		default:
