@@ -16,7 +16,7 @@ import (
 
 // The product may not grow beyond these figures. Lower one when less is needed; a new capability takes away what it adds.
 const (
-	maxGoLines       = 74_940 // without blank lines and comments
+	maxGoLines       = 74_926 // without blank lines and comments
 	maxPythonLines   = 8_322  // the same, with docstrings
 	maxPythonModules = 37
 	maxFunction      = 32  // lines of a function, of which 95 in 100 have fewer

@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/gateway/dashboard"
+	"github.com/millrace-data/millrace/internal/words"
 )
 
 // getRoot answers people with the page, and programs with links: a caller that has only the address learns how to go on.
@@ -31,13 +32,10 @@ func (g *Gateway) getRoot(x *exchange) error {
 	return g.sendRoot(x, map[string]any{
 		"service": "millrace",
 		"version": g.cfg.Version,
-		"try":     fmt.Sprintf("curl %s | tar -t", quoted(scheme+"://"+x.r.Host+"/epoch/0/batch/0?format=tar")), // datasets have other forms too
+		"try":     fmt.Sprintf("curl %s | tar -t", words.Quoted(scheme+"://"+x.r.Host+"/epoch/0/batch/0?format=tar")), // Host may hold quotes; datasets have other forms too
 		"links":   links,
 	})
 }
-
-// quoted makes a text one word of a shell: Host may hold quotes.
-func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // getAdminRoot is getRoot of the admin port.
 func (g *Gateway) getAdminRoot(x *exchange) error {

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/cli"
 	"github.com/millrace-data/millrace/cmd/internal/location"
 	"github.com/millrace-data/millrace/cmd/internal/reach"
-	"github.com/millrace-data/millrace/cmd/internal/words"
+	"github.com/millrace-data/millrace/internal/words"
 )
 
 // gateways checks the arguments that name gateways, and the token that the gateways are to get.

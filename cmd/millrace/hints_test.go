@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millrace-data/millrace/cmd/internal/words"
+	"github.com/millrace-data/millrace/internal/words"
 )
 
 func TestAllUnknownFlagsAreNamedTogether(t *testing.T) {

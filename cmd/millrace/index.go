@@ -20,8 +20,8 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/cli"
 	"github.com/millrace-data/millrace/cmd/internal/indexing"
 	"github.com/millrace-data/millrace/cmd/internal/location"
-	"github.com/millrace-data/millrace/cmd/internal/words"
 	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/words"
 )
 
 // indexFlags are those of index, and of pack, which indexes afterwards.

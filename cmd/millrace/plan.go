@@ -13,8 +13,8 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/cli"
 	"github.com/millrace-data/millrace/cmd/internal/location"
 	"github.com/millrace-data/millrace/cmd/internal/orders"
-	"github.com/millrace-data/millrace/cmd/internal/words"
 	"github.com/millrace-data/millrace/gateway/address"
+	"github.com/millrace-data/millrace/internal/words"
 	"github.com/millrace-data/millrace/shuffle"
 )
 

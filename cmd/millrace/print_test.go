@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/millrace-data/millrace/cmd/internal/words"
+	"github.com/millrace-data/millrace/internal/words"
 )
 
 // TestCheckPrintsJSONThatServeAccepts, too.

@@ -18,10 +18,10 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/location"
 	"github.com/millrace-data/millrace/cmd/internal/orders"
 	"github.com/millrace-data/millrace/cmd/internal/predictions"
-	"github.com/millrace-data/millrace/cmd/internal/words"
 	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/datapath/simulate"
 	"github.com/millrace-data/millrace/gateway/address"
+	"github.com/millrace-data/millrace/internal/words"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -139,7 +139,7 @@ func (a *app) runSimulate(ctx context.Context, x *simulateFlags) error {
 		}
 		if least := settings[i].Least(data); settings[i].CacheSize < least {
 			return cli.Usage(fmt.Errorf("--cache-size %s is too small: two chunks and a batch, %s, are the least",
-				simulate.Size(settings[i].CacheSize), simulate.Bytes(least)), "millrace simulate")
+				words.Size(settings[i].CacheSize), simulate.Bytes(least)), "millrace simulate")
 		}
 	}
 	if err := settings[0].CheckSharing(data); err != nil {

@@ -11,8 +11,8 @@ import (
 
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/cmd/internal/cli"
-	"github.com/millrace-data/millrace/cmd/internal/words"
 	"github.com/millrace-data/millrace/gateway/address"
+	"github.com/millrace-data/millrace/internal/words"
 )
 
 // warmReport is what a warming has done.

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/millrace-data/millrace/internal/words"
 )
 
 // enough says how near to the best of a list counts as good as it.
@@ -66,7 +68,7 @@ func cacheAdvice(best Result, results []Result) []string {
 	if len(sizes) < 2 {
 		return nil
 	}
-	size, e := Size(best.Setting.CacheSize), best.Later()
+	size, e := words.Size(best.Setting.CacheSize), best.Later()
 	if b := best.Bounds(e)[0]; b.Name == "job" && float64(e.Time) <= enough*float64(b.Time) {
 		return []string{fmt.Sprintf("Cache: %s is enough (policy %s): with it the job hardly waits.", size, best.Setting.Policy)}
 	}
@@ -109,7 +111,7 @@ func policyAdvice(results []Result) []string {
 			least = i
 		}
 	}
-	line := fmt.Sprintf("Policy: where they differ most, with a cache of %s, they take: %s.", Size(rows[0].Setting.CacheSize), strings.Join(parts, "; "))
+	line := fmt.Sprintf("Policy: where they differ most, with a cache of %s, they take: %s.", words.Size(rows[0].Setting.CacheSize), strings.Join(parts, "; "))
 	if float64(rows[least].Later().Time) > enough*float64(rows[0].Later().Time) {
 		line += fmt.Sprintf(" What %s spares the store it spares all at once, while the ranks can go no faster: so it reads the least, but is not the fastest.", rows[least].Setting.Policy)
 	}
@@ -129,9 +131,9 @@ func other(results []Result, name string, field func(*Setting) *int64) []string 
 	if i < 0 {
 		return nil
 	}
-	without, size := "without one", Size(*field(&with.Setting))
+	without, size := "without one", words.Size(*field(&with.Setting))
 	if sizes[0] > 0 {
-		without = "with " + Size(sizes[0])
+		without = "with " + words.Size(sizes[0])
 	}
 	return []string{fmt.Sprintf("A %s of %s: an epoch takes %s, %s %s.", name, size, Span(with.Later().Time), without, Span(results[i].Later().Time))}
 }
@@ -170,7 +172,7 @@ func warnings(d *Data, results []Result) []string {
 		i := slices.IndexFunc(results, func(r Result) bool { return r.Setting.CacheSize == size })
 		s := &results[i].Setting
 		if want := s.Wanted(d); size < want && s.Order.Shuffle != "full" {
-			lines = append(lines, fmt.Sprintf("Warning: a cache of %s is smaller than the order wants, %s: some chunks are read more than once an epoch.", Size(size), Bytes(want)))
+			lines = append(lines, fmt.Sprintf("Warning: a cache of %s is smaller than the order wants, %s: some chunks are read more than once an epoch.", words.Size(size), Bytes(want)))
 		}
 	}
 	return lines
@@ -198,9 +200,9 @@ func distinct(results []Result, of func(*Setting) int64) []int64 {
 
 // describe names what may differ between the settings of a list.
 func describe(s *Setting) string {
-	text := fmt.Sprintf("a cache of %s, policy %s", Size(s.CacheSize), s.Policy)
+	text := fmt.Sprintf("a cache of %s, policy %s", words.Size(s.CacheSize), s.Policy)
 	if s.DiskSize > 0 {
-		text += fmt.Sprintf(", a disk cache of %s", Size(s.DiskSize))
+		text += fmt.Sprintf(", a disk cache of %s", words.Size(s.DiskSize))
 	}
 	if s.Gateways > 1 {
 		text += fmt.Sprintf(", %d gateways", s.Gateways)

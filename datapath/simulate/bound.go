@@ -101,16 +101,6 @@ func Bytes(n int64) string {
 	return fmt.Sprintf("%.3g %s", x, units[i])
 }
 
-// Size writes the size of a cache as it would be given, exactly.
-func Size(n int64) string {
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
-	i := 0
-	for n != 0 && n%1024 == 0 && i < len(units)-1 {
-		n, i = n/1024, i+1
-	}
-	return fmt.Sprintf("%d%s", n, units[i])
-}
-
 // Span writes a time for people: to three digits, or the second, or the minute.
 func Span(d time.Duration) string {
 	unit := time.Nanosecond

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/millrace-data/millrace/internal/words"
 )
 
 // The picture's measures, in pixels.
@@ -70,7 +72,7 @@ func series(results []Result) (lines [][]point, names []string) {
 			lines = append(lines, nil)
 			name := r.Setting.Policy
 			if r.Setting.DiskSize > 0 {
-				name += ", disk " + Size(r.Setting.DiskSize)
+				name += ", disk " + words.Size(r.Setting.DiskSize)
 			}
 			if r.Setting.Gateways > 1 {
 				name += fmt.Sprintf(", %d gateways", r.Setting.Gateways)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"strings"
+
+	"github.com/millrace-data/millrace/internal/words"
 )
 
 // fromStore is how many bytes the store gives in a second.
@@ -26,20 +28,20 @@ func (c *change) simulate(disk bool) string {
 		address = c.now.Address(job.Dataset)
 	}
 	memory := c.now.Counters["millrace_budget_bytes"]
-	words := []string{
-		"millrace simulate", quoted(cmp.Or(address, "DATASET")), fmt.Sprintf("--ranks %d --rate %s/s --batch-size %d", job.WorldSize, digits(max(rate, 1)), job.BatchSize),
+	parts := []string{
+		"millrace simulate", words.Quoted(cmp.Or(address, "DATASET")), fmt.Sprintf("--ranks %d --rate %s/s --batch-size %d", job.WorldSize, digits(max(rate, 1)), job.BatchSize),
 	}
 	if job.Shuffle != "" {
-		words = append(words, "--shuffle "+job.Shuffle)
+		parts = append(parts, "--shuffle "+job.Shuffle)
 	}
 	if job.Window > 0 {
-		words = append(words, fmt.Sprintf("--window %d", job.Window))
+		parts = append(parts, fmt.Sprintf("--window %d", job.Window))
 	}
-	words = append(words, fmt.Sprintf("--cache-size %s,%s,%s", mebibytes(memory), mebibytes(2*memory), mebibytes(4*memory)))
+	parts = append(parts, fmt.Sprintf("--cache-size %s,%s,%s", mebibytes(memory), mebibytes(2*memory), mebibytes(4*memory)))
 	if disk {
-		words = append(words, "--disk-cache-size 0,"+mebibytes(16*memory))
+		parts = append(parts, "--disk-cache-size 0,"+mebibytes(16*memory))
 	}
-	return strings.Join(append(words, fmt.Sprintf("--store-bandwidth %sMB/s", digits(max(c.fromStore()/1e6, 0.1)))), " ")
+	return strings.Join(append(parts, fmt.Sprintf("--store-bandwidth %sMB/s", digits(max(c.fromStore()/1e6, 0.1)))), " ")
 }
 
 // digits writes a number with three digits, and without an exponent.
@@ -49,13 +51,3 @@ func digits(x float64) string {
 }
 
 func mebibytes(x float64) string { return fmt.Sprintf("%.0fMiB", max(1, math.Round(x/(1<<20)))) }
-
-// quoted is a word as a shell takes it.
-func quoted(word string) string {
-	if strings.ContainsFunc(word, func(r rune) bool {
-		return !strings.ContainsRune("/:.-_=,+@%", r) && (r < '0' || r > '9' && r < 'A' || r > 'Z' && r < 'a' || r > 'z')
-	}) {
-		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-	}
-	return word
-}

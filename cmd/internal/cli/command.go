@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/millrace-data/millrace/cmd/internal/words"
+	"github.com/millrace-data/millrace/internal/words"
 )
 
 // Command describes one command.

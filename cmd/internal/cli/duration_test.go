@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace-data/millrace/cmd/internal/words"
+	"github.com/millrace-data/millrace/internal/words"
 )
 
 func TestDurationsHaveDays(t *testing.T) {

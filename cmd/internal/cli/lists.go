@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/millrace-data/millrace/cmd/internal/words"
+	"github.com/millrace-data/millrace/internal/words"
 )
 
 // listKind is the type of the flags that hold several values with commas between them.

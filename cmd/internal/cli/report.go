@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/millrace-data/millrace/cmd/internal/words"
+	"github.com/millrace-data/millrace/internal/words"
 )
 
 // UsageError is a fault of the command line, the environment or the configuration file.

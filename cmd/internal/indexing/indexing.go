@@ -23,8 +23,8 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/cli"
 	"github.com/millrace-data/millrace/cmd/internal/location"
 	"github.com/millrace-data/millrace/cmd/internal/orders"
-	"github.com/millrace-data/millrace/cmd/internal/words"
 	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/words"
 	"github.com/millrace-data/millrace/shuffle"
 )
 

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/framing"
 	"github.com/millrace-data/millrace/cmd/internal/cli"
 	"github.com/millrace-data/millrace/cmd/internal/location"
-	"github.com/millrace-data/millrace/cmd/internal/words"
+	"github.com/millrace-data/millrace/internal/words"
 )
 
 // packedSuffix is what the place of shards has behind the name of the place of their files.

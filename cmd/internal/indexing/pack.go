@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/build"
 	"github.com/millrace-data/millrace/chunkindex/pack"
 	"github.com/millrace-data/millrace/cmd/internal/location"
-	"github.com/millrace-data/millrace/cmd/internal/words"
+	"github.com/millrace-data/millrace/internal/words"
 )
 
 // maxSkipped bounds how many skipped files are named in text; JSON has all of them.

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/build"
 	"github.com/millrace-data/millrace/cmd/internal/cli"
 	"github.com/millrace-data/millrace/cmd/internal/location"
-	"github.com/millrace-data/millrace/cmd/internal/words"
+	"github.com/millrace-data/millrace/internal/words"
 )
 
 // scanOptions are the options that scans depend on, as a user types them.

@@ -7,7 +7,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/build"
 	"github.com/millrace-data/millrace/cmd/internal/cli"
 	"github.com/millrace-data/millrace/cmd/internal/location"
-	"github.com/millrace-data/millrace/cmd/internal/words"
+	"github.com/millrace-data/millrace/internal/words"
 )
 
 // maxAsked is how many splits are listed with their commands: repositories have hundreds of configurations.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/cmd/internal/location"
-	"github.com/millrace-data/millrace/cmd/internal/words"
 	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/words"
 )
 
 // compareTime limits how long a description may take longer because files are compared with the index. That is enough for some 150,000 files

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/cmd/internal/location"
-	"github.com/millrace-data/millrace/cmd/internal/words"
+	"github.com/millrace-data/millrace/internal/words"
 )
 
 // Description describes a dataset, with what only its store tells.

@@ -13,8 +13,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/importance"
 	"github.com/millrace-data/millrace/chunkindex/selection"
-	"github.com/millrace-data/millrace/cmd/internal/words"
 	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/words"
 )
 
 // A List is some kind of what lies beside a dataset.

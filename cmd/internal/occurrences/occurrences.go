@@ -21,11 +21,11 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/inventory"
 	"github.com/millrace-data/millrace/cmd/internal/location"
 	"github.com/millrace-data/millrace/cmd/internal/reach"
-	"github.com/millrace-data/millrace/cmd/internal/words"
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/gateway/body"
 	"github.com/millrace-data/millrace/gateway/plans"
 	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/words"
 )
 
 // Question asks where a sample comes in some epochs of the plan that a URL names.
@@ -164,25 +164,20 @@ func (q Question) find(ctx context.Context, s *location.Stores, l location.Locat
 // keptPlans is the memory for plans that are kept from one epoch to the next, in bytes: as much as a gateway has by default.
 const keptPlans = 64 << 20
 
-// unlimitedMemory is the memory of a program that answers one question: it has no budget.
+// unlimitedMemory is the memory of a program that answers one question, and each reservation of it: it has no budget.
 type unlimitedMemory struct{}
 
 // Reserve gives what is asked for.
 func (unlimitedMemory) Reserve(context.Context, int64) (func(), error) { return func() {}, nil }
 
 // Hold gives what is asked for.
-func (unlimitedMemory) Hold(context.Context, int64) (plans.Reservation, error) {
-	return uncountedMemory{}, nil
-}
-
-// uncountedMemory is a reservation without a budget.
-type uncountedMemory struct{}
+func (m unlimitedMemory) Hold(context.Context, int64) (plans.Reservation, error) { return m, nil }
 
 // Shrink has nothing to give back.
-func (uncountedMemory) Shrink(int64) {}
+func (unlimitedMemory) Shrink(int64) {}
 
 // Release has nothing to give back.
-func (uncountedMemory) Release() {}
+func (unlimitedMemory) Release() {}
 
 // Print writes the answer for people.
 func (a Answer) Print(w io.Writer) {

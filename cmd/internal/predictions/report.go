@@ -10,8 +10,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/millrace-data/millrace/cmd/internal/words"
 	"github.com/millrace-data/millrace/datapath/simulate"
+	"github.com/millrace-data/millrace/internal/words"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -167,7 +167,7 @@ func printRows(w io.Writer, results []simulate.Result, fleet bool) {
 			peers = fmt.Sprintf("%s\t%s\t%s, %s\t", simulate.Bytes(e.PeerBytes), simulate.Bytes(e.Busiest), simulate.Span(e.Half.Round(time.Microsecond)), simulate.Span(e.Most.Round(time.Microsecond)))
 		}
 		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%.1f %%\t%d\t%s\t%.0f : %.0f : %.0f %%\t%s%s\t%s\t\n",
-			r.Setting.Gateways, simulate.Size(r.Setting.CacheSize), r.Setting.Policy, orNone(r.Setting.DiskSize),
+			r.Setting.Gateways, words.Size(r.Setting.CacheSize), r.Setting.Policy, orNone(r.Setting.DiskSize),
 			simulate.Span(r.Epochs[0].Time), simulate.Span(e.Time), 100*e.Waiting(), e.Reads, simulate.Bytes(e.StoreBytes),
 			100*memory, 100*disk, 100*store, peers, simulate.Bytes(r.Peak), r.Bounds(e)[0].Name)
 	}
@@ -180,5 +180,5 @@ func orNone(size int64) string {
 	if size == 0 {
 		return "-"
 	}
-	return simulate.Size(size)
+	return words.Size(size)
 }

@@ -7,8 +7,8 @@ import (
 	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
 
-	"github.com/millrace-data/millrace/cmd/internal/words"
 	"github.com/millrace-data/millrace/gateway/stats"
+	"github.com/millrace-data/millrace/internal/words"
 )
 
 // mark says what a line of the screen is, for its colour. The words alone say everything too.

@@ -89,6 +89,6 @@ PLANTS = [
     (
         "the command that is advised does not name the dataset as a shell takes it",
         "./gateway/bottleneck TestFigures",
-        [("gateway/bottleneck/simulate.go", "quoted(cmp.Or(address", "(cmp.Or(address")],
+        [("gateway/bottleneck/simulate.go", "words.Quoted(cmp.Or(address", "words.Printable(cmp.Or(address")],
     ),
 ]

@@ -21,7 +21,7 @@ func Count[N ~int | ~uint64](n N, one, many string) string {
 
 // Size writes a number of bytes so that a flag reads it back exactly: 4GiB.
 func Size(n int64) string {
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
 	i := 0
 	for n != 0 && n%1024 == 0 && i < len(units)-1 {
 		n /= 1024
@@ -57,7 +57,9 @@ func Printable(name string) string {
 
 // Quoted is a word as a shell takes it.
 func Quoted(word string) string {
-	if strings.ContainsAny(word, " ?*&;|<>()[]{}$`\\\"'#~!") {
+	if strings.ContainsFunc(word, func(r rune) bool {
+		return !strings.ContainsRune("/:.-_=,+@%", r) && (r < '0' || r > '9' && r < 'A' || r > 'Z' && r < 'a' || r > 'z')
+	}) {
 		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 	}
 	return word
