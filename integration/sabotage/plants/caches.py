@@ -212,7 +212,17 @@ PLANTS = [
     (
         "lookahead thinks that what only the next epoch needs is needed at once",
         "./datapath/lookahead TestWhatStaysComesEvenly",
-        [("datapath/lookahead/due.go", "\t\tu.start = s.total + s.own(chunk)\n", "\t\tu.start = s.own(chunk)\n")],
+        [("datapath/lookahead/due.go", "max(s.total+s.own(chunk), s.first+s.soon)", "s.own(chunk)")],
+    ),
+    (
+        "lookahead does not expect all chunks of a window of which memory has no room for some",
+        "./datapath/lookahead TestWhatIsMissingIsExpected",
+        [("datapath/lookahead/missing.go", "x.uses[x.soon-1].start+1)", "x.uses[x.soon-1].start)")],
+    ),
+    (
+        "lookahead does not expect what the next epoch begins with and a rank may still need in this one",
+        "./datapath/lookahead TestWhatIsMissingIsExpected",
+        [("datapath/lookahead/due.go", "\t\tu = s.use(chunk, s.first)\n", "\t\tu.start = s.first + s.soon\n")],
     ),
     (
         "lookahead forgets what a straggler is going to need",

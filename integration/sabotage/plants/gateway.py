@@ -174,7 +174,7 @@ PLANTS = [
     (
         "gateway keeps the losses of each rank apart",
         "./gateway TestImportanceIsTheSameWhoeverReports",
-        [("gateway/address/parameters.go", "return p.canonical(Order | Batching) }", "return p.canonical(Order | Batching | Rank) }")],
+        [("gateway/address/parameters.go", "return p.canonical(Order | Choice | Batching) }", "return p.canonical(Order | Choice | Batching | Rank) }")],
     ),
     (
         "gateway weighs the sample behind a virtual position by the number of the draw",
