@@ -22,7 +22,7 @@
 //	                  +-----> datapath     memory -> [disk] -> [peer] -> store
 //	                          chunkcache   diskcache   s3backend or a directory
 //
-// Read shuffle for the order, chunkindex for the index, lookahead for who reads and what
+// Read shuffle for the order, chunkindex for reading the index and chunkindex/build for making it, lookahead for who reads and what
 // is needed when, datapath for how it is brought, chunkcache and diskcache for what stays,
 // importance for drawing samples by their losses, selection for subsets and bad samples,
 // gateway for HTTP (gateway/address for URLs, gateway/plans for what a batch is answered

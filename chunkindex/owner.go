@@ -10,11 +10,6 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// Owners. A prefix with several indexes has the generations of all of them side by side. A small object for each generation and each
-// index that ever was this generation says so: URLs reach the generations of their own index alone, and gc knows when a
-// generation was replaced. A generation without such an object belongs to the default index, which is how a prefix with one
-// index needs none of them.
-
 // tenure is a generation's time as the current one of an index, until the next one's began.
 type tenure struct {
 	generation string

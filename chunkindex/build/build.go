@@ -5,7 +5,7 @@
 // compressed (the package codec), cuts chunks (cut.go), keeps each scan for a run that is killed (keep.go, scanfile.go), writes the index
 // file (write.go, hash.go) and publishes it (publish.go).
 //
-// Gateways do not link this package: they read indexes with the package chunkindex.
+// What serves batches does not import this package: it reads indexes with the package chunkindex.
 package build
 
 import (
@@ -25,11 +25,12 @@ import (
 
 // Options says how an index is made. The zero value of a field means its default.
 type Options struct {
-	ChunkSize    int64                                                               // target length of a chunk, 8 MiB
-	Defaults     layout.Defaults                                                     // plan parameters stored in the index; zero fields: slot, 128, 0, 256, short
-	Parallel     int                                                                 // shards scanned side by side
-	Inherit      func(was layout.Defaults, chunkSize int64) (layout.Defaults, int64) // returns Defaults and ChunkSize, given those of the index that is there; nil: they hold as they are
-	SingleWriter bool                                                                // publish without conditional writes: the caller promises to be the only writer
+	ChunkSize int64               // target length of a chunk, 8 MiB
+	Defaults  chunkindex.Defaults // plan parameters stored in the index; zero fields: slot, 128, 0, 256, short
+	Parallel  int                 // shards scanned side by side
+	// Inherit returns Defaults and ChunkSize, given those of the index that is there; nil: they hold as they are.
+	Inherit      func(was chunkindex.Defaults, chunkSize int64) (chunkindex.Defaults, int64)
+	SingleWriter bool // publish without conditional writes: the caller promises to be the only writer
 	Progress     func(chunkindex.Progress)
 	Inspect      func(*chunkindex.Index) // called with the index once it is published; it is closed afterwards
 	Classes      []string                // names of the folders that are classes, in byte order, where the caller knows them; nil: found out of the names of pictures

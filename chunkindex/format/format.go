@@ -22,7 +22,7 @@ const (
 	MaxPartBytes = 8 << 20 // what the parts of one sample take in an index: names, places and checksums
 )
 
-// Format reads shards of one kind. A package of a format has a function Format that returns it; formats.go lists them.
+// Format reads shards of one kind. A package of a format has a function Format that returns it; chunkindex/build/formats.go lists them.
 type Format struct {
 	// Name is what the index, the API and users call the format: "tar". It never changes.
 	Name string

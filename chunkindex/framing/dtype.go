@@ -3,6 +3,7 @@ package framing
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
@@ -75,4 +76,21 @@ func sizesOf(kind string) map[uint64]bool {
 		"b": {1: true}, "i": {1: true, 2: true, 4: true, 8: true}, "u": {1: true, 2: true, 4: true, 8: true},
 		"f": {2: true, 4: true, 8: true, 16: true}, "c": {8: true, 16: true, 32: true}, "m": {8: true}, "M": {8: true},
 	}[kind]
+}
+
+// LargestToken returns the largest of some tokens of an integer type as NumPy writes it. It changes b.
+func LargestToken(dtype string, b []byte) (most uint64) {
+	for token := range slices.Chunk(b, int(dtype[2]-'0')) {
+		if dtype[0] == '<' {
+			slices.Reverse(token)
+		}
+		value := uint64(0)
+		for _, digit := range token {
+			value = value<<8 | uint64(digit)
+		}
+		if negative := dtype[1] == 'i' && token[0] >= 0x80; !negative {
+			most = max(most, value)
+		}
+	}
+	return most
 }

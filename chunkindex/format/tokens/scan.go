@@ -2,7 +2,6 @@ package tokens
 
 import (
 	"math"
-	"slices"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/framing"
@@ -45,23 +44,6 @@ func (f *file) scan(c *format.Cursor, window int64) error {
 			return err
 		}
 	}
-}
-
-// Largest returns the largest of some tokens of a type as NumPy writes it. It changes b.
-func Largest(dtype string, b []byte) (most uint64) {
-	for token := range slices.Chunk(b, int(dtype[2]-'0')) {
-		if dtype[0] == '<' {
-			slices.Reverse(token)
-		}
-		value := uint64(0)
-		for _, digit := range token {
-			value = value<<8 | uint64(digit)
-		}
-		if negative := dtype[1] == 'i' && token[0] >= 0x80; !negative {
-			most = max(most, value)
-		}
-	}
-	return most
 }
 
 // rest leaves out the last n bytes, tokens that fill no window, after which the shard must end.

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
-// PlainBlocks say everything of each sample of a chunk. encode leaves out what follows from a rule.
+// PlainBlocks say everything of each sample of a chunk. ChunkRecord.Encode leaves out what follows from a rule.
 type PlainBlocks struct {
 	Table []byte // 12 bytes a sample: offset, length, CRC-32C
 	Names []byte // per sample: uvarint length, key

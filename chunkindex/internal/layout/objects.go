@@ -63,6 +63,10 @@ func CheckShardKey(key string) error {
 	return nil
 }
 
+// A prefix with several indexes has the generations of all of them side by side. A small object for each generation and each index
+// that ever was this generation says so: URLs reach the generations of their own index alone, and gc knows when a generation was
+// replaced. A generation without such an object belongs to the default index, so a prefix with one index needs none of them.
+
 // OwnerObject is the key of what says that a generation is one of an index; an empty name means the default index.
 func OwnerObject(prefix, generation, name string) string {
 	return prefix + OwnerDir + generation + "-" + name

@@ -16,11 +16,6 @@ import (
 // Codecs are those of whole shards.
 func Codecs() []codec.Codec { return []codec.Codec{codec.Gzip, codec.Zstd, codec.Xz} }
 
-// Suffix is what the names of a codec's objects end in.
-func Suffix(c codec.Codec) string {
-	return map[codec.Codec]string{codec.Gzip: ".gz", codec.Zstd: ".zst", codec.Xz: ".xz"}[c]
-}
-
 // Pack compresses pieces, each to a frame of its own: an xz stream of one block, where the codec is xz.
 func Pack(c codec.Codec, pieces ...[]byte) []byte {
 	var out bytes.Buffer

@@ -10,7 +10,6 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/chunkindex/format"
-	"github.com/millrace-data/millrace/chunkindex/format/tokens"
 	"github.com/millrace-data/millrace/chunkindex/framing"
 	"github.com/millrace-data/millrace/chunkindex/selection"
 	"github.com/millrace-data/millrace/internal/objstore"
@@ -115,7 +114,7 @@ func (d Dataset) Tokens(ctx context.Context) string {
 	e := x.Extents(0)[0]
 	b, largest := make([]byte, min(e.Length, 1<<20)), "not known"
 	if x.Chunk(0).Codec == codec.None && d.Store.ReadRange(ctx, objstore.Ref{Key: d.Loc.Prefix + x.Shard(e.Shard).Key}, e.Offset, b) == nil {
-		largest = strconv.FormatUint(tokens.Largest(dtype, b), 10)
+		largest = strconv.FormatUint(framing.LargestToken(dtype, b), 10)
 	}
 	return fmt.Sprintf("%d tokens of %s and the next one; the largest token at the beginning is %s", shape[0]-1, dtype, largest)
 }
