@@ -66,14 +66,14 @@ type Index struct {
 	crcs    []uint32
 	lengths []uint32
 	extents extents
-	packed  []packed // nil: no chunk is compressed
+	packed  []compression // nil: no chunk is compressed
 
 	maxChunk int64
 	framing  format.Framing
 }
 
-// packed says how a chunk is compressed.
-type packed struct {
+// compression is how one chunk is compressed.
+type compression struct {
 	codec codec.Codec
 	skip  uint32
 }

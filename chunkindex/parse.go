@@ -245,10 +245,10 @@ func (x *Index) readChunks(in *sectionReader) error {
 		extents += uint64(c.extents)
 		bytes += uint64(c.length)
 		if c.codec != codec.None && x.packed == nil {
-			x.packed = make([]packed, n)
+			x.packed = make([]compression, n)
 		}
 		if x.packed != nil {
-			x.packed[i] = packed{c.codec, c.skip}
+			x.packed[i] = compression{c.codec, c.skip}
 		}
 		if c.extents != 1 && x.extents.first == nil {
 			x.extents.first = make([]uint64, n+1)

@@ -163,7 +163,7 @@ type builder struct {
 	unmatched string              // one of the objects that Match leaves out
 	shards    []objstore.Object
 	units     []unit
-	scans     []scanned     // one a unit
+	scans     []chunkSource     // one a unit
 	writers   []*scanWriter // one a worker; nil: not needed yet
 	report    Report
 
@@ -176,8 +176,8 @@ type builder struct {
 	progress chunkindex.Progress
 	kept     []string // keys of objects in the store, of scans that were kept
 	notes    []string // keys of the notes of parts of this index
-	begun    []Begun  // what they say, the last one first
-	gathered gathered
+	begun    []StartedParts  // what they say, the last one first
+	gathered scanBatch
 }
 
 func newBuilder(store objstore.Store, prefix string, opt Options) (*builder, error) {
@@ -315,7 +315,7 @@ func (b *builder) list(ctx context.Context) error {
 	}
 	b.report.ClassFolders = classFolders(b.found)
 	b.divide()
-	b.scans = make([]scanned, len(b.units))
+	b.scans = make([]chunkSource, len(b.units))
 	b.report.Name, b.report.Shards, b.report.Hidden = b.opt.Name, len(b.shards), len(b.hidden)
 	b.progress = chunkindex.Progress{Total: b.report.Bytes, Of: len(b.shards)}
 	return nil
@@ -370,7 +370,7 @@ func (b *builder) meta() layout.Meta {
 }
 
 // assemble writes the index file and the binding, and refuses a key that one shard has twice.
-func (b *builder) assemble(ctx context.Context) (*built, []byte, error) {
+func (b *builder) assemble(ctx context.Context) (*indexFile, []byte, error) {
 	shards, versions := make([]shardScan, len(b.shards)), make([]layout.ShardVersion, len(b.shards))
 	for i, o := range b.shards {
 		shards[i] = shardScan{key: b.key(i), size: o.Size}
@@ -401,7 +401,7 @@ func (b *builder) assemble(ctx context.Context) (*built, []byte, error) {
 }
 
 // write writes the index file and opens it.
-func (b *builder) write(shards []shardScan) (*built, error) {
+func (b *builder) write(shards []shardScan) (*indexFile, error) {
 	file, err := writeIndex(b.opt.TempDir, b.meta(), shards)
 	if err != nil {
 		return nil, err

@@ -44,8 +44,8 @@ func FormatNames() []string {
 	return names
 }
 
-// Recognised says of each format, after its name, how its shards are recognised.
-func Recognised() []string { return lookedFor("") }
+// FormatHints says of each format, after its name, how its shards are recognised.
+func FormatHints() []string { return lookedFor("") }
 
 // lookedFor says of the formats, or of the one that a user named, how their shards are recognised.
 func lookedFor(named string) []string {

@@ -33,15 +33,15 @@ const (
 // scanName names the scan of one version of some shards by one version of the rules.
 type scanName [sha256.Size]byte
 
-// finished is a scan that is not kept yet.
-type finished struct {
+// namedScan is a scan that is not kept yet.
+type namedScan struct {
 	name scanName
 	scan *scanFile
 }
 
-// gathered are the scans that are to be kept together.
-type gathered struct {
-	scans  []finished
+// scanBatch holds the scans that are kept together next.
+type scanBatch struct {
+	scans  []namedScan
 	bytes  int64 // of their shards
 	shards int
 }
@@ -70,7 +70,7 @@ func (b *builder) keep(ctx context.Context, u unit, s *scanFile) error {
 	name := b.scanName(u)
 	b.mu.Lock()
 	g := &b.gathered
-	g.scans = append(g.scans, finished{name, s})
+	g.scans = append(g.scans, namedScan{name, s})
 	g.bytes += size
 	g.shards += count
 	full := b.full()
@@ -84,10 +84,10 @@ func (b *builder) keep(ctx context.Context, u unit, s *scanFile) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	var scans []finished
+	var scans []namedScan
 	b.mu.Lock()
 	if b.full() {
-		scans, *g = g.scans, gathered{}
+		scans, *g = g.scans, scanBatch{}
 	}
 	b.mu.Unlock()
 	if len(scans) == 0 { // another one has written them
@@ -106,12 +106,12 @@ func (b *builder) full() bool {
 
 // storeScans stores scans as one object: magic, their number, name and length of each, and the scans. The object is named by the
 // SHA-256 of its bytes.
-func (b *builder) storeScans(ctx context.Context, scans []finished) error {
+func (b *builder) storeScans(ctx context.Context, scans []namedScan) error {
 	head := binary.LittleEndian.AppendUint32([]byte(keptMagic), uint32(len(scans)))
 	for _, s := range scans {
 		head = binary.LittleEndian.AppendUint64(append(head, s.name[:]...), uint64(s.scan.size))
 	}
-	var all row
+	var all multiReaderAt
 	all.add(bytes.NewReader(head), int64(len(head)))
 	for _, s := range scans {
 		all.add(s.scan.section(), s.scan.size)
@@ -130,26 +130,26 @@ func (b *builder) storeScans(ctx context.Context, scans []finished) error {
 	return nil
 }
 
-// row reads several things one after another, where each is: a copy of large scans would take as much space as they do.
-type row struct {
+// multiReaderAt reads several things one after another, where each is: a copy of large scans would take as much space as they do.
+type multiReaderAt struct {
 	parts []io.ReaderAt
 	ends  []int64
 }
 
-func (r *row) size() int64 {
+func (r *multiReaderAt) size() int64 {
 	if len(r.ends) == 0 {
 		return 0
 	}
 	return r.ends[len(r.ends)-1]
 }
 
-func (r *row) add(part io.ReaderAt, n int64) {
+func (r *multiReaderAt) add(part io.ReaderAt, n int64) {
 	end := r.size() + n
 	r.parts, r.ends = append(r.parts, part), append(r.ends, end)
 }
 
 // ReadAt implements io.ReaderAt.
-func (r *row) ReadAt(p []byte, off int64) (n int, err error) {
+func (r *multiReaderAt) ReadAt(p []byte, off int64) (n int, err error) {
 	for i, _ := slices.BinarySearch(r.ends, off+1); len(p) > 0; i++ {
 		if i == len(r.parts) {
 			return n, io.EOF

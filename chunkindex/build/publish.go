@@ -60,7 +60,7 @@ type publisher struct {
 
 // publish writes index, binding and pointer, in this order. It reports whether the
 // pointer named this already.
-func (p *publisher) publish(ctx context.Context, b *built, binding []byte) (unchanged bool, err error) {
+func (p *publisher) publish(ctx context.Context, b *indexFile, binding []byte) (unchanged bool, err error) {
 	next := layout.Pointer{Version: layout.PointerVersion, Generation: b.generation, Binding: layout.BindingHash(binding), Data: p.data, Links: p.links}
 	if p.old == next && p.intact(ctx, b) {
 		return true, nil
@@ -82,7 +82,7 @@ func (p *publisher) publish(ctx context.Context, b *built, binding []byte) (unch
 }
 
 // intact reports whether the index object that should be there is, without damage. What was read of it has been proved.
-func (p *publisher) intact(ctx context.Context, b *built) bool {
+func (p *publisher) intact(ctx context.Context, b *indexFile) bool {
 	obj, err := p.store.Stat(ctx, layout.IndexObject(p.prefix, b.generation))
 	if err != nil || obj.Size != b.size {
 		return false

@@ -9,7 +9,7 @@ import (
 
 func TestRowReadsItsPartsInTurn(t *testing.T) {
 	want := []byte("abcdefghij")
-	var r row
+	var r multiReaderAt
 	for _, n := range []int{0, 3, 0, 1, 6, 0} {
 		at := int(r.size())
 		r.add(bytes.NewReader(want[at:at+n]), int64(n))

@@ -12,8 +12,8 @@ import (
 	"github.com/millrace-data/millrace/internal/tempfile"
 )
 
-// scanned is what is known of one shard's chunks: in a scan file, or in an earlier index.
-type scanned interface {
+// chunkSource is what is known of one shard's chunks: in a scan file, or in an earlier index.
+type chunkSource interface {
 	totals() layout.Totals
 	// each calls visit for every chunk in order. The record is valid until visit returns.
 	each(visit func(*layout.ChunkRecord) error) error

@@ -36,9 +36,9 @@ type PartReport struct {
 
 // PartsError says that parts of an index have not left all that a run needs that joins them.
 type PartsError struct {
-	Begun          // the parts that were begun with the options of this run; else those that were begun last
+	StartedParts          // the parts that were begun with the options of this run; else those that were begun last
 	Same   bool    // they were begun with the options of this run
-	Other  []Begun // parts that were begun with other options: this run cannot use their scans
+	Other  []StartedParts // parts that were begun with other options: this run cannot use their scans
 	Shards int     // of the dataset
 	Bytes  int64   // of the shards that are missing
 	Newer  int     // missing shards that were written after the parts were begun
@@ -46,8 +46,8 @@ type PartsError struct {
 	Lacks  []Lack  // by part
 }
 
-// Begun is the note of parts that were begun.
-type Begun struct {
+// StartedParts is the note of parts that were begun.
+type StartedParts struct {
 	Parts   int
 	Options string
 	at      time.Time
@@ -121,10 +121,10 @@ func (b *builder) readNotes(ctx context.Context, notes []objstore.Object) error 
 			b.named = true
 		default:
 			b.notes = append(b.notes, o.Key)
-			b.begun = append(b.begun, Begun{n.Parts, n.Options, o.Modified})
+			b.begun = append(b.begun, StartedParts{n.Parts, n.Options, o.Modified})
 		}
 	}
-	slices.SortFunc(b.begun, func(x, y Begun) int { return y.at.Compare(x.at) }) // the last one first
+	slices.SortFunc(b.begun, func(x, y StartedParts) int { return y.at.Compare(x.at) }) // the last one first
 	return nil
 }
 
@@ -175,13 +175,13 @@ func (b *builder) joinable(todo []int) error {
 	if len(todo) == 0 || len(b.begun) == 0 || b.opt.Share.Rest {
 		return nil
 	}
-	e := &PartsError{Begun: b.begun[0], Shards: len(b.shards)}
+	e := &PartsError{StartedParts: b.begun[0], Shards: len(b.shards)}
 	for _, begun := range b.begun {
 		switch {
 		case begun.Options != b.opt.Share.Options:
 			e.Other = append(e.Other, begun)
 		case !e.Same:
-			e.Begun, e.Same = begun, true
+			e.StartedParts, e.Same = begun, true
 		}
 	}
 	for _, i := range todo {

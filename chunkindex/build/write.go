@@ -17,11 +17,11 @@ import (
 type shardScan struct {
 	key  string
 	size int64
-	scan scanned // of this shard, or of the run that begins with it; nil: it lies in a run that began before
+	scan chunkSource // of this shard, or of the run that begins with it; nil: it lies in a run that began before
 }
 
-// built is an index file that was written. It has no name, and belongs to whoever had it written.
-type built struct {
+// indexFile is an index file that was written. It has no name, and belongs to whoever had it written.
+type indexFile struct {
 	file       *os.File
 	size       int64
 	generation string
@@ -57,7 +57,7 @@ type indexWriter struct {
 }
 
 // writeIndex writes an index of shards, in the order given, to a new file in dir.
-func writeIndex(dir string, m layout.Meta, shards []shardScan) (*built, error) {
+func writeIndex(dir string, m layout.Meta, shards []shardScan) (*indexFile, error) {
 	f, err := tempfile.File(dir)
 	if err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func writeIndex(dir string, m layout.Meta, shards []shardScan) (*built, error) {
 	return b, nil
 }
 
-func (w *indexWriter) write(m layout.Meta, shards []shardScan) (*built, error) {
+func (w *indexWriter) write(m layout.Meta, shards []shardScan) (*indexFile, error) {
 	metaJSON, err := layout.EncodeMeta(m)
 	if err != nil {
 		return nil, err
@@ -172,7 +172,7 @@ func (w *indexWriter) blockOffsets() {
 }
 
 // finish writes header and digests around the sections.
-func (w *indexWriter) finish() (*built, error) {
+func (w *indexWriter) finish() (*indexFile, error) {
 	for i, s := range w.out[:layout.SecDigests] {
 		if err := s.buf.Flush(); err != nil {
 			return nil, err
@@ -192,5 +192,5 @@ func (w *indexWriter) finish() (*built, error) {
 		return nil, err
 	}
 	generation := sha256.Sum256(head)
-	return &built{size: size, generation: hex.EncodeToString(generation[:])}, nil
+	return &indexFile{size: size, generation: hex.EncodeToString(generation[:])}, nil
 }

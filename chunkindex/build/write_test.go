@@ -9,7 +9,7 @@ import (
 )
 
 // written is the index of some shards, written and not yet opened.
-func written(t *testing.T, shards ...shardScan) *built {
+func written(t *testing.T, shards ...shardScan) *indexFile {
 	t.Helper()
 	b, err := writeIndex(t.TempDir(), layout.Meta{Format: "tar", Scanner: 1, ChunkSize: 8 << 20, Defaults: layout.Defaults{Shuffle: "slot", Window: 128, BatchSize: 256, Tail: "short"}}, shards)
 	if err != nil {

@@ -36,7 +36,7 @@ func (j *job) joinable(ctx context.Context) error {
 	if j.begun == 0 || j.opt.Share.Parts > 0 || j.opt.Share.Rest {
 		return nil
 	}
-	missing := &build.PartsError{Begun: build.Begun{Parts: j.begun}, Same: true, Shards: len(j.plan.shards)}
+	missing := &build.PartsError{StartedParts: build.StartedParts{Parts: j.begun}, Same: true, Shards: len(j.plan.shards)}
 	var mu sync.Mutex // guards missing
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(j.opt.Parallel)

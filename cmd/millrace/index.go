@@ -207,7 +207,7 @@ func (x *indexFlags) checkFields(f *cli.Flags) {
 
 // formats lists what index looks for, a format a line.
 func formats() string {
-	return "  " + strings.Join(build.Recognised(), "\n  ")
+	return "  " + strings.Join(build.FormatHints(), "\n  ")
 }
 
 const indexManual = `Reads the shards under DATASET once and publishes an index of them beside them.

@@ -71,7 +71,7 @@ func were(n int) string {
 }
 
 // begunWith are the options of parts in words.
-func begunWith(b build.Begun) string {
+func begunWith(b build.StartedParts) string {
 	if b.Options == "" {
 		return "no options"
 	}
