@@ -1,13 +1,17 @@
 package pack
 
 import (
+	"context"
 	"errors"
+	"io"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/millrace-data/millrace/chunkindex/build"
+	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
@@ -154,4 +158,69 @@ func TestPartKilledAfterEveryPut(t *testing.T) {
 			t.Errorf("killed after %d: got %+v, want the shards of one run", puts, r)
 		}
 	}
+}
+
+// TestPack_StartsOverWhenAnotherRunCrossesItsStart has another run write the state, and remove the notes, at each step of a run's start.
+func TestPack_StartsOverWhenAnotherRunCrossesItsStart(t *testing.T) {
+	dir := tree(t, photos(60))
+	opt := Options{ShardSize: 20 << 10, Parallel: 1}
+	first := memstore.New()
+	shards := mustPack(t, first, opt, dir).Shards
+	stateKey := slices.DeleteFunc(first.Keys(), func(key string) bool { return !strings.Contains(key, own) })[0]
+	for _, tc := range []struct {
+		name    string
+		before  func(t *testing.T, s *memstore.Store) // the run
+		on      func(op, key string) bool             // the run's operation that the other run crosses
+		crossed func(t *testing.T, s *memstore.Store)
+		reused  int
+	}{
+		{"stored before it is created", nil,
+			func(op, key string) bool { return op == "put" && key == stateKey },
+			func(t *testing.T, s *memstore.Store) { mustPack(t, s, opt, dir) }, shards},
+		{"replaced before it is read", func(t *testing.T, s *memstore.Store) { mustPack(t, s, part(opt, 0, 2), dir) },
+			func(op, key string) bool { return op == "read" && key == stateKey },
+			func(t *testing.T, s *memstore.Store) { mustPack(t, s, rest(opt), dir) }, shards},
+		{"notes removed before they are read", func(t *testing.T, s *memstore.Store) { mustPack(t, s, part(opt, 0, 2), dir) },
+			func(op, key string) bool { return op == "read" && key != stateKey },
+			func(t *testing.T, s *memstore.Store) { mustPack(t, s, rest(opt), dir) }, shards},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			store, crossings := memstore.New(), 0
+			if tc.before != nil {
+				tc.before(t, store)
+			}
+			run := &crossed{store, func(op, key string) {
+				if tc.on(op, key) && crossings == 0 {
+					crossings++
+					tc.crossed(t, store)
+				}
+			}}
+			r, err := Pack(t.Context(), []string{dir}, run, "out", opt)
+			if err != nil || r.ReusedShards != tc.reused || crossings != 1 {
+				t.Errorf("got %+v, %v, %d crossings, want %d shards found", r, err, crossings, tc.reused)
+			}
+		})
+	}
+}
+
+// rest returns the options of a run that also packs the parts that are missing.
+func rest(opt Options) Options {
+	opt.Share.Rest = true
+	return opt
+}
+
+// crossed is a store that calls before ahead of each write and each ranged read.
+type crossed struct {
+	*memstore.Store
+	before func(op, key string)
+}
+
+func (c *crossed) Put(ctx context.Context, key string, body io.ReaderAt, size int64, cond objstore.Condition) (objstore.Object, error) {
+	c.before("put", key)
+	return c.Store.Put(ctx, key, body, size, cond)
+}
+
+func (c *crossed) ReadRange(ctx context.Context, ref objstore.Ref, offset int64, bufs ...[]byte) error {
+	c.before("read", ref.Key)
+	return c.Store.ReadRange(ctx, ref, offset, bufs...)
 }

@@ -47,26 +47,29 @@ func (j *job) stateKey() string { return j.prefix + own + "pack/" + j.plan.hash 
 // notesDir is where a run notes what it has stored since its last note: so n shards cost n lines, not a whole state for each.
 func (j *job) notesDir() string { return j.prefix + own + "pack/" + j.plan.hash + "/" }
 
-// prepare reads the state of an earlier run of the same plan, or, where there is none, makes sure that the prefix
-// is free and leaves an empty one: from then on shards with this plan's names are this plan's.
-func (j *job) prepare(ctx context.Context) error {
-	known, err := j.load(ctx)
-	if err != nil {
-		return fmt.Errorf("pack: read state: %w", err) // a store names the object
-	}
-	err = j.occupied(ctx, known)
-	if errors.Is(err, ErrOccupied) && !known { // another part may have begun, and stored a shard, since the state was looked for
-		if known, err = j.load(ctx); err == nil {
-			err = j.occupied(ctx, known)
+// prepareAttempts is how often prepare tries while other runs of the same plan write the state.
+const prepareAttempts = 5
+
+// prepare reads the state of an earlier run of the same plan. If there is none, it makes sure that the prefix is free and
+// stores an empty state: from then on shards with this plan's names are this plan's. It starts over when another run,
+// such as another part, creates or replaces the state in the meantime, or removes notes.
+func (j *job) prepare(ctx context.Context) (err error) {
+	for range prepareAttempts {
+		var known bool
+		if known, err = j.load(ctx); err != nil {
+			err = fmt.Errorf("pack: read state: %w", err) // a store names the object
+		} else if err = j.occupied(ctx, known); err == nil && !known {
+			err = j.save(ctx, j.stateKey(), nil, objstore.Condition{IfAbsent: true})
+		}
+		crossed := errors.Is(err, objstore.ErrChanged) || errors.Is(err, objstore.ErrNotFound) || errors.Is(err, ErrOccupied) && !known
+		if !crossed {
+			break
 		}
 	}
-	if err != nil || known {
-		return err
-	}
-	return j.save(ctx, j.stateKey(), nil)
+	return err
 }
 
-// load reads the state, and the notes of runs that did not come to their end.
+// load reads the state, and the notes of interrupted runs.
 func (j *job) load(ctx context.Context) (known bool, err error) {
 	obj, err := j.store.Stat(ctx, j.stateKey())
 	if errors.Is(err, objstore.ErrNotFound) {
@@ -76,9 +79,10 @@ func (j *job) load(ctx context.Context) (known bool, err error) {
 		return false, err
 	}
 	objects := []objstore.Object{obj}
+	var notes []string
 	err = j.store.List(ctx, j.notesDir(), func(o objstore.Object) error {
 		objects = append(objects, o)
-		j.notes = append(j.notes, o.Key)
+		notes = append(notes, o.Key)
 		return nil
 	})
 	if err != nil {
@@ -93,6 +97,7 @@ func (j *job) load(ctx context.Context) (known bool, err error) {
 	if err := group.Wait(); err != nil {
 		return false, err
 	}
+	j.notes = notes
 	for _, s := range states {
 		j.begun = max(j.begun, s.Parts)
 		for _, f := range s.Shards {
@@ -124,7 +129,7 @@ func (j *job) read(ctx context.Context, obj objstore.Object, s *state) error {
 func (j *job) note(ctx context.Context, shards []finishedShard) error {
 	key := j.notesDir() + rand.Text() + ".json"
 	j.notes = append(j.notes, key)
-	return j.save(ctx, key, shards)
+	return j.save(ctx, key, shards, objstore.Condition{})
 }
 
 // settle puts state and notes together when a run has come to its end.
@@ -132,7 +137,7 @@ func (j *job) settle(ctx context.Context) error {
 	if len(j.notes) == 0 {
 		return nil
 	}
-	if err := j.save(ctx, j.stateKey(), slices.Collect(maps.Values(j.stored))); err != nil {
+	if err := j.save(ctx, j.stateKey(), slices.Collect(maps.Values(j.stored)), objstore.Condition{}); err != nil {
 		return err
 	}
 	group, groupCtx := errgroup.WithContext(ctx)
@@ -148,7 +153,7 @@ func (j *job) settle(ctx context.Context) error {
 
 // save writes a state or a note. When ctx ends, before or meanwhile, it is given a moment of its own, because what it notes
 // is what the next run need not do again.
-func (j *job) save(ctx context.Context, key string, shards []finishedShard) error {
+func (j *job) save(ctx context.Context, key string, shards []finishedShard, cond objstore.Condition) error {
 	saving, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastSave, cancel) })()
@@ -158,7 +163,7 @@ func (j *job) save(ctx context.Context, key string, shards []finishedShard) erro
 	if err != nil {
 		return err
 	}
-	if _, err := j.store.Put(saving, key, bytes.NewReader(data), int64(len(data)), objstore.Condition{}); err != nil {
+	if _, err := j.store.Put(saving, key, bytes.NewReader(data), int64(len(data)), cond); err != nil {
 		return fmt.Errorf("pack: write state: %w", err)
 	}
 	return nil

@@ -44,6 +44,6 @@ PLANTS = [
     (
         "pack writes its whole state for each shard",
         "./chunkindex/pack TestStatesCostWhatTheyTell",
-        [("chunkindex/pack/state.go", "return j.save(ctx, key, shards)", "return j.save(ctx, key, append(slices.Collect(maps.Values(j.stored)), shards...))")],
+        [("chunkindex/pack/state.go", "return j.save(ctx, key, shards, objstore.Condition{})", "return j.save(ctx, key, append(slices.Collect(maps.Values(j.stored)), shards...), objstore.Condition{})")],
     ),
 ]
