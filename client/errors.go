@@ -40,6 +40,9 @@ const (
 	CodeInternal          = "internal"
 )
 
+// ErrDeadline is in the error of a request that no gateway answered within Config.Deadline.
+var ErrDeadline = errors.New("no answer before the deadline")
+
 // Faults of a transfer that the client finds by itself. Each is tried again before it is returned.
 var (
 	ErrShort    = errors.New("body ends early")

@@ -18,7 +18,7 @@ import (
 
 // Batch reads one batch: whole and checked, or an error.
 func (c *Client) Batch(ctx context.Context, opt Options, number uint64) (*Batch, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.Deadline, errDeadline)
+	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.Deadline, ErrDeadline)
 	defer cancel()
 	start := time.Now()
 	t := transfer{client: c, opt: opt, number: number}
@@ -42,8 +42,6 @@ func (c *Client) Batch(ctx context.Context, opt Options, number uint64) (*Batch,
 	b.took = time.Since(start)
 	return b, nil
 }
-
-var errDeadline = errors.New("no answer before the deadline")
 
 // request is what one attempt sends.
 type request struct {
@@ -252,7 +250,7 @@ func (c *Client) Post(ctx context.Context, path string, q url.Values, in, out an
 
 // ask sends a request until a gateway answers it, and decodes the answer. does says in an error what the request does.
 func (c *Client) ask(ctx context.Context, does string, r request, v any) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.Deadline, errDeadline)
+	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.Deadline, ErrDeadline)
 	defer cancel()
 	_, err := retry(ctx, c, reader{}, func(ctx context.Context, gw *gateway) (struct{}, error) {
 		return struct{}{}, c.askOnce(ctx, gw, r, maxJSON, v)

@@ -146,7 +146,7 @@ func (e *Error) elsewhere() bool {
 func giveUp(ctx context.Context, err error, t *tally) error {
 	cause := context.Cause(ctx)
 	if cause == nil {
-		cause = errDeadline // the next wait would have passed it
+		cause = ErrDeadline // the next wait would have passed it
 	}
 	if ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, cause)) {
 		err = cmp.Or(t.fault, t.absence)

@@ -112,7 +112,7 @@ func TestGiveUp_NamesFaultsOnceTimeIsOver(t *testing.T) {
 	live := t.Context()
 	canceled, cancel := context.WithCancel(live)
 	cancel()
-	over, end := context.WithTimeoutCause(live, -time.Second, errDeadline)
+	over, end := context.WithTimeoutCause(live, -time.Second, ErrDeadline)
 	defer end()
 	unknown := refusal(404, CodeNotFound, false, 0)
 	for name, c := range map[string]struct {
@@ -123,7 +123,7 @@ func TestGiveUp_NamesFaultsOnceTimeIsOver(t *testing.T) {
 	}{
 		"the pause would be too long": {live, errReset, tally{fault: errReset}, "no answer before the deadline: last fault: reset"},
 		"over in an attempt":          {over, context.DeadlineExceeded, tally{fault: errReset}, "no answer before the deadline: last fault: reset"},
-		"over, by its cause":          {over, errDeadline, tally{fault: errReset}, "no answer before the deadline: last fault: reset"},
+		"over, by its cause":          {over, ErrDeadline, tally{fault: errReset}, "no answer before the deadline: last fault: reset"},
 		"over in the first attempt":   {over, context.DeadlineExceeded, tally{}, "no answer before the deadline"},
 		"over after a fault":          {over, errReset, tally{fault: errReset}, "no answer before the deadline: last fault: reset"},
 		"only absence":                {over, context.DeadlineExceeded, tally{absence: unknown}, "no answer before the deadline: last fault: " + unknown.Error()},

@@ -91,7 +91,7 @@ func codeOf(ctx context.Context, err error) string {
 		return client.CodeStoreDenied
 	case is(objstore.ErrUnavailable, objstore.ErrTimeout, objstore.ErrThrottled):
 		return client.CodeStoreUnavailable
-	case is(reach.ErrNoAnswer, http.ErrSchemeMismatch), errors.As(err, &network):
+	case is(reach.ErrNoAnswer, client.ErrDeadline, http.ErrSchemeMismatch), errors.As(err, &network):
 		return codeNoGateway
 	case is(fs.ErrNotExist): // such as the file of --keys
 		return client.CodeNotFound

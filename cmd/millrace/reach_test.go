@@ -53,26 +53,34 @@ func TestCommands_NameTheSchemeOfAGatewayWithoutTLS(t *testing.T) {
 	}
 }
 
-// TestFetch_FailsWhereItsGatewayDies after a few answers: it retries until --deadline, and then says that no gateway answers.
+// TestFetch_FailsWhereItsGatewayDies after a few answers, in each way in which one dies: fetch retries until --deadline, and then says
+// that no gateway answers.
 func TestFetch_FailsWhereItsGatewayDies(t *testing.T) {
 	at, err := url.Parse(gatewayFor(t, shards(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	gateway := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(at) }}
-	var answers atomic.Int64
-	var srv *httptest.Server
-	srv = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if answers.Add(1) > 5 {
-			srv.Listener.Close()
-			panic(http.ErrAbortHandler)
-		}
-		gateway.ServeHTTP(w, r)
-	}))
-	defer srv.Close()
-	o := millrace(t, nil, "fetch", srv.URL, "--discard", "--json", "--no-manifest", "--connections", "1", "--deadline", "200ms")
-	if o.code != exitStore || !strings.Contains(o.stdout, `"code":"gateway_unavailable"`) {
-		t.Errorf("got exit code %d, %q, want %d", o.code, o.stdout, exitStore)
+	for name, die := range map[string]func(*httptest.Server, *http.Request){
+		"refuses connections": func(srv *httptest.Server, _ *http.Request) { srv.Listener.Close(); panic(http.ErrAbortHandler) },
+		"closes connections":  func(*httptest.Server, *http.Request) { panic(http.ErrAbortHandler) },
+		"hangs":               func(_ *httptest.Server, r *http.Request) { <-r.Context().Done() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			gateway := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(at) }}
+			var answers atomic.Int64
+			var srv *httptest.Server
+			srv = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if answers.Add(1) > 5 {
+					die(srv, r)
+				}
+				gateway.ServeHTTP(w, r)
+			}))
+			defer srv.Close()
+			o := millrace(t, nil, "fetch", srv.URL, "--discard", "--json", "--no-manifest", "--connections", "1", "--deadline", "200ms")
+			if o.code != exitStore || !strings.Contains(o.stdout, `"code":"gateway_unavailable"`) {
+				t.Errorf("got exit code %d, %q, want %d", o.code, o.stdout, exitStore)
+			}
+		})
 	}
 }
 
