@@ -56,11 +56,12 @@ race: ## the other packages under the race detector, and simulated clusters
 fuzz: ## run every fuzz target for FUZZTIME (5s), as many at once as there are cores
 	FUZZTIME=$(FUZZTIME) python3 tools/fuzz.py
 
-vet: ## go vet and staticcheck on all modules, ruff on all Python
+vet: ## go vet and staticcheck on all modules, ruff on all Python, and whether the planted bugs fit
 	@tools/plain.sh 3 -- -m ruff check -q --no-cache .
 	go vet ./...
 	cd integration && go vet ./...
 	$(TOOL) staticcheck ./...
+	@integration/sabotage/run.sh --check
 
 size: ## count the product's lines, functions and files, which a test bounds
 	@go test -count=1 -run TestSizeOfTheProduct -v . | sed -n 's/^ *size_test.go:[0-9]*: //p'
@@ -178,7 +179,7 @@ experiments-short: ## the same in small: the counts hold, nothing is timed
 histories: ## simulated histories of clusters: SEEDS=0:5000
 	cd integration && MILLRACE_SEEDS=$(or $(SEEDS),0:5000) $(GOTEST) histories -count=1 -run '^TestHistories$$' -timeout $(TIMEOUT) ./clustersim
 
-sabotage: ## plant known bugs one by one in a copy of the tree: the tests must notice each
+sabotage: ## plant the bugs of docs/planted-bugs.md one at a time in copies of the tree: the tests must notice each
 	integration/sabotage/run.sh
 
 wheel: ## build the Python package's wheel for this machine into dist, with the program inside; needs Go and Python 3

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Plants the bugs of plants/ one by one in a copy of the tree.
+# Plants the bugs of plants/ one at a time in copies of the tree.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 exec python3 integration/sabotage/sabotage.py "$@"

@@ -1,22 +1,20 @@
 #!/usr/bin/env python3
-"""Plants known bugs, one at a time, in copies of the tree; the test that each plant names must notice it.
+"""Plants the bugs of plants/ one at a time in copies of the tree; the test that each one names must notice it.
 
-usage: sabotage.py [--check] [--afresh] [WORD...]    all plants, or those whose names hold one of the words
+usage: sabotage.py [--afresh] [WORD...]   try all planted bugs, or those whose names contain one of the words
+       sabotage.py --check                check without running: every edit fits, every test exists, the page lists the same bugs
+       sabotage.py --page                 write docs/planted-bugs.md from the verdicts
 
-Each named test is run once without any plant, and must pass. Then each plant is applied, and its
-test alone is run, and must fail. A plant that does not fit the source, does not compile, or names
-a test that is not there or that fails by itself, is a failure of this script, by name.
+Each named test runs once without a bug and must pass; then it runs with the bug and must fail. A bug that does not fit the source or does
+not compile, and a test that does not exist or fails by itself, are failures by name.
 
---check applies nothing and runs nothing: it says which plants do not fit and which tests are not there.
-
-Verdicts are kept in bin/sabotage.json. A run on the same tree takes them from there, so that an
-interrupted run goes on where it stopped; --afresh forgets them. SABOTAGEJOBS plants are tried at
-once, each in a copy of its own; as many as there are cores. PIECE=2/6 tries the second sixth of the plants.
+bin/sabotage.json stores the verdicts. A run at the same commit, in a tree without changes, reuses them, so that an interrupted run
+resumes; --afresh discards them. SABOTAGEJOBS (default: the number of cores) bugs are tried at once, each in its own copy.
 """
 
+import argparse
 import concurrent.futures
 import glob
-import hashlib
 import json
 import os
 import queue
@@ -28,43 +26,44 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from plants import PLANTS
+from plants import CONTRACTS, PLANTS
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 STATE = os.path.join(ROOT, "bin", "sabotage.json")
 JOBS = int(os.environ.get("SABOTAGEJOBS") or os.cpu_count() or 1)
-PIECE, PIECES = (int(n) for n in os.environ.get("PIECE", "1/1").split("/"))
+PAGE = os.path.join(ROOT, "docs", "planted-bugs.md")
 LIMIT = 120  # seconds for one test, many times what the slowest takes
+MOST = 150  # planted bugs: contracts and several processes; mutation tests cover the rest
 NOTICED = ("noticed", "noticed: hangs")
+HEAD = """# Planted bugs
+
+Maintainers read here which mistakes the tests provably notice. Each bug breaks a contract that users depend on, and was planted in the
+source at the commit of its row, where only the test beside it ran. [testing.md](testing.md#planted-bugs) describes how.
+`integration/sabotage/run.sh --page` writes this page.
+
+| contract | planted | noticed |
+|---|---|---|
+"""
 
 
-def files():
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "-co", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True
-    ).stdout
-    for name in sorted(set(listed.decode().split("\0"))):
-        if name and os.path.isfile(os.path.join(ROOT, name)):
-            yield name
+def git(*arguments):
+    return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+
+
+def commit():
+    """Names the commit of a tree without changes. Verdicts of another tree are neither reused nor published."""
+    return "" if git("status", "--porcelain") else git("rev-parse", "--short=12", "HEAD").strip()
 
 
 def copy_tree(target):
-    for name in files():
-        os.makedirs(os.path.dirname(os.path.join(target, name)), exist_ok=True)
-        shutil.copy2(os.path.join(ROOT, name), os.path.join(target, name))
-
-
-def digest():
-    """Names all that a verdict rests on: every file that is built, or read by a test."""
-    sum_ = hashlib.sha256()
-    for name in files():
-        if name.endswith((".go", ".mod", ".sum", ".py", ".js", ".c", ".h")) or "testdata" in name or name.startswith("integration/"):
-            with open(os.path.join(ROOT, name), "rb") as f:
-                sum_.update(name.encode() + b"\0" + hashlib.sha256(f.read()).digest())
-    return sum_.hexdigest()
+    for name in set(git("ls-files", "-z", "-co", "--exclude-standard").split("\0")):
+        if name and os.path.isfile(os.path.join(ROOT, name)):
+            os.makedirs(os.path.dirname(os.path.join(target, name)), exist_ok=True)
+            shutil.copy2(os.path.join(ROOT, name), os.path.join(target, name))
 
 
 def run(cwd, *command):
-    # The short counts, whoever calls: a bug that only the long ones notice is a hole in `make test` and `make test-ci`.
+    # Always the short counts: `make test` and `make test-ci` must notice every planted bug.
     env = {k: v for k, v in os.environ.items() if k not in ("MILLRACE_LONG", "FUZZTIME")}
     done = subprocess.run(
         command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
@@ -73,7 +72,7 @@ def run(cwd, *command):
 
 
 def run_with_program(tree, cwd, *command):
-    """Runs what asks the program of this tree."""
+    """Builds the program of this tree and runs a command that uses it."""
     code, output = run(tree, "go", "build", "-o", "bin/millrace", "./cmd/millrace")
     if code != 0:
         return code, f"build millrace: {output}"
@@ -81,7 +80,7 @@ def run_with_program(tree, cwd, *command):
 
 
 def go(tree, where, *args, tests=1):
-    """Runs tests of one package. The tests of the other modules build the program themselves."""
+    """Runs tests of one package. Tests of other modules build the program themselves."""
     module, _, package = where.removeprefix("./").partition("/")
     if not os.path.exists(os.path.join(tree, module, "go.mod")):
         module, package = ".", where
@@ -89,7 +88,7 @@ def go(tree, where, *args, tests=1):
 
 
 def test(tree, named):
-    """Runs the test that a plant names, and nothing else."""
+    """Runs only the test that a planted bug names."""
     where, name = named.split(" ", 1)
     if where == "conformance":
         return run_with_program(tree, tree, sys.executable, "tools/conformance.py", name)
@@ -114,7 +113,7 @@ def is_there(named):
 
 
 def failing(tree, tests):
-    """Runs each of the tests once, without any plant, and returns what those say that do not pass."""
+    """Runs each test once without a bug. Returns the output of those that fail."""
     said, packages = {}, {}
     for named in tests:
         where, name = named.split(" ", 1)
@@ -133,7 +132,7 @@ def failing(tree, tests):
 
 
 def misfits(edits):
-    """Says which edits have no place, or more than one."""
+    """Returns a fault for each edit whose text does not occur exactly once."""
     for path, old, _ in edits:
         try:
             with open(os.path.join(ROOT, path), encoding="utf-8") as f:
@@ -141,11 +140,11 @@ def misfits(edits):
         except FileNotFoundError:
             places = 0
         if places != 1:
-            yield f"{path}: {places} places read {old!r}, want 1"
+            yield f"{path}: {places} occurrences of {old!r}, want 1"
 
 
 def faults(chosen):
-    """What is wrong with the plants themselves, by name."""
+    """Returns what is wrong with the list itself, by name."""
     found = {}
     for name, named, edits in chosen:
         wrong = list(misfits(edits))
@@ -157,7 +156,7 @@ def faults(chosen):
 
 
 def plant(tree, edits):
-    """Applies the edits and returns what has to be written back."""
+    """Applies the edits. Returns the files' texts before."""
     before = {}
     for path, old, new in edits:
         full = os.path.join(tree, path)
@@ -182,7 +181,7 @@ def verdict(code, output):
 
 
 def one(trees, name, named, edits):
-    """Tries one plant in the next copy of the tree that is free."""
+    """Tries one bug in the next free copy of the tree."""
     tree, before, start = trees.get(), {}, time.monotonic()
     try:
         before = plant(tree, edits)
@@ -199,11 +198,11 @@ def one(trees, name, named, edits):
     return {"name": name, "verdict": said, "seconds": seconds, "by": named}
 
 
-def known(tree):
-    """What an earlier run has found out about the same tree, by name."""
+def stored():
+    """Returns the verdicts of the last run by name."""
     try:
         with open(STATE, encoding="utf-8") as f:
-            return {p["name"]: p for p in json.load(f) if p.get("tree") == tree and p["verdict"] in NOTICED}
+            return {row["name"]: row for row in json.load(f)}
     except (FileNotFoundError, ValueError):
         return {}
 
@@ -215,7 +214,7 @@ def store(found):
     os.replace(STATE + ".new", STATE)
 
 
-def try_all(chosen, found, tree_digest):
+def try_all(chosen, found, at):
     with tempfile.TemporaryDirectory(prefix="millrace-sabotage-") as scratch:
         trees = queue.Queue()
         for n in range(min(JOBS, len(chosen))):
@@ -224,50 +223,100 @@ def try_all(chosen, found, tree_digest):
             trees.put(tree)
         unsound = failing(trees.queue[0], sorted({named for _, named, _ in chosen}))
         for named, output in unsound.items():
-            print(f"FAIL  {named} fails without any planted bug\n{output[-4000:]}", flush=True)
+            print(f"FAIL  {named} fails without a planted bug\n{output[-4000:]}", flush=True)
         for name, named, _ in chosen:
             if named in unsound:
                 found[name] = {"name": name, "verdict": "fails by itself", "seconds": 0, "by": named}
         sound = [p for p in chosen if p[1] not in unsound]
         with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
             for done in concurrent.futures.as_completed([pool.submit(one, trees, *p) for p in sound]):
-                found[done.result()["name"]] = dict(done.result(), tree=tree_digest)
+                found[done.result()["name"]] = dict(done.result(), commit=at)
                 store(found)
 
 
-def main():
-    unknown = [w for w in sys.argv[1:] if w.startswith("-") and w not in ("--check", "--afresh")]
-    if unknown:
-        print(__doc__, file=sys.stdout if unknown[0] in ("-h", "--help") else sys.stderr)
-        return 0 if unknown[0] in ("-h", "--help") else 2
-    words = [w for w in sys.argv[1:] if not w.startswith("--")]
-    chosen = [p for p in PLANTS if not words or any(w in p[0] for w in words)][PIECE - 1 :: PIECES]
-    if not chosen:
-        sys.exit(f"sabotage.py: no plant's name holds {' or '.join(map(repr, words))}")
-    start, wrong = time.monotonic(), faults(chosen)
-    for name, what in wrong.items():
-        print(f"FAIL  {name}: {what}", flush=True)
-    if "--check" in sys.argv:
-        print(f"{'FAIL' if wrong else 'ok  '}  sabotage: {len(chosen) - len(wrong)} of {len(chosen)} plants fit, and their tests are there")
-        return 1 if wrong else 0
-    tree_digest = digest()
-    found = {} if "--afresh" in sys.argv else known(tree_digest)
-    todo = [p for p in chosen if p[0] not in found and p[0] not in wrong]
-    if todo:
-        try_all(todo, found, tree_digest)
-    found.update({p[0]: {"name": p[0], "verdict": "does not fit", "seconds": 0, "by": p[1]} for p in chosen if p[0] in wrong})
-    store(found)
+def published():
+    """Returns the rows of the page by name: test, verdict and commit."""
+    with open(PAGE, encoding="utf-8") as f:
+        return {name: tuple(rest) for name, *rest in re.findall(r"^\| (.+) \| `(.+)` \| (.+) \| `(\w+)` \|$", f.read(), re.M)}
+
+
+def write_page():
+    """Writes the page. A bug that was not tried since keeps its row. Returns those that were never tried."""
+    rows = published() if os.path.exists(PAGE) else {}
+    rows.update({name: (row["by"], row["verdict"], row["commit"]) for name, row in stored().items() if row.get("commit")})
+    missing = [name for name, named, _ in PLANTS if name not in rows or rows[name][0] != named]
+    if missing:
+        return missing
+    totals, tables = [], []
+    for contract in CONTRACTS:
+        those = [(name, *rows[name]) for name, *_ in contract.PLANTS]
+        heading = contract.__name__.split(".")[-1].capitalize()
+        totals.append(f"| [{heading}](#{heading.lower()}) | {len(those)} | {sum(row[2] in NOTICED for row in those)} |\n")
+        tables.append(f"\n## {heading}\n\n{contract.__doc__}\n\n| planted bug | test | result | commit |\n|---|---|---|---|\n")
+        tables.extend(f"| {name} | `{named}` | {said} | `{at}` |\n" for name, named, said, at in those)
+    noticed = sum(rows[name][1] in NOTICED for name, *_ in PLANTS)
+    totals.append(f"| all | {len(PLANTS)} | {noticed} |\n")
+    with open(PAGE, "w", encoding="utf-8") as out:
+        out.write(HEAD + "".join(totals + tables))
+    return []
+
+
+def check_page():
+    """Returns how the page differs from the list."""
+    rows = published()
+    if list(rows) != [name for name, *_ in PLANTS] or any(rows[name][0] != named for name, named, _ in PLANTS):
+        yield "docs/planted-bugs.md lists other bugs: try the new ones in a tree without changes, then sabotage.py --page"
+    if len(PLANTS) > MOST:
+        yield f"{len(PLANTS)} planted bugs, want at most {MOST}"
+
+
+def check(wrong):
+    faulty = [*(f"{name}: {what}" for name, what in wrong.items())]
+    for fault in faulty:
+        print(f"FAIL  {fault}")
+    if not faulty:
+        print(f"ok    sabotage: {len(PLANTS)} planted bugs fit, their tests exist, and the page lists them")
+    return 1 if faulty else 0
+
+
+def report(chosen, found, earlier, seconds):
     print()
     for p in (found[name] for name, *_ in chosen):
-        print(f"{p['verdict']:16} {p['seconds']:>4} s  {p['name']:64} {p['by']}")
+        print(f"{p['verdict']:16} {p['seconds']:>4} s  {p['name']:72} {p['by']}")
     good = sum(found[name]["verdict"] in NOTICED for name, *_ in chosen)
-    earlier = len(chosen) - len(todo) - len(wrong)
     before = f", {earlier} of them by an earlier run" if earlier else ""
-    total = f"{'ok  ' if good == len(chosen) else 'FAIL'}  sabotage: {good} of {len(chosen)} planted bugs noticed{before}, {time.monotonic() - start:.0f} s"
+    total = f"{'ok  ' if good == len(chosen) else 'FAIL'}  sabotage: {good} of {len(chosen)} planted bugs noticed{before}, {seconds:.0f} s"
     print(total)
     with open(os.path.join(ROOT, "bin", "test-summary"), "a", encoding="utf-8") as out:
         out.write(total + "\n")
     return 0 if good == len(chosen) else 1
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage=argparse.SUPPRESS)
+    for flag in "--check", "--page", "--afresh":
+        parser.add_argument(flag, action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.check:
+        return check(faults(PLANTS))
+    if args.page:
+        missing = write_page()
+        return f"sabotage.py: no verdict at a commit: {', '.join(missing)}" if missing else 0
+    chosen = [p for p in PLANTS if not args.words or any(w in p[0] for w in args.words)]
+    if not chosen:
+        return f"sabotage.py: no name contains {' or '.join(map(repr, args.words))}"
+    start, at, wrong = time.monotonic(), commit(), faults(chosen)
+    found = {} if args.afresh else stored()
+    known = {name for name, row in found.items() if at and row.get("commit") == at and row["verdict"] in NOTICED}
+    for name, what in wrong.items():
+        print(f"FAIL  {name}: {what}", flush=True)
+    todo = [p for p in chosen if p[0] not in known and p[0] not in wrong]
+    if todo:
+        try_all(todo, found, at)
+    found.update({p[0]: {"name": p[0], "verdict": "does not fit", "seconds": 0, "by": p[1]} for p in chosen if p[0] in wrong})
+    store(found)
+    return report(chosen, found, len(chosen) - len(todo) - len(wrong), time.monotonic() - start)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,59 @@
+"""All memory is in one budget, is returned, and no input makes a process allocate more."""
+
+PLANTS = [
+    (
+        "chunkcache evicts a chunk and keeps its bytes on the books",
+        "./datapath/chunkcache TestConcurrentPrograms",
+        [("datapath/chunkcache/cache.go", "\tc.stats.Bytes -= e.slot.class\n\tif c.debug {", "\tif c.debug {")],
+    ),
+    (
+        "datapath keeps the budget of a body that it copied",
+        "./datapath TestNoCacheTooSmallReadsMuchMoreThanTheData",
+        [("datapath/gather.go", "\tg.giveBack()\n\tg.source.path.ahead.release(g.run)\n", "\tg.source.path.ahead.release(g.run)\n")],
+    ),
+    (
+        "datapath lets reads that wait for peers take all memory",
+        "./datapath TestThoseWhoWaitForPeersHoldHalf",
+        [("datapath/owners.go", "if a.bytes.Acquire(ctx, n) != nil {", "if true {")],
+    ),
+    (
+        "datapath keeps the leases of a batch that peers had a part in",
+        "./integration/clustersim TestHistories",
+        [("datapath/gather.go", "\tif g.leases != nil {\n\t\tg.leases.Close()\n\t}\n", "")],
+    ),
+    (
+        "datapath waits for memory while it holds a part of a mixture's batch",
+        "./datapath TestBatchesOfMixturesDoNotWaitForEachOther",
+        [("datapath/mixture.go", "h.batch.tries = true", "h.batch.tries = false")],
+    ),
+    (
+        "gateway never returns the memory of a plan",
+        "./gateway TestBodiesAreOnTheBooks",
+        [("gateway/memory.go", "return r.Release, nil", "return func() { _ = r }, nil")],
+    ),
+    (
+        "gateway keeps the chunks of slow readers in memory",
+        "./integration TestSlowReadersLeaveRoomForOthers",
+        [("gateway/batch.go", "\th.read.Settle()\n", "")],
+    ),
+    (
+        "gateway accepts requests of any cost",
+        "./integration TestDearestRequests",
+        [("gateway/batch.go", "\tif work <= most {\n", "\tif work >= 0 {\n")],
+    ),
+    (
+        "peer decodes queries without reserving memory",
+        "./integration TestQuestionsArePaidFromTheBudget",
+        [("cluster/peer/handler.go", "done, ok := s.reserve(times * n)", "done, ok := s.reserve(0 * times)")],
+    ),
+    (
+        "Python client's buffers have no limit in bytes",
+        "client/python/tests/test_pool.py test_buffers_hold_little_more_than_what_is_looked_at",
+        [("client/python/millrace/_process.py", "if not any(other is f for f in free)][", "][")],
+    ),
+    (
+        "codec decompresses a bomb to its end",
+        "./chunkindex/codec TestBombsAreRefused",
+        [("chunkindex/codec/reader.go", "if r.off-r.first > r.maxFrame {", "if r.off-r.first > 64*r.maxFrame {")],
+    ),
+]

@@ -1,0 +1,91 @@
+"""Each sample of an epoch is read exactly once, over all ranks, resumes and world sizes."""
+
+PLANTS = [
+    (
+        "shuffle gives the last rank one sample less",
+        "./shuffle TestSharesTileEveryBatch",
+        [("shuffle/batch.go", "Count: hi - lo}", "Count: hi - lo - min(rank, 1)*min(hi-lo, 1)}")],
+    ),
+    (
+        "shuffle drops the last, shorter batch of an epoch",
+        "./shuffle TestSharesTileEveryBatch",
+        [("shuffle/batch.go", "b.Tail != Drop && b.Samples%b.BatchSize != 0", "b.Tail == Pad && b.Samples%b.BatchSize != 0")],
+    ),
+    (
+        "shuffle counts the members of a subset's last byte twice",
+        "./shuffle TestSubsetPlanDeliversItsMembersOnce",
+        [("shuffle/subset.go", "for _, b := range bitmap[:place/8] {", "for _, b := range bitmap[:(place+7)/8] {")],
+    ),
+    (
+        "shuffle restarts the fixed counts of a mixture in each of its epochs",
+        "./shuffle TestMixtureTakesEachOwnPositionOnce",
+        [("shuffle/mixture.go", "return epoch*(m.samples/m.batch) + batch", "return batch")],
+    ),
+    (
+        "datapath puts a sample of a mixture in the place of another",
+        "./datapath TestMixtureAsksPeers",
+        [("datapath/mixture.go", "segments[seq] = h.body.Segments[k]", "segments[min(seq+k%2, total-1)] = h.body.Segments[k]")],
+    ),
+    (
+        "gateway replaces a quarantined sample by one of another subset",
+        "./gateway TestQuarantineOfASubset",
+        [("gateway/plans/selection.go", "first = s.Members()\n", "bad, err = d.badSamples(ctx, key.name)\n")],
+    ),
+    (
+        "gateway serves the current generation, whichever the URL names",
+        "./integration TestJobsWhileAllChanges",
+        [('gateway/catalog/catalog.go', 'generation != "" && k != keyOf(h.entry)', 'generation != "" && h.entry != h.entry')],
+    ),
+    (
+        "gateway closes a generation while jobs read it",
+        "./integration TestJobsWhileAllChanges",
+        [("gateway/serve.go", "kept.source != given.Source", "kept.source == given.Source")],
+    ),
+    (
+        "Go client's ledger misses a duplicate sample",
+        "./client TestLedgerProvesExactlyOnce",
+        [("client/ledger.go", "if _, ok := l.keys[id]; ok {", "if _, ok := l.keys[id]; ok && l.samples == 0 {"),
+         ("client/ledger.go", "if p[word]&bit != 0 {", "if p[word]&bit != 0 && l.samples == 0 {")],
+    ),
+    (
+        "Python client's ledger misses a duplicate sample",
+        "client/python/tests/test_read.py test_ranks_share_every_batch",
+        [("client/python/millrace/proof/__init__.py", "self._twice.append((a, min(b, end)))", "pass")],
+    ),
+    (
+        "Python client pins no generation",
+        "client/python/tests/test_faults.py test_another_index_is_another_generation",
+        [("client/python/millrace/source.py", 'if k not in ("format", "fields", "table")}', 'if k not in ("format", "fields", "table", "generation")}'),
+         ("client/python/millrace/source.py", 'generation=said["generation"]', 'generation=d["parameters"]["generation"]')],
+    ),
+    (
+        "spawned torch workers ignore their parent's rank",
+        "client/python/tests/torch/test_torch_distributed.py test_stop_anywhere_and_resume_on_other_ranks",
+        [("client/python/millrace/torch/_dataset.py", '"_ranks_of_parent": self.ranks()', '"_ranks_of_parent": None')],
+    ),
+    (
+        "torch loader counts prefetched batches as yielded",
+        "client/python/tests/torch/test_torch_state.py test_a_state_says_what_was_yielded_and_not_what_was_read_ahead",
+        [("client/python/millrace/torch/_loader.py", "self._count.place = place._replace(batch=place.batch + 1)", "self._count.place = place._replace(batch=place.batch + 2)")],
+    ),
+    (
+        "torch dataset repeats the samples of a half-read batch after a resume",
+        "client/python/tests/torch/test_torch_samples.py test_resume_amid_a_batch",
+        [("client/python/millrace/torch/_dataset.py", "(list(value) if self._samples else [value])[done:][::-1]", "(list(value) if self._samples else [value])[::-1]")],
+    ),
+    (
+        "Python client mixes whole datasets instead of the parts that were named",
+        "client/python/tests/torch/test_torch_select.py test_a_mixture_goes_on_with_other_ranks",
+        [("client/python/millrace/source.py", "f\"{name}({'&'.join(query)})\" if query else name", "name")],
+    ),
+    (
+        "torch dataset gives Accelerate a rank's share, which it divides again",
+        "client/python/tests/frameworks/test_frameworks.py test_accelerate",
+        [("client/python/millrace/torch/_dataset.py", "            return processes\n", "            return 1\n")],
+    ),
+    (
+        "JAX loader counts prefetched batches as yielded",
+        "client/python/tests/debian13/test_jax.py test_a_state_counts_what_was_yielded",
+        [('client/python/millrace/jax.py', '(epoch, number + 1) if', '(epoch, number + self._ahead) if')],
+    ),
+]
