@@ -46,7 +46,7 @@ PLANTS = [
     ),
     (
         "Slurm job waits for gateways that have ended",
-        "integration/slurm TestFaultsOfAJob",
+        "./integration/slurm TestFaultsOfAJob",
         [("deploy/slurm/millrace.sbatch", 'kill -0 "$gateways" 2>/dev/null ||', "true ||")],
     ),
 ]

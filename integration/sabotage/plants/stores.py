@@ -31,7 +31,7 @@ PLANTS = [
     ),
     (
         "disk cache mixes up equal buckets at two endpoints",
-        "integration TestSameBucketAtTwoEndpoints",
+        "./integration TestSameBucketAtTwoEndpoints",
         [("cmd/internal/node/keeper.go", "KeepOnDisk(k.node.cfg.Stores.Place(l))", "KeepOnDisk(l.Bucket + l.Prefix)")],
     ),
     (
