@@ -1,0 +1,88 @@
+package history
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/millrace-data/millrace/client"
+)
+
+// Took adds a batch that a client of package client took for an epoch of a job. It requires a manifest.
+func (l *Log) Took(who, job string, b *client.Batch) {
+	e := Event{Client: who, URL: register(b.Location), End: time.Now(), Outcome: Whole, Generation: b.Generation, Job: job}
+	for i := range b.Samples() - int(b.Padded) {
+		s := b.Describe(i)
+		e.Samples = append(e.Samples, sampleName(fmt.Sprint(s.Shard), s.Key))
+	}
+	l.Add(e.WithBody(b.Bytes()))
+}
+
+// sampleName names a sample by its shard, relative to the dataset, and its key.
+func sampleName(shard, key string) string { return shard + " " + key }
+
+// Complete adds that an epoch of a job is complete, with so many samples; 0: those of the plan.
+func (l *Log) Complete(who, job string, samples uint64) {
+	l.Add(Event{Client: who, URL: job, End: time.Now(), Outcome: Completed, Job: job, Total: int(samples)})
+}
+
+// Through returns a transport that adds each answer for a batch, whether its reader takes it or not.
+func (l *Log) Through(who string, base http.RoundTripper) http.RoundTripper {
+	return transport{l, who, base}
+}
+
+type transport struct {
+	log  *Log
+	who  string
+	base http.RoundTripper
+}
+
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if path := r.URL.Path; r.Method != http.MethodGet || !strings.Contains(path, "/batch") || strings.HasSuffix(path, "/manifest") {
+		return t.base.RoundTrip(r)
+	}
+	start := time.Now()
+	resp, err := t.base.RoundTrip(r)
+	if err != nil {
+		t.log.Add(Answer(t.who, r.URL.String(), start, 0, nil, nil, err))
+		return nil, err
+	}
+	resp.Body = &recorded{ReadCloser: resp.Body, add: func(body []byte, err error) {
+		t.log.Add(Answer(t.who, r.URL.String(), start, resp.StatusCode, resp.Header, body, err))
+	}}
+	return resp, nil
+}
+
+// recorded is a body that is added to a log when it has ended.
+type recorded struct {
+	io.ReadCloser
+	came bytes.Buffer
+	add  func(body []byte, err error) // nil: it was called
+}
+
+func (r *recorded) Read(p []byte) (int, error) {
+	n, err := r.ReadCloser.Read(p)
+	r.came.Write(p[:n])
+	if errors.Is(err, io.EOF) {
+		r.end(nil)
+	} else if err != nil {
+		r.end(err)
+	}
+	return n, err
+}
+
+func (r *recorded) Close() error {
+	r.end(errors.New("closed before its end"))
+	return r.ReadCloser.Close()
+}
+
+func (r *recorded) end(err error) {
+	if r.add != nil {
+		r.add(r.came.Bytes(), err)
+		r.add = nil
+	}
+}

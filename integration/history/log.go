@@ -1,0 +1,279 @@
+package history
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Plan computes what a batch has to be, without the gateway.
+type Plan interface {
+	// Batch returns the bytes and the samples of a URL, errors.ErrUnsupported where the URL is not of a batch.
+	Batch(url string) (body []byte, samples []string, err error)
+	// Samples returns all samples of an epoch.
+	Samples() []string
+}
+
+const (
+	mostTold = 20       // violations that Err names; others are counted
+	mostKept = 64 << 20 // bytes of bodies kept to find the first byte that differs
+)
+
+// Log checks the events of all clients. It is safe for concurrent use.
+type Log struct {
+	plan Plan
+
+	mu         sync.Mutex // guards all below
+	events     int
+	registers  map[string]*value // by URL, and by generation where the URL names none
+	etags      map[string]*value
+	jobs       map[string]*job
+	kept       int
+	violations []string
+	more       int
+}
+
+// value is what a register holds, and the event that wrote it first.
+type value struct {
+	by      Event // without its body
+	body    []byte
+	samples []string
+	planned bool
+}
+
+// job is the running epoch of a job.
+type job struct {
+	first *Event
+	epoch string
+	came  map[string]*Event
+}
+
+// New returns an empty log. Without a plan the first answer for a URL is taken as right.
+func New(plan Plan) *Log {
+	return &Log{plan: plan, registers: map[string]*value{}, etags: map[string]*value{}, jobs: map[string]*job{}}
+}
+
+// Add checks an event against all before it.
+func (l *Log) Add(e Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.events++
+	switch e.Outcome {
+	case Whole:
+		l.answer(&e)
+	case Part:
+		if v := l.registers[key(&e)]; v != nil {
+			l.compareETag(&e, v)
+		}
+	case Refused, Broken:
+	case Completed:
+		l.complete(&e)
+	default:
+		l.wrong("outcome %q is unknown: %v", e.Outcome, e)
+	}
+}
+
+// Events returns how many events were added.
+func (l *Log) Events() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.events
+}
+
+// Err returns the violations found so far, nil if there are none.
+func (l *Log) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.violations) == 0 {
+		return nil
+	}
+	text := strings.Join(l.violations, "\n")
+	if l.more > 0 {
+		text += fmt.Sprintf("\nand %d more", l.more)
+	}
+	return errors.New(text)
+}
+
+func (l *Log) wrong(format string, args ...any) {
+	if len(l.violations) == mostTold {
+		l.more++
+		return
+	}
+	l.violations = append(l.violations, fmt.Sprintf(format, args...))
+}
+
+// key names the register of an answer. A URL without a generation has a register for each.
+func key(e *Event) string {
+	if _, generation := place(e.URL); generation == "" {
+		return e.URL + " " + e.Generation
+	}
+	return e.URL
+}
+
+func (l *Log) answer(e *Event) {
+	if _, named := place(e.URL); named != "" && e.Generation != "" && named != e.Generation {
+		l.wrong("stale generation: the answer is of %s: %v", e.Generation, *e)
+	}
+	v := l.registers[key(e)]
+	if v == nil {
+		v = l.write(e)
+	}
+	if v.by.SHA256 != e.SHA256 || v.by.Length != e.Length {
+		l.wrong("other bytes: %v\n\tis not what %v\n\thas: %s", *e, v.by, l.difference(e, v))
+	}
+	if len(e.Samples) > 0 && len(v.samples) > 0 && !slices.Equal(e.Samples, v.samples) {
+		l.wrong("other samples: %v\n\tare not those of %v: %s", *e, v.by, firstSample(e.Samples, v.samples))
+	}
+	l.compareETag(e, v)
+	if e.Job != "" {
+		l.deliver(e, v)
+	}
+}
+
+// write makes the register of the first answer, with the value of the plan if there is one.
+func (l *Log) write(e *Event) *value {
+	v := &value{by: *e, samples: e.Samples}
+	v.by.body, v.by.Samples = nil, nil
+	if l.plan != nil {
+		body, samples, err := l.plan.Batch(e.URL)
+		switch {
+		case errors.Is(err, errors.ErrUnsupported):
+		case err != nil:
+			l.wrong("no plan: %v: %v", *e, err)
+		default:
+			v.by = Event{Client: "the plan", URL: e.URL, ETag: e.ETag}.WithBody(body)
+			v.by.body, v.samples, v.planned = nil, samples, true
+		}
+	}
+	if !v.planned && l.kept+len(e.body) <= mostKept {
+		v.body = bytes.Clone(e.body)
+		l.kept += len(e.body)
+	}
+	l.registers[key(e)] = v
+	return v
+}
+
+// compareETag compares the ETag with that of earlier answers for the URL, and the content with that of earlier ones of the ETag.
+func (l *Log) compareETag(e *Event, v *value) {
+	if e.ETag == "" {
+		return
+	}
+	if v.by.ETag == "" {
+		v.by.ETag = e.ETag
+	}
+	if v.by.ETag != e.ETag {
+		l.wrong("other ETag: %v\n\tis not that of %v", *e, v.by)
+	}
+	if e.Outcome == Part {
+		return
+	}
+	if other := l.etags[e.ETag]; other == nil {
+		l.etags[e.ETag] = v
+	} else if other != v && other.by.SHA256 != e.SHA256 {
+		l.wrong("one ETag, two contents: %v\n\tand %v: %s", *e, other.by, l.difference(e, other))
+	}
+}
+
+// firstSample names the first sample in which an answer differs from a register.
+func firstSample(got, want []string) string {
+	i := 0
+	for i < len(got) && i < len(want) && got[i] == want[i] {
+		i++
+	}
+	nth := func(of []string) string {
+		if i < len(of) {
+			return strconv.Quote(of[i])
+		}
+		return "none"
+	}
+	return fmt.Sprintf("sample %d is %s, want %s", i, nth(got), nth(want))
+}
+
+// difference names the first byte in which an answer differs from a register, and whose bytes it has.
+func (l *Log) difference(e *Event, v *value) string {
+	var parts []string
+	want := v.body
+	if v.planned {
+		want, _, _ = l.plan.Batch(v.by.URL)
+	}
+	if e.body != nil && want != nil {
+		n := 0
+		for n < len(want) && n < len(e.body) && want[n] == e.body[n] {
+			n++
+		}
+		parts = append(parts, fmt.Sprintf("byte %d of %d differs, of %d", n, e.Length, v.by.Length))
+	} else {
+		parts = append(parts, fmt.Sprintf("%d bytes of SHA-256 %.8x, want %d of %.8x", e.Length, e.SHA256, v.by.Length, v.by.SHA256))
+	}
+	owner := ""
+	for _, other := range l.registers {
+		if u := other.by.URL; other != v && other.by.SHA256 == e.SHA256 && (owner == "" || u < owner) {
+			owner = u
+		}
+	}
+	if owner != "" {
+		parts = append(parts, "these are the bytes of "+owner)
+	}
+	return strings.Join(parts, "; ")
+}
+
+// deliver counts the samples of an answer in the epoch of its job.
+func (l *Log) deliver(e *Event, v *value) {
+	short := *e
+	short.body, short.Samples = nil, nil
+	epoch, _ := place(e.URL)
+	j := l.jobs[e.Job]
+	if j == nil {
+		j = &job{first: &short, epoch: epoch, came: map[string]*Event{}}
+		l.jobs[e.Job] = j
+	}
+	if epoch != j.epoch {
+		l.wrong("epochs mixed: job %s: %v\n\tbeside %v", e.Job, *e, *j.first)
+	}
+	if e.Generation != j.first.Generation {
+		l.wrong("generations mixed: job %s: %v is of %q\n\t%v of %q", e.Job, *e, e.Generation, *j.first, j.first.Generation)
+	}
+	samples := e.Samples
+	if len(samples) == 0 {
+		samples = v.samples
+	}
+	told := false
+	for i, s := range samples {
+		before := j.came[s]
+		if before != nil && !told {
+			l.wrong("twice: job %s: sample %q, number %d of %v\n\tcame in %v", e.Job, s, i, *e, *before)
+			told = true
+		}
+		j.came[s] = &short
+	}
+}
+
+// complete ends the epoch of a job, which must have every sample.
+func (l *Log) complete(e *Event) {
+	j := l.jobs[e.Job]
+	delete(l.jobs, e.Job)
+	if j == nil {
+		l.wrong("never: job %s is said to be complete, and took no sample: %v", e.Job, *e)
+		return
+	}
+	total := e.Total
+	if l.plan != nil {
+		all := l.plan.Samples()
+		if total == 0 {
+			total = len(all)
+		}
+		for _, s := range all {
+			if j.came[s] == nil {
+				l.wrong("never: job %s: sample %q, of %d: %v\n\tthe first answer was %v", e.Job, s, total, *e, *j.first)
+				return
+			}
+		}
+	}
+	if len(j.came) != total {
+		l.wrong("never: job %s has %d samples, want %d: %v\n\tthe first answer was %v", e.Job, len(j.came), total, *e, *j.first)
+	}
+}
