@@ -11,7 +11,7 @@ FUZZTIME ?= 5s
 # With long counts a package has as long as a part of test-nightly.
 TIMEOUT := $(if $(MILLRACE_LONG),1h,30m)
 
-.PHONY: help build test test-ci test-nightly unit race fuzz vet size types lint cross python-short python-test plain-test frameworks-test ray-test newest-test conformance integration-short integration browser-test cluster-test kubernetes-test slurm-test release-test deps docs pictures demo dev dev-cluster dev-stop smoke bench bench-peers bench-train bench-compare experiments experiments-short sabotage histories wheel wheels release vulncheck pin-images fmt clean summary
+.PHONY: help build test test-ci test-nightly unit race fuzz vet size types lint cross python-short python-test plain-test frameworks-test ray-test newest-test conformance integration-short integration browser-test cluster-test kubernetes-test slurm-test release-test deps docs pictures demo dev dev-cluster dev-stop smoke bench figures figures-current bench-peers bench-train bench-compare experiments experiments-short sabotage histories wheel wheels release release-files vulncheck pin-images fmt clean summary
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -158,13 +158,19 @@ dev-stop: ## stop what `make dev` or `make dev-cluster` started
 smoke: ## curl and tar against a gateway: make smoke URL=http://localhost:8080
 	integration/smoke.sh $(or $(URL),http://localhost:8080)
 
-bench: build ## measure and write docs/benchmarks.md
-	tools/bench.sh
+bench: build ## measure all goals, or GOALS="1,2", and store their rows in integration/bench/figures
+	tools/bench.sh $(if $(GOALS),-goals $(GOALS))
 
-bench-peers: ## measure against the libraries that people use now, and write their sections of docs/benchmarks.md; SETS="images texts-zstd" for some sets
+figures: ## make docs/benchmarks.md of the rows that are stored
+	cd integration && go run ./bench -page ../docs/benchmarks.md
+
+figures-current: ## fail if a page shows figures that are older than their sources
+	cd integration && go run ./bench -check
+
+bench-peers: ## measure against the libraries that people use now, and store their sections of docs/benchmarks.md; SETS="images texts-zstd" for some sets
 	tools/bench-peers.sh $(if $(SETS),--sets $(SETS))
 
-bench-train: ## measure a training step with decoding against the same libraries, and write its section of docs/benchmarks.md: eight minutes
+bench-train: ## measure a training step with decoding against the same libraries, and store its section of docs/benchmarks.md: eight minutes
 	tools/bench-peers.sh train
 
 bench-compare: ## compare the micro-benchmarks with another commit: make bench-compare REF=main
@@ -190,7 +196,9 @@ wheels: ## build the Python package into dist: wheels for Linux and macOS with t
 	@rm -rf dist
 	@tools/python.sh -- tools/wheels.py
 
-release: ## write all that a release consists of into dist, from a checkout without changes: archives, packages, image, chart, wheels, notes, sums
+release: figures-current release-files ## check that all figures are current, and write a release into dist
+
+release-files: ## write all that a release consists of into dist, from a checkout without changes: archives, packages, image, chart, wheels, notes, sums
 	@rm -rf dist
 	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) tools/python.sh -- tools/wheels.py
 	@cd tools/release && go run . "$(CURDIR)"

@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/crc32"
+	"os/exec"
 	"path/filepath"
-	"runtime"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -95,13 +96,13 @@ func (s *suite) cold(ctx context.Context) error {
 }
 
 // cost is the processor time of a cold epoch, in seconds.
-type cost struct{ gateway, store, all float64 }
+type cost struct{ gateway, store float64 }
 
-// coldEpoch starts a gateway and reads one epoch from it.
-func (s *suite) coldEpoch(ctx context.Context, d set, epoch int64) (load, cost, error) {
+// coldEpoch starts a gateway and reads one epoch from it, with a CPU profile if a file for it is given.
+func (s *suite) coldEpoch(ctx context.Context, d set, epoch int64, profile string) (load, cost, error) {
 	admin := ""
 	var more []string
-	if s.profile != "" {
+	if profile != "" {
 		var err error
 		if admin, err = freePort(); err != nil {
 			return load{}, cost{}, err
@@ -116,10 +117,10 @@ func (s *suite) coldEpoch(ctx context.Context, d set, epoch int64) (load, cost, 
 	gw.settle()
 	s.world.minio.settle()
 	saved := make(chan error, 1)
-	if s.profile == "" {
+	if profile == "" {
 		saved <- nil
 	} else {
-		go func() { saved <- saveProfile(ctx, admin, 1, filepath.Join(s.profile, d.name+"-cold.pprof")) }()
+		go func() { saved <- saveProfile(ctx, admin, 1, profile) }()
 	}
 	// Without /proc these are zero, and so are the costs.
 	gateway, _ := gw.cpu()
@@ -127,82 +128,79 @@ func (s *suite) coldEpoch(ctx context.Context, d set, epoch int64) (load, cost, 
 	l, err := read(ctx, gw.addr, conns, 0, d.once(epoch))
 	gatewayEnd, _ := gw.cpu()
 	storeEnd, _ := s.world.minio.cpu()
-	return l, cost{gatewayEnd - gateway, storeEnd - store, l.elapsed.Seconds() * float64(runtime.NumCPU())}, errors.Join(err, <-saved)
+	return l, cost{gatewayEnd - gateway, storeEnd - store}, errors.Join(err, <-saved)
 }
 
 func (s *suite) coldSet(ctx context.Context, d set) error {
+	if s.wants(11) {
+		shares, err := s.checksumShare(ctx, d)
+		if err != nil {
+			return err
+		}
+		s.table.add(11, "CRC-32C, share of the gateway's processor time in a cold epoch, "+d.name, "", shares)
+	}
+	if !s.wants(4) {
+		return nil
+	}
 	s.logf("cold, %s: %d rounds of 2 arms", d.name, s.rounds)
 	pieces, err := d.parts(ctx, s.world.store, part)
 	if err != nil {
 		return err
 	}
-	var ours, straight, check []float64
-	var costs []cost
-	sum := checksumCost()
+	var ours, straight, gateway, store []float64
+	gib := float64(d.samples()*d.stride()) / (1 << 30)
+	profile := ""
+	if s.profile != "" {
+		profile = filepath.Join(s.profile, d.name+"-cold.pprof")
+	}
 	for round := range s.rounds {
 		t, err := s.fetch(ctx, pieces, streams, 0)
 		if err != nil {
 			return err
 		}
-		o, c, err := s.coldEpoch(ctx, d, int64(round))
+		o, c, err := s.coldEpoch(ctx, d, int64(round), profile)
 		if err != nil {
 			return err
 		}
-		costs = append(costs, c)
+		gateway, store = append(gateway, c.gateway/gib), append(store, c.store/gib)
 		ours, straight = append(ours, o.rate()), append(straight, t.rate())
-		check = append(check, sum*o.rate())
 	}
-	bound := 0.74
-	if d.name == "text" {
-		bound = 0.66
-	}
-	if s.wants(4) {
-		s.tell(d, costs, straight)
-		s.table.paired(4, "cold epoch, "+d.name+", against STRAIGHT", ours, straight, gigabytes, bound, false)
-	}
-	if s.wants(11) {
-		s.table.single(11, "CRC-32C of all bytes, share of the processor time of a cold epoch, "+d.name, check, "", 0.1)
+	s.table.paired(4, "cold epoch, "+d.name, "STRAIGHT", ours, straight, gigabytes())
+	if median(gateway) > 0 { // there is a /proc
+		s.table.add(4, "gateway's processor time for a GiB of a cold epoch, "+d.name, "s", gateway)
+		s.table.add(4, "store's processor time for a GiB of a cold epoch, "+d.name, "s", store)
 	}
 	return nil
 }
 
-// tell notes where the processor time of cold epochs went, as a line of a table.
-func (s *suite) tell(d set, costs []cost, straight []float64) {
-	if s.costs == "" {
-		s.costs = "\n## Processor time of a cold epoch, seconds per GiB\n\n" +
-			"All processors together. What is neither the gateway's nor the store's is the reader's, the kernel's and idle.\n\n" +
-			"| data | gateway | store | the rest | together | STRAIGHT together |\n|---|---|---|---|---|---|\n"
-	}
-	gib := float64(d.samples()*d.stride()) / (1 << 30)
-	part := func(of func(cost) float64) float64 {
-		var x []float64
-		for _, c := range costs {
-			x = append(x, of(c)/gib)
+// checksumShare is the share of the gateway's processor time in a cold epoch that goes into CRC-32C, in each round.
+func (s *suite) checksumShare(ctx context.Context, d set) (shares []float64, err error) {
+	s.logf("CRC-32C, %s: %d rounds", d.name, s.rounds)
+	file := filepath.Join(s.dir, d.name+"-checks.pprof")
+	for round := range s.rounds {
+		if _, _, err := s.coldEpoch(ctx, d, int64(round), file); err != nil {
+			return nil, err
 		}
-		return median(x)
+		out, err := exec.CommandContext(ctx, "go", "tool", "pprof", "-top", "-nodecount=1000000", "-nodefraction=0", file).Output()
+		if err != nil {
+			return nil, fmt.Errorf("read a profile: %w", err)
+		}
+		shares = append(shares, flatShare(string(out), "hash/crc32."))
 	}
-	s.costs += fmt.Sprintf("| %s | %.2f | %.2f | %.2f | %.2f | %.2f |\n", d.name,
-		part(func(c cost) float64 { return c.gateway }), part(func(c cost) float64 { return c.store }),
-		part(func(c cost) float64 { return c.all - c.gateway - c.store }), part(func(c cost) float64 { return c.all }),
-		(1<<30)/median(straight)*float64(runtime.NumCPU()))
+	return shares, nil
 }
 
-// checksumCost is the share of the machine's processor time that CRC-32C takes at a rate of one byte per second.
-func checksumCost() float64 {
-	data := make([]byte, 64<<20)
-	for i := range data {
-		data[i] = byte(i)
-	}
-	table := crc32.MakeTable(crc32.Castagnoli)
-	var crc uint32
-	var times []float64
-	for range 9 {
-		since := stopwatch()
-		for at := 0; at < len(data); at += chunkSize {
-			crc ^= crc32.Checksum(data[at:at+chunkSize], table)
+// flatShare adds up the shares of the functions with this prefix in what pprof -top prints.
+func flatShare(top, prefix string) (share float64) {
+	for line := range strings.Lines(top) {
+		fields := strings.Fields(line) // flat, its share, the sum so far, cumulated, its share, the function
+		if len(fields) < 6 || !strings.HasPrefix(fields[5], prefix) {
+			continue
 		}
-		times = append(times, since())
+		percent, err := strconv.ParseFloat(strings.TrimSuffix(fields[1], "%"), 64)
+		if err == nil {
+			share += percent / 100
+		}
 	}
-	runtime.KeepAlive(crc)
-	return median(times) / float64(len(data)) / float64(runtime.NumCPU())
+	return share
 }

@@ -178,16 +178,11 @@ func (s *suite) throughPeer(ctx context.Context, d set, outer bool) error {
 
 // peerRow adds what was measured to the table.
 func (s *suite) peerRow(d set, outer bool, ours, bare []float64) {
-	what := "warm through the peer tier with mutual TLS, " + d.name + ", against two bare hops with it between them"
+	yard := "two bare hops with it between them"
 	if outer {
-		s.table.shown(16, what+", readers over TLS too", ours, bare, gigabytes)
-		return
+		yard += ", readers over TLS too"
 	}
-	bound := 0.8
-	if d.name == "text" {
-		bound = 0.7
-	}
-	s.table.paired(16, what, ours, bare, gigabytes, bound, false)
+	s.table.paired(16, "warm through the peer tier with mutual TLS, "+d.name, yard, ours, bare, gigabytes())
 }
 
 // profilePair saves a CPU profile of each gateway.

@@ -75,7 +75,16 @@ func (s *suite) perSampleSet(ctx context.Context, d set) error {
 	if _, err := read(ctx, gw.addr, conns, 0, d.once(0)); err != nil {
 		return err
 	}
-	var warm, cold, get1, range1 []float64
+	bare, err := startYardstick(ctx, d.body(), s.mib<<20)
+	if err != nil {
+		return err
+	}
+	defer bare.stop()
+	whole, err := d.parts(ctx, s.world.store, part)
+	if err != nil {
+		return err
+	}
+	var warm, cold, get1, range1, hot, straight []float64
 	span := max(s.span, time.Second/2)
 	for round := range s.rounds {
 		g, err := s.fetch(ctx, get, loose, span)
@@ -86,29 +95,36 @@ func (s *suite) perSampleSet(ctx context.Context, d set) error {
 		if err != nil {
 			return err
 		}
+		h, err := s.measure(ctx, bare, func(int64) string { return "/hot" })
+		if err != nil {
+			return err
+		}
 		r, err := s.fetch(ctx, ranged, loose, span)
 		if err != nil {
 			return err
 		}
+		hot = append(hot, h.rate()/float64(d.stride()))
 		get1, range1, warm = append(get1, g.sampleRate()), append(range1, r.sampleRate()), append(warm, w.sampleRate())
 		if s.wants(7) {
-			c, _, err := s.coldEpoch(ctx, d, int64(round))
+			t, err := s.fetch(ctx, whole, streams, 0)
 			if err != nil {
 				return err
 			}
-			cold = append(cold, c.sampleRate())
+			c, _, err := s.coldEpoch(ctx, d, int64(round), "")
+			if err != nil {
+				return err
+			}
+			cold, straight = append(cold, c.sampleRate()), append(straight, t.rate()/float64(d.stride()))
 		}
 	}
-	get1Warm, range1Warm, get1Cold := 22.0, 45.0, 5.8
-	if d.name == "text" {
-		get1Warm, range1Warm, get1Cold = 240, 620, 80
-	}
 	if s.wants(6) {
-		s.table.paired(6, "samples warm, "+d.name+", against GET1", warm, get1, perSecond, get1Warm, false)
-		s.table.paired(6, "samples warm, "+d.name+", against RANGE1", warm, range1, perSecond, range1Warm, false)
+		s.table.paired(6, "samples warm, "+d.name, "what HOT allows", warm, hot, perSecond())
+		s.table.paired(6, "samples warm, "+d.name, "GET1", warm, get1, perSecond())
+		s.table.paired(6, "samples warm, "+d.name, "RANGE1", warm, range1, perSecond())
 	}
 	if s.wants(7) {
-		s.table.paired(7, "samples cold, "+d.name+", against GET1", cold, get1, perSecond, get1Cold, false)
+		s.table.paired(7, "samples cold, "+d.name, "what STRAIGHT allows", cold, straight, perSecond())
+		s.table.paired(7, "samples cold, "+d.name, "GET1", cold, get1, perSecond())
 	}
 	return nil
 }

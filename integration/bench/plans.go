@@ -19,22 +19,16 @@ func (s *suite) plans() {
 	for i := range first {
 		first[i] = samples / uint64(chunks) * uint64(i)
 	}
-	for _, c := range []struct {
-		params   shuffle.Params
-		ms, size float64
-	}{
-		{shuffle.Params{Shuffle: shuffle.Window, Window: 64}, 20, 12},
-		{shuffle.Params{Shuffle: shuffle.Slot, Window: 128}, 50, 32},
-	} {
+	for _, params := range []shuffle.Params{{Shuffle: shuffle.Window, Window: 64}, {Shuffle: shuffle.Slot, Window: 128}} {
 		var ready, size, locate []float64
 		for round := range s.rounds {
-			c.params.Seed = uint64(round)
-			ms, mib, us := planOnce(c.params, first)
+			params.Seed = uint64(round)
+			ms, mib, us := planOnce(params, first)
 			ready, size, locate = append(ready, ms), append(size, mib), append(locate, us)
 		}
-		s.table.single(9, c.params.Shuffle+": plan and epoch ready", ready, " ms", c.ms)
-		s.table.single(9, c.params.Shuffle+": memory", size, " MiB", c.size)
-		s.table.single(9, c.params.Shuffle+": one of its batches located, window known", locate, " us", 15)
+		s.table.add(9, params.Shuffle+": plan and epoch ready", "ms", ready)
+		s.table.add(9, params.Shuffle+": memory", "MiB", size)
+		s.table.add(9, params.Shuffle+": one of its batches located, window known", "us", locate)
 	}
 	since := stopwatch()
 	n := int(samples / 100)

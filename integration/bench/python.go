@@ -49,13 +49,9 @@ func (s *suite) pythonSet(ctx context.Context, d set) error {
 		fmt.Sprint(s.span.Seconds()), fmt.Sprint(s.rounds), "http://"+s.world.minio.addr, bucket+"/loose-"+d.name+"/"); err != nil {
 		return err
 	}
-	toGet1 := 17.
-	if d.name == "text" {
-		toGet1 = 120
-	}
-	s.table.paired(10, "Python, iterating, "+d.name+", against a bare readinto loop", found.Client, found.Readinto, perSecond, 0.9, false)
-	s.table.shown(10, "Python, checking CRC-32C, "+d.name+", against a bare readinto loop", found.Checked, found.Readinto, perSecond)
-	s.table.paired(10, "Python, iterating, "+d.name+", against one GET per sample", found.Client, found.Get1, perSecond, toGet1, false)
+	s.table.paired(10, "Python, iterating, "+d.name, "a bare readinto loop", found.Client, found.Readinto, perSecond())
+	s.table.paired(10, "Python, checking CRC-32C, "+d.name, "a bare readinto loop", found.Checked, found.Readinto, perSecond())
+	s.table.paired(10, "Python, iterating, "+d.name, "one GET per sample", found.Client, found.Get1, perSecond())
 	return nil
 }
 
@@ -91,8 +87,8 @@ func (s *suite) pythonThreads(ctx context.Context) error {
 			}
 		}
 		what := "Python, 4 threads that move between fetching and decoding, " + work.what
-		s.table.shown(10, what+", against 2 + 2 that do not", arms["moving"], arms["2+2"], perSecond)
-		s.table.shown(10, what+", against the best of three such divisions ("+strings.Replace(best, "+", " + ", 1)+")", arms["moving"], arms[best], perSecond)
+		s.table.paired(10, what, "2 + 2 that do not", arms["moving"], arms["2+2"], perSecond())
+		s.table.paired(10, what, "the best of three such divisions ("+strings.Replace(best, "+", " + ", 1)+")", arms["moving"], arms[best], perSecond())
 	}
 	return nil
 }

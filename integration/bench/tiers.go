@@ -94,8 +94,8 @@ func (s *suite) fromDisk(ctx context.Context, d set) error {
 		}
 		hot, straight, ours = append(hot, h.rate()), append(straight, t.rate()), append(ours, o.rate())
 	}
-	s.table.shown(13, "epoch from disk after a restart, "+d.name+", against HOT", ours, hot, gigabytes)
-	s.table.shown(13, "epoch from disk after a restart, "+d.name+", against STRAIGHT", ours, straight, gigabytes)
+	s.table.paired(13, "epoch from disk after a restart, "+d.name, "HOT", ours, hot, gigabytes())
+	s.table.paired(13, "epoch from disk after a restart, "+d.name, "STRAIGHT", ours, straight, gigabytes())
 	return nil
 }
 
@@ -178,9 +178,9 @@ func (s *suite) halfCached(ctx context.Context, d set, inner, line objstore.Stor
 		hot, straight, ours = append(hot, h.rate()), append(straight, t.rate()), append(ours, o.rate())
 		reads, least = append(reads, got), append(least, float64(total-cache+(window+onTheWay)*chunkSize))
 	}
-	s.table.shown(14, "second epoch, cache of half the data, shaped store, against HOT", ours, hot, gigabytes)
-	s.table.shown(14, "second epoch, cache of half the data, shaped store, against STRAIGHT", ours, straight, gigabytes)
-	s.table.paired(14, "its reads against the bound N - (C - W - 16)", reads, least, megabytes, 1.1, true)
+	s.table.paired(14, "second epoch, cache of half the data, shaped store", "HOT", ours, hot, gigabytes())
+	s.table.paired(14, "second epoch, cache of half the data, shaped store", "STRAIGHT", ours, straight, gigabytes())
+	s.table.paired(14, "store reads of the second epoch, cache of half the data", "the bound N - (C - W - 16)", reads, least, megabytes())
 	return nil
 }
 
@@ -229,9 +229,9 @@ func (s *suite) straggler(ctx context.Context, d set, inner, line objstore.Store
 		straight, even, ours = append(straight, t.rate()), append(even, e.rate()), append(ours, o.rate())
 		reads, least = append(reads, got), append(least, float64(int64(len(pieces))*chunkSize))
 	}
-	s.table.shown(15, "the other 7 ranks beside a straggler, against STRAIGHT", ours, straight, gigabytes)
-	s.table.shown(15, "the other 7 ranks beside a straggler, against the same without one", ours, even, gigabytes)
-	s.table.shown(15, "reads of all 8 against one pass", reads, least, megabytes)
+	s.table.paired(15, "the other 7 ranks beside a straggler", "STRAIGHT", ours, straight, gigabytes())
+	s.table.paired(15, "the other 7 ranks beside a straggler", "the same without one", ours, even, gigabytes())
+	s.table.paired(15, "store reads of all 8", "one pass", reads, least, megabytes())
 	return nil
 }
 
@@ -288,5 +288,3 @@ func (s *suite) planAware(ctx context.Context) error {
 	}
 	return nil
 }
-
-func megabytes(x float64) string { return fmt.Sprintf("%.4g MB", x/1e6) }

@@ -121,21 +121,19 @@ func (s *suite) warmArms(ctx context.Context, d set, gw, bare *process) error {
 		cpuOurs, cpuHot = append(cpuOurs, o.cpu), append(cpuHot, h.cpu)
 		tail, bareTail = append(tail, o.tail()), append(bareTail, h.tail())
 	}
-	goal, toHot, toCold := 1, 0.85, 1.0
+	goal := 1
 	if d.name == "text" {
-		goal, toHot, toCold = 2, 0.62, 0.85
+		goal = 2
 	}
 	if s.wants(goal) {
-		s.table.paired(goal, "warm, "+d.name+", against HOT", ours, hot, gigabytes, toHot, false)
-		s.table.paired(goal, "warm, "+d.name+", against COLD-MEM", ours, cold, gigabytes, toCold, false)
+		s.table.paired(goal, "warm, "+d.name, "HOT", ours, hot, gigabytes())
+		s.table.paired(goal, "warm, "+d.name, "COLD-MEM", ours, cold, gigabytes())
 	}
 	if s.wants(3) && goal == 1 && cpuHot[0] > 0 {
-		s.table.paired(3, "processor time per byte, warm, "+d.name, cpuOurs, cpuHot, nanoPerKB, 1.3, true)
+		s.table.paired(3, "processor time per byte, warm, "+d.name, "HOT", cpuOurs, cpuHot, nanoPerKB())
 	}
 	if s.wants(11) {
-		s.table.single(11, "warm latency, p99 over p50, "+d.name, tail, " x", 1.8)
-		last := &s.table[len(s.table)-1]
-		last.ours, last.theirs = fmt.Sprintf("%.3g x", median(tail)), fmt.Sprintf("HOT %.3g x", median(bareTail))
+		s.table.paired(11, "warm latency, p99 over p50, "+d.name, "HOT's", tail, bareTail, times())
 	}
 	return nil
 }
@@ -164,12 +162,8 @@ func (s *suite) scale(ctx context.Context, d set, gw, bare *process) error {
 		}
 		near, far = append(near, a.rate()), append(far, b.rate())
 	}
-	s.table = append(s.table, row{
-		goal: 12, what: "1 to 64 connections, lowest rate over the best one before it, " + d.name, unit: " x",
-		ours: fmt.Sprintf("%.3g x", median(falls)), theirs: fmt.Sprintf("HOT %.3g x", median(bareFalls)),
-		value: median(falls), lo: quantile(falls, 0.25), hi: quantile(falls, 0.75), bound: 0.9,
-	})
-	s.table.paired(12, "epoch 2^40 against epoch 0, "+d.name, far, near, gigabytes, 0.9, false)
+	s.table.paired(12, "1 to 64 connections, lowest rate over the best one before it, "+d.name, "HOT's own", falls, bareFalls, times())
+	s.table.paired(12, "epoch 2^40, "+d.name, "epoch 0", far, near, gigabytes())
 	return nil
 }
 

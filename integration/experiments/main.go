@@ -120,7 +120,15 @@ func choose(only string) ([]lab.Experiment, error) {
 
 // do runs the experiments one after the other, telling log where they are, and draws what they found.
 func (o options) do(ctx context.Context, chosen []lab.Experiment, log io.Writer) (*lab.Page, error) {
-	page := &lab.Page{Machine: provenance.Machine(), Commit: provenance.Commit(ctx), Date: time.Now().UTC()}
+	run, err := provenance.Begin("experiments")
+	if err != nil {
+		return nil, err
+	}
+	m, err := run.Of(ctx, []string{"datapath"})
+	if err != nil {
+		return nil, err
+	}
+	page := &lab.Page{Machine: m.Machine.String(), Commit: m.Commit, Date: time.Now().UTC()}
 	begun := time.Now()
 	for i, e := range chosen {
 		fmt.Fprintf(log, "\n%s  experiment %d of %d, %s since the start\n", time.Now().Format(time.TimeOnly), i+1, len(chosen), time.Since(begun).Round(time.Second))

@@ -53,7 +53,7 @@ func TestRelease(t *testing.T) {
 	})
 }
 
-// release runs `make release` in a repository that has this tree as its one commit, and returns where it wrote.
+// release runs `make release-files` in a repository that has this tree as its one commit, and returns where it wrote.
 func release(t *testing.T, circumstances string) (dist string) {
 	t.Helper()
 	tree, err := filepath.Abs("../..")
@@ -66,7 +66,7 @@ func release(t *testing.T, circumstances string) (dist string) {
 	git("--work-tree="+tree, "add", "--all")
 	command(t, dir, "sh", "-c", "GIT_AUTHOR_DATE=@1750000000 GIT_COMMITTER_DATE=@1750000000 git -c user.name=test -c user.email=test@example.org commit --quiet --message tree")
 	git("reset", "--quiet", "--hard")
-	command(t, dir, "sh", "-c", circumstances+" make release")
+	command(t, dir, "sh", "-c", circumstances+" make release-files")
 	return filepath.Join(dir, "dist")
 }
 

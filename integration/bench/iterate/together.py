@@ -1,18 +1,21 @@
 """Goal 18: the memory of a gateway and of the workers of a DataLoader that read from it, each page counted once.
 
-together.py SOCKET DATASET QUERY WORKERS PID
+together.py SOCKET DATASET QUERY WORKERS PID ADMIN
 
-Prints {"pss": bytes of all processes, "alone": bytes of the same processes without the gateway and with nothing to read, "rate": samples per
-second}. A page that n processes have mapped counts as 1/n in each (PSS).
+Prints {"pss": bytes of all processes, "alone": bytes of the same processes without the gateway and with nothing to read, "used": bytes of the
+gateway's budget in use, as ADMIN says, "rate": samples per second}. PSS and use are those of the moment when most was held beyond the use.
+A page that n processes have mapped counts as 1/n in each (PSS).
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -44,6 +47,12 @@ def shares(pids: list[int]) -> int:
     return total
 
 
+def in_use(admin: str) -> float:
+    """The bytes of the gateway's budget in use, those of shared segments among them."""
+    with urllib.request.urlopen(f"{admin}/metrics") as answer:
+        return next(float(line.split()[1]) for line in answer.read().decode().splitlines() if line.startswith("millrace_budget_used_bytes "))
+
+
 def family() -> list[int]:
     """This process and its children."""
     children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
@@ -51,7 +60,7 @@ def family() -> list[int]:
 
 
 def main() -> None:
-    socket, dataset, words, workers, pid = sys.argv[1:]
+    socket, dataset, words, workers, pid, admin = sys.argv[1:]
     query = dict(w.split("=") for w in words.split("&"))
     plan: dict[str, Any] = {"shuffle": query["shuffle"], "order": millrace.Order(window=int(query["window"]))}
     nothing = iter(DataLoader(Nothing(), batch_size=None, num_workers=int(workers)))
@@ -61,17 +70,18 @@ def main() -> None:
     del nothing
     data = millrace.torch.Dataset(f"unix:{socket}", dataset, **plan)
     loader = millrace.torch.DataLoader(data, num_workers=int(workers))
-    samples, most, epoch, begun = 0, 0, 0, time.monotonic()
+    samples, most, epoch, begun = 0, (-math.inf, 0, 0.0), 0, time.monotonic()
     while time.monotonic() - begun < LONG:
         data.set_epoch(epoch)
         for batch in loader:
             samples += len(batch)
             if time.monotonic() - begun > LONG / 2:
-                most = max(most, shares([*family(), int(pid)]))
+                used, pss = in_use(admin), shares([*family(), int(pid)])
+                most = max(most, (pss - used, pss, used))
             if time.monotonic() - begun > LONG:
                 break
         epoch += 1
-    print(json.dumps({"pss": most, "alone": alone, "rate": samples / (time.monotonic() - begun)}))
+    print(json.dumps({"pss": most[1], "alone": alone, "used": most[2], "rate": samples / (time.monotonic() - begun)}))
 
 
 if __name__ == "__main__":

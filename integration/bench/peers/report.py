@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import statistics
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,7 +27,7 @@ def sections(results: dict[str, Any]) -> dict[str, str]:
     """The sections that the sets which were read have, by name."""
     parquet = {name for name in results["sets"] if sets.SETS[name][3] is not None}
     found = {}
-    for name, write, of in (("peers", shards, set(results["sets"]) - parquet), ("peers, parquet", in_parquet, parquet)):
+    for name, write, of in (("peers", shards, set(results["sets"]) - parquet), ("parquet", in_parquet, parquet)):
         if of:
             found[name] = write({part: [r for r in rows if r["set"] in of] if part in PARTS else rows for part, rows in results.items()})
     return found
@@ -33,14 +36,15 @@ def sections(results: dict[str, Any]) -> dict[str, str]:
 PARTS = ("same", "speed", "resume", "cut", "resize")
 
 
-def put(page: Path, name: str, text: str) -> None:
-    """Replaces a section of a page, or adds it."""
-    begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
-    whole = page.read_text()
-    before, _, rest = whole.partition(begin)
-    _, _, after = rest.partition(end)
-    rest = "\n\n".join(part for part in (f"{begin}\n{text.strip()}\n{end}", after.strip()) if part)
-    page.write_text(f"{before.rstrip()}\n\n{rest}\n")
+LOAD = os.getloadavg()[0]  # before anything is measured
+
+
+def put(bench: str, name: str, text: str, commits: list[str]) -> None:
+    """Stores a section with its provenance, in place of the one before: the page is made of what is stored."""
+    if len(commits) > 1:
+        raise SystemExit(f"{name} was measured at several commits, and is not stored: {', '.join(commits)}")
+    command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    subprocess.run([bench, "-section", name, "-command", command, "-load", str(LOAD)], input=text, text=True, check=True)
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
@@ -124,20 +128,8 @@ Processor time: that of all these processes, from making the reader on, the stor
 Unevenness: chi-square of the classes of a batch over its degrees of freedom, 1 for a perfect shuffle. The best of
 each group is bold. The shaped line: 20 ms to the first byte, 80 MB/s a stream, 500 MB/s in all{fewer}.
 
-Memory that a process takes for the first time is made zero by the kernel, which on a virtual machine can be slow: for the gateway's
-it was half of all the processor time that the gateway took in a cold epoch. So each library reads after different ones in turn.
-
 MosaicML Streaming is given what it lacks: its S3 client is dropped before workers are forked, which otherwise read each other's
 answers from one connection and wait a minute for bytes that another one took.
-
-Why Millrace is not first everywhere. First batch: the time has the start of the gateway in it, which the first reader on a machine
-waits for. The default order draws each batch from 128 chunks, which here is the whole set, so the first one waits for ranges of all of
-it, and is as mixed as the last; a smaller window is quicker and mixes less ([tuning](tuning.md#how-large-a-window)). Where samples are
-small, the gateway reads the first batch's samples one by one, since that is quicker from a store across a network. The store of the
-plain tables runs on the same two processors, and there these requests take longer than whole chunks would.
-Memory: the gateway's part is there once for all readers of all jobs, and is counted with this one; the reader holds batches that have come,
-their copies and the next ones. Store requests: a chunk is the unit of caching, and neighbours are one read of 16 MiB at most, where WebDataset asks
-once for a whole shard.
 """
     text += speed(results)
     rows = []
@@ -194,19 +186,6 @@ Each library shuffles as its documentation has it for training: `datasets` files
 files and the rows of a file, Millrace by its default order. pyarrow has no shuffle: its batches come in stored order, and end where
 row groups do; it reads in one process, by threads of its own. `datasets` and pyarrow keep nothing, and read the store again in each
 epoch; LitData keeps the files on the local disk; the gateway keeps decoded rows in memory.
-
-Where Millrace is slower, and why. Texts: pyarrow hands over columns of a row group as they lie, 256 rows at a time, and mixes nothing.
-Millrace's reader, as the manual has it, makes a Python value of each value by itself, and that bounds it, not the gateway: some 9 us a
-row of five columns. Batches asked for as Arrow (`form="arrow"`, and a `batch_transform` that takes columns of them with pyarrow) took it 5 us,
-and came at twice the rate in the same process. Cold images: the default order draws each batch from 128 chunks, which here is the whole
-set, so the first batch waits for all of it and serving begins after reading; pyarrow's first batch waits for the first row groups
-only. A row group lies in memory twice while it is decoded, as it is stored and as rows, and the memory stays with the gateway for the
-next row groups: it is counted, and to provide it takes the kernel more than a second of processor time (with 0.82 GB of it the gateway
-had 1.7 s of system time, with 1.93 GB 3.6 s). The files that LitData has on the local disk are counted as far as the system keeps
-them in memory. Where row groups do not
-fit into the gateway's memory side by side while they are decoded ([formats](formats.md#parquet) says what that takes), each batch reads
-and decodes some of them anew: a larger `--cache-size` or smaller row groups help. With 4 workers all are slower than with none: there
-are two processors.
 """
     values = []
     for r in results["same"]:

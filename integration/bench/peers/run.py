@@ -268,7 +268,7 @@ def main() -> None:
     p.add_argument("--sets", nargs="+", default=list(sets.SETS), choices=list(sets.SETS))
     p.add_argument("--lines", nargs="+", default=["plain", "shaped"], choices=list(SHAPES))
     p.add_argument("--libraries", nargs="+", default=list(LIBRARIES), choices=list(LIBRARIES))
-    p.add_argument("--page", type=Path, help="the page whose sections are written: that of the sets which were read")
+    p.add_argument("--bench", help="the binary of integration/bench, which stores the sections of the sets that were read")
     p.add_argument("--json", type=Path, help="where measurements are written down, each as it is made; by default in the user's cache directory")
     p.add_argument("--resume", type=Path, metavar="JSON", help="go on with the run that wrote this, made with the same options")
     options = p.parse_args()
@@ -281,8 +281,8 @@ def main() -> None:
         finally:
             bench.close()
     for name, text in report.sections(ledger.results()).items():
-        if options.page:
-            report.put(options.page, name, text)
+        if options.bench:
+            report.put(options.bench, name, text, ledger.book["commits"])
         else:
             print(text)
 

@@ -172,7 +172,7 @@ def main() -> None:
     p.add_argument("--workers", type=int, default=2, help="DataLoader workers of each reader")
     p.add_argument("--sets", nargs="+", default=list(training.SETS), choices=list(training.SETS))
     p.add_argument("--libraries", nargs="+", default=list(training.LIBRARIES), choices=list(training.LIBRARIES))
-    p.add_argument("--page", type=Path, help="the page whose section is written")
+    p.add_argument("--bench", help="the binary of integration/bench, which stores the section")
     p.add_argument("--json", type=Path, help="where measurements are written down, each as it is made; by default in the user's cache directory")
     p.add_argument("--resume", type=Path, metavar="JSON", help="go on with the run that wrote this, made with the same options")
     options = p.parse_args()
@@ -194,8 +194,8 @@ def main() -> None:
             ledger.tell_times()
         finally:
             bench.close()
-    if options.page:
-        report.put(options.page, "peers, training", section(ledger.book))
+    if options.bench:
+        report.put(options.bench, "training", section(ledger.book), ledger.book["commits"])
     else:
         print(section(ledger.book))
 

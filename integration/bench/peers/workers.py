@@ -1,6 +1,6 @@
 """Measures memory and processor time of an epoch over class folders, Millrace's Dataset against torchvision's ImageFolder.
 
-usage: tools/python.sh -- integration/bench/peers/workers.py [--pictures N] [--rounds N] [--page docs/benchmarks.md]
+usage: tools/python.sh -- integration/bench/peers/workers.py [--pictures N] [--rounds N] [--bench bin/bench]
 
 Each measurement is a process of its own, an arm with 0 or 4 workers; arms take turns, and every other round goes backwards.
 Memory is the most that the process and its workers held at one time (PSS: pages that processes share count once).
@@ -102,7 +102,7 @@ An epoch of {options.pictures:,} JPEGs in class folders, {training.SIDE} x {trai
 {SIDE} x {SIDE}, in batches of {BATCH}, with torch {torch.__version__.partition("+")[0]}: `millrace.torch.Dataset` against torchvision's `ImageFolder`
 in torch's `DataLoader`. Medians of {options.rounds} rounds with quartiles. PSS is the peak of the process and its workers together, torch's
 own memory included; the gateway that Millrace starts is counted apart.
-`make build && tools/python.sh -- integration/bench/peers/workers.py --pictures {options.pictures} --page docs/benchmarks.md` measures again.
+`make build && tools/python.sh -- integration/bench/peers/workers.py --pictures {options.pictures} --bench bin/bench` measures again.
 
 {report.table(head, rows)}"""
 
@@ -135,7 +135,7 @@ def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--pictures", type=int, default=4000)
     p.add_argument("--rounds", type=int, default=7)
-    p.add_argument("--page", type=Path, help="the page whose section is written")
+    p.add_argument("--bench", help="the binary of integration/bench, which stores the section")
     p.add_argument("--read", nargs=3, metavar=("ARM", "WORKERS", "DIR"), help=argparse.SUPPRESS)
     options = p.parse_args()
     if options.read:
@@ -143,8 +143,8 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as work:
         text = compare(options, Path(work))
-    if options.page:
-        report.put(options.page, "workers", text)
+    if options.bench:
+        report.put(options.bench, "workers", text, [])
     print(text)
 
 

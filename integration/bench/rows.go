@@ -1,0 +1,121 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/millrace-data/millrace/internal/testing/provenance"
+)
+
+// quantity is how figures are written: a unit, and how many of it one is.
+type quantity struct {
+	unit  string
+	scale float64
+}
+
+// The quantities of arms.
+func gigabytes() quantity      { return quantity{"GB/s", 1e-9} }
+func megabytes() quantity      { return quantity{"MB", 1e-6} }
+func perSecond() quantity      { return quantity{"samples/s", 1} }
+func nanoPerKB() quantity      { return quantity{"ns/KB", 1e12} }
+func microPerSample() quantity { return quantity{"us/sample", 1e6} }
+func seconds() quantity        { return quantity{"s", 1} }
+func times() quantity          { return quantity{"x", 1} }
+
+// Row is one figure: the median of its rounds with quartiles.
+type Row struct {
+	What      string     `json:"what"`
+	Arms      []Arm      `json:"arms,omitempty"` // what a ratio is of
+	Value     float64    `json:"value"`
+	Unit      string     `json:"unit"`
+	Quartiles [2]float64 `json:"quartiles"`
+	Bound     *float64   `json:"bound,omitempty"` // absent: shown, not judged
+	AtMost    bool       `json:"at_most,omitempty"`
+	Met       bool       `json:"met"`
+
+	Note *provenance.Note `json:"note,omitempty"` // why the mark was missed
+}
+
+// Arm is one side of a ratio.
+type Arm struct {
+	Name   string  `json:"name"`
+	Median float64 `json:"median"`
+	Unit   string  `json:"unit"`
+}
+
+// median of an unsorted list; 0 for an empty one.
+func median(x []float64) float64 { return quantile(x, 0.5) }
+
+func quantile(x []float64, q float64) float64 {
+	if len(x) == 0 {
+		return 0
+	}
+	x = slices.Sorted(slices.Values(x))
+	at := q * float64(len(x)-1)
+	lo := int(at)
+	hi := min(lo+1, len(x)-1)
+	return x[lo] + (x[hi]-x[lo])*(at-float64(lo))
+}
+
+// table has the rows of each goal.
+type table map[int][]Row
+
+// paired adds a row from rounds of two arms, ours over theirs. What it is called and its goal decide its mark.
+func (t table) paired(goal int, what, yard string, ours, theirs []float64, q quantity) {
+	ratios := make([]float64, min(len(ours), len(theirs)))
+	for i := range ratios {
+		ratios[i] = ours[i] / theirs[i]
+	}
+	t.add(goal, what+", against "+yard, "x", ratios,
+		Arm{"Millrace", rounded(median(ours) * q.scale), q.unit}, Arm{yard, rounded(median(theirs) * q.scale), q.unit})
+}
+
+// add adds a row of one figure in each round.
+func (t table) add(goal int, what, unit string, values []float64, arms ...Arm) {
+	r := Row{
+		What: what, Arms: arms, Unit: unit, Value: rounded(median(values)),
+		Quartiles: [2]float64{rounded(quantile(values, 0.25)), rounded(quantile(values, 0.75))},
+	}
+	if m, ok := markOf(goal, what); ok {
+		r.judge(m)
+	}
+	t[goal] = append(t[goal], r)
+}
+
+func markOf(goal int, what string) (mark, bool) {
+	all := marks()
+	i := slices.IndexFunc(all, func(m mark) bool { return m.goal == goal && m.what == what })
+	if i < 0 {
+		return mark{}, false
+	}
+	return all[i], true
+}
+
+// judge holds a row against its mark. A cost of zero or less was not measured, and misses.
+func (r *Row) judge(m mark) {
+	r.Bound, r.AtMost = &m.bound, m.atMost
+	if m.atMost {
+		r.Met = r.Value > 0 && r.Value <= m.bound
+	} else {
+		r.Met = r.Value >= m.bound
+	}
+}
+
+// rounded keeps four digits. What is no number stays so, and cannot be written.
+func rounded(x float64) float64 {
+	y, err := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 4, 64), 64)
+	if err != nil {
+		return math.NaN()
+	}
+	return y
+}
+
+// text writes a figure with its unit.
+func text(value float64, unit string) string {
+	if unit == "" {
+		return fmt.Sprintf("%.4g", value)
+	}
+	return fmt.Sprintf("%.4g %s", value, unit)
+}
