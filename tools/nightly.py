@@ -28,7 +28,7 @@ STEPS = """unit race python-test plain-test ray-test newest-test browser-test cl
 experiments-short"""
 LOADS = "TestAccessChangesUnderLoad", "TestJobsWhileAllChanges"  # 50 minutes each
 HISTORIES, HISTORY_PARTS = 200_000, 8
-PIECES = 6  # of the fuzz targets
+PIECES = 6  # of the fuzz targets, and of the packages with mutants
 
 
 def parts():
@@ -42,7 +42,8 @@ def parts():
     for i in range(HISTORY_PARTS):
         found[f"histories {i + 1}/{HISTORY_PARTS}"] = ["histories", f"SEEDS={i * size}:{(i + 1) * size}"]
     for i in range(PIECES):
-        found[f"fuzz {i + 1}/{PIECES}"] = ["fuzz", f"PIECE={i + 1}/{PIECES}"]
+        for step in "fuzz", "mutation":
+            found[f"{step} {i + 1}/{PIECES}"] = [step, f"PIECE={i + 1}/{PIECES}"]
     found["sabotage"] = ["sabotage"]
     return found
 

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// memory is the address space of a test process, in KiB: a mutant that allocates without end fails.
+const memory = 4 << 20
+
+// binary is the test binary of a package with all its mutants.
+type binary struct {
+	path, dir string
+	mutants   []mutant
+}
+
+// build compiles a package with its tests and all its mutants. Nothing is written outside of dir.
+func build(root, dir string, s *source) (*binary, error) {
+	all, files := mutate(s)
+	overlay := map[string]map[string]string{"Replace": {}}
+	for name, text := range files {
+		at := filepath.Join(dir, name)
+		overlay["Replace"][filepath.Join(s.Dir, name)] = at
+		if err := os.WriteFile(at, text, 0o600); err != nil {
+			return nil, err
+		}
+	}
+	text, err := json.Marshal(overlay)
+	if err != nil {
+		return nil, err
+	}
+	replaced := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(replaced, text, 0o600); err != nil {
+		return nil, err
+	}
+	b := &binary{path: filepath.Join(dir, "mutants.test"), dir: s.Dir, mutants: all}
+	_, err = output(root, "go", "test", "-c", "-vet=off", "-overlay", replaced, "-o", b.path, s.ImportPath)
+	return b, err
+}
+
+// test is a test of the package: how long it takes, and the mutants that it reaches, by name.
+type test struct {
+	Name    string
+	Seconds float64
+	Reaches []string
+}
+
+// tests runs each test by itself, except for those in slow, without a mutant, and returns them, the fastest first.
+func (b *binary) tests(slow map[string]string, progress func(done, all int)) (found []test, err error) {
+	listed, err := output(b.dir, b.path, "-test.list", ".")
+	if err != nil {
+		return nil, err
+	}
+	names := regexp.MustCompile(`(?m)^(?:Test|Fuzz|Example)\w*$`).FindAllString(string(listed), -1)
+	names = slices.DeleteFunc(names, func(n string) bool { return n == "TestMain" || slow[n] != "" })
+	reached := b.path + ".reached"
+	for i, name := range names {
+		if err := os.WriteFile(reached, make([]byte, len(b.mutants)+1), 0o600); err != nil {
+			return nil, err
+		}
+		start := time.Now()
+		verdict := b.run(0, []string{name}, 10*time.Minute, "MILLRACE_MUTANTS_REACHED="+reached)
+		if verdict != "" {
+			return nil, fmt.Errorf("%s fails without a mutant: %s", name, verdict)
+		}
+		marks, err := os.ReadFile(reached)
+		if err != nil {
+			return nil, err
+		}
+		t := test{Name: name, Seconds: time.Since(start).Seconds()}
+		for _, m := range b.mutants {
+			if marks[m.id] != 0 {
+				t.Reaches = append(t.Reaches, m.name)
+			}
+		}
+		found = append(found, t)
+		progress(i+1, len(names))
+	}
+	slices.SortFunc(found, func(a, b test) int { return cmp.Compare(a.Seconds, b.Seconds) })
+	return found, nil
+}
+
+// Results of a mutant.
+const (
+	killed    = "killed"
+	lived     = "lived"
+	uncovered = "uncovered"
+)
+
+// verdict is the result of a mutant, and how the tests found it.
+type verdict struct {
+	Result string
+	By     string `json:",omitempty"`
+}
+
+// judge runs the tests that reach a mutant until one fails, the fastest first: those that take half a second together,
+// then the others. A test that takes much longer than without the mutant has found it.
+func (b *binary) judge(m mutant, tests []test) verdict {
+	groups, sums, total := [2][]string{}, [2]float64{}, 0.0
+	for _, t := range tests {
+		if !slices.Contains(t.Reaches, m.name) {
+			continue
+		}
+		group := 0
+		if total += t.Seconds; total > 0.5 {
+			group = 1
+		}
+		groups[group], sums[group] = append(groups[group], t.Name), sums[group]+t.Seconds
+	}
+	if total == 0 {
+		return verdict{Result: uncovered}
+	}
+	for i, names := range groups {
+		if len(names) == 0 {
+			continue
+		}
+		limit := time.Duration((3 + 4*sums[i]) * float64(time.Second))
+		if by := b.run(m.id, names, limit); by != "" {
+			return verdict{killed, by}
+		}
+	}
+	return verdict{Result: lived}
+}
+
+// run runs tests with a mutant, and returns how they failed, or nothing. All processes that they started end.
+func (b *binary) run(id int, names []string, limit time.Duration, env ...string) (failed string) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	limited := fmt.Sprintf(`ulimit -v %d && ulimit -c 0 && exec "$0" "$@"`, memory)
+	cmd := exec.CommandContext(ctx, "sh", "-c", limited, b.path, "-test.failfast", "-test.timeout=0",
+		"-test.run", "^("+strings.Join(names, "|")+")$")
+	cmd.Dir = b.dir
+	// Random tests draw the same each time, with short counts, and write no failures into the tree.
+	cmd.Env = append(os.Environ(), "MILLRACE_LONG=", "RAPID_SEED=1", "RAPID_NOFAILFILE=true", "RAPID_SHRINKTIME=0s",
+		fmt.Sprintf("MILLRACE_MUTANT=%d", id))
+	cmd.Env = append(cmd.Env, env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	text, err := cmd.CombinedOutput()
+	if cmd.Process != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what the tests left behind
+	}
+	switch {
+	case err == nil:
+		return ""
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return "timeout"
+	}
+	if found := regexp.MustCompile(`(?m)^ *--- FAIL: (\S+)|^(?:panic|fatal error): .*`).FindStringSubmatch(string(text)); found != nil {
+		return cmp.Or(found[1], found[0])
+	}
+	return err.Error()
+}

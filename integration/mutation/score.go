@@ -1,0 +1,134 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// score is what is committed of a package, in scores/PACKAGE.json.
+type score struct {
+	Package   string     `json:"package"`
+	Commit    string     `json:"commit"`
+	Operators counts     `json:"operators"`
+	Drops     counts     `json:"dropped_statements"`
+	Survivors []survivor `json:"survivors"`
+}
+
+// counts has the mutants of a package by result. Those that are equivalent are in no other count.
+type counts struct {
+	Killed     int `json:"killed"`
+	Lived      int `json:"lived"`
+	Uncovered  int `json:"uncovered"`
+	Equivalent int `json:"equivalent"`
+}
+
+// survivor is a mutant that no test kills, and why: "equivalent: ..." where no test can, or "lives: ...".
+type survivor struct {
+	Mutant string `json:"mutant"`
+	Reason string `json:"reason"`
+}
+
+const (
+	equivalent  = "equivalent: "
+	lives       = "lives: "
+	notExamined = lives + "not examined"
+	notReached  = lives + "no test of the package reaches it"
+)
+
+func scorePath(root, pkg string) string {
+	return filepath.Join(root, "integration", "mutation", "scores", strings.ReplaceAll(pkg, "/", "-")+".json")
+}
+
+// readScore returns an empty score where none is committed.
+func readScore(root, pkg string) (*score, error) {
+	s := &score{Package: pkg}
+	text, err := os.ReadFile(scorePath(root, pkg))
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, s)
+	}
+	return s, err
+}
+
+// reason returns why a mutant survives, or nothing.
+func (s *score) reason(mutant string) string {
+	for _, v := range s.Survivors {
+		if v.Mutant == mutant {
+			return v.Reason
+		}
+	}
+	return ""
+}
+
+// count makes the score of verdicts, with the reasons that are committed.
+func count(pkg, commit string, all []mutant, verdicts map[string]verdict, committed *score) *score {
+	s := &score{Package: pkg, Commit: commit, Survivors: []survivor{}}
+	for _, m := range all {
+		c := &s.Operators
+		if m.op == dropped {
+			c = &s.Drops
+		}
+		v, known := verdicts[m.name]
+		if !known {
+			continue
+		}
+		if v.Result == killed {
+			c.Killed++
+			continue
+		}
+		reason := committed.reason(m.name)
+		switch {
+		case reason != "" && (reason == notReached) == (v.Result == uncovered):
+		case strings.HasPrefix(reason, equivalent):
+		case v.Result == uncovered:
+			reason = notReached
+		default:
+			reason = notExamined
+		}
+		switch {
+		case strings.HasPrefix(reason, equivalent):
+			c.Equivalent++
+		case v.Result == uncovered:
+			c.Uncovered++
+		default:
+			c.Lived++
+		}
+		s.Survivors = append(s.Survivors, survivor{m.name, reason})
+	}
+	return s
+}
+
+func (c counts) judged() int { return c.Killed + c.Lived + c.Uncovered }
+
+// percent returns killed of judged mutants; 100 where there are none.
+func (c counts) percent() float64 {
+	if c.judged() == 0 {
+		return 100
+	}
+	return 100 * float64(c.Killed) / float64(c.judged())
+}
+
+func (c counts) String() string {
+	return fmt.Sprintf("%d killed, %d lived, %d uncovered, %d equivalent: %.1f %%", c.Killed, c.Lived, c.Uncovered, c.Equivalent, c.percent())
+}
+
+func (s *score) write(root string) error {
+	var text strings.Builder
+	encoder := json.NewEncoder(&text)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(s); err != nil {
+		return err
+	}
+	if err := os.WriteFile(scorePath(root, s.Package), []byte(text.String()), 0o644); err != nil {
+		return err
+	}
+	return writePage(root)
+}

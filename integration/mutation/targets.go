@@ -1,0 +1,59 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// target is a package that is judged.
+type target struct {
+	path string
+	// drops: only statements are dropped.
+	drops bool
+	// slow has the tests that no mutant runs, with the reason. The others take at most 5 s together.
+	slow map[string]string
+}
+
+var targets = []target{
+	{path: "gateway/address"},
+	{path: "gateway/admission"},
+	{path: "gateway/auth"},
+	{path: "internal/budget"},
+	{path: "datapath/chunkcache"},
+	{path: "datapath/lookahead"},
+	{path: "chunkindex/selection"},
+	{path: "chunkindex/importance"},
+	{path: "cluster/placement"},
+	{path: "cluster/peer"},
+	{path: "shuffle"},
+	{path: "datapath", drops: true},
+	{path: "s3backend", drops: true},
+}
+
+// choose returns the targets of some paths, or all, and of these the piece with a number: 2/6 is every sixth from the second.
+func choose(paths []string, piece string) (chosen []target, err error) {
+	for _, path := range paths {
+		path = strings.Trim(strings.TrimPrefix(path, "./"), "/")
+		i := slices.IndexFunc(targets, func(t target) bool { return t.path == path })
+		if i < 0 {
+			return nil, fmt.Errorf("%s is not in integration/mutation/targets.go", path)
+		}
+		chosen = append(chosen, targets[i])
+	}
+	if len(paths) == 0 {
+		chosen = targets
+	}
+	if piece == "" {
+		return chosen, nil
+	}
+	var number, pieces int
+	if _, err := fmt.Sscanf(piece, "%d/%d", &number, &pieces); err != nil || number < 1 || number > pieces {
+		return nil, fmt.Errorf("PIECE=%s requires a form like 2/6", piece)
+	}
+	var taken []target
+	for i := number - 1; i < len(chosen); i += pieces {
+		taken = append(taken, chosen[i])
+	}
+	return taken, nil
+}
