@@ -146,6 +146,38 @@ func TestViewsDoNotDependOnOrder(t *testing.T) {
 	})
 }
 
+// TestNewView_MakesLogarithmsForUnequalWeights: equal weights need none, and members of weight 0 own nothing.
+func TestNewView_MakesLogarithmsForUnequalWeights(t *testing.T) {
+	for _, c := range []struct {
+		weights []uint64
+		want    bool
+	}{
+		{nil, false}, {[]uint64{5}, false}, {[]uint64{5, 5}, false}, {[]uint64{0, 5, 5}, false}, {[]uint64{5, 0, 5}, false},
+		{[]uint64{0, 0}, false}, {[]uint64{5, 6}, true}, {[]uint64{6, 0, 5, 5}, true},
+	} {
+		v := NewView(fleet(len(c.weights), func(i int) uint64 { return c.weights[i] }))
+		if got := v.log != nil; got != c.want {
+			t.Errorf("weights %d: got logarithms %v, want %v", c.weights, got, c.want)
+		}
+	}
+}
+
+// TestOwner_TiesGoToTheFirst: members whose keys are equal draw equal numbers for each chunk.
+func TestOwner_TiesGoToTheFirst(t *testing.T) {
+	for name, weight := range map[string]func(int) uint64{
+		"equal":   alike,
+		"unequal": func(i int) uint64 { return []uint64{8 << 30, 8 << 30, 1}[i] },
+	} {
+		v := NewView(fleet(3, weight))
+		v.keys[1] = v.keys[0]
+		for c := range uint64(100) {
+			if i := v.Owner(digestOf(c), nil); i == 1 {
+				t.Fatalf("weights %s, chunk %d: got the second of two equal members, want the first", name, c)
+			}
+		}
+	}
+}
+
 func BenchmarkOwner(b *testing.B) {
 	for name, weight := range map[string]func(int) uint64{"equal": alike, "weighted": func(i int) uint64 { return uint64(i + 1) }} {
 		v := NewView(fleet(100, weight))

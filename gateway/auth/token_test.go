@@ -196,3 +196,21 @@ grants: [{who: ["token:a"], datasets: ["x", "photos-*"], rights: [read]}]`, dige
 		t.Errorf("allocations of a request: got %v (right answers: %t), want 0", n, ok)
 	}
 }
+
+func TestBearer_AcceptsTheLongestHeader(t *testing.T) {
+	longest := "Bearer " + strings.Repeat("a", maxAuthorization-len("Bearer "))
+	if text, err := bearer([]string{longest}); err != nil || len(text) != maxAuthorization-len("Bearer ") {
+		t.Errorf("%d bytes: got a token of %d bytes, %v", len(longest), len(text), err)
+	}
+	if _, err := bearer([]string{longest + "a"}); err == nil {
+		t.Errorf("%d bytes: got no error", len(longest)+1)
+	}
+}
+
+func TestValidName_BoundsTheLength(t *testing.T) {
+	for n, want := range map[int]bool{0: false, 1: true, 128: true, 129: false} {
+		if got := ValidName(strings.Repeat("a", n)); got != want {
+			t.Errorf("%d letters: got %v, want %v", n, got, want)
+		}
+	}
+}

@@ -285,3 +285,101 @@ func TestAWaitEnds(t *testing.T) {
 		all.Release()
 	})
 }
+
+func TestNew_WaitsForTheDefaultTime(t *testing.T) {
+	for given, want := range map[time.Duration]time.Duration{0: DefaultWait, -1: DefaultWait, 1: 1} {
+		if got := New(10, given).maxWait; got != want {
+			t.Errorf("New(10, %v): got a wait of %v, want %v", given, got, want)
+		}
+	}
+}
+
+// TestSetFreed_HearsOfBytesThatNoReservationAwaits: the function is called for each release while none waits, and the latest one alone.
+func TestSetFreed_HearsOfBytesThatNoReservationAwaits(t *testing.T) {
+	b := New(10, time.Second)
+	var calls [2]int
+	for i := range calls {
+		b.SetFreed(func() { calls[i]++ })
+	}
+	r, _ := b.TryReserve(10)
+	r.Release()
+	if calls != [2]int{0, 1} {
+		t.Errorf("got %d calls, want one of the second function", calls)
+	}
+}
+
+func TestTrySwap_PassesReservationsThatWait(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		b := New(10, time.Second)
+		large, _ := b.TryReserve(7)
+		served, wait := waiting(t, b, 0, 10)
+		if _, ok := b.TryReserve(3); ok {
+			t.Error("a try: got bytes that a reservation waits for")
+		}
+		if _, ok := b.TrySwap(4); ok {
+			t.Error("a swap: got more bytes than are free")
+		}
+		small, ok := b.TrySwap(3)
+		if !ok {
+			t.Fatal("a swap: got none of the free bytes")
+		}
+		large.Release()
+		small.Release()
+		wait()
+		if got := *served; got[0] != 0 || b.InUse() != 0 {
+			t.Errorf("got %v served and %d bytes in use, want the reservation that waited, and 0", got, b.InUse())
+		}
+	})
+}
+
+// TestTake_ReclaimsUntilNothingComes: what is given back may be less than what was asked for.
+func TestTake_ReclaimsUntilNothingComes(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		each int64 // given back at a time
+		want bool
+	}{{"in parts", 2, true}, {"nothing", 0, false}} {
+		b := New(10, time.Second)
+		cached, _ := b.TryReserve(10)
+		calls := 0
+		b.SetReclaim(func(int64) int64 {
+			calls++
+			cached.Shrink(cached.Size() - c.each)
+			return c.each
+		}, cached.Size)
+		_, ok := b.ReserveNow(6)
+		if ok != c.want || calls != map[bool]int{true: 3, false: 1}[c.want] {
+			t.Errorf("%s: got %v after %d calls", c.name, ok, calls)
+		}
+	}
+}
+
+func TestFits_LeavesWhatTheWaiterCanTake(t *testing.T) {
+	b := New(10, time.Second)
+	b.inUse = 4
+	for _, c := range []struct {
+		n, first int64
+		want     bool
+	}{{1, 5, true}, {2, 5, false}, {1, 6, false}, {1, 7, true}, {3, 7, true}, {4, 7, false}} {
+		if got := b.fits(c.n, &waiter{n: c.first}); got != c.want {
+			t.Errorf("%d bytes beside %d with 6 free: got %v, want %v", c.n, c.first, got, c.want)
+		}
+	}
+}
+
+// TestWakeNext_GoesFromTheNewestToTheOldest: a reservation that cannot be served hands the turn to the one before it.
+func TestWakeNext_GoesFromTheNewestToTheOldest(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		b := New(10, time.Second)
+		most, _ := b.TryReserve(4)
+		least, _ := b.TryReserve(6)
+		served, wait := waiting(t, b, time.Millisecond, 4, 4, 10)
+		most.Release()
+		synctest.Wait()
+		least.Release()
+		wait()
+		if got := *served; got[0] != 1 {
+			t.Errorf("got %v served, want the second first: the third is too large", got)
+		}
+	})
+}
