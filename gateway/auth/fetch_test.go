@@ -15,12 +15,14 @@ import (
 type countingTransport struct {
 	http.RoundTripper
 	opened, closed, unclear atomic.Int64
+	last                    atomic.Pointer[http.Request]
 }
 
 func (c *countingTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Header.Get("Accept") != "application/json" || req.Method != http.MethodGet {
 		c.unclear.Add(1)
 	}
+	c.last.Store(req)
 	resp, err := c.RoundTripper.RoundTrip(req)
 	if err == nil {
 		c.opened.Add(1)
@@ -58,6 +60,9 @@ func TestFetchKeys_ClosesEachResponse(t *testing.T) {
 		p.fetch(t)
 		if opened, closed := counts.opened.Load(), counts.closed.Load(); opened == 0 || closed < opened || counts.unclear.Load() != 0 {
 			t.Errorf("%s: got %d responses opened, %d closed, %d requests that do not accept JSON; want all closed", name, opened, closed, counts.unclear.Load())
+		}
+		if counts.last.Load().Context().Err() == nil {
+			t.Errorf("%s: the timer of the fetch still runs", name)
 		}
 	}
 }
