@@ -23,6 +23,10 @@ func TestPlacesAreBounded(t *testing.T) {
 	if _, err := p.Take(gone); !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v for one more whose client is gone, want %v", err, context.Canceled)
 	}
+	p.waiting.Store(mostWaiting*int64(cap(p.free)) - 1)
+	if _, err := p.Take(gone); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v for the last one that may wait, want %v", err, context.Canceled)
+	}
 	p.waiting.Store(mostWaiting * int64(cap(p.free)))
 	if _, err := p.Take(t.Context()); !errors.Is(err, ErrCrowded) {
 		t.Errorf("got %v where too many wait, want %v", err, ErrCrowded)

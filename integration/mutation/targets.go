@@ -15,18 +15,25 @@ type target struct {
 	slow map[string]string
 }
 
+const python = "runs Python, which tests the other implementation"
+
 var targets = []target{
 	{path: "gateway/address"},
 	{path: "gateway/admission"},
 	{path: "gateway/auth"},
 	{path: "internal/budget"},
 	{path: "datapath/chunkcache"},
-	{path: "datapath/lookahead"},
+	{path: "datapath/lookahead", slow: map[string]string{"TestReadersKeepFewLargePlans": "plans orders of 20,000 chunks"}},
 	{path: "chunkindex/selection"},
 	{path: "chunkindex/importance"},
-	{path: "cluster/placement"},
+	{path: "cluster/placement", slow: map[string]string{"TestPythonReproducesTheVectors": python}},
 	{path: "cluster/peer"},
-	{path: "shuffle"},
+	{path: "shuffle", slow: map[string]string{
+		"TestPythonReproducesTheVectors":         python,
+		"TestPythonReproducesTheHomesVectors":    python,
+		"TestPythonReproducesTheMixtureVectors":  python,
+		"TestPythonReproducesTheWeightedVectors": python,
+	}},
 	{path: "datapath", drops: true},
 	{path: "s3backend", drops: true},
 }
