@@ -161,11 +161,11 @@ smoke: ## curl and tar against a gateway: make smoke URL=http://localhost:8080
 bench: build ## measure all goals, or GOALS="1,2", and store their rows in integration/bench/figures
 	tools/bench.sh $(if $(GOALS),-goals $(GOALS))
 
-figures: ## make docs/benchmarks.md of the rows that are stored
-	cd integration && go run ./bench -page ../docs/benchmarks.md
+figures: ## make docs/benchmarks.md and docs/experiments.md, with its pictures, of the figures that are stored
+	cd integration && go run ./bench -page ../docs/benchmarks.md && go run ./experiments -page ../docs/experiments.md
 
 figures-current: ## fail if a page shows figures that are older than their sources
-	cd integration && go run ./bench -check
+	cd integration && go run ./bench -check && go run ./experiments -check
 
 bench-peers: ## measure against the libraries that people use now, and store their sections of docs/benchmarks.md; SETS="images texts-zstd" for some sets
 	tools/bench-peers.sh $(if $(SETS),--sets $(SETS))
@@ -176,8 +176,9 @@ bench-train: ## measure a training step with decoding against the same libraries
 bench-compare: ## compare the micro-benchmarks with another commit: make bench-compare REF=main
 	tools/bench-compare.sh "$(REF)"
 
-experiments: ## put published ideas to the test and write docs/experiments.md with its pictures (40 minutes; Linux, root)
-	cd integration && go run ./experiments -fetch && go run ./experiments -out ../docs/experiments.md -plots ../docs/experiments
+experiments: ## put published ideas to the test, or some with ONLY="brand,shade", and store what they find (40 minutes; Linux, root)
+	cd integration && go run ./experiments -fetch && go run ./experiments $(if $(ONLY),-only $(ONLY)) -out integration/experiments/figures
+	cd integration && go run ./experiments -page ../docs/experiments.md
 
 experiments-short: ## the same in small: the counts hold, nothing is timed
 	cd integration && $(GOTEST) experiments -count=1 -timeout $(TIMEOUT) ./experiments/...

@@ -64,9 +64,9 @@ func brand(z brandSize) lab.Experiment {
 			{Name: "slot M", What: "the product, M lanes"},
 		},
 		Pass: []lab.Mark{
-			{Name: "reads", Want: "`slot`: at most N + M - 1 store reads; `window`: at most N"},
-			{Name: "once", Want: "0 samples twice, 0 missing, in every arm"},
-			{Name: "speed", Want: "`slot`, every M: at least 4.57 x the samples/s of GET", Measured: true},
+			{Name: "reads", Want: "`slot`: at most N + M - 1 store reads; `window`: at most N", Fails: "read a chunk once for each lane that has a piece of it"},
+			{Name: "once", Want: "0 samples twice, 0 missing, in every arm", Fails: "end a lane one sample early"},
+			{Name: "speed", Want: "`slot`, every M: at least 3 x the samples/s of the published protocol", Fails: "fetch no chunk before it is asked for", Measured: true},
 		},
 		Run: func(ctx context.Context, r *lab.Report) error { return z.run(ctx, r) },
 	}
@@ -284,6 +284,7 @@ func (z brandSize) report(r *lab.Report, arms []brandArm) {
 	t := r.Table("One cold epoch.", "arm", "chunks held", "store reads", "bytes / data", "twice", "missing", "peak MiB", "samples/s", "x GET", "variance")
 	total := float64(z.chunks * z.each * sampleBytes)
 	get := arms[0].rate()
+	protocol := arms[slices.IndexFunc(arms, func(a brandArm) bool { return a.name == "redirection" })].rate()
 	reads, once, speed, slowest := true, true, true, 0.0
 	for _, a := range arms {
 		held := "-"
@@ -293,20 +294,20 @@ func (z brandSize) report(r *lab.Report, arms []brandArm) {
 		t.Row(a.name, held, a.reads, float64(a.bytes)/total, a.twice, a.never, float64(a.peak)/(1<<20), a.rate(), a.rate()/get, a.spread)
 		once = once && a.twice == 0 && a.never == 0
 		if a.lanes > 0 {
-			reads = reads && a.reads <= int64(z.chunks+a.lanes-1)
-			speed = speed && a.rate() >= 4.57*get
-			if slowest == 0 || a.rate()/get < slowest {
-				slowest = a.rate() / get
+			reads = reads && a.reads <= int64(z.chunks+a.lanes-1) && float64(a.bytes) >= total
+			speed = speed && a.rate() >= 3*protocol
+			if slowest == 0 || a.rate()/protocol < slowest {
+				slowest = a.rate() / protocol
 			}
 		} else if a.name[0] == 'w' {
-			reads = reads && a.reads <= int64(z.chunks)
+			reads = reads && a.reads <= int64(z.chunks) && float64(a.bytes) >= total
 		}
 	}
-	r.Add(lab.Note("Peak is what the arm held at most, chunks in flight included; the product's is the most its budget ever lent, which was the chunks that the plan's description asks for, divided by 0.7 (the rest is for bodies and tables), and four batches. Variance is that of a class's share in a batch of data sorted by class, relative to independent draws (1), from the batches that were read. A slot order's cut chunks are two ranged reads in theory; the data path reads a cut chunk whole, once more if it has gone by then, or not again if it is still there."))
+	r.Note("Peak is what the arm held at most, chunks in flight included; the product's is the most its budget ever lent, which was the chunks that the plan's description asks for, divided by 0.7 (the rest is for bodies and tables), and four batches. Variance is that of a class's share in a batch of data sorted by class, relative to independent draws (1), from the batches that were read. A slot order's cut chunks are two ranged reads in theory; the data path reads a cut chunk whole, once more if it has gone by then, or not again if it is still there.")
 	z.figures(r, arms)
-	r.Judge("reads", reads, readsFound(arms, z.chunks), "the store was read more often than each piece needs")
-	r.Judge("once", once, fmt.Sprintf("%d arms checked sample by sample", len(arms)), "the table says which arm")
-	r.Judge("speed", speed, fmt.Sprintf("%.3g x at the least", slowest), "the table says which M")
+	r.Judge("reads", reads, readsFound(arms, z.chunks))
+	r.Judge("once", once, fmt.Sprintf("%d arms checked sample by sample", len(arms)))
+	r.Judge("speed", speed, fmt.Sprintf("%.3g x at the least", slowest))
 }
 
 func readsFound(arms []brandArm, chunks int) string {
@@ -342,7 +343,7 @@ func (z brandSize) figures(r *lab.Report, arms []brandArm) {
 		for _, n := range names {
 			f.Lines = append(f.Lines, *lines[n])
 		}
-		r.Add(f)
+		r.Figure(f)
 	}
 	add(rate, func(a brandArm) float64 { return a.rate() })
 	add(spread, func(a brandArm) float64 { return a.spread })

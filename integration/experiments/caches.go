@@ -70,11 +70,11 @@ func caches(z cachesSize) lab.Experiment {
 			{Name: "plan", What: "the chunk needed last goes first, the next epoch's order included"},
 		},
 		Pass: []lab.Mark{
-			{Name: "table", Want: "uniform: keep and plan hit C/N, lru what a simulation of 20,000 items gives (0.005, 0.070, 0.154, 0.283, 0.480), each within 0.02"},
-			{Name: "coordl", Want: "uniform, cache 0.65: keep and plan miss 35 % (within 1), lru at least 53 %"},
-			{Name: "window", Want: "window: plan hits C/N within 0.02; keep at least (C - 2W)/N, within 0.02"},
-			{Name: "plan", Want: "plan hits at least as much as lru and keep, in every order with every cache"},
-			{Name: "jobs", Want: "k jobs on one epoch, started together or apart: the store gives each chunk at most as often as one job's order asks (N, or N + M - 1)"},
+			{Name: "table", Want: "uniform: keep and plan hit C/N, lru what a simulation of 20,000 items gives (0.005, 0.070, 0.154, 0.283, 0.480), each within 0.02", Fails: "evict the most recently used chunk"},
+			{Name: "coordl", Want: "uniform, cache 0.65: keep and plan miss 35 % (within 1), lru at least 53 %", Fails: "count a chunk that was fetched ahead as a hit of keep"},
+			{Name: "window", Want: "window: plan hits C/N within 0.02; keep at least (C - 2W)/N, within 0.02", Fails: "evict by age instead of by the plan's next use"},
+			{Name: "plan", Want: "plan hits at least as much as lru and keep, in every order with every cache", Fails: "evict by age instead of by the plan's next use"},
+			{Name: "jobs", Want: "k jobs on one epoch, started together or apart: the store gives each chunk at most as often as one job's order asks (N, or N + M - 1)", Fails: "fetch for each job what another is fetching"},
 		},
 		Run: func(ctx context.Context, r *lab.Report) error { return z.run(ctx, r) },
 	}
@@ -129,7 +129,7 @@ func (z cachesSize) matrix(r *lab.Report) error {
 			r.Logf("%s, %s", name, policy)
 		}
 		f.Lines = append(f.Lines, lab.Line{Name: "bound C/N", X: z.caches, Y: z.caches, Dashed: true})
-		r.Add(f)
+		r.Figure(f)
 	}
 	z.judge(r, hits)
 	return nil
@@ -260,10 +260,10 @@ func (z cachesSize) judge(r *lab.Report, hits map[string]map[datapath.Policy][]f
 			best = best && h[datapath.PolicyPlan][i] >= h[datapath.PolicyLRU][i]-1e-9 && h[datapath.PolicyPlan][i] >= h[policyKeep][i]-1e-9
 		}
 	}
-	r.Judge("table", table, fmt.Sprintf("off by %.2g at the most", off), "the table says which")
-	r.Judge("coordl", coordl, found, "the table says which")
-	r.Judge("window", window, fmt.Sprintf("plan %.2g short of C/N at the most", short), "the table says which")
-	r.Judge("plan", best, fmt.Sprintf("by %.2g at the least", lead), "the table says where")
+	r.Judge("table", table, fmt.Sprintf("off by %.2g at the most", off))
+	r.Judge("coordl", coordl, found)
+	r.Judge("window", window, fmt.Sprintf("plan %.2g short of C/N at the most", short))
+	r.Judge("plan", best, fmt.Sprintf("by %.2g at the least", lead))
 }
 
 // path reads epochs through the data path with each policy.
@@ -324,7 +324,7 @@ func (z cachesSize) share(ctx context.Context, r *lab.Report, d *data) error {
 			r.Logf("%s, %d jobs", order, k)
 		}
 	}
-	r.Judge("jobs", holds, fmt.Sprintf("%.3g of that at the most", worst), "what comes beyond it is the beginning of the next epoch, fetched ahead when the jobs come to the end of this one; one job alone reads as much")
+	r.Judge("jobs", holds, fmt.Sprintf("%.3g of that at the most", worst))
 	return nil
 }
 

@@ -68,8 +68,8 @@ func learn(z learnSize) lab.Experiment {
 			{Name: "SHADE", What: "as its authors' code has it; as many samples as uniform"},
 		},
 		Pass: []lab.Mark{
-			{Name: "accuracy", Want: "importance: at equal samples at most 1 point worse than uniform, on every data set, with every model"},
-			{Name: "bytes", Want: "importance reads less than uniform with the same cache"},
+			{Name: "accuracy", Want: "importance: at equal samples at most 1 point worse than uniform, on every data set, with every model", Fails: "draw the hardest samples only"},
+			{Name: "bytes", Want: "importance reads less than uniform with the same cache", Fails: "draw importance samples without regard to the cache"},
 		},
 		Run: func(ctx context.Context, r *lab.Report) error { return z.run(ctx, r) },
 	}
@@ -215,7 +215,7 @@ func (z learnSize) run(ctx context.Context, r *lab.Report) error {
 		"data", "model", "arm", "epochs", "bytes", "accuracy", "against uniform, points")
 	worst, saves, found, saved := 100.0, true, []string{}, []string{}
 	f := &lab.Figure{Name: "accuracy", Title: "Accuracy against uniform sampling", Y: "points"}
-	arms := r.Experiment.Arms
+	arms := r.Arms
 	groups := make([]lab.Bars, len(arms)-1)
 	for i := range groups {
 		groups[i].Name = arms[i+1].Name
@@ -246,15 +246,15 @@ func (z learnSize) run(ctx context.Context, r *lab.Report) error {
 		}
 	}
 	f.Groups = groups
-	r.Add(f)
-	r.Judge("accuracy", worst >= -1, strings.Join(found, "; ")+" points", "the hardest samples come most often, and a model that cannot fit them pays for it with the others: softmax regression gets less than half of CIFAR-10 right, and what it gets wrong is drawn again and again. SHADE as published loses there too; where a model can fit its data nothing is lost")
-	r.Judge("bytes", saves, strings.Join(saved, "; ")+" sizes of the data", "hot samples came too seldom")
+	r.Figure(f)
+	r.Judge("accuracy", worst >= -1, strings.Join(found, "; ")+" points")
+	r.Judge("bytes", saves, strings.Join(saved, "; ")+" sizes of the data")
 	return nil
 }
 
 // arms returns the means over all seeds, arm by arm.
 func (z learnSize) arms(ctx context.Context, learned, test *images.Set, m model, r *lab.Report) ([]lesson, error) {
-	means := make([]lesson, len(r.Experiment.Arms))
+	means := make([]lesson, len(r.Arms))
 	for seed := range uint64(z.seeds) {
 		var bytes float64
 		for i := range means {

@@ -33,11 +33,11 @@ func links() lab.Experiment {
 			{Name: "peers", What: "one cluster, contiguous shares"},
 		},
 		Pass: []lab.Mark{
-			{Name: "twice", Want: "two plain gateways by rank: the second epoch at least 1.9 x as fast as with one", Measured: true},
-			{Name: "once", Want: "four plain gateways by rank: at most 1.01 of the data from the store in the first epoch, nothing later", Measured: true},
-			{Name: "shared", Want: "peers: at most 1.3 of the data from the store in the first epoch, at most 0.05 later", Measured: true},
-			{Name: "step", Want: "one of eight killed or without its store: half of the steps take at most 1.3 x as long as without, both ways", Measured: true},
-			{Name: "simulated", Want: "the simulation within 15 % of each epoch's time", Measured: true},
+			{Name: "twice", Want: "two plain gateways by rank: the second epoch at least 1.9 x as fast as with one", Fails: "ask any gateway for a rank's share", Measured: true},
+			{Name: "once", Want: "four plain gateways by rank: at most 1.01 of the data from the store in the first epoch, nothing later", Fails: "every gateway fetches all chunks of a batch", Measured: true},
+			{Name: "shared", Want: "peers: at most 1.3 of the data from the store in the first epoch, at most 0.05 later", Fails: "ask the store as soon as a peer is late", Measured: true},
+			{Name: "step", Want: "one of eight killed or without its store: the first epoch takes at most 1.3 x as long as without, both ways", Fails: "retry a dead gateway before each batch", Measured: true},
+			{Name: "simulated", Want: "the simulation within 15 % of each epoch's time", Fails: "leave the limit of links out of the simulation", Measured: true},
 		},
 		Run: runLinks,
 	}
@@ -68,24 +68,24 @@ func runLinks(ctx context.Context, r *lab.Report) error {
 			}
 		}
 	}
-	r.Judge("twice", find(runs, "plain, by rank", 2).times(runs, 1) >= 1.9, fmt.Sprintf("%.3g x", find(runs, "plain, by rank", 2).times(runs, 1)), "the table has what it took")
+	r.Judge("twice", find(runs, "plain, by rank", 2).times(runs, 1) >= 1.9, fmt.Sprintf("%.3g x", find(runs, "plain, by rank", 2).times(runs, 1)))
 	four, peers := find(runs, "plain, by rank", 4), []*linksRun{find(runs, "peers", 2), find(runs, "peers", 4), find(runs, "peers", 8)}
-	r.Judge("once", four.store(0) <= 1.01 && four.store(1) == 0, fmt.Sprintf("%.4g, then %.3g", four.store(0), four.store(1)), "the table has each way")
-	worst, later := 0.0, 0.0
+	r.Judge("once", four.store(0) >= 1 && four.store(0) <= 1.01 && four.store(1) == 0, fmt.Sprintf("%.4g, then %.3g", four.store(0), four.store(1)))
+	worst, least, later := 0.0, math.Inf(1), 0.0
 	for _, p := range peers {
-		worst, later = max(worst, p.store(0)), max(later, p.store(1))
+		worst, least, later = max(worst, p.store(0)), min(least, p.store(0)), max(later, p.store(1))
 	}
-	r.Judge("shared", worst <= 1.3 && later <= 0.05, fmt.Sprintf("%.3g at the most, then %.3g", worst, later), "links that are full make answers late, and late ones are asked of the store too")
+	r.Judge("shared", least >= 1 && worst <= 1.3 && later <= 0.05, fmt.Sprintf("%.3g at the most, then %.3g", worst, later))
 	slower := 0.0
 	for _, run := range runs {
 		if run.way.Trouble == clustersim.Kill || run.way.Trouble == clustersim.StoreCut {
 			well := runs[slices.IndexFunc(runs, func(o *linksRun) bool {
 				return o.way.Think == run.way.Think && o.way.Peers == run.way.Peers && o.way.Trouble == ""
 			})]
-			slower = max(slower, run.median(0, p50)/well.median(0, p50))
+			slower = max(slower, run.median(0, seconds)/well.median(0, seconds))
 		}
 	}
-	r.Judge("step", slower <= 1.3, fmt.Sprintf("%.3g x at the most", slower), "the table has each way")
+	r.Judge("step", slower > 0 && slower <= 1.3, fmt.Sprintf("%.3g x at the most", slower))
 	fits, all := 0, 0
 	for _, run := range runs {
 		for e := range run.simulated.Epochs {
@@ -95,8 +95,8 @@ func runLinks(ctx context.Context, r *lab.Report) error {
 			}
 		}
 	}
-	r.Judge("simulated", fits == all, fmt.Sprintf("%d of %d epochs", fits, all), "first epochs take processor time too, which is not simulated; and where a gateway has no way to the store it is chance how many ranks wait for their limit at once")
-	r.Add(linksFigure(runs))
+	r.Judge("simulated", all > 0 && fits == all, fmt.Sprintf("%d of %d epochs", fits, all))
+	r.Figure(linksFigure(runs))
 	return nil
 }
 

@@ -69,10 +69,10 @@ func lobster(z lobsterSize) lab.Experiment {
 			{Name: "deadline queue", What: fmt.Sprintf("the product: one data path with %d fetchers and all the memory; a free fetcher takes the chunk whose reader would stall first", z.fetchers)},
 		},
 		Pass: []lab.Mark{
-			{Name: "speed", Want: "steps per second: at least 1.2 x the equal split at skew 0.4, 1.4 x at 0.8", Measured: true},
-			{Name: "refetch", Want: "chunks read more than once within the epoch: 0 with the deadline queue"},
-			{Name: "model", Want: "the predicted step time of the deadline queue within 10 % of the measured one", Measured: true},
-			{Name: "deal", Want: "`balance=bytes`: the rank with the most bytes of a batch has less over the mean than before, at every spread of the lengths"},
+			{Name: "speed", Want: "steps per second: at least 1.2 x the equal split at skew 0.4, 1.4 x at 0.8", Fails: "serve store reads first come, first served", Measured: true},
+			{Name: "refetch", Want: "chunks read more than once within the epoch: 0 with the deadline queue", Fails: "evict a chunk before its last sample is served"},
+			{Name: "model", Want: "the predicted step time of the deadline queue within 10 % of the measured one", Fails: "leave the skew out of the model", Measured: true},
+			{Name: "deal", Want: "`balance=bytes`: the rank with the most bytes of a batch has less over the mean than before, at every spread of the lengths", Fails: "deal samples by count"},
 		},
 		Run: func(ctx context.Context, r *lab.Report) error { return z.run(ctx, r) },
 	}
@@ -147,11 +147,11 @@ func (z lobsterSize) run(ctx context.Context, r *lab.Report) error {
 		found += fmt.Sprintf("%.3g x at %.2g, ", faster, skew)
 	}
 	f.Lines = lines
-	r.Add(f)
-	r.Add(lab.Note("At skew 0 there is nothing to move: all ranks read as much, and both arms run at the rate of the fetchers. The gain grows with the skew as the model says, for the rank with the most bytes has a part of the fetchers in one arm and as many as it needs in the other."))
-	r.Judge("speed", speed, strings.TrimSuffix(found, ", "), "the table says where")
-	r.Judge("refetch", again == 0, fmt.Sprint(again), "chunks went before all of their samples were delivered")
-	r.Judge("model", off <= 0.1, fmt.Sprintf("%.2g %% off at the most", off*100), "the model knows neither the unevenness of windows nor the processor")
+	r.Figure(f)
+	r.Note("At skew 0 there is nothing to move: all ranks read as much, and both arms run at the rate of the fetchers. The gain grows with the skew as the model says, for the rank with the most bytes has a part of the fetchers in one arm and as many as it needs in the other.")
+	r.Judge("speed", speed, strings.TrimSuffix(found, ", "))
+	r.Judge("refetch", again == 0, fmt.Sprint(again))
+	r.Judge("model", off <= 0.1, fmt.Sprintf("%.2g %% off at the most", off*100))
 	z.deal(r)
 	return nil
 }
@@ -339,5 +339,5 @@ func (z lobsterSize) deal(r *lab.Report) {
 		better = better && median(after) < median(before)
 		found += fmt.Sprintf("%.3g before, %.3g after at %.1g; ", median(before), median(after), sigma)
 	}
-	r.Judge("deal", better, strings.TrimSuffix(found, "; "), "the table says where")
+	r.Judge("deal", better, strings.TrimSuffix(found, "; "))
 }

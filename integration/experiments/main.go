@@ -1,10 +1,11 @@
-// Command experiments puts published ideas to the test and writes docs/experiments.md: one
-// file for each system, which states claim, setting, arms and marks before it runs.
+// Command experiments puts published ideas to the test and makes docs/experiments.md of what it
+// stores: one file for each system states claim, setting, arms and marks before it runs.
 package main
 
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -50,9 +51,12 @@ func main() {
 	}
 }
 
+// store is the directory of what the page shows, from the root of the repository.
+const store = "integration/experiments/figures"
+
 type options struct {
-	only, out, plots string
-	fetch, list      bool
+	only, out, page    string
+	fetch, list, check bool
 }
 
 func run(ctx context.Context, args []string, log io.Writer) error {
@@ -60,15 +64,19 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 	f := flag.NewFlagSet("experiments", flag.ContinueOnError)
 	f.SetOutput(log)
 	f.StringVar(&o.only, "only", "", "run only these, by `names` with commas between them")
-	f.StringVar(&o.out, "out", "", "write the page to this `file`; with -only renew these sections of it")
-	f.StringVar(&o.plots, "plots", "", "write the pictures into this `directory`")
+	f.StringVar(&o.out, "out", "", "store what each experiment finds in this `directory` of the repository, in place of what it found before")
+	f.StringVar(&o.page, "page", "", "run nothing: make this `file` of what is stored, and its pictures beside it")
+	f.BoolVar(&o.check, "check", false, "run nothing: fail if stored figures are older than their sources")
 	f.BoolVar(&o.fetch, "fetch", false, "only fetch the image data sets into the user's cache directory")
 	f.BoolVar(&o.list, "list", false, "only list the experiments")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
-	if o.fetch {
+	switch {
+	case o.fetch:
 		return images.Fetch(ctx, log)
+	case o.page != "" || o.check:
+		return publish(o.page, o.check)
 	}
 	chosen, err := choose(o.only)
 	if err != nil {
@@ -80,27 +88,7 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 		}
 		return nil
 	}
-	var was []byte
-	if o.out != "" && o.only != "" {
-		if was, err = os.ReadFile(o.out); err != nil {
-			return fmt.Errorf("-only with -out renews sections of a page: %w", err)
-		}
-	}
-	page, err := o.do(ctx, chosen, log)
-	if err != nil || o.out == "" {
-		return err
-	}
-	text := page.Markdown()
-	if was != nil {
-		var order []string
-		for _, e := range all() {
-			order = append(order, e.Name)
-		}
-		if text, err = page.Renew(string(was), order); err != nil {
-			return fmt.Errorf("%s: %w", o.out, err)
-		}
-	}
-	return os.WriteFile(o.out, []byte(text), 0o644)
+	return o.do(ctx, chosen, strings.Join(append([]string{"experiments"}, args...), " "), log)
 }
 
 func choose(only string) ([]lab.Experiment, error) {
@@ -118,57 +106,130 @@ func choose(only string) ([]lab.Experiment, error) {
 	return chosen, nil
 }
 
-// do runs the experiments one after the other, telling log where they are, and draws what they found.
-func (o options) do(ctx context.Context, chosen []lab.Experiment, log io.Writer) (*lab.Page, error) {
-	run, err := provenance.Begin("experiments")
-	if err != nil {
-		return nil, err
-	}
-	m, err := run.Of(ctx, []string{"datapath"})
-	if err != nil {
-		return nil, err
-	}
-	page := &lab.Page{Machine: m.Machine.String(), Commit: m.Commit, Date: time.Now().UTC()}
+// do runs the experiments one after the other, telling log where they are, and stores what each has found.
+func (o options) do(ctx context.Context, chosen []lab.Experiment, command string, log io.Writer) error {
 	begun := time.Now()
 	for i, e := range chosen {
 		fmt.Fprintf(log, "\n%s  experiment %d of %d, %s since the start\n", time.Now().Format(time.TimeOnly), i+1, len(chosen), time.Since(begun).Round(time.Second))
+		run, err := provenance.Begin(command)
+		if err != nil {
+			return err
+		}
 		r, err := lab.Run(ctx, e, log)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		page.Reports = append(page.Reports, r)
-		if err := o.draw(r); err != nil {
-			return nil, err
+		if r.Measured, err = run.Of(ctx, sources(e.Name)); err != nil {
+			return err
+		}
+		if o.out != "" {
+			if err := provenance.Write(filepath.Join(run.Root, o.out, e.Name+".json"), r); err != nil {
+				return err
+			}
 		}
 		runtime.GC() // what one experiment leaves must not be collected in the middle of the next
 	}
 	fmt.Fprintf(log, "\nall of them took %s\n", time.Since(begun).Round(time.Second))
-	if rel, err := filepath.Rel(filepath.Dir(o.out), o.plots); err == nil && o.plots != "" {
-		page.Plots = filepath.ToSlash(rel)
+	return nil
+}
+
+// sources are the files and directories that an experiment measures, and those that measure it.
+func sources(name string) []string {
+	files := []string{name + ".go", "data.go", "read.go"}
+	all := []string{"chunkindex", "datapath", "internal", "shuffle", "internal/testing/shaped"}
+	switch name {
+	case "brand", "locality", "shade":
+		files = append(files, "published")
+	case "caches":
+		files = append(files, "replay")
+	case "learn":
+		files = append(files, "train")
+	case "diesel":
+		files = append(files, "sorted.go", "train")
+	case "nodes", "tasks", "simulate":
+		files, all = append(files, "fleet.go"), append(all, "cluster")
+	case "losses":
+		return append(all, "cluster", "gateway", "client", "integration/clustersim", "integration/experiments/losses.go")
+	case "links":
+		return append(all, "cluster", "gateway", "client", "cmd/millrace", "s3backend", "integration/clustersim", "integration/limited", "integration/experiments/links.go")
+	}
+	for _, f := range files {
+		all = append(all, "integration/experiments/"+f)
+	}
+	return all
+}
+
+// storedPage reads what all experiments have found.
+func storedPage(root string) (*lab.Page, error) {
+	found, err := provenance.Read[*lab.Report](filepath.Join(root, store))
+	if err != nil {
+		return nil, err
+	}
+	page := &lab.Page{Root: root, Plots: "experiments", Older: map[string]bool{}}
+	for _, e := range all() {
+		page.Changes += e.Changes()
+		i := slices.IndexFunc(found, func(r *lab.Report) bool { return r.Name == e.Name })
+		if i < 0 {
+			return nil, fmt.Errorf("experiment %s was never run", e.Name)
+		}
+		older, err := found[i].Measured.Older(root)
+		if err != nil {
+			return nil, err
+		}
+		page.Older[e.Name] = older || !found[i].Judged(e)
+		page.Reports = append(page.Reports, found[i])
 	}
 	return page, nil
 }
 
-// draw writes the pictures of one report.
-func (o options) draw(r *lab.Report) error {
-	if o.plots == "" {
-		return nil
-	}
-	if err := os.MkdirAll(o.plots, 0o755); err != nil {
+// publish makes the page and its pictures; with check it fails instead where figures are older than their sources or marks.
+func publish(file string, check bool) error {
+	root, err := provenance.Root()
+	if err != nil {
 		return err
 	}
-	for _, item := range r.Items {
-		f, ok := item.(*lab.Figure)
-		if !ok {
-			continue
+	page, err := storedPage(root)
+	if err != nil {
+		return err
+	}
+	if check {
+		for _, r := range page.Reports {
+			if page.Older[r.Name] {
+				err = errors.Join(err, fmt.Errorf("experiment %s is older than its sources or its marks: run it again", r.Name))
+			}
 		}
-		var b bytes.Buffer
-		if err := f.Draw(&b); err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(o.plots, r.File(f)), b.Bytes(), 0o644); err != nil {
+		return err
+	}
+	pictures, err := draw(page)
+	if err != nil {
+		return err
+	}
+	plots := filepath.Join(filepath.Dir(file), page.Plots)
+	if err := os.MkdirAll(plots, 0o755); err != nil {
+		return err
+	}
+	for name, picture := range pictures {
+		if err := os.WriteFile(filepath.Join(plots, name), picture, 0o644); err != nil {
 			return err
 		}
 	}
-	return nil
+	return os.WriteFile(file, []byte(page.Markdown()), 0o644)
+}
+
+// draw draws the pictures of a page, by the names of their files.
+func draw(page *lab.Page) (map[string][]byte, error) {
+	pictures := map[string][]byte{}
+	for _, r := range page.Reports {
+		for _, i := range r.Items {
+			if i.Figure == nil || !i.Figure.Drawn() {
+				continue
+			}
+			var b bytes.Buffer
+			if err := i.Figure.Draw(&b); err != nil {
+				return nil, err
+			}
+			pictures[r.File(i.Figure)] = b.Bytes()
+		}
+	}
+	return pictures, nil
 }

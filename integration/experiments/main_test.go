@@ -1,17 +1,18 @@
 package main
 
 import (
+	"bytes"
 	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/millrace-data/millrace/integration/experiments/images"
 	"github.com/millrace-data/millrace/integration/experiments/lab"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
+	"github.com/millrace-data/millrace/internal/testing/provenance"
 	"github.com/millrace-data/millrace/internal/testing/shaped"
 )
 
@@ -27,10 +28,7 @@ func settle(t *testing.T, e lab.Experiment) *lab.Report {
 		t.Fatal(err)
 	}
 	counted := 0
-	for _, v := range r.Verdicts {
-		if v.Measured {
-			continue
-		}
+	for _, v := range r.Counted() {
 		counted++
 		if !v.Holds {
 			t.Errorf("%s: got %s, want %s", e.Name, v.Found, v.Want)
@@ -40,8 +38,8 @@ func settle(t *testing.T, e lab.Experiment) *lab.Report {
 		t.Errorf("%s: no mark is judged by counts", e.Name)
 	}
 	for _, i := range r.Items {
-		if f, ok := i.(*lab.Figure); ok {
-			if err := f.Draw(io.Discard); err != nil {
+		if i.Figure != nil {
+			if err := i.Figure.Draw(io.Discard); err != nil {
 				t.Error(err)
 			}
 		}
@@ -56,6 +54,13 @@ func TestBrand(t *testing.T) {
 }
 
 func TestExperimentsHaveNamesAndMarks(t *testing.T) {
+	for _, e := range all() {
+		for _, m := range e.Pass {
+			if m.Fails == "" {
+				t.Errorf("%s: no change is named that misses %q", e.Name, m.Name)
+			}
+		}
+	}
 	seen := map[string]bool{}
 	for _, e := range all() {
 		if seen[e.Name] || e.Name == "" || e.Title == "" || e.Claim == "" || len(e.Setting) == 0 || len(e.Arms) < 2 || len(e.Pass) == 0 {
@@ -133,30 +138,67 @@ func TestLobster(t *testing.T) {
 	})
 }
 
-// The program writes a page whose pictures are there.
-func TestPageAndPictures(t *testing.T) {
-	dir := t.TempDir()
-	o := options{out: filepath.Join(dir, "page.md"), plots: filepath.Join(dir, "page", "pictures")}
-	small := shade(shadeSize{samples: 1024, each: 32, epochs: 3, caches: []float64{.2}, repeat: 3})
-	page, err := o.do(t.Context(), []lab.Experiment{small}, io.Discard)
+func TestPage_IsWhatTheFiguresMake(t *testing.T) {
+	root, err := provenance.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
-	pictures := 0
-	for _, after := range strings.Split(page.Markdown(), "](page/pictures/")[1:] {
-		name, _, _ := strings.Cut(after, ")")
-		if _, err := os.Stat(filepath.Join(o.plots, name)); err != nil {
-			t.Error(err)
-		}
-		pictures++
+	page, err := storedPage(root)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if pictures != 2 {
-		t.Errorf("got %d pictures on the page, want 2", pictures)
+	pictures, err := draw(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pictures["../experiments.md"] = []byte(page.Markdown())
+	for name, want := range pictures {
+		got, err := os.ReadFile(filepath.Join(root, "docs", "experiments", name))
+		if err != nil || !bytes.Equal(got, want) {
+			t.Errorf("docs/experiments/%s is not what the figures make (%v): run make figures", name, err)
+		}
+	}
+	for _, r := range page.Reports {
+		for _, i := range r.Items {
+			if i.Figure == nil {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join(root, "docs", "experiments", r.File(i.Figure))); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// A run stores what its experiments find, and the pictures can be drawn of that.
+func TestRun_StoresWhatItFinds(t *testing.T) {
+	root, err := provenance.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := filepath.Rel(root, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	small := shade(shadeSize{samples: 1024, each: 32, epochs: 3, caches: []float64{.2}, repeat: 3})
+	if err := (options{out: dir}).do(t.Context(), []lab.Experiment{small}, "experiments -only shade", io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	found, err := provenance.Read[*lab.Report](filepath.Join(root, dir))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("got %d reports, %v; want 1", len(found), err)
+	}
+	r := found[0]
+	if r.Measured.Command != "experiments -only shade" || r.Measured.Digest == "" || !r.Judged(small) || r.Judged(brand(fullBrand())) {
+		t.Errorf("got %+v, want the marks of shade with their provenance", r)
+	}
+	if pictures, err := draw(&lab.Page{Reports: found}); err != nil || len(pictures) != 2 {
+		t.Errorf("got %d pictures, %v; want 2", len(pictures), err)
 	}
 }
 
 func TestWrongArguments(t *testing.T) {
-	for _, args := range [][]string{{"-only", "nobody"}, {"-only", "brand", "-out", filepath.Join(t.TempDir(), "page.md")}, {"-what"}} {
+	for _, args := range [][]string{{"-only", "nobody"}, {"-what"}} {
 		if err := run(t.Context(), args, io.Discard); err == nil {
 			t.Errorf("%v: got no error", args)
 		}

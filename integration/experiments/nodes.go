@@ -48,14 +48,14 @@ func nodes(z nodesSize) lab.Experiment {
 			{Name: "half", What: "a second epoch with room for half of the data in each gateway, contiguous shares"},
 		},
 		Pass: []lab.Mark{
-			{Name: "once", Want: "every sample exactly once over all ranks, in all epochs"},
-			{Name: "store", Want: "all gateways together read at most N + m - 1 times from the store in the first epoch, and nothing later", Measured: true},
-			{Name: "bytes", Want: "bytes between gateways within 5 % of the formulas: D (p-1)/p spread, none with locality", Measured: true},
-			{Name: "flat", Want: "storage: within 10 % of max(D/(pV), D/R) and what a first batch waits for, for every p", Measured: true},
-			{Name: "falls", Want: "locality: within 10 % of D/(pV) for every p", Measured: true},
-			{Name: "links", Want: "spread: within 15 % of max(D/(pV), D (p-1)/(p Rc)) for every p", Measured: true},
-			{Name: "pooled", Want: "half: two gateways read nothing from the store, where one reads half of the data, from 0.4 to 0.6", Measured: true},
-			{Name: "model", Want: "half: both epochs within 10 % of the model", Measured: true},
+			{Name: "once", Want: "every sample exactly once over all ranks, in all epochs", Fails: "skip the first sample of a share"},
+			{Name: "store", Want: "all gateways together read at most N + m - 1 times from the store in the first epoch, and nothing later", Fails: "every gateway fetches all chunks of a batch", Measured: true},
+			{Name: "bytes", Want: "bytes between gateways within 5 % of the formulas: D (p-1)/p spread, none with locality", Fails: "ask a peer for whole chunks", Measured: true},
+			{Name: "flat", Want: "storage: within 10 % of max(D/(pV), D/R) and what a first batch waits for, for every p", Fails: "fetch no chunk before it is asked for", Measured: true},
+			{Name: "falls", Want: "locality: within 10 % of D/(pV) for every p", Fails: "deal shares without regard to homes", Measured: true},
+			{Name: "links", Want: "spread: within 15 % of max(D/(pV), D (p-1)/(p Rc)) for every p", Fails: "send each sample through a third gateway", Measured: true},
+			{Name: "pooled", Want: "half: two gateways read nothing from the store, where one reads half of the data, from 0.4 to 0.6", Fails: "keep peers' chunks at each gateway", Measured: true},
+			{Name: "model", Want: "half: both epochs within 10 % of the model", Fails: "leave the link between gateways out of the model", Measured: true},
 		},
 		Run: func(ctx context.Context, r *lab.Report) error { return z.run(ctx, r) },
 	}
@@ -109,13 +109,13 @@ func (z nodesSize) run(ctx context.Context, r *lab.Report) error {
 	for _, n := range names {
 		figure.Lines = append(figure.Lines, *lines[n], *lines[n+", model"])
 	}
-	r.Add(figure)
-	r.Judge("once", once, "all of them", "some samples came twice, or not at all")
-	r.Judge("store", store, "as many as that", "the table says which epoch read more")
-	r.Judge("bytes", worstBytes <= 0.05, fmt.Sprintf("off by %.2g %% of D at the most", 100*worstBytes), "the table says where")
-	r.Judge("flat", off["storage"] <= 0.1, fmt.Sprintf("off by %.2g %% at the most", 100*off["storage"]), "the table says where")
-	r.Judge("falls", off["locality"] <= 0.1, fmt.Sprintf("off by %.2g %% at the most", 100*off["locality"]), "the table says where")
-	r.Judge("links", off["spread"] <= 0.15, fmt.Sprintf("off by %.2g %% at the most", 100*off["spread"]), "the table says where")
+	r.Figure(figure)
+	r.Judge("once", once, "all of them")
+	r.Judge("store", store, "as many as that")
+	r.Judge("bytes", worstBytes <= 0.05, fmt.Sprintf("off by %.2g %% of D at the most", 100*worstBytes))
+	r.Judge("flat", off["storage"] <= 0.1, fmt.Sprintf("off by %.2g %% at the most", 100*off["storage"]))
+	r.Judge("falls", off["locality"] <= 0.1, fmt.Sprintf("off by %.2g %% at the most", 100*off["locality"]))
+	r.Judge("links", off["spread"] <= 0.15, fmt.Sprintf("off by %.2g %% at the most", 100*off["spread"]))
 	return z.half(ctx, r, d)
 }
 
@@ -185,7 +185,7 @@ func (z nodesSize) half(ctx context.Context, r *lab.Report, d *data) error {
 	}
 	one, two := arms[0], arms[1]
 	share := float64(one.storeBytes) / float64(d.bytes())
-	r.Judge("pooled", two.storeReads == 0 && share >= 0.4 && share <= 0.6, fmt.Sprintf("two read %d times, one reads %.3g of the data", two.storeReads, share), "the table says what was read")
-	r.Judge("model", worst <= 0.1, fmt.Sprintf("off by %.2g %% at the most", 100*worst), "the table says where")
+	r.Judge("pooled", two.storeReads == 0 && share >= 0.4 && share <= 0.6, fmt.Sprintf("two read %d times, one reads %.3g of the data", two.storeReads, share))
+	r.Judge("model", worst <= 0.1, fmt.Sprintf("off by %.2g %% at the most", 100*worst))
 	return nil
 }

@@ -40,9 +40,9 @@ func nopfs(z nopfsSize) lab.Experiment {
 			{Name: "prefetch", What: "the product"},
 		},
 		Pass: []lab.Mark{
-			{Name: "p99", Want: "p99 batch time with prefetch at most 1/5 of that without, `window` and `slot`", Measured: true},
-			{Name: "once", Want: "0 samples twice, 0 missing, in every arm"},
-			{Name: "ahead", Want: "nothing is fetched ahead without prefetch, most chunks are with it"},
+			{Name: "p99", Want: "p99 batch time with prefetch at most 1/5 of that without, `window` and `slot`", Fails: "fetch no chunk before it is asked for", Measured: true},
+			{Name: "once", Want: "0 samples twice, 0 missing, in every arm", Fails: "skip the first sample of a batch"},
+			{Name: "ahead", Want: "nothing is fetched ahead without prefetch, most chunks are with it", Fails: "fetch no chunk before it is asked for"},
 		},
 		Run: func(ctx context.Context, r *lab.Report) error { return z.run(ctx, r) },
 	}
@@ -60,7 +60,7 @@ func (z nopfsSize) run(ctx context.Context, r *lab.Report) error {
 	for _, order := range []string{shuffle.Window, shuffle.Slot} {
 		p := shuffle.Params{Shuffle: order, Window: z.window}
 		var p99 [2]time.Duration
-		for i, arm := range r.Experiment.Arms {
+		for i, arm := range r.Arms {
 			got, fetched, err := z.arm(ctx, d, p, i == 0)
 			if err != nil {
 				return err
@@ -79,10 +79,10 @@ func (z nopfsSize) run(ctx context.Context, r *lab.Report) error {
 		}
 		worst = max(worst, float64(p99[1])/float64(p99[0]))
 	}
-	r.Add(f)
-	r.Judge("p99", worst <= 0.2, fmt.Sprintf("%.2g of it at the worst", worst), "the reader is faster than the store brings what it needs, or the machine had no processor free for the prefetcher")
-	r.Judge("once", once, "checked sample by sample", "the epoch is broken")
-	r.Judge("ahead", ahead, strings.TrimSuffix(counts, "; "), "the table says where")
+	r.Figure(f)
+	r.Judge("p99", worst <= 0.2, fmt.Sprintf("%.2g of it at the worst", worst))
+	r.Judge("once", once, "checked sample by sample")
+	r.Judge("ahead", ahead, strings.TrimSuffix(counts, "; "))
 	return nil
 }
 

@@ -77,8 +77,8 @@ func simulated(z simulateSize) lab.Experiment {
 			{Name: "measured", What: "the data path in this process, ranks as goroutines that wait between two batches; each setting twice, and of each epoch the faster one, since what else the machine does can only delay it"},
 		},
 		Pass: []lab.Mark{
-			{Name: "time", Want: "predicted time within 10 % of the measured one, for each epoch of each setting", Measured: true},
-			{Name: "bytes", Want: "predicted bytes from the store within 5 % of the data of the measured ones, for both epochs together of each setting whose ranks keep step"},
+			{Name: "time", Want: "predicted time within 10 % of the measured one, for each epoch of each setting", Fails: "leave the store's first byte out of the simulation", Measured: true},
+			{Name: "bytes", Want: "predicted bytes from the store within 5 % of the data of the measured ones, for both epochs together of each setting whose ranks keep step", Fails: "simulate a cache of unlimited size"},
 		},
 		Run: func(ctx context.Context, r *lab.Report) error { return runSimulate(ctx, r, z) },
 	}
@@ -116,8 +116,8 @@ func runSimulate(ctx context.Context, r *lab.Report, z simulateSize) error {
 			worstBytes = max(worstBytes, math.Abs(float64(off))/float64(d.bytes()))
 		}
 	}
-	r.Judge("time", worstTime <= 0.1, fmt.Sprintf("off by %.1f %% at most", 100*worstTime), "the model leaves out what the machine adds: see the table")
-	r.Judge("bytes", worstBytes <= 0.05, fmt.Sprintf("off by %.1f %% of the data at most", 100*worstBytes), "reads whose order in time differs decide differently what goes")
+	r.Judge("time", worstTime <= 0.1, fmt.Sprintf("off by %.1f %% at most", 100*worstTime))
+	r.Judge("bytes", worstBytes <= 0.05, fmt.Sprintf("off by %.1f %% of the data at most", 100*worstBytes))
 	return nil
 }
 

@@ -199,8 +199,8 @@ func (z dieselSize) conclude(r *lab.Report, orders []ordering, accuracy [][]floa
 		t.Row(column, from)
 		f.Lines = append(f.Lines, lab.Line{Name: column, X: xs, Y: ys})
 	}
-	r.Add(f)
-	r.Judge("loss", loss, fmt.Sprintf("%.2g points at the most", worst), "a window of a quarter still holds too few classes at a time for that model and rate")
-	r.Judge("corgi", corgi, fmt.Sprintf("%.2g points at a constant rate, %.2g at a falling one", corgis[0], corgis[1]), "where the rate does not fall the model ends as its last windows left it, and those hold few classes; CorgiPile's authors let it fall")
-	r.Judge("sliding", sliding, fmt.Sprintf("%.3g points at the least", gap), "the table says where")
+	r.Figure(f)
+	r.Judge("loss", loss, fmt.Sprintf("%.2g points at the most", worst))
+	r.Judge("corgi", corgi, fmt.Sprintf("%.2g points at a constant rate, %.2g at a falling one", corgis[0], corgis[1]))
+	r.Judge("sliding", sliding, fmt.Sprintf("%.3g points at the least", gap))
 }

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/integration/experiments/lab"
 	"github.com/millrace-data/millrace/internal/testing/shaped"
 	"github.com/millrace-data/millrace/shuffle"
@@ -47,12 +48,12 @@ func tasks(z tasksSize) lab.Experiment {
 			{Name: "k", What: "batches sent along with one"},
 		},
 		Pass: []lab.Mark{
-			{Name: "exact", Want: "every sample exactly once, in every epoch of both jobs, no error"},
-			{Name: "share", Want: "A reads again what the lost gateway owned, 1/p of the chunks, each once", Measured: true},
-			{Name: "apart", Want: "B reads nothing from the store, and its gateways send each other what they send beside a healthy A, within 1 %", Measured: true},
-			{Name: "chunks", Want: "refill: no more store reads than chunks were lost, each chunk once, however many samples they hold", Measured: true},
-			{Name: "lookups", Want: "look-ups by name ask neither store nor other gateways"},
-			{Name: "along", Want: "questions for a sample fall to at most 1.25 / (1 + k) of those without", Measured: true},
+			{Name: "exact", Want: "every sample exactly once, in every epoch of both jobs, no error", Fails: "lose the batch under way when a gateway leaves"},
+			{Name: "share", Want: "A reads again what the lost gateway owned, 1/p of the chunks, each once", Fails: "read all chunks again when a gateway leaves", Measured: true},
+			{Name: "apart", Want: "B reads nothing from the store, and its gateways send each other what they send beside a healthy A, within 1 %", Fails: "one membership for both jobs", Measured: true},
+			{Name: "chunks", Want: "refill: no more store reads than chunks were lost, each chunk once, however many samples they hold", Fails: "read a chunk again for each sample of it", Measured: true},
+			{Name: "lookups", Want: "look-ups by name at an index that was opened from the store ask neither it nor other gateways again", Fails: "read the table of names from the store"},
+			{Name: "along", Want: "questions for a sample fall to at most 1.25 / (1 + k) of those without", Fails: "send along samples of no later batch", Measured: true},
 		},
 		Run: func(ctx context.Context, r *lab.Report) error { return z.run(ctx, r) },
 	}
@@ -74,7 +75,7 @@ func (z tasksSize) run(ctx context.Context, r *lab.Report) error {
 	if err := z.along(ctx, r, &exact); err != nil {
 		return err
 	}
-	r.Judge("exact", exact, "all of them", "some samples came twice, or not at all")
+	r.Judge("exact", exact, "all of them")
 	return nil
 }
 
@@ -118,10 +119,10 @@ func (z tasksSize) loss(ctx context.Context, r *lab.Report, exact *bool) error {
 		}
 	}
 	r.Judge("share", lastA.storeReads <= owned && lastA.storeBytes == owned*d.chunkBytes(),
-		fmt.Sprintf("%d reads of %.4g chunks for the %d chunks of 1/%d", lastA.storeReads, float64(lastA.storeBytes)/float64(d.chunkBytes()), owned, z.gateways), "the table says how many were read")
+		fmt.Sprintf("%d reads of %.4g chunks for the %d chunks of 1/%d", lastA.storeReads, float64(lastA.storeBytes)/float64(d.chunkBytes()), owned, z.gateways))
 	change := float64(lastB.peerBytes)/float64(healthyB.peerBytes) - 1
 	r.Judge("apart", lastB.storeReads == 0 && change < 0.01 && change > -.01,
-		fmt.Sprintf("%d store reads, bytes between gateways %+.2g %%", lastB.storeReads, 100*change), "the table says what B did")
+		fmt.Sprintf("%d store reads, bytes between gateways %+.2g %%", lastB.storeReads, 100*change))
 	if err := z.names(ctx, r, a); err != nil {
 		return err
 	}
@@ -130,24 +131,31 @@ func (z tasksSize) loss(ctx context.Context, r *lab.Report, exact *bool) error {
 
 // names looks samples up by name at every gateway that lives.
 func (z tasksSize) names(ctx context.Context, r *lab.Report, f *fleet) error {
-	before, stored := f.traffic(), f.data.store.Stats().Reads
 	random := rand.New(rand.NewPCG(1, 2))
-	n := 0
+	var n, opening, asked int64
 	for _, m := range f.members {
+		if m.gone {
+			continue
+		}
+		stored := f.data.store.Stats().Requests
+		index, err := chunkindex.Open(ctx, f.data.store, prefix, chunkindex.OpenOptions{})
+		if err != nil {
+			return err
+		}
+		defer index.Close() // opened for reading only
+		before, opened := f.traffic(), f.data.store.Stats().Requests
 		for range 1000 {
-			if m.gone {
-				break
-			}
 			want := random.IntN(f.data.samples())
-			got, ok, err := m.index.Lookup(ctx, sampleKey(want), "")
+			got, ok, err := index.Lookup(ctx, sampleKey(want), "")
 			if err != nil || !ok || got != uint64(want) {
 				return fmt.Errorf("look up %s: got sample %d (%v), want %d: %w", sampleKey(want), got, ok, want, err)
 			}
 			n++
 		}
+		opening += opened - stored
+		asked += f.traffic().minus(before).peerReads + f.data.store.Stats().Requests - opened
 	}
-	asked := f.traffic().minus(before).peerReads + f.data.store.Stats().Reads - stored
-	r.Judge("lookups", asked == 0, fmt.Sprintf("%d look-ups at %d gateways, %d requests: what one gateway answers costs no other one anything", n, len(f.members)-1, asked), "something was asked")
+	r.Judge("lookups", opening > 0 && asked == 0, fmt.Sprintf("%d requests to open it, %d for %d look-ups", opening, asked, n))
 	return nil
 }
 
@@ -184,7 +192,7 @@ func (z tasksSize) refill(ctx context.Context, r *lab.Report, exact *bool) error
 			return err
 		}
 	}
-	r.Judge("chunks", holds, "in every row", "the table says where")
+	r.Judge("chunks", holds, "in every row")
 	return nil
 }
 
@@ -228,6 +236,6 @@ func (z tasksSize) along(ctx context.Context, r *lab.Report, exact *bool) error 
 		holds = holds && share <= 1.25/float64(1+k)
 		found += fmt.Sprintf("k=%d %.2g; ", k, share)
 	}
-	r.Judge("along", holds, found+"of those without", "the table says where")
+	r.Judge("along", holds, found+"of those without")
 	return nil
 }

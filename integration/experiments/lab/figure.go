@@ -16,27 +16,32 @@ import (
 
 // Figure is a picture of lines over a numeric axis, or of bars over names.
 type Figure struct {
-	Name   string // of its file, after the experiment's
-	Title  string
-	X, Y   string // what the axes are
-	LogX   bool
-	LogY   bool
-	Lines  []Line
-	Names  []string // bars: the groups
-	Groups []Bars
+	Name   string   `json:"name"` // of its file, after the experiment's
+	Title  string   `json:"title"`
+	X      string   `json:"x,omitempty"` // what the axes are
+	Y      string   `json:"y,omitempty"`
+	LogX   bool     `json:"log_x,omitempty"`
+	LogY   bool     `json:"log_y,omitempty"`
+	Lines  []Line   `json:"lines,omitempty"`
+	Names  []string `json:"names,omitempty"` // bars: the groups
+	Groups []Bars   `json:"groups,omitempty"`
 }
+
+// Drawn says whether the figure has what it is drawn of. An old one has a picture alone.
+func (f *Figure) Drawn() bool { return len(f.Lines)+len(f.Groups) > 0 }
 
 // Line is one series of points. Without a point it is left out.
 type Line struct {
-	Name   string
-	X, Y   []float64
-	Dashed bool // a bound or a formula, not a measurement
+	Name   string    `json:"name"`
+	X      []float64 `json:"x"`
+	Y      []float64 `json:"y"`
+	Dashed bool      `json:"dashed,omitempty"` // a bound or a formula, not a measurement
 }
 
 // Bars is one series of bars, one for each name.
 type Bars struct {
-	Name string
-	Y    []float64
+	Name string    `json:"name"`
+	Y    []float64 `json:"y"`
 }
 
 // palette can be told apart in grey and by the colour-blind (Okabe and Ito).

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/millrace-data/millrace/internal/testing/provenance"
 )
 
 // Experiment is one published idea put to the test.
@@ -24,12 +26,16 @@ type Experiment struct {
 }
 
 // Arm is one thing that is compared.
-type Arm struct{ Name, What string }
+type Arm struct {
+	Name string `json:"name"`
+	What string `json:"what"`
+}
 
 // Mark is what a result must reach.
 type Mark struct {
-	Name string // by which Judge knows it
-	Want string // in words, with the figure
+	Name  string // by which Judge knows it
+	Want  string // in words, with the figure
+	Fails string // a change of the product that misses it
 	// Measured says that it depends on how fast the machine is, or on the size of the experiment: the short form does not
 	// hold it.
 	Measured bool
@@ -37,38 +43,43 @@ type Mark struct {
 
 // Verdict is what became of a mark.
 type Verdict struct {
-	Mark
-	Holds bool
-	Found string // what was measured
-	Why   string // the reason, where it does not hold
+	Want  string           `json:"want"`
+	Found string           `json:"found"` // what was measured
+	Holds bool             `json:"holds"`
+	Note  *provenance.Note `json:"note,omitempty"` // why it does not hold
+
+	mark Mark
 }
 
-// Report collects what one run of an experiment finds.
+// Report collects what one run of an experiment finds. It is stored with its provenance.
 type Report struct {
-	Experiment Experiment
-	Items      []Item // tables, figures and notes, in the order in which they came
-	Verdicts   []Verdict
-	Took       time.Duration
+	Name     string                 `json:"experiment"`
+	Title    string                 `json:"title"`
+	Claim    string                 `json:"claim"`
+	Setting  []string               `json:"setting"`
+	Arms     []Arm                  `json:"arms"`
+	Measured provenance.Measurement `json:"measured"`
+	Seconds  float64                `json:"seconds"`
+	Items    []Item                 `json:"items"` // in the order in which they came
+	Verdicts []Verdict              `json:"marks"`
 
-	log   io.Writer
-	begun time.Time
+	experiment Experiment
+	log        io.Writer
+	begun      time.Time
 }
 
-// Item is a *Table, a *Figure or a Note.
-type Item interface{ item() }
-
-// Note is a paragraph.
-type Note string
-
-func (Note) item()    {}
-func (*Table) item()  {}
-func (*Figure) item() {}
+// Item is a note, a table or a figure.
+type Item struct {
+	Note   string  `json:"note,omitempty"`
+	Table  *Table  `json:"table,omitempty"`
+	Figure *Figure `json:"figure,omitempty"`
+}
 
 // Table is a table of text.
 type Table struct {
-	Title string
-	Head  []string
-	Rows  [][]string
+	Title string     `json:"title"`
+	Head  []string   `json:"head"`
+	Rows  [][]string `json:"rows"`
 }
 
 // Row adds a line. Floats are written with three digits.
@@ -117,7 +128,9 @@ func number(v float64) string {
 
 // Run runs an experiment, telling log what it does.
 func Run(ctx context.Context, e Experiment, log io.Writer) (*Report, error) {
-	r := &Report{Experiment: e, log: log, begun: time.Now()}
+	r := &Report{
+		Name: e.Name, Title: e.Title, Claim: e.Claim, Setting: e.Setting, Arms: e.Arms, experiment: e, log: log, begun: time.Now(),
+	}
 	fmt.Fprintf(log, "\n%s: %s\n  claim: %s\n", e.Name, e.Title, e.Claim)
 	for _, s := range e.Setting {
 		fmt.Fprintf(log, "  setting: %s\n", s)
@@ -131,9 +144,9 @@ func Run(ctx context.Context, e Experiment, log io.Writer) (*Report, error) {
 	if err := e.Run(ctx, r); err != nil {
 		return r, fmt.Errorf("experiment %s: %w", e.Name, err)
 	}
-	r.Took = time.Since(r.begun)
+	r.Seconds = time.Since(r.begun).Seconds()
 	for _, m := range e.Pass {
-		if !slices.ContainsFunc(r.Verdicts, func(v Verdict) bool { return v.Name == m.Name }) {
+		if !slices.ContainsFunc(r.Verdicts, func(v Verdict) bool { return v.mark.Name == m.Name }) {
 			return r, fmt.Errorf("experiment %s: mark %q was not judged", e.Name, m.Name)
 		}
 	}
@@ -143,45 +156,56 @@ func Run(ctx context.Context, e Experiment, log io.Writer) (*Report, error) {
 
 // Logf tells who watches where the experiment is.
 func (r *Report) Logf(format string, args ...any) {
-	fmt.Fprintf(r.log, "  [%s %5.1fs] %s\n", r.Experiment.Name, time.Since(r.begun).Seconds(), fmt.Sprintf(format, args...))
+	fmt.Fprintf(r.log, "  [%s %5.1fs] %s\n", r.Name, time.Since(r.begun).Seconds(), fmt.Sprintf(format, args...))
 }
 
 // Table adds an empty table.
 func (r *Report) Table(title string, head ...string) *Table {
 	t := &Table{Title: title, Head: head}
-	r.Items = append(r.Items, t)
+	r.Items = append(r.Items, Item{Table: t})
 	return t
 }
 
-// Add adds a picture or a note.
-func (r *Report) Add(i Item) { r.Items = append(r.Items, i) }
+// Figure adds a picture.
+func (r *Report) Figure(f *Figure) { r.Items = append(r.Items, Item{Figure: f}) }
 
-// Judge settles a mark. why is the reason where it does not hold.
-func (r *Report) Judge(name string, holds bool, found, why string) {
-	for _, m := range r.Experiment.Pass {
+// Note adds a paragraph.
+func (r *Report) Note(text string) { r.Items = append(r.Items, Item{Note: text}) }
+
+// Judge settles a mark.
+func (r *Report) Judge(name string, holds bool, found string) {
+	for _, m := range r.experiment.Pass {
 		if m.Name == name {
-			v := Verdict{Mark: m, Holds: holds, Found: found}
-			if !holds {
-				v.Why = why
-			}
-			r.Verdicts = append(r.Verdicts, v)
+			r.Verdicts = append(r.Verdicts, Verdict{Want: m.Want, Found: found, Holds: holds, mark: m})
 			return
 		}
 	}
-	panic("lab: experiment " + r.Experiment.Name + " has no mark " + name)
+	panic("lab: experiment " + r.Name + " has no mark " + name)
+}
+
+// Counted returns the verdicts that the short form of the experiment has to hold.
+func (r *Report) Counted() []Verdict {
+	return slices.DeleteFunc(slices.Clone(r.Verdicts), func(v Verdict) bool { return v.mark.Measured })
+}
+
+// Judged says whether the report has the marks of the experiment as they are now.
+func (r *Report) Judged(e Experiment) bool {
+	return len(r.Verdicts) == len(e.Pass) && !slices.ContainsFunc(e.Pass, func(m Mark) bool {
+		return !slices.ContainsFunc(r.Verdicts, func(v Verdict) bool { return v.Want == m.Want })
+	})
 }
 
 // tell prints what was found.
 func (r *Report) tell() {
 	var b strings.Builder
 	for _, i := range r.Items {
-		if t, ok := i.(*Table); ok {
-			b.WriteString(t.markdown())
+		if i.Table != nil {
+			b.WriteString(i.Table.markdown())
 		}
 	}
-	b.WriteString(r.verdicts())
+	b.WriteString(r.verdicts(""))
 	for line := range strings.Lines(b.String()) {
 		fmt.Fprint(r.log, "  ", line)
 	}
-	fmt.Fprintf(r.log, "  %s took %.1f s\n", r.Experiment.Name, r.Took.Seconds())
+	fmt.Fprintf(r.log, "  %s took %.1f s\n", r.Name, r.Seconds)
 }
