@@ -166,6 +166,7 @@ func TestFind_DistinguishesKeysOfOneKid(t *testing.T) {
 	p.fetch(t)
 	mustBe(t, p.guard, p.sign(t, e, nil, nil))
 	mustBe(t, p.guard, p.sign(t, d, nil, nil))
+	refused(t, p.guard, "no kid, and the issuer has several keys", "Bearer "+p.sign(t, e, members{"kid": nil}, nil))
 	refused(t, p.guard, errUnknownKey.Error(), "Bearer "+p.sign(t, newRSA(t, "same", 2048), nil, nil))
 	p.clock.add(2 * fetchSoon)
 	if p.fetch(t); p.requests() != 1 {

@@ -89,6 +89,13 @@ func TestRights(t *testing.T) {
 	}
 }
 
+// TestMay_GivesEverybodysAdminToPrincipals: credentials take no right away that a caller without any has.
+func TestMay_GivesEverybodysAdminToPrincipals(t *testing.T) {
+	if who := named("token:a"); !Everybody(Admin).May(who, Admin, "") || Everybody(Read).May(who, Admin, "") {
+		t.Error("want admin for a principal where everybody is an admin, and only there")
+	}
+}
+
 func TestGrantsSources(t *testing.T) {
 	g := mustOpen(t, rightsFile)
 	for who, want := range map[string]bool{"token:b": true, "token:a": false, "group:corp#research": false, "anonymous": false} {
