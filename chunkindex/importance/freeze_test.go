@@ -251,6 +251,17 @@ func TestFreezeRefuses(t *testing.T) {
 	}
 }
 
+// TestFreeze_RefusesBatchesThatBeginElsewhere: batch 1 of a plan with batches of 8 begins at position 8.
+func TestFreeze_RefusesBatchesThatBeginElsewhere(t *testing.T) {
+	l := newLog(t, memstore.New())
+	r := report(epochLosses(43, 1), testBatchSize+1, 2*testBatchSize)
+	r.First++
+	add(t, l, r)
+	if _, err := l.Freeze(t.Context(), request()); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "8 positions from 9 on") {
+		t.Errorf("got %v, want %v with the positions", err, ErrCorrupt)
+	}
+}
+
 func resolved(samples []uint64, err error) func(context.Context, []uint64) ([]uint64, error) {
 	return func(context.Context, []uint64) ([]uint64, error) { return samples, err }
 }
