@@ -212,3 +212,20 @@ type one struct{}
 func (one) ChunkOf(uint64) int { return 0 }
 func (one) Mean(int) int64     { return 1 }
 func (one) Owner(int) string   { return "peer" }
+
+// A run that the rank has passed gives its memory back with the request that passes it.
+func TestCome_GivesUpRunsThatWerePassed(t *testing.T) {
+	w := newWalk(t)
+	w.Come(w.cursor(0, 0))
+	r := w.Next()
+	freed := 0
+	r.Cost, r.Free = 8, func() { freed++ }
+	r.Release() // all has come
+	if freed != 0 {
+		t.Error("the memory of a run went back before its batches came")
+	}
+	w.Come(w.cursor(0, 900))
+	if freed != 1 {
+		t.Errorf("got the memory back %d times, want once", freed)
+	}
+}

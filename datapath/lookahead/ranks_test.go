@@ -128,3 +128,34 @@ func TestReaders_ThinkTimeOfParallelRequests(t *testing.T) {
 		t.Errorf("got %v, %v and %v known of the time to think; want none, 3s and a mean of 3s and 1s", a.Think, c.Think, f.Think)
 	}
 }
+
+// A rank that does not go on where it was may have another number of requests at a time.
+func TestStep_RecognizesARankThatStartsAnew(t *testing.T) {
+	d := newData(40, 10)
+	p := d.plan(t, shuffle.None, 0, 0)
+	for _, c := range []struct {
+		name         string
+		epoch, first uint64
+		most         int
+	}{
+		{"the next batch", 1, 50, 2},
+		{"the same batch", 1, 40, 1},
+		{"a batch before", 1, 30, 1},
+		{"an epoch before", 0, 90, 1},
+		{"the next epoch", 2, 0, 2},
+	} {
+		r := newReaders(t, Config{Budget: 100})
+		var open []*Visit
+		for _, first := range []uint64{30, 40} { // two at a time
+			open = append(open, r.Asked(d, at(p, 1, first, 10), begin()))
+		}
+		for _, v := range open {
+			v.Answered(begin())
+			v.Ended(begin())
+		}
+		r.read(d, at(p, c.epoch, c.first, 10), begin().Add(time.Second))
+		if got := r.ranks.Values()[0].clock.most; got != c.most {
+			t.Errorf("%s: got %d requests at a time expected, want %d", c.name, got, c.most)
+		}
+	}
+}

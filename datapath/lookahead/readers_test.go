@@ -115,6 +115,34 @@ func TestWhoMakesRoomForANewReader(t *testing.T) {
 	}
 }
 
+// A slow reader is waited for while there is room. Where there is none it goes after readerNew, as one that asked once does.
+func TestMakeRoom_ForgetsSilentReaders(t *testing.T) {
+	d := newData(100, 10)
+	r := newReaders(t, Config{Budget: 100, Plans: 2 * epochHolds * 100})
+	slow, other := d.plan(t, shuffle.Window, 2, 1), d.plan(t, shuffle.Window, 2, 2)
+	now := begin()
+	for batch := range uint64(5) {
+		now = now.Add(10 * time.Second)
+		r.read(d, at(slow, 0, batch, 1), now)
+	}
+	for after, want := range []bool{false, true} {
+		if got := r.read(d, at(other, 0, 0, 1), now.Add(readerNew+time.Duration(after))).First; got != want {
+			t.Errorf("%v after the last request of the slow reader: got another one followed %v, want %v", readerNew+time.Duration(after), got, want)
+		}
+	}
+}
+
+// A reader that begins takes the place of those that have gone, whether or not Forget was called.
+func TestAdd_ForgetsReadersThatHaveGone(t *testing.T) {
+	d := newData(40, 10)
+	r := newReaders(t, Config{Budget: 100})
+	r.read(d, at(d.plan(t, shuffle.Window, 2, 1), 0, 0, 1), begin())
+	r.read(d, at(d.plan(t, shuffle.Window, 2, 2), 0, 0, 1), begin().Add(readerNew+1))
+	if len(r.all) != 1 {
+		t.Errorf("got %d readers, want the new one alone", len(r.all))
+	}
+}
+
 // However many ask, the table of ranks stays small.
 func TestRanksAreBounded(t *testing.T) {
 	d := newData(4, 1)
@@ -309,6 +337,14 @@ func TestDropForgetsADataSet(t *testing.T) {
 	if len(r.all) != 2 || len(r.plans) != 1 || len(r.lacking) != 2 || r.held*2 != held || len(r.List(begin())) != 1 {
 		t.Errorf("got %d readers of %d plans, %d to prepare, %d bytes of %d and %d ranks, want half of each",
 			len(r.all), len(r.plans), len(r.lacking), r.held, held, len(r.List(begin())))
+	}
+	if left := r.List(begin()); left[0].Dataset != stays {
+		t.Error("got the ranks of the data set that was dropped, want those of the other one")
+	}
+	for _, x := range r.lacking {
+		if x.dataset != stays {
+			t.Error("got a reader of the data set that was dropped to prepare")
+		}
 	}
 	if got := r.Due(goes, 0); got != Never {
 		t.Errorf("chunk of a data set that was dropped: got due in %v, want never", got)

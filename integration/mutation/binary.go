@@ -105,40 +105,41 @@ type verdict struct {
 }
 
 // judge runs the tests that reach a mutant until one fails, the fastest first: those that take half a second together,
-// then the others. A test that takes much longer than without the mutant has found it.
+// then those that take four times as long, and so on. A test that takes much longer than without the mutant has found it.
 func (b *binary) judge(m mutant, tests []test) verdict {
-	groups, sums, total := [2][]string{}, [2]float64{}, 0.0
+	var groups [][]string
+	var sums []float64
+	total, most := 0.0, 0.0
 	for _, t := range tests {
 		if !slices.Contains(t.Reaches, m.name) {
 			continue
 		}
-		group := 0
-		if total += t.Seconds; total > 0.5 {
-			group = 1
+		if total += t.Seconds; total > most {
+			most = max(0.5, 4*most)
+			groups, sums = append(groups, nil), append(sums, 0)
 		}
-		groups[group], sums[group] = append(groups[group], t.Name), sums[group]+t.Seconds
-	}
-	if total == 0 {
-		return verdict{Result: uncovered}
+		last := len(groups) - 1
+		groups[last], sums[last] = append(groups[last], t.Name), sums[last]+t.Seconds
 	}
 	for i, names := range groups {
-		if len(names) == 0 {
-			continue
-		}
 		limit := time.Duration((3 + 4*sums[i]) * float64(time.Second))
 		if by := b.run(m.id, names, limit); by != "" {
 			return verdict{killed, by}
 		}
 	}
+	if len(groups) == 0 {
+		return verdict{Result: uncovered}
+	}
 	return verdict{Result: lived}
 }
 
-// run runs tests with a mutant, and returns how they failed, or nothing. All processes that they started end.
+// run runs tests with a mutant, and returns how they failed, or nothing. All processes that they started end. The timeout of the
+// tests themselves is for those that outlive this process.
 func (b *binary) run(id int, names []string, limit time.Duration, env ...string) (failed string) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	limited := fmt.Sprintf(`ulimit -v %d && ulimit -c 0 && exec "$0" "$@"`, memory)
-	cmd := exec.CommandContext(ctx, "sh", "-c", limited, b.path, "-test.failfast", "-test.timeout=0",
+	cmd := exec.CommandContext(ctx, "sh", "-c", limited, b.path, "-test.failfast", "-test.timeout", (limit + 5*time.Second).String(),
 		"-test.run", "^("+strings.Join(names, "|")+")$")
 	cmd.Dir = b.dir
 	// Random tests draw the same each time, with short counts, and write no failures into the tree.

@@ -27,7 +27,10 @@ var targets = []target{
 	{path: "chunkindex/selection"},
 	{path: "chunkindex/importance"},
 	{path: "cluster/placement", slow: map[string]string{"TestPythonReproducesTheVectors": python}},
-	{path: "cluster/peer"},
+	{path: "cluster/peer", slow: map[string]string{
+		"TestConnectionsAreRenewed":          "sends 12,000 requests over TLS",
+		"TestExpiredCertificatesStopWorking": "sends requests over TLS for hours of a fake clock",
+	}},
 	{path: "shuffle", slow: map[string]string{
 		"TestPythonReproducesTheVectors":         python,
 		"TestPythonReproducesTheHomesVectors":    python,
