@@ -1,4 +1,4 @@
-"""Gateways of a cluster are one cache: they agree on owners, and trust no peer's bytes."""
+"""Cluster: its gateways are one cache, agree on owners, and trust no peer's bytes."""
 
 PLANTS = [
     (

@@ -1,4 +1,4 @@
-"""A slow or silent store, peer, client or name server holds up nobody else."""
+"""Deadlines: a slow or silent store, peer, client or name server delays no other request."""
 
 PLANTS = [
     (

@@ -1,4 +1,4 @@
-"""An ETag names one sequence of bytes: conditions and ranges never return parts of another one."""
+"""ETags: one ETag names one sequence of bytes, and conditions and ranges never return parts of another one."""
 
 PLANTS = [
     (

@@ -1,4 +1,4 @@
-"""An index describes the samples that the format's own libraries read."""
+"""Formats: an index describes the samples that the format's own libraries read."""
 
 PLANTS = [
     (

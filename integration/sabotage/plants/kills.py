@@ -1,4 +1,4 @@
-"""Killed, restarted and interrupted processes resume, and remove nothing that others still use."""
+"""Kills: killed, restarted and interrupted processes resume, and remove nothing that is still in use."""
 
 PLANTS = [
     (

@@ -1,4 +1,4 @@
-"""All memory is in one budget, is returned, and no input makes a process allocate more."""
+"""Memory: all of it is in one budget and is returned, and no input makes a process allocate more."""
 
 PLANTS = [
     (

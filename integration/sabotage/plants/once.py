@@ -1,4 +1,4 @@
-"""Each sample of an epoch is read exactly once, over all ranks, resumes and world sizes."""
+"""Exactly once: an epoch delivers each sample once, over all ranks, resumes and world sizes."""
 
 PLANTS = [
     (

@@ -1,4 +1,4 @@
-"""Published orders and stored plans keep their meaning in every release: vectors and golden files."""
+"""Orders: published orders and stored plans keep their meaning in every release, by vectors and golden files."""
 
 PLANTS = [
     (

@@ -1,4 +1,4 @@
-"""The published configurations of proxies keep answers correct, private and cached."""
+"""Proxies: the published configurations keep answers correct, private and cached."""
 
 PLANTS = [
     (

@@ -1,4 +1,4 @@
-"""Callers read only what their rights allow, and learn nothing about the rest."""
+"""Rights: callers read only what their rights allow, and learn nothing about the rest."""
 
 PLANTS = [
     (

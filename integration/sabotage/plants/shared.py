@@ -1,4 +1,4 @@
-"""Shared memory belongs to one principal and dataset, and never changes while a reader maps it."""
+"""Shared memory: a segment belongs to one principal and dataset, and never changes while a reader maps it."""
 
 PLANTS = [
     (

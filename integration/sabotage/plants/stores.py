@@ -1,4 +1,4 @@
-"""Stores fail, throttle, lie and change: reads name an ETag, and writes a condition."""
+"""Stores: they fail, throttle, lie and change; a read names an ETag, and a write names a condition."""
 
 PLANTS = [
     (

@@ -1,4 +1,4 @@
-"""A 200 is whole: every byte is compared with the index before it is sent, and clients compare it again."""
+"""Whole answers: every byte of a 200 is compared with the index before it is sent, and clients compare it again."""
 
 PLANTS = [
     (
