@@ -208,19 +208,11 @@ func (d *Data) ranges(samples []uint64) []batch.ChunkRanges {
 	return out
 }
 
-// check compares the segments of an answer with the stored bytes of the samples that were asked for.
-func (d *Data) check(samples []uint64, segments [][]byte) error {
-	if got, want := len(segments), len(samples); got != want {
-		return fmt.Errorf("got %d segments, want %d", got, want)
-	}
-	for seq, n := range samples {
-		c := d.Index.ChunkOf(n)
-		t, i := d.tables[c], n-d.Index.Chunk(c).First
-		if !bytes.Equal(segments[seq], d.bytes(c)[t.Offset[i]:][:t.Length[i]]) {
-			return fmt.Errorf("segment %d, sample %d of chunk %d: got other bytes than stored", seq, n, c)
-		}
-	}
-	return nil
+// sample returns the stored bytes of a sample.
+func (d *Data) sample(n uint64) []byte {
+	c := d.Index.ChunkOf(n)
+	t, i := d.tables[c], n-d.Index.Chunk(c).First
+	return d.bytes(c)[t.Offset[i]:][:t.Length[i]]
 }
 
 // stored returns the bytes of all chunks.

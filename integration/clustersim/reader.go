@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/integration/history"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/shuffle"
@@ -129,12 +130,15 @@ func (r *reader) share(b shuffle.Batching, epoch *shuffle.Epoch, m uint64) (shuf
 func (r *reader) persist(ctx context.Context, at shuffle.Cursor, samples []uint64) bool {
 	start := time.Now()
 	failures := 0
+	address := r.run.clients.address(at, samples)
 	for {
-		err := r.once(ctx, at, samples)
+		got, err := r.once(ctx, address, at, samples)
 		switch {
 		case err == nil:
 			r.run.trace("rank %d has its share of position %d of epoch %d after %v", r.rank, at.First, at.Epoch.Number(), time.Since(start))
-			r.run.deliver(at.Epoch.Number(), samples, time.Since(start))
+			r.run.deliver(time.Since(start))
+			got.Job = jobOf(at.Epoch.Number())
+			r.run.clients.add(got)
 			return true
 		case ctx.Err() != nil:
 			return false
@@ -156,8 +160,8 @@ func (r *reader) persist(ctx context.Context, at shuffle.Cursor, samples []uint6
 	}
 }
 
-// once sends one request, and checks how it ends.
-func (r *reader) once(ctx context.Context, at shuffle.Cursor, samples []uint64) error {
+// once sends one request, checks how it ends, and returns the answer.
+func (r *reader) once(ctx context.Context, address string, at shuffle.Cursor, samples []uint64) (got history.Event, err error) {
 	limit := r.set.Limit
 	asked, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -170,35 +174,43 @@ func (r *reader) once(ctx context.Context, at shuffle.Cursor, samples []uint64) 
 		slow = time.Duration(r.rnd.IntN(300)) * time.Millisecond
 	}
 	start := time.Now()
-	err := r.run.machines[r.near].ask(asked, func(ctx context.Context, p *process) error {
+	answered := make(chan history.Event, 1)
+	err = r.run.machines[r.near].ask(asked, func(ctx context.Context, p *process) error {
 		defer func() {
 			if took := time.Since(start); took > limit+time.Second {
 				r.run.wrong("rank %d, gateway %s: a request with a limit of %v took %v", r.rank, p.boot, limit, took)
 			}
 		}()
-		return r.serve(ctx, p, at, samples, slow)
+		e, err := r.serve(ctx, p, address, at, samples, slow)
+		answered <- e
+		return err
 	})
 	if took := time.Since(start); took > limit+time.Second {
 		r.run.wrong("rank %d: a request with a limit of %v took %v", r.rank, limit, took)
 	}
 	r.run.ended(kindOf(err))
-	return err
+	if err != nil {
+		r.run.clients.add(r.run.answer(r.rank, r.near, address, start, nil, err))
+		return got, err
+	}
+	return <-answered, nil
 }
 
 // serve is the gateway's part: it reads, and sends to a client that takes its time.
-func (r *reader) serve(ctx context.Context, p *process, at shuffle.Cursor, samples []uint64, slow time.Duration) error {
+func (r *reader) serve(ctx context.Context, p *process, address string, at shuffle.Cursor, samples []uint64, slow time.Duration) (e history.Event, err error) {
 	chunks := r.run.history.Data.ranges(samples)
 	numbers := make([]int, len(chunks))
 	for i, c := range chunks {
 		numbers[i] = c.Chunk
 	}
 	defer p.want(r.rank, numbers)()
+	start := time.Now()
 	body, err := p.source.Read(ctx, at, chunks)
 	if err != nil {
 		if kind := kindOf(err); kind == "unknown" || kind == "canceled" && ctx.Err() == nil {
 			r.run.wrong("rank %d, gateway %s: got %v, want an error of the vocabulary", r.rank, p.boot, fmt.Errorf("%T: %w", err, err))
 		}
-		return err
+		return e, err
 	}
 	defer body.Close()
 	for _, t := range body.Tiers {
@@ -208,10 +220,9 @@ func (r *reader) serve(ctx context.Context, p *process, at shuffle.Cursor, sampl
 	if cut == nil {
 		cut = p.net.cross(ctx, route{p.machine.number, theReaders}, answerHead+sizeOf(body.Segments))
 	}
-	if err := r.run.history.Data.check(samples, body.Segments); err != nil {
-		r.run.wrong("rank %d, gateway %s, epoch %d, position %d: %v", r.rank, p.boot, at.Epoch.Number(), at.First, err)
-	}
-	return cut
+	e = r.run.answer(r.rank, p.machine.number, address, start, body, nil)
+	r.run.clients.log.Add(e) // whether the reader sees it or not
+	return e, cut
 }
 
 // answerHead is what an answer has beside samples: a head, and the end of a tar.

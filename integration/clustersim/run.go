@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/integration/history"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 	"github.com/millrace-data/millrace/shuffle"
@@ -29,6 +29,7 @@ type Report struct {
 	Needed float64         // reads of chunks that the history cannot do without: each once, and once more what was lost
 	Stats  datapath.Stats
 	Asked  map[int]int // requests to the store, by machine
+	Events []history.Event
 }
 
 // Passed is what a job had taken when an epoch ended.
@@ -44,6 +45,7 @@ type run struct {
 	net      *network
 	store    depot
 	books    *books
+	clients  *clients
 	machines []*machine
 	began    time.Time
 	step     *barrier       // nil: each rank goes on by itself
@@ -53,8 +55,7 @@ type run struct {
 	mu     sync.Mutex // guards all below
 	done   bool
 	report *Report
-	counts [][]uint32 // deliveries, by epoch and sample
-	short  []bool     // epochs of which a batch was refused as too large
+	short  []bool // epochs of which a batch was refused as too large
 }
 
 // Run plays a history to its end. It is called in a bubble of testing/synctest.
@@ -97,16 +98,13 @@ func stock(h *History) depot {
 func newRun(h *History, s depot) *run {
 	r := &run{
 		history: h, net: newNetwork(h.Link), store: s, books: newBooks(h.Data), began: time.Now(),
-		report: &Report{Ended: map[string]int{}}, counts: make([][]uint32, h.Epochs), short: make([]bool, h.Epochs),
+		report: &Report{Ended: map[string]int{}}, clients: newClients(h.Data), short: make([]bool, h.Epochs),
 	}
 	if h.Card > 0 {
 		for i := range h.Gateways {
 			r.net.cards[i] = &card{rate: h.Card}
 		}
 		r.net.cards[theStore] = &card{rate: h.StoreCard}
-	}
-	for e := range r.counts {
-		r.counts[e] = make([]uint32, h.Data.Index.Samples())
 	}
 	return r
 }
@@ -198,12 +196,9 @@ func (r *run) ended(kind string) {
 }
 
 // deliver notes that a rank has got its share of a batch.
-func (r *run) deliver(epoch uint64, samples []uint64, took time.Duration) {
+func (r *run) deliver(took time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, s := range samples {
-		r.counts[epoch][s]++
-	}
 	r.report.Took = append(r.report.Took, took)
 }
 
@@ -253,14 +248,15 @@ func (r *run) count(s datapath.Stats) {
 
 // judge looks at what is only known at the end.
 func (r *run) judge() {
-	for e, counts := range r.counts {
-		if r.short[e] {
-			continue
-		}
-		if s := slices.IndexFunc(counts, func(n uint32) bool { return n != 1 }); s >= 0 {
-			r.wrong("epoch %d: sample %d was delivered %d times, want once", e, s, counts[s])
+	for e, short := range r.short {
+		if !short {
+			r.clients.log.Complete("job", jobOf(uint64(e)), 0)
 		}
 	}
+	if err := r.clients.log.Err(); err != nil {
+		r.wrong("%v", err)
+	}
+	r.report.Events = r.clients.events
 	r.report.Asked = r.books.requests
 	most, chunks := r.books.whole(r.books.chunks)
 	r.report.Chunks = chunks

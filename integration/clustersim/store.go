@@ -3,6 +3,7 @@ package clustersim
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -202,17 +203,27 @@ func (h *History) usual() func(memstore.Call) memstore.Fault {
 	return script(h.Seed, h.Store, 0)
 }
 
-// script makes a store's faults: level of ten requests fail, in one of many ways.
+// script makes a store's faults: level of ten requests fail, in one of many ways. What befalls a request follows from its range and from
+// how often that was asked for, not from the order of requests, which the scheduler decides.
 func script(seed uint64, limit time.Duration, level int) func(memstore.Call) memstore.Fault {
-	var mu sync.Mutex // guards rnd
-	rnd := rand.New(rand.NewPCG(seed, 23))
+	type part struct {
+		key            string
+		offset, length int64
+	}
+	var mu sync.Mutex // guards asked
+	asked := map[part]uint64{}
 	vocabulary := []error{
 		objstore.ErrNotFound, objstore.ErrChanged, objstore.ErrDenied, objstore.ErrThrottled,
 		objstore.ErrUnavailable, objstore.ErrTimeout, objstore.ErrShort,
 	}
 	return func(c memstore.Call) memstore.Fault {
 		mu.Lock()
-		defer mu.Unlock()
+		p := part{c.Key, c.Offset, c.Length}
+		asked[p]++
+		name := fnv.New64a()
+		fmt.Fprint(name, p, asked[p])
+		mu.Unlock()
+		rnd := rand.New(rand.NewPCG(seed, name.Sum64()))
 		f := memstore.Fault{Delay: time.Duration(rnd.Int64N(int64(limit) + 1))}
 		if rnd.IntN(10) >= level {
 			return f

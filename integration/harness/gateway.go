@@ -19,7 +19,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/millrace-data/millrace/integration/history"
 	"github.com/millrace-data/millrace/internal/certs"
 )
 
@@ -144,6 +146,7 @@ type Gateway struct {
 	Admin string // where the metrics are
 
 	asker *http.Client // nil: the default one
+	log   *history.Log // of its test; nil: there is none
 }
 
 // Serve starts a gateway for one dataset of store, served under the dataset's own name.
@@ -165,6 +168,7 @@ func ServeTLS(t testing.TB, files certs.Config, believed *x509.CertPool, store *
 	g := &Gateway{
 		Process: Start(t, "millrace serve", Binary(t), append(baseEnv(t), store.Env...), all...),
 		URL:     "https://" + address, Admin: "https://" + admin,
+		log:   recordOf(t),
 		asker: &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: believed}}},
 	}
 	g.Ready(t, func(ctx context.Context) error {
@@ -202,7 +206,7 @@ func serveUnder(t testing.TB, script string, store *Store, dataset string, args 
 	}, allowed(args)...)
 	g := &Gateway{
 		Process: Start(t, "millrace serve", "/bin/sh", append(baseEnv(t), store.Env...), all...),
-		URL:     "http://" + address, Admin: "http://" + admin,
+		URL:     "http://" + address, Admin: "http://" + admin, log: recordOf(t),
 	}
 	g.Ready(t, Answers(g.URL+"/readyz"))
 	return g
@@ -225,7 +229,7 @@ func ServeAt(t testing.TB, at *Node, store *Store, dataset string, args ...strin
 	}, args...)
 	g := &Gateway{
 		Process: StartAt(t, at, "millrace serve", Binary(t), append(baseEnv(t), store.Env...), all...),
-		URL:     "http://" + at.IP + ":8080", Admin: "http://" + at.IP + ":8081", asker: at.client(),
+		URL:     "http://" + at.IP + ":8080", Admin: "http://" + at.IP + ":8081", asker: at.client(), log: recordOf(t),
 	}
 	g.Ready(t, at.answers(g.URL+"/readyz"))
 	return g
@@ -252,7 +256,10 @@ func (g *Gateway) client() *http.Client { return cmp.Or(g.asker, http.DefaultCli
 
 // Try asks for path of a gateway that may not answer.
 func (g *Gateway) Try(ctx context.Context, path string, header ...string) (Response, error) {
-	return send(ctx, g.client(), http.MethodGet, g.URL+path, nil, header...)
+	start := time.Now()
+	r, err := send(ctx, g.client(), http.MethodGet, g.URL+path, nil, header...)
+	g.note(path, start, r, err, header)
+	return r, err
 }
 
 // MustGet asks for path, wants a 200, and returns the answer.

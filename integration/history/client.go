@@ -12,12 +12,14 @@ import (
 	"github.com/millrace-data/millrace/client"
 )
 
-// Took adds a batch that a client of package client took for an epoch of a job. It requires a manifest.
+// Took adds a batch that a client of package client took for an epoch of a job. Without a manifest its samples are those of the plan.
 func (l *Log) Took(who, job string, b *client.Batch) {
 	e := Event{Client: who, URL: register(b.Location), End: time.Now(), Outcome: Whole, Generation: b.Generation, Job: job}
-	for i := range b.Samples() - int(b.Padded) {
-		s := b.Describe(i)
-		e.Samples = append(e.Samples, sampleName(fmt.Sprint(s.Shard), s.Key))
+	if b.HasManifest() {
+		for i := range b.Samples() - int(b.Padded) {
+			s := b.Describe(i)
+			e.Samples = append(e.Samples, sampleName(fmt.Sprint(s.Shard), s.Key))
+		}
 	}
 	l.Add(e.WithBody(b.Bytes()))
 }
@@ -39,6 +41,13 @@ type transport struct {
 	log  *Log
 	who  string
 	base http.RoundTripper
+}
+
+// CloseIdleConnections is what http.Client looks for.
+func (t transport) CloseIdleConnections() {
+	if base, ok := t.base.(interface{ CloseIdleConnections() }); ok {
+		base.CloseIdleConnections()
+	}
 }
 
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -64,6 +64,12 @@ func (e Event) WithBody(body []byte) Event {
 	return e
 }
 
+// WithoutBody returns the event with the digest of its body alone.
+func (e Event) WithoutBody() Event {
+	e.body = nil
+	return e
+}
+
 // String names the event in a violation.
 func (e Event) String() string {
 	s := e.Client

@@ -136,7 +136,7 @@ func (l *Log) answer(e *Event) {
 
 // write makes the register of the first answer, with the value of the plan if there is one.
 func (l *Log) write(e *Event) *value {
-	v := &value{by: *e, samples: e.Samples}
+	v := &value{by: *e}
 	v.by.body, v.by.Samples = nil, nil
 	if l.plan != nil {
 		body, samples, err := l.plan.Batch(e.URL)
@@ -250,6 +250,13 @@ func (l *Log) deliver(e *Event, v *value) {
 		}
 		j.came[s] = &short
 	}
+}
+
+// Abandon forgets an epoch of a job that gave up.
+func (l *Log) Abandon(job string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.jobs, job)
 }
 
 // complete ends the epoch of a job, which must have every sample.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/url"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -98,16 +99,26 @@ func (p *Packed) Batch(address string) (body []byte, samples []string, err error
 	return append(body, make([]byte, 1024)...), samples, nil
 }
 
-// numbers returns the samples of a URL in order.
-func (p *Packed) numbers(address string) ([]uint64, error) {
+// share is what a URL asks for.
+type share struct {
+	params       shuffle.Params
+	size         uint64 // samples of a global batch
+	epoch, batch uint64
+	rank, world  uint64
+	homes        uint64
+	byLocality   bool
+}
+
+// parse reads the URL of a batch: .../epochs/E/batches/B or .../epoch/E/batch/B.
+func (p *Packed) parse(address string) (s share, err error) {
 	where, query, _ := strings.Cut(address, "?")
 	q, err := url.ParseQuery(query)
+	parts := strings.Split(where, "/")
 	if err != nil {
-		return nil, err
+		return s, err
 	}
-	parts := strings.Split(where, "/") // .../epochs/E/batches/B or .../epoch/E/batch/B
-	if len(parts) < 4 || parts[len(parts)-1] == "batches" {
-		return nil, fmt.Errorf("%s is no batch: %w", where, errors.ErrUnsupported)
+	if len(parts) < 4 || parts[len(parts)-1] == "batches" || q.Has("importance") {
+		return s, fmt.Errorf("%s: %w", address, errors.ErrUnsupported)
 	}
 	parts = parts[len(parts)-4:]
 	var faults []error
@@ -119,34 +130,43 @@ func (p *Packed) numbers(address string) ([]uint64, error) {
 		faults = append(faults, err)
 		return n
 	}
-	params := shuffle.Params{
-		Shuffle: cmp.Or(q.Get("shuffle"), p.defaults.Shuffle), Window: number(q.Get("window"), p.defaults.Window), Seed: number(q.Get("seed"), p.defaults.Seed),
-	}
-	batching := shuffle.Batching{Samples: uint64(len(p.names)), BatchSize: number(q.Get("batch_size"), p.defaults.BatchSize), Tail: shuffle.Short}
-	rank, world := number(q.Get("rank"), 0), number(q.Get("world_size"), 1)
-	homes := number(q.Get("homes"), world)
-	e, m := number(parts[1], 0), number(parts[3], 0)
 	for name := range q {
-		if !strings.Contains(" shuffle window seed batch_size rank world_size share homes generation tail ", " "+name+" ") {
-			faults = append(faults, fmt.Errorf("parameter %s is unknown", name))
+		switch value := q.Get(name); {
+		case slices.Contains([]string{"shuffle", "window", "seed", "batch_size", "rank", "world_size", "share", "homes", "generation"}, name):
+		case name == "tail" && value == string(shuffle.Short), name == "format" && value == "tar":
+		default:
+			faults = append(faults, fmt.Errorf("%s=%s is unknown", name, value))
 		}
 	}
-	if err := errors.Join(faults...); err != nil {
+	s.params = shuffle.Params{
+		Shuffle: cmp.Or(q.Get("shuffle"), p.defaults.Shuffle), Window: number(q.Get("window"), p.defaults.Window), Seed: number(q.Get("seed"), p.defaults.Seed),
+	}
+	s.size, s.epoch, s.batch = number(q.Get("batch_size"), p.defaults.BatchSize), number(parts[1], 0), number(parts[3], 0)
+	s.rank, s.world = number(q.Get("rank"), 0), number(q.Get("world_size"), 1)
+	s.homes, s.byLocality = number(q.Get("homes"), s.world), shuffle.Sharing(q.Get("share")) == shuffle.Locality
+	return s, errors.Join(faults...)
+}
+
+// numbers returns the samples of a URL in order.
+func (p *Packed) numbers(address string) ([]uint64, error) {
+	s, err := p.parse(address)
+	if err != nil {
 		return nil, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	epoch, err := p.epoch(params, e)
+	epoch, err := p.epoch(s.params, s.epoch)
 	if err != nil {
 		return nil, err
 	}
-	if shuffle.Sharing(q.Get("share")) != shuffle.Locality || homes <= 1 {
-		return epoch.AppendShare(nil, batching.Share(m, rank, world)), nil
+	batching := shuffle.Batching{Samples: uint64(len(p.names)), BatchSize: s.size, Tail: shuffle.Short}
+	if !s.byLocality || s.homes <= 1 {
+		return epoch.AppendShare(nil, batching.Share(s.batch, s.rank, s.world)), nil
 	}
-	whole := batching.Share(m, 0, 1)
+	whole := batching.Share(s.batch, 0, 1)
 	all := epoch.AppendShare(nil, whole)
 	var mine []uint64
-	for _, place := range epoch.DealHomes(whole, rank, world, homes) {
+	for _, place := range epoch.DealHomes(whole, s.rank, s.world, s.homes) {
 		mine = append(mine, all[place])
 	}
 	return mine, nil

@@ -1,0 +1,94 @@
+package clustersim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/millrace-data/millrace/datapath/batch"
+	"github.com/millrace-data/millrace/integration/history"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// clients is what the ranks of a history were answered, as a history of package history.
+type clients struct {
+	log  *history.Log
+	data *Data
+
+	mu     sync.Mutex // guards all below
+	shares map[string][]uint64
+	events []history.Event // without bodies
+}
+
+func newClients(d *Data) *clients {
+	c := &clients{data: d, shares: map[string][]uint64{}}
+	c.log = history.New(c)
+	return c
+}
+
+// address names what a reader asks for, and notes which samples the plan has there.
+func (c *clients) address(at shuffle.Cursor, samples []uint64) string {
+	address := fmt.Sprintf("/v1/datasets/%s/epochs/%d/batches/%d?generation=%s&rank=%d&world_size=%d",
+		c.data.Name, at.Epoch.Number(), at.First/at.BatchSize, c.data.Index.Generation(), at.Rank, at.WorldSize)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.shares[address] = samples
+	return address
+}
+
+// Batch implements history.Plan.
+func (c *clients) Batch(address string) (body []byte, names []string, err error) {
+	c.mu.Lock()
+	samples, ok := c.shares[address]
+	c.mu.Unlock()
+	if !ok {
+		return nil, nil, errors.New("no reader asked for it")
+	}
+	for _, n := range samples {
+		body, names = append(body, c.data.sample(n)...), append(names, strconv.FormatUint(n, 10))
+	}
+	return body, names, nil
+}
+
+// Samples implements history.Plan.
+func (c *clients) Samples() []string {
+	all := make([]string, c.data.Index.Samples())
+	for n := range all {
+		all[n] = strconv.Itoa(n)
+	}
+	return all
+}
+
+// add adds an event.
+func (c *clients) add(e history.Event) {
+	c.log.Add(e)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.events = append(c.events, e.WithoutBody())
+}
+
+// answer is the event of what a gateway answers to a request of a rank that began at start.
+func (r *run) answer(rank uint64, gateway int, address string, start time.Time, body *batch.Body, err error) history.Event {
+	e := history.Event{Client: fmt.Sprintf("rank %d at gateway %d", rank, gateway), URL: address, Start: start, End: time.Now()}
+	switch {
+	case err == nil:
+		var all []byte
+		for _, s := range body.Segments {
+			all = append(all, s...)
+		}
+		e.Outcome, e.Generation = history.Whole, r.history.Data.Index.Generation()
+		return e.WithBody(all)
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), kindOf(err) == "down", kindOf(err) == "reset":
+		e.Outcome = history.Broken
+	default:
+		e.Outcome = history.Refused
+	}
+	e.Reason = kindOf(err)
+	return e
+}
+
+// jobOf names an epoch in the history.
+func jobOf(epoch uint64) string { return fmt.Sprint("epoch ", epoch) }
