@@ -21,6 +21,7 @@ import (
 
 	"github.com/millrace-data/millrace/gateway/auth"
 	"github.com/millrace-data/millrace/integration/harness"
+	"github.com/millrace-data/millrace/integration/history"
 	"github.com/millrace-data/millrace/internal/certs"
 	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
@@ -39,9 +40,9 @@ type throng struct {
 	t      *testing.T
 	g      *harness.Gateway
 	tls    *tls.Config
-	want   [][]byte                 // batches
+	log    *history.Log
+	n      int                      // batches of an epoch
 	next   map[string]*atomic.Int64 // batch of each dataset: the visitors read it as the ranks of a job do
-	long   []byte                   // many batches in one answer
 	mu     sync.Mutex
 	seen   map[string]int
 	wrong  atomic.Int64
@@ -59,6 +60,11 @@ const (
 	// ofVisitor is the memory of a connection over TLS beside the budget, with what its handshakes leave to the collector.
 	ofVisitor = 128 << 10
 )
+
+// longAnswer is the path of many batches in one answer.
+func longAnswer(name string) string {
+	return "/v1/datasets/" + name + "/epochs/0/batches" + throngShare + "&from=0&count=8"
+}
 
 func (c *throng) count(what string) {
 	c.mu.Lock()
@@ -97,10 +103,10 @@ func (c *throng) visit(ctx context.Context, v visitor, kept bool, seed uint64) {
 		if random.IntN(8) == 0 {
 			name, may = withheld, v.closed
 		}
-		path, want := "/v1/datasets/"+name+"/epochs/0/batches"+throngShare+"&from=0&count=8", c.long
+		path := longAnswer(name)
 		if random.IntN(64) != 0 {
-			m := int(c.next[name].Add(1)-1) % len(c.want)
-			path, want = strings.Replace(batchPath(0, m), dataset, name, 1)+throngShare, c.want[m]
+			m := int(c.next[name].Add(1)-1) % c.n
+			path = strings.Replace(batchPath(0, m), dataset, name, 1) + throngShare
 		}
 		header := []string{"Authorization", "Bearer " + v.token}
 		if v.token == "" {
@@ -108,6 +114,7 @@ func (c *throng) visit(ctx context.Context, v visitor, kept bool, seed uint64) {
 		}
 		began := time.Now()
 		r, err := harness.DoWith(ctx, asker, http.MethodGet, c.g.URL+path, header...)
+		c.log.Add(history.Answer(v.name, path, began, r.Status, r.Header, r.Body, err))
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -124,8 +131,6 @@ func (c *throng) visit(ctx context.Context, v visitor, kept bool, seed uint64) {
 			continue
 		case !slices.Contains(may, r.Status):
 			c.fail("%s: %s: got status %d, want one of %v: %s", v.name, path, r.Status, may, r.Body)
-		case r.Status == http.StatusOK && !bytes.Equal(r.Body, want):
-			c.fail("%s: %s: got %d other bytes, want %d", v.name, path, len(r.Body), len(want))
 		case r.Status != http.StatusOK && r.Header.Get("ETag")+r.Header.Get("Millrace-Generation") != "":
 			c.fail("%s: %s: a refusal describes what it refuses: %v", v.name, path, r.Header)
 		}
@@ -156,14 +161,12 @@ func TestAccessChangesUnderLoad(t *testing.T) {
 		text[name], _ = auth.NewToken()
 	}
 	put(t, access, accessVersion(text, 0))
+	log := harness.Record(t, harness.Packed(t, store, dataset))
 	g := harness.ServeTLS(t, pair, ca.Pool(), shaky, dataset, "--dataset", withheld+"="+store.Dataset(dataset), "--cache-size", fmt.Sprint(cache, "MiB"),
 		"--access", access, "--audit-log", record, "--log-level", "debug", "--lame-duck", "1ms")
-	c := &throng{t: t, g: g, tls: &tls.Config{RootCAs: ca.Pool()}, seen: map[string]int{}, next: map[string]*atomic.Int64{dataset: {}, withheld: {}}, budget: int64(cache) << 20}
+	c := &throng{t: t, g: g, log: log, n: samples / 50, tls: &tls.Config{RootCAs: ca.Pool()}, seen: map[string]int{}, next: map[string]*atomic.Int64{dataset: {}, withheld: {}}, budget: int64(cache) << 20}
 	bearer := []string{"Authorization", "Bearer " + text["steady"]}
-	for m := range samples / 50 {
-		c.want = append(c.want, g.MustGet(t, batchPath(0, m)+throngShare, bearer...).Body)
-	}
-	c.long = g.MustGet(t, "/v1/datasets/"+dataset+"/epochs/0/batches"+throngShare+"&from=0&count=8", bearer...).Body
+	g.MustGet(t, longAnswer(dataset), bearer...)
 	before := g.Metric(t, "go_goroutines", "")
 	visitors := []visitor{
 		{"steady", text["steady"], []int{200}, []int{404}},
@@ -183,10 +186,10 @@ func TestAccessChangesUnderLoad(t *testing.T) {
 	all.Wait()
 	fault.Store(nil)
 	put(t, access, accessVersion(text, 0))
-	for m := range c.want { // all is well again
+	for m := range c.n { // all is well again
 		g.Ready(t, func(ctx context.Context) error {
 			r, err := g.Try(ctx, batchPath(0, m)+throngShare, bearer...)
-			if err == nil && (r.Status != http.StatusOK || !bytes.Equal(r.Body, c.want[m])) {
+			if err == nil && r.Status != http.StatusOK {
 				err = fmt.Errorf("status %d", r.Status)
 			}
 			return err

@@ -9,10 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/integration/harness"
+	"github.com/millrace-data/millrace/integration/history"
 	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
@@ -37,53 +39,59 @@ func packed(t *testing.T, kind string) *harness.Store {
 	return store
 }
 
-// ranksRead reads an epoch by three ranks, each from its own gateway first, and compares each batch with what a single
-// gateway gives.
-func ranksRead(t *testing.T, f *harness.Fleet, alone *harness.Gateway, opt client.Options) {
+// ranksRead reads an epoch by three ranks, each from its own gateway first.
+func ranksRead(t *testing.T, log *history.Log, f *harness.Fleet, opt client.Options) {
 	t.Helper()
-	ctx := t.Context()
-	open := func(urls ...string) *client.Client {
-		c, err := client.New(client.Config{Gateways: urls, Home: client.HomeByRank, Dataset: dataset})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c
-	}
-	fleet, single := open(f.URLs()...), open(alone.URL)
-	defer fleet.CloseIdle()
-	defer single.CloseIdle()
-	ledger := client.NewLedger(uint64(sampleCount()))
-	opt.WorldSize, opt.BatchSize, opt.Manifest = uint64(len(f.Members)), 16, true
-	errs := make(chan error)
-	for r := range opt.WorldSize {
-		go func() { errs <- rankReads(ctx, fleet, single, ledger, opt, r) }()
-	}
-	for range opt.WorldSize {
-		if err := <-errs; err != nil {
-			t.Error(err)
-		}
-	}
-	if err := ledger.Check(); err != nil {
-		t.Errorf("epoch %d: %v", opt.Epoch, err)
-	}
+	opt.WorldSize, opt.BatchSize = uint64(len(f.Members)), 16
+	allRead(t, log, opt, func(uint64) []string { return f.URLs() })
+	log.Complete("job", jobName(opt), 0)
 }
 
-func rankReads(ctx context.Context, fleet, single *client.Client, ledger *client.Ledger, opt client.Options, rank uint64) error {
+// jobName names an epoch of a job in the history.
+func jobName(opt client.Options) string { return fmt.Sprint("epoch ", opt.Epoch) }
+
+// allRead has all ranks read batches of an epoch at once, each from gateways of its own.
+func allRead(t *testing.T, log *history.Log, opt client.Options, gateways func(rank uint64) []string) {
+	t.Helper()
+	opt.Manifest = true
+	var all sync.WaitGroup
+	for rank := range opt.WorldSize {
+		all.Go(func() {
+			if err := rankReads(t.Context(), log, gateways(rank), opt, rank); err != nil {
+				t.Errorf("epoch %d, rank %d: %v", opt.Epoch, rank, err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func rankReads(ctx context.Context, log *history.Log, gateways []string, opt client.Options, rank uint64) error {
+	transport, who := http.DefaultTransport.(*http.Transport).Clone(), fmt.Sprint("rank ", rank)
+	c, err := client.New(client.Config{
+		Gateways: gateways, Home: client.HomeByRank, Dataset: dataset, HTTP: &http.Client{Transport: log.Through(who, transport)},
+	})
+	if err != nil {
+		return err
+	}
+	defer transport.CloseIdleConnections()
 	opt.Rank = rank
-	for b, err := range fleet.Batches(ctx, opt) {
+	for b, err := range c.Batches(ctx, opt) {
 		if err != nil {
-			return fmt.Errorf("rank %d: %w", rank, err)
+			return err
 		}
-		ledger.Add(b)
-		want, err := single.Batch(ctx, opt, b.Number)
-		if err != nil {
-			return fmt.Errorf("rank %d from the single gateway: %w", rank, err)
-		}
-		if string(b.Bytes()) != string(want.Bytes()) {
-			return fmt.Errorf("rank %d, batch %d: %d bytes differ from the %d of a single gateway", rank, b.Number, len(b.Bytes()), len(want.Bytes()))
-		}
+		log.Took(who, jobName(opt), b)
 	}
 	return nil
+}
+
+// storedBytes is what all chunks have, by a gateway's page.
+func storedBytes(t *testing.T, g *harness.Gateway) float64 {
+	t.Helper()
+	var page struct{ Datasets []struct{ Bytes float64 } }
+	if err := json.Unmarshal(g.MustGet(t, "/v1/datasets").Body, &page); err != nil || len(page.Datasets) != 1 {
+		t.Fatalf("/v1/datasets: got %+v and %v, want one", page, err)
+	}
+	return page.Datasets[0].Bytes
 }
 
 // storeBytes is what some members of a fleet have read from the store since they were started, by their own account.
@@ -101,23 +109,23 @@ func TestClusterReadsEachByteOnce(t *testing.T) {
 	for _, kind := range harness.Kinds() {
 		t.Run(kind, func(t *testing.T) {
 			store := packed(t, kind)
-			alone := serve(t, store)
+			log := harness.Record(t, harness.Packed(t, store, dataset))
 			f := trio(t, store, nil)
 			f.StartAll(t)
 			f.Agree(t)
-			ranksRead(t, f, alone, client.Options{Window: 12})
-			stored := alone.Metric(t, "millrace_store_read_bytes_total", "") + alone.Metric(t, "millrace_store_range_bytes_total", "")
+			ranksRead(t, log, f, client.Options{Window: 12})
+			stored := storedBytes(t, f.Members[0].Gateway)
 			if got := storeBytes(t, f.Members...); got < stored || got > stored && harness.Overdue(t, f.Members...) == 0 {
-				t.Errorf("three gateways read %.0f bytes of the store, a single one %.0f", got, stored)
+				t.Errorf("three gateways read %.0f bytes of the store, want the %.0f that are stored", got, stored)
 			}
-			ranksRead(t, f, alone, client.Options{Epoch: 1, Window: 12, Share: "locality"})
+			ranksRead(t, log, f, client.Options{Epoch: 1, Window: 12, Share: "locality"})
 			if got := storeBytes(t, f.Members...); got > stored && harness.Overdue(t, f.Members...) == 0 {
 				t.Errorf("after a second epoch: got %.0f bytes of the store, want %.0f still", got, stored)
 			}
 			f.Members[1].Kill()
-			ranksRead(t, f, alone, client.Options{Epoch: 2, Window: 12})
+			ranksRead(t, log, f, client.Options{Epoch: 2, Window: 12})
 			f.Members[2].Kill()
-			ranksRead(t, f, alone, client.Options{Epoch: 3, Window: 12})
+			ranksRead(t, log, f, client.Options{Epoch: 3, Window: 12})
 		})
 	}
 }
@@ -126,12 +134,12 @@ func TestClusterReadsEachByteOnce(t *testing.T) {
 // still answers, and it brings its part from them when it is back.
 func TestComingAndGoingReadsNothing(t *testing.T) {
 	store := packed(t, "dir")
-	alone := serve(t, store)
+	log := harness.Record(t, harness.Packed(t, store, dataset))
 	f := trio(t, store, func(c *harness.FleetConfig) { c.Args = []string{"--cache-size", "64MiB", "--lame-duck", "2s"} })
 	f.StartAll(t)
 	f.Agree(t)
 	plan := client.Options{Window: 12}
-	ranksRead(t, f, alone, plan)
+	ranksRead(t, log, f, plan)
 	stay, goes := f.Members[:2], f.Members[2]
 	before := storeBytes(t, stay...)
 	if goes.Metric(t, "millrace_cache_bytes", "") == 0 {
@@ -141,14 +149,14 @@ func TestComingAndGoingReadsNothing(t *testing.T) {
 		t.Error(err)
 	}
 	plan.Epoch = 1
-	ranksRead(t, f, alone, plan)
+	ranksRead(t, log, f, plan)
 	if got := storeBytes(t, stay...) - before; got != 0 && harness.Overdue(t, stay...) == 0 {
 		t.Errorf("after a member has gone: got %.0f bytes of the store, want none", got)
 	}
 	f.Start(t, 2)
 	f.Agree(t)
 	plan.Epoch = 2
-	ranksRead(t, f, alone, plan)
+	ranksRead(t, log, f, plan)
 	if got := storeBytes(t, f.Members...) - before; got != 0 && harness.Overdue(t, f.Members...) == 0 {
 		t.Errorf("after it has come again: got %.0f bytes of the store, want none", got)
 	}
@@ -213,7 +221,7 @@ func TestFileJoin(t *testing.T) {
 	}
 	write(f.Members[0].Peer + "," + f.Members[2].Peer + "\n" + f.Members[1].Peer)
 	f.Agree(t)
-	ranksRead(t, f, serve(t, store), client.Options{Window: 12})
+	ranksRead(t, harness.Record(t, harness.Packed(t, store, dataset)), f, client.Options{Window: 12})
 }
 
 // TestStrangersAreRefused starts a third gateway that does not fit. It says why, the two that are there go on, and it serves
@@ -265,7 +273,7 @@ func TestStrangersAreRefused(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			ranksRead(t, f, serve(t, store), client.Options{Window: 12})
+			ranksRead(t, harness.Record(t, harness.Packed(t, store, dataset)), f, client.Options{Window: 12})
 		})
 	}
 }
@@ -292,7 +300,7 @@ func TestClusterOfOne(t *testing.T) {
 	f := trio(t, store, func(c *harness.FleetConfig) { c.Size = 1 })
 	f.StartAll(t)
 	f.Agree(t)
-	ranksRead(t, f, serve(t, store), client.Options{Window: 12})
+	ranksRead(t, harness.Record(t, harness.Packed(t, store, dataset)), f, client.Options{Window: 12})
 	for _, c := range []struct{ query, want string }{
 		{"?rank=1&world_size=1", "rank"},
 		{"?rank=3&world_size=3&share=locality", "rank"},

@@ -3,15 +3,16 @@ package integration_test
 import (
 	"archive/tar"
 	"bytes"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/millrace-data/millrace/integration/harness"
+	"github.com/millrace-data/millrace/integration/history"
 )
 
 const dataset = "photos"
@@ -19,17 +20,17 @@ const dataset = "photos"
 // small are the sizes that give a few hundred files several shards and many chunks.
 func small() []string { return []string{"--shard-size", "256KiB", "--chunk-size", "32KiB"} }
 
-// reader reads batches and keeps two accounts: what was delivered, and the digest of
-// every address, which must never change.
+// reader reads epochs, and adds what it is answered to the history of its test.
 type reader struct {
 	t       *testing.T
-	content map[string]string   // member name -> bytes, as they were packed
-	digests map[string][32]byte // batch URL -> digest of the first answer
-	seen    map[string]int      // member name -> times delivered in this epoch
+	content map[string]string // member name -> bytes, as they were packed
+	log     *history.Log
+	planned bool // the log has a plan
 }
 
-func newReader(t *testing.T, content map[string]string) *reader {
-	return &reader{t: t, content: content, digests: map[string][32]byte{}, seen: map[string]int{}}
+// newReader returns a reader of files that were packed. The log's plan may be nil.
+func newReader(t *testing.T, content map[string]string, plan history.Plan) *reader {
+	return &reader{t, content, harness.Record(t, plan), plan != nil}
 }
 
 func batchPath(epoch, batch int) string {
@@ -47,55 +48,67 @@ func (r *reader) step(g *harness.Gateway, epoch, m, batchSize, world int) []byte
 	for rank := range world {
 		path := batchPath(epoch, m) + share(batchSize, rank, world)
 		answer := g.MustGet(r.t, path)
-		digest := sha256.Sum256(answer.Body)
-		if before, ok := r.digests[path]; ok && before != digest {
-			r.t.Fatalf("%s: bytes differ from an earlier answer", path)
-		}
-		r.digests[path] = digest
-		r.count(path, answer)
+		r.take(path, answer)
 		joined = append(joined, answer.Body[:len(answer.Body)-1024]...)
 	}
 	return joined
 }
 
-// count opens one body and checks every member against the file that was packed.
-func (r *reader) count(path string, answer harness.Response) {
+// take counts one answer in the epoch.
+func (r *reader) take(path string, answer harness.Response) {
 	r.t.Helper()
 	if got, want := answer.Header.Get("Content-Length"), strconv.Itoa(len(answer.Body)); got != want {
 		r.t.Fatalf("%s: Content-Length: got %s, want %s", path, got, want)
 	}
-	for archive := tar.NewReader(bytes.NewReader(answer.Body)); ; {
-		header, err := archive.Next()
-		if errors.Is(err, io.EOF) {
-			return
-		}
-		if err != nil {
-			r.t.Fatalf("%s: %v", path, err)
-		}
-		data, err := io.ReadAll(archive)
-		if err != nil {
-			r.t.Fatalf("%s: %s: %v", path, header.Name, err)
-		}
-		want, ok := r.content[header.Name]
-		if !ok || string(data) != want {
-			r.t.Fatalf("%s: %s: got %d bytes that were not packed under this name", path, header.Name, len(data))
-		}
-		r.seen[header.Name]++
+	e := history.Answer("reader", path, time.Now(), answer.Status, answer.Header, answer.Body, nil)
+	e.Job = "epoch"
+	if names := members(r.t, r.content, path, answer); !r.planned {
+		e.Samples = names
+	}
+	r.log.Add(e)
+	r.right(path)
+}
+
+// right ends the test if the history has a fault.
+func (r *reader) right(what string) {
+	r.t.Helper()
+	if err := r.log.Err(); err != nil {
+		r.t.Fatalf("%s: %v", what, err)
 	}
 }
 
-// endEpoch checks that every member came exactly once, and opens the next account.
+// members opens one body, checks every member against the file that was packed, and returns their names.
+func members(t *testing.T, content map[string]string, path string, answer harness.Response) (names []string) {
+	t.Helper()
+	for archive := tar.NewReader(bytes.NewReader(answer.Body)); ; {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return names
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		data, err := io.ReadAll(archive)
+		if err != nil {
+			t.Fatalf("%s: %s: %v", path, header.Name, err)
+		}
+		want, ok := content[header.Name]
+		if !ok || string(data) != want {
+			t.Fatalf("%s: %s: got %d bytes that were not packed under this name", path, header.Name, len(data))
+		}
+		names = append(names, header.Name)
+	}
+}
+
+// endEpoch checks that every sample came exactly once.
 func (r *reader) endEpoch(what string) {
 	r.t.Helper()
-	for name := range r.content {
-		if n := r.seen[name]; n != 1 {
-			r.t.Fatalf("%s: %s was delivered %d times, want once", what, name, n)
-		}
+	total := len(r.content)
+	if r.planned {
+		total = 0
 	}
-	if len(r.seen) != len(r.content) {
-		r.t.Fatalf("%s: got %d members, want %d", what, len(r.seen), len(r.content))
-	}
-	clear(r.seen)
+	r.log.Complete("reader", "epoch", uint64(total))
+	r.right(what)
 }
 
 func batches(t *testing.T, g *harness.Gateway, epoch, batchSize int) int {
@@ -124,7 +137,7 @@ func onEveryStore(t *testing.T, test func(t *testing.T, store *harness.Store, r 
 		t.Run(kind, func(t *testing.T) {
 			store := harness.Open(t, kind)
 			harness.Pack(t, store, files, dataset, small()...)
-			test(t, store, newReader(t, content))
+			test(t, store, newReader(t, content, harness.Packed(t, store, dataset)))
 		})
 	}
 }

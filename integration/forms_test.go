@@ -135,7 +135,7 @@ func TestFormsOfStorage(t *testing.T) {
 					counted.Env, served = reads.Env, &counted
 				}
 				g := serve(t, served)
-				r := newReader(t, f.content)
+				r := newReader(t, f.content, nil)
 				for epoch := range 2 {
 					for m := range batches(t, g, epoch, 64) {
 						r.step(g, epoch, m, 64, 2)
@@ -182,7 +182,7 @@ func TestFormsThatChange(t *testing.T) {
 			for m := range batches(t, g, 0, 8) {
 				switch answer := g.Get(t, batchPath(0, m)+share(8, 0, 1)); answer.Status {
 				case http.StatusOK:
-					newReader(t, f.content).count("batch", answer)
+					members(t, f.content, "batch", answer)
 				case http.StatusBadGateway:
 					wrong++
 					if !bytes.Contains(answer.Body, []byte("store_inconsistent")) {

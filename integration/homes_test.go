@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/integration/harness"
+	"github.com/millrace-data/millrace/integration/history"
 )
 
 // homed is how many gateways a job reads from, and its homes.
@@ -67,35 +68,10 @@ func movedShare(t *testing.T, g *harness.Gateway, opt client.Options) float64 {
 // ranksReadHomes reads an epoch by all ranks at once, each from the gateway of its group, and proves that each sample came once.
 func ranksReadHomes(t *testing.T, gateways []*harness.Gateway, opt client.Options, samples uint64) {
 	t.Helper()
-	ledger := client.NewLedger(samples)
-	opt.Manifest = true
-	errs := make(chan error)
-	for rank := range opt.WorldSize {
-		at := gateways[rank*uint64(len(gateways))/opt.WorldSize]
-		go func() { errs <- rankReadsHome(t, at, ledger, opt, rank) }()
+	log := history.New(nil)
+	allRead(t, log, opt, func(rank uint64) []string { return []string{gateways[rank*uint64(len(gateways))/opt.WorldSize].URL} })
+	log.Complete("job", jobName(opt), samples)
+	if err := log.Err(); err != nil {
+		t.Error(err)
 	}
-	for range opt.WorldSize {
-		if err := <-errs; err != nil {
-			t.Error(err)
-		}
-	}
-	if err := ledger.Check(); err != nil {
-		t.Errorf("epoch %d: %v", opt.Epoch, err)
-	}
-}
-
-func rankReadsHome(t *testing.T, at *harness.Gateway, ledger *client.Ledger, opt client.Options, rank uint64) error {
-	c, err := client.New(client.Config{Gateways: []string{at.URL}, Dataset: dataset})
-	if err != nil {
-		return err
-	}
-	defer c.CloseIdle()
-	opt.Rank = rank
-	for b, err := range c.Batches(t.Context(), opt) {
-		if err != nil {
-			return fmt.Errorf("rank %d: %w", rank, err)
-		}
-		ledger.Add(b)
-	}
-	return nil
 }

@@ -46,6 +46,7 @@ type jobLoad struct {
 
 	objects objstore.Store // that the datasets lie in, without faults
 	set     listed
+	epochs  atomic.Int64 // that jobs began
 
 	mu      sync.Mutex           // guards what follows
 	absent  map[string]time.Time // when a name was last not in the file; of one that is not in it now, tomorrow
@@ -140,7 +141,7 @@ func (s listener) RoundTrip(r *http.Request) (*http.Response, error) {
 func (l *jobLoad) rank(name string) (c *client.Client, end func()) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	c, err := client.New(client.Config{
-		Gateways: l.fleet.URLs(), Dataset: name, HTTP: &http.Client{Transport: listener{l, transport}},
+		Gateways: l.fleet.URLs(), Dataset: name, HTTP: &http.Client{Transport: l.log.Through("rank of "+name, listener{l, transport})},
 		Home: func(rank, _ uint64, gateways int) int { return int(rank) % gateways },
 	})
 	if err != nil {
@@ -226,30 +227,29 @@ func (l *jobLoad) train(ctx context.Context, name string, random *rand.Rand) err
 			l.count("jobs that rested")
 			pause(ctx, l.sleep)
 		}
-		ledger := client.NewLedger(d.Samples)
+		epoch := fmt.Sprintf("epoch %d of job %d", n, l.epochs.Add(1))
 		ranks, each := errgroup.WithContext(ctx)
 		for rank := range jobRanks {
 			own := rand.New(rand.NewPCG(random.Uint64(), 1))
 			ranks.Go(func() error {
-				return l.read(each, d, client.Options{Epoch: uint64(n), Rank: uint64(rank), WorldSize: jobRanks}, ledger, own)
+				return l.read(each, d, client.Options{Epoch: uint64(n), Rank: uint64(rank), WorldSize: jobRanks}, epoch, own)
 			})
 		}
 		if err := ranks.Wait(); err != nil {
+			l.log.Abandon(epoch)
 			return l.gone(ctx, d, err)
 		}
 		l.mu.Lock()
 		samples := l.samples[d.Generation]
 		l.mu.Unlock()
-		if err := ledger.Check(); err != nil || samples != d.Samples {
-			l.fail("epoch %d of generation %.12s of %s: %v; it has %d samples, and %d were indexed", n, d.Generation, name, err, d.Samples, samples)
-		}
+		l.log.Complete("job", epoch, samples)
 		l.count("epochs")
 	}
 	return nil
 }
 
 // read reads the share of one rank. Now and then the rank is killed, with batches under way, and started again.
-func (l *jobLoad) read(ctx context.Context, d client.Dataset, opt client.Options, ledger *client.Ledger, random *rand.Rand) error {
+func (l *jobLoad) read(ctx context.Context, d client.Dataset, opt client.Options, epoch string, random *rand.Rand) error {
 	opt.BatchSize, opt.Generation, opt.Manifest, opt.Tail = jobBatch, d.Generation, true, "short"
 	for batches := opt.From + 1; opt.From < batches; {
 		c, end := l.rank(d.Name)
@@ -261,7 +261,7 @@ func (l *jobLoad) read(ctx context.Context, d client.Dataset, opt client.Options
 				end()
 				return err
 			}
-			ledger.Add(b)
+			l.log.Took(fmt.Sprint("rank ", opt.Rank), epoch, b)
 			l.count("batches")
 			opt.From++
 			batches = b.Batches

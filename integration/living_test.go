@@ -16,6 +16,7 @@ import (
 
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/integration/harness"
+	"github.com/millrace-data/millrace/integration/history"
 )
 
 // yard is a store with datasets that change, and a gateway that serves what a file names.
@@ -25,6 +26,7 @@ type yard struct {
 	file    string
 	spare   []string                     // files of shards that no dataset has yet
 	content map[string]map[string]string // of a dataset's first shards, and of those that were spare: as harness.Files returns it
+	log     *history.Log
 	*harness.Gateway
 }
 
@@ -43,7 +45,7 @@ func newYard(t *testing.T) *yard {
 // newYardIn is newYard in a store of a kind, with samples of up to so many bytes, and so many spare shards at least.
 func newYardIn(t *testing.T, kind string, size, spare int) *yard {
 	t.Helper()
-	y := &yard{t: t, store: harness.Open(t, kind), file: filepath.Join(t.TempDir(), "sets.yaml"), content: map[string]map[string]string{}}
+	y := &yard{t: t, store: harness.Open(t, kind), file: filepath.Join(t.TempDir(), "sets.yaml"), content: map[string]map[string]string{}, log: harness.Record(t, nil)}
 	for i, name := range []string{"photos", "texts", "mails"} {
 		files, content := harness.Files(t, 120+20*i, size)
 		harness.Pack(t, y.store, files, name, "--shard-size", fmt.Sprint(20*size), "--chunk-size", chunkSize)
@@ -160,12 +162,13 @@ func (y *yard) until(what string, limit time.Duration, holds func() bool) {
 }
 
 // epoch reads an epoch of a dataset as two ranks, and proves that each sample came once.
-func epoch(ctx context.Context, url, name, generation string, n uint64) (client.EpochReport, error) {
-	c, err := client.New(client.Config{Gateways: []string{url}, Dataset: name})
+func epoch(ctx context.Context, log *history.Log, url, name, generation string, n uint64) (client.EpochReport, error) {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	c, err := client.New(client.Config{Gateways: []string{url}, Dataset: name, HTTP: &http.Client{Transport: log.Through("client", transport)}})
 	if err != nil {
 		return client.EpochReport{}, err
 	}
-	defer c.CloseIdle()
+	defer transport.CloseIdleConnections()
 	r, err := c.ReadEpoch(ctx, client.Epoch{Options: client.Options{Epoch: n, WorldSize: 2, BatchSize: 16, Generation: generation}, AllRanks: true})
 	if err == nil && (!r.Proof.Whole || generation != "" && r.Generation != generation) {
 		err = fmt.Errorf("epoch %d of %s: %+v, want each sample once of generation %.12s", n, name, r, generation)
@@ -191,7 +194,7 @@ func TestDatasetsChangeUnderReaders(t *testing.T) {
 	for i, job := range jobs {
 		readers.Go(func() {
 			for n := uint64(0); ctx.Err() == nil; n++ {
-				_, err := epoch(ctx, y.URL, job.name, job.generation, n)
+				_, err := epoch(ctx, y.log, y.URL, job.name, job.generation, n)
 				if ctx.Err() != nil {
 					return
 				}
@@ -270,7 +273,7 @@ func TestReload(t *testing.T) {
 		t.Errorf("got %+v, want a new generation beside the old one", d)
 	}
 	for name, generation := range map[string]string{"photos": old, "mails": ""} {
-		if _, err := epoch(t.Context(), y.URL, name, generation, 0); err != nil {
+		if _, err := epoch(t.Context(), y.log, y.URL, name, generation, 0); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -282,16 +285,14 @@ func TestGenerationsAreKeptForJobs(t *testing.T) {
 	y.names()
 	y.start()
 	old := y.describe("photos")
-	before := y.MustGet(t, "/v1/datasets/photos/epochs/3/batches/1?batch_size=16&generation="+old.Generation).Body
+	y.MustGet(t, "/v1/datasets/photos/epochs/3/batches/1?batch_size=16&generation="+old.Generation)
 	y.grow("photos")
 	y.start()
 	if d := y.describe("photos"); d.Generation == old.Generation || d.Samples <= old.Samples {
 		t.Errorf("got %+v, want the data that were added", d)
 	}
-	if after := y.MustGet(t, "/v1/datasets/photos/epochs/3/batches/1?batch_size=16&generation="+old.Generation).Body; string(after) != string(before) {
-		t.Error("the batch has other bytes after a restart")
-	}
-	if r, err := epoch(t.Context(), y.URL, "photos", old.Generation, 1); err != nil || r.Samples != old.Samples {
+	y.MustGet(t, "/v1/datasets/photos/epochs/3/batches/1?batch_size=16&generation="+old.Generation) // as before: the history judges
+	if r, err := epoch(t.Context(), y.log, y.URL, "photos", old.Generation, 1); err != nil || r.Samples != old.Samples {
 		t.Errorf("got %d samples, %v, want %d", r.Samples, err, old.Samples)
 	}
 	objects, err := filepath.Glob(filepath.Join(y.store.Path, "photos", ".millrace", "*", old.Generation+"*"))
@@ -371,7 +372,7 @@ func TestReloadsLeaveNothing(t *testing.T) {
 			if status, body := y.reload(); status != http.StatusOK {
 				t.Fatalf("reload %d: got %d %s", i, status, body)
 			}
-			if _, err := epoch(t.Context(), y.URL, name, "", 0); err != nil {
+			if _, err := epoch(t.Context(), y.log, y.URL, name, "", 0); err != nil {
 				t.Fatalf("reload %d: %v", i, err)
 			}
 		}

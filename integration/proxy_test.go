@@ -193,7 +193,7 @@ func TestProxiesInFront(t *testing.T) {
 			line := startRelay(t, strings.TrimPrefix(g.URL, "http://"))
 			proxy, dir := startFront(t, f, asItIs, line.address)
 			p := passage{t, f, g, proxy}
-			p.epochs(newReader(t, content), dir)
+			p.epochs(newReader(t, content, nil), dir)
 			p.answers()
 			p.leave()
 			line.cut = g.Kill
@@ -242,7 +242,7 @@ func (p passage) epochs(r *reader, dir string) {
 		for m := range n {
 			path := batchPath(0, m) + c.query
 			got := p.proxy.MustGet(p, path, "Accept-Encoding", "gzip, br")
-			r.count(path, got)
+			r.take(path, got)
 			p.compare(c.what+": "+path, want[m], got)
 		}
 		r.endEpoch(p.name + ", " + c.what)

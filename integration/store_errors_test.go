@@ -1,7 +1,6 @@
 package integration_test
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"net/http"
@@ -50,6 +49,7 @@ func TestStoreFaults(t *testing.T) {
 	files, _ := harness.Files(t, 120, 4000)
 	store := harness.Open(t, "minio")
 	harness.Pack(t, store, files, dataset, small()...)
+	plan := harness.Packed(t, store, dataset)
 	for name, c := range map[string]struct {
 		fault  http.HandlerFunc
 		status int
@@ -75,9 +75,11 @@ func TestStoreFaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var fault atomic.Pointer[http.HandlerFunc]
+			harness.Record(t, plan)
 			g := serve(t, behind(t, store, &fault), "--no-prefetch")
 			path := func(m int) string { return batchPath(0, m) + "?shuffle=none&batch_size=4" }
-			warm, far := g.MustGet(t, path(0)), path(20)
+			far := path(20)
+			g.MustGet(t, path(0))
 			fault.Store(&c.fault)
 			var header []string
 			if c.status == http.StatusGatewayTimeout {
@@ -88,9 +90,7 @@ func TestStoreFaults(t *testing.T) {
 			if r.Status != c.status || p.Code != c.code || !p.Retryable || r.Header.Get("Retry-After") == "" {
 				t.Errorf("got %d %+v, Retry-After %q, want %d %s, retryable", r.Status, p, r.Header.Get("Retry-After"), c.status, c.code)
 			}
-			if again := g.MustGet(t, path(0)); !bytes.Equal(again.Body, warm.Body) {
-				t.Error("from memory: got other bytes than before, want the same")
-			}
+			g.MustGet(t, path(0)) // from memory
 			fault.Store(nil)
 			healed, err := recovered(t, g, far)
 			if err != nil || healed.Status != http.StatusOK {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/integration/harness"
+	"github.com/millrace-data/millrace/integration/history"
 	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
@@ -28,7 +29,7 @@ type lab struct {
 	readers   *harness.Node
 	nodes     []*harness.Node
 	tls       *certtest.Authority
-	alone     *harness.Gateway // a gateway of no cluster: what it says is right
+	packed    *history.Packed
 	pace      *harness.Pace
 	fleet     *harness.Fleet
 
@@ -48,20 +49,21 @@ func newLab(t *testing.T) *lab {
 	}
 	files, _ := harness.Files(t, times(4096, 16384), 4096)
 	harness.Pack(t, l.store, files, dataset, "--shard-size", "1MiB", "--chunk-size", "32KiB")
-	l.alone = harness.ServeAt(t, store, l.store, dataset, "--cache-size", "128MiB")
-	l.describe(t)
+	l.packed = harness.Packed(t, l.store, dataset)
+	l.describe(t, harness.ServeAt(t, store, l.store, dataset))
 	return l
 }
 
-func (l *lab) describe(t *testing.T) {
+func (l *lab) describe(t *testing.T, alone *harness.Gateway) {
 	t.Helper()
+	defer alone.Kill()
 	var page struct {
 		Datasets []struct {
 			Samples, Chunks uint64
 			Bytes           int64
 		}
 	}
-	if err := json.Unmarshal(l.alone.MustGet(t, "/v1/datasets").Body, &page); err != nil || len(page.Datasets) != 1 {
+	if err := json.Unmarshal(alone.MustGet(t, "/v1/datasets").Body, &page); err != nil || len(page.Datasets) != 1 {
 		t.Fatalf("/v1/datasets: got %+v and %v, want one", page, err)
 	}
 	d := page.Datasets[0]

@@ -5,7 +5,6 @@ package fleet_test
 import (
 	"context"
 	"fmt"
-	"hash/crc32"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/integration/harness"
+	"github.com/millrace-data/millrace/integration/history"
 )
 
 const (
@@ -21,31 +21,31 @@ const (
 	batchSize = 128
 )
 
-// job is one reader for every rank, each beside its own gateway, with a ledger for each epoch. They keep step, as ranks do
+// job is one reader for every rank, each beside its own gateway, with a history of its own. They keep step, as ranks do
 // that add up their gradients: nobody begins a batch before all have ended the one before.
 type job struct {
 	clients []*client.Client
-	samples uint64
 	plan    client.Options
-	want    *reference
+	log     *history.Log
 	think   time.Duration // between batches
 	steps   atomic.Int64  // batches that all ranks have had
 }
 
 func (l *lab) job(t *testing.T, plan client.Options) *job {
 	t.Helper()
-	j := &job{samples: l.samples, plan: plan, want: l.reference(t, plan)}
-	for range ranks {
-		j.clients = append(j.clients, l.client(t, l.fleet.URLs()))
+	j := &job{plan: plan, log: harness.Record(t, l.packed)}
+	for r := range ranks {
+		j.clients = append(j.clients, l.client(t, j.log, fmt.Sprint("rank ", r), 2*time.Second, l.fleet.URLs()...))
 	}
 	return j
 }
 
-func (l *lab) client(t *testing.T, urls []string) *client.Client {
+// client is one that waits for each gateway for a given time, and adds what it is answered to a history.
+func (l *lab) client(t *testing.T, log *history.Log, name string, wait time.Duration, urls ...string) *client.Client {
 	t.Helper()
 	c, err := client.New(client.Config{
-		Gateways: urls, Home: client.HomeByRank, Dataset: dataset, Deadline: 5 * time.Minute, AttemptTimeout: 2 * time.Second,
-		HTTP: &http.Client{Transport: l.readers.Transport()},
+		Gateways: urls, Home: client.HomeByRank, Dataset: dataset, Deadline: 5 * time.Minute, AttemptTimeout: wait,
+		HTTP: &http.Client{Transport: log.Through(name, l.readers.Transport())},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -56,14 +56,13 @@ func (l *lab) client(t *testing.T, urls []string) *client.Client {
 
 // epoch reads one epoch by all ranks and returns what is wrong with it.
 func (j *job) epoch(ctx context.Context, epoch uint64) error {
-	ledger := client.NewLedger(j.samples)
 	step := newBarrier(len(j.clients))
 	errs := make(chan error, len(j.clients))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for r, c := range j.clients {
 		go func() {
-			err := j.rank(ctx, c, uint64(r), epoch, ledger, step)
+			err := j.rank(ctx, c, uint64(r), epoch, step)
 			if err != nil {
 				cancel()
 				err = fmt.Errorf("epoch %d, rank %d: %w", epoch, r, err)
@@ -80,27 +79,21 @@ func (j *job) epoch(ctx context.Context, epoch uint64) error {
 	if first != nil {
 		return first
 	}
-	if err := ledger.Check(); err != nil {
-		return fmt.Errorf("epoch %d: %w", epoch, err)
-	}
-	return nil
+	j.log.Complete("job", jobName(epoch), 0)
+	return j.log.Err()
 }
 
-func (j *job) rank(ctx context.Context, c *client.Client, rank, epoch uint64, ledger *client.Ledger, step *barrier) error {
+// jobName names an epoch in the history.
+func jobName(epoch uint64) string { return fmt.Sprint("epoch ", epoch) }
+
+func (j *job) rank(ctx context.Context, c *client.Client, rank, epoch uint64, step *barrier) error {
 	opt := j.plan
 	opt.Epoch, opt.Rank, opt.WorldSize, opt.BatchSize, opt.Manifest = epoch, rank, ranks, batchSize, true
 	for b, err := range c.Batches(ctx, opt) {
 		if err != nil {
 			return err
 		}
-		ledger.Add(b)
-		want, err := j.want.sum(ctx, opt, b.Number)
-		if err != nil {
-			return err
-		}
-		if got := crc32.Checksum(b.Bytes(), crc32.MakeTable(crc32.Castagnoli)); got != want {
-			return fmt.Errorf("batch %d: got CRC %08x, want %08x as of a single gateway", b.Number, got, want)
-		}
+		j.log.Took(fmt.Sprint("rank ", rank), jobName(epoch), b)
 		if err := step.wait(ctx, j.think, func() { j.steps.Add(1) }); err != nil {
 			return err
 		}
@@ -144,37 +137,6 @@ func (b *barrier) wait(ctx context.Context, think time.Duration, together func()
 		}
 	}
 	return nil
-}
-
-// reference knows the sums of all batches of a plan as a gateway without a cluster gives them.
-type reference struct {
-	alone *client.Client
-	mu    sync.Mutex                           // guards sums
-	sums  map[[3]uint64]func() (uint32, error) // by epoch, batch and rank
-}
-
-func (l *lab) reference(t *testing.T, _ client.Options) *reference {
-	t.Helper()
-	return &reference{alone: l.client(t, []string{l.alone.URL}), sums: map[[3]uint64]func() (uint32, error){}}
-}
-
-func (r *reference) sum(ctx context.Context, opt client.Options, batch uint64) (uint32, error) {
-	key := [3]uint64{opt.Epoch, batch, opt.Rank}
-	r.mu.Lock()
-	ask := r.sums[key]
-	if ask == nil {
-		ask = sync.OnceValues(func() (uint32, error) {
-			opt.Manifest = false
-			b, err := r.alone.Batch(context.WithoutCancel(ctx), opt, batch)
-			if err != nil {
-				return 0, fmt.Errorf("the single gateway: %w", err)
-			}
-			return crc32.Checksum(b.Bytes(), crc32.MakeTable(crc32.Castagnoli)), nil
-		})
-		r.sums[key] = ask
-	}
-	r.mu.Unlock()
-	return ask()
 }
 
 // counters sums a counter up over members that are up.
