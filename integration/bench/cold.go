@@ -142,12 +142,12 @@ func (s *suite) coldSet(ctx context.Context, d set) error {
 	if !s.wants(4) {
 		return nil
 	}
-	s.logf("cold, %s: %d rounds of 2 arms", d.name, s.rounds)
+	s.logf("cold, %s: %d rounds of 3 arms", d.name, s.rounds)
 	pieces, err := d.parts(ctx, s.world.store, part)
 	if err != nil {
 		return err
 	}
-	var ours, straight, gateway, store []float64
+	var ours, straight, relays, gateway, store []float64
 	gib := float64(d.samples()*d.stride()) / (1 << 30)
 	profile := ""
 	if s.profile != "" {
@@ -158,14 +158,20 @@ func (s *suite) coldSet(ctx context.Context, d set) error {
 		if err != nil {
 			return err
 		}
+		r, err := s.relayed(ctx, d)
+		if err != nil {
+			return err
+		}
 		o, c, err := s.coldEpoch(ctx, d, int64(round), profile)
 		if err != nil {
 			return err
 		}
 		gateway, store = append(gateway, c.gateway/gib), append(store, c.store/gib)
-		ours, straight = append(ours, o.rate()), append(straight, t.rate())
+		ours, straight, relays = append(ours, o.rate()), append(straight, t.rate()), append(relays, r.rate())
 	}
+	s.table.paired(4, "cold epoch, "+d.name, "RELAY", ours, relays, gigabytes())
 	s.table.paired(4, "cold epoch, "+d.name, "STRAIGHT", ours, straight, gigabytes())
+	s.table.paired(4, "RELAY, "+d.name, "STRAIGHT", relays, straight, gigabytes())
 	if median(gateway) > 0 { // there is a /proc
 		s.table.add(4, "gateway's processor time for a GiB of a cold epoch, "+d.name, "s", gateway)
 		s.table.add(4, "store's processor time for a GiB of a cold epoch, "+d.name, "s", store)

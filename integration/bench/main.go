@@ -31,6 +31,7 @@ type options struct {
 	quick       bool
 	gateway     string // the binary
 	minio       string
+	nginx       string
 	wire        string // the binary of integration/bench/wire
 	interpreter string // of Python
 	out         string
@@ -73,6 +74,7 @@ func parse(args []string) (options, error) {
 	f.BoolVar(&o.quick, "quick", false, "little data and few rounds: shows that everything runs, measures nothing")
 	f.StringVar(&o.gateway, "gateway", "bin/millrace", "the gateway's `binary`")
 	f.StringVar(&o.minio, "minio", filepath.Join(cache, "millrace", "bin", "minio"), "MinIO's `binary`")
+	f.StringVar(&o.nginx, "nginx", "nginx", "nginx's `binary`, for goals 1 to 3")
 	f.StringVar(&o.wire, "wire", "bin/wire", "the `binary` of integration/bench/wire, for goal 10")
 	f.StringVar(&o.interpreter, "python", "python3", "Python `interpreter` with boto3, NumPy and torch, for goals 10 and 18")
 	f.StringVar(&o.out, "out", "", "store the rows of each goal in this `directory` of the repository, in place of its rows there")

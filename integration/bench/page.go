@@ -102,10 +102,12 @@ func sources(goal int) []string {
 	}
 	python := append(slices.Clone(binary), "client/python/millrace")
 	switch goal {
-	case 1, 2, 3, 12:
+	case 1, 2, 3:
+		return in(binary, "warm.go", "nginx.go")
+	case 12:
 		return in(binary, "warm.go")
 	case 4:
-		return in(binary, "cold.go")
+		return in(binary, "cold.go", "relay.go")
 	case 5:
 		return in(append(path, "internal/testing/shaped"), "shaped.go")
 	case 6, 7:
@@ -312,6 +314,8 @@ one process start, seven times unless the command says otherwise. The result is 
 | HOT | a bare net/http handler that writes one resident slice per response |
 | COLD-MEM | the same, from a random place of a buffer as large as the cache |
 | STRAIGHT | a parallel ranged download of the same bytes from the same store, discarded |
+| RELAY | a process that receives the same bytes from the same store, 12 reads of 16 MiB concurrently, and sends each once, in stored order: no checks, no batches, no cache |
+| nginx | Debian's nginx with two workers and sendfile, which sends the batches of an epoch from files that the system has in memory |
 | GET1 | one object GET per sample, 16 concurrently |
 | RANGE1 | one ranged GET per sample into the packed shards, 16 concurrently |
 | HOT and COLD-MEM over TLS | the same handlers behind net/http's own TLS |

@@ -91,20 +91,48 @@ func (p *process) gone() bool {
 	}
 }
 
-// stop ends the process at once: nothing it holds is worth keeping.
+// stop ends the process and its children at once: nothing they hold is worth keeping.
 func (p *process) stop() {
 	if p == nil || p.cmd.Process == nil {
 		return
 	}
+	children := p.children()
 	_ = p.cmd.Process.Kill() // it may have ended already
-	<-p.ended
+	for _, pid := range children {
+		if child, err := os.FindProcess(pid); err == nil {
+			_ = child.Kill() // it may have ended already
+		}
+	}
+	<-p.ended // children have its standard error too
+}
+
+// children are the processes that it has started: nginx's workers.
+func (p *process) children() (pids []int) {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%[1]d/task/%[1]d/children", p.cmd.Process.Pid)) // absent without /proc
+	for field := range strings.FieldsSeq(string(text)) {
+		if pid, err := strconv.Atoi(field); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
 }
 
 var errNoProc = errors.New("no /proc on this system")
 
-// cpu is the processor time that the process has used.
-func (p *process) cpu() (float64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+// cpu is the processor time that the process and its children have used.
+func (p *process) cpu() (total float64, err error) {
+	for _, pid := range append(p.children(), p.cmd.Process.Pid) {
+		used, err := cpuOf(pid)
+		if err != nil {
+			return 0, err
+		}
+		total += used
+	}
+	return total, nil
+}
+
+func cpuOf(pid int) (float64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, errNoProc
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/millrace-data/millrace/internal/testing/provenance"
 )
@@ -68,8 +69,12 @@ func (t table) paired(goal int, what, yard string, ours, theirs []float64, q qua
 	for i := range ratios {
 		ratios[i] = ours[i] / theirs[i]
 	}
+	name := "Millrace"
+	if strings.HasPrefix(what, "RELAY") {
+		name = "RELAY"
+	}
 	t.add(goal, what+", against "+yard, "x", ratios,
-		Arm{"Millrace", rounded(median(ours) * q.scale), q.unit}, Arm{yard, rounded(median(theirs) * q.scale), q.unit})
+		Arm{name, rounded(median(ours) * q.scale), q.unit}, Arm{yard, rounded(median(theirs) * q.scale), q.unit})
 }
 
 // add adds a row of one figure in each round.

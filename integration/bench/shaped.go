@@ -31,7 +31,7 @@ func (s *suite) shapedSet(ctx context.Context, d set) (inner, line objstore.Stor
 // shaped measures cold epochs where the network to the store binds, in this process: nothing here needs much of
 // the processor.
 func (s *suite) shaped(ctx context.Context) error {
-	d := newSet("photos", 110*1024, s.mib)
+	d := setOf("photos", s.mib)
 	inner, store, err := s.shapedSet(ctx, d)
 	if err != nil {
 		return err

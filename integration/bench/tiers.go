@@ -273,7 +273,7 @@ func (s *suite) ranksEpoch(ctx context.Context, d set, line objstore.Store, epoc
 
 // planAware runs what the shaped store shows of caches and ranks.
 func (s *suite) planAware(ctx context.Context) error {
-	d := newSet("text", 4096, s.mib)
+	d := setOf("text", s.mib)
 	inner, line, err := s.shapedSet(ctx, d)
 	if err != nil {
 		return err

@@ -101,8 +101,13 @@ func (s *suite) measure(ctx context.Context, p *process, path func(int64) string
 }
 
 func (s *suite) warmArms(ctx context.Context, d set, gw, bare *process) error {
-	s.logf("warm, %s: %d rounds of 3 arms", d.name, s.rounds)
-	var ours, hot, cold, cpuOurs, cpuHot, tail, bareTail []float64
+	s.logf("warm, %s: %d rounds of 4 arms", d.name, s.rounds)
+	nginx, err := s.startNginx(ctx, d, gw)
+	if err != nil {
+		return err
+	}
+	defer nginx.stop()
+	var ours, hot, cold, files, cpuOurs, cpuHot, cpuFiles, tail, bareTail []float64
 	same := func(path string) func(int64) string { return func(int64) string { return path } }
 	for round := range s.rounds {
 		h, err := s.measure(ctx, bare, same("/hot"))
@@ -117,8 +122,12 @@ func (s *suite) warmArms(ctx context.Context, d set, gw, bare *process) error {
 		if err != nil {
 			return err
 		}
-		ours, hot, cold = append(ours, o.rate()), append(hot, h.rate()), append(cold, c.rate())
-		cpuOurs, cpuHot = append(cpuOurs, o.cpu), append(cpuHot, h.cpu)
+		f, err := s.measure(ctx, nginx, d.fromNginx)
+		if err != nil {
+			return err
+		}
+		ours, hot, cold, files = append(ours, o.rate()), append(hot, h.rate()), append(cold, c.rate()), append(files, f.rate())
+		cpuOurs, cpuHot, cpuFiles = append(cpuOurs, o.cpu), append(cpuHot, h.cpu), append(cpuFiles, f.cpu)
 		tail, bareTail = append(tail, o.tail()), append(bareTail, h.tail())
 	}
 	goal := 1
@@ -128,9 +137,11 @@ func (s *suite) warmArms(ctx context.Context, d set, gw, bare *process) error {
 	if s.wants(goal) {
 		s.table.paired(goal, "warm, "+d.name, "HOT", ours, hot, gigabytes())
 		s.table.paired(goal, "warm, "+d.name, "COLD-MEM", ours, cold, gigabytes())
+		s.table.paired(goal, "warm, "+d.name, "nginx", ours, files, gigabytes())
 	}
 	if s.wants(3) && goal == 1 && cpuHot[0] > 0 {
 		s.table.paired(3, "processor time per byte, warm, "+d.name, "HOT", cpuOurs, cpuHot, nanoPerKB())
+		s.table.paired(3, "processor time per byte, warm, "+d.name, "nginx", cpuOurs, cpuFiles, nanoPerKB())
 	}
 	if s.wants(11) {
 		s.table.paired(11, "warm latency, p99 over p50, "+d.name, "HOT's", tail, bareTail, times())

@@ -58,6 +58,14 @@ func newSet(name string, payload, mib int64) set {
 	return d
 }
 
+// setOf is one of the two datasets.
+func setOf(name string, mib int64) set {
+	if name == "text" {
+		return newSet(name, 4096, mib)
+	}
+	return newSet("photos", 110*1024, mib)
+}
+
 // fill writes and indexes the shards.
 func (d set) fill(ctx context.Context, store objstore.Store) error {
 	g, ctx := errgroup.WithContext(ctx)
@@ -142,7 +150,7 @@ type world struct {
 
 func newWorld(ctx context.Context, o options) (*world, error) {
 	w := &world{
-		gateway: o.gateway, photos: newSet("photos", 110*1024, o.mib), text: newSet("text", 4096, o.mib),
+		gateway: o.gateway, photos: setOf("photos", o.mib), text: setOf("text", o.mib),
 		dir: filepath.Join(o.dir, "minio"),
 	}
 	addr, err := freePort()

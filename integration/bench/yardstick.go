@@ -14,9 +14,11 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/millrace-data/millrace/s3backend"
 )
 
-// yardstick is the child process of the arms HOT, COLD-MEM and RELAY.
+// yardstick is the child process of the arms HOT, COLD-MEM, RELAY and two bare hops.
 func yardstick(ctx context.Context, args []string) error {
 	f := flag.NewFlagSet("yardstick", flag.ContinueOnError)
 	addr := f.String("listen", "", "address")
@@ -26,6 +28,9 @@ func yardstick(ctx context.Context, args []string) error {
 	hop := f.String("hop-listen", "", "address at which another yardstick's /relay asks this one")
 	hopCert := f.String("hop-cert", "", "certificate of both ends of that hop, for mutual TLS 1.3")
 	hopKey := f.String("hop-key", "", "its key")
+	streamed := f.String("stream", "", "dataset that /stream sends, as RELAY")
+	endpoint := f.String("store", "", "URL of the store that has it")
+	mib := f.Int64("mib", 0, "its size")
 	cert := f.String("tls-cert", "", "certificate: its responses are encrypted")
 	key := f.String("tls-key", "", "its key")
 	if err := f.Parse(args); err != nil {
@@ -59,6 +64,18 @@ func yardstick(ctx context.Context, args []string) error {
 		mux.Handle("/relay", relay(*from, *body, between))
 	}
 	g, ctx := errgroup.WithContext(ctx)
+	if *streamed != "" {
+		store, err := s3backend.New(s3backend.Config{Bucket: bucket, Endpoint: *endpoint, Region: "us-east-1", PathStyle: true})
+		if err != nil {
+			return err
+		}
+		s, err := newStream(ctx, store, setOf(*streamed, *mib))
+		if err != nil {
+			return err
+		}
+		s.begin = sync.OnceFunc(func() { g.Go(func() error { return s.fetch(ctx) }) })
+		mux.Handle("/stream", s)
+	}
 	listen := func(addr string, serve func(*http.Server) error) {
 		srv := &http.Server{Addr: addr, Handler: mux, TLSConfig: between.Clone(), ReadHeaderTimeout: 5 * time.Second}
 		g.Go(func() error {

@@ -84,21 +84,26 @@ func TestSick(t *testing.T) {
 			if got := ill.at(.99); long() && p99 > 1.3 && got > well.at(.99)+10*time.Millisecond {
 				t.Errorf("p99: got %v, want at most 1.3 x %v", got, well.at(.99))
 			}
+			// Ranks in step wait for the slowest of them: a batch of seconds is in the sum, and in no percentile.
+			if got := ill.together; long() && got > well.together*3/2 {
+				t.Errorf("all steps: got %v, want at most 1.5 x %v", got, well.together)
+			}
 		})
 	}
 }
 
 // stepped is how an epoch went.
 type stepped struct {
-	took  []time.Duration // of each rank's share of each batch, sorted
-	reads int
-	fault string // of the machine meanwhile
+	took     []time.Duration // of each rank's share of each batch, sorted
+	together time.Duration   // of all steps: each ends with its slowest rank
+	reads    int
+	fault    string // of the machine meanwhile
 }
 
 func (s stepped) at(q float64) time.Duration { return s.took[int(q*float64(len(s.took)))] }
 
 func (s stepped) String() string {
-	return fmt.Sprintf("%d batches, median %v, p99 %v, p99.9 %v, longest %v, %d reads of the store", len(s.took),
+	return fmt.Sprintf("%d batches in %v, median %v, p99 %v, p99.9 %v, longest %v, %d reads of the store", len(s.took), s.together.Round(time.Millisecond),
 		s.at(.5).Round(time.Millisecond), s.at(.99).Round(time.Millisecond), s.at(.999).Round(time.Millisecond), s.took[len(s.took)-1].Round(time.Millisecond), s.reads)
 }
 
@@ -124,6 +129,7 @@ func (l *lab) steps(t *testing.T, s sickness) stepped {
 	var mu sync.Mutex
 	for m := range l.samples / stepBatch {
 		var all sync.WaitGroup
+		step := time.Now()
 		for r, c := range clients {
 			all.Go(func() {
 				of := opt
@@ -142,6 +148,7 @@ func (l *lab) steps(t *testing.T, s sickness) stepped {
 			})
 		}
 		all.Wait()
+		out.together += time.Since(step)
 		if t.Failed() || log.Err() != nil {
 			t.FailNow()
 		}
