@@ -9,7 +9,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from inspect import getfullargspec
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,8 @@ def members(v: Any) -> list[int]:
 
 def arguments(of: Callable[..., Any], v: Any) -> dict[str, Any]:
     """The parameters of an order that a vector has and a function takes."""
-    return {name: v[name] for name in getfullargspec(of).kwonlyargs if isinstance(v.get(name), (int, str))}
+    names = [name for name, p in signature(of).parameters.items() if p.kind is p.KEYWORD_ONLY]
+    return {name: v[name] for name in names if isinstance(v.get(name), (int, str))}
 
 
 def check_generator(v: Any) -> Comparisons:
