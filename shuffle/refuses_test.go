@@ -120,16 +120,17 @@ func TestOrders_PanicAtWhatThereIsNot(t *testing.T) {
 	}
 	epoch, members := plan.Epoch(0), part.Members()
 	for want, do := range map[string]func(){
-		"shuffle: range [12, 13) of an epoch of 12 samples":                                             func() { epoch.At(12) },
-		"shuffle: range [11, 13) of an epoch of 12 samples":                                             func() { epoch.Append(nil, 11, 13) },
-		"shuffle: range [99, 100) of an epoch of 12 samples":                                            func() { epoch.Position(99) },
-		"shuffle: range [20, 21) of epoch 0 of a mixture of 20 positions and 461168601842738790 epochs": func() { mixed.At(0, 20) },
-		"shuffle: range [19, 21) of epoch 0 of a mixture of 20 positions and 461168601842738790 epochs": func() { mixed.Append(nil, 0, 19, 21) },
-		"shuffle: chunk 0 has no virtual sample 2":                                                      func() { members.Sample(0, []byte{3}, 2) },
-		"shuffle: chunk 1 has no virtual sample 1":                                                      func() { members.Sample(1, []byte{1}, 1) },
-		"shuffle: the bitmap of chunk 0 has fewer members than its count":                               func() { members.Sample(0, []byte{1}, 1) },
-		"shuffle: a bitmap of 2 bytes for chunk 0, want 1":                                              func() { members.Sample(0, []byte{3, 0}, 0) },
-		"shuffle: a bitmap of 0 bytes for chunk 1, want 1":                                              func() { members.Of(1, nil, 0) },
+		"shuffle: range [12, 13) of an epoch of 12 samples":                                                            func() { epoch.At(12) },
+		"shuffle: range [11, 13) of an epoch of 12 samples":                                                            func() { epoch.Append(nil, 11, 13) },
+		"shuffle: range [99, 100) of an epoch of 12 samples":                                                           func() { epoch.Position(99) },
+		"shuffle: range [20, 21) of epoch 0 of a mixture of 20 positions and 461168601842738790 epochs":                func() { mixed.At(0, 20) },
+		"shuffle: range [19, 21) of epoch 0 of a mixture of 20 positions and 461168601842738790 epochs":                func() { mixed.Append(nil, 0, 19, 21) },
+		"shuffle: range [0, 1) of epoch 461168601842738790 of a mixture of 20 positions and 461168601842738790 epochs": func() { mixed.At(mixed.Epochs(), 0) },
+		"shuffle: chunk 0 has no virtual sample 2":                                                                     func() { members.Sample(0, []byte{3}, 2) },
+		"shuffle: chunk 1 has no virtual sample 1":                                                                     func() { members.Sample(1, []byte{1}, 1) },
+		"shuffle: the bitmap of chunk 0 has fewer members than its count":                                              func() { members.Sample(0, []byte{1}, 1) },
+		"shuffle: a bitmap of 2 bytes for chunk 0, want 1":                                                             func() { members.Sample(0, []byte{3, 0}, 0) },
+		"shuffle: a bitmap of 0 bytes for chunk 1, want 1":                                                             func() { members.Of(1, nil, 0) },
 	} {
 		func() {
 			defer func() {
