@@ -41,7 +41,7 @@ func written(t *testing.T, g *harness.Gateway) {
 // TestRestartedGatewayReadsItsDiskAlone reads an epoch, starts the gateway anew, takes the store away, and reads the epoch
 // again.
 func TestRestartedGatewayReadsItsDiskAlone(t *testing.T) {
-	onEveryStore(t, func(t *testing.T, store *harness.Store, r *reader) {
+	readOnEveryStore(t, func(t *testing.T, store *harness.Store, r *reader) {
 		const size = 32
 		dir := filepath.Join(t.TempDir(), "disk")
 		g := serve(t, store, withDisk(dir)...)

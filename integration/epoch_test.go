@@ -128,18 +128,25 @@ func sampleCount() int {
 	return 400
 }
 
-// onEveryStore packs the same files into a fresh store of each kind and runs test there,
-// with a reader that knows what was packed.
-func onEveryStore(t *testing.T, test func(t *testing.T, store *harness.Store, r *reader)) {
+// onEveryStore packs the same files into a fresh store of each kind and runs test there.
+func onEveryStore(t *testing.T, test func(t *testing.T, store *harness.Store, content map[string]string)) {
 	t.Helper()
 	files, content := harness.Files(t, sampleCount(), 4000)
 	for _, kind := range harness.Kinds() {
 		t.Run(kind, func(t *testing.T) {
 			store := harness.Open(t, kind)
 			harness.Pack(t, store, files, dataset, small()...)
-			test(t, store, newReader(t, content, harness.Packed(t, store, dataset)))
+			test(t, store, content)
 		})
 	}
+}
+
+// readOnEveryStore does so with a reader that knows what was packed.
+func readOnEveryStore(t *testing.T, test func(t *testing.T, store *harness.Store, r *reader)) {
+	t.Helper()
+	onEveryStore(t, func(t *testing.T, store *harness.Store, content map[string]string) {
+		test(t, store, newReader(t, content, harness.Packed(t, store, dataset)))
+	})
 }
 
 // serve starts a gateway whose cache holds all of what onEveryStore packs, unless args
@@ -152,7 +159,7 @@ func serve(t *testing.T, store *harness.Store, args ...string) *harness.Gateway 
 // TestEverySampleExactlyOnce reads epochs with 1, 2, 3 and 8 ranks at two batch sizes:
 // each gives every sample once, and the order does not depend on the world size.
 func TestEverySampleExactlyOnce(t *testing.T) {
-	onEveryStore(t, func(t *testing.T, store *harness.Store, r *reader) {
+	readOnEveryStore(t, func(t *testing.T, store *harness.Store, r *reader) {
 		g := serve(t, store)
 		for _, batchSize := range []int{7, 64} {
 			order := map[int][]byte{}
@@ -174,7 +181,7 @@ func TestEverySampleExactlyOnce(t *testing.T) {
 // TestWorldChangesAndGatewayDies reads an epoch whose world size changes on the way, and
 // whose gateway is killed and replaced: every sample still comes once.
 func TestWorldChangesAndGatewayDies(t *testing.T) {
-	onEveryStore(t, func(t *testing.T, store *harness.Store, r *reader) {
+	readOnEveryStore(t, func(t *testing.T, store *harness.Store, r *reader) {
 		for _, batchSize := range []int{7, 64} {
 			g := serve(t, store)
 			n := batches(t, g, 1, batchSize)
@@ -197,7 +204,7 @@ func TestWorldChangesAndGatewayDies(t *testing.T) {
 // TestSameBytesFromEveryGateway asks for the same addresses cold, warm, after a restart,
 // from a second gateway, and from one whose cache is too small for the plan.
 func TestSameBytesFromEveryGateway(t *testing.T) {
-	onEveryStore(t, func(t *testing.T, store *harness.Store, r *reader) {
+	readOnEveryStore(t, func(t *testing.T, store *harness.Store, r *reader) {
 		epoch := func(g *harness.Gateway, what string) {
 			t.Helper()
 			for m := range batches(t, g, 2, 16) {

@@ -77,7 +77,7 @@ func report(t *testing.T, g *harness.Gateway, set string, body []byte) {
 // weigh: the same bytes from both, and from one that has just started. A copy of the dataset that hears the same losses in
 // another order, from another number of ranks, makes the same snapshot.
 func TestImportance(t *testing.T) {
-	onEveryStore(t, func(t *testing.T, store *harness.Store, r *reader) {
+	readOnEveryStore(t, func(t *testing.T, store *harness.Store, r *reader) {
 		one, two := serve(t, store), serve(t, store)
 		for i, body := range lossReports(t, one, dataset, 0, 3) {
 			report(t, []*harness.Gateway{one, two}[i%2], dataset, body)

@@ -24,7 +24,7 @@ func TestSimulatePage(t *testing.T) {
 // TestSimulateReadsTheIndexOfAnyStore predicts the same for one dataset wherever it lies.
 func TestSimulateReadsTheIndexOfAnyStore(t *testing.T) {
 	var first string
-	onEveryStore(t, func(t *testing.T, store *harness.Store, _ *reader) {
+	onEveryStore(t, func(t *testing.T, store *harness.Store, _ map[string]string) {
 		got := harness.MustRun(t, store, "simulate", store.Dataset(dataset), "--ranks", "4", "--rate", "3000/s",
 			"--cache-size", "16MiB,64MiB", "--store-bandwidth", "100MB/s", "--json")
 		if first == "" {

@@ -10,7 +10,7 @@ import (
 
 // TestSmokeScript runs the script that anybody can run, against every store.
 func TestSmokeScript(t *testing.T) {
-	onEveryStore(t, func(t *testing.T, store *harness.Store, _ *reader) {
+	onEveryStore(t, func(t *testing.T, store *harness.Store, _ map[string]string) {
 		g := serve(t, store)
 		out, err := exec.CommandContext(t.Context(), "./smoke.sh", g.URL).CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "checks passed") {

@@ -26,7 +26,7 @@ func warm(t *testing.T, store *harness.Store, g *harness.Gateway, args ...string
 // TestWarm fills a gateway before a job comes, which then waits for no store: from memory, and, over a restart, from disk
 // alone. To warm again what is warm brings nothing.
 func TestWarm(t *testing.T) {
-	onEveryStore(t, func(t *testing.T, store *harness.Store, _ *reader) {
+	onEveryStore(t, func(t *testing.T, store *harness.Store, _ map[string]string) {
 		disk := t.TempDir()
 		args := []string{"--disk-cache", disk, "--disk-cache-size", "64MiB", "--lame-duck", "0s"}
 		g := serve(t, store, args...)
