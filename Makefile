@@ -9,7 +9,7 @@ GOTEST  := python3 $(CURDIR)/tools/gotest.py
 TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
 FUZZTIME ?= 5s
 # With long counts a package has as long as a part of test-nightly.
-TIMEOUT := $(if $(MILLRACE_LONG),1h,30m)
+TIMEOUT := $(if $(MILLRACE_LONG),1h,45m)
 
 .PHONY: help build test test-ci test-nightly unit race fuzz vet size types lint cross python-short python-test plain-test frameworks-test ray-test newest-test conformance integration-short integration browser-test cluster-test kubernetes-test slurm-test release-test deps docs pictures demo dev dev-cluster dev-stop smoke bench figures figures-current bench-peers bench-train bench-compare experiments experiments-short sabotage mutation histories wheel wheels release release-files vulncheck pin-images fmt clean summary
 
