@@ -81,10 +81,14 @@ cross: ## compile for Linux and macOS on amd64 and arm64
 	done
 
 python-short: build ## the Python client against real gateways under the machine's own python3, without other packages
-	python3 tools/pytest.py --short
+	@rm -f bin/python-history
+	TEST_HISTORY=$(CURDIR)/bin/python-history python3 tools/pytest.py --short
+	@cd integration && go run ./history/check <../bin/python-history
 
 python-test: build deps-minio deps-openssl deps-python ## the Python client against real gateways and a proxy that cuts; torch's own loaders; mypy and ruff
-	python3 tools/pytest.py
+	@rm -f bin/python-history
+	TEST_HISTORY=$(CURDIR)/bin/python-history python3 tools/pytest.py
+	@cd integration && go run ./history/check <../bin/python-history
 
 frameworks-test: build deps-openssl ## the Python client with torch 2 and current trainers in a root of Debian 13; Linux, root
 	@tools/frameworks.sh >/dev/null

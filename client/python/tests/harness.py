@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import itertools
 import json
 import os
 import platform
@@ -20,15 +22,43 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import fields
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Optional, Union
 
+import millrace
 from millrace._parameters import GROUPS
 
 ROOT = Path(__file__).resolve().parents[3]
 LONG = os.environ.get("MILLRACE_LONG") == "1"
 PLATFORM = f"{sys.platform}/{ {'x86_64': 'amd64', 'aarch64': 'arm64'}.get(platform.machine(), platform.machine()) }"  # as Go has it
 START = 30.0  # a gateway on a loaded machine is up by then
+
+
+class Job:
+    """An epoch that a client reads, in the history that integration/history checks: the file TEST_HISTORY. Without one it does nothing."""
+
+    _numbers = itertools.count()
+
+    def __init__(self) -> None:
+        self._name = f"python {os.getpid()}-{next(self._numbers)}"
+
+    def took(self, batch: millrace.Batch) -> None:
+        """Adds a batch that the client takes."""
+        self._add(
+            url=batch.location, outcome="whole", etag=batch.etag, generation=batch.generation, samples=list(batch.keys),
+            length=batch.nbytes, sha256=hashlib.sha256(batch.data).hexdigest(),
+        )  # fmt: skip
+
+    def completed(self, samples: int) -> None:
+        """Adds that the epoch is complete, with so many samples."""
+        self._add(url="", outcome="completed", total=samples)
+
+    def _add(self, **event: Any) -> None:
+        if path := os.environ.get("TEST_HISTORY"):
+            line = json.dumps({"client": self._name, "job": self._name, "end": datetime.now(timezone.utc).isoformat(), **event})
+            with Path(path).open("a") as f:
+                f.write(line + "\n")
 
 
 def free_port() -> int:

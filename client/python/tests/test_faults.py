@@ -29,12 +29,18 @@ def body_of(answer: bytes) -> int:
     return answer.index(b"\r\n\r\n") + 4
 
 
+SAMPLES = 500  # of the dataset
+
+
 def read_all(client: millrace.Client, **options: object) -> list[list[str]]:
     epoch = client.epoch(0, **harness.grouped(keys=True, **options))  # type: ignore[arg-type]
-    ledger = epoch.ledger()
+    ledger, job, keys = epoch.ledger(), harness.Job(), []
     with epoch.read(ledger=ledger) as reader:
-        keys = [list(b.keys) for b in reader]
+        for batch in reader:
+            job.took(batch)
+            keys.append(list(batch.keys))
     ledger.check()
+    job.completed(SAMPLES)
     return keys
 
 
@@ -56,26 +62,29 @@ def test_a_gateway_is_killed_in_mid_epoch(dataset: Path, gateway: harness.Gatewa
     first = harness.Gateway(f"photos={dataset}")
     with harness.closing(first), millrace.Client([first.url, gateway.url], "photos", routing=Routing(home=lambda *_: 0)) as client:
         epoch = client.epoch(0, reading=Reading(keys=True, threads=2, prefetch_bytes=1 << 18))
-        ledger = epoch.ledger()
-        keys = []
+        ledger, job, keys = epoch.ledger(), harness.Job(), []
         with epoch.read(ledger=ledger) as reader:
             for batch in reader:
+                job.took(batch)
                 keys.append(list(batch.keys))
                 if batch.number == 4:
                     first.kill()
         ledger.check()
+        job.completed(SAMPLES)
         assert keys == right
 
 
 def test_a_gateway_comes_back(dataset: Path, right: list[list[str]]) -> None:
     first = harness.Gateway(f"photos={dataset}")
     with harness.closing(first), millrace.Client(first.url) as client:
-        keys = []
+        job, keys = harness.Job(), []
         for batch in client.epoch(0, reading=Reading(keys=True, threads=2, prefetch_bytes=1 << 18)):
+            job.took(batch)
             keys.append(list(batch.keys))
             if batch.number == 4:
                 first.kill()
                 second = harness.Gateway(f"photos={dataset}", port=first.port)
+        job.completed(SAMPLES)
         with harness.closing(second):
             assert keys == right
 
