@@ -164,6 +164,9 @@ func TestOccupiedTargetIsRefused(t *testing.T) {
 	if !errors.Is(err, ErrOccupied) || !strings.HasPrefix(err.Error(), "pack: out/train-0000.tar: ") {
 		t.Errorf("got %v, want %v that names out/train-0000.tar", err, ErrOccupied)
 	}
+	if got := store.Stats().Requests[memstore.List]; got > 2 {
+		t.Errorf("got %d listings before a run is refused, want at most 2", got)
+	}
 
 	store = memstore.New()
 	mustPack(t, store, opt, dir)

@@ -54,15 +54,16 @@ const prepareAttempts = 5
 // stores an empty state: from then on shards with this plan's names are this plan's. It starts over when another run,
 // such as another part, creates or replaces the state in the meantime, or removes notes.
 func (j *job) prepare(ctx context.Context) (err error) {
-	for range prepareAttempts {
+	for attempt := range prepareAttempts {
 		var known bool
 		if known, err = j.load(ctx); err != nil {
 			err = fmt.Errorf("pack: read state: %w", err) // a store names the object
 		} else if err = j.occupied(ctx, known); err == nil && !known {
 			err = j.save(ctx, j.stateKey(), nil, objstore.Condition{IfAbsent: true})
 		}
-		crossed := errors.Is(err, objstore.ErrChanged) || errors.Is(err, objstore.ErrNotFound) || errors.Is(err, ErrOccupied) && !known
-		if !crossed {
+		// Another part may have begun, and stored a shard, since the state was looked for: the prefix is listed once more.
+		joins := attempt == 0 && !known && errors.Is(err, ErrOccupied)
+		if !joins && !errors.Is(err, objstore.ErrChanged) && !errors.Is(err, objstore.ErrNotFound) {
 			break
 		}
 	}
