@@ -242,6 +242,9 @@ func (l *jobLoad) train(ctx context.Context, name string, random *rand.Rand) err
 		l.mu.Lock()
 		samples := l.samples[d.Generation]
 		l.mu.Unlock()
+		if samples != d.Samples {
+			l.fail("generation %.12s of %s: it has %d samples, and %d were indexed", d.Generation, name, d.Samples, samples)
+		}
 		l.log.Complete("job", epoch, samples)
 		l.count("epochs")
 	}
