@@ -50,7 +50,7 @@ unit: ## unit, property and architecture tests; packages that start goroutines u
 
 race: ## the other packages under the race detector, and simulated clusters
 	$(GOTEST) race -race -timeout $(TIMEOUT) --others
-	cd integration && $(GOTEST) proof -race -timeout $(TIMEOUT) ./bench/... ./clustersim ./conformance/... ./history ./mutation
+	cd integration && $(GOTEST) proof -race -timeout $(TIMEOUT) ./bench/... ./clustersim ./conformance/... ./history ./mutation ./provenance
 	cd integration && $(GOTEST) proof-plain -timeout $(TIMEOUT) --plain
 
 fuzz: ## run every fuzz target for FUZZTIME (5s), as many at once as there are cores

@@ -36,7 +36,6 @@ func floorPlan() map[string]room {
 	return map[string]room{
 		".":                             {},
 		"internal/objstore":             {ours: []string{"internal/objstore"}, never: []string{"net/http"}},
-		"internal/testing/provenance":   {never: []string{"net"}},                                                // bench and experiments run git
 		"internal/testing/vectors":      {outside: []string{"github.com/google/go-cmp"}, never: []string{"net"}}, // tests only
 		"internal/tempfile":             {never: []string{"net"}},
 		"internal/testing/seeds":        {ours: []string{"internal/testing/race"}, never: []string{"net"}},                                                                           // tests only

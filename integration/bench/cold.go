@@ -171,7 +171,7 @@ func (s *suite) coldSet(ctx context.Context, d set) error {
 	}
 	s.table.paired(4, "cold epoch, "+d.name, "RELAY", ours, relays, gigabytes())
 	s.table.paired(4, "cold epoch, "+d.name, "STRAIGHT", ours, straight, gigabytes())
-	s.table.paired(4, "RELAY, "+d.name, "STRAIGHT", relays, straight, gigabytes())
+	s.table.ratio(4, "RELAY, "+d.name, "RELAY", "STRAIGHT", relays, straight, gigabytes())
 	if median(gateway) > 0 { // there is a /proc
 		s.table.add(4, "gateway's processor time for a GiB of a cold epoch, "+d.name, "s", gateway)
 		s.table.add(4, "store's processor time for a GiB of a cold epoch, "+d.name, "s", store)

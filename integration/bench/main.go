@@ -21,7 +21,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/millrace-data/millrace/internal/testing/provenance"
+	"github.com/millrace-data/millrace/integration/provenance"
 )
 
 // options is the command line.

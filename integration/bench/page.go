@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/millrace-data/millrace/internal/testing/provenance"
+	"github.com/millrace-data/millrace/integration/provenance"
 )
 
 // figures is the directory of what the page shows, from the root of the repository.
@@ -236,21 +236,15 @@ func (r Row) line(goal int, older bool) string {
 	for _, a := range r.Arms {
 		arms = append(arms, a.Name+" "+text(a.Median, a.Unit))
 	}
-	bound, met, current := "-", "-", "yes"
+	bound, met := "-", "-"
 	if r.Bound != nil {
-		bound, met = "≥ "+text(*r.Bound, r.Unit), "yes"
+		bound, met = "≥ "+text(*r.Bound, r.Unit), provenance.Yes(r.Met)
 		if r.AtMost {
 			bound = "≤ " + text(*r.Bound, r.Unit)
 		}
-		if !r.Met {
-			met = "**no**"
-		}
-	}
-	if older {
-		current = "**no**"
 	}
 	return fmt.Sprintf("| %d | %s | %s | %s | %.4g - %.4g | %s | %s | %s |\n", goal, r.What, strings.Join(arms, ", "), text(r.Value, r.Unit),
-		r.Quartiles[0], r.Quartiles[1], bound, met, current)
+		r.Quartiles[0], r.Quartiles[1], bound, met, provenance.Yes(!older))
 }
 
 // unmeasured lists the marks that no row is judged by.

@@ -5,9 +5,8 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 
-	"github.com/millrace-data/millrace/internal/testing/provenance"
+	"github.com/millrace-data/millrace/integration/provenance"
 )
 
 // quantity is how figures are written: a unit, and how many of it one is.
@@ -28,7 +27,7 @@ func times() quantity          { return quantity{"x", 1} }
 // Row is one figure: the median of its rounds with quartiles.
 type Row struct {
 	What      string     `json:"what"`
-	Arms      []Arm      `json:"arms,omitempty"` // what a ratio is of
+	Arms      []Arm      `json:"arms,omitempty"` // the two sides of a ratio
 	Value     float64    `json:"value"`
 	Unit      string     `json:"unit"`
 	Quartiles [2]float64 `json:"quartiles"`
@@ -63,18 +62,19 @@ func quantile(x []float64, q float64) float64 {
 // table has the rows of each goal.
 type table map[int][]Row
 
-// paired adds a row from rounds of two arms, ours over theirs. What it is called and its goal decide its mark.
+// paired adds a row from rounds of two arms, Millrace over the yardstick. What it is called and its goal decide its mark.
 func (t table) paired(goal int, what, yard string, ours, theirs []float64, q quantity) {
-	ratios := make([]float64, min(len(ours), len(theirs)))
+	t.ratio(goal, what, "Millrace", yard, ours, theirs, q)
+}
+
+// ratio adds a row from rounds of two arms, the first over the second.
+func (t table) ratio(goal int, what, first, second string, a, b []float64, q quantity) {
+	ratios := make([]float64, min(len(a), len(b)))
 	for i := range ratios {
-		ratios[i] = ours[i] / theirs[i]
+		ratios[i] = a[i] / b[i]
 	}
-	name := "Millrace"
-	if strings.HasPrefix(what, "RELAY") {
-		name = "RELAY"
-	}
-	t.add(goal, what+", against "+yard, "x", ratios,
-		Arm{name, rounded(median(ours) * q.scale), q.unit}, Arm{yard, rounded(median(theirs) * q.scale), q.unit})
+	t.add(goal, what+", against "+second, "x", ratios,
+		Arm{first, rounded(median(a) * q.scale), q.unit}, Arm{second, rounded(median(b) * q.scale), q.unit})
 }
 
 // add adds a row of one figure in each round.

@@ -20,7 +20,7 @@ import (
 
 	"github.com/millrace-data/millrace/integration/experiments/images"
 	"github.com/millrace-data/millrace/integration/experiments/lab"
-	"github.com/millrace-data/millrace/internal/testing/provenance"
+	"github.com/millrace-data/millrace/integration/provenance"
 )
 
 // all lists the experiments in the order of the page, at their full size.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/millrace-data/millrace/integration/experiments/images"
 	"github.com/millrace-data/millrace/integration/experiments/lab"
+	"github.com/millrace-data/millrace/integration/provenance"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
-	"github.com/millrace-data/millrace/internal/testing/provenance"
 	"github.com/millrace-data/millrace/internal/testing/shaped"
 )
 

@@ -27,7 +27,7 @@ type Figure struct {
 	Groups []Bars   `json:"groups,omitempty"`
 }
 
-// Drawn says whether the figure has what it is drawn of. An old one has a picture alone.
+// Drawn reports whether the figure has stored points. Old figures only have a picture.
 func (f *Figure) Drawn() bool { return len(f.Lines)+len(f.Groups) > 0 }
 
 // Line is one series of points. Without a point it is left out.

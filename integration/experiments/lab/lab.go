@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace-data/millrace/internal/testing/provenance"
+	"github.com/millrace-data/millrace/integration/provenance"
 )
 
 // Experiment is one published idea put to the test.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace-data/millrace/internal/testing/provenance"
+	"github.com/millrace-data/millrace/integration/provenance"
 )
 
 // Page is the document of all reports.
@@ -39,7 +39,7 @@ func (p *Page) Markdown() string {
 	b.WriteString(intro + "| experiment | mark | found | holds | current |\n|---|---|---|---|---|\n")
 	for _, r := range p.Reports {
 		for _, v := range r.Verdicts {
-			fmt.Fprintf(&b, "| [%s](#%s) | %s | %s | %s | %s |\n", r.Name, r.Name, v.Want, v.Found, yes(v.Holds), yes(!p.Older[r.Name]))
+			fmt.Fprintf(&b, "| [%s](#%s) | %s | %s | %s | %s |\n", r.Name, r.Name, v.Want, v.Found, provenance.Yes(v.Holds), provenance.Yes(!p.Older[r.Name]))
 		}
 	}
 	for _, r := range p.Reports {
@@ -60,13 +60,6 @@ func (e Experiment) Changes() string {
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", e.Name, m.Want, m.Fails)
 	}
 	return b.String()
-}
-
-func yes(holds bool) string {
-	if holds {
-		return "yes"
-	}
-	return "**no**"
 }
 
 func (r *Report) markdown(p *Page) string {
@@ -101,7 +94,7 @@ func (r *Report) verdicts(root string) string {
 	var b strings.Builder
 	b.WriteString("\n**Marks.**\n\n| mark | found | holds |\n|---|---|---|\n")
 	for _, v := range r.Verdicts {
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", v.Want, v.Found, yes(v.Holds))
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", v.Want, v.Found, provenance.Yes(v.Holds))
 	}
 	for _, v := range r.Verdicts {
 		if !v.Holds {

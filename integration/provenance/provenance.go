@@ -19,8 +19,8 @@ import (
 	"time"
 )
 
-// Measurement is the provenance of figures. Empty fields are unknown; figures without a digest are older than their
-// sources.
+// Measurement is the provenance of figures. Empty fields are unknown. Figures without a digest count as older than
+// their sources.
 type Measurement struct {
 	Commit  string     `json:"commit"`
 	Date    string     `json:"date"`
@@ -127,12 +127,16 @@ func (m Measurement) Row(name string, older bool) string {
 	if m.Load[0] >= 0 {
 		load = fmt.Sprintf("%.2f, %.2f", m.Load[0], m.Load[1])
 	}
-	current := "yes"
-	if older {
-		current = "**no**"
-	}
 	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s | `%s` | %s |\n",
-		name, current, m.Commit, m.Date, m.Machine, load, known(m.Command), strings.Join(m.Sources, "` `"), known(m.Digest[:min(12, len(m.Digest))]))
+		name, Yes(!older), m.Commit, m.Date, m.Machine, load, known(m.Command), strings.Join(m.Sources, "` `"), known(m.Digest[:min(12, len(m.Digest))]))
+}
+
+// Yes writes whether something holds, as a cell of a table.
+func Yes(holds bool) string {
+	if holds {
+		return "yes"
+	}
+	return "**no**"
 }
 
 // Head begins a table of provenance.
