@@ -66,14 +66,12 @@ func allRead(t *testing.T, log *history.Log, opt client.Options, gateways func(r
 }
 
 func rankReads(ctx context.Context, log *history.Log, gateways []string, opt client.Options, rank uint64) error {
-	transport, who := http.DefaultTransport.(*http.Transport).Clone(), fmt.Sprint("rank ", rank)
-	c, err := client.New(client.Config{
-		Gateways: gateways, Home: client.HomeByRank, Dataset: dataset, HTTP: &http.Client{Transport: log.Through(who, transport)},
-	})
+	who := fmt.Sprint("rank ", rank)
+	c, err := client.New(client.Config{Gateways: gateways, Home: client.HomeByRank, Dataset: dataset, HTTP: log.Client(who)})
 	if err != nil {
 		return err
 	}
-	defer transport.CloseIdleConnections()
+	defer c.CloseIdle()
 	opt.Rank = rank
 	for b, err := range c.Batches(ctx, opt) {
 		if err != nil {

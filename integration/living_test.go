@@ -163,12 +163,11 @@ func (y *yard) until(what string, limit time.Duration, holds func() bool) {
 
 // epoch reads an epoch of a dataset as two ranks, and proves that each sample came once.
 func epoch(ctx context.Context, log *history.Log, url, name, generation string, n uint64) (client.EpochReport, error) {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	c, err := client.New(client.Config{Gateways: []string{url}, Dataset: name, HTTP: &http.Client{Transport: log.Through("client", transport)}})
+	c, err := client.New(client.Config{Gateways: []string{url}, Dataset: name, HTTP: log.Client("client")})
 	if err != nil {
 		return client.EpochReport{}, err
 	}
-	defer transport.CloseIdleConnections()
+	defer c.CloseIdle()
 	r, err := c.ReadEpoch(ctx, client.Epoch{Options: client.Options{Epoch: n, WorldSize: 2, BatchSize: 16, Generation: generation}, AllRanks: true})
 	if err == nil && (!r.Proof.Whole || generation != "" && r.Generation != generation) {
 		err = fmt.Errorf("epoch %d of %s: %+v, want each sample once of generation %.12s", n, name, r, generation)

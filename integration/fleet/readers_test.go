@@ -40,7 +40,7 @@ func (l *lab) job(t *testing.T, plan client.Options) *job {
 	return j
 }
 
-// client is one that waits for each gateway for a given time, and adds what it is answered to a history.
+// client returns a client that waits for each gateway for a given time and adds its answers to a history.
 func (l *lab) client(t *testing.T, log *history.Log, name string, wait time.Duration, urls ...string) *client.Client {
 	t.Helper()
 	c, err := client.New(client.Config{

@@ -32,6 +32,11 @@ func (l *Log) Complete(who, job string, samples uint64) {
 	l.Add(Event{Client: who, URL: job, End: time.Now(), Outcome: Completed, Job: job, Total: int(samples)})
 }
 
+// Client returns an HTTP client with connections of its own, whose answers for batches are added.
+func (l *Log) Client(who string) *http.Client {
+	return &http.Client{Transport: l.Through(who, http.DefaultTransport.(*http.Transport).Clone())}
+}
+
 // Through returns a transport that adds each answer for a batch, whether its reader takes it or not.
 func (l *Log) Through(who string, base http.RoundTripper) http.RoundTripper {
 	return transport{l, who, base}

@@ -92,7 +92,7 @@ func failed(client, address string, how Outcome) Event {
 	return Event{Client: client, URL: address, Outcome: how, Reason: "it failed"}
 }
 
-// part of an epoch: batches from..until-1 by a world of ranks, with errors and equal answers in between if random is set.
+// part adds batches from..until-1 of an epoch, read by a world of ranks. With random set, errors and repeated answers come in between.
 type part struct{ from, until, world int }
 
 // read adds the events of a job that reads an epoch in parts.

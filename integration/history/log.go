@@ -178,12 +178,18 @@ func (l *Log) compareETag(e *Event, v *value) {
 	}
 }
 
+// common returns how many elements two lists have in common at their beginning.
+func common[T comparable](a, b []T) int {
+	n := 0
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
+
 // firstSample names the first sample in which an answer differs from a register.
 func firstSample(got, want []string) string {
-	i := 0
-	for i < len(got) && i < len(want) && got[i] == want[i] {
-		i++
-	}
+	i := common(got, want)
 	nth := func(of []string) string {
 		if i < len(of) {
 			return strconv.Quote(of[i])
@@ -201,11 +207,7 @@ func (l *Log) difference(e *Event, v *value) string {
 		want, _, _ = l.plan.Batch(v.by.URL)
 	}
 	if e.body != nil && want != nil {
-		n := 0
-		for n < len(want) && n < len(e.body) && want[n] == e.body[n] {
-			n++
-		}
-		parts = append(parts, fmt.Sprintf("byte %d of %d differs, of %d", n, e.Length, v.by.Length))
+		parts = append(parts, fmt.Sprintf("byte %d of %d differs, of %d", common(e.body, want), e.Length, v.by.Length))
 	} else {
 		parts = append(parts, fmt.Sprintf("%d bytes of SHA-256 %.8x, want %d of %.8x", e.Length, e.SHA256, v.by.Length, v.by.SHA256))
 	}

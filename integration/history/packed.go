@@ -20,8 +20,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Packed is the plan of a dataset of tar shards. It takes samples from the shards themselves and their order from package shuffle,
-// which has vectors of an independent implementation. Of the index it believes where chunks begin.
+// Packed is the plan of a dataset of tar shards. It reads samples from the shards and computes their order with package shuffle, which is
+// tested against vectors of an independent implementation. From the index it takes only where chunks begin, and the defaults.
 type Packed struct {
 	first    []uint64 // sample of each chunk
 	defaults chunkindex.Defaults
