@@ -80,15 +80,18 @@ cross: ## compile for Linux and macOS on amd64 and arm64
 	  CGO_ENABLED=0 GOOS=$${target%/*} GOARCH=$${target#*/} go build -trimpath ./...; \
 	done
 
+# Runs the Python tests with some flags, and checks the history that test_faults.py writes.
+define pytest
+@rm -f bin/python-history
+TEST_HISTORY=$(CURDIR)/bin/python-history python3 tools/pytest.py $(1)
+@cd integration && go run ./history/check <../bin/python-history
+endef
+
 python-short: build ## the Python client against real gateways under the machine's own python3, without other packages
-	@rm -f bin/python-history
-	TEST_HISTORY=$(CURDIR)/bin/python-history python3 tools/pytest.py --short
-	@cd integration && go run ./history/check <../bin/python-history
+	$(call pytest,--short)
 
 python-test: build deps-minio deps-openssl deps-python ## the Python client against real gateways and a proxy that cuts; torch's own loaders; mypy and ruff
-	@rm -f bin/python-history
-	TEST_HISTORY=$(CURDIR)/bin/python-history python3 tools/pytest.py
-	@cd integration && go run ./history/check <../bin/python-history
+	$(call pytest,)
 
 frameworks-test: build deps-openssl ## the Python client with torch 2 and current trainers in a root of Debian 13; Linux, root
 	@tools/frameworks.sh >/dev/null

@@ -17,6 +17,7 @@ from typing import Any
 
 import harness
 import pytest
+from conftest import SAMPLES
 from harness import Fault, is_batch
 
 import millrace
@@ -27,9 +28,6 @@ from millrace._http import fleet, wire
 def body_of(answer: bytes) -> int:
     """Where the body of an answer begins."""
     return answer.index(b"\r\n\r\n") + 4
-
-
-SAMPLES = 500  # of the dataset
 
 
 def read_all(client: millrace.Client, **options: object) -> list[list[str]]:
