@@ -163,7 +163,7 @@ type builder struct {
 	unmatched string              // one of the objects that Match leaves out
 	shards    []objstore.Object
 	units     []unit
-	scans     []chunkSource     // one a unit
+	scans     []chunkSource // one a unit
 	writers   []*scanWriter // one a worker; nil: not needed yet
 	report    Report
 
@@ -174,9 +174,9 @@ type builder struct {
 
 	mu       sync.Mutex
 	progress chunkindex.Progress
-	kept     []string // keys of objects in the store, of scans that were kept
-	notes    []string // keys of the notes of parts of this index
-	begun    []StartedParts  // what they say, the last one first
+	kept     []string       // keys of objects in the store, of scans that were kept
+	notes    []string       // keys of the notes of parts of this index
+	begun    []StartedParts // what they say, the last one first
 	gathered scanBatch
 }
 

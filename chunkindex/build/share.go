@@ -36,14 +36,14 @@ type PartReport struct {
 
 // PartsError says that parts of an index have not left all that a run needs that joins them.
 type PartsError struct {
-	StartedParts          // the parts that were begun with the options of this run; else those that were begun last
-	Same   bool    // they were begun with the options of this run
-	Other  []StartedParts // parts that were begun with other options: this run cannot use their scans
-	Shards int     // of the dataset
-	Bytes  int64   // of the shards that are missing
-	Newer  int     // missing shards that were written after the parts were begun
-	After  string  // one of them
-	Lacks  []Lack  // by part
+	StartedParts                // the parts that were begun with the options of this run; else those that were begun last
+	Same         bool           // they were begun with the options of this run
+	Other        []StartedParts // parts that were begun with other options: this run cannot use their scans
+	Shards       int            // of the dataset
+	Bytes        int64          // of the shards that are missing
+	Newer        int            // missing shards that were written after the parts were begun
+	After        string         // one of them
+	Lacks        []Lack         // by part
 }
 
 // StartedParts is the note of parts that were begun.
