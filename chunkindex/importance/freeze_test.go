@@ -251,7 +251,7 @@ func TestFreezeRefuses(t *testing.T) {
 	}
 }
 
-// TestFreeze_RefusesBatchesThatBeginElsewhere: batch 1 of a plan with batches of 8 begins at position 8.
+// TestFreeze_RefusesBatchesThatBeginElsewhere reports batch 1 from position 9 on, where batches of 8 place it at position 8.
 func TestFreeze_RefusesBatchesThatBeginElsewhere(t *testing.T) {
 	l := newLog(t, memstore.New())
 	r := report(epochLosses(43, 1), testBatchSize+1, 2*testBatchSize)

@@ -115,7 +115,7 @@ func TestWhoMakesRoomForANewReader(t *testing.T) {
 	}
 }
 
-// A slow reader is waited for while there is room. Where there is none it goes after readerNew, as one that asked once does.
+// A slow reader keeps its place while there is room. A new reader takes it once the slow one was silent for readerNew.
 func TestMakeRoom_ForgetsSilentReaders(t *testing.T) {
 	d := newData(100, 10)
 	r := newReaders(t, Config{Budget: 100, Plans: 2 * epochHolds * 100})

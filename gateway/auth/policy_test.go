@@ -89,7 +89,7 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// TestMay_GivesEverybodysAdminToPrincipals: credentials take no right away that a caller without any has.
+// TestMay_GivesEverybodysAdminToPrincipals checks that credentials never remove a right that callers without credentials have.
 func TestMay_GivesEverybodysAdminToPrincipals(t *testing.T) {
 	if who := named("token:a"); !Everybody(Admin).May(who, Admin, "") || Everybody(Read).May(who, Admin, "") {
 		t.Error("want admin for a principal where everybody is an admin, and only there")

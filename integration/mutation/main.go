@@ -1,4 +1,4 @@
-// Command mutation judges the unit tests of a package by small changes of its code, which some test must notice.
+// Command mutation measures how many small changes to the code of a package its unit tests notice.
 //
 // All mutants of a package are compiled into one test binary, each behind a number that the environment chooses, so
 // that a mutant costs one run of the tests that reach it and no compilation.

@@ -227,7 +227,7 @@ func (m *mutants) inBlock() bool {
 	return false
 }
 
-// add adds a mutant and returns its id. A name has no number of a line, so that it outlives changes elsewhere.
+// add adds a mutant and returns its id. Names contain no line numbers, so changes elsewhere in a file keep them.
 func (m *mutants) add(op string, n ast.Node, at token.Pos, becomes string) int {
 	text := strings.Join(strings.Fields(m.text(n)), " ")
 	if len(text) > 100 {

@@ -84,5 +84,5 @@ func (t *Toy) close() error {
 
 const constant = 2*3 < 7 && -1 < 0 // no mutants
 
-// Shift has a constant that takes the type of what it is added to, so only the comparison with 0 is mutated.
+// Shift adds a shifted constant, whose type its operand decides: only the comparison with 0 has mutants.
 func Shift(s uint, n int64) bool { return n < 1<<s && n != 0 && constant }
