@@ -5,11 +5,15 @@ import (
 	"image"
 	"image/color"
 	"image/png"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 
@@ -129,6 +133,37 @@ func TestSamples(t *testing.T) {
 		t.Errorf("got %q and %q, want the sample %s of the manifest, and the line that takes it out", key, line, m[0].Key)
 	}
 	v.clean("a sample")
+}
+
+// TestLeftViewsDrawNothing leaves the view of a sample while the gateway still looks for its key: the next view stays as it is.
+func TestLeftViewsDrawNothing(t *testing.T) {
+	g := harness.Serve(t, pictures(t, 40), dataset, "--cache-size", "64MiB")
+	target, err := url.Parse(g.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked, forward := make(chan struct{}, 1), &httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(target) }}
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/occurrences") {
+			asked <- struct{}{}
+			<-r.Context().Done()
+			return
+		}
+		forward.ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	v := open(t).tab(t, front.URL)
+	v.do(chromedp.Navigate(front.URL + "/#/data/photos/sample?key=any"))
+	select {
+	case <-asked:
+	case <-time.After(patience):
+		t.Fatalf("the view has not asked for the key: it shows %q", v.text())
+	}
+	v.do(chromedp.Navigate(front.URL+"/#/data"), chromedp.WaitVisible("#datasets"), chromedp.Sleep(200*time.Millisecond))
+	if got := v.text(); !strings.Contains(got, "This gateway serves one dataset") || strings.Contains(got, "problem") {
+		t.Errorf("got %q, want the list of datasets", got)
+	}
+	v.clean("a view that was left")
 }
 
 // TestTokens: without one the page asks for one; with one it shows the data, and the token is in no address.

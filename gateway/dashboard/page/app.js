@@ -23,7 +23,6 @@ import { show as batch } from "./batch.js";
 import { show as order } from "./order.js";
 import { show as waiting } from "./waiting.js";
 
-const main = document.getElementById("main");
 const views = {
   data: { title: "Data", show: (place) => (place.path.length > 1 ? batch : data)(place) },
   order: { title: "Order", show: order },
@@ -47,7 +46,7 @@ function split(text, at) {
 
 // failure shows a problem, what to do about it, and a button; it tries again by itself where that may help.
 function failure(error, again, signal) {
-  if (!(error instanceof Problem)) console.error(error);
+  if (!(error instanceof Problem) && !signal.aborted) console.error(error);
   const p = error instanceof Problem ? error : new Problem({ title: "The page itself has failed", detail: String(error) });
   const box = el("div", { class: "problem", role: "alert" }, el("h2", null, p.title),
     p.faults.length > 1 ? el("ul", null, p.faults.map((f) => el("li", null, `${f.name ?? ""}: ${f.reason ?? ""}`))) : el("p", null, p.detail), // the detail repeats them
@@ -65,6 +64,14 @@ let leave = new AbortController();
 let shown = null; // { at, update }: the view on the screen, and what it does with another query
 let root = null;
 
+// emptied returns a new element for a view to fill, so that a view that was left draws nothing over the next one.
+function emptied() {
+  const main = el("main", { id: "main", tabindex: -1 }), old = document.getElementById("main"), focused = old === document.activeElement;
+  old.replaceWith(main);
+  if (focused) main.focus();
+  return main;
+}
+
 async function render() {
   const address = parse(location.hash);
   const at = JSON.stringify([address.view, address.path]);
@@ -77,6 +84,7 @@ async function render() {
   const { signal } = leave;
   shown = null;
   say("");
+  const main = emptied();
   fill(main, el("p", { class: "loading" }, "Loading ..."));
   try {
     root ??= await json("./", {}, signal);
@@ -102,7 +110,7 @@ async function render() {
     const update = await view.show(place);
     if (!signal.aborted) shown = { at, update };
   } catch (e) {
-    if (!signal.aborted) fill(main, el("h1", { class: "unseen" }, "A problem"), failure(e, again, signal));
+    fill(main, el("h1", { class: "unseen" }, "A problem"), failure(e, again, signal));
   }
 }
 
@@ -156,6 +164,6 @@ document.getElementById("theme").addEventListener("click", () => {
 setTheme(themes.includes(localStorage.getItem("millrace-theme")) ? localStorage.getItem("millrace-theme") : "system");
 markToken();
 onState((text) => fill(document.getElementById("status"), text && el("p", { class: "banner" }, text)));
-document.querySelector(".skip").addEventListener("click", (e) => { e.preventDefault(); main.focus(); });
+document.querySelector(".skip").addEventListener("click", (e) => { e.preventDefault(); document.getElementById("main").focus(); });
 window.addEventListener("hashchange", render);
 render();

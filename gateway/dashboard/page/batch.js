@@ -60,7 +60,6 @@ class Batch {
   // failed leaves the form on the screen: another batch may do.
   failed(error) {
     const { place } = this;
-    if (place.signal.aborted) return;
     fill(place.main, el("h1", null, `Batch ${count(this.batch)}, epoch ${count(this.epoch)}, `, el("a", { href: place.to(["data", this.dataset], planOf(place.query)) }, visible(this.dataset))),
       place.fail(error, () => this.show().catch((e) => this.failed(e))), goTo(place, this.dataset, { epoch: this.epoch, batch: this.batch }));
   }

@@ -172,9 +172,7 @@ function rowsOf(plan) {
 function side(at) {
   const { place, plan, mixing } = at;
   const box = el("div", { id: "side" }, el("p", { class: "loading" }, "Loading ..."));
-  compare(at).then((node) => fill(box, node), (e) => {
-    if (!place.signal.aborted) fill(box, place.fail(e));
-  });
+  compare(at).then((node) => fill(box, node), (e) => fill(box, place.fail(e)));
   return el("section", null, el("h2", null, "Shuffles side by side"),
     el("p", { class: "small" }, `Variance: how much the number of a class's samples varies from batch to batch, if data is stored sorted by class; 1 is chance.${"class_variance" in mixing ? " Measured: the same of the samples' own classes." : ""} Moved: the share of samples that ${count(plan.world_size)} ranks with share=locality take from other homes.`), box);
 }
@@ -233,7 +231,7 @@ function buys({ place, name, plan, describe, measure, dataset, own, mixing }) {
     variance.draw([windows, all.map((p) => p.expected_batch_variance_10 ?? null)]);
     memory.draw([windows, all.map((p) => p.window_memory)]);
     return tell();
-  }).catch((e) => { if (!place.signal.aborted) fill(figures, place.fail(e)); });
+  }).catch((e) => fill(figures, place.fail(e)));
   return el("section", null, el("h2", null, `What a window buys, with shuffle ${shuffle}`), el("div", { class: "controls" }, el("label", null, "Window ", range), use), figures,
     el("div", { class: "panel charts" }, variance.node, memory.node));
 }

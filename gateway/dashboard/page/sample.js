@@ -39,7 +39,7 @@ export function details(place, description, s, { at, epoch, batch }) {
     blobs.clear();
     fill(parts, s.length > mostLoaded && el("p", { class: "note" }, `The sample has ${size(s.length)}: the page shows how it begins.`), sample.parts.slice(0, 256).map((p) => part(p, description, s, blobs, file)),
       sample.parts.length > 256 && el("p", { class: "small" }, `The first 256 of ${count(sample.parts.length)} parts.`));
-  }).catch((e) => { if (!signal.aborted) fill(parts, place.fail(e, fetchAgain)); });
+  }).catch((e) => fill(parts, place.fail(e, fetchAgain)));
   fetchAgain();
   return { node, clear: () => blobs.clear() };
 }
@@ -96,7 +96,7 @@ function elsewhere(place, description, s) {
       const ranked = occurrences[0]?.rank !== undefined;
       fill(box, occurrences.length === 0 ? el("p", null, "It comes in none of these epochs.") : table(`Epochs ${epochs}, seed ${plan.seed ?? description.default_plan?.seed ?? 0}: it comes ${occurrences.length === 1 ? "once" : `${count(occurrences.length)} times`}`, [{ text: "Epoch", number: true }, "Batch", ...(ranked ? [{ text: "Rank", number: true }] : []), { text: "Position", number: true }],
         occurrences.slice(0, 1000).map((o) => [o.epoch, o.batch === undefined ? "in none" : el("a", { href: place.to(["data", s.dataset, "epochs", String(o.epoch), "batches", String(o.batch)], { ...plan, ...(ranked ? { rank: o.rank } : { rank: undefined }), sample: o.position }) }, `batch ${count(o.batch)}`), ...(ranked ? [o.rank] : []), count(o.position)])));
-    } catch (e) { if (!place.signal.aborted) fill(box, place.fail(e, () => ask(epochs))); }
+    } catch (e) { fill(box, place.fail(e, () => ask(epochs))); }
   };
   const from = Math.max(0, current - 2), first = `${from}-${from + 9}`;
   const input = el("input", { name: "epochs", value: first, pattern: "\\d+(-\\d+)?", required: true, autocomplete: "off" });
