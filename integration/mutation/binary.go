@@ -98,6 +98,9 @@ const (
 	uncovered = "uncovered"
 )
 
+// timeout is how a run failed that took longer than its limit.
+const timeout = "timeout"
+
 // verdict is the result of a mutant, and how the tests found it.
 type verdict struct {
 	Result string
@@ -105,7 +108,7 @@ type verdict struct {
 }
 
 // judge runs the tests that reach a mutant until one fails, the fastest first: those that take half a second together,
-// then those that take four times as long, and so on. A test that takes much longer than without the mutant has found it.
+// then those that take four times as long, and so on. A test that twice takes much longer than without the mutant has found it.
 func (b *binary) judge(m mutant, tests []test) verdict {
 	var groups [][]string
 	var sums []float64
@@ -122,8 +125,12 @@ func (b *binary) judge(m mutant, tests []test) verdict {
 		groups[last], sums[last] = append(groups[last], t.Name), sums[last]+t.Seconds
 	}
 	for i, names := range groups {
-		limit := time.Duration((3 + 4*sums[i]) * float64(time.Second))
-		if by := b.run(m.id, names, limit); by != "" {
+		limit := limitFor(sums[i])
+		by := b.run(m.id, names, limit)
+		if by == timeout {
+			by = b.repeat(m.id, names, limit)
+		}
+		if by != "" {
 			return verdict{killed, by}
 		}
 	}
@@ -131,6 +138,19 @@ func (b *binary) judge(m mutant, tests []test) verdict {
 		return verdict{Result: uncovered}
 	}
 	return verdict{Result: lived}
+}
+
+// limitFor returns the time limit of tests that take seconds without a mutant.
+func limitFor(seconds float64) time.Duration {
+	return time.Duration((3 + 4*seconds) * float64(time.Second))
+}
+
+// repeat repeats a run that took longer than limit, in case the machine was busy. The new limit is at least twice as long, and
+// twice the limit for the time that the tests take now without the mutant.
+func (b *binary) repeat(id int, names []string, limit time.Duration) (failed string) {
+	start := time.Now()
+	b.run(0, names, 10*time.Minute)
+	return b.run(id, names, 2*max(limit, limitFor(time.Since(start).Seconds())))
 }
 
 // run runs tests with a mutant, and returns how they failed, or nothing. All processes that they started end. The timeout of the
@@ -157,7 +177,7 @@ func (b *binary) run(id int, names []string, limit time.Duration, env ...string)
 	case err == nil:
 		return ""
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return "timeout"
+		return timeout
 	}
 	if found := regexp.MustCompile(`(?m)^ *--- FAIL: (\S+)|^(?:panic|fatal error): .*`).FindStringSubmatch(string(text)); found != nil {
 		return cmp.Or(found[1], found[0])

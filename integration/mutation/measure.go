@@ -16,7 +16,7 @@ import (
 )
 
 // engine is part of each digest: results of another engine are not resumed.
-const engine = "1"
+const engine = "2"
 
 // results is what is known of a package, in bin/mutation-PACKAGE.json.
 type results struct {

@@ -85,6 +85,27 @@ func TestJudge_FindsKnownResults(t *testing.T) {
 	}
 }
 
+// The second time is below zero, so that the first run has no time at all.
+func TestJudge_RepeatsTimeouts(t *testing.T) {
+	b, _ := buildToy(t)
+	for _, m := range b.mutants {
+		name := strings.TrimPrefix(m.name, "toy.go ")
+		want, known := map[string]verdict{
+			"Lived, boundary >=: a > 0":  {Result: lived},
+			"Lived, negation: a > 0":     {killed, "TestLived"},
+			"Hangs, increment --: i++":   {killed, timeout},
+			"Hangs, arithmetic /: i * 2": {killed, "TestHangs"},
+		}[name]
+		if !known {
+			continue
+		}
+		reach := []string{m.name}
+		if got := b.judge(m, []test{{"TestLived", 0.1, reach}, {"TestHangs", -1, reach}}); got != want {
+			t.Errorf("%s: got %v, want %v", name, got, want)
+		}
+	}
+}
+
 func TestTests_RecordWhatTheyReach(t *testing.T) {
 	_, tests := buildToy(t)
 	for _, test := range tests {
