@@ -317,3 +317,21 @@ func TestOpen_LetsTheConnectionGoAtTheEnd(t *testing.T) {
 		t.Errorf("got %q, %v", got, err)
 	}
 }
+
+// apart is a context that package context does not know: each context below it that has not ended keeps a goroutine.
+type apart struct {
+	context.Context
+	done chan struct{}
+}
+
+func (a apart) Done() <-chan struct{} { return a.done }
+
+// TestAttempts_LeaveNothingInTheContext of a caller that never ends it: otherwise the bubble waits for their goroutines.
+func TestAttempts_LeaveNothingInTheContext(t *testing.T) {
+	inBubble(t, quick(), nameless, func(t *testing.T, b *Backend) {
+		ctx := apart{context.Background(), make(chan struct{})}
+		if err := b.ReadRange(ctx, ref, 0, make([]byte, 1)); !errors.Is(err, objstore.ErrUnavailable) {
+			t.Errorf("got %v, want a failure of each attempt", err)
+		}
+	})
+}

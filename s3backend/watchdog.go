@@ -10,17 +10,12 @@ import (
 )
 
 // watchdog cancels an attempt that makes no progress.
-type watchdog struct {
-	cancel context.CancelCauseFunc
-	timer  *time.Timer
-}
+type watchdog struct{ timer *time.Timer }
 
 func newWatchdog(cancel context.CancelCauseFunc, first time.Duration) *watchdog {
-	w := &watchdog{cancel: cancel}
-	w.timer = time.AfterFunc(first, func() {
+	return &watchdog{time.AfterFunc(first, func() {
 		cancel(&failure{kind: objstore.ErrTimeout, detail: "no progress", retry: true, lost: true})
-	})
-	return w
+	})}
 }
 
 func (w *watchdog) arm(d time.Duration) { w.timer.Reset(d) }
@@ -44,9 +39,8 @@ func (r *watchedBody) Read(p []byte) (int, error) {
 	r.bytes += int64(n)
 	if r.spent >= r.policy.rateWindow {
 		if err == nil && float64(r.bytes) < float64(r.policy.minRate)*r.spent.Seconds() {
-			f := &failure{kind: objstore.ErrTimeout, detail: fmt.Sprintf("%d bytes in %s", r.bytes, r.spent.Round(time.Millisecond)), retry: true}
-			r.watchdog.cancel(f)
-			return n, f
+			detail := fmt.Sprintf("%d bytes in %s", r.bytes, r.spent.Round(time.Millisecond))
+			return n, &failure{kind: objstore.ErrTimeout, detail: detail, retry: true}
 		}
 		r.spent, r.bytes = 0, 0
 	}
