@@ -228,3 +228,9 @@ func TestWhoIsNear(t *testing.T) {
 		}
 	}
 }
+
+func TestLimits_LeaveRunsAnEighthOfTheMemory(t *testing.T) {
+	if got := (&Limits{Memory: 800}).Left(30); got != 70 {
+		t.Errorf("800 bytes of memory, of which runs hold 30: got %d bytes left, want 70", got)
+	}
+}

@@ -233,3 +233,22 @@ func TestWhatABatchNeedsIsExpected(t *testing.T) {
 		}
 	}
 }
+
+// TestMissing_BeginsANewEpochAtItsStart, and not where the one before it ended.
+func TestMissing_BeginsANewEpochAtItsStart(t *testing.T) {
+	d := newData(40, 10)
+	r := newReaders(t, Config{Budget: 1000})
+	p := d.plan(t, shuffle.None, 0, 0)
+	for epoch := range uint64(3) {
+		for first := uint64(0); first < 400; first += 10 {
+			r.read(d, at(p, epoch, first, 10), begin())
+			want := make([]int, 1+aheadChunks)
+			for i := range want {
+				want[i] = (int(first)/10 + i) % 40
+			}
+			if got := chunks(r.missing()); !slices.Equal(got, want) {
+				t.Errorf("a reader at %d in epoch %d: got chunks %v, want %v", first, epoch, got, want)
+			}
+		}
+	}
+}
