@@ -15,7 +15,15 @@ type target struct {
 	slow map[string]string
 }
 
-const python = "runs Python, which tests the other implementation"
+// Reasons of tests that no mutant runs.
+const (
+	python  = "runs Python, which tests the other implementation"
+	orders  = "draws many orders and counts what comes where"
+	storm   = "runs readers and gateways among random failures"
+	epochs  = "reads whole epochs, each with several sizes of memory"
+	rates   = "measures rates of stores under a fake clock"
+	closing = "opens, reads and closes datasets in every form"
+)
 
 var targets = []target{
 	{path: "gateway/address"},
@@ -36,9 +44,49 @@ var targets = []target{
 		"TestPythonReproducesTheHomesVectors":    python,
 		"TestPythonReproducesTheMixtureVectors":  python,
 		"TestPythonReproducesTheWeightedVectors": python,
+
+		"TestSlotMixesAfreshInEveryEpoch":               orders,
+		"TestSlotMixesClasses":                          orders,
+		"TestBatchVarianceIsThatOfEpochs":               orders,
+		"TestEveryEpochIsABijectionBeyondTheExactSizes": orders,
+		"TestPairsAreUniform":                           orders,
 	}},
-	{path: "datapath", drops: true},
+	{path: "datapath", drops: true, slow: slowDatapath},
 	{path: "s3backend", drops: true},
+}
+
+var slowDatapath = map[string]string{
+	"TestSimulatedScenarios":                     storm,
+	"TestStormBetweenGateways":                   storm,
+	"TestStormOfMixtures":                        storm,
+	"TestSampleReads_Storm":                      storm,
+	"TestBatchesOfMixturesDoNotWaitForEachOther": storm,
+	"TestViewsThatFlap":                          storm,
+
+	"TestEveryOrderAndCacheGivesTheStoredBytes": epochs,
+	"TestFullEpochWithATenthOfTheDataInMemory":  epochs,
+	"TestSecondEpochWithHalfTheDataInMemory":    epochs,
+	"TestWarmEpochNeedsNoStore":                 epochs,
+	"TestStoreReadsOfAnEpoch":                   epochs,
+	"TestPlainGatewaysReadTheStoreOnce":         epochs,
+	"TestJobsOnOneEpochReadTheStoreOnce":        epochs,
+	"TestReadersLeaveEachOtherTheirChunks":      epochs,
+	"TestRestartedPathReadsTheDiskAlone":        epochs,
+	"TestAReaderThatPausedForDays":              epochs,
+	"TestWhoResumesWaitsForNoWholeChunks":       epochs,
+
+	"TestReadsSideBySideFollowTheBandwidth":           rates,
+	"TestReadsThatAreHeldBackMoveNoPlaces":            rates,
+	"TestStoreThatAsksForLess":                        rates,
+	"TestColdEpochKeepsTheLineFull":                   rates,
+	"TestWarmDoesNotTakeTheLineFromAReader":           rates,
+	"TestFirstBatchOfAGatewayWithManyPlaces":          rates,
+	"TestFirstBatchDoesNotWaitForThoseAskedForWithIt": rates,
+	"TestFirstBatchComesByWhatIsSooner":               rates,
+
+	"TestSourcesComeAndGoUnderLoad":      closing,
+	"TestCloseLetsGoOfEverything":        closing,
+	"TestCompressedChunksAreKeptDecoded": closing,
 }
 
 // choose returns the targets of some paths, or all, and of these the piece with a number: 2/6 is every sixth from the second.
