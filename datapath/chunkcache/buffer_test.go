@@ -193,8 +193,9 @@ func TestBuffersShrink(t *testing.T) {
 		own.Bytes()[i] = 7
 	}
 	own.Shrink(300_001)
-	if got, most := b.InUse(), int64(300_001+os.Getpagesize()+entryCost); got > most {
-		t.Errorf("got %d bytes in use, want at most %d", got, most)
+	page := os.Getpagesize()
+	if got, want := b.InUse(), int64((300_001/page+1)*page+entryCost); got != want || own.Cost() != want {
+		t.Errorf("got %d bytes in use, of which the buffer costs %d, want %d", got, own.Cost(), want)
 	}
 	if got := own.Bytes(); len(got) != 300_001 || got[0] != 7 || got[300_000] != 7 {
 		t.Errorf("got %d bytes that begin with %d and end with %d, want 300001 of 7", len(got), got[0], got[len(got)-1])
