@@ -328,10 +328,30 @@ func (a apart) Done() <-chan struct{} { return a.done }
 
 // TestAttempts_LeaveNothingInTheContext of a caller that never ends it: otherwise the bubble waits for their goroutines.
 func TestAttempts_LeaveNothingInTheContext(t *testing.T) {
+	endless := func() context.Context { return apart{context.Background(), make(chan struct{})} }
 	inBubble(t, quick(), nameless, func(t *testing.T, b *Backend) {
-		ctx := apart{context.Background(), make(chan struct{})}
-		if err := b.ReadRange(ctx, ref, 0, make([]byte, 1)); !errors.Is(err, objstore.ErrUnavailable) {
+		if err := b.ReadRange(endless(), ref, 0, make([]byte, 1)); !errors.Is(err, objstore.ErrUnavailable) {
 			t.Errorf("got %v, want a failure of each attempt", err)
 		}
 	})
+	inBubble(t, quick(), func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("ETag", `"`+testETag+`"`)
+		w.Write(sample(30))
+	}, func(t *testing.T, b *Backend) {
+		r, err := b.Open(endless(), ref, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Close()
+	})
+}
+
+func TestReader_CloseEndsTheTransferOnce(t *testing.T) {
+	ends := 0
+	r := &reader{ctx: t.Context(), ref: ref, total: 30, body: strings.NewReader("ten bytes."), end: func() { ends++ }}
+	for range 2 {
+		if r.Close(); ends != 1 {
+			t.Errorf("got %d ends of the transfer, want 1", ends)
+		}
+	}
 }
