@@ -40,6 +40,9 @@ func resume(root string, t target) (*results, error) {
 			}
 			return err
 		}
+		if filepath.Dir(path) == dir && filepath.Ext(path) != ".go" {
+			return nil // a mutant may have left it
+		}
 		text, err := os.ReadFile(path)
 		fmt.Fprintf(digest, "%s %d %x\n", path[len(root):], len(text), sha256.Sum256(text))
 		return err

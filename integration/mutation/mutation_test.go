@@ -152,6 +152,7 @@ func TestMeasure_ResumesUntilSourcesChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	write("inner/b.go", "package inner")
+	write("left.weights", "by a mutant")
 	if got := verdicts(); got != 1 {
 		t.Errorf("resumed: got %d results, want 1", got)
 	}
