@@ -242,7 +242,7 @@ func TestAlerts(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			pace := harness.WatchPace(t)
-			harness.Record(t, nil) // whatever goes wrong, no two answers differ
+			harness.Record(t, nil)
 			r := record(t, s.meet(t))
 			fault := ""
 			if len(s.alerts) == 0 { // a machine that stands still may be the reason for an alert

@@ -131,6 +131,7 @@ func TestBottlenecks(t *testing.T) {
 	var light sync.WaitGroup
 	run := func(name string) {
 		t.Run(name, func(t *testing.T) {
+			harness.Record(t, nil)
 			s := func() setting {
 				making.Lock()
 				defer making.Unlock()

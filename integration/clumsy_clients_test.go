@@ -195,6 +195,7 @@ func TestClumsyClientsHarmThemselvesAlone(t *testing.T) {
 	store := harness.Open(t, "dir")
 	files, _ := harness.Files(t, 400, 256<<10)
 	harness.Pack(t, store, files, dataset, "--shard-size", "32MiB", "--chunk-size", "1MiB", "--batch-size", "8")
+	harness.Record(t, harness.Packed(t, store, dataset))
 	lasts := time.Duration(scaled(4, 45)) * time.Second
 	const all = `exec "$0" "$@"`
 	for name, c := range map[string]clumsy{

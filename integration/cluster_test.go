@@ -31,8 +31,12 @@ func trio(t *testing.T, store *harness.Store, change func(*harness.FleetConfig))
 	return harness.NewFleet(t, cfg)
 }
 
+// packed packs 400 samples, and records what the test reads of them.
 func packed(t *testing.T, kind string) *harness.Store {
 	t.Helper()
+	if harness.Recorded(t) == nil {
+		harness.Record(t, nil)
+	}
 	files, _ := harness.Files(t, sampleCount(), 4000)
 	store := harness.Open(t, kind)
 	harness.Pack(t, store, files, dataset, small()...)
@@ -40,24 +44,24 @@ func packed(t *testing.T, kind string) *harness.Store {
 }
 
 // ranksRead reads an epoch by three ranks, each from its own gateway first.
-func ranksRead(t *testing.T, log *history.Log, f *harness.Fleet, opt client.Options) {
+func ranksRead(t *testing.T, f *harness.Fleet, opt client.Options) {
 	t.Helper()
 	opt.WorldSize, opt.BatchSize = uint64(len(f.Members)), 16
-	allRead(t, log, opt, func(uint64) []string { return f.URLs() })
-	log.Complete("job", jobName(opt), 0)
+	allRead(t, opt, func(uint64) []string { return f.URLs() })
+	harness.Recorded(t).Complete("job", jobName(opt), 0)
 }
 
 // jobName names an epoch of a job in the history.
 func jobName(opt client.Options) string { return fmt.Sprint("epoch ", opt.Epoch) }
 
 // allRead has all ranks read batches of an epoch at once, each from gateways of its own.
-func allRead(t *testing.T, log *history.Log, opt client.Options, gateways func(rank uint64) []string) {
+func allRead(t *testing.T, opt client.Options, gateways func(rank uint64) []string) {
 	t.Helper()
 	opt.Manifest = true
 	var all sync.WaitGroup
 	for rank := range opt.WorldSize {
 		all.Go(func() {
-			if err := rankReads(t.Context(), log, gateways(rank), opt, rank); err != nil {
+			if err := rankReads(t.Context(), harness.Recorded(t), gateways(rank), opt, rank); err != nil {
 				t.Errorf("epoch %d, rank %d: %v", opt.Epoch, rank, err)
 			}
 		})
@@ -107,23 +111,22 @@ func TestClusterReadsEachByteOnce(t *testing.T) {
 	for _, kind := range harness.Kinds() {
 		t.Run(kind, func(t *testing.T) {
 			store := packed(t, kind)
-			log := harness.Record(t, harness.Packed(t, store, dataset))
 			f := trio(t, store, nil)
 			f.StartAll(t)
 			f.Agree(t)
-			ranksRead(t, log, f, client.Options{Window: 12})
+			ranksRead(t, f, client.Options{Window: 12})
 			stored := storedBytes(t, f.Members[0].Gateway)
 			if got := storeBytes(t, f.Members...); got < stored || got > stored && harness.Overdue(t, f.Members...) == 0 {
 				t.Errorf("three gateways read %.0f bytes of the store, want the %.0f that are stored", got, stored)
 			}
-			ranksRead(t, log, f, client.Options{Epoch: 1, Window: 12, Share: "locality"})
+			ranksRead(t, f, client.Options{Epoch: 1, Window: 12, Share: "locality"})
 			if got := storeBytes(t, f.Members...); got > stored && harness.Overdue(t, f.Members...) == 0 {
 				t.Errorf("after a second epoch: got %.0f bytes of the store, want %.0f still", got, stored)
 			}
 			f.Members[1].Kill()
-			ranksRead(t, log, f, client.Options{Epoch: 2, Window: 12})
+			ranksRead(t, f, client.Options{Epoch: 2, Window: 12})
 			f.Members[2].Kill()
-			ranksRead(t, log, f, client.Options{Epoch: 3, Window: 12})
+			ranksRead(t, f, client.Options{Epoch: 3, Window: 12})
 		})
 	}
 }
@@ -132,12 +135,11 @@ func TestClusterReadsEachByteOnce(t *testing.T) {
 // still answers, and it brings its part from them when it is back.
 func TestComingAndGoingReadsNothing(t *testing.T) {
 	store := packed(t, "dir")
-	log := harness.Record(t, harness.Packed(t, store, dataset))
 	f := trio(t, store, func(c *harness.FleetConfig) { c.Args = []string{"--cache-size", "64MiB", "--lame-duck", "2s"} })
 	f.StartAll(t)
 	f.Agree(t)
 	plan := client.Options{Window: 12}
-	ranksRead(t, log, f, plan)
+	ranksRead(t, f, plan)
 	stay, goes := f.Members[:2], f.Members[2]
 	before := storeBytes(t, stay...)
 	if goes.Metric(t, "millrace_cache_bytes", "") == 0 {
@@ -147,14 +149,14 @@ func TestComingAndGoingReadsNothing(t *testing.T) {
 		t.Error(err)
 	}
 	plan.Epoch = 1
-	ranksRead(t, log, f, plan)
+	ranksRead(t, f, plan)
 	if got := storeBytes(t, stay...) - before; got != 0 && harness.Overdue(t, stay...) == 0 {
 		t.Errorf("after a member has gone: got %.0f bytes of the store, want none", got)
 	}
 	f.Start(t, 2)
 	f.Agree(t)
 	plan.Epoch = 2
-	ranksRead(t, log, f, plan)
+	ranksRead(t, f, plan)
 	if got := storeBytes(t, f.Members...) - before; got != 0 && harness.Overdue(t, f.Members...) == 0 {
 		t.Errorf("after it has come again: got %.0f bytes of the store, want none", got)
 	}
@@ -219,7 +221,7 @@ func TestFileJoin(t *testing.T) {
 	}
 	write(f.Members[0].Peer + "," + f.Members[2].Peer + "\n" + f.Members[1].Peer)
 	f.Agree(t)
-	ranksRead(t, harness.Record(t, harness.Packed(t, store, dataset)), f, client.Options{Window: 12})
+	ranksRead(t, f, client.Options{Window: 12})
 }
 
 // TestStrangersAreRefused starts a third gateway that does not fit. It says why, the two that are there go on, and it serves
@@ -271,7 +273,7 @@ func TestStrangersAreRefused(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			ranksRead(t, harness.Record(t, harness.Packed(t, store, dataset)), f, client.Options{Window: 12})
+			ranksRead(t, f, client.Options{Window: 12})
 		})
 	}
 }
@@ -298,7 +300,7 @@ func TestClusterOfOne(t *testing.T) {
 	f := trio(t, store, func(c *harness.FleetConfig) { c.Size = 1 })
 	f.StartAll(t)
 	f.Agree(t)
-	ranksRead(t, harness.Record(t, harness.Packed(t, store, dataset)), f, client.Options{Window: 12})
+	ranksRead(t, f, client.Options{Window: 12})
 	for _, c := range []struct{ query, want string }{
 		{"?rank=1&world_size=1", "rank"},
 		{"?rank=3&world_size=3&share=locality", "rank"},

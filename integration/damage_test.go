@@ -147,7 +147,7 @@ func TestDamageUnderARunningGateway(t *testing.T) {
 				harness.Pack(t, store, files, dataset, small()...)
 				healthy := serve(t, store)
 				n := batches(t, healthy, 0, 8)
-				log := harness.Record(t, harness.Packed(t, store, dataset))
+				harness.Record(t, harness.Packed(t, store, dataset))
 				keys := store.Keys(t, dataset)
 				if len(keys) < 2 {
 					t.Fatalf("shards: got %v, want several", keys)
@@ -157,10 +157,7 @@ func TestDamageUnderARunningGateway(t *testing.T) {
 				refused := 0
 				for m := range n {
 					r := g.Get(t, batchPath(0, m)+share(8, 0, 1)+"&shuffle=none")
-					if r.Status == http.StatusOK {
-						if log.Err() != nil {
-							t.FailNow()
-						}
+					if r.Status == http.StatusOK { // the history judges
 						continue
 					}
 					p := problemOf(t, r)

@@ -16,14 +16,7 @@ import (
 // server: together they read the store once. A gateway without a name, as a pod that is starting, costs its own ranks their home, and no
 // others.
 func TestRanksFindTheirGatewaysByName(t *testing.T) {
-	const samples = 6000
-	store, reads := harness.OpenCounted(t)
-	files, _ := harness.Files(t, samples, 1500)
-	harness.Pack(t, store, files, dataset, small()...)
-	alone := serve(t, store)
-	reads.Forget()
-	ranksReadHomes(t, []*harness.Gateway{alone}, client.Options{WorldSize: 1, BatchSize: 256}, samples)
-	stored := float64(reads.Bytes())
+	store, reads, alone := homedStore(t)
 	for _, how := range []func(*testing.T, []*harness.Gateway) (cfg client.Config, lose func()){namedByRecords, namedByPattern} {
 		gateways := make([]*harness.Gateway, homed)
 		for i := range gateways {
@@ -42,7 +35,7 @@ func TestRanksFindTheirGatewaysByName(t *testing.T) {
 			reads.Forget()
 			opt.Epoch = uint64(epoch)
 			allRanksRead(t, cfg, opt)
-			got := float64(reads.Bytes()) / stored
+			got := float64(reads.Bytes()) / alone
 			t.Logf("%v, epoch %d: %.4f of the data read from the store", cfg.Gateways, epoch, got)
 			if got > most {
 				t.Errorf("%v, epoch %d: got %.4f of the data read from the store, want at most %.4f", cfg.Gateways, epoch, got, most)
@@ -82,7 +75,7 @@ func namedByRecords(t *testing.T, gateways []*harness.Gateway) (cfg client.Confi
 		records[service] = append(records[service], fmt.Sprintf("SRV 0 10 %s %s", port, host))
 	}
 	names.set(0, records)
-	return client.Config{Gateways: []string{"srv:" + strings.TrimSuffix(service, ".")}}, func() {
+	return client.Config{Gateways: []string{"srv:" + strings.TrimSuffix(service, ".")}, HTTP: harness.Recorded(t).Client("ranks")}, func() {
 		left := map[string][]string{}
 		for name, texts := range records {
 			for _, text := range texts {
@@ -110,7 +103,7 @@ func namedByPattern(t *testing.T, gateways []*harness.Gateway) (cfg client.Confi
 	}
 	cfg = client.Config{
 		Gateways: []string{fmt.Sprintf("gateways-{0..%d}.gateways.test:8080", homed-1)},
-		HTTP:     &http.Client{Transport: &http.Transport{DialContext: dial}},
+		HTTP:     &http.Client{Transport: harness.Recorded(t).Through("ranks", &http.Transport{DialContext: dial})},
 	}
 	return cfg, func() {
 		cfg.HTTP.CloseIdleConnections()

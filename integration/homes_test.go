@@ -7,7 +7,6 @@ import (
 
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/integration/harness"
-	"github.com/millrace-data/millrace/integration/history"
 )
 
 // homed is how many gateways a job reads from, and its homes.
@@ -17,8 +16,7 @@ const homed = 4
 // home: together they read the store once, and nothing in the next epoch, but for samples that move between homes since the
 // ranks do not divide evenly among them. Those are other ones in each epoch.
 func TestPlainGatewaysReadTheStoreOnce(t *testing.T) {
-	const samples = 6000
-	store, reads, alone := homedStore(t, samples)
+	store, reads, alone := homedStore(t)
 	for _, ranks := range []uint64{4, 6, 32} {
 		t.Run(fmt.Sprintf("%d ranks", ranks), func(t *testing.T) {
 			gateways := make([]*harness.Gateway, homed)
@@ -30,7 +28,7 @@ func TestPlainGatewaysReadTheStoreOnce(t *testing.T) {
 			for epoch, most := range []float64{1.01 + moved, .005 + moved} {
 				reads.Forget()
 				opt.Epoch = uint64(epoch)
-				ranksReadHomes(t, gateways, opt, samples)
+				ranksReadHomes(t, gateways, opt)
 				got := float64(reads.Bytes()) / alone
 				t.Logf("epoch %d: %.4f of the data read from the store, %.4f of the samples move", epoch, got, moved)
 				if got > most {
@@ -41,16 +39,17 @@ func TestPlainGatewaysReadTheStoreOnce(t *testing.T) {
 	}
 }
 
-// homedStore has samples enough for each of the homes, behind an account of what is read of them. alone is what one gateway reads of
-// them in an epoch.
-func homedStore(t *testing.T, samples int) (store *harness.Store, reads *harness.Reads, alone float64) {
+// homedStore has samples enough for each of the homes, behind an account of what is read of them, and a history of the test. alone is
+// what one gateway reads of them in an epoch.
+func homedStore(t *testing.T) (store *harness.Store, reads *harness.Reads, alone float64) {
 	t.Helper()
 	store, reads = harness.OpenCounted(t)
-	files, _ := harness.Files(t, samples, 1500)
+	files, _ := harness.Files(t, 6000, 1500)
 	harness.Pack(t, store, files, dataset, small()...)
+	harness.Record(t, harness.Packed(t, store, dataset))
 	g := serve(t, store)
 	reads.Forget()
-	ranksReadHomes(t, []*harness.Gateway{g}, client.Options{WorldSize: 1, BatchSize: 256}, uint64(samples))
+	ranksReadHomes(t, []*harness.Gateway{g}, client.Options{WorldSize: 1, BatchSize: 256})
 	return store, reads, float64(reads.Bytes())
 }
 
@@ -66,12 +65,8 @@ func movedShare(t *testing.T, g *harness.Gateway, opt client.Options) float64 {
 }
 
 // ranksReadHomes reads an epoch by all ranks at once, each from the gateway of its group, and proves that each sample came once.
-func ranksReadHomes(t *testing.T, gateways []*harness.Gateway, opt client.Options, samples uint64) {
+func ranksReadHomes(t *testing.T, gateways []*harness.Gateway, opt client.Options) {
 	t.Helper()
-	log := history.New(nil)
-	allRead(t, log, opt, func(rank uint64) []string { return []string{gateways[rank*uint64(len(gateways))/opt.WorldSize].URL} })
-	log.Complete("job", jobName(opt), samples)
-	if err := log.Err(); err != nil {
-		t.Error(err)
-	}
+	allRead(t, opt, func(rank uint64) []string { return []string{gateways[rank*uint64(len(gateways))/opt.WorldSize].URL} })
+	harness.Recorded(t).Complete("job", jobName(opt), 0)
 }

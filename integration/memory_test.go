@@ -74,9 +74,9 @@ func stall(ctx context.Context, g *harness.Gateway, clients, batches int, patien
 }
 
 // patient reads one batch, waiting out every 503 as the gateway asks.
-func patient(ctx context.Context, address string) (harness.Response, error) {
+func patient(ctx context.Context, g *harness.Gateway, path string) (harness.Response, error) {
 	for {
-		r, err := harness.Do(ctx, http.MethodGet, address)
+		r, err := g.Try(ctx, path)
 		if err != nil || r.Status != http.StatusServiceUnavailable {
 			return r, err
 		}
@@ -107,6 +107,7 @@ func TestMemoryStaysWithinTheBudget(t *testing.T) {
 		t.Fatalf("dataset: got %d bytes, want about ten times the cache", total)
 	}
 	store := harness.Open(t, "dir")
+	harness.Record(t, nil)
 	harness.Pack(t, store, files, dataset, "--shard-size", "32MiB", "--chunk-size", "1MiB", "--batch-size", "8")
 	g := harness.Serve(t, store, dataset, "--cache-size", strconv.FormatInt(budget>>20, 10)+"MiB")
 	n := batches(t, g, 0, 8)
@@ -123,7 +124,7 @@ func TestMemoryStaysWithinTheBudget(t *testing.T) {
 	for c := range readers {
 		all.Go(func() {
 			for m := c; m < n; m += readers {
-				r, err := patient(ctx, fmt.Sprintf("%s/epoch/0/batch/%d?batch_size=8", g.URL, m))
+				r, err := patient(ctx, g, fmt.Sprintf("/epoch/0/batch/%d?batch_size=8", m))
 				if err == nil && r.Status != http.StatusOK {
 					err = fmt.Errorf("batch %d: status %d: %s", m, r.Status, r.Body)
 				}

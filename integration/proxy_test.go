@@ -105,7 +105,7 @@ func launchFront(t *testing.T, f front, edit func(string) string, gateways ...st
 		args = append(args, strings.Fields(f.more(listen))...)
 	}
 	process := harness.Start(t, f.name, installed(t, f.program), os.Environ(), args...)
-	return &harness.Gateway{Process: process, URL: "http://" + listen}, dir
+	return harness.Front(t, process, "http://"+listen), dir
 }
 
 // placesOf returns pairs of what to replace to have an address of a configuration be another one: in the words of nginx and
@@ -187,13 +187,15 @@ func TestProxiesInFront(t *testing.T) {
 	store := harness.Open(t, "dir")
 	harness.Pack(t, store, files, dataset, "--shard-size", "8MiB", "--chunk-size", "1MiB")
 	access, _ := openAccess(t)
+	plan := harness.Packed(t, store, dataset)
 	for _, f := range fronts() {
 		t.Run(f.name, func(t *testing.T) {
+			r := newReader(t, content, plan)
 			g := harness.Serve(t, store, dataset, "--access", access, "--cache-size", "256MiB", "--lame-duck", "30s", "--drain-timeout", "1s")
 			line := startRelay(t, strings.TrimPrefix(g.URL, "http://"))
 			proxy, dir := startFront(t, f, asItIs, line.address)
 			p := passage{t, f, g, proxy}
-			p.epochs(newReader(t, content, nil), dir)
+			p.epochs(r, dir)
 			p.answers()
 			p.leave()
 			line.cut = g.Kill

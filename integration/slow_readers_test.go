@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"net"
 	"net/http"
@@ -22,10 +21,9 @@ type tally struct {
 	mu     sync.Mutex // guards what follows
 	served int
 	other  map[string]int // answers that were no 200, by status or error
-	wrong  error          // the first body that is not what its checksum says
 }
 
-// note counts one answer.
+// note counts one answer, whose bytes the history judges.
 func (c *tally) note(r harness.Response, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -34,14 +32,12 @@ func (c *tally) note(r harness.Response, err error) {
 		c.other[err.Error()]++
 	case r.Status != http.StatusOK:
 		c.other[strconv.Itoa(r.Status)]++
-	case fmt.Sprintf("%08x", crc32.Checksum(r.Body, crc32.MakeTable(crc32.Castagnoli))) != r.Header.Get("Millrace-Crc32c"):
-		c.wrong = fmt.Errorf("a body of %d bytes with another checksum than its header says", len(r.Body))
 	default:
 		c.served++
 	}
 }
 
-// check wants at least 0.95 of the answers to be 200, and none wrong.
+// check wants at least 0.95 of the answers to be 200.
 func (c *tally) check(t *testing.T) {
 	t.Helper()
 	c.mu.Lock()
@@ -52,9 +48,6 @@ func (c *tally) check(t *testing.T) {
 	}
 	share := float64(c.served) / float64(max(1, c.served+refused))
 	t.Logf("figure: %d batches of others, %.3f of them served; else %v", c.served+refused, share, c.other)
-	if c.wrong != nil {
-		t.Error(c.wrong)
-	}
 	if share < 0.95 || c.served == 0 {
 		t.Errorf("got %.3f of %d batches served, want at least 0.95; else %v", share, c.served+refused, c.other)
 	}
@@ -73,7 +66,7 @@ func besides(t *testing.T, g *harness.Gateway, lasts time.Duration) *tally {
 	for r := range readers {
 		all.Go(func() {
 			for m := r; ctx.Err() == nil; m += readers {
-				got, err := harness.Do(t.Context(), http.MethodGet, fmt.Sprintf("%s/epoch/1/batch/%d?batch_size=8", g.URL, m%n), "Connection", []string{"keep-alive", "close"}[r])
+				got, err := g.Try(t.Context(), fmt.Sprintf("/epoch/1/batch/%d?batch_size=8", m%n), "Connection", []string{"keep-alive", "close"}[r])
 				c.note(got, err)
 				select { // a trainer computes between two batches
 				case <-ctx.Done():
@@ -160,6 +153,7 @@ func TestSlowReadersLeaveRoomForOthers(t *testing.T) {
 	files, _ := harness.Files(t, int(4*budget>>20)*4, 256<<10)
 	store := harness.Open(t, "dir")
 	harness.Pack(t, store, files, dataset, "--shard-size", "32MiB", "--chunk-size", strconv.FormatInt(budget>>4, 10)+"B", "--batch-size", "8")
+	harness.Record(t, harness.Packed(t, store, dataset))
 	for name, c := range map[string]struct {
 		size    int
 		shuffle string

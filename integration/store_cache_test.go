@@ -1,7 +1,6 @@
 package integration_test
 
 import (
-	"bytes"
 	"net/http"
 	"os/exec"
 	"strings"
@@ -45,29 +44,17 @@ func startStoreCache(t *testing.T, store *harness.Store) (proxy *harness.Gateway
 // TestStoreCacheReadsOnce reads an epoch of contiguous shares through two gateways that know nothing of each other: by themselves
 // each reads everything. With nginx between them and the store no byte is read twice, and nothing is read for a gateway that comes later.
 func TestStoreCacheReadsOnce(t *testing.T) {
-	const samples = 6000
-	store, reads, alone := homedStore(t, samples)
+	store, reads, alone := homedStore(t)
 	proxy, cached := startStoreCache(t, store)
 	opt := client.Options{WorldSize: 2, BatchSize: 256}
-	var batch []byte
 	read := func(store *harness.Store) float64 {
 		two := make([]*harness.Gateway, 2)
 		for i := range two {
 			two[i] = harness.Serve(t, store, dataset, "--cache-size", "16MiB", "--lame-duck", "0s")
 		}
 		reads.Forget()
-		ranksReadHomes(t, two, opt, samples)
-		asked := float64(reads.Bytes()) / alone
-		for _, g := range two {
-			got := g.MustGet(t, batchPath(1, 2)+share(256, 1, 2)).Body
-			if batch == nil {
-				batch = got
-			}
-			if !bytes.Equal(got, batch) {
-				t.Errorf("a batch from %s: got other bytes than those of a gateway at the store", store.Root)
-			}
-		}
-		return asked
+		ranksReadHomes(t, two, opt)
+		return float64(reads.Bytes()) / alone
 	}
 	without := read(store)
 	with := read(cached)

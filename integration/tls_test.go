@@ -51,7 +51,7 @@ func TestCertificatesAreReplacedUnderLoad(t *testing.T) {
 		rounds, pause = 120, time.Second
 	}
 	files := ca.Issue(t, dir, nil)
-	log := harness.Record(t, harness.Packed(t, store, dataset))
+	log := harness.Recorded(t)
 	g := harness.ServeTLS(t, files, ca.Pool(), store, dataset, "--cache-size", "64MiB", "--lame-duck", "1ms")
 	believes := &tls.Config{RootCAs: ca.Pool()}
 	const size = 16

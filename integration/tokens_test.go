@@ -93,6 +93,7 @@ func (x *tokens) replace() {
 // nothing that any of the programs prints holds a token.
 func TestTokensAreReplacedDuringEpochs(t *testing.T) {
 	store, ca, dir := packed(t, "dir"), certtest.New(t), t.TempDir()
+	log := harness.Recorded(t)
 	x := &tokens{t: t, store: store, access: filepath.Join(dir, "access.yaml"), file: filepath.Join(dir, "token")}
 	x.replace() // no gateway is there yet
 	args := []string{"--access", x.access, "--cache-size", "64MiB", "--log-level", "debug", "--audit-log", "stderr"}
@@ -131,22 +132,21 @@ func TestTokensAreReplacedDuringEpochs(t *testing.T) {
 			}
 		})
 	}
-	c, err := client.New(client.Config{Gateways: urls, Dataset: dataset, TokenFile: x.file, TLS: &tls.Config{RootCAs: ca.Pool()}})
+	asker := &http.Client{Transport: log.Through("the Go client", &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.Pool()}})}
+	c, err := client.New(client.Config{Gateways: urls, Dataset: dataset, TokenFile: x.file, HTTP: asker})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.CloseIdle()
 	until(func(int) error {
-		got := sha256.New()
+		const job = "the Go client's epoch"
 		for b, err := range c.Batches(t.Context(), client.Options{BatchSize: 16}) {
 			if err != nil {
 				return fmt.Errorf("the Go client: %w", err)
 			}
-			got.Write(b.Bytes())
+			log.Took("the Go client", job, b)
 		}
-		if hex.EncodeToString(got.Sum(nil)) != sum {
-			return fmt.Errorf("the Go client: got other bytes")
-		}
+		log.Complete("the Go client", job, 0)
 		return nil
 	})
 	var said bytes.Buffer

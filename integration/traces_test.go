@@ -1,7 +1,6 @@
 package integration_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -266,20 +265,13 @@ func TestTracesOfPeers(t *testing.T) {
 func TestACollectorThatComesAndGoes(t *testing.T) {
 	store, c := packed(t, "dir"), harness.OpenCollector(t)
 	g := serve(t, tracedBy(store, c.HTTP), "--lame-duck", "1ms")
-	plain := serve(t, store)
-	want := make([][]byte, 10)
-	for m := range want {
-		want[m] = plain.MustGet(t, batchPath(0, m)+share(16, 0, 1)).Body
-	}
 	number := 0
 	read := func() {
 		t.Helper()
-		for m, body := range want {
+		for m := range 10 {
 			header, _, _ := parentOf(number)
 			number++
-			if r := g.MustGet(t, batchPath(0, m)+share(16, 0, 1), "Traceparent", header); !bytes.Equal(r.Body, body) {
-				t.Errorf("batch %d: got other bytes than from a gateway that sends no traces", m)
-			}
+			g.MustGet(t, batchPath(0, m)+share(16, 0, 1), "Traceparent", header)
 		}
 	}
 	read()

@@ -44,6 +44,10 @@ func Files(t testing.TB, count, size int) (string, map[string]string) {
 func Pack(t testing.TB, store *Store, files, dataset string, args ...string) {
 	t.Helper()
 	MustRun(t, store, append([]string{"pack", files, store.Dataset(dataset)}, args...)...)
+	if l := Recorded(t); l != nil {
+		p := Packed(t, store, dataset)
+		l.Expect(p.Generation, p)
+	}
 }
 
 // Sample is one entry of a batch's manifest.

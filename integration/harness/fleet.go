@@ -119,7 +119,7 @@ func (f *Fleet) Begin(t testing.TB, i int, args ...string) {
 	}
 	m.Gateway = &Gateway{
 		Process: StartAt(t, m.At, m.Name, program, append(baseEnv(t), env...), append(slices.Clone(m.args), args...)...),
-		URL:     "http://" + m.Data, Admin: "http://" + m.admin, asker: m.At.client(), log: recordOf(t),
+		URL:     "http://" + m.Data, Admin: "http://" + m.admin, asker: m.At.client(), log: Recorded(t),
 	}
 }
 

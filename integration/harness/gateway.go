@@ -149,6 +149,11 @@ type Gateway struct {
 	log   *history.Log // of its test; nil: there is none
 }
 
+// Front returns what stands before gateways as one of them, which Gateway's methods ask.
+func Front(t testing.TB, process *Process, url string) *Gateway {
+	return &Gateway{Process: process, URL: url, log: Recorded(t)}
+}
+
 // Serve starts a gateway for one dataset of store, served under the dataset's own name.
 func Serve(t testing.TB, store *Store, dataset string, args ...string) *Gateway {
 	t.Helper()
@@ -168,16 +173,10 @@ func ServeTLS(t testing.TB, files certs.Config, believed *x509.CertPool, store *
 	g := &Gateway{
 		Process: Start(t, "millrace serve", Binary(t), append(baseEnv(t), store.Env...), all...),
 		URL:     "https://" + address, Admin: "https://" + admin,
-		log:   recordOf(t),
+		log:   Recorded(t),
 		asker: &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: believed}}},
 	}
-	g.Ready(t, func(ctx context.Context) error {
-		r, err := g.Try(ctx, "/readyz")
-		if err == nil && r.Status != http.StatusOK {
-			err = fmt.Errorf("status %d", r.Status)
-		}
-		return err
-	})
+	g.Await(t, "/readyz")
 	return g
 }
 
@@ -206,7 +205,7 @@ func serveUnder(t testing.TB, script string, store *Store, dataset string, args 
 	}, allowed(args)...)
 	g := &Gateway{
 		Process: Start(t, "millrace serve", "/bin/sh", append(baseEnv(t), store.Env...), all...),
-		URL:     "http://" + address, Admin: "http://" + admin, log: recordOf(t),
+		URL:     "http://" + address, Admin: "http://" + admin, log: Recorded(t),
 	}
 	g.Ready(t, Answers(g.URL+"/readyz"))
 	return g
@@ -229,7 +228,7 @@ func ServeAt(t testing.TB, at *Node, store *Store, dataset string, args ...strin
 	}, args...)
 	g := &Gateway{
 		Process: StartAt(t, at, "millrace serve", Binary(t), append(baseEnv(t), store.Env...), all...),
-		URL:     "http://" + at.IP + ":8080", Admin: "http://" + at.IP + ":8081", asker: at.client(), log: recordOf(t),
+		URL:     "http://" + at.IP + ":8080", Admin: "http://" + at.IP + ":8081", asker: at.client(), log: Recorded(t),
 	}
 	g.Ready(t, at.answers(g.URL+"/readyz"))
 	return g
@@ -270,6 +269,18 @@ func (g *Gateway) MustGet(t testing.TB, path string, header ...string) Response 
 		t.Fatalf("GET %s: got %d %s, want 200", path, r.Status, r.Body)
 	}
 	return r
+}
+
+// Await asks for path until the answer is a 200.
+func (g *Gateway) Await(t testing.TB, path string, header ...string) {
+	t.Helper()
+	g.Ready(t, func(ctx context.Context) error {
+		r, err := g.Try(ctx, path, header...)
+		if err == nil && r.Status != http.StatusOK {
+			err = fmt.Errorf("GET %s: status %d", path, r.Status)
+		}
+		return err
+	})
 }
 
 // TryAdmin asks for path of the admin port, which may not answer.

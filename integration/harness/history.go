@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -12,17 +13,18 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore/dirstore"
 )
 
-// records are the logs of running tests, by test.
+// records are the logs of running tests, by name.
 var records sync.Map
 
-// Record returns a log that the test fails with. Gateways that the test starts from now on add to it all batches that they answer to
-// the methods of Gateway. A plan says what is right, and requires an event; with nil it is the first answer for a URL.
+// Record returns a log that the test fails with. Gateways that the test and its subtests start from now on add to it all batches that they answer to
+// the methods of Gateway. A plan says what is right, and requires an event; with nil it is that of each dataset that the test packs from
+// now on, and for other generations the first answer for a URL.
 func Record(t testing.TB, plan history.Plan) *history.Log {
 	t.Helper()
 	l := history.New(plan)
-	records.Store(t, l)
+	records.Store(t.Name(), l)
 	t.Cleanup(func() {
-		records.Delete(t)
+		records.Delete(t.Name())
 		if err := l.Err(); err != nil {
 			t.Error(err)
 		} else if plan != nil && l.Events() == 0 && !t.Failed() {
@@ -32,19 +34,22 @@ func Record(t testing.TB, plan history.Plan) *history.Log {
 	return l
 }
 
-// recordOf returns the log of a test, nil if it has none.
-func recordOf(t testing.TB) *history.Log {
-	l, _ := records.Load(t)
-	found, _ := l.(*history.Log)
-	return found
+// Recorded returns the log of a test, or that of the test that it is a part of; nil if there is none.
+func Recorded(t testing.TB) *history.Log {
+	for name := t.Name(); name != "."; name = path.Dir(name) {
+		if l, ok := records.Load(name); ok {
+			return l.(*history.Log)
+		}
+	}
+	return nil
 }
 
 // Packed computes what the batches of a dataset of tar shards have to be, from the shards.
-func Packed(t *testing.T, store *Store, dataset string) *history.Packed {
+func Packed(t testing.TB, store *Store, dataset string) *history.Packed {
 	t.Helper()
 	var objects objstore.Store
 	var err error
-	if store.Name == "dir" {
+	if store.Path != "" {
 		objects, err = dirstore.New(store.Path)
 	} else {
 		objects = store.Objects(t)
@@ -60,9 +65,9 @@ func Packed(t *testing.T, store *Store, dataset string) *history.Packed {
 }
 
 // note adds an answer to the gateway's log, if it is of a batch and in the form that the URL names.
-func (g *Gateway) note(path string, start time.Time, r Response, err error, header []string) {
-	if g.log == nil || !strings.Contains(path, "/batch") || strings.Contains(path, "/manifest") || slices.Contains(header, "Accept") {
+func (g *Gateway) note(where string, start time.Time, r Response, err error, header []string) {
+	if g.log == nil || !strings.Contains(where, "/batch") || strings.Contains(where, "/manifest") || slices.Contains(header, "Accept") {
 		return
 	}
-	g.log.Add(history.Answer("client of "+g.URL, path, start, r.Status, r.Header, r.Body, err))
+	g.log.Add(history.Answer("client of "+g.URL, where, start, r.Status, r.Header, r.Body, err))
 }

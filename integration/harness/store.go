@@ -191,7 +191,7 @@ func (s *Store) Server() *Process { return s.server }
 
 // Objects returns the bucket through the backend that the gateway uses. It reads its
 // credentials from the environment of this process, so tests that use it are not parallel.
-func (s *Store) Objects(t *testing.T) objstore.Store {
+func (s *Store) Objects(t testing.TB) objstore.Store {
 	t.Helper()
 	for _, pair := range s.Env {
 		name, value, _ := strings.Cut(pair, "=")

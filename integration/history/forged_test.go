@@ -234,6 +234,21 @@ func TestLog_FindsForgedHistories(t *testing.T) {
 	}
 }
 
+// TestLog_ExpectsThePlanOfAGeneration forges the first answer of a generation that has a plan, and the only one of another that has none.
+func TestLog_ExpectsThePlanOfAGeneration(t *testing.T) {
+	for job, generation := range map[string]string{"a0": "g1", "c0": "g2"} {
+		l, h := New(nil), base()
+		l.Expect("g1", data)
+		h.change(job, data.url(generation, 0, 1, 0, 2), flip(3))
+		for _, e := range h {
+			l.Add(e)
+		}
+		if err := fmt.Sprint(l.Err()); strings.Contains(err, "is not what the plan") != (job == "a0") {
+			t.Errorf("%s: got %s", generation, err)
+		}
+	}
+}
+
 // TestLog_AcceptsGoodHistories has what clients may see: errors, broken bodies, retries, equal answers, resumes, other world sizes.
 func TestLog_AcceptsGoodHistories(t *testing.T) {
 	for name, make := range map[string]func(h *events){

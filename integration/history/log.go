@@ -29,6 +29,7 @@ type Log struct {
 
 	mu         sync.Mutex // guards all below
 	events     int
+	plans      map[string]Plan   // by generation, where plan is nil
 	registers  map[string]*value // by URL, and by generation where the URL names none
 	etags      map[string]*value
 	jobs       map[string]*job
@@ -42,7 +43,7 @@ type value struct {
 	by      Event // without its body
 	body    []byte
 	samples []string
-	planned bool
+	plan    Plan // that it is of; nil: of the first answer
 }
 
 // job is the running epoch of a job.
@@ -52,9 +53,24 @@ type job struct {
 	came  map[string]*Event
 }
 
-// New returns an empty log. Without a plan the first answer for a URL is taken as right.
+// New returns an empty log. Without a plan, for all or for a generation, the first answer for a URL is taken as right.
 func New(plan Plan) *Log {
-	return &Log{plan: plan, registers: map[string]*value{}, etags: map[string]*value{}, jobs: map[string]*job{}}
+	return &Log{plan: plan, plans: map[string]Plan{}, registers: map[string]*value{}, etags: map[string]*value{}, jobs: map[string]*job{}}
+}
+
+// Expect sets the plan of a generation, for a log without one plan for all.
+func (l *Log) Expect(generation string, plan Plan) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.plans[generation] = plan
+}
+
+// planOf returns the plan of an answer, nil if there is none.
+func (l *Log) planOf(e *Event) Plan {
+	if l.plan != nil {
+		return l.plan
+	}
+	return l.plans[e.Generation]
 }
 
 // Add checks an event against all before it.
@@ -138,18 +154,18 @@ func (l *Log) answer(e *Event) {
 func (l *Log) write(e *Event) *value {
 	v := &value{by: *e}
 	v.by.body, v.by.Samples = nil, nil
-	if l.plan != nil {
-		body, samples, err := l.plan.Batch(e.URL)
+	if plan := l.planOf(e); plan != nil {
+		body, samples, err := plan.Batch(e.URL)
 		switch {
 		case errors.Is(err, errors.ErrUnsupported):
 		case err != nil:
 			l.wrong("no plan: %v: %v", *e, err)
 		default:
 			v.by = Event{Client: "the plan", URL: e.URL, ETag: e.ETag}.WithBody(body)
-			v.by.body, v.samples, v.planned = nil, samples, true
+			v.by.body, v.samples, v.plan = nil, samples, plan
 		}
 	}
-	if !v.planned && l.kept+len(e.body) <= mostKept {
+	if v.plan == nil && l.kept+len(e.body) <= mostKept {
 		v.body = bytes.Clone(e.body)
 		l.kept += len(e.body)
 	}
@@ -203,8 +219,8 @@ func firstSample(got, want []string) string {
 func (l *Log) difference(e *Event, v *value) string {
 	var parts []string
 	want := v.body
-	if v.planned {
-		want, _, _ = l.plan.Batch(v.by.URL)
+	if v.plan != nil {
+		want, _, _ = v.plan.Batch(v.by.URL)
 	}
 	if e.body != nil && want != nil {
 		parts = append(parts, fmt.Sprintf("byte %d of %d differs, of %d", common(e.body, want), e.Length, v.by.Length))
@@ -270,8 +286,8 @@ func (l *Log) complete(e *Event) {
 		return
 	}
 	total := e.Total
-	if l.plan != nil {
-		all := l.plan.Samples()
+	if plan := l.planOf(j.first); plan != nil {
+		all := plan.Samples()
 		if total == 0 {
 			total = len(all)
 		}

@@ -23,6 +23,8 @@ import (
 // Packed is the plan of a dataset of tar shards. It reads samples from the shards and computes their order with package shuffle, which is
 // tested against vectors of an independent implementation. From the index it takes only where chunks begin, and the defaults.
 type Packed struct {
+	Generation string // of the index
+
 	first    []uint64 // sample of each chunk
 	defaults chunkindex.Defaults
 	names    []string
@@ -39,7 +41,7 @@ func ReadPacked(ctx context.Context, store objstore.Store, dataset, dir string) 
 		return nil, err
 	}
 	defer x.Close()
-	p := &Packed{first: append([]uint64(nil), x.First()...), defaults: x.Defaults(), epochs: map[string]*shuffle.Epoch{}}
+	p := &Packed{Generation: x.Generation(), first: append([]uint64(nil), x.First()...), defaults: x.Defaults(), epochs: map[string]*shuffle.Epoch{}}
 	err = store.List(ctx, dataset+"/", func(o objstore.Object) error {
 		if !strings.HasSuffix(o.Key, ".tar") {
 			return nil

@@ -5,6 +5,7 @@ package sharedmemory_test
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -18,6 +19,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/millrace-data/millrace/integration/history"
 )
 
 // readerVariable makes the test's own program a reader: SOCKET SEED TOKEN DATASET TOKEN DATASET.
@@ -113,8 +116,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // take asks for a batch. An error that is not errWrong ends the connection.
 func (r *reader) take(c *connection) error {
 	who := r.who[r.random.IntN(2)]
-	head := fmt.Sprintf("GET /v1/datasets/%s/epochs/%d/batches/%d?format=framed HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n",
-		who.dataset, r.random.IntN(3), r.random.IntN(16), who.token)
+	path := fmt.Sprintf("/v1/datasets/%s/epochs/%d/batches/%d?format=framed", who.dataset, r.random.IntN(3), r.random.IntN(16))
+	head := fmt.Sprintf("GET %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n", path, who.token)
 	if r.random.IntN(8) > 0 {
 		head += "Accept: application/vnd.millrace.shared\r\n"
 	}
@@ -150,7 +153,7 @@ func (r *reader) take(c *connection) error {
 		if got := crc32.Checksum(body, castagnoli); got != uint32(want) {
 			return fmt.Errorf("%s: bytes of CRC %x, want %x: %w", who.dataset, got, want, errWrong)
 		}
-		return r.strange(c)
+		return errors.Join(r.tell(path, resp.Header, body), r.strange(c))
 	}
 	data, err := c.memory(said)
 	if err != nil {
@@ -167,7 +170,15 @@ func (r *reader) take(c *connection) error {
 	}
 	c.held = append(c.held, lease{member(said, "lease"), data, crc32.Checksum(data, castagnoli)})
 	r.held++
-	return r.strange(c)
+	return errors.Join(r.tell(path, resp.Header, append(body, data...)), r.strange(c))
+}
+
+// tell prints some of the batches for the history of the test: a URL has the same content as memory and as bytes.
+func (r *reader) tell(path string, header http.Header, batch []byte) error {
+	if r.random.IntN(8) > 0 {
+		return nil
+	}
+	return json.NewEncoder(os.Stdout).Encode(history.Answer(fmt.Sprint("reader ", os.Getpid()), path, time.Now(), http.StatusOK, header, batch, nil))
 }
 
 // memory returns the samples that a header tells of.
