@@ -130,16 +130,16 @@ cluster-test: deps-minio deps-network ## eight gateways and MinIO on networks of
 
 kubernetes-test: deps-minio deps-charts deps-network deps-python ## the Helm chart on a real control plane, its gateways scaled, rolled and killed under load; Linux, root
 	@tools/kubernetes.sh
-	cd integration && $(GOTEST) kubernetes-test -count=1 -v ./kubernetes
+	cd integration && $(GOTEST) kubernetes-test -count=1 -v -timeout $(TIMEOUT) ./kubernetes
 
 slurm-test: deps-minio deps-network deps-python ## the scripts of deploy/slurm under Slurm itself, its machines in networks of their own; Linux, root
 	@tools/slurm.sh
-	cd integration && $(GOTEST) slurm-test -count=1 -v ./slurm
+	cd integration && $(GOTEST) slurm-test -count=1 -v -timeout $(TIMEOUT) ./slurm
 
 release-test: deps-charts deps-python ## a release made twice, byte for byte; its image and packages used in roots of their own; Linux, root
 	@tools/packages.sh
 	cd tools/release && go vet ./... && $(GOTEST) release-tools -count=1 ./...
-	cd integration && $(GOTEST) release-test -count=1 -v ./release
+	cd integration && $(GOTEST) release-test -count=1 -v -timeout $(TIMEOUT) ./release
 
 deps: ## install all that tests run beside the gateway, where it is missing; each step installs its own
 	@tools/deps.sh
