@@ -84,7 +84,7 @@ def without(*packages: str) -> dict[str, str]:
 
 def run(*args: str) -> str:
     """Runs a command of the program and returns what it prints."""
-    done = subprocess.run([binary(), *args], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([binary(), *args], capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
