@@ -2,7 +2,7 @@ package chunkindex
 
 import "github.com/millrace-data/millrace/chunkindex/internal/layout"
 
-// What an index stores, and its readers see.
+// Defaults to Parts are stored in an index.
 type (
 	Defaults = layout.Defaults // plan parameters of the dataset
 	Shard    = layout.Shard    // a stored object

@@ -36,4 +36,4 @@ func WithManifest(padded uint64, samples ...Sample) *Batch {
 }
 
 // Nearer and CompareNear say which of two times to an answer is preferred.
-var Nearer, CompareNear = nearer, compareNear //nolint:gochecknoglobals // never changed
+var Nearer, CompareNear = nearer, compareNear

@@ -81,7 +81,7 @@ func TestNeighbour_EndsAsReadersDo(t *testing.T) {
 	if got, err := n.Read(p); got != 5 || err != nil {
 		t.Errorf("got %d bytes, %v, want 5", got, err)
 	}
-	if got, err := n.Read(p); got != 0 || err != io.EOF { //nolint:errorlint // as io.Reader says
+	if got, err := n.Read(p); got != 0 || err != io.EOF {
 		t.Errorf("at the end: got %d bytes, %v, want %v", got, err, io.EOF)
 	}
 	n.Close()

@@ -100,7 +100,7 @@ func TestTally_CountsARound(t *testing.T) {
 			if tl.refused != c.refused || tl.pause != c.pause || tl.asked != len(c.answers) || tl.absent != 0 || tl.absence != nil {
 				t.Errorf("%s: got %+v, want %d refused and a pause of %v", name, tl, c.refused, c.pause)
 			}
-			if last := c.answers[len(c.answers)-1]; tl.fault != last { //nolint:errorlint // as it is
+			if last := c.answers[len(c.answers)-1]; tl.fault != last {
 				t.Errorf("%s: got %v as the last fault, want %v", name, tl.fault, last)
 			}
 		}

@@ -126,20 +126,20 @@ func TestReads_RefusedGiveBackAllTheyTook(t *testing.T) {
 		})
 		for n, reached := 0, true; reached; n++ {
 			trial(fmt.Sprintf("store read %d fails", n), func(t *testing.T, _ *Path, read func(context.Context) error) {
-				if reached = d.faultAt(n, memstore.Fault{Err: objstore.ErrDenied}, read, t); !reached {
+				if reached = d.faultAt(t, n, memstore.Fault{Err: objstore.ErrDenied}, read); !reached {
 					return
 				}
 			})
 			trial(fmt.Sprintf("gone at store read %d", n), func(t *testing.T, _ *Path, read func(context.Context) error) {
 				ctx, leave := context.WithCancelCause(t.Context())
-				d.faultAt(n, memstore.Fault{Before: func() { leave(gone) }, Stall: true, Err: gone}, func(context.Context) error { return read(ctx) }, t)
+				d.faultAt(t, n, memstore.Fault{Before: func() { leave(gone) }, Stall: true, Err: gone}, func(context.Context) error { return read(ctx) })
 			})
 		}
 	}
 }
 
 // faultAt lets the n-th store read of a read fail, and reports whether the read made so many. It must end with the fault's error.
-func (d *dataset) faultAt(n int, fault memstore.Fault, read func(context.Context) error, t *testing.T) (reached bool) {
+func (d *dataset) faultAt(t *testing.T, n int, fault memstore.Fault, read func(context.Context) error) (reached bool) {
 	t.Helper()
 	calls := 0
 	d.store.SetFault(func(memstore.Call) memstore.Fault {

@@ -51,13 +51,13 @@ func TestWarm_EndedEarlyGivesItsPlacesBack(t *testing.T) {
 	}
 	for n := range 4 {
 		trial("the store fails", 8<<20, func(t *testing.T, _ *Path, _ *Source, warm func(context.Context) error) {
-			if !d.faultAt(n, memstore.Fault{Err: objstore.ErrDenied}, warm, t) {
+			if !d.faultAt(t, n, memstore.Fault{Err: objstore.ErrDenied}, warm) {
 				t.Errorf("got fewer than %d store reads", n+1)
 			}
 		})
 		trial("the caller has gone", 8<<20, func(t *testing.T, _ *Path, _ *Source, warm func(context.Context) error) {
 			ctx, leave := context.WithCancelCause(t.Context())
-			d.faultAt(n, memstore.Fault{Before: func() { leave(gone) }, Stall: true, Err: gone}, func(context.Context) error { return warm(ctx) }, t)
+			d.faultAt(t, n, memstore.Fault{Before: func() { leave(gone) }, Stall: true, Err: gone}, func(context.Context) error { return warm(ctx) })
 		})
 	}
 	trial("the caller had gone before", 8<<20, func(t *testing.T, _ *Path, _ *Source, warm func(context.Context) error) {

@@ -179,7 +179,7 @@ func tellsAbsence(err error) bool {
 	if several, ok := err.(interface{ Unwrap() []error }); ok {
 		return slices.ContainsFunc(several.Unwrap(), tellsAbsence)
 	}
-	refused, ok := err.(*client.Error) //nolint:errorlint // looks at each error of the tree
+	refused, ok := err.(*client.Error)
 	if ok && refused.Code == client.CodeNotFound {
 		return true
 	}

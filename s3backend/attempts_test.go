@@ -353,7 +353,7 @@ func TestSettle_TellsWhoEndedAnAttempt(t *testing.T) {
 		"ended by another":                {live, ended, fault, nil, "unavailable: the transfer broke: fault"},
 	} {
 		err := settle(c.caller, c.attempt, c.err)
-		if c.text == "" && err != c.want || c.text != "" && (err == nil || err.Error() != c.text) { //nolint:errorlint // as it is
+		if c.text == "" && err != c.want || c.text != "" && (err == nil || err.Error() != c.text) {
 			t.Errorf("%s: got %v, want %v%s", name, err, c.want, c.text)
 		}
 	}

@@ -46,7 +46,7 @@ func TestClassifyAnswer(t *testing.T) {
 				flags += fmt.Sprintf(" %s: %t", name, set)
 			}
 		}
-		if f.kind != c.kind || flags != "" || f.own || !strings.HasSuffix(f.detail, fmt.Sprintf("%s (status %d, request r)", c.code, c.status)) { //nolint:errorlint // as it is
+		if f.kind != c.kind || flags != "" || f.own || !strings.HasSuffix(f.detail, fmt.Sprintf("%s (status %d, request r)", c.code, c.status)) {
 			t.Errorf("status %d %s: got %v,%s, want %v", c.status, c.code, f, flags, c.kind)
 		}
 		if code := map[bool]string{true: "InvalidRange", false: c.code}[c.status == 416]; f.code != code {

@@ -22,7 +22,7 @@ func wantError(t *testing.T, what string, err, class error, text string) {
 		t.Errorf("%s: got %v, want %v: ...%s", what, err, class, text)
 	}
 	for _, other := range objstore.Vocabulary() {
-		if other != class && errors.Is(err, other) { //nolint:errorlint // two words of one list
+		if other != class && errors.Is(err, other) {
 			t.Errorf("%s: got %v, which is %q as well as %q", what, err, other, class)
 		}
 	}
@@ -117,7 +117,7 @@ func TestList_ReturnsTheVisitorsError(t *testing.T) {
 		}
 		return nil
 	})
-	if err != stop || !slices.Equal(got, keys[:9]) || len(s.requests()) != 2 { //nolint:errorlint // as it is
+	if err != stop || !slices.Equal(got, keys[:9]) || len(s.requests()) != 2 {
 		t.Errorf("got %v after %q in %d requests, want %v itself after 9 keys in 2", err, got, len(s.requests()), stop)
 	}
 }
@@ -238,7 +238,7 @@ func TestPastEnd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n, err := r.Read(make([]byte, 1)); n != 0 || err != io.EOF { //nolint:errorlint // as io.Reader says
+		if n, err := r.Read(make([]byte, 1)); n != 0 || err != io.EOF {
 			t.Errorf("open %s: got %d bytes, %v, want none and %v", c.name, n, err, io.EOF)
 		}
 		r.Close()

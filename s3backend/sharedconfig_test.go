@@ -202,14 +202,14 @@ func TestProfile_FailsAsItsSourceDid(t *testing.T) {
 		{errors.New("canary"), objstore.ErrDenied, ahead + "their source failed, or gave an answer that cannot be read", false},
 	} {
 		f := (&profile{name: "team"}).failed(c.err)
-		if f.kind != c.kind || f.detail != c.text || f.retry != c.retry || f.lost || f.fresh { //nolint:errorlint // as it is
+		if f.kind != c.kind || f.detail != c.text || f.retry != c.retry || f.lost || f.fresh {
 			t.Errorf("%v: got %+v, want %v: %s, retry: %t", c.err, f, c.kind, c.text, c.retry)
 		}
 	}
 	if f := (&profile{}).failed(own); f != own {
 		t.Errorf("got %v, want %v itself", f, own)
 	}
-	if got := denied(io.EOF); got.kind != objstore.ErrDenied || got.retry || slices.Contains(got.Unwrap(), io.EOF) { //nolint:errorlint // as it is
+	if got := denied(io.EOF); got.kind != objstore.ErrDenied || got.retry || slices.Contains(got.Unwrap(), io.EOF) {
 		t.Errorf("got %+v, want no other attempt", got)
 	}
 }

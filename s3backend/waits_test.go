@@ -209,7 +209,7 @@ func TestPaced_EndsItsWaitWithTheTransfer(t *testing.T) {
 			}
 			start := time.Now()
 			n, err := r.Read(make([]byte, 100))
-			if took := time.Since(start); n != 10 || err != c.want || took != c.took { //nolint:errorlint // as it is
+			if took := time.Since(start); n != 10 || err != c.want || took != c.took {
 				t.Errorf("%s: got %d bytes, %v after %v, want 10, %v after %v", c.name, n, err, took, c.want, c.took)
 			}
 			if left := limit.TokensAt(start); left != -10 {
@@ -275,7 +275,7 @@ func TestOpen_WaitsForSlowReaders(t *testing.T) {
 			n, err = io.ReadFull(r, part)
 			got = append(got, part[:n]...)
 		}
-		if err != io.EOF || string(got) != string(s.data) || b.Stats().Requests != 1 { //nolint:errorlint // as it is
+		if err != io.EOF || string(got) != string(s.data) || b.Stats().Requests != 1 {
 			t.Errorf("got %d bytes, %v in %d requests, want all in one", len(got), err, b.Stats().Requests)
 		}
 		r.Close()

@@ -33,7 +33,7 @@ func TestKeep(t *testing.T) {
 			t.Fatalf("after %d members: got %d frames, of %d, want few", off, len(r.known), cap(r.known))
 		}
 	}
-	if n, err := r.Read(b); n != 0 || err != io.EOF { //nolint:errorlint // a reader ends with io.EOF itself
+	if n, err := r.Read(b); n != 0 || err != io.EOF {
 		t.Fatalf("got %d, %v, want the end", n, err)
 	}
 	stored := int64(one.Len())

@@ -62,6 +62,7 @@ func (f CSVConstants) Part() string {
 	return "csv"
 }
 
+// ContentType names the media type of a body.
 func (f CSVConstants) ContentType() string {
 	if f.Delimiter[0] == Tab {
 		return "text/tab-separated-values"
@@ -69,6 +70,7 @@ func (f CSVConstants) ContentType() string {
 	return "text/csv"
 }
 
+// Frame returns the header, which comes before the records.
 func (f CSVConstants) Frame([]uint32) (before, after []byte, err error) {
 	return []byte(f.Header), nil, nil
 }

@@ -65,6 +65,7 @@ func (c MDSColumns) Check() error {
 	return nil
 }
 
+// Equal compares names, encodings and sizes.
 func (c MDSColumns) Equal(o MDSColumns) bool {
 	size := func(a, b *int64) bool { return a == b || a != nil && b != nil && *a == *b }
 	return slices.Equal(c.Names, o.Names) && slices.Equal(c.Encodings, o.Encodings) && slices.EqualFunc(c.Sizes, o.Sizes, size)

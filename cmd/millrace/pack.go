@@ -63,8 +63,7 @@ cat, 1 for dog. The index keeps the names.`,
 				}
 			}
 			return check, func(ctx context.Context, args []string) error {
-				x.opt.Match = "*.tar" // whatever else lies there
-				x.opt.Hidden = opt.Hidden
+				x.opt.Match, x.opt.Hidden = "*.tar", opt.Hidden // whatever else is stored there
 				opt.Parallel = min(x.opt.Parallel, runtime.GOMAXPROCS(0))
 				opt.Share = x.opt.Share
 				join := f.CommandLine("pack", args, "part", "json")

@@ -74,7 +74,7 @@ func (c *serveConfig) checkPort(f *cli.Flags, name, address string, open bool, f
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
 		f.Fault("--%s %q: want HOST:PORT or unix:PATH", name, address)
-	} else if _, err := net.LookupPort("tcp", port); err != nil {
+	} else if _, err := net.LookupPort("tcp", port); err != nil { //nolint:noctx // asks no server
 		f.Fault("--%s %q: want a port from 0 to 65535", name, address)
 	} else if !open && !node.Loopback(address) {
 		f.Fault("--%s %s: other machines can reach this address: add --access FILE, which says who may do what, or %s", name, address, flag)

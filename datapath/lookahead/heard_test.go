@@ -8,8 +8,9 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// share is a table of readers of which this gateway keeps every n-th chunk only.
+// shareOf returns a table of readers where this gateway keeps only every n-th chunk.
 func shareOf(tb testing.TB, n *int, budget int64) *Readers {
+	tb.Helper()
 	return newReaders(tb, Config{Budget: budget, Mine: func(_ Dataset, chunk int) bool { return chunk%*n == 0 }})
 }
 

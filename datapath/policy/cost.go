@@ -2,12 +2,14 @@ package policy
 
 import "time"
 
+// Costs of store reads, and bounds of what is measured.
 const (
 	// ReadCost is what one more store read costs, in bytes of transfer, until the store is measured: on a machine of
 	// our own, ranged reads win below about 13 wanted samples in a chunk of 8 MiB.
 	ReadCost = 8 << 20 / 13
 	// A measured cost beyond these says more of one bad moment than of a store.
-	LeastReadCost, MostReadCost = 64 << 10, 16 << 20
+	LeastReadCost = 64 << 10
+	MostReadCost  = 16 << 20
 
 	RatedReads = 16       // reads before the measured cost counts
 	RatedBytes = 64 << 10 // shorter ones say nothing of the stream's rate

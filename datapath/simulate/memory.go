@@ -1,10 +1,9 @@
 package simulate
 
 import (
+	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/datapath/policy"
 )
-
-import "github.com/millrace-data/millrace/datapath/chunkcache"
 
 // memory is the budget of one gateway: a shelf of chunks, chunks on their way, and bodies that had to be copied. Its
 // rules are those of a cache and of the budget: what somebody holds stays, and a chunk goes only for one that is due sooner, or

@@ -2,9 +2,8 @@ package simulate
 
 import (
 	"github.com/millrace-data/millrace/datapath/policy"
+	"github.com/millrace-data/millrace/shuffle"
 )
-
-import "github.com/millrace-data/millrace/shuffle"
 
 // Requests is about how many reads of the store an epoch costs one gateway that delivers all of it: one for every chunk, or part of a
 // chunk, that the order needs. Chunks that lie side by side may be fetched together, and one chunk in several parts while

@@ -1,10 +1,11 @@
 package address
 
 import (
-	"github.com/millrace-data/millrace/chunkindex"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/millrace-data/millrace/chunkindex"
 )
 
 // Bounds of a mixture that an address defines.

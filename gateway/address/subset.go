@@ -1,11 +1,12 @@
 package address
 
 import (
-	"github.com/millrace-data/millrace/chunkindex"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/millrace-data/millrace/chunkindex"
 )
 
 // Bounds of a subset that an address defines.

@@ -14,10 +14,10 @@ import (
 // EnergonFiles are the objects, of which the first one counts, where Megatron Energon says which shards are of which split. JSON is YAML too.
 func EnergonFiles() []string { return []string{".nv-meta/split.yaml", ".nv-meta/split.json"} }
 
+// Bounds of an EnergonFile.
 const (
-	MaxEnergon = 16 << 20 // bytes of an EnergonFile
-
-	maxShards = 1 << 20 // that it names
+	MaxEnergon = 16 << 20 // its bytes
+	maxShards  = 1 << 20  // that it names
 )
 
 // Excluded is the name of the split of shards that Energon excludes.

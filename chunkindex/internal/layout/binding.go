@@ -26,6 +26,7 @@ func SaysDigest(says string) string {
 	return string(sum[:])
 }
 
+// Magics and bounds of a binding object.
 const (
 	bindingMagic = "MRBIND01" // the last two digits are the version
 	BindingSays  = "MRBIND02" // the same, with a third string for each shard

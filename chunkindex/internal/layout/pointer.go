@@ -11,6 +11,7 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
+// Place, version and bound of a Pointer.
 const (
 	PointerKey     = StateDir + "current" // of the default index; a dash and its name follow for any other
 	PointerVersion = IndexVersion         // that of the index that it names
