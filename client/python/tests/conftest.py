@@ -17,8 +17,10 @@ from pathlib import Path
 
 import harness
 import pytest
+from scripted import Clock
 
 from millrace import _local
+from millrace._http import gateways
 
 SAMPLES = 500
 multiprocessing.set_forkserver_preload(["torch"])  # since Python 3.14 each of torch's workers would import it: seconds for every loader
@@ -60,6 +62,16 @@ def gateway(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     g = harness.Gateway(f"photos={dataset}", args=("--loss-log", str(tmp_path_factory.mktemp("losses")), *hosts))
     yield g
     g.close()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock of all requests, whose waits between rounds are as long as they may be."""
+    made = Clock()
+    monkeypatch.setattr(gateways, "Stopwatch", lambda: made)
+    monkeypatch.setattr(gateways, "Task", lambda: made)
+    monkeypatch.setattr(gateways.random, "uniform", lambda low, high: low + high)
+    return made
 
 
 @pytest.fixture
