@@ -11,7 +11,7 @@ FUZZTIME ?= 5s
 # With long counts a package has as long as a part of test-nightly.
 TIMEOUT := $(if $(MILLRACE_LONG),1h,45m)
 
-.PHONY: help build test test-ci test-nightly unit race fuzz vet size types lint cross python-short python-test plain-test frameworks-test ray-test newest-test conformance integration-short integration browser-test cluster-test kubernetes-test slurm-test release-test deps docs pictures demo dev dev-cluster dev-stop smoke bench figures figures-current bench-peers bench-train bench-compare experiments experiments-short sabotage mutation histories wheel wheels release release-files vulncheck pin-images fmt clean summary
+.PHONY: help build test test-ci test-nightly unit race fuzz vet size types lint cross python-short python-test plain-test frameworks-test ray-test newest-test conformance integration-short integration browser-test cluster-test kubernetes-test slurm-test release-test deps docs pictures demo dev dev-cluster dev-stop smoke bench figures figures-current bench-peers bench-train bench-compare experiments experiments-short sabotage mutation mutation-python histories wheel wheels release release-files vulncheck pin-images fmt clean summary
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -198,6 +198,10 @@ sabotage: ## plant the bugs of docs/planted-bugs.md one at a time in copies of t
 
 mutation: ## small changes of the code that unit tests must notice: PACKAGES="shuffle gateway/auth" DIFF=main; FLAGS=-help
 	@cd integration/mutation && go run . $(if $(DIFF),-diff $(DIFF)) $(FLAGS) $(if $(filter command,$(firstword $(origin PACKAGES))),$(PACKAGES))
+
+mutation-python: deps-python ## the same of the Python client: PYTHON_PARTS="order decode"; FLAGS=--write
+	@tools/python.sh -- integration/mutation/python.py $(FLAGS) $(PYTHON_PARTS)
+	@$(if $(filter --write,$(FLAGS)),cd integration/mutation && go run . -page)
 
 wheel: ## build the Python package's wheel for this machine into dist, with the program inside; needs Go and Python 3
 	@rm -rf dist

@@ -25,7 +25,7 @@ SUMMARY = os.path.join(BIN, "test-summary")
 STATE = os.path.join(BIN, "nightly.json")
 PAGE = os.path.join(BIN, "nightly.md")
 STEPS = """unit race python-test plain-test ray-test newest-test browser-test cluster-test slurm-test kubernetes-test release-test
-experiments-short"""
+experiments-short mutation-python"""
 LOADS = "TestAccessChangesUnderLoad", "TestJobsWhileAllChanges"  # 50 minutes each
 HISTORIES, HISTORY_PARTS = 200_000, 8
 PIECES = 6  # of the fuzz targets, and of the packages with mutants

@@ -235,21 +235,21 @@ func TestPage_SaysWhatScoresSay(t *testing.T) {
 	if string(got) != want {
 		t.Error("docs/mutation.md differs from the scores: write it by make mutation FLAGS=-page")
 	}
-	for _, target := range targets {
-		s, err := readScore(root, target.path)
+	for _, path := range scored() {
+		s, err := readScore(root, path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		all := s.Operators.judged() + s.Drops.judged() + s.Operators.Equivalent + s.Drops.Equivalent
 		if n := s.Operators.Equivalent + s.Drops.Equivalent; n*10 > all {
-			t.Errorf("%s: %d of %d mutants are called equivalent, want at most 10 %%", target.path, n, all)
+			t.Errorf("%s: %d of %d mutants are called equivalent, want at most 10 %%", path, n, all)
 		}
 		if n := s.Operators.Killed + s.Drops.Killed + len(s.Survivors); n != all {
-			t.Errorf("%s: the counts say %d mutants, killed and listed are %d", target.path, all, n)
+			t.Errorf("%s: the counts say %d mutants, killed and listed are %d", path, all, n)
 		}
 		for _, v := range s.Survivors {
 			if !strings.HasPrefix(v.Reason, equivalent) && !strings.HasPrefix(v.Reason, lives) {
-				t.Errorf("%s: %s: got no reason: %q", target.path, v.Mutant, v.Reason)
+				t.Errorf("%s: %s: got no reason: %q", path, v.Mutant, v.Reason)
 			}
 		}
 	}

@@ -19,23 +19,32 @@ no test reaches it. An equivalent mutant behaves as the original does; it is lef
 package's file of scores. The goal is 85 % of the operators and 95 % of the dropped statements in every package.
 `
 
+const pageOfPython = "`python/...` are modules of the Python client, with mutmut's operators: `make mutation-python` measures them.\n"
+
 // page returns docs/mutation.md.
 func page(root string) (string, error) {
 	var text, missing strings.Builder
 	text.WriteString(pageHead)
 	var scores []*score
-	for _, t := range targets {
-		s, err := readScore(root, t.path)
+	for _, path := range scored() {
+		s, err := readScore(root, path)
 		if err != nil {
 			return "", err
 		}
 		if s.Commit == "" {
-			fmt.Fprintf(&missing, "- `%s`\n", t.path)
+			fmt.Fprintf(&missing, "- `%s`\n", path)
 			continue
 		}
 		scores = append(scores, s)
 	}
 	table(&text, "Operators", scores, func(s *score) counts { return s.Operators })
+	text.WriteString("\n" + pageOfPython)
+	for _, s := range scores {
+		if s.Sample > 1 {
+			fmt.Fprintf(&text, "\nOf `%s` one of %d mutants is judged, chosen by a hash of its name.", s.Package, s.Sample)
+		}
+	}
+	text.WriteString("\n")
 	table(&text, "Dropped statements", scores, func(s *score) counts { return s.Drops })
 	text.WriteString("\nA dropped statement is a call, deferred or not, of a function whose name begins with one of: " +
 		strings.Join(releases, ", ") + ".\n")

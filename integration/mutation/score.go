@@ -14,6 +14,7 @@ import (
 type score struct {
 	Package   string     `json:"package"`
 	Commit    string     `json:"commit"`
+	Sample    int        `json:"sample,omitempty"` // one of so many mutants is judged
 	Operators counts     `json:"operators"`
 	Drops     counts     `json:"dropped_statements"`
 	Survivors []survivor `json:"survivors"`

@@ -89,6 +89,17 @@ var slowDatapath = map[string]string{
 	"TestCompressedChunksAreKeptDecoded": closing,
 }
 
+// pythonParts are the parts of the Python client that python.py judges.
+var pythonParts = []string{"python/order", "python/ledger", "python/transfer", "python/decode"}
+
+// scored returns the paths of all that may have a score.
+func scored() (paths []string) {
+	for _, t := range targets {
+		paths = append(paths, t.path)
+	}
+	return append(paths, pythonParts...)
+}
+
 // choose returns the targets of some paths, or all, and of these the piece with a number: 2/6 is every sixth from the second.
 func choose(paths []string, piece string) (chosen []target, err error) {
 	for _, path := range paths {
