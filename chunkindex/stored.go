@@ -2,14 +2,20 @@ package chunkindex
 
 import "github.com/millrace-data/millrace/chunkindex/internal/layout"
 
-// Defaults to Parts are stored in an index.
+// What an index stores.
 type (
-	Defaults = layout.Defaults // plan parameters of the dataset
-	Shard    = layout.Shard    // a stored object
-	Extent   = layout.Extent   // a range of a shard
-	Table    = layout.Table    // the samples of a chunk
-	Part     = layout.Part     // a piece of a sample that has a name
-	Parts    = layout.Parts    // those of all samples of a chunk
+	// Defaults are the plan parameters of the dataset.
+	Defaults = layout.Defaults
+	// Shard is a stored object.
+	Shard = layout.Shard
+	// Extent is a range of a shard.
+	Extent = layout.Extent
+	// Table has the samples of a chunk.
+	Table = layout.Table
+	// Part is a piece of a sample that has a name.
+	Part = layout.Part
+	// Parts has the parts of all samples of a chunk.
+	Parts = layout.Parts
 )
 
 // What is wrong with an object that was read.
