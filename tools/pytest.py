@@ -37,7 +37,10 @@ PLAIN = [
     "tests/test_forks.py::test_a_fork_at_every_line[plain-no-crc32c-numpy-torch]",
     "--deselect=tests/test_read.py::test_forms_that_others_read",  # requires pyarrow
 ]
-ALSO_PLAIN = ("answers", "ends", "faults", "hostile", "importance", "ledger", "local", "loopback", "proof", "tiers", "transfer", "transform", "waits")
+ALSO_PLAIN = (
+    "answers", "decoders", "ends", "faults", "hostile", "importance", "ledger", "local", "loopback", "proof", "tiers", "transfer",
+    "transform", "waits",
+)  # fmt: skip
 SHORT = [
     *PLAIN,
     *(f"tests/test_{name}.py" for name in ALSO_PLAIN),

@@ -41,7 +41,7 @@ PARTS = {
     "order": ("proof/_orders.py", 4, ["tests/test_proof.py", "-k", "not gateway and not large"]),
     "ledger": ("proof/__init__.py", 4, ["tests/test_ledger.py", "tests/test_proof.py", "-k", "not gateway and not large"]),
     "transfer": ("_http/gateways.py", 6, ["tests/test_transfer.py", "tests/test_answers.py"]),
-    "decode": ("values.py", 6, ["tests/test_values.py", "tests/test_decode.py::test_other_fields", "-k", "not damaged"]),
+    "decode": ("values.py", 6, ["tests/test_values.py", "tests/test_decoders.py", "tests/test_arrays.py", "-k", "not damaged"]),
 }
 
 

@@ -379,10 +379,8 @@ def _mds_array(dtype: Optional[str], shape: Optional[Sequence[int]], how: Automa
     if dtype is None:
         dtype, view = _numbered(_MDS, view[0]), view[1:]
     if shape is None:
-        axes, width = view[0] >> 2, 1 << (view[0] & 3)
-        end = 1 + axes * width
-        shape = [int.from_bytes(view[at : at + width], "little") for at in range(1, end, width)]
-        view = view[end:]
+        axes = f"<{view[0] >> 2}{'BHIQ'[view[0] & 3]}"
+        shape, view = struct.unpack_from(axes, view, 1), view[1 + struct.calcsize(axes) :]
     return _array(dtype, shape, how, view)
 
 
