@@ -31,7 +31,7 @@ def test_ray_train_resumes(gateway: harness.Gateway, tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="ray-") as short:  # sockets have short paths
         done = subprocess.run(
             [sys.executable, "-W", "ignore", str(HERE / "ray_training.py"), str(tmp_path), gateway.url],
-            env={**environment, "RAY_TMPDIR": short}, capture_output=True, text=True, timeout=400, check=False,
+            env={**environment, "RAY_TMPDIR": short}, capture_output=True, text=True, timeout=1800, check=False,
         )
     assert done.returncode == 0, done.stderr[-4000:]
     told = json.loads(done.stdout.splitlines()[-1])
