@@ -203,6 +203,9 @@ func TestEpoch_WithoutSamples(t *testing.T) {
 			if moved := p.Moved(b, 2, 2); b.Batches() != 0 || moved != 0 || p.Reads() != 0 || e.Number() != 3 {
 				t.Errorf("%+v: got %d batches, %v moved, %d reads", params, b.Batches(), moved, p.Reads())
 			}
+			if s, ok := e.Sequence(); ok && len(s.Chunks) != len(first)-1 {
+				t.Errorf("%+v: got a sequence of %d chunks, want %d", params, len(s.Chunks), len(first)-1)
+			}
 			if _, ok := p.BatchVariance(4); ok {
 				t.Errorf("%+v: got a variance of no samples", params)
 			}
@@ -222,10 +225,12 @@ func TestWeightStats_OfProductsBeyondAWord(t *testing.T) {
 		{3, 8, []uint32{0, 0, 8}, 1. / 3},               // samples without weight
 		{4, 4, []uint32{1, 1, 1, 1}, 1},                 // each once
 		{1, 1 << 40, []uint32{1 << 20}, 1. / (1 << 20)}, // rarely
+		{4, 4, nil, 0},            // no samples
+		{4, 0, []uint32{0, 0}, 0}, // no weight at all
 	} {
 		s := NewWeightStats(c.draws, c.total)
 		s.Add(c.weights)
-		if got := s.Coverage(); math.Abs(got-c.want) > 1e-12 {
+		if got := s.Coverage(); !(math.Abs(got-c.want) <= 1e-12) { // not a number is wrong too
 			t.Errorf("%+v: got coverage %v, want %v", c, got, c.want)
 		}
 	}

@@ -65,6 +65,9 @@ func TestMemory(t *testing.T) {
 			t.Errorf("%+v: got %d bytes, want %d", c.params, got, c.want)
 		}
 	}
+	if got := Memory(Params{Shuffle: Window, Window: 3}, append(lengths, 2)); got != 167 {
+		t.Errorf("two windows of 3 of 7 chunks: got %d bytes, want 167, without the smallest", got)
+	}
 	many := make([]uint64, 1000)
 	for i := range many {
 		many[i] = 8

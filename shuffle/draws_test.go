@@ -281,14 +281,15 @@ func TestBadWeightedPlansAreRefused(t *testing.T) {
 func TestWeightsOfAnotherChunkAreAMistake(t *testing.T) {
 	w := &weighing{first: equal(2, 20), weights: slices.Repeat([]uint32{5}, 40)}
 	d := w.plan(t, Params{Shuffle: None}).Epoch(0).Draws()
-	for name, f := range map[string]func(){
-		"too few":          func() { d.Sample(0, w.weights[:19], 0) },
-		"too light":        func() { d.Sample(0, make([]uint32, 20), 0) },
-		"too heavy":        func() { d.Of(1, slices.Repeat([]uint32{6}, 20), 19) },
-		"of another chunk": func() { d.Sample(0, w.of(0), 20) },
+	for want, f := range map[string]func(){
+		"shuffle: 19 weights for chunk 0 of 20 samples":          func() { d.Sample(0, w.weights[:19], 0) },
+		"shuffle: weights of chunk 0 sum to less than its total": func() { d.Sample(0, make([]uint32, 20), 0) },
+		"shuffle: weights of chunk 1 sum to more than its total": func() { d.Of(1, slices.Repeat([]uint32{6}, 20), 19) },
+		"shuffle: chunk 0 has no virtual sample 20":              func() { d.Sample(0, w.of(0), 20) },
+		"shuffle: chunk 1 has no virtual sample 19":              func() { d.Sample(1, w.of(1), 19) },
 	} {
-		if recovered(f) == nil {
-			t.Errorf("weights %s: got an answer, want a panic", name)
+		if got := fmt.Sprint(recovered(f)); got != want {
+			t.Errorf("got %s, want %s", got, want)
 		}
 	}
 }

@@ -466,7 +466,12 @@ func TestLaterKnowsWhatItCannotTell(t *testing.T) {
 	w := &weighing{first: equal(2, 2), weights: []uint32{1, 2, 3, 4}}
 	drawn := Cursor{Plan: w.plan(t, Params{Shuffle: Full}), BatchSize: 2}
 	drawn.Epoch = drawn.Plan.Epoch(0)
-	for name, c := range map[string]Cursor{"dealt by length": dealt, "importance": drawn, "no plan": {}, "no such rank": stranger} {
+	unplanned, closed, sizeless, ended := c, c, c, c
+	unplanned.Plan, closed.Epoch, sizeless.BatchSize, ended.First = nil, nil, 0, 16
+	for name, c := range map[string]Cursor{
+		"dealt by length": dealt, "importance": drawn, "no such rank": stranger, "nothing": {},
+		"no plan": unplanned, "no epoch": closed, "no batch size": sizeless, "the end": ended,
+	} {
 		if got, ok := c.Later(nil, 0); ok || got != nil {
 			t.Errorf("%s: got %v, %v, want false", name, got, ok)
 		}

@@ -2,6 +2,7 @@ package shuffle
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 )
 
@@ -84,6 +85,7 @@ func TestPlans_Refuse(t *testing.T) {
 		{quarantine(nil), "quarantine: plan none: prefix sums of the chunks do not begin with 0"},
 		{mixture(0), "mixture of 0 sources, want 1 to 1024"},
 		{mixture(0, make([]Ingredient, maxSources+1)...), "mixture of 1025 sources, want 1 to 1024"},
+		{mixture(0, slices.Repeat([]Ingredient{{Samples: 1, Weight: 1}}, maxSources)...), "accepted"},
 		{mixture(0, Ingredient{Weight: 1}), "mixture: source 0 has no samples"},
 		{mixture(0, Ingredient{Samples: 1}), "mixture: source 0 has weight 0, want at least 1"},
 		{mixture(0, Ingredient{Samples: 1, Weight: 1}, Ingredient{Samples: 1, PerBatch: 1}), "mixture: source 1 has 1 samples in a batch, source 0 has 0: want counts of all or of none"},
