@@ -3,36 +3,14 @@ package datapath
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
 	"github.com/millrace-data/millrace/cluster/peer"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
+	"github.com/millrace-data/millrace/internal/testing/leaks"
 	"github.com/millrace-data/millrace/shuffle"
 )
-
-// counted is a context that counts the contexts and functions that wait for its end.
-type counted struct {
-	context.Context
-	done chan struct{}
-	open *atomic.Int64
-}
-
-func newCounted() counted {
-	return counted{context.Background(), make(chan struct{}), new(atomic.Int64)}
-}
-
-func (c counted) Done() <-chan struct{} { return c.done }
-
-// AfterFunc is how package context adds to a context that it does not know.
-func (c counted) AfterFunc(func()) (stop func() bool) {
-	c.open.Add(1)
-	return sync.OnceValue(func() bool {
-		c.open.Add(-1)
-		return true
-	})
-}
 
 // TestSource_KeepsNothingOfWhatHasEnded: in its own context, which ends with the source, nor in that of a caller.
 func TestSource_KeepsNothingOfWhatHasEnded(t *testing.T) {
@@ -41,7 +19,7 @@ func TestSource_KeepsNothingOfWhatHasEnded(t *testing.T) {
 		p := newPath(t, Config{Budget: bud(8 << 20), Peers: alone{}})
 		s := p.Open(d.index, d.store, "set/")
 		s.Share("set")
-		caller, own := newCounted(), newCounted()
+		caller, own := leaks.NewContext(), leaks.NewContext()
 		s.uses.closing = own
 		ctx, stop := context.WithCancel(t.Context())
 		var run sync.WaitGroup
@@ -49,7 +27,7 @@ func TestSource_KeepsNothingOfWhatHasEnded(t *testing.T) {
 		left := func(after string) {
 			t.Helper()
 			synctest.Wait()
-			if got := own.open.Load() + caller.open.Load(); got != 0 {
+			if got := own.Open() + caller.Open(); got != 0 {
 				t.Errorf("after %s: got %d contexts or functions left, want none", after, got)
 			}
 		}

@@ -11,12 +11,14 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/time/rate"
 
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
+	"github.com/millrace-data/millrace/internal/testing/leaks"
 )
 
 // distinct returns limits of which no two are equal, and one attempt.
@@ -318,32 +320,36 @@ func TestOpen_LetsTheConnectionGoAtTheEnd(t *testing.T) {
 	}
 }
 
-// apart is a context that package context does not know: each context below it that has not ended keeps a goroutine.
-type apart struct {
-	context.Context
-	done chan struct{}
-}
-
-func (a apart) Done() <-chan struct{} { return a.done }
-
-// TestAttempts_LeaveNothingInTheContext of a caller that never ends it: otherwise the bubble waits for their goroutines.
+// TestAttempts_LeaveNothingInTheContext of a caller that never ends it.
 func TestAttempts_LeaveNothingInTheContext(t *testing.T) {
-	endless := func() context.Context { return apart{context.Background(), make(chan struct{})} }
-	inBubble(t, quick(), nameless, func(t *testing.T, b *Backend) {
-		if err := b.ReadRange(endless(), ref, 0, make([]byte, 1)); !errors.Is(err, objstore.ErrUnavailable) {
-			t.Errorf("got %v, want a failure of each attempt", err)
+	for name, ask := range map[string]func(ctx context.Context, b *Backend) error{
+		"read": func(ctx context.Context, b *Backend) error { return b.ReadRange(ctx, ref, 0, make([]byte, 1)) },
+		"open": func(ctx context.Context, b *Backend) error {
+			r, err := b.Open(ctx, ref, 0)
+			if err == nil {
+				r.Close()
+			}
+			return err
+		},
+	} {
+		want, answer := error(nil), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("ETag", `"`+testETag+`"`)
+			w.Write(sample(30))
+		})
+		if name == "read" {
+			want, answer = objstore.ErrUnavailable, nameless // each attempt fails
 		}
-	})
-	inBubble(t, quick(), func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("ETag", `"`+testETag+`"`)
-		w.Write(sample(30))
-	}, func(t *testing.T, b *Backend) {
-		r, err := b.Open(endless(), ref, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Close()
-	})
+		inBubble(t, quick(), answer, func(t *testing.T, b *Backend) {
+			ctx := leaks.NewContext()
+			if err := ask(ctx, b); !errors.Is(err, want) {
+				t.Errorf("%s: got %v, want %v", name, err, want)
+			}
+			synctest.Wait()
+			if got := ctx.Open(); got != 0 {
+				t.Errorf("%s: got %d contexts or functions left, want none", name, got)
+			}
+		})
+	}
 }
 
 func TestReader_CloseEndsTheTransferOnce(t *testing.T) {

@@ -8,34 +8,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/iotest"
 	"time"
+
+	"github.com/millrace-data/millrace/internal/testing/leaks"
 )
-
-// counted is a context that counts the contexts below it that have not ended.
-type counted struct {
-	context.Context
-	done chan struct{}
-	open *atomic.Int64
-}
-
-func newCounted() counted {
-	return counted{context.Background(), make(chan struct{}), new(atomic.Int64)}
-}
-
-func (c counted) Done() <-chan struct{} { return c.done }
-
-// AfterFunc is how package context adds a context below one that it does not know.
-func (c counted) AfterFunc(func()) (stop func() bool) {
-	c.open.Add(1)
-	return sync.OnceValue(func() bool {
-		c.open.Add(-1)
-		return true
-	})
-}
 
 // TestRequests_LeaveNothing in the context of their caller, nor of the memory for questions, however they end.
 func TestRequests_LeaveNothing(t *testing.T) {
@@ -78,11 +56,11 @@ func TestRequests_LeaveNothing(t *testing.T) {
 		}, nil},
 		{"hello that breaks off", func(ctx context.Context) error { return cut(ctx, helloPath) }, ErrMalformed},
 	} {
-		ctx := newCounted()
+		ctx := leaks.NewContext()
 		if err := c.do(ctx); !errors.Is(err, c.want) {
 			t.Errorf("%s: got %v, want %v", c.name, err, c.want)
 		}
-		if got := ctx.open.Load(); got != 0 {
+		if got := ctx.Open(); got != 0 {
 			t.Errorf("%s: got %d contexts that have not ended, want none", c.name, got)
 		}
 		if !server.beside.TryAcquire(besideBudget) {
