@@ -22,7 +22,8 @@ import (
 
 // door stands before a port of a gateway. It counts what it is asked, and passes it on.
 type door struct {
-	URL string
+	URL     string
+	forward *httputil.ReverseProxy
 
 	mu    sync.Mutex
 	looks int                                      // guarded by mu: requests for /v1/stats
@@ -35,10 +36,10 @@ func before(t *testing.T, port string) *door {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, forward := &door{}, &httputil.ReverseProxy{
+	d := &door{forward: &httputil.ReverseProxy{
 		Rewrite:      func(p *httputil.ProxyRequest) { p.SetURL(target) },
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
-	}
+	}}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d.mu.Lock()
 		if strings.HasPrefix(r.URL.Path, "/v1/stats") {
@@ -50,7 +51,7 @@ func before(t *testing.T, port string) *door {
 			other(w, r)
 			return
 		}
-		forward.ServeHTTP(w, r)
+		d.forward.ServeHTTP(w, r)
 	}))
 	t.Cleanup(server.Close)
 	d.URL = server.URL

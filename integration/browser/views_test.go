@@ -6,8 +6,6 @@ import (
 	"image/color"
 	"image/png"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -138,20 +136,15 @@ func TestSamples(t *testing.T) {
 // TestLeftViewsDrawNothing leaves the view of a sample while the gateway still looks for its key: the next view stays as it is.
 func TestLeftViewsDrawNothing(t *testing.T) {
 	g := harness.Serve(t, pictures(t, 40), dataset, "--cache-size", "64MiB")
-	target, err := url.Parse(g.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	asked, forward := make(chan struct{}, 1), &httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(target) }}
-	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	asked, front := make(chan struct{}, 1), before(t, g.URL)
+	front.answers(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/occurrences") {
 			asked <- struct{}{}
 			<-r.Context().Done()
 			return
 		}
-		forward.ServeHTTP(w, r)
-	}))
-	t.Cleanup(front.Close)
+		front.forward.ServeHTTP(w, r)
+	})
 	v := open(t).tab(t, front.URL)
 	v.do(chromedp.Navigate(front.URL + "/#/data/photos/sample?key=any"))
 	select {
