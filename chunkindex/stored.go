@@ -2,7 +2,7 @@ package chunkindex
 
 import "github.com/millrace-data/millrace/chunkindex/internal/layout"
 
-// What an index stores.
+// These types describe the stored parts of an index.
 type (
 	// Defaults are the plan parameters of the dataset.
 	Defaults = layout.Defaults

@@ -7,7 +7,7 @@ const (
 	// ReadCost is what one more store read costs, in bytes of transfer, until the store is measured: on a machine of
 	// our own, ranged reads win below about 13 wanted samples in a chunk of 8 MiB.
 	ReadCost = 8 << 20 / 13
-	// A measured cost beyond these says more of one bad moment than of a store.
+	// LeastReadCost and MostReadCost bound the measured cost: one beyond them says more of a bad moment than of a store.
 	LeastReadCost = 64 << 10
 	MostReadCost  = 16 << 20
 

@@ -13,7 +13,7 @@ import millrace
 from millrace import Order, Reading, Share, proof
 from millrace._plan import ORDER
 
-SMALL = 200  # samples: mutants of the code are judged by the small vectors alone
+SMALL = 200  # samples; mutation tests run only vectors with as many or fewer
 VECTORS = [f"shuffle/testdata/{name}.json" for name in ("vectors", "weighted", "homes", "mixtures")]
 
 
