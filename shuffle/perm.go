@@ -79,33 +79,45 @@ func (p *perm) appendRange(dst []uint64, lo, hi uint64) []uint64 {
 		}
 		return dst
 	}
-	var all [abreast]walk
+	var some halves
 	for l, r := lo/p.b, lo%p.b; lo < hi; {
-		some := all[:min(abreast, hi-lo)]
-		for i := range some {
-			w := &some[i]
-			w.perm, w.l, w.r = *p, l, r
+		n := int(min(abreast, hi-lo))
+		for i := range n {
+			some.l[i], some.r[i] = l, r
 			if r++; r == p.b {
 				l, r = l+1, 0
 			}
 		}
-		pass(some)
-		for i := range some {
-			dst = append(dst, some[i].end())
+		p.pass(&some, n)
+		for i := range n {
+			v := some.l[i]*p.b + some.r[i]
+			if v >= p.n {
+				v = p.at(v)
+			}
+			dst = append(dst, v)
 		}
-		lo += uint64(len(some))
+		lo += uint64(n)
 	}
 	return dst
 }
 
 // all yields what the places hold, in order.
 func (p *perm) all(yield func(v uint64) bool) {
-	var some [exact]uint64
-	for lo := uint64(0); lo < p.n; lo += exact {
-		for _, v := range p.appendRange(some[:0], lo, min(p.n, lo+exact)) {
+	for some := range p.blocks {
+		for _, v := range some {
 			if !yield(v) {
 				return
 			}
+		}
+	}
+}
+
+// blocks yields the same, at most exact values at a time. A slice is valid until the next one.
+func (p *perm) blocks(yield func(some []uint64) bool) {
+	var some [exact]uint64
+	for lo := uint64(0); lo < p.n; lo += exact {
+		if !yield(p.appendRange(some[:0], lo, min(p.n, lo+exact))) {
+			return
 		}
 	}
 }

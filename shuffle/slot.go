@@ -32,49 +32,45 @@ func newLanes(params Params, chunks chunkTable) *lanes {
 	for j := range l.cut {
 		l.cut[j] = l.whole*uint64(j) + l.longer*uint64(j)/max(1, m) // j*S div m
 	}
-	order := layout(chunks)
-	l.holdsAll = uint64(len(order)) <= m
-	l.cutPieces(order, chunks)
+	l.cutPieces(chunks)
 	for j := range l.pace {
 		l.pace[j] = float64(l.firstPiece[j+1]-l.firstPiece[j]) / float64(l.length(j))
 	}
 	return l
 }
 
-// layout returns the chunks that are not empty in the order that all epochs of all seeds lay them out.
-func layout(chunks chunkTable) []uint32 {
-	n := uint64(chunks.len())
-	order := make([]uint32, 0, n)
-	p := newPerm(newKey("chunks"), n)
-	for c := range p.all {
-		if chunks.size(uint32(c)) > 0 {
-			order = append(order, uint32(c))
+// cutPieces finds the pieces: the intersections of the lanes and of the chunks that are not empty, in the order that all epochs of
+// all seeds lay them out.
+func (l *lanes) cutPieces(chunks chunkTable) {
+	n, m := chunks.len(), int(l.width)
+	l.pieceChunk = make([]uint32, 0, n+m)
+	l.pieceAt = make([]uint64, 0, n+m+1)
+	var sizes [exact]uint64           // looked up before they are used: the processor then waits for many of them at a time
+	full, lane, at := 0, 0, uint64(0) // chunks that are not empty, the lane that begins next, the layout position reached
+	order := newPerm(newKey("chunks"), uint64(n))
+	for some := range order.blocks {
+		for i, c := range some {
+			sizes[i] = chunks.size(uint32(c))
 		}
-	}
-	return order
-}
-
-// cutPieces finds the pieces: the intersections of the lanes and of the chunks, laid out in this order.
-func (l *lanes) cutPieces(order []uint32, chunks chunkTable) {
-	m := int(l.width)
-	pieces := len(order) + m
-	l.pieceChunk = make([]uint32, 0, pieces)
-	l.pieceAt = make([]uint64, 0, pieces+1)
-	lane, at := 0, uint64(0) // the lane that begins next, the layout position reached
-	for _, c := range order {
-		begin, end := at, at+chunks.size(c)
-		for at < end {
-			if lane < m && l.cut[lane] == at {
-				l.firstPiece[lane], l.offset[lane] = uint32(len(l.pieceChunk)), at-begin
-				lane++
+		for i, c := range some {
+			begin, end := at, at+sizes[i]
+			if begin < end {
+				full++
 			}
-			l.pieceChunk = append(l.pieceChunk, c)
-			l.pieceAt = append(l.pieceAt, at)
-			at = min(end, l.cut[lane])
+			for at < end {
+				if lane < m && l.cut[lane] == at {
+					l.firstPiece[lane], l.offset[lane] = uint32(len(l.pieceChunk)), at-begin
+					lane++
+				}
+				l.pieceChunk = append(l.pieceChunk, uint32(c))
+				l.pieceAt = append(l.pieceAt, at)
+				at = min(end, l.cut[lane])
+			}
 		}
 	}
 	l.firstPiece[m] = uint32(len(l.pieceChunk))
 	l.pieceAt = append(l.pieceAt, at)
+	l.holdsAll = full <= m
 }
 
 // length returns the number of samples of a lane.

@@ -32,6 +32,31 @@ func pass(some []walk) {
 	}
 }
 
+// halves are the pairs of elements that pass through one network side by side.
+type halves struct{ l, r [abreast]uint64 }
+
+// pass is the same for n elements of one network.
+func (p *perm) pass(some *halves, n int) {
+	l := some.l[:n]
+	r := some.r[:len(l)]
+	for c := uint64(0); c < rounds<<32; c += 2 << 32 {
+		p.step(c, p.a, l, r)
+		p.step(c+1<<32, p.b, r, l)
+	}
+}
+
+// step adds, modulo n, one half of each element, hashed, to the other.
+func (p *perm) step(c, n uint64, to, from []uint64) {
+	from = from[:len(to)]
+	for i, half := range from {
+		sum := to[i] + p.round(c, half, n)
+		if sum >= n {
+			sum -= n
+		}
+		to[i] = sum
+	}
+}
+
 // end returns what an element has become after one pass, or after as many more as lead it below n.
 func (w *walk) end() uint64 {
 	v := w.l*w.b + w.r
