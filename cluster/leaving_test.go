@@ -56,10 +56,14 @@ func TestLeaving(t *testing.T) {
 		if err := fleet[0].Read(t.Context(), "gw-3", query(held[0]), nil, nil); err != nil {
 			t.Errorf("got %v, want who drains to answer still", err)
 		}
+		view := fleet[0].View()
 		fleet[3].end()
 		w.pass(15 * time.Second)
 		if got := fleet[0].Former(held[0]); got == "gw-3" {
 			t.Error("got a former owner that is gone")
+		}
+		if got := fleet[0].View(); got != view {
+			t.Errorf("got view %d when a member without chunks is gone, want %d, since every chunk has the same owner", got, view)
 		}
 	})
 }

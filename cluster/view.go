@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -11,7 +12,7 @@ import (
 
 // snapshot says who owns what, for as long as nothing changes. It is immutable.
 type snapshot struct {
-	number uint64
+	number uint64 // grows when a chunk may have another owner
 	owners map[peer.DatasetGeneration]*placement.View // of one generation, among those that serve it
 	before map[peer.DatasetGeneration]*placement.View // who may hold what has come to others: see Cluster.snapshot
 	recent bool                                       // this gateway has come of late
@@ -113,11 +114,17 @@ func (c *Cluster) rebuild() {
 	n := c.membership()
 	s := c.snapshot(n)
 	if is := c.now.Load(); is != nil {
-		s.number = is.number + 1
+		s.number = is.number
+		if !maps.EqualFunc(s.owners, is.owners, sameMembers) {
+			s.number++
+		}
 	}
 	c.now.Store(s)
 	c.warn(n.faults())
 }
+
+// sameMembers reports whether two views give every chunk the same owner.
+func sameMembers(a, b *placement.View) bool { return slices.Equal(a.Members(), b.Members()) }
 
 // due reports whether a new snapshot is due; the caller makes it.
 func (c *Cluster) due() bool {
