@@ -17,6 +17,7 @@ import (
 type PeerClient interface {
 	Hello(ctx context.Context, address string, h peer.Hello) (peer.Hello, error)
 	Read(ctx context.Context, address string, q *peer.Query, dst [][]byte) error
+	Expect(peers int) // tells how many gateways there are to ask
 }
 
 // Discovery finds addresses where gateways may be. Which gateways are members is decided in package cluster, by their answers.

@@ -13,6 +13,9 @@ import (
 func TestLeaving(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		fleet := w.fleet(4)
+		if got := w.peers[at(0)]; got != 3 {
+			t.Errorf("got %d gateways to ask, want 3", got)
+		}
 		var held []peer.Chunk
 		for i := range 200 {
 			if fleet[3].Owner(chunk(i)) == "" {

@@ -12,7 +12,7 @@ import (
 
 // snapshot says who owns what, for as long as nothing changes. It is immutable.
 type snapshot struct {
-	number uint64 // grows when a chunk may have another owner
+	number uint64                                     // grows when a chunk may have another owner
 	owners map[peer.DatasetGeneration]*placement.View // of one generation, among those that serve it
 	before map[peer.DatasetGeneration]*placement.View // who may hold what has come to others: see Cluster.snapshot
 	recent bool                                       // this gateway has come of late
@@ -112,6 +112,7 @@ func (c *Cluster) rebuild() {
 		return
 	}
 	n := c.membership()
+	c.cfg.Client.Expect(len(n.members))
 	s := c.snapshot(n)
 	if is := c.now.Load(); is != nil {
 		s.number = is.number

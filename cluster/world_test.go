@@ -31,6 +31,7 @@ type world struct {
 	hello func(from string, h *peer.Hello)       // bends what a gateway says
 	early func(c *Cluster)                       // is called before a gateway runs
 	slow  map[string]time.Duration               // by address: how long a gateway takes to answer a hello
+	peers map[string]int                         // by address: how many gateways it knows, as its client is told
 }
 
 // node is one gateway, as one that is running.
@@ -41,7 +42,7 @@ type node struct {
 }
 
 func newWorld(t *testing.T) *world {
-	return &world{t: t, nodes: map[string]*node{}, told: map[string]map[string][]peer.ChunkList{}}
+	return &world{t: t, nodes: map[string]*node{}, told: map[string]map[string][]peer.ChunkList{}, peers: map[string]int{}}
 }
 
 // inWorld runs a test under a fake clock.
@@ -99,6 +100,12 @@ func (p pass) Hello(ctx context.Context, address string, h peer.Hello) (peer.Hel
 		p.w.hello(address, &theirs)
 	}
 	return theirs, nil
+}
+
+func (p pass) Expect(peers int) {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	p.w.peers[p.from] = peers
 }
 
 func (p pass) Read(ctx context.Context, address string, _ *peer.Query, dst [][]byte) error {

@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode"
 
@@ -40,7 +41,7 @@ type ClientConfig struct {
 
 	Dial    time.Duration // to have a connection, 250 ms
 	Silence time.Duration // without a sign of life before the answer, or without a byte within it, 500 ms
-	PerPeer int           // reads of one peer at a time: 64. More wait for their turn.
+	PerPeer int           // reads of one peer at a time: 64, fewer where there are many peers. More wait for their turn.
 	MostAge time.Duration // of a connection of the client's own: 1 h
 }
 
@@ -48,6 +49,8 @@ const (
 	defaultDial    = 250 * time.Millisecond
 	defaultSilence = 500 * time.Millisecond
 	defaultPerPeer = 64
+	fewPeers       = 16              // have PerPeer reads each at a time; more peers share as many as these
+	leastPerPeer   = 8               // reads of one peer at a time, however many peers there are
 	dialsAtOnce    = 4               // to one peer, of those 64
 	longestWait    = time.Minute     // for an answer to begin, however lively the peer is
 	maxWait        = 2 * time.Minute // a server waits no longer, whatever it is told
@@ -69,7 +72,8 @@ type Client struct {
 	cfg       ClientConfig
 	scheme    string
 	transport http.RoundTripper
-	reads     *addressLimiter
+	reads     *addressLimiter // a read counts as many as there are peers, fewPeers at least
+	peers     atomic.Int64
 	dials     *addressLimiter // of reads that have no connection yet; nil with a transport of one's own
 	buffers   sync.Pool       // *bufio.Reader of readBuffer bytes, for bodies
 }
@@ -88,7 +92,7 @@ func NewClient(cfg ClientConfig) *Client {
 	if cfg.MostAge <= 0 {
 		cfg.MostAge = mostAge
 	}
-	c := &Client{cfg: cfg, scheme: "http", transport: cfg.Transport, reads: newAddressLimiter(cfg.PerPeer)}
+	c := &Client{cfg: cfg, scheme: "http", transport: cfg.Transport, reads: newAddressLimiter(cfg.PerPeer * fewPeers)}
 	if cfg.TLS != nil {
 		c.scheme = "https"
 	}
@@ -97,6 +101,16 @@ func NewClient(cfg ClientConfig) *Client {
 		c.dials = newAddressLimiter(dialsAtOnce)
 	}
 	return c
+}
+
+// Expect tells the client how many peers there are. Together they take fewPeers * PerPeer reads at a time, so that no gateway of a
+// large cluster has more connections than it accepts.
+func (c *Client) Expect(peers int) { c.peers.Store(int64(peers)) }
+
+// share returns what one read counts.
+func (c *Client) share() int64 {
+	most := c.reads.most / min(leastPerPeer, int64(c.cfg.PerPeer))
+	return max(fewPeers, min(most, c.peers.Load()))
 }
 
 func newTransport(cfg ClientConfig) *http.Transport {

@@ -165,6 +165,18 @@ func TestRestartsBetweenReadsAreNotNoticed(t *testing.T) {
 	_ = ln.Close()
 }
 
+func TestManyPeersHaveFewReadsEach(t *testing.T) {
+	for _, c := range []struct{ perPeer, peers, want int64 }{
+		{64, 0, 64}, {64, 16, 64}, {64, 17, 60}, {64, 100, 10}, {64, 128, 8}, {64, 4096, 8}, {2, 1, 2}, {2, 100, 2},
+	} {
+		client := NewClient(ClientConfig{Cluster: "c", ID: "a", PerPeer: int(c.perPeer)})
+		client.Expect(int(c.peers))
+		if got := client.reads.most / client.share(); got != c.want {
+			t.Errorf("%d peers, %d reads of one at most: got %d at a time, want %d", c.peers, c.perPeer, got, c.want)
+		}
+	}
+}
+
 func TestReadsOfOnePeerTakeTurns(t *testing.T) {
 	s := newShelf(1, 100)
 	var now, most atomic.Int32

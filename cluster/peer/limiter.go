@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// addressLimiter bounds concurrent requests per address.
+// addressLimiter bounds what requests count that one address has at a time.
 type addressLimiter struct {
 	most int64
 
@@ -24,8 +24,8 @@ func newAddressLimiter(most int) *addressLimiter {
 	return &addressLimiter{most: int64(most), open: map[string]*addressLimit{}}
 }
 
-// take waits for a turn. The function that it returns gives it back, once.
-func (t *addressLimiter) take(ctx context.Context, address string) (give func(), err error) {
+// take waits for a turn, which counts as n of the most. The function that it returns gives it back, once.
+func (t *addressLimiter) take(ctx context.Context, address string, n int64) (give func(), err error) {
 	t.mu.Lock()
 	at := t.open[address]
 	if at == nil {
@@ -41,12 +41,12 @@ func (t *addressLimiter) take(ctx context.Context, address string) (give func(),
 			delete(t.open, address)
 		}
 	}
-	if at.Acquire(ctx, 1) != nil {
+	if at.Acquire(ctx, n) != nil {
 		leave()
 		return nil, context.Cause(ctx)
 	}
 	return sync.OnceFunc(func() {
-		at.Release(1)
+		at.Release(n)
 		leave()
 	}), nil
 }

@@ -31,7 +31,7 @@ func (c *Client) read(ctx context.Context, address string, q *Query, dst [][]byt
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrQuestion, err)
 	}
-	give, err := c.reads.take(ctx, address)
+	give, err := c.reads.take(ctx, address, c.share())
 	if err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func (c *Client) read(ctx context.Context, address string, q *Query, dst [][]byt
 	connected := func() {}
 	if c.dials != nil {
 		// A cold start would be a storm of handshakes, in which gateways that are well are too busy to show it.
-		if connected, err = c.dials.take(ctx, address); err != nil {
+		if connected, err = c.dials.take(ctx, address, 1); err != nil {
 			return err
 		}
 		defer connected()
