@@ -20,8 +20,8 @@ type climb struct {
 }
 
 const (
-	leastPlaces = 4                   // fewer streams than this hardly fill any line
-	mostPlaces  = 4 * DefaultFetchers // 48 streams of 80 MB/s are more than a line of 25 Gbit/s brings
+	leastPlaces = 4   // fewer streams than this hardly fill any line
+	mostPlaces  = 160 // streams of 80 MB/s fill a line of 100 Gbit/s, and a store's connections serve as many and others
 	// If each stream kept its rate, n percent more of them would bring n percent more bytes. A step up stays if it brings
 	// 0.4 of that, a step down if it costs no more than 0.15: between the two the limit stays though rates vary.
 	growPays, shrinkCosts = 0.4, 0.15

@@ -42,7 +42,7 @@ func TestReadsSideBySideFollowTheBandwidth(t *testing.T) {
 		least, most int           // places in the end
 		took        time.Duration // by the last epoch, at most
 	}{
-		"each its own":     {0, 0, 28, 48, 2500 * time.Millisecond},
+		"each its own":     {0, 0, 48, 160, 2500 * time.Millisecond},
 		"each its own, 12": {0, 12, 12, 12, 7 * time.Second},
 		"a line of 5":      {5, 0, 4, 8, 17 * time.Second},
 		"a line of 20":     {20, 0, 15, 27, 5 * time.Second},
@@ -68,6 +68,36 @@ func TestReadsSideBySideFollowTheBandwidth(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A line of 100 Gbit/s takes 156 streams of 80 MB/s. Where memory has room for as many chunks, it is filled.
+func TestReadsFillALineOfManyStreams(t *testing.T) {
+	const chunks, chunk, streams = 4000, 8_000, 156
+	rnd := rand.New(rand.NewPCG(2, 1))
+	lengths := make([]int, chunks*perChunk)
+	for i := range lengths {
+		lengths[i] = 1_600 + rnd.IntN(800)
+	}
+	d := newDataset(t, 64, lengths, perChunk, 1<<20)
+	bubble.Test(t, func(t *testing.T) {
+		x := d.trialOf(t, 1000, Config{PartSize: chunk})
+		store := shaped.New(d.store, shaped.Shape{Stream: chunk * 5, Total: chunk * 5 * streams, Piece: chunk / 8})
+		x.source.store = store
+		plan := d.plan(t, shuffle.Window, 100)
+		x.epoch(t, plan, 0, 0)
+		x.epoch(t, plan, 1, 0)
+		begin := time.Now()
+		x.epoch(t, plan, 2, 0)
+		took := time.Since(begin)
+		x.stop()
+		var bytes int64
+		for c := range d.index.Chunks() {
+			bytes += int64(d.index.Chunk(c).Length)
+		}
+		if filled := float64(bytes) / (chunk * 5 * streams) / took.Seconds(); filled < 0.9 {
+			t.Errorf("got %.2f of the line with %d places, want 0.9 at least", filled, x.path.Stats().StorePlaces)
+		}
+	})
 }
 
 // A read that finds a place at once is no reason for more of them, however full the gate is.
