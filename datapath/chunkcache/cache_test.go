@@ -391,14 +391,14 @@ func TestObjectsStayWithinTheirBytes(t *testing.T) {
 	b := budget.New(10_000, 0)
 	o := NewObjects[int](b, 2000, func(v []byte) int64 { return int64(len(v)) }, func(int64) {})
 	for k := range 20 {
-		o.Add(k, make([]byte, 300))
-		o.Add(k, make([]byte, 500))
+		o.Add(k, make([]byte, 460-objectCost))
+		o.Add(k, make([]byte, 660-objectCost))
 	}
 	if got, want := o.Bytes(), int64(4*460); got != want || b.InUse() != want {
 		t.Errorf("got %d bytes, %d of the budget, want %d", got, b.InUse(), want)
 	}
-	if v, ok := o.Get(19); !ok || len(v) != 300 {
-		t.Errorf("got %d bytes, %v, want 300, true", len(v), ok)
+	if v, ok := o.Get(19); !ok || len(v) != 460-objectCost {
+		t.Errorf("got %d bytes, %v, want %d, true", len(v), ok, 460-objectCost)
 	}
 	if _, ok := o.Get(15); ok {
 		t.Error("the oldest is still there")
@@ -418,7 +418,7 @@ func TestObjectsInAFullBudget(t *testing.T) {
 		b := budget.New(1000, 0)
 		others, _ := b.TryReserve(1000)
 		o := NewObjects[int](b, 2000, func(v []byte) int64 { return int64(len(v)) }, func(n int64) { others.Shrink(others.Size() - n) })
-		o.Add(1, make([]byte, 300))
+		o.Add(1, make([]byte, 460-objectCost))
 		if got, want := o.Bytes(), int64(460); got != want || others.Size() != 1000-want {
 			t.Errorf("got %d bytes beside %d, want %d and the rest", got, others.Size(), want)
 		}
@@ -430,18 +430,18 @@ func TestObjectsInAFullBudget(t *testing.T) {
 			}
 		})
 		synctest.Wait()
-		o.Add(2, make([]byte, 300))
+		o.Add(2, make([]byte, 460-objectCost))
 		if _, ok := o.Get(1); !ok || others.Size() != 540 {
 			t.Errorf("got %d bytes, and %d beside them, want both as before: somebody waits", o.Bytes(), others.Size())
 		}
 		leave()
 		wg.Wait()
 		o.room = func(int64) {} // nobody can do without any
-		o.Add(3, make([]byte, 300))
+		o.Add(3, make([]byte, 460-objectCost))
 		if _, ok := o.Get(3); !ok || o.Bytes() != 460 {
 			t.Errorf("got %d bytes, want those of the newest instead of the oldest", o.Bytes())
 		}
-		o.Add(4, make([]byte, 500))
+		o.Add(4, make([]byte, 660-objectCost))
 		if _, ok := o.Get(3); !ok {
 			t.Error("a value went for one that it makes no room for")
 		}

@@ -65,3 +65,40 @@ func TestObjects_KeepWhatJustFits(t *testing.T) {
 	}
 	o.Reclaim(1000)
 }
+
+// TestObjects_UsedOnesStay: a value that was asked for stays until all others have gone, once, and is looked up while the list is locked.
+func TestObjects_UsedOnesStay(t *testing.T) {
+	_, b := newCache(t, 1<<20)
+	o := NewObjects[int](b, 3000, func(v []byte) int64 { return int64(len(v)) }, func(int64) {})
+	add := func(keys ...int) {
+		for _, k := range keys {
+			o.Add(k, make([]byte, 1000-objectCost))
+		}
+	}
+	has := func(want ...int) {
+		t.Helper()
+		if got := o.list.Keys(); !slices.Equal(got, want) {
+			t.Errorf("got values %v, want %v", got, want)
+		}
+	}
+	add(1, 2, 3)
+	o.mu.Lock()
+	_, ok := o.Get(1)
+	o.mu.Unlock()
+	if !ok {
+		t.Error("got no value 1, want it")
+	}
+	add(4)
+	has(3, 1, 4)
+	add(5, 6)
+	has(4, 5, 6)
+	for _, k := range []int{4, 5, 6} {
+		o.Get(k)
+	}
+	add(7)
+	has(5, 6, 7)
+	o.Reclaim(3000)
+	if _, ok := o.Get(7); ok || o.Bytes() != 0 {
+		t.Errorf("got a value and %d bytes after all were reclaimed, want none", o.Bytes())
+	}
+}

@@ -3,6 +3,7 @@ package chunkcache
 import (
 	"math"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
@@ -10,32 +11,36 @@ import (
 )
 
 // Objects keeps small values that can be made again at any time, such as sample tables, within a
-// number of bytes and under a budget. The least recently used go first. It is safe for
-// concurrent use.
+// number of bytes and under a budget. Those that nobody has asked for since they were last considered go first,
+// the least recently used of them before the others. It is safe for concurrent use, and Get takes no lock.
 type Objects[K comparable, V any] struct {
 	budget *budget.Budget
 	max    int64
 	size   func(V) int64
 	room   func(n int64) // called without a lock
 
+	values sync.Map // of K and *object[V]: those in the list
+
 	mu    sync.Mutex // guards what follows
-	list  *simplelru.LRU[K, object[V]]
+	list  *simplelru.LRU[K, *object[V]]
 	bytes int64
 }
 
 type object[V any] struct {
 	value V
 	held  *budget.Reservation
+	used  atomic.Bool // since it was added, or last considered
 }
 
-// objectCost is what an object costs beside its bytes: reservation, list node and map cell, 154 bytes measured.
-const objectCost = 160
+// objectCost is what an object costs beside its bytes: reservation, list node and two map cells, 337 bytes measured.
+const objectCost = 340
 
 // NewObjects returns an empty store of at most maxBytes, where size says how many bytes a value holds. room
 // may give n bytes of the budget back, when there are none left for a value.
 func NewObjects[K comparable, V any](b *budget.Budget, maxBytes int64, size func(V) int64, room func(n int64)) *Objects[K, V] {
 	o := &Objects[K, V]{budget: b, max: maxBytes, size: size, room: room}
-	list, err := simplelru.NewLRU(math.MaxInt, func(_ K, v object[V]) {
+	list, err := simplelru.NewLRU(math.MaxInt, func(k K, v *object[V]) {
+		o.values.Delete(k)
 		o.bytes -= v.held.Size()
 		v.held.Release()
 	})
@@ -48,10 +53,16 @@ func NewObjects[K comparable, V any](b *budget.Budget, maxBytes int64, size func
 
 // Get returns the value kept under key.
 func (o *Objects[K, V]) Get(key K) (V, bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	v, ok := o.list.Get(key)
-	return v.value, ok
+	found, ok := o.values.Load(key)
+	if !ok {
+		var none V
+		return none, false
+	}
+	v := found.(*object[V])
+	if !v.used.Load() { // else many readers of one value would write to one cache line
+		v.used.Store(true)
+	}
+	return v.value, true
 }
 
 // Add keeps a value if there is room for it. The first one kept under a key stays.
@@ -73,20 +84,37 @@ func (o *Objects[K, V]) add(key K, value V, n int64, instead bool) bool {
 		return true
 	}
 	for o.bytes+n > o.max {
-		o.list.RemoveOldest()
+		o.removeOldest()
 	}
 	held, ok := o.budget.TryReserve(n)
 	if !ok && instead && o.bytes >= n {
 		for before := o.bytes; before-o.bytes < n; {
-			o.list.RemoveOldest()
+			o.removeOldest()
 		}
 		held, ok = o.budget.TryReserve(n)
 	}
 	if ok {
+		v := &object[V]{value: value, held: held}
 		o.bytes += n
-		o.list.Add(key, object[V]{value, held})
+		o.list.Add(key, v)
+		o.values.Store(key, v)
 	}
 	return ok
+}
+
+// removeOldest drops a value, and reports whether there was any. A value that was used since it was last considered becomes the newest
+// one instead (CLOCK: Corbato, A Paging Experiment with the Multics System, 1968). The caller holds mu.
+func (o *Objects[K, V]) removeOldest() bool {
+	for {
+		k, v, any := o.list.GetOldest()
+		if !any {
+			return false
+		}
+		if !v.used.Swap(false) {
+			return o.list.Remove(k)
+		}
+		o.list.Get(k)
+	}
 }
 
 // Drop drops the values of some keys. Others may be asked for meanwhile.
@@ -115,10 +143,7 @@ func (o *Objects[K, V]) Reclaim(n int64) int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	before := o.bytes
-	for before-o.bytes < n {
-		if _, _, any := o.list.RemoveOldest(); !any {
-			break
-		}
+	for before-o.bytes < n && o.removeOldest() {
 	}
 	return before - o.bytes
 }
