@@ -152,8 +152,8 @@ func (x *Index) Chunk(i int) Chunk {
 		Length: int64(x.lengths[i]), Samples: uint32(x.first[i+1] - x.first[i]), First: x.first[i],
 		CRC32C: x.crcs[i], Digest: x.hashes[i], Stored: int64(x.lengths[i]),
 	}
-	if x.packed != nil && x.packed[i].codec != codec.None {
-		c.Codec, c.Skip = x.packed[i].codec, int64(x.packed[i].skip)
+	if c.Codec = x.Codec(i); c.Codec != codec.None {
+		c.Skip = int64(x.packed[i].skip)
 		from, to := x.extents.of(i)
 		c.Stored = 0
 		for _, n := range x.extents.length[from:to] {
@@ -161,6 +161,17 @@ func (x *Index) Chunk(i int) Chunk {
 		}
 	}
 	return c
+}
+
+// Length returns the decoded bytes of chunk i.
+func (x *Index) Length(i int) int64 { return int64(x.lengths[i]) }
+
+// Codec returns how the bytes of chunk i are compressed.
+func (x *Index) Codec(i int) codec.Codec {
+	if x.packed == nil {
+		return codec.None
+	}
+	return x.packed[i].codec
 }
 
 // of returns the numbers of the extents of chunk i: from the first one to before the second one.

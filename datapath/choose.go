@@ -28,8 +28,8 @@ func (s *Source) chooseReads(b *request) (whole, ranged []int) {
 
 // pays reports whether a chunk should be in memory as a whole.
 func (s *Source) pays(b *request, c batch.ChunkRanges) bool {
-	desc := s.index.Chunk(c.Chunk)
-	if desc.Codec != codec.None || bytesOf(c) >= desc.Length-desc.Length/8 {
+	length := s.index.Length(c.Chunk)
+	if s.index.Codec(c.Chunk) != codec.None || bytesOf(c) >= length-length/8 {
 		return true
 	}
 	at := s.whereIs(c.Chunk)
@@ -47,7 +47,7 @@ func (s *Source) used(b *request, c batch.ChunkRanges) bool {
 	case s.name != "" && s.owner(c.Chunk) != "":
 		// Another member keeps the chunk. But a peer that asks here may know better, or the owner fails, and then more will be
 		// asked for: where that takes nothing from readers, the chunk is kept here until the views agree.
-		return b.origin != fromRank && (b.fits || s.path.spares(s.index.Chunk(c.Chunk).Length))
+		return b.origin != fromRank && (b.fits || s.path.spares(s.index.Length(c.Chunk)))
 	case b.visit != nil && !b.visit.ComesFor(c.Chunk):
 		// It is at home with ranks that read at another gateway, which brings it. Other samples of it come here in each epoch.
 		return false
@@ -58,7 +58,7 @@ func (s *Source) used(b *request, c batch.ChunkRanges) bool {
 	switch {
 	case b.next != unknown && coming.Soon:
 		return s.worth(c.Chunk, max(coming.Samples, uint64(len(c.Ranges))))
-	case b.next == unfollowed && s.path.spares(s.index.Chunk(c.Chunk).Length):
+	case b.next == unfollowed && s.path.spares(s.index.Length(c.Chunk)):
 		return true
 	case b.visit != nil: // it would be gone before the rest of it is wanted, and be read again each time
 		return false
@@ -78,13 +78,12 @@ func (s *Source) first(b *request, whole, ranged []int) (rest, moved []int) {
 	rest, moved = make([]int, 0, len(whole)), ranged
 	for _, i := range whole {
 		c := b.chunks[i]
-		desc := s.index.Chunk(c.Chunk)
-		if at := s.whereIs(c.Chunk); at == inMemory || at == fromDisk || desc.Codec != codec.None || s.objects(c.Chunk) > 1 {
+		if at := s.whereIs(c.Chunk); at == inMemory || at == fromDisk || s.index.Codec(c.Chunk) != codec.None || s.objects(c.Chunk) > 1 {
 			rest = append(rest, i)
 			continue
 		}
 		moved = append(moved, i)
-		f.Bytes, f.Stored = f.Bytes+bytesOf(c), f.Stored+desc.Stored
+		f.Bytes, f.Stored = f.Bytes+bytesOf(c), f.Stored+s.index.Chunk(c.Chunk).Stored
 		end := -1
 		for _, r := range c.Ranges {
 			if int(r.Offset) != end {
@@ -170,7 +169,7 @@ func (s *Source) key(chunk int) key {
 func (s *Source) Chunks() int { return s.index.Chunks() }
 
 // Cost returns the bytes of memory that a chunk takes.
-func (s *Source) Cost(chunk int) int64 { return chunkcache.Cost(s.index.Chunk(chunk).Length) }
+func (s *Source) Cost(chunk int) int64 { return chunkcache.Cost(s.index.Length(chunk)) }
 
 // Resident reports whether a chunk is in memory, or on its way there, as far as the table of chunks knows. It takes no lock.
 func (s *Source) Resident(chunk int) bool { return s.chunks.Contains(chunk) }

@@ -28,7 +28,7 @@ func (p *Path) populate(ctx context.Context) {
 func (s *Source) populate(ctx context.Context, room int64) int64 {
 	p := s.path
 	for i := range s.index.Chunks() {
-		n := s.index.Chunk(i).Length
+		n := s.index.Length(i)
 		room -= chunkcache.Cost(n)
 		if room < 0 || ctx.Err() != nil || s.uses.closing.Err() != nil || len(p.kick) > 0 || !p.cache.Populate(n) {
 			return -1

@@ -172,7 +172,7 @@ func (s *Source) newBatch(chunks []batch.ChunkRanges) (*request, error) {
 		if s.hidden(c.Chunk) {
 			hidden = append(hidden, c.Chunk)
 		}
-		length := s.index.Chunk(c.Chunk).Length
+		length := s.index.Length(c.Chunk)
 		for _, r := range c.Ranges {
 			if int64(r.Offset)+int64(r.Length) > length {
 				return nil, s.rangeError(s.layout(c.Chunk).at(int64(r.Offset)), chunkindex.ErrCorrupt)

@@ -25,7 +25,7 @@ func (store) Load(ctx context.Context, l *load, fills []*fill) error {
 	var plain []*fill
 	for _, x := range fills {
 		l.came.store += bytesOf(x.ChunkRanges)
-		if l.source.index.Chunk(x.Chunk).Codec == codec.None {
+		if l.source.index.Codec(x.Chunk) == codec.None {
 			plain = append(plain, x)
 		} else if err := l.source.unpack(ctx, x); err != nil {
 			return err
@@ -98,7 +98,7 @@ func (s *Source) intact(desc chunkindex.Chunk, b []byte, crc uint32) bool {
 // of a chunk of many objects the one in which the first wrong sample does.
 func (s *Source) corrupt(ctx context.Context, p *portion) error {
 	at := p.offset
-	if p.whole && len(p.layout.exts) > 1 && s.index.Chunk(p.chunk).Codec == codec.None {
+	if p.whole && len(p.layout.exts) > 1 && s.index.Codec(p.chunk) == codec.None {
 		if t, err := s.index.Table(ctx, p.chunk); err == nil {
 			for i, offset := range t.Offset {
 				if checksum(p.data[offset:offset+t.Length[i]]) != t.CRC32C[i] {

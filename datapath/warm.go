@@ -167,7 +167,7 @@ func (w *warming) bring(ctx context.Context, chunk int, stays bool) bool {
 			w.full.Store(true)
 		}
 		w.chunks.Add(1)
-		w.bytes.Add(s.index.Chunk(chunk).Length)
+		w.bytes.Add(s.index.Length(chunk))
 	})
 	return true
 }
