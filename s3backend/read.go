@@ -62,6 +62,9 @@ type scatter struct {
 	report func(filled int64)
 }
 
+// mostRead is the most bytes that are read from a body at a time: what is made of them then finds them in the processor's cache.
+const mostRead = 512 << 10
+
 // fillReader counts the bytes read into dst, and reports them unless the body may prove too long.
 type fillReader struct {
 	body io.Reader
@@ -69,7 +72,7 @@ type fillReader struct {
 }
 
 func (f fillReader) Read(p []byte) (int, error) {
-	n, err := f.body.Read(p)
+	n, err := f.body.Read(p[:min(len(p), mostRead)])
 	f.s.filled += int64(n)
 	if f.s.sized && n > 0 {
 		f.s.report(f.s.filled)
