@@ -4,15 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"slices"
 )
 
-// Write keeps a chunk, which its owner knows by ref, if there is room or room worth making. It returns once the chunk is
-// on the medium, or somebody else is at it, and reports whether it was not refused; data must not change meanwhile. It
-// returns when ctx ends, and after Stall if the disk hangs; data is the caller's again then.
+// Write keeps a chunk that its owner knows by ref and has compared with its key, if there is room or room worth making. It
+// returns once the chunk is on the medium, or somebody else is at it, and reports whether it was not refused; data must not
+// change meanwhile. It returns when ctx ends, and after Stall if the disk hangs; data is the caller's again then.
 func (c *Cache) Write(ctx context.Context, key Key, ref uint64, data []byte) bool {
-	if int64(len(data)) != key.Length || crc32.Checksum(data, castagnoli()) != key.CRC32C {
+	if int64(len(data)) != key.Length {
 		return false
 	}
 	err := c.writes.do(ctx, func(m *memory) error { return c.write(key, ref, data, m) })
