@@ -8,7 +8,7 @@ import (
 
 // Context is a context that never ends. It counts the contexts and functions that wait for its end.
 type Context struct {
-	context.Context
+	context.Context //nolint:containedctx // it is one
 	done chan struct{}
 	open *atomic.Int64
 }
