@@ -5,15 +5,14 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/millrace-data/millrace/cluster/discovery"
 	"github.com/millrace-data/millrace/cluster/peer"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
 // Met takes the hello of a gateway that introduces itself, and returns what this gateway says of itself, or refuses the other one by
-// name if it can be no member. It is asked back at the
-// address that it names before it counts as one, and before it counts as going: that it reaches us does not say that we reach it,
-// and whoever reaches us could say that another one goes.
+// name if it can be no member. remote is where the hello comes from. A gateway counts as a member, and as going, once it has been asked
+// back at an address that the discovery knows: that it reaches us does not say that we reach it, and whoever reaches us could say that
+// another one goes.
 func (c *Cluster) Met(h peer.Hello, remote string) (peer.Hello, error) {
 	c.mu.Lock()
 	defer c.unlock()
@@ -26,10 +25,11 @@ func (c *Cluster) Met(h peer.Hello, remote string) (peer.Hello, error) {
 	}
 	own.Held = c.heirs[h.ID]
 	m := c.members[h.ID]
-	if m == nil || m.Boot != h.Boot || m.state == Gone || m.Address != h.Address || m.Draining != h.Draining || m.at.misses > 0 || !slices.Equal(m.Serves, distinct(h.Serves)) {
-		if k := c.meet(h.Address, remote); k != nil {
-			k.awake()
+	if m == nil || m.Boot != h.Boot || m.state == Gone || m.Draining != h.Draining || m.at.misses > 0 || !slices.Equal(m.Serves, distinct(h.Serves)) {
+		if m != nil {
+			m.at.awake()
 		}
+		c.seek(remote)
 	}
 	return own, nil
 }
@@ -58,28 +58,10 @@ func (c *Cluster) check(h peer.Hello, remote string) error {
 			return fmt.Errorf("gateway %q: a dataset %.40q... in generation %.40q..., whose names have more than %d bytes", h.ID, s.Dataset, s.Generation, nameBytes)
 		}
 	}
-	if err := discovery.CheckAddress(h.Address); err != nil {
-		return fmt.Errorf("gateway %q advertises an %w", h.ID, err)
+	if h.ID == c.cfg.ID {
+		return fmt.Errorf("two gateways are called %q, this one and one at %s: give each a --member name of its own", h.ID, remote)
 	}
-	switch {
-	case h.ID == c.cfg.ID:
-		return fmt.Errorf("two gateways are called %q, one at %s and one at %s: give each a --member name of its own", h.ID, c.cfg.Address, h.Address)
-	case h.Address == c.cfg.Address:
-		return fmt.Errorf("gateway %q advertises %s, which is the address of gateway %q: check --peer-advertise", h.ID, h.Address, c.cfg.ID)
-	case discovery.Loopback(h.Address) && !discovery.Loopback(remote):
-		return fmt.Errorf("gateway %q at %s advertises %s, which only itself can reach: check --peer-advertise", h.ID, remote, h.Address)
-	}
-	return c.checkTwin(h)
-}
-
-// checkTwin refuses a second gateway of one name while the first one lives elsewhere. Where it is the same address the first
-// one is gone, and so it is once it does not answer.
-func (c *Cluster) checkTwin(h peer.Hello) error {
-	m := c.members[h.ID]
-	if m == nil || m.Boot == h.Boot || m.Address == h.Address || m.state == Gone || m.Draining || m.at.misses > 0 {
-		return nil
-	}
-	return fmt.Errorf("two gateways are called %q, one at %s and one at %s: give each a --member name of its own", h.ID, m.Address, h.Address)
+	return nil
 }
 
 // errEjected is what Read answers for a member that is left alone for a while.

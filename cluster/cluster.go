@@ -33,8 +33,9 @@ type Cluster struct {
 	contacts map[string]*contact
 	start    func(work func(context.Context)) // starts what Run waits for; nil while Run does not run
 	members  map[string]*member
-	listed   bool // the discovery has spoken
-	ready    bool // this gateway waits for nobody: see Awaits
+	address  string // at which this gateway has found itself, "" if it has not
+	listed   bool   // the discovery has spoken
+	ready    bool   // this gateway waits for nobody: see Awaits
 	draining bool
 	heirs    map[string][]peer.ChunkList // while this gateway drains: what each member is to take over, by ID
 	notes    []logLine                   // log lines, written once mu is free
@@ -111,7 +112,7 @@ func (c *Cluster) Self() peer.Hello {
 
 func (c *Cluster) self() peer.Hello {
 	return peer.Hello{
-		Cluster: c.cfg.Name, ID: c.cfg.ID, Boot: c.cfg.Boot, Address: c.cfg.Address,
+		Cluster: c.cfg.Name, ID: c.cfg.ID, Boot: c.cfg.Boot,
 		Weight: c.cfg.Weight, OrderVersion: shuffle.OrderVersion, Draining: c.draining,
 		Serves: distinct(slices.Collect(maps.Keys(c.cfg.Serves))), UpMS: uint64(max(0, time.Since(c.started).Milliseconds())),
 	}

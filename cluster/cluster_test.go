@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"maps"
 	"strings"
@@ -52,7 +53,7 @@ func TestHelloBeforeRun(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		a := w.join(0, nil, nil)
+		a := w.join(0, []int{1}, nil)
 		w.pass(time.Second)
 		if got := states(a)["gw-1"]; got != Alive {
 			t.Errorf("got %v, want %v", got, Alive)
@@ -60,15 +61,43 @@ func TestHelloBeforeRun(t *testing.T) {
 	})
 }
 
-func TestOneSideIsEnoughToFindTheOther(t *testing.T) {
+// growing is a discovery whose addresses grow. It counts how often it is to look again.
+type growing struct {
+	more  chan []string
+	again atomic.Int32
+}
+
+func (g *growing) Again() { g.again.Add(1) }
+
+func (g *growing) Run(ctx context.Context, found func([]string)) error {
+	for {
+		select {
+		case all := <-g.more:
+			found(all)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// A gateway that introduces itself from a host which is not known has the discovery look again, and is asked back once that knows it.
+func TestOnlyKnownAddressesAreGreeted(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.join(0, nil, nil)
-		b := w.join(1, []int{0}, nil)
-		w.pass(3 * time.Second)
-		for _, n := range []*node{a, b} {
-			if got := owned(n); got["gw-0"] == 0 || got["gw-1"] == 0 {
-				t.Errorf("%s: got owners %v, want both", n.cfg.ID, got)
-			}
+		knows := &growing{more: make(chan []string)}
+		a := w.join(0, nil, func(c *Config) { c.Discovery = knows })
+		knows.more <- []string{at(0)}
+		w.join(1, []int{0}, nil)
+		w.pass(time.Minute)
+		if got := a.Status(); len(got.Members)+len(got.Others) != 0 || knows.again.Load() == 0 {
+			t.Errorf("got %+v and a discovery that looked %d times again, want nobody and some times", got, knows.again.Load())
+		}
+		if got := a.Status().Self.Address; got != at(0) {
+			t.Errorf("got %q as the address of its own, want %q", got, at(0))
+		}
+		knows.more <- []string{at(0), at(1)}
+		w.pass(time.Second)
+		if got := owned(a); got["gw-1"] == 0 {
+			t.Errorf("got owners %v, want both", got)
 		}
 	})
 }
@@ -142,17 +171,11 @@ func TestStrangersAreRefused(t *testing.T) {
 	}{
 		"another cluster":    {change: func(c *Config) { c.Name = "job-b" }, want: "belongs to cluster"},
 		"no cluster":         {hello: func(h *peer.Hello) { h.Cluster = "" }, want: "a hello's cluster: want a name"},
-		"our name":           {change: func(c *Config) { c.ID = "gw-0" }, want: `two gateways are called "gw-0", one at 10.0.0.`},
+		"our name":           {change: func(c *Config) { c.ID = "gw-0" }, want: `two gateways are called "gw-0", this one and one at 10.0.0.`},
 		"no name":            {hello: func(h *peer.Hello) { h.ID = "" }, want: "a hello's member name: want a name"},
 		"a name with a line": {hello: func(h *peer.Hello) { h.ID = "a\nb" }, want: "want letters"},
 		"another order":      {hello: func(h *peer.Hello) { h.OrderVersion++ }, want: fmt.Sprintf("has version %d of the order", shuffle.OrderVersion+1)},
 		"no boot":            {hello: func(h *peer.Hello) { h.Boot = "" }, want: "without the name of its boot"},
-		"our address":        {hello: func(h *peer.Hello) { h.Address = at(0) }, want: "which is the address of gateway"},
-		"loopback":           {hello: func(h *peer.Hello) { h.Address = "127.0.0.1:7946" }, want: "advertises 127.0.0.1:7946, which only itself can reach"},
-		"every address":      {hello: func(h *peer.Hello) { h.Address = "0.0.0.0:7946" }, want: "nobody can be reached there"},
-		"no port":            {hello: func(h *peer.Hello) { h.Address = "10.0.0.2" }, want: "want HOST:PORT"},
-		"port 0":             {hello: func(h *peer.Hello) { h.Address = "10.0.0.2:0" }, want: "want a port from 1 to 65535"},
-		"no host":            {hello: func(h *peer.Hello) { h.Address = ":7946" }, want: "want a host"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
@@ -188,39 +211,34 @@ func TestStrangersAreRefused(t *testing.T) {
 	}
 }
 
-func TestLoopbackFitsLoopback(t *testing.T) {
+// A gateway that is found at two addresses is one member, at the first of them that answers, until that one does not.
+func TestTwoAddressesOfOneGateway(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.join(0, nil, func(c *Config) { c.Address = "127.0.0.1:7001" })
-		w.join(1, nil, func(c *Config) { c.Address, c.Discovery = "127.0.0.1:7002", list{"localhost:7001", "127.0.0.1:7001"} })
-		w.pass(3 * time.Second)
-		if got := states(a); got["gw-1"] != Alive {
-			t.Errorf("got %v, want gw-1 as a member", got)
-		}
-	})
-}
-
-// A gateway that is found under one address and advertises another one is a member only if it answers there.
-func TestAdvertisedAddressThatDoesNotAnswer(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		var right atomic.Bool
-		w.hello = func(from string, h *peer.Hello) {
-			if from == at(1) && !right.Load() {
-				h.Address = at(9)
+		b := w.join(1, nil, nil)
+		w.nodes[at(9)] = b
+		w.slow = map[string]time.Duration{at(9): time.Millisecond}
+		a := w.join(0, []int{1, 9}, nil)
+		where := func() string {
+			st := a.Status()
+			if len(st.Members) != 1 || len(st.Others) > 1 {
+				t.Errorf("got %+v, want one member", st)
 			}
+			return st.Members[0].Address
 		}
-		a := w.join(0, []int{1}, nil)
-		w.join(1, nil, nil)
 		w.pass(30 * time.Second)
-		if got := owned(a); len(got) != 1 {
-			t.Errorf("got owners %v, want ourselves alone", got)
+		if got := where(); got != at(1) || len(a.Status().Others) != 0 {
+			t.Errorf("got a member at %s and %v, want it at the address that answered first", got, a.Status().Others)
 		}
-		if got := strings.Join(refusals(a), "\n"); !strings.Contains(got, "but not at the address that it advertises, 10.0.0.10:7946") {
-			t.Errorf("got %q, want what is wrong", got)
-		}
-		right.Store(true)
+		view := a.View()
+		w.mu.Lock()
+		delete(w.nodes, at(1))
+		w.mu.Unlock()
 		w.pass(30 * time.Second)
-		if got := refusals(a); len(got) != 0 || states(a)["gw-1"] != Alive {
-			t.Errorf("got %q and %v, want a member", got, states(a))
+		if got := where(); got != at(9) || states(a)["gw-1"] != Alive {
+			t.Errorf("got a member at %s, %v, want it at the other address", got, states(a))
+		}
+		if _, err := ask(t, a, ofOwner(t, a, "gw-1")); err != nil || a.View() < view {
+			t.Errorf("got %v, want it answered there", err)
 		}
 	})
 }

@@ -25,17 +25,17 @@ type Discovery interface {
 	// Run hands over all addresses (host:port) that it knows now, each time that they change, until ctx ends. It
 	// returns an error if it can never find anything.
 	Run(ctx context.Context, found func(addresses []string)) error
+	// Again has it look again soon: a gateway has come that it may know now. It does not wait.
+	Again()
 }
 
-// Config of a Cluster. Name, ID, Boot, Address, Weight, Discovery and Client are needed; the caller has checked them (CheckName,
-// discovery.CheckAddress).
+// Config of a Cluster. Name, ID, Boot, Weight, Discovery and Client are needed; the caller has checked them (CheckName).
 type Config struct {
-	Name    string                         // of the cluster
-	ID      string                         // of this gateway: the same after a restart
-	Boot    string                         // of this run of it: another one after each start
-	Address string                         // host:port at which others reach it
-	Weight  uint64                         // bytes of its cache: it owns chunks in proportion
-	Serves  map[peer.DatasetGeneration]int // how many chunks each generation has that this gateway serves
+	Name   string                         // of the cluster
+	ID     string                         // of this gateway: the same after a restart
+	Boot   string                         // of this run of it: another one after each start
+	Weight uint64                         // bytes of its cache: it owns chunks in proportion
+	Serves map[peer.DatasetGeneration]int // how many chunks each generation has that this gateway serves
 
 	Discovery Discovery
 	Client    PeerClient
@@ -48,7 +48,6 @@ type Config struct {
 // Limits of a cluster.
 const (
 	mostContacts = 4096 // addresses that are greeted
-	mostNamed    = 16   // of them that one host names and where nobody has answered yet
 	mostServed   = 1024 // datasets of one gateway
 	nameBytes    = 128  // of a cluster or a member
 )

@@ -12,11 +12,10 @@ import (
 	"github.com/millrace-data/millrace/cluster/peer"
 )
 
-// contact is an address where a gateway may be. One goroutine greets it.
+// contact is an address where a gateway may be, by the discovery. One goroutine greets it.
 type contact struct {
 	address string
-	listed  bool   // by the discovery; else a gateway named it as its own
-	by      string // the host of that gateway; "": the discovery found it first
+	listed  bool // the discovery still knows it
 	wake    chan struct{}
 	since   time.Time // it is known, or somebody answered last
 	asked   bool      // its first hello has ended, with an answer or without
@@ -24,7 +23,7 @@ type contact struct {
 	misses int    // hellos without an answer, in a row
 	reason string // why nobody answers, or why whoever does is no member; "" if it is one
 	who    string // the member that answered there last
-	alias  bool   // the member's own address is another one; or it is this gateway
+	alias  bool   // that member is reached at another address; or it is this gateway
 }
 
 func (k *contact) awake() {
@@ -36,17 +35,15 @@ func (k *contact) awake() {
 
 // found takes what the discovery knows.
 func (c *Cluster) found(addresses []string) {
-	listed := make(map[string]bool, len(addresses))
-	for _, a := range addresses {
-		if discovery.CheckAddress(a) == nil {
-			listed[a] = true
-			c.list(a)
-		}
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, k := range c.contacts {
-		k.listed = listed[k.address]
+		k.listed = false
+	}
+	for _, a := range addresses {
+		if discovery.CheckAddress(a) == nil {
+			c.list(a)
+		}
 	}
 	c.listed = true
 	c.settle()
@@ -54,42 +51,32 @@ func (c *Cluster) found(addresses []string) {
 
 // list takes one address that the discovery knows.
 func (c *Cluster) list(address string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if k := c.meet(address, ""); k != nil {
-		k.listed = true
+	k := c.contacts[address]
+	if k == nil {
+		if len(c.contacts) >= mostContacts {
+			return
+		}
+		k = &contact{address: address, wake: make(chan struct{}, 1), since: time.Now()}
+		c.contacts[address] = k
+		c.greets(k)
 	}
+	k.listed = true
 }
 
-// meet returns the contact of an address, made if need be; nil if there are too many. by is the address of whoever names it, ""
-// for the discovery: one host may name only a few where nobody answers, or else it could have every gateway dial whatever it likes,
-// and leave no room for the others.
-func (c *Cluster) meet(address, by string) *contact {
-	k := c.contacts[address]
-	if k != nil || len(c.contacts) >= mostContacts {
-		return k
-	}
-	if host, _, err := net.SplitHostPort(by); err == nil {
-		by = host
-	}
-	if by != "" {
-		if discovery.Loopback(c.cfg.Address) && !discovery.Loopback(address) {
-			return nil // whoever is on this machine is not to send us about the network, where nobody could reach us
-		}
-		named := 0
-		for _, other := range c.contacts {
-			if other.by == by && other.who == "" {
-				named++
-			}
-		}
-		if named >= mostNamed {
-			return nil
+// seek greets the addresses of a host at once: a gateway there is not known yet, or not as it is now. Where none is known
+// the discovery looks again. What the gateway says of itself is never an address to be dialled.
+func (c *Cluster) seek(remote string) {
+	host, _, _ := net.SplitHostPort(remote)
+	known := false
+	for _, k := range c.contacts {
+		if at, _, _ := net.SplitHostPort(k.address); at == host {
+			known = true
+			k.awake()
 		}
 	}
-	k = &contact{address: address, by: by, wake: make(chan struct{}, 1), since: time.Now()}
-	c.contacts[address] = k
-	c.greets(k)
-	return k
+	if !known {
+		c.cfg.Discovery.Again()
+	}
 }
 
 // greets has a contact greeted from now on, or from when Run begins.
@@ -157,30 +144,30 @@ func (c *Cluster) greet(ctx context.Context, k *contact) {
 	c.settle()
 }
 
-// hear takes the answer to a hello.
+// hear takes the answer to a hello. A member is reached at the first of its addresses that answers, until that one does not.
 func (c *Cluster) hear(k *contact, h peer.Hello, begun time.Time) {
 	if k.misses >= missesGone {
 		c.retry()
 	}
-	k.misses, k.since = 0, time.Now()
+	k.misses, k.since, k.alias = 0, time.Now(), false
 	if h.Boot == c.cfg.Boot && h.ID == c.cfg.ID {
-		k.alias, k.reason = true, ""
+		k.alias, k.reason, c.address = true, "", k.address
 		return
 	}
 	if err := c.check(h, k.address); err != nil {
 		c.refuse(k, h.ID, err)
 		return
 	}
-	if h.Address != k.address {
-		k.alias, k.who = true, h.ID
-		if other := c.meet(h.Address, k.address); other != nil && other.misses > 0 && c.members[h.ID] == nil {
-			c.refuse(k, h.ID, fmt.Errorf("gateway %q answers here, but not at the address that it advertises, %s", h.ID, h.Address))
+	if m := c.members[h.ID]; m != nil && m.at != k && m.state != Gone && m.at.misses == 0 {
+		switch {
+		case m.Boot == h.Boot:
+			k.alias, k.who, k.reason = true, h.ID, ""
+			return
+		case !m.Draining:
+			c.refuse(k, h.ID, fmt.Errorf("two gateways are called %q, one at %s and one at %s: give each a --member name of its own", h.ID, m.at.address, k.address))
 			return
 		}
-		k.reason = ""
-		return
 	}
-	k.alias = false
 	if m := c.here(k); m != nil && m.ID != h.ID {
 		c.turn(m, Gone, fmt.Sprintf("gateway %q answers at its address now", h.ID))
 	}
@@ -212,9 +199,6 @@ func (c *Cluster) unanswered(k *contact, err error) {
 	}
 	k.misses++
 	k.reason = err.Error()
-	if k.by != "" {
-		k.reason = fmt.Sprintf("%s says that a gateway is here: %v", k.by, err)
-	}
 	if k.misses == missesGone && k.who == "" {
 		c.note(c.cfg.Log.Warn().Str("address", k.address).Str("why", k.reason), "nobody answers")
 	}

@@ -66,7 +66,7 @@ func (c *Cluster) alive(k *contact, h peer.Hello, begun time.Time) {
 		c.members[h.ID] = m
 	}
 	goes := h.Draining && !m.Draining
-	change := m.Address != h.Address || m.Weight != h.Weight || !slices.Equal(m.Serves, h.Serves)
+	change := m.Weight != h.Weight || !slices.Equal(m.Serves, h.Serves)
 	m.Hello, m.at, m.seen = h, k, now
 	switch {
 	case m.probe != nil || begun.Before(m.until):
@@ -108,7 +108,7 @@ func (c *Cluster) turn(m *member, to State, why string) {
 	if from == Ejected || from == Gone {
 		m.back = time.Now()
 	}
-	line := c.cfg.Log.WithLevel(level).Str("member", m.ID).Str("address", m.Address).Str("boot", m.Boot)
+	line := c.cfg.Log.WithLevel(level).Str("member", m.ID).Str("address", m.at.address).Str("boot", m.Boot)
 	if why != "" {
 		line.Str("why", why)
 	}

@@ -67,7 +67,7 @@ func (c *Cluster) begin(id string, instead func(ctx context.Context, beside bool
 	m.asked.Requests++
 	c.hedges = min(c.hedges+min(hedgeShare, hedgeRate*r.begun.Sub(c.earned).Seconds()), hedgeBurst)
 	c.earned = r.begun
-	r.member, r.address, r.prompt = m, m.Address, c.prompt
+	r.member, r.address, r.prompt = m, m.at.address, c.prompt
 	return r, nil
 }
 

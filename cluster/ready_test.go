@@ -28,6 +28,8 @@ type delayedDiscovery struct {
 	knows list
 }
 
+func (a delayedDiscovery) Again() {}
+
 func (a delayedDiscovery) Run(ctx context.Context, found func([]string)) error {
 	if a.wait < 0 {
 		<-ctx.Done()
@@ -113,7 +115,7 @@ func TestReadyForEver(t *testing.T) {
 		var log bytes.Buffer
 		w.slow = map[string]time.Duration{at(2): time.Hour}
 		a := w.join(0, nil, nil)
-		b := w.join(1, []int{0}, func(cfg *Config) { cfg.Log = zerolog.New(&log) })
+		b := w.join(1, []int{0, 2}, func(cfg *Config) { cfg.Log = zerolog.New(&log) })
 		wantsReady(t, "both there", b, "")
 		a.end()
 		w.join(2, []int{1}, nil)

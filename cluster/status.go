@@ -78,10 +78,11 @@ type OtherStatus struct {
 func (c *Cluster) Status() Status {
 	s, n := c.now.Load(), c.membership()
 	out := Status{Cluster: c.cfg.Name, View: s.number, Members: []MemberStatus{}, Faults: append([]string{}, n.faults()...)}
-	out.Others, out.Hedges = c.others()
+	own := ""
+	own, out.Others, out.Hedges = c.others()
 	self := c.Self()
 	out.Self = MemberStatus{
-		ID: self.ID, Boot: self.Boot, Address: self.Address, State: Alive, CacheBytes: self.Weight,
+		ID: self.ID, Boot: self.Boot, Address: own, State: Alive, CacheBytes: self.Weight,
 		Serves: n.owned(s, self.ID, self.Serves),
 	}
 	if self.Draining {
@@ -94,8 +95,8 @@ func (c *Cluster) Status() Status {
 	return out
 }
 
-// others returns the addresses where no member answers, and how many questions were hedged.
-func (c *Cluster) others() (others []OtherStatus, hedged uint64) {
+// others returns the address of this gateway, those where no member answers, and how many questions were hedged.
+func (c *Cluster) others() (own string, others []OtherStatus, hedged uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	others = []OtherStatus{}
@@ -107,12 +108,12 @@ func (c *Cluster) others() (others []OtherStatus, hedged uint64) {
 			others = append(others, OtherStatus{Address: k.address, State: Unknown, Reason: k.reason})
 		}
 	}
-	return others, c.hedged
+	return c.address, others, c.hedged
 }
 
 func (n membership) status(s *snapshot, m member) MemberStatus {
 	out := MemberStatus{
-		ID: m.ID, Boot: m.Boot, Address: m.Address, State: m.state, Reason: m.reason, CacheBytes: m.Weight,
+		ID: m.ID, Boot: m.Boot, Address: m.at.address, State: m.state, Reason: m.reason, CacheBytes: m.Weight,
 		Serves:    n.owned(s, m.ID, m.Serves),
 		LatencyMS: float64(m.latency.Microseconds()) / 1000, SeenSeconds: time.Since(m.seen).Seconds(), LinkRate: int64(m.rate),
 		Asked: m.asked, Answered: m.answered,

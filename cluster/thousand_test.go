@@ -47,16 +47,17 @@ func thousand(datasets int) (*Cluster, []string) {
 		serves[s] = 10000
 		all = append(all, s)
 	}
-	c := New(Config{Name: "cluster", ID: "gw", Boot: "boot", Address: "10.1.0.1:7946", Weight: 1 << 30, Serves: serves})
+	c := New(Config{Name: "cluster", ID: "gw", Boot: "boot", Weight: 1 << 30, Serves: serves})
 	var addresses []string
 	for i := range 1000 {
 		address := fmt.Sprintf("10.0.%d.%d:7946", i/250, i%250+1)
 		addresses = append(addresses, address)
 		h := c.Self()
-		h.ID, h.Boot, h.Address, h.Serves = fmt.Sprintf("gw-%d", i), "boot", address, all
+		h.ID, h.Boot, h.Serves = fmt.Sprintf("gw-%d", i), "boot", all
 		h.Weight += uint64(i % 2)
 		c.mu.Lock()
-		c.alive(c.meet(address, ""), h, time.Now())
+		c.list(address)
+		c.alive(c.contacts[address], h, time.Now())
 		c.unlock()
 	}
 	return c, addresses

@@ -61,6 +61,8 @@ func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 // list is a discovery that knows some addresses from the beginning.
 type list []string
 
+func (l list) Again() {}
+
 func (l list) Run(ctx context.Context, found func([]string)) error {
 	found(l)
 	<-ctx.Done()
@@ -142,13 +144,13 @@ func (w *world) join(i int, others []int, change func(*Config)) *node {
 		known = append(known, at(o))
 	}
 	cfg := Config{
-		Name: "job-a", ID: fmt.Sprintf("gw-%d", i), Boot: fmt.Sprintf("boot-%d", i), Address: at(i), Weight: 1 << 30,
+		Name: "job-a", ID: fmt.Sprintf("gw-%d", i), Boot: fmt.Sprintf("boot-%d", i), Weight: 1 << 30,
 		Serves: map[peer.DatasetGeneration]int{{Dataset: "photos", Generation: generation}: 1000}, Discovery: known, Log: zerolog.Nop(),
 	}
 	if change != nil {
 		change(&cfg)
 	}
-	cfg.Client = pass{w, cfg.Address}
+	cfg.Client = pass{w, at(i)}
 	cfg.Inherit = func(_ context.Context, member string, held []peer.ChunkList) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -163,23 +165,23 @@ func (w *world) join(i int, others []int, change func(*Config)) *node {
 	}
 	ctx, cancel := context.WithCancel(w.t.Context())
 	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = c.Run(ctx)
-	}()
-	n := &node{Cluster: c, address: cfg.Address}
+	n := &node{Cluster: c, address: at(i)}
 	n.end = func() {
 		cancel()
 		<-ended
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if w.nodes[cfg.Address] == n {
-			delete(w.nodes, cfg.Address)
+		if w.nodes[at(i)] == n {
+			delete(w.nodes, at(i))
 		}
 	}
 	w.mu.Lock()
-	w.nodes[cfg.Address] = n
+	w.nodes[at(i)] = n
 	w.mu.Unlock()
+	go func() {
+		defer close(ended)
+		_ = c.Run(ctx)
+	}()
 	return n
 }
 

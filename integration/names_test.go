@@ -130,7 +130,8 @@ func find(t *testing.T, join string, resolver *net.Resolver) *finder {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
-		names := &discovery.Names{Where: where, Resolver: resolver, Log: zerolog.New(f)}
+		names := discovery.New(where, zerolog.New(f))
+		names.Resolver = resolver
 		_ = names.Run(ctx, func(all []string) {
 			f.mu.Lock()
 			defer f.mu.Unlock()

@@ -101,7 +101,8 @@ func (b *book) LookupSRV(_ context.Context, service, proto, name string) (string
 // and how often something was found, with what is wanted after a while.
 func looking(t *testing.T, where Join, b *book, log io.Writer) (check func(when string, wait time.Duration, wantCalls int, want ...string), end func()) {
 	t.Helper()
-	n := &Names{Where: where, Resolver: b, Log: zerolog.New(log)}
+	n := New(where, zerolog.New(log))
+	n.Resolver = b
 	ctx, cancel := context.WithCancel(t.Context())
 	var mu sync.Mutex
 	var last []string
@@ -146,6 +147,41 @@ func TestNamesAreLookedUpAgain(t *testing.T) {
 		if got := strings.Count(log.String(), "server misbehaving"); got != 2 {
 			t.Errorf("an hour without a name service: got %d lines, want one for each of two names: %s", got, log.String())
 		}
+	})
+}
+
+// TestAgainLooksSooner, but not more often than once in resolveApart, however often it is asked.
+func TestAgainLooksSooner(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		b := &book{of: map[string][]string{"gateways": {"10.0.0.1"}}}
+		n := New(Join{SchemeDNS, []string{"gateways:7946"}}, zerolog.Nop())
+		n.Resolver = b
+		ctx, cancel := context.WithCancel(t.Context())
+		found := make(chan []string, 9)
+		var all sync.WaitGroup
+		all.Go(func() { _ = n.Run(ctx, func(is []string) { found <- is }) })
+		<-found
+		begun := time.Now()
+		wants := func(when string, after time.Duration, address string) {
+			t.Helper()
+			if got := <-found; time.Since(begun) != after || len(got) != 1 || got[0] != address {
+				t.Errorf("%s: got %v after %v, want %s after %v", when, got, time.Since(begun), address, after)
+			}
+		}
+		time.Sleep(3 * time.Second)
+		b.set("gateways", []string{"10.0.0.2"}, nil)
+		n.Again()
+		wants("asked", 3*time.Second, "10.0.0.2:7946")
+		b.set("gateways", []string{"10.0.0.3"}, nil)
+		for range 100 {
+			n.Again()
+			time.Sleep(time.Millisecond)
+		}
+		wants("asked a hundred times", 4*time.Second, "10.0.0.3:7946")
+		b.set("gateways", []string{"10.0.0.4"}, nil)
+		wants("not asked", 4*time.Second+resolveEvery, "10.0.0.4:7946")
+		cancel()
+		all.Wait()
 	})
 }
 

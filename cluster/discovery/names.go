@@ -13,9 +13,12 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// resolveEvery is how often names are looked up again and a file is read again: a gateway that a
-// name service has learnt of is greeted within seconds.
-const resolveEvery = 5 * time.Second
+// Names are looked up again, and a file is read again, every resolveEvery: a gateway that a name service has learnt of is greeted
+// within seconds. Again has that done sooner, but resolveApart after the last time.
+const (
+	resolveEvery = 5 * time.Second
+	resolveApart = time.Second
+)
 
 // Resolver looks up names; net.Resolver is one.
 type Resolver interface {
@@ -27,33 +30,59 @@ type Resolver interface {
 // something else: an address where nobody answers costs a hello now and then.
 type Names struct {
 	Where    Join
-	Resolver Resolver // nil: that of the system
+	Resolver Resolver
 	Log      zerolog.Logger
 
+	again   chan struct{}
 	last    map[string][]string // the last answer, by what was looked up
 	failing map[string]bool
 }
 
+// New returns the gateways of a Join, by the names that the system knows.
+func New(where Join, log zerolog.Logger) *Names {
+	return &Names{
+		Where: where, Resolver: net.DefaultResolver, Log: log,
+		again: make(chan struct{}, 1), last: map[string][]string{}, failing: map[string]bool{},
+	}
+}
+
+// Again implements cluster.Discovery.
+func (n *Names) Again() {
+	select {
+	case n.again <- struct{}{}:
+	default:
+	}
+}
+
 // Run looks names up until ctx ends.
 func (n *Names) Run(ctx context.Context, found func([]string)) error {
-	n.last, n.failing = map[string][]string{}, map[string]bool{}
-	if n.Resolver == nil {
-		n.Resolver = net.DefaultResolver
-	}
-	tick := time.NewTicker(resolveEvery)
-	defer tick.Stop()
 	var last []string
 	for first := true; ; first = false {
+		looked := time.Now()
 		all := n.hosts(ctx, n.targets(ctx))
 		slices.Sort(all)
 		if all = slices.Compact(all); first || !slices.Equal(all, last) {
 			found(slices.Clone(all))
 			last = all
 		}
+		if err := n.pause(ctx, looked); err != nil {
+			return err
+		}
+	}
+}
+
+// pause waits until names are due to be looked up again.
+func (n *Names) pause(ctx context.Context, looked time.Time) error {
+	due := time.NewTimer(time.Until(looked.Add(resolveEvery)))
+	defer due.Stop()
+	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-tick.C:
+		case <-due.C:
+			return nil
+		case <-n.again:
+			due.Reset(time.Until(looked.Add(resolveApart)))
 		}
 	}
 }

@@ -120,7 +120,7 @@ func same(t *testing.T, got, want [][]byte) {
 }
 
 func self() Hello {
-	return Hello{Cluster: testCluster, ID: "b", Boot: "1", Address: "10.0.0.2:7946", OrderVersion: 1, Weight: 1 << 30}
+	return Hello{Cluster: testCluster, ID: "b", Boot: "1", OrderVersion: 1, Weight: 1 << 30}
 }
 
 // greets answers every hello with one.

@@ -24,9 +24,8 @@ const (
 // Hello is what one gateway tells another one of itself. It goes both ways: whoever says it gets the other's.
 type Hello struct {
 	Cluster      string              `json:"cluster"`
-	ID           string              `json:"id"`      // the same after a restart
-	Boot         string              `json:"boot"`    // another one after each start
-	Address      string              `json:"address"` // host:port at which it answers other gateways
+	ID           string              `json:"id"`   // the same after a restart
+	Boot         string              `json:"boot"` // another one after each start
 	Weight       uint64              `json:"weight,string"`
 	OrderVersion int                 `json:"order_version"` // shuffle.OrderVersion
 	Serves       []DatasetGeneration `json:"serves"`
@@ -40,7 +39,7 @@ type Hello struct {
 
 // named reports whether h says whose it is, in names that fit a page of status.
 func (h Hello) named() bool {
-	return h.ID != "" && max(len(h.Cluster), len(h.ID), len(h.Boot), len(h.Address)) <= maxNameBytes
+	return h.ID != "" && max(len(h.Cluster), len(h.ID), len(h.Boot)) <= maxNameBytes
 }
 
 // DatasetGeneration names one generation of a dataset that a gateway serves.

@@ -284,7 +284,7 @@ func TestHello(t *testing.T) {
 	address := start(t, cfg)
 	client := asker(t, nil)
 	mine := Hello{
-		Cluster: testCluster, ID: "a", Boot: "7", Address: "10.0.0.1:7946", Weight: 1 << 60, OrderVersion: 1,
+		Cluster: testCluster, ID: "a", Boot: "7", Weight: 1 << 60, OrderVersion: 1,
 		Serves: []DatasetGeneration{{Dataset: testDataset, Generation: testGeneration}}, Draining: true,
 	}
 	theirs, err := client.Hello(t.Context(), address, mine)

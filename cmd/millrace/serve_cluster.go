@@ -12,7 +12,6 @@ func (x *serveConfig) defineCluster(f *cli.Flags) {
 	f.Text(&c.Cluster, "cluster", "", "be one cache with the other gateways of the cluster `NAME`: wants --join and --peer-listen")
 	f.Text(&x.join, "join", "", "`WHERE` to find the other gateways: HOST:PORT,HOST:PORT or dns:NAME:PORT or srv:NAME or file:FILE")
 	f.Text(&c.PeerListen, "peer-listen", "", fmt.Sprintf("`ADDRESS` of the port for other gateways, such as 0.0.0.0:%d", discovery.PeerPort))
-	f.Text(&c.PeerAdvertise, "peer-advertise", "", "`ADDRESS` at which the other gateways reach that port (default that of --peer-listen, or this machine's only one)")
 	f.Text(&c.PeerCert, "peer-cert", "", "PEM `FILE` with this gateway's certificate, for both ends of a connection")
 	f.Text(&c.PeerKey, "peer-key", "", "PEM `FILE` with the key of --peer-cert")
 	f.Text(&c.PeerCA, "peer-ca", "", "PEM `FILE` with the authority that has signed the gateways' certificates")
@@ -25,8 +24,7 @@ func (x *serveConfig) defineCluster(f *cli.Flags) {
 // clusterNames are the flags that mean nothing without --cluster.
 func clusterNames() []string {
 	return []string{
-		"join", "peer-listen", "peer-advertise", "peer-cert", "peer-key", "peer-ca", "peer-allow", "peer-shared-cert", "peer-insecure",
-		"member",
+		"join", "peer-listen", "peer-cert", "peer-key", "peer-ca", "peer-allow", "peer-shared-cert", "peer-insecure", "member",
 	}
 }
 

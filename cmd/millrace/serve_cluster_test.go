@@ -41,7 +41,7 @@ func fleetFor(t *testing.T, dir string, n int, change func(*serveConfig)) (urls 
 			CacheSize: 64 << 20, Memory: 1 << 40, Listen: "127.0.0.1:0", DrainTimeout: defaultDrain,
 			LameDuck: time.Millisecond, Locations: []location.Location{{Name: "files", Dir: dir}},
 			ClusterConfig: node.ClusterConfig{
-				Cluster: "job-a", Member: fmt.Sprintf("gw-%d", i), PeerBound: port, PeerAdvertise: port.Addr().String(), PeerInsecure: true, Join: where,
+				Cluster: "job-a", Member: fmt.Sprintf("gw-%d", i), PeerBound: port, PeerInsecure: true, Join: where,
 			},
 		}}
 		if change != nil {
@@ -197,10 +197,9 @@ func TestClusterFlagsAreChecked(t *testing.T) {
 		"a member's name":      {append(local, "--member", "a/b"), "--member: "},
 		"a way to join":        {append(local, "--join", "etcd:gw-0"), "want HOST:PORT,HOST:PORT or dns:NAME:PORT"},
 		"a peer port":          {append(local, "--peer-listen", "7946"), "want HOST:PORT"},
-		"a peer port of 0":     {append(local, "--peer-listen", "127.0.0.1:0"), "a port that others can be told"},
+		"a peer port of 0":     {append(local, "--peer-listen", "127.0.0.1:0"), "a port that others know"},
 		"the data port":        {append(local, "--listen", "127.0.0.1:7946"), "--peer-listen: 127.0.0.1:7946: the same address as listen"},
-		"an advertised port":   {append(local, "--peer-advertise", "0.0.0.0:7946"), "nobody can be reached there"},
-		"loopback for others":  {append(local, "--join", "10.1.2.3,10.1.2.4"), "--peer-advertise: 127.0.0.1:7946: only this machine can reach it, and join names 10.1.2.3:7946"},
+		"loopback for others":  {append(local, "--join", "10.1.2.3,10.1.2.4"), "--peer-listen: 127.0.0.1:7946: only this machine can reach it, and join names 10.1.2.3:7946"},
 		"fits":                 {append(local, "--member", "gw-1"), ""},
 		"another's name":       {append(append(member, certs...), "--member", "gw-77"), `calls itself "gw-77", and its certificate is for ["gateway"`},
 		"shared for nobody":    {append(local, "--peer-shared-cert"), "means no certificates, but some are named"},
@@ -219,8 +218,8 @@ func TestClusterFlagsAreChecked(t *testing.T) {
 	} {
 		o := millrace(t, nil, append([]string{"serve", "--dataset", "files=" + data, "--check"}, tc.args...)...)
 		switch {
-		case tc.want == "" && (o.code != exitOK || !strings.Contains(o.stdout, "peer-advertise: 127.0.0.1:7946\n")):
-			t.Errorf("%s: got %d %s%s, want 0 and what is advertised", name, o.code, o.stdout, o.stderr)
+		case tc.want == "" && (o.code != exitOK || !strings.Contains(o.stdout, "peer-listen: 127.0.0.1:7946\n")):
+			t.Errorf("%s: got %d %s%s, want 0 and the port", name, o.code, o.stdout, o.stderr)
 		case tc.want != "" && (o.code != exitUsage || !strings.Contains(o.stderr, tc.want)):
 			t.Errorf("%s: got %d %s, want 2 and %q", name, o.code, o.stderr, tc.want)
 		}

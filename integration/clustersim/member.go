@@ -40,7 +40,7 @@ func (p *process) assemble() {
 		Cluster: run.history.Cluster, ID: p.machine.id, Transport: &wire{from: p, peers: run.machineAt, open: map[*process]bool{}},
 	})
 	m.cluster = cluster.New(cluster.Config{
-		Name: run.history.Cluster, ID: p.machine.id, Boot: p.boot, Address: p.machine.address, Weight: uint64(set.Budget),
+		Name: run.history.Cluster, ID: p.machine.id, Boot: p.boot, Weight: uint64(set.Budget),
 		Serves:    map[peer.DatasetGeneration]int{{Dataset: d.Name, Generation: d.Index.Generation()}: d.Index.Chunks()},
 		Discovery: &p.machine.view, Client: m.client, Inherit: p.inherit, Log: run.log(p.boot),
 	})

@@ -25,6 +25,9 @@ func (v *view) show(which func(machine int) bool) {
 	}
 }
 
+// Again implements cluster.Discovery: a view tells what it shows as soon as that changes.
+func (v *view) Again() {}
+
 // Run implements cluster.Discovery.
 func (v *view) Run(ctx context.Context, found func(addresses []string)) error {
 	for {

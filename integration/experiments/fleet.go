@@ -131,9 +131,9 @@ func (d *data) join(ctx context.Context, cfg fleetConfig, i int, addresses []str
 	id := fmt.Sprintf("%s-%d", cfg.name, i)
 	client := peer.NewClient(peer.ClientConfig{Cluster: cfg.name, ID: id})
 	m.cluster = cluster.New(cluster.Config{
-		Name: cfg.name, ID: id, Boot: id, Address: addresses[i], Weight: uint64(cfg.room),
+		Name: cfg.name, ID: id, Boot: id, Weight: uint64(cfg.room),
 		Serves:    map[peer.DatasetGeneration]int{{Dataset: dataset, Generation: d.index.Generation()}: d.index.Chunks()},
-		Discovery: &discovery.Names{Where: discovery.Join{Targets: addresses}, Log: zerolog.Nop()}, Client: client, Log: zerolog.Nop(),
+		Discovery: discovery.New(discovery.Join{Targets: addresses}, zerolog.Nop()), Client: client, Log: zerolog.Nop(),
 	})
 	m.gateway, err = d.open(ctx, datapath.Config{Peers: m.cluster, CarryBytes: cfg.carry}, cfg.room)
 	if err != nil {

@@ -27,7 +27,6 @@ func TestFleet(t *testing.T) {
 		{"healthy slot", healthySlot},
 		{"healthy window", healthyWindow},
 		{"herd", herd},
-		{"advertises loopback", advertisesLoopback},
 		{"kills", kills},
 		{"stopped", stopped},
 		{"partition", partition},
@@ -113,22 +112,6 @@ func herd(t *testing.T, l *lab) {
 	t.Logf("figure: %d readers of one cold batch at %d gateways: %d reads of the store, %d bytes twice; what was late may cost %d",
 		readers, gateways, len(l.reads.All()), again, late)
 	l.frugal(t, again <= late, "got %d bytes of the store twice, want at most %d", again, late)
-}
-
-// advertisesLoopback starts a gateway that tells the others an address which only itself can reach: they refuse it, and it
-// serves all the same.
-func advertisesLoopback(t *testing.T, l *lab) {
-	l.cold(t, 0, 1, 2)
-	l.fleet.Start(t, 3, "--join", "127.0.0.1:7946", "--peer-advertise", "127.0.0.1:7946")
-	first := l.fleet.Members[0]
-	first.Ready(t, first.Logs("advertises 127.0.0.1:7946, which only itself can reach", "--peer-advertise"))
-	if err := first.Sees(3)(t.Context()); err != nil {
-		t.Error(err)
-	}
-	log := harness.Record(t, l.packed)
-	if _, err := l.client(t, log, "client", 2*time.Second, l.fleet.Members[3].URL).Batch(t.Context(), slot, 0); err != nil {
-		t.Error(err)
-	}
 }
 
 // through reads whole epochs until chaos has ended, which is told of what it may wait for, and says how many it were.

@@ -38,7 +38,7 @@ func sicknesses() []sickness {
 		return func(t *testing.T, l *lab) []string {
 			n := l.nodes[sickMember]
 			stand(t, n, n.IP+":7946", n.IP+":7948")
-			return []string{"--peer-listen", n.IP + ":7948", "--peer-advertise", n.IP + ":7946"}
+			return []string{"--peer-listen", n.IP + ":7948"}
 		}
 	}
 	late := func(by time.Duration) func(*testing.T, *lab) []string {

@@ -122,9 +122,7 @@ func (c *ClusterConfig) complete(f *faults) {
 	if err := cluster.CheckName(c.Member); err != nil {
 		f.add("member", "%w", err)
 	}
-	if err := c.completePort(f); err != nil {
-		f.add("peer-advertise", "%w", err)
-	}
+	c.checkPort(f)
 	c.checkCertificates(f)
 	if c.Join.Scheme == discovery.SchemeFile {
 		if _, err := discovery.ReadList(c.Join.Targets[0]); err != nil {
@@ -133,35 +131,26 @@ func (c *ClusterConfig) complete(f *faults) {
 	}
 }
 
-// completePort returns a fault of the address at which others reach the peer port, and notes those of the port itself.
-func (c *ClusterConfig) completePort(f *faults) error {
+// checkPort notes the faults of the peer port.
+func (c *ClusterConfig) checkPort(f *faults) {
 	if c.PeerListen == "" {
 		f.add("cluster", "%s: want peer-listen with it", c.Cluster)
-		return nil
+		return
 	}
 	host, port, err := net.SplitHostPort(c.PeerListen)
 	if n, portErr := strconv.ParseUint(port, 10, 16); err != nil || portErr != nil || n == 0 {
-		f.add("peer-listen", "%q: want HOST:PORT, with a port that others can be told", c.PeerListen)
-		return nil
+		f.add("peer-listen", "%q: want HOST:PORT, with a port that others know", c.PeerListen)
+		return
 	}
 	if c.PeerInsecure && !discovery.Loopback(host) {
 		f.add("peer-insecure", "others can reach peer-listen %s; use 127.0.0.1, or certificates", c.PeerListen)
 	}
-	if c.PeerAdvertise == "" {
-		if c.PeerAdvertise, err = advertised(host, port); err != nil {
-			return err
-		}
-	}
-	if err := discovery.CheckAddress(c.PeerAdvertise); err != nil {
-		return err
-	}
-	own, _, _ := net.SplitHostPort(c.PeerAdvertise)
 	for _, t := range c.Join.Targets {
-		if other, _, _ := net.SplitHostPort(t); discovery.Loopback(own) && net.ParseIP(other) != nil && !discovery.Loopback(other) {
-			return fmt.Errorf("%s: only this machine can reach it, and join names %s", c.PeerAdvertise, t)
+		if other, _, _ := net.SplitHostPort(t); discovery.Loopback(host) && net.ParseIP(other) != nil && !discovery.Loopback(other) {
+			f.add("peer-listen", "%s: only this machine can reach it, and join names %s", c.PeerListen, t)
+			return
 		}
 	}
-	return nil
 }
 
 func (c *ClusterConfig) checkCertificates(f *faults) {

@@ -77,7 +77,6 @@ type ClusterConfig struct {
 	Join           discovery.Join // where to find the other gateways
 	PeerListen     string         // address of the port for other gateways
 	PeerBound      net.Listener   // that port, where it is bound already
-	PeerAdvertise  string         // address at which the others reach it
 	PeerCert       string         // PEM files
 	PeerKey        string
 	PeerCA         string

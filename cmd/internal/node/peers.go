@@ -79,8 +79,8 @@ func (s *Node) joinCluster() error {
 	}
 	p.client = peer.NewClient(peer.ClientConfig{Cluster: c.Cluster, ID: c.Member, TLS: client, SharedCert: c.PeerSharedCert})
 	p.cluster = cluster.New(cluster.Config{
-		Name: c.Cluster, ID: c.Member, Boot: boot, Address: c.PeerAdvertise,
-		Weight: uint64(s.cfg.memoryOfAll()), Discovery: &discovery.Names{Where: c.Join, Log: s.log}, Client: p.client, Inherit: p.inherit, Log: s.log,
+		Name: c.Cluster, ID: c.Member, Boot: boot,
+		Weight: uint64(s.cfg.memoryOfAll()), Discovery: discovery.New(c.Join, s.log), Client: p.client, Inherit: p.inherit, Log: s.log,
 	})
 	p.server = peer.NewServer(peer.ServerConfig{
 		Cluster: c.Cluster, Met: p.cluster.Met, Holder: p, Heard: p.hear, Answered: p.cluster.Answered,
@@ -173,7 +173,7 @@ func (s *Node) listenPeers(ctx context.Context) (net.Listener, error) {
 		}
 	}
 	c := &s.cfg.ClusterConfig
-	s.log.Info().Stringer("listen", ln.Addr()).Str("advertise", c.PeerAdvertise).Str("cluster", c.Cluster).Str("member", c.Member).
+	s.log.Info().Stringer("listen", ln.Addr()).Str("cluster", c.Cluster).Str("member", c.Member).
 		Stringer("join", c.Join).Msg("peer port")
 	if c.PeerInsecure {
 		s.log.Warn().Msg("--peer-insecure: whoever reaches the peer port may read every dataset")

@@ -82,19 +82,16 @@ volumes:
 {{- include "millrace.placement" . }}
 {{- end }}
 
-{{/* The authorities of the S3 service; a gateway's address for the others, and in a DaemonSet its name: both as they are in the pod. */}}
+{{/* The authorities of the S3 service, and in a DaemonSet the gateway's name: that of its node. */}}
 {{- define "millrace.environment" -}}
-{{- if or .Values.s3.caSecret .Values.peers.enabled .Values.env }}
+{{- $named := and .Values.peers.enabled (eq .Values.mode "daemonset") }}
+{{- if or .Values.s3.caSecret $named .Values.env }}
 env:
   {{- if .Values.s3.caSecret }}
   - {name: AWS_CA_BUNDLE, value: /etc/millrace-s3/ca.crt}
   {{- end }}
-  {{- if .Values.peers.enabled }}
-  - {name: POD_IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}
-  - {name: MILLRACE_PEER_ADVERTISE, value: $(POD_IP):7946}
-  {{- if eq .Values.mode "daemonset" }}
+  {{- if $named }}
   - {name: MILLRACE_MEMBER, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}
-  {{- end }}
   {{- end }}
   {{- with .Values.env }}
   {{- toYaml . | nindent 2 }}
