@@ -15,7 +15,7 @@ PLANTS = [
         "cluster counts a gateway that it cannot reach as alive",
         "./cluster TestAsymmetricLink",
         [
-            ("cluster/check.go", "\t\t\tk.awake()\n", "\t\t\tc.alive(k, h, time.Now())\n"),
+            ("cluster/check.go", "\t\tc.seek(remote)\n", "\t\tfor _, k := range c.contacts {\n\t\t\tc.alive(k, h, time.Now())\n\t\t}\n"),
             ("cluster/check.go", '\t"fmt"\n', '\t"fmt"\n\t"time"\n'),
         ],
     ),

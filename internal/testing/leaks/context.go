@@ -9,8 +9,8 @@ import (
 // Context is a context that never ends. It counts the contexts and functions that wait for its end.
 type Context struct {
 	context.Context //nolint:containedctx // it is one
-	done chan struct{}
-	open *atomic.Int64
+	done            chan struct{}
+	open            *atomic.Int64
 }
 
 // NewContext returns a Context that nothing waits for.
