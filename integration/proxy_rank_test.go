@@ -42,8 +42,12 @@ func TestProxiesSendRanksHome(t *testing.T) {
 				reads.Forget()
 				ranksReadHomes(t, []*harness.Gateway{proxy}, opt)
 				moved := movedShare(t, gateways[0], opt)
-				if got := float64(reads.Bytes()) / alone; got > 1.01+moved {
-					t.Errorf("got %.4f of the data read from the store, want it once (%.4f of the samples move)", got, moved)
+				late := 0. // of what one gateway alone reads some may be late, and is asked for twice
+				for _, g := range gateways {
+					late += g.Metric(t, "millrace_store_hedges_total", "") * (32 << 10) / alone
+				}
+				if got := float64(reads.Bytes()) / alone; got > 1.01+moved+late {
+					t.Errorf("got %.4f of the data read from the store, %d bytes of it twice, want it once (%.4f of the samples move, and %.4f may be asked for twice)", got, reads.Again(), moved, late)
 				}
 				for i, g := range gateways {
 					var want []uint64
