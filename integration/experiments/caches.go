@@ -233,7 +233,7 @@ func nextUses(uses []use, items int) [][]int {
 func (z cachesSize) judge(r *lab.Report, hits map[string]map[datapath.Policy][]float64) {
 	const near = 0.02
 	within := func(a, b, by float64) bool { return a-b <= by && b-a <= by }
-	table, coordl, window, best := true, true, true, true
+	table, coordl, window, best := true, false, true, true
 	found, off, short, lead := "", 0.0, 0.0, 1.0
 	windowName := orderName(z.orders()[1])
 	for i, share := range z.caches {
@@ -300,25 +300,25 @@ func (z cachesSize) path(ctx context.Context, r *lab.Report, d *data) error {
 
 // share lets several jobs read one epoch.
 func (z cachesSize) share(ctx context.Context, r *lab.Report, d *data) error {
-	t := r.Table(fmt.Sprintf("k jobs read the same epoch, each thinking %s after a batch: chunks loaded, by the number of chunks.", z.think),
+	t := r.Table(fmt.Sprintf("k jobs read the same epoch, each thinking %s after a batch: bytes from the store, by those of the data.", z.think),
 		"order", "jobs", "together", fmt.Sprintf("%s apart", z.apart))
 	holds, worst := true, 0.0
 	for _, order := range []string{shuffle.Window, shuffle.Slot} {
 		p := shuffle.Params{Shuffle: order, Window: z.pathWindow}
-		most := uint64(d.chunks)
+		most := float64(d.bytes())
 		if order == shuffle.Slot {
-			most += z.pathWindow - 1
+			most += float64(z.pathWindow-1) * float64(d.chunkBytes())
 		}
 		for _, k := range z.jobs {
 			row := []any{orderName(p), k}
 			for _, apart := range []time.Duration{0, z.apart} {
-				loads, err := z.together(ctx, d, p, k, apart)
+				read, err := z.together(ctx, d, p, k, apart)
 				if err != nil {
 					return err
 				}
-				holds = holds && loads <= most
-				worst = max(worst, float64(loads)/float64(most))
-				row = append(row, float64(loads)/float64(d.chunks))
+				holds = holds && read >= d.bytes() && float64(read) <= most
+				worst = max(worst, float64(read)/most)
+				row = append(row, float64(read)/float64(d.bytes()))
 			}
 			t.Row(row...)
 			r.Logf("%s, %d jobs", order, k)
@@ -328,8 +328,9 @@ func (z cachesSize) share(ctx context.Context, r *lab.Report, d *data) error {
 	return nil
 }
 
-// together returns how many chunks were loaded for k jobs on one epoch, with memory for half the data.
-func (z cachesSize) together(ctx context.Context, d *data, p shuffle.Params, k int, apart time.Duration) (uint64, error) {
+// together returns how many bytes the store gave k jobs on one epoch, with memory for half the data.
+func (z cachesSize) together(ctx context.Context, d *data, p shuffle.Params, k int, apart time.Duration) (int64, error) {
+	before := d.store.Stats().BytesRead
 	g, err := d.open(ctx, datapath.Config{}, int64(.5*float64(d.chunks)*float64(chunkcache.Cost(d.chunkBytes())))+8<<20)
 	if err != nil {
 		return 0, err
@@ -346,9 +347,8 @@ func (z cachesSize) together(ctx context.Context, d *data, p shuffle.Params, k i
 		})
 	}
 	err = jobs.Wait()
-	loads := g.path.Stats().Loads
 	if stopped := g.stop(); err == nil {
 		err = stopped
 	}
-	return loads, err
+	return d.store.Stats().BytesRead - before, err
 }

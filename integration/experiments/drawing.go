@@ -178,3 +178,15 @@ func newDifficulty(samples int, seed uint64) *difficulty {
 func (d *difficulty) loss(sample int) float64 {
 	return math.Exp(d.of[sample] + .5*d.random.NormFloat64())
 }
+
+// mean returns the mean difficulty of the samples of some epochs.
+func (d *difficulty) mean(stream [][]int) float64 {
+	sum, n := 0.0, 0
+	for _, epoch := range stream {
+		for _, s := range epoch {
+			sum += d.of[s]
+		}
+		n += len(epoch)
+	}
+	return sum / float64(n)
+}

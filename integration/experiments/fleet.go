@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,8 +23,9 @@ import (
 // fleet is some gateways that are one cache, each with a memory of its own and a link of a fixed rate to the others. They
 // are the product's data path, cluster and protocol between gateways, over loopback; only the port for clients is left out.
 type fleet struct {
-	data    *data
-	members []*member
+	data      *data
+	members   []*member
+	addresses []string // between gateways
 }
 
 // member is one gateway of a fleet.
@@ -49,6 +51,7 @@ type fleetConfig struct {
 	link     float64 // bytes a second that each sends to others; 0: no bound
 	carry    int64   // as datapath.Config.CarryBytes
 	apart    bool    // they know nothing of each other
+	met      *fleet  // another cluster, whose gateways these are told of: only its name keeps it apart
 }
 
 // newFleet starts gateways with nothing in memory, and returns when each knows all others.
@@ -62,6 +65,10 @@ func (d *data) newFleet(ctx context.Context, cfg fleetConfig) (*fleet, error) {
 			return nil, err
 		}
 		listeners, addresses = append(listeners, ln), append(addresses, ln.Addr().String())
+	}
+	f.addresses = addresses
+	if cfg.met != nil {
+		addresses = append(slices.Clone(addresses), cfg.met.addresses...)
 	}
 	for i, ln := range listeners {
 		m, err := d.join(ctx, cfg, i, addresses, ln)
@@ -208,15 +215,15 @@ func (t traffic) minus(u traffic) traffic {
 	}
 }
 
-// traffic adds up what the living gateways count.
+// traffic is what the store counts, and the sum of what the living gateways count.
 func (f *fleet) traffic() (t traffic) {
+	given := f.data.store.Stats()
+	t.storeReads, t.storeBytes = given.Reads, given.BytesRead
 	for _, m := range f.members {
 		if m.gone {
 			continue
 		}
 		s := m.path.Stats()
-		t.storeReads += int64(s.StoreReads)
-		t.storeBytes += int64(s.StoreBytes)
 		t.peerReads += int64(s.PeerReads)
 		t.peerBytes += int64(s.PeerBytes)
 		t.carried += int64(s.CarriedHits)

@@ -68,7 +68,7 @@ func learn(z learnSize) lab.Experiment {
 			{Name: "SHADE", What: "as its authors' code has it; as many samples as uniform"},
 		},
 		Pass: []lab.Mark{
-			{Name: "accuracy", Want: "importance: at equal samples at most 1 point worse than uniform, on every data set, with every model", Fails: "draw the hardest samples only"},
+			{Name: "accuracy", Want: "importance: at equal samples at most 1 point worse than uniform, which is right at least in every fourth picture, on every data set, with every model", Fails: "draw the hardest samples only"},
 			{Name: "bytes", Want: "importance reads less than uniform with the same cache", Fails: "draw importance samples without regard to the cache"},
 		},
 		Run: func(ctx context.Context, r *lab.Report) error { return z.run(ctx, r) },
@@ -213,7 +213,7 @@ func (s shaded) ended(context.Context, int) error { return nil }
 func (z learnSize) run(ctx context.Context, r *lab.Report) error {
 	t := r.Table("Mean over the seeds of the accuracy on the test pictures; bytes in sizes of the data.",
 		"data", "model", "arm", "epochs", "bytes", "accuracy", "against uniform, points")
-	worst, saves, found, saved := 100.0, true, []string{}, []string{}
+	worst, learns, saves, found, saved := 100.0, true, true, []string{}, []string{}
 	f := &lab.Figure{Name: "accuracy", Title: "Accuracy against uniform sampling", Y: "points"}
 	arms := r.Arms
 	groups := make([]lab.Bars, len(arms)-1)
@@ -239,7 +239,7 @@ func (z learnSize) run(ctx context.Context, r *lab.Report) error {
 				}
 			}
 			points := (means[1].accuracy - means[0].accuracy) * 100
-			worst = min(worst, points)
+			worst, learns = min(worst, points), learns && means[0].accuracy >= 0.25
 			found = append(found, fmt.Sprintf("%s, %s %+.2f", set.name, m.short, points))
 			saves = saves && means[1].bytes < means[0].bytes
 			saved = append(saved, fmt.Sprintf("%.3g against %.3g", means[1].bytes, means[0].bytes))
@@ -247,7 +247,7 @@ func (z learnSize) run(ctx context.Context, r *lab.Report) error {
 	}
 	f.Groups = groups
 	r.Figure(f)
-	r.Judge("accuracy", worst >= -1, strings.Join(found, "; ")+" points")
+	r.Judge("accuracy", learns && worst >= -1, strings.Join(found, "; ")+" points")
 	r.Judge("bytes", saves, strings.Join(saved, "; ")+" sizes of the data")
 	return nil
 }
