@@ -31,6 +31,14 @@ func right(t *testing.T, h *History) *Report {
 	return r
 }
 
+// felt fails unless a trouble delayed some batch: marks that compare with a healthy cluster prove nothing of one that stays healthy.
+func felt(t *testing.T, what string, ill, well *Report) {
+	t.Helper()
+	if got, most := ill.Times().Most, well.Times().Most; got <= most {
+		t.Errorf("%s: got %v for the slowest batch, %v without: nothing has happened", what, got, most)
+	}
+}
+
 // slowest is how long a step of all ranks may take at most when one gateway of eight is lost: its own
 // reader waits for one time-out, 1 s, and asks another gateway then.
 const slowest = 1100 * time.Millisecond
@@ -45,6 +53,7 @@ func TestOneOfEight(t *testing.T) {
 		t.Logf("figure: %s, eight gateways, all well: %v; %.0f chunks read", params.Shuffle, well.Times(), well.Chunks)
 		for _, what := range []Trouble{Kill, Stop, Partition} {
 			ill := right(t, h.After(time.Second, what))
+			felt(t, params.Shuffle+", "+string(what), ill, well)
 			ratio := float64(ill.Times().P999) / float64(well.Times().P999)
 			t.Logf("figure: %s, one of eight, %s: %v; p99.9 %.2f x of healthy; %.0f chunks read; %v", params.Shuffle, what, ill.Times(), ratio, ill.Chunks, ill.Ended)
 			if ratio > 1.3 {
@@ -71,17 +80,22 @@ func TestTwoJobs(t *testing.T) {
 	params := shuffle.Params{Shuffle: shuffle.Slot, Window: 16, Seed: 3}
 	a, b := Job(d, params, 4, 2), Job(d, params, 4, 2)
 	b.Cluster = "job-b"
-	play := func(a *History) (of *Report) {
+	play := func(a *History) (ofA, ofB *Report) {
 		bubble.Test(t, func(t *testing.T) {
 			first, second := RunBoth(t.Context(), a, b)
 			for _, w := range append(first.Wrong, second.Wrong...) {
 				t.Error(w)
 			}
-			of = second
+			ofA, ofB = first, second
 		})
-		return of
+		return ofA, ofB
 	}
-	well, ill := play(a), play(a.After(time.Second, Kill))
+	wellA, well := play(a)
+	illA, ill := play(a.After(time.Second, Kill))
+	felt(t, "job A", illA, wellA)
+	if well.Stats.StoreReads == 0 || well.Stats.PeerReads == 0 || well.Times().P99 == 0 {
+		t.Errorf("job B: got %d store requests, %d questions to peers, p99 %v; want some", well.Stats.StoreReads, well.Stats.PeerReads, well.Times().P99)
+	}
 	if well.Stats.StoreReads != ill.Stats.StoreReads {
 		t.Errorf("job B beside a loss of job A: got %d store requests, want %d as without", ill.Stats.StoreReads, well.Stats.StoreReads)
 	}

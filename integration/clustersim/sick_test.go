@@ -27,6 +27,7 @@ func TestOneOfEightIsSick(t *testing.T) {
 		t.Logf("figure: %s, eight gateways, all well: %v; %d store reads", params.Shuffle, well.Times(), well.Requests())
 		for _, s := range Sicknesses() {
 			ill := right(t, h.Sick(0, s))
+			felt(t, params.Shuffle+", "+s.Name, ill, well)
 			ratio := func(of func(Times) time.Duration) float64 {
 				return float64(of(ill.Times())) / float64(of(well.Times()))
 			}
