@@ -23,9 +23,11 @@ const (
 // sickness is what ails one gateway of eight for a whole epoch.
 type sickness struct {
 	name string
-	wait time.Duration                               // of a reader for a batch
-	args func(t *testing.T, l *lab) (flags []string) // of the gateway, once what ails it is there
-	then func(t *testing.T, l *lab) (undo func())    // when all are there
+	wait time.Duration // of a reader for a batch
+
+	storeless bool                                        // it cannot read from the store
+	args      func(t *testing.T, l *lab) (flags []string) // of the gateway, once what ails it is there
+	then      func(t *testing.T, l *lab) (undo func())    // when all are there
 }
 
 func sicknesses() []sickness {
@@ -45,7 +47,7 @@ func sicknesses() []sickness {
 		return behind(func(t *testing.T, n *harness.Node, listen, gateway string) { harness.Late(t, n, listen, gateway, by) })
 	}
 	return []sickness{
-		{name: "without store, 60 s to wait", wait: time.Minute, then: cut},
+		{name: "without store, 60 s to wait", wait: time.Minute, storeless: true, then: cut},
 		{name: "overloaded", wait: time.Minute, args: func(t *testing.T, l *lab) []string {
 			return behind(func(t *testing.T, n *harness.Node, listen, gateway string) {
 				harness.Overloaded(t, n, l.tls, "gw-1", listen, gateway)
@@ -53,7 +55,7 @@ func sicknesses() []sickness {
 		}},
 		{name: "300 ms late", wait: time.Minute, args: late(300 * time.Millisecond)},
 		{name: "450 ms late", wait: time.Minute, args: late(450 * time.Millisecond)},
-		{name: "without store, 2 s to wait", wait: 2 * time.Second, then: cut},
+		{name: "without store, 2 s to wait", wait: 2 * time.Second, storeless: true, then: cut},
 	}
 }
 
@@ -156,6 +158,14 @@ func (l *lab) steps(t *testing.T, s sickness) stepped {
 	log.Complete("job", jobName(0), 0)
 	slices.Sort(out.took)
 	out.reads, out.fault = len(l.reads.All()), l.pace.Fault()
+	if got := l.reads.Bytes(); got < l.bytes {
+		t.Errorf("%s: got %d bytes of the store, want at least all %d", s.name, got, l.bytes)
+	}
+	for _, read := range l.reads.All() {
+		if s.storeless && read.Who == l.nodes[sickMember].IP {
+			t.Fatalf("%s: it has read from the store", s.name)
+		}
+	}
 	for _, m := range l.fleet.Members {
 		m.Kill()
 	}
