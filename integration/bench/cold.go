@@ -128,7 +128,13 @@ func (s *suite) coldEpoch(ctx context.Context, d set, epoch int64, profile strin
 	l, err := read(ctx, gw.addr, conns, 0, d.once(epoch))
 	gatewayEnd, _ := gw.cpu()
 	storeEnd, _ := s.world.minio.cpu()
-	return l, cost{gatewayEnd - gateway, storeEnd - store}, errors.Join(err, <-saved)
+	if err = errors.Join(err, <-saved); err == nil && l.samples != d.samples() {
+		err = fmt.Errorf("epoch %d: got %d samples, want %d", epoch, l.samples, d.samples())
+	}
+	if err == nil {
+		_, err = d.genuine(ctx, s.world.store, gw.addr, d.path(epoch, 0))
+	}
+	return l, cost{gatewayEnd - gateway, storeEnd - store}, err
 }
 
 func (s *suite) coldSet(ctx context.Context, d set) error {

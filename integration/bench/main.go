@@ -150,7 +150,9 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 		defer os.RemoveAll(s.dir) // a temporary directory
 	}
 	if o.wants(9) {
-		s.plans()
+		if err := s.plans(); err != nil {
+			return err
+		}
 	}
 	if o.wants(5) {
 		if err := s.shaped(ctx); err != nil {

@@ -40,6 +40,7 @@ func marks() []mark {
 		{9, "slot: one of its batches located, window known", 15, true, "walk the lanes from the beginning of the epoch"},
 	}
 	for _, set := range []string{"photos", "text"} {
+		late := map[string]float64{"photos": 1, "text": 1.5}[set] // 1.1 x what the rates of goals 1 and 2 leave
 		ratio := func(goal int, what string, photos, text float64, fails string) {
 			bound := photos
 			if set == "text" {
@@ -50,14 +51,15 @@ func marks() []mark {
 		ratio(6, "samples warm, %s, against what HOT allows", 0.95, 0.95, "one write for each sample")
 		ratio(7, "samples cold, %s, against what STRAIGHT allows", 0.95, 0.95, "fetch only the chunks of the batch that is asked for")
 		ratio(10, "Python, iterating, %s, against a bare readinto loop", 0.9, 0.9, "copy each sample out of its batch")
-		ratio(12, "1 to 64 connections, lowest rate over the best one before it, %s, against HOT's own", 0.9, 0.9, "one lock around the cache while a batch is gathered")
+		ratio(10, "Python, iterating, %s, against one GET per sample", 4, 20, "send each batch 100 ms late")
+		ratio(12, "1 to 64 connections, the number at which it is worst, %s, against HOT with as many", 0.9, 0.6, "answer one request after the other")
 		ratio(12, "epoch 2^40, %s, against epoch 0", 0.9, 0.9, "step through the epochs to find the seed of a later one")
 		ratio(16, "warm through the peer tier with mutual TLS, %s, against two bare hops with it between them", 1, 0.75, "a new connection for each question between gateways")
 		ratio(17, "warm over TLS, %s, against HOT over TLS", 0.9, 0.75, "one TLS record for each sample")
 		ratio(18, "shared memory, %s, against a bare readinto loop over loopback, every sample summed in both", 1.7, 1.2, "answer readers on this machine with bytes")
 		all = append(
 			all,
-			mark{11, "warm latency, p99 over p50, " + set + ", against HOT's", 1.1, true, "collect garbage for each batch"},
+			mark{11, "warm latency, p99, " + set + ", against HOT's", late, true, "collect garbage for each batch"},
 			mark{11, "CRC-32C, share of the gateway's processor time in a cold epoch, " + set, 0.1, true, "check each chunk once more when it is served"},
 			mark{18, "processor time of gateway and reader, " + set + ", against a bare readinto loop over loopback", 0.6, true, "answer readers on this machine with bytes"},
 			mark{18, fmt.Sprintf("memory of the gateway and %d workers (PSS) over torch and the budget in use, %s", sharedWorkers, set), 150, true, "workers copy batches out of shared memory"},
@@ -72,7 +74,8 @@ func marks() []mark {
 	}
 	all = append(
 		all,
-		mark{14, "store reads of the second epoch, cache of half the data, against the bound N - (C - W - 16)", 1.05, true, "evict the least recently used chunk"},
+		mark{14, "store reads of the second epoch, cache of half the data, against the bound N - (C - W - 16)", 0.9, true, "evict the least recently used chunk"},
+		mark{15, "the other 7 ranks beside a straggler, against STRAIGHT", 0.4, false, "fetch no chunk before it is asked for"},
 		mark{15, "the other 7 ranks beside a straggler, against the same without one", 0.95, false, "evict what only the slowest rank still needs"},
 	)
 	slices.SortStableFunc(all, func(a, b mark) int { return cmp.Compare(a.goal, b.goal) })

@@ -51,7 +51,7 @@ func TestMarks_MissWithTheProductUnplugged(t *testing.T) {
 		if m.fails == "" {
 			t.Errorf("%d, %s: no change is named that misses it", m.goal, m.what)
 		}
-		for _, value := range []float64{0, math.NaN(), -1} {
+		for _, value := range []float64{0, math.NaN(), -1, math.Inf(1)} {
 			r := Row{Value: value}
 			if r.judge(m); r.Met {
 				t.Errorf("%d, %s: %v meets it", m.goal, m.what, value)

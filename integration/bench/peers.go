@@ -146,11 +146,15 @@ func (s *suite) throughPeer(ctx context.Context, d set, outer bool) error {
 	if _, err := read(ctx, p.front.addr, conns, 0, fill); err != nil {
 		return err
 	}
+	if _, err := d.genuine(ctx, s.world.store, p.front.addr, d.homed(0, 0)); err != nil {
+		return err
+	}
 	before, err := counters(ctx, p.admin[front])
 	if err != nil {
 		return err
 	}
 	var ours, bare []float64
+	var sent int64
 	for round := range s.rounds {
 		b, err := s.measure(ctx, p.near, func(int64) string { return "/relay" })
 		if err != nil {
@@ -160,20 +164,33 @@ func (s *suite) throughPeer(ctx context.Context, d set, outer bool) error {
 		if err != nil {
 			return err
 		}
-		ours, bare = append(ours, o.rate()), append(bare, b.rate())
+		ours, bare, sent = append(ours, o.rate()), append(bare, b.rate()), sent+o.bytes
 	}
 	after, err := counters(ctx, p.admin[front])
 	if err != nil {
 		return err
 	}
-	if n := after["millrace_store_reads_total"] - before["millrace_store_reads_total"]; n > 0 {
-		return fmt.Errorf("a warm cluster made %v store reads", n)
+	if err := throughPeers(before, after, sent); err != nil {
+		return err
 	}
 	s.peerRow(d, outer, ours, bare)
 	if s.profile == "" || outer {
 		return nil
 	}
 	return s.profilePair(ctx, d, p)
+}
+
+// throughPeers fails unless a front, whose counters are given, has had three quarters of what it sent from the holder, and nothing
+// from the store. Of the first epoch it had some from the store: it counts.
+func throughPeers(before, after map[string]float64, sent int64) error {
+	const stored, asked = "millrace_store_reads_total", "millrace_peer_read_bytes_total"
+	if n := after[stored] - before[stored]; before[stored] == 0 || n > 0 {
+		return fmt.Errorf("a warm cluster made %v store reads after %v", n, before[stored])
+	}
+	if n := after[asked] - before[asked]; n < 0.75*float64(sent) {
+		return fmt.Errorf("%.0f of %d bytes came from the other gateway", n, sent)
+	}
+	return nil
 }
 
 // peerRow adds what was measured to the table.

@@ -75,6 +75,9 @@ func (s *suite) perSampleSet(ctx context.Context, d set) error {
 	if _, err := read(ctx, gw.addr, conns, 0, d.once(0)); err != nil {
 		return err
 	}
+	if _, err := d.genuine(ctx, s.world.store, gw.addr, d.path(0, 0)); err != nil {
+		return err
+	}
 	bare, err := startYardstick(ctx, d.body(), s.mib<<20)
 	if err != nil {
 		return err

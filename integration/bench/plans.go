@@ -4,12 +4,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 
 	"github.com/millrace-data/millrace/shuffle"
 )
 
 // plans measures the order of 10^9 samples in 10^6 chunks.
-func (s *suite) plans() {
+func (s *suite) plans() error {
 	samples, chunks := uint64(1e9), 1_000_000
 	if s.quick {
 		samples, chunks = 1e7, 10_000
@@ -23,7 +24,10 @@ func (s *suite) plans() {
 		var ready, size, locate []float64
 		for round := range s.rounds {
 			params.Seed = uint64(round)
-			ms, mib, us := planOnce(params, first)
+			ms, mib, us, err := planOnce(params, first)
+			if err != nil {
+				return fmt.Errorf("plan %s: %w", params.Shuffle, err)
+			}
 			ready, size, locate = append(ready, ms), append(size, mib), append(locate, us)
 		}
 		s.table.add(9, params.Shuffle+": plan and epoch ready", "ms", ready)
@@ -39,17 +43,34 @@ func (s *suite) plans() {
 	rand.Shuffle(n, func(i, j int) { order[i], order[j] = order[j], order[i] })
 	s.logf("plans: a shuffled array of %d samples, a hundredth, takes %.2f s and %d MiB", n, since(), n*4>>20)
 	runtime.KeepAlive(order)
+	return nil
+}
+
+// mixed fails unless a batch has its samples, each once, of many chunks: an order that does nothing is ready at once.
+func mixed(samples, first []uint64) error {
+	chunks, once := map[int]bool{}, map[uint64]bool{}
+	for _, s := range samples {
+		if s >= first[len(first)-1] {
+			return fmt.Errorf("got sample %d of %d", s, first[len(first)-1])
+		}
+		chunk, _ := slices.BinarySearch(first, s+1)
+		chunks[chunk], once[s] = true, true
+	}
+	if len(once) != batch || len(samples) != batch || len(chunks) < batch/16 {
+		return fmt.Errorf("got a batch of %d samples, %d of them different ones, of %d chunks", len(samples), len(once), len(chunks))
+	}
+	return nil
 }
 
 // planOnce returns the milliseconds until an epoch is ready, the MiB it holds, and the microseconds to locate a batch.
-func planOnce(params shuffle.Params, first []uint64) (ms, mib, us float64) {
+func planOnce(params shuffle.Params, first []uint64) (ms, mib, us float64, err error) {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	since := stopwatch()
 	plan, err := shuffle.NewPlan(params, first)
 	if err != nil {
-		panic(fmt.Sprintf("plan %s: %v", params.Shuffle, err)) // the parameters stand above
+		return 0, 0, 0, err
 	}
 	epoch := plan.Epoch(params.Seed)
 	ms = since() * 1e3
@@ -65,7 +86,10 @@ func planOnce(params shuffle.Params, first []uint64) (ms, mib, us float64) {
 		since := stopwatch()
 		dst = epoch.Append(dst[:0], lo, lo+batch)
 		times = append(times, since()*1e6)
+		if err := mixed(dst, first); err != nil {
+			return 0, 0, 0, err
+		}
 	}
 	runtime.KeepAlive(plan)
-	return ms, mib / (1 << 20), median(times)
+	return ms, mib / (1 << 20), median(times), nil
 }

@@ -43,6 +43,9 @@ func (s *suite) pythonSet(ctx context.Context, d set) error {
 	if _, err := read(ctx, gw.addr, conns, 0, d.once(0)); err != nil {
 		return err
 	}
+	if _, err := d.genuine(ctx, s.world.store, gw.addr, d.path(0, 0)); err != nil {
+		return err
+	}
 	query := fmt.Sprintf("shuffle=window&window=%d", window)
 	var found iterations
 	if err := s.script(ctx, &found, "iterate.py", "http://"+gw.addr, d.name, query,

@@ -26,6 +26,7 @@ type load struct {
 
 func (l load) rate() float64       { return float64(l.bytes) / l.elapsed.Seconds() }
 func (l load) tail() float64       { return quantile(l.latencies, 0.99) / quantile(l.latencies, 0.5) }
+func (l load) late() float64       { return quantile(l.latencies, 0.99) }
 func (l load) sampleRate() float64 { return float64(l.samples) / l.elapsed.Seconds() }
 
 // read asks for the paths 0, 1, 2, ... over conns keep-alive connections, until path answers an empty string or
@@ -96,7 +97,11 @@ func (l *load) readConn(ctx context.Context, addr string, next func() string) (e
 		if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", path, host); err != nil {
 			return true, err
 		}
+		before := l.samples
 		length, last, err := l.head(r)
+		if err == nil {
+			err = whole(path, l.samples-before, length)
+		}
 		if err != nil {
 			return true, fmt.Errorf("GET %s: %w", path, err)
 		}

@@ -98,13 +98,13 @@ func markOf(goal int, what string) (mark, bool) {
 	return all[i], true
 }
 
-// judge holds a row against its mark. A cost of zero or less was not measured, and misses.
+// judge holds a row against its mark. A cost of zero or less was not measured, nor was a ratio to nothing: both miss.
 func (r *Row) judge(m mark) {
 	r.Bound, r.AtMost = &m.bound, m.atMost
 	if m.atMost {
 		r.Met = r.Value > 0 && r.Value <= m.bound
 	} else {
-		r.Met = r.Value >= m.bound
+		r.Met = r.Value >= m.bound && !math.IsInf(r.Value, 0)
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 
 // shapedSet puts a dataset into a store in this process, behind a line of 20 ms to the first byte, 80 MB/s a stream and
 // 500 MB/s in all.
-func (s *suite) shapedSet(ctx context.Context, d set) (inner, line objstore.Store, err error) {
+func (s *suite) shapedSet(ctx context.Context, d set) (inner objstore.Store, line *shaped.Store, err error) {
 	inner = memstore.New()
 	if err = d.fill(ctx, inner); err == nil {
 		err = d.index(ctx, inner)
@@ -141,5 +141,8 @@ func (s *suite) inProcess(ctx context.Context, d set, store objstore.Store, path
 		return load{}, err
 	}
 	got, err := read(ctx, gw.addr, conns, 0, path)
+	if err == nil {
+		_, err = d.genuine(ctx, store, gw.addr, path(0))
+	}
 	return got, errors.Join(err, gw.close())
 }

@@ -102,6 +102,9 @@ func (s *suite) warmSetTLS(ctx context.Context, d set, cert, key string) error {
 	if _, err := read(ctx, gw.addr, conns, 0, d.once(0)); err != nil {
 		return err
 	}
+	if _, err := d.genuine(ctx, s.world.store, gw.addr, d.path(0, 0)); err != nil {
+		return err
+	}
 	var ours, hot, cold, cpuOurs, cpuHot []float64
 	for round := range s.rounds {
 		h, err := s.measure(ctx, bare, func(int64) string { return "/hot" })

@@ -109,7 +109,7 @@ def main() -> None:
                 found[arm].append(rate)
                 found[f"{arm}_cpu"].append(cost)
                 sums.append(some)
-            if any(a != b for a, b in zip(*sums)):
+            if any(a != b or a == 0 for a, b in zip(*sums)):
                 raise SystemExit(f"round {turn}: the arms have read different samples: {sums}")
     print(json.dumps({arm: values[1:] for arm, values in found.items()}))
 
