@@ -40,20 +40,9 @@ func yardstick(ctx context.Context, args []string) error {
 	for i := range data {
 		data[i] = byte(i>>8) | 1 // touched: resident
 	}
-	handler := func(hot bool) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) {
-			at := int64(0)
-			if room := int64(len(data)) - *body; !hot && room > 0 {
-				at = rand.Int64N(room)
-			}
-			w.Header().Set("Content-Type", "application/x-tar")
-			w.Header().Set("Content-Length", strconv.FormatInt(*body, 10))
-			w.Write(data[at : at+*body]) //nolint:errcheck // the reader has gone
-		}
-	}
 	mux := http.NewServeMux()
-	mux.Handle("/hot", handler(true))
-	mux.Handle("/cold", handler(false))
+	mux.Handle("/hot", answers(data, *body, true))
+	mux.Handle("/cold", answers(data, *body, false))
 	mux.HandleFunc("/healthz", func(http.ResponseWriter, *http.Request) {})
 	var between *tls.Config
 	if *hopCert != "" {
@@ -76,27 +65,43 @@ func yardstick(ctx context.Context, args []string) error {
 		s.begin = sync.OnceFunc(func() { g.Go(func() error { return s.fetch(ctx) }) })
 		mux.Handle("/stream", s)
 	}
-	listen := func(addr string, serve func(*http.Server) error) {
-		srv := &http.Server{Addr: addr, Handler: mux, TLSConfig: between.Clone(), ReadHeaderTimeout: 5 * time.Second}
-		g.Go(func() error {
-			stop := context.AfterFunc(ctx, func() { srv.Close() })
-			defer stop()
-			if err := serve(srv); !errors.Is(err, http.ErrServerClosed) {
-				return err
-			}
-			return nil
-		})
-	}
 	if *hop != "" {
-		listen(*hop, func(srv *http.Server) error { return srv.ListenAndServeTLS("", "") })
+		srv := &http.Server{Addr: *hop, Handler: mux, TLSConfig: between.Clone(), ReadHeaderTimeout: 5 * time.Second}
+		g.Go(func() error { return serveUntil(ctx, srv, func() error { return srv.ListenAndServeTLS("", "") }) })
 	}
-	listen(*addr, func(srv *http.Server) error {
-		if srv.TLSConfig = nil; *cert != "" {
-			return srv.ListenAndServeTLS(*cert, *key)
-		}
-		return srv.ListenAndServe()
+	srv := &http.Server{Addr: *addr, Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	g.Go(func() error {
+		return serveUntil(ctx, srv, func() error {
+			if *cert != "" {
+				return srv.ListenAndServeTLS(*cert, *key)
+			}
+			return srv.ListenAndServe()
+		})
 	})
 	return g.Wait()
+}
+
+// answers sends body bytes of data: the first ones if hot, or else any.
+func answers(data []byte, body int64, hot bool) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		at := int64(0)
+		if room := int64(len(data)) - body; !hot && room > 0 {
+			at = rand.Int64N(room)
+		}
+		w.Header().Set("Content-Type", "application/x-tar")
+		w.Header().Set("Content-Length", strconv.FormatInt(body, 10))
+		w.Write(data[at : at+body]) //nolint:errcheck // the reader has gone
+	}
+}
+
+// serveUntil serves until ctx ends.
+func serveUntil(ctx context.Context, srv *http.Server, serve func() error) error {
+	stop := context.AfterFunc(ctx, func() { srv.Close() })
+	defer stop()
+	if err := serve(); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
 }
 
 // relay answers with what another yardstick answers: two bare hops, the least that a gateway does which asks another one.

@@ -151,6 +151,7 @@ type Gateway struct {
 
 // Front returns what stands before gateways as one of them, which Gateway's methods ask.
 func Front(t testing.TB, process *Process, url string) *Gateway {
+	t.Helper()
 	return &Gateway{Process: process, URL: url, log: Recorded(t)}
 }
 

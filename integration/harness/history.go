@@ -14,7 +14,7 @@ import (
 )
 
 // records are the logs of running tests, by name.
-var records sync.Map
+var records sync.Map //nolint:gochecknoglobals // tests of one process share it
 
 // Record returns a log that the test fails with. Gateways that the test and its subtests start from now on add to it all batches that they answer to
 // the methods of Gateway. A plan says what is right, and requires an event; with nil it is that of each dataset that the test packs from
@@ -36,6 +36,7 @@ func Record(t testing.TB, plan history.Plan) *history.Log {
 
 // Recorded returns the log of a test, or that of the test that it is a part of; nil if there is none.
 func Recorded(t testing.TB) *history.Log {
+	t.Helper()
 	for name := t.Name(); name != "."; name = path.Dir(name) {
 		if l, ok := records.Load(name); ok {
 			return l.(*history.Log)

@@ -81,7 +81,7 @@ func list(root, pattern string) (packages []listed, err error) {
 
 // output runs a command and returns what it prints; the error has what it printed to standard error.
 func output(dir string, command ...string) ([]byte, error) {
-	cmd := exec.Command(command[0], command[1:]...)
+	cmd := exec.Command(command[0], command[1:]...) //nolint:noctx // a signal ends it with the process group
 	cmd.Dir = dir
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
