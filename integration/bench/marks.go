@@ -16,7 +16,7 @@ type mark struct {
 }
 
 // marks lists all of them by goal. A figure without a mark is shown and not judged.
-func marks() []mark {
+func marks() []mark { //nolint:funlen // a table
 	all := []mark{
 		{1, "warm, photos, against HOT", 1.1, false, "write samples through a buffer of 64 KiB instead of as slices of chunks"},
 		{1, "warm, photos, against COLD-MEM", 1.1, false, "copy a batch before it is sent"},

@@ -57,13 +57,43 @@ func (d set) ranges(ctx context.Context, store objstore.Store) ([]piece, error) 
 	return pieces, nil
 }
 
+// waysToSamples are the reads of a store that bring the samples of a set.
+type waysToSamples struct {
+	get    []piece // of an object for each sample
+	ranged []piece // of single samples of the shards
+	whole  []piece // of the shards, in parts
+}
+
+func (d set) waysToSamples(ctx context.Context, store objstore.Store) (w waysToSamples, err error) {
+	if w.get, err = d.loosePieces(ctx, store); err != nil {
+		return w, err
+	}
+	if w.ranged, err = d.ranges(ctx, store); err != nil {
+		return w, err
+	}
+	w.whole, err = d.parts(ctx, store, part)
+	return w, err
+}
+
+// sampleRates are samples a second, round by round.
+type sampleRates struct{ warm, cold, get1, range1, hot, straight []float64 }
+
+// into stores the rates as rows.
+func (r *sampleRates) into(s *suite, set string) {
+	if s.wants(6) {
+		s.table.paired(6, "samples warm, "+set, "what HOT allows", r.warm, r.hot, perSecond())
+		s.table.paired(6, "samples warm, "+set, "GET1", r.warm, r.get1, perSecond())
+		s.table.paired(6, "samples warm, "+set, "RANGE1", r.warm, r.range1, perSecond())
+	}
+	if s.wants(7) {
+		s.table.paired(7, "samples cold, "+set, "what STRAIGHT allows", r.cold, r.straight, perSecond())
+		s.table.paired(7, "samples cold, "+set, "GET1", r.cold, r.get1, perSecond())
+	}
+}
+
 func (s *suite) perSampleSet(ctx context.Context, d set) error {
 	s.logf("one request per sample, %s: %d rounds", d.name, s.rounds)
-	get, err := d.loosePieces(ctx, s.world.store)
-	if err != nil {
-		return err
-	}
-	ranged, err := d.ranges(ctx, s.world.store)
+	ways, err := d.waysToSamples(ctx, s.world.store)
 	if err != nil {
 		return err
 	}
@@ -83,14 +113,10 @@ func (s *suite) perSampleSet(ctx context.Context, d set) error {
 		return err
 	}
 	defer bare.stop()
-	whole, err := d.parts(ctx, s.world.store, part)
-	if err != nil {
-		return err
-	}
-	var warm, cold, get1, range1, hot, straight []float64
+	var rates sampleRates
 	span := max(s.span, time.Second/2)
 	for round := range s.rounds {
-		g, err := s.fetch(ctx, get, loose, span)
+		g, err := s.fetch(ctx, ways.get, loose, span)
 		if err != nil {
 			return err
 		}
@@ -102,14 +128,14 @@ func (s *suite) perSampleSet(ctx context.Context, d set) error {
 		if err != nil {
 			return err
 		}
-		r, err := s.fetch(ctx, ranged, loose, span)
+		r, err := s.fetch(ctx, ways.ranged, loose, span)
 		if err != nil {
 			return err
 		}
-		hot = append(hot, h.rate()/float64(d.stride()))
-		get1, range1, warm = append(get1, g.sampleRate()), append(range1, r.sampleRate()), append(warm, w.sampleRate())
+		rates.hot, rates.warm = append(rates.hot, h.rate()/float64(d.stride())), append(rates.warm, w.sampleRate())
+		rates.get1, rates.range1 = append(rates.get1, g.sampleRate()), append(rates.range1, r.sampleRate())
 		if s.wants(7) {
-			t, err := s.fetch(ctx, whole, streams, 0)
+			t, err := s.fetch(ctx, ways.whole, streams, 0)
 			if err != nil {
 				return err
 			}
@@ -117,17 +143,9 @@ func (s *suite) perSampleSet(ctx context.Context, d set) error {
 			if err != nil {
 				return err
 			}
-			cold, straight = append(cold, c.sampleRate()), append(straight, t.rate()/float64(d.stride()))
+			rates.cold, rates.straight = append(rates.cold, c.sampleRate()), append(rates.straight, t.rate()/float64(d.stride()))
 		}
 	}
-	if s.wants(6) {
-		s.table.paired(6, "samples warm, "+d.name, "what HOT allows", warm, hot, perSecond())
-		s.table.paired(6, "samples warm, "+d.name, "GET1", warm, get1, perSecond())
-		s.table.paired(6, "samples warm, "+d.name, "RANGE1", warm, range1, perSecond())
-	}
-	if s.wants(7) {
-		s.table.paired(7, "samples cold, "+d.name, "what STRAIGHT allows", cold, straight, perSecond())
-		s.table.paired(7, "samples cold, "+d.name, "GET1", cold, get1, perSecond())
-	}
+	rates.into(s, d.name)
 	return nil
 }
