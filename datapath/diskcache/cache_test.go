@@ -208,13 +208,24 @@ func TestPiecesAreComparedEachForItself(t *testing.T) {
 	}
 }
 
-func TestWrongBytesAreNotKept(t *testing.T) {
-	c := open(t, Config{Dir: t.TempDir()})
+// TestWrongBytesAreNotServed, whoever has written them: they are found when they are read, and removed.
+func TestWrongBytesAreNotServed(t *testing.T) {
+	dir := t.TempDir()
+	c := open(t, Config{Dir: dir})
 	defer c.Close()
 	key, data := chunkOf(1, 100)
+	if c.Write(t.Context(), key, 1, data[:99]) || c.Stats().Chunks != 0 {
+		t.Errorf("write too few bytes: got %+v, want nothing kept", c.Stats())
+	}
 	data[3] ^= 1
-	if c.Write(t.Context(), key, 1, data) || c.Write(t.Context(), key, 1, data[:99]) || c.Stats().Chunks != 0 {
-		t.Errorf("write wrong bytes: got %+v, want nothing kept", c.Stats())
+	if !c.Write(t.Context(), key, 1, data) {
+		t.Error("write wrong bytes: got a refusal")
+	}
+	if c.Read(t.Context(), key, make([]byte, 100)) {
+		t.Error("read wrong bytes: got them, want none")
+	}
+	if s := c.Stats(); s.Corrupt != 1 || s.Chunks != 0 || len(chunkFiles(t, dir)) != 0 {
+		t.Errorf("got %+v and %d files, want none", s, len(chunkFiles(t, dir)))
 	}
 }
 
