@@ -128,7 +128,7 @@ func TestComposeClusterIsValid(t *testing.T) {
 		for i, arg := range s.Command {
 			args[i] = strings.ReplaceAll(arg, "/certificates", dir)
 		}
-		for _, want := range []string{name, name + ":7946", filepath.Join(dir, name+".pem"), "dns:gateways:7946"} {
+		for _, want := range []string{name, filepath.Join(dir, name+".pem"), "dns:gateways:7946"} {
 			if !slices.Contains(args, want) {
 				t.Errorf("%s: got %q, want %s in it", name, args, want)
 			}
