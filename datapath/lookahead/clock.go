@@ -6,19 +6,27 @@ import (
 )
 
 // clock says where the time of one rank goes. Many clients have several requests under way, so that a batch is at hand when the last one is
-// used up. Such a rank waits while all of its requests are under way: as many as it has had at once. With fewer, it has a batch.
+// used up. Such a rank waits while all of its requests are under way: as many as it has at once. With fewer, it has a batch.
 // Its sums fade.
+//
+// A client with one request at a time may send the next one before the gateway has noted the end of the last one, on another connection of its
+// pool. So more requests count as at once only if they are for a part of the time.
 type clock struct {
 	until   time.Time // the sums count to this moment
 	open    int       // answers that are not sent yet
 	missing int       // of these, answers whose bytes are not there yet
-	most    int       // answers that were open at once
+	most    int       // answers that are open at once
 	streams bool      // the rank reads answers of many batches: the next batch is read while one is sent, and nothing waits for it yet
+
+	busy, over float64 // seconds with an open answer, and of these with more than most
 
 	seconds, planning, bytes, sending float64 // since the rank came, and of these those that it waited, by the cause
 
 	spent Spent // does not fade
 }
+
+// overlap is the part of the time with open answers for which more of them than before have to be open to count.
+const overlap = 0.02
 
 // Arrival is how a request has come to its read. The zero value says nothing: it comes as its read begins.
 type Arrival struct {
@@ -64,6 +72,15 @@ func (c *clock) pass(now time.Time) {
 	fade := math.Exp(-since / ofLate.Seconds())
 	c.spent.All += since
 	c.seconds, c.planning, c.bytes, c.sending = c.seconds*fade+since, c.planning*fade, c.bytes*fade, c.sending*fade
+	c.busy, c.over = c.busy*fade, c.over*fade
+	if c.open > 0 {
+		c.busy += since
+	}
+	if c.open > c.most {
+		if c.over += since; c.over > overlap*c.busy {
+			c.most, c.over = c.open, 0
+		}
+	}
 	switch {
 	case c.open == 0 || !c.streams && c.open < c.most:
 	case c.missing == c.open || !c.streams && c.missing > 0:
@@ -80,10 +97,10 @@ func (c *clock) pass(now time.Time) {
 func (c *clock) asked(came, now time.Time, ahead, anew bool) {
 	c.pass(came)
 	if anew && c.open == 0 {
-		c.most = 0
+		c.most, c.over = 0, 0
 	}
 	if c.streams = ahead; !ahead {
-		c.most = max(c.most, c.open+1)
+		c.most = max(c.most, 1)
 	}
 	waits := !ahead && c.open+1 >= c.most
 	before, bytes, sending := c.until, c.bytes, c.sending

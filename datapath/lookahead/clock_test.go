@@ -24,6 +24,14 @@ func TestClock_CountsWaitsByTheirCause(t *testing.T) {
 			{10, "answered", Spent{All: 10, Bytes: 3, Sending: 3, Planning: 1}},
 			{9, "ended", Spent{All: 10, Bytes: 3, Sending: 3, Planning: 1}}, // by a clock that was read before
 		},
+		"one at a time, the next one before the last one is noted to have ended": {
+			{0, "asked", Spent{}},
+			{10, "answered", Spent{All: 10, Bytes: 10}},
+			{19.875, "asked", Spent{All: 19.875, Bytes: 10, Sending: 9.875}},
+			{20, "ended", Spent{All: 20, Bytes: 10.125, Sending: 9.875}},
+			{25, "answered", Spent{All: 25, Bytes: 15.125, Sending: 9.875}}, // it is still one at a time
+			{26, "ended", Spent{All: 26, Bytes: 15.125, Sending: 10.875}},
+		},
 		"two at a time": {
 			{0, "asked", Spent{}},
 			{0, "asked", Spent{}},

@@ -150,8 +150,8 @@ func TestStep_RecognizesARankThatStartsAnew(t *testing.T) {
 			open = append(open, r.Asked(d, at(p, 1, first, 10), begin()))
 		}
 		for _, v := range open {
-			v.Answered(begin())
-			v.Ended(begin())
+			v.Answered(begin().Add(time.Second / 2))
+			v.Ended(begin().Add(time.Second / 2))
 		}
 		r.read(d, at(p, c.epoch, c.first, 10), begin().Add(time.Second))
 		if got := r.ranks.Values()[0].clock.most; got != c.most {
