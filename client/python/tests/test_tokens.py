@@ -240,10 +240,18 @@ def test_spawned_workers(
 
 
 def variables(e: BaseException) -> str:
-    """The traceback with the variables of all frames but the test's own."""
+    """The tracebacks of an error and of those that it came of, with the variables of all frames but the test's own.
+
+    Reporters of errors and debuggers follow the context of an error that was raised from None, too.
+    """
     assert e.__traceback__ is not None
-    told = traceback.TracebackException(type(e), e, e.__traceback__.tb_next, capture_locals=True)
-    return "".join(told.format())
+    cause: Optional[BaseException] = e
+    frames, told = e.__traceback__.tb_next, ""
+    while cause is not None:
+        told += "".join(traceback.TracebackException(type(cause), cause, frames, capture_locals=True).format())
+        cause = cause.__cause__ or cause.__context__
+        frames = cause.__traceback__ if cause is not None else None
+    return told
 
 
 def _reset_within_bodies(s: socket.socket) -> None:
