@@ -215,7 +215,7 @@ func TestFileJoin(t *testing.T) {
 	write("# job-a\n" + f.Members[0].Peer + "\n" + f.Members[1].Peer + "\n")
 	f.StartAll(t, 0, 1)
 	f.Agree(t, 0, 1)
-	f.Start(t, 2, "--join", f.Members[2].Peer)
+	f.Start(t, 2) // which asks the others, and is asked by nobody
 	if err := f.Members[0].Sees(2)(t.Context()); err != nil {
 		t.Error(err)
 	}
