@@ -138,7 +138,7 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 	case o.page != "" || o.check:
 		return publish(o.page, o.check)
 	}
-	run, err := provenance.Begin(strings.Join(append([]string{"bench"}, args...), " "))
+	run, err := provenance.Begin(commandOf(args))
 	if err != nil {
 		return err
 	}
@@ -211,4 +211,18 @@ func (s *suite) real(ctx context.Context) (err error) {
 		}
 	}
 	return nil
+}
+
+// commandOf returns the command line without the paths of this machine.
+func commandOf(args []string) string {
+	said := []string{"bench"}
+	for i := 0; i < len(args); i++ {
+		switch strings.TrimLeft(args[i], "-") {
+		case "dir", "gateway", "minio", "nginx", "out", "python", "wire":
+			i++
+		default:
+			said = append(said, args[i])
+		}
+	}
+	return strings.Join(said, " ")
 }
