@@ -10,9 +10,9 @@ import (
 )
 
 // Met takes the hello of a gateway that introduces itself, and returns what this gateway says of itself, or refuses the other one by
-// name if it can be no member. remote is where the hello comes from. A gateway counts as a member, and as going, once it has been asked
-// back at an address that the discovery knows: that it reaches us does not say that we reach it, and whoever reaches us could say that
-// another one goes.
+// name if it can be no member. remote is where the hello comes from. A gateway becomes a member, or counts as draining, only when it answers
+// a hello at an address that the discovery knows: it may reach us while we cannot reach it, and anybody who reaches us could announce that
+// another gateway drains.
 func (c *Cluster) Met(h peer.Hello, remote string) (peer.Hello, error) {
 	c.mu.Lock()
 	defer c.unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-data/millrace/cluster/peer"
 )
 
-// contact is an address where a gateway may be, by the discovery. One goroutine greets it.
+// contact is an address that the discovery has found. One goroutine greets it.
 type contact struct {
 	address string
 	listed  bool // the discovery still knows it
@@ -49,7 +49,7 @@ func (c *Cluster) found(addresses []string) {
 	c.settle()
 }
 
-// list takes one address that the discovery knows.
+// list takes one address that the discovery knows. The caller holds mu.
 func (c *Cluster) list(address string) {
 	k := c.contacts[address]
 	if k == nil {
@@ -63,8 +63,8 @@ func (c *Cluster) list(address string) {
 	k.listed = true
 }
 
-// seek greets the addresses of a host at once: a gateway there is not known yet, or not as it is now. Where none is known
-// the discovery looks again. What the gateway says of itself is never an address to be dialled.
+// seek greets all known addresses of a host at once, after a gateway there has said something new of itself. If there are none,
+// the discovery looks again. A gateway cannot name an address to dial. The caller holds mu.
 func (c *Cluster) seek(remote string) {
 	host, _, _ := net.SplitHostPort(remote)
 	known := false

@@ -78,11 +78,10 @@ type OtherStatus struct {
 func (c *Cluster) Status() Status {
 	s, n := c.now.Load(), c.membership()
 	out := Status{Cluster: c.cfg.Name, View: s.number, Members: []MemberStatus{}, Faults: append([]string{}, n.faults()...)}
-	own := ""
-	own, out.Others, out.Hedges = c.others()
+	out.Others, out.Hedges = c.others()
 	self := c.Self()
 	out.Self = MemberStatus{
-		ID: self.ID, Boot: self.Boot, Address: own, State: Alive, CacheBytes: self.Weight,
+		ID: self.ID, Boot: self.Boot, Address: n.address, State: Alive, CacheBytes: self.Weight,
 		Serves: n.owned(s, self.ID, self.Serves),
 	}
 	if self.Draining {
@@ -95,8 +94,8 @@ func (c *Cluster) Status() Status {
 	return out
 }
 
-// others returns the address of this gateway, those where no member answers, and how many questions were hedged.
-func (c *Cluster) others() (own string, others []OtherStatus, hedged uint64) {
+// others returns the addresses where no member answers, and how many questions were hedged.
+func (c *Cluster) others() (others []OtherStatus, hedged uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	others = []OtherStatus{}
@@ -108,7 +107,7 @@ func (c *Cluster) others() (own string, others []OtherStatus, hedged uint64) {
 			others = append(others, OtherStatus{Address: k.address, State: Unknown, Reason: k.reason})
 		}
 	}
-	return c.address, others, c.hedged
+	return others, c.hedged
 }
 
 func (n membership) status(s *snapshot, m member) MemberStatus {

@@ -79,6 +79,7 @@ func (c *Cluster) View() uint64 { return c.now.Load().number }
 type membership struct {
 	serves   map[peer.DatasetGeneration]int
 	draining bool
+	address  string   // of this gateway
 	members  []member // by ID
 }
 
@@ -93,7 +94,7 @@ func (c *Cluster) membership() membership {
 func (c *Cluster) copied() membership {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := membership{serves: c.cfg.Serves, draining: c.draining, members: make([]member, 0, len(c.members))}
+	n := membership{serves: c.cfg.Serves, draining: c.draining, address: c.address, members: make([]member, 0, len(c.members))}
 	for _, m := range c.members {
 		one := *m
 		if m.state == Alive && m.at.misses > 0 {

@@ -70,7 +70,7 @@ func TestReadsSideBySideFollowTheBandwidth(t *testing.T) {
 	}
 }
 
-// A line of 100 Gbit/s takes 156 streams of 80 MB/s. Where memory has room for as many chunks, it is filled.
+// A line of 100 Gbit/s carries 156 streams of 80 MB/s. With enough memory for that many chunks, the reads fill nine tenths of it.
 func TestReadsFillALineOfManyStreams(t *testing.T) {
 	const chunks, chunk, streams = 4000, 8_000, 156
 	rnd := rand.New(rand.NewPCG(2, 1))
