@@ -97,11 +97,11 @@ func (b *book) LookupSRV(_ context.Context, service, proto, name string) (string
 	return "", all, b.err
 }
 
-// looking runs a look-up in a bubble. The function that it returns compares what was found last,
-// and how often something was found, with what is wanted after a while.
-func looking(t *testing.T, where Join, b *book, log io.Writer) (check func(when string, wait time.Duration, wantCalls int, want ...string), end func()) {
+// looking runs a look-up in a bubble. check compares what was found last, and how often something was found, with what is wanted
+// after a while.
+func looking(t *testing.T, where Join, b *book, log io.Writer) (n *Names, check func(when string, wait time.Duration, wantCalls int, want ...string), end func()) {
 	t.Helper()
-	n := New(where, zerolog.New(log))
+	n = New(where, zerolog.New(log))
 	n.Resolver = b
 	ctx, cancel := context.WithCancel(t.Context())
 	var mu sync.Mutex
@@ -118,7 +118,7 @@ func looking(t *testing.T, where Join, b *book, log io.Writer) (check func(when 
 			t.Errorf("got %v, want %v", err, context.Canceled)
 		}
 	})
-	return func(when string, wait time.Duration, wantCalls int, want ...string) {
+	return n, func(when string, wait time.Duration, wantCalls int, want ...string) {
 		t.Helper()
 		time.Sleep(wait)
 		synctest.Wait()
@@ -134,7 +134,7 @@ func TestNamesAreLookedUpAgain(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := &book{of: map[string][]string{"gateways": {"10.0.0.2", "10.0.0.1"}, "other": {"fd00::1"}}}
 		var log bytes.Buffer
-		check, end := looking(t, Join{SchemeList, []string{"gateways:7946", "other:9", "10.0.0.9:7946", "10.0.0.1:7946"}}, b, &log)
+		_, check, end := looking(t, Join{SchemeList, []string{"gateways:7946", "other:9", "10.0.0.9:7946", "10.0.0.1:7946"}}, b, &log)
 		defer end()
 		check("at first", time.Second, 1, "10.0.0.1:7946", "10.0.0.2:7946", "10.0.0.9:7946", "[fd00::1]:9")
 		check("unchanged", time.Minute, 1, "10.0.0.1:7946", "10.0.0.2:7946", "10.0.0.9:7946", "[fd00::1]:9")
@@ -154,34 +154,22 @@ func TestNamesAreLookedUpAgain(t *testing.T) {
 func TestAgainLooksSooner(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := &book{of: map[string][]string{"gateways": {"10.0.0.1"}}}
-		n := New(Join{SchemeDNS, []string{"gateways:7946"}}, zerolog.Nop())
-		n.Resolver = b
-		ctx, cancel := context.WithCancel(t.Context())
-		found := make(chan []string, 9)
-		var all sync.WaitGroup
-		all.Go(func() { _ = n.Run(ctx, func(is []string) { found <- is }) })
-		<-found
-		begun := time.Now()
-		wants := func(when string, after time.Duration, address string) {
-			t.Helper()
-			if got := <-found; time.Since(begun) != after || len(got) != 1 || got[0] != address {
-				t.Errorf("%s: got %v after %v, want %s after %v", when, got, time.Since(begun), address, after)
-			}
-		}
-		time.Sleep(3 * time.Second)
+		n, check, end := looking(t, Join{SchemeDNS, []string{"gateways:7946"}}, b, io.Discard)
+		defer end()
+		check("at first", 3*time.Second, 1, "10.0.0.1:7946")
 		b.set("gateways", []string{"10.0.0.2"}, nil)
 		n.Again()
-		wants("asked", 3*time.Second, "10.0.0.2:7946")
+		check("asked", 0, 2, "10.0.0.2:7946")
 		b.set("gateways", []string{"10.0.0.3"}, nil)
 		for range 100 {
 			n.Again()
 			time.Sleep(time.Millisecond)
 		}
-		wants("asked a hundred times", 4*time.Second, "10.0.0.3:7946")
+		check("asked a hundred times", 899*time.Millisecond, 2, "10.0.0.2:7946")
+		check("asked a hundred times, a second after the last look-up", time.Millisecond, 3, "10.0.0.3:7946")
 		b.set("gateways", []string{"10.0.0.4"}, nil)
-		wants("not asked", 4*time.Second+resolveEvery, "10.0.0.4:7946")
-		cancel()
-		all.Wait()
+		check("not asked", resolveEvery-time.Millisecond, 3, "10.0.0.3:7946")
+		check("not asked, in its turn", time.Millisecond, 4, "10.0.0.4:7946")
 	})
 }
 
@@ -189,7 +177,7 @@ func TestAgainLooksSooner(t *testing.T) {
 func TestServicesAreLookedUp(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := &book{of: map[string][]string{"_peer._tcp.job": {"gw-0.job.", "gw-1.job."}, "gw-0.job": {"10.0.0.1"}, "gw-1.job": {"10.0.0.2"}, "gw-2.job": {"10.0.0.3"}}}
-		check, end := looking(t, Join{SchemeSRV, []string{"_peer._tcp.job"}}, b, io.Discard)
+		_, check, end := looking(t, Join{SchemeSRV, []string{"_peer._tcp.job"}}, b, io.Discard)
 		defer end()
 		check("at first", time.Second, 1, "10.0.0.1:9000", "10.0.0.2:9001")
 		b.set("_peer._tcp.job", []string{"gw-0.job.", "gw-2.job."}, nil)
@@ -239,7 +227,7 @@ func TestFilesAreReadAgain(t *testing.T) {
 		b := &book{of: map[string][]string{"gw-1": {"10.0.0.2"}}}
 		var log bytes.Buffer
 		write("# the gateways of job-a\n10.0.0.1:9\n\ngw-1 # in the next room\n")
-		check, end := looking(t, Join{SchemeFile, []string{file}}, b, &log)
+		_, check, end := looking(t, Join{SchemeFile, []string{file}}, b, &log)
 		defer end()
 		check("at first", time.Second, 1, "10.0.0.1:9", "10.0.0.2:7946")
 		write("10.0.0.1:9\n10.0.0.3, 10.0.0.4\r\n")
