@@ -80,8 +80,30 @@ func closed(c net.Conn) bool {
 	return err == io.EOF
 }
 
-// serveAdmin runs a test against an admin port, in a bubble. The path /busy is answered when the test closes leave.
+// serving serves a port of one kind until ctx ends.
+type serving func(ctx context.Context, h http.Handler, ln net.Listener, secret *tls.Config) error
+
+func admin(ctx context.Context, h http.Handler, ln net.Listener, secret *tls.Config) error {
+	return ServeAdmin(ctx, h, nil, zerolog.Nop(), ln, secret)
+}
+
+// data has as many places as where a process may open some 6,000 files.
+func data(ctx context.Context, h http.Handler, ln net.Listener, secret *tls.Config) error {
+	return New(Config{Handler: h, Service: unused{}, Log: zerolog.Nop(), Connections: 2900, TLS: secret}).Serve(ctx, ln)
+}
+
+type unused struct{}
+
+func (unused) Drain()        {}
+func (unused) Active() int64 { return 0 }
+
+// serveAdmin runs a test against an admin port.
 func serveAdmin(t *testing.T, secret *tls.Config, test func(t *testing.T, ln *pipes, leave chan struct{})) {
+	serve(t, admin, secret, test)
+}
+
+// serve runs a test against a port, in a bubble. The path /busy is answered when the test closes leave.
+func serve(t *testing.T, port serving, secret *tls.Config, test func(t *testing.T, ln *pipes, leave chan struct{})) {
 	bubble.Test(t, func(t *testing.T) {
 		ln, leave, served := newPipes(), make(chan struct{}), make(chan error, 1)
 		h := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -90,7 +112,7 @@ func serveAdmin(t *testing.T, secret *tls.Config, test func(t *testing.T, ln *pi
 			}
 		})
 		ctx, end := context.WithCancel(t.Context())
-		go func() { served <- ServeAdmin(ctx, h, nil, zerolog.Nop(), ln, secret) }()
+		go func() { served <- port(ctx, h, ln, secret) }()
 		test(t, ln, leave)
 		end()
 		if err := <-served; err != nil {
@@ -118,33 +140,39 @@ func TestServer_SilentConnectionsGiveWay(t *testing.T) {
 		"send no TLS handshake":  {secret: served},
 		"send half a TLS record": {secret: served, sends: "\x16\x03\x01"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			serveAdmin(t, c.secret, func(t *testing.T, ln *pipes, _ chan struct{}) {
-				const perSecond = 40
-				answered := 0
-				for i := range 60 * perSecond {
-					silent := ln.dial(t, stranger)
-					go io.WriteString(silent, c.sends)
-					time.Sleep(time.Second / perSecond)
-					if i%perSecond != 0 {
-						continue
+		for port, flood := range map[string]struct {
+			serving
+			perSecond, seconds int
+		}{"admin": {admin, 40, 60}, "data": {data, 800, 15}} {
+			t.Run(port+", "+name, func(t *testing.T) {
+				serve(t, flood.serving, c.secret, func(t *testing.T, ln *pipes, _ chan struct{}) {
+					answered := 0
+					for i := range flood.seconds * flood.perSecond {
+						silent := ln.dial(t, stranger)
+						go io.WriteString(silent, c.sends)
+						time.Sleep(time.Second / time.Duration(flood.perSecond))
+						if i%flood.perSecond == 0 && probed(t, ln, c.secret) {
+							answered++
+						}
 					}
-					probe := ln.dial(t, stranger)
-					_ = probe.SetDeadline(time.Now().Add(time.Second))
-					if c.secret != nil {
-						probe = tls.Client(probe, &tls.Config{InsecureSkipVerify: true})
+					if answered != flood.seconds {
+						t.Errorf("got %d of %d probes answered within a second, want all", answered, flood.seconds)
 					}
-					if get(probe, "/healthz") == http.StatusOK {
-						answered++
-					}
-					probe.Close()
-				}
-				if answered != 60 {
-					t.Errorf("got %d of 60 probes answered within a second, want all", answered)
-				}
+				})
 			})
-		})
+		}
 	}
+}
+
+// probed reports whether a probe from the address of those who are silent is answered within a second.
+func probed(t *testing.T, ln *pipes, secret *tls.Config) bool {
+	probe := ln.dial(t, stranger)
+	_ = probe.SetDeadline(time.Now().Add(time.Second))
+	if secret != nil {
+		probe = tls.Client(probe, &tls.Config{InsecureSkipVerify: true})
+	}
+	defer probe.Close()
+	return get(probe, "/healthz") == http.StatusOK
 }
 
 // TestServer_SilentConnectionsGiveWayBeforeKeptOnes: a flood displaces neither a request in progress nor a connection that is kept between
