@@ -29,6 +29,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/format/naming"
 	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/testing/leaks"
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
@@ -37,6 +38,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // tree writes files in a random order and returns their directory.
 func tree(t *testing.T, files map[string]string) string {
 	t.Helper()
+	leaks.Check(t)
 	dir := t.TempDir()
 	names := make([]string, 0, len(files))
 	for name := range files {

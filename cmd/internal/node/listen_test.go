@@ -127,11 +127,12 @@ func TestServesWhileLocked(t *testing.T) {
 		}
 		a.Body.Close()
 	}
-	if a, err := client.Get("http://elsewhere/readyz"); err != nil || a.StatusCode != http.StatusOK {
-		t.Error("readiness is told to everybody")
-	}
-	if a, err := client.Get("http://elsewhere" + batchOf("a")); err != nil || a.StatusCode != http.StatusMisdirectedRequest {
-		t.Errorf("got %v, %v, want a refusal of another host", a, err)
+	for path, want := range map[string]int{"/readyz": http.StatusOK, batchOf("a"): http.StatusMisdirectedRequest} { // readiness is told to everybody
+		a, err := client.Get("http://elsewhere" + path)
+		if err != nil || a.StatusCode != want {
+			t.Fatalf("%s of another host: got %v, %v, want %d", path, a, err, want)
+		}
+		a.Body.Close()
 	}
 	if err := syscall.Flock(int(user.Fd()), syscall.LOCK_UN); err != nil {
 		t.Fatal(err)

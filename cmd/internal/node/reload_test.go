@@ -23,6 +23,7 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/dirstore"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
+	"github.com/millrace-data/millrace/internal/testing/leaks"
 )
 
 // grow adds a sample to a directory and indexes it again.
@@ -52,6 +53,7 @@ type rig struct {
 // newRig makes a node that serves what the lines of a file of datasets say.
 func newRig(t testing.TB, lines string, edit func(*Config)) *rig {
 	t.Helper()
+	leaks.Check(t)
 	r := &rig{t: t, file: filepath.Join(t.TempDir(), "sets.yaml")}
 	r.write(lines)
 	cfg := &Config{

@@ -5,11 +5,13 @@ import (
 
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/dirstore"
+	"github.com/millrace-data/millrace/internal/testing/leaks"
 	"github.com/millrace-data/millrace/internal/testing/objstoretest"
 )
 
 func newStore(t *testing.T) *dirstore.Store {
 	t.Helper()
+	leaks.Check(t)
 	s, err := dirstore.New(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
