@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -44,6 +45,21 @@ def test_gotest_fails_on_a_skip_in_ci(tmp_path: Path, body: str, ci: str, code: 
     done = call(gotest, "unit", ".", CI=ci)
     assert done.returncode == code, done.stdout + done.stderr
     assert (tmp_path / "bin/test-summary").read_text().startswith("FAIL" if code else "ok")
+
+
+@pytest.mark.parametrize(("judged", "ci", "code"), [(9, "true", 0), (8, "true", 1), (8, "", 0)])
+def test_gotest_fails_where_few_tests_were_judged(tmp_path: Path, judged: int, ci: str, code: int) -> None:
+    gotest = tool(tmp_path, "gotest.py")
+    (tmp_path / "go.mod").write_text("module x\n")
+    said = ["judged"] * judged + ["not judged: the machine stood still"] * (10 - judged) + ["only with long counts: a load"]
+    tests = (f"func Test{i}(t *testing.T) {{ t.Log({json.dumps(text)}) }}\n" for i, text in enumerate(said))
+    (tmp_path / "x_test.go").write_text('package x\nimport "testing"\n' + "".join(tests))
+    done = call(gotest, "unit", ".", CI=ci, RAPID_SEED="7")
+    assert done.returncode == 0, done.stdout + done.stderr
+    summary = call(gotest, "--summary", CI=ci)
+    assert summary.returncode == code
+    for line in (f"{10 - judged} of 10 not judged", "not judged: x Test9", "only with long counts: x Test10: a load", "RAPID_SEED=7"):
+        assert line in summary.stdout, summary.stdout
 
 
 def test_gotest_refuses_slow_packages_that_are_not_concurrent(tmp_path: Path) -> None:
