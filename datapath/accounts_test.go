@@ -15,7 +15,7 @@ func finish(tb testing.TB, p *Path) {
 	c := p.cache.Stats()
 	for what, got := range map[string]int64{
 		"cached bytes": c.Bytes, "free bytes of slots": c.FreeBytes, "bytes of the budget": p.budget.InUse(), "bytes of hot samples": p.hot.held(),
-		"bytes of tables": p.tables.Bytes(), "readers": p.following(),
+		"bytes of tables": p.tables.Bytes(), "readers": p.following(), "samples of extracts": p.extracted(),
 	} {
 		if got != 0 {
 			tb.Errorf("closed: got %d %s, want none", got, what)
@@ -82,6 +82,13 @@ func (p *Path) uses() (n int64) {
 		n += s.uses.open.Load()
 	}
 	return n
+}
+
+// extracted counts the samples that are in extracts, found by their places.
+func (p *Path) extracted() int64 {
+	p.extracts.mu.Lock()
+	defer p.extracts.mu.Unlock()
+	return int64(len(p.extracts.samples))
 }
 
 // following counts the open sources with a reader that stays after an hour of silence: a read of it has not ended.

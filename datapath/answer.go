@@ -59,7 +59,7 @@ func (s *Source) answer(ctx context.Context, q *peer.Query) (*batch.Body, error)
 	if q.Cached {
 		body, err = s.answerCached(ctx, b)
 	} else {
-		body, err = s.body(ctx, b, b, request{}, nil)
+		body, err = s.body(ctx, b, b, request{})
 	}
 	if errors.Is(err, chunkcache.ErrNoRoom) {
 		err = fmt.Errorf("answer for %d bytes of %q: %w", b.bytes, q.Dataset, peer.ErrNoRoom)
@@ -124,12 +124,12 @@ func (s *Source) answerCached(ctx context.Context, b *request) (*batch.Body, err
 	if err != nil {
 		return nil, err
 	}
-	segments := [][]byte{room.bytes[:b.bytes]}
-	if rest := s.path.disk.bring(ctx, &load{source: s}, b.fills([]int{0}, segments)); len(rest) > 0 {
-		room.close()
+	e, want := s.path.extracts.private(s, b, room)
+	if rest := s.path.disk.bring(ctx, &load{source: s}, want.fills([]int{0}, e.samples)); len(rest) > 0 {
+		e.unpin()
 		return nil, peer.ErrNotHere
 	}
-	return batch.NewBody(segments, nil, room.close), nil
+	return batch.NewBody([][]byte{e.samples[0].data}, nil, e.unpin), nil
 }
 
 // resolve finds the sums of what a query wants: samples, or whole chunks. What is read by itself is never sent unchecked.

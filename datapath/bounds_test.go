@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
-
 	"github.com/millrace-data/millrace/cluster/peer"
 	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
@@ -129,41 +127,6 @@ func TestTally_TiersAddUp(t *testing.T) {
 	}
 }
 
-// TestOnce_LeavesEachSampleOnce: the range of the lowest segment stays, in order of place, and every other one has it as its twin.
-func TestOnce_LeavesEachSampleOnce(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		ranges := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) batch.Range {
-			return batch.Range{Offset: uint32(rapid.IntRange(0, 3).Draw(t, "offset")), Length: uint32(rapid.IntRange(1, 2).Draw(t, "length"))}
-		}), 1, 12).Draw(t, "ranges")
-		lowest := map[[2]uint32]int{}
-		for i := range ranges {
-			ranges[i].Seq = (i * 5) % 13
-			place := [2]uint32{ranges[i].Offset, ranges[i].Length}
-			if n, ok := lowest[place]; !ok || ranges[i].Seq < n {
-				lowest[place] = ranges[i].Seq
-			}
-		}
-		was := slices.Clone(ranges)
-		kept, twins := once(ranges, [][2]int{{100, 101}})
-		if !slices.Equal(was, ranges) {
-			t.Fatal("the request's own ranges were changed")
-		}
-		if len(kept) != len(lowest) || len(twins) != 1+len(ranges)-len(kept) || !slices.IsSortedFunc(kept, byPlace) {
-			t.Fatalf("got %v and twins %v of %v", kept, twins, ranges)
-		}
-		other := map[int]int{}
-		for _, pair := range twins[1:] {
-			other[pair[0]] = pair[1]
-		}
-		for _, r := range ranges {
-			want := lowest[[2]uint32{r.Offset, r.Length}]
-			if got, twin := other[r.Seq]; twin != (r.Seq != want) || twin && got != want {
-				t.Fatalf("segment %d: got its twin %d, %v, want %d", r.Seq, got, twin, want)
-			}
-		}
-	})
-}
-
 // TestPartOf_HalvesTheTimeLeft: a question may take half of the time that its request has, which has no end of its own otherwise.
 func TestPartOf_HalvesTheTimeLeft(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
@@ -269,7 +232,7 @@ func TestPath_NewTakesDefaults(t *testing.T) {
 			t.Errorf("got parts of %d bytes, %d, %d and %d places, climbs: %v; want %+v",
 				p.cfg.PartSize, p.gate.places(), p.first.places(), p.lone.places(), p.gate.climb != nil, c)
 		}
-		_, asks := p.tiers.next.(*formers)
+		_, asks := p.tiers.(*formers)
 		if asks != c.peers {
 			t.Errorf("got former owners asked: %v, want %v", asks, c.peers)
 		}

@@ -54,9 +54,7 @@ func (p *Path) empty(tb testing.TB, was ...openedOnce) {
 	p.ahead.mu.Lock()
 	counts["ranks read ahead for"], counts["bytes that runs hold"] = int64(len(p.ahead.ranks)), p.ahead.held
 	p.ahead.mu.Unlock()
-	p.hot.mu.Lock()
-	counts["hot samples"] = int64(len(p.hot.samples))
-	p.hot.mu.Unlock()
+	counts["samples of extracts"] = p.extracted()
 	for what, got := range counts {
 		if got != 0 {
 			tb.Errorf("all sources are closed: got %d %s, want none", got, what)
@@ -425,7 +423,7 @@ func TestCloseDropsHotSamples(t *testing.T) {
 	readHot(t, p, d, goes, []uint64{5, 905}, 1000)
 	readHot(t, p, d, stays, []uint64{7}, 1000)
 	goes.over()
-	if got := len(p.hot.samples); got != 1 {
+	if got := p.extracted(); got != 1 {
 		t.Errorf("got %d hot samples, want that of the source that stays", got)
 	}
 	if got := readHot(t, p, d, stays, []uint64{7}, 1000); got != 0 {

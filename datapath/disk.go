@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/millrace-data/millrace/chunkindex"
-	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/datapath/diskcache"
 	"github.com/millrace-data/millrace/datapath/lookahead"
@@ -173,7 +172,7 @@ func (d *disk) read(ctx context.Context, l *load, x *fill) (came bool) {
 	}
 	k := l.source.diskKey(x.Chunk)
 	if x.whole == nil {
-		return d.readRanges(ctx, k, x.Ranges, x.segments)
+		return d.readRanges(ctx, k, x)
 	}
 	begun := time.Now()
 	read := d.cache.Read(ctx, k, x.whole.Bytes())
@@ -189,16 +188,19 @@ func (d *disk) read(ctx context.Context, l *load, x *fill) (came bool) {
 	return true
 }
 
-func (d *disk) readRanges(ctx context.Context, k diskcache.Key, ranges []batch.Range, segments [][]byte) bool {
-	pieces := make([]diskcache.Piece, 0, len(ranges))
-	for _, r := range ranges {
+func (d *disk) readRanges(ctx context.Context, k diskcache.Key, x *fill) bool {
+	pieces := make([]diskcache.Piece, 0, len(x.Ranges))
+	for _, r := range x.Ranges {
 		if r.Length > 0 {
-			pieces = append(pieces, diskcache.Piece{Offset: int64(r.Offset), CRC32C: r.CRC32C, Dst: segments[r.Seq]})
+			pieces = append(pieces, diskcache.Piece{Offset: int64(r.Offset), CRC32C: r.CRC32C, Dst: x.memory(r)})
 		}
 	}
 	begun := time.Now()
 	read := d.cache.ReadPieces(ctx, k, pieces)
 	d.pace.tried(read, 0, time.Since(begun), time.Now()) // many short reads say nothing of the rate
+	if read {
+		x.publish()
+	}
 	return read
 }
 

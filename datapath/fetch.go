@@ -83,7 +83,7 @@ func (f *fetch) bring(ctx context.Context, wholes []*chunkcache.Fill[key]) (err 
 		fills[i] = &fill{ChunkRanges: batch.ChunkRanges{Chunk: whole.Chunk}, whole: whole}
 	}
 	l := f.load
-	return l.source.path.tiers.next.Load(ctx, &l, fills)
+	return l.source.path.tiers.Load(ctx, &l, fills)
 }
 
 // trace begins the span of a load, and tells those who wait for the load of it. The load is a trace of its own, as requests of

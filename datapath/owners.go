@@ -1,7 +1,6 @@
 package datapath
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -166,25 +165,20 @@ func (s *Source) held() int64 {
 }
 
 // split divides a batch into its near part, which this gateway brings itself, and its far part, which
-// it asks others for: what they own and is not in memory here, nor on its way there, nor on disk. The
-// far part holds each sample once, in order of place.
+// it asks others for: what they own and is not in memory here, nor on its way there, nor on disk.
 func (s *Source) split(b *request) (near *request, far request) {
 	if s.name == "" {
 		return b, request{}
 	}
 	var here, away []batch.ChunkRanges
-	var twins [][2]int
 	for _, c := range b.chunks {
 		if s.elsewhere(c.Chunk) == "" {
 			here = append(here, c)
-			continue
+		} else {
+			away = append(away, c)
 		}
-		c.Ranges, twins = once(c.Ranges, twins)
-		away = append(away, c)
 	}
-	near, far = b.of(here), *b.of(away)
-	far.twins = twins
-	return near, far
+	return b.of(here), *b.of(away)
 }
 
 // elsewhere returns the member that is to be asked for a chunk, "" if none is.
@@ -194,26 +188,6 @@ func (s *Source) elsewhere(chunk int) string {
 		return ""
 	}
 	return member
-}
-
-// once leaves one range of each sample, in order of place, and adds the others to twins.
-func once(ranges []batch.Range, twins [][2]int) ([]batch.Range, [][2]int) {
-	ranges = slices.Clone(ranges)
-	slices.SortFunc(ranges, func(a, b batch.Range) int { return cmp.Or(byPlace(a, b), cmp.Compare(a.Seq, b.Seq)) })
-	out := ranges[:0]
-	for _, r := range ranges {
-		if n := len(out); n > 0 && byPlace(out[n-1], r) == 0 {
-			twins = append(twins, [2]int{r.Seq, out[n-1].Seq})
-		} else {
-			out = append(out, r)
-		}
-	}
-	return out, twins
-}
-
-// byPlace compares the places of two samples in a chunk.
-func byPlace(a, b batch.Range) int {
-	return cmp.Or(cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Length, b.Length))
 }
 
 // longThink is the longest time between two batches that is told: whoever needs longer is in no
@@ -234,6 +208,15 @@ func (b *request) of(chunks []batch.ChunkRanges) *request {
 		part.bytes += bytesOf(c)
 	}
 	return &part
+}
+
+// some returns the part of a batch that is made of some of its chunks, by their numbers.
+func (b *request) some(which ...[]int) request {
+	var chunks []batch.ChunkRanges
+	for _, i := range slices.Concat(which...) {
+		chunks = append(chunks, b.chunks[i])
+	}
+	return *b.of(chunks)
 }
 
 // askShare is the part of the budget that batches may hold together while they wait for owners, a

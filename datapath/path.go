@@ -69,7 +69,7 @@ type Path struct {
 	readers  *lookahead.Readers
 	ownReads atomic.Int64 // store reads of their own samples that first batches wait for
 	flights  sync.Map     // of *flight, the reads ahead that are under way
-	tiers    hotTier      // behind memory
+	tiers    tier         // the first one behind memory
 	disk     *disk        // nil: none
 	decoding *decoding
 	hot      *hot
@@ -78,7 +78,7 @@ type Path struct {
 	askLimit *askLimit
 	formers  formers
 
-	sampleReads sampleReads
+	extracts extracts
 
 	reowning sync.Mutex    // held to change view
 	view     atomic.Uint64 // the one that the table of readers was told of last
@@ -99,10 +99,10 @@ func New(cfg Config) *Path {
 		cfg.PartSize = DefaultPartSize
 	}
 	p := &Path{
-		cfg:         cfg,
-		budget:      cfg.Budget,
-		kick:        make(chan struct{}, 1),
-		sampleReads: sampleReads{reads: map[samplePlace]*sampleRead{}},
+		cfg:      cfg,
+		budget:   cfg.Budget,
+		kick:     make(chan struct{}, 1),
+		extracts: extracts{samples: map[samplePlace]*sample{}},
 	}
 	p.cache = chunkcache.New[key](chunkcache.Config{
 		Budget: cfg.Budget, Debug: cfg.Debug,

@@ -255,21 +255,24 @@ func TestReadAhead_FindsWhatWasSent(t *testing.T) {
 	if len(far.chunks) != 2 || far.origin != ofRun || far.bytes != int64(far.chunks[0].Ranges[0].Length)+bytesOf(far.chunks[1]) {
 		t.Fatalf("got %+v, want one sample of the first chunk and two of the second", far)
 	}
-	g, err := s.gather(t.Context(), &request{tries: true}, far, nil)
-	must(t, err)
-	defer g.close()
+	e := s.early(t.Context(), far)
+	if e == nil || e.sole() != true {
+		t.Fatal("got no extract that only the caller pins")
+	}
 	for sample, want := range []bool{true, false, true, true} {
 		chunk := d.index.ChunkOf(uint64(sample))
 		table, err := d.index.Table(t.Context(), chunk)
 		must(t, err)
 		i := uint64(sample) - d.index.Chunk(chunk).First
 		r := batch.Range{Offset: table.Offset[i], Length: table.Length[i]}
-		if got := g.find(chunk, r); (got != nil) != want || want && string(got) != string(d.want(chunk, r)) {
-			t.Errorf("sample %d: got %d bytes, want it sent: %v", sample, len(got), want)
+		got := p.extracts.find(samplePlace{s, chunk, r.Offset, r.Length, true})
+		if (got != nil) != want || want && string(got.data) != string(d.want(chunk, r)) {
+			t.Errorf("sample %d: got %+v, want it sent: %v", sample, got, want)
 		}
 	}
-	if g.find(1<<20, batch.Range{}) != nil {
-		t.Error("got a sample of a chunk that was not asked for")
+	e.unpin()
+	if n := p.extracted(); n != 0 {
+		t.Errorf("got %d samples after the run, want none", n)
 	}
 	if got := s.farOf(t.Context(), nil); len(got.chunks) != 0 {
 		t.Errorf("got %+v for no samples, want nothing", got)

@@ -80,22 +80,18 @@ func (o ownersTier) ask(ctx context.Context, l *load, member string, fills []*fi
 	for _, x := range fills {
 		q.Chunks = append(q.Chunks, peer.ChunkQuery{Chunk: x.Chunk, Digest: s.index.Chunk(x.Chunk).Digest, Ranges: spans(x.Ranges)})
 		for _, r := range x.Ranges {
-			dst = append(dst, x.segments[r.Seq])
+			dst = append(dst, x.memory(r))
 		}
 	}
 	others := *o.batch
 	others.asked = append(slices.Clone(o.batch.asked), member)
-	var beside *gathering
+	var beside *extract
 	rest := func() error { return o.next.Load(ctx, l, fills) }
 	limited, cancel := partOf(ctx)
 	defer cancel()
 	err := s.path.read(limited, member, q, dst, func(during context.Context, late bool) (err error) {
 		if late {
-			// The member may still write to the segments, so the samples come to other memory. Memory is not waited for
-			// while some is held: without it the member is waited for.
-			hedge := others.of(chunksOf(fills))
-			hedge.origin, hedge.visit = afterPeers, nil
-			beside, err = s.gather(during, &request{tries: true}, *hedge, nil)
+			beside, err = ownersTier{batch: &others}.hedge(during, s, fills)
 			return err
 		}
 		err = ownersTier{&others, o.next}.Load(ctx, l, fills)
@@ -106,7 +102,7 @@ func (o ownersTier) ask(ctx context.Context, l *load, member string, fills []*fi
 		return nil
 	})
 	if beside != nil {
-		defer beside.close()
+		defer beside.unpin()
 	}
 	switch {
 	case err == nil:
@@ -115,12 +111,34 @@ func (o ownersTier) ask(ctx context.Context, l *load, member string, fills []*fi
 		return rest()
 	}
 	l.came.add(beside.came)
+	n := 0
 	for _, x := range fills {
 		for _, r := range x.Ranges {
-			copy(x.segments[r.Seq], beside.segments[r.Seq])
+			copy(x.memory(r), beside.samples[n].data)
+			n++
 		}
+		x.publish()
 	}
 	return nil
+}
+
+// hedge brings samples that a member is late with to memory of their own: the member may still write to theirs. It does not wait for memory
+// while some is held: without it the member is waited for.
+func (o ownersTier) hedge(ctx context.Context, s *Source, fills []*fill) (*extract, error) {
+	want := o.batch.of(chunksOf(fills))
+	want.origin, want.visit = afterPeers, nil
+	memory, err := s.path.room(ctx, want.bytes, false)
+	if err != nil {
+		return nil, err
+	}
+	e, far := s.path.extracts.private(s, want, memory)
+	l := &load{source: s}
+	if err := l.extract(ctx, &demand{far: far}, e); err != nil {
+		e.unpin()
+		return nil, err
+	}
+	e.came = l.came
+	return e, nil
 }
 
 // spans are the places of samples in a chunk, as a member is asked for them.
@@ -139,14 +157,15 @@ func (o ownersTier) check(ctx context.Context, l *load, member string, fills []*
 	for _, x := range fills {
 		var bad []batch.Range
 		for _, r := range x.Ranges {
-			if checksum(x.segments[r.Seq]) == r.CRC32C {
+			if checksum(x.memory(r)) == r.CRC32C {
 				l.came.peer += int64(r.Length)
+				x.samples[r.Seq].Publish()
 			} else {
 				bad = append(bad, r)
 			}
 		}
 		if bad != nil {
-			wrong = append(wrong, &fill{ChunkRanges: batch.ChunkRanges{Chunk: x.Chunk, Ranges: bad}, segments: x.segments})
+			wrong = append(wrong, &fill{ChunkRanges: batch.ChunkRanges{Chunk: x.Chunk, Ranges: bad}, samples: x.samples})
 		}
 	}
 	if wrong == nil {
@@ -165,7 +184,7 @@ func (h hereTier) Load(ctx context.Context, l *load, fills []*fill) error {
 	b.origin = afterPeers
 	s.path.reown() // what has come to this gateway is brought as its own
 	whole, ranged := s.chooseReads(b)
-	return l.into(ctx, b, whole, ranged, fills[0].segments)
+	return l.into(ctx, b, whole, ranged, fills[0].samples)
 }
 
 // unsent lists samples instead of bringing them.
@@ -181,13 +200,13 @@ func (u *unsent) Load(_ context.Context, _ *load, fills []*fill) error {
 	return errUnsent
 }
 
-// chunksOf returns what fills want, in the order in which it is stored.
+// chunksOf returns what fills want. It puts both in the order in which that is stored.
 func chunksOf(fills []*fill) []batch.ChunkRanges {
+	slices.SortFunc(fills, func(a, b *fill) int { return a.Chunk - b.Chunk })
 	chunks := make([]batch.ChunkRanges, len(fills))
 	for i, x := range fills {
 		chunks[i] = x.ChunkRanges
 	}
-	slices.SortFunc(chunks, func(a, b batch.ChunkRanges) int { return a.Chunk - b.Chunk })
 	return chunks
 }
 

@@ -12,7 +12,6 @@ import (
 	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/datapath/lookahead"
-	"github.com/millrace-data/millrace/internal/tracing"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -21,8 +20,8 @@ const aheadWait = 10 * time.Second
 
 // readAhead asks peers for what ranks need in their next batches, while the ranks are busy with the ones before: after Brand (the
 // second version of Redox), whose remote nodes send more of a chunk than was asked for. A run of batches (lookahead.Run) is asked for as
-// one batch would be, so one question brings what several batches need, and the links work while the ranks train. A batch whose run is on
-// its way waits for it, and shows the run's memory without a copy. What a run did not bring the batch asks for itself.
+// one batch would be, so one question brings what several batches need, and the links work while the ranks train. It comes as an extract,
+// in which those batches find their samples.
 type readAhead struct {
 	path   *Path
 	limits lookahead.Limits
@@ -52,9 +51,9 @@ type batchRun = lookahead.Run[brought]
 
 // brought is what a run has brought.
 type brought struct {
-	done chan struct{} // closed when all that will come has come
-	span tracing.Span  // of the run, which is a trace of its own
-	all  *gathering    // of far samples only, without a segment for those that were not sent; nil: nothing has come
+	extract *extract // pinned; nil: nothing has come yet
+	cost    int64    // bytes of memory that the run takes
+	over    bool     // no batch comes for the run any more
 }
 
 func newReadAhead(p *Path, total, most int64) *readAhead {
@@ -80,17 +79,25 @@ func (a *readAhead) come(s *Source, at shuffle.Cursor, b *request, far bool) *ra
 		r.ctx, r.leave = s.until(a.ctx)
 		a.ranks = append(a.ranks, r)
 	}
-	r.Come(at)
+	a.free(r.Come(at))
 	r.reader, r.visit = b.reader, b.visit.Visit
 	return r
+}
+
+// left notes that a batch of a rank has its samples, or an error, and begins the next run of the rank.
+func (a *readAhead) left(r *rank, at shuffle.Cursor) {
+	if r == nil {
+		return
+	}
+	a.mu.Lock()
+	a.free(r.Had(at))
+	a.mu.Unlock()
+	a.begin(r)
 }
 
 // begin begins the next run of a rank if it is due, and if there is memory that nobody waits for. It is called when the rank has
 // its batch, and when its last run is there: then the next one is in the way of none.
 func (a *readAhead) begin(r *rank) {
-	if r == nil {
-		return
-	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if r.ctx.Err() != nil || a.limits.Left(a.held) < a.limits.Run() || a.path.budget.Waiting() > 0 {
@@ -104,16 +111,12 @@ func (a *readAhead) begin(r *rank) {
 		r.source.leave()
 		return
 	}
-	n.Came.done = make(chan struct{})
 	reader, at := *r.reader, n.At
 	reader.Epoch, reader.First, reader.End = at.Epoch.Number(), at.First, at.End
-	var ctx context.Context
-	ctx, n.Came.span = a.path.cfg.Trace.Root(r.ctx, "peer read-ahead")
+	ctx, span := a.path.cfg.Trace.Root(r.ctx, "peer read-ahead")
 	a.running.Go(func() {
 		a.bring(ctx, r, n, &reader)
-		n.Came.span.End()
-		close(n.Came.done)
-		a.release(n)
+		span.End()
 		a.begin(r)
 		r.source.leave()
 	})
@@ -127,98 +130,55 @@ func (a *readAhead) bring(ctx context.Context, r *rank, n *batchRun, reader *pee
 	limits.Fits = a.path.fits(s, time.Now())
 	wanted, end := n.Plan(elsewhere{s}, &limits)
 	f := s.farOf(ctx, wanted)
+	f.reader, f.fits = reader, limits.Fits
 	cost := chunkcache.Cost(f.bytes)
 	a.mu.Lock()
 	r.Cut(n, end)
-	fits := len(f.chunks) > 0 && a.limits.Left(a.held) >= cost
+	fits := f.bytes > 0 && a.limits.Left(a.held) >= cost
 	if fits {
-		n.Cost, a.held = cost, a.held+cost
+		a.held += cost
 	}
 	a.mu.Unlock()
 	if !fits {
 		return
 	}
-	f.reader, f.fits = reader, limits.Fits
-	g, err := s.gather(ctx, &request{tries: true}, f, nil)
+	e := s.early(ctx, f)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err != nil {
-		n.Cost, a.held = 0, a.held-cost
-		return
-	}
-	n.Came.all = g
-	n.Free = func() {
-		g.close()
-		a.held -= cost
+	if n.Came.extract, n.Came.cost = e, cost; e == nil || n.Came.over {
+		a.free([]*batchRun{n})
 	}
 }
 
-// wait returns the run that a batch is in, once that is there, nil if it is in none. release ends the use of it.
-func (a *readAhead) wait(ctx context.Context, r *rank, at shuffle.Cursor) *batchRun {
-	if r == nil {
+// early brings what a run wants and nobody has begun to bring, as an extract that the caller pins; nil: nothing, for want of memory too.
+func (s *Source) early(ctx context.Context, far *request) *extract {
+	g := &gathering{source: s, near: &request{tries: true}, far: *far}
+	defer g.giveBack()
+	d := &demand{far: *far, joins: true}
+	if err := g.claim(ctx, d); err != nil || len(g.own.samples) == 0 {
 		return nil
 	}
-	a.mu.Lock()
-	n := r.Take(at)
-	a.mu.Unlock()
-	if n == nil {
-		return nil
-	}
-	ctx, span := tracing.Start(ctx, "wait for peer read-ahead")
-	defer span.End()
-	span.Link(n.Came.span)
-	ctx, cancel := partOf(ctx)
-	defer cancel()
+	e := g.own
+	e.begin(ctx, d)
+	e.pin()
 	select {
-	case <-n.Came.done:
-		if n.Came.all != nil {
-			return n
-		}
+	case <-e.ended:
 	case <-ctx.Done():
-	}
-	a.release(n)
-	return nil
-}
-
-// take gives the samples of a batch that are in its run their segments, and returns what is left.
-func (a *readAhead) take(n *batchRun, f *request, segments [][]byte) request {
-	var chunks []batch.ChunkRanges
-	for _, c := range f.chunks {
-		var left []batch.Range
-		for _, r := range c.Ranges {
-			if segments[r.Seq] = n.Came.all.find(c.Chunk, r); segments[r.Seq] == nil {
-				left = append(left, r)
-				continue
-			}
-			a.hits.Add(1)
-			a.bytes.Add(uint64(r.Length))
-		}
-		if len(left) > 0 {
-			chunks = append(chunks, batch.ChunkRanges{Chunk: c.Chunk, Ranges: left})
-		}
-	}
-	return *f.of(chunks)
-}
-
-// find returns the segment of a far sample, nil if that has not come.
-func (g *gathering) find(chunk int, want batch.Range) []byte {
-	i, ok := slices.BinarySearchFunc(g.far.chunks, chunk, func(c batch.ChunkRanges, chunk int) int { return c.Chunk - chunk })
-	if !ok {
+		e.unpin()
 		return nil
 	}
-	ranges := g.far.chunks[i].Ranges
-	if i, ok = slices.BinarySearchFunc(ranges, want, byPlace); !ok {
-		return nil
-	}
-	return g.segments[ranges[i].Seq]
+	return e
 }
 
-// release ends the use of a run, if there is one.
-func (a *readAhead) release(n *batchRun) {
-	if n != nil {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		n.Release()
+// free gives back what runs hold that no batch comes for any more. The caller holds mu.
+func (a *readAhead) free(runs []*batchRun) {
+	for _, n := range runs {
+		n.Came.over = true
+		a.held -= n.Came.cost
+		if n.Came.extract != nil {
+			n.Came.extract.unpin()
+		}
+		n.Came.extract, n.Came.cost = nil, 0
 	}
 }
 
@@ -238,7 +198,7 @@ func (a *readAhead) forget(which func(*rank) bool) {
 		over := which(r)
 		if over {
 			r.leave()
-			r.GiveUp()
+			a.free(r.Drop(func(*batchRun) bool { return true }))
 		}
 		return over
 	})
@@ -256,17 +216,30 @@ func (a *readAhead) reclaim(n int64) (bytes int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, r := range a.ranks {
-		bytes += r.Reclaim(n - bytes)
+		a.free(r.Drop(func(run *batchRun) bool {
+			goes := bytes < n && run.Came.idle()
+			if goes {
+				bytes += run.Came.cost
+			}
+			return goes
+		}))
 	}
 	return bytes
 }
+
+// idle reports whether a run has come and nothing shows it.
+func (b *brought) idle() bool { return b.extract != nil && b.extract.sole() }
 
 // idle returns the bytes that reclaim could give back now.
 func (a *readAhead) idle() (n int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, r := range a.ranks {
-		n += r.Idle()
+		for _, run := range r.Runs() {
+			if run.Came.idle() {
+				n += run.Came.cost
+			}
+		}
 	}
 	return n
 }
@@ -284,14 +257,14 @@ func (e elsewhere) Mean(chunk int) int64 {
 }
 
 // farOf returns what peers are asked for of some samples: nothing, if their places cannot be read.
-func (s *Source) farOf(ctx context.Context, samples []uint64) request {
+func (s *Source) farOf(ctx context.Context, samples []uint64) *request {
 	slices.Sort(samples)
 	var chunks []batch.ChunkRanges
 	for seq, sample := range samples {
 		chunk := s.index.ChunkOf(sample)
 		t, err := s.index.Table(ctx, chunk)
 		if err != nil {
-			return request{}
+			return &request{}
 		}
 		i := sample - s.index.Chunk(chunk).First
 		if t.Length[i] == 0 {
@@ -303,6 +276,6 @@ func (s *Source) farOf(ctx context.Context, samples []uint64) request {
 		last := &chunks[len(chunks)-1]
 		last.Ranges = append(last.Ranges, batch.Range{Seq: seq, Offset: t.Offset[i], Length: t.Length[i], CRC32C: t.CRC32C[i]})
 	}
-	_, f := s.split((&request{segments: len(samples), origin: ofRun}).of(chunks))
-	return f
+	_, far := s.split((&request{segments: len(samples), origin: ofRun}).of(chunks))
+	return &far
 }

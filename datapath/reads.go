@@ -25,7 +25,6 @@ type portion struct {
 	crc      uint32   // of a sample
 	whole    bool     // the portion is a chunk
 	gates    []*gate  // a read takes a place of each; none: the caller holds one for all reads
-	again    [][]byte // where a batch that holds a sample more than once wants it too
 	receiver receiver // nil: only the caller of the read waits for the portion
 
 	pieces int          // how many pieces it is read in
@@ -49,25 +48,17 @@ func (s *Source) whole(chunk int, data, beside []byte) *portion {
 	return p
 }
 
-// readSamples reads samples by themselves into their segments, near ones joined, and what lies between
-// them into the load's spare memory, as far as that reaches.
+// readSamples reads samples by themselves, near ones joined, and what lies between them into the load's spare memory, as far as that
+// reaches.
 func (s *Source) readSamples(ctx context.Context, l *load, fills []*fill) error {
 	samples := s.samples(l, fills)
 	if len(samples) == 0 {
 		return nil
 	}
-	if err := s.path.sampleReads.read(ctx, l, samples); err != nil {
-		return err
-	}
-	for _, p := range samples {
-		for _, dst := range p.again {
-			copy(dst, p.data)
-		}
-	}
-	return nil
+	return s.readEach(ctx, samples, s.path.cfg.PartSize, l.spare)
 }
 
-// samples lists each sample of some fills once, in stored order.
+// samples lists the samples of some fills in stored order.
 func (s *Source) samples(of *load, fills []*fill) []*portion {
 	n := 0
 	for _, x := range fills {
@@ -79,27 +70,17 @@ func (s *Source) samples(of *load, fills []*fill) []*portion {
 		gates := s.gates(x.Chunk, of)
 		for _, r := range x.Ranges {
 			if r.Length > 0 {
-				p := &all[len(list)]
+				p, is := &all[len(list)], x.samples[r.Seq]
 				p.chunk, p.layout, p.offset, p.crc, p.gates = x.Chunk, l, int64(r.Offset), r.CRC32C, gates
-				p.stored = x.segments[r.Seq]
-				p.data = p.stored
+				p.stored, p.data, p.receiver = is.data, is.data, is
 				list = append(list, p)
 			}
 		}
 	}
-	place := func(a, b *portion) int {
+	slices.SortFunc(list, func(a, b *portion) int {
 		return cmp.Or(a.chunk-b.chunk, cmp.Compare(a.offset, b.offset), len(a.data)-len(b.data))
-	}
-	slices.SortFunc(list, place)
-	once := list[:0]
-	for _, p := range list {
-		if k := len(once); k > 0 && place(once[k-1], p) == 0 {
-			once[k-1].again = append(once[k-1].again, p.data)
-		} else {
-			once = append(once, p)
-		}
-	}
-	return once
+	})
+	return list
 }
 
 // gates returns the gates of which a read of a chunk's samples takes places.

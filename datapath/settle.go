@@ -5,13 +5,12 @@ package datapath
 // needed of the others, chunk by chunk: each copy makes room for the next one. Where there is no
 // memory for a copy the chunk stays.
 func (g *gathering) settle() {
-	g.room.shrink(g.used)
-	if g.leases == nil {
-		return
+	if g.own != nil && g.own.sole() {
+		g.own.room.shrink(g.own.used)
 	}
-	for at, c := range g.near.chunks {
+	for at, i := range g.leased {
 		var needed []int // segments
-		for _, r := range c.Ranges {
+		for _, r := range g.near.chunks[i].Ranges {
 			if g.segments[r.Seq] != nil {
 				needed = append(needed, r.Seq)
 			}

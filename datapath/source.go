@@ -113,16 +113,15 @@ func (s *Source) bring(ctx context.Context, at shuffle.Cursor, b *request) (*bat
 	near, far := s.split(b)
 	ahead := s.path.ahead
 	rank := ahead.come(s, at, b, len(far.chunks) > 0)
-	defer ahead.begin(rank)
-	if len(far.chunks) == 0 {
-		return s.body(ctx, b, near, far, nil)
+	defer ahead.left(rank, at)
+	if len(far.chunks) > 0 {
+		leave, err := s.path.askLimit.turn(ctx, &far)
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
 	}
-	leave, err := s.path.askLimit.turn(ctx, &far)
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	return s.body(ctx, b, near, far, ahead.wait(ctx, rank, at))
+	return s.body(ctx, b, near, far)
 }
 
 // batch is one request, its chunks in stored order.
@@ -137,7 +136,6 @@ type request struct {
 	visit    *visit       // what is known of its reader; nil: the batch is of no plan
 	reader   *peer.Reader // who reads, for peers; nil: they are not told
 	asked    []string     // members that are not asked for it: they have failed, or are late
-	twins    [][2]int     // segments that are one sample: the one that is not asked for, and the one that is
 	lent     room         // its piece of the body that a mixture has taken and holds for all its parts; zero: none
 }
 

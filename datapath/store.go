@@ -79,7 +79,7 @@ func (s *Source) unpack(ctx context.Context, x *fill) error {
 		return s.corrupt(ctx, p)
 	}
 	for _, r := range x.Ranges {
-		copy(x.segments[r.Seq], p.data[r.Offset:])
+		x.samples[r.Seq].take(p.data[r.Offset:])
 	}
 	return nil
 }

@@ -7,12 +7,11 @@ import (
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 )
 
-// tier is a place behind memory that bytes come from: samples that are kept by themselves (hotTier), the disk, the
-// former owner of a chunk, the store. What a tier does not have, or fails to bring, it asks the next tier for.
+// tier is a place behind memory that bytes come from: the disk, the former owner of a chunk, the store. What a tier does not have, or fails to bring, it asks the next tier for.
 // ownersTier and hereTier stand outside this chain.
 type tier interface {
-	// Load fills memory. It returns when all has come or some of it cannot. Of whole chunks each one
-	// is published, or fails, by itself.
+	// Load fills memory. It returns when all has come or some of it cannot. Each chunk, or sample, is
+	// published by itself, and may fail by itself.
 	Load(ctx context.Context, l *load, fills []*fill) error
 }
 
@@ -23,8 +22,7 @@ type load struct {
 	part   int64  // bytes of one store read of whole chunks at most
 	toDisk bool   // the caller writes the chunks to disk
 	alone  bool   // the samples are of a first batch that does not wait for whole chunks
-	room   room   // of the samples: the load's caller holds it
-	spare  []byte // its memory for what lies between samples that one read brings
+	spare  []byte // memory for what lies between samples that one read brings
 	came   tally  // bytes of samples
 }
 
@@ -32,11 +30,21 @@ type load struct {
 type fill struct {
 	batch.ChunkRanges                       // Ranges are the samples
 	whole             *chunkcache.Fill[key] // memory of the cache for all of the chunk; nil: samples are wanted
-	segments          [][]byte              // memory for the samples, by Seq
+	samples           []*sample             // of which these are some, by Seq
 }
 
-// chain puts the tiers one before the other. Samples are asked of the first, whole chunks of the one behind it.
-func (p *Path) chain() hotTier {
+// memory returns the memory of a sample.
+func (x *fill) memory(r batch.Range) []byte { return x.samples[r.Seq].data }
+
+// publish shows the samples, all of which have come.
+func (x *fill) publish() {
+	for _, r := range x.Ranges {
+		x.samples[r.Seq].Publish()
+	}
+}
+
+// chain puts the tiers one before the other.
+func (p *Path) chain() tier {
 	var first tier = store{}
 	if p.cfg.Peers != nil {
 		p.formers = newFormers(first)
@@ -46,15 +54,15 @@ func (p *Path) chain() hotTier {
 		p.disk.next = first
 		first = p.disk
 	}
-	return hotTier{p.hot, first}
+	return first
 }
 
 // fills returns what some chunks of a batch, given by their numbers, want of the tiers.
-func (b *request) fills(which []int, segments [][]byte) []*fill {
+func (b *request) fills(which []int, samples []*sample) []*fill {
 	all := make([]fill, len(which))
 	fills := make([]*fill, len(which))
 	for n, i := range which {
-		all[n] = fill{ChunkRanges: b.chunks[i], segments: segments}
+		all[n] = fill{ChunkRanges: b.chunks[i], samples: samples}
 		fills[n] = &all[n]
 	}
 	return fills

@@ -51,13 +51,15 @@ func TestSource_UnpackGivesItsTurnBack(t *testing.T) {
 			defer all.Release()
 			d.store.SetFault(func(memstore.Call) memstore.Fault { return c.fault })
 			defer d.store.SetFault(nil)
-			x := &fill{ChunkRanges: chunks[0], segments: [][]byte{make([]byte, chunks[0].Ranges[0].Length), make([]byte, chunks[0].Ranges[1].Length)}}
+			b := &request{chunks: chunks[:1]}
+			e, want := p.extracts.private(s, b, room{bytes: make([]byte, bytesOf(chunks[0]))})
+			x := want.fills([]int{0}, e.samples)[0]
 			err = s.unpack(c.ctx, x)
 			if !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
 				t.Errorf("%s: got %v, want %v", name, err, c.want)
 			}
 			for i, r := range chunks[0].Ranges {
-				if err == nil && string(x.segments[i]) != string(d.want(chunks[0].Chunk, r)) {
+				if err == nil && string(e.samples[i].data) != string(d.want(chunks[0].Chunk, r)) {
 					t.Errorf("%s: sample %d: got other bytes than stored", name, i)
 				}
 			}

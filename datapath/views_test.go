@@ -42,11 +42,10 @@ func TestPath_TellsItsReadersOfANewView(t *testing.T) {
 			must(t, err)
 		},
 		"asked for what owners did not send": func() {
-			segments := make([][]byte, 1)
 			b, err := s.newBatch(chunks)
 			must(t, err)
-			b.lay(segments, make([]byte, b.bytes))
-			must(t, hereTier{b}.Load(t.Context(), &load{source: s}, b.fills([]int{0}, segments)))
+			e, want := p.extracts.private(s, b, room{bytes: make([]byte, b.bytes)})
+			must(t, hereTier{b}.Load(t.Context(), &load{source: s}, want.fills([]int{0}, e.samples)))
 		},
 	} {
 		view := peers.view.Add(1)

@@ -69,43 +69,21 @@ func TestCourse_BeginsRunsInTime(t *testing.T) {
 	}
 }
 
-// A batch takes the run that covers it, once, and the run ends when its read and all who took it have let it go.
-func TestCourse_TakesWhatCoversABatch(t *testing.T) {
+// A batch finds the run that covers it, until each batch of that has had what it needs.
+func TestCourse_FindsWhatCoversABatch(t *testing.T) {
 	w := newWalk(t)
 	r := w.next(0, 0, 10, 30)
-	freed := 0
-	r.Free = func() { freed++ }
 	for _, at := range []shuffle.Cursor{w.cursor(0, 0), w.cursor(0, 30), w.cursor(1, 10)} {
-		if got := w.Take(at); got != nil {
+		if got := w.Find(at); got != nil || len(w.Had(at)) != 0 {
 			t.Errorf("position %d of epoch %d: got the run from 10 to 30, want none", at.First, at.Epoch.Number())
 		}
 	}
-	r.Release() // its read has ended
-	for _, first := range []uint64{10, 20} {
-		if freed != 0 {
-			t.Fatal("the memory of a run is free with batches still to come")
-		}
-		got := w.Take(w.cursor(0, first))
-		if got != r {
-			t.Fatalf("position %d: got %v, want the run from 10 to 30", first, got)
-		}
-		defer func() {
-			if freed != 1 {
-				t.Errorf("got the memory freed %d times, want once", freed)
-			}
-		}()
+	if got := w.Had(w.cursor(0, 10)); len(got) != 0 || w.Find(w.cursor(0, 10)) != r || w.Find(w.cursor(0, 20)) != r {
+		t.Errorf("got %d runs over with a batch still to come, or that batch without its run", len(got))
 	}
-	if len(w.runs) != 0 {
-		t.Errorf("got %d runs that wait for batches, want none: all have come", len(w.runs))
+	if got := w.Had(w.cursor(0, 20)); len(got) != 1 || got[0] != r || len(w.Runs()) != 0 || w.Find(w.cursor(0, 10)) != nil {
+		t.Errorf("got %v over, want the run from 10 to 30: all its batches had what they need", got)
 	}
-	if w.Take(w.cursor(0, 10)) != nil {
-		t.Error("got the run of batches that have all come")
-	}
-	r.Release()
-	if freed != 0 {
-		t.Error("the memory of a run is free while a batch shows it")
-	}
-	r.Release()
 }
 
 // A run that is cut leaves its last batches to the next one, or to the rank itself where that has come or begun already.
@@ -119,7 +97,7 @@ func TestCourse_CutGivesBatchesOn(t *testing.T) {
 			t.Fatalf("got an end of %d, want 70 as before", r.end)
 		}
 		w.Cut(r, 50)
-		if w.Take(w.cursor(0, 50)) != nil {
+		if w.Find(w.cursor(0, 50)) != nil {
 			t.Error("got a run for a batch that was cut off")
 		}
 		w.next(0, 20, 50, 130)
@@ -128,7 +106,7 @@ func TestCourse_CutGivesBatchesOn(t *testing.T) {
 		w := newWalk(t)
 		r := w.next(0, 0, 10, 30)
 		w.Cut(r, 20)
-		if w.Take(w.cursor(0, 10)) != r || len(w.runs) != 0 {
+		if over := w.Had(w.cursor(0, 10)); len(over) != 1 || over[0] != r || len(w.runs) != 0 {
 			t.Errorf("got %d runs that wait for batches, want none: the only one of it has come", len(w.runs))
 		}
 	})
@@ -213,19 +191,15 @@ func (one) ChunkOf(uint64) int { return 0 }
 func (one) Mean(int) int64     { return 1 }
 func (one) Owner(int) string   { return "peer" }
 
-// A run that the rank has passed gives its memory back with the request that passes it.
-func TestCome_GivesUpRunsThatWerePassed(t *testing.T) {
+// A run that the rank has passed is dropped with the request that passes it.
+func TestCome_DropsRunsThatWerePassed(t *testing.T) {
 	w := newWalk(t)
 	w.Come(w.cursor(0, 0))
 	r := w.Next()
-	freed := 0
-	r.Cost, r.Free = 8, func() { freed++ }
-	r.Release() // all has come
-	if freed != 0 {
-		t.Error("the memory of a run went back before its batches came")
+	if got := w.Come(w.cursor(0, 10)); len(got) != 0 {
+		t.Errorf("got %d runs dropped before their batches came", len(got))
 	}
-	w.Come(w.cursor(0, 900))
-	if freed != 1 {
-		t.Errorf("got the memory back %d times, want once", freed)
+	if got := w.Come(w.cursor(0, 900)); len(got) != 1 || got[0] != r {
+		t.Errorf("got %v dropped, want the run that was passed", got)
 	}
 }

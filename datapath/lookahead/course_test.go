@@ -56,9 +56,9 @@ func TestRunsNeverOverlap(t *testing.T) {
 	})
 }
 
-// The memory of a run goes back once, and never while its read or a batch holds it; when the rank has gone and all that held has ended, all
-// of it is back.
-func TestRunsGiveTheirMemoryBackOnce(t *testing.T) {
+// Each run is dropped once: when its last batch has what it needs, when the rank has passed it, or when the rank is given up. Until then a
+// batch of it may come.
+func TestRunsAreDroppedOnce(t *testing.T) {
 	plan, err := shuffle.NewPlan(shuffle.Params{Shuffle: shuffle.None}, []uint64{0, 1000})
 	if err != nil {
 		t.Fatal(err)
@@ -66,57 +66,50 @@ func TestRunsGiveTheirMemoryBackOnce(t *testing.T) {
 	epochs := []*shuffle.Epoch{plan.Epoch(0), plan.Epoch(1)}
 	rapid.Check(t, func(t *rapid.T) {
 		var c Course[int]
-		var held []*Run[int] // by reads and batches
-		freed, taken := map[*Run[int]]int{}, int64(0)
-		place, begun := uint64(0), 0
+		dropped, open := map[*Run[int]]bool{}, map[*Run[int]]map[uint64]bool{} // the latter by the batches that have not come
+		drop := func(runs []*Run[int], why string) {
+			for _, r := range runs {
+				if dropped[r] || open[r] == nil {
+					t.Fatalf("got the run at %d dropped again, or never begun", r.first)
+				}
+				if why == "had" && len(open[r]) > 0 {
+					t.Fatalf("got the run at %d dropped with %d batches to come", r.first, len(open[r]))
+				}
+				dropped[r] = true
+				delete(open, r)
+			}
+		}
+		place := uint64(0)
 		for range rapid.IntRange(1, 80).Draw(t, "steps") {
-			switch rapid.SampledFrom([]string{"come", "come", "come", "release", "release", "reclaim", "leave"}).Draw(t, "step") {
-			case "come":
-				place += rapid.Uint64Range(0, 3).Draw(t, "ahead")
-				first := 10 * (place % 100)
-				at := shuffle.Cursor{Plan: plan, Epoch: epochs[min(place/100, 1)], First: first, End: first + 10, BatchSize: 10}
-				c.Come(at)
-				if r := c.Take(at); r != nil {
-					held = append(held, r)
-				}
-				if r := c.Next(); r != nil {
-					begun++
-					taken += 8
-					r.Cost, r.Free = 8, func() { freed[r]++; taken -= 8 }
-					held = append(held, r)
-				}
-			case "release":
-				if n := len(held); n > 0 {
-					i := rapid.IntRange(0, n-1).Draw(t, "which")
-					r := held[i]
-					held = slices.Delete(held, i, i+1)
-					r.Release()
-				}
-			case "reclaim":
-				n, idle, before := rapid.Int64Range(0, 40).Draw(t, "bytes"), c.Idle(), taken
-				if got := c.Reclaim(n); got != before-taken || got < min(n, idle) || got > idle || got >= n+8 {
-					t.Fatalf("got %d bytes of %d that nothing else holds, %d went, want %d", got, idle, before-taken, n)
-				}
-			case "leave":
-				c.GiveUp()
+			if rapid.IntRange(0, 9).Draw(t, "step") == 0 {
+				drop(c.Drop(func(r *Run[int]) bool { return r.first%20 == 0 }), "dropped")
+				continue
 			}
-			for _, r := range held {
-				if freed[r] > 0 {
-					t.Fatal("the memory of a run that is held has gone back")
+			place += rapid.Uint64Range(0, 3).Draw(t, "ahead")
+			epoch, first := min(place/100, 1), 10*(place%100)
+			at := shuffle.Cursor{Plan: plan, Epoch: epochs[epoch], First: first, End: first + 10, BatchSize: 10}
+			drop(c.Come(at), "passed")
+			for r, left := range open {
+				if r.At.Epoch.Number() == epoch {
+					delete(left, first)
+				}
+			}
+			drop(c.Had(at), "had")
+			if r := c.Next(); r != nil {
+				open[r] = map[uint64]bool{}
+				for n := r.first; n < r.end; n += 10 {
+					open[r][n] = true
+				}
+			}
+			for r, left := range open {
+				if len(left) == 0 || !slices.Contains(c.Runs(), r) {
+					t.Fatalf("got the run at %d with %d batches to come, and listed: %v", r.first, len(left), slices.Contains(c.Runs(), r))
 				}
 			}
 		}
-		c.GiveUp()
-		for _, r := range held {
-			r.Release()
-		}
-		for r, n := range freed {
-			if n != 1 {
-				t.Errorf("the memory of the run at %d went back %d times, want once", r.first, n)
-			}
-		}
-		if len(freed) != begun || taken != 0 {
-			t.Errorf("got %d of %d runs back, and %d bytes left over", len(freed), begun, taken)
+		drop(c.Drop(func(*Run[int]) bool { return true }), "given up")
+		if len(open) != 0 || len(c.Runs()) != 0 {
+			t.Errorf("got %d runs that were never dropped", len(open))
 		}
 	})
 }

@@ -25,13 +25,16 @@ type brought struct {
 	samples map[uint64]bool
 	arrived bool
 	waiting []func() // until it has arrived
+	cost    int64    // bytes of memory that it takes
+	shown   int      // by so many requests
+	over    bool     // no other request comes for it
 }
 
 // come notes a batch. far says that a part of it is another gateway's: with the first such batch a rank begins.
 func (a *readAhead) come(r *request, far bool) {
 	if far || a.At().Epoch != nil {
 		a.think = r.visit.Think
-		a.Come(r.at)
+		a.drop(a.Come(r.at))
 	}
 }
 
@@ -44,6 +47,24 @@ func (a *readAhead) next() {
 	}
 	if n := a.Next(); n != nil {
 		g.clock.after(0, func() { g.clock.after(0, func() { a.bring(n) }) })
+	}
+}
+
+// drop gives up runs that no request comes for any more.
+func (a *readAhead) drop(runs []*batchRun) {
+	for _, n := range runs {
+		n.Came.over = true
+		a.gateway.free(n)
+	}
+}
+
+// free gives the memory of a run back that has arrived, that nothing shows and no request comes for.
+func (g *gateway) free(n *batchRun) {
+	if came := &n.Came; came.over && came.arrived && came.shown == 0 && came.cost > 0 {
+		g.aheadHeld -= came.cost
+		g.memory.inUse -= came.cost
+		came.cost = 0
+		g.clock.after(0, g.memory.nudge)
 	}
 }
 
@@ -64,7 +85,7 @@ func (a *readAhead) bring(n *batchRun) {
 			return
 		}
 		n.Came.arrived = true
-		n.Release()
+		g.free(n)
 		for _, ready := range n.Came.waiting {
 			ready()
 		}
@@ -95,18 +116,18 @@ func (g *gateway) room(n *batchRun, bytes int64) bool {
 		return false
 	}
 	g.aheadHeld += cost
-	n.Cost, n.Free = cost, func() {
-		g.aheadHeld -= cost
-		g.memory.inUse -= cost
-		g.clock.after(0, g.memory.nudge)
-	}
+	n.Came.cost = cost
 	return true
 }
 
 // wait calls ready when the run that a request is in is there: its samples are the request's until that is closed. It calls ready at once
 // where the request is in no run.
 func (a *readAhead) wait(r *request, ready func()) {
-	r.run = a.Take(r.at)
+	r.run = a.Find(r.at)
+	if r.run != nil {
+		r.run.Came.shown++
+		a.drop(a.Had(r.at))
+	}
 	if r.run == nil || r.run.Came.arrived {
 		ready()
 		return
@@ -140,16 +161,23 @@ func (r *request) take(uses []use) []use {
 // release does without the run: what holds its memory waits for none.
 func (r *request) release() {
 	if r.run != nil {
-		r.run.Release()
+		r.run.Came.shown--
+		r.ahead.gateway.free(r.run)
 	}
 	r.run, r.took = nil, 0
 }
 
 // giveUp gives up runs that nothing shows until n bytes are free.
 func (g *gateway) giveUp(n int64) {
-	until := g.memory.inUse - n
+	var back int64
 	for _, a := range g.aheads {
-		a.Reclaim(g.memory.inUse - until)
+		a.drop(a.Drop(func(r *batchRun) bool {
+			goes := back < n && r.Came.arrived && r.Came.shown == 0
+			if goes {
+				back += r.Came.cost
+			}
+			return goes
+		}))
 	}
 }
 

@@ -40,7 +40,7 @@ func (d *dataset) offsetOf(t *testing.T, sample uint64) int64 {
 	return d.index.Extents(c.Chunk)[0].Offset + int64(c.Ranges[0].Offset)
 }
 
-func TestSampleReads_ReadASampleOnceHoweverManyAsk(t *testing.T) {
+func TestExtracts_ReadASampleOnceHoweverManyAsk(t *testing.T) {
 	d := newDataset(t, 3, same(40, 100<<10), 40, 4<<20)
 	bubble.Test(t, func(t *testing.T) {
 		s, store, release := d.held(t, sound)
@@ -62,7 +62,7 @@ func TestSampleReads_ReadASampleOnceHoweverManyAsk(t *testing.T) {
 	})
 }
 
-func TestSampleReads_EndWhenTheLastBatchLeaves(t *testing.T) {
+func TestExtracts_EndWhenTheLastBatchLeaves(t *testing.T) {
 	d := newDataset(t, 3, same(40, 100<<10), 40, 4<<20)
 	for _, stays := range []bool{true, false} {
 		bubble.Test(t, func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestSampleReads_EndWhenTheLastBatchLeaves(t *testing.T) {
 }
 
 // Samples 5 and 6 are stored side by side, so one store read brings both.
-func TestSampleReads_GiveAnErrorToThoseWhoAskForItsSample(t *testing.T) {
+func TestExtracts_GiveAnErrorToThoseWhoAskForItsSample(t *testing.T) {
 	d := newDataset(t, 3, same(40, 100<<10), 40, 4<<20)
 	bubble.Test(t, func(t *testing.T) {
 		bad, length := d.offsetOf(t, 5), int64(d.ranges(t, []uint64{5})[0].Ranges[0].Length)
@@ -141,13 +141,13 @@ func TestSampleReads_GiveAnErrorToThoseWhoAskForItsSample(t *testing.T) {
 	})
 }
 
-func TestSampleReads_LetNoBatchJoinAReadThatIsNotRepeated(t *testing.T) {
+func TestExtracts_LetNoBatchJoinAReadThatIsNotRepeated(t *testing.T) {
 	d := newDataset(t, 3, same(40, 100<<10), 40, 4<<20)
 	bubble.Test(t, func(t *testing.T) {
 		s, store, release := d.held(t, sound)
 		all := []<-chan result{d.reading(t.Context(), t, s, []uint64{5})}
 		synctest.Wait()
-		for _, x := range s.path.sampleReads.reads {
+		for _, x := range s.path.extracts.samples {
 			if x.Wanted() {
 				t.Error("got that another batch waits for the sample")
 			}
@@ -168,7 +168,7 @@ func TestSampleReads_LetNoBatchJoinAReadThatIsNotRepeated(t *testing.T) {
 
 // Batches of few samples come and leave at random, in front of a store that fails, lies and is slow: they get the stored bytes, their
 // own cancellation or an error of the store.
-func TestSampleReads_Storm(t *testing.T) {
+func TestExtracts_Storm(t *testing.T) {
 	d := newDataset(t, 3, same(40, 100<<10), 40, 4<<20)
 	from, to, few := seeds.Range(t, 200, 20_000)
 	ended := map[string]int{}
@@ -208,8 +208,8 @@ func (d *dataset) sampleStorm(t *testing.T, seed uint64, ended map[string]int) {
 		})
 	}
 	readers.Wait()
-	if n := len(p.sampleReads.reads); n != 0 {
-		t.Errorf("%d samples are still being read", n)
+	if n := p.extracted(); n != 0 {
+		t.Errorf("%d samples are still there", n)
 	}
 }
 

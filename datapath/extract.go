@@ -1,0 +1,303 @@
+package datapath
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/millrace-data/millrace/datapath/batch"
+	"github.com/millrace-data/millrace/internal/tracing"
+)
+
+// extracts are the samples that are in memory by themselves, without the rest of their chunk, or on their way there: each of them once,
+// however many batches ask for it. A batch pins the extracts that have samples of it, and brings the others in an extract of its own.
+//
+//   - The memory of an extract stays reserved until nobody pins it any more. Only then its load is cancelled, never because the batch
+//     that began it leaves.
+//   - The error of a sample goes to the batches that ask for that sample. Others that pin the extract get theirs.
+//   - A batch never waits for memory while it pins an extract.
+//   - Whoever answers a peer never waits for a sample that another peer is asked for. So gateways cannot wait for each other in a circle.
+type extracts struct {
+	mu      sync.Mutex // guards what follows, the pins of extracts and the counts of samples
+	samples map[samplePlace]*sample
+}
+
+// samplePlace is where a sample is stored, and who brings it.
+type samplePlace struct {
+	source *Source
+	chunk  int
+	offset uint32
+	length uint32
+	far    bool // peers are asked for it
+}
+
+// extract is memory with some samples of one dataset, each of them once.
+type extract struct {
+	all     *extracts
+	source  *Source
+	room    room
+	used    int64 // bytes of the samples; the rest of the room is for what lies between them
+	samples []*sample
+	pins    int
+	ahead   bool // read ahead of the batches that need it
+	hot     bool // kept for batches to come
+
+	span   tracing.Span       // of who began the load
+	ctx    context.Context    // of the load
+	cancel context.CancelFunc // ends it; nil: there is none, or it has not begun
+	ended  chan struct{}      // closed when it has ended
+	came   tally              // what it has brought, to be read after that, as err is
+	err    error
+}
+
+// sample is one sample of an extract: the receiver of its portion.
+type sample struct {
+	in      *extract
+	place   samplePlace
+	data    []byte
+	hot     bool
+	joined  int           // batches that wait for it, in addition to the one that began the load
+	settled bool          // done is closed; only for the load
+	done    chan struct{} // closed when the bytes are right or err is set
+	err     error
+}
+
+// errGivenUp is the error of the samples of a load that has ended without them, for no fault of theirs.
+var errGivenUp = errors.New("the load of the sample was given up")
+
+// demand is what one batch wants of extracts.
+type demand struct {
+	near   request // what this gateway brings itself
+	copied int     // the chunks of near that are brought as a whole, and copied: these come first
+	far    request // what peers are asked for
+	joins  bool    // the samples of other batches are used
+}
+
+// find returns a sample that is there, or on its way and may be waited for; nil: there is none. The caller holds mu.
+func (x *extracts) find(p samplePlace) *sample {
+	if s := x.samples[p]; s != nil {
+		return s
+	}
+	p.far = !p.far
+	if s := x.samples[p]; s != nil && (!p.far || s.came()) {
+		return s
+	}
+	return nil
+}
+
+// came reports whether the sample is there. One that has failed is not found any more.
+func (s *sample) came() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// missing returns the bytes of those samples of a batch that are neither there nor on their way.
+func (x *extracts) missing(s *Source, d *demand) int64 {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.absent(s, d)
+}
+
+// absent is missing for a caller that holds mu.
+func (x *extracts) absent(s *Source, d *demand) int64 {
+	if !d.joins {
+		return d.near.bytes + d.far.bytes
+	}
+	return x.absentOf(s, &d.near, false) + x.absentOf(s, &d.far, true)
+}
+
+func (x *extracts) absentOf(s *Source, b *request, far bool) (n int64) {
+	for _, c := range b.chunks {
+		for _, r := range c.Ranges {
+			if x.find(samplePlace{s, c.Chunk, r.Offset, r.Length, far}) == nil {
+				n += int64(r.Length)
+			}
+		}
+	}
+	return n
+}
+
+// add adds a sample to the extract, in the next bytes of its memory.
+func (e *extract) add(at samplePlace, hot bool) *sample {
+	from, to := e.used, e.used+int64(at.length)
+	is := &sample{in: e, place: at, data: e.room.bytes[from:to:to], hot: hot, done: make(chan struct{})}
+	e.used, e.samples = to, append(e.samples, is)
+	return is
+}
+
+// private returns an extract that nobody else finds, and what it wants, with ranges that are numbered by its samples.
+func (x *extracts) private(s *Source, b *request, memory room) (*extract, request) {
+	e := &extract{all: x, source: s, room: memory, pins: 1}
+	chunks := make([]batch.ChunkRanges, len(b.chunks))
+	for i, c := range b.chunks {
+		chunks[i] = batch.ChunkRanges{Chunk: c.Chunk, Ranges: make([]batch.Range, len(c.Ranges))}
+		for n, r := range c.Ranges {
+			e.add(samplePlace{s, c.Chunk, r.Offset, r.Length, false}, false)
+			r.Seq = len(e.samples) - 1
+			chunks[i].Ranges[n] = r
+		}
+	}
+	return e, *b.of(chunks)
+}
+
+// pin begins one more use of the extract, for a caller that pins it.
+func (e *extract) pin() {
+	e.all.mu.Lock()
+	defer e.all.mu.Unlock()
+	e.pins++
+}
+
+// unpin ends one use of the extract. The last one ends the load and waits for that, and gives the memory back.
+func (e *extract) unpin() {
+	x := e.all
+	x.mu.Lock()
+	e.pins--
+	last := e.pins == 0
+	if last {
+		for _, s := range e.samples {
+			x.forget(s)
+		}
+	}
+	x.mu.Unlock()
+	if !last {
+		return
+	}
+	if e.cancel != nil {
+		e.cancel()
+		<-e.ended
+	}
+	e.room.close()
+}
+
+// sole reports whether nobody but the caller pins the extract.
+func (e *extract) sole() bool {
+	e.all.mu.Lock()
+	defer e.all.mu.Unlock()
+	return e.pins == 1
+}
+
+// forget lets nobody find a sample any more. The caller holds mu.
+func (x *extracts) forget(s *sample) {
+	if x.samples[s.place] == s {
+		delete(x.samples, s.place)
+	}
+}
+
+// leave ends the wait of a batch for samples, of which those in its own extract are none that it has joined.
+func (x *extracts) leave(waits []awaited, own *extract) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, w := range waits {
+		if w.in != own {
+			w.joined--
+		}
+	}
+}
+
+// begin begins the load of what the extract wants. It goes on without the batch of ctx, until the deadline of that.
+func (e *extract) begin(ctx context.Context, d *demand) {
+	e.ended = make(chan struct{})
+	e.ctx = context.WithoutCancel(ctx)
+	if until, ok := ctx.Deadline(); ok {
+		e.ctx, e.cancel = context.WithDeadline(e.ctx, until)
+	} else {
+		e.ctx, e.cancel = context.WithCancel(e.ctx)
+	}
+	l := &load{source: e.source, spare: e.room.bytes[e.used:]}
+	go func() {
+		defer close(e.ended)
+		e.err = l.extract(e.ctx, d, e)
+		e.came = l.came
+		e.source.path.hot.keep(e)
+	}()
+}
+
+// extract brings what an extract wants: the near part as this gateway reads its own, and beside it the far part from its owners. What no owner
+// has sent comes last, but for what is read ahead. Each part has an error of its own; the first one is returned.
+func (l *load) extract(ctx context.Context, d *demand, e *extract) error {
+	near := 0
+	for _, c := range d.near.chunks {
+		near += len(c.Ranges)
+	}
+	asked, lost := &load{source: l.source}, &unsent{}
+	var running sync.WaitGroup
+	if len(d.far.chunks) > 0 {
+		fills := d.far.fills(numbers(0, len(d.far.chunks)), e.samples)
+		running.Go(func() { _ = ownersTier{&d.far, lost}.Load(ctx, asked, fills) }) // what did not come is in lost
+	}
+	err := l.into(ctx, &d.near, numbers(0, d.copied), numbers(d.copied, len(d.near.chunks)), e.samples)
+	settle(e.samples[:near], err)
+	running.Wait()
+	l.came.add(asked.came)
+	var unsent error
+	if len(lost.fills) > 0 {
+		if unsent = errGivenUp; d.far.origin != ofRun {
+			unsent = hereTier{&d.far}.Load(ctx, l, lost.fills)
+		}
+	}
+	settle(e.samples[near:], unsent)
+	return cmp.Or(err, unsent)
+}
+
+// numbers lists the numbers from one up to another.
+func numbers(from, to int) []int {
+	all := make([]int, 0, to-from)
+	for n := from; n < to; n++ {
+		all = append(all, n)
+	}
+	return all
+}
+
+// settle settles the samples that a load has left open: they are there, or were given up.
+func settle(samples []*sample, err error) {
+	for _, s := range samples {
+		if err == nil {
+			s.Publish()
+		} else {
+			s.Fail(errGivenUp)
+		}
+	}
+}
+
+// take copies the sample out of its chunk, and shows it. There it is served from while the chunk stays.
+func (s *sample) take(data []byte) {
+	copy(s.data, data)
+	s.hot = false
+	s.Publish()
+}
+
+// Publish shows the sample to the batches that wait for it, unless it is settled.
+func (s *sample) Publish() {
+	if !s.settled {
+		s.settled = true
+		close(s.done)
+	}
+}
+
+// Fail gives the batches that wait for the sample an error, unless it is settled. Nobody finds the sample any more.
+func (s *sample) Fail(err error) {
+	if s.settled {
+		return
+	}
+	s.in.all.mu.Lock()
+	s.in.all.forget(s)
+	s.in.all.mu.Unlock()
+	s.settled, s.err = true, err
+	close(s.done)
+}
+
+// Wanted reports whether a batch has joined. The batch that began the load needs all its samples, and so has failed already.
+func (s *sample) Wanted() bool {
+	x := s.in.all
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if s.joined == 0 {
+		x.forget(s)
+	}
+	return s.joined > 0
+}
