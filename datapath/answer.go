@@ -59,7 +59,7 @@ func (s *Source) answer(ctx context.Context, q *peer.Query) (*batch.Body, error)
 	if q.Cached {
 		body, err = s.answerCached(ctx, b)
 	} else {
-		body, err = s.body(ctx, b, b, request{})
+		body, err = assemblyOf(part{source: s, request: b, near: b, tries: true}).read(ctx)
 	}
 	if errors.Is(err, chunkcache.ErrNoRoom) {
 		err = fmt.Errorf("answer for %d bytes of %q: %w", b.bytes, q.Dataset, peer.ErrNoRoom)
@@ -99,7 +99,7 @@ func (s *Source) questioned(q *peer.Query) (*request, error) {
 	case err != nil:
 		return nil, fmt.Errorf("answer for %q: %w: %w", q.Dataset, peer.ErrMismatch, err)
 	}
-	b.origin, b.tries = fromPeer, true
+	b.origin = fromPeer
 	if q.Reader != nil {
 		b.fits = s.path.fits(s, time.Now())
 		if q.Reader.Params.Shuffle != shuffle.Full {
@@ -120,11 +120,11 @@ func (s *Source) answerCached(ctx context.Context, b *request) (*batch.Body, err
 		return nil, peer.ErrNotHere
 	}
 	b.chunks[0].Ranges[0].CRC32C = s.index.Chunk(chunk).CRC32C
-	room, err := s.room(ctx, b, b.bytes)
+	memory, err := s.path.room(ctx, b.bytes, false)
 	if err != nil {
 		return nil, err
 	}
-	e, want := s.path.extracts.private(s, b, room)
+	e, want := s.path.extracts.private(s, b, memory)
 	if rest := s.path.disk.bring(ctx, &load{source: s}, want.fills([]int{0}, e.samples)); len(rest) > 0 {
 		e.unpin()
 		return nil, peer.ErrNotHere

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/millrace-data/millrace/cluster/peer"
-	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/datapath/lookahead"
 	"github.com/millrace-data/millrace/datapath/policy"
@@ -41,11 +39,11 @@ func TestPath_HoldsBodiesUpToItsBudget(t *testing.T) {
 		if want := fmt.Sprintf("read a batch of %d bytes with a budget of %d, of which %d are to decode in: ", c.most+1, total, c.decoding); err != nil && !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: got %q, want %q", name, err, want)
 		}
-		if n := c.most / 9 * 8; p.withGaps(n) != n+n/8 {
-			t.Errorf("%s: got %d bytes for %d with gaps, want an eighth more", name, p.withGaps(n), n)
+		if n := c.most / 9 * 8; p.gaps(n) != n/8 {
+			t.Errorf("%s: got %d bytes for the gaps of %d, want an eighth more", name, p.gaps(n), n)
 		}
-		if n := c.most - 8; p.withGaps(n) != n {
-			t.Errorf("%s: got %d bytes for %d with gaps, want no more", name, p.withGaps(n), n)
+		if n := c.most - 8; p.gaps(n) != 0 {
+			t.Errorf("%s: got %d bytes for the gaps of %d, want none", name, p.gaps(n), n)
 		}
 	}
 	p.decoding.size.Store(0)
@@ -88,12 +86,6 @@ func TestRoom_GoesWithItsLastHolder(t *testing.T) {
 	if release, ok := p.TryReserve(1); ok || release != nil {
 		t.Error("got a byte of a full budget")
 	}
-	lent := room{bytes: []byte{1}, own: new(chunkcache.Buffer[key])}
-	lent.holders = second.holders
-	before := lent.holders.Load()
-	if got, err := (&Source{path: p}).room(t.Context(), &request{lent: lent, tries: true}, 1); err != nil || got.own != lent.own || lent.holders.Load() != before+1 {
-		t.Errorf("got %v for a part of a mixture, want what it has been lent, held once more", err)
-	}
 }
 
 // TestTally_TiersAddUp: memory has the rest, tiers without bytes are left out, and the last one has the wait.
@@ -118,12 +110,6 @@ func TestTally_TiersAddUp(t *testing.T) {
 		if s := strings.Join(got, ", "); s != c.want {
 			t.Errorf("%+v: got %s, want %s", c.came, s, c.want)
 		}
-	}
-	a := []batch.TierTime{{Tier: "memory", Bytes: 1, Wait: 2}, {Tier: "store", Bytes: 3, Wait: 9}}
-	b := []batch.TierTime{{Tier: "memory", Bytes: 10}, {Tier: "disk", Bytes: 20, Wait: 5}, {Tier: "store", Bytes: 30, Wait: 4}}
-	want := []batch.TierTime{{Tier: "memory", Bytes: 11, Wait: 2}, {Tier: "store", Bytes: 33, Wait: 9}, {Tier: "disk", Bytes: 20, Wait: 5}}
-	if got := addTiers(slices.Clone(a), b); !slices.Equal(got, want) {
-		t.Errorf("got %v of two sources, want %v", got, want)
 	}
 }
 

@@ -46,17 +46,19 @@ func (r room) shrink(n int64) {
 	}
 }
 
-// withGaps returns n bytes, and an eighth more if the budget ever has so much, for the gaps between
-// samples that one read brings.
-func (p *Path) withGaps(n int64) int64 {
-	if more := n + n/8; p.holds(more) {
-		return more
+// gaps returns an eighth of n bytes, for the gaps between samples that one read brings, if the budget ever has so much beside n.
+func (p *Path) gaps(n int64) int64 {
+	if p.holds(n + n/8) {
+		return n / 8
 	}
-	return n
+	return 0
 }
 
 // room takes memory for n bytes. With waits it waits for memory; else it answers ErrNoRoom.
 func (p *Path) room(ctx context.Context, n int64, waits bool) (room, error) {
+	if n == 0 {
+		return room{}, nil
+	}
 	if waits {
 		ctx, span := tracing.Start(ctx, "wait for memory")
 		span.Number("millrace.bytes", n)
@@ -71,14 +73,6 @@ func (p *Path) room(ctx context.Context, n int64, waits bool) (room, error) {
 		return newRoom(own), nil
 	}
 	return room{}, chunkcache.ErrNoRoom
-}
-
-// room takes memory for n bytes of a batch, all of it at most: what a mixture has lent, or else as Path.room does.
-func (s *Source) room(ctx context.Context, b *request, n int64) (room, error) {
-	if b.lent.own != nil {
-		return b.lent.hold(), nil
-	}
-	return s.path.room(ctx, n, !b.tries)
 }
 
 // TryReserve takes n bytes of the budget for what a gateway holds in addition to chunks and bodies, if they

@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 	"unsafe"
 
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
@@ -95,32 +97,42 @@ func TestPath_SmallBodiesPassOneThatWaits(t *testing.T) {
 	})
 }
 
-// TestOfPath_SharesItsMemory: each part of a mixture gets its bytes and an eighth more as far as that reaches, none of them twice.
-func TestOfPath_SharesItsMemory(t *testing.T) {
+// TestPart_SharesItsMemory: each part of a batch gets its bytes and an eighth more as far as that reaches, none of them twice.
+func TestPart_SharesItsMemory(t *testing.T) {
 	for name, c := range map[string]struct {
-		sizes []int64
+		sizes []uint32
 		total int64
-		want  []int64
+		want  []int64 // -1: there is not enough
 	}{
-		"exactly": {[]int64{80, 40}, 120, []int64{80, 40}},
-		"plenty":  {[]int64{80, 40}, 135, []int64{90, 45}},
-		"some":    {[]int64{80, 40, 160}, 292, []int64{90, 42, 160}},
-		"none":    {[]int64{0, 8}, 8, []int64{0, 8}},
+		"exactly": {[]uint32{80, 40}, 120, []int64{80, 40}},
+		"plenty":  {[]uint32{80, 40}, 135, []int64{90, 45}},
+		"some":    {[]uint32{80, 40, 160}, 292, []int64{90, 42, 160}},
+		"none":    {[]uint32{0, 8}, 8, []int64{0, 8}},
+		"less":    {[]uint32{80, 40}, 119, []int64{80, -1}},
 	} {
-		o := &ofPath{}
+		p, gaps := newPath(t, Config{Budget: bud(1 << 20)}), c.total
 		for _, n := range c.sizes {
-			o.some, o.bytes = append(o.some, &helping{batch: &request{bytes: n}}), o.bytes+n
+			gaps = max(gaps-int64(n), 0)
 		}
-		body := room{bytes: make([]byte, c.total), own: new(chunkcache.Buffer[key])}
-		o.share(body)
-		at := int64(0)
-		for i, h := range o.some {
-			got := h.batch.lent
-			if int64(len(got.bytes)) != c.want[i] || cap(got.bytes) != len(got.bytes) || got.own != body.own {
-				t.Errorf("%s: got %d bytes lent to part %d, want %d", name, len(got.bytes), i, c.want[i])
+		memory, at := room{bytes: make([]byte, c.total), own: new(chunkcache.Buffer[key]), holders: new(atomic.Int32)}, int64(0)
+		all := memory.bytes
+		for i, n := range c.sizes {
+			s := &Source{path: p}
+			near := request{bytes: int64(n), chunks: []batch.ChunkRanges{{Ranges: []batch.Range{{Length: n}}}}}
+			x := &part{source: s, near: &near, wanted: &demand{near: near, joins: true}}
+			if enough := x.pin(t.Context(), &memory, &gaps); enough != (c.want[i] >= 0) {
+				t.Errorf("%s: part %d: got enough: %v", name, i, enough)
+			}
+			if c.want[i] < 0 {
 				continue
 			}
-			if len(got.bytes) > 0 && unsafe.SliceData(got.bytes) != &body.bytes[at] {
+			got := x.own.room
+			defer x.giveBack()
+			if int64(len(got.bytes)) != c.want[i] || cap(got.bytes) != len(got.bytes) || got.own != memory.own || int(got.holders.Load()) != i+1 {
+				t.Errorf("%s: got %d bytes for part %d of %d holders, want %d", name, len(got.bytes), i, got.holders.Load(), c.want[i])
+				continue
+			}
+			if len(got.bytes) > 0 && unsafe.SliceData(got.bytes) != &all[at] {
 				t.Errorf("%s: got part %d at another place than byte %d", name, i, at)
 			}
 			at += c.want[i]

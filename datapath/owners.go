@@ -11,7 +11,6 @@ import (
 
 	"github.com/millrace-data/millrace/cluster/peer"
 	"github.com/millrace-data/millrace/datapath/batch"
-	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/datapath/lookahead"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/tracing"
@@ -234,20 +233,6 @@ type askLimit struct {
 func newAskLimit(total int64) *askLimit {
 	n := max(total/askShare, 1)
 	return &askLimit{n, semaphore.NewWeighted(n)}
-}
-
-// turn waits for a turn to ask owners for the far part of a batch. A batch that waits for no memory
-// gets a turn now or ErrNoRoom, and a part of a mixture has got one with its memory.
-func (a *askLimit) turn(ctx context.Context, far *request) (leave func(), err error) {
-	switch n := min(far.bytes, a.max); {
-	case far.lent.own != nil:
-		return func() {}, nil
-	case !far.tries:
-		return a.enter(ctx, n), nil
-	case a.bytes.TryAcquire(n):
-		return func() { a.bytes.Release(n) }, nil
-	}
-	return nil, chunkcache.ErrNoRoom
 }
 
 // enter waits for a turn to ask for n bytes, but for budget.DefaultWait at most: then the batch asks

@@ -129,18 +129,11 @@ func TestAnswer_WholeChunkOfTheDisk(t *testing.T) {
 	})
 }
 
-// Batches that wait for owners take turns by their bytes; one that waits for no memory is refused, and none waits for ever.
+// Batches that wait for owners take turns by their bytes, and none waits for ever.
 func TestAskLimit_TurnsComeBack(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		a := newAskLimit(200) // turns for 100 bytes
-		whole, err := a.turn(t.Context(), &request{bytes: 1000, tries: true})
-		must(t, err)
-		if _, err := a.turn(t.Context(), &request{bytes: 1, tries: true}); !errors.Is(err, chunkcache.ErrNoRoom) {
-			t.Errorf("tries without a turn: got %v, want %v", err, chunkcache.ErrNoRoom)
-		}
-		lent, err := a.turn(t.Context(), &request{bytes: 1, tries: true, lent: room{own: new(chunkcache.Buffer[key])}})
-		must(t, err)
-		lent()
+		whole := a.enter(t.Context(), 1000)
 		ended, end := context.WithCancel(t.Context())
 		end()
 		for name, c := range map[string]struct {
@@ -148,8 +141,7 @@ func TestAskLimit_TurnsComeBack(t *testing.T) {
 			took time.Duration
 		}{"waits": {t.Context(), budget.DefaultWait}, "has gone": {ended, 0}} {
 			begun := time.Now()
-			without, err := a.turn(c.ctx, &request{bytes: 50})
-			must(t, err)
+			without := a.enter(c.ctx, 50)
 			if took := time.Since(begun); took != c.took {
 				t.Errorf("%s: asked after %v, want %v", name, took, c.took)
 			}
@@ -160,13 +152,14 @@ func TestAskLimit_TurnsComeBack(t *testing.T) {
 		}
 		time.AfterFunc(time.Second, whole)
 		begun := time.Now()
-		half, err := a.turn(t.Context(), &request{bytes: 50})
-		must(t, err)
+		half := a.enter(t.Context(), 50)
 		if took := time.Since(begun); took != time.Second {
 			t.Errorf("got a turn after %v, want 1s", took)
 		}
-		other, err := a.turn(t.Context(), &request{bytes: 50, tries: true})
-		must(t, err)
+		other := a.enter(t.Context(), 50)
+		if took := time.Since(begun); took != time.Second {
+			t.Errorf("got the other half after %v, want it at once", took)
+		}
 		half()
 		other()
 		if !a.bytes.TryAcquire(a.max) {

@@ -85,13 +85,16 @@ func (o ownersTier) ask(ctx context.Context, l *load, member string, fills []*fi
 	}
 	others := *o.batch
 	others.asked = append(slices.Clone(o.batch.asked), member)
-	var beside *extract
+	var beside *assembly
 	rest := func() error { return o.next.Load(ctx, l, fills) }
 	limited, cancel := partOf(ctx)
 	defer cancel()
 	err := s.path.read(limited, member, q, dst, func(during context.Context, late bool) (err error) {
 		if late {
-			beside, err = ownersTier{batch: &others}.hedge(during, s, fills)
+			a, err := ownersTier{batch: &others}.hedge(during, s, fills)
+			if err == nil {
+				beside = a
+			}
 			return err
 		}
 		err = ownersTier{&others, o.next}.Load(ctx, l, fills)
@@ -102,7 +105,7 @@ func (o ownersTier) ask(ctx context.Context, l *load, member string, fills []*fi
 		return nil
 	})
 	if beside != nil {
-		defer beside.unpin()
+		defer beside.close()
 	}
 	switch {
 	case err == nil:
@@ -110,12 +113,10 @@ func (o ownersTier) ask(ctx context.Context, l *load, member string, fills []*fi
 	case beside == nil || !errors.Is(err, peer.ErrOutdone):
 		return rest()
 	}
-	l.came.add(beside.came)
-	n := 0
+	l.came.add(beside.parts[0].came)
 	for _, x := range fills {
 		for _, r := range x.Ranges {
-			copy(x.memory(r), beside.samples[n].data)
-			n++
+			copy(x.memory(r), beside.segments[r.Seq])
 		}
 		x.publish()
 	}
@@ -124,21 +125,11 @@ func (o ownersTier) ask(ctx context.Context, l *load, member string, fills []*fi
 
 // hedge brings samples that a member is late with to memory of their own: the member may still write to theirs. It does not wait for memory
 // while some is held: without it the member is waited for.
-func (o ownersTier) hedge(ctx context.Context, s *Source, fills []*fill) (*extract, error) {
-	want := o.batch.of(chunksOf(fills))
-	want.origin, want.visit = afterPeers, nil
-	memory, err := s.path.room(ctx, want.bytes, false)
-	if err != nil {
-		return nil, err
-	}
-	e, far := s.path.extracts.private(s, want, memory)
-	l := &load{source: s}
-	if err := l.extract(ctx, &demand{far: far}, e); err != nil {
-		e.unpin()
-		return nil, err
-	}
-	e.came = l.came
-	return e, nil
+func (o ownersTier) hedge(ctx context.Context, s *Source, fills []*fill) (*assembly, error) {
+	late := o.batch.of(chunksOf(fills))
+	late.origin, late.visit, late.segments = afterPeers, nil, len(fills[0].samples)
+	a := assemblyOf(part{source: s, request: late, near: &request{}, far: *late, tries: true})
+	return a, a.assemble(ctx, manner{})
 }
 
 // spans are the places of samples in a chunk, as a member is asked for them.

@@ -63,24 +63,24 @@ func newReadAhead(p *Path, total, most int64) *readAhead {
 }
 
 // come notes a request. A rank begins with the first batch of which a part is far. It returns nil where nothing is read ahead.
-func (a *readAhead) come(s *Source, at shuffle.Cursor, b *request, far bool) *rank {
-	if b.visit == nil || !b.visit.Followed() || a.limits.Question < 0 {
+func (a *readAhead) come(p *part, far bool) *rank {
+	if p.visit == nil || !p.visit.Followed() || a.limits.Question < 0 {
 		return nil
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var r *rank
-	if i := slices.IndexFunc(a.ranks, func(r *rank) bool { return r.source == s && r.Near(at) }); i >= 0 {
+	if i := slices.IndexFunc(a.ranks, func(r *rank) bool { return r.source == p.source && r.Near(p.at) }); i >= 0 {
 		r = a.ranks[i]
 	} else if !far {
 		return nil
 	} else {
-		r = &rank{source: s}
-		r.ctx, r.leave = s.until(a.ctx)
+		r = &rank{source: p.source}
+		r.ctx, r.leave = p.source.until(a.ctx)
 		a.ranks = append(a.ranks, r)
 	}
-	a.free(r.Come(at))
-	r.reader, r.visit = b.reader, b.visit.Visit
+	a.free(r.Come(p.at))
+	r.reader, r.visit = p.reader, p.visit.Visit
 	return r
 }
 
@@ -152,14 +152,13 @@ func (a *readAhead) bring(ctx context.Context, r *rank, n *batchRun, reader *pee
 
 // early brings what a run wants and nobody has begun to bring, as an extract that the caller pins; nil: nothing, for want of memory too.
 func (s *Source) early(ctx context.Context, far *request) *extract {
-	g := &gathering{source: s, near: &request{tries: true}, far: *far}
-	defer g.giveBack()
-	d := &demand{far: *far, joins: true}
-	if err := g.claim(ctx, d); err != nil || len(g.own.samples) == 0 {
+	p := &part{source: s, near: &request{}, far: *far, tries: true}
+	defer p.giveBack()
+	if err := claim(ctx, []*part{p}, manner{joins: true}); err != nil || len(p.own.samples) == 0 {
 		return nil
 	}
-	e := g.own
-	e.begin(ctx, d)
+	e := p.own
+	e.begin(ctx, p.wanted)
 	e.pin()
 	select {
 	case <-e.ended:

@@ -57,9 +57,7 @@ func (s *Source) readBatch(ctx context.Context, at shuffle.Cursor, chunks []batc
 	if err != nil {
 		return nil, err
 	}
-	v := s.visit(ctx, at, b)
-	body, err := s.bring(ctx, at, b)
-	return v.ended(body, err)
+	return assemblyOf(part{source: s, at: at, request: b}).readPlanned(ctx)
 }
 
 // visit is one batch in the eyes of those who look ahead; nil: the batch is of no plan.
@@ -108,22 +106,6 @@ func (v *visit) ended(body *batch.Body, err error) (*batch.Body, error) {
 	return body, nil
 }
 
-// bring brings a batch. If peers share the dataset, they are asked for what they own.
-func (s *Source) bring(ctx context.Context, at shuffle.Cursor, b *request) (*batch.Body, error) {
-	near, far := s.split(b)
-	ahead := s.path.ahead
-	rank := ahead.come(s, at, b, len(far.chunks) > 0)
-	defer ahead.left(rank, at)
-	if len(far.chunks) > 0 {
-		leave, err := s.path.askLimit.turn(ctx, &far)
-		if err != nil {
-			return nil, err
-		}
-		defer leave()
-	}
-	return s.body(ctx, b, near, far)
-}
-
 // batch is one request, its chunks in stored order.
 type request struct {
 	chunks   []batch.ChunkRanges
@@ -132,11 +114,9 @@ type request struct {
 	origin   origin
 	next     next
 	fits     bool         // the datasets that are read now fit into memory together
-	tries    bool         // it waits for no memory: chunkcache.ErrNoRoom says that there is none now
 	visit    *visit       // what is known of its reader; nil: the batch is of no plan
 	reader   *peer.Reader // who reads, for peers; nil: they are not told
 	asked    []string     // members that are not asked for it: they have failed, or are late
-	lent     room         // its piece of the body that a mixture has taken and holds for all its parts; zero: none
 }
 
 // origin is where a batch comes from.

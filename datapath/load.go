@@ -1,0 +1,147 @@
+package datapath
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/millrace-data/millrace/datapath/batch"
+	"github.com/millrace-data/millrace/datapath/chunkcache"
+	"github.com/millrace-data/millrace/internal/tracing"
+)
+
+// begin leases chunks, each given by its number in b.chunks, in this order: at once where all of them are there, else with wait, which is to be
+// called once.
+func (s *Source) begin(ctx context.Context, b *request, which []int) (l *chunkcache.Leases[key], wait func() (*chunkcache.Leases[key], error), err error) {
+	if l, ok := s.lease(b, which); ok {
+		if b.next != unknown {
+			s.path.look()
+		}
+		return l, nil, nil
+	}
+	chunks := make([]int, len(which))
+	for n, i := range which {
+		chunks[n] = b.chunks[i].Chunk
+	}
+	f := &fetch{load: load{source: s}, first: b.visit != nil && b.visit.First, chunks: chunks}
+	var span tracing.Span
+	request := f.request()
+	request.Told = func(load any) { span.Link(load.(tracing.Span)) }
+	loaded, err := s.path.cache.Start(ctx, request)
+	if err != nil {
+		return nil, nil, err
+	}
+	_, span = tracing.Start(ctx, "wait for chunks")
+	if b.next != unknown {
+		s.path.look() // now that what this request needs is on its way
+	}
+	return nil, func() (*chunkcache.Leases[key], error) {
+		l, err := loaded()
+		span.Ended(err)
+		return l, err
+	}, nil
+}
+
+// lease leases chunks if all of them are in memory.
+func (s *Source) lease(b *request, which []int) (*chunkcache.Leases[key], bool) {
+	return s.path.cache.Lease(s.chunks, len(which), true, func(i int) int { return b.chunks[which[i]].Chunk })
+}
+
+// into brings a batch into samples, by the numbers of its ranges. It waits for no memory.
+func (l *load) into(ctx context.Context, b *request, whole, ranged []int, samples []*sample) error {
+	s := l.source
+	rest, came, err := s.copyChunks(ctx, b, whole, samples)
+	l.came.add(came)
+	if b.next != unknown {
+		s.path.look()
+	}
+	if rest = append(ranged, rest...); err != nil || len(rest) == 0 {
+		return err
+	}
+	l.alone = b.visit != nil && b.visit.ownReads.Load() > 0
+	return s.path.tiers.Load(ctx, l, b.fills(rest, samples))
+}
+
+// copyChunks copies samples out of whole chunks, a few chunks at a time. It returns those
+// chunks that there was no room for, and how many bytes came from chunks that were not in memory.
+func (s *Source) copyChunks(ctx context.Context, b *request, whole []int, samples []*sample) (rest []int, came tally, err error) {
+	numbers := make([]int, len(whole))
+	for n, i := range whole {
+		numbers[n] = b.chunks[i].Chunk
+	}
+	var mu sync.Mutex // guards rest and came
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(s.path.gate.places())
+	for _, side := range s.group(numbers, s.path.cfg.PartSize) {
+		group := whole[:len(side)]
+		whole = whole[len(side):]
+		g.Go(func() error {
+			missing := s.missing(b, group)
+			l, wait, err := s.begin(ctx, b, group)
+			if wait != nil {
+				l, err = wait()
+			}
+			if err != nil && !errors.Is(err, chunkcache.ErrNoRoom) {
+				return err
+			}
+			mu.Lock()
+			if err != nil {
+				rest = append(rest, group...)
+			} else {
+				came.add(missing)
+			}
+			mu.Unlock()
+			if err != nil {
+				return nil
+			}
+			defer l.Close()
+			for n, i := range group {
+				data := l.Bytes(n)
+				for _, r := range b.chunks[i].Ranges {
+					samples[r.Seq].take(data[r.Offset:])
+				}
+			}
+			return nil
+		})
+	}
+	err = g.Wait() // before the others are read
+	return rest, came, err
+}
+
+// tally is how many bytes of a batch were not in memory, by the tier that answered for them.
+type tally struct{ disk, peer, store int64 }
+
+func (t *tally) add(more tally) {
+	t.disk, t.peer, t.store = t.disk+more.disk, t.peer+more.peer, t.store+more.store
+}
+
+// tiers says how much of a batch of total bytes each tier answered for, and that the wait was for
+// the last of them.
+func (t tally) tiers(total int64, wait time.Duration) []batch.TierTime {
+	list := []batch.TierTime{{Tier: "memory", Bytes: total - t.disk - t.peer - t.store}}
+	for _, tier := range []batch.TierTime{{Tier: "disk", Bytes: t.disk}, {Tier: "peer", Bytes: t.peer}, {Tier: "store", Bytes: t.store}} {
+		if tier.Bytes > 0 {
+			list = append(list, tier)
+		}
+	}
+	list[len(list)-1].Wait = wait
+	return list
+}
+
+// missing adds up what is wanted of those of some chunks, given by their numbers in b.chunks, that
+// are not in memory.
+func (s *Source) missing(b *request, which []int) (n tally) {
+	for _, i := range which {
+		switch c := b.chunks[i]; {
+		case s.chunks.Resident(c.Chunk):
+		case s.path.disk.answers(s, c.Chunk):
+			n.disk += bytesOf(c)
+		default:
+			n.store += bytesOf(c)
+		}
+	}
+	return n
+}

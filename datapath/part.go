@@ -1,0 +1,336 @@
+package datapath
+
+import (
+	"context"
+	"slices"
+
+	"github.com/millrace-data/millrace/datapath/batch"
+	"github.com/millrace-data/millrace/datapath/chunkcache"
+	"github.com/millrace-data/millrace/internal/tracing"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// part is what a batch takes of one source: leased chunks, and pinned extracts, its own and others'.
+type part struct {
+	source   *Source
+	at       shuffle.Cursor    // where the reader stands in the source
+	name     func(error) error // names the source in an error; nil: there is only one
+	*request                   // its ranges are numbered by the segments of the whole batch
+	tries    bool              // it waits for no memory: chunkcache.ErrNoRoom says that there is none now
+
+	near          *request // what this gateway brings itself
+	far           request  // what peers are asked for
+	whole, ranged []int    // the chunks of near that are brought as a whole, and sample by sample
+
+	leased []int                                   // the chunks of near that are leased
+	wait   func() (*chunkcache.Leases[key], error) // for these; nil: they are there, or there are none
+	leases *chunkcache.Leases[key]                 // of these
+	wanted *demand                                 // of extracts; nil: none
+	own    *extract
+	pinned []*extract // own among them
+	waits  []awaited
+	kept   []*chunkcache.Buffer[key] // of what was needed of chunks that were given back
+	came   tally
+}
+
+// awaited is a sample that a batch waits for, and its segment.
+type awaited struct {
+	*sample
+	seq  int
+	late bool // it was on its way when the batch came
+}
+
+func (p *part) named(err error) error {
+	if p.name == nil || err == nil {
+		return err
+	}
+	return p.name(err)
+}
+
+// want works out what the part leases, and what it wants of extracts. It returns the bytes of the samples that nobody brings, or of all.
+func (p *part) want(ctx context.Context, by manner, all bool) (bytes int64, err error) {
+	copied := p.whole
+	if p.leased, p.wanted = nil, nil; by.leases {
+		p.leased, copied = p.whole, nil
+	}
+	if len(copied)+len(p.ranged)+len(p.far.chunks) == 0 {
+		return 0, nil
+	}
+	d := &demand{near: p.near.some(copied, p.ranged), copied: len(copied), far: p.far, joins: by.joins}
+	if d.near.origin == fromPeer {
+		if err := p.source.resolve(ctx, &d.near); err != nil {
+			return 0, err
+		}
+	}
+	if p.wanted = d; all {
+		return d.near.bytes + d.far.bytes, nil
+	}
+	return p.source.path.extracts.missing(p.source, d), nil
+}
+
+// pin pins the extracts in which samples of the part are, or will be, and makes one for the others. It takes the memory of that from some, and
+// from some for gaps an eighth more as far as that reaches. It reports whether there is enough. wanted is left with what is wanted of the own
+// extract, in ranges that are numbered by its samples.
+func (p *part) pin(ctx context.Context, memory *room, gaps *int64) bool {
+	x, d := &p.source.path.extracts, p.wanted
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	n := x.absent(p.source, d)
+	if n > int64(len(memory.bytes)) {
+		return false
+	}
+	more := min(n/8, *gaps, int64(len(memory.bytes))-n)
+	own := memory.hold()
+	own.bytes, memory.bytes, *gaps = memory.bytes[:n+more:n+more], memory.bytes[n+more:], *gaps-more
+	p.own = &extract{all: x, source: p.source, room: own, pins: 1, ahead: d.far.origin == ofRun, span: tracing.Of(ctx)}
+	p.pinned = append(p.pinned, p.own)
+	copied := d.near.chunks[:d.copied]
+	d.near = p.take(&d.near, d.joins, false)
+	d.copied = 0
+	for _, c := range copied {
+		if d.copied < len(d.near.chunks) && d.near.chunks[d.copied].Chunk == c.Chunk {
+			d.copied++
+		}
+	}
+	d.far = p.take(&d.far, d.joins, true)
+	return true
+}
+
+// take finds the sample of each range of a part of the batch, and returns what is left of the part for the new extract. The caller holds the
+// lock of the extracts.
+func (p *part) take(b *request, joins, far bool) request {
+	x, chunks := p.own.all, make([]batch.ChunkRanges, 0, len(b.chunks))
+	for _, c := range b.chunks {
+		var own []batch.Range
+		for _, r := range c.Ranges {
+			at := samplePlace{p.source, c.Chunk, r.Offset, r.Length, far}
+			is := x.find(at)
+			switch {
+			case is != nil && is.in == p.own: // the batch has the sample more than once
+			case is != nil && joins:
+				p.join(is)
+			default:
+				is = p.own.add(at, r.Hot)
+				x.samples[at] = is
+				own = append(own, r)
+				own[len(own)-1].Seq = len(p.own.samples) - 1
+			}
+			p.waits = append(p.waits, awaited{sample: is, seq: r.Seq, late: !is.came()})
+		}
+		if own != nil {
+			chunks = append(chunks, batch.ChunkRanges{Chunk: c.Chunk, Ranges: own})
+		}
+	}
+	return *b.of(chunks)
+}
+
+// join pins the extract of a sample that another batch has begun to brinp. The caller holds the lock of the extracts.
+func (p *part) join(is *sample) {
+	is.joined++
+	if !slices.Contains(p.pinned, is.in) {
+		is.in.pins++
+		p.pinned = append(p.pinned, is.in)
+	}
+}
+
+// begin begins to bring the part. It waits for nothing.
+func (p *part) begin(ctx context.Context) (err error) {
+	if len(p.leased) > 0 {
+		p.came = p.source.missing(p.near, p.leased)
+		if p.leases, p.wait, err = p.source.begin(ctx, p.near, p.leased); err != nil {
+			return err
+		}
+	}
+	p.beginSamples(ctx)
+	return nil
+}
+
+// beginSamples begins the load of the own extract, if there is one and this has not been done.
+func (p *part) beginSamples(ctx context.Context) {
+	if p.own != nil && p.own.ended == nil && len(p.own.samples) > 0 {
+		p.own.begin(ctx, p.wanted)
+	}
+}
+
+// await waits for what begin has begun to bring, and shows it in segments.
+func (p *part) await(ctx context.Context, segments [][]byte) (err error) {
+	if wait := p.wait; wait != nil {
+		p.wait = nil
+		if p.leases, err = wait(); err != nil {
+			return err
+		}
+	}
+	for n, i := range p.leased {
+		data := p.leases.Bytes(n)
+		for _, r := range p.near.chunks[i].Ranges {
+			end := r.Offset + r.Length
+			segments[r.Seq] = data[r.Offset:end:end]
+		}
+	}
+	if len(p.waits) == 0 {
+		return nil
+	}
+	return p.awaitSamples(ctx, segments)
+}
+
+// awaitSamples waits for the samples of extracts.
+func (p *part) awaitSamples(ctx context.Context, segments [][]byte) (err error) {
+	waited := p.trace(ctx)
+	defer func() { waited(err) }()
+	limited, cancel := partOf(ctx)
+	defer cancel()
+	for _, w := range p.waits {
+		if err := p.awaitOne(ctx, limited, w); err != nil {
+			return err
+		}
+		segments[w.seq] = w.data
+	}
+	if p.own.ended != nil {
+		<-p.own.ended
+		p.came.add(p.own.came)
+	}
+	p.count()
+	return nil
+}
+
+// awaitOne waits for one sample; for one that was read ahead just until limited ends, so that there is time left to ask for it.
+func (p *part) awaitOne(ctx, limited context.Context, w awaited) error {
+	if !w.came() {
+		if !w.in.ahead || w.in == p.own {
+			limited = ctx
+		}
+		select {
+		case <-w.done:
+		case <-limited.Done():
+		}
+	}
+	switch {
+	case w.came() && w.err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case w.in != p.own && (!w.came() || w.err == errGivenUp || w.in.ctx.Err() != nil):
+		return errJoined
+	case w.in.ctx.Err() != nil: // at the deadline, which is that of the batch
+		<-ctx.Done()
+		return context.Cause(ctx)
+	case w.err == errGivenUp:
+		<-w.in.ended
+		return w.in.err
+	}
+	return w.err
+}
+
+// trace begins the spans of the waits for what others brinp. It returns what ends them.
+func (p *part) trace(ctx context.Context) (ended func(error)) {
+	spans, linked := map[string]tracing.Span{}, map[*extract]bool{p.own: true}
+	for _, w := range p.waits {
+		if linked[w.in] || !w.late && !w.in.ahead {
+			continue
+		}
+		linked[w.in] = true
+		name := "wait for samples"
+		if w.in.ahead {
+			name = "wait for peer read-ahead"
+		}
+		span, begun := spans[name]
+		if !begun {
+			_, span = tracing.Start(ctx, name)
+			spans[name] = span
+		}
+		span.Link(w.in.span)
+	}
+	return func(err error) {
+		for _, span := range spans {
+			span.Ended(err)
+		}
+	}
+}
+
+// count counts the samples that were there, or on their way.
+func (p *part) count() {
+	path := p.source.path
+	for _, w := range p.waits {
+		n := uint64(len(w.data))
+		switch {
+		case w.in == p.own:
+		case w.in.hot:
+			path.hot.hits.Add(1)
+			path.hot.hitBytes.Add(n)
+		case w.in.ahead:
+			path.ahead.hits.Add(1)
+			path.ahead.bytes.Add(n)
+			p.came.peer += int64(n)
+		case w.late && w.place.far:
+			p.came.peer += int64(n)
+		case w.late:
+			p.came.store += int64(n)
+		}
+	}
+}
+
+// giveBack ends the use of all that the part holds. What it still waits for has been ended.
+func (p *part) giveBack() {
+	if p.wait != nil {
+		p.leases, _ = p.wait()
+	}
+	if p.leases != nil {
+		p.leases.Close()
+	}
+	for _, c := range p.kept {
+		c.Close()
+	}
+	if p.own != nil && p.own.ended == nil {
+		settle(p.own.samples, errGivenUp) // its load has not begun
+	}
+	if len(p.waits) > 0 {
+		p.source.path.extracts.leave(p.waits, p.own)
+	}
+	for _, e := range p.pinned {
+		e.unpin()
+	}
+	p.wait, p.leases, p.kept, p.own, p.pinned, p.waits, p.came = nil, nil, nil, nil, nil, nil, tally{}
+}
+
+// settle gives back the memory that the body can do without before it is sent: of its own bytes those
+// behind the segments, and the leased chunks of which nothing is needed any more. It copies what is
+// needed of the others, chunk by chunk: each copy makes room for the next one. Where there is no
+// memory for a copy the chunk stays.
+func (p *part) settle(segments [][]byte) {
+	if p.own != nil && p.own.sole() {
+		p.own.room.shrink(p.own.used)
+	}
+	for at, i := range p.leased {
+		var needed []int // segments
+		for _, r := range p.near.chunks[i].Ranges {
+			if segments[r.Seq] != nil {
+				needed = append(needed, r.Seq)
+			}
+		}
+		if p.leases.Holds(at) && p.copy(at, segments, needed) {
+			p.leases.Drop(at)
+		}
+	}
+}
+
+// copy copies segments of a chunk. It reports whether the chunk is needed no more.
+func (p *part) copy(at int, segments [][]byte, seqs []int) bool {
+	var n int64
+	for _, seq := range seqs {
+		n += int64(len(segments[seq]))
+	}
+	if n == 0 {
+		return true
+	}
+	own, ok := p.leases.Instead(at, n)
+	if !ok {
+		return false
+	}
+	p.kept = append(p.kept, own)
+	to := own.Bytes()
+	for _, seq := range seqs {
+		k := copy(to, segments[seq])
+		segments[seq], to = to[:k:k], to[k:]
+	}
+	return true
+}
