@@ -1,19 +1,14 @@
 // Package datapath brings the bytes of a batch. It looks for each chunk in memory, then on the disk if there is one, then at
 // the gateway of the cluster that owns the chunk, and reads the rest from the store. docs/datapath.md names the functions.
 //
-// A batch is read in one call, and memory is taken in one step, never piece by piece
-// while holding what others need. A batch is brought in one of two ways, and its bytes never
-// show which:
+// A batch holds items of two kinds, and its bytes never show which:
 //
-//   - Its chunks fit into memory together: the batch leases them, missing ones are loaded, and
-//     the segments of its body are slices of them.
-//   - They do not, or whole chunks would not pay: the batch reserves the body's own bytes, and the
-//     samples are copied into it, chunk by chunk as far as there is room for chunks. The other
-//     samples are read by their own ranges, near ones joined, straight into the body. This way
-//     needs no memory but the body's.
+//   - Leased chunks. Missing ones are loaded, all of them or none, and segments of the body are slices of them.
+//   - Pinned extracts: samples without the rest of their chunks, where whole chunks would not pay or do not fit, or where
+//     another gateway owns the chunk. Each sample is in one extract at most, however many batches need it.
 //
-// A batch of several datasets (Mixture) is one batch. Each part takes one of the two ways, but no part waits for memory.
-// If one finds no room, memory for the whole body is taken first, and all parts take the second way.
+// A batch waits for memory only before it holds any (assembly). A batch of several datasets (Mixture) is one batch with a part
+// for each.
 //
 // A chunk of many objects is brought by one store read for each, under the object's own ETag. A sample of it costs one read
 // in any case, so a request reads just its own samples, and the chunk is fetched ahead. A compressed chunk is

@@ -42,12 +42,12 @@ PLANTS = [
     (
         "datapath serves a peer's answer without comparing it with the index",
         "./datapath TestNoPeerSpoilsABatch",
-        [("datapath/question.go", "if checksum(x.segments[r.Seq]) == r.CRC32C {", "if true {")],
+        [("datapath/question.go", "if checksum(x.memory(r)) == r.CRC32C {", "if true {")],
     ),
     (
         "datapath forwards a peer's query to other peers",
         "./datapath TestWhoDoesNotOwnAChunkAnswersFromTheStore",
-        [("datapath/answer.go", "body, err = s.body(ctx, b, b, request{}, nil)", "b.origin = fromRank\n\t\tbody, err = s.bring(ctx, shuffle.Cursor{}, b)")],
+        [("datapath/answer.go", "assemblyOf(part{source: s, request: b, near: b, tries: true}).read(ctx)", "assemblyOf(part{source: s, request: b}).readPlanned(ctx)")],
     ),
     (
         "datapath trusts an owner of an outdated view",

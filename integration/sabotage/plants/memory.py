@@ -7,9 +7,9 @@ PLANTS = [
         [("datapath/chunkcache/cache.go", "\tc.stats.Bytes -= e.slot.class\n\tif c.debug {", "\tif c.debug {")],
     ),
     (
-        "datapath keeps the budget of a body that it copied",
+        "datapath keeps the memory of an extract",
         "./datapath TestNoCacheTooSmallReadsMuchMoreThanTheData",
-        [("datapath/gather.go", "\tg.giveBack()\n\tg.source.path.ahead.release(g.run)\n", "\tg.source.path.ahead.release(g.run)\n")],
+        [("datapath/extract.go", "\te.room.close()\n", "")],
     ),
     (
         "datapath lets reads that wait for peers take all memory",
@@ -19,12 +19,12 @@ PLANTS = [
     (
         "datapath keeps the leases of a batch that peers had a part in",
         "./integration/clustersim TestHistories",
-        [("datapath/gather.go", "\tif g.leases != nil {\n\t\tg.leases.Close()\n\t}\n", "")],
+        [("datapath/part.go", "\tif p.leases != nil {\n\t\tp.leases.Close()\n\t}\n", "")],
     ),
     (
-        "datapath waits for memory while it holds a part of a mixture's batch",
+        "datapath waits for memory before it loads the samples that others wait for",
         "./datapath TestBatchesOfMixturesDoNotWaitForEachOther",
-        [("datapath/mixture.go", "h.batch.tries = true", "h.batch.tries = false")],
+        [("datapath/assembly.go", "if len(rest) > 0 { // who waits", "if false { // who waits")],
     ),
     (
         "gateway never returns the memory of a plan",

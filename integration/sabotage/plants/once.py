@@ -22,9 +22,9 @@ PLANTS = [
         [("shuffle/mixture.go", "return epoch*(m.samples/m.batch) + batch", "return batch")],
     ),
     (
-        "datapath puts a sample of a mixture in the place of another",
+        "datapath puts a sample of an extract in the place of another",
         "./datapath TestMixtureAsksPeers",
-        [("datapath/mixture.go", "segments[seq] = h.body.Segments[k]", "segments[min(seq+k%2, total-1)] = h.body.Segments[k]")],
+        [("datapath/part.go", "segments[w.seq] = w.data", "segments[min(w.seq+len(w.data)%2, len(segments)-1)] = w.data")],
     ),
     (
         "gateway replaces a quarantined sample by one of another subset",

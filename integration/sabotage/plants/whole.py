@@ -16,9 +16,9 @@ PLANTS = [
         "./datapath TestSimulatedScenarios",
         [
             (
-                "datapath/gather.go",
-                "\tg.came.peer += far.bytes - g.far.bytes\n",
-                "\tg.came.peer += far.bytes - g.far.bytes\n\tif g.leases != nil {\n\t\tg.leases.Close()\n\t}\n",
+                "datapath/assembly.go",
+                "\treturn batch.NewBody(a.segments,",
+                "\tfor _, p := range a.parts {\n\t\tif p.leases != nil {\n\t\t\tp.leases.Close()\n\t\t}\n\t}\n\treturn batch.NewBody(a.segments,",
             )
         ],
     ),
