@@ -24,7 +24,7 @@ PLANTS = [
     (
         "datapath puts a sample of an extract in the place of another",
         "./datapath TestMixtureAsksPeers",
-        [("datapath/part.go", "segments[w.seq] = w.data", "segments[min(w.seq+len(w.data)%2, len(segments)-1)] = w.data")],
+        [("datapath/part.go", "segments[w.seq] = w.data", "segments[len(segments)-1-w.seq] = w.data")],
     ),
     (
         "gateway replaces a quarantined sample by one of another subset",
