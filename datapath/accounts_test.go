@@ -96,7 +96,7 @@ func (p *Path) following() (n int64) {
 	p.readers.Forget(time.Now().Add(time.Hour))
 	for _, s := range p.open {
 		for chunk := range s.index.Chunks() {
-			if p.readers.Due(s, chunk) != lookahead.Never {
+			if p.readers.NextUse(s, chunk).In != lookahead.Never {
 				n++
 				break
 			}

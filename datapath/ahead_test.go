@@ -71,11 +71,11 @@ func TestReaderThatWaitsHasNotGone(t *testing.T) {
 		wg.Go(func() { read(40, time.Minute) })
 		synctest.Wait()
 		time.Sleep(30 * time.Second) // the bubble's clock
-		if p.readers.Forget(time.Now()); !p.readers.Expected(s, 5) {
+		if p.readers.Forget(time.Now()); !p.readers.NextUse(s, 5).Soon {
 			t.Error("a reader was forgotten while it waited")
 		}
 		wg.Wait()
-		if p.readers.Forget(time.Now()); !p.readers.Expected(s, 5) {
+		if p.readers.Forget(time.Now()); !p.readers.NextUse(s, 5).Soon {
 			t.Error("a reader was forgotten when it had just got its batch")
 		}
 	})

@@ -189,7 +189,7 @@ func (p *Path) Held() []peer.Chunk {
 	var all []held
 	for s, chunk := range p.inMemory() {
 		if shared[s] && s.chunks.Resident(chunk) {
-			all = append(all, held{s.peerChunk(chunk), p.readers.Due(s, chunk)})
+			all = append(all, held{s.peerChunk(chunk), p.readers.NextUse(s, chunk).In})
 		}
 	}
 	slices.SortFunc(all, func(a, b held) int { return cmp.Compare(a.due, b.due) })

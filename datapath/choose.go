@@ -54,7 +54,7 @@ func (s *Source) used(b *request, c batch.ChunkRanges) bool {
 	case b.fits:
 		return true
 	}
-	coming := s.path.readers.Coming(s, c.Chunk)
+	coming := s.path.readers.NextUse(s, c.Chunk)
 	switch {
 	case b.next != unknown && coming.Soon:
 		return s.worth(c.Chunk, max(coming.Samples, uint64(len(c.Ranges))))

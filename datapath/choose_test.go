@@ -95,13 +95,13 @@ func TestSource_DueByPolicy(t *testing.T) {
 			}
 			soon, later := 0, 0
 			for c := range d.index.Chunks() {
-				coming := p.readers.Coming(s, c)
+				coming := p.readers.NextUse(s, c)
 				want := int64(chunkcache.Never)
 				switch {
 				case coming.Soon:
-					want, soon = int64(coming.Due), soon+1
-				case coming.Due != lookahead.Never && policy != PolicyLRU:
-					want, later = chunkcache.Soon+1+int64(coming.Due), later+1
+					want, soon = int64(coming.In), soon+1
+				case coming.In != lookahead.Never && policy != PolicyLRU:
+					want, later = chunkcache.Soon+1+int64(coming.In), later+1
 				}
 				if got := s.due(c, -1); got != want {
 					t.Errorf("%s: got chunk %d due at %d, want %d", policy, c, got, want)

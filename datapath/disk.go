@@ -91,7 +91,7 @@ func (p *Path) untilRead(ref uint64) time.Duration {
 		return diskcache.Never
 	}
 	defer s.leave()
-	t := p.readers.Distance(s, chunk, s.chunks.Resident(chunk))
+	t := p.readers.NextRead(s, chunk, s.chunks.Resident(chunk))
 	if t == lookahead.Never {
 		return diskcache.Never
 	}

@@ -27,18 +27,18 @@ func Policies() []Policy { return []Policy{PolicyPlan, PolicyLRU} }
 func (s *Source) due(chunk int, enough int64) int64 { return s.path.due(s, chunk, enough) }
 
 func (p *Path) due(d lookahead.Dataset, chunk int, enough int64) int64 {
-	than := lookahead.Coming{Due: time.Duration(enough), Soon: true}
+	than := lookahead.NextUse{In: time.Duration(enough), Soon: true}
 	if enough > chunkcache.Soon && p.cfg.Policy != PolicyLRU {
-		than = lookahead.Coming{Due: time.Duration(enough - chunkcache.Soon - 1)}
+		than = lookahead.NextUse{In: time.Duration(enough - chunkcache.Soon - 1)}
 	}
-	c := p.readers.First(d, chunk, than)
+	c := p.readers.NextUseAfter(d, chunk, than)
 	switch {
 	case c.Soon:
-		return min(int64(c.Due), chunkcache.Soon-1)
-	case c.Due == lookahead.Never || p.cfg.Policy == PolicyLRU:
+		return min(int64(c.In), chunkcache.Soon-1)
+	case c.In == lookahead.Never || p.cfg.Policy == PolicyLRU:
 		return chunkcache.Never
 	}
-	return chunkcache.Soon + 1 + int64(c.Due)
+	return chunkcache.Soon + 1 + int64(c.In)
 }
 
 // gone notes that a chunk was evicted, or that its load has failed.

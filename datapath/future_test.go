@@ -253,7 +253,7 @@ func TestReaderThatJumpsGivesUpWhatItLeft(t *testing.T) {
 		if got := d.store.InFlight(); before == 0 || got != 0 {
 			t.Errorf("got %d reads under way before the jump and %d of them long after, want some and none", before, got)
 		}
-		if x.path.readers.Expected(x.source, 5) || !x.path.readers.Expected(x.source, there+8) {
+		if x.path.readers.NextUse(x.source, 5).Soon || !x.path.readers.NextUse(x.source, there+8).Soon {
 			t.Error("want what it needs where it is expected, and not what it left")
 		}
 		x.stop()

@@ -279,7 +279,7 @@ func TestHeld_ListsSharedChunksInMemory(t *testing.T) {
 			if c.Dataset != "set" || c.Generation != d.index.Generation() || c.Digest != d.index.Chunk(c.Number).Digest || !shared.Resident(c.Number) || shared.whereIs(c.Number) != inMemory {
 				t.Errorf("got %+v, want a chunk of the shared dataset in memory", c)
 			}
-			due = append(due, p.readers.Due(shared, c.Number))
+			due = append(due, p.readers.NextUse(shared, c.Number).In)
 		}
 		last := d.index.ChunkOf(29)
 		if len(got) != last+1 || !slices.IsSorted(due) {

@@ -120,7 +120,7 @@ func TestReaderThatHasGoneGivesItsShareBack(t *testing.T) {
 				}
 				time.Sleep(3*time.Second - c.pause)
 				v := p.readers.Asked(second, shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), End: 24, BatchSize: 24}, time.Now())
-				if got := p.readers.Expected(first, int(d.chunkOfFourth(plan))); got != c.kept {
+				if got := p.readers.NextUse(first, int(d.chunkOfFourth(plan))).Soon; got != c.kept {
 					t.Errorf("got the first reader's chunks expected %v, want %v", got, c.kept)
 				}
 				v.Answered(time.Now())

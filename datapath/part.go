@@ -175,8 +175,8 @@ func (p *part) await(ctx context.Context, segments [][]byte) (err error) {
 
 // awaitSamples waits for the samples of extracts.
 func (p *part) awaitSamples(ctx context.Context, segments [][]byte) (err error) {
-	waited := p.trace(ctx)
-	defer func() { waited(err) }()
+	span := p.trace(ctx)
+	defer func() { span.Ended(err) }()
 	limited, cancel := partOf(ctx)
 	defer cancel()
 	for _, w := range p.waits {
@@ -221,30 +221,20 @@ func (p *part) awaitOne(ctx, limited context.Context, w awaited) error {
 	return w.err
 }
 
-// trace begins the spans of the waits for what others brinp. It returns what ends them.
-func (p *part) trace(ctx context.Context) (ended func(error)) {
-	spans, linked := map[string]tracing.Span{}, map[*extract]bool{p.own: true}
+// trace begins the span of the wait for samples that others load, and links it to them.
+func (p *part) trace(ctx context.Context) (span tracing.Span) {
+	linked := map[*extract]bool{p.own: true}
 	for _, w := range p.waits {
 		if linked[w.in] || !w.late && !w.in.ahead {
 			continue
 		}
+		if len(linked) == 1 {
+			_, span = tracing.Start(ctx, "wait for samples")
+		}
 		linked[w.in] = true
-		name := "wait for samples"
-		if w.in.ahead {
-			name = "wait for peer read-ahead"
-		}
-		span, begun := spans[name]
-		if !begun {
-			_, span = tracing.Start(ctx, name)
-			spans[name] = span
-		}
 		span.Link(w.in.span)
 	}
-	return func(err error) {
-		for _, span := range spans {
-			span.Ended(err)
-		}
-	}
+	return span
 }
 
 // count counts the samples that were there, or on their way.

@@ -147,7 +147,7 @@ func (p *Path) together(n lookahead.Need, now time.Time) []lookahead.Need {
 		if next.Chunk == s.Chunks() || s.finds(next.Chunk) {
 			return group
 		}
-		coming := p.readers.Coming(s, next.Chunk)
+		coming := p.readers.NextUse(s, next.Chunk)
 		if next.Samples = coming.Samples; !coming.Soon || !p.brings(next, now) {
 			return group
 		}
@@ -216,7 +216,7 @@ func (p *Path) giveUp() {
 		if !f.source.enter() {
 			continue // it has been given up
 		}
-		if !slices.ContainsFunc(f.chunks, func(c int) bool { return p.readers.Expected(f.source, c) }) {
+		if !slices.ContainsFunc(f.chunks, func(c int) bool { return p.readers.NextUse(f.source, c).Soon }) {
 			f.cancel()
 		}
 		f.source.leave()

@@ -89,7 +89,7 @@ func (s *Source) gates(chunk int, of *load) []*gate {
 	switch {
 	case of.alone:
 		return []*gate{p.first}
-	case s.objects(chunk) > 1 && p.readers.Expected(s, chunk): // the samples come with their chunk too
+	case s.objects(chunk) > 1 && p.readers.NextUse(s, chunk).Soon: // the samples come with their chunk too
 		return []*gate{p.lone, p.gate}
 	}
 	return []*gate{p.gate}

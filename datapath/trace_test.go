@@ -333,7 +333,7 @@ func TestReadAheadOfPeersIsATraceOfItsOwn(t *testing.T) {
 		r.ended()
 		r.ask(t, "second", 8, 8, time.Minute)
 		r.ended()
-		wait := r.one(t, "wait for peer read-ahead")
+		wait := r.one(t, "wait for samples")
 		ahead := r.spans.Named("peer read-ahead")
 		i := slices.IndexFunc(ahead, func(s tracingtest.Span) bool { return slices.Equal(wait.Links, []string{s.ID}) })
 		if i < 0 || ahead[i].Parent != none || wait.Parent != r.one(t, "second").ID {

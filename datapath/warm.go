@@ -80,7 +80,7 @@ func (s *Source) inOrder(at shuffle.Cursor) iter.Seq[shuffle.Span] {
 func (p *Path) warmRoom(s *Source) int64 {
 	room := policy.Ahead(p.budget.Total())
 	for o, chunk := range p.inMemory() {
-		if o == s || p.readers.Due(o, chunk) != lookahead.Never {
+		if o == s || p.readers.NextUse(o, chunk).In != lookahead.Never {
 			room -= o.Cost(chunk)
 		}
 	}

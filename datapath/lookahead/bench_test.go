@@ -55,10 +55,10 @@ func BenchmarkScale(b *testing.B) {
 				r.read(d, *at, now)
 			}
 		})
-		r.Due(d, 0) // works the inverses of the orders out
+		r.NextUse(d, 0) // works the inverses of the orders out
 		b.Run(fmt.Sprintf("%d readers of %d plans/due", c.readers, c.plans), func(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
-				r.Due(d, i*7919%d.chunks)
+				r.NextUse(d, i*7919%d.chunks)
 			}
 		})
 		b.Run(fmt.Sprintf("%d readers of %d plans/missing", c.readers, c.plans), func(b *testing.B) {

@@ -26,7 +26,7 @@ func TestDistance(t *testing.T) {
 	}
 	d := &stored{chunks}
 	r := lookahead.New(lookahead.Config{Budget: 1})
-	if got := r.Distance(d, 0, false); got != lookahead.Never {
+	if got := r.NextRead(d, 0, false); got != lookahead.Never {
 		t.Errorf("nobody reads: got %v, want never", got)
 	}
 	cursor := shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(5), First: 20, End: 30, BatchSize: size}
@@ -35,7 +35,7 @@ func TestDistance(t *testing.T) {
 	v.Ended(now)
 	want := func(when string, chunk int, again bool, samples time.Duration) {
 		t.Helper()
-		if got := r.Distance(d, chunk, again); (got+5)/10*10 != samples { // to whole chunks: the rate is no whole number
+		if got := r.NextRead(d, chunk, again); (got+5)/10*10 != samples { // to whole chunks: the rate is no whole number
 			t.Errorf("%s, chunk %d, again %v: got %d samples, want %d", when, chunk, again, got, samples)
 		}
 	}
@@ -47,7 +47,7 @@ func TestDistance(t *testing.T) {
 		want("at chunk 2", w.chunk, false, w.first)
 		want("at chunk 2", w.chunk, true, w.again)
 	}
-	if got := r.Distance(&stored{chunks}, 0, false); got != lookahead.Never {
+	if got := r.NextRead(&stored{chunks}, 0, false); got != lookahead.Never {
 		t.Errorf("another dataset: got %v, want never", got)
 	}
 }

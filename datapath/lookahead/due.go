@@ -33,21 +33,20 @@ type standing struct {
 // comesFor reports whether the reader comes here for a chunk; a nil one has gone.
 func (s *standing) comesFor(chunk uint64) bool { return s != nil && s.groups.comeFor(s.plan, chunk) }
 
-// Coming says what readers come for a chunk.
-type Coming struct {
-	Due     time.Duration // until the first of them does; Never: none is known to come
+// NextUse says when readers need a chunk next.
+type NextUse struct {
+	In      time.Duration // until the first of them does; Never: no reader is known to need it
 	Soon    bool          // some reader does so soon: its chunk is among the needs, or would be if it were missing
 	Samples uint64        // of the chunk that readers take soon, as far as is known
 }
 
-// Due returns how long it takes until the first reader comes for a chunk: from where each reader
-// stands to where its next use of the chunk begins, at the reader's rate. Never says that no reader
-// is known to come. Answers given at about the same moment can be compared; while readers wait, no
-// time passes. Due does not wait for the table, and costs a binary search or two for each reader.
+// NextUse returns when readers need a chunk next: from where each reader stands to where its next use of the chunk begins, at the
+// reader's rate. Answers given at about the same moment can be compared; while readers wait, no time passes. NextUse does not wait
+// for the table, and costs a binary search or two for each reader.
 //
-// What a rank behind the foremost one of its reader still needs is due next to at once (behindDue):
-// it is there, and to bring it again would cost a read that the reader ahead gains nothing from. Where
-// no rank is known to be behind, one may be all the same: then it is due after what is needed soon.
+// A chunk that only a rank behind the foremost one of its reader still needs is due next to at once (behindDue): it is there, and to bring it
+// again would cost a read that the reader ahead gains nothing from. Where no rank is known to be behind, one may be all the same: then it is due
+// after the chunks that are needed soon.
 //
 // A use in a later epoch counts as one at a place that is the chunk's own, the same in every epoch,
 // and not where the order of that epoch has it. Every chunk is used once there, so the choice of
@@ -55,54 +54,46 @@ type Coming struct {
 // next epoch would begin with a rush through memory while the store has nothing to do, and go on
 // with nothing but misses. With places of their own, hits come evenly through the epoch, and the
 // store works all the time: epochs that the store limits take up to a quarter less.
-func (r *Readers) Due(d Dataset, chunk int) time.Duration { return r.Coming(d, chunk).Due }
-
-// Expected reports whether some reader comes for a chunk soon.
-func (r *Readers) Expected(d Dataset, chunk int) bool {
-	return r.First(d, chunk, Coming{Soon: true, Due: Never}).Soon
+func (r *Readers) NextUse(d Dataset, chunk int) NextUse {
+	return r.NextUseAfter(d, chunk, NextUse{Soon: true, In: -1})
 }
 
-// Coming returns what Due returns, and what readers take of the chunk soon.
-func (r *Readers) Coming(d Dataset, chunk int) Coming {
-	return r.First(d, chunk, Coming{Soon: true, Due: -1})
-}
-
-// First returns what Coming returns, if that is later than enough. If not, it stops at the first reader that comes by then.
-func (r *Readers) First(d Dataset, chunk int, enough Coming) Coming {
-	c := Coming{Due: Never}
+// NextUseAfter returns the next use if that is later than enough. If not, it stops at the first reader that comes by then.
+func (r *Readers) NextUseAfter(d Dataset, chunk int, enough NextUse) NextUse {
+	next := NextUse{In: Never}
 	readers := (*r.known.Load())[d]
 	if len(readers) == 0 || r.cfg.Mine != nil && !r.cfg.Mine(d, chunk) {
-		return c
+		return next
 	}
 	hint := &r.soonest[chunk%len(r.soonest)]
 	begin := int(hint.Load()) % len(readers)
 	first := begin
 	for n := range readers {
 		i := (begin + n) % len(readers)
-		before := c
-		if c.note(readers[i].stands.Load(), uint64(chunk)); before.later(c) {
+		before := next
+		if next.note(readers[i].stands.Load(), uint64(chunk)); before.later(next) {
 			first = i
 		}
-		if !c.later(enough) {
+		if !next.later(enough) {
 			break
 		}
 	}
 	if first != begin {
 		hint.Store(uint32(first))
 	}
-	return c
+	return next
 }
 
-// later reports whether a chunk is due later than another one: those that are due soon come before all others.
-func (c Coming) later(than Coming) bool {
-	if c.Soon != than.Soon {
+// later reports whether one use is later than another one: those that are soon come before all others.
+func (u NextUse) later(than NextUse) bool {
+	if u.Soon != than.Soon {
 		return than.Soon
 	}
-	return c.Due > than.Due
+	return u.In > than.In
 }
 
 // note adds what one reader comes for.
-func (c *Coming) note(s *standing, chunk uint64) {
+func (n *NextUse) note(s *standing, chunk uint64) {
 	if !s.comesFor(chunk) {
 		return
 	}
@@ -120,10 +111,10 @@ func (c *Coming) note(s *standing, chunk uint64) {
 	if behind && s.straggler {
 		due = behindDue
 	}
-	c.Due = min(c.Due, due)
+	n.In = min(n.In, due)
 	if samples < s.soon {
-		c.Soon = true
-		c.Samples += u.left(s.first)
+		n.Soon = true
+		n.Samples += u.left(s.first)
 	}
 }
 
@@ -148,11 +139,11 @@ func (s *standing) own(chunk uint64) uint64 {
 	return at
 }
 
-// Distance returns how long it takes until a chunk has to be read from behind memory: until the first
+// NextRead returns how long it takes until a chunk has to be read from behind memory: until the first
 // reader comes for it or, of a chunk that is in memory for that, until the next one does. In later
-// epochs the chunks' own places count from the other end than in Due, so that what is kept behind
+// epochs the chunks' own places count from the other end than in NextUse, so that what is kept behind
 // memory is not what memory keeps.
-func (r *Readers) Distance(d Dataset, chunk int, again bool) time.Duration {
+func (r *Readers) NextRead(d Dataset, chunk int, again bool) time.Duration {
 	first, second := Never, Never
 	readers := (*r.known.Load())[d]
 	if len(readers) > 0 && (r.cfg.Mine == nil || r.cfg.Mine(d, chunk)) {

@@ -14,7 +14,7 @@ import (
 func (r *Readers) dues(d Dataset) map[int]time.Duration {
 	out := map[int]time.Duration{}
 	for c := range d.Chunks() {
-		if due := r.Due(d, c); due != Never {
+		if due := r.NextUse(d, c).In; due != Never {
 			out[c] = due
 		}
 	}
@@ -25,14 +25,14 @@ func (r *Readers) dues(d Dataset) map[int]time.Duration {
 func TestDueIsWhenTheFirstReaderComes(t *testing.T) {
 	d := newData(40, 10)
 	r := newReaders(t, Config{Budget: 10})
-	if got := r.Due(d, 0); got != Never {
+	if got := r.NextUse(d, 0).In; got != Never {
 		t.Errorf("without readers: got %v, want never", got)
 	}
 	p := d.plan(t, shuffle.None, 0, 0)
 	now := pace(r, d, p, 11, time.Second, 0, begin()) // stands at chunk 10, one chunk a second
 	want := func(when string, chunk int, due time.Duration) {
 		t.Helper()
-		if got := r.Due(d, chunk).Round(time.Second); got != due {
+		if got := r.NextUse(d, chunk).In.Round(time.Second); got != due {
 			t.Errorf("%s, chunk %d: got %v, want %v", when, chunk, got, due)
 		}
 	}
@@ -42,7 +42,7 @@ func TestDueIsWhenTheFirstReaderComes(t *testing.T) {
 	// The next epoch begins in 30 s; the golden ratio puts chunk 0 at 0.618 of its 40 s, chunk 1 at 0.236.
 	want("one reader", 0, 55*time.Second)
 	want("one reader", 1, 39*time.Second)
-	if got := r.Due(newData(40, 10), 25); got != Never {
+	if got := r.NextUse(newData(40, 10), 25).In; got != Never {
 		t.Errorf("another data set: got %v, want never", got)
 	}
 	now = now.Add(time.Second)
@@ -51,7 +51,7 @@ func TestDueIsWhenTheFirstReaderComes(t *testing.T) {
 	want("two readers", 12, 2*time.Second)
 	want("two readers", 0, 45*time.Second)
 	r.read(d, at(p, 0, 70, 10), now.Add(time.Second)) // a rank three batches behind
-	if got := r.Due(d, 8); got > 2*time.Second {
+	if got := r.NextUse(d, 8).In; got > 2*time.Second {
 		t.Errorf("chunk 8, a batch ahead of the last rank: got %v, want 2s at most", got)
 	}
 }
@@ -60,9 +60,9 @@ func TestDueIsWhenTheFirstReaderComes(t *testing.T) {
 func TestFirstTellsWhatIsLaterThanEnough(t *testing.T) {
 	d := newData(400, 10)
 	r := newReaders(t, Config{Budget: 10})
-	all := make([]Coming, d.chunks) // what each reader tells alone, put together
+	all := make([]NextUse, d.chunks) // what each reader tells alone, put together
 	for c := range all {
-		all[c].Due = Never
+		all[c].In = Never
 	}
 	for seed := range uint64(6) {
 		p := d.plan(t, shuffle.Slot, 16, seed)
@@ -71,19 +71,19 @@ func TestFirstTellsWhatIsLaterThanEnough(t *testing.T) {
 			r.read(d, cursor, begin())
 			alone.read(d, cursor, begin())
 			for c := range all {
-				one := alone.Coming(d, c)
-				all[c] = Coming{min(all[c].Due, one.Due), all[c].Soon || one.Soon, all[c].Samples + one.Samples}
+				one := alone.NextUse(d, c)
+				all[c] = NextUse{min(all[c].In, one.In), all[c].Soon || one.Soon, all[c].Samples + one.Samples}
 			}
 		}
 	}
 	exact := 0
 	for c, want := range all {
-		if got := r.Coming(d, c); got != want {
+		if got := r.NextUse(d, c); got != want {
 			t.Fatalf("chunk %d: got %+v of all readers, want %+v", c, got, want)
 		}
 		for _, enough := range all[:40] {
-			got := r.First(d, c, enough)
-			if want.later(enough) && (got.Due != want.Due || got.Soon != want.Soon) || want.later(got) || !want.later(enough) && got.later(enough) {
+			got := r.NextUseAfter(d, c, enough)
+			if want.later(enough) && (got.In != want.In || got.Soon != want.Soon) || want.later(got) || !want.later(enough) && got.later(enough) {
 				t.Fatalf("chunk %d, %+v is enough: got %+v, want %+v", c, enough, got, want)
 			}
 			if got == want {

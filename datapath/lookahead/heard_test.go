@@ -38,9 +38,9 @@ func TestOnlyWhatIsKeptHereIsLookedAheadFor(t *testing.T) {
 			t.Errorf("1 of %d: got %d chunks needed, up to chunk %d; want those of the next %d at least", n, len(needs), far, 8*n)
 		}
 		for c := range d.Chunks() {
-			due := r.Due(d, c)
-			if mine := c%n == 0; (due == Never) == mine || !mine && r.Expected(d, c) {
-				t.Fatalf("1 of %d, chunk %d: due in %v, expected %v; want this for what is kept here alone", n, c, due, r.Expected(d, c))
+			due := r.NextUse(d, c).In
+			if mine := c%n == 0; (due == Never) == mine || !mine && r.NextUse(d, c).Soon {
+				t.Fatalf("1 of %d, chunk %d: due in %v, expected %v; want this for what is kept here alone", n, c, due, r.NextUse(d, c).Soon)
 			}
 		}
 	}
@@ -53,14 +53,14 @@ func TestReownedReadersComeForOtherChunks(t *testing.T) {
 	r := shareOf(t, &n, 10)
 	p := d.plan(t, shuffle.None, 0, 0)
 	r.read(d, at(p, 0, 0, 5), begin())
-	if r.Expected(d, 1) || !r.Expected(d, 4) || r.Due(d, 1) != Never {
-		t.Fatalf("got chunk 1 expected %v, 4 %v; want only what is kept here", r.Expected(d, 1), r.Expected(d, 4))
+	if r.NextUse(d, 1).Soon || !r.NextUse(d, 4).Soon || r.NextUse(d, 1).In != Never {
+		t.Fatalf("got chunk 1 expected %v, 4 %v; want only what is kept here", r.NextUse(d, 1).Soon, r.NextUse(d, 4).Soon)
 	}
 	n = 1
 	r.Reowned()
 	got := chunks(r.missing())
-	if !r.Expected(d, 1) || r.Due(d, 1) == Never || !slices.Contains(got, 1) || slices.Contains(got, 4*9) {
-		t.Errorf("got chunk 1 expected %v, %v missing; want the next ones, each", r.Expected(d, 1), got)
+	if !r.NextUse(d, 1).Soon || r.NextUse(d, 1).In == Never || !slices.Contains(got, 1) || slices.Contains(got, 4*9) {
+		t.Errorf("got chunk 1 expected %v, %v missing; want the next ones, each", r.NextUse(d, 1).Soon, got)
 	}
 }
 

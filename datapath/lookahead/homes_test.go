@@ -34,11 +34,11 @@ func expectHomes(t *testing.T, r *Readers, d *data, p *shuffle.Plan, now time.Ti
 		for _, g := range here {
 			comes = comes || ok && first <= g && g <= last
 		}
-		if due := r.Due(d, c); (due == Never) == comes {
+		if due := r.NextUse(d, c).In; (due == Never) == comes {
 			t.Errorf("chunk %d of groups %d to %d: due in %v, want a use: %v", c, first, last, due, comes)
 		}
-		if !comes && (needed[c] || r.Expected(d, c)) {
-			t.Errorf("chunk %d of groups %d to %d: needed %v, expected %v; want neither", c, first, last, needed[c], r.Expected(d, c))
+		if !comes && (needed[c] || r.NextUse(d, c).Soon) {
+			t.Errorf("chunk %d of groups %d to %d: needed %v, expected %v; want neither", c, first, last, needed[c], r.NextUse(d, c).Soon)
 		}
 		if needed[c] {
 			count++
@@ -76,7 +76,7 @@ func TestOnlyWhatIsAtHomeIsLookedAheadFor(t *testing.T) {
 
 func comesLikeDue(r *Readers, d *data, v *Visit) bool {
 	for c := range d.Chunks() {
-		if v.ComesFor(c) == (r.Due(d, c) == Never) {
+		if v.ComesFor(c) == (r.NextUse(d, c).In == Never) {
 			return false
 		}
 	}

@@ -151,10 +151,10 @@ func TestSoonReachesIntoTheNextEpoch(t *testing.T) {
 		r.read(d, at(p, 0, 380, 10), now)
 		needs := r.missing()
 		for span := range p.Epoch(1).Spans(0) {
-			if !r.Expected(d, int(span.Chunk)) {
+			if !r.NextUse(d, int(span.Chunk)).Soon {
 				t.Errorf("%s: the first chunk of the next epoch is not expected", name)
 			}
-			if due, want := r.Due(d, int(span.Chunk)), takes(20+span.From, quick); due > want {
+			if due, want := r.NextUse(d, int(span.Chunk)).In, takes(20+span.From, quick); due > want {
 				t.Errorf("%s: the first chunk of the next epoch is due in %v, want %v", name, due, want)
 			}
 			break
@@ -177,8 +177,8 @@ func TestNeedsSayWhatIsLeft(t *testing.T) {
 		if span.From == 0 {
 			want = 5
 		}
-		if n.Samples != want || r.Coming(d, n.Chunk).Samples != want {
-			t.Errorf("chunk %d: got %d and %d samples left, want %d", n.Chunk, n.Samples, r.Coming(d, n.Chunk).Samples, want)
+		if n.Samples != want || r.NextUse(d, n.Chunk).Samples != want {
+			t.Errorf("chunk %d: got %d and %d samples left, want %d", n.Chunk, n.Samples, r.NextUse(d, n.Chunk).Samples, want)
 		}
 	}
 }
@@ -194,7 +194,7 @@ func TestWhatIsMissingIsExpected(t *testing.T) {
 			for first := uint64(0); first < p.Samples(); first += 53 {
 				r.read(d, at(p, 1, first, 8), begin())
 				for n := range r.Missing() {
-					if !r.Expected(d, n.Chunk) {
+					if !r.NextUse(d, n.Chunk).Soon {
 						t.Fatalf("%s, memory for %d chunks, at sample %d: chunk %d is missing, but not expected", order, budget, first, n.Chunk)
 					}
 				}
@@ -220,7 +220,7 @@ func TestWhatABatchNeedsIsExpected(t *testing.T) {
 				at.End = at.First + at.BatchSize
 				r.read(d, at, begin())
 				for span := range at.Epoch.Spans(at.First) {
-					if span.From < at.End && !r.Expected(d, int(span.Chunk)) {
+					if span.From < at.End && !r.NextUse(d, int(span.Chunk)).Soon {
 						t.Fatalf("batch %d of reader %d: chunk %d, which it needs, is not expected", batch, i, span.Chunk)
 					}
 				}

@@ -48,7 +48,7 @@ type Readers struct {
 	changes atomic.Uint64
 	lost    atomic.Bool                           // a chunk has gone that a reader comes for soon
 	soonest [hints]atomic.Uint32                  // by chunk: which of its known readers came first when it was asked last
-	known   atomic.Pointer[map[Dataset][]*reader] // the readers, for Coming, which must not wait for the table
+	known   atomic.Pointer[map[Dataset][]*reader] // the readers, for NextUse, which must not wait for the table
 }
 
 // New returns a table without readers.

@@ -181,7 +181,7 @@ func TestRankALittleBehindKeepsItsChunks(t *testing.T) {
 		t.Fatalf("got %d readers, want one", len(r.all))
 	}
 	for c, want := range map[int]bool{5: false, 6: true, 7: true, 8: true, 9: true, 10: true} {
-		if got := r.Expected(d, c); got != want {
+		if got := r.NextUse(d, c).Soon; got != want {
 			t.Errorf("chunk %d of a reader at 9: got expected %v, want %v", c, got, want)
 		}
 	}
@@ -207,8 +207,8 @@ func TestStragglerKeepsItsChunks(t *testing.T) {
 			}
 		}
 		for _, c := range []int{13, 16} {
-			if got, want := r.Due(d, c) < r.Due(d, 30), behind > 0; got != want {
-				t.Errorf("chunk %d of a reader at 19, one rank at %d: got %v, and %v for chunk 30", c, 19-behind, r.Due(d, c), r.Due(d, 30))
+			if got, want := r.NextUse(d, c).In < r.NextUse(d, 30).In, behind > 0; got != want {
+				t.Errorf("chunk %d of a reader at 19, one rank at %d: got %v, and %v for chunk 30", c, 19-behind, r.NextUse(d, c).In, r.NextUse(d, 30).In)
 			}
 		}
 	}
@@ -243,11 +243,11 @@ func TestReadersThatHaveGoneAreForgotten(t *testing.T) {
 		}
 		for _, after := range []time.Duration{c.kept, c.kept + 1} {
 			r.Forget(last.Add(after))
-			if got, want := r.Expected(d, c.batches+3), after == c.kept; got != want {
+			if got, want := r.NextUse(d, c.batches+3).Soon, after == c.kept; got != want {
 				t.Errorf("%s: got its chunks expected after %v: %v, want %v", name, after, got, want)
 			}
 		}
-		if got := r.Expected(d, 303); got != c.jump {
+		if got := r.NextUse(d, 303).Soon; got != c.jump {
 			t.Errorf("%s: got what it needs where it went expected %v, want %v", name, got, c.jump)
 		}
 	}
@@ -264,7 +264,7 @@ func TestTwinsAreTwoReaders(t *testing.T) {
 		r.read(d, at(p, 0, 2000+10*i, 10), now)
 		r.read(d, at(p, 0, 10*i, 10), now)
 	}
-	if len(r.all) != 2 || !r.Expected(d, 101) || !r.Expected(d, 301) {
+	if len(r.all) != 2 || !r.NextUse(d, 101).Soon || !r.NextUse(d, 301).Soon {
 		t.Errorf("got %d readers, want two whose chunks are expected", len(r.all))
 	}
 }
@@ -279,7 +279,7 @@ func TestAnnouncedReaderIsWaitedFor(t *testing.T) {
 		r.Announce(d, at(p, 0, first, 10), now)
 		now = now.Add(time.Minute)
 	}
-	if len(r.all) != 1 || !r.Expected(d, 3) || r.Expected(d, 53) {
+	if len(r.all) != 1 || !r.NextUse(d, 3).Soon || r.NextUse(d, 53).Soon {
 		t.Fatalf("got %d readers, want one that stands at the beginning", len(r.all))
 	}
 	if got := r.missing(); len(got) != 0 {
@@ -290,7 +290,7 @@ func TestAnnouncedReaderIsWaitedFor(t *testing.T) {
 		t.Errorf("got a new reader of %d, want the one announced", len(r.all))
 	}
 	r.read(d, at(p, 0, 10, 10), now.Add(time.Second))
-	if r.Forget(now.Add(time.Minute)); r.Expected(d, 3) {
+	if r.Forget(now.Add(time.Minute)); r.NextUse(d, 3).Soon {
 		t.Error("a reader that came and went is waited for as if it had not come")
 	}
 	r.Announce(d, at(d.plan(t, shuffle.Full, 0, 0), 0, 0, 10), now)
@@ -346,10 +346,10 @@ func TestDropForgetsADataSet(t *testing.T) {
 			t.Error("got a reader of the data set that was dropped to prepare")
 		}
 	}
-	if got := r.Due(goes, 0); got != Never {
+	if got := r.NextUse(goes, 0).In; got != Never {
 		t.Errorf("chunk of a data set that was dropped: got due in %v, want never", got)
 	}
-	if got := r.Due(stays, 0); got == Never {
+	if got := r.NextUse(stays, 0).In; got == Never {
 		t.Error("chunk of another data set is not due any more")
 	}
 	for _, n := range r.missing() {

@@ -79,7 +79,7 @@ func TestReaders_AnnounceAgain(t *testing.T) {
 		now := begin()
 		r.Announce(d, at(p, 1, 20, 10), now)
 		changes, x := r.Changes(), r.all[0]
-		if now = now.Add(readerComes / 2); !r.Expected(d, 3) {
+		if now = now.Add(readerComes / 2); !r.NextUse(d, 3).Soon {
 			t.Fatal("got a chunk that nobody comes for, want it announced")
 		}
 		r.Announce(d, at(p, c.epoch, c.first, 10), now)
@@ -100,7 +100,7 @@ func TestReaders_AnnounceWhereAReaderStands(t *testing.T) {
 	if r.Announce(d, at(p, 0, 0, 10), begin()); len(r.all) != 1 || r.all[0].state != served {
 		t.Errorf("got %d readers, want the one that reads", len(r.all))
 	}
-	if r.Announce(d, at(p, 0, 2000, 10), begin()); len(r.all) != 2 || !r.Expected(d, 203) {
+	if r.Announce(d, at(p, 0, 2000, 10), begin()); len(r.all) != 2 || !r.NextUse(d, 203).Soon {
 		t.Errorf("got %d readers, want one more where another is announced", len(r.all))
 	}
 }
@@ -115,7 +115,7 @@ func TestReaders_FollowWhatTheyHear(t *testing.T) {
 		now = now.Add(time.Second)
 		r.Heard(d, at(p, 0, 10*batch, 10), time.Second, now)
 		r.Forget(now)
-		if here, passed := r.Expected(d, int(batch)+3), r.Expected(d, max(int(batch)-5, 0)); batch > 5 && (!here || passed) {
+		if here, passed := r.NextUse(d, int(batch)+3).Soon, r.NextUse(d, max(int(batch)-5, 0)).Soon; batch > 5 && (!here || passed) {
 			t.Fatalf("heard of at chunk %d: got chunk %d expected: %v, and %d: %v", batch, batch+3, here, batch-5, passed)
 		}
 	}
@@ -233,17 +233,17 @@ func TestReaders_PrepareAfterAJump(t *testing.T) {
 }
 
 // What others keep is never read here, and a reader's second use of a chunk counts where the first one is in memory already.
-func TestReaders_DistanceOfWhatIsKeptHere(t *testing.T) {
+func TestReaders_NextReadOfWhatIsKeptHere(t *testing.T) {
 	d := newData(100, 10)
 	here := true
 	r := newReaders(t, Config{Budget: 100, Mine: func(Dataset, int) bool { return here }})
 	p := d.plan(t, shuffle.None, 0, 0)
 	r.read(d, at(p, 0, 0, 10), begin())
 	r.read(d, at(p, 0, 500, 10), begin())
-	if once, again := r.Distance(d, 50, false), r.Distance(d, 50, true); once != 0 || again < 495 || again > 505 {
+	if once, again := r.NextRead(d, 50, false), r.NextRead(d, 50, true); once != 0 || again < 495 || again > 505 {
 		t.Errorf("got chunk 50 read in %v and again in %v, want at once by the reader that stands there and after 500 samples by the other", once, again)
 	}
-	if here = false; r.Distance(d, 50, false) != Never || r.Due(d, 50) != Never {
+	if here = false; r.NextRead(d, 50, false) != Never || r.NextUse(d, 50).In != Never {
 		t.Error("got a chunk due here that another gateway keeps")
 	}
 }
@@ -270,7 +270,7 @@ func TestReaders_ReownedCountsAsAChange(t *testing.T) {
 }
 
 // What only ranks behind the foremost one may need is due at once where one is known to be behind, and else after what is needed soon.
-func TestReaders_DueOfWhatLiesBehind(t *testing.T) {
+func TestReaders_NextUseOfWhatLiesBehind(t *testing.T) {
 	d := newData(60, 10)
 	p := d.plan(t, shuffle.None, 0, 0)
 	for _, straggles := range []bool{false, true} {
@@ -283,15 +283,15 @@ func TestReaders_DueOfWhatLiesBehind(t *testing.T) {
 			c.Rank, c.WorldSize = 1, 2
 			r.read(d, c, begin())
 		}
-		behind, now, soon, late := r.Coming(d, 18), r.Coming(d, 19), r.Coming(d, 30), r.Coming(d, 50)
+		behind, now, soon, late := r.NextUse(d, 18), r.NextUse(d, 19), r.NextUse(d, 30), r.NextUse(d, 50)
 		if straggles {
-			if !behind.Soon || behind.Due != behindDue {
+			if !behind.Soon || behind.In != behindDue {
 				t.Errorf("a rank is at chunk 18: got %+v, want it due at once", behind)
 			}
-		} else if behind.Soon || behind.Due <= soon.Due || behind.Due >= late.Due {
-			t.Errorf("no rank is known behind 19: got chunk 18 %+v, want it due after chunk 30 in %v and before chunk 50 in %v", behind, soon.Due, late.Due)
+		} else if behind.Soon || behind.In <= soon.In || behind.In >= late.In {
+			t.Errorf("no rank is known behind 19: got chunk 18 %+v, want it due after chunk 30 in %v and before chunk 50 in %v", behind, soon.In, late.In)
 		}
-		if !now.Soon || now.Due != 0 || !soon.Soon || late.Soon {
+		if !now.Soon || now.In != 0 || !soon.Soon || late.Soon {
 			t.Errorf("got %+v, %+v and %+v of chunks 19, 30 and 50; want now, soon and later", now, soon, late)
 		}
 	}

@@ -78,7 +78,7 @@ func (g *gateway) together(n lookahead.Need) []int32 {
 		if next == len(g.data.Chunks) || g.memory.contains(int32(next)) {
 			return group
 		}
-		if coming := g.readers.Coming(g, next); !coming.Soon || !g.fits && !g.worth(int32(next), coming.Samples) {
+		if coming := g.readers.NextUse(g, next); !coming.Soon || !g.fits && !g.worth(int32(next), coming.Samples) {
 			return group
 		}
 		longer := append(group, int32(next))

@@ -63,14 +63,14 @@ func newGateway(c *clock, q *scaled, store *line) *gateway {
 // due says when readers need a chunk next: the time until one comes soon, and beyond
 // chunkcache.Soon the time until one comes later, which counts only where chunks go by the plan.
 func (g *gateway) due(chunk int32) int64 {
-	c := g.readers.Coming(g, int(chunk))
+	c := g.readers.NextUse(g, int(chunk))
 	switch {
 	case c.Soon:
-		return min(int64(c.Due), chunkcache.Soon-1)
-	case c.Due == lookahead.Never || g.set.Policy == LRU:
+		return min(int64(c.In), chunkcache.Soon-1)
+	case c.In == lookahead.Never || g.set.Policy == LRU:
 		return chunkcache.Never
 	}
-	return chunkcache.Soon + 1 + int64(c.Due)
+	return chunkcache.Soon + 1 + int64(c.In)
 }
 
 // memoryFreed makes the gateway look again if it has found too little memory.
@@ -83,7 +83,7 @@ func (g *gateway) memoryFreed() {
 
 // gone notes that a chunk is not in memory any more.
 func (g *gateway) gone(chunk int32) {
-	if g.readers.Expected(g, int(chunk)) {
+	if g.readers.NextUse(g, int(chunk)).Soon {
 		g.readers.Lost()
 		g.look()
 	}
@@ -100,7 +100,7 @@ func (g *gateway) dueLast(chunks []int32) (due int64) {
 // nextRead is when a chunk will have to be read next, for the disk: one in memory is there for its next use, so the one
 // after counts. It goes by positions, at the job's own rate, so that it does not pass while readers wait.
 func (g *gateway) nextRead(chunk int32) int64 {
-	d := g.readers.Distance(g, int(chunk), g.memory.shelf.Has(chunk))
+	d := g.readers.NextRead(g, int(chunk), g.memory.shelf.Has(chunk))
 	if d == lookahead.Never {
 		return chunkcache.Never
 	}

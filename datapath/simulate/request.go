@@ -212,7 +212,7 @@ func (g *gateway) pays(r *request, u use) bool {
 	if g.fits {
 		return true
 	}
-	if coming := g.readers.Coming(g, int(u.chunk)); r.local && coming.Soon {
+	if coming := g.readers.NextUse(g, int(u.chunk)); r.local && coming.Soon {
 		return g.worth(u.chunk, max(coming.Samples, uint64(u.samples)))
 	}
 	if r.visit == nil { // what is asked for is not known to be all that is wanted
@@ -360,7 +360,7 @@ func (g *gateway) readRanges(r *request, uses []use, all func()) {
 		if r.ownReads > 0 {
 			read = g.demandFirst
 		}
-		if g.data.Chunks[u.chunk].Extents > 0 && g.readers.Expected(g, int(u.chunk)) {
+		if g.data.Chunks[u.chunk].Extents > 0 && g.readers.NextUse(g, int(u.chunk)).Soon {
 			read = g.demandLone
 		}
 		for _, n := range g.data.ranges(u, g.set.PartSize) {
