@@ -236,3 +236,33 @@ func (d *dataset) sampleReader(t *testing.T, s *Source, rnd *rand.Rand) string {
 	}
 	return "bytes"
 }
+
+// TestExtracts_StayFoundBesideASecondOne: a batch that brings a sample by itself which another one has, as a hedge does, takes nothing from
+// those who look for it later.
+func TestExtracts_StayFoundBesideASecondOne(t *testing.T) {
+	d := newDataset(t, 3, same(40, 100<<10), 40, 4<<20)
+	p := newPath(t, Config{NoPrefetch: true, Budget: bud(32 << 20)})
+	s := p.Open(d.index, d.store, "set/")
+	b, err := s.newBatch(d.ranges(t, []uint64{5, 20}))
+	must(t, err)
+	claimed := func(by manner) *part {
+		x := &part{source: s, request: b, near: b, ranged: []int{0}}
+		must(t, claim(t.Context(), []*part{x}, by))
+		return x
+	}
+	first := claimed(manner{joins: true})
+	second := claimed(manner{})
+	if second.own == first.own || len(second.own.samples) != 2 {
+		t.Fatal("got the second one joined to the first, want both samples of its own")
+	}
+	second.giveBack()
+	third := claimed(manner{joins: true})
+	if len(third.own.samples) != 0 || len(third.pinned) != 2 || third.pinned[1] != first.own {
+		t.Errorf("got %d samples brought again and %d extracts pinned, want those of the first one", len(third.own.samples), len(third.pinned))
+	}
+	third.giveBack()
+	first.giveBack()
+	if n := p.extracted(); n != 0 {
+		t.Errorf("got %d samples left, want none", n)
+	}
+}

@@ -111,7 +111,9 @@ func (p *part) take(b *request, joins, far bool) request {
 				p.join(is)
 			default:
 				is = p.own.add(at, r.Hot)
-				x.samples[at] = is
+				if x.samples[at] == nil { // else another extract has the sample too, and stays the one that is found
+					x.samples[at] = is
+				}
 				own = append(own, r)
 				own[len(own)-1].Seq = len(p.own.samples) - 1
 			}

@@ -25,6 +25,7 @@ type Cache[K comparable] struct {
 	debug  bool
 	arena  *arena
 	loads  sync.WaitGroup
+	asking sync.RWMutex // held to ask tables when chunks are due; the lock of mu may be taken meanwhile
 
 	mu        sync.Mutex      // guards what follows and the fields of entries and fills
 	entries   map[K]*entry[K] // in memory, or on their way there to a request that waits
@@ -61,7 +62,7 @@ func New[K comparable](cfg Config) *Cache[K] {
 		debug:   cfg.Debug,
 		arena:   newArena(cfg.Budget.Total()),
 		entries: map[K]*entry[K]{},
-		idle:    newIdle((*entry[K]).next),
+		idle:    newIdle[K](),
 		free:    map[int64][]*slot{},
 	}
 }
@@ -79,18 +80,14 @@ func (c *Cache[K]) Stats() Stats {
 // that go for what is due then. It returns the bytes.
 func (c *Cache[K]) Reclaim(n, due int64) (back int64) {
 	for back < n {
-		c.mu.Lock() // for one chunk at a time: to choose it takes a while, and requests wait
-		s, more := c.takeAny(), false
-		if s == nil {
-			s, more = c.evict(due)
-		}
+		c.mu.Lock()
+		s := c.takeAny()
 		c.mu.Unlock()
-		if s != nil {
-			back += s.cost()
-			s.drop()
-		} else if !more {
+		if s == nil && !c.evict(due, func() bool { return true }, func(evicted *slot) { s = evicted }) {
 			break
 		}
+		back += s.cost()
+		s.drop()
 	}
 	return back
 }
@@ -98,21 +95,14 @@ func (c *Cache[K]) Reclaim(n, due int64) (back int64) {
 // makeRoom lets chunks go for what is due at a time until n bytes are free, in the budget or in slots. It lets none go if
 // all that are idle are not enough, and reports whether any went.
 func (c *Cache[K]) makeRoom(n, due int64) (any bool) {
-	for {
-		c.mu.Lock() // for one chunk at a time, as in Reclaim
-		var s *slot
-		var more bool
-		if missing := n - c.unused(); missing > 0 && missing <= c.idle.bytes {
-			if s, more = c.evict(due); s != nil {
-				c.putFree(s)
-				any = true
-			}
-		}
-		c.mu.Unlock()
-		if s == nil && !more {
-			return any
-		}
+	lacks := func() bool {
+		missing := n - c.unused()
+		return missing > 0 && missing <= c.idle.bytes
 	}
+	for c.evict(due, lacks, c.putFree) {
+		any = true
+	}
+	return any
 }
 
 // Free returns the bytes of the slots without a chunk.
@@ -130,15 +120,9 @@ func (c *Cache[K]) Idle() int64 {
 }
 
 // Goes reports whether some chunk would go for one that is due at a time.
-func (c *Cache[K]) Goes(due int64) bool {
-	for {
-		c.mu.Lock()
-		e, more := c.idle.last(due)
-		c.mu.Unlock()
-		if !more {
-			return e != nil
-		}
-	}
+func (c *Cache[K]) Goes(due int64) (goes bool) {
+	c.choose(due, func(*entry[K]) { goes = true })
+	return goes
 }
 
 // Populate provides memory for a chunk of n bytes before its load needs it, which is a quarter of what a first load
@@ -196,19 +180,46 @@ func (c *Cache[K]) unlease(e *entry[K]) bool {
 // unused returns the bytes that are free in the budget or in slots.
 func (c *Cache[K]) unused() int64 { return c.budget.Total() - c.budget.InUse() + c.freeBytes }
 
-// evict evicts the chunk that goes first for what is due at a time, and returns its slot; nil: none does, or more are
-// to be asked in another call (idle.last).
-func (c *Cache[K]) evict(due int64) (s *slot, more bool) {
-	e, more := c.idle.last(due)
-	if e == nil {
-		return nil, more
+// evict evicts the chunk that goes first for what is due at a time, and hands its slot over, if one goes and it is still wanted then. Both are
+// called under the lock. It reports whether a chunk went.
+func (c *Cache[K]) evict(due int64, wanted func() bool, take func(*slot)) (went bool) {
+	c.mu.Lock()
+	wants := wanted()
+	c.mu.Unlock()
+	if !wants {
+		return false
 	}
-	c.idle.remove(e)
-	c.stats.Evictions++
-	if e.due <= Soon {
-		c.stats.Expected++
+	c.choose(due, func(e *entry[K]) {
+		if went = wanted(); !went {
+			return
+		}
+		c.idle.remove(e)
+		c.stats.Evictions++
+		if e.due <= Soon {
+			c.stats.Expected++
+		}
+		take(c.takeOut(e))
+	})
+	return went
+}
+
+// choose chooses the chunk that goes first for what is due at a time, and calls goes with it under the lock; not at all if none goes.
+// The tables are asked without the lock, so that requests do not wait for that.
+func (c *Cache[K]) choose(due int64, goes func(*entry[K])) {
+	for more := true; more; {
+		c.asking.RLock()
+		c.mu.Lock()
+		choice := c.idle.begin(due)
+		c.mu.Unlock()
+		choice.ask(next[K])
+		c.asking.RUnlock()
+		c.mu.Lock()
+		var e *entry[K]
+		if e, more = c.idle.choose(choice); e != nil {
+			goes(e)
+		}
+		c.mu.Unlock()
 	}
-	return c.takeOut(e), false
 }
 
 // takeOut takes a chunk out of memory that is not listed as idle any more, and returns its slot.

@@ -1,7 +1,6 @@
 package chunkcache
 
 import (
-	"iter"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -30,21 +29,21 @@ func Later(due int64) int64 {
 // they need, with 2 1.3 times, with 4 1.2 times, and with any larger one hardly less.
 const muchLater = 4
 
-// Before an idle chunk goes, so many of those that nobody comes for soon are asked when they are due.
-// If there are no more, all are asked, and the choice is exact. Readers wait meanwhile, so the chunks that were
-// due last in the choice before are asked first: of the others it is enough to know that they are due sooner.
+// Before an idle chunk goes, some of those that no reader needs soon are asked when they are due. If there are no more than looks,
+// all are asked, and the choice is exact. The chunks that were due last in the choice before are asked first: of the others it
+// is enough to know that they are due sooner.
 const (
-	oldest   = 8 // those longest idle: of what nobody comes for the oldest goes, at the first answer
+	oldest   = 8 // those longest idle: the oldest chunk that no reader needs goes, at the first answer
 	newest   = 8 // those idle last: as an epoch begins, only these have no use left in it
-	runnerUp = 8 // those that were due last in the choice before, but for the one that went
+	runnerUp = 8 // those that were due last in the choice before, except the one that went
 	drawn    = 8 // others, by chance
 	looks    = oldest + newest + runnerUp + drawn
-	again    = 4 // of those that readers came for soon are asked whether they still do
+	again    = 4 // of those that readers needed soon are asked whether they still do
 
-	latest = 32 // of those idle last are asked at most to find newest that readers come for later
+	latest = 32 // of those idle last are asked at most to find newest that readers need later
 )
 
-// mostAsked is how many chunks are asked at most while the cache is locked.
+// mostAsked is how many chunks one choice asks at most.
 const mostAsked = again + (runnerUp + 1) + oldest + latest + drawn
 
 // idle holds the chunks without a lease. A released chunk is first listed among the others. Once it has
@@ -53,7 +52,6 @@ type idle[K comparable] struct {
 	others  queue[K] // due after Soon, as far as they were asked
 	soon    queue[K] // due up to Soon, when they were asked last
 	bytes   int64
-	next    func(e *entry[K], enough int64) int64
 	runners []*entry[K] // of the last choice, the one due last first
 	random  *rand.Rand
 }
@@ -63,8 +61,8 @@ func (e *entry[K]) before(o *entry[K]) bool {
 	return e.due > o.due || e.due == o.due && e.place < o.place
 }
 
-func newIdle[K comparable](next func(e *entry[K], enough int64) int64) idle[K] {
-	return idle[K]{next: next, random: rand.New(rand.NewPCG(1, 2))} // a simulation gives the same answer each time
+func newIdle[K comparable]() idle[K] {
+	return idle[K]{random: rand.New(rand.NewPCG(1, 2))} // a simulation gives the same answer each time
 }
 
 func (l *idle[K]) count() int { return l.others.count + l.soon.count }
@@ -105,100 +103,129 @@ func (l *idle[K]) release(e *entry[K]) bool {
 	return true
 }
 
-// last chooses the chunk to evict for one that is due at a time: of the idle entries that it asks, the one due
-// last. nil: none of these is due later than that, or never. more says that readers come soon for all that it has
-// asked, and that it is to be called again: it asks mostAsked at most.
-func (l *idle[K]) last(due int64) (e *entry[K], more bool) {
-	if l.count() == 0 {
-		return nil, false
+// choice is one choice of a chunk to evict for one that is due at a time, in three steps: begin lists entries, ask asks them when they are
+// due, and choose takes the one that goes. Only ask takes long, and it needs no lock.
+type choice[K comparable] struct {
+	due  int64
+	soon bool // readers need all idle chunks soon, as far as is known: some of those are asked
+	asks []ask[K]
+	// Asks up to again are of entries that readers needed soon. From there to any all are asked; from there to oldest the asks end with the
+	// first entry that no reader needs; from there to newest they end when so many were due later; and behind that all are asked.
+	again, any, oldest, newest int
+}
+
+// ask is one entry that is asked.
+type ask[K comparable] struct {
+	*entry[K]
+	names []place[K] // of the entry; no lock is needed to read them
+	due   int64
+	asked bool
+}
+
+// begin begins a choice.
+func (l *idle[K]) begin(due int64) *choice[K] {
+	c := &choice[K]{due: due, soon: l.others.count == 0, asks: make([]ask[K], 0, mostAsked)}
+	if c.soon {
+		c.list(l.soon.oldest(again + looks/2)...)
+		for range min(looks/2, l.soon.count) {
+			c.list(l.soon.draw(l.random))
+		}
+		return c
 	}
-	for _, e := range l.soon.oldest(again) {
-		l.soon.remove(e)
-		if l.next(e, Soon) > Soon {
-			l.others.add(e)
-		} else {
-			l.soon.add(e)
+	c.again = c.list(l.soon.oldest(again)...)
+	switch {
+	case l.others.count <= looks:
+		c.any = c.list(l.others.oldest(looks)...)
+	default:
+		c.any = c.again
+		if len(l.runners) > 0 && l.runners[0].due < Never {
+			c.any = c.list(slices.DeleteFunc(slices.Clone(l.runners), func(e *entry[K]) bool { return !l.others.has(e) })...)
+		}
+		c.oldest = c.list(l.others.oldest(oldest)...)
+		c.newest = c.list(l.others.latest(latest)...)
+		for range drawn {
+			c.list(l.others.draw(l.random))
 		}
 	}
-	was := l.runners
+	return c
+}
+
+// list adds entries that are to be asked. It returns how many there are.
+func (c *choice[K]) list(entries ...*entry[K]) int {
+	for _, e := range entries {
+		c.asks = append(c.asks, ask[K]{entry: e, names: e.places})
+	}
+	return len(c.asks)
+}
+
+// ask asks the entries: next says when one is due, or any time up to enough.
+func (c *choice[K]) ask(next func(e *entry[K], names []place[K], enough int64) int64) {
+	enough, later := int64(Soon), 0
+	if c.soon {
+		enough = c.due
+	}
+	for i := range c.asks {
+		a := &c.asks[i]
+		switch {
+		case i < c.again:
+			a.due = next(a.entry, a.names, Soon)
+		case i >= c.oldest && i < c.newest && later == newest:
+			continue
+		default:
+			a.due = next(a.entry, a.names, enough)
+			enough = max(enough, a.due-1)
+		}
+		a.asked = true
+		if i >= c.oldest && a.due > Soon {
+			later++
+		}
+		if i >= c.any && i < c.oldest && a.due == Never {
+			return // it is idle for longer than others
+		}
+	}
+}
+
+// choose returns the entry that goes: of those that were asked and are still idle, the one due last. nil: none of these is due later than the
+// chunk for which one goes, or never. more says that readers need all of them soon, and that another choice is to be begun.
+func (l *idle[K]) choose(c *choice[K]) (e *entry[K], more bool) {
 	l.runners = make([]*entry[K], 0, runnerUp+2)
-	if l.others.count > 0 {
-		if l.sample(was); len(l.runners) == 0 {
-			return nil, true
+	for i, a := range c.asks {
+		needed := l.soon.has(a.entry)
+		if !a.asked || !needed && !l.others.has(a.entry) {
+			continue
 		}
-	} else {
-		for _, e := range l.soon.oldest(looks / 2) {
-			l.note(e, l.next(e, l.enough(due)))
+		switch soon := a.due <= Soon; {
+		case !soon && needed:
+			l.soon.remove(a.entry)
+			l.others.add(a.entry)
+		case soon && !needed:
+			l.others.remove(a.entry)
+			l.soon.add(a.entry)
+		case soon && i < again:
+			l.soon.remove(a.entry)
+			l.soon.add(a.entry)
 		}
-		for range looks / 2 {
-			e := l.soon.draw(l.random)
-			l.note(e, l.next(e, l.enough(due)))
+		if a.due > Soon || c.soon && needed {
+			l.note(a.entry, a.due)
 		}
 	}
-	if e := l.runners[0]; e.due > due || e.due == Never {
+	if len(l.runners) == 0 {
+		return nil, l.count() > 0
+	}
+	if e := l.runners[0]; e.due > c.due || e.due == Never {
 		return e, false
 	}
 	return nil, false
 }
 
-// enough returns a time: an entry that is due by then is not the one to go.
-func (l *idle[K]) enough(least int64) int64 {
-	if len(l.runners) > 0 {
-		return l.runners[0].due - 1
-	}
-	return least
+// last makes a choice at once.
+func (l *idle[K]) last(due int64, next func(e *entry[K], names []place[K], enough int64) int64) (e *entry[K], more bool) {
+	c := l.begin(due)
+	c.ask(next)
+	return l.choose(c)
 }
 
-// sample asks some of the others.
-func (l *idle[K]) sample(runners []*entry[K]) {
-	if l.others.count <= looks {
-		for _, e := range l.others.oldest(looks) {
-			l.ask(e)
-		}
-		return
-	}
-	if len(runners) > 0 && runners[0].due < Never {
-		for _, e := range runners {
-			if l.others.has(e) {
-				l.ask(e)
-			}
-		}
-	}
-	for _, e := range l.others.oldest(oldest) {
-		if l.ask(e) == Never {
-			return // nobody comes for it, and it is idle for longer than others
-		}
-	}
-	asked, later := 0, 0
-	for e := range l.others.newest() {
-		asked++
-		if l.ask(e) > Soon {
-			later++
-		}
-		if asked == latest || later == newest {
-			break
-		}
-	}
-	for range drawn {
-		if l.others.count > 0 {
-			l.ask(l.others.draw(l.random))
-		}
-	}
-}
-
-// ask asks when one of the others is due. One that is due soon is put among its like.
-func (l *idle[K]) ask(e *entry[K]) int64 {
-	due := l.next(e, l.enough(Soon))
-	if due <= Soon {
-		l.others.remove(e)
-		l.soon.add(e)
-	} else {
-		l.note(e, due)
-	}
-	return due
-}
-
-// note notes when an entry is due, and keeps it among the runners if it goes before one of them.
+// note keeps an entry among the runners if it goes before one of them.
 func (l *idle[K]) note(e *entry[K], due int64) {
 	if slices.Contains(l.runners, e) {
 		return
@@ -268,15 +295,15 @@ func (q *queue[K]) oldest(n int) []*entry[K] {
 	return first
 }
 
-// newest yields the entries, the last one first. They may be removed meanwhile.
-func (q *queue[K]) newest() iter.Seq[*entry[K]] {
-	return func(yield func(*entry[K]) bool) {
-		for i := len(q.list) - 1; i >= q.first; i-- {
-			if e := q.list[i]; e != nil && !yield(e) {
-				return
-			}
+// latest returns the last n entries, or all there are, the last one first.
+func (q *queue[K]) latest(n int) []*entry[K] {
+	last := make([]*entry[K], 0, min(n, q.count))
+	for i := len(q.list) - 1; i >= q.first && len(last) < cap(last); i-- {
+		if e := q.list[i]; e != nil {
+			last = append(last, e)
 		}
 	}
+	return last
 }
 
 // draw returns one of the entries by chance. There must be one.

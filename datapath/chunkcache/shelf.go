@@ -6,6 +6,7 @@ package chunkcache
 type Shelf[K comparable] struct {
 	entries map[K]*entry[K]
 	idle    idle[K]
+	next    func(e *entry[K], names []place[K], enough int64) int64
 	bytes   int64
 	evicted func(K)
 }
@@ -24,8 +25,8 @@ func NewShelf[K comparable](due func(K) int64, evicted func(K)) *Shelf[K] {
 	if evicted == nil {
 		evicted = func(K) {}
 	}
-	next := func(e *entry[K], _ int64) int64 { return due(e.key) }
-	return &Shelf[K]{entries: map[K]*entry[K]{}, idle: newIdle(next), evicted: evicted}
+	next := func(e *entry[K], _ []place[K], _ int64) int64 { return due(e.key) }
+	return &Shelf[K]{entries: map[K]*entry[K]{}, idle: newIdle[K](), next: next, evicted: evicted}
 }
 
 // Has reports whether a chunk is there.
@@ -65,7 +66,7 @@ func (s *Shelf[K]) Goes(due int64) bool { return s.last(due) != nil }
 
 func (s *Shelf[K]) last(due int64) *entry[K] {
 	for {
-		if e, more := s.idle.last(due); !more {
+		if e, more := s.idle.last(due, s.next); !more {
 			return e
 		}
 	}

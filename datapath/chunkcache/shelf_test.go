@@ -98,7 +98,7 @@ func TestOfTheOthersItIsEnoughToKnowThatTheyAreDueSooner(t *testing.T) {
 	s, went := stocked(n, due)
 	other, also := stocked(n, nil)
 	lazy := 0
-	other.idle.next = func(e *entry[int], enough int64) int64 {
+	other.next = func(e *entry[int], _ []place[int], enough int64) int64 {
 		if d := due(e.key); d > enough {
 			return d
 		}
@@ -255,7 +255,7 @@ func TestIdle_AsksFewChunksAtATime(t *testing.T) {
 		})
 		for {
 			asked = 0
-			e, more := s.idle.last(Soon)
+			e, more := s.idle.last(Soon, s.next)
 			if asked > mostAsked {
 				t.Fatalf("got %d of %d chunks asked in one call, want %d at most", asked, n, mostAsked)
 			}

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// Dataset is what a table knows of its data set. Its functions run under the cache's lock: they must be
+// Dataset is what a table knows of its data set. Its functions, except Due, run under the cache's lock: they must be
 // quick, must not call the cache, and must not wait for a lock that is held while the cache is called.
 type Dataset[K comparable] struct {
 	Chunk func(chunk int) Chunk[K] // describes a chunk
@@ -69,7 +69,7 @@ type entry[K comparable] struct {
 	load   atomic.Pointer[Fill[K]] // what brings the chunk, or has failed to; nil: it is in memory
 	place  int                     // in one of the lists of idle entries, if it is idle
 	due    int64                   // when it was due as it was asked last
-	places []place[K]
+	places []place[K]              // those that are listed do not change: the list is read without the lock
 }
 
 // resident reports whether an entry's chunk is in memory.
@@ -98,7 +98,7 @@ func (c *Cache[K]) find(t *Table[K], chunk int) (*entry[K], Chunk[K]) {
 
 // found lets its tables find an entry again, but for those that were closed meanwhile.
 func (e *entry[K]) found() {
-	e.places = slices.DeleteFunc(e.places, func(p place[K]) bool { return p.table.closed })
+	e.places = slices.DeleteFunc(slices.Clone(e.places), func(p place[K]) bool { return p.table.closed })
 	for _, p := range e.places {
 		p.table.chunks[p.chunk].Store(e)
 	}
@@ -125,10 +125,10 @@ func (e *entry[K]) gone() {
 // no end of them.
 const names = 8
 
-// next says when the first reader comes for an entry, under whatever name, or what is no later than enough.
-func (e *entry[K]) next(enough int64) int64 {
+// next says when the first reader comes for an entry of some names, or any time up to enough. It needs no lock.
+func next[K comparable](_ *entry[K], all []place[K], enough int64) int64 {
 	due := int64(Never)
-	for _, p := range e.places[:min(len(e.places), names)] {
+	for _, p := range all[:min(len(all), names)] {
 		if due = min(due, p.table.of.Due(p.chunk, enough)); due <= enough {
 			break
 		}
@@ -155,6 +155,8 @@ func (c *Cache[K]) Close(t *Table[K]) {
 			s.drop()
 		}
 	}
+	c.asking.Lock() // until nobody asks the table any more when its chunks are due
+	defer c.asking.Unlock()
 }
 
 // forget takes all names off a chunk by which a table knows it. It returns the slot if the chunk has no
