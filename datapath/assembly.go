@@ -39,7 +39,7 @@ func assemblyOf(p part) *assembly {
 // manner is how a batch is brought.
 type manner struct {
 	leases bool // chunks that are brought as a whole are leased together; else what the batch needs of them is copied
-	joins  bool // samples are used that other batches bring
+	joins  bool // samples are used that others are about to bring; samples that others have brought are used in any case
 }
 
 // errJoined says that a sample did not come that another batch has begun to bring.
@@ -96,14 +96,19 @@ func (a *assembly) assemble(ctx context.Context, by manner) error {
 	a.list = a.parts[0].source.path.segments.Get().(*[][]byte)
 	*a.list = slices.Grow((*a.list)[:0], n)[:n]
 	a.segments = *a.list
-	for {
+	for again := true; ; {
 		err := a.bring(ctx, by)
-		switch noRoom := errors.Is(err, chunkcache.ErrNoRoom); {
+		switch noRoom, joined := errors.Is(err, chunkcache.ErrNoRoom), errors.Is(err, errJoined); {
 		case err == nil:
+			for _, p := range a.parts {
+				p.count()
+			}
 			return nil
 		case noRoom && by.leases:
 			by.leases = false
-		case by.joins && (noRoom || errors.Is(err, errJoined)):
+		case joined && again: // others that had joined begin anew too: one of them brings the sample for all
+			again = false
+		case by.joins && (noRoom || joined):
 			by.joins = false
 		default:
 			a.close()

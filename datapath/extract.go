@@ -1,10 +1,9 @@
 package datapath
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"sync"
+	"sync/atomic"
 
 	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/internal/tracing"
@@ -21,6 +20,7 @@ import (
 type extracts struct {
 	mu      sync.Mutex // guards what follows, the pins of extracts and the counts of samples
 	samples map[samplePlace]*sample
+	claims  uint64 // so far
 }
 
 // samplePlace is where a sample is stored, and who brings it.
@@ -39,16 +39,17 @@ type extract struct {
 	room    room
 	used    int64 // bytes of the samples; the rest of the room is for what lies between them
 	samples []*sample
+	block   []sample // for the next samples
 	pins    int
-	ahead   bool // read ahead of the batches that need it
-	hot     bool // kept for batches to come
+	claimed uint64 // the last claim that has pinned it
+	ahead   bool   // read ahead of the batches that need it
+	hot     bool   // kept for batches to come
 
 	span   tracing.Span       // of who began the load
 	ctx    context.Context    // of the load
 	cancel context.CancelFunc // ends it; nil: there is none, or it has not begun
 	ended  chan struct{}      // closed when it has ended
-	came   tally              // what it has brought, to be read after that, as err is
-	err    error
+	came   tally              // what it has brought, to be read after that
 }
 
 // sample is one sample of an extract: the receiver of its portion.
@@ -58,13 +59,15 @@ type sample struct {
 	data    []byte
 	hot     bool
 	joined  int           // batches that wait for it, in addition to the one that began the load
-	settled bool          // done is closed; only for the load
-	done    chan struct{} // closed when the bytes are right or err is set
-	err     error
+	settled atomic.Bool   // the bytes are right, or err is set
+	err     error         // to be read after that
+	done    chan struct{} // closed when it is settled; nil: nobody waits
 }
 
-// errGivenUp is the error of the samples of a load that has ended without them, for no fault of theirs.
-var errGivenUp = errors.New("the load of the sample was given up")
+// givenUp is the error of samples of a load that has ended without them, for no fault of theirs.
+type givenUp struct{ cause error }
+
+func (g givenUp) Error() string { return "the load of the sample was given up: " + g.cause.Error() }
 
 // demand is what one batch wants of extracts.
 type demand struct {
@@ -86,14 +89,20 @@ func (x *extracts) find(p samplePlace) *sample {
 	return nil
 }
 
-// came reports whether the sample is there. One that has failed is not found any more.
-func (s *sample) came() bool {
-	select {
-	case <-s.done:
-		return true
-	default:
-		return false
+// came reports whether the sample is settled. One that has failed is not found any more.
+func (s *sample) came() bool { return s.settled.Load() }
+
+// wait returns a channel that is closed when the sample is settled.
+func (s *sample) wait() <-chan struct{} {
+	s.in.all.mu.Lock()
+	defer s.in.all.mu.Unlock()
+	if s.done == nil {
+		s.done = make(chan struct{})
+		if s.came() {
+			close(s.done)
+		}
 	}
+	return s.done
 }
 
 // missing returns the bytes of those samples of a batch that are neither there nor on their way.
@@ -125,7 +134,13 @@ func (x *extracts) absentOf(s *Source, b *request, far bool) (n int64) {
 // add adds a sample to the extract, in the next bytes of its memory.
 func (e *extract) add(at samplePlace, hot bool) *sample {
 	from, to := e.used, e.used+int64(at.length)
-	is := &sample{in: e, place: at, data: e.room.bytes[from:to:to], hot: hot, done: make(chan struct{})}
+	if len(e.block) == 0 {
+		e.block = make([]sample, 64)
+	}
+	is := &e.block[0]
+	e.block = e.block[1:]
+	is.in, is.place, is.data, is.hot = e, at, e.room.bytes[from:to:to], hot
+	is.settled.Store(at.length == 0)
 	e.used, e.samples = to, append(e.samples, is)
 	return is
 }
@@ -211,15 +226,15 @@ func (e *extract) begin(ctx context.Context, d *demand) {
 	l := &load{source: e.source, spare: e.room.bytes[e.used:]}
 	go func() {
 		defer close(e.ended)
-		e.err = l.extract(e.ctx, d, e)
+		l.extract(e.ctx, d, e)
 		e.came = l.came
 		e.source.path.hot.keep(e)
 	}()
 }
 
 // extract brings what an extract wants: the near part as this gateway reads its own, and beside it the far part from its owners. What no owner
-// has sent comes last, but for what is read ahead. Each part has an error of its own; the first one is returned.
-func (l *load) extract(ctx context.Context, d *demand, e *extract) error {
+// has sent comes last, but for what is read ahead.
+func (l *load) extract(ctx context.Context, d *demand, e *extract) {
 	near := 0
 	for _, c := range d.near.chunks {
 		near += len(c.Ranges)
@@ -236,12 +251,11 @@ func (l *load) extract(ctx context.Context, d *demand, e *extract) error {
 	l.came.add(asked.came)
 	var unsent error
 	if len(lost.fills) > 0 {
-		if unsent = errGivenUp; d.far.origin != ofRun {
+		if unsent = errUnsent; d.far.origin != ofRun {
 			unsent = hereTier{&d.far}.Load(ctx, l, lost.fills)
 		}
 	}
 	settle(e.samples[near:], unsent)
-	return cmp.Or(err, unsent)
 }
 
 // numbers lists the numbers from one up to another.
@@ -259,7 +273,7 @@ func settle(samples []*sample, err error) {
 		if err == nil {
 			s.Publish()
 		} else {
-			s.Fail(errGivenUp)
+			s.Fail(givenUp{err})
 		}
 	}
 }
@@ -272,23 +286,26 @@ func (s *sample) take(data []byte) {
 }
 
 // Publish shows the sample to the batches that wait for it, unless it is settled.
-func (s *sample) Publish() {
-	if !s.settled {
-		s.settled = true
-		close(s.done)
-	}
-}
+func (s *sample) Publish() { s.settle(nil) }
 
 // Fail gives the batches that wait for the sample an error, unless it is settled. Nobody finds the sample any more.
-func (s *sample) Fail(err error) {
-	if s.settled {
+func (s *sample) Fail(err error) { s.settle(err) }
+
+func (s *sample) settle(err error) {
+	x := s.in.all
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if s.came() {
 		return
 	}
-	s.in.all.mu.Lock()
-	s.in.all.forget(s)
-	s.in.all.mu.Unlock()
-	s.settled, s.err = true, err
-	close(s.done)
+	if err != nil {
+		s.err = err
+		x.forget(s)
+	}
+	s.settled.Store(true)
+	if s.done != nil {
+		close(s.done)
+	}
 }
 
 // Wanted reports whether a batch has joined. The batch that began the load needs all its samples, and so has failed already.

@@ -68,8 +68,9 @@ func (h *hot) keep(from *extract) {
 	e.all.mu.Lock()
 	defer e.all.mu.Unlock()
 	for _, s := range all {
-		k := &sample{in: e, place: s.place, data: own.Bytes()[e.used : e.used+int64(len(s.data))], settled: true, done: s.done}
-		e.used, e.samples = e.used+int64(copy(k.data, s.data)), append(e.samples, k)
+		k := e.add(s.place, true)
+		copy(k.data, s.data)
+		k.settled.Store(true)
 		e.all.samples[k.place] = k
 	}
 }

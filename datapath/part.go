@@ -2,7 +2,7 @@ package datapath
 
 import (
 	"context"
-	"slices"
+	"errors"
 
 	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
@@ -75,6 +75,7 @@ func (p *part) pin(ctx context.Context, memory *room, gaps *int64) bool {
 	x, d := &p.source.path.extracts, p.wanted
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.claims++
 	n := x.absent(p.source, d)
 	if n > int64(len(memory.bytes)) {
 		return false
@@ -107,7 +108,7 @@ func (p *part) take(b *request, joins, far bool) request {
 			is := x.find(at)
 			switch {
 			case is != nil && is.in == p.own: // the batch has the sample more than once
-			case is != nil && joins:
+			case is != nil && (joins || is.came()):
 				p.join(is)
 			default:
 				is = p.own.add(at, r.Hot)
@@ -129,7 +130,8 @@ func (p *part) take(b *request, joins, far bool) request {
 // join pins the extract of a sample that another batch has begun to brinp. The caller holds the lock of the extracts.
 func (p *part) join(is *sample) {
 	is.joined++
-	if !slices.Contains(p.pinned, is.in) {
+	if x := is.in.all; is.in.claimed != x.claims {
+		is.in.claimed = x.claims
 		is.in.pins++
 		p.pinned = append(p.pinned, is.in)
 	}
@@ -191,34 +193,39 @@ func (p *part) awaitSamples(ctx context.Context, segments [][]byte) (err error) 
 		<-p.own.ended
 		p.came.add(p.own.came)
 	}
-	p.count()
 	return nil
 }
 
-// awaitOne waits for one sample; for one that was read ahead just until limited ends, so that there is time left to ask for it.
+// awaitOne waits for one sample; for one that others have asked a peer for just until limited ends, so that there is time left to ask for it.
 func (p *part) awaitOne(ctx, limited context.Context, w awaited) error {
 	if !w.came() {
-		if !w.in.ahead || w.in == p.own {
+		if !w.place.far || w.in == p.own {
 			limited = ctx
 		}
 		select {
-		case <-w.done:
+		case <-w.wait():
 		case <-limited.Done():
 		}
 	}
+	if !w.came() {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return errJoined
+	}
+	lost, isLost := errors.AsType[givenUp](w.err)
 	switch {
-	case w.came() && w.err == nil:
+	case w.err == nil:
 		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case w.in != p.own && (!w.came() || w.err == errGivenUp || w.in.ctx.Err() != nil):
+	case w.in != p.own && (isLost || w.in.ctx.Err() != nil):
 		return errJoined
 	case w.in.ctx.Err() != nil: // at the deadline, which is that of the batch
 		<-ctx.Done()
 		return context.Cause(ctx)
-	case w.err == errGivenUp:
-		<-w.in.ended
-		return w.in.err
+	case isLost:
+		return lost.cause
 	}
 	return w.err
 }
@@ -273,7 +280,7 @@ func (p *part) giveBack() {
 		c.Close()
 	}
 	if p.own != nil && p.own.ended == nil {
-		settle(p.own.samples, errGivenUp) // its load has not begun
+		settle(p.own.samples, errJoined) // its load has not begun
 	}
 	if len(p.waits) > 0 {
 		p.source.path.extracts.leave(p.waits, p.own)

@@ -145,6 +145,10 @@ func (a *readAhead) bring(ctx context.Context, r *rank, n *batchRun, reader *pee
 	e := s.early(ctx, f)
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if e != nil { // others bring some of it
+		a.held += e.room.own.Cost() - cost
+		cost = e.room.own.Cost()
+	}
 	if n.Came.extract, n.Came.cost = e, cost; e == nil || n.Came.over {
 		a.free([]*batchRun{n})
 	}
