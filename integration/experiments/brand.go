@@ -305,7 +305,7 @@ func (z brandSize) report(r *lab.Report, arms []brandArm) {
 	}
 	r.Note("Peak is what the arm held at most, chunks in flight included; the product's is the most its budget ever lent, which was the chunks that the plan's description asks for, divided by 0.7 (the rest is for bodies and tables), and four batches. Variance is that of a class's share in a batch of data sorted by class, relative to independent draws (1), from the batches that were read. A slot order's cut chunks are two ranged reads in theory; the data path reads a cut chunk whole, once more if it has gone by then, or not again if it is still there.")
 	z.figures(r, arms)
-	r.Judge("reads", reads, readsFound(arms, z.chunks))
+	r.Judge("reads", reads, z.readsFound(arms))
 	r.Judge("once", once, fmt.Sprintf("%d arms checked sample by sample", len(arms)))
 	r.Judge("speed", speed, fmt.Sprintf("%.3g x at the least", slowest))
 }
@@ -316,14 +316,15 @@ func (z brandSize) thrifty(a brandArm, most int) bool {
 	return a.reads <= int64(most) && float64(a.bytes) >= chunk*float64(z.chunks) && float64(a.bytes) <= 1.05*chunk*float64(most)
 }
 
-func readsFound(arms []brandArm, chunks int) string {
+func (z brandSize) readsFound(arms []brandArm) string {
+	chunks := z.chunks
 	s := ""
 	for _, a := range arms {
-		if a.lanes > 0 {
+		if a.lanes > 0 || a.name[0] == 'w' {
 			if s != "" {
 				s += ", "
 			}
-			s += fmt.Sprintf("%s %+d", a.name, a.reads-int64(chunks))
+			s += fmt.Sprintf("%s %+d (%.3f x the bytes)", a.name, a.reads-int64(chunks), float64(a.bytes)/(float64(chunks)*float64(z.each*sampleBytes)))
 		}
 	}
 	return "reads beyond N: " + s
