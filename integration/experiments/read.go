@@ -15,6 +15,7 @@ import (
 	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/internal/budget"
+	"github.com/millrace-data/millrace/internal/testing/memstore"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -72,7 +73,7 @@ type reading struct {
 	twice   int // samples that came more than once
 	never   int // samples that did not come
 	spread  float64
-	reads   int64 // of the store, bytes too: only where nobody else reads meanwhile
+	reads   int64 // of the store for this epoch, bytes too: only where no other job reads meanwhile
 	bytes   int64
 	peak    int64 // bytes of the path's budget, at most
 }
@@ -90,7 +91,7 @@ func (g *gateway) read(ctx context.Context, j job) (*reading, error) {
 	r := &reading{waits: make([]time.Duration, batching.Batches())}
 	c := newCensus(g.data.chunks, g.data.each)
 	epoch := plan.Epoch(j.epoch)
-	before := g.data.store.Stats()
+	before := len(g.data.inner.Reads())
 	var next atomic.Uint64
 	begun := time.Now()
 	workers, ctx := errgroup.WithContext(ctx)
@@ -112,11 +113,34 @@ func (g *gateway) read(ctx context.Context, j job) (*reading, error) {
 	if err := workers.Wait(); err != nil {
 		return nil, err
 	}
-	after := g.data.store.Stats()
 	r.took = time.Since(begun)
-	r.reads, r.bytes, r.peak = after.Reads-before.Reads, after.BytesRead-before.BytesRead, g.path.Stats().BudgetPeak
+	r.reads, r.bytes = g.data.epochReads(g.data.inner.Reads()[before:])
+	r.peak = g.path.Stats().BudgetPeak
 	r.samples, r.twice, r.never, r.spread = c.total, c.twice(), c.never(), c.spread()
 	return r, nil
+}
+
+// epochReads counts reads of the store up to the one with which all data have been read: later ones prepare the next epoch.
+func (d *data) epochReads(all []memstore.Range) (reads, bytes int64) {
+	type place struct {
+		key    string
+		offset int64
+	}
+	missing := map[place]bool{} // samples
+	for sample := range d.samples() {
+		ref, at := d.ref(sample)
+		missing[place{ref.Key, at}] = true
+	}
+	for _, r := range all {
+		if len(missing) == 0 {
+			break
+		}
+		reads, bytes = reads+1, bytes+r.Length
+		for at := (r.Offset + sampleBytes - 1) / sampleBytes * sampleBytes; at+sampleBytes <= r.Offset+r.Length; at += sampleBytes {
+			delete(missing, place{r.Key, at})
+		}
+	}
+	return reads, bytes
 }
 
 // batch reads a job's share of one global batch.
