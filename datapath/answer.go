@@ -124,8 +124,9 @@ func (s *Source) answerCached(ctx context.Context, b *request) (*batch.Body, err
 	if err != nil {
 		return nil, err
 	}
-	e, want := s.path.extracts.private(s, b, memory)
-	if rest := s.path.disk.bring(ctx, &load{source: s}, want.fills([]int{0}, e.samples)); len(rest) > 0 {
+	e := &extract{all: &s.path.extracts, source: s, room: memory, pins: 1}
+	e.add(samplePlace{s, chunk, 0, b.chunks[0].Ranges[0].Length, false}, false)
+	if rest := s.path.disk.bring(ctx, &load{source: s}, fillsOf(b.chunks, e.samples)); len(rest) > 0 {
 		e.unpin()
 		return nil, peer.ErrNotHere
 	}

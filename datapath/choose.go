@@ -10,14 +10,14 @@ import (
 	"github.com/millrace-data/millrace/datapath/policy"
 )
 
-// chooseReads says which chunks are brought as a whole and which sample by sample, as numbers in b.chunks.
-func (s *Source) chooseReads(b *request) (whole, ranged []int) {
-	whole = make([]int, 0, len(b.chunks))
-	for i, c := range b.chunks {
+// chooseReads says which chunks are brought as a whole and which sample by sample.
+func (s *Source) chooseReads(b *request) (whole, ranged []batch.ChunkRanges) {
+	whole = make([]batch.ChunkRanges, 0, len(b.chunks))
+	for _, c := range b.chunks {
 		if s.pays(b, c) {
-			whole = append(whole, i)
+			whole = append(whole, c)
 		} else {
-			ranged = append(ranged, i)
+			ranged = append(ranged, c)
 		}
 	}
 	if b.visit != nil && b.visit.Opens {
@@ -69,20 +69,19 @@ func (s *Source) used(b *request, c batch.ChunkRanges) bool {
 // first decides what a reader's first batch waits for. Nothing was fetched ahead of it, so it would wait for whole chunks, of which it
 // needs little. If the samples' own ranges come sooner (policy.First), first moves the chunks that are missing from whole to
 // ranged. Chunks on disk, compressed ones and those of many objects stay whole.
-func (s *Source) first(b *request, whole, ranged []int) (rest, moved []int) {
+func (s *Source) first(b *request, whole, ranged []batch.ChunkRanges) (rest, moved []batch.ChunkRanges) {
 	p := s.path
 	f := policy.First{
 		Ahead: p.ownReads.Load(), Own: min(p.gate.places(), p.first.places()), // these do not grow with those of the gate
 		Part: p.cfg.PartSize, Places: p.gate.places(), Cost: p.rates.cost(),
 	}
-	rest, moved = make([]int, 0, len(whole)), ranged
-	for _, i := range whole {
-		c := b.chunks[i]
+	rest, moved = make([]batch.ChunkRanges, 0, len(whole)), ranged
+	for _, c := range whole {
 		if at := s.whereIs(c.Chunk); at == inMemory || at == fromDisk || s.index.Codec(c.Chunk) != codec.None || s.objects(c.Chunk) > 1 {
-			rest = append(rest, i)
+			rest = append(rest, c)
 			continue
 		}
-		moved = append(moved, i)
+		moved = append(moved, c)
 		f.Bytes, f.Stored = f.Bytes+bytesOf(c), f.Stored+s.index.Chunk(c.Chunk).Stored
 		end := -1
 		for _, r := range c.Ranges {

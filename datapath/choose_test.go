@@ -208,7 +208,7 @@ func TestStore_ReadsNothingForThoseWhoHaveGone(t *testing.T) {
 	b, err := s.newBatch(chunks)
 	must(t, err)
 	l := &load{source: s}
-	if err := (store{}).Load(ctx, l, b.fills([]int{0}, nil)); !errors.Is(err, gone) {
+	if err := (store{}).Load(ctx, l, fillsOf(b.chunks, nil)); !errors.Is(err, gone) {
 		t.Errorf("got %v, want %v", err, gone)
 	}
 	if got := d.store.Stats().Total; got != 0 || l.came != (tally{}) {

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/internal/tracing"
 )
 
@@ -14,11 +13,11 @@ import (
 //
 //   - The memory of an extract stays reserved until nobody pins it any more. Only then its load is cancelled, never because the batch
 //     that began it leaves.
-//   - The error of a sample goes to the batches that ask for that sample. Others that pin the extract get theirs.
+//   - An error goes only to the batch that began the load. Others that wait for the sample try again.
 //   - A batch never waits for memory while it pins an extract.
 //   - Whoever answers a peer never waits for a sample that another peer is asked for. So gateways cannot wait for each other in a circle.
 type extracts struct {
-	mu      sync.Mutex // guards what follows, the pins of extracts and the counts of samples
+	mu      sync.Mutex // guards what follows, and the pins of extracts
 	samples map[samplePlace]*sample
 	claims  uint64 // so far
 }
@@ -58,16 +57,10 @@ type sample struct {
 	place   samplePlace
 	data    []byte
 	hot     bool
-	joined  int           // batches that wait for it, in addition to the one that began the load
 	settled atomic.Bool   // the bytes are right, or err is set
 	err     error         // to be read after that
 	done    chan struct{} // closed when it is settled; nil: nobody waits
 }
-
-// givenUp is the error of samples of a load that has ended without them, for no fault of theirs.
-type givenUp struct{ cause error }
-
-func (g givenUp) Error() string { return "the load of the sample was given up: " + g.cause.Error() }
 
 // demand is what one batch wants of extracts.
 type demand struct {
@@ -145,21 +138,6 @@ func (e *extract) add(at samplePlace, hot bool) *sample {
 	return is
 }
 
-// private returns an extract that nobody else finds, and what it wants, with ranges that are numbered by its samples.
-func (x *extracts) private(s *Source, b *request, memory room) (*extract, request) {
-	e := &extract{all: x, source: s, room: memory, pins: 1}
-	chunks := make([]batch.ChunkRanges, len(b.chunks))
-	for i, c := range b.chunks {
-		chunks[i] = batch.ChunkRanges{Chunk: c.Chunk, Ranges: make([]batch.Range, len(c.Ranges))}
-		for n, r := range c.Ranges {
-			e.add(samplePlace{s, c.Chunk, r.Offset, r.Length, false}, false)
-			r.Seq = len(e.samples) - 1
-			chunks[i].Ranges[n] = r
-		}
-	}
-	return e, *b.of(chunks)
-}
-
 // pin begins one more use of the extract, for a caller that pins it.
 func (e *extract) pin() {
 	e.all.mu.Lock()
@@ -203,17 +181,6 @@ func (x *extracts) forget(s *sample) {
 	}
 }
 
-// leave ends the wait of a batch for samples, of which those in its own extract are none that it has joined.
-func (x *extracts) leave(waits []awaited, own *extract) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for _, w := range waits {
-		if w.in != own {
-			w.joined--
-		}
-	}
-}
-
 // begin begins the load of what the extract wants. It goes on without the batch of ctx, until the deadline of that.
 func (e *extract) begin(ctx context.Context, d *demand) {
 	e.ended = make(chan struct{})
@@ -242,10 +209,10 @@ func (l *load) extract(ctx context.Context, d *demand, e *extract) {
 	asked, lost := &load{source: l.source}, &unsent{}
 	var running sync.WaitGroup
 	if len(d.far.chunks) > 0 {
-		fills := d.far.fills(numbers(0, len(d.far.chunks)), e.samples)
+		fills := fillsOf(d.far.chunks, e.samples)
 		running.Go(func() { _ = ownersTier{&d.far, lost}.Load(ctx, asked, fills) }) // what did not come is in lost
 	}
-	err := l.into(ctx, &d.near, numbers(0, d.copied), numbers(d.copied, len(d.near.chunks)), e.samples)
+	err := l.into(ctx, &d.near, d.near.chunks[:d.copied], d.near.chunks[d.copied:], e.samples)
 	settle(e.samples[:near], err)
 	running.Wait()
 	l.came.add(asked.came)
@@ -258,22 +225,13 @@ func (l *load) extract(ctx context.Context, d *demand, e *extract) {
 	settle(e.samples[near:], unsent)
 }
 
-// numbers lists the numbers from one up to another.
-func numbers(from, to int) []int {
-	all := make([]int, 0, to-from)
-	for n := from; n < to; n++ {
-		all = append(all, n)
-	}
-	return all
-}
-
 // settle settles the samples that a load has left open: they are there, or were given up.
 func settle(samples []*sample, err error) {
 	for _, s := range samples {
 		if err == nil {
 			s.Publish()
 		} else {
-			s.Fail(givenUp{err})
+			s.Fail(err)
 		}
 	}
 }
@@ -308,13 +266,5 @@ func (s *sample) settle(err error) {
 	}
 }
 
-// Wanted reports whether a batch has joined. The batch that began the load needs all its samples, and so has failed already.
-func (s *sample) Wanted() bool {
-	x := s.in.all
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if s.joined == 0 {
-		x.forget(s)
-	}
-	return s.joined > 0
-}
+// Wanted reports that no sample is read by itself after a read of several: the batch that began the load has failed, and others try again.
+func (s *sample) Wanted() bool { return false }

@@ -168,9 +168,7 @@ func BenchmarkClaim_HotSamples(b *testing.B) {
 			b.ResetTimer()
 			for range b.N {
 				q := &part{source: s, request: near, near: near}
-				for i := range near.chunks {
-					q.ranged = append(q.ranged, i)
-				}
+				q.ranged = near.chunks
 				must(b, claim(context.Background(), []*part{q}, manner{leases: true, joins: true}))
 				q.giveBack()
 			}
@@ -226,9 +224,7 @@ func BenchmarkClaim_FreshSamples(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		q := &part{source: s, request: near, near: near}
-		for i := range near.chunks {
-			q.ranged = append(q.ranged, i)
-		}
+		q.ranged = near.chunks
 		must(b, claim(context.Background(), []*part{q}, manner{leases: true, joins: true}))
 		q.giveBack()
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 	"github.com/millrace-data/millrace/internal/testing/seeds"
@@ -30,6 +31,20 @@ func (d *dataset) held(t *testing.T, fails func(offset int64) error) (s *Source,
 	}}
 	p := newPath(t, Config{NoPrefetch: true, Budget: bud(32 << 20)})
 	return p.Open(d.index, store, "set/"), store, func() { close(open) }
+}
+
+// extractOf returns an extract that nobody finds, and what it wants, with ranges that are numbered by its samples.
+func extractOf(s *Source, b *request, memory room) (*extract, request) {
+	e := &extract{all: &s.path.extracts, source: s, room: memory, pins: 1}
+	chunks := make([]batch.ChunkRanges, len(b.chunks))
+	for i, c := range b.chunks {
+		chunks[i] = batch.ChunkRanges{Chunk: c.Chunk, Ranges: slices.Clone(c.Ranges)}
+		for n, r := range c.Ranges {
+			chunks[i].Ranges[n].Seq = len(e.samples)
+			e.add(samplePlace{s, c.Chunk, r.Offset, r.Length, false}, false)
+		}
+	}
+	return e, *b.of(chunks)
 }
 
 func sound(int64) error { return nil }
@@ -129,39 +144,17 @@ func TestExtracts_GiveAnErrorToThoseWhoAskForItsSample(t *testing.T) {
 		} else {
 			got.body.Close()
 		}
-		for _, ended := range []<-chan result{both, also} {
+		for _, c := range []struct {
+			ended  <-chan result
+			length int64
+		}{{both, 2 * length}, {also, length}} {
 			var where *chunkindex.RangeError
-			if err := (<-ended).err; !errors.As(err, &where) || where.Offset != bad || where.Length != length {
-				t.Errorf("got %v, want the error of the sample at %d", err, bad)
+			if err := (<-c.ended).err; !errors.As(err, &where) || where.Offset != bad || where.Length != c.length {
+				t.Errorf("got %v, want the error of its own read of %d bytes at %d", err, c.length, bad)
 			}
 		}
 		if n := store.counted(); n != 3 {
 			t.Errorf("got %d store reads, want one of both samples, and one of each", n)
-		}
-	})
-}
-
-func TestExtracts_LetNoBatchJoinAReadThatIsNotRepeated(t *testing.T) {
-	d := newDataset(t, 3, same(40, 100<<10), 40, 4<<20)
-	bubble.Test(t, func(t *testing.T) {
-		s, store, release := d.held(t, sound)
-		all := []<-chan result{d.reading(t.Context(), t, s, []uint64{5})}
-		synctest.Wait()
-		for _, x := range s.path.extracts.samples {
-			if x.Wanted() {
-				t.Error("got that another batch waits for the sample")
-			}
-		}
-		all = append(all, d.reading(t.Context(), t, s, []uint64{5}))
-		synctest.Wait()
-		release()
-		for _, ended := range all {
-			got := <-ended
-			must(t, got.err)
-			got.body.Close()
-		}
-		if n := store.counted(); n != 2 {
-			t.Errorf("got %d store reads, want one for each batch", n)
 		}
 	})
 }
@@ -246,7 +239,7 @@ func TestExtracts_StayFoundBesideASecondOne(t *testing.T) {
 	b, err := s.newBatch(d.ranges(t, []uint64{5, 20}))
 	must(t, err)
 	claimed := func(by manner) *part {
-		x := &part{source: s, request: b, near: b, ranged: []int{0}}
+		x := &part{source: s, request: b, near: b, ranged: b.chunks}
 		must(t, claim(t.Context(), []*part{x}, by))
 		return x
 	}

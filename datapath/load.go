@@ -13,18 +13,17 @@ import (
 	"github.com/millrace-data/millrace/internal/tracing"
 )
 
-// begin leases chunks, each given by its number in b.chunks, in this order: at once where all of them are there, else with wait, which is to be
-// called once.
-func (s *Source) begin(ctx context.Context, b *request, which []int) (l *chunkcache.Leases[key], wait func() (*chunkcache.Leases[key], error), err error) {
-	if l, ok := s.lease(b, which); ok {
+// begin leases chunks of a batch, in their order: at once where all of them are there, else with wait, which is to be called once.
+func (s *Source) begin(ctx context.Context, b *request, which []batch.ChunkRanges) (l *chunkcache.Leases[key], wait func() (*chunkcache.Leases[key], error), err error) {
+	if l, ok := s.lease(which); ok {
 		if b.next != unknown {
 			s.path.look()
 		}
 		return l, nil, nil
 	}
 	chunks := make([]int, len(which))
-	for n, i := range which {
-		chunks[n] = b.chunks[i].Chunk
+	for i, c := range which {
+		chunks[i] = c.Chunk
 	}
 	f := &fetch{load: load{source: s}, first: b.visit != nil && b.visit.First, chunks: chunks}
 	var span tracing.Span
@@ -46,31 +45,32 @@ func (s *Source) begin(ctx context.Context, b *request, which []int) (l *chunkca
 }
 
 // lease leases chunks if all of them are in memory.
-func (s *Source) lease(b *request, which []int) (*chunkcache.Leases[key], bool) {
-	return s.path.cache.Lease(s.chunks, len(which), true, func(i int) int { return b.chunks[which[i]].Chunk })
+func (s *Source) lease(which []batch.ChunkRanges) (*chunkcache.Leases[key], bool) {
+	return s.path.cache.Lease(s.chunks, len(which), true, func(i int) int { return which[i].Chunk })
 }
 
-// into brings a batch into samples, by the numbers of its ranges. It waits for no memory.
-func (l *load) into(ctx context.Context, b *request, whole, ranged []int, samples []*sample) error {
+// into brings chunks of a batch into samples, by the numbers of their ranges: whole ones are copied from as far as there is room for them. It
+// waits for no memory.
+func (l *load) into(ctx context.Context, b *request, whole, ranged []batch.ChunkRanges, samples []*sample) error {
 	s := l.source
 	rest, came, err := s.copyChunks(ctx, b, whole, samples)
 	l.came.add(came)
 	if b.next != unknown {
 		s.path.look()
 	}
-	if rest = append(ranged, rest...); err != nil || len(rest) == 0 {
+	if rest = append(rest, ranged...); err != nil || len(rest) == 0 {
 		return err
 	}
 	l.alone = b.visit != nil && b.visit.ownReads.Load() > 0
-	return s.path.tiers.Load(ctx, l, b.fills(rest, samples))
+	return s.path.tiers.Load(ctx, l, fillsOf(rest, samples))
 }
 
 // copyChunks copies samples out of whole chunks, a few chunks at a time. It returns those
 // chunks that there was no room for, and how many bytes came from chunks that were not in memory.
-func (s *Source) copyChunks(ctx context.Context, b *request, whole []int, samples []*sample) (rest []int, came tally, err error) {
+func (s *Source) copyChunks(ctx context.Context, b *request, whole []batch.ChunkRanges, samples []*sample) (rest []batch.ChunkRanges, came tally, err error) {
 	numbers := make([]int, len(whole))
-	for n, i := range whole {
-		numbers[n] = b.chunks[i].Chunk
+	for i, c := range whole {
+		numbers[i] = c.Chunk
 	}
 	var mu sync.Mutex // guards rest and came
 	g, ctx := errgroup.WithContext(ctx)
@@ -79,7 +79,7 @@ func (s *Source) copyChunks(ctx context.Context, b *request, whole []int, sample
 		group := whole[:len(side)]
 		whole = whole[len(side):]
 		g.Go(func() error {
-			missing := s.missing(b, group)
+			missing := s.missing(group)
 			l, wait, err := s.begin(ctx, b, group)
 			if wait != nil {
 				l, err = wait()
@@ -98,10 +98,9 @@ func (s *Source) copyChunks(ctx context.Context, b *request, whole []int, sample
 				return nil
 			}
 			defer l.Close()
-			for n, i := range group {
-				data := l.Bytes(n)
-				for _, r := range b.chunks[i].Ranges {
-					samples[r.Seq].take(data[r.Offset:])
+			for i, c := range group {
+				for _, r := range c.Ranges {
+					samples[r.Seq].take(l.Bytes(i)[r.Offset:])
 				}
 			}
 			return nil
@@ -131,11 +130,10 @@ func (t tally) tiers(total int64, wait time.Duration) []batch.TierTime {
 	return list
 }
 
-// missing adds up what is wanted of those of some chunks, given by their numbers in b.chunks, that
-// are not in memory.
-func (s *Source) missing(b *request, which []int) (n tally) {
-	for _, i := range which {
-		switch c := b.chunks[i]; {
+// missing adds up what is wanted of those of some chunks that are not in memory.
+func (s *Source) missing(which []batch.ChunkRanges) (n tally) {
+	for _, c := range which {
+		switch {
 		case s.chunks.Resident(c.Chunk):
 		case s.path.disk.answers(s, c.Chunk):
 			n.disk += bytesOf(c)

@@ -209,15 +209,6 @@ func (b *request) of(chunks []batch.ChunkRanges) *request {
 	return &part
 }
 
-// some returns the part of a batch that is made of some of its chunks, by their numbers.
-func (b *request) some(which ...[]int) request {
-	var chunks []batch.ChunkRanges
-	for _, i := range slices.Concat(which...) {
-		chunks = append(chunks, b.chunks[i])
-	}
-	return *b.of(chunks)
-}
-
 // askShare is the part of the budget that batches may hold together while they wait for owners, a
 // half: chunks that this gateway loads to answer peers need the other half. Without the limit many
 // batches at once would fill all gateways with empty bodies, no owner could load a chunk, and each

@@ -2,7 +2,7 @@ package datapath
 
 import (
 	"context"
-	"errors"
+	"slices"
 
 	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
@@ -18,11 +18,11 @@ type part struct {
 	*request                   // its ranges are numbered by the segments of the whole batch
 	tries    bool              // it waits for no memory: chunkcache.ErrNoRoom says that there is none now
 
-	near          *request // what this gateway brings itself
-	far           request  // what peers are asked for
-	whole, ranged []int    // the chunks of near that are brought as a whole, and sample by sample
+	near          *request            // what this gateway brings itself
+	far           request             // what peers are asked for
+	whole, ranged []batch.ChunkRanges // of near: chunks that are brought as a whole, and sample by sample
 
-	leased []int                                   // the chunks of near that are leased
+	leased []batch.ChunkRanges                     // chunks of near
 	wait   func() (*chunkcache.Leases[key], error) // for these; nil: they are there, or there are none
 	leases *chunkcache.Leases[key]                 // of these
 	wanted *demand                                 // of extracts; nil: none
@@ -56,7 +56,7 @@ func (p *part) want(ctx context.Context, by manner, all bool) (bytes int64, err 
 	if len(copied)+len(p.ranged)+len(p.far.chunks) == 0 {
 		return 0, nil
 	}
-	d := &demand{near: p.near.some(copied, p.ranged), copied: len(copied), far: p.far, joins: by.joins}
+	d := &demand{near: *p.near.of(slices.Concat(copied, p.ranged)), copied: len(copied), far: p.far, joins: by.joins}
 	if d.near.origin == fromPeer {
 		if err := p.source.resolve(ctx, &d.near); err != nil {
 			return 0, err
@@ -129,7 +129,6 @@ func (p *part) take(b *request, joins, far bool) request {
 
 // join pins the extract of a sample that another batch has begun to brinp. The caller holds the lock of the extracts.
 func (p *part) join(is *sample) {
-	is.joined++
 	if x := is.in.all; is.in.claimed != x.claims {
 		is.in.claimed = x.claims
 		is.in.pins++
@@ -140,7 +139,7 @@ func (p *part) join(is *sample) {
 // begin begins to bring the part. It waits for nothing.
 func (p *part) begin(ctx context.Context) (err error) {
 	if len(p.leased) > 0 {
-		p.came = p.source.missing(p.near, p.leased)
+		p.came = p.source.missing(p.leased)
 		if p.leases, p.wait, err = p.source.begin(ctx, p.near, p.leased); err != nil {
 			return err
 		}
@@ -164,9 +163,9 @@ func (p *part) await(ctx context.Context, segments [][]byte) (err error) {
 			return err
 		}
 	}
-	for n, i := range p.leased {
+	for n, c := range p.leased {
 		data := p.leases.Bytes(n)
-		for _, r := range p.near.chunks[i].Ranges {
+		for _, r := range c.Ranges {
 			end := r.Offset + r.Length
 			segments[r.Seq] = data[r.Offset:end:end]
 		}
@@ -207,25 +206,16 @@ func (p *part) awaitOne(ctx, limited context.Context, w awaited) error {
 		case <-limited.Done():
 		}
 	}
-	if !w.came() {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		return errJoined
-	}
-	lost, isLost := errors.AsType[givenUp](w.err)
 	switch {
-	case w.err == nil:
+	case w.came() && w.err == nil:
 		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case w.in != p.own && (isLost || w.in.ctx.Err() != nil):
+	case w.in != p.own:
 		return errJoined
 	case w.in.ctx.Err() != nil: // at the deadline, which is that of the batch
 		<-ctx.Done()
 		return context.Cause(ctx)
-	case isLost:
-		return lost.cause
 	}
 	return w.err
 }
@@ -282,9 +272,6 @@ func (p *part) giveBack() {
 	if p.own != nil && p.own.ended == nil {
 		settle(p.own.samples, errJoined) // its load has not begun
 	}
-	if len(p.waits) > 0 {
-		p.source.path.extracts.leave(p.waits, p.own)
-	}
 	for _, e := range p.pinned {
 		e.unpin()
 	}
@@ -299,9 +286,9 @@ func (p *part) settle(segments [][]byte) {
 	if p.own != nil && p.own.sole() {
 		p.own.room.shrink(p.own.used)
 	}
-	for at, i := range p.leased {
+	for at, c := range p.leased {
 		var needed []int // segments
-		for _, r := range p.near.chunks[i].Ranges {
+		for _, r := range c.Ranges {
 			if segments[r.Seq] != nil {
 				needed = append(needed, r.Seq)
 			}

@@ -130,11 +130,7 @@ func (s *Source) readEach(ctx context.Context, portions []*portion, part int64, 
 	left := slices.DeleteFunc(slices.Clone(portions), func(p *portion) bool { return p.right })
 	if len(left) < 2 || !local(failed) {
 		for _, p := range left {
-			if err = failed; p.elsewhere(failed) {
-				p.receiver.Fail(givenUp{failed})
-			} else {
-				err = s.fail(ctx, p, failed)
-			}
+			err = s.fail(ctx, p, failed)
 		}
 		return err
 	}
@@ -145,12 +141,6 @@ func (s *Source) readEach(ctx context.Context, portions []*portion, part int64, 
 		}
 		return s.fail(ctx, left[i], again)
 	})
-}
-
-// elsewhere reports whether an error is one of a shard that has nothing of a sample.
-func (p *portion) elsewhere(err error) bool {
-	e, ok := errors.AsType[*chunkindex.RangeError](err)
-	return ok && !p.whole && !slices.ContainsFunc(p.layout.exts, func(x chunkindex.Extent) bool { return x.Shard == e.Shard })
 }
 
 // fail fails a portion unless it is right, after a read that has ended with err. It returns the error of the portion.

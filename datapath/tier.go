@@ -57,13 +57,13 @@ func (p *Path) chain() tier {
 	return first
 }
 
-// fills returns what some chunks of a batch, given by their numbers, want of the tiers.
-func (b *request) fills(which []int, samples []*sample) []*fill {
-	all := make([]fill, len(which))
-	fills := make([]*fill, len(which))
-	for n, i := range which {
-		all[n] = fill{ChunkRanges: b.chunks[i], samples: samples}
-		fills[n] = &all[n]
+// fillsOf returns what some chunks of a batch want of the tiers.
+func fillsOf(chunks []batch.ChunkRanges, samples []*sample) []*fill {
+	all := make([]fill, len(chunks))
+	fills := make([]*fill, len(chunks))
+	for i, c := range chunks {
+		all[i] = fill{ChunkRanges: c, samples: samples}
+		fills[i] = &all[i]
 	}
 	return fills
 }

@@ -52,8 +52,8 @@ func TestSource_UnpackGivesItsTurnBack(t *testing.T) {
 			d.store.SetFault(func(memstore.Call) memstore.Fault { return c.fault })
 			defer d.store.SetFault(nil)
 			b := &request{chunks: chunks[:1]}
-			e, want := p.extracts.private(s, b, room{bytes: make([]byte, bytesOf(chunks[0]))})
-			x := want.fills([]int{0}, e.samples)[0]
+			e, want := extractOf(s, b, room{bytes: make([]byte, bytesOf(chunks[0]))})
+			x := fillsOf(want.chunks, e.samples)[0]
 			err = s.unpack(c.ctx, x)
 			if !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
 				t.Errorf("%s: got %v, want %v", name, err, c.want)

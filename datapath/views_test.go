@@ -44,8 +44,8 @@ func TestPath_TellsItsReadersOfANewView(t *testing.T) {
 		"asked for what owners did not send": func() {
 			b, err := s.newBatch(chunks)
 			must(t, err)
-			e, want := p.extracts.private(s, b, room{bytes: make([]byte, b.bytes)})
-			must(t, hereTier{b}.Load(t.Context(), &load{source: s}, want.fills([]int{0}, e.samples)))
+			e, want := extractOf(s, b, room{bytes: make([]byte, b.bytes)})
+			must(t, hereTier{b}.Load(t.Context(), &load{source: s}, fillsOf(want.chunks, e.samples)))
 		},
 	} {
 		view := peers.view.Add(1)
