@@ -15,10 +15,10 @@ import (
 //
 // Its memory is taken in this order. First comes that of its own extracts, in one step for all parts in one path: the batch waits for it
 // while it holds nothing else of that path (claim). Then come the chunks of each part, all at once or not at all (part.begin). A batch that
-// waits for bytes holds memory, so no load waits for memory, nor does a peer while it answers: else two gateways could wait for each other.
+// waits for bytes holds memory, so no load reserves memory, nor does a peer while it answers: else two gateways could deadlock. The only memory
+// that a load waits for is that to decode in (decoding.enter), which is shared in turns.
 //
-// Sources of several paths have as many budgets, which are waited for in an order that is the same for all batches. Who holds a budget's
-// memory waits at most for budgets that come later, those who hold the last one's wait for none: so there is no circle.
+// Sources of several paths have as many budgets. All batches reserve memory of these in the same order, so they cannot deadlock.
 type assembly struct {
 	parts    []*part   // those in one path follow each other, in the order in which memory is waited for
 	list     *[][]byte // of the first path's pool
@@ -36,7 +36,7 @@ func assemblyOf(p part) *assembly {
 	return a
 }
 
-// manner is how a batch is brought.
+// manner selects how a batch gets its bytes.
 type manner struct {
 	leases bool // chunks that are brought as a whole are leased together; else what the batch needs of them is copied
 	joins  bool // samples are used that others are about to bring; samples that others have brought are used in any case
@@ -106,7 +106,7 @@ func (a *assembly) assemble(ctx context.Context, by manner) error {
 			return nil
 		case noRoom && by.leases:
 			by.leases = false
-		case joined && again: // others that had joined begin anew too: one of them brings the sample for all
+		case joined && again: // others that joined retry too, and one of them loads the sample for all
 			again = false
 		case by.joins && (noRoom || joined):
 			by.joins = false

@@ -15,7 +15,7 @@ import (
 //     that began it leaves.
 //   - An error goes only to the batch that began the load. Others that wait for the sample try again.
 //   - A batch never waits for memory while it pins an extract.
-//   - Whoever answers a peer never waits for a sample that another peer is asked for. So gateways cannot wait for each other in a circle.
+//   - A request of a peer never waits for a sample that other peers are asked for, so gateways cannot deadlock.
 type extracts struct {
 	mu      sync.Mutex // guards what follows, and the pins of extracts
 	samples map[samplePlace]*sample
@@ -53,13 +53,13 @@ type extract struct {
 
 // sample is one sample of an extract: the receiver of its portion.
 type sample struct {
-	in      *extract
-	place   samplePlace
-	data    []byte
-	hot     bool
-	settled atomic.Bool   // the bytes are right, or err is set
-	err     error         // to be read after that
-	done    chan struct{} // closed when it is settled; nil: nobody waits
+	in       *extract
+	place    samplePlace
+	data     []byte
+	hot      bool
+	finished atomic.Bool   // the bytes are right, or err is set
+	err      error         // to be read after that
+	done     chan struct{} // closed when it is finished; nil: nobody waits
 }
 
 // demand is what one batch wants of extracts.
@@ -82,10 +82,10 @@ func (x *extracts) find(p samplePlace) *sample {
 	return nil
 }
 
-// came reports whether the sample is settled. One that has failed is not found any more.
-func (s *sample) came() bool { return s.settled.Load() }
+// came reports whether the sample is finished. One that has failed is not found any more.
+func (s *sample) came() bool { return s.finished.Load() }
 
-// wait returns a channel that is closed when the sample is settled.
+// wait returns a channel that is closed when the sample is finished.
 func (s *sample) wait() <-chan struct{} {
 	s.in.all.mu.Lock()
 	defer s.in.all.mu.Unlock()
@@ -133,7 +133,7 @@ func (e *extract) add(at samplePlace, hot bool) *sample {
 	is := &e.block[0]
 	e.block = e.block[1:]
 	is.in, is.place, is.data, is.hot = e, at, e.room.bytes[from:to:to], hot
-	is.settled.Store(at.length == 0)
+	is.finished.Store(at.length == 0)
 	e.used, e.samples = to, append(e.samples, is)
 	return is
 }
@@ -174,7 +174,7 @@ func (e *extract) sole() bool {
 	return e.pins == 1
 }
 
-// forget lets nobody find a sample any more. The caller holds mu.
+// forget removes a sample from those that are found. The caller holds mu.
 func (x *extracts) forget(s *sample) {
 	if x.samples[s.place] == s {
 		delete(x.samples, s.place)
@@ -213,7 +213,7 @@ func (l *load) extract(ctx context.Context, d *demand, e *extract) {
 		running.Go(func() { _ = ownersTier{&d.far, lost}.Load(ctx, asked, fills) }) // what did not come is in lost
 	}
 	err := l.into(ctx, &d.near, d.near.chunks[:d.copied], d.near.chunks[d.copied:], e.samples)
-	settle(e.samples[:near], err)
+	finishAll(e.samples[:near], err)
 	running.Wait()
 	l.came.add(asked.came)
 	var unsent error
@@ -222,11 +222,11 @@ func (l *load) extract(ctx context.Context, d *demand, e *extract) {
 			unsent = hereTier{&d.far}.Load(ctx, l, lost.fills)
 		}
 	}
-	settle(e.samples[near:], unsent)
+	finishAll(e.samples[near:], unsent)
 }
 
-// settle settles the samples that a load has left open: they are there, or were given up.
-func settle(samples []*sample, err error) {
+// finishAll finishes the samples that a load has left open.
+func finishAll(samples []*sample, err error) {
 	for _, s := range samples {
 		if err == nil {
 			s.Publish()
@@ -243,13 +243,13 @@ func (s *sample) take(data []byte) {
 	s.Publish()
 }
 
-// Publish shows the sample to the batches that wait for it, unless it is settled.
-func (s *sample) Publish() { s.settle(nil) }
+// Publish shows the sample to the batches that wait for it, unless it is finished.
+func (s *sample) Publish() { s.finish(nil) }
 
-// Fail gives the batches that wait for the sample an error, unless it is settled. Nobody finds the sample any more.
-func (s *sample) Fail(err error) { s.settle(err) }
+// Fail gives the batches that wait for the sample an error, unless it is finished. Nobody finds the sample any more.
+func (s *sample) Fail(err error) { s.finish(err) }
 
-func (s *sample) settle(err error) {
+func (s *sample) finish(err error) {
 	x := s.in.all
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -260,11 +260,11 @@ func (s *sample) settle(err error) {
 		s.err = err
 		x.forget(s)
 	}
-	s.settled.Store(true)
+	s.finished.Store(true)
 	if s.done != nil {
 		close(s.done)
 	}
 }
 
-// Wanted reports that no sample is read by itself after a read of several: the batch that began the load has failed, and others try again.
+// Wanted returns false: samples are not read one by one after a read of several has failed. Batches that joined the load retry it.
 func (s *sample) Wanted() bool { return false }

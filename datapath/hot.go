@@ -58,7 +58,16 @@ func (h *hot) keep(from *extract) {
 	if !ok {
 		return
 	}
+	if own.Cost() > h.max { // a free slot that is larger
+		own.Close()
+		return
+	}
 	e := &extract{all: from.all, source: from.source, room: newRoom(own), pins: 1, hot: true}
+	for _, s := range all {
+		k := e.add(s.place, true)
+		copy(k.data, s.data)
+		k.finished.Store(true)
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for h.bytes+own.Cost() > h.max {
@@ -67,10 +76,7 @@ func (h *hot) keep(from *extract) {
 	h.kept, h.bytes, h.count = append(h.kept, e), h.bytes+own.Cost(), h.count+1
 	e.all.mu.Lock()
 	defer e.all.mu.Unlock()
-	for _, s := range all {
-		k := e.add(s.place, true)
-		copy(k.data, s.data)
-		k.settled.Store(true)
+	for _, k := range e.samples {
 		e.all.samples[k.place] = k
 	}
 }
@@ -109,7 +115,7 @@ func (h *hot) expire(now time.Time) {
 	}
 }
 
-// reclaim gives extracts up until n bytes are free in the cache, or will be once nobody shows them, and returns the bytes.
+// reclaim drops the oldest extracts until it has dropped n bytes, and returns the bytes. Extracts that batches still pin are freed later.
 func (h *hot) reclaim(n int64) int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/datapath/batch"
+	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -137,4 +138,29 @@ func TestHotSamplesAreHeldByThoseWhoNeedThem(t *testing.T) {
 			t.Errorf("got %d hot hits, want 6", got)
 		}
 	})
+}
+
+// A free slot may be larger than all hot samples may be together: they are not kept in it.
+func TestHot_LeavesASlotThatIsTooLarge(t *testing.T) {
+	const count, size = 200, 100
+	p := newPath(t, Config{Budget: bud(4 << 20)})
+	const n = count * (size + hotCost)
+	p.hot.max = chunkcache.Cost(n)
+	larger, ok := p.cache.TryBuffer(n * 6 / 5)
+	if !ok || larger.Cost() <= p.hot.max {
+		t.Fatalf("got no slot that is larger than %d bytes", p.hot.max)
+	}
+	larger.Close()
+	s := &Source{path: p}
+	e := &extract{all: &p.extracts, source: s, room: room{bytes: make([]byte, count*size)}, pins: 1}
+	for i := range uint32(count) {
+		e.add(samplePlace{s, 0, i * size, size, false}, true).Publish()
+	}
+	if p.hot.keep(e); p.hot.held() != 0 {
+		t.Errorf("got %d bytes held, want none", p.hot.held())
+	}
+	p.cache.Reclaim(p.budget.Total(), chunkcache.Whatever)
+	if p.hot.keep(e); p.hot.held() != p.hot.max {
+		t.Errorf("got %d bytes held in a slot of its own, want %d", p.hot.held(), p.hot.max)
+	}
 }

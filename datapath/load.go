@@ -49,8 +49,7 @@ func (s *Source) lease(which []batch.ChunkRanges) (*chunkcache.Leases[key], bool
 	return s.path.cache.Lease(s.chunks, len(which), true, func(i int) int { return which[i].Chunk })
 }
 
-// into brings chunks of a batch into samples, by the numbers of their ranges: whole ones are copied from as far as there is room for them. It
-// waits for no memory.
+// into copies samples from whole chunks as far as there is room for these, and loads the others by their ranges. It never waits to reserve memory.
 func (l *load) into(ctx context.Context, b *request, whole, ranged []batch.ChunkRanges, samples []*sample) error {
 	s := l.source
 	rest, came, err := s.copyChunks(ctx, b, whole, samples)
@@ -84,19 +83,16 @@ func (s *Source) copyChunks(ctx context.Context, b *request, whole []batch.Chunk
 			if wait != nil {
 				l, err = wait()
 			}
-			if err != nil && !errors.Is(err, chunkcache.ErrNoRoom) {
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case errors.Is(err, chunkcache.ErrNoRoom):
+				rest = append(rest, group...)
+				return nil
+			case err != nil:
 				return err
 			}
-			mu.Lock()
-			if err != nil {
-				rest = append(rest, group...)
-			} else {
-				came.add(missing)
-			}
-			mu.Unlock()
-			if err != nil {
-				return nil
-			}
+			came.add(missing)
 			defer l.Close()
 			for i, c := range group {
 				for _, r := range c.Ranges {

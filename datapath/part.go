@@ -36,8 +36,8 @@ type part struct {
 // awaited is a sample that a batch waits for, and its segment.
 type awaited struct {
 	*sample
-	seq  int
-	late bool // it was on its way when the batch came
+	seq      int
+	inFlight bool // it was not there when the batch came
 }
 
 func (p *part) named(err error) error {
@@ -68,9 +68,9 @@ func (p *part) want(ctx context.Context, by manner, all bool) (bytes int64, err 
 	return p.source.path.extracts.missing(p.source, d), nil
 }
 
-// pin pins the extracts in which samples of the part are, or will be, and makes one for the others. It takes the memory of that from some, and
-// from some for gaps an eighth more as far as that reaches. It reports whether there is enough. wanted is left with what is wanted of the own
-// extract, in ranges that are numbered by its samples.
+// pin pins the extracts that have, or will have, samples of the part, and makes one for the others. It takes the memory of that one from some,
+// and an eighth more for gaps as far as that reaches. It reports whether the memory is enough. It narrows p.wanted to the new extract, with
+// ranges that are numbered by its samples.
 func (p *part) pin(ctx context.Context, memory *room, gaps *int64) bool {
 	x, d := &p.source.path.extracts, p.wanted
 	x.mu.Lock()
@@ -118,7 +118,7 @@ func (p *part) take(b *request, joins, far bool) request {
 				own = append(own, r)
 				own[len(own)-1].Seq = len(p.own.samples) - 1
 			}
-			p.waits = append(p.waits, awaited{sample: is, seq: r.Seq, late: !is.came()})
+			p.waits = append(p.waits, awaited{sample: is, seq: r.Seq, inFlight: !is.came()})
 		}
 		if own != nil {
 			chunks = append(chunks, batch.ChunkRanges{Chunk: c.Chunk, Ranges: own})
@@ -127,7 +127,7 @@ func (p *part) take(b *request, joins, far bool) request {
 	return *b.of(chunks)
 }
 
-// join pins the extract of a sample that another batch has begun to brinp. The caller holds the lock of the extracts.
+// join pins the extract that has a sample, for a sample of another batch. The caller holds the lock of the extracts.
 func (p *part) join(is *sample) {
 	if x := is.in.all; is.in.claimed != x.claims {
 		is.in.claimed = x.claims
@@ -180,10 +180,8 @@ func (p *part) await(ctx context.Context, segments [][]byte) (err error) {
 func (p *part) awaitSamples(ctx context.Context, segments [][]byte) (err error) {
 	span := p.trace(ctx)
 	defer func() { span.Ended(err) }()
-	limited, cancel := partOf(ctx)
-	defer cancel()
 	for _, w := range p.waits {
-		if err := p.awaitOne(ctx, limited, w); err != nil {
+		if err := p.awaitOne(ctx, w); err != nil {
 			return err
 		}
 		segments[w.seq] = w.data
@@ -195,16 +193,19 @@ func (p *part) awaitSamples(ctx context.Context, segments [][]byte) (err error) 
 	return nil
 }
 
-// awaitOne waits for one sample; for one that others have asked a peer for just until limited ends, so that there is time left to ask for it.
-func (p *part) awaitOne(ctx, limited context.Context, w awaited) error {
+// awaitOne waits for one sample. It waits for a peer's answer to another batch for half of the time that is left, and then leaves time to
+// request the sample itself.
+func (p *part) awaitOne(ctx context.Context, w awaited) error {
 	if !w.came() {
-		if !w.place.far || w.in == p.own {
-			limited = ctx
+		limited, cancel := ctx, func() {}
+		if w.place.far && w.in != p.own {
+			limited, cancel = partOf(ctx)
 		}
 		select {
 		case <-w.wait():
 		case <-limited.Done():
 		}
+		cancel()
 	}
 	switch {
 	case w.came() && w.err == nil:
@@ -224,7 +225,7 @@ func (p *part) awaitOne(ctx, limited context.Context, w awaited) error {
 func (p *part) trace(ctx context.Context) (span tracing.Span) {
 	linked := map[*extract]bool{p.own: true}
 	for _, w := range p.waits {
-		if linked[w.in] || !w.late && !w.in.ahead {
+		if linked[w.in] || !w.inFlight && !w.in.ahead {
 			continue
 		}
 		if len(linked) == 1 {
@@ -250,9 +251,9 @@ func (p *part) count() {
 			path.ahead.hits.Add(1)
 			path.ahead.bytes.Add(n)
 			p.came.peer += int64(n)
-		case w.late && w.place.far:
+		case w.inFlight && w.place.far:
 			p.came.peer += int64(n)
-		case w.late:
+		case w.inFlight:
 			p.came.store += int64(n)
 		}
 	}
@@ -270,7 +271,7 @@ func (p *part) giveBack() {
 		c.Close()
 	}
 	if p.own != nil && p.own.ended == nil {
-		settle(p.own.samples, errJoined) // its load has not begun
+		finishAll(p.own.samples, errJoined) // its load has not begun
 	}
 	for _, e := range p.pinned {
 		e.unpin()

@@ -154,7 +154,8 @@ func (a *readAhead) bring(ctx context.Context, r *rank, n *batchRun, reader *pee
 	}
 }
 
-// early brings what a run wants and nobody has begun to bring, as an extract that the caller pins; nil: nothing, for want of memory too.
+// early loads those samples of a run that no batch is loading, into an extract that the caller pins. It returns nil if there are none, no
+// memory, or ctx ends.
 func (s *Source) early(ctx context.Context, far *request) *extract {
 	p := &part{source: s, near: &request{}, far: *far, tries: true}
 	defer p.giveBack()
