@@ -107,7 +107,7 @@ func (x *extracts) missing(s *Source, d *demand) int64 {
 
 // absent is missing for a caller that holds mu.
 func (x *extracts) absent(s *Source, d *demand) int64 {
-	if !d.joins {
+	if !d.joins || len(x.samples) == 0 {
 		return d.near.bytes + d.far.bytes
 	}
 	return x.absentOf(s, &d.near, false) + x.absentOf(s, &d.far, true)
