@@ -4,6 +4,8 @@
 package datapath
 
 import (
+	"slices"
+
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
@@ -12,12 +14,15 @@ import (
 
 // chooseReads says which chunks are brought as a whole and which sample by sample.
 func (s *Source) chooseReads(b *request) (whole, ranged []batch.ChunkRanges) {
-	whole = make([]batch.ChunkRanges, 0, len(b.chunks))
-	for _, c := range b.chunks {
-		if s.pays(b, c) {
-			whole = append(whole, c)
-		} else {
+	whole = b.chunks // without a copy, where all are
+	for i, c := range b.chunks {
+		switch pays := s.pays(b, c); {
+		case !pays && ranged == nil:
+			whole, ranged = slices.Clone(b.chunks[:i]), append(ranged, c)
+		case !pays:
 			ranged = append(ranged, c)
+		case ranged != nil:
+			whole = append(whole, c)
 		}
 	}
 	if b.visit != nil && b.visit.Opens {
