@@ -12,7 +12,7 @@ import (
 
 // warmAllocations is how many allocations a batch of 256 samples out of memory takes. Each costs a tenth of a microsecond, and
 // more where many batches a second keep the collector busy.
-const warmAllocations = 18
+const warmAllocations = 17
 
 // TestABatchFromMemoryAllocatesLittle: neither what is there for other gateways nor what is there for traces costs a batch
 // that comes from memory anything, where there are none.
