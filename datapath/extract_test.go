@@ -14,6 +14,7 @@ import (
 	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
+	"github.com/millrace-data/millrace/internal/testing/memstore"
 	"github.com/millrace-data/millrace/internal/testing/seeds"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -258,4 +259,26 @@ func TestExtracts_StayFoundBesideASecondOne(t *testing.T) {
 	if n := p.extracted(); n != 0 {
 		t.Errorf("got %d samples left, want none", n)
 	}
+}
+
+// A batch that has joined an extract whose load never begins tries again at once.
+func TestExtracts_JoinersOfALoadThatNeverBeginsTryAgain(t *testing.T) {
+	d := newDataset(t, 3, same(40, 100<<10), 40, 4<<20)
+	bubble.Test(t, func(t *testing.T) {
+		p := newPath(t, Config{NoPrefetch: true, Budget: bud(32 << 20)})
+		s := p.Open(d.index, d.store, "set/")
+		b, err := s.newBatch(d.ranges(t, []uint64{5, 20}))
+		must(t, err)
+		first := &part{source: s, request: b, near: b, ranged: b.chunks}
+		must(t, claim(t.Context(), []*part{first}, manner{joins: true}))
+		joined := d.reading(t.Context(), t, s, []uint64{5, 20})
+		synctest.Wait()
+		if n := d.store.Stats().Requests[memstore.Read]; n != 0 {
+			t.Fatalf("got %d store reads of a batch that has joined, want none", n)
+		}
+		first.giveBack()
+		got := <-joined
+		must(t, got.err)
+		got.body.Close()
+	})
 }

@@ -202,3 +202,22 @@ func TestABatchDoesWithoutItsRun(t *testing.T) {
 		}
 	})
 }
+
+// The memory of a run goes back with the last batch that it was for, not when the rank has left it far behind.
+func TestReadAhead_FreesARunWithItsLastBatch(t *testing.T) {
+	d := newDataset(t, 75, same(960, 450), 60, 8<<10)
+	bubble.Test(t, func(t *testing.T) {
+		d.store.Reset()
+		f := newFleet(t, d, d.plan(t, shuffle.Slot, 8), 2, Config{}, 8<<20)
+		m := f.members[0]
+		for n := range uint64(40) {
+			f.read(t, m, n)
+			m.carriedBytes()
+			for _, r := range m.path.ahead.ranks {
+				if got := len(r.Runs()); got > 3 {
+					t.Fatalf("batch %d: got %d runs held, want those in use and the next: three at most", n, got)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,166 @@
+package chunkcache
+
+import (
+	"slices"
+	"testing"
+)
+
+// asked makes one choice among entries that are idle: some that readers needed soon, then others, each by its number. It returns the numbers in
+// the order in which they are asked, and what was chosen.
+func asked(l *idle[int], due func(k int) int64) (order []int, e *entry[int]) {
+	e, _ = l.last(Whatever, func(e *entry[int], _ []place[int], _ int64) int64 {
+		order = append(order, e.key)
+		return due(e.key)
+	})
+	return order, e
+}
+
+// idleOf returns so many entries that readers needed soon, numbered from 0 on, and then others.
+func idleOf(soon, others int) (*idle[int], []*entry[int]) {
+	l := newIdle[int]()
+	all := make([]*entry[int], soon+others)
+	for k := range all {
+		all[k] = &entry[int]{key: k, cost: 1}
+		l.bytes++
+		if k < soon {
+			l.soon.add(all[k])
+		} else {
+			l.others.add(all[k])
+		}
+	}
+	return &l, all
+}
+
+// counted returns how many numbers are from one up to another.
+func counted(order []int, from, to int) (n int) {
+	for _, k := range order {
+		if from <= k && k < to {
+			n++
+		}
+	}
+	return n
+}
+
+// TestChoice_AsksByGroups: of many entries, those that were needed soon, the runners-up, the oldest, the newest and some others are asked, each
+// group as far as it helps.
+func TestChoice_AsksByGroups(t *testing.T) {
+	const soon, others = 6, 200
+	later := func(k int) int64 { return Soon + 1 + int64(k) }
+	for name, c := range map[string]struct {
+		due    func(k int) int64
+		asked  int // in all
+		newest int // of the last 40 that are not drawn: the newest are asked from the end on
+	}{
+		"all are due later": {later, again + oldest + newest + drawn, newest},
+		"the newest are due soon": {func(k int) int64 {
+			if k >= soon+others-40 {
+				return Soon
+			}
+			return later(k)
+		}, again + oldest + latest + drawn, latest},
+		"one of the newest is due soon": {func(k int) int64 {
+			if k == soon+others-1 {
+				return Soon
+			}
+			return later(k)
+		}, again + oldest + newest + 1 + drawn, newest + 1},
+		"no reader needs the third oldest": {func(k int) int64 {
+			if k == soon+2 {
+				return Never
+			}
+			return later(k)
+		}, again + 3, 0},
+		"no reader needs the last of the oldest": {func(k int) int64 {
+			if k == soon+oldest-1 {
+				return Never
+			}
+			return later(k)
+		}, again + oldest, 0},
+		"no reader needs one that was needed soon": {func(k int) int64 {
+			if k == 0 {
+				return Never
+			}
+			return later(k)
+		}, again + oldest + newest + drawn, newest},
+		"no reader needs one of the newest": {func(k int) int64 {
+			if k == soon+others-2 {
+				return Never
+			}
+			return later(k)
+		}, again + oldest + newest + drawn, newest},
+	} {
+		l, _ := idleOf(soon, others)
+		order, _ := asked(l, c.due)
+		if len(order) != c.asked || !slices.Equal(order[:again], []int{0, 1, 2, 3}) {
+			t.Errorf("%s: got %v asked, want %d with the first that were needed soon", name, order, c.asked)
+			continue
+		}
+		if got := order[again:min(again+oldest, len(order))]; !slices.IsSorted(got) || got[0] != soon {
+			t.Errorf("%s: got %v asked first of the others, want the oldest", name, got)
+		}
+		if c.newest > 0 {
+			got := order[again+oldest : again+oldest+c.newest]
+			if got[0] != soon+others-1 || counted(got, soon+others-c.newest, soon+others) != c.newest {
+				t.Errorf("%s: got %v asked of the newest, want the last %d", name, got, c.newest)
+			}
+		}
+	}
+}
+
+// TestChoice_AsksRunnersUpFirst: the runners-up of the last choice are asked before the oldest, also where no reader needs one of them now; none
+// are where the one that went was never needed.
+func TestChoice_AsksRunnersUpFirst(t *testing.T) {
+	l, all := idleOf(0, 200)
+	later := func(k int) int64 { return Soon + 1 + int64(k) }
+	_, went := asked(l, later)
+	l.remove(went)
+	runners := slices.Clone(l.runners[1:])
+	order, _ := asked(l, func(k int) int64 {
+		if k == runners[0].key {
+			return Never
+		}
+		return later(k)
+	})
+	if len(runners) != runnerUp || len(order) != runnerUp+oldest+newest+drawn || order[0] != runners[0].key || order[runnerUp] != 0 {
+		t.Errorf("got %v asked after %d runners-up, want these and then the oldest", order, len(runners))
+	}
+	if l.runners[0] != runners[0] {
+		t.Fatal("got another one first, want the one that no reader needs")
+	}
+	order, _ = asked(l, later)
+	if order[0] != all[0].key {
+		t.Errorf("got %v asked, want the oldest first: the last one to go was needed by no reader", order[:3])
+	}
+}
+
+// TestChoice_AsksAllOfFew: as many as one choice asks are all asked, and one more makes it a choice of some.
+func TestChoice_AsksAllOfFew(t *testing.T) {
+	never := func(int) int64 { return Never }
+	l, _ := idleOf(0, looks)
+	if order, _ := asked(l, never); len(order) != looks {
+		t.Errorf("got %d of %d asked, want all", len(order), looks)
+	}
+	l, _ = idleOf(0, looks+1)
+	if order, _ := asked(l, never); len(order) != 1 {
+		t.Errorf("got %d asked, want the oldest alone: no reader needs it", len(order))
+	}
+}
+
+// TestChoice_TakesTurnsAmongThoseNeededSoon: the ones that were asked whether readers still need them soon go to the end of the queue, and to
+// the others if they are due later.
+func TestChoice_TakesTurnsAmongThoseNeededSoon(t *testing.T) {
+	l, all := idleOf(10, 100)
+	_, _ = asked(l, func(k int) int64 {
+		if k < 10 && k != 2 {
+			return Soon
+		}
+		return Soon + 1 + int64(k)
+	})
+	var first []int
+	for _, e := range l.soon.oldest(10) {
+		first = append(first, e.key)
+	}
+	if !slices.Equal(first, []int{4, 5, 6, 7, 8, 9, 0, 1, 3}) || !l.others.has(all[2]) {
+		t.Errorf("got %v in turn, want those behind the first four, and then the three of these that are needed soon", first)
+	}
+}
