@@ -131,6 +131,17 @@ func TestChoice_AsksRunnersUpFirst(t *testing.T) {
 	if order[0] != all[0].key {
 		t.Errorf("got %v asked, want the oldest first: the last one to go was needed by no reader", order[:3])
 	}
+	l, _ = idleOf(0, 200)
+	_, went = asked(l, later)
+	l.remove(went)
+	var enough []int64
+	_, _ = l.last(Whatever, func(e *entry[int], _ []place[int], than int64) int64 {
+		enough = append(enough, than)
+		return later(e.key)
+	})
+	if enough[0] != Soon || enough[1] != later(l.runners[0].key)-1 {
+		t.Errorf("got %d and %d as enough, want %d and then a time before the first runner-up is due", enough[0], enough[1], int64(Soon))
+	}
 }
 
 // TestChoice_AsksAllOfFew: as many as one choice asks are all asked, and one more makes it a choice of some.
@@ -162,5 +173,15 @@ func TestChoice_TakesTurnsAmongThoseNeededSoon(t *testing.T) {
 	}
 	if !slices.Equal(first, []int{4, 5, 6, 7, 8, 9, 0, 1, 3}) || !l.others.has(all[2]) {
 		t.Errorf("got %v in turn, want those behind the first four, and then the three of these that are needed soon", first)
+	}
+	l, _ = idleOf(40, 0)
+	_, _ = asked(l, func(k int) int64 { return int64(k) })
+	if first := l.soon.oldest(1); first[0].key != again {
+		t.Errorf("got %d in turn where all are needed soon, want the one behind the first %d", first[0].key, again)
+	}
+	l, _ = idleOf(0, 100)
+	e, more := l.last(Whatever, func(*entry[int], []place[int], int64) int64 { return Soon })
+	if e != nil || !more {
+		t.Errorf("got %v, and more to ask: %v; want none yet of those that are needed soon", e, more)
 	}
 }
