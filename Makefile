@@ -168,7 +168,7 @@ smoke: ## curl and tar against a gateway: make smoke URL=http://localhost:8080
 bench: build ## measure all goals, or GOALS="1,2", and store their rows in integration/bench/figures
 	tools/bench.sh $(if $(GOALS),-goals $(GOALS))
 
-figures: ## make docs/benchmarks.md and docs/experiments.md, with its pictures, of the figures that are stored
+figures: ## make docs/benchmarks.md, docs/experiments.md and their charts from the stored figures
 	cd integration && go run ./bench -page ../docs/benchmarks.md && go run ./experiments -page ../docs/experiments.md
 
 figures-current: ## fail if a page shows figures that are older than their sources

@@ -1,4 +1,4 @@
-// Command bench measures Millrace against yardsticks and makes docs/benchmarks.md of the rows that it stores.
+// Command bench measures Millrace against yardsticks and makes docs/benchmarks.md and its chart of the rows that it stores.
 //
 // Absolute speed on a shared machine moves by a factor of two within an hour, so nothing is judged by it. Each goal is
 // the ratio of two arms that run alternately, several times, in one process start; the median of the paired ratios
@@ -78,7 +78,7 @@ func parse(args []string) (options, error) {
 	f.StringVar(&o.wire, "wire", "bin/wire", "the `binary` of integration/bench/wire, for goal 10")
 	f.StringVar(&o.interpreter, "python", "python3", "Python `interpreter` with boto3, NumPy and torch, for goals 10 and 18")
 	f.StringVar(&o.out, "out", "", "store the rows of each goal in this `directory` of the repository, in place of its rows there")
-	f.StringVar(&o.page, "page", "", "measure nothing: make this `file` of the stored rows")
+	f.StringVar(&o.page, "page", "", "measure nothing: make this `file` of the stored rows, and its chart beside it")
 	f.BoolVar(&o.check, "check", false, "measure nothing: fail if a stored row is older than its sources")
 	f.StringVar(&o.section, "section", "", "measure nothing: store standard input, in markdown, as this section of the page (`name`)")
 	f.StringVar(&o.command, "command", "", "what measured the section")

@@ -270,7 +270,7 @@ func changes() string {
 	return b.String()
 }
 
-// publish makes the page; with check it fails instead where a figure is older than its sources, or was never measured.
+// publish makes the page and its chart; with check it fails instead where a figure is older than its sources, or was never measured.
 func publish(file string, check bool) error {
 	root, err := provenance.Root()
 	if err != nil {
@@ -281,6 +281,13 @@ func publish(file string, check bool) error {
 		return err
 	}
 	if !check {
+		picture, err := chart(files)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(filepath.Dir(file), chartFile), picture, 0o644); err != nil {
+			return err
+		}
 		return os.WriteFile(file, page(root, files), 0o644)
 	}
 	for _, f := range files {
@@ -298,6 +305,12 @@ const intro = `# Benchmarks
 
 These figures compare Millrace with bare handlers, with the store itself and with other libraries. ` + "`make figures`" + ` makes this page
 from the rows in ` + "`integration/bench/figures`" + `; ` + "`make bench`" + ` measures them, or some goals with ` + "`GOALS=\"1,2\"`" + `.
+
+![Millrace relative to the best other loader: throughput, CPU time, memory, time to the first batch](` + chartFile + `)
+
+The chart compares Millrace with the best other loader in each table of
+[other libraries](#against-the-libraries-that-people-use-now), [training](#a-training-step-with-decoding) and
+[memory of workers](#memory-of-workers). Its memory includes the gateway.
 
 Speed on a shared machine varies by a factor of two within an hour. So each figure is the ratio of two arms that alternate in
 one process start, seven times unless the command says otherwise. The result is the median of the paired ratios. A figure is
