@@ -109,14 +109,14 @@ plain-test: build ## the Python client without other packages under CPython 3.10
 	python3 tools/pytest.py --plain
 
 # On a directory and on versitygw, which builds in a minute.
-SHORT := TestReadme.*|TestShows.*|TestSmokeScript|TestServersHonourConditions|TestEverySampleExactlyOnce|TestInterfacePages
+SHORT := TestReadme.*|TestQuickstart.*|TestShows.*|TestSmokeScript|TestServersHonourConditions|TestEverySampleExactlyOnce|TestInterfacePages
 
-integration-short: deps-versitygw ## the README's tour, smoke.sh and whole epochs, on a directory and versitygw
+integration-short: deps-versitygw ## the commands of the README and the quickstart, smoke.sh and whole epochs, on a directory and versitygw
 	cd integration && $(GOTEST) integration-short -count=1 -run '^($(SHORT))$$/^(dir|versitygw|docs)$$' .
 
 PACKAGES := . ./harness ./sharedmemory
 
-integration: $(addprefix deps-,minio versitygw charts collector promtool proxies archivers openssl network python) ## the system through its front door: directory, MinIO, versitygw, odd requests, proxies, the README's tour
+integration: $(addprefix deps-,minio versitygw charts collector promtool proxies archivers openssl network python) ## the system through its front door: directory, MinIO, versitygw, odd requests, proxies, the commands of the README and the quickstart
 	cd integration && $(GOTEST) integration -count=1 -timeout $(TIMEOUT) $(if $(ONLY),-run '^($(ONLY))$$') $(if $(SKIP),-skip '^($(SKIP))$$') $(PACKAGES)
 
 browser-test: deps-chromium deps-python ## the page of real gateways in Chromium: every view and format, sizes, themes, hostile data; pictures in bin/screenshots; Linux

@@ -1,13 +1,12 @@
 package integration_test
 
 import (
-	"os"
 	"slices"
 	"strings"
 	"testing"
 )
 
-// TestInterfacePages types the commands of pages about HTTP against the gateway that the README's tour starts, and compares
+// TestInterfacePages types the commands of pages about HTTP against the gateway that the quickstart starts, and compares
 // what they show.
 func TestInterfacePages(t *testing.T) {
 	for _, name := range []string{"docs/api.md", "docs/answers.md", "docs/importance.md", "docs/mixtures.md", "docs/page.md"} {
@@ -17,31 +16,24 @@ func TestInterfacePages(t *testing.T) {
 
 func followPage(t *testing.T, name string) {
 	t.Helper()
-	readme, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, err := os.ReadFile("../" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	start := consoleCommands(string(readme))
+	page := readText(t, "../"+name)
+	start := consoleCommands(readText(t, "../docs/quickstart.md"))
 	ready := slices.IndexFunc(start, func(c command) bool { return strings.Contains(c.text, "/readyz") })
 	if ready < 0 {
-		t.Fatal("README.md: got no command that waits for the gateway")
+		t.Fatal("docs/quickstart.md: got no command that waits for the gateway")
 	}
-	commands := consoleCommands(string(page))
+	commands := consoleCommands(page)
 	typed := map[string]bool{}
 	for _, c := range commands {
 		typed["$ "+c.text] = true
 	}
-	for i, line := range strings.Split(string(page), "\n") {
+	for i, line := range strings.Split(page, "\n") {
 		if strings.Contains(line, "curl ") && !typed[line] && !strings.HasPrefix(strings.TrimSpace(line), `"try": `) {
 			t.Errorf("%s:%d: got a command that no test runs: %s", name, i+1, line)
 		}
 	}
 	port := freePorts(t, "8080", "8081")
 	sh := startShell(t, t.TempDir())
-	sh.follow(t, "README.md", start[:ready+1], port)
+	sh.follow(t, "docs/quickstart.md", start[:ready+1], port)
 	sh.follow(t, name, commands, port)
 }

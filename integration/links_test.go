@@ -52,7 +52,7 @@ func TestPagesLeadSomewhere(t *testing.T) {
 	}
 	for _, page := range append(pages, decisions...) {
 		if !led[page] {
-			t.Errorf("%s: got no link from another page: docs/adr/README.md lists decisions, README.md all else", page)
+			t.Errorf("%s: got no link from another page: docs/adr/README.md lists decisions, docs/index.md all else", page)
 		}
 	}
 	if followed < 50 {

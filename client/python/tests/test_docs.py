@@ -21,7 +21,7 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.M | re.S)
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/importance.md", *PAGES])
+@pytest.mark.parametrize("name", ["docs/quickstart.md", "docs/importance.md", *PAGES])
 def test_python(
     name: str, gateway: harness.Gateway, dataset: Path, tmp_path: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch  # noqa: ARG001
 ) -> None:
@@ -38,7 +38,7 @@ def test_python(
     gc.collect()  # the datasets go, and with them this process's share of the gateway
 
 
-@pytest.mark.parametrize("name", ["client/python/README.md", FIRST])
+@pytest.mark.parametrize("name", ["README.md", "client/python/README.md", FIRST])
 def test_training(name: str, tmp_path: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001
     """The pages that newcomers read: their training loops and their other examples, over pictures."""
     from PIL import Image

@@ -15,7 +15,7 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// command is one line that the README tells its reader to type, and what it shows.
+// command is one line that a page tells its reader to type, and what it shows.
 type command struct {
 	line int
 	text string
@@ -127,7 +127,7 @@ func startShell(t *testing.T, dir string) *shell {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		// Ends what the tour left running: the jobs are in bash's own process group.
+		// Ends what the page left running: the jobs are in bash's own process group.
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		in.Close()
 		_ = cmd.Wait()
@@ -167,17 +167,13 @@ func (s *shell) follow(t *testing.T, page string, commands []command, ports []st
 	}
 }
 
-// TestReadmeTour types the README's tour line by line and compares what it shows.
-func TestReadmeTour(t *testing.T) {
-	page, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
+// TestQuickstart types the commands of docs/quickstart.md and compares what they show.
+func TestQuickstart(t *testing.T) {
+	commands := consoleCommands(readText(t, "../docs/quickstart.md"))
+	if len(commands) < 20 {
+		t.Fatalf("docs/quickstart.md: got %d commands, want some for each step", len(commands))
 	}
-	commands := consoleCommands(string(page))
-	if len(commands) < 10 {
-		t.Fatalf("commands in the README: got %d, want a tour", len(commands))
-	}
-	startShell(t, t.TempDir()).follow(t, "README.md", commands, freePorts(t, "8080", "8081", "8082", "8083", "7946", "7947"))
+	startShell(t, t.TempDir()).follow(t, "docs/quickstart.md", commands, freePorts(t, "8080", "8083"))
 }
 
 // freePorts pairs the ports that a page names with free ones.
@@ -191,26 +187,4 @@ func freePorts(t *testing.T, named ...string) (pairs []string) {
 		pairs = append(pairs, named[i], port)
 	}
 	return pairs
-}
-
-// TestReadmeLinksLead checks that every page that the README names is there.
-func TestReadmeLinksLead(t *testing.T) {
-	page, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	links := 0
-	for _, part := range strings.Split(string(page), "](")[1:] {
-		target, _, _ := strings.Cut(part, ")")
-		if strings.Contains(target, "://") {
-			continue
-		}
-		links++
-		if _, err := os.Stat(filepath.Join("..", target)); err != nil {
-			t.Errorf("README.md: %v", err)
-		}
-	}
-	if links < 5 {
-		t.Errorf("links in the README: got %d, want several", links)
-	}
 }
