@@ -9,7 +9,9 @@ import (
 // TestInterfacePages types the commands of pages about HTTP against the gateway that the quickstart starts, and compares
 // what they show.
 func TestInterfacePages(t *testing.T) {
-	for _, name := range []string{"docs/api.md", "docs/answers.md", "docs/importance.md", "docs/mixtures.md", "docs/page.md", "docs/security.md"} {
+	for _, name := range []string{
+		"docs/api.md", "docs/answers.md", "docs/importance.md", "docs/mixtures.md", "docs/page.md", "docs/security.md", "docs/troubleshooting.md",
+	} {
 		t.Run(name, func(t *testing.T) { followPage(t, name) })
 	}
 }

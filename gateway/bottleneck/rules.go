@@ -111,7 +111,7 @@ func storeFails(c *change) (sentence, cure string) {
 		return "", ""
 	}
 	return fmt.Sprintf("The store fails: %.0f errors in %.0f requests; most of them: %s.", sum, all, cmp.Or(most(failed), "none now, and it gets nothing but probes")),
-		`the log names the object and the error; docs/operations.md, "When the store refuses or fails"`
+		`the log names the object and the error; docs/troubleshooting.md, "The store is slow or refuses"`
 }
 
 func peers(c *change) (sentence, cure string) {
