@@ -1,24 +1,23 @@
 package integration_test
 
 import (
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// TestSimulatePage types the commands of docs/simulate.md and compares what they show.
-func TestSimulatePage(t *testing.T) {
-	page, err := os.ReadFile("../docs/simulate.md")
-	if err != nil {
-		t.Fatal(err)
+// TestSimulatePages types the commands of the pages about millrace simulate and compares what they show.
+func TestSimulatePages(t *testing.T) {
+	for _, name := range []string{"docs/simulate.md", "docs/sizing.md"} {
+		t.Run(name, func(t *testing.T) {
+			commands := consoleCommands(readText(t, "../"+name))
+			if len(commands) < 3 {
+				t.Fatalf("got %d commands, want one for each question", len(commands))
+			}
+			startShell(t, t.TempDir()).follow(t, name, commands, nil)
+		})
 	}
-	commands := consoleCommands(string(page))
-	if len(commands) < 3 {
-		t.Fatalf("docs/simulate.md: got %d commands, want one for each question", len(commands))
-	}
-	startShell(t, t.TempDir()).follow(t, "docs/simulate.md", commands, nil)
 }
 
 // TestSimulateReadsTheIndexOfAnyStore predicts the same for one dataset wherever it lies.
