@@ -13,6 +13,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -141,6 +142,11 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 	run, err := provenance.Begin(commandOf(args))
 	if err != nil {
 		return err
+	}
+	if o.out != "" { // rows are of the tree, so the gateway must be too
+		if out, err := exec.CommandContext(ctx, "go", "build", "-o", o.gateway, "./cmd/millrace").CombinedOutput(); err != nil {
+			return fmt.Errorf("build %s: %w: %s", o.gateway, err, out)
+		}
 	}
 	s := &suite{options: o, log: log, table: table{}}
 	if o.dir == "" {
