@@ -3,7 +3,6 @@ package datapath
 import (
 	"context"
 	"errors"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -134,9 +133,10 @@ func TestExtracts_JoinersOfALostLoadReadOnce(t *testing.T) {
 	})
 }
 
-func BenchmarkClaim_HotSamples(b *testing.B) {
-	for _, extracts := range []int{1, 4096} {
-		b.Run(map[int]string{1: "one extract", 4096: "4096 extracts"}[extracts], func(b *testing.B) {
+// BenchmarkClaim pins 4,096 samples: fresh ones, or hot ones in one extract or in many.
+func BenchmarkClaim(b *testing.B) {
+	for name, extracts := range map[string]int{"fresh": 0, "hot, one extract": 1, "hot, 4096 extracts": 4096} {
+		b.Run(name, func(b *testing.B) {
 			d := newDataset(b, 3, same(4096, 256), 4096, 4<<20)
 			p := newPath(b, Config{NoPrefetch: true, Budget: bud(64 << 20)})
 			s := p.Open(d.index, d.store, "set/")
@@ -145,35 +145,39 @@ func BenchmarkClaim_HotSamples(b *testing.B) {
 			for i := range samples {
 				samples[i] = uint64(i)
 			}
-			for some := range slices.Chunk(samples, len(samples)/extracts) {
-				e := &extract{all: &p.extracts, source: s, pins: 1, hot: true}
-				must(b, nil)
-				own, ok := p.cache.TryBuffer(1 << 10 * int64(len(some)))
-				if !ok {
-					b.Fatal("no room")
-				}
-				e.room = newRoom(own)
-				for _, c := range d.ranges(b, some) {
-					for _, r := range c.Ranges {
-						is := e.add(samplePlace{s, c.Chunk, r.Offset, r.Length, false}, false)
-						is.Publish()
-						p.extracts.samples[is.place] = is
-					}
-				}
-				p.hot.kept, p.hot.bytes = append(p.hot.kept, e), p.hot.bytes+own.Cost()
+			for n := range extracts {
+				each := len(samples) / extracts
+				d.keepHot(b, s, samples[n*each:][:each])
 			}
 			near, err := s.newBatch(d.ranges(b, samples))
 			must(b, err)
 			b.ReportAllocs()
-			b.ResetTimer()
-			for range b.N {
-				q := &part{source: s, request: near, near: near}
-				q.ranged = near.chunks
+			for b.Loop() {
+				q := &part{source: s, request: near, near: near, ranged: near.chunks}
 				must(b, claim(context.Background(), []*part{q}, manner{leases: true, joins: true}))
 				q.giveBack()
 			}
 		})
 	}
+}
+
+// keepHot keeps samples as a hot extract.
+func (d *dataset) keepHot(b *testing.B, s *Source, samples []uint64) {
+	b.Helper()
+	p := s.path
+	own, ok := p.cache.TryBuffer(1 << 10 * int64(len(samples)))
+	if !ok {
+		b.Fatal("no room")
+	}
+	e := &extract{all: &p.extracts, source: s, room: newRoom(own), pins: 1, hot: true}
+	for _, c := range d.ranges(b, samples) {
+		for _, r := range c.Ranges {
+			is := e.add(samplePlace{s, c.Chunk, r.Offset, r.Length, false}, false)
+			is.Publish()
+			p.extracts.samples[is.place] = is
+		}
+	}
+	p.hot.kept, p.hot.bytes = append(p.hot.kept, e), p.hot.bytes+own.Cost()
 }
 
 // A run of which another body has most samples holds the memory of the others only.
@@ -208,26 +212,6 @@ func TestReadAhead_CountsTheMemoryOfARun(t *testing.T) {
 		}
 		open.body.Close()
 	})
-}
-
-func BenchmarkClaim_FreshSamples(b *testing.B) {
-	d := newDataset(b, 3, same(4096, 256), 4096, 4<<20)
-	p := newPath(b, Config{NoPrefetch: true, Budget: bud(64 << 20)})
-	s := p.Open(d.index, d.store, "set/")
-	defer s.Close()
-	samples := make([]uint64, 4096)
-	for i := range samples {
-		samples[i] = uint64(i)
-	}
-	near, err := s.newBatch(d.ranges(b, samples))
-	must(b, err)
-	b.ReportAllocs()
-	for b.Loop() {
-		q := &part{source: s, request: near, near: near}
-		q.ranged = near.chunks
-		must(b, claim(context.Background(), []*part{q}, manner{leases: true, joins: true}))
-		q.giveBack()
-	}
 }
 
 // Two gateways take each other for the owner of all: reads of the same samples end at once, also with answers that join.
