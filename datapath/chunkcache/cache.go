@@ -203,8 +203,8 @@ func (c *Cache[K]) evict(due int64, wanted func() bool, take func(*slot)) (went 
 	return went
 }
 
-// choose chooses the chunk that goes first for what is due at a time, and calls goes with it under the lock; not at all if none goes.
-// The tables are asked without the lock, so that requests do not wait for that.
+// choose selects the chunk to evict for one that is due at a time, and calls goes with it under the lock, unless there is none. It asks tables
+// without the lock, so requests do not wait for that.
 func (c *Cache[K]) choose(due int64, goes func(*entry[K])) {
 	for more := true; more; {
 		c.asking.RLock()

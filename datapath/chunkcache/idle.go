@@ -133,19 +133,18 @@ func (l *idle[K]) begin(due int64) *choice[K] {
 		return c
 	}
 	c.again = c.list(l.soon.oldest(again)...)
-	switch {
-	case l.others.count <= looks:
+	if l.others.count <= looks {
 		c.any = c.list(l.others.oldest(looks)...)
-	default:
-		c.any = c.again
-		if len(l.runners) > 0 && l.runners[0].due < Never {
-			c.any = c.list(slices.DeleteFunc(slices.Clone(l.runners), func(e *entry[K]) bool { return !l.others.has(e) })...)
-		}
-		c.oldest = c.list(l.others.oldest(oldest)...)
-		c.newest = c.list(l.others.latest(latest)...)
-		for range drawn {
-			c.list(l.others.draw(l.random))
-		}
+		return c
+	}
+	c.any = c.again
+	if len(l.runners) > 0 && l.runners[0].due < Never {
+		c.any = c.list(slices.DeleteFunc(slices.Clone(l.runners), func(e *entry[K]) bool { return !l.others.has(e) })...)
+	}
+	c.oldest = c.list(l.others.oldest(oldest)...)
+	c.newest = c.list(l.others.latest(latest)...)
+	for range drawn {
+		c.list(l.others.draw(l.random))
 	}
 	return c
 }
@@ -185,8 +184,8 @@ func (c *choice[K]) ask(next func(e *entry[K], names []place[K], enough int64) i
 	}
 }
 
-// choose returns the entry that goes: of those that were asked and are still idle, the one due last. nil: none of these is due later than the
-// chunk for which one goes, or never. more says that readers need all of them soon, and that another choice is to be begun.
+// choose returns the entry to evict: of the asked entries that are still idle, the one due last. It returns nil if none of them is due later
+// than c.due, or never. more reports that readers need all of them soon, so the caller begins another choice.
 func (l *idle[K]) choose(c *choice[K]) (e *entry[K], more bool) {
 	l.runners = make([]*entry[K], 0, runnerUp+2)
 	for i, a := range c.asks {
