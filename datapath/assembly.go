@@ -175,8 +175,8 @@ func samePath(parts []*part) []*part {
 	return parts[:n]
 }
 
-// claim pins the extracts in which the samples of some parts in one path are, or will be, and makes one in each part for those that nobody
-// brings. It takes memory for these in one step, and waits for it while the parts hold nothing.
+// claim pins the extracts that have, or will have, samples of some parts in one path, and makes an extract in each part for the others. It
+// reserves memory for these in one step. While it waits for memory, the parts hold nothing.
 func claim(ctx context.Context, some []*part, by manner) error {
 	for all := false; ; all = true {
 		var n, gaps int64

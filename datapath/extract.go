@@ -48,7 +48,7 @@ type extract struct {
 	ctx    context.Context    // of the load
 	cancel context.CancelFunc // ends it; nil: there is none, or it has not begun
 	ended  chan struct{}      // closed when it has ended
-	came   tally              // what it has brought, to be read after that
+	came   tally              // bytes that it has brought; read after ended
 }
 
 // sample is one sample of an extract: the receiver of its portion.
@@ -181,7 +181,7 @@ func (x *extracts) forget(s *sample) {
 	}
 }
 
-// begin begins the load of what the extract wants. It goes on without the batch of ctx, until the deadline of that.
+// begin starts the load of d. The load continues when the batch of ctx leaves, until the deadline of ctx.
 func (e *extract) begin(ctx context.Context, d *demand) {
 	e.ended = make(chan struct{})
 	e.ctx = context.WithoutCancel(ctx)

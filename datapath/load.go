@@ -49,7 +49,7 @@ func (s *Source) lease(which []batch.ChunkRanges) (*chunkcache.Leases[key], bool
 	return s.path.cache.Lease(s.chunks, len(which), true, func(i int) int { return which[i].Chunk })
 }
 
-// into copies samples from whole chunks as far as there is room for these, and loads the others by their ranges. It never waits to reserve memory.
+// into copies samples from whole chunks where memory allows, and loads the others by their ranges. It never waits to reserve memory.
 func (l *load) into(ctx context.Context, b *request, whole, ranged []batch.ChunkRanges, samples []*sample) error {
 	s := l.source
 	rest, came, err := s.copyChunks(ctx, b, whole, samples)
@@ -84,15 +84,16 @@ func (s *Source) copyChunks(ctx context.Context, b *request, whole []batch.Chunk
 				l, err = wait()
 			}
 			mu.Lock()
-			defer mu.Unlock()
 			switch {
+			case err == nil:
+				came.add(missing)
 			case errors.Is(err, chunkcache.ErrNoRoom):
-				rest = append(rest, group...)
-				return nil
-			case err != nil:
+				rest, err = append(rest, group...), nil
+			}
+			mu.Unlock()
+			if l == nil {
 				return err
 			}
-			came.add(missing)
 			defer l.Close()
 			for i, c := range group {
 				for _, r := range c.Ranges {

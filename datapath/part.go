@@ -13,7 +13,7 @@ import (
 // part is what a batch takes of one source: leased chunks, and pinned extracts, its own and others'.
 type part struct {
 	source   *Source
-	at       shuffle.Cursor    // where the reader stands in the source
+	at       shuffle.Cursor    // position of the reader in the source
 	name     func(error) error // names the source in an error; nil: there is only one
 	*request                   // its ranges are numbered by the segments of the whole batch
 	tries    bool              // it waits for no memory: chunkcache.ErrNoRoom says that there is none now
@@ -86,20 +86,20 @@ func (p *part) pin(ctx context.Context, memory *room, gaps *int64) bool {
 	p.own = &extract{all: x, source: p.source, room: own, pins: 1, ahead: d.far.origin == ofRun, span: tracing.Of(ctx)}
 	p.pinned = append(p.pinned, p.own)
 	copied := d.near.chunks[:d.copied]
-	d.near = p.take(&d.near, d.joins, false)
+	d.near = p.take(&d.near, false)
 	d.copied = 0
 	for _, c := range copied {
 		if d.copied < len(d.near.chunks) && d.near.chunks[d.copied].Chunk == c.Chunk {
 			d.copied++
 		}
 	}
-	d.far = p.take(&d.far, d.joins, true)
+	d.far = p.take(&d.far, true)
 	return true
 }
 
 // take finds the sample of each range of a part of the batch, and returns what is left of the part for the new extract. The caller holds the
 // lock of the extracts.
-func (p *part) take(b *request, joins, far bool) request {
+func (p *part) take(b *request, far bool) request {
 	x, chunks := p.own.all, make([]batch.ChunkRanges, 0, len(b.chunks))
 	for _, c := range b.chunks {
 		var own []batch.Range
@@ -108,7 +108,7 @@ func (p *part) take(b *request, joins, far bool) request {
 			is := x.find(at)
 			switch {
 			case is != nil && is.in == p.own: // the batch has the sample more than once
-			case is != nil && (joins || is.came()):
+			case is != nil && (p.wanted.joins || is.came()):
 				p.join(is)
 			default:
 				is = p.own.add(at, r.Hot)
