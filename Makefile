@@ -168,8 +168,8 @@ smoke: ## curl and tar against a gateway: make smoke URL=http://localhost:8080
 bench: build ## measure all goals, or GOALS="1,2", and store their rows in integration/bench/figures
 	tools/bench.sh $(if $(GOALS),-goals $(GOALS))
 
-figures: ## make docs/benchmarks.md, docs/experiments.md and their charts from the stored figures
-	cd integration && go run ./bench -page ../docs/benchmarks.md && go run ./experiments -page ../docs/experiments.md
+figures: ## make docs/benchmarks.md, docs/dev/experiments.md and their charts from the stored figures
+	cd integration && go run ./bench -page ../docs/benchmarks.md && go run ./experiments -page ../docs/dev/experiments.md
 
 figures-current: ## fail if a page shows figures that are older than their sources
 	cd integration && go run ./bench -check && go run ./experiments -check
@@ -185,7 +185,7 @@ bench-compare: ## compare the micro-benchmarks with another commit: make bench-c
 
 experiments: ## put published ideas to the test, or some with ONLY="brand,shade", and store what they find (40 minutes; Linux, root)
 	cd integration && go run ./experiments -fetch && go run ./experiments $(if $(ONLY),-only $(ONLY)) -out integration/experiments/figures
-	cd integration && go run ./experiments -page ../docs/experiments.md
+	cd integration && go run ./experiments -page ../docs/dev/experiments.md
 
 experiments-short: ## the same in small: the counts hold, nothing is timed
 	cd integration && $(GOTEST) experiments -count=1 -timeout $(TIMEOUT) ./experiments/...
@@ -193,7 +193,7 @@ experiments-short: ## the same in small: the counts hold, nothing is timed
 histories: ## simulated histories of clusters: SEEDS=0:5000
 	cd integration && MILLRACE_SEEDS=$(or $(SEEDS),0:5000) $(GOTEST) histories -count=1 -run '^TestHistories$$' -timeout $(TIMEOUT) ./clustersim
 
-sabotage: ## plant the bugs of docs/planted-bugs.md one at a time in copies of the tree: the tests must notice each
+sabotage: ## plant the bugs of docs/dev/planted-bugs.md one at a time in copies of the tree: the tests must notice each
 	integration/sabotage/run.sh
 
 mutation: ## small changes of the code that unit tests must notice: PACKAGES="shuffle gateway/auth" DIFF=main; FLAGS=-help

@@ -30,6 +30,6 @@
 // and cmd/internal/node for how it is wired. Of gateways that are one cache, cluster knows who is there,
 // placement who holds which chunk, and peer how one asks another. internal/objstore is the
 // seam to every store. simulate runs order, readers and policies under a clock of its own;
-// experiments puts published ideas to the test. docs/datapath.md follows one batch
+// experiments puts published ideas to the test. docs/dev/datapath.md follows one batch
 // through datapath. arch_test.go holds the floor plan: who may import whom.
 package millrace

@@ -1,5 +1,5 @@
 // Package datapath brings the bytes of a batch. It looks for each chunk in memory, then on the disk if there is one, then at
-// the gateway of the cluster that owns the chunk, and reads the rest from the store. docs/datapath.md names the functions.
+// the gateway of the cluster that owns the chunk, and reads the rest from the store. docs/dev/datapath.md names the functions.
 //
 // A batch holds items of two kinds, and its bytes never show which:
 //

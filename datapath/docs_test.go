@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// docs/datapath.md names functions and files that are there.
+// docs/dev/datapath.md names functions and files that are there.
 func TestThePageForMaintainersNamesWhatIsThere(t *testing.T) {
-	page, err := os.ReadFile("../docs/datapath.md")
+	page, err := os.ReadFile("../docs/dev/datapath.md")
 	must(t, err)
 	var code strings.Builder
 	for _, dir := range []string{".", "batch", "lookahead", "policy", "chunkcache", "diskcache", "../chunkindex", "../s3backend"} {

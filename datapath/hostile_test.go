@@ -85,7 +85,7 @@ func encodeTable(t *chunkindex.Table) []byte {
 	return b
 }
 
-// The index object: see docs/index-format.md.
+// The index object: see docs/spec/index-format.md.
 const (
 	chunkTable   = 2
 	sampleTables = 4

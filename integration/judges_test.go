@@ -9,24 +9,24 @@ import (
 	"testing"
 )
 
-// TestEachFormatHasWritersAndAJudge holds the table of docs/testing.md to the formats of docs/formats.md, to the data sets that the tests make, and to
+// TestEachFormatHasWritersAndAJudge holds the table of docs/dev/testing.md to the formats of docs/formats.md, to the data sets that the tests make, and to
 // the tests: each format has two writers, or says that there is no other.
 func TestEachFormatHasWritersAndAJudge(t *testing.T) {
 	rows := judges(t)
 	for _, m := range regexp.MustCompile("(?m)^\\| \\[`(\\w+)`\\]\\(#").FindAllStringSubmatch(readText(t, "../docs/formats.md"), -1) {
 		if rows["`"+m[1]+"`"] == nil {
-			t.Errorf("docs/testing.md: got no row of the format %s", m[1])
+			t.Errorf("docs/dev/testing.md: got no row of the format %s", m[1])
 		}
 	}
 	tests := testNames(t)
 	for format, cells := range rows {
 		for _, name := range quoted(cells[3]) {
 			if !slices.Contains(tests, name) {
-				t.Errorf("docs/testing.md: %s: got the test %s, which is not there", format, name)
+				t.Errorf("docs/dev/testing.md: %s: got the test %s, which is not there", format, name)
 			}
 		}
 		if writers := strings.Count(cells[1], "(`"); writers < 2 && !strings.Contains(cells[1], "its only writer") && !slices.Contains([]string{"`files`", "gzip and zstd"}, format) {
-			t.Errorf("docs/testing.md: %s: got %d writers, want two, or that there is one alone", format, writers)
+			t.Errorf("docs/dev/testing.md: %s: got %d writers, want two, or that there is one alone", format, writers)
 		}
 	}
 	told := map[string][]string{} // by test
@@ -52,12 +52,12 @@ func sameNames(t *testing.T, told []string, made map[string]bool) {
 	t.Helper()
 	for _, name := range told {
 		if !made[name] {
-			t.Errorf("docs/testing.md: got the data set %s, which no test makes", name)
+			t.Errorf("docs/dev/testing.md: got the data set %s, which no test makes", name)
 		}
 	}
 	for name := range made {
 		if !slices.Contains(told, name) {
-			t.Errorf("docs/testing.md: want the data set %s in the table", name)
+			t.Errorf("docs/dev/testing.md: want the data set %s in the table", name)
 		}
 	}
 }
@@ -65,9 +65,9 @@ func sameNames(t *testing.T, told []string, made map[string]bool) {
 // judges returns the rows of the table by their first cells.
 func judges(t *testing.T) map[string][]string {
 	t.Helper()
-	_, section, found := strings.Cut(readText(t, "../docs/testing.md"), "\n## Who writes, and who judges\n")
+	_, section, found := strings.Cut(readText(t, "../docs/dev/testing.md"), "\n## Who writes, and who judges\n")
 	if !found {
-		t.Fatal("docs/testing.md: got no section of writers and judges")
+		t.Fatal("docs/dev/testing.md: got no section of writers and judges")
 	}
 	section, _, _ = strings.Cut(section, "\n## ")
 	rows := map[string][]string{}

@@ -42,17 +42,15 @@ func TestPagesLeadSomewhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pages, err := filepath.Glob("../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	decisions, err := filepath.Glob("../docs/adr/0*.md")
-	if err != nil || len(pages) == 0 || len(decisions) == 0 {
-		t.Fatalf("got %d pages, %d decisions, %v", len(pages), len(decisions), err)
-	}
-	for _, page := range append(pages, decisions...) {
-		if !led[page] {
-			t.Errorf("%s: got no link from another page: docs/adr/README.md lists decisions, docs/index.md all else", page)
+	for _, pattern := range []string{"../docs/*.md", "../docs/spec/*.md", "../docs/dev/*.md", "../docs/adr/0*.md"} {
+		pages, err := filepath.Glob(pattern)
+		if err != nil || len(pages) == 0 {
+			t.Fatalf("%s: got %d pages, %v", pattern, len(pages), err)
+		}
+		for _, page := range pages {
+			if !led[page] {
+				t.Errorf("%s: got no link from another page: docs/adr/README.md lists decisions, docs/index.md all else", page)
+			}
 		}
 	}
 	if followed < 50 {

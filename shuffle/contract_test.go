@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// digestWords hashes words and texts, as docs/order.md states the digests of orders.
+// digestWords hashes words and texts, as docs/spec/order.md states the digests of orders.
 func digestWords(parts ...any) string {
 	var b []byte
 	for _, part := range parts {

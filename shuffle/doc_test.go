@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestWorkedExample holds the figures that docs/order.md prints.
+// TestWorkedExample holds the figures that docs/spec/order.md prints.
 func TestWorkedExample(t *testing.T) {
-	page, err := os.ReadFile("../docs/order.md")
+	page, err := os.ReadFile("../docs/spec/order.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestWorkedExample(t *testing.T) {
 	}
 	for _, w := range want {
 		if !strings.Contains(text, w) {
-			t.Errorf("docs/order.md: got no %q", w)
+			t.Errorf("docs/spec/order.md: got no %q", w)
 		}
 	}
 }

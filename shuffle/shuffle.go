@@ -1,5 +1,5 @@
 // Package shuffle computes the order in which an epoch delivers its samples: a public,
-// frozen format, stated as mathematics in docs/order.md. It is pure: no I/O, no clock, no
+// frozen format, stated as mathematics in docs/spec/order.md. It is pure: no I/O, no clock, no
 // context, no logger, no randomness but its own published generator.
 //
 // A sample is known here by its number in stored order; a chunk by its number; a

@@ -85,7 +85,7 @@ func TestEverySmallStratifiedOrder(t *testing.T) {
 	}
 }
 
-// TestMovedShares holds the figures that docs/order.md gives: 512 chunks of 128 samples, batches of 2048.
+// TestMovedShares holds the figures that docs/spec/order.md gives: 512 chunks of 128 samples, batches of 2048.
 func TestMovedShares(t *testing.T) {
 	first := equal(512, 128)
 	slot := mustPlan(t, Params{Shuffle: Slot, Window: 128, Seed: 1}, first)

@@ -3,7 +3,7 @@
 
 usage: steady.py packages [PACKAGE...]    packages with goroutines or clocks, RUNS (300) times each under -race
        steady.py suite                    `.ci/run`, SUITES (20) times
-       steady.py page                     only write what was found so far to docs/testing.md
+       steady.py page                     only write what was found so far to docs/dev/testing.md
 
 A run of a package is one process, with the race detector, with GOMAXPROCS 1, 2 and 8 in turn, beside two busy loops. Packages take turns, so a run
 that is stopped has tried all of them alike. What was run is kept in bin/steady.json, and the next call goes on there; a
@@ -24,7 +24,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BIN = os.path.join(ROOT, "bin")
 DIR = os.path.join(BIN, "steady")
 STATE = os.path.join(BIN, "steady.json")
-PAGE = os.path.join(ROOT, "docs", "testing.md")
+PAGE = os.path.join(ROOT, "docs", "dev", "testing.md")
 PROCS = (1, 2, 8)
 LIMIT = 30 * 60  # seconds that one run may take beside busy loops
 HEADING = "## How steady the suite is\n"
@@ -141,7 +141,7 @@ def suite(state):
 
 
 def page(state):
-    """Writes the section of docs/testing.md, anew."""
+    """Writes the section of docs/dev/testing.md, anew."""
     text = [HEADING, "Written by `tools/steady.py`; not edited by hand. Each run of a package is a process of its own under the race\n"]
     text.append("detector, with GOMAXPROCS 1, 2 and 8 in turn, beside two busy loops on two cores.\n")
     text.append("Runs count since the package last failed and was mended.\n\n")

@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// Codec says how an object is compressed. The numbers are those of docs/index-format.md.
+// Codec says how an object is compressed. The numbers are those of docs/spec/index-format.md.
 type Codec uint32
 
 // The codecs.
@@ -22,7 +22,7 @@ const (
 	None    Codec = 0
 	Gzip    Codec = 1 // RFC 1952, of any number of members
 	Zstd    Codec = 2 // RFC 8878, of any number of frames, without dictionaries
-	Parquet Codec = 3 // row groups, decoded into rows as docs/rows.md describes them
+	Parquet Codec = 3 // row groups, decoded into rows as docs/spec/rows.md describes them
 	Xz      Codec = 4 // The .xz File Format 1.2.1, of any number of streams and blocks, with the filter LZMA2 alone
 	Zip     Codec = 6 // members of a zip archive, stored or deflated
 	Arrow   Codec = 7 // record batches of Arrow, decoded into rows as Parquet's are

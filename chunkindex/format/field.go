@@ -20,7 +20,7 @@ type Field struct {
 // Encodings that several formats share.
 const (
 	Raw     = "raw"     // the value of Type itself: numbers in little-endian order, text, bytes, the values of a list one after another
-	Nested  = "nested"  // a list, struct or map that is no list of values of one size, as docs/rows.md has it
+	Nested  = "nested"  // a list, struct or map that is no list of values of one size, as docs/spec/rows.md has it
 	JSON    = "json"    // a JSON text
 	Decimal = "decimal" // an integer in decimal digits
 	JPEG    = "jpeg"    // an image file

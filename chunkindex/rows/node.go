@@ -1,5 +1,5 @@
 // Package rows is the form in which samples of columnar files (Parquet, Arrow) are cached and served: one row after another, each
-// a contiguous stretch of bytes. The form is frozen, since digests and ETags are made of it. docs/rows.md describes each byte.
+// a contiguous stretch of bytes. The form is frozen, since digests and ETags are made of it. docs/spec/rows.md describes each byte.
 package rows
 
 import (

@@ -30,7 +30,7 @@ func listOf(name string, element *rows.Node) *rows.Node {
 	return &rows.Node{Name: name, Type: "list", Kind: rows.List, Nullable: true, Children: []*rows.Node{element}}
 }
 
-// example is the schema of docs/rows.md.
+// example is the schema of docs/spec/rows.md.
 func example() []*rows.Node {
 	return []*rows.Node{
 		fixed("id", 4, false), structOf("image", &rows.Node{Name: "bytes", Type: "binary", Kind: rows.Bytes, Nullable: true}, text("path")),
@@ -47,7 +47,7 @@ func layout(t testing.TB, fields []*rows.Node) *rows.Layout {
 	return l
 }
 
-// The rows that docs/rows.md shows are what is written and read.
+// The rows that docs/spec/rows.md shows are what is written and read.
 func TestExample(t *testing.T) {
 	l := layout(t, example())
 	b := rows.NewBuilder(l)

@@ -6,6 +6,6 @@
 // (subset.go) holds a few bytes a chunk and reads a bitmap when it is asked for. A subset of listed samples (listed.go) is stored in the same form. A quarantine (quarantine.go) is a list of
 // bad samples. Both are immutable objects named by the SHA-256 of their bytes, and belong to one generation of the dataset.
 //
-// docs/order.md says which samples are delivered for them, docs/index-format.md what is stored, byte by byte. Whatever is
+// docs/spec/order.md says which samples are delivered for them, docs/spec/index-format.md what is stored, byte by byte. Whatever is
 // read, from the bucket or a local file, is input: it is checked before it is used.
 package selection

@@ -8,7 +8,7 @@ import (
 	"math/bits"
 )
 
-// A split, as docs/index-format.md draws it: header, rule, a row for each chunk, a block for each chunk.
+// A split, as docs/spec/index-format.md draws it: header, rule, a row for each chunk, a block for each chunk.
 const (
 	splitMagic   = "MRSUBSET"
 	splitVersion = 1 // where the rule goes by keys

@@ -16,7 +16,7 @@ import (
 	"unicode/utf8"
 )
 
-// A quarantine, as docs/index-format.md draws it.
+// A quarantine, as docs/spec/index-format.md draws it.
 const (
 	quarantineMagic  = "MRQUAR01" // the last two digits are the version
 	quarantineHeader = 52

@@ -45,7 +45,7 @@ func (p Part) String() string {
 	return p.Name + "=" + strconv.FormatUint(p.Size, 10)
 }
 
-// Rule says of which subset a sample is: by its key alone, or by the key of its shard (docs/order.md, "subset"). The subset of a shard
+// Rule says of which subset a sample is: by its key alone, or by the key of its shard (docs/spec/order.md, "subset"). The subset of a shard
 // is the first one whose pattern takes the shard.
 type Rule struct {
 	Salt  string `json:"salt"` // another salt, another split, independent of it

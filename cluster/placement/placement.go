@@ -1,6 +1,6 @@
 // Package placement says which gateway of a cluster is to hold a chunk. It is pure arithmetic over the members that are there:
 // nothing is stored, nothing agreed upon. Views that differ cost a read, never a byte. The arithmetic is integer, frozen, and
-// stated in docs/placement.md, so that every machine and every release finds the same owner.
+// stated in docs/spec/placement.md, so that every machine and every release finds the same owner.
 package placement
 
 import (

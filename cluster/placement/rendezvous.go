@@ -8,7 +8,7 @@ import (
 // gamma is the odd constant of the golden ratio, as in SplitMix64.
 const gamma = 0x9e3779b97f4a7c15
 
-// with appends a word to a key, by the finalizer of SplitMix64. It is that of docs/order.md, and frozen like it.
+// with appends a word to a key, by the finalizer of SplitMix64. It is that of docs/spec/order.md, and frozen like it.
 func with(k, word uint64) uint64 {
 	z := (k ^ word) + gamma
 	z ^= z >> 30

@@ -133,9 +133,9 @@ func TestPythonReproducesTheVectors(t *testing.T) {
 	vectors.Python(t, "pyplace/check.py", vectorsFile)
 }
 
-// TestChecksOfThePage holds the figures that docs/placement.md prints.
+// TestChecksOfThePage holds the figures that docs/spec/placement.md prints.
 func TestChecksOfThePage(t *testing.T) {
-	page, err := os.ReadFile("../../docs/placement.md")
+	page, err := os.ReadFile("../../docs/spec/placement.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestChecksOfThePage(t *testing.T) {
 		fmt.Sprintf("The key of the member `gw-0` is %#x, and that of the digest of 32 bytes 0, 1, ..., 31 is %#x.", memberKey("gw-0"), chunkKey(digest)),
 	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("docs/placement.md: got no %q", want)
+			t.Errorf("docs/spec/placement.md: got no %q", want)
 		}
 	}
 	if got := log.minusLog2(1 << 63); got != 1<<logBits {

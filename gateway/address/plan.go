@@ -29,7 +29,7 @@ const (
 // The values of the parameter balance: what the shares of a global batch are equal in.
 const (
 	BalanceSamples = "samples" // each rank takes a contiguous run of positions; neutral, so no URL holds it
-	BalanceBytes   = "bytes"   // the samples are dealt to the ranks by length (docs/order.md)
+	BalanceBytes   = "bytes"   // the samples are dealt to the ranks by length (docs/spec/order.md)
 )
 
 // shareContiguous is the neutral value of the parameter share, which no URL holds: each rank takes a contiguous run

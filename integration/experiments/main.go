@@ -1,4 +1,4 @@
-// Command experiments puts published ideas to the test and makes docs/experiments.md of what it
+// Command experiments puts published ideas to the test and makes docs/dev/experiments.md of what it
 // stores: one file for each system states claim, setting, arms and marks before it runs.
 package main
 

@@ -153,9 +153,9 @@ func TestPage_IsWhatTheFiguresMake(t *testing.T) {
 	}
 	pictures["../experiments.md"] = []byte(page.Markdown())
 	for name, want := range pictures {
-		got, err := os.ReadFile(filepath.Join(root, "docs", "experiments", name))
+		got, err := os.ReadFile(filepath.Join(root, "docs", "dev", "experiments", name))
 		if err != nil || !bytes.Equal(got, want) {
-			t.Errorf("docs/experiments/%s is not what the figures make (%v): run make figures", name, err)
+			t.Errorf("docs/dev/experiments/%s is not what the figures make (%v): run make figures", name, err)
 		}
 	}
 	for _, r := range page.Reports {
@@ -163,7 +163,7 @@ func TestPage_IsWhatTheFiguresMake(t *testing.T) {
 			if i.Figure == nil {
 				continue
 			}
-			if _, err := os.Stat(filepath.Join(root, "docs", "experiments", r.File(i.Figure))); err != nil {
+			if _, err := os.Stat(filepath.Join(root, "docs", "dev", "experiments", r.File(i.Figure))); err != nil {
 				t.Error(err)
 			}
 		}

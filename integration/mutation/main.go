@@ -27,7 +27,7 @@ committed one, and with DIFF where a mutant lives that is not listed in integrat
   make mutation DIFF=main                                        mutants on lines that changed since a commit
   make mutation DIFF=scores FLAGS='-limit 200 -time 4m'          since the commit of each package's score
   make mutation PACKAGES=gateway/address FLAGS=-write            commit the score and its survivors
-  make mutation FLAGS=-page                                      only write docs/mutation.md
+  make mutation FLAGS=-page                                      only write docs/dev/mutation.md
 
 `
 
@@ -47,7 +47,7 @@ func main() {
 	flag.BoolVar(&o.survivors, "survivors", false, "only mutants that are committed as survivors, whatever is known of them")
 	flag.BoolVar(&o.write, "write", false, "write the score, the survivors and the page; requires a committed package and a whole run")
 	flag.BoolVar(&o.show, "show", false, "print how each mutant was killed")
-	flag.BoolVar(&o.page, "page", false, "only write docs/mutation.md")
+	flag.BoolVar(&o.page, "page", false, "only write docs/dev/mutation.md")
 	flag.IntVar(&o.limit, "limit", 0, "judge at most `N` mutants of a package (0: all)")
 	flag.DurationVar(&o.time, "time", 0, "begin no mutant after this `DURATION` (0: no limit)")
 	flag.IntVar(&o.jobs, "jobs", runtime.NumCPU(), "test processes that run at once")

@@ -228,12 +228,12 @@ func TestPage_SaysWhatScoresSay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := os.ReadFile(filepath.Join(root, "docs", "mutation.md"))
+	got, err := os.ReadFile(filepath.Join(root, "docs", "dev", "mutation.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if string(got) != want {
-		t.Error("docs/mutation.md differs from the scores: write it by make mutation FLAGS=-page")
+		t.Error("docs/dev/mutation.md differs from the scores: write it by make mutation FLAGS=-page")
 	}
 	for _, path := range scored() {
 		s, err := readScore(root, path)

@@ -2,7 +2,7 @@
 
 columnar.py write DIR           writes data sets of files by several writers, each a directory in DIR
 columnar.py judge DIR NAME...   reads those directories in DIR with pyarrow
-columnar.py read FILE           reads batches by docs/rows.md alone: Arrow streams, tars, or an epoch as a directory of MDS. FILE has an object
+columnar.py read FILE           reads batches by docs/spec/rows.md alone: Arrow streams, tars, or an epoch as a directory of MDS. FILE has an object
                                 of names, and for each the data set's description and the files of its batches
 
 All print a JSON object: of every data set, and of every row there by its key, its values by their paths, each as hexadecimal, or for lists

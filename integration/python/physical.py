@@ -1,4 +1,4 @@
-"""The rows of a Parquet or Arrow file as pyarrow reads them, each value as its physical bytes in hexadecimal: what docs/rows.md says
+"""The rows of a Parquet or Arrow file as pyarrow reads them, each value as its physical bytes in hexadecimal: what docs/spec/rows.md says
 that a row holds. A null is None, a struct a dict, a list a list, a map a list of dicts of key and value. Beside them the type of each
 column, in the words of docs/api.md."""
 

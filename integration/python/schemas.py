@@ -2,7 +2,7 @@
 
 write makes data sets in DIR: of Parquet files with every logical type, and of Arrow's files and streams with dictionaries. read takes
 batches in the form arrow. Both print a JSON object: of every data set its rows by their keys, and as "schema" its columns, in both
-cases as pyarrow reads them. What docs/rows.md says of types that a batch has otherwise is undone in read, where values are concerned,
+cases as pyarrow reads them. What docs/spec/rows.md says of types that a batch has otherwise is undone in read, where values are concerned,
 and done in write for the schema.
 """
 
@@ -37,7 +37,7 @@ def logical(kind: pa.DataType) -> str:
 
 
 def declared(kind: pa.DataType, column: Any) -> str:
-    """The type that a batch has for a column of Parquet, where docs/rows.md says that it is not pyarrow's."""
+    """The type that a batch has for a column of Parquet, where docs/spec/rows.md says that it is not pyarrow's."""
     if column is not None and pa.types.is_decimal(kind):
         if column.physical_type in ("INT32", "INT64"):
             return f"decimal{column.physical_type[3:]}({kind.precision}, {kind.scale})"

@@ -3,7 +3,7 @@
 
 usage: sabotage.py [--afresh] [WORD...]   try all planted bugs, or those whose names contain one of the words
        sabotage.py --check                check without running: every edit fits, every test exists, the page lists the same bugs
-       sabotage.py --page                 write docs/planted-bugs.md from the verdicts
+       sabotage.py --page                 write docs/dev/planted-bugs.md from the verdicts
 
 Each named test runs once without a bug and must pass; then it runs with the bug and must fail. A bug that does not fit the source or does
 not compile, and a test that does not exist or fails by itself, are failures by name.
@@ -31,7 +31,7 @@ from plants import CONTRACTS, PLANTS
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 STATE = os.path.join(ROOT, "bin", "sabotage.json")
 JOBS = int(os.environ.get("SABOTAGEJOBS") or os.cpu_count() or 1)
-PAGE = os.path.join(ROOT, "docs", "planted-bugs.md")
+PAGE = os.path.join(ROOT, "docs", "dev", "planted-bugs.md")
 LIMIT = 600  # seconds for one test, many times what the slowest takes on a busy machine: after that it hangs
 MOST = 150  # planted bugs: contracts and several processes; mutation tests cover the rest
 NOTICED = ("noticed", "noticed: hangs")
@@ -267,7 +267,7 @@ def check_page():
     """Returns how the page differs from the list."""
     rows = published()
     if list(rows) != [name for name, *_ in PLANTS] or any(rows[name][0] != named for name, named, _ in PLANTS):
-        yield "docs/planted-bugs.md lists other bugs: try the new ones in a tree without changes, then run sabotage.py --page"
+        yield "docs/dev/planted-bugs.md lists other bugs: try the new ones in a tree without changes, then run sabotage.py --page"
     if len(PLANTS) > MOST:
         yield f"{len(PLANTS)} planted bugs, want at most {MOST}"
 

@@ -15,7 +15,7 @@ import re
 import griffe
 
 ROW = re.compile(r"( *)(\*{0,2}[a-z_]+(?:, \*{0,2}[a-z_]+)*)(?: {2,}(\S.*))?$")
-PAGE = re.compile(r"https://github\.com/millrace-data/millrace/blob/main/docs/([\w-]+\.md)\b")
+PAGE = re.compile(r"https://github\.com/millrace-data/millrace/blob/main/docs/([\w/-]+\.md)\b")
 
 
 class Columns(griffe.Extension):

@@ -28,7 +28,7 @@ const (
 const nullable = 0x80
 
 // Params returns what an index keeps for a chunk of these batches: how the columns lie in their buffers, and where the batches are. It is
-// frozen: docs/index-format.md describes it.
+// frozen: docs/spec/index-format.md describes it.
 func (s *Schema) Params(batches []Batch) []byte {
 	version := byte(paramsPlain)
 	if len(s.coded) > 0 {

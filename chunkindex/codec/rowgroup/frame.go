@@ -10,7 +10,7 @@ import (
 )
 
 // Frame says how the stored bytes of one row group are decoded: what a file's footer has beside them. Its stored form, Params, is
-// frozen: docs/index-format.md describes it.
+// frozen: docs/spec/index-format.md describes it.
 type Frame struct {
 	Fields []*rows.Node // a Frame of Params has no names and no types
 	Rows   int64

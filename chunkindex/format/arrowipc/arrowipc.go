@@ -1,5 +1,5 @@
 // Package arrowipc reads Arrow's IPC files and streams: what pyarrow, Polars and Feather write, and Hugging Face's save_to_disk. A sample
-// is a row, in the form of docs/rows.md, and a part is the value of a column.
+// is a row, in the form of docs/spec/rows.md, and a part is the value of a column.
 //
 // A record batch is a frame: it is read in one piece, and turned into rows when it enters a cache. Batches are Arrow streams.
 package arrowipc

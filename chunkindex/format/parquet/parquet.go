@@ -1,4 +1,4 @@
-// Package parquet reads Parquet files. A sample is a row, in the form of docs/rows.md, and a part is the value of a column.
+// Package parquet reads Parquet files. A sample is a row, in the form of docs/spec/rows.md, and a part is the value of a column.
 //
 // A row group is a frame: it is read in one piece, and decoded when it enters a cache.
 package parquet

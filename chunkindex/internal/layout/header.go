@@ -1,4 +1,4 @@
-// Package layout has the byte form of an index and of the objects beside it, which docs/index-format.md draws: the reader
+// Package layout has the byte form of an index and of the objects beside it, which docs/spec/index-format.md draws: the reader
 // (chunkindex) and the writer (chunkindex/build) share it, and nothing else imports it.
 package layout
 
@@ -10,7 +10,7 @@ import (
 	"math"
 )
 
-// The index file, as docs/index-format.md draws it: header, digests of pages, sections.
+// The index file, as docs/spec/index-format.md draws it: header, digests of pages, sections.
 const (
 	IndexMagic   = "MILLRACE"
 	IndexVersion = 2

@@ -18,7 +18,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/testing/scantest"
 )
 
-// From here to the end of decodeLines, this is the example of docs/adding-a-decoded-format.md.
+// From here to the end of decodeLines, this is the example of docs/dev/adding-a-decoded-format.md.
 
 // Base64 reads lines of text that are stored as lines of base64, any number of them in each.
 func Base64() format.Format {
@@ -185,13 +185,13 @@ func TestGuideShowsBase64(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	guide, err := os.ReadFile("../../../docs/adding-a-decoded-format.md")
+	guide, err := os.ReadFile("../../../docs/dev/adding-a-decoded-format.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, code, _ := bytes.Cut(own, []byte("docs/adding-a-decoded-format.md.\n\n"))
+	_, code, _ := bytes.Cut(own, []byte("docs/dev/adding-a-decoded-format.md.\n\n"))
 	code, _, _ = bytes.Cut(code, []byte("\n// toy is the number"))
 	if len(code) == 0 || !bytes.Contains(guide, append(append([]byte("```go\n"), code...), "```\n"...)) {
-		t.Errorf("docs/adding-a-decoded-format.md does not show\n%s", code)
+		t.Errorf("docs/dev/adding-a-decoded-format.md does not show\n%s", code)
 	}
 }

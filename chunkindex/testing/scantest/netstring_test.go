@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/testing/scantest"
 )
 
-// From here to the end of scan, this is the example of docs/adding-a-format.md.
+// From here to the end of scan, this is the example of docs/dev/adding-a-format.md.
 
 // Format reads netstrings: "5:hello," for every record (https://cr.yp.to/proto/netstrings.txt).
 func Format() format.Format {
@@ -83,16 +83,16 @@ func TestGuideShowsThisFormat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	guide, err := os.ReadFile("../../../docs/adding-a-format.md")
+	guide, err := os.ReadFile("../../../docs/dev/adding-a-format.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, code, _ := bytes.Cut(own, []byte("docs/adding-a-format.md.\n\n"))
+	_, code, _ := bytes.Cut(own, []byte("docs/dev/adding-a-format.md.\n\n"))
 	code, tests, _ := bytes.Cut(code, []byte("\nfunc dataset() "))
 	tests, _, _ = bytes.Cut(append([]byte("func dataset() "), tests...), []byte("\n// The guide shows"))
 	for _, shown := range [][]byte{code, tests} {
 		if len(shown) == 0 || !bytes.Contains(guide, append(append([]byte("```go\n"), shown...), "```\n"...)) {
-			t.Errorf("docs/adding-a-format.md does not show\n%s", shown)
+			t.Errorf("docs/dev/adding-a-format.md does not show\n%s", shown)
 		}
 	}
 }

@@ -219,7 +219,7 @@ MAX_CHUNKS = 1 << 25
 
 
 def chunk_counts(read: Callable[[int, int], bytes], what: str) -> list[int]:
-    """Returns the sample counts of an index's chunks (docs/index-format.md). read(start, length) gives bytes of the index, and few are read."""
+    """Returns the sample counts of an index's chunks (docs/spec/index-format.md). read(start, length) gives bytes of the index, and few are read."""
     head = read(0, _INDEX.size + _CHUNKS * _SECTION.size)
     *ours, chunks, samples = _INDEX.unpack_from(head)
     if tuple(ours) != _OURS:

@@ -153,7 +153,7 @@ def _flat(size: int, make: Callable[[memoryview], Any], view: memoryview) -> lis
 
 
 class _Nested:
-    """Reads the nested form of docs/rows.md."""
+    """Reads the nested form of docs/spec/rows.md."""
 
     def __init__(self, data: memoryview) -> None:
         self._data, self._at = data, 0

@@ -1,4 +1,4 @@
-"""Checks millrace.proof against the vectors of section 8 of docs/order.md: python3 order_vectors.py FILE
+"""Checks millrace.proof against the vectors of section 8 of docs/spec/order.md: python3 order_vectors.py FILE
 
 Go's tests run it with the standard library alone, where their own package has computed the same vectors.
 """

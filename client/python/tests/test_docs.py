@@ -12,7 +12,7 @@ import harness
 import pytest
 
 URL = "http://127.0.0.1:8080"
-NO_EXAMPLES = {"docs/python-api.md", "docs/python-batch.md"}  # made of docstrings, and for maintainers
+NO_EXAMPLES = {"docs/python-api.md", "docs/dev/python-batch.md"}  # made of docstrings, and for maintainers
 PAGES = sorted({str(p.relative_to(harness.ROOT)) for p in (harness.ROOT / "docs").glob("python-*.md")} - NO_EXAMPLES)
 FIRST = "docs/python.md"
 

@@ -1,4 +1,4 @@
-"""The table of problems that trainers met, in docs/testing.md."""
+"""The table of problems that trainers met, in docs/dev/testing.md."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 import millrace
 
-PAGE = harness.ROOT / "docs" / "testing.md"
+PAGE = harness.ROOT / "docs" / "dev" / "testing.md"
 
 
 def tables() -> list[list[str]]:

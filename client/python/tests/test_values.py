@@ -60,13 +60,13 @@ def test_decimals_of_parquet() -> None:
 
 
 def test_the_example_of_the_page() -> None:
-    """The tags of docs/rows.md."""
+    """The tags of docs/spec/rows.md."""
     tags = nested("list<utf8>", raw("utf8", nullable=True), name="tags")
     assert value(tags, bytes.fromhex("03000000 02 01000000 61 00000000")) == ["a", None, ""]
     assert value(tags, bytes.fromhex("00000000")) == []
 
 
-# An encoder: rows and lists as docs/rows.md has them.
+# An encoder: rows and lists as docs/spec/rows.md has them.
 
 
 def encode(field: Field, v: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""The placement of docs/placement.md, written from that page alone: slow, short, standard library only."""
+"""The placement of docs/spec/placement.md, written from that page alone: slow, short, standard library only."""
 
 MASK = (1 << 64) - 1
 GAMMA = 0x9E3779B97F4A7C15

@@ -1,4 +1,4 @@
-// The nested form of lists, maps and structs (docs/rows.md): read into lists and objects without a prototype.
+// The nested form of lists, maps and structs (docs/spec/rows.md): read into lists and objects without a prototype.
 
 import { typeOf } from "./numbers.js";
 

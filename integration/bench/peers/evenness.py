@@ -1,7 +1,7 @@
 """How evenly classes come in batches when a set is stored class by class: evenness.py [--json]
 
 16,384 samples of 32 classes in 256 shards, one class after the other, batches of 256. Each library reads files that it wrote
-itself, in one process, with the shuffle that its documentation recommends; Millrace's order is computed as docs/order.md says.
+itself, in one process, with the shuffle that its documentation recommends; Millrace's order is computed as docs/spec/order.md says.
 A figure is the mean of chi_square (read.py) over the batches of an epoch: 1 where samples are drawn at random.
 """
 

@@ -1,4 +1,4 @@
-"""Rows of tables, as docs/rows.md has them, by the letter."""
+"""Rows of tables, as docs/spec/rows.md has them, by the letter."""
 
 import struct
 from collections.abc import Sequence

@@ -5,7 +5,7 @@ The test is the one written against that mistake: "./gateway TestRanges" or "./g
 (package and Go test; also "./integration TestX" and "./integration/browser TestX"),
 "client/python/tests/test_pool.py test_x" or "conformance client node" (a part of tools/conformance.py). It
 must pass without the bug and fail with it, every time. An edit is (file, text that occurs there once,
-replacement). docs/testing.md says what belongs here.
+replacement). docs/dev/testing.md says what belongs here.
 """
 
 from . import cluster, deadlines, etags, formats, kills, memory, once, orders, proxies, rights, shared, stores, whole

@@ -1,6 +1,6 @@
 """Proof of what an epoch delivers: a ledger of what came, and the order, computed without a gateway and equal to the gateway's.
 
-The order is a public format, version 1, which never changes: https://github.com/millrace-data/millrace/blob/main/docs/order.md. What is needed are
+The order is a public format, version 1, which never changes: https://github.com/millrace-data/millrace/blob/main/docs/spec/order.md. What is needed are
 the sample counts of the chunks, the shuffle, its window and the seed, as a plan has them (`Epoch.plan.parameters`):
 
     from millrace import proof
@@ -185,7 +185,7 @@ def _runs(positions: Iterable[int]) -> Iterable[tuple[int, int]]:
         yield begin, end
 
 
-# Subsets, quarantine, mixtures, batches, shares and digests: sections 4, 5, 7 and 9 of docs/order.md.
+# Subsets, quarantine, mixtures, batches, shares and digests: sections 4, 5, 7 and 9 of docs/spec/order.md.
 
 
 def subset_part(parts: Sequence[int], salt: str, name: bytes) -> int:

@@ -1,4 +1,4 @@
-"""Keys, draws, permutations and the orders none, full, window and slot with their digest: sections 2 to 4 and 7 of docs/order.md."""
+"""Keys, draws, permutations and the orders none, full, window and slot with their digest: sections 2 to 4 and 7 of docs/spec/order.md."""
 
 from __future__ import annotations
 
