@@ -49,7 +49,7 @@ func (g *Gateway) authorize(x *exchange) (err error) {
 	}
 	if err := g.cfg.Audit.Err(); err != nil {
 		return &problem{
-			Status: http.StatusServiceUnavailable, Code: codeAudit, Retryable: true, RetryAfter: time.Second, Cause: err,
+			Code: codeAudit, RetryAfter: time.Second, Cause: err,
 			Detail: "the audit log cannot be written, and without it the gateway takes no writes",
 		}
 	}
@@ -160,7 +160,7 @@ func notServed(name string) error {
 // unauthenticated asks the caller for credentials. fault goes into the challenge.
 func unauthenticated(fault string, cause error) *problem {
 	p := &problem{
-		Status: http.StatusUnauthorized, Code: codeUnauthenticated, Cause: cause, Challenge: `Bearer realm="millrace"` + fault,
+		Code: codeUnauthenticated, Cause: cause, Challenge: `Bearer realm="millrace"` + fault,
 		Detail: "credentials are needed here: Authorization: Bearer TOKEN",
 	}
 	if cause != nil {
@@ -187,5 +187,5 @@ func (g *Gateway) account(x *exchange) *admission.Account {
 }
 
 func tooMany(wait time.Duration, detail string) *problem {
-	return &problem{Status: http.StatusTooManyRequests, Code: codeTooManyRequests, Retryable: true, RetryAfter: wait, Detail: detail}
+	return &problem{Code: codeTooManyRequests, RetryAfter: wait, Detail: detail}
 }

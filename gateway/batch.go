@@ -142,7 +142,7 @@ func (g *Gateway) refuseDraining() error {
 		return nil
 	}
 	return &problem{
-		Status: http.StatusServiceUnavailable, Code: codeDraining, Retryable: true, RetryAfter: retryNotReady,
+		Code: codeDraining, RetryAfter: retryNotReady,
 		Detail: "this gateway is shutting down; ask another one",
 	}
 }

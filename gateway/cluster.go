@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"fmt"
-	"net/http"
 
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -15,7 +14,7 @@ func (g *Gateway) getCluster(x *exchange) error {
 	}
 	if g.cfg.Cluster == nil {
 		return &problem{
-			Status: http.StatusNotFound, Code: codeNotFound,
+			Code:   codeNotFound,
 			Detail: "this gateway belongs to no cluster; serve --cluster NAME --join WHERE --peer-listen ADDRESS makes it a member of one",
 		}
 	}

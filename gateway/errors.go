@@ -60,42 +60,49 @@ const (
 // problemPage describes every code under a heading of its own: what a problem's type leads to.
 const problemPage = "https://github.com/millrace-data/millrace/blob/main/docs/errors.md#"
 
-// title is what a code stands for, in the same words for every request.
-func title(code string) string {
-	return map[string]string{
-		codeInvalid:           "The request is not valid",
-		codeNotFound:          "There is no such thing here",
-		codeEndOfEpoch:        "The epoch has fewer batches",
-		codeGenerationGone:    "The generation is not kept any more",
-		codeUnauthenticated:   "The request needs valid credentials",
-		codeForbidden:         "The caller may not do this",
-		codeMisdirected:       "The port does not serve this host",
-		codeMediaType:         "The body has another media type",
-		codeTooManyRequests:   "The caller is over its limit",
-		codeIssuer:            "The issuer of the credentials cannot be reached",
-		codeAudit:             "The audit log cannot be written",
-		codeMethodNotAllowed:  "The path does not take this method",
-		codeNotImplemented:    "The gateway does not know this method",
-		codePrecondition:      "The resource is not the one that If-Match names",
-		codeURITooLong:        "The URL is too long",
-		codeNotAcceptable:     "The batch has no form that is accepted",
-		codeTooLarge:          "The body is too large",
-		codeTimeout:           "The request was not sent in time",
-		codeConflict:          "Something else has been stored already",
-		codeTooManyEpochs:     "Too many epochs have reports that were never frozen",
-		codeReloadRefused:     "What is to be served cannot be read or opened",
-		codeAmbiguousKey:      "Several shards have this key",
-		codeReadOnly:          "The dataset's bucket takes no writes",
-		codeRange:             "The range lies outside of the body",
-		codeBatchTooLarge:     "The batch is larger than the memory for it",
-		codeOverloaded:        "The gateway's memory is in use",
-		codeDraining:          "The gateway is shutting down",
-		codeStarting:          "The gateway has just started",
-		codeStoreUnavailable:  "The object store cannot be reached",
-		codeStoreTimeout:      "The object store is too slow",
-		codeStoreInconsistent: "A stored object is not what the index says",
-		codeStoreDenied:       "The object store refuses the gateway",
-		codeInternal:          "Something went wrong inside the gateway",
+// meaning is what a code implies in every answer that has it.
+type meaning struct {
+	status    int
+	retryable bool
+	title     string
+}
+
+// meaningOf returns the meaning of a code; docs/errors.md has a section for each.
+func meaningOf(code string) meaning {
+	return map[string]meaning{
+		codeInvalid:           {http.StatusBadRequest, false, "Invalid request"},
+		codeNotFound:          {http.StatusNotFound, false, "Not found"},
+		codeEndOfEpoch:        {http.StatusNotFound, false, "Batch past the end of the epoch"},
+		codeGenerationGone:    {http.StatusNotFound, false, "Generation no longer available"},
+		codeUnauthenticated:   {http.StatusUnauthorized, false, "Valid credentials required"},
+		codeForbidden:         {http.StatusForbidden, false, "Permission denied"},
+		codeMisdirected:       {http.StatusMisdirectedRequest, false, "Host not served on this port"},
+		codeMediaType:         {http.StatusUnsupportedMediaType, false, "Unsupported media type"},
+		codeTooManyRequests:   {http.StatusTooManyRequests, true, "Limit of the caller exceeded"},
+		codeIssuer:            {http.StatusServiceUnavailable, true, "Identity provider unavailable"},
+		codeAudit:             {http.StatusServiceUnavailable, true, "Audit log not writable"},
+		codeMethodNotAllowed:  {http.StatusMethodNotAllowed, false, "Method not allowed on this path"},
+		codeNotImplemented:    {http.StatusNotImplemented, false, "Unknown HTTP method"},
+		codePrecondition:      {http.StatusPreconditionFailed, false, "ETag does not match If-Match"},
+		codeURITooLong:        {http.StatusRequestURITooLong, false, "URL too long"},
+		codeNotAcceptable:     {http.StatusNotAcceptable, false, "No acceptable format"},
+		codeTooLarge:          {http.StatusRequestEntityTooLarge, false, "Request body too large"},
+		codeTimeout:           {http.StatusRequestTimeout, true, "Request body timed out"},
+		codeConflict:          {http.StatusConflict, false, "Conflicting loss already stored"},
+		codeTooManyEpochs:     {http.StatusConflict, false, "Too many epochs with unfrozen reports"},
+		codeReloadRefused:     {http.StatusConflict, false, "Reload failed"},
+		codeAmbiguousKey:      {http.StatusConflict, false, "Key found in several shards"},
+		codeReadOnly:          {http.StatusForbidden, false, "Bucket is read-only"},
+		codeRange:             {http.StatusRequestedRangeNotSatisfiable, false, "Range outside the body"},
+		codeBatchTooLarge:     {http.StatusBadRequest, false, "Batch exceeds the memory limit"},
+		codeOverloaded:        {http.StatusServiceUnavailable, true, "Gateway out of memory"},
+		codeDraining:          {http.StatusServiceUnavailable, true, "Gateway shutting down"},
+		codeStarting:          {http.StatusServiceUnavailable, true, "Gateway starting"},
+		codeStoreUnavailable:  {http.StatusServiceUnavailable, true, "Object store unavailable"},
+		codeStoreTimeout:      {http.StatusGatewayTimeout, true, "Object store timed out"},
+		codeStoreInconsistent: {http.StatusBadGateway, false, "Stored object does not match the index"},
+		codeStoreDenied:       {http.StatusBadGateway, true, "Object store denied access"},
+		codeInternal:          {http.StatusInternalServerError, true, "Internal error"},
 	}[code]
 }
 
@@ -114,10 +121,8 @@ const statusClientGone = 499
 // problem is an error with the words that its user may read (RFC 9457). The cause is for the log only: it may
 // name hosts and the bucket's keys.
 type problem struct {
-	Status     int
 	Code       string
 	Detail     string
-	Retryable  bool
 	RetryAfter time.Duration
 	Challenge  string // unauthenticated: WWW-Authenticate
 
@@ -150,21 +155,21 @@ func (p *problem) Error() string {
 func (p *problem) Unwrap() error { return p.Cause }
 
 func invalid(format string, args ...any) *problem {
-	return &problem{Status: http.StatusBadRequest, Code: codeInvalid, Detail: fmt.Sprintf(format, args...)}
+	return &problem{Code: codeInvalid, Detail: fmt.Sprintf(format, args...)}
 }
 
 func forbidden(format string, args ...any) *problem {
-	return &problem{Status: http.StatusForbidden, Code: codeForbidden, Detail: fmt.Sprintf(format, args...)}
+	return &problem{Code: codeForbidden, Detail: fmt.Sprintf(format, args...)}
 }
 
 // overloaded asks the caller to come again, for a reason.
 func overloaded(detail string) *problem {
-	return &problem{Status: http.StatusServiceUnavailable, Code: codeOverloaded, Retryable: true, RetryAfter: time.Second, Detail: detail}
+	return &problem{Code: codeOverloaded, RetryAfter: time.Second, Detail: detail}
 }
 
 func tooLong(limit int64) *problem {
 	return &problem{
-		Status: http.StatusRequestEntityTooLarge, Code: codeTooLarge, Limit: &limit,
+		Code: codeTooLarge, Limit: &limit,
 		Detail: fmt.Sprintf("the body is larger than %d bytes", limit),
 	}
 }
@@ -172,45 +177,42 @@ func tooLong(limit int64) *problem {
 // storeRow is one row of the error table: what the parts below report, and what a user gets.
 type storeRow struct {
 	cause      error
-	status     int
 	code       string
 	detail     string
-	retryable  bool
 	retryAfter time.Duration
 }
 
 // storeRows is the error table for everything that the parts below report, and the inner rooms by a sentinel.
 func storeRows() []storeRow {
-	const bad = http.StatusBadGateway
 	const inconsistent = "a stored object is not what the index says: "
 	return []storeRow{
-		{budget.ErrTooLarge, http.StatusBadRequest, codeBatchTooLarge, "no memory budget of this gateway can hold this batch", false, 0},
-		{admission.ErrCrowded, http.StatusServiceUnavailable, codeOverloaded, admission.ErrCrowded.Error(), true, time.Second},
-		{budget.ErrOverloaded, http.StatusServiceUnavailable, codeOverloaded, "the memory budget is in use", true, time.Second},
-		{selection.ErrCorrupt, bad, codeStoreInconsistent, "a stored subset or quarantine is damaged", false, 0},
-		{selection.ErrVersion, bad, codeStoreInconsistent, "a newer version wrote a stored subset or quarantine", false, 0},
-		{importance.ErrNoSnapshot, http.StatusNotFound, codeNotFound, "there is no such snapshot of weights", false, 0},
-		{importance.ErrTooMany, http.StatusConflict, codeTooManyEpochs, importance.ErrTooMany.Error(), false, 0},
-		{importance.ErrNoReports, http.StatusNotFound, codeNotFound, "no losses were reported of this plan and epoch", false, 0},
-		{importance.ErrCorrupt, bad, codeStoreInconsistent, "a stored report or snapshot of weights is damaged", false, 0},
-		{importance.ErrVersion, bad, codeStoreInconsistent, "a newer version wrote a stored report or snapshot of weights", false, 0},
-		{objstore.ErrChanged, bad, codeStoreInconsistent, inconsistent + "it has changed", false, 0},
-		{objstore.ErrNotFound, bad, codeStoreInconsistent, inconsistent + "it is missing", false, 0},
-		{objstore.ErrShort, bad, codeStoreInconsistent, inconsistent + "it is too short", false, 0},
-		{chunkindex.ErrCorrupt, bad, codeStoreInconsistent, inconsistent + "its bytes do not match their digest", false, 0},
-		{objstore.ErrDenied, bad, codeStoreDenied, "the store refuses the gateway's credentials", true, time.Second},
-		{objstore.ErrThrottled, http.StatusServiceUnavailable, codeStoreUnavailable, "the store asks to slow down", true, time.Second},
-		{objstore.ErrUnavailable, http.StatusServiceUnavailable, codeStoreUnavailable, "the store cannot be reached", true, time.Second},
-		{objstore.ErrTimeout, http.StatusGatewayTimeout, codeStoreTimeout, "the store is too slow", true, time.Second},
+		{budget.ErrTooLarge, codeBatchTooLarge, "no memory budget of this gateway can hold this batch", 0},
+		{admission.ErrCrowded, codeOverloaded, admission.ErrCrowded.Error(), time.Second},
+		{budget.ErrOverloaded, codeOverloaded, "the memory budget is in use", time.Second},
+		{selection.ErrCorrupt, codeStoreInconsistent, "a stored subset or quarantine is damaged", 0},
+		{selection.ErrVersion, codeStoreInconsistent, "a newer version wrote a stored subset or quarantine", 0},
+		{importance.ErrNoSnapshot, codeNotFound, "there is no such snapshot of weights", 0},
+		{importance.ErrTooMany, codeTooManyEpochs, importance.ErrTooMany.Error(), 0},
+		{importance.ErrNoReports, codeNotFound, "no losses were reported of this plan and epoch", 0},
+		{importance.ErrCorrupt, codeStoreInconsistent, "a stored report or snapshot of weights is damaged", 0},
+		{importance.ErrVersion, codeStoreInconsistent, "a newer version wrote a stored report or snapshot of weights", 0},
+		{objstore.ErrChanged, codeStoreInconsistent, inconsistent + "it has changed", 0},
+		{objstore.ErrNotFound, codeStoreInconsistent, inconsistent + "it is missing", 0},
+		{objstore.ErrShort, codeStoreInconsistent, inconsistent + "it is too short", 0},
+		{chunkindex.ErrCorrupt, codeStoreInconsistent, inconsistent + "its bytes do not match their digest", 0},
+		{objstore.ErrDenied, codeStoreDenied, "the store refuses the gateway's credentials", time.Second},
+		{objstore.ErrThrottled, codeStoreUnavailable, "the store asks to slow down", time.Second},
+		{objstore.ErrUnavailable, codeStoreUnavailable, "the store cannot be reached", time.Second},
+		{objstore.ErrTimeout, codeStoreTimeout, "the store is too slow", time.Second},
 		{
-			auth.ErrNoKeys, http.StatusServiceUnavailable, codeIssuer,
-			"the gateway has no keys of the issuer of these credentials, and tries to fetch them", true, 10 * time.Second,
+			auth.ErrNoKeys, codeIssuer,
+			"the gateway has no keys of the issuer of these credentials, and tries to fetch them", 10 * time.Second,
 		},
-		{origin.ErrCrossSite, http.StatusForbidden, codeForbidden, origin.ErrCrossSite.Error(), false, 0},
-		{origin.ErrProxy, http.StatusForbidden, codeForbidden, origin.ErrProxy.Error(), false, 0},
-		{origin.ErrPlain, http.StatusForbidden, codeForbidden, origin.ErrPlain.Error(), false, 0},
-		{origin.ErrHost, http.StatusMisdirectedRequest, codeMisdirected, origin.ErrHost.Error(), false, 0},
-		{context.DeadlineExceeded, http.StatusGatewayTimeout, codeStoreTimeout, "the request's deadline has passed", true, time.Second},
+		{origin.ErrCrossSite, codeForbidden, origin.ErrCrossSite.Error(), 0},
+		{origin.ErrProxy, codeForbidden, origin.ErrProxy.Error(), 0},
+		{origin.ErrPlain, codeForbidden, origin.ErrPlain.Error(), 0},
+		{origin.ErrHost, codeMisdirected, origin.ErrHost.Error(), 0},
+		{context.DeadlineExceeded, codeStoreTimeout, "the request's deadline has passed", time.Second},
 	}
 }
 
@@ -230,8 +232,7 @@ func problemOf(err error) *problem {
 			continue
 		}
 		p := &problem{
-			Status: row.status, Code: row.code, Detail: row.detail,
-			Retryable: row.retryable, RetryAfter: row.retryAfter, Cause: err,
+			Code: row.code, Detail: row.detail, RetryAfter: row.retryAfter, Cause: err,
 		}
 		var at *chunkindex.RangeError
 		if row.code == codeStoreInconsistent && errors.As(err, &at) {
@@ -241,26 +242,22 @@ func problemOf(err error) *problem {
 		return p
 	}
 	return &problem{
-		Status: http.StatusInternalServerError, Code: codeInternal, Retryable: true, Cause: err,
+		Code: codeInternal, Cause: err,
 		Detail: "something went wrong inside the gateway; its log has the detail under this request id",
 	}
 }
 
 // refused is the problem of a refusal.
 func refused(r *address.Refusal) *problem {
-	row := map[address.Kind]struct {
-		status int
-		code   string
-	}{
-		address.Invalid:       {http.StatusBadRequest, codeInvalid},
-		address.NotFound:      {http.StatusNotFound, codeNotFound},
-		address.EndOfEpoch:    {http.StatusNotFound, codeEndOfEpoch},
-		address.TooLarge:      {http.StatusBadRequest, codeBatchTooLarge},
-		address.NotAcceptable: {http.StatusNotAcceptable, codeNotAcceptable},
+	code := map[address.Kind]string{
+		address.Invalid:       codeInvalid,
+		address.NotFound:      codeNotFound,
+		address.EndOfEpoch:    codeEndOfEpoch,
+		address.TooLarge:      codeBatchTooLarge,
+		address.NotAcceptable: codeNotAcceptable,
 	}[r.Kind]
 	return &problem{
-		Status: row.status, Code: row.code, Detail: r.Detail,
-		Faults: r.Faults, Batches: r.Batches, Bytes: r.Bytes, Limit: r.Limit, Cause: r.Cause,
+		Code: code, Detail: r.Detail, Faults: r.Faults, Batches: r.Batches, Bytes: r.Bytes, Limit: r.Limit, Cause: r.Cause,
 	}
 }
 
@@ -272,18 +269,18 @@ func unstored(err error) *problem {
 	case errors.Is(err, importance.ErrCorrupt): // whatever is wrong in a damaged object
 		return nil
 	case errors.As(err, &conflict):
-		return &problem{Status: http.StatusConflict, Code: codeConflict, Detail: conflict.Error(), Cause: err}
+		return &problem{Code: codeConflict, Detail: conflict.Error(), Cause: err}
 	case errors.As(err, &readOnly):
-		p := &problem{Status: http.StatusForbidden, Code: codeReadOnly, Kept: &readOnly.Kept, Cause: err}
+		p := &problem{Code: codeReadOnly, Kept: &readOnly.Kept, Cause: err}
 		p.Detail = "the bucket takes no writes: what was reported is lost unless it is sent to a gateway that may write"
 		if readOnly.Kept {
 			p.Detail = "the bucket takes no writes: what was reported is kept in the local log of this gateway, on its disk"
 		}
 		return p
 	case errors.Is(err, selection.ErrReadOnly):
-		return &problem{Status: http.StatusForbidden, Code: codeReadOnly, Detail: "the bucket takes no writes: no subset can be stored", Cause: err}
+		return &problem{Code: codeReadOnly, Detail: "the bucket takes no writes: no subset can be stored", Cause: err}
 	case errors.Is(err, importance.ErrReadOnly):
-		return &problem{Status: http.StatusForbidden, Code: codeReadOnly, Detail: "the bucket takes no writes: no snapshot can be stored", Cause: err}
+		return &problem{Code: codeReadOnly, Detail: "the bucket takes no writes: no snapshot can be stored", Cause: err}
 	}
 	return nil
 }
@@ -319,10 +316,10 @@ func sendProblem(x *exchange, p *problem) {
 			h.Del(name)
 		}
 	}
-	retryAfter := spread(p.RetryAfter)
+	retryAfter, m := spread(p.RetryAfter), meaningOf(p.Code)
 	body, err := encodeJSON(problemBody{
-		Type: problemPage + p.Code, Title: title(p.Code), Status: p.Status, Detail: p.Detail,
-		Instance: "urn:millrace:request:" + x.id, Code: p.Code, Retryable: p.Retryable,
+		Type: problemPage + p.Code, Title: m.title, Status: m.status, Detail: p.Detail,
+		Instance: "urn:millrace:request:" + x.id, Code: p.Code, Retryable: m.retryable,
 		RetryAfterMs: retryAfter.Milliseconds(), RequestID: x.id,
 		Faults: p.Faults, Batches: p.Batches, Bytes: p.Bytes, Limit: p.Limit, Kept: p.Kept, Shards: p.Shards, More: p.More, place: p.Place,
 	})
@@ -338,5 +335,5 @@ func sendProblem(x *exchange, p *problem) {
 	if retryAfter > 0 {
 		h.Set("Retry-After", strconv.FormatInt(int64((retryAfter+time.Second-1)/time.Second), 10))
 	}
-	sendBytes(x, p.Status, "application/problem+json", body)
+	sendBytes(x, m.status, "application/problem+json", body)
 }

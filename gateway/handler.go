@@ -164,7 +164,7 @@ func (g *Gateway) admit(x *exchange) (time.Duration, error) {
 		}
 	}
 	if len(r.RequestURI) > maxURL {
-		return 0, &problem{Status: http.StatusRequestURITooLong, Code: codeURITooLong, Detail: fmt.Sprintf("the URL is longer than %d bytes", maxURL)}
+		return 0, &problem{Code: codeURITooLong, Detail: fmt.Sprintf("the URL is longer than %d bytes", maxURL)}
 	}
 	values := r.Header.Values("Millrace-Deadline-Ms")
 	if len(values) == 0 {

@@ -72,7 +72,7 @@ func (g *Gateway) settled(x *exchange, etag string) (answered bool, err error) {
 func (x *exchange) preconditions(etag string) (answered bool, err error) {
 	if match := x.r.Header.Values("If-Match"); len(match) > 0 && !conditional.Names(match, etag, etag) {
 		return false, &problem{
-			Status: http.StatusPreconditionFailed, Code: codePrecondition,
+			Code:   codePrecondition,
 			Detail: "If-Match names another version than the one served here, " + etag,
 		}
 	}
@@ -95,7 +95,7 @@ func (x *exchange) part(etag string, size int64, extension string) (body.Span, i
 	if kind == conditional.Outside {
 		h.Set("Content-Range", fmt.Sprintf("bytes */%d", size))
 		return body.Span{}, 0, &problem{
-			Status: http.StatusRequestedRangeNotSatisfiable, Code: codeRange, Detail: fmt.Sprintf("the body has %d bytes", size),
+			Code: codeRange, Detail: fmt.Sprintf("the body has %d bytes", size),
 		}
 	}
 	part := body.Span(wanted)

@@ -46,7 +46,7 @@ func (g *Gateway) getHealth(x *exchange) error {
 // notReady says why new requests should not come here; nil: they should. It is advice to balancers: a gateway that waits for others
 // answers every request.
 func (g *Gateway) notReady() *problem {
-	p := &problem{Status: http.StatusServiceUnavailable, Retryable: true, RetryAfter: retryNotReady}
+	p := &problem{RetryAfter: retryNotReady}
 	if begun, _ := g.draining(); begun {
 		p.Code, p.Detail = codeDraining, "this gateway is shutting down"
 		return p

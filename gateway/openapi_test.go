@@ -20,7 +20,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-var update = flag.Bool("update", false, "write openapi.json anew")
+var update = flag.Bool("update", false, "write openapi.json and the generated parts of docs/errors.md")
 
 // TestOpenAPI_FollowsFromRoutesAndParameters compares the document that is served with the tables that it follows from;
 // go generate writes it.

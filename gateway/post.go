@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"mime"
-	"net/http"
 	"os"
 
 	"github.com/millrace-data/millrace/gateway/address"
@@ -37,7 +36,7 @@ func (g *Gateway) body(x *exchange, limit, times int64) (_ []byte, release func(
 	kind, _, err := mime.ParseMediaType(x.r.Header.Get("Content-Type"))
 	if err != nil || kind != "application/json" || x.r.Header.Get("Content-Encoding") != "" {
 		x.w.Header().Set("Connection", "close")
-		return nil, nil, &problem{Status: http.StatusUnsupportedMediaType, Code: codeMediaType, Detail: "the body must be application/json, say so in Content-Type, and have no Content-Encoding"}
+		return nil, nil, &problem{Code: codeMediaType, Detail: "the body must be application/json, say so in Content-Type, and have no Content-Encoding"}
 	}
 	limit = min(limit, g.mostOfBodies()/times)
 	var held plans.Holds
@@ -90,9 +89,9 @@ func (g *Gateway) holdBody(x *exchange, n int64) (release func(), err error) {
 // unsent is the problem of a body that does not come to its end.
 func unsent(err error) *problem {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return &problem{Status: http.StatusRequestTimeout, Code: codeTimeout, Detail: "the body was not sent in time", Retryable: true, Cause: err}
+		return &problem{Code: codeTimeout, Detail: "the body was not sent in time", Cause: err}
 	}
-	return &problem{Status: http.StatusBadRequest, Code: codeInvalid, Detail: "the body ends early or is no HTTP", Cause: err}
+	return &problem{Code: codeInvalid, Detail: "the body ends early or is no HTTP", Cause: err}
 }
 
 // decodeJSON reads one JSON value into v strictly: no field that v has not, nothing after it.

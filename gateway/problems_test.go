@@ -1,39 +1,63 @@
 package gateway
 
 import (
+	"fmt"
 	"os"
 	"regexp"
 	"strings"
 	"testing"
 )
 
-// TestEveryCodeHasItsTitleAndItsPage: a problem's type leads to a heading of docs/errors.md, which says what to do.
-func TestEveryCodeHasItsTitleAndItsPage(t *testing.T) {
+// TestErrorsPage_StatesMeaningOfEachCode compares docs/errors.md, where a problem's type leads, with the codes: its table, and the first
+// paragraph of each section, are generated.
+func TestErrorsPage_StatesMeaningOfEachCode(t *testing.T) {
 	source, err := os.ReadFile("errors.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile("../docs/errors.md")
+	const name = "../docs/errors.md"
+	page, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	codes := regexp.MustCompile(`(?m)^\tcode\w+ += "(\w+)"$`).FindAllStringSubmatch(string(source), -1)
+	codes := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^\tcode\w+ += "(\w+)"$`).FindAllStringSubmatch(string(source), -1) {
+		codes[m[1]] = true
+	}
 	if len(codes) < 20 {
 		t.Fatalf("got %d codes in errors.go, want all of them", len(codes))
 	}
-	titles := map[string]string{}
-	for _, m := range codes {
-		code := m[1]
-		words := title(code)
-		if words == "" || titles[words] != "" {
-			t.Errorf("%s: got title %q, which %q has too; want one of its own", code, words, titles[words])
+	sections := strings.Split(string(page), "\n## ")
+	intro, _, _ := strings.Cut(sections[0], "| code |")
+	var table, text strings.Builder
+	table.WriteString("| code | status | retryable | meaning |\n|---|---|---|---|\n")
+	titles := map[string]bool{}
+	for _, section := range sections[1:] {
+		code, rest, _ := strings.Cut(section, "\n\n")
+		_, rest, explained := strings.Cut(rest, "\n\n")
+		m, retryable := meaningOf(code), "no"
+		if !codes[code] || m.title == "" || titles[m.title] || !explained {
+			t.Errorf("%s: section %q (%+v): want one section of each code, with a title of its own and an explanation", name, code, m)
 		}
-		titles[words] = code
-		if heading := "\n## " + code + "\n\n" + words; !strings.Contains(string(page), heading) {
-			t.Errorf("%s: docs/errors.md has no section %q", code, heading)
+		delete(codes, code)
+		titles[m.title] = true
+		if m.retryable {
+			retryable = "yes"
 		}
+		fmt.Fprintf(&table, "| [`%s`](#%s) | %d | %s | %s |\n", code, code, m.status, retryable, m.title)
+		fmt.Fprintf(&text, "\n## %s\n\n%s. Status %d, retryable: %s.\n\n%s", code, m.title, m.status, retryable, strings.TrimRight(rest, "\n")+"\n")
 	}
-	if got := strings.Count(string(page), "\n## "); got != len(codes) {
-		t.Errorf("docs/errors.md: got %d sections, want %d, one for each code", got, len(codes))
+	for code := range codes {
+		t.Errorf("%s: no section %q", name, code)
+	}
+	want := intro + table.String() + text.String()
+	if *update {
+		if err := os.WriteFile(name, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if string(page) != want {
+		t.Errorf("%s is not current: run go test ./gateway -run ErrorsPage -update", name)
 	}
 }

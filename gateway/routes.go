@@ -167,7 +167,7 @@ func unrouted(x *exchange, r chi.Routes) error {
 		http.MethodPatch, http.MethodPost, http.MethodPut, http.MethodTrace,
 	}
 	if !slices.Contains(methods, x.r.Method) {
-		return &problem{Status: http.StatusNotImplemented, Code: codeNotImplemented, Detail: "the gateway does not know this method"}
+		return &problem{Code: codeNotImplemented, Detail: "the gateway does not know this method"}
 	}
 	path := x.r.URL.Path
 	if x.r.URL.RawPath != "" {
@@ -181,7 +181,7 @@ func unrouted(x *exchange, r chi.Routes) error {
 		})
 	}
 	if len(allowed) == 1 {
-		return &problem{Status: http.StatusNotFound, Code: codeNotFound, Detail: "no such path"}
+		return &problem{Code: codeNotFound, Detail: "no such path"}
 	}
 	x.w.Header().Set("Allow", strings.Join(allowed, ", "))
 	if x.r.Method == http.MethodOptions {
@@ -189,7 +189,7 @@ func unrouted(x *exchange, r chi.Routes) error {
 		return nil
 	}
 	return &problem{
-		Status: http.StatusMethodNotAllowed, Code: codeMethodNotAllowed,
+		Code:   codeMethodNotAllowed,
 		Detail: "this path takes " + strings.Join(allowed, ", ") + " alone",
 	}
 }

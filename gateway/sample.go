@@ -3,7 +3,6 @@ package gateway
 import (
 	"errors"
 	"fmt"
-	"net/http"
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/gateway/address"
@@ -35,7 +34,7 @@ func findSample(x *exchange, d *dataset, s address.Sample) (uint64, error) {
 const maxShardText = 8 << 10
 
 func ambiguousKey(e *chunkindex.AmbiguousKeyError) *problem {
-	p := &problem{Status: http.StatusConflict, Code: codeAmbiguousKey, More: &e.More, Cause: e}
+	p := &problem{Code: codeAmbiguousKey, More: &e.More, Cause: e}
 	size := 0
 	for _, shard := range e.Shards {
 		if size += len(shard); size > maxShardText {

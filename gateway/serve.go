@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -230,7 +229,7 @@ func (g *Gateway) absent(name, generation string, err error) error {
 		return notServed(name)
 	case errors.Is(err, objstore.ErrNotFound):
 		return &problem{
-			Status: http.StatusNotFound, Code: codeGenerationGone, Cause: err,
+			Code: codeGenerationGone, Cause: err,
 			Detail: fmt.Sprintf("generation %.12s of the dataset is not kept any more: begin a new job without generation=, or restore its index and shards", generation),
 		}
 	}
@@ -307,12 +306,12 @@ func (g *Gateway) postReload(x *exchange) error {
 		return err
 	}
 	if g.cfg.Reload == nil {
-		return &problem{Status: http.StatusNotFound, Code: codeNotFound, Detail: "this gateway has nothing to read again"}
+		return &problem{Code: codeNotFound, Detail: "this gateway has nothing to read again"}
 	}
 	changes, err := g.cfg.Reload(x.r.Context(), only)
 	if err != nil {
 		return &problem{
-			Status: http.StatusConflict, Code: codeReloadRefused, Cause: err, // who may reload may read which file and which dataset it is
+			Code: codeReloadRefused, Cause: err, // who may reload may read which file and which dataset it is
 			Detail: auth.Conceal(strings.ReplaceAll(err.Error(), "\n", "; ")) + "; what was served before still is",
 		}
 	}

@@ -74,10 +74,10 @@ func TestPageOutlivesTheGateway(t *testing.T) {
 	front.answers(func(w http.ResponseWriter, _ *http.Request) { // as a gateway whose memory is in use says it
 		w.Header().Set("Content-Type", "application/problem+json")
 		w.WriteHeader(http.StatusServiceUnavailable)
-		fmt.Fprint(w, `{"status": 503, "code": "overloaded", "title": "The gateway's memory is in use", "detail": "the memory budget is in use", "retryable": true, "retry_after_ms": 900}`)
+		fmt.Fprint(w, `{"status": 503, "code": "overloaded", "title": "Gateway out of memory", "detail": "the memory budget is in use", "retryable": true, "retry_after_ms": 900}`)
 	})
 	o.do(chromedp.Evaluate("location.hash = '/data/photos/epochs/0/batches/2'", nil))
-	o.until(`document.querySelector("main").textContent.includes("memory is in use") || document.querySelector("main").textContent.includes("memory budget is in use")`)
+	o.until(`document.querySelector("main").textContent.includes("out of memory") || document.querySelector("main").textContent.includes("memory budget is in use")`)
 	o.keep("live-overloaded")
 	front.answers(nil)
 	o.do(page.BringToFront())
