@@ -11,39 +11,39 @@ import (
 // Batch is one rank's share of one global batch: a small, valid shard in the dataset's own format.
 type Batch struct {
 	Epoch       uint64
-	Number      uint64 // of the batch in its epoch
-	Batches     uint64 // of the epoch
+	Number      uint64 // number of the batch in its epoch
+	Batches     uint64 // number of batches in the epoch
 	Generation  string
-	Dataset     string // as the gateway names it; empty if it did not say
+	Dataset     string // dataset name from the gateway; empty if the answer has none
 	CRC         uint32 // CRC-32C of Bytes, checked
-	Padded      uint64 // how many of the samples, the last ones, repeat samples of the same epoch
+	Padded      uint64 // number of samples at the end that repeat earlier samples of the epoch
 	Location    string // canonical path and query of the batch
-	ContentType string // of Bytes
+	ContentType string // media type of Bytes
 
-	data     []byte        // the whole; with a lease the table alone
-	lease    *lease        // of memory that the samples lie in; nil: data has them
-	frame    *frame        // of the framed form; nil: another form, or closed
-	kept     bool          // data was read from Options.folder
-	took     time.Duration // from the first request until the batch, and its manifest, was checked
+	data     []byte        // the whole body; with a lease only the table
+	lease    *lease        // shared memory that holds the samples; nil: data holds them
+	frame    *frame        // table of the framed form; nil: another form, or the batch is closed
+	kept     bool          // data was read from a file in Options.folder
+	took     time.Duration // time from the first request until the batch and its manifest were checked
 	count    int
 	manifest []Sample
-	starts   []int64 // of the manifest's samples in data
+	starts   []int64 // offset in data of each sample of the manifest
 }
 
-// Sample describes one sample of a batch, as its manifest does.
+// Sample is the manifest entry of one sample.
 type Sample struct {
-	Position uint64 `json:"position"` // in the epoch's order
+	Position uint64 `json:"position"` // position in the epoch's order
 	Key      string `json:"key"`
-	Shard    any    `json:"shard"`  // the stored shard the sample comes from
-	Offset   int64  `json:"offset"` // of the sample in that shard's chunk or file: where it is stored, not its place in the batch
+	Shard    any    `json:"shard"`  // stored shard of the sample
+	Offset   int64  `json:"offset"` // offset of the sample in its stored chunk or file, not in the batch
 	Length   int64  `json:"length"`
 	CRC32C   CRC    `json:"crc32c"`
 }
 
-// CRC is a CRC-32C; in JSON eight hex digits, or a number.
+// CRC is a CRC-32C. JSON has it as eight hex digits or as a number.
 type CRC uint32
 
-// UnmarshalJSON reads either form.
+// UnmarshalJSON accepts both forms.
 func (c *CRC) UnmarshalJSON(p []byte) error {
 	var s string
 	base := 16
@@ -58,7 +58,8 @@ func (c *CRC) UnmarshalJSON(p []byte) error {
 	return nil
 }
 
-// Bytes returns the whole batch. The caller may keep it and change it. Of a batch in shared memory it is a copy.
+// Bytes returns the whole batch, which the caller may keep and change. For a batch in shared memory
+// it returns a copy.
 func (b *Batch) Bytes() []byte {
 	if b.lease != nil {
 		return b.whole()
@@ -66,12 +67,12 @@ func (b *Batch) Bytes() []byte {
 	return b.data
 }
 
-// Samples returns how many samples the batch has, padded ones included.
+// Samples returns the number of samples in the batch, padding included.
 func (b *Batch) Samples() int { return b.count }
 
-// Sample returns the stored bytes of sample i, as a slice of Bytes: nothing is parsed and
-// nothing copied. It needs Options.Manifest, or Options.Format framed, and panics without. Of a batch in shared memory it cannot be
-// written to, and must not be used after Close.
+// Sample returns the stored bytes of sample i as a slice of Bytes, without parsing or copying. It
+// panics without Options.Manifest or Options.Format framed. In a batch in shared memory the slice
+// is read-only and must not be used after Close.
 func (b *Batch) Sample(i int) []byte {
 	if b.frame != nil || b.lease != nil {
 		b.needFrame()
@@ -83,7 +84,7 @@ func (b *Batch) Sample(i int) []byte {
 	return b.data[lo:hi:hi]
 }
 
-// Describe returns the manifest's line about sample i. It needs Options.Manifest and panics without.
+// Describe returns the manifest entry of sample i. It panics without Options.Manifest.
 func (b *Batch) Describe(i int) Sample {
 	b.needManifest()
 	return b.manifest[i]
@@ -98,5 +99,6 @@ func (b *Batch) needManifest() {
 	}
 }
 
-// castagnoli returns the table that the standard library builds once and recognises.
+// castagnoli returns the standard library's own Castagnoli table, for which crc32 uses CPU
+// instructions.
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }

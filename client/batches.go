@@ -8,15 +8,15 @@ import (
 	"sync"
 )
 
-// Batches reads the batches of an epoch in order, Options.Prefetch of them ahead. After an
-// error the sequence ends; the batch to go on from is the one after the last that was
-// yielded. When the loop body breaks, or ctx ends, all requests are cancelled and waited for.
+// Batches reads the batches of an epoch in order and keeps Options.Prefetch requests ahead. The
+// sequence ends after an error; a job resumes from the batch after the last one that was yielded.
+// When the loop body breaks or ctx ends, Batches cancels all requests and waits for them.
 //
-// A start at the end of the epoch, or less than a step behind it, is an epoch that was
-// finished already: nothing is yielded.
+// A start at the end of the epoch, or less than one step after it, means that the epoch is
+// finished: Batches yields nothing.
 func (c *Client) Batches(ctx context.Context, opt Options) iter.Seq2[*Batch, error] {
 	return func(yield func(*Batch, error) bool) {
-		opt := opt // the sequence may be ranged over again: what is pinned stays in this run
+		opt := opt // the sequence may be iterated again: each run pins its own generation
 		if err := opt.validate(); err != nil {
 			yield(nil, fmt.Errorf("read epoch %d: %w", opt.Epoch, err))
 			return
@@ -51,13 +51,13 @@ type result struct {
 	err   error
 }
 
-// read yields first and the batches after it, keeping a queue of answers under way.
+// read yields first and the batches after it, with up to Options.Prefetch requests in flight.
 func (c *Client) read(ctx context.Context, wg *sync.WaitGroup, opt Options, first *Batch, yield func(*Batch, error) bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	queue := []chan result{make(chan result, 1)}
 	defer func() {
 		cancel()
-		for _, unread := range queue { // Batch always answers: it honours ctx
+		for _, unread := range queue { // each channel gets a result, because Batch returns when ctx ends
 			if r := <-unread; r.batch != nil {
 				r.batch.Close()
 			}
@@ -93,7 +93,7 @@ func (c *Client) read(ctx context.Context, wg *sync.WaitGroup, opt Options, firs
 	}
 }
 
-// advance returns the batch after n, and whether there is one.
+// advance returns the number of the batch after n, and false at the end of the range.
 func advance(n uint64, opt *Options) (uint64, bool) {
 	step := opt.step()
 	if n >= opt.Until || opt.Until-n <= step {
@@ -102,8 +102,7 @@ func advance(n uint64, opt *Options) (uint64, bool) {
 	return n + step, true
 }
 
-// finished reports whether err says no more than that the epoch ended with the batch one
-// step before the first.
+// finished reports whether err means only that the epoch ended less than one step before opt.From.
 func finished(err error, opt *Options) bool {
 	e, ok := errors.AsType[*Error](err)
 	if !ok || e.Code != CodeEndOfEpoch {

@@ -1,8 +1,8 @@
-// Package client reads epochs from Millrace gateways. It needs the standard library only.
+// Package client reads epochs from Millrace gateways. It depends only on the standard library.
 //
-// A batch is an address: its bytes depend on the generation of the index, the plan, the
-// epoch and the batch's number, and on nothing a gateway remembers. So the client may ask
-// any gateway, ask again after a fault, and go on where a job stopped from two integers:
+// The bytes of a batch depend only on the index generation, the plan, the epoch and the batch
+// number. Gateways keep no state per reader. The client can therefore send each request to any
+// gateway, retry it elsewhere, and resume a job from two integers:
 //
 //	c, err := client.New(client.Config{Gateways: []string{"http://gw-0:8080", "http://gw-1:8080"}})
 //	...
@@ -14,14 +14,16 @@
 //		checkpoint(b.Epoch, b.Number+1)
 //	}
 //
-// The gateways may be listed, or be the addresses of one name. The near one is asked, or the one that
-// Config.Home gives a rank; another one where it fails. A body that broke is gone on with where it
-// stopped, by whichever gateway has the rest: their batches are the same.
+// Gateways are given as a list or as one name with several addresses. The client prefers the
+// nearest gateway, or the one that Config.Home assigns to a rank, and fails over to the others.
+// After a broken transfer it requests only the missing bytes, from any gateway: all of them send
+// the same bytes.
 //
-// The generation of the first answer is pinned: one call of Batches never mixes two
-// versions of a dataset. Ranks of one job all get Options.Generation from rank 0, which asks Describe: where gateways
-// move to new generations by themselves, one of several ranks without it is refused (ErrNoGeneration). Every body is compared with its Content-Length and its
-// CRC-32C before anybody sees it.
+// A call of Batches pins the generation of the first answer and never mixes two generations. For a
+// job with several ranks, rank 0 calls Describe and passes the generation to all ranks as
+// Options.Generation. Without it, reads fail with ErrNoGeneration if the gateways load new
+// generations by themselves. The client checks each body against its Content-Length and CRC-32C
+// before it returns it.
 package client
 
 import (
@@ -37,56 +39,71 @@ import (
 	"time"
 )
 
-// Config says where the gateways are and how patient the client is. The zero value of a
-// field means its default; Gateways is required.
+// Config holds the gateways' addresses, the credentials and the timeouts of a client. A zero field
+// means its default; only Gateways is required.
 type Config struct {
-	// Gateways are base URLs. A pattern such as http://gateways-{0..7}.gateways:8080 stands for one gateway for each number, whether
-	// its name can be looked up yet or not. srv:_http._tcp.NAME stands for the SRV records of a service, in the order of the numbers
-	// at the end of the targets' first labels; _https for gateways that speak https. dns:NAME:PORT stands for all addresses of a
-	// name, and so does http://NAME:PORT if it has
-	// several, unless HTTP or Home is given; with https a name stays a name, since certificates are made out to it.
-	// Names are looked up again every half minute and when all gateways have failed. unix:PATH is a gateway that listens at a
-	// Unix socket; it wants the client's own HTTP.
+	// Gateways are base URLs, in one of these forms. The client looks names up again every 30 s and
+	// after all gateways have failed.
+	//
+	//   - http://HOST:PORT, https://HOST:PORT: one gateway. If HTTP and Home are not set, each address
+	//     of an http name with several addresses is a gateway of its own. An https name is not split:
+	//     its certificate names the host.
+	//   - http://gateways-{0..7}.gateways:8080: one gateway per number, also for names without a DNS
+	//     record yet.
+	//   - srv:_http._tcp.NAME: the SRV records of a service, ordered by the number at the end of the
+	//     target's first label. _https selects gateways with TLS.
+	//   - dns:NAME:PORT: one gateway per address of the name.
+	//   - unix:PATH: a gateway that listens on a Unix socket. It requires HTTP to be nil.
 	Gateways []string
 
-	// Home says which of the gateways, numbered as in Gateways, a rank asks first: HomeByRank is for share=locality, and
-	// else spreads the ranks over a list, a pattern or SRV records. nil: the one that answers quickest, and of those alike the
-	// first; the addresses of a name are in another order for each client.
+	// Home returns the index in Gateways of the gateway that a rank asks first. HomeByRank suits
+	// share=locality and otherwise spreads ranks over a list, a pattern or SRV records. With nil,
+	// clients prefer the gateway with the lowest latency, and the first of several equal ones; each
+	// client shuffles the addresses of a name.
 	Home func(rank, worldSize uint64, gateways int) int
 
-	Dataset string // empty: the gateway's default dataset
+	Dataset string // dataset to read; empty: the gateway's default
 
-	// Token goes with each request, as `Authorization: Bearer`. TokenFile is a file that has it: it is read again when a
-	// gateway refuses the token (401), and the request is sent once more if the file has another token by then. Without
-	// both, the environment's MILLRACE_TOKEN or MILLRACE_TOKEN_FILE gives the token.
+	// Token is sent with each request as `Authorization: Bearer`. TokenFile is a file with the
+	// token. When a gateway refuses the token (401), the client rereads the file and retries once
+	// if the token has changed. If both are empty, the environment variable MILLRACE_TOKEN or
+	// MILLRACE_TOKEN_FILE is used.
 	Token, TokenFile string
 
-	// InsecurePlainHTTP allows http:// gateways on other machines to get the token, for networks that encrypt by
-	// themselves. So does MILLRACE_INSECURE_PLAIN_HTTP=true.
+	// InsecurePlainHTTP allows sending the token to http:// gateways on other machines, for
+	// networks with encryption of their own. MILLRACE_INSECURE_PLAIN_HTTP=true does the same.
 	InsecurePlainHTTP bool
 
-	// TLS says for https:// gateways which authorities are trusted, and which certificate the client shows. nil: those of the
-	// system, or of the file that SSL_CERT_FILE names, and no certificate. With HTTP set it belongs there.
+	// TLS sets the trusted certificate authorities and the client certificate for https://
+	// gateways. nil: the system's authorities, or those in the file SSL_CERT_FILE, and no client
+	// certificate. It cannot be combined with HTTP, which has its own TLS settings.
 	TLS *tls.Config
 
-	// SharedMemory takes batches as memory that a gateway on this machine shares, without a copy, where that can be: at a Unix socket, of
-	// batches in the form framed, on Linux. All others come as bytes, and Batch.Shared says which way. Batch.Close is then needed for
-	// each batch: memory that is not let go stays held until the process ends, and later batches come as bytes.
+	// SharedMemory reads batches from memory that a gateway on this machine shares, without
+	// copying. It applies to framed batches over a Unix socket on Linux; other batches are sent as
+	// bytes (see Batch.Shared). Each batch must then be closed. The gateway cannot reuse the memory
+	// of a batch that is not closed, and eventually sends bytes instead.
 	SharedMemory bool
 
-	// FailRefused returns the error at once where every gateway refuses the connection, instead of retrying until Deadline.
+	// FailRefused returns an error at once when all gateways refuse connections, instead of
+	// retrying until Deadline.
 	FailRefused bool
 
-	// Retrying is called with the last fault before each wait between attempts. It must not block. nil: nothing is called.
+	// Retrying is called with the last error before each wait between rounds of attempts. It must
+	// not block. nil: no call.
 	Retrying func(err error)
 
-	Deadline       time.Duration // one batch, all attempts and waits included: 2 min
-	AttemptTimeout time.Duration // one attempt, its body included: 1 min
-	MaxBatchBytes  int64         // a larger body is refused unread; memory is taken as bytes arrive: 4 GiB
-	HTTP           *http.Client  // default: one with its own connection pool; redirects are refused unless it has a CheckRedirect and there is no token. Signs of life want connections beside those of batches
-	UserAgent      string        // default: millrace-client
+	Deadline       time.Duration // per batch, with all attempts and waits; default 2 min
+	AttemptTimeout time.Duration // per attempt, with the body; default 1 min
+	MaxBatchBytes  int64         // larger bodies are refused unread; default 4 GiB
+	// HTTP sends the requests. nil: a client with its own connection pool. Redirects are refused
+	// unless HTTP has a CheckRedirect and no token is set. Liveness probes need connections in
+	// addition to those of batches.
+	HTTP      *http.Client
+	UserAgent string // default millrace-client
 
-	Lookup func(ctx context.Context, host string) (addresses []string, err error) // default: that of net.DefaultResolver
+	// Lookup resolves host names. nil: net.DefaultResolver.LookupHost.
+	Lookup func(ctx context.Context, host string) (addresses []string, err error)
 }
 
 // Defaults of Config.
@@ -124,7 +141,7 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("new client: %w", err)
 	}
-	cfg.Token = "" // whoever prints a client does not print it
+	cfg.Token = "" // printing a Client must not reveal the token
 	own := cfg.HTTP != nil
 	switch {
 	case !own:
@@ -133,7 +150,8 @@ func New(cfg Config) (*Client, error) {
 		return nil, errors.New("new client: TLS and HTTP are both given: HTTP's transport has a TLSClientConfig")
 	}
 	if cfg.HTTP.CheckRedirect == nil || token != nil {
-		// A gateway never redirects. A redirecting server stands in its place, and may point anywhere.
+		// A gateway never redirects. A server that does is not a gateway, and may redirect the
+		// token anywhere.
 		h := *cfg.HTTP
 		h.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 		cfg.HTTP = &h
@@ -146,7 +164,7 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// parseSources reads Config.Gateways and names all faults together.
+// parseSources parses Config.Gateways and reports all faults together.
 func parseSources(cfg Config, spread, token, own bool) ([]source, error) {
 	plain, err := plainAllowed(cfg)
 	faults := []error{err}
@@ -155,7 +173,7 @@ func parseSources(cfg Config, spread, token, own bool) ([]source, error) {
 		expanded, err := expand(written)
 		faults = append(faults, err)
 		for _, g := range expanded {
-			// A name of a pattern is one gateway, and is not spread over its addresses.
+			// Each name of a pattern is one gateway: its addresses are not split.
 			s, err := parseSource(g, spread && g == written)
 			switch {
 			case err != nil:
@@ -164,18 +182,18 @@ func parseSources(cfg Config, spread, token, own bool) ([]source, error) {
 			case token && !plain && !s.socket():
 				err = refusePlain(s.base)
 			case s.kind == addresses && cfg.Home != nil:
-				err = fmt.Errorf("gateway %q: Home wants gateways in one order for all ranks, and the addresses of a name have none; "+
+				err = fmt.Errorf("gateway %q: Home requires the same gateway order for all ranks, and the addresses of a name have none; "+
 					"give a pattern such as http://gateways-{0..7}.%s, or srv:_http._tcp.%s", g, s.base.Host, s.base.Hostname())
 			}
 			if all, faults = append(all, s), append(faults, err); err != nil {
-				break // the others of a pattern have the same fault
+				break // the other names of the pattern have the same fault
 			}
 		}
 	}
 	return all, errors.Join(faults...)
 }
 
-// parseGateway reads a base URL; a bare host and port means http. No error repeats a secret.
+// parseGateway parses a base URL; a bare HOST:PORT means http. Its errors never contain a secret.
 func parseGateway(s string) (*url.URL, error) {
 	if !strings.Contains(s, "://") {
 		s = "http://" + s
@@ -198,11 +216,11 @@ func parseGateway(s string) (*url.URL, error) {
 	return u, nil
 }
 
-// dialTimeout is short, since another gateway may answer meanwhile.
+// dialTimeout is short because the client can fail over to another gateway.
 const dialTimeout = 5 * time.Second
 
-// newTransport keeps enough idle connections that parallel readers do not dial again and
-// again, and never asks for compression: batches are stored bytes with a known length.
+// newTransport keeps idle connections for parallel readers, so that they rarely dial. It disables
+// compression: batches are stored bytes of known length.
 func newTransport(cfg Config) *http.Transport {
 	t := cfg.TLS.Clone()
 	if t == nil {
@@ -213,7 +231,7 @@ func newTransport(cfg Config) *http.Transport {
 		idle = sharedIdle
 	}
 	if t.ClientSessionCache == nil {
-		t.ClientSessionCache = tls.NewLRUClientSessionCache(64) // a new connection to a gateway shakes hands quicker
+		t.ClientSessionCache = tls.NewLRUClientSessionCache(64) // resumes TLS sessions on new connections
 	}
 	return &http.Transport{
 		TLSClientConfig:     t,
@@ -228,7 +246,7 @@ func newTransport(cfg Config) *http.Transport {
 	}
 }
 
-// proxy goes by the name that the user has given, not by the address that it was looked up to.
+// proxy selects the proxy by the name that the user gave, not by its resolved address.
 func proxy(r *http.Request) (*url.URL, error) {
 	if r.Host != "" && r.Host != r.URL.Host {
 		named := *r.URL

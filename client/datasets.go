@@ -7,10 +7,10 @@ import (
 	"net/url"
 )
 
-// Dataset is what a gateway says of a dataset that it serves.
+// Dataset describes a dataset that a gateway serves.
 type Dataset struct {
 	Name       string   `json:"name"`
-	Default    bool     `json:"default,omitempty"` // the dataset that an address without a name means
+	Default    bool     `json:"default,omitempty"` // used for addresses without a dataset name
 	Generation string   `json:"generation"`
 	Format     string   `json:"format"`
 	Samples    uint64   `json:"samples"`
@@ -18,24 +18,24 @@ type Dataset struct {
 	Shards     uint64   `json:"shards"`
 	Bytes      uint64   `json:"bytes"`
 	Plan       Defaults `json:"default_plan"`
-	Follows    bool     `json:"follows,omitempty"`     // the gateways move to new generations by themselves
-	Fields     []Field  `json:"fields,omitempty"`      // what the parts of samples hold; empty: it is not known
+	Follows    bool     `json:"follows,omitempty"`     // gateways load new generations by themselves
+	Fields     []Field  `json:"fields,omitempty"`      // parts of the samples; empty: unknown
 	OtherParts bool     `json:"other_parts,omitempty"` // samples have parts that Fields does not list
 }
 
-// Field says what a part of a sample holds. The words of its encodings and types are explained in docs/api.md.
+// Field describes a part of a sample. docs/api.md lists the encodings and types.
 type Field struct {
-	Name     string   `json:"name"`               // of the part; "" where the sample itself is the value
-	Encoding string   `json:"encoding"`           // how the bytes are written: "raw" is the little-endian value of Type
-	Type     string   `json:"type,omitempty"`     // of the value, in Arrow's words; with a shape, of an element; "": not known
-	Logical  string   `json:"logical,omitempty"`  // what the file says that a value of Type stands for: "int8" of an "int32"; "": no other type
-	Shape    []uint64 `json:"shape,omitempty"`    // of an array, whose elements are in C order
+	Name     string   `json:"name"`               // name of the part; "" if the sample itself is the value
+	Encoding string   `json:"encoding"`           // encoding of the bytes: "raw" is the little-endian value of Type
+	Type     string   `json:"type,omitempty"`     // Arrow type of the value, or of an element if Shape is set; "": unknown
+	Logical  string   `json:"logical,omitempty"`  // type that the file declares for the value, such as "int8" for an "int32"; "": none
+	Shape    []uint64 `json:"shape,omitempty"`    // shape of an array with elements in C order
 	Nullable bool     `json:"nullable,omitempty"` // samples may lack the part
-	Classes  []string `json:"classes,omitempty"`  // names of an integer's values, from 0; of a list those of its elements' values
-	Children []Field  `json:"children,omitempty"` // of a nested value: what it holds, the one element of a list or the fields of a struct
+	Classes  []string `json:"classes,omitempty"`  // names of an integer's values, from 0; for a list, those of its elements
+	Children []Field  `json:"children,omitempty"` // content of a nested value: the element of a list, or the fields of a struct
 }
 
-// Defaults are the plan parameters of an address that names none.
+// Defaults are the dataset's plan parameters, used where an address sets none.
 type Defaults struct {
 	BatchSize uint64 `json:"batch_size"`
 	Window    uint64 `json:"window"`
@@ -44,7 +44,7 @@ type Defaults struct {
 	Tail      string `json:"tail"`
 }
 
-// Datasets lists what the gateways serve, the default one first.
+// Datasets lists the datasets of the gateways, the default one first.
 func (c *Client) Datasets(ctx context.Context) ([]Dataset, error) {
 	var all struct {
 		Datasets []Dataset `json:"datasets"`
@@ -58,7 +58,7 @@ func (c *Client) Datasets(ctx context.Context) ([]Dataset, error) {
 	return all.Datasets, nil
 }
 
-// DatasetName returns Config.Dataset, or else the name of the gateways' default one.
+// DatasetName returns Config.Dataset, or the name of the gateways' default dataset.
 func (c *Client) DatasetName(ctx context.Context) (string, error) {
 	if c.cfg.Dataset != "" {
 		return c.cfg.Dataset, nil
@@ -70,8 +70,8 @@ func (c *Client) DatasetName(ctx context.Context) (string, error) {
 	return all[0].Name, nil
 }
 
-// Describe describes Config.Dataset, or else the gateways' default one. Its generation is the one that rank 0 of a job tells the
-// other ranks, as Options.Generation.
+// Describe describes Config.Dataset, or the gateways' default dataset. Rank 0 of a job passes the
+// returned generation to all ranks as Options.Generation.
 func (c *Client) Describe(ctx context.Context) (Dataset, error) {
 	if c.cfg.Dataset == "" {
 		all, err := c.Datasets(ctx)
@@ -85,7 +85,7 @@ func (c *Client) Describe(ctx context.Context) (Dataset, error) {
 	return d, err
 }
 
-// EpochPath is where the gateways describe an epoch of a dataset.
+// EpochPath returns the URL path of the description of an epoch.
 func EpochPath(dataset string, epoch uint64) string {
 	return fmt.Sprintf("%s/epochs/%d", datasetPath(dataset), epoch)
 }

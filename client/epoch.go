@@ -9,23 +9,25 @@ import (
 	"time"
 )
 
-// Epoch says which part of an epoch ReadEpoch reads, and what becomes of the batches.
+// Epoch configures ReadEpoch: which part of an epoch it reads, how, and where it stores the
+// batches.
 type Epoch struct {
-	Options              // Prefetch and Manifest are ReadEpoch's to set; Rank too, with AllRanks
-	AllRanks    bool     // read the shares of all ranks side by side
-	Connections int      // batches under way at a time; 0 means 8
-	Dir         string   // where each batch becomes a file, unless it is there whole; empty: no batch is kept
-	Unproved    bool     // fetch no manifests: bytes are checked, exactly-once is not
-	Progress    Progress // is told after each batch; nil: nobody
+	Options              // ReadEpoch sets Prefetch and Manifest, and with AllRanks also Rank
+	AllRanks    bool     // read the shares of all ranks concurrently
+	Connections int      // maximum concurrent batches; 0 means 8
+	Dir         string   // directory for one file per batch, complete files being reused; empty: batches are not stored
+	Unproved    bool     // fetch no manifests: bytes are checked, exactly-once delivery is not
+	Progress    Progress // called after each batch; nil: no calls
 }
 
-// Progress is told how many bytes came, of about how many. It is called by one goroutine at a time.
+// Progress receives the number of bytes read so far and an estimate of the total. Calls never
+// overlap.
 type Progress func(done, total int64)
 
-// defaultConnections keeps a gateway on a fast network busy without holding many batches.
+// defaultConnections saturates a fast network without holding many batches in memory.
 const defaultConnections = 8
 
-// EpochReport is what ReadEpoch read.
+// EpochReport is the result of ReadEpoch.
 type EpochReport struct {
 	Dataset    string        `json:"dataset"`
 	Generation string        `json:"generation"`
@@ -34,31 +36,36 @@ type EpochReport struct {
 	Samples    uint64        `json:"samples"`
 	Padded     uint64        `json:"padded"`
 	Bytes      uint64        `json:"bytes"`
-	Reused     ReusedBatches `json:"reused"` // of the above, what was not fetched
+	Reused     ReusedBatches `json:"reused"` // the part of the above that was read from Dir instead of a gateway
 
-	Took      time.Duration   `json:"-"`
-	Latencies []time.Duration `json:"-"` // of the batches that were fetched, ascending: from the request to the last byte checked, manifest included
+	Took time.Duration `json:"-"`
+	// Latencies of the fetched batches, ascending, from the request to the last checked byte, with
+	// the manifest.
+	Latencies []time.Duration `json:"-"`
 	Proof     Proof           `json:"-"`
 }
 
-// ReusedBatches counts the batches whose files were complete: length and CRC-32C match those of the
-// gateway.
+// ReusedBatches counts batches whose files in Dir were complete: their length and CRC-32C match
+// those of the gateway.
 type ReusedBatches struct {
 	Batches uint64 `json:"batches"`
 	Samples uint64 `json:"samples"`
 	Bytes   uint64 `json:"bytes"`
 }
 
-// Proof is what ReadEpoch proved beyond the bytes of each batch.
+// Proof is the result of ReadEpoch's delivery check, which goes beyond the checksums of batches.
 type Proof struct {
-	Of      string // what came at most once: sample, or draw or position where a sample may come again; empty: nothing is proved
-	Whole   bool   // each of them came, but for those that were dropped
-	Dropped uint64 // at the end of the epoch, as its plan says
+	// Of is the unit that was delivered at most once: "sample", or "draw" or "position" if samples
+	// may repeat. Empty: nothing was proved.
+	Of      string
+	Whole   bool   // every unit was delivered, except the dropped ones
+	Dropped uint64 // units that the plan drops at the end of the epoch
 	Seen    uint64
-	Total   uint64 // of the epoch
+	Total   uint64 // units in the epoch
 }
 
-// plan is what a gateway makes of plan parameters: its dataset's defaults and generation are filled in.
+// plan is the plan of an epoch as a gateway computes it, with the dataset's defaults and generation
+// filled in.
 type plan struct {
 	Batches    uint64 `json:"batches"`
 	Samples    uint64 `json:"samples"`
@@ -72,7 +79,7 @@ type plan struct {
 	} `json:"parameters"`
 }
 
-// once names what comes exactly once in an epoch of the plan.
+// once returns the unit that is delivered exactly once in an epoch of the plan.
 func (p *plan) once() string {
 	switch {
 	case p.Parameters.Importance != "":
@@ -83,7 +90,7 @@ func (p *plan) once() string {
 	return "sample"
 }
 
-// plan asks for the plan of an epoch.
+// plan requests the plan of an epoch.
 func (c *Client) plan(ctx context.Context, dataset string, opt *Options) (p plan, err error) {
 	at := EpochPath(dataset, opt.Epoch)
 	if err := c.JSON(ctx, at, opt.Query(), &p); err != nil {
@@ -95,20 +102,21 @@ func (c *Client) plan(ctx context.Context, dataset string, opt *Options) (p plan
 	return p, nil
 }
 
-// epochReader reads one epoch for all its ranks.
+// epochReader reads one epoch for one rank or all ranks.
 type epochReader struct {
 	client *Client
 	Epoch
 	plan   plan
-	ledger *Ledger // nil without manifests
+	ledger *Ledger // nil: no manifests
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	rep  EpochReport
-	done int64 // bytes
+	done int64 // bytes read
 }
 
-// ReadEpoch reads an epoch, or the part of it that e names, and proves by the manifests that nothing came twice and, of a
-// whole epoch, that everything came. A *LedgerError says how the epoch differs from that.
+// ReadEpoch reads an epoch, or the part that e selects. It proves by the manifests that nothing was
+// delivered twice and, for a whole epoch, that nothing is missing. A *LedgerError describes any
+// difference.
 func (c *Client) ReadEpoch(ctx context.Context, e Epoch) (EpochReport, error) {
 	name, err := c.DatasetName(ctx)
 	if err != nil {
@@ -147,7 +155,7 @@ func (c *Client) ReadEpoch(ctx context.Context, e Epoch) (EpochReport, error) {
 	return r.rep, err
 }
 
-// read reads the shares of one rank or of all, under the generation of the plan.
+// read reads the shares of one rank or of all ranks, in the plan's generation.
 func (r *epochReader) read(ctx context.Context) error {
 	opt := r.Options
 	opt.Manifest = r.ledger != nil
@@ -156,9 +164,9 @@ func (r *epochReader) read(ctx context.Context) error {
 	if r.AllRanks {
 		ranks = max(opt.WorldSize, 1)
 	}
-	// Whole connections to each rank; the reader itself waits for one of them.
+	// Each rank gets an equal number of connections. The reader itself uses one of them.
 	opt.Prefetch = max(cmp.Or(r.Connections, defaultConnections)/int(min(ranks, 1<<20)), 1) - 1
-	opt.Prefetch = cmp.Or(opt.Prefetch, -1) // 0 would be the default
+	opt.Prefetch = cmp.Or(opt.Prefetch, -1) // Prefetch 0 would select the default
 	if ranks == 1 {
 		return r.rank(ctx, opt)
 	}
@@ -170,7 +178,7 @@ func (r *epochReader) read(ctx context.Context) error {
 		o.Rank = rank
 		readers.Go(func() {
 			if err := r.rank(ctx, o); err != nil {
-				cancel(err) // the first one counts
+				cancel(err) // only the first error counts
 			}
 		})
 	}
@@ -192,7 +200,7 @@ func (r *epochReader) rank(ctx context.Context, opt Options) error {
 	return nil
 }
 
-// take notes and keeps one batch.
+// take records one batch and stores it.
 func (r *epochReader) take(b *Batch, opt Options) error {
 	if r.ledger != nil {
 		r.ledger.Add(b)
@@ -230,8 +238,8 @@ func (r *epochReader) take(b *Batch, opt Options) error {
 	return nil
 }
 
-// prove closes the books: the whole epoch exactly once, or a part without a repetition. Of an epoch that may deliver a sample
-// again the books are of draws or positions, which come once.
+// prove checks delivery: exactly once for a whole epoch, at most once for a part. If samples may
+// repeat, it checks draws or positions instead.
 func (r *epochReader) prove() (Proof, error) {
 	if r.ledger == nil {
 		return Proof{}, nil

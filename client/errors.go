@@ -12,7 +12,7 @@ import (
 	"unicode"
 )
 
-// Codes of the errors that a gateway reports.
+// Codes in a gateway's problem documents.
 const (
 	CodeInvalidArgument   = "invalid_argument"
 	CodeNotFound          = "not_found"
@@ -40,30 +40,30 @@ const (
 	CodeInternal          = "internal"
 )
 
-// ErrDeadline is in the error of a request that no gateway answered within Config.Deadline.
+// ErrDeadline is returned when no gateway answered a request within Config.Deadline.
 var ErrDeadline = errors.New("no answer before the deadline")
 
-// Faults of a transfer that the client finds by itself. Each is tried again before it is returned.
+// Transfer errors that the client detects. The client retries before it returns them.
 var (
 	ErrShort    = errors.New("body ends early")
 	ErrCRC      = errors.New("body does not match its CRC-32C")
 	ErrProtocol = errors.New("not the answer of a gateway")
 )
 
-// Error is a gateway's refusal (RFC 9457), or the bare status of something in between.
+// Error is a gateway's problem document (RFC 9457), or the bare status of a proxy in front of it.
 type Error struct {
 	Gateway    string        // base URL of the gateway that answered
 	Status     int           // HTTP status
-	Code       string        // empty when the answer was no problem document
-	Title      string        // what the code means
-	Detail     string        // what is wrong with this request
-	RequestID  string        // names the request in the gateway's log
-	Retryable  bool          // the same request may work later, or elsewhere
-	RetryAfter time.Duration // not sooner than this
-	Batches    uint64        // with end_of_epoch: how many batches there are; 0 if not said
-	Shards     []string      // with ambiguous_key: shards that have the key, at most 100
+	Code       string        // empty without a problem document
+	Title      string        // meaning of the code
+	Detail     string        // fault of this request
+	RequestID  string        // ID of the request in the gateway's log
+	Retryable  bool          // a later attempt, or another gateway, may succeed
+	RetryAfter time.Duration // minimum wait before a retry
+	Batches    uint64        // with end_of_epoch: number of batches; 0 if the answer omits it
+	Shards     []string      // with ambiguous_key: at most 100 shards that have the key
 
-	counted bool // Batches was said
+	counted bool // the answer has Batches
 }
 
 func (e *Error) Error() string {
@@ -82,13 +82,14 @@ func (e *Error) Error() string {
 	if e.RequestID != "" {
 		b.WriteString(" (request " + e.RequestID + ")")
 	}
-	if cure := e.Cure(); !strings.Contains(e.Detail, cure) { // a gateway may say it too
+	if cure := e.Cure(); !strings.Contains(e.Detail, cure) { // the gateway's detail may contain it already
 		b.WriteString("; " + cure)
 	}
 	return b.String()
 }
 
-// Cure says what to do about a refusal that the caller's credentials, address or generation cause; "" for other errors.
+// Cure returns the remedy for an error that the caller's credentials, address or generation cause;
+// "" for other errors.
 func (e *Error) Cure() string {
 	switch {
 	case e.Status == http.StatusUnauthorized:
@@ -105,7 +106,7 @@ func (e *Error) Cure() string {
 	return ""
 }
 
-// Is lets errors.Is compare by code: errors.Is(err, &client.Error{Code: client.CodeNotFound}).
+// Is compares by code: errors.Is(err, &client.Error{Code: client.CodeNotFound}).
 func (e *Error) Is(target error) bool {
 	t, ok := target.(*Error)
 	return ok && t.Code != "" && t.Code == e.Code
@@ -122,10 +123,10 @@ type problem struct {
 	Shards       []string    `json:"shards"`
 }
 
-// maxProblem bounds what is read of an error's body.
+// maxProblem bounds the part of an error's body that is read.
 const maxProblem = 64 << 10
 
-// readError turns an answer that is no success into an Error.
+// readError converts an unsuccessful response into an Error.
 func readError(gateway string, resp *http.Response) *Error {
 	e := &Error{Gateway: gateway, Status: resp.StatusCode, RequestID: printable(resp.Header.Get("X-Request-Id"))}
 	e.RetryAfter = retryAfter(resp.Header.Get("Retry-After"))
@@ -136,7 +137,7 @@ func readError(gateway string, resp *http.Response) *Error {
 	var p problem
 	typ, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
 	if err != nil || strings.TrimSpace(typ) != "application/problem+json" || json.Unmarshal(body, &p) != nil {
-		// Something between us and the gateway answered: a proxy that is starting, full or has no backend.
+		// The response comes from a proxy that is starting, overloaded or without a backend.
 		switch e.Status {
 		case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError,
 			http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
@@ -154,11 +155,12 @@ func readError(gateway string, resp *http.Response) *Error {
 	if n, err := strconv.ParseUint(p.Batches.String(), 10, 64); err == nil {
 		e.Batches, e.counted = n, true
 	}
-	e.Shards = p.Shards // as they are: a caller sends one of them back
+	e.Shards = p.Shards // unchanged: a caller sends one of them back
 	return e
 }
 
-// printable keeps a gateway's words fit for a terminal and a log: no control characters, no novel.
+// printable makes a gateway's text safe for terminals and logs: it replaces control characters and
+// limits the length.
 func printable(s string) string {
 	const most = 4096
 	n := 0
@@ -173,7 +175,7 @@ func printable(s string) string {
 	}, s)
 }
 
-// retryAfter reads the header's form in seconds; the form with a date is not used by gateways.
+// retryAfter parses the form in seconds. Gateways do not send the date form.
 func retryAfter(s string) time.Duration {
 	n, err := strconv.ParseUint(s, 10, 31)
 	if err != nil {

@@ -14,14 +14,15 @@ import (
 	"syscall"
 )
 
-// folder is a directory of batches, each in a file of its own that is whole or not there.
+// folder is a directory with one file per batch. Files are written atomically.
 type folder string
 
-// partMark stands in the names of files that are being written. What a killed run left goes when the same rank is read
-// again, so one run at a time writes the batches of a rank.
+// partMark is part of the names of temporary files. The next run that reads the same rank removes
+// leftovers, so only one run at a time may write the batches of a rank.
 const partMark = ".part-"
 
-// prepare makes the directory, and removes what killed runs of the same ranks left.
+// prepare creates the directory and removes temporary files that killed runs of the same ranks
+// left.
 func (d folder) prepare(opt Options, allRanks bool) error {
 	if err := os.MkdirAll(string(d), 0o777); err != nil {
 		return fmt.Errorf("write batches: %w", err)
@@ -41,7 +42,7 @@ func (d folder) prepare(opt Options, allRanks bool) error {
 		}
 		if opt.WorldSize > 1 && strings.Contains(name, own) || opt.WorldSize <= 1 && !strings.Contains(name, ".rank-") {
 			if err := os.Remove(filepath.Join(string(d), name)); err != nil {
-				return fmt.Errorf("remove what a killed run left: %w", err)
+				return fmt.Errorf("remove a temporary file of a killed run: %w", err)
 			}
 		}
 	}
@@ -55,12 +56,12 @@ func rankSuffix(opt Options) string {
 	return fmt.Sprintf(".rank-%d-of-%d", opt.Rank, opt.WorldSize)
 }
 
-// stem is the name of a batch's file without its extension.
+// stem returns the file name of a batch without its extension.
 func stem(number uint64, opt Options) string {
 	return fmt.Sprintf("batch-%06d%s", number, rankSuffix(opt))
 }
 
-// has reports whether there is a file of a batch in any format, whole or not.
+// has reports whether the batch has a file in any format, complete or not.
 func (d folder) has(number uint64, opt Options) bool {
 	return slices.ContainsFunc([]string{".tar", ".jsonl", ".csv", ".tsv", ".bin"}, func(ext string) bool {
 		_, err := os.Stat(filepath.Join(string(d), stem(number, opt)+ext))
@@ -68,7 +69,7 @@ func (d folder) has(number uint64, opt Options) bool {
 	})
 }
 
-// fill gives a batch the bytes of its file, if these have the length and the CRC-32C that its header says.
+// fill sets the data of a batch from its file, if the length and CRC-32C match the batch's header.
 func (d folder) fill(b *Batch, size int64, opt Options) bool {
 	path := filepath.Join(string(d), stem(b.Number, opt)+extension(b.ContentType))
 	if info, err := os.Stat(path); err != nil || info.Size() != size {
@@ -82,13 +83,13 @@ func (d folder) fill(b *Batch, size int64, opt Options) bool {
 	return true
 }
 
-// write writes a batch to its file, whole or not at all.
+// write writes a batch to its file atomically.
 func (d folder) write(b *Batch, opt Options) error {
 	name := stem(b.Number, opt) + extension(b.ContentType)
 	tmp, err := os.CreateTemp(string(d), "."+name+partMark+"*")
 	if err == nil {
 		_, err = tmp.Write(b.Bytes())
-		if err = errors.Join(err, tmp.Chmod(0o644), tmp.Close()); err == nil { // some file systems are full only when it is closed
+		if err = errors.Join(err, tmp.Chmod(0o644), tmp.Close()); err == nil { // some file systems report that they are full only on close
 			err = os.Rename(tmp.Name(), filepath.Join(string(d), name))
 		}
 		if err != nil {
@@ -97,7 +98,7 @@ func (d folder) write(b *Batch, opt Options) error {
 	}
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return fmt.Errorf("write %s: no room for its %d bytes in %s: make room and run the same again, which goes on with what is missing: %w", name, len(b.Bytes()), d, err)
+		return fmt.Errorf("write %s: no space for its %d bytes in %s: free space and run the same command again to resume: %w", name, len(b.Bytes()), d, err)
 	case err != nil:
 		return fmt.Errorf("write %s: %w", name, err)
 	}
@@ -118,8 +119,9 @@ func extension(contentType string) string {
 	return ".bin"
 }
 
-// kept returns the batch if its file in Options.folder has the bytes that a gateway would send, by the header alone; else
-// nil, and the batch is to be fetched. An answer that is an error has no body to say which, so fetching tells.
+// kept returns the batch if its file in Options.folder matches the response to a HEAD request. It
+// returns nil if the batch must be fetched. It ignores error responses, because a HEAD response has
+// no body with details: the fetch reports them.
 func (t *transfer) kept(ctx context.Context, gw *gateway) (b *Batch, err error) {
 	err = t.client.attempt(ctx, gw, func(ctx context.Context, came *atomic.Int64) error {
 		resp, err := t.client.send(ctx, gw, request{method: http.MethodHead, path: t.path(), query: t.opt.query(t.opt.Generation)})

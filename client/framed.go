@@ -5,30 +5,31 @@ import (
 	"fmt"
 )
 
-// framedForm is the form whose table says where samples, keys and parts lie (docs/answers.md, framed).
+// framedForm is the batch form with a table of samples, keys and parts (docs/answers.md, framed).
 const framedForm = "framed"
 
 const (
-	framedHead = 40 // bytes before the lengths
-	toldKeys   = 1  // flags
-	toldParts  = 2
+	framedHead = 40 // size of the fixed header in bytes
+	hasKeys    = 1  // flags of the optional tables
+	hasParts   = 2
 )
 
-// frame is the table of a batch in the framed form, and the samples that it cuts.
+// frame is the parsed table of a framed batch, with the samples.
 type frame struct {
 	samples []byte
-	starts  []int64  // where each sample begins, and where the last one ends
-	keys    []string // nil: the table does not tell them
-	parts   [][]part // of each sample; nil: the table does not tell them
+	starts  []int64  // offset of each sample, and the end of the last one
+	keys    []string // keys of the samples; nil: not in the table
+	parts   [][]part // parts of each sample; nil: not in the table
 }
 
-// part is a part of a sample.
+// part is the position of a part in its sample.
 type part struct {
 	name       string
 	at, length uint32
 }
 
-// rows reads the numbers of a table one after the other. After the end of the table they are nil, and short is set.
+// rows reads consecutive numbers of a table. After the end of the table it returns nil and sets
+// short.
 type rows struct {
 	left  []byte
 	short bool
@@ -53,7 +54,7 @@ func (r *rows) numbers(n uint32) []uint32 {
 	return out
 }
 
-// texts reads texts of the given lengths, which fill total bytes.
+// texts reads strings of the given lengths, which sum up to total bytes.
 func (r *rows) texts(lengths []uint32, total uint32) []string {
 	raw := rows{left: r.take(uint64(total))}
 	out := make([]string, len(lengths))
@@ -64,7 +65,7 @@ func (r *rows) texts(lengths []uint32, total uint32) []string {
 	return out
 }
 
-// readFrame cuts a batch whose bytes are the framed form.
+// readFrame parses the batch's data in the framed form.
 func (b *Batch) readFrame() (err error) {
 	if len(b.data) < framedHead || uint64(binary.LittleEndian.Uint32(b.data[28:])) > uint64(len(b.data)) {
 		return fmt.Errorf("no table of the framed form: %w", ErrProtocol)
@@ -74,7 +75,7 @@ func (b *Batch) readFrame() (err error) {
 	return err
 }
 
-// readFrame reads a table. All that it says of samples lies within them.
+// readFrame parses a table. It rejects samples and parts that exceed the bounds of samples.
 func readFrame(table, samples []byte, count int) (*frame, error) {
 	wrong := func(what string) (*frame, error) {
 		return nil, fmt.Errorf("the framed form: %s: %w", what, ErrProtocol)
@@ -85,7 +86,7 @@ func readFrame(table, samples []byte, count int) (*frame, error) {
 	number := func(at int) uint32 { return binary.LittleEndian.Uint32(table[at:]) }
 	flags, n := binary.LittleEndian.Uint16(table[6:]), number(8)
 	if uint64(number(28)) != uint64(len(table)) || binary.LittleEndian.Uint64(table[32:]) != uint64(len(samples)) {
-		return wrong(fmt.Sprintf("a table of %d bytes and samples of %d, which it does not say", len(table), len(samples)))
+		return wrong(fmt.Sprintf("a table of %d bytes and samples of %d bytes do not match its header", len(table), len(samples)))
 	}
 	if uint64(n) != uint64(count) {
 		return wrong(fmt.Sprintf("%d samples, want %d", n, count))
@@ -97,29 +98,29 @@ func readFrame(table, samples []byte, count int) (*frame, error) {
 		f.starts = append(f.starts, f.starts[i]+int64(length))
 	}
 	if f.starts[len(lengths)] != int64(len(samples)) {
-		return wrong("lengths that are not those of the samples")
+		return wrong("the lengths do not add up to the samples")
 	}
 	var keyLengths, counts, which, offsets, sizes, nameLengths []uint32
-	if flags&toldKeys != 0 {
+	if flags&hasKeys != 0 {
 		keyLengths = r.numbers(n)
 	}
-	if flags&toldParts != 0 {
+	if flags&hasParts != 0 {
 		counts, which, offsets, sizes, nameLengths = r.numbers(n), r.numbers(number(16)), r.numbers(number(16)), r.numbers(number(16)), r.numbers(number(12))
 	}
-	if flags&toldKeys != 0 {
+	if flags&hasKeys != 0 {
 		f.keys = r.texts(keyLengths, number(20))
 	}
 	names := r.texts(nameLengths, number(24))
 	if r.short || len(r.left) >= 8 {
-		return wrong("a table of another length than it says")
+		return wrong("the table's length differs from its header")
 	}
-	if flags&toldParts == 0 {
+	if flags&hasParts == 0 {
 		return f, nil
 	}
 	f.parts = make([][]part, len(counts))
 	for i, count := range counts {
 		if uint64(count) > uint64(len(which)) {
-			return wrong("parts of more samples than there are")
+			return wrong("more parts than the table lists")
 		}
 		for j := range count {
 			p := part{at: offsets[j], length: sizes[j]}

@@ -8,14 +8,15 @@ import (
 	"sync/atomic"
 )
 
-// Gateway is one of the gateways that a client knows. A program that watches each gateway asks it by itself; one that reads batches asks the
-// client, which chooses.
+// Gateway is one of a client's gateways. Programs that monitor each gateway use it directly;
+// readers use the Client, which selects a gateway.
 type Gateway struct {
 	client *Client
 	at     *gateway
 }
 
-// Each returns the gateways that Config.Gateways stands for now. It looks names up again where that is due, and is an error if no gateway is known.
+// Each returns the gateways that Config.Gateways currently resolves to. It looks names up again if
+// that is due, and fails if no gateway is known.
 func (c *Client) Each(ctx context.Context) ([]Gateway, error) {
 	if err := c.fleet.refresh(ctx); err != nil {
 		return nil, err
@@ -32,10 +33,11 @@ func (c *Client) Each(ctx context.Context) ([]Gateway, error) {
 	return all, nil
 }
 
-// String returns the gateway's address, as it may be given in Config.Gateways.
+// String returns the gateway's address in the form of Config.Gateways.
 func (g Gateway) String() string { return g.at.name() }
 
-// JSON reads a resource, such as /v1/stats, of this gateway alone. There is one attempt, of Config.AttemptTimeout at most.
+// JSON reads a resource, such as /v1/stats, from this gateway only. It makes one attempt of at most
+// Config.AttemptTimeout.
 func (g Gateway) JSON(ctx context.Context, path string, q url.Values, v any) error {
 	ctx, cancel := context.WithTimeout(ctx, g.client.cfg.AttemptTimeout)
 	defer cancel()

@@ -12,26 +12,28 @@ import (
 	"time"
 )
 
-// How long a gateway is passed over after a fault: twice as long after each, until it has answered, and longer the more time
-// the fault took, so that what it takes of a job becomes little.
+// A gateway is avoided after a fault. The time doubles with each fault until the gateway answers.
+// It also grows with the time that the fault took, so that slow faults cost a job little.
 const (
 	firstCooldown = time.Second
 	mostCooldown  = 30 * time.Second
-	mostTimes     = 8 // what a fault took
+	mostTimes     = 8 // multiple of the time that a fault took
 )
 
-// gateway is one address that batches are asked of.
+// gateway is one address that serves batches.
 type gateway struct {
 	base *url.URL
-	host string // the name that its address was looked up from, with the port; empty: base says it
+	host string // name and port that the address was resolved from; empty: as in base
 
 	// Guarded by fleet.mu:
-	near   time.Duration // from a probe to its answer, of late; 0: not known
-	faults int           // since it last answered more than a probe
-	until  time.Time     // passed over before, unless nobody else is left, and from then on probed first; zero: neither
+	near   time.Duration // average latency of recent probes; 0: unknown
+	faults int           // consecutive faults since the last answer to a request other than a probe
+	// until ends the time in which the gateway is avoided unless no other is left. Afterwards it
+	// must answer a probe first. Zero: the gateway is not avoided.
+	until time.Time
 }
 
-// name names a gateway in errors.
+// name returns the gateway's address for errors.
 func (g *gateway) name() string {
 	if path := socketOf(g.base.Host); path != "" {
 		return socketPrefix + path
@@ -39,10 +41,11 @@ func (g *gateway) name() string {
 	return g.base.String()
 }
 
-// well says whether nothing speaks against asking a gateway first. The caller holds fleet.mu.
+// well reports whether the gateway may be asked first. The caller holds fleet.mu.
 func (g *gateway) well() bool { return g.until.IsZero() }
 
-// fleet is the gateways that a client knows and what it has seen of them. Which one is asked changes speed, never bytes.
+// fleet holds a client's gateways and their observed state. The choice of a gateway affects only
+// speed, never bytes.
 type fleet struct {
 	sources []source
 	home    func(rank, worldSize uint64, gateways int) int
@@ -52,26 +55,27 @@ type fleet struct {
 
 	probe func(ctx context.Context, g *gateway) error
 
-	advised sync.Once // adviseHomes has spoken
+	advised sync.Once // adviseHomes runs once
 
-	asking chan struct{} // holds a token while names are looked up or gateways measured
+	asking chan struct{} // semaphore of name lookups and measurements
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	gateways []*gateway
-	first    *gateway // the near one, where no rank has a home
+	first    *gateway // the nearest gateway; unused with home
 	resolved time.Time
 	measured time.Time
-	fault    error // why a name has no address
+	fault    error // error of the last lookup
 }
 
-// reader is on whose behalf gateways are asked.
+// reader identifies the rank that a request is for.
 type reader struct {
 	rank, worldSize uint64
 	known           bool
 }
 
-// order returns the gateways in the order in which they are to be asked: the reader's own or the near one first, and at
-// the end those that failed of late. It may look names up and measure before. Only without any address it is an error.
+// order returns the gateways in the order in which to ask them: first the reader's home or the
+// nearest gateway, last those with recent faults. It may look names up and measure latency first.
+// It fails only if no gateway is known.
 func (f *fleet) order(ctx context.Context, who reader) ([]*gateway, error) {
 	if err := f.refresh(ctx); err != nil {
 		return nil, err
@@ -88,15 +92,16 @@ func (f *fleet) order(ctx context.Context, who reader) ([]*gateway, error) {
 	}
 }
 
-// sorted returns the gateways in order. back is one that would be the first but for a fault whose time is over: it has to
-// show itself first, and nobody else is to wait for that.
+// sorted returns the gateways in order. If the preferred gateway has served its cooldown, sorted
+// returns it as back instead: the caller must probe it first. Concurrent callers skip it during the
+// probe.
 func (f *fleet) sorted(who reader) (all []*gateway, back *gateway) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := time.Now()
 	all = f.preferred(who)
 	if lead := all[0]; !lead.well() && !now.Before(lead.until) && len(all) > 1 {
-		lead.until = now.Add(probeTime) // who comes meanwhile passes it over
+		lead.until = now.Add(probeTime) // concurrent requests skip it until then
 		return nil, lead
 	}
 	rank := func(g *gateway) int {
@@ -112,7 +117,7 @@ func (f *fleet) sorted(who reader) (all []*gateway, back *gateway) {
 	return all, nil
 }
 
-// preferred returns the gateways as if none had ever failed. The caller holds mu.
+// preferred returns the gateways in order of preference, regardless of faults. The caller holds mu.
 func (f *fleet) preferred(who reader) []*gateway {
 	all := slices.Clone(f.gateways)
 	n := len(all)
@@ -122,7 +127,7 @@ func (f *fleet) preferred(who reader) []*gateway {
 		}
 		at := min(max(f.home(who.rank, who.worldSize, n), 0), n-1)
 		all[0], all[at] = all[at], all[0]
-		if others := all[1:]; len(others) > 1 { // ranks whose home is lost go to different ones
+		if others := all[1:]; len(others) > 1 { // spreads the ranks of a lost home over the other gateways
 			turn := int(who.rank % uint64(len(others)))
 			copy(others, slices.Concat(others[turn:], others[:turn]))
 		}
@@ -142,14 +147,14 @@ func (f *fleet) preferred(who reader) []*gateway {
 	return all
 }
 
-// size returns how many gateways are known.
+// size returns the number of known gateways.
 func (f *fleet) size() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.gateways)
 }
 
-// answered notes that a gateway has answered.
+// answered records a successful answer of a gateway.
 func (f *fleet) answered(g *gateway) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -159,8 +164,8 @@ func (f *fleet) answered(g *gateway) {
 	}
 }
 
-// failed notes that a gateway did not answer, or not as a gateway should. What is wrong with the request, or with the
-// store behind all of them, is no fault of its.
+// failed records a gateway's fault. Errors that the request or the shared store causes do not
+// count.
 func (f *fleet) failed(ctx context.Context, g *gateway, err error, took time.Duration) {
 	wait, passed := passOver(err)
 	if !passed || errors.Is(ctx.Err(), context.Canceled) {
@@ -171,22 +176,23 @@ func (f *fleet) failed(ctx context.Context, g *gateway, err error, took time.Dur
 	f.passOver(g, took, wait)
 }
 
-// passOver lets a gateway rest, for so long at least. The caller holds mu.
+// passOver avoids a gateway for at least wait. The caller holds mu.
 func (f *fleet) passOver(g *gateway, took, wait time.Duration) {
 	now := time.Now()
 	if now.Before(g.until) {
-		return // one of many requests that failed together
+		return // several concurrent requests failed at once
 	}
 	cooldown := min(max(firstCooldown, took)<<min(g.faults, 5), max(mostCooldown, mostTimes*took))
 	g.faults++
 	g.until = now.Add(max(cooldown+time.Duration(rand.Int64N(int64(cooldown/4))), wait))
 }
 
-// passOver says whether an answer means that other gateways should be asked first for a while, and for how long at least.
+// passOver reports whether an error means that other gateways should be asked first, and the
+// minimum time for that.
 func passOver(err error) (wait time.Duration, passed bool) {
 	e, ok := errors.AsType[*Error](err)
 	if !ok {
-		return 0, true // refused, reset, ended early, too slow, damaged
+		return 0, true // refused, reset, truncated, too slow or corrupt
 	}
 	switch {
 	case e.Code == CodeDraining, e.Code == CodeOverloaded, e.Code == CodeTooManyRequests, e.elsewhere(), e.Code == "" && e.Status >= http.StatusInternalServerError:

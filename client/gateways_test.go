@@ -362,7 +362,7 @@ func TestNewRefusesNamesThatAreNone(t *testing.T) {
 		}
 	}
 	_, err := client.New(client.Config{Gateways: []string{"dns:gw:80"}, Home: client.HomeByRank})
-	if err == nil || !strings.Contains(err.Error(), "in one order for all ranks") {
+	if err == nil || !strings.Contains(err.Error(), "the same gateway order for all ranks") {
 		t.Errorf("got %v, want an error about the order", err)
 	}
 }

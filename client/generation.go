@@ -8,22 +8,24 @@ import (
 	"time"
 )
 
-// ErrNoGeneration says that the ranks of a job could read different generations of a dataset: the gateways move it to new ones by
-// themselves, and Options.Generation is empty. Rank 0 asks with Describe, and all ranks are given what it got.
+// ErrNoGeneration is returned if the ranks of a job could read different generations: the gateways
+// load new ones by themselves, and Options.Generation is empty. Rank 0 should call Describe and
+// pass its generation to all ranks.
 var ErrNoGeneration = errors.New("ranks could read different generations")
 
-// followsFor is how long an answer about a dataset holds: gateways may be started again with other settings.
+// followsFor is the cache time of a dataset description. Gateways may restart with other settings.
 const followsFor = time.Minute
 
 // generationCheck caches whether the gateways follow new generations of the dataset.
 type generationCheck struct {
-	mu    sync.Mutex // guards what follows
-	asked time.Time  // when dataset was asked for; zero: never
+	mu    sync.Mutex // guards the fields below
+	at    time.Time  // time of the last description; zero: none
 	about Dataset
 }
 
-// agree refuses options by which the ranks of a job could read different generations. It asks the gateways at most once in
-// followsFor, and only for one of several ranks that has no generation yet.
+// agree rejects options that would let the ranks of a job read different generations. It describes
+// the dataset at most once per followsFor, and only if there are several ranks and no generation is
+// set.
 func (c *Client) agree(ctx context.Context, opt Options) error {
 	if opt.Generation != "" || opt.WorldSize <= 1 {
 		return nil
@@ -41,22 +43,22 @@ func (c *Client) agree(ctx context.Context, opt Options) error {
 		opt.Rank, opt.WorldSize, d.Name, ErrNoGeneration, d.Generation)
 }
 
-// described describes the dataset as it is, or was less than followsFor ago.
+// described returns a description of the dataset that is at most followsFor old.
 func (c *Client) described(ctx context.Context) (Dataset, error) {
 	f := c.generations
 	f.mu.Lock()
-	about, fresh := f.about, !f.asked.IsZero() && time.Since(f.asked) < followsFor
+	about, fresh := f.about, !f.at.IsZero() && time.Since(f.at) < followsFor
 	f.mu.Unlock()
 	if fresh {
 		return about, nil
 	}
-	asked := time.Now()
+	at := time.Now()
 	about, err := c.Describe(ctx)
 	if err != nil {
 		return Dataset{}, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.asked, f.about = asked, about
+	f.at, f.about = at, about
 	return about, nil
 }

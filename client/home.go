@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// HomeByRank gives rank r of w, of p gateways that all ranks list in one order, the gateway floor(r*p/w): with
-// share=locality the one that holds what the rank reads (Config.Home).
+// HomeByRank returns the gateway floor(rank*gateways/worldSize), for gateways that all ranks list
+// in the same order. With share=locality this gateway stores the samples that the rank reads (see
+// Config.Home).
 func HomeByRank(rank, worldSize uint64, gateways int) int {
 	if rank >= worldSize {
 		return 0
@@ -18,23 +19,24 @@ func HomeByRank(rank, worldSize uint64, gateways int) int {
 	return int(at)
 }
 
-// adviseHomes tells a job whose ranks read through a list of gateways, or a pattern, what homes would save: rank 0 once, if the
-// order of the batch has homes. The client cannot see whether the gateways are one cluster.
+// adviseHomes logs once, on rank 0, that homes would reduce store reads. It applies to several
+// gateways in a fixed order, if the batch's order supports homes. The client cannot detect whether
+// the gateways are a cluster.
 func (c *Client) adviseHomes(opt Options, b *Batch) {
 	gateways := uint64(len(c.fleet.sources))
 	switch {
 	case gateways < 2 || gateways > opt.WorldSize || opt.Rank != 0:
-		return // nothing to share out, or another rank says it
+		return // too few or too many gateways, or another rank logs it
 	case c.cfg.Home != nil || opt.Share != "" || opt.Balance == "bytes":
-		return // the job has chosen
+		return // the job has configured sharing
 	case slices.ContainsFunc(c.fleet.sources, func(s source) bool { return s.kind == addresses }):
-		return // they have no order
+		return // DNS addresses have no fixed order
 	case !strings.Contains(b.Location, "shuffle=slot") && !strings.Contains(b.Location, "strata="):
-		return // samples have no homes
+		return // samples have no homes in this order
 	}
 	c.fleet.advised.Do(func() {
-		slog.Warn("each gateway reads the whole dataset from the store, unless they are a cluster: "+
-			"with home=rank, share=locality and homes=GATEWAYS they read it once together",
+		slog.Warn("without a cluster, each gateway reads the whole dataset from the store: "+
+			"with home=rank, share=locality and homes=GATEWAYS they read it only once in total",
 			"dataset", b.Dataset, "gateways", gateways, "reads", gateways, "homes", gateways)
 	})
 }

@@ -6,9 +6,9 @@ import (
 	"net/url"
 )
 
-// Report tells the gateways the losses of a batch's samples, in the order of the batch. The same losses may be reported again, by
-// whoever and to whichever gateway; another loss for the same place of the same epoch is refused as CodeConflict.
-// A bucket that takes no writes is CodeReadOnly.
+// Report sends the losses of a batch's samples, in the order of the batch. Reports are idempotent,
+// from any reader to any gateway. A different loss for the same position of the same epoch fails
+// with CodeConflict, and a read-only bucket with CodeReadOnly.
 func (c *Client) Report(ctx context.Context, b *Batch, losses []float64) error {
 	path, err := importancePath(b.Dataset, b.Location)
 	if err != nil {
@@ -22,8 +22,9 @@ func (c *Client) Report(ctx context.Context, b *Batch, losses []float64) error {
 	return c.Post(ctx, path, nil, in, &out)
 }
 
-// Freeze makes a snapshot of the losses that were reported of the epoch that a batch belongs to, and returns its
-// name: the value of Options.Importance for the epochs to come. The same losses make the same snapshot, whichever gateway is asked.
+// Freeze creates a snapshot of the losses reported for the batch's epoch and returns its name,
+// which later epochs use as Options.Importance. Snapshots are deterministic: all gateways return
+// the same one for the same losses.
 func (c *Client) Freeze(ctx context.Context, b *Batch) (snapshot string, err error) {
 	path, err := importancePath(b.Dataset, b.Location)
 	if err != nil {

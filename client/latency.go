@@ -13,21 +13,23 @@ import (
 	"time"
 )
 
-// Gateways are measured by small requests beside the batches: no batch is asked for twice to learn who is near.
+// Small probes measure the latency of gateways. Batches are never requested twice for that.
 const (
 	probeEvery = time.Minute
 	probeTime  = 250 * time.Millisecond
-	probeGrace = 20 * time.Millisecond // for the others after the first answer, or four times what that took
+	// After the first answer, the other gateways have this long, or four times as long as that
+	// answer took.
+	probeGrace = 20 * time.Millisecond
 )
 
-// Another gateway becomes the first choice if it answers in less than nearShare of the time, and nearGain sooner: a job does
-// not change for less.
+// A gateway becomes the preferred one only if its latency is below nearShare of the current one's
+// and lower by at least nearGain. Smaller differences are not worth a change.
 const (
 	nearShare = 0.7
 	nearGain  = 500 * time.Microsecond
 )
 
-// compareNear sorts what is not known to the end.
+// compareNear orders latencies; unknown ones (0) come last.
 func compareNear(a, b time.Duration) int {
 	if (a == 0) != (b == 0) {
 		return cmp.Compare(b, a)
@@ -35,7 +37,8 @@ func compareNear(a, b time.Duration) int {
 	return cmp.Compare(a, b)
 }
 
-// enter waits until nobody else looks up or measures. Whoever does not have to wait gets false if somebody does.
+// enter acquires the right to look up or measure. With wait it blocks until ctx ends; without, it
+// returns false if another caller has the right.
 func (f *fleet) enter(ctx context.Context, wait bool) bool {
 	if !wait {
 		select {
@@ -55,7 +58,7 @@ func (f *fleet) enter(ctx context.Context, wait bool) bool {
 
 func (f *fleet) leave() { <-f.asking }
 
-// measure asks all gateways how far they are, if it was long ago, and chooses the first.
+// measure probes all gateways if the last measurement is old, and selects the preferred one.
 func (f *fleet) measure(ctx context.Context) {
 	all, never := f.unmeasured()
 	if all == nil || !f.enter(ctx, never) {
@@ -82,7 +85,7 @@ func (f *fleet) measure(ctx context.Context) {
 			case probing.Err() == nil:
 				f.settle(g, err)
 			case ctx.Err() == nil:
-				f.note(g, took) // at least
+				f.note(g, took) // a lower bound: the probe was cut off
 			}
 		})
 	}
@@ -90,7 +93,7 @@ func (f *fleet) measure(ctx context.Context) {
 	f.choose()
 }
 
-// unmeasured returns the gateways if they should be measured now, and whether they never were.
+// unmeasured returns the gateways if a measurement is due, and whether it is the first one.
 func (f *fleet) unmeasured() (all []*gateway, never bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -100,7 +103,7 @@ func (f *fleet) unmeasured() (all []*gateway, never bool) {
 	return f.gateways, f.measured.IsZero()
 }
 
-// ask probes one gateway and notes how long its answer took.
+// ask probes one gateway and records its latency.
 func (f *fleet) ask(ctx context.Context, g *gateway) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
@@ -112,7 +115,7 @@ func (f *fleet) ask(ctx context.Context, g *gateway) error {
 	return nil
 }
 
-// note notes how long a probe took.
+// note averages the latency of a probe with the earlier value.
 func (f *fleet) note(g *gateway, took time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -123,7 +126,8 @@ func (f *fleet) note(g *gateway, took time.Duration) {
 	g.near = took
 }
 
-// rested takes a gateway back whose time is over. The others answer probes too, and rest on.
+// rested ends the avoidance of a gateway whose cooldown has passed. Other gateways answer probes
+// too, but stay avoided.
 func (f *fleet) rested(g *gateway) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -132,7 +136,7 @@ func (f *fleet) rested(g *gateway) {
 	}
 }
 
-// settle notes how a probe ended.
+// settle ends the avoidance of a gateway after a successful probe, or renews it after a failed one.
 func (f *fleet) settle(g *gateway, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -141,11 +145,11 @@ func (f *fleet) settle(g *gateway, err error) {
 	}
 }
 
-// choose makes the near gateway the first one.
+// choose selects the preferred gateway by latency.
 func (f *fleet) choose() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.measured = time.Now().Add(-rand.N(probeEvery / 2)) // so that clients that began together do not move together
+	f.measured = time.Now().Add(-rand.N(probeEvery / 2)) // jitter: clients that started together change gateways at different times
 	old := f.first
 	if old == nil || !old.well() {
 		i := slices.IndexFunc(f.gateways, (*gateway).well)
@@ -165,7 +169,8 @@ func (f *fleet) choose() {
 	}
 }
 
-// nearer says whether a is so much less than b that it is worth a change. What is not known is far.
+// nearer reports whether latency a is enough below b to justify a change. Unknown latencies (0)
+// count as infinite.
 func nearer(a, b time.Duration) bool {
 	if a == 0 || b == 0 {
 		return a != 0
@@ -173,10 +178,10 @@ func nearer(a, b time.Duration) bool {
 	return a < time.Duration(nearShare*float64(b)) && b-a > nearGain
 }
 
-// errNotReady is a gateway's word that requests should go elsewhere.
+// errNotReady means that a gateway answers probes but refuses requests.
 var errNotReady = errors.New("the gateway is not ready")
 
-// ready asks a gateway whether it takes requests.
+// ready asks a gateway whether it accepts requests.
 func (c *Client) ready(ctx context.Context, g *gateway) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, g.base.String()+"/readyz", nil)
 	if err != nil {
@@ -189,7 +194,7 @@ func (c *Client) ready(ctx context.Context, g *gateway) error {
 		return err
 	}
 	defer resp.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxProblem)) // so that the connection is kept
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxProblem)) // so that the connection can be reused
 	if resp.StatusCode == http.StatusServiceUnavailable {
 		return fmt.Errorf("%s: %w", g.name(), errNotReady)
 	}

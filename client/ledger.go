@@ -8,53 +8,54 @@ import (
 	"sync"
 )
 
-// Ledger proves that an epoch delivered every sample exactly once, whoever read which
-// part of it. Readers of all ranks add their batches, which need Options.Manifest; Check
-// tells at the end what is missing.
+// Ledger proves that an epoch delivered every sample exactly once, however many readers shared it.
+// The readers of all ranks add their batches, which need Options.Manifest. Check reports missing
+// samples at the end.
 //
-// What a ledger without complaint proves: S positions and S different keys of shards were
-// delivered, none of either twice, where S is the number of samples of the dataset or of Options.Subset, and
-// the bytes of each matched the manifest's CRC-32C. As keys are unique in a shard, these are all of its
-// samples. It does not prove that the bytes are those that once were packed: that is what
-// "millrace verify" does.
+// A ledger without faults proves that S positions and S different samples were delivered, each
+// exactly once. S is the number of samples in the dataset or in Options.Subset. The bytes of each
+// sample matched the CRC-32C of the manifest. Keys are unique in a shard, so these are all samples.
+// The ledger does not prove that the bytes are those that were originally packed; "millrace verify"
+// does.
 //
-// It holds one bit per position and 16 bytes of a digest per sample, map overhead apart, and only
-// for what was delivered: a gateway that announces a vast dataset costs nothing. It is safe
-// for concurrent use.
+// It needs one bit per position and 16 bytes per sample, plus map overhead, for delivered samples
+// only. A gateway that announces a huge dataset therefore costs no memory. A Ledger is safe for
+// concurrent use.
 type Ledger struct {
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	samples uint64
 	seen    uint64
 	padded  uint64
-	came    uint64                // different positions
-	bits    map[uint64]*page      // of positions, by page number
-	keys    map[[16]byte]struct{} // nil: a sample may come again
+	came    uint64                // number of distinct positions
+	bits    map[uint64]*page      // bitmaps of positions, by page number
+	keys    map[[16]byte]struct{} // digests of shards and keys; nil: samples may repeat
 	faults  []string
 	more    int
 }
 
-// maxFaults bounds how many faults Check names; the rest are counted.
+// maxFaults bounds the faults that Check lists. Further faults are only counted.
 const maxFaults = 10
 
-// page holds the bits of neighbouring positions. It is small, so that a gateway which
-// scatters positions makes the ledger hold little more than what it had to send.
+// page is a bitmap of neighbouring positions. It is small: a gateway that scatters positions makes
+// the ledger hold little more than it had to send.
 type page [64]uint64
 
-// pagePositions is how many positions a page has.
+// pagePositions is the number of positions in a page.
 const pagePositions = 64 * 64
 
-// NewLedger returns a ledger for an epoch of this many samples.
+// NewLedger returns a ledger for an epoch with the given number of samples.
 func NewLedger(samples uint64) *Ledger {
 	return &Ledger{samples: samples, bits: map[uint64]*page{}, keys: map[[16]byte]struct{}{}}
 }
 
-// NewDrawLedger returns a ledger for an epoch of this many draws by Options.Importance, or of positions whose bad samples
-// others replace by Options.Quarantine: every position must come exactly once, while a sample may come again. It holds no keys.
+// NewDrawLedger returns a ledger for an epoch with Options.Importance, or with replaced samples by
+// Options.Quarantine. Every position must be delivered exactly once, but samples may repeat. It
+// stores no keys.
 func NewDrawLedger(draws uint64) *Ledger {
 	return &Ledger{samples: draws, bits: map[uint64]*page{}}
 }
 
-// Add notes the samples of a batch. Samples that only pad the last batch are counted apart.
+// Add records the samples of a batch. It counts padding samples separately.
 func (l *Ledger) Add(b *Batch) {
 	b.needManifest()
 	l.mu.Lock()
@@ -87,7 +88,7 @@ func (l *Ledger) note(b *Batch, s Sample) {
 	if l.keys == nil {
 		return
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%v\x00%s", s.Shard, s.Key)) // several shards may have one key
+	sum := sha256.Sum256(fmt.Appendf(nil, "%v\x00%s", s.Shard, s.Key)) // keys are unique only within a shard
 	id := [16]byte(sum[:16])
 	if _, ok := l.keys[id]; ok {
 		l.fault("sample %q of shard %v came again in batch %d", s.Key, s.Shard, b.Number)
@@ -103,21 +104,21 @@ func (l *Ledger) fault(format string, args ...any) {
 	l.faults = append(l.faults, fmt.Sprintf(format, args...))
 }
 
-// Seen returns how many samples were added, padding apart.
+// Seen returns the number of added samples, without padding.
 func (l *Ledger) Seen() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.seen
 }
 
-// Missing returns how many positions have not come yet.
+// Missing returns the number of positions not delivered yet.
 func (l *Ledger) Missing() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.samples - l.came
 }
 
-// firstMissing returns the lowest position that has not come.
+// firstMissing returns the lowest position not delivered yet.
 func (l *Ledger) firstMissing() uint64 {
 	for n := uint64(0); ; n++ {
 		p := l.bits[n]
@@ -132,12 +133,12 @@ func (l *Ledger) firstMissing() uint64 {
 	}
 }
 
-// LedgerError says how the deliveries differ from exactly once.
+// LedgerError describes how the deliveries differ from exactly once.
 type LedgerError struct {
 	Missing uint64
-	First   uint64   // the lowest position that is missing
-	Faults  []string // what came twice or does not exist, the first few
-	More    int      // how many faults are not named
+	First   uint64   // lowest missing position
+	Faults  []string // the first duplicates and invalid positions
+	More    int      // number of faults not in Faults
 }
 
 func (e *LedgerError) Error() string {
@@ -152,10 +153,11 @@ func (e *LedgerError) Error() string {
 	return "samples not delivered exactly once: " + strings.Join(parts, "; ")
 }
 
-// Check returns nil if every sample came exactly once, else a *LedgerError.
+// Check returns nil if every sample was delivered exactly once, otherwise a *LedgerError.
 func (l *Ledger) Check() error { return l.check(false) }
 
-// CheckPart returns nil if no sample came twice, whether or not all came: for part of an epoch, or one rank.
+// CheckPart returns nil if no sample was delivered twice. It ignores missing samples, for a part of
+// an epoch or one rank.
 func (l *Ledger) CheckPart() error { return l.check(true) }
 
 func (l *Ledger) check(part bool) error {

@@ -10,18 +10,18 @@ import (
 	"time"
 )
 
-// A gateway from which nothing has come for quietTime is asked for a sign of life. One that owes mostSigns of them has
-// stopped, while one that answers has a slow store behind it, and is waited for.
+// A gateway that has sent nothing for quietTime is probed. After mostSigns failed probes it counts
+// as stopped. A gateway that answers probes has a slow store, and the client keeps waiting for it.
 const (
 	quietTime = 2 * time.Second
 	signTime  = time.Second
 	mostSigns = 2
 )
 
-var errNoSign = errors.New("the gateway gives no sign of life")
+var errNoSign = errors.New("the gateway has stopped: it sends nothing and answers no probe")
 
-// attempt has ask ask one gateway, for Config.AttemptTimeout at most, and leaves a gateway that has stopped. came is to count
-// what comes of the answer.
+// attempt calls ask for one gateway with a limit of Config.AttemptTimeout, and cancels it if the
+// gateway stops. ask must add the received bytes to came.
 func (c *Client) attempt(ctx context.Context, gw *gateway, ask func(ctx context.Context, came *atomic.Int64) error) error {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.AttemptTimeout)
 	defer cancel()
@@ -35,8 +35,8 @@ func (c *Client) attempt(ctx context.Context, gw *gateway, ask func(ctx context.
 	return err
 }
 
-// watch has an attempt end with errNoSign as its cause if its gateway stops, where there is another one to ask. came counts
-// what has come of the answer. done must be called at the end of the attempt.
+// watch cancels the returned context with cause errNoSign if the gateway stops and another one is
+// available. came counts the received bytes. The caller must call done at the end of the attempt.
 func (c *Client) watch(ctx context.Context, gw *gateway, came *atomic.Int64) (_ context.Context, done func()) {
 	ctx, end := context.WithCancelCause(ctx)
 	if c.fleet.size() < 2 {
@@ -65,7 +65,7 @@ func (c *Client) watch(ctx context.Context, gw *gateway, came *atomic.Int64) (_ 
 	return ctx, func() { end(nil); wg.Wait() }
 }
 
-// lives asks for a sign of life. A gateway that refuses new requests lives.
+// lives probes a gateway. A gateway that answers but refuses new requests is alive.
 func (c *Client) lives(ctx context.Context, gw *gateway) bool {
 	ctx, cancel := context.WithTimeout(ctx, signTime)
 	defer cancel()
@@ -73,13 +73,13 @@ func (c *Client) lives(ctx context.Context, gw *gateway) bool {
 	return err == nil || errors.Is(err, errNotReady)
 }
 
-// activityReader counts the bytes of a body. Each is a sign of life.
+// activityReader counts the bytes that are read from a body, as signs of life.
 type activityReader struct {
 	io.Reader
 	came *atomic.Int64
 }
 
-// Read reads and counts.
+// Read implements io.Reader.
 func (r activityReader) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p)
 	r.came.Add(int64(n))

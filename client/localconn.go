@@ -10,16 +10,16 @@ import (
 	"sync"
 )
 
-// localConn is a connection to a gateway's Unix socket, which passes shared memory. It owns the
-// segments that it has received.
+// localConn is a connection to a gateway's Unix socket that can receive shared memory. It owns the
+// received segments.
 type localConn struct {
 	*net.UnixConn
 
-	mu       sync.Mutex // guards what follows
-	awaits   bool       // the answer that comes next may bring a descriptor
-	came     int        // descriptor that came; -1: none
-	begins   bool       // the next write begins the head of a request
-	released []uint64   // leases that the gateway has not been told of
+	mu       sync.Mutex // guards the fields below
+	awaits   bool       // the next answer may carry a descriptor
+	came     int        // received descriptor; -1: none
+	begins   bool       // the next write starts the head of a request
+	released []uint64   // ended leases that the gateway does not know of yet
 	segments map[uint64]*segment
 	ended    bool
 }
@@ -27,11 +27,11 @@ type localConn struct {
 // segment is memory that a gateway shares. The connection's mutex guards it.
 type segment struct {
 	bytes []byte
-	lent  bool // a batch lies in it
-	gone  bool // it is unmapped when nothing lies in it any more
+	lent  bool // a batch uses the segment
+	gone  bool // unmap the segment when its batch ends
 }
 
-// lease holds the memory of one batch.
+// lease is the right to use the memory of one batch.
 type lease struct {
 	conn    *localConn
 	segment *segment
@@ -44,7 +44,8 @@ func newNeighbour(c *net.UnixConn) *localConn {
 	return &localConn{UnixConn: c, came: -1, segments: map[uint64]*segment{}}
 }
 
-// watchNeighbour has the connection of a request know that a request begins. awaits says that memory may come, and sets from.
+// watchNeighbour notifies the connection of a request before the request is written, and sets from.
+// awaits means that the answer may be shared memory.
 func watchNeighbour(ctx context.Context, awaits bool, from **localConn) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
 		if n, ok := info.Conn.(*localConn); ok {
@@ -54,7 +55,7 @@ func watchNeighbour(ctx context.Context, awaits bool, from **localConn) context.
 	}})
 }
 
-// begin is called before a request is written. No other one is under way on the connection.
+// begin prepares the connection for a request. The connection has no other request in flight.
 func (n *localConn) begin(awaits bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -62,7 +63,7 @@ func (n *localConn) begin(awaits bool) {
 	n.awaits, n.begins = awaits, true
 }
 
-// forgetDescriptor closes a descriptor that nobody took. The caller holds mu.
+// forgetDescriptor closes an unused descriptor. The caller holds mu.
 func (n *localConn) forgetDescriptor() {
 	if n.came >= 0 {
 		closeDescriptor(n.came)
@@ -70,7 +71,7 @@ func (n *localConn) forgetDescriptor() {
 	}
 }
 
-// Read reads, and keeps the descriptor that an answer brings.
+// Read reads bytes and stores the descriptor of an answer.
 func (n *localConn) Read(p []byte) (int, error) {
 	got, descriptors, err := receive(n.UnixConn, p)
 	if len(descriptors) == 0 {
@@ -88,7 +89,8 @@ func (n *localConn) Read(p []byte) (int, error) {
 	return 0, fmt.Errorf("%d descriptors that no answer may bring: %w", len(descriptors), ErrProtocol)
 }
 
-// Write writes. Behind the first line of a request's head it puts a line with the leases that have ended.
+// Write writes bytes. After the request line of a request it inserts a header with the ended
+// leases.
 func (n *localConn) Write(p []byte) (int, error) {
 	with := n.withReleases(p)
 	written, err := n.UnixConn.Write(with)
@@ -103,7 +105,7 @@ func (n *localConn) withReleases(p []byte) []byte {
 	}
 	end := bytes.Index(p, []byte("\r\n"))
 	if end < 0 {
-		return p // the first line is longer than this
+		return p // the request line continues after p
 	}
 	n.begins = false
 	if len(n.released) == 0 {
@@ -114,7 +116,7 @@ func (n *localConn) withReleases(p []byte) []byte {
 	return append(append(append(make([]byte, 0, len(p)+len(line)), p[:end]...), line...), p[end:]...)
 }
 
-// take returns the memory that a header tells of.
+// take returns the memory that a header describes.
 func (n *localConn) take(s sharedHeader) (*lease, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -128,15 +130,15 @@ func (n *localConn) take(s sharedHeader) (*lease, error) {
 	case s.fresh && n.came < 0:
 		fault = "no descriptor came"
 	case !s.fresh && n.came >= 0:
-		fault = "a descriptor came that is not announced"
+		fault = "a descriptor came without announcement"
 	case s.fresh && known:
-		fault = "the number of another one"
+		fault = "another segment has this number"
 	case !s.fresh && !known:
-		fault = "it has not come"
+		fault = "it is unknown"
 	case known && int64(len(at.bytes)) != s.size:
-		fault = "it had another size"
+		fault = "its size has changed"
 	case known && at.lent:
-		fault = "another batch lies in it"
+		fault = "another batch still uses it"
 	}
 	if fault != "" {
 		return nil, fmt.Errorf("segment %d of shared memory: %s: %w", s.segment, fault, ErrProtocol)
@@ -156,7 +158,7 @@ func (n *localConn) take(s sharedHeader) (*lease, error) {
 	return &lease{conn: n, segment: at, number: s.lease, data: at.bytes[:s.length:s.length]}, nil
 }
 
-// leave unmaps a segment, if a batch lies in it as soon as that has ended. The caller holds mu.
+// leave unmaps a segment, or marks it for unmapping when its batch ends. The caller holds mu.
 func (n *localConn) leave(number uint64) {
 	if at, ok := n.segments[number]; ok {
 		delete(n.segments, number)
@@ -166,7 +168,7 @@ func (n *localConn) leave(number uint64) {
 	}
 }
 
-// end lets go of the memory. It may be called again, and of no lease.
+// end releases the memory. Further calls, and calls on a nil lease, do nothing.
 func (l *lease) end() {
 	if l == nil {
 		return
@@ -185,7 +187,7 @@ func (l *lease) end() {
 	})
 }
 
-// Close closes the connection. Batches keep the memory that they lie in.
+// Close closes the connection. Open batches keep their memory.
 func (n *localConn) Close() error {
 	err := n.UnixConn.Close()
 	n.mu.Lock()

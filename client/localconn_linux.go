@@ -9,28 +9,28 @@ import (
 	"syscall"
 )
 
-// canShare says whether memory can come from a gateway.
+// canShare reports whether this system supports shared memory.
 const canShare = true
 
 const (
 	getSeals   = 1034             // F_GET_SEALS
 	wantSeals  = 0x2 | 0x4 | 0x10 // F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_FUTURE_WRITE
-	controlLen = 64               // bytes of control messages: more than one descriptor takes
+	controlLen = 64               // buffer for control messages: larger than one descriptor needs
 )
 
-// receive reads bytes and the descriptors that come along with them.
+// receive reads bytes and the descriptors that accompany them.
 func receive(c *net.UnixConn, p []byte) (got int, descriptors []int, err error) {
 	var control [controlLen]byte
 	got, length, flags, _, err := c.ReadMsgUnix(p, control[:])
 	if err != nil || length == 0 {
 		if errors.Is(err, io.EOF) {
-			err = io.EOF // which net wraps, and net/http compares
+			err = io.EOF // net wraps io.EOF, and net/http compares it with ==
 		}
-		return max(got, 0), nil, err // -1 with an error
+		return max(got, 0), nil, err // got is -1 with an error
 	}
 	messages, err := syscall.ParseSocketControlMessage(control[:length])
 	for i := range messages {
-		all, _ := syscall.ParseUnixRights(&messages[i]) // of another kind of message: none
+		all, _ := syscall.ParseUnixRights(&messages[i]) // none in other kinds of messages
 		descriptors = append(descriptors, all...)
 	}
 	if err == nil && flags&syscall.MSG_CTRUNC != 0 {
@@ -41,7 +41,8 @@ func receive(c *net.UnixConn, p []byte) (got int, descriptors []int, err error) 
 
 func closeDescriptor(d int) { _ = syscall.Close(d) }
 
-// mapMemory maps memory for reading. It refuses memory that has not size bytes, or whose seals would let another process shorten, lengthen or write it.
+// mapMemory maps memory read-only. It refuses memory of another size, or memory without seals
+// against resizing and writing by other processes.
 func mapMemory(descriptor int, size int64) ([]byte, error) {
 	var is syscall.Stat_t
 	if err := syscall.Fstat(descriptor, &is); err != nil {
@@ -58,7 +59,7 @@ func mapMemory(descriptor int, size int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := syscall.Madvise(b, syscall.MADV_DONTFORK); err != nil { // a child would see the next batch
+	if err := syscall.Madvise(b, syscall.MADV_DONTFORK); err != nil { // a child process must not see later batches
 		unmapMemory(b)
 		return nil, err
 	}

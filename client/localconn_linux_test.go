@@ -103,13 +103,13 @@ func TestNeighbour_TakesOnlyWhatIsAnnounced(t *testing.T) {
 		"known":               {0, false, sharedHeader{segment: 1, size: page, length: page}, ""},
 		"closed":              {page, true, sharedHeader{segment: 9, size: page, fresh: true}, net.ErrClosed.Error()},
 		"nothing came":        {0, false, sharedHeader{segment: 9, size: page, fresh: true}, "no descriptor came"},
-		"not announced":       {page, false, sharedHeader{segment: 1, size: page}, "a descriptor came that is not announced"},
-		"a number in use":     {page, false, sharedHeader{segment: 1, size: page, fresh: true}, "the number of another one"},
-		"unknown":             {0, false, sharedHeader{segment: 9, size: page}, "it has not come"},
-		"another size":        {0, false, sharedHeader{segment: 1, size: page + 1}, "it had another size"},
-		"lent":                {0, false, sharedHeader{segment: 2, size: page}, "another batch lies in it"},
+		"not announced":       {page, false, sharedHeader{segment: 1, size: page}, "a descriptor came without announcement"},
+		"a number in use":     {page, false, sharedHeader{segment: 1, size: page, fresh: true}, "another segment has this number"},
+		"unknown":             {0, false, sharedHeader{segment: 9, size: page}, "it is unknown"},
+		"another size":        {0, false, sharedHeader{segment: 1, size: page + 1}, "its size has changed"},
+		"lent":                {0, false, sharedHeader{segment: 2, size: page}, "another batch still uses it"},
 		"memory of less size": {page, false, sharedHeader{segment: 9, size: page + 1, fresh: true}, "got 4096 bytes, want 4097"},
-		"gone, but refused":   {0, false, sharedHeader{segment: 9, size: page, gone: []uint64{1}}, "it has not come"},
+		"gone, but refused":   {0, false, sharedHeader{segment: 9, size: page, gone: []uint64{1}}, "it is unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, _ := connected(t)

@@ -7,7 +7,8 @@ import (
 	"net"
 )
 
-// canShare says whether memory can come from a gateway: nothing below is called.
+// canShare reports whether this system supports shared memory. The functions below are never
+// called.
 const canShare = false
 
 func receive(c *net.UnixConn, p []byte) (int, []int, error) {

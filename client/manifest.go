@@ -10,7 +10,7 @@ import (
 	"net/url"
 )
 
-// addManifest fetches the manifest from the batch's canonical address.
+// addManifest fetches the batch's manifest and checks it against the batch.
 func (c *Client) addManifest(ctx context.Context, opt Options, b *Batch) error {
 	name := cmp.Or(c.cfg.Dataset, b.Dataset)
 	if name == "" {
@@ -33,20 +33,20 @@ func (c *Client) addManifest(ctx context.Context, opt Options, b *Batch) error {
 	return nil
 }
 
-// manifestLimit bounds a manifest by the samples that its batch has: a name has 4 KiB at
-// most, and six times that in JSON's worst writing.
+// manifestLimit returns the maximum size of a manifest: a key has at most 4 KiB, and JSON escapes
+// enlarge it at most sixfold.
 func manifestLimit(samples int) int64 {
 	return min(maxJSON, 64<<10+int64(samples)*(48<<10))
 }
 
-// lines are the samples of a manifest, of which there may not be more than its batch has: a
-// short line of JSON becomes a far larger Sample.
+// lines are the samples of a manifest, limited to the size of the batch: a short line of JSON
+// becomes a far larger Sample.
 type lines struct {
 	most int
 	read []Sample
 }
 
-// UnmarshalJSON reads an array, one element after another.
+// UnmarshalJSON decodes an array element by element.
 func (l *lines) UnmarshalJSON(p []byte) error {
 	in := json.NewDecoder(bytes.NewReader(p))
 	if open, err := in.Token(); err != nil || open != json.Delim('[') {
@@ -59,7 +59,7 @@ func (l *lines) UnmarshalJSON(p []byte) error {
 		}
 		var s struct {
 			Sample
-			KeyBytes []byte `json:"key_base64"` // of a key that is not UTF-8
+			KeyBytes []byte `json:"key_base64"` // set for keys that are not UTF-8
 		}
 		if err := in.Decode(&s); err != nil {
 			return fmt.Errorf("sample %d: %w", len(l.read), err)
@@ -72,7 +72,7 @@ func (l *lines) UnmarshalJSON(p []byte) error {
 	return nil
 }
 
-// setManifest takes a manifest whose samples are all in the body.
+// setManifest sets the manifest if all its samples are in the body.
 func (b *Batch) setManifest(samples []Sample) error {
 	if len(samples) != b.count {
 		return fmt.Errorf("manifest has %d samples, the batch %d: %w", len(samples), b.count, ErrProtocol)

@@ -14,41 +14,44 @@ import (
 	"time"
 )
 
-// Names are looked up again after a while, and when every gateway has failed. Beyond renewTime nobody waits for a name server
-// who has what he asked for.
+// Names are looked up again after lookupEvery, and when all gateways have failed. A call that has
+// its answer waits at most renewTime for a running lookup.
 const (
 	lookupEvery = 30 * time.Second
-	lookupTime  = 15 * time.Second // a resolver gives up on each of its servers after 5 s
-	renewTime   = 500 * time.Millisecond
+	// lookupTime covers several servers: a resolver gives up on each of its servers after 5 s.
+	lookupTime = 15 * time.Second
+	renewTime  = 500 * time.Millisecond
 )
 
-// source is what Config.Gateways says about one or more gateways.
+// source is an entry of Config.Gateways, for one or more gateways.
 type source struct {
 	base *url.URL
 	kind addressKind
-	last []*gateway // from the lookup before; guarded by fleet.mu
+	last []*gateway // gateways from the previous lookup; guarded by fleet.mu
 }
 
-// addressKind is what an address of Config.Gateways stands for.
+// addressKind is the kind of an address in Config.Gateways.
 type addressKind int
 
 const (
-	itself    addressKind = iota // one gateway, whose name is left to the dialler
-	several                      // http://NAME:PORT: each address of the name is a gateway if it has several, else as itself
-	addresses                    // dns:NAME:PORT: each address of the name is a gateway
-	records                      // srv:NAME: each SRV record of the name is a gateway
+	itself    addressKind = iota // one gateway, whose name the dialer resolves
+	several                      // http://NAME:PORT: one gateway per address if the name has several, otherwise as itself
+	addresses                    // dns:NAME:PORT: one gateway per address of the name
+	records                      // srv:NAME: one gateway per SRV record of the name
 )
 
-// lookup reports whether the name is looked up here.
+// lookup reports whether the client resolves the name itself.
 func (s source) lookup() bool { return s.kind != itself }
 
-// must reports whether there is no gateway without an answer of the name server; else the name is left to the dialler.
+// must reports whether the source has no gateway without an answer from DNS. Otherwise the dialer
+// resolves the name.
 func (s source) must() bool { return s.kind == addresses || s.kind == records }
 
-// socket reports whether the gateway listens at a Unix socket.
+// socket reports whether the gateway listens on a Unix socket.
 func (s source) socket() bool { return socketOf(s.base.Host) != "" }
 
-// parseSource reads a base URL, dns:NAME:PORT, srv:NAME or unix:PATH. spread says that a name with several addresses is as many gateways.
+// parseSource parses a base URL, dns:NAME:PORT, srv:NAME or unix:PATH. With spread, each address of
+// a name with several addresses is a gateway of its own.
 func parseSource(s string, spread bool) (source, error) {
 	if path, here := strings.CutPrefix(s, socketPrefix); here {
 		return parseSocket(path)
@@ -69,7 +72,7 @@ func parseSource(s string, spread bool) (source, error) {
 		return source{}, err
 	}
 	_, err = netip.ParseAddr(u.Hostname())
-	// A certificate is made out to the name: behind https the name stays.
+	// An https name is kept, because the certificate names the host.
 	isName := err != nil && u.Scheme == "http" && u.Hostname() != "localhost"
 	switch {
 	case named:
@@ -80,7 +83,7 @@ func parseSource(s string, spread bool) (source, error) {
 	return source{base: u}, nil
 }
 
-// refresh looks up the names if no gateway is known. It is an error only if none is then.
+// refresh looks the names up if no gateway is known. It fails if there is still none.
 func (f *fleet) refresh(ctx context.Context) error {
 	if _, never := f.unresolved(); never && f.enter(ctx, true) {
 		defer f.leave()
@@ -99,8 +102,8 @@ func (f *fleet) refresh(ctx context.Context) error {
 	return fmt.Errorf("look up gateways: %w", context.Cause(ctx))
 }
 
-// renewals gives one call what looks the names up again, if that is due, while the call asks the gateways that are known, and
-// what must be called at its end.
+// renewals returns two functions for one call: renew starts a lookup in the background if one is
+// due, and end waits for it, up to renewTime.
 func (f *fleet) renewals(ctx context.Context) (renew, end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -127,7 +130,7 @@ func (f *fleet) renewals(ctx context.Context) (renew, end func()) {
 	}
 }
 
-// unresolved says whether names should be looked up now, and whether they never were.
+// unresolved reports whether a lookup is due, and whether none has succeeded yet.
 func (f *fleet) unresolved() (due, never bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -139,7 +142,7 @@ func (f *fleet) named() bool {
 	return slices.ContainsFunc(f.sources, source.lookup)
 }
 
-// allFailed has names looked up again before the next round.
+// allFailed makes a lookup due before the next round.
 func (f *fleet) allFailed() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -148,7 +151,7 @@ func (f *fleet) allFailed() {
 	}
 }
 
-// resolve makes the list of gateways anew. Those that were known keep what was seen of them.
+// resolve rebuilds the list of gateways. Known gateways keep their state.
 func (f *fleet) resolve(ctx context.Context) {
 	found, fault := f.findAll(ctx)
 	f.mu.Lock()
@@ -160,7 +163,7 @@ func (f *fleet) resolve(ctx context.Context) {
 	var all, fresh []*gateway
 	listed := map[string]bool{}
 	for i, s := range f.sources {
-		if found[i] == nil { // the name has no answer
+		if found[i] == nil { // the lookup failed
 			found[i] = s.before()
 		}
 		f.sources[i].last = found[i]
@@ -179,7 +182,7 @@ func (f *fleet) resolve(ctx context.Context) {
 			}
 		}
 	}
-	// Clients that look up one name at once are not all to begin with the same address.
+	// Clients that resolve a name at the same time should start with different addresses.
 	rand.Shuffle(len(fresh), func(i, j int) { fresh[i], fresh[j] = fresh[j], fresh[i] })
 	f.gateways, f.fault, f.resolved = append(all, fresh...), fault, time.Now()
 	if len(fresh) > 0 {
@@ -190,10 +193,10 @@ func (f *fleet) resolve(ctx context.Context) {
 	}
 }
 
-// findAll returns the gateways of each source, looked up side by side: none of a name without an answer.
+// findAll resolves all sources concurrently. A source whose name has no answer gets nil.
 func (f *fleet) findAll(ctx context.Context) ([][]*gateway, error) {
 	limit := lookupTime
-	if end, ok := ctx.Deadline(); ok { // what dials may know a name that has no answer here
+	if end, ok := ctx.Deadline(); ok { // the dialer may resolve a name that fails here
 		limit = min(limit, time.Until(end)/2)
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -207,8 +210,8 @@ func (f *fleet) findAll(ctx context.Context) ([][]*gateway, error) {
 	return found, errors.Join(faults...)
 }
 
-// before returns what the name of a source gave before; if that is nothing, the dialler will say what is wrong. The caller
-// holds fleet.mu.
+// before returns the gateways of the previous lookup. Without any, the dialer resolves the name and
+// reports the error, if must allows it. The caller holds fleet.mu.
 func (s source) before() []*gateway {
 	if s.last == nil && !s.must() {
 		return []*gateway{{base: s.base}}
@@ -216,7 +219,7 @@ func (s source) before() []*gateway {
 	return s.last
 }
 
-// key tells gateways apart.
+// key identifies a gateway.
 func (g *gateway) key() string { return g.base.String() }
 
 func (f *fleet) firstKey() string {
@@ -226,7 +229,7 @@ func (f *fleet) firstKey() string {
 	return f.first.key()
 }
 
-// find returns the gateways of one source; none with an error if its name has no answer.
+// find resolves one source.
 func (f *fleet) find(ctx context.Context, s source) ([]*gateway, error) {
 	asIs := []*gateway{{base: s.base}}
 	if s.socket() {
@@ -243,7 +246,7 @@ func (f *fleet) find(ctx context.Context, s source) ([]*gateway, error) {
 		return nil, fmt.Errorf("look up gateways %s: %w", s.base.Hostname(), err)
 	}
 	var all []*gateway
-	local := true // all ways lead to this machine
+	local := true // all addresses are of this machine
 	for _, text := range found {
 		a, err := netip.ParseAddr(text)
 		if err != nil || a.Zone() != "" {

@@ -8,13 +8,13 @@ import (
 	"strconv"
 )
 
-// Options names an epoch and says how to read it. The zero value of a plan parameter means the
-// dataset's own default, which is stored in its index.
+// Options selects an epoch and how to read it. A zero plan parameter means the dataset's default,
+// which its index stores.
 type Options struct {
 	Epoch uint64
-	From  uint64 // first batch; with Epoch all that a checkpoint needs
-	Until uint64 // batch to stop before; 0: the end of the epoch
-	Step  uint64 // read every Step-th batch only, for several readers side by side; 0 means 1
+	From  uint64 // first batch; From and Epoch are all that a checkpoint needs
+	Until uint64 // batch before which to stop; 0: the end of the epoch
+	Step  uint64 // read only every Step-th batch, for several concurrent readers; 0 means 1
 
 	// Plan parameters: written by go generate ./gateway/address.
 	BatchSize  uint64  `query:"batch_size"` // samples of a global batch (default the dataset's)
@@ -37,14 +37,14 @@ type Options struct {
 	Table      string  `query:"table"`      // COLUMNS of the table of format framed: keys, parts or both (default lengths only)
 	// End of the plan parameters.
 
-	Prefetch int  // batches asked for ahead of the one being used; 0 means 2, negative none
-	Manifest bool // fetch each batch's manifest too: needed for Batch.Sample and Ledger.Add
+	Prefetch int  // batches to request ahead; 0 means 2, negative none
+	Manifest bool // fetch the manifest of each batch: required for Batch.Sample and Ledger.Add
 
-	batches uint64 // of the epoch, once an answer has said it
-	folder  folder // where batches may lie that need not be fetched; empty: nowhere
+	batches uint64 // batches in the epoch, from the first answer
+	folder  folder // directory with batches of an earlier run; empty: none
 }
 
-// defaultPrefetch hides one round trip behind the consumer's work without holding much memory.
+// defaultPrefetch hides one round trip behind the consumer's work and holds little memory.
 const defaultPrefetch = 2
 
 func (o *Options) prefetch() int {
@@ -65,18 +65,18 @@ func (o *Options) reader() reader {
 
 func (o *Options) validate() error {
 	if o.Rank >= max(o.WorldSize, 1) {
-		return fmt.Errorf("rank %d: want less than the world size, %d", o.Rank, max(o.WorldSize, 1))
+		return fmt.Errorf("rank %d: must be less than the world size %d", o.Rank, max(o.WorldSize, 1))
 	}
 	if o.Manifest && (o.Format != "" || o.Fields != "") {
-		return errors.New("a manifest describes whole samples: it goes with no format and no fields")
+		return errors.New("Manifest describes whole samples: it cannot be combined with Format or Fields")
 	}
 	return nil
 }
 
-// Query returns the query parameters that the options stand for: those that are set.
+// Query returns the query parameters that are set.
 func (o *Options) Query() url.Values { return o.query(o.Generation) }
 
-// query writes out the parameters that are set.
+// query returns the query parameters that are set, with the given generation.
 func (o *Options) query(generation string) url.Values {
 	q := url.Values{}
 	for name, field := range o.parameters() {
@@ -101,11 +101,11 @@ func (o *Options) query(generation string) url.Values {
 	return q
 }
 
-// Parameter returns a pointer to the field of a plan parameter: *uint64, *string, or **uint64 where 0 differs from the default.
-// Of another name it returns nil.
+// Parameter returns a pointer to the field of a plan parameter: *uint64, *string, or **uint64 if 0
+// is not the default. For unknown names it returns nil.
 func (o *Options) Parameter(name string) any { return o.parameters()[name] }
 
-// parameters returns pointers to the fields of the plan parameters, by their names.
+// parameters returns pointers to the fields of the plan parameters, by name.
 func (o *Options) parameters() map[string]any {
 	fields := map[string]any{}
 	of := reflect.ValueOf(o).Elem()

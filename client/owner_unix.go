@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// ownerOf returns the user that a file belongs to.
+// ownerOf returns the user ID of a file's owner.
 func ownerOf(is fs.FileInfo) (uid int, known bool) {
 	stat, ok := is.Sys().(*syscall.Stat_t)
 	if !ok {

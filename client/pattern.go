@@ -7,19 +7,21 @@ import (
 	"strings"
 )
 
-// mostGateways is how many gateways a pattern may stand for: four times as many as the largest fleet that is simulated.
+// mostGateways is the maximum number of gateways in a pattern: four times the largest simulated
+// fleet.
 const mostGateways = 4096
 
-// braces finds what is between the braces of a pattern.
+// braces matches the numbers of a pattern.
 var braces = regexp.MustCompile(`^[^{}]*\{(\d{1,9})\.\.(\d{1,9})\}[^{}]*$`)
 
-// expand returns the addresses that a pattern stands for, in order: gateways-{0..7}.gateways:8080. FIRST with zeros in front, as in
-// node-{01..16}, has all numbers as wide as itself. An address without braces stands for itself, and so does a socket's path.
+// expand returns the addresses of a pattern, in order: gateways-{0..7}.gateways:8080. If FIRST has
+// leading zeros, as in node-{01..16}, all numbers are padded to its width. Addresses without
+// braces, and socket paths, are returned unchanged.
 func expand(address string) ([]string, error) {
 	if !strings.ContainsAny(address, "{}") || strings.HasPrefix(address, socketPrefix) {
 		return []string{address}, nil
 	}
-	shown := address[strings.LastIndex(address, "@")+1:] // without a secret
+	shown := address[strings.LastIndex(address, "@")+1:] // the address without user and password
 	at := braces.FindStringSubmatchIndex(address)
 	switch {
 	case tokenForm.MatchString(address):

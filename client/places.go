@@ -9,9 +9,10 @@ import (
 
 const tarBlock = 512
 
-// place finds where each sample of a manifest lies in the body, by the sample's CRC-32C, so that a manifest of another batch cannot slip
-// in. Samples lie one after another: from the first byte on, or, in forms that begin with a table or a header, up to the last byte. In a
-// tar of samples that are not stored as tars, each comes after a header of its own, and is padded. The class of a folder may follow it.
+// place returns the offset of each sample in the body. It checks each sample's CRC-32C, so that the
+// manifest of another batch is rejected. Samples are contiguous: they begin at the first byte or,
+// after a table or header, end at the last byte. In a tar whose samples are not tars themselves,
+// each sample has its own header and padding, and may be followed by a member with its class.
 func (b *Batch) place(samples []Sample) ([]int64, error) {
 	starts := make([]int64, 0, len(samples))
 	at := b.begin(samples)
@@ -37,7 +38,8 @@ func (b *Batch) place(samples []Sample) ([]int64, error) {
 	return starts, nil
 }
 
-// classMember returns how long the member of a tar is with which p begins, if it is the class of the sample; else 0.
+// classMember returns the size of the tar member at the start of p if it is the sample's class,
+// otherwise 0.
 func classMember(p []byte, s Sample) int64 {
 	in := bytes.NewReader(p)
 	h, err := tar.NewReader(in).Next()
@@ -49,12 +51,13 @@ func classMember(p []byte, s Sample) int64 {
 	return min(all-int64(in.Len())+size, all)
 }
 
-// begin returns where the first sample begins: behind a table or a header, if all samples fit and the first of them is not at the first byte.
+// begin returns the offset of the first sample: 0, or the end of a table or header if the samples
+// fill the rest of the body.
 func (b *Batch) begin(samples []Sample) int64 {
 	behind := int64(len(b.data))
 	for _, s := range samples {
 		if s.Length < 0 || s.Length > behind {
-			return 0 // place says which sample it is
+			return 0 // place reports the faulty sample
 		}
 		behind -= s.Length
 	}
@@ -64,10 +67,11 @@ func (b *Batch) begin(samples []Sample) int64 {
 	return behind
 }
 
-// is reports whether these are the sample's bytes.
+// is reports whether p has the sample's CRC-32C.
 func (s *Sample) is(p []byte) bool { return crc32.Checksum(p, castagnoli()) == uint32(s.CRC32C) }
 
-// header returns how long the header is with which p begins, if a sample follows it as the one member of a tar.
+// header returns the size of the tar header at the start of p, if the sample follows it as a single
+// member.
 func (b *Batch) header(p []byte, s Sample) (n int64, ok bool) {
 	if b.ContentType != "application/x-tar" {
 		return 0, false
@@ -77,6 +81,6 @@ func (b *Batch) header(p []byte, s Sample) (n int64, ok bool) {
 	if err != nil || h.Size != s.Length || int64(in.Len()) < s.Length {
 		return 0, false
 	}
-	n = int64(len(p) - in.Len()) // a Reader of tar reads headers and nothing behind them
+	n = int64(len(p) - in.Len()) // tar.Reader reads nothing beyond the header
 	return n, s.is(p[n : n+s.Length])
 }

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Batch reads one batch: whole and checked, or an error.
+// Batch reads one batch completely and checks it.
 func (c *Client) Batch(ctx context.Context, opt Options, number uint64) (*Batch, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.Deadline, ErrDeadline)
 	defer cancel()
@@ -43,23 +43,24 @@ func (c *Client) Batch(ctx context.Context, opt Options, number uint64) (*Batch,
 	return b, nil
 }
 
-// request is what one attempt sends.
+// request is the HTTP request of one attempt.
 type request struct {
 	method string
 	path   string
 	query  url.Values
-	body   []byte // JSON; nil: none
+	body   []byte // JSON; nil: no body
 	header map[string]string
-	shares bool // the answer may be memory
+	shares bool // the answer may be shared memory
 }
 
-// send sends one request and returns an answer with status 200, 201 to a POST, or 206 to one with a range.
+// send sends a request. It returns a response with status 200, with 201 after a POST, or with 206
+// after a request with Range. Other responses become errors.
 func (c *Client) send(ctx context.Context, gw *gateway, r request) (*http.Response, error) {
 	resp, _, err := c.sendTo(ctx, gw, r)
 	return resp, err
 }
 
-// sendTo is send, and returns the connection too if memory can come by it.
+// sendTo is send. It also returns the connection if that can receive shared memory.
 func (c *Client) sendTo(ctx context.Context, gw *gateway, r request) (resp *http.Response, from *localConn, err error) {
 	if c.cfg.SharedMemory {
 		ctx = watchNeighbour(ctx, r.shares, &from)
@@ -86,10 +87,10 @@ func (c *Client) sendTo(ctx context.Context, gw *gateway, r request) (resp *http
 		req.Header.Set(name, value)
 	}
 	req.Header.Set("User-Agent", c.cfg.UserAgent)
-	req.Header.Set("Accept-Encoding", "identity") // a transport of the caller's may ask for compression else
+	req.Header.Set("Accept-Encoding", "identity") // the caller's transport might ask for compression
 	resp, err = c.authorize(req, gw)
 	if at := (*url.Error)(nil); errors.As(err, &at) {
-		err = fmt.Errorf("%s: %w", gw.name(), at.Err) // the whole URL is long, and the caller knows what it asked for
+		err = fmt.Errorf("%s: %w", gw.name(), at.Err) // without the whole URL, which is long and known to the caller
 	}
 	if untrusted := (*tls.CertificateVerificationError)(nil); errors.As(err, &untrusted) {
 		err = fmt.Errorf("%w: %w; SSL_CERT_FILE can name the authorities to trust", ErrProtocol, err)
@@ -105,8 +106,8 @@ func (c *Client) sendTo(ctx context.Context, gw *gateway, r request) (resp *http
 	return nil, nil, readError(gw.name(), resp)
 }
 
-// contradiction takes the end of the epoch for a fault of the gateway where the batch must
-// exist: the answer itself, or an earlier one under the same generation, says that it does.
+// contradiction converts an end of epoch into a protocol error if the batch must exist, by the
+// number of batches in this answer or in an earlier one of the same generation.
 func contradiction(err error, opt Options, number uint64) error {
 	if e, ok := errors.AsType[*Error](err); ok && e.Code == CodeEndOfEpoch && (e.Batches > number || opt.batches > number) {
 		return fmt.Errorf("%w: batch %d of %d: %s", ErrProtocol, number, max(e.Batches, opt.batches), e) //nolint:errorlint // it is not the end of the epoch
@@ -114,7 +115,7 @@ func contradiction(err error, opt Options, number uint64) error {
 	return err
 }
 
-// readHeader takes what a batch's header says and compares it with what was asked for.
+// readHeader parses the header of a batch and compares it with the request.
 func readHeader(h http.Header, opt Options, number uint64) (*Batch, error) {
 	var errs []error
 	num := func(name string, base, bits int) uint64 {
@@ -158,7 +159,7 @@ func readHeader(h http.Header, opt Options, number uint64) (*Batch, error) {
 	return b, nil
 }
 
-// comparePlan holds the canonical address, if there is one, against what was asked for.
+// comparePlan compares the canonical address, if there is one, with the request.
 func (b *Batch) comparePlan(opt Options) error {
 	u, err := url.Parse(b.Location)
 	if err != nil {
@@ -169,7 +170,7 @@ func (b *Batch) comparePlan(opt Options) error {
 	for name, want := range opt.query(opt.Generation) {
 		got := said.Get(name)
 		if name == "subset" && strings.HasSuffix(got, ":"+want[0]) {
-			continue // the name of a default split's subset is written out with its digest
+			continue // the answer writes the subset of a default split with its digest
 		}
 		if said.Has(name) && got != want[0] {
 			return fmt.Errorf("got a plan with %s %q, want %q: %w", name, got, want[0], ErrProtocol)
@@ -186,7 +187,7 @@ func (b *Batch) comparePlan(opt Options) error {
 	return nil
 }
 
-// datasetOf takes the dataset's name out of a canonical address; empty if there is none.
+// datasetOf returns the dataset name in a canonical address; empty if there is none.
 func datasetOf(u *url.URL) string {
 	_, rest, ok := strings.Cut(u.EscapedPath(), "/v1/datasets/")
 	if !ok {
@@ -200,17 +201,17 @@ func datasetOf(u *url.URL) string {
 	return name
 }
 
-// maxJSON bounds every resource but batches.
+// maxJSON bounds the size of every resource except batches.
 const maxJSON = 512 << 20
 
-// askOnce is one attempt. It reads no more than limit bytes.
+// askOnce makes one attempt. It reads at most limit bytes.
 func (c *Client) askOnce(ctx context.Context, gw *gateway, r request, limit int64, v any) error {
 	return c.attempt(ctx, gw, func(ctx context.Context, came *atomic.Int64) error {
 		return c.askJSON(ctx, gw, r, limit, v, came)
 	})
 }
 
-// askJSON sends the request of an attempt and decodes its answer.
+// askJSON sends the request of an attempt and decodes the response.
 func (c *Client) askJSON(ctx context.Context, gw *gateway, r request, limit int64, v any, came *atomic.Int64) error {
 	resp, err := c.send(ctx, gw, r)
 	if err != nil {
@@ -230,13 +231,13 @@ func (c *Client) askJSON(ctx context.Context, gw *gateway, r request, limit int6
 	return nil
 }
 
-// JSON reads another resource of the gateways, such as /v1/datasets, with the same patience as a batch.
+// JSON reads a resource of the gateways, such as /v1/datasets, with the same retries as a batch.
 func (c *Client) JSON(ctx context.Context, path string, q url.Values, v any) error {
 	return c.ask(ctx, "read", request{method: http.MethodGet, path: path, query: q}, v)
 }
 
-// Post sends in as JSON, or nothing if it is nil, and reads the answer into out, with the same patience as a batch. It is
-// for requests that may be sent again without harm, as all of a gateway's may.
+// Post sends in as JSON, or no body if in is nil, and decodes the response into out. It retries
+// like a batch, so requests must be idempotent, as all requests of a gateway are.
 func (c *Client) Post(ctx context.Context, path string, q url.Values, in, out any) error {
 	r := request{method: http.MethodPost, path: path, query: q}
 	if in != nil {
@@ -248,15 +249,16 @@ func (c *Client) Post(ctx context.Context, path string, q url.Values, in, out an
 	return c.ask(ctx, "send", r, out)
 }
 
-// ask sends a request until a gateway answers it, and decodes the answer. does says in an error what the request does.
-func (c *Client) ask(ctx context.Context, does string, r request, v any) error {
+// ask sends a request until a gateway answers, and decodes the response. verb names the action in
+// errors.
+func (c *Client) ask(ctx context.Context, verb string, r request, v any) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.Deadline, ErrDeadline)
 	defer cancel()
 	_, err := retry(ctx, c, reader{}, func(ctx context.Context, gw *gateway) (struct{}, error) {
 		return struct{}{}, c.askOnce(ctx, gw, r, maxJSON, v)
 	})
 	if err != nil {
-		return fmt.Errorf("%s %s: %w", does, r.path, err)
+		return fmt.Errorf("%s %s: %w", verb, r.path, err)
 	}
 	return nil
 }

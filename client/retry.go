@@ -12,16 +12,15 @@ import (
 	"time"
 )
 
-// wrongBodies is how often a body may arrive damaged before that is the answer, where there
-// are no more gateways than that.
+// wrongBodies is the number of corrupt bodies after which a request fails, unless there are more
+// gateways than that.
 const wrongBodies = 4
 
-// maxRetryAfter bounds what a gateway may ask for: a value that is out of order must not
-// make a client give up that has time left.
+// maxRetryAfter bounds a gateway's Retry-After: a wrong value must not make a client give up early.
 const maxRetryAfter = 30 * time.Second
 
-// retry asks one gateway after another until one answers. It tries at once while there is a
-// gateway that has not been asked in this round, and waits between rounds.
+// retry asks one gateway after another until one answers. In each round it asks every gateway once,
+// without delay. It waits between rounds.
 func retry[T any](ctx context.Context, c *Client, who reader, try func(context.Context, *gateway) (T, error)) (T, error) {
 	var zero T
 	var t tally
@@ -62,30 +61,30 @@ func retry[T any](ctx context.Context, c *Client, who reader, try func(context.C
 	}
 }
 
-// tally is what the gateways have answered.
+// tally counts the gateways' answers.
 type tally struct {
 	wrong    int
 	internal int
-	fault    error // the last one, of all rounds, but for absence; an attempt that the deadline ended is none
+	fault    error // last fault of all rounds, without absences and attempts that the deadline ended
 
-	// Of the present round:
+	// Counters of the current round:
 	gateways int
 	asked    int
 	refused  int           // gateways where nothing listens
-	absent   int           // gateways that do not know what was asked for
-	pause    time.Duration // the shortest wait that any gateway asked for
+	absent   int           // gateways without the requested object
+	pause    time.Duration // shortest Retry-After of the round
 
-	absence error // the last answer of a gateway that did not know
+	absence error // last answer of a gateway without the requested object
 }
 
-// begin begins a round of so many gateways.
+// begin starts a round.
 func (t *tally) begin(gateways int) {
 	t.gateways, t.asked, t.refused, t.absent, t.pause = gateways, 0, 0, 0, 0
 }
 
-// note takes the answer of a gateway and says whether it is final. That one gateway does
-// not know a dataset, a generation or a token is not: in the middle of an update, or with a
-// list that is out of step, another may know it. That none knows it is.
+// note records the answer of a gateway and reports whether it is final. A single gateway that does
+// not know a dataset, generation or token is not final: during a rollout another gateway may know
+// it. If no gateway knows it, the answer is final.
 func (t *tally) note(err error) (final bool) {
 	var wait time.Duration
 	var e *Error
@@ -96,7 +95,7 @@ func (t *tally) note(err error) (final bool) {
 	switch {
 	case absent:
 		if !errors.Is(t.absence, &Error{Code: CodeGenerationGone}) {
-			t.absence = err // to look for a generation in the store and not find it says more than not to know it
+			t.absence = err // generation_gone is kept: its gateway has looked in the store, so it says more than other absences
 		}
 		if t.absent++; t.absent == t.gateways {
 			return true
@@ -113,7 +112,7 @@ func (t *tally) note(err error) (final bool) {
 		final = t.wrong >= max(wrongBodies, t.gateways)
 	case refused(err):
 		t.refused++
-	} // else the connection: reset, ended early, too slow
+	} // otherwise the connection failed: reset, truncated or too slow
 	if t.asked == 0 || wait < t.pause {
 		t.pause = wait
 	}
@@ -121,14 +120,15 @@ func (t *tally) note(err error) (final bool) {
 	return final
 }
 
-// refused reports whether nothing listens at the address: a port refuses the connection or speaks no TLS, or a Unix socket does not exist.
+// refused reports whether nothing listens at the address: a port refuses connections or speaks no
+// TLS, or a Unix socket does not exist.
 func refused(err error) bool {
 	var dial *net.OpError
 	nothing := errors.As(err, &dial) && dial.Op == "dial" && (errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT))
 	return nothing || errors.Is(err, http.ErrSchemeMismatch)
 }
 
-// final is the answer where err was the last one and ends the asking.
+// final returns the error to report when err ends the retries.
 func (t *tally) final(err error) error {
 	if t.absent == t.gateways && t.absence != nil {
 		return t.absence
@@ -136,17 +136,17 @@ func (t *tally) final(err error) error {
 	return err
 }
 
-// elsewhere reports whether this gateway, or what stands in its place, cannot answer while another might: it lacks the
-// dataset, does not know a new token yet, or points away.
+// elsewhere reports whether another gateway might answer a request that this one cannot: it lacks
+// the dataset, does not know a new token, or redirects.
 func (e *Error) elsewhere() bool {
 	return e.Status == http.StatusNotFound && e.Code != CodeEndOfEpoch || e.Status == http.StatusUnauthorized || e.Status >= 300 && e.Status < 400
 }
 
-// giveUp prefers the faults that were met over the bare fact that time is over.
+// giveUp prefers a fault that occurred to the bare fact that time is over.
 func giveUp(ctx context.Context, err error, t *tally) error {
 	cause := context.Cause(ctx)
 	if cause == nil {
-		cause = ErrDeadline // the next wait would have passed it
+		cause = ErrDeadline // the next wait would exceed the deadline
 	}
 	if ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, cause)) {
 		err = cmp.Or(t.fault, t.absence)
@@ -163,7 +163,7 @@ func giveUp(ctx context.Context, err error, t *tally) error {
 	return fmt.Errorf("%w: last fault: %w", cause, err)
 }
 
-// backoff is exponential with full jitter, between 0 and at most 5 s.
+// backoff is exponential with full jitter, at most 5 s.
 func backoff(round int64) time.Duration {
 	top := 100 * time.Millisecond << min(round, 6)
 	return time.Duration(rand.Int64N(int64(min(top, 5*time.Second)))) + time.Millisecond
@@ -171,7 +171,7 @@ func backoff(round int64) time.Duration {
 
 func sleep(ctx context.Context, d time.Duration) bool {
 	if end, ok := ctx.Deadline(); ok && time.Until(end) < d {
-		// Waiting longer than there is time would only hide the fault.
+		// A wait beyond the deadline would only hide the fault.
 		return false
 	}
 	t := time.NewTimer(d)

@@ -12,20 +12,23 @@ import (
 )
 
 const (
-	sharedType = "application/vnd.millrace.shared" // a table whose samples lie in memory (docs/answers.md, Batches in shared memory)
+	sharedType = "application/vnd.millrace.shared" // a table with samples in shared memory (docs/answers.md, Batches in shared memory)
 	framedType = "application/vnd.millrace.framed"
 
-	// sharedIdle is how long a connection stays open without a request where memory may come by it. Its end gives back what was let go
-	// after its last request, as early as a gateway forgets memory that nobody uses.
+	// sharedIdle is how long an idle connection that can receive shared memory stays open. Closing
+	// it returns leases that ended after its last request, as early as a gateway frees unused
+	// segments.
 	sharedIdle = 10 * time.Second
 )
 
-// shares says whether an answer may be memory: of a whole body in the framed form, over a Unix socket.
+// shares reports whether the answer may be shared memory: for whole framed bodies over a Unix
+// socket.
 func (t *transfer) shares(gw *gateway) bool {
 	return canShare && t.client.cfg.SharedMemory && t.opt.Format == framedForm && !t.opt.Manifest && len(t.data) == 0 && socketOf(gw.base.Host) != ""
 }
 
-// takeShared reads an answer whose samples lie in memory. If it returns an error, the connection is closed, and no memory is held.
+// takeShared reads an answer with samples in shared memory. After an error the connection is closed
+// and no memory is held.
 func (t *transfer) takeShared(gw *gateway, resp *http.Response, from *localConn, came *atomic.Int64) (_ *Batch, err error) {
 	t.drop()
 	var held *lease
@@ -46,7 +49,8 @@ func (t *transfer) takeShared(gw *gateway, resp *http.Response, from *localConn,
 	if resp.ContentLength < framedHead {
 		return nil, fmt.Errorf("a table of %d bytes: %w", resp.ContentLength, ErrProtocol)
 	}
-	// Before a byte of the body is read: after its last one another request may have the connection.
+	// The lease is taken before the body is read: after its last byte another request may use the
+	// connection.
 	if held, err = from.take(said); err != nil {
 		return nil, err
 	}
@@ -72,11 +76,11 @@ func (t *transfer) takeShared(gw *gateway, resp *http.Response, from *localConn,
 type sharedHeader struct {
 	lease, segment uint64
 	size, length   int64
-	fresh          bool // a descriptor came along
+	fresh          bool // the answer carries a descriptor
 	gone           []uint64
 }
 
-// dictionary finds the members of a dictionary of structured fields (RFC 9651): name, value, list in parentheses.
+// dictionary matches one member of an RFC 9651 dictionary: name, value, inner list.
 var dictionary = func() *regexp.Regexp {
 	const (
 		name  = `[a-z*][a-z0-9_.*-]*`
@@ -86,7 +90,7 @@ var dictionary = func() *regexp.Regexp {
 	return regexp.MustCompile(`^(` + name + `)(?:=(?:(` + value + `)|\(((?: *` + value + more + `)* *)\)))?` + more + `(?:[ \t]*,[ \t]*|$)`)
 }()
 
-// parseShared reads the header. It passes over members that it does not know.
+// parseShared parses the header and ignores unknown members.
 func parseShared(text string) (sharedHeader, error) {
 	wrong := fmt.Errorf("header Millrace-Shared: %.200q: %w", text, ErrProtocol)
 	var s sharedHeader
@@ -104,7 +108,7 @@ func parseShared(text string) (sharedHeader, error) {
 		switch to := need[name]; {
 		case to != nil:
 			said[name] = true
-			*to, err = strconv.ParseUint(value, 10, 50) // of fifteen digits at most
+			*to, err = strconv.ParseUint(value, 10, 50) // at most fifteen digits
 		case name == "descriptor":
 			s.fresh = value == "" || value == "?1"
 		case name == "gone":
@@ -129,8 +133,9 @@ func parseShared(text string) (sharedHeader, error) {
 	return s, nil
 }
 
-// Close lets go of a batch that lies in memory which the gateway shares (Config.SharedMemory). The slices that Sample and Part have
-// returned must not be used afterwards: the gateway may write the next batch there. For any other batch Close does nothing.
+// Close releases the memory of a batch that the gateway shares (Config.SharedMemory). The slices
+// from Sample and Part must not be used afterwards: the gateway may write the next batch there. For
+// other batches Close does nothing.
 func (b *Batch) Close() {
 	if b.lease != nil && b.frame != nil {
 		b.frame, b.data = nil, nil
@@ -138,10 +143,10 @@ func (b *Batch) Close() {
 	}
 }
 
-// Shared reports whether the batch's samples lie in memory that the gateway shares, and not in this process's own.
+// Shared reports whether the batch's samples are in memory that the gateway shares.
 func (b *Batch) Shared() bool { return b.lease != nil }
 
-// whole is what Bytes returns of a batch in shared memory.
+// whole returns a copy of a batch in shared memory, for Bytes.
 func (b *Batch) whole() []byte {
 	b.needFrame()
 	return append(append(make([]byte, 0, b.size()), b.data...), b.frame.samples...)
@@ -166,14 +171,15 @@ func (b *Batch) needFrame() {
 	}
 }
 
-// Key returns the key of sample i. It needs Options.Format framed and Options.Table with keys, and panics without.
+// Key returns the key of sample i. It panics without Options.Format framed and Options.Table with
+// keys.
 func (b *Batch) Key(i int) string {
 	b.needFrame()
 	return b.frame.keys[i]
 }
 
-// Part returns the first part of sample i that has this name, as a slice of Sample(i), and false if there is none. It needs Options.Format
-// framed and Options.Table with parts, and panics without.
+// Part returns the first part of sample i with the given name, as a slice of Sample(i), or false if
+// there is none. It panics without Options.Format framed and Options.Table with parts.
 func (b *Batch) Part(i int, name string) ([]byte, bool) {
 	b.needFrame()
 	for _, p := range b.frame.parts[i] {

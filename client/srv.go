@@ -13,13 +13,13 @@ import (
 	"strings"
 )
 
-// srvPrefix begins the name of a service whose SRV records are the gateways.
+// srvPrefix starts the name of a service whose SRV records are the gateways.
 const srvPrefix = "srv:"
 
-// service is the form of a service's name: the label of the port, the protocol, and the name of the hosts.
+// service matches a service name: port label, protocol, host name.
 var service = regexp.MustCompile(`^_[A-Za-z0-9-]+\._tcp\.[^\s/:@{}]+$`)
 
-// parseService reads what is behind srv:. Behind the port label _https the gateways speak https.
+// parseService parses the name after srv:. The port label _https selects TLS.
 func parseService(name string) (source, error) {
 	switch {
 	case tokenForm.MatchString(name):
@@ -34,16 +34,16 @@ func parseService(name string) (source, error) {
 	return source{base: &url.URL{Scheme: scheme, Host: name}, kind: records}, nil
 }
 
-// target is what an SRV record points to.
+// target is the target of an SRV record.
 type target struct {
 	host          string
 	port          uint16
-	number        int    // at the end of the host's first label; -1: none
-	before, after string // the host without its number
+	number        int    // number at the end of the host's first label; -1: none
+	before, after string // parts of the host before and after the number
 }
 
-// numbered finds the number at the end of a host's first label, as the pods of a StatefulSet have it. A label that begins with a
-// digit is made of an address, and the number at its end counts nothing.
+// numbered matches a host whose first label ends in a number, as the pods of a StatefulSet. A label
+// that starts with a digit was made from an address, and its number is ignored.
 var numbered = regexp.MustCompile(`^([A-Za-z_](?:[A-Za-z0-9_-]*[A-Za-z_-])?)([0-9]{1,9})(\..*)?$`)
 
 func newTarget(r *net.SRV) target {
@@ -55,9 +55,9 @@ func newTarget(r *net.SRV) target {
 	return t
 }
 
-// findRecords returns the gateways that the SRV records of a service name, by the numbers in the targets' first labels. The targets
-// stay names: certificates are made out to them. Where ranks have homes, gateway i has index i while others have no record, as pods
-// that are starting.
+// findRecords returns the gateways of a service's SRV records, ordered by the numbers in the
+// targets' first labels. Targets stay names, because certificates name the host. With homes,
+// gateway i has index i even while others have no record, such as pods that are starting.
 func (f *fleet) findRecords(ctx context.Context, s source) ([]*gateway, error) {
 	_, found, err := f.lookupSRV(ctx, "", "", s.base.Host)
 	if len(found) == 0 {
@@ -81,7 +81,8 @@ func (f *fleet) findRecords(ctx context.Context, s source) ([]*gateway, error) {
 	return all, nil
 }
 
-// withMissing adds the targets from number 0 on that have no record, if all targets are numbered alike.
+// withMissing adds the targets from number 0 that have no record, if all targets have the same name
+// apart from the number.
 func withMissing(targets []target) []target {
 	var all []target
 	for _, t := range targets {

@@ -14,28 +14,28 @@ import (
 	"sync"
 )
 
-// Variables of the environment, for what Config leaves open.
+// Environment variables that apply if Config sets no token.
 const (
 	tokenVariable     = "MILLRACE_TOKEN"
 	tokenFileVariable = "MILLRACE_TOKEN_FILE"
 	plainVariable     = "MILLRACE_INSECURE_PLAIN_HTTP"
 )
 
-// maxToken bounds a token, in bytes: HTTP servers refuse longer headers.
+// maxToken is the maximum size of a token in bytes: HTTP servers refuse longer headers.
 const maxToken = 64 << 10
 
-// tokenForm is the form of the tokens that `millrace token` prints.
+// tokenForm matches the tokens that `millrace token` prints.
 var tokenForm = regexp.MustCompile(`mr_[A-Za-z0-9_-]{43}`)
 
-// tokenSource has the token that requests carry. A nil source has none.
+// tokenSource provides the token of requests. A nil source has none.
 type tokenSource struct {
-	read func() (string, error) // its error names the place of the token, never the token
+	read func() (string, error) // read returns the current token; its errors name the source, never the token
 
 	mu   sync.Mutex
 	text string // guarded by mu
 }
 
-// tokenSetting is one way to give the token.
+// tokenSetting is one way to set the token.
 type tokenSetting struct {
 	name, value string
 	given       bool
@@ -46,8 +46,8 @@ func variable(name string) tokenSetting {
 	return tokenSetting{name, value, given}
 }
 
-// newTokenSource reads the token for the first time: Config goes before the environment. It returns nil if neither
-// gives one.
+// newTokenSource reads the token for the first time. Config takes precedence over the environment.
+// It returns nil if neither sets a token.
 func newTokenSource(cfg Config) (*tokenSource, error) {
 	token, file := tokenSetting{"Token", cfg.Token, cfg.Token != ""}, tokenSetting{"TokenFile", cfg.TokenFile, cfg.TokenFile != ""}
 	if !token.given && !file.given {
@@ -71,7 +71,7 @@ func newTokenSource(cfg Config) (*tokenSource, error) {
 	return t, err
 }
 
-// checkToken returns a token without the newline at its end.
+// checkToken validates a token and removes the newline at its end.
 func checkToken(place, text string) (string, error) {
 	text = strings.TrimRight(text, "\r\n")
 	invisible := func(r rune) bool { return r <= ' ' || r > '~' }
@@ -109,7 +109,7 @@ func (t *tokenSource) current() string {
 	return t.text
 }
 
-// renew reads the token again after a gateway has refused one. It returns "" if the token is still the refused one.
+// renew rereads the token after a gateway refused one. It returns "" if the token has not changed.
 func (t *tokenSource) renew(refused string) (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -124,8 +124,8 @@ func (t *tokenSource) renew(refused string) (string, error) {
 	return text, nil
 }
 
-// authorize sends a request with the token. If the gateway refuses the token and there is another one by now, it sends the
-// request once more.
+// authorize sends a request with the token. If the gateway refuses the token and it has changed
+// since, authorize retries once.
 func (c *Client) authorize(req *http.Request, gw *gateway) (*http.Response, error) {
 	token := c.token.current()
 	if token == "" {
@@ -139,7 +139,7 @@ func (c *Client) authorize(req *http.Request, gw *gateway) (*http.Response, erro
 	if fresh == "" && err == nil {
 		return resp, nil
 	}
-	e := readError(gw.name(), resp) // to its end, so that the connection is kept
+	e := readError(gw.name(), resp) // reads the body to its end, so that the connection can be reused
 	resp.Body.Close()
 	if err != nil {
 		e.Detail = "the token is refused, and cannot be read again: " + err.Error()
@@ -148,17 +148,17 @@ func (c *Client) authorize(req *http.Request, gw *gateway) (*http.Response, erro
 	return c.cfg.HTTP.Do(withToken(req, fresh))
 }
 
-// withToken returns a copy of a request that has not been sent, with its own body.
+// withToken returns a copy of an unsent request, with its own body.
 func withToken(req *http.Request, token string) *http.Request {
 	sent := req.Clone(req.Context())
 	if req.GetBody != nil {
-		sent.Body, _ = req.GetBody() // of a bytes.Reader: never an error
+		sent.Body, _ = req.GetBody() // a bytes.Reader never returns an error
 	}
 	sent.Header.Set("Authorization", "Bearer "+token)
 	return sent
 }
 
-// plainAllowed reports whether tokens may travel without TLS to another machine.
+// plainAllowed reports whether tokens may be sent to other machines without TLS.
 func plainAllowed(cfg Config) (bool, error) {
 	text, given := os.LookupEnv(plainVariable)
 	if cfg.InsecurePlainHTTP || !given {
@@ -171,7 +171,8 @@ func plainAllowed(cfg Config) (bool, error) {
 	return allowed, nil
 }
 
-// refusePlain is the error of a gateway that a token would reach without TLS, over a network.
+// refusePlain returns an error for a gateway that would receive the token over a network without
+// TLS.
 func refusePlain(base *url.URL) error {
 	host := base.Hostname()
 	address, err := netip.ParseAddr(host)
@@ -182,6 +183,6 @@ func refusePlain(base *url.URL) error {
 		"where the network encrypts by itself", base, plainVariable)
 }
 
-// errSecretInAddress says nothing of the address.
+// errSecretInAddress does not contain the address.
 var errSecretInAddress = errors.New("gateway: want http://HOST:PORT or HOST:PORT, without a user, password or token, which would end in logs: " +
 	"give a token by " + tokenFileVariable + " or " + tokenVariable)

@@ -13,20 +13,20 @@ import (
 	"sync/atomic"
 )
 
-// transfer is one batch on its way, over as many attempts as it takes. What came of a body that broke is kept: the ETag
-// says that the rest of it, from whichever gateway, belongs to the same bytes.
+// transfer is the transfer of one batch over one or more attempts. It keeps the bytes of a
+// truncated body: the ETag identifies the same bytes on any gateway.
 type transfer struct {
 	client *Client
 	opt    Options
 	number uint64
 
-	batch *Batch // of the answer that data is the beginning of; nil: none
+	batch *Batch // header of the batch that data begins; nil: none
 	etag  string
 	size  int64
 	data  []byte
 }
 
-// attempt asks one gateway for the batch, or for what is missing of it.
+// attempt requests the batch, or its missing bytes, from one gateway.
 func (t *transfer) attempt(ctx context.Context, gw *gateway) (b *Batch, err error) {
 	err = t.client.attempt(ctx, gw, func(ctx context.Context, came *atomic.Int64) error {
 		b, err = t.ask(ctx, gw, came)
@@ -38,7 +38,7 @@ func (t *transfer) attempt(ctx context.Context, gw *gateway) (b *Batch, err erro
 	return b, err
 }
 
-// ask sends the request of an attempt and reads its answer.
+// ask sends the request of an attempt and reads the response.
 func (t *transfer) ask(ctx context.Context, gw *gateway, came *atomic.Int64) (*Batch, error) {
 	r := request{method: http.MethodGet, path: t.path(), query: t.opt.query(t.opt.Generation), header: t.rest()}
 	if r.shares = t.shares(gw); r.shares {
@@ -47,8 +47,8 @@ func (t *transfer) ask(ctx context.Context, gw *gateway, came *atomic.Int64) (*B
 	resp, from, err := t.client.sendTo(ctx, gw, r)
 	if err != nil {
 		if e := (*Error)(nil); errors.As(err, &e) && e.Status == http.StatusRequestedRangeNotSatisfiable {
-			t.drop()                                         // a body of another length
-			return nil, fmt.Errorf("%w: %s", ErrProtocol, e) //nolint:errorlint // nothing that was asked for is refused
+			t.drop()                                         // the body has another length
+			return nil, fmt.Errorf("%w: %s", ErrProtocol, e) //nolint:errorlint // it is not a refusal of the request
 		}
 		return nil, contradiction(err, t.opt, t.number)
 	}
@@ -57,7 +57,7 @@ func (t *transfer) ask(ctx context.Context, gw *gateway, came *atomic.Int64) (*B
 	if r.shares && from != nil && resp.Header.Get("Content-Type") == sharedType {
 		b, err := t.takeShared(gw, resp, from, came)
 		if ctx.Err() != nil && errors.Is(err, net.ErrClosed) {
-			err = ctx.Err() // which has closed the connection
+			err = ctx.Err() // ctx has closed the connection
 		}
 		if e := (*Error)(nil); err != nil && !errors.As(err, &e) {
 			err = fmt.Errorf("%s: %w", gw.name(), err)
@@ -82,7 +82,7 @@ func (t *transfer) ask(ctx context.Context, gw *gateway, came *atomic.Int64) (*B
 	return b, nil
 }
 
-// tooLarge gives a body up that the client is not to take.
+// tooLarge drops a body that exceeds the client's limit and returns the error.
 func (t *transfer) tooLarge(gw *gateway) error {
 	size := t.size
 	t.drop()
@@ -99,7 +99,7 @@ func (t *transfer) path() string {
 	return fmt.Sprintf("/epoch/%d/batch/%d", t.opt.Epoch, t.number)
 }
 
-// rest asks for what is missing, if the bytes are still the same; else for all.
+// rest returns the header that requests the missing bytes, or all bytes if the ETag has changed.
 func (t *transfer) rest() map[string]string {
 	if len(t.data) == 0 {
 		return nil
@@ -109,7 +109,7 @@ func (t *transfer) rest() map[string]string {
 
 func (t *transfer) drop() { t.batch, t.etag, t.size, t.data = nil, "", 0, nil }
 
-// header reads the header of an answer.
+// header parses the header of a response.
 func (t *transfer) header(resp *http.Response) (*Batch, error) {
 	b, err := readHeader(resp.Header, t.opt, t.number)
 	if name := t.client.cfg.Dataset; err == nil && name != "" && b.Dataset != "" && b.Dataset != name {
@@ -121,7 +121,7 @@ func (t *transfer) header(resp *http.Response) (*Batch, error) {
 	return b, err
 }
 
-// begin takes an answer: of a whole body, which replaces what is there, or of the rest of it.
+// begin accepts a response: a whole body, which replaces the earlier bytes, or the missing bytes.
 func (t *transfer) begin(resp *http.Response) error {
 	b, err := t.header(resp)
 	if err == nil && resp.StatusCode == http.StatusPartialContent {
@@ -129,7 +129,7 @@ func (t *transfer) begin(resp *http.Response) error {
 	}
 	if err != nil {
 		if resp.StatusCode == http.StatusPartialContent {
-			t.drop() // whose bytes are wrong is not known
+			t.drop() // either the earlier bytes or these are wrong
 		}
 		return err
 	}
@@ -138,12 +138,12 @@ func (t *transfer) begin(resp *http.Response) error {
 	}
 	t.batch, t.etag, t.size, t.data = b, "", resp.ContentLength, nil
 	if tag := resp.Header.Get("ETag"); strings.HasPrefix(tag, `"`) {
-		t.etag = tag // a strong one: it stands for these bytes
+		t.etag = tag // a strong ETag, which identifies the bytes
 	}
 	return nil
 }
 
-// goOn says what is wrong with an answer that is to be the rest of the body.
+// goOn checks a response that should contain the missing bytes.
 func (t *transfer) goOn(resp *http.Response, b *Batch) error {
 	have := int64(len(t.data))
 	want := fmt.Sprintf("bytes %d-%d/%d", have, t.size-1, t.size)
@@ -159,11 +159,13 @@ func (t *transfer) goOn(resp *http.Response, b *Batch) error {
 	return nil
 }
 
-// eagerBytes is what a gateway's Content-Length is trusted with before a byte has come.
+// eagerBytes is the maximum buffer allocated on the word of Content-Length, before any byte
+// arrives.
 const eagerBytes = 32 << 20
 
-// read reads the body, or the rest of it. Beyond eagerBytes it takes memory only as bytes arrive, twice what has come at
-// most: who announces a vast body must send it. What came before a fault stays, if an ETag vouches for the rest.
+// read reads the body or its missing bytes. Beyond eagerBytes the buffer grows only as bytes
+// arrive, to at most twice their number, so that announcing a huge body costs no memory. After a
+// fault the bytes are kept if an ETag identifies them.
 func (t *transfer) read(r io.Reader) error {
 	got, n := len(t.data), t.size
 	buf := t.data[:got:cap(t.data)]

@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	// socketHost ends the host of a base URL that stands for a Unix socket: a URL has no place for a path to dial. No name
-	// in the world ends so (RFC 6761).
+	// socketHost is the suffix of hosts that encode the path of a Unix socket, since a URL cannot
+	// hold a path to dial. RFC 6761 reserves the domain .invalid.
 	socketHost = ".socket.invalid"
 
-	socketPrefix = "unix:" // of a socket's address, as people write it
+	socketPrefix = "unix:" // prefix of a socket's address in Config.Gateways
 )
 
-// errNoSocket says how a Unix socket is named.
+// errNoSocket shows the form of a Unix socket's address.
 var errNoSocket = errors.New("gateway: want unix: and the whole path of a socket, as unix:/run/millrace/socket")
 
-// parseSocket reads the address of a gateway that listens at a Unix socket.
+// parseSocket parses the address of a gateway that listens on a Unix socket.
 func parseSocket(path string) (source, error) {
 	if !filepath.IsAbs(path) || strings.ContainsRune(path, 0) {
 		return source{}, errNoSocket
@@ -33,7 +33,7 @@ func parseSocket(path string) (source, error) {
 	return source{base: &url.URL{Scheme: "http", Host: hex.EncodeToString([]byte(path)) + socketHost}}, nil
 }
 
-// socketOf returns the path of the socket that a host stands for, and "" for any other host.
+// socketOf returns the socket path that a host encodes, or "" for other hosts.
 func socketOf(host string) string {
 	digits, found := strings.CutSuffix(host, socketHost)
 	path, err := hex.DecodeString(digits)
@@ -43,7 +43,8 @@ func socketOf(host string) string {
 	return string(path)
 }
 
-// dialer returns what connects to an address, or to the socket that it stands for. Memory comes by such a socket's connections if shares says so.
+// dialer returns a function that dials an address, or the socket that it encodes. With shares,
+// connections to sockets can receive shared memory.
 func dialer(shares bool) func(ctx context.Context, network, address string) (net.Conn, error) {
 	d := net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -63,7 +64,8 @@ func dialer(shares bool) func(ctx context.Context, network, address string) (net
 	}
 }
 
-// checkSocket refuses a path where another user may have put a socket of its own. A path with nothing at it is left to the dial.
+// checkSocket rejects a path where another user could have created the socket. A missing file is
+// left to the dial.
 func checkSocket(path string) error {
 	is, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -7,20 +7,21 @@ import (
 	"strconv"
 )
 
-// WarmProgress says how much of an epoch a gateway has loaded into memory and onto disk.
+// WarmProgress reports how much of an epoch a gateway has loaded into memory and onto disk.
 type WarmProgress struct {
 	Dataset string `json:"dataset"`
 	Epoch   uint64 `json:"epoch"`
-	Next    uint64 `json:"next"`    // position up to which the epoch is warm
-	Samples uint64 `json:"samples"` // positions of the epoch
-	Chunks  uint64 `json:"chunks"`  // that were brought
+	Next    uint64 `json:"next"`    // the epoch is warm before this position
+	Samples uint64 `json:"samples"` // positions in the epoch
+	Chunks  uint64 `json:"chunks"`  // loaded chunks
 	Bytes   uint64 `json:"bytes"`
-	Full    bool   `json:"full"` // no tier has room for more
+	Full    bool   `json:"full"` // no tier has space for more
 	Done    bool   `json:"done"` // the epoch is warm to its end
 }
 
-// Warm has a gateway bring what an epoch needs before a job asks for it, in the order in which the job will. It ends when
-// the whole epoch is warm, or no tier has room for more. Progress is told of the dataset's bytes; nil: nobody.
+// Warm makes a gateway load the chunks of an epoch before a job reads them, in the job's order. It
+// ends when the whole epoch is warm or no tier has space for more. progress may be nil; it receives
+// bytes of the dataset.
 func (c *Client) Warm(ctx context.Context, opt Options, progress Progress) (WarmProgress, error) {
 	set, err := c.Describe(ctx)
 	if err != nil {
@@ -28,7 +29,7 @@ func (c *Client) Warm(ctx context.Context, opt Options, progress Progress) (Warm
 	}
 	q := opt.Query()
 	if opt.Generation == "" && set.Generation != "" {
-		q.Set("generation", set.Generation) // one for all pieces, though the gateway may move to another
+		q.Set("generation", set.Generation) // pins one generation for all steps, even if the gateway loads another
 	}
 	q.Set("epoch", strconv.FormatUint(opt.Epoch, 10))
 	w := WarmProgress{Dataset: set.Name, Epoch: opt.Epoch}
@@ -44,7 +45,7 @@ func (c *Client) Warm(ctx context.Context, opt Options, progress Progress) (Warm
 	return w, nil
 }
 
-// step asks for one piece, from where the one before ended, and adds it up.
+// step requests one piece, from the end of the previous one, and adds it to the totals.
 func (w *WarmProgress) step(ctx context.Context, c *Client, path string, q url.Values) error {
 	var piece WarmProgress
 	if err := c.Post(ctx, path, q, nil, &piece); err != nil {
@@ -59,7 +60,8 @@ func (w *WarmProgress) step(ctx context.Context, c *Client, path string, q url.V
 	return nil
 }
 
-// portion returns how many of a dataset's bytes are warm: they are taken to lie evenly over the epoch's positions.
+// portion estimates the warm bytes of the dataset: it assumes that bytes are spread evenly over
+// positions.
 func (w *WarmProgress) portion(bytes uint64) int64 {
 	if w.Samples == 0 {
 		return int64(bytes)

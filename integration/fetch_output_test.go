@@ -158,7 +158,7 @@ ls -A "$0"`
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"write batch-0000", "no room for its ", dir, "goes on with what is missing", "no space left on device"} {
+	for _, want := range []string{"write batch-0000", "no space for its ", dir, "run the same command again to resume", "no space left on device"} {
 		if !strings.Contains(string(said), want) {
 			t.Errorf("full: got %q, want %q in it", said, want)
 		}
