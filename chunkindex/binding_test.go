@@ -15,13 +15,13 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/shards"
 )
 
-// redigest ends a binding in the digest of what precedes it.
+// redigest appends the digest of b to it, as a binding requires.
 func redigest(b []byte) []byte {
 	sum := sha256.Sum256(b)
 	return append(bytes.Clone(b), sum[:]...)
 }
 
-// TestOpen_ClassifiesFaultsOfABinding: a binding that is wrong is ErrCorrupt by its key; one that cannot be read is not.
+// A malformed binding returns ErrCorrupt with its key; a binding that cannot be read does not.
 func TestOpen_ClassifiesFaultsOfABinding(t *testing.T) {
 	store, rep := smallStore(t)
 	b := bytes.Clone(shards.Binding(t, store))
@@ -35,7 +35,7 @@ func TestOpen_ClassifiesFaultsOfABinding(t *testing.T) {
 		fault error
 		want  error
 	}{
-		"of other versions": {other, nil, ErrCorrupt}, // whole, but not the one that the pointer names
+		"of other versions": {other, nil, ErrCorrupt}, // valid, but not the binding that the pointer names
 		"empty":             {nil, nil, ErrCorrupt},
 		"cut":               {b[:len(b)-1], nil, ErrCorrupt},
 		"too large":         {make([]byte, layout.MaxPointer+2*(6+2*layout.MaxVersion+sha256.Size)+1), nil, ErrCorrupt},
@@ -63,7 +63,7 @@ func TestOpen_ClassifiesFaultsOfABinding(t *testing.T) {
 	}
 }
 
-// TestParseFile_ClassifiesFaults: pages that do not come are a fault of their store, bytes that are wrong are ErrCorrupt.
+// Store errors remain store errors; wrong bytes are ErrCorrupt.
 func TestParseFile_ClassifiesFaults(t *testing.T) {
 	store, rep := smallStore(t)
 	b, _ := store.Bytes(layout.IndexObject("", rep.Generation))

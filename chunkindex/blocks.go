@@ -6,7 +6,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/internal/layout"
 )
 
-// ranges says where the index has the blocks of chunks, from one to before another, in each section of blocks.
+// ranges returns the file ranges of the blocks of chunks [from, to), one range per section of
+// blocks.
 func (x *Index) ranges(from, to int) (all []layout.Section) {
 	if from == to {
 		return nil
@@ -15,14 +16,15 @@ func (x *Index) ranges(from, to int) (all []layout.Section) {
 		ctx := context.Background() // section 6 was read when the index was opened
 		begin, _, err := x.placeOf(ctx, sec, from)
 		last, length, err2 := x.placeOf(ctx, sec, to-1)
-		if err == nil && err2 == nil { // else a read of the block says what is wrong
+		if err == nil && err2 == nil { // on an error, reading the block reports the cause
 			all = append(all, layout.Section{Offset: x.head.Sections[sec].Offset + begin, Length: last + length - begin})
 		}
 	}
 	return all
 }
 
-// CopyBlocks copies the blocks of runs of chunks, each from one to before another, to the local file, in parallel.
+// CopyBlocks fetches the blocks of runs of chunks, each [from, to), into the local file in
+// parallel. An index that is local in full needs no copy.
 func (x *Index) CopyBlocks(ctx context.Context, runs [][2]int) error {
 	if !x.InPart() {
 		return nil
@@ -34,12 +36,14 @@ func (x *Index) CopyBlocks(ctx context.Context, runs [][2]int) error {
 	return x.pages.copy(ctx, all)
 }
 
-// ReleaseBlocks frees the space of the blocks of chunks, from one to before another, in the local file: nothing reads them any more.
+// ReleaseBlocks frees the local file's space for the blocks of chunks [from, to), which must not be
+// read again.
 func (x *Index) ReleaseBlocks(from, to int) {
 	for _, r := range x.ranges(from, to) {
 		x.pages.release(r)
 	}
 }
 
-// Prove compares all of the stored index with its digests, except what was compared when it was read.
+// Prove compares every page of the stored index with its digest, except pages that were compared
+// before.
 func (x *Index) Prove(ctx context.Context) error { return x.pages.proveRest(ctx) }

@@ -6,9 +6,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestChunkOfFindsTheChunk holds the search against counting, over chunks that are alike, that are not, and that
-// are empty.
-func TestChunkOfFindsTheChunk(t *testing.T) {
+// TestChunkOf_AgreesWithLinearSearch compares chunkOf with a linear search, over chunks of equal, different
+// and zero sample counts.
+func TestChunkOf_AgreesWithLinearSearch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		most := rapid.SampledFrom([]uint64{0, 1, 3, 1000, 1 << 50}).Draw(t, "most")
 		counts := rapid.SliceOfN(rapid.OneOf(rapid.Uint64Range(0, 2), rapid.Uint64Range(most/2, most)), 0, 200).Draw(t, "counts")

@@ -9,18 +9,21 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/framing"
 )
 
-// ClassPart is the part of a sample with the number of its class: the place of the class in the field's names of classes.
+// ClassPart is the name of the part that holds a sample's class: a position in the field's list of
+// class names.
 const ClassPart = "cls"
 
-// IsPicture reports whether the extension of a part is a suffix of pictures in class folders.
+// IsPicture reports whether the extension of a part is an image suffix that class folders use.
 func IsPicture(ext string) bool { return slices.Contains(pictures(), "."+strings.ToLower(ext)) }
 
-// InClassFolders reports whether all samples are pictures in class folders. They store no class: ClassOf knows it.
+// InClassFolders reports whether all samples are images in class folders. The index stores no class
+// for them; ClassOf derives it.
 func (x *Index) InClassFolders() bool {
 	return x.meta.Classes != nil && x.meta.Format == framing.Files && uint64(len(x.shards)) == x.head.Samples
 }
 
-// ClassOf returns the class of a sample in class folders. ok is false for a sample of any other dataset.
+// ClassOf returns the class of a sample in class folders, from its folder's name. ok is false for
+// other datasets.
 func (x *Index) ClassOf(sample uint64) (class int, ok bool) {
 	if !x.InClassFolders() {
 		return 0, false
@@ -28,17 +31,18 @@ func (x *Index) ClassOf(sample uint64) (class int, ok bool) {
 	return slices.BinarySearch(x.meta.Classes, path.Base(path.Dir(x.shards[sample].Key)))
 }
 
-// ClassRun is a row of samples of one class, which begins where the run before ends.
+// ClassRun is a run of consecutive samples of one class. It begins where the previous run ends.
 type ClassRun struct {
-	End   uint64 // the number of the first sample behind it
+	End   uint64 // number of the first sample after the run
 	Class int
 }
 
-// maxClassRuns bounds the rows of one class: folders, of which each class may have one in each split.
+// maxClassRuns limits the number of runs. Each class may have one folder per split.
 const maxClassRuns = 1 << 16
 
-// ClassRuns returns the classes of all samples of class folders; nil where they do not follow from the shards alone. Shards of one folder
-// follow each other, so it looks at a few of each folder.
+// ClassRuns returns the classes of all samples in class folders, or nil if shard keys alone do not
+// determine them. Shards of one folder are adjacent, so a binary search finds the end of each
+// folder.
 func (x *Index) ClassRuns() (runs []ClassRun) {
 	if x.meta.Classes == nil || uint64(len(x.shards)) != x.head.Samples {
 		return nil
@@ -47,7 +51,7 @@ func (x *Index) ClassRuns() (runs []ClassRun) {
 		dir := path.Dir(x.shards[i].Key)
 		class, known := slices.BinarySearch(x.meta.Classes, path.Base(dir))
 		n := sort.Search(len(x.shards)-i, func(k int) bool { return !strings.HasPrefix(x.shards[i+k].Key, dir+"/") })
-		if !known || n == 0 || len(runs) == maxClassRuns { // a path with an empty or a dot element has no prefix that is its folder
+		if !known || n == 0 || len(runs) == maxClassRuns { // a path with an empty or dot element is not prefixed by its folder
 			return nil
 		}
 		i += n
@@ -56,7 +60,7 @@ func (x *Index) ClassRuns() (runs []ClassRun) {
 	return runs
 }
 
-// ClassesOf returns how many classes some runs can name.
+// ClassesOf returns the number of classes that the runs cover: the highest class plus one.
 func ClassesOf(runs []ClassRun) (n int) {
 	for _, r := range runs {
 		n = max(n, r.Class+1)
@@ -64,7 +68,7 @@ func ClassesOf(runs []ClassRun) (n int) {
 	return n
 }
 
-// ClassSamples returns how many samples each class has; nil where ClassRuns is.
+// ClassSamples returns the number of samples per class, or nil if ClassRuns returns nil.
 func (x *Index) ClassSamples() []uint64 {
 	runs := x.ClassRuns()
 	if runs == nil {
@@ -78,7 +82,7 @@ func (x *Index) ClassSamples() []uint64 {
 	return counts
 }
 
-// pictures are the suffixes that torchvision's ImageFolder takes.
+// pictures lists the suffixes that torchvision's ImageFolder accepts.
 func pictures() []string {
 	return []string{".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"}
 }

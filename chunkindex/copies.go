@@ -12,16 +12,17 @@ import (
 )
 
 const (
-	copySuffix    = ".index"          // of a local copy's name, behind its generation
-	partialPrefix = "millrace-index-" // of a copy that is being made
+	copySuffix    = ".index"          // suffix of a local copy, after its generation
+	partialPrefix = "millrace-index-" // prefix of a copy that is being written
 )
 
-// copyOf is the path of a generation's local copy.
+// copyOf returns the path of a generation's local copy.
 func copyOf(dir, generation string) string { return filepath.Join(dir, generation+copySuffix) }
 
-// RemoveCopies removes from OpenOptions.CacheDir the copies of indexes that no Open has used for a while, and those that a killed
-// program left half made. Copies that keep names stay. It returns how many it has removed. An index that is open is not disturbed
-// where a file may be removed while it is read, as on Linux and macOS.
+// RemoveCopies removes index copies from OpenOptions.CacheDir that no Open has used for the given
+// time, and partial copies left by a killed process. It skips generations for which keep returns
+// true, and returns the number of removed files. Open indexes are unaffected on systems that allow
+// removing open files, such as Linux and macOS.
 func RemoveCopies(dir string, unused time.Duration, keep func(generation string) bool) (removed int, err error) {
 	files, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -43,7 +44,7 @@ func RemoveCopies(dir string, unused time.Duration, keep func(generation string)
 		switch fault := os.Remove(filepath.Join(dir, f.Name())); {
 		case fault == nil:
 			removed++
-		case !errors.Is(fault, fs.ErrNotExist): // another gateway with the same directory was first
+		case !errors.Is(fault, fs.ErrNotExist): // ErrNotExist: another gateway that shares the directory removed the file first
 			err = errors.Join(err, fault)
 		}
 	}

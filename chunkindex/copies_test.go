@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// TestRemoveCopies: what was not opened for a day goes, and nothing that is no copy of an index.
+// RemoveCopies removes copies that were not opened for a day, and no other files.
 func TestRemoveCopies(t *testing.T) {
 	store, dir := memstore.New(), t.TempDir()
 	d := indextest.Make(t, store, indextest.Spec{Sizes: indextest.Sizes(60, 1000), Shards: 4})
@@ -37,10 +37,10 @@ func TestRemoveCopies(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "millrace-index-456"), nil, 0o600); err != nil { // is being made
+	if err := os.WriteFile(filepath.Join(dir, "millrace-index-456"), nil, 0o600); err != nil { // a copy that is being written
 		t.Fatal(err)
 	}
-	opens() // its copy is used again
+	opens() // marks the copy as used
 	removed, err := chunkindex.RemoveCopies(dir, 24*time.Hour, func(generation string) bool { return generation == kept })
 	if err != nil || removed != 2 {
 		t.Errorf("got %d removed, %v, want 2", removed, err)

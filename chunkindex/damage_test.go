@@ -40,7 +40,7 @@ func smallStore(t testing.TB) (*memstore.Store, IndexReport) {
 	return store, rep
 }
 
-// parseAny opens an index file whatever its generation.
+// parseAny opens an index file of any generation.
 func parseAny(f *os.File, size int64) (*Index, error) {
 	head := make([]byte, layout.HeaderSize)
 	if _, err := f.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
@@ -50,12 +50,12 @@ func parseAny(f *os.File, size int64) (*Index, error) {
 	return parseIndex(f, size, hex.EncodeToString(sum[:]), nil, true)
 }
 
-// useAll opens an index file and reads everything in it. What it returns says whether all of it was accepted.
+// useAll opens an index file and reads everything in it. It returns nil if all of it is valid.
 func useAll(f *os.File, size int64) error {
 	return use(parseAny(f, size))
 }
 
-// use reads everything in an index that was opened, if it was.
+// use reads everything in an opened index, unless opening it failed.
 func use(x *Index, err error) error {
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ func fileOf(t testing.TB, b []byte) *os.File {
 	return f
 }
 
-func TestEveryPrefixIsRefused(t *testing.T) {
+func TestParseIndex_RejectsEveryPrefix(t *testing.T) {
 	b := smallIndex(t)
 	f := fileOf(t, b)
 	if err := useAll(f, int64(len(b))); err != nil {
@@ -127,7 +127,7 @@ func TestEveryPrefixIsRefused(t *testing.T) {
 				t.Fatalf("prefix of %d bytes: got an index", n)
 			}
 			p := bytes.Clone(b[:n])
-			remend(p)
+			fixDigests(p)
 			if _, err := f.WriteAt(p, 0); err != nil {
 				t.Fatal(err)
 			}
@@ -159,7 +159,7 @@ func FuzzOpenIndex(f *testing.F) {
 			}
 		}
 		if mend {
-			remend(b)
+			fixDigests(b)
 		}
 		file := fileOf(t, b)
 		defer file.Close()
@@ -169,8 +169,9 @@ func FuzzOpenIndex(f *testing.F) {
 	})
 }
 
-// remend makes all digests right of an index that was changed, as far as its list of sections is there, so that what lies behind them is reached.
-func remend(b []byte) {
+// fixDigests recomputes all digests of a modified index, as far as its list of sections is intact, so
+// that later checks are reached.
+func fixDigests(b []byte) {
 	if len(b) < layout.HeaderSize {
 		return
 	}

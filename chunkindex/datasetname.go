@@ -2,8 +2,9 @@ package chunkindex
 
 import "regexp"
 
-// validName bounds the names of datasets and subsets to what a path carries without escapes.
+// validName restricts the names of datasets and subsets to characters that a URL path carries
+// without escapes.
 var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
-// ValidName reports whether a dataset may have this name.
+// ValidName reports whether name is valid for a dataset or subset.
 func ValidName(name string) bool { return validName.MatchString(name) }

@@ -8,15 +8,16 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/internal/layout"
 )
 
-// decoding are the parameters of a chunk, which are what its codec needs beside the stored bytes.
+// decoding holds the parameters that a chunk's codec needs in addition to the stored bytes.
 type decoding []byte
 
-// Bytes returns the memory that the parameters hold.
+// Bytes returns the memory size of the parameters.
 func (d decoding) Bytes() int64 { return int64(cap(d)) + 64 }
 
-// Decode fills dst, which is as long as the chunk, with the decoded bytes of a compressed chunk, from the stored bytes of its extent. Bytes
-// that do not decode are ErrCorrupt; another error is one of reading the index. The memory behind stored, up to its capacity, is
-// used to work in: codec.Codec.Beside says how much of it there should be, with the stored bytes.
+// Decode decompresses a chunk from the stored bytes of its extent into dst, which has the chunk's
+// length. Bytes that fail to decode return ErrCorrupt; other errors come from reading the index.
+// Decode uses the memory behind stored, up to its capacity, as workspace. codec.Codec.Beside
+// returns the total size needed, including the stored bytes.
 func (x *Index) Decode(ctx context.Context, chunk int, stored, dst []byte) error {
 	c := x.Chunk(chunk)
 	var params decoding

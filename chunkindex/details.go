@@ -7,13 +7,14 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/internal/layout"
 )
 
-// Names are the keys of a chunk's samples, in stored order.
+// Names holds the keys of a chunk's samples in stored order.
 type Names struct {
-	text string // one key after the other
+	text string // all keys, concatenated
 	ends []uint32
 }
 
-// Key returns that of sample i of the chunk. It is part of a larger string: whoever keeps it clones it.
+// Key returns the key of sample i of the chunk. It is a substring of all the chunk's keys: clone it
+// before storing it.
 func (n *Names) Key(i int) string {
 	begin := uint32(0)
 	if i > 0 {
@@ -22,10 +23,10 @@ func (n *Names) Key(i int) string {
 	return n.text[begin:n.ends[i]]
 }
 
-// Bytes returns the memory that the names hold.
+// Bytes returns the memory size of the names.
 func (n *Names) Bytes() int64 { return int64(len(n.text)) + int64(4*cap(n.ends)) + 128 }
 
-// Names returns the keys of all samples of a chunk, from the cache or from the index, checked.
+// Names returns the keys of all samples of a chunk, from the cache or from the verified index.
 func (x *Index) Names(ctx context.Context, chunk int) (*Names, error) {
 	return detail(ctx, x, layout.SecNames, chunk, func(b []byte) (*Names, error) {
 		n := uint32(x.first[chunk+1] - x.first[chunk])
@@ -42,7 +43,7 @@ func (x *Index) Names(ctx context.Context, chunk int) (*Names, error) {
 	})
 }
 
-// Parts returns the parts of all samples of a chunk, from the cache or from the index, checked.
+// Parts returns the parts of all samples of a chunk, from the cache or from the verified index.
 func (x *Index) Parts(ctx context.Context, chunk int) (*Parts, error) {
 	return detail(ctx, x, layout.SecParts, chunk, func(b []byte) (*Parts, error) {
 		t, err := x.Table(ctx, chunk)
@@ -53,19 +54,19 @@ func (x *Index) Parts(ctx context.Context, chunk int) (*Parts, error) {
 	})
 }
 
-// PartNames returns the names that parts of a chunk's samples have, each once. What is read for it is not kept: who goes through
-// all chunks must not drive out what batches need.
+// PartNames returns the distinct part names of a chunk's samples. It bypasses the cache, so that a
+// scan of all chunks does not evict entries that batches need.
 func (x *Index) PartNames(ctx context.Context, chunk int) ([]string, error) {
-	unkept := *x
-	unkept.tables = nil
-	p, err := unkept.Parts(ctx, chunk)
+	uncached := *x
+	uncached.tables = nil
+	p, err := uncached.Parts(ctx, chunk)
 	if err != nil {
 		return nil, err
 	}
 	return p.Names, nil
 }
 
-// detail returns what a section says of a chunk.
+// detail returns a chunk's decoded block of one section, from the cache or from the index.
 func detail[T Cached](ctx context.Context, x *Index, sec, chunk int, decode func([]byte) (T, error)) (d T, err error) {
 	key := CacheKey{Section: sec, Chunk: chunk}
 	if x.tables != nil {

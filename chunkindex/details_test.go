@@ -10,15 +10,15 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// keeper is a cache that keeps everything.
-type keeper map[CacheKey]Cached
+// keepAllCache is a cache without eviction.
+type keepAllCache map[CacheKey]Cached
 
-func (k keeper) Get(key CacheKey) (Cached, bool) { c, ok := k[key]; return c, ok }
-func (k keeper) Add(key CacheKey, c Cached)      { k[key] = c }
-func (k keeper) Close()                          { clear(k) }
+func (k keepAllCache) Get(key CacheKey) (Cached, bool) { c, ok := k[key]; return c, ok }
+func (k keepAllCache) Add(key CacheKey, c Cached)      { k[key] = c }
+func (k keepAllCache) Close()                          { clear(k) }
 
-// What a batch needs of a chunk is read once; what goes through all chunks drives nothing out.
-func TestDetailsAreKept(t *testing.T) {
+// Details of a chunk are read once and then cached; PartNames adds nothing to the cache.
+func TestIndex_CachesDetails(t *testing.T) {
 	store := memstore.New()
 	for _, name := range []string{"a.jpg", "b.png", "c.jpg"} {
 		if _, err := store.Put(t.Context(), name, bytes.NewReader([]byte(name)), int64(len(name)), objstore.Condition{}); err != nil {
@@ -28,7 +28,7 @@ func TestDetailsAreKept(t *testing.T) {
 	if _, err := IndexShards(t.Context(), store, "", IndexOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	kept := keeper{}
+	kept := keepAllCache{}
 	x, err := Open(t.Context(), store, "", OpenOptions{CacheDir: t.TempDir(), Tables: kept})
 	if err != nil {
 		t.Fatal(err)

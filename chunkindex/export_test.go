@@ -7,17 +7,17 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// IndexOptions are those of build.Options that tests of this package need.
+// IndexOptions is the part of build.Options that tests of this package need.
 type IndexOptions struct {
 	ChunkSize int64
 	Format    string
 	Hints     format.Options
 	Parallel  int
-	Parts     int  // leave the scans of part 0 of so many; 0: publish
-	Rest      bool // scan what parts have not left
+	Parts     int  // write the scans of part 0 of this many parts; 0: publish
+	Rest      bool // scan shards without a stored scan
 }
 
-// IndexReport is what of build.Report tests of this package read.
+// IndexReport is the part of build.Report that tests of this package read.
 type IndexReport struct {
 	Generation         string
 	Samples            uint64
@@ -27,5 +27,6 @@ type IndexReport struct {
 	RepeatedKey        string
 }
 
-// IndexShards is build.Run, which tests inside this package cannot import, since it imports this package. TestMain sets it.
+// IndexShards is build.Run. Tests inside this package cannot import build, which imports this
+// package, so TestMain sets it.
 var IndexShards func(ctx context.Context, store objstore.Store, prefix string, opt IndexOptions) (IndexReport, error)

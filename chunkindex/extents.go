@@ -10,8 +10,9 @@ func (x *Index) ExtentCount(i int) int {
 	return int(to - from)
 }
 
-// Locate says where a sample of a chunk lies in the store, from its offset in the chunk and the chunk's extents: the extent that holds it, from there on.
-// A sample of a compressed chunk has no place of its own there: it is the whole extent, the first one where there are several.
+// Locate returns the stored location of a sample at an offset of the chunk: the rest of the extent
+// that holds it, from the sample on. Compressed samples have no individual location, so Locate
+// returns the chunk's first whole extent.
 func Locate(c Chunk, extents []Extent, offset int64) Extent {
 	if c.Codec != codec.None {
 		return extents[0]

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/shards"
 )
 
-// packedStore holds an index of two compressed shards, of one frame and of many.
+// packedStore holds an index of two compressed shards, one with a single frame and one with many.
 func packedStore(t testing.TB) *memstore.Store {
 	t.Helper()
 	plain, _ := smallStore(t)
@@ -27,7 +27,8 @@ func packedStore(t testing.TB) *memstore.Store {
 	return store
 }
 
-// otherIndexes are those of compressed shards, of loose objects and of tokens that windows share.
+// otherIndexes returns indexes of compressed shards, of loose objects and of overlapping token
+// windows.
 func otherIndexes(t testing.TB) map[string][]byte {
 	t.Helper()
 	all := map[string][]byte{}
@@ -51,9 +52,10 @@ func otherIndexes(t testing.TB) map[string][]byte {
 	return all
 }
 
-// Indexes of every kind are whole as they are, and refused with any byte of what stays in memory changed. Where their digests were made right
-// again they may be anything, but never more than they say.
-func TestOtherIndexesDamaged(t *testing.T) {
+// Indexes of every kind are valid as written. Changing any byte of a resident section makes them
+// invalid. With recomputed digests, a damaged index may be accepted but must not read out of
+// bounds.
+func TestParseIndex_RejectsDamageInEveryKind(t *testing.T) {
 	for name, whole := range otherIndexes(t) {
 		if err := useAll(fileOf(t, whole), int64(len(whole))); err != nil {
 			t.Errorf("%s: got %v", name, err)
@@ -67,7 +69,7 @@ func TestOtherIndexesDamaged(t *testing.T) {
 				q := bytes.Clone(b)
 				for _, mended := range []bool{false, true} {
 					if mended {
-						remend(q)
+						fixDigests(q)
 					}
 					if _, err := f.WriteAt(q, 0); err != nil {
 						t.Fatal(err)
@@ -82,8 +84,8 @@ func TestOtherIndexesDamaged(t *testing.T) {
 	}
 }
 
-// A chunk's codec allows what it can have and nothing else, though all checksums are right.
-func TestCodecsThatContradict(t *testing.T) {
+// The parser rejects codec values that contradict each other, even with valid checksums.
+func TestParseIndex_RejectsContradictoryCodecs(t *testing.T) {
 	all := otherIndexes(t)
 	section := func(b []byte, sec int) []byte { return b[le64(b[64+24*sec+8:]):] }
 	for name, c := range map[string]struct {
@@ -100,7 +102,7 @@ func TestCodecsThatContradict(t *testing.T) {
 	} {
 		b := bytes.Clone(all[c.of])
 		c.change(b)
-		remend(b)
+		fixDigests(b)
 		if err := useAll(fileOf(t, b), int64(len(b))); err == nil {
 			t.Errorf("%s: got an index", name)
 		}
@@ -109,8 +111,8 @@ func TestCodecsThatContradict(t *testing.T) {
 
 func replaceIn(b []byte, old, new string) { copy(b[bytes.Index(b, []byte(old)):], new) }
 
-// Samples that share bytes may be longer together than their chunks, by what they share and no more.
-func TestBytesOfSamplesThatShare(t *testing.T) {
+// Overlapping samples may exceed the bytes of their chunks by at most their overlap.
+func TestMayHold_AllowsOnlyTheOverlap(t *testing.T) {
 	x := &Index{head: layout.Header{Totals: layout.Totals{Samples: 3}}, meta: layout.Meta{Overlap: 4}}
 	for bytes, want := range map[int64]bool{100: true, 112: true, 113: false, 1 << 62: false} {
 		if x.head.Bytes = bytes; x.mayHold(100) != want {
@@ -122,8 +124,9 @@ func TestBytesOfSamplesThatShare(t *testing.T) {
 	}
 }
 
-// A compressed chunk that does not decode, or decodes to something else, is one bad range, by the bytes that are stored.
-func TestVerifyOfCompressedShards(t *testing.T) {
+// A compressed chunk that fails to decode, or decodes to other bytes, is one bad range of its
+// stored bytes.
+func TestVerify_CompressedShards(t *testing.T) {
 	for name, body := range map[string]func(b []byte) []byte{
 		"a flipped bit": func(b []byte) []byte { b[len(b)/2] ^= 4; return b },
 		"other samples": func([]byte) []byte { return nil },
@@ -147,7 +150,7 @@ func TestVerifyOfCompressedShards(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				x.shards[i].ETag = obj.ETag // as a store that damages what it keeps
+				x.shards[i].ETag = obj.ETag // a store that returns damaged bytes under the indexed ETag
 			}
 		}
 		var bad []BadRange

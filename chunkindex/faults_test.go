@@ -21,7 +21,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// touch writes a shard again, with the same bytes, and indexes: the generation gets another binding.
+// touch rewrites a shard with the same bytes and indexes again, which gives the generation a new
+// binding.
 func touch(t *testing.T, store *memstore.Store, shard string) {
 	t.Helper()
 	b, _ := store.Bytes(shard)
@@ -31,7 +32,7 @@ func touch(t *testing.T, store *memstore.Store, shard string) {
 	}
 }
 
-// history returns a store whose first generation had three bindings, and is no longer current.
+// history returns a store whose first generation has three bindings and is no longer current.
 func history(t *testing.T) (store *memstore.Store, first string) {
 	t.Helper()
 	store, rep := smallStore(t)
@@ -45,7 +46,7 @@ func history(t *testing.T) (store *memstore.Store, first string) {
 	return store, rep.Generation
 }
 
-// summary is all that an index says.
+// summary returns a digest of everything that an index contains.
 func summary(ctx context.Context, x *Index) (string, error) {
 	sum := sha256.New()
 	fmt.Fprintln(sum, x.Generation(), x.Binding(), x.shards)
@@ -81,7 +82,7 @@ func cmpOr(errs ...error) error {
 	return errs[slices.IndexFunc(errs, func(e error) bool { return e != nil })]
 }
 
-// opened returns what an index says that is opened so.
+// opened opens an index with these options and returns its summary.
 func opened(ctx context.Context, store objstore.Store, opt OpenOptions) (string, error) {
 	x, err := Open(ctx, store, "", opt)
 	if err != nil {
@@ -91,16 +92,17 @@ func opened(ctx context.Context, store objstore.Store, opt OpenOptions) (string,
 	return summary(ctx, x)
 }
 
-// TestEveryRequestMayFail fails each request of each operation in turn, before its first byte, in the middle, or with a wrong byte of what
-// has a digest. The operation then reports that fault, or does what it does without it. It leaves no file open, and no part of a copy.
-func TestEveryRequestMayFail(t *testing.T) {
+// Each request of each operation fails in turn: before its first byte, after some bytes, or with a
+// wrong byte in data that has a digest. The operation then returns that error or succeeds without
+// the request. It leaves no open file and no partial copy.
+func TestIndex_ReportsEachFailedRequest(t *testing.T) {
 	dead := errors.New("dead")
 	small := func(t *testing.T) *memstore.Store { store, _ := smallStore(t); return store }
 	old := func(t *testing.T) *memstore.Store { store, _ := history(t); return store }
 	lines := func(t *testing.T) *memstore.Store { store, _ := linesStore(t, 3000); return store }
 	for name, c := range map[string]struct {
 		store  func(*testing.T) *memstore.Store
-		writes bool // each time from the beginning
+		writes bool // the operation changes its store, so each run gets a new one
 		do     func(ctx context.Context, t *testing.T, store *memstore.Store) (string, error)
 	}{
 		"open": {small, false, func(ctx context.Context, _ *testing.T, store *memstore.Store) (string, error) {
@@ -118,7 +120,7 @@ func TestEveryRequestMayFail(t *testing.T) {
 			return opened(ctx, store, OpenOptions{Generation: firstGeneration(t, store)})
 		}},
 		"read a large one": {lines, false, func(ctx context.Context, t *testing.T, store *memstore.Store) (string, error) {
-			p, err := wantPointer(ctx, store, "", "")
+			p, err := requirePointer(ctx, store, "", "")
 			if err != nil {
 				return "", err
 			}
@@ -209,7 +211,7 @@ func TestEveryRequestMayFail(t *testing.T) {
 			}
 			store.SetFault(nil)
 			said, err := opened(ctx, store, OpenOptions{})
-			return fmt.Sprint(rep.Generation, said, len(left) > 1), err // one probe may be left
+			return fmt.Sprint(rep.Generation, said, len(left) > 1), err // one probe may remain
 		}},
 		"verify": {small, false, func(ctx context.Context, _ *testing.T, store *memstore.Store) (string, error) {
 			x, err := Open(ctx, store, "", OpenOptions{})
@@ -219,7 +221,7 @@ func TestEveryRequestMayFail(t *testing.T) {
 			defer x.Close()
 			var bad []BadRange
 			err = Verify(ctx, x, store, "", 1, nil, func(b BadRange) { bad = append(bad, b) })
-			if len(bad) > 0 { // as it should, of a wrong byte
+			if len(bad) > 0 { // correct for a wrong byte
 				return "", ErrCorrupt
 			}
 			return "", err
@@ -273,7 +275,7 @@ func TestEveryRequestMayFail(t *testing.T) {
 	}
 }
 
-// parted returns a store beside whose shards a run for a part has left its scans.
+// parted returns a store in which a run for one part has stored its scans in the store.
 func parted(t *testing.T) *memstore.Store {
 	t.Helper()
 	store, _ := smallStore(t)
@@ -293,7 +295,7 @@ func parted(t *testing.T) *memstore.Store {
 	return store
 }
 
-// firstGeneration returns the generation of a history that no pointer names.
+// firstGeneration returns the generation of history's store that no pointer names.
 func firstGeneration(t *testing.T, store *memstore.Store) string {
 	t.Helper()
 	text, _ := store.Bytes(layout.PointerKey)
@@ -310,10 +312,10 @@ func firstGeneration(t *testing.T, store *memstore.Store) string {
 	return ""
 }
 
-// TestOpen_TakesTheNewestBindingOfAnOldGeneration: shards that were written again are read under their last ETags.
+// Shards that were rewritten are read under their latest ETags.
 func TestOpen_TakesTheNewestBindingOfAnOldGeneration(t *testing.T) {
 	store, rep := smallStore(t)
-	for i := range 6 { // the order of the keys is that of their digests
+	for i := range 6 { // binding keys sort by digest, not by time
 		touch(t, store, []string{"a.tar", "b.tar"}[i%2])
 		var want []string
 		for _, shard := range []string{"a.tar", "b.tar"} {
@@ -340,7 +342,7 @@ func TestOpen_TakesTheNewestBindingOfAnOldGeneration(t *testing.T) {
 	}
 }
 
-// copiedWithTimes returns a store that holds the same objects, written in the same order.
+// copiedWithTimes returns a store with the same objects, written in the same order.
 func copiedWithTimes(t *testing.T, store *memstore.Store) *memstore.Store {
 	t.Helper()
 	keys := store.Keys()
@@ -360,7 +362,7 @@ func copiedWithTimes(t *testing.T, store *memstore.Store) *memstore.Store {
 	return other
 }
 
-// TestOpen_RefusesGenerations that are none, that are not there, and those of another index.
+// Open rejects generations that are malformed, missing, or of another index.
 func TestOpen_RefusesGenerations(t *testing.T) {
 	store, first := history(t)
 	other := strings.Repeat("ab", 32)
@@ -387,8 +389,9 @@ func TestOpen_RefusesGenerations(t *testing.T) {
 	}
 }
 
-// TestOpen_CopyThatIsWrongIsMadeAgain: a local copy that is damaged, short or too large is replaced, and one that may not be written is read.
-func TestOpen_CopyThatIsWrongIsMadeAgain(t *testing.T) {
+// Open replaces a local copy that is damaged, short or too large, and reads one that it may not
+// write.
+func TestOpen_ReplacesDamagedCopies(t *testing.T) {
 	leaks.Check(t)
 	store, rep := smallStore(t)
 	dir := t.TempDir()
@@ -435,7 +438,7 @@ func TestOpen_CopyThatIsWrongIsMadeAgain(t *testing.T) {
 	}
 }
 
-// TestBody_ClosesOnce calls what it was given, in order, and never again.
+// Body calls each function once, in order.
 func TestBody_ClosesOnce(t *testing.T) {
 	var calls []string
 	call := func(name string) func() { return func() { calls = append(calls, name) } }

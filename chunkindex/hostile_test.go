@@ -18,8 +18,8 @@ import (
 
 func put64(b []byte, v uint64) { binary.LittleEndian.PutUint64(b, v) }
 
-// An index whose numbers contradict each other is refused though all its checksums are right.
-func TestContradictionsAreRefused(t *testing.T) {
+// The parser rejects contradictory values even with valid checksums.
+func TestParseIndex_RejectsContradictions(t *testing.T) {
 	small := smallIndex(t)
 	section := func(b []byte, sec int) []byte { return b[le64(b[64+24*sec+8:]):] }
 	const bytesAt, longestAt = 48, 56
@@ -44,7 +44,7 @@ func TestContradictionsAreRefused(t *testing.T) {
 	} {
 		b := bytes.Clone(small)
 		change(b)
-		remend(b)
+		fixDigests(b)
 		var err error
 		got := memory.Allocated(func() { _, err = parseAny(fileOf(t, b), int64(len(b))) })
 		if err == nil || got > 1<<20 {
@@ -53,8 +53,8 @@ func TestContradictionsAreRefused(t *testing.T) {
 	}
 }
 
-// A chunk of n bytes has n samples at most.
-func TestSamplesOfNoLength(t *testing.T) {
+// A chunk of n bytes has at most n samples.
+func TestReadChunks_LimitsSamplesToBytes(t *testing.T) {
 	for samples, want := range map[uint64]error{10: nil, 11: layout.ErrMalformed} {
 		x := &Index{head: layout.Header{Totals: layout.Totals{Chunks: 1, Extents: 1, Samples: samples, Bytes: 10, Longest: 1}}}
 		b := make([]byte, layout.ChunkRow)
@@ -66,8 +66,8 @@ func TestSamplesOfNoLength(t *testing.T) {
 	}
 }
 
-// A look-up among keys that all have one hash ends soon.
-func TestSameHashesEverywhere(t *testing.T) {
+// A lookup among keys that all have the same hash fails early.
+func TestLookup_LimitsEqualHashes(t *testing.T) {
 	n := 600
 	var names []string
 	for i := range n {
@@ -85,7 +85,7 @@ func TestSameHashesEverywhere(t *testing.T) {
 		put64(hashes[layout.PageSize*(sample/layout.PageRecords)+16*(sample%layout.PageRecords):], layout.HashKey([]byte("wanted")))
 		put64(hashes[layout.PageSize*(sample/layout.PageRecords)+16*(sample%layout.PageRecords)+8:], uint64(sample))
 	}
-	remend(index)
+	fixDigests(index)
 	x, err := parseAny(fileOf(t, index), int64(len(index)))
 	if err != nil {
 		t.Fatal(err)
@@ -96,8 +96,8 @@ func TestSameHashesEverywhere(t *testing.T) {
 	}
 }
 
-// Every prefix and every bit flip of a pointer or a binding gives an error, or what was there.
-func TestDamagedPointerAndBinding(t *testing.T) {
+// Every prefix and every bit flip of a pointer or binding returns an error or the original content.
+func TestOpen_DamagedPointerAndBinding(t *testing.T) {
 	store, rep := smallStore(t)
 	each := func(key string) {
 		whole, _ := store.Bytes(key)
@@ -138,8 +138,8 @@ func TestDamagedPointerAndBinding(t *testing.T) {
 	}
 }
 
-// A binding that is larger than any for so few shards is not read into memory.
-func TestHugeBinding(t *testing.T) {
+// A binding too large for its number of shards is not read into memory.
+func TestOpen_RejectsHugeBinding(t *testing.T) {
 	store, rep := smallStore(t)
 	text, _ := store.Bytes(layout.PointerKey)
 	var p layout.Pointer

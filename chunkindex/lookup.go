@@ -13,17 +13,18 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/internal/layout"
 )
 
-// maxSameHash is how many different keys may share a hash: far more than chance gives in any dataset, and few enough
-// that an index made for it costs a look-up no more than that.
+// maxSameHash limits the number of different keys per hash. Random collisions never reach it in any
+// real dataset. It bounds the cost of a lookup in a maliciously crafted index.
 const maxSameHash = 16
 
-// MaxShardsListed is how many shards an AmbiguousKeyError names: a page of text, and as many reads of names.
+// MaxShardsListed limits the shards that an AmbiguousKeyError lists, and with them the name blocks
+// that a lookup reads.
 const MaxShardsListed = 100
 
-// AmbiguousKeyError says that several shards have a sample of one key.
+// AmbiguousKeyError reports that several shards have a sample with the same key.
 type AmbiguousKeyError struct {
-	Shards []string // in stored order, MaxShardsListed of them at most
-	More   bool     // further shards have the key too
+	Shards []string // in stored order, at most MaxShardsListed
+	More   bool     // more shards have the key
 }
 
 func (e *AmbiguousKeyError) Error() string {
@@ -34,9 +35,9 @@ func (e *AmbiguousKeyError) Error() string {
 	return text
 }
 
-// Lookup returns the sample that has a key: the one in the shard that is named, or, where shard is empty, the only one in the
-// dataset. ok is false where there is none. A key of several shards without a shard is an *AmbiguousKeyError. A look-up
-// reads a few pages of the sorted hashes in the local file, and the names of the chunks whose samples it compares.
+// Lookup returns the sample with a key: in the named shard, or in the whole dataset if shard is
+// empty. ok is false if there is none. A key found in several shards returns *AmbiguousKeyError. A
+// lookup reads a few pages of the sorted hashes, and the names of the chunks whose hashes match.
 func (x *Index) Lookup(ctx context.Context, key, shard string) (sample uint64, ok bool, err error) {
 	from, to := uint64(0), x.head.Samples
 	if shard != "" {
@@ -63,7 +64,7 @@ func (x *Index) Lookup(ctx context.Context, key, shard string) (sample uint64, o
 	return 0, false, e
 }
 
-// withKey returns the samples from one number to before another that have a key, one more than are listed at most.
+// withKey returns the samples in [from, to) that have the key, up to one more than an error lists.
 func (x *Index) withKey(ctx context.Context, key string, from, to uint64) (found []uint64, err error) {
 	first := layout.HashRecord{Hash: layout.HashKey([]byte(key)), Sample: from}
 	pages := int(layout.HashPages(x.head.Hashed()))
@@ -99,7 +100,7 @@ func (x *Index) ShardOf(sample uint64) int {
 	chunk := x.ChunkOf(sample)
 	at := uint64(chunk)
 	if e := &x.extents; e.first != nil {
-		// A chunk of several extents has one for each of its samples.
+		// A chunk with several extents has one extent per sample.
 		at = min(e.first[chunk]+sample-x.first[chunk], e.first[chunk+1]-1)
 	}
 	return int(x.extents.shard[at])
@@ -108,7 +109,7 @@ func (x *Index) ShardOf(sample uint64) int {
 // ShardKey returns the key of the shard that holds a sample.
 func (x *Index) ShardKey(sample uint64) string { return x.shards[x.ShardOf(sample)].Key }
 
-// samplesOf returns the number of a shard's first sample and that of the first sample behind it.
+// samplesOf returns the sample range [from, to) of a shard.
 func (x *Index) samplesOf(shard string) (from, to uint64) {
 	n, ok := sort.Find(len(x.shards), func(i int) int { return strings.Compare(shard, x.shards[i].Key) })
 	if !ok {
@@ -117,7 +118,8 @@ func (x *Index) samplesOf(shard string) (from, to uint64) {
 	return x.firstOf(n), x.firstOf(n + 1)
 }
 
-// firstOf returns the number of the first sample of a shard, or of the first one behind it.
+// firstOf returns the number of a shard's first sample; for an empty shard, that of the next
+// sample.
 func (x *Index) firstOf(shard int) uint64 {
 	if x.extents.first == nil {
 		return x.first[sort.Search(len(x.lengths), func(i int) bool { return x.shardOf(i) >= shard })]
@@ -125,7 +127,7 @@ func (x *Index) firstOf(shard int) uint64 {
 	return uint64(sort.Search(int(x.head.Samples), func(s int) bool { return x.ShardOf(uint64(s)) >= shard }))
 }
 
-// shardOf returns the number of the shard that holds the first sample of a chunk.
+// shardOf returns the shard of a chunk's first sample.
 func (x *Index) shardOf(chunk int) int {
 	if e := &x.extents; e.first != nil {
 		return int(e.shard[e.first[chunk]])
@@ -133,7 +135,8 @@ func (x *Index) shardOf(chunk int) int {
 	return int(x.extents.shard[chunk])
 }
 
-// numbered returns the samples from one number to before another that a rule gives a key, one more than are listed at most.
+// numbered returns the samples in [from, to) whose derived name equals the key, up to one more than
+// an error lists.
 func (x *Index) numbered(key string, from, to uint64) (found []uint64) {
 	slash := strings.LastIndexByte(key, '/')
 	if slash <= 0 {
@@ -157,8 +160,8 @@ func (x *Index) numbered(key string, from, to uint64) (found []uint64) {
 	return found
 }
 
-// findPage returns the first page whose last record is not before the one that is sought. Hashes are
-// uniform, so a guess from the hash itself is nearly right, and the search starts around it.
+// findPage returns the first page whose last record is not less than sought. Hashes are uniform, so
+// the hash itself predicts the page, and the search widens from that guess.
 func (x *Index) findPage(ctx context.Context, sought layout.HashRecord, pages int) (int, error) {
 	lo, hi := 0, pages
 	guess := int(float64(sought.Hash) / (1 << 64) * float64(pages))
@@ -189,7 +192,7 @@ func (x *Index) findPage(ctx context.Context, sought layout.HashRecord, pages in
 	return lo, nil
 }
 
-// page reads one page of the hash section and checks it.
+// page reads and verifies one page of the hash section.
 func (x *Index) page(ctx context.Context, n int) ([]layout.HashRecord, error) {
 	b := make([]byte, layout.PageSize)
 	if err := x.pages.read(ctx, x.head.Sections[layout.SecHash].Offset+int64(n)*layout.PageSize, b); err != nil {
@@ -212,19 +215,21 @@ func (x *Index) page(ctx context.Context, n int) ([]layout.HashRecord, error) {
 	return recs, nil
 }
 
-// twiceError says that two samples of one shard have the same key.
-type twiceError struct{ shard, key string }
+// duplicateKeyError reports two samples of one shard with the same key.
+type duplicateKeyError struct{ shard, key string }
 
-func (e *twiceError) Error() string {
-	return fmt.Sprintf("two samples in shard %s have the key %q: keys must be unique in a shard, and members of one key that are not adjacent are two samples: write the shard anew with its members in the order of their names, as "+
+func (e *duplicateKeyError) Error() string {
+	return fmt.Sprintf("two samples in shard %s have the key %q: keys must be unique in a shard, and members of one key that are not adjacent are two samples: rewrite the shard with its members sorted by name, as "+
 		"tar --sort=name does, or LC_ALL=C sort before zip -@", e.shard, e.key)
 }
 
-// RepeatedKeys counts the keys that several shards have, by their hashes, and names one. Two samples of one shard with one key are a *twiceError. Samples of one
-// hash are in stored order, so those of one shard are neighbours: names are read of these alone.
+// RepeatedKeys counts the key hashes that occur in several shards, and returns one such key. It
+// returns a *duplicateKeyError for two samples of one shard with the same key. Samples with equal
+// hashes are in stored order, so those of one shard are adjacent. Only their names are read and
+// compared.
 func (x *Index) RepeatedKeys(ctx context.Context) (n uint64, example string, err error) {
-	var same []layout.HashRecord // records before this one, of one hash and one shard
-	repeated := false            // a shard before this one has the hash too
+	var same []layout.HashRecord // preceding records with the same hash in the same shard
+	repeated := false            // an earlier shard has the same hash
 	if x.head.Hashed() == 0 {
 		n, example = x.repeatsNumbered()
 		return n, example, nil
@@ -262,7 +267,8 @@ func (x *Index) RepeatedKeys(ctx context.Context) (n uint64, example string, err
 	return n, example, nil
 }
 
-// differ returns a *twiceError where a sample has the key of one of some others of its shard.
+// differ returns a *duplicateKeyError if the sample's key equals one of the others, which are of
+// the same shard.
 func (x *Index) differ(ctx context.Context, same []layout.HashRecord, r layout.HashRecord) error {
 	if len(same) >= maxSameHash {
 		return fmt.Errorf("%d keys of one shard have one hash: %w", len(same)+1, layout.ErrMalformed)
@@ -277,15 +283,16 @@ func (x *Index) differ(ctx context.Context, same []layout.HashRecord, r layout.H
 			return err
 		}
 		if other == key {
-			return &twiceError{x.shards[x.ShardOf(r.Sample)].Key, key}
+			return &duplicateKeyError{x.shards[x.ShardOf(r.Sample)].Key, key}
 		}
 	}
 	return nil
 }
 
-// repeatsNumbered counts the keys that several shards have where all follow from a rule: shards of one stem have their first keys in common.
+// repeatsNumbered implements RepeatedKeys for names that follow from a rule: shards with one stem
+// share their first keys.
 func (x *Index) repeatsNumbered() (n uint64, example string) {
-	counts := map[string][2]uint64{} // by stem: the two largest numbers of samples
+	counts := map[string][2]uint64{} // per stem, the two largest sample counts
 	for i, s := range x.shards {
 		count := x.firstOf(i+1) - x.firstOf(i)
 		if count == 0 {

@@ -17,18 +17,19 @@ import (
 	"github.com/millrace-data/millrace/internal/tempfile"
 )
 
-// OpenOptions says where an opened index keeps what it needs.
+// OpenOptions configures Open.
 type OpenOptions struct {
-	Name       string     // of the index, where a prefix has several; empty: the default one
-	Generation string     // empty: the one that the pointer names
-	CacheDir   string     // the index, or what is read of it, is copied here; empty: to a temporary file
-	Tables     TableCache // nil: every Table call reads the index
-	MaxBytes   int64      // refuse an index larger than this; 0: take one of any size
+	Name       string     // index name, for a prefix with several; empty: the default index
+	Generation string     // empty: the generation that the pointer names
+	CacheDir   string     // directory for local copies; empty: a temporary file
+	Tables     TableCache // nil: no cache, every Table call reads the index
+	MaxBytes   int64      // reject larger indexes; 0: no limit
 }
 
-// Open reads the pointer of a dataset, fetches the index object that it names, or the part of a large one that stays in memory, to a local
-// file, checks it and opens it. What is not there yet is fetched, and checked, when it is wanted. prefix is where the dataset lies in the store: empty, or ending in a slash. An
-// index of a newer program is ErrVersion, one of an older version ErrOldVersion, one that does not match its digest ErrCorrupt.
+// Open reads the dataset's pointer, then downloads and verifies the index. Of a large index it
+// downloads only the resident sections, and fetches and verifies other pages on first use. prefix
+// is the dataset's location in the store: empty, or ending in a slash. Open returns ErrVersion for
+// a newer format, ErrOldVersion for an older one, and ErrCorrupt for a digest mismatch.
 func Open(ctx context.Context, store objstore.Store, prefix string, opt OpenOptions) (*Index, error) {
 	x, err := open(ctx, store, prefix, opt)
 	if err != nil {
@@ -42,7 +43,7 @@ func open(ctx context.Context, store objstore.Store, prefix string, opt OpenOpti
 	var links bool
 	generation := opt.Generation
 	if generation == "" {
-		p, err := wantPointer(ctx, store, prefix, opt.Name)
+		p, err := requirePointer(ctx, store, prefix, opt.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -68,15 +69,16 @@ func open(ctx context.Context, store objstore.Store, prefix string, opt OpenOpti
 	return x, nil
 }
 
-// WholeIndex is the length up to which an index is copied whole when it is opened: one read of the store. Of a larger one the part is read that
-// stays in memory, and of the rest what is wanted, when it is.
+// WholeIndex is the largest size at which Open downloads the whole index in one read. Of larger
+// indexes it downloads only the resident sections.
 const WholeIndex = 16 << 20
 
-// indexSource is where an index object is stored. Pages that come from there are proved by their digests, whatever has become of the object.
+// indexSource is the stored index object. Page digests verify everything read from it, even if the
+// object has changed since.
 type indexSource struct {
 	store           objstore.Store
 	key, generation string
-	limit           int64 // refuse an index larger than this; 0: take one of any size
+	limit           int64 // reject larger indexes; 0: no limit
 }
 
 func (s *indexSource) read(ctx context.Context, off int64, b []byte) error {
@@ -86,14 +88,14 @@ func (s *indexSource) read(ctx context.Context, off int64, b []byte) error {
 	return nil
 }
 
-// FetchError says that the store did not give bytes of an index.
+// FetchError is a store error while reading part of an index.
 type FetchError struct{ err error }
 
 func (e *FetchError) Error() string { return "fetch a part of the index: " + e.err.Error() }
 
 func (e *FetchError) Unwrap() error { return e.err }
 
-// fetchIndex opens the local copy of an index, or makes one.
+// fetchIndex opens the local copy of an index, creating it if necessary.
 func fetchIndex(ctx context.Context, store objstore.Store, prefix, generation string, opt OpenOptions) (*Index, error) {
 	s := &indexSource{store: store, key: layout.IndexObject(prefix, generation), generation: generation, limit: opt.MaxBytes}
 	if opt.CacheDir == "" {
@@ -105,7 +107,7 @@ func fetchIndex(ctx context.Context, store objstore.Store, prefix, generation st
 	local := copyOf(opt.CacheDir, generation)
 	if x, err := s.openLocal(local); err == nil {
 		now := time.Now()
-		_ = os.Chtimes(local, now, now) // for RemoveCopies; a copy that looks unused is made again at worst
+		_ = os.Chtimes(local, now, now) // marks the copy as used for RemoveCopies; if this fails, the copy may be downloaded again
 		return x, nil
 	}
 	return s.downloadTo(ctx, local)
@@ -134,7 +136,8 @@ func (s *indexSource) openLocal(path string) (*Index, error) {
 	return x, nil
 }
 
-// parseFile opens an index file, as parseIndex does, and says of an error what it means.
+// parseFile opens an index file with parseIndex and classifies its errors: format version, store,
+// or ErrCorrupt.
 func parseFile(f *os.File, size int64, generation string, from fetch, whole bool) (*Index, error) {
 	x, err := parseIndex(f, size, generation, from, whole)
 	var fetching *FetchError
@@ -154,7 +157,7 @@ func (s *indexSource) checkSize(size int64) error {
 	return nil
 }
 
-// downloadTo copies an index object to a file of this name.
+// downloadTo downloads an index object to a temporary file and renames it to path.
 func (s *indexSource) downloadTo(ctx context.Context, path string) (*Index, error) {
 	f, err := os.CreateTemp(filepath.Dir(path), partialPrefix+"*")
 	if err != nil {
@@ -172,8 +175,8 @@ func (s *indexSource) downloadTo(ctx context.Context, path string) (*Index, erro
 	return x, nil
 }
 
-// download copies an index object to a file without a name in dir, so that a kill leaves nothing behind. One that is longer than whole is copied
-// in part.
+// download copies an index object to an unnamed file in dir, so that a killed process leaves no
+// file behind. Of an object longer than whole it copies only the resident sections.
 func (s *indexSource) download(ctx context.Context, dir string, whole int64) (*Index, error) {
 	f, err := tempfile.File(dir)
 	if err != nil {
@@ -214,8 +217,9 @@ func (s *indexSource) copyTo(ctx context.Context, f *os.File, whole int64) (*Ind
 	return parseFile(f, obj.Size, s.generation, s.read, true)
 }
 
-// copyResident copies what lies before the blocks: the header, the digests, the sections that stay in memory and the places of blocks. It
-// returns nil for an index with an invalid header.
+// copyResident downloads everything before the blocks: the header, the digests, the resident
+// sections and the block offsets. It returns nil for an invalid header, which makes the caller
+// download the whole object.
 func (s *indexSource) copyResident(ctx context.Context, f *os.File, size int64) (*Index, error) {
 	head := make([]byte, layout.HeaderSize)
 	if err := s.read(ctx, 0, head); err != nil {
@@ -226,10 +230,10 @@ func (s *indexSource) copyResident(ctx context.Context, f *os.File, size int64) 
 	}
 	h, err := layout.DecodeHeader(head, size)
 	if err != nil {
-		return nil, nil //nolint:nilerr // the whole of it says what is wrong
+		return nil, nil //nolint:nilerr
 	}
 	sections := h.Sections[layout.SecDigests].End()
-	end := min(size, sections+layout.ProofSize*layout.PagesOf(h.Sections[layout.SecBlocks].End()-sections)) // whole pages
+	end := min(size, sections+layout.ProofSize*layout.PagesOf(h.Sections[layout.SecBlocks].End()-sections)) // rounded up to whole pages
 	pieces := int((end + mostAtOnce - 1) / mostAtOnce)
 	err = parallel.Each(ctx, piecesAtOnce, pieces, func(ctx context.Context, _, i int) error {
 		off := int64(i) * mostAtOnce
@@ -249,8 +253,9 @@ func (s *indexSource) copyResident(ctx context.Context, f *os.File, size int64) 
 	return parseFile(f, size, s.generation, s.read, false)
 }
 
-// OpenPointer opens what a pointer names, for a run that takes unchanged shards over. Of an index longer than whole it copies to a file in dir
-// what stays in memory: blocks are fetched by CopyBlocks, or when they are read.
+// OpenPointer opens the index that a pointer names, for an index run that reuses unchanged shards.
+// Of an index longer than whole it downloads only the resident sections to a file in dir.
+// CopyBlocks fetches blocks in advance; others are fetched on first read.
 func OpenPointer(ctx context.Context, store objstore.Store, prefix string, p layout.Pointer, dir string, whole int64) (*Index, error) {
 	source := indexSource{store: store, key: layout.IndexObject(prefix, p.Generation), generation: p.Generation}
 	x, err := source.download(ctx, dir, whole)
@@ -264,12 +269,13 @@ func OpenPointer(ctx context.Context, store objstore.Store, prefix string, p lay
 	return x, nil
 }
 
-// OpenFile opens an index file that was just written. The index owns the file unless there is an error.
+// OpenFile opens an index file that the caller has just written. On success, the index owns the
+// file.
 func OpenFile(f *os.File, size int64, generation string) (*Index, error) {
 	return parseFile(f, size, generation, nil, false)
 }
 
-// bind gives the shards the versions that the binding names.
+// bind sets the shards' versions from a binding object.
 func (x *Index) bind(ctx context.Context, store objstore.Store, key string) error {
 	b, err := layout.ReadBinding(ctx, store, key, x.generation, len(x.shards))
 	if err != nil {
@@ -281,7 +287,8 @@ func (x *Index) bind(ctx context.Context, store objstore.Store, key string) erro
 	return nil
 }
 
-// newestBinding finds a binding of a generation that the pointer may not name any more.
+// newestBinding returns the key of the generation's newest binding, whether or not the pointer
+// still names the generation.
 func newestBinding(ctx context.Context, store objstore.Store, prefix, name, generation string) (string, error) {
 	p, _, err := layout.ReadPointer(ctx, store, prefix, name)
 	if err == nil && p.Generation == generation {

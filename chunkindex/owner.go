@@ -10,13 +10,14 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// tenure is a generation's time as the current one of an index, until the next one's began.
+// tenure is the time during which a generation was current in one index, until the next tenure
+// began.
 type tenure struct {
 	generation string
 	since      time.Time
 }
 
-// tenures returns the tenures of each index, by its name and in the order of time.
+// tenures returns the tenures of each index by its name, in order of time.
 func (u *Unused) tenures(indexes, notes []objstore.Object) map[string][]tenure {
 	all, noted := map[string][]tenure{}, map[string]bool{}
 	for _, o := range notes {
@@ -31,7 +32,7 @@ func (u *Unused) tenures(indexes, notes []objstore.Object) map[string][]tenure {
 		}
 	}
 	for name, of := range all {
-		last := func(t tenure) int { // the current one is the last of those that were written at once
+		last := func(t tenure) int { // of equal times, the current generation sorts last
 			if slices.Contains(u.Current[t.generation], name) {
 				return 1
 			}
@@ -44,9 +45,10 @@ func (u *Unused) tenures(indexes, notes []objstore.Object) map[string][]tenure {
 	return all
 }
 
-// until returns when each generation was replaced by the next one of its index, the last such time of several indexes. One that is
-// the last of its index although no pointer names it counts as replaced when it began: a pointer was put back by hand.
-func until(all map[string][]tenure) map[string]time.Time {
+// endTimes returns when each generation was replaced by the next one of its index: the latest such
+// time among all its indexes. A generation that is last in its index but not current counts as
+// replaced when it began, because a pointer was restored by hand.
+func endTimes(all map[string][]tenure) map[string]time.Time {
 	ends := map[string]time.Time{}
 	for _, of := range all {
 		for i, t := range of {

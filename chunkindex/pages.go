@@ -18,42 +18,42 @@ import (
 )
 
 const (
-	recentPages  = 16      // that are kept in memory as they are: neighbouring blocks share pages
-	mostAtOnce   = 4 << 20 // bytes that one read of the store brings
-	piecesAtOnce = 8       // such reads side by side
+	recentPages  = 16      // pages cached in memory: neighbouring blocks share pages
+	mostAtOnce   = 4 << 20 // maximum bytes per store read
+	piecesAtOnce = 8       // concurrent store reads
 )
 
-// fetch reads bytes of the index object where it is stored.
+// fetch reads bytes of the stored index object.
 type fetch func(ctx context.Context, off int64, b []byte) error
 
-// pages reads the sections of an index, and proves every byte by the digest of its page. A page that the local file lacks, which has
-// zeros or anything else in its place, is fetched and written there.
+// pages reads the sections of an index and verifies every page by its digest. A page that is
+// missing or wrong in the local file is fetched from the store and written there.
 type pages struct {
 	file       *os.File
-	from       fetch // nil: the local file is all there is
-	complete   bool  // all of the file was there, and right, when it was opened
-	begin, end int64 // of the sections in the file
+	from       fetch // nil: the local file is the only source
+	complete   bool  // the local file was complete and verified on open
+	begin, end int64 // range of the sections in the file
 	digests    []byte
 
 	mu      sync.Mutex
-	proved  []bool    // pages that were compared with their digests
-	streams [8]stream // those that were fetched last, in turn
+	proved  []bool    // pages verified so far
+	streams [8]stream // recent fetch positions, reused round-robin
 	oldest  int
 	recent  [recentPages]struct {
 		page int64
-		b    []byte // nil: none
+		b    []byte // nil: empty
 	}
 }
 
 var errPage = fmt.Errorf("a page does not match its digest: %w", ErrCorrupt)
 
-// stream is a range of pages that a reader goes through: names of one chunk after another, for example.
+// stream tracks a sequential reader, such as one that reads the names of consecutive chunks.
 type stream struct {
-	next  int64 // the page that is fetched next, if it is one
-	pages int64 // how many were fetched at once; twice as many are next time
+	next  int64 // page that a sequential reader would fetch next
+	pages int64 // pages of the last fetch, doubled for the next one
 }
 
-// read fills b with the bytes at an offset of the file.
+// read fills b with verified bytes from an offset of the file.
 func (p *pages) read(ctx context.Context, off int64, b []byte) error {
 	if off < p.begin || off > p.end || int64(len(b)) > p.end-off {
 		return layout.ErrMalformed
@@ -70,7 +70,7 @@ func (p *pages) read(ctx context.Context, off int64, b []byte) error {
 	return nil
 }
 
-// ReadAt implements io.ReaderAt, for what is read when an index is opened and has all of it at hand.
+// ReadAt implements io.ReaderAt for readers of the whole local index, such as the parser.
 func (p *pages) ReadAt(b []byte, off int64) (int, error) {
 	n := int(max(0, min(int64(len(b)), p.end-off)))
 	if err := p.read(context.Background(), off, b[:n]); err != nil {
@@ -82,7 +82,7 @@ func (p *pages) ReadAt(b []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// page returns page n. until is where the reader's range ends: pages that are missing are fetched as far as that.
+// page returns page n. It fetches missing pages up to until, the end of the reader's range.
 func (p *pages) page(ctx context.Context, n, until int64) ([]byte, error) {
 	if b := p.kept(n); b != nil {
 		return b, nil
@@ -98,12 +98,12 @@ func (p *pages) page(ctx context.Context, n, until int64) ([]byte, error) {
 		}
 		return nil, fmt.Errorf("at offset %d: %w", at, err)
 	}
-	return p.bring(ctx, n, until)
+	return p.load(ctx, n, until)
 }
 
-// bring fetches page n, and those after it up to an offset, and writes them to the local file. A file that takes no more is no error: the
-// pages are fetched again when they are wanted.
-func (p *pages) bring(ctx context.Context, n, until int64) ([]byte, error) {
+// load fetches page n and those after it up to an offset, and writes them to the local file. It
+// ignores write errors: the pages are then fetched again on the next read.
+func (p *pages) load(ctx context.Context, n, until int64) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -125,8 +125,8 @@ func (p *pages) bring(ctx context.Context, n, until int64) ([]byte, error) {
 	return first, nil
 }
 
-// count returns how many pages from n on are fetched at once: those that are wanted, and more where the page follows those that were fetched
-// before.
+// count returns how many pages to fetch from page n on: at least the requested number, and twice
+// the previous fetch for a sequential reader.
 func (p *pages) count(n, wanted int64) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -155,7 +155,8 @@ func (p *pages) proves(n int64, b []byte) bool {
 	return true
 }
 
-// copy fetches ranges of the file, side by side, and as much around them as it takes to prove them when they are read.
+// copy fetches ranges of the file concurrently, rounded to whole pieces so that their pages can be
+// verified on read.
 func (p *pages) copy(ctx context.Context, ranges []layout.Section) error {
 	pieces := map[int64]bool{}
 	for _, r := range ranges {
@@ -164,12 +165,12 @@ func (p *pages) copy(ctx context.Context, ranges []layout.Section) error {
 		}
 	}
 	return p.fetchPieces(ctx, slices.Sorted(maps.Keys(pieces)), func(at int64, b []byte) error {
-		_, _ = p.file.WriteAt(b, at) // a file that takes no more is no error, as in bring
+		_, _ = p.file.WriteAt(b, at) // a failed write is no error, as in load
 		return nil
 	})
 }
 
-// proveRest compares all pages with their digests, as they are stored, that were not compared before.
+// proveRest compares all pages that were not verified before with their digests, as stored.
 func (p *pages) proveRest(ctx context.Context) error {
 	if p.complete {
 		return nil
@@ -193,7 +194,8 @@ func (p *pages) proveRest(ctx context.Context) error {
 	})
 }
 
-// fetchPieces fetches pieces of at most mostAtOnce bytes, side by side. Each is given by its distance from the first page.
+// fetchPieces fetches pieces of at most mostAtOnce bytes concurrently. Each piece is an offset from
+// the first page.
 func (p *pages) fetchPieces(ctx context.Context, pieces []int64, visit func(at int64, b []byte) error) error {
 	return parallel.Each(ctx, piecesAtOnce, len(pieces), func(ctx context.Context, _, i int) error {
 		at := p.begin + pieces[i]
@@ -205,7 +207,7 @@ func (p *pages) fetchPieces(ctx context.Context, pieces []int64, visit func(at i
 	})
 }
 
-// release gives back the space of a range of the local file. The page at its end stays, since the next range may share it.
+// release frees a range of the local file, except its last page, which the next range may share.
 func (p *pages) release(r layout.Section) {
 	from, to := (r.Offset-p.begin)/layout.ProofSize*layout.ProofSize, (r.End()-p.begin)/layout.ProofSize*layout.ProofSize
 	if from < to {
@@ -229,7 +231,8 @@ func (p *pages) keep(n int64, b []byte) {
 	r.page, r.b = n, b
 }
 
-// resident returns the bytes that the pages take in memory at most: no more pages are recent than the file has.
+// resident returns the maximum memory size of the pages. Small files have fewer pages than
+// recentPages.
 func (p *pages) resident() int {
 	return len(p.digests) + len(p.proved) + int(min(recentPages*layout.ProofSize, p.end-p.begin))
 }

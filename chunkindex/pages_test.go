@@ -17,7 +17,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/shards"
 )
 
-// linesStore holds two shards of many lines, and their index. Both have their names from a rule.
+// linesStore holds two shards of many lines and their index. A rule derives all sample names.
 func linesStore(t testing.TB, lines int) (*memstore.Store, IndexReport) {
 	t.Helper()
 	store := memstore.New()
@@ -29,7 +29,7 @@ func linesStore(t testing.TB, lines int) (*memstore.Store, IndexReport) {
 	return store, rep
 }
 
-// openInPart opens an index of which only what stays in memory is fetched.
+// openInPart opens an index with only its resident sections local.
 func openInPart(t testing.TB, store *memstore.Store, generation string) *Index {
 	t.Helper()
 	leaks.Check(t)
@@ -42,8 +42,8 @@ func openInPart(t testing.TB, store *memstore.Store, generation string) *Index {
 	return x
 }
 
-// TestIndex_ResidentCountsPagesThatAreThere: once all of an index was read, it holds what it reserves, but for a page at most.
-func TestIndex_ResidentCountsPagesThatAreThere(t *testing.T) {
+// After a full read, the index holds as many bytes as Resident reports, within one page.
+func TestIndex_ResidentCountsPresentPages(t *testing.T) {
 	for _, lines := range []int{10, 60_000} {
 		store, rep := linesStore(t, lines)
 		p := openInPart(t, store, rep.Generation).pages
@@ -61,8 +61,8 @@ func TestIndex_ResidentCountsPagesThatAreThere(t *testing.T) {
 	}
 }
 
-// An index that is fetched in part says the same as one that is there as a whole, and fetches hardly a byte twice.
-func TestIndexInPart(t *testing.T) {
+// A partial index returns the same data as a complete one, and fetches almost no byte twice.
+func TestIndex_PartialCopyReadsTheSame(t *testing.T) {
 	store, rep := linesStore(t, 30000)
 	whole, err := Open(t.Context(), store, "", OpenOptions{})
 	if err != nil {
@@ -113,9 +113,9 @@ func sameIndex(t *testing.T, x, whole *Index) {
 	}
 }
 
-// A page that is damaged where the index is stored is an error that names the index, and never a wrong byte. One that is damaged in the local
-// file is fetched again.
-func TestDamagedPages(t *testing.T) {
+// Damage in the stored index returns an error that names the index, and never wrong bytes. Damage
+// in the local file is repaired from the store.
+func TestPages_RejectsDamage(t *testing.T) {
 	store, rep := linesStore(t, 30000)
 	key := layout.IndexObject("", rep.Generation)
 	stored, _ := store.Bytes(key)
@@ -150,8 +150,8 @@ func TestDamagedPages(t *testing.T) {
 	}
 }
 
-// Names that follow from a rule are found by arithmetic, with no page of hashes.
-func TestLookupOfNumberedKeys(t *testing.T) {
+// Names that follow from a rule are computed, without pages of hashes.
+func TestLookup_NumberedKeys(t *testing.T) {
 	store, rep := linesStore(t, 2000)
 	x := openInPart(t, store, rep.Generation)
 	if n := x.head.Sections[layout.SecHash].Length + x.head.Sections[layout.SecNames].Length; n != 0 {
@@ -175,7 +175,7 @@ func TestLookupOfNumberedKeys(t *testing.T) {
 	if got, ok, err := x.Lookup(t.Context(), "c-1/000000003", "c-0.jsonl"); ok || err != nil {
 		t.Errorf("in another shard: got %d, %v, %v", got, ok, err)
 	}
-	// Two shards of one stem.
+	// Two shards with one stem.
 	other := memstore.New()
 	for _, key := range []string{"c-0.jsonl", "c-0.ndjson", "c-1.jsonl"} {
 		b, _ := store.Bytes(strings.Replace(key, "ndjson", "jsonl", 1))
@@ -195,8 +195,8 @@ func TestLookupOfNumberedKeys(t *testing.T) {
 	}
 }
 
-// The tables of a batch are fetched side by side.
-func TestFetchSideBySide(t *testing.T) {
+// Fetch loads the tables of a batch concurrently.
+func TestFetch_RunsConcurrently(t *testing.T) {
 	store, rep := linesStore(t, 30000)
 	x := openInPart(t, store, rep.Generation)
 	if !x.InPart() {
@@ -211,7 +211,7 @@ func TestFetchSideBySide(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := store.Stats().MaxInFlight; n < 3 {
-		t.Errorf("got %d reads side by side, want more", n)
+		t.Errorf("got %d concurrent reads, want more", n)
 	}
 	store.SetFault(func(memstore.Call) memstore.Fault { return memstore.Fault{Err: objstore.ErrUnavailable} })
 	for _, n := range samples {
@@ -229,7 +229,7 @@ func TestFetchSideBySide(t *testing.T) {
 	}
 }
 
-// TestPages_ReadStaysInItsSections, and ReadAt ends at their end.
+// read stays within the sections, and ReadAt ends with io.EOF at their end.
 func TestPages_ReadStaysInItsSections(t *testing.T) {
 	_, x := partlyStored(t)
 	p := x.pages

@@ -18,8 +18,9 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/internal/layout"
 )
 
-// parseIndex checks an index file and opens it. from fetches what the file lacks; without it, all of the file is compared with its digests
-// if whole says so, else each page when it is first read. The index owns the file only if there is no error.
+// parseIndex verifies and opens an index file. from fetches missing pages. If whole is set,
+// parseIndex compares all pages with their digests now, otherwise on first read. On success, the
+// index owns the file.
 func parseIndex(f *os.File, size int64, generation string, from fetch, whole bool) (*Index, error) {
 	x := &Index{file: f, size: size, generation: generation}
 	begin := make([]byte, min(size, layout.HeaderSize))
@@ -53,7 +54,7 @@ func (x *Index) readHead(b []byte, from fetch, whole bool) error {
 		return err
 	}
 	if sha256.Sum256(digests) != h.Digest {
-		return errors.New("the digest of its digests is wrong")
+		return errors.New("the page digests do not match the header")
 	}
 	x.pages = &pages{file: x.file, from: from, begin: h.Sections[layout.SecDigests].End(), end: x.size, digests: digests}
 	x.pages.proved = make([]bool, len(digests)/sha256.Size)
@@ -68,8 +69,9 @@ func (x *Index) readHead(b []byte, from fetch, whole bool) error {
 	return err
 }
 
-// checkNewer compares the header of a file, which has the length that its number of sections says in any version from this one on, with the
-// generation. One that is whole and of a newer version is ErrVersion.
+// checkNewer compares the file's header with the generation. The number of sections determines the
+// header's length in this and all later versions. A valid header of a newer version returns
+// ErrVersion.
 func checkNewer(f io.ReaderAt, size int64, generation string) error {
 	b := make([]byte, 16)
 	if _, err := f.ReadAt(b, 0); err != nil {
@@ -85,7 +87,7 @@ func checkNewer(f io.ReaderAt, size int64, generation string) error {
 		return err
 	}
 	if sum := sha256.Sum256(b); hex.EncodeToString(sum[:]) != generation {
-		return errors.New("digest is wrong")
+		return errors.New("the header does not match the generation")
 	}
 	if version > layout.IndexVersion {
 		return layout.Newer("version", version)
@@ -110,7 +112,7 @@ func (x *Index) readResident() error {
 	return nil
 }
 
-// sectionReader reads a section front to back; it cannot be asked for more than there is.
+// sectionReader reads a section sequentially. Reads beyond its end return ErrMalformed.
 type sectionReader struct {
 	in   *bufio.Reader
 	left int64
@@ -165,7 +167,7 @@ func (x *Index) readMeta(in *sectionReader) error {
 }
 
 func (x *Index) readShards(in *sectionReader) error {
-	// The count cannot ask for more memory than the section justifies.
+	// The section's length bounds the count before it allocates memory.
 	if int64(x.head.Shards) > in.left/layout.LeastShard {
 		return layout.ErrMalformed
 	}
@@ -193,7 +195,7 @@ func (x *Index) readShards(in *sectionReader) error {
 	return nil
 }
 
-// chunkRow is a record of the chunk table.
+// chunkRow is a decoded row of the chunk table.
 type chunkRow struct {
 	digest          [32]byte
 	crc             uint32
@@ -203,7 +205,7 @@ type chunkRow struct {
 	skip            uint32
 }
 
-// decodeChunk reads a record of the chunk table.
+// decodeChunk decodes a row of the chunk table.
 func decodeChunk(b []byte) (c chunkRow) {
 	copy(c.digest[:], b)
 	c.codec = codec.Codec(binary.LittleEndian.Uint32(b[48:]))
@@ -214,7 +216,7 @@ func decodeChunk(b []byte) (c chunkRow) {
 	return c
 }
 
-// check holds a record to what any chunk can have.
+// check returns ErrMalformed for values that no valid chunk has.
 func (c *chunkRow) check() error {
 	if err := layout.CheckCodec(c.codec, uint64(c.skip), uint64(c.extents)); err != nil {
 		return err
@@ -266,14 +268,14 @@ func (x *Index) readChunks(in *sectionReader) error {
 	return nil
 }
 
-// mayHold says whether chunks of so many bytes can hold the samples. Chunks hold gaps too, so there may be more of their bytes, but fewer
-// only by what each sample may share with the one before.
+// mayHold reports whether chunks with this many bytes can hold the samples. Chunks may also contain
+// gaps. Samples can exceed their chunks only by the overlap that each shares with the one before.
 func (x *Index) mayHold(chunks uint64) bool {
 	all := uint64(x.head.Bytes)
 	return all <= chunks || x.meta.Overlap > 0 && (all-chunks-1)/uint64(x.meta.Overlap) < x.head.Samples
 }
 
-// decodeExtent reads an extent, whose shard is at most so many.
+// decodeExtent decodes an extent and checks its shard number against the number of shards.
 func decodeExtent(b []byte, shards int) (Extent, error) {
 	shard, off, n := binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint64(b[4:]), binary.LittleEndian.Uint64(b[12:])
 	if uint64(shard) >= uint64(shards) || off > math.MaxInt64 || n > math.MaxInt64 {

@@ -12,8 +12,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/internal/layout"
 )
 
-// TestExtentsThatAddUpOnlyModulo64Bits holds a chunk's extents to its length even where their sum overflows.
-func TestExtentsThatAddUpOnlyModulo64Bits(t *testing.T) {
+// The extents of a chunk must match its length even if their sum overflows.
+func TestReadExtents_RejectsOverflow(t *testing.T) {
 	const length = 10
 	x := &Index{
 		shards:  []Shard{{Key: "a", Size: math.MaxInt64}, {Key: "b", Size: math.MaxInt64}, {Key: "c", Size: 100}},
@@ -33,7 +33,7 @@ func TestExtentsThatAddUpOnlyModulo64Bits(t *testing.T) {
 	}
 }
 
-func TestMissingDefaultsAreRefused(t *testing.T) {
+func TestReadMeta_RequiresDefaults(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
 		want       error
@@ -50,7 +50,8 @@ func TestMissingDefaultsAreRefused(t *testing.T) {
 	}
 }
 
-// TestReadMeta_BoundsItsNumbers, requires each default, and tells a newer meta from a malformed one.
+// readMeta rejects numbers out of range, requires each default, and distinguishes newer metadata
+// from malformed metadata.
 func TestReadMeta_BoundsItsNumbers(t *testing.T) {
 	sound := layout.Meta{Format: "tar", Scanner: 1, ChunkSize: 8 << 20, Defaults: Defaults{Shuffle: "slot", Window: 128, BatchSize: 256, Tail: "short"}}
 	for name, c := range map[string]struct {
@@ -99,7 +100,7 @@ func TestReadMeta_BoundsItsNumbers(t *testing.T) {
 	}
 }
 
-// TestChunkRow_BoundsItsNumbers as version 2 stores them.
+// check bounds each field of a chunk row.
 func TestChunkRow_BoundsItsNumbers(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(c *chunkRow)

@@ -12,10 +12,10 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// NoIndexError says that a prefix has no index of this name.
+// NoIndexError reports that a prefix has no index with this name.
 type NoIndexError struct {
 	Name string   // empty: the default index
-	Has  []string // the names of the indexes that are there; an empty one is the default index
+	Has  []string // names of the existing indexes; empty: the default index
 }
 
 func (e *NoIndexError) Error() string {
@@ -28,15 +28,15 @@ func (e *NoIndexError) Error() string {
 	case len(e.Has) == 0:
 		return "no index here yet"
 	case e.Name == "":
-		return "no default index here, but " + there + ": name one behind the address"
+		return "no default index here, but " + there + ": append one to the address"
 	}
 	return fmt.Sprintf("no index %s here, but %s", NameText(e.Name), there)
 }
 
-// Unwrap makes it objstore.ErrNotFound.
+// Unwrap makes the error match objstore.ErrNotFound.
 func (e *NoIndexError) Unwrap() error { return objstore.ErrNotFound }
 
-// NameText is the name of an index as an address has it, and words for the default one.
+// NameText returns the index name as written in addresses, or "the default one".
 func NameText(name string) string {
 	if name == "" {
 		return "the default one"
@@ -44,8 +44,9 @@ func NameText(name string) string {
 	return "#" + name
 }
 
-// wantPointer reads a pointer whose index the caller needs. Where there is none, the error names the indexes that are there.
-func wantPointer(ctx context.Context, store objstore.Store, prefix, name string) (layout.Pointer, error) {
+// requirePointer reads a pointer. If it does not exist, the NoIndexError lists the existing
+// indexes.
+func requirePointer(ctx context.Context, store objstore.Store, prefix, name string) (layout.Pointer, error) {
 	p, _, fault := layout.ReadPointer(ctx, store, prefix, name)
 	if !errors.Is(fault, objstore.ErrNotFound) {
 		return p, fault
@@ -57,7 +58,7 @@ func wantPointer(ctx context.Context, store objstore.Store, prefix, name string)
 	return p, fmt.Errorf("%w: %w", &NoIndexError{Name: name, Has: names}, fault)
 }
 
-// IndexNames lists the names of the indexes of a prefix, sorted; an empty name is the default index.
+// IndexNames returns the sorted names of a prefix's indexes; an empty name is the default index.
 func IndexNames(ctx context.Context, store objstore.Store, prefix string) ([]string, error) {
 	var names []string
 	err := store.List(ctx, prefix+layout.PointerKey, func(o objstore.Object) error {
@@ -70,21 +71,22 @@ func IndexNames(ctx context.Context, store objstore.Store, prefix string) ([]str
 	return names, err
 }
 
-// publishedPointer is a pointer as it lies beside a dataset.
+// publishedPointer is a pointer as stored with a dataset.
 type publishedPointer struct {
 	layout.Pointer
 	name string
 	obj  objstore.Object
 }
 
-// readPointers reads all pointers of a prefix, in the order of their names. Where there is none the error is objstore.ErrNotFound.
+// readPointers reads all pointers of a prefix in the order of their names. Without any, it returns
+// objstore.ErrNotFound.
 func readPointers(ctx context.Context, store objstore.Store, prefix string) ([]publishedPointer, error) {
 	names, err := IndexNames(ctx, store, prefix)
 	if err != nil {
 		return nil, err
 	}
 	if len(names) == 0 {
-		_, err := wantPointer(ctx, store, prefix, "")
+		_, err := requirePointer(ctx, store, prefix, "")
 		return nil, err
 	}
 	all := make([]publishedPointer, 0, len(names))
@@ -111,16 +113,16 @@ func Current(ctx context.Context, store objstore.Store, prefix string) (map[stri
 	return current, nil
 }
 
-// Published is when the pointer of the index was written, by the clock of the store.
+// Published returns when the pointer of the index was written, by the clock of the store.
 func (x *Index) Published(ctx context.Context, store objstore.Store, prefix string) (time.Time, error) {
 	obj, err := store.Stat(ctx, layout.PointerObject(prefix, x.name))
 	return obj.Modified, err
 }
 
-// IsCurrent reports whether the pointer that the index was opened by names it still, and the versions of the shards that it was
+// IsCurrent reports whether the pointer still names the generation and binding that the index was
 // opened with.
 func (x *Index) IsCurrent(ctx context.Context, store objstore.Store, prefix string) (bool, error) {
-	p, err := wantPointer(ctx, store, prefix, x.name)
+	p, err := requirePointer(ctx, store, prefix, x.name)
 	if err != nil {
 		return false, fmt.Errorf("read the pointer %q: %w", prefix, layout.Advise(prefix, x.name, err))
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// TestIndexNames_ListsOnlyPointers of names that an index can have.
+// IndexNames ignores keys that are not pointers with a valid index name.
 func TestIndexNames_ListsOnlyPointers(t *testing.T) {
 	store := memstore.New()
 	long := strings.Repeat("n", 64)
@@ -29,7 +29,7 @@ func TestIndexNames_ListsOnlyPointers(t *testing.T) {
 	}{
 		{"", nil, "no index here yet"},
 		{"a", nil, "no index here yet"},
-		{"", []string{"a", "b"}, "no default index here, but #a, #b: name one behind the address"},
+		{"", []string{"a", "b"}, "no default index here, but #a, #b: append one to the address"},
 		{"c", []string{"", "b"}, "no index #c here, but the default one, #b"},
 	} {
 		e := &NoIndexError{Name: c.name, Has: c.has}
@@ -37,7 +37,7 @@ func TestIndexNames_ListsOnlyPointers(t *testing.T) {
 			t.Errorf("%q of %q: got %v, want %s", c.name, c.has, e, c.want)
 		}
 	}
-	// A pointer that is damaged is named by its key.
+	// The error of a damaged pointer names its key.
 	if _, err := readPointers(t.Context(), store, "p/"); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "p/"+layout.PointerKey+": ") {
 		t.Errorf("got %v, want the damaged pointer", err)
 	}

@@ -1,14 +1,14 @@
 package chunkindex
 
-// Progress of a long job, called from one goroutine at a time.
+// Progress reports the state of a long job. Callbacks receive it from one goroutine at a time.
 type Progress struct {
 	Done, Total int64 // bytes
-	Kept        int64 // bytes of Done that an earlier run has done: no measure of this one's rate
+	Kept        int64 // bytes of Done completed by an earlier run; exclude them from this run's rate
 	Shards, Of  int
 	Samples     uint64
 }
 
-// Add counts what was done since.
+// Add adds newly completed work.
 func (p *Progress) Add(more Progress) {
 	p.Done += more.Done
 	p.Kept += more.Kept

@@ -6,10 +6,10 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// RangeError names the place in the dataset where a read went wrong. It wraps an error of objstore's vocabulary, or ErrCorrupt.
+// RangeError locates a failed read in the dataset. It wraps an objstore error or ErrCorrupt.
 type RangeError struct {
 	Shard          int    // number of the shard in the index
-	Key            string // the shard's key; of a mixture, behind the name of the source and a slash
+	Key            string // shard key; for a mixture, source name, slash, shard key
 	Offset, Length int64
 	Err            error
 }
@@ -20,18 +20,20 @@ func (e *RangeError) Error() string {
 
 func (e *RangeError) Unwrap() error { return e.Err }
 
-// Explain says what is wrong with an object, by the cause as a BadRange or objstore.Kind has it, and what mends the dataset at the address.
+// Explain describes a damaged object and how to repair the dataset at the address. cause is a
+// BadRange's Cause or an objstore.Kind.
 func Explain(object, cause, address string) string {
 	index := "run 'millrace index " + address + "'"
-	// The index names one version of each file, so indexing brings an old generation back only with all its bytes.
-	restore := "put all files back and " + index + ", and the same bytes keep their generation; with other bytes the index is for new runs alone"
+	// The index names one version of each file, so a new index run restores an old generation only
+	// if all bytes are the same.
+	restore := "put all files back and " + index + ": the same bytes keep their generation; with other bytes, use the index for new runs only"
 	switch cause {
 	case Rewritten:
-		return object + " was copied or written again since it was indexed, with the same bytes: " + index + ", and all is as before"
+		return object + " was copied or written again since it was indexed, with the same bytes: " + index + " to bind the index to the new versions"
 	case objstore.ErrChanged.Error():
 		return object + " was copied or changed since it was indexed: " + restore
 	case objstore.ErrNotFound.Error():
 		return object + " is missing: " + restore
 	}
-	return object + " is damaged: its bytes do not match their digests: put it back as it was; 'millrace verify " + address + "' finds all such places"
+	return object + " is damaged: its bytes do not match their digests: restore it; 'millrace verify " + address + "' lists all bad ranges"
 }

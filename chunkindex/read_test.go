@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// reads are the ways to read of an index, each with its chunk or sample.
+// reads are the read operations of an index, each with a fixed chunk or sample.
 var reads = map[string]func(ctx context.Context, x *Index) error{
 	"table":      func(ctx context.Context, x *Index) error { _, err := x.Table(ctx, 0); return err },
 	"names":      func(ctx context.Context, x *Index) error { _, err := x.Names(ctx, 0); return err },
@@ -27,7 +27,7 @@ var reads = map[string]func(ctx context.Context, x *Index) error{
 	},
 }
 
-// partlyStored returns an index of archives of which only the resident part is local.
+// partlyStored returns an index of archives with only its resident sections local.
 func partlyStored(t *testing.T) (*memstore.Store, *Index) {
 	t.Helper()
 	store, _ := smallStore(t)
@@ -38,12 +38,13 @@ func partlyStored(t *testing.T) (*memstore.Store, *Index) {
 	return store, openInPart(t, store, rep.Generation)
 }
 
-// TestIndex_ReadsReturnTheErrorOfTheStore fails each way to read while the store does, and repeats it afterwards.
+// Each read operation returns the store's error, and succeeds once the store recovers.
 func TestIndex_ReadsReturnTheErrorOfTheStore(t *testing.T) {
 	for name, read := range reads {
 		for _, want := range []error{objstore.ErrUnavailable, objstore.ErrDenied, objstore.ErrNotFound} {
 			store, x := partlyStored(t)
-			// The pages of these sections came with the resident ones: a small index has one page for all.
+			// A small index has one page for all sections, so these pages are local already: drop
+			// them.
 			x.pages.recent[0].b, x.pages.from = nil, func(context.Context, int64, []byte) error { return &FetchError{want} }
 			if err := x.pages.file.Truncate(x.pages.begin); err != nil {
 				t.Fatal(err)
@@ -63,7 +64,7 @@ func TestIndex_ReadsReturnTheErrorOfTheStore(t *testing.T) {
 	}
 }
 
-// TestIndex_ReadsEndWithTheirContext, whether the index is local or not.
+// Reads end with their context, whether the index is local or not.
 func TestIndex_ReadsEndWithTheirContext(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -82,14 +83,15 @@ func TestIndex_ReadsEndWithTheirContext(t *testing.T) {
 	}
 }
 
-// TestIndex_BlockRefusesPlacesBeyondItsBounds: the rows of section 6 and the sections bound what is read, and what is allocated for it.
+// The rows of section 6 and the section bounds limit both the range that is read and its
+// allocation.
 func TestIndex_BlockRefusesPlacesBeyondItsBounds(t *testing.T) {
 	const row, size = layout.BlockRow, 2*layout.BlockRow + layout.MaxTable + 200
 	for _, c := range []struct {
 		name     string
 		from, to uint64
-		length   int64 // of the section
-		placed   bool  // by section 6; only the bounds of the section refuse it
+		length   int64 // length of the section
+		placed   bool  // valid in section 6; only the section's bounds reject it
 		ok       bool
 	}{
 		{"whole section", 0, 100, 100, true, true},

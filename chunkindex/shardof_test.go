@@ -9,7 +9,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/shards"
 )
 
-// shapes are stores whose indexes place samples in shards in every way there is.
+// shapes returns stores whose indexes cover all ways of placing samples in shards.
 func shapes(t *testing.T) map[string]*memstore.Store {
 	t.Helper()
 	all := map[string]*memstore.Store{}
@@ -47,7 +47,8 @@ func shapes(t *testing.T) map[string]*memstore.Store {
 	return all
 }
 
-// TestShardOf_IsTheShardOfTheSamplesExtent compares ShardOf and look-ups by shard with the extents of each sample.
+// TestShardOf_IsTheShardOfTheSamplesExtent compares ShardOf and lookups by shard with the extents
+// of each sample.
 func TestShardOf_IsTheShardOfTheSamplesExtent(t *testing.T) {
 	for name, store := range shapes(t) {
 		x, err := Open(t.Context(), store, "", OpenOptions{})

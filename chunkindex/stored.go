@@ -10,20 +10,20 @@ type (
 	Shard = layout.Shard
 	// Extent is a range of a shard.
 	Extent = layout.Extent
-	// Table has the samples of a chunk.
+	// Table locates the samples of a chunk.
 	Table = layout.Table
-	// Part is a piece of a sample that has a name.
+	// Part is a named piece of a sample.
 	Part = layout.Part
-	// Parts has the parts of all samples of a chunk.
+	// Parts holds the parts of all samples of a chunk.
 	Parts = layout.Parts
 )
 
-// What is wrong with an object that was read.
+// Errors of stored objects.
 var (
 	ErrCorrupt    = layout.ErrCorrupt    // bytes do not match their digests
-	ErrVersion    = layout.ErrVersion    // a newer program wrote it
-	ErrOldVersion = layout.ErrOldVersion // an older program wrote it, in a format that is no longer read
+	ErrVersion    = layout.ErrVersion    // written by a newer program
+	ErrOldVersion = layout.ErrOldVersion // written by an older program in a format that is no longer supported
 )
 
-// ValidIndexName reports whether an index can have this name. The default index has none.
+// ValidIndexName reports whether name is valid for an index. The default index has no name.
 func ValidIndexName(name string) bool { return layout.ValidIndexName(name) }

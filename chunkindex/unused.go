@@ -15,17 +15,18 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// removers is how many objects are removed side by side: a store takes tens of milliseconds for each, and a dataset may have
-// a hundred thousand reports.
+// removers limits concurrent removals. A store takes tens of milliseconds for each, and a dataset
+// may have a hundred thousand reports.
 const removers = 16
 
-// Unused is what lies beside a dataset: its generations, which their owner may keep or remove, and what no generation needs.
+// Unused lists the objects stored with a dataset: its generations, which the owner may keep or
+// remove, and objects that no generation needs.
 type Unused struct {
-	Current     map[string][]string // the names of the indexes that are a generation now, by generation; an empty name is the default index
-	Since       time.Time           // when the last pointer was written
-	Generations []Generation        // whose indexes lie there: the current ones, then the others, the last that was current first
-	Objects     []objstore.Object   // needed by no generation and older than the limit: bindings, scans and probes
-	Younger     int                 // how many objects that no generation needs are not older
+	Current     map[string][]string // names of the indexes whose current generation this is, by generation; empty: the default index
+	Since       time.Time           // when the newest pointer was written
+	Generations []Generation        // generations with an index object: current ones first, then the most recently current
+	Objects     []objstore.Object   // bindings, scans and probes that no generation needs, older than the limit
+	Younger     int                 // number of unneeded objects that are not older
 
 	store  objstore.Store
 	prefix string
@@ -33,15 +34,15 @@ type Unused struct {
 	limit  time.Time
 }
 
-// Generation is a generation whose index lies beside the dataset.
+// Generation is a generation whose index object exists.
 type Generation struct {
 	Generation string
-	Until      time.Time         // when the next generation was written, which was current from then on; zero: this one is current
-	Written    time.Time         // the newest of Objects
-	Objects    []objstore.Object // the index, and the binding that the generation is opened with
+	Until      time.Time         // when the next generation of its index was written; zero: this one is current
+	Written    time.Time         // the newest time of Objects
+	Objects    []objstore.Object // the index, its binding and the notes of its owners
 }
 
-// FindUnused lists the generations, and what is unused and older than grace. It removes nothing.
+// FindUnused lists the generations, and unneeded objects older than grace. It removes nothing.
 func FindUnused(ctx context.Context, store objstore.Store, prefix string, grace time.Duration) (*Unused, error) {
 	at, err := readPointers(ctx, store, prefix)
 	if err != nil {
@@ -77,7 +78,7 @@ func FindUnused(ctx context.Context, store objstore.Store, prefix string, grace 
 	return u, nil
 }
 
-// unneeded notes an object that no generation needs.
+// unneeded records an object that no generation needs.
 func (u *Unused) unneeded(o objstore.Object) {
 	if o.Modified.Before(u.limit) {
 		u.Objects = append(u.Objects, o)
@@ -86,10 +87,11 @@ func (u *Unused) unneeded(o objstore.Object) {
 	}
 }
 
-// generations puts indexes together with the bindings that they are opened with and the notes of their owners, and orders them by when
-// they were current. An index run writes the index anew before it moves the pointer, also to a generation that was current before.
+// generations combines indexes with their bindings and owner notes, and sorts them by when they
+// were current. An index run rewrites the index object before it moves the pointer, even to a
+// generation that was current before, so the write time shows when a generation became current.
 func (u *Unused) generations(indexes, bindings, notes []objstore.Object) {
-	ends := until(u.tenures(indexes, notes))
+	ends := endTimes(u.tenures(indexes, notes))
 	needed := map[string][]objstore.Object{} // by generation
 	u.neededBindings(bindings, needed)
 	for _, o := range notes {
@@ -126,7 +128,7 @@ func (u *Unused) generations(indexes, bindings, notes []objstore.Object) {
 	slices.Reverse(current)
 	slices.Reverse(u.Generations)
 	u.Generations = append(current, u.Generations...)
-	for generation, objects := range needed { // whose index is gone
+	for generation, objects := range needed { // generations whose index object is gone
 		if u.Current[generation] == nil {
 			for _, o := range objects {
 				u.unneeded(o)
@@ -135,7 +137,8 @@ func (u *Unused) generations(indexes, bindings, notes []objstore.Object) {
 	}
 }
 
-// neededBindings adds the binding that each generation is opened with: those that pointers name, else the newest one.
+// neededBindings adds the bindings that each generation needs: those that pointers name, else the
+// newest one.
 func (u *Unused) neededBindings(bindings []objstore.Object, needed map[string][]objstore.Object) {
 	named := map[string]bool{}
 	for _, p := range u.at {
@@ -162,9 +165,10 @@ func (u *Unused) neededBindings(bindings []objstore.Object, needed map[string][]
 	}
 }
 
-// Remove removes objects that were listed, u's own or others that lie beside the dataset, and calls removed for each, one call at a time. It
-// removes none if a pointer has moved, since one of them may be in use now, and passes over an object that was written
-// anew meanwhile: an index run that goes back to an old generation does that before it moves the pointer.
+// Remove deletes listed objects, whether from u or from elsewhere in the dataset, and calls removed
+// for each, one call at a time. It deletes nothing if a pointer has moved, because an object may be
+// in use now. It skips objects rewritten since: an index run rewrites an old generation's objects
+// before it moves the pointer.
 func (u *Unused) Remove(ctx context.Context, objects []objstore.Object, removed func(objstore.Object)) error {
 	same := func(a, b publishedPointer) bool { return a.name == b.name && a.Pointer == b.Pointer }
 	now, err := readPointers(ctx, u.store, u.prefix)

@@ -15,14 +15,15 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// drawing is what lies beside a dataset: objects with their times, and the pointers.
+// drawing is a random set of objects of a dataset, with their times, and its pointers.
 type drawing struct {
 	indexes, bindings, notes []objstore.Object
 	at                       []publishedPointer
 	limit                    time.Time
 }
 
-// drawLayout draws objects of four generations and pointers of up to three indexes, with few times, so that many are equal.
+// drawLayout draws objects of four generations and pointers of up to three indexes. It draws from
+// few times, so that many are equal.
 func drawLayout(t *rapid.T) drawing {
 	epoch := time.Unix(1e9, 0)
 	when := rapid.Map(rapid.IntRange(1, 6), func(n int) time.Time { return epoch.Add(time.Duration(n) * time.Hour) })
@@ -51,7 +52,7 @@ func drawLayout(t *rapid.T) drawing {
 	return l
 }
 
-// unusedOf applies the code under test to a layout.
+// unusedOf computes the Unused of a drawn layout.
 func unusedOf(l drawing) *Unused {
 	u := &Unused{Current: map[string][]string{}, prefix: "p/", at: l.at, limit: l.limit}
 	for _, p := range l.at {
@@ -71,8 +72,8 @@ func of(all []objstore.Object, generation string) (some []objstore.Object) {
 	return some
 }
 
-// neededBy returns the bindings and notes that a generation needs: of bindings those that pointers name, and of a generation that none
-// names the first of the newest.
+// neededBy returns the bindings and notes that a generation needs: the bindings that pointers name,
+// or for a generation without a pointer the first of the newest.
 func (l drawing) neededBy(generation string) (needed []objstore.Object) {
 	current := false
 	var newest objstore.Object
@@ -101,8 +102,8 @@ func keysOf(all []objstore.Object) (keys []string) {
 	return keys
 }
 
-// TestUnused_AgreesWithAModel: each object is needed by a generation whose index is there, or of a current one, or it is unneeded and counts
-// as old or young by its own time.
+// Each object is needed by a generation that has an index or is current, or else it is unneeded.
+// Unneeded objects count as old or young by their own time.
 func TestUnused_AgreesWithAModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := drawLayout(t)
@@ -128,7 +129,7 @@ func TestUnused_AgreesWithAModel(t *testing.T) {
 		if len(u.Generations) != len(l.indexes) {
 			t.Fatalf("got %d generations of %d indexes", len(u.Generations), len(l.indexes))
 		}
-		for generation := range u.Current { // whose index may be gone: gc leaves what its pointer needs
+		for generation := range u.Current { // the index may be gone: gc keeps objects that a pointer needs
 			for _, o := range l.neededBy(generation) {
 				kept[o.Key] = true
 			}
@@ -150,7 +151,7 @@ func TestUnused_AgreesWithAModel(t *testing.T) {
 	})
 }
 
-// TestUnused_OrdersGenerations: current ones first, then the last written first.
+// Current generations come first, then the most recently written.
 func TestUnused_OrdersGenerations(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := drawLayout(t)
@@ -171,7 +172,8 @@ func TestUnused_OrdersGenerations(t *testing.T) {
 	})
 }
 
-// TestUnused_EndsTenuresWithTheNext: a generation was current until the next one of its index began, the last time of several indexes.
+// A generation was current until the next one of its index began; of several indexes the latest
+// time counts.
 func TestUnused_EndsTenuresWithTheNext(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := drawLayout(t)
@@ -195,7 +197,7 @@ func TestUnused_EndsTenuresWithTheNext(t *testing.T) {
 	})
 }
 
-// endOf looks for the tenure that follows each of a generation's.
+// endOf returns the latest start among the tenures that follow each of a generation's own.
 func endOf(generation string, all map[string][]tenure, current map[string][]string) (end time.Time) {
 	for name, tenures := range all {
 		later := func(a, b tenure) bool { // a began after b
@@ -225,7 +227,7 @@ func endOf(generation string, all map[string][]tenure, current map[string][]stri
 	return end
 }
 
-// TestUnused_RemoveRefusesOnceAPointerMoved, and passes over objects that are gone or written anew.
+// Remove fails once a pointer has moved, and skips objects that are gone or rewritten.
 func TestUnused_RemoveRefusesOnceAPointerMoved(t *testing.T) {
 	find := func(store *memstore.Store) (*Unused, []objstore.Object) {
 		t.Helper()
@@ -269,7 +271,7 @@ func TestUnused_RemoveRefusesOnceAPointerMoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u.limit = o.Modified // as young as the limit is not older than it
+	u.limit = o.Modified // an object exactly as old as the limit is not older than it
 	if err := store.Delete(t.Context(), gone.Key); err != nil {
 		t.Fatal(err)
 	}
@@ -279,9 +281,9 @@ func TestUnused_RemoveRefusesOnceAPointerMoved(t *testing.T) {
 		t.Errorf("got %q removed, %v, want %q", got, err, want)
 	}
 	if _, there := store.Bytes(anew.Key); !there {
-		t.Errorf("%s was written anew, and removed", anew.Key)
+		t.Errorf("%s was rewritten, but removed", anew.Key)
 	}
-	again, err := remove(u, objects) // which are gone now
+	again, err := remove(u, objects) // objects that are gone now
 	if err != nil || len(again) != 0 {
 		t.Errorf("again: got %q removed, %v", again, err)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// BadRange is a piece of a shard that does not match the index.
+// BadRange is a range of a shard that does not match the index.
 type BadRange struct {
 	Shard  string `json:"shard"`
 	Chunk  int    `json:"chunk"`
@@ -23,14 +23,15 @@ type BadRange struct {
 	Cause  string `json:"cause"` // "not found", "changed", "short", "corrupt", or Rewritten
 }
 
-// Rewritten is the cause of a whole object that is another version than the one indexed, such as a copy, with the same bytes.
+// Rewritten is the cause of an object whose version differs from the indexed one but whose bytes
+// are the same, such as a copy.
 const Rewritten = "rewritten"
 
-const maxVerify = 1 << 30 // bytes of memory for chunks that are checked side by side; one may take more
+const maxVerify = 1 << 30 // memory limit for chunks checked concurrently; a single chunk may exceed it
 
-// Verify reads every chunk and compares it with its digests, concurrency chunks at a time, or fewer where chunks are so long that
-// memory would be short; bad is called for each bad range. Of an object that is another version than the one indexed it compares
-// the bytes that are there now.
+// Verify reads every chunk and compares it with its digests, up to concurrency chunks at a time
+// within a memory limit. It calls bad for each bad range. If an object has another version than the
+// indexed one, Verify compares its current bytes.
 func Verify(ctx context.Context, x *Index, store objstore.RangeReader, prefix string, concurrency int, progress func(Progress), bad func(BadRange)) error {
 	v := &verifier{x: x, store: store, prefix: prefix, tell: progress, bad: bad, changed: map[string]bool{}}
 	most := int64(1)
@@ -47,7 +48,7 @@ func Verify(ctx context.Context, x *Index, store objstore.RangeReader, prefix st
 	}
 	for _, n := range v.left {
 		if n == 0 {
-			v.progress.Shards++ // no sample lies there
+			v.progress.Shards++ // the shard has no samples
 		}
 	}
 	workers := verifiers(concurrency, x.Chunks(), most)
@@ -60,7 +61,7 @@ func Verify(ctx context.Context, x *Index, store objstore.RangeReader, prefix st
 	})
 }
 
-// verifiers returns how many chunks to check side by side, of which the longest takes so much memory.
+// verifiers returns how many chunks to check concurrently if the largest needs most bytes of memory.
 func verifiers(parallel, chunks int, most int64) int {
 	return max(1, min(parallel, chunks, int(maxVerify/most)))
 }
@@ -71,14 +72,14 @@ type verifier struct {
 	prefix string
 
 	mu       sync.Mutex
-	left     []int           // extents of each shard that are still to be read
-	changed  map[string]bool // keys of the shards that are other versions than those indexed; true: with other bytes
+	left     []int           // unread extents per shard
+	changed  map[string]bool // keys of shards with another version than indexed; true: their bytes differ too
 	progress Progress
 	tell     func(Progress)
 	bad      func(BadRange)
 }
 
-// needs returns how many bytes of memory it takes to check a chunk.
+// needs returns the memory needed to check a chunk.
 func (v *verifier) needs(c Chunk) int64 {
 	return c.Length + c.Codec.Beside(c.Stored, c.Length)
 }
@@ -94,7 +95,8 @@ func (v *verifier) report(b BadRange) {
 	}
 }
 
-// chunk checks one chunk. Only an error that says nothing about the data ends the run.
+// chunk checks one chunk. It returns only errors that do not concern the data, such as an
+// unavailable store.
 func (v *verifier) chunk(ctx context.Context, i int, buf []byte) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return buf, err
@@ -149,7 +151,7 @@ func (v *verifier) chunk(ctx context.Context, i int, buf []byte) ([]byte, error)
 	return buf, nil
 }
 
-// read reads the extents of a chunk, one after another, and says whether all of them came.
+// read reads the extents of a chunk sequentially, and reports whether all of them could be read.
 func (v *verifier) read(ctx context.Context, i int, extents []Extent, buf []byte) (whole bool, err error) {
 	whole = true
 	for _, e := range extents {
@@ -168,7 +170,8 @@ func (v *verifier) read(ctx context.Context, i int, extents []Extent, buf []byte
 	return whole, nil
 }
 
-// readExtent reads an extent of the version that was indexed, or if there is another one now, of that one.
+// readExtent reads an extent from the indexed version of its shard, or from the current version if
+// that has the same length.
 func (v *verifier) readExtent(ctx context.Context, e Extent, buf []byte) error {
 	s := v.x.shards[e.Shard]
 	now := objstore.Ref{Key: v.prefix + s.Key}
@@ -182,7 +185,7 @@ func (v *verifier) readExtent(ctx context.Context, e Extent, buf []byte) error {
 	v.mu.Unlock()
 	last, one := s.Size-1, make([]byte, 1)
 	if !known && (v.store.ReadRange(ctx, now, last, one) != nil || v.store.ReadRange(ctx, now, last+1, one) == nil) {
-		return err // it has another length
+		return err // the lengths differ
 	}
 	if v.store.ReadRange(ctx, now, e.Offset, buf) == nil {
 		return nil
@@ -199,12 +202,12 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// compare checks the digests, and where they differ finds the samples to blame.
+// compare checks the chunk's digests and reports the samples that do not match.
 func (v *verifier) compare(ctx context.Context, i int, c Chunk, extents []Extent, buf []byte) error {
 	if crc32.Checksum(buf, layout.Castagnoli()) == c.CRC32C && sha256.Sum256(buf) == c.Digest {
 		return nil
 	}
-	if c.Codec != codec.None { // a stored offset of one sample there is not
+	if c.Codec != codec.None { // compressed samples have no stored offset of their own
 		v.report(v.span(i, extents))
 		return nil
 	}
@@ -220,26 +223,28 @@ func (v *verifier) compare(ctx context.Context, i int, c Chunk, extents []Extent
 		found = true
 		v.report(v.place(i, extents, int64(off), int64(t.Length[j])))
 	}
-	if !found { // between the samples, or a CRC that collides
+	if !found { // a fault between samples, or a CRC collision
 		v.report(v.span(i, extents[:1]))
 	}
 	return nil
 }
 
-// span is the range of a shard from the first of a chunk's extents to the last one, where nothing says which of them is to blame.
+// span returns the range from a chunk's first extent to its last, for faults that cannot be located
+// more precisely.
 func (v *verifier) span(chunk int, extents []Extent) BadRange {
 	first, last := extents[0], extents[len(extents)-1]
 	return BadRange{Shard: v.x.shards[first.Shard].Key, Chunk: chunk, Offset: first.Offset, Length: last.Offset + last.Length - first.Offset, Cause: "corrupt"}
 }
 
-// place is where a sample lies that is to blame. One that reaches over several extents is blamed on all of its first one.
+// place returns the range of a bad sample. A sample in several extents is reported as the whole of
+// the first one.
 func (v *verifier) place(chunk int, extents []Extent, off, length int64) BadRange {
 	e := Locate(v.x.Chunk(chunk), extents, off)
 	return BadRange{Shard: v.x.shards[e.Shard].Key, Chunk: chunk, Offset: e.Offset, Length: min(length, e.Length), Cause: "corrupt"}
 }
 
-// Touched calls visit for each sample that lies in a bad range, with its key: for each sample of the chunk, where its bytes
-// are stored in another form than they have.
+// Touched calls visit for each sample that overlaps a bad range, with its key. If the chunk's bytes
+// are not stored as they are in one extent, it visits all its samples.
 func (x *Index) Touched(ctx context.Context, r BadRange, visit func(sample uint64, key []byte)) error {
 	table, err := x.Table(ctx, r.Chunk)
 	if err != nil {

@@ -14,13 +14,13 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/shards"
 )
 
-// verified returns what Verify says is bad, in the order of shards and offsets.
+// verified returns the bad ranges that Verify reports, sorted by shard and offset.
 func verified(ctx context.Context, x *Index, store objstore.Store) (bad []BadRange, err error) {
 	err = Verify(ctx, x, store, "", 1, nil, func(b BadRange) { bad = append(bad, b) })
 	return bad, err
 }
 
-// TestVerify_TellsBytesFromFaults: only bytes that are missing, changed or wrong are bad ranges; any other fault of the store ends the run.
+// Only missing, changed or wrong bytes are bad ranges; any other store error ends the run.
 func TestVerify_TellsBytesFromFaults(t *testing.T) {
 	plain, _ := smallStore(t)
 	packed := packedStore(t)
@@ -36,7 +36,7 @@ func TestVerify_TellsBytesFromFaults(t *testing.T) {
 		shard := x.Shard(0).Key
 		for _, c := range []struct {
 			fault memstore.Fault
-			cause string // of bad ranges; empty: the run ends
+			cause string // of the bad ranges; empty: the run ends with an error
 		}{
 			{memstore.Fault{Err: objstore.ErrNotFound}, "not found"},
 			{memstore.Fault{Err: objstore.ErrShort}, "short"},
@@ -79,7 +79,7 @@ func TestVerify_TellsBytesFromFaults(t *testing.T) {
 	}
 }
 
-// TestVerify_BlamesEachByte: a byte that is wrong is blamed on the sample that has it, or on the whole range where no sample does.
+// A wrong byte is reported for the sample that contains it, or for the whole range between samples.
 func TestVerify_BlamesEachByte(t *testing.T) {
 	store, _ := smallStore(t)
 	x, err := Open(t.Context(), store, "", OpenOptions{})
@@ -118,7 +118,7 @@ func TestVerify_BlamesEachByte(t *testing.T) {
 			t.Errorf("byte %d: got keys %q, %v", at, keys, err)
 		}
 	}
-	for i, off := range table.Offset { // a range of one byte touches the sample that has it alone
+	for i, off := range table.Offset { // a range of one byte touches only the sample that contains it
 		for _, at := range []int64{int64(off), int64(off+table.Length[i]) - 1} {
 			var got []uint64
 			err := x.Touched(t.Context(), BadRange{Offset: extent.Offset + at, Length: 1}, func(sample uint64, _ []byte) { got = append(got, sample) })
@@ -129,7 +129,7 @@ func TestVerify_BlamesEachByte(t *testing.T) {
 	}
 }
 
-// TestExplain_NamesTheCauseAndTheCure of each.
+// Explain names the cause and the repair.
 func TestExplain_NamesTheCauseAndTheCure(t *testing.T) {
 	for cause, want := range map[string][]string{
 		Rewritten:                     {"o was copied or written again", "with the same bytes: run 'millrace index s3://b/d'"},
@@ -156,7 +156,8 @@ func TestExplain_NamesTheCauseAndTheCure(t *testing.T) {
 	}
 }
 
-// TestVerify_BlamesTheRangeWhereNoSampleIsWrong: bytes between samples, and those of a compressed chunk that decodes.
+// Faults outside samples, or in a compressed chunk that still decodes, are reported for the whole
+// range.
 func TestVerify_BlamesTheRangeWhereNoSampleIsWrong(t *testing.T) {
 	plain, _ := smallStore(t)
 	packed := packedStore(t)

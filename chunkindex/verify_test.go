@@ -6,8 +6,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/internal/layout"
 )
 
-// However long the chunks of compressed shards are, those that are checked side by side fit into memory.
-func TestVerifyTakesLittleMemory(t *testing.T) {
+// Concurrently verified chunks of compressed shards fit into memory at any length.
+func TestVerifiers_LimitMemory(t *testing.T) {
 	for _, test := range []struct {
 		parallel, chunks int
 		most             int64
@@ -21,7 +21,7 @@ func TestVerifyTakesLittleMemory(t *testing.T) {
 		{0, 5, 1, 1},
 	} {
 		if got := verifiers(test.parallel, test.chunks, test.most); got != test.want {
-			t.Errorf("%d side by side, of %d chunks of %d bytes: got %d, want %d", test.parallel, test.chunks, test.most, got, test.want)
+			t.Errorf("%d in parallel, of %d chunks of %d bytes: got %d, want %d", test.parallel, test.chunks, test.most, got, test.want)
 		}
 	}
 }

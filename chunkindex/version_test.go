@@ -16,10 +16,10 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/shards"
 )
 
-// publishBytes puts an index, whose digests it makes right, and a binding in place of what is there.
+// publishBytes replaces the stored index and binding, after recomputing the index's digests.
 func publishBytes(t *testing.T, store *memstore.Store, index, binding []byte) {
 	t.Helper()
-	remend(index)
+	fixDigests(index)
 	digest := sha256.Sum256(index[:layout.HeaderSize])
 	generation := hex.EncodeToString(digest[:])
 	copy(binding[8:], digest[:])
@@ -35,8 +35,8 @@ func publishBytes(t *testing.T, store *memstore.Store, index, binding []byte) {
 	store.Set(layout.PointerKey, text)
 }
 
-// What a newer program wrote is neither read nor replaced, whichever object says so, and is no corruption.
-func TestNewerProgram(t *testing.T) {
+// Objects of a newer program are neither read nor replaced, and are not reported as corrupt.
+func TestOpen_NewerProgram(t *testing.T) {
 	replace := func(old, new string) func(index, _ []byte) {
 		return func(index, _ []byte) {
 			at := bytes.Index(index, []byte(old))
@@ -72,14 +72,14 @@ func TestNewerProgram(t *testing.T) {
 				_, err := FindUnused(t.Context(), store, "", time.Hour)
 				mustBeNewer(t, "gc", err)
 			}
-			// The advice works.
+			// The recommended action works.
 			store.Delete(t.Context(), layout.PointerKey)
 			if again, err := IndexShards(t.Context(), store, "", IndexOptions{}); err != nil || again.Generation != rep.Generation {
 				t.Errorf("without the pointer: got %+v, %v", again, err)
 			}
 		})
 	}
-	// The same changes of nothing are no newer program's.
+	// Unchanged objects are not treated as a newer program's.
 	store, rep := smallStore(t)
 	index, _ := store.Bytes(layout.IndexObject("", rep.Generation))
 	publishBytes(t, store, bytes.Clone(index), bytes.Clone(shards.Binding(t, store)))
@@ -88,7 +88,7 @@ func TestNewerProgram(t *testing.T) {
 	}
 }
 
-// TestOpen_RefusesAnOlderVersion, which an index run replaces.
+// Open rejects an older format version, and an index run replaces it.
 func TestOpen_RefusesAnOlderVersion(t *testing.T) {
 	store, rep := smallStore(t)
 	key := layout.IndexObject("", rep.Generation)
@@ -107,7 +107,8 @@ func TestOpen_RefusesAnOlderVersion(t *testing.T) {
 	}
 }
 
-// leftAlone checks that what a newer program wrote is not replaced, and opened only where this one can read it.
+// leftAlone checks that an index run does not replace a newer program's objects, and that Open
+// reads them only if opens is set.
 func leftAlone(t *testing.T, store *memstore.Store, opens bool) {
 	t.Helper()
 	before, _ := store.Bytes(layout.PointerKey)

@@ -248,8 +248,8 @@ func TestStoreErrors(t *testing.T) {
 
 func TestDamagedStore(t *testing.T) {
 	for want, damage := range map[string]func(s *memstore.Store, key string){
-		"train-1.tar was copied or changed since it was indexed: put all files back and run 'millrace index ADDRESS', and the same bytes keep their generation; with other bytes the index is for new runs alone (ADDRESS: the dataset's; bytes ": func(s *memstore.Store, key string) { s.Set(key, make([]byte, 1<<20)) },
-		"train-1.tar is missing: put all files back and run 'millrace index ADDRESS', and the same bytes keep their generation; with other bytes the index is for new runs alone (ADDRESS: the dataset's; bytes ": func(s *memstore.Store, key string) {
+		"train-1.tar was copied or changed since it was indexed: put all files back and run 'millrace index ADDRESS': the same bytes keep their generation; with other bytes, use the index for new runs only (ADDRESS: the dataset's; bytes ": func(s *memstore.Store, key string) { s.Set(key, make([]byte, 1<<20)) },
+		"train-1.tar is missing: put all files back and run 'millrace index ADDRESS': the same bytes keep their generation; with other bytes, use the index for new runs only (ADDRESS: the dataset's; bytes ": func(s *memstore.Store, key string) {
 			_ = s.Delete(context.Background(), key)
 		},
 	} {

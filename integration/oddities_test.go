@@ -43,7 +43,7 @@ func oddities() []oddity {
 		{"zip among pictures", pictures + "zip -q a.zip cat/frame.0001.png", "", "1 zip shard, such as a.zip"},
 		{"zip of pictures and labels", "for i in 0 1; do echo x >$i.jpg; echo 1 >$i.txt; done; zip -q a.zip 0.* 1.*; rm *.jpg *.txt", "", "samples=2 format=zip"},
 		{"zip of pictures and labels, each of which is a sample", "echo x >a.jpg; echo 1 >a.txt; zip -q a.zip a.jpg a.txt; rm a.jpg a.txt", "--key path", "samples=2"},
-		{"zip of pictures, and labels behind them", "for i in 0 1; do echo x >$i.jpg; echo 1 >$i.txt; done; zip -q a.zip *.jpg *.txt; rm *.jpg *.txt", "", "members of one key that are not adjacent are two samples: write the shard anew with its members in the order of their names"},
+		{"zip of pictures, and labels behind them", "for i in 0 1; do echo x >$i.jpg; echo 1 >$i.txt; done; zip -q a.zip *.jpg *.txt; rm *.jpg *.txt", "", "members of one key that are not adjacent are two samples: rewrite the shard with its members sorted by name"},
 		{"zip of pictures and labels, sorted", "for i in 0 1; do echo x >$i.jpg; echo 1 >$i.txt; done; ls *.jpg *.txt | LC_ALL=C sort | zip -q@ a.zip; rm *.jpg *.txt", "", "samples=2"},
 		{"zip of frames", pictures + "zip -qr a.zip cat; rm -r cat", "", "samples=1 format=zip"},
 		{"zip of frames, each of which is a sample", pictures + "zip -qr a.zip cat; rm -r cat", "--key path", "samples=2 format=zip"},

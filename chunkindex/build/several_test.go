@@ -79,7 +79,7 @@ func TestIndexThatIsNotThereListsThoseThatAre(t *testing.T) {
 	}
 	refused("trian", nil, "no index here yet")
 	named(t, store, "train", "shard-0000[012]*")
-	refused("", []string{"train"}, "no default index here, but #train: name one behind the address")
+	refused("", []string{"train"}, "no default index here, but #train: append one to the address")
 	named(t, store, "val", "shard-00003*")
 	refused("trian", []string{"train", "val"}, "no index #trian here, but #train, #val")
 	named(t, store, "", "")

@@ -492,7 +492,7 @@ func TestVerifyThatEndsEarlySaysSo(t *testing.T) {
 	}{
 		{nil, nil, nil, exitOK, ""},
 		{nil, nil, objstore.ErrTimeout, exitStore, "too"},
-		{[]chunkindex.BadRange{bad, bad}, []chunkindex.BadRange{copied}, nil, exitCorrupt, "a.tar is damaged: its bytes do not match their digests: put it back as it was; 'millrace verify file:///d' finds all such places (2 bad ranges"},
+		{[]chunkindex.BadRange{bad, bad}, []chunkindex.BadRange{copied}, nil, exitCorrupt, "a.tar is damaged: its bytes do not match their digests: restore it; 'millrace verify file:///d' lists all bad ranges (2 bad ranges"},
 		{[]chunkindex.BadRange{bad}, nil, fmt.Errorf("read a: %w", objstore.ErrTimeout), exitCorrupt, "not everything was read: read a"},
 		{nil, []chunkindex.BadRange{copied}, nil, exitFailure, "b.tar was copied or written again since it was indexed, with the same bytes: run 'millrace index file:///d'"},
 		{nil, []chunkindex.BadRange{copied}, objstore.ErrTimeout, exitStore, "too"},
